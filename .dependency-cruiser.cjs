@@ -42,7 +42,7 @@ const TARGETS = `^(${[...Object.keys(MAY_IMPORT), 'test', 'scripts', 'index[.]ts
 const roomRules = Object.entries(MAY_IMPORT).map(([room, allowed]) => ({
   name: `room-${room}`,
   severity: 'error',
-  comment: `${room}/ may import only ${room}/, system/, settings.ts, errors.ts${allowed.length > 0 ? ` and ${allowed.join(' ')}` : ''}.`,
+  comment: `${room}/ may import only ${room}/, system/, settings.ts, errors.ts ${allowed.join(' ')}`.trim(),
   from: { path: `^${room}/` },
   to: { path: TARGETS, pathNot: [`^${room}/`, ...COMMONS, ...allowed] },
 }));

@@ -43,8 +43,18 @@ const DRIVER = `
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
-static double bench_now(void) { struct timespec t; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec; }
-typedef struct { tw_kernel kernel; tw_launch *launch; int32_t worker, workers, reps; pthread_barrier_t *barrier; double *seconds; } bench_job;
+static double bench_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+typedef struct {
+  tw_kernel kernel;
+  tw_launch *launch;
+  int32_t worker, workers, reps;
+  pthread_barrier_t *barrier;
+  double *seconds;
+} bench_job;
 static void *bench_thread(void *p) {
   bench_job *j = p;
   for (int32_t i = 0; i < j->reps; i++) {
@@ -57,13 +67,15 @@ static void *bench_thread(void *p) {
   }
   return 0;
 }
-double bench_run(tw_kernel kernel, const int64_t *bytes, const int32_t *halves, int32_t buffers, int64_t T, int64_t scratch, int32_t workers, int32_t reps) {
+double bench_run(tw_kernel kernel, const int64_t *bytes, const int32_t *halves, int32_t buffers, int64_t T,
+                 int64_t scratch, int32_t workers, int32_t reps) {
   int64_t next = 0;
   void *table[16];
   for (int b = 0; b < buffers; b++) {
     table[b] = aligned_alloc(4096, (size_t)((bytes[b] + 4095) / 4096 * 4096));
     for (int64_t i = 0; i < bytes[b] / 4; i++) {
-      if (halves[b]) ((uint32_t *)table[b])[i] = 0x3f003f00u + (uint32_t)(i % 0x60) * 0x10001u; /* bf16 between 0.5 and 1.5 */
+      /* bf16 between 0.5 and 1.5 */
+      if (halves[b]) ((uint32_t *)table[b])[i] = 0x3f003f00u + (uint32_t)(i % 0x60) * 0x10001u;
       else ((float *)table[b])[i] = 0.001f * (float)(i % 1000) - 0.5f;
     }
   }
@@ -95,7 +107,7 @@ double bench_run(tw_kernel kernel, const int64_t *bytes, const int32_t *halves, 
   for (int b = 0; b < buffers; b++) free(table[b]);
   return best;
 }
-/* Processor seconds of one multiply-add of 16 lanes in a loop that does nothing else: as many chains as registers hold. */
+/* Processor seconds of one multiply-add of 16 lanes in a loop of nothing else: as many chains as registers hold. */
 #if defined(__AVX512F__)
 #define BENCH_CHAINS 12
 #define BENCH_STEP(a) tw_fma(a, x, y)
@@ -217,7 +229,8 @@ function main(): void {
       execFileSync('cc', [...compilerFlags([isa]), '-shared', '-fPIC', '-pthread', '-o', so, c, '-lm']);
       const library = koffi.load(so);
       const run = library.func(
-        'double bench_run(void *kernel, int64_t *bytes, int32_t *halves, int32_t buffers, int64_t T, int64_t scratch, int32_t workers, int32_t reps)',
+        'double bench_run(void *kernel, int64_t *bytes, int32_t *halves, int32_t buffers, int64_t ' +
+          'T, int64_t scratch, int32_t workers, int32_t reps)',
       );
       const peak = library.func('double bench_peak(void)');
       const bytes = emitted[0]!.parameters.map((name) => {
@@ -249,7 +262,9 @@ function main(): void {
         const rate = (2 * m * n * k) / kernelSeconds / 1e9;
         const best = 32 / Number(peak()) / 1e9;
         console.log(
-          `${m}×${n}×${k}  ${s.isa} ${s.mr}×${s.nr} kc ${s.kc} mb ${s.mb} nb ${s.nb}: ${rate.toFixed(1)} GFLOP/s a thread, ${(rate / best).toFixed(3)} of the FMA peak ${best.toFixed(1)}`,
+          `${m}×${n}×${k}  ${s.isa} ${s.mr}×${s.nr} kc ${s.kc} mb ${s.mb} nb ${s.nb}: ` +
+            `${rate.toFixed(1)} GFLOP/s a thread, ${(rate / best).toFixed(3)} of the FMA peak ` +
+            `${best.toFixed(1)}`,
         );
       });
     }

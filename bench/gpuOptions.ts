@@ -7,8 +7,9 @@ import { UserError } from '../errors.js';
 import { packageRoot } from './data.js';
 import { parseTrial, type Trial } from './gpuSchedules.js';
 
-export const USAGE = `bench:gpu [--model DIR] [--tokens 1024,2048,3840,5760,7680] [--rounds 20] [--seconds 0.3] [--kernel NAME[,NAME]]
-          [--try KERNEL[@TOKENS]:SCHEDULE]… [--all N] [--tuned] [--database FILE] [--no-check] [--json FILE]
+export const USAGE = `bench:gpu [--model DIR] [--tokens 1024,2048,3840,5760,7680] [--rounds 20] [--seconds 0.3]
+          [--kernel NAME[,NAME]] [--try KERNEL[@TOKENS]:SCHEDULE]… [--all N] [--tuned] [--database FILE]
+          [--no-check] [--json FILE]
 
 Each contraction of a layer, epilogue included, against cuBLASLt's best bare product, and the whole layer against the
 sum of those products and against their sequence; all in one process, in turn.

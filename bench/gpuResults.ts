@@ -173,7 +173,8 @@ function verdict(
   const least = found.reduce((low, each) => (each.ratio < low.ratio ? each : low));
   const short = found.filter(({ ratio }) => ratio < goal).length;
   return [
-    `${what}: ${least.ratio.toFixed(3)} at least (${least.where}), ${goal} wanted: ${short === 0 ? 'reached' : `${short} of ${found.length} short`}`,
+    `${what}: ${least.ratio.toFixed(3)} at least (${least.where}), ${goal} wanted: ` +
+      `${short === 0 ? 'reached' : `${short} of ${found.length} short`}`,
   ];
 }
 
@@ -201,7 +202,8 @@ export function renderGpuTable(results: GpuResults): readonly string[] {
         .join('  ')
         .trimEnd(),
     ),
-    `${results.model} on ${results.device}; ${results.compiler}; cuBLASLt ${results.library}; ratio: its bare product ÷ ours with epilogue, median of ${results.rounds} rounds in turn`,
+    `${results.model} on ${results.device}; ${results.compiler}; cuBLASLt ${results.library}; ` +
+      `ratio: its bare product ÷ ours with epilogue, median of ${results.rounds} rounds in turn`,
     ...verdict('contractions', GOALS.contraction, best),
     ...verdict(
       'layer ÷ sum of products',

@@ -67,7 +67,8 @@ function casesOf(lab: GpuLab, model: BenchModel, options: GpuOptions, note: (lin
     const unused = options.trials.find((trial) => !used.has(trial));
     if (unused !== undefined)
       throw new UserError(
-        `--try ${unused.kernel}: no kernel of the layer is called that${unused.tokens === undefined ? '' : ` at ${unused.tokens} tokens`}`,
+        `--try ${unused.kernel}: no kernel of the layer is called that` +
+          `${unused.tokens === undefined ? '' : ` at ${unused.tokens} tokens`}`,
         `kernels: ${model.layer.map(({ path }) => roleOf(path)).join(', ')}`,
       );
     return cases;
@@ -134,9 +135,12 @@ export async function runGpuBench(
   const cases = casesOf(lab, model, options, note);
   const started = performance.now();
   const variantOf = await compileCases(lab, model, cases, options.isChecked);
-  note(
-    `${new Set(cases.flatMap(({ kernel, choices }) => choices.map((choice) => `${kernel.path} ${cudaScheduling.key(choice.schedule)}`))).size} kernels compiled in ${((performance.now() - started) / 1000).toFixed(1)} s`,
+  const texts = new Set(
+    cases.flatMap(({ kernel, choices }) =>
+      choices.map(({ schedule }) => `${kernel.path} ${cudaScheduling.key(schedule)}`),
+    ),
   );
+  note(`${texts.size} kernels compiled in ${((performance.now() - started) / 1000).toFixed(1)} s`);
   const kernels: KernelResult[] = [],
     layers: LayerResult[] = [];
   let warmSeconds = FIRST_WARM_SECONDS;
@@ -166,9 +170,11 @@ export async function runGpuBench(
           warmSeconds = WARM_SECONDS;
           kernels.push(...found);
           best = variants[found.findIndex(({ isBest }) => isBest)];
-          note(
-            `${roleOf(kernel.path)} at ${tokens} tokens: ${found.map(({ ratio, seconds, failure }) => failure ?? ratio?.toFixed(3) ?? `${((seconds ?? NaN) * 1e3).toPrecision(3)} ms`).join(', ')}`,
+          const measured = found.map(
+            ({ ratio, seconds, failure }) =>
+              failure ?? ratio?.toFixed(3) ?? `${((seconds ?? NaN) * 1e3).toPrecision(3)} ms`,
           );
+          note(`${roleOf(kernel.path)} at ${tokens} tokens: ${measured.join(', ')}`);
         }
         if (best !== undefined && typeof best.cubin !== 'string') chosen.push(best);
       }

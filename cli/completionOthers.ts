@@ -78,7 +78,9 @@ const fishCommand = ({ name, summary, flags, argument }: CommandModel): string =
       : []),
     ...flags.map(
       ({ long, short, description, value }) =>
-        `complete -c tilewright ${when} -l ${long.slice(2)}${short === undefined ? '' : ` -s ${short.slice(1)}`}${fishAction(value)} -d '${quoted(description)}'`,
+        `complete -c tilewright ${when} -l ${long.slice(2)}` +
+        `${short === undefined ? '' : ` -s ${short.slice(1)}`}${fishAction(value)} -d '` +
+        `${quoted(description)}'`,
     ),
   ].join('\n');
 };

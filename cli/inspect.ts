@@ -16,7 +16,8 @@ export function addInspect(program: Command, context: Context): void {
     .command('inspect')
     .summary('look inside: graph after a pass, kernels, sources, plan, memory')
     .description(
-      'Shows what the compiler made of a checkpoint or artifact. Reads no weights and needs no C compiler. Without a flag: one ' +
+      'Shows what the compiler made of a checkpoint or artifact. Reads no weights and needs no C ' +
+        'compiler. Without a flag: one ' +
         'screen with the whole.',
     )
     .argument('<model>', 'checkpoint folder, config.json (with --init), or artifact folder')

@@ -42,7 +42,8 @@ export function describeKernels(rows: readonly KernelRow[], tokens: number, scor
     new Set([1, 4, 5, 6]),
   );
   const total =
-    `${rows.length} kernels, ${new Set(rows.map(({ signature }) => signature)).size} different; at ${count(tokens)} tokens with ${count(scored)} scored rows: ` +
+    `${rows.length} kernels, ${new Set(rows.map(({ signature }) => signature)).size} ` +
+    `different; at ${count(tokens)} tokens with ${count(scored)} scored rows: ` +
     `${si(
       sum(rows, (row) => row.flops),
       'FLOP',
@@ -66,12 +67,17 @@ export function describeSource(kernel: KernelSource): string {
 /** Threads, registers, shared memory and spills of a GPU's kernel. */
 function describeResources({ launch, resources, note }: KernelSource): string[] {
   if (launch === undefined) return [];
-  const shape = ` * blocks of ${launch.threads} threads${launch.cluster > 1 ? ` in clusters of ${launch.cluster}` : ''}, ${bytes(launch.sharedBytes)} of shared memory`;
+  const shape =
+    ` * blocks of ${launch.threads} threads` +
+    `${launch.cluster > 1 ? ` in clusters of ${launch.cluster}` : ''}, ` +
+    `${bytes(launch.sharedBytes)} of shared memory`;
   if (resources === undefined) return [shape, ...(note === undefined ? [] : [` * not compiled: ${note}`])];
   const { registers, spillStoreBytes, spillLoadBytes } = resources;
-  return [
-    `${shape}, ${registers} registers a thread, ${spillStoreBytes + spillLoadBytes === 0 ? 'no spills' : `spills: ${spillStoreBytes} bytes stored, ${spillLoadBytes} loaded`}`,
-  ];
+  const spills =
+    spillStoreBytes + spillLoadBytes === 0
+      ? 'no spills'
+      : `spills: ${spillStoreBytes} bytes stored, ${spillLoadBytes} loaded`;
+  return [`${shape}, ${registers} registers a thread, ${spills}`];
 }
 
 /** Launches in order, kernels of one text once, with the schedule of each bucket. */
@@ -140,10 +146,13 @@ export function describeMemory(report: MemoryReport, width: number): string {
     report.weights === undefined
       ? ['weights: unknown without the checkpoint']
       : [
-          `weights: ${bytes(report.weights.packedBytes)} packed for the kernels, ${bytes(report.weights.mappedBytes)} read where they lie in the checkpoint`,
+          `weights: ${bytes(report.weights.packedBytes)} packed for the kernels, ` +
+            `${bytes(report.weights.mappedBytes)} read where they lie in the checkpoint`,
         ];
   return `${[
-    `arena: ${bytes(report.arenaBytes)} for micro-batches of up to ${count(report.capacityTokens)} tokens; side by side the buffers would take ${bytes(report.withoutReuseBytes)} (${saved.toFixed(1)}×)`,
+    `arena: ${bytes(report.arenaBytes)} for micro-batches of up to ` +
+      `${count(report.capacityTokens)} tokens; side by side the buffers would take ` +
+      `${bytes(report.withoutReuseBytes)} (${saved.toFixed(1)}×)`,
     ...weights,
     '',
     ...table,
@@ -214,6 +223,7 @@ export function describeSummary(
   const { request, config, checkpoint, plan, isa, arithmetic, stages, notes } = inspection;
   const layers = config?.layers;
   const perLayer = rows.filter(({ path }) => path.startsWith('layers.0.')).length;
+  const outside = rows.filter(({ path }) => !path.startsWith('layers.')).length;
   const kind = inspection.isArtifact
     ? `artifact, ${inspection.isTuned ? 'tuned' : 'not tuned'}`
     : request.init.kind === 'random'
@@ -239,11 +249,14 @@ export function describeSummary(
     ...shape,
     [
       'target',
-      `${isa.startsWith(inspection.model.target.name) ? '' : `${inspection.model.target.name}, `}${isa}, ${arithmetic} inputs, f32 accumulation`,
+      `${isa.startsWith(inspection.model.target.name) ? '' : `${inspection.model.target.name}, `}` +
+        `${isa}, ${arithmetic} inputs, f32 accumulation`,
     ],
     [
       'kernels',
-      `${rows.length}${layers === undefined ? '' : `: ${perLayer} a layer, ${rows.length - rows.filter(({ path }) => path.startsWith('layers.')).length} besides`}; ${new Set(rows.map(({ signature }) => signature)).size} different texts`,
+      `${rows.length}` +
+        `${layers === undefined ? '' : `: ${perLayer} a layer, ${outside} besides`}` +
+        `; ${new Set(rows.map(({ signature }) => signature)).size} different texts`,
     ],
     ['arena', `${bytes(memory.arenaBytes)} for micro-batches of up to ${count(tokensIn(plan.capacity))} tokens`],
     ['weights', weights],
@@ -253,7 +266,9 @@ export function describeSummary(
     ['', describeUnrecognised(inspection).join('; ')],
   ]);
   const example = rows.find(({ anchor }) => anchor === 'gemm') ?? rows[0];
-  const command = `${invocation} inspect ${quoteForShell(request.model)}${request.init.kind === 'random' && !inspection.isArtifact ? ` --init random:${request.init.seed}` : ''}`;
+  const command =
+    `${invocation} inspect ${quoteForShell(request.model)}` +
+    `${request.init.kind === 'random' && !inspection.isArtifact ? ` --init random:${request.init.seed}` : ''}`;
   const more = [
     'More:',
     ...textTable([

@@ -100,7 +100,8 @@ function createProgram(context: Context): Command {
       'TILEWRIGHT_NVRTC=FILE|DIR    compiler of the CUDA target; TILEWRIGHT_NVCC=FILE: nvcc instead',
       'TILEWRIGHT_CUBLASLT=FILE     what tune compares with on a GPU; none: nothing',
       'TILEWRIGHT_CUDA_DRIVER=FILE  libcuda.so.1 where it is in an unusual place',
-      'TILEWRIGHT_DEVICE_TIMEOUT=SECONDS  without an answer after which a device counts as hung (default: GPU 180, CPU 1800)',
+      'TILEWRIGHT_DEVICE_TIMEOUT=SECONDS  without an answer after which a device counts as hung ' +
+        '(default: GPU 180, CPU 1800)',
       'TILEWRIGHT_DEVICE_MEMORY=40GiB  what run may take of each of several devices (default: what there is)',
       'TILEWRIGHT_PEERS=none        GPUs copy nothing to each other: everything goes through the host',
       'TILEWRIGHT_SHARDS=N          number of shards for run --shard where the scheduler does not tell it (Kubernetes)',

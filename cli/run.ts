@@ -48,7 +48,8 @@ export function addRun(program: Command, context: Context): void {
     .command('run')
     .summary('score a multiple-choice data set')
     .description(
-      'Scores every choice of every question by its log-likelihood and prints accuracies. Tokens that choices have in common ' +
+      'Scores every choice of every question by its log-likelihood and prints accuracies. Tokens ' +
+        'that choices have in common ' +
         'are computed once. A checkpoint is compiled first (and cached); an artifact runs as it is.',
     )
     .argument('<model>', 'checkpoint folder, or artifact folder written by tilewright compile')
@@ -116,7 +117,8 @@ export function addRun(program: Command, context: Context): void {
       'pp=4       a pipeline: each of four devices holds a part of the layers',
       'dpxpp=2x2  two pipelines of two devices each',
       'auto       dp where the model fits each of --devices, else pipelines; without --devices, on all GPUs',
-      'All give the same answers for one set of questions and sharing mode; --resume may go on with another number of devices. A device that',
+      'All give the same answers for one set of questions and sharing mode; --resume may go on ' +
+        'with another number of devices. A device that',
       'fails is replaced or left out, and the run goes on with the others.',
     ],
     Examples: [
@@ -195,7 +197,10 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
     if (error instanceof StoppedEarly)
       return `no question was scored yet; the same command starts again:\n  ${sameCommand(context)}`;
     if (request.output === undefined)
-      return `nothing was kept, since there was no --out; give one to be able to go on next time:\n  ${sameCommand(context, ['--out', 'results'])}`;
+      return (
+        'nothing was kept, since there was no --out; give one to be able to go on next time:\n  ' +
+        `${sameCommand(context, ['--out', 'results'])}`
+      );
     const finished =
       error instanceof Interrupted ? `${count(error.questionsDone)} finished questions` : 'finished questions';
     return `${finished} are in the journal; go on with\n  ${sameCommand(context, ['--resume'])}`;
@@ -207,7 +212,8 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   else io.stdout.write(describe(result));
   if (!isJson && request.shard !== undefined)
     io.stdout.write(
-      `shard ${shardName(request.shard)}; when all are done: ${io.invocation} merge ${quoteForShell(request.output ?? '')} --out results\n`,
+      `shard ${shardName(request.shard)}; when all are done: ${io.invocation} merge ` +
+        `${quoteForShell(request.output ?? '')} --out results\n`,
     );
 }
 
@@ -235,7 +241,8 @@ function throughputLines(block: unknown): string[] {
   const rate = read('tokensPerSecond');
   const flops = score > 0 ? read('modelFlops') / score : NaN;
   return [
-    `${count(questions)} questions in ${duration(score)} after ${duration(load)} of loading: ${count(rate)} tokens/s${flops > 0 ? `, ${si(flops, 'FLOP/s')}` : ''}`,
+    `${count(questions)} questions in ${duration(score)} after ${duration(load)} of loading: ` +
+      `${count(rate)} tokens/s${flops > 0 ? `, ${si(flops, 'FLOP/s')}` : ''}`,
     ...(without > computed
       ? [`${count(computed)} tokens computed instead of ${count(without)} (${(without / computed).toFixed(2)}× fewer)`]
       : []),

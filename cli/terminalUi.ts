@@ -150,7 +150,8 @@ export class TerminalUi implements LiveUi {
         : [...this.#tableLines.slice(0, room - 1), `… ${this.#tableLines.length - room + 1} more`];
     const lines = [...shown, ...status];
     stderr.write(
-      `${this.#drawnLines > 0 ? eraseLines(this.#drawnLines) : ''}${lines.map((line) => `${cut(line, width - 1)}\n`).join('')}`,
+      `${this.#drawnLines > 0 ? eraseLines(this.#drawnLines) : ''}` +
+        `${lines.map((line) => `${cut(line, width - 1)}\n`).join('')}`,
     );
     this.#drawnLines = lines.length;
     this.#drawnAt = this.#io.now();

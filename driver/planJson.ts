@@ -10,8 +10,11 @@ import { STATE_NAME } from '../ir/function.js';
 import { BUFFER_DTYPES, DTYPES } from '../ir/types.js';
 
 /** JSON has no infinities, so a mask's −∞ is written as a string. */
-export const printPlan = (plan: Plan<unknown>): string =>
-  `${JSON.stringify(plan, (_, value: unknown) => (value === -Infinity ? '-inf' : value === Infinity ? 'inf' : value))}\n`;
+export function printPlan(plan: Plan<unknown>): string {
+  const replacer = (_: string, value: unknown): unknown =>
+    value === -Infinity ? '-inf' : value === Infinity ? 'inf' : value;
+  return `${JSON.stringify(plan, replacer)}\n`;
+}
 
 const MAX_EXTENT = 1 << 27;
 const identifier = z.string().regex(/^[a-z][a-z0-9_]{0,250}$/);

@@ -23,6 +23,7 @@ export function tooOldSystem(reason: string, has: string | undefined = glibcVers
   const here = has === undefined ? '' : `; here is glibc ${has}`;
   return new UserError(
     `This system is too old for the native addon, which needs ${library} ${version} or later${here}.`,
-    'Use a newer system, or build on this one or one as old: npm ci && npm run build:native, npm run bundle for a bundle',
+    'Use a newer system, or build on this one or one as old: npm ci && npm run build:native, ' +
+      'npm run bundle for a bundle',
   );
 }

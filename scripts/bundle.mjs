@@ -32,8 +32,9 @@ const UNUSED_FILE = /\.(map|d\.ts|d\.mts|d\.cts|ts|mts|cts|flow|md|markdown|html
 const UNUSED_FOLDER = /(^|\/)(test|tests|doc|docs|vendor|typings)$/;
 const OTHER_PLATFORM = /(android|darwin|win32|freebsd|musl|arm|loong|riscv|ppc|ia32)/;
 /** handlebars: builds for browsers and bundlers. */
-const UNUSED_PATH =
-  /^node_modules\/(handlebars\/(dist\/(amd\/|handlebars)|lib\/handlebars\/|bin\/)|zod\/src\/|chevrotain\/(src|diagrams)\/)/;
+const UNUSED_PATH = new RegExp(
+  '^node_modules/' + '(handlebars/(dist/(amd/|handlebars)|lib/handlebars/|bin/)|zod/src/|chevrotain/(src|diagrams)/)',
+);
 const NATIVE = join('build', 'Release', 'tilewright.node');
 
 function fail(message, hint) {
@@ -174,7 +175,10 @@ done
 case $self in */*) here=\${self%/*} ;; *) here=. ;; esac
 if [ ! -x "$here/node/node" ]; then
   "$here/node/unpack" "$here/node/node.lzma" "$here/node/node" ${nodeBytes} || exit 1
-  "$here/node/node" --version > /dev/null || { echo "hint: this system is too old for the bundle: see $here/REQUIREMENTS.txt" >&2; exit 1; }
+  "$here/node/node" --version > /dev/null || {
+    echo "hint: this system is too old for the bundle: see $here/REQUIREMENTS.txt" >&2
+    exit 1
+  }
 fi
 exec "$here/node/node" "$here/${command}" "$@"
 `;
@@ -284,8 +288,11 @@ function main() {
     cpSync(`${tar}.gz`, `${out}.part`);
     renameSync(`${out}.part`, out);
     process.stdout.write(
-      `${relative(process.cwd(), out)}: ${(size / 1e6).toFixed(1)} MB with Node ${packed.version}; for hosts with ${needs}\n` +
-        `${packed.hasLicence ? '' : `note: no licence text was found beside ${node}; add it before you pass the bundle on\n`}` +
+      `${relative(process.cwd(), out)}: ${(size / 1e6).toFixed(1)} MB with Node ${packed.version}` +
+        `; for hosts with ${needs}\n` +
+        (packed.hasLicence
+          ? ''
+          : `note: no licence text was found beside ${node}; add it before you pass the bundle on\n`) +
         `Use it: tar -xzf ${basename(out)} && ${NAME}/tilewright doctor\n`,
     );
   } finally {

@@ -28,7 +28,8 @@ for (const folder of new Set(templates.map((file) => dirname(file)))) {
     .filter((file) => dirname(file) === folder)
     .map(
       (file) =>
-        `${JSON.stringify(basename(file))}: ${Handlebars.precompile(readFileSync(join(ROOT, file), 'utf8'), TEMPLATE_OPTIONS)},\n`,
+        `${JSON.stringify(basename(file))}: ` +
+        `${Handlebars.precompile(readFileSync(join(ROOT, file), 'utf8'), TEMPLATE_OPTIONS)},\n`,
     );
   writeFileSync(join(ROOT, 'dist', folder, 'compiled.cjs'), `module.exports = {\n${entries.join('')}};\n`);
 }

@@ -14,20 +14,18 @@ import { ARCHITECTURES } from '../models/registry.js';
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const MAX_LINES = 500;
 const MAX_COLUMNS = 120;
-/** Folders whose sources are held to MAX_COLUMNS. */
-const ENFORCED = [
-  'codegen',
-  'ir',
-  'passes',
-  'models',
-  'eval',
-  'system',
-  'examples',
-  'autotune',
-  'test/system',
-  'test/autotune',
-  'test/driver',
-  'test/gpu',
+/** Folders of tests that still quote longer lines: messages, graphs, generated code. All else is held to it. */
+const QUOTING = [
+  'test/bench',
+  'test/cli',
+  'test/codegen',
+  'test/e2e',
+  'test/eval',
+  'test/models',
+  'test/passes',
+  'test/runtime',
+  'test/slow',
+  'test/support',
 ];
 const SOURCE = /\.(ts|mjs|cjs|js|hbs|c|cc|cpp|h|hpp|sh)$/;
 const CRUISER = join(ROOT, 'node_modules', 'dependency-cruiser', 'bin', 'dependency-cruise.mjs');
@@ -174,7 +172,7 @@ describe('source files', () => {
 
   it(`have lines of at most ${MAX_COLUMNS} columns`, () => {
     const long = files
-      .filter((file) => ENFORCED.some((folder) => file.startsWith(`${folder}/`)))
+      .filter((file) => !QUOTING.some((folder) => file.startsWith(`${folder}/`)))
       .flatMap((file) => matchingLines(file, text(file), TOO_LONG));
     expect(long).toEqual([]);
   });

@@ -7,8 +7,8 @@ import { UserError } from '../../errors.js';
 import { packageRoot } from '../data.js';
 import type { MadeDType } from './values.js';
 
-export const USAGE = `checkpoint:make --out DIR [--model llama-33b] [--seed 1] [--tokenizer DIR] [--dtype bf16|f16] [--layers N]
-                [--shard 10GB] [--threads N]
+export const USAGE = `checkpoint:make --out DIR [--model llama-33b] [--seed 1] [--tokenizer DIR]
+                [--dtype bf16|f16] [--layers N] [--shard 10GB] [--threads N]
 
 Writes a checkpoint of made-up weights in the files that a real one has (config.json, *.safetensors with their index,
 tokenizer), to measure how weights are loaded. The same seed gives the same bytes on every machine.

@@ -1,4 +1,6 @@
-/** A question of the bundled data set as the token tree that is scored: each box is a run of tokens without a branch. */
+/**
+ * A question of the bundled data set as the token tree that is scored: each box is a run of tokens without a branch.
+ */
 import type { Question } from '../../eval/tasks/task.js';
 import { buildTree, pathLength, type Path, type Tree } from '../../eval/tree.js';
 import { box, curve, FADED, label } from './svg.js';

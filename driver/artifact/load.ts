@@ -1,8 +1,9 @@
 /**
- * Reads an artifact and checks everything that can be checked. Every file must have the hash that the manifest gives. The
- * plan must pass its schema and the kernel verifier, must be the one that the graph compiles to, and its schedules must be
- * legal. Where the checkpoint is at hand, it must be the one that was compiled, and the graph must be the one that its
- * configuration compiles to. Kernels are compiled anew from the plan; the sources under kernels/ are for reading.
+ * Reads an artifact and checks everything that can be checked. Every file must have the hash that the manifest gives.
+ * The plan must pass its schema and the kernel verifier, must be the one that the graph compiles to, and its schedules
+ * must be legal. Where the checkpoint is at hand, it must be the one that was compiled, and the graph must be the one
+ * that its configuration compiles to. Kernels are compiled anew from the plan; the sources under kernels/ are for
+ * reading.
  */
 import { UserError } from '../../errors.js';
 import { printGraph } from '../../ir/text/printer.js';
@@ -117,7 +118,8 @@ async function loadAs<S, D>(
     const actual = sha256(texts[name]);
     if (actual !== manifest.files[name])
       throw new UserError(
-        `${dir}: ${name} has hash ${actual.slice(0, 12)}…, the manifest says ${manifest.files[name].slice(0, 12)}…: it was changed after it was compiled`,
+        `${dir}: ${name} has hash ${actual.slice(0, 12)}…, the manifest says ` +
+          `${manifest.files[name].slice(0, 12)}…: it was changed after it was compiled`,
         again,
       );
   }

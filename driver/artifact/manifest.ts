@@ -1,6 +1,6 @@
 /**
- * manifest.json of an artifact: what the folder is of, what it was compiled for, and the hash of everything that is read
- * from it. Every file is bounded and lies inside the folder.
+ * manifest.json of an artifact: what the folder is of, what it was compiled for, and the hash of everything that is
+ * read from it. Every file is bounded and lies inside the folder.
  */
 import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
@@ -91,8 +91,8 @@ export const artifactId = (reference: ModelReference, model: CompiledModel): str
   ).slice(0, 16);
 
 /**
- * The most that each file of an artifact may have, bytes. A layer takes 6 KB of the graph and at most 20 KB of the plan: a
- * model of 80 layers needs about a twentieth of this.
+ * The most that each file of an artifact may have, bytes. A layer takes 6 KB of the graph and at most 20 KB of the
+ * plan: a model of 80 layers needs about a twentieth of this.
  */
 const MAX_BYTES = { [MANIFEST]: 1 << 20, 'graph.tw': 8 << 20, 'plan.json': 32 << 20 } as const;
 
@@ -121,7 +121,10 @@ export function rebuild(
   const init = known.model?.init?.kind === 'random' ? ` --init random:${known.model.init.seed}` : '';
   const precision =
     arithmetic === 'f32' || (!isDefault && arithmetic !== undefined) ? ` --precision ${arithmetic}` : '';
-  return `tilewright compile ${model}${init}${isDefault ? '' : ` --target ${target}`}${precision} -o ${quoteForShell(dir)}`;
+  return (
+    `tilewright compile ${model}${init}${isDefault ? '' : ` --target ${target}`}${precision} ` +
+    `-o ${quoteForShell(dir)}`
+  );
 }
 
 /** The commands that make the artifact at `dir` for other targets. The default target chooses its own arithmetic. */

@@ -30,7 +30,10 @@ export interface ArtifactParts {
   readonly model: CompiledModel;
   readonly kernels: Pick<MachineCode, 'sources' | 'code'>;
   readonly isTuned: boolean;
-  /** Puts the checkpoint into the empty folder `dir`, and gives the digests of its weights. Absent: it stays where it is. */
+  /**
+   * Puts the checkpoint into the empty folder `dir`, and gives the digests of its weights. Absent: it stays where it
+   * is.
+   */
   readonly pack?: ((dir: string) => Promise<ModelReference['contents']>) | undefined;
 }
 

@@ -28,9 +28,15 @@ const matrices = (pairing: { readonly kind: string }): string => (pairing.kind =
 function shapeOf(kernel: Kernel): string {
   switch (kernel.anchor) {
     case 'gemm':
-      return `[${kernel.rows} × ${kernel.segments.map((s) => `${matrices(s.pairing)}${s.columns}`).join('+')}] k ${kernel.k}`;
+      return (
+        `[${kernel.rows} × ` +
+        `${kernel.segments.map((s) => `${matrices(s.pairing)}${s.columns}`).join('+')}] k ` +
+        `${kernel.k}`
+      );
     case 'attention':
-      return `[${kernel.rows} × ${kernel.heads}×${kernel.headDim}] kv heads ${kernel.kvHeads}, ${kernel.mask.kind} mask`;
+      return (
+        `[${kernel.rows} × ${kernel.heads}×${kernel.headDim}] kv heads ${kernel.kvHeads}, ` + `${kernel.mask.kind} mask`
+      );
     case 'logprob':
       return `[${kernel.rows} × ${kernel.vocab}] k ${kernel.k}`;
     case 'logprobReduce':

@@ -1,4 +1,6 @@
-/** The second step of a run: a model compiled and on its devices. It needs no questions, and scores any number of sets. */
+/**
+ * The second step of a run: a model compiled and on its devices. It needs no questions, and scores any number of sets.
+ */
 import { createHash } from 'node:crypto';
 import { describeTokenizer, type TokenizerDescription } from '../../models/tokenizer.js';
 import { loadAddon } from '../../runtime/addon.js';
@@ -32,8 +34,8 @@ export interface ModelLoading {
   /** Processors of this host. */
   readonly cores: number;
   /**
-   * Compiles and loads it. `onCompiled` is called before weights are loaded: questions can be packed meanwhile, and what
-   * it throws ends the loading.
+   * Compiles and loads it. `onCompiled` is called before weights are loaded: questions can be packed meanwhile, and
+   * what it throws ends the loading.
    */
   finish(onCompiled?: (limits: ModelLimits, opened: OpenedModel) => void): Promise<LoadedModel>;
 }

@@ -39,8 +39,8 @@ export interface CudaBindRequest {
 }
 
 /**
- * One launch of a kernel on the buffers and weights that it names; `slotOf` gives their indices. A kernel that waits for
- * its predecessor is launched before that one has ended. Throws where a tensor map is of no parameter.
+ * One launch of a kernel on the buffers and weights that it names; `slotOf` gives their indices. A kernel that waits
+ * for its predecessor is launched before that one has ended. Throws where a tensor map is of no parameter.
  */
 export function bindKernel(
   name: string,

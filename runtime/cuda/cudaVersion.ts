@@ -39,7 +39,10 @@ export function versionProblem(
   if (driverVersion === undefined) return undefined;
   const driver = driverCudaVersion(driverVersion);
   if (version.major > driver.major) {
-    return `version ${versionText(version)} is too new for the GPU driver, which supports CUDA ${versionText(driver)}: its kernels would not load`;
+    return (
+      `version ${versionText(version)} is too new for the GPU driver, which supports CUDA ` +
+      `${versionText(driver)}: its kernels would not load`
+    );
   }
   return undefined;
 }

@@ -17,7 +17,8 @@ export interface FoundNvrtc {
 
 /** What to type where there is no NVRTC of use. */
 export const NVRTC_INSTALL =
-  'Install one: pip install nvidia-cuda-nvrtc (any Python on PATH), or the CUDA toolkit (developer.nvidia.com/cuda-downloads). ' +
+  'Install one: pip install nvidia-cuda-nvrtc (any Python on PATH), or the CUDA toolkit ' +
+  '(developer.nvidia.com/cuda-downloads). ' +
   'Or name one: TILEWRIGHT_NVRTC=/path/to/libnvrtc.so, TILEWRIGHT_NVCC=/path/to/nvcc';
 
 /** Newest first; what ldconfig knows. */

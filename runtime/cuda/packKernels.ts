@@ -21,7 +21,8 @@ export const PACK_ENTRIES = { rows: 'tw_pack_rows', find: 'tw_pack_find' } as co
 /** Threads of a block of both. */
 export const PACK_THREADS = 256;
 
-export const PACK_SOURCE = String.raw`// Weights into the layout of kernels; the search for values that are not finite. Jobs: see packJob.ts.
+export const PACK_SOURCE = String.raw`// Weights into the layout of kernels; the search for values that are not finite.
+// Jobs: see packJob.ts.
 
 /** Storage formats by the code that jobs give them. */
 enum tw_format { TW_F32 = ${FORMATS.f32.code}, TW_F16 = ${FORMATS.f16.code}, TW_BF16 = ${FORMATS.bf16.code} };
@@ -175,7 +176,8 @@ extern "C" __global__ void tw_pack_find(int rows, int columns, const void *jobs,
     for (int column = blockIdx.x * blockDim.x + threadIdx.x; column < columns; column += gridDim.x * blockDim.x) {
       const long long index = (long long)row * job.stride + column;
       const unsigned bits = tw_load(data, index, job.format);
-      const bool isBad = (bits & exponent) == exponent && !(job.allowsNegativeInfinity != 0 && bits == negativeInfinity);
+      const bool isAllowed = job.allowsNegativeInfinity != 0 && bits == negativeInfinity;
+      const bool isBad = (bits & exponent) == exponent && !isAllowed;
       if (isBad) atomicMin((unsigned long long *)found + job.index, (unsigned long long)row * columns + column);
     }
   }

@@ -67,7 +67,8 @@ function printSharing({ waiting, copying, copiedBytes, lost }: ShareTimes): stri
   const parts = [`waited ${waiting.toFixed(2)} s for other devices`];
   if (copiedBytes > 0)
     parts.push(
-      `${(copiedBytes / 1e9).toFixed(2)} GB copied from them in ${copying.toFixed(2)} s at ${(copiedBytes / Math.max(copying, Number.MIN_VALUE) / 1e9).toFixed(0)} GB/s`,
+      `${(copiedBytes / 1e9).toFixed(2)} GB copied from them in ${copying.toFixed(2)} s at ` +
+        `${(copiedBytes / Math.max(copying, Number.MIN_VALUE) / 1e9).toFixed(0)} GB/s`,
     );
   if (lost.length > 0) parts.push(`the parts of ${lost.length} read from files as well: ${lost[0]!.reason}`);
   return `; ${parts.join(', ')}`;
@@ -82,8 +83,11 @@ export function printLoadTimes({ preparing, streaming, releasing, copiedBytes, s
     `${((100 * part) / Math.max(streaming.total, Number.MIN_VALUE)).toFixed(0)} %`;
   const rate = (over: number): string => (copiedBytes / over / 1e9).toFixed(1);
   return (
-    `weights loaded in ${seconds.toFixed(2)} s: ${(copiedBytes / 1e9).toFixed(2)} GB of files at ${rate(seconds)} GB/s (streaming ${ms(streaming.total)} at ${rate(streaming.total)} GB/s: ` +
-    `threads reading ${share(streaming.reading)}, waiting for the bus ${share(streaming.bus)}, for launches ${share(streaming.launches)}, device laying out ${share(streaming.device)}; ` +
+    `weights loaded in ${seconds.toFixed(2)} s: ${(copiedBytes / 1e9).toFixed(2)} GB of files ` +
+    `at ${rate(seconds)} GB/s (streaming ${ms(streaming.total)} at ${rate(streaming.total)} ` +
+    'GB/s: ' +
+    (`threads reading ${share(streaming.reading)}, waiting for the bus ${share(streaming.bus)}, ` +
+      `for launches ${share(streaming.launches)}, device laying out ${share(streaming.device)}; `) +
     `preparing ${ms(preparing)}, releasing ${ms(releasing)})${sharing === undefined ? '' : printSharing(sharing)}`
   );
 }

@@ -1,7 +1,7 @@
 /*
  * The C interface between generated CPU kernels and the runtime. Generated code includes a copy of this text.
- * Bump TW_ABI when the layout or the meaning of anything here changes: an addon built for another version is refused, and
- * tuning results of another version are not used.
+ * Bump TW_ABI when the layout or the meaning of anything here changes: an addon built for another version is refused,
+ * and tuning results of another version are not used.
  */
 #ifndef TILEWRIGHT_ABI_H
 #define TILEWRIGHT_ABI_H

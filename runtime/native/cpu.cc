@@ -81,7 +81,8 @@ void readFeatures(CpuInfo &info) {
   const bool savesZmm = (saved & 0xe6) == 0xe6;
   const bool savesTiles = (saved & 0x60000) == 0x60000;
   info.hasAvx2 = savesYmm && bit(one.c, 28) && bit(one.c, 12) && bit(one.c, 29) && bit(seven.b, 5);
-  info.hasAvx512 = info.hasAvx2 && savesZmm && bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) && bit(seven.b, 31);
+  info.hasAvx512 =
+      info.hasAvx2 && savesZmm && bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) && bit(seven.b, 31);
   const bool hasBf16 = query(7, 1, sevenOne) && bit(sevenOne.a, 5);
   info.hasAmx = info.hasAvx512 && hasBf16 && savesTiles && bit(seven.d, 24) && bit(seven.d, 22) && requestTiles();
 }

@@ -52,7 +52,8 @@ std::shared_ptr<const CudaApi> CudaApi::load(const std::string &path) {
   }
   const std::shared_ptr<CudaApi> api(new CudaApi(handle));
   // Answers before cuInit, and also where there is no device.
-  if (api->cuDriverGetVersion && api->cuDriverGetVersion.raw(&api->driverVersion_) != CU_SUCCESS) api->driverVersion_ = 0;
+  if (api->cuDriverGetVersion && api->cuDriverGetVersion.raw(&api->driverVersion_) != CU_SUCCESS)
+    api->driverVersion_ = 0;
   if (api->driverVersion_ > 0 && api->driverVersion_ < OLDEST_DRIVER) {
     tw::fail("the driver is too old: it is for CUDA " + versionText(api->driverVersion_) + ", this needs CUDA " +
              versionText(OLDEST_DRIVER) + " or newer (a driver from 525 on)");

@@ -195,7 +195,8 @@ class CudaApi {
       cuTensorMapEncodeTiled{*this, "cuTensorMapEncodeTiled"};
   CudaCall<int *, CuDeviceNumber, CuDeviceNumber> cuDeviceCanAccessPeer{*this, "cuDeviceCanAccessPeer", false};
   CudaCall<CuContext, unsigned> cuCtxEnablePeerAccess{*this, "cuCtxEnablePeerAccess", false};
-  CudaCall<CuAddress, CuContext, CuAddress, CuContext, size_t, CuStream> cuMemcpyPeerAsync{*this, "cuMemcpyPeerAsync", false};
+  CudaCall<CuAddress, CuContext, CuAddress, CuContext, size_t, CuStream> cuMemcpyPeerAsync{*this, "cuMemcpyPeerAsync",
+                                                                                           false};
 
  private:
   explicit CudaApi(void *handle) : handle_(handle) {}

@@ -66,7 +66,8 @@ Napi::Value load(const Napi::CallbackInfo &info) {
     api->cuDeviceGetCount(&count);
     if (count < 1) fail("the driver shows no device");
     Napi::Array devices = Napi::Array::New(env, static_cast<size_t>(count));
-    for (int i = 0; i < count; i++) devices.Set(static_cast<uint32_t>(i), toJavaScript(env, CudaDevice::describe(*api, i)));
+    for (int i = 0; i < count; i++)
+      devices.Set(static_cast<uint32_t>(i), toJavaScript(env, CudaDevice::describe(*api, i)));
     object.Set("driverVersion", api->driverVersion());
     object.Set("devices", devices);
     object.Set("ok", true);
@@ -86,7 +87,8 @@ const napi_type_tag CudaModuleWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'6d
 const napi_type_tag CudaEventWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'6576'7401};
 
 CudaDeviceWrap::CudaDeviceWrap(const Napi::CallbackInfo &info) : CudaHandle(info) {
-  hold(info, [&] { return CudaDevice::open(requireDriver(), static_cast<int>(integerArg(info[0], "ordinal", 0, 1023))); });
+  hold(info,
+       [&] { return CudaDevice::open(requireDriver(), static_cast<int>(integerArg(info[0], "ordinal", 0, 1023))); });
 }
 
 Napi::Value CudaDeviceWrap::info(const Napi::CallbackInfo &info) { return toJavaScript(info.Env(), get()->info()); }
@@ -116,19 +118,20 @@ void CudaDeviceWrap::synchronize(const Napi::CallbackInfo &info) {
 }
 
 Napi::Function CudaDeviceWrap::init(Napi::Env env) {
-  return DefineClass(env, "CudaDevice",
-                     {InstanceAccessor<&CudaDeviceWrap::info>("info"), InstanceAccessor<&CudaDeviceWrap::stream>("stream"),
-                      InstanceMethod<&CudaDeviceWrap::memory>("memory"),
-                      InstanceMethod<&CudaDeviceWrap::makeCurrent>("makeCurrent"),
-                      InstanceMethod<&CudaDeviceWrap::synchronize>("synchronize"),
-                      InstanceMethod<&CudaDeviceWrap::release>("release")});
+  return DefineClass(
+      env, "CudaDevice",
+      {InstanceAccessor<&CudaDeviceWrap::info>("info"), InstanceAccessor<&CudaDeviceWrap::stream>("stream"),
+       InstanceMethod<&CudaDeviceWrap::memory>("memory"), InstanceMethod<&CudaDeviceWrap::makeCurrent>("makeCurrent"),
+       InstanceMethod<&CudaDeviceWrap::synchronize>("synchronize"),
+       InstanceMethod<&CudaDeviceWrap::release>("release")});
 }
 
 CudaModuleWrap::CudaModuleWrap(const Napi::CallbackInfo &info) : CudaHandle(info) {
   hold(info, [&] {
     const auto device = deviceArg(info[0]);
     const auto [data, bytes] = typedArg<uint8_t>(info[1], "image", napi_uint8_array);
-    if (bytes == 0 || bytes > LARGEST_IMAGE) fail("A module's image of " + std::to_string(bytes) + " bytes cannot be right");
+    if (bytes == 0 || bytes > LARGEST_IMAGE)
+      fail("A module's image of " + std::to_string(bytes) + " bytes cannot be right");
     return std::make_shared<CudaModule>(device, std::vector<char>(data, data + bytes));
   });
 }
@@ -151,7 +154,8 @@ Napi::Value CudaModuleWrap::blocksPerMultiprocessor(const Napi::CallbackInfo &in
   return coded(info.Env(), [&] {
     const auto threads = static_cast<int>(integerArg(info[1], "threads", 1, 1024));
     const auto sharedBytes = static_cast<size_t>(integerArg(info[2], "sharedBytes", 0, INT32_MAX));
-    return Napi::Number::New(info.Env(), get()->blocksPerMultiprocessor(stringArg(info[0], "symbol"), threads, sharedBytes));
+    return Napi::Number::New(info.Env(),
+                             get()->blocksPerMultiprocessor(stringArg(info[0], "symbol"), threads, sharedBytes));
   });
 }
 
@@ -167,7 +171,8 @@ CudaEventWrap::CudaEventWrap(const Napi::CallbackInfo &info) : CudaHandle(info) 
 }
 
 void CudaEventWrap::record(const Napi::CallbackInfo &info) {
-  coded(info.Env(), [&] { get()->device()->inTurn([&](const CudaApi &) { get()->record(get()->device()->stream()); }); });
+  coded(info.Env(),
+        [&] { get()->device()->inTurn([&](const CudaApi &) { get()->record(get()->device()->stream()); }); });
 }
 
 void CudaEventWrap::synchronize(const Napi::CallbackInfo &info) {
@@ -183,10 +188,11 @@ Napi::Value CudaEventWrap::millisecondsSince(const Napi::CallbackInfo &info) {
 }
 
 Napi::Function CudaEventWrap::init(Napi::Env env) {
-  return DefineClass(env, "CudaEvent",
-                     {InstanceMethod<&CudaEventWrap::record>("record"), InstanceMethod<&CudaEventWrap::synchronize>("synchronize"),
-                      InstanceMethod<&CudaEventWrap::millisecondsSince>("millisecondsSince"),
-                      InstanceMethod<&CudaEventWrap::release>("release")});
+  return DefineClass(
+      env, "CudaEvent",
+      {InstanceMethod<&CudaEventWrap::record>("record"), InstanceMethod<&CudaEventWrap::synchronize>("synchronize"),
+       InstanceMethod<&CudaEventWrap::millisecondsSince>("millisecondsSince"),
+       InstanceMethod<&CudaEventWrap::release>("release")});
 }
 
 Napi::Object initCuda(Napi::Env env) {

@@ -149,7 +149,9 @@ auto cudaArg(const Napi::Value &value, const std::string &what) {
   return unwrap<Wrap>(value, what)->get();
 }
 
-inline std::shared_ptr<CudaDevice> deviceArg(const Napi::Value &value) { return cudaArg<CudaDeviceWrap>(value, "device"); }
+inline std::shared_ptr<CudaDevice> deviceArg(const Napi::Value &value) {
+  return cudaArg<CudaDeviceWrap>(value, "device");
+}
 
 inline Napi::Number numberOf(Napi::Env env, size_t value) { return Napi::Number::New(env, static_cast<double>(value)); }
 
@@ -167,7 +169,9 @@ class Leaver {
 
 /** An array's length, which must be at most `most`. */
 inline uint32_t boundedLength(const Napi::Array &array, uint32_t most, const std::string &what) {
-  if (array.Length() > most) fail(what + " has " + std::to_string(array.Length()) + " entries, at most " + std::to_string(most) + " are possible");
+  if (array.Length() > most)
+    fail(what + " has " + std::to_string(array.Length()) + " entries, at most " + std::to_string(most) +
+         " are possible");
   return array.Length();
 }
 

@@ -77,8 +77,12 @@ void readCubin(const Bytes &image, std::map<std::string, size_t> &counts) {
   uint16_t size = 0;
   uint16_t sections = 0;
   uint16_t names = 0;
-  if (!image.read(SECTION_TABLE, table) || !image.read(SECTION_SIZE, size) || !image.read(SECTION_COUNT, sections) || !image.read(NAMES_INDEX, names)) return;
-  const auto header = [&](size_t index) { return table > image.size() ? image.part(0, 0) : image.part(table + index * size, size); };
+  if (!image.read(SECTION_TABLE, table) || !image.read(SECTION_SIZE, size) || !image.read(SECTION_COUNT, sections) ||
+      !image.read(NAMES_INDEX, names))
+    return;
+  const auto header = [&](size_t index) {
+    return table > image.size() ? image.part(0, 0) : image.part(table + index * size, size);
+  };
   const auto content = [&](const Bytes &section) {
     uint64_t offset = 0;
     uint64_t bytes = 0;
@@ -106,7 +110,9 @@ void readPtx(const std::string &text, std::map<std::string, size_t> &counts) {
   const std::string parameter = ".param";
   for (size_t at = text.find(entry); at != std::string::npos; at = text.find(entry, at)) {
     at += entry.size();
-    const auto skipSpace = [&] { while (at < text.size() && std::isspace(static_cast<unsigned char>(text[at])) != 0) at++; };
+    const auto skipSpace = [&] {
+      while (at < text.size() && std::isspace(static_cast<unsigned char>(text[at])) != 0) at++;
+    };
     skipSpace();
     const size_t start = at;
     while (at < text.size() && isNamePart(text[at])) at++;

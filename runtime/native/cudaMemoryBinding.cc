@@ -39,8 +39,8 @@ void copyOut(const CudaMemory &memory, const CudaApi &api, size_t offset, uint8_
 }
 
 /** Runs `body` off the JavaScript thread when the device's turn has come that is taken now. */
-Napi::Promise inTurnLater(Napi::Env env, const std::shared_ptr<CudaDevice> &device, std::function<void(const CudaApi &)> body,
-                          PromiseWorker::Finish finish) {
+Napi::Promise inTurnLater(Napi::Env env, const std::shared_ptr<CudaDevice> &device,
+                          std::function<void(const CudaApi &)> body, PromiseWorker::Finish finish) {
   auto place = device->takePlace();
   return PromiseWorker::start(
       env,
@@ -62,7 +62,9 @@ CudaMemoryWrap::CudaMemoryWrap(const Napi::CallbackInfo &info) : CudaHandle(info
 
 Napi::Value CudaMemoryWrap::sizeBytes(const Napi::CallbackInfo &info) { return numberOf(info.Env(), get()->size()); }
 
-Napi::Value CudaMemoryWrap::address(const Napi::CallbackInfo &info) { return Napi::BigInt::New(info.Env(), get()->address()); }
+Napi::Value CudaMemoryWrap::address(const Napi::CallbackInfo &info) {
+  return Napi::BigInt::New(info.Env(), get()->address());
+}
 
 void CudaMemoryWrap::write(const Napi::CallbackInfo &info) {
   coded(info.Env(), [&] {
@@ -93,7 +95,8 @@ Napi::Value CudaMemoryWrap::writeAsync(const Napi::CallbackInfo &info) {
   const HeldBytes source = holdBytes(info[1]);
   memory->requireInside(offset, source.bytes, "writeAsync");
   return inTurnLater(
-      info.Env(), memory->device(), [=](const CudaApi &api) { copyIn(*memory, api, offset, source.data, source.bytes); },
+      info.Env(), memory->device(),
+      [=](const CudaApi &api) { copyIn(*memory, api, offset, source.data, source.bytes); },
       [source](Napi::Env env) { return env.Undefined(); });
 }
 
@@ -115,7 +118,8 @@ void CudaMemoryWrap::fill(const Napi::CallbackInfo &info) {
     const auto memory = get();
     const auto byte = static_cast<unsigned char>(integerArg(info[0], "byte", 0, 255));
     const size_t offset = info[1].IsUndefined() ? 0 : sizeArg(info[1], "offset");
-    const size_t bytes = info[2].IsUndefined() ? memory->size() - std::min(offset, memory->size()) : sizeArg(info[2], "bytes");
+    const size_t bytes =
+        info[2].IsUndefined() ? memory->size() - std::min(offset, memory->size()) : sizeArg(info[2], "bytes");
     memory->requireInside(offset, bytes, "fill");
     if (bytes == 0) return;
     memory->device()->inTurn([&](const CudaApi &api) {
@@ -136,7 +140,8 @@ void CudaMemoryWrap::copyFrom(const Napi::CallbackInfo &info) {
     source->requireInside(sourceOffset, bytes, "copyFrom, source");
     if (bytes == 0) return;
     memory->device()->inTurn([&](const CudaApi &api) {
-      api.cuMemcpyDtoDAsync(memory->address() + offset, source->address() + sourceOffset, bytes, memory->device()->stream());
+      api.cuMemcpyDtoDAsync(memory->address() + offset, source->address() + sourceOffset, bytes,
+                            memory->device()->stream());
     });
   });
 }
@@ -159,7 +164,8 @@ Napi::Value CudaMemoryWrap::copyFromProcess(const Napi::CallbackInfo &info) {
   const Napi::Object source = objectArg(info[1], "source");
   const auto [data, length] = typedArg<uint8_t>(source.Get("handle"), "source.handle", napi_uint8_array);
   CudaSharedHandle shared;
-  if (length != sizeof shared.handle.bytes) fail("source.handle has " + std::to_string(length) + " bytes, not " + std::to_string(sizeof shared.handle.bytes));
+  if (length != sizeof shared.handle.bytes)
+    fail("source.handle has " + std::to_string(length) + " bytes, not " + std::to_string(sizeof shared.handle.bytes));
   std::memcpy(shared.handle.bytes, data, length);
   shared.offset = sizeArg(source.Get("offset"), "source.offset");
   const size_t sourceOffset = sizeArg(info[2], "sourceOffset");
@@ -178,14 +184,15 @@ Napi::Value CudaMemoryWrap::copyFromProcess(const Napi::CallbackInfo &info) {
 }
 
 Napi::Function CudaMemoryWrap::init(Napi::Env env) {
-  return DefineClass(env, "CudaMemory",
-                     {InstanceAccessor<&CudaMemoryWrap::sizeBytes>("sizeBytes"),
-                      InstanceAccessor<&CudaMemoryWrap::address>("address"), InstanceMethod<&CudaMemoryWrap::write>("write"),
-                      InstanceMethod<&CudaMemoryWrap::read>("read"), InstanceMethod<&CudaMemoryWrap::writeAsync>("writeAsync"),
-                      InstanceMethod<&CudaMemoryWrap::readAsync>("readAsync"), InstanceMethod<&CudaMemoryWrap::fill>("fill"),
-                      InstanceMethod<&CudaMemoryWrap::copyFrom>("copyFrom"), InstanceMethod<&CudaMemoryWrap::share>("share"),
-                      InstanceMethod<&CudaMemoryWrap::copyFromProcess>("copyFromProcess"),
-                      InstanceMethod<&CudaMemoryWrap::release>("release")});
+  return DefineClass(
+      env, "CudaMemory",
+      {InstanceAccessor<&CudaMemoryWrap::sizeBytes>("sizeBytes"), InstanceAccessor<&CudaMemoryWrap::address>("address"),
+       InstanceMethod<&CudaMemoryWrap::write>("write"), InstanceMethod<&CudaMemoryWrap::read>("read"),
+       InstanceMethod<&CudaMemoryWrap::writeAsync>("writeAsync"),
+       InstanceMethod<&CudaMemoryWrap::readAsync>("readAsync"), InstanceMethod<&CudaMemoryWrap::fill>("fill"),
+       InstanceMethod<&CudaMemoryWrap::copyFrom>("copyFrom"), InstanceMethod<&CudaMemoryWrap::share>("share"),
+       InstanceMethod<&CudaMemoryWrap::copyFromProcess>("copyFromProcess"),
+       InstanceMethod<&CudaMemoryWrap::release>("release")});
 }
 
 }  // namespace tw

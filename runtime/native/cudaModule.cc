@@ -89,7 +89,9 @@ void CudaModule::requireParameters(const CudaFunction &function, const std::vect
       const CuResult result = api.cuFuncGetParamInfo.raw(function.handle, i, &offset, &size);
       found = result == CU_SUCCESS ? describe(size) : "absent";
     }
-    if (found != wanted) fail(function.symbol + ": parameter " + std::to_string(i) + " is " + found + " in the kernel and " + wanted + " in the binding");
+    if (found != wanted)
+      fail(function.symbol + ": parameter " + std::to_string(i) + " is " + found + " in the kernel and " + wanted +
+           " in the binding");
   }
 }
 

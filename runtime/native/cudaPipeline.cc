@@ -18,7 +18,8 @@ CudaRoute openRoute(const CudaDevice &from, const CudaDevice &to) {
 
 }  // namespace
 
-CudaPipeline::CudaPipeline(std::vector<CudaPipelineStage> stages, size_t inFlight, bool usesPeers) : stages_(std::move(stages)) {
+CudaPipeline::CudaPipeline(std::vector<CudaPipelineStage> stages, size_t inFlight, bool usesPeers)
+    : stages_(std::move(stages)) {
   allocate(inFlight, usesPeers);
   enqueuer_ = std::thread([this] { enqueueAll(); });
   finisher_ = std::thread([this] { finishAll(); });
@@ -39,7 +40,10 @@ void CudaPipeline::allocate(size_t inFlight, bool usesPeers) {
   const size_t arenas = stages_[0].arenas.size();
   for (size_t s = 0; s < stages_.size(); s++) {
     const auto &device = stages_[s].device;
-    Lane lane{std::make_unique<CudaStream>(device), std::make_unique<CudaStream>(device), {}, std::vector<bool>(arenas, false)};
+    Lane lane{std::make_unique<CudaStream>(device),
+              std::make_unique<CudaStream>(device),
+              {},
+              std::vector<bool>(arenas, false)};
     for (size_t i = 0; i < arenas; i++) lane.freed.push_back(std::make_unique<CudaEvent>(device, false));
     lanes_.push_back(std::move(lane));
     if (s + 1 == stages_.size()) break;
@@ -144,7 +148,8 @@ void CudaPipeline::enqueue(CudaPipelineJob &job) {
 void CudaPipeline::settle() noexcept {
   for (size_t s = 0; s < stages_.size(); s++) {
     const CudaApi &api = stages_[s].device->useQuietly();
-    for (const CuStream stream : {stages_[s].device->stream(), lanes_[s].in->get(), lanes_[s].out->get()}) api.cuStreamSynchronize.raw(stream);
+    for (const CuStream stream : {stages_[s].device->stream(), lanes_[s].in->get(), lanes_[s].out->get()})
+      api.cuStreamSynchronize.raw(stream);
   }
   for (Lane &lane : lanes_) lane.isUsed.assign(lane.isUsed.size(), false);
   for (Link &link : links_) link.isUsed.assign(link.isUsed.size(), false);
@@ -182,7 +187,8 @@ void CudaPipeline::receive(CudaPipelineJob &job, size_t s) {
   for (const CudaCrossing &crossing : job.stages[s - 1].crossings) {
     const size_t bytes = crossing.rows.in(job.counts) * crossing.rowBytes;
     if (bytes == 0) continue;
-    api.cuMemcpyHtoDAsync(stages_[s].arenas[job.arena]->address() + crossing.offset, link.staging[job.arena]->data() + staged, bytes, in);
+    api.cuMemcpyHtoDAsync(stages_[s].arenas[job.arena]->address() + crossing.offset,
+                          link.staging[job.arena]->data() + staged, bytes, in);
     staged += bytes;
   }
   flight.received->record(in);
@@ -197,8 +203,10 @@ void CudaPipeline::compute(CudaPipelineJob &job, size_t s) {
   const auto &device = stages_[s].device;
   const CuStream stream = device->stream();
   hold(s, stream, *flight.hasInputs);
-  if (s > 0) hold(s, stream, links_[s - 1].route == CudaRoute::Host ? *flight.received : *job.flight->stages[s - 1].sent);
-  while (job.isTimed && flight.marks.size() <= program.launches.size()) flight.marks.push_back(std::make_unique<CudaEvent>(device, true));
+  if (s > 0)
+    hold(s, stream, links_[s - 1].route == CudaRoute::Host ? *flight.received : *job.flight->stages[s - 1].sent);
+  while (job.isTimed && flight.marks.size() <= program.launches.size())
+    flight.marks.push_back(std::make_unique<CudaEvent>(device, true));
   const CudaApi &api = device->use();
   flight.begin->record(stream);
   for (size_t i = 0; i < program.launches.size(); i++) {
@@ -221,7 +229,9 @@ void CudaPipeline::send(CudaPipelineJob &job, size_t s) {
     flight.sending->record(out);
     for (const CudaPort &port : run.program->outputs) {
       const size_t bytes = port.spanBytes(job.counts);
-      if (bytes > 0) api.cuMemcpyDtoHAsync(flight.outputs->data() + port.pinnedOffset, run.program->slots[port.slot].address(), bytes, out);
+      if (bytes > 0)
+        api.cuMemcpyDtoHAsync(flight.outputs->data() + port.pinnedOffset, run.program->slots[port.slot].address(),
+                              bytes, out);
     }
     flight.sent->record(out);
     return;
@@ -247,7 +257,8 @@ void CudaPipeline::send(CudaPipelineJob &job, size_t s) {
         api.cuMemcpyDtoDAsync(target + crossing.offset, source + crossing.offset, bytes, out);
         break;
       case CudaRoute::Peer:
-        api.cuMemcpyPeerAsync(target + crossing.offset, to.context(), source + crossing.offset, from.context(), bytes, out);
+        api.cuMemcpyPeerAsync(target + crossing.offset, to.context(), source + crossing.offset, from.context(), bytes,
+                              out);
         break;
       case CudaRoute::Host:
         api.cuMemcpyDtoHAsync(link.staging[job.arena]->data() + staged, source + crossing.offset, bytes, out);
@@ -266,7 +277,8 @@ void CudaPipeline::measure(CudaPipelineJob &job) const {
     CudaStageTimes times;
     times.compute = {clock.at(*flight.begin), clock.at(*flight.end)};
     times.sent = {clock.at(*flight.sending), clock.at(*flight.sent)};
-    if (s > 0 && links_[s - 1].route == CudaRoute::Host) times.received = {clock.at(*flight.receiving), clock.at(*flight.received)};
+    if (s > 0 && links_[s - 1].route == CudaRoute::Host)
+      times.received = {clock.at(*flight.receiving), clock.at(*flight.received)};
     for (size_t i = 0; job.isTimed && i < job.stages[s].program->launches.size(); i++) {
       times.launchMilliseconds.push_back(flight.marks[i + 1]->millisecondsSince(*flight.marks[i]));
     }

@@ -39,7 +39,8 @@ std::shared_ptr<CudaPipeline> parsePipeline(const Napi::Object &object) {
   for (uint32_t i = 0; i < boundedLength(array, MOST_STAGES, "stages"); i++) {
     stages.push_back(parseStage(array.Get(i), "stages[" + std::to_string(i) + "]"));
     for (const auto &arena : stages.back().arenas) {
-      if (stages.back().arenas.size() != stages[0].arenas.size() || arena->size() != stages[0].arenas[0]->size()) fail("Every stage has as many arenas of the same size");
+      if (stages.back().arenas.size() != stages[0].arenas.size() || arena->size() != stages[0].arenas[0]->size())
+        fail("Every stage has as many arenas of the same size");
     }
   }
   if (stages.empty()) fail("A pipeline has at least one stage");
@@ -47,8 +48,8 @@ std::shared_ptr<CudaPipeline> parsePipeline(const Napi::Object &object) {
   return std::make_shared<CudaPipeline>(std::move(stages), inFlight, booleanArg(object.Get("usesPeers"), "usesPeers"));
 }
 
-CudaCrossing parseCrossing(const Napi::Value &value, const CudaPipelineStage &stage, const Extents &extents, const Counts &counts, size_t &total,
-                           const std::string &what) {
+CudaCrossing parseCrossing(const Napi::Value &value, const CudaPipelineStage &stage, const Extents &extents,
+                           const Counts &counts, size_t &total, const std::string &what) {
   const Napi::Object object = objectArg(value, what);
   CudaCrossing crossing;
   crossing.offset = sizeArg(object.Get("offset"), what + ".offset");
@@ -61,17 +62,20 @@ CudaCrossing parseCrossing(const Napi::Value &value, const CudaPipelineStage &st
   return crossing;
 }
 
-CudaStageRun parseStageRun(const Napi::Value &value, const CudaPipelineStage &stage, Counts &counts, const Napi::Object &request, const std::string &what) {
+CudaStageRun parseStageRun(const Napi::Value &value, const CudaPipelineStage &stage, Counts &counts,
+                           const Napi::Object &request, const std::string &what) {
   const Napi::Object object = objectArg(value, what);
   CudaStageRun run;
   run.program = cudaArg<CudaProgramWrap>(object.Get("program"), what + ".program");
   requireDevice(*stage.device, *run.program->device, what + ".program");
   counts = run.program->extents.parseCounts(request.Get("extents"));
-  if (run.program->inputBytes > stage.inputBytes || run.program->outputBytes > stage.outputBytes) fail(what + ".program has more inputs or outputs than the pipeline was made for");
+  if (run.program->inputBytes > stage.inputBytes || run.program->outputBytes > stage.outputBytes)
+    fail(what + ".program has more inputs or outputs than the pipeline was made for");
   const Napi::Array crossings = arrayArg(object.Get("crossings"), what + ".crossings");
   size_t total = 0;
   for (uint32_t i = 0; i < boundedLength(crossings, MOST_CROSSINGS, what + ".crossings"); i++) {
-    run.crossings.push_back(parseCrossing(crossings.Get(i), stage, run.program->extents, counts, total, what + ".crossings[" + std::to_string(i) + "]"));
+    run.crossings.push_back(parseCrossing(crossings.Get(i), stage, run.program->extents, counts, total,
+                                          what + ".crossings[" + std::to_string(i) + "]"));
   }
   return run;
 }
@@ -92,7 +96,8 @@ struct Call {
 Napi::Value describe(Napi::Env env, const Call &call) {
   const CudaPipelineJob &job = call.job;
   Napi::Object object = Napi::Object::New(env);
-  object.Set("outputs", copyOutputs(env, *job.stages.back().program, dataOf(job.flight->stages.back().outputs), job.counts));
+  object.Set("outputs",
+             copyOutputs(env, *job.stages.back().program, dataOf(job.flight->stages.back().outputs), job.counts));
   Napi::Array stages = Napi::Array::New(env, job.times.size());
   for (size_t i = 0; i < job.times.size(); i++) {
     const CudaStageTimes &times = job.times[i];
@@ -145,11 +150,14 @@ CudaClockWrap::CudaClockWrap(const Napi::CallbackInfo &info) : CudaHandle(info) 
   hold(info, [&] { return std::make_shared<CudaClock>(deviceArg(info[0])); });
 }
 
-Napi::Value CudaClockWrap::errorMilliseconds(const Napi::CallbackInfo &info) { return Napi::Number::New(info.Env(), get()->errorMilliseconds()); }
+Napi::Value CudaClockWrap::errorMilliseconds(const Napi::CallbackInfo &info) {
+  return Napi::Number::New(info.Env(), get()->errorMilliseconds());
+}
 
 Napi::Function CudaClockWrap::init(Napi::Env env) {
   return DefineClass(env, "CudaClock",
-                     {InstanceAccessor<&CudaClockWrap::errorMilliseconds>("errorMilliseconds"), InstanceMethod<&CudaClockWrap::release>("release")});
+                     {InstanceAccessor<&CudaClockWrap::errorMilliseconds>("errorMilliseconds"),
+                      InstanceMethod<&CudaClockWrap::release>("release")});
 }
 
 CudaPipelineWrap::CudaPipelineWrap(const Napi::CallbackInfo &info) : CudaHandle(info) {
@@ -162,7 +170,9 @@ Napi::Value CudaPipelineWrap::routes(const Napi::CallbackInfo &info) {
   Napi::Array routes = Napi::Array::New(info.Env(), cuts);
   for (size_t i = 0; i < cuts; i++) {
     const CudaRoute route = pipeline->route(i);
-    routes.Set(static_cast<uint32_t>(i), route == CudaRoute::Local ? "local" : route == CudaRoute::Peer ? "peer" : "host");
+    routes.Set(static_cast<uint32_t>(i), route == CudaRoute::Local  ? "local"
+                                         : route == CudaRoute::Peer ? "peer"
+                                                                    : "host");
   }
   return routes;
 }
@@ -176,15 +186,18 @@ Napi::Value CudaPipelineWrap::run(const Napi::CallbackInfo &info) {
   const auto &stages = pipeline.stages();
   CudaPipelineJob &job = call->job;
   const Napi::Array parts = arrayArg(request.Get("stages"), "stages");
-  if (parts.Length() != stages.size()) fail("The pipeline has " + std::to_string(stages.size()) + " stages, not " + std::to_string(parts.Length()));
+  if (parts.Length() != stages.size())
+    fail("The pipeline has " + std::to_string(stages.size()) + " stages, not " + std::to_string(parts.Length()));
   job.arena = indexArg(request.Get("arena"), stages[0].arenas.size(), "arena");
   job.isTimed = optionalFlag(request, "isTimed");
   for (uint32_t i = 0; i < parts.Length(); i++) {
-    job.stages.push_back(parseStageRun(parts.Get(i), stages[i], job.counts, request, "stages[" + std::to_string(i) + "]"));
+    job.stages.push_back(
+        parseStageRun(parts.Get(i), stages[i], job.counts, request, "stages[" + std::to_string(i) + "]"));
   }
   job.flight = &pipeline.takeFlight();
   for (uint32_t i = 0; i < parts.Length(); i++) {
-    packInputs(*job.stages[i].program, dataOf(job.flight->stages[i].inputs), objectArg(parts.Get(i), "stages").Get("inputs"), job.counts);
+    packInputs(*job.stages[i].program, dataOf(job.flight->stages[i].inputs),
+               objectArg(parts.Get(i), "stages").Get("inputs"), job.counts);
   }
   for (CudaStageRun &stage : job.stages) stage.place = stage.program->device->takePlace();
   const Napi::Promise promise = call->deferred.Promise();
@@ -199,9 +212,10 @@ Napi::Value CudaPipelineWrap::run(const Napi::CallbackInfo &info) {
 }
 
 Napi::Function CudaPipelineWrap::init(Napi::Env env) {
-  return DefineClass(env, "CudaPipeline",
-                     {InstanceAccessor<&CudaPipelineWrap::routes>("routes"), InstanceMethod<&CudaPipelineWrap::run>("run"),
-                      InstanceMethod<&CudaPipelineWrap::release>("release")});
+  return DefineClass(
+      env, "CudaPipeline",
+      {InstanceAccessor<&CudaPipelineWrap::routes>("routes"), InstanceMethod<&CudaPipelineWrap::run>("run"),
+       InstanceMethod<&CudaPipelineWrap::release>("release")});
 }
 
 }  // namespace tw

@@ -37,7 +37,8 @@ void CudaProgram::copyInputs(const CudaApi &api, const CudaArea &area) const {
   }
 }
 
-void CudaProgram::enqueue(const CudaApi &api, const CudaLaunchSpec &launch, const Counts &counts, bool mayOverlap) const {
+void CudaProgram::enqueue(const CudaApi &api, const CudaLaunchSpec &launch, const Counts &counts,
+                          bool mayOverlap) const {
   const auto multiprocessors = static_cast<size_t>(device->info().multiprocessors);
   const size_t gridX = launch.gridX.resolve(counts, multiprocessors, launch.cluster);
   const size_t gridY = launch.gridY.resolve(counts, multiprocessors, 1);
@@ -76,9 +77,10 @@ void CudaProgram::enqueue(const CudaApi &api, const CudaLaunchSpec &launch, cons
   }
   const CuResult result = api.cuLaunchKernelEx.raw(&config, launch.function, arguments.data(), nullptr);
   if (result != CU_SUCCESS) {
-    api.fail(result, "cuLaunchKernelEx", "in " + launch.name + ": " + std::to_string(gridX) + " × " + std::to_string(gridY) +
-                         " blocks of " + std::to_string(launch.threads) + " threads and " +
-                         std::to_string(launch.sharedBytes) + " bytes of shared memory, clusters of " + std::to_string(launch.cluster));
+    api.fail(result, "cuLaunchKernelEx",
+             "in " + launch.name + ": " + std::to_string(gridX) + " × " + std::to_string(gridY) + " blocks of " +
+                 std::to_string(launch.threads) + " threads and " + std::to_string(launch.sharedBytes) +
+                 " bytes of shared memory, clusters of " + std::to_string(launch.cluster));
   }
 }
 
@@ -107,12 +109,14 @@ void inTurn(const CudaDevice &device, Turnstile::Place &place, Body &&body) {
 
 }  // namespace
 
-CudaRunResult CudaProgram::run(CudaArea &area, Turnstile::Place &place, const Counts &counts, const CudaRunOptions &options) {
+CudaRunResult CudaProgram::run(CudaArea &area, Turnstile::Place &place, const Counts &counts,
+                               const CudaRunOptions &options) {
   CudaRunResult result;
   inTurn(*device, place, [&] {
     const CudaApi &api = device->use();
     const CuStream stream = device->stream();
-    while (options.isTimed && area.marks.size() <= launches.size()) area.marks.push_back(std::make_unique<CudaEvent>(device, true));
+    while (options.isTimed && area.marks.size() <= launches.size())
+      area.marks.push_back(std::make_unique<CudaEvent>(device, true));
     area.begin->record(stream);
     if (options.first == 0) copyInputs(api, area);
     if (options.isTimed) area.marks[options.first]->record(stream);
@@ -121,12 +125,14 @@ CudaRunResult CudaProgram::run(CudaArea &area, Turnstile::Place &place, const Co
       if (options.isTimed) area.marks[i + 1]->record(stream);
       if (options.isSynchronous) {
         const CuResult outcome = api.cuStreamSynchronize.raw(stream);
-        if (outcome != CU_SUCCESS) api.fail(outcome, "cuStreamSynchronize", "after launch " + std::to_string(i) + ", " + launches[i].name);
+        if (outcome != CU_SUCCESS)
+          api.fail(outcome, "cuStreamSynchronize", "after launch " + std::to_string(i) + ", " + launches[i].name);
       }
     }
     for (const CudaPort &port : outputs) {
       const size_t bytes = port.spanBytes(counts);
-      if (bytes > 0) api.cuMemcpyDtoHAsync(area.outputs->data() + port.pinnedOffset, slots[port.slot].address(), bytes, stream);
+      if (bytes > 0)
+        api.cuMemcpyDtoHAsync(area.outputs->data() + port.pinnedOffset, slots[port.slot].address(), bytes, stream);
     }
     area.end->record(stream);
     place.leave();

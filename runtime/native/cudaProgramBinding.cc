@@ -8,7 +8,8 @@ namespace tw {
 void packInputs(const CudaProgram &program, uint8_t *area, const Napi::Value &value, const Counts &counts) {
   const Napi::Array arrays = arrayArg(value, "inputs");
   if (arrays.Length() != program.inputs.size()) {
-    fail("The program takes " + std::to_string(program.inputs.size()) + " inputs, not " + std::to_string(arrays.Length()));
+    fail("The program takes " + std::to_string(program.inputs.size()) + " inputs, not " +
+         std::to_string(arrays.Length()));
   }
   if (program.inputBytes == 0) return;
   std::memset(area, 0, program.inputBytes);
@@ -56,7 +57,8 @@ CudaTimeOptions parseTimeOptions(const CudaProgram &program, const Napi::Object 
   CudaTimeOptions options;
   const Napi::Array launches = arrayArg(request.Get("launches"), "launches");
   for (uint32_t i = 0; i < boundedLength(launches, MOST_CUDA_LAUNCHES, "launches"); i++) {
-    options.launches.push_back(indexArg(launches.Get(i), program.launches.size(), "launches[" + std::to_string(i) + "]"));
+    options.launches.push_back(
+        indexArg(launches.Get(i), program.launches.size(), "launches[" + std::to_string(i) + "]"));
   }
   if (options.launches.empty()) fail("launches names no launch to time");
   options.warmup = extentArg(request.Get("warmup"), "warmup", 0, MOST_SAMPLES);
@@ -68,7 +70,8 @@ CudaTimeOptions parseTimeOptions(const CudaProgram &program, const Napi::Object 
   return options;
 }
 
-Napi::Value describe(Napi::Env env, const CudaProgram &program, const CudaArea &area, const Counts &counts, bool isTimed, const CudaRunResult &result) {
+Napi::Value describe(Napi::Env env, const CudaProgram &program, const CudaArea &area, const Counts &counts,
+                     bool isTimed, const CudaRunResult &result) {
   Napi::Object object = Napi::Object::New(env);
   object.Set("outputs", copyOutputs(env, program, area.outputs ? area.outputs->data() : nullptr, counts));
   object.Set("milliseconds", result.milliseconds);

@@ -42,7 +42,8 @@ CudaGridExtent parseGrid(const CudaProgram &program, const Napi::Value &value, c
   grid.per = extentArg(object.Get("per"), what + ".per", 1, MAX_EXTENT);
   grid.times = extentArg(object.Get("times"), what + ".times", 1, MAX_EXTENT);
   if (kind == "persistent") {
-    grid.blocksPerMultiprocessor = extentArg(object.Get("blocksPerMultiprocessor"), what + ".blocksPerMultiprocessor", 1, 32);
+    grid.blocksPerMultiprocessor =
+        extentArg(object.Get("blocksPerMultiprocessor"), what + ".blocksPerMultiprocessor", 1, 32);
   }
   return grid;
 }
@@ -53,11 +54,14 @@ void requireGrid(const CudaProgram &program, const CudaLaunchSpec &launch, const
   const size_t x = launch.gridX.resolve(program.extents.most(), multiprocessors, launch.cluster);
   const size_t y = launch.gridY.resolve(program.extents.most(), multiprocessors, 1);
   if (x > LARGEST_GRID_X || y > LARGEST_GRID_Y) {
-    fail(what + ": a grid of " + std::to_string(x) + " × " + std::to_string(y) + " blocks is larger than a launch may have");
+    fail(what + ": a grid of " + std::to_string(x) + " × " + std::to_string(y) +
+         " blocks is larger than a launch may have");
   }
   if (launch.cluster == 1) return;
   const bool isWhole = launch.gridX.kind == CudaGridExtent::Kind::Persistent ||
-                       (launch.gridX.kind == CudaGridExtent::Kind::Constant ? launch.gridX.count : launch.gridX.times) % launch.cluster == 0;
+                       (launch.gridX.kind == CudaGridExtent::Kind::Constant ? launch.gridX.count : launch.gridX.times) %
+                               launch.cluster ==
+                           0;
   if (!isWhole) fail(what + ".gridX is not always a whole number of clusters of " + std::to_string(launch.cluster));
 }
 
@@ -77,7 +81,8 @@ CuTensorMap parseMap(const CudaProgram &program, const Napi::Value &value, const
   const size_t boxRows = extentArg(object.Get("boxRows"), what + ".boxRows", 1, 256);
   const size_t boxColumns = extentArg(object.Get("boxColumns"), what + ".boxColumns", 1, 256);
   const auto swizzle = extentArg(object.Get("swizzle"), what + ".swizzle", 0, 128);
-  if (swizzle != 0 && swizzle != 32 && swizzle != 64 && swizzle != 128) fail(what + ".swizzle must be 0, 32, 64 or 128");
+  if (swizzle != 0 && swizzle != 32 && swizzle != 64 && swizzle != 128)
+    fail(what + ".swizzle must be 0, 32, 64 or 128");
   if (stride * elementBytes % 16 != 0) fail(what + ".stride must be a multiple of 16 bytes");
   if (boxColumns * elementBytes % 16 != 0) fail(what + ".boxColumns must be a multiple of 16 bytes");
   if (swizzle != 0 && boxColumns * elementBytes > swizzle) fail(what + ".boxColumns is wider than the swizzle pattern");
@@ -94,9 +99,9 @@ CuTensorMap parseMap(const CudaProgram &program, const Napi::Value &value, const
                                      : swizzle == 64 ? CuTensorMapSwizzle::B64
                                                      : CuTensorMapSwizzle::B128;
   CuTensorMap map{};
-  program.device->use().cuTensorMapEncodeTiled(&map, type, 2, reinterpret_cast<void *>(slot.address()), sizes, strides, box,
-                                               steps, CuTensorMapInterleave::None, pattern, CuTensorMapL2Promotion::L2B256,
-                                               CuTensorMapFill::Zeros);
+  program.device->use().cuTensorMapEncodeTiled(&map, type, 2, reinterpret_cast<void *>(slot.address()), sizes, strides,
+                                               box, steps, CuTensorMapInterleave::None, pattern,
+                                               CuTensorMapL2Promotion::L2B256, CuTensorMapFill::Zeros);
   return map;
 }
 
@@ -138,16 +143,19 @@ CudaLaunchSpec parseLaunch(const CudaProgram &program, const Napi::Value &value,
     launch.maps.push_back(parseMap(program, maps.Get(i), what + ".tensorMaps[" + std::to_string(i) + "]"));
     sizes.push_back(sizeof(CuTensorMap));
   }
-  if (roundUp(4 * launch.sizes.size() + 8 * launch.pointers.size() + 4, 64) + 128 * launch.maps.size() > PARAMETER_BYTES) fail(what + " has too many parameters");
+  if (roundUp(4 * launch.sizes.size() + 8 * launch.pointers.size() + 4, 64) + 128 * launch.maps.size() >
+      PARAMETER_BYTES)
+    fail(what + " has too many parameters");
   launch.module->requireParameters(function, sizes);
 
   const Napi::Object shape = objectArg(object.Get("launch"), what + ".launch");
   launch.threads = static_cast<unsigned>(integerArg(shape.Get("threads"), what + ".launch.threads", 1, 1024));
   if (static_cast<int>(launch.threads) > function.info.maxThreads) {
-    fail(what + ": " + function.symbol + " runs with at most " + std::to_string(function.info.maxThreads) + " threads a block, not " +
-         std::to_string(launch.threads));
+    fail(what + ": " + function.symbol + " runs with at most " + std::to_string(function.info.maxThreads) +
+         " threads a block, not " + std::to_string(launch.threads));
   }
-  launch.sharedBytes = static_cast<unsigned>(integerArg(shape.Get("sharedBytes"), what + ".launch.sharedBytes", 0, INT32_MAX));
+  launch.sharedBytes =
+      static_cast<unsigned>(integerArg(shape.Get("sharedBytes"), what + ".launch.sharedBytes", 0, INT32_MAX));
   launch.module->allowShared(function, launch.sharedBytes);
   launch.cluster = static_cast<unsigned>(integerArg(shape.Get("cluster"), what + ".launch.cluster", 1, 8));
   launch.gridX = parseGrid(program, shape.Get("gridX"), what + ".launch.gridX");
@@ -164,7 +172,8 @@ CudaPort parsePort(const CudaProgram &program, const Napi::Value &value, size_t 
   const size_t bytes = port.spanBytes(program.extents.most());
   const CudaSlot &slot = program.slots[port.slot];
   if (bytes > slot.bytes) {
-    fail(what + " needs " + std::to_string(bytes) + " bytes at full capacity, its slot has " + std::to_string(slot.bytes));
+    fail(what + " needs " + std::to_string(bytes) + " bytes at full capacity, its slot has " +
+         std::to_string(slot.bytes));
   }
   port.pinnedBytes = paddedBytes(bytes, slot.bytes);
   port.pinnedOffset = areaBytes;
@@ -212,12 +221,14 @@ std::shared_ptr<CudaProgram> parseCudaProgram(const Napi::Object &object) {
   }
   const Napi::Array inputs = arrayArg(object.Get("inputs"), "inputs");
   for (uint32_t i = 0; i < boundedLength(inputs, 64, "inputs"); i++) {
-    program->inputs.push_back(parsePort(*program, inputs.Get(i), program->inputBytes, "inputs[" + std::to_string(i) + "]"));
+    program->inputs.push_back(
+        parsePort(*program, inputs.Get(i), program->inputBytes, "inputs[" + std::to_string(i) + "]"));
   }
   planInputCopies(*program);
   const Napi::Array outputs = arrayArg(object.Get("outputs"), "outputs");
   for (uint32_t i = 0; i < boundedLength(outputs, 64, "outputs"); i++) {
-    program->outputs.push_back(parsePort(*program, outputs.Get(i), program->outputBytes, "outputs[" + std::to_string(i) + "]"));
+    program->outputs.push_back(
+        parsePort(*program, outputs.Get(i), program->outputBytes, "outputs[" + std::to_string(i) + "]"));
   }
   const Napi::Array launches = arrayArg(object.Get("launches"), "launches");
   for (uint32_t i = 0; i < boundedLength(launches, MOST_CUDA_LAUNCHES, "launches"); i++) {

@@ -45,8 +45,8 @@ CudaSharedHandle shareMemory(const CudaMemory &memory) {
   return shared;
 }
 
-CudaShareTimes copyFromProcess(const CudaMemory &target, size_t offset, const CudaSharedHandle &source, size_t sourceOffset,
-                               size_t bytes) {
+CudaShareTimes copyFromProcess(const CudaMemory &target, size_t offset, const CudaSharedHandle &source,
+                               size_t sourceOffset, size_t bytes) {
   CudaShareTimes times;
   const CudaApi &api = target.device()->use();
   requireSharing(api);
@@ -62,7 +62,8 @@ CudaShareTimes copyFromProcess(const CudaMemory &target, size_t offset, const Cu
   const CudaStream stream(target.device());
   times.opening = secondsSince(begin);
   begin = Clock::now();
-  api.cuMemcpyDtoDAsync(target.address() + offset, opened.address() + source.offset + sourceOffset, bytes, stream.get());
+  api.cuMemcpyDtoDAsync(target.address() + offset, opened.address() + source.offset + sourceOffset, bytes,
+                        stream.get());
   api.cuStreamSynchronize(stream.get());
   times.copying = secondsSince(begin);
   return times;

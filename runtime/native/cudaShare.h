@@ -28,8 +28,8 @@ CudaSharedHandle shareMemory(const CudaMemory &memory);
  * Copies bytes of another process's memory, on any device that this one reaches, and waits for them. On a stream of
  * its own, not ordered against the device's. Throws the driver's error where that memory cannot be reached.
  */
-CudaShareTimes copyFromProcess(const CudaMemory &target, size_t offset, const CudaSharedHandle &source, size_t sourceOffset,
-                               size_t bytes);
+CudaShareTimes copyFromProcess(const CudaMemory &target, size_t offset, const CudaSharedHandle &source,
+                               size_t sourceOffset, size_t bytes);
 
 }  // namespace tw
 #endif

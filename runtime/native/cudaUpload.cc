@@ -55,7 +55,8 @@ class CudaUpload::Run {
       for (const CudaUploadPart &part : steps[step].parts) {
         for (size_t at = 0; at < part.bytes; at += upload.bufferBytes_) {
           const size_t bytes = std::min(upload.bufferBytes_, part.bytes - at);
-          chunks_.push_back({step, part.source.get(), part.sourceOffset + at, part.target->address() + part.targetOffset + at, bytes});
+          chunks_.push_back({step, part.source.get(), part.sourceOffset + at,
+                             part.target->address() + part.targetOffset + at, bytes});
           left_[step]++;
         }
       }
@@ -189,7 +190,8 @@ class CudaUpload::Run {
         lane.filled->holdBack(stream);
         lane.isDirty = false;
       }
-      Launched launched{std::make_unique<CudaEvent>(upload_.device_, true), std::make_unique<CudaEvent>(upload_.device_, true)};
+      Launched launched{std::make_unique<CudaEvent>(upload_.device_, true),
+                        std::make_unique<CudaEvent>(upload_.device_, true)};
       launched.begin->record(stream);
       program_->enqueueLaunches(api, step.firstLaunch, step.endLaunch, Counts{});
       launched.end->record(stream);

@@ -49,8 +49,10 @@ CudaUploadStep parseStep(const CudaUpload &upload, const CudaProgram &program, c
   const Napi::Object launches = objectArg(object.Get("launches"), what + ".launches");
   CudaUploadStep step;
   step.parts = parseParts(upload, object.Get("parts"), what + ".parts");
-  step.endLaunch = extentArg(launches.Get("end"), what + ".launches.end", 0, static_cast<int64_t>(program.launches.size()));
-  step.firstLaunch = extentArg(launches.Get("first"), what + ".launches.first", 0, static_cast<int64_t>(step.endLaunch));
+  step.endLaunch =
+      extentArg(launches.Get("end"), what + ".launches.end", 0, static_cast<int64_t>(program.launches.size()));
+  step.firstLaunch =
+      extentArg(launches.Get("first"), what + ".launches.first", 0, static_cast<int64_t>(step.endLaunch));
   // Of earlier steps only: what waits for itself or for what comes after it never ends.
   step.after = extentArg(object.Get("after"), what + ".after", 0, static_cast<int64_t>(index));
   return step;
@@ -80,7 +82,8 @@ CudaUploadWrap::CudaUploadWrap(const Napi::CallbackInfo &info) : CudaHandle(info
       const Napi::Value bytes = options.Get("bufferBytes");
       const Napi::Value count = options.Get("threads");
       const Napi::Value each = options.Get("buffers");
-      if (!bytes.IsUndefined()) buffer = static_cast<size_t>(integerArg(bytes, "bufferBytes", SMALLEST_BUFFER, LARGEST_BUFFER));
+      if (!bytes.IsUndefined())
+        buffer = static_cast<size_t>(integerArg(bytes, "bufferBytes", SMALLEST_BUFFER, LARGEST_BUFFER));
       if (!count.IsUndefined()) threads = static_cast<size_t>(integerArg(count, "threads", 1, MOST_THREADS));
       if (!each.IsUndefined()) buffers = static_cast<size_t>(integerArg(each, "buffers", 1, MOST_BUFFERS));
     }
@@ -88,7 +91,9 @@ CudaUploadWrap::CudaUploadWrap(const Napi::CallbackInfo &info) : CudaHandle(info
   });
 }
 
-Napi::Value CudaUploadWrap::copiedBytes(const Napi::CallbackInfo &info) { return numberOf(info.Env(), get()->copiedBytes()); }
+Napi::Value CudaUploadWrap::copiedBytes(const Napi::CallbackInfo &info) {
+  return numberOf(info.Env(), get()->copiedBytes());
+}
 
 Napi::Value CudaUploadWrap::copy(const Napi::CallbackInfo &info) {
   const auto upload = get();
@@ -113,7 +118,8 @@ Napi::Value CudaUploadWrap::load(const Napi::CallbackInfo &info) {
   if (program->extents.size() > 0) fail("program has extents; what loads weights has none");
   const Napi::Array list = arrayArg(info[1], "steps");
   auto steps = std::make_shared<std::vector<CudaUploadStep>>();
-  for (uint32_t i = 0; i < boundedLength(list, MOST_STEPS, "steps"); i++) steps->push_back(parseStep(*upload, *program, list.Get(i), i));
+  for (uint32_t i = 0; i < boundedLength(list, MOST_STEPS, "steps"); i++)
+    steps->push_back(parseStep(*upload, *program, list.Get(i), i));
   // Copies wait for nobody's launches, so whoever has the first turn gets the second.
   auto place = upload->takePlace();
   auto devicePlace = upload->device()->takePlace();
@@ -132,9 +138,10 @@ Napi::Value CudaUploadWrap::load(const Napi::CallbackInfo &info) {
 }
 
 Napi::Function CudaUploadWrap::init(Napi::Env env) {
-  return DefineClass(env, "CudaUpload",
-                     {InstanceAccessor<&CudaUploadWrap::copiedBytes>("copiedBytes"), InstanceMethod<&CudaUploadWrap::copy>("copy"),
-                      InstanceMethod<&CudaUploadWrap::load>("load"), InstanceMethod<&CudaUploadWrap::release>("release")});
+  return DefineClass(
+      env, "CudaUpload",
+      {InstanceAccessor<&CudaUploadWrap::copiedBytes>("copiedBytes"), InstanceMethod<&CudaUploadWrap::copy>("copy"),
+       InstanceMethod<&CudaUploadWrap::load>("load"), InstanceMethod<&CudaUploadWrap::release>("release")});
 }
 
 }  // namespace tw

@@ -19,15 +19,18 @@ bool isName(const std::string &text) {
 Extents Extents::parse(const Napi::Value &value, const std::string &what) {
   const Napi::Array array = arrayArg(value, what);
   if (array.Length() > TW_MAX_EXTENTS) {
-    fail(what + " has " + std::to_string(array.Length()) + " entries, at most " + std::to_string(TW_MAX_EXTENTS) + " are possible");
+    fail(what + " has " + std::to_string(array.Length()) + " entries, at most " + std::to_string(TW_MAX_EXTENTS) +
+         " are possible");
   }
   Extents extents;
   for (uint32_t i = 0; i < array.Length(); i++) {
     const std::string entry = what + "[" + std::to_string(i) + "]";
     const Napi::Object object = objectArg(array.Get(i), entry);
     const std::string name = stringArg(object.Get("name"), entry + ".name");
-    if (!isName(name)) fail(entry + ".name must be an identifier of at most " + std::to_string(LONGEST_NAME) + " characters");
-    if (std::find(extents.names_.begin(), extents.names_.end(), name) != extents.names_.end()) fail(what + " names " + name + " twice");
+    if (!isName(name))
+      fail(entry + ".name must be an identifier of at most " + std::to_string(LONGEST_NAME) + " characters");
+    if (std::find(extents.names_.begin(), extents.names_.end(), name) != extents.names_.end())
+      fail(what + " names " + name + " twice");
     extents.names_.push_back(name);
     // Kernels of GPUs take it as an int.
     extents.most_.values[i] = static_cast<size_t>(integerArg(object.Get("most"), entry + ".most", 1, INT_MAX));
@@ -52,7 +55,8 @@ Counts Extents::parseCounts(const Napi::Value &value) const {
   Counts counts;
   counts.size = names_.size();
   for (uint32_t i = 0; i < array.Length(); i++) {
-    counts.values[i] = static_cast<size_t>(integerArg(array.Get(i), names_[i], 0, static_cast<int64_t>(most_.values[i])));
+    counts.values[i] =
+        static_cast<size_t>(integerArg(array.Get(i), names_[i], 0, static_cast<int64_t>(most_.values[i])));
   }
   return counts;
 }

@@ -1,4 +1,5 @@
-// The extents of a program: sizes that every call brings, known by name where a binding is checked, by index after that.
+// The extents of a program: sizes that every call brings, known by name where a binding is checked, by index after
+// that.
 #ifndef TILEWRIGHT_EXTENTS_H
 #define TILEWRIGHT_EXTENTS_H
 #include <array>

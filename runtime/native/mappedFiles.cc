@@ -27,7 +27,8 @@ std::atomic_flag isReporting = ATOMIC_FLAG_INIT;
 
 const Entry *entryAt(uintptr_t address) {
   for (const Entry *entry = entries.load(std::memory_order_acquire); entry != nullptr; entry = entry->next) {
-    if (address < entry->end.load(std::memory_order_acquire) && address >= entry->begin.load(std::memory_order_acquire)) return entry;
+    if (address < entry->end.load(std::memory_order_acquire) && address >= entry->begin.load(std::memory_order_acquire))
+      return entry;
   }
   return nullptr;
 }

@@ -18,7 +18,8 @@ size_t pageBytes() {
 
 }  // namespace
 
-OpenFile::OpenFile(std::string path) : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+OpenFile::OpenFile(std::string path)
+    : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
   if (descriptor_ < 0) failErrno("Cannot open " + path_);
 }
 
@@ -30,8 +31,10 @@ void OpenFile::read(uint8_t *target, size_t offset, size_t length) const {
     const ssize_t count = ::pread(descriptor_, target + done, length - done, static_cast<off_t>(at));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
-      const std::string why = count < 0 ? std::string(std::strerror(errno)) : "it ends there by now: it was cut off while it was read";
-      throw CodedError(path_ + " cannot be read at byte " + std::to_string(at) + ": " + why, "FILE_UNREADABLE", "pread", false);
+      const std::string why =
+          count < 0 ? std::string(std::strerror(errno)) : "it ends there by now: it was cut off while it was read";
+      throw CodedError(path_ + " cannot be read at byte " + std::to_string(at) + ": " + why, "FILE_UNREADABLE", "pread",
+                       false);
     }
     done += static_cast<size_t>(count);
   }
@@ -146,7 +149,8 @@ void MemoryWrap::advise(const Napi::CallbackInfo &info) {
   const std::string advice = stringArg(info[0], "advice");
   if (advice != "willneed" && advice != "dontneed") fail("advice must be willneed or dontneed, not " + advice);
   const size_t offset = info[1].IsUndefined() ? 0 : sizeArg(info[1], "offset");
-  const size_t length = info[2].IsUndefined() ? get()->size() - std::min(offset, get()->size()) : sizeArg(info[2], "length");
+  const size_t length =
+      info[2].IsUndefined() ? get()->size() - std::min(offset, get()->size()) : sizeArg(info[2], "length");
   get()->advise(offset, length, advice == "willneed" ? MADV_WILLNEED : MADV_DONTNEED);
 }
 

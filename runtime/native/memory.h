@@ -49,7 +49,12 @@ class Memory {
  private:
   Memory(void *mapping, size_t mappedBytes, uint8_t *data, size_t size, std::unique_ptr<OpenFile> file,
          std::unique_ptr<MappedFile> mapped)
-      : mapping_(mapping), mappedBytes_(mappedBytes), data_(data), size_(size), file_(std::move(file)), mapped_(std::move(mapped)),
+      : mapping_(mapping),
+        mappedBytes_(mappedBytes),
+        data_(data),
+        size_(size),
+        file_(std::move(file)),
+        mapped_(std::move(mapped)),
         isWritable_(!file_) {}
   void *mapping_;
   size_t mappedBytes_;

@@ -61,7 +61,8 @@ void checkRowMap(const PackJob &job) {
   for (size_t i = 0; i < job.rowMap.size(); i++) {
     const int32_t row = job.rowMap[i];
     if (row < -1 || (row >= 0 && static_cast<size_t>(row) >= total)) {
-      fail("rowMap[" + std::to_string(i) + "] = " + std::to_string(row) + " lies outside " + std::to_string(total) + " rows");
+      fail("rowMap[" + std::to_string(i) + "] = " + std::to_string(row) + " lies outside " + std::to_string(total) +
+           " rows");
     }
   }
 }
@@ -92,7 +93,8 @@ std::shared_ptr<OwnedJob> parseJob(const Napi::Object &object) {
     loadRow(source, job.k, 0, 0, job.k, job.columnScale.data());
   }
 
-  const size_t largest = product(product(roundUp(columns, PANEL), roundUp(job.k, VNNI_DEPTH), "the packed weight"), 4, "the packed weight");
+  const size_t largest = product(product(roundUp(columns, PANEL), roundUp(job.k, VNNI_DEPTH), "the packed weight"), 4,
+                                 "the packed weight");
   (void)largest;  // bounds every product in packedBytes
   const Slot target = Slot::parse(object.Get("target"), "target");
   if (!target.memory->isWritable()) fail("target is a mapped file and cannot be written");

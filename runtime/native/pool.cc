@@ -33,8 +33,8 @@ void pinTo(int index) {
 }
 
 /**
- * Signals belong to the JavaScript process's own threads, but for those that a thread's own instructions cause: blocked,
- * they end the process unseen by whoever would report them.
+ * Signals belong to the JavaScript process's own threads, but for those that a thread's own instructions cause:
+ * blocked, they end the process unseen by whoever would report them.
  */
 class SignalsBlocked {
  public:
@@ -157,7 +157,9 @@ const std::shared_ptr<Pool> &PoolWrap::get() const {
   return pool_;
 }
 
-Napi::Value PoolWrap::threads(const Napi::CallbackInfo &info) { return Napi::Number::New(info.Env(), get()->threads()); }
+Napi::Value PoolWrap::threads(const Napi::CallbackInfo &info) {
+  return Napi::Number::New(info.Env(), get()->threads());
+}
 
 Napi::Value PoolWrap::isBusy(const Napi::CallbackInfo &info) { return Napi::Boolean::New(info.Env(), get()->isBusy()); }
 

@@ -32,7 +32,8 @@ Port Port::parse(const Napi::Value &value, const Extents &extents, size_t slots,
   port.dtype = parseDType(object.Get("dtype"), what + ".dtype");
   port.rows = extents.parseExtent(object.Get("rows"), what + ".rows");
   port.columns = static_cast<size_t>(integerArg(object.Get("columns"), what + ".columns", 1, MAX_EXTENT));
-  port.stride = static_cast<size_t>(integerArg(object.Get("stride"), what + ".stride", static_cast<int64_t>(port.columns), MAX_EXTENT));
+  port.stride = static_cast<size_t>(
+      integerArg(object.Get("stride"), what + ".stride", static_cast<int64_t>(port.columns), MAX_EXTENT));
   // Every later size is at most this one.
   (void)product(product(port.rows.in(extents.most()), port.stride, "a port"), bytesOf(port.dtype), "a port");
   return port;
@@ -58,7 +59,8 @@ void Port::scatter(uint8_t *target, const uint8_t *dense, const Counts &counts) 
     std::memcpy(target, dense, count * rowBytes);
     return;
   }
-  for (size_t row = 0; row < count; row++) std::memcpy(target + row * stride * bytesOf(dtype), dense + row * rowBytes, rowBytes);
+  for (size_t row = 0; row < count; row++)
+    std::memcpy(target + row * stride * bytesOf(dtype), dense + row * rowBytes, rowBytes);
 }
 
 Napi::ArrayBuffer Port::gather(Napi::Env env, const uint8_t *source, const Counts &counts) const {
@@ -71,7 +73,8 @@ Napi::ArrayBuffer Port::gather(Napi::Env env, const uint8_t *source, const Count
     std::memcpy(target, source, count * rowBytes);
     return dense;
   }
-  for (size_t row = 0; row < count; row++) std::memcpy(target + row * rowBytes, source + row * stride * bytesOf(dtype), rowBytes);
+  for (size_t row = 0; row < count; row++)
+    std::memcpy(target + row * rowBytes, source + row * stride * bytesOf(dtype), rowBytes);
   return dense;
 }
 

@@ -1,4 +1,5 @@
-// class Program: checks a binding that comes from JavaScript once, so that a run has nothing left to check but its counts.
+// class Program: checks a binding that comes from JavaScript once, so that a run has nothing left to check but its
+// counts.
 #include <algorithm>
 
 #include "program.h"
@@ -12,12 +13,14 @@ size_t parseSlotIndex(const Program &program, const Napi::Value &value, const st
 }
 
 /** Fails where [rows, stride] elements of a slot, the last row `columns` long, reach past its end. */
-void requireFits(const Program &program, size_t slot, size_t rows, size_t stride, size_t columns, DType dtype, const std::string &what) {
+void requireFits(const Program &program, size_t slot, size_t rows, size_t stride, size_t columns, DType dtype,
+                 const std::string &what) {
   if (rows == 0 || columns == 0) return;
   const size_t elements = product(rows - 1, stride, "a buffer") + columns;
   const size_t bytes = product(elements, bytesOf(dtype), "a buffer");
   if (bytes > program.slots[slot].bytes) {
-    fail(what + " needs " + std::to_string(bytes) + " bytes at full capacity, its slot has " + std::to_string(program.slots[slot].bytes));
+    fail(what + " needs " + std::to_string(bytes) + " bytes at full capacity, its slot has " +
+         std::to_string(program.slots[slot].bytes));
   }
 }
 
@@ -76,11 +79,13 @@ std::shared_ptr<Program> parseProgram(const Napi::Object &object) {
   program->scratchBytes = static_cast<size_t>(integerArg(object.Get("scratchBytes"), "scratchBytes", 0, MAX_EXTENT));
   if (program->scratchBytes > 0) {
     program->scratch = Slot::parse(scratch, "scratch");
-    if (program->scratchBytes % 64 != 0 || program->scratch.offset % 64 != 0) fail("scratch must be aligned to 64 bytes");
+    if (program->scratchBytes % 64 != 0 || program->scratch.offset % 64 != 0)
+      fail("scratch must be aligned to 64 bytes");
     if (!program->scratch.memory->isWritable()) fail("scratch must be writable");
     const size_t needed = product(program->scratchBytes, static_cast<size_t>(program->pool->threads()), "scratch");
     if (needed > program->scratch.bytes) {
-      fail("scratch holds " + std::to_string(program->scratch.bytes) + " bytes, the workers need " + std::to_string(needed));
+      fail("scratch holds " + std::to_string(program->scratch.bytes) + " bytes, the workers need " +
+           std::to_string(needed));
     }
   }
 
@@ -107,7 +112,8 @@ std::shared_ptr<Program> parseProgram(const Napi::Object &object) {
 void copyInputs(const Program &program, const Napi::Value &value, const Counts &counts) {
   const Napi::Array arrays = arrayArg(value, "inputs");
   if (arrays.Length() != program.inputs.size()) {
-    fail("The program takes " + std::to_string(program.inputs.size()) + " inputs, not " + std::to_string(arrays.Length()));
+    fail("The program takes " + std::to_string(program.inputs.size()) + " inputs, not " +
+         std::to_string(arrays.Length()));
   }
   std::vector<const uint8_t *> sources;
   for (uint32_t i = 0; i < arrays.Length(); i++) {
@@ -177,7 +183,8 @@ Napi::Value ProgramWrap::timeLaunch(const Napi::CallbackInfo &info) {
   const Napi::Object request = objectArg(info[0], "request");
   const Counts counts = program->extents.parseCounts(request.Get("extents"));
   if (program->launches.empty()) fail("The program has no launches");
-  const auto index = static_cast<size_t>(integerArg(request.Get("launch"), "launch", 0, static_cast<int64_t>(program->launches.size()) - 1));
+  const auto index = static_cast<size_t>(
+      integerArg(request.Get("launch"), "launch", 0, static_cast<int64_t>(program->launches.size()) - 1));
   const auto repeats = static_cast<size_t>(integerArg(request.Get("repeats"), "repeats", 1, 1000000));
   auto lease = Pool::lease(program->pool);
   if (!request.Get("inputs").IsUndefined()) copyInputs(*program, request.Get("inputs"), counts);

@@ -77,7 +77,8 @@ static unsigned reverseTree(Prob *p, int bits) {
 struct lengths { Prob isLong, isVeryLong, low[POSITIONS][8], middle[POSITIONS][8], high[256]; };
 
 static struct {
-  Prob isMatch[STATES][POSITIONS], isRepeat[STATES], isOlder[STATES], isSecond[STATES], isThird[STATES], isLongRepeat[STATES][POSITIONS];
+  Prob isMatch[STATES][POSITIONS], isRepeat[STATES], isOlder[STATES], isSecond[STATES], isThird[STATES],
+      isLongRepeat[STATES][POSITIONS];
   Prob slot[4][64], position[128], align[16];
   struct lengths fresh, repeated;
   Prob literal[0x300 << 4];
@@ -175,14 +176,18 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < sizeof model / sizeof *probs; i++) probs[i] = HALF;
 
   char name[sizeof temporary];
-  if (snprintf(name, sizeof name, "%s.%ld", argv[2], (long)getpid()) >= (int)sizeof name) fail("the path is too long", argv[2]);
+  if (snprintf(name, sizeof name, "%s.%ld", argv[2], (long)getpid()) >= (int)sizeof name)
+    fail("the path is too long", argv[2]);
   int output = open(name, O_CREAT | O_EXCL | O_RDWR, 0755);
   if (output < 0) fail("cannot be written; unpack the bundle into a folder of yours", name);
   strcpy(temporary, name);
   // Space is taken now: a full disk is an error here, not a fault later.
-  uint8_t *out = posix_fallocate(output, 0, (off_t)bytes) == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, output, 0) : MAP_FAILED;
+  uint8_t *out = posix_fallocate(output, 0, (off_t)bytes) == 0
+                     ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, output, 0)
+                     : MAP_FAILED;
   if (out == MAP_FAILED) fail("no space for", argv[2]);
   decode(out, bytes, lc, lp, pb);
-  if (munmap(out, bytes) != 0 || fsync(output) != 0 || close(output) != 0 || rename(temporary, argv[2]) != 0) fail("cannot be finished", argv[2]);
+  if (munmap(out, bytes) != 0 || fsync(output) != 0 || close(output) != 0 || rename(temporary, argv[2]) != 0)
+    fail("cannot be finished", argv[2]);
   return 0;
 }

@@ -203,41 +203,44 @@ const options = (...args: readonly string[]): NonNullable<ReturnType<typeof pars
   parseGpuOptions(['--no-check', '--rounds', '3', '--seconds', '0.03', ...args])!;
 
 describe('runGpuBench', () => {
-  it("measures each product in turn with the library's best, then the layer with the sum and the sequence", async () => {
-    const { lab: made, turns, state, open } = lab();
-    const before = state.live;
-    const { kernels, layers } = await runGpuBench(made, model, options('--tokens', '64'), quiet);
-    expect(kernels.map(({ kernel }) => kernel)).toEqual(ROLES.filter((role) => role !== 'attention.mix'));
-    const theirs: Readonly<Record<string, number>> = {
-      'attention.qkv': 128 * 64,
-      'attention.o': 64 * 64,
-      'ffn.gate_up': 320 * 64,
-      'ffn.down': 64 * 160,
-    };
-    for (const { kernel, seconds, rival, ratio, teraflops, failure, origin } of kernels) {
-      expect(failure).toBeUndefined();
-      expect(origin).toBe('default');
-      expect(seconds! * 1e3).toBeCloseTo(OURS[kernel]!, 9);
-      expect(rival).toMatchObject({ algorithm: 'algorithm 1' });
-      expect(rival!.seconds * 1e3).toBeCloseTo(theirs[kernel]! / 10_000, 9);
-      expect(ratio).toBeCloseTo(theirs[kernel]! / 10_000 / OURS[kernel]!, 9);
-      expect(teraflops! * 1e12).toBeCloseTo((2 * 64 * theirs[kernel]!) / seconds!, 3);
-    }
-    const whole = Object.values(OURS).reduce((sum, ms) => sum + ms, 0),
-      products = Object.values(theirs).reduce((sum, nk) => sum + nk / 10_000, 0);
-    expect(layers).toHaveLength(1);
-    expect(layers[0]!.seconds * 1e3).toBeCloseTo(whole, 9);
-    expect(layers[0]!.sumSeconds * 1e3).toBeCloseTo(products, 9);
-    expect(layers[0]!.sequenceSeconds * 1e3).toBeCloseTo(products, 9);
-    expect(layers[0]!.ratioToSum).toBeCloseTo(products / whole, 9);
-    expect(layers[0]!.parts.map(({ kernel }) => kernel)).toEqual(ROLES);
-    // The last rounds: the layer, the four in sequence, then each of them, three times.
-    const tail = turns.slice(turns.findLastIndex(({ who }) => who === 'layer')).map(({ who }) => who);
-    expect([...new Set(tail)]).toEqual(['layer', '128×64', '64×64', '320×64', '64×160']);
-    // Nothing is left on the device, nor of the library.
-    expect(open()).toBe(0);
-    expect(state.live).toBe(before);
-  });
+  it(
+    "measures each product in turn with the library's best, then the layer with the sum and " + 'the sequence',
+    async () => {
+      const { lab: made, turns, state, open } = lab();
+      const before = state.live;
+      const { kernels, layers } = await runGpuBench(made, model, options('--tokens', '64'), quiet);
+      expect(kernels.map(({ kernel }) => kernel)).toEqual(ROLES.filter((role) => role !== 'attention.mix'));
+      const theirs: Readonly<Record<string, number>> = {
+        'attention.qkv': 128 * 64,
+        'attention.o': 64 * 64,
+        'ffn.gate_up': 320 * 64,
+        'ffn.down': 64 * 160,
+      };
+      for (const { kernel, seconds, rival, ratio, teraflops, failure, origin } of kernels) {
+        expect(failure).toBeUndefined();
+        expect(origin).toBe('default');
+        expect(seconds! * 1e3).toBeCloseTo(OURS[kernel]!, 9);
+        expect(rival).toMatchObject({ algorithm: 'algorithm 1' });
+        expect(rival!.seconds * 1e3).toBeCloseTo(theirs[kernel]! / 10_000, 9);
+        expect(ratio).toBeCloseTo(theirs[kernel]! / 10_000 / OURS[kernel]!, 9);
+        expect(teraflops! * 1e12).toBeCloseTo((2 * 64 * theirs[kernel]!) / seconds!, 3);
+      }
+      const whole = Object.values(OURS).reduce((sum, ms) => sum + ms, 0),
+        products = Object.values(theirs).reduce((sum, nk) => sum + nk / 10_000, 0);
+      expect(layers).toHaveLength(1);
+      expect(layers[0]!.seconds * 1e3).toBeCloseTo(whole, 9);
+      expect(layers[0]!.sumSeconds * 1e3).toBeCloseTo(products, 9);
+      expect(layers[0]!.sequenceSeconds * 1e3).toBeCloseTo(products, 9);
+      expect(layers[0]!.ratioToSum).toBeCloseTo(products / whole, 9);
+      expect(layers[0]!.parts.map(({ kernel }) => kernel)).toEqual(ROLES);
+      // The last rounds: the layer, the four in sequence, then each of them, three times.
+      const tail = turns.slice(turns.findLastIndex(({ who }) => who === 'layer')).map(({ who }) => who);
+      expect([...new Set(tail)]).toEqual(['layer', '128×64', '64×64', '320×64', '64×160']);
+      // Nothing is left on the device, nor of the library.
+      expect(open()).toBe(0);
+      expect(state.live).toBe(before);
+    },
+  );
 
   it('lets a product and its rival alternate, both queued behind the same run-up', async () => {
     const { lab: made, turns } = lab({ slows: 1.01 });
@@ -294,49 +297,53 @@ describe('runGpuBench', () => {
     expect(kernels.filter(({ isBest }) => isBest)).toHaveLength(1);
   });
 
-  it("takes what won the tuner's final, of the next larger bucket where its own had none, not what a burst made look fast", async () => {
-    const { lab: made } = lab();
-    const folder = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
-    const path = join(folder, 'tuning.jsonl');
-    const down = model.layer.at(-1)!;
-    const start = defaultCudaSchedule(down, plan, FACTS, CAPACITY);
-    if (start.kind !== 'gemm') throw new Error('a contraction');
-    const [slow, fast, lucky] = [4, 2, 8].map((raster) => ({ ...start, raster })) as [
-      CudaSchedule,
-      CudaSchedule,
-      CudaSchedule,
-    ];
-    const database = TuningDatabase.open(path, CUDA_RECORDS);
-    const target = cudaTarget(FACTS, made.device.info, made.driverVersion, made.compiler.build);
-    const place = {
-      key: kernelSignature(down, plan, { T: tokensIn(CAPACITY), R: tokensIn(CAPACITY) }),
-      bucket: CAPACITY,
-      target,
-    };
-    database.append({ ...place, schedule: lucky, seconds: [1e-4] });
-    database.appendFinal({ ...place, final: [{ schedule: lucky, seconds: 1e-3 }], marginSeconds: 0 });
-    database.appendFinal({
-      ...place,
-      final: [
-        { schedule: start, seconds: 2e-3 },
-        { schedule: slow, seconds: 2.1e-3 },
-        { schedule: fast, seconds: 1e-3 },
-      ],
-      marginSeconds: 1e-5,
-    });
-    database.close();
-    const notes: string[] = [];
-    const { kernels } = await runGpuBench(
-      made,
-      model,
-      options('--tokens', '64', '--kernel', 'ffn.down', '--database', path),
-      (line) => notes.push(line),
-    );
-    expect(kernels).toMatchObject([{ origin: 'tuned', schedule: cudaScheduling.key(fast) }]);
-    expect(notes.join('\n')).toMatch(/layers\.1\.attention\.o at 64 tokens is not in .*its default is measured/);
-    expect(notes.join('\n')).not.toContain('layers.1.ffn.down at');
-    rmSync(folder, { recursive: true });
-  });
+  it(
+    "takes what won the tuner's final, of the next larger bucket where its own had none, not " +
+      'what a burst made look fast',
+    async () => {
+      const { lab: made } = lab();
+      const folder = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
+      const path = join(folder, 'tuning.jsonl');
+      const down = model.layer.at(-1)!;
+      const start = defaultCudaSchedule(down, plan, FACTS, CAPACITY);
+      if (start.kind !== 'gemm') throw new Error('a contraction');
+      const [slow, fast, lucky] = [4, 2, 8].map((raster) => ({ ...start, raster })) as [
+        CudaSchedule,
+        CudaSchedule,
+        CudaSchedule,
+      ];
+      const database = TuningDatabase.open(path, CUDA_RECORDS);
+      const target = cudaTarget(FACTS, made.device.info, made.driverVersion, made.compiler.build);
+      const place = {
+        key: kernelSignature(down, plan, { T: tokensIn(CAPACITY), R: tokensIn(CAPACITY) }),
+        bucket: CAPACITY,
+        target,
+      };
+      database.append({ ...place, schedule: lucky, seconds: [1e-4] });
+      database.appendFinal({ ...place, final: [{ schedule: lucky, seconds: 1e-3 }], marginSeconds: 0 });
+      database.appendFinal({
+        ...place,
+        final: [
+          { schedule: start, seconds: 2e-3 },
+          { schedule: slow, seconds: 2.1e-3 },
+          { schedule: fast, seconds: 1e-3 },
+        ],
+        marginSeconds: 1e-5,
+      });
+      database.close();
+      const notes: string[] = [];
+      const { kernels } = await runGpuBench(
+        made,
+        model,
+        options('--tokens', '64', '--kernel', 'ffn.down', '--database', path),
+        (line) => notes.push(line),
+      );
+      expect(kernels).toMatchObject([{ origin: 'tuned', schedule: cudaScheduling.key(fast) }]);
+      expect(notes.join('\n')).toMatch(/layers\.1\.attention\.o at 64 tokens is not in .*its default is measured/);
+      expect(notes.join('\n')).not.toContain('layers.1.ffn.down at');
+      rmSync(folder, { recursive: true });
+    },
+  );
 
   it('names what does not compile, and leaves the layer out then', async () => {
     const { lab: made, state } = lab({ refuses: (source) => source.includes('k_attention') });

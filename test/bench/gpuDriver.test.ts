@@ -45,7 +45,9 @@ describeFake('runGpuBench on the fake driver', (fake) => {
             text: writing
               .map(
                 ({ symbol, pointers }) =>
-                  `void host_${symbol}(const int *sizes, const unsigned *grid, void **p) { (void)sizes; (void)grid; for (int i = 0; i < ${pointers}; i++) for (int j = 0; j < 16; j++) ((unsigned short *)p[i])[j] = 0x3f80; }\n`,
+                  `void host_${symbol}(const int *sizes, const unsigned *grid, void **p) { (void)sizes; ` +
+                  `(void)grid; for (int i = 0; i < ${pointers}; i++) for (int j = 0; j < 16; j++) ((unsigned ` +
+                  'short *)p[i])[j] = 0x3f80; }\n',
               )
               .join(''),
           }),

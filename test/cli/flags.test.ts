@@ -174,7 +174,8 @@ describe('results and artifacts', () => {
       const { status, stderr } = await runCli(['run', model, '--task', 'hellaswag', '--data', 'd', '--out', out]);
       expect([status, stderr.split('\n')[0]]).toEqual([
         2,
-        `error: --out ${out}: the results would go into the artifact ${artifact}, and be lost when it is compiled again`,
+        `error: --out ${out}: the results would go into the artifact ${artifact}, and be lost when ` +
+          'it is compiled again',
       ]);
     }
     const plain = join(folder, 'b');

@@ -221,7 +221,8 @@ describe('Ctrl-C', () => {
     expect(stderr).toContain('stopping after what is running; Ctrl-C again stops at once');
     expect(
       stderr.endsWith(
-        "stopped: 1,234 finished questions are in the journal; go on with\n  tilewright run models/demo --task hellaswag --data 'my data.jsonl' --out o --resume\n",
+        'stopped: 1,234 finished questions are in the journal; go on with\n  tilewright run ' +
+          "models/demo --task hellaswag --data 'my data.jsonl' --out o --resume\n",
       ),
     ).toBe(true);
     expect(io.died).toEqual([]);
@@ -251,7 +252,8 @@ describe('Ctrl-C', () => {
       () => new Interrupted(1),
     );
     expect((await runCli(RUN, { run }, io)).stderr).toContain(
-      "nothing was kept, since there was no --out; give one to be able to go on next time:\n  tilewright run models/demo --task hellaswag --data 'my data.jsonl' --out results\n",
+      'nothing was kept, since there was no --out; give one to be able to go on next time:\n  ' +
+        "tilewright run models/demo --task hellaswag --data 'my data.jsonl' --out results\n",
     );
   });
 
@@ -267,7 +269,8 @@ describe('Ctrl-C', () => {
     const { status, stderr } = await runCli([...RUN, '--out', 'o'], { run }, io);
     expect(status).toBe(130);
     expect(stderr).toContain(
-      "stopped: no question was scored yet; the same command starts again:\n  tilewright run models/demo --task hellaswag --data 'my data.jsonl' --out o\n",
+      'stopped: no question was scored yet; the same command starts again:\n  tilewright run ' +
+        "models/demo --task hellaswag --data 'my data.jsonl' --out o\n",
     );
   });
 
@@ -306,7 +309,8 @@ describe('Ctrl-C', () => {
       const { status, stdout, stderr } = await runCli(['tune', folder], { tune }, io);
       expect(status).toBe(130);
       expect(stdout).toBe(
-        `row\n${folder}: 3 trials in 2.00 s, 4 more from the database\nwhat was measured of the largest batch is 1.50× as fast as with default schedules\n`,
+        `row\n${folder}: 3 trials in 2.00 s, 4 more from the database\nwhat was measured of the ` +
+          'largest batch is 1.50× as fast as with default schedules\n',
       );
       expect(stderr.endsWith(`stopped: finished trials are kept; go on with\n  tilewright tune ${folder}\n`)).toBe(
         true,

@@ -77,21 +77,34 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     expect(readdirSync(folder)).toEqual(['thesis.txt']);
   });
 
-  test('an artifact whose writer was killed between taking the old one away and putting the new one there is put back by the next', async () => {
-    const folder = temporaryFolder();
-    const dead = 2 ** 22 + 1;
-    success(await tilewright(['compile', model, ...CAPACITY, '-o', join(folder, `small.tw.${dead}.old`)]));
-    mkdirSync(join(folder, `small.tw.${dead}.new`));
-    prepareArtifact(join(folder, 'small.tw'));
-    expect(readdirSync(folder)).toEqual(['small.tw']);
-    success(
-      await tilewright(['run', join(folder, 'small.tw'), '--task', 'multiple_choice', '--data', data, '--limit', '1']),
-    );
-    // One that is still writing is left alone.
-    mkdirSync(join(folder, `small.tw.${process.pid}.new`));
-    prepareArtifact(join(folder, 'small.tw'));
-    expect(readdirSync(folder)).toEqual(['small.tw', `small.tw.${process.pid}.new`]);
-  });
+  test(
+    'an artifact whose writer was killed between taking the old one away and putting the new ' +
+      'one there is put back by the next',
+    async () => {
+      const folder = temporaryFolder();
+      const dead = 2 ** 22 + 1;
+      success(await tilewright(['compile', model, ...CAPACITY, '-o', join(folder, `small.tw.${dead}.old`)]));
+      mkdirSync(join(folder, `small.tw.${dead}.new`));
+      prepareArtifact(join(folder, 'small.tw'));
+      expect(readdirSync(folder)).toEqual(['small.tw']);
+      success(
+        await tilewright([
+          'run',
+          join(folder, 'small.tw'),
+          '--task',
+          'multiple_choice',
+          '--data',
+          data,
+          '--limit',
+          '1',
+        ]),
+      );
+      // One that is still writing is left alone.
+      mkdirSync(join(folder, `small.tw.${process.pid}.new`));
+      prepareArtifact(join(folder, 'small.tw'));
+      expect(readdirSync(folder)).toEqual(['small.tw', `small.tw.${process.pid}.new`]);
+    },
+  );
 
   const limited = (bytes: number): { prefix: string[] } => ({ prefix: ['prlimit', `--fsize=${bytes}`] });
   const journalBytes = (): number => readFileSync(filesOf(undisturbed, 'journal')[0] ?? '').length;

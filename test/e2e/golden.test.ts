@@ -70,7 +70,8 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     vi.stubEnv('TILEWRIGHT_CACHE', CACHE);
   });
 
-  // One with the largest micro-batches that there are by default, the others with small ones, whose kernels are compiled sooner.
+  // One with the largest micro-batches that there are by default, the others with small ones, whose kernels are
+  // compiled sooner.
   test.each([
     ['demo', 80, undefined],
     ['mha-2m', 60, 128],

@@ -26,7 +26,8 @@ const NEEDED = [
 export const isBuilt = NEEDED.every((path) => existsSync(path));
 if (!isBuilt)
   process.stderr.write(
-    `SKIPPED: end-to-end tests: ${NEEDED.filter((path) => !existsSync(path)).join(', ')} not there; npm run build makes it\n`,
+    `SKIPPED: end-to-end tests: ${NEEDED.filter((path) => !existsSync(path)).join(', ')} not ` +
+      'there; npm run build makes it\n',
   );
 
 /** One kernel cache for all files of end-to-end tests of one run: each small model is compiled once. */
@@ -250,8 +251,8 @@ export async function warmCache(model: string, ...more: string[]): Promise<void>
 }
 
 /**
- * Checks that the command failed as it should: status 1, or 2 for wrong use, one `error:` line (pattern lists may follow, indented), one
- * `hint:`, no stack and no claim of a bug. Returns the two texts.
+ * Checks that the command failed as it should: status 1, or 2 for wrong use, one `error:` line (pattern lists may
+ * follow, indented), one `hint:`, no stack and no claim of a bug. Returns the two texts.
  */
 export function failure({ status, signal, stdout, stderr }: Outcome): {
   readonly error: string;

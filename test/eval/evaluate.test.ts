@@ -94,32 +94,36 @@ describe('evaluate', () => {
     expect(scorer.mostInFlight).toBe(1);
   });
 
-  it('keeps as many micro-batches in flight as the scorer says, though that changes, and lands each as it comes back', async () => {
-    for (const inFlight of [2, 5]) {
-      let batches = 0;
+  it(
+    'keeps as many micro-batches in flight as the scorer says, though that changes, and lands ' +
+      'each as it comes back',
+    async () => {
+      for (const inFlight of [2, 5]) {
+        let batches = 0;
+        const scorer = fakeScorer({
+          maxTokens: 150,
+          inFlight,
+          before: () => new Promise((resolve) => setTimeout(resolve, (batches++ * 7) % 5)),
+        });
+        expect((await run(forty, { scorer, sharing: 'context' })).scores).toEqual(expectedScores(forty));
+        expect(scorer.mostInFlight).toBe(inFlight);
+      }
+      // Devices that join, and that drop out.
+      const seen: number[] = [];
       const scorer = fakeScorer({
         maxTokens: 150,
-        inFlight,
-        before: () => new Promise((resolve) => setTimeout(resolve, (batches++ * 7) % 5)),
+        before: async () => {
+          seen.push(++now);
+          await new Promise((resolve) => setTimeout(resolve, 1));
+          now--;
+        },
       });
+      let now = 0;
+      Object.defineProperty(scorer, 'inFlight', { get: () => (scorer.batches.length < 6 ? 4 : 1) });
       expect((await run(forty, { scorer, sharing: 'context' })).scores).toEqual(expectedScores(forty));
-      expect(scorer.mostInFlight).toBe(inFlight);
-    }
-    // Devices that join, and that drop out.
-    const seen: number[] = [];
-    const scorer = fakeScorer({
-      maxTokens: 150,
-      before: async () => {
-        seen.push(++now);
-        await new Promise((resolve) => setTimeout(resolve, 1));
-        now--;
-      },
-    });
-    let now = 0;
-    Object.defineProperty(scorer, 'inFlight', { get: () => (scorer.batches.length < 6 ? 4 : 1) });
-    expect((await run(forty, { scorer, sharing: 'context' })).scores).toEqual(expectedScores(forty));
-    expect([Math.max(...seen.slice(0, 6)), Math.max(...seen.slice(10))]).toEqual([4, 1]);
-  });
+      expect([Math.max(...seen.slice(0, 6)), Math.max(...seen.slice(10))]).toEqual([4, 1]);
+    },
+  );
 
   it('counts what it computed, with and without sharing', async () => {
     const scorer = fakeScorer();
@@ -238,29 +242,32 @@ describe('evaluate', () => {
     }
   });
 
-  it('goes on with halves where the device runs out of memory, says so once a size, and gives the same answers', async () => {
-    const outOfMemory = Object.assign(new Error('out of memory'), { name: 'OutOfDeviceMemory' });
-    const scorer = fakeScorer({
-      maxTokens: 700,
-      before: ({ tokens }) => (tokens.length > 180 ? Promise.reject(outOfMemory) : Promise.resolve()),
-    });
-    const warnings: string[] = [];
-    const evaluation = await run(forty, { scorer, sharing: 'context', onWarning: (line) => warnings.push(line) });
-    expect(evaluation.scores).toEqual(expectedScores(forty));
-    expect(evaluation.isInterrupted).toBe(false);
-    expect(warnings[0]).toMatch(
-      /^the device ran out of memory in a micro-batch of \d+ tokens: continuing with halves$/,
-    );
-    expect(warnings.length).toBeLessThan(4);
-    const attempts = scorer.batches.filter(({ tokens }) => tokens.length > 180).length;
-    expect(attempts).toBeLessThan(5);
-    // One tree that does not fit is the end.
-    const single = run(forty.slice(3, 4), { scorer: fakeScorer({ before: () => Promise.reject(outOfMemory) }) });
-    await expect(single).rejects.toThrow(UserError);
-    await expect(single).rejects.toThrow(
-      /^the device ran out of memory in a micro-batch of \d+ tokens, which is a single tree/,
-    );
-  });
+  it(
+    'goes on with halves where the device runs out of memory, says so once a size, and gives ' + 'the same answers',
+    async () => {
+      const outOfMemory = Object.assign(new Error('out of memory'), { name: 'OutOfDeviceMemory' });
+      const scorer = fakeScorer({
+        maxTokens: 700,
+        before: ({ tokens }) => (tokens.length > 180 ? Promise.reject(outOfMemory) : Promise.resolve()),
+      });
+      const warnings: string[] = [];
+      const evaluation = await run(forty, { scorer, sharing: 'context', onWarning: (line) => warnings.push(line) });
+      expect(evaluation.scores).toEqual(expectedScores(forty));
+      expect(evaluation.isInterrupted).toBe(false);
+      expect(warnings[0]).toMatch(
+        /^the device ran out of memory in a micro-batch of \d+ tokens: continuing with halves$/,
+      );
+      expect(warnings.length).toBeLessThan(4);
+      const attempts = scorer.batches.filter(({ tokens }) => tokens.length > 180).length;
+      expect(attempts).toBeLessThan(5);
+      // One tree that does not fit is the end.
+      const single = run(forty.slice(3, 4), { scorer: fakeScorer({ before: () => Promise.reject(outOfMemory) }) });
+      await expect(single).rejects.toThrow(UserError);
+      await expect(single).rejects.toThrow(
+        /^the device ran out of memory in a micro-batch of \d+ tokens, which is a single tree/,
+      );
+    },
+  );
 
   it('names question and layer of a NaN that the scorer found', async () => {
     const scorer = fakeScorer({ before: () => Promise.reject(new NonFiniteError('layers.3.attention.qkv', [0])) });

@@ -111,7 +111,8 @@ describe('tokeniseQuestions in worker threads (eval/ compiled to JavaScript)', (
     const path = join(folder, 'threadIds.mjs');
     writeFileSync(
       path,
-      `import { threadId } from 'node:worker_threads';\nexport const createTokenizer = () => ({ encode: (text) => text.endsWith('mark') ? [1] : [1, threadId] });\n`,
+      `import { threadId } from 'node:worker_threads';\nexport const createTokenizer = () => ({ ` +
+        `encode: (text) => text.endsWith('mark') ? [1] : [1, threadId] });\n`,
     );
     const source = { moduleUrl: pathToFileURL(path).href, spec: null };
     const questions = many.map(({ docId }) => question(docId, 'mark', 'a'));
@@ -201,7 +202,8 @@ describe('truncateOverlong', () => {
   it('leaves at least one token of the context, or refuses', () => {
     expect(contextOf(truncateOverlong([question], 6).questions[0]!, 2)).toEqual(ids(10, 1));
     expect(() => truncateOverlong([question], 5)).toThrow(
-      "question 4, choice 2: 15 input tokens (context 10, choice 6, its last is only predicted), but the model's context is 5",
+      'question 4, choice 2: 15 input tokens (context 10, choice 6, its last is only predicted), ' +
+        "but the model's context is 5",
     );
   });
 

@@ -1,6 +1,6 @@
 /**
- * The golden log-likelihoods of the demo model on examples/everyday.jsonl, which the GPU tests of a bundle compare with:
- * float64, one answer at a time. Delete the file to have it made anew (minutes).
+ * The golden log-likelihoods of the demo model on examples/everyday.jsonl, which the GPU tests of a bundle compare
+ * with: float64, one answer at a time. Delete the file to have it made anew (minutes).
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -46,7 +46,9 @@ describe('the text form', () => {
     fc.assert(
       fc.property(fc.double({ noNaN: true }), (value) => {
         const text = around(
-          `  %y = const() {value = ${value === Infinity ? 'inf' : value === -Infinity ? '-inf' : Object.is(value, -0) ? '-0' : value}} : f32[]`,
+          '  %y = const() {value = ' +
+            `${value === Infinity ? 'inf' : value === -Infinity ? '-inf' : Object.is(value, -0) ? '-0' : value}` +
+            '} : f32[]',
         );
         expect(parseGraph(text).nodes[1]!.attributes['value']).toBe(value);
       }),
@@ -147,10 +149,14 @@ describe('errors of the parser', () => {
       `"g.tw:4:3: found a second '%x', expected a name that is not taken"`,
     );
     expect(message(around('  %y = softmax(%x) : f32[T, 4]'))).toMatchInlineSnapshot(
-      `"g.tw:4:8: found 'softmax', expected an op: add, and, argmax, attention, cast, const, cos, div, eq, exp, gather_last, gather_rows, iota, is_argmax, le, linear, log, logprob, lt, matmul, max, mean, min, mul, neg, not, or, reduce_max, repeat, reshape, rotate_half, rsqrt, select, sin, sqrt, sub, sum, transpose, vector, write_rows"`,
+      `"g.tw:4:8: found 'softmax', expected an op: add, and, argmax, attention, cast, const, ` +
+        'cos, div, eq, exp, gather_last, gather_rows, iota, is_argmax, le, linear, log, logprob, ' +
+        'lt, matmul, max, mean, min, mul, neg, not, or, reduce_max, repeat, reshape, rotate_half, ' +
+        'rsqrt, select, sin, sqrt, sub, sum, transpose, vector, write_rows"',
     );
     expect(message(around('  %y = add(%x, %i) : f32[T, 4]'))).toMatchInlineSnapshot(
-      `"g.tw:4:8: found add(f32[T, 4], i32[T]), expected operands that the op accepts: operands have different element types: f32, i32; insert a cast"`,
+      '"g.tw:4:8: found add(f32[T, 4], i32[T]), expected operands that the op accepts: operands ' +
+        'have different element types: f32, i32; insert a cast"',
     );
     expect(message(around('  %y = add(%x) : f32[T, 4]'))).toMatchInlineSnapshot(
       `"g.tw:4:8: found add(f32[T, 4]), expected operands that the op accepts: it takes 2 operands, not 1"`,
@@ -180,10 +186,12 @@ describe('errors of the parser', () => {
       `"g.tw:4:25: found '1e999', expected a number that a double can hold, inf or -inf"`,
     );
     expect(message(around('  %y = cast(%x) {dtype = "f64"} : f32[T, 4]'))).toMatchInlineSnapshot(
-      `"g.tw:4:8: found cast(f32[T, 4]), expected operands that the op accepts: 'f64' is not an element type (f32, f16, bf16, i32, bool)"`,
+      `"g.tw:4:8: found cast(f32[T, 4]), expected operands that the op accepts: 'f64' is not an ` +
+        'element type (f32, f16, bf16, i32, bool)"',
     );
     expect(message(around('  %y = reshape(%x) {shape = [4, s]} : f32[4, T]'))).toMatchInlineSnapshot(
-      `"g.tw:4:21: found attribute 'shape' = [4,"s"], expected a list of dimensions (whole numbers and names of extents)"`,
+      `"g.tw:4:21: found attribute 'shape' = [4,"s"], expected a list of dimensions (whole ` +
+        'numbers and names of extents)"',
     );
     expect(message(around('  %y = cast(%x) {dtype = "\\q"} : f32[T, 4]'))).toMatchInlineSnapshot(
       `"g.tw:4:26: found "\\q", expected a string with the escapes of JSON"`,
@@ -192,7 +200,8 @@ describe('errors of the parser', () => {
       `"g.tw:4:31: found "layers/../../etc", expected a model path ("layers.3.attention")"`,
     );
     expect(message('func @g(%x: f32[T, 99999999999]) -> (f32[T]) { return %x }')).toMatchInlineSnapshot(
-      `"g.tw:1:20: found '99999999999', expected a dimension: a whole number up to 67108864, or an extent of the function: T"`,
+      `"g.tw:1:20: found '99999999999', expected a dimension: a whole number up to 67108864, or ` +
+        'an extent of the function: T"',
     );
     expect(message('func @g(%x: f32[T]) -> (f32[R]) { return %x }')).toMatchInlineSnapshot(
       `"g.tw:1:29: found 'R', expected a dimension: a whole number up to 67108864, or an extent of the function: T"`,

@@ -157,7 +157,8 @@ describe('shards', () => {
     const dir = sharded();
     rmSync(join(dir, 'model-00002-of-00002.safetensors'));
     expect(refusal(dir)).toBe(
-      `${dir}: 1 of the 2 files that model.safetensors.index.json names is missing: model-00002-of-00002.safetensors (10 tensors)`,
+      `${dir}: 1 of the 2 files that model.safetensors.index.json names is missing: ` +
+        'model-00002-of-00002.safetensors (10 tensors)',
     );
   });
 
@@ -250,7 +251,8 @@ describe('checkTensors', () => {
       'model.layers.{0–2,7,9–11}.self_attn.o_proj.weight: missing',
     ]);
     expect(found(100, (name, shape) => (/layers\.(50|51)\./.test(name) ? undefined : shape))).toEqual([
-      'model.layers.{50–51}.{input_layernorm.weight, self_attn.q_proj.weight, self_attn.k_proj.weight, … 9 in all}: missing',
+      'model.layers.{50–51}.{input_layernorm.weight, self_attn.q_proj.weight, ' +
+        'self_attn.k_proj.weight, … 9 in all}: missing',
     ]);
   });
 

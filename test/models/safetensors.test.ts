@@ -45,7 +45,8 @@ describe('readSafetensorsHeader', () => {
 
   it('takes a padded header, entries in any order, and names that are awkward in JavaScript', () => {
     const header =
-      '{"__proto__":{"dtype":"U8","shape":[1],"data_offsets":[3,4]},"0":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}}   ';
+      '{"__proto__":{"dtype":"U8","shape":[1],"data_offsets":[3,4]},"0":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}} ' +
+      '  ';
     expect(
       readSafetensorsHeader(write(safetensors(header, 4))).entries.map(({ name, byteLength }) => [name, byteLength]),
     ).toEqual([
@@ -100,7 +101,8 @@ describe('readSafetensorsHeader', () => {
     truncateSync(path, size - 1);
     const error = userError(() => readSafetensorsHeader(path));
     expect(error.message).toBe(
-      `${path}: truncated: the header describes ${size} bytes, the file has ${size - 1}; tensor "c" is the first one that is cut off`,
+      `${path}: truncated: the header describes ${size} bytes, the file has ${size - 1}; tensor ` +
+        '"c" is the first one that is cut off',
     );
     expect(error.hint).toContain('download it again');
     truncateSync(path, size - 9);
@@ -143,7 +145,9 @@ describe('readSafetensorsHeader', () => {
     [
       'empty tensors',
       (bytes: number) =>
-        `{${Array.from({ length: bytes / 60 }, (_, i) => `"${i}":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}`).join(',')}}`,
+        '{' +
+        `${Array.from({ length: bytes / 60 }, (_, i) => `"${i}":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}`).join(',')}` +
+        '}',
       'describes more than the 65536 tensors',
     ],
   ])('refuses %s before parsing them', (_, make, expected) => {

@@ -63,18 +63,23 @@ const toy = (pieces: readonly string[], special = { addBos: true, addEos: false 
   });
 
 describe('encodeBatch', () => {
-  it('gives what encode gives, on made-up vocabularies with and without pieces over the beginning of a word', async () => {
-    const pieces = fc.array(
-      fc.array(fc.constantFrom('▁', '▁', 'a', 'b', 'c'), { minLength: 2, maxLength: 4 }).map((parts) => parts.join('')),
-      { maxLength: 12 },
-    );
-    await fc.assert(
-      fc.asyncProperty(pieces, questions, fc.boolean(), fc.boolean(), async (more, texts, addBos, addEos) => {
-        await expectSame(toy(['▁', 'a', 'b', 'c', ...more], { addBos, addEos }), texts);
-      }),
-      { numRuns: 200 },
-    );
-  });
+  it(
+    'gives what encode gives, on made-up vocabularies with and without pieces over the ' + 'beginning of a word',
+    async () => {
+      const pieces = fc.array(
+        fc
+          .array(fc.constantFrom('▁', '▁', 'a', 'b', 'c'), { minLength: 2, maxLength: 4 })
+          .map((parts) => parts.join('')),
+        { maxLength: 12 },
+      );
+      await fc.assert(
+        fc.asyncProperty(pieces, questions, fc.boolean(), fc.boolean(), async (more, texts, addBos, addEos) => {
+          await expectSame(toy(['▁', 'a', 'b', 'c', ...more], { addBos, addEos }), texts);
+        }),
+        { numRuns: 200 },
+      );
+    },
+  );
 
   it.skipIf(!hasShared)(skipReason("what encode gives, with LLaMA's vocabulary"), async () => {
     const llama = createTokenizer(describeTokenizer(join(SHARED, 'checkpoints', 'gqa-4m')).spec);

@@ -96,9 +96,12 @@ describe('assignPrecision', () => {
     expect(bf16(graph).nodes.map((n) => n.op)).toEqual(['mul', 'cast', 'linear']);
   });
 
-  it('does nothing where the operand has the type already, or the matrix comes with the micro-batch, or f32 is asked for', () => {
-    checkUnchanged(
-      `
+  it(
+    'does nothing where the operand has the type already, or the matrix comes with the ' +
+      'micro-batch, or f32 is asked for',
+    () => {
+      checkUnchanged(
+        `
       func @g(%x: bf16[T, 4], %y: f32[T, 4], %given: f32[2, 4], %q: f32[2, T, 4], %k: f32[2, 4, T]) -> (f32[T, 2], f32[T, 2], f32[2, T, T]) {
         weight @a : bf16[2, 4]
         %p = linear(%x, @a) : f32[T, 2]
@@ -107,17 +110,18 @@ describe('assignPrecision', () => {
         return %p, %r, %s
       }
     `,
-      bf16,
-    );
-    checkUnchanged(
-      `
+        bf16,
+      );
+      checkUnchanged(
+        `
       func @g(%x: f32[T, 4]) -> (f32[T, 2]) {
         weight @a : bf16[2, 4]
         %p = linear(%x, @a) : f32[T, 2]
         return %p
       }
     `,
-      (graph) => assignPrecision(graph, 'f32'),
-    );
-  });
+        (graph) => assignPrecision(graph, 'f32'),
+      );
+    },
+  );
 });

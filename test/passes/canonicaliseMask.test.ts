@@ -149,7 +149,8 @@ describe('canonicaliseMask', () => {
       'a −∞ that casts made 1',
       [
         '%bias = select(%visible, %zero, %hidden)',
-        '%flag = cast(%hidden) {dtype = "bool"} : bool[]\n    %number = cast(%flag) {dtype = "f32"} : f32[]\n    %bias = select(%visible, %zero, %number)',
+        '%flag = cast(%hidden) {dtype = "bool"} : bool[]\n    %number = cast(%flag) {dtype = ' +
+          '"f32"} : f32[]\n    %bias = select(%visible, %zero, %number)',
       ],
     ],
     [
@@ -171,7 +172,9 @@ describe('canonicaliseMask', () => {
       'a window beside the tree',
       [
         '    %visible = and(%not_after, %not_ended)',
-        '    %distance = sub(%of_query, %of_key) : i32[T, T]\n    %near = lt(%distance, %of_query) : bool[T, T]\n    %both = and(%not_after, %not_ended) : bool[T, T]\n    %visible = and(%both, %near)',
+        '    %distance = sub(%of_query, %of_key) : i32[T, T]\n    %near = lt(%distance, %of_query) ' +
+          ': bool[T, T]\n    %both = and(%not_after, %not_ended) : bool[T, T]\n    %visible = ' +
+          'and(%both, %near)',
       ],
     ],
   ])('leaves %s a bias', (_what, ...edits) => {
@@ -198,7 +201,8 @@ describe('canonicaliseMask', () => {
       'a fourth condition',
       [
         '    %visible = and(%here, %open)',
-        '    %off = lt(%pair_q, %of_key) : bool[T, T]\n    %more = and(%here, %open) : bool[T, T]\n    %visible = and(%more, %off)',
+        '    %off = lt(%pair_q, %of_key) : bool[T, T]\n    %more = and(%here, %open) : bool[T, ' +
+          'T]\n    %visible = and(%more, %off)',
       ],
     ],
   ])('leaves a meta-pair with %s a bias', (_what, ...edits) => {

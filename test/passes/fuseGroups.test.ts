@@ -13,7 +13,9 @@ const print = (graph: Graph): string =>
   `\n${fuseGroups(graph)
     .groups.map(
       (g) =>
-        `${g.kind} over ${g.rows}${g.columns === undefined ? '' : ` × ${g.columns}`}: ${[...g.anchors, ...g.members].map((n) => n.op).join(' ')} → ${[...g.stored].map((v) => `%${v.name}`).join(' ')}`,
+        `${g.kind} over ${g.rows}${g.columns === undefined ? '' : ` × ${g.columns}`}: ` +
+        `${[...g.anchors, ...g.members].map((n) => n.op).join(' ')} → ` +
+        `${[...g.stored].map((v) => `%${v.name}`).join(' ')}`,
     )
     .join('\n')}\n`;
 
@@ -277,14 +279,16 @@ describe('graphs that no kernel computes', () => {
     expect(
       refused(body('%y = sum(%deep) : f32[T, 2, 2, 1]', '%y f32[T, 2, 2, 1]', ', %deep: f32[T, 2, 2, 2]')),
     ).toMatchInlineSnapshot(
-      `"%y: no kernel for 'sum' over the last axis of [T, 2, 2, 2]; whole rows of a value [rows, K], or segments of them as [rows, n, K / n], can be summed"`,
+      `"%y: no kernel for 'sum' over the last axis of [T, 2, 2, 2]; whole rows of a value [rows, ` +
+        'K], or segments of them as [rows, n, K / n], can be summed"',
     );
     expect(
       refused(
         body('%y = mean(%square) : f32[T, 1]\n %z = mul(%x, %y) : f32[T, 4]', '%z f32[T, 4]', ', %square: f32[T, T]'),
       ),
     ).toMatchInlineSnapshot(
-      `"%y: no kernel for 'mean' over the last axis of [T, T]; whole rows of a value [rows, K], or segments of them as [rows, n, K / n], can be summed"`,
+      `"%y: no kernel for 'mean' over the last axis of [T, T]; whole rows of a value [rows, K], ` +
+        'or segments of them as [rows, n, K / n], can be summed"',
     );
     expect(
       refused(body('%y = transpose(%heads) {order = [0, 2, 1]} : f32[T, 2, 2]', '%y f32[T, 2, 2]')),

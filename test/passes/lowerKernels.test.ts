@@ -151,7 +151,9 @@ describe('the kernels of LLaMA', () => {
       module.weights
         .map(
           (w) =>
-            `${w.name}: ${w.layout} ${w.format} of ${w.sources.map((s) => `${s.tensor}[${s.rows}, ${w.k}]`).join(' + ')}${w.columnScale === undefined ? '' : ` · ${w.columnScale}`}, ${w.pairing.kind}`,
+            `${w.name}: ${w.layout} ${w.format} of ` +
+            `${w.sources.map((s) => `${s.tensor}[${s.rows}, ${w.k}]`).join(' + ')}` +
+            `${w.columnScale === undefined ? '' : ` · ${w.columnScale}`}, ${w.pairing.kind}`,
         )
         .filter((_, i) => i < 8 || i > 13),
     ).toMatchInlineSnapshot(`
@@ -209,7 +211,8 @@ describe('the head', () => {
     [
       'with a scale that a contraction computes',
       head(
-        `%gate = linear(%x, @w) : f32[R, 1]\n%bent = cos(%gate) : f32[R, 1]\n%lp = logprob(%x, @head, %bent, %target) : f32[R]`,
+        '%gate = linear(%x, @w) : f32[R, 1]\n%bent = cos(%gate) : f32[R, 1]\n%lp = logprob(%x, ' +
+          '@head, %bent, %target) : f32[R]',
         '%lp',
         'f32[R]',
       ).replace('weight @head', 'weight @w : f32[1, 4]\n      weight @head'),
@@ -251,13 +254,18 @@ describe('graphs that no kernel computes', () => {
     expect(
       refused(
         x,
-        `%a = linear(%x, @w) : f32[T, 4] at "ffn.a"\n %b = linear(%x, @v) : f32[T, 4] at "ffn.b"\n %c = linear(%x, @u) : f32[T, 4] at "ffn.c"\n %d = add(%a, %b) : f32[T, 4]\n %e = mul(%c, %d) : f32[T, 4]\n return %e`,
+        '%a = linear(%x, @w) : f32[T, 4] at "ffn.a"\n %b = linear(%x, @v) : f32[T, 4] at "ffn.b"\n ' +
+          '%c = linear(%x, @u) : f32[T, 4] at "ffn.c"\n %d = add(%a, %b) : f32[T, 4]\n %e = mul(%c, ' +
+          '%d) : f32[T, 4]\n return %e',
       ),
     ).toMatchInlineSnapshot(`"ffn.abc: 3 contractions meet in one expression; at most two can share a kernel"`);
     expect(
       refused(
         x,
-        `%a = linear(%x, @w) : f32[T, 4] at "q"\n %r = rotate_half(%a) : f32[T, 4] at "q"\n %heads = reshape(%a) {shape = [T, 2, 2]} : f32[T, 2, 2]\n %s = rotate_half(%heads) : f32[T, 2, 2] at "q"\n %flat = reshape(%s) {shape = [T, 4]} : f32[T, 4]\n %y = add(%r, %flat) : f32[T, 4]\n return %y`,
+        '%a = linear(%x, @w) : f32[T, 4] at "q"\n %r = rotate_half(%a) : f32[T, 4] at "q"\n %heads ' +
+          '= reshape(%a) {shape = [T, 2, 2]} : f32[T, 2, 2]\n %s = rotate_half(%heads) : f32[T, 2, ' +
+          '2] at "q"\n %flat = reshape(%s) {shape = [T, 4]} : f32[T, 4]\n %y = add(%r, %flat) : ' +
+          'f32[T, 4]\n return %y',
       ),
     ).toMatchInlineSnapshot(
       `"q: %a is rotated in heads of 4 and of 2; one kernel rotates one matrix, in heads of one width"`,
@@ -265,7 +273,8 @@ describe('graphs that no kernel computes', () => {
     expect(
       refused(
         x,
-        `%a = linear(%x, @w) : f32[T, 4] at "q"\n %b = linear(%x, @v) : f32[T, 4] at "k"\n %r = rotate_half(%a) : f32[T, 4]\n %y = mul(%r, %b) : f32[T, 4]\n return %y`,
+        '%a = linear(%x, @w) : f32[T, 4] at "q"\n %b = linear(%x, @v) : f32[T, 4] at "k"\n %r = ' +
+          'rotate_half(%a) : f32[T, 4]\n %y = mul(%r, %b) : f32[T, 4]\n return %y',
       ),
     ).toMatchInlineSnapshot(
       `"qk: %a is rotated in heads of 4 and is combined with %b; one kernel rotates one matrix, in heads of one width"`,
@@ -276,15 +285,19 @@ describe('graphs that no kernel computes', () => {
     expect(
       refused(
         x,
-        `%f = cast(@w) {dtype = "f32"} : f32[4, 4]\n %s = mul(%f, %f) : f32[4, 4]\n %y = linear(%x, %s) : f32[T, 4]\n return %y`,
+        '%f = cast(@w) {dtype = "f32"} : f32[4, 4]\n %s = mul(%f, %f) : f32[4, 4]\n %y = ' +
+          'linear(%x, %s) : f32[T, 4]\n return %y',
       ),
     ).toMatchInlineSnapshot(
-      `"%s: the weight packer does not support this load-time expression; it takes a matrix, or a matrix times a norm weight"`,
+      '"%s: the weight packer does not support this load-time expression; it takes a matrix, or ' +
+        'a matrix times a norm weight"',
     );
     expect(
       refused(
         x,
-        `%f = cast(@w) {dtype = "f32"} : f32[4, 4]\n %n = cast(@norm) {dtype = "f32"} : f32[4]\n %s = mul(%f, %n) : f32[4, 4]\n %a = linear(%x, %s) : f32[T, 4] at "gate"\n %b = linear(%x, @v) : f32[T, 4] at "up"\n %y = mul(%a, %b) : f32[T, 4]\n return %y`,
+        '%f = cast(@w) {dtype = "f32"} : f32[4, 4]\n %n = cast(@norm) {dtype = "f32"} : f32[4]\n ' +
+          '%s = mul(%f, %n) : f32[4, 4]\n %a = linear(%x, %s) : f32[T, 4] at "gate"\n %b = ' +
+          'linear(%x, @v) : f32[T, 4] at "up"\n %y = mul(%a, %b) : f32[T, 4]\n return %y',
       ),
     ).toMatchInlineSnapshot(`"gate_up: paired matrices have different folded norms"`);
     expect(refused(`${x}, %s: f32[]`, `%y = mul(%x, %s) : f32[T, 4]\n return %y`)).toMatchInlineSnapshot(
@@ -302,7 +315,8 @@ describe('graphs that no kernel computes', () => {
     expect(
       refused(
         `${x}, %tokens: i32[T], %row: i32[R]`,
-        `%a = gather_rows(%x, %tokens) : f32[T, 4]\n %b = gather_rows(%a, %row) : f32[R, 4]\n %y = neg(%b) : f32[R, 4]\n return %y`,
+        '%a = gather_rows(%x, %tokens) : f32[T, 4]\n %b = gather_rows(%a, %row) : f32[R, 4]\n %y = ' +
+          'neg(%b) : f32[R, 4]\n return %y',
       ),
     ).toMatchInlineSnapshot(`"%b: a gather of a gather is not supported"`);
   });

@@ -184,7 +184,8 @@ describe('scalar programs', () => {
     expect(() =>
       lowerAsIs(text('%back = cast(%whole) {dtype = "f32"} : f32[T, 4]\n return %back', 'f32[T, 4]')),
     ).toThrow(
-      '%whole: a cast from f32 to i32 that the same kernel reads again is not supported; only a stored value is rounded to i32',
+      '%whole: a cast from f32 to i32 that the same kernel reads again is not supported; only a ' +
+        'stored value is rounded to i32',
     );
     // A truth, a whole number and a literal lose nothing, or are rounded here and now.
     const exact = parse(`

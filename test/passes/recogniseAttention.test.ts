@@ -77,30 +77,33 @@ describe('recogniseAttention', () => {
     );
   });
 
-  it('takes the operands of + and · in either order, a scale seen through a cast, and keys another reader shares', () => {
-    const variants = [
-      edit(ATTENTION, ['mul(%dot, %half)', 'mul(%half, %dot)']),
-      edit(ATTENTION, ['add(%scaled, %bias)', 'add(%bias, %scaled)']),
-      edit(
-        ATTENTION,
-        ['mul(%dot, %half)', 'mul(%dot, %factor)'],
-        ['    %scaled', '    %factor = cast(%half) {dtype = "f32"} : f32[]\n    %scaled'],
-      ),
-      edit(
-        ATTENTION,
-        ['(f32[2, T, 4]) {', '(f32[2, T, 4], f32[2, 4, T]) {'],
-        ['return %mixed', 'return %mixed, %k_transposed'],
-      ),
-    ];
-    for (const text of variants) {
-      const graph = parse(text);
-      const result = recognise(graph);
-      expect(result.nodes.filter((n) => n.op === 'attention').map((n) => n.attributes)).toEqual([
-        { scale: 0.5, mask: 'bias' },
-      ]);
-      sameMeaning(graph, result);
-    }
-  });
+  it(
+    'takes the operands of + and · in either order, a scale seen through a cast, and keys ' + 'another reader shares',
+    () => {
+      const variants = [
+        edit(ATTENTION, ['mul(%dot, %half)', 'mul(%half, %dot)']),
+        edit(ATTENTION, ['add(%scaled, %bias)', 'add(%bias, %scaled)']),
+        edit(
+          ATTENTION,
+          ['mul(%dot, %half)', 'mul(%dot, %factor)'],
+          ['    %scaled', '    %factor = cast(%half) {dtype = "f32"} : f32[]\n    %scaled'],
+        ),
+        edit(
+          ATTENTION,
+          ['(f32[2, T, 4]) {', '(f32[2, T, 4], f32[2, 4, T]) {'],
+          ['return %mixed', 'return %mixed, %k_transposed'],
+        ),
+      ];
+      for (const text of variants) {
+        const graph = parse(text);
+        const result = recognise(graph);
+        expect(result.nodes.filter((n) => n.op === 'attention').map((n) => n.attributes)).toEqual([
+          { scale: 0.5, mask: 'bias' },
+        ]);
+        sameMeaning(graph, result);
+      }
+    },
+  );
 
   it('keeps the value of a scale that a cast rounds', () => {
     const graph = parse(
@@ -110,7 +113,8 @@ describe('recogniseAttention', () => {
         ['value = 0.5', 'value = 0.3'],
         [
           '    %scaled',
-          '    %narrow = cast(%half) {dtype = "bf16"} : bf16[]\n    %factor = cast(%narrow) {dtype = "f32"} : f32[]\n    %scaled',
+          '    %narrow = cast(%half) {dtype = "bf16"} : bf16[]\n    %factor = cast(%narrow) {dtype = ' +
+            '"f32"} : f32[]\n    %scaled',
         ],
       ),
     );
@@ -162,7 +166,8 @@ describe('recogniseAttention', () => {
       ['%q: f32[T, 2, 4]', '%q: f32[T, 1, 4]'],
       [
         '%q_by_head = transpose(%q) {order = [1, 0, 2]} : f32[2, T, 4]',
-        '%one = transpose(%q) {order = [1, 0, 2]} : f32[1, T, 4]\n    %q_by_head = repeat(%one) {times = 2} : f32[2, T, 4]',
+        '%one = transpose(%q) {order = [1, 0, 2]} : f32[1, T, 4]\n    %q_by_head = repeat(%one) ' +
+          '{times = 2} : f32[2, T, 4]',
       ],
     ],
     [
@@ -170,7 +175,8 @@ describe('recogniseAttention', () => {
       ['%k: f32[T, 2, 4]', '%k: f32[T, 1, 4]'],
       [
         '%k_by_head = transpose(%k) {order = [1, 0, 2]} : f32[2, T, 4]',
-        '%one = transpose(%k) {order = [1, 0, 2]} : f32[1, T, 4]\n    %k_by_head = repeat(%one) {times = 2} : f32[2, T, 4]',
+        '%one = transpose(%k) {order = [1, 0, 2]} : f32[1, T, 4]\n    %k_by_head = repeat(%one) ' +
+          '{times = 2} : f32[2, T, 4]',
       ],
     ],
   ])('leaves %s alone: heads would be counted wrongly', (_what, ...edits) => {

@@ -172,7 +172,8 @@ describe('loading the addon', () => {
 
   it('names the installed and the required version if it was built on a newer system', () => {
     const reason =
-      "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.99' not found (required by /opt/tilewright/build/Release/tilewright.node)";
+      "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.99' not found (required by " +
+      '/opt/tilewright/build/Release/tilewright.node)';
     expect(tooOldSystem(reason, '2.31')?.message).toBe(
       'This system is too old for the native addon, which needs glibc 2.99 or later; here is glibc 2.31.',
     );

@@ -130,7 +130,9 @@ describe('pruning', () => {
   it.skipIf(!existsSync(BUILT))('is safe when several processes do it at once', async () => {
     const settings = within('75KiB');
     for (let i = 0; i < 40; i++) library(settings, `entry ${i}`, 20, 100 - i);
-    const script = `const { pruneCaches } = await import(${JSON.stringify(BUILT.href)}); await pruneCaches(${JSON.stringify(settings)});`;
+    const script =
+      `const { pruneCaches } = await import(${JSON.stringify(BUILT.href)}); await pruneCaches(` +
+      `${JSON.stringify(settings)});`;
     const ends = await Promise.all(
       [1, 2, 3].map(
         () =>

@@ -159,31 +159,34 @@ describe('pack', () => {
     );
   });
 
-  it('makes random weights from (seed, index) only: rounded to the format, whatever the layout and the threads', async () => {
-    for (const format of ['f32', 'bf16', 'f16'] as const) {
-      for (const threads of [1, 2, 3]) {
-        const weight: WeightDecl = {
-          name: 'w',
-          layout: 'panels',
-          format: 'f32',
-          k: 37,
-          pairing: { kind: 'none' },
-          sources: [{ tensor: 't', rows: 50 }],
-        };
-        const source: PackSource = {
-          kind: 'random',
-          format: FORMATS[format].code,
-          rows: 50,
-          seed: 0xdeadbeefcafef00dn,
-          scale: 0.02,
-        };
-        const wanted = packReference(weight, [
-          (row, column) => roundTo(format, randomValue(0xdeadbeefcafef00dn, row * 37 + column, 0.02)),
-        ]);
-        expect(await packNative(weight, [source], undefined, threads)).toEqual(wanted);
+  it(
+    'makes random weights from (seed, index) only: rounded to the format, whatever the layout ' + 'and the threads',
+    async () => {
+      for (const format of ['f32', 'bf16', 'f16'] as const) {
+        for (const threads of [1, 2, 3]) {
+          const weight: WeightDecl = {
+            name: 'w',
+            layout: 'panels',
+            format: 'f32',
+            k: 37,
+            pairing: { kind: 'none' },
+            sources: [{ tensor: 't', rows: 50 }],
+          };
+          const source: PackSource = {
+            kind: 'random',
+            format: FORMATS[format].code,
+            rows: 50,
+            seed: 0xdeadbeefcafef00dn,
+            scale: 0.02,
+          };
+          const wanted = packReference(weight, [
+            (row, column) => roundTo(format, randomValue(0xdeadbeefcafef00dn, row * 37 + column, 0.02)),
+          ]);
+          expect(await packNative(weight, [source], undefined, threads)).toEqual(wanted);
+        }
       }
-    }
-  });
+    },
+  );
 
   it('has random weights of about the requested deviation and mean 0', async () => {
     const weight: WeightDecl = {

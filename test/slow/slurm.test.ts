@@ -108,7 +108,8 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
     while (!isSo()) {
       if (performance.now() > end)
         throw new Error(
-          `${what}: not within ${seconds} s\n${['slurmctld.log', 'slurmd.log'].map((name) => readFileSync(join(folder, name), 'utf8').slice(-2000)).join('\n')}`,
+          `${what}: not within ${seconds} s\n` +
+            `${['slurmctld.log', 'slurmd.log'].map((name) => readFileSync(join(folder, name), 'utf8').slice(-2000)).join('\n')}`,
         );
       await sleep(50);
     }
@@ -119,7 +120,8 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
     // One micro-batch size for all, small: a task that takes long enough to be requeued.
     writeFileSync(
       join(bin, 'tilewright'),
-      `#!/bin/sh\ncommand=$1; shift\n[ "$command" = run ] && set -- "$@" --max-tokens 96\nexec '${process.execPath}' '${MAIN}' "$command" "$@"\n`,
+      `#!/bin/sh\ncommand=$1; shift\n[ "$command" = run ] && set -- "$@" --max-tokens 96\nexec '` +
+        `${process.execPath}' '${MAIN}' "$command" "$@"\n`,
     );
     chmodSync(join(bin, 'tilewright'), 0o755);
     const host = hostname().split('.')[0] ?? 'localhost';

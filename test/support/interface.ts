@@ -23,7 +23,9 @@ function scoringRole(name: string, vocab: number): Role {
   }
 }
 
-/** The convention of a function over T and R with these buffers, whose inputs have the names that scoring gives them. */
+/**
+ * The convention of a function over T and R with these buffers, whose inputs have the names that scoring gives them.
+ */
 export function interfaceOf(
   buffers: readonly BufferDecl[],
   { vocab = 1, roles = {} }: { readonly vocab?: number; readonly roles?: Readonly<Record<string, Role>> } = {},

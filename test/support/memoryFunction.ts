@@ -1,6 +1,6 @@
 /**
- * A function with state, as a graph and as a compiled plan: it adds its rows to rows of a memory that outlives calls, and
- * reads rows of the memory back. Its extents are neither called T nor R.
+ * A function with state, as a graph and as a compiled plan: it adds its rows to rows of a memory that outlives calls,
+ * and reads rows of the memory back. Its extents are neither called T nor R.
  */
 import type { Scheduling } from '../../codegen/scheduling.js';
 import { planFunction } from '../../driver/planFunction.js';
@@ -15,8 +15,8 @@ export const MEMORY_ROWS = 64;
 export const MEMORY_COLUMNS = 8;
 
 /**
- * remember(rows[N], slot[N], old[N], entry[Q]; memory) -> (found[Q]; memory): memory[slot[i]] = memory[old[i]] + rows[i],
- * every row as it was before the call; then found[j] = memory[entry[j]]. A slot of −1 writes nothing.
+ * remember(rows[N], slot[N], old[N], entry[Q]; memory) -> (found[Q]; memory): memory[slot[i]] = memory[old[i]] +
+ * rows[i], every row as it was before the call; then found[j] = memory[entry[j]]. A slot of −1 writes nothing.
  */
 export function memoryGraph(): Graph {
   const b = new GraphBuilder('remember', [

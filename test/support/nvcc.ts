@@ -31,7 +31,11 @@ export function compileByNvcc(
   const texts = kernels.map(({ symbol, source }, i) => {
     if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
     // Two kernels of one name are two kernels.
-    return `namespace of_${i} {\n${source.slice(prelude.length).replaceAll(new RegExp(`\\b${symbol}\\b`, 'g'), `k_${i}`)}\n}`;
+    return (
+      `namespace of_${i} {\n` +
+      `${source.slice(prelude.length).replaceAll(new RegExp(`\\b${symbol}\\b`, 'g'), `k_${i}`)}\n` +
+      '}'
+    );
   });
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-nvcc-'));
   try {

@@ -99,7 +99,8 @@ export const CASES: readonly { s: Shape; plan: CudaAttentionSchedule; trees: rea
   { s: { heads: 1, kvHeads: 1, headDim: 128, dtype: 'f16', out: 'f32' }, plan: schedule('simt', 4), trees: EDGES },
 ];
 export const label = (s: Shape, plan: CudaAttentionSchedule): string =>
-  `${plan.skeleton} of ${plan.queries} queries, ${s.heads}/${s.kvHeads} heads of ${s.headDim}, ${s.dtype} to ${s.out ?? s.dtype}`;
+  `${plan.skeleton} of ${plan.queries} queries, ${s.heads}/${s.kvHeads} heads of ${s.headDim}` +
+  `, ${s.dtype} to ${s.out ?? s.dtype}`;
 
 /** Rows [from, to) of a dense matrix. */
 export const rowsOf = (x: Float64Array, columns: number, from: number, to: number): Float64Array =>

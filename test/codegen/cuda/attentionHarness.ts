@@ -110,7 +110,11 @@ function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'symb
       .replaceAll(/extern __shared__[^;]*;/g, '')
       .replaceAll('__shared__', 'static');
     const pointers = parameters.map((_, at) => `p[${at}]`).join(', ');
-    return `namespace of_${i} {\n${`${own}\n${DRIVER.replace('ARGUMENTS', pointers).replace('run_SYMBOL', `run_${i}`)}`.replaceAll(/SYMBOL|\bk_attention_test\b/g, `k_${i}`)}\n}`;
+    return (
+      `namespace of_${i} {\n` +
+      `${`${own}\n${DRIVER.replace('ARGUMENTS', pointers).replace('run_SYMBOL', `run_${i}`)}`.replaceAll(/SYMBOL|\bk_attention_test\b/g, `k_${i}`)}` +
+      '\n}'
+    );
   });
   if (missing.length === 0) return;
   const library = loadOverFibres([prelude, ...texts].join('\n'));

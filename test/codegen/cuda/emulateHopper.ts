@@ -29,8 +29,10 @@ export function hopperText(text: string, kernel: Pick<CudaKernelText, 'symbol' |
   const own = [
     'static unsigned tw_shared(const void *p) { return (unsigned)((const unsigned char *)p - ::tw_shared); }',
     '#define tw_raw ::tw_shared',
-    `template <int N> static void tw_wgmma(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded) { tw_product(d, a, b, isAdded, tw_from_${type}); }`,
-    `template <int N> static void tw_wgmma_narrow(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded) { tw_product(d, a, b, isAdded, tw_from_${type}); }`,
+    'template <int N> static void tw_wgmma(float (&d)[N], unsigned long long a, unsigned long ' +
+      `long b, int isAdded) { tw_product(d, a, b, isAdded, tw_from_${type}); }`,
+    'template <int N> static void tw_wgmma_narrow(float (&d)[N], unsigned long long a, ' +
+      `unsigned long long b, int isAdded) { tw_product(d, a, b, isAdded, tw_from_${type}); }`,
     '',
   ].join('\n');
   return INSTRUCTIONS.reduce(
@@ -51,5 +53,8 @@ export const mapArguments = (
   maps.map(({ parameter, rows, columns, stride, boxRows, boxColumns }) => {
     const extent =
       typeof rows === 'number' ? String(rows) : `(${extentOf(rows)} + ${rowPad - 1}) / ${rowPad} * ${rowPad}`;
-    return `tw_map_of({ (const unsigned char *)p[${parameter}], ${extent}, ${columns}, ${stride}, ${boxRows}, ${boxColumns} })`;
+    return (
+      `tw_map_of({ (const unsigned char *)p[${parameter}], ${extent}, ${columns}, ${stride}, ` +
+      `${boxRows}, ${boxColumns} })`
+    );
   });

@@ -71,7 +71,8 @@ export interface RandomModel {
 
 /**
  * A model of two layers: one over all tokens, and one pruned to scored rows. `folder` gets its config.json; `scale`
- * bounds widths; `hasBiases` gives every projection a bias. Widths are multiples of `step`: of 2 they hardly fill any tile, of 64 many.
+ * bounds widths; `hasBiases` gives every projection a bias. Widths are multiples of `step`: of 2 they hardly fill any
+ * tile, of 64 many.
  */
 export function randomModel(
   folder: string,
@@ -113,7 +114,9 @@ export function randomModel(
     maxTokens: 512,
   });
   return {
-    name: `seed ${seed}, ${dtype}: hidden ${hidden}, ${heads}/${kvHeads} heads of ${headDim}, inner ${inter}, vocabulary ${vocab}`,
+    name:
+      `seed ${seed}, ${dtype}: hidden ${hidden}, ${heads}/${kvHeads} heads of ${headDim}, inner ` +
+      `${inter}, vocabulary ${vocab}`,
     vocab,
     plan: model.plan,
     tensors: randomTensors(model.plan, random),

@@ -69,7 +69,8 @@ describe('generated CUDA', () => {
       const pointers = parameters.map((_, i) => `void *__restrict__ p${i}`).join(', ');
       expect(source).toMatch(
         new RegExp(
-          `extern "C" __global__ void __launch_bounds__\\(\\d+, \\d\\) ${symbol}\\(int T, int R, ${pointers.replaceAll('*', '\\*')}\\) \\{`,
+          `extern "C" __global__ void __launch_bounds__\\(\\d+, \\d\\) ${symbol}\\(int T, int R, ` +
+            `${pointers.replaceAll('*', '\\*')}\\) \\{`,
         ),
       );
     }

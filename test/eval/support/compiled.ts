@@ -8,7 +8,9 @@ import { SUPPORT } from './questions.js';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 
-/** Returns the folder; it holds eval/, system/, errors.js, fakeTokenizer.mjs and the packages. The caller removes it. */
+/**
+ * Returns the folder; it holds eval/, system/, errors.js, fakeTokenizer.mjs and the packages. The caller removes it.
+ */
 export function compileEval(): string {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-eval-'));
   const sources = ['eval', 'system'].flatMap((room) =>

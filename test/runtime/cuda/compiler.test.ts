@@ -207,7 +207,8 @@ describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
     );
     expect(error.message).toBe(
       `NVRTC 13.0 (${library}) does not compile the generated k_bad.cu:\n` +
-        'k_bad.cu:2: error: identifier "undeclared" is undefined\n      1 | first line\n>     2 | second line, which has to FAIL\n      3 | third line',
+        ('k_bad.cu:2: error: identifier "undeclared" is undefined\n      1 | first line\n>     2 | ' +
+          'second line, which has to FAIL\n      3 | third line'),
     );
     expect((await failure(compileCubins([unit('k_bad', 'REFUSE')], { arch: 'sm_90a', settings }))).message).toContain(
       'NVRTC_ERROR_INVALID_OPTION',

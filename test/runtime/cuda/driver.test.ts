@@ -29,7 +29,9 @@ describeFake('devices, memory and modules', (fake) => {
 
   it('is asked for its devices in a process that the environment tells what to fail', () => {
     const ask = (fakeCuda: string): unknown => {
-      const script = `process.stdout.write(JSON.stringify(require('./build/Release/tilewright.node').cuda.load(${JSON.stringify(fake.path)})))`;
+      const script =
+        `process.stdout.write(JSON.stringify(require('./build/Release/tilewright.node').cuda.load(` +
+        `${JSON.stringify(fake.path)})))`;
       return JSON.parse(
         execFileSync(process.execPath, ['-e', script], { env: { FAKE_CUDA: fakeCuda }, encoding: 'utf8' }),
       );

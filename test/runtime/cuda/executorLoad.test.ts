@@ -258,7 +258,9 @@ else process.stderr.write('SKIPPED: loading onto a fake device: no g++ on PATH\n
 it('reports its speed and what it waited for', () => {
   const streaming = { total: 0.2, reading: 0.15, bus: 0.04, launches: 0.002, device: 0.05 };
   expect(printLoadTimes({ preparing: 0.03, releasing: 0.02, copiedBytes: 8e9, streaming })).toBe(
-    'weights loaded in 0.25 s: 8.00 GB of files at 32.0 GB/s (streaming 200 ms at 40.0 GB/s: threads reading 75 %, waiting for the bus 20 %, for launches 1 %, device laying out 25 %; preparing 30 ms, releasing 20 ms)',
+    'weights loaded in 0.25 s: 8.00 GB of files at 32.0 GB/s (streaming 200 ms at 40.0 GB/s: ' +
+      'threads reading 75 %, waiting for the bus 20 %, for launches 1 %, device laying out 25 %; ' +
+      'preparing 30 ms, releasing 20 ms)',
   );
   expect(printLoadTimes({ preparing: 0.01, releasing: 0, copiedBytes: 0, streaming })).toBe(
     'weights made up in 0.21 s',

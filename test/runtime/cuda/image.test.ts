@@ -76,7 +76,9 @@ describe.skipIf(!hasCompiler)('parameters of an image', () => {
 
   it('are counted in PTX, without reading out of bounds', () => {
     const ptx =
-      '.version 7.8\n.visible .entry two(.param .u32 T, .param .align 64 .b8 map[128]) { ret; }\n.visible .entry none()\n{ ret; }\n.entry bare { ret; }\n.visible .entry\tone (\n\t.param .u64 one_param_0\n)\n{ .param .b32 local; ret; }\n';
+      '.version 7.8\n.visible .entry two(.param .u32 T, .param .align 64 .b8 map[128]) { ret; ' +
+      '}\n.visible .entry none()\n{ ret; }\n.entry bare { ret; }\n.visible .entry\tone ' +
+      '(\n\t.param .u64 one_param_0\n)\n{ .param .b32 local; ret; }\n';
     expect(readText(ptx)).toEqual({ two: 2, none: 0, bare: 0, one: 1 });
     expect(readText('\x7fELF\x02\x01')).toEqual({});
     expect(readText('.entry open(.param .u32 a')).toEqual({});

@@ -94,7 +94,9 @@ void k_head_reduce(int T, int R, const float *parts, float *logProb, int32_t *is
 export const TINY_KERNELS = { k_embed: 5, k_head: 5, k_head_reduce: 3 } as const;
 
 const hostKernel = ([symbol, pointers]: [string, number]): string =>
-  `void host_${symbol}(const int *sizes, const unsigned *grid, void **p) { (void)grid; ${symbol}(sizes[0], sizes[1], ${Array.from({ length: pointers }, (_, i) => `p[${i}]`).join(', ')}); }\n`;
+  `void host_${symbol}(const int *sizes, const unsigned *grid, void **p) { (void)grid; ` +
+  `${symbol}(sizes[0], sizes[1], ` +
+  `${Array.from({ length: pointers }, (_, i) => `p[${i}]`).join(', ')}); }\n`;
 
 /** Compiles the kernels for this machine: a library with them, also as the fake driver wants them. */
 export function buildTinyLibrary(folder: string): string {

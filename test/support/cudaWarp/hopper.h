@@ -77,7 +77,8 @@ static void tw_box_land(const tw_box &box) {
     for (int c = 0; c < box.view.boxColumns; c++) {
       const long long row = box.row + r, column = box.column + c;
       uint16_t h = 0;
-      if (row >= 0 && row < box.view.rows && column >= 0 && column < box.view.columns) memcpy(&h, box.view.base + (row * box.view.stride + column) * 2, 2);
+      if (row >= 0 && row < box.view.rows && column >= 0 && column < box.view.columns)
+        memcpy(&h, box.view.base + (row * box.view.stride + column) * 2, 2);
       memcpy(::tw_shared + tw_swizzled(box.to + (unsigned)(r * box.view.boxColumns + c) * 2), &h, 2);
     }
   }
@@ -100,8 +101,10 @@ static void tw_load_box(unsigned to, const tw_map *map, int column, int row, uns
   tw_view view;
   memcpy(&view, map, sizeof view);
   const unsigned bytes = (unsigned)(view.boxRows * view.boxColumns * 2);
-  if (to % 1024 != 0 || to + bytes > sizeof tw_shared) tw_fail("a box does not begin at a multiple of 1024 in shared memory");
-  if (view.boxColumns * 2 != 128 || (uintptr_t)view.base % 16 != 0 || view.stride * 2 % 16 != 0) tw_fail("a tensor map that a GPU refuses");
+  if (to % 1024 != 0 || to + bytes > sizeof tw_shared)
+    tw_fail("a box does not begin at a multiple of 1024 in shared memory");
+  if (view.boxColumns * 2 != 128 || (uintptr_t)view.base % 16 != 0 || view.stride * 2 % 16 != 0)
+    tw_fail("a tensor map that a GPU refuses");
   memset(::tw_shared + to, 0xff, bytes);
   tw_barrier_at(bar).boxes.push_back({ to, view, column, row });
 }
@@ -118,13 +121,17 @@ static void tw_named_sync(unsigned id, unsigned count) {
   while (m.generation == generation) tw_yield();
 }
 /* Two K-major operands, 1024 bytes from one 8 rows to the next, as the descriptor says. */
-template <int N> static void tw_product(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded, float (*value)(uint16_t)) {
-  if ((a >> 32 & 0x3fff) != 64 || (a >> 62) != 1 || (b >> 32 & 0x3fff) != 64 || (b >> 62) != 1) tw_fail("a descriptor without 128-byte swizzle");
+template <int N>
+static void tw_product(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded,
+                       float (*value)(uint16_t)) {
+  if ((a >> 32 & 0x3fff) != 64 || (a >> 62) != 1 || (b >> 32 & 0x3fff) != 64 || (b >> 62) != 1)
+    tw_fail("a descriptor without 128-byte swizzle");
   const unsigned lane = tw_current % 32, warp = tw_current / 32 % 4;
   const unsigned at_a = (unsigned)(a & 0x3fff) << 4, at_b = (unsigned)(b & 0x3fff) << 4;
   const auto row = [](unsigned at, unsigned r, unsigned k) { return at + r / 8 * 1024 + r % 8 * 128 + 2 * k; };
   float x[2][16], y[16];
-  for (unsigned h = 0; h < 2; h++) for (unsigned k = 0; k < 16; k++) x[h][k] = value(tw_half_at(row(at_a, 16 * warp + lane / 4 + 8 * h, k)));
+  for (unsigned h = 0; h < 2; h++)
+    for (unsigned k = 0; k < 16; k++) x[h][k] = value(tw_half_at(row(at_a, 16 * warp + lane / 4 + 8 * h, k)));
   for (unsigned j = 0; j < N / 4; j++) {
     for (unsigned e = 0; e < 2; e++) {
       for (unsigned k = 0; k < 16; k++) y[k] = value(tw_half_at(row(at_b, 8 * j + lane % 4 * 2 + e, k)));

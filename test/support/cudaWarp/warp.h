@@ -85,7 +85,8 @@ static void tw_warp(const char *operation, const std::function<void(tw_fibre *)>
   tw_fibres[tw_current].operation = operation;
   tw_meet(tw_warp_meetings[warp], 32, [&] {
     tw_fibre *lanes = &tw_fibres[warp * 32];
-    for (int i = 1; i < 32; i++) if (strcmp(lanes[i].operation, lanes[0].operation) != 0) tw_fail("lanes of a warp are at different operations");
+    for (int i = 1; i < 32; i++)
+      if (strcmp(lanes[i].operation, lanes[0].operation) != 0) tw_fail("lanes of a warp are at different operations");
     f(lanes);
   });
 }
@@ -102,12 +103,16 @@ template <class T> static T tw_exchange(const char *operation, T value, const st
   return value;
 }
 template <class T> static T __shfl_xor_sync(unsigned, T value, int by) {
-  return tw_exchange("shfl_xor", value, [by](tw_fibre *w) { for (int i = 0; i < 32; i++) w[i].result = w[i ^ by].argument; });
+  return tw_exchange("shfl_xor", value, [by](tw_fibre *w) {
+    for (int i = 0; i < 32; i++) w[i].result = w[i ^ by].argument;
+  });
 }
 template <class T> static T __shfl_sync(unsigned, T value, int from) {
   /* Every lane may ask for another one. */
   tw_fibres[tw_current].in[0] = (unsigned)from & 31;
-  return tw_exchange("shfl", value, [](tw_fibre *w) { for (int i = 0; i < 32; i++) w[i].result = w[w[i].in[0]].argument; });
+  return tw_exchange("shfl", value, [](tw_fibre *w) {
+    for (int i = 0; i < 32; i++) w[i].result = w[w[i].in[0]].argument;
+  });
 }
 static int __reduce_min_sync(unsigned, int value) {
   return tw_exchange("reduce", value, [](tw_fibre *w) {
@@ -132,7 +137,8 @@ static unsigned __float_as_uint(float f) { unsigned i; memcpy(&i, &f, 4); return
 static float tw_exp2(float x) { return exp2f(x); }
 static unsigned tw_shared_address(const void *p) { return (unsigned)((const unsigned char *)p - tw_shared); }
 static unsigned char *tw_shared_at(unsigned at, unsigned bytes) {
-  if (at % 16 != 0 || at + bytes > sizeof tw_shared) tw_fail("an address of shared memory is out of range or no multiple of 16");
+  if (at % 16 != 0 || at + bytes > sizeof tw_shared)
+    tw_fail("an address of shared memory is out of range or no multiple of 16");
   return tw_shared + at;
 }
 
@@ -167,7 +173,8 @@ static void tw_ldmatrix(unsigned (&r)[4], unsigned at, bool is_turned) {
       for (int row = 0; row < 8; row++) memcpy(x[row], tw_shared_at(w[8 * m + row].in[0], 16), 16);
       for (int l = 0; l < 32; l++) {
         const int row = l / 4, column = l % 4 * 2;
-        w[l].out[m] = is_turned ? x[column][row] | (unsigned)x[column + 1][row] << 16 : x[row][column] | (unsigned)x[row][column + 1] << 16;
+        w[l].out[m] = is_turned ? x[column][row] | (unsigned)x[column + 1][row] << 16
+                                : x[row][column] | (unsigned)x[row][column + 1] << 16;
       }
     }
   });
@@ -190,7 +197,8 @@ static void tw_mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned 
       for (int i = 0; i < 4; i++) {
         for (int h = 0; h < 2; h++) A[g + i % 2 * 8][t * 2 + h + i / 2 * 8] = value((uint16_t)(lane.a[i] >> 16 * h));
       }
-      for (int i = 0; i < 2; i++) for (int h = 0; h < 2; h++) B[t * 2 + h + i * 8][g] = value((uint16_t)(lane.b[i] >> 16 * h));
+      for (int i = 0; i < 2; i++)
+        for (int h = 0; h < 2; h++) B[t * 2 + h + i * 8][g] = value((uint16_t)(lane.b[i] >> 16 * h));
     }
     for (int l = 0; l < 32; l++) {
       tw_mma_lane &lane = tw_mma_lanes[first + l];
@@ -208,8 +216,12 @@ static void tw_mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned 
 /* Of the prelude, which comes after. */
 inline float tw_from_bf16(unsigned short);
 inline float tw_from_f16(unsigned short);
-static void tw_mma_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { tw_mma(d, a, b0, b1, tw_from_bf16); }
-static void tw_mma_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { tw_mma(d, a, b0, b1, tw_from_f16); }
+static void tw_mma_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  tw_mma(d, a, b0, b1, tw_from_bf16);
+}
+static void tw_mma_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  tw_mma(d, a, b0, b1, tw_from_f16);
+}
 
 static const std::function<void()> *tw_kernel;
 static void tw_begin() {
@@ -218,7 +230,8 @@ static void tw_begin() {
   tw_progress++;
   _longjmp(tw_scheduler, 1);
 }
-/* Runs a fibre until it waits or ends. Contexts only begin a fibre: _longjmp does not ask the kernel for signal masks. */
+/* Runs a fibre until it waits or ends. Contexts only begin a fibre: _longjmp does not ask the kernel for signal masks.
+ */
 __attribute__((noinline)) static void tw_resume(unsigned i) {
   tw_fibre &f = tw_fibres[i];
   tw_enter(i);

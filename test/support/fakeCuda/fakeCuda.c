@@ -34,21 +34,46 @@
 #define MOST_PARAMETERS 160
 
 typedef int Result;
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_IMAGE = 200, INVALID_CONTEXT = 201,
-       INVALID_PTX = 218, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, LAUNCH_TIMEOUT = 702,
-       PEERS_ALREADY = 704, PEERS_UNSUPPORTED = 217 };
+enum {
+  OK = 0,
+  INVALID_VALUE = 1,
+  OUT_OF_MEMORY = 2,
+  NO_DEVICE = 100,
+  INVALID_IMAGE = 200,
+  INVALID_CONTEXT = 201,
+  INVALID_PTX = 218,
+  INVALID_HANDLE = 400,
+  NOT_FOUND = 500,
+  NOT_READY = 600,
+  ILLEGAL_ADDRESS = 700,
+  LAUNCH_TIMEOUT = 702,
+  PEERS_ALREADY = 704,
+  PEERS_UNSUPPORTED = 217
+};
 
 typedef struct { char name[128]; int count; size_t sizes[MOST_PARAMETERS]; int dynamicShared; int isUsed; } Function;
 typedef struct { char *text; Function functions[64]; } Module;
 typedef struct Stream Stream;
 /* Generations: how often it was recorded, and the last record that was reached. */
 typedef struct { double at; long recorded, reached; Stream *stream; int device; } Event;
-typedef struct { unsigned grid[3], block[3], sharedBytes; void *stream; void *attributes; unsigned attributeCount; } Config;
+typedef struct {
+  unsigned grid[3], block[3], sharedBytes;
+  void *stream;
+  void *attributes;
+  unsigned attributeCount;
+} Config;
 typedef struct { int id; char pad[4]; union { char pad[64]; unsigned cluster[3]; int flag; } value; } Attribute;
 typedef struct {
   enum { COPY, FILL, RECORD, LAUNCH, WAIT } kind;
   void *target; const void *source; size_t bytes; unsigned char byte; void *snapshot; int isUpload;
-  int device; Event *event; long generation; Function *function; Config config; unsigned cluster; unsigned char *arguments; size_t offsets[MOST_PARAMETERS];
+  int device;
+  Event *event;
+  long generation;
+  Function *function;
+  Config config;
+  unsigned cluster;
+  unsigned char *arguments;
+  size_t offsets[MOST_PARAMETERS];
 } Command;
 enum { MOST_QUEUED = 1 << 16, MOST_STREAMS = 64, MOST_DEVICES = 8 };
 struct Stream { Command *queue[MOST_QUEUED]; size_t head, tail; int isDraining, device; };
@@ -82,7 +107,8 @@ static void note(const char *format, ...) {
 
 static Block *blockOf(Block *table, uint64_t address, size_t bytes) {
   for (int i = 0; i < MOST; i++)
-    if (table[i].bytes && address >= table[i].address && address + bytes <= table[i].address + table[i].bytes) return &table[i];
+    if (table[i].bytes && address >= table[i].address && address + bytes <= table[i].address + table[i].bytes)
+      return &table[i];
   return NULL;
 }
 
@@ -107,30 +133,53 @@ static Block *freeBlock(Block *table) {
   pthread_mutex_unlock(&mutex);  \
   return result;
 
-static const struct { int result; const char *name, *text; } RESULTS[] = {
-  {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"}, {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
-  {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"}, {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
-  {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}, {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"}, {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
-  {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}, {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
-  {600, "CUDA_ERROR_NOT_READY", "device not ready"}, {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
-  {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"}, {702, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"},
+static const struct { int result; const char *name, *text;
+} RESULTS[] = {
+    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
+    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {600, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
+    {702, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"},
 };
 EXPORT Result cuGetErrorName(int code, const char **name) {
-  for (size_t i = 0; i < sizeof RESULTS / sizeof RESULTS[0]; i++) if (RESULTS[i].result == code) return *name = RESULTS[i].name, OK;
+  for (size_t i = 0; i < sizeof RESULTS / sizeof RESULTS[0]; i++)
+    if (RESULTS[i].result == code) return *name = RESULTS[i].name, OK;
   return INVALID_VALUE;
 }
 EXPORT Result cuGetErrorString(int code, const char **text) {
-  for (size_t i = 0; i < sizeof RESULTS / sizeof RESULTS[0]; i++) if (RESULTS[i].result == code) return *text = RESULTS[i].text, OK;
+  for (size_t i = 0; i < sizeof RESULTS / sizeof RESULTS[0]; i++)
+    if (RESULTS[i].result == code) return *text = RESULTS[i].text, OK;
   return INVALID_VALUE;
 }
 
-EXPORT Result cuInit(unsigned flags) { BEGIN(cuInit, 0) result = flags ? INVALID_VALUE : deviceCount ? OK : NO_DEVICE; END }
+EXPORT Result cuInit(unsigned flags) {
+  BEGIN(cuInit, 0) result = flags ? INVALID_VALUE : deviceCount ? OK : NO_DEVICE;
+  END
+}
 EXPORT Result cuDriverGetVersion(int *version) { *version = (int)driverVersion; return OK; }
 EXPORT Result cuDeviceGetCount(int *count) { BEGIN(cuDeviceGetCount, 0) *count = (int)deviceCount; END }
 EXPORT Result cuDeviceGet(int *device, int ordinal) { BEGIN(cuDeviceGet, 0) *device = ordinal; END }
-EXPORT Result cuDeviceGetName(char *name, int bytes, int device) { BEGIN(cuDeviceGetName, 0) snprintf(name, (size_t)bytes, "Fake H%d", 100 + device); END }
-EXPORT Result cuDeviceGetUuid_v2(unsigned char *uuid, int device) { BEGIN(cuDeviceGetUuid_v2, 0) for (int i = 0; i < 16; i++) uuid[i] = (unsigned char)(16 * i + device); END }
-EXPORT Result cuDeviceTotalMem_v2(size_t *bytes, int device) { (void)device; BEGIN(cuDeviceTotalMem_v2, 0) *bytes = (size_t)totalBytes; END }
+EXPORT Result cuDeviceGetName(char *name, int bytes, int device) {
+  BEGIN(cuDeviceGetName, 0) snprintf(name, (size_t)bytes, "Fake H%d", 100 + device);
+  END
+}
+EXPORT Result cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+  BEGIN(cuDeviceGetUuid_v2, 0) for (int i = 0; i < 16; i++) uuid[i] = (unsigned char)(16 * i + device);
+  END
+}
+EXPORT Result cuDeviceTotalMem_v2(size_t *bytes, int device) {
+  (void)device;
+  BEGIN(cuDeviceTotalMem_v2, 0) *bytes = (size_t)totalBytes;
+  END
+}
 EXPORT Result cuDeviceGetAttribute(int *value, int attribute, int device) {
   (void)device;
   BEGIN(cuDeviceGetAttribute, 0)
@@ -146,11 +195,23 @@ EXPORT Result cuDeviceGetAttribute(int *value, int attribute, int device) {
   }
   END
 }
-EXPORT Result cuDevicePrimaryCtxRetain(void **out, int device) { BEGIN(cuDevicePrimaryCtxRetain, 0) *out = &contexts[device % MOST_DEVICES]; liveHandles++; END }
-EXPORT Result cuDevicePrimaryCtxRelease_v2(int device) { (void)device; BEGIN(cuDevicePrimaryCtxRelease_v2, 0) liveHandles--; END }
+EXPORT Result cuDevicePrimaryCtxRetain(void **out, int device) {
+  BEGIN(cuDevicePrimaryCtxRetain, 0) *out = &contexts[device % MOST_DEVICES];
+  liveHandles++;
+  END
+}
+EXPORT Result cuDevicePrimaryCtxRelease_v2(int device) {
+  (void)device;
+  BEGIN(cuDevicePrimaryCtxRelease_v2, 0) liveHandles--;
+  END
+}
 EXPORT Result cuCtxSetCurrent(void *which) { BEGIN(cuCtxSetCurrent, 0) currentContext = which; END }
 
-EXPORT Result cuMemGetInfo_v2(size_t *free, size_t *total) { BEGIN(cuMemGetInfo_v2, 1) *total = (size_t)totalBytes; *free = (size_t)totalBytes - usedBytes[deviceOf(currentContext)]; END }
+EXPORT Result cuMemGetInfo_v2(size_t *free, size_t *total) {
+  BEGIN(cuMemGetInfo_v2, 1) *total = (size_t)totalBytes;
+  *free = (size_t)totalBytes - usedBytes[deviceOf(currentContext)];
+  END
+}
 EXPORT Result cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   BEGIN(cuMemAlloc_v2, 1)
   Block *block = freeBlock(blocks);
@@ -201,14 +262,17 @@ EXPORT Result cuMemFreeHost(void *address) {
 }
 
 /* Whether a block is there, on the device of a stream. */
-static int isOf(const Stream *stream, const Block *block) { return block && (!stream || stream->device == block->device); }
+static int isOf(const Stream *stream, const Block *block) {
+  return block && (!stream || stream->device == block->device);
+}
 
 static Result queueCopy(void *stream, void *target, const void *source, size_t bytes, int isPinned) {
   Command *command = push(stream, COPY);
   command->target = target;
   command->source = source;
   command->bytes = bytes;
-  command->isUpload = blockOf(blocks, (uint64_t)(uintptr_t)target, 1) != NULL && blockOf(blocks, (uint64_t)(uintptr_t)source, 1) == NULL;
+  command->isUpload = blockOf(blocks, (uint64_t)(uintptr_t)target, 1) != NULL &&
+                      blockOf(blocks, (uint64_t)(uintptr_t)source, 1) == NULL;
   if (!isPinned) memcpy(command->snapshot = malloc(bytes), source, bytes);
   return OK;
 }
@@ -216,7 +280,9 @@ EXPORT Result cuMemcpyHtoDAsync_v2(uint64_t target, const void *source, size_t b
   BEGIN(cuMemcpyHtoDAsync_v2, 1)
   note("upload %zu\n", bytes);
   if (!isOf(stream, blockOf(blocks, target, bytes))) result = INVALID_VALUE;
-  else result = queueCopy(stream, (void *)(uintptr_t)target, source, bytes, blockOf(pinned, (uint64_t)(uintptr_t)source, bytes) != NULL);
+  else
+    result = queueCopy(stream, (void *)(uintptr_t)target, source, bytes,
+                       blockOf(pinned, (uint64_t)(uintptr_t)source, bytes) != NULL);
   END
 }
 EXPORT Result cuMemcpyDtoHAsync_v2(void *target, uint64_t source, size_t bytes, void *stream) {
@@ -225,12 +291,14 @@ EXPORT Result cuMemcpyDtoHAsync_v2(void *target, uint64_t source, size_t bytes, 
   if (!isOf(stream, blockOf(blocks, source, bytes))) result = INVALID_VALUE;
   else result = queueCopy(stream, target, (const void *)(uintptr_t)source, bytes, 1);
   /* To memory that is not pinned the copy is over when the call is. */
-  if (result == OK && !blockOf(pinned, (uint64_t)(uintptr_t)target, bytes)) drain(stream ? stream : &legacy, NULL, 0), result = deadOf();
+  if (result == OK && !blockOf(pinned, (uint64_t)(uintptr_t)target, bytes))
+    drain(stream ? stream : &legacy, NULL, 0), result = deadOf();
   END
 }
 EXPORT Result cuMemcpyDtoDAsync_v2(uint64_t target, uint64_t source, size_t bytes, void *stream) {
   BEGIN(cuMemcpyDtoDAsync_v2, 1)
-  if (!isOf(stream, blockOf(blocks, source, bytes)) || !isOf(stream, blockOf(blocks, target, bytes))) result = INVALID_VALUE;
+  if (!isOf(stream, blockOf(blocks, source, bytes)) || !isOf(stream, blockOf(blocks, target, bytes)))
+    result = INVALID_VALUE;
   else result = queueCopy(stream, (void *)(uintptr_t)target, (const void *)(uintptr_t)source, bytes, 1);
   END
 }
@@ -266,7 +334,12 @@ EXPORT Result cuStreamDestroy_v2(void *stream) {
   pthread_mutex_unlock(&mutex);
   return deadOf();
 }
-EXPORT Result cuStreamSynchronize(void *stream) { BEGIN(cuStreamSynchronize, 1) note("sync\n"); drain(stream ? stream : &legacy, NULL, 0); result = deadOf(); END }
+EXPORT Result cuStreamSynchronize(void *stream) {
+  BEGIN(cuStreamSynchronize, 1) note("sync\n");
+  drain(stream ? stream : &legacy, NULL, 0);
+  result = deadOf();
+  END
+}
 EXPORT Result cuStreamWaitEvent(void *stream, Event *event, unsigned flags) {
   (void)flags;
   BEGIN(cuStreamWaitEvent, 1)
@@ -275,7 +348,13 @@ EXPORT Result cuStreamWaitEvent(void *stream, Event *event, unsigned flags) {
   command->generation = event->recorded;
   END
 }
-EXPORT Result cuEventCreate(Event **event, unsigned flags) { BEGIN(cuEventCreate, 1) (void)flags; *event = calloc(1, sizeof **event); (*event)->device = deviceOf(currentContext); liveHandles++; END }
+EXPORT Result cuEventCreate(Event **event, unsigned flags) {
+  BEGIN(cuEventCreate, 1)(void) flags;
+  *event = calloc(1, sizeof **event);
+  (*event)->device = deviceOf(currentContext);
+  liveHandles++;
+  END
+}
 EXPORT Result cuEventDestroy_v2(Event *event) {
   pthread_mutex_lock(&mutex);
   drainAll(); /* others may wait for it */
@@ -289,7 +368,8 @@ EXPORT Result cuEventRecord(Event *event, void *stream) {
   Stream *at = stream ? stream : &legacy;
   if (stream && at->device != event->device) result = INVALID_HANDLE;
   else {
-    if (event->stream != at) drainTo(event, event->recorded); /* a record elsewhere that is still to come would be lost */
+    if (event->stream != at)
+      drainTo(event, event->recorded); /* a record elsewhere that is still to come would be lost */
     event->stream = at;
     Command *command = push(stream, RECORD);
     command->event = event;
@@ -322,7 +402,9 @@ EXPORT Result cuModuleLoadDataEx(Module **out, const char *image, unsigned count
   else if (strstr(image, "syntax error")) {
     result = INVALID_PTX;
     for (unsigned i = 0; i < count; i++)
-      if (options[i] == 5) snprintf(values[i], (size_t)(uintptr_t)values[i + 1], "ptxas fake.ptx, line 3; fatal: Parsing error near 'syntax'");
+      if (options[i] == 5)
+        snprintf(values[i], (size_t)(uintptr_t)values[i + 1],
+                 "ptxas fake.ptx, line 3; fatal: Parsing error near 'syntax'");
   } else {
     *out = calloc(1, sizeof **out);
     (*out)->text = strdup(image);
@@ -363,15 +445,18 @@ EXPORT Result cuFuncSetAttribute(Function *function, int attribute, int value) {
 }
 EXPORT Result cuFuncGetParamInfo(Function *function, size_t index, size_t *offset, size_t *size) {
   BEGIN(cuFuncGetParamInfo, 1)
-  if (index >= (size_t)function->count) result = INVALID_VALUE, note("refused cuFuncGetParamInfo %s %zu\n", function->name, index);
+  if (index >= (size_t)function->count)
+    result = INVALID_VALUE, note("refused cuFuncGetParamInfo %s %zu\n", function->name, index);
   else *offset = 0, *size = function->sizes[index];
   END
 }
-EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocksOut, Function *function, int threads, size_t sharedBytes) {
+EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocksOut, Function *function, int threads,
+                                                          size_t sharedBytes) {
   (void)function;
   BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessor, 1)
   *blocksOut = 2048 / threads;
-  if (sharedBytes && (int)(233472 / (sharedBytes + 1024)) < *blocksOut) *blocksOut = (int)(233472 / (sharedBytes + 1024));
+  if (sharedBytes && (int)(233472 / (sharedBytes + 1024)) < *blocksOut)
+    *blocksOut = (int)(233472 / (sharedBytes + 1024));
   END
 }
 
@@ -384,10 +469,13 @@ EXPORT Result cuLaunchKernelEx(const Config *config, Function *function, void **
     if (attributes[i].id == 4) cluster = attributes[i].value.cluster[0];
     if (attributes[i].id == 6) isProgrammatic = attributes[i].value.flag;
   }
-  note("launch %s grid=%u,%u,%u block=%u shared=%u cluster=%u programmatic=%d T=%d R=%d\n", function->name, config->grid[0],
-       config->grid[1], config->grid[2], config->block[0], config->sharedBytes, cluster, isProgrammatic, *(int *)arguments[0], *(int *)arguments[1]);
+  note("launch %s grid=%u,%u,%u block=%u shared=%u cluster=%u programmatic=%d T=%d R=%d\n", function->name,
+       config->grid[0], config->grid[1], config->grid[2], config->block[0], config->sharedBytes, cluster,
+       isProgrammatic, *(int *)arguments[0], *(int *)arguments[1]);
   const int isShared = config->sharedBytes <= 49152 || config->sharedBytes <= (unsigned)function->dynamicShared;
-  if (extra || !isShared || !config->grid[0] || !config->grid[1] || config->grid[0] % cluster || config->block[0] > 1024) result = INVALID_VALUE;
+  if (extra || !isShared || !config->grid[0] || !config->grid[1] || config->grid[0] % cluster ||
+      config->block[0] > 1024)
+    result = INVALID_VALUE;
   else {
     Command *command = push(config->stream, LAUNCH);
     command->function = function;
@@ -396,18 +484,22 @@ EXPORT Result cuLaunchKernelEx(const Config *config, Function *function, void **
     size_t bytes = 0;
     for (int i = 0; i < function->count; i++) command->offsets[i] = bytes, bytes += function->sizes[i];
     command->arguments = malloc(bytes);
-    for (int i = 0; i < function->count; i++) memcpy(command->arguments + command->offsets[i], arguments[i], function->sizes[i]);
+    for (int i = 0; i < function->count; i++)
+      memcpy(command->arguments + command->offsets[i], arguments[i], function->sizes[i]);
   }
   END
 }
 
-EXPORT Result cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank, void *base, const uint64_t *sizes, const uint64_t *strides,
-                                     const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
+EXPORT Result cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank, void *base, const uint64_t *sizes,
+                                     const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
+                                     int interleave, int swizzle, int promotion, int fill) {
   BEGIN(cuTensorMapEncodeTiled, 1)
   Block *block = blockOf(blocks, (uint64_t)(uintptr_t)base, 1);
-  note("map type=%d rank=%u at=%zu sizes=%zu,%zu stride=%zu box=%u,%u steps=%u,%u interleave=%d swizzle=%d promotion=%d fill=%d\n", type, rank,
-       block ? (size_t)((uint64_t)(uintptr_t)base - block->address) : 0, (size_t)sizes[0], (size_t)sizes[1], (size_t)strides[0], box[0], box[1], steps[0], steps[1],
-       interleave, swizzle, promotion, fill);
+  note(
+      "map type=%d rank=%u at=%zu sizes=%zu,%zu stride=%zu box=%u,%u steps=%u,%u interleave=%d swizzle=%d promotion=%d "
+      "fill=%d\n",
+      type, rank, block ? (size_t)((uint64_t)(uintptr_t)base - block->address) : 0, (size_t)sizes[0], (size_t)sizes[1],
+      (size_t)strides[0], box[0], box[1], steps[0], steps[1], interleave, swizzle, promotion, fill);
   if (!block || (uintptr_t)map % 64 || strides[0] % 16) result = INVALID_VALUE;
   else {
     memset(map, 0, 128);

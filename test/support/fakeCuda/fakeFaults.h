@@ -34,7 +34,9 @@ static int mayFail(void) {
 
 static Result enter(const char *call, int needsContext) {
   for (int i = 0; i < failureCount; i++) {
-    if (strcmp(failures[i].call, call) || (failDevice >= 0 && failDevice != deviceOf(currentContext)) || --failures[i].after > 0 || failures[i].times <= 0 || !mayFail()) continue;
+    if (strcmp(failures[i].call, call) || (failDevice >= 0 && failDevice != deviceOf(currentContext)) ||
+        --failures[i].after > 0 || failures[i].times <= 0 || !mayFail())
+      continue;
     failures[i].times--;
     if (failures[i].result >= 0) return failures[i].result;
     for (;;) pause();

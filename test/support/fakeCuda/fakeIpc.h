@@ -12,7 +12,13 @@ typedef struct { unsigned char bytes[HANDLE_BYTES]; } Handle;
 typedef struct { char name[40]; uint64_t bytes; } Named;
 static char ipcFolder[512];
 /* start: of the mapping; the memory itself may begin later. */
-static struct { uint64_t address; unsigned char *start; size_t bytes; Named named; int isForeign, wasShared; } shared[MOST];
+static struct {
+  uint64_t address;
+  unsigned char *start;
+  size_t bytes;
+  Named named;
+  int isForeign, wasShared;
+} shared[MOST];
 
 static int sharedAt(uint64_t address) {
   for (int i = 0; i < MOST; i++) if (shared[i].start && shared[i].address == address) return i;

@@ -4,7 +4,9 @@ EXPORT Result cuIpcGetMemHandle(Handle *handle, uint64_t address) {
   const int i = sharedAt(address);
   note("share\n");
   if (i < 0 || shared[i].isForeign) result = INVALID_VALUE;
-  else memset(handle, 0, sizeof *handle), memcpy(handle, &shared[i].named, sizeof shared[i].named), shared[i].wasShared = 1;
+  else
+    memset(handle, 0, sizeof *handle), memcpy(handle, &shared[i].named, sizeof shared[i].named),
+        shared[i].wasShared = 1;
   END
 }
 EXPORT Result cuIpcOpenMemHandle_v2(uint64_t *address, Handle handle, unsigned flags) {

@@ -5,7 +5,8 @@
 static int findSizes(const char *parameters, size_t *sizes) {
   const char *end = strchr(parameters, ')');
   int count = 0;
-  for (const char *at = parameters; (at = strstr(at, ".param")) != NULL && at < end && count < MOST_PARAMETERS; at += 6) {
+  for (const char *at = parameters; (at = strstr(at, ".param")) != NULL && at < end && count < MOST_PARAMETERS;
+       at += 6) {
     const char *stop = strpbrk(at, ",)");
     size_t size = 0;
     const char *array = strstr(at, ".b8"), *wide = strstr(at, ".u64"), *narrow = strstr(at, ".u32");
@@ -70,7 +71,9 @@ static int intsOf(const Function *function) {
 /* What a kernel that was told to leaves behind. */
 static void spoil(const Command *command) {
   for (int i = 0; i < spoiltCount; i++) {
-    float *out = strcmp(spoilt[i].kernel, command->function->name) ? NULL : pointerOf(command, intsOf(command->function) + spoilt[i].pointer, 64);
+    float *out = strcmp(spoilt[i].kernel, command->function->name)
+                     ? NULL
+                     : pointerOf(command, intsOf(command->function) + spoilt[i].pointer, 64);
     if (!out) continue;
     if (!spoilt[i].at) memcpy(spoilt[i].before, spoilt[i].at = out, sizeof spoilt[i].before);
     for (int k = 0; k < 16; k++) out[k] = __builtin_nanf("");
@@ -102,7 +105,8 @@ static int runKernel(const Command *command) {
     int32_t *out = pointerOf(command, 2, blocksX * blocksY * 4);
     if (!out) return ILLEGAL_ADDRESS;
     const int isCluster = !strcmp(name, "tw_cluster");
-    for (size_t i = 0; i < blocksX * blocksY; i++) out[i] = isCluster ? (int32_t)command->cluster : (int32_t)(blocksX * 1000 + blocksY);
+    for (size_t i = 0; i < blocksX * blocksY; i++)
+      out[i] = isCluster ? (int32_t)command->cluster : (int32_t)(blocksX * 1000 + blocksY);
   }
   if (!strcmp(name, "tw_tile")) { /* the first 8 × 16 floats of the map's view, zeros outside */
     float *out = pointerOf(command, 2, 8 * 16 * 4);

@@ -10,7 +10,8 @@ static void execute(Command *command) {
     case COPY:
       now += 0.125;
       if (command->isUpload) unspoil();
-      if (!sticky[command->device]) memmove(command->target, command->snapshot ? command->snapshot : command->source, command->bytes);
+      if (!sticky[command->device])
+        memmove(command->target, command->snapshot ? command->snapshot : command->source, command->bytes);
       break;
     case FILL:
       now += 0.25;
@@ -75,7 +76,8 @@ static void drain(Stream *stream, const Event *event, long generation) {
     abort();
   }
   stream->isDraining = 1;
-  while (stream->head < stream->tail && (event == NULL || event->reached < generation)) execute(stream->queue[stream->head++ % MOST_QUEUED]);
+  while (stream->head < stream->tail && (event == NULL || event->reached < generation))
+    execute(stream->queue[stream->head++ % MOST_QUEUED]);
   stream->isDraining = 0;
 }
 

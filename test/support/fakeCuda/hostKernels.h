@@ -20,7 +20,8 @@ static int runOnHost(const Command *command) {
   char symbol[192];
   snprintf(symbol, sizeof symbol, "host_%s", command->function->name);
   for (int i = 0; i < hostLibraryCount; i++) {
-    void (*kernel)(const int *, const unsigned *, void **) = (void (*)(const int *, const unsigned *, void **))dlsym(hostLibraries[i], symbol);
+    void (*kernel)(const int *, const unsigned *, void **) =
+        (void (*)(const int *, const unsigned *, void **))dlsym(hostLibraries[i], symbol);
     if (!kernel) continue;
     void *pointers[MOST_PARAMETERS];
     const int first = intsOf(command->function);

@@ -39,7 +39,8 @@ const char *nvrtcGetErrorString(int status) {
   return status == 6 ? "NVRTC_ERROR_COMPILATION" : status == 5 ? "NVRTC_ERROR_INVALID_OPTION" : "NVRTC_ERROR_SCRIPTED";
 }
 
-int nvrtcCreateProgram(struct program **out, const char *source, const char *name, int headers, const char **texts, const char **names) {
+int nvrtcCreateProgram(struct program **out, const char *source, const char *name, int headers, const char **texts,
+                       const char **names) {
   if (headers != 0 || texts != NULL || names != NULL) return 3;
   struct program *program = calloc(1, sizeof *program);
   program->name = strdup(name);
@@ -100,14 +101,19 @@ int nvrtcCompileProgram(struct program *program, int count, const char **options
   if (strstr(source, "MEET") && !meet(source)) return 6;
   if (strstr(source, "REFUSE")) return 5;
   if (strstr(source, "FAIL")) {
-    snprintf(log, sizeof log, "%s(2): error: identifier \"undeclared\" is undefined\n\n1 error detected in the compilation of \"%s\".\n", program->name, program->name);
+    snprintf(log, sizeof log,
+             "%s(2): error: identifier \"undeclared\" is undefined\n\n1 error detected in the compilation of \"%s\".\n",
+             program->name, program->name);
     free(program->log), program->log = strdup(log);
     return 6;
   }
   int length = (int)strlen(program->name) - 3;
-  snprintf(log, sizeof log, "ptxas info    : Compiling entry function '%.*s' for 'sm_90a'\nptxas info    : Function properties for %.*s\n"
-    "    16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads\nptxas info    : Used 168 registers, used 1 barriers, 16 bytes stack, 2048 bytes smem\n",
-    length, program->name, length, program->name);
+  snprintf(
+      log, sizeof log,
+      "ptxas info    : Compiling entry function '%.*s' for 'sm_90a'\nptxas info    : Function properties for %.*s\n"
+      "    16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads\nptxas info    : Used 168 registers, used 1 "
+      "barriers, 16 bytes stack, 2048 bytes smem\n",
+      length, program->name, length, program->name);
   free(program->log), program->log = strdup(log);
   size_t bytes = 64 + strlen(source);
   for (int i = 0; i < count; i++) bytes += strlen(options[i]) + 1;
@@ -128,4 +134,7 @@ int nvrtcGetCUBINSize(struct program *program, size_t *bytes) {
   *bytes = strstr(program->source, "VAST") ? (size_t)1 << 40 : program->cubinBytes;
   return 0;
 }
-int nvrtcGetCUBIN(struct program *program, char *cubin) { memcpy(cubin, program->cubin, program->cubinBytes); return 0; }
+int nvrtcGetCUBIN(struct program *program, char *cubin) {
+  memcpy(cubin, program->cubin, program->cubinBytes);
+  return 0;
+}
