@@ -229,8 +229,8 @@ function main(): void {
       execFileSync('cc', [...compilerFlags([isa]), '-shared', '-fPIC', '-pthread', '-o', so, c, '-lm']);
       const library = koffi.load(so);
       const run = library.func(
-        'double bench_run(void *kernel, int64_t *bytes, int32_t *halves, int32_t buffers, int64_t ' +
-          'T, int64_t scratch, int32_t workers, int32_t reps)',
+        'double bench_run(void *kernel, int64_t *bytes, int32_t *halves, ' +
+          'int32_t buffers, int64_t T, int64_t scratch, int32_t workers, int32_t reps)',
       );
       const peak = library.func('double bench_peak(void)');
       const bytes = emitted[0]!.parameters.map((name) => {
@@ -263,8 +263,7 @@ function main(): void {
         const best = 32 / Number(peak()) / 1e9;
         console.log(
           `${m}×${n}×${k}  ${s.isa} ${s.mr}×${s.nr} kc ${s.kc} mb ${s.mb} nb ${s.nb}: ` +
-            `${rate.toFixed(1)} GFLOP/s a thread, ${(rate / best).toFixed(3)} of the FMA peak ` +
-            `${best.toFixed(1)}`,
+            `${rate.toFixed(1)} GFLOP/s a thread, ${(rate / best).toFixed(3)} of the FMA peak ${best.toFixed(1)}`,
         );
       });
     }

@@ -46,8 +46,8 @@ async function main(): Promise<void> {
     if (isDeviceHung(error)) {
       // Nothing of it can be released.
       note(
-        `error: ${error instanceof Error ? error.message : String(error)}\nhint: leave the kernel ` +
-          'out that was measured last: --kernel NAME',
+        `error: ${error instanceof Error ? error.message : String(error)}\n` +
+          'hint: leave the kernel out that was measured last: --kernel NAME',
       );
       process.exit(1);
     }

@@ -85,8 +85,8 @@ export async function chooseProduct(lab: GpuLab, contraction: BareContraction): 
     const best = usable[times.indexOf(Math.min(...times))];
     if (best === undefined)
       throw new Error(
-        `cuBLASLt ${lab.library.version} has no algorithm that works for ${contraction.m}×` +
-          `${contraction.n}×${contraction.k}: ${problems[0] ?? 'none'}`,
+        `cuBLASLt ${lab.library.version} has no algorithm ` +
+          `that works for ${contraction.m}×${contraction.n}×${contraction.k}: ${problems[0] ?? 'none'}`,
       );
     return {
       contraction,

@@ -54,8 +54,8 @@ export async function openLab(settings: Settings = readSettings()): Promise<GpuL
   if (typeof found === 'string')
     throw new UserError(
       `The benchmark compares with cuBLASLt, which cannot be used: ${found}`,
-      'name its library: TILEWRIGHT_CUBLASLT=/usr/local/cuda/lib64/libcublasLt.so.13 npm run ' +
-        'bench:gpu (or install it: pip install nvidia-cublas)',
+      'name its library: TILEWRIGHT_CUBLASLT=/usr/local/cuda/lib64/libcublasLt.so.13 npm run bench:gpu ' +
+        '(or install it: pip install nvidia-cublas)',
     );
   const { library } = found;
   const addon = loadCudaAddon();

@@ -65,12 +65,13 @@ function casesOf(lab: GpuLab, model: BenchModel, options: GpuOptions, note: (lin
       }),
     );
     const unused = options.trials.find((trial) => !used.has(trial));
-    if (unused !== undefined)
+    if (unused !== undefined) {
+      const where = unused.tokens === undefined ? '' : ` at ${unused.tokens} tokens`;
       throw new UserError(
-        `--try ${unused.kernel}: no kernel of the layer is called that` +
-          `${unused.tokens === undefined ? '' : ` at ${unused.tokens} tokens`}`,
+        `--try ${unused.kernel}: no kernel of the layer is called that${where}`,
         `kernels: ${model.layer.map(({ path }) => roleOf(path)).join(', ')}`,
       );
+    }
     return cases;
   } finally {
     database?.close();

@@ -112,8 +112,8 @@ export function trialSchedule(
   const schedule = what.includes('=') ? fromChanges(what, start) : fromKey(what, start);
   if (schedule === undefined)
     throw new UserError(
-      `--try ${name}:${what}: this is no schedule of ${kernel.path}, whose own is ` +
-        `${cudaScheduling.key(start)} (${JSON.stringify(start)})`,
+      `--try ${name}:${what}: this is no schedule of ${kernel.path}, ` +
+        `whose own is ${cudaScheduling.key(start)} (${JSON.stringify(start)})`,
       EXAMPLE,
     );
   const isLegal = isLegalCuda(kernel, model.plan, schedule, model.facts);

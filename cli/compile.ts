@@ -13,9 +13,8 @@ export function addCompile(program: Command, context: Context): void {
     .command('compile')
     .summary('checkpoint → artifact: graph, fused kernels, memory plan')
     .description(
-      'Compiles a checkpoint into an artifact: a folder with the graph, the plan, the generated ' +
-        'sources and their machine ' +
-        'code. Weights stay where they are and are read when the artifact runs.',
+      'Compiles a checkpoint into an artifact: a folder with the graph, the plan, the generated sources ' +
+        'and their machine code. Weights stay where they are and are read when the artifact runs.',
     )
     .argument('<checkpoint>', 'folder of a Hugging Face checkpoint')
     .option('-o, --output <dir>', 'artifact folder to write, by habit name.tw; an artifact that is there is replaced');
@@ -68,8 +67,8 @@ async function compile(context: Context, checkpoint: string, flags: Flags): Prom
 
 const describe = (result: CompileResult): string =>
   [
-    `${result.artifact}: ${count(result.kernels)} kernels, ${result.distinctKernels} of them ` +
-      `different; ${result.isa}, ${result.arithmetic} inputs`,
+    `${result.artifact}: ${count(result.kernels)} kernels, ${result.distinctKernels} of them different; ` +
+      `${result.isa}, ${result.arithmetic} inputs`,
     `memory: ${bytes(result.arenaBytes)} for a micro-batch, ${bytes(result.packedWeightBytes)} of packed weights`,
     `took ${duration(result.seconds)}${result.cached ? ' (kernels from the cache)' : ''}`,
     '',

@@ -76,12 +76,10 @@ const fishCommand = ({ name, summary, flags, argument }: CommandModel): string =
     ...(argument.kind === 'choice'
       ? [`complete -c tilewright ${when} -f -a '${quoted(argument.choices.join(' '))}'`]
       : []),
-    ...flags.map(
-      ({ long, short, description, value }) =>
-        `complete -c tilewright ${when} -l ${long.slice(2)}` +
-        `${short === undefined ? '' : ` -s ${short.slice(1)}`}${fishAction(value)} -d '` +
-        `${quoted(description)}'`,
-    ),
+    ...flags.map(({ long, short, description, value }) => {
+      const names = `-l ${long.slice(2)}${short === undefined ? '' : ` -s ${short.slice(1)}`}`;
+      return `complete -c tilewright ${when} ${names}${fishAction(value)} -d '${quoted(description)}'`;
+    }),
   ].join('\n');
 };
 

@@ -29,21 +29,21 @@ export const addModelFlags = (command: Command): Command =>
   command
     .option(
       '--target <target>',
-      'auto: a GPU that is here and can hold the model, else the CPU; cpu; cuda: the GPU of this ' +
-        'machine; cuda:sm_90a, cuda:sm_80: a GPU that need not be here (default: auto)',
+      'auto: a GPU that is here and can hold the model, else the CPU; cpu; ' +
+        'cuda: the GPU of this machine; cuda:sm_90a, cuda:sm_80: a GPU that need not be here (default: auto)',
     )
     .option(
       '--precision <p>',
-      'auto: 16-bit inputs where the target has matrix units for them, f32 elsewhere; f32: ' +
-        'always (CPU); bf16, f16 (default: auto)',
+      'auto: 16-bit inputs where the target has matrix units for them, f32 elsewhere; ' +
+        'f32: always (CPU); bf16, f16 (default: auto)',
     )
     .option('--init <random:SEED>', 'make weights up instead of reading them: for measuring')
     .option('--isa <isa>', 'micro-kernels: portable, avx2, avx512 or amx (default: the best this CPU has)')
     .option(
       '--max-tokens <n>',
-      'largest micro-batch in tokens; larger ones are faster and need more memory (default: the ' +
-        "model's context, at least 1024, at most 4096; on a GPU at least 64 for each " +
-        'multiprocessor, at most 16384)',
+      'largest micro-batch in tokens; larger ones are faster and need more memory (default: ' +
+        "the model's context, at least 1024, at most 4096; " +
+        'on a GPU at least 64 for each multiprocessor, at most 16384)',
     );
 
 /** The flag that says where an artifact's checkpoint is. */

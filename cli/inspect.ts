@@ -16,9 +16,8 @@ export function addInspect(program: Command, context: Context): void {
     .command('inspect')
     .summary('look inside: graph after a pass, kernels, sources, plan, memory')
     .description(
-      'Shows what the compiler made of a checkpoint or artifact. Reads no weights and needs no C ' +
-        'compiler. Without a flag: one ' +
-        'screen with the whole.',
+      'Shows what the compiler made of a checkpoint or artifact. ' +
+        'Reads no weights and needs no C compiler. Without a flag: one screen with the whole.',
     )
     .argument('<model>', 'checkpoint folder, config.json (with --init), or artifact folder')
     .option('--passes', 'the passes in order, why each stands there, and what it left')

@@ -41,13 +41,12 @@ export function describeKernels(rows: readonly KernelRow[], tokens: number, scor
     ],
     new Set([1, 4, 5, 6]),
   );
+  const flops = sum(rows, (row) => row.flops);
+  const moved = sum(rows, (row) => row.bytes);
   const total =
-    `${rows.length} kernels, ${new Set(rows.map(({ signature }) => signature)).size} ` +
-    `different; at ${count(tokens)} tokens with ${count(scored)} scored rows: ` +
-    `${si(
-      sum(rows, (row) => row.flops),
-      'FLOP',
-    )}, ${bytes(sum(rows, (row) => row.bytes))} read and written`;
+    `${rows.length} kernels, ${new Set(rows.map(({ signature }) => signature)).size} different; ` +
+    `at ${count(tokens)} tokens with ${count(scored)} scored rows: ` +
+    `${si(flops, 'FLOP')}, ${bytes(moved)} read and written`;
   return `${[...table, '', total].join('\n')}\n`;
 }
 
@@ -68,8 +67,7 @@ export function describeSource(kernel: KernelSource): string {
 function describeResources({ launch, resources, note }: KernelSource): string[] {
   if (launch === undefined) return [];
   const shape =
-    ` * blocks of ${launch.threads} threads` +
-    `${launch.cluster > 1 ? ` in clusters of ${launch.cluster}` : ''}, ` +
+    ` * blocks of ${launch.threads} threads${launch.cluster > 1 ? ` in clusters of ${launch.cluster}` : ''}, ` +
     `${bytes(launch.sharedBytes)} of shared memory`;
   if (resources === undefined) return [shape, ...(note === undefined ? [] : [` * not compiled: ${note}`])];
   const { registers, spillStoreBytes, spillLoadBytes } = resources;
@@ -150,9 +148,8 @@ export function describeMemory(report: MemoryReport, width: number): string {
             `${bytes(report.weights.mappedBytes)} read where they lie in the checkpoint`,
         ];
   return `${[
-    `arena: ${bytes(report.arenaBytes)} for micro-batches of up to ` +
-      `${count(report.capacityTokens)} tokens; side by side the buffers would take ` +
-      `${bytes(report.withoutReuseBytes)} (${saved.toFixed(1)}×)`,
+    `arena: ${bytes(report.arenaBytes)} for micro-batches of up to ${count(report.capacityTokens)} tokens; ` +
+      `side by side the buffers would take ${bytes(report.withoutReuseBytes)} (${saved.toFixed(1)}×)`,
     ...weights,
     '',
     ...table,
@@ -249,14 +246,13 @@ export function describeSummary(
     ...shape,
     [
       'target',
-      `${isa.startsWith(inspection.model.target.name) ? '' : `${inspection.model.target.name}, `}` +
-        `${isa}, ${arithmetic} inputs, f32 accumulation`,
+      `${isa.startsWith(inspection.model.target.name) ? '' : `${inspection.model.target.name}, `}${isa}, ` +
+        `${arithmetic} inputs, f32 accumulation`,
     ],
     [
       'kernels',
-      `${rows.length}` +
-        `${layers === undefined ? '' : `: ${perLayer} a layer, ${outside} besides`}` +
-        `; ${new Set(rows.map(({ signature }) => signature)).size} different texts`,
+      `${rows.length}${layers === undefined ? '' : `: ${perLayer} a layer, ${outside} besides`}; ` +
+        `${new Set(rows.map(({ signature }) => signature)).size} different texts`,
     ],
     ['arena', `${bytes(memory.arenaBytes)} for micro-batches of up to ${count(tokensIn(plan.capacity))} tokens`],
     ['weights', weights],

@@ -15,9 +15,8 @@ export function addMerge(program: Command, context: Context): void {
     .command('merge')
     .summary('results of shards → results of one run')
     .description(
-      'Joins what runs with --shard wrote into the results that one run over all questions would ' +
-        'have written: samples the same ' +
-        'to the byte, figures the same but for times.',
+      'Joins what runs with --shard wrote into the results that one run over all questions would have written: ' +
+        'samples the same to the byte, figures the same but for times.',
     )
     .argument(
       '<folders...>',
@@ -75,7 +74,8 @@ async function merge(context: Context, folders: readonly string[], flags: Flags)
   if (isSet(flags, 'json')) printJson(io, results);
   else
     io.stdout.write(
-      `${formatTable(results)}\n${count(questions)} questions of ${shards} ` +
-        `${shards === 1 ? 'shard' : 'shards'}\nresults: ${resultsPath}\nsamples: ${samplesPath}\n`,
+      `${formatTable(results)}\n` +
+        `${count(questions)} questions of ${shards} ${shards === 1 ? 'shard' : 'shards'}\n` +
+        `results: ${resultsPath}\nsamples: ${samplesPath}\n`,
     );
 }

@@ -187,8 +187,8 @@ export function refuseCompileFlags(flags: Flags, artifact: string): void {
   if (given.length === 0) return;
   throw new UsageError(
     `${given.join(', ')}: ${artifact} is compiled already, and this was decided when it was`,
-    `leave ${given.length > 1 ? 'them' : 'it'} out, or compile again: tilewright compile ` +
-      `<checkpoint> ${given.map((flag) => `${flag} …`).join(' ')} -o ${artifact}`,
+    `leave ${given.length > 1 ? 'them' : 'it'} out, or compile again: ` +
+      `tilewright compile <checkpoint> ${given.map((flag) => `${flag} …`).join(' ')} -o ${artifact}`,
   );
 }
 

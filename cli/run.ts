@@ -48,9 +48,9 @@ export function addRun(program: Command, context: Context): void {
     .command('run')
     .summary('score a multiple-choice data set')
     .description(
-      'Scores every choice of every question by its log-likelihood and prints accuracies. Tokens ' +
-        'that choices have in common ' +
-        'are computed once. A checkpoint is compiled first (and cached); an artifact runs as it is.',
+      'Scores every choice of every question by its log-likelihood and prints accuracies. ' +
+        'Tokens that choices have in common are computed once. ' +
+        'A checkpoint is compiled first (and cached); an artifact runs as it is.',
     )
     .argument('<model>', 'checkpoint folder, or artifact folder written by tilewright compile')
     .option('--task <name>', `how to read the data: ${TASK_NAMES.join(', ')}`)
@@ -117,9 +117,8 @@ export function addRun(program: Command, context: Context): void {
       'pp=4       a pipeline: each of four devices holds a part of the layers',
       'dpxpp=2x2  two pipelines of two devices each',
       'auto       dp where the model fits each of --devices, else pipelines; without --devices, on all GPUs',
-      'All give the same answers for one set of questions and sharing mode; --resume may go on ' +
-        'with another number of devices. A device that',
-      'fails is replaced or left out, and the run goes on with the others.',
+      'All give the same answers for one set of questions and sharing mode; --resume may go on with another',
+      'number of devices. A device that fails is replaced or left out, and the run goes on with the others.',
     ],
     Examples: [
       EXAMPLE,
@@ -198,8 +197,8 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
       return `no question was scored yet; the same command starts again:\n  ${sameCommand(context)}`;
     if (request.output === undefined)
       return (
-        'nothing was kept, since there was no --out; give one to be able to go on next time:\n  ' +
-        `${sameCommand(context, ['--out', 'results'])}`
+        'nothing was kept, since there was no --out; give one to be able to go on next time:\n' +
+        `  ${sameCommand(context, ['--out', 'results'])}`
       );
     const finished =
       error instanceof Interrupted ? `${count(error.questionsDone)} finished questions` : 'finished questions';
@@ -212,8 +211,8 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   else io.stdout.write(describe(result));
   if (!isJson && request.shard !== undefined)
     io.stdout.write(
-      `shard ${shardName(request.shard)}; when all are done: ${io.invocation} merge ` +
-        `${quoteForShell(request.output ?? '')} --out results\n`,
+      `shard ${shardName(request.shard)}; when all are done: ` +
+        `${io.invocation} merge ${quoteForShell(request.output ?? '')} --out results\n`,
     );
 }
 

@@ -47,8 +47,8 @@ function ofArray({ id, count, min, max, step }: SlurmArray): Shard {
   const index = (task - first) / by + 1;
   if ((last - first) / by + 1 !== tasks || !Number.isInteger(index) || index < 1) {
     throw new UsageError(
-      `--shard: this Slurm array has ${tasks} tasks from ${first} to ${last}: which parts of ` +
-        'which run they are cannot be told',
+      `--shard: this Slurm array has ${tasks} tasks from ${first} to ${last}: ` +
+        'which parts of which run they are cannot be told',
       `${explicit}, or requeue a task of the whole array: scontrol requeue JOB_TASK`,
     );
   }
@@ -77,8 +77,8 @@ export function shard(flags: Flags, settings: Settings): Shard | undefined {
   const found = ofScheduler(settings);
   if (found === undefined)
     throw new UsageError(
-      '--shard: no scheduler says which part this is (SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX ' +
-        'and SLURM_PROCID are not set)',
+      '--shard: no scheduler says which part this is ' +
+        '(SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX and SLURM_PROCID are not set)',
       EXAMPLE,
     );
   if (settings.shards !== undefined && whole('TILEWRIGHT_SHARDS', settings.shards) !== found.count) {

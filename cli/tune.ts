@@ -13,9 +13,9 @@ export function addTune(program: Command, context: Context): void {
     .command('tune')
     .summary('measure tiles for each kernel and batch size on this machine')
     .description(
-      'Tries tile shapes for every kernel and batch size of an artifact on this machine, its CPU ' +
-        'or GPU, and writes the fastest into it. On a CPU answers ' +
-        'stay the same to the bit. Every trial is kept in a database, so tuning again goes on where it stopped.',
+      'Tries tile shapes for every kernel and batch size of an artifact on this machine, ' +
+        'its CPU or GPU, and writes the fastest into it. On a CPU answers stay the same to the bit. ' +
+        'Every trial is kept in a database, so tuning again goes on where it stopped.',
     )
     .argument('<artifact>', 'folder written by tilewright compile')
     .option('--budget <time>', 'how long to measure: 30s, 5m, 1h30m', '5m')

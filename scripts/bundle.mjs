@@ -33,7 +33,7 @@ const UNUSED_FOLDER = /(^|\/)(test|tests|doc|docs|vendor|typings)$/;
 const OTHER_PLATFORM = /(android|darwin|win32|freebsd|musl|arm|loong|riscv|ppc|ia32)/;
 /** handlebars: builds for browsers and bundlers. */
 const UNUSED_PATH = new RegExp(
-  '^node_modules/' + '(handlebars/(dist/(amd/|handlebars)|lib/handlebars/|bin/)|zod/src/|chevrotain/(src|diagrams)/)',
+  '^node_modules/(handlebars/(dist/(amd/|handlebars)|lib/handlebars/|bin/)|zod/src/|chevrotain/(src|diagrams)/)',
 );
 const NATIVE = join('build', 'Release', 'tilewright.node');
 
@@ -287,12 +287,13 @@ function main() {
     mkdirSync(dirname(out), { recursive: true });
     cpSync(`${tar}.gz`, `${out}.part`);
     renameSync(`${out}.part`, out);
+    const licenceNote = packed.hasLicence
+      ? ''
+      : `note: no licence text was found beside ${node}; add it before you pass the bundle on\n`;
     process.stdout.write(
-      `${relative(process.cwd(), out)}: ${(size / 1e6).toFixed(1)} MB with Node ${packed.version}` +
-        `; for hosts with ${needs}\n` +
-        (packed.hasLicence
-          ? ''
-          : `note: no licence text was found beside ${node}; add it before you pass the bundle on\n`) +
+      `${relative(process.cwd(), out)}: ` +
+        `${(size / 1e6).toFixed(1)} MB with Node ${packed.version}; for hosts with ${needs}\n` +
+        licenceNote +
         `Use it: tar -xzf ${basename(out)} && ${NAME}/tilewright doctor\n`,
     );
   } finally {

@@ -27,8 +27,8 @@ function progressLine(totalBytes: number): { show(doneBytes: number): void; end(
       shown = seconds;
       const rate = doneBytes / seconds;
       const text =
-        `${gigabytes(doneBytes)} of ${gigabytes(totalBytes)} GB, ${gigabytes(rate)} GB/s, ` +
-        `${clock((totalBytes - doneBytes) / rate)} left`;
+        `${gigabytes(doneBytes)} of ${gigabytes(totalBytes)} GB, ` +
+        `${gigabytes(rate)} GB/s, ${clock((totalBytes - doneBytes) / rate)} left`;
       process.stderr.write(isTTY ? `\r${text}${BLANK}` : `${text}\n`);
     },
     end: () => {
@@ -53,8 +53,8 @@ async function main(): Promise<void> {
       signal: stop.signal,
       onPlan: (checkpoint, tokenizer) => {
         console.log(
-          `${options.out}: ${gigabytes(checkpoint.bytes)} GB of ${checkpoint.dtype} in ` +
-            `${checkpoint.files.length} files, seed ${options.seed}, tokenizer of ${tokenizer}`,
+          `${options.out}: ${gigabytes(checkpoint.bytes)} GB of ${checkpoint.dtype} ` +
+            `in ${checkpoint.files.length} files, seed ${options.seed}, tokenizer of ${tokenizer}`,
         );
         line = progressLine(checkpoint.bytes);
       },
@@ -64,8 +64,8 @@ async function main(): Promise<void> {
     const seconds = (performance.now() - begin) / 1000;
     console.log(
       `${gigabytes(bytes)} GB in ${files.length} files written in ${seconds.toFixed(1)} s, ` +
-        `${gigabytes(bytes / seconds)} GB/s\nnext: tilewright run ${quoteForShell(options.out)} ` +
-        '--task hellaswag --data hellaswag_val.jsonl.gz',
+        `${gigabytes(bytes / seconds)} GB/s\n` +
+        `next: tilewright run ${quoteForShell(options.out)} --task hellaswag --data hellaswag_val.jsonl.gz`,
     );
   } catch (error) {
     line?.end();

@@ -18,8 +18,8 @@ export function label(x: number, y: number, text: string, style: TextStyle = {})
   const { size = 13, bold = false, colour = INK, anchor = 'start' } = style;
   const weight = bold ? ' font-weight="600"' : '';
   return (
-    `<text x="${x}" y="${y}" font-size="${size}" fill="${colour}" text-anchor="${anchor}"` +
-    `${weight}>${escaped(text)}</text>`
+    `<text x="${x}" y="${y}" font-size="${size}" fill="${colour}" ` +
+    `text-anchor="${anchor}"${weight}>${escaped(text)}</text>`
   );
 }
 
@@ -31,8 +31,8 @@ export const box = (x: number, y: number, width: number, height: number, fill: s
 export function curve(x1: number, y1: number, x2: number, y2: number): string {
   const middle = (x1 + x2) / 2;
   return (
-    `<path d="M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}" fill="none" ` +
-    'stroke="#94a3b8" stroke-width="1.5"/>'
+    `<path d="M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}" ` +
+    'fill="none" stroke="#94a3b8" stroke-width="1.5"/>'
   );
 }
 

@@ -118,8 +118,8 @@ async function loadAs<S, D>(
     const actual = sha256(texts[name]);
     if (actual !== manifest.files[name])
       throw new UserError(
-        `${dir}: ${name} has hash ${actual.slice(0, 12)}…, the manifest says ` +
-          `${manifest.files[name].slice(0, 12)}…: it was changed after it was compiled`,
+        `${dir}: ${name} has hash ${actual.slice(0, 12)}…, ` +
+          `the manifest says ${manifest.files[name].slice(0, 12)}…: it was changed after it was compiled`,
         again,
       );
   }

@@ -121,10 +121,8 @@ export function rebuild(
   const init = known.model?.init?.kind === 'random' ? ` --init random:${known.model.init.seed}` : '';
   const precision =
     arithmetic === 'f32' || (!isDefault && arithmetic !== undefined) ? ` --precision ${arithmetic}` : '';
-  return (
-    `tilewright compile ${model}${init}${isDefault ? '' : ` --target ${target}`}${precision} ` +
-    `-o ${quoteForShell(dir)}`
-  );
+  const flags = `${init}${isDefault ? '' : ` --target ${target}`}${precision}`;
+  return `tilewright compile ${model}${flags} -o ${quoteForShell(dir)}`;
 }
 
 /** The commands that make the artifact at `dir` for other targets. The default target chooses its own arithmetic. */

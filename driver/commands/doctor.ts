@@ -257,9 +257,8 @@ function checkCache({ cacheLimit, ...probes }: Probes): Check {
     name: 'cache folder',
     status: 'ok',
     detail:
-      `${cacheDir}: writable, ${bytes(used)} in ${count(files)} files (safe to delete; compiled ` +
-      'kernels: ' +
-      `${limit === Infinity ? 'no limit' : `at most ${bytes(limit)}, TILEWRIGHT_CACHE_LIMIT`})`,
+      `${cacheDir}: writable, ${bytes(used)} in ${count(files)} files (safe to delete; ` +
+      `compiled kernels: ${limit === Infinity ? 'no limit' : `at most ${bytes(limit)}, TILEWRIGHT_CACHE_LIMIT`})`,
   };
 }
 
@@ -283,8 +282,8 @@ async function checkGpu(probes: Probes): Promise<Check[]> {
         status: archOf(device) === undefined ? 'note' : 'ok',
         detail:
           `${device.name}, ${bytes(device.totalBytes)}, ${device.multiprocessors} multiprocessors, ` +
-          (`${archOf(device) ?? `compute capability ${device.capability.join('.')}: older than 8.0, not supported`}` +
-            `; driver for CUDA ${version(found.driverVersion)}`),
+          `${archOf(device) ?? `compute capability ${device.capability.join('.')}: older than 8.0, not supported`}; ` +
+          `driver for CUDA ${version(found.driverVersion)}`,
       }))
     : [{ name: 'GPU', status: 'note', detail: `${found.reason}; --target cuda:sm_90a compiles without one` }];
   const arch = (found.ok ? found.devices.map(archOf).find((each) => each !== undefined) : undefined) ?? 'sm_90a';

@@ -27,16 +27,14 @@ const matrices = (pairing: { readonly kind: string }): string => (pairing.kind =
 /** Iteration domain in one line. */
 function shapeOf(kernel: Kernel): string {
   switch (kernel.anchor) {
-    case 'gemm':
-      return (
-        `[${kernel.rows} × ` +
-        `${kernel.segments.map((s) => `${matrices(s.pairing)}${s.columns}`).join('+')}] k ` +
-        `${kernel.k}`
-      );
-    case 'attention':
-      return (
-        `[${kernel.rows} × ${kernel.heads}×${kernel.headDim}] kv heads ${kernel.kvHeads}, ` + `${kernel.mask.kind} mask`
-      );
+    case 'gemm': {
+      const columns = kernel.segments.map((s) => `${matrices(s.pairing)}${s.columns}`).join('+');
+      return `[${kernel.rows} × ${columns}] k ${kernel.k}`;
+    }
+    case 'attention': {
+      const { rows, heads, headDim, kvHeads, mask } = kernel;
+      return `[${rows} × ${heads}×${headDim}] kv heads ${kvHeads}, ${mask.kind} mask`;
+    }
     case 'logprob':
       return `[${kernel.rows} × ${kernel.vocab}] k ${kernel.k}`;
     case 'logprobReduce':

@@ -62,9 +62,9 @@ async function loadWithQuestions(
     const questions = (await packing) ?? packQuestions(await tokens, request, model.limits);
     if (questions.truncatedChoices > 0) {
       ui.warn(
-        `${questions.truncatedChoices} choices are longer, with their context, than the model's ` +
-          `${model.limits.contextLength} tokens: the beginning of their context is left out ` +
-          '(--overlong refuse stops instead)',
+        `${questions.truncatedChoices} choices are longer, with their context, ` +
+          `than the model's ${model.limits.contextLength} tokens: ` +
+          'the beginning of their context is left out (--overlong refuse stops instead)',
       );
     }
     return { model, questions, modelName };
@@ -88,8 +88,8 @@ function settleName(
   const name = claimModelName(output, modelName, checkpointId(opened));
   if (name !== modelName) {
     ui.note(
-      `${modelFolder(output, modelName)} belongs to another checkpoint; this one's results go to ` +
-        `${modelFolder(output, name)} (--model-name chooses a name)`,
+      `${modelFolder(output, modelName)} belongs to another checkpoint; ` +
+        `this one's results go to ${modelFolder(output, name)} (--model-name chooses a name)`,
     );
   }
   if (resume) checkResumedShard(output, name, { task: task.name, dataset: dataset.sha256 }, shard);

@@ -238,8 +238,8 @@ export class DevicePool implements Executor {
     }
     const reason = error instanceof Error ? error.message : String(error);
     this.ui.warn(
-      `${this.options.nameOf(member.index)} is left out, the run goes on with ${left} of ` +
-        `${this.options.count}: ${reason.split('\n')[0]!}`,
+      `${this.options.nameOf(member.index)} is left out, ` +
+        `the run goes on with ${left} of ${this.options.count}: ${reason.split('\n')[0]!}`,
     );
     void member.replica.close();
     this.dispatch();
@@ -290,8 +290,8 @@ export class DevicePool implements Executor {
       }
       job.isCopied = true;
       this.ui.warn(
-        `${this.options.nameOf(member.index)} has not answered for ${(waited / 1000).toFixed(0)} ` +
-          `s: ${this.options.nameOf(other.index)} computes the same`,
+        `${this.options.nameOf(member.index)} has not answered for ${(waited / 1000).toFixed(0)} s: ` +
+          `${this.options.nameOf(other.index)} computes the same`,
       );
       void this.run(job, other);
       return this.hurry();

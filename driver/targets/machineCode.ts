@@ -99,8 +99,8 @@ export function packedCode(
 
 /** What a user must know before using --trust-code. */
 export const TRUST =
-  "--trust-code runs the artifact's own machine code, with your rights, unchecked: use it " +
-  'only for artifacts of people whose programs you would run';
+  "--trust-code runs the artifact's own machine code, with your rights, unchecked: " +
+  'use it only for artifacts of people whose programs you would run';
 
 /** Compiles, or takes an artifact's own code where no compiler is here and the user trusts it. */
 export async function compileOrUnpack<T>(
