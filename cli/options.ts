@@ -6,7 +6,7 @@ import { PRECISIONS, TARGET_CHOICES, type Precision, type TargetChoice } from '.
 import { SHARING_MODES, type Sharing } from '../eval/tree.js';
 import type { Parallelism } from '../ir/placement.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
-import type { MaskKind } from '../models/mask.js';
+import type { MaskKind } from '../models/family/mask.js';
 
 /** What commander hands over: a string for a flag with a value, true for one without. */
 export type Flags = Readonly<Record<string, string | boolean | undefined>>;

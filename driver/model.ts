@@ -1,7 +1,7 @@
 /** Opens a model: a checkpoint folder, or a config.json with random weights. */
-import type { Graph } from '../ir/graph.js';
+import type { Graph } from '../ir/graph/graph.js';
 import { describeRandomCheckpoint, openCheckpoint, type Checkpoint } from '../models/checkpoint.js';
-import type { MaskKind } from '../models/mask.js';
+import type { MaskKind } from '../models/family/mask.js';
 import type { WeightInit } from './names.js';
 
 export const openModel = (path: string, init: WeightInit): Checkpoint =>

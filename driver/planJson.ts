@@ -4,7 +4,7 @@ import { UserError } from '../errors.js';
 import { BINARY, UNARY, type BinaryOp, type Scalar, type UnaryOp } from '../ir/scalar.js';
 import type { Plan } from '../ir/plan.js';
 import { FORMAT_NAMES, LAYOUTS } from '../ir/storage.js';
-import { MAX_RANK, NAME } from '../ir/checkNode.js';
+import { MAX_RANK, NAME } from '../ir/graph/checkNode.js';
 import { EXTENT_COUNTS, EXTENT_NAME } from '../ir/extents.js';
 import { STATE_NAME } from '../ir/function.js';
 import { BUFFER_DTYPES, DTYPES } from '../ir/types.js';

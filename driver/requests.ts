@@ -3,7 +3,7 @@ import type { DocRange } from '../eval/selection.js';
 import type { Overlong } from '../eval/tokenise.js';
 import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
-import type { MaskKind } from '../models/mask.js';
+import type { MaskKind } from '../models/family/mask.js';
 import type { Arithmetic, Precision, TargetName } from './target.js';
 import type { WeightInit } from './names.js';
 

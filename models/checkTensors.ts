@@ -1,8 +1,8 @@
 /**
  * Compares the tensors in a checkpoint's files with those that the model needs, and reports differences in few lines.
  */
-import type { Model } from './model.js';
-import { FORMATS_OF, weightFormat } from './tensors.js';
+import type { Model } from './family/model.js';
+import { FORMATS_OF, weightFormat } from './family/tensors.js';
 
 /** `0–31`, or `0–3,7,9–12` */
 function ranges(sorted: readonly number[]): string {

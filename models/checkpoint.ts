@@ -11,9 +11,9 @@ import { loadModel, readModel } from './config.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject, readRange, withFile } from '../system/read.js';
 import { findDuplicateKey } from './jsonKeys.js';
-import type { Model, ModelConfig } from './model.js';
+import type { Model, ModelConfig } from './family/model.js';
 import { readSafetensorsHeader, type SafetensorsEntry, type SafetensorsHeader } from './safetensors.js';
-import { weightFormat, type FileTensor, type TensorLocation } from './tensors.js';
+import { weightFormat, type FileTensor, type TensorLocation } from './family/tensors.js';
 import { findTokenizer } from './tokenizer.js';
 
 export {
@@ -22,7 +22,7 @@ export {
   type FileTensor,
   type RandomTensor,
   type TensorLocation,
-} from './tensors.js';
+} from './family/tensors.js';
 
 export interface Checkpoint {
   /** Absolute path. */

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject } from '../system/read.js';
-import type { Model } from './model.js';
+import type { Model } from './family/model.js';
 import { findArchitecture } from './registry.js';
 import type { FormatName } from '../ir/storage.js';
 

@@ -2,7 +2,7 @@
 import { UserError } from '../errors.js';
 import { isGiven, quote } from '../system/json.js';
 import { llama } from './llama/index.js';
-import type { Architecture, Json } from './model.js';
+import type { Architecture, Json } from './family/model.js';
 import { qwen2 } from './qwen2/index.js';
 
 export const ARCHITECTURES: readonly Architecture[] = [llama, qwen2];

@@ -1,4 +1,4 @@
-import { definitions, loadTimeValues, rewrite, type Graph, type Value } from '../ir/graph.js';
+import { definitions, loadTimeValues, rewrite, type Graph, type Value } from '../ir/graph/graph.js';
 import type { FloatType } from '../ir/types.js';
 
 /**

@@ -1,4 +1,4 @@
-import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph.js';
+import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph/graph.js';
 import { isSymbol, type Dim } from '../ir/types.js';
 import { Matcher } from './match.js';
 
@@ -17,8 +17,8 @@ type ColumnForm =
  *
  * - {k ≤ q, q < e[k]} is the column form itself.
  * - {k ≤ q} is causal: e[k] is past every query.
- * - {k ≤ q, pair[k] = pair[q], branch[k] = 0 ∨ branch[k] = branch[q]} is the meta-pair. models/mask.ts promises that
- *   both inputs are constant on consecutive runs and that branch 0 comes first in its pair. Under k ≤ q the second
+ * - {k ≤ q, pair[k] = pair[q], branch[k] = 0 ∨ branch[k] = branch[q]} is the meta-pair. models/family/mask.ts promises
+ *   that both inputs are constant on consecutive runs and that branch 0 comes first in its pair. Under k ≤ q the second
  *   conjunct holds exactly up to the end of k's pair. The third, if branch[k] ≠ 0, holds exactly up to the end of k's
  *   branch. So e[k] is the end of the pair for a question token and the end of the branch for an answer token, which is
  *   the `subtreeEnd` of a depth-first tree.

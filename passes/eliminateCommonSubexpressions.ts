@@ -1,4 +1,4 @@
-import { rewrite, type Graph, type Value } from '../ir/graph.js';
+import { rewrite, type Graph, type Value } from '../ir/graph/graph.js';
 
 /** JSON has no infinities, NaN or −0: numbers become text, so that different numbers have different text. */
 const exactNumber = (_key: string, value: unknown): unknown =>

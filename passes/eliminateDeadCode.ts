@@ -1,4 +1,4 @@
-import type { Graph, Value } from '../ir/graph.js';
+import type { Graph, Value } from '../ir/graph/graph.js';
 
 /**
  * Removes nodes and weights that no result and no given state depends on. Parameters and states stay, because they are

@@ -1,4 +1,4 @@
-import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph.js';
+import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph/graph.js';
 import { evaluateOperands } from '../ir/ops/elementwise.js';
 import { OPS } from '../ir/ops/index.js';
 import { sameShape, sameType } from '../ir/types.js';

@@ -1,4 +1,4 @@
-import { loadTimeValues, rewrite, uses, type Graph, type Node, type Rewriter, type Value } from '../ir/graph.js';
+import { loadTimeValues, rewrite, uses, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
 import { FORMATS } from '../ir/storage.js';
 import { isFloat } from '../ir/types.js';
 import { Matcher } from './match.js';

@@ -1,5 +1,5 @@
-import { definitions, loadTimeValues, uses, type Graph, type Node, type Value } from '../ir/graph.js';
-import { versionsOf, type Version } from '../ir/versions.js';
+import { definitions, loadTimeValues, uses, type Graph, type Node, type Value } from '../ir/graph/graph.js';
+import { versionsOf, type Version } from '../ir/graph/versions.js';
 import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isSymbol, printType, type Dim, type ExtentName } from '../ir/types.js';

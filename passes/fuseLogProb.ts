@@ -1,4 +1,4 @@
-import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph.js';
+import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph/graph.js';
 import { Matcher } from './match.js';
 
 /**

@@ -1,7 +1,7 @@
 /** The calling convention of a lowered function: the graph's parameters, results and states, with their buffers. */
 import type { FunctionInterface } from '../ir/function.js';
-import type { Graph, Value } from '../ir/graph.js';
-import { versionsOf } from '../ir/versions.js';
+import type { Graph, Value } from '../ir/graph/graph.js';
+import { versionsOf } from '../ir/graph/versions.js';
 
 export function lowerInterface(graph: Graph, bufferOf: (v: Value) => string): FunctionInterface {
   const versions = versionsOf(graph);

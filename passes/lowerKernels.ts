@@ -1,4 +1,4 @@
-import { definitions, type Graph, type Node, type Value } from '../ir/graph.js';
+import { definitions, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import {
   LOGPROB_BLOCK,
   ROW_SUM_BLOCK,
@@ -22,7 +22,7 @@ import { OPS } from '../ir/ops/index.js';
 import type { FormatName, Layout } from '../ir/storage.js';
 import type { StateDecl } from '../ir/function.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
-import { stateDecl } from '../ir/versions.js';
+import { stateDecl } from '../ir/graph/versions.js';
 import { isFloat, isSymbol, printType } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 import { columnsOf, type FusedGraph, type Group } from './fuseGroups.js';

@@ -1,6 +1,6 @@
 /** A module of several functions as kernels: each function by itself, and what they share once. */
 import { isDeepStrictEqual } from 'node:util';
-import type { GraphModule } from '../ir/graph.js';
+import type { GraphModule } from '../ir/graph/graph.js';
 import type { SharedData } from '../ir/plan.js';
 import { CompileError } from './compileError.js';
 import type { LoweredModule } from './lowerKernels.js';

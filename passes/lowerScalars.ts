@@ -1,5 +1,5 @@
 /** Lowers the elementwise ops of a group to scalar expressions over buffers. */
-import { definitions, type Graph, type Node, type Value } from '../ir/graph.js';
+import { definitions, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import { roundToDType } from '../ir/round.js';
 import type { Access, Scalar } from '../ir/scalar.js';
 import { OPS } from '../ir/ops/index.js';

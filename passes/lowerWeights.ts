@@ -1,5 +1,5 @@
 /** Turns load-time expressions over checkpoint tensors into packing instructions. */
-import type { Node, Value } from '../ir/graph.js';
+import type { Node, Value } from '../ir/graph/graph.js';
 import { CompileError } from './compileError.js';
 
 /** A tensor [rows, k], whose column c is multiplied by columnScale[c] if given. Names are checkpoint tensors. */

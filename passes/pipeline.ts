@@ -2,8 +2,8 @@
  * The ordered lists of passes. A graph of primitive ops becomes an optimised graph, and the kernels made from it become
  * better kernels. Every stage is verified and shown to an observer.
  */
-import type { Graph } from '../ir/graph.js';
-import { verifyGraph } from '../ir/verify.js';
+import type { Graph } from '../ir/graph/graph.js';
+import { verifyGraph } from '../ir/graph/verify.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
 import type { FloatType } from '../ir/types.js';
 import { assignPrecision } from './assignPrecision.js';

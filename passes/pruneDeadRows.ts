@@ -1,5 +1,5 @@
-import { definitions, rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph.js';
-import type { Attributes } from '../ir/graph.js';
+import { definitions, rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
+import type { Attributes } from '../ir/graph/graph.js';
 import { OPS } from '../ir/ops/index.js';
 import { isSymbol, type ExtentName } from '../ir/types.js';
 

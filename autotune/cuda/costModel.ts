@@ -3,7 +3,7 @@
  * rank candidates before measuring. The ranking is useful; absolute times are rough.
  */
 import { tokensIn } from '../../ir/scoring.js';
-import { segmentsOf } from '../../codegen/cuda/contraction.js';
+import { segmentsOf } from '../../codegen/cuda/text/contraction.js';
 import { waveCount } from '../../codegen/cuda/wgmma/remainderTiles.js';
 import { columnTiles } from '../../codegen/cuda/wgmma/layout.js';
 import type {

@@ -1,8 +1,8 @@
 /** Where every byte of a made-up checkpoint lies. Pure: writes nothing. */
 import { UserError } from '../../errors.js';
 import { roundUp } from '../../ir/types.js';
-import type { Model } from '../../models/model.js';
-import type { ExpectedTensor } from '../../models/tensors.js';
+import type { Model } from '../../models/family/model.js';
+import type { ExpectedTensor } from '../../models/family/tensors.js';
 import { BLOCK_BYTES, ELEMENT_BYTES, type MadeDType } from './values.js';
 
 export interface MadeTensor {

@@ -2,11 +2,10 @@
 import type { CudaAttentionSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
-import { floatLiteral } from './literals.js';
-import type { EmittedCuda } from './loop.js';
-import type { CudaOperands } from './operands.js';
-import { CUDA_TYPES, kernelHead } from './operands.js';
-import { render } from './templates.js';
+import { floatLiteral } from './text/literals.js';
+import type { CudaOperands, EmittedCuda } from './text/operands.js';
+import { CUDA_TYPES, kernelHead } from './text/operands.js';
+import { render } from './text/templates.js';
 
 /**
  * Keys that share one step of the online softmax. The step decides how an answer is rounded, so each skeleton has one,

@@ -5,14 +5,13 @@ import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
-import type { EmittedCuda } from './loop.js';
-import type { CudaOperands } from './operands.js';
-import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './operands.js';
-import type { Fragment, RowPrologue } from './programs.js';
-import { fragmentEpilogue, fragmentProblem, fragmentStep, programsOf, rowPrologue } from './programs.js';
-import { Body, RowScope } from './scalarPrinter.js';
-import { indent } from './statements.js';
-import { render } from './templates.js';
+import type { CudaOperands, EmittedCuda } from './text/operands.js';
+import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
+import type { Fragment, RowPrologue } from './text/programs.js';
+import { fragmentEpilogue, fragmentProblem, fragmentStep, programsOf, rowPrologue } from './text/programs.js';
+import { Body, RowScope } from './text/scalarPrinter.js';
+import { indent } from './text/statements.js';
+import { render } from './text/templates.js';
 
 /** How the warps of a block share its tile. */
 export interface WarpTiles {

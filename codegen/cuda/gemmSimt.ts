@@ -7,15 +7,14 @@ import type { GemmKernel, LogProbKernel, Pairing, Segment } from '../../ir/kerne
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import { columnStep } from '../operands.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
-import type { EmittedCuda } from './loop.js';
-import type { CudaOperands } from './operands.js';
-import { CUDA_TYPES, kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './operands.js';
-import type { RowPrologue } from './programs.js';
-import { programsOf, programValues, rowPrologue, storeLine } from './programs.js';
-import type { Site } from './scalarPrinter.js';
-import { Body, RowScope } from './scalarPrinter.js';
-import { indent } from './statements.js';
-import { render } from './templates.js';
+import type { CudaOperands, EmittedCuda } from './text/operands.js';
+import { CUDA_TYPES, kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
+import type { RowPrologue } from './text/programs.js';
+import { programsOf, programValues, rowPrologue, storeLine } from './text/programs.js';
+import type { Site } from './text/scalarPrinter.js';
+import { Body, RowScope } from './text/scalarPrinter.js';
+import { indent } from './text/statements.js';
+import { render } from './text/templates.js';
 
 export const SIMT_THREADS = 256;
 

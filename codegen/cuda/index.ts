@@ -6,17 +6,17 @@ import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { emitAttention } from './attention.js';
 import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
 import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';
-import type { EmittedCuda } from './loop.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
-import { CudaOperands } from './operands.js';
-import { render } from './templates.js';
+import type { EmittedCuda } from './text/operands.js';
+import { CudaOperands } from './text/operands.js';
+import { render } from './text/templates.js';
 import { emitWgmma } from './wgmma/index.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
 export { isLegalCuda } from './legality.js';
 export type { CudaFacts } from './legality.js';
 export { defaultCudaSchedule } from './defaults.js';
-export { cudaTemplatesHash } from './templates.js';
+export { cudaTemplatesHash } from './text/templates.js';
 
 /**
  * Prints `kernel` under `schedule` as a whole translation unit. `capacity` is the largest call: it fixes the strides

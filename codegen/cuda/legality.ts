@@ -10,12 +10,12 @@ import { FORMATS, layoutProblem } from '../../ir/storage.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { parametersOf } from '../signature.js';
 import { isLegalAttention } from './attention.js';
-import type { Contraction } from './contraction.js';
-import { rowProgramsOf, segmentsOf } from './contraction.js';
+import type { Contraction } from './text/contraction.js';
+import { rowProgramsOf, segmentsOf } from './text/contraction.js';
 import { mmaProblem, mmaSharedBytes } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
-import { CudaOperands } from './operands.js';
-import { rowPrologue } from './programs.js';
+import { CudaOperands } from './text/operands.js';
+import { rowPrologue } from './text/programs.js';
 import { isLegalWgmma } from './wgmma/index.js';
 
 /** What a GPU has. */

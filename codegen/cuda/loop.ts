@@ -1,17 +1,14 @@
 /** Kernels without a contraction: generated loops over rows and columns, and the end of the log-sum-exp. */
-import type { CudaKernelText, CudaLoopSchedule } from '../../ir/cuda.js';
+import type { CudaLoopSchedule } from '../../ir/cuda.js';
 import type { LogProbReduceKernel, LoopKernel } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
-import type { CudaOperands } from './operands.js';
-import { kernelHead } from './operands.js';
-import { programValues, storeLine } from './programs.js';
-import type { Site } from './scalarPrinter.js';
-import { Body, RowScope } from './scalarPrinter.js';
-import { indent } from './statements.js';
-import { render } from './templates.js';
-
-/** A kernel's text without the prelude, how to launch it, and whether it waits for the kernel before it. */
-export type EmittedCuda = Pick<CudaKernelText, 'source' | 'tensorMaps' | 'launch' | 'waitsForPredecessor'>;
+import type { CudaOperands, EmittedCuda } from './text/operands.js';
+import { kernelHead } from './text/operands.js';
+import { programValues, storeLine } from './text/programs.js';
+import type { Site } from './text/scalarPrinter.js';
+import { Body, RowScope } from './text/scalarPrinter.js';
+import { indent } from './text/statements.js';
+import { render } from './text/templates.js';
 
 /** Rows a block walks where they are few columns wide: so many that its threads have something to do. */
 const ELEMENTS_OF_BLOCK = 1024;

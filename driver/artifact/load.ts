@@ -6,8 +6,8 @@
  * reading.
  */
 import { UserError } from '../../errors.js';
-import { printGraph } from '../../ir/text/printer.js';
-import { moduleOf, type GraphModule } from '../../ir/graph.js';
+import { printGraph } from '../../ir/graph/printer.js';
+import { moduleOf, type GraphModule } from '../../ir/graph/graph.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { optimise } from '../../passes/pipeline.js';
 import { loadAddon } from '../../runtime/addon.js';
@@ -80,7 +80,7 @@ async function moduleIn<S, D>(
 ): Promise<GraphModule> {
   if (checkpoint === undefined) {
     // Here, not above: the parser takes 0.3 s to load, and who has the checkpoint does without.
-    const { parseModule } = await import('../../ir/text/parser.js');
+    const { parseModule } = await import('../../ir/graph/parser.js');
     return parseModule(text);
   }
   const graph = optimise(buildGraph(checkpoint, mask), target.numerics(device));

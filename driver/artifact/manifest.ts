@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
-import { MASKS } from '../../models/mask.js';
+import { MASKS } from '../../models/family/mask.js';
 import { pathInside } from '../../system/inside.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import { quoteForShell } from '../../system/shell.js';

@@ -3,8 +3,8 @@ import { tokensIn } from '../../ir/scoring.js';
 import { UsageError, UserError } from '../../errors.js';
 import { scoreOf, type CpuIsa, type LinkedFunction } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import type { ModelConfig } from '../../models/model.js';
-import type { MaskKind } from '../../models/mask.js';
+import type { ModelConfig } from '../../models/family/model.js';
+import type { MaskKind } from '../../models/family/mask.js';
 import type { Observer, Stage } from '../../passes/pipeline.js';
 import { unrecognised } from '../../passes/unrecognised.js';
 import { describeTokenizer } from '../../models/tokenizer.js';
@@ -188,7 +188,7 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
     if (checkpoint === undefined) throw new UserError(`${request.model}: there are no weights to verify`, notes.at(-1));
     await verifyWeights(request.model, artifact, checkpoint, { phase: () => undefined, step: () => undefined });
   }
-  const { parseGraph } = await import('../../ir/text/parser.js');
+  const { parseGraph } = await import('../../ir/graph/parser.js');
   const last: RecordedStage = {
     level: 'graph',
     name: 'artifact',

@@ -2,9 +2,9 @@
 import { UsageError } from '../../errors.js';
 import { scoreOf, type Plan } from '../../ir/plan.js';
 import { scoringBucket, tokensIn } from '../../ir/scoring.js';
-import { printGraph } from '../../ir/text/printer.js';
+import { printGraph } from '../../ir/graph/printer.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import type { MaskKind } from '../../models/mask.js';
+import type { MaskKind } from '../../models/family/mask.js';
 import { lower, optimise, type Observer } from '../../passes/pipeline.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
 import { buildGraph } from '../model.js';

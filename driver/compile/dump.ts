@@ -1,7 +1,7 @@
 /** `--dump DIR`: every stage of a compilation as a numbered text file. */
 import { scoreOf } from '../../ir/plan.js';
-import { printKernels } from '../../ir/text/kernelPrinter.js';
-import { printGraph } from '../../ir/text/printer.js';
+import { printKernels } from '../../ir/kernelPrinter.js';
+import { printGraph } from '../../ir/graph/printer.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../../errors.js';

@@ -11,7 +11,7 @@ import type { LaunchShape } from '../../ir/cuda.js';
 import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket, CpuIsa, Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import type { MaskKind } from '../../models/mask.js';
+import type { MaskKind } from '../../models/family/mask.js';
 import type { Numerics } from '../../passes/pipeline.js';
 import type { KernelResources } from '../../runtime/cuda/ptxasLog.js';
 import type { Machine } from '../machine.js';

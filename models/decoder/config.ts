@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
 import { isGiven, quote } from '../../system/json.js';
-import type { Json, ModelConfig } from '../model.js';
+import type { Json, ModelConfig } from '../family/model.js';
 import type { FormatName } from '../../ir/storage.js';
 import { parseRope, type RopeConfig } from './rope.js';
 

@@ -4,9 +4,9 @@
  * work.
  */
 import { SCORE } from '../../ir/function.js';
-import { GraphBuilder, type Graph, type Value } from '../../ir/graph.js';
-import { buildMask } from '../mask.js';
-import type { GraphOptions } from '../model.js';
+import { GraphBuilder, type Graph, type Value } from '../../ir/graph/graph.js';
+import { buildMask } from '../family/mask.js';
+import type { GraphOptions } from '../family/model.js';
 import type { DecoderConfig, Projection } from './config.js';
 import type { RotaryTable } from './rope.js';
 import { EMBEDDING, HEAD, MODULES } from './tensors.js';
@@ -37,7 +37,7 @@ type Linear = (x: Value, tensor: string, out: number, hint: string) => Value;
 /** A projection of the layer `layer`: x·W, and its bias if the model has one. */
 type Project = (x: Value, layer: string, name: Projection, out: number) => Value;
 
-/** The function `score` that models/model.ts describes. */
+/** The function `score` that models/family/model.ts describes. */
 export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Graph {
   const b = new GraphBuilder(SCORE, [
     { name: 'T', counts: 'tokens' },

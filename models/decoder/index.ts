@@ -1,5 +1,5 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
-import type { Architecture, Json } from '../model.js';
+import type { Architecture, Json } from '../family/model.js';
 import { parseDecoderConfig, type DecoderConfig, type FamilyConfig } from './config.js';
 import { buildDecoder } from './graph.js';
 import { rotaryTable } from './rope.js';

@@ -1,7 +1,7 @@
 /** Rotary position embedding: its settings in a config.json, and the frequencies that follow from them. */
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
-import type { Json } from '../model.js';
+import type { Json } from '../family/model.js';
 
 export type RopeScaling =
   | { readonly type: 'none' }

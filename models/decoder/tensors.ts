@@ -1,5 +1,5 @@
 /** The tensors of a decoder's checkpoint, under their Hugging Face names. */
-import type { ExpectedTensor } from '../tensors.js';
+import type { ExpectedTensor } from '../family/tensors.js';
 import type { DecoderConfig, Projection } from './config.js';
 
 export const EMBEDDING = 'model.embed_tokens.weight';

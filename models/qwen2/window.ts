@@ -1,7 +1,7 @@
 /** Qwen 2's sliding window. No published checkpoint uses it. */
 import { UserError } from '../../errors.js';
 import { isGiven, quote } from '../../system/json.js';
-import type { Json } from '../model.js';
+import type { Json } from '../family/model.js';
 
 /** Default of max_window_layers: the first layer with the window. */
 const FIRST_WINDOW_LAYER = 28;

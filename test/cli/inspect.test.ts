@@ -13,7 +13,7 @@ import {
 } from '../../driver/commands/inspectKernels.js';
 import { memoryReport } from '../../driver/commands/inspectMemory.js';
 import type { Machine } from '../../driver/machine.js';
-import { parseGraph } from '../../ir/text/parser.js';
+import { parseGraph } from '../../ir/graph/parser.js';
 import { planMemory } from '../../passes/planMemory.js';
 import { runCli } from './fakeIo.js';
 

@@ -3,7 +3,7 @@ import { scoringBucket } from '../../ir/scoring.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { defaultSchedule } from '../../codegen/cpu/index.js';
-import type { Graph } from '../../ir/graph.js';
+import type { Graph } from '../../ir/graph/graph.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { CompileError } from '../../passes/compileError.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Dump } from '../../driver/compile/dump.js';
-import { parseGraph } from '../../ir/text/parser.js';
+import { parseGraph } from '../../ir/graph/parser.js';
 import { lower, optimise } from '../../passes/pipeline.js';
 import { llama } from '../passes/llamaGraph.js';
 import { TENSOR_CORES } from '../passes/lowered.js';

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { concreteShape, interpretGraph } from '../../ir/interpreter.js';
+import { concreteShape, interpretGraph } from '../../ir/graph/interpreter.js';
 import { elementCount } from '../../ir/ops/opDef.js';
-import { parseGraph } from '../../ir/text/parser.js';
+import { parseGraph } from '../../ir/graph/parser.js';
 import { graph as randomGraph } from './randomGraph.js';
 
 const f64 = (...values: number[]): Float64Array => Float64Array.from(values);

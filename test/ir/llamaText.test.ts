@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { verifyGraph } from '../../ir/verify.js';
-import { parseGraph } from '../../ir/text/parser.js';
-import { printGraph } from '../../ir/text/printer.js';
+import { verifyGraph } from '../../ir/graph/verify.js';
+import { parseGraph } from '../../ir/graph/parser.js';
+import { printGraph } from '../../ir/graph/printer.js';
 import { buildDecoder } from '../../models/decoder/graph.js';
 
 const shape = {

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { attributeProblem, inferred } from '../../ir/checkNode.js';
+import { attributeProblem, inferred } from '../../ir/graph/checkNode.js';
 import { evaluateScalar } from '../../ir/evaluateScalar.js';
-import type { Attributes } from '../../ir/graph.js';
-import { concreteShape } from '../../ir/interpreter.js';
+import type { Attributes } from '../../ir/graph/graph.js';
+import { concreteShape } from '../../ir/graph/interpreter.js';
 import { OPS, OP_NAMES, isOpName, type OpName } from '../../ir/ops/index.js';
 import { TypeMismatch, elementCount, type Tensor } from '../../ir/ops/opDef.js';
 import { printType, type TensorType } from '../../ir/types.js';

@@ -1,7 +1,7 @@
 /** Random well-typed graphs, and random calls of ops that may or may not be well typed. */
 import fc from 'fast-check';
-import { inferred } from '../../ir/checkNode.js';
-import { GraphBuilder, type Attribute, type Attributes, type Graph, type Value } from '../../ir/graph.js';
+import { inferred } from '../../ir/graph/checkNode.js';
+import { GraphBuilder, type Attribute, type Attributes, type Graph, type Value } from '../../ir/graph/graph.js';
 import { OPS, OP_NAMES, type OpName } from '../../ir/ops/index.js';
 import type { AttributeKind } from '../../ir/ops/opDef.js';
 import { DTYPES, type Dim, type DType, type TensorType } from '../../ir/types.js';

@@ -1,11 +1,11 @@
 /** States in the graph IR: the function that remembers, its text, and graphs that break each rule. */
 import { describe, expect, it } from 'vitest';
-import { moduleOf, type Graph, type GraphModule } from '../../ir/graph.js';
-import { interpretFunction } from '../../ir/interpreter.js';
-import { parseGraph, parseModule } from '../../ir/text/parser.js';
-import { printGraph, printModule } from '../../ir/text/printer.js';
-import { verifyGraph, verifyModule } from '../../ir/verify.js';
-import { versionsOf } from '../../ir/versions.js';
+import { moduleOf, type Graph, type GraphModule } from '../../ir/graph/graph.js';
+import { interpretFunction } from '../../ir/graph/interpreter.js';
+import { parseGraph, parseModule } from '../../ir/graph/parser.js';
+import { printGraph, printModule } from '../../ir/graph/printer.js';
+import { verifyGraph, verifyModule } from '../../ir/graph/verify.js';
+import { versionsOf } from '../../ir/graph/versions.js';
 import { eliminateCommonSubexpressions } from '../../passes/eliminateCommonSubexpressions.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import {

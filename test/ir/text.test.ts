@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseGraph } from '../../ir/text/parser.js';
-import { printGraph } from '../../ir/text/printer.js';
-import { verifyGraph } from '../../ir/verify.js';
+import { parseGraph } from '../../ir/graph/parser.js';
+import { printGraph } from '../../ir/graph/printer.js';
+import { verifyGraph } from '../../ir/graph/verify.js';
 import { graph } from './randomGraph.js';
 
 /** The message of the error that parsing `text` gives. */

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { Graph, Node, Value } from '../../ir/graph.js';
+import type { Graph, Node, Value } from '../../ir/graph/graph.js';
 import type { OpName } from '../../ir/ops/index.js';
-import { parseGraph } from '../../ir/text/parser.js';
-import { verifyGraph } from '../../ir/verify.js';
+import { parseGraph } from '../../ir/graph/parser.js';
+import { verifyGraph } from '../../ir/graph/verify.js';
 
 const GOOD = parseGraph(`func @g(%x: f32[T, 4], %i: i32[R]) -> (f32[R, 8]) {
   weight @w.0 : bf16[8, 4]

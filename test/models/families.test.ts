@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
-import type { Architecture, ModelConfig } from '../../models/model.js';
+import type { Architecture, ModelConfig } from '../../models/family/model.js';
 import { ARCHITECTURES, findArchitecture } from '../../models/registry.js';
 import { parseJson } from '../../system/json.js';
 

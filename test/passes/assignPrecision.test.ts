@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Graph } from '../../ir/graph.js';
+import type { Graph } from '../../ir/graph/graph.js';
 import { assignPrecision } from '../../passes/assignPrecision.js';
 import { check, checkUnchanged, parse } from './support.js';
 

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { GraphBuilder, type Graph, type Value } from '../../ir/graph.js';
-import { interpretGraph } from '../../ir/interpreter.js';
+import { GraphBuilder, type Graph, type Value } from '../../ir/graph/graph.js';
+import { interpretGraph } from '../../ir/graph/interpreter.js';
 import type { Tensor } from '../../ir/ops/opDef.js';
-import { buildMask, type MaskKind } from '../../models/mask.js';
+import { buildMask, type MaskKind } from '../../models/family/mask.js';
 import { canonicaliseMask } from '../../passes/canonicaliseMask.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { interpretLowered, lowerAsIs } from './lowered.js';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { verifyGraph } from '../../ir/verify.js';
+import { verifyGraph } from '../../ir/graph/verify.js';
 import { eliminateCommonSubexpressions } from '../../passes/eliminateCommonSubexpressions.js';
 import { program } from './randomProgram.js';
 import { check, checkUnchanged, sameMeaning } from './support.js';

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { GraphBuilder, type Graph } from '../../ir/graph.js';
+import { GraphBuilder, type Graph } from '../../ir/graph/graph.js';
 import { FORMATS } from '../../ir/storage.js';
-import { verifyGraph } from '../../ir/verify.js';
+import { verifyGraph } from '../../ir/graph/verify.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { foldNormWeights } from '../../passes/foldNormWeights.js';
 import { program } from './randomProgram.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Graph } from '../../ir/graph.js';
+import type { Graph } from '../../ir/graph/graph.js';
 import { CompileError } from '../../passes/compileError.js';
 import { fuseGroups } from '../../passes/fuseGroups.js';
 import { groupPath, Names } from '../../passes/kernelNames.js';

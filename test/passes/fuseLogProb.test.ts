@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Graph } from '../../ir/graph.js';
+import type { Graph } from '../../ir/graph/graph.js';
 import { CompileError } from '../../passes/compileError.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { fuseLogProb } from '../../passes/fuseLogProb.js';

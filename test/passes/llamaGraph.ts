@@ -1,8 +1,8 @@
 /** A small LLaMA for tests of whole pipelines. */
-import type { Graph } from '../../ir/graph.js';
+import type { Graph } from '../../ir/graph/graph.js';
 import type { DType } from '../../ir/types.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
-import type { MaskKind } from '../../models/mask.js';
+import type { MaskKind } from '../../models/family/mask.js';
 
 const SHAPE: DecoderShape = {
   hiddenSize: 48,

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import type { Graph } from '../../ir/graph.js';
+import type { Graph } from '../../ir/graph/graph.js';
 import type { Kernel } from '../../ir/kernel.js';
 import { CompileError } from '../../passes/compileError.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { llama } from './llamaGraph.js';
-import { printKernel } from '../../ir/text/kernelPrinter.js';
+import { printKernel } from '../../ir/kernelPrinter.js';
 import { BF16, F32, kernelsOf, lowerAsIs, printModule } from './lowered.js';
 import { parse } from './support.js';
 

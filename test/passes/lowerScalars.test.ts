@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Graph } from '../../ir/graph.js';
-import { interpretGraph } from '../../ir/interpreter.js';
-import { printGraph } from '../../ir/text/printer.js';
+import type { Graph } from '../../ir/graph/graph.js';
+import { interpretGraph } from '../../ir/graph/interpreter.js';
+import { printGraph } from '../../ir/graph/printer.js';
 import { CompileError } from '../../passes/compileError.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
 import { interpretLowered, kernelsOf, lowerAsIs, printModule } from './lowered.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { definitions } from '../../ir/graph.js';
+import { definitions } from '../../ir/graph/graph.js';
 import { matchWeight, pairingWidth, type WeightMatch } from '../../passes/lowerWeights.js';
 import { parse } from './support.js';
 

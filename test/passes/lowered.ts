@@ -1,9 +1,9 @@
 /** Graphs through fuseGroups and lowerKernels to the kernel interpreter. */
 import { expect } from 'vitest';
-import { definitions, type Graph, type Value } from '../../ir/graph.js';
-import { interpretGraph, type GraphEnv } from '../../ir/interpreter.js';
+import { definitions, type Graph, type Value } from '../../ir/graph/graph.js';
+import { interpretGraph, type GraphEnv } from '../../ir/graph/interpreter.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
-import { printKernel } from '../../ir/text/kernelPrinter.js';
+import { printKernel } from '../../ir/kernelPrinter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';

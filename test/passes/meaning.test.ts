@@ -3,12 +3,12 @@
  * ten times a trained model's, so 16 bits show: the bounds for bf16 are its noise, those for f32 are exactness.
  */
 import { describe, expect, it } from 'vitest';
-import type { Graph } from '../../ir/graph.js';
-import { interpretGraph, type GraphEnv } from '../../ir/interpreter.js';
+import type { Graph } from '../../ir/graph/graph.js';
+import { interpretGraph, type GraphEnv } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
-import type { MaskKind } from '../../models/mask.js';
+import type { MaskKind } from '../../models/family/mask.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { distance, environment, TREES } from './modelEnvironment.js';
 

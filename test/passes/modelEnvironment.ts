@@ -1,6 +1,6 @@
 /** Random weights and small inputs for a model's graph, for tests that compare it with what passes make of it. */
-import type { Graph } from '../../ir/graph.js';
-import type { GraphEnv } from '../../ir/interpreter.js';
+import type { Graph } from '../../ir/graph/graph.js';
+import type { GraphEnv } from '../../ir/graph/interpreter.js';
 import type { RawTensor } from '../../ir/kernelInterpreter.js';
 import { roundToDType } from '../../ir/round.js';
 

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
-import type { Graph } from '../../ir/graph.js';
-import { interpretGraph } from '../../ir/interpreter.js';
-import { verifyGraph } from '../../ir/verify.js';
+import type { Graph } from '../../ir/graph/graph.js';
+import { interpretGraph } from '../../ir/graph/interpreter.js';
+import { verifyGraph } from '../../ir/graph/verify.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { CompileError } from '../../passes/compileError.js';
 import {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Graph, Node } from '../../ir/graph.js';
-import { verifyGraph } from '../../ir/verify.js';
+import type { Graph, Node } from '../../ir/graph/graph.js';
+import { verifyGraph } from '../../ir/graph/verify.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { pruneDeadRows } from '../../passes/pruneDeadRows.js';
 import { program } from './randomProgram.js';

@@ -4,10 +4,10 @@
  */
 import { extentIn } from '../../ir/extents.js';
 import fc from 'fast-check';
-import { inferred } from '../../ir/checkNode.js';
-import { GraphBuilder, type Attributes, type Graph, type Value } from '../../ir/graph.js';
+import { inferred } from '../../ir/graph/checkNode.js';
+import { GraphBuilder, type Attributes, type Graph, type Value } from '../../ir/graph/graph.js';
 import { OPS, type OpName } from '../../ir/ops/index.js';
-import { printGraph } from '../../ir/text/printer.js';
+import { printGraph } from '../../ir/graph/printer.js';
 import { isSymbol, type Dim } from '../../ir/types.js';
 import { SIZES } from './support.js';
 

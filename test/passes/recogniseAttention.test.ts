@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Graph } from '../../ir/graph.js';
+import type { Graph } from '../../ir/graph/graph.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { recogniseAttention } from '../../passes/recogniseAttention.js';
 import { check, checkUnchanged, edit, parse, sameMeaning } from './support.js';

@@ -1,11 +1,11 @@
 /** Tests of a pass read: text in → pass → text out. Whatever the text, the meaning in float64 must stay. */
 import { expect } from 'vitest';
-import type { Graph, Value } from '../../ir/graph.js';
-import { concreteShape, interpretGraph, type GraphEnv } from '../../ir/interpreter.js';
+import type { Graph, Value } from '../../ir/graph/graph.js';
+import { concreteShape, interpretGraph, type GraphEnv } from '../../ir/graph/interpreter.js';
 import { elementCount } from '../../ir/ops/opDef.js';
-import { parseGraph } from '../../ir/text/parser.js';
-import { printGraph } from '../../ir/text/printer.js';
-import { verifyGraph } from '../../ir/verify.js';
+import { parseGraph } from '../../ir/graph/parser.js';
+import { printGraph } from '../../ir/graph/printer.js';
+import { verifyGraph } from '../../ir/graph/verify.js';
 import { isSymbol } from '../../ir/types.js';
 
 export type Pass = (graph: Graph) => Graph;

@@ -1,7 +1,7 @@
 /** Models of one layer, one column, one head or one row of weights: what sizes of 1 make ambiguous. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { interpretGraph } from '../../ir/interpreter.js';
+import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { DType } from '../../ir/types.js';
 import type { Projection } from '../../models/decoder/config.js';

@@ -4,7 +4,7 @@ import { deriveLaunches } from '../../driver/checkPlan.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { lower, optimise } from '../../passes/pipeline.js';
 import { planMemory } from '../../passes/planMemory.js';
-import type { MaskKind } from '../../models/mask.js';
+import type { MaskKind } from '../../models/family/mask.js';
 import { boundaryOf, stageRanges, stageStates, stageWeights } from '../../runtime/stagePlan.js';
 import { planOf as runtimePlan } from '../support/scoring.js';
 import { llama } from '../passes/llamaGraph.js';

@@ -11,7 +11,7 @@ import { emitPlan } from '../../driver/targets/cpuKernels.js';
 import { detectMachine } from '../../driver/machine.js';
 import type { Stage } from '../../ir/placement.js';
 import { describeRandomCheckpoint, type Checkpoint } from '../../models/checkpoint.js';
-import type { MaskKind } from '../../models/mask.js';
+import type { MaskKind } from '../../models/family/mask.js';
 import type { LaunchSymbol } from '../../runtime/cpu/bindPlan.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import type { MemoryUse } from '../../runtime/cpu/memoryUse.js';

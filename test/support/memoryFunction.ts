@@ -5,7 +5,7 @@
 import type { Scheduling } from '../../codegen/scheduling.js';
 import { planFunction } from '../../driver/planFunction.js';
 import type { Extents } from '../../ir/extents.js';
-import { GraphBuilder, moduleOf, type Graph } from '../../ir/graph.js';
+import { GraphBuilder, moduleOf, type Graph } from '../../ir/graph/graph.js';
 import type { Bucket, Plan } from '../../ir/plan.js';
 import { lowerModule, type LoweredFunctions } from '../../passes/lowerModule.js';
 import { optimise, type Numerics } from '../../passes/pipeline.js';

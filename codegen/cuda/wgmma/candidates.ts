@@ -1,8 +1,8 @@
 /** Candidate schedules of the wgmma skeleton, and the default one. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule } from '../../../ir/kernel.js';
-import type { Contraction } from '../contraction.js';
-import { segmentsOf } from '../contraction.js';
+import type { Contraction } from '../text/contraction.js';
+import { segmentsOf } from '../text/contraction.js';
 import { remainderColumns, waveCount } from './remainderTiles.js';
 import { columnTiles } from './layout.js';
 import type { WgmmaFacts } from './legality.js';

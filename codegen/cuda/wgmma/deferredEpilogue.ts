@@ -3,7 +3,7 @@
  * idle warps run the epilogue meanwhile. Tensor cores wait only while products are stored there, less than 1 % of a
  * tile's time for a K of 6,656, whatever the epilogue reads and writes. Tiles stay as wide as cooperative ones.
  */
-import { render } from '../templates.js';
+import { render } from '../text/templates.js';
 import { HALF_BYTES, loadHandoffText, storeHandoffText } from './handoff.js';
 import { CONSUMER_WARPS, PRODUCER_IDLE_WARPS } from './instruction.js';
 import type { WgmmaOptions } from './options.js';

@@ -2,7 +2,7 @@
 import type { Segment } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf } from '../../../ir/scalar.js';
-import type { CudaOperands, Operand } from '../operands.js';
+import type { CudaOperands, Operand } from '../text/operands.js';
 
 /** Buffers that the segment's programs read at the element itself, each once. */
 export function elementLoads({ outputs }: Segment, operands: CudaOperands): Operand[] {

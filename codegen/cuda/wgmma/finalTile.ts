@@ -11,7 +11,7 @@ import type { Segment } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf, readOf } from '../../../ir/scalar.js';
-import type { CudaOperands, Operand } from '../operands.js';
+import type { CudaOperands, Operand } from '../text/operands.js';
 import { elementLoads } from './elementLoads.js';
 import { CONSUMER_WARPS } from './instruction.js';
 import type { WgmmaLayout } from './layout.js';

@@ -1,12 +1,12 @@
 /** The text of a final tile's epilogue (finalTile.ts): products to shared memory, then rows from there to memory. */
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
-import type { CudaOperands, Operand } from '../operands.js';
-import { programValues } from '../programs.js';
-import type { Site } from '../scalarPrinter.js';
-import { Body, RowScope } from '../scalarPrinter.js';
-import { block, Constants, indent, unrolled } from '../statements.js';
-import { render } from '../templates.js';
+import type { CudaOperands, Operand } from '../text/operands.js';
+import { programValues } from '../text/programs.js';
+import type { Site } from '../text/scalarPrinter.js';
+import { Body, RowScope } from '../text/scalarPrinter.js';
+import { block, Constants, indent, unrolled } from '../text/statements.js';
+import { render } from '../text/templates.js';
 import { COLUMNS_OF_LANE as COLUMNS, ROWS_AT_ONCE, type FinalTile } from './finalTile.js';
 import { CONSUMER_WARPS } from './instruction.js';
 import type { WgmmaContext, WgmmaOptions } from './options.js';

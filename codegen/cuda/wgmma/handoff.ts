@@ -7,7 +7,7 @@
  * by lane, one word of each group with the upper 16 bits of two products. For each four chunks there follow as many
  * bytes with a word of each chunk: bits 12 to 15 of its eight products.
  */
-import { indent } from '../statements.js';
+import { indent } from '../text/statements.js';
 
 const GROUPS = 4;
 const CHUNK_BYTES = 1024;

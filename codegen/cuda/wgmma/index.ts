@@ -1,10 +1,9 @@
 /** Contractions by Hopper's tensor cores: TMA and mbarriers feed warp-specialised wgmma, in persistent blocks. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
-import type { Contraction } from '../contraction.js';
-import type { EmittedCuda } from '../loop.js';
-import type { CudaOperands } from '../operands.js';
-import { kernelHead } from '../operands.js';
-import { render } from '../templates.js';
+import type { Contraction } from '../text/contraction.js';
+import type { CudaOperands, EmittedCuda } from '../text/operands.js';
+import { kernelHead } from '../text/operands.js';
+import { render } from '../text/templates.js';
 import type { SegmentText } from './deferredEpilogue.js';
 import { deferredTexts, NOT_DEFERRED } from './deferredEpilogue.js';
 import { epilogueText } from './epilogue.js';

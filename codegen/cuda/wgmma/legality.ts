@@ -7,10 +7,10 @@ import type { Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf } from '../../../ir/scalar.js';
 import { FORMATS } from '../../../ir/storage.js';
 import { parametersOf } from '../../signature.js';
-import type { Contraction } from '../contraction.js';
-import { rowProgramsOf, segmentsOf } from '../contraction.js';
-import { CudaOperands, leastCommonMultiple } from '../operands.js';
-import { fragmentProblem, fragmentStep, rowPrologue } from '../programs.js';
+import type { Contraction } from '../text/contraction.js';
+import { rowProgramsOf, segmentsOf } from '../text/contraction.js';
+import { CudaOperands, leastCommonMultiple } from '../text/operands.js';
+import { fragmentProblem, fragmentStep, rowPrologue } from '../text/programs.js';
 import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
 import { MOST_ACCUMULATORS, MOST_BOX_ROWS, MOST_COLUMNS, wgmmaLayout } from './layout.js';
 

@@ -4,11 +4,11 @@
  */
 import type { LogProbKernel } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
-import type { CudaOperands } from '../operands.js';
-import type { RowPrologue } from '../programs.js';
-import { indent } from '../statements.js';
-import { Body, RowScope } from '../scalarPrinter.js';
-import { render } from '../templates.js';
+import type { CudaOperands } from '../text/operands.js';
+import type { RowPrologue } from '../text/programs.js';
+import { indent } from '../text/statements.js';
+import { Body, RowScope } from '../text/scalarPrinter.js';
+import { render } from '../text/templates.js';
 
 const DEPTH = 8;
 

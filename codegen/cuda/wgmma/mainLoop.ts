@@ -1,5 +1,5 @@
 /** The consumers' loop over k, and the instruction that it issues. */
-import { render } from '../templates.js';
+import { render } from '../text/templates.js';
 import { descriptorUnits, SLAB, WGMMA_ROWS, wgmmaOperands } from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
 import type { WgmmaOptions } from './options.js';

@@ -5,11 +5,11 @@
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../../../ir/kernelAccess.js';
-import type { Contraction } from '../contraction.js';
-import { rowProgramsOf, segmentsOf } from '../contraction.js';
-import type { CudaOperands } from '../operands.js';
-import type { RowPrologue } from '../programs.js';
-import { rowPrologue } from '../programs.js';
+import type { Contraction } from '../text/contraction.js';
+import { rowProgramsOf, segmentsOf } from '../text/contraction.js';
+import type { CudaOperands } from '../text/operands.js';
+import type { RowPrologue } from '../text/programs.js';
+import { rowPrologue } from '../text/programs.js';
 import type { FinalTile } from './finalTile.js';
 import { finalTileOf } from './finalTile.js';
 import { handoffWarpBytes } from './handoff.js';

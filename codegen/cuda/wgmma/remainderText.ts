@@ -1,5 +1,5 @@
 /** The text of remainder tiles (remainderTiles.ts): which columns they have, and how consumers multiply them. */
-import { render } from '../templates.js';
+import { render } from '../text/templates.js';
 import type { SegmentText } from './deferredEpilogue.js';
 import { remainderEpilogueTexts } from './deferredEpilogue.js';
 import { finalProductsText } from './finalTileText.js';

@@ -1,5 +1,5 @@
 /** Values that depend on the row alone, computed by the producer's idle warps for the epilogues of a tile. */
-import { block, indent } from '../statements.js';
+import { block, indent } from '../text/statements.js';
 import { PRODUCER_IDLE_WARPS } from './instruction.js';
 import type { WgmmaContext } from './options.js';
 

@@ -1,7 +1,7 @@
 /** The tensor maps that a wgmma kernel's copies go by. */
 import type { TensorMapDecl } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
-import { physicalColumns } from '../operands.js';
+import { physicalColumns } from '../text/operands.js';
 import { SLAB } from './instruction.js';
 import type { WgmmaContext } from './options.js';
 import { halfType } from './options.js';

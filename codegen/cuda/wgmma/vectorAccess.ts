@@ -6,9 +6,9 @@
  */
 import type { Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
-import type { CudaOperands, Operand } from '../operands.js';
-import type { StoreSite } from '../programs.js';
-import { firstHalf } from '../programs.js';
+import type { CudaOperands, Operand } from '../text/operands.js';
+import type { StoreSite } from '../text/programs.js';
+import { firstHalf } from '../text/programs.js';
 
 /** Lanes that share a row of a fragment, and so groups that they exchange words of. */
 export const QUAD = 4;

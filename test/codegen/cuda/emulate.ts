@@ -6,7 +6,7 @@ import { everyExtent } from '../../../ir/function.js';
 import koffi from 'koffi';
 import type { LibraryHandle } from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
-import { render } from '../../../codegen/cuda/templates.js';
+import { render } from '../../../codegen/cuda/text/templates.js';
 import { physicalToLogical, packedBytes } from '../../../ir/packing.js';
 import type { CudaKernelText, CudaSchedule, GridExtent } from '../../../ir/cuda.js';
 import type { BufferDecl, KernelModule, WeightDecl } from '../../../ir/kernel.js';

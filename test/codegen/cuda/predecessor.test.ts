@@ -5,7 +5,7 @@
 import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
-import { render } from '../../../codegen/cuda/templates.js';
+import { render } from '../../../codegen/cuda/text/templates.js';
 import type { CudaGemmSchedule, CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../../ir/kernel.js';
 import { cudaLayer } from './modules.js';

@@ -1,7 +1,7 @@
 /** Skeletons of generated CUDA. */
-import { Templates } from '../templates.js';
+import { Templates } from '../../templates.js';
 
-const templates = new Templates(new URL('./templates/', import.meta.url), '.cu.hbs');
+const templates = new Templates(new URL('../templates/', import.meta.url), '.cu.hbs');
 
 /** Prints templates/<name>.cu.hbs. Unknown names in the template are an error, nothing is escaped. */
 export function render(name: string, values: object): string {

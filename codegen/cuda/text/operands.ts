@@ -1,11 +1,11 @@
-/** How generated CUDA names memory: C types, bases of buffers, and the head of a kernel. */
-import type { TensorMapDecl } from '../../ir/cuda.js';
-import type { BufferDType } from '../../ir/types.js';
-import type { Operand } from '../operands.js';
-import { KernelOperands } from '../operands.js';
+/** How generated CUDA names memory: C types, bases of buffers, and the head of a kernel; what a generator returns. */
+import type { CudaKernelText, TensorMapDecl } from '../../../ir/cuda.js';
+import type { BufferDType } from '../../../ir/types.js';
+import type { Operand } from '../../operands.js';
+import { KernelOperands } from '../../operands.js';
 
-export type { Operand } from '../operands.js';
-export { leastCommonMultiple, matricesOf, physicalColumns } from '../operands.js';
+export type { Operand } from '../../operands.js';
+export { leastCommonMultiple, matricesOf, physicalColumns } from '../../operands.js';
 
 /** 16-bit floats are kept as bits: NVRTC has no header that names them. */
 export const CUDA_TYPES: Readonly<Record<BufferDType, string>> = {
@@ -24,6 +24,9 @@ export class CudaOperands extends KernelOperands {
     return `((${CUDA_TYPES[operand.dtype]} *)p${operand.index})`;
   }
 }
+
+/** A kernel's text without the prelude, how to launch it, and whether it waits for the kernel before it. */
+export type EmittedCuda = Pick<CudaKernelText, 'source' | 'tensorMaps' | 'launch' | 'waitsForPredecessor'>;
 
 export interface KernelHead {
   readonly symbol: string;

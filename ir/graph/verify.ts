@@ -1,14 +1,14 @@
 /** Verifier of the graph IR. It runs after every pass, so that a fault is reported at the pass that made it. */
 import type { Graph, Node, Value } from './graph.js';
-import { EXTENT_COUNTS, EXTENT_NAME } from './extents.js';
-import { STATE_NAME } from './function.js';
+import { EXTENT_COUNTS, EXTENT_NAME } from '../extents.js';
+import { STATE_NAME } from '../function.js';
 import type { GraphModule } from './graph.js';
 import { verifyVersions } from './versions.js';
 import { NAME, PATH, WEIGHT_NAME, attributeProblem, inferred, typeProblem } from './checkNode.js';
-import { OPS, isOpName } from './ops/index.js';
-import { printRole } from './roles.js';
-import { printNode, printValue } from './text/printer.js';
-import { isSymbol, printType, sameType } from './types.js';
+import { OPS, isOpName } from '../ops/index.js';
+import { printRole } from '../roles.js';
+import { printNode, printValue } from './printer.js';
+import { isSymbol, printType, sameType } from '../types.js';
 
 const NAMES: Readonly<Record<Value['kind'], RegExp>> = {
   param: NAME,
@@ -43,7 +43,7 @@ export function verifyModule({ name, functions }: GraphModule, after?: string): 
  * Throws at the first rule that `graph` breaks, with the node's text and, if given, the name of the pass that it comes
  * `after`. Rules: names follow the grammar and are unique; shapes name declared extents; operands are declared, by
  * identity, before their use; every op is known, has the operands and attributes that it takes and the result type that
- * it infers; no node reads an old version of a state, and the last one is given (ir/versions); there is at least one
+ * it infers; no node reads an old version of a state, and the last one is given (versions.ts); there is at least one
  * result or given state.
  */
 export function verifyGraph(graph: Graph, after?: string): void {

@@ -2,10 +2,10 @@
  * Scalar programs around a contraction: the row prologue, and the epilogue as the threads that hold an accumulator
  * fragment of a tensor core (mma.sync, wgmma) run it. All skeletons with such fragments print through this door.
  */
-import type { Output, Segment } from '../../ir/kernel.js';
-import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
-import type { Access, Scalar } from '../../ir/scalar.js';
-import { printScalar } from '../../ir/scalar.js';
+import type { Output, Segment } from '../../../ir/kernel.js';
+import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
+import type { Access, Scalar } from '../../../ir/scalar.js';
+import { printScalar } from '../../../ir/scalar.js';
 import type { CudaOperands, Operand } from './operands.js';
 import { CUDA_TYPES } from './operands.js';
 import type { Site } from './scalarPrinter.js';

@@ -1,8 +1,8 @@
 /** What the rest of the compiler knows of a model: its tensors, its graph, and the few facts that every family has. */
-import type { Graph } from '../ir/graph.js';
-import type { DType } from '../ir/types.js';
+import type { Graph } from '../../ir/graph/graph.js';
+import type { DType } from '../../ir/types.js';
 import type { MaskKind } from './mask.js';
-import type { FormatName } from '../ir/storage.js';
+import type { FormatName } from '../../ir/storage.js';
 import type { ExpectedTensor } from './tensors.js';
 
 /** A parsed JSON object. */

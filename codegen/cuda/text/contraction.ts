@@ -1,6 +1,6 @@
 /** What the kernels with a contraction have in common: a left operand, packed weights, programs of a row. */
-import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
-import type { Scalar } from '../../ir/scalar.js';
+import type { GemmKernel, LogProbKernel, Segment } from '../../../ir/kernel.js';
+import type { Scalar } from '../../../ir/scalar.js';
 import { programsOf } from './programs.js';
 
 export type Contraction = GemmKernel | LogProbKernel;

@@ -2,7 +2,7 @@
  * Attention masks as ordinary IR expressions: f32[T, T], 0 where query row q may look at key column k, −∞ elsewhere.
  * The compiler proves what it can about them (passes/canonicaliseMask); no mask has an op of its own.
  */
-import type { GraphBuilder, Value } from '../ir/graph.js';
+import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 
 /** How tokens of a micro-batch see each other. */
 export const MASKS = ['tree', 'metaPair', 'slidingWindow'] as const;

@@ -2,7 +2,7 @@
  * Versions of a state. In the graph a write takes one version and makes the next; in memory they are all one buffer.
  * That is sound if nobody reads a version once the next is made, which verifyVersions proves.
  */
-import type { StateDecl } from './function.js';
+import type { StateDecl } from '../function.js';
 import type { Graph, Node, Value } from './graph.js';
 
 /** Which state a value is a version of, and how many writes of this call came before it. */

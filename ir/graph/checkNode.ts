@@ -1,9 +1,9 @@
 /** Checks of one node that need only its op's definition. The verifier and the parser share them. */
-import { EXTENT_NAME } from './extents.js';
+import { EXTENT_NAME } from '../extents.js';
 import type { Attribute, Attributes } from './graph.js';
-import type { AttributeKind, OpDef } from './ops/opDef.js';
-import { TypeMismatch } from './ops/opDef.js';
-import type { TensorType } from './types.js';
+import type { AttributeKind, OpDef } from '../ops/opDef.js';
+import { TypeMismatch } from '../ops/opDef.js';
+import type { TensorType } from '../types.js';
 
 /** Names of values, graphs, ops and attributes. */
 export const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;

@@ -9,8 +9,8 @@ import {
   type GraphModule,
   type Node,
   type Value,
-} from '../graph.js';
-import { MAX_DIM, MAX_RANK, NAME, PATH, WEIGHT_NAME, attributeProblem, inferred } from '../checkNode.js';
+} from './graph.js';
+import { MAX_DIM, MAX_RANK, NAME, PATH, WEIGHT_NAME, attributeProblem, inferred } from './checkNode.js';
 import { EXTENT_NAME, type ExtentDecl } from '../extents.js';
 import { ROLE_KINDS, type Role } from '../roles.js';
 import { OPS, OP_NAMES, isOpName, type OpName } from '../ops/index.js';

@@ -30,7 +30,7 @@ import {
   type IToken,
   type TokenType,
 } from 'chevrotain';
-import type { Graph, GraphModule } from '../graph.js';
+import type { Graph, GraphModule } from './graph.js';
 import * as t from './lexer.js';
 import { resolveModule } from './resolve.js';
 import {

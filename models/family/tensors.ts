@@ -1,5 +1,5 @@
 /** The tensors of a checkpoint: which ones it must have, and where each is stored. */
-import type { FormatName } from '../ir/storage.js';
+import type { FormatName } from '../../ir/storage.js';
 
 interface Described {
   readonly name: string;

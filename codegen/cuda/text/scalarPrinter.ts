@@ -2,8 +2,8 @@
  * Scalar programs printed as CUDA: straight-line float code for a few adjacent columns of one row. Common
  * subexpressions are computed once; what depends on the row alone is computed once a row.
  */
-import type { Access, BinaryScalar, Scalar, UnaryScalar } from '../../ir/scalar.js';
-import { isBinary, isUnary, operands as childrenOf, printScalar, viaOf } from '../../ir/scalar.js';
+import type { Access, BinaryScalar, Scalar, UnaryScalar } from '../../../ir/scalar.js';
+import { isBinary, isUnary, operands as childrenOf, printScalar, viaOf } from '../../../ir/scalar.js';
 import { doubleLiteral, floatLiteral } from './literals.js';
 import type { CudaOperands, Operand } from './operands.js';
 import { CUDA_TYPES } from './operands.js';

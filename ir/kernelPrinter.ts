@@ -1,6 +1,6 @@
 /** Deterministic text of kernels, for dumps, `inspect` and tests. Nothing parses it. */
-import type { BufferDecl, Kernel, KernelModule, Output, Pairing, WeightDecl } from '../kernel.js';
-import { printScalar } from '../scalar.js';
+import type { BufferDecl, Kernel, KernelModule, Output, Pairing, WeightDecl } from './kernel.js';
+import { printScalar } from './scalar.js';
 
 const printOutput = (output: Output): string => {
   const { buffer } = output;

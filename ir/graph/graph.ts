@@ -2,10 +2,10 @@
  * Graph IR (level 1): SSA dataflow over typed tensors with symbolic dimensions. Everything here is immutable. A pass
  * builds a new graph with `GraphBuilder`, and returns the old one if nothing changed.
  */
-import type { ExtentDecl } from './extents.js';
-import type { Role } from './roles.js';
-import { isSymbol, type Dim, type DType, type TensorType } from './types.js';
-import { OPS, type OpName } from './ops/index.js';
+import type { ExtentDecl } from '../extents.js';
+import type { Role } from '../roles.js';
+import { isSymbol, type Dim, type DType, type TensorType } from '../types.js';
+import { OPS, type OpName } from '../ops/index.js';
 
 /** A static argument of an op: a number, a word, a flag, or a list of dimensions or numbers. */
 export type Attribute = number | string | boolean | readonly (number | string)[];
@@ -42,7 +42,7 @@ export interface Graph {
   readonly params: readonly Value[];
   /**
    * States that it reads or writes. A write makes a new version of a state and leaves the old one to nobody: versions
-   * share one memory (ir/versions).
+   * share one memory (versions.ts).
    */
   readonly states: readonly Value[];
   readonly weights: readonly Value[];

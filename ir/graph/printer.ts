@@ -1,5 +1,5 @@
 /** Deterministic text of a graph. `parse(print(g))` is g; see parser.ts for the grammar. */
-import { defaultOutput, type Attribute, type Graph, type GraphModule, type Node, type Value } from '../graph.js';
+import { defaultOutput, type Attribute, type Graph, type GraphModule, type Node, type Value } from './graph.js';
 import { printRole } from '../roles.js';
 import { isSymbol, printType } from '../types.js';
 

@@ -1,10 +1,10 @@
 /** float64 reference interpreter of the graph IR. Every pass, kernel and backend is tested against it. */
-import { extentIn, type Extents } from './extents.js';
+import { extentIn, type Extents } from '../extents.js';
 import type { Graph, Node, Value } from './graph.js';
-import { OPS } from './ops/index.js';
-import { elementCount, type Tensor } from './ops/opDef.js';
-import { printNode, printValue } from './text/printer.js';
-import { printType, type Dim } from './types.js';
+import { OPS } from '../ops/index.js';
+import { elementCount, type Tensor } from '../ops/opDef.js';
+import { printNode, printValue } from './printer.js';
+import { printType, type Dim } from '../types.js';
 import { versionsOf } from './versions.js';
 
 /** Most elements of one tensor that the interpreter will allocate: 1 GiB of doubles. */
