@@ -124,6 +124,23 @@ function bar(slot: ArenaSlot, launches: number): string {
   }).join('');
 }
 
+/** A line of all states and one for each; none where functions keep nothing. */
+function describeStates({ states }: MemoryReport): string[] {
+  if (states.length === 0) return [];
+  const all = sum(states, ({ sizeBytes }) => sizeBytes);
+  return [
+    `states: ${bytes(all)}, kept from call to call`,
+    ...textTable(
+      states.map(({ name, dtype, rows, columns, sizeBytes }) => [
+        `  ${name}`,
+        `${dtype}[${rows}, ${columns}]`,
+        bytes(sizeBytes),
+      ]),
+      new Set([2]),
+    ),
+  ];
+}
+
 export function describeMemory(report: MemoryReport, width: number): string {
   const named = ({ buffers }: ArenaSlot): string =>
     buffers.length === 1 ? buffers[0]! : `${buffers[0]!} and ${buffers.length - 1} more`;
@@ -139,6 +156,7 @@ export function describeMemory(report: MemoryReport, width: number): string {
     ],
     new Set([0, 1]),
   ).map((line) => cut(line, width));
+  const { capacity } = report;
   const saved = report.arenaBytes === 0 ? 1 : report.withoutReuseBytes / report.arenaBytes;
   const weights =
     report.weights === undefined
@@ -148,8 +166,9 @@ export function describeMemory(report: MemoryReport, width: number): string {
             `${bytes(report.weights.mappedBytes)} read where they lie in the checkpoint`,
         ];
   return `${[
-    `arena: ${bytes(report.arenaBytes)} for micro-batches of up to ${count(report.capacityTokens)} tokens; ` +
+    `arena: ${bytes(report.arenaBytes)} for micro-batches of up to ${count(capacity.most)} ${capacity.counts}; ` +
       `side by side the buffers would take ${bytes(report.withoutReuseBytes)} (${saved.toFixed(1)}×)`,
+    ...describeStates(report),
     ...weights,
     '',
     ...table,
@@ -254,7 +273,13 @@ export function describeSummary(
       `${rows.length}${layers === undefined ? '' : `: ${perLayer} a layer, ${outside} besides`}; ` +
         `${new Set(rows.map(({ signature }) => signature)).size} different texts`,
     ],
-    ['arena', `${bytes(memory.arenaBytes)} for micro-batches of up to ${count(tokensIn(plan.capacity))} tokens`],
+    [
+      'arena',
+      `${bytes(memory.arenaBytes)} for micro-batches of up to ${count(memory.capacity.most)} ${memory.capacity.counts}`,
+    ],
+    ...(memory.states.length === 0
+      ? []
+      : [['states', `${bytes(sum(memory.states, ({ sizeBytes }) => sizeBytes))}, kept from call to call`]]),
     ['weights', weights],
     ...describeContents(inspection),
     ['buckets', plan.buckets.map(tokensIn).join(', ')],

@@ -6,7 +6,7 @@
 import type { CudaSchedule } from './cuda.js';
 import { extentIn, type Extents } from './extents.js';
 import { SCORE, type FunctionInterface, type StateDecl } from './function.js';
-import type { ExtentName } from './types.js';
+import { DTYPE_BYTES, roundUp, type ExtentName } from './types.js';
 import type { BufferDecl, ConstantVector, Kernel, WeightDecl } from './kernel.js';
 
 /** Micro-kernels of the CPU target, weakest first. */
@@ -164,3 +164,9 @@ export function rowStride(buffer: BufferDecl, capacity: Extents, elementBytes: n
 
 /** Rows are allocated up to a multiple of this, so that a register tile may read (but never use) rows past the end. */
 export const ROW_PAD = 32;
+
+/** Bytes of a state: its rows are padded like those of any buffer. */
+export function stateBytes(state: StateDecl): number {
+  const elementBytes = DTYPE_BYTES[state.dtype];
+  return roundUp(state.rows, ROW_PAD) * rowStride({ ...state, space: 'state' }, {}, elementBytes) * elementBytes;
+}

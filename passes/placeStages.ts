@@ -5,7 +5,7 @@ import { UserError } from '../errors.js';
 import type { Extents } from '../ir/extents.js';
 import type { WeightDecl } from '../ir/kernel.js';
 import type { DevicePlacement, Parallelism, Stage } from '../ir/placement.js';
-import { leadingExtent, type LinkedFunction } from '../ir/plan.js';
+import { leadingExtent, stateBytes, type LinkedFunction } from '../ir/plan.js';
 import { bytes } from '../system/format.js';
 import { bestCuts, type CutRange } from './bestCuts.js';
 import { planMemory } from './planMemory.js';
@@ -13,11 +13,12 @@ import { planMemory } from './planMemory.js';
 export interface PlacementFacts {
   readonly plan: Pick<
     LinkedFunction<unknown>,
-    'interface' | 'buffers' | 'weights' | 'kernels' | 'launches' | 'capacity' | 'arenaBytes'
+    'interface' | 'buffers' | 'weights' | 'states' | 'kernels' | 'launches' | 'capacity' | 'arenaBytes'
   >;
   readonly devices: number;
   /**
-   * Bytes that weights and activations may take on each of the given number of devices; Infinity if there is no limit.
+   * Bytes that weights, states and activations may take on each of the given number of devices; Infinity if there is
+   * no limit.
    */
   readonly roomOn: (devices: number) => number;
   /** Cost of each launch in a typical micro-batch, in any unit. */
@@ -32,6 +33,8 @@ export interface PlacedStage extends Stage {
   /** Share of a micro-batch's cost. */
   readonly share: number;
   readonly weightBytes: number;
+  /** States that its launches use, and those that this function does not take: another one's stage may need them. */
+  readonly stateBytes: number;
   /**
    * Activations: one arena for a single stage, two in a pipeline, where the next micro-batch arrives while one is
    * computed.
@@ -59,37 +62,54 @@ export const arenasOf = (stages: number): number => (stages === 1 ? 1 : 2);
 const halfOf = (path: string): string =>
   path.startsWith('layers.') ? path.split('.').slice(0, 3).join('.') : (path.split('.')[0] ?? path);
 
+/** Bytes of each state, and the launches that use it. */
+const stateUses = ({
+  plan,
+}: PlacementFacts): readonly { readonly bytes: number; readonly users: readonly number[] }[] =>
+  plan.states.map((state) => ({
+    bytes: stateBytes(state),
+    users: plan.launches.flatMap(({ parameters }, i) => (parameters.includes(state.name) ? [i] : [])),
+  }));
+
 /**
  * Launches before which a plan may be cut into `stages`: the first ones of half layers, or any launch if those are too
- * few.
+ * few. No cut lies between users of a state, which is in the memory of one device.
  */
-function cutPoints({ plan }: PlacementFacts, stages: number): readonly number[] {
+function cutPoints(facts: PlacementFacts, stages: number): readonly number[] {
+  const { plan } = facts;
   const paths = new Map(plan.kernels.map((kernel) => [kernel.name, kernel.path]));
   const halves = plan.launches.map(({ kernel }) => halfOf(paths.get(kernel) ?? kernel));
-  const starts = halves.flatMap((half, i) => (i > 0 && half !== halves[i - 1] ? [i] : []));
-  return [0, ...(starts.length + 1 >= stages ? starts : halves.slice(1).map((_, i) => i + 1)), plan.launches.length];
+  const kept = stateUses(facts);
+  const isAllowed = (i: number): boolean =>
+    kept.every(({ users }) => users.every((launch) => launch >= i) || users.every((launch) => launch < i));
+  const allowed = halves.flatMap((_, i) => (i > 0 && isAllowed(i) ? [i] : []));
+  const starts = allowed.filter((i) => halves[i] !== halves[i - 1]);
+  return [0, ...(starts.length + 1 >= stages ? starts : allowed), plan.launches.length];
 }
 
-/** Cost and weights of a range of launches; a weight that several launches use counts once. */
+/** Cost, weights and states of a range of launches; what several launches use counts once. */
 function rangesOf(
   { plan, costs, weightBytes }: PlacementFacts,
   points: readonly number[],
 ): (first: number) => CutRange[] {
-  const sizeOf = new Map(plan.weights.map((weight) => [weight.name, weightBytes(weight)]));
+  const sizeOf = new Map([
+    ...plan.weights.map((weight) => [weight.name, weightBytes(weight)] as const),
+    ...plan.states.map((state) => [state.name, stateBytes(state)] as const),
+  ]);
   return (first) => {
     const seen = new Set<string>();
     let cost = 0,
-      weights = 0,
+      bytes = 0,
       at = points[first]!;
     return points.slice(first + 1).map((end): CutRange => {
       for (; at < end; at++) {
         cost += costs[at]!;
         for (const name of plan.launches[at]!.parameters) {
-          if (!seen.has(name)) weights += sizeOf.get(name) ?? 0;
+          if (!seen.has(name)) bytes += sizeOf.get(name) ?? 0;
           seen.add(name);
         }
       }
-      return { cost, bytes: weights };
+      return { cost, bytes };
     });
   };
 }
@@ -105,16 +125,25 @@ function cut(
   if (stages > points.length - 1) return undefined;
   const from = rangesOf(facts, points);
   const arenas = arenasOf(stages) * arenaBytes;
-  const cuts = bestCuts(points.length - 1, stages, from, room - arenas);
+  const uses = stateUses(facts);
+  const elsewhere = uses.filter(({ users }) => users.length === 0).reduce((sum, { bytes }) => sum + bytes, 0);
+  const cuts = bestCuts(points.length - 1, stages, from, room - arenas - elsewhere);
   if (cuts === undefined) return undefined;
   const total = facts.costs.reduce((sum, cost) => sum + cost, 0);
-  return cuts.map(({ first, end, cost, bytes }) => ({
-    first: points[first]!,
-    end: points[end]!,
-    share: total > 0 ? cost / total : 1 / stages,
-    weightBytes: bytes,
-    arenaBytes: arenas,
-  }));
+  return cuts.map((part) => {
+    const [first, end] = [points[part.first]!, points[part.end]!];
+    const used = uses
+      .filter(({ users }) => users.some((launch) => launch >= first && launch < end))
+      .reduce((sum, { bytes }) => sum + bytes, 0);
+    return {
+      first,
+      end,
+      share: total > 0 ? part.cost / total : 1 / stages,
+      weightBytes: part.bytes - used,
+      stateBytes: used + elsewhere,
+      arenaBytes: arenas,
+    };
+  });
 }
 
 function placed(stages: readonly PlacedStage[], replicas: number, devices: number): PlacedStages {
@@ -145,10 +174,11 @@ export function placeStages(facts: PlacementFacts): PlacedStages {
       `use --devices ${replicas * stages}, or --parallel auto`,
     );
   }
-  if (stages > plan.launches.length)
+  const most = cutPoints(facts, stages).length - 1;
+  if (stages > most)
     throw new UserError(
-      `${stages} stages of a plan of ${plan.launches.length} launches: some stages would have nothing to do`,
-      `use at most --parallel pp=${plan.launches.length}`,
+      `${stages} stages of a plan that can be cut into ${most} at most: some stages would have nothing to do`,
+      `use at most --parallel pp=${most}`,
     );
   const cuts = cut(facts, stages, facts.roomOn(devices));
   if (cuts === undefined) throw refusal(facts, stages);
@@ -173,6 +203,12 @@ function placeFreely(facts: PlacementFacts): PlacedStages {
 export const parallelText = ({ replicas, stages }: Parallelism): string =>
   stages === 1 ? `dp=${replicas}` : replicas === 1 ? `pp=${stages}` : `dpxpp=${replicas}x${stages}`;
 
+/** What a stage holds between calls. */
+const held = ({ weightBytes, stateBytes }: PlacedStage): number => weightBytes + stateBytes;
+
+/** `, 2.00 GiB of state`; empty where there is none. */
+const stateText = ({ stateBytes }: PlacedStage): string => (stateBytes === 0 ? '' : `, ${bytes(stateBytes)} of state`);
+
 /** The error for a plan that does not fit in `stages`. Its hint says what would fit. */
 function refusal(facts: PlacementFacts, stages: number): UserError {
   const { plan, devices } = facts;
@@ -181,13 +217,14 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
   // Cut without a limit on memory: the message reports what the fullest device would need.
   const unbounded = cut(facts, stages, Infinity) ?? [];
   const fullest = unbounded.reduce<PlacedStage | undefined>(
-    (most, stage) => (most === undefined || stage.weightBytes > most.weightBytes ? stage : most),
+    (most, stage) => (most === undefined || held(stage) > held(most) ? stage : most),
     undefined,
   );
   const need =
     fullest === undefined
       ? ''
-      : `: ${stages === 1 ? '' : 'its largest stage takes '}${bytes(fullest.weightBytes)} of weights and ` +
+      : `: ${stages === 1 ? '' : 'its largest stage takes '}${bytes(fullest.weightBytes)} of weights` +
+        `${fullest.stateBytes === 0 ? ' and' : `, ${bytes(fullest.stateBytes)} of state and`} ` +
         `${bytes(fullest.arenaBytes)} of activations of ${stages === 1 ? 'a micro-batch' : 'two micro-batches'} ` +
         `of ${tokens} ${counts}`;
   const hints: string[] = [];
@@ -243,16 +280,17 @@ export function printPlacement(
   const head =
     `placement: ${parallelText({ replicas, stages: stages.length })} on ${devices} device${devices === 1 ? '' : 's'}` +
     (stages.length === 1
-      ? `, ${bytes(stages[0]!.weightBytes)} of weights each`
+      ? `, ${bytes(stages[0]!.weightBytes)} of weights${stateText(stages[0]!)} each`
       : `, predicted balance ${(100 * balance).toFixed(1)}%: ${(devices * balance).toFixed(2)}× one device`) +
     (spare === 0 ? '' : `; ${spare} left over`);
   if (stages.length === 1) return [head];
   return [
     head,
     ...stages.map(
-      ({ first, end, share, weightBytes, arenaBytes }, i) =>
-        `  stage ${i}: ${pathOf(first)} to ${pathOf(end - 1)}, ${(100 * share).toFixed(1)}% of the work, ` +
-        `${bytes(weightBytes)} of weights, ${bytes(arenaBytes)} of activations`,
+      (stage, i) =>
+        `  stage ${i}: ${pathOf(stage.first)} to ${pathOf(stage.end - 1)}, ` +
+        `${(100 * stage.share).toFixed(1)}% of the work, ` +
+        `${bytes(stage.weightBytes)} of weights${stateText(stage)}, ${bytes(stage.arenaBytes)} of activations`,
     ),
   ];
 }

@@ -1,10 +1,8 @@
 /** The part of a plan that one stage of a pipeline executes, and what it hands to the next. */
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
-import type { StateDecl } from '../ir/function.js';
 import type { BufferDecl, WeightDecl } from '../ir/kernel.js';
 import type { Stage } from '../ir/placement.js';
-import { ROW_PAD } from '../ir/plan.js';
-import { roundUp } from '../ir/types.js';
+import { stateBytes } from '../ir/plan.js';
 import { kernelOf, nameOf, rowBytes, type RuntimeFunction, type RuntimePlan } from './runtimePlan.js';
 
 /** The launches of each function that one device executes, by the function's name. */
@@ -60,17 +58,6 @@ export interface PlacedState {
   readonly bytes: number;
 }
 
-/** Bytes of a state: as large as the function with the widest rows has them. */
-const stateBytes = (plan: RuntimePlan, { name, rows }: StateDecl): number =>
-  Math.max(
-    0,
-    ...plan.functions.flatMap((fn) =>
-      fn.buffers
-        .filter((buffer) => buffer.name === name)
-        .map((buffer) => roundUp(rows, ROW_PAD) * rowBytes(fn, buffer)),
-    ),
-  );
-
 /**
  * The states that live on stage `index`: those that its launches use. Throws where another stage uses one too: memory
  * of one device is not another's.
@@ -81,7 +68,7 @@ export function stageStates(plan: RuntimePlan, stages: readonly StageRanges[], i
     const used = users.flatMap((named, stage) => (named.has(state.name) ? [stage] : []));
     if (used.length > 1)
       throw new RangeError(`State ${state.name} is used by stages ${used.join(' and ')}; it can live on one alone.`);
-    return used[0] === index ? [{ name: state.name, bytes: stateBytes(plan, state) }] : [];
+    return used[0] === index ? [{ name: state.name, bytes: stateBytes(state) }] : [];
   });
 }
 

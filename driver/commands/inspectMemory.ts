@@ -1,8 +1,8 @@
-/** Where a plan's memory goes: the arena over time, and the weights. */
-import { tokensIn } from '../../ir/scoring.js';
+/** Where a plan's memory goes: the arena over time, the states and the weights. */
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
-import type { LinkedFunction } from '../../ir/plan.js';
+import { leadingExtent, stateBytes, type LinkedFunction } from '../../ir/plan.js';
+import type { StateDecl } from '../../ir/function.js';
 import { planWeights } from '../../runtime/weightPlan.js';
 
 /** Buffers that take turns in one place of the arena. */
@@ -16,13 +16,16 @@ export interface ArenaSlot {
 }
 
 export interface MemoryReport {
-  readonly capacityTokens: number;
+  /** Of the first extent: the largest call, and what it counts. */
+  readonly capacity: { readonly most: number; readonly counts: string };
   readonly launches: number;
   readonly arenaBytes: number;
   /** What all buffers would take side by side. */
   readonly withoutReuseBytes: number;
   /** By offset. */
   readonly slots: readonly ArenaSlot[];
+  /** Memory that outlives calls, which all functions of the plan share. */
+  readonly states: readonly (StateDecl & { readonly sizeBytes: number })[];
   /** Absent where the checkpoint is. */
   readonly weights: { readonly mappedBytes: number; readonly packedBytes: number } | undefined;
 }
@@ -54,6 +57,7 @@ function merge(sorted: readonly (readonly [number, number])[]): readonly (readon
 }
 
 export function memoryReport(plan: LinkedFunction<unknown>, checkpoint: Checkpoint | undefined): MemoryReport {
+  const { most, counts } = leadingExtent(plan);
   const alive = lifetimes(plan);
   const end = plan.kernels.length - 1;
   const slots = new Map<
@@ -68,7 +72,7 @@ export function memoryReport(plan: LinkedFunction<unknown>, checkpoint: Checkpoi
   }
   const weights = checkpoint === undefined ? undefined : planWeights(plan.weights, plan.constants, checkpoint.tensors);
   return {
-    capacityTokens: tokensIn(plan.capacity),
+    capacity: { most, counts },
     launches: plan.kernels.length,
     arenaBytes: plan.arenaBytes,
     withoutReuseBytes: plan.placements.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
@@ -83,6 +87,7 @@ export function memoryReport(plan: LinkedFunction<unknown>, checkpoint: Checkpoi
           alive: merge(ordered.map(({ life }) => life)),
         };
       }),
+    states: plan.states.map((state) => ({ ...state, sizeBytes: stateBytes(state) })),
     weights: weights === undefined ? undefined : { mappedBytes: weights.mappedBytes, packedBytes: weights.packedBytes },
   };
 }

@@ -1,3 +1,6 @@
+import { describeMemory } from '../../cli/inspectText.js';
+import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { linkFunction } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -15,6 +18,7 @@ import { memoryReport } from '../../driver/commands/inspectMemory.js';
 import type { Machine } from '../../driver/machine.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { planMemory } from '../../passes/planMemory.js';
+import { memoryPlan } from '../support/memoryFunction.js';
 import { runCli } from './fakeIo.js';
 
 const DEMO = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'models', 'demo');
@@ -173,6 +177,17 @@ describe('plan and memory', () => {
       }
     }
     expect(report.weights!.mappedBytes).toBe(4096 * 256 * 2);
+  });
+
+  it('states are listed with their sizes', async () => {
+    expect((await inspect('--memory')).stdout).not.toContain('states');
+    const plan = memoryPlan(cpuScheduling, { isas: ['portable'], l1: 32 << 10, l2: 1 << 20 });
+    const report = memoryReport(linkFunction(plan, 'remember'), undefined);
+    // 8 columns are allocated as 32.
+    expect(report.states).toEqual([{ name: 'memory', dtype: 'f32', rows: 64, columns: 8, sizeBytes: 64 * 32 * 4 }]);
+    const lines = describeMemory(report, 100).split('\n');
+    expect(lines[0]).toMatch(/^arena: .* for micro-batches of up to 40 new;/);
+    expect(lines.slice(1, 3)).toEqual(['states: 8 KiB, kept from call to call', '  memory  f32[64, 8]  8 KiB']);
   });
 
   it('the picture has one bar a place', async () => {

@@ -138,7 +138,14 @@ describe('placeStages', () => {
       const { replicas, stages, balance, spare } = placed({ devices, roomOn: () => weights + plan.arenaBytes });
       expect({ replicas, balance, spare }).toEqual({ replicas: devices, balance: 1, spare: 0 });
       expect(stages).toEqual([
-        { first: 0, end: plan.launches.length, share: 1, weightBytes: weights, arenaBytes: plan.arenaBytes },
+        {
+          first: 0,
+          end: plan.launches.length,
+          share: 1,
+          weightBytes: weights,
+          stateBytes: 0,
+          arenaBytes: plan.arenaBytes,
+        },
       ]);
     }
   });
@@ -200,6 +207,36 @@ describe('placeStages', () => {
     });
     expect(tight.balance).toBeLessThan(even.balance);
     for (const { weightBytes } of tight.stages) expect(weightBytes).toBeLessThan(even.stages[heavy]!.weightBytes);
+  });
+
+  it('counts a state on the one stage that uses it, and makes no cut between its users', () => {
+    // The first three layers read it. 1000 rows are allocated as 1024, 40 columns as 64.
+    const state = { name: 'kept', dtype: 'f32', rows: 1000, columns: 40 } as const;
+    const stateBytes = 1024 * 64 * 4;
+    const end = paths.findIndex((path) => path.startsWith('layers.3.'));
+    const launches = plan.launches.map((launch, i) =>
+      i < end ? { ...launch, parameters: [...launch.parameters, state.name] } : launch,
+    );
+    const stateful = { ...plan, launches, states: [state] };
+    const cut = (stages: number, room = Infinity) =>
+      placed({ plan: stateful, devices: 99, wanted: { replicas: 1, stages }, roomOn: () => room }).stages;
+    for (const stages of [1, 2, 4]) {
+      expect(cut(stages)[0]!.end).toBeGreaterThanOrEqual(end);
+      expect(cut(stages).map((stage) => stage.stateBytes)).toEqual([stateBytes, ...new Array(stages - 1).fill(0)]);
+      expect(cut(stages).reduce((sum, stage) => sum + stage.weightBytes, 0)).toBe(weights);
+    }
+    expect(() => cut(plan.launches.length)).toThrow(/can be cut into \d+ at most/);
+    const need = weights + stateBytes + plan.arenaBytes;
+    expect(cut(1, need)).toHaveLength(1);
+    expect(() => cut(1, need - 1)).toThrow(/of weights, 256 KiB of state and .* of activations/);
+    expect(printPlacement(placed({ plan: stateful, devices: 1 }), plan)[0]).toMatch(/, 256 KiB of state each$/);
+  });
+
+  it('counts a state that other functions use on every stage', () => {
+    const withState = { ...plan, states: [{ name: 'kept', dtype: 'f32', rows: 32, columns: 32 }] } as const;
+    const { stages } = placed({ plan: withState, devices: 2, wanted: { replicas: 1, stages: 2 } });
+    expect(stages.map(({ stateBytes }) => stateBytes)).toEqual([4096, 4096]);
+    expect(stages.reduce((sum, { weightBytes }) => sum + weightBytes, 0)).toBe(weights);
   });
 
   it('refuses what does not fit and says what would: both work', () => {
