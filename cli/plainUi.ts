@@ -1,9 +1,9 @@
 /** Progress as lines, for logs and pipes: each phase, and in a long one a line now and then. */
-import type { RunProgress } from '../driver/requests.js';
+import type { Amount, RunProgress } from '../driver/requests.js';
 import { duration, percent } from '../system/format.js';
 import { styleFor, type Io } from './io.js';
 import type { LiveUi } from './liveUi.js';
-import { describeRun, fractionOf } from './progressText.js';
+import { describeRun, fractionOf, StepText } from './progressText.js';
 import { label } from './report.js';
 
 /** A line after 5 s if 5 % were done since the last, and after a minute whatever was done. */
@@ -13,6 +13,7 @@ export class PlainUi implements LiveUi {
   readonly #io: Io;
   readonly #started: number;
   #phase = '';
+  #stepText: StepText;
   #lastTime: number;
   #lastShare = 0;
   #table: readonly string[] = [];
@@ -23,18 +24,21 @@ export class PlainUi implements LiveUi {
     this.#io = io;
     this.#started = io.now();
     this.#lastTime = this.#tableTime = this.#started;
+    this.#stepText = new StepText(this.#started);
   }
 
   phase(name: string, detail?: string): void {
     this.#phase = name;
     this.#lastTime = this.#io.now();
+    this.#stepText = new StepText(this.#lastTime);
     this.#lastShare = 0;
     this.#line(detail === undefined ? name : `${name}: ${detail}`);
   }
 
-  step(fraction: number, detail?: string): void {
+  step(fraction: number, detail?: string | Amount): void {
+    const text = this.#stepText.describe(detail, this.#io.now());
     if (this.#isDue(fraction))
-      this.#line(`${this.#phase}: ${percent(fraction, 0)}${detail === undefined ? '' : `, ${detail}`}`);
+      this.#line(`${this.#phase}: ${percent(fraction, 0)}${text === undefined ? '' : `, ${text}`}`);
   }
 
   run(progress: RunProgress): void {

@@ -1,10 +1,10 @@
 /** Progress on a terminal: finished phases scroll by as lines, the running one is redrawn in place below them. */
 import { SingleBar } from 'cli-progress';
-import type { RunProgress } from '../driver/requests.js';
+import type { Amount, RunProgress } from '../driver/requests.js';
 import { cut, duration, percent } from '../system/format.js';
 import { styleFor, type Io } from './io.js';
 import type { LiveUi } from './liveUi.js';
-import { describeRun, fractionOf } from './progressText.js';
+import { describeRun, fractionOf, StepText } from './progressText.js';
 import { label } from './report.js';
 import type { Style } from './style.js';
 
@@ -42,6 +42,7 @@ export class TerminalUi implements LiveUi {
   readonly #io: Io;
   readonly #style: Style;
   #phase: { readonly name: string; readonly detail: string | undefined; readonly started: number } | undefined;
+  #stepText: StepText;
   #bar: SingleBar | undefined;
   #lastRun: string | undefined;
   #tableLines: readonly string[] = [];
@@ -55,19 +56,21 @@ export class TerminalUi implements LiveUi {
   constructor(io: Io) {
     this.#io = io;
     this.#style = styleFor(io, 'stderr');
+    this.#stepText = new StepText(io.now());
   }
 
   phase(name: string, detail?: string): void {
     if (this.#isClosed) return;
     this.#endPhase();
     this.#phase = { name, detail, started: this.#io.now() };
+    this.#stepText = new StepText(this.#phase.started);
     this.#show(0, (width) => cut(`${name}${detail === undefined ? '' : `  ${detail}`}`, width));
   }
 
-  step(fraction: number, detail?: string): void {
+  step(fraction: number, detail?: string | Amount): void {
     if (this.#isClosed) return;
     const name = this.#name();
-    const text = detail ?? this.#phase?.detail ?? '';
+    const text = this.#stepText.describe(detail, this.#io.now()) ?? this.#phase?.detail ?? '';
     this.#status = (width) => progressLine(name, fraction, text, width, this.#style.cyan);
     if (this.#tableLines.length > 0) {
       this.#redrawTable();

@@ -20,12 +20,23 @@ export interface RunProgress {
   readonly secondsLeft: number | undefined;
 }
 
+/** How much of a step is done, for a rate and the time left. */
+export interface Amount {
+  readonly done: number;
+  readonly total: number;
+  readonly unit: 'kernels' | 'bytes';
+}
+
+/** Reports an amount as the progress of the current step. */
+export const stepTo = (ui: Pick<Ui, 'step'>, { done, total, unit }: Amount): void =>
+  ui.step(total === 0 ? 1 : done / total, { done, total, unit });
+
 /** Where a command reports while it works. cli/ draws it; tests record it. */
 export interface Ui {
   /** A step began: 'compile kernels', 'load weights', 'tokenise', 'score'. */
   phase(name: string, detail?: string): void;
-  /** How far the current step is, 0 to 1. */
-  step(fraction: number, detail?: string): void;
+  /** How far the current step is, 0 to 1, with what is done of it or words. */
+  step(fraction: number, detail?: string | Amount): void;
   run(progress: RunProgress): void;
   /** The tuner's table, whole, each time it changed. */
   table(lines: readonly string[]): void;

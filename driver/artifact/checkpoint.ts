@@ -5,7 +5,7 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import { verifyContents } from '../../models/contents.js';
 import { pathInside } from '../../system/inside.js';
 import { openModel } from '../model.js';
-import type { Ui } from '../requests.js';
+import { stepTo, type Ui } from '../requests.js';
 import type { Artifact } from './load.js';
 import { CHECKPOINT, rebuild, type Manifest } from './manifest.js';
 
@@ -46,6 +46,6 @@ export async function verifyWeights(
   await verifyContents(checkpoint, model.contents, {
     signal,
     hint: again,
-    onProgress: (done, total) => ui.step(done / total),
+    onProgress: (done, total) => stepTo(ui, { done, total, unit: 'bytes' }),
   });
 }

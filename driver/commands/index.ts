@@ -4,7 +4,6 @@
  */
 import { resolve, sep } from 'node:path';
 import { UsageError } from '../../errors.js';
-import { bytes } from '../../system/format.js';
 import { scoreOf } from '../../ir/plan.js';
 import { detectMachine } from '../machine.js';
 import { copyCheckpoint, readContents, type ContentsOptions } from '../../models/contents.js';
@@ -13,7 +12,16 @@ import { prepareArtifact, saveArtifact } from '../artifact/save.js';
 import type { ModelReference } from '../artifact/manifest.js';
 import { openOrCompile, type OpenedModel } from '../compile/open.js';
 import { chooseTarget, type ChosenTarget } from '../devices/chooseTarget.js';
-import type { CompileRequest, CompileResult, RunRequest, RunResult, TuneRequest, TuneResult, Ui } from '../requests.js';
+import {
+  stepTo,
+  type CompileRequest,
+  type CompileResult,
+  type RunRequest,
+  type RunResult,
+  type TuneRequest,
+  type TuneResult,
+  type Ui,
+} from '../requests.js';
 import type { Asked } from '../target.js';
 import { packedWeightBytes } from './work.js';
 
@@ -32,12 +40,12 @@ export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<Com
   const signatures = new Set(launches.map((launch) => launch.signature));
   ui.phase('compile kernels', `${signatures.size} distinct of ${launches.length}`);
   const compiled = await model.target.compile(model, {
-    onProgress: ({ done, total }) => ui.step(done / total, `${done} of ${total}`),
+    onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
   });
   const { output, packsWeights = false, signal } = request;
   const progress = {
     signal,
-    onProgress: (done: number, total: number): void => ui.step(done / total, `${bytes(done)} of ${bytes(total)}`),
+    onProgress: (done: number, total: number): void => stepTo(ui, { done, total, unit: 'bytes' }),
   };
   const reference = await identify(opened, request, progress, ui);
   ui.phase(packsWeights ? 'copy checkpoint' : 'write', output);

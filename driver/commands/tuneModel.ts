@@ -11,7 +11,7 @@ import { keepCheckpoint, prepareArtifact, saveArtifact, type ArtifactParts } fro
 import { detectMachine, type Machine } from '../machine.js';
 import { isArtifact } from '../names.js';
 import { openArtifact } from '../compile/open.js';
-import type { TuneRequest, TuneResult, Ui } from '../requests.js';
+import { stepTo, type TuneRequest, type TuneResult, type Ui } from '../requests.js';
 import type { CompiledModel, MeasureOptions, Tuned } from '../targets/target.js';
 
 /** Share of the budget, and seconds at most, that are kept for compiling what was found. */
@@ -122,7 +122,7 @@ async function compileInTime(
     const code = await unlessStopped(
       model.target.compile(model, {
         signal: time.signal,
-        onProgress: ({ done, total }) => ui.step(done / total, `${done} of ${total}`),
+        onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
       }),
       time.signal,
     );

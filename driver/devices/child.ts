@@ -19,7 +19,7 @@ const send = (message: FromChild): void => {
 
 const ui: Ui = {
   phase: (name, detail) => send({ kind: 'phase', name, ...(detail === undefined ? {} : { detail }) }),
-  step: (fraction) => send({ kind: 'step', fraction }),
+  step: (fraction, detail) => send({ kind: 'step', fraction, ...(detail === undefined ? {} : { detail }) }),
   run: () => undefined,
   table: () => undefined,
   note: (line) => send({ kind: 'note', line }),

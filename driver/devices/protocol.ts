@@ -3,7 +3,7 @@ import { UsageError, UserError } from '../../errors.js';
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
 import type { PhaseSpan } from '../phases.js';
-import type { LoadRequest } from '../requests.js';
+import type { Amount, LoadRequest } from '../requests.js';
 import type { Membership, SiblingWord } from './siblings.js';
 
 /** What the child compiles (finds in the cache) and loads: one replica of the model, on its devices. */
@@ -47,7 +47,7 @@ export interface SentError {
 export type FromChild =
   | { readonly kind: 'phase'; readonly name: string; readonly detail?: string }
   | { readonly kind: 'note' | 'warn'; readonly line: string }
-  | { readonly kind: 'step'; readonly fraction: number }
+  | { readonly kind: 'step'; readonly fraction: number; readonly detail?: string | Amount }
   /** To all siblings. */
   | { readonly kind: 'sibling'; readonly word: SiblingWord }
   | {

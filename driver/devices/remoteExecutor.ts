@@ -240,7 +240,7 @@ export class RemoteExecutor implements Executor {
           case 'warn':
             return this.ui.warn(message.line);
           case 'step':
-            return this.ui.step(message.fraction);
+            return this.ui.step(message.fraction, message.detail);
           case 'sibling':
             return siblings?.relay.say(siblings.index, message.word);
           case 'ready':

@@ -24,18 +24,25 @@ export function replicaUis(count: number, stages: number, ui: Ui, shown: readonl
     const words = line.replace(/[\d.]+/g, '#');
     return !seen.has(words) && seen.add(words).has(words);
   };
+  let shownPhase: string | undefined;
+  /** What each replica is at. Progress of one that is behind, or at what was shown already, is not shown. */
+  const phases = new Map<number, string>();
   const fractions = new Map<number, number>();
   const of = Array.from({ length: count }, (_, index): Ui => ({
     phase: (name, detail) => {
+      phases.set(index, name);
       if (isQuiet || seen.has(name)) return;
       seen.add(name);
+      shownPhase = name;
       fractions.clear();
       ui.phase(name, detail);
     },
     step: (fraction, detail) => {
-      if (isQuiet) return;
+      if (isQuiet || phases.get(index) !== shownPhase) return;
       fractions.set(index, fraction);
-      ui.step([...fractions.values()].reduce((a, b) => a + b, 0) / count, detail);
+      const mean = [...fractions.values()].reduce((a, b) => a + b, 0) / count;
+      // Each replica counts the same kernels, or weights of about the same size.
+      ui.step(mean, typeof detail === 'object' ? { ...detail, done: Math.round(mean * detail.total) } : detail);
     },
     run: () => undefined,
     table: () => undefined,

@@ -16,7 +16,7 @@ import type { CompiledModel, OpenOptions } from './target.js';
 import { compileCudaKernels, emitCudaPlan } from './cudaKernels.js';
 import { devicesFor } from './gpu.js';
 import { compileKernels, emitPlan } from './cpuKernels.js';
-import type { Ui } from '../requests.js';
+import { stepTo, type Ui } from '../requests.js';
 import type { Executor } from '../executor.js';
 
 /** Said where --trust-code takes effect. */
@@ -42,7 +42,7 @@ export async function loadCpuExecutor(
   } of model.plan.functions) {
     const compiled = await compileKernels(emitPlan(linkFunction(model.plan, name)), model.device.isa, {
       packed,
-      onProgress: ({ done, total }) => ui.step(done / total, `${done} of ${total}`),
+      onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
     });
     if (compiled.isUnpacked) ui.note(OWN_CODE);
     if (!compiled.isCached) ui.note(`kernels compiled in ${duration(compiled.seconds)}`);
@@ -57,7 +57,7 @@ export async function loadCpuExecutor(
     threads,
     ...(stages === undefined ? {} : { stages: { [SCORE]: stages } }),
     onMemory: (use) => ui.note(printMemoryUse(use)),
-    onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
+    onProgress: ({ doneBytes, totalBytes }) => stepTo(ui, { done: doneBytes, total: totalBytes, unit: 'bytes' }),
   });
 }
 
@@ -88,6 +88,7 @@ export async function loadCudaExecutor(
   const compiled = await compileCudaKernels({ distinct: distinctKernels }, arch, {
     driverVersion,
     packed,
+    onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
   });
   if (compiled.isUnpacked) ui.note(OWN_CODE);
   if (!compiled.isCached) ui.note(`kernels compiled in ${duration(compiled.seconds)} by ${compiled.compiler}`);
@@ -113,6 +114,6 @@ export async function loadCudaExecutor(
       phases?.begin('programs');
       ui.note(printLoadTimes(times));
     },
-    onProgress: ({ doneBytes, totalBytes }) => ui.step(totalBytes === 0 ? 1 : doneBytes / totalBytes),
+    onProgress: ({ doneBytes, totalBytes }) => stepTo(ui, { done: doneBytes, total: totalBytes, unit: 'bytes' }),
   });
 }

@@ -2,9 +2,9 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { bytes, clock, cut, duration, si, textTable } from '../../system/format.js';
 import { makeUi } from '../../cli/makeUi.js';
 import type { LiveUi } from '../../cli/liveUi.js';
-import { describeRun, fractionOf } from '../../cli/progressText.js';
+import { describeRun, fractionOf, StepText } from '../../cli/progressText.js';
 import { progressLine } from '../../cli/terminalUi.js';
-import type { RunProgress } from '../../driver/requests.js';
+import { stepTo, type RunProgress } from '../../driver/requests.js';
 import { fakeIo } from './fakeIo.js';
 
 const progress = (done: number, more: Partial<RunProgress> = {}): RunProgress => ({
@@ -221,6 +221,40 @@ describe('words', () => {
     ).toBe('0/10,042 questions');
     expect(fractionOf(progress(0, { tokensTotal: 0 }))).toBe(0);
     expect(fractionOf(progress(10042, { tokensTotal: 0, tokensDone: 0 }))).toBe(1);
+  });
+
+  it('of a step say what is done, how fast, and the time left', () => {
+    const kernels = (done: number): { done: number; total: number; unit: 'kernels' } => ({
+      done,
+      total: 40,
+      unit: 'kernels',
+    });
+    const text = new StepText(0);
+    // Twelve were in the cache: they say nothing about how fast the others are compiled.
+    expect(text.describe(kernels(12), 100)).toBe('12 of 40 kernels');
+    expect(text.describe(kernels(13), 600)).toBe('13 of 40 kernels');
+    expect(text.describe(kernels(22), 5100)).toBe('22 of 40 kernels · 2/s · 0:09 left');
+    expect(text.describe(kernels(40), 14_100)).toBe('40 of 40 kernels · 2/s');
+    expect(new StepText(0).describe({ done: 2 ** 30, total: 2 ** 32, unit: 'bytes' }, 4000)).toBe(
+      '1 GiB of 4 GiB · 256 MiB/s · 0:12 left',
+    );
+    expect([new StepText(0).describe('words', 9000), new StepText(0).describe(undefined, 9000)]).toEqual([
+      'words',
+      undefined,
+    ]);
+  });
+
+  it.each([true, false])('of a step are beside the bar and in plain lines (terminal: %s)', (isTTY) => {
+    const { io, ui } = start({ isTTY });
+    ui.phase('compile kernels');
+    io.time = 10_000;
+    stepTo(ui, { done: 5, total: 40, unit: 'kernels' });
+    // A note draws the bar again, which is otherwise drawn only now and then.
+    if (isTTY) ui.note('note');
+    stepTo(ui, { done: 5, total: 40, unit: 'kernels' });
+    const text = isTTY ? (screen(io.stderr.text)[1] ?? '') : io.stderr.text;
+    if (!isTTY) expect(text).toContain('compile kernels: 13 %, 5 of 40 kernels · 0.5/s · 1:10 left\n');
+    else expect(text).toMatch(/^compile kernels {2}13 % █+░+ {2}5 of 40 kernels · 0\.5\/s · 1:10 left/);
   });
 
   it('numbers', () => {

@@ -4,11 +4,16 @@
  * compared with a sound one's.
  */
 import { join } from 'node:path';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
+import type { Amount } from '../../driver/requests.js';
+import { readSettings } from '../../settings.js';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
-import { GPU_CAPACITY, isBuilt, success, temporaryFolder, textOf, tilewright, type Outcome } from './support.js';
+import { GPU_CAPACITY, isBuilt, ROOT, success, temporaryFolder, textOf, tilewright, type Outcome } from './support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: pipelines of GPUs through the command: no cc or g++ on PATH\n');
 
@@ -61,6 +66,36 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
       new Set(events.traceEvents.filter(({ cat }) => cat === kind).map(({ pid }) => pid)).size;
     expect(pids('compute')).toBe(worked);
     expect(pids('copy')).toBe((worked / stages) * (stages - 1));
+  });
+
+  test('counts the kernels that processes compile, and the bytes they load', async () => {
+    // A cache of its own: everything is compiled.
+    const cold = new FakeGpu(temporaryFolder());
+    const program = `
+      import { run } from ${JSON.stringify(pathToFileURL(join(ROOT, 'dist', 'index.js')).href)};
+      const [model, data] = process.argv.slice(2);
+      const onProgress = (event) => event.amount && console.log(JSON.stringify(event));
+      await run({ model, target: 'cuda', task: 'multiple_choice', data, maxTokens: 256, parallel: PARALLEL, onProgress });`;
+    const amounts = async (parallel: string): Promise<readonly Amount[]> => {
+      // A file: processes of devices are started with the flags of this one.
+      const script = join(temporaryFolder(), 'counts.mjs');
+      writeFileSync(script, program.replace('PARALLEL', parallel));
+      const { stdout } = await promisify(execFile)(process.execPath, ['--no-opt', script, model, data], {
+        env: { PATH: readSettings().path, ...cold.environment(...ROOMY) },
+      });
+      const lines = stdout.trimEnd().split('\n');
+      return lines.map((line) => (JSON.parse(line) as { readonly amount: Amount }).amount);
+    };
+    for (const parallel of ['{ replicas: 1, stages: 2 }', "'auto'"]) {
+      const all = await amounts(parallel);
+      const kernels = all.filter(({ unit }) => unit === 'kernels');
+      expect(kernels.length).toBeGreaterThan(3);
+      // Of several processes, the first to be done goes on to the weights.
+      if (parallel !== "'auto'") expect(kernels.at(-1)?.done).toBe(kernels[0]?.total);
+      const loaded = all.filter(({ unit }) => unit === 'bytes').at(-1);
+      expect(loaded?.total).toBeGreaterThan(1000);
+      expect(loaded?.done).toBe(loaded?.total);
+    }
   });
 
   test('copies nothing from GPU to GPU where it is told not to', async () => {

@@ -27,6 +27,7 @@ process.on('message', (message) => {
         error: { name: 'UserError', message: 'no such model', hint: 'look for it' },
       });
     process.send({ kind: 'phase', name: 'load weights' });
+    process.send({ kind: 'step', fraction: 0.25, detail: { done: 1, total: 4, unit: 'bytes' } });
     return process.send({ kind: 'ready', capacity: { score: { T: 128, R: 64 } }, inFlight: 2, phases: [] });
   }
   if (message.kind === 'close') return process.disconnect();

@@ -116,6 +116,14 @@ describe('an executor in a process of its own', () => {
     await executor.close();
   });
 
+  it('hands on how much of a step is done', async () => {
+    const steps: unknown[] = [];
+    const { ui } = recorder();
+    const executor = await start('never', { ...ui, step: (...how) => steps.push(how) });
+    expect(steps).toEqual([[0.25, { done: 1, total: 4, unit: 'bytes' }]]);
+    await executor.close();
+  });
+
   it('that says nothing while it loads the model is ended; one that is slow and says so is not', async () => {
     const { ui, warnings } = recorder();
     const deaf = begin('deaf', ui, 30, { loadingSeconds: 0.5 });

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { nameOfReplica, replicaUis } from '../../../driver/devices/replicaUi.js';
-import type { Ui } from '../../../driver/requests.js';
+import { stepTo, type Ui } from '../../../driver/requests.js';
 
 function recorder(): { ui: Ui; said: string[] } {
   const said: string[] = [];
@@ -23,6 +23,34 @@ it('numbers devices for display', () => {
     'device 2',
     'devices 2 and 3',
     'devices 4 to 7',
+  ]);
+});
+
+it('counts what several processes do as one does it', () => {
+  const amounts: unknown[] = [];
+  const none = (): void => undefined;
+  const ui: Ui = {
+    run: none,
+    table: none,
+    phase: none,
+    note: none,
+    warn: none,
+    step: (fraction, detail) => amounts.push([fraction, detail]),
+  };
+  const [a, b] = replicaUis(2, 1, ui).of;
+  for (const each of [a!, b!]) each.phase('compile kernels');
+  stepTo(a!, { done: 4, total: 8, unit: 'kernels' });
+  stepTo(b!, { done: 8, total: 8, unit: 'kernels' });
+  a!.step(0.5, 'words');
+  // The first to go on decides which step is shown: the others' progress in the last one would be added to it.
+  a!.phase('load weights');
+  stepTo(b!, { done: 8, total: 8, unit: 'kernels' });
+  stepTo(a!, { done: 1, total: 2, unit: 'bytes' });
+  expect(amounts).toEqual([
+    [0.25, { done: 2, total: 8, unit: 'kernels' }],
+    [0.75, { done: 6, total: 8, unit: 'kernels' }],
+    [0.75, 'words'],
+    [0.25, { done: 1, total: 2, unit: 'bytes' }],
   ]);
 });
 
