@@ -4,10 +4,10 @@
  */
 import { lstat, mkdir, stat } from 'node:fs/promises';
 import type { Stats } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { UserError } from '../errors.js';
 import type { Settings } from '../settings.js';
-import { codeOf } from '../system/errno.js';
+import { codeOf, reasonOf } from '../system/errno.js';
 import { quoteForShell } from '../system/shell.js';
 
 /** Write permission of the group and of everybody. */
@@ -30,14 +30,49 @@ export function requireCacheDir({ cacheDir }: Pick<Settings, 'cacheDir'>): strin
   );
 }
 
-/** The error of a cache that the system refuses. */
+/** What helps against a refusal of the system, besides another folder. */
+function remedyOf(code: string): string {
+  switch (code) {
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return 'Free space there';
+    case 'EACCES':
+    case 'EPERM':
+      return 'Take the right to write there';
+    default:
+      return '';
+  }
+}
+
+/** The error of a cache that the system refuses, in one line. */
 export function unusableCache(folder: string, error: unknown): UserError {
-  const reason = codeOf(error) === 'EROFS' ? 'it is read-only' : error instanceof Error ? error.message : String(error);
+  const code = codeOf(error);
+  const reason = code === 'ENOENT' ? 'a part of its path is missing and cannot be made' : reasonOf(error);
+  const remedy = remedyOf(code);
   return new UserError(
-    `The kernel cache ${folder} cannot be used: ${reason}`,
-    'Free space or permissions there, or choose another folder: TILEWRIGHT_CACHE=/path',
+    `Compiled kernels are kept in the cache folder ${folder}, which cannot be used: ${reason.split('\n')[0]!}`,
+    `${remedy === '' ? 'Choose' : `${remedy}, or choose`} a folder on a disk that can be written: export ` +
+      'TILEWRIGHT_CACHE=/path',
     { cause: error },
   );
+}
+
+/**
+ * Makes a folder and those above it, for this user alone. Node's own recursive mkdir never returns where a folder that
+ * exists says that it does not, as /proc does.
+ */
+async function makeFolders(folder: string): Promise<void> {
+  const make = (): Promise<void> => mkdir(folder, { mode: 0o700 });
+  try {
+    await make().catch(async (error: unknown) => {
+      if (codeOf(error) !== 'ENOENT' || dirname(folder) === folder) throw error;
+      await makeFolders(dirname(folder));
+      await make();
+    });
+  } catch (error) {
+    // It is there already, or another process made it meanwhile.
+    if (codeOf(error) !== 'EEXIST' || !(await stat(folder)).isDirectory()) throw error;
+  }
 }
 
 /**
@@ -50,11 +85,14 @@ export async function trustedFolder(
 ): Promise<string> {
   const root = requireCacheDir(settings);
   const folder = join(root, kind);
-  await mkdir(folder, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
+  await makeFolders(folder).catch((error: unknown) => {
     throw unusableCache(folder, error);
   });
   for (const path of [root, folder]) {
-    const problem = intruder(await stat(path));
+    const status = await stat(path).catch((error: unknown) => {
+      throw unusableCache(folder, error);
+    });
+    const problem = intruder(status);
     if (problem === undefined) continue;
     throw new UserError(
       `The kernel cache ${path} is not to be trusted: ${problem}, and what lies there is run.`,
