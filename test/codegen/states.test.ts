@@ -24,10 +24,10 @@ import {
   memorySizes,
   MEMORY,
   MEMORY_CALLS,
-  NUMERICS,
   remember,
   type MemoryCall,
 } from '../support/memoryFunction.js';
+import { NUMERICS } from '../support/planOf.js';
 import { FACTS } from '../autotune/cuda/fixture.js';
 import { emulateModule } from './cuda/emulate.js';
 import { RUNNABLE, runGenerated } from './harness.js';

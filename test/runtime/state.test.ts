@@ -1,29 +1,35 @@
-/** Two functions of one plan, on a CPU and on the fake GPU: they share weights and a state that outlives calls. */
+/** Functions with state, compiled from their graphs, on a CPU and on the fake GPU: they share weights and a state. */
+import { mkdtempSync } from 'node:fs';
+import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { compileShared } from '../../runtime/cpu/compiler.js';
+import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import type { CudaPlan } from '../../ir/plan.js';
 import { openCpuExecutor, type CpuExecutorOptions } from '../../runtime/cpu/openExecutor.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
-import { compileLibrary, describeFake } from '../support/fakeCuda/fakeDriver.js';
-import { scaleTensor, STATE_HOST, STATE_ROWS, stateC, stateKernels, statePlan } from '../support/statePlan.js';
+import { FACTS } from '../autotune/cuda/fixture.js';
+import { extentsOf, hostLibrary } from '../codegen/cuda/emulate.js';
+import { describeFake } from '../support/fakeCuda/fakeDriver.js';
+import { checkMemoryCalls } from '../support/memoryCalls.js';
+import { memoryPlan } from '../support/memoryFunction.js';
+import { cpuSymbols, cudaTexts } from '../support/planOf.js';
 import { checkStateCalls } from '../support/stateCalls.js';
+import { scaleTensor, statePlan } from '../support/statePlan.js';
 import { buildPackShim, PACK_PTX } from './cuda/packShim.js';
 import { entryText } from './cuda/ptxEntry.js';
-import { ABI_TEXT, settingsIn, temporaryFolder } from './kernels.js';
+import { temporaryFolder } from './kernels.js';
 
-const folder = temporaryFolder();
-const plan = statePlan();
-/** 32 rows of 32 columns: how the state is allocated. */
+/** 32 rows of 32 columns: how the state of statePlan.ts is allocated. */
 const STATE_BYTES = 32 * 32 * 4;
+/** That of memoryFunction.ts, 64 rows of 8 columns. */
+const MEMORY_BYTES = 64 * 32 * 4;
 
 describe('functions with state on a CPU', () => {
+  const facts = { isas: ['portable'], l1: 32 << 10, l2: 1 << 20 } as const;
+  const plan = statePlan(cpuScheduling, facts);
   let symbols: CpuExecutorOptions['symbols'];
   beforeAll(async () => {
-    const { path: library } = await compileShared([{ name: 'state.c', text: stateC(ABI_TEXT) }], {
-      isa: 'portable',
-      settings: settingsIn(folder),
-    });
-    const of = (symbol: string) => [{ library, symbol, scratchBytes: 0 }];
-    symbols = { append: [of('k_append'), of('k_append')], recall: [of('k_recall')] };
+    symbols = await cpuSymbols(plan);
   });
   const open = (change: Partial<CpuExecutorOptions> = {}) =>
     openCpuExecutor({ plan, symbols, tensors: scaleTensor(4), threads: 2, ...change });
@@ -35,13 +41,28 @@ describe('functions with state on a CPU', () => {
     await executor.close();
   });
 
+  it('read and write in one call', async () => {
+    const memory = memoryPlan(cpuScheduling, facts);
+    const executor = await openCpuExecutor({
+      plan: memory,
+      symbols: await cpuSymbols(memory),
+      tensors: new Map(),
+      threads: 2,
+    });
+    expect(executor.capacity).toEqual({ remember: { N: 40, Q: 40 } });
+    expect(executor.memory).toMatchObject({ stateBytes: MEMORY_BYTES });
+    await checkMemoryCalls(executor);
+    await executor.close();
+  });
+
   it('count their state as memory, and begin with zeroes in every executor', async () => {
     for (let i = 0; i < 2; i++) {
       const executor = await open();
       expect(executor.memory).toMatchObject({ stateBytes: STATE_BYTES });
       const { found } = (await executor.call('recall', { entry: Int32Array.of(0) })).outputs;
       expect([...found!]).toEqual([0, 0, 0, 0, 0]);
-      await executor.call('append', { rows: new Float32Array(5).fill(1), slot: Int32Array.of(0) });
+      const first = Int32Array.of(0);
+      await executor.call('append', { rows: new Float32Array(5).fill(1), slot: first, old: first });
       await executor.close();
     }
   });
@@ -54,27 +75,40 @@ describe('functions with state on a CPU', () => {
 });
 
 describeFake('functions with state on the fake GPU', (fake) => {
+  const folder = temporaryFolder();
   fake.host(buildPackShim(folder).library);
-  fake.host(compileLibrary(folder, 'state', { text: STATE_HOST }));
   const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
-  const cubins = new Map(
-    ['k_append', 'k_recall'].map((symbol) => [symbol, encode(entryText(symbol, 4, 0, ['count']))]),
-  );
 
-  it('see what earlier calls of either wrote, and give everything back', async () => {
-    const executor = await openCudaExecutor({
+  /** The plan's kernels computed by the host, over fibres. */
+  const open = (plan: CudaPlan) => {
+    const { kernels, distinct } = cudaTexts(plan);
+    fake.host(hostLibrary(distinct.values(), mkdtempSync(join(folder, 'kernels-'))));
+    const cubins = new Map(
+      [...distinct].map(([symbol, text]) => [
+        symbol,
+        encode(entryText(symbol, text.parameters.length, 0, extentsOf(text))),
+      ]),
+    );
+    const tensors = scaleTensor(4);
+    return openCudaExecutor({
       plan,
-      kernels: stateKernels(plan),
+      kernels,
       cubins,
       packCubin: encode(PACK_PTX),
-      tensors: scaleTensor(4),
+      tensors,
       ordinals: [0],
       addon: fake.addon,
     });
-    expect(executor.memory[0]).toMatchObject({ stateBytes: STATE_BYTES });
-    await checkStateCalls(executor);
+  };
+
+  it.each([
+    ['see what earlier calls of either wrote', statePlan, checkStateCalls, STATE_BYTES],
+    ['read and write in one call', memoryPlan, checkMemoryCalls, MEMORY_BYTES],
+  ] as const)('%s, and give everything back', async (_, planFor, check, stateBytes) => {
+    const executor = await open(planFor(cudaScheduling, FACTS));
+    expect(executor.memory[0]).toMatchObject({ stateBytes });
+    await check(executor);
     await executor.close();
     expect(fake.live()).toBe(0);
-    expect(STATE_ROWS).toBeLessThan(32);
   });
 });

@@ -3,12 +3,12 @@
  * and reads rows of the memory back. Its extents are neither called T nor R.
  */
 import type { Scheduling } from '../../codegen/scheduling.js';
-import { planFunction } from '../../driver/planFunction.js';
 import type { Extents } from '../../ir/extents.js';
 import { GraphBuilder, moduleOf, type Graph } from '../../ir/graph/graph.js';
 import type { Bucket, Plan } from '../../ir/plan.js';
 import { lowerModule, type LoweredFunctions } from '../../passes/lowerModule.js';
-import { optimise, type Numerics } from '../../passes/pipeline.js';
+import { optimise } from '../../passes/pipeline.js';
+import { NUMERICS, planOf } from './planOf.js';
 
 export const MEMORY = 'memory';
 export const MEMORY_ROWS = 64;
@@ -37,8 +37,6 @@ export function memoryGraph(): Graph {
   });
 }
 
-export const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
-
 /** Its kernels, through the product's passes. */
 export const memoryKernels = (): LoweredFunctions => lowerModule(moduleOf(optimise(memoryGraph(), NUMERICS)), NUMERICS);
 
@@ -46,13 +44,8 @@ export const memoryKernels = (): LoweredFunctions => lowerModule(moduleOf(optimi
 const BUCKETS: readonly Bucket[] = [8, 40].map((size) => ({ extents: { N: size, Q: size }, longest: 0 }));
 
 /** Its plan, with the default schedules of a target. */
-export function memoryPlan<S, F>(scheduling: Pick<Scheduling<S, F>, 'default'>, facts: F): Plan<S> {
-  const { functions, ...shared } = memoryKernels();
-  return {
-    ...shared,
-    functions: functions.map((module) => planFunction(module, BUCKETS.at(-1)!, BUCKETS, scheduling, facts)),
-  };
-}
+export const memoryPlan = <S, F>(scheduling: Pick<Scheduling<S, F>, 'default'>, facts: F): Plan<S> =>
+  planOf([memoryGraph()], { remember: BUCKETS }, scheduling, facts);
 
 /** What a call brings. */
 export interface MemoryCall {

@@ -9,6 +9,13 @@ const rowsOf = (count: number, seed: number): Float32Array =>
 
 const ALL = Int32Array.from({ length: STATE_ROWS }, (_, i) => i);
 
+/** Inputs of `append`: rows are added to what their slots hold; a row that is not kept, to whatever row 0 holds. */
+const inputsOf = (rows: Float32Array, slots: readonly number[]): Parameters<Executor['call']>[1] => ({
+  rows,
+  slot: Int32Array.from(slots),
+  old: Int32Array.from(slots, (slot) => Math.max(0, slot)),
+});
+
 /** Scales must be powers of two: then every sum is exact, and the state divided by the scale is what was added. */
 export async function checkStateCalls(executor: Executor): Promise<void> {
   const wanted = new Float32Array(STATE_ROWS * WIDTH);
@@ -17,7 +24,7 @@ export async function checkStateCalls(executor: Executor): Promise<void> {
     slots.forEach((slot, r) => {
       for (let c = 0; slot >= 0 && c < WIDTH; c++) wanted[slot * WIDTH + c]! += rows[r * WIDTH + c]!;
     });
-    const { outputs } = await executor.call('append', { rows, slot: Int32Array.from(slots) });
+    const { outputs } = await executor.call('append', inputsOf(rows, slots));
     assert.deepEqual(outputs, {});
   };
   const recall = async (entry: Int32Array): Promise<Float32Array> => {
@@ -58,26 +65,27 @@ export async function checkStateCalls(executor: Executor): Promise<void> {
   await refused('recall', { entry: new Float32Array(1) }, /recall takes entry, an array of i32/);
   await refused('recall', { entry: Int32Array.of(0), row: Int32Array.of(0) }, /recall takes no row/);
   await refused('recall', { entry: new Int32Array(17) }, /No bucket holds 17 Entries; the largest has 16 Entries/);
-  await refused('append', { rows: rowsOf(2, 0), slot: Int32Array.of(0) }, /slot has 1 entries, not 2, by rows/);
-  await refused('append', { rows: rowsOf(1, 0).subarray(1), slot: Int32Array.of(0) }, /rows has 4 entries, not 0/);
-  await refused('append', { rows: rowsOf(1, 0), slot: Int32Array.of(-2) }, /slot\[0\] = -2 lies outside -1 to 8/);
-  await refused('append', { rows: rowsOf(2, 0), slot: Int32Array.of(4, 4) }, /slot\[1\] = 4, as slot\[0\] is already/);
-  await refused('append', { slot: Int32Array.of(0) }, /append takes rows, an array of f32/);
+  await refused(
+    'append',
+    { ...inputsOf(rowsOf(2, 0), [0, 1]), slot: Int32Array.of(0) },
+    /slot has 1 entries, not 2, by rows/,
+  );
+  await refused('append', inputsOf(rowsOf(1, 0).subarray(1), [0]), /rows has 4 entries, not 0/);
+  await refused('append', inputsOf(rowsOf(1, 0), [-2]), /slot\[0\] = -2 lies outside -1 to 8/);
+  await refused('append', inputsOf(rowsOf(2, 0), [4, 4]), /slot\[1\] = 4, as slot\[0\] is already/);
+  await refused('append', { slot: Int32Array.of(0), old: Int32Array.of(0) }, /append takes rows, an array of f32/);
 
   // A profile and a search are calls.
-  const { bucket, launches } = await executor.profile('append', {
-    rows: rowsOf(5, 0),
-    slot: Int32Array.of(0, 1, 2, 3, 4),
-  });
+  const { bucket, launches } = await executor.profile('append', inputsOf(rowsOf(5, 0), [0, 1, 2, 3, 4]));
   assert.deepEqual(bucket.extents, { Runs: 40 });
   assert.deepEqual(
     launches.map(({ path }) => path),
-    ['memory.append'],
+    ['memory.add', 'memory.append'],
   );
   assert.equal(await executor.diagnose('recall', { entry: ALL }), undefined);
   // What is not finite in a state is found by whoever reads it; the call that wrote it is not made twice.
   const bad = rowsOf(1, 0).fill(Infinity, 2, 3);
-  await executor.call('append', { rows: bad, slot: Int32Array.of(4) });
+  await executor.call('append', inputsOf(bad, [4]));
   await assert.rejects(
     () => executor.call('recall', { entry: Int32Array.of(1, 4) }),
     (error: unknown) =>

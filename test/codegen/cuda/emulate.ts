@@ -14,7 +14,7 @@ import { logicalWeight } from '../../../ir/kernelInterpreter.js';
 import type { RawTensor } from '../../../ir/kernelInterpreter.js';
 import { ROW_PAD, rowStride } from '../../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
-import { loadOverFibres } from '../../support/cudaWarp/compile.js';
+import { compileOverFibres, loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { aligned, packWeight, put, take } from '../harness.js';
 import { hopperSupport, hopperText, isHopper, mapArguments } from './emulateHopper.js';
 
@@ -64,10 +64,38 @@ const compiled = new Map<string, LibraryHandle>();
 const keyOf = ({ source, tensorMaps }: CudaKernelText): string => JSON.stringify([source, tensorMaps]);
 
 /** Names of the extents that a kernel takes, in order, as its head declares them. */
-const extentsOf = ({ source, symbol }: CudaKernelText): readonly string[] =>
+export const extentsOf = ({ source, symbol }: CudaKernelText): readonly string[] =>
   [...new RegExp(`\\b${symbol}\\(((?:int \\w+, )*)`).exec(source)![1]!.matchAll(/int (\w+), /g)].map(
     ([, name]) => name!,
   );
+
+/** A kernel's own text, without the prelude, for warp.h. */
+function overFibres(kernel: CudaKernelText): string {
+  const { source, symbol } = kernel;
+  const prelude = render('prelude', {});
+  if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
+  // Dynamic shared memory is that of warp.h; static shared memory is not shared between blocks that run one by one.
+  const own = source.slice(prelude.length);
+  return (isHopper(kernel) ? hopperText(own, kernel) : own)
+    .replaceAll(/extern __shared__[^;]*;/g, '')
+    .replaceAll('__shared__', 'static');
+}
+
+/** Kernels without tensor maps as a library in `folder` that the fake driver executes (hostKernels.h). */
+export function hostLibrary(kernels: Iterable<CudaKernelText>, folder: string): string {
+  const texts = [...kernels].map((kernel) => {
+    const { symbol, parameters, launch } = kernel;
+    const sizes = extentsOf(kernel).map((_, i) => `sizes[${i}]`);
+    const pointers = parameters.map((_, i) => `p[${i}]`);
+    return `namespace of_${symbol} {
+${overFibres(kernel)}
+extern "C" void host_${symbol}(const int *sizes, const unsigned *grid, void **p) {
+  if (!tw_run_grid(grid[0], grid[1], ${launch.threads}, [&] { ${symbol}(${[...sizes, ...pointers].join(', ')}); })) abort();
+}
+}`;
+  });
+  return compileOverFibres([render('prelude', {}), ...texts].join('\n'), folder);
+}
 
 /** All kernels that no library has yet as one: the prelude once, each kernel's own text in a namespace. */
 function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) => Run {
@@ -76,13 +104,8 @@ function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) =
     (kernel) => !compiled.has(keyOf(kernel)),
   );
   const texts = missing.map((kernel) => {
-    const { source, symbol, parameters, tensorMaps } = kernel;
-    if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
-    // Dynamic shared memory is that of warp.h; static shared memory is not shared between blocks that run one by one.
-    const own = source.slice(prelude.length);
-    const text = (isHopper(kernel) ? hopperText(own, kernel) : own)
-      .replaceAll(/extern __shared__[^;]*;/g, '')
-      .replaceAll('__shared__', 'static');
+    const { symbol, parameters, tensorMaps } = kernel;
+    const text = overFibres(kernel);
     const names = extentsOf(kernel);
     const extents = names.map((_, i) => `extents[${i}]`);
     const maps = mapArguments(tensorMaps, ROW_PAD, (name) => `extents[${names.indexOf(name)}]`);

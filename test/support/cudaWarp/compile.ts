@@ -50,15 +50,20 @@ function temporaryFolder(): string {
 
 const libraries = new Map<string, LibraryHandle>();
 
+/** Compiles `text`, which follows warp.h, to a shared library in `folder`. Throws where it does not compile. */
+export function compileOverFibres(text: string, folder: string): string {
+  const [source, object] = [join(folder, 'kernels.cc'), join(folder, 'kernels.so')];
+  writeFileSync(source, text);
+  compile(['-Winvalid-pch', '-include', precompiledHeader(), '-shared', '-o', object, source]);
+  return object;
+}
+
 /** Loads `text`, which follows warp.h, as a shared library. Throws where it does not compile. */
 export function loadOverFibres(text: string): LibraryHandle {
   const known = libraries.get(text);
   if (known !== undefined) return known;
   const folder = temporaryFolder();
-  const [source, object] = [join(folder, 'kernels.cc'), join(folder, 'kernels.so')];
-  writeFileSync(source, text);
-  compile(['-Winvalid-pch', '-include', precompiledHeader(), '-shared', '-o', object, source]);
-  const library = koffi.load(object);
+  const library = koffi.load(compileOverFibres(text, folder));
   rmSync(folder, { recursive: true });
   libraries.set(text, library);
   return library;
