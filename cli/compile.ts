@@ -4,6 +4,7 @@ import { isArtifact } from '../driver/names.js';
 import type { CompileResult } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
 import { bytes, count, duration } from '../system/format.js';
+import { quoteForShell } from '../system/shell.js';
 import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import { isSet, modelFlags, required, type Flags } from './options.js';
 import { printJson, sameCommand, withUi, type Context } from './work.js';
@@ -45,7 +46,7 @@ export function addCompile(program: Command, context: Context): void {
 
 async function compile(context: Context, checkpoint: string, flags: Flags): Promise<void> {
   const { io } = context;
-  const output = required(flags, 'output', '-o DIR', `tilewright compile ${checkpoint} -o model.tw`);
+  const output = required(flags, 'output', '-o DIR', `tilewright compile ${quoteForShell(checkpoint)} -o model.tw`);
   const model = modelFlags(flags);
   if (isArtifact(checkpoint))
     throw new UsageError(

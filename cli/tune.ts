@@ -4,6 +4,7 @@ import { isArtifact } from '../driver/names.js';
 import type { TuneResult } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
 import { count, duration } from '../system/format.js';
+import { quoteForShell } from '../system/shell.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, seconds, text, threads, type Flags } from './options.js';
 import { printJson, sameCommand, Stopped, withUi, type Context } from './work.js';
@@ -57,7 +58,7 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
   if (!isArtifact(artifact))
     throw new UsageError(
       `${artifact}: is not an artifact folder`,
-      `make one from a checkpoint: tilewright compile ${artifact} -o model.tw`,
+      `make one from a checkpoint: tilewright compile ${quoteForShell(artifact)} -o model.tw`,
     );
   const database = text(flags, 'database');
   const isJson = isSet(flags, 'json');

@@ -62,11 +62,11 @@ export class BatchQueue<T extends Packable> {
   returnHalved(pack: Pack<T>, cause: unknown): void {
     if (pack.items.length < 2) {
       throw new UserError(
-        `the device ran out of memory in a micro-batch of ${pack.tokens} tokens, which is a single tree and ` +
-          'cannot be halved',
-        'stop other processes on the device (nvidia-smi lists them), or make trees smaller: --max-tokens ' +
-          `${Math.max(FEWEST_TOKENS, Math.floor(pack.tokens / 2))}, or --sharing context; with --out and ` +
-          '--resume, finished questions are kept',
+        `the device ran out of memory in a micro-batch of ${pack.tokens} tokens, ` +
+          'which is a single tree and cannot be halved',
+        'stop other processes on the device (nvidia-smi lists them), or make trees smaller: ' +
+          `--max-tokens ${Math.max(FEWEST_TOKENS, Math.floor(pack.tokens / 2))}, or --sharing context; ` +
+          'with --out and --resume, finished questions are kept',
         { cause },
       );
     }

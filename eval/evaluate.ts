@@ -119,8 +119,8 @@ function nonFinite(
 ): UserError {
   const names = collector.nameRows(laid, rows);
   return new UserError(
-    `${names}: a value is NaN or ` +
-      `infinite${where === undefined ? '' : `, first in ${where}`}` +
+    `${names}: a value is NaN or infinite` +
+      `${where === undefined ? '' : `, first in ${where}`}` +
       (rows.length === 0 ? ' (one or more of the choices named)' : ''),
     hint,
     { cause },
@@ -149,8 +149,8 @@ async function score(scorer: Scorer, laid: LaidBatch, collector: Collector, jour
   const expected = laid.batch.row.length;
   if (scored.logProb.length !== expected || scored.isArgmax.length !== expected) {
     throw new Error(
-      `the scorer returned ${scored.logProb.length} log-probabilities and ${scored.isArgmax.length} flags for ` +
-        `${expected} rows`,
+      `the scorer returned ${scored.logProb.length} log-probabilities and ${scored.isArgmax.length} flags ` +
+        `for ${expected} rows`,
     );
   }
   const bad: number[] = [];

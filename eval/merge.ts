@@ -145,8 +145,8 @@ function joinSamples(parts: readonly ShardResults[], first: ShardResults): Sampl
   if (absent.length > 0 || owner.size !== expected) {
     throw new UserError(
       `the shards hold ${owner.size} of ${expected} ` +
-        `questions${absent.length > 0 ? `; missing: ${list(absent)}` : ''}: the shards divided the questions ` +
-        'differently',
+        `questions${absent.length > 0 ? `; missing: ${list(absent)}` : ''}: ` +
+        'the shards divided the questions differently',
       againAlike(first),
     );
   }

@@ -105,8 +105,8 @@ export function cutByLength<T extends Packable>(trees: readonly T[], limits: Bat
   const tooLarge = items.find(({ tokens, rows }) => tokens > limits.maxTokens || rows > limits.maxRows);
   if (tooLarge !== undefined) {
     throw new Error(
-      `a tree of ${tooLarge.tokens} tokens and ${tooLarge.rows} rows exceeds a micro-batch of ` +
-        `${limits.maxTokens} and ${limits.maxRows}`,
+      `a tree of ${tooLarge.tokens} tokens and ${tooLarge.rows} rows ` +
+        `exceeds a micro-batch of ${limits.maxTokens} and ${limits.maxRows}`,
     );
   }
   let blocks: Block[] = [];

@@ -254,9 +254,9 @@ function tooLong(question: TokenisedQuestion, choice: number, limit: number, isB
   const context = contextOf(question, choice),
     tokens = question.continuations[choice] ?? new Int32Array();
   return new UserError(
-    `question ${question.docId}, choice ${choice}: ${inputsOf(context, tokens)} input tokens (context ` +
-      `${context.length}, choice ${tokens.length}, its last is only predicted), but ` +
-      `${isBatchLimit ? 'the largest micro-batch' : "the model's context"} is ${limit}`,
+    `question ${question.docId}, choice ${choice}: ${inputsOf(context, tokens)} input tokens ` +
+      `(context ${context.length}, choice ${tokens.length}, its last is only predicted), ` +
+      `but ${isBatchLimit ? 'the largest micro-batch' : "the model's context"} is ${limit}`,
     `Leave it out with --docs (for example --docs 0:${question.docId}), or ` +
       (isBatchLimit
         ? "compile with a larger --max-tokens, if the model's context allows it"

@@ -65,9 +65,8 @@ function planQuestion(paths: readonly Path[], docId: number, sharing: Sharing, c
     current = planOf([path], sharing);
     if (!fits(current, capacity)) {
       throw new UserError(
-        `question ${docId}, choice ${path.choice}: ${current.tokens} tokens with ${current.rows} to score do ` +
-          'not fit a micro-batch ' +
-          `of ${capacity.maxTokens} tokens and ${capacity.maxRows} scored rows`,
+        `question ${docId}, choice ${path.choice}: ${current.tokens} tokens with ${current.rows} to score ` +
+          `do not fit a micro-batch of ${capacity.maxTokens} tokens and ${capacity.maxRows} scored rows`,
         'Raise the size of a micro-batch, or leave the question out with --docs',
       );
     }

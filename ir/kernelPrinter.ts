@@ -45,8 +45,8 @@ export function printKernel(kernel: Kernel): string {
       const bias = mask.kind === 'column' ? `column ${mask.subtreeEnd}` : mask.buffer;
       const queries = queryRow === undefined ? '' : `, queries ${queryRow}`;
       return (
-        `${head}, ${out} = softmax(${scale}·${q}·${k} + ${bias})·${v}, ${heads}/${kvHeads} heads of ` +
-        `${headDim}${queries}`
+        `${head}, ${out} = softmax(${scale}·${q}·${k} + ${bias})·${v}, ` +
+        `${heads}/${kvHeads} heads of ${headDim}${queries}`
       );
     }
     case 'logprob': {

@@ -26,8 +26,8 @@ export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, Raw
     const tensor = find(source.tensor);
     if (tensor.rows !== source.rows || tensor.columns !== decl.k || tensor.data.length !== source.rows * decl.k) {
       throw new Error(
-        `Weight '${decl.name}' needs tensor '${source.tensor}' as [${source.rows}, ${decl.k}], but it is ` +
-          `[${tensor.rows}, ${tensor.columns}] with ${tensor.data.length} elements.`,
+        `Weight '${decl.name}' needs tensor '${source.tensor}' as [${source.rows}, ${decl.k}], ` +
+          `but it is [${tensor.rows}, ${tensor.columns}] with ${tensor.data.length} elements.`,
       );
     }
     result.set(tensor.data, at);

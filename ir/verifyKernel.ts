@@ -157,8 +157,8 @@ function verifyWeight(
     (buffer.space !== 'weight' || buffer.rows !== rows || buffer.columns !== weight.k || weight.layout !== 'rows')
   ) {
     fail(
-      'a buffer has the same name; it may only declare the same memory, a weight ' +
-        `${shape({ rows, columns: weight.k })} in layout rows.`,
+      'a buffer has the same name; it may only declare the same memory, ' +
+        `a weight ${shape({ rows, columns: weight.k })} in layout rows.`,
     );
   }
   known.set(weight.name, weight);
@@ -179,8 +179,8 @@ function verifyConstants(module: KernelModule): void {
       const source = weight.sources.find((each) => each.tensor === name);
       if (source !== undefined && (source.rows !== values.length || weight.k !== 1))
         fail(
-          `weight '${weight.name}' reads it as ${shape({ rows: source.rows, columns: weight.k })}, but it is ` +
-            `[${values.length}, 1].`,
+          `weight '${weight.name}' reads it as ${shape({ rows: source.rows, columns: weight.k })}, ` +
+            `but it is [${values.length}, 1].`,
         );
     }
   }
@@ -299,8 +299,8 @@ class KernelCheck implements Reader {
   ): void {
     if (!dtypes.includes(buffer.dtype) || buffer.rows !== rows || buffer.columns !== columns) {
       this.fail(
-        `'${buffer.name}' is ${buffer.dtype}${shape(buffer)}; as ${role} it must be ` +
-          `${dtypes.join(' or ')}${shape({ rows, columns })}.`,
+        `'${buffer.name}' is ${buffer.dtype}${shape(buffer)}; as ${role} ` +
+          `it must be ${dtypes.join(' or ')}${shape({ rows, columns })}.`,
       );
     }
   }

@@ -78,11 +78,12 @@ export async function verifyContents(
   options: ContentsOptions & { readonly hint?: string },
 ): Promise<void> {
   const found = await readContents(checkpoint, options);
+  const shown = (digest: string | undefined): string => `${(digest ?? 'absent').slice(0, 12)}…`;
   for (const name of new Set([...Object.keys(expected), ...Object.keys(found)])) {
     if (found[name] !== expected[name])
       throw new UserError(
-        `${join(checkpoint.dir, name)}: its bytes are not those that the artifact was compiled with (SHA-256 ` +
-          `${(found[name] ?? 'absent').slice(0, 12)}…, expected ${(expected[name] ?? 'absent').slice(0, 12)}…)`,
+        `${join(checkpoint.dir, name)}: its bytes are not those that the artifact was compiled with ` +
+          `(SHA-256 ${shown(found[name])}, expected ${shown(expected[name])})`,
         options.hint,
       );
   }

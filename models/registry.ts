@@ -24,8 +24,8 @@ export function findArchitecture(config: Json, where: string): Architecture {
   }
   if (isGiven(modelType) && modelType !== found.modelType)
     throw new UserError(
-      `${where}: model_type ${quote(modelType)} does not belong to ${found.name}, whose model_type is ` +
-        `"${found.modelType}"`,
+      `${where}: model_type ${quote(modelType)} does not belong to ${found.name}, ` +
+        `whose model_type is "${found.modelType}"`,
     );
   return found;
 }

@@ -115,8 +115,8 @@ function parseEntry(
   const wanted = count === undefined ? undefined : (count * bits) / 8;
   if (wanted !== end - begin) {
     throw new UserError(
-      `${place}: ${dtype} ${quote(shape)} takes ${wanted ?? 'more than 2^53'} bytes, but the header gives it ` +
-        `${end - begin}`,
+      `${place}: ${dtype} ${quote(shape)} takes ${wanted ?? 'more than 2^53'} bytes, ` +
+        `but the header gives it ${end - begin}`,
       REWRITE,
     );
   }
@@ -168,8 +168,8 @@ export function parseSafetensorsHeader(
       const what =
         begin < covered ? `overlaps ${last === '' ? 'the header' : quote(last, 120)}` : 'leaves a hole before it';
       throw new UserError(
-        `${where}: tensor ${quote(name, 120)} starts at byte ${begin} of the data but the one before ends at ` +
-          `${covered}: it ${what}`,
+        `${where}: tensor ${quote(name, 120)} starts at byte ${begin} of the data ` +
+          `but the one before ends at ${covered}: it ${what}`,
         REWRITE,
       );
     }
@@ -209,16 +209,16 @@ export function readSafetensorsHeader(file: string): SafetensorsHeader {
       const length = prefix.readBigUInt64LE();
       if (length > BigInt(MAX_HEADER_BYTES)) {
         throw new UserError(
-          `${file}: the header claims ${length} bytes, more than the limit of ${MAX_HEADER_BYTES}: not a ` +
-            'safetensors file, or a damaged one',
+          `${file}: the header claims ${length} bytes, more than the limit of ${MAX_HEADER_BYTES}: ` +
+            'not a safetensors file, or a damaged one',
           REFETCH,
         );
       }
       const headerBytes = Number(length);
       if (headerBytes > sizeBytes - LENGTH_BYTES) {
         throw new UserError(
-          `${file}: truncated: the header claims ${headerBytes} bytes, the file has ` +
-            `${sizeBytes - LENGTH_BYTES} after the first ${LENGTH_BYTES}`,
+          `${file}: truncated: the header claims ${headerBytes} bytes, ` +
+            `the file has ${sizeBytes - LENGTH_BYTES} after the first ${LENGTH_BYTES}`,
           REFETCH,
         );
       }

@@ -158,8 +158,8 @@ export function parseTokenizerJson(text: string, where: string): TokenizerJson {
   if (!isRecord(json) || !isRecord(stated)) throw new UserError(`${where}: no "model": not a tokenizer.json`, REFETCH);
   if (isGiven(stated['dropout']) && stated['dropout'] !== 0) {
     throw new UserError(
-      `${where}: model.dropout is ${quote(stated['dropout'])}: tokenisation would be random, so no score could ` +
-        'be reproduced',
+      `${where}: model.dropout is ${quote(stated['dropout'])}: tokenisation would be random, ` +
+        'so no score could be reproduced',
       'set it to null',
     );
   }

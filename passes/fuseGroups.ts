@@ -118,8 +118,8 @@ class Fuser {
         return this.placeElementwise(node);
       case 'reduction':
         throw new CompileError(
-          `no kernel for '${node.op}' (%${node.result.name}): only sums and means of rows can be fused; see ` +
-            'docs/addAnOp.md',
+          `no kernel for '${node.op}' (%${node.result.name}): only sums and means of rows can be fused; ` +
+            'see docs/addAnOp.md',
         );
       case 'movement':
         throw new CompileError(
@@ -158,8 +158,8 @@ class Fuser {
     const node = this.defs.get(v);
     if (node === undefined || OPS[node.op].fuse !== 'elementwise' || columnsOf(v) !== 1) {
       throw new CompileError(
-        `%${v.name}${node === undefined ? '' : ` = ${node.op}(…)`} is needed in memory, but no kernel writes ` +
-          'it: its readers recompute it',
+        `%${v.name}${node === undefined ? '' : ` = ${node.op}(…)`} is needed in memory, ` +
+          'but no kernel writes it: its readers recompute it',
       );
     }
     const group = this.open('loop', this.rows(v), 1);
@@ -183,8 +183,8 @@ class Fuser {
       (type.dtype !== 'f32' && type.dtype !== 'bf16' && type.dtype !== 'f16')
     ) {
       throw new CompileError(
-        `%${node.result.name}: no kernel for linear of ${printType(type)}; the left operand must be f32, bf16 ` +
-          'or f16[rows, K]',
+        `%${node.result.name}: no kernel for linear of ${printType(type)}; ` +
+          'the left operand must be f32, bf16 or f16[rows, K]',
       );
     }
     const sibling = this.groups.find(
@@ -225,8 +225,8 @@ class Fuser {
       columns !== columnsOf(operand)
     ) {
       throw new CompileError(
-        `%${node.result.name}: no kernel for '${node.op}' over the last axis of [${shape.join(', ')}]; whole ` +
-          'rows of a value [rows, K], or segments of them as [rows, n, K / n], can be summed',
+        `%${node.result.name}: no kernel for '${node.op}' over the last axis of [${shape.join(', ')}]; ` +
+          'whole rows of a value [rows, K], or segments of them as [rows, n, K / n], can be summed',
       );
     }
     this.homes.set(node.result, { kind: 'inline' });
@@ -277,8 +277,8 @@ class Fuser {
   private join(node: Node, columns: Dim | undefined): void {
     if (columns === undefined)
       throw new CompileError(
-        `%${node.result.name}: no kernel computes ${printType(node.result.type)}; the first extent must be a ` +
-          'named one, the others fixed or one named',
+        `%${node.result.name}: no kernel computes ${printType(node.result.type)}; ` +
+          'the first extent must be a named one, the others fixed or one named',
       );
     const rows = this.rows(node.result);
     const inside = node.operands

@@ -204,8 +204,8 @@ class Lowering {
       throw new CompileError(`${groupPath(group)}: a rotation of another kernel's result is not supported`);
     if (rotated.size > 1 || anchors.length > 1)
       throw new CompileError(
-        `${groupPath(group)}: %${anchors[0]!.result.name} is rotated in heads of ` +
-          `${[...rotated].join(' and of ')}` +
+        `${groupPath(group)}: %${anchors[0]!.result.name} is rotated in ` +
+          `heads of ${[...rotated].join(' and of ')}` +
           `${anchors.length > 1 ? ` and is combined with %${anchors[1]!.result.name}` : ''}; ` +
           'one kernel rotates one matrix, in heads of one width',
       );
@@ -395,8 +395,8 @@ class Lowering {
     const columns = columnsOf(v);
     if (rows === undefined || columns === undefined)
       throw new CompileError(
-        `%${v.name}: no buffer can hold ${printType(v.type)}; the first extent must be a named one, the others ` +
-          'fixed or one named',
+        `%${v.name}: no buffer can hold ${printType(v.type)}; ` +
+          'the first extent must be a named one, the others fixed or one named',
       );
     this.valueBuffers.set(v, name);
     this.buffers.set(name, { name, dtype: v.type.dtype, rows, columns, space });

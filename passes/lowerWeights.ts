@@ -19,8 +19,8 @@ export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMat
     if (a?.type.shape.length === 2 && b?.type.shape.length === 1) return { ...matrix(a), columnScale: b.name };
   }
   throw new CompileError(
-    `%${v.name}: the weight packer does not support this load-time expression; it takes a matrix, or a matrix ` +
-      'times a norm weight',
+    `%${v.name}: the weight packer does not support this load-time expression; ` +
+      'it takes a matrix, or a matrix times a norm weight',
   );
 }
 

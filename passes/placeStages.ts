@@ -169,8 +169,8 @@ export function placeStages(facts: PlacementFacts): PlacedStages {
   const { replicas, stages } = wanted;
   if (replicas * stages > devices) {
     throw new UserError(
-      `--parallel ${parallelText(wanted)} takes ${replicas * stages} devices; there ` +
-        `${devices === 1 ? 'is' : 'are'} ${devices}`,
+      `--parallel ${parallelText(wanted)} takes ${replicas * stages} devices; ` +
+        `there ${devices === 1 ? 'is' : 'are'} ${devices}`,
       `use --devices ${replicas * stages}, or --parallel auto`,
     );
   }
@@ -243,8 +243,8 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
           : `a pipeline of ${others} (--parallel pp=${others})`,
     );
   return new UserError(
-    `This model does not fit ${stages === 1 ? 'a device' : `${stages} devices as a pipeline`} with room for ` +
-      `${bytes(room)}${stages === 1 ? '' : ' each'}${need}.`,
+    `This model does not fit ${stages === 1 ? 'a device' : `${stages} devices as a pipeline`} ` +
+      `with room for ${bytes(room)}${stages === 1 ? '' : ' each'}${need}.`,
     hints.length > 0 ? `What would fit: ${hints.join(', or ')}.` : 'Use devices with more memory.',
   );
 }

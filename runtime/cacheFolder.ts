@@ -97,8 +97,8 @@ export async function trustedFolder(
     throw new UserError(
       `The kernel cache ${path} is not to be trusted: ${problem}, and what lies there is run.`,
       problem.startsWith('others')
-        ? `Take that right away: chmod go-w ${quoteForShell(path)}; or choose another folder: export ` +
-            'TILEWRIGHT_CACHE=/path'
+        ? `Take that right away: chmod go-w ${quoteForShell(path)}; or choose another folder: ` +
+            'export TILEWRIGHT_CACHE=/path'
         : 'Choose a folder of your own: export TILEWRIGHT_CACHE=/path',
     );
   }

@@ -24,8 +24,8 @@ export function stageRanges(plan: RuntimePlan, stages: PlanStages = {}): readonl
       parts.at(-1)?.end === all;
     if (!isWhole)
       throw new RangeError(
-        `Stages ${parts.map(({ first, end }) => `${first}–${end - 1}`).join(', ')} are not the ` +
-          `${all} launches of ${nameOf(fn)} in order.`,
+        `Stages ${parts.map(({ first, end }) => `${first}–${end - 1}`).join(', ')} ` +
+          `are not the ${all} launches of ${nameOf(fn)} in order.`,
       );
     return [nameOf(fn), parts];
   });

@@ -18,8 +18,8 @@ function packedCheckpoint(dir: string, again: string): string {
 }
 
 /** The checkpoint of an artifact: inside, where the manifest says, or where the user says. */
-export function checkpointOf(dir: string, { model }: Manifest, elsewhere: string | undefined): Checkpoint {
-  const again = rebuild(dir, { model });
+export function checkpointOf(dir: string, { model, target }: Manifest, elsewhere: string | undefined): Checkpoint {
+  const again = rebuild(dir, { model, arithmetic: target.arithmetic, target: target.kind });
   const path = elsewhere ?? (model.isPacked ? packedCheckpoint(dir, again) : model.path);
   if (!existsSync(path))
     throw new UserError(

@@ -102,34 +102,41 @@ export function readPart(dir: string, name: keyof typeof MAX_BYTES, again: strin
   return decodeUtf8(readBounded(path, MAX_BYTES[name], again), path, again);
 }
 
-/** What a command need not say. */
-const DEFAULT_TARGET = 'cpu';
+/** The target whose arithmetic follows from the machine: bf16 needs AMX, and f32 is what remains without it. */
+const HOST_TARGET = 'cpu';
 
-/** The command that makes the artifact anew, with the same arithmetic where that is known. */
+/**
+ * The command that rebuilds the artifact at `dir`. It names the target if that is known, because the default, `auto`,
+ * may choose another one on this machine.
+ */
 export function rebuild(
   dir: string,
   known: {
     readonly model?: Pick<ModelReference, 'path'> & { readonly init?: WeightInit };
-    /** As `--target` names it. */
+    /** A value of `--target`. */
     readonly target?: string;
     readonly arithmetic?: Arithmetic;
   } = {},
 ): string {
-  const { arithmetic, target = DEFAULT_TARGET } = known;
-  const isDefault = target === DEFAULT_TARGET;
-  const model = known.model === undefined ? '<checkpoint>' : quoteForShell(known.model.path);
-  const init = known.model?.init?.kind === 'random' ? ` --init random:${known.model.init.seed}` : '';
-  const precision =
-    arithmetic === 'f32' || (!isDefault && arithmetic !== undefined) ? ` --precision ${arithmetic}` : '';
-  const flags = `${init}${isDefault ? '' : ` --target ${target}`}${precision}`;
-  return `tilewright compile ${model}${flags} -o ${quoteForShell(dir)}`;
+  const { arithmetic, target, model } = known;
+  const isHost = target === undefined || target === HOST_TARGET;
+  const precision = arithmetic === 'f32' || !isHost ? arithmetic : undefined;
+  const words = [
+    'tilewright compile',
+    model === undefined ? '<checkpoint>' : quoteForShell(model.path),
+    ...(model?.init?.kind === 'random' ? [`--init random:${model.init.seed}`] : []),
+    ...(target === undefined ? [] : [`--target ${target}`]),
+    ...(precision === undefined ? [] : [`--precision ${precision}`]),
+    `-o ${quoteForShell(dir)}`,
+  ];
+  return words.join(' ');
 }
 
-/** The commands that make the artifact at `dir` for other targets. The default target chooses its own arithmetic. */
+/** The commands that rebuild the artifact at `dir` for other targets. A CPU chooses its own arithmetic. */
 export const rebuildFor =
   (dir: string, model: Pick<ModelReference, 'path' | 'init'>, arithmetic: Arithmetic): Rebuild =>
   (target) =>
-    rebuild(dir, { model, ...(target === DEFAULT_TARGET ? {} : { arithmetic, target }) });
+    rebuild(dir, { model, target, ...(target === HOST_TARGET ? {} : { arithmetic }) });
 
 /** Reads what an artifact is of, and nothing else of it. Throws UserError. */
 export function readManifest(dir: string, targets: readonly AnyTarget[] = TARGET_RECORDS): Manifest {
@@ -140,9 +147,10 @@ export function readManifest(dir: string, targets: readonly AnyTarget[] = TARGET
 export const kindOf = (kind: string, targets: readonly AnyTarget[]): AnyTarget | undefined =>
   targets.find(({ name }) => name === kind);
 
-/** What every version's manifest has had: enough to say which version it is and how to make the artifact anew. */
+/** The fields that every version's manifest has: enough to name the version and the command that rebuilds. */
 const anyVersion = z.looseObject({
   version: z.number(),
+  target: z.looseObject({ kind: z.string() }).optional(),
   model: z.looseObject({ path: z.string().max(4096) }).optional(),
 });
 
@@ -154,7 +162,12 @@ function parseManifest(dir: string, text: string, targets: readonly AnyTarget[])
     throw new UserError(`${dir}: manifest.json is not JSON`, rebuild(dir));
   }
   const any = anyVersion.safeParse(json);
-  const again = rebuild(dir, any.data?.model === undefined ? {} : { model: { path: any.data.model.path } });
+  // The name comes from the list of targets: nothing from the file but a quoted path gets into a command.
+  const name = any.data?.target === undefined ? undefined : kindOf(any.data.target.kind, targets)?.name;
+  const again = rebuild(dir, {
+    ...(any.data?.model === undefined ? {} : { model: { path: any.data.model.path } }),
+    ...(name === undefined ? {} : { target: name }),
+  });
   if (any.success && any.data.version !== ARTIFACT_VERSION)
     throw new UserError(
       `${dir}: made by artifact version ${any.data.version}; this tilewright reads ${ARTIFACT_VERSION}`,

@@ -5,6 +5,7 @@ import { SCORE } from '../../ir/function.js';
 import { withSchedules } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import { duration } from '../../system/format.js';
+import { quoteForShell } from '../../system/shell.js';
 import { UserError } from '../../errors.js';
 import { rebuildFor } from '../artifact/manifest.js';
 import { keepCheckpoint, prepareArtifact, saveArtifact, type ArtifactParts } from '../artifact/save.js';
@@ -26,7 +27,7 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   if (!isArtifact(request.artifact))
     throw new UserError(
       `${request.artifact}: is not an artifact`,
-      `tilewright compile ${request.artifact} -o model.tw, then: tilewright tune model.tw`,
+      `tilewright compile ${quoteForShell(request.artifact)} -o model.tw && tilewright tune model.tw`,
     );
   prepareArtifact(request.artifact);
   const machine = detectMachine();

@@ -131,8 +131,8 @@ export function parseDecoderConfig(
   }
   if (!isGiven(raw.head_dim) && raw.hidden_size % heads !== 0) {
     throw new UserError(
-      `${where}: hidden_size ${raw.hidden_size} is not a multiple of num_attention_heads ${heads}, and ` +
-        'head_dim is absent',
+      `${where}: hidden_size ${raw.hidden_size} is not a multiple of num_attention_heads ${heads}, ` +
+        'and head_dim is absent',
     );
   }
   const headDim = raw.head_dim ?? raw.hidden_size / heads;

@@ -108,8 +108,8 @@ function parseScaling(source: Json, where: string, config: Json): RopeScaling {
       } as const;
       if (scaling.highFreqFactor <= scaling.lowFreqFactor) {
         throw new UserError(
-          `${where}: high_freq_factor ${scaling.highFreqFactor} must be greater than low_freq_factor ` +
-            `${scaling.lowFreqFactor}`,
+          `${where}: high_freq_factor ${scaling.highFreqFactor} must be greater than ` +
+            `low_freq_factor ${scaling.lowFreqFactor}`,
         );
       }
       return scaling;

@@ -20,8 +20,8 @@ const INSTALL =
 
 /** Uses the headers that generated kernels use: a compiler without its C library is the usual half installation. */
 const TRIAL =
-  '#include <stdint.h>\n#include <math.h>\nfloat tw_trial(const float *x, int64_t n) { ' +
-  'return n > 0 ? sqrtf(x[0]) : 0; }\n';
+  '#include <stdint.h>\n#include <math.h>\n' +
+  'float tw_trial(const float *x, int64_t n) { return n > 0 ? sqrtf(x[0]) : 0; }\n';
 
 async function isExecutable(path: string): Promise<boolean> {
   try {

@@ -37,7 +37,7 @@ export function kernelCompileError(compiler: string, name: string, source: strin
     shown.length > 0 ? shown.join('\n') + (hidden > 0 ? `\n… and ${hidden} more` : '') : log.trim().slice(0, MAX_LOG);
   return new UserError(
     `${compiler} does not compile the generated ${name}:\n${details}`,
-    'Try another compiler with TILEWRIGHT_NVRTC=/path/to/libnvrtc.so or ' +
-      'TILEWRIGHT_NVCC=/path/to/nvcc; if it fails too, this is a bug in code generation.',
+    'Try another compiler with TILEWRIGHT_NVRTC=/path/to/libnvrtc.so or TILEWRIGHT_NVCC=/path/to/nvcc; ' +
+      'if it fails too, this is a bug in code generation.',
   );
 }

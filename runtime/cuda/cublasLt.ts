@@ -157,17 +157,18 @@ function bind(path: string): Functions {
       'int cublasLtMatmulPreferenceSetAttribute(void *pref, int attr, const uint64_t *value, size_t bytes)',
     ),
     heuristic: library.func(
-      'int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, ' +
-        'void *d, void *pref, int most, _Out_ uint8_t *results, _Out_ int *count)',
+      'int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, void *d, ' +
+        'void *pref, int most, _Out_ uint8_t *results, _Out_ int *count)',
     ),
     configGet: library.func(
-      'int cublasLtMatmulAlgoConfigGetAttribute(const uint8_t *algo, int attr, _Out_ int32_t ' +
-        '*value, size_t bytes, _Out_ uint64_t *written)',
+      'int cublasLtMatmulAlgoConfigGetAttribute(const uint8_t *algo, int attr, ' +
+        '_Out_ int32_t *value, size_t bytes, _Out_ uint64_t *written)',
     ),
     matmul: library.func(
-      'int cublasLtMatmul(void *handle, void *desc, const float *alpha, uintptr_t a, void *la, ' +
-        'uintptr_t b, void *lb, const float *beta, uintptr_t c, void *lc, uintptr_t d, void *ld, ' +
-        'const uint8_t *algo, uintptr_t workspace, size_t bytes, uintptr_t stream)',
+      'int cublasLtMatmul(void *handle, void *desc, const float *alpha, ' +
+        'uintptr_t a, void *la, uintptr_t b, void *lb, const float *beta, ' +
+        'uintptr_t c, void *lc, uintptr_t d, void *ld, const uint8_t *algo, ' +
+        'uintptr_t workspace, size_t bytes, uintptr_t stream)',
     ),
   };
 }
@@ -283,8 +284,8 @@ class Contraction implements CublasLtContraction {
     };
     const splits = get(CONFIG_SPLIT_K) ?? 1;
     return (
-      `algorithm ${get(CONFIG_ID) ?? '?'}, tile ${get(CONFIG_TILE) ?? '?'}, stages ` +
-      `${get(CONFIG_STAGES) ?? '?'}${splits > 1 ? `, ${splits} splits of k` : ''}`
+      `algorithm ${get(CONFIG_ID) ?? '?'}, tile ${get(CONFIG_TILE) ?? '?'}, ` +
+      `stages ${get(CONFIG_STAGES) ?? '?'}${splits > 1 ? `, ${splits} splits of k` : ''}`
     );
   }
 }

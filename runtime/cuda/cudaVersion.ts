@@ -40,8 +40,8 @@ export function versionProblem(
   const driver = driverCudaVersion(driverVersion);
   if (version.major > driver.major) {
     return (
-      `version ${versionText(version)} is too new for the GPU driver, which supports CUDA ` +
-      `${versionText(driver)}: its kernels would not load`
+      `version ${versionText(version)} is too new for the GPU driver, which ` +
+      `supports CUDA ${versionText(driver)}: its kernels would not load`
     );
   }
   return undefined;

@@ -51,8 +51,8 @@ function remedy(use: CudaMemoryUse, freeBytes: number, maxTokens: number): strin
     return `Compile it for smaller micro-batches: --max-tokens ${tokens}.`;
   const gpus = Math.ceil(residentBytes(use) / Math.max(1, freeBytes - RESERVE));
   return freeBytes > 2 * RESERVE
-    ? `The weights alone take ${bytes(use.weightBytes)}: spread over ${Math.max(2, gpus)} or ` +
-        'more such GPUs, or use one with more memory.'
+    ? `The weights alone take ${bytes(use.weightBytes)}: ` +
+        `spread over ${Math.max(2, gpus)} or more such GPUs, or use one with more memory.`
     : 'Another process holds the memory (nvidia-smi lists them): end it, or use another GPU.';
 }
 
@@ -71,9 +71,8 @@ export const deviceMemoryError = (
   options?: ErrorOptions,
 ): UserError =>
   new UserError(
-    `This plan needs ${bytes(peakBytes(use))} of device memory, and ${bytes(RESERVE)} must ` +
-      `stay free; ${device.name} has ${bytes(device.freeBytes)} of ${bytes(device.totalBytes)} ` +
-      `free.\n${printCudaMemoryUse(use)}`,
+    `This plan needs ${bytes(peakBytes(use))} of device memory, and ${bytes(RESERVE)} must stay free; ` +
+      `${device.name} has ${bytes(device.freeBytes)} of ${bytes(device.totalBytes)} free.\n${printCudaMemoryUse(use)}`,
     remedy(use, device.freeBytes, maxTokens),
     options,
   );

@@ -67,8 +67,8 @@ function bind(path: string): Functions {
     getVersion: library.func('int nvrtcVersion(_Out_ int *major, _Out_ int *minor)'),
     getErrorString: library.func('const char *nvrtcGetErrorString(int result)'),
     createProgram: library.func(
-      'int nvrtcCreateProgram(_Out_ void **prog, const char *src, const char *name, int ' +
-        'numHeaders, const char **headers, const char **includeNames)',
+      'int nvrtcCreateProgram(_Out_ void **prog, const char *src, const char *name, ' +
+        'int numHeaders, const char **headers, const char **includeNames)',
     ),
     destroyProgram: library.func('int nvrtcDestroyProgram(_Inout_ void **prog)'),
     compileProgram: library.func('int nvrtcCompileProgram(void *prog, int numOptions, const char **options)'),

@@ -83,11 +83,11 @@ export function printLoadTimes({ preparing, streaming, releasing, copiedBytes, s
     `${((100 * part) / Math.max(streaming.total, Number.MIN_VALUE)).toFixed(0)} %`;
   const rate = (over: number): string => (copiedBytes / over / 1e9).toFixed(1);
   return (
-    `weights loaded in ${seconds.toFixed(2)} s: ${(copiedBytes / 1e9).toFixed(2)} GB of files ` +
-    `at ${rate(seconds)} GB/s (streaming ${ms(streaming.total)} at ${rate(streaming.total)} ` +
-    'GB/s: ' +
-    (`threads reading ${share(streaming.reading)}, waiting for the bus ${share(streaming.bus)}, ` +
-      `for launches ${share(streaming.launches)}, device laying out ${share(streaming.device)}; `) +
+    `weights loaded in ${seconds.toFixed(2)} s: ` +
+    `${(copiedBytes / 1e9).toFixed(2)} GB of files at ${rate(seconds)} GB/s ` +
+    `(streaming ${ms(streaming.total)} at ${rate(streaming.total)} GB/s: ` +
+    `threads reading ${share(streaming.reading)}, waiting for the bus ${share(streaming.bus)}, ` +
+    `for launches ${share(streaming.launches)}, device laying out ${share(streaming.device)}; ` +
     `preparing ${ms(preparing)}, releasing ${ms(releasing)})${sharing === undefined ? '' : printSharing(sharing)}`
   );
 }

@@ -258,7 +258,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
     });
     const { error, hint } = failure(await tilewright(questionsOf(dir)));
     expect(error).toContain('made by artifact version 2; this tilewright reads 3');
-    expect(hint).toBe(`tilewright compile ${model} -o ${dir}`);
+    expect(hint).toBe(`tilewright compile ${model} --target cpu -o ${dir}`);
   });
 
   test('does not replace the folder that holds the checkpoint it refers to', async () => {

@@ -1,10 +1,11 @@
 /** What goes wrong with a GPU, through the real command: driver and NVRTC are stand-ins, everything else is real. */
 import { scoreOf } from '../../ir/plan.js';
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { readManifest } from '../../driver/artifact/manifest.js';
 import { compileModel } from '../../driver/compile/compile.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
@@ -50,6 +51,14 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   const runAlone = (environment: Readonly<Record<string, string>>, ...more: string[]): Promise<Outcome> =>
     tilewrightProcess(command(model, '--target', 'cuda', ...GPU_CAPACITY, ...more), { env: environment });
   const samples = (out: string): string => textOf(out, 'samples');
+  /** Runs the command of a hint in a shell, as a user would. */
+  const pasted = (hint: string): void => {
+    const again = spawnSync('sh', ['-c', hint.replace(/^tilewright/, `'${process.execPath}' '${MAIN}'`)], {
+      encoding: 'utf8',
+      env: { PATH: '/usr/bin:/bin', ...env() },
+    });
+    expect(again.status, again.stderr).toBe(0);
+  };
 
   /** What a run without faults leaves: every fault that is got over must leave the same. */
   let sound: Promise<string> | undefined;
@@ -107,11 +116,18 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     const { error, hint } = failure(await tilewright(command(artifact), { env: env() }));
     expect(error).toBe('compiled for cuda:sm_80; Fake H100 has compute capability 9.0');
     expect(hint).toMatch(/^tilewright compile .* --target cuda:sm_90a .*-o '.*old gpu\.tw'$/);
-    const again = spawnSync('sh', ['-c', hint.replace(/^tilewright/, `'${process.execPath}' '${MAIN}'`)], {
-      encoding: 'utf8',
-      env: { PATH: '/usr/bin:/bin', ...env() },
-    });
-    expect(again.status, again.stderr).toBe(0);
+    pasted(hint);
+    success(await tilewright(command(artifact), { env: env() }));
+  });
+
+  test('of a damaged artifact for the CPU gives the command that rebuilds it for the CPU', async () => {
+    const artifact = join(temporaryFolder(), 'host.tw');
+    success(await tilewright(['compile', model, '--target', 'cpu', '-o', artifact], { env: env() }));
+    writeFileSync(join(artifact, 'plan.json'), '{}');
+    const { hint } = failure(await tilewright(command(artifact), { env: env() }));
+    expect(hint).toMatch(/^tilewright compile .* --target cpu .*-o .*host\.tw$/);
+    pasted(hint);
+    expect(readManifest(artifact).target.kind).toBe('cpu');
     success(await tilewright(command(artifact), { env: env() }));
   });
 
