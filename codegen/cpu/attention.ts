@@ -1,4 +1,4 @@
-/** Tree attention: tiles of queries against the list of keys that they may see. */
+/** Tree attention: each tile of queries against the list of keys that it may see. */
 import type { AttentionKernel } from '../../ir/kernel.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
@@ -9,7 +9,7 @@ import { fmaTile } from './micro.js';
 import { floatLiteral } from './scalarPrinter.js';
 import { render } from './templates.js';
 
-/** Register tiles: keys × queries for scores, queries × columns for values. */
+/** Register tiles: keys × queries for the scores, queries × columns for the values. */
 const TILES: Readonly<
   Record<CpuIsa, { scoreRows: number; scoreColumns: number; valueRows: number; valueColumns: number }>
 > = {
@@ -19,10 +19,10 @@ const TILES: Readonly<
   amx: { scoreRows: 8, scoreColumns: 32, valueRows: 8, valueColumns: 32 },
 };
 
-/** Keys of a block are a multiple of this. */
+/** The number of keys in a block is a multiple of this. */
 export const KEY_STEP = 8;
 
-/** An attention kernel as C. The schedule must be legal for it (isLegal). */
+/** Prints an attention kernel as C. The schedule must be legal for it (isLegal). */
 export function emitAttention(
   kernel: AttentionKernel,
   operands: Operands,

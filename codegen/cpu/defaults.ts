@@ -1,4 +1,4 @@
-/** Schedules for a target that has not been tuned: good, but not optimal. */
+/** Default schedules for a target that has not been tuned: good, but not optimal. */
 import { extentIn } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
@@ -15,7 +15,7 @@ const REGISTER_TILES: Readonly<Record<CpuIsa, { mr: number; nr: number }>> = {
   amx: { mr: 32, nr: 32 },
 };
 
-/** The strongest instruction set of the target that reads the kernel's weights. */
+/** The strongest instruction set of the target that can read the kernel's weights. */
 function bestIsa(facts: CpuFacts, accept: (isa: CpuIsa) => boolean): CpuIsa {
   return [...CPU_ISAS].reverse().find((isa) => facts.isas.includes(isa) && accept(isa)) ?? 'portable';
 }
@@ -55,10 +55,10 @@ function contraction(
     kernel.anchor === 'gemm'
       ? Math.max(...kernel.segments.map((s) => physicalColumns(s.columns, s.pairing)))
       : physicalColumns(kernel.vocab, { kind: 'none' });
-  // Half of the second-level cache for the weights of one pass, a quarter for the tile.
+  // Half of the L2 cache for the weights of one pass, a quarter for the tile.
   let nb = roundUp(Math.max(step, Math.min(256, columns, Math.floor(facts.l2 / 2 / (kc * weightBytes)))), step);
   let mb = Math.max(mr, Math.min(roundUp(Math.max(rows, 1), mr), Math.floor(facts.l2 / 4 / (nb * 4) / mr) * mr));
-  // Enough work items that threads end together: narrower first, then lower, then narrower still.
+  // Enough work items that all threads finish at about the same time: first narrower, then lower, then narrower again.
   const items = (): number => Math.ceil(rows / mb) * Math.ceil(columns / nb);
   const narrow = (least: number): void => {
     while (items() < ENOUGH_ITEMS && nb / 2 >= Math.max(step, least) && (nb / 2) % step === 0) nb /= 2;
@@ -71,7 +71,10 @@ function contraction(
 
 const ENOUGH_ITEMS = 12;
 
-/** Rows of an AVX-512 tile: of 14 and fewer, those that waste least of the last tile; with many rows that is little. */
+/**
+ * Rows of an AVX-512 tile: the height up to 14 that wastes the fewest rows of the last tile. With many rows the waste
+ * is small.
+ */
 function tileRows(rows: number): number {
   return rows >= 128 ? 14 : [14, 12, 10, 8].reduce((best, mr) => (roundUp(rows, mr) < roundUp(rows, best) ? mr : best));
 }

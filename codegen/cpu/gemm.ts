@@ -1,4 +1,4 @@
-/** Contractions: work items of mb×nb, register tiles inside, an epilogue on the finished tile. */
+/** Contractions: work items of mb×nb, register tiles inside, and an epilogue on the finished tile. */
 import type { ExtentName } from '../../ir/types.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
@@ -12,14 +12,14 @@ import { epilogueProgram } from './programLoops.js';
 import { Body, RowScope } from './scalarPrinter.js';
 import { render } from './templates.js';
 
-/** Source text of a kernel and the functions it needs, and its scratch memory for each worker. */
+/** A kernel's source, the functions that it calls, and the scratch memory that each worker needs. */
 export interface Emitted {
   readonly source: string;
   readonly helpers: readonly Helper[];
   readonly scratchBytes: number;
 }
 
-/** Rows left over below mr: every even count for an even mr, since rows are padded to 32. */
+/** Heights of the last register tile, below mr: every even height if mr is even, because rows are padded to 32. */
 function tailRows(mr: number): number[] {
   const step = mr % 2 === 0 ? 2 : 1;
   const tails: number[] = [];
@@ -69,16 +69,16 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   if (first === undefined) throw new Error(`Kernel ${symbol} has no segment.`);
   const isAmx = schedule.isa === 'amx';
   const format = panelFormat(first.weight);
-  // On AMX prefetches cost a quarter of the rate: tile loads take the load slots.
+  // Prefetching would cost AMX a quarter of its rate, because tile loads occupy the load slots.
   const fetches = !isAmx;
-  // Narrow panels are widened once a work item where enough rows share them, else in registers.
+  // Narrow panels are widened once per work item if enough rows share them, otherwise in registers.
   const expands = !isAmx && format.elementBits < 32 && schedule.mb > 2 * schedule.mr;
   const bp = panelElements(first.weight);
   const kc = Math.min(schedule.kc, roundUp(plan.k, 32));
   const microBp = expands ? kc * 16 : bp;
   const helpers: Helper[] = [];
   const tile = (mr: number, nr: number, isTail: boolean): string => {
-    // Whole tiles fetch ahead; the last rows of a block are too few to matter.
+    // Only whole tiles prefetch; the last rows of a block are too few to matter.
     const isMain = mr === schedule.mr && !isTail;
     const aheadA = isMain && fetches ? AHEAD_A : 0;
     const aheadB = isMain && fetches ? AHEAD_B : 0;
@@ -167,7 +167,8 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
 }
 
 /**
- * Cache lines fetched every 16 k (every step of 32, for amx) from the rows of the next pass and from the next panel.
+ * Cache lines prefetched every 16 steps of k (every 32 with AMX) from the rows of the next pass and from the next
+ * panel.
  */
 const AHEAD_A = 2;
 const AHEAD_B = 4;
@@ -175,7 +176,7 @@ const AHEAD_B = 4;
 const staticFunction = (name: string, parameters: string, text: string): string =>
   `static void ${name}(const tw_launch *launch, ${parameters}) {\n  (void)launch;\n${text}}\n`;
 
-/** A gemm kernel as C. The schedule must be legal for it (isLegal). */
+/** Prints a gemm kernel as C. The schedule must be legal for it (isLegal). */
 export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGemmSchedule, symbol: string): Emitted {
   const blocks = kernel.segments.map((segment) => {
     const physical = physicalColumns(segment.columns, segment.pairing);
@@ -208,7 +209,7 @@ export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGe
   return { ...driver, source: functions + driver.source };
 }
 
-/** The vocabulary contraction: as a gemm, with an online log-sum-exp of each LOGPROB_BLOCK columns for an epilogue. */
+/** The vocabulary contraction: a gemm whose epilogue is an online log-sum-exp over each LOGPROB_BLOCK columns. */
 export function emitLogProb(
   kernel: LogProbKernel,
   operands: Operands,
@@ -252,6 +253,7 @@ export function emitLogProb(
 }
 
 /**
- * Floats from row to row of the tile in memory: never a multiple of 4 KiB, which would put rows into the same L1 sets.
+ * Floats from one row of the tile to the next in memory. Never a multiple of 4 KiB, which would put all rows into the
+ * same L1 sets.
  */
 const tileStride = (columns: number): number => ((columns * 4) % 4096 === 0 ? columns + 16 : columns);

@@ -1,4 +1,4 @@
-/** Kernel IR and a schedule to C: the door of codegen/cpu. */
+/** Kernel IR and a schedule to C: the entry point of codegen/cpu. */
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { CpuSchedule } from '../../ir/plan.js';
@@ -20,11 +20,11 @@ export { compilerFlags } from './intrinsics.js';
 
 /** One kernel as C text. */
 export interface EmittedKernel {
-  /** Exported function: `k_<anchor>_<signature>_<schedule hash>`. */
+  /** Name of the exported function: `k_<anchor>_<signature>_<schedule hash>`. */
   readonly symbol: string;
-  /** The function and what it calls, without the shared prelude. */
+  /** The function and the functions that it calls, without the shared prelude. */
   readonly source: string;
-  /** Scratch memory a worker needs. */
+  /** Bytes of scratch memory that each worker needs. */
   readonly scratchBytes: number;
   /** Buffer and weight names in the order of tw_launch.buffers. */
   readonly parameters: readonly string[];
@@ -32,8 +32,8 @@ export interface EmittedKernel {
 
 /**
  * Prints `kernel` under `schedule`. `capacity` is the largest call: it fixes the strides of [T, T] buffers and the
- * scratch memory of attention. Throws where kernel and schedule are of different kinds or a program cannot be printed;
- * a schedule that isLegal refuses gives undefined text.
+ * scratch memory of attention. Throws if kernel and schedule are of different kinds or a program cannot be printed. The
+ * text is undefined for a schedule that isLegal refuses.
  */
 export function emitKernel(
   kernel: Kernel,
@@ -95,13 +95,16 @@ function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, s
   }
 }
 
-/** One kernel as a C file of its own. The same kernel gives the same file, whoever compiles it: objects are shared. */
+/**
+ * One kernel as a C file of its own. Equal kernels give equal files, so compiled objects can be shared between
+ * processes.
+ */
 export const unitOf = (emitted: EmittedKernel): { readonly name: string; readonly text: string } => ({
   name: `${emitted.symbol}.c`,
   text: emitTranslationUnit([emitted]),
 });
 
-/** A C file: the ABI, the shared prelude, and every kernel once. Compile it with compilerFlags of its schedules. */
+/** A C file: the ABI, the shared prelude, and every kernel once. Compile it with the compilerFlags of its schedules. */
 export function emitTranslationUnit(emitted: readonly EmittedKernel[]): string {
   const unique = new Map(emitted.map((kernel) => [kernel.symbol, kernel.source]));
   return [abiText(), render('prelude', {}), render('math', {}), render('amx', {}), ...unique.values()].join('\n');

@@ -1,4 +1,4 @@
-/** The one table of vector intrinsics: what a register tile needs, for each instruction set. */
+/** The table of vector intrinsics: what a register tile needs, for each instruction set. */
 import type { CpuIsa } from '../../ir/plan.js';
 import type { FORMATS, FormatIn } from '../../ir/storage.js';
 
@@ -6,7 +6,7 @@ import type { FORMATS, FormatIn } from '../../ir/storage.js';
 export type PanelElement = (typeof FORMATS)[FormatIn<'panels'>]['element'];
 
 export interface VectorIsa {
-  /** C type of a register (of several registers for `portable`). */
+  /** C type of a vector (several registers for `portable`). */
   readonly vector: string;
   readonly lanes: number;
   readonly zero: string;
@@ -15,9 +15,9 @@ export interface VectorIsa {
   readonly broadcast: string;
   /** a·b + c */
   readonly fma: string;
-  /** Loads a register of f32 from elements of panels, widened where they are narrower. */
+  /** Loads a vector of f32 from elements of panels, widening narrower ones. */
   readonly loadPanel: Readonly<Record<PanelElement, string>>;
-  /** Registers: accumulators, columns and one broadcast must fit. */
+  /** Number of registers. Accumulators, columns and one broadcast must fit. */
   readonly registers: number;
 }
 
@@ -33,7 +33,7 @@ const AVX512: VectorIsa = {
   loadPanel: { f32: '_mm512_loadu_ps', bf16: '(__m512)tw_load_bf16' },
 };
 
-/** `amx` is for tiles of bf16; its vector maths is AVX-512. */
+/** `amx` multiplies tiles of bf16; its vector arithmetic is AVX-512. */
 export const VECTOR_ISAS: Readonly<Record<CpuIsa, VectorIsa>> = {
   portable: {
     vector: 'tw_v',
@@ -61,7 +61,7 @@ export const VECTOR_ISAS: Readonly<Record<CpuIsa, VectorIsa>> = {
   amx: AVX512,
 };
 
-/** What a C compiler must be told so that a translation unit with kernels of these instruction sets compiles. */
+/** Compiler flags needed for a translation unit with kernels of these instruction sets. */
 export function compilerFlags(isas: readonly CpuIsa[]): string[] {
   const flags = [
     '-std=gnu11',

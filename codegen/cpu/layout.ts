@@ -1,4 +1,4 @@
-/** Memory layout for generated C: what is common to all targets, panels, and C types. */
+/** Memory layout for generated C: the parts common to all targets, panels, and C types. */
 import type { WeightDecl } from '../../ir/kernel.js';
 import { PANEL, packedDepth } from '../../ir/packing.js';
 import { FORMATS, isFormatIn, type FormatIn } from '../../ir/storage.js';
@@ -18,14 +18,14 @@ export const C_TYPES: Readonly<Record<BufferDType, string>> = {
   u8: 'uint8_t',
 };
 
-/** Names of a module resolved to operands of one kernel; an operand's index is its place in tw_launch.buffers. */
+/** The names of a module as operands of one kernel. An operand's index is its position in tw_launch.buffers. */
 export class Operands extends KernelOperands {
-  /** C expression of a buffer's base. */
+  /** C expression of a buffer's base pointer. */
   base(operand: Operand): string {
     return `((${C_TYPES[operand.dtype]} *)launch->buffers[${operand.index}])`;
   }
 
-  /** The place of an extent in tw_launch.extents: that among the extents of its function. */
+  /** Index of an extent in tw_launch.extents: its position among the extents of its function. */
   extentIndex(name: ExtentName): number {
     const index = this.extents.indexOf(name);
     if (index < 0) throw new Error(`${name} is not an extent of the function; it has ${this.extents.join(', ')}.`);
@@ -33,11 +33,11 @@ export class Operands extends KernelOperands {
   }
 }
 
-/** Storage format of a weight that lies in panels of 16 columns. */
+/** Storage format of a weight that is packed in panels of 16 columns. */
 export function panelFormat({ name, layout, format }: WeightDecl): (typeof FORMATS)[FormatIn<'panels'>] {
   if (!isFormatIn('panels', format)) throw new Error(`Weight ${name}: no panels of ${format} (layout ${layout}).`);
   return FORMATS[format];
 }
 
-/** Elements of one panel of 16 columns of a packed weight. */
+/** Number of elements in one panel of 16 columns of a packed weight. */
 export const panelElements = (weight: WeightDecl): number => PANEL * packedDepth(weight);

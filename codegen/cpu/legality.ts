@@ -10,10 +10,10 @@ import { KEY_STEP } from './attention.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import { columnStep } from './layout.js';
 
-/** What a CPU target has. */
+/** What a CPU target provides. */
 export interface CpuFacts {
   readonly isas: readonly CpuIsa[];
-  /** Bytes of first- and second-level data cache of a core. */
+  /** Bytes of a core's L1 and L2 data caches. */
   readonly l1: number;
   readonly l2: number;
 }
@@ -23,7 +23,7 @@ type Contraction = Extract<Kernel, { anchor: 'gemm' | 'logprob' }>;
 export const weightNames = (kernel: Contraction): string[] =>
   kernel.anchor === 'gemm' ? kernel.segments.map((s) => s.weight) : [kernel.weight];
 
-/** Columns that a work item of `kernel` must be a multiple of. */
+/** The number of columns of a work item of `kernel` must be a multiple of this. */
 export function itemStep(kernel: Contraction): number[] {
   return kernel.anchor === 'gemm' ? kernel.segments.map(columnStep) : [LOGPROB_BLOCK];
 }
@@ -31,7 +31,8 @@ export function itemStep(kernel: Contraction): number[] {
 const isCount = (value: number, step = 1): boolean => Number.isSafeInteger(value) && value > 0 && value % step === 0;
 
 /**
- * Largest rows and columns of a work item, and bytes of its tile: bounds on what a plan can ask a worker to allocate.
+ * Bounds on the rows and columns of a work item and on the bytes of its tile. They limit how much memory a plan can
+ * make a worker allocate.
  */
 const MAX_ITEM = 16384;
 const MAX_TILE_BYTES = 64 << 20;

@@ -4,7 +4,7 @@ import { VECTOR_ISAS, type PanelElement } from './intrinsics.js';
 import { C_TYPES } from './layout.js';
 import { render } from './templates.js';
 
-/** A function a kernel calls. Kernels that need the same one share it. */
+/** A function that kernels call. Kernels that need the same function share it. */
 export interface Helper {
   readonly name: string;
   readonly source: string;
@@ -14,18 +14,19 @@ export interface FmaTile {
   readonly isa: CpuIsa;
   readonly mr: number;
   readonly nr: number;
-  /** Elements from row to row and from k to k of the left operand. */
+  /** Elements from one row to the next, and from one k to the next, of the left operand. */
   readonly rs: number;
   readonly ks: number;
-  /** Elements from k to k and from panel to panel (16 columns) of the right operand. */
+  /** Elements from one k to the next, and from one panel (16 columns) to the next, of the right operand. */
   readonly bk: number;
   readonly bp: number;
   readonly ldc: number;
   readonly bDtype: PanelElement;
-  /** Steps of k in one round of the loop; divides 16. */
+  /** Steps of k per iteration of the loop; divides 16. */
   readonly unroll: number;
   /**
-   * Cache lines fetched every 16 k: of the left operand's next rows, of the right operand's next panel. Both 0: none.
+   * Cache lines prefetched every 16 steps of k: from the left operand's next rows, and from the right operand's next
+   * panel. Both 0: no prefetching.
    */
   readonly aheadA: number;
   readonly aheadB: number;
@@ -36,7 +37,7 @@ const guard = (name: string, text: string): string => `#ifndef TW_HAS_${name}\n#
 /** Tiles by name. The name determines the text, so the contractions of a model share most tiles. */
 const printed = new Map<string, Helper>();
 
-/** c[mr][nr] (+)= a·b in order of k, by fused multiply and add in `isa`'s vectors. */
+/** c[mr][nr] (+)= a·b in order of k, by fused multiply-add in the vectors of `isa`. */
 export function fmaTile(tile: FmaTile): Helper {
   const vectors = VECTOR_ISAS[tile.isa];
   const { mr, nr, rs, ks, bk, bp, ldc } = tile;
@@ -93,8 +94,8 @@ export interface AmxTile {
 }
 
 /**
- * c[mr][nr] (+)= a·b by TDPBF16PS. Tiles 0–3 accumulate, 4–5 hold rows of a, 6–7 columns of b. The loads of one step
- * are spread between the products. Nothing is prefetched: tile loads leave prefetches no free load slots.
+ * c[mr][nr] (+)= a·b by TDPBF16PS. Tiles 0–3 accumulate, 4–5 hold rows of a, 6–7 columns of b. The loads of a step are
+ * interleaved with its products. Nothing is prefetched: tile loads leave no free load slots.
  */
 export function amxTile(tile: AmxTile): Helper {
   const { mr, nr, lda, bp, ldc } = tile;

@@ -23,7 +23,7 @@ function rotated(outputs: readonly Output[]): Scalar[] {
   return [...found.values()];
 }
 
-/** Where an output goes: the pointer to its row, and what precedes a store where an index of −1 means no row. */
+/** The destination of an output: the pointer to its row, and the test before a store if an index of −1 means no row. */
 function targetOf(
   output: Output,
   row: RowScope,
@@ -39,9 +39,10 @@ function targetOf(
   };
 }
 
-/** Prints the outputs at one site into `body`. A row sum's block is one vector: its lanes are added right here. */
+/** Prints the outputs at one site into `body`. A block of a row sum is one vector, whose lanes are added here. */
 function printOutputs(outputs: readonly Output[], site: Site, body: Body): void {
-  // Values first, stores after: an output may be stored where another is read.
+  // All values are computed before the first store, because an output may be stored over a buffer that another output
+  // reads.
   const values = outputs.map((output) => body.masked(output.value, site));
   outputs.forEach((output, i) => {
     const { operand, pointer, guard } = targetOf(output, body.row);
@@ -57,7 +58,7 @@ function printOutputs(outputs: readonly Output[], site: Site, body: Body): void 
   });
 }
 
-/** Zeros past the last column. */
+/** Zeroes the padding after the last column. */
 function printZeros(outputs: readonly Output[], column: string, body: Body): void {
   for (const output of outputs) {
     if (output.kind === 'rowSum') continue;
@@ -82,7 +83,7 @@ function columnBlocks(
   printOutputs(outputs, site('column', 16), full);
   const total = row.extent(columns);
   let text = `    const int64_t whole = ${to} < ${total} / 32 * 32 ? ${to} : ${total} / 32 * 32;\n`;
-  // Two vectors a turn: the lanes of their sums are added side by side.
+  // Two vectors per iteration: the lanes of their sums are added side by side.
   text += '    for (int64_t block = ' + from + '; block < whole; block += 32) {\n';
   text +=
     '      for (int64_t column = block; column < block + 32; column += 16) {\n' +
@@ -109,8 +110,8 @@ const rowsLoop = (row: RowScope, text: string): string =>
   `  for (int64_t i = 0; i < mn; i++) {\n    const int64_t row = m0 + i;\n${indent(row.lines, 2)}${text}  }\n`;
 
 /**
- * The site with rotateHalf: the partners of its columns are half a head away, in whole vectors where half a head is
- * some, else lane by lane.
+ * The site with rotateHalf. The partners of its columns are half a head away. They are read as whole vectors if half a
+ * head is a whole number of vectors, otherwise lane by lane.
  */
 function withRotation(site: Site, headDim: number): Site {
   const half = headDim / 2;
@@ -132,7 +133,7 @@ function withRotation(site: Site, headDim: number): Site {
   return { ...site, rotate };
 }
 
-/** Body of a function (launch, m0, mn): a loop kernel's rows [m0, m0 + mn). */
+/** Body of a function (launch, m0, mn): rows [m0, m0 + mn) of a loop kernel. */
 export function loopProgram({ outputs, columns, headDim }: LoopKernel, operands: Operands): string {
   const row = new RowScope(operands);
   const site: MakeSite = (column, lanes) =>
@@ -144,11 +145,11 @@ export function loopProgram({ outputs, columns, headDim }: LoopKernel, operands:
 export interface Epilogue {
   /** Body of a function (launch, tile, m0, mn, c0, cn, lines): logical columns [c0, c0 + cn) of rows [m0, m0 + mn). */
   readonly text: string;
-  /** Lines of `ldc` floats that it needs. */
+  /** Number of scratch lines of `ldc` floats that it needs. */
   readonly lines: number;
 }
 
-/** Where the accumulator of logical column `c` (relative to the work item) lies in a row of the tile. */
+/** Position, in a row of the tile, of the accumulator of logical column `c` (relative to the work item). */
 function tileColumn(pairing: Pairing, c: string, index: 0 | 1): string {
   switch (pairing.kind) {
     case 'none':
@@ -164,7 +165,7 @@ function tileColumn(pairing: Pairing, c: string, index: 0 | 1): string {
   }
 }
 
-/** The epilogue of a segment over a tile with `ldc` floats a row. */
+/** The epilogue of a segment over a tile with `ldc` floats per row. */
 export function epilogueProgram(segment: Segment, operands: Operands, ldc: number): Epilogue {
   const { pairing, outputs } = segment;
   const isWhole = pairing.kind === 'none' || pairing.width % 16 === 0;
@@ -185,7 +186,7 @@ export function epilogueProgram(segment: Segment, operands: Operands, ldc: numbe
   return throughLines(segment, row, acc, ldc);
 }
 
-/** Rotary pairs in whole vectors: both halves of a head at once, each with the other's values at hand. */
+/** Rotary pairs in whole vectors: both halves of a head at once, so that each has the values of the other. */
 function rotatePairs(
   segment: Segment,
   pairing: Extract<Pairing, { kind: 'rotate' }>,
@@ -221,7 +222,7 @@ function rotatePairs(
   return rowsLoop(row, text);
 }
 
-/** Pairs that are no whole vectors: each row is first put into logical order in lines of its own. */
+/** Pairs that do not fill whole vectors: each row is first copied in logical order to lines of its own. */
 function throughLines(segment: Segment, row: RowScope, acc: string, ldc: number): Epilogue {
   const { pairing, outputs, columns } = segment;
   if (pairing.kind === 'none') throw new Error('Columns that are not paired need no lines.');
@@ -262,7 +263,8 @@ function throughLines(segment: Segment, row: RowScope, acc: string, ldc: number)
     acc: (index) => `tw_load(lines + ${index * ldc} + ${column} - c0)`,
     rotate: (a, body) => partner(lineOf.get(printScalar(a))!, column, body),
   });
-  // Arguments of rotateHalf, innermost first, each into its own line; columns past the end read padding of the tile.
+  // Arguments of rotateHalf, innermost first, each into a line of its own. Columns past the end read the tile's
+  // padding.
   arguments_.forEach((a) => {
     const body = new Body(row);
     const vector = body.float(body.value(a, site('column', 16)));

@@ -1,6 +1,6 @@
 /**
- * Scalar programs printed as C over vectors of 16 columns. Common subexpressions are computed once; what depends on
- * the row alone is computed once a row, as scalars.
+ * Scalar programs printed as C over vectors of 16 columns. Common subexpressions are computed once. Values that depend
+ * on the row alone are computed once per row, as scalars.
  */
 import type { Access, BinaryScalar, Scalar, UnaryScalar } from '../../ir/scalar.js';
 import { isBinary, isUnary, printScalar, viaOf } from '../../ir/scalar.js';
@@ -8,23 +8,25 @@ import type { Dim, ExtentName } from '../../ir/types.js';
 import type { Operand, Operands } from './layout.js';
 import { C_TYPES } from './layout.js';
 
-/** 16 columns in which a program is evaluated: adjacent ones, unless `at` says which. */
+/** The 16 columns for which a program is evaluated: adjacent ones, unless `at` gives others. */
 export interface Site {
   /** Distinguishes sites of one body. */
   readonly id: string;
   /** C expression of the first logical column. */
   readonly column: string;
-  /** C expression of a lane's logical column, where the columns are not adjacent. */
+  /** C expression of a lane's logical column, if the columns are not adjacent. */
   readonly at?: (lane: string) => string;
-  /** Columns that exist, of the 16: a number, or a C expression (which may reach below 0 or past 16). */
+  /** How many of the 16 columns exist: a number, or a C expression (which may be below 0 or above 16). */
   readonly lanes: number | string;
-  /** C expression of the accumulators here. */
+  /** C expression of the accumulators at this site. */
   readonly acc?: (index: 0 | 1) => string;
-  /** rotateHalf(a) here: given a printed value at another site and its sign, or a vector expression. */
+  /** rotateHalf(a) at this site: from a value printed at another site and its sign, or from a vector expression. */
   readonly rotate?: (a: Scalar, body: Body) => Value;
 }
 
-/** A printed value: `f` float, `m` truth. Row values are C scalars, column values vectors or masks. */
+/**
+ * A printed value: `f` for float, `m` for a truth value. Row values are C scalars; column values are vectors or masks.
+ */
 export interface Value {
   readonly code: string;
   readonly kind: 'f' | 'm';
@@ -51,7 +53,7 @@ export function floatLiteral(value: number): string {
 const doubleLiteral = (value: number): string =>
   Number.isFinite(value) ? value.toExponential() : `(double)(${floatLiteral(value)})`;
 
-/** Statements that run once a row: row pointers, row scalars, their broadcasts. `row` is the row's C variable. */
+/** Statements that run once per row: row pointers, row scalars and their broadcasts. `row` is the row's C variable. */
 export class RowScope {
   readonly lines: string[] = [];
   readonly operands: Operands;
@@ -73,20 +75,22 @@ export class RowScope {
     return name;
   }
 
-  /** A fixed number, or the local of extentLines that holds a named extent. */
+  /** A fixed number, or the local variable of extentLines that holds a named extent. */
   extent(dim: Dim): string {
     if (typeof dim === 'string') this.extents.add(dim);
     return String(dim);
   }
 
-  /** Locals of the named extents that were asked for, called like them. They precede the loop over rows. */
+  /**
+   * Local variables, with the names of the extents, for those extents that were used. They precede the loop over rows.
+   */
   extentLines(): string[] {
     return [...this.extents].map(
       (name) => `const int64_t ${name} = launch->extents[${this.operands.extentIndex(name)}];`,
     );
   }
 
-  /** The row number an access reads: the row itself, or what a gather list says. */
+  /** The row number of an access: the row itself, or the entry of a gather list. */
   rowIndex(via: string | undefined): string {
     if (via === undefined) return 'row';
     const operand = this.operands.get(via);
@@ -110,7 +114,7 @@ export class RowScope {
   }
 }
 
-/** The statements of one chunk of columns (one site, or two that need each other's values). */
+/** The statements of one chunk of columns: one site, or two that need each other's values. */
 export class Body {
   readonly lines: string[] = [];
   readonly row: RowScope;
@@ -131,7 +135,7 @@ export class Body {
     return value;
   }
 
-  /** `s` as a vector of floats, lanes past the last column zero. */
+  /** `s` as a vector of floats. Lanes past the last column are zero. */
   masked(s: Scalar, site: Site): string {
     const vector = this.float(this.value(s, site));
     if (site.lanes === 16) return vector;
@@ -261,7 +265,7 @@ export class Body {
     }
   }
 
-  /** A float made of a float: a C scalar of a row value, a vector of a column value. */
+  /** A float function of a float: a C scalar for a row value, a vector for a column value. */
   private mapped(a: Value, row: (x: string) => string, lanes: (x: string) => string): Value {
     return a.isRow ? this.rowValue('f', row(this.rowFloat(a).code)) : this.columnValue('f', lanes(this.float(a)));
   }
@@ -331,20 +335,20 @@ export class Body {
         return this.columnValue('f', `tw_load_${dtype}(${base} + (${site.column}) % ${access.period})`);
       return this.gathered((l) => lane(`(${columnOf(site, l)}) % ${access.period}`), site, true);
     }
-    // An unpadded operand ends with its last column: a chunk that reaches past it is read lane by lane.
+    // An unpadded operand ends with its last column, so a chunk that extends past it is read lane by lane.
     if (site.at !== undefined || (!operand.isPadded && site.lanes !== 16))
       return this.gathered((l) => lane(columnOf(site, l)), site, false);
     return this.columnValue('f', `tw_load_${dtype}(${base} + ${site.column})`);
   }
 
-  /** C pointer that an access adds its column to. */
+  /** C pointer to which an access adds its column. */
   private base(operand: Operand, access: Access): string {
     return access.kind === 'column' || access.kind === 'columnPeriodic'
       ? this.row.operands.base(operand)
       : this.row.rowPointer(operand, viaOf(access));
   }
 
-  /** Parts are added one by one. Whole vectors that lie in one segment add them once for all lanes. */
+  /** Parts are added one by one. A vector that lies within one segment adds them once for all lanes. */
   private segmentSum(pointer: string, width: number, parts: number, site: Site): Value {
     if (width % 16 === 0 && site.at === undefined) {
       const name = `v${this.counter++}`;
@@ -366,12 +370,12 @@ export class Body {
     return { code: name, kind: 'f', isRow: false };
   }
 
-  /** A vector of what `lane` says for each of the 16 lanes. */
+  /** A vector with the value of `lane` for each of the 16 lanes. */
   lanes(lane: (l: string) => string): string {
     return this.gathered(lane, { lanes: 16 }, true).code;
   }
 
-  /** A vector made lane by lane; lanes past the last column are zero, or also made where that is safe. */
+  /** A vector computed lane by lane. Lanes past the last column are zero, unless computing them is safe. */
   private gathered(lane: (l: string) => string, site: Pick<Site, 'lanes'>, isSafePastEnd: boolean): Value {
     const name = `v${this.counter++}`;
     const bound = isSafePastEnd || site.lanes === 16 ? '' : ` && l_ < (${site.lanes})`;
@@ -384,8 +388,8 @@ export class Body {
   }
 
   /**
-   * sin and cos take their angle in double: position × frequency needs more than a float's bits. What has no double
-   * form is computed in float and widened.
+   * sin and cos take their angle in double, because position × frequency needs more bits than a float has. Expressions
+   * without a double form are computed in float and widened.
    */
   private angle(op: 'sin' | 'cos', a: Scalar, site: Site): Value {
     return this.gathered((l) => `(float)tw_${op}(${this.double(a, site, l)})`, site, false);

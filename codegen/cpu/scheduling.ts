@@ -1,4 +1,4 @@
-/** Schedules of the CPU target: how they are written down, and which a kernel may have. */
+/** Schedules of the CPU target: their encoding, and which ones are legal for a kernel. */
 import { z } from 'zod';
 import { CPU_ISAS, type CpuSchedule } from '../../ir/plan.js';
 import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';

@@ -1,4 +1,4 @@
-/** Skeletons of generated C. */
+/** Templates of generated C. */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Templates } from '../templates.js';
@@ -20,7 +20,7 @@ export type TemplateName =
 
 const templates = new Templates<TemplateName>(new URL('./templates/', import.meta.url), '.c.hbs', abiText);
 
-/** Prints templates/<name>.c.hbs. Unknown names in the template are an error, nothing is escaped. */
+/** Prints templates/<name>.c.hbs. An unknown name in the template is an error. Nothing is escaped. */
 export function render(name: TemplateName, values: object): string {
   return templates.render(name, values);
 }
@@ -30,7 +30,7 @@ export function abiText(): string {
   return readFileSync(fileURLToPath(ABI), 'utf8');
 }
 
-/** Hex digest of every template and of the ABI: what was measured with other skeletons says nothing about these. */
+/** Hex digest of all templates and of the ABI. Tuning records made with other templates are not used. */
 export function templatesHash(): string {
   return templates.hash();
 }

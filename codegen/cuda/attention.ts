@@ -1,4 +1,7 @@
-/** Tree attention on a GPU: a block for each tile of queries of each head, a pass for each tree the tile meets. */
+/**
+ * Tree attention on a GPU: one block for each tile of queries of each head, and one pass for each tree that the tile
+ * meets.
+ */
 import type { CudaAttentionSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
@@ -8,50 +11,51 @@ import { CUDA_TYPES, kernelHead } from './text/operands.js';
 import { render } from './text/templates.js';
 
 /**
- * Keys that share one step of the online softmax. The step decides how an answer is rounded, so each skeleton has one,
- * and answers do not change with the schedule.
+ * Keys per step of the online softmax. The step determines rounding, so each skeleton has a fixed one, and results do
+ * not depend on the schedule.
  */
 export const ATTENTION_KEYS: Readonly<Record<CudaAttentionSchedule['skeleton'], number>> = { simt: 32, mma: 32 };
 
-/** What bounds a schedule: bytes of shared memory that a block may have. */
+/** The limit on a schedule: bytes of shared memory available to a block. */
 export interface AttentionLimits {
   readonly sharedBytes: number;
 }
 
-/** Shared memory of 99 KiB is what every GPU from sm_80 on grants a block. */
+/** Every GPU from sm_80 on grants a block 99 KiB of shared memory. */
 const LEAST_LIMITS: AttentionLimits = { sharedBytes: 101_376 };
 
-/** Longest batch of mma: ends of all its tiles of keys are in static shared memory, 8 bytes for 32 tokens. */
+/**
+ * Longest batch of the mma skeleton: the ends of all its tiles of keys are in static shared memory, 8 bytes for 32
+ * tokens.
+ */
 const MAX_TOKENS = 1 << 16;
-/** Static shared memory: those ends, tokens of the queries, ends of keys, roots. */
+/** Static shared memory: those ends, the queries' tokens, ends of keys, and roots. */
 const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048 } as const;
 
 const SIMT_WARPS = 4;
 const MAX_SIMT_COLUMNS = 512;
-/** Accumulators, queries or both must fit 255 registers. */
+/** Accumulators, queries or both must fit in 255 registers. */
 const MAX_MMA_HEAD = 256;
-/**
- * Query fragments are read again from shared memory where heads are longer: their registers make room for more warps.
- */
+/** In longer heads, query fragments are read again from shared memory: the registers saved allow more warps. */
 const MAX_HEAD_IN_REGISTERS = 64;
 /**
- * Heads up to which the rest fits the registers of MANY_THREADS on a multiprocessor; FEW_THREADS spill nothing in
- * longer ones.
+ * Longest head for which the remaining values fit in the registers of MANY_THREADS on a multiprocessor. With longer
+ * heads, FEW_THREADS avoid spilling.
  */
 const MAX_HEAD_OF_MANY = 128;
 const MANY_THREADS = 512;
 const FEW_THREADS = 256;
-/** With few queries, more keys do not fit in shared memory. */
+/** With few queries, larger tiles of keys do not fit in shared memory. */
 const MOST_BLOCKS = 5;
 
 /**
- * Tiles of keys and values in shared memory. A third keeps more of memory busy, where as many blocks fit a Hopper
- * multiprocessor with it as registers allow.
+ * Tiles of keys and values in shared memory. A third tile keeps more loads in flight; it is used if a Hopper
+ * multiprocessor still holds as many blocks as its registers allow.
  */
 const slotsOf = (d: number, queries: number): number =>
   d <= MAX_HEAD_IN_REGISTERS || (d <= MAX_HEAD_OF_MANY && queries === 128) ? 3 : 2;
 
-/** Blocks of a multiprocessor that registers must suffice for. */
+/** Number of blocks that must be able to share a multiprocessor's registers. */
 const blocksOf = (d: number, threads: number): number =>
   Math.min(MOST_BLOCKS, Math.max(1, Math.floor((d <= MAX_HEAD_OF_MANY ? MANY_THREADS : FEW_THREADS) / threads)));
 
@@ -67,7 +71,7 @@ function dynamicBytes(
     : (queries * d + keys * (2 * d + 1)) * 4;
 }
 
-/** `true`, or why `schedule` cannot be used for `kernel`. */
+/** `true`, or the reason why `schedule` cannot be used for `kernel`. */
 export function isLegalAttention(
   kernel: AttentionKernel,
   module: Pick<KernelModule, 'buffers'>,
@@ -105,7 +109,7 @@ export function isLegalAttention(
     : `a block needs ${bytes} bytes of shared memory, ${limits.sharedBytes} are there`;
 }
 
-/** A legal schedule for a kernel that nobody has tuned: tensor cores where they can be used. */
+/** A legal schedule for a kernel that has not been tuned: on tensor cores if they can be used. */
 export function defaultAttentionSchedule(
   kernel: AttentionKernel,
   module: Pick<KernelModule, 'buffers'>,
@@ -123,7 +127,7 @@ export function defaultAttentionSchedule(
   throw new Error(`Kernel ${kernel.name} (${kernel.path}) has no legal attention schedule: ${String(why)}.`);
 }
 
-/** Every legal schedule, the likeliest first. */
+/** Every legal schedule, the most promising first. */
 export function attentionSchedules(
   kernel: AttentionKernel,
   module: Pick<KernelModule, 'buffers'>,
@@ -141,8 +145,8 @@ export function attentionSchedules(
 }
 
 /**
- * An attention kernel as CUDA, without the shared prelude. The schedule must be legal for it (isLegalAttention).
- * Throws where a batch may be longer than the kernel's static shared memory has room for.
+ * Prints an attention kernel as CUDA, without the shared prelude. The schedule must be legal for it (isLegalAttention).
+ * Throws if a batch may be longer than the kernel's static shared memory allows.
  */
 export function emitAttention(
   kernel: AttentionKernel,
@@ -226,7 +230,7 @@ export function emitAttention(
     threads,
     sharedBytes: dynamicBytes(kernel, schedule),
     cluster: 1,
-    // Heads side by side: blocks that run together read whole rows.
+    // Heads are adjacent in the grid, so that blocks that run together read whole rows.
     gridX: { kind: 'constant', count: heads },
     gridY: { kind: 'tiles', extent: kernel.rows, per: queries, times: 1 },
   };

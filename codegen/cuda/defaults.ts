@@ -1,4 +1,4 @@
-/** Schedules for a GPU that has not been tuned: good, but not optimal. */
+/** Default schedules for a GPU that has not been tuned: good, but not optimal. */
 import type { CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';

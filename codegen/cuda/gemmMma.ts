@@ -1,6 +1,4 @@
-/**
- * Contractions on tensor cores as all GPUs from sm_80 have them: cp.async into a ring of stages, ldmatrix, mma.sync.
- */
+/** Contractions on the tensor cores of every GPU from sm_80 on: cp.async into a ring of stages, ldmatrix, mma.sync. */
 import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
@@ -13,7 +11,7 @@ import { Body, RowScope } from './text/scalarPrinter.js';
 import { indent } from './text/statements.js';
 import { render } from './text/templates.js';
 
-/** How the warps of a block share its tile. */
+/** How the warps of a block divide its tile. */
 export interface WarpTiles {
   /** Rows and columns of a warp. */
   readonly wm: number;
@@ -22,11 +20,11 @@ export interface WarpTiles {
   readonly warps: number;
 }
 
-/** Physical columns that a warp's part is a multiple of: whole pairs, and whole blocks of row sums. */
+/** The number of physical columns in a warp's part is a multiple of this: whole pairs and whole blocks of row sums. */
 export const mmaStep = (segments: readonly Segment[]): number =>
   segments.map(fragmentStep).reduce(leastCommonMultiple, 32);
 
-/** A warp's part of a tile: 64 × 32 of large tiles, less of lower ones, as wide as pairs want it. */
+/** A warp's part of a tile: 64 × 32 in large tiles, fewer rows in lower ones, wider if pairs need it. */
 export function warpTiles({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step: number): WarpTiles {
   const wm = tm % 64 === 0 && tm > 64 ? 64 : tm % 32 === 0 ? 32 : 16;
   const wn = Math.max(step, tn % 64 === 0 && tn >= 256 ? 64 : 32);
@@ -35,11 +33,14 @@ export function warpTiles({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step:
 
 const stageBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => (tm + tn) * tk * 2;
 
-/** Shared memory of a block, bytes; `rowValues` floats a row are kept for the epilogue. */
+/** Bytes of a block's shared memory. `rowValues` floats per row are kept for the epilogue. */
 export const mmaSharedBytes = (schedule: CudaGemmSchedule, rowValues: number, isLogProb: boolean): number =>
   schedule.stages * stageBytes(schedule) + schedule.tm * rowValues * 4 + (isLogProb ? partsBytes(schedule.tm) : 0);
 
-/** Why the kernel has no mma form with this schedule, apart from dtypes and shared memory; undefined where it has. */
+/**
+ * The reason why mma cannot run the kernel with this schedule, apart from dtypes and shared memory; undefined if it
+ * can.
+ */
 export function mmaProblem(
   segments: readonly Segment[],
   schedule: CudaGemmSchedule,
@@ -206,7 +207,7 @@ export function emitGemmMma(
   };
 }
 
-/** The vocabulary contraction on tensor cores: LOGPROB_BLOCK columns a block, tn at a time. */
+/** The vocabulary contraction on tensor cores: LOGPROB_BLOCK columns per block, tn at a time. */
 export function emitLogProbMma(
   kernel: LogProbKernel,
   operands: CudaOperands,

@@ -1,6 +1,6 @@
 /**
- * Contractions on CUDA cores: any shape, any pairing; the reference of the other skeletons, and what small heads run
- * on.
+ * Contractions on CUDA cores. They support any shape and any pairing, serve as the reference for the other skeletons,
+ * and run small heads.
  */
 import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Pairing, Segment } from '../../ir/kernel.js';
@@ -18,16 +18,16 @@ import { render } from './text/templates.js';
 
 export const SIMT_THREADS = 256;
 
-/** Logical columns of a row that a warp ends together, one a lane. */
+/** Logical columns of a row that a warp finishes together, one per lane. */
 const WARP_COLUMNS = 32;
 
-/** Physical columns that a tile must be a multiple of: whole heads, whole pairs and what a warp ends together. */
+/** The number of physical columns of a tile must be a multiple of this: whole heads, whole pairs and whole warps. */
 export const simtStep = (segments: readonly Segment[]): number =>
   segments.map(columnStep).reduce(leastCommonMultiple, WARP_COLUMNS);
 
 const bufferBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => Math.max(tk * (tm + 1 + tn + 1), tm * (tn + 1)) * 4;
 
-/** Shared memory of a block, bytes; `rowValues` floats a row are kept for the epilogue. */
+/** Bytes of a block's shared memory. `rowValues` floats per row are kept for the epilogue. */
 export const simtSharedBytes = (schedule: CudaGemmSchedule, rowValues: number, isLogProb: boolean): number =>
   bufferBytes(schedule) + schedule.tm * rowValues * 4 + (isLogProb ? partsBytes(schedule.tm) : 0);
 
@@ -118,7 +118,7 @@ const prologueText = (prologue: RowPrologue, offset: number): object => ({
   prologue: prologue.text('row', `values + i * ${prologue.scalars.length}`, 2),
 });
 
-/** Where logical column `c` of a tile (of whole heads or pairs) lies in a row of it. */
+/** Position, in a row of the tile, of logical column `c`. The tile consists of whole heads or pairs. */
 function lying(pairing: Pairing, c: string, index: 0 | 1): string {
   switch (pairing.kind) {
     case 'none':
@@ -140,7 +140,7 @@ function lying(pairing: Pairing, c: string, index: 0 | 1): string {
   }
 }
 
-/** A warp's epilogue of 32 logical columns of one row, a column a lane. */
+/** A warp's epilogue for 32 logical columns of one row, one column per lane. */
 function epilogue(
   segment: Segment,
   operands: CudaOperands,
@@ -185,7 +185,7 @@ function epilogue(
   };
 }
 
-/** The vocabulary contraction on CUDA cores: LOGPROB_BLOCK columns a block, tn at a time. */
+/** The vocabulary contraction on CUDA cores: LOGPROB_BLOCK columns per block, tn at a time. */
 export function emitLogProbSimt(
   kernel: LogProbKernel,
   operands: CudaOperands,

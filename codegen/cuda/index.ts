@@ -1,4 +1,4 @@
-/** Kernel IR and a schedule to CUDA: the door of codegen/cuda. */
+/** Kernel IR and a schedule to CUDA: the entry point of codegen/cuda. */
 import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
@@ -19,9 +19,9 @@ export { defaultCudaSchedule } from './defaults.js';
 export { cudaTemplatesHash } from './text/templates.js';
 
 /**
- * Prints `kernel` under `schedule` as a whole translation unit. `capacity` is the largest call: it fixes the strides
- * of [T, T] buffers. Throws where kernel and schedule are of different kinds or a program cannot be printed;
- * a schedule that isLegalCuda refuses gives undefined text.
+ * Prints `kernel` under `schedule` as a whole translation unit. `capacity` is the largest call: it fixes the strides of
+ * [T, T] buffers. Throws if kernel and schedule are of different kinds or a program cannot be printed. The text is
+ * undefined for a schedule that isLegalCuda refuses.
  */
 export function emitCudaKernel(
   kernel: Kernel,

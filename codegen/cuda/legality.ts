@@ -18,30 +18,30 @@ import { CudaOperands } from './text/operands.js';
 import { rowPrologue } from './text/programs.js';
 import { isLegalWgmma } from './wgmma/index.js';
 
-/** What a GPU has. */
+/** What a GPU provides. */
 export interface CudaFacts {
   readonly arch: CudaArch;
-  /** Shared memory that a block may have, bytes. */
+  /** Bytes of shared memory available to a block. */
   readonly sharedBytesPerBlock: number;
   readonly multiprocessors: number;
 }
 
-/** Shared memory that a compiler puts beside what a schedule asks for: a few words of every kernel. */
+/** Shared memory that a compiler adds to what a schedule asks for: a few words for every kernel. */
 const STATIC_SHARED = 1024;
 const MAX_THREADS = 1024;
-/** Largest tile of the CUDA cores: accumulators of a thread are tm/16 × tn/16 registers. */
+/** Largest tile on CUDA cores: a thread's accumulators take tm/16 × tn/16 registers. */
 const MAX_SIMT_ACCUMULATORS = 80;
 
 export const isCount = (value: number, step = 1): boolean =>
   Number.isSafeInteger(value) && value > 0 && value % step === 0;
 
-/** Row values that the kernel's epilogue keeps, floats a row. */
+/** Number of row values, in floats per row, that the kernel's epilogue keeps. */
 export function rowValuesOf(kernel: Contraction, module: KernelModule): number {
   const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), everyExtent(module.interface, 1));
   return rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
 }
 
-/** dtypes of the operands, or why nothing reads them. */
+/** The dtypes of the operands, or the reason why no skeleton reads them. */
 export function contractionTypes(
   kernel: Contraction,
   module: KernelModule,

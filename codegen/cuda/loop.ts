@@ -10,12 +10,12 @@ import { Body, RowScope } from './text/scalarPrinter.js';
 import { indent } from './text/statements.js';
 import { render } from './text/templates.js';
 
-/** Rows a block walks where they are few columns wide: so many that its threads have something to do. */
+/** Rows per block if they have few columns: enough to occupy the block's threads. */
 const ELEMENTS_OF_BLOCK = 1024;
 
 /**
- * A loop kernel: warps take (row, 32·lanes columns). Row sums want whole blocks in one warp, one column a
- * lane; without them a lane takes two neighbours where columns are even.
+ * A loop kernel. Each warp takes 32·lanes columns of a row. Row sums need whole blocks in one warp, one column per
+ * lane. Without row sums a lane takes two adjacent columns if the number of columns is even.
  */
 export function emitLoop(
   kernel: LoopKernel,
@@ -26,7 +26,7 @@ export function emitLoop(
 ): EmittedCuda {
   const { columns, outputs } = kernel;
   const sums = outputs.filter(({ kind }) => kind === 'rowSum');
-  // Partners of two neighbours are neighbours where half a head is even.
+  // Partners of two adjacent columns are adjacent if half a head is even.
   const arePairs = kernel.headDim === undefined || kernel.headDim % 4 === 0;
   const lanes = sums.length === 0 && typeof columns === 'number' && columns % 2 === 0 && arePairs ? 2 : 1;
   const row = new RowScope(operands, 'row');
@@ -74,7 +74,7 @@ export function emitLoop(
   };
 }
 
-/** The site with rotateHalf: partners of its columns are half a head away. */
+/** The site with rotateHalf. The partners of its columns are half a head away. */
 function withRotation(site: Site, headDim: number): Site {
   const half = headDim / 2;
   const isFirst = `${site.column} % ${headDim} < ${half}`;
@@ -85,7 +85,7 @@ function withRotation(site: Site, headDim: number): Site {
   };
 }
 
-/** Combines the parts of a row's log-sum-exp: a warp a row. */
+/** Combines the parts of a row's log-sum-exp, one warp per row. */
 export function emitLogProbReduce(
   kernel: LogProbReduceKernel,
   operands: CudaOperands,

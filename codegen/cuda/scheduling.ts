@@ -1,4 +1,4 @@
-/** Schedules of the CUDA target: how they are written down, and which a kernel may have. */
+/** Schedules of the CUDA target: their encoding, and which ones are legal for a kernel. */
 import { z } from 'zod';
 import { CUDA_GEMM_MODES, CUDA_GEMM_SKELETONS, type CudaSchedule } from '../../ir/cuda.js';
 import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';

@@ -1,11 +1,11 @@
-/** What the kernels with a contraction have in common: a left operand, packed weights, programs of a row. */
+/** The common parts of kernels with a contraction: a left operand, packed weights, and row programs. */
 import type { GemmKernel, LogProbKernel, Segment } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { programsOf } from './programs.js';
 
 export type Contraction = GemmKernel | LogProbKernel;
 
-/** Segments of a contraction; the vocabulary is one without outputs. */
+/** Segments of a contraction. The vocabulary contraction has one segment without outputs. */
 export const segmentsOf = (kernel: Contraction): readonly Segment[] =>
   kernel.anchor === 'gemm'
     ? kernel.segments

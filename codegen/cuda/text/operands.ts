@@ -1,4 +1,4 @@
-/** How generated CUDA names memory: C types, bases of buffers, and the head of a kernel; what a generator returns. */
+/** How generated CUDA names memory: C types, base pointers of buffers and the head of a kernel; what a generator returns. */
 import type { CudaKernelText, TensorMapDecl } from '../../../ir/cuda.js';
 import type { BufferDType } from '../../../ir/types.js';
 import type { Operand } from '../../operands.js';
@@ -7,7 +7,7 @@ import { KernelOperands } from '../../operands.js';
 export type { Operand } from '../../operands.js';
 export { leastCommonMultiple, matricesOf, physicalColumns } from '../../operands.js';
 
-/** 16-bit floats are kept as bits: NVRTC has no header that names them. */
+/** 16-bit floats are stored as bits, because NVRTC has no built-in header that declares their types. */
 export const CUDA_TYPES: Readonly<Record<BufferDType, string>> = {
   f32: 'float',
   bf16: 'unsigned short',
@@ -17,9 +17,9 @@ export const CUDA_TYPES: Readonly<Record<BufferDType, string>> = {
   u8: 'unsigned char',
 };
 
-/** Names of a module resolved to operands of one kernel; an operand's index is that of the parameter `p<index>`. */
+/** The names of a module as operands of one kernel. An operand's index is that of the parameter `p<index>`. */
 export class CudaOperands extends KernelOperands {
-  /** C expression of a buffer's base. */
+  /** C expression of a buffer's base pointer. */
   base(operand: Operand): string {
     return `((${CUDA_TYPES[operand.dtype]} *)p${operand.index})`;
   }
@@ -35,16 +35,16 @@ export interface KernelHead {
   readonly parameters: number;
   readonly tensorMaps: readonly TensorMapDecl[];
   readonly threads: number;
-  /** Blocks of a multiprocessor that registers must suffice for; 1 by default. */
+  /** Number of blocks that must be able to share a multiprocessor's registers; 1 by default. */
   readonly blocks?: number;
   /**
-   * Pointers are declared __restrict__: no two parameters that a kernel writes through overlap, and it reads nothing
+   * Whether pointers are declared __restrict__: no two parameters that a kernel writes overlap, and it reads nothing
    * that it writes. True by default. The compiler may then move loads before stores.
    */
   readonly isRestrict?: boolean;
 }
 
-/** The head of a generated kernel, up to its opening brace, as CudaKernelText promises it. */
+/** The head of a generated kernel up to its opening brace, with the signature that CudaKernelText describes. */
 export function kernelHead({
   symbol,
   extents,

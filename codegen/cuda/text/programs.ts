@@ -1,6 +1,7 @@
 /**
- * Scalar programs around a contraction: the row prologue, and the epilogue as the threads that hold an accumulator
- * fragment of a tensor core (mma.sync, wgmma) run it. All skeletons with such fragments print through this door.
+ * Scalar programs around a contraction: the row prologue, and the epilogue that runs on the threads which hold an
+ * accumulator fragment of a tensor core (mma.sync, wgmma). All skeletons with such fragments are printed through this
+ * module.
  */
 import type { Output, Segment } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
@@ -12,21 +13,21 @@ import type { Site } from './scalarPrinter.js';
 import { Body, modulo, RowScope, rowScalars } from './scalarPrinter.js';
 import { block, Constants, guarded, indent, unrolled } from './statements.js';
 
-/** Row values of all programs of a block, kept in shared memory as `values.length` floats a row. */
+/** The row values of all programs of a block, kept in shared memory as `values.length` floats per row. */
 export interface RowPrologue {
   /** The programs, in the order of their floats. */
   readonly scalars: readonly Scalar[];
   /**
-   * Statements that a whole converged warp runs for one row: `row` is a C expression (int) of a row that may be read.
-   * They end with lane 0 writing floats to[0 … scalars.length); `to` is a C expression (float *). Empty without
+   * Statements that a whole converged warp runs for one row. `row` is a C expression (int) of a readable row. The
+   * statements end with lane 0 writing to[0 … scalars.length); `to` is a C expression (float *). Empty if there are no
    * scalars.
    */
   readonly text: (row: string, to: string, depth: number) => string;
-  /** What a Fragment or RowScope takes as `given`: `from` is a C expression (const float *) of the row's floats. */
+  /** The `given` of a Fragment or RowScope. `from` is a C expression (const float *) of the row's floats. */
   readonly given: (from: string) => ReadonlyMap<string, string>;
 }
 
-/** What `programs` compute that depends on the row alone and reads memory: 1/rms from row sums, row scales. */
+/** The values that `programs` compute from the row alone and from memory: 1/rms from row sums, row scales. */
 export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands): RowPrologue {
   const scalars = rowScalars(programs, operands);
   const text = (row: string, to: string, depth: number): string => {
@@ -41,11 +42,13 @@ export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands)
   return { scalars, text, given: (from) => new Map(scalars.map((s, i) => [printScalar(s), `(${from})[${i}]`])) };
 }
 
-/** Programs of all segments of a kernel: the argument of rowPrologue. */
+/** The programs of all segments of a kernel: the argument of rowPrologue. */
 export const programsOf = (segments: readonly Pick<Segment, 'outputs'>[]): Scalar[] =>
   segments.flatMap(({ outputs }) => outputs.map(({ value }) => value));
 
-/** What to compute for an output: a store rounds by itself, so a rounding to the same type before it is left out. */
+/**
+ * The value to compute for an output. A store rounds by itself, so a preceding rounding to the same type is dropped.
+ */
 function valueOf(output: Output, operands: CudaOperands): Scalar {
   const { value } = output;
   return output.kind === 'store' && value.op === 'roundBf16' && operands.get(output.buffer).dtype === 'bf16'
@@ -53,78 +56,79 @@ function valueOf(output: Output, operands: CudaOperands): Scalar {
     : value;
 }
 
-/** C expressions of an output's values at a site, a lane each: floats, or what buffers of bytes are stored from. */
+/** C expressions of an output's values at a site, one per lane: floats, or the source of the stored bytes. */
 export const programValues = (output: Output, body: Body, site: Site): string[] =>
   body.row.operands.get(output.buffer).dtype === 'u8'
     ? body.bytes(output.value, site)
     : body.floats(valueOf(output, body.row.operands), site);
 
-/** One value pair on its way to memory, for callers that stage results themselves. */
+/** A pair of values to be stored, for callers that stage results themselves. */
 export interface StoreSite {
   readonly operand: Operand;
   /** C expressions (float; unsigned for a buffer of bytes) of the values at column and column + 1. */
   readonly values: readonly string[];
-  /** The values are those of the second half of a rotated pair. */
+  /** The values belong to the second half of a rotated pair. */
   readonly isPartner: boolean;
 }
 
 /** A thread's part of the sum over a block of columns. */
 export interface SumSite {
   readonly operand: Operand;
-  /** C expression (float): the sum of the thread's own values. */
+  /** C expression (float) of the sum of the thread's own values. */
   readonly sum: string;
-  /** C expression (int, a constant once loops are unrolled): the block's number in the fragment. */
+  /** C expression (int, a constant once loops are unrolled) of the block's number in the fragment. */
   readonly block: string;
 }
 
 /**
- * One row of an accumulator fragment of a thread: for each 8-column group of physical columns, the values at columns
- * 2·quad and 2·quad + 1 of the group. All 32 lanes of a warp must run the printed code together.
+ * One row of a thread's accumulator fragment: in each group of 8 physical columns, the values at columns 2·quad and
+ * 2·quad + 1. All 32 lanes of a warp must run the printed code together.
  */
 export interface Fragment {
-  /** C expression (int) of a row that may be read: the thread's own, or any valid one where that is past the end. */
+  /** C expression (int) of a readable row: the thread's own, or any valid one if its own is past the end. */
   readonly row: string;
-  /** C expression: the thread's own row is within the extent, and so is stored. */
+  /** C expression: whether the thread's own row is within the extent and is therefore stored. */
   readonly isStored: string;
-  /** Prefix of the variables; different for fragments printed into one block. */
+  /** Prefix of the variables. Fragments printed into one block need different prefixes. */
   readonly prefix: string;
   /**
-   * 8-column groups: whole pairs (2·width / 8 divides it), and whole blocks of logical groups where row sums are taken.
+   * Number of 8-column groups: whole pairs (a multiple of 2·width / 8), and whole blocks of logical groups if there are
+   * row sums.
    */
   readonly groups: number;
-  /** C expression of an accumulator: `group` is a C expression that is constant once loops are unrolled. */
+  /** C expression of an accumulator. `group` is a C expression that is constant once loops are unrolled. */
   readonly acc: (group: string, lane: number) => string;
-  /** C expression (int): physical column of group 0 in the segment, a multiple of fragmentStep. */
+  /** C expression (int): physical column of group 0 within the segment, a multiple of fragmentStep. */
   readonly column: string;
-  /** `column` is a multiple of a rotated head's width but for a constant. */
+  /** `column` is a multiple of the width of a rotated head, plus a constant. */
   readonly holdsWholeHeads?: boolean;
-  /** C expression (int): the thread's place in its quad, 0 to 3 (lane % 4). */
+  /** C expression (int): the thread's position in its quad, 0 to 3 (lane % 4). */
   readonly quad: string;
-  /** The caller knows that all columns lie inside the segment: no guards. */
+  /** The caller guarantees that all columns lie inside the segment, so no guards are needed. */
   readonly isWhole: boolean;
-  /** From RowPrologue.given. Every dear row value must be here: a warp's rows differ. */
+  /** From RowPrologue.given. It must contain every expensive row value, because the rows of a warp differ. */
   readonly given: ReadonlyMap<string, string>;
   /**
-   * What the caller stores later: statements that keep the values of any row, stored or not; undefined for a store to
-   * global memory at once.
+   * Buffers that the caller stores later: statements that keep the values of any row, stored or not. Undefined for an
+   * immediate store to global memory.
    */
   readonly store?: (site: StoreSite) => readonly string[] | undefined;
-  /** Guard what the caller keeps as stores are guarded. */
+  /** Guard the statements that keep values in the same way as stores. */
   readonly guardsKept?: boolean;
   /**
-   * Row sums closed by the caller, who runs these statements for each block: undefined for the sum of a quad, stored by
-   * one lane.
+   * Row sums completed by the caller, who runs these statements for each block. Undefined for the sum over a quad,
+   * stored by one lane.
    */
   readonly close?: (site: SumSite) => readonly string[];
   /**
-   * Loads that the caller has already, at logical column + lane of the group: see Site.loaded. `group` gives a C
-   * expression (int, a constant once loops are unrolled): 8-column group of the fragment; of logical columns if
-   * interleaved, else physical.
+   * Loads that the caller has already made, at logical column + lane of the group; see Site.loaded. `group` is a C
+   * expression (int, constant once loops are unrolled): the fragment's 8-column group, of logical columns if
+   * interleaved, otherwise of physical columns.
    */
   readonly loaded?: (buffer: string, access: Access, group: () => string, lane: number) => string | undefined;
 }
 
-/** Why a segment has no fragment epilogue, or undefined where it has. */
+/** The reason why a segment cannot have a fragment epilogue; undefined if it can. */
 export function fragmentProblem({ columns, pairing, outputs }: Segment): string | undefined {
   if (columns % 2 !== 0) return 'an odd number of columns';
   if (pairing.kind !== 'none' && pairing.width % 8 !== 0)
@@ -135,8 +139,8 @@ export function fragmentProblem({ columns, pairing, outputs }: Segment): string 
 }
 
 /**
- * Physical columns that a fragment of the segment must be a multiple of, and start at a multiple of.
- * A block of row sums lies in one thread quad.
+ * The number of physical columns of a fragment, and its first column, are multiples of this. A block of row sums lies
+ * within one thread quad.
  */
 export function fragmentStep({ pairing, outputs }: Segment): number {
   const isSummed = outputs.some(({ kind }) => kind === 'rowSum');
@@ -145,12 +149,12 @@ export function fragmentStep({ pairing, outputs }: Segment): number {
   return pairing.kind === 'interleave' && isSummed ? Math.max(step, 2 * ROW_SUM_BLOCK) : step;
 }
 
-/** 8-column groups of a block of row sums. */
+/** 8-column groups per block of row sums. */
 const SUM_GROUPS = ROW_SUM_BLOCK / 8;
 
 /**
- * The epilogue of `segment` over one row of a fragment, as a block of statements. The segment must have none of
- * fragmentProblem.
+ * The epilogue of `segment` over one row of a fragment, as a block of statements. Requires that fragmentProblem reports
+ * no problem.
  */
 export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragment: Fragment, depth: number): string {
   const scope = new RowScope(operands, fragment.row, `${fragment.prefix}r`, fragment.given);
@@ -189,11 +193,13 @@ export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragm
 interface Sites {
   /** One site, or the two halves of a rotated pair. */
   readonly list: readonly Site[];
-  /** C truth: the columns exist. */
+  /** C truth value: whether the columns exist. */
   readonly guard: () => string;
 }
 
-/** Where the programs of a fragment are evaluated, in terms of `unit_`; adds constants that they may refer to. */
+/**
+ * The sites at which a fragment's programs are evaluated, in terms of `unit_`; adds the constants that they may use.
+ */
 function fragmentSites({ pairing, columns }: Segment, fragment: Fragment, constants: Constants): Sites {
   const { acc, column: base, quad, loaded } = fragment;
   const at = (
@@ -248,20 +254,20 @@ function fragmentSites({ pairing, columns }: Segment, fragment: Fragment, consta
   }
 }
 
-/** C expression: group of physical columns of the first of a pair's two, for pairs of `across` groups each. */
+/** C expression: group of physical columns of the first element of a pair, for pairs of `across` groups each. */
 const firstGroup = (across: number): string => `unit_ / ${across} * ${2 * across} + unit_ % ${across}`;
 
 /**
- * Logical column, but for the lane, of the first element of the pair that lies at physical column `lying`, a multiple
- * of 16, of heads of `headDim`. In tiles of whole heads a mask lets the compiler know it before the tile is known; in
- * others it would only lengthen the life of what it computes.
+ * Logical column, without the lane, of the first element of the pair at physical column `lying`, a multiple of 16, in
+ * heads of `headDim`. In tiles of whole heads, a mask tells the compiler the value before the tile is known. In other
+ * tiles a mask would only prolong the lifetime of intermediate values.
  */
 export const firstHalf = (lying: string, headDim: number, holdsWholeHeads: boolean): string =>
   `${lying} - ${holdsWholeHeads ? modulo(lying, headDim) : `${lying} % ${headDim}`} / 2`;
 
 /**
- * Values of all outputs at a site first, then what is to be done with them: an output may be stored where another is
- * read.
+ * All outputs at a site are computed before any is stored, because an output may be stored over a buffer that another
+ * output reads.
  */
 function printOutputs(
   outputs: readonly Output[],
@@ -292,9 +298,7 @@ function printOutputs(
   return { stores, kept, adds };
 }
 
-/**
- * A store of one value at a site, or of two at an even column. `via`: the index that names the row; −1 names none.
- */
+/** Stores one value at a site, or two at an even column. `via`: the index that selects the row; −1 selects none. */
 export function storeLine(
   operand: Operand,
   scope: RowScope,
@@ -335,5 +339,5 @@ function closeSums(
   return [...sums.map((name) => `${name} = tw_quad_sum(${name});`), ...guarded(guard, stores)];
 }
 
-/** C type of the elements of a buffer, for callers that keep rows in shared memory. */
+/** C type of a buffer's elements, for callers that keep rows in shared memory. */
 export const elementType = (operand: Operand): string => CUDA_TYPES[operand.dtype];

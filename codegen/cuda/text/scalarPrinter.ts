@@ -1,6 +1,6 @@
 /**
  * Scalar programs printed as CUDA: straight-line float code for a few adjacent columns of one row. Common
- * subexpressions are computed once; what depends on the row alone is computed once a row.
+ * subexpressions are computed once. Values that depend on the row alone are computed once per row.
  */
 import type { Access, BinaryScalar, Scalar, UnaryScalar } from '../../../ir/scalar.js';
 import { isBinary, isUnary, operands as childrenOf, printScalar, viaOf } from '../../../ir/scalar.js';
@@ -8,7 +8,7 @@ import { doubleLiteral, floatLiteral } from './literals.js';
 import type { CudaOperands, Operand } from './operands.js';
 import { CUDA_TYPES } from './operands.js';
 
-/** 1 or 2 adjacent columns in which a program is evaluated; with 2 the first is even. */
+/** One or two adjacent columns for which a program is evaluated. The first of two is even. */
 export interface Site {
   /** Distinguishes sites of one body. */
   readonly id: string;
@@ -16,23 +16,26 @@ export interface Site {
   readonly column: string;
   readonly lanes: 1 | 2;
   /**
-   * C expression (primary) of the accumulator at column + lane; `index` 1 is the second matrix of an interleaved pair.
+   * C expression (primary) of the accumulator at column + lane. `index` 1 is the second matrix of an interleaved pair.
    */
   readonly acc?: (index: 0 | 1, lane: number) => string;
-  /** rotateHalf(a) here is a at the partner's columns, negated where isNegated (or the C truth that it prints) says. */
+  /**
+   * rotateHalf(a) at this site is a at the partner's columns, negated if isNegated, or the C truth value that it
+   * prints, is true.
+   */
   readonly rotate?: { readonly partner: () => Site; readonly isNegated: boolean | string };
-  /** C expression of a load at column + lane where the caller has the value already; undefined: from memory. */
+  /** C expression of a load at column + lane if the caller has the value already; undefined: load from memory. */
   readonly loaded?: (buffer: string, access: Access, lane: number) => string | undefined;
 }
 
-/** A printed value, one C expression a lane (one for all lanes where `isRow`). */
+/** A printed value: one C expression per lane (one for all lanes if `isRow`). */
 export interface Value {
   readonly codes: readonly string[];
   readonly kind: Kind;
   readonly isRow: boolean;
 }
 
-/** `f`: float; `m`: int truth; `u`: unsigned, a byte. */
+/** `f`: float; `m`: int truth value; `u`: unsigned, a byte. */
 type Kind = 'f' | 'm' | 'u';
 const C_KINDS: Readonly<Record<Kind, string>> = { f: 'float', m: 'int', u: 'unsigned' };
 
@@ -40,7 +43,7 @@ const C_ARITHMETIC = { add: '+', sub: '-', mul: '*', div: '/' } as const;
 const C_COMPARE = { le: '<=', lt: '<', eq: '==' } as const;
 const C_LOGIC = { and: '&&', or: '||' } as const;
 
-/** Statements that run once a row. */
+/** Statements that run once per row. */
 export class RowScope {
   readonly lines: string[] = [];
   readonly operands: CudaOperands;
@@ -50,8 +53,9 @@ export class RowScope {
   private readonly given: ReadonlyMap<string, string>;
 
   /**
-   * `row`: C expression (int) of a row that may be read. `prefix`: of the variables this scope defines; scopes of one
-   * block need different ones. `given`: C expressions of row values computed before, by printScalar of their program.
+   * `row`: C expression (int) of a readable row. `prefix`: prefix of the variables that this scope defines; scopes
+   * within one block need different ones. `given`: C expressions of row values computed earlier, by printScalar of
+   * their program.
    */
   constructor(operands: CudaOperands, row: string, prefix = 'r', given: ReadonlyMap<string, string> = new Map()) {
     this.operands = operands;
@@ -73,7 +77,7 @@ export class RowScope {
     return name;
   }
 
-  /** The row number an access reads: the row itself, or what a gather list says. */
+  /** The row number of an access: the row itself, or the entry of a gather list. */
   rowIndex(via: string | undefined): string {
     if (via === undefined) return `(long long)(${this.row})`;
     return this.define(`index ${via}`, 'long long', `${this.operands.base(this.operands.get(via))}[${this.row}]`);
@@ -114,13 +118,13 @@ export class Body {
     return value;
   }
 
-  /** `s` at `site` as floats: a C expression a lane. */
+  /** `s` at `site` as floats: one C expression per lane. */
   floats(s: Scalar, site: Site): string[] {
     const value = this.value(s, site);
     return Array.from({ length: site.lanes }, (_, lane) => floatOf(value, lane));
   }
 
-  /** The same of a program that makes bytes. */
+  /** The same for a program that produces bytes. */
   bytes(s: Scalar, site: Site): string[] {
     const value = this.value(s, site);
     return Array.from({ length: site.lanes }, (_, lane) => byteOf(value, lane));
@@ -136,7 +140,7 @@ export class Body {
     return { codes: [this.row.define(`value ${code}`, C_KINDS[kind], code)], kind, isRow: true };
   }
 
-  /** A value of `parts`, computed lane by lane, or once where no part differs between lanes. */
+  /** A function of `parts`, computed lane by lane, or once if no part differs between lanes. */
   private each(kind: Kind, lanes: number, parts: readonly Value[], code: (lane: number) => string): Value {
     if (parts.length > 0 && parts.every((part) => part.isRow)) return this.rowValue(kind, code(0));
     const codes = Array.from({ length: lanes }, (_, lane) => this.define(C_KINDS[kind], code(lane)));
@@ -239,7 +243,8 @@ export class Body {
     const print = (kind: 'f' | 'm', code: (x: string, y: string) => string): Value =>
       this.each(kind, site.lanes, [a, b], (lane) => code(floatOf(a, lane), floatOf(b, lane)));
     switch (op) {
-      // Functions, because compilers contract a·b + c to one rounding where they see fit: other text, other bits.
+      // Calls, because a compiler may contract a·b + c to one rounding depending on the surrounding text, which would
+      // change results.
       case 'add':
       case 'sub':
       case 'mul':
@@ -264,7 +269,7 @@ export class Body {
     }
   }
 
-  /** Parts are added one by one. Two lanes of an even segment are in the same one. */
+  /** Parts are added one by one. Two lanes of an even segment belong to the same segment. */
   private segmentSum(pointer: string, width: number, parts: number, site: Site): Value {
     const sum = (lane: number): string => {
       const name = `${this.prefix}${this.counter++}`;
@@ -302,8 +307,8 @@ export class Body {
   }
 
   /**
-   * sin and cos take their angle in double: position × frequency needs more than a float's bits. What has no double
-   * form is computed in float and widened.
+   * sin and cos take their angle in double, because position × frequency needs more bits than a float has. Expressions
+   * without a double form are computed in float and widened.
    */
   private double(s: Scalar, site: Site, lane: number): string {
     const sub = (x: Scalar): string => this.double(x, site, lane);
@@ -350,8 +355,8 @@ export class Body {
 }
 
 /**
- * A column, never negative, modulo a constant: by mask where that is one. Compilers know what a mask leaves of a sum,
- * so columns that differ by a period are loaded once.
+ * A non-negative column modulo a constant: a mask if the constant is a power of two. Compilers understand masks of
+ * sums, so columns that differ by a period are loaded once.
  */
 export const modulo = (column: string, period: number): string =>
   (period & (period - 1)) === 0 ? `(${column} & ${period - 1})` : `${column} % ${period}`;
@@ -365,14 +370,14 @@ const truthOf = (value: Value, lane: number): string =>
 const byteOf = (value: Value, lane: number): string =>
   value.kind === 'u' ? codeOf(value, lane) : `(unsigned)(${codeOf(value, lane)})`;
 
-/** 1 + exp(x): a divisor of at least 1, for which fast division is as good. */
+/** 1 + exp(x): a divisor of at least 1, for which fast division is accurate enough. */
 function isOnePlusExp(s: Scalar): boolean {
   if (s.op !== 'add') return false;
   const isOne = (x: Scalar): boolean => x.op === 'const' && x.value === 1;
   return (isOne(s.a) && s.b.op === 'exp') || (isOne(s.b) && s.a.op === 'exp');
 }
 
-/** Leaves that make a row value dear: worth computing once a row for all its columns. */
+/** Leaves that make a row value expensive, so that it is worth computing once per row for all columns. */
 const isDear = (s: Scalar): boolean => s.op === 'rowSum' || s.op === 'load' || childrenOf(s).some(isDear);
 
 function isRowOnly(s: Scalar, operands: CudaOperands): boolean {
@@ -398,8 +403,8 @@ function isRowOnly(s: Scalar, operands: CudaOperands): boolean {
 }
 
 /**
- * The largest sub-programs of `programs` that depend on the row alone and read memory (1/rms of a row), each once:
- * what a block computes once a row, and hands to RowScope as `given`.
+ * The largest sub-programs of `programs` that depend on the row alone and read memory (1/rms of a row), each once. A
+ * block computes them once per row and passes them to RowScope as `given`.
  */
 export function rowScalars(programs: readonly Scalar[], operands: CudaOperands): Scalar[] {
   const found = new Map<string, Scalar>();

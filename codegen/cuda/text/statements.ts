@@ -1,13 +1,13 @@
-/** Statements of C as lines: how blocks of them are composed and indented, and which constants they need. */
+/** C statements as lines: composing and indenting blocks, and defining the constants that they use. */
 
-/** Lines one level deeper. Directives (`#pragma`) stay at the margin. */
+/** Lines one level deeper. Directives (`#pragma`) are not indented. */
 const nested = (lines: readonly string[]): string[] => lines.map((line) => (line.startsWith('#') ? line : `  ${line}`));
 
-/** Lines as text, `depth` levels deep. Directives stay at the margin. */
+/** Lines as text, `depth` levels deep. Directives are not indented. */
 export const indent = (lines: readonly string[], depth: number): string =>
   lines.map((line) => `${line.startsWith('#') ? '' : '  '.repeat(depth)}${line}\n`).join('');
 
-/** A block of statements; `head` is what stands before its opening brace, if anything. */
+/** A block of statements. `head` is the text before its opening brace, if any. */
 export const block = (head: string, lines: readonly string[]): string[] => [
   head === '' ? '{' : `${head} {`,
   ...nested(lines),
@@ -17,12 +17,12 @@ export const block = (head: string, lines: readonly string[]): string[] => [
 /** A loop that the compiler unrolls. */
 export const unrolled = (head: string, lines: readonly string[]): string[] => ['#pragma unroll', ...block(head, lines)];
 
-/** Statements that run where `condition` holds; always where it is undefined. */
+/** Statements that run if `condition` holds; unconditional if it is undefined. */
 export const guarded = (condition: string | undefined, lines: readonly string[]): string[] =>
   condition === undefined || lines.length === 0 ? [...lines] : block(`if (${condition})`, lines);
 
 /**
- * Integer constants of a block, of which only those are defined that something refers to: compilers warn of the others.
+ * Integer constants of a block. Only those that are referred to are defined, because compilers warn about unused ones.
  * Statements are printed first, definitions last.
  */
 export class Constants {
@@ -30,7 +30,7 @@ export class Constants {
   private readonly referred = new Set<string>();
 
   /**
-   * Adds a constant, whose value may refer to earlier ones. Whoever prints its name calls the result, which counts as a
+   * Adds a constant, whose value may refer to earlier ones. Calling the result gives its name and counts as a
    * reference.
    */
   add(name: string, value: () => string): () => string {
@@ -41,7 +41,7 @@ export class Constants {
     };
   }
 
-  /** Definitions of the constants that were referred to so far, in the order in which they were added. */
+  /** Definitions of the constants that have been referred to, in the order in which they were added. */
   definitions(): string[] {
     const lines: string[] = [];
     for (const { name, value } of this.list.toReversed())
