@@ -1,4 +1,4 @@
-/** How generated CUDA names memory: C types, base pointers of buffers and the head of a kernel; what a generator returns. */
+/** How generated CUDA names memory: C types, base pointers of buffers, kernel heads; and what a generator returns. */
 import type { CudaKernelText, TensorMapDecl } from '../../../ir/cuda.js';
 import type { BufferDType } from '../../../ir/types.js';
 import type { Operand } from '../../operands.js';
