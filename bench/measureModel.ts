@@ -76,11 +76,11 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
   });
   const t1 = performance.now();
   const model = request.tuneSeconds > 0 ? (await tune(compiled, request)).model : compiled;
-  const { symbols, seconds: kernelsCompileSeconds } = await compileKernels(emitPlan(scoreOf(model.plan)), isa);
+  const { symbols, seconds: kernelsCompileSeconds } = await compileKernels(emitPlan(model.plan), isa);
   const t2 = performance.now();
   const executor = await openCpuExecutor({
     plan: model.plan,
-    symbols: { [SCORE]: symbols },
+    symbols,
     tensors: checkpoint.tensors,
     threads,
   });

@@ -114,6 +114,10 @@ export function linkFunction<S>(plan: Plan<S>, name: string): LinkedFunction<S> 
   return { ...found, weights, constants, states };
 }
 
+/** What `of` makes of each function of a plan, by the function's name. */
+export const byFunction = <S, R>(plan: Plan<S>, of: (fn: LinkedFunction<S>) => R): Readonly<Record<string, R>> =>
+  Object.fromEntries(plan.functions.map(({ interface: { name } }) => [name, of(linkFunction(plan, name))]));
+
 /** The first extent of a function, which measures its micro-batches: its largest size, and what it counts. */
 export function leadingExtent(plan: Pick<FunctionPlan<unknown>, 'interface' | 'capacity'>): {
   readonly name: ExtentName;

@@ -4,7 +4,6 @@
  */
 import { resolve, sep } from 'node:path';
 import { UsageError } from '../../errors.js';
-import { scoreOf } from '../../ir/plan.js';
 import { detectMachine } from '../machine.js';
 import { copyCheckpoint, readContents, type ContentsOptions } from '../../models/contents.js';
 import { describeTokenizer } from '../../models/tokenizer.js';
@@ -36,7 +35,8 @@ export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<Com
   ui.phase('open model', request.model);
   const opened = await openOrCompile(request, machine, ui);
   const { model, checkpoint } = opened;
-  const { launches, arenaBytes } = scoreOf(model.plan);
+  const { functions } = model.plan;
+  const launches = functions.flatMap((fn) => fn.launches);
   const signatures = new Set(launches.map((launch) => launch.signature));
   ui.phase('compile kernels', `${signatures.size} distinct of ${launches.length}`);
   const compiled = await model.target.compile(model, {
@@ -62,7 +62,8 @@ export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<Com
     arithmetic: model.arithmetic,
     kernels: launches.length,
     distinctKernels: signatures.size,
-    arenaBytes,
+    // Functions take turns in one arena.
+    arenaBytes: Math.max(...functions.map((fn) => fn.arenaBytes)),
     packedWeightBytes: packedWeightBytes(model.plan),
     seconds: (performance.now() - begin) / 1000,
     cached: compiled.isCached,

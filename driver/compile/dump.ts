@@ -1,5 +1,4 @@
 /** `--dump DIR`: every stage of a compilation as a numbered text file. */
-import { scoreOf } from '../../ir/plan.js';
 import { printKernels } from '../../ir/kernelPrinter.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import { writeFileSync } from 'node:fs';
@@ -38,7 +37,7 @@ export class Dump {
 
   plan(model: CompiledModel): void {
     const { plan } = model;
-    const { kernels } = scoreOf(plan);
+    const kernels = plan.functions.flatMap((fn) => fn.kernels);
     this.write('kernels.jsonl', kernels.map((kernel) => `${JSON.stringify(kernel)}\n`).join(''));
     this.write('plan.json', printPlan(plan));
     for (const source of model.target.sources(model.plan)) this.write(source.name, source.text);

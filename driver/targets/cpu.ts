@@ -50,13 +50,13 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
     return cpuDeviceFor(machine, isa);
   },
 
-  sources: (plan) => emitPlan(scoreOf(plan)).sources,
+  sources: (plan) => emitPlan(plan).sources,
   print: (kernel, model, schedule) => {
     const plan = scoreOf(model.plan);
     return Promise.resolve(emitKernel(kernel, plan, schedule, plan.capacity.extents));
   },
   compile: async ({ plan, device }, options) => {
-    const emitted = emitPlan(scoreOf(plan));
+    const emitted = emitPlan(plan);
     const compiled = await compileKernels(emitted, device.isa, options);
     return { sources: emitted.sources, code: await compiled.code(), isCached: compiled.isCached };
   },

@@ -1,6 +1,6 @@
 /** A plan's kernels as C source and as a loaded library: one function for each (signature, schedule). */
 import { readFile } from 'node:fs/promises';
-import type { CpuIsa, CpuSchedule, LinkedFunction } from '../../ir/plan.js';
+import { byFunction, type CpuIsa, type CpuSchedule, type LinkedFunction, type Plan } from '../../ir/plan.js';
 import { emitKernel, unitOf, type EmittedKernel } from '../../codegen/cpu/index.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { loadAddon } from '../../runtime/addon.js';
@@ -10,14 +10,21 @@ import type { CompileOptions } from './target.js';
 import type { LaunchSymbol } from '../../runtime/cpu/bindPlan.js';
 
 export interface EmittedPlan {
-  /** A translation unit a function, written to the artifact's kernels/ folder. */
+  /** A translation unit for each distinct kernel, written to the artifact's kernels/ folder. */
   readonly sources: readonly SourceText[];
-  /** kernels[bucket][launch] */
-  readonly kernels: readonly (readonly EmittedKernel[])[];
+  /** kernels[function][bucket][launch] */
+  readonly kernels: Readonly<Record<string, readonly (readonly EmittedKernel[])[]>>;
 }
 
-/** Prints every kernel with every schedule the plan gives it. */
-export function emitPlan(plan: LinkedFunction): EmittedPlan {
+/** Prints every kernel of every function with every schedule that the plan gives it. */
+export function emitPlan(plan: Plan): EmittedPlan {
+  const kernels = byFunction(plan, kernelsOf);
+  const bySymbol = new Map(Object.values(kernels).flatMap((own) => own.flat().map((each) => [each.symbol, each])));
+  const distinct = [...bySymbol.values()].sort((a, b) => (a.symbol < b.symbol ? -1 : 1));
+  return { sources: distinct.map(unitOf), kernels };
+}
+
+function kernelsOf(plan: LinkedFunction): readonly (readonly EmittedKernel[])[] {
   const byKey = new Map<string, EmittedKernel>();
   const kernelOf = new Map<string, Kernel>(plan.kernels.map((kernel) => [kernel.name, kernel]));
   const emit = (kernel: Kernel, module: KernelModule, signature: string, schedule: CpuSchedule): EmittedKernel => {
@@ -26,17 +33,12 @@ export function emitPlan(plan: LinkedFunction): EmittedPlan {
     byKey.set(key, known);
     return known;
   };
-  const kernels = plan.buckets.map((_, bucket) =>
+  return plan.buckets.map((_, bucket) =>
     plan.launches.map((launch) => {
       const kernel = kernelOf.get(launch.kernel)!;
       return emit(kernel, plan, launch.signature, plan.schedules[bucket]![launch.signature]!);
     }),
   );
-  const distinct = [...new Map([...byKey.values()].map((each) => [each.symbol, each])).values()].sort((a, b) =>
-    a.symbol < b.symbol ? -1 : 1,
-  );
-  const sources = distinct.map(unitOf);
-  return { sources, kernels };
 }
 
 /** Name of the shared object in an artifact. */
@@ -46,8 +48,8 @@ const LIBRARY = 'kernels.so';
 const machineOf = (isa: CpuIsa): string => `${isa} ${process.platform}-${process.arch}`;
 
 export interface CompiledKernels {
-  /** symbols[bucket][launch] */
-  readonly symbols: readonly (readonly LaunchSymbol[])[];
+  /** symbols[function][bucket][launch] */
+  readonly symbols: Readonly<Record<string, readonly (readonly LaunchSymbol[])[]>>;
   readonly isCached: boolean;
   readonly seconds: number;
   /** The machine code is an artifact's own. */
@@ -89,12 +91,13 @@ export async function compileKernels(
       return unpack(emitted, isa, own);
     },
   );
-  const symbols = emitted.kernels.map((bucket) =>
-    bucket.map((kernel): LaunchSymbol => ({
-      library: library.path,
-      symbol: kernel.symbol,
-      scratchBytes: kernel.scratchBytes,
-    })),
+  const symbolOf = ({ symbol, scratchBytes }: EmittedKernel): LaunchSymbol => ({
+    library: library.path,
+    symbol,
+    scratchBytes,
+  });
+  const symbols = Object.fromEntries(
+    Object.entries(emitted.kernels).map(([name, buckets]) => [name, buckets.map((own) => own.map(symbolOf))]),
   );
   return {
     symbols,

@@ -66,7 +66,7 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
     return device;
   },
 
-  sources: (plan) => cudaSources(emitCudaPlan(scoreOf(plan))),
+  sources: (plan) => cudaSources(emitCudaPlan(plan)),
   print: async (kernel, { plan: whole, device }, schedule) => {
     const plan = scoreOf(whole);
     const { symbol, source, launch, parameters } = emitCudaKernel(kernel, plan, schedule, plan.capacity.extents);
@@ -81,7 +81,7 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
     }
   },
   compile: async ({ plan, device }, options = {}) => {
-    const emitted = emitCudaPlan(scoreOf(plan));
+    const emitted = emitCudaPlan(plan);
     const { isCached, code } = await compileCudaKernels(emitted, device.arch, options);
     options.signal?.throwIfAborted();
     return { sources: cudaSources(emitted), code, isCached };

@@ -1,7 +1,7 @@
 /** A CUDA plan's kernels as text, one translation unit each, and as cubins. */
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import type { CudaArch, CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
-import type { LinkedFunction } from '../../ir/plan.js';
+import { byFunction, type CudaPlan, type LinkedFunction } from '../../ir/plan.js';
 import { compileCubins, type CompiledCubins as CompiledUnits } from '../../runtime/cuda/compiler.js';
 import { isCubin } from '../../runtime/cuda/cubinCache.js';
 import { versionProblem } from '../../runtime/cuda/cudaVersion.js';
@@ -11,17 +11,23 @@ import { compileOrUnpack, type CompiledCode, type PackedCode } from './machineCo
 import type { CompileOptions } from './target.js';
 
 export interface EmittedCudaPlan {
-  /** kernels[bucket][launch] */
-  readonly kernels: readonly (readonly CudaKernelText[])[];
+  /** kernels[function][bucket][launch] */
+  readonly kernels: Readonly<Record<string, readonly (readonly CudaKernelText[])[]>>;
   /** Every kernel with every schedule the plan gives it, once, by symbol. */
   readonly distinct: ReadonlyMap<string, CudaKernelText>;
 }
 
-/** Prints every kernel with every schedule the plan gives it. */
-export function emitCudaPlan(plan: LinkedFunction<CudaSchedule>): EmittedCudaPlan {
+/** Prints every kernel of every function with every schedule that the plan gives it. */
+export function emitCudaPlan(plan: CudaPlan): EmittedCudaPlan {
+  const kernels = byFunction(plan, kernelsOf);
+  const texts = Object.values(kernels).flatMap((own) => own.flat().map((text) => [text.symbol, text] as const));
+  return { kernels, distinct: new Map(texts.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))) };
+}
+
+function kernelsOf(plan: LinkedFunction<CudaSchedule>): readonly (readonly CudaKernelText[])[] {
   const byKey = new Map<string, CudaKernelText>();
   const kernelOf = new Map(plan.kernels.map((kernel) => [kernel.name, kernel]));
-  const kernels = plan.buckets.map((_, bucket) =>
+  return plan.buckets.map((_, bucket) =>
     plan.launches.map(({ kernel: name, signature, parameters }) => {
       const schedule = plan.schedules[bucket]![signature]!;
       const key = `${signature} ${JSON.stringify(schedule)}`;
@@ -31,8 +37,6 @@ export function emitCudaPlan(plan: LinkedFunction<CudaSchedule>): EmittedCudaPla
       return { ...known, parameters };
     }),
   );
-  const symbols = [...byKey.values()].map((text) => [text.symbol, text] as const).sort(([a], [b]) => (a < b ? -1 : 1));
-  return { kernels, distinct: new Map(symbols) };
 }
 
 /** Files of an artifact's kernels/ folder. */

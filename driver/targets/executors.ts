@@ -1,9 +1,7 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
 import { SCORE } from '../../ir/function.js';
-import { linkFunction, scoreOf } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
-import type { PlanSymbols } from '../../runtime/cpu/bindPlan.js';
 import { printMemoryUse } from '../../runtime/cpu/memoryUse.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { printCudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
@@ -24,7 +22,7 @@ const OWN_CODE = 'no compiler is here: the machine code of the artifact runs, be
 
 /** How many kernels are to be compiled, for people. */
 export function distinct({ plan }: CompiledModel): string {
-  const { launches } = scoreOf(plan);
+  const launches = plan.functions.flatMap((fn) => fn.launches);
   return `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
 }
 
@@ -36,23 +34,17 @@ export async function loadCpuExecutor(
 ): Promise<Executor> {
   ui.phase('compile kernels', distinct(model));
   phases?.begin('kernels');
-  const symbols: Record<string, PlanSymbols[string]> = {};
-  for (const {
-    interface: { name },
-  } of model.plan.functions) {
-    const compiled = await compileKernels(emitPlan(linkFunction(model.plan, name)), model.device.isa, {
-      packed,
-      onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
-    });
-    if (compiled.isUnpacked) ui.note(OWN_CODE);
-    if (!compiled.isCached) ui.note(`kernels compiled in ${duration(compiled.seconds)}`);
-    symbols[name] = compiled.symbols;
-  }
+  const compiled = await compileKernels(emitPlan(model.plan), model.device.isa, {
+    packed,
+    onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
+  });
+  if (compiled.isUnpacked) ui.note(OWN_CODE);
+  if (!compiled.isCached) ui.note(`kernels compiled in ${duration(compiled.seconds)}`);
   phases?.begin('weights');
   ui.phase('load weights');
   return openCpuExecutor({
     plan: model.plan,
-    symbols,
+    symbols: compiled.symbols,
     tensors: checkpoint.tensors,
     threads,
     ...(stages === undefined ? {} : { stages: { [SCORE]: stages } }),
@@ -80,12 +72,8 @@ export async function loadCudaExecutor(
   const own = indices.map((index) => devices[index]!);
   ui.phase('compile kernels', distinct(model));
   phases?.begin('kernels');
-  const emitted = plan.functions.map(({ interface: { name } }) => ({
-    name,
-    ...emitCudaPlan(linkFunction(plan, name)),
-  }));
-  const distinctKernels = new Map(emitted.flatMap((ofFunction) => [...ofFunction.distinct]));
-  const compiled = await compileCudaKernels({ distinct: distinctKernels }, arch, {
+  const emitted = emitCudaPlan(plan);
+  const compiled = await compileCudaKernels(emitted, arch, {
     driverVersion,
     packed,
     onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
@@ -96,7 +84,7 @@ export async function loadCudaExecutor(
   ui.phase('load weights', own.map(({ name }) => name).join(', '));
   return openCudaExecutor({
     plan,
-    kernels: Object.fromEntries(emitted.map(({ name, kernels }) => [name, kernels])),
+    kernels: emitted.kernels,
     cubins: compiled.cubins,
     packCubin: compiled.cubins.get(PACK_SYMBOL)!,
     tensors: checkpoint.tensors,

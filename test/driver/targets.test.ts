@@ -11,8 +11,13 @@ import { kernelSource } from '../../driver/commands/inspectKernels.js';
 import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
 import type { Ui } from '../../driver/requests.js';
 import { TARGETS } from '../../driver/target.js';
+import { cpu, cpuDevice } from '../../driver/targets/cpu.js';
+import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
+import type { Target } from '../../driver/targets/target.js';
 import { TARGET_RECORDS, targetOf } from '../../driver/targets/index.js';
 import { scoreOf } from '../../ir/plan.js';
+import { FACTS } from '../autotune/cuda/fixture.js';
+import { statePlan } from '../support/statePlan.js';
 import { Float64Scorer } from '../examples/float64.js';
 import { interpreter } from './interpreterTarget.js';
 
@@ -29,6 +34,21 @@ describe('the targets', () => {
     expect(TARGET_RECORDS.flatMap(({ names }) => names)).toEqual([...TARGETS]);
     for (const name of TARGETS) expect(targetOf(name).names).toContain(name);
     expect(() => targetOf('tpu')).toThrow(/--target "tpu": there is no such target/);
+  });
+
+  it('print the kernels of every function of a plan, each once', () => {
+    const printed = <S, D>(target: Target<S, D>, device: D): readonly string[] => {
+      const plan = statePlan(target.scheduling, device);
+      const { functions } = plan;
+      expect(functions.map((fn) => fn.interface.name)).toEqual(['append', 'recall']);
+      const sources = target.sources(plan);
+      const signatures = functions.flatMap((fn) => fn.launches.map(({ signature }) => signature));
+      for (const signature of signatures)
+        expect(sources.filter(({ name }) => name.includes(signature))).not.toEqual([]);
+      return sources.map(({ name }) => name);
+    };
+    for (const names of [printed(cpu, cpuDevice(detectMachine(), 'f32')), printed(cuda, cudaDevice(FACTS, 'bf16'))])
+      expect(new Set(names).size).toBe(names.length);
   });
 });
 

@@ -1,4 +1,5 @@
 /** What goes wrong with a GPU, through the real command: driver and NVRTC are stand-ins, everything else is real. */
+import { SCORE } from '../../ir/function.js';
 import { scoreOf } from '../../ir/plan.js';
 import { spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
@@ -226,14 +227,16 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     );
     const compiled = compileModel(checkpoint, cuda, device, { maxTokens: Number(GPU_CAPACITY[1]) });
     const plan = scoreOf(compiled.plan);
-    const emitted = emitCudaPlan(plan);
+    const emitted = emitCudaPlan(compiled.plan);
     const kernel = plan.kernels.find(({ path }) => path === 'layers.0.ffn.down');
     if (kernel?.anchor !== 'gemm') throw new Error('no such product');
     const spoil = (name: string, buffer: string): string[] => {
       const launch = plan.launches.findIndex((each) => each.kernel === name);
       return [
         ...new Set(
-          emitted.kernels.map((texts) => `nan:${texts[launch]!.symbol}:${texts[launch]!.parameters.indexOf(buffer)}`),
+          emitted.kernels[SCORE]!.map(
+            (texts) => `nan:${texts[launch]!.symbol}:${texts[launch]!.parameters.indexOf(buffer)}`,
+          ),
         ),
       ];
     };

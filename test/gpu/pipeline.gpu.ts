@@ -2,6 +2,7 @@
  * A plan in stages on real devices: the same bits as in one piece, whatever the cuts and the way between them. Where
  * there is one GPU, all stages are on it.
  */
+import { SCORE } from '../../ir/function.js';
 import { scoreOf } from '../../ir/plan.js';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
@@ -54,13 +55,13 @@ async function load(): Promise<Omit<CudaScoringOptions, 'ordinals'> & { readonly
     maxTokens: 2048,
   });
   const plan = scoreOf(model.plan);
-  const emitted = emitCudaPlan(plan);
+  const emitted = emitCudaPlan(model.plan);
   const { cubins } = await compileCudaKernels(emitted, arch, {
     driverVersion: available.driverVersion,
   });
   return {
     plan,
-    kernels: emitted.kernels,
+    kernels: emitted.kernels[SCORE]!,
     cubins,
     packCubin: cubins.get(PACK_SYMBOL)!,
     tensors: checkpoint.tensors,

@@ -1,7 +1,7 @@
 /** Functions with state on a real device, compiled from their graphs: they share a weight and memory between calls. */
 import { describe, it } from 'node:test';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
-import { compileCudaKernels } from '../../driver/targets/cudaKernels.js';
+import { compileCudaKernels, emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import type { CudaPlan } from '../../ir/plan.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import type { Executor } from '../../runtime/executor.js';
@@ -9,7 +9,6 @@ import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { checkMemoryCalls } from '../support/memoryCalls.js';
 import { memoryPlan } from '../support/memoryFunction.js';
-import { cudaTexts } from '../support/planOf.js';
 import { checkStateCalls } from '../support/stateCalls.js';
 import { scaleTensor, statePlan } from '../support/statePlan.js';
 import { archOf } from './launcher.js';
@@ -26,7 +25,7 @@ describe('functions with state', { skip }, () => {
 
   async function check(plan: CudaPlan, calls: (executor: Executor) => Promise<void>): Promise<void> {
     if (typeof arch !== 'string') throw new Error('no device');
-    const { kernels, distinct } = cudaTexts(plan);
+    const { kernels, distinct } = emitCudaPlan(plan);
     const { cubins } = await compileCudaKernels({ distinct }, arch);
     const packCubin = cubins.get(PACK_SYMBOL)!;
     const tensors = scaleTensor(4);

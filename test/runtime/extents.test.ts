@@ -1,7 +1,6 @@
 /** Functions of one plan whose extents differ: each kernel finds its own by their order in its function. */
 import { expect, it } from 'vitest';
 import { compileKernels, emitPlan } from '../../driver/targets/cpuKernels.js';
-import { linkFunction } from '../../ir/plan.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import { compileFunctions } from '../support/compileFunctions.js';
 
@@ -24,14 +23,7 @@ it('functions of other extents work in one plan', async () => {
     { text: BOTH, most: { Outer: 64, Inner: 40 } },
     { text: SQUARES, most: { Inner: 40 } },
   ]);
-  const symbols = Object.fromEntries(
-    await Promise.all(
-      plan.functions.map(async ({ interface: { name } }) => {
-        const compiled = await compileKernels(emitPlan(linkFunction(plan, name)), 'portable');
-        return [name, compiled.symbols] as const;
-      }),
-    ),
-  );
+  const { symbols } = await compileKernels(emitPlan(plan), 'portable');
   const [, second] = symbols.both![0]!;
   expect(second!.symbol).not.toBe(symbols.squares![0]![0]!.symbol);
 

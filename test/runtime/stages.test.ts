@@ -1,6 +1,7 @@
 /**
  * A model cut into stages gives the bits of the whole one: every cut of a small one, random cuts of two to four stages.
  */
+import { SCORE } from '../../ir/function.js';
 import { scoreOf } from '../../ir/plan.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -53,12 +54,12 @@ async function compile(mask: MaskKind): Promise<Compiled> {
   );
   const checkpoint = describeRandomCheckpoint(folder, 3);
   const model = compileModel(checkpoint, cpu, cpuDevice(detectMachine(), 'auto'), { mask, maxTokens: TOKENS });
-  const emitted = emitPlan(scoreOf(model.plan));
+  const emitted = emitPlan(model.plan);
   const { path: library } = await compileShared(emitted.sources, {
     isa: model.device.isa,
     settings: settingsIn(folder),
   });
-  const symbols = emitted.kernels.map((bucket) =>
+  const symbols = emitted.kernels[SCORE]!.map((bucket) =>
     bucket.map(({ symbol, scratchBytes }): LaunchSymbol => ({ library, symbol, scratchBytes })),
   );
   return { checkpoint, model, symbols };

@@ -4,6 +4,8 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import { compileKernels, emitPlan } from '../../driver/targets/cpuKernels.js';
+import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import type { CudaPlan } from '../../ir/plan.js';
 import { openCpuExecutor, type CpuExecutorOptions } from '../../runtime/cpu/openExecutor.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
@@ -12,7 +14,6 @@ import { extentsOf, hostLibrary } from '../codegen/cuda/emulate.js';
 import { describeFake } from '../support/fakeCuda/fakeDriver.js';
 import { checkMemoryCalls } from '../support/memoryCalls.js';
 import { memoryPlan } from '../support/memoryFunction.js';
-import { cpuSymbols, cudaTexts } from '../support/planOf.js';
 import { checkStateCalls } from '../support/stateCalls.js';
 import { scaleTensor, statePlan } from '../support/statePlan.js';
 import { buildPackShim, PACK_PTX } from './cuda/packShim.js';
@@ -29,7 +30,7 @@ describe('functions with state on a CPU', () => {
   const plan = statePlan(cpuScheduling, facts);
   let symbols: CpuExecutorOptions['symbols'];
   beforeAll(async () => {
-    symbols = await cpuSymbols(plan);
+    ({ symbols } = await compileKernels(emitPlan(plan), 'portable'));
   });
   const open = (change: Partial<CpuExecutorOptions> = {}) =>
     openCpuExecutor({ plan, symbols, tensors: scaleTensor(4), threads: 2, ...change });
@@ -43,12 +44,8 @@ describe('functions with state on a CPU', () => {
 
   it('read and write in one call', async () => {
     const memory = memoryPlan(cpuScheduling, facts);
-    const executor = await openCpuExecutor({
-      plan: memory,
-      symbols: await cpuSymbols(memory),
-      tensors: new Map(),
-      threads: 2,
-    });
+    const compiled = await compileKernels(emitPlan(memory), 'portable');
+    const executor = await open({ plan: memory, symbols: compiled.symbols, tensors: new Map() });
     expect(executor.capacity).toEqual({ remember: { N: 40, Q: 40 } });
     expect(executor.memory).toMatchObject({ stateBytes: MEMORY_BYTES });
     await checkMemoryCalls(executor);
@@ -81,7 +78,7 @@ describeFake('functions with state on the fake GPU', (fake) => {
 
   /** The plan's kernels computed by the host, over fibres. */
   const open = (plan: CudaPlan) => {
-    const { kernels, distinct } = cudaTexts(plan);
+    const { kernels, distinct } = emitCudaPlan(plan);
     fake.host(hostLibrary(distinct.values(), mkdtempSync(join(folder, 'kernels-'))));
     const cubins = new Map(
       [...distinct].map(([symbol, text]) => [

@@ -2,6 +2,7 @@
  * The demo model's whole CUDA plan through the real addon on the fake driver: every range, grid and tensor map is one
  * that it accepts.
  */
+import { SCORE } from '../../../ir/function.js';
 import { scoreOf } from '../../../ir/plan.js';
 import { rowsIn, tokensIn, scoringSize } from '../../../ir/scoring.js';
 import { expect, it } from 'vitest';
@@ -27,7 +28,7 @@ describeFake('the demo model on the fake driver', (fake) => {
   it.each(CUDA_ARCHS)('loads, binds and launches everything for %s', async (arch) => {
     const model = compileModel(checkpoint, cuda, cudaDevice(TYPICAL_FACTS[arch], 'bf16'), { maxTokens: 512 });
     const plan = scoreOf(model.plan);
-    const { kernels, distinct } = emitCudaPlan(plan);
+    const { kernels, distinct } = emitCudaPlan(model.plan);
     const cubins = new Map(
       [...distinct.values()].map(({ symbol, parameters, tensorMaps }) => [
         symbol,
@@ -37,7 +38,7 @@ describeFake('the demo model on the fake driver', (fake) => {
     const done: number[] = [];
     const executor = await openCuda({
       plan,
-      kernels,
+      kernels: kernels[SCORE]!,
       cubins,
       packCubin,
       tensors: checkpoint.tensors,
