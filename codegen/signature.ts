@@ -1,6 +1,7 @@
 /**
  * Signatures of kernels. Two kernels have the same text if they differ only in the names of what they read and write.
  */
+import { renameMask } from '../ir/kernel.js';
 import { createHash } from 'node:crypto';
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
@@ -47,10 +48,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
       };
     case 'attention': {
       const renamed = { ...kernel, q: rename(kernel.q), k: rename(kernel.k), v: rename(kernel.v) };
-      const mask =
-        kernel.mask.kind === 'column'
-          ? { ...kernel.mask, subtreeEnd: rename(kernel.mask.subtreeEnd) }
-          : { ...kernel.mask, buffer: rename(kernel.mask.buffer) };
+      const mask = renameMask(kernel.mask, rename);
       const queryRow = kernel.queryRow === undefined ? {} : { queryRow: rename(kernel.queryRow) };
       return { ...renamed, mask, ...queryRow, out: rename(kernel.out) };
     }
@@ -70,6 +68,8 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
         target: rename(kernel.target),
         logProb: rename(kernel.logProb),
         isArgmax: rename(kernel.isArgmax),
+        ...(kernel.best === undefined ? {} : { best: rename(kernel.best) }),
+        ...(kernel.bestLogProb === undefined ? {} : { bestLogProb: rename(kernel.bestLogProb) }),
       };
     case 'loop':
       return { ...kernel, outputs: kernel.outputs.map(output) };

@@ -111,6 +111,7 @@ const kernel = z.discriminatedUnion('anchor', [
     scale: z.number(),
     mask: z.union([
       z.strictObject({ kind: z.literal('column'), subtreeEnd: identifier }),
+      z.strictObject({ kind: z.literal('path'), begin: identifier, position: identifier, key: identifier }),
       z.strictObject({ kind: z.literal('bias'), buffer: identifier }),
     ]),
     queryRow: identifier.optional(),
@@ -134,6 +135,8 @@ const kernel = z.discriminatedUnion('anchor', [
     target: identifier,
     logProb: identifier,
     isArgmax: identifier,
+    best: identifier.optional(),
+    bestLogProb: identifier.optional(),
   }),
   z.strictObject({
     ...head,
@@ -153,7 +156,7 @@ const role = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('row'), of: extentName }),
   z.strictObject({ kind: z.literal('slot'), state: stateName }),
   z.strictObject({ kind: z.literal('entry'), state: stateName }),
-  z.strictObject({ kind: z.enum(['position', 'subtreeEnd', 'values']) }),
+  z.strictObject({ kind: z.enum(['position', 'depth', 'subtreeEnd', 'values']) }),
 ]);
 const array = { name, buffer: identifier, dtype: z.enum(DTYPES), shape: z.array(dim).max(MAX_RANK) };
 const functionInterface = z.strictObject({

@@ -47,6 +47,9 @@ export interface FunctionInterface {
 /** The name of the function that computes log-probabilities of tokens. */
 export const SCORE = 'score';
 
+/** The name of the function that continues paths of tokens over kept keys and values. */
+export const STEP = 'step';
+
 /** The size of a call in which every extent is `count`. */
 export const everyExtent = ({ extents }: Pick<FunctionInterface, 'extents'>, count: number): Extents =>
   Object.fromEntries(extents.map(({ name }) => [name, count]));

@@ -92,10 +92,28 @@ export interface GemmKernel extends KernelBase {
 /**
  * Which keys a query sees.
  * - `column`: key k is visible to query q exactly when k <= q and q < subtreeEnd[k] (tokens in depth-first order).
+ * - `path`: the keys of a path are listed in order of position. Query q sees the rows key[begin[q] + i] of keys and
+ *   values for i from 0 to position[q].
  * - `bias`: a materialised f32[keys, keys] bias is added to the scores.
  */
 export type Mask =
-  { readonly kind: 'column'; readonly subtreeEnd: string } | { readonly kind: 'bias'; readonly buffer: string };
+  | { readonly kind: 'column'; readonly subtreeEnd: string }
+  | { readonly kind: 'path'; readonly begin: string; readonly position: string; readonly key: string }
+  | { readonly kind: 'bias'; readonly buffer: string };
+
+/** `mask` with every name of a buffer passed through `rename`, in a fixed order. */
+export function renameMask(mask: Mask, rename: (name: string) => string): Mask {
+  switch (mask.kind) {
+    case 'column':
+      return { ...mask, subtreeEnd: rename(mask.subtreeEnd) };
+    case 'path':
+      return { ...mask, begin: rename(mask.begin), position: rename(mask.position), key: rename(mask.key) };
+    case 'bias':
+      return { ...mask, buffer: rename(mask.buffer) };
+    default:
+      return mask satisfies never;
+  }
+}
 
 /**
  * out[row, h·d + i] = Σ_k softmax_k(scale·q[row, h]·k[k, h'] + mask)·v[k, h', i] with h' = ⌊h·kvHeads/heads⌋. Queries
@@ -152,6 +170,10 @@ export interface LogProbReduceKernel extends KernelBase {
   readonly logProb: string;
   /** i32[rows], 0 or 1 */
   readonly isArgmax: string;
+  /** i32[rows], the most likely token; of equals the first. */
+  readonly best?: string;
+  /** f32[rows], the log-probability of the most likely token. */
+  readonly bestLogProb?: string;
 }
 
 /** A generated loop nest without a template. It computes the outputs for each row and column. */

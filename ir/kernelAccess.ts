@@ -1,5 +1,5 @@
 /** Which buffers and weights a kernel reads and writes. */
-import type { Kernel, Mask, Output } from './kernel.js';
+import { renameMask, type Kernel, type Mask, type Output } from './kernel.js';
 import { operands, readOf, type Scalar } from './scalar.js';
 
 function scalarReads(s: Scalar, into: Set<string>): void {
@@ -9,7 +9,15 @@ function scalarReads(s: Scalar, into: Set<string>): void {
   operands(s).forEach((o) => scalarReads(o, into));
 }
 
-const maskBuffer = (mask: Mask): string => (mask.kind === 'column' ? mask.subtreeEnd : mask.buffer);
+/** Names of the buffers that hold a mask. */
+export function maskBuffers(mask: Mask): readonly string[] {
+  const names: string[] = [];
+  renameMask(mask, (name) => {
+    names.push(name);
+    return name;
+  });
+  return names;
+}
 
 /** Names of buffers and weights the kernel reads. */
 export function kernelReads(kernel: Kernel): ReadonlySet<string> {
@@ -23,7 +31,7 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
       }
       break;
     case 'attention':
-      for (const name of [kernel.q, kernel.k, kernel.v, maskBuffer(kernel.mask)]) reads.add(name);
+      for (const name of [kernel.q, kernel.k, kernel.v, ...maskBuffers(kernel.mask)]) reads.add(name);
       if (kernel.queryRow !== undefined) reads.add(kernel.queryRow);
       break;
     case 'logprob':
@@ -53,6 +61,8 @@ export const outputsOf = (kernel: Kernel): readonly Output[] =>
       ? kernel.outputs
       : [];
 
+const optional = (name: string | undefined): readonly string[] => (name === undefined ? [] : [name]);
+
 /** Names of buffers the kernel writes. */
 export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
   switch (kernel.anchor) {
@@ -63,7 +73,7 @@ export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
     case 'logprob':
       return new Set([kernel.parts]);
     case 'logprobReduce':
-      return new Set([kernel.logProb, kernel.isArgmax]);
+      return new Set([kernel.logProb, kernel.isArgmax, ...optional(kernel.best), ...optional(kernel.bestLogProb)]);
     case 'loop':
       return new Set(kernel.outputs.map((o) => o.buffer));
     default:

@@ -12,6 +12,7 @@ import type {
   LogProbKernel,
   LogProbReduceKernel,
   LoopKernel,
+  Mask,
   Output,
 } from './kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from './kernel.js';
@@ -157,34 +158,65 @@ function attention(memory: KernelMemory, kernel: AttentionKernel): void {
   const tokens = k.rows;
   const v = memory.read(kernel.v);
   const out = memory.write(kernel.out);
-  const bound = memory.read(mask.kind === 'column' ? mask.subtreeEnd : mask.buffer);
-  const scores = new Float64Array(tokens);
+  const visible = visibleKeys(memory, mask, tokens);
   for (let row = 0; row < rows; row++) {
-    const query = kernel.queryRow === undefined ? row : memory.index(kernel.queryRow, row, tokens);
+    const query = kernel.queryRow === undefined ? row : memory.index(kernel.queryRow, row, q.rows);
+    const keys = visible(query);
+    if (keys.length === 0) throw new Error(`query ${query} sees no key, so its softmax has no value.`);
+    const scores = new Float64Array(keys.length);
     for (let h = 0; h < heads; h++) {
       const kv = Math.floor((h * kvHeads) / heads);
       let max = -Infinity;
-      for (let key = 0; key < tokens; key++) {
+      keys.forEach(({ row: key, bias }, i) => {
         const product =
           scale * dot(q.data, query * q.columns + h * headDim, k.data, key * k.columns + kv * headDim, headDim);
-        const visible = mask.kind === 'bias' || (key <= query && query < bound.data[key]!);
-        const bias = mask.kind === 'bias' ? bound.data[query * tokens + key]! : 0;
-        scores[key] = visible && bias !== -Infinity ? product + bias : -Infinity;
-        max = Math.max(max, scores[key]!);
-      }
-      if (max === -Infinity) throw new Error(`query ${query} sees no key, so its softmax has no value.`);
+        scores[i] = product + bias;
+        max = Math.max(max, scores[i]!);
+      });
       let sum = 0;
-      for (let key = 0; key < tokens; key++) sum += scores[key] = Math.exp(scores[key]! - max);
-      for (let key = 0; key < tokens; key++) {
-        const p = scores[key]! / sum;
-        if (p === 0) continue;
+      for (let i = 0; i < keys.length; i++) sum += scores[i] = Math.exp(scores[i]! - max);
+      keys.forEach(({ row: key }, at) => {
+        const p = scores[at]! / sum;
+        if (p === 0) return;
         for (let i = 0; i < headDim; i++) {
           out.data[row * out.columns + h * headDim + i]! += p * v.data[key * v.columns + kv * headDim + i]!;
         }
-      }
+      });
     }
   }
   memory.finish(kernel.out);
+}
+
+/** A key that a query sees: its row among keys and values, and what is added to its score. */
+interface VisibleKey {
+  readonly row: number;
+  readonly bias: number;
+}
+
+/** The keys that a query sees, in order. `rows`: rows of keys and values. */
+function visibleKeys(memory: KernelMemory, mask: Mask, rows: number): (query: number) => readonly VisibleKey[] {
+  const all = Array.from({ length: rows }, (_, row) => row);
+  switch (mask.kind) {
+    case 'column': {
+      const end = memory.read(mask.subtreeEnd);
+      return (query) => all.filter((key) => key <= query && query < end.data[key]!).map((row) => ({ row, bias: 0 }));
+    }
+    case 'path': {
+      const [position, key] = [memory.read(mask.position), memory.read(mask.key)];
+      return (query) => {
+        const first = memory.index(mask.begin, query, key.rows);
+        const count = Math.min(position.data[query]! + 1, key.rows - first);
+        return Array.from({ length: count }, (_, i) => ({ row: memory.index(mask.key, first + i, rows), bias: 0 }));
+      };
+    }
+    case 'bias': {
+      const bias = memory.read(mask.buffer);
+      return (query) =>
+        all.map((row) => ({ row, bias: bias.data[query * rows + row]! })).filter((key) => key.bias !== -Infinity);
+    }
+    default:
+      return mask satisfies never;
+  }
 }
 
 function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
@@ -222,6 +254,8 @@ function logProbReduce(memory: KernelMemory, kernel: LogProbReduceKernel): void 
   const parts = memory.read(kernel.parts);
   const logProb = memory.write(kernel.logProb);
   const isArgmax = memory.write(kernel.isArgmax);
+  const best = kernel.best === undefined ? undefined : memory.write(kernel.best);
+  const bestLogProb = kernel.bestLogProb === undefined ? undefined : memory.write(kernel.bestLogProb);
   for (let row = 0; row < parts.rows; row++) {
     let max = -Infinity;
     let sum = 0;
@@ -237,7 +271,11 @@ function logProbReduce(memory: KernelMemory, kernel: LogProbReduceKernel): void 
     }
     logProb.data[row] = z - (max + Math.log(sum));
     isArgmax.data[row] = argmax === memory.index(kernel.target, row, kernel.vocab) ? 1 : 0;
+    if (best !== undefined) best.data[row] = argmax;
+    if (bestLogProb !== undefined) bestLogProb.data[row] = -Math.log(sum);
   }
+  if (kernel.best !== undefined) memory.finish(kernel.best);
+  if (kernel.bestLogProb !== undefined) memory.finish(kernel.bestLogProb);
   memory.finish(kernel.logProb);
   memory.finish(kernel.isArgmax);
 }

@@ -1,4 +1,5 @@
 /** Deterministic text of kernels, for dumps, `inspect` and tests. Nothing parses it. */
+import { maskBuffers } from './kernelAccess.js';
 import type { BufferDecl, Kernel, KernelModule, Output, Pairing, WeightDecl } from './kernel.js';
 import { printScalar } from './scalar.js';
 
@@ -42,7 +43,7 @@ export function printKernel(kernel: Kernel): string {
       ].join('\n');
     case 'attention': {
       const { q, k, v, out, mask, scale, heads, kvHeads, headDim, queryRow } = kernel;
-      const bias = mask.kind === 'column' ? `column ${mask.subtreeEnd}` : mask.buffer;
+      const bias = mask.kind === 'bias' ? mask.buffer : `${mask.kind} ${maskBuffers(mask).join(' ')}`;
       const queries = queryRow === undefined ? '' : `, queries ${queryRow}`;
       return (
         `${head}, ${out} = softmax(${scale}·${q}·${k} + ${bias})·${v}, ` +

@@ -10,6 +10,8 @@ export type Role =
   | { readonly kind: 'token'; readonly vocab: number }
   /** Depth of a token in its tree: at most its own row number, and below the longest context. */
   | { readonly kind: 'position' }
+  /** Depth of a token on a path that earlier calls began: below the longest context. */
+  | { readonly kind: 'depth' }
   /** One past the last row of the subtree that starts at this row. */
   | { readonly kind: 'subtreeEnd' }
   /** A row number below an extent. */
@@ -21,7 +23,7 @@ export type Role =
   /** Numbers that are not indices. */
   | { readonly kind: 'values' };
 
-export const ROLE_KINDS = ['token', 'position', 'subtreeEnd', 'row', 'slot', 'entry', 'values'] as const;
+export const ROLE_KINDS = ['token', 'position', 'depth', 'subtreeEnd', 'row', 'slot', 'entry', 'values'] as const;
 
 /** The sizes that bound the numbers of a call. */
 export interface RoleLimits {
@@ -50,6 +52,7 @@ const from = (low: number, below: number): RoleRange => ({ low: () => low, below
 const RANGES: { readonly [K in Role['kind']]: Rule<K> } = {
   token: ({ vocab }) => from(0, vocab),
   position: (_, { maxLength }) => ({ low: () => 0, below: (row) => Math.min(maxLength, row + 1) }),
+  depth: (_, { maxLength }) => from(0, maxLength),
   subtreeEnd: (_, __, rows) => ({ low: (row) => row + 1, below: () => rows + 1 }),
   row: ({ of }, { extents }) => from(0, extentIn(of, extents)),
   slot: ({ state }, { states }) => from(-1, extentIn(state, states)),
@@ -75,6 +78,7 @@ export function indexBound(role: Role, stateRows: (state: string) => Dim | undef
     case 'entry':
       return stateRows(role.state);
     case 'position':
+    case 'depth':
     case 'subtreeEnd':
     case 'slot':
     case 'values':
@@ -95,6 +99,7 @@ export function printRole(role: Role): string {
     case 'entry':
       return `${role.kind}(@${role.state})`;
     case 'position':
+    case 'depth':
     case 'subtreeEnd':
     case 'values':
       return role.kind;

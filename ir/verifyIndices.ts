@@ -42,13 +42,24 @@ export function verifyIndices(module: KernelModule): void {
     for (const { index, state } of slotUses(kernel)) {
       const role = roles.get(index);
       if (role === undefined) return fail(`'${index}' chooses rows of '${state}', but is no input: nothing bounds it.`);
-      if (role.kind !== 'slot' || role.state !== state)
-        fail(`'${index}' is ${printRole(role)}; to write rows of '${state}' it must be slot(@${state}).`);
+      if (role.kind !== 'slot' || states.get(role.state) !== states.get(state))
+        fail(
+          `'${index}' is ${printRole(role)}; to write rows of '${state}' it must be slot(@${state}), or that of a ` +
+            'state with as many rows.',
+        );
     }
-    if (kernel.anchor === 'attention' && kernel.mask.kind === 'column') {
-      const role = roles.get(kernel.mask.subtreeEnd);
+    if (kernel.anchor !== 'attention') continue;
+    const { mask } = kernel;
+    if (mask.kind === 'column') {
+      const role = roles.get(mask.subtreeEnd);
       if (role !== undefined && role.kind !== 'subtreeEnd')
-        fail(`'${kernel.mask.subtreeEnd}' is ${printRole(role)}; as ends of subtrees it must be subtreeEnd.`);
+        fail(`'${mask.subtreeEnd}' is ${printRole(role)}; as ends of subtrees it must be subtreeEnd.`);
+    }
+    // Kernels keep the scores of a whole path, which are as many as its positions.
+    if (mask.kind === 'path') {
+      const role = roles.get(mask.position);
+      if (role?.kind !== 'depth')
+        fail(`'${mask.position}' is ${role === undefined ? 'no input' : printRole(role)}; it must be an input, depth.`);
     }
   }
 }
@@ -92,7 +103,12 @@ function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Looku
   switch (kernel.anchor) {
     case 'attention':
       if (kernel.queryRow !== undefined)
-        found.push({ index: kernel.queryRow, rows: rowsOf(kernel.k), what: 'the keys' });
+        found.push({ index: kernel.queryRow, rows: rowsOf(kernel.q), what: 'the queries' });
+      if (kernel.mask.kind === 'path') {
+        const { begin, key } = kernel.mask;
+        found.push({ index: begin, rows: rowsOf(key), what: `'${key}'` });
+        for (const read of [kernel.k, kernel.v]) found.push({ index: key, rows: rowsOf(read), what: `'${read}'` });
+      }
       break;
     case 'logprob':
       visit(kernel.rowScale);

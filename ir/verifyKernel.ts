@@ -10,6 +10,7 @@ import type {
   KernelModule,
   LogProbKernel,
   LogProbReduceKernel,
+  Mask,
   Output,
   Pairing,
   Segment,
@@ -392,15 +393,33 @@ class KernelCheck implements Reader {
     const float: readonly BufferDType[] = ['f32', 'bf16', 'f16'];
     const k = this.read(kernel.k);
     const keys = k.rows;
-    this.is(this.read(kernel.q), float, keys, heads * headDim, 'queries');
+    const q = this.read(kernel.q);
+    const queries = mask.kind === 'path' ? q.rows : keys;
+    this.is(q, float, queries, heads * headDim, 'queries');
     this.is(k, float, keys, kvHeads * headDim, 'keys');
     this.is(this.read(kernel.v), float, keys, kvHeads * headDim, 'values');
-    if (mask.kind === 'column') this.is(this.read(mask.subtreeEnd), ['i32'], keys, 1, 'ends of subtrees');
-    else this.is(this.read(mask.buffer), ['f32'], keys, keys, 'an attention bias');
+    this.mask(mask, queries, keys);
     if (kernel.queryRow !== undefined) this.is(this.read(kernel.queryRow), ['i32'], kernel.rows, 1, 'rows of queries');
-    if (kernel.queryRow === undefined && kernel.rows !== keys)
-      this.fail(`its rows are ${kernel.rows}, those of its keys ${keys}: it needs a queryRow.`);
+    if (kernel.queryRow === undefined && kernel.rows !== queries)
+      this.fail(`its rows are ${kernel.rows}, those of its queries ${queries}: it needs a queryRow.`);
     this.is(this.write(kernel.out), float, kernel.rows, heads * headDim, 'the result');
+  }
+
+  private mask(mask: Mask, queries: Dim, keys: Dim): void {
+    switch (mask.kind) {
+      case 'column':
+        return this.is(this.read(mask.subtreeEnd), ['i32'], keys, 1, 'ends of subtrees');
+      case 'path': {
+        this.is(this.read(mask.begin), ['i32'], queries, 1, 'beginnings of paths');
+        this.is(this.read(mask.position), ['i32'], queries, 1, 'positions of queries');
+        const key = this.read(mask.key);
+        return this.is(key, ['i32'], key.rows, 1, 'rows of keys');
+      }
+      case 'bias':
+        return this.is(this.read(mask.buffer), ['f32'], keys, keys, 'an attention bias');
+      default:
+        return mask satisfies never;
+    }
   }
 
   private logProb(kernel: LogProbKernel): void {
@@ -436,5 +455,8 @@ class KernelCheck implements Reader {
     this.is(this.read(kernel.target), ['i32'], kernel.rows, 1, 'target tokens');
     this.is(this.write(kernel.logProb), ['f32'], kernel.rows, 1, 'log-probabilities');
     this.is(this.write(kernel.isArgmax), ['i32'], kernel.rows, 1, 'argmax flags');
+    if (kernel.best !== undefined) this.is(this.write(kernel.best), ['i32'], kernel.rows, 1, 'the best tokens');
+    if (kernel.bestLogProb !== undefined)
+      this.is(this.write(kernel.bestLogProb), ['f32'], kernel.rows, 1, 'log-probabilities of the best tokens');
   }
 }

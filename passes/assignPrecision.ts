@@ -1,3 +1,4 @@
+import { isScoreOp } from '../ir/ops/fused.js';
 import { definitions, loadTimeValues, rewrite, type Graph, type Value } from '../ir/graph/graph.js';
 import type { FloatType } from '../ir/types.js';
 
@@ -28,7 +29,7 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
       );
       return rewriter.add('attention', narrow, node.attributes, node.result.name);
     }
-    const isContraction = node.op === 'linear' || node.op === 'logprob' || node.op === 'is_argmax';
+    const isContraction = node.op === 'linear' || isScoreOp(node.op);
     const x = node.operands[0];
     if (!isContraction || x === undefined || !loaded.has(node.operands[1]!)) return undefined;
     const lookup = defs.get(x);

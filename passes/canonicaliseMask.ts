@@ -1,19 +1,22 @@
-import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph/graph.js';
+import { rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
 import { isSymbol, type Dim } from '../ir/types.js';
 import { Matcher } from './match.js';
 
-/** A predicate proved equal to `k <= q && q < end[k]`, and the source of the ends. */
-type ColumnForm =
+/** A predicate that was proved to have a form which kernels know, and the values that the form speaks of. */
+type MaskForm =
   /** An i32 value of the graph, one for each key. */
   | { readonly from: 'value'; readonly end: Value }
   /** Causal: every key stays visible. */
   | { readonly from: 'causal' }
+  /** A path: query q sees keys begin[q] to begin[q] + position[q]. */
+  | { readonly from: 'path'; readonly begin: Value; readonly position: Value }
   /** The meta-pair: the ends follow from `pair` and `branch`. The caller passes them as `subtreeEnd`. */
   | { readonly from: 'metaPair' };
 
 /**
  * Proves that an attention bias select(p(q, k), 0, −∞) equals the column form `k <= q && q < subtreeEnd[k]`, and
- * replaces the f32[T, T] bias by one integer for each key. p is read as a set of conjuncts:
+ * replaces the f32[T, T] bias by one integer for each key. Or it proves that the keys which a query sees are a path:
+ * consecutive entries of a list of rows. p is read as a set of conjuncts:
  *
  * - {k ≤ q, q < e[k]} is the column form itself.
  * - {k ≤ q} is causal: e[k] is past every query.
@@ -22,6 +25,7 @@ type ColumnForm =
  *   conjunct holds exactly up to the end of k's pair. The third, if branch[k] ≠ 0, holds exactly up to the end of k's
  *   branch. So e[k] is the end of the pair for a question token and the end of the branch for an answer token, which is
  *   the `subtreeEnd` of a depth-first tree.
+ * - {begin[q] ≤ k, k − begin[q] ≤ position[q]} is a path, if keys and values are gathered by one list.
  *
  * Any other predicate keeps its materialised bias.
  */
@@ -29,8 +33,9 @@ export function canonicaliseMask(graph: Graph): Graph {
   const m = new Matcher(graph);
   return rewrite(graph, (node, rewriter) => {
     if (node.op !== 'attention' || node.attributes['mask'] !== 'bias') return undefined;
-    const form = proveColumnForm(m, node.operands[3]!);
+    const form = proveForm(m, node.operands[3]!);
     if (form === undefined) return undefined;
+    if (form.from === 'path') return readPath(m, node, form, rewriter);
     const [q, k, v, , ...rest] = node.operands.map(rewriter.map);
     return rewriter.add(
       'attention',
@@ -41,7 +46,25 @@ export function canonicaliseMask(graph: Graph): Graph {
   });
 }
 
-function subtreeEnd(form: ColumnForm, keys: Dim, rewriter: Rewriter): Value {
+/**
+ * Attention over the keys of a path. Keys and values must be gathered with one list of rows; the attention then reads
+ * the rows where they lie.
+ */
+function readPath(
+  m: Matcher,
+  { operands, attributes, result }: Node,
+  { begin, position }: Extract<MaskForm, { from: 'path' }>,
+  rewriter: Rewriter,
+): Value | undefined {
+  const [q, k, v, , ...rest] = operands;
+  const keys = m.node(k, 'gather_rows');
+  const values = m.node(v, 'gather_rows');
+  if (keys === undefined || values === undefined || keys.operands[1] !== values.operands[1]) return undefined;
+  const read = [q!, keys.operands[0]!, values.operands[0]!, begin, position, keys.operands[1]!, ...rest];
+  return rewriter.add('attention', read.map(rewriter.map), { ...attributes, mask: 'path' }, result.name);
+}
+
+function subtreeEnd(form: Exclude<MaskForm, { from: 'path' }>, keys: Dim, rewriter: Rewriter): Value {
   switch (form.from) {
     case 'value':
       return rewriter.map(form.end);
@@ -61,12 +84,14 @@ function subtreeEnd(form: ColumnForm, keys: Dim, rewriter: Rewriter): Value {
   }
 }
 
-function proveColumnForm(m: Matcher, bias: Value): ColumnForm | undefined {
+function proveForm(m: Matcher, bias: Value): MaskForm | undefined {
   const choice = m.node(bias, 'select');
   if (choice === undefined || m.literal(choice.operands[1]) !== 0 || m.literal(choice.operands[2]) !== -Infinity)
     return undefined;
   const facts = new MaskFacts(m);
   const conjuncts = facts.conjuncts(choice.operands[0]!);
+  const path = facts.path(conjuncts);
+  if (path !== undefined) return { from: 'path', ...path };
   const rest = conjuncts.filter((c) => !facts.isKeyNotAfterQuery(c));
   if (rest.length === conjuncts.length) return undefined;
   if (rest.length === 0) return { from: 'causal' };
@@ -98,6 +123,17 @@ class MaskFacts {
     return (
       node !== undefined && this.isIndex(this.ofKey(node.operands[0]!)) && this.isIndex(this.ofQuery(node.operands[1]!))
     );
+  }
+
+  /** begin and position in {begin[q] <= k, k - begin[q] <= position[q]}, if the conjuncts are these two. */
+  path(conjuncts: readonly Value[]): { readonly begin: Value; readonly position: Value } | undefined {
+    const [low, high, ...more] = conjuncts.map((c) => this.m.node(c, 'le')?.operands);
+    if (low === undefined || high === undefined || more.length > 0) return undefined;
+    const begin = this.isIndex(this.ofKey(low[1]!)) ? this.ofQuery(low[0]!) : undefined;
+    const offset = this.m.node(high[0], 'sub')?.operands;
+    const position = this.ofQuery(high[1]!);
+    if (begin === undefined || offset === undefined || position === undefined) return undefined;
+    return this.isIndex(this.ofKey(offset[0]!)) && this.ofQuery(offset[1]!) === begin ? { begin, position } : undefined;
   }
 
   /** e in q < e[k] */

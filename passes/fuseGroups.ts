@@ -1,5 +1,6 @@
 import { definitions, loadTimeValues, uses, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import { versionsOf, type Version } from '../ir/graph/versions.js';
+import { isScoreOp } from '../ir/ops/fused.js';
 import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isSymbol, printType, type Dim, type ExtentName } from '../ir/types.js';
@@ -8,7 +9,7 @@ import { CompileError } from './compileError.js';
 /**
  * A group becomes one kernel: an anchor, and the elementwise ops before and after it.
  * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
- * - `attention`, `logprob`: a recognised op. `logprob` also holds the `is_argmax` of the same operands.
+ * - `attention`, `logprob`: a recognised op. `logprob` holds every score (SCORE_OPS) of the same operands.
  * - `loop`: no anchor; elementwise ops, gathers and row reductions over one domain.
  * - `write`: one `write_rows`, whose rows are in memory or cheap to compute. It has a kernel of its own, because the
  *   rows may be made of the rows that it overwrites.
@@ -196,12 +197,17 @@ class Fuser {
   }
 
   private placeOpaque(node: Node): void {
-    const isScore = node.op === 'logprob' || node.op === 'is_argmax';
+    const isScore = isScoreOp(node.op);
     const shared = isScore
-      ? this.groups.find((g) => g.kind === 'logprob' && g.anchors[0]!.operands.every((v, i) => v === node.operands[i]))
+      ? this.groups.find(
+          (g) =>
+            g.kind === 'logprob' &&
+            g.anchors.every(({ operands }) => operands.every((v, i) => (node.operands[i] ?? v) === v)),
+        )
       : undefined;
     node.operands.forEach((v, i) => {
-      if (!(isScore && i === 2 && this.groupOf(v) === undefined)) this.materialised(v);
+      if (this.versions.has(v) || (isScore && i === 2 && this.groupOf(v) === undefined)) return;
+      this.materialised(v);
     });
     const group = shared ?? this.open(isScore ? 'logprob' : 'attention', this.rows(node.result), undefined);
     group.anchors.push(node);

@@ -11,6 +11,7 @@ import {
   type LogProbKernel,
   type LogProbReduceKernel,
   type LoopKernel,
+  type Mask,
   type Output,
   type Pairing,
   type Segment,
@@ -18,6 +19,8 @@ import {
 } from '../ir/kernel.js';
 import type { Scalar } from '../ir/scalar.js';
 import { operands as operandsOf } from '../ir/scalar.js';
+import { attentionOperands } from '../ir/ops/attention.js';
+import type { ScoreOp } from '../ir/ops/fused.js';
 import { OPS } from '../ir/ops/index.js';
 import type { FormatName, Layout } from '../ir/storage.js';
 import type { StateDecl } from '../ir/function.js';
@@ -237,8 +240,11 @@ class Lowering {
 
   private lowerAttention(group: Group, base: KernelHead): AttentionKernel {
     const node = group.anchors[0]!;
-    const [q, k, v, mask, queryRow] = node.operands.map((operand) => this.scalars.view(operand).base);
-    const [, heads, headDim] = q === undefined ? [] : node.operands[0]!.type.shape;
+    const { q, k, v, mask, queryRow } = attentionOperands(
+      node.operands.map((operand) => this.scalars.view(operand).base),
+      String(node.attributes['mask']),
+    );
+    const [, heads, headDim] = node.operands[0]!.type.shape;
     const kvHeads = node.operands[1]!.type.shape[1];
     const scale = node.attributes['scale'];
     const width = node.operands[2]!.type.shape[2];
@@ -264,21 +270,33 @@ class Lowering {
       kvHeads,
       headDim,
       scale,
-      q: this.buffer(q!),
-      k: this.buffer(k!),
-      v: this.buffer(v!),
+      q: this.buffer(q),
+      k: this.buffer(k),
+      v: this.buffer(v),
       out: this.buffer(result),
-      mask:
-        node.attributes['mask'] === 'column'
-          ? { kind: 'column', subtreeEnd: this.buffer(mask!) }
-          : { kind: 'bias', buffer: this.buffer(mask!) },
+      mask: this.lowerMask(node, mask),
       ...(queryRow === undefined ? {} : { queryRow: this.buffer(queryRow) }),
     };
   }
 
+  private lowerMask({ attributes }: Node, operands: readonly Value[]): Mask {
+    const [first, position, key] = operands.map((operand) => this.buffer(operand));
+    switch (attributes['mask']) {
+      case 'column':
+        return { kind: 'column', subtreeEnd: first! };
+      case 'path':
+        return { kind: 'path', begin: first!, position: position!, key: key! };
+      default:
+        return { kind: 'bias', buffer: first! };
+    }
+  }
+
   private lowerLogProb(group: Group, base: KernelHead): readonly [LogProbKernel, LogProbReduceKernel] {
     const node = group.anchors[0]!;
-    const [x, w, scale, target] = [node.operands[0]!, node.operands[1]!, node.operands[2]!, node.operands[3]!];
+    const [x, w, scale] = [node.operands[0]!, node.operands[1]!, node.operands[2]!];
+    const target = group.anchors.map(({ operands }) => operands[3]).find((operand) => operand !== undefined);
+    if (target === undefined)
+      throw new CompileError(`${base.path}: the most likely token comes with the log-probability of a target`);
     const match = matchWeight(this.defs, w);
     const weight = this.names.unique(`${base.name}_w0`);
     this.weights.set(weight, {
@@ -311,6 +329,13 @@ class Lowering {
       });
       return name;
     };
+    const asked = (
+      op: ScoreOp,
+      key: 'best' | 'bestLogProb',
+    ): { readonly best?: string; readonly bestLogProb?: string } => {
+      const anchor = group.anchors.find((n) => n.op === op);
+      return anchor === undefined ? {} : { [key]: this.buffer(anchor.result) };
+    };
     const shared = { vocab: match.rows, target: this.buffer(target), parts, rows: group.rows } as const;
     return [
       {
@@ -330,6 +355,8 @@ class Lowering {
         ...shared,
         logProb: result('logprob'),
         isArgmax: result('is_argmax'),
+        ...asked('best', 'best'),
+        ...asked('best_logprob', 'bestLogProb'),
       },
     ];
   }
@@ -364,10 +391,12 @@ class Lowering {
   /** The kernel with the version of each state that the group's nodes mean it to find in memory. */
   private noteVersions(kernel: Kernel, { anchors, members }: Group): Kernel {
     const touched = new Set([...kernelReads(kernel), ...kernelWrites(kernel)]);
-    const meant = [...anchors, ...members].flatMap(({ operands: [first] }) => {
-      const version = first === undefined ? undefined : this.fused.versions.get(first);
-      return version !== undefined && touched.has(version.state.name) ? [[version.state.name, version.writes]] : [];
-    });
+    const meant = [...anchors, ...members].flatMap(({ operands }) =>
+      operands.flatMap((operand) => {
+        const version = this.fused.versions.get(operand);
+        return version !== undefined && touched.has(version.state.name) ? [[version.state.name, version.writes]] : [];
+      }),
+    );
     return meant.length === 0 ? kernel : { ...kernel, versions: Object.fromEntries(meant) as Record<string, number> };
   }
 

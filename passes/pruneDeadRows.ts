@@ -1,5 +1,6 @@
 import { definitions, rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
 import type { Attributes } from '../ir/graph/graph.js';
+import { attentionOperands } from '../ir/ops/attention.js';
 import { OPS } from '../ir/ops/index.js';
 import { isSymbol, type ExtentName } from '../ir/types.js';
 
@@ -68,7 +69,10 @@ function commutes(node: Node, all: ExtentName): boolean {
   const { fuse } = OPS[node.op];
   switch (fuse) {
     case 'opaque':
-      return node.op === 'attention' && node.operands.length === 4;
+      return (
+        node.op === 'attention' &&
+        attentionOperands(node.operands, String(node.attributes['mask'])).queryRow === undefined
+      );
     case 'sum':
     case 'reduction':
       return rank > 1;

@@ -1,5 +1,6 @@
 /** Tree attention: each tile of queries against the list of keys that it may see. */
 import type { AttentionKernel } from '../../ir/kernel.js';
+import { maskBuffers } from '../../ir/kernelAccess.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { Emitted } from './gemm.js';
@@ -39,8 +40,8 @@ export function emitAttention(
     operands.get(kernel.v),
     operands.get(kernel.out),
   ];
-  const maskOperand = operands.get(mask.kind === 'column' ? mask.subtreeEnd : mask.buffer);
-  const keyRows = operands.rowsOf(kernel.k);
+  const [first, second, third] = maskBuffers(mask).map((name) => operands.get(name));
+  const keyRows = operands.rowsOf(mask.kind === 'path' ? mask.key : kernel.k);
   const capacity = roundUp(keyRows.most, 64);
   const lanes = queries % 32 === 0 ? 32 : 16;
   const groups = queries / lanes;
@@ -54,6 +55,10 @@ export function emitAttention(
   take('id', 'int32_t', capacity);
   take('end', 'int32_t', capacity);
   take('token', 'int32_t', queries);
+  if (mask.kind === 'path') {
+    take('source', 'int32_t', capacity);
+    take('row', 'int32_t', queries);
+  }
   take('k', 'float', block * dp);
   take('v', 'float', block * dp);
   take('q', 'float', queries * dp);
@@ -124,9 +129,12 @@ export function emitAttention(
     kDtype: k.dtype,
     outType: C_TYPES[out.dtype],
     outDtype: out.dtype,
-    isColumn: mask.kind === 'column',
-    maskIndex: maskOperand.index,
-    maskStride: maskOperand.stride,
+    isColumn: mask.kind !== 'bias',
+    isPath: mask.kind === 'path',
+    maskIndex: first!.index,
+    maskStride: first!.stride,
+    positionIndex: second?.index,
+    keyListIndex: third?.index,
     hasQueryRow: kernel.queryRow !== undefined,
     queryRowIndex: kernel.queryRow === undefined ? -1 : operands.get(kernel.queryRow).index,
     width: heads * d,

@@ -8,6 +8,7 @@ import { isFloat, type BufferDType } from '../../ir/types.js';
 import { floatLiteral } from './text/literals.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { CUDA_TYPES, kernelHead } from './text/operands.js';
+import { maskBuffers } from '../../ir/kernelAccess.js';
 import { render } from './text/templates.js';
 
 /**
@@ -169,7 +170,7 @@ export function emitAttention(
     operands.get(kernel.v),
     operands.get(kernel.out),
   ];
-  const maskOperand = operands.get(mask.kind === 'column' ? mask.subtreeEnd : mask.buffer);
+  const maskOperand = operands.get(maskBuffers(mask)[0]!);
   const queryRow = kernel.queryRow === undefined ? undefined : operands.get(kernel.queryRow);
   const threads = skeleton === 'mma' ? 2 * queries : 32 * SIMT_WARPS;
   const parameters = new Set(

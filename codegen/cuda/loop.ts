@@ -104,6 +104,8 @@ export function emitLogProbReduce(
     target: operands.get(kernel.target).index,
     logProb: operands.get(kernel.logProb).index,
     isArgmax: operands.get(kernel.isArgmax).index,
+    best: kernel.best === undefined ? undefined : { index: operands.get(kernel.best).index },
+    bestLogProb: kernel.bestLogProb === undefined ? undefined : { index: operands.get(kernel.bestLogProb).index },
     vocab: kernel.vocab,
     block: LOGPROB_BLOCK,
     blocks: Math.ceil(kernel.vocab / LOGPROB_BLOCK),

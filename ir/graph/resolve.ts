@@ -141,6 +141,7 @@ class Resolver {
         if (!found.startsWith('@')) this.fail(spot, `'${clip(found)}'`, `a state: ${kind}(@name)`);
         return { kind, state: this.name(argument!, NAME) };
       case 'position':
+      case 'depth':
       case 'subtreeEnd':
       case 'values':
         if (argument !== undefined) this.fail(spot, `'${clip(found)}'`, `nothing: '${kind}' takes no argument`);

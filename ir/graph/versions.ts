@@ -11,6 +11,12 @@ export interface Version {
   readonly writes: number;
 }
 
+/** Whether operand `i` of the node may be a version of a state: rows of it are read by index, or written. */
+function takesState({ op, attributes }: Node, i: number): boolean {
+  if (op === 'attention') return attributes['mask'] === 'path' && (i === 1 || i === 2);
+  return i === 0 && (op === 'gather_rows' || op === 'write_rows');
+}
+
 /** The version that each value of `graph` is, where it is one: states themselves, and what writes make of them. */
 export function versionsOf({ states, nodes }: Graph): ReadonlyMap<Value, Version> {
   const versions = new Map<Value, Version>(states.map((state) => [state, { state, writes: 0 }]));
@@ -33,8 +39,8 @@ export function verifyVersions(graph: Graph, fail: (what: string, node?: Node) =
       const version = versions.get(operand);
       if (version === undefined) return;
       const { name } = version.state;
-      if (i > 0 || (node.op !== 'gather_rows' && node.op !== 'write_rows'))
-        fail(`%${operand.name} is a version of state ${name}: gather_rows reads it and write_rows writes it`, node);
+      if (!takesState(node, i))
+        fail(`%${operand.name} is a version of state ${name}: only reads and writes of rows take it`, node);
       if (current.get(version.state) !== operand)
         fail(`%${operand.name} is an old version of state ${name}: a write before this has replaced it`, node);
     });

@@ -1,41 +1,16 @@
-/**
- * A decoder of LLaMA's kind (arXiv:2302.13971; grouped-query attention arXiv:2305.13245) in primitive ops, as the
- * papers write it. Nothing here knows about kernels: recognising attention, folding norms and fusing are the compiler's
- * work.
- */
-import { SCORE } from '../../ir/function.js';
+/** The functions of a decoder: layers/ between what a function takes and what it returns. */
+import { SCORE, STEP } from '../../ir/function.js';
 import { GraphBuilder, type Graph, type Value } from '../../ir/graph/graph.js';
-import { buildMask } from '../family/mask.js';
-import type { GraphOptions } from '../family/model.js';
-import type { DecoderConfig, Projection } from './config.js';
-import type { RotaryTable } from './rope.js';
-import { EMBEDDING, HEAD, MODULES } from './tensors.js';
+import { buildMask, pathMask } from '../family/mask.js';
+import type { GraphOptions, StepOptions } from '../family/model.js';
+import { buildLayers, type DecoderShape, type LayerOptions } from './layers.js';
 
-/** What the graph needs to know of a model. */
-export type DecoderShape = Pick<
-  DecoderConfig,
-  | 'hiddenSize'
-  | 'intermediateSize'
-  | 'layers'
-  | 'heads'
-  | 'kvHeads'
-  | 'headDim'
-  | 'vocabSize'
-  | 'rmsNormEps'
-  | 'tieWordEmbeddings'
-  | 'biased'
->;
+export type { DecoderShape } from './layers.js';
 
-export interface DecoderOptions extends GraphOptions {
-  readonly rotary: RotaryTable;
+export interface DecoderOptions extends GraphOptions, LayerOptions {
   /** Number of keys that a query sees under a sliding-window mask. */
   readonly window?: number;
 }
-
-/** x·W for a Linear stored as [out, in]. */
-type Linear = (x: Value, tensor: string, out: number, hint: string) => Value;
-/** A projection of the layer `layer`: x·W, and its bias if the model has one. */
-type Project = (x: Value, layer: string, name: Projection, out: number) => Value;
 
 /** The function `score` that models/family/model.ts describes. */
 export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Graph {
@@ -43,137 +18,84 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
     { name: 'T', counts: 'tokens' },
     { name: 'R', counts: 'rows' },
   ]);
-  const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
-  const { inverseFrequencies, factor } = options.rotary;
-  const tokens = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
-  const position = b.param('position', 'i32', ['T'], { kind: 'position' });
-  const weight = (name: string, dims: readonly number[]): Value => b.weight(name, options.dtypeOf(name), dims);
-  const constant = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
-  const toF32 = (v: Value, hint: string): Value =>
-    v.type.dtype === 'f32' ? v : b.add('cast', [v], { dtype: 'f32' }, hint);
-  const linear: Linear = (x, tensor, out, hint) =>
-    b.add('linear', [x, weight(tensor, [out, x.type.shape.at(-1) as number])], {}, hint);
-  const project: Project = (x, layer, name, out) => {
-    const module = `${layer}.${MODULES[name]}`;
-    if (!shape.biased.includes(name)) return linear(x, `${module}.weight`, out, name);
-    const product = linear(x, `${module}.weight`, out, `${name}_product`);
-    return b.add('add', [product, toF32(weight(`${module}.bias`, [out]), `${name}_bias`)], {}, name);
-  };
-
-  /** x · 1/√(mean x² + ε) · w  (arXiv:1910.07467) */
-  const rmsNorm = (x: Value, tensor: string): Value =>
-    b.scope('norm', () => {
-      const meanSquare = b.add('mean', [b.add('mul', [x, x], {}, 'square')], {}, 'mean_square');
-      const scale = b.add('rsqrt', [b.add('add', [meanSquare, constant(shape.rmsNormEps, 'eps')])], {}, 'rms_scale');
-      return b.add(
-        'mul',
-        [b.add('mul', [x, scale], {}, 'unit'), toF32(weight(tensor, [hidden]), 'norm_weight')],
-        {},
-        'normed',
-      );
-    });
-
-  const { cos, sin, bias } = b.scope('prepare', () => {
-    const frequencies = b.add(
-      'vector',
-      [],
-      {
-        label: 'rope_inverse_frequencies',
-        values: [...inverseFrequencies, ...inverseFrequencies].map(Math.fround),
-      },
-      'frequencies',
-    );
-    const angle = b.add(
-      'mul',
-      [b.add('reshape', [toF32(position, 'position_f')], { shape: ['T', 1] }), frequencies],
-      {},
-      'angle',
-    );
-    const perHead = (v: Value, hint: string): Value => b.add('reshape', [v], { shape: ['T', 1, headDim] }, hint);
-    const scaled = (v: Value): Value => (factor === 1 ? v : b.add('mul', [v, constant(factor, 'rotary_factor')]));
-    return {
-      cos: perHead(scaled(b.add('cos', [angle])), 'cos_table'),
-      sin: perHead(scaled(b.add('sin', [angle])), 'sin_table'),
-      bias: buildMask(b, options.mask, options.window),
-    };
+  const { h, logits } = buildLayers(b, shape, options, {
+    tokens: b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize }),
+    position: b.param('position', 'i32', ['T'], { kind: 'position' }),
+    bias: () => buildMask(b, options.mask, options.window),
+    visible: (_, own) => own,
   });
-
-  /** Rotary embedding of [T, h, d] (arXiv:2104.09864), split-half layout. */
-  const rope = (x: Value): Value =>
-    b.add('add', [b.add('mul', [x, cos]), b.add('mul', [b.add('rotate_half', [x]), sin])], {}, 'rotated');
-
-  const attention = (x: Value, layer: string): Value => {
-    const inHeads = (name: 'q' | 'k' | 'v', count: number): Value =>
-      b.scope(name, () =>
-        b.add('reshape', [project(x, layer, name, count * headDim)], { shape: ['T', count, headDim] }, `${name}_heads`),
-      );
-    const headsFirst = (v: Value, hint: string): Value => b.add('transpose', [v], { order: [1, 0, 2] }, hint);
-    const shared = (v: Value): Value =>
-      heads === kvHeads ? v : b.add('repeat', [v], { times: heads / kvHeads }, 'shared');
-    const q = headsFirst(rope(inHeads('q', heads)), 'q_by_head');
-    const k = shared(headsFirst(rope(inHeads('k', kvHeads)), 'k_by_head'));
-    const v = shared(headsFirst(inHeads('v', kvHeads), 'v_by_head'));
-    const scores = b.add('matmul', [q, b.add('transpose', [k], { order: [0, 2, 1] }, 'k_transposed')], {}, 'scores');
-    const biased = b.add(
-      'add',
-      [b.add('mul', [scores, constant(1 / Math.sqrt(headDim), 'scale')]), bias],
-      {},
-      'biased',
-    );
-    const exp = b.add('exp', [b.add('sub', [biased, b.add('reduce_max', [biased], {}, 'top')])], {}, 'exp');
-    const probabilities = b.add('div', [exp, b.add('sum', [exp], {}, 'total')], {}, 'probabilities');
-    const mixed = b.add(
-      'transpose',
-      [b.add('matmul', [probabilities, v], {}, 'mixed')],
-      { order: [1, 0, 2] },
-      'by_token',
-    );
-    const flat = b.add('reshape', [mixed], { shape: ['T', heads * headDim] }, 'attended');
-    return b.scope('o', () => project(flat, layer, 'o', hidden));
-  };
-
-  /** SwiGLU (arXiv:2002.05202): (silu(x·gate) ∘ x·up)·down */
-  const feedForward = (x: Value, layer: string): Value => {
-    const gate = b.scope('gate', () => project(x, layer, 'gate', shape.intermediateSize));
-    const up = b.scope('up', () => project(x, layer, 'up', shape.intermediateSize));
-    const one = constant(1, 'one');
-    const silu = b.add('div', [gate, b.add('add', [one, b.add('exp', [b.add('neg', [gate])])])], {}, 'silu');
-    return b.scope('down', () => project(b.add('mul', [silu, up], {}, 'activated'), layer, 'down', hidden));
-  };
-
-  const embedding = weight(EMBEDDING, [shape.vocabSize, hidden]);
-  let h = b.scope('embed', () => toF32(b.add('gather_rows', [embedding, tokens], {}, 'embedded'), 'h'));
-  for (let i = 0; i < shape.layers; i++) {
-    const layer = `model.layers.${i}`;
-    h = b.scope(`layers.${i}`, () => {
-      const mid = b.scope('attention', () =>
-        b.add('add', [h, attention(rmsNorm(h, `${layer}.input_layernorm.weight`), layer)], {}, 'h'),
-      );
-      return b.scope('ffn', () =>
-        b.add('add', [mid, feedForward(rmsNorm(mid, `${layer}.post_attention_layernorm.weight`), layer)], {}, 'h'),
-      );
-    });
-  }
-
   return b.scope('head', () => {
-    const logits = linear(
-      rmsNorm(h, 'model.norm.weight'),
-      shape.tieWordEmbeddings ? EMBEDDING : HEAD,
-      shape.vocabSize,
-      'logits',
-    );
-    const shifted = b.add('sub', [logits, b.add('reduce_max', [logits], {}, 'top')], {}, 'shifted');
-    const logProbs = b.add('sub', [shifted, b.add('log', [b.add('sum', [b.add('exp', [shifted])])])], {}, 'log_probs');
-    const row = b.param('row', 'i32', ['R'], { kind: 'row', of: 'T' });
-    const target = b.param('target', 'i32', ['R'], { kind: 'token', vocab: shape.vocabSize });
-    const picked = b.add('gather_last', [b.add('gather_rows', [logProbs, row]), target], {}, 'log_prob');
-    const best = b.add(
-      'reshape',
-      [b.add('gather_rows', [b.add('argmax', [logits], {}, 'best'), row])],
-      { shape: ['R'] },
-      'best',
-    );
-    const isArgmax = b.add('cast', [b.add('eq', [best, target])], { dtype: 'i32' }, 'is_argmax');
-    return b.finish([picked, isArgmax], ['logProb', 'isArgmax']);
+    const { logProb, isArgmax } = scoreRows(b, shape, logits(h));
+    return b.finish([logProb, isArgmax], ['logProb', 'isArgmax']);
   });
+}
+
+/** The function `step` that models/family/model.ts describes. */
+export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptions): Graph {
+  const b = new GraphBuilder(STEP, [
+    { name: 'T', counts: 'tokens' },
+    { name: 'C', counts: 'keys' },
+    { name: 'R', counts: 'rows' },
+  ]);
+  const { layers, kvHeads, headDim } = shape;
+  const { rows, dtype } = options.cache;
+  const states = Array.from({ length: layers }, (_, layer) => ({ k: `k_${layer}`, v: `v_${layer}` }));
+  const state = states[0]!.k;
+  const tokens = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
+  const position = b.param('position', 'i32', ['T'], { kind: 'depth' });
+  const slot = b.param('slot', 'i32', ['T'], { kind: 'slot', state });
+  const key = b.param('key', 'i32', ['C'], { kind: 'entry', state });
+  const written: Value[] = [];
+  const { h, logits } = buildLayers(b, shape, options, {
+    tokens,
+    position,
+    bias: () => pathMask(b, position, 'C'),
+    visible: (kind, own, layer) => {
+      const before = b.state(states[layer]![kind], dtype, [rows, kvHeads, headDim]);
+      const rounded = dtype === 'f32' ? own : b.add('cast', [own], { dtype }, `${kind}_rounded`);
+      const after = b.scope(`write_${kind}`, () => b.add('write_rows', [before, rounded, slot], {}, `${kind}_cache`));
+      written.push(after);
+      const read = b.add('gather_rows', [after, key], {}, `${kind}_path`);
+      return dtype === 'f32' ? read : b.add('cast', [read], { dtype: 'f32' }, `${kind}_wide`);
+    },
+  });
+  return b.scope('head', () => {
+    const { logProb, isArgmax, best, bestLogProb } = scoreRows(b, shape, logits(h));
+    return b.finish([logProb, isArgmax, best, bestLogProb], ['logProb', 'isArgmax', 'best', 'bestLogProb'], written);
+  });
+}
+
+interface RowScores {
+  /** f32[R]: the log-probability of target[r] after token row[r]. */
+  readonly logProb: Value;
+  /** i32[R]: 1 where the target is the most likely token. */
+  readonly isArgmax: Value;
+  /** i32[R], the most likely token, and f32[R], its log-probability. */
+  readonly best: Value;
+  readonly bestLogProb: Value;
+}
+
+/** Scores of the rows of logits that the input `row` names. */
+function scoreRows(b: GraphBuilder, shape: DecoderShape, logits: Value): RowScores {
+  const shifted = b.add('sub', [logits, b.add('reduce_max', [logits], {}, 'top')], {}, 'shifted');
+  const logProbs = b.add('sub', [shifted, b.add('log', [b.add('sum', [b.add('exp', [shifted])])])], {}, 'log_probs');
+  const row = b.param('row', 'i32', ['R'], { kind: 'row', of: 'T' });
+  const target = b.param('target', 'i32', ['R'], { kind: 'token', vocab: shape.vocabSize });
+  const scored = b.add('gather_rows', [logProbs, row]);
+  const logProb = b.add('gather_last', [scored, target], {}, 'log_prob');
+  const best = b.add(
+    'reshape',
+    [b.add('gather_rows', [b.add('argmax', [logits], {}, 'best'), row])],
+    { shape: ['R'] },
+    'best',
+  );
+  const isArgmax = b.add('cast', [b.add('eq', [best, target])], { dtype: 'i32' }, 'is_argmax');
+  return {
+    logProb,
+    isArgmax,
+    best,
+    get bestLogProb() {
+      return b.add('gather_last', [scored, best], {}, 'best_log_prob');
+    },
+  };
 }

@@ -1,7 +1,7 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
 import type { Architecture, Json } from '../family/model.js';
 import { parseDecoderConfig, type DecoderConfig, type FamilyConfig } from './config.js';
-import { buildDecoder } from './graph.js';
+import { buildDecoder, buildStep } from './graph.js';
 import { rotaryTable } from './rope.js';
 import { decoderTensors, isIgnoredTensor } from './tensors.js';
 
@@ -30,6 +30,7 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
         tensors: decoderTensors(config),
         isIgnored: (tensor) => isIgnoredTensor(tensor, config),
         graph: (options) => buildDecoder(config, { ...options, rotary: rotaryTable(config) }),
+        step: (options) => buildStep(config, { ...options, rotary: rotaryTable(config) }),
       };
     },
   };

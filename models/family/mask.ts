@@ -3,6 +3,7 @@
  * The compiler proves what it can about them (passes/canonicaliseMask); no mask has an op of its own.
  */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
+import type { ExtentName } from '../../ir/types.js';
 
 /** How tokens of a micro-batch see each other. */
 export const MASKS = ['tree', 'metaPair', 'slidingWindow'] as const;
@@ -57,6 +58,19 @@ function slidingWindowMask(b: GraphBuilder, width: number): Value {
   const near = b.add('lt', [b.add('sub', [query, key]), limit], {}, 'near');
   const inTree = b.add('and', [b.add('le', [key, query]), b.add('lt', [query, end])], {}, 'in_tree');
   return toBias(b, b.add('and', [inTree, near], {}, 'visible'));
+}
+
+/**
+ * Keys of a path: entry c of the list of keys (extent `keys`) is visible to query q when it is one of the position[q] +
+ * 1 entries from begin[q] on. f32[T, C].
+ */
+export function pathMask(b: GraphBuilder, position: Value, keys: ExtentName): Value {
+  const entry = b.add('reshape', [b.add('iota', [], { size: [keys] }, 'entry')], { shape: [1, keys] }, 'of_key');
+  const begin = asQuery(b, b.param('begin', 'i32', ['T'], { kind: 'row', of: keys }));
+  const isAfter = b.add('le', [begin, entry], {}, 'is_after');
+  const offset = b.add('sub', [entry, begin], {}, 'offset');
+  const isBefore = b.add('le', [offset, asQuery(b, position)], {}, 'is_before');
+  return toBias(b, b.add('and', [isAfter, isBefore], {}, 'visible'));
 }
 
 /** The f32[T, T] bias of `kind`; adds the parameters it reads. `window` is the width of a sliding window, tokens. */

@@ -1,6 +1,6 @@
 /** What the rest of the compiler knows of a model: its tensors, its graph, and the few facts that every family has. */
 import type { Graph } from '../../ir/graph/graph.js';
-import type { DType } from '../../ir/types.js';
+import type { DType, FloatType } from '../../ir/types.js';
 import type { MaskKind } from './mask.js';
 import type { FormatName } from '../../ir/storage.js';
 import type { ExpectedTensor } from './tensors.js';
@@ -28,6 +28,17 @@ export interface GraphOptions {
   readonly dtypeOf: (tensor: string) => DType;
 }
 
+/** Memory for keys and values that outlives calls. */
+export interface CacheShape {
+  /** Tokens that there is room for. */
+  readonly rows: number;
+  readonly dtype: FloatType;
+}
+
+export interface StepOptions extends Pick<GraphOptions, 'dtypeOf'> {
+  readonly cache: CacheShape;
+}
+
 export interface Model<Config extends ModelConfig = ModelConfig> {
   /** Frozen plain data: with the weights it identifies the model. */
   readonly config: Config;
@@ -42,6 +53,13 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    * target[r] after token row[r], i32[R] 1 where the target is the most likely token), in primitive ops.
    */
   readonly graph: (options: GraphOptions) => Graph;
+  /**
+   * step(tokens i32[T], position i32[T], slot i32[T], begin i32[T], key i32[C], row i32[R], target i32[R]; k_0, v_0, …)
+   * → (logProb f32[R], isArgmax i32[R], best i32[R], bestLogProb f32[R]; k_0, v_0, …): tokens that continue paths. The
+   * keys and values of token t go to row slot[t] of the states of their layer (nowhere if it is −1). Token t sees the
+   * rows key[begin[t]] … key[begin[t] + position[t]], of which the last is its own.
+   */
+  readonly step: (options: StepOptions) => Graph;
 }
 
 /** A family of models: one folder of models/, listed in registry.ts. */

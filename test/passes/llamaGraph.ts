@@ -4,7 +4,7 @@ import type { DType } from '../../ir/types.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
 import type { MaskKind } from '../../models/family/mask.js';
 
-const SHAPE: DecoderShape = {
+export const SHAPE: DecoderShape = {
   hiddenSize: 48,
   intermediateSize: 40,
   layers: 2,

@@ -1,0 +1,129 @@
+/** softmax(scale·q·kᵀ + mask)·v as one op. */
+import type { Dim, TensorType } from '../types.js';
+import {
+  TypeMismatch,
+  elementCount,
+  indexAt,
+  numberAttribute,
+  stringAttribute,
+  type OpDef,
+  type Tensor,
+} from './opDef.js';
+
+/** How a mask is given. ir/kernel.ts (Mask) says what each kind means. */
+export const MASK_KINDS = ['column', 'path', 'bias'] as const;
+export type MaskKind = (typeof MASK_KINDS)[number];
+
+/** Operands of an attention node by what they are. */
+export interface AttentionOperands<V> {
+  readonly q: V;
+  readonly k: V;
+  readonly v: V;
+  /** `column`: subtreeEnd; `path`: begin, position and key; `bias`: the bias. */
+  readonly mask: readonly V[];
+  readonly queryRow: V | undefined;
+}
+
+const MASK_OPERANDS: Readonly<Record<MaskKind, number>> = { column: 1, path: 3, bias: 1 };
+
+const isMaskKind = (text: string): text is MaskKind => MASK_KINDS.some((kind) => kind === text);
+
+/** The operands of a node, whose attribute `mask` is `kind`. Throws TypeMismatch for an unknown kind. */
+export function attentionOperands<V>(operands: readonly V[], kind: string): AttentionOperands<V> {
+  if (!isMaskKind(kind)) throw new TypeMismatch(`'${kind}' is no mask: ${MASK_KINDS.join(', ')}`);
+  const count = MASK_OPERANDS[kind];
+  if (operands.length !== 3 + count && operands.length !== 4 + count)
+    throw new TypeMismatch(`attention with mask '${kind}' takes ${3 + count} or ${4 + count} operands`);
+  const [q, k, v, ...rest] = operands as readonly [V, V, V, ...V[]];
+  return { q, k, v, mask: rest.slice(0, count), queryRow: rest[count] };
+}
+
+const isVector = (type: TensorType, rows: Dim): boolean =>
+  type.dtype === 'i32' && type.shape.length === 1 && type.shape[0] === rows;
+
+/** Whether the operands of a mask have the right types, with these rows of queries and keys. */
+function masksMatch(kind: string, mask: readonly TensorType[], queries: Dim, keys: Dim): boolean {
+  if (kind === 'column') return isVector(mask[0]!, keys);
+  if (kind === 'bias')
+    return mask[0]!.shape.length === 2 && mask[0]!.shape[0] === queries && mask[0]!.shape[1] === keys;
+  const [begin, position, key] = mask as readonly [TensorType, TensorType, TensorType];
+  return isVector(begin, queries) && isVector(position, queries) && isVector(key, key.shape[0]!);
+}
+
+/** Whether query `at` sees key `t`, and at which row of k and v that key is; for `bias` also what is added. */
+function keysOf(
+  kind: string,
+  mask: readonly Tensor[],
+  at: number,
+  rows: number,
+): readonly { readonly row: number; readonly bias: number }[] {
+  const all = (count: number): readonly number[] => Array.from({ length: count }, (_, t) => t);
+  if (kind === 'bias') return all(rows).map((row) => ({ row, bias: mask[0]!.data[at * rows + row]! }));
+  if (kind === 'column')
+    return all(rows)
+      .filter((t) => t <= at && at < mask[0]!.data[t]!)
+      .map((row) => ({ row, bias: 0 }));
+  const [begin, position, key] = mask as readonly [Tensor, Tensor, Tensor];
+  const first = indexAt(begin, at, key.shape[0]!);
+  return all(position.data[at]! + 1)
+    .filter((i) => first + i < key.shape[0]!)
+    .map((i) => ({ row: indexAt(key, first + i, rows), bias: 0 }));
+}
+
+export const attention: OpDef = {
+  summary:
+    'attention(q[Q, h, d], k[T, g, d], v[T, g, d], mask…, queryRow?) {scale, mask}: softmax(scale·q·kᵀ + mask)·v; ' +
+    "mask 'bias': f32[Q, T] added; 'column': i32[T] subtreeEnd, key k visible to query q when k <= q < " +
+    "subtreeEnd[k]; 'path': i32[Q] begin, i32[Q] position, i32[C] key, query q sees rows key[begin[q] + i] for i " +
+    'from 0 to position[q]',
+  fuse: 'opaque',
+  attributes: { scale: 'number', mask: 'string' },
+  arity: [4, 7],
+  infer: (operands, attributes) => {
+    const kind = stringAttribute(attributes, 'mask');
+    numberAttribute(attributes, 'scale');
+    const { q, k, v, mask, queryRow } = attentionOperands(operands, kind);
+    if (q.shape.length !== 3 || k.shape.length !== 3 || v.shape.length !== 3)
+      throw new TypeMismatch('attention needs q, k and v of rank 3');
+    const [heads, kvHeads] = [q.shape[1], k.shape[1]];
+    if (typeof heads !== 'number' || typeof kvHeads !== 'number' || heads % kvHeads !== 0)
+      throw new TypeMismatch(`${String(heads)} query heads cannot be shared evenly among ${String(kvHeads)} key heads`);
+    if (q.shape[2] !== k.shape[2] || k.shape[0] !== v.shape[0] || kvHeads !== v.shape[1])
+      throw new TypeMismatch('attention: the shapes of q, k and v do not match');
+    if (!masksMatch(kind, mask, q.shape[0]!, k.shape[0]!))
+      throw new TypeMismatch(`an operand of mask '${kind}' has the wrong type`);
+    if (queryRow !== undefined && (queryRow.dtype !== 'i32' || queryRow.shape.length !== 1))
+      throw new TypeMismatch('queryRow must be i32[R]');
+    return { dtype: 'f32', shape: [queryRow === undefined ? q.shape[0]! : queryRow.shape[0]!, heads, v.shape[2]!] };
+  },
+  evaluate: (operands, attributes, shape) => {
+    const scale = numberAttribute(attributes, 'scale');
+    const kind = stringAttribute(attributes, 'mask');
+    const { q, k, v, mask, queryRow } = attentionOperands(operands, kind);
+    const [rows, heads, width] = [shape[0]!, shape[1]!, shape[2]!];
+    const [all, groups, depth] = [k.shape[0]!, k.shape[1]!, k.shape[2]!];
+    const data = new Float64Array(elementCount(shape));
+    for (let r = 0; r < rows; r++) {
+      const at = queryRow === undefined ? r : indexAt(queryRow, r, q.shape[0]!);
+      const keys = keysOf(kind, mask, at, all);
+      for (let h = 0; h < heads; h++) {
+        const g = Math.floor((h * groups) / heads);
+        const scores = keys.map(({ row, bias }) => {
+          let dot = 0;
+          for (let i = 0; i < depth; i++)
+            dot += q.data[(at * heads + h) * depth + i]! * k.data[(row * groups + g) * depth + i]!;
+          return dot * scale + bias;
+        });
+        const top = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+        const weights = scores.map((s) => Math.exp(s - top));
+        const total = weights.reduce((a, b) => a + b, 0);
+        weights.forEach((p, t) => {
+          if (p === 0) return;
+          for (let i = 0; i < width; i++)
+            data[(r * heads + h) * width + i]! += (p / total) * v.data[(keys[t]!.row * groups + g) * width + i]!;
+        });
+      }
+    }
+    return { shape, data };
+  },
+};

@@ -1,0 +1,157 @@
+/**
+ * The function step against score: a sequence that is cut into pieces anywhere, with its keys and values in any rows of
+ * the cache, gets the log-probabilities that score gives it in one piece. At every level of the pipeline.
+ */
+import { describe, expect, it } from 'vitest';
+import type { Graph } from '../../ir/graph/graph.js';
+import { interpretFunction, interpretGraph } from '../../ir/graph/interpreter.js';
+import { interpretModule } from '../../ir/kernelInterpreter.js';
+import { verifyIndices } from '../../ir/verifyIndices.js';
+import { buildStep } from '../../models/decoder/graph.js';
+import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { llama, SHAPE } from './llamaGraph.js';
+import { distance, environment } from './modelEnvironment.js';
+
+const CACHE_ROWS = 40;
+const ROTARY = { inverseFrequencies: Float64Array.from({ length: 4 }, (_, i) => 1 / (i + 1)), factor: 1 };
+const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
+
+/** Two sequences, and the rows of the cache that their tokens get. */
+const SEQUENCES = [
+  { tokens: [5, 17, 599, 0, 3, 4, 5, 511, 9], rows: [30, 2, 3, 17, 0, 39, 8, 9, 10] },
+  { tokens: [7, 7, 20, 599], rows: [5, 11, 4, 1] },
+];
+
+/** Pieces of both sequences for each call: [from, to) of each. */
+const CALLS = [
+  [
+    [0, 5],
+    [0, 0],
+  ],
+  [
+    [5, 6],
+    [0, 3],
+  ],
+  [
+    [6, 9],
+    [3, 4],
+  ],
+] as const;
+
+interface Piece {
+  readonly sizes: { readonly T: number; readonly C: number; readonly R: number };
+  readonly params: ReadonlyMap<string, Float64Array>;
+  /** Sequence and position of each row. */
+  readonly asked: readonly (readonly [number, number])[];
+}
+
+/** The inputs of a call, every new token of which is scored against the next. */
+function pieceOf(call: (typeof CALLS)[number]): Piece {
+  const arrays = { tokens: [], position: [], slot: [], begin: [], key: [], row: [], target: [] } as Record<
+    string,
+    number[]
+  >;
+  const asked: [number, number][] = [];
+  call.forEach(([from, to], s) => {
+    if (from === to) return;
+    const { tokens, rows } = SEQUENCES[s]!;
+    const begin = arrays['key']!.length;
+    arrays['key']!.push(...rows.slice(0, to));
+    for (let at = from; at < to; at++) {
+      arrays['row']!.push(arrays['tokens']!.length);
+      arrays['target']!.push(tokens[at + 1] ?? 0);
+      asked.push([s, at]);
+      arrays['tokens']!.push(tokens[at]!);
+      arrays['position']!.push(at);
+      arrays['slot']!.push(rows[at]!);
+      arrays['begin']!.push(begin);
+    }
+  });
+  const params = new Map(Object.entries(arrays).map(([name, values]) => [name, Float64Array.from(values)]));
+  return { sizes: { T: asked.length, C: arrays['key']!.length, R: asked.length }, params, asked };
+}
+
+const states = (graph: Graph): ReadonlyMap<string, Float64Array> =>
+  new Map(
+    graph.states.map(({ name, type }) => [
+      name,
+      new Float64Array(type.shape.reduce((n: number, d) => n * Number(d), 1)),
+    ]),
+  );
+
+/** score's log-probability of each token's successor, and the most likely one. */
+function expected(): readonly { readonly logProb: Float64Array; readonly best: Float64Array }[] {
+  const graph = llama({}, 'tree');
+  return SEQUENCES.map(({ tokens }) => {
+    const all = tokens.map((_, i) => i);
+    const inputs = {
+      tokens,
+      position: all,
+      subtreeEnd: tokens.map(() => tokens.length),
+      row: all,
+      target: tokens.map((_, i) => tokens[i + 1] ?? 0),
+    };
+    const best = new Float64Array(tokens.length);
+    const env = environment(graph, inputs);
+    const [logProb] = interpretGraph(graph, {
+      ...env,
+      sizes: { T: tokens.length, R: tokens.length },
+      trace: (node, { data }) => {
+        if (node.op === 'argmax') best.set(data);
+      },
+    });
+    return { logProb: logProb!.data, best };
+  });
+}
+
+describe('step', () => {
+  const graph = buildStep(SHAPE, { cache: { rows: CACHE_ROWS, dtype: 'f32' }, rotary: ROTARY, dtypeOf: () => 'bf16' });
+  const wanted = expected();
+  const { tensors, weights } = environment(graph, {});
+  const check = (asked: Piece['asked'], logProb: ArrayLike<number>, best: ArrayLike<number>): void => {
+    expect(
+      distance(
+        logProb,
+        asked.map(([s, at]) => wanted[s]!.logProb[at]!),
+      ),
+    ).toBeLessThan(1e-9);
+    expect([...Array.from(best)]).toEqual(asked.map(([s, at]) => wanted[s]!.best[at]!));
+  };
+
+  it.each([
+    ['as the model writes it', (g: Graph) => g],
+    ['optimised', (g: Graph) => optimise(g, F32)],
+  ])('continues paths: the graph %s', (_title, change) => {
+    const changed = change(graph);
+    let kept = states(changed);
+    for (const call of CALLS) {
+      const { sizes, params, asked } = pieceOf(call);
+      const outcome = interpretFunction(changed, { sizes, params, states: kept, weights });
+      check(asked, outcome.results[0]!.data, outcome.results[2]!.data);
+      kept = outcome.states;
+    }
+  });
+
+  it('is recognised: attention reads the cache where it lies, with no copy of the path', () => {
+    const lowered = lower(optimise(graph, F32), F32);
+    const attention = lowered.kernels.filter((kernel) => kernel.anchor === 'attention');
+    expect(attention.map(({ k, v, mask }) => [k, v, mask.kind])).toEqual([
+      ['k_0', 'v_0', 'path'],
+      ['k_1', 'v_1', 'path'],
+    ]);
+    expect(lowered.buffers.filter(({ rows }) => rows === 'C').map(({ name }) => name)).toEqual(['key']);
+  });
+
+  it('continues paths: the kernels', () => {
+    const lowered = lower(optimise(graph, F32), F32);
+    verifyIndices(lowered);
+    let kept = states(graph);
+    for (const call of CALLS) {
+      const { sizes, params, asked } = pieceOf(call);
+      const out = interpretModule(lowered, { sizes, buffers: new Map([...params, ...kept]), tensors });
+      const result = (name: string) => out.get(lowered.interface.outputs.find((each) => each.name === name)!.buffer)!;
+      check(asked, result('logProb'), result('best'));
+      kept = new Map([...kept.keys()].map((name) => [name, out.get(name)!]));
+    }
+  });
+});
