@@ -196,6 +196,21 @@ const EXAMPLES: readonly Example[] = [
     [6, 4, 6],
     { mask: 'column', scale: 1 },
   ),
+  // Query 0 sees entry 2 of the list of keys, which is row 1; query 1 sees entries 0 and 1, which are rows 0 and 2.
+  example(
+    'attention',
+    [
+      ['f32[T, 1, 1]', [0, 0]],
+      ['f32[3, 1, 1]', [1, 1, 1]],
+      ['f32[3, 1, 1]', [4, 8, 16]],
+      ['i32[T]', [2, 0]],
+      ['i32[T]', [0, 1]],
+      ['i32[R]', [0, 2, 1]],
+    ],
+    'f32[T, 1, 1]',
+    [8, 10],
+    { mask: 'path', scale: 1 },
+  ),
   // Row r: z = scale·x·(0, ln 3); softmax is (¼, ¾) for scale·x = 1.
   example(
     'logprob',
@@ -218,6 +233,26 @@ const EXAMPLES: readonly Example[] = [
     ],
     'i32[R]',
     [0, 1, 1],
+  ),
+  example(
+    'best',
+    [
+      ['f32[R, 1]', [1, 2, 1]],
+      ['bf16[2, 1]', [0, Math.log(3)]],
+      ['f32[R, 1]', [1, 0.5, 0]],
+    ],
+    'i32[R]',
+    [1, 1, 0],
+  ),
+  example(
+    'best_logprob',
+    [
+      ['f32[R, 1]', [1, 2, 1]],
+      ['bf16[2, 1]', [0, Math.log(3)]],
+      ['f32[R, 1]', [1, 0.5, 0]],
+    ],
+    'f32[R]',
+    [Math.log(3 / 4), Math.log(3 / 4), Math.log(1 / 2)],
   ),
 ];
 
@@ -296,7 +331,7 @@ describe('types of ops', () => {
       'attention',
       ['f32[T, 2, 4]', 'f32[T, 2, 4]', 'f32[T, 2, 4]', 'f32[T, T]'],
       { scale: 1, mask: 'column' },
-      "the operand of mask 'column' has the wrong type",
+      "an operand of mask 'column' has the wrong type",
     ],
     [
       'attention',

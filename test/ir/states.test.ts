@@ -193,7 +193,7 @@ ${lines.slice(0, -2).join('\n')}
     [
       'a state that is computed with',
       ['  %n = neg(%m) : f32[4, 2]', '%n', 'f32[4, 2]'],
-      '%m is a version of state m: gather_rows reads it and write_rows writes it',
+      '%m is a version of state m: only reads and writes of rows take it',
     ],
   ])('refuse %s', (_, lines, wanted) => {
     expect(() => verifyGraph(body(...lines))).toThrow(wanted);

@@ -34,7 +34,7 @@ describe('verifyIndices', () => {
     );
     expect(() => verifyKernels(crafted)).not.toThrow();
     expect(() => verifyIndices(crafted)).toThrow(
-      /'target' is token\(\d+\); it may not choose among T rows of the keys/,
+      /'target' is token\(\d+\); it may not choose among T rows of the queries/,
     );
   });
 
