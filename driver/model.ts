@@ -1,16 +1,24 @@
 /** Opens a model: a checkpoint folder, or a config.json with random weights. */
 import type { Graph } from '../ir/graph/graph.js';
 import { describeRandomCheckpoint, openCheckpoint, type Checkpoint } from '../models/checkpoint.js';
+import type { DType } from '../ir/types.js';
 import type { MaskKind } from '../models/family/mask.js';
+import type { CacheShape } from '../models/family/model.js';
 import type { WeightInit } from './names.js';
 
 export const openModel = (path: string, init: WeightInit): Checkpoint =>
   init.kind === 'random' ? describeRandomCheckpoint(path, init.seed) : openCheckpoint(path);
 
-/** The model in primitive ops. */
-export function buildGraph(checkpoint: Checkpoint, mask: MaskKind = 'tree'): Graph {
-  return checkpoint.model.graph({
-    mask,
-    dtypeOf: (name) => checkpoint.tensors.get(name)?.format ?? checkpoint.config.dtype,
-  });
-}
+/** Stored element type of a tensor. */
+const dtypeIn =
+  ({ tensors, config }: Checkpoint) =>
+  (name: string): DType =>
+    tensors.get(name)?.format ?? config.dtype;
+
+/** The model's function `score` in primitive ops. */
+export const buildGraph = (checkpoint: Checkpoint, mask: MaskKind = 'tree'): Graph =>
+  checkpoint.model.graph({ mask, dtypeOf: dtypeIn(checkpoint) });
+
+/** The model's function `step` in primitive ops, over a cache of this shape. */
+export const buildStepGraph = (checkpoint: Checkpoint, cache: CacheShape): Graph =>
+  checkpoint.model.step({ cache, dtypeOf: dtypeIn(checkpoint) });

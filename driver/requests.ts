@@ -65,6 +65,8 @@ interface ModelRequest {
   readonly mask?: MaskKind;
   /** Largest micro-batch, tokens. */
   readonly maxTokens?: number;
+  /** Tokens whose keys and values are kept between calls; the model then has the function `step`. */
+  readonly cacheTokens?: number;
   /** Folder that receives every stage, numbered; nothing is written where absent. */
   readonly dump?: string;
   readonly signal?: AbortSignal;

@@ -1,13 +1,16 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
 import { UsageError } from '../../errors.js';
-import { scoreOf, type Plan } from '../../ir/plan.js';
+import type { Graph } from '../../ir/graph/graph.js';
+import { scoreOf, type Bucket, type Plan } from '../../ir/plan.js';
 import { scoringBucket, tokensIn } from '../../ir/scoring.js';
-import { printGraph } from '../../ir/graph/printer.js';
+import { stepBuckets } from '../../ir/stepping.js';
+import { printGraph, printModule } from '../../ir/graph/printer.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/family/mask.js';
-import { lower, optimise, type Observer } from '../../passes/pipeline.js';
+import { lowerModule } from '../../passes/lowerModule.js';
+import { optimise, type Observer } from '../../passes/pipeline.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
-import { buildGraph } from '../model.js';
+import { buildGraph, buildStepGraph } from '../model.js';
 import { planFunction } from '../planFunction.js';
 import type { CompiledModel, Target } from '../targets/target.js';
 
@@ -17,6 +20,8 @@ export interface CompileOptions {
   readonly mask?: MaskKind;
   /** Largest micro-batch, packed tokens. Default: what the model's context needs, within bounds of the target. */
   readonly maxTokens?: number;
+  /** Adds the function `step`, with memory for the keys and values of this many tokens. */
+  readonly cacheTokens?: number;
   /** Sees the graph or the kernels after every pass: dumps and `inspect`. */
   readonly observe?: Observer;
 }
@@ -37,22 +42,44 @@ export function compileModel<S, D>(
   const tokens = options.maxTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
   if (!Number.isInteger(tokens) || tokens < 32 || tokens > MAX_CAPACITY)
     throw new UsageError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
-  const capacity = scoringBucket({ tokens, rows: tokens, longest: tokens });
-  const { mask = 'tree' } = options;
-  const graph = optimise(buildGraph(checkpoint, mask), numerics, options.observe);
-  const module = lower(graph, numerics, options.observe);
+  const { mask = 'tree', observe } = options;
+  const buckets = target.buckets(tokens);
+  const sources: FunctionSource[] = [
+    {
+      graph: buildGraph(checkpoint, mask),
+      capacity: scoringBucket({ tokens, rows: tokens, longest: tokens }),
+      buckets,
+    },
+  ];
+  if (options.cacheTokens !== undefined) {
+    const cache = { rows: options.cacheTokens, dtype: numerics.attention ?? 'f32' };
+    const steps = stepBuckets(buckets);
+    sources.push({ graph: buildStepGraph(checkpoint, cache), capacity: steps.at(-1)!, buckets: steps });
+  }
+  const functions = sources.map(({ graph }) => optimise(graph, numerics, observe));
+  const module = { name: 'model', functions };
+  const lowered = lowerModule(module, numerics, observe);
   return {
     target,
     device,
     isa: target.label(device),
     arithmetic: target.arithmetic(device),
     mask,
-    graphText: printGraph(graph),
+    graphText: functions.length === 1 ? printGraph(functions[0]!) : printModule(module),
     plan: {
-      weights: module.weights,
-      constants: module.constants,
-      states: module.states,
-      functions: [planFunction(module, capacity, target.buckets(tokens), target.scheduling, device)],
+      weights: lowered.weights,
+      constants: lowered.constants,
+      states: lowered.states,
+      functions: lowered.functions.map((each, i) =>
+        planFunction(each, sources[i]!.capacity, sources[i]!.buckets, target.scheduling, device),
+      ),
     },
   };
+}
+
+/** A function of a model before passes, and the sizes of its calls. */
+interface FunctionSource {
+  readonly graph: Graph;
+  readonly capacity: Bucket;
+  readonly buckets: readonly Bucket[];
 }

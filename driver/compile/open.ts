@@ -58,6 +58,7 @@ export function beginOpening(
     const model = compileModel(checkpoint, target, device, {
       ...(request.mask === undefined ? {} : { mask: request.mask }),
       ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
+      ...(request.cacheTokens === undefined ? {} : { cacheTokens: request.cacheTokens }),
       ...(dump === undefined ? {} : { observe: (stage) => dump.stage(stage) }),
     });
     dump?.plan(model);

@@ -9,7 +9,7 @@ import type { Membership, SiblingWord } from './siblings.js';
 /** What the child compiles (finds in the cache) and loads: one replica of the model, on its devices. */
 export interface DeviceRequest extends Pick<
   LoadRequest,
-  'model' | 'init' | 'precision' | 'target' | 'isa' | 'mask' | 'maxTokens' | 'checkpoint' | 'trustsCode'
+  'model' | 'init' | 'precision' | 'target' | 'isa' | 'mask' | 'maxTokens' | 'cacheTokens' | 'checkpoint' | 'trustsCode'
 > {
   /** The replica's devices, one a stage, counted from 0 among those of this machine that run the plan. */
   readonly devices: readonly number[];
