@@ -11,7 +11,6 @@ import {
   type LogProbKernel,
   type LogProbReduceKernel,
   type LoopKernel,
-  type Mask,
   type Output,
   type Pairing,
   type Segment,
@@ -31,6 +30,7 @@ import { CompileError } from './compileError.js';
 import { columnsOf, type FusedGraph, type Group } from './fuseGroups.js';
 import { groupPath, Names } from './kernelNames.js';
 import { lowerInterface } from './lowerInterface.js';
+import { lowerMask } from './lowerMask.js';
 import { ScalarLowering } from './lowerScalars.js';
 import { matchWeight, pairingWidth } from './lowerWeights.js';
 
@@ -274,21 +274,12 @@ class Lowering {
       k: this.buffer(k),
       v: this.buffer(v),
       out: this.buffer(result),
-      mask: this.lowerMask(node, mask),
+      mask: lowerMask(
+        node,
+        mask.map((operand) => this.buffer(operand)),
+      ),
       ...(queryRow === undefined ? {} : { queryRow: this.buffer(queryRow) }),
     };
-  }
-
-  private lowerMask({ attributes }: Node, operands: readonly Value[]): Mask {
-    const [first, position, key] = operands.map((operand) => this.buffer(operand));
-    switch (attributes['mask']) {
-      case 'column':
-        return { kind: 'column', subtreeEnd: first! };
-      case 'path':
-        return { kind: 'path', begin: first!, position: position!, key: key! };
-      default:
-        return { kind: 'bias', buffer: first! };
-    }
   }
 
   private lowerLogProb(group: Group, base: KernelHead): readonly [LogProbKernel, LogProbReduceKernel] {

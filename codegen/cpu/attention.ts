@@ -131,6 +131,8 @@ export function emitAttention(
     outDtype: out.dtype,
     isColumn: mask.kind !== 'bias',
     isPath: mask.kind === 'path',
+    keyRow: mask.kind === 'path' ? 'source' : 'id',
+    queryRow: mask.kind === 'path' ? 'row' : 'token',
     maskIndex: first!.index,
     maskStride: first!.stride,
     positionIndex: second?.index,
