@@ -1,7 +1,6 @@
 /**
- * Runs once before all tests: makes the folder that they share, says loudly what this machine lacks and which tests are
- * skipped for it.
- * A skipped test that nobody noticed is a test that does not exist.
+ * Runs once before all tests: makes the folder that they share, and says loudly what this machine lacks and which tests
+ * are skipped for it. A skipped test that nobody notices is as good as none.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
@@ -65,7 +64,7 @@ export default function setup(): () => void {
   const remove = (): void => {
     rmSync(folder, { recursive: true, force: true });
   };
-  // Process ids come again: nothing of an earlier run is to be found there.
+  // Process ids are reused: nothing of an earlier run may be found there.
   remove();
   mkdirSync(folder, { mode: 0o700 });
   reportMissing();

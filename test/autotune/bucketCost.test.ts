@@ -1,4 +1,4 @@
-/** Costs that packing uses: exact at measured buckets, monotone between them, plausible outside. */
+/** The costs that packing uses: exact at measured buckets, monotone between them, plausible outside. */
 import { scoringBucket, tokensIn, scoringSize } from '../../ir/scoring.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -78,7 +78,7 @@ describe('bucketCostModel', () => {
     );
   });
 
-  it('pools measurements that noise put out of order', () => {
+  it('pools measurements that noise has put out of order', () => {
     const noisy = bucketCostModel([point(100, 2), point(200, 1), point(300, 4)]);
     expect(noisy(100, 0, 0)).toBeCloseTo(1.5, 12);
     expect(noisy(200, 0, 0)).toBeCloseTo(1.5, 12);

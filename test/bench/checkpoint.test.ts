@@ -76,7 +76,7 @@ const weightsOf = (path: string): string[] =>
     );
 
 describe('values', () => {
-  it.each(['bf16', 'f16'] as const)('of a table of %s are normal, and rounded as this type rounds', (dtype) => {
+  it.each(['bf16', 'f16'] as const)('of a table of %s are normal, and are rounded as that type rounds', (dtype) => {
     const decode = (bits: number): number => {
       if (dtype === 'bf16') return new Float32Array(Uint32Array.of(bits << 16).buffer)[0]!;
       const [exponent, digits] = [(bits >> 10) & 31, bits & 1023];
@@ -98,13 +98,13 @@ describe('values', () => {
   it('around zero include subnormal halves', () => {
     const bits = valueTable('f16', 0, 1e-5);
     expect([...bits].some((b) => (b & 0x7c00) === 0 && (b & 0x3ff) !== 0)).toBe(true);
-    // A tenth of a deviation is 1e-6: 17 steps of 2^-24.
+    // A tenth of the standard deviation is 1e-6: 17 steps of 2^-24.
     const nearest = [...bits].filter((b) => (b & 0x8000) === 0).sort((a, b) => a - b)[Math.floor(bits.length * 0.04)]!;
     expect(nearest).toBeGreaterThan(14);
     expect(nearest).toBeLessThan(20);
   });
 
-  it('draw every entry of the table about equally often, another sequence for each block, tensor and seed', () => {
+  it('draw every entry of the table about equally often, in another sequence for each block, tensor and seed', () => {
     const identity = Uint16Array.from({ length: 1 << 16 }, (_, i) => i);
     const draw = (seed: number, tensor: string, block: number): Uint32Array => {
       const words = new Uint32Array(1 << 17);
@@ -114,13 +114,13 @@ describe('values', () => {
     const first = draw(1, 'a', 0);
     const counts = new Uint32Array(1 << 8);
     for (const half of new Uint16Array(first.buffer)) counts[half >> 8]!++;
-    expect(Math.min(...counts)).toBeGreaterThan(900); // 1024 expected, deviation 32
+    expect(Math.min(...counts)).toBeGreaterThan(900); // 1024 expected, standard deviation 32
     expect(Math.max(...counts)).toBeLessThan(1150);
     expect(Buffer.from(draw(1, 'a', 0).buffer).equals(Buffer.from(first.buffer))).toBe(true);
     const known = new Set(first);
     for (const other of [draw(2, 'a', 0), draw(1, 'b', 0), draw(1, 'a', 1)]) {
       expect(other.filter((word, i) => word === first[i]).length).toBeLessThan(3);
-      // Two sequences that were one, moved, would share most of their words.
+      // If one sequence were the other one shifted, the two would share most of their words.
       expect(other.filter((word) => known.has(word)).length).toBeLessThan(50);
     }
   });
@@ -172,7 +172,7 @@ describe('a made checkpoint', () => {
     expect(new Set(values).size).toBeGreaterThan(20);
   });
 
-  it('has the same bytes for a seed, others for another, and other layers and types where asked for', async () => {
+  it('has the same bytes for the same seed, others for another seed, and other layers and types on request', async () => {
     const [a, b, c, d] = [
       options(),
       options(),
@@ -186,7 +186,7 @@ describe('a made checkpoint', () => {
     expect(openCheckpoint(d.out).config).toMatchObject({ layers: 1, dtype: 'f16' });
   });
 
-  it('is not begun where it cannot be: place, room, types, tokenizer, number of files', async () => {
+  it('is not begun if its place, the free space, its types, the tokenizer or the number of files will not do', async () => {
     const taken = folder();
     writeFileSync(join(taken, 'kept'), 'mine');
     const file = join(taken, 'kept');
@@ -212,7 +212,7 @@ describe('a made checkpoint', () => {
     expect(filesOf(taken)).toEqual(['kept']);
   });
 
-  it('leaves nothing where it is stopped', async () => {
+  it('leaves nothing behind if it is stopped', async () => {
     const parent = folder();
     const stop = new AbortController();
     const wanted = options({
@@ -280,7 +280,7 @@ describe.skipIf(!isBuilt)('the command', () => {
       child.on('close', (status) => resolve({ status, stdout, stderr }));
     });
 
-  it('writes with threads what one thread writes, and the real command scores it', async () => {
+  it('writes the same bytes with several threads as with one, and the real command scores them', async () => {
     const wanted = options({ model: modelFolder({ hidden_size: 128, intermediate_size: 512 }), fileBytes: 1e6 });
     await makeCheckpoint(wanted);
     const out = join(folder(), 'made');
@@ -296,7 +296,7 @@ describe.skipIf(!isBuilt)('the command', () => {
       '--threads',
       '3',
     ]);
-    // On a slow machine it says how far it is.
+    // On a slow machine it reports its progress.
     expect(made.stderr).toMatch(/^([\d.]+ of [\d.]+ GB.*\n)*$/);
     expect(made.status).toBe(0);
     expect(made.stdout).toMatch(/GB in \d+ files written in [\d.]+ s, [\d.]+ GB\/s/);
@@ -312,7 +312,7 @@ describe.skipIf(!isBuilt)('the command', () => {
     expect(stdout).toMatch(/8 questions in/);
   });
 
-  it('says what is wrong in two lines, and removes what it began when it is stopped', async () => {
+  it('says in two lines what is wrong, and removes what it began if it is stopped', async () => {
     const refused = await make(['--out', join(folder(), 'x'), '--model', '/no/such']);
     expect(refused.status).toBe(1);
     expect(refused.stderr).toMatch(/^error: .+\nhint: .+\n$/);

@@ -1,4 +1,7 @@
-/** The GPU benchmark with a made-up device and library that have a clock: turns, ratios, the layer, the table. */
+/**
+ * The GPU benchmark with a stand-in for the device and the library, both with a clock: turns, ratios, the layer, the
+ * table.
+ */
 import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -51,7 +54,7 @@ const model: BenchModel = {
 const ROLES = ['attention.qkv', 'attention.mix', 'attention.o', 'ffn.gate_up', 'ffn.down'];
 const quiet = (): void => undefined;
 
-/** Milliseconds of our kernels by the anchor and order in the layer, of the library's products by their columns. */
+/** Milliseconds of our kernels by anchor and order in the layer, of the library's products by their columns. */
 const OURS: Readonly<Record<string, number>> = {
   'attention.qkv': 0.5,
   'attention.mix': 0.25,
@@ -60,14 +63,14 @@ const OURS: Readonly<Record<string, number>> = {
   'ffn.down': 0.6,
 };
 
-/** `isQueued`: the run-up was filled since the last turn of somebody else. */
+/** `isQueued`: the run-up was filled since another contender's last turn. */
 interface Turn {
   readonly who: string;
   readonly launches: number;
   readonly isQueued: boolean;
 }
 
-/** `refuses`: does not compile. `slows`: the clock runs slower with every turn, by this factor. */
+/** `refuses`: does not compile. `slows`: the clock slows down by this factor every turn. */
 function lab(options: { readonly refuses?: (source: string) => boolean; readonly slows?: number } = {}) {
   const turns: Turn[] = [];
   let clock = 0,
@@ -236,7 +239,7 @@ describe('runGpuBench', () => {
       // The last rounds: the layer, the four in sequence, then each of them, three times.
       const tail = turns.slice(turns.findLastIndex(({ who }) => who === 'layer')).map(({ who }) => who);
       expect([...new Set(tail)]).toEqual(['layer', '128×64', '64×64', '320×64', '64×160']);
-      // Nothing is left on the device, nor of the library.
+      // Nothing is left on the device or of the library.
       expect(open()).toBe(0);
       expect(state.live).toBe(before);
     },
@@ -259,12 +262,12 @@ describe('runGpuBench', () => {
       '64×64',
     ]);
     expect(turns.every(({ isQueued }) => isQueued)).toBe(true);
-    // A pace that falls by 1 % a turn spoils the times, not the ratio.
+    // A clock that slows by 1 % a turn spoils the times, but not the ratio.
     expect(kernels[0]!.ratio! / (0.4096 / 0.4)).toBeCloseTo(1.01, 2);
     expect(kernels[0]!.ratioRange![1] - kernels[0]!.ratioRange![0]).toBeLessThan(1e-9);
   });
 
-  it('compares schedules that are tried or ranked, the chosen first, each once', async () => {
+  it('compares schedules that are tried or ranked, the chosen one first, and each once', async () => {
     const { lab: made } = lab();
     const down = model.layer.at(-1)!;
     const chosen = cudaScheduling.key(
@@ -297,55 +300,51 @@ describe('runGpuBench', () => {
     expect(kernels.filter(({ isBest }) => isBest)).toHaveLength(1);
   });
 
-  it(
-    "takes what won the tuner's final, of the next larger bucket where its own had none, not " +
-      'what a burst made look fast',
-    async () => {
-      const { lab: made } = lab();
-      const folder = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
-      const path = join(folder, 'tuning.jsonl');
-      const down = model.layer.at(-1)!;
-      const start = defaultCudaSchedule(down, plan, FACTS, CAPACITY);
-      if (start.kind !== 'gemm') throw new Error('a contraction');
-      const [slow, fast, lucky] = [4, 2, 8].map((raster) => ({ ...start, raster })) as [
-        CudaSchedule,
-        CudaSchedule,
-        CudaSchedule,
-      ];
-      const database = TuningDatabase.open(path, CUDA_RECORDS);
-      const target = cudaTarget(FACTS, made.device.info, made.driverVersion, made.compiler.build);
-      const place = {
-        key: kernelSignature(down, plan, { T: tokensIn(CAPACITY), R: tokensIn(CAPACITY) }),
-        bucket: CAPACITY,
-        target,
-      };
-      database.append({ ...place, schedule: lucky, seconds: [1e-4] });
-      database.appendFinal({ ...place, final: [{ schedule: lucky, seconds: 1e-3 }], marginSeconds: 0 });
-      database.appendFinal({
-        ...place,
-        final: [
-          { schedule: start, seconds: 2e-3 },
-          { schedule: slow, seconds: 2.1e-3 },
-          { schedule: fast, seconds: 1e-3 },
-        ],
-        marginSeconds: 1e-5,
-      });
-      database.close();
-      const notes: string[] = [];
-      const { kernels } = await runGpuBench(
-        made,
-        model,
-        options('--tokens', '64', '--kernel', 'ffn.down', '--database', path),
-        (line) => notes.push(line),
-      );
-      expect(kernels).toMatchObject([{ origin: 'tuned', schedule: cudaScheduling.key(fast) }]);
-      expect(notes.join('\n')).toMatch(/layers\.1\.attention\.o at 64 tokens is not in .*its default is measured/);
-      expect(notes.join('\n')).not.toContain('layers.1.ffn.down at');
-      rmSync(folder, { recursive: true });
-    },
-  );
+  it("takes the winner of the tuner's final, or of the next larger bucket's, not what a burst made look fast", async () => {
+    const { lab: made } = lab();
+    const folder = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
+    const path = join(folder, 'tuning.jsonl');
+    const down = model.layer.at(-1)!;
+    const start = defaultCudaSchedule(down, plan, FACTS, CAPACITY);
+    if (start.kind !== 'gemm') throw new Error('a contraction');
+    const [slow, fast, lucky] = [4, 2, 8].map((raster) => ({ ...start, raster })) as [
+      CudaSchedule,
+      CudaSchedule,
+      CudaSchedule,
+    ];
+    const database = TuningDatabase.open(path, CUDA_RECORDS);
+    const target = cudaTarget(FACTS, made.device.info, made.driverVersion, made.compiler.build);
+    const place = {
+      key: kernelSignature(down, plan, { T: tokensIn(CAPACITY), R: tokensIn(CAPACITY) }),
+      bucket: CAPACITY,
+      target,
+    };
+    database.append({ ...place, schedule: lucky, seconds: [1e-4] });
+    database.appendFinal({ ...place, final: [{ schedule: lucky, seconds: 1e-3 }], marginSeconds: 0 });
+    database.appendFinal({
+      ...place,
+      final: [
+        { schedule: start, seconds: 2e-3 },
+        { schedule: slow, seconds: 2.1e-3 },
+        { schedule: fast, seconds: 1e-3 },
+      ],
+      marginSeconds: 1e-5,
+    });
+    database.close();
+    const notes: string[] = [];
+    const { kernels } = await runGpuBench(
+      made,
+      model,
+      options('--tokens', '64', '--kernel', 'ffn.down', '--database', path),
+      (line) => notes.push(line),
+    );
+    expect(kernels).toMatchObject([{ origin: 'tuned', schedule: cudaScheduling.key(fast) }]);
+    expect(notes.join('\n')).toMatch(/layers\.1\.attention\.o at 64 tokens is not in .*its default is measured/);
+    expect(notes.join('\n')).not.toContain('layers.1.ffn.down at');
+    rmSync(folder, { recursive: true });
+  });
 
-  it('names what does not compile, and leaves the layer out then', async () => {
+  it('names what does not compile, and then leaves the layer out', async () => {
     const { lab: made, state } = lab({ refuses: (source) => source.includes('k_attention') });
     const before = state.live;
     const notes: string[] = [];
@@ -360,7 +359,7 @@ describe('runGpuBench', () => {
     expect(state.live).toBe(before);
   });
 
-  it('refuses names and schedules that there are not', async () => {
+  it('refuses names and schedules that do not exist', async () => {
     const { lab: made } = lab();
     const run = (...args: readonly string[]): Promise<GpuResults> =>
       runGpuBench(made, model, options('--tokens', '64', ...args), quiet);

@@ -1,4 +1,4 @@
-/** The GPU benchmark over the real addon and the fake driver: everything that it binds is checked, and given back. */
+/** The GPU benchmark over the real addon and the fake driver, which checks everything that is bound and released. */
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { COMPARE_SYMBOL } from '../../autotune/cuda/compare.js';
@@ -29,7 +29,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
   let libraries = 0;
 
   /**
-   * Kernels write ones to the start of everything, but for those that `leaves` names. Once written, they stay with the
+   * Kernels write ones to the start of every buffer except those that `leaves` names. Once written, they stay with the
    * driver.
    */
   function openFake(leaves: (symbol: string) => boolean): Promise<GpuLab> {
@@ -101,7 +101,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
   ])!;
   const model = openBenchModel(options.model, TYPICAL_FACTS.sm_90a, 48);
 
-  it('times no layer that leaves no numbers', async () => {
+  it('times no layer that writes no numbers', async () => {
     const lab = await openFake((symbol) => symbol.startsWith('k_gemm'));
     await expect(runGpuBench(lab, model, { ...options, kernels: ['layer'] }, () => undefined)).rejects.toThrow(
       /leaves no numbers in \w+/,
@@ -110,7 +110,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
     expect(fake.live()).toBe(0);
   });
 
-  it('binds every kernel and the whole layer, checks results, and gives everything back', async () => {
+  it('binds every kernel and the whole layer, checks results, and releases everything', async () => {
     const lab = await openFake(() => false);
     const { kernels, layers } = await runGpuBench(lab, model, options, () => undefined);
     expect(kernels.map(({ kernel, failure }) => ({ kernel, failure }))).toEqual(
@@ -129,7 +129,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
     expect(fake.live()).toBe(0);
   });
 
-  it('says where cuBLASLt is missing, and what to type', async () => {
+  it('says that cuBLASLt is missing, and what to type', async () => {
     const settings = readSettings({ TILEWRIGHT_CUDA_DRIVER: fake.path, TILEWRIGHT_CUBLASLT: 'none' });
     await expect(openLab(settings)).rejects.toMatchObject({
       name: 'UserError',

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { compareRounds, compareLayer, renderGpuTable } from '../../bench/gpuResults.js';
 
 describe('the table', () => {
-  it('says each ratio, and whether it is what is wanted', () => {
+  it('shows each ratio, and whether it reaches its goal', () => {
     const rival = { algorithm: 'algorithm 1', seconds: [0.96e-3, 0.94e-3, 0.97e-3] };
     const kernel = {
       kernel: 'ffn.down',

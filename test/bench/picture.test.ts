@@ -6,10 +6,10 @@ import { label } from '../../bench/picture/svg.js';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
-it("is the README's picture; npm run picture writes it again", async () => {
+it('docs/picture.svg is what npm run picture writes', async () => {
   expect(await drawPicture(ROOT)).toBe(readFileSync(join(ROOT, 'docs', 'picture.svg'), 'utf8'));
 });
 
-it('escapes text', () => {
+it('text in a picture is escaped', () => {
   expect(label(0, 0, '<a href="b">&')).toContain('&lt;a href=&quot;b&quot;&gt;&amp;');
 });

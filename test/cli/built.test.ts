@@ -1,5 +1,6 @@
 /**
- * The command as users start it: a process of its own, from dist/. Ctrl-C and going on: test/e2e/interrupted.test.ts.
+ * The command as users start it: a process of its own, from dist/. For Ctrl-C and resuming see
+ * test/e2e/interrupted.test.ts.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
@@ -35,7 +36,7 @@ const tilewright = (...argv: string[]): { status: number | null; stdout: string;
 const RUN = ['run', 'models/demo', '--task', 'hellaswag', '--data', 'examples/everyday.jsonl'];
 
 describe.skipIf(!isBuilt)('the built command', () => {
-  it('prints help, its version, and what is wrong', () => {
+  it('prints help and its version, and says what is wrong', () => {
     const nothing = tilewright();
     expect([nothing.status, nothing.stderr]).toEqual([0, '']);
     expect(nothing.stdout).toContain('tilewright compile models/demo -o demo.tw');
@@ -46,21 +47,24 @@ describe.skipIf(!isBuilt)('the built command', () => {
     expect(wrong.stderr).not.toMatch(/\n\s+at /);
   });
 
-  it.skipIf(process.getuid?.() !== 0)('works for a user whom the system does not know, and asks for a cache', () => {
-    const as = (...argv: string[]): { status: number | null; stdout: string; stderr: string } =>
-      spawnSync(process.execPath, [MAIN, ...argv], {
-        cwd: ROOT,
-        encoding: 'utf8',
-        env: { PATH: readSettings().path },
-        uid: 54_321,
-        gid: 54_321,
-      });
-    expect(as('--version').stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
-    const run = as(...RUN, '--limit', '1');
-    expect(run.status).toBe(1);
-    expect(run.stderr).toContain('There is no place for the cache of compiled kernels');
-    expect(run.stderr).toContain('export TILEWRIGHT_CACHE=/path');
-  });
+  it.skipIf(process.getuid?.() !== 0)(
+    'works for a user whom the system does not know, and asks for a cache folder',
+    () => {
+      const as = (...argv: string[]): { status: number | null; stdout: string; stderr: string } =>
+        spawnSync(process.execPath, [MAIN, ...argv], {
+          cwd: ROOT,
+          encoding: 'utf8',
+          env: { PATH: readSettings().path },
+          uid: 54_321,
+          gid: 54_321,
+        });
+      expect(as('--version').stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+      const run = as(...RUN, '--limit', '1');
+      expect(run.status).toBe(1);
+      expect(run.stderr).toContain('There is no place for the cache of compiled kernels');
+      expect(run.stderr).toContain('export TILEWRIGHT_CACHE=/path');
+    },
+  );
 
   it('says in one line that its results cannot be written', () => {
     const full = spawnSync('sh', ['-c', `"${process.execPath}" "${MAIN}" doctor --json > /dev/full`], {
@@ -71,7 +75,7 @@ describe.skipIf(!isBuilt)('the built command', () => {
     expect([full.status, full.stderr]).toEqual([1, 'error: cannot write the standard output: the disk is full\n']);
   });
 
-  it('says nothing about a reader that went away', () => {
+  it('says nothing if its reader has gone away', () => {
     const piped = spawnSync(
       'sh',
       ['-c', `"${process.execPath}" "${MAIN}" inspect models/demo --pass model | head -n 1; echo "done"`],

@@ -22,11 +22,11 @@ afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** What bash would propose for a line with the cursor at its end: its own function, in a bash of its own. */
+/** What bash would propose for a line with the cursor at its end, from its own function in a process of its own. */
 function proposed(line: string): string[] {
   const program = [
     bash,
-    // As readline sets them: words broken at spaces and, in bash, at colons too.
+    // As readline sets them: words are broken at spaces and, in bash, at colons too.
     "COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDBREAKS=$' \\t\\n\"\\'><=;|&(:'",
     '_tilewright',
     'printf \'%s\\n\' "${COMPREPLY[@]}"',
@@ -58,12 +58,12 @@ describe('completion in bash', () => {
     expect(proposed('tilewright help in')).toEqual(['inspect']);
   });
 
-  it('goes on after a colon, where bash breaks words', () => {
+  it('continues after a colon, where bash breaks words', () => {
     expect(proposed('tilewright run m --target cu')).toEqual(['cuda', 'cuda:sm_80', 'cuda:sm_90a']);
     expect(proposed('tilewright run m --target cuda:sm_9')).toEqual(['sm_90a']);
   });
 
-  it('proposes files where a flag or the command takes one, and folders where it takes those', () => {
+  it('proposes files or folders where a flag or the command takes one', () => {
     expect(proposed('tilewright run m --data ').sort()).toEqual(['some data.jsonl', 'some folder']);
     expect(proposed('tilewright run m --out ')).toEqual(['some folder']);
     expect(proposed('tilewright inspect so').sort()).toEqual(['some data.jsonl', 'some folder']);
@@ -86,12 +86,12 @@ describe('completion', () => {
     }
   });
 
-  it('proposes no value for a flag that is not there', async () => {
+  it('proposes no value for a flag that does not exist', async () => {
     const help = (await Promise.all(COMMANDS.map(async (name) => (await runCli(['help', name])).stdout))).join('\n');
     for (const flag of Object.keys(FLAG_CHOICES)) expect(help).toContain(`${flag} <`);
   });
 
-  it('says how to install it, and which shells there are', async () => {
+  it('says how to install it, and which shells it supports', async () => {
     for (const line of [['--help'], ['completion', '--help']])
       expect((await runCli(line)).stdout).toContain('source <(tilewright completion bash)');
     const wrong = await runCli(['completion', 'fisch']);

@@ -19,7 +19,7 @@ const fail = (message: string, hint: string) => (): never => {
   throw new UserError(message, hint);
 };
 
-/** A machine on which all is well. */
+/** A machine on which everything is in order. */
 const healthy = (): Probes => ({
   nodeVersion: '20.17.0',
   platform: 'linux-x64',
@@ -160,7 +160,7 @@ describe('doctor', () => {
 });
 
 describe('makeFolder', () => {
-  it('makes what is missing, and takes what is there', () => {
+  it('makes what is missing, and accepts what exists', () => {
     const deep = join(folder, 'x', 'y', 'z');
     makeFolder(deep);
     makeFolder(deep);
@@ -177,7 +177,7 @@ describe('makeFolder', () => {
     }).toThrow('ENOTDIR');
   });
 
-  it.runIf(existsSync('/proc/self'))('returns with an error from where no folder can be made', () => {
+  it.runIf(existsSync('/proc/self'))('returns with an error if a folder cannot be made', () => {
     expect(() => {
       makeFolder('/proc/tilewright/x');
     }).toThrow('ENOENT');
@@ -204,7 +204,7 @@ describe('a machine with GPUs', () => {
     ],
   });
 
-  it('names them, and the compiler asked for is the one of their architecture and driver', async () => {
+  it('names them, and asks for the compiler of their architecture and driver', async () => {
     const asked: unknown[] = [];
     const checks = await examineMachine({
       ...healthy(),
@@ -222,7 +222,7 @@ describe('a machine with GPUs', () => {
     expect(asked).toEqual([['sm_90a', 12040]]);
   });
 
-  it('with one that is too old can still compile for others', async () => {
+  it('can still compile for others if its own GPU is too old', async () => {
     const checks = await examineMachine({ ...healthy(), gpu: () => gpu([7, 0]) });
     expect(find(checks, 'GPU 0')).toMatchObject({
       status: 'note',
@@ -230,7 +230,7 @@ describe('a machine with GPUs', () => {
     });
   });
 
-  it('needs a CUDA compiler; one without does not', async () => {
+  it('needs a CUDA compiler, while one without GPUs does not', async () => {
     const cudaCompiler = fail('no NVRTC', 'pip install nvidia-cuda-nvrtc');
     const [withGpu, without] = [
       await examineMachine({ ...healthy(), gpu: () => gpu([8, 6]), cudaCompiler }),

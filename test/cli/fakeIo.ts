@@ -1,4 +1,4 @@
-/** A process for tests: streams that remember, a clock that is set, signals that are sent by hand. */
+/** A process for tests: streams that remember, a clock that tests set, signals that tests send. */
 import { Writable } from 'node:stream';
 import type { Commands } from '../../cli/commands.js';
 import type { Io, Output, StopSignal } from '../../cli/io.js';
@@ -73,7 +73,7 @@ const unexpected = (name: string) => (): never => {
   throw new Error(`the test did not expect a call of ${name}`);
 };
 
-/** Commands of which only those given may be called. */
+/** Commands, of which only those given may be called. */
 export const fakeCommands = (given: Partial<Commands>): Commands => ({
   compile: unexpected('compile'),
   tune: unexpected('tune'),
@@ -91,7 +91,7 @@ export interface Outcome {
   readonly stderr: string;
 }
 
-/** Runs a command line against fakes. */
+/** Runs a command line on fakes. */
 export async function runCli(
   argv: readonly string[],
   commands: Partial<Commands> = {},

@@ -41,7 +41,7 @@ async function requestOf(...flags: string[]): Promise<Asked<RunRequest>> {
 }
 
 describe('help', () => {
-  it('names every setting from the environment, but for those of tests', async () => {
+  it('names every setting from the environment, except those of tests', async () => {
     const settings = readFileSync(new URL('../../settings.ts', import.meta.url), 'utf8');
     const names = new Set([...settings.matchAll(/'(TILEWRIGHT_\w+)'/g)].map(([, name = '']) => name));
     for (const name of ['TILEWRIGHT_TEST_SEED', 'TILEWRIGHT_COMPUTE_SANITIZER'])
@@ -226,7 +226,7 @@ describe('compile and tune', () => {
   });
 });
 
-/** Command line → what stderr must say. Nothing is called. */
+/** A command line, and what stderr must say. Nothing is called. */
 const REFUSED: readonly (readonly [line: string, error: string, hint: string])[] = [
   ['rnu', "error: unknown command 'rnu'", 'hint: did you mean run? Otherwise see tilewright --help'],
   ['run', "error: missing required argument 'model'", 'hint: for example: tilewright run models/demo --task hellaswag'],
@@ -303,13 +303,13 @@ describe('wrong use', () => {
     expect(stderr).toMatch(/^error: [^\n]+\nhint: [^\n]+\n(  [^\n]+\n)*$/);
   });
 
-  it('an artifact is not compiled', async () => {
+  it('refuses what an artifact was compiled with', async () => {
     expect((await runCli(['compile', artifact, '-o', 'x'])).stderr).toContain('is an artifact already');
   });
 });
 
 describe('values', () => {
-  it('times', () => {
+  it('may be times', () => {
     expect(['250ms', '20s', '5m', '1.5h', '1h30m', '1min'].map((text) => seconds('--budget', text))).toEqual([
       0.25, 20, 300, 5400, 5400, 60,
     ]);
@@ -317,13 +317,13 @@ describe('values', () => {
       expect(() => seconds('--budget', text), text).toThrow('expected a time');
   });
 
-  it('whole numbers', () => {
+  it('may be whole numbers', () => {
     expect(wholeNumber('-n', '12', 1, 12, '3')).toBe(12);
     for (const text of ['13', '0', '1.5', '1e1', ' 1', '0x1', ''])
       expect(() => wholeNumber('-n', text, 1, 12, '3'), text).toThrow('from 1 to 12');
   });
 
-  it('suggestions are near', () => {
+  it('get a suggestion if they are misspelt', () => {
     expect(nearest('contxt', ['none', 'context'])).toBe('context');
     expect(nearest('TREE', ['none', 'tree'])).toBe('tree');
     expect(nearest('rtee', ['none', 'tree'])).toBe('tree');

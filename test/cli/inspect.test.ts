@@ -24,7 +24,7 @@ import { runCli } from './fakeIo.js';
 const DEMO = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'models', 'demo');
 if (!existsSync(join(DEMO, 'config.json'))) throw new Error('models/demo belongs to the repository');
 
-/** A machine of every instruction set, so that the tests do not depend on the one they run on. */
+/** A machine with every instruction set, so that the tests do not depend on the one they run on. */
 const MACHINE: Machine = {
   cpu: {
     vendor: 'V',
@@ -48,7 +48,7 @@ const inspect = async (...flags: string[]): Promise<{ status: number; stdout: st
 describe('passes', async () => {
   const inspection = await demo();
 
-  it('are recorded in order, with what each left', () => {
+  it('are recorded in order, each with what it left', () => {
     const names = inspection.stages.map(({ name }) => name);
     expect(names[0]).toBe('model');
     expect(names).toContain('canonicaliseMask');
@@ -66,7 +66,7 @@ describe('passes', async () => {
     expect(() => findStage(inspection, '99')).toThrow('there is no pass "99"');
   });
 
-  it('print as text that reads back', async () => {
+  it('print as text that parses again', async () => {
     const before = await inspect('--pass', 'model');
     const after = await inspect('--pass', 'recogniseAttention');
     expect(before.stdout).not.toContain('= attention(');
@@ -79,7 +79,7 @@ describe('passes', async () => {
     expect(json).toMatchObject({ name: 'recogniseAttention', graph: after.stdout });
   });
 
-  it('go on with kernels, which print as text', async () => {
+  it('continue with kernels, which print as text', async () => {
     const kernels = inspection.stages.filter(({ level }) => level === 'kernels');
     expect(kernels.map(({ name }) => name)).toEqual(['lowerKernels', 'narrowTables']);
     expect(stageSize(kernels[0]!)).toBe(44);
@@ -103,7 +103,7 @@ describe('passes', async () => {
 describe('kernels', async () => {
   const { plan, model } = await demo();
 
-  it('of all layers but the last share lines; nothing is lost', () => {
+  it('of all layers but the last share lines, and none is left out', () => {
     const rows = kernelRows(plan, typicalSize(512));
     const groups = groupKernels(rows);
     expect(groups.flatMap((group) => group.rows)).toHaveLength(rows.length);
@@ -137,7 +137,7 @@ describe('kernels', async () => {
     expect(json.kernels).toHaveLength(44);
   });
 
-  it('print their source with what it belongs to', async () => {
+  it('print their source, and what belongs to it', async () => {
     const { stdout } = await inspect('--kernel', 'layers.3.ffn.down', '--tokens', '64');
     expect(stdout).toContain(' * schedule for micro-batches of up to 64 tokens: avx2, tile ');
     expect(stdout).toContain('0 activated');
@@ -150,8 +150,8 @@ describe('kernels', async () => {
   });
 });
 
-describe('plan and memory', () => {
-  it('schedules are listed for each bucket', async () => {
+describe('inspect', () => {
+  it('lists schedules for each bucket with --plan', async () => {
     const { stdout } = await inspect('--plan');
     expect(stdout).toContain('44 launches a micro-batch:');
     expect(stdout).toContain('(tokens of a micro-batch: 64, 128, 256, 512, 1024)');
@@ -162,7 +162,7 @@ describe('plan and memory', () => {
     expect([json.launches.length, json.schedules.length]).toEqual([44, 5]);
   });
 
-  it('the map holds every buffer once, and alive ones never overlap', async () => {
+  it('maps every buffer once, and buffers that are live at the same time never overlap', async () => {
     const { plan, checkpoint } = await demo();
     const report = memoryReport(plan, checkpoint);
     const names = report.slots.flatMap(({ buffers }) => buffers);
@@ -196,7 +196,7 @@ describe('plan and memory', () => {
     expect(stdout).toMatch(/^ *[\d.]+ MiB +4 KiB +█{44} {2}tokens$/m);
   });
 
-  it('one screen says it all', async () => {
+  it('fits a summary on one screen', async () => {
     const { stdout } = await inspect();
     expect(stdout.split('\n').length).toBeLessThan(24);
     for (const line of [
@@ -210,7 +210,7 @@ describe('plan and memory', () => {
     expect(json).toMatchObject({ parameters: 7475456, kernels: 44, distinctKernels: 13, isa: 'avx2', notes: [] });
   });
 
-  it('16-bit kernels are as many', async () => {
+  it('finds as many kernels in 16 bits', async () => {
     const { plan, arithmetic } = await demo({ isa: 'amx' });
     expect(arithmetic).toBe('bf16');
     expect(plan.kernels).toHaveLength(44);
@@ -218,7 +218,7 @@ describe('plan and memory', () => {
 });
 
 describe('placement', () => {
-  it('says what each stage would do and hold, as words and as data', async () => {
+  it('says in words and as data what each stage would do and hold', async () => {
     const { stdout } = await inspect('--parallel', 'dpxpp=2x3');
     expect(stdout).toMatch(
       /^placement: dpxpp=2x3 on 6 devices, predicted balance \d\d\.\d%: [45]\.\d\d× one device\n(?: {2}stage \d: .*\n){3}$/,
@@ -235,7 +235,7 @@ describe('placement', () => {
     }
   });
 
-  it('is not guessed, and not asked for beside another view', async () => {
+  it('is not guessed, and not given together with another view', async () => {
     expect(await inspect('--parallel', 'auto')).toMatchObject({
       status: 2,
       stderr: expect.stringContaining('--parallel pp=4') as string,

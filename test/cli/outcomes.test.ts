@@ -54,8 +54,8 @@ const scored: Commands['run'] = (_request, ui) => {
   return Promise.resolve(RESULT);
 };
 
-describe('a run that works', () => {
-  it('prints the table and where the files are', async () => {
+describe('a run that succeeds', () => {
+  it('prints the table and the paths of the files', async () => {
     const { status, stdout } = await runCli([...RUN, '--out', 'o'], { run: scored });
     expect(status).toBe(0);
     expect(stdout).toBe(
@@ -70,7 +70,7 @@ describe('a run that works', () => {
     );
   });
 
-  it('with --json prints the results and nothing else', async () => {
+  it('prints the results and nothing else with --json', async () => {
     const { status, stdout, stderr } = await runCli([...RUN, '--json'], { run: scored });
     expect(status).toBe(0);
     expect(JSON.parse(stdout)).toEqual(RESULT.results);
@@ -147,7 +147,7 @@ describe('errors', () => {
     expect(stderr.endsWith('error: x.json:3: not a question\n  second line\nhint: look there\n')).toBe(true);
   });
 
-  it('of ours say so in one line, and where with TILEWRIGHT_DEBUG', async () => {
+  it('of the program say so in one line, and where with TILEWRIGHT_DEBUG', async () => {
     const plain = await runCli(RUN, { run: failing(new TypeError('x is undefined')) });
     expect(plain.status).toBe(1);
     expect(plain.stderr).toContain(
@@ -158,7 +158,7 @@ describe('errors', () => {
     expect(debug.stderr).toMatch(/TypeError: x is undefined\n\s+at /);
   });
 
-  it('of the system are no bug', () => {
+  it('of the system are not called bugs', () => {
     const error = Object.assign(new Error('ENOSPC: no space left on device, write'), {
       code: 'ENOSPC',
       syscall: 'write',
@@ -166,7 +166,7 @@ describe('errors', () => {
     expect(errorLines(error, false)).toBe('error: ENOSPC: no space left on device, write\n');
   });
 
-  it('cannot steer the terminal', () => {
+  it('cannot control the terminal', () => {
     expect(errorLines(new UserError('bad \x1b[2J\r\x07name\x9b'), false)).toBe('error: bad ·[2J··name·\n');
     expect(errorLines(new UserError('line one\nline two'), false)).toBe('error: line one\n  line two\n');
     expect(errorLines('a string', false)).toContain('error: unexpected: a string');
@@ -207,7 +207,7 @@ function untilStopped(
 }
 
 describe('Ctrl-C', () => {
-  it('aborts, and prints the exact command that goes on', async () => {
+  it('aborts, and prints the exact command that resumes the run', async () => {
     const io = fakeIo();
     const run = untilStopped(
       () => {
@@ -242,7 +242,7 @@ describe('Ctrl-C', () => {
     expect(stderr.match(/--resume/g)).toHaveLength(1);
   });
 
-  it('says that nothing was kept where there is no --out', async () => {
+  it('says that nothing was kept if there is no --out', async () => {
     const io = fakeIo();
     const run = untilStopped(
       () => {
@@ -274,7 +274,7 @@ describe('Ctrl-C', () => {
     );
   });
 
-  it('twice ends the process at once, with the cursor back', async () => {
+  it('ends the process at once the second time, and restores the cursor', async () => {
     const io = fakeIo({ isTTY: true });
     let textAtDeath = '';
     const run: Commands['run'] = (request, ui) =>
@@ -295,7 +295,7 @@ describe('Ctrl-C', () => {
     expect(textAtDeath.lastIndexOf('\x1b[?25h')).toBeGreaterThan(textAtDeath.lastIndexOf('\x1b[?25l'));
   });
 
-  it('in a tuning that keeps what it found is still 130', async () => {
+  it('exits with 130 from a tuning too, which keeps what it found', async () => {
     const io = fakeIo();
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-cli-'));
     try {
@@ -320,7 +320,7 @@ describe('Ctrl-C', () => {
     }
   });
 
-  it('SIGTERM is 143', async () => {
+  it('exits with 143 if it is SIGTERM instead', async () => {
     const io = fakeIo();
     const run = untilStopped(
       () => {
@@ -332,7 +332,7 @@ describe('Ctrl-C', () => {
     expect((await runCli([...RUN, '--out', 'o'], { run }, io)).status).toBe(143);
   });
 
-  it('a disk that failed meanwhile is told too', async () => {
+  it('also reports a disk that failed meanwhile', async () => {
     const io = fakeIo();
     const full = new UserError('cannot write journal: the disk is full', 'free some space', {
       cause: new Error('ENOSPC'),
@@ -349,7 +349,7 @@ describe('Ctrl-C', () => {
     expect(stderr).toContain('error: cannot write journal: the disk is full');
   });
 
-  it('a command that finishes all the same has finished', async () => {
+  it('does not fail a command that finishes all the same', async () => {
     const io = fakeIo();
     const run: Commands['run'] = (_, ui) => {
       ui.run(PROGRESS);
@@ -362,8 +362,8 @@ describe('Ctrl-C', () => {
   });
 });
 
-describe('what the user types to start us', () => {
-  it('is printed so that it can be pasted', () => {
+describe('the command line that starts the program', () => {
+  it('is printed in a form that can be pasted', () => {
     expect(invocationOf('/usr/local/bin/tilewright', '/home/u')).toBe('tilewright');
     expect(invocationOf('/home/u/p/node_modules/.bin/tilewright', '/home/u/p')).toBe('npx tilewright');
     expect(invocationOf('/home/u/p/dist/cli/main.js', '/home/u/p')).toBe('node dist/cli/main.js');

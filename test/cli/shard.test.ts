@@ -38,7 +38,7 @@ describe('--shard', () => {
     ['an array of the number expected', { ...array(2, 0, 3, 4), TILEWRIGHT_SHARDS: '4' }, '3/4'],
     ['a Kubernetes Indexed Job', { JOB_COMPLETION_INDEX: '0', TILEWRIGHT_SHARDS: '6' }, '1/6'],
     ['srun', { SLURM_PROCID: '5', SLURM_NTASKS: '6' }, '6/6'],
-  ])('without a value is told by %s', (_, environment, expected) => {
+  ])('without a value is taken from %s', (_, environment, expected) => {
     expect(of(true, environment)).toBe(expected);
   });
 

@@ -30,13 +30,13 @@ describe('colours', () => {
     expect(await paints(pipe({}))).toBe(false);
   });
 
-  it('are refused by NO_COLOR that is not empty, and by a dumb terminal', async () => {
+  it('are switched off by a NO_COLOR that is not empty, and by a dumb terminal', async () => {
     expect(await paints(terminal({ NO_COLOR: '1' }))).toBe(false);
     expect(await paints(terminal({ NO_COLOR: '' }))).toBe(true);
     expect(await paints(terminal({ TERM: 'dumb' }))).toBe(false);
   });
 
-  it('are forced and refused by FORCE_COLOR', async () => {
+  it('are switched on and off by FORCE_COLOR', async () => {
     expect(await paints(pipe({ FORCE_COLOR: '1' }))).toBe(true);
     expect(await paints(terminal({ FORCE_COLOR: '0' }))).toBe(false);
     expect(await paints(terminal({ FORCE_COLOR: '1', NO_COLOR: '1' }))).toBe(true);
@@ -75,7 +75,7 @@ describe('colours', () => {
     expect(painted.replace(/\x1b\[\d+m/g, '')).toBe(await doctor(pipe({})));
   });
 
-  it('and cursor movements are kept from a dumb terminal', async () => {
+  it('and cursor movements are not sent to a dumb terminal', async () => {
     const io = terminal({ TERM: 'dumb' });
     await runCli(
       ['run', 'm', '--task', 'hellaswag', '--data', 'd'],

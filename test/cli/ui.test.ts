@@ -34,7 +34,7 @@ function start(options: Parameters<typeof fakeIo>[0]): { io: ReturnType<typeof f
 }
 
 describe('plain lines', () => {
-  it('are one for a phase, then at most one every 5 s and 5 %', () => {
+  it('appear once for each phase, then at most every 5 s and 5 %', () => {
     const { io, ui } = start({ isTTY: false });
     ui.phase('compile', 'demo');
     ui.phase('score');
@@ -50,7 +50,7 @@ describe('plain lines', () => {
     ]);
     const shares = lines.slice(2).map((line) => Number(/(\d+) %/.exec(line)?.[1]));
     expect(shares.length).toBeGreaterThan(15);
-    // The last line is the end, however little is left for it.
+    // The last line is the end, however little was left.
     for (let i = 1; i < shares.length - 1; i++) expect(shares[i]! - shares[i - 1]!).toBeGreaterThanOrEqual(5);
     expect(lines.at(-1)).toBe(
       '[1 min 40 s] score: 100 %, 10,042/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 %',
@@ -59,7 +59,7 @@ describe('plain lines', () => {
     expect(io.stdout.text).toBe('');
   });
 
-  it('come once a minute where little happens', () => {
+  it('appear once a minute if little happens', () => {
     const { io, ui } = start({ isTTY: false });
     ui.phase('score');
     for (let second = 1; second <= 600; second++) {
@@ -69,7 +69,7 @@ describe('plain lines', () => {
     expect(io.stderr.text.trimEnd().split('\n')).toHaveLength(1 + 10);
   });
 
-  it('tell a short run once, at its end', () => {
+  it('appear once for a short run, at its end', () => {
     const { io, ui } = start({ isTTY: false });
     ui.phase('score');
     for (const done of [0, 5000, 10042]) ui.run(progress(done));
@@ -85,7 +85,7 @@ describe('plain lines', () => {
     expect(io.stderr.text).toBe('[0.00 s] a\n[0.00 s] b\n[0.00 s] warning: c\n');
   });
 
-  it('show the table of a long tuning now and then', () => {
+  it('show the table of a long tuning from time to time', () => {
     const { io, ui } = start({ isTTY: false });
     for (let second = 0; second < 130; second++) {
       io.time = second * 1000;
@@ -95,7 +95,7 @@ describe('plain lines', () => {
   });
 });
 
-/** What a terminal shows: enough of one for what we send. */
+/** What a terminal shows: as much of a terminal as our output needs. */
 function screen(text: string): string[] {
   const lines = [''];
   let [row, column, saved] = [0, 0, 0];
@@ -180,7 +180,7 @@ describe('a terminal', () => {
     expect(screen(io.stderr.text)).toEqual(['tune  1.00 s', '']);
   });
 
-  it('cuts a table that is higher than itself', () => {
+  it('cuts a table that is higher than the terminal', () => {
     const { io, ui } = start({ isTTY: true });
     ui.table(Array.from({ length: 50 }, (_, i) => `row ${i}`));
     const lines = screen(io.stderr.text);
@@ -188,7 +188,7 @@ describe('a terminal', () => {
     expect(lines[9]).toBe('… 41 more');
   });
 
-  it('gives the cursor back', () => {
+  it('gets its cursor back', () => {
     const { io, ui } = start({ isTTY: true });
     ui.phase('score');
     ui.run(progress(1));
@@ -202,8 +202,8 @@ describe('a terminal', () => {
   });
 });
 
-describe('words', () => {
-  it('of a run fit the terminal, the bar taking what is left', () => {
+describe('the words of a run', () => {
+  it('fit the terminal, and the bar takes the remaining width', () => {
     const words = describeRun(progress(4321), true);
     expect(words).toBe('4,321/10,042 · 18,300 tokens/s · acc 28.8 %, norm 28.9 % · 0:41 left');
     expect(progressLine('score', 0.5, words, 79)).toBe(cut(`score  50 %  ${words}`, 79));
@@ -213,7 +213,7 @@ describe('words', () => {
       expect(progressLine('score', 0.3, words, width).length).toBeLessThanOrEqual(width);
   });
 
-  it('of a run that has nothing to say yet', () => {
+  it('are there before the run has anything to report', () => {
     expect(
       describeRun(
         progress(0, { accuracy: undefined, accuracyNorm: undefined, secondsLeft: undefined, tokensPerSecond: 0 }),

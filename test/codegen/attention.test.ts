@@ -1,4 +1,7 @@
-/** Tree attention: against float64, one answer whatever the tile or the neighbours, and no leak from other trees. */
+/**
+ * Tree attention: compared with float64, the same answer whatever the tile or the neighbours, and no leak from other
+ * trees.
+ */
 import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import { isLegal } from '../../codegen/cpu/index.js';
@@ -132,8 +135,9 @@ const rowsOf = (data: Float64Array, columns: number, from: number, to: number): 
   data.slice(from * columns, to * columns);
 
 describe.each(RUNNABLE.filter((isa) => isa !== 'amx'))('attention on %s', (isa) => {
-  // The shapes and tiles differ in what is generated, not in what the instruction set does: one meets every shape with
-  // every tile. Every second tile takes a materialised mask too, and gathered queries.
+  // The shapes and tiles differ in the code that is generated, not in what the instruction set does, so one instruction
+  // set runs every shape with every tile. Every second tile also runs with a materialised mask and with gathered
+  // queries.
   const shapes = isa === 'avx512' ? SHAPES : SHAPES.slice(1, 3);
   it.each(
     shapes.flatMap((s, i) =>
@@ -149,7 +153,7 @@ describe.each(RUNNABLE.filter((isa) => isa !== 'amx'))('attention on %s', (isa) 
     const tiles = isa === 'avx512' && !hasQueryRow ? [...TILES.keys()] : biased;
     const module = moduleOf(s, hasQueryRow, tiles, biased);
     const data = dataOf(s, 150, 37, s.headDim);
-    // The product's own flags are left to the test below.
+    // The next test covers the product's own flags.
     const got = run(module, data, isa, 2, true);
     const buffers = new Map(['q', 'k', 'v', 'subtreeEnd', 'row', 'bias'].map((name) => [name, got.get(name)!]));
     const first = `o${tiles[0]!}`;
@@ -162,7 +166,7 @@ describe.each(RUNNABLE.filter((isa) => isa !== 'amx'))('attention on %s', (isa) 
     for (const i of biased) expectSame(got.get(`b${i}`), got.get(first), `b${i}`);
   });
 
-  it('gives a tree the same bits alone and behind others, and keeps NaN of other trees out', () => {
+  it('gives a tree the same bits alone and behind others, and is not affected by NaN in other trees', () => {
     const s = SHAPES[0]!;
     const tiles = isa === 'avx512' ? [...TILES.keys()] : [0, 1];
     const module = moduleOf(s, false, tiles);
@@ -193,7 +197,7 @@ describe.each(RUNNABLE.filter((isa) => isa !== 'amx'))('attention on %s', (isa) 
     const poisoned = run(module, bad, isa);
     for (const i of tiles) {
       const out = poisoned.get(`o${i}`)!;
-      // Tokens 110 to 119 see the bad value; 120 on do not, nor do 53 to 109.
+      // Tokens 110 to 119 see the bad value; tokens from 120 on and tokens 53 to 109 do not.
       for (const [from, to] of [
         [first, 110],
         [120, T],

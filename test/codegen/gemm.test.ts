@@ -1,5 +1,6 @@
 /**
- * Contractions: every pairing against float64, and one answer, bit for bit, whatever the schedule, T, threads or row.
+ * Contractions: every pairing compared with float64, and the same answer, bit for bit, whatever the schedule, T,
+ * threads or row.
  */
 import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
@@ -102,7 +103,7 @@ const CASES: readonly Case[] = [
   },
 ];
 
-/** One kernel for each schedule, each with results of its own. */
+/** One kernel for each schedule, each with its own results. */
 function moduleOf(c: Case, isa: CpuIsa, bf16: boolean, count: number): KernelModule {
   const isAmx = isa === 'amx';
   const dtype = isAmx || bf16 ? 'bf16' : 'f32';
@@ -153,15 +154,15 @@ const rowsOf = (data: Float64Array, columns: number, from: number, to: number): 
 describe.each([...RUNNABLE])('a contraction on %s', (isa) => {
   const dtypes = isa === 'amx' ? [true] : isa === 'avx512' ? [false, true] : [false];
   const cases = isa === 'portable' || isa === 'avx2' ? CASES.filter((_, i) => i % 2 === 0) : CASES;
-  // One case of an instruction set and dtype is compiled as the product compiles it.
+  // One case of each instruction set and dtype is compiled with the product's own flags.
   it.each(
     dtypes.flatMap((bf16) =>
       cases.map((c, turn) => ({ c, bf16, turn, label: `${c.label}, ${bf16 ? 'bf16' : 'f32'}` })),
     ),
   )('$label', ({ c, bf16, turn }) => {
-    // Panels of bf16 are widened once a work item, or in registers: each half of the schedules has both. The halves
-    // take turns; f32 has the one that bf16 has not, and the first schedule always, to which all others are so
-    // compared.
+    // Panels of bf16 are widened either once for each work item or in registers; each half of the schedules has both
+    // kinds. Cases take the halves in turn. f32 cases take the half that the bf16 case leaves out, and always the first
+    // schedule, so that all others are compared with it.
     const tiles = SCHEDULES[isa].filter(
       (_, i) => isa !== 'avx512' || (bf16 ? i % 2 === turn % 2 : i === 0 || i % 2 !== turn % 2),
     );
@@ -228,7 +229,7 @@ describe.each([...RUNNABLE])('a contraction on %s', (isa) => {
         expectSame(got.get(`${name}${i}`), got.get(`${name}0`), `${name}${i}`);
       });
     }
-    // Other threads, a smaller T, and the same rows elsewhere: the same bits.
+    // Other threads, a smaller T, and the same rows elsewhere must give the same bits.
     for (const [from, to, workers] of [
       [0, T, 3],
       [0, 1, 1],

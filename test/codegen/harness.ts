@@ -24,7 +24,7 @@ import { runFolder } from '../support/runFolder.js';
 const FLAGS = readFileSync('/proc/cpuinfo', 'utf8');
 const hasFlags = (...names: string[]): boolean => names.every((name) => new RegExp(`\\b${name}\\b`).test(FLAGS));
 
-/** Instruction sets that can run here; amx through its emulation where the machine has no tiles. */
+/** Instruction sets that can run here; amx by emulation if the machine has no tiles. */
 export const RUNNABLE: readonly CpuIsa[] = [
   'portable',
   ...(hasFlags('avx2', 'fma', 'f16c') ? ['avx2' as const] : []),
@@ -63,7 +63,7 @@ double tw_test_run(tw_kernel kernel, void *const *buffers, const int64_t *extent
 }
 `;
 
-/** Compiles C text to a shared object, once for each text, and loads it. */
+/** Compiles C text to a shared object, each text once, and loads it. */
 export function compile(source: string, flags: readonly string[]): LibraryHandle {
   const known = LIBRARIES.get(`${flags.join(' ')}\n${source}`);
   if (known !== undefined) return known;
@@ -200,12 +200,12 @@ export interface RunOptions {
   readonly tensors?: ReadonlyMap<string, RawTensor>;
   readonly weights?: ReadonlyMap<string, Float64Array>;
   readonly schedules: readonly CpuSchedule[];
-  /** Of every extent. Default: the size of the first, at least 64. */
+  /** The capacity of every extent. Default: the size of the first, at least 64. */
   readonly tokensCapacity?: number;
   readonly workers?: number;
   /**
-   * Compiles with little optimisation, in half the time: for cases beside one that is compiled as the product compiles
-   * it.
+   * Compiles with little optimisation, in half the time: for cases beside one that is compiled with the product's own
+   * flags.
    */
   readonly isQuick?: boolean;
 }
@@ -222,7 +222,7 @@ export interface RunResult {
 
 const GUARD = 0xa5;
 
-/** Runs every kernel of `module` in order by generated code. Memory that nobody wrote is filled with garbage. */
+/** Runs every kernel of `module` in order by generated code. Memory that nothing has written is filled with garbage. */
 export function runGenerated(module: KernelModule, options: RunOptions): RunResult {
   const { sizes, workers = 1 } = options;
   const extents = extentNames(module.interface);
@@ -258,7 +258,7 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
     if (given !== undefined) {
       for (let r = 0; r < rows; r++) {
         for (let c = 0; c < columns; c++) put(data, r * stride + c, decl.dtype, given[r * columns + c]!);
-        // Kernels write the pad of what they make as zeros; so does whoever gives an input.
+        // Kernels write zeros to the padding of their results, and so must whoever provides an input.
         if (columns > 1)
           for (let c = columns; c < Math.min(stride, roundUp(columns, 32)); c++)
             put(data, r * stride + c, decl.dtype, 0);
@@ -298,7 +298,7 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
   return { values, dirtyPads: [...new Set(dirtyPads)], overruns, emitted };
 }
 
-/** Deterministic numbers in [−1, 1): the tests' source of data. */
+/** Deterministic numbers in [−1, 1), from which tests take their data. */
 export function randomSource(seed: number): () => number {
   let state = (seed * 2654435761) >>> 0 || 1;
   return () => {

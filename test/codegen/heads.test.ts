@@ -1,4 +1,4 @@
-/** Scalar programs of heads (sums over a head, operands of one head, rotation in loops) by both code generators. */
+/** Scalar programs over heads (sums over a head, operands of one head, rotation in loops) from both code generators. */
 import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import { ROW_SUM_BLOCK, type BufferDecl, type KernelModule, type LoopKernel } from '../../ir/kernel.js';
@@ -15,7 +15,7 @@ const HEADS = 3;
 
 interface Case {
   readonly headDim: number;
-  /** Sums over heads are made of row-sum parts, else of the elements themselves. */
+  /** Sums over heads add up row-sum parts, or else the elements themselves. */
   readonly isOfParts: boolean;
 }
 
@@ -61,7 +61,7 @@ function moduleOf({ headDim, isOfParts }: Case): KernelModule {
       isOfParts ? buffer('ssq', Math.ceil(columns / ROW_SUM_BLOCK)) : buffer('squares', columns),
       buffer('normed', columns, 'output'),
       buffer('rotated', columns, 'output'),
-      // Places say which column a rotation read, through a nested rotation as well.
+      // `places` shows which column a rotation has read; `twice` is a rotation of a rotation.
       buffer('places', columns, 'output'),
       buffer('twice', columns, 'output'),
     ],
@@ -93,7 +93,10 @@ const inputsOf = ({ headDim }: Case): ReadonlyMap<string, Float64Array> => {
 };
 
 const OUTPUTS = ['normed', 'rotated', 'places', 'twice'] as const;
-/** Half a head is: whole vectors; half of one, a multiple of 4; even, in segments that vectors cross; odd. */
+/**
+ * The four cases: half a head is whole vectors; half of that is a multiple of 4; it is even, in segments that vectors
+ * cross; it is odd.
+ */
 const CASES: readonly Case[] = [
   { headDim: 64, isOfParts: true },
   { headDim: 48, isOfParts: true },
@@ -103,7 +106,7 @@ const CASES: readonly Case[] = [
 const VECTORS = RUNNABLE.filter((isa) => isa !== 'amx');
 const ISAS = [VECTORS[0]!, ...(VECTORS.length > 1 ? [VECTORS.at(-1)!] : [])];
 
-describe.each(CASES)('heads of $headDim, sums of parts: $isOfParts', (example) => {
+describe.each(CASES)('heads of $headDim columns, sums of parts: $isOfParts', (example) => {
   const module = moduleOf(example);
   verifyKernels(module);
   const sizes = { T, R: 0 };
@@ -114,7 +117,7 @@ describe.each(CASES)('heads of $headDim, sums of parts: $isOfParts', (example) =
   };
   const bitsOf = (got: ReadonlyMap<string, Float64Array>): unknown[] => OUTPUTS.map((name) => [...got.get(name)!]);
 
-  it.each(ISAS)('in C, %s', (isa) => {
+  it.each(ISAS)('agree with float64 in C, %s', (isa) => {
     const run = (rows: number, workers: number): ReadonlyMap<string, Float64Array> => {
       const schedules = module.kernels.map(() => ({ kind: 'loop', isa, rows }) as const);
       const got = runGenerated(module, { sizes, inputs, schedules, workers, isQuick: true });
@@ -127,7 +130,7 @@ describe.each(CASES)('heads of $headDim, sums of parts: $isOfParts', (example) =
     expect(bitsOf(run(3, 2)), 'other work items').toEqual(bitsOf(one));
   });
 
-  it('in CUDA', () => {
+  it('agree with float64 in CUDA', () => {
     const run = (threads: number): ReadonlyMap<string, Float64Array> =>
       emulateModule(module, {
         sizes,

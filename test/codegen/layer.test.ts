@@ -1,4 +1,7 @@
-/** Whole layers by generated code, against the float64 interpreter: every instruction set, dtype and pairing width. */
+/**
+ * Whole layers of generated code, compared with the float64 interpreter: every instruction set, dtype and pairing
+ * width.
+ */
 import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultSchedule, isLegal } from '../../codegen/cpu/index.js';
@@ -64,8 +67,8 @@ function check(
 
 describe.each([...RUNNABLE])('a layer on %s', (isa) => {
   const modes = isa === 'amx' ? (['amx'] as const) : (['f32', 'bf16'] as const);
-  // One instruction set meets every shape, in f32, bf16 or both, as amx does; the others the two with the most awkward
-  // pairs and heads.
+  // One instruction set runs every shape, in f32, bf16 or both, and so does amx; the others run the two shapes with the
+  // most awkward pairs and heads.
   const shapesOf = {
     f32: isa === 'avx512' ? [0, 1, 3] : [1],
     bf16: isa === 'avx512' ? [1, 2, 4] : [2],
@@ -73,7 +76,7 @@ describe.each([...RUNNABLE])('a layer on %s', (isa) => {
   };
   const cases = modes.flatMap((mode) => shapesOf[mode].map((i) => ({ mode, i, shape: SHAPES[i]! })));
   it.each(cases)('agrees with float64: $mode, shape $i', ({ mode, i, shape }) => {
-    // One shape of every instruction set is compiled as the product compiles it.
+    // One shape of every instruction set is compiled with the product's own flags.
     check(isa, mode, shape, 11 + i, i !== (isa === 'avx512' || isa === 'amx' ? 0 : 1));
   });
 });

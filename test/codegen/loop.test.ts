@@ -1,4 +1,4 @@
-/** Loop kernels: every operator, access, dtype and extent, against float64. */
+/** Loop kernels: every operator, access, dtype and extent, compared with float64. */
 import { interfaceOf } from '../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import type { BufferDecl, KernelModule, Output } from '../../ir/kernel.js';
@@ -24,8 +24,8 @@ const b = (
 ): BufferDecl => ({ name, dtype, rows, columns, space });
 
 /**
- * Largest error of a loop's results against float64, relative to max(1, |value|). Where arithmetic is hardest, compiled
- * as the product compiles it.
+ * The largest error of a loop's results against float64, relative to max(1, |value|). The hardest arithmetic is
+ * compiled with the product's own flags.
  */
 function worst(
   isa: CpuIsa,
@@ -82,7 +82,7 @@ describe.each(ISAS)('a loop on %s', (isa) => {
       b('l', 'f32', 'T', 100),
     ];
     const outputs = [store('e', { op: 'exp', a: element('x') }), store('l', { op: 'log', a: element('p') })];
-    // Below −87 the result is 0 where float64 has something under 1.7e-38.
+    // Below −87 the result is 0, while float64 has a value below 1.7e-38.
     expect(
       worst(
         isa,
@@ -99,7 +99,7 @@ describe.each(ISAS)('a loop on %s', (isa) => {
     ).toBeLessThan(3e-7);
   });
 
-  it('keeps angles of far positions', () => {
+  it('is accurate for the angles of far positions', () => {
     const T = 64;
     const position = Float64Array.from({ length: T }, (_, i) => (i < 32 ? i : 100_000 - i * 7));
     const frequency = Float64Array.from({ length: 24 }, (_, i) => Math.fround(500_000 ** (-i / 24)));

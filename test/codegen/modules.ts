@@ -56,7 +56,7 @@ export function randomTrees(
       path = [];
       left = 1 + Math.floor(((random() + 1) / 2) * longest * 2);
     }
-    // Now and then back up and branch off, never above the root.
+    // Now and then go back up and branch off, but never above the root.
     while (path.length > 1 && random() > 0.8) subtreeEnd[path.pop()!] = i;
     position[i] = path.length;
     path.push(i);
@@ -66,7 +66,7 @@ export function randomTrees(
   return { subtreeEnd, position };
 }
 
-/** Embedding, rotary table, one layer and the head, as the passes leave them: with norms folded and rows pruned. */
+/** Embedding, rotary table, one layer and the head as the passes leave them: norms are folded and rows are pruned. */
 export function layerCase(shape: LayerShape, sizes: { T: number; R: number }, seed: number): LayerCase {
   const { hidden, heads, kvHeads, headDim, inter, vocab, width, mode } = shape;
   const random = randomSource(seed);

@@ -1,4 +1,7 @@
-/** Random graphs, lowered by passes/, by generated code: the same numbers as the float64 interpreter of the kernels. */
+/**
+ * Random graphs, lowered by passes/ and run by generated code: the same numbers as the float64 interpreter of kernel IR
+ * gives.
+ */
 import { scoringBucket } from '../../ir/scoring.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -36,7 +39,7 @@ function expectSame(graph: Graph, module: LoweredModule): void {
 }
 
 describe('generated code', () => {
-  it('computes random programs', () => {
+  it('computes random programs correctly', () => {
     let compiled = 0;
     fc.assert(
       fc.property(program, (graph) => {
@@ -47,7 +50,7 @@ describe('generated code', () => {
           if (error instanceof CompileError) return;
           throw error;
         }
-        // The harness reads every buffer back as padded, which a table in the checkpoint's own memory is not.
+        // The harness reads every buffer back as padded, but a table in the checkpoint's own memory is not.
         if (module.buffers.some((b) => b.space === 'weight' && b.columns !== 1)) return;
         expectSame(graph, module);
         compiled++;

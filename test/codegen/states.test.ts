@@ -1,4 +1,4 @@
-/** States in kernels: the function that remembers, lowered, verified, interpreted, and as generated C and CUDA. */
+/** States in kernels: a function with state, lowered, verified, interpreted, and as generated C and CUDA. */
 import { describe, expect, it } from 'vitest';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
@@ -50,8 +50,8 @@ function checkCalls(
   }
 }
 
-describe('the function that remembers', () => {
-  it('reads, writes and reads again, each in a kernel that says which version it finds', () => {
+describe('a function with state', () => {
+  it('reads, writes and reads again, each in a kernel that says which version of the state it finds', () => {
     expect(MODULE.kernels.map(printKernel).join('\n')).toMatchInlineSnapshot(`
       "memory_read: loop over N × 8
         sum = add(memory[old[row], column], rows[row, column])
@@ -68,7 +68,7 @@ describe('the function that remembers', () => {
     }).not.toThrow();
   });
 
-  it('is interpreted', () => {
+  it('can be interpreted', () => {
     checkCalls((call, buffers) => interpretModule(MODULE, { sizes: memorySizes(call), buffers }));
     const call = { ...MEMORY_CALLS[1]!, slot: [3, 0, 3, -1] };
     const buffers = new Map([...memoryInputs(call), [MEMORY, Float64Array.from(emptyMemory().flat())]]);
@@ -85,14 +85,14 @@ describe('the function that remembers', () => {
     });
   });
 
-  it.each([false, true])('is generated as CUDA, threads backwards: %s', (backwards) => {
+  it.each([false, true])('is generated as CUDA, threads in reverse order: %s', (backwards) => {
     const schedules = MODULE.kernels.map(() => ({ kind: 'loop', threads: 64 }) as const);
     checkCalls(
       (call, inputs) => emulateModule(MODULE, { sizes: memorySizes(call), inputs, schedules, backwards }).values,
     );
   });
 
-  it('writes numbers of one and of an odd number of columns, rounded to the type of the state', () => {
+  it('writes one or an odd number of columns, rounded to the type of the state', () => {
     for (const [dtype, columns] of [
       ['f32', 1],
       ['bf16', 37],
@@ -233,7 +233,7 @@ func @recall(%entry: i32[Q] is entry(@memory); %memory: state @memory) -> (f32[Q
 }`);
   const legal = (): true => true;
 
-  it('goes through JSON, and is that of its graph', () => {
+  it('survives JSON, and is the plan of its graph', () => {
     const read = parsePlan(printPlan(plan), 'plan.json', 'compile', cpuScheduling.schema);
     expect(read).toEqual(plan);
     checkPlan(read, legal);
@@ -242,7 +242,7 @@ func @recall(%entry: i32[Q] is entry(@memory); %memory: state @memory) -> (f32[Q
     expect(linkFunction(plan, 'remember').states).toEqual(MODULE.states);
   });
 
-  it('has several functions over one state', () => {
+  it('can have several functions over one state', () => {
     const module = parseModule(printModule({ name: 'keeper', functions: [memoryGraph(), READER] }));
     const { functions, ...shared } = lowerModule(module, NUMERICS);
     expect(shared.states).toEqual(MODULE.states);
@@ -275,7 +275,7 @@ func @recall(%entry: i32[Q] is entry(@memory); %memory: state @memory) -> (f32[Q
     expect(() => parsePlan(text, 'plan.json', 'compile', cpuScheduling.schema)).toThrow(/plan\.json/);
   });
 
-  it('leaves names of states free in functions that do not take them', () => {
+  it('leaves the names of states to functions that do not take them', () => {
     const other = parseGraph(
       'func @twice(%x: f32[N, 8]) -> (f32[N, 8]) { %memory = add(%x, %x) : f32[N, 8] return %memory }',
     );

@@ -83,7 +83,7 @@ describe('generated text', () => {
     );
   });
 
-  it('holds each kernel and each helper once', () => {
+  it('contains each kernel and each helper once', () => {
     const schedule: CpuSchedule = { kind: 'gemm', isa: 'avx512', mr: 14, nr: 32, kc: 64, mb: 28, nb: 64 };
     const kernels = ['o', 'down'].map((name) => emitKernel(kernelNamed(F32, name), F32, schedule, { T: 128, R: 128 }));
     const text = emitTranslationUnit([...kernels, ...kernels]);
@@ -121,7 +121,7 @@ describe('tiles of a real processor', () => {
 describe('kernelSignature', () => {
   const down = kernelNamed(F32, 'down') as GemmKernel;
   const signature = kernelSignature(down, F32, { T: 128, R: 128 });
-  it('does not see names', () => {
+  it('does not depend on names', () => {
     const module = JSON.parse(rename(JSON.stringify(F32))) as KernelModule;
     const renamed = {
       ...(kernelNamed(module, 'down') as GemmKernel),
@@ -139,7 +139,7 @@ describe('kernelSignature', () => {
     expect(kernelSignature(renamed, module, { T: 128, R: 128 })).toBe(signature);
   });
 
-  it('sees dtypes, layouts, programs and shapes', () => {
+  it('depends on dtypes, layouts, programs and shapes', () => {
     const change = (f: (text: string) => string): string => {
       const module = JSON.parse(f(JSON.stringify(F32))) as KernelModule;
       return kernelSignature(kernelNamed(module, 'down'), module, { T: 128, R: 128 });
@@ -158,8 +158,8 @@ describe('kernelSignature', () => {
     expect(new Set([signature, ...others]).size).toBe(5);
   });
 
-  it('tells which buffer is which', () => {
-    // h1 + h1 and h1 + h0 differ though both name two operands.
+  it('depends on which operands are the same buffer', () => {
+    // h1 + h1 and h1 + h0 differ although both name two operands.
     const o = kernelNamed(F32, 'o') as GemmKernel;
     const module = JSON.parse(JSON.stringify(F32).replaceAll('"buffer":"h0"', '"buffer":"attended"')) as KernelModule;
     expect(kernelSignature(kernelNamed(module, 'o'), module, { T: 128, R: 128 })).not.toBe(

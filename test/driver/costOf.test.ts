@@ -13,7 +13,7 @@ import { openCheckpoint } from '../../models/checkpoint.js';
 const checkpoint = openCheckpoint(join(import.meta.dirname, '../../models/demo'));
 
 describe('the cost of a micro-batch', () => {
-  it('has steps on a GPU: what lies between two waves takes what the next takes', () => {
+  it('has steps on a GPU: any size between two whole waves costs as much as the larger one', () => {
     const model = compileModel(checkpoint, cuda, cudaDevice(TYPICAL_FACTS.sm_90a));
     const cost = costOf(model, new BatchWork(scoreOf(model.plan)));
     expect(scoreOf(model.plan).capacity.extents).toEqual({ T: 64 * 132, R: 64 * 132 });
@@ -22,7 +22,7 @@ describe('the cost of a micro-batch', () => {
     expect(cost(1, 1, 1)).toBe(cost(264, 1, 1));
   });
 
-  it('has none on a CPU', () => {
+  it('has no steps on a CPU', () => {
     const model = compileModel(checkpoint, cpu, cpuDevice(detectMachine(), 'f32'));
     const cost = costOf(model, new BatchWork(scoreOf(model.plan)));
     expect(cost(1000, 10, 10)).toBeLessThan(cost(1001, 10, 10));

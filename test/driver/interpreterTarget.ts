@@ -1,4 +1,4 @@
-/** A third target, as small as one can be: the interpreter of kernel IR, in this process, with a single schedule. */
+/** A third target, as small as possible: the interpreter of kernel IR, in this process, with a single schedule. */
 import { z } from 'zod';
 import { defaultBuckets } from '../../autotune/buckets.js';
 import type { Target } from '../../driver/targets/target.js';
@@ -11,7 +11,7 @@ interface Plain {
 }
 
 interface Precise {
-  /** Significant bits, as a machine that is not this host might have more or less of. */
+  /** Significant bits. Another machine might have more or fewer. */
   readonly bits: 53;
 }
 

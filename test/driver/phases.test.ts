@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { Phases, printPhases } from '../../driver/phases.js';
 
-it('follow one another from the start of the process, with others in parallel', async () => {
+it('phases follow one another from the start of the process, with others in parallel', async () => {
   const phases = new Phases();
   phases.begin('open');
   let tokenised: (value: number) => void = () => undefined;
@@ -36,7 +36,7 @@ it('follow one another from the start of the process, with others in parallel', 
   for (const { begin, end } of spans) expect(end).toBeGreaterThanOrEqual(begin);
 });
 
-it('are printed in seconds since the command; those of several devices are merged', () => {
+it('phases are printed in seconds since the command started, those of several devices merged', () => {
   const at = (name: string, begin: number, end: number): { name: string; begin: number; end: number } => ({
     name,
     begin: performance.timeOrigin + begin,

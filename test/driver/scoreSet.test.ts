@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { nonFiniteAdvice } from '../../driver/commands/scoreSet.js';
 
 describe('advice where values are NaN', () => {
-  it('never is what is on already', () => {
+  it('never suggests what is already on', () => {
     expect(nonFiniteAdvice(true, 'f32')).not.toContain('--precision');
     expect(nonFiniteAdvice(true, 'bf16')).toMatch(/bf16 overflows: try --precision f32$/);
     expect(nonFiniteAdvice(false, 'f16')).toMatch(

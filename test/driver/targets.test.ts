@@ -1,4 +1,4 @@
-/** A target is a value: what the driver does with a record that it has never seen. */
+/** A target is a record: what the driver does with one that it has never seen. */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -52,7 +52,7 @@ describe('the targets', () => {
   });
 });
 
-describe('a third target, of which no product file knows', () => {
+describe('a third target, which no product file names', () => {
   const machine = detectMachine();
   const targets = [...TARGET_RECORDS, interpreter];
 
@@ -87,7 +87,7 @@ describe('a third target, of which no product file knows', () => {
     await executor.close();
   });
 
-  it('is held to its own manifest, and unknown where nobody brings its record', async () => {
+  it('must match its own manifest, and is unknown where nobody provides its record', async () => {
     const path = join(folder, 'model.tw');
     await expect(openArtifact(path, machine, ui)).rejects.toThrow(
       /manifest.json: target.kind: there is no target "interp/,

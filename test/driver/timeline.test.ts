@@ -15,7 +15,7 @@ const span = (device: number, begin: number, end: number, kind: DeviceSpan['kind
   end,
 });
 
-/** Two stages, milliseconds from 1,000: the second waits for the first, which sends what it computed meanwhile. */
+/** Two stages, in milliseconds from 1,000. The second waits for the first, which sends its results meanwhile. */
 function pipeline(): Timeline {
   const timeline = new Timeline();
   timeline.add(0, batch(7), [span(0, 1000, 1010), span(0, 1010, 1012, 'copy'), span(1, 1012, 1020)]);
@@ -24,7 +24,7 @@ function pipeline(): Timeline {
 }
 
 describe('the timeline of a run', () => {
-  it('says how busy each device was, from the first begin to the last end of any', () => {
+  it('shows how busy each device was, from the first start to the last end of any device', () => {
     const use = pipeline().use(3)!;
     expect(use.map(({ device }) => device)).toEqual([0, 1, 2]);
     expect(use[0]).toEqual({ device: 0, computeSeconds: 0.018, copySeconds: 0.004, busyShare: 18 / 30 });
@@ -32,7 +32,7 @@ describe('the timeline of a run', () => {
     expect(use[2]).toEqual({ device: 2, computeSeconds: 0, copySeconds: 0, busyShare: 0 });
   });
 
-  it('knows nothing of devices that say nothing', () => {
+  it('has nothing to show for devices that report nothing', () => {
     const timeline = new Timeline();
     timeline.add(0, batch(3));
     expect([
@@ -43,7 +43,7 @@ describe('the timeline of a run', () => {
     ]).toEqual([undefined, undefined, [], []]);
   });
 
-  it('counts no moment twice, and gaps are what is left (random spans)', () => {
+  it('counts no moment twice, and the rest are gaps (random spans)', () => {
     const spans = fc.array(
       fc.tuple(fc.integer({ min: 0, max: 3 }), fc.integer({ min: 0, max: 300 }), fc.integer({ min: 1, max: 60 })),
       { minLength: 1, maxLength: 30 },
@@ -66,7 +66,7 @@ describe('the timeline of a run', () => {
     );
   });
 
-  it('becomes one process a device, with tracks for compute, copies and gaps', () => {
+  it('becomes one process for each device, with tracks for compute, copies and gaps', () => {
     const events = timelineEvents(pipeline(), 2);
     const names = events.flatMap((event) => (event.name === 'process_name' ? [event.args['name']] : []));
     expect(names).toEqual(['device 0', 'device 1']);

@@ -12,7 +12,7 @@ afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** One question whose two choices, with their context, make so many characters. */
+/** One question whose two choices, with their context, have this many characters. */
 const questions = (characters: number): Parameters<typeof tokeniserThreads>[0] => [
   { context: 'x'.repeat(characters / 2 - 1), choices: ['a', 'b'] },
 ];
@@ -20,17 +20,17 @@ const HOST = { isHost: true };
 const GPUS = { isHost: false };
 const json = (length: number) => ({ kind: 'json', text: ' '.repeat(length), where: 'tokenizer.json' }) as const;
 
-it('a small question set has none where its tokenizer is small, too', () => {
+it('a small question set needs no tokeniser threads if its tokenizer is small too', () => {
   const [small, large] = [questions(512 << 10), questions((512 << 10) + 2)];
   expect(tokeniserThreads(small, json(512 << 10), GPUS, 64)).toBe(0);
   expect(tokeniserThreads(small, json((512 << 10) + 1), HOST, 64)).toBe(1);
   expect(tokeniserThreads(large, json(10), HOST, 64)).toBe(1);
-  // Who reads it says what is wrong.
+  // Whoever reads the tokenizer reports what is wrong with it.
   for (const path of [join(folder, 'gone'), folder])
     expect(tokeniserThreads(small, { kind: 'file', path }, HOST, 64)).toBe(1);
 });
 
-it('a host of GPUs has one for each eight cores, four at most', () => {
+it('a host of GPUs gets one tokeniser thread for every eight cores, at most four', () => {
   const large = questions(1 << 20);
   expect([1, 8, 15, 16, 31, 64, 128].map((cores) => tokeniserThreads(large, json(10), GPUS, cores))).toEqual([
     1, 1, 1, 2, 3, 4, 4,

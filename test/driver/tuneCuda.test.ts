@@ -1,4 +1,4 @@
-/** `tune` of an artifact for a GPU, where there is none. */
+/** `tune` of an artifact for a GPU on a machine without one. */
 import { mkdtempSync, existsSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

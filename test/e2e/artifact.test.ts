@@ -1,4 +1,4 @@
-/** Artifacts that were made elsewhere or changed afterwards are refused, with the command that makes them anew. */
+/** Artifacts that were made elsewhere or changed afterwards are refused, with the command that makes them again. */
 import { createHash } from 'node:crypto';
 import { cpSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -51,7 +51,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
       return JSON.stringify(manifest);
     });
   };
-  /** Changes a file and makes its hash in the manifest fit. */
+  /** Changes a file and updates its hash in the manifest. */
   const forge = (name: 'plan.json' | 'graph.tw', edit: (text: string) => string): string => {
     const dir = copy();
     const text = editText(dir, name, edit);
@@ -88,14 +88,14 @@ describe.skipIf(!isBuilt)('an artifact', () => {
   const gemms = (plan: Writable<LinkedFunction>): Writable<CpuGemmSchedule>[] =>
     plan.schedules.flatMap((each) => Object.values(each)).filter((schedule) => schedule.kind === 'gemm');
 
-  test('that is sound runs', async () => {
+  test('runs if it is sound', async () => {
     const { stdout } = success(
       await tilewright(['run', copy(), '--task', 'multiple_choice', '--data', data, '--json']),
     );
     expect(JSON.parse(stdout)).toMatchObject({ 'n-samples': { multiple_choice: { effective: 4 } } });
   });
 
-  test('whose plan was changed is refused by the command in two lines', async () => {
+  test('is refused by the command in two lines if its plan was changed', async () => {
     const dir = copy();
     editText(dir, 'plan.json', (text) => text.replace('"offset":0', '"offset":64'));
     for (const command of [
@@ -109,7 +109,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     }
   });
 
-  test('whose graph was changed is refused', async () => {
+  test('is refused if its graph was changed', async () => {
     const dir = copy();
     editText(dir, 'graph.tw', (text) => text.replace('rsqrt', 'exp'));
     const { message, hint } = await refusal(dir);
@@ -121,7 +121,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     ['manifest.json', 2 ** 20],
     ['graph.tw', 2 ** 23],
     ['plan.json', 2 ** 25],
-  ])('with a %s of more than %d bytes, or one that has no end, is refused unread', async (name, most) => {
+  ])('is refused unread if it has a %s of more than %d bytes, or one that has no end', async (name, most) => {
     const dir = copy();
     truncateSync(join(dir, name), most + 1);
     const large = await refusal(dir);
@@ -136,7 +136,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     expect((await refusal(dir)).message).toContain(`${name}: no such file`);
   });
 
-  test.each([0, 1, 999])('of version %d is refused, whatever else its manifest holds', async (version) => {
+  test.each([0, 1, 999])('is refused if its version is %d, whatever else its manifest holds', async (version) => {
     const dir = copy();
     editManifest(dir, (manifest) => {
       manifest['version'] = version;
@@ -147,7 +147,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     rebuilds(hint, dir);
   });
 
-  test('for another CPU is refused, naming both', async () => {
+  test('is refused if it is for another CPU; the error names both', async () => {
     const { message, hint } = await refusal(sound, {
       ...machine,
       isas: ['portable'],
@@ -158,7 +158,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
   });
 
   test.skipIf(machine.isas.includes('amx'))(
-    'for an instruction set that this machine lacks is refused by the command',
+    'is refused by the command if it is for an instruction set that this machine lacks',
     async () => {
       const dir = copy();
       editManifest(dir, (manifest) => {
@@ -387,7 +387,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
       },
       /plan\.json: functions\.0\.launches\.0/,
     ],
-  ])('with %s is refused although its hash fits', async (_, edit, expected) => {
+  ])('is refused with %s, although its hash fits', async (_, edit, expected) => {
     const dir = forgePlan(edit);
     const { message, hint } = await refusal(dir);
     expect(message).toMatch(expected);
@@ -402,14 +402,14 @@ describe.skipIf(!isBuilt)('an artifact', () => {
       (text) => text.replaceAll('layers.1.mlp.down_proj', 'layers.1.mlp.other_proj'),
       /not those of graph\.tw/,
     ],
-  ])('with a graph %s is refused although its hash fits', async (_, edit, expected) => {
+  ])('is refused with a graph %s, although its hash fits', async (_, edit, expected) => {
     const dir = forge('graph.tw', edit);
     const { message, hint } = await refusal(dir);
     expect(message).toMatch(expected);
     rebuilds(hint, dir);
   });
 
-  test('whose checkpoint has changed is refused', async () => {
+  test('is refused if its checkpoint has changed', async () => {
     const moved = writeCheckpoint();
     const dir = join(folder, 'moved.tw');
     success(await tilewright(['compile', moved, ...CAPACITY, '-o', dir]));

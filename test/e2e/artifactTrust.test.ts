@@ -1,4 +1,4 @@
-/** Whole artifacts: their own machine code and weights, checkpoints that move, and what is refused of them. */
+/** Self-contained artifacts: their own machine code and weights, checkpoints that move, and what is refused. */
 import { cpSync, existsSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -55,7 +55,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
   });
 
   describe('runs without a compiler', () => {
-    test('where its user trusts its machine code, with the same answers', async () => {
+    test('if the user trusts its machine code, with the same answers', async () => {
       expect(accuracies(success(await tilewright(questionsOf(sound, '--trust-code'), bare())))).toEqual(answers);
     });
 
@@ -64,13 +64,13 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
       expect(accuracies(success(await tilewright(questionsOf(sound, ...flags), bare())))).toEqual(answers);
     });
 
-    test('and not unasked: the error says what --trust-code means', async () => {
+    test('only when asked to: otherwise the error says what --trust-code means', async () => {
       const { error, hint } = failure(await tilewright(questionsOf(sound), bare()));
       expect(error).toContain('No working C compiler');
       expect(hint).toMatch(/--trust-code runs the artifact's own machine code, with your rights, unchecked/);
     });
 
-    test('and compiles where there is one, whatever its machine code is', async () => {
+    test('and compiles if there is a compiler, whatever its machine code is', async () => {
       const dir = copy();
       writeFileSync(join(dir, 'kernels', 'kernels.so'), 'no code');
       expect(accuracies(success(await tilewright(questionsOf(dir, '--trust-code'))))).toEqual(answers);
@@ -115,7 +115,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
           }),
         /made of other kernels than this version/,
       ],
-    ])('not where its code %s', async (_, change, expected) => {
+    ])('but not if its code %s', async (_, change, expected) => {
       const dir = copy();
       change(dir);
       const { error, hint } = failure(await tilewright(questionsOf(dir, '--trust-code'), bare()));
@@ -124,7 +124,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
     });
   });
 
-  test('lists files of its own folder only', async () => {
+  test('lists only files of its own folder', async () => {
     for (const name of ['../../evil.so', '/etc/passwd.so', '.hidden.so', 'a/b.so']) {
       const dir = copy();
       edit(dir, ({ code }) => {
@@ -146,7 +146,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
     expect(accuracies(success(await tilewright(questionsOf(moved, '--verify'))))).toEqual(answers);
   });
 
-  test('is not given weights from outside by a link', async () => {
+  test('cannot be given weights from outside by a link', async () => {
     const dir = copy();
     const path = join(dir, 'checkpoint', 'model.safetensors');
     rmSync(path);
@@ -154,7 +154,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
     expect(failure(await tilewright(questionsOf(dir))).error).toContain('a symbolic link leads out of the folder');
   });
 
-  test('says what it holds and what must be trusted', async () => {
+  test('shows what it holds and what must be trusted', async () => {
     const { stdout } = success(await tilewright(['inspect', sound]));
     expect(stdout).toMatch(/checkpoint +inside the artifact/);
     expect(stdout).toMatch(/machine code +.* for \w+ linux-\w+, kernel ABI \d+, by /);
@@ -172,7 +172,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
       renameSync(away, moved);
     });
 
-    test('asks for --checkpoint when they were moved, and takes them from there', async () => {
+    test('asks for --checkpoint if they were moved, and takes them from there', async () => {
       const { error, hint } = failure(await tilewright(questionsOf(dir)));
       expect(error).toContain(`its checkpoint ${away} is not there`);
       expect(hint).toContain('--checkpoint DIR');
@@ -191,7 +191,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
       expect(hint).toContain(`tilewright compile ${other}`);
     });
 
-    test('is pointed to them for good by tune', async () => {
+    test('is pointed to them permanently by tune', async () => {
       const tuned = copy(dir);
       success(await tilewright(['tune', tuned, '--budget', '2s', '--checkpoint', moved]));
       expect(readManifest(tuned).model.path).toBe(moved);
@@ -211,14 +211,14 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
   });
 
   describe('with hashes of all bytes', () => {
-    test('finds a byte that no sample covers, with --verify only', async () => {
+    test('finds a byte that no sample covers, but only with --verify', async () => {
       const own = writeCheckpoint();
       const dir = join(folder, 'hashed.tw');
       success(await tilewright(['compile', own, ...CAPACITY, '-o', dir, '--hash-weights']));
       success(await tilewright(questionsOf(dir, '--verify')));
       const path = join(own, 'model.safetensors');
       const bytes = readFileSync(path);
-      // A quarter into the embedding: samples are at its ends and in its middle.
+      // A quarter into the embedding: samples are taken at its ends and in its middle.
       const at = 8 + Number(bytes.readBigUInt64LE()) + 320 * 64;
       bytes.writeUInt8(bytes.readUInt8(at) ^ 1, at);
       writeFileSync(path, bytes);
@@ -229,7 +229,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
       }
     });
 
-    test('says how to make them where there are none', async () => {
+    test('says how to make the hashes if there are none', async () => {
       const dir = join(folder, 'unhashed.tw');
       success(await tilewright(['compile', model, ...CAPACITY, '-o', dir]));
       const { error, hint } = failure(await tilewright(questionsOf(dir, '--verify')));
@@ -238,7 +238,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
     });
   });
 
-  test('is refused where its graph, plan and hashes agree but are not of its checkpoint', async () => {
+  test('is refused if its graph, plan and hashes agree but do not belong to its checkpoint', async () => {
     const other = writeCheckpoint({ config: { rms_norm_eps: 1e-3 } });
     const dir = join(folder, 'crafted.tw');
     success(await tilewright(['compile', other, ...CAPACITY, '-o', dir]));
@@ -251,7 +251,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
     expect(hint).toContain(`tilewright compile ${path}`);
   });
 
-  test('of an earlier version is refused with the command that makes it anew', async () => {
+  test('is refused if it is of an earlier version, with the command that makes it again', async () => {
     const dir = copy();
     edit(dir, (manifest) => {
       manifest.version = 2;
@@ -269,7 +269,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
     expect(existsSync(join(dir, 'checkpoint', 'config.json'))).toBe(true);
   });
 
-  test('gives its flags no meaning for a checkpoint', async () => {
+  test('has flags that mean nothing for a checkpoint', async () => {
     for (const flags of [['--trust-code'], ['--verify'], ['--checkpoint', folder]]) {
       const { status, stderr } = await tilewright(questionsOf(model, ...flags));
       expect(status).toBe(2);

@@ -1,4 +1,4 @@
-/** Checkpoints that are not what they claim: the command says what is wrong and where, and goes no further. */
+/** Checkpoints that are not what they claim to be: the command says what is wrong and where, and stops. */
 import { ftruncateSync, openSync, closeSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -18,7 +18,7 @@ const lying = (edit: (header: Parameters<NonNullable<Parameters<typeof safetenso
     }),
   });
 
-/** A sparse file that says its header has `claimed` bytes. */
+/** A sparse file whose header claims to have `claimed` bytes. */
 function hugeHeader(claimed: number, size: number): string {
   const dir = writeCheckpoint({ weights: null });
   const fd = openSync(join(dir, 'model.safetensors'), 'w');
@@ -50,7 +50,7 @@ function sharded(edit: (dir: string, index: { weight_map: Record<string, string>
 interface Case {
   readonly name: string;
   readonly make: () => string;
-  /** What the error says. */
+  /** What the error must say. */
   readonly error: readonly (RegExp | string)[];
   readonly hint: RegExp;
 }
@@ -216,7 +216,7 @@ describe.skipIf(!isBuilt)('a checkpoint that cannot be run', () => {
     const said = failure(await tilewright(runArguments(make(), data, '--out', out)));
     for (const part of error) expect(said.error).toMatch(part);
     expect(said.hint).toMatch(hint);
-    // A list of patterns is short, however many tensors are meant.
+    // A list of patterns is short, however many tensors match.
     expect(said.error.split('\n').length).toBeLessThanOrEqual(12);
     for (const kind of ['samples', 'results'] as const) expect(filesOf(out, kind)).toEqual([]);
   });

@@ -1,4 +1,4 @@
-/** Question sets that cannot be scored, and weights that make numbers which are none. */
+/** Question sets that cannot be scored, and weights that lead to values that are not numbers. */
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,7 +28,7 @@ import {
 } from './support.js';
 
 const three = questions(3);
-/** More than the model's context, which is what a choice is too long for then. */
+/** Longer than the model's context, so a choice is too long for it. */
 const ROOMY = ['--max-tokens', '256'];
 
 interface Case {
@@ -116,7 +116,7 @@ describe.skipIf(!isBuilt)('a question set that cannot be scored', () => {
     const outcome = await tilewright(runArguments(model, make(), ...ROOMY, '--out', out));
     const said = failure(outcome);
     for (const part of error) expect(said.error).toMatch(part);
-    // Inputs are looked at before the model.
+    // Inputs are checked before the model.
     if (!said.error.includes('input tokens')) expect(outcome.stderr).not.toContain('open model');
     expect(said.error.split('\n')).toHaveLength(1);
     expect(said.hint).toMatch(hint);
@@ -147,7 +147,7 @@ describe.skipIf(!isBuilt)('weights that are not numbers', () => {
       3e38,
       /layers\.0\./,
     ],
-  ])('%s: layer and question are named, and nothing is scored', async (_, tensor, value, layer) => {
+  ])('%s: the error names layer and question, and nothing is scored', async (_, tensor, value, layer) => {
     const out = temporaryFolder();
     const model = writeCheckpoint({ weights: safetensorsFile(withValue(tensor, 70, value)) });
     const { error, hint } = failure(await tilewright(runArguments(model, writeData(three), ...ROOMY, '--out', out)));
@@ -157,9 +157,9 @@ describe.skipIf(!isBuilt)('weights that are not numbers', () => {
     for (const kind of ['samples', 'results'] as const) expect(filesOf(out, kind)).toEqual([]);
   });
 
-  test('the question is the one that they reach', async () => {
-    // Row 90 of the embedding is the byte of one letter, which one choice of one question has. The head is a matrix of
-    // its own.
+  test('name the question that they affect', async () => {
+    // Row 90 of the embedding belongs to one letter, which occurs in one choice of one question. The head is a separate
+    // matrix.
     const letter = 'Y';
     const id = 1 + letter.charCodeAt(0);
     const embedding = tensorsOf().find(({ name }) => name === 'model.embed_tokens.weight');
@@ -195,7 +195,7 @@ describe.skipIf(!isBuilt)('questions from a pipe', () => {
     expect(await samplesOf('bash', '-c', script, 'bash')).toBe(expected);
   });
 
-  test('that says nothing ends with the signal', async () => {
+  test('end with the signal if the pipe says nothing', async () => {
     const fifo = join(temporaryFolder(), 'silent');
     execFileSync('mkfifo', [fifo]);
     const writer = openSync(fifo, 'r+');

@@ -48,7 +48,10 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   ];
   const run = (environment: Readonly<Record<string, string>>, ...more: string[]): Promise<Outcome> =>
     tilewright(command(model, '--target', 'cuda', ...GPU_CAPACITY, ...more), { env: environment });
-  /** Where the driver, or what it says of its devices, is another: a process loads a driver once. */
+  /**
+   * Runs with another driver, or one that describes other devices, in a process of their own: a process loads a driver
+   * once.
+   */
   const runAlone = (environment: Readonly<Record<string, string>>, ...more: string[]): Promise<Outcome> =>
     tilewrightProcess(command(model, '--target', 'cuda', ...GPU_CAPACITY, ...more), { env: environment });
   const samples = (out: string): string => textOf(out, 'samples');
@@ -61,7 +64,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(again.status, again.stderr).toBe(0);
   };
 
-  /** What a run without faults leaves: every fault that is got over must leave the same. */
+  /** What a run without faults leaves. A run that survives a fault must leave the same. */
   let sound: Promise<string> | undefined;
   const soundSamples = (): Promise<string> =>
     (sound ??= (async () => {
@@ -72,21 +75,21 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
       return samples(out);
     })());
 
-  test('works where nothing is wrong', async () => {
+  test('works if nothing is wrong', async () => {
     expect(await soundSamples()).not.toBe('');
   });
 
-  test('without a driver says so, and how to compile without one', async () => {
+  test('says that there is no driver, and how to compile without one', async () => {
     const { error, hint } = failure(await runAlone({ ...env(), TILEWRIGHT_CUDA_DRIVER: '/nowhere/libcuda.so.1' }));
     expect(error).toMatch(/--target cuda: .*\/nowhere\/libcuda\.so\.1/);
     expect(hint).toContain('--target cuda:sm_90a');
   });
 
-  test('without a device says what the driver says', async () => {
+  test('says what the driver says if there is no device', async () => {
     expect(failure(await runAlone(env('devices=0'))).error).toContain('CUDA_ERROR_NO_DEVICE');
   });
 
-  test('without a compiler says what was looked for and what to install', async () => {
+  test('says what was looked for and what to install if there is no compiler', async () => {
     const { error, hint } = failure(
       await run({ ...env(), TILEWRIGHT_NVRTC: temporaryFolder(), TILEWRIGHT_CACHE: temporaryFolder() }),
     );
@@ -97,7 +100,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   test.each([
     ['too old for the architecture', [11, 2], 13_000, /11\.2/],
     ['too new for the driver', [14, 1], 13_000, /14\.1 .*13\.0/],
-  ] as const)('with an NVRTC that is %s says which', async (_what, version, driver, said) => {
+  ] as const)('says which NVRTC is %s', async (_what, version, driver, said) => {
     const { error, hint } = failure(
       await runAlone({
         ...env(`driverVersion=${driver}`),
@@ -109,7 +112,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(hint).not.toBe('');
   });
 
-  test('of an artifact for another architecture gives the command that rebuilds it, which does', async () => {
+  test('gives the command that rebuilds an artifact for another architecture, and the command works', async () => {
     const artifact = join(temporaryFolder(), 'old gpu.tw');
     success(
       await tilewright(['compile', model, '--target', 'cuda:sm_80', ...GPU_CAPACITY, '-o', artifact], { env: env() }),
@@ -132,7 +135,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     success(await tilewright(command(artifact), { env: env() }));
   });
 
-  test('of an artifact where there is no GPU says how to compile for the CPU', async () => {
+  test('says how to compile for the CPU if an artifact needs a GPU and there is none', async () => {
     const artifact = join(temporaryFolder(), 'm.tw');
     success(
       await tilewright(['compile', model, '--target', 'cuda:sm_90a', ...GPU_CAPACITY, '-o', artifact], { env: env() }),
@@ -147,7 +150,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(hint).not.toContain('cuda');
   });
 
-  test('of a model whose activations do not fit names a micro-batch that does', async () => {
+  test('names a micro-batch that fits if the activations of a model do not', async () => {
     const large = env(`totalBytes=${136 << 20}`);
     const { error, hint } = failure(
       await tilewrightProcess(command(model, '--target', 'cuda', '--max-tokens', '16384'), { env: large }),
@@ -159,7 +162,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     success(await tilewright(command(model, '--target', 'cuda', '--max-tokens', tokens!), { env: large }));
   });
 
-  test('of a model whose weights do not fit says how many GPUs would hold them', async () => {
+  test('says how many GPUs would hold a model whose weights do not fit', async () => {
     const big = writeCheckpoint({
       config: {
         hidden_size: 4096,
@@ -180,7 +183,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(hint).toMatch(/spread over \d+ or more such GPUs/);
   });
 
-  test('that runs out of memory goes on with halves, says so, and gives the same answers', async () => {
+  test('continues with halves if it runs out of memory, says so, and gives the same answers', async () => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     // Loading takes fewer launches than this, a micro-batch more than the rest.
@@ -192,7 +195,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   test.each([
     ['an illegal access', 700, 'CUDA_ERROR_ILLEGAL_ADDRESS', {}],
     ['a kernel that hangs', -1, 'has not answered for 3 s', { TILEWRIGHT_DEVICE_TIMEOUT: '3' }],
-  ] as const)('after %s goes on in another process, keeping what is finished', async (_what, code, said, more) => {
+  ] as const)('continues in another process after %s, and keeps what is finished', async (_what, code, said, more) => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     const faults = [`fail:cuLaunchKernelEx:${code}:70`, `once=${join(temporaryFolder(), 'failed')}`];
@@ -202,7 +205,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(samples(out)).toBe(wanted);
   });
 
-  test('on a device that is lost again and again ends, its journal whole, and goes on from there', async () => {
+  test('ends if the device is lost again and again, with its journal whole, and can be resumed', async () => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     const outcome = await run(env('fail:cuLaunchKernelEx:700:50'), '--out', out);
@@ -212,13 +215,13 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(samples(out)).toBe(wanted);
   });
 
-  test('that runs out of memory with a single tree says what would help', async () => {
+  test('says what would help if it runs out of memory with a single tree', async () => {
     const { error, hint } = failure(await run(env('fail:cuLaunchKernelEx:2:40')));
     expect(error).toMatch(/^the device ran out of memory in a micro-batch of \d+ tokens, which is a single tree/);
     expect(hint).toMatch(/--max-tokens \d+/);
   });
 
-  test('that computes NaN names the question and the layer', async () => {
+  test('names the question and the layer if it computes NaN', async () => {
     const checkpoint = openModel(model, { kind: 'checkpoint' });
     const device = cudaDevice(
       { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 6 },
@@ -257,7 +260,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   test.each([
     ['while the weights are loaded', 3],
     ['in a micro-batch', 70],
-  ])('that is killed while its device hangs, %s, leaves no process behind', async (_when, launches) => {
+  ])('leaves no process behind if it is killed while its device hangs, %s', async (_when, launches) => {
     const marker = join(temporaryFolder(), 'hung');
     const running = start(command(model, '--target', 'cuda', ...GPU_CAPACITY), {
       env: env(`fail:cuLaunchKernelEx:-1:${launches}`, `once=${marker}`),

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Here } from './support.js';
 
-/** A file of a process; empty where the process is gone. */
+/** A file in /proc of a process; empty if the process is gone. */
 function procFile(pid: number, name: string): string {
   try {
     return readFileSync(`/proc/${pid}/${name}`, 'utf8');
@@ -12,7 +12,7 @@ function procFile(pid: number, name: string): string {
   }
 }
 
-/** State and parent; a zombie whom nobody has buried yet has state Z. */
+/** State and parent. A zombie that nobody has waited for yet has state Z. */
 function statusOf(pid: number): { readonly state: string; readonly parent: number } {
   const [state = '', parent = ''] = procFile(pid, 'stat').split(') ').at(-1)?.split(' ') ?? [];
   return { state, parent: Number(parent) };
@@ -38,8 +38,8 @@ const pause = (milliseconds: number): unknown =>
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
 
 /**
- * Holds this process until all of its children that are still there have loaded their kernels, or a driver, and then
- * have nothing to do.
+ * Holds this process until all of its children that still exist have loaded their kernels, or a driver, and have
+ * nothing to do.
  */
 function holdUntilLoaded(): number[] {
   const latest = performance.now() + 60_000;
@@ -53,12 +53,12 @@ function holdUntilLoaded(): number[] {
   throw new Error('a process of a device has not loaded within a minute');
 }
 
-/** Micro-batches after which every device that is ready has been asked something. */
+/** The number of micro-batches after which every device that is ready has been asked something. */
 const ASKED = 6;
 
 /**
- * Acts once in the midst of a run in this process, when all its devices compute: the run is held until the last of them
- * has loaded, however long that takes, and is not near its end.
+ * Acts once in the middle of a run in this process, when all its devices compute. The run is held until the last of
+ * them has loaded, however long that takes, and is not near its end.
  */
 export function midst(
   count: number,

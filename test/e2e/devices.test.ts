@@ -1,6 +1,6 @@
 /**
- * Runs on several devices through the real command, each a process with threads of its own: the same answers, whatever
- * fails.
+ * Runs on several devices through the real command. Each device is a process with its own threads. Answers must be the
+ * same, whatever fails.
  */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
   const model = writeCheckpoint();
   const QUESTIONS = 800;
   const data = writeData(questions(QUESTIONS));
-  // One thread a device and small micro-batches: a run long enough for something to happen in its midst.
+  // One thread for each device and small micro-batches: a run long enough for something to happen in the middle of it.
   const command = (checkpoint: string, out: string, ...more: string[]): string[] => [
     'run',
     checkpoint,
@@ -45,7 +45,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
   let samples = '';
   let steady: unknown;
 
-  /** results_*.json without what differs between equal runs, and the counts that do not. */
+  /** results_*.json without the fields and counts that differ between equal runs. */
   const steadyResults = (out: string): unknown => {
     const results = JSON.parse(textOf(out, 'results')) as Record<string, Record<string, unknown>>;
     const { questions: scored, tokensComputed, tokensWithoutSharing, modelFlops } = results['throughput'] ?? {};
@@ -59,9 +59,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     expect(textOf(out, 'samples')).toBe(samples);
     expect(steadyResults(out)).toEqual(steady);
   };
-  /**
-   * Waits until questions are in the journal and so many devices are there; undefined where the run ended before that.
-   */
+  /** Waits until the journal has questions and this many devices exist; undefined if the run ended before that. */
   async function underWay(running: Running, out: string, devices: number): Promise<number[] | undefined> {
     while (running.process.exitCode === null && running.process.signalCode === null) {
       const [journal = ''] = filesOf(out, 'journal');
@@ -83,7 +81,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
   test.each([
     [3, '--devices', '3'],
     [4, '--parallel', 'dpxpp=2x2'],
-  ] as const)('%i: %s %s gives the answers of one', async (count, flag, value) => {
+  ] as const)('%i of them give the answers of one device with %s %s', async (count, flag, value) => {
     const out = temporaryFolder();
     const { stdout } = success(await tilewright(run(out, flag, value)));
     isAsOnOne(out);
@@ -141,7 +139,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     [['--devices', '2'], 2, /device 1: the device process ended \(SIGKILL\): another one takes over/],
     [['--parallel', 'dpxpp=2x2'], 2, /devices 2 and 3: the device process ended \(SIGKILL\)/],
   ] as const)(
-    '%j of which one is killed go on, replace it, and end as if nothing had happened',
+    'continue if one of %j is killed, replace it, and end as if nothing had happened',
     async (flags, processes, says) => {
       const out = temporaryFolder();
       const { stderr } = success(
@@ -154,7 +152,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     },
   );
 
-  test('all of which are killed go on in others', async () => {
+  test('continue in other processes if all of them are killed', async () => {
     const out = temporaryFolder();
     const { stderr } = success(
       await tilewright(run(out, '--devices', '2'), {
@@ -170,16 +168,16 @@ describe.skipIf(!isBuilt)('several devices', () => {
 
   test.each<[string, Readonly<Record<string, string>>, RegExp]>([
     [
-      'no longer answers go on without it',
+      'continue without one that no longer answers',
       { TILEWRIGHT_DEVICE_TIMEOUT: '4' },
       /device 1: the device has not answered for 4 s: its process is replaced/,
     ],
     [
-      'stops without a word finish its part themselves rather than wait for it',
+      'finish the part of one that stops without a word rather than wait for it',
       {},
       /device 1 has not answered for \d+ s: device 0 computes the same/,
     ],
-  ])('of which one %s', async (_, env, says) => {
+  ])('%s', async (_, env, says) => {
     const out = temporaryFolder();
     let stopped = 0;
     const { stderr } = success(
@@ -193,7 +191,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     expect(await allGone([stopped])).toBe(true);
   });
 
-  test('that compute NaN name the question and the layer, and write no results', async () => {
+  test('name the question and the layer if they compute NaN, and write no results', async () => {
     const values = tensorsOf().map((tensor) =>
       tensor.name === 'model.layers.1.mlp.down_proj.weight'
         ? { ...tensor, values: tensor.values.map((value, i) => (i === 40 ? NaN : value)) }
@@ -206,7 +204,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     expect(filesOf(out, 'samples')).toEqual([]);
   });
 
-  test('stop after what is running at the first Ctrl-C, and go on with another number of them', async () => {
+  test('stop at the first Ctrl-C after what is running, and resume with another number of them', async () => {
     const out = temporaryFolder();
     let pids: readonly number[] = [];
     const { status, stderr } = await tilewright(run(out, '--devices', '3'), {
@@ -231,25 +229,25 @@ describe.skipIf(!isBuilt)('several devices', () => {
   });
 
   test.each(['SIGINT', 'SIGKILL'] as const)('end with their parent: %s', async (signal) => {
-    // A machine that lets nobody look before a run is over is asked again.
+    // If the machine was too busy to look before the run was over, try again.
     for (;;) {
       const out = temporaryFolder();
       const running = start(run(out, '--devices', '2'));
       const pids = await underWay(running, out, 2);
       if (pids === undefined) continue;
-      // One that does not answer keeps the first Ctrl-C waiting; the second waits for nobody.
+      // A device that does not answer keeps the first Ctrl-C waiting; the second waits for nobody.
       process.kill(pids[0]!, 'SIGSTOP');
       running.process.kill(signal);
       if (signal === 'SIGINT') {
         while (!running.stderr().includes('Ctrl-C again') && running.process.exitCode === null) await sleep(5);
         running.process.kill(signal);
       }
-      // Not until its streams are closed: a process that is stopped keeps them open.
+      // Not until its streams are closed: a stopped process keeps them open.
       while (running.process.signalCode === null && running.process.exitCode === null) await sleep(5);
       const endedBy = running.process.signalCode;
       process.kill(pids[0]!, 'SIGCONT');
       expect(await allGone(pids)).toBe(true);
-      // It may have been over in the meantime.
+      // The run may have ended in the meantime.
       if (endedBy === null) continue;
       expect(endedBy).toBe(signal);
       success(await tilewright(run(out, '--resume')));

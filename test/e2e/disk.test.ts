@@ -1,6 +1,4 @@
-/**
- * Disks that are full and folders that cannot be written: said at once where possible, and nothing finished is lost.
- */
+/** Full disks and folders that cannot be written: reported at once if possible, and nothing finished is lost. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -35,7 +33,7 @@ afterAll(() => {
   if (isMounted) spawnSync('umount', [mounted]);
 });
 
-describe.skipIf(!isBuilt)('a disk that refuses', () => {
+describe.skipIf(!isBuilt)('the command, on a full or read-only disk', () => {
   const model = writeCheckpoint();
   const data = writeData(questions(300));
   const undisturbed = temporaryFolder();
@@ -51,7 +49,7 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
   test.each<[string, () => string, RegExp]>([
     ['below a file', () => join(writeData([]), 'results'), /not a folder/],
     ['where nothing can be made', () => '/proc/results', /cannot write \/proc\/results/],
-  ])('an output folder %s is refused before the model is opened', async (_, make, expected) => {
+  ])('refuses an output folder %s before the model is opened', async (_, make, expected) => {
     const outcome = await tilewright(run(make()));
     const { error, hint } = failure(outcome);
     expect(error).toMatch(expected);
@@ -62,13 +60,13 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
   test.each<[string, (file: string) => string[]]>([
     ['an artifact', (file) => ['compile', model, ...CAPACITY, '-o', join(file, 'small.tw')]],
     ['a timeline', (file) => runArguments(model, data, '--trace', join(file, 'trace.json'))],
-  ])('%s that cannot be written is refused before the model is opened', async (_, args) => {
+  ])('refuses to write %s where it cannot, before the model is opened', async (_, args) => {
     const outcome = await tilewright(args(writeData([])));
     expect(failure(outcome).error).toMatch(/cannot write .*: a file of that name already exists/);
     expect(outcome.stderr).not.toContain('open model');
   });
 
-  test('a folder that is no artifact is not replaced by one', async () => {
+  test('never replaces a folder that is not an artifact', async () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'thesis.txt'), 'years of work');
     expect(failure(await tilewright(['compile', model, ...CAPACITY, '-o', folder])).error).toMatch(
@@ -77,39 +75,26 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     expect(readdirSync(folder)).toEqual(['thesis.txt']);
   });
 
-  test(
-    'an artifact whose writer was killed between taking the old one away and putting the new ' +
-      'one there is put back by the next',
-    async () => {
-      const folder = temporaryFolder();
-      const dead = 2 ** 22 + 1;
-      success(await tilewright(['compile', model, ...CAPACITY, '-o', join(folder, `small.tw.${dead}.old`)]));
-      mkdirSync(join(folder, `small.tw.${dead}.new`));
-      prepareArtifact(join(folder, 'small.tw'));
-      expect(readdirSync(folder)).toEqual(['small.tw']);
-      success(
-        await tilewright([
-          'run',
-          join(folder, 'small.tw'),
-          '--task',
-          'multiple_choice',
-          '--data',
-          data,
-          '--limit',
-          '1',
-        ]),
-      );
-      // One that is still writing is left alone.
-      mkdirSync(join(folder, `small.tw.${process.pid}.new`));
-      prepareArtifact(join(folder, 'small.tw'));
-      expect(readdirSync(folder)).toEqual(['small.tw', `small.tw.${process.pid}.new`]);
-    },
-  );
+  test('restores an artifact whose writer was killed between its two renames', async () => {
+    const folder = temporaryFolder();
+    const dead = 2 ** 22 + 1;
+    success(await tilewright(['compile', model, ...CAPACITY, '-o', join(folder, `small.tw.${dead}.old`)]));
+    mkdirSync(join(folder, `small.tw.${dead}.new`));
+    prepareArtifact(join(folder, 'small.tw'));
+    expect(readdirSync(folder)).toEqual(['small.tw']);
+    success(
+      await tilewright(['run', join(folder, 'small.tw'), '--task', 'multiple_choice', '--data', data, '--limit', '1']),
+    );
+    // An artifact that is still being written is left alone.
+    mkdirSync(join(folder, `small.tw.${process.pid}.new`));
+    prepareArtifact(join(folder, 'small.tw'));
+    expect(readdirSync(folder)).toEqual(['small.tw', `small.tw.${process.pid}.new`]);
+  });
 
   const limited = (bytes: number): { prefix: string[] } => ({ prefix: ['prlimit', `--fsize=${bytes}`] });
   const journalBytes = (): number => readFileSync(filesOf(undisturbed, 'journal')[0] ?? '').length;
   /**
-   * Neither results nor anything half-written; what was finished is in the journal, and resuming gives the same
+   * Expects no results and nothing half-written. What was finished is in the journal, and resuming gives the same
    * samples.
    */
   const goesOn = async (out: string): Promise<void> => {
@@ -125,7 +110,7 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     expect(textOf(out, 'samples')).toBe(samples);
   };
 
-  test.skipIf(!hasLimit)('a journal that may not grow ends the run; resuming finishes it', async () => {
+  test.skipIf(!hasLimit)('ends the run if the journal cannot grow, and resuming finishes it', async () => {
     const out = temporaryFolder();
     const { error, hint } = failure(await tilewrightProcess(run(out), limited(Math.floor(journalBytes() / 2))));
     expect(error).toMatch(/cannot write .*journal_multiple_choice_\w+\.jsonl: the file would exceed the size limit/);
@@ -133,7 +118,7 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     await goesOn(out);
   });
 
-  test.skipIf(!hasLimit)('samples that do not fit leave the journal; resuming writes them', async () => {
+  test.skipIf(!hasLimit)('keeps the journal if samples do not fit, and resuming writes them', async () => {
     const out = temporaryFolder();
     const { error, hint } = failure(await tilewrightProcess(run(out), limited(journalBytes() + 1000)));
     expect(error).toMatch(/cannot write .*samples_.*: the file would exceed the size limit/);
@@ -141,7 +126,7 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     await goesOn(out);
   });
 
-  test.skipIf(!isMounted)('a full disk is called that; with more space, resuming finishes the run', async () => {
+  test.skipIf(!isMounted)('says that the disk is full; with more space, resuming finishes the run', async () => {
     const out = join(mounted, 'results');
     const { error, hint } = failure(await tilewright(run(out)));
     expect(error).toMatch(/cannot write .*(journal|samples)_.*: the disk is full/);
@@ -150,7 +135,7 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     await goesOn(out);
   });
 
-  test.skipIf(!hasLimit)('an artifact that does not fit is not there at all, and the one before it stays', async () => {
+  test.skipIf(!hasLimit)('leaves no part of an artifact that does not fit, and keeps the one before it', async () => {
     const folder = temporaryFolder();
     const artifact = join(folder, 'small.tw');
     const compile = ['compile', model, ...CAPACITY, '-o', artifact];
@@ -165,7 +150,7 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     expect(readFileSync(join(artifact, 'manifest.json'), 'utf8')).toBe(before);
   });
 
-  test('a kernel cache that cannot be made ends the run while questions are still being tokenised', async () => {
+  test('ends the run if the kernel cache cannot be made, even while questions are still being tokenised', async () => {
     const many = writeData(questions(20_000));
     const file = join(temporaryFolder(), 'file');
     writeFileSync(file, '');
@@ -178,7 +163,7 @@ describe.skipIf(!isBuilt)('a disk that refuses', () => {
     expect(filesOf(out, 'results')).toEqual([]);
   });
 
-  test('what a killed run left half-written is gone after the next one, and nothing else is', async () => {
+  test('removes what a killed run left half-written, and nothing else', async () => {
     const out = temporaryFolder();
     const folder = join(out, 'small');
     mkdirSync(folder);

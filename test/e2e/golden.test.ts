@@ -1,6 +1,7 @@
 /**
- * Log-likelihoods against float64 references, in f32, with every sharing mode: checkpoint and real questions in, sample
- * files out, compared by the checker that comes with the references. Needs the data folder beside the repository.
+ * Log-likelihoods compared with float64 references, in f32, with every sharing mode: checkpoint and real questions in,
+ * sample files out, compared by the checker that comes with the references. Needs the data folder beside the
+ * repository.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -54,7 +55,7 @@ async function score(
   return { samplesPath, tokensComputed };
 }
 
-/** The checker at its defaults. */
+/** The checker with its defaults. */
 function compare(samplesPath: string, golden: string, count: number): void {
   const { status, stdout, stderr } = spawnSync(
     process.execPath,
@@ -70,33 +71,39 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     vi.stubEnv('TILEWRIGHT_CACHE', CACHE);
   });
 
-  // One with the largest micro-batches that there are by default, the others with small ones, whose kernels are
+  // One mode uses the default micro-batches, which are the largest; the others use small ones, whose kernels are
   // compiled sooner.
   test.each([
     ['demo', 80, undefined],
     ['mha-2m', 60, 128],
     ['gqa-4m', 60, 128],
-  ] as const)('of %s on %d questions of HellaSwag, in every sharing mode', async (model, count, maxTokens) => {
-    const tokens: number[] = [];
-    for (const sharing of ['none', 'context', 'tree'] as const) {
-      const scored = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', count, sharing, maxTokens);
-      compare(scored.samplesPath, `${model}.jsonl`, count);
-      tokens.push(scored.tokensComputed);
-    }
-    // Each mode shares something that the one before it did not.
-    const [none = 0, context = 0, tree = 0] = tokens;
-    expect(context).toBeLessThan(none * 0.7);
-    expect(tree).toBeLessThan(context);
-  });
+  ] as const)(
+    'are reached for %s on %d questions of HellaSwag, in every sharing mode',
+    async (model, count, maxTokens) => {
+      const tokens: number[] = [];
+      for (const sharing of ['none', 'context', 'tree'] as const) {
+        const scored = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', count, sharing, maxTokens);
+        compare(scored.samplesPath, `${model}.jsonl`, count);
+        tokens.push(scored.tokensComputed);
+      }
+      // Each mode shares something that the one before it did not.
+      const [none = 0, context = 0, tree = 0] = tokens;
+      expect(context).toBeLessThan(none * 0.7);
+      expect(tree).toBeLessThan(context);
+    },
+  );
 
   // Biases on some projections, on all of them, and rotary positions stretched by YaRN.
-  test.each(['qwen2', 'llama-bias', 'llama-yarn'])('of families/%s on 12 questions of HellaSwag', async (family) => {
-    const model = `families/${family}`;
-    const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', 12, 'tree', 128);
-    compare(samplesPath, `${model}.jsonl`, 12);
-  });
+  test.each(['qwen2', 'llama-bias', 'llama-yarn'])(
+    'are reached for families/%s on 12 questions of HellaSwag',
+    async (family) => {
+      const model = `families/${family}`;
+      const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', 12, 'tree', 128);
+      compare(samplesPath, `${model}.jsonl`, 12);
+    },
+  );
 
-  test('of demo on 100 questions of ARC-Challenge', async () => {
+  test('are reached for demo on 100 questions of ARC-Challenge', async () => {
     const { samplesPath } = await score('demo', 'arc_challenge', 'arc_challenge_test.jsonl.gz', 100, 'tree');
     compare(samplesPath, 'arc-demo.jsonl', 100);
   });

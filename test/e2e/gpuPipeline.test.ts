@@ -1,7 +1,7 @@
 /**
- * What pipelines of GPUs do and what they get over, through the real command: drivers are stand-ins, placement,
- * processes, queues and copies are real. What kernels leave is rubbish, the same each time: answers of faulty runs are
- * compared with a sound one's.
+ * Pipelines of GPUs and the faults that they survive, through the real command: drivers are stand-ins; placement,
+ * processes, queues and copies are real. Kernels leave meaningless numbers, the same each time: the answers of faulty
+ * runs are compared with those of a sound run.
  */
 import { join } from 'node:path';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -17,7 +17,7 @@ import { GPU_CAPACITY, isBuilt, ROOT, success, temporaryFolder, textOf, tilewrig
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: pipelines of GPUs through the command: no cc or g++ on PATH\n');
 
-/** Four, of which each has more than placement keeps free. */
+/** Four GPUs, each with more memory than placement keeps free. */
 const ROOMY = ['devices=4', `totalBytes=${2 ** 31}`];
 
 describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs', () => {
@@ -54,7 +54,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
       };
     };
     expect(throughput.devices.map(({ device }) => device)).toEqual(Array.from({ length: devices }, (_, i) => i));
-    // With so little to do, one replica may be done before another has loaded.
+    // With so little to do, one replica may finish before another has loaded.
     const worked = throughput.devices.filter(({ computeSeconds }) => computeSeconds > 0).length;
     expect(worked).toBeGreaterThanOrEqual(stages);
     expect(worked % stages).toBe(0);
@@ -130,7 +130,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
     expect(samplesOf(out)).toBe(wanted);
   });
 
-  test.each([1, 2])('answers the same however the streams overtake each other (%i)', async (order) => {
+  test.each([1, 2])('gives the same answers however the streams overtake each other (%i)', async (order) => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     success(await run([`order=${order}`], '--parallel', 'pp=3', '--out', out));
@@ -140,7 +140,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
   test.each([
     ['is lost', 700, 'CUDA_ERROR_ILLEGAL_ADDRESS', {}],
     ['hangs', -1, 'has not answered for 3 s', { TILEWRIGHT_DEVICE_TIMEOUT: '3' }],
-  ] as const)('goes on in another process where the middle one %s', async (_what, code, said, more) => {
+  ] as const)('continues in another process if the middle one %s', async (_what, code, said, more) => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     const faults = [
@@ -172,7 +172,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
     expect(samplesOf(out)).toBe(wanted);
   });
 
-  test('goes on with halves where one runs out of memory', async () => {
+  test('continues with halves if one runs out of memory', async () => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     const { stderr } = success(

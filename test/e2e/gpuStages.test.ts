@@ -54,7 +54,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several GPUs', ()
     alone = (await run({})).samples;
   });
 
-  test('--parallel pp=4 says how it lies and leaves what one device leaves', async () => {
+  test('says with --parallel pp=4 how the model is placed, and gives the answers of one device', async () => {
     const { samples, stderr } = await run({}, '--parallel', 'pp=4');
     expect(stderr).toContain('placement: pp=4 on 4 devices');
     for (const text of ['Fake H100, Fake H101, Fake H102, Fake H103', 'stages hand on device to device'])
@@ -62,20 +62,20 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several GPUs', ()
     expect(samples).toBe(alone);
   });
 
-  test('goes through the host where devices do not reach each other, and says so', async () => {
+  test('copies through the host if devices cannot reach each other, and says so', async () => {
     const { samples, stderr } = await run(gpu!.environment('devices=4', 'peers=0'), '--parallel', 'pp=2');
     expect(stderr).toContain('through the host');
     expect(samples).toBe(alone);
   });
 
-  test('by itself is a pipeline where the model fits no device, though replicas were begun', async () => {
+  test('chooses a pipeline if the model fits no device, though replicas were already started', async () => {
     const { samples, stderr } = await run({ TILEWRIGHT_DEVICE_MEMORY: '6MiB' }, '--devices', '4');
     expect(stderr).toContain('placement: dpxpp=2x2 on 4 devices');
     expect(stderr).not.toMatch(/left out|ended/);
     expect(samples).toBe(alone);
   });
 
-  test('is refused where it does not fit, whatever the processes that were begun say', async () => {
+  test('is refused if the model does not fit, whatever the processes that were started say', async () => {
     const { error, hint } = failure(
       await tilewright(command('--devices', '2'), {
         env: { ...gpu!.environment('devices=4'), TILEWRIGHT_DEVICE_MEMORY: '4MiB' },

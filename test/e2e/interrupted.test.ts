@@ -1,4 +1,4 @@
-/** Runs that are stopped or killed go on where they were, and end as if nothing had happened. */
+/** Runs that are stopped or killed can be resumed, and end as if nothing had happened. */
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -29,7 +29,7 @@ describe.skipIf(!isBuilt)('a run', () => {
   const QUESTIONS = 500;
   const data = writeData(questions(QUESTIONS));
   const undisturbed = temporaryFolder();
-  // One thread and small micro-batches: a run long enough to be stopped in its midst.
+  // One thread and small micro-batches: a run long enough to be stopped in the middle.
   const run = (out: string, ...more: string[]): string[] => [
     'run',
     model,
@@ -48,7 +48,7 @@ describe.skipIf(!isBuilt)('a run', () => {
   let samples = '';
   let seconds = 0;
 
-  /** results_*.json without what differs between equal runs. */
+  /** results_*.json without the fields that differ between equal runs. */
   const steady = (text: string): Record<string, unknown> => {
     const results = JSON.parse(text) as Record<string, unknown>;
     for (const field of VOLATILE_FIELDS) {
@@ -69,7 +69,8 @@ describe.skipIf(!isBuilt)('a run', () => {
 
   beforeAll(async () => {
     success(await tilewright(run(undisturbed)));
-    // A second time, the kernels being compiled: how long an undisturbed run takes, and that it gives the same.
+    // Runs again, now that the kernels are compiled, to learn how long an undisturbed run takes and that it gives the
+    // same.
     const again = temporaryFolder();
     const begin = performance.now();
     success(await tilewrightProcess(run(again)));
@@ -86,7 +87,7 @@ describe.skipIf(!isBuilt)('a run', () => {
     expect(ids).toEqual(Array.from({ length: QUESTIONS }, (_, i) => i));
   });
 
-  test('stopped with Ctrl-C keeps what is finished, says how to go on, and does when told so', async () => {
+  test('keeps what is finished if stopped with Ctrl-C, says how to resume, and resumes when told so', async () => {
     let out = '';
     let running: Running;
     do {
@@ -94,7 +95,7 @@ describe.skipIf(!isBuilt)('a run', () => {
       running = start(run(out));
       await journalReaches(running, out, 5000);
       running.process.kill('SIGINT');
-      // A machine that lets nobody look before a run is over is asked again.
+      // If the machine was too busy to look before the run was over, try again.
     } while ((await running.ended).status === 0 || finishedIn(out) === QUESTIONS);
     const { status, signal, stdout, stderr } = await running.ended;
     expect({ status, signal, stdout }, stderr).toEqual({ status: 130, signal: null, stdout: '' });
@@ -118,7 +119,7 @@ describe.skipIf(!isBuilt)('a run', () => {
     isAsUndisturbed(out);
   });
 
-  test('stopped before it scored anything says that nothing was scored', async () => {
+  test('says that nothing was scored if it is stopped before it scored anything', async () => {
     let out = '';
     let running: Running;
     do {
@@ -134,11 +135,11 @@ describe.skipIf(!isBuilt)('a run', () => {
     isAsUndisturbed(out);
   });
 
-  test('killed at any moment goes on with --resume and ends as if undisturbed', async () => {
+  test('resumes with --resume after it was killed at any moment, and ends as if undisturbed', async () => {
     let out = '';
     const next = random(2026);
     const end = journalSize(undisturbed);
-    // Moments of the clock, which may fall before the journal is there, and moments of the journal, which fall between
+    // Moments of the clock, which may come before there is a journal, and moments of the journal, which fall between
     // its writes.
     const moments: ((running: Running) => Promise<unknown>)[] = [
       () => sleep(1000 * seconds * 0.3 * next()),
@@ -148,7 +149,7 @@ describe.skipIf(!isBuilt)('a run', () => {
       (running) => journalReaches(running, out, end * 0.98),
     ];
     let killed = 0;
-    // A run may be over before its moment has come: all from the beginning where too few were killed.
+    // A run may end before its moment has come. If too few were killed, start from the beginning.
     while (killed < 3) {
       killed = 0;
       out = temporaryFolder();
@@ -173,7 +174,7 @@ describe.skipIf(!isBuilt)('a run', () => {
     expect(finishedIn(out)).toBe(QUESTIONS);
   });
 
-  test('whose journal ends in half a line loses that line alone', async () => {
+  test('loses only the last line if its journal ends in half a line', async () => {
     const out = temporaryFolder();
     await killedAt(10_000, out, run(out));
     const [journal = ''] = filesOf(out, 'journal');
@@ -185,7 +186,7 @@ describe.skipIf(!isBuilt)('a run', () => {
     isAsUndisturbed(out);
   });
 
-  test('that is complete can be resumed: nothing is scored again, the results are the same', async () => {
+  test('can be resumed when it is complete: nothing is scored again, and the results are the same', async () => {
     const out = temporaryFolder();
     cpSync(undisturbed, out, { recursive: true });
     const { stdout } = success(await tilewright(run(out, '--resume', '--json')));
@@ -207,7 +208,7 @@ describe.skipIf(!isBuilt)('a run', () => {
       ['sharing mode', () => run(out, '--resume', '--sharing', 'none'), /differs in .*sharing/],
       ['choice of questions', () => run(out, '--resume', '--docs', '10:'), /differs in .*docs/],
       ['arithmetic', () => [...run(out, '--resume'), '--isa', 'portable'], /differs in .*isa/],
-    ])('%s', async (_, args, expected) => {
+    ])('with another %s', async (_, args, expected) => {
       const before = readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8');
       const { error, hint } = failure(await tilewright(args()));
       expect(error).toMatch(expected);
@@ -215,7 +216,7 @@ describe.skipIf(!isBuilt)('a run', () => {
       expect(readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8')).toBe(before);
     });
 
-    test('tokenizer', async () => {
+    test('with another tokenizer', async () => {
       const path = join(model, 'tokenizer.json');
       const text = readFileSync(path, 'utf8');
       const before = readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8');
@@ -228,7 +229,7 @@ describe.skipIf(!isBuilt)('a run', () => {
       expect(readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8')).toBe(before);
     });
 
-    test('one of an older version, which is kept', async () => {
+    test('of an older version, which is kept', async () => {
       const folder = join(temporaryFolder(), 'results');
       const old = join(folder, 'small', 'journal_multiple_choice.jsonl');
       mkdirSync(join(folder, 'small'), { recursive: true });
@@ -239,7 +240,7 @@ describe.skipIf(!isBuilt)('a run', () => {
       expect(readFileSync(old, 'utf8')).toBe('{"journal":1,"run":{}}\n');
     });
 
-    test('another data set, which has a journal of its own, nor another checkpoint, which has a folder', async () => {
+    test('with another data set, which has its own journal, or another checkpoint, which has its own folder', async () => {
       const copy = temporaryFolder();
       cpSync(out, copy, { recursive: true });
       const [journal = ''] = filesOf(copy, 'journal');
@@ -259,7 +260,7 @@ describe.skipIf(!isBuilt)('a run', () => {
       expect(readFileSync(journal, 'utf8')).toBe(before);
     });
 
-    test('and without --resume it starts again, the old journal kept beside the new one', async () => {
+    test('starts again without --resume, and keeps the old journal beside the new one', async () => {
       const before = readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8');
       const finished = before.split('\n').length - 2;
       const again = runArguments(model, data, '--limit', '10', '--out', out);

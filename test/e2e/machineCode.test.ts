@@ -1,4 +1,4 @@
-/** Cubins of an artifact on a host without a CUDA compiler: taken where they fit and the user trusts them. */
+/** Cubins of an artifact on a host without a CUDA compiler: used if they fit and the user trusts them. */
 import { createHash } from 'node:crypto';
 import { describe, expect, it, vi } from 'vitest';
 import { compileCudaKernels } from '../../driver/targets/cudaKernels.js';
@@ -47,7 +47,7 @@ const packed = (change: Partial<CodeRecord> = {}, isTrusted = true, content = fi
 const open = (code: PackedCode | undefined, driverVersion = 12_040): ReturnType<typeof compileCudaKernels> =>
   compileCudaKernels({ distinct }, 'sm_80', { driverVersion, packed: code });
 
-describe('cubins of an artifact, where no compiler is', () => {
+describe('cubins of an artifact, on a host without a compiler', () => {
   it('are used as they are', async () => {
     const { cubins, isUnpacked } = await open(packed());
     expect(isUnpacked).toBe(true);
@@ -55,7 +55,7 @@ describe('cubins of an artifact, where no compiler is', () => {
     expect(cubins.get('k_one')).toEqual(cubin(1));
   });
 
-  it('are not used unasked, and what --trust-code means is said', async () => {
+  it('are used only when asked for; otherwise the error says what --trust-code means', async () => {
     await expect(open(packed({}, false))).rejects.toMatchObject({
       message: 'There is no CUDA compiler.',
       hint: expect.stringMatching(/^Install one\.\n--trust-code runs .* with your rights, unchecked/) as string,

@@ -1,4 +1,7 @@
-/** What `npm pack` makes: everything that its README links to, all that building the addon needs, and nothing else. */
+/**
+ * The package that `npm pack` makes: everything that its README links to, everything that building the addon needs, and
+ * nothing else.
+ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
@@ -14,7 +17,7 @@ function packedFiles(): string[] {
     maxBuffer: 2 ** 26,
   });
   const report: unknown = JSON.parse(stdout === '' ? stderr : stdout);
-  // A list, or an object by package name, as npm's version has it.
+  // A list, or an object by package name, depending on npm's version.
   const [entry] = Object.values(report as Record<string, { files: { path: string }[] }>);
   return entry!.files.map(({ path }) => path);
 }
@@ -32,7 +35,7 @@ describe('the npm package', () => {
   it('contains every document that its README and its documents link to', () => {
     const documents = files.filter((file) => file.endsWith('.md') && !file.startsWith('docs/decisions/'));
     expect(documents).toContain('docs/architecture.md');
-    // Source files that documents point to lie in the repository.
+    // Source files that documents link to lie in the repository.
     const isSource = (link: string): boolean => !/^(docs|examples|README|CHANGELOG|CONTRIBUTING|LICENSE)/.test(link);
     const missing = documents.flatMap((file) =>
       linksOf(file)

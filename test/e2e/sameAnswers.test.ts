@@ -1,6 +1,6 @@
 /**
- * The same question has the same answer whatever it is computed with: threads, micro-batch, company, sharing. Equal
- * means every bit: kernels add in one order for a path, whatever the batch around it.
+ * The same question has the same answer however it is computed: threads, micro-batch, other questions, sharing. Equal
+ * means every bit, because kernels add along a path in one order, whatever the batch around it.
  */
 import { beforeAll, describe, expect, test } from 'vitest';
 import {
@@ -44,7 +44,7 @@ describe.skipIf(!isBuilt)('answers', () => {
     samples = textOf(out, 'samples');
   });
 
-  test('are there for every question and differ between choices', () => {
+  test('exist for every question and differ between choices', () => {
     expect(whole).toHaveLength(400);
     expect(whole.flatMap(({ ll }) => ll).every((value) => Number.isFinite(value) && value < 0)).toBe(true);
     expect(whole.filter(({ ll }) => new Set(ll).size > 1).length).toBeGreaterThan(390);
@@ -61,7 +61,7 @@ describe.skipIf(!isBuilt)('answers', () => {
     ],
     ['sharing none', ['--threads', '2', '--sharing', 'none']],
     ['sharing context', ['--threads', '2', '--sharing', 'context']],
-  ])('with %s are the same to the bit', async (_, flags) => {
+  ])('are the same to the bit with %s', async (_, flags) => {
     expect(textOf(await score(model, ...flags), 'samples')).toBe(samples);
   });
 
@@ -76,7 +76,7 @@ describe.skipIf(!isBuilt)('answers', () => {
   });
 
   test('do not depend on how equal weights are stored', async () => {
-    // Values that float32 and bfloat16 both hold.
+    // Values that both float32 and bfloat16 represent exactly.
     const values = tensorsOf().map((tensor): StoredTensor => ({
       ...tensor,
       values: tensor.values.map((value) => Math.round(value * 64) / 64),
@@ -87,7 +87,7 @@ describe.skipIf(!isBuilt)('answers', () => {
   });
 });
 
-/** The upper half of a float32: exact where the lower half is zero. */
+/** The upper half of a float32: exact if the lower half is zero. */
 const toBf16 = (value: number): number => new Uint32Array(Float32Array.of(value).buffer)[0]! >>> 16;
 
 function bf16File(tensors: readonly StoredTensor[]): Buffer {

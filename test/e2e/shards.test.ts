@@ -1,4 +1,4 @@
-/** Parts of a run, scored by processes of their own and merged, are the whole run: on the demonstration model. */
+/** Parts of a run, scored by separate processes and merged, equal the whole run on the demonstration model. */
 import { copyFileSync, cpSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -36,7 +36,7 @@ describe.skipIf(!isBuilt)('shards', () => {
     out,
     ...more,
   ];
-  // A small model where many runs are needed, with the kernels of other tests of interrupted runs.
+  // A small model for tests that need many runs; it shares its kernels with other tests of interrupted runs.
   const small = writeCheckpoint();
   const smallData = writeData(questions(400));
   const runSmall = (out: string, ...more: string[]): string[] => [
@@ -58,7 +58,7 @@ describe.skipIf(!isBuilt)('shards', () => {
     join(out, model, `shard-${shard.replace('/', '-of-')}`);
   const merge = (...args: string[]): Promise<Outcome> => tilewright(['merge', ...args]);
 
-  /** The text of results_*.json without what differs between equal runs, and the counts that do not. */
+  /** The text of results_*.json without the fields and counts that differ between equal runs. */
   const steady = (out: string): { readonly text: string; readonly counts: unknown } => {
     const results = JSON.parse(textOf(out, 'results')) as Record<string, Record<string, unknown>>;
     const { questions, tokensComputed, tokensWithoutSharing, modelFlops } = results['throughput'] ?? {};
@@ -74,7 +74,7 @@ describe.skipIf(!isBuilt)('shards', () => {
   };
 
   const whole = temporaryFolder();
-  /** Three shards, all in one folder; tests that change them work on copies. */
+  /** Three shards in one folder. Tests that change them work on copies. */
   const parts = temporaryFolder();
   beforeAll(async () => {
     success(await tilewright(run(whole)));
@@ -88,20 +88,20 @@ describe.skipIf(!isBuilt)('shards', () => {
     return copy;
   };
 
-  test('three of them, side by side, merge to what one run writes', async () => {
+  test('merge to what one run writes, if three of them run side by side', async () => {
     const merged = temporaryFolder();
     const { stdout } = success(await merge(parts, '--out', merged));
     expect(stdout).toContain('136 questions of 3 shards');
     isWhole(merged, whole);
     for (const shard of ['1/3', '2/3', '3/3']) expect(answersOf(folderOf(parts, shard)).length).toBeGreaterThan(40);
-    // The same again, from folders one by one, into the folder of the shards itself.
+    // Again, from separate folders, into the folder of the shards itself.
     const again = copyOfParts();
     success(await merge(...['3/3', '1/3', '2/3'].map((shard) => folderOf(again, shard)), '--out', again));
     const own = filesOf(again, 'samples').filter((path) => !path.includes('shard-'));
     expect(own.map((path) => readFileSync(path, 'utf8'))).toEqual([textOf(whole, 'samples')]);
   });
 
-  test('of a part of the questions, more shards than there is work for', async () => {
+  test('can cover some of the questions, and can be more than there is work for', async () => {
     const [one, five, merged] = [temporaryFolder(), temporaryFolder(), temporaryFolder()];
     const flags = ['--sharing', 'none', '--docs', '7:11'];
     success(await tilewright(runSmall(one, ...flags)));
@@ -138,7 +138,7 @@ describe.skipIf(!isBuilt)('shards', () => {
     isWhole(merged, whole);
   });
 
-  test('killed and resumed, they merge to the same; no part goes on with the journal of another', async () => {
+  test('merge to the same after they were killed and resumed; none resumes with the journal of another', async () => {
     const [undisturbed, out, merged] = [temporaryFolder(), temporaryFolder(), temporaryFolder()];
     success(await tilewright(runSmall(undisturbed)));
     await killedAt(5000, out, runSmall(out, '--shard', '2/2'));
@@ -183,7 +183,7 @@ describe.skipIf(!isBuilt)('shards', () => {
     const edit = (path: string, change: (text: string) => string): void =>
       writeFileSync(path, change(readFileSync(path, 'utf8')));
 
-    test('where one is missing', async () => {
+    test('if one is missing', async () => {
       const out = copyOfParts();
       rmSync(folderOf(out, '2/3'), { recursive: true });
       const { error, hint } = await refused(out);
@@ -193,7 +193,7 @@ describe.skipIf(!isBuilt)('shards', () => {
       );
     });
 
-    test('where two are missing, one of which was stopped', async () => {
+    test('if two are missing, one of which was stopped', async () => {
       const out = copyOfParts();
       rmSync(folderOf(out, '1/3'), { recursive: true });
       for (const path of [...filesOf(folderOf(out, '3/3'), 'results'), ...filesOf(folderOf(out, '3/3'), 'samples')])
@@ -203,13 +203,13 @@ describe.skipIf(!isBuilt)('shards', () => {
       );
     });
 
-    test('where one is there twice', async () => {
+    test('if one occurs twice', async () => {
       const { error, hint } = await refused(parts, copyOfParts());
       expect(error).toMatch(/^shard 1\/3 is given twice: .* and /);
       expect(hint).toContain('tilewright merge ');
     });
 
-    test('where one is of another sharing mode', async () => {
+    test('if one has another sharing mode', async () => {
       const out = copyOfParts();
       rmSync(folderOf(out, '3/3'), { recursive: true });
       success(await tilewright(run(out, '--shard', '3/3', '--sharing', 'none')));
@@ -226,7 +226,7 @@ describe.skipIf(!isBuilt)('shards', () => {
       'docs',
       'tokenizer',
       'checkpoint',
-    ])('where one is of another %s', async (name) => {
+    ])('if one differs in %s', async (name) => {
       const out = copyOfParts();
       edit(filesOf(folderOf(out, '2/3'), 'results')[0] ?? '', (text) => {
         const results = JSON.parse(text) as { shard: { run: Record<string, unknown> } };
@@ -239,14 +239,14 @@ describe.skipIf(!isBuilt)('shards', () => {
       );
     });
 
-    test('where one is of another number of shards', async () => {
+    test('if one belongs to another number of shards', async () => {
       const out = copyOfParts();
       edit(filesOf(folderOf(out, '2/3'), 'results')[0] ?? '', (text) => text.replace(/"count": 3/, '"count": 2'));
       expect((await refused(out)).error).toContain('not parts of one run: they differ in shards (3 and 2)');
     });
 
-    test('where a question is there twice, though each shard is sound', async () => {
-      // The samples and results of shard 1 as those of shard 2.
+    test('if a question occurs twice, though each shard is sound', async () => {
+      // Shard 2 gets the samples and results of shard 1.
       const out = copyOfParts();
       rmSync(folderOf(out, '2/3'), { recursive: true });
       cpSync(folderOf(out, '1/3'), folderOf(out, '2/3'), { recursive: true });
@@ -270,7 +270,7 @@ describe.skipIf(!isBuilt)('shards', () => {
       ['with a field more', (text) => text.replace('{"doc_id"', '{"more":1,"doc_id"'), /does not hold the samples/],
       ['cut', (text) => text.slice(0, -100), /:\d+: not a sample/],
       ['something else', () => '[]\n', /:1: not a sample/],
-    ])('where samples are %s', async (_, change, expected) => {
+    ])('if samples are %s', async (_, change, expected) => {
       const out = copyOfParts();
       edit(filesOf(folderOf(out, '2/3'), 'samples')[0] ?? '', change);
       const { error, hint } = await refused(out);
@@ -278,7 +278,7 @@ describe.skipIf(!isBuilt)('shards', () => {
       expect(hint).toContain('shard 2/3 again');
     });
 
-    test('where samples or shards are not there, or results are something else', async () => {
+    test('if samples or shards are missing, or results are something else', async () => {
       const out = copyOfParts();
       const [samples = ''] = filesOf(folderOf(out, '1/3'), 'samples');
       renameSync(samples, `${samples}.gone`);

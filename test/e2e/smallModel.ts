@@ -1,4 +1,4 @@
-/** A small model and questions about nothing, written to temporary folders: what end-to-end tests run on. */
+/** A small model and meaningless questions, written to temporary folders, for end-to-end tests. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { temporaryFolder } from './support.js';
@@ -60,7 +60,7 @@ export interface StoredTensor {
   readonly values: Float32Array;
 }
 
-/** The weights of CONFIG, scaled so that what stands before matters to what follows. */
+/** The weights of CONFIG, scaled so that earlier tokens matter to later ones. */
 export function tensorsOf(seed = 1): StoredTensor[] {
   const next = random(seed);
   return [...SHAPES].map(([name, shape]) => ({
@@ -72,7 +72,7 @@ export function tensorsOf(seed = 1): StoredTensor[] {
   }));
 }
 
-/** The bytes of a safetensors file; `header` replaces the JSON that describes the tensors. */
+/** The bytes of a safetensors file. `header` replaces the JSON that describes the tensors. */
 export function safetensorsFile(
   tensors: readonly StoredTensor[],
   header?: (
@@ -96,9 +96,9 @@ export function safetensorsFile(
   ]);
 }
 
-/** A byte-level BPE tokenizer: BOS, every byte, and pairs that make common letters one token. */
+/** A byte-level BPE tokenizer: BOS, every byte, and pairs that turn common pairs of letters into one token. */
 function tokenizerJson(): string {
-  // GPT-2's mapping of bytes to printable characters: printable Latin-1 stands for itself, the rest follows from 256.
+  // GPT-2's mapping of bytes to printable characters: printable Latin-1 stands for itself, the rest starts at 256.
   let beyond = 256;
   const bytes = Array.from({ length: 256 }, (_, byte) => {
     const isPrintable =
@@ -163,7 +163,7 @@ export interface CheckpointChange {
   readonly weights?: Buffer | null;
 }
 
-/** Writes a small checkpoint; what `change` names differs from a sound one. Returns its folder. */
+/** Writes a small checkpoint, sound except for what `change` names. Returns its folder. */
 export function writeCheckpoint(change: CheckpointChange = {}, name = 'small'): string {
   const dir = join(temporaryFolder(), name);
   mkdirSync(dir);
@@ -193,7 +193,7 @@ export interface WrittenQuestion {
   readonly label: number;
 }
 
-/** Questions with contexts that often start alike, and two to five choices, some of which start alike. */
+/** Questions whose contexts often start alike, with two to five choices, some of which start alike. */
 export function questions(count: number, seed = 7): WrittenQuestion[] {
   const next = random(seed);
   const pick = (list: readonly string[]): string => list[Math.floor(next() * list.length)] ?? '';
@@ -208,7 +208,7 @@ export function questions(count: number, seed = 7): WrittenQuestion[] {
   });
 }
 
-/** A question set as JSON lines; returns its path. */
+/** Writes a question set as JSON lines; returns its path. */
 export function writeData(lines: readonly (WrittenQuestion | string)[], name = 'questions.jsonl'): string {
   const path = join(temporaryFolder(), name);
   writeFileSync(path, lines.map((line) => `${typeof line === 'string' ? line : JSON.stringify(line)}\n`).join(''));

@@ -1,6 +1,6 @@
 /**
- * A model spread over several devices of a CPU: whole replicas, stages of a pipeline, replicas of pipelines. The same
- * processes, placement and order of copies as on GPUs; the answers are those of one device, to the bit.
+ * A model spread over several devices of a CPU: whole replicas, stages of a pipeline, replicas of pipelines. Processes,
+ * placement and order of copies are the same as on GPUs. The answers are those of one device, to the bit.
  */
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -27,13 +27,16 @@ describe.skipIf(!isBuilt)('a model on several devices', () => {
   test.each<[string, number, RegExp]>([
     ['pp=4', 4, /placement: pp=4 on 4 devices, predicted balance \d\d\.\d%: \d\.\d\d× one device/],
     ['auto', 2, /placement: dp=2 on 2 devices/],
-  ])('gives the answers of one with --parallel %s, and says how it lies', async (parallel, devices, says) => {
-    const { samples, stderr } = await run('--target', 'cpu', '--devices', String(devices), '--parallel', parallel);
-    expect(stderr).toMatch(says);
-    expect(samples).toBe(alone);
-  });
+  ])(
+    'gives the answers of one device with --parallel %s, and says how it is placed',
+    async (parallel, devices, says) => {
+      const { samples, stderr } = await run('--target', 'cpu', '--devices', String(devices), '--parallel', parallel);
+      expect(stderr).toMatch(says);
+      expect(samples).toBe(alone);
+    },
+  );
 
-  test('says nothing of a placement where there is one device', async () => {
+  test('says nothing of a placement if there is one device', async () => {
     expect((await run('--devices', '1')).stderr).not.toContain('placement');
   });
 
@@ -52,7 +55,7 @@ describe.skipIf(!isBuilt)('a model on several devices', () => {
     expect(stderr).toContain('120 questions taken over');
   });
 
-  test('gives the answers of one though the process of a pipeline is killed', async () => {
+  test('gives the answers of one device though a process of its pipeline is killed', async () => {
     const out = temporaryFolder();
     const many = writeData(questions(400, 3));
     const command = (folder: string, ...more: string[]): string[] =>
@@ -79,7 +82,7 @@ describe.skipIf(!isBuilt)('a model on several devices', () => {
 
 describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
   const data = writeData(questions(60, 11));
-  /** In f32 whatever the machine: sizes below are of its weights. */
+  /** In f32 whatever the machine: the sizes below are those of its weights. */
   const made = ['--init', 'random:5', '--precision', 'f32'];
   let config = '';
   let alone = '';
@@ -114,7 +117,7 @@ describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
     [2, 'pp=2'],
     [4, 'dpxpp=2x2'],
     [3, 'pp=3'],
-  ])('is spread over %i devices as %s by itself, with the same answers', async (devices, placement) => {
+  ])('is spread over %i devices as %s by default, with the same answers', async (devices, placement) => {
     const out = temporaryFolder();
     const { stderr } = success(
       await tilewright(arguments_('--devices', String(devices), '--out', out), within('9MiB')),
@@ -123,7 +126,7 @@ describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
     expect(textOf(out, 'samples')).toBe(alone);
   });
 
-  test('is refused as whole replicas, with what would fit', async () => {
+  test('is refused as whole replicas, and the error says what would fit', async () => {
     const { error, hint } = failure(
       await tilewright(arguments_('--devices', '4', '--parallel', 'dp=4'), within('9MiB')),
     );
@@ -131,7 +134,7 @@ describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
     expect(hint).toMatch(/a pipeline of 2 \(--parallel pp=2\)/);
   });
 
-  test('is refused by too few devices, with the number that would hold it', async () => {
+  test('is refused if there are too few devices, with the number that would hold it', async () => {
     const { error, hint } = failure(await tilewright(arguments_('--devices', '2'), within('6MiB')));
     expect(error).toMatch(
       /does not fit 2 devices as a pipeline with room for 6 MiB each: its largest stage takes .* of weights and .* of activations of two micro-batches of 96 tokens/,
@@ -141,7 +144,7 @@ describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
     expect(stderr).toContain(`placement: pp=${pp} on ${pp} devices`);
   });
 
-  test('is refused with a size that is none', async () => {
+  test('is refused if the size is invalid', async () => {
     expect(failure(await tilewright(arguments_('--devices', '2'), within('lots'))).error).toMatch(
       /TILEWRIGHT_DEVICE_MEMORY is "lots", which is no size/,
     );

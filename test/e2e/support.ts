@@ -22,7 +22,7 @@ const NEEDED = [
   join(ROOT, 'build', 'Release', 'tilewright.node'),
 ];
 
-/** Whether the command is built; says loudly where it is not. */
+/** Whether the command is built. Says so loudly if it is not. */
 export const isBuilt = NEEDED.every((path) => existsSync(path));
 if (!isBuilt)
   process.stderr.write(
@@ -30,10 +30,10 @@ if (!isBuilt)
       'there; npm run build makes it\n',
   );
 
-/** One kernel cache for all files of end-to-end tests of one run: each small model is compiled once. */
+/** One kernel cache for all end-to-end test files of one run: each small model is compiled once. */
 export const CACHE = join(runFolder(), 'e2e-cache');
 
-// Several processes a test, which a busy machine may hold up.
+// A test starts several processes, which a busy machine may hold up.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
 const folders: string[] = [];
@@ -49,7 +49,7 @@ export function temporaryFolder(): string {
 }
 
 export interface Outcome {
-  /** null where a signal ended it. */
+  /** null if a signal ended it. */
   readonly status: number | null;
   readonly signal: NodeJS.Signals | null;
   readonly stdout: string;
@@ -62,15 +62,18 @@ export interface Running {
   /** Where and with which environment it was started. */
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
-  /** What was written to stderr so far. */
+  /** What it has written to stderr so far. */
   stderr(): string;
 }
 
-/** Longer than any command here takes on a busy machine: what is still there then hangs, and its outcome says so. */
+/**
+ * Longer than any command here takes on a busy machine: a process that still runs then hangs, and its outcome says so.
+ */
 const PATIENCE_MS = 200_000;
 
 /**
- * Processes of a second or two end before optimised JavaScript pays: a quarter of their CPU time went into making it.
+ * Processes of a second or two end before optimised JavaScript pays off: a quarter of their CPU time went into making
+ * it.
  */
 const NODE = [process.execPath, '--no-opt'] as const;
 
@@ -118,9 +121,11 @@ class Recorder extends Writable {
 }
 
 export interface Here {
-  /** Variables of the environment beside those that every command has. */
+  /** Variables of the environment beside those that every command gets. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Called with every progress of a run, between two micro-batches, however fast they are; `press` is Ctrl-C. */
+  /**
+   * Called with every progress report of a run, between two micro-batches, however fast they are. `press` is Ctrl-C.
+   */
   readonly onProgress?: (progress: RunProgress, press: () => void) => void;
 }
 
@@ -172,7 +177,7 @@ async function runHere(args: readonly string[], { onProgress }: Here): Promise<O
   return { status, signal: null, stdout: stdout.text, stderr: stderr.text };
 }
 
-/** What decides how a run goes, and may be set where the tests run. */
+/** Variables that influence a run and may be set where the tests run. */
 const INHERITED = [
   'TILEWRIGHT_CC',
   'TILEWRIGHT_CACHE_LIMIT',
@@ -203,9 +208,9 @@ process.execArgv = [...process.execArgv, '--no-opt'];
 let last: Promise<unknown> = Promise.resolve();
 
 /**
- * Runs the command to its end as its main module does, in this process: one that has its modules loaded, which takes
- * longer than most of what is asked of it here. One at a time: the environment is the process's. What depends on being
- * a process — signals, limits, exit — is tested with start().
+ * Runs the command to its end as its main module does, in this process, where its modules are loaded already; loading
+ * them takes longer than most commands here. Only one can run at a time, because the environment belongs to the
+ * process. What depends on being a process (signals, limits, exit) is tested with start().
  */
 export function tilewright(args: readonly string[], options: Here = {}): Promise<Outcome> {
   const outcome = last.then(() => withEnvironment(options.env ?? {}, () => runHere(args, options)));
@@ -213,13 +218,13 @@ export function tilewright(args: readonly string[], options: Here = {}): Promise
   return outcome;
 }
 
-/** Runs the command to its end in a process of its own. */
+/** Runs the command to its end in a separate process. */
 export const tilewrightProcess = (
   args: readonly string[],
   options: Parameters<typeof start>[1] = {},
 ): Promise<Outcome> => start(args, options).ended;
 
-/** Files of tests share these kernels: the first to run compiles them. */
+/** Test files share these kernels: the first to run compiles them. */
 export const CAPACITY = ['--max-tokens', '96'];
 /** For stand-ins of GPUs, whose kernels take no time to compile: micro-batches of several trees. */
 export const GPU_CAPACITY = ['--max-tokens', '256'];
@@ -251,8 +256,8 @@ export async function warmCache(model: string, ...more: string[]): Promise<void>
 }
 
 /**
- * Checks that the command failed as it should: status 1, or 2 for wrong use, one `error:` line (pattern lists may
- * follow, indented), one `hint:`, no stack and no claim of a bug. Returns the two texts.
+ * Checks that the command failed as it should: status 1, or 2 for wrong use; one `error:` line (indented lists of
+ * patterns may follow), one `hint:`, no stack and no claim of a bug. Returns the two texts.
  */
 export function failure({ status, signal, stdout, stderr }: Outcome): {
   readonly error: string;
@@ -315,16 +320,16 @@ export function journalSize(out: string): number {
   return path === undefined ? 0 : (statSync(path, { throwIfNoEntry: false })?.size ?? 0);
 }
 
-/** Waits until the journal has so many bytes, or the run has ended. */
+/** Waits until the journal has this many bytes, or the run has ended. */
 export async function journalReaches({ process: child }: Running, out: string, bytes: number): Promise<void> {
   while (child.exitCode === null && child.signalCode === null && journalSize(out) < bytes) await sleep(5);
 }
 
-/** Whether a run has written answers: it has everything, though a signal may have come before it left. */
+/** Whether a run has written its answers: then it is complete, though a signal may have come before it exited. */
 export const isOver = (out: string): boolean => filesOf(out, 'samples').length > 0;
 
 /**
- * Starts a run with results in `out` and kills it once its journal has so many bytes; another one where it was over
+ * Starts a run with results in `out` and kills it once its journal has this many bytes. Starts another one if it ended
  * before that.
  */
 export async function killedAt(bytes: number, out: string, args: readonly string[]): Promise<void> {

@@ -1,10 +1,10 @@
-/** Tuning the demo model for real: it keeps to its budget, tells how far it is, and stops when it is told to. */
+/** Real tuning of the demo model: it keeps to its budget, shows its progress, and stops when told to. */
 import { beforeAll, describe, expect, test } from 'vitest';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isBuilt, ROOT, start, success, temporaryFolder, tilewright } from './support.js';
 
-/** What a busy machine may add to anything, seconds: less than compiling all kernels takes there. */
+/** What a busy machine may add to anything, in seconds: less than compiling all kernels takes there. */
 const SLACK = 6;
 
 describe.skipIf(!isBuilt)('tune', () => {
@@ -15,7 +15,7 @@ describe.skipIf(!isBuilt)('tune', () => {
     success(await tilewright(['compile', join(ROOT, 'models/demo'), '-o', artifact, '--max-tokens', '256']));
   });
 
-  test('takes its budget and a little, compiling included, and the artifact runs', async () => {
+  test('takes its budget and little more, compiling included, and the artifact runs', async () => {
     const { stdout } = success(
       await tilewright(['tune', artifact, '--budget', '3s', '--threads', '2', '--database', database, '--json']),
     );

@@ -4,7 +4,7 @@ import { BatchQueue } from '../../eval/batchQueue.js';
 import type { Pack, Packable } from '../../eval/packing.js';
 import type { Scorer } from '../../eval/scorer.js';
 
-/** Devices that take `fixed` seconds a micro-batch and a second for a thousand tokens. */
+/** Devices that take `fixed` seconds for a micro-batch and one second for a thousand tokens. */
 function scorerOf(devices: number, fixed = 0.05, replicas = devices): Scorer {
   return {
     maxTokens: 8192,
@@ -36,8 +36,8 @@ const takeAll = (queue: BatchQueue<Packable>): Pack<Packable>[] => {
 };
 
 /**
- * Devices that each have one micro-batch waiting behind the one that they compute: when the last and the first are
- * done.
+ * Devices that each have one micro-batch waiting behind the one that they compute. Returns when the last and the first
+ * have finished.
  */
 function play(queue: BatchQueue<Packable>, replicas: number): { readonly last: number; readonly busy: number } {
   const devices = Array.from({ length: replicas }, () => ({ free: 0, ends: [] as number[], busy: 0 }));
@@ -60,13 +60,13 @@ function play(queue: BatchQueue<Packable>, replicas: number): { readonly last: n
 }
 
 describe('the queue of micro-batches', () => {
-  it('gives one device everything as it was, in the order given', () => {
+  it('gives one device everything unchanged, in the given order', () => {
     const scorer = scorerOf(1);
     const packs = [500, 8000, 3000, 8000, 100].map((tokens) => packOf(tokens, 50, scorer));
     expect(takeAll(new BatchQueue(packs, scorer))).toEqual(packs);
   });
 
-  it('gives several the largest first, and halves where what is left is less than one for each', () => {
+  it('gives several devices the largest first, and halves if less than one for each is left', () => {
     const scorer = scorerOf(4);
     const packs = [...[500, 8000, 3000], ...Array<number>(20).fill(6000)].map((tokens) => packOf(tokens, 50, scorer));
     const taken = takeAll(new BatchQueue(packs, scorer));
@@ -77,7 +77,7 @@ describe('the queue of micro-batches', () => {
     expect(taken.flatMap(({ items }) => items)).toHaveLength(packs.flatMap(({ items }) => items).length);
   });
 
-  it('halves nothing where that costs more than it gains, and no single tree', () => {
+  it('halves nothing if that costs more than it gains, and never a single tree', () => {
     const slow = scorerOf(4, 100);
     const packs = [8000, 8000].map((tokens) => packOf(tokens, 50, slow));
     expect(takeAll(new BatchQueue(packs, slow))).toHaveLength(2);
@@ -95,11 +95,14 @@ describe('the queue of micro-batches', () => {
     expect(whole / last).toBeGreaterThan(3.95);
   });
 
-  it('leaves a pipeline its micro-batches as they are, and halves them where they are fewer than its stages', () => {
+  it('leaves a pipeline its micro-batches as they are, and halves them if they are fewer than its stages', () => {
     const four = scorerOf(4, 0.05, 1);
     const packs = [500, 8000, 3000, 8000, 100, 7000, 7000, 8000].map((tokens) => packOf(tokens, 50, four));
     expect(takeAll(new BatchQueue(packs, four))).toEqual(packs);
-    /** A stage begins when the one before is done with a micro-batch. Seconds until the last is through. */
+    /**
+     * A stage starts a micro-batch when the stage before it has finished it. Returns the seconds until the last one is
+     * through.
+     */
     const through = (taken: readonly Pack<Packable>[]): number => {
       const ends = [0, 0, 0, 0];
       for (const { seconds } of taken) {
@@ -130,7 +133,7 @@ describe('the queue of micro-batches', () => {
           );
           const { last } = play(new BatchQueue(packs, scorer), replicas);
           const whole = packs.reduce((sum, { seconds }) => sum + seconds, 0);
-          // Never worse than a micro-batch of a few trees more than an even share, and a quarter for halving.
+          // The excess is at most a micro-batch of a few trees more than an even share, and a quarter for halving.
           expect(last).toBeLessThan((whole / replicas) * 1.25 + 0.6);
         },
       ),

@@ -30,13 +30,13 @@ const ids = async (path: string, options: Partial<DatasetOptions>): Promise<numb
   (await load(path, options)).questions.map(({ docId }) => docId);
 
 describe('loadDataset', () => {
-  it('reads plain and gzip alike, by content and not by name', async () => {
+  it('reads plain and gzip files alike, by content and not by name', async () => {
     const plain = await load(file(ten));
     expect(plain.total).toBe(10);
     expect(plain.questions.map(({ context }) => context)).toEqual(Array.from({ length: 10 }, (_, i) => `q${i} é😀`));
     expect(await load(file(gzipSync(ten), 'a.jsonl.gz'))).toEqual(plain);
     expect(await load(file(gzipSync(ten), 'misnamed.jsonl'))).toEqual(plain);
-    // Several gzip members one after another are one file.
+    // Several gzip members in a row are one file.
     expect(await load(file(Buffer.concat([gzipSync(ten.slice(0, 100)), gzipSync(ten.slice(100))]), 'b.gz'))).toEqual(
       plain,
     );
@@ -44,13 +44,13 @@ describe('loadDataset', () => {
     expect((await load(file(ten.replace('q3', 'q4')))).sha256).not.toBe(plain.sha256);
   });
 
-  it('does not care about blank lines, carriage returns, a byte-order mark or a missing last line end', async () => {
+  it('ignores blank lines, carriage returns, a byte-order mark and a missing last line break', async () => {
     const untidy = `\ufeff${record(0)}\r\n\n  \n${record(1)}\r\n${record(2)}`;
     const { questions, total } = await load(file(untidy));
     expect([questions.map(({ docId }) => docId), total]).toEqual([[0, 1, 2], 3]);
   });
 
-  it('reads lines across the borders of chunks', async () => {
+  it('reads lines across chunk boundaries', async () => {
     const long = Array.from({ length: 40 }, (_, i) =>
       JSON.stringify({ context: `${i}${'é😀'.repeat(9000 + i)}`, choices: ['a'], label: 0 }),
     );
@@ -87,7 +87,7 @@ describe('loadDataset', () => {
     await expect(load(file(`${record(0)}\n{"context": "x", "choices": [], "label": 0}`))).rejects.toThrow(
       /^data\.jsonl:2: the question has no choices$/,
     );
-    // A bad line outside the selection is not looked at.
+    // A bad line outside the selection is not examined.
     expect(await ids(file(`${record(0)}\nnonsense\n`), { limit: 1 })).toEqual([0]);
   });
 
@@ -97,7 +97,7 @@ describe('loadDataset', () => {
     ).rejects.toThrow(/data\.jsonl:2: the line is not UTF-8/);
   });
 
-  it('refuses what is no question set', async () => {
+  it('refuses files that are not question sets', async () => {
     await expect(load(join(folder, 'absent.jsonl'))).rejects.toThrow(/no such dataset/);
     await expect(load(folder)).rejects.toThrow(/is a folder/);
     await expect(load(file(''))).rejects.toThrow(/holds no questions/);
@@ -105,7 +105,7 @@ describe('loadDataset', () => {
     await expect(load(file('x'))).rejects.toThrow(UserError);
   });
 
-  it('says so when gzip data is cut off or damaged', async () => {
+  it('says that gzip data is cut off or damaged', async () => {
     const whole = gzipSync(ten);
     await expect(load(file(whole.subarray(0, whole.length - 12), 'cut.gz'))).rejects.toThrow(/truncated or damaged/);
     const damaged = Uint8Array.from(whole);
@@ -130,7 +130,7 @@ describe('loadDataset', () => {
     await expect(load(file(gzipSync(Buffer.alloc(32 << 20, 97)), 'line.gz'))).rejects.toThrow(/longer than 4 MiB/);
   });
 
-  it('refuses deep nesting, even in a field that nobody reads, with file and line', async () => {
+  it('refuses deep nesting, even in a field that is never read, with file and line', async () => {
     const deep = '['.repeat(50_000) + ']'.repeat(50_000);
     for (const line of [
       `{"context":"x","choices":["a"],"label":0,"extra":${deep}}`,
@@ -190,14 +190,14 @@ describe('pipes', () => {
     return path;
   };
 
-  /** The output of a shell command, its input given, goes into a pipe that ends with it. */
+  /** Connects the output of a shell command, which gets `input`, to a pipe that ends with it. */
   const writing = (path: string, command: string, bytes: Uint8Array): void => {
     const fd = openForWriting(path);
     spawn('sh', ['-c', command], { stdio: ['pipe', fd, 2] }).stdin!.end(bytes);
     closeSync(fd);
   };
 
-  it('are read as a stream, plain and compressed, however they are written', async () => {
+  it('are read as a stream, plain or compressed, however they are written', async () => {
     const expected = await load(file(ten));
     for (const [i, bytes] of [Buffer.from(ten), gzipSync(ten)].entries()) {
       const path = fifo(`pipe${i}`);
@@ -209,7 +209,7 @@ describe('pipes', () => {
     }
   }, 10_000);
 
-  it('that never end are bounded, and end when told to stop', async () => {
+  it('are bounded if they never end, and end when told to stop', async () => {
     const endless = fifo('endless');
     const writer = spawn('yes', [record(0)], { stdio: ['ignore', openForWriting(endless), 'ignore'] });
     await expect(load(endless, { bounds: { ...DEFAULT_BOUNDS, maxTotalBytes: 1 << 20 } })).rejects.toThrow(
@@ -228,7 +228,7 @@ describe('pipes', () => {
     closeSync(hold);
   });
 
-  it('are told from devices', async () => {
+  it('are told apart from devices', async () => {
     await expect(load('/dev/zero')).rejects.toThrow('/dev/zero is neither a file nor a pipe');
   });
 });

@@ -52,7 +52,7 @@ describe('evaluate', () => {
     );
   });
 
-  it('computes what was planned ahead, also of a part of it (random questions)', async () => {
+  it('computes what was planned in advance, or a part of it (random questions)', async () => {
     await fc.assert(
       fc.asyncProperty(
         randomQuestions(),
@@ -94,36 +94,32 @@ describe('evaluate', () => {
     expect(scorer.mostInFlight).toBe(1);
   });
 
-  it(
-    'keeps as many micro-batches in flight as the scorer says, though that changes, and lands ' +
-      'each as it comes back',
-    async () => {
-      for (const inFlight of [2, 5]) {
-        let batches = 0;
-        const scorer = fakeScorer({
-          maxTokens: 150,
-          inFlight,
-          before: () => new Promise((resolve) => setTimeout(resolve, (batches++ * 7) % 5)),
-        });
-        expect((await run(forty, { scorer, sharing: 'context' })).scores).toEqual(expectedScores(forty));
-        expect(scorer.mostInFlight).toBe(inFlight);
-      }
-      // Devices that join, and that drop out.
-      const seen: number[] = [];
+  it('keeps as many micro-batches in flight as the scorer says, even if that changes, and records each as it returns', async () => {
+    for (const inFlight of [2, 5]) {
+      let batches = 0;
       const scorer = fakeScorer({
         maxTokens: 150,
-        before: async () => {
-          seen.push(++now);
-          await new Promise((resolve) => setTimeout(resolve, 1));
-          now--;
-        },
+        inFlight,
+        before: () => new Promise((resolve) => setTimeout(resolve, (batches++ * 7) % 5)),
       });
-      let now = 0;
-      Object.defineProperty(scorer, 'inFlight', { get: () => (scorer.batches.length < 6 ? 4 : 1) });
       expect((await run(forty, { scorer, sharing: 'context' })).scores).toEqual(expectedScores(forty));
-      expect([Math.max(...seen.slice(0, 6)), Math.max(...seen.slice(10))]).toEqual([4, 1]);
-    },
-  );
+      expect(scorer.mostInFlight).toBe(inFlight);
+    }
+    // Devices that join, and that drop out.
+    const seen: number[] = [];
+    const scorer = fakeScorer({
+      maxTokens: 150,
+      before: async () => {
+        seen.push(++now);
+        await new Promise((resolve) => setTimeout(resolve, 1));
+        now--;
+      },
+    });
+    let now = 0;
+    Object.defineProperty(scorer, 'inFlight', { get: () => (scorer.batches.length < 6 ? 4 : 1) });
+    expect((await run(forty, { scorer, sharing: 'context' })).scores).toEqual(expectedScores(forty));
+    expect([Math.max(...seen.slice(0, 6)), Math.max(...seen.slice(10))]).toEqual([4, 1]);
+  });
 
   it('counts what it computed, with and without sharing', async () => {
     const scorer = fakeScorer();
@@ -154,14 +150,14 @@ describe('evaluate', () => {
     const last = seen.at(-1);
     expect(last).toMatchObject({ questionsDone: 40, secondsLeft: 0 });
     expect(last?.tokensDone).toBe(last?.tokensTotal);
-    // Half-way through the micro-batches a good part of the questions is done, long ones among them.
+    // After half of the micro-batches many questions are finished, including long ones.
     const middle = seen[Math.floor(seen.length / 2)];
     expect(middle?.questionsDone).toBeGreaterThanOrEqual(10);
     const total = expectedScores(forty).filter(({ ll, docId }) => ll.indexOf(Math.max(...ll)) === docId % 4).length;
     expect(last?.runningAcc).toBe(total / 40);
   });
 
-  it('does not score what is done', async () => {
+  it('does not score what is already done', async () => {
     const all = expectedScores(forty);
     const done = new Map(all.filter(({ docId }) => docId % 2 === 0).map((scores) => [scores.docId, scores]));
     const finished: number[] = [];
@@ -174,7 +170,7 @@ describe('evaluate', () => {
     expect(finished.sort((a, b) => a - b)).toEqual(all.map(({ docId }) => docId).filter((docId) => docId % 2 === 1));
   });
 
-  it('does nothing where all is done, or there is nothing to do', async () => {
+  it('does nothing if everything is done, or there is nothing to do', async () => {
     const all = expectedScores(forty);
     const scorer = fakeScorer();
     expect((await run(forty, { scorer, done: new Map(all.map((scores) => [scores.docId, scores])) })).scores).toEqual(
@@ -184,7 +180,7 @@ describe('evaluate', () => {
     expect(scorer.batches).toHaveLength(0);
   });
 
-  it('stops after the micro-batch in flight when told to, keeping what is finished', async () => {
+  it('stops after the micro-batch in flight when told to, and keeps what is finished', async () => {
     const controller = new AbortController();
     const finished: Scores[] = [];
     const scorer = fakeScorer({
@@ -204,7 +200,7 @@ describe('evaluate', () => {
     expect(evaluation.tokensComputed).toBe(scorer.batches.reduce((sum, { tokens }) => sum + tokens.length, 0));
   });
 
-  it('names the question of a NaN in the results, and keeps what was finished before', async () => {
+  it('names the question if a result is NaN, and keeps what was finished before', async () => {
     const finished: Scores[] = [];
     const scorer = fakeScorer({
       maxTokens: 300,
@@ -215,7 +211,7 @@ describe('evaluate', () => {
     const failure = run(forty, { scorer, sharing: 'context', onFinished: (scores) => finished.push(...scores) });
     await expect(failure).rejects.toThrow(UserError);
     await expect(failure).rejects.toThrow(/^question \d+, choice \d.*NaN or infinite$/);
-    // Nothing is kept in a file here, and the scorer knows of no other precision.
+    // Nothing is kept in a file here, and the scorer has no other precision to suggest.
     await expect(failure).rejects.toMatchObject({ hint: 'The weights may hold NaN: check the checkpoint' });
     const named = Number(/question (\d+)/.exec(String(await failure.catch((error: unknown) => error)))?.[1]);
     const source = forty[named];
@@ -226,7 +222,7 @@ describe('evaluate', () => {
     expect(finished.map(({ docId }) => docId)).not.toContain(named);
   });
 
-  it('meets the same trees again where some questions were done before', async () => {
+  it('gets the same trees again if some questions were done before', async () => {
     const whole = fakeScorer({ maxTokens: 400 });
     const all = await run(forty, { scorer: whole });
     const treesOf = ({ batches }: typeof whole): Set<string> => new Set(batches.map(({ tokens }) => tokens.join(' ')));
@@ -242,32 +238,29 @@ describe('evaluate', () => {
     }
   });
 
-  it(
-    'goes on with halves where the device runs out of memory, says so once a size, and gives ' + 'the same answers',
-    async () => {
-      const outOfMemory = Object.assign(new Error('out of memory'), { name: 'OutOfDeviceMemory' });
-      const scorer = fakeScorer({
-        maxTokens: 700,
-        before: ({ tokens }) => (tokens.length > 180 ? Promise.reject(outOfMemory) : Promise.resolve()),
-      });
-      const warnings: string[] = [];
-      const evaluation = await run(forty, { scorer, sharing: 'context', onWarning: (line) => warnings.push(line) });
-      expect(evaluation.scores).toEqual(expectedScores(forty));
-      expect(evaluation.isInterrupted).toBe(false);
-      expect(warnings[0]).toMatch(
-        /^the device ran out of memory in a micro-batch of \d+ tokens: continuing with halves$/,
-      );
-      expect(warnings.length).toBeLessThan(4);
-      const attempts = scorer.batches.filter(({ tokens }) => tokens.length > 180).length;
-      expect(attempts).toBeLessThan(5);
-      // One tree that does not fit is the end.
-      const single = run(forty.slice(3, 4), { scorer: fakeScorer({ before: () => Promise.reject(outOfMemory) }) });
-      await expect(single).rejects.toThrow(UserError);
-      await expect(single).rejects.toThrow(
-        /^the device ran out of memory in a micro-batch of \d+ tokens, which is a single tree/,
-      );
-    },
-  );
+  it('continues with halves if the device runs out of memory, says so once for each size, and gives the same answers', async () => {
+    const outOfMemory = Object.assign(new Error('out of memory'), { name: 'OutOfDeviceMemory' });
+    const scorer = fakeScorer({
+      maxTokens: 700,
+      before: ({ tokens }) => (tokens.length > 180 ? Promise.reject(outOfMemory) : Promise.resolve()),
+    });
+    const warnings: string[] = [];
+    const evaluation = await run(forty, { scorer, sharing: 'context', onWarning: (line) => warnings.push(line) });
+    expect(evaluation.scores).toEqual(expectedScores(forty));
+    expect(evaluation.isInterrupted).toBe(false);
+    expect(warnings[0]).toMatch(
+      /^the device ran out of memory in a micro-batch of \d+ tokens: continuing with halves$/,
+    );
+    expect(warnings.length).toBeLessThan(4);
+    const attempts = scorer.batches.filter(({ tokens }) => tokens.length > 180).length;
+    expect(attempts).toBeLessThan(5);
+    // A single tree that does not fit ends the run.
+    const single = run(forty.slice(3, 4), { scorer: fakeScorer({ before: () => Promise.reject(outOfMemory) }) });
+    await expect(single).rejects.toThrow(UserError);
+    await expect(single).rejects.toThrow(
+      /^the device ran out of memory in a micro-batch of \d+ tokens, which is a single tree/,
+    );
+  });
 
   it('names question and layer of a NaN that the scorer found', async () => {
     const scorer = fakeScorer({ before: () => Promise.reject(new NonFiniteError('layers.3.attention.qkv', [0])) });
@@ -276,7 +269,7 @@ describe('evaluate', () => {
     );
   });
 
-  it('keeps what other devices finish after one of them failed', async () => {
+  it('keeps what other devices finish after one of them has failed', async () => {
     const finished: Scores[] = [];
     const scorer = fakeScorer({
       maxTokens: 150,
@@ -317,7 +310,7 @@ describe('evaluate', () => {
     expect(isBusy).toBe(false);
   });
 
-  it('passes on any other failure of the scorer, thrown at once or later, and a result of the wrong size', async () => {
+  it('passes on any other failure of the scorer, thrown at once or later, and refuses a result of the wrong size', async () => {
     const broken = new Error('device lost');
     const atOnce = {
       ...fakeScorer(),

@@ -55,7 +55,7 @@ type WriteBytes = (
   length?: number | null,
   position?: number | null,
 ) => number;
-/** Runs `body` while the system's write is `wrap` of the real one. */
+/** Runs `body` while the system's write is replaced by `wrap` of the real one. */
 function withWrites(wrap: (write: WriteBytes) => WriteBytes, body: () => void): void {
   const write: WriteBytes = fs.writeSync;
   const spy = vi.spyOn(fs, 'writeSync').mockImplementation(wrap(write) as typeof fs.writeSync);
@@ -77,7 +77,7 @@ describe('Journal', () => {
     expect([...journal.done.values()]).toEqual(entries);
   });
 
-  it('is one JSON object a line, the run first', () => {
+  it('is one JSON object on each line, the run first', () => {
     const lines = writeAll()
       .toString()
       .trimEnd()
@@ -92,7 +92,7 @@ describe('Journal', () => {
     });
   });
 
-  it('brings every double back to the bit', () => {
+  it('preserves every double to the bit', () => {
     fc.assert(
       fc.property(fc.double({ noNaN: true, noDefaultInfinity: true, max: 0 }), (value) => {
         const journal = open({ resume: false });
@@ -106,7 +106,7 @@ describe('Journal', () => {
     );
   });
 
-  it('cut off at any byte, keeps every whole line and ends up the same when the rest is added', () => {
+  it('keeps every whole line if cut off at any byte, and ends up the same when the rest is added', () => {
     const whole = writeAll();
     const lineEnds = [...whole.keys()].filter((at) => whole[at] === 10);
     for (let length = 0; length <= whole.length; length++) {
@@ -149,7 +149,7 @@ describe('Journal', () => {
     }
   });
 
-  it('refuses a line that was edited, the header too', () => {
+  it('refuses a line that was edited, including the header', () => {
     const lines = writeAll().toString().split('\n');
     const edited = (number: number, from: string, to: string): void => {
       expect(lines[number - 1]).toContain(from);
@@ -161,7 +161,7 @@ describe('Journal', () => {
     expect(() => open()).toThrow(/jsonl:3: the line was edited/);
     edited(1, '"tree"', '"none"');
     expect(() => open({ identity: { ...identity, sharing: 'none' } })).toThrow(/jsonl:1: the line was edited/);
-    // Without its checksum a line is no better.
+    // A line without its checksum is no better.
     writeFileSync(path, lines.join('\n').replace(/,"crc32":"[0-9a-f]{8}"\}\n\{"doc_id":9/, '}\n{"doc_id":9'));
     expect(() => open()).toThrow(/jsonl:3: the line was edited/);
   });
@@ -178,7 +178,7 @@ describe('Journal', () => {
     expect(() => open({ identity: { ...identity, device: 'cpu' } })).toThrow('device (journal absent, now "cpu")');
   });
 
-  it('refuses what is not a journal and leaves it as it is', () => {
+  it('refuses a file that is not a journal and leaves it unchanged', () => {
     for (const text of ['some notes', 'some notes\n', '{"results":{}}\n', '{"journal":1,"run":{}}\n']) {
       writeFileSync(path, text);
       expect(() => open()).toThrow(UserError);
@@ -186,7 +186,7 @@ describe('Journal', () => {
     }
   });
 
-  it('without resume starts anew and keeps the old journal', () => {
+  it('starts a new file without resume, and keeps the old journal', () => {
     const whole = writeAll();
     const journal = open({ resume: false });
     journal.close();
@@ -194,7 +194,7 @@ describe('Journal', () => {
     const kept = join(folder, 'journal_hellaswag.1.jsonl');
     expect(journal.kept).toEqual({ path: kept, questions: 3 });
     expect(readFileSync(kept).equals(whole)).toBe(true);
-    // And again: nothing that was kept is ever overwritten.
+    // And again: what was kept is never overwritten.
     const next = open({ resume: false });
     next.append(entries.slice(0, 1));
     next.close();
@@ -211,7 +211,7 @@ describe('Journal', () => {
     journal.close();
   });
 
-  it('on a full disk says so and holds whole lines only', () => {
+  it('says that the disk is full, and holds only whole lines', () => {
     const writable = writeAll().length - 20;
     rmSync(path);
     // Writes what fits, then fails as the system does.
@@ -261,7 +261,7 @@ describe('Journal', () => {
     expect(() => open({ path: join(folder, 'no', 'journal.jsonl') })).toThrow(UserError);
   });
 
-  it('takes over the first of two entries for one question', () => {
+  it('accepts only the first of two entries for one question', () => {
     const whole = writeAll();
     const other = open({ path: join(folder, 'other.jsonl') });
     other.append([{ docId: 2, ll: [-9, -9, -9], greedy: [true, true, true] }]);

@@ -40,7 +40,7 @@ describe('meanAndError', () => {
     expect(meanAndError([])).toEqual({ mean: 0, stderr: null });
   });
 
-  it('gives the summary of 10,042 questions with 2,891 right answers', () => {
+  it('gives the summary of 10,042 questions with 2,891 correct answers', () => {
     const values = Array.from({ length: 10_042 }, (_, i) => (i < 2891 ? 1 : 0));
     expect(meanAndError(values)).toEqual({
       mean: 0.2878908583947421,

@@ -89,7 +89,7 @@ describe('fillBatches', () => {
   const total = (trees: readonly Packable[], what: 'tokens' | 'rows'): number =>
     trees.reduce((sum, item) => sum + item[what], 0);
 
-  it('loses no tree, doubles none, keeps to the limits, and leaves at most one batch half empty', () => {
+  it('loses no tree, repeats none, stays within the limits, and leaves at most one batch half empty', () => {
     fc.assert(
       fc.property(fc.array(tree, { maxLength: 60 }), (trees) => {
         const packs = fillBatches(
@@ -111,7 +111,7 @@ describe('fillBatches', () => {
     );
   });
 
-  it('fills batches that runs of similar trees leave a tenth empty', () => {
+  it('fills batches that runs of similar trees would leave 10 % empty', () => {
     const trees = Array.from({ length: 2000 }, (_, i) => ({
       tokens: 400 + ((i * 7919) % 625),
       rows: 300,
@@ -124,9 +124,9 @@ describe('fillBatches', () => {
     expect(packTrees(trees, bounds).length).toBeLessThanOrEqual(least + 2);
   });
 
-  it('fills to the size that costs least a token', () => {
+  it('fills to the size that costs least for each token', () => {
     const trees = Array.from({ length: 300 }, () => ({ tokens: 10, rows: 1, longest: 10 }));
-    // 640 tokens are one wave, and whatever exceeds a wave is another.
+    // 640 tokens are one wave, and anything beyond a wave starts another.
     const packs = fillBatches(
       trees,
       limits(1000, 1000, (tokens) => Math.ceil(tokens / 640)),
@@ -164,7 +164,7 @@ describe('packTrees', () => {
     );
   });
 
-  it('refuses a tree that no micro-batch holds, and a cost that is no number', () => {
+  it('refuses a tree that fits no micro-batch, and a cost that is not a number', () => {
     expect(() =>
       packTrees(
         [{ tokens: 11, rows: 1, longest: 11 }],
@@ -179,7 +179,7 @@ describe('packTrees', () => {
     ).toThrow(/cost/);
   });
 
-  // Evaluations of the cost are the work; counting them does not depend on the machine.
+  // The work is in evaluations of the cost; their number does not depend on the machine.
   it.each([1024, 4096, 65_536, 1_000_000])(
     'stays within its work bound for 40,000 trees and batches of %i tokens',
     (maxTokens) => {

@@ -32,7 +32,7 @@ describe('capitalize', () => {
 });
 
 describe('strip', () => {
-  it('takes what Python calls space, and nothing else', () => {
+  it('removes exactly what Python calls space', () => {
     expect(strip('\u0085\u001c\u001f\u2028\u3000 x \u00a0\t\v\f')).toBe('x');
     expect(strip('\ufeffx\ufeff')).toBe('\ufeffx\ufeff');
     expect(strip('\u200bx\u180e')).toBe('\u200bx\u180e');
@@ -40,7 +40,7 @@ describe('strip', () => {
     expect(strip(' \n\u0085')).toBe('');
   });
 
-  it('agrees with trim() where both know the spaces', () => {
+  it('agrees with trim() on spaces that both know', () => {
     const text = fc
       .array(fc.constantFrom(' ', '\n', '\t', '\u00a0', 'a', 'é', '\u3000'))
       .map((letters) => letters.join(''));
@@ -52,7 +52,7 @@ describe('strip', () => {
     );
   });
 
-  it('is quick on long runs of spaces inside a text', () => {
+  it('is fast for long runs of spaces inside a text', () => {
     const text = `${' '.repeat(300_000)}a${' '.repeat(300_000)}b`;
     const started = performance.now();
     expect(strip(text)).toHaveLength(300_002);

@@ -1,4 +1,7 @@
-/** The real question sets with the checkpoints' tokenizers, against the token counts and scores of the golden files. */
+/**
+ * The real question sets with the checkpoints' tokenizers, compared with the token counts and scores of the golden
+ * files.
+ */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -50,7 +53,7 @@ const load = (task: keyof typeof DATA, limit?: number): ReturnType<typeof loadDa
 
 const CAPACITY = { maxTokens: 4096, maxRows: 4096 };
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
-/** Tokens that the golden lengths imply. */
+/** The tokens that the golden lengths imply. */
 const impliedNone = (list: readonly Golden[]): number =>
   sum(list.map(({ n_ctx, n_cont }) => sum(n_cont.map((n) => n_ctx + n - 1))));
 const impliedContext = (list: readonly Golden[]): number =>
@@ -62,33 +65,30 @@ describe.skipIf(isAbsent)('real question sets', () => {
     ['mha-2m', 'hellaswag', 'mha-2m'],
     ['gqa-4m', 'hellaswag', 'gqa-4m'],
     ['demo', 'arc_challenge', 'arc-demo'],
-  ] as const)(
-    'the tokenizer of %s gives the token counts of the golden file on %s',
-    async (checkpoint, task, goldenName) => {
-      const count = 400;
-      const { questions } = await load(task, count);
-      const tokenizer = {
-        moduleUrl: new URL('../../models/tokenizer.ts', import.meta.url).href,
-        spec: openTokenizer(join(SHARED, 'checkpoints', checkpoint)).spec,
-      };
-      const tokenised = await tokeniseQuestions(questions, { tokenizer });
-      const expected = golden(goldenName).questions.slice(0, count);
-      expect(
-        tokenised.map(({ docId, context, continuations }) => ({
-          doc_id: docId,
-          n_ctx: context.length,
-          n_cont: continuations.map((tokens) => tokens.length),
-        })),
-      ).toEqual(expected.map(({ doc_id, n_ctx, n_cont }) => ({ doc_id, n_ctx, n_cont })));
-      const [none, context, tree] = (['none', 'context', 'tree'] as const).map(
-        (sharing) => planTrees(tokenised, sharing, CAPACITY).tokensComputed,
-      );
-      expect([none, context]).toEqual([impliedNone(expected), impliedContext(expected)]);
-      expect(tree ?? Infinity).toBeLessThan(context ?? 0);
-    },
-  );
+  ] as const)('have the golden token counts with the tokenizer of %s on %s', async (checkpoint, task, goldenName) => {
+    const count = 400;
+    const { questions } = await load(task, count);
+    const tokenizer = {
+      moduleUrl: new URL('../../models/tokenizer.ts', import.meta.url).href,
+      spec: openTokenizer(join(SHARED, 'checkpoints', checkpoint)).spec,
+    };
+    const tokenised = await tokeniseQuestions(questions, { tokenizer });
+    const expected = golden(goldenName).questions.slice(0, count);
+    expect(
+      tokenised.map(({ docId, context, continuations }) => ({
+        doc_id: docId,
+        n_ctx: context.length,
+        n_cont: continuations.map((tokens) => tokens.length),
+      })),
+    ).toEqual(expected.map(({ doc_id, n_ctx, n_cont }) => ({ doc_id, n_ctx, n_cont })));
+    const [none, context, tree] = (['none', 'context', 'tree'] as const).map(
+      (sharing) => planTrees(tokenised, sharing, CAPACITY).tokensComputed,
+    );
+    expect([none, context]).toEqual([impliedNone(expected), impliedContext(expected)]);
+    expect(tree ?? Infinity).toBeLessThan(context ?? 0);
+  });
 
-  it('counts 3,582,436 tokens without sharing and 1,859,959 with shared contexts on all of HellaSwag', () => {
+  it('have 3,582,436 tokens without sharing and 1,859,959 with shared contexts on all of HellaSwag', () => {
     const { questions } = golden('gqa-4m');
     let next = 2;
     const distinct = (length: number): Int32Array => Int32Array.from({ length }, () => next++);
@@ -112,7 +112,7 @@ describe.skipIf(isAbsent)('real question sets', () => {
     ['hellaswag', 'gqa-4m'],
     ['arc_challenge', 'arc-demo'],
   ] as const)(
-    'golden scores on %s (%s) come out as the golden summary, and as samples that the comparison accepts',
+    'reproduce the golden summary from golden scores on %s (%s), in samples that the comparison accepts',
     async (task, goldenName) => {
       const { questions, total, sha256 } = await load(task);
       const { summary, questions: expected } = golden(goldenName);

@@ -89,7 +89,7 @@ describe('writeResults', () => {
     expect(written).toEqual(results);
     expect(summariseResults(input)).toEqual(results);
     expect(written).toMatchObject({
-      // By likelihood question 7 alone is right; per character (14 and 6) question 0 is right too.
+      // By likelihood only question 7 is right; per character (14 and 6) question 0 is right too.
       results: {
         hellaswag: {
           alias: 'hellaswag',
@@ -162,7 +162,7 @@ describe('writeResults', () => {
     });
   });
 
-  it('differs between equal runs in the volatile fields only', () => {
+  it('differs between equal runs only in the volatile fields', () => {
     const first = writeResults(prepared(), input);
     const later = writeResults(prepared(), {
       ...input,
@@ -184,7 +184,7 @@ describe('writeResults', () => {
     expect(readFileSync(later.resultsPath, 'utf8')).not.toBe(readFileSync(first.resultsPath, 'utf8'));
   });
 
-  it('reports a standard error only where there is one', () => {
+  it('reports a standard error only if there is one', () => {
     const one = writeResults(prepared(), { ...input, questions: questions.slice(0, 1) });
     expect(one.results.results['hellaswag']).toMatchObject({
       'acc_stderr,none': 'N/A',
@@ -221,7 +221,7 @@ describe('writeResults', () => {
   }
 });
 
-it('throughput of a run that scored nothing is zero, not NaN', () => {
+it('the throughput of a run that scored nothing is zero, not NaN', () => {
   expect(
     throughputOf({
       questions: 0,
@@ -234,7 +234,7 @@ it('throughput of a run that scored nothing is zero, not NaN', () => {
   ).toMatchObject({ questionsPerSecond: 0, tokensPerSecond: 0 });
 });
 
-describe('output folder', () => {
+describe('the output folder', () => {
   it.each([
     ['meta/llama:7b', 'meta__llama__7b'],
     ['/a/b', '__a__b'],
@@ -243,17 +243,17 @@ describe('output folder', () => {
     ['.', '__.'],
     ['', '__'],
     ['a\\b\0c', 'a__b_c'],
-  ])('model %j has the folder %j', (name, folder) => {
+  ])('of model %j is %j', (name, folder) => {
     expect(sanitiseModelName(name)).toBe(folder);
     expect(modelFolder(out, name)).toBe(join(out, folder));
   });
 });
 
 /**
- * What the public harness's scripts for Zeno and Weights & Biases read of its files, field by field: task names from
- * configs, metrics from metric_list, one value a metric and sample.
+ * What the public harness's scripts for Zeno and Weights & Biases read from its files, field by field: task names from
+ * configs, metrics from metric_list, one value for each metric and sample.
  */
-it('holds every field that readers of the public harness access', () => {
+it('results contain every field that readers of the public harness access', () => {
   prepareOutput(modelFolder(out, input.modelName));
   const { resultsPath, samplesPath } = writeResults(out, input);
   interface Read {
@@ -302,7 +302,7 @@ it('holds every field that readers of the public harness access', () => {
   }
 });
 
-it('says which questions, tokenizer, context and checkpoint answers are of', () => {
+it('results name the questions, tokenizer, context and checkpoint of their answers', () => {
   prepareOutput(modelFolder(out, input.modelName));
   const { results, samplesPath } = writeResults(out, input);
   expect(results['provenance']).toEqual(input.provenance);
@@ -310,7 +310,7 @@ it('says which questions, tokenizer, context and checkpoint answers are of', () 
   expect(results['samples_sha256']).toEqual({ hellaswag: sha(readFileSync(samplesPath, 'utf8')) });
 });
 
-it('gives another checkpoint of one name a name of its own', () => {
+it('another checkpoint of the same name gets a name of its own', () => {
   const { checkpoint } = input.provenance;
   prepareOutput(modelFolder(out, input.modelName));
   writeResults(out, input);
@@ -319,7 +319,7 @@ it('gives another checkpoint of one name a name of its own', () => {
   expect(existsSync(modelFolder(out, `${input.modelName}-deadbeef`))).toBe(true);
 });
 
-it('gives a new name to one of two checkpoints that race for it', async () => {
+it('one of two checkpoints that race for a name gets a new one', async () => {
   const claimer = `
     const { claimModelName } = require(${JSON.stringify(join(import.meta.dirname, '../../dist/eval/output.js'))});
     process.stdin.once('data', () => { process.stdout.write(claimModelName(process.argv[1], 'm', process.argv[2])); process.exit(); });

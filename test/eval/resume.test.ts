@@ -1,4 +1,4 @@
-/** A run killed at any moment and resumed writes what an undisturbed run writes. */
+/** A run that is killed at any moment and resumed writes what an undisturbed run writes. */
 import { spawn } from 'node:child_process';
 import {
   copyFileSync,
@@ -16,7 +16,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import { compileEval } from './support/compiled.js';
 
-/** A whole run over the public functions, in a process of its own: node run.mjs DATA OUT SHARING DELAY_MS [resume]. */
+/** A whole run over the public functions, in a separate process: node run.mjs DATA OUT SHARING DELAY_MS [resume]. */
 const RUNNER = `
 import { loadDataset, modelFolder, scoreQuestions, taskByName, tokeniseDataset, throughputOf, writeResults } from './eval/index.js';
 import { prepareOutput } from './system/write.js';
@@ -91,7 +91,7 @@ function run(
   );
 }
 
-/** The files that a run leaves, less dates and timings. */
+/** The files that a run leaves, without dates and timings. */
 function outcome(out: string): { samples: string; results: string; journal: string[] } {
   const at = join(out, 'fake');
   const names = readdirSync(at);
@@ -108,8 +108,8 @@ const journalOf = (out: string): string => {
   return join(out, 'fake', name);
 };
 
-describe('kill and resume', () => {
-  it('after kill -9, twice, the files are those of an undisturbed run', async () => {
+describe('a resumed run', () => {
+  it('writes the files of an undisturbed run after kill -9, twice', async () => {
     const [whole, killed] = [newOut(), newOut()];
     expect(await run(whole)).toBe(0);
     expect(await run(killed, { delay: 15, until: 10 })).toBe('SIGKILL');
@@ -123,7 +123,7 @@ describe('kill and resume', () => {
     rmSync(killed, { recursive: true });
   });
 
-  it('Ctrl-C ends with the journal on disk, and resuming ends with the same files', async () => {
+  it('finds the journal on disk after Ctrl-C, and writes the same files', async () => {
     const [whole, stopped] = [newOut(), newOut()];
     expect(await run(whole, { sharing: 'none' })).toBe(0);
     expect(await run(stopped, { sharing: 'none', delay: 10, until: 5, signal: 'SIGINT' })).toBe(130);
@@ -134,7 +134,7 @@ describe('kill and resume', () => {
     rmSync(stopped, { recursive: true });
   });
 
-  it('a journal cut at any of many bytes resumes to the same files', async () => {
+  it('writes the same files if the journal was cut at any of many bytes', async () => {
     const whole = newOut();
     expect(await run(whole)).toBe(0);
     const expected = outcome(whole);
@@ -151,7 +151,7 @@ describe('kill and resume', () => {
     rmSync(whole, { recursive: true });
   });
 
-  it('does not resume with another sharing mode', async () => {
+  it('is refused with another sharing mode', async () => {
     const out = newOut();
     expect(await run(out)).toBe(0);
     await expect(run(out, { sharing: 'none', resume: true })).rejects.toThrow(

@@ -12,7 +12,7 @@ const workOf: WorkOf = ({ tokens, rows, longest }) => tokens * (10 + longest) + 
 const capacity = fc.record({ maxTokens: fc.integer({ min: 40, max: 700 }), maxRows: fc.integer({ min: 9, max: 300 }) });
 
 describe('shards', () => {
-  it('have each tree once and all of a question, for any number of them (random questions)', () => {
+  it('contain each tree once and each question whole, for any number of shards (random questions)', () => {
     fc.assert(
       fc.property(
         randomQuestions(40),

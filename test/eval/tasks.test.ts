@@ -34,7 +34,7 @@ describe('hellaswag', () => {
     });
   });
 
-  it('leaves the space that an empty ctx_b makes only where text follows', () => {
+  it('keeps the space that an empty ctx_b makes only if text follows', () => {
     expect(read('hellaswag', { ...record, ctx_b: '' }).context).toBe('Roof repair: A man is on a roof.');
   });
 
@@ -116,7 +116,7 @@ describe('arc', () => {
     answerKey: '2',
   };
 
-  it.each(['arc_easy', 'arc_challenge'])('%s reads both schemas as the same question', (task) => {
+  it.each(['arc_easy', 'arc_challenge'])('%s is read from both schemas as the same question', (task) => {
     expect(read(task, original)).toEqual({
       docId: 5,
       context: 'Question: Which is hot?\nAnswer:',
@@ -169,7 +169,7 @@ describe('multiple_choice', () => {
     });
   });
 
-  it('takes question and answer for context and label, and uses texts as they stand', () => {
+  it('takes context and label from question and answer, and uses texts unchanged', () => {
     const record = { question: ' Why?  ', choices: [' because', 'x'], answer: 0 };
     expect(read('multiple_choice', record)).toMatchObject({ context: ' Why?  ', choices: [' because', 'x'], gold: 0 });
   });

@@ -32,7 +32,7 @@ const many = Array.from({ length: 333 }, (_, i) =>
 );
 const encode = (text: string): number[] => createTokenizer({ batch: true }).encode(text) as number[];
 
-/** What the semantics ask for, one question at a time. */
+/** The tokens that the semantics require, one question at a time. */
 const expected = (questions: readonly Question[]): unknown[] =>
   questions.map(({ docId, context, choices }) => {
     const tokens = encode(context.trimEnd());
@@ -60,7 +60,7 @@ describe('tokeniseQuestions in this thread', () => {
     expect([...(spaced?.continuations[0] ?? [])]).toEqual(encode('abc   de').slice(tight.length));
   });
 
-  it('takes nothing at all', async () => {
+  it('accepts an empty list', async () => {
     expect(await tokenise([])).toEqual([]);
   });
 
@@ -68,7 +68,7 @@ describe('tokeniseQuestions in this thread', () => {
     await expect(
       tokenise([question(3, '', 'a')], { tokenizer: { ...FAKE_TOKENIZER, spec: { bos: false } } }),
     ).rejects.toThrow(/question 3: the context has no tokens/);
-    // BOS alone is context enough.
+    // BOS alone is enough context.
     expect((await tokenise([question(3, '', 'a')]))[0]?.context).toEqual(Int32Array.of(1));
     const swallowing = {
       moduleUrl: `data:text/javascript,export const createTokenizer = () => ({ encode: () => [1, 2] })`,
@@ -103,7 +103,7 @@ describe('tokeniseQuestions in worker threads (eval/ compiled to JavaScript)', (
   });
   afterAll(() => rmSync(folder, { recursive: true }));
 
-  it.each([1, 2, 5])('gives the same from %i threads', async (workers) => {
+  it.each([1, 2, 5])('gives the same result with %i threads', async (workers) => {
     expect(await compiled.tokeniseQuestions(many, { tokenizer, workers, chunk: 7 })).toEqual(expected(many));
   });
 
@@ -125,7 +125,7 @@ describe('tokeniseQuestions in worker threads (eval/ compiled to JavaScript)', (
     expect(threads.has(0)).toBe(false);
   });
 
-  it('takes questions while it works', async () => {
+  it('accepts questions while it works', async () => {
     const tokeniser = new compiled.Tokeniser({ tokenizer, workers: 2, chunk: 3 });
     for (const [i, item] of many.entries()) {
       tokeniser.add(item);
@@ -156,7 +156,7 @@ describe('tokeniseQuestions in worker threads (eval/ compiled to JavaScript)', (
 
 describe('checkLengths', () => {
   const tokens = (n: number): Int32Array => new Int32Array(n);
-  it('counts inputs, of which the last token of a choice is none', () => {
+  it('counts inputs, which exclude the last token of a choice', () => {
     const list = [
       { docId: 1, context: tokens(5), continuations: [tokens(3)] },
       { docId: 9, context: tokens(5), continuations: [tokens(1), tokens(4)] },
@@ -167,7 +167,7 @@ describe('checkLengths', () => {
   });
 });
 
-it('says what the tokenizer adds to every text', async () => {
+it("the tokenizer's additions to every text are known", async () => {
   const { questions, added } = await tokeniseAll(many.slice(0, 3), { tokenizer: FAKE_TOKENIZER });
   expect(added).toEqual(encode(''));
   expect(questions.map(({ docId }) => docId)).toEqual([0, 1, 2]);
@@ -177,7 +177,7 @@ describe('truncateOverlong', () => {
   const ids = (first: number, count: number): Int32Array => Int32Array.from({ length: count }, (_, i) => first + i);
   const question = { docId: 4, context: ids(1, 10), continuations: [ids(50, 1), ids(60, 3), ids(70, 6)] };
 
-  it('keeps the last L + 1 tokens of context and choice, of which L are inputs', () => {
+  it('keeps the last L + 1 tokens of context and choice, L of which are inputs', () => {
     const { questions, choices } = truncateOverlong([question], 10);
     expect(choices).toBe(2);
     const [cut] = questions;
@@ -185,11 +185,11 @@ describe('truncateOverlong', () => {
     expect(contexts).toEqual([[...ids(1, 10)], [...ids(3, 8)], [...ids(6, 5)]]);
     for (const [choice, tokens] of question.continuations.entries()) {
       const whole = [...question.context, ...tokens];
-      // As the public harness writes it: the last L + 1 of all tokens, without the very last.
+      // As the public harness puts it: the last L + 1 of all tokens, without the very last.
       const inputs = whole.slice(-(10 + 1)).slice(0, -1);
       expect([...contexts[choice]!, ...tokens].slice(0, -1)).toEqual(inputs);
     }
-    // A choice that fits keeps the array itself: that is what makes it shared.
+    // A choice that fits keeps the same array, which is what makes it shared.
     expect(contextOf(cut!, 0)).toBe(question.context);
   });
 
@@ -208,7 +208,7 @@ describe('truncateOverlong', () => {
   });
 
   it.each(['none', 'context', 'tree'] as const)(
-    'scores what is left as sequences of their own, sharing %s',
+    'scores the remaining tokens as separate sequences, sharing %s',
     async (sharing) => {
       const questions = [question, { docId: 5, context: ids(1, 4), continuations: [ids(9, 2), ids(9, 3)] }];
       const { questions: tokenised } = truncateOverlong(questions, 8);

@@ -5,7 +5,7 @@ import { referenceScore, scoreBatch } from './support/fakeScorer.js';
 import { randomQuestions } from './support/questions.js';
 
 const arrays = new Map<readonly number[], Int32Array>();
-/** The choices of a question have one array between them. */
+/** The choices of a question share one array. */
 function contextArray(context: readonly number[]): Int32Array {
   const array = arrays.get(context) ?? Int32Array.from(context);
   arrays.set(context, array);
@@ -42,7 +42,7 @@ describe('buildTree', () => {
     });
   });
 
-  it('lays out the context once, and shares a row asked twice for the same target', () => {
+  it('lays out the context once, and shares a row that is asked twice for the same target', () => {
     const tree = buildTree(choices, 'context');
     expect(columns(tree)).toEqual({
       tokens: [1, 2, 5, 6, 5, 6],
@@ -54,7 +54,7 @@ describe('buildTree', () => {
     expect(tree.answers.map(({ scored }) => [...scored])).toEqual([[0, 2, 3], [0, 4, 5], [1]]);
   });
 
-  it('lays out what choices have in common once; a last token is a target only', () => {
+  it('lays out once what choices have in common; a last token is only a target', () => {
     const tree = buildTree(choices, 'tree');
     expect(columns(tree)).toEqual({
       tokens: [1, 2, 5, 6],

@@ -7,7 +7,7 @@ import { randomQuestions } from './support/questions.js';
 
 const ROOMY = { maxTokens: 4096, maxRows: 4096 };
 
-/** A question of 60 tokens whose first `common` are the same for all, and two choices of five tokens. */
+/** A question of 60 tokens, the first `common` of which are the same for all, and two choices of five tokens. */
 const question = (docId: number, common: number): TokenisedQuestion => ({
   docId,
   context: Int32Array.from({ length: 60 }, (_, i) => (i < common ? i : 1000 + docId * 100 + i)),
@@ -29,7 +29,7 @@ describe('planTrees', () => {
     const forest = planTrees(questions(3000, 20), 'tree', ROOMY);
     expect(forest.trees.length).toBeLessThan(300);
     expect(Math.max(...forest.trees.map(({ tokens }) => tokens))).toBeLessThanOrEqual(1024);
-    // 68 tokens a question; each but the first of a tree saves 20.
+    // 68 tokens for each question; each but the first of a tree saves 20.
     expect(forest.tokensComputed).toBe(3000 * 68 - (3000 - forest.trees.length) * 20);
   });
 
@@ -41,14 +41,14 @@ describe('planTrees', () => {
     expect(small!.trees).toEqual(large!.trees);
   });
 
-  it('fills a whole micro-batch where questions share most of their tokens', () => {
+  it('fills a whole micro-batch if questions share most of their tokens', () => {
     const forest = planTrees(questions(300, 55), 'tree', ROOMY);
-    // 55 shared tokens, 13 of each question's own: 310 questions fill 4096.
+    // 55 shared tokens, and 13 of each question's own: 310 questions fill 4096.
     expect(forest.trees).toHaveLength(1);
   });
 
   it('cuts a run of questions where the least is lost', () => {
-    // Three share 10 tokens with the next three; each three share 40. Only three fit a tree.
+    // Three questions share 10 tokens with the next three, and each three share 40. Only three fit a tree.
     const six = [0, 1].flatMap((half) =>
       [0, 1, 2].map((i): TokenisedQuestion => {
         const { docId, context, continuations } = question(half * 3 + i, 0);
@@ -86,7 +86,7 @@ describe('planTrees', () => {
     }
   });
 
-  it('names the question and choice that no micro-batch can hold', () => {
+  it('names the question and choice that fit no micro-batch', () => {
     const long: TokenisedQuestion = {
       docId: 41,
       context: new Int32Array(9),

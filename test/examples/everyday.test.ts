@@ -1,4 +1,4 @@
-/** The bundled question set keeps its schema and its balance, so that a result on it means what README says. */
+/** The bundled question set keeps its schema and its balance, so that a result on it means what the README says. */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -30,7 +30,7 @@ const Question = z.strictObject({
 const lines = readFileSync(FILE, 'utf8').split('\n');
 const questions = lines.slice(0, -1).map((line) => Question.parse(JSON.parse(line)));
 
-/** Values of `of` that occur more than once, whatever their case. */
+/** Values of `of` that occur more than once, ignoring case. */
 function repeated(of: readonly string[]): string[] {
   const seen = new Set<string>();
   return of.filter((value) => {
@@ -42,7 +42,7 @@ function repeated(of: readonly string[]): string[] {
 }
 
 describe('examples/everyday.jsonl', () => {
-  it('has at least 128 questions, one a line, numbered in order', () => {
+  it('has at least 128 questions, one on each line, numbered in order', () => {
     expect(lines.at(-1)).toBe('');
     expect(questions.length).toBeGreaterThanOrEqual(128);
     expect(questions.map((q) => q.ind)).toEqual(questions.map((_, i) => i));
@@ -53,7 +53,7 @@ describe('examples/everyday.jsonl', () => {
     for (const q of questions) expect(q.ctx).toBe(`${q.ctx_a} ${q.ctx_b}`);
   });
 
-  it('has one to three sentences and an open beginning as the context', () => {
+  it('has one to three sentences and an open beginning as context', () => {
     for (const q of questions) {
       expect(q.ctx_a, q.source_id).toMatch(/^[A-Z].*[.]$/);
       const sentences = q.ctx_a.split(/[.?!](?: |$)/).length - 1;
@@ -64,16 +64,16 @@ describe('examples/everyday.jsonl', () => {
     }
   });
 
-  it('repeats no scene, no context and no ending', () => {
+  it('repeats no scene, context or ending', () => {
     expect(repeated(questions.map((q) => q.activity_label))).toEqual([]);
     expect(repeated(questions.map((q) => q.ctx_a))).toEqual([]);
     expect(repeated(questions.flatMap((q) => q.endings))).toEqual([]);
   });
 
-  it('spreads the right answers evenly, in no pattern', () => {
+  it('spreads the correct answers evenly, without a pattern', () => {
     const counts = Array.from({ length: CHOICES }, (_, label) => questions.filter((q) => q.label === label).length);
     expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(1);
-    // A rotation would repeat at this distance always, chance does in a quarter of the places.
+    // A rotation would always repeat at this distance; chance does so in a quarter of the places.
     for (let distance = 1; distance <= 8; distance++) {
       const same = questions.slice(distance).filter((q, i) => q.label === questions[i]!.label).length;
       expect(same / (questions.length - distance), `labels at distance ${distance}`).toBeLessThan(0.45);

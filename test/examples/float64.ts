@@ -1,4 +1,4 @@
-/** The demo model in float64: kernels without any fusion's rounding, by the interpreter of kernel IR. Slow. */
+/** The demo model in float64: kernels without the rounding of any fusion, run by the interpreter of kernel IR. Slow. */
 import { closeSync, openSync, readSync } from 'node:fs';
 import type { MicroBatch, ScoredRows, Scorer } from '../../eval/scorer.js';
 import { interpretModule, logicalWeight, type RawTensor } from '../../ir/kernelInterpreter.js';
@@ -32,7 +32,7 @@ export function readTensors({ tensors }: Checkpoint): Map<string, RawTensor> {
   );
 }
 
-/** Scores micro-batches of at most `maxTokens` in float64 (answers are handed on as f32). */
+/** Scores micro-batches of at most `maxTokens` in float64. Answers are passed on as f32. */
 export class Float64Scorer implements Scorer {
   readonly maxTokens: number;
   readonly maxRows: number;

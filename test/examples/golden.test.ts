@@ -1,6 +1,6 @@
 /**
  * The golden log-likelihoods of the demo model on examples/everyday.jsonl, which the GPU tests of a bundle compare
- * with: float64, one answer at a time. Delete the file to have it made anew (minutes).
+ * with: float64, one answer at a time. Delete the file to make it again (minutes).
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ const HOURS = 3600_000;
 const ignore = (): void => undefined;
 const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 
-/** In float64, every answer with the whole context before it: nothing shared. */
+/** In float64, every answer with its whole context: nothing is shared. */
 async function float64(docs?: Selection['docs']): Promise<readonly Scores[]> {
   const checkpoint = openCheckpoint(MODEL);
   const tokenizer = describeTokenizer(checkpoint.dir);
@@ -90,7 +90,7 @@ describe.skipIf(!isBuilt)('golden log-likelihoods of the examples', () => {
     const compared = compareGolden(readFileSync(samplesPath!, 'utf8'), readFileSync(GOLDEN, 'utf8'));
     expect(compared).toMatchObject({ questions: 136, others: 0, turnedBy: 0 });
     expect(compared.error).toBeLessThan(1e-4);
-    // What is wrong is told: a line left out, an answer moved.
+    // Errors are reported: a line left out, an answer that moved.
     const lines = readFileSync(samplesPath!, 'utf8').trim().split('\n');
     expect(() => compareGolden(lines.slice(1).join('\n'), readFileSync(GOLDEN, 'utf8'))).toThrow(
       '135 of 136 questions were scored',

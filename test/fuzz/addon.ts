@@ -16,7 +16,7 @@ async function round(random: Random): Promise<void> {
   child.stdout.on('data', (bytes: Buffer) => (admitted += bytes.toString()));
   const [status, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null];
   if (status !== 0) throw new Error(`node ${args.join(' ')} ended with ${signal ?? `status ${status}`}`);
-  // Random arguments that are all refused early would try nothing.
+  // If all random arguments were refused early, nothing would be tested.
   if (Number(admitted) < CALLS / 50) throw new Error(`only ${admitted} of ${CALLS} calls were admitted`);
 }
 

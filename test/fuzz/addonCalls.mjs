@@ -1,6 +1,6 @@
 /**
- * Calls of the native addon with random arguments, in a process that may end: node addonCalls.mjs ADDON SEED CALLS
- * Errors that the addon throws are what is hoped for. Guard bytes around every memory's used range must stay.
+ * Calls of the native addon with random arguments, in a process that may crash: node addonCalls.mjs ADDON SEED CALLS.
+ * The addon should throw errors. Guard bytes around the used range of every memory must stay unchanged.
  */
 import { createRequire } from 'node:module';
 

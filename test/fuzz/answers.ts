@@ -28,7 +28,7 @@ function scratch(): string {
   return made;
 }
 
-/** JSON lines with some lines changed as values, or some bytes. */
+/** JSON lines, some of them changed as values or byte by byte. */
 function mutateLines(lines: readonly unknown[], random: Random): Buffer {
   const text = lines.map((line) => `${JSON.stringify(random() < 0.3 ? several(line, random) : line)}\n`).join('');
   return random() < 0.3 ? mutateBytes(Buffer.from(text), random) : Buffer.from(text);
@@ -111,7 +111,7 @@ export const journals = { about: 'lines of journals', rounds: 200, round: journa
 const questions = [0, 1].map((docId) =>
   multipleChoice.read({ question: 'Why?', choices: ['a', 'b'], label: 1 }, docId, `x:${docId + 1}`),
 );
-/** Two shards of one question each, written as a run writes them; the folder of the first. */
+/** Two shards of one question each, written as a run writes them. Returns the folder of the first. */
 function writeShards(out: string): string {
   rmSync(out, { recursive: true, force: true });
   const run = { checkpoint: 'c0ffee', task: 'multiple_choice', dataset: 'ab', questions: 2 };

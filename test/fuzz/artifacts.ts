@@ -90,7 +90,7 @@ async function artifact(random: Random): Promise<void> {
       random() < 0.5 ? {} : { checkpoint: openModel(DEMO, { kind: 'checkpoint' }) },
     );
     if (name !== 'plan.json') return;
-    // What is loaded may differ in its schedules, and in nothing else.
+    // What is loaded may differ only in its schedules.
     const shape = (json: string): unknown =>
       JSON.stringify(JSON.parse(json), (key, value: unknown) =>
         ['schedules', 'buckets', 'placements', 'arenaBytes', 'seconds', 'capacity'].includes(key) ? undefined : value,

@@ -1,4 +1,4 @@
-/** Every fuzzer, for a moment. `npm run fuzz` runs them for as long as one likes. */
+/** Every fuzzer, for a moment. `npm run fuzz` runs them for any length of time. */
 import { describe, expect, it } from 'vitest';
 import { randomOf } from './mutate.js';
 import { FUZZERS } from './registry.js';

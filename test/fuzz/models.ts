@@ -95,7 +95,7 @@ function charsmap(random: Random): string {
   return random() < 0.7 ? table : mutateBytes(Buffer.from(table, 'base64'), random).toString('base64');
 }
 
-/** Components that have ended the process, or might. */
+/** Components that have crashed the process, or might. */
 const PARTS: readonly unknown[] = [
   { type: 'Precompiled', precompiled_charsmap: 'AAAA' },
   { type: 'Replace', pattern: { String: '' }, content: 'b' },

@@ -3,7 +3,7 @@
 /** A number in [0, 1). */
 export type Random = () => number;
 
-/** mulberry32: 32 bits of state, the same numbers everywhere. */
+/** mulberry32: 32 bits of state, the same numbers on every machine. */
 export function randomOf(seed: number): Random {
   let state = seed >>> 0;
   return () => {
@@ -16,7 +16,7 @@ export function randomOf(seed: number): Random {
 
 export const pick = <T>(random: Random, list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
 
-/** Values that readers tend to trip over. */
+/** Values that readers often handle badly. */
 const NASTY: readonly unknown[] = [
   null,
   true,
@@ -39,7 +39,7 @@ const NASTY: readonly unknown[] = [
   [null],
 ];
 
-/** `value` with one place changed: replaced by something nasty or by one of `parts`, removed, or doubled. */
+/** `value` with one place changed: replaced by a difficult value or by one of `parts`, removed, or doubled. */
 export function mutateJson(value: unknown, random: Random, parts: readonly unknown[] = []): unknown {
   if (typeof value !== 'object' || value === null || random() < 0.15) return pick(random, [...NASTY, ...parts]);
   const keys = Object.keys(value);
@@ -65,7 +65,7 @@ export function several(value: unknown, random: Random, parts?: readonly unknown
   return mutated;
 }
 
-/** `text` with up to four of its words or signs removed, doubled, or replaced by another of its own or by `parts`. */
+/** `text` with up to four of its words or symbols removed, doubled, or replaced by others of its own or by `parts`. */
 export function mutateText(text: string, random: Random, parts: readonly string[]): string {
   const words = text.split(/(\s+|\b)/);
   for (let i = Math.floor(random() * 4); i >= 0; i--) {
@@ -76,7 +76,7 @@ export function mutateText(text: string, random: Random, parts: readonly string[
   return words.join('');
 }
 
-/** `bytes` with some of them changed, or an end cut off. */
+/** `bytes` with some of them changed, or the end cut off. */
 export function mutateBytes(bytes: Uint8Array, random: Random): Buffer {
   const copy = Buffer.from(bytes);
   for (let i = Math.floor(random() * 4); i >= 0; i--)

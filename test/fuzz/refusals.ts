@@ -1,12 +1,12 @@
-/** What a hostile input may do: be refused in one clear line. */
+/** What hostile input may cause: a refusal in one clear line. */
 import { UserError } from '../../errors.js';
 
-/** Throws the error on unless it is a UserError of one line. */
+/** Rethrows the error unless it is a UserError of one line. */
 export function expectRefusal(error: unknown): void {
   if (!(error instanceof UserError) || error.message.includes('\n')) throw error;
 }
 
-/** Runs `read`, which may refuse. */
+/** Runs `read`, which may refuse its input. */
 export function refusedWell(read: () => void): void {
   try {
     read();
@@ -15,7 +15,7 @@ export function refusedWell(read: () => void): void {
   }
 }
 
-/** Errors of a program that did not foresee its input, whoever catches them. */
+/** Errors of a program that did not expect its input, whoever catches them. */
 export function expectForeseen(error: unknown): void {
   for (let at: unknown = error; at instanceof Error; at = at.cause)
     if (at instanceof TypeError || /call stack|array length|string length|out of memory/i.test(at.message)) throw error;

@@ -1,6 +1,6 @@
 /**
- * Fuzzers, by name: `npm run fuzz -- NAME --seconds 600` runs one for long, fuzz.test.ts runs all of them for a moment.
- * To add one, write a file beside this that exports a Fuzzer, and list it here.
+ * Fuzzers by name: `npm run fuzz -- NAME --seconds 600` runs one for a long time, fuzz.test.ts runs all of them for a
+ * moment. To add one, write a file beside this one that exports a Fuzzer, and list it here.
  */
 import { addon } from './addon.js';
 import { datasets, journals, merges, tuning } from './answers.js';
@@ -9,11 +9,11 @@ import { models } from './models.js';
 import type { Random } from './mutate.js';
 
 export interface Fuzzer {
-  /** What is fed with hostile input. */
+  /** What receives the hostile input. */
   readonly about: string;
-  /** Rounds that the test suite runs: a few seconds of them. */
+  /** Rounds that the test suite runs: a few seconds. */
   readonly rounds: number;
-  /** Tries one input. Throws where the program did not refuse it as it should. */
+  /** Tries one input. Throws if the program did not refuse it as it should. */
   readonly round: (random: Random) => void | Promise<void>;
 }
 

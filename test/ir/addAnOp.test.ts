@@ -8,13 +8,13 @@ const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
 const DOC = read('docs/addAnOp.md');
 
-it('quotes its examples from the source', () => {
+it('docs/addAnOp.md quotes its examples from the source', () => {
   const blocks = [...DOC.matchAll(/```ts\n\/\/ (\S+)\n([\s\S]*?)```/g)];
   expect(blocks.length).toBe(2);
   for (const [, path, code] of blocks) expect(read(path!), path).toContain(code);
 });
 
-it('names files that exist', () => {
+it('docs/addAnOp.md names files that exist', () => {
   for (const [, path] of DOC.matchAll(/`((?:ir|test|passes|codegen)\/[A-Za-z/.]+\.ts)`/g))
     expect(read(path!).length, path).toBeGreaterThan(0);
 });

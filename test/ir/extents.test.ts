@@ -18,13 +18,13 @@ const constants = TEMPLATES.flatMap((folder) =>
   ),
 );
 
-it('are those of the grammar', () => {
+it('names of extents follow the grammar', () => {
   for (const name of ['T', 'R', 'N', 'Q', 'Entries', 'A1']) expect(name).toMatch(EXTENT_NAME);
   for (const name of ['t', '', 'TT', 'T_', 'T\n', 'int', 'D', 'K', 'A23456789012345678'])
     expect(name).not.toMatch(EXTENT_NAME);
 });
 
-it('are no constants of generated kernels', () => {
+it('names of extents are not constants of generated kernels', () => {
   expect(constants).toEqual(expect.arrayContaining(['D', 'QUERIES', 'KEYS']));
   expect(constants.filter((name) => EXTENT_NAME.test(name))).toEqual([]);
 });

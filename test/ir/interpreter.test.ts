@@ -7,7 +7,7 @@ import { graph as randomGraph } from './randomGraph.js';
 
 const f64 = (...values: number[]): Float64Array => Float64Array.from(values);
 
-/** RMSNorm, a projection, and the scored rows of it. */
+/** RMSNorm, a projection, and its scored rows. */
 const NORMED = parseGraph(`func @normed(%x: f32[T, 2], %row: i32[R]) -> (f32[R, 1], f32[T, 2]) {
   weight @norm : f32[2]
   weight @w : bf16[1, 2]
@@ -34,7 +34,7 @@ const ENV = {
 };
 
 describe('interpretGraph', () => {
-  it('computes by hand', () => {
+  it('agrees with a result computed by hand', () => {
     const [scored, normed] = interpretGraph(NORMED, ENV);
     // Root mean squares are 3, 1 and 5; (x / rms)·norm is (2, 10), (2, −10), (2.8, 2).
     expect([...normed!.data]).toEqual([2, 10, 2, -10, 2.8, 2].map((x) => expect.closeTo(x, 12)));
@@ -90,7 +90,7 @@ describe('interpretGraph', () => {
     );
   });
 
-  it('gives every random graph results of its declared shapes', () => {
+  it('gives results of the declared shapes for every random graph', () => {
     let finished = 0;
     fc.assert(
       fc.property(randomGraph, fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 3 }), (graph, T, R) => {

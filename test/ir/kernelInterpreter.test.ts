@@ -50,8 +50,8 @@ describe('gemm', () => {
     expect([...out.get('y')!]).toEqual([-2, 12, -2, 30]);
   });
 
-  it('turns pairs i and i + d/2 of each head with rotateHalf', () => {
-    // Two heads of 4; cos = 0 and sin = 1 turn each pair by 90 degrees: (a, b) becomes (−b, a).
+  it('rotates pairs i and i + d/2 of each head with rotateHalf', () => {
+    // Two heads of 4; cos = 0 and sin = 1 rotate each pair by 90 degrees: (a, b) becomes (−b, a).
     const out = interpretKernel(
       gemm('w', 8, 8, { kind: 'rotate', headDim: 4, width: 2 }, { op: 'rotateHalf', a: acc }),
       {
@@ -64,7 +64,7 @@ describe('gemm', () => {
     expect([...out.get('y')!]).toEqual([-3, -4, 1, 2, -7, -8, 5, 6]);
   });
 
-  it('shifts column loads inside rotateHalf with the accumulator', () => {
+  it('shifts column loads inside rotateHalf together with the accumulator', () => {
     const value: Scalar = {
       op: 'rotateHalf',
       a: { op: 'mul', a: acc, b: { op: 'load', buffer: 'b', access: { kind: 'column' } } },
@@ -103,12 +103,12 @@ describe('logicalWeight', () => {
       ['w.1', { rows: 1, columns: 2, data: f64(3, 1.00390625) }],
       ['s', { rows: 1, columns: 2, data: f64(2, 1) }],
     ]);
-    // 1 + 2^-8 lies half-way between two bf16 numbers: ties go to even, 1.
+    // 1 + 2^-8 lies halfway between two bf16 numbers. Ties go to even, which is 1.
     expect([...logicalWeight(weight('w', [1, 1], 2, NONE, 's'), tensors, true)]).toEqual([2, 1, 6, 1]);
     expect([...logicalWeight(weight('w', [1, 1], 2, NONE, 's'), tensors, false)]).toEqual([2, 1, 6, 1.00390625]);
   });
 
-  it('names a tensor of another shape', () => {
+  it('names a tensor of the wrong shape', () => {
     const tensors = new Map([['w.0', { rows: 2, columns: 2, data: f64(1, 2, 3, 4) }]]);
     expect(() => logicalWeight(weight('w', [1], 2), tensors, false)).toThrow(
       "Weight 'w' needs tensor 'w.0' as [1, 2], but it is [2, 2]",
@@ -151,7 +151,7 @@ describe('loop', () => {
     expect([...out.get('ssq')!]).toEqual([16 * 1.00390625 ** 2, 16 * 1.00390625 ** 2, 8 * 1.00390625 ** 2, 0, 0, 0]);
   });
 
-  it('rounds stores to the dtype of the buffer where asked', () => {
+  it('rounds stores to the dtype of the buffer if asked to', () => {
     const out = interpretKernel(kernel, {
       decls,
       sizes: { T: 2, R: 0 },
@@ -162,7 +162,7 @@ describe('loop', () => {
     expect(out.get('h')![0]).toBe(1);
   });
 
-  it('names kernel and buffer of an index outside', () => {
+  it('names kernel and buffer if an index is out of range', () => {
     expect(() =>
       interpretKernel(kernel, {
         decls,
@@ -203,7 +203,7 @@ describe('attention', () => {
     ['end', f64(4, 2, 4, 4)],
   ]);
 
-  it('sees ancestors only: the tree 0 → {1, 2 → 3}', () => {
+  it('sees only ancestors: the tree 0 → {1, 2 → 3}', () => {
     const out = interpretKernel(
       { ...base, rows: 'T', heads: 1, kvHeads: 1, mask: { kind: 'column', subtreeEnd: 'end' } },
       { decls: { buffers: [...buffers(1), buffer('o', 'T', 1)], weights: [] }, sizes: { T: 4, R: 0 }, buffers: data },
@@ -237,7 +237,7 @@ describe('attention', () => {
         ]),
       },
     );
-    // Head 0 weighs the keys 1 : 3, head 1 equally; the second query sees the first key only.
+    // Head 0 weighs the keys 1 : 3, head 1 equally; the second query sees only the first key.
     expect([...out.get('o')!]).toEqual([expect.closeTo(6, 10), 4, 0, 0]);
   });
 });
@@ -300,7 +300,7 @@ describe('logprob', () => {
         ['target', f64(7, 343)],
       ]),
     });
-    // Row scale 1/√(3+1) and x = 2 give z = w: 342 ones, a 5 and a 9 under the exponential.
+    // Row scale 1/√(3+1) and x = 2 give z = w: 342 ones, a 5 and a 9 in the exponential.
     const close = (x: number): number => expect.closeTo(x, 10) as number;
     expect([...out.get('parts')!.subarray(0, 8)]).toEqual([
       close(Math.log(5)),

@@ -42,7 +42,7 @@ const [P, Q] = [
   ['bool[4]', [0, 1, 0, 1]],
 ] as const;
 
-/** Worked out by hand. */
+/** Computed by hand. */
 const EXAMPLES: readonly Example[] = [
   example('const', [], 'f32[]', [2.5], { value: 2.5 }),
   example('cast', [['f32[3]', [2.9, -2.9, 0]]], 'i32[3]', [2, -2, 0], { dtype: 'i32' }),
@@ -157,7 +157,7 @@ const EXAMPLES: readonly Example[] = [
   ),
   example('iota', [], 'i32[T]', [0, 1], { size: ['T'] }),
   example('vector', [], 'f32[2]', [0.5, 0.25], { label: 'frequencies', values: [0.5, 0.25] }),
-  // Scale ½ undoes the query 2: keys 0 and ln 3 weigh 1 : 3 for the second query; the first sees the first key only.
+  // Scale ½ cancels the query 2: keys 0 and ln 3 weigh 1 : 3 for the second query; the first sees only the first key.
   example(
     'attention',
     [
@@ -369,7 +369,7 @@ describe('types of ops', () => {
           const shape = concreteShape(type.shape, { T, R });
           if (elementCount(shape) > 10_000) return;
           typed.add(op);
-          // Index operands are 0, which every nonempty axis has.
+          // Index operands are 0, which is valid on every nonempty axis.
           const tensors = operands.map((t): Tensor => {
             const s = concreteShape(t.shape, { T, R });
             return {
@@ -412,7 +412,7 @@ describe('the registry', () => {
     }
   });
 
-  it('knows its own names only', () => {
+  it('accepts only names of ops', () => {
     expect(isOpName('add')).toBe(true);
     expect(isOpName('toString')).toBe(false);
     expect(isOpName('__proto__')).toBe(false);

@@ -12,7 +12,7 @@ const dtype: fc.Arbitrary<DType> = fc.constantFrom('f32', 'f32', 'f32', 'i32', '
 export const tensorType: fc.Arbitrary<TensorType> = fc.record({ dtype, shape });
 const finite = fc.double({ noNaN: true, noDefaultInfinity: true });
 
-/** Attribute values of the right kind, steered towards ones that some op accepts. */
+/** Attribute values of the right kind, biased towards values that some op accepts. */
 const attributeOf: Readonly<Record<AttributeKind, fc.Arbitrary<Attribute>>> = {
   number: fc.oneof(fc.integer({ min: 1, max: 3 }), finite, fc.constantFrom(-Infinity, Infinity, -0)),
   string: fc.oneof(fc.constantFrom<string>(...DTYPES, 'column', 'bias'), fc.string()),
@@ -45,7 +45,7 @@ const step = opName.chain((op) =>
   }),
 );
 
-/** Graphs of up to 40 nodes; steps that do not type are skipped, so every op that fits somewhere appears. */
+/** Graphs of up to 40 nodes. Steps that are not well typed are skipped, so every op that fits somewhere appears. */
 export const graph: fc.Arbitrary<Graph> = fc
   .record({
     params: fc.array(tensorType, { minLength: 1, maxLength: 4 }),

@@ -23,7 +23,7 @@ describe('roundToF16', () => {
 });
 
 describe('roundToDType', () => {
-  it('rounds ties to even in bf16, truncates to i32, keeps f32 singles', () => {
+  it('rounds ties to even in bf16, truncates to i32, and keeps f32 values', () => {
     expect(roundToDType(1 + 2 ** -8, 'bf16')).toBe(1);
     expect(roundToDType(1 + 3 * 2 ** -8, 'bf16')).toBe(1 + 2 ** -6);
     expect(roundToDType(-2.9, 'i32')).toBe(-2);

@@ -1,4 +1,4 @@
-/** States in the graph IR: the function that remembers, its text, and graphs that break each rule. */
+/** States in the graph IR: a function with state, its text, and graphs that break each rule. */
 import { describe, expect, it } from 'vitest';
 import { moduleOf, type Graph, type GraphModule } from '../../ir/graph/graph.js';
 import { interpretFunction } from '../../ir/graph/interpreter.js';
@@ -30,8 +30,8 @@ func @remember[N new, Q queries](%rows: f32[N, 8], %slot: i32[N] is slot(@memory
 }
 `.replaceAll('\\\n', '');
 
-describe('the function that remembers', () => {
-  it('has the text of a function below its states, and round-trips', () => {
+describe('a function with state', () => {
+  it('prints its states above the function, and round-trips', () => {
     expect(printGraph(GRAPH)).toBe(TEXT);
     expect(parseGraph(TEXT)).toEqual(GRAPH);
     expect(parseModule(TEXT)).toEqual(moduleOf(GRAPH));
@@ -55,7 +55,7 @@ describe('the function that remembers', () => {
     }
   });
 
-  it('refuses a row that two rows are written to, and a state that is not given', () => {
+  it('refuses a row that two rows are written to, and a state that is missing', () => {
     const call = { ...MEMORY_CALLS[1]!, slot: [3, 0, 3, -1] };
     const env = { sizes: memorySizes(call), params: memoryInputs(call), weights: new Map<string, Float64Array>() };
     const states = new Map([[MEMORY, Float64Array.from(emptyMemory().flat())]]);
@@ -81,7 +81,7 @@ describe('modules', () => {
     expect(() => verifyModule(MODULE)).not.toThrow();
   });
 
-  it('refuse functions of one name, and states of one name and two types', () => {
+  it('refuse two functions of one name, and states of one name and two types', () => {
     expect(() => verifyModule({ name: 'm', functions: [GRAPH, GRAPH] })).toThrow(
       'Module @m: two functions are called @remember',
     );
@@ -143,7 +143,7 @@ describe('modules', () => {
     expect(message(text)).toContain(wanted);
   });
 
-  it('of several functions are no graph', () => {
+  it('of several functions are not graphs', () => {
     expect(() => parseGraph(printModule(MODULE))).toThrow('found a module of several functions, expected one function');
   });
 });
@@ -218,7 +218,7 @@ func @f(%x: f32[N, 2], %s: i32[N] is slot(@m), %e: i32[N] is entry(@m); %m: stat
   return %sum
 }`);
 
-  it('merge reads of one version, and keep those of two apart', () => {
+  it('merge reads of one version, and keep reads of different versions apart', () => {
     const merged = eliminateCommonSubexpressions(graph);
     verifyGraph(merged);
     expect(merged.nodes.map(({ result }) => result.name)).toEqual(['a', 'twice', 'm1', 'c', 'sum', 'unread']);

@@ -22,7 +22,7 @@ describe.each(FORMAT_NAMES)('storage format %s', (name) => {
     );
   });
 
-  it('decodes and encodes every pattern of 16 bits, and the same bits higher up', () => {
+  it('decodes and encodes every pattern of 16 bits, also in the upper half', () => {
     const width = format.elementBits / 8;
     const bytes = new Uint8Array(0x10000 * width);
     for (let i = 0; i < 0x10000; i++) bytes.set([i & 0xff, i >> 8], i * width + (width - 2));
@@ -42,7 +42,7 @@ describe.each(FORMAT_NAMES)('storage format %s', (name) => {
 });
 
 describe('storage formats', () => {
-  it('encodes known numbers', () => {
+  it('encode known numbers', () => {
     const bits = (name: 'f16' | 'bf16', value: number): number => {
       const [low, high] = FORMATS[name].encode(Float64Array.of(value));
       return low! | (high! << 8);
@@ -55,11 +55,11 @@ describe('storage formats', () => {
     ]);
   });
 
-  it('has codes that count up from 0, as the tables of the packers do', () => {
+  it('have codes that count up from 0, as the tables of the packers do', () => {
     expect(FORMAT_NAMES.map((name) => FORMATS[name].code)).toEqual(FORMAT_NAMES.map((_, i) => i));
   });
 
-  it('says which layouts hold it', () => {
+  it('say which layouts hold them', () => {
     expect(layoutProblem('vnni', 'bf16')).toBeUndefined();
     expect(layoutProblem('vnni', 'f16')).toBe('layout vnni supports bf16, not f16');
     expect(layoutProblem('panels', 'f16')).toBe('layout panels supports f32 or bf16, not f16');
@@ -67,7 +67,7 @@ describe('storage formats', () => {
     expect(FORMAT_NAMES.every((name) => isFormatIn('rows', name))).toBe(true);
   });
 
-  it('pads k and columns of packed weights as their layout asks', () => {
+  it('pad k and columns of packed weights as their layout requires', () => {
     const weight = (layout: WeightDecl['layout'], format: WeightDecl['format']): WeightDecl => ({
       name: 'w',
       layout,

@@ -5,7 +5,7 @@ import { printGraph } from '../../ir/graph/printer.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
 import { graph } from './randomGraph.js';
 
-/** The message of the error that parsing `text` gives. */
+/** The message of the error from parsing `text`. */
 function message(text: string): string {
   try {
     parseGraph(text, 'g.tw');
@@ -42,7 +42,7 @@ describe('the text form', () => {
     expect(used.size).toBeGreaterThan(25);
   });
 
-  it('keeps numbers to the last bit', () => {
+  it('preserves numbers to the last bit', () => {
     fc.assert(
       fc.property(fc.double({ noNaN: true }), (value) => {
         const text = around(
@@ -62,7 +62,7 @@ describe('the text form', () => {
     expect(printGraph(parseGraph(loose))).toBe(text);
   });
 
-  it('never fails on noise but by a GraphSyntaxError', () => {
+  it('fails on noise only with a GraphSyntaxError', () => {
     const text = around('  %y = reshape(%x) {shape = [4, T]} : f32[4, T] at "layers.0"');
     fc.assert(
       fc.property(
@@ -86,7 +86,7 @@ describe('the text form', () => {
 });
 
 describe('errors of the parser', () => {
-  it('point at what is wrong in the grammar', () => {
+  it('point at what breaks the grammar', () => {
     expect(message('')).toMatchInlineSnapshot(`"g.tw:1:1: found the end of the text, expected 'func'"`);
     expect(message('module @m')).toMatchInlineSnapshot(`"g.tw:1:10: found the end of the text, expected '{'"`);
     expect(message('func g()')).toMatchInlineSnapshot(`"g.tw:1:6: found 'g', expected the function's name (@name)"`);
@@ -217,7 +217,7 @@ describe('errors of the parser', () => {
     );
   });
 
-  it('refuses a text beyond the bound before reading it', () => {
+  it('refuse a text that is too long before reading it', () => {
     expect(() => parseGraph(' '.repeat((8 << 20) + 1), 'big.tw')).toThrow(
       'big.tw:1:1: found 8388609 characters, expected at most 8388608',
     );

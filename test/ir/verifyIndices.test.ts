@@ -48,7 +48,7 @@ describe('verifyIndices', () => {
     expect(() => verifyIndices(withRole('tokens', { kind: 'position' }))).toThrow(/'tokens' is position; it may not/);
   });
 
-  it('refuses a role that promises more rows than there are', () => {
+  it('refuses a role that promises more rows than exist', () => {
     expect(() => verifyIndices(withRole('tokens', { kind: 'token', vocab: vocab + 1 }))).toThrow(
       /may not choose among/,
     );
@@ -57,7 +57,7 @@ describe('verifyIndices', () => {
     expect(() => verifyIndices(withRole('subtreeEnd', { kind: 'values' }))).toThrow(/must be subtreeEnd/);
   });
 
-  it('refuses an interface that tells of other inputs than the buffers', () => {
+  it('refuses an interface that names other inputs than the buffers', () => {
     const [first, ...rest] = module.interface.inputs;
     const inputs = (list: KernelModule['interface']['inputs']): KernelModule => ({
       ...module,

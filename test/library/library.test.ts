@@ -78,7 +78,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     await expect(model.score({ task: 'hellaswag', data: RECORDS })).rejects.toThrow('score: the model is closed');
   });
 
-  it('gives up loading when it is told to', async () => {
+  it('stops loading when told to', async () => {
     const controller = new AbortController();
     const stopped = run({
       model: DEMO,
@@ -107,7 +107,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     });
   });
 
-  it('has questions that are not there', async () => {
+  it('refuses an empty list of questions', async () => {
     const model = { model: DEMO, target: 'cpu' } as const;
     await expect(run({ ...model, task: 'hellaswag', data: [] })).rejects.toThrow('data: there are no questions');
   });

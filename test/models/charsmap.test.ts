@@ -17,7 +17,7 @@ const tokenize = async (table: string, text: string): Promise<string> => {
 };
 
 describe('checkCharsmap', () => {
-  it('admits a sound table, which then works', async () => {
+  it('accepts a sound table, which then works', async () => {
     expect(checkCharsmap(charsmapOf(RULES))).toEqual({ longest: 2 });
     expect(await tokenize(charsmapOf(RULES), 'a①xﬁ\u00a0éb')).toBe('a1fi Eb');
   });
@@ -45,7 +45,7 @@ describe('checkCharsmap', () => {
     expect(checkCharsmap(table).problem).toContain(problem);
   });
 
-  it('admits nothing that ends the process', async () => {
+  it('accepts nothing that crashes the process', async () => {
     const { units, replacements } = charsmapParts(RULES);
     const unit = fc.oneof(
       fc.nat(2 ** 32 - 1),

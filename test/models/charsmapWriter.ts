@@ -1,10 +1,12 @@
-/** Writes a Precompiled normalizer's table of characters: one block of 256 units a node, simple and wasteful. */
+/**
+ * Writes a Precompiled normalizer's table of characters with one block of 256 units for each node: simple and wasteful.
+ */
 interface Node {
   readonly children: Map<number, Node>;
   replacement?: number;
 }
 
-/** The parts of a table, for tests that damage one. */
+/** The parts of a table, for tests that damage one of them. */
 export function charsmapParts(rules: Readonly<Record<string, string>>): { units: Uint32Array; replacements: Buffer } {
   const root: Node = { children: new Map() };
   const texts: Buffer[] = [];
@@ -22,7 +24,7 @@ export function charsmapParts(rules: Readonly<Record<string, string>>): { units:
   }
   const nodes: Node[] = [root];
   for (const node of nodes) nodes.push(...node.children.values());
-  // A node's children are in its block at their labels; block 0 is the root's own unit.
+  // A node's children are in its block, at the positions of their labels. Block 0 holds the unit of the root.
   const units = new Uint32Array((nodes.length + 1) * 256);
   const place = (node: Node, at: number, label: number): void => {
     const base = (nodes.indexOf(node) + 1) * 256;

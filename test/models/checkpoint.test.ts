@@ -36,7 +36,7 @@ function folder(
 }
 const refusal = (dir: string): string => userError(() => openCheckpoint(dir)).message;
 
-/** The small model in two shards, layers 0 and 1 in the first. `edit` may spoil the index. */
+/** The small model in two shards, with layers 0 and 1 in the first. `edit` may damage the index. */
 function sharded(edit?: (map: Record<string, string>) => void): string {
   const dir = temporaryFolder();
   writeJson(dir, 'config.json', SMALL_CONFIG);
@@ -67,7 +67,7 @@ describe('openCheckpoint', () => {
     const norm = checkpoint.tensors.get('model.norm.weight');
     if (norm?.kind !== 'file') throw new Error('expected a tensor in a file');
     expect(norm).toMatchObject({ format: 'bf16', shape: [256], byteLength: 512 });
-    // A trained norm weight is a number near 1: read one as bf16 from where the location points.
+    // A trained norm weight is close to 1: read one as bf16 from where the location points.
     const bytes = readFileSync(norm.file).subarray(norm.offset, norm.offset + 4);
     const first = Buffer.from([0, 0, bytes[0] ?? 0, bytes[1] ?? 0]).readFloatLE();
     expect(first).toBeGreaterThan(0.05);
@@ -87,12 +87,12 @@ describe('openCheckpoint', () => {
     expect(tensors.get('model.embed_tokens.weight')?.format).toBe('bf16');
   });
 
-  it('takes the element type of the weights where the configuration names none', () => {
+  it('uses the element type of the weights if the configuration names none', () => {
     expect(openCheckpoint(folder(shapes(), { torch_dtype: null })).config.dtype).toBe('bf16');
     expect(openCheckpoint(folder(shapes(), { torch_dtype: 'float16' })).config.dtype).toBe('f16');
   });
 
-  it('knows tied and untied heads', () => {
+  it('recognises tied and untied heads', () => {
     const untied = shapes({ tie_word_embeddings: false });
     expect(untied.get('lm_head.weight')).toEqual([10, 8]);
     expect(openCheckpoint(folder(untied, { tie_word_embeddings: false })).tensors.has('lm_head.weight')).toBe(true);
@@ -102,7 +102,7 @@ describe('openCheckpoint', () => {
     );
   });
 
-  it('says what a folder holds where it holds no weights', () => {
+  it('says what a folder contains if it contains no weights', () => {
     const dir = folder();
     renameSync(join(dir, 'model.safetensors'), join(dir, 'pytorch_model.bin'));
     const error = userError(() => openCheckpoint(dir));
@@ -115,12 +115,12 @@ describe('openCheckpoint', () => {
     expect(refusal('/nowhere')).toContain('/nowhere');
   });
 
-  it('names the architecture before any word about weights', () => {
+  it('names the architecture before it mentions weights', () => {
     const dir = folder(new Map(), { architectures: ['GPT2LMHeadModel'] });
     expect(refusal(dir)).toContain('architecture "GPT2LMHeadModel" is not supported');
   });
 
-  it('names element types that cannot be weights', () => {
+  it('names element types that weights cannot have', () => {
     const dir = folder(shapes(), {}, (header) => {
       for (const entry of Object.values(header)) entry.dtype = 'I16';
     });
@@ -153,7 +153,7 @@ describe('shards', () => {
     expect(openCheckpoint(dir).tensors.size).toBe(shapes().size);
   });
 
-  it('are named where missing', () => {
+  it('are named if they are missing', () => {
     const dir = sharded();
     rmSync(join(dir, 'model-00002-of-00002.safetensors'));
     expect(refusal(dir)).toBe(
@@ -186,7 +186,7 @@ describe('shards', () => {
     ).toMatch(/model\.norm\.weight/);
   });
 
-  it('left out of the index are mentioned', () => {
+  it('are mentioned if the index leaves them out', () => {
     const dir = sharded((map) => {
       for (const name of Object.keys(map)) if (/layers\.2|model\.norm/.test(name)) delete map[name];
     });
@@ -236,7 +236,7 @@ describe('checkTensors', () => {
     return checkTensors(large, new Map(all));
   };
 
-  it('has nothing to say of a sound checkpoint', () => {
+  it('accepts a sound checkpoint', () => {
     expect(found(3, (_, shape) => shape)).toEqual([]);
   });
 
@@ -266,7 +266,7 @@ describe('checkTensors', () => {
     expect(checkTensors(small, strangers).length).toBeLessThanOrEqual(11);
   });
 
-  it('does not pass over a bias, which would change every score', () => {
+  it('does not ignore a bias, which would change every score', () => {
     const dir = folder(
       new Map([...shapes(), ...[0, 1, 2].map((i) => [`model.layers.${i}.self_attn.q_proj.bias`, [8]] as const)]),
     );
@@ -279,7 +279,7 @@ describe('checkTensors', () => {
 });
 
 describe('fingerprint', () => {
-  it('is that of the contents: a copy has it, a changed weight or setting has another', () => {
+  it('depends on the contents: a copy has the same, a changed weight or setting another', () => {
     const dir = temporaryFolder();
     const copy = join(dir, 'copy');
     mkdirSync(copy);
@@ -326,7 +326,7 @@ describe('describeRandomCheckpoint', () => {
     expect(describeRandomCheckpoint(path, 8).fingerprint()).not.toBe(checkpoint.fingerprint());
   });
 
-  it('takes a folder, and the tokenizer in it', () => {
+  it('accepts a folder, and uses the tokenizer in it', () => {
     expect(describeRandomCheckpoint(DEMO, 1).tokenizerPath).toBe(join(DEMO, 'tokenizer.json'));
   });
 

@@ -34,7 +34,7 @@ describe('describeModel', () => {
     });
   });
 
-  it('is frozen to the bottom', () => {
+  it('is deeply frozen', () => {
     const config = parse({ eos_token_id: [1, 2] });
     for (const part of [config, config.rope, config.rope.scaling, config.eosTokenIds])
       expect(Object.isFrozen(part)).toBe(true);
@@ -62,7 +62,7 @@ describe('describeModel', () => {
     expect(config).not.toHaveProperty('bosTokenId');
   });
 
-  it('takes a head_dim that is not hidden/heads', () => {
+  it('accepts a head_dim that is not hidden/heads', () => {
     expect(parse({ hidden_size: 7, head_dim: 6 })).toMatchObject({ hiddenSize: 7, headDim: 6 });
   });
 
@@ -75,7 +75,7 @@ describe('describeModel', () => {
     expect(parse(changes).dtype).toBe(dtype);
   });
 
-  it('reads one end token or several, and drops ids that are no tokens', () => {
+  it('reads one end token or several, and drops ids that are not tokens', () => {
     expect(parse({ eos_token_id: 2 }).eosTokenIds).toEqual([2]);
     expect(parse({ eos_token_id: [2, 9, 10, -1] }).eosTokenIds).toEqual([2, 9]);
     expect(parse({ bos_token_id: -1 })).not.toHaveProperty('bosTokenId');
@@ -243,7 +243,7 @@ describe('describeModel', () => {
     expect(message).not.toContain('\n');
   });
 
-  it('cannot be made to print what a terminal obeys', () => {
+  it('never prints control characters of a file', () => {
     expect(refusal({ architectures: ['\u001b[2J\u009b\u202e'] })).toMatch(/^[ -~]*$/);
   });
 });
@@ -269,7 +269,7 @@ describe('loadConfig', () => {
     expect(userError(() => loadModel(dir)).message).toContain(expected);
   });
 
-  it('refuses a folder in the place of the file', () => {
+  it('refuses a folder in place of the file', () => {
     expect(userError(() => loadModel('/dev/null')).message).toContain('/dev/null');
   });
 });
@@ -284,7 +284,7 @@ describe('ropeInverseFrequencies', () => {
       },
     });
 
-  it('is a geometric series, divided by the factor when linear', () => {
+  it('are a geometric series, divided by the factor if linear', () => {
     expect([...ropeInverseFrequencies({ headDim: 8, rope: { theta: 10000, scaling: { type: 'none' } } })]).toEqual(
       [1, 0.1, 0.01, 0.001].map((x) => expect.closeTo(x, 14) as unknown),
     );
@@ -293,7 +293,7 @@ describe('ropeInverseFrequencies', () => {
     ]).toEqual([0.25, 0.0025]);
   });
 
-  it('keeps short wavelengths, stretches long ones and blends between', () => {
+  it('keep short wavelengths, stretch long ones and blend between them', () => {
     // 64 positions are 10.186 turns of frequency 1 and 0.10186 turns of frequency 0.01.
     expect([...llama3(1, 4)]).toEqual([1, 0.00125]);
     const kept = (0.64 / (2 * Math.PI) - 0.05) / 0.1;

@@ -9,7 +9,7 @@ import { parseJson } from '../../system/json.js';
 
 const DOC = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'families.md'), 'utf8');
 
-/** Rows of the table below `heading`, without its head, as cells. */
+/** Rows of the table below `heading`, without its header, as cells. */
 function tableOf(heading: string): readonly (readonly string[])[] {
   const section = DOC.split(`## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
   const lines = section.split('\n').filter((line) => line.startsWith('|'));
@@ -23,7 +23,7 @@ function tableOf(heading: string): readonly (readonly string[])[] {
   return rows;
 }
 
-/** What stands between backticks. */
+/** The text between backticks. */
 const codeIn = (cell = ''): readonly string[] => [...cell.matchAll(/`([^`]+)`/g)].map(([, code = '']) => code);
 
 /** A small model of the family. */
@@ -38,7 +38,7 @@ const configOf = ({ name, modelType }: Architecture): Record<string, unknown> =>
   max_position_embeddings: 16_384,
 });
 
-/** The families that a row names in brackets, or all where it names none; each describes itself with `setting`. */
+/** The families that a row names in brackets, or all if it names none. Each describes itself with `setting`. */
 function describeWith(setting: string, text: string): readonly ((isSet?: boolean) => ModelConfig)[] {
   const json = parseJson(setting, setting) as Record<string, unknown>;
   const named = /\((LLaMA|Qwen 2)\)/.exec(text)?.[1];

@@ -20,7 +20,7 @@ function write(content: Uint8Array): string {
   return path;
 }
 const refusal = (content: Uint8Array): UserError => userError(() => readSafetensorsHeader(write(content)));
-/** The refusal of GOOD with some entries replaced. */
+/** The error for GOOD with some entries replaced. */
 const refusalOf = (changes: Record<string, Partial<HeaderEntry> | object>, data = GOOD.size): string => {
   const header: Record<string, object> = { ...GOOD.header };
   for (const [name, change] of Object.entries(changes)) header[name] = { ...header[name], ...change };
@@ -43,7 +43,7 @@ describe('readSafetensorsHeader', () => {
     expect(read.sizeBytes).toBe(base + GOOD.size);
   });
 
-  it('takes a padded header, entries in any order, and names that are awkward in JavaScript', () => {
+  it('accepts a padded header, entries in any order, and names that are awkward in JavaScript', () => {
     const header =
       '{"__proto__":{"dtype":"U8","shape":[1],"data_offsets":[3,4]},"0":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}} ' +
       '  ';
@@ -91,7 +91,7 @@ describe('readSafetensorsHeader', () => {
     expect(refusalOf(changes, data)).toContain(expected);
   });
 
-  it('refuses a tensor that is no object', () => {
+  it('refuses a tensor that is not an object', () => {
     expect(refusal(safetensors('{"a":[1]}', 0)).message).toContain('tensor "a": expected an object, got [1]');
   });
 
@@ -109,7 +109,7 @@ describe('readSafetensorsHeader', () => {
     expect(userError(() => readSafetensorsHeader(path)).message).toContain('tensor "b"');
   });
 
-  it('refuses what is too short, too long, not there, or not a file', () => {
+  it('refuses a file that is too short, too long, missing, or not a file', () => {
     expect(refusal(Buffer.alloc(7)).message).toContain('7 bytes: too short');
     expect(refusal(safetensors('', 0)).message).toContain("does not start with '{'");
     expect(refusal(safetensors(' {}', 0)).message).toContain("does not start with '{'");
@@ -150,14 +150,14 @@ describe('readSafetensorsHeader', () => {
         '}',
       'describes more than the 65536 tensors',
     ],
-  ])('refuses %s before parsing them', (_, make, expected) => {
+  ])('refuses %s before parsing', (_, make, expected) => {
     const content = safetensors(make(15_000_000), 0);
     const parse = vi.spyOn(JSON, 'parse');
     expect(refusal(content).message).toContain(expected);
     expect(parse).not.toHaveBeenCalled();
   });
 
-  it('counts no bracket in a name or in metadata as a tensor', () => {
+  it('does not count a bracket in a name or in metadata as a tensor', () => {
     const text = JSON.stringify({ __metadata__: { notes: '[{'.repeat(200_000), quote: '\\"[' } });
     expect(parseSafetensorsHeader(Buffer.from(text), 0, 'x').metadata.size).toBe(2);
   });
@@ -222,7 +222,7 @@ describe('hostile files', () => {
     expect(at).toBe(8 + header.length + dataBytes);
   };
 
-  it('arbitrary bytes end in a UserError or a sound header', () => {
+  it('give a UserError or a sound header for arbitrary bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), fc.nat(64), (bytes, data) => check(bytes, data)),
       { numRuns: 500 },
@@ -246,7 +246,7 @@ describe('hostile files', () => {
     { requiredKeys: [] },
   );
 
-  it('headers of the right form with any contents do too', () => {
+  it('give the same for headers of the right form with any contents', () => {
     fc.assert(
       fc.property(
         fc.dictionary(fc.oneof(fc.string(), fc.constant('__metadata__')), fc.oneof(entry, fc.jsonValue()), {
@@ -259,7 +259,7 @@ describe('hostile files', () => {
     );
   });
 
-  it('a valid header with one byte changed does too', () => {
+  it('give the same for a valid header with one byte changed', () => {
     const json = Buffer.from(JSON.stringify(GOOD.header));
     fc.assert(
       fc.property(fc.nat(json.length - 1), fc.nat(255), fc.constantFrom(-1, 0, 1), (at, byte, more) => {

@@ -33,8 +33,9 @@ const tokenizer = (model: Uint8Array, special = BOS): Tokenizer =>
   });
 
 /**
- * SentencePiece's BPE by its definition, quadratic: merge the adjacent pair whose union has the highest score, the
- * leftmost of equals, until none is a normal piece; then bytes (or one unknown a run) for what is no piece.
+ * SentencePiece's BPE by its definition, in quadratic time: merge the adjacent pair whose union has the highest score,
+ * the leftmost of equals, until no union is a normal piece; then replace what is not a piece by bytes (or one unknown
+ * for each run).
  */
 function reference(model: SentencePieceModel): (text: string) => number[] {
   const ids = new Map(model.pieces.map(({ piece: text }, id) => [text, id]));
@@ -96,7 +97,7 @@ describe('convertSentencePiece', () => {
     ]);
   });
 
-  it('adds what the settings say, around every text', async () => {
+  it('adds what the settings say around every text', async () => {
     const model = sentencePieceModel({ pieces: [...toyPieces, ['▁', -1], ['a', -2], ['▁a', -3]] });
     expect(await tokenizer(model).encode('a a')).toEqual([1, 5, 5]);
     expect(await tokenizer(model, { addBos: true, addEos: true }).encode('a')).toEqual([1, 5, 2]);
@@ -207,7 +208,7 @@ describe('damaged files', () => {
     expect(userError(() => [...protoFields(Uint8Array.from(bytes), 'f')]).message).toContain(expected);
   });
 
-  it('keep numbers whole', () => {
+  it('keep integers exact', () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), (value) => {
         expect([...protoFields(Uint8Array.from([0x08, ...varint(value)]), 'f')]).toEqual([

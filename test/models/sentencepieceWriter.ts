@@ -1,4 +1,4 @@
-/** Writes SentencePiece models for tests: just the fields that the reader knows. */
+/** Writes SentencePiece models for tests, with only the fields that the reader knows. */
 
 export function varint(value: bigint): number[] {
   const bytes: number[] = [];
@@ -13,7 +13,7 @@ const bytesField = (number: number, bytes: readonly number[]): number[] => [
   ...bytes,
 ];
 
-/** A SentencePiece message; type 1 (normal) is the default and not written. */
+/** A SentencePiece message. Type 1 (normal) is the default and is not written. */
 export function piece(text: string, score: number, type = 1): number[] {
   const float = [...new Uint8Array(Float32Array.of(score).buffer)];
   return [...bytesField(1, [...Buffer.from(text)]), (2 << 3) | 5, ...float, ...(type === 1 ? [] : field(3, type))];

@@ -1,4 +1,4 @@
-/** Texts with a common head: the same tokens as each by itself, from fewer and shorter encodings. */
+/** Texts with a common beginning: the same tokens as each text by itself, from fewer and shorter encodings. */
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -33,7 +33,7 @@ const text = fc
 const letters = fc
   .array(fc.constantFrom('a', 'b', 'c', 'c', ' ', ' '), { minLength: 20, maxLength: 40 })
   .map((parts) => parts.join(''));
-/** Questions: heads, each with what follows it. */
+/** Questions: beginnings, each with what follows it. */
 const questions = fc
   .array(fc.tuple(fc.oneof(text, letters), fc.array(fc.oneof(text, letters), { maxLength: 4 })), {
     minLength: 1,
@@ -63,23 +63,18 @@ const toy = (pieces: readonly string[], special = { addBos: true, addEos: false 
   });
 
 describe('encodeBatch', () => {
-  it(
-    'gives what encode gives, on made-up vocabularies with and without pieces over the ' + 'beginning of a word',
-    async () => {
-      const pieces = fc.array(
-        fc
-          .array(fc.constantFrom('▁', '▁', 'a', 'b', 'c'), { minLength: 2, maxLength: 4 })
-          .map((parts) => parts.join('')),
-        { maxLength: 12 },
-      );
-      await fc.assert(
-        fc.asyncProperty(pieces, questions, fc.boolean(), fc.boolean(), async (more, texts, addBos, addEos) => {
-          await expectSame(toy(['▁', 'a', 'b', 'c', ...more], { addBos, addEos }), texts);
-        }),
-        { numRuns: 200 },
-      );
-    },
-  );
+  it('gives what encode gives, on made-up vocabularies with and without pieces that cross into a word', async () => {
+    const pieces = fc.array(
+      fc.array(fc.constantFrom('▁', '▁', 'a', 'b', 'c'), { minLength: 2, maxLength: 4 }).map((parts) => parts.join('')),
+      { maxLength: 12 },
+    );
+    await fc.assert(
+      fc.asyncProperty(pieces, questions, fc.boolean(), fc.boolean(), async (more, texts, addBos, addEos) => {
+        await expectSame(toy(['▁', 'a', 'b', 'c', ...more], { addBos, addEos }), texts);
+      }),
+      { numRuns: 200 },
+    );
+  });
 
   it.skipIf(!hasShared)(skipReason("what encode gives, with LLaMA's vocabulary"), async () => {
     const llama = createTokenizer(describeTokenizer(join(SHARED, 'checkpoints', 'gqa-4m')).spec);
@@ -93,7 +88,7 @@ describe('encodeBatch', () => {
 describe('cuttableTexts', () => {
   const pieces = ['▁', '▁▁▁', '▁a', 'b'];
 
-  it('allows cuts where no piece reaches over the beginning of a word', () => {
+  it('allows cuts if no piece crosses the beginning of a word', () => {
     const mayCut = cuttableTexts({ pieces, added: ['<s>'] })!;
     expect([mayCut('a b'), mayCut('a <s> b')]).toEqual([true, false]);
   });
@@ -111,7 +106,7 @@ describe('cuttableTexts', () => {
 describe('encodeSharing', () => {
   const around = { before: [1], after: [2] };
   const always = (): boolean => true;
-  /** A token a character. */
+  /** One token for each character. */
   const characters =
     (seen: string[]) =>
     (parts: string[]): Promise<number[][]> => {
@@ -120,7 +115,7 @@ describe('encodeSharing', () => {
     };
   const lettersOf = (ids: Int32Array): string => String.fromCharCode(...ids.subarray(1, -1));
 
-  it('encodes a common head once, up to the last word that all have whole', async () => {
+  it('encodes a common beginning once, up to the last word that all texts contain whole', async () => {
     const seen: string[] = [];
     const head = 'a man is sitting on a roof';
     const found = await encodeSharing(
@@ -149,7 +144,7 @@ describe('encodeSharing', () => {
     expect(found.every((ids) => ids[0] === 1 && ids.at(-1) === 2)).toBe(true);
   });
 
-  it('cuts neither behind a space or a mark, nor what may not be cut', async () => {
+  it('never cuts behind a space or a mark, or in a text that must not be cut', async () => {
     for (const head of ['aaaaaaaaaaaaaaaaaaaa▁ b', 'aaaaaaaaaaaaaaaaaaaaa', ' aaaaaaaaaaaaaaaaaaaa']) {
       const seen: string[] = [];
       await encodeSharing([head, `${head}x`], always, around, characters(seen));

@@ -30,7 +30,7 @@ export function temporaryFolder(): string {
   return folder;
 }
 
-/** The UserError that `run` throws; fails where it throws another thing or nothing. */
+/** The UserError that `run` throws. Fails if it throws something else or nothing. */
 export function userError(run: () => unknown): UserError {
   try {
     run();
@@ -47,7 +47,7 @@ export interface HeaderEntry {
   data_offsets: [number, number];
 }
 
-/** A safetensors file of this header (an object, or its exact text) and this many bytes of data. */
+/** A safetensors file with this header (an object, or its exact text) and this many bytes of data. */
 export function safetensors(header: object | string, data: number | Uint8Array): Buffer {
   const json = Buffer.from(typeof header === 'string' ? header : JSON.stringify(header));
   const length = Buffer.alloc(8);
@@ -55,7 +55,7 @@ export function safetensors(header: object | string, data: number | Uint8Array):
   return Buffer.concat([length, json, typeof data === 'number' ? Buffer.alloc(data) : data]);
 }
 
-/** Header entries of BF16 tensors, back to back, with the size of their data. */
+/** Header entries of BF16 tensors, one directly after another, and the size of their data. */
 export function layOut(tensors: Iterable<readonly [name: string, shape: readonly number[]]>): {
   header: Record<string, HeaderEntry>;
   size: number;

@@ -1,4 +1,4 @@
-/** Token counts of real questions against those of an independent harness (golden files). */
+/** Token counts of real questions compared with those of an independent harness (golden files). */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -51,7 +51,7 @@ describe.skipIf(!hasShared)(skipReason('token counts against golden files'), () 
       const context = preprocess(`${q.activity_label}: ${q.ctx_a} ${capitalise(q.ctx_b)}`);
       return [context, ...q.endings.map((ending) => `${context} ${preprocess(ending)}`)];
     });
-    for (const [context] of texts) expect(context).not.toMatch(/\s$/); // No space to move to the continuation.
+    for (const [context] of texts) expect(context).not.toMatch(/\s$/); // There is no space to move to the continuation.
     const encoded = await tokenizer.encodeBatch(texts.flat());
     let at = 0;
     const counts = texts.map((row, i) => {

@@ -66,7 +66,7 @@ describe('openTokenizer', () => {
     expect(openTokenizer(dir).vocabSize).toBe(4096);
   });
 
-  it('heeds add_bos_token beside a tokenizer.model', async () => {
+  it('respects add_bos_token beside a tokenizer.model', async () => {
     expect(
       await openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_bos_token: false } })).encode(
         'a',
@@ -107,7 +107,7 @@ describe('openTokenizer', () => {
     expect(await openTokenizer(dir).encode(text)).toEqual(await plain.encode(text));
   });
 
-  it('has a hash that follows the contents', () => {
+  it('has a hash that depends on the contents', () => {
     const same = folder({});
     copyFileSync(join(DEMO, 'tokenizer.json'), join(same, 'tokenizer.json'));
     expect(openTokenizer(same).hash).toBe(openTokenizer(DEMO).hash);

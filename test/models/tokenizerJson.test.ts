@@ -90,7 +90,7 @@ describe('parseTokenizerJson', () => {
     expect(message).not.toContain('\n');
   });
 
-  it('hands nothing on that it did not check', async () => {
+  it('passes nothing on that it did not check', async () => {
     const text = JSON.stringify(small({ decoder: { type: 'Nonsense' }, truncation: 5, post_processor: template(1) }));
     expect(await createTokenizer({ kind: 'json', text, where: 'x' }).encode('abb')).toEqual([1, 4, 3]);
   });
@@ -114,7 +114,7 @@ describe('tokenizer_config.json', () => {
     expect(await encode({ ...names, add_bos_token: null }, { post_processor })).toEqual([0, 4]);
   });
 
-  it('must name a token that is there', async () => {
+  it('must name a token that exists', async () => {
     await expect(encode({ add_bos_token: true })).rejects.toThrow('add_bos_token is true, but bos_token is absent');
     await expect(encode({ add_bos_token: true, bos_token: '<x>' })).rejects.toThrow('"<x>" is no token of');
   });
@@ -128,7 +128,7 @@ describe('tokenizer_config.json', () => {
   });
 });
 
-it('a token without an embedding is refused where a text has it, and only there', async () => {
+it('a token without an embedding is refused only if a text contains it', async () => {
   const dir = temporaryFolder();
   writeJson(dir, 'tokenizer.json', small());
   const tokenizer = createTokenizer(describeTokenizer(dir, 4).spec);

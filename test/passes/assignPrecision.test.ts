@@ -4,7 +4,7 @@ import { assignPrecision } from '../../passes/assignPrecision.js';
 import { check, checkUnchanged, parse } from './support.js';
 
 const bf16 = (graph: Graph): Graph => assignPrecision(graph, 'bf16');
-/** Relative error of one rounding to 8 bits, with products of 4 terms between −4 and 4. */
+/** Relative error of rounding once to 8 bits, with products of 4 terms between −4 and 4. */
 const ROUNDING = 2 ** -8 * 16;
 
 describe('assignPrecision', () => {
@@ -38,7 +38,7 @@ describe('assignPrecision', () => {
     );
   });
 
-  it('rounds what the head reads; its scale stays f32', () => {
+  it('rounds what the head reads, but not its scale, which stays f32', () => {
     check(
       `
       func @g(%x: f32[R, 4], %scale: f32[R, 1], %target: i32[R]) -> (f32[R], i32[R]) {
@@ -62,7 +62,7 @@ describe('assignPrecision', () => {
     );
   });
 
-  it('rounds queries, keys and values where attention reads 16 bits', () => {
+  it('rounds queries, keys and values if attention reads 16 bits', () => {
     check(
       `
       func @g(%q: f32[T, 2, 4], %k: f32[T, 1, 4], %v: bf16[T, 1, 4], %ends: i32[T]) -> (f32[T, 2, 4]) {
@@ -96,12 +96,9 @@ describe('assignPrecision', () => {
     expect(bf16(graph).nodes.map((n) => n.op)).toEqual(['mul', 'cast', 'linear']);
   });
 
-  it(
-    'does nothing where the operand has the type already, or the matrix comes with the ' +
-      'micro-batch, or f32 is asked for',
-    () => {
-      checkUnchanged(
-        `
+  it('does nothing if the operand has the type already, the matrix is an input of the micro-batch, or f32 is requested', () => {
+    checkUnchanged(
+      `
       func @g(%x: bf16[T, 4], %y: f32[T, 4], %given: f32[2, 4], %q: f32[2, T, 4], %k: f32[2, 4, T]) -> (f32[T, 2], f32[T, 2], f32[2, T, T]) {
         weight @a : bf16[2, 4]
         %p = linear(%x, @a) : f32[T, 2]
@@ -110,18 +107,17 @@ describe('assignPrecision', () => {
         return %p, %r, %s
       }
     `,
-        bf16,
-      );
-      checkUnchanged(
-        `
+      bf16,
+    );
+    checkUnchanged(
+      `
       func @g(%x: f32[T, 4]) -> (f32[T, 2]) {
         weight @a : bf16[2, 4]
         %p = linear(%x, @a) : f32[T, 2]
         return %p
       }
     `,
-        (graph) => assignPrecision(graph, 'f32'),
-      );
-    },
-  );
+      (graph) => assignPrecision(graph, 'f32'),
+    );
+  });
 });

@@ -99,7 +99,7 @@ describe('canonicaliseMask', () => {
     );
   });
 
-  it('takes conjuncts and operands in any order, and ends that the graph computes', () => {
+  it('accepts conjuncts and operands in any order, and ends that the graph computes', () => {
     const variants = [
       edit(TREE, ['and(%not_after, %not_ended)', 'and(%not_ended, %not_after)']),
       edit(
@@ -210,7 +210,7 @@ describe('canonicaliseMask', () => {
   });
 });
 
-/** Attention under one of the model's masks; the bias is a result too, so that both forms can be looked at. */
+/** Attention under one of the model's masks. The bias is a result too, so that both forms can be compared. */
 function attentionUnder(kind: MaskKind): Graph {
   const b = new GraphBuilder('g');
   const [q, k, v] = ['q', 'k', 'v'].map((name) => b.param(name, 'f32', ['T', 1, 2])) as [Value, Value, Value];
@@ -218,7 +218,9 @@ function attentionUnder(kind: MaskKind): Graph {
   return b.finish([b.add('attention', [q, k, v, bias], { scale: 1, mask: 'bias' }, 'out'), bias]);
 }
 
-/** A forest in depth-first order from depths: each token is one deeper than the one before, or as far up as asked. */
+/**
+ * A forest in depth-first order from depths: each token is one deeper than the one before, or as far up as requested.
+ */
 function subtreeEnds(climbs: readonly number[]): number[] {
   const end = climbs.map(() => climbs.length);
   let path: number[] = [];
@@ -230,7 +232,9 @@ function subtreeEnds(climbs: readonly number[]): number[] {
   return end;
 }
 
-/** The ends that a caller derives from pairs: of the pair for a question's token, of the branch for an answer's. */
+/**
+ * The ends that a caller derives from pairs: the end of the pair for a question's token, of the branch for an answer's.
+ */
 const pairEnds = (pair: readonly number[], branch: readonly number[]): number[] =>
   pair.map((p, k) => {
     let end = k;
@@ -238,7 +242,7 @@ const pairEnds = (pair: readonly number[], branch: readonly number[]): number[] 
     return end;
   });
 
-/** What the column form of `kind` shows is what its bias shows, for every query and key. */
+/** What the column form of `kind` shows must be what its bias shows, for every query and key. */
 function expectSameView(kind: MaskKind, inputs: Readonly<Record<string, readonly number[]>>): void {
   const graph = attentionUnder(kind);
   const tokens = Object.values(inputs)[0]!.length;
@@ -297,7 +301,7 @@ describe('the column form shows what the bias shows', () => {
     );
   });
 
-  it('on every causal length, by ends past the last query', () => {
+  it('on every causal length, with ends past the last query', () => {
     const graph = canonicaliseMask(parse(CAUSAL));
     const ends = graph.nodes.find((n) => n.op === 'attention')!.operands[3]!;
     for (const tokens of [1, 2, 8, 100]) {
@@ -315,7 +319,7 @@ describe('the column form shows what the bias shows', () => {
     }
   });
 
-  it('and would not, if an answer came in two parts: runs are what the model promises', () => {
+  it('but not if an answer came in two parts: the model promises contiguous runs', () => {
     const [pair, branch] = [
       [0, 0, 0, 0],
       [0, 1, 2, 1],

@@ -6,7 +6,7 @@ import { program } from './randomProgram.js';
 import { check, checkUnchanged, sameMeaning } from './support.js';
 
 describe('eliminateCommonSubexpressions', () => {
-  it('makes equal nodes one, however deep, and keeps the first name and path', () => {
+  it('merges equal nodes, however deep, and keeps the first name and path', () => {
     check(
       `
       func @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 1]) {
@@ -32,7 +32,7 @@ describe('eliminateCommonSubexpressions', () => {
     );
   });
 
-  it('makes equal results one', () => {
+  it('merges equal results', () => {
     check(
       `
       func @g(%x: f32[T, 4]) -> (f32[T, 4], f32[T, 4]) {
@@ -51,7 +51,7 @@ describe('eliminateCommonSubexpressions', () => {
     );
   });
 
-  it('tells attributes apart, to the last bit', () => {
+  it('distinguishes attributes, to the last bit', () => {
     checkUnchanged(
       `
       func @g(%x: f32[T, 4]) -> (f32[T, 2, 2], f32[T, 4, 1], f32[], f32[], f32[], f32[], f32[2], f32[2]) {
@@ -70,7 +70,7 @@ describe('eliminateCommonSubexpressions', () => {
     );
   });
 
-  it('tells the order of operands, ops and dtypes apart', () => {
+  it('distinguishes the order of operands, ops and dtypes', () => {
     checkUnchanged(
       `
       func @g(%x: f32[T, 4], %y: f32[T, 4]) -> (f32[T, 4], f32[T, 4], f32[T, 4], bf16[T, 4], f16[T, 4]) {

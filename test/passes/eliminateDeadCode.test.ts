@@ -6,7 +6,7 @@ import { program } from './randomProgram.js';
 import { check, checkUnchanged, sameMeaning } from './support.js';
 
 describe('eliminateDeadCode', () => {
-  it('removes what no result needs, weights included; parameters are the signature and stay', () => {
+  it('removes what no result needs, including weights; parameters belong to the signature and stay', () => {
     check(
       `
       func @g(%x: f32[T, 4], %unused: i32[R]) -> (f32[T, 2]) {

@@ -7,7 +7,7 @@ import type { Graph } from '../../ir/graph/graph.js';
 import { program } from './randomProgram.js';
 import { check, checkUnchanged, sameMeaning } from './support.js';
 
-/** Literals that nobody reads any more are left to eliminateDeadCode. */
+/** Literals that are no longer read are left to eliminateDeadCode. */
 const fold = (graph: Graph): Graph => eliminateDeadCode(foldConstants(graph));
 
 describe('foldConstants', () => {
@@ -58,7 +58,7 @@ describe('foldConstants', () => {
     );
   });
 
-  it('makes a reshape of a reshape one, or none where it comes back', () => {
+  it('merges a reshape of a reshape, and removes both if the shape returns to the first', () => {
     check(
       `
       func @g(%x: f32[T, 4]) -> (f32[T, 4, 1], f32[T, 4]) {
@@ -80,7 +80,7 @@ describe('foldConstants', () => {
     );
   });
 
-  it('cancels a transpose with the one that undoes it', () => {
+  it('cancels a transpose with its inverse', () => {
     check(
       `
       func @g(%x: f32[T, 2, 3]) -> (f32[T, 2, 3]) {
@@ -101,7 +101,7 @@ describe('foldConstants', () => {
   });
 
   it('leaves near misses alone', () => {
-    // Nearly 1; 0 − x; a cast that rounds; transposes that go on turning; a literal of another element type.
+    // Nearly 1; 0 − x; a cast that rounds; transposes that are not inverse; a literal of another element type.
     checkUnchanged(
       `
       func @g(%x: f32[T, 4], %y: f32[T, 2, 3], %n: i32[T, 4]) -> (f32[T, 4], f32[T, 4], f32[T, 4], f32[3, T, 2], i32[T, 4]) {
@@ -123,7 +123,7 @@ describe('foldConstants', () => {
     );
   });
 
-  it('does not fold what has no value: the text form has no NaN', () => {
+  it('does not fold what has no value, because the text form has no NaN', () => {
     checkUnchanged(
       `
       func @g(%x: f32[T, 4]) -> (f32[T, 4]) {

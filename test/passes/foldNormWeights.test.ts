@@ -8,7 +8,7 @@ import { foldNormWeights } from '../../passes/foldNormWeights.js';
 import { program } from './randomProgram.js';
 import { check, checkUnchanged, edit, parse, sameMeaning } from './support.js';
 
-/** The normed value, which nobody reads any more, is left to eliminateDeadCode. */
+/** The normed value, which is no longer read, is left to eliminateDeadCode. */
 const fold = (graph: Graph): Graph => {
   const result = foldNormWeights(graph);
   return result === graph ? graph : eliminateDeadCode(result);
@@ -56,7 +56,7 @@ describe('foldNormWeights', () => {
     );
   });
 
-  it('leaves the norm where it is if a matrix is stored in a format that takes no column scale', () => {
+  it('leaves the norm where it is if the storage format of a matrix takes no column scale', () => {
     const takes = vi.spyOn(FORMATS.bf16, 'takesColumnScale', 'get').mockReturnValue(false);
     checkUnchanged(NORM, fold);
     expect(takes).toHaveBeenCalled();
@@ -128,11 +128,11 @@ describe('foldNormWeights', () => {
     ],
     ['the weight is added', ['mul(%unit, %weight)', 'add(%unit, %weight)']],
     ['there is no scale', ['%unit = mul(%x, %scale)', '%unit = add(%x, %scale)']],
-  ])('does nothing where %s', (_what, ...edits) => {
+  ])('does nothing if %s', (_what, ...edits) => {
     checkUnchanged(edit(NORM, ...edits), foldNormWeights);
   });
 
-  it('does nothing to a norm in 16 bits: the folded matrix is f32', () => {
+  it('does nothing to a norm in 16 bits, because the folded matrix is f32', () => {
     checkUnchanged(
       `
       func @g(%x: bf16[T, 4], %scale: bf16[T, 1]) -> (f32[T, 2]) {

@@ -8,7 +8,7 @@ import { BF16, F32 } from './lowered.js';
 import { edit, parse } from './support.js';
 import { llama } from './llamaGraph.js';
 
-/** Each group in a line: what it is, over which rows, its ops, and what it leaves in memory. */
+/** Each group in one line: what it is, over which rows, its ops, and what it leaves in memory. */
 const print = (graph: Graph): string =>
   `\n${fuseGroups(graph)
     .groups.map(
@@ -46,7 +46,7 @@ describe('fuseGroups', () => {
     `);
   });
 
-  it('puts contractions that read one value into one kernel, and what joins their results too', () => {
+  it('puts contractions that read one value into one kernel, with what joins their results', () => {
     expect(
       print(
         parse(`
@@ -96,7 +96,7 @@ describe('fuseGroups', () => {
     `);
   });
 
-  it('does not widen an epilogue: a product of one column with many is a loop', () => {
+  it('does not widen an epilogue: a product of one column with many becomes a loop', () => {
     expect(
       print(
         parse(`
@@ -116,7 +116,7 @@ describe('fuseGroups', () => {
     `);
   });
 
-  it('lets an attention round its own result where nothing reads it unrounded', () => {
+  it('lets an attention round its own result if nothing reads it unrounded', () => {
     const text = `
       func @g(%q: f32[T, 2, 4], %end: i32[T]) -> (f32[T, 3]) {
         weight @o : bf16[3, 8]
@@ -152,7 +152,7 @@ describe('fuseGroups', () => {
     }
   });
 
-  it('computes what has one element a row wherever it is read, and writes it only where memory needs it', () => {
+  it('computes values of one element a row wherever they are read, and writes them only where memory needs them', () => {
     expect(
       print(
         parse(`
@@ -198,7 +198,7 @@ describe('a LLaMA layer', () => {
   it.each([
     ['f32', F32],
     ['bf16', BF16],
-  ] as const)('is five groups in %s, the last of them over scored rows', (_name, numerics) => {
+  ] as const)('has five groups in %s, the last of them over scored rows', (_name, numerics) => {
     const { groups } = fuseGroups(optimise(llama(), numerics));
     const kinds = groups.map((g) => `${groupPath(g)} ${g.kind} ${g.rows}`);
     expect(kinds).toEqual([
@@ -221,7 +221,7 @@ describe('a LLaMA layer', () => {
 });
 
 describe('names of kernels', () => {
-  it('are made of lower case, digits and _, each handed out once', () => {
+  it('consist of lower case, digits and _, and each is given once', () => {
     const names = new Names();
     expect(
       [
@@ -269,7 +269,7 @@ describe('graphs that no kernel computes', () => {
       return ${result.slice(0, result.indexOf(' '))}
     }`;
 
-  it('are refused by the name of the value at fault', () => {
+  it('are refused with the name of the value at fault', () => {
     expect(refused(body('%y = matmul(%heads, %heads) : f32[T, 2, 2]', '%y f32[T, 2, 2]'))).toMatchInlineSnapshot(
       `"no kernel for 'matmul' (%y) outside attention: recogniseAttention did not match it"`,
     );

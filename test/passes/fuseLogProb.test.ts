@@ -6,7 +6,7 @@ import { fuseLogProb } from '../../passes/fuseLogProb.js';
 import { lowerAsIs } from './lowered.js';
 import { check, checkUnchanged, edit, parse, sameMeaning } from './support.js';
 
-/** Logits that nobody reads any more are left to eliminateDeadCode. */
+/** Logits that are no longer read are left to eliminateDeadCode. */
 const fuse = (graph: Graph): Graph => {
   const result = fuseLogProb(graph);
   return result === graph ? graph : eliminateDeadCode(result);
@@ -41,7 +41,7 @@ const IS_ARGMAX = `
 `;
 
 describe('fuseLogProb', () => {
-  it('makes log_softmax and gather one node that stores no logits', () => {
+  it('turns log_softmax and gather into one node that stores no logits', () => {
     check(
       LOG_PROB,
       fuse,
@@ -55,7 +55,7 @@ describe('fuseLogProb', () => {
     );
   });
 
-  it('makes argmax == target one node', () => {
+  it('turns argmax == target into one node', () => {
     check(
       IS_ARGMAX,
       fuse,

@@ -1,4 +1,4 @@
-/** Norms of heads and rotation behind them, as graphs write them: kernels that compute what the graph computes. */
+/** Norms of heads with rotation behind them, as graphs write them: kernels compute what the graph computes. */
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
 import { defaultSchedule } from '../../codegen/cpu/index.js';
@@ -110,7 +110,7 @@ describe('norms of heads', () => {
     });
   });
 
-  it('survive all passes, for tensor cores as well', () => {
+  it('pass through all passes, for tensor cores as well', () => {
     const graph = parse(normedHeads(64, 2, 1));
     const env = environment(graph);
     const want = interpretGraph(graph, env);
@@ -128,7 +128,7 @@ describe('norms of heads', () => {
 });
 
 describe('rotation in a loop', () => {
-  it('reads what is in memory, in heads of one width a kernel', () => {
+  it('reads only what is in memory, in heads of one width for each kernel', () => {
     expect(
       kernelsOf(`
         func @g(%x: f32[T, 2, 8]) -> (f32[T, 2, 8], f32[T, 4, 4]) {

@@ -17,7 +17,7 @@ export const SHAPE: DecoderShape = {
   biased: [],
 };
 
-/** Two layers of 48 columns with 4 query and 2 key heads of 8, unless `shape` says otherwise. */
+/** Two layers of 48 columns with 4 query heads and 2 key heads of 8, unless `shape` says otherwise. */
 export function llama(shape: Partial<DecoderShape> = {}, mask: MaskKind = 'tree', dtype: DType = 'bf16'): Graph {
   const all = { ...SHAPE, ...shape };
   return buildDecoder(all, {

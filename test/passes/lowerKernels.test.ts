@@ -24,7 +24,7 @@ const print = (module: LoweredModule, prefix: string): string =>
     .join('\n')}\n`;
 
 describe('the kernels of LLaMA', () => {
-  it('are these, in f32', () => {
+  it('are these in f32', () => {
     expect(printModule(compiled(llama({ layers: 1 }), F32))).toMatchInlineSnapshot(`
       "
       prepare: loop over T × 8
@@ -58,7 +58,7 @@ describe('the kernels of LLaMA', () => {
     `);
   });
 
-  it('are five a layer, which say what was fused into them', () => {
+  it('are five for each layer, and say what was fused into them', () => {
     const module = compiled(llama(), F32);
     expect(module.kernels.filter((k) => k.path.startsWith('layers.0')).map((k) => `${k.path}: ${k.ops.join(' ')}`))
       .toMatchInlineSnapshot(`
@@ -72,7 +72,7 @@ describe('the kernels of LLaMA', () => {
     `);
   });
 
-  it('compute the last layer and the head for scored rows alone, from keys and values of all tokens', () => {
+  it('compute the last layer and the head only for scored rows, from keys and values of all tokens', () => {
     const module = compiled(llama(), F32);
     expect(module.kernels.map((k) => k.rows).join('')).toBe('TTTTTTTTRRRRRR');
     expect(print(module, 'layers.1.attention')).toMatchInlineSnapshot(`
@@ -137,7 +137,7 @@ describe('the kernels of LLaMA', () => {
     [4, 4],
     [4, 2],
     [4, 1],
-  ])('share %i query heads among %i key heads', (heads, kvHeads) => {
+  ])('let %i query heads share %i key heads', (heads, kvHeads) => {
     const module = compiled(llama({ heads, kvHeads }), F32);
     expect(at(module, 'layers.0.attention.mix')).toMatchObject({ heads, kvHeads, headDim: 8, scale: 1 / Math.sqrt(8) });
     expect(module.buffers.filter((b) => b.columns === kvHeads * 8 && b.rows === 'T').length).toBeGreaterThanOrEqual(
@@ -172,7 +172,7 @@ describe('the kernels of LLaMA', () => {
     expect(module.constants.map((c) => [c.name, c.values.length])).toEqual([['constant.rope_inverse_frequencies', 8]]);
   });
 
-  it('read the embedding as head where they are tied: mapped rows for one, packed panels for the other', () => {
+  it('read the embedding as head if they are tied: mapped rows for one, packed panels for the other', () => {
     const tied = compiled(llama({ tieWordEmbeddings: true }), F32).weights.filter(
       (w) => w.sources[0]!.tensor === 'model.embed_tokens.weight',
     );

@@ -80,7 +80,7 @@ describe('scalar programs', () => {
     `);
   });
 
-  it('compute vectors made of literals and weights where they are read', () => {
+  it('compute vectors of literals and weights where they are read', () => {
     expect(
       kernelsOf(`
       func @g(%x: f32[T, 4]) -> (f32[T, 4]) {
@@ -127,7 +127,7 @@ describe('scalar programs', () => {
     `);
   });
 
-  it('sum gathered rows in a loop of their own', () => {
+  it('sum gathered rows in a separate loop', () => {
     expect(
       kernelsOf(`
       func @g(%x: f32[T, 4], %z: f32[R, 4], %row: i32[R]) -> (f32[R, 4]) {
@@ -150,7 +150,7 @@ describe('scalar programs', () => {
     `);
   });
 
-  it('make truths of numbers by comparing with 0', () => {
+  it('turn numbers into truth values by comparing with 0', () => {
     expect(
       kernelsOf(`
       func @g(%x: f32[T, 4], %n: i32[T, 1]) -> (f32[T, 4]) {
@@ -168,7 +168,7 @@ describe('scalar programs', () => {
     `);
   });
 
-  it('round to i32 by storing, and say so where a kernel would read the unrounded value', () => {
+  it('round to i32 by storing, and refuse a kernel that would read the unrounded value', () => {
     const text = (rest: string, result: string): Graph =>
       parse(`
       func @g(%x: f32[T, 4], %p: bool[T, 4]) -> (${result}) {
@@ -187,7 +187,7 @@ describe('scalar programs', () => {
       '%whole: a cast from f32 to i32 that the same kernel reads again is not supported; only a ' +
         'stored value is rounded to i32',
     );
-    // A truth, a whole number and a literal lose nothing, or are rounded here and now.
+    // A truth value, a whole number and a literal lose nothing, or are rounded here.
     const exact = parse(`
       func @g(%x: i32[T, 4], %p: bool[T, 4]) -> (i32[T, 4]) {
         %truth = cast(%p) {dtype = "i32"} : i32[T, 4]

@@ -3,7 +3,7 @@ import { definitions } from '../../ir/graph/graph.js';
 import { matchWeight, pairingWidth, type WeightMatch } from '../../passes/lowerWeights.js';
 import { parse } from './support.js';
 
-/** What the packer is told of the right operand of the last contraction. */
+/** What the packer is told about the right operand of the last contraction. */
 function matched(lines: string): WeightMatch {
   const graph = parse(`
     func @g(%x: f32[T, 4]) -> (f32[T, 3]) {
@@ -50,11 +50,11 @@ describe('matchWeight', () => {
 });
 
 describe('pairingWidth', () => {
-  it('keeps to what the target wants at most', () => {
+  it('is at most what the target wants', () => {
     expect([64, 24, 12, 5, Infinity].map((half) => pairingWidth(half, 8))).toEqual([8, 8, 4, 1, 8]);
   });
 
-  it('is the widest power of two up to a vector of 16 lanes that divides half a head', () => {
+  it('is the widest power of two, up to a vector of 16 lanes, that divides half a head', () => {
     expect(
       [64, 48, 40, 32, 24, 16, 12, 8, 6, 5, 4, 3, 2, 1, Infinity].map((half) => [half, pairingWidth(half)]),
     ).toEqual([

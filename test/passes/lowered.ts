@@ -1,4 +1,4 @@
-/** Graphs through fuseGroups and lowerKernels to the kernel interpreter. */
+/** Takes graphs through fuseGroups and lowerKernels to the kernel interpreter. */
 import { expect } from 'vitest';
 import { definitions, type Graph, type Value } from '../../ir/graph/graph.js';
 import { interpretGraph, type GraphEnv } from '../../ir/graph/interpreter.js';
@@ -26,7 +26,7 @@ export const HALF: Numerics = {
   weights: { layout: 'kmajor', format: 'f16', pairingWidth: 8 },
 };
 
-/** Kernels of a graph as it stands: only dead code is removed. They verify. */
+/** Kernels of a graph as it stands: only dead code is removed. They are verified. */
 export function lowerAsIs(graph: Graph, numerics: Numerics = F32): LoweredModule {
   const module = lower(eliminateDeadCode(graph), numerics);
   verifyKernels(module);
@@ -62,7 +62,7 @@ export function interpretLowered(graph: Graph, module: LoweredModule, env: Graph
 
 export const printModule = (module: LoweredModule): string => `\n${module.kernels.map(printKernel).join('\n')}\n`;
 
-/** The kernels of the graph in `text`, as text; they compute what the graph computes. */
+/** The kernels of the graph in `text`, as text. They compute what the graph computes. */
 export function kernelsOf(text: string): string {
   const graph = parse(text);
   const module = lowerAsIs(graph);

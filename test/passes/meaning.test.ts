@@ -1,6 +1,7 @@
 /**
- * Every stage of the pipeline, and the kernels at its end, compute what the model's graph computes. Weights here are
- * ten times a trained model's, so 16 bits show: the bounds for bf16 are its noise, those for f32 are exactness.
+ * Every stage of the pipeline, and the kernels at its end, compute what the model's graph computes. The weights here
+ * are ten times as large as a trained model's, so that 16 bits show: the bounds for bf16 are its noise, those for f32
+ * mean exactness.
  */
 import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../ir/graph/graph.js';
@@ -27,7 +28,7 @@ const SHAPE: DecoderShape = {
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } };
 
-/** The same numbers of tokens as meta-pairs: question 0–1 with answers 2–3 and 4–5, question 6 with answer 7. */
+/** The same number of tokens as meta-pairs: question 0–1 with answers 2–3 and 4–5, question 6 with answer 7. */
 const PAIRS = {
   ...TREES,
   position: [0, 1, 2, 3, 2, 3, 0, 1],
@@ -66,12 +67,12 @@ describe.each([
   const env = withLikelyTarget(graph, environment(graph, inputs));
   const [logProb, isArgmax] = interpretGraph(graph, env);
 
-  it('gives log-probabilities, and 1 where the target is the most likely token', () => {
+  it('gives log-probabilities, and 1 if the target is the most likely token', () => {
     expect([...logProb!.data].every((x) => x < 0 && x > -50)).toBe(true);
     expect([...isArgmax!.data]).toEqual([0, 1, 0, 0, 0]);
   });
 
-  it('depends on who sees whom', () => {
+  it('depends on which tokens see which', () => {
     const key = mask === 'metaPair' ? 'branch' : 'subtreeEnd';
     const other = mask === 'metaPair' ? [0, 0, 0, 0, 0, 0, 0, 0] : [8, 8, 8, 8, 8, 8, 8, 8];
     const [changed] = interpretGraph(graph, {
@@ -84,11 +85,11 @@ describe.each([
   it.each([
     ['f32', F32, 1e-9],
     ['bf16', BF16, 0.05],
-  ] as const)('every pass keeps the meaning in %s', (_name, numerics, bound) => {
+  ] as const)('keeps its meaning in every pass in %s', (_name, numerics, bound) => {
     const stages: string[] = [];
     optimise(graph, numerics, (stage) => {
       if (stage.level !== 'graph') return;
-      // A pass may ask for derived inputs (the column form's subtreeEnd): for meta-pairs they follow from branch and
+      // A pass may ask for derived inputs (the column form's subtreeEnd). For meta-pairs they follow from branch and
       // pair.
       const params = new Map(env.params);
       if (mask === 'metaPair') params.set('subtreeEnd', Float64Array.of(6, 6, 4, 4, 6, 6, 8, 8));
@@ -104,7 +105,7 @@ describe.each([
     ['f32', F32, false, 1e-9],
     ['f32, stores rounded', F32, true, 1e-4],
     ['bf16, stores rounded', BF16, true, 0.2],
-  ] as const)('the kernels verify and compute the same in %s', (_name, numerics, round, bound) => {
+  ] as const)('has kernels that verify and compute the same in %s', (_name, numerics, round, bound) => {
     const optimised = optimise(graph, numerics);
     const lowered = lower(optimised, numerics);
     verifyKernels(lowered);

@@ -13,7 +13,7 @@ export const TREES = {
   target: [17, 1, 598, 512, 7],
 };
 
-/** Park–Miller: small, the same everywhere. Centred, within ±0.5. */
+/** Park–Miller: small, the same on every machine. Centred, within ±0.5. */
 function randomNumbers(seed: number): () => number {
   let state = seed;
   return () => (state = (state * 48271) % 2147483647) / 2147483647 - 0.5;

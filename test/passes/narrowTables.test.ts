@@ -29,7 +29,7 @@ const periods = ({ kernels }: LoweredModule): readonly number[] => [
 ];
 
 describe('narrowTables', () => {
-  it('keeps rotary tables of half a head', () => {
+  it('keeps only half a head of rotary tables', () => {
     const before = lowered(),
       after = narrowTables(before);
     expect(periods(before)).toEqual([HEAD]);
@@ -46,7 +46,7 @@ describe('narrowTables', () => {
     expect(narrowTables(after)).toBe(after);
   });
 
-  it('leaves tables whose columns differ, or that are read otherwise', () => {
+  it('leaves tables alone whose columns differ, or that are read otherwise', () => {
     const module = lowered();
     const different = {
       ...module,

@@ -44,7 +44,7 @@ describe('the pipeline', () => {
     for (const { name, reason } of [...GRAPH_PASSES, ...KERNEL_PASSES]) expect(reason, name).toMatch(/\w+ \w+/);
   });
 
-  it('runs a pass where the numerics are those that it is for', () => {
+  it('runs a pass only for the numerics that it is for', () => {
     const needed = (numerics: Numerics): string[] =>
       KERNEL_PASSES.filter((pass) => isNeeded(pass, numerics)).map(({ name }) => name);
     expect(GRAPH_PASSES.every((pass) => isNeeded(pass, F32))).toBe(true);
@@ -87,7 +87,7 @@ describe('the pipeline', () => {
     }
   });
 
-  it('does not touch a graph that has nothing of a model in it', () => {
+  it('leaves a graph alone that contains no part of a model', () => {
     const graph = parse(`
       func @g(%x: f32[T, 4]) -> (f32[T, 3]) {
         weight @w : f32[3, 4]
@@ -99,7 +99,7 @@ describe('the pipeline', () => {
     expect(optimise(graph, F32)).toBe(graph);
   });
 
-  it('leaves no primitive softmax, no norm on its own, no bias and no logits of LLaMA', () => {
+  it('leaves no primitive softmax, separate norm, bias or logits of LLaMA', () => {
     expect(count(llama())).toMatchInlineSnapshot(`
       {
         "add": 17,
@@ -166,7 +166,7 @@ describe('the pipeline', () => {
     ).toEqual([]);
   });
 
-  it('asks for the ends of subtrees where the mask is a meta-pair, and for nothing else new', () => {
+  it('asks for the ends of subtrees if the mask is a meta-pair, and for nothing else new', () => {
     const names = (graph: Graph): string[] => graph.params.map((p) => p.name);
     expect(names(optimise(llama({}, 'metaPair'), F32))).toEqual([...names(llama({}, 'metaPair')), 'subtreeEnd']);
     expect(names(optimise(llama({}, 'tree'), F32))).toEqual(names(llama({}, 'tree')));
@@ -201,7 +201,7 @@ describe('from the graph of a model to kernels', () => {
     ['16 bits', {}, 'tree', BF16],
     ['16 bits for tensor cores', { hiddenSize: 50, headDim: 48 }, 'tree', TENSOR_CORES],
     ['half precision for tensor cores', {}, 'metaPair', HALF],
-  ] as const)('%s: computes the same', (_what, shape, mask, numerics: Numerics) => {
+  ] as const)('%s: the results are the same', (_what, shape, mask, numerics: Numerics) => {
     const graph = llama(shape, mask);
     const optimised = optimise(graph, numerics);
     verifyGraph(optimised);
@@ -216,7 +216,7 @@ describe('from the graph of a model to kernels', () => {
     if (numerics === F32) expect([...gotIsArgmax!]).toEqual([...isArgmax!.data]);
   });
 
-  it('says which pattern was missed where a model is written another way', () => {
+  it('says which pattern was missed if a model is written another way', () => {
     const graph = llama();
     const unusual: Graph = {
       ...graph,

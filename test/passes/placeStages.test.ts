@@ -67,7 +67,7 @@ describe('bestCuts', () => {
 const LAYERS = 6;
 const CAPACITY = scoringBucket({ tokens: 1024, rows: 1024, longest: 1024 });
 
-/** A model whose plan is not made of toys: its head weighs as much as two of its layers. */
+/** A model whose plan has realistic proportions: its head weighs as much as two of its layers. */
 function facts(change: Partial<PlacementFacts> = {}): PlacementFacts {
   const graph = buildDecoder(
     {
@@ -133,7 +133,7 @@ describe('placeStages', () => {
   const weights = plan.weights.reduce((sum, weight) => sum + base.weightBytes(weight), 0);
   const placed = (change: Partial<PlacementFacts>) => placeStages({ ...base, ...change });
 
-  it('puts the whole model on each device where it fits, by itself', () => {
+  it('puts the whole model on each device by default if it fits', () => {
     for (const devices of [1, 2, 3, 4, 8]) {
       const { replicas, stages, balance, spare } = placed({ devices, roomOn: () => weights + plan.arenaBytes });
       expect({ replicas, balance, spare }).toEqual({ replicas: devices, balance: 1, spare: 0 });
@@ -150,7 +150,7 @@ describe('placeStages', () => {
     }
   });
 
-  it('takes as few stages as hold it where it does not fit, and gives devices left over to the pipelines', () => {
+  it('uses as few stages as hold the model if it does not fit, and gives remaining devices to the pipelines', () => {
     const arenas = 2 * plan.arenaBytes;
     const half = placed({ devices: 4, wanted: { replicas: 1, stages: 2 } });
     const third = placed({ devices: 4, wanted: { replicas: 1, stages: 3 } });
@@ -181,12 +181,12 @@ describe('placeStages', () => {
       expect(balance).toBeGreaterThan(stages <= 3 ? 0.9 : 0.45);
       for (const { arenaBytes } of parts) expect(arenaBytes).toBe(arenasOf(stages) * plan.arenaBytes);
     }
-    // The head is a quarter of the work here: of two equal parts, the last has fewer layers.
+    // The head is a quarter of the work here, so the last of two equal parts has fewer layers.
     const [first, last] = placed({ devices: 2, wanted: { replicas: 1, stages: 2 } }).stages;
     expect(last!.end - last!.first).toBeLessThan(first!.end - first!.first);
   });
 
-  it('cuts anywhere where there are more stages than halves of layers', () => {
+  it('cuts anywhere if there are more stages than halves of layers', () => {
     const most = plan.launches.length;
     const { stages } = placed({ devices: most, wanted: { replicas: 1, stages: most } });
     expect(stages.map(({ first, end }) => end - first)).toEqual(new Array(most).fill(1));
@@ -195,7 +195,7 @@ describe('placeStages', () => {
     );
   });
 
-  it('moves a cut where memory asks for it', () => {
+  it('moves a cut if memory requires it', () => {
     const even = placed({ devices: 2, wanted: { replicas: 1, stages: 2 } });
     const heavy = even.stages.findIndex(
       ({ weightBytes }) => weightBytes === Math.max(...even.stages.map((stage) => stage.weightBytes)),
@@ -264,7 +264,7 @@ describe('placeStages', () => {
     expect(placeStages({ ...tight, devices: more, wanted: { replicas: 1, stages: more } }).stages).toHaveLength(more);
   });
 
-  it('names a pipeline where replicas do not fit but the devices there are would do', () => {
+  it('suggests a pipeline if replicas do not fit but the devices could hold one', () => {
     const { message, hint } = refused({
       ...base,
       roomOn: () => weights + plan.arenaBytes - 1,
@@ -275,14 +275,14 @@ describe('placeStages', () => {
     expect(hint).toMatch(/--parallel pp=\d/);
   });
 
-  it('finds one device that holds what parts of it do not', () => {
-    // Four parts of one memory that holds the model once.
+  it('suggests a single device if parts of its memory are too small', () => {
+    // Four parts in one memory that holds the model once.
     const shared = { ...base, roomOn: (devices: number) => (weights + 2 * plan.arenaBytes) / devices };
     expect(refused({ ...shared, wanted: { replicas: 4, stages: 1 } }).hint).toMatch(/one device \(--devices 1\)/);
     expect(refused(shared).hint).not.toMatch(/such devices/);
   });
 
-  it('refuses without promises where nothing would fit', () => {
+  it('refuses without a suggestion if nothing would fit', () => {
     expect(refused({ ...base, roomOn: () => 10 }).hint).toBe('Use devices with more memory.');
   });
 

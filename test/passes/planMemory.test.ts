@@ -39,7 +39,9 @@ const decl = (name: string, space: BufferDecl['space'] = 'arena', columns: Buffe
   space,
 });
 
-/** Checks `plan` against a liveness that knows nothing of intervals: at each kernel, what is live must not overlap. */
+/**
+ * Checks `plan` with a liveness analysis that does not use intervals: the buffers live at each kernel must not overlap.
+ */
 function expectSound(module: KernelModule, capacity: Bucket, plan: MemoryPlan): void {
   const placed = new Map(plan.placements.map((p) => [p.buffer, p]));
   const wanted = module.buffers.filter((b) => b.space !== 'weight');
@@ -135,7 +137,7 @@ describe('planMemory', () => {
     expectSound(module, CAPACITY, plan);
   });
 
-  it('keeps what is read late, inputs and outputs through the whole program', () => {
+  it('keeps inputs and outputs, and what is read late, through the whole program', () => {
     const module: KernelModule = {
       interface: interfaceOf([]),
       buffers: [
@@ -183,7 +185,7 @@ describe('planMemory', () => {
     expectSound(module, CAPACITY, plan);
   });
 
-  it('places inputs apart even in a program of no kernels', () => {
+  it('places inputs apart even in a program without kernels', () => {
     const plan = planMemory(
       {
         interface: interfaceOf([decl('x', 'input'), decl('y', 'input')]),

@@ -7,14 +7,14 @@ import { pruneDeadRows } from '../../passes/pruneDeadRows.js';
 import { program } from './randomProgram.js';
 import { check, checkUnchanged, parse, sameMeaning } from './support.js';
 
-/** What is now computed for no reader is left to eliminateDeadCode. */
+/** What is computed but no longer read is left to eliminateDeadCode. */
 const prune = (graph: Graph): Graph => {
   const result = pruneDeadRows(graph);
   return result === graph ? graph : eliminateDeadCode(result);
 };
 
 describe('pruneDeadRows', () => {
-  it('gathers before what it would gather after, down to the inputs', () => {
+  it('moves a gather in front of what it gathers from, down to the inputs', () => {
     check(
       `
       func @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 3]) {
@@ -42,7 +42,7 @@ describe('pruneDeadRows', () => {
     );
   });
 
-  it('keeps all keys and values of an attention, and computes its scored queries alone', () => {
+  it('keeps all keys and values of an attention, and computes only its scored queries', () => {
     check(
       `
       func @g(%h: f32[T, 8], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 3]) {
@@ -246,11 +246,11 @@ describe('pruneDeadRows', () => {
         return %scored
       }`,
     ],
-  ])('leaves alone a gather of %s', (_what, text) => {
+  ])('leaves a gather of %s alone', (_what, text) => {
     checkUnchanged(text, pruneDeadRows);
   });
 
-  it('leaves nothing that is computed for all tokens but what must be', () => {
+  it('computes for all tokens only what it must', () => {
     const graph = parse(`
       func @g(%x: f32[T, 4], %row: i32[R]) -> (f32[R, 2]) {
         weight @a : f32[8, 4]

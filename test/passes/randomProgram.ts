@@ -27,7 +27,7 @@ const SHAPES: readonly (readonly Dim[])[] = [
   [4],
   [2, 2],
 ];
-/** Ops with the attributes that fit them; those that occur often in models occur often here. */
+/** Ops with the attributes that fit them. Those that occur often in models occur often here. */
 const CALLS: readonly (readonly [OpName, Attributes])[] = [
   ...(
     [
@@ -70,7 +70,7 @@ const step = fc.record({
 
 const elements = (shape: readonly Dim[]): number => shape.reduce<number>((n, dim) => n * extentIn(dim, SIZES), 1);
 
-/** Graphs of up to 24 nodes over T and R rows of 4 columns; steps that do not type are skipped. */
+/** Graphs of up to 24 nodes over T and R rows of 4 columns. Steps that are not well typed are skipped. */
 export const program: fc.Arbitrary<Graph> = fc
   .record({
     steps: fc.array(step, { minLength: 6, maxLength: 60 }),

@@ -31,7 +31,7 @@ const ATTENTION = `
 `;
 
 describe('recogniseAttention', () => {
-  it('makes softmax(q·kᵀ·scale + bias)·v one node', () => {
+  it('turns softmax(q·kᵀ·scale + bias)·v into one node', () => {
     check(
       ATTENTION,
       recognise,
@@ -45,7 +45,7 @@ describe('recogniseAttention', () => {
     );
   });
 
-  it('reads key heads that were repeated for groups of query heads unrepeated', () => {
+  it('reads key heads unrepeated that were repeated for groups of query heads', () => {
     check(
       `
       func @g(%q: f32[T, 6, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %bias: f32[T, T]) -> (f32[6, T, 4]) {
@@ -77,33 +77,30 @@ describe('recogniseAttention', () => {
     );
   });
 
-  it(
-    'takes the operands of + and · in either order, a scale seen through a cast, and keys ' + 'another reader shares',
-    () => {
-      const variants = [
-        edit(ATTENTION, ['mul(%dot, %half)', 'mul(%half, %dot)']),
-        edit(ATTENTION, ['add(%scaled, %bias)', 'add(%bias, %scaled)']),
-        edit(
-          ATTENTION,
-          ['mul(%dot, %half)', 'mul(%dot, %factor)'],
-          ['    %scaled', '    %factor = cast(%half) {dtype = "f32"} : f32[]\n    %scaled'],
-        ),
-        edit(
-          ATTENTION,
-          ['(f32[2, T, 4]) {', '(f32[2, T, 4], f32[2, 4, T]) {'],
-          ['return %mixed', 'return %mixed, %k_transposed'],
-        ),
-      ];
-      for (const text of variants) {
-        const graph = parse(text);
-        const result = recognise(graph);
-        expect(result.nodes.filter((n) => n.op === 'attention').map((n) => n.attributes)).toEqual([
-          { scale: 0.5, mask: 'bias' },
-        ]);
-        sameMeaning(graph, result);
-      }
-    },
-  );
+  it('accepts the operands of + and · in either order, a scale behind a cast, and keys that another reader shares', () => {
+    const variants = [
+      edit(ATTENTION, ['mul(%dot, %half)', 'mul(%half, %dot)']),
+      edit(ATTENTION, ['add(%scaled, %bias)', 'add(%bias, %scaled)']),
+      edit(
+        ATTENTION,
+        ['mul(%dot, %half)', 'mul(%dot, %factor)'],
+        ['    %scaled', '    %factor = cast(%half) {dtype = "f32"} : f32[]\n    %scaled'],
+      ),
+      edit(
+        ATTENTION,
+        ['(f32[2, T, 4]) {', '(f32[2, T, 4], f32[2, 4, T]) {'],
+        ['return %mixed', 'return %mixed, %k_transposed'],
+      ),
+    ];
+    for (const text of variants) {
+      const graph = parse(text);
+      const result = recognise(graph);
+      expect(result.nodes.filter((n) => n.op === 'attention').map((n) => n.attributes)).toEqual([
+        { scale: 0.5, mask: 'bias' },
+      ]);
+      sameMeaning(graph, result);
+    }
+  });
 
   it('keeps the value of a scale that a cast rounds', () => {
     const graph = parse(
@@ -179,7 +176,7 @@ describe('recogniseAttention', () => {
           '{times = 2} : f32[2, T, 4]',
       ],
     ],
-  ])('leaves %s alone: heads would be counted wrongly', (_what, ...edits) => {
+  ])('leaves %s alone, whose heads would be counted wrongly', (_what, ...edits) => {
     checkUnchanged(edit(ATTENTION, ...edits), recogniseAttention);
   });
 });

@@ -1,4 +1,4 @@
-/** Products of 20 bits: which are rounded, to what, and what it does to a module's values. */
+/** Products of 20 bits: which are rounded, to what, and how it affects a module's values. */
 import { describe, expect, it } from 'vitest';
 import { printScalar, roundToF20 } from '../../ir/scalar.js';
 import { roundProducts } from '../../passes/roundProducts.js';
@@ -7,7 +7,7 @@ import { llama } from './llamaGraph.js';
 import { TENSOR_CORES } from './lowered.js';
 
 describe('roundToF20', () => {
-  it('is within 2⁻¹² of a number, keeps its sign, and is done once', () => {
+  it('is within 2⁻¹² of a number, keeps its sign, and is idempotent', () => {
     let state = 7;
     for (let i = 0; i < 2000; i++) {
       state = (state * 1103515245 + 12345) % 2 ** 31;
@@ -18,7 +18,7 @@ describe('roundToF20', () => {
     }
   });
 
-  it('leaves NaN, and nothing that looks like a number, of what is none', () => {
+  it('turns infinity and NaN into NaN', () => {
     for (const x of [NaN, Infinity, -Infinity]) expect(roundToF20(x)).toBeNaN();
   });
 });
@@ -27,7 +27,7 @@ describe('roundProducts', () => {
   const { products: _, ...plain } = TENSOR_CORES;
   const module = lower(optimise(llama(), plain), plain);
 
-  it('rounds every product where an epilogue reads it, but for the vocabulary', () => {
+  it('rounds every product that an epilogue reads, except those of the vocabulary', () => {
     const before = module.kernels.flatMap((kernel) =>
       kernel.anchor === 'gemm'
         ? kernel.segments.flatMap(({ outputs }) => outputs.map(({ value }) => printScalar(value)))

@@ -1,4 +1,4 @@
-/** The residual stream in 24 bits: its numbers, which buffers shrink, and what that does to a module's values. */
+/** The residual stream in 24 bits: its numbers, which buffers shrink, and how it affects a module's values. */
 import { describe, expect, it } from 'vitest';
 import type { KernelModule } from '../../ir/kernel.js';
 import { outputsOf } from '../../ir/kernelAccess.js';
@@ -10,13 +10,13 @@ import { llama } from './llamaGraph.js';
 import { HALF, TENSOR_CORES } from './lowered.js';
 
 describe('numbers of 24 bits', () => {
-  /** Of all sizes, some beside the middle between two bf16 numbers. */
+  /** Numbers of all sizes, some close to the middle between two bf16 numbers. */
   const numbers = Array.from({ length: 4000 }, (_, i) => {
     const x = Math.fround(Math.sin(i * 7.1) * 2 ** ((i % 240) - 120));
     return i % 3 === 0 ? Math.fround(roundToBf16(x) * (1 + (i % 2 === 0 ? 2 ** -9 : -(2 ** -9)))) : x;
   });
 
-  it('are within 2⁻¹⁶ of a number, or 2⁻¹⁴² beside zero, and are made once', () => {
+  it('are within 2⁻¹⁶ of a number, or 2⁻¹⁴² near zero, and rounding is idempotent', () => {
     for (const x of numbers) {
       const y = roundToF24(x);
       expect(Math.abs(y - x)).toBeLessThanOrEqual(Math.max(Math.abs(x) * 2 ** -16, 2 ** -142));
@@ -35,7 +35,7 @@ describe('numbers of 24 bits', () => {
     expect(ways).toEqual(new Set([1, -1]));
   });
 
-  it('stay no numbers where they are none', () => {
+  it('turn infinity and NaN into NaN', () => {
     for (const x of [NaN, Infinity, -Infinity]) expect(joinF24(roundToBf16(roundToF24(x)), tailOfF24(x))).toBeNaN();
   });
 });
@@ -49,7 +49,7 @@ describe('splitStream', () => {
       outputsOf(kernel).map(({ buffer, value }) => `${kernel.path}: ${buffer} = ${printScalar(value)}`),
     );
 
-  it('leaves no f32 buffer of the stream, and none of another dtype otherwise than it was', () => {
+  it('leaves no f32 buffer of the stream, and changes no other buffer', () => {
     verifyKernels(split);
     const stream = module.buffers.filter(
       ({ dtype, columns, space }) =>
@@ -67,7 +67,7 @@ describe('splitStream', () => {
     );
   });
 
-  it('stores a rounding and a byte, reads both, and gathers both by the same rows', () => {
+  it('stores a rounded number and a byte, reads both, and gathers both by the same rows', () => {
     const text = programs(split).join('\n');
     expect(text).toMatch(
       /attention\.o: h(\d+)_tail = tailF24\(add\(joinF24\(h(\d*)_bf16\[row, column\], h\2_tail\[row, column\]\), /,
@@ -85,7 +85,7 @@ describe('splitStream', () => {
     expect(splitStream(half)).toBe(half);
   });
 
-  it('keeps what somebody reads as a whole buffer, or the caller wants', () => {
+  it('keeps what is read as a whole buffer, or what the caller wants', () => {
     const output: KernelModule = {
       ...module,
       buffers: module.buffers.map((buffer) =>

@@ -1,4 +1,4 @@
-/** Tests of a pass read: text in → pass → text out. Whatever the text, the meaning in float64 must stay. */
+/** Tests of a pass read: text in → pass → text out. Whatever the text, its meaning in float64 must stay. */
 import { expect } from 'vitest';
 import type { Graph, Value } from '../../ir/graph/graph.js';
 import { concreteShape, interpretGraph, type GraphEnv } from '../../ir/graph/interpreter.js';
@@ -11,7 +11,7 @@ import { isSymbol } from '../../ir/types.js';
 export type Pass = (graph: Graph) => Graph;
 
 /**
- * Inputs that mean something together, 8 tokens and 5 scored rows: meta-pairs (question 0–1 with answers 2–3 and 4–5,
+ * Inputs that form a meaningful batch of 8 tokens and 5 scored rows: meta-pairs (question 0–1 with answers 2–3 and 4–5,
  * question 6 with answer 7) and the same as a depth-first tree.
  */
 export const SIZES = { T: 8, R: 5 };
@@ -22,7 +22,7 @@ const INPUTS: Readonly<Record<string, readonly number[]>> = {
   row: [0, 2, 4, 5, 7],
 };
 
-/** Park–Miller: small, the same everywhere. Within ±0.5. */
+/** Park–Miller: small, the same on every machine. Within ±0.5. */
 export function randomNumbers(seed: number): () => number {
   let state = seed;
   return () => (state = (state * 48271) % 2147483647) / 2147483647 - 0.5;
@@ -60,7 +60,7 @@ export function environment(
   };
 }
 
-/** Largest difference of two lists, relative where numbers are large; NaN differs from everything but NaN. */
+/** Largest difference of two lists, relative if numbers are large. NaN differs from everything but NaN. */
 export function distance(a: ArrayLike<number>, b: ArrayLike<number>): number {
   if (a.length !== b.length) return Infinity;
   return Array.from(a).reduce((worst, x, i) => {
@@ -71,7 +71,9 @@ export function distance(a: ArrayLike<number>, b: ArrayLike<number>): number {
   }, 0);
 }
 
-/** `before` and `after` give the same results on inputs of `environment`; `after` may have more parameters. */
+/**
+ * Expects `before` and `after` to give the same results on inputs of `environment`. `after` may have more parameters.
+ */
 export function sameMeaning(before: Graph, after: Graph, tolerance = 1e-9, seed?: number): void {
   const union = (a: readonly Value[], b: readonly Value[]): readonly Value[] => [
     ...new Map([...a, ...b].map((v) => [v.name, v])).values(),
@@ -104,7 +106,7 @@ export const parse = (text: string): Graph => {
   return graph;
 };
 
-/** `text` with each `from`, which must be there once, replaced. */
+/** `text` with each `from`, which must occur once, replaced. */
 export const edit = (text: string, ...edits: readonly (readonly [from: string, to: string])[]): string =>
   edits.reduce((now, [from, to]) => {
     expect(now.split(from).length, `times that ${JSON.stringify(from)} occurs in${now}`).toBe(2);
@@ -112,8 +114,8 @@ export const edit = (text: string, ...edits: readonly (readonly [from: string, t
   }, text);
 
 /**
- * `before` becomes exactly `after`, verifies, computes the same (up to `tolerance`), and has nothing left to do for a
- * second run of the pass. Prints both sides on failure.
+ * Expects `before` to become exactly `after`, which verifies, computes the same (up to `tolerance`), and leaves nothing
+ * for a second run of the pass to do. Prints both sides on failure.
  */
 export function check(before: string, pass: Pass, after: string, tolerance?: number): void {
   const graph = parse(before);
@@ -127,7 +129,7 @@ export function check(before: string, pass: Pass, after: string, tolerance?: num
   expect(pass(result), 'a second run changes nothing').toBe(result);
 }
 
-/** A near miss: the pass must leave `text` alone, and say so by returning the same object. */
+/** A near miss: the pass must leave `text` alone, and return the same object to say so. */
 export function checkUnchanged(text: string, pass: Pass): void {
   const graph = parse(text);
   const result = pass(graph);

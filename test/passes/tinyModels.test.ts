@@ -1,4 +1,4 @@
-/** Models of one layer, one column, one head or one row of weights: what sizes of 1 make ambiguous. */
+/** Models of one layer, one column, one head or one row of weights, because sizes of 1 can be ambiguous. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
@@ -72,17 +72,17 @@ describe('tiny models', () => {
     );
   });
 
-  it('are compiled for 16 bits too', () => {
+  it('can be compiled for 16 bits too', () => {
     fc.assert(
       fc.property(shapes, fc.constantFrom<DType>('f32', 'f16', 'bf16'), (shape, dtype) => {
-        // Nothing is rounded here, so what differs would be another computation.
+        // Nothing is rounded here, so any difference means another computation.
         expect(error(shape, dtype, BF16, false)).toBeLessThan(1);
       }),
       { numRuns: 100, seed: 16 },
     );
   });
 
-  it.each(['f32', 'f16', 'bf16'] as const)('of one layer with a table in %s', (dtype) => {
+  it.each(['f32', 'f16', 'bf16'] as const)('of one layer work with a table in %s', (dtype) => {
     const shape = { hiddenSize: 8, intermediateSize: 6, layers: 1, heads: 1, kvHeads: 1, headDim: 4, biased: [] };
     for (const tieWordEmbeddings of [false, true]) {
       const whole = { ...shape, vocabSize: VOCABULARY, rmsNormEps: 1e-5, tieWordEmbeddings };

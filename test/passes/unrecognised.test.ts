@@ -6,7 +6,7 @@ import { F32, lowerAsIs, TENSOR_CORES } from './lowered.js';
 import { parse } from './support.js';
 
 describe('unrecognised', () => {
-  it.each([F32, TENSOR_CORES])('has nothing to say about LLaMA', (numerics) => {
+  it.each([F32, TENSOR_CORES])('reports nothing for LLaMA', (numerics) => {
     expect(unrecognised(lower(optimise(llama(), numerics), numerics))).toEqual([]);
   });
 
@@ -17,7 +17,7 @@ describe('unrecognised', () => {
     ]);
   });
 
-  it('names ops after a product that no epilogue took, and not what prepares its input', () => {
+  it('names ops after a product that no epilogue took, but not what prepares its input', () => {
     const module = lowerAsIs(
       parse(`
         func @g(%x: f32[T, 4]) -> (f32[T, 3]) {

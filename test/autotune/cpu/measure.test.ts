@@ -57,7 +57,7 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     return all;
   };
 
-  it('times every kind of kernel, and finds other tiles bit-identical', async () => {
+  it('times every kind of kernel, and finds that other tiles give identical bits', async () => {
     const { measurer, facts } = make();
     const variants = (s: CpuSchedule): CpuSchedule[] => {
       switch (s.kind) {

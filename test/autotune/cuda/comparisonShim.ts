@@ -1,4 +1,4 @@
-/** The comparison of candidates and a writer of numbers, compiled for the host: what a simulated GPU runs. */
+/** The comparison of candidates and a kernel that writes numbers, compiled for the host: what a simulated GPU runs. */
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

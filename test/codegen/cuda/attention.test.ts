@@ -1,6 +1,6 @@
 /**
- * Tree attention on CUDA, run without a GPU (test/support/cudaWarp): against float64, the same bits in any company, and
- * no leak from other trees. Then what only a CUDA compiler can say: attentionCompile.test.ts.
+ * Tree attention on CUDA, run without a GPU (test/support/cudaWarp): compared with float64, the same bits in any batch,
+ * and no leak from other trees. For what only a CUDA compiler can check see attentionCompile.test.ts.
  */
 import { describe, expect, it } from 'vitest';
 import { attentionSchedules, isLegalAttention } from '../../../codegen/cuda/attention.js';
@@ -101,7 +101,7 @@ describe('attention on CUDA agrees with float64', () => {
       const data = adversarialData(s, name, trees, 4);
       expect(distance(s, plan, data)).toBeLessThan(tolerance(s, plan));
       if (name !== 'four identical answers') continue;
-      // Where an answer lies decides what is added up together, and so its last bits; no more.
+      // The position of an answer decides what is added up together, and so its last bits, but no more.
       const { out } = emulate(s, plan, data);
       const answer = (i: number): Float64Array => rowsOf(out, 6 * 48, 29 + 13 * i, 29 + 13 * (i + 1));
       for (const i of [1, 2, 3])
@@ -140,9 +140,7 @@ describe('attention on CUDA agrees with float64', () => {
   });
 });
 
-/**
- * Out of every visible key the same, out of every other key nothing: column j counts visible keys that are j modulo d.
- */
+/** Every visible key gives the same and every other key nothing: column j counts visible keys that are j modulo d. */
 describe.each([MMA, schedule('mma', 16), SIMT])('the mask of $skeleton with $queries queries', (plan) => {
   it.each([
     ['many shapes', ends(ZOO)],
@@ -203,13 +201,13 @@ describe.each(ANSWERS)('an answer of $plan.skeleton', ({ plan, dtype }) => {
     });
   });
 
-  it('has the same bits whenever copies land and in whatever order threads run', () => {
+  it('has the same bits whenever copies arrive and in whatever order threads run', () => {
     expectSame(emulate(s, plan, together, { late: false }).out, whole, 'early copies');
     expectSame(emulate(s, plan, together, { backwards: true }).out, whole, 'backwards');
     expectSame(emulate(s, plan, together, { tokensCapacity: 1024 }).out, whole, 'a larger capacity');
   });
 
-  it('is not touched by NaN and infinity of other trees', () => {
+  it('is not affected by NaN and infinity in other trees', () => {
     const poisoned = new Map([...together.inputs].map(([name, x]) => [name, x.slice()]));
     const [from, to] = [starts[2]!, starts[2]! + company[2]!.length];
     for (const name of ['k', 'v', 'q']) {
@@ -224,8 +222,8 @@ describe.each(ANSWERS)('an answer of $plan.skeleton', ({ plan, dtype }) => {
   });
 });
 
-/** The emulation would see what it is there to see. */
-describe('a kernel that forgets', () => {
+/** The emulation must notice what it is there to notice. */
+describe('the emulation', () => {
   const s = FORGETFUL;
   const data = dataOf(s, ends([...EDGES, ...ZOO]), 4);
   const whole = emulate(s, MMA, data).out;
@@ -240,7 +238,7 @@ describe('a kernel that forgets', () => {
       'const int key = root + tile * KEYS;\n      tw_cp',
       'const int key = root / KEYS * KEYS + tile * KEYS;\n      tw_cp',
     ],
-  ])('%s is noticed', (_, what, by) => {
+  ])('notices a kernel that forgets %s', (_, what, by) => {
     const outcomes = [false, true].map((backwards) => {
       try {
         return emulate(s, MMA, data, { backwards, mutate: (text) => text.replace(what, by) }).out;

@@ -19,7 +19,7 @@ export type Tree = readonly number[];
 export const chain = (length: number): number[] => Array.from({ length }, (_, i) => i - 1);
 export const single: Tree = [-1];
 export const star = (leaves: number): Tree => [-1, ...Array.from({ length: leaves }, () => 0)];
-/** A stem, and branches of it. */
+/** A stem with branches. */
 export function branches(stem: number, lengths: readonly number[]): Tree {
   const tree = chain(stem);
   for (const length of lengths) for (let i = 0; i < length; i++) tree.push(i === 0 ? stem - 1 : tree.length - 1);
@@ -28,7 +28,7 @@ export function branches(stem: number, lengths: readonly number[]): Tree {
 /** A stem whose branches branch again. */
 export const deep: Tree = [...chain(9), 8, 9, 10, 11, 12, 11, 8, 15, 15, 17, 8, 19, 20, 20, 19];
 
-/** Ends of subtrees of trees one after another. Throws where a tree is not in depth-first order. */
+/** The ends of subtrees of several trees in a row. Throws if a tree is not in depth-first order. */
 export function ends(trees: readonly Tree[]): Float64Array {
   const all: number[] = [];
   for (const tree of trees) {
@@ -45,7 +45,7 @@ export function ends(trees: readonly Tree[]): Float64Array {
   return Float64Array.from(all);
 }
 
-/** Depth 1, one token, long chains over several tiles, four answers alike, branches of branches; tiles cross trees. */
+/** Depth 1, one token, long chains over several tiles, four equal answers, branches of branches; tiles cross trees. */
 export const ZOO: readonly Tree[] = [
   star(5),
   single,
@@ -81,7 +81,7 @@ export function reference(s: Shape, data: AttentionData, buffers: ReadonlyMap<st
   }).get('out')!;
 }
 
-/** Rounding of the weights, then of the result, both below 1 in size here. */
+/** Rounding of the weights, then of the result; both are below 1 in size here. */
 export const tolerance = (s: Shape, plan: CudaAttentionSchedule): number => {
   const unit = { f32: 1e-6, f16: 2 ** -11, bf16: 2 ** -8 };
   return (plan.skeleton === 'mma' ? unit[s.dtype] : 1e-6) + unit[s.out ?? s.dtype] / 2 + 4e-6;
@@ -126,12 +126,12 @@ export const ADVERSARIES: readonly (readonly [string, readonly Tree[]])[] = [
   ['one token', [single]],
   ['many trees of one token', Array.from({ length: 37 }, () => single)],
   ['long chains', [chain(97), chain(64), chain(130)]],
-  // An answer that is the beginning of another, or nothing, adds no token.
+  // An answer that is the beginning of another, or empty, adds no token.
   ['empty branches', [branches(12, [0, 5, 0, 7]), branches(33, [0, 0, 0, 0]), branches(20, [0, 0, 1, 0])]],
   [IDENTICAL, [branches(STEM, [ANSWER, ANSWER, ANSWER, ANSWER])]],
 ];
 
-/** Random data for a batch of ADVERSARIES; identical answers have the same queries, keys and values. */
+/** Random data for a batch of ADVERSARIES. Identical answers have the same queries, keys and values. */
 export function adversarialData(s: Shape, name: string, trees: readonly Tree[], seed: number): AttentionData {
   const data = dataOf(s, ends(trees), seed);
   if (name !== IDENTICAL) return data;

@@ -1,5 +1,6 @@
 /**
- * Generated attention as text: goldens, legality and defaults, and what NVIDIA's compiler makes of it (no GPU needed).
+ * Generated attention as text: goldens, legality, defaults, and what NVIDIA's compiler makes of it (which needs no
+ * GPU).
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { attentionSchedules, defaultAttentionSchedule, isLegalAttention } from '../../../codegen/cuda/attention.js';
@@ -18,7 +19,7 @@ const schedule = (skeleton: 'mma' | 'simt', queries: number, keys = 32): CudaAtt
   keys,
 });
 const SHAPE: Shape = { heads: 52, kvHeads: 52, headDim: 128, dtype: 'bf16' };
-/** What H100 grants a block, and what every GPU does. */
+/** The shared memory that an H100 grants a block, and the least that every GPU does. */
 const [HOPPER, LEAST] = [{ sharedBytes: 232_448 }, { sharedBytes: 101_376 }];
 
 const legal = (s: Shape, plan: CudaAttentionSchedule, limits = HOPPER): true | string => {
@@ -41,7 +42,7 @@ describe('the text of attention', () => {
     await expect(source.slice(source.indexOf('#endif\n\n') + 8)).toMatchFileSnapshot(`golden/${file}.cu`);
   });
 
-  it('is launched as a block for each tile of queries and each head', () => {
+  it('is launched with one block for each tile of queries and each head', () => {
     expect(generate(SHAPE, schedule('mma', 64), 7680).launch).toEqual({
       threads: 128,
       sharedBytes: (64 + 4 * 32) * 136 * 2,
@@ -57,7 +58,7 @@ describe('the text of attention', () => {
     });
   });
 
-  it('has room for every batch it may meet, or is not made', () => {
+  it('has room for every batch it may meet, or is not generated', () => {
     expect(() => generate(SHAPE, schedule('mma', 64), 65_537)).toThrow(
       /attend over 65537 tokens in a batch, 65536 at most: compile with/,
     );
@@ -67,7 +68,7 @@ describe('the text of attention', () => {
 });
 
 describe('schedules of attention', () => {
-  it('are on tensor cores where those can be used', () => {
+  it('use tensor cores where they can', () => {
     const choose = (s: Shape): CudaAttentionSchedule => {
       const { module, kernel } = attentionModule(s);
       return defaultAttentionSchedule(kernel, module, LEAST);
@@ -107,7 +108,7 @@ describe('schedules of attention', () => {
   });
 });
 
-/** A kernel, and how many blocks of it a multiprocessor is to hold by their registers. */
+/** A kernel, and how many of its blocks a multiprocessor should hold, by their registers. */
 const COMPILED: readonly (readonly [Shape, CudaAttentionSchedule, number])[] = [
   [{ ...SHAPE, headDim: 64 }, schedule('mma', 64), 4],
   [{ ...SHAPE, dtype: 'f16' }, schedule('mma', 64), 3],
@@ -133,9 +134,9 @@ describe.skipIf(!hasNvcc).each(CUDA_ARCHS)('attention compiled for %s', (arch) =
     ({ plan, blocks, i }) => {
       const { registers, spillStores, spillLoads, staticBytes } = reports[i]!;
       expect(spillStores + spillLoads).toBe(0);
-      // Registers are granted to a warp in lots of 256.
+      // Registers are granted to a warp in units of 256.
       expect(Math.ceil(registers / 8) * 8 * kernels[i]!.launch.threads * blocks).toBeLessThanOrEqual(65_536);
-      // isLegalAttention counts on this.
+      // isLegalAttention relies on this.
       expect(staticBytes).toBeLessThanOrEqual(plan.skeleton === 'mma' ? 2048 + 7680 / 4 : 1024);
     },
   );

@@ -27,7 +27,7 @@ export interface Shape {
   readonly hasQueryRow?: boolean;
 }
 
-/** A module of one attention kernel. Widths leave a pad between columns and stride. */
+/** A module of one attention kernel. Its widths leave padding between columns and stride. */
 export function attentionModule(s: Shape): { module: KernelModule; kernel: AttentionKernel } {
   const { heads, kvHeads, headDim, dtype, out = dtype, mask = 'column', hasQueryRow = false } = s;
   const rows = hasQueryRow ? 'R' : 'T';
@@ -96,15 +96,15 @@ type Run = (
 const compiled = new Map<string, Run>();
 
 /**
- * Compiles kernels as one library, the prelude once, each kernel's own text in a namespace. Those already compiled stay
- * as they are.
+ * Compiles kernels as one library: the prelude once, each kernel's own text in a namespace. Kernels that are already
+ * compiled are not compiled again.
  */
 function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'symbol'>[]): void {
   const prelude = render('prelude', {});
   const missing = kernels.filter(({ text }) => !compiled.has(text));
   const texts = missing.map(({ text, parameters, symbol }, i) => {
     if (!text.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
-    // Dynamic shared memory is that of warp.h; static shared memory is not shared between blocks that run one by one.
+    // Dynamic shared memory is that of warp.h. Blocks run one by one and share no static shared memory.
     const own = text
       .slice(prelude.length)
       .replaceAll(/extern __shared__[^;]*;/g, '')
@@ -126,7 +126,7 @@ function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'symb
   });
 }
 
-/** What `emulate` would compile one by one. */
+/** What `emulate` would otherwise compile one by one. */
 export function prepare(
   list: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule; readonly capacity?: number }[],
 ): void {
@@ -136,16 +136,16 @@ export function prepare(
 
 export interface AttentionData {
   readonly T: number;
-  /** Dense inputs by buffer name: q, k, v, and subtreeEnd, bias, row where the kernel reads them. */
+  /** Dense inputs by buffer name: q, k, v, and subtreeEnd, bias and row if the kernel reads them. */
   readonly inputs: ReadonlyMap<string, Float64Array>;
 }
 
 export interface EmulationOptions {
   readonly tokensCapacity?: number;
-  /** Copies land when they must, or at once. */
+  /** When copies take effect: as late as they may, or at once. */
   readonly late?: boolean;
   readonly backwards?: boolean;
-  /** Breaks the kernel's text: what the emulation must notice. */
+  /** Breaks the kernel's text in a way that the emulation must notice. */
   readonly mutate?: (text: string) => string;
 }
 
@@ -170,7 +170,9 @@ function extents(
   };
 }
 
-/** Every buffer as it lies on a device, NaN wherever there is no data; and the data as a kernel sees it, rounded. */
+/**
+ * Every buffer as it lies on a device, with NaN wherever there is no data, and the data as a kernel sees it, rounded.
+ */
 export function layOut(
   s: Shape,
   data: AttentionData,
@@ -195,7 +197,7 @@ export function layOut(
   return { memory, buffers };
 }
 
-/** The dense result. Throws where the kernel wrote beside it. */
+/** The dense result. Throws if the kernel wrote outside it. */
 export function readOut(s: Shape, data: AttentionData, capacity: number, result: Buffer): Float64Array {
   const decl = attentionModule(s).module.buffers.find(({ name }) => name === 'out')!;
   const { rows, columns, stride } = extents(decl, data, capacity);
@@ -214,7 +216,8 @@ export function readOut(s: Shape, data: AttentionData, capacity: number, result:
 }
 
 /**
- * Runs a generated kernel on all of its grid; memory beside the data holds NaN. Throws where it writes past its result.
+ * Runs a generated kernel on its whole grid. Memory around the data holds NaN. Throws if the kernel writes past its
+ * result.
  */
 export function emulate(
   s: Shape,

@@ -1,5 +1,6 @@
 /**
- * What a contraction may give where products lie beside a cut of roundF20: float32 and float64 fall to different sides.
+ * The results that a contraction may give if products lie close to a rounding boundary of roundF20, where float32 and
+ * float64 may round differently.
  */
 import type { BufferDecl, GemmKernel, Output } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
@@ -8,15 +9,15 @@ import { mapScalar, type Scalar } from '../../../ir/scalar.js';
 
 type Environment = Parameters<typeof interpretKernel>[1];
 
-/** Least and largest right value of each element. */
+/** Least and greatest correct value of each element. */
 export interface Range {
   readonly low: Float64Array;
   readonly high: Float64Array;
 }
 
 /**
- * `value` with its products moved before they are cut: by `own`, and those that rotateHalf or the second matrix of a
- * pair brings by `other`.
+ * `value` with its products shifted before they are rounded: by `own`, and by `other` those that rotateHalf or the
+ * second matrix of a pair brings in.
  */
 function moved(value: Scalar, own: number, other: number): Scalar {
   const by = (s: Scalar, first: number, second: number): Scalar =>
@@ -29,7 +30,9 @@ function moved(value: Scalar, own: number, other: number): Scalar {
   return by(rotated, own, other);
 }
 
-/** Runs `outputs` of each segment, whatever they are called, as stores of whole rows: results by segment and output. */
+/**
+ * Runs `outputs` of each segment, whatever their names, as stores of whole rows. Returns results by segment and output.
+ */
 function storesOf(
   kernel: GemmKernel,
   env: Environment,
@@ -51,14 +54,14 @@ function storesOf(
   return kernel.segments.map((_, s) => outputs(s).map((_value, i) => got.get(name(s, i))!));
 }
 
-/** Usual size of the finite values. */
+/** The usual size of the finite values. */
 export function usual(values: Float64Array): number {
   let [sum, count] = [0, 0];
   for (const x of values) if (Number.isFinite(x)) [sum, count] = [sum + Math.abs(x), count + 1];
   return sum / Math.max(1, count);
 }
 
-/** What is stored for `output`, element by element; of a tail, the whole number that it belongs to. */
+/** What is stored for `output`, element by element; for a tail, the whole number that it belongs to. */
 const elementOf = ({ value }: Output): Scalar => (value.op === 'tailF24' ? { op: 'roundF24', a: value.a } : value);
 
 const blockSums = (values: Float64Array, columns: number): Float64Array => {
@@ -70,7 +73,7 @@ const blockSums = (values: Float64Array, columns: number): Float64Array => {
   return sums;
 };
 
-/** What each buffer may hold if products are off by `error` of their usual size before they are cut. */
+/** What each buffer may hold if products are off by `error` of their usual size before they are rounded. */
 export function besideCuts(kernel: GemmKernel, env: Environment, error: number): Map<string, Range> {
   const products = storesOf(kernel, env, () => [{ op: 'acc', index: 0 }]).map(([product]) => usual(product!));
   const near = [0, -1, 1];

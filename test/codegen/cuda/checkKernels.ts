@@ -1,4 +1,7 @@
-/** Every kernel of a module under many schedules against the float64 interpreter, wherever kernels can be launched. */
+/**
+ * Checks every kernel of a module under many schedules against the float64 interpreter, wherever kernels can be
+ * launched.
+ */
 import { extentIn } from '../../../ir/extents.js';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
 import type { CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
@@ -26,7 +29,7 @@ export interface Sizes {
   readonly R: number;
 }
 
-/** Runs one kernel on the memory of its parameters, which it changes. Buffers are made for `capacity` rows. */
+/** Runs one kernel on the memory of its parameters, which it changes. Buffers have room for `capacity` rows. */
 export type Launch = (
   text: CudaKernelText,
   memory: ReadonlyMap<string, Buffer>,
@@ -34,15 +37,15 @@ export type Launch = (
   capacity: number,
 ) => Promise<void> | void;
 
-/** A kernel and the schedules that it is checked under. What the first gives is what later kernels read. */
+/** A kernel and the schedules that it is checked under. Later kernels read the results of the first schedule. */
 export interface Checked {
   readonly kernel: Kernel;
   readonly texts: readonly { readonly text: CudaKernelText; readonly schedule: CudaSchedule }[];
 }
 
 /**
- * Every kernel of a plan with its schedules; of kernels with one signature the later ones run under the first schedule
- * alone.
+ * Every kernel of a plan with its schedules. If several kernels have one signature, the later ones run under the first
+ * schedule only.
  */
 export function kernelsToCheck(
   plan: LinkedFunction<CudaSchedule>,
@@ -70,21 +73,21 @@ export interface CheckOptions {
   readonly tensors: ReadonlyMap<string, RawTensor>;
   readonly inputs: ReadonlyMap<string, Float64Array>;
   readonly sizes: Sizes;
-  /** Rows of every buffer: those behind the batch hold NaN. At least the sizes. */
+  /** Rows of every buffer, at least as many as the batch has. Rows behind the batch hold NaN. */
   readonly capacity: number;
   readonly launch: Launch;
-  /** Begins every message. */
+  /** The beginning of every message. */
   readonly where: string;
 }
 
-/** One rounding of a stored value, relative; of bytes, of the numbers that they make longer. */
+/** Relative error of rounding a stored value once. For bytes: of the numbers that they extend. */
 const ROUNDING: Readonly<Partial<Record<BufferDType, number>>> = { bf16: 2 ** -8, f16: 2 ** -11, u8: 2 ** -16 };
 /**
- * What sums in f32 lose against float64, in units of a buffer's usual value: tensor cores add with fewer bits than f32
- * has.
+ * Error of sums in f32 compared with float64, in units of a buffer's usual value. Tensor cores add with fewer bits than
+ * f32 has.
  */
 const SUMMED = 1e-4;
-/** Logits that are this near each other, in units of their summed terms, may be taken for one another. */
+/** Logits that are this close to each other, in units of their summed terms, may be taken for one another. */
 const TIE = 1e-6;
 
 const describe = ({ kernel }: Checked, schedule: CudaSchedule): string =>
@@ -153,16 +156,16 @@ class Memory {
   }
 }
 
-/** Most problems that are told. */
+/** The most problems that are listed. */
 const TOLD = 12;
 
 class Checker {
   readonly problems: string[] = [];
   private readonly options: CheckOptions;
   private readonly memory: Memory;
-  /** What each buffer holds that was given or written. */
+  /** What each buffer holds, for buffers that were given or written. */
   private readonly values: Map<string, Float64Array>;
-  /** What the kernel being checked may also give; made when it is asked for. */
+  /** What the kernel being checked may also give; computed on demand. */
   private beside: ReadonlyMap<string, Range> | undefined;
 
   constructor(options: CheckOptions) {
@@ -182,7 +185,7 @@ class Checker {
     };
   }
 
-  /** Runs a kernel under every schedule; later kernels read what the first one gave. */
+  /** Runs a kernel under every schedule. Later kernels read the first schedule's results. */
   async check(checked: Checked): Promise<void> {
     const { kernel, texts } = checked;
     const { sizes, capacity, launch, where } = this.options;
@@ -218,18 +221,18 @@ class Checker {
     for (const { name, bytes } of kept) bytes.copy(this.memory.bytes.get(name)!);
   }
 
-  /** Throws the problems so far, if any. */
+  /** Throws the problems found so far, if any. */
   fail(): void {
     if (this.problems.length === 0) return;
     const more = this.problems.length > TOLD ? `\n… and ${this.problems.length - TOLD} more` : '';
     throw new Error(`${this.problems.slice(0, TOLD).join('\n')}${more}`);
   }
 
-  /** Where a result is not what float64 says; undefined where it is. */
+  /** Where a result differs from float64; undefined if it does not. */
   private problem(kernel: Kernel, decl: BufferDecl, got: Float64Array, want: Float64Array): string | undefined {
     const scale = usual(want);
     const rounding = ROUNDING[decl.dtype] ?? 0;
-    // Attention rounds its weights too, which multiply values of the size of v.
+    // Attention also rounds its weights, which multiply values of the size of v.
     const attended =
       kernel.anchor !== 'attention'
         ? 0
@@ -238,8 +241,8 @@ class Checker {
           this.values.get(kernel.v)!.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
     const allowed = (x: number): number =>
       SUMMED * Math.max(scale, Math.abs(x)) + 2.05 * rounding * Math.abs(x) + attended;
-    // Both sides are rounded: beside a tie they may be a whole unit in the last place apart, which is twice the error
-    // of rounding.
+    // Both sides are rounded. Close to a tie they may be a whole unit in the last place apart, which is twice the
+    // rounding error.
     for (let i = 0; i < want.length; i++) {
       const [x, y] = [want[i]!, got[i]!];
       if (x === y || Math.abs(x - y) <= allowed(x)) continue;
@@ -260,7 +263,7 @@ class Checker {
     return undefined;
   }
 
-  /** Whether two columns of the vocabulary, of one block, have logits that f32 cannot tell apart. */
+  /** Whether two columns of the vocabulary, both in one block, have logits that f32 cannot tell apart. */
   private isTie(kernel: LogProbKernel, row: number, x: number, y: number): boolean {
     if (!Number.isInteger(y) || Math.floor(x / LOGPROB_BLOCK) !== Math.floor(y / LOGPROB_BLOCK) || y >= kernel.vocab)
       return false;
@@ -276,7 +279,7 @@ class Checker {
   }
 }
 
-/** What a buffer holds; of bytes, the numbers that they make longer. */
+/** The contents of a buffer; for bytes, the numbers that they extend. */
 export const numbersOf = ({ name, upper }: BufferDecl, values: ReadonlyMap<string, Float64Array>): Float64Array =>
   upper === undefined ? values.get(name)! : values.get(name)!.map((tail, i) => joinF24(values.get(upper)![i]!, tail));
 
@@ -288,8 +291,8 @@ function differs({ name }: BufferDecl, got: Float64Array, other: Float64Array | 
 }
 
 /**
- * Checks kernels in the order of a module. Throws, saying where, for values that are wrong or that depend on the tile:
- * one a schedule and buffer.
+ * Checks kernels in the order of a module. Throws if values are wrong or depend on the tile, and says where, once for
+ * each schedule and buffer.
  */
 export async function checkKernels(list: readonly Checked[], options: CheckOptions): Promise<void> {
   const checker = new Checker(options);

@@ -1,5 +1,6 @@
 /**
- * The demo model as the passes lower it for GPUs: run over fibres against float64, and compiled by nvcc where it is.
+ * The demo model as the passes lower it for GPUs: run over fibres and compared with float64, and compiled by nvcc if it
+ * is installed.
  */
 import { scoreOf } from '../../../ir/plan.js';
 import { describe, expect, it } from 'vitest';
@@ -22,13 +23,10 @@ const checkpoint = openCheckpoint('models/demo');
 const demo = (arch: CudaArch): CudaModel =>
   compileModel(checkpoint, cuda, cudaDevice(TYPICAL_FACTS[arch], 'bf16'), { maxTokens: 512 });
 
-/** What sums in f32 lose, in units of a buffer's usual value. */
+/** Error of sums in f32, in units of a buffer's usual value. */
 const F32_LOSS = 2e-5;
 
-/**
- * Largest difference in units that a rounding of `got` to its type makes: relative, for numbers of the buffer's usual
- * size.
- */
+/** The largest difference, in units of rounding `got` to its type: relative, for numbers of the buffer's usual size. */
 function error(got: Float64Array, want: Float64Array): number {
   const scale = usual(want);
   let most = 0;
@@ -46,7 +44,7 @@ describe('the demo model', () => {
     const plan = scoreOf(model.plan);
     const sizes = { T: 75, R: 21 };
     const inputs = randomInputs(sizes, 4096, 4);
-    // Tiles of a small bucket, so that there are several of them.
+    // The tiles of a small bucket, so that there are several of them.
     const schedules = plan.launches.map(({ signature }) => small(plan.schedules[0]![signature]!));
     plan.kernels.forEach((kernel, i) => {
       expect(isLegalCuda(kernel, plan, schedules[i]!, TYPICAL_FACTS.sm_80)).toBe(true);
@@ -62,8 +60,8 @@ describe('the demo model', () => {
       const wanted = interpretKernel(kernel, env);
       for (const name of wanted.keys()) {
         const decl = plan.buffers.find((buffer) => buffer.name === name)!;
-        // One rounding to bf16 either way, two in attention, which rounds its weights; one to 24 bits; or what f32 sums
-        // lose.
+        // One rounding to bf16 in either direction (two in attention, which rounds its weights), one to 24 bits, or the
+        // error of sums in f32.
         const most =
           decl.dtype === 'u8'
             ? 2 ** -15

@@ -21,7 +21,7 @@ import { hopperSupport, hopperText, isHopper, mapArguments } from './emulateHopp
 /** NaN in every float type, −1 as an index. */
 const GUARD = 0xff;
 
-/** Every buffer is copied to where its end is the end of what may be read: reading on past it ends the process. */
+/** Every buffer is copied so that it ends where readable memory ends: reading past it ends the process. */
 const FENCED = `
 #include <sys/mman.h>
 #include <unistd.h>
@@ -59,7 +59,7 @@ type Run = (
   backwards: number,
 ) => number;
 
-/** Libraries by what was compiled: the text of a kernel and the boxes of its maps. */
+/** Libraries by what was compiled: the text of a kernel and the boxes of its tensor maps. */
 const compiled = new Map<string, LibraryHandle>();
 const keyOf = ({ source, tensorMaps }: CudaKernelText): string => JSON.stringify([source, tensorMaps]);
 
@@ -134,9 +134,9 @@ export interface EmulateOptions {
   readonly inputs: ReadonlyMap<string, Float64Array>;
   readonly tensors?: ReadonlyMap<string, RawTensor>;
   readonly schedules: readonly CudaSchedule[];
-  /** Of every extent. Default: the size of the first, in whole tiles. */
+  /** The capacity of every extent. Default: the size of the first, rounded up to whole tiles. */
   readonly tokensCapacity?: number;
-  /** Fibres of a block are taken last to first. */
+  /** Runs the fibres of a block from last to first. */
   readonly backwards?: boolean;
   readonly multiprocessors?: number;
 }
@@ -169,7 +169,7 @@ export function blocksOf(extent: GridExtent, sizes: Extents, multiprocessors: nu
 }
 
 /**
- * Runs one of a library's kernels on the memory of its parameters, which it changes. Throws where its threads wait for
+ * Runs one of a library's kernels on the memory of its parameters, which it changes. Throws if its threads wait for
  * ever.
  */
 export type Emulator = (
@@ -179,7 +179,7 @@ export type Emulator = (
   options?: Pick<EmulateOptions, 'backwards' | 'multiprocessors'>,
 ) => void;
 
-/** Compiles kernels, each once a test file. */
+/** Compiles kernels, each once in a test file. */
 export function loadEmulator(kernels: readonly CudaKernelText[]): Emulator {
   const run = compile(kernels);
   return (text, memory, sizes, options = {}) => {
@@ -207,8 +207,8 @@ export function loadEmulator(kernels: readonly CudaKernelText[]): Emulator {
 }
 
 /**
- * Runs every kernel of `module` in order. Memory that nobody wrote holds NaN. Throws where a kernel writes outside its
- * buffers.
+ * Runs every kernel of `module` in order. Memory that nothing has written holds NaN. Throws if a kernel writes outside
+ * its buffers.
  */
 export function emulateModule(module: KernelModule, options: EmulateOptions): Emulated {
   const { sizes } = options;

@@ -1,15 +1,15 @@
-/** The text of a wgmma kernel made fit for fibres: its inline assembly gives way to test/support/cudaWarp/hopper.h. */
+/** Makes the text of a wgmma kernel fit for fibres: test/support/cudaWarp/hopper.h replaces its inline assembly. */
 import { readFileSync } from 'node:fs';
 import type { CudaKernelText, TensorMapDecl } from '../../../ir/cuda.js';
 
 const HOPPER = new URL('../../support/cudaWarp/hopper.h', import.meta.url);
 
-/** Goes after the prelude. */
+/** Inserted after the prelude. */
 export const hopperSupport = (): string => readFileSync(HOPPER, 'utf8');
 
 export const isHopper = ({ tensorMaps }: Pick<CudaKernelText, 'tensorMaps'>): boolean => tensorMaps.length > 0;
 
-/** Instructions that are replaced by what they do; all others order or hint, which fibres do not need. */
+/** Instructions that are replaced by what they do. All others order memory or give hints, which fibres do not need. */
 const INSTRUCTIONS: readonly (readonly [RegExp, string])[] = [
   [/asm volatile\("mov\.u32 %0, %%nctaid\.x;" : "=r"\((\w+)\)\);/g, '$1 = (int)gridDim.x;'],
   [/asm volatile\("mov\.u32 %0, %%tid\.x;" : "=r"\((\w+)\)\);/g, '$1 = (int)threadIdx.x;'],
@@ -17,7 +17,7 @@ const INSTRUCTIONS: readonly (readonly [RegExp, string])[] = [
   [/asm(?: volatile)?\((?:\s*"(?:[^"\\]|\\.)*")+[^;]*;/g, ';'],
 ];
 
-/** `text` without the prelude. Throws where the kernel has what fibres cannot do. */
+/** `text` without the prelude. Throws if the kernel contains what fibres cannot do. */
 export function hopperText(text: string, kernel: Pick<CudaKernelText, 'symbol' | 'launch'>): string {
   if (kernel.launch.cluster !== 1)
     throw new Error(`${kernel.symbol}: blocks are emulated one by one, so clusters cannot be`);
@@ -42,8 +42,7 @@ export function hopperText(text: string, kernel: Pick<CudaKernelText, 'symbol' |
 }
 
 /**
- * C expressions of a kernel's tensor maps, as arguments; rows past the extent are there up to `rowPad`, and hold
- * garbage.
+ * C expressions of a kernel's tensor maps, as arguments. Rows past the extent exist up to `rowPad` and hold garbage.
  */
 export const mapArguments = (
   maps: readonly TensorMapDecl[],

@@ -1,5 +1,5 @@
 /**
- * Hopper contractions run over fibres, boxes, barriers and warpgroup products included, against the float64
+ * Hopper contractions run over fibres, with boxes, barriers and warpgroup products, compared with the float64
  * interpreter.
  */
 import { scoringBucket } from '../../../ir/scoring.js';
@@ -29,7 +29,7 @@ const wgmma = (mode: CudaGemmSchedule['mode'], tm: number, tn: number, stages: n
   mode,
 });
 
-/** `layer` for its contractions, `head` for the vocabulary, defaults of an older chip for the rest. */
+/** `layer` for its contractions, `head` for the vocabulary, the defaults of an older GPU for the rest. */
 const choose =
   (layer: CudaSchedule, head: CudaSchedule) =>
   (kernel: Kernel, module: KernelModule): CudaSchedule => {
@@ -53,7 +53,7 @@ const choose =
 
 type Values = ReadonlyMap<string, Float64Array>;
 
-/** What the interpreter says of a layer, once for all schedules. */
+/** The interpreter's results for a layer, computed once for all schedules. */
 const wanted = new Map<string, Values>();
 
 function run(
@@ -87,7 +87,7 @@ function error(got: Float64Array, want: Float64Array): number {
   return most / scale;
 }
 
-/** Parts of the log-sum-exp less the column of the maximum, which near ties decide. */
+/** Parts of the log-sum-exp without the column of the maximum, which near ties decide. */
 const withoutColumns = (...parts: readonly [Float64Array, Float64Array]): [Float64Array, Float64Array] => {
   const [got, want] = parts.map((values) => values.filter((_, i) => i % 4 !== 2));
   return [got!, want!];
@@ -117,7 +117,7 @@ describe('a layer by warpgroup products', () => {
       'bf16',
       { multiprocessors: 1 },
     ],
-    // Which of them end in narrow tiles: remainderColumns(columns, …, blocks, 2 row tiles).
+    // Those of them that end in narrow tiles: remainderColumns(columns, …, blocks, 2 row tiles).
     [
       'deferred, remainder tiles of v',
       { ...wgmma('deferred', 128, 96, 3), remainderTn: 48 },
@@ -163,11 +163,11 @@ describe('a layer by warpgroup products', () => {
 });
 
 describe('equal logits', () => {
-  it('have their first column for the maximum', () => {
+  it('have their maximum in their first column', () => {
     const vocab = 600;
     const { module, tensors, inputs } = cudaLayer({ ...SHAPE, vocab }, SIZES, 8);
     const head = tensors.get('head.0')!;
-    // Rows of the head repeat every 70: each of them is in all blocks of the vocabulary.
+    // Rows of the head repeat every 70, so each of them is in all blocks of the vocabulary.
     const data = head.data.map(
       (_, i) => head.data[(Math.floor(i / head.columns) % 70) * head.columns + (i % head.columns)]!,
     );
@@ -191,7 +191,7 @@ describe('equal logits', () => {
 });
 
 describe('the bits of a result', () => {
-  it('do not depend on the tile, the number of blocks, nor the order of threads', () => {
+  it('do not depend on the tile, the number of blocks, or the order of threads', () => {
     const first = run(wgmma('pingpong', 64, 96, 3), wgmma('pingpong', 64, LOGPROB_BLOCK, 3), 'bf16').got;
     const second = run(wgmma('cooperative', 256, 96, 2), wgmma('cooperative', 128, LOGPROB_BLOCK, 2), 'bf16', {
       backwards: true,

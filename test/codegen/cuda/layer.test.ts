@@ -1,4 +1,4 @@
-/** Whole layers by generated CUDA text, run over fibres, against the float64 interpreter. */
+/** Whole layers of generated CUDA text, run over fibres and compared with the float64 interpreter. */
 import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
@@ -107,7 +107,7 @@ describe('a layer on tensor cores', () => {
 });
 
 describe('the bits of a result', () => {
-  // Kernels that the tests above have met are not compiled again.
+  // Kernels that the tests above have used are not compiled again.
   const shape = { ...SHAPES[0]!, R: 40 };
   const sizes = { T: shape.T, R: shape.R };
   const run = (schedule: CudaSchedule, backwards: boolean): ReadonlyMap<string, Float64Array> => {
@@ -121,7 +121,7 @@ describe('the bits of a result', () => {
     }).values;
   };
 
-  it('do not depend on the tile of tensor cores, nor on the order of threads', () => {
+  it('do not depend on the tile of tensor cores, or on the order of threads', () => {
     const [first, ...others] = [
       run(gemm('mma', 64, 64, 32, 3), false),
       run(gemm('mma', 16, 128, 64, 2), true),
@@ -138,13 +138,14 @@ describe('the bits of a result', () => {
 
 describe('equal logits', () => {
   it.each([gemm('simt', 32, 64, 16, 1), gemm('mma', 64, 64, 32, 3)])(
-    'have their first column for the maximum',
+    'have their maximum in their first column',
     (schedule) => {
       const shape = { ...SHAPES[0]!, T: 8, R: 6 };
       const sizes = { T: shape.T, R: shape.R };
       const { module, tensors, inputs } = cudaLayer(shape, sizes, 8);
       const head = tensors.get('head.0')!;
-      // Rows of the head repeat: one of 70 different ones is the largest, first in the first 70 columns, then every 70.
+      // Rows of the head repeat: one of 70 different ones is the largest, first in the first 70 columns, then every 70
+      // columns.
       const data = head.data.map(
         (_, i) => head.data[(Math.floor(i / head.columns) % 70) * head.columns + (i % head.columns)]!,
       );

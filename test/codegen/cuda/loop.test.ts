@@ -1,4 +1,4 @@
-/** Loop kernels as CUDA: every operator, access, dtype and extent, over fibres, against float64. */
+/** Loop kernels as CUDA: every operator, access, dtype and extent, run over fibres and compared with float64. */
 import { interfaceOf } from '../../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import type { BufferDecl, KernelModule, Output } from '../../../ir/kernel.js';
@@ -60,7 +60,7 @@ function worst(
 
 describe('a loop on a GPU', () => {
   const random = randomSource(9);
-  it('keeps angles of far positions', () => {
+  it('is accurate for the angles of far positions', () => {
     const T = 64;
     const position = Float64Array.from({ length: T }, (_, i) => (i < 32 ? i : 100_000 - i * 7));
     const frequency = Float64Array.from({ length: 24 }, (_, i) => Math.fround(500_000 ** (-i / 24)));
@@ -86,7 +86,7 @@ describe('a loop on a GPU', () => {
     ).toBeLessThan(1e-7);
   });
 
-  // With row sums a lane holds one column, without two; an odd extent always one.
+  // With row sums a lane holds one column, without them two; with an odd extent always one.
   it.each([
     { columns: 50, summed: true },
     { columns: 50, summed: false },

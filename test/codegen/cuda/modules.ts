@@ -4,7 +4,7 @@ import { roundProducts } from '../../../passes/roundProducts.js';
 import type { LayerCase, LayerShape } from '../modules.js';
 import { layerCase } from '../modules.js';
 
-/** A layer with embedding and head (see layerCase), its contractions' operands in `dtype`. */
+/** A layer with embedding and head (see layerCase). The operands of its contractions are in `dtype`. */
 export function cudaLayer(
   shape: Omit<LayerShape, 'mode'>,
   sizes: { T: number; R: number },

@@ -1,6 +1,6 @@
 /**
- * A kernel that is launched before its predecessor has ended must wait for it. Whether it does is stated beside its
- * text: here the statement is compared with the text of every skeleton, without the prelude that all kernels share.
+ * A kernel that is launched before its predecessor has ended must wait for it. Each generator states whether its kernel
+ * waits. These tests compare the statement with the text of every skeleton, without the prelude that all kernels share.
  */
 import { scoringBucket } from '../../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
@@ -75,7 +75,7 @@ const emit = ({ kernel, module, schedule }: Case): CudaKernelText =>
 
 describe('the wait for the preceding kernel', () => {
   it.each(CASES.map((each) => ({ ...each, name: `${each.label}: ${JSON.stringify(each.schedule)}` })))(
-    'is stated as it is in $name',
+    'is stated correctly for $name',
     (each) => {
       expect(isLegalCuda(each.kernel, each.module, each.schedule, H100)).toBe(true);
       const text = emit(each);
@@ -83,7 +83,7 @@ describe('the wait for the preceding kernel', () => {
     },
   );
 
-  it('is found in the body of a kernel only, not in the prelude', () => {
+  it('is found only in the body of a kernel, not in the prelude', () => {
     for (const each of CASES) {
       const { source } = emit(each);
       expect(waitsOf({ source: source.replaceAll(WAIT, '') })).toEqual([]);
@@ -91,7 +91,7 @@ describe('the wait for the preceding kernel', () => {
     }
   });
 
-  it('comes before the first access to memory, in all threads, where a kernel has no roles for its warps', () => {
+  it('comes before the first access to memory, in all threads, if the warps of a kernel have no roles', () => {
     for (const each of CASES.filter(({ schedule }) => schedule.kind !== 'gemm' || schedule.skeleton !== 'wgmma')) {
       const text = emit(each);
       expect(waitsOf(text)).toEqual(['  tw_await_previous();']);

@@ -6,7 +6,7 @@ import { kernelsToCheck, type Checked, type Sizes } from './checkKernels.js';
 import { below, randomModel, type RandomModel } from './randomModel.js';
 import { randomSchedules } from './randomSchedules.js';
 
-/** Rows of every buffer: those behind a micro-batch hold NaN. */
+/** Rows of every buffer. Rows behind a micro-batch hold NaN. */
 export const CASE_CAPACITY = 320;
 
 export interface Case {
@@ -16,8 +16,8 @@ export interface Case {
 }
 
 /**
- * Two models whose widths fill no tile and two whose widths fill many, in both element types. `folder` gets a
- * config.json.
+ * Two models whose widths fill no tile and two whose widths fill many, in both element types. Writes a config.json to
+ * `folder`.
  */
 export function randomCases(folder: string, seed: number, facts: CudaFacts): Case[] {
   const random = randomSource(seed);

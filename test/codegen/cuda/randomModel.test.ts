@@ -1,4 +1,7 @@
-/** Kernels of random models under random schedules, over fibres, against float64: what test/gpu does on a device. */
+/**
+ * Kernels of random models under random schedules, run over fibres and compared with float64, as test/gpu does on a
+ * device.
+ */
 import { scoreOf } from '../../../ir/plan.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -33,7 +36,7 @@ const checkedOf = (model: RandomModel, seed: number, arch: 'sm_80' | 'sm_90a' = 
   );
 };
 
-describe('a random model, emulated', () => {
+describe('a random model on the emulation', () => {
   const emulated = (list: readonly Checked[]): Launch => {
     const run = loadEmulator(list.flatMap(({ texts }) => texts.map(({ text }) => text)));
     return (text, memory, sizes) => {
@@ -47,7 +50,7 @@ describe('a random model, emulated', () => {
     { seed: 3, dtype: 'bf16' as const, arch: 'sm_80' as const, hasBiases: true },
     { seed: 4, dtype: 'bf16' as const, arch: 'sm_90a' as const, hasBiases: true },
   ])(
-    'has kernels that agree with float64: seed $seed, $dtype, $arch, biases $hasBiases',
+    'has kernels that agree with float64: seed $seed, $dtype, $arch, biases: $hasBiases',
     async ({ seed, dtype, arch, hasBiases }) => {
       const model = randomModel(folder, seed, dtype, TYPICAL_FACTS[arch], { scale: 0.3, hasBiases });
       const biased = model.plan.weights.filter(({ sources }) => sources.some(({ tensor }) => tensor.endsWith('.bias')));
@@ -95,7 +98,7 @@ describe('the cases of the GPU tests', () => {
     skeleton === 'wgmma' ? `wgmma ${mode} ${cluster}` : skeleton;
 
   it.each([1, 2, 3])(
-    'are every skeleton, mode and cluster size of every contraction, in both element types: seed %i',
+    'cover every skeleton, mode and cluster size of every contraction, in both element types: seed %i',
     (seed) => {
       const facts = TYPICAL_FACTS.sm_90a;
       const cases = randomCases(folder, seed, facts);

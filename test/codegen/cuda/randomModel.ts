@@ -15,8 +15,8 @@ import { randomTrees } from '../modules.js';
 export const below = (random: () => number, n: number): number => Math.min(n - 1, Math.floor(((random() + 1) / 2) * n));
 
 /**
- * Random values for everything that the plan's weights read from a checkpoint, in the ranges of a trained model; its
- * constants as they are.
+ * Random values, in the ranges of a trained model, for everything that the plan's weights read from a checkpoint.
+ * Constants keep their values.
  */
 export function randomTensors(
   { weights, constants }: Pick<CudaPlan, 'weights' | 'constants'>,
@@ -44,7 +44,7 @@ export function randomTensors(
   return tensors;
 }
 
-/** Inputs of a micro-batch by the plan's names: trees, scored rows in order. */
+/** Inputs of a micro-batch by the plan's names: trees, with scored rows in order. */
 export function randomInputs(
   sizes: { readonly T: number; readonly R: number },
   vocab: number,
@@ -70,9 +70,9 @@ export interface RandomModel {
 }
 
 /**
- * A model of two layers: one over all tokens, and one pruned to scored rows. `folder` gets its config.json; `scale`
- * bounds widths; `hasBiases` gives every projection a bias. Widths are multiples of `step`: of 2 they hardly fill any
- * tile, of 64 many.
+ * A model of two layers: one over all tokens, and one pruned to scored rows. Writes its config.json to `folder`.
+ * `scale` bounds widths; `hasBiases` gives every projection a bias. Widths are multiples of `step`: with 2 they hardly
+ * fill any tile, with 64 they fill many.
  */
 export function randomModel(
   folder: string,

@@ -16,7 +16,7 @@ interface Axes {
 }
 
 const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
-  // Up to two instructions beside each other.
+  // Up to two instructions side by side.
   wgmma: {
     tm: [64, 128, 192, 256],
     tn: [...steps(16, 256, 16), ...steps(288, 416, 32)],
@@ -29,7 +29,7 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
 const RASTERS = [1, 2, 3, 8, 64];
 const TRIES = 400;
 
-/** A legal schedule of a kind, or undefined where `TRIES` draws found none. */
+/** A legal schedule of a kind, or undefined if `TRIES` draws found none. */
 function draw(
   kernel: Kernel,
   module: KernelModule,
@@ -59,12 +59,12 @@ function draw(
   return undefined;
 }
 
-/** How many schedules of each skeleton; of wgmma, for each mode and cluster size. */
+/** The number of schedules of each skeleton; for wgmma, of each mode and cluster size. */
 export type Counts = Readonly<Record<CudaGemmSkeleton, number>>;
 
 /**
- * Schedules of a kernel, different ones: of a contraction first one on CUDA cores, then as many of each skeleton as it
- * has and `counts` asks for; else the default and, for loops, blocks of other sizes.
+ * Different schedules of a kernel. A contraction has one on CUDA cores first, then as many of each of its skeletons as
+ * `counts` asks for. Any other kernel has its default and, if it is a loop, blocks of other sizes.
  */
 export function randomSchedules(
   kernel: Kernel,

@@ -1,4 +1,4 @@
-/** Row sums are the same bits whichever skeleton takes them: CUDA cores, accumulators of tensor cores, loops. */
+/** Row sums have the same bits whichever skeleton computes them: CUDA cores, accumulators of tensor cores, loops. */
 import { interfaceOf } from '../../support/interface.js';
 import { describe, expect, it } from 'vitest';
 import { isLegalCuda } from '../../../codegen/cuda/index.js';
@@ -49,7 +49,7 @@ interface Case {
   readonly gemms: readonly CudaSchedule[];
 }
 const CASES: readonly Case[] = [
-  // Widths that are no multiple of two blocks.
+  // Widths that are not multiples of two blocks.
   {
     columns: 200,
     pairing: { kind: 'none' },
@@ -58,7 +58,7 @@ const CASES: readonly Case[] = [
   { columns: 104, pairing: { kind: 'interleave', width: 8 }, gemms: [...EVERYWHERE, wgmma('cooperative', 128, 160)] },
 ];
 
-/** x·(x + 0.1): of an x without rounding errors, a value that has them. */
+/** x·(x + 0.1): has rounding errors even if x has none. */
 const rough = (x: Scalar): Scalar => mul(x, add(x, constant(0.1)));
 
 function moduleOf({ columns, pairing, gemms }: Case): KernelModule {
@@ -104,7 +104,7 @@ function moduleOf({ columns, pairing, gemms }: Case): KernelModule {
 }
 
 /**
- * What the order of additions gives: a thread of four adds columns 2t, 2t + 1, 8 + 2t, 8 + 2t + 1; then the four in
+ * The order of additions: a thread of four adds columns 2t, 2t + 1, 8 + 2t, 8 + 2t + 1; then the four are added in
  * pairs.
  */
 function partOf(y: Float64Array, row: number, block: number, columns: number): number {
@@ -120,7 +120,7 @@ function partOf(y: Float64Array, row: number, block: number, columns: number): n
 }
 
 describe('row sums of every skeleton', () => {
-  it.each(CASES)('have one order: $columns columns, $pairing.kind', (each) => {
+  it.each(CASES)('are added in one order: $columns columns, $pairing.kind', (each) => {
     const { columns, gemms } = each;
     const module = moduleOf(each);
     const schedules: CudaSchedule[] = [...gemms, { kind: 'loop', threads: 64 }];

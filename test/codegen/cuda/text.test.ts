@@ -100,7 +100,7 @@ describe('generated CUDA', () => {
     );
   });
 
-  it('has templates with a digest', () => {
+  it('comes from templates with a digest', () => {
     expect(cudaTemplatesHash()).toMatch(/^[0-9a-f]{16}$/);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * The Hopper contraction as text: golden, maps and launch, legality, choice of tiles, and what NVIDIA's compiler makes
- * of it.
+ * The Hopper contraction as text: goldens, tensor maps and launch, legality, choice of tiles, and what NVIDIA's
+ * compiler makes of it.
  */
 import { scoringBucket } from '../../../ir/scoring.js';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -66,7 +66,7 @@ describe('the text of a wgmma contraction', () => {
       { ...box, parameter: parameters.indexOf('x'), rows: 'T', boxRows: 128 },
       ...['w0', 'w1', 'w2'].map((w) => ({ ...box, parameter: parameters.indexOf(w), rows: HIDDEN, boxRows: 96 })),
     ]);
-    // Columns end with the data, rows go on to the next multiple of 16 bytes: the pad is never read.
+    // Columns end with the data; rows continue to the next multiple of 16 bytes. The padding is never read.
     expect(emit(layerGemm('down', 256, 500), { ...PINGPONG, tn: 64, cluster: 1 }).tensorMaps[1]).toMatchObject({
       columns: 500,
       stride: 504,
@@ -87,7 +87,7 @@ describe('the text of a wgmma contraction', () => {
     });
   });
 
-  it('lets the next kernel start, and waits for the last before it reads what that wrote', () => {
+  it('lets the next kernel start, and waits for the preceding one before it reads its results', () => {
     const whole = emit(large('o'), PINGPONG).source;
     const source = whole.slice(whole.indexOf('extern "C"'));
     const waits = [...source.matchAll(/griddepcontrol\.wait/g)].map(({ index }) => index);
@@ -182,7 +182,7 @@ describe('isLegalWgmma', () => {
     expect(isLegalWgmma(o.kernel, o.module, PINGPONG, { ...H100, arch: 'sm_80' })).toMatch(/needs sm_90a/);
   });
 
-  it('takes tiles of every mode', () => {
+  it('accepts tiles of every mode', () => {
     for (const which of ALL) {
       expect(legal(large(which), PINGPONG)).toBe(true);
       for (const tn of [176, 208]) expect(legal(large(which), { ...PINGPONG, tn })).toBe(true);
@@ -200,19 +200,19 @@ describe('choice of tiles', () => {
     const { kernel } = large('o');
     // 8 row tiles × 26 column tiles on 132 multiprocessors: two waves, 208 of 264 tiles.
     expect(waveEfficiency(kernel, COOPERATIVE, 132, 1024)).toBeCloseTo(208 / 264, 10);
-    // One row of work is one row of a wave, whatever the cluster.
+    // One row of tiles is one row of a wave, whatever the cluster.
     expect(waveEfficiency(kernel, { ...COOPERATIVE, cluster: 1 }, 132, 1)).toBeCloseTo(HIDDEN / (132 * 128 * 256), 10);
   });
 
-  it('has remainder tiles where they are at most one a cluster', () => {
+  it('uses remainder tiles if there is at most one for each cluster', () => {
     const [qkv, gateUp] = (['qkv', 'gateUp'] as const).map((which) => large(which).kernel.segments);
     // 66 clusters, pairs of row tiles. 4.7 waves: 264 tiles stay, and 12 columns of tiles become 16 of 192.
     expect(remainderColumns(qkv!, { ...DEFERRED, remainderTn: 192 }, 66, 4)).toEqual({ whole: 66, narrow: 16 });
     expect(waveCount(qkv!, { ...DEFERRED, remainderTn: 192 }, 66, 4)).toBeCloseTo(4.9, 10);
-    // Narrower ones would be more than one a cluster.
+    // Narrower tiles would be more than one for each cluster.
     expect(remainderColumns(qkv!, { ...DEFERRED, remainderTn: 176 }, 66, 4)).toEqual({ whole: 78, narrow: 0 });
     expect(waveCount(qkv!, DEFERRED, 66, 4)).toBe(5);
-    // 9.5 waves. Two clusters have eight whole tiles and take narrow ones first.
+    // 9.5 waves. Two clusters have eight whole tiles and start with narrow ones.
     expect(remainderColumns(qkv!, { ...DEFERRED, remainderTn: 128 }, 66, 8)).toEqual({ whole: 74, narrow: 8 });
     expect(remainderColumns(gateUp!, { ...DEFERRED, remainderTn: 128 }, 66, 4)).toEqual({ whole: 132, narrow: 16 });
     // 39 whole waves.
@@ -230,7 +230,7 @@ describe('choice of tiles', () => {
     ]).toEqual([192, 128, 128, undefined, undefined]);
   });
 
-  it.each([1, 100, 1024, 2048, 3840, 5760, 7680])('are legal at %i tokens, the first being the default', (rows) => {
+  it.each([1, 100, 1024, 2048, 3840, 5760, 7680])('is legal at %i tokens, with the default first', (rows) => {
     for (const which of ALL) {
       const { kernel, module } = large(which);
       const list = wgmmaCandidates(kernel, module, H100, rows);
@@ -246,7 +246,7 @@ describe('choice of tiles', () => {
     ).toEqual(heads[0]);
   });
 
-  it('is what was measured best on an H100 where waves differ', () => {
+  it('is what was fastest on an H100 where numbers of waves differ', () => {
     const choose = (which: LayerGemm, rows: number): string => {
       const { kernel, module } = large(which);
       const { mode, tm, tn, cluster } = defaultWgmmaSchedule(kernel, module, H100, rows)!;
@@ -255,29 +255,29 @@ describe('choice of tiles', () => {
     // 32 column tiles of 208 are whole waves where 35 of 192 and 26 of 256 are not.
     for (const rows of [1024, 2048])
       for (const which of ['o', 'down'] as const) expect(choose(which, rows)).toBe('pingpong 128×208 ×1');
-    // Epilogues under the next product, in tiles that spend least on shared memory at the power limit.
+    // Epilogues under the next product, in the tiles that use least power for shared memory at the power limit.
     for (const rows of [1024, 2048])
       for (const which of ['gateUp', 'qkv'] as const) expect(choose(which, rows)).toBe('deferred 128×256 ×1');
     for (const rows of [3840, 7680, 8448])
       for (const which of ['gateUp', 'qkv'] as const) expect(choose(which, rows)).toBe('deferred 128×256 ×2');
     for (const rows of [3840, 7680, 8448]) expect(choose('down', rows)).toBe('deferred 128×256 ×2');
-    // Who waits for memory waits better alone.
+    // A kernel that waits for memory does better without clusters.
     for (const rows of [3840, 7680, 8448]) expect(choose('o', rows)).toBe('deferred 128×256 ×1');
-    // 45 row tiles: in pairs one would be empty.
+    // 45 row tiles: with pairs, one row tile would be empty.
     for (const which of ALL) expect(choose(which, 5760)).toBe('deferred 128×256 ×1');
     // A block with one tile has no next product.
     for (const which of ['o', 'down'] as const) expect(choose(which, 528)).toBe('cooperative 128×256 ×1');
   });
 
-  it('has none without wgmma', () => {
+  it('offers none without wgmma', () => {
     const { kernel, module } = large('o');
     expect(defaultWgmmaSchedule(kernel, module, { ...H100, arch: 'sm_80' }, 1024)).toBeUndefined();
   });
 });
 
 /**
- * Words that are set once a tile or a row may be kept in local memory, outside the loop over k; accumulators, hundreds
- * of bytes at least, may not.
+ * Bytes of words that are set once a tile or row: these may be kept in local memory, outside the loop over k.
+ * Accumulators, which take hundreds of bytes at least, may not.
  */
 const FEW_BYTES = 160;
 
@@ -317,8 +317,8 @@ describe.skipIf(!hasNvcc)('compiled for sm_90a', () => {
     ({ c, schedule, i }) => {
       expect(legal(c, schedule)).toBe(true);
       const { log, spillStores, registers } = reports[i]!;
-      // C7519 among them: an accumulator that lives on beside another tile's is moved about in the loop, and products
-      // are lost.
+      // This includes C7519: an accumulator that stays live beside another tile's is moved about in the loop, and
+      // products are lost.
       expect(log).not.toMatch(/C75\d\d|serialized/);
       expect(registers).toBe(168);
       expect(spillStores).toBeLessThanOrEqual(FEW_BYTES);

@@ -7,7 +7,7 @@ const GIB = 2 ** 30;
 const gpu = (major: number, totalBytes = 80 * GIB): CudaDeviceInfo =>
   ({ ordinal: 0, name: `GPU ${major}.0`, capability: [major, 0], totalBytes }) as unknown as CudaDeviceInfo;
 
-/** A machine with these GPUs, for a model of this many GiB. */
+/** A machine with these GPUs, and a model of this many GiB. */
 const machine = (
   devices: readonly CudaDeviceInfo[],
   weights = 2,

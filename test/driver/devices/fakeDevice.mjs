@@ -1,7 +1,6 @@
-// A device process without a device. What it does wrong is said by the request's model:
-// `die:N`, `hang:N`, `lose:N`: at the N-th micro-batch of the first process; `always`: at every one; `never`;
-// `unopened`; `deaf`: never done with loading, and listening to nobody meanwhile; `slow:N`: it takes N milliseconds,
-// and says so.
+// A device process without a device. The request's model says what goes wrong. `die:N`, `hang:N`, `lose:N`: at the N-th
+// micro-batch of the first process; `always`: at every one; `never`. `unopened`: the model never loads. `deaf`: loading
+// never ends, and nothing is listened to meanwhile. `slow:N`: loading takes N milliseconds, and the process says so.
 import { existsSync, writeFileSync } from 'node:fs';
 
 let [fault, at] = ['never', 0];

@@ -95,7 +95,7 @@ describe('an executor in a process of its own', () => {
   it.each([
     ['dies', 'die', /ended \(exit status 9\)/],
     ['loses its device', 'lose', /ended \(CUDA_ERROR_ILLEGAL_ADDRESS\)/],
-  ])('that %s is replaced, and nothing is lost', async (_what, fault, said) => {
+  ])('is replaced if it %s, and nothing is lost', async (_what, fault, said) => {
     const { ui, warnings } = recorder();
     const executor = await start(once(fault, 1), ui);
     const answers = await Promise.all([0, 1, 2, 0].map((row) => scoreWith(executor, batch([row]))));
@@ -105,7 +105,7 @@ describe('an executor in a process of its own', () => {
     await executor.close();
   });
 
-  it('that does not answer is killed and replaced', async () => {
+  it('is killed and replaced if it does not answer', async () => {
     const { ui, warnings } = recorder();
     const executor = await start(once('hang'), ui, 3);
     expect((await scoreWith(executor, batch([2]))).logProb[0]).toBe(-3);
@@ -138,7 +138,7 @@ describe('an executor in a process of its own', () => {
     await slow.close();
   });
 
-  it('hands back what it was asked where somebody else can compute it, and starts again by itself', async () => {
+  it('hands back what it was asked if another can compute it, and starts again by itself', async () => {
     const { ui, warnings } = recorder();
     const ends: string[] = [];
     const executor = begin(once('die', 1), ui, 30, { onEnd: (how) => ends.push(how) });
@@ -153,7 +153,7 @@ describe('an executor in a process of its own', () => {
     await executor.close();
   });
 
-  it('that cannot load the model again says so through opened()', async () => {
+  it('reports through opened() that it cannot load the model again', async () => {
     const { ui } = recorder();
     let next: Promise<void> | undefined;
     const executor = begin(once('reopen'), ui, 30, {
@@ -178,7 +178,7 @@ describe('an executor in a process of its own', () => {
     await executor.close();
   });
 
-  it('starts again for a micro-batch that comes after its end, and says why it cannot', async () => {
+  it('starts again for a micro-batch that comes after its end, or says why it cannot', async () => {
     const { ui } = recorder();
     const executor = await start(once('reopen'), ui);
     await expect(scoreWith(executor, batch([0]))).rejects.toThrow('no such model');
@@ -186,11 +186,11 @@ describe('an executor in a process of its own', () => {
     await executor.close();
   });
 
-  it('loads the model while its parent does something else, and is ended at once where that fails', async () => {
+  it('loads the model while its parent does something else, and is ended at once if the parent fails', async () => {
     const { ui, phases } = recorder();
     const model = once('never');
     const executor = begin(model, ui);
-    // A parent that compiles listens to nobody; the child does not wait for it, and leaves its mark.
+    // A parent that compiles listens to nobody. The child does not wait for it, and leaves a file as its mark.
     const latest = performance.now() + 30_000;
     while (!existsSync(model.split(':')[2]!) && performance.now() < latest);
     expect([performance.now() < latest, phases]).toEqual([true, []]);
@@ -207,7 +207,7 @@ describe('an executor in a process of its own', () => {
     await expect(scoreWith(unready, batch([0]))).rejects.toThrow('closed');
   });
 
-  it('hands on what was wrong with a micro-batch or a model', async () => {
+  it('passes on what was wrong with a micro-batch or a model', async () => {
     const { ui } = recorder();
     const executor = await start('nan', ui);
     await expect(scoreWith(executor, batch([0]))).rejects.toMatchObject({

@@ -1,6 +1,6 @@
 /**
  * Messages between replicas: none is lost, none comes from or goes to a replica that is gone, and memory is kept for
- * its readers.
+ * those that read it.
  */
 import { afterEach, expect, it, vi } from 'vitest';
 import { SiblingRelay, Siblings, type SiblingWord } from '../../../driver/devices/siblings.js';
@@ -43,7 +43,7 @@ it('reach late listeners in order, and each of them once', () => {
   listen(1);
   relay.leave(0, 'it died');
   relay.say(0, offer());
-  listen(0); // its successor is no member
+  listen(0); // its successor is not a member
   relay.say(1, offer());
   listen(2);
   expect(heard).toEqual([
@@ -68,7 +68,7 @@ it('carry offers of each stage, also to a replica that asks later', async () => 
   expect(await state(b!.exchange(2).offerOf(0))).toBe('pending');
 });
 
-it('say who is gone, for stages that nobody has asked about too; an offer made before stands', async () => {
+it('say who is gone, even for stages that nobody has asked about; an offer made before remains valid', async () => {
   const {
     relay,
     members: [a, b],

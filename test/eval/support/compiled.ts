@@ -1,4 +1,4 @@
-/** eval/ as plain JavaScript in a folder of its own, for child processes and worker threads. */
+/** Compiles eval/ to JavaScript in a separate folder, for child processes and worker threads. */
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -9,7 +9,7 @@ import { SUPPORT } from './questions.js';
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 
 /**
- * Returns the folder; it holds eval/, system/, errors.js, fakeTokenizer.mjs and the packages. The caller removes it.
+ * Returns the folder. It holds eval/, system/, errors.js, fakeTokenizer.mjs and the packages. The caller removes it.
  */
 export function compileEval(): string {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-eval-'));

@@ -1,6 +1,7 @@
 /**
  * A scorer without a model: a log-probability is a hash of exactly the tokens that a row may see, found through
- * subtreeEnd alone, and of their positions. A wrong tree gives wrong answers; a batch that breaks the contract throws.
+ * subtreeEnd alone, and of their positions. A wrong tree gives wrong answers, and a batch that breaks the contract
+ * throws.
  */
 import type { MicroBatch, ScoredRows, Scorer } from '../../../eval/scorer.js';
 
@@ -21,7 +22,7 @@ function check(isTrue: boolean, what: string): void {
   if (!isTrue) throw new Error(`micro-batch: ${what}`);
 }
 
-/** Hash of the tokens visible to each token, itself included. */
+/** Hash of the tokens visible to each token, including itself. */
 function visibleHashes({ tokens, position, subtreeEnd }: MicroBatch): Int32Array {
   const count = tokens.length;
   check(position.length === count && subtreeEnd.length === count, 'columns of different lengths');
@@ -81,7 +82,7 @@ export function referenceScore(context: Int32Array, continuation: Int32Array): {
 
 export interface FakeScorer extends Scorer {
   readonly batches: MicroBatch[];
-  /** Most micro-batches that were being scored at one time. */
+  /** The most micro-batches that were being scored at one time. */
   mostInFlight: number;
 }
 

@@ -1,5 +1,5 @@
-// A tokenizer for tests: BOS (1), then pieces of up to three characters of each word, a word's first piece marked by
-// the space before it. Ids are hashes of pieces, so equal pieces have equal ids and nothing is stored.
+// A tokenizer for tests: BOS (1), then pieces of up to three characters of each word. A word's first piece includes the
+// space before it. Ids are hashes of pieces, so equal pieces have equal ids and nothing is stored.
 
 function pieceId(piece) {
   let hash = 2166136261;
@@ -18,7 +18,7 @@ export function createTokenizer(spec) {
   if (spec?.fail === true)
     throw Object.assign(new Error('no such tokenizer'), { name: 'UserError', hint: 'look again' });
   if (spec?.bos === false) return { encode: (text) => encode(text).slice(1) };
-  // As a library would: some results at once, some promised.
+  // As a library would: some results at once, others as promises.
   if (spec?.batch === true) return { encode, encodeBatch: async (texts) => texts.map((text) => encode(text)) };
   return { encode: (text) => (text.length % 2 === 0 ? encode(text) : Promise.resolve(Int32Array.from(encode(text)))) };
 }

@@ -10,7 +10,7 @@ export const FAKE_TOKENIZER = {
 };
 export const SUPPORT = fileURLToPath(new URL('.', import.meta.url));
 
-/** A question whose text does not matter: its tokens are given. */
+/** A question whose text does not matter, because its tokens are given. */
 export function bareQuestion({ docId, continuations }: TokenisedQuestion): Question {
   const choices = continuations.map((_tokens, i) => 'x'.repeat(1 + ((docId + i) % 4)));
   return {
@@ -23,7 +23,7 @@ export function bareQuestion({ docId, continuations }: TokenisedQuestion): Quest
   };
 }
 
-/** Tokens from a small vocabulary make common prefixes, equal choices and choices that start another. */
+/** A small vocabulary leads to common prefixes, equal choices and choices that are prefixes of another. */
 const ids = (min: number, max: number): fc.Arbitrary<Int32Array> =>
   fc.array(fc.integer({ min: 0, max: 2 }), { minLength: min, maxLength: max }).map((list) => Int32Array.from(list));
 
