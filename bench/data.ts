@@ -1,4 +1,4 @@
-/** Questions to measure on: HellaSwag where it is at hand, the bundled everyday set elsewhere. */
+/** Questions to measure on: HellaSwag if it is available, otherwise the bundled everyday set. */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,7 +17,10 @@ export function packageRoot(): string {
   return folder;
 }
 
-/** Tokenised by `tokenizer` (a folder), or by a LLaMA-like one of 32000 pieces where found, else the demo's. */
+/**
+ * Tokenised by `tokenizer` (a folder), or else by a LLaMA-like one of 32,000 pieces if one is found, or else by the
+ * demo's.
+ */
 export async function benchData(
   data: string | undefined,
   tokenizer: string | undefined,

@@ -36,7 +36,7 @@ const SHAPES: readonly (readonly [number, number, number])[] = [
 ];
 
 /**
- * Two passes of threads over one launch; returns the seconds of processor time of the best of `reps`, all threads
+ * Runs threads over one launch in two passes. Returns the least processor time of `reps` runs in seconds, all threads
  * together.
  */
 const DRIVER = `
@@ -142,7 +142,7 @@ double bench_peak(void) {
 }
 `;
 
-/** One contraction with the plainest epilogue: y = x·Wᵀ. */
+/** One contraction with the simplest epilogue: y = x·Wᵀ. */
 export function plainGemm(n: number, k: number, isa: CpuIsa, dtype: 'f32' | 'bf16'): KernelModule {
   const isAmx = isa === 'amx';
   return {

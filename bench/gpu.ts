@@ -1,6 +1,6 @@
 /**
- * `npm run bench:gpu`: what a layer's kernels reach on this machine's GPU against cuBLASLt, each ratio within one run.
- * Options: gpuOptions.ts. From a bundle: `bench-gpu.sh`.
+ * `npm run bench:gpu`: compares a layer's kernels on this machine's GPU with cuBLASLt, each ratio within one run. For
+ * options see gpuOptions.ts. In a bundle this is `bench-gpu.sh`.
  */
 import { renameSync, writeFileSync } from 'node:fs';
 import { isDeviceHung } from '../autotune/cuda/patience.js';
@@ -44,7 +44,7 @@ async function main(): Promise<void> {
     if (results.kernels.some(({ failure }) => failure !== undefined)) process.exitCode = 1;
   } catch (error) {
     if (isDeviceHung(error)) {
-      // Nothing of it can be released.
+      // A lost device releases nothing.
       note(
         `error: ${error instanceof Error ? error.message : String(error)}\n` +
           'hint: leave the kernel out that was measured last: --kernel NAME',

@@ -1,4 +1,6 @@
-/** One kernel of the layer, in one or several schedules, in turn with the vendor's library on the bare product. */
+/**
+ * Measures one kernel of the layer, in one or several schedules, in turn with the vendor's library on the bare product.
+ */
 import { tokensIn } from '../ir/scoring.js';
 import { median } from '../autotune/median.js';
 import { cudaScheduling } from '../codegen/cuda/scheduling.js';
@@ -19,12 +21,12 @@ import type { Choice } from './gpuSchedules.js';
 /** A choice as machine code. */
 export interface Variant extends Choice {
   readonly text: CudaKernelText;
-  /** Or why there is none. */
+  /** The reason why there is no machine code. */
   readonly cubin: Uint8Array | string;
 }
 
 export interface Timing extends InterleaveOptions {
-  /** Of load before each comparison. */
+  /** Seconds of load before each comparison. */
   readonly warmSeconds: number;
 }
 
@@ -33,7 +35,7 @@ export interface Product {
   readonly contraction: BareContraction;
   readonly algorithm: string;
   readonly contender: Contender;
-  /** Enqueues one. */
+  /** Enqueues one product. */
   launch(): void;
   release(): void;
 }
@@ -43,7 +45,7 @@ export const flopsOf = ({ m, n, k }: BareContraction): number => 2 * m * n * k;
 const CHOOSING: InterleaveOptions = { rounds: 3, seconds: 0.015 };
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** The best of the algorithms that the library names, chosen in a first round in turn. Throws where none works. */
+/** The fastest of the algorithms that the library names, found in a first round in turn. Throws if none works. */
 export async function chooseProduct(lab: GpuLab, contraction: BareContraction): Promise<Product> {
   const bench = await RivalBench.create(contraction, {
     addon: lab.addon,
@@ -111,21 +113,21 @@ export interface KernelRequest {
   readonly kernel: Kernel;
   readonly bucket: Bucket;
   readonly variants: readonly Variant[];
-  /** What results are compared with before they are timed; absent to leave that out. */
+  /** What results are compared with before they are timed; absent to skip the comparison. */
   readonly reference?: Variant;
   readonly product?: Product;
   readonly timing: Timing;
 }
 
-/** A variant that computes what it should, ready to be timed. */
+/** A variant that computes correct results, ready to be timed. */
 interface Ready {
   readonly variant: Variant;
   readonly program: CudaProgram;
 }
 
 /**
- * Times the variants and the library in turn. A variant that fails has its reason in its result; a lost device throws
- * CudaError.
+ * Times the variants and the library in turn. The result of a variant that fails contains the reason; a lost device
+ * throws CudaError.
  */
 export async function measureKernel(request: KernelRequest): Promise<readonly KernelResult[]> {
   const { lab, model, kernel, bucket, variants, product, timing } = request;
@@ -159,7 +161,7 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
         const program = programOf(variant);
         const difference = request.reference === undefined ? undefined : await patiently(bench.difference(program));
         if (difference !== undefined) throw new Error(difference);
-        // A first launch: what it refuses is found before anything is timed in turn.
+        // A first launch, so that failures are found before anything is timed in turn.
         await programContender(lab, '', program, [0], 1, bucket).time({ warmup: 0, repeats: 1, perSample: 1 });
         ready.push({ variant, program });
       } catch (error) {
@@ -199,7 +201,7 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
   }
 }
 
-/** The library's product for a kernel; undefined where it has none. */
+/** The library's product for a kernel; undefined if it has none. */
 export async function productOf(
   lab: GpuLab,
   { plan }: BenchModel,

@@ -1,4 +1,4 @@
-/** The device, the compiler and the vendor's library that a GPU benchmark needs, and what it does with all of them. */
+/** The device, the compiler and the vendor's library that a GPU benchmark needs, and what needs all of them. */
 import { launchTimes, type Contender } from '../autotune/cuda/interleave.js';
 import { makeRunUp } from '../autotune/cuda/rival.js';
 import { loadDeviceTools, type CompileKernels, type DeviceTools } from '../autotune/cuda/tools.js';
@@ -25,16 +25,16 @@ export interface GpuLab {
   readonly facts: CudaFacts;
   readonly driverVersion: number;
   readonly compile: CompileKernels;
-  /** Name and build of the compiler, once it has compiled something. */
+  /** Name and build of the compiler, known once it has compiled something. */
   readonly compiler: { name: string; build: string };
   readonly library: CublasLt;
   readonly tools: DeviceTools;
-  /** Filled before what is timed: makeRunUp of autotune/cuda/rival. */
+  /** Filled before anything is timed: see makeRunUp of autotune/cuda/rival. */
   readonly runUp: CudaMemory;
   release(): void;
 }
 
-/** Opens the first GPU. UserError, with what to do, where there is no GPU, no compiler or no cuBLASLt. */
+/** Opens the first GPU. Throws UserError, with what to do, if there is no GPU, no compiler or no cuBLASLt. */
 export async function openLab(settings: Settings = readSettings()): Promise<GpuLab> {
   const available = cudaAvailable(settings.cudaDriver);
   if (!available.ok)
@@ -101,8 +101,8 @@ export async function openLab(settings: Settings = readSettings()): Promise<GpuL
 }
 
 /**
- * `launches` of a program, all of them one turn: seconds of a turn. Queued up behind the run-up, as the library's
- * products are.
+ * Times `launches` of a program, all of them in one turn, and returns the seconds of the turn. They are queued behind
+ * the run-up, as the library's products are.
  */
 export const programContender = (
   { runUp }: Pick<GpuLab, 'runUp'>,

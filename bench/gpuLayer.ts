@@ -1,4 +1,6 @@
-/** A whole layer as a run launches it, in turn with the vendor's products: each alone, and one after another. */
+/**
+ * Measures a whole layer as a run launches it, in turn with the vendor's products: each alone, and one after another.
+ */
 import { tokensIn } from '../ir/scoring.js';
 import { interleave, warmUp, type Contender } from '../autotune/cuda/interleave.js';
 import { patiently } from '../autotune/cuda/patience.js';
@@ -20,7 +22,7 @@ export interface LayerRequest {
   readonly lab: GpuLab;
   readonly model: BenchModel;
   readonly bucket: Bucket;
-  /** A variant for each kernel of the layer, in its order. */
+  /** A variant for each kernel of the layer, in the layer's order. */
   readonly variants: readonly Variant[];
   /** The library's products of the layer's contractions. */
   readonly products: readonly Product[];
@@ -59,7 +61,7 @@ async function profile(
   }));
 }
 
-/** Times the layer, the library's sequence and each of its products, in turn. Throws where a variant does not work. */
+/** Times the layer, the library's sequence and each of its products, in turn. Throws if a variant does not work. */
 export async function measureLayer(request: LayerRequest): Promise<LayerResult> {
   const {
     lab,

@@ -1,4 +1,4 @@
-/** The model whose layer is measured: a plan of a few layers, since all but the last are alike. */
+/** The model whose layer is measured: a plan of a few layers, because all but the last are alike. */
 import type { CudaSchedule } from '../ir/cuda.js';
 import { scoringBucket, tokensIn } from '../ir/scoring.js';
 import { join } from 'node:path';
@@ -16,11 +16,11 @@ import { readJsonObject } from '../system/read.js';
 export interface BenchModel {
   readonly plan: LinkedFunction<CudaSchedule>;
   readonly facts: CudaFacts;
-  /** Kernels of one layer that is not the last (whose end is over scored rows), in the plan's order. */
+  /** Kernels of one layer, in the plan's order. Not of the last layer, whose end is over scored rows. */
   readonly layer: readonly Kernel[];
 }
 
-/** Layers that are compiled: the first and the last are special. */
+/** The number of layers that are compiled. The first and the last are special. */
 const LAYERS = 3;
 const CONFIG_BYTES = 1 << 20;
 /** Questions of multiple-choice benchmarks: a stem of 48 tokens and four answers of 32, which are scored. */
@@ -29,7 +29,7 @@ const TREE = { longest: 80, tokens: 176, scored: 128 } as const;
 /** `attention.qkv` of `layers.1.attention.qkv`. */
 export const roleOf = (path: string): string => path.replace(/^layers\.\d+\./, '');
 
-/** A micro-batch of `tokens` tokens in trees as benchmarks have them. */
+/** A micro-batch of `tokens` tokens in trees like those of benchmarks. */
 export const benchBucket = (tokens: number): Bucket =>
   scoringBucket({
     tokens,
@@ -38,7 +38,7 @@ export const benchBucket = (tokens: number): Bucket =>
   });
 
 /**
- * Compiles the model of a config.json, or of the folder that holds it, for micro-batches up to `mostTokens` at least.
+ * Compiles the model of a config.json, or of the folder that holds it, for micro-batches up to at least `mostTokens`.
  */
 export function openBenchModel(path: string, facts: CudaFacts, mostTokens: number): BenchModel {
   const checkpoint = describeRandomCheckpoint(path, 1);
@@ -51,7 +51,7 @@ export function openBenchModel(path: string, facts: CudaFacts, mostTokens: numbe
     const options = maxTokens === undefined ? {} : { maxTokens };
     return scoreOf(compileModel({ ...checkpoint, model, config }, cuda, device, options).plan);
   };
-  // The default capacity is the tuner's: signatures depend on it.
+  // The default capacity is the tuner's, and signatures depend on it.
   let plan = compile();
   if (tokensIn(plan.capacity) < mostTokens) plan = compile(mostTokens);
   const prefix = `layers.${config.layers > 2 ? 1 : 0}.`;
@@ -64,6 +64,6 @@ export function openBenchModel(path: string, facts: CudaFacts, mostTokens: numbe
   return { plan, facts, layer };
 }
 
-/** Kernels with a product in 16 bits: those that the vendor's library is compared with. */
+/** Kernels with a product in 16 bits, which are compared with the vendor's library. */
 export const contractions = ({ plan, layer }: BenchModel, bucket: Bucket): readonly Kernel[] =>
   layer.filter((kernel) => contractionOf(kernel, plan, bucket) !== undefined);

@@ -34,7 +34,7 @@ export interface GpuOptions {
   readonly kernels: readonly string[];
   readonly trials: readonly Trial[];
   readonly all: number;
-  /** The tuner's, where its schedules are asked for. */
+  /** The tuner's database, if its schedules are asked for. */
   readonly database?: string;
   readonly isChecked: boolean;
   readonly json?: string;
@@ -59,7 +59,7 @@ function number(name: string, text: string, least: number, most: number, isWhole
   return value;
 }
 
-/** `undefined` where help was asked for. Throws UserError. */
+/** `undefined` if help was asked for. Throws UserError. */
 export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined {
   let values;
   try {

@@ -1,4 +1,4 @@
-/** What a GPU benchmark found: ratios of medians over rounds, the table, the file. */
+/** The results of a GPU benchmark: ratios of medians over rounds, the table, the file. */
 import { ratioOverRounds, sumOverRounds } from '../autotune/cuda/interleave.js';
 import { median } from '../autotune/median.js';
 
@@ -8,16 +8,16 @@ export interface KernelResult {
   readonly tokens: number;
   readonly origin: string;
   readonly schedule: string;
-  /** Median of one launch, epilogue included; absent where it failed. */
+  /** Median of one launch, epilogue included; absent if it failed. */
   readonly seconds?: number;
   readonly teraflops?: number;
-  /** The vendor's library on the bare product. */
+  /** Median of the vendor's library on the bare product. */
   readonly rival?: { readonly algorithm: string; readonly seconds: number; readonly teraflops: number };
   /** Median over rounds of the vendor's time ÷ ours. */
   readonly ratio?: number;
-  /** Least and greatest round. */
+  /** The least and the greatest ratio of a round. */
   readonly ratioRange?: readonly [number, number];
-  /** The fastest of its kernel and size: the layer is built of these. */
+  /** Whether it is the fastest of its kernel and size: the layer consists of these. */
   readonly isBest: boolean;
   readonly failure?: string;
 }
@@ -25,9 +25,9 @@ export interface KernelResult {
 export interface LayerResult {
   readonly tokens: number;
   readonly seconds: number;
-  /** Of its products alone, over the whole layer's time. */
+  /** FLOPs of its products alone ÷ the whole layer's time. */
   readonly teraflops: number;
-  /** The vendor's products, each by itself, added up; and one after another as a sequence. */
+  /** The vendor's products: the sum of their separate times, and the time of all of them in sequence. */
   readonly sumSeconds: number;
   readonly sequenceSeconds: number;
   /** Medians over rounds of those ÷ the layer's time. */
@@ -48,7 +48,7 @@ export interface GpuResults {
 
 export const teraflopsOf = (flops: number, seconds: number): number => flops / seconds / 1e12;
 
-/** Times of our kernel and of the library's, round by round, as a result. */
+/** Turns times of our kernel and of the library's, round by round, into a result. */
 export function compareRounds(
   ours: readonly number[],
   flops: number,
@@ -102,7 +102,7 @@ const HEADINGS = [
   'schedule',
 ] as const;
 const LEFT = new Set<number>([0, HEADINGS.length - 1]);
-/** What the best of a model's contractions and layers must reach against the vendor's bare products. */
+/** The ratios that a model's contractions and layers must reach against the vendor's bare products. */
 export const GOALS = { contraction: 0.95, layer: 0.92 } as const;
 
 const milliseconds = (seconds: number | undefined): string =>
@@ -128,7 +128,8 @@ function kernelCells(result: KernelResult, hasMany: boolean): readonly string[] 
 }
 
 /**
- * Shares of the kernels, each timed by itself; what they add up to beside the layer says what lies between launches.
+ * The kernels' shares of the layer, each timed by itself. Their sum compared with the layer shows the time between
+ * launches.
  */
 const partsText = ({ parts, seconds: whole }: LayerResult): string => {
   const total = parts.reduce((sum, { seconds }) => sum + seconds, 0);
@@ -163,7 +164,7 @@ const layerCells = (layer: LayerResult): readonly (readonly string[])[] => [
   ],
 ];
 
-/** The least of the best ratios, and whether it is enough. */
+/** The least of the best ratios, and whether it reaches the goal. */
 function verdict(
   what: string,
   goal: number,
@@ -178,7 +179,7 @@ function verdict(
   ];
 }
 
-/** Lines of the table: kernels by size, each size's layer after them, and what was wanted. */
+/** Lines of the table: kernels by size, each size's layer after them, then the goals. */
 export function renderGpuTable(results: GpuResults): readonly string[] {
   const { kernels, layers } = results;
   const tokens = [...new Set([...kernels, ...layers].map((each) => each.tokens))];

@@ -1,4 +1,4 @@
-/** A GPU benchmark from its choice of schedules to its results. */
+/** Runs a GPU benchmark, from the choice of schedules to the results. */
 import { tokensIn } from '../ir/scoring.js';
 import { measureBandwidth } from '../autotune/cuda/bandwidth.js';
 import { referenceSchedule } from '../autotune/cuda/candidates.js';
@@ -21,7 +21,7 @@ import { defaultChoice, isTrialOf, rankedChoices, trialSchedule, tunedChoice, ty
 const FIRST_WARM_SECONDS = 1;
 const WARM_SECONDS = 0.15;
 
-/** A kernel at one size: the choices to be compared, the compiler's or tuner's first. */
+/** A kernel at one size, and the choices to compare. The compiler's or tuner's comes first. */
 interface Case {
   readonly kernel: Kernel;
   readonly bucket: Bucket;
@@ -78,7 +78,7 @@ function casesOf(lab: GpuLab, model: BenchModel, options: GpuOptions, note: (lin
   }
 }
 
-/** Each schedule once, as it comes first. */
+/** Each schedule once, at its first position. */
 function distinct(choices: readonly Choice[]): readonly Choice[] {
   const keys = choices.map(({ schedule }) => JSON.stringify(schedule, Object.keys(schedule).sort()));
   return choices.filter((_, i) => keys.indexOf(keys[i]!) === i);
@@ -88,7 +88,7 @@ const isSelected = ({ kernels }: GpuOptions, kernel: Kernel): boolean =>
   kernels.length === 0 || kernels.some((text) => roleOf(kernel.path).includes(text));
 const wantsLayer = ({ kernels }: GpuOptions): boolean => kernels.length === 0 || kernels.includes('layer');
 
-/** Compiles everything that will be measured, all of it side by side. */
+/** Compiles everything that will be measured, in parallel. */
 async function compileCases(
   lab: GpuLab,
   { plan }: BenchModel,
@@ -114,8 +114,8 @@ async function compileCases(
 }
 
 /**
- * Measures kernels and layers, smallest micro-batch first. Throws UserError for what the options ask in vain, CudaError
- * where the device fails.
+ * Measures kernels and layers, smallest micro-batch first. Throws UserError if the options name something that does not
+ * exist, CudaError if the device fails.
  */
 export async function runGpuBench(
   lab: GpuLab,
@@ -156,7 +156,7 @@ export async function runGpuBench(
           wantsLayer(options) || isSelected(options, kernel) ? await productOf(lab, model, kernel, bucket) : undefined;
         if (product !== undefined) products.set(kernel, product);
         let best: Variant | undefined = variants[0];
-        // Without a rival and without variants there is nothing to compare: its time is part of the layer's.
+        // Without a rival and without variants there is nothing to compare; the kernel's time is part of the layer's.
         if (isSelected(options, kernel) && (product !== undefined || variants.length > 1)) {
           const found = await measureKernel({
             lab,

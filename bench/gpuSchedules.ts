@@ -1,5 +1,5 @@
 /**
- * Schedules of the kernels that are measured: the compiler's, the tuner's, what the command line tries, the cost
+ * Schedules of the kernels that are measured: the compiler's, the tuner's, those from the command line, and the cost
  * model's best.
  */
 import { scoringBucket, tokensIn } from '../ir/scoring.js';
@@ -17,7 +17,7 @@ import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import { roleOf, type BenchModel } from './gpuModel.js';
 
-/** A schedule, and where it is from. */
+/** A schedule and its origin. */
 export interface Choice {
   /** `default`, `tuned`, `tried`, `rank 3`. */
   readonly origin: string;
@@ -28,7 +28,7 @@ export interface Choice {
 export interface Trial {
   readonly kernel: string;
   readonly tokens?: number;
-  /** A schedule's key, or `tm=192,stages=5`: changes of the chosen schedule. */
+  /** A schedule's key, or changes of the chosen schedule such as `tm=192,stages=5`. */
   readonly what: string;
 }
 
@@ -50,7 +50,7 @@ const GEMM =
   /^(wgmma|mma|simt) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) (cooperative|pingpong|deferred)(?: rem(\d+))?$/;
 const ATTENTION = /^(mma|simt) q(\d+) k(\d+)$/;
 
-/** cudaScheduling.key read back; undefined where `key` is none. */
+/** The inverse of cudaScheduling.key; undefined if `key` is invalid. */
 function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
   const gemm = GEMM.exec(key),
     attention = ATTENTION.exec(key),
@@ -86,9 +86,11 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
   return found !== undefined && cudaScheduling.key(found) === key.replace(/(?<=\d)x(?=\d)/g, '×') ? found : undefined;
 }
 
-/** `start` with the fields that `tm=192,mode=pingpong` names; undefined where it names none of its fields. */
+/**
+ * `start` with the changes that a text such as `tm=192,mode=pingpong` lists; undefined if it lists none of its fields.
+ */
 function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefined {
-  // remainderTn=0 takes it away.
+  // remainderTn=0 removes the field.
   const changed: Record<string, string | number | boolean> =
     start.kind === 'gemm' ? { remainderTn: 0, ...start } : { ...start };
   for (const part of text.split(',')) {
@@ -102,7 +104,7 @@ function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefine
   return changed as unknown as CudaSchedule;
 }
 
-/** The schedule that a trial means for a kernel. UserError where it means none, or one that is not legal. */
+/** The schedule of a kernel that a trial describes. Throws UserError if it describes none, or one that is not legal. */
 export function trialSchedule(
   { kernel: name, what }: Trial,
   kernel: Kernel,
@@ -122,13 +124,13 @@ export function trialSchedule(
   return schedule;
 }
 
-/** What the compiler gives a kernel in a plan with a bucket of just so many tokens. */
+/** The schedule that the compiler gives a kernel in a plan with a bucket of exactly this many tokens. */
 export function defaultChoice(kernel: Kernel, { plan, facts }: BenchModel, tokens: number): Choice {
   const bucket: Bucket = scoringBucket({ tokens, rows: tokens, longest: Math.min(tokens, 256) });
   return { origin: 'default', schedule: defaultCudaSchedule(kernel, plan, facts, bucket) };
 }
 
-/** What has won the tuner's final for these tokens, or for the next larger bucket that had one. */
+/** The winner of the tuner's final for these tokens, or for the next larger bucket that had a final. */
 export function tunedChoice(
   kernel: Kernel,
   { plan, facts }: BenchModel,

@@ -1,4 +1,4 @@
-/** Measures one model: made-up weights, real trees, all of it through the ordinary compiler and runtime. */
+/** Measures one model: made-up weights and real trees, through the ordinary compiler and runtime. */
 import { scoreOf } from '../ir/plan.js';
 import { join } from 'node:path';
 import { existsSync } from 'node:fs';
@@ -25,31 +25,31 @@ export interface MeasureRequest {
   readonly isa: CpuIsa;
   readonly threads: number;
   readonly data: BenchData;
-  /** Time to spend scoring, seconds. */
+  /** Time to spend scoring, in seconds. */
   readonly seconds: number;
-  /** Budget of a tuning before; 0 measures the defaults. */
+  /** Budget of a tuning before it, in seconds; 0 measures the defaults. */
   readonly tuneSeconds: number;
   readonly maxTokens: number;
 }
 
-/** What one model reached. Rates are of the computed tokens, sharing `tree`. */
+/** The results of one model. Rates are of the computed tokens, sharing `tree`. */
 export interface Measured {
   readonly model: string;
   readonly isa: CpuIsa;
   readonly tokensPerSecond: number;
   readonly questionsPerSecond: number;
-  /** Model FLOPs a second ÷ register-loop peak of the same minute. */
+  /** Model FLOPs a second ÷ the register-loop peak measured in the same minute. */
   readonly shareOfPeak: number;
   readonly peakFlops: number;
   readonly compileSeconds: number;
   readonly kernelsCompileSeconds: number;
   readonly loadSeconds: number;
-  /** Milliseconds of one full micro-batch by kernel, layers added up. */
+  /** Milliseconds of one full micro-batch by kernel, summed over layers. */
   readonly kernels: readonly { readonly name: string; readonly milliseconds: number; readonly gflops: number }[];
   readonly sharing: Readonly<Record<Sharing, number>>;
 }
 
-/** Schedules for this machine, with nobody looking. */
+/** Tunes schedules for this machine without showing progress. */
 function tune(
   compiled: CpuModel,
   { machine, threads, tuneSeconds }: MeasureRequest,
@@ -90,7 +90,7 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
     const vocab = checkpoint.config.vocabSize;
     const batches = (sharing: Sharing): readonly MicroBatch[] => layOut(data, sharing, executor, work, vocab);
     const tree = batches('tree');
-    // Clocks and neighbours move the peak: it is taken right before and right after what it is compared with.
+    // Clocks and other processes move the peak, so it is measured just before and just after what it is compared with.
     const before = await peakOf(isa, threads);
     const rate = await timed(executor, tree, request.seconds);
     const peakFlops = (before + (await peakOf(isa, threads))) / 2;
@@ -122,7 +122,7 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
   }
 }
 
-/** Floating operations a second of a loop over registers. */
+/** Floating-point operations a second of a loop over registers. */
 export async function peakOf(isa: CpuIsa, threads: number): Promise<number> {
   const pool = new (loadAddon().Pool)(threads);
   try {
@@ -148,7 +148,7 @@ function layOut(
       cost: (tokens, rows, longest) => work.seconds(tokens, rows, longest),
     },
   );
-  // A smaller vocabulary than the tokenizer's still gets valid ids.
+  // A model whose vocabulary is smaller than the tokenizer's still gets valid ids.
   const fold = (ids: Int32Array): Int32Array => ids.map((id) => id % vocab);
   return packs
     .map(
@@ -161,7 +161,7 @@ function layOut(
     .map((b) => ({ ...b, tokens: fold(b.tokens), target: fold(b.target) }));
 }
 
-/** Scores micro-batches round and round for about `seconds`, after one to warm up. */
+/** Scores micro-batches in rotation for about `seconds`, after one to warm up. */
 async function timed(
   executor: Executor,
   batches: readonly MicroBatch[],
@@ -178,7 +178,7 @@ async function timed(
   return { tokensPerSecond: tokens / ((performance.now() - begin) / 1000) };
 }
 
-/** Median of several profiled runs, launches of equal role in different layers added up. */
+/** Median of several profiled runs. Launches with the same role in different layers are added up. */
 async function byKernel(executor: Executor, batch: MicroBatch, work: BatchWork): Promise<Measured['kernels']> {
   const runs = 3;
   const sums = new Map<string, number[]>();

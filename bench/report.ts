@@ -1,4 +1,4 @@
-/** Tables of a benchmark, for people. */
+/** Tables of a benchmark for people to read. */
 import type { BenchData } from './data.js';
 import type { Measured } from './measureModel.js';
 

@@ -22,7 +22,7 @@ function fail(message, hint) {
   process.exit(1);
 }
 
-/** Loaded by a process of its own: an addon for another machine may end it. */
+/** Loads the addon in a separate process, because an addon for another machine may crash it. */
 const doesLoad = () =>
   existsSync(ADDON) &&
   spawnSync(process.execPath, ['-e', `require(${JSON.stringify(ADDON)})`], { stdio: 'ignore' }).status === 0;

@@ -23,11 +23,11 @@ import { parseArgs } from 'node:util';
 
 const ROOT = join(import.meta.dirname, '..');
 const NAME = 'tilewright-linux-x64';
-/** What hosts that take bundles commonly accept. */
+/** The size that hosts which take bundles commonly accept. */
 const MAX_BYTES = 45e6;
-/** Needed to build the addon or by a package's own command, never to run tilewright. */
+/** Needed to build the addon or by a package's own command, but never to run tilewright. */
 const NEVER_LOADED = new Set(['node-addon-api', 'node-api-headers', 'uglify-js']);
-/** Parts of packages that nothing loads: declarations, maps, sources and texts. Licences stay. */
+/** Parts of packages that are never loaded: declarations, maps, sources and texts. Licences stay. */
 const UNUSED_FILE = /\.(map|d\.ts|d\.mts|d\.cts|ts|mts|cts|flow|md|markdown|html|cc|hh|h|S|asm)$/i;
 const UNUSED_FOLDER = /(^|\/)(test|tests|doc|docs|vendor|typings)$/;
 const OTHER_PLATFORM = /(android|darwin|win32|freebsd|musl|arm|loong|riscv|ppc|ia32)/;
@@ -42,7 +42,7 @@ function fail(message, hint) {
   process.exit(1);
 }
 
-/** Runs a program to its end and gives its standard output; its failure ends the bundle with its own words. */
+/** Runs a program to its end and returns its standard output. If it fails, the bundle fails with its message. */
 function run(program, args, hint, options = {}) {
   const { status, error, stdout, stderr } = spawnSync(program, args, { maxBuffer: 2 ** 30, ...options });
   if (error !== undefined || status !== 0)
@@ -75,7 +75,7 @@ function copy(bundle, path, filter = () => true) {
 
 const manifest = (folder) => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
 
-/** False where a package says that it is for another system. */
+/** False if a package says that it is for another system. */
 const isForLinuxX64 = ({ os, cpu, libc }) =>
   [
     [os, 'linux'],
@@ -83,7 +83,7 @@ const isForLinuxX64 = ({ os, cpu, libc }) =>
     [libc, 'glibc'],
   ].every(([list, mine]) => list === undefined || [list].flat().includes(mine));
 
-/** Folders of the packages that a package imports, and of theirs, from the root: `node_modules/a/node_modules/b`. */
+/** Folders of the packages that a package imports, directly or not, from the root: `node_modules/a/node_modules/b`. */
 function packagesOf(folder, found = new Set()) {
   const { dependencies = {}, optionalDependencies = {} } = manifest(folder);
   for (const name of Object.keys({ ...dependencies, ...optionalDependencies })) {
@@ -113,8 +113,8 @@ function isUsed(path) {
 }
 
 /**
- * Compressed without its symbols; made once for each Node, since it takes most of the time. Gives the file and the size
- * of what is in it.
+ * Node without its symbols, compressed. It is made once for each Node, because it takes most of the time. Returns the
+ * file and its uncompressed size.
  */
 function compressNode(node) {
   const data = readFileSync(node);
@@ -129,7 +129,7 @@ function compressNode(node) {
       writeFileSync(plain, data);
       if (isRunnable('strip')) run('strip', [plain], 'apt-get install binutils');
       writeFileSync(size, String(statSync(plain).size));
-      // A low level: the higher ones save a tenth and take ten times as long.
+      // A low level: the higher ones save 10 % and take ten times as long.
       run(
         'xz',
         ['--format=lzma', '-1', '--keep', '--force', plain],
@@ -143,7 +143,7 @@ function compressNode(node) {
   return { packed, size: Number(readFileSync(size, 'utf8')) };
 }
 
-/** Node, compressed, beside the program that unpacks it when the bundle is first used. */
+/** Adds Node, compressed, and the program that unpacks it when the bundle is first used. */
 function packNode(bundle, node) {
   const folder = join(bundle, 'node');
   mkdirSync(folder);
@@ -153,8 +153,7 @@ function packNode(bundle, node) {
   }).trim();
   cpSync(packed, join(folder, 'node.lzma'));
   const unpacker = ['-O2', '-s', '-o', join(folder, 'unpack'), join(ROOT, 'scripts', 'bundle', 'unpack.c')];
-  // By itself where the C library can be linked into it: then it runs on older systems than this one, and Node can say
-  // what is amiss.
+  // Linked statically if possible: then it runs on systems older than this one, and Node itself can say what is wrong.
   if (spawnSync('cc', ['-static', ...unpacker], { stdio: 'ignore' }).status !== 0)
     run('cc', unpacker, 'apt-get install gcc libc6-dev');
   const licence = ['../LICENSE', '../share/doc/nodejs/LICENSE', '../share/doc/nodejs/copyright']
@@ -188,7 +187,7 @@ function writeProgram(path, text) {
   chmodSync(path, 0o755);
 }
 
-/** The newest version of a system library's symbols that one of these programs asks for. */
+/** The newest version of a system library's symbols that one of these programs needs. */
 function newest(programs, library) {
   const versions = programs.flatMap((path) =>
     [...readFileSync(path, 'latin1').matchAll(new RegExp(`\\0${library}_([0-9.]+)(?=\0)`, 'g'))].map(
@@ -207,7 +206,7 @@ function requirements(bundle, node) {
   return `glibc ${newest(programs, 'GLIBC')} and libstdc++ ${newest(programs, 'GLIBCXX')} symbols or later`;
 }
 
-/** Bytes of each entry of the bundle, largest first: what to look at where it is too big. */
+/** Bytes of each entry of the bundle, largest first: what to look at if the bundle is too big. */
 const sizes = (bundle) =>
   readdirSync(bundle, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())

@@ -21,8 +21,8 @@ for (const file of [...templates, ...golden, join('runtime', 'native', 'abi.h')]
   cpSync(join(ROOT, file), to);
 }
 
-// One module of compiled templates a folder, which codegen/templates.ts finds: name of the file → what Handlebars makes
-// of it.
+// Each folder gets one module of compiled templates, which codegen/templates.ts finds: file name → the result of
+// Handlebars.
 for (const folder of new Set(templates.map((file) => dirname(file)))) {
   const entries = templates
     .filter((file) => dirname(file) === folder)

@@ -28,9 +28,7 @@ function fail(message, hint) {
   process.exit(1);
 }
 
-/**
- * Runs a command in the repository, showing it first; a failure ends the demonstration with the command's own words.
- */
+/** Shows a command and runs it in the repository. If it fails, the demonstration ends with its message. */
 function step(title, [command, ...args]) {
   const shown = [command, ...args].join(' ');
   process.stdout.write(`\n# ${title}\n$ ${shown}\n`);

@@ -4,7 +4,7 @@
  */
 import { parseArgs } from 'node:util';
 
-/** A module that the build made. Named at run time: a checkout that was not built yet is linted as well. */
+/** A module from the build. Its name is computed, so that a checkout that was not built yet can be linted as well. */
 const built = (path) => import(new URL(`../dist/${path}`, import.meta.url).href);
 const { randomOf } = await built('test/fuzz/mutate.js');
 const { FUZZERS } = await built('test/fuzz/registry.js');

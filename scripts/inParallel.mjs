@@ -1,6 +1,6 @@
 /**
- * Runs shell commands side by side, each on one processor's worth of work: `node scripts/inParallel.mjs COMMAND
- * COMMAND...` What a command prints comes in one piece when it ends. Fails if any of them does.
+ * Runs shell commands in parallel: `node scripts/inParallel.mjs COMMAND COMMAND...` The output of each command is
+ * printed in one piece when it ends. Fails if any of them fails.
  */
 import { spawn } from 'node:child_process';
 

@@ -33,12 +33,12 @@ const counts = { passed: 0, failed: 0, skipped: 0 };
 const reasons = new Map();
 const isTest = ({ details }) => details?.type !== 'suite';
 stream.on('test:pass', (test) => {
-  // A file that defines no test of its own counts as one passed test of that name; it is not a test.
+  // A file that defines no test counts as one passed test with the name of the file, but it is not a test.
   if (files.some((name) => test.name.endsWith(name))) return;
   if (test.skip === undefined) {
     if (isTest(test)) counts.passed += 1;
   } else {
-    // A skipped suite is one: its tests are not even listed.
+    // A skipped suite counts as one test: its tests are not even listed.
     counts.skipped += 1;
     const names = reasons.get(String(test.skip)) ?? [];
     names.push(`${basename(test.file ?? '', '.gpu.js')}: ${test.name}`);
@@ -49,7 +49,7 @@ stream.on('test:fail', (test) => {
   if (isTest(test)) counts.failed += 1;
 });
 stream.on('end', () => {
-  // After the reporter's own last lines.
+  // Printed after the reporter's own last lines.
   setImmediate(() => {
     if (reasons.size > 0) {
       const rule = '!'.repeat(80);

@@ -1,6 +1,6 @@
 /**
- * The shape of the source tree: who imports whom, how long a file grows, where the environment is read.
- * These rules keep the project readable; lint states most of them too, this is where `vitest run` alone fails.
+ * The shape of the source tree: what imports what, how long files are, where the environment is read. These rules keep
+ * the project readable. Lint checks most of them too; here they fail in `vitest run` alone.
  */
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -30,7 +30,7 @@ const QUOTING = [
 const SOURCE = /\.(ts|mjs|cjs|js|hbs|c|cc|cpp|h|hpp|sh)$/;
 const CRUISER = join(ROOT, 'node_modules', 'dependency-cruiser', 'bin', 'dependency-cruise.mjs');
 
-/** What .gitignore names, and what is not ours. */
+/** What .gitignore names, and what is not part of the project. */
 const NOT_SOURCE = /^(node_modules|dist|build|results|\.git|\.tilewright|.*\.tw)$/;
 
 /** Paths of source files from the root, with forward slashes. */
@@ -72,7 +72,7 @@ function untypedPlaces(file: string, source: string): string[] {
 }
 
 /**
- * Files that loading `file` loads: its imports and theirs, without those of types alone and those made when something
+ * Files that loading `file` loads: its imports and theirs, except imports of types and those made only when something
  * is called.
  */
 function loadedBy(file: string, found = new Set<string>()): Set<string> {
@@ -107,8 +107,8 @@ function foldersImportedBy(folder: string, files: readonly string[]): Map<string
 }
 
 /**
- * Folders of which each reaches the others by imports: for each circle, its folders in alphabetical order. A folder
- * stands for its own files; its sub-folders count by themselves.
+ * Circles of folders, each of which reaches the others by imports. Returns the folders of each circle in alphabetical
+ * order. A folder stands for its own files; its sub-folders count separately.
  */
 function circlesOf(imports: ReadonlyMap<string, Iterable<string>>): string[][] {
   const reachable = (from: string): Set<string> => {
@@ -191,7 +191,7 @@ describe('source files', () => {
     expect(product.flatMap((file) => matchingLines(file, text(file), families))).toEqual([]);
   });
 
-  it('are matched by these patterns where they break a rule', () => {
+  it('break these rules where the patterns match', () => {
     expect(READS_ENVIRONMENT.test('const home = process' + '.env.HOME;')).toBe(true);
     expect(IMPORTS_ENVIRONMENT.test("import { argv, env } from 'node:" + "process';")).toBe(true);
     expect([TOO_LONG.test('x'.repeat(120)), TOO_LONG.test('x'.repeat(121))]).toEqual([false, true]);
@@ -205,17 +205,17 @@ describe('source files', () => {
   });
 });
 
-// What is here is held to the rule by `npm run lint`.
+// `npm run lint` checks the same rules for the source tree.
 describe('imports', () => {
   it('of the command line load no compiler before a command is called', () => {
-    const rooms = (file: string): Set<string> => new Set([...loadedBy(file)].map((path) => path.split('/')[0]!));
+    const folders = (file: string): Set<string> => new Set([...loadedBy(file)].map((path) => path.split('/')[0]!));
     const compiler = ['models', 'passes', 'codegen', 'autotune'];
-    expect(rooms('cli/main.ts')).toContain('driver');
-    expect([...rooms('cli/main.ts')].filter((room) => compiler.includes(room))).toEqual([]);
-    expect([...rooms('driver/compile/open.ts')]).toEqual(expect.arrayContaining(compiler));
+    expect(folders('cli/main.ts')).toContain('driver');
+    expect([...folders('cli/main.ts')].filter((folder) => compiler.includes(folder))).toEqual([]);
+    expect([...folders('driver/compile/open.ts')]).toEqual(expect.arrayContaining(compiler));
   });
 
-  it('make no circle of folders', () => {
+  it('form no circle of folders', () => {
     const product = sourceFiles().filter((file) => /^(?!test|bench|examples|scripts|docs).*\/.*\.ts$/.test(file));
     const folders = [...new Set(product.map(folderOf))];
     expect(folders).toEqual(expect.arrayContaining(['driver', 'driver/devices', 'runtime/cpu']));
@@ -227,7 +227,7 @@ describe('imports', () => {
     expect(why).toEqual([]);
   });
 
-  it('that make a circle of folders are found', () => {
+  it('that form a circle of folders are found', () => {
     const circles = circlesOf(
       new Map([
         ['a', ['a/b', 'c']],
@@ -240,7 +240,7 @@ describe('imports', () => {
     expect(circles).toEqual([['a', 'a/b', 'a/c']]);
   });
 
-  it('are reported where they break the rule', () => {
+  it('are reported if they break a rule', () => {
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-imports-'));
     try {
       for (const file of ['.dependency-cruiser.cjs', 'tsconfig.json', 'package.json'])

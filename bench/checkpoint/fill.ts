@@ -1,4 +1,4 @@
-/** What one thread does: takes blocks until none is left, fills and writes them. */
+/** The work of one thread: takes blocks until none is left, fills and writes them. */
 import { writeSync } from 'node:fs';
 import type { Block } from './layout.js';
 import { blockKey, BLOCK_BYTES, fillBlock, valueTable, type MadeDType } from './values.js';
@@ -8,11 +8,11 @@ export interface FillWork {
   readonly seed: number;
   readonly dtype: MadeDType;
   readonly blocks: readonly Block[];
-  /** Open for writing, by the number of the file. */
+  /** File descriptors, open for writing, by the number of the file. */
   readonly descriptors: readonly number[];
-  /** Int32: the next block, and 1 where nobody is to take another. */
+  /** Int32: the next block, and 1 once no more blocks may be taken. */
   readonly next: SharedArrayBuffer;
-  /** One BigInt64: bytes written so far. */
+  /** One BigInt64: the bytes written so far. */
   readonly written: SharedArrayBuffer;
 }
 
@@ -29,7 +29,7 @@ export const makeFillWork = (work: Omit<FillWork, 'next' | 'written'>): FillWork
 
 export const bytesWritten = ({ written }: FillWork): number => Number(Atomics.load(new BigInt64Array(written), 0));
 
-/** Threads end after the block that they are at. */
+/** Makes threads end after their current block. */
 export const stopFilling = ({ next }: FillWork): void => {
   Atomics.store(new Int32Array(next), 1, 1);
 };
@@ -40,8 +40,8 @@ function writeAll(descriptor: number, bytes: Uint8Array, offset: number): void {
 }
 
 /**
- * A generator, so that a thread with other duties can attend to them: yields after each block. Throws what writing
- * throws.
+ * A generator that yields after each block, so that a thread with other duties can attend to them. Throws the errors of
+ * writing.
  */
 export function* fillBlocks({ seed, dtype, blocks, descriptors, next, written }: FillWork): Generator<void, void> {
   const matrix = valueTable(dtype, 0, DEVIATION);

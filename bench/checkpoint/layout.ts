@@ -1,4 +1,4 @@
-/** Where every byte of a made-up checkpoint lies. Pure: writes nothing. */
+/** The place of every byte of a made-up checkpoint. Pure: writes nothing. */
 import { UserError } from '../../errors.js';
 import { roundUp } from '../../ir/types.js';
 import type { Model } from '../../models/family/model.js';
@@ -8,14 +8,14 @@ import { BLOCK_BYTES, ELEMENT_BYTES, type MadeDType } from './values.js';
 export interface MadeTensor {
   readonly name: string;
   readonly role: ExpectedTensor['role'];
-  /** In its file, bytes. */
+  /** Offset in its file, bytes. */
   readonly offset: number;
   readonly bytes: number;
 }
 
 export interface MadeFile {
   readonly name: string;
-  /** The length and JSON that stand before the tensors. */
+  /** The length and JSON that precede the tensors. */
   readonly header: Uint8Array;
   readonly tensors: readonly MadeTensor[];
   readonly bytes: number;
@@ -26,13 +26,13 @@ export interface MadeCheckpoint {
   readonly files: readonly MadeFile[];
   /** Text of model.safetensors.index.json; undefined for a checkpoint of one file, which has none. */
   readonly index: string | undefined;
-  /** Of all weight files. */
+  /** The size of all weight files together, bytes. */
   readonly bytes: number;
 }
 
-/** As many as a checkpoint may have to be read. */
+/** The most files that a checkpoint may have and still be read. */
 const MOST_FILES = 4096;
-/** The JSON is padded, so that tensors start on a multiple of it. */
+/** The JSON is padded so that tensors start at a multiple of this. */
 const ALIGNMENT = 8;
 
 type Sized = ExpectedTensor & { readonly bytes: number };
@@ -65,8 +65,8 @@ function layOutFile(name: string, tensors: readonly Sized[], dtype: MadeDType): 
 }
 
 /**
- * Tensors in the order of the computation, a new file where the next would exceed `fileBytes` (a larger tensor has one
- * to itself). Throws UserError for so small a limit that there would be too many files.
+ * Places tensors in the order of the computation, and starts a new file where the next tensor would exceed `fileBytes`
+ * (a larger tensor gets its own file). Throws UserError if the limit is so small that there would be too many files.
  */
 export function layOut(model: Model, dtype: MadeDType, fileBytes: number): MadeCheckpoint {
   const groups: Sized[][] = [];
@@ -106,14 +106,14 @@ export function layOut(model: Model, dtype: MadeDType, fileBytes: number): MadeC
 export interface Block {
   readonly file: number;
   readonly tensor: MadeTensor;
-  /** Of the tensor, from 0. */
+  /** Offset in the tensor. */
   readonly number: number;
-  /** In the file. */
+  /** Offset in the file. */
   readonly offset: number;
   readonly bytes: number;
 }
 
-/** All blocks, neighbours in different files: one file takes one writer at a time. */
+/** All blocks. Neighbours are in different files, because one file takes one writer at a time. */
 export function blocksOf({ files }: MadeCheckpoint): Block[] {
   const byFile = files.map(({ tensors }, file) =>
     tensors.flatMap((tensor) =>

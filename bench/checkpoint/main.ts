@@ -8,14 +8,14 @@ import { clock } from '../../system/format.js';
 import { makeCheckpoint } from './make.js';
 import { parseCheckpointOptions, USAGE } from './options.js';
 
-/** Between lines where a terminal does not overwrite them. */
+/** Seconds between lines if a terminal does not overwrite them. */
 const LINE_SECONDS = 5;
 const BLANK = ' '.repeat(8);
 const INTERRUPTED = 130;
 
 const gigabytes = (bytes: number): string => (bytes / 1e9).toFixed(2);
 
-/** Draws progress on stderr: one line that changes, or a line now and then. */
+/** Shows progress on stderr: one line that changes, or a line from time to time. */
 function progressLine(totalBytes: number): { show(doneBytes: number): void; end(): void } {
   const begin = performance.now();
   const { isTTY } = process.stderr;

@@ -1,4 +1,4 @@
-/** From the command line's words to files: configuration, layout, tokenizer, weights. */
+/** From the command line to files: configuration, layout, tokenizer, weights. */
 import { join } from 'node:path';
 import { UserError } from '../../errors.js';
 import { fileSize, readJsonObject } from '../../system/read.js';
@@ -19,7 +19,7 @@ const TOKENIZER_FILES = [
 ];
 const TORCH_NAMES = { bf16: 'bfloat16', f16: 'float16' } as const;
 
-/** The files of a tokenizer that makes no id which the model does not know. UserError. */
+/** The files of a tokenizer that produces no id that the model lacks. Throws UserError. */
 function tokenizerFiles(folder: string, vocabSize: number): string[] {
   const { vocabSize: ids } = describeTokenizer(folder);
   if (ids > vocabSize)
@@ -31,13 +31,13 @@ function tokenizerFiles(folder: string, vocabSize: number): string[] {
 }
 
 export interface MakeReport {
-  /** What is to be written; called once, before it is. */
+  /** Describes what is to be written; called once, before it is. */
   readonly onPlan?: (checkpoint: MadeCheckpoint, tokenizer: string) => void;
   readonly onProgress?: (doneBytes: number) => void;
   readonly signal?: AbortSignal;
 }
 
-/** Throws UserError; rejects with the signal's reason where it was aborted. */
+/** Throws UserError. Rejects with the signal's reason if it was aborted. */
 export async function makeCheckpoint(
   options: CheckpointOptions,
   { onPlan, ...report }: MakeReport = {},

@@ -23,15 +23,15 @@ tokenizer), to measure how weights are loaded. The same seed gives the same byte
   --threads    by default all processors`;
 
 export interface CheckpointOptions {
-  /** Folder that holds a config.json. */
+  /** Path of a folder that holds a config.json. */
   readonly model: string;
   readonly out: string;
   readonly seed: number;
-  /** Folder. */
+  /** Path of a folder. */
   readonly tokenizer: string | undefined;
   readonly dtype: MadeDType | undefined;
   readonly layers: number | undefined;
-  /** Bytes. */
+  /** The size of a file, bytes. */
   readonly fileBytes: number;
   readonly threads: number;
 }
@@ -64,7 +64,7 @@ function folderOf(name: string, folder: string): string {
   return folder;
 }
 
-/** `undefined` where help was asked for. Throws UserError. */
+/** `undefined` if help was asked for. Throws UserError. */
 export function parseCheckpointOptions(args: readonly string[]): CheckpointOptions | undefined {
   let values;
   try {

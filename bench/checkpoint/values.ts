@@ -1,5 +1,5 @@
 /**
- * Values of made-up tensors: nearly normal, a function of seed, tensor and place alone, at a gigabyte a second a
+ * Values of made-up tensors: nearly normal, determined by seed, tensor and position, at a gigabyte a second for each
  * thread.
  */
 import { roundToF16 } from '../../ir/round.js';
@@ -9,26 +9,26 @@ import { fnv1a64 } from '../../models/checkpoint.js';
 export type MadeDType = 'bf16' | 'f16';
 
 export const ELEMENT_BYTES = 2;
-/** What is filled and written at a time; every block has a key of its own. */
+/** The amount that is filled and written at a time. Every block has a key of its own. */
 export const BLOCK_BYTES = 4 << 20;
 const TABLE = 1 << 16;
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
 const F16_BIAS = 15;
 const F16_DIGITS = 10;
 
-/** Bits of a value that the type holds exactly. */
+/** The bits of a value that the type represents exactly. */
 function bitsOf(dtype: MadeDType, value: number): number {
   if (dtype === 'bf16') return new Uint32Array(Float32Array.of(value).buffer)[0]! >>> 16;
   const sign = value < 0 ? 0x8000 : 0;
   const size = Math.abs(value);
   const exponent = Math.max(1 - F16_BIAS, Math.floor(Math.log2(size === 0 ? 1e-30 : size)));
-  // A subnormal's leading digit is 0, so that its exponent field comes out as 0 by itself.
+  // A subnormal's leading digit is 0, so its exponent field is 0 without further care.
   return sign | ((exponent + F16_BIAS - 1) * (1 << F16_DIGITS) + size * 2 ** (F16_DIGITS - exponent));
 }
 
 /**
- * Bits of 2^16 values with the mean and standard deviation given, spread evenly over the normal distribution (Box and
- * Muller's transform of a lattice): a random index draws a nearly normal value.
+ * The bits of 2^16 values with the given mean and standard deviation, spread evenly over the normal distribution (Box
+ * and Muller's transform of a lattice). A random index draws a nearly normal value.
  */
 export function valueTable(dtype: MadeDType, mean: number, deviation: number): Uint16Array {
   const round = dtype === 'bf16' ? roundToBf16 : roundToF16;
@@ -38,7 +38,7 @@ export function valueTable(dtype: MadeDType, mean: number, deviation: number): U
   });
 }
 
-/** 64 bits that decide a block of a tensor. */
+/** 64 bits that determine a block of a tensor. */
 export interface BlockKey {
   readonly low: number;
   readonly high: number;
@@ -50,8 +50,9 @@ export function blockKey(seed: number, tensor: string, block: number): BlockKey 
 }
 
 /**
- * Fills a block, two elements a word. Counters go through a mixer (constants of lowbias32,
- * https://nullprogram.com/blog/2018/07/31/) with half of the key before it and half within: two blocks share no run.
+ * Fills a block, two elements in each word. Counters go through a mixer (constants of lowbias32,
+ * https://nullprogram.com/blog/2018/07/31/) that takes half of the key before it and half within, so two blocks share
+ * no run.
  */
 export function fillBlock(words: Uint32Array, table: Uint16Array, { low, high }: BlockKey): void {
   for (let i = 0; i < words.length; i++) {

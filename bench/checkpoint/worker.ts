@@ -1,4 +1,4 @@
-/** A thread of write.ts: workerData is a FillWork; says nothing but what went wrong, by ending with it. */
+/** A thread of write.ts: workerData is a FillWork. It sends nothing, and ends with an error if something went wrong. */
 import { workerData } from 'node:worker_threads';
 import { fillBlocks, type FillWork } from './fill.js';
 

@@ -1,4 +1,4 @@
-/** Writes a made-up checkpoint: into a folder beside its place, moved there when it is whole. */
+/** Writes a made-up checkpoint: first into a folder beside its place, moved there when it is complete. */
 import {
   closeSync,
   copyFileSync,
@@ -28,7 +28,7 @@ export interface WriteRequest {
   readonly config: string;
   /** Copied into the folder under their own names. */
   readonly tokenizerFiles: readonly string[];
-  /** Must not be there, or be empty. */
+  /** Must not exist, or be empty. */
   readonly out: string;
   readonly threads: number;
   readonly onProgress?: (doneBytes: number) => void;
@@ -36,15 +36,15 @@ export interface WriteRequest {
 }
 
 const PROGRESS_MS = 200;
-/** Left free beside the checkpoint, bytes: a full disk hurts everybody. */
+/** Space to leave free beside the checkpoint, bytes: a full disk affects everybody. */
 const SPARE = 64 << 20;
 
 const gigabytes = (bytes: number): string => (bytes / 1e9).toFixed(bytes < 1e8 ? 3 : 1);
 
-/** The nearest folder above `path` that is there. */
+/** The nearest existing folder above `path`. */
 const existingAbove = (path: string): string => (existsSync(path) ? path : existingAbove(dirname(path)));
 
-/** Refuses a place that is taken or has no room, before anything is written. UserError. */
+/** Refuses a place that is taken or too small, before anything is written. Throws UserError. */
 function checkPlace(out: string, bytes: number): void {
   if (existsSync(out)) {
     let names: string[];
@@ -82,7 +82,7 @@ function explain(error: unknown, out: string): unknown {
   return error;
 }
 
-/** In this thread, for tests and where threads cannot be had. */
+/** Works in this thread, for tests and where threads are not available. */
 async function fillHere(work: FillWork): Promise<void> {
   for (const _block of fillBlocks(work)) await setImmediate();
 }
@@ -97,7 +97,7 @@ const fillInThread = (work: FillWork, module: URL): Promise<void> =>
     worker.once('exit', () => done());
   });
 
-/** Each settles; the first that was rejected is thrown. */
+/** Waits until each has settled, then throws the first error. */
 async function all(jobs: readonly Promise<void>[]): Promise<void> {
   for (const result of await Promise.allSettled(jobs)) if (result.status === 'rejected') throw result.reason;
 }
@@ -135,8 +135,9 @@ async function writeWeights(
 }
 
 /**
- * Throws UserError where the place is taken, too small or not to be written; rejects with the signal's reason where it
- * was aborted. What is not whole is removed. Nothing is forced onto the disk: what a crash loses is made again.
+ * Throws UserError if the place is taken, too small or cannot be written; rejects with the signal's reason if it was
+ * aborted. An incomplete checkpoint is removed. Nothing is forced onto the disk, because what a crash loses can be made
+ * again.
  */
 export async function writeCheckpoint(request: WriteRequest): Promise<void> {
   const { checkpoint, config, tokenizerFiles } = request;

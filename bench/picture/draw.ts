@@ -16,7 +16,7 @@ const TOKENIZER_MODULE = new URL('../../models/tokenizer.js', import.meta.url).h
 const WIDTH = 980;
 const TREE_WIDTH = 520;
 
-/** The picture as SVG text, of the bundled model and data set below `root`. The same text every time. */
+/** The picture as SVG text, from the bundled model and data set below `root`. The text is the same every time. */
 export async function drawPicture(root: string): Promise<string> {
   const model = join(root, 'models', 'demo');
   const [line = ''] = readFileSync(join(root, 'examples', 'everyday.jsonl'), 'utf8').split('\n');

@@ -2,7 +2,7 @@
 import type { KernelRow } from '../../driver/commands/inspectKernels.js';
 import { arrow, box, FADED, label } from './svg.js';
 
-/** Graph ops in the words of the papers, for those whose name does not say it. Consecutive repeats are counted. */
+/** Names of graph ops as papers use them, for ops whose name does not say it. Consecutive repeats are counted. */
 function opsText(ops: readonly string[]): string {
   const runs: { op: string; count: number }[] = [];
   for (const op of ops) {

@@ -1,4 +1,4 @@
-/** The few SVG elements that pictures of the documentation are made of. Text is escaped; numbers are pixels. */
+/** The few SVG elements that pictures of the documentation consist of. Text is escaped; numbers are pixels. */
 
 const ESCAPES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 const escaped = (text: string): string => text.replace(/[&<>"]/g, (character) => ESCAPES[character] ?? character);
@@ -40,7 +40,7 @@ export function curve(x1: number, y1: number, x2: number, y2: number): string {
 export const arrow = (x: number, from: number, to: number): string =>
   `<path d="M${x} ${from} V${to - 2} m-4 -5 l4 6 l4 -6" fill="none" stroke="#94a3b8" stroke-width="1.5"/>`;
 
-/** A whole picture on a light card, which reads on pages of any colour. `title` is what a screen reader says. */
+/** A whole picture on a light card, which is readable on pages of any colour. `title` is what a screen reader says. */
 export function picture(width: number, height: number, title: string, parts: readonly string[]): string {
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"`,

@@ -5,7 +5,7 @@ import type { Question } from '../../eval/tasks/task.js';
 import { buildTree, pathLength, type Path, type Tree } from '../../eval/tree.js';
 import { box, curve, FADED, label } from './svg.js';
 
-/** Tokens [first, end) of a tree, none of which has two children but the last. */
+/** Tokens [first, end) of a tree, of which only the last may have several children. */
 interface Run {
   readonly first: number;
   readonly end: number;
@@ -45,7 +45,10 @@ export interface TreePanel {
 const BLUE = { fill: '#eff6ff', stroke: '#60a5fa' };
 const GREEN = { fill: '#f0fdf4', stroke: '#4ade80' };
 
-/** Draws the tree of one question's `paths` from (x, y), `width` wide: the common part left, the choices right. */
+/**
+ * Draws the tree of one question's `paths` from (x, y), `width` wide: the common part on the left, the choices on the
+ * right.
+ */
 export function treePanel(question: Question, paths: readonly Path[], x: number, y: number, width: number): TreePanel {
   const tree = buildTree(paths, 'tree');
   const root = runFrom(tree, 0);
@@ -75,7 +78,7 @@ export function treePanel(question: Question, paths: readonly Path[], x: number,
   return { parts, shared: tree.tokens.length, separate: paths.reduce((sum, path) => sum + pathLength(path), 0) };
 }
 
-/** The choice whose tokens a run without children is. */
+/** The choice to which the tokens of a run without children belong. */
 function choiceOf(tree: Tree, paths: readonly Path[], run: Run): number | undefined {
   if (run.children.length > 0) return undefined;
   const depth = tree.position[run.first]!;

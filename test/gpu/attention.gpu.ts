@@ -1,5 +1,6 @@
 /**
- * Tree attention on a real device: accuracy against float64, equal bits in any batch, no leak between trees, and speed.
+ * Tree attention on a real device: accuracy compared with float64, equal bits in any batch, no leak between trees, and
+ * speed.
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';

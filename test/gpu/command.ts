@@ -1,4 +1,4 @@
-/** The command itself as a process, from the repository or from the bundle, and what it answered. */
+/** Runs the command itself as a process, from the repository or from the bundle. */
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ export interface Ended {
   readonly output: string;
 }
 
-/** Runs a program to its end. `output` is what it printed, on either stream. */
+/** Runs a program to its end. `output` is what it printed on both streams. */
 export function start(program: string, args: readonly string[], timeoutSeconds: number): Promise<Ended> {
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, {
@@ -38,7 +38,7 @@ export function start(program: string, args: readonly string[], timeoutSeconds: 
   });
 }
 
-/** Runs the command with Node. Throws what it printed where it fails. */
+/** Runs the command with Node. Throws what it printed if it fails. */
 export async function tilewright(args: readonly string[], timeoutSeconds = 120): Promise<string> {
   const { status, output } = await start(process.execPath, [MAIN, ...args], timeoutSeconds);
   if (status !== 0)

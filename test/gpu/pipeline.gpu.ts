@@ -1,6 +1,6 @@
 /**
- * A plan in stages on real devices: the same bits as in one piece, whatever the cuts and the way between them. Where
- * there is one GPU, all stages are on it.
+ * A plan in stages on real devices gives the same bits as in one piece, whatever the cuts and the way between stages.
+ * With a single GPU, all stages are on it.
  */
 import { SCORE } from '../../ir/function.js';
 import { scoreOf } from '../../ir/plan.js';
@@ -27,7 +27,7 @@ const skip = typeof compiler === 'string' ? compiler : false;
 /** Milliseconds. */
 const SLACK = 5;
 
-/** Trees of 1 to 90 tokens, chains, of which every third token is scored. */
+/** Chains of 1 to 90 tokens, of which every third token is scored. */
 function batchOf(tokens: number, vocab: number, seed: number): Batch {
   const position = new Int32Array(tokens);
   const subtreeEnd = new Int32Array(tokens);
@@ -79,7 +79,7 @@ function cut(launches: number, count: number, shift: number): readonly Stage[] {
   return ends.map((end, i) => ({ first: ends[i - 1] ?? 0, end }));
 }
 
-/** Most by which times of a device are wrong by the host's clock, milliseconds. */
+/** The most by which a device's times may be off by the host's clock, in milliseconds. */
 function clockErrorOf(ordinal: number): number {
   const { Clock, Device } = requireCuda();
   const device = new Device(ordinal);
@@ -115,7 +115,7 @@ describe('a plan in stages', { skip }, () => {
       const from = performance.timeOrigin + performance.now();
       const scored = await Promise.all(batches.map((batch) => executor.score(batch)));
       const until = performance.timeOrigin + performance.now();
-      // Some for clocks that part: this process's, the system's, the device's.
+      // An allowance for clocks that drift apart: this process's, the system's, the device's.
       for (const { begin, end } of scored.flatMap(({ spans }) => spans ?? []))
         assert(
           begin <= end && begin >= from - SLACK && end <= until + SLACK,
@@ -154,7 +154,7 @@ describe('a plan in stages', { skip }, () => {
     }
   });
 
-  it('measures each launch and finds nothing amiss', async () => {
+  it('measures each launch and finds nothing wrong', async () => {
     const { vocab, ...options } = await load();
     const executor = await openCuda({
       ...options,

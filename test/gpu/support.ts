@@ -1,4 +1,4 @@
-/** What the tests on a GPU share. They use node:test, so that they also run from the bundle, where vitest is not. */
+/** What the tests on a GPU share. They use node:test, so that they also run from the bundle, which has no vitest. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ export const freshSettings = (extra: Partial<Settings> = {}): Settings => ({
   ...extra,
 });
 
-/** A compiler, or the reason for which tests that need one are skipped (`skip` of node:test). */
+/** A compiler, or the reason why tests that need one are skipped (`skip` of node:test). */
 export async function compilerOrReason(
   arch: CudaArch,
   settings: Settings = readSettings(),

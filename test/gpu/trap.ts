@@ -1,11 +1,11 @@
-/** A process whose kernel writes where no memory is. */
+/** A process whose kernel writes to an invalid address. */
 import { KERNELS } from '../support/cudaKernels.js';
 
 const url = (path: string): string => JSON.stringify(new URL(path, import.meta.url).href);
 
 /**
- * Source of a module that runs such a kernel twice and prints a list of { code, isContextDead, isNamed }: how each run
- * was refused.
+ * Source of a module that runs such a kernel twice and prints a list of { code, isContextDead, isNamed } that shows how
+ * each run was refused.
  */
 export const trapScript = (): string => `
   const { loadAddon } = await import(${url('../../runtime/addon.js')});

@@ -1,5 +1,5 @@
 /**
- * Tuning on a real device, from artifact to answers: kernels meet within their layer, and answers stay as near to
+ * Tuning on a real device, from artifact to answers: kernels compete within their layer, and answers stay as close to
  * float64.
  */
 import assert from 'node:assert/strict';
@@ -16,7 +16,7 @@ const arch = archOf(cudaAvailable());
 const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
 const skip = typeof compiler === 'string' ? compiler : false;
 
-/** A good part of it goes into compiling the first candidates of all kernels. */
+/** Much of it goes into compiling the first candidates of all kernels. */
 const BUDGET_SECONDS = 40;
 
 describe('tune', { skip }, () => {

@@ -1,4 +1,6 @@
-/** Weights on a real device: laid out and made up bit for bit as the CPU's, and how fast; the search for NaN. */
+/**
+ * Weights on a real device: laid out and generated bit for bit like the CPU's, at what speed, and the search for NaN.
+ */
 import assert from 'node:assert/strict';
 import { closeSync, ftruncateSync, openSync } from 'node:fs';
 import { join } from 'node:path';
@@ -52,7 +54,7 @@ async function open(): Promise<Bench> {
   };
 }
 
-/** Loads a plan's weights into memory full of NaN; what took how long. */
+/** Loads a plan's weights into memory full of NaN. Returns how long each step took. */
 async function load(
   { addon, device, pack }: Bench,
   weightPlan: WeightPlan,
@@ -73,7 +75,7 @@ async function load(
 }
 
 describe('weights on the device', { skip }, () => {
-  it("are the reference's bits, in one step or in many", async () => {
+  it("have the reference's bits, in one step or in many", async () => {
     const bench = await open();
     const { weights, constants, tensors, expected } = weightWorld(temporaryFolder());
     const plan = planWeights(weights, constants, tensors, { isMapping: false });
@@ -89,7 +91,7 @@ describe('weights on the device', { skip }, () => {
     bench.release();
   });
 
-  it('are loaded at the rate of the bus, and made up faster', async () => {
+  it('are loaded at the rate of the bus, and generated faster', async () => {
     const bench = await open();
     const [rows, k] = [16384, 6656];
     const file = join(temporaryFolder(), 'weights.bin');
@@ -175,7 +177,7 @@ describe('weights on the device', { skip }, () => {
     assert.equal(await search(rows), 2n ** 64n - 1n);
     const put = (row: number, column: number, bits: number): void =>
       data.write((row * stride + column) * 2, new Uint16Array([bits]));
-    put(1, 5, 0xff80); // −∞: an answer
+    put(1, 5, 0xff80); // −∞ is an answer
     put(2, 1001, 0x7fc0); // in the padding
     put(2999, 999, 0x7f80);
     assert.equal(await search(2999), 2n ** 64n - 1n);

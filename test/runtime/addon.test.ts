@@ -69,7 +69,7 @@ describe('memory', () => {
     expect(() => new Memory('a\0b')).toThrow(/zero byte/);
   });
 
-  it('gives dropped pages of a file back', () => {
+  it('returns dropped pages of a file', () => {
     const resident = (): number =>
       Number(/^RssFile:\s+(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))![1]) / 1024;
     const path = join(folder, 'big.bin');

@@ -116,7 +116,7 @@ describe('CpuExecutor', () => {
     await executor.close();
   });
 
-  it('runs calls that were made at once one after another', async () => {
+  it('executes calls that were made at once one after another', async () => {
     const executor = await create();
     await Promise.all(Array.from({ length: 20 }, (_, i) => check(executor, batchOf(5 + i, 1 + (i % 5), i))));
     await executor.close();
@@ -134,7 +134,7 @@ describe('CpuExecutor', () => {
     }
   });
 
-  it('makes up random and constant weights', async () => {
+  it('generates random and constant weights', async () => {
     const tensors = new Map<string, TensorSource>([
       ['embed_tokens', { kind: 'random', format: 'bf16', shape: [VOCAB, WIDTH], seed: 42n, scale: 0.5 }],
       ['norm', { kind: 'constant', format: 'f32', shape: [WIDTH], value: 3 }],
@@ -149,7 +149,7 @@ describe('CpuExecutor', () => {
     await executor.close();
   });
 
-  it('says what it takes before it takes it, stores equal weights once, and reports progress by bytes', async () => {
+  it('says how much memory it takes before it takes it, stores equal weights once, and reports progress by bytes', async () => {
     const progress: LoadProgress[] = [];
     let announced: unknown;
     const executor = await create({
@@ -158,7 +158,7 @@ describe('CpuExecutor', () => {
         announced = use;
       },
     });
-    // head_w0 and head_copy share one page-aligned place of 48·8 f32; frequency has the other page.
+    // head_w0 and head_copy share one page-aligned area of 48·8 f32; frequency has the other page.
     expect(executor.memory()).toEqual({
       mappedBytes: VOCAB * WIDTH * 2,
       packedBytes: 2 * 4096,
@@ -182,7 +182,7 @@ describe('CpuExecutor', () => {
     await executor.close();
   });
 
-  it('names the first kernel whose result is not finite, and the rows it reached; and works on', async () => {
+  it('names the first kernel whose result is not finite and the affected rows, and continues to work', async () => {
     const table = (row: number, column: number): number => (row === 7 && column === 3 ? NaN : tableValue(row, column));
     const executor = await create({ tensors: writeTensors({ table }) });
     const batch = batchOf(12, 4);
@@ -199,7 +199,7 @@ describe('CpuExecutor', () => {
     await executor.close();
   });
 
-  it('finds NaN that packing brought in', async () => {
+  it('finds NaN that packing introduced', async () => {
     const executor = await create({ tensors: writeTensors({ norm: () => Infinity }) });
     const error: unknown = await executor.score(batchOf(4, 2)).catch((reason: unknown) => reason);
     expect(error).toMatchObject({ where: 'head.logprob', rows: [0, 1] });
@@ -264,7 +264,7 @@ describe('CpuExecutor', () => {
     await executor.close();
   });
 
-  it('names the tensor that is missing, misshapen, cut off or lies about its size', async () => {
+  it('names a tensor that is missing, misshapen, truncated or of another size than claimed', async () => {
     const change = async (
       name: string,
       source: Partial<Extract<TensorSource, { kind: 'file' }>> | undefined,

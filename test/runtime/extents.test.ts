@@ -1,10 +1,10 @@
-/** Functions of one plan whose extents differ: each kernel finds its own by their order in its function. */
+/** Functions of one plan with different extents: each kernel finds its own by their order in its function. */
 import { expect, it } from 'vitest';
 import { compileKernels, emitPlan } from '../../driver/targets/cpuKernels.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import { compileFunctions } from '../support/compileFunctions.js';
 
-/** `squares` is what the second kernel of `both` does; only the place of its extent differs. */
+/** `squares` is what the second kernel of `both` computes; only the position of its extent differs. */
 const SQUARES = `
 func @squares[Inner](%y: f32[Inner, 5]) -> (%square: f32[Inner, 5]) {
   %a = mul(%y, %y): f32[Inner, 5]
@@ -18,7 +18,7 @@ func @both[Outer, Inner](%x: f32[Outer, 3], %y: f32[Inner, 5]) -> (%twice: f32[O
 }`;
 const numbers = (count: number): Float32Array => Float32Array.from({ length: count }, (_, i) => i - 7.5);
 
-it('functions of other extents work in one plan', async () => {
+it('functions with different extents work in one plan', async () => {
   const plan = compileFunctions([
     { text: BOTH, most: { Outer: 64, Inner: 40 } },
     { text: SQUARES, most: { Inner: 40 } },

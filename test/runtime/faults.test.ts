@@ -25,7 +25,7 @@ describe('a fault', () => {
       readdirSync('/proc/self/task').filter(
         (task) => readFileSync(`/proc/self/task/${task}/comm`, 'utf8').trim() === 'tilewright',
       );
-    // A thread names itself first of all.
+    // The first thing that a thread does is to name itself.
     await expect.poll(() => named().length, { timeout: 10_000 }).toBeGreaterThanOrEqual(3);
     const threads = named();
     for (const thread of threads) {
@@ -41,7 +41,7 @@ describe('a fault', () => {
   mkdirSync(folder);
   const file = join(folder, 'weights.safetensors');
 
-  /** What a process does that maps the file, of which half is gone by the time that `read` is executed. */
+  /** Source of a process that maps a file, half of which is gone by the time that `read` is executed. */
   function cutOff(read: string): { signal: NodeJS.Signals | null; stderr: string } {
     writeFileSync(file, new Uint8Array(BYTES));
     const program = `
@@ -55,7 +55,7 @@ describe('a fault', () => {
     return { signal, stderr };
   }
 
-  it('in a truncated file names the file and the place, and ends the process in the same way', () => {
+  it('in a truncated file names the file and the place, and ends the process as it would otherwise', () => {
     const { signal, stderr } = cutOff(`memory.read(${BYTES - 4096}, 16);`);
     expect(signal).toBe('SIGBUS');
     expect(stderr).toContain(

@@ -53,7 +53,7 @@ describe('the limit of the caches', () => {
 
   it.each(['2', 'GiB', '2GB', '-1GiB', '1e9GiB', '2gib', '9999999999GiB'])('%s is refused', async (cacheLimit) => {
     expect(() => cacheLimitBytes({ cacheLimit })).toThrow(UserError);
-    // Before anything is compiled.
+    // This happens before anything is compiled.
     const settings = within(cacheLimit);
     await expect(compileShared([{ name: 'a.c', text: 'int a;' }], { isa: 'portable', settings })).rejects.toThrow(
       'TILEWRIGHT_CACHE_LIMIT',
@@ -63,7 +63,7 @@ describe('the limit of the caches', () => {
 });
 
 describe('pruning', () => {
-  it('removes what was unused longest, of both caches together, until the rest fits', async () => {
+  it('removes what was unused longest, from both caches together, until the rest fits', async () => {
     const settings = within('100KiB');
     const [newest, oldest, middle, old] = [
       library(settings, 'a', 40, 1),
@@ -127,7 +127,7 @@ describe('pruning', () => {
     expect(existsSync(late)).toBe(true);
   });
 
-  it.skipIf(!existsSync(BUILT))('is safe when several processes do it at once', async () => {
+  it.skipIf(!existsSync(BUILT))('is safe if several processes do it at once', async () => {
     const settings = within('75KiB');
     for (let i = 0; i < 40; i++) library(settings, `entry ${i}`, 20, 100 - i);
     const script =
@@ -151,7 +151,7 @@ describe('pruning', () => {
       ),
     );
     expect(ends).toEqual([1, 2, 3].map(() => ({ code: 0, stderr: '' })));
-    // The three newest fit, each with its folder. Processes do not remove extra entries in place of each other's.
+    // The three newest fit, each with its folder. Processes do not remove more entries because others remove some.
     expect(readdirSync(join(settings.cacheDir, 'kernels')).sort()).toEqual(
       [37, 38, 39].map((i) => keyOf(`entry ${i}`)).sort(),
     );

@@ -1,4 +1,4 @@
-/** Tiny kernels in C, and the scaffolding to run them, for the tests of the runtime. */
+/** Tiny kernels in C, with the code to run them, for the tests of the runtime. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Loading weights: what stays resident, what is shared, what is refused before anything is read. */
+/** Loading weights: what stays resident, what is shared, and what is refused before anything is read. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** The packer against its slow reference: random shapes, every layout, format, pairing and kind of source. */
+/** The packer compared with its slow reference: random shapes, every layout, format, pairing and kind of source. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -159,34 +159,31 @@ describe('pack', () => {
     );
   });
 
-  it(
-    'makes random weights from (seed, index) only: rounded to the format, whatever the layout ' + 'and the threads',
-    async () => {
-      for (const format of ['f32', 'bf16', 'f16'] as const) {
-        for (const threads of [1, 2, 3]) {
-          const weight: WeightDecl = {
-            name: 'w',
-            layout: 'panels',
-            format: 'f32',
-            k: 37,
-            pairing: { kind: 'none' },
-            sources: [{ tensor: 't', rows: 50 }],
-          };
-          const source: PackSource = {
-            kind: 'random',
-            format: FORMATS[format].code,
-            rows: 50,
-            seed: 0xdeadbeefcafef00dn,
-            scale: 0.02,
-          };
-          const wanted = packReference(weight, [
-            (row, column) => roundTo(format, randomValue(0xdeadbeefcafef00dn, row * 37 + column, 0.02)),
-          ]);
-          expect(await packNative(weight, [source], undefined, threads)).toEqual(wanted);
-        }
+  it('generates random weights from (seed, index) only: rounded to the format, whatever the layout and the threads', async () => {
+    for (const format of ['f32', 'bf16', 'f16'] as const) {
+      for (const threads of [1, 2, 3]) {
+        const weight: WeightDecl = {
+          name: 'w',
+          layout: 'panels',
+          format: 'f32',
+          k: 37,
+          pairing: { kind: 'none' },
+          sources: [{ tensor: 't', rows: 50 }],
+        };
+        const source: PackSource = {
+          kind: 'random',
+          format: FORMATS[format].code,
+          rows: 50,
+          seed: 0xdeadbeefcafef00dn,
+          scale: 0.02,
+        };
+        const wanted = packReference(weight, [
+          (row, column) => roundTo(format, randomValue(0xdeadbeefcafef00dn, row * 37 + column, 0.02)),
+        ]);
+        expect(await packNative(weight, [source], undefined, threads)).toEqual(wanted);
       }
-    },
-  );
+    }
+  });
 
   it('has random weights of about the requested deviation and mean 0', async () => {
     const weight: WeightDecl = {
@@ -263,7 +260,7 @@ describe('pack', () => {
   });
 });
 
-describe('refusals of the packer', () => {
+describe('the packer', () => {
   const weight: WeightDecl = {
     name: 'w',
     layout: 'panels',

@@ -1,4 +1,4 @@
-/** A slow and simple packer that the addon is compared with, bit for bit. */
+/** A slow and simple packer whose bits the addon must reproduce. */
 import type { WeightDecl } from '../../ir/kernel.js';
 import { physicalToLogical } from '../../ir/packing.js';
 import type { FormatName } from '../../ir/storage.js';
@@ -34,7 +34,7 @@ export function fromF16(half: number): number {
   return exponent === 0 ? sign * mantissa * 2 ** -24 : sign * (1 + mantissa / 1024) * 2 ** (exponent - 15);
 }
 
-/** Nearest half by trying all of them: only for small tests. Ties to even. */
+/** The nearest half, found by trying all of them, so only for small tests. Ties to even. */
 export function toF16(value: number): number {
   if (Number.isNaN(value)) return floatBits(value) & 0x80000000 ? 0xfe00 : 0x7e00;
   const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;

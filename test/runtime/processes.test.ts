@@ -1,4 +1,4 @@
-/** Programs that are run to their end, or ended together with those that they have started. */
+/** Programs that run to their end, or are ended together with those that they have started. */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import { isRunning } from '../../system/process.js';
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-processes-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-it('tells status and output', async () => {
+it("a program's status and output are returned", async () => {
   expect(await runProcess('sh', ['-c', 'echo out; echo err >&2; exit 3'])).toEqual({
     status: 3,
     stdout: 'out\n',
@@ -22,7 +22,7 @@ it('tells status and output', async () => {
   });
 });
 
-it('ends a program at once with those that it has started, as a compiler starts others', async () => {
+it('a program is ended at once, with those that it has started, as compilers do', async () => {
   const file = join(folder, 'pid');
   const stop = new AbortController();
   const running = runProcess('sh', ['-c', `sleep 60 & echo $! > ${file}; wait`], folder, stop.signal);
@@ -31,12 +31,12 @@ it('ends a program at once with those that it has started, as a compiler starts 
   expect(isRunning(child)).toBe(true);
   stop.abort();
   expect(await running).toMatchObject({ status: -1, stderr: expect.stringContaining('SIGKILL') });
-  // Whoever adopts it may take a moment to notice.
+  // The process that adopts it may take a moment to notice.
   for (let i = 0; i < 500 && isRunning(child) && !isZombie(child); i++) await sleep(10);
   expect(!isRunning(child) || isZombie(child)).toBe(true);
 });
 
-/** Ended, and not yet waited for by whoever adopted it. */
+/** Ended, and not yet waited for by the process that adopted it. */
 function isZombie(pid: number): boolean {
   try {
     return / Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
@@ -45,7 +45,7 @@ function isZombie(pid: number): boolean {
   }
 }
 
-it('starts nothing for whoever has stopped already', async () => {
+it('nothing is started if the signal was aborted before', async () => {
   const file = join(folder, 'never');
   const result = await runProcess('touch', [file], folder, AbortSignal.abort());
   expect(result.status).toBe(-1);

@@ -108,7 +108,7 @@ describe.each([1, 2, 3])('a program on %i threads', (threads) => {
     expect(f32(memory, 6, threads)).toEqual(Array.from({ length: threads }, (_, i) => i + 1));
   });
 
-  it('times each launch, and one launch alone', async () => {
+  it('times each launch, and a single launch', async () => {
     const { program } = make(threads, [launch('tw_index', [0, 2]), launch('tw_fill', [2, 3])]);
     const { launchNs } = await program.run({ ...request(CAPACITY), isTimed: true });
     expect(launchNs).toHaveLength(2);
@@ -133,14 +133,14 @@ describe('a checked run', () => {
     expect(nonFinite).toEqual({ launch: 2, write: 0, row: 76, column: 0 });
   });
 
-  it('looks at valid rows only', async () => {
+  it('checks only valid rows', async () => {
     const { program, memory } = make(2, launches().slice(0, 2));
     for (const slot of [2, 3]) memory.write(slot * 8192 + 5 * 4, new Float32Array([NaN]));
     const { nonFinite } = await program.run({ ...request(5), isChecked: true });
     expect(nonFinite).toBeUndefined();
   });
 
-  it('takes −∞ for a value only where the buffer may hold it', async () => {
+  it('accepts −∞ only in buffers that may hold it', async () => {
     for (const allowsNegativeInfinity of [true, false]) {
       const { program, memory } = make(1, [launch('tw_double', [2], [{ ...floats(2), allowsNegativeInfinity }])]);
       memory.write(2 * 8192, new Float32Array([1, -Infinity, 3]));
@@ -197,7 +197,7 @@ describe('refusals', () => {
     await program.run(request(5));
   });
 
-  it('stops at the next launch when asked', async () => {
+  it('stops at the next launch when asked to', async () => {
     const { program, pool, memory } = make(2, [launch('tw_gate', [6]), launch('tw_index', [0, 2])]);
     memory.write(0, new Int32Array(7 * 2048));
     const run = program.run(request(CAPACITY));
@@ -235,7 +235,7 @@ describe('refusals', () => {
     expect(tryWith({ scratchBytes: 65, scratch: { memory, offset: 0, bytes: 4096 } })).toThrow(/aligned/);
   });
 
-  it('refuses extents that are not distinct names with a size, and names that are none of them', () => {
+  it('refuses extents that are not distinct names with a size, and names that are not among them', () => {
     const { Memory, Pool, Program } = loadAddon();
     const memory = new Memory(4096);
     const pool = new Pool(1);
@@ -262,7 +262,7 @@ describe('refusals', () => {
     expect(inputs({ dtype: lies as 'f32' })).toThrow('inputs[0].dtype must be f32, f16, bf16 or i32, not i8');
   });
 
-  it('copies matrices in and out by rows, whatever lies between them, and brings every extent to kernels', async () => {
+  it('copies matrices in and out by rows, whatever lies between them, and passes every extent to kernels', async () => {
     const { Memory, Pool, Program } = loadAddon();
     const memory = new Memory(8192);
     memory.write(0, new Uint8Array(8192).fill(7));
@@ -288,7 +288,7 @@ describe('refusals', () => {
     expect([...new Float32Array(outputs[0]!)]).toEqual([...data]);
     expect([...new Int32Array(outputs[1]!)]).toEqual([11, 2]);
     expect([...new Float32Array(memory.read(32, 12))]).toEqual([3, 4, 5]);
-    // Rows of no call are zero up to a multiple of 128 bytes; pads between rows stay.
+    // Rows beyond those of the call are zero up to a multiple of 128 bytes; padding between rows stays.
     expect([...new Uint8Array(memory.read(64, 64))]).toEqual(new Array(64).fill(0));
     expect([...new Uint8Array(memory.read(12, 20))]).toEqual(new Array(20).fill(7));
     expect(() => program.run({ extents: [11, 5], inputs: [data] })).toThrow(/Runs must be an integer from 0 to 4/);
@@ -297,7 +297,7 @@ describe('refusals', () => {
     expect((await program.run({ extents: [0, 0], inputs: [new Float32Array(0)] })).outputs[0]!.byteLength).toBe(0);
   });
 
-  it('refuses objects of another kind and released ones', () => {
+  it('refuses objects of another kind and released objects', () => {
     const { Memory, Pool, Program } = loadAddon();
     const memory = new Memory(64);
     const pool = new Pool(1);

@@ -1,13 +1,13 @@
-/** The order of micro-batches through stages, with steps that end in every order that the rules leave open. */
+/** The order of micro-batches through stages, with steps that end in every order that the rules allow. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { StageFlow } from '../../runtime/cpu/stageFlow.js';
 
-/** Stages whose arenas remember whose values they hold; every rule that is broken is noted. */
+/** Stages whose arenas remember whose values they hold. Every broken rule is recorded. */
 class World {
   readonly broken: string[] = [];
   readonly finished: number[] = [];
-  /** Most stages that computed at once. */
+  /** The most stages that computed at once. */
   most = 0;
   private readonly holds: (number | undefined)[][];
   private readonly busy: (number | undefined)[];
@@ -15,7 +15,7 @@ class World {
   private readonly stages: number;
   private readonly work: (batch: number, stage: number) => Promise<void>;
   private readonly fails: (batch: number, stage: number) => boolean;
-  /** Of each stage: micro-batches in the order in which it computed them. */
+  /** For each stage, micro-batches in the order in which it computed them. */
   readonly order: number[][];
 
   constructor(
@@ -69,7 +69,7 @@ class World {
 }
 
 describe('StageFlow', () => {
-  it('keeps the order, overwrites nothing that is needed, and one that fails ends alone', async () => {
+  it('keeps the order, overwrites nothing that is needed, and lets a micro-batch that fails end alone', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.integer({ min: 1, max: 4 }),
@@ -107,8 +107,8 @@ describe('StageFlow', () => {
     );
   });
 
-  it('has every stage compute at once', async () => {
-    // Of the diagonal on which each stage has a micro-batch, none ends before all four compute.
+  it('lets every stage compute at once', async () => {
+    // On the diagonal where each stage has a micro-batch, none ends before all four compute.
     let isFull = (): void => undefined;
     const full = new Promise<void>((resolve) => {
       isFull = resolve;

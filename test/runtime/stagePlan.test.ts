@@ -58,11 +58,11 @@ describe('the stages of a plan', () => {
     }
   });
 
-  it('are one with everything where nobody cuts', () => {
+  it('are a single stage with everything if nothing is cut', () => {
     expect(stageRanges(runtimePlan(plan))).toEqual([{ score: { first: 0, end: count } }]);
   });
 
-  it('hold the embedding table in the first stage and the head in the last, and of a tied model too', () => {
+  it('hold the embedding table in the first stage and the head in the last, even if they are tied', () => {
     for (const whole of [plan, planOf('tree', true)]) {
       const tensors = (range: Stage): string[] =>
         stageWeights(runtimePlan(whole), { score: range }).flatMap(({ sources }) =>
@@ -103,7 +103,7 @@ describe('the stages of a plan', () => {
     expect(() => stageRanges(runtimePlan(plan), { score })).toThrow(RangeError);
   });
 
-  it('keep a state where it is used, and refuse one that two of them use', () => {
+  it('keep a state where it is used, and refuse a state that two of them use', () => {
     const [first, ...others] = plan.launches;
     const using = (launch: Launch): Launch => ({ ...launch, parameters: [...launch.parameters, 'kept'] });
     const state = { name: 'kept', dtype: 'f32', rows: 5, columns: 40 } as const;
@@ -161,7 +161,7 @@ describe('what crosses a cut', () => {
     },
   );
 
-  it('is nothing before the first launch and the outputs after the last', () => {
+  it('is nothing before the first launch, and the outputs after the last', () => {
     const plan = planOf('tree');
     expect(boundaryOf(plan, 0)).toEqual([]);
     expect(names(boundaryOf(plan, plan.launches.length))).toEqual(

@@ -1,5 +1,6 @@
 /**
- * A model cut into stages gives the bits of the whole one: every cut of a small one, random cuts of two to four stages.
+ * A model cut into stages gives the bits of the whole model: every cut of a small one, random cuts into two to four
+ * stages.
  */
 import { SCORE } from '../../ir/function.js';
 import { scoreOf } from '../../ir/plan.js';
@@ -77,14 +78,14 @@ function batchOf(tokens: number, rows: number, seed: number): Batch {
   };
 }
 
-/** Of all sizes: consecutive ones differ, so that what one leaves in an arena shows in the next. */
+/** Micro-batches of all sizes. Consecutive ones differ, so that values left in an arena show in the next. */
 const BATCHES = Array.from({ length: 12 }, (_, i) =>
   batchOf([96, 3, 40, 17, 64, 95][i % 6]!, [20, 2, 33, 5, 1, 60][(i * 5) % 6]!, 100 + i),
 );
 
 type Answers = readonly { readonly logProb: readonly number[]; readonly isArgmax: readonly number[] }[];
 
-/** All micro-batches, asked at once. */
+/** All micro-batches, requested at once. */
 const answers = async (executor: CpuScoring): Promise<Answers> =>
   Promise.all(
     BATCHES.map(async (batch) => {
@@ -129,7 +130,7 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
     await Promise.all(open.map((executor) => executor.close()));
   });
 
-  it('gives numbers that differ between rows', () => {
+  it('gives different numbers in different rows', () => {
     expect(new Set(whole.flatMap(({ logProb }) => logProb)).size).toBeGreaterThan(150);
     expect(whole.flatMap(({ logProb }) => logProb).every((value) => value < 0 && Number.isFinite(value))).toBe(true);
   });
@@ -138,13 +139,13 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
     for (let end = 1; end < launches; end++) {
       const executor = await create([end]);
       expect(await answers(executor), `cut before ${end}`).toEqual(whole);
-      // Masks hold −∞, which is an answer there, also for a stage that only makes them.
+      // Masks hold −∞, which is an answer there, even in a stage that only makes them.
       expect(await executor.diagnose(BATCHES[3]!), `cut before ${end}`).toBeUndefined();
       await executor.close();
     }
   });
 
-  it('gives the same bits in two to four stages cut at random, and as many as it has launches', async () => {
+  it('gives the same bits in two to four stages cut at random, and in as many as it has launches', async () => {
     const random = randomSource(mask.length);
     for (let i = 0; i < 8; i++) {
       const cuts = new Set<number>();
@@ -157,7 +158,7 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
     expect(await closing(await create(Array.from({ length: launches - 1 }, (_, i) => i + 1)))).toEqual(whole);
   });
 
-  it('says what each stage did and when, and that stages worked at once', async () => {
+  it('reports what each stage did and when, and that stages worked at once', async () => {
     const executor = await create([Math.floor(launches / 2)]);
     expect(executor.inFlight).toBe(4);
     const begin = performance.timeOrigin + performance.now();
@@ -184,7 +185,7 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
     expect(ofFirst!.some((a) => ofSecond!.some((b) => a.begin < b.end && b.begin < a.end))).toBe(true);
   });
 
-  it('counts two arenas a stage, and every weight where it is read', async () => {
+  it('counts two arenas for each stage, and every weight where it is read', async () => {
     const one = await create([]);
     let told: MemoryUse | undefined;
     const two = await create([launches - 2], {
@@ -201,7 +202,7 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
     });
   });
 
-  it('names the first launch that wrote a NaN, whatever stage it is in, and works on', async () => {
+  it('names the first launch that wrote a NaN, whatever stage it is in, and continues to work', async () => {
     const { checkpoint } = compiled;
     const name = 'model.layers.1.post_attention_layernorm.weight';
     const source = checkpoint.tensors.get(name)!;

@@ -64,7 +64,7 @@ describe('functions with state on a CPU', () => {
     }
   });
 
-  it('are refused where a function has no kernels', async () => {
+  it('are refused if a function has no kernels', async () => {
     await expect(open({ symbols: { append: symbols.append! } })).rejects.toThrow(
       '0 sets of symbols for 1 buckets of recall',
     );

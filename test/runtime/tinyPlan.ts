@@ -1,4 +1,4 @@
-/** A plan of three kernels written by hand, small enough to compute in JavaScript: table lookup, head, reduction. */
+/** A hand-written plan of three kernels, small enough to compute in JavaScript: table lookup, head, reduction. */
 import { interfaceOf } from '../support/interface.js';
 import type { FunctionInterface } from '../../ir/function.js';
 import { scoringBucket } from '../../ir/scoring.js';

@@ -1,6 +1,6 @@
 /**
  * What goes wrong with one of several GPUs, through the real command: the driver is a stand-in, everything else is
- * real. Its kernels compute nothing, so equal answers mean here that no question was lost or scored twice;
+ * real. Its kernels compute nothing, so equal answers here mean that no question was lost or scored twice;
  * devices.test.ts compares bits.
  */
 import { join } from 'node:path';
@@ -60,11 +60,11 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
     );
   const run = (faults: readonly string[], out: string, ...more: string[]): Promise<Outcome> =>
     runWith(undefined, faults, out, ...more);
-  /** So that the faulty one is asked something, however late it is. */
+  /** Ensures that the faulty device is asked something, however late it is. */
   const runTogether = (faults: readonly string[], out: string, ...more: string[]): Promise<Outcome> =>
     runWith(together(), faults, out, ...more);
 
-  /** What a run on one leaves: every fault that is got over must leave the same. */
+  /** What a run on one device leaves: a run that survives a fault must leave the same. */
   let sound: Promise<string> | undefined;
   const onOne = (): Promise<string> =>
     (sound ??= (async () => {
@@ -73,7 +73,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
       return textOf(out, 'samples');
     })());
 
-  test('--devices all gives the answers of one', async () => {
+  test('gives the answers of one with --devices all', async () => {
     const wanted = await onOne();
     const out = temporaryFolder();
     const { stderr } = success(await run([], out, '--devices', 'all'));
@@ -81,13 +81,13 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
     expect(textOf(out, 'samples')).toBe(wanted);
   });
 
-  test('asks for no more than there are', async () => {
+  test('asks for no more devices than there are', async () => {
     const { error, hint } = failure(await run([], temporaryFolder(), '--devices', '5'));
     expect(error).toBe('5 GPUs for cuda:sm_90a are asked for, and this machine has 4');
     expect(hint).toBe('use --devices 4');
   });
 
-  test('leaves out one that has no memory for the model, and says so', async () => {
+  test('leaves out a device that has no memory for the model, and says so', async () => {
     const wanted = await onOne();
     const out = temporaryFolder();
     const { stderr } = success(await run(['fail:cuMemAlloc_v2:2:1', 'failDevice=2'], out, '--devices', '4'));
@@ -97,7 +97,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
     expect(textOf(out, 'samples')).toBe(wanted);
   });
 
-  test('says what is missing where none has the memory', async () => {
+  test('says what is missing if none has the memory', async () => {
     const { error, hint } = failure(await run(['fail:cuMemAlloc_v2:2:1'], temporaryFolder(), '--devices', '2'));
     expect(error).toMatch(/This plan needs [\d.]+ [KMG]iB of device memory/);
     expect(hint).not.toBe('');
@@ -106,7 +106,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
   test.each([
     ['an illegal access', 700, 'CUDA_ERROR_ILLEGAL_ADDRESS'],
     ['a kernel that hangs', -1, 'has not answered for 3 s'],
-  ] as const)('after %s on one goes on in another process', async (_what, code, said) => {
+  ] as const)('continues in another process after %s on one device', async (_what, code, said) => {
     const wanted = await onOne();
     const out = temporaryFolder();
     const { stderr } = success(
@@ -122,10 +122,11 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
     expect(textOf(out, 'samples')).toBe(wanted);
   });
 
-  test('goes on without one that is lost again and again', async () => {
+  test('continues without a device that is lost again and again', async () => {
     const wanted = await onOne();
     const out = temporaryFolder();
-    // Its process comes back each time, and each time a micro-batch ends it; the others have the time to finish all.
+    // Its process is replaced each time, and each time a micro-batch ends it. The others have time to finish
+    // everything.
     const { stderr } = success(
       await runTogether(['fail:cuLaunchKernelEx:700:50', 'failDevice=1'], out, '--devices', '3'),
     );
@@ -133,7 +134,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
     expect(textOf(out, 'samples')).toBe(wanted);
   });
 
-  test('on which all are lost ends, its journal whole, and goes on from there with another number', async () => {
+  test('ends if all are lost, with its journal whole, and can be resumed with another number of devices', async () => {
     const wanted = await onOne();
     const out = temporaryFolder();
     const { hint } = failure(await run(['fail:cuLaunchKernelEx:700:60'], out, '--devices', '2'));
@@ -143,7 +144,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
     expect(textOf(out, 'samples')).toBe(wanted);
   });
 
-  test('goes on with halves where one runs out of memory in a micro-batch', async () => {
+  test('continues with halves if one runs out of memory in a micro-batch', async () => {
     const wanted = await onOne();
     const out = temporaryFolder();
     const { stderr } = success(

@@ -41,7 +41,7 @@ let folder = '';
 const place = (...parts: string[]): string => join(folder, ...parts);
 const bundle = (...parts: string[]): string => place('elsewhere', 'tilewright-linux-x64', ...parts);
 
-/** Programs of this machine, and no Node: a C compiler with what it calls, and what the launcher may call. */
+/** Programs of this machine except Node: a C compiler with what it calls, and what the launcher may call. */
 function makeBin(): void {
   mkdirSync(place('bin'));
   for (const name of ['cc', 'as', 'ld', 'readlink']) {
@@ -88,7 +88,7 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it('is small, and holds nothing of other platforms and nothing that nobody loads', () => {
+  it('is small, and contains nothing of other platforms and nothing that is never loaded', () => {
     expect(statSync(place('bundle.tar.gz')).size).toBeLessThan(45e6);
     const files = readdirSync(bundle(), { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile())
@@ -117,7 +117,7 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     expect(readFileSync(bundle('REQUIREMENTS.txt'), 'utf8')).toMatch(
       /^This bundle needs Linux x64 with glibc 2\.\d+ and libstdc\+\+ 3\.4\S* symbols or later/,
     );
-    // A Node that does not start: what the loader of an older system would refuse.
+    // A Node that does not start, as the loader of an older system would refuse it.
     const node = bundle('node', 'node');
     writeFileSync(bundle('node', 'unpack.intact'), readFileSync(bundle('node', 'unpack')), { mode: 0o755 });
     writeFileSync(
@@ -149,7 +149,7 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     writeFileSync(packed, whole);
   });
 
-  it('starts from anywhere, through links, and names itself in what it suggests', () => {
+  it('starts from anywhere, through links, and names itself in its suggestions', () => {
     symlinkSync(bundle('tilewright'), place('bin', 'tw'));
     symlinkSync(join('bin', 'tw'), place('link'));
     const version = start('./link', ['--version']);
@@ -213,7 +213,7 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     if (skipped > 0) expect(stdout).toMatch(/!! SKIPPED: .*\n!!   \w+: /);
   });
 
-  it('is not made of something that is no Node', () => {
+  it('is not made if the given file is not Node', () => {
     writeFileSync(place('script'), `#!/bin/sh\n${'#'.repeat(100)}\necho v20.0.0\n`, { mode: 0o755 });
     const { status, stderr } = make('--node', place('script'));
     expect([status, stderr]).toEqual([

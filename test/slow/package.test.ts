@@ -1,4 +1,4 @@
-/** The npm package as a user has it: unpacked from its tarball, without a prebuilt addon, it builds one and runs. */
+/** The npm package as a user gets it: unpacked from its tarball, without a prebuilt addon, it builds one and runs. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,7 +7,7 @@ import { expect, it } from 'vitest';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
-it('builds its addon where none loads, and scores questions', () => {
+it('the unpacked package builds its addon if none loads, and scores questions', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-package-'));
   try {
     const run = (program: string, args: string[], cwd: string): string => {

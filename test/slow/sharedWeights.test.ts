@@ -1,6 +1,6 @@
 /**
- * Replicas in processes of their own that read a checkpoint once, through the real command: the driver is a stand-in
- * that lets processes open each other's memory, everything else is real.
+ * Replicas in separate processes that read a checkpoint once, through the real command. The driver is a stand-in that
+ * lets processes open each other's memory; everything else is real.
  */
 import { mkdirSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,9 +21,9 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
   interface Shared {
     readonly stderr: string;
     readonly samples: string;
-    /** Of the weights of each replica that ended in order. */
+    /** The weights of each replica that ended normally. */
     readonly hashes: readonly string[];
-    /** What lies in the folder that stands for memory of other processes. */
+    /** Files in the folder that stands for memory of other processes. */
     readonly left: readonly string[];
   }
 
@@ -61,7 +61,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
 
   const alone = (): Promise<string> => (sound ??= run(1, []).then(({ samples }) => samples));
 
-  /** Runs with one fault; the first is asked for by several tests. */
+  /** Runs with one fault each; several tests use the first. */
   const faulty = new Map<string, Promise<Shared>>();
   const runFaulty = (fault: string): Promise<Shared> => {
     const known = faulty.get(fault) ?? run(3, [fault]);
@@ -70,7 +70,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
   };
   const UNOPENED = 'fail:cuIpcOpenMemHandle_v2:217';
 
-  /** What the weights of a replica are when it reads all of them itself. */
+  /** The weights of a replica that reads all of them itself. */
   const rightHash = (): Promise<string> =>
     runFaulty(UNOPENED).then(({ hashes }) => {
       expect(hashes).toHaveLength(3);
@@ -95,14 +95,14 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
     ['memory cannot be opened', UNOPENED, /the parts of 2 read from files as well: .*217|PEER_ACCESS/],
     ['copies fail', 'fail:cuMemcpyDtoDAsync_v2:1', /the parts of 2 read from files as well: .*INVALID_VALUE/],
     ['memory cannot be shared', 'fail:cuIpcGetMemHandle:801', /the parts of 2 read from files as well: .*801/],
-  ])('reads everything from files where %s, says so, and has the same answers', async (_what, fault, said) => {
+  ])('reads everything from files if %s, says so, and has the same answers', async (_what, fault, said) => {
     const { stderr, samples, hashes } = await runFaulty(fault);
     expect(stderr).toMatch(said);
     expect(samples).toBe(await alone());
     for (const hash of hashes) expect(hash).toBe(await rightHash());
   });
 
-  test('goes on without a replica whose device is lost while it loads; the others read its part', async () => {
+  test('continues without a replica whose device is lost while it loads; the others read its part', async () => {
     const { stderr, samples, hashes } = await run(3, [
       'fail:cuMemcpyHtoDAsync_v2:700:2',
       `once=${join(temporaryFolder(), 'once')}`,
@@ -113,7 +113,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
     for (const hash of hashes) expect(hash).toBe(await rightHash());
   });
 
-  test('makes up weights on every device without asking another', async () => {
+  test('generates random weights on every device without asking another', async () => {
     const { stderr, hashes } = await run(3, [], '--init', 'random:1');
     expect(stderr).not.toMatch(/other devices/);
     expect(hashes).toEqual([]);

@@ -1,5 +1,6 @@
 /**
- * The script of docs/scaling.md on a Slurm of one node, started here: an array, a task requeued while it scores, merge.
+ * The script of docs/scaling.md on a Slurm of one node, started here: an array, a task that is requeued while it
+ * scores, and the merge.
  */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
@@ -37,7 +38,7 @@ const freePort = (): Promise<number> =>
       });
   });
 
-/** No accounts, no keys, no cgroups: processes of this user on this machine. */
+/** No accounts, no keys, no cgroups: only processes of this user on this machine. */
 const configuration = (folder: string, host: string, user: string, ports: readonly number[]): string => `
 ClusterName=test
 SlurmctldHost=${host}(127.0.0.1)
@@ -67,7 +68,7 @@ SlurmdParameters=config_overrides
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 `;
 
-/** The first block of this language in the documentation that contains a text. */
+/** The first code block in this language in the documentation that contains a text. */
 function scriptOf(document: string, language: string, text: string): string {
   const blocks = [
     ...readFileSync(join(ROOT, 'docs', document), 'utf8').matchAll(
@@ -117,7 +118,7 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
 
   beforeAll(async () => {
     for (const name of ['state', 'spool', 'bin']) mkdirSync(join(folder, name));
-    // One micro-batch size for all, small: a task that takes long enough to be requeued.
+    // One small micro-batch size for all, so that a task takes long enough to be requeued.
     writeFileSync(
       join(bin, 'tilewright'),
       `#!/bin/sh\ncommand=$1; shift\n[ "$command" = run ] && set -- "$@" --max-tokens 96\nexec '` +
@@ -144,7 +145,7 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
     );
   });
   afterAll(async () => {
-    // Slurm ends its jobs first: they are children of nobody here.
+    // Slurm ends its jobs first, because they are not children of this process.
     spawnSync('scancel', ['--user', userInfo().username], { env: environment() });
     for (const daemon of daemons.reverse()) {
       if (daemon.exitCode !== null) continue;

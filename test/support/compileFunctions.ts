@@ -1,4 +1,7 @@
-/** Functions given as text, through the whole pipeline, as one plan for a CPU. Their weights and states must agree. */
+/**
+ * Compiles functions given as text, through the whole pipeline, to one plan for a CPU. Their weights and states must
+ * agree.
+ */
 import { defaultSchedule } from '../../codegen/cpu/index.js';
 import { deriveLaunches } from '../../driver/checkPlan.js';
 import { numericsOf } from '../../driver/machine.js';

@@ -10,7 +10,7 @@
 
 const PARAMETERS = '.param .u32 T, .param .u32 R, .param .u64 in, .param .u64 out';
 
-/** i = blockIdx.x · blockDim.x + threadIdx.x in %r1; leaves where i ≥ the extent; in and out at i in %rd1 and %rd2. */
+/** i = blockIdx.x · blockDim.x + threadIdx.x in %r1; returns if i ≥ the extent; in and out at i in %rd1 and %rd2. */
 const elementwise = (extent: 'T' | 'R'): string => `
   .reg .pred %p<4>; .reg .b32 %r<10>; .reg .f32 %f<4>; .reg .b64 %rd<6>;
   mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;

@@ -6,7 +6,7 @@ import { isFloat, type DType, type Dim } from '../../ir/types.js';
 
 const shapeOf = ({ rows, columns }: BufferDecl): readonly Dim[] => (columns === 1 ? [rows] : [rows, columns]);
 
-/** Inputs of scoring by the names that people give their buffers. */
+/** Inputs of scoring by the names that hand-written buffers have. */
 function scoringRole(name: string, vocab: number): Role {
   switch (name.replaceAll('_', '').toLowerCase()) {
     case 'tokens':

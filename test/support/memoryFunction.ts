@@ -47,7 +47,7 @@ const BUCKETS: readonly Bucket[] = [8, 40].map((size) => ({ extents: { N: size, 
 export const memoryPlan = <S, F>(scheduling: Pick<Scheduling<S, F>, 'default'>, facts: F): Plan<S> =>
   planOf([memoryGraph()], { remember: BUCKETS }, scheduling, facts);
 
-/** What a call brings. */
+/** The inputs of a call. */
 export interface MemoryCall {
   readonly rows: readonly (readonly number[])[];
   readonly slot: readonly number[];
@@ -55,7 +55,7 @@ export interface MemoryCall {
   readonly entry: readonly number[];
 }
 
-/** A call by the names of its inputs: arrays of numbers that have no fraction where the input has none. */
+/** A call by the names of its inputs. Integer inputs have arrays of whole numbers. */
 export const memoryInputs = ({ rows, slot, old, entry }: MemoryCall): ReadonlyMap<string, Float64Array> =>
   new Map(
     Object.entries({ rows: rows.flat(), slot, old, entry }).map(([name, data]) => [name, Float64Array.from(data)]),
@@ -63,7 +63,9 @@ export const memoryInputs = ({ rows, slot, old, entry }: MemoryCall): ReadonlyMa
 
 export const memorySizes = ({ slot, entry }: MemoryCall): Extents => ({ N: slot.length, Q: entry.length });
 
-/** What the function means, in plain loops: changes `memory`, a row for each of its rows, and returns what is found. */
+/**
+ * What the function means, in plain loops: changes `memory`, an array for each of its rows, and returns what is found.
+ */
 export function remember(memory: number[][], { rows, slot, old, entry }: MemoryCall): number[][] {
   const before = memory.map((row) => [...row]);
   rows.forEach((row, i) => {

@@ -9,7 +9,7 @@ import type { CudaArch, CudaKernelText } from '../../ir/cuda.js';
 export const hasNvcc = spawnSync('nvcc', ['--version'], { stdio: 'ignore' }).status === 0;
 
 export interface NvccReport {
-  /** What the assembler said of this kernel. */
+  /** The assembler's messages about this kernel. */
   readonly log: string;
   readonly registers: number;
   readonly spillStores: number;
@@ -19,9 +19,9 @@ export interface NvccReport {
 }
 
 /**
- * Compiles kernels for `arch`: the prelude once, each kernel's own text in a namespace, for most of a small kernel's
- * time goes into the headers of CUDA. A report for each, in order. Throws with the compiler's messages where it refuses
- * one or warns of it.
+ * Compiles kernels for `arch`: the prelude once, each kernel's own text in a namespace, because most of the compile
+ * time of a small kernel goes into the headers of CUDA. Returns a report for each, in order. Throws with the compiler's
+ * messages if it refuses a kernel or warns of it.
  */
 export function compileByNvcc(
   kernels: readonly Pick<CudaKernelText, 'symbol' | 'source'>[],
@@ -30,7 +30,7 @@ export function compileByNvcc(
   const prelude = render('prelude', {});
   const texts = kernels.map(({ symbol, source }, i) => {
     if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
-    // Two kernels of one name are two kernels.
+    // Two kernels of the same name remain two kernels.
     return (
       `namespace of_${i} {\n` +
       `${source.slice(prelude.length).replaceAll(new RegExp(`\\b${symbol}\\b`, 'g'), `k_${i}`)}\n` +

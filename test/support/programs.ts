@@ -1,7 +1,7 @@
 /** Parts of bindings of native programs, for tests. */
 import type { PortBinding, ProgramExtent } from '../../runtime/addon.js';
 
-/** The extents T and R, as large as said. */
+/** The extents T and R, with these sizes. */
 export const extentsTR = (T: number, R: number): readonly ProgramExtent[] => [
   { name: 'T', most: T },
   { name: 'R', most: R },

@@ -1,4 +1,4 @@
-/** Executors of one function that scores tokens, as tests speak of them: micro-batches in, log-probabilities out. */
+/** Executors of one function that scores tokens, in the terms of tests: micro-batches in, log-probabilities out. */
 import type { Executor as AnyExecutor } from '../../driver/executor.js';
 import { scoredRows, scoreInputs, scoringLimits } from '../../driver/commands/scorer.js';
 import type { MicroBatch, ScoredRows } from '../../eval/scorer.js';

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { readSettings } from '../../settings.js';
 
-/** Where its daemons lie, which users seldom have on PATH. */
+/** Where its daemons are, which users seldom have on PATH. */
 export const SLURM_PATH = ['/usr/local/sbin', '/usr/sbin', '/sbin'].join(delimiter);
 
 export const hasSlurm = ['slurmctld', 'slurmd', 'sbatch', 'srun', 'scontrol'].every((name) =>

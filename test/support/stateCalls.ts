@@ -1,4 +1,7 @@
-/** What any target must do with the plan of statePlan.ts: calls that a later one sees, and calls that are refused. */
+/**
+ * What any target must do with the plan of statePlan.ts: later calls see what earlier ones wrote, and invalid calls are
+ * refused.
+ */
 import assert from 'node:assert/strict';
 import type { Executor } from '../../runtime/executor.js';
 import { STATE_ROWS, WIDTH } from './statePlan.js';
@@ -33,7 +36,7 @@ export async function checkStateCalls(executor: Executor): Promise<void> {
     return found;
   };
   assert.deepEqual(await recall(ALL), wanted, 'a state is zero at first');
-  // In the small bucket, in the large one, into rows that hold something, and past the end of nothing.
+  // In the small bucket, in the large one, into rows that hold something, and beyond the rows in use.
   await append([3, 0], 1);
   await append([8, 3, -1, 5, 1], 10);
   assert.deepEqual(await recall(ALL), wanted);
@@ -47,7 +50,7 @@ export async function checkStateCalls(executor: Executor): Promise<void> {
     await recall(Int32Array.of(8, 8, 0)),
     Float32Array.from([8, 8, 0].flatMap((row) => [...wanted.subarray(row * WIDTH, (row + 1) * WIDTH)])),
   );
-  // Asked at once, executed in the order of the calls.
+  // Requested at once, executed in the order of the calls.
   const both = [append([2], 7), recall(Int32Array.of(2)), append([2], 9), recall(Int32Array.of(2))];
   const expected = wanted.slice(2 * WIDTH, 3 * WIDTH);
   const found = await Promise.all(both);
@@ -83,7 +86,8 @@ export async function checkStateCalls(executor: Executor): Promise<void> {
     ['memory.add', 'memory.append'],
   );
   assert.equal(await executor.diagnose('recall', { entry: ALL }), undefined);
-  // What is not finite in a state is found by whoever reads it; the call that wrote it is not made twice.
+  // A value in a state that is not finite is found by the function that reads it. The call that wrote it is not
+  // repeated.
   const bad = rowsOf(1, 0).fill(Infinity, 2, 3);
   await executor.call('append', inputsOf(bad, [4]));
   await assert.rejects(

@@ -1,4 +1,4 @@
-/** Weights of every kind that a GPU reads, their tensors in files or made up, and the bits that they must become. */
+/** Weights of every kind that a GPU reads, with tensors in files or generated, and the bits that they must have. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ConstantVector, WeightDecl } from '../../ir/kernel.js';
@@ -14,14 +14,14 @@ import {
   type Matrix,
 } from '../runtime/packReference.js';
 
-/** Columns of most weights: no multiple of 8. */
+/** Columns of most weights: not a multiple of 8. */
 export const K = 52;
 
 export interface WeightWorld {
   readonly tensors: ReadonlyMap<string, TensorSource>;
   readonly weights: readonly WeightDecl[];
   readonly constants: readonly ConstantVector[];
-  /** Stored bits of a weight, one entry an element. */
+  /** Stored bits of a weight, one entry for each element. */
   expected(weight: WeightDecl): number[];
 }
 
@@ -49,7 +49,7 @@ export function weightWorld(folder: string): WeightWorld {
   const matrices = new Map<string, Matrix>();
   let seed = 1n;
 
-  /** A tensor in a file of its own, at an odd offset, or made up. */
+  /** A tensor in a separate file, at an odd offset, or a generated one. */
   function tensor(name: string, format: FormatName, shape: readonly number[], kind: 'file' | 'random' = 'file'): void {
     const own = seed++;
     const k = shape.at(-1)!;

@@ -1,4 +1,4 @@
-/** Digests of whole files, and copies that are whole or not there at all. */
+/** Digests of whole files, and copies that are either whole or absent. */
 import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,7 +10,7 @@ describe('the digest of a file', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-digest-'));
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
   const path = join(folder, 'file');
-  // More than two pieces.
+  // More than two blocks.
   const data = Buffer.from({ length: 9_000_001, 0: 1, 5_000_000: 2, 9_000_000: 3 } as ArrayLike<number>);
   writeFileSync(path, data);
 
@@ -23,18 +23,18 @@ describe('the digest of a file', () => {
     expect(counted).toBe(data.length);
   });
 
-  it.each([-1, 1])('is refused where the file is %d bytes longer than it was', async (more) => {
+  it.each([-1, 1])('is refused if the file is %d bytes longer than it was', async (more) => {
     await expect(digestFile(path, { sizeBytes: data.length - more })).rejects.toThrow(/changed while it was read/);
   });
 
-  it('never writes over a file', async () => {
+  it('never overwrites a file', async () => {
     const copyTo = join(folder, 'there');
     writeFileSync(copyTo, 'mine');
     await expect(digestFile(path, { sizeBytes: data.length, copyTo })).rejects.toThrow(/cannot write/);
     expect(readFileSync(copyTo, 'utf8')).toBe('mine');
   });
 
-  it('ends where it is stopped', async () => {
+  it('stops when told to', async () => {
     const signal = AbortSignal.abort(new Error('stopped'));
     await expect(digestFile(path, { sizeBytes: data.length, signal })).rejects.toThrow('stopped');
   });

@@ -1,4 +1,4 @@
-/** Names from files never lead out of the folder they are read from. */
+/** Names in files never lead out of the folder that the files are read from. */
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -4,23 +4,23 @@ import { isDeeperThan, MAX_JSON_DEPTH, parseJson, quote } from '../../system/jso
 const nested = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
 
 describe('parseJson', () => {
-  it('parses what real files hold', () => {
+  it('parses what real files contain', () => {
     expect(parseJson('{"a":[1,{"b":"[[[{"}]}', 'x.json')).toEqual({ a: [1, { b: '[[[{' }] });
     expect(parseJson(nested(MAX_JSON_DEPTH), 'x.json')).toHaveLength(1);
   });
 
-  it('refuses deep nesting before parsing it, with the place', () => {
+  it('refuses deep nesting before parsing it, and says where', () => {
     for (const depth of [MAX_JSON_DEPTH + 1, 50_000]) {
       expect(() => parseJson(nested(depth), 'set.jsonl:7', 'look')).toThrow('set.jsonl:7: nested more than 200 deep');
       expect(() => parseJson(`{"x":${nested(depth)}}`, 'set.jsonl:7')).toThrow(/nested/);
     }
-    // Not even valid: a header of nothing but brackets costs one pass.
+    // This is not even valid: a header of nothing but brackets costs one pass.
     const begin = performance.now();
     expect(() => parseJson('['.repeat(20_000_000), 'x')).toThrow(/nested/);
     expect(performance.now() - begin).toBeLessThan(1000);
   });
 
-  it('counts brackets outside strings only', () => {
+  it('counts only brackets outside strings', () => {
     expect(isDeeperThan(`["${'['.repeat(300)}"]`, 200)).toBe(false);
     expect(isDeeperThan(`["\\"${'['.repeat(300)}\\\\", "]"]`, 200)).toBe(false);
     expect(isDeeperThan(`["\\\\", ${nested(300)}]`, 200)).toBe(true);

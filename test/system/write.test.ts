@@ -22,11 +22,11 @@ afterEach(() => {
   rmSync(out, { recursive: true, force: true });
 });
 
-/** No process has this number: it is above every kernel's limit. */
+/** No process has this number, because it is above every kernel's limit. */
 const DEAD = 4_194_305;
 
 describe('prepareOutput', () => {
-  it('makes the folder, leaves nothing in it and keeps what is there', () => {
+  it('creates the folder, leaves nothing in it and keeps what is there', () => {
     const folder = join(out, 'a', 'b');
     prepareOutput(folder);
     expect(readdirSync(folder)).toEqual([]);
@@ -35,7 +35,7 @@ describe('prepareOutput', () => {
     expect(readdirSync(folder)).toEqual(['kept']);
   });
 
-  it('follows no link that waits under a name it might use', () => {
+  it('follows no link under a name that it might use', () => {
     const victim = join(out, 'victim');
     writeFileSync(victim, 'precious');
     const folder = join(out, 'results');
@@ -45,7 +45,7 @@ describe('prepareOutput', () => {
     expect(readFileSync(victim, 'utf8')).toBe('precious');
   });
 
-  it('removes what a killed process left half-written, and nothing of a living one', () => {
+  it('removes what a killed process left half-written, but nothing of a living one', () => {
     const left = `.samples_x.jsonl.${DEAD}.0123abcd.tmp`,
       living = `.results_x.json.${process.pid}.0123abcd.tmp`;
     for (const name of [left, living]) writeFileSync(join(out, name), 'half');
@@ -84,7 +84,7 @@ describe('writeAtomically', () => {
     expect(readFileSync(path, 'utf8')).toBe('new');
   });
 
-  it('gives the hint of the caller', () => {
+  it("passes on the caller's hint", () => {
     let error: unknown;
     try {
       writeAtomically(join(out, 'none', 'x'), ['x'], 'do this');

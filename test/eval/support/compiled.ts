@@ -13,10 +13,10 @@ const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
  */
 export function compileEval(): string {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-eval-'));
-  const sources = ['eval', 'system'].flatMap((room) =>
-    readdirSync(join(ROOT, room), { recursive: true, encoding: 'utf8' })
+  const sources = ['eval', 'system'].flatMap((part) =>
+    readdirSync(join(ROOT, part), { recursive: true, encoding: 'utf8' })
       .filter((file) => file.endsWith('.ts'))
-      .map((file) => join(room, file)),
+      .map((file) => join(part, file)),
   );
   for (const file of [...sources, 'errors.ts', join('test', 'eval', 'support', 'fakeScorer.ts')]) {
     const { outputText } = ts.transpileModule(readFileSync(join(ROOT, file), 'utf8'), {

@@ -1,4 +1,4 @@
-/** cuBLASLt's interface against a stand-in that records its calls. */
+/** cuBLASLt's interface, tested on a stand-in that records its calls. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -5,7 +5,7 @@ import { isCudaError, isOutOfDeviceMemory, type CudaDevice } from '../../../runt
 import { HOPPER_KERNELS, KERNELS } from '../../support/cudaKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 
-/** What an error is, as far as a program can tell. */
+/** The properties by which a program can tell errors apart. */
 function outcome(body: () => unknown): unknown {
   try {
     body();
@@ -27,7 +27,7 @@ describeFake('devices, memory and modules', (fake) => {
     expect(fake.live()).toBe(atRest);
   });
 
-  it('is asked for its devices in a process that the environment tells what to fail', () => {
+  it('lists its devices in a process whose environment says what to fail', () => {
     const ask = (fakeCuda: string): unknown => {
       const script =
         `process.stdout.write(JSON.stringify(require('./build/Release/tilewright.node').cuda.load(` +

@@ -8,7 +8,7 @@ import { cudaAvailable, loadCudaAddon, requireCuda } from '../../../runtime/cuda
 import { compileLibrary, hasCompiler } from '../../support/fakeCuda/fakeDriver.js';
 
 describe('a driver that cannot be used', () => {
-  it('is missing: says so, and how to continue', () => {
+  it('is reported if it is missing, with a way to continue', () => {
     const missing = cudaAvailable('/nowhere/libcuda.so.1');
     expect(missing).toMatchObject({
       ok: false,
@@ -18,7 +18,7 @@ describe('a driver that cannot be used', () => {
     expect(() => new (loadCudaAddon().Device)(0)).toThrow(/No CUDA driver is loaded/);
   });
 
-  it('is not looked for by name outside the places where the system looks for libcuda.so.1', () => {
+  it('must be given by its full path if it has another name than libcuda.so.1', () => {
     expect(cudaAvailable('libother.so')).toMatchObject({ ok: false, reason: expect.stringMatching(/full path/) });
   });
 
@@ -26,7 +26,7 @@ describe('a driver that cannot be used', () => {
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-'));
     afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-    it('is too old', () => {
+    it('that are too old are refused', () => {
       const path = compileLibrary(folder, 'old', {
         text: 'int cuDriverGetVersion(int *v) { *v = 11040; return 0; }\n',
       });
@@ -36,7 +36,7 @@ describe('a driver that cannot be used', () => {
       });
     });
 
-    it('lacks entry points', () => {
+    it('that lack entry points are refused', () => {
       const path = compileLibrary(folder, 'partial', {
         text: 'int cuDriverGetVersion(int *v) { *v = 12040; return 0; }\nint cuInit(unsigned f) { return f; }\n',
       });

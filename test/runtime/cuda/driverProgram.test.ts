@@ -376,7 +376,7 @@ describeFake('programs', (fake) => {
         /^cuEventSynchronize \(device 0\): CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access/,
       ),
     });
-    // From here on the context answers nothing, and nothing waits for ever.
+    // From here on the context answers nothing, but no call waits for ever.
     expect(() => memory.read(0, 4)).toThrow(/ILLEGAL_ADDRESS/);
     await expect(stray.run({ extents: [1, 0], inputs: [] })).rejects.toMatchObject({
       code: 'CUDA_ERROR_ILLEGAL_ADDRESS',

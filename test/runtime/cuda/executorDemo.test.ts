@@ -1,6 +1,6 @@
 /**
- * The demo model's whole CUDA plan through the real addon on the fake driver: every range, grid and tensor map is one
- * that it accepts.
+ * The demo model's whole CUDA plan through the real addon on the fake driver, which accepts every range, grid and
+ * tensor map.
  */
 import { SCORE } from '../../../ir/function.js';
 import { scoreOf } from '../../../ir/plan.js';
@@ -58,7 +58,7 @@ describeFake('the demo model on the fake driver', (fake) => {
       const { bucket, launches } = await executor.profile(batch);
       expect([tokensIn(bucket), rowsIn(bucket)]).toEqual([tokens, rows]);
       expect(launches).toHaveLength(plan.launches.length);
-      // Nothing was computed, so nothing may be judged: but each launch's results are searched.
+      // Nothing was computed, so no value can be judged, but each launch's results are searched.
       fake.reset();
       await executor.diagnose(batch);
       expect(

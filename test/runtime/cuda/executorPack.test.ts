@@ -1,4 +1,6 @@
-/** The device code that lays out weights, run as C++, against the CPU's packer and its slow twin: bit for bit. */
+/**
+ * The device code that lays out weights, run as C++, gives the same bits as the CPU's packer and its slow reference.
+ */
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,7 +30,7 @@ import { buildPackShim, hasCxx } from './packShim.js';
 const isPossible = hasCxx();
 if (!isPossible) process.stderr.write('SKIPPED: device packing as C++: no g++ on PATH\n');
 
-/** NaN payloads are not compared: only that a NaN is one. */
+/** NaN payloads are not compared, only that a NaN is a NaN. */
 const normalise = (format: FormatName, bits: number): number => {
   const value = format === 'f32' ? bitsFloat(bits) : format === 'bf16' ? bitsFloat(bits << 16) : fromF16(bits);
   return Number.isNaN(value) ? -1 : bits;
@@ -100,7 +102,7 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
     };
   }
 
-  /** Packs in ranges of `step` rows into memory full of rubbish, as weights.ts does; checks the bytes around it. */
+  /** Packs in ranges of `step` rows into memory full of garbage, as weights.ts does, and checks the bytes around it. */
   function packDevice(
     weight: WeightDecl,
     sources: readonly { tensor: TensorSource; memory?: NativeMemory }[],
@@ -326,7 +328,7 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
   });
 
   it.each(['f32', 'f16', 'bf16'] as const)(
-    'finds the first %s that is not finite, where −∞ is an answer too',
+    'finds the first %s that is not finite, except −∞ where it may be an answer',
     (format) => {
       const encode = format === 'f32' ? floatBits : format === 'bf16' ? toBf16 : toF16;
       const [rows, columns, stride] = [5, 300, 310];

@@ -1,6 +1,6 @@
 /**
- * Compilers for tests of what chooses and drives them: a made-up NVRTC, a made-up nvcc, and settings that find no
- * other.
+ * Compilers for tests of the code that chooses and runs them: a stand-in for NVRTC, one for nvcc, and settings that
+ * find no other.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ const SOURCE = fileURLToPath(new URL('../../support/fakeNvrtc/nvrtc.c', import.m
 
 export const hasCc = spawnSync('cc', ['--version'], { stdio: 'ignore' }).status === 0;
 
-/** Builds the stand-in of test/support/fakeNvrtc as `path`. Returns the path. */
+/** Builds the stand-in of test/support/fakeNvrtc at `path`. Returns the path. */
 export function makeNvrtc(
   path: string,
   version: readonly [number, number] = [13, 0],
@@ -30,7 +30,7 @@ export function makeNvrtc(
   return path;
 }
 
-/** A program that only tells a version. */
+/** A program that only prints a version. */
 export function makeNvcc(path: string, release: string): string {
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(
@@ -51,7 +51,7 @@ export const isolated = (folder: string, extra: Omit<Partial<Settings>, 'cacheDi
   ...extra,
 });
 
-/** True where the system's loader has an NVRTC of its own, which no setting hides. */
+/** True if the system's loader has an NVRTC of its own, which no setting hides. */
 export const hasSystemNvrtc = (): boolean =>
   ['libnvrtc.so.13', 'libnvrtc.so.12', 'libnvrtc.so.11.2', 'libnvrtc.so'].some((name) => {
     try {

@@ -1,6 +1,7 @@
 /**
- * The addon's CUDA interface over memory of this process: copies, fills and launches happen in order, a little later,
- * as on a stream. Kernels are C functions of generated kernels' signature; a module's image is the name of its set.
+ * The addon's CUDA interface over memory of this process: copies, fills and launches happen in order, with a small
+ * delay, as on a stream. Kernels are C functions with the signature of generated kernels. A module's image is the name
+ * of its set of kernels.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LaunchShape } from '../../../ir/cuda.js';
@@ -19,22 +20,22 @@ import type {
   CudaUploadTimes,
 } from '../../../runtime/cuda/addon.js';
 
-/** `sizes`: the kernel's ints. */
+/** `sizes`: the integer parameters of the kernel. */
 export type FakeKernel = (launch: LaunchShape, sizes: readonly number[], pointers: readonly bigint[]) => void;
 
 export interface FakeOptions {
   /** Kernels of each module, by the text of its image. */
   readonly modules: Readonly<Record<string, Readonly<Record<string, FakeKernel>>>>;
   readonly totalBytes?: number;
-  /** Milliseconds that a run and a copy take, at random up to this. */
+  /** Milliseconds that a run and a copy take, random up to this. */
   readonly delay?: number;
 }
 
-/** What the tests look at. */
+/** What the tests inspect. */
 export interface FakeState {
   liveBytes: number;
   peakBytes: number;
-  /** Objects that were made and not released. */
+  /** Objects that were created and not released. */
   live: number;
   inFlight: number;
   mostInFlight: number;
@@ -125,7 +126,7 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
   class Memory extends Tracked implements CudaMemory {
     readonly sizeBytes: number;
     private readonly host: NativeMemory;
-    /** `host` is allocated first: where that fails, nothing was made. */
+    /** `host` is allocated first: if that fails, nothing was created. */
     constructor(_device: CudaDevice, bytes: number, host: NativeMemory = new HostMemory(bytes)) {
       super();
       this.sizeBytes = bytes;
@@ -267,7 +268,7 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
       this.last = job.catch(() => undefined);
       return job;
     }
-    /** Step by step: what may overlap is for the fake driver to show. */
+    /** Step by step. What may overlap is left to the fake driver to show. */
     async load(program: Program, steps: readonly CudaUploadStep[]): Promise<CudaUploadTimes> {
       for (const { parts, launches } of steps) {
         if (parts.length > 0) await this.copy(parts);

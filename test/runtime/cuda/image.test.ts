@@ -1,5 +1,6 @@
 /**
- * Parameter counts of kernels, read from images without a driver: PTX, real cubins if nvcc exists, and damaged ones.
+ * Parameter counts of kernels, read from images without a driver: PTX, real cubins if nvcc is installed, and damaged
+ * ones.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -14,7 +15,7 @@ const [hasCompiler, hasNvcc] = [isThere('c++'), isThere('nvcc')];
 if (!hasCompiler) console.warn('SKIPPED reading kernel images: no c++ on PATH');
 if (!hasNvcc) console.warn('SKIPPED reading cubins: no nvcc on PATH');
 
-/** Prints `NAME COUNT` of an image's kernels, then reads every beginning of it and thousands of damaged copies. */
+/** Prints `NAME COUNT` for an image's kernels, then reads every prefix of the image and thousands of damaged copies. */
 const MAIN = `
 #include "${SOURCE}"
 #include <algorithm>

@@ -41,17 +41,17 @@ const INTS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 0, fin
 /** Pointers of each kernel, after them. */
 const POINTERS: Readonly<Record<keyof typeof PACK_ENTRIES, number>> = { rows: 4, find: 3 };
 
-/** Both kernels as the fake driver reads them. */
+/** Both kernels in the form that the fake driver reads. */
 export const PACK_PTX = (Object.keys(POINTERS) as (keyof typeof PACK_ENTRIES)[])
   .map((kernel) => entryText(PACK_ENTRIES[kernel], POINTERS[kernel], 0, ['rows', 'columns'].slice(0, INTS[kernel])))
   .join('');
 
 export interface PackShim {
-  /** Runs a kernel of packKernels.ts by name as a device would; pointers are addresses of this process. */
+  /** Runs a kernel of packKernels.ts by name, as a device would. Pointers are addresses of this process. */
   run(symbol: string, launch: LaunchShape, sizes: readonly number[], pointers: readonly bigint[]): void;
-  /** sizeof both structs. */
+  /** sizeof of both structs. */
   readonly jobBytes: readonly number[];
-  /** The library, with the kernels for the fake driver too. */
+  /** The library, which also has the kernels for the fake driver. */
   readonly library: string;
 }
 

@@ -88,10 +88,10 @@ if (hasCxx())
         (['peer', 'host', 'local'] as const).map((route) => [stages.length, stages[0]!.end, route, stages] as const),
       ),
     )(
-      'scores as computed by hand: %i stages, the first of %i launches, by way of %s',
+      'scores as computed by hand: %i stages, the first of %i launches, with copies by %s',
       async (_count, _end, route, stages) => {
         for (let order = 0; order < 12; order++) {
-          // Odd orders: told to, though there is a way.
+          // Odd orders are told to copy through the host, although the devices can reach each other.
           restart({ order, peers: route === 'host' && order % 2 === 0 ? 0 : 1 });
           const routes: string[] = [];
           const executor = await create(stages, {
@@ -121,7 +121,7 @@ if (hasCxx())
             expect(end).toBeGreaterThan(begin);
             if (i > 0) expect(begin).toBeGreaterThanOrEqual(computing.flat()[i - 1]!.end - 1e-6);
           });
-          // Through the host, the middle one receives and sends.
+          // With copies through the host, the middle one receives and sends.
           const copies = peers === 1 ? [1, 1, 0][device]! : [1, 2, 1][device]!;
           expect(spans.map((all) => all.filter(({ kind }) => kind === 'copy').length)).toEqual(
             Array.from({ length: 6 }, () => copies),

@@ -1,4 +1,4 @@
-/** What the fake driver reads of PTX: the parameters of a kernel, ints first. */
+/** What the fake driver reads of PTX: the parameters of a kernel, integers first. */
 export function entryText(
   symbol: string,
   pointers: number,

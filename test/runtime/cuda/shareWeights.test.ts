@@ -1,4 +1,6 @@
-/** Replicas that share reading weights, on the fake driver: every way in which parts arrive or fail, bit for bit. */
+/**
+ * Replicas that share the reading of weights, on the fake driver: every way in which parts arrive or fail, bit for bit.
+ */
 import { copyFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -34,7 +36,7 @@ const fileBytes = (plan: WeightPlan): number =>
   );
 
 describe('partWeights', () => {
-  it.each([1, 2, 3, 4, 7, 40])('parts weights into %i ranges that are all of the memory, in order', (count) => {
+  it.each([1, 2, 3, 4, 7, 40])('divides weights into %i ranges that cover all of the memory, in order', (count) => {
     const parts = partWeights(whole, count);
     expect(parts).toHaveLength(count);
     expect(parts.flatMap(({ plan }) => plan.weights)).toEqual(whole.weights);

@@ -1,6 +1,6 @@
 /**
  * The hand-written plan of test/runtime/tinyPlan.ts for a GPU: 16-bit weights in K-major order, kernels as C functions,
- * checkpoints, micro-batches and the right answers.
+ * checkpoints, micro-batches and the correct answers.
  */
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -98,7 +98,7 @@ const hostKernel = ([symbol, pointers]: [string, number]): string =>
   `${symbol}(sizes[0], sizes[1], ` +
   `${Array.from({ length: pointers }, (_, i) => `p[${i}]`).join(', ')}); }\n`;
 
-/** Compiles the kernels for this machine: a library with them, also as the fake driver wants them. */
+/** Compiles the kernels for this machine: a library that also has them in the form that the fake driver reads. */
 export function buildTinyLibrary(folder: string): string {
   const source = join(folder, 'tiny.c');
   const library = join(folder, 'tinyCuda.so');

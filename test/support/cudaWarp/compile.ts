@@ -1,4 +1,4 @@
-/** Compiles generated CUDA as C++ over fibres (warp.h): the header once a run, each text once a test file. */
+/** Compiles generated CUDA as C++ over fibres (warp.h): the header once in a run, each text once in a test file. */
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -26,8 +26,7 @@ const compile = (args: readonly string[]): void => {
 };
 
 /**
- * warp.h with its precompiled form beside it: half of the time that a kernel takes to compile would go into that
- * header.
+ * warp.h with its precompiled form beside it: otherwise half of the compile time of a kernel would go into that header.
  */
 function precompiledHeader(): string {
   const header = join(runFolder(), 'warp.h');
@@ -35,7 +34,7 @@ function precompiledHeader(): string {
   if (existsSync(precompiled)) return header;
   const folder = temporaryFolder();
   copyFileSync(WARP, join(folder, 'warp.h'));
-  // -w: the header leaves two functions to the text that follows it.
+  // -w: the header declares two functions that the following text defines.
   compile(['-w', '-x', 'c++-header', '-o', join(folder, 'warp.h.gch'), join(folder, 'warp.h')]);
   renameSync(join(folder, 'warp.h'), header);
   renameSync(join(folder, 'warp.h.gch'), precompiled);

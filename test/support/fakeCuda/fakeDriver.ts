@@ -1,4 +1,4 @@
-/** Builds the fake CUDA driver and talks to it: what to fail, what was called, what is still held. */
+/** Builds the fake CUDA driver and controls it: what to fail, what was called, what is still held. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -77,7 +77,7 @@ export class FakeDriver {
     return new FakeDriver(path, addon);
   }
 
-  /** The `after`-th call of an entry point from now, and later ones, give this result. */
+  /** Makes the `after`-th call of an entry point from now, and later ones, return this result. */
   fail(call: string, result: number, after = 1): void {
     this.failCall(call, result, after);
   }
@@ -86,31 +86,32 @@ export class FakeDriver {
     this.setValue(what, value);
   }
 
-  /** Kernels computed on the host: see hostKernels.h for what the library exports. */
+  /** Kernels computed on the host. See hostKernels.h for what the library exports. */
   host(library: string): void {
     if (!this.addHost(library)) throw new Error(`${library} cannot be loaded.`);
   }
 
-  /** Forgets failures and the log, revives the context. */
+  /** Forgets failures and the log, and revives the context. */
   reset(): void {
     this.resetAll();
   }
 
-  /** Calls worth noting since the last reset that begin with a word. */
+  /** Logged calls since the last reset that begin with a word. */
   log(word = ''): string[] {
     return this.logText()
       .split('\n')
       .filter((line) => line !== '' && line.startsWith(word));
   }
 
-  /** Contexts, allocations, streams, events and modules not given back. */
+  /** The number of contexts, allocations, streams, events and modules that were not released. */
   live(): number {
     return this.liveCount();
   }
 }
 
 /**
- * A group of tests on the fake driver; skipped, by name, where it cannot be built. test/globalSetup.ts says it loudly.
+ * A group of tests on the fake driver. It is skipped, by name, if the driver cannot be built; test/globalSetup.ts says
+ * so loudly.
  */
 export function describeFake(name: string, body: (fake: FakeDriver) => void): void {
   if (COMPILER === undefined) describe.skip(`${name}: no C compiler`, () => it('needs a fake driver', () => undefined));

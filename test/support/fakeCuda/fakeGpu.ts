@@ -1,4 +1,4 @@
-/** A GPU for the real command: the fake driver and the stand-in of NVRTC, as the environment of a process. */
+/** A GPU for the real command: the fake driver and the stand-in for NVRTC, as the environment of a process. */
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,7 +9,7 @@ import { compileLibrary } from './fakeDriver.js';
 
 export const canFakeGpu = hasCc && hasCxx();
 
-/** The folder of the libraries, which the files of one run share. */
+/** The folder of the libraries, which the test files of one run share. */
 function builtOnce(): string {
   const folder = join(runFolder(), 'fake-gpu');
   if (existsSync(folder)) return folder;
@@ -28,7 +28,9 @@ function builtOnce(): string {
   return folder;
 }
 
-/** Its kernels compute nothing but the runtime's own: what they leave is finite rubbish, the same each time. */
+/**
+ * Only the runtime's own kernels compute something. All others leave finite meaningless numbers, the same each time.
+ */
 export class FakeGpu {
   private readonly folder: string;
   private readonly driver: string;
@@ -43,7 +45,7 @@ export class FakeGpu {
     this.nvrtc = join(libraries, 'libnvrtc.so.13');
   }
 
-  /** The stand-in of another version of NVRTC. */
+  /** The stand-in for another version of NVRTC. */
   nvrtcOf(version: readonly [number, number]): string {
     return makeNvrtc(join(this.folder, `nvrtc${version.join('.')}`, 'libnvrtc.so'), version);
   }
