@@ -1,4 +1,4 @@
-/** What the names of a module stand for. */
+/** Lookup of a module's declarations by name. */
 import type { BufferDecl, KernelModule, WeightDecl } from '../ir/kernel.js';
 
 export interface ModuleNames {
@@ -6,7 +6,7 @@ export interface ModuleNames {
   readonly weights: ReadonlyMap<string, WeightDecl>;
 }
 
-/** For a model of 60 layers, names are looked up a thousand times, once for each candidate schedule. */
+/** Cached, because names are looked up for each candidate schedule: a thousand times for a model of 60 layers. */
 const known = new WeakMap<KernelModule, ModuleNames>();
 
 /** The names of a module, which does not change. */

@@ -1,4 +1,4 @@
-/** Names of a module resolved for one kernel: dtypes, strides, and the order of its columns in packed weights. */
+/** A module's names resolved for one kernel: dtypes, strides, and the order of columns in packed weights. */
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
 import type { Kernel, KernelModule, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
@@ -14,7 +14,7 @@ export interface Operand {
   readonly name: string;
   /** Index into the generated function's parameters. */
   readonly index: number;
-  /** Element type that code loads or stores: a weight's is that of its format. */
+  /** Element type that code loads or stores. For a weight, that of its format. */
   readonly dtype: BufferDType;
   /** Elements from one row to the next; 1 for vectors. Meaningless for weights in panels. */
   readonly stride: number;
@@ -29,7 +29,7 @@ export class KernelOperands {
   private readonly order: ReadonlyMap<string, number>;
   private readonly kernel: Kernel;
   private readonly capacity: Extents;
-  /** Of the function: a generated kernel takes them all, in this order. */
+  /** Extents of the function. A generated kernel takes them all, in this order. */
   readonly extents: readonly ExtentName[];
 
   constructor(kernel: Kernel, module: KernelModule, parameters: readonly string[], capacity: Extents) {
@@ -66,7 +66,7 @@ export class KernelOperands {
     return { name, index, dtype: buffer.dtype, stride, columns: buffer.columns, isPadded: buffer.space !== 'weight' };
   }
 
-  /** Throws if the name is not that of a packed weight. */
+  /** Throws if the name does not belong to a packed weight. */
   weight(name: string): Operand & { readonly weight: WeightDecl } {
     const operand = this.get(name);
     if (operand.weight === undefined) throw new Error(`Kernel ${this.kernel.name}: '${name}' is not a weight.`);
@@ -74,21 +74,21 @@ export class KernelOperands {
   }
 }
 
-/** Columns of a segment as they lie in its packed weight, padding included. */
+/** Columns of a segment in its packed weight, padding included. */
 export function physicalColumns(columns: number, pairing: Pairing): number {
   const lying = pairing.kind === 'interleave' ? 2 * pairing.width * Math.ceil(columns / pairing.width) : columns;
   return roundUp(lying, PACKED_COLUMNS);
 }
 
-/** Physical columns for one logical column. */
+/** Number of physical columns per logical column. */
 export const matricesOf = (pairing: Pairing): 1 | 2 => (pairing.kind === 'interleave' ? 2 : 1);
 
 const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
 export const leastCommonMultiple = (a: number, b: number): number => (a / gcd(a, b)) * b;
 
 /**
- * Physical columns that a work item must take a multiple of: whole heads where columns are rotated, whole pairs where
- * matrices are interleaved, and always 32 logical columns: whole blocks of row sums, and the padding of panels.
+ * A work item's physical columns must be a multiple of this: whole heads if columns are rotated, whole pairs if
+ * matrices are interleaved, and always 32 logical columns, for whole blocks of row sums and the padding of panels.
  */
 export function columnStep(segment: Pick<Segment, 'pairing'>): number {
   const { pairing } = segment;

@@ -1,6 +1,4 @@
-/**
- * Signatures of kernels. Two kernels have the same text if they differ only in the names of what they read and write.
- */
+/** Signatures of kernels. Kernels that differ only in the names of what they read and write have the same text. */
 import { renameMask } from '../ir/kernel.js';
 import { createHash } from 'node:crypto';
 import { extentIn, type Extents } from '../ir/extents.js';
@@ -80,7 +78,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
 
 const hash = (text: string, length: number): string => createHash('sha256').update(text).digest('hex').slice(0, length);
 
-/** Programs as text, so that the order of an object's keys cannot matter. */
+/** Programs as text, so that the order of an object's keys does not matter. */
 function canonical(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(canonical);
   if (typeof value !== 'object' || value === null) return value;
@@ -91,8 +89,8 @@ function canonical(value: unknown): unknown {
 }
 
 /**
- * Generated functions find an extent by its place among those of the function that they belong to: equal kernels of
- * functions with other extents are other text. Those of scoring go without saying.
+ * Generated functions find an extent by its position among those of their function, so equal kernels of functions with
+ * other extents have other texts. The extents of scoring are the default and are left out.
  */
 function conventionOf(module: KernelModule): { readonly extents?: readonly string[] } {
   const extents = extentNames(module.interface);

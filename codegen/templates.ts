@@ -1,7 +1,6 @@
 /**
- * Skeletons of generated code: folders of Handlebars templates, found from source and from dist alike.
- * The build leaves them compiled beside their texts (scripts/copyAssets.mjs): reading them then costs a command
- * nothing.
+ * Templates of generated code: folders of Handlebars templates, found from the source and from dist. The build compiles
+ * them and leaves the result beside their texts (scripts/copyAssets.mjs), so that a command need not compile them.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -9,7 +8,7 @@ import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import type Handlebars from 'handlebars';
 
-/** Code is not HTML, and a name that a template misspells is an error. */
+/** Generated code is not HTML. A name that a template misspells is an error. */
 export const TEMPLATE_OPTIONS = { noEscape: true, strict: true, assumeObjects: true };
 
 type Engine = typeof Handlebars;
@@ -37,7 +36,7 @@ export class Templates<Name extends string> {
     this.#besides = besides;
   }
 
-  /** Prints a template. Unknown names in the template are an error, nothing is escaped. */
+  /** Prints a template. An unknown name in the template is an error. Nothing is escaped. */
   render(name: Name, values: object): string {
     let template = this.#ready.get(name);
     if (template === undefined) {
@@ -48,8 +47,7 @@ export class Templates<Name extends string> {
   }
 
   /**
-   * Hex digest of the text of every template and what is besides: what was measured with other skeletons says nothing
-   * about these.
+   * Hex digest of the text of every template and of `besides`. Tuning records made with other templates are not used.
    */
   hash(): string {
     if (this.#hash === undefined) {

@@ -1,4 +1,4 @@
-/** Checks that a plan read from a file is the one its own graph implies. Derived parts are never trusted. */
+/** Checks that a plan read from a file is the one that its own graph implies. Derived parts are never trusted. */
 import { verifyIndices } from '../ir/verifyIndices.js';
 import { extentNames } from '../ir/function.js';
 import { extentIn, printExtents, type Extents } from '../ir/extents.js';
@@ -13,7 +13,7 @@ import type { Numerics } from '../passes/pipeline.js';
 import { planMemory } from '../passes/planMemory.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 
-/** One launch per kernel, in order. Signatures are equal where only names differ. */
+/** One launch per kernel, in order. Kernels that differ only in names have equal signatures. */
 export function deriveLaunches(module: KernelModule, capacity: Extents): readonly Launch[] {
   return module.kernels.map((kernel) => ({
     kernel: kernel.name,
@@ -42,7 +42,7 @@ export function checkAgainstGraph(plan: Plan<unknown>, module: GraphModule, nume
   });
 }
 
-/** Whether a schedule may be used for a kernel here; if not, why. */
+/** Whether a schedule may be used for a kernel on this machine; if not, the reason. */
 export type Legality<S> = (kernel: Kernel, module: KernelModule, schedule: S) => true | string;
 
 /** Throws an Error that names the mismatch. */

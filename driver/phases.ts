@@ -1,4 +1,4 @@
-/** When a run did what before its first answer: how much of it overlaps, and what it waited for. */
+/** The phases of a run before its first answer: how much they overlap, and what was waited for. */
 
 /** Milliseconds since the epoch. */
 export interface PhaseSpan {
@@ -7,10 +7,12 @@ export interface PhaseSpan {
   readonly end: number;
 }
 
-/** Milliseconds since the epoch as of this process's start, and never going back, whatever the host's clock does. */
+/** Milliseconds since the epoch at this process's start, advanced by a monotonic clock. */
 export const clock = (): number => performance.timeOrigin + performance.now();
 
-/** What one process does, one thing after another; the first is its start. Several go on at a time with during(). */
+/**
+ * The phases of one process, one after another; the first is its start. during() adds phases that overlap with others.
+ */
 export class Phases {
   private readonly ended: PhaseSpan[] = [];
   private present: { readonly name: string; readonly begin: number } | undefined = {
@@ -18,7 +20,7 @@ export class Phases {
     begin: performance.timeOrigin,
   };
 
-  /** Ends the present phase and begins another. */
+  /** Ends the current phase and begins another. */
   begin(name: string): void {
     const now = clock();
     this.end(now);
@@ -30,7 +32,7 @@ export class Phases {
     this.present = undefined;
   }
 
-  /** A phase of its own beside the others, as long as `work` takes. */
+  /** A phase that runs beside the others for as long as `work` takes. */
   async during<T>(name: string, work: () => Promise<T>): Promise<T> {
     const begin = clock();
     try {
@@ -40,13 +42,13 @@ export class Phases {
     }
   }
 
-  /** In the order of their beginnings. */
+  /** In order of their start. */
   get spans(): readonly PhaseSpan[] {
     return this.ended.toSorted((a, b) => a.begin - b.begin);
   }
 }
 
-/** Phases of one name as one: from the first beginning to the last end. */
+/** Merges phases of one name, from the first start to the last end. */
 function merge(spans: readonly PhaseSpan[]): readonly PhaseSpan[] {
   const byName = new Map<string, PhaseSpan>();
   for (const { name, begin, end } of spans) {
@@ -61,7 +63,7 @@ function merge(spans: readonly PhaseSpan[]): readonly PhaseSpan[] {
   return [...byName.values()].sort((a, b) => a.begin - b.begin);
 }
 
-/** One line: every phase in seconds since this process began, those of device processes together. */
+/** One line with every phase in seconds since this process began; those of device processes are merged. */
 export function printPhases(own: readonly PhaseSpan[], devices: readonly PhaseSpan[]): string {
   const origin = performance.timeOrigin;
   const seconds = (at: number): string => (Math.max(0, at - origin) / 1000).toFixed(2);

@@ -6,7 +6,7 @@ import { verifyIndices } from '../ir/verifyIndices.js';
 import { planMemory } from '../passes/planMemory.js';
 import { deriveLaunches } from './checkPlan.js';
 
-/** `capacity`: the largest call. Throws where an index of the function may leave what it indexes. */
+/** `capacity`: the largest call. Throws if an index of the function could be out of range. */
 export function planFunction<S, F>(
   module: KernelModule,
   capacity: Bucket,

@@ -146,7 +146,7 @@ const kernel = z.discriminatedUnion('anchor', [
     outputs,
   }),
 ]);
-/** `longest` is 0 where calls bring no trees. */
+/** `longest` is 0 if calls have no trees. */
 const bucket = z.strictObject({
   extents: z.record(extentName, extent),
   longest: z.number().int().min(0).max(MAX_EXTENT),

@@ -1,4 +1,4 @@
-/** What the three commands are asked for, what they answer, and how they talk while they work. */
+/** Requests and results of the three commands, and the interface through which they report progress. */
 import type { DocRange } from '../eval/selection.js';
 import type { Overlong } from '../eval/tokenise.js';
 import type { Parallelism } from '../ir/placement.js';
@@ -44,11 +44,11 @@ export interface Ui {
   warn(line: string): void;
 }
 
-/** What is said of an artifact when it is opened; without meaning for a checkpoint. */
+/** Options for opening an artifact; ignored for a checkpoint. */
 export interface ArtifactRequest {
-  /** Folder of its checkpoint, where that is not where it was when it was compiled. */
+  /** Folder of its checkpoint, if it has moved since it was compiled. */
   readonly checkpoint?: string;
-  /** Its machine code may run where there is no compiler. */
+  /** Its machine code may run if there is no compiler. */
   readonly trustsCode?: boolean;
   /** All bytes of its weights are read and compared with what was compiled. */
   readonly verifies?: boolean;
@@ -67,7 +67,7 @@ interface ModelRequest {
   readonly maxTokens?: number;
   /** Tokens whose keys and values are kept between calls; the model then has the function `step`. */
   readonly cacheTokens?: number;
-  /** Folder that receives every stage, numbered; nothing is written where absent. */
+  /** Folder that receives every stage, numbered. Nothing is written if absent. */
   readonly dump?: string;
   readonly signal?: AbortSignal;
 }
@@ -87,19 +87,19 @@ export interface CompileResult {
   readonly isa: string;
   readonly arithmetic: Arithmetic;
   readonly kernels: number;
-  /** Different kernels after equal ones of different layers are counted once. */
+  /** Number of different kernels; equal kernels of several layers count once. */
   readonly distinctKernels: number;
   readonly arenaBytes: number;
   readonly packedWeightBytes: number;
   readonly seconds: number;
-  /** True where no compiler had to run. */
+  /** True if no compiler had to run. */
   readonly cached: boolean;
 }
 
 export interface TuneRequest {
   /** Artifact folder; its schedules are replaced. */
   readonly artifact: string;
-  /** Folder of its checkpoint, where that is not where it was; the artifact names it from then on. */
+  /** Folder of its checkpoint, if it has moved; the artifact names it from then on. */
   readonly checkpoint?: string;
   readonly budgetSeconds: number;
   readonly threads: number;
@@ -112,7 +112,7 @@ export interface TuneResult {
   readonly artifact: string;
   readonly trials: number;
   readonly reused: number;
-  /** Time of the measured kernels of the largest measured bucket, default ÷ tuned: 1 where nothing was gained. */
+  /** Time of the measured kernels of the largest measured bucket, default ÷ tuned; 1 if nothing was gained. */
   readonly gain: number;
   readonly table: readonly string[];
   readonly seconds: number;
@@ -127,7 +127,7 @@ export interface LoadRequest extends ModelRequest, ArtifactRequest {
    * says, else 1.
    */
   readonly devices?: number | 'all';
-  /** How the model lies on them; `auto`, the default: as its memory and costs suggest. */
+  /** How the model is placed on them. Default: `auto`, chosen from memory and costs. */
   readonly parallel?: 'auto' | Parallelism;
 }
 
@@ -140,31 +140,31 @@ export interface RunRequest extends LoadRequest {
   readonly docs?: readonly DocRange[];
   /** Scores one part of the questions; needs `output`. */
   readonly shard?: { /** From 1. */ readonly index: number; readonly count: number };
-  /** Folder of results; nothing is written where absent. */
+  /** Folder of results. Nothing is written if absent. */
   readonly output?: string;
   readonly resume: boolean;
   /** The model's name in results; default: the name of its folder. */
   readonly modelName?: string;
   /** What happens to a choice that is too long with its context: cut on the left (the default), or an error. */
   readonly overlong?: Overlong;
-  /** The command that goes on with the journal, for messages. */
+  /** The command that continues with the journal, for messages. */
   readonly resumeCommand?: string;
-  /** Timeline in Chrome's trace format, one slice a kernel launch. */
+  /** File for a timeline in Chrome's trace format, with one slice per kernel launch. */
   readonly trace?: string;
 }
 
 export interface RunResult {
   /** The contents of results_*.json. */
   readonly results: Readonly<Record<string, unknown>>;
-  /** Accuracy table for people. */
+  /** Accuracy table as readable text. */
   readonly table: string;
   readonly resultsPath: string | undefined;
   readonly samplesPath: string | undefined;
 }
 
-/** A run that was told to stop: thrown once its journal is on disk. */
+/** A run that was told to stop. Thrown once its journal is on disk. */
 export class Interrupted extends Error {
-  /** What was finished before the interruption. */
+  /** Number of questions finished before the interruption. */
   readonly questionsDone: number;
 
   constructor(questionsDone: number) {

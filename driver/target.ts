@@ -34,7 +34,7 @@ export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {
 };
 
 /**
- * Tensor cores multiply 16-bit operands; rounded products have 20 bits; pairs are in groups of 8 columns, which matches
+ * Tensor cores multiply 16-bit operands, products are rounded to 20 bits, and pairs are grouped by 8 columns to match
  * the fragment layout.
  */
 export const cudaNumerics = (dtype: 'bf16' | 'f16'): Numerics => ({

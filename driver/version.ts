@@ -9,7 +9,7 @@ function readVersion(): string {
       const json: unknown = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
       if (typeof json === 'object' && json !== null && 'version' in json) return String(json.version);
     } catch {
-      // Not here: one folder up.
+      // Not here; try the parent folder.
     }
   }
   return 'unknown';

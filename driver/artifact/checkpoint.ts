@@ -9,7 +9,7 @@ import { stepTo, type Ui } from '../requests.js';
 import type { Artifact } from './load.js';
 import { CHECKPOINT, rebuild, type Manifest } from './manifest.js';
 
-/** Folder of the checkpoint inside an artifact. Throws UserError where a file of it lies elsewhere. */
+/** Folder of the checkpoint inside an artifact. Throws UserError if one of its files lies elsewhere. */
 function packedCheckpoint(dir: string, again: string): string {
   const path = pathInside(dir, CHECKPOINT, again);
   const names = existsSync(path) ? readdirSync(path).filter((name) => !name.startsWith('.')) : [];
@@ -17,7 +17,7 @@ function packedCheckpoint(dir: string, again: string): string {
   return path;
 }
 
-/** The checkpoint of an artifact: inside, where the manifest says, or where the user says. */
+/** The checkpoint of an artifact: packed inside it, at the path in the manifest, or at the path that the user gives. */
 export function checkpointOf(dir: string, { model, target }: Manifest, elsewhere: string | undefined): Checkpoint {
   const again = rebuild(dir, { model, arithmetic: target.arithmetic, target: target.kind });
   const path = elsewhere ?? (model.isPacked ? packedCheckpoint(dir, again) : model.path);
@@ -29,7 +29,9 @@ export function checkpointOf(dir: string, { model, target }: Manifest, elsewhere
   return openModel(path, model.init);
 }
 
-/** Compares all bytes of the weights with those that were compiled. UserError where they differ or nobody read them. */
+/**
+ * Compares all bytes of the weights with those that were compiled. Throws UserError if they differ or no hashes exist.
+ */
 export async function verifyWeights(
   dir: string,
   { manifest: { model }, again }: Artifact,

@@ -1,9 +1,8 @@
 /**
  * Reads an artifact and checks everything that can be checked. Every file must have the hash that the manifest gives.
  * The plan must pass its schema and the kernel verifier, must be the one that the graph compiles to, and its schedules
- * must be legal. Where the checkpoint is at hand, it must be the one that was compiled, and the graph must be the one
- * that its configuration compiles to. Kernels are compiled anew from the plan; the sources under kernels/ are for
- * reading.
+ * must be legal. If the checkpoint is available, it must be the one that was compiled, and its configuration must
+ * compile to the graph. Kernels are compiled again from the plan; the sources under kernels/ are for reading only.
  */
 import { UserError } from '../../errors.js';
 import { printGraph } from '../../ir/graph/printer.js';
@@ -24,22 +23,22 @@ import { KERNELS, kindOf, readManifest, readPart, rebuild, sha256, type Manifest
 export interface Artifact {
   readonly manifest: Manifest;
   readonly model: CompiledModel;
-  /** The command that makes it anew. */
+  /** The command that rebuilds the artifact. */
   readonly again: string;
 }
 
 export interface LoadArtifactOptions {
   readonly targets?: readonly AnyTarget[];
-  /** The checkpoint whose weights are to be used; absent: the graph is checked by itself. */
+  /** The checkpoint whose weights are to be used. If absent, the graph is checked by itself. */
   readonly checkpoint?: Checkpoint | undefined;
-  /** What a command that makes it anew should compile; absent: what the manifest says. */
+  /** What a command that rebuilds the artifact should compile. Default: the path in the manifest. */
   readonly path?: string;
 }
 
-/** The most that a file of machine code may have, bytes: that of all kernels of a large model has 3 MB. */
+/** Limit on a file of machine code, in bytes. All kernels of a large model take 3 MB. */
 const MAX_CODE_BYTES = 64 << 20;
 
-/** Reads and checks an artifact. Rejects with UserError, which names the command that makes it anew. */
+/** Reads and checks an artifact. Rejects with UserError, whose hint is the command that rebuilds it. */
 export async function loadArtifact(
   dir: string,
   machine: Machine,
@@ -50,7 +49,7 @@ export async function loadArtifact(
   return loadAs(dir, manifest, target, machine, checkpoint, path ?? manifest.model.path);
 }
 
-/** The machine code of an artifact, not yet read; undefined where it has none. */
+/** The machine code of an artifact, not yet read; undefined if it has none. */
 export function codeOf(dir: string, { manifest, again }: Artifact, isTrusted: boolean): PackedCode | undefined {
   if (manifest.code === undefined) return undefined;
   return packedCode(manifest.code, {
@@ -70,7 +69,7 @@ function requireSame(dir: string, { model }: Manifest, checkpoint: Checkpoint, a
     );
 }
 
-/** The module of the text, which must be the checkpoint's own function where there is a checkpoint. */
+/** The module of the text. If there is a checkpoint, the module must be the checkpoint's own function. */
 async function moduleIn<S, D>(
   text: string,
   { mask }: Manifest,
@@ -79,7 +78,7 @@ async function moduleIn<S, D>(
   checkpoint: Checkpoint | undefined,
 ): Promise<GraphModule> {
   if (checkpoint === undefined) {
-    // Here, not above: the parser takes 0.3 s to load, and who has the checkpoint does without.
+    // Imported here because the parser takes 0.3 s to load and is not needed if the checkpoint is available.
     const { parseModule } = await import('../../ir/graph/parser.js');
     return parseModule(text);
   }

@@ -1,6 +1,6 @@
 /**
- * manifest.json of an artifact: what the folder is of, what it was compiled for, and the hash of everything that is
- * read from it. Every file is bounded and lies inside the folder.
+ * manifest.json of an artifact: what it was compiled from and for, and the hash of every file that is read. Every file
+ * has a size limit and lies inside the folder.
  */
 import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
@@ -19,14 +19,14 @@ export const ARTIFACT_VERSION = 3;
 
 /** Folder of sources and machine code. */
 export const KERNELS = 'kernels';
-/** Folder of the checkpoint, where the artifact holds it. */
+/** Folder of the checkpoint, if the artifact contains it. */
 export const CHECKPOINT = 'checkpoint';
 
 export const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
 const hash = z.string().regex(/^[0-9a-f]{64}$/);
 const count = z.number().int().nonnegative();
 
-/** Names of machine code and of weight files: plain, so that none leads out of its folder. */
+/** Names of machine code and of weight files. Plain names only, so that none leads out of its folder. */
 const hashesOf = (name: RegExp, most: number) =>
   z
     .record(z.string().regex(name), hash)
@@ -39,21 +39,21 @@ const manifestSchema = z.strictObject({
   mask: z.enum(MASKS),
   model: z.strictObject({
     path: z.string().max(4096),
-    /** The checkpoint lies in the artifact; `path` says where it came from. */
+    /** Whether the checkpoint lies in the artifact; `path` is then where it came from. */
     isPacked: z.boolean(),
     fingerprint: hash,
     init: z.union([
       z.strictObject({ kind: z.literal('checkpoint') }),
       z.strictObject({ kind: z.literal('random'), seed: count }),
     ]),
-    /** Absent where the checkpoint had none. */
+    /** Absent if the checkpoint had none. */
     tokenizer: hash.optional(),
-    /** Of all bytes of the weight files, where they were read. */
+    /** Hashes of all bytes of the weight files, if they were read. */
     contents: hashesOf(/^(?!\.)[\w.-]{1,200}\.safetensors$/, 4096).optional(),
   }),
   tuned: z.boolean(),
   files: z.strictObject({ 'graph.tw': hash, 'plan.json': hash }),
-  /** Absent where nothing was compiled. */
+  /** Absent if nothing was compiled. */
   code: z
     .strictObject({
       abi: count,
@@ -66,14 +66,14 @@ const manifestSchema = z.strictObject({
 });
 export type Manifest = z.infer<typeof manifestSchema>;
 
-/** The checkpoint of a compiled model, and what is known of its bytes. */
+/** The checkpoint of a compiled model, and what is known about its bytes. */
 export interface ModelReference {
   readonly path: string;
   readonly fingerprint: string;
   readonly init: WeightInit;
-  /** Hash of the tokenizer; absent where there is none, or nobody asked. */
+  /** Hash of the tokenizer; absent if there is none, or it was not read. */
   readonly tokenizer?: string | undefined;
-  /** Digests of the weight files, by name; absent where nobody read them whole. */
+  /** Digests of the weight files, by name; absent if the files were not read in full. */
   readonly contents?: Readonly<Record<string, string>> | undefined;
 }
 
@@ -91,8 +91,8 @@ export const artifactId = (reference: ModelReference, model: CompiledModel): str
   ).slice(0, 16);
 
 /**
- * The most that each file of an artifact may have, bytes. A layer takes 6 KB of the graph and at most 20 KB of the
- * plan: a model of 80 layers needs about a twentieth of this.
+ * Size limits of an artifact's files, in bytes. A layer takes 6 KB of the graph and at most 20 KB of the plan, so a
+ * model of 80 layers needs about 5 % of them.
  */
 const MAX_BYTES = { [MANIFEST]: 1 << 20, 'graph.tw': 8 << 20, 'plan.json': 32 << 20 } as const;
 
@@ -138,7 +138,7 @@ export const rebuildFor =
   (target) =>
     rebuild(dir, { model, target, ...(target === HOST_TARGET ? {} : { arithmetic }) });
 
-/** Reads what an artifact is of, and nothing else of it. Throws UserError. */
+/** Reads the manifest of an artifact and nothing else. Throws UserError. */
 export function readManifest(dir: string, targets: readonly AnyTarget[] = TARGET_RECORDS): Manifest {
   if (!statSync(dir).isDirectory()) throw new UserError(`${dir}: is not an artifact folder`, rebuild(dir));
   return parseManifest(dir, readPart(dir, MANIFEST, rebuild(dir)), targets);

@@ -1,4 +1,4 @@
-/** Writes an artifact: the whole folder beside its place, forced to disk and then renamed. */
+/** Writes an artifact: the whole folder under a temporary name, synced to disk and then renamed. */
 import {
   closeSync,
   existsSync,
@@ -31,8 +31,8 @@ export interface ArtifactParts {
   readonly kernels: Pick<MachineCode, 'sources' | 'code'>;
   readonly isTuned: boolean;
   /**
-   * Puts the checkpoint into the empty folder `dir`, and gives the digests of its weights. Absent: it stays where it
-   * is.
+   * Copies the checkpoint into the empty folder `dir` and returns the digests of its weights. If absent, the checkpoint
+   * stays where it is.
    */
   readonly pack?: ((dir: string) => Promise<ModelReference['contents']>) | undefined;
 }
@@ -51,8 +51,8 @@ function writeSynced(path: string, content: string | Uint8Array): void {
 const ANOTHER = 'free some space, or give another -o';
 
 /**
- * Proves, before any work is done for it, that an artifact can be written to `dir`, and puts right what a process that
- * was killed while writing it left there. Throws UserError.
+ * Proves, before any work is done, that an artifact can be written to `dir`, and repairs what a process that was killed
+ * while writing left there. Throws UserError.
  */
 export function prepareArtifact(dir: string): void {
   const target = resolve(dir);
@@ -63,7 +63,7 @@ export function prepareArtifact(dir: string): void {
       const [, pid, kind] = /^\.(\d{1,10})\.(new|old)$/.exec(name.slice(basename(target).length)) ?? [];
       if (pid === undefined || isRunning(Number(pid))) continue;
       const left = join(dirname(target), name);
-      // Killed between the two renames of saveArtifact: the one before is still the artifact.
+      // The process was killed between the two renames of saveArtifact: the earlier artifact is still the valid one.
       if (kind === 'old' && !existsSync(target)) renameSync(left, target);
       else rmSync(left, { recursive: true, force: true });
     }
@@ -90,7 +90,7 @@ async function packInto(dir: string, pack: NonNullable<ArtifactParts['pack']>): 
   return contents;
 }
 
-/** An artifact is there whole or not at all. */
+/** Writes the artifact as a whole or not at all. */
 export async function saveArtifact(
   dir: string,
   { reference, model, kernels, isTuned, pack }: ArtifactParts,
@@ -140,8 +140,8 @@ export async function saveArtifact(
 }
 
 /**
- * Puts the checkpoint of the artifact `from` into the folder `dir` of its successor. Both names may be of one file: the
- * artifact before is removed once the new one stands in its place.
+ * Puts the checkpoint of the artifact `from` into the folder `dir` of its successor. The two may be hard links to one
+ * file: the earlier artifact is removed once the new one is in place.
  */
 export async function keepCheckpoint(from: string, dir: string): Promise<void> {
   for (const name of readdirSync(join(from, CHECKPOINT))) {

@@ -1,4 +1,4 @@
-/** What this machine has, what is missing, and the command that fixes it. */
+/** Reports what this machine has, what is missing, and the command that fixes it. */
 import {
   accessSync,
   closeSync,
@@ -27,40 +27,40 @@ import { cacheLimitBytes } from '../../runtime/kernelCache.js';
 import { archOf } from '../targets/gpu.js';
 import { detectMachine, type Machine } from '../machine.js';
 
-/** `missing`: something cannot work without it. `note`: good to know. */
+/** `missing`: something cannot work without it. `note`: information only. */
 export interface Check {
   readonly name: string;
   readonly status: 'ok' | 'missing' | 'note';
   readonly detail: string;
-  /** A command, or what else to do. */
+  /** A command, or another remedy. */
   readonly fix?: string;
 }
 
-/** Where the answers come from; tests hand in others. */
+/** The sources of the answers; tests provide their own. */
 export interface Probes {
   readonly nodeVersion: string;
   readonly platform: string;
-  /** Undefined where the C library is another one. */
+  /** Undefined if the C library is not glibc. */
   readonly glibcVersion: string | undefined;
   machine(): Machine;
   /** Whether a program of that name is on PATH. */
   hasProgram(name: string): boolean;
   compiler(): Promise<SystemCompiler>;
-  /** Undefined where there is no home folder. */
+  /** Undefined if there is no home folder. */
   readonly cacheDir: string | undefined;
-  /** Bytes that the compiled kernels there may take. Throws UserError where the setting is wrong. */
+  /** Limit on the bytes of compiled kernels there. Throws UserError if the setting is wrong. */
   cacheLimit(): number;
   /** Bytes of memory this process may use, and how many of them are free. */
   memory(): { readonly totalBytes: number; readonly freeBytes: number };
   gpu(): CudaAvailability;
-  /** For the GPU's architecture and its driver, where there is one. */
+  /** For the GPU's architecture and its driver, if there is one. */
   cudaCompiler(arch: CudaArch, driverVersion: number | undefined): Promise<string>;
 }
 
-/** Least version of Node, as package.json states it. */
+/** Oldest supported version of Node, as package.json states it. */
 const NODE = [20, 17] as const;
 
-/** A control group's limit counts where there is one. */
+/** The limit of a control group takes precedence. */
 function memory(): { totalBytes: number; freeBytes: number } {
   const limit = process.constrainedMemory();
   return { totalBytes: limit > 0 && limit < totalmem() ? limit : totalmem(), freeBytes: process.availableMemory() };
@@ -93,7 +93,7 @@ const hereAndNow = (): Probes => ({
 });
 
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-/** Bytes of a cache that may be unknown. */
+/** A number of bytes that may be unknown. */
 const cacheSize = (size: number): string => (size === 0 ? 'unknown' : bytes(size));
 
 function checkNode({ nodeVersion, platform, glibcVersion: glibc }: Probes): Check {
@@ -119,7 +119,7 @@ function missing(name: string, error: unknown): Check {
   return { name, status: 'missing', detail: reasonOf(error), ...(fix === undefined ? {} : { fix }) };
 }
 
-/** Building the addon needs these; running a built one does not. */
+/** Needed to build the addon, not to run a built one. */
 function checkBuildTools({ hasProgram: has }: Probes): Check[] {
   const tools = [
     {
@@ -184,7 +184,7 @@ async function checkCompiler(probes: Probes): Promise<Check> {
 
 const MAX_ENTRIES = 100_000;
 
-/** Bytes of all files below; stops counting at MAX_ENTRIES. Links are not followed. */
+/** Bytes of all files below a folder. Stops counting at MAX_ENTRIES. Links are not followed. */
 export function folderBytes(folder: string): { bytes: number; files: number } {
   let total = 0,
     files = 0,
@@ -195,7 +195,7 @@ export function folderBytes(folder: string): { bytes: number; files: number } {
     try {
       entries = readdirSync(at, { withFileTypes: true });
     } catch {
-      continue; // Removed meanwhile, or not ours to read.
+      continue; // It was removed meanwhile, or cannot be read.
     }
     for (const entry of entries) {
       seen++;
@@ -206,7 +206,7 @@ export function folderBytes(folder: string): { bytes: number; files: number } {
           total += lstatSync(path).size;
           files++;
         } catch {
-          // Removed meanwhile.
+          // It was removed meanwhile.
         }
       }
     }
@@ -267,7 +267,7 @@ function checkMemory(probes: Probes): Check {
   return { name: 'memory', status: 'ok', detail: `${bytes(totalBytes)}, ${bytes(freeBytes)} free` };
 }
 
-/** Of a GPU: nothing here is missing on a machine that has none. */
+/** Checks of a GPU. On a machine without one, nothing counts as missing. */
 async function checkGpu(probes: Probes): Promise<Check[]> {
   let found: CudaAvailability;
   try {
@@ -298,7 +298,7 @@ async function checkGpu(probes: Probes): Promise<Check[]> {
     ];
   } catch (error) {
     const { detail, fix } = missing('CUDA compiler', error);
-    // Without a GPU nobody needs one.
+    // Without a GPU this is not needed.
     return [
       ...gpus,
       {
@@ -311,7 +311,7 @@ async function checkGpu(probes: Probes): Promise<Check[]> {
   }
 }
 
-/** All checks, in the order in which they matter. Never throws for something that is missing. */
+/** All checks, in order of importance. Never throws for something that is missing. */
 export async function examineMachine(probes: Probes = hereAndNow()): Promise<readonly Check[]> {
   const compiler = await checkCompiler(probes);
   return [

@@ -1,6 +1,6 @@
 /**
  * The three commands as functions: the public interface of tilewright. What `compile` does not need (tokenizers, the
- * evaluation) is loaded when asked for.
+ * evaluation) is loaded on demand.
  */
 import { resolve, sep } from 'node:path';
 import { UsageError } from '../../errors.js';
@@ -24,7 +24,7 @@ import {
 import type { Asked } from '../target.js';
 import { packedWeightBytes } from './work.js';
 
-/** Model → artifact, kernels compiled into this machine's cache. */
+/** Model → artifact, with its kernels compiled into this machine's cache. */
 export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<CompileResult> {
   const begin = performance.now();
   prepareArtifact(asked.output);
@@ -70,7 +70,7 @@ export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<Com
   };
 }
 
-/** Weights are read from where they are: that must not be the folder that is about to be replaced. */
+/** Weights are read in place, so their folder must not be the one that is about to be replaced. */
 function requireOutside({
   model,
   output,
@@ -83,7 +83,7 @@ function requireOutside({
     );
 }
 
-/** What the manifest says of the checkpoint beside its fingerprint. */
+/** The manifest's facts about the checkpoint besides its fingerprint. */
 async function identify(
   { reference, checkpoint }: OpenedModel,
   { hashesWeights, packsWeights }: CompileRequest,
@@ -109,7 +109,7 @@ export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> 
   return (await import('./runModel.js')).runModel(request, ui);
 }
 
-/** The target that was asked for, or what `auto` comes to: the first thing that is said. */
+/** The target that was requested, or the choice of `auto`. It is reported first. */
 export async function settleTarget(
   asked: Parameters<typeof chooseTarget>[0],
   ui: Pick<Ui, 'note'>,

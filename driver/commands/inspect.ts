@@ -1,4 +1,4 @@
-/** A model opened for looking at it: what every pass left, what no pass recognised, and the plan. */
+/** A model opened for inspection: what every pass produced, what no pass recognised, and the plan. */
 import { tokensIn } from '../../ir/scoring.js';
 import { UsageError, UserError } from '../../errors.js';
 import { scoreOf, type CpuIsa, type LinkedFunction } from '../../ir/plan.js';
@@ -32,19 +32,19 @@ export interface InspectRequest extends Omit<ArtifactRequest, 'trustsCode'> {
   readonly maxTokens?: number;
 }
 
-/** The graph or the kernels as one pass left them; a second run of a pass is `name.2`. */
+/** The graph or the kernels after one pass. A second run of a pass is called `name.2`. */
 export type RecordedStage = Stage & { readonly changed: boolean };
 
-/** What an artifact holds beside its plan. */
+/** What an artifact contains besides its plan. */
 export interface ArtifactContents {
-  /** The checkpoint lies in it. */
+  /** Whether the artifact contains the checkpoint. */
   readonly isPacked: boolean;
   /**
-   * What tells its weights from others: samples of every tensor; hashes of all bytes, which nobody has compared now; or
-   * hashes that were compared.
+   * How its weights are identified: by samples of every tensor; by hashes of all bytes, not compared now; or by hashes
+   * that were compared.
    */
   readonly weights: 'sampled' | 'hashed' | 'verified';
-  /** Its machine code; absent where nothing was compiled for it. */
+  /** Its machine code; absent if it was compiled without any. */
   readonly code:
     | {
         readonly machine: string;
@@ -68,18 +68,18 @@ export interface Inspection {
   readonly isa: string;
   readonly arithmetic: Arithmetic;
   readonly plan: LinkedFunction<unknown>;
-  /** Absent where an artifact's checkpoint is not where it was. */
+  /** Absent if an artifact's checkpoint was moved or removed. */
   readonly checkpoint: Checkpoint | undefined;
   readonly config: ModelConfig | undefined;
-  /** In order; an artifact without its checkpoint has the final graph only. */
+  /** In order. An artifact without its checkpoint has the final graph only. */
   readonly stages: readonly RecordedStage[];
-  /** What no pass recognised and generic kernels compute, a line each. */
+  /** What generic kernels compute because no pass recognised it, one line each. */
   readonly unrecognised: readonly string[];
-  /** What is not as it should be, though it does not keep anyone from looking. */
+  /** Problems that do not prevent inspection. */
   readonly notes: readonly string[];
 }
 
-/** Keeps each observed stage, numbering repeats of a pass. */
+/** Keeps each observed stage and numbers repeated passes. */
 function recordStages(): { stages: RecordedStage[]; observe: Observer } {
   const stages: RecordedStage[] = [];
   const counts = new Map<string, number>();
@@ -128,7 +128,9 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
   };
 }
 
-/** The checkpoint of an artifact, if running it would use it; else a note that says why not. */
+/**
+ * The checkpoint of an artifact, if running the artifact would use it; otherwise undefined, with a note that says why.
+ */
 function usableCheckpoint(request: InspectRequest, manifest: Manifest, notes: string[]): Checkpoint | undefined {
   try {
     const checkpoint = checkpointOf(request.model, manifest, request.checkpoint);
@@ -149,7 +151,7 @@ function usableCheckpoint(request: InspectRequest, manifest: Manifest, notes: st
   }
 }
 
-/** What an artifact holds beside its plan. Notes say which files of machine code are damaged. */
+/** What an artifact contains besides its plan. Notes name the files of machine code that are damaged. */
 function describeContents(dir: string, artifact: Artifact, isVerified: boolean, notes: string[]): ArtifactContents {
   const { code, model } = artifact.manifest;
   const packed = codeOf(dir, artifact, false);
@@ -216,7 +218,7 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
   };
 }
 
-/** The passes again, if they still lead to the artifact's graph. */
+/** Runs the passes again, if they still produce the artifact's graph. */
 function replay(checkpoint: Checkpoint, model: CompiledModel): readonly RecordedStage[] | undefined {
   const { stages, observe } = recordStages();
   const again = compileModel(checkpoint, model.target, model.device, {
@@ -227,7 +229,7 @@ function replay(checkpoint: Checkpoint, model: CompiledModel): readonly Recorded
   return again.graphText === model.graphText ? stages : undefined;
 }
 
-/** The stage that `wanted` names: a pass (the last run of it), `pass.2`, or a number from 0. Throws UserError. */
+/** The stage that `wanted` names: a pass (its last run), `pass.2`, or a number from 0. Throws UserError. */
 export function findStage(inspection: Inspection, wanted: string): RecordedStage {
   const { stages } = inspection;
   const byNumber = /^\d{1,3}$/.test(wanted) ? stages[Number(wanted)] : undefined;
@@ -244,11 +246,11 @@ export function findStage(inspection: Inspection, wanted: string): RecordedStage
   return found;
 }
 
-/** Ops of a graph, or kernels. */
+/** Number of ops in a graph, or of kernels. */
 export const stageSize = (stage: Stage): number =>
   stage.level === 'graph' ? stage.graph.nodes.length : stage.module.kernels.length;
 
-/** Elements of all tensors of the checkpoint. */
+/** Number of elements in all tensors of the checkpoint. */
 export const parameterCount = (checkpoint: Checkpoint): number =>
   [...checkpoint.tensors.values()].reduce(
     (sum, { shape }) => sum + shape.reduce((product, extent) => product * extent, 1),

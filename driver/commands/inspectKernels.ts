@@ -1,4 +1,4 @@
-/** The kernels of a plan, as a person wants to see them: what each does, costs, and the source it becomes. */
+/** The kernels of a plan for display: what each does, what it costs, and its source. */
 import { scoringExtents, tokensIn } from '../../ir/scoring.js';
 import { kernelWork, type Work, type WorkSize } from '../../autotune/work.js';
 import type { CompiledModel, PrintedKernel } from '../targets/target.js';
@@ -11,13 +11,13 @@ export interface KernelRow {
   readonly name: string;
   readonly path: string;
   readonly anchor: Kernel['anchor'];
-  /** Equal for kernels that are one text. */
+  /** Equal for kernels with the same text. */
   readonly signature: string;
   /** `[T × 704] k 256`. */
   readonly shape: string;
-  /** Graph ops fused into it, in order. */
+  /** The graph ops fused into it, in order. */
   readonly ops: readonly string[];
-  /** At the size asked for. */
+  /** For the requested size. */
   readonly flops: number;
   readonly bytes: number;
 }
@@ -52,7 +52,7 @@ export const typicalSize = (tokens: number): WorkSize => ({
   longest: Math.min(tokens, 256),
 });
 
-/** Every kernel, in the order of launches. */
+/** Every kernel, in launch order. */
 export function kernelRows(plan: LinkedFunction<unknown>, size: WorkSize): readonly KernelRow[] {
   const declarations = new Declarations(plan);
   return plan.kernels.map((kernel, i) => {
@@ -70,14 +70,14 @@ export function kernelRows(plan: LinkedFunction<unknown>, size: WorkSize): reado
   });
 }
 
-/** Kernels of one text, of several layers. */
+/** Kernels with the same text in several layers. */
 export interface KernelGroup {
   /** `layers.{0..7}.attention.qkv`, or a single kernel's path. */
   readonly path: string;
   readonly rows: readonly KernelRow[];
 }
 
-/** One number or a range that leaves nothing out: `3`, `0..7`, `0..5,7`. */
+/** A number, or ranges without gaps: `3`, `0..7`, `0..5,7`. */
 function ranges(numbers: readonly number[]): string {
   const parts: string[] = [];
   for (let i = 0; i < numbers.length;) {
@@ -91,7 +91,7 @@ function ranges(numbers: readonly number[]): string {
 
 const LAYER = /^layers\.(\d+)\.(.*)$/;
 
-/** Kernels with one signature and, but for the layer, one path: in order of their first launch. */
+/** Kernels with one signature and, apart from the layer, one path, in order of their first launch. */
 export function groupKernels(rows: readonly KernelRow[]): readonly KernelGroup[] {
   const groups = new Map<string, KernelRow[]>();
   for (const row of rows) {
@@ -111,7 +111,7 @@ export function groupKernels(rows: readonly KernelRow[]): readonly KernelGroup[]
   });
 }
 
-/** A kernel by name or path. Throws UsageError with the names that come close. */
+/** A kernel by name or path. Throws UsageError with similar names. */
 export function findKernel(
   plan: LinkedFunction<unknown>,
   wanted: string,
@@ -149,11 +149,11 @@ export interface KernelSource extends PrintedKernel {
   readonly signature: string;
   readonly bucket: Bucket;
   readonly schedule: unknown;
-  /** The schedule, for people. */
+  /** The schedule as readable text. */
   readonly scheduleText: string;
 }
 
-/** The source of one kernel as a micro-batch of `tokens` runs it. */
+/** The source of one kernel as it runs in a micro-batch of `tokens`. */
 export async function kernelSource(model: CompiledModel, wanted: string, tokens: number): Promise<KernelSource> {
   const plan = scoreOf(model.plan);
   const { kernel, signature } = findKernel(plan, wanted);

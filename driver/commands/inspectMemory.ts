@@ -5,13 +5,13 @@ import { leadingExtent, stateBytes, type LinkedFunction } from '../../ir/plan.js
 import type { StateDecl } from '../../ir/function.js';
 import { planWeights } from '../../runtime/weightPlan.js';
 
-/** Buffers that take turns in one place of the arena. */
+/** Buffers that share one place in the arena at different times. */
 export interface ArenaSlot {
   readonly offset: number;
   readonly sizeBytes: number;
   /** In order of first use. */
   readonly buffers: readonly string[];
-  /** Launches, first and last inclusive, during which one of them is alive. Ascending, disjoint. */
+  /** Launches, first and last inclusive, during which one of the buffers is live. Ascending and disjoint. */
   readonly alive: readonly (readonly [first: number, last: number])[];
 }
 
@@ -20,17 +20,17 @@ export interface MemoryReport {
   readonly capacity: { readonly most: number; readonly counts: string };
   readonly launches: number;
   readonly arenaBytes: number;
-  /** What all buffers would take side by side. */
+  /** Bytes of all buffers without sharing. */
   readonly withoutReuseBytes: number;
-  /** By offset. */
+  /** Sorted by offset. */
   readonly slots: readonly ArenaSlot[];
   /** Memory that outlives calls, which all functions of the plan share. */
   readonly states: readonly (StateDecl & { readonly sizeBytes: number })[];
-  /** Absent where the checkpoint is. */
+  /** Absent if the checkpoint is not available. */
   readonly weights: { readonly mappedBytes: number; readonly packedBytes: number } | undefined;
 }
 
-/** First and last launch that touches each arena buffer; inputs and outputs live throughout. */
+/** First and last launch that uses each arena buffer. Inputs and outputs live throughout. */
 function lifetimes(plan: LinkedFunction<unknown>): ReadonlyMap<string, readonly [number, number]> {
   const range = new Map<string, [number, number]>();
   plan.kernels.forEach((kernel, at) => {
@@ -45,7 +45,7 @@ function lifetimes(plan: LinkedFunction<unknown>): ReadonlyMap<string, readonly 
   return range;
 }
 
-/** Ranges that touch or overlap become one. */
+/** Joins ranges that touch or overlap. */
 function merge(sorted: readonly (readonly [number, number])[]): readonly (readonly [number, number])[] {
   const merged: [number, number][] = [];
   for (const [first, last] of sorted) {

@@ -1,5 +1,6 @@
 /**
- * The second step of a run: a model compiled and on its devices. It needs no questions, and scores any number of sets.
+ * The second step of a run: compiles a model and loads it onto its devices. It needs no questions; a loaded model
+ * scores any number of sets.
  */
 import { createHash } from 'node:crypto';
 import { describeTokenizer, type TokenizerDescription } from '../../models/tokenizer.js';
@@ -27,20 +28,20 @@ export const checkpointId = ({ reference: { fingerprint, init } }: Pick<OpenedMo
     .update(JSON.stringify([fingerprint, init]))
     .digest('hex');
 
-/** A model whose files have been looked at. */
+/** A model whose files have been checked. */
 export interface ModelLoading {
   readonly tokenizer: TokenizerDescription;
   readonly target: Opening['target'];
-  /** Processors of this host. */
+  /** Number of processors of this host. */
   readonly cores: number;
   /**
-   * Compiles and loads it. `onCompiled` is called before weights are loaded: questions can be packed meanwhile, and
-   * what it throws ends the loading.
+   * Compiles and loads the model. `onCompiled` is called before weights are loaded, so that questions can be packed
+   * meanwhile. An error that it throws ends the loading.
    */
   finish(onCompiled?: (limits: ModelLimits, opened: OpenedModel) => void): Promise<LoadedModel>;
 }
 
-/** Throws UserError where the model's files are not what they should be. */
+/** Throws UserError if the model's files are missing or invalid. */
 export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): ModelLoading {
   const machine = detectMachine();
   ui.phase('open model', request.model);
@@ -48,7 +49,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
   const { checkpoint, target } = opening;
   const tokenizer = describeTokenizer(checkpoint.dir, checkpoint.config.vocabSize);
   opening.requireTokenizer(tokenizer.hash);
-  // A run on a CPU promises a bound on memory, and this process counts towards it. A host of GPUs has memory to spare.
+  // A run on a CPU promises a bound on memory, which includes this process. Hosts of GPUs have memory to spare.
   if (target.isHost) loadAddon().boundHeaps();
   const finish: ModelLoading['finish'] = async (onCompiled) => {
     let limits: ModelLimits | undefined;

@@ -1,4 +1,4 @@
-/** What a compiled model accepts and what its micro-batches cost: known before its weights are loaded. */
+/** The limits of a compiled model and the cost of its micro-batches, known before its weights are loaded. */
 import { rowsIn, tokensIn } from '../../ir/scoring.js';
 import { scoreOf } from '../../ir/plan.js';
 import { bucketCostModel } from '../../autotune/bucketCost.js';
@@ -11,11 +11,11 @@ import { BatchWork } from './work.js';
 
 export interface ModelLimits extends ScorerLimits {
   readonly work: BatchWork;
-  /** What the model's positions allow, tokens; `maxLength` may be less, where a micro-batch holds less. */
+  /** Context that the model's positions allow, in tokens. `maxLength` is less if a micro-batch holds fewer tokens. */
   readonly contextLength: number;
 }
 
-/** Seconds of a micro-batch: as measured where the plan was tuned, else operations at a rate that rises with size. */
+/** Seconds of a micro-batch: measured if the plan was tuned, otherwise operations at a rate that rises with size. */
 export function costOf(model: CompiledModel, work: BatchWork): BatchCost {
   const { bucketSeconds, capacity } = scoreOf(model.plan);
   const smooth: BatchCost =

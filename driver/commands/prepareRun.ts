@@ -1,4 +1,4 @@
-/** The first step of a run: its inputs are checked and its questions read, before anything is compiled or loaded. */
+/** The first step of a run: checks its inputs and reads its questions before anything is compiled or loaded. */
 import { dirname, resolve } from 'node:path';
 import { UsageError } from '../../errors.js';
 import { loadDataset, modelFolder, taskByName, type Dataset, type Task } from '../../eval/index.js';
@@ -10,11 +10,11 @@ export interface PreparedRun {
   readonly task: Task;
   /** The chosen questions. */
   readonly dataset: Dataset;
-  /** The model's name in results, unless that belongs to another checkpoint. */
+  /** The model's name in results, unless that name belongs to another checkpoint. */
   readonly modelName: string;
 }
 
-/** Throws UserError for whatever is wrong with the request, its folders or its questions. */
+/** Throws UserError if the request, its folders or its questions are invalid. */
 export async function prepareRun(request: RunRequest): Promise<PreparedRun> {
   const task = taskByName(request.task);
   const { output, shard } = request;

@@ -1,4 +1,7 @@
-/** Questions as a model takes them: tokenised in threads, and packed into micro-batches once its limits are known. */
+/**
+ * Questions as a model takes them: tokenised in threads, and packed into micro-batches once the model's limits are
+ * known.
+ */
 import {
   planQuestions,
   tokeniseDataset,
@@ -16,25 +19,25 @@ import type { ModelLoading } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
 import { tokeniserThreads } from './tokeniserThreads.js';
 
-/** How a set of questions is cut. */
+/** How questions share trees, which part of them is scored, and how long ones are treated. */
 export interface PackOptions {
   readonly sharing: Sharing;
-  /** The part to score; all where absent. */
+  /** The part to score; absent: all questions. */
   readonly shard?: Shard | undefined;
-  /** What happens to choices that are too long with their context; `truncate` where absent. */
+  /** What happens to choices that are too long with their context; `truncate` by default. */
   readonly overlong?: Overlong | undefined;
 }
 
 export interface PackedQuestions extends PackOptions {
   readonly loaded: LoadedQuestions;
   readonly plan: QuestionPlan;
-  /** Choices whose context was cut. */
+  /** Number of choices whose context was cut. */
   readonly truncatedChoices: number;
 }
 
 const TRIM_MS = 200;
 
-/** Tokenises in the background. On a CPU, memory that threads have freed goes back to the system now and then. */
+/** Tokenises in the background. On a CPU, memory that the threads have freed is regularly returned to the system. */
 export async function tokenise(
   dataset: Dataset,
   { tokenizer, target, cores }: Pick<ModelLoading, 'tokenizer' | 'target' | 'cores'>,
@@ -51,13 +54,13 @@ export async function tokenise(
   }
 }
 
-/** What a shard's share is measured by: the same on every machine, whatever was tuned there. */
+/** The measure of a shard's work. It is the same on every machine, whatever was tuned there. */
 export const weighedShard = (shard: Shard | undefined, { work }: ModelLimits): EvaluateOptions['shard'] =>
   shard === undefined
     ? undefined
     : { ...shard, workOf: ({ tokens, rows, longest }) => work.estimate(tokens, rows, longest) };
 
-/** Throws UserError where a choice does not fit the model and may not be, or cannot be, truncated. */
+/** Throws UserError if a choice does not fit the model and must not, or cannot, be truncated. */
 export function packQuestions(
   whole: LoadedQuestions,
   { sharing, shard, overlong = 'truncate' }: PackOptions,

@@ -1,4 +1,4 @@
-/** The last step of a run: results, as files where there is a folder. */
+/** The last step of a run: its results, written to files if there is a folder. */
 import { createHash } from 'node:crypto';
 import {
   formatTable,
@@ -28,7 +28,7 @@ export interface RunReport {
   readonly questions: PackedQuestions;
   readonly scored: ScoredSet;
   readonly started: Date;
-  /** From the command to the first micro-batch. */
+  /** Seconds from the command to the first micro-batch. */
   readonly loadSeconds: number;
 }
 
@@ -96,7 +96,7 @@ function resultsInput(report: RunReport): ResultsInput {
   };
 }
 
-/** Throws UserError where the disk refuses. */
+/** Throws UserError if the files cannot be written. */
 export function reportRun(report: RunReport): RunResult & { readonly results: Results } {
   const input = resultsInput(report);
   const { output } = report.request;

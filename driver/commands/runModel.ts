@@ -35,7 +35,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   }
 }
 
-/** The model on its devices, and the questions packed for it. */
+/** The loaded model, and the questions packed for it. */
 async function loadWithQuestions(
   loading: ModelLoading,
   prepared: PreparedRun,
@@ -48,7 +48,7 @@ async function loadWithQuestions(
   const tokens = phases.during('tokenise', () => tokenise(dataset, loading));
   phases.end();
   let packing: Promise<PackedQuestions> | undefined;
-  // Both are awaited below; a failure before that must not count as unhandled.
+  // Both are awaited below. A failure before that must not count as an unhandled rejection.
   tokens.catch(() => undefined);
   const model = await loading.finish((limits, opened) => {
     modelName = settleName(prepared, opened, request, ui);
@@ -75,8 +75,8 @@ async function loadWithQuestions(
 }
 
 /**
- * The name under which results are kept, now that the checkpoint is known. Throws UserError where a part of a run would
- * go on as another.
+ * The name under which results are kept, now that the checkpoint is known. Throws UserError if one part of a run would
+ * be resumed as another.
  */
 function settleName(
   { task, modelName, dataset }: PreparedRun,
@@ -96,12 +96,12 @@ function settleName(
   return name;
 }
 
-/** Told of every progress, it says once how the time until the first answer was spent. */
+/** Listens to progress events and reports once how the time until the first answer was spent. */
 function firstAnswer(phases: Phases, { executor }: LoadedModel, ui: Ui): () => void {
   let calls = 0;
   return () => {
     calls++;
-    // The first is told when everything is packed, the second with the first answer.
+    // The first event comes when everything is packed, the second with the first answer.
     if (calls === 1) phases.begin('first micro-batch');
     if (calls !== 2) return;
     phases.end();

@@ -1,4 +1,4 @@
-/** The third step of a run: a loaded model scores a set of questions, with a journal where there is a folder. */
+/** The third step of a run: a loaded model scores a set of questions, with a journal if there is a folder. */
 import { evaluate, scoreQuestions, type Evaluation, type Progress, type Scored, type Task } from '../../eval/index.js';
 import { quoteForShell } from '../../system/shell.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
@@ -9,15 +9,15 @@ import { PlanScorer } from './scorer.js';
 
 export interface ScoreSetOptions {
   readonly task: Task;
-  /** Folder of results and the journal; without it nothing is written. */
+  /** Folder of the results and the journal. Nothing is written without it. */
   readonly output?: string | undefined;
   /** The model's name in results. */
   readonly modelName: string;
   readonly resume: boolean;
-  /** The command that goes on with a journal, for messages. */
+  /** The command that continues with a journal, for messages. */
   readonly resumeCommand?: string | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Called with every progress. */
+  /** Called at every progress event. */
   readonly onProgress?: (() => void) | undefined;
 }
 
@@ -26,7 +26,7 @@ export interface ScoredSet extends Evaluation, Partial<Pick<Scored, 'identity'>>
   readonly scorer: PlanScorer;
 }
 
-/** The model stays open: another set may follow. */
+/** Scores one set. The model stays open, so another set may follow. */
 export async function scoreSet(
   model: LoadedModel,
   { loaded, plan, sharing, shard }: PackedQuestions,
@@ -80,7 +80,7 @@ export async function scoreSet(
   return { ...scored, scorer };
 }
 
-/** What to try where values are NaN or infinite: never what is on already. */
+/** What to try if values are NaN or infinite. Never suggests a setting that is already on. */
 export function nonFiniteAdvice(isHost: boolean, arithmetic: Arithmetic): string {
   if (arithmetic === 'f32')
     return 'This was computed in f32, so the weights hold NaN or are too large: check the checkpoint';

@@ -1,4 +1,4 @@
-/** The Scorer that eval/ asks for: a client of an executor, which calls the function that scores tokens. */
+/** The Scorer that eval/ needs: a client of an executor that calls the scoring function. */
 import type { MicroBatch, ScoredRows, Scorer } from '../../eval/scorer.js';
 import { SCORE } from '../../ir/function.js';
 import { rowsIn, tokensIn } from '../../ir/scoring.js';
@@ -7,7 +7,7 @@ import { inFlightOf, type Executor } from '../executor.js';
 import { Timeline } from './timeline.js';
 import { type BatchWork } from './work.js';
 
-/** A micro-batch as inputs of `score`, by name. */
+/** A micro-batch as the named inputs of `score`. */
 export const scoreInputs = ({ tokens, position, subtreeEnd, row, target }: MicroBatch): CallArrays => ({
   tokens,
   position,
@@ -16,7 +16,7 @@ export const scoreInputs = ({ tokens, position, subtreeEnd, row, target }: Micro
   target,
 });
 
-/** The outputs of `score`. Throws where they are not. */
+/** The outputs of `score`. Throws if one is missing. */
 export function scoredRows({ outputs: { logProb, isArgmax } }: CallResult): ScoredRows {
   if (!(logProb instanceof Float32Array && isArgmax instanceof Int32Array))
     throw new Error('The function score gives no logProb or no isArgmax.');
@@ -33,7 +33,7 @@ export function scoringLimits({ capacity }: Pick<Executor, 'capacity'>): { maxTo
 /** Estimated seconds for a micro-batch of (tokens, rows, longest tree). */
 export type BatchCost = (tokens: number, rows: number, longest: number) => number;
 
-/** Adds cost, a context limit, a count of the operations done, and a record of what devices did. */
+/** Adds a cost, a context limit, a count of operations, and a record of what devices did. */
 export class PlanScorer implements Scorer {
   readonly maxTokens: number;
   readonly maxRows: number;
@@ -44,7 +44,7 @@ export class PlanScorer implements Scorer {
   private readonly work: BatchWork;
   private flops = 0;
   private asked = 0;
-  /** When which device was busy with what was scored so far. */
+  /** When each device was busy with the questions scored so far. */
   readonly timeline = new Timeline();
 
   constructor(
@@ -76,14 +76,14 @@ export class PlanScorer implements Scorer {
     return this.executor.devices ?? 1;
   }
 
-  /** Floating-point operations of the model on everything scored so far. */
+  /** Floating-point operations of the model for everything scored so far. */
   get modelFlops(): number {
     return this.flops;
   }
 
   async score(batch: MicroBatch): Promise<ScoredRows> {
     const index = this.asked++;
-    // Nothing to score: no kernel has work, and no output a row.
+    // Nothing to score: no kernel has work, and the outputs have no rows.
     if (batch.row.length === 0) return { logProb: new Float32Array(0), isArgmax: new Int32Array(0) };
     const result = await this.executor.call(SCORE, scoreInputs(batch));
     this.timeline.add(index, batch, result.spans);

@@ -1,11 +1,11 @@
-/** What each device was doing while a question set was scored: busy shares, and the slices of `--trace`. */
+/** What each device did while a question set was scored: busy shares, and the slices of `--trace`. */
 import type { DeviceUse } from '../../eval/index.js';
 import type { MicroBatch } from '../../eval/scorer.js';
 import type { DeviceSpan } from '../../runtime/call.js';
 
-/** A span with the micro-batch that it belongs to. */
+/** A span and the micro-batch that it belongs to. */
 export interface BatchSpan extends DeviceSpan {
-  /** Micro-batches counted from 0 in the order asked. */
+  /** Micro-batches numbered from 0 in the order of calls. */
   readonly batch: number;
   readonly tokens: number;
   readonly rows: number;
@@ -16,7 +16,7 @@ export interface Interval {
   readonly end: number;
 }
 
-/** Intervals in order, overlapping and touching ones joined. */
+/** Sorted intervals, with overlapping and touching ones joined. */
 export function united(intervals: readonly Interval[]): readonly Interval[] {
   const joined: { begin: number; end: number }[] = [];
   for (const { begin, end } of [...intervals].sort((a, b) => a.begin - b.begin)) {
@@ -33,7 +33,7 @@ const lengthOf = (intervals: readonly Interval[]): number =>
 export class Timeline {
   private readonly list: BatchSpan[] = [];
 
-  /** Devices whose executors say nothing of what they do leave no trace. */
+  /** Devices whose executors report no spans leave no trace. */
   add(batch: number, { tokens, row }: Pick<MicroBatch, 'tokens' | 'row'>, spans: readonly DeviceSpan[] = []): void {
     for (const span of spans) this.list.push({ ...span, batch, tokens: tokens.length, rows: row.length });
   }
@@ -42,7 +42,7 @@ export class Timeline {
     return this.list;
   }
 
-  /** From the first begin to the last end, on any device; undefined where nothing was seen. */
+  /** From the first start to the last end on any device; undefined if nothing was recorded. */
   get window(): Interval | undefined {
     if (this.list.length === 0) return undefined;
     return this.list.reduce(
@@ -51,12 +51,12 @@ export class Timeline {
     );
   }
 
-  /** Spans of one device of one kind. */
+  /** The spans of one kind on one device. */
   of(device: number, kind: DeviceSpan['kind']): readonly BatchSpan[] {
     return this.list.filter((span) => span.device === device && span.kind === kind);
   }
 
-  /** Within the window, where a device computes nothing. */
+  /** The parts of the window in which a device computes nothing. */
   gaps(device: number): readonly Interval[] {
     const { window } = this;
     if (window === undefined) return [];
@@ -70,7 +70,7 @@ export class Timeline {
     return gaps;
   }
 
-  /** How busy each of `devices` was; undefined where nothing was seen. */
+  /** The busy shares of each of `devices`; undefined if nothing was recorded. */
   use(devices: number): readonly DeviceUse[] | undefined {
     const { window } = this;
     if (window === undefined) return undefined;

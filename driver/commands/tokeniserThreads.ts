@@ -5,15 +5,16 @@ import type { AnyTarget } from '../targets/target.js';
 import type { TokenizerSpec } from '../../models/tokenizer.js';
 
 /**
- * Cores for each thread: the package is multithreaded inside, what makes JavaScript's numbers of its results is not.
+ * Cores for each thread. The tokenizer library is multithreaded, but converting its results to JavaScript numbers is
+ * not.
  */
 const CORES = 8;
 const MOST = 4;
-/** What takes less than the quarter of a second in which a thread loads its modules: characters, bytes. */
+/** Sizes in characters and bytes that take less than the quarter of a second in which a thread loads its modules. */
 const SMALL_SET = 512 << 10;
 const SMALL_TOKENIZER_BYTES = 512 << 10;
 
-/** Infinity where nothing can be said; what is wrong with a file is said by who reads it. */
+/** Infinity if the size is unknown. Problems with a file are reported by the code that reads it. */
 function bytesOf(path: string): number {
   try {
     const stat = statSync(path);
@@ -24,8 +25,8 @@ function bytesOf(path: string): number {
 }
 
 /**
- * 0, this thread, for a small question set. More than 1 on a host of GPUs only: each holds tens of megabytes, which a
- * run on a CPU has promised not to use.
+ * 0, this thread, for a small question set. More than 1 only on a host of GPUs: each thread holds tens of megabytes,
+ * which would break the memory bound of a run on a CPU.
  */
 export function tokeniserThreads(
   questions: readonly Pick<Question, 'context' | 'choices'>[],

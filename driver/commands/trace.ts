@@ -1,6 +1,6 @@
 /**
- * `--trace FILE`: a run on all its devices, and some micro-batches kernel by kernel, in Chrome's trace format (opens in
- * Perfetto).
+ * `--trace FILE`: a run on all its devices, and some micro-batches kernel by kernel, in Chrome's trace format (Perfetto
+ * opens it).
  */
 import { layBatch, packTrees, planTrees, type LoadedQuestions, type Scorer, type Sharing } from '../../eval/index.js';
 import { writeAtomically } from '../../system/write.js';
@@ -9,7 +9,7 @@ import { SCORE } from '../../ir/function.js';
 import { scoreInputs } from './scorer.js';
 import type { Timeline } from './timeline.js';
 
-/** A slice. Microseconds, as the format wants them, from the first span of the run on. */
+/** A slice. Times are in microseconds, as the format requires, from the start of the run's first span. */
 interface Slice {
   readonly name: string;
   readonly cat: 'compute' | 'copy' | 'idle' | 'kernel';
@@ -21,7 +21,7 @@ interface Slice {
   readonly args: Readonly<Record<string, number>>;
 }
 
-/** Names a track: a process is a device, a thread a kind of work. */
+/** Names a track. In this format a process is a device and a thread is a kind of work. */
 interface TrackName {
   readonly name: 'process_name' | 'thread_name' | 'process_sort_index';
   readonly ph: 'M';
@@ -32,7 +32,7 @@ interface TrackName {
 
 export type TraceEvent = Slice | TrackName;
 
-/** Tracks of a device, in the order shown. */
+/** The tracks of a device, in display order. */
 const TRACKS = ['compute', 'copy', 'idle'] as const;
 const TRACK_NAMES: Readonly<Record<(typeof TRACKS)[number], string>> = {
   compute: 'compute',
@@ -40,12 +40,12 @@ const TRACK_NAMES: Readonly<Record<(typeof TRACKS)[number], string>> = {
   idle: 'gaps',
 };
 
-/** Micro-batches of the run that are profiled: enough to see past the first, cold one. */
+/** Number of micro-batches that are profiled: enough to see past the first, cold one. */
 const TRACED_BATCHES = 3;
 
 const MICROSECONDS = 1000;
 
-/** One process of slices a device: what it computed, what it sent on, and where it did neither. */
+/** The slices of one device: what it computed, what it sent, and when it was idle. */
 export function timelineEvents(timeline: Timeline, devices: number): readonly TraceEvent[] {
   const start = timeline.window?.begin ?? 0;
   return Array.from({ length: devices }, (_, device): TraceEvent[] => {
@@ -97,8 +97,8 @@ function namesOf(pid: number, name: string, threads: readonly string[]): TrackNa
 }
 
 /**
- * Runs a few micro-batches of the question set again, timing each launch: a process of slices of its own, behind the
- * run.
+ * Runs a few micro-batches of the question set again and times each launch. Their slices form a process of their own
+ * after those of the run.
  */
 export async function profileEvents(
   executor: Executor,

@@ -1,4 +1,4 @@
-/** `tune`: replaces an artifact's schedules by the best found within a budget. */
+/** `tune`: replaces an artifact's schedules with the best found within a budget. */
 import { gainOf, type TuneRow } from '../../autotune/index.js';
 import { deadline, unlessStopped } from '../../autotune/until.js';
 import { SCORE } from '../../ir/function.js';
@@ -15,11 +15,11 @@ import { openArtifact } from '../compile/open.js';
 import { stepTo, type TuneRequest, type TuneResult, type Ui } from '../requests.js';
 import type { CompiledModel, MeasureOptions, Tuned } from '../targets/target.js';
 
-/** Share of the budget, and seconds at most, that are kept for compiling what was found. */
+/** The part of the budget reserved for compiling the result: a share of it, and at most this many seconds. */
 const CLOSING = { share: 0.1, seconds: 10 };
-/** What that may take beyond the budget. */
+/** Seconds by which compiling may exceed the budget. */
 const GRACE_SECONDS = 1;
-/** Between two lines about how far it is, where nothing else happens. */
+/** Milliseconds between progress reports when nothing else happens. */
 const TICK_MS = 500;
 
 export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResult> {
@@ -72,7 +72,7 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
 
 export type TuneOptions = Omit<MeasureOptions, 'onProgress' | 'onActivity' | 'onNote' | 'onWarning'>;
 
-/** The model with the best schedules found, and the measured cost of its buckets. Something is told all the time. */
+/** The model with the best schedules found, and the measured cost of its buckets. Progress is reported throughout. */
 export async function tuneCompiled<S, D>(
   model: CompiledModel<S, D>,
   machine: Machine,
@@ -109,7 +109,10 @@ export async function tuneCompiled<S, D>(
   }
 }
 
-/** Compiles a model's kernels within so many seconds. What is not ready then, the first run compiles. */
+/**
+ * Compiles a model's kernels within a number of seconds. Kernels that are not ready by then are compiled by the first
+ * run.
+ */
 async function compileInTime(
   model: CompiledModel,
   seconds: number,

@@ -1,16 +1,16 @@
-/** How many floating-point operations a micro-batch is: what `modelFlops` and shares of peak count. */
+/** The floating-point operations of a micro-batch: the basis of `modelFlops` and of shares of peak. */
 import { contractionFlops } from '../../autotune/work.js';
 import type { MicroBatch } from '../../eval/scorer.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
 import type { SharedData } from '../../ir/plan.js';
 
-/** Multiply-adds count two. Attention counts visible pairs only; epilogues are left out. */
+/** A multiply-add counts as two. Attention counts visible pairs only. Epilogues are left out. */
 export class BatchWork {
   private readonly kernels: readonly Kernel[];
   private readonly perToken: number;
   private readonly perRow: number;
-  /** Per (query, visible key) pair, for queries that are tokens and for queries that are scored rows. */
+  /** Per pair of a query and a visible key, for queries that are tokens and for queries that are scored rows. */
   private readonly perTokenPair: number;
   private readonly perRowPair: number;
 
@@ -39,13 +39,13 @@ export class BatchWork {
     );
   }
 
-  /** Operations of the kernels whose path, without its layer, is `role`: all layers together. */
+  /** Operations of the kernels whose path without its layer is `role`, over all layers. */
   flopsOfRole(role: string, batch: MicroBatch): number {
     const kernels = this.kernels.filter((kernel) => kernel.path.replace(/^layers\.\d+\./, '') === role);
     return kernels.length === 0 ? 0 : new BatchWork({ kernels }).flops(batch);
   }
 
-  /** The same from sizes alone, with trees of average depth `longest`/2. */
+  /** The same from sizes alone, for trees of average depth `longest`/2. */
   estimate(tokens: number, rows: number, longest: number): number {
     return (
       tokens * (this.perToken + (longest / 2) * this.perTokenPair) +
@@ -54,8 +54,8 @@ export class BatchWork {
   }
 
   /**
-   * Seconds at an assumed rate, for packing before anything was measured: only ratios matter. Half of a batch's cost
-   * at SMALL_BATCH tokens is reading weights and waiting at barriers.
+   * Seconds at an assumed rate, for packing before anything is measured. Only ratios matter. At SMALL_BATCH tokens,
+   * half of a micro-batch's cost is reading weights and waiting at barriers.
    */
   seconds(tokens: number, rows: number, longest: number): number {
     const fixed = SMALL_BATCH * (this.perToken + this.perRow);
@@ -66,7 +66,7 @@ export class BatchWork {
 const SMALL_BATCH = 16;
 const ASSUMED_FLOPS = 200e9;
 
-/** Bytes of all weights in the layouts of the kernels; tables that stay mapped are left out. */
+/** Bytes of all weights in the layouts of the kernels, without tables that stay mapped. */
 export function packedWeightBytes(plan: Pick<SharedData, 'weights'>): number {
   const rowMap = rowMaps();
   return plan.weights.reduce(

@@ -18,19 +18,19 @@ export type { CompiledModel } from '../targets/target.js';
 
 export interface CompileOptions {
   readonly mask?: MaskKind;
-  /** Largest micro-batch, packed tokens. Default: what the model's context needs, within bounds of the target. */
+  /** Largest micro-batch, in packed tokens. Default: the model's context, within the target's bounds. */
   readonly maxTokens?: number;
   /** Adds the function `step`, with memory for the keys and values of this many tokens. */
   readonly cacheTokens?: number;
-  /** Sees the graph or the kernels after every pass: dumps and `inspect`. */
+  /** Called with the graph or the kernels after every pass, for dumps and `inspect`. */
   readonly observe?: Observer;
 }
 
-/** Longest context accepted, tokens: the model's own, bounded by the largest micro-batch. */
+/** Longest accepted context, in tokens: the model's own, bounded by the largest micro-batch. */
 export const contextLimit = (checkpoint: Pick<Checkpoint, 'config'>, plan: Plan<unknown>): number =>
   Math.min(checkpoint.config.maxPositions, tokensIn(scoreOf(plan).capacity));
 
-/** A checkpoint compiled by `target` for `device`. UsageError where the options do not fit. */
+/** Compiles a checkpoint with `target` for `device`. Throws UsageError if the options do not fit. */
 export function compileModel<S, D>(
   checkpoint: Checkpoint,
   target: Target<S, D>,

@@ -1,4 +1,4 @@
-/** A model as the user names it — checkpoint, config.json or artifact — compiled. */
+/** Opens and compiles a model as the user names it: a checkpoint, a config.json or an artifact. */
 import { resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
@@ -21,25 +21,27 @@ export interface OpenedModel {
   /** Hash of what is computed. */
   readonly id: string;
   readonly isArtifact: boolean;
-  /** The checkpoint lies in the artifact. */
+  /** Whether the artifact contains the checkpoint. */
   readonly isPacked: boolean;
   /** Machine code of the artifact, for hosts without a compiler. */
   readonly packed?: PackedCode | undefined;
 }
 
-/** A model whose checkpoint is known; compiling it, or reading its artifact, takes a second or two for a large one. */
+/**
+ * A model whose checkpoint is known. Compiling it, or reading its artifact, takes a second or two for a large model.
+ */
 export interface Opening {
   readonly checkpoint: Checkpoint;
   readonly target: AnyTarget;
-  /** Throws UserError where an artifact was compiled beside another tokenizer. */
+  /** Throws UserError if an artifact was compiled with another tokenizer. */
   requireTokenizer(hash: string): void;
   finish(): Promise<OpenedModel>;
 }
 
-/** What is to be opened, for any target of those at hand. */
+/** The model to open, for any of the given targets. */
 export type OpenRequest = Omit<CompileRequest, 'output' | 'target'> & ArtifactRequest & { readonly target?: string };
 
-/** Opens the checkpoint. Throws UserError where that cannot be; what is wrong with the rest is said by finish(). */
+/** Opens the checkpoint. Throws UserError if it cannot be opened; finish() reports every other problem. */
 export function beginOpening(
   request: OpenRequest,
   machine: Machine,
@@ -138,6 +140,6 @@ export const openArtifact = async (
   return beginArtifact(request, machine, ui, targets).finish();
 };
 
-/** The commands that make what was opened at `path` for other targets. */
+/** The commands that rebuild the model opened at `path` for other targets. */
 export const rebuildOpened = (path: string, { reference, model, isArtifact: isOne }: OpenedModel): Rebuild =>
   rebuildFor(isOne ? path : 'model.tw', reference, model.arithmetic);

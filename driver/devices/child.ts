@@ -1,6 +1,6 @@
 /**
- * The process that owns the devices of a replica. A driver that hangs or loses its context takes this process with it
- * and nothing else: the parent starts another and goes on. Started by fork(); talks protocol.ts.
+ * The process that owns the devices of a replica. If a driver hangs or loses its context, only this process is lost:
+ * the parent starts another and continues. Started by fork(); speaks protocol.ts.
  */
 import { isCudaError } from '../../runtime/cuda/addon.js';
 import { packError, type DeviceRequest, type FromChild, type ToChild } from './protocol.js';
@@ -12,7 +12,7 @@ import type { Ui } from '../requests.js';
 import { inFlightOf, type Executor } from '../executor.js';
 import { Siblings, type Membership } from './siblings.js';
 
-/** A parent that is gone hears nothing; 'disconnect' below ends this process. */
+/** If the parent is gone, nobody receives this; the 'disconnect' handler below ends the process. */
 const send = (message: FromChild): void => {
   process.send?.(message, () => undefined);
 };
@@ -55,7 +55,7 @@ async function open(request: DeviceRequest, member: Membership | undefined): Pro
   });
 }
 
-/** The context behind a CUDA error, or behind what it caused, is gone. */
+/** The context is lost after a CUDA error, or after an error that it caused. */
 const isLost = (error: unknown): boolean =>
   (isCudaError(error) && error.isContextDead) ||
   (error instanceof Error && error.cause !== undefined && isLost(error.cause));
@@ -105,7 +105,7 @@ process.on('message', (message: ToChild) => {
     send({ kind: 'failed', ...('id' in message ? { id: message.id } : {}), error: packError(error) });
   });
 });
-// Ctrl-C goes to the whole group, a batch system's SIGTERM too; the parent decides what happens.
+// Ctrl-C reaches the whole process group, and so does a batch system's SIGTERM. The parent decides what to do.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => undefined);
 // A parent that is gone without a word leaves nobody to end this process: exiting waits for threads, and one of them
 // may be in a driver that hangs.

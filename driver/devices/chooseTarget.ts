@@ -1,4 +1,4 @@
-/** What `--target auto` comes to on this machine: a GPU that is here and can hold the model, else the CPU. */
+/** Resolves `--target auto` on this machine: a GPU if one is present and can hold the model, otherwise the CPU. */
 import type { CudaArch } from '../../ir/cuda.js';
 import { bytes } from '../../system/format.js';
 import { cudaAvailable, type CudaAvailability } from '../../runtime/cuda/addon.js';
@@ -14,16 +14,16 @@ import { gpuReserve } from '../targets/cuda.js';
 import { deviceMemory } from './placement.js';
 
 export interface ChosenTarget {
-  /** Absent for an artifact, which has its own. */
+  /** Absent for an artifact, which has its own target. */
   readonly target?: TargetName;
-  /** `cuda (NVIDIA H100, 79 GiB, holds 2.05 GiB of weights)`: the target with the reason, for people. */
+  /** The target and the reason for it: `cuda (NVIDIA H100, 79 GiB, holds 2.05 GiB of weights)`. */
   readonly line: string;
 }
 
-/** What the choice depends on; tests hand in others. */
+/** The facts that the choice depends on; tests provide their own. */
 export interface TargetProbes {
   gpus(): CudaAvailability;
-  /** Rejects with UserError where kernels cannot be compiled for the GPU. */
+  /** Rejects with UserError if kernels cannot be compiled for the GPU. */
   requireCompiler(arch: CudaArch, driverVersion: number): Promise<unknown>;
   /** Bytes of the model's weights at 16 bits each. */
   weightBytes(): number;
@@ -44,14 +44,14 @@ const hereAndNow = (facts: TargetFacts): TargetProbes => ({
   weightBytes: () => 2 * parametersOf(facts),
 });
 
-/** GPUs that one copy of the model may be spread over, of `count` that are here. */
+/** Number of GPUs that one copy of the model may be spread over, of the `count` present. */
 function devicesOfCopy({ devices, parallel }: TargetFacts, count: number): number {
   if (typeof parallel === 'object') return Math.min(parallel.stages, count);
   if (typeof devices === 'number') return Math.min(devices, count);
   return devices === 'all' || parallel === 'auto' ? count : 1;
 }
 
-/** The target of a request, with the reason for it. Throws UserError where the model cannot be opened. */
+/** The target of a request, with the reason for it. Throws UserError if the model cannot be opened. */
 export async function chooseTarget(
   request: TargetFacts & { readonly target?: TargetChoice },
   probes?: TargetProbes,

@@ -1,6 +1,6 @@
 /**
- * A compiled model on the devices that a run asks for: how many there are, how the model lies on them, processes for
- * them.
+ * Loads a compiled model onto the devices that a run requests: how many there are, how the model is placed on them, and
+ * the processes that drive them.
  */
 import { scoreOf } from '../../ir/plan.js';
 import { setImmediate } from 'node:timers/promises';
@@ -27,7 +27,7 @@ export interface OpenedDevices {
 const ONE: Parallelism = { replicas: 1, stages: 1 };
 const isEqual = (a: Parallelism, b: Parallelism): boolean => a.replicas === b.replicas && a.stages === b.stages;
 
-/** What --devices and --parallel say without looking at the model; `exact` where they leave nothing to decide. */
+/** What --devices and --parallel specify without regard to the model. `exact` is set if they leave no choice. */
 function wantedOf(
   { devices, parallel }: Pick<LoadRequest, 'devices' | 'parallel'>,
   target: Opening['target'],
@@ -39,8 +39,8 @@ function wantedOf(
 }
 
 /**
- * How a model lies on devices, told where there are several. Throws UserError, saying what would fit, where it does
- * not.
+ * Places a model on its devices, and reports the placement if there are several. Throws UserError if it does not fit;
+ * the hint says what would fit.
  */
 function place(
   opened: OpenedModel,
@@ -60,13 +60,13 @@ function place(
 }
 
 /**
- * Compiles the model here, for what scoring must know of it, and brings it onto its devices: at the same time where
- * their processes compile for themselves.
+ * Compiles the model here, for the facts that scoring needs, and loads it onto its devices. Both happen at the same
+ * time if the device processes compile for themselves.
  */
 export const openDevices = (opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> =>
   (opening.target.compilesInProcess ? openMeanwhile : openCompiled)(opening, request, ui, phases);
 
-/** Once it is compiled: the processes find its kernels in the cache. */
+/** Loads the model after compiling: the processes then find its kernels in the cache. */
 async function openCompiled(opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
   const wanted = wantedOf(request, opening.target);
   const opened = await opening.finish();
@@ -87,18 +87,18 @@ async function openCompiled(opening: Opening, request: LoadRequest, ui: Ui, phas
   }
 }
 
-/** While it is compiled: on as many devices as it is likely to need. */
+/** Loads the model while compiling, on as many devices as it is likely to need. */
 async function openMeanwhile(opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
   const wanted = wantedOf(request, opening.target);
-  // Before the plan is known: most models fit a GPU, and each process compiles for itself.
+  // The plan is not known yet. Most models fit one GPU, and each process compiles for itself.
   const guess = wanted.exact ?? { replicas: wanted.devices, stages: 1 };
   let loading = begin(request, opening.target, guess, ui);
   try {
-    // Compiling leaves this thread to nobody: what was begun gets on its way first.
+    // Compiling blocks this thread, so pending work is started first.
     await setImmediate();
     const opened = await opening.finish();
     const { model } = opened;
-    // Says what is missing in the words for this command.
+    // Reports what is missing in the words of this command.
     model.target.requireDevices(model.device, wanted.devices, rebuildOpened(request.model, opened));
     if (loading === undefined)
       return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
@@ -123,7 +123,7 @@ const loadHere = (opened: OpenedModel, request: LoadRequest, ui: Ui, phases: Pha
     ui,
   );
 
-/** Threads of replica `index`: an even share of all, and one at least. */
+/** Threads of replica `index`: an even share of all, at least one. */
 const threadsOf = (threads: number, index: number, count: number): number =>
   Math.max(1, Math.floor(threads / count) + (index < threads % count ? 1 : 0));
 
@@ -151,14 +151,14 @@ function deviceRequest(
   };
 }
 
-/** Processes that load the model. */
+/** The processes that load the model. */
 interface Loading {
   readonly executor: Executor;
-  /** Settles when one of them has. */
+  /** Settles when one of them has loaded it. */
   opened(): Promise<void>;
 }
 
-/** Starts a process for each replica; undefined where there is no module to start. */
+/** Starts a process for each replica; undefined if there is no compiled module to start. */
 function begin(request: LoadRequest, target: Opening['target'], parallelism: Parallelism, ui: Ui): Loading | undefined {
   const { replicas, stages } = parallelism;
   if (!hasDeviceModule()) return undefined;

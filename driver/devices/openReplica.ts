@@ -1,4 +1,4 @@
-/** Where a replica is opened: in a process of its own, or in this one. */
+/** Decides where a replica is opened: in a process of its own, or in this one. */
 import { existsSync } from 'node:fs';
 import { UserError } from '../../errors.js';
 import type { Stage } from '../../ir/placement.js';
@@ -11,14 +11,12 @@ import { placeModel } from './placement.js';
 import type { DeviceRequest } from './protocol.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
 
-/** A day: timers hold a few weeks. */
-
-/** A day: timers hold a few weeks. */
+/** Largest timeout, in seconds: a day. Node's timers overflow after a few weeks. */
 const MOST_TIMEOUT = 86_400;
 
 const DEVICE_MODULE = new URL('./child.js', import.meta.url);
 
-/** Whether there is a module to start a process with: not where only TypeScript sources are. */
+/** Whether there is a module to start a process with. There is none if only TypeScript sources exist. */
 export const hasDeviceModule = (): boolean => existsSync(DEVICE_MODULE);
 
 export interface BeginOptions extends Pick<RemoteOptions, 'onEnd' | 'siblings'> {
@@ -26,9 +24,8 @@ export interface BeginOptions extends Pick<RemoteOptions, 'onEnd' | 'siblings'> 
 }
 
 /**
- * A replica is driven by a process of its own, so that a fault of a device costs a micro-batch and not the run. It
- * opens and compiles the model itself, from the request, while this process does what it needs: neither waits for the
- * other.
+ * Opens a replica in a process of its own, so that a device fault costs a micro-batch and not the run. The process
+ * opens and compiles the model itself while this process does its own work, so neither waits for the other.
  */
 export function beginDevice(request: DeviceRequest, { target, ...options }: BeginOptions, ui: Ui): RemoteExecutor {
   const timeoutSeconds = readSettings().deviceTimeout ?? target.timeoutSeconds;
@@ -41,13 +38,15 @@ export function beginDevice(request: DeviceRequest, { target, ...options }: Begi
 }
 
 export interface LoadOptions extends Omit<OpenOptions, 'devices' | 'stages'> {
-  /** One a stage, counted from 0 among those of this machine that run the plan; by default the first alone. */
+  /**
+   * One device per stage, counted from 0 among the devices of this machine that run the plan. Default: the first alone.
+   */
   readonly devices?: readonly number[];
-  /** How many such sets of devices the run has; by default this one. */
+  /** Number of such sets of devices in the run. Default: 1. */
   readonly replicas?: number;
 }
 
-/** The executor in this process: of the whole plan on one device, or a pipeline over several. */
+/** The executor in this process: the whole plan on one device, or a pipeline over several. */
 export function loadExecutor(
   checkpoint: Checkpoint,
   model: CompiledModel,
@@ -55,7 +54,7 @@ export function loadExecutor(
   ui: Ui,
 ): Promise<Executor> {
   const { devices = [0], replicas = 1, ...others } = options;
-  // The cuts depend on nothing but the plan and the devices: whoever else places them finds the same.
+  // The cuts depend only on the plan and the devices, so every process computes the same ones.
   const stages =
     devices.length === 1
       ? undefined

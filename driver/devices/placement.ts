@@ -1,4 +1,6 @@
-/** Where the parts of a compiled model go: what the devices have room for, and what its launches cost there. */
+/**
+ * Decides where the parts of a compiled model go, from the memory of the devices and the cost of its launches there.
+ */
 import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { scoreOf } from '../../ir/plan.js';
 import { kernelSeconds } from '../../autotune/index.js';
@@ -11,20 +13,20 @@ import { readSettings } from '../../settings.js';
 import type { CompiledModel, Rebuild } from '../targets/target.js';
 
 export interface PlacementRequest {
-  /** Of the whole run. */
+  /** Number of devices of the whole run. */
   readonly devices: number;
-  /** Absent: as memory and costs suggest. */
+  /** Default: chosen from memory and costs. */
   readonly wanted?: Parallelism;
   readonly rebuild: Rebuild;
 }
 
-/** What a micro-batch of trees of questions is like: scored rows a token, and tokens of a tree. */
+/** A typical micro-batch of question trees: scored rows per token, and tokens per tree. */
 const SCORED = 0.6;
 const LONGEST = 256;
 
 /**
- * Places a model on devices of this machine. Depends on the plan, the devices and settings alone, so that processes
- * that ask the same come to the same. Throws UserError where it does not fit, or TILEWRIGHT_DEVICE_MEMORY is no size.
+ * Places a model on devices of this machine. The result depends only on the plan, the devices and the settings, so all
+ * processes agree on it. Throws UserError if the model does not fit, or if TILEWRIGHT_DEVICE_MEMORY is not a size.
  */
 export const placeModel = (model: CompiledModel, { devices, wanted, rebuild }: PlacementRequest): PlacedStages =>
   placeStages({
@@ -34,7 +36,7 @@ export const placeModel = (model: CompiledModel, { devices, wanted, rebuild }: P
     ...(wanted === undefined ? {} : { wanted }),
   });
 
-/** The same on devices that have room for it, wherever they are. */
+/** The same for devices that are known to have room, wherever they are. */
 export const placeAnywhere = (model: CompiledModel, wanted: Parallelism): PlacedStages =>
   placeStages({ ...factsOf(model), devices: wanted.replicas * wanted.stages, roomOn: () => Infinity, wanted });
 
@@ -50,21 +52,19 @@ function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 
   return {
     plan,
     costs: kernelSeconds(plan, model.target.rates(model.device), size, plan.bucketSeconds),
-    // A host reads tables where they lie in the checkpoint.
+    // A host reads tables in place, from the checkpoint.
     weightBytes: (weight) =>
       model.target.isHost && weight.layout === 'rows' ? 0 : packedBytes(weight, rowMap(weight).length),
   };
 }
 
-/**
- * Bytes that weights and activations may take of each of `devices`, which are like the first `present`.
- */
+/** Bytes available for weights and activations on each of `devices`, assuming that all are like the first `present`. */
 function roomFor(model: CompiledModel, devices: number, present: number, rebuild: Rebuild): number {
   const limit = deviceMemory();
   return limit ?? model.target.room(model.device, devices, present, rebuild);
 }
 
-/** TILEWRIGHT_DEVICE_MEMORY; undefined where it is not set. */
+/** TILEWRIGHT_DEVICE_MEMORY; undefined if it is not set. */
 export function deviceMemory({ deviceMemory: text } = readSettings()): number | undefined {
   if (text === undefined) return undefined;
   const bytes = sizeInBytes(text);

@@ -1,6 +1,6 @@
 /**
- * Replicas of a model side by side: calls go to whichever is free. Which replica computed what changes no
- * answer, and a replica that is gone costs time alone: what it was asked goes to the others.
+ * Replicas of a model side by side: each call goes to a free one. Answers do not depend on which replica computes them.
+ * A lost replica costs only time: its calls go to the others.
  */
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult, DeviceSpan } from '../../runtime/call.js';
@@ -10,9 +10,9 @@ import { entriesOf, fatalCall, ProcessEnded } from './remoteExecutor.js';
 import type { Ui } from '../requests.js';
 import { inFlightOf, type Executor } from '../executor.js';
 
-/** An executor whose process may end and be followed by another. */
+/** An executor whose process may end and be replaced. */
 export interface Replica extends Executor {
-  /** Settles when the model is loaded by its present process, or with why that cannot be. */
+  /** Settles when the present process has loaded the model, or with the reason why it cannot. */
   opened(): Promise<void>;
 }
 
@@ -20,23 +20,23 @@ export interface PoolOptions {
   readonly count: number;
   /** Devices of each replica. */
   readonly stages: number;
-  /** Starts one. `onEnd` is called where its process ended; opened() is then a promise of the next. */
+  /** Starts one. `onEnd` is called when its process ends; opened() is then a promise of the next process. */
   readonly begin: (index: number, onEnd: (how: string) => void) => Replica;
   /** `device 2`, for messages. */
   readonly nameOf: (index: number) => string;
-  /** Milliseconds that a replica may take at least before an idle one computes the same; 5,000 by default. */
+  /** Minimum time, in milliseconds, before an idle replica duplicates a late replica's call; 5,000 by default. */
   readonly patience?: number;
 }
 
 const PATIENCE_MS = 5000;
-/** A replica that takes so many times as long as any micro-batch took before may hang. */
+/** A replica that takes this many times as long as any micro-batch before may be hung. */
 const PATIENCE = 4;
-/** Times PATIENCE_MS before anything has answered: nobody knows yet how long a micro-batch takes. */
+/** Multiple of PATIENCE_MS that applies before the first answer, when the time of a micro-batch is still unknown. */
 const UNKNOWN = 12;
 
 /**
- * A micro-batch that ends this many processes, and one of every replica that is left, is at fault itself. One more than
- * where there is one replica: somebody who kills several must not be taken for it.
+ * A micro-batch is at fault itself if it ends this many processes, including one of every remaining replica. With a
+ * single replica the limit is one higher, so that somebody who kills several processes is not mistaken for it.
  */
 const ATTEMPTS = 3;
 
@@ -44,9 +44,9 @@ interface Member {
   readonly index: number;
   readonly replica: Replica;
   state: 'opening' | 'ready' | 'gone';
-  /** What it is computing, and what waits beside it, in the order asked. */
+  /** The calls that it is computing or has queued, in the order asked. */
   readonly jobs: Set<Job>;
-  /** What its last process was computing when it ended. */
+  /** The calls that its last process was computing when it ended. */
   suspects: ReadonlySet<Job>;
 }
 
@@ -56,36 +56,36 @@ interface Job {
   readonly inputs: CallArrays;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
-  /** Replicas whose process ended as it computed this. */
+  /** Replicas whose process ended while computing this. */
   readonly ended: Set<Member>;
-  /** How often that was. */
+  /** Number of such endings. */
   attempts: number;
-  /** Replicas that have it now: two where the first is late. */
+  /** Number of replicas that have it now: two if the first is late. */
   runners: number;
   isCopied: boolean;
   isDone: boolean;
-  /** When the first of them was asked, milliseconds. */
+  /** When the first of them was asked, in milliseconds. */
   since: number;
 }
 
-/** How much a replica has to do. */
+/** Amount of work that a replica has. */
 const loadOf = ({ jobs }: Member): number => [...jobs].reduce((sum, { inputs }) => sum + entriesOf(inputs), 0);
 
 export class DevicePool implements Executor {
   private readonly options: PoolOptions;
   private readonly ui: Ui;
   private readonly members: readonly Member[];
-  /** Asked and not with any replica; the next one first. */
+  /** Calls not yet given to a replica; the next one first. */
   private readonly waiting: Job[] = [];
   private readonly first: Promise<void>;
   private markOpened: () => void = () => undefined;
   private markFailed: (error: unknown) => void = () => undefined;
   private hasOpened = false;
-  /** Why the last one to go went: told where none is left. */
+  /** Why the last replica was lost, reported if none is left. */
   private lastError: unknown;
   private size: Readonly<Record<string, Extents>> = {};
   private isClosed = false;
-  /** The longest that a replica took to answer, milliseconds. */
+  /** The longest time that a replica took to answer, in milliseconds. */
   private longest = 0;
   private timer: NodeJS.Timeout | undefined;
 
@@ -107,14 +107,14 @@ export class DevicePool implements Executor {
     for (const member of this.members) this.await(member);
   }
 
-  /** Starts all replicas. Close it also where opened() rejects. */
+  /** Starts all replicas. Close the pool even if opened() rejects. */
   static begin(options: PoolOptions, ui: Ui): DevicePool {
     return new DevicePool(options, ui);
   }
 
   /**
-   * Settles when one replica has loaded the model: the others join it. Rejects where none could, with what the first
-   * said.
+   * Settles when one replica has loaded the model; the others join later. Rejects with the first replica's error if
+   * none can load it.
    */
   opened(): Promise<void> {
     return this.first;
@@ -124,7 +124,7 @@ export class DevicePool implements Executor {
     return this.size;
   }
 
-  /** Of those that load the model too: what waits here is theirs the moment that they are ready. */
+  /** Includes replicas that are still loading, so that calls are waiting for them when they are ready. */
   get inFlight(): number {
     return Math.max(
       1,
@@ -132,12 +132,12 @@ export class DevicePool implements Executor {
     );
   }
 
-  /** Of all that have loaded the model. */
+  /** Phases of all replicas that have loaded the model. */
   get phases(): readonly PhaseSpan[] {
     return this.members.flatMap(({ replica }) => replica.phases ?? []);
   }
 
-  /** Those that compute or will: the end of a run is cut for all of them. */
+  /** Replicas that compute or will compute: the end of a run is divided among all of them. */
   get replicas(): number {
     return Math.max(1, this.living().length);
   }
@@ -191,15 +191,15 @@ export class DevicePool implements Executor {
   }
 
   /**
-   * Its process ended. One computes in the order asked: behind the first, or the first few of a pipeline, jobs only
-   * waited.
+   * Handles the end of a replica's process. It computes in the order asked: only the first job, or the first few of a
+   * pipeline, were being computed; the others were waiting.
    */
   private end(member: Member): void {
     member.suspects = new Set([...member.jobs].slice(0, this.options.stages));
     this.await(member);
   }
 
-  /** Waits for a replica's process to load the model. */
+  /** Waits until a replica's process has loaded the model. */
   private await(member: Member): void {
     if (member.state === 'gone') return;
     member.state = 'opening';
@@ -224,12 +224,13 @@ export class DevicePool implements Executor {
     this.dispatch();
   }
 
-  /** It will compute no more. */
+  /** Marks a replica as lost for good. */
   private drop(member: Member, error: unknown): void {
     if (this.isClosed || member.state === 'gone') return;
     member.state = 'gone';
     const left = this.living().length;
-    // What the first could not do is the reason for all that could not either, as far as a user is concerned.
+    // The first replica's failure is the most useful explanation for a user, since the others usually fail for the same
+    // reason.
     this.lastError = this.hasOpened ? error : (this.lastError ?? error);
     if (left === 0) {
       this.markFailed(this.failure());
@@ -245,12 +246,12 @@ export class DevicePool implements Executor {
     this.dispatch();
   }
 
-  /** Hands out what waits, each to the free replica that has the least to do. */
+  /** Hands out waiting calls, each to the free replica with the least work. */
   private dispatch(): void {
     for (let at = 0; at < this.waiting.length;) {
       const job = this.waiting[at]!;
       const living = this.living();
-      // Not again to one whose process ended with it, unless there is no other.
+      // Avoids a replica whose process ended while computing this call, unless there is no other.
       const fresh = living.filter((member) => !job.ended.has(member));
       const free = (fresh.length > 0 ? fresh : living).filter(
         ({ state, jobs, replica }) => state === 'ready' && jobs.size < inFlightOf(replica),
@@ -267,8 +268,8 @@ export class DevicePool implements Executor {
   }
 
   /**
-   * Where a replica is idle while another is late, it computes what that one was asked longest ago: whoever is first is
-   * heard.
+   * If one replica is idle and another is late, the idle one computes the late one's oldest call. The first answer is
+   * used.
    */
   private hurry(): void {
     clearTimeout(this.timer);
@@ -320,7 +321,7 @@ export class DevicePool implements Executor {
     }
   }
 
-  /** A job whose process ended: first in the queue, unless it ends one process after another. */
+  /** A job whose process ended goes to the front of the queue, unless it ends one process after another. */
   private again(job: Job, member: Member, how: string): void {
     if (member.suspects.has(job)) {
       job.ended.add(member);
@@ -336,7 +337,7 @@ export class DevicePool implements Executor {
     this.waiting.unshift(job);
   }
 
-  /** Spans with devices counted over all replicas. */
+  /** Spans with devices numbered over all replicas. */
   private inPool(result: CallResult, { index }: Member): CallResult {
     if (result.spans === undefined) return result;
     const spans = result.spans.map((span): DeviceSpan => ({

@@ -1,4 +1,4 @@
-/** What the process that owns devices and the one that asks it say to each other. Plain data, structured-cloned. */
+/** Messages between the process that owns devices and its parent. Plain data, structured-cloned. */
 import { UsageError, UserError } from '../../errors.js';
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
@@ -6,14 +6,14 @@ import type { PhaseSpan } from '../phases.js';
 import type { Amount, LoadRequest } from '../requests.js';
 import type { Membership, SiblingWord } from './siblings.js';
 
-/** What the child compiles (finds in the cache) and loads: one replica of the model, on its devices. */
+/** What the child compiles (or finds in the cache) and loads: one replica of the model, on its devices. */
 export interface DeviceRequest extends Pick<
   LoadRequest,
   'model' | 'init' | 'precision' | 'target' | 'isa' | 'mask' | 'maxTokens' | 'cacheTokens' | 'checkpoint' | 'trustsCode'
 > {
-  /** The replica's devices, one a stage, counted from 0 among those of this machine that run the plan. */
+  /** The replica's devices, one per stage, counted from 0 among the devices of this machine that run the plan. */
   readonly devices: readonly number[];
-  /** Stages of the pipeline that the replica is; 1: a device executes the whole plan. */
+  /** Number of pipeline stages of the replica; 1: one device executes the whole plan. */
   readonly stages: number;
   readonly replica: { /** From 0. */ readonly index: number; readonly count: number };
   /** CPU: worker threads of all its devices together. */

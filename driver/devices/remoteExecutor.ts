@@ -1,4 +1,6 @@
-/** An executor in a process of its own: replaced where it dies, hangs or loses its device, and asked again. */
+/**
+ * An executor in a process of its own. If the process dies, hangs or loses its device, it is replaced and asked again.
+ */
 import { fork, type ChildProcess } from 'node:child_process';
 import { UserError } from '../../errors.js';
 import type { Extents } from '../../ir/extents.js';
@@ -22,19 +24,20 @@ export interface RemoteOptions {
   /** The child's module. */
   readonly module: URL;
   readonly request: DeviceRequest;
-  /** With nothing answered for so long while something is asked, the device hangs. */
+  /** The device counts as hung if it answers nothing for this long while a call is pending. */
   readonly timeoutSeconds: number;
   /**
-   * With nothing said for so long while the model is loaded, likewise; the timeout, and five minutes at least, by
-   * default.
+   * The same for a process that says nothing while it loads the model. Default: timeoutSeconds, but at least five
+   * minutes.
    */
   readonly loadingSeconds?: number;
   /**
-   * Called where a process that had loaded the model ends: what it was asked rejects with ProcessEnded, for others to
-   * compute, and opened() is a promise of the next process. Absent: the next process is asked the same again.
+   * Called when a process that had loaded the model ends. Its pending calls reject with ProcessEnded, so that others
+   * can compute them, and opened() is a promise of the next process. If absent, the next process is asked the same
+   * again.
    */
   readonly onEnd?: (how: string) => void;
-  /** Those that start together, and which of them this is. Only the first process is one of them. */
+  /** The replicas that start together, and the index of this one. Only the first process takes part. */
   readonly siblings?: { readonly relay: SiblingRelay; readonly index: number };
 }
 
@@ -51,18 +54,18 @@ export class ProcessEnded extends Error {
 
 /** A call that ends this many processes is at fault itself. */
 const ATTEMPTS = 2;
-/** Ends of the process in one run, whatever the call. */
+/** Limit on ends of the process in one run, whatever the call. */
 const MAX_RESTARTS = 5;
-/** Compiling kernels or a driver's start may keep a process from saying anything for a minute or two. */
+/** Compiling kernels or starting a driver may keep a process silent for a minute or two. */
 const LOADING_SECONDS = 300;
-/** Time to give memory back before it is killed. */
+/** Time to release memory before the process is killed. */
 const CLOSE_MS = 10_000;
 
 /** The size of a call, for messages: its longest input. */
 export const entriesOf = (inputs: CallArrays): number =>
   Math.max(0, ...Object.values(inputs).map(({ length }) => length));
 
-/** What to tell of a call that is at fault. */
+/** The error for a call that is at fault. */
 interface Asked {
   readonly name: string;
   readonly inputs: CallArrays;

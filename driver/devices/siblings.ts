@@ -1,25 +1,25 @@
 /**
- * Replicas that start together talk to each other through their parent, which passes on every word and says who is
- * gone. A replica that takes another's place later has no siblings: it loads by itself.
+ * Replicas that start together communicate through their parent, which forwards every message and reports lost
+ * replicas. A replica that is started later as a replacement has no siblings and loads by itself.
  */
 import type { WeightExchange, WeightOffer } from '../../runtime/cuda/shareWeights.js';
 
-/** Which replica a process is, of how many that start together. */
+/** The index of a process among those that start together. */
 export interface Membership {
   readonly index: number;
   readonly count: number;
 }
 
-/** Plain data. */
+/** A message between siblings, as plain data. */
 export type SiblingWord =
   | { readonly kind: 'offer'; readonly stage: number; readonly offer: WeightOffer }
   | { readonly kind: 'finished'; readonly stage: number }
-  /** From the parent: its process ended, or it could not open the model. */
+  /** From the parent: the sibling's process ended, or it could not open the model. */
   | { readonly kind: 'gone'; readonly reason: string };
 
 type Send = (from: number, word: SiblingWord) => void;
 
-/** The parent's side. What is said before a sibling listens is kept for it. */
+/** The parent's side. Messages for a sibling that does not listen yet are kept. */
 export class SiblingRelay {
   private readonly members: (
     | { readonly state: 'awaited'; readonly kept: [from: number, word: SiblingWord][] }
@@ -50,7 +50,7 @@ export class SiblingRelay {
     });
   }
 
-  /** For good: whoever takes its place is no member. */
+  /** Removes a sibling for good: its replacement is not a member. */
   leave(index: number, reason: string): void {
     this.say(index, { kind: 'gone', reason });
     this.members[index] = { state: 'gone' };
@@ -80,7 +80,7 @@ export class Siblings {
   private readonly member: Membership;
   private readonly send: (word: SiblingWord) => void;
   private readonly byStage = new Map<number, readonly Sibling[]>();
-  /** Of those that are gone, by replica. */
+  /** Why replicas are gone, by index. */
   private readonly reasons = new Map<number, string>();
 
   constructor(member: Membership, send: (word: SiblingWord) => void) {
@@ -104,7 +104,7 @@ export class Siblings {
     }
   }
 
-  /** Of one stage; what siblings said of it before is not lost. */
+  /** The exchange of one stage. Messages that siblings sent for it earlier are kept. */
   exchange(stage: number): WeightExchange {
     const siblings = this.of(stage);
     const others = siblings.filter((_, index) => index !== this.member.index);
@@ -132,7 +132,7 @@ export class Siblings {
     return siblings;
   }
 
-  /** An offer that was made stands: what it names outlives its process until nobody has it open. */
+  /** An existing offer stays valid: the memory that it names outlives its process as long as somebody has it open. */
   private lose(sibling: Sibling | undefined, reason: string): void {
     sibling?.hasOffered({ refused: reason });
     sibling?.hasFinished();

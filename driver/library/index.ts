@@ -1,4 +1,4 @@
-/** The library: models that stay open and score any number of question sets. docs/library.md shows its use. */
+/** The library: models that stay open and score any number of question sets. See docs/library.md. */
 import { UsageError } from '../../errors.js';
 import {
   argmax,
@@ -27,29 +27,29 @@ import { scoreSet } from '../commands/scoreSet.js';
 /** A share of the questions. */
 export interface Accuracy {
   readonly value: number;
-  /** Of the sample; undefined for fewer than two questions. */
+  /** Standard error of the mean over the sample; undefined for fewer than two questions. */
   readonly standardError: number | undefined;
 }
 
-/** What the model said to one question. */
+/** The model's answer to one question. */
 export interface QuestionAnswer {
-  /** Place in the data set, from 0. */
+  /** Index in the data set, from 0. */
   readonly docId: number;
   readonly choices: readonly string[];
-  /** Index of the right choice. */
+  /** Index of the correct choice. */
   readonly gold: number;
-  /** Index of the likeliest choice. */
+  /** Index of the most likely choice. */
   readonly answer: number;
   /** Natural logarithm of each choice's probability after the context. */
   readonly logLikelihoods: readonly number[];
-  /** Whether each choice is what the model would have written itself. */
+  /** Whether each token of a choice is the most likely one. */
   readonly isGreedy: readonly boolean[];
 }
 
 export interface ScoreResult {
-  /** The likeliest choice is right. */
+  /** Whether the most likely choice is correct. */
   readonly accuracy: Accuracy;
-  /** The likeliest choice per character is right. */
+  /** Whether the most likely choice per character is correct. */
   readonly accuracyNorm: Accuracy;
   readonly answers: readonly QuestionAnswer[];
   /** The contents of results_*.json, in the public harness's layout. */
@@ -58,23 +58,23 @@ export interface ScoreResult {
   readonly files: { readonly results: string; readonly samples: string } | undefined;
 }
 
-/** A model on its devices. */
+/** A model loaded onto its devices. */
 export interface Model {
-  /** `avx512`, `cuda:sm_90a`. */
+  /** Instruction set or GPU architecture: `avx512`, `cuda:sm_90a`. */
   readonly isa: string;
   readonly arithmetic: 'bf16' | 'f16' | 'f32';
-  /** Tokens of the longest context. */
+  /** Longest context, in tokens. */
   readonly contextLength: number;
-  /** Scores a set of questions. Calls that overlap wait for each other. */
+  /** Scores a set of questions. Overlapping calls run one after another. */
   score(options: ScoreOptions): Promise<ScoreResult>;
-  /** Gives devices and memory back, once what is being scored is done. */
+  /** Releases devices and memory when the current scoring is done. */
   close(): Promise<void>;
 }
 
 const initOf = (text: string | undefined): WeightInit =>
   text === undefined ? { kind: 'checkpoint' } : parseInit(text);
 
-/** What `work` gives, or Interrupted as soon as the signal says so; what comes too late goes to `late`. */
+/** The result of `work`, or Interrupted as soon as the signal is aborted. A late result is passed to `late`. */
 async function unlessAborted<T>(
   signal: AbortSignal | undefined,
   work: Promise<T>,
@@ -97,7 +97,7 @@ async function unlessAborted<T>(
   }
 }
 
-/** Compiles a model, or reads an artifact, and loads it. Rejects with UserError where a user can act. */
+/** Compiles a model, or reads an artifact, and loads it. Rejects with UserError if the user can fix the problem. */
 export async function openModel(options: ModelOptions): Promise<Model> {
   checkOptions('openModel', options);
   const { init, target, precision = 'auto', threads, onProgress, signal, ...rest } = present(options);

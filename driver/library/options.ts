@@ -1,4 +1,4 @@
-/** What the library's functions take, checked before anything is opened. */
+/** Options of the library's functions, checked before anything is opened. */
 import { z } from 'zod';
 import { UsageError } from '../../errors.js';
 import { OVERLONG, SHARING_MODES, TASKS } from '../../eval/index.js';
@@ -10,9 +10,9 @@ const whole = (least: number, most: number) => z.number().int().min(least).max(m
 const MAX_DEVICES = 64;
 
 const common = {
-  /** Ends the work; what was called rejects with Interrupted. */
+  /** Aborts the work: the call rejects with Interrupted. */
   signal: z.instanceof(AbortSignal).optional(),
-  /** Told what is going on. */
+  /** Called with progress events. */
   onProgress: z.custom<ProgressListener>((value) => typeof value === 'function', 'expected a function').optional(),
 };
 
@@ -48,18 +48,18 @@ const scoreFields = {
   data: z.union([z.string().min(1), z.array(z.record(z.string(), z.unknown())).readonly()]),
   sharing: z.enum(SHARING_MODES).optional(),
   overlong: z.enum(OVERLONG).optional(),
-  /** Half-open ranges of question numbers; without `end`, to the last. */
+  /** Half-open ranges of question numbers; without `end`, to the last question. */
   docs: z
     .array(z.strictObject({ first: whole(0, 1e12), end: whole(1, 1e12).optional() }))
     .readonly()
     .optional(),
-  /** At most so many questions; below 1, that share of them. */
+  /** At most this many questions; below 1, this fraction of them. */
   limit: z.number().positive().optional(),
-  /** Folder for results, samples and the journal; without it nothing is written. */
+  /** Folder for results, samples and the journal. Nothing is written without it. */
   output: z.string().min(1).optional(),
   /** The model's name in results. */
   modelName: z.string().min(1).optional(),
-  /** Go on with the journal in `output`. */
+  /** Continue with the journal in `output`. */
   resume: z.boolean().optional(),
 };
 

@@ -14,7 +14,7 @@ export type ProgressEvent =
 
 export type ProgressListener = (event: ProgressEvent) => void;
 
-/** A face that tells a listener. */
+/** A Ui that reports to a listener. */
 export function uiOf(tell: ProgressListener = () => undefined): Ui {
   const more = (detail: string | undefined): { readonly detail?: string } => (detail === undefined ? {} : { detail });
   return {

@@ -1,4 +1,4 @@
-/** The processors of this host: C, compiled by the system's compiler. */
+/** This host's processors: C, compiled by the system's compiler. */
 import { z } from 'zod';
 import { defaultBuckets } from '../../autotune/buckets.js';
 import { emitKernel } from '../../codegen/cpu/index.js';
@@ -26,7 +26,7 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
   // A large model's micro-batch takes minutes on a few cores.
   timeoutSeconds: 1800,
   compilesInProcess: false,
-  // Weights stay mapped, or are packed by whoever has them in its caches.
+  // Weights stay mapped, or are packed by the threads that will read them.
   sharesWeights: false,
   scheduling: cpuScheduling,
 
@@ -61,7 +61,7 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
     return { sources: emitted.sources, code: await compiled.code(), isCached: compiled.isCached };
   },
 
-  // A CPU is one device unless it is told how many.
+  // A CPU is one device unless the user asks for several.
   visibleDevices: () => 1,
   requireDevices: () => undefined,
   room: (_device, devices) => machineBytes() / devices,

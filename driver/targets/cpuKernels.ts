@@ -1,4 +1,4 @@
-/** A plan's kernels as C source and as a loaded library: one function for each (signature, schedule). */
+/** A plan's kernels as C source and as a loaded library: one function for each pair of signature and schedule. */
 import { readFile } from 'node:fs/promises';
 import { byFunction, type CpuIsa, type CpuSchedule, type LinkedFunction, type Plan } from '../../ir/plan.js';
 import { emitKernel, unitOf, type EmittedKernel } from '../../codegen/cpu/index.js';
@@ -52,13 +52,13 @@ export interface CompiledKernels {
   readonly symbols: Readonly<Record<string, readonly (readonly LaunchSymbol[])[]>>;
   readonly isCached: boolean;
   readonly seconds: number;
-  /** The machine code is an artifact's own. */
+  /** Whether the machine code came with the artifact. */
   readonly isUnpacked: boolean;
-  /** The code as an artifact carries it. */
+  /** The code in the form that an artifact carries. */
   code(): Promise<CompiledCode>;
 }
 
-/** An artifact's shared object, proved to load here. */
+/** An artifact's shared object, after checking that it loads here. */
 async function unpack(emitted: EmittedPlan, isa: CpuIsa, packed: PackedCode): Promise<CompiledLibrary> {
   packed.requireFit(machineOf(isa), emitted.sources);
   const path = await installShared(packed.read(LIBRARY));
@@ -70,7 +70,7 @@ async function unpack(emitted: EmittedPlan, isa: CpuIsa, packed: PackedCode): Pr
   return { path, cached: true, seconds: 0, compiler: packed.compiler };
 }
 
-/** Compiles what emitPlan printed, or finds it in the cache or, where there is no compiler, in the artifact. */
+/** Compiles what emitPlan printed. Uses the cache, or, if there is no compiler, the artifact's code. */
 export async function compileKernels(
   emitted: EmittedPlan,
   isa: CpuIsa,

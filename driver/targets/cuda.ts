@@ -30,7 +30,7 @@ const RATES: Readonly<Record<CudaArch, Rates>> = {
   sm_90a: { flopsPerSecond: 9.9e14, bytesPerSecond: 3.35e12 },
 };
 
-/** Beside weights and activations: the context, machine code, buffers through which weights are loaded. */
+/** Memory besides weights and activations: the context, machine code, and buffers through which weights are loaded. */
 export const gpuReserve = (totalBytes: number): number => Math.min(2 ** 30, totalBytes / 8);
 
 export const cuda: Target<CudaSchedule, CudaDevice> = {
@@ -54,8 +54,8 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
   option: ({ arch }) => `cuda:${arch}`,
   arithmetic: ({ arithmetic }) => arithmetic,
   numerics: ({ arithmetic }) => cudaNumerics(arithmetic),
-  // A row tile of 128 for every other multiprocessor: whatever the number of column tiles, if it is even, whole waves
-  // of them keep all multiprocessors busy (docs/performance.md). 8,448 tokens on an H100.
+  // A row tile of 128 for every other multiprocessor: if the number of column tiles is even, whole waves of tiles keep
+  // all multiprocessors busy (docs/performance.md). 8,448 tokens on an H100.
   capacity: ({ multiprocessors }) => ({ least: 64 * Math.max(16, multiprocessors), most: 16_384 }),
   buckets: cudaBuckets,
 

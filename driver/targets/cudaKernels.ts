@@ -44,15 +44,15 @@ export const cudaSources = (emitted: EmittedCudaPlan): readonly SourceText[] =>
   [...emitted.distinct.values()].map(({ symbol, source }) => ({ name: `${symbol}.cu`, text: source }));
 
 export interface CompiledCubins {
-  /** By symbol; with the runtime's own PACK_SYMBOL. */
+  /** Keyed by symbol; includes the runtime's own PACK_SYMBOL. */
   readonly cubins: ReadonlyMap<string, Uint8Array>;
   readonly isCached: boolean;
   readonly seconds: number;
   /** `NVRTC 13.0 (/usr/local/cuda/lib64/libnvrtc.so.13)`. */
   readonly compiler: string;
-  /** The machine code is an artifact's own. */
+  /** Whether the machine code came with the artifact. */
   readonly isUnpacked: boolean;
-  /** The code as an artifact carries it. */
+  /** The code in the form that an artifact carries. */
   readonly code: CompiledCode;
 }
 
@@ -64,7 +64,7 @@ interface Unit {
 const textOf = ({ symbol, source }: Unit): SourceText => ({ name: `${symbol}.cu`, text: source });
 const fileOf = (symbol: string): string => `${symbol}.cubin`;
 
-/** An artifact's cubins, if this driver loads what their compiler makes. */
+/** An artifact's cubins, if this driver can load the output of their compiler. */
 function unpack(
   units: readonly Unit[],
   arch: CudaArch,
@@ -85,7 +85,7 @@ function unpack(
   );
 }
 
-/** Machine code of every kernel: compiled, from the cache or, where there is no compiler, the artifact's own. */
+/** Machine code of every kernel: compiled, from the cache or, if there is no compiler, the artifact's own. */
 export async function compileCudaKernels(
   emitted: Pick<EmittedCudaPlan, 'distinct'>,
   arch: CudaArch,

@@ -17,10 +17,10 @@ import { compileKernels, emitPlan } from './cpuKernels.js';
 import { stepTo, type Ui } from '../requests.js';
 import type { Executor } from '../executor.js';
 
-/** Said where --trust-code takes effect. */
+/** Reported when --trust-code takes effect. */
 const OWN_CODE = 'no compiler is here: the machine code of the artifact runs, because --trust-code was given';
 
-/** How many kernels are to be compiled, for people. */
+/** How many kernels are to be compiled, as readable text. */
 export function distinct({ plan }: CompiledModel): string {
   const launches = plan.functions.flatMap((fn) => fn.launches);
   return `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
@@ -92,7 +92,7 @@ export async function loadCudaExecutor(
     ...(siblings === undefined ? {} : { exchangeOf: (stage) => siblings.exchange(stage) }),
     ...(stages === undefined
       ? { onMemory: (use) => ui.note(printCudaMemoryUse(use)) }
-      : // What each holds was told with the placement.
+      : // The placement report already covered each device.
         {
           stages: { [SCORE]: stages },
           onRoutes: (routes) =>

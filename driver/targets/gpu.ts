@@ -1,4 +1,4 @@
-/** The GPUs of this machine, and what schedules for it are judged by. */
+/** The GPUs of this machine, and the facts that schedules for them depend on. */
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
@@ -6,7 +6,7 @@ import { cudaAvailable, type CudaDeviceInfo } from '../../runtime/cuda/addon.js'
 import type { Rebuild } from './target.js';
 import { TYPICAL_FACTS } from '../target.js';
 
-/** The architecture whose code a device runs best; undefined where it runs none of ours. */
+/** The best supported architecture of a device; undefined if none is supported. */
 export function archOf({ capability: [major] }: Pick<CudaDeviceInfo, 'capability'>): CudaArch | undefined {
   if (major === 9) return 'sm_90a';
   return major >= 8 ? 'sm_80' : undefined;
@@ -22,7 +22,7 @@ const factsOf = (device: CudaDeviceInfo, arch: CudaArch): CudaFacts => ({
   multiprocessors: device.multiprocessors,
 });
 
-/** What to compile for. `cuda:ARCH` needs no GPU. UserError where `cuda` finds none. */
+/** The GPU to compile for. `cuda:ARCH` needs no GPU. Throws UserError if `cuda` finds none. */
 export function cudaFactsOf(target: string): CudaFacts {
   const available = cudaAvailable();
   if (target === 'cuda') {
@@ -46,7 +46,7 @@ export function cudaFactsOf(target: string): CudaFacts {
 }
 
 /**
- * The devices that run a plan compiled for `arch`, in the driver's order. UserError, with the command that helps, where
+ * The devices that run a plan compiled for `arch`, in the driver's order. Throws UserError with a command that helps if
  * there are fewer than `least`.
  */
 export function devicesFor(
@@ -77,7 +77,7 @@ export function devicesFor(
   return { devices, driverVersion: available.driverVersion };
 }
 
-/** How many GPUs a run that uses all of them has, before its model is known: those like the first. */
+/** Number of GPUs in a run that uses all of them, before its model is known: those like the first. */
 export function visibleGpus(): number {
   const available = cudaAvailable();
   const arch = available.ok && available.devices[0] !== undefined ? archOf(available.devices[0]) : undefined;

@@ -1,37 +1,40 @@
 /**
- * Machine code that an artifact carries, for hosts that have no compiler. Nothing can tell what it does: it is run only
- * where its user says so, and only where kernels cannot be compiled from the verified graph.
+ * Machine code in an artifact, for hosts without a compiler. Its behaviour cannot be verified, so it runs only if the
+ * user allows it and only if kernels cannot be compiled from the verified graph.
  */
 import { createHash } from 'node:crypto';
 import { MissingCompiler, UserError } from '../../errors.js';
 import type { SourceText } from '../../runtime/cpu/compileError.js';
 
-/** Machine code that was just compiled, as an artifact may carry it. */
+/** Newly compiled machine code, in the form that an artifact may carry. */
 export interface CompiledCode {
-  /** What it runs on: `avx512 linux-x64`, `sm_90a`. Other machines refuse it. */
+  /** The machines it runs on: `avx512 linux-x64`, `sm_90a`. Others refuse it. */
   readonly machine: string;
-  /** For people, without paths. */
+  /** The compiler's name for messages, without paths. */
   readonly compiler: string;
-  /** All that was compiled. */
+  /** All sources that were compiled. */
   readonly units: readonly SourceText[];
   readonly files: readonly { readonly name: string; readonly bytes: Uint8Array }[];
 }
 
-/** Machine code of an artifact. Each of its functions throws UserError. */
+/** Machine code of an artifact. Each function throws UserError. */
 export interface PackedCode {
-  /** The user lets it run. */
+  /** Whether the user allows it to run. */
   readonly isTrusted: boolean;
-  /** For people: `gcc (Debian 12.2.0) 12.2.0`. */
+  /** The compiler's name for messages: `gcc (Debian 12.2.0) 12.2.0`. */
   readonly compiler: string;
-  /** Refuses code for another machine or kernel ABI, or of other sources than this program prints for the plan. */
+  /**
+   * Refuses code for another machine or kernel ABI, or from sources other than those that this program prints for the
+   * plan.
+   */
   requireFit(machine: string, sources: readonly SourceText[]): void;
-  /** The bytes of a file, which are those that the manifest names. */
+  /** The bytes of a file, checked against the manifest's digest. */
   read(name: string): Uint8Array;
-  /** What is wrong with the code, with the command that makes the artifact anew. */
+  /** An error about the code, with the command that rebuilds the artifact. */
   problem(what: string): UserError;
 }
 
-/** What a manifest says of machine code: what it was made for, of what, by what, and the digest of each file. */
+/** A manifest's record of machine code: its machine, sources and compiler, and the digest of each file. */
 export interface CodeRecord {
   readonly abi: number;
   readonly machine: string;
@@ -45,7 +48,7 @@ const sha256 = (data: string | Uint8Array): string => createHash('sha256').updat
 const digestOf = (sources: readonly SourceText[]): string =>
   sha256(JSON.stringify(sources.map(({ name, text }) => [name, text])));
 
-/** The record of code that was just compiled. */
+/** The record of newly compiled code. */
 export const recordOf = ({ machine, compiler, units, files }: CompiledCode, abi: number): CodeRecord => ({
   abi,
   machine,
@@ -54,7 +57,7 @@ export const recordOf = ({ machine, compiler, units, files }: CompiledCode, abi:
   files: Object.fromEntries(files.map(({ name, bytes }) => [name, sha256(bytes)])),
 });
 
-/** The code that `record` describes, read by `readFile`. `again`: the command that makes the artifact anew. */
+/** The code that `record` describes, read by `readFile`. `again`: the command that rebuilds the artifact. */
 export function packedCode(
   record: CodeRecord,
   {
@@ -102,7 +105,7 @@ export const TRUST =
   "--trust-code runs the artifact's own machine code, with your rights, unchecked: " +
   'use it only for artifacts of people whose programs you would run';
 
-/** Compiles, or takes an artifact's own code where no compiler is here and the user trusts it. */
+/** Compiles. If there is no compiler and the user allows it, uses the artifact's own code instead. */
 export async function compileOrUnpack<T>(
   packed: PackedCode | undefined,
   compile: () => Promise<T>,

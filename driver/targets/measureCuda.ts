@@ -20,7 +20,7 @@ import type { CudaModel } from './cudaModel.js';
 import { measuredRows, isIdleSoon } from './measured.js';
 import type { MeasureOptions, Tuned } from './target.js';
 
-/** The best schedules found on this machine's GPU. UserError where there is none. */
+/** Finds the best schedules on this machine's GPU. Throws UserError if there is none. */
 export async function measureCuda(
   { plan: whole, device: facts }: CudaModel,
   options: Omit<MeasureOptions, 'threads'>,
@@ -116,13 +116,13 @@ export async function measureCuda(
     isHung = isDeviceHung(error);
     throw error;
   } finally {
-    // What the device still works on cannot be taken from it; the database can be closed.
+    // Memory that the device still uses cannot be released, but the database can be closed.
     if (isHung || !(measurer === undefined || (await isIdleSoon(measurer)))) made.splice(1);
     for (const resource of made.reverse()) release(resource);
   }
 }
 
-/** A lost context takes its memory with it: what it says to being released is no news. */
+/** A lost context has already lost its memory, so errors from releasing it are ignored. */
 function release(resource: { release(): void }): void {
   try {
     resource.release();

@@ -1,4 +1,4 @@
-/** What tuning needs on every target besides its search. */
+/** The parts of tuning that all targets share, besides the search. */
 import type { TuneRow } from '../../autotune/search.js';
 import { deadline, unlessStopped } from '../../autotune/until.js';
 
@@ -9,7 +9,7 @@ export const measuredRows = <S>(rows: readonly TuneRow<S>[]): readonly TuneRow<S
 /** Seconds to wait for outstanding device work after tuning has stopped. */
 const LEAVE_SECONDS = 1;
 
-/** Whether all work of the measurer has ended, or ends soon. Only then can it be released. */
+/** Whether all work of the measurer has ended, or ends soon. Only then can the measurer be released. */
 export async function isIdleSoon(measurer: { idle(): Promise<void> }): Promise<boolean> {
   const patience = deadline(LEAVE_SECONDS, undefined);
   const isIdle = await unlessStopped(

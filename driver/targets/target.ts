@@ -1,6 +1,6 @@
 /**
- * A target as a value: everything that the driver must know of a kind of machine to compile a model for it, keep it in
- * an artifact, run it and tune it. One record each; targets/index.ts lists them, and nothing else tells them apart.
+ * A target as a record: everything that the driver needs to compile a model for a kind of machine, store it in an
+ * artifact, run it and tune it. targets/index.ts lists the records, and no other code distinguishes them.
  */
 import type { z } from 'zod';
 import type { Rates } from '../../autotune/bucketCost.js';
@@ -24,12 +24,13 @@ import type { CompiledCode, PackedCode } from './machineCode.js';
 
 /**
  * A compiled model: everything but weights and machine code. `S`: schedules of its target. `D`: the machine that the
- * schedules were chosen for. Whoever does not care has the model of any target, and hands it to its own `target` only.
+ * schedules were chosen for. Code that needs neither uses the default types and passes the model to its own `target`
+ * only.
  */
 export interface CompiledModel<S = unknown, D = unknown> {
   readonly target: Target<S, D>;
   readonly device: D;
-  /** `avx512`, `cuda:sm_90a`: names the machine code for results, journals and people. */
+  /** Names the machine code in results, journals and messages: `avx512`, `cuda:sm_90a`. */
   readonly isa: string;
   readonly arithmetic: Arithmetic;
   readonly mask: MaskKind;
@@ -38,10 +39,10 @@ export interface CompiledModel<S = unknown, D = unknown> {
   readonly plan: Plan<S>;
 }
 
-/** The command that makes an artifact for another `--target`. */
+/** The command that rebuilds an artifact for a given `--target`. */
 export type Rebuild = (target: string) => string;
 
-/** What a user says about the machine to compile for. */
+/** The user's choice of machine to compile for. */
 export interface TargetRequest {
   /** One of the target's names. */
   readonly target: string;
@@ -49,7 +50,7 @@ export interface TargetRequest {
   readonly isa?: CpuIsa;
 }
 
-/** What a manifest says of the machine, and what else a target writes there. */
+/** The manifest's facts about the machine; a target may add its own. */
 export interface TargetManifest {
   readonly kind: string;
   readonly arithmetic: Arithmetic;
@@ -60,55 +61,55 @@ export interface SourceText {
   readonly text: string;
 }
 
-/** Told how far work is that may be stopped. */
+/** Progress of work that may be stopped. */
 export interface WorkOptions {
-  /** Aborted: the work ends at once. */
+  /** When aborted, the work ends at once. */
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: { readonly done: number; readonly total: number }) => void;
 }
 
 export interface CompileOptions extends WorkOptions {
-  /** Machine code to fall back on where there is no compiler. */
+  /** Machine code to use if there is no compiler. */
   readonly packed?: PackedCode | undefined;
 }
 
 export interface MachineCode {
   /** Files of an artifact's kernels/ folder. */
   readonly sources: readonly SourceText[];
-  /** What an artifact may carry to hosts without a compiler; absent where a target has none. */
+  /** What an artifact may carry for hosts without a compiler; absent if a target has nothing to carry. */
   readonly code?: CompiledCode;
-  /** Nothing had to be compiled. */
+  /** True if nothing had to be compiled. */
   readonly isCached: boolean;
 }
 
 /** A kernel as `inspect` shows it. */
 export interface PrintedKernel {
-  /** Exported function. */
+  /** Name of the exported function. */
   readonly symbol: string;
   readonly source: string;
   /** Buffers and weights in the order of the function's parameters. */
   readonly parameters: readonly string[];
-  /** Scratch memory of a thread, where the host computes. */
+  /** Bytes of scratch memory per thread, on a host. */
   readonly scratchBytes?: number;
-  /** How a device launches it. */
+  /** The launch shape, on a device. */
   readonly launch?: LaunchShape;
-  /** What the compiler made of it, where one is here. */
+  /** What the compiler reports about it, if there is a compiler. */
   readonly resources?: KernelResources;
   /** Why there are no resources. */
   readonly note?: string;
 }
 
 export interface OpenOptions {
-  /** Worker threads of all devices together, where the host computes. */
+  /** Worker threads of all devices together, on a host. */
   readonly threads: number;
-  /** One a stage, counted from 0 among those of this machine that run the plan. */
+  /** One device per stage, counted from 0 among the devices of this machine that run the plan. */
   readonly devices: readonly number[];
   /** Launches of each stage; absent: one device runs all. */
   readonly stages?: readonly Stage[];
   readonly rebuild: Rebuild;
-  /** Machine code to fall back on where there is no compiler. */
+  /** Machine code to use if there is no compiler. */
   readonly packed?: PackedCode | undefined;
-  /** Told what is begun. */
+  /** Called with each phase as it begins. */
   readonly phases?: Phases;
   /** Replicas on other devices that load at the same time. */
   readonly siblings?: { exchange(stage: number): WeightExchange };
@@ -121,9 +122,9 @@ export interface MeasureOptions {
   readonly database?: string;
   readonly rebuild: Rebuild;
   readonly signal?: AbortSignal;
-  /** The table as it stands, and a line about it. */
+  /** The current table, and a line about it. */
   readonly onProgress: (table: readonly string[], status: string) => void;
-  /** What takes a while: `compiled 3 of 12`. */
+  /** Long activities: `compiled 3 of 12`. */
   readonly onActivity: (what: string) => void;
   readonly onNote: (line: string) => void;
   readonly onWarning: (line: string) => void;
@@ -137,57 +138,67 @@ export interface Tuned<S> {
 export interface Target<S, D> {
   /** Its name in manifests and results. */
   readonly name: string;
-  /** What `--target` may say. */
+  /** Values of `--target` that select it. */
   readonly names: readonly string[];
-  /** Its kernels run on this host's processors and in its memory, which tokenising and loading must leave to them. */
+  /**
+   * Whether its kernels run on this host's processors and in its memory, so that tokenising and loading must leave them
+   * free.
+   */
   readonly isHost: boolean;
   /** Seconds without an answer after which its process counts as hung. */
   readonly timeoutSeconds: number;
-  /** Its processes compile for themselves while this one does: none waits for another. */
+  /** Whether its processes compile for themselves while this one does, so that neither waits. */
   readonly compilesInProcess: boolean;
-  /** Replicas hand weights to each other. */
+  /** Whether replicas copy weights from each other. */
   readonly sharesWeights: boolean;
   /**
-   * Sizes of micro-batch that differ in cost: where kernels run in whole waves of tiles, a size between two waves costs
-   * as much as the larger one. Absent: all of them.
+   * Sizes of micro-batch that differ in cost: if kernels run in whole waves of tiles, a size between two waves costs as
+   * much as the larger one. Absent: all sizes.
    */
   readonly steps?: number;
   readonly scheduling: Scheduling<S, D>;
 
-  /** The machine to compile for. `stored`: the checkpoint's element type. UserError where there is none. */
+  /** The machine to compile for. `stored`: the checkpoint's element type. Throws UserError if there is none. */
   choose(request: TargetRequest, machine: Machine, stored: 'f32' | 'bf16' | 'f16'): D;
   label(device: D): string;
-  /** The `--target` that asks for such a machine. */
+  /** The `--target` value that selects such a machine. */
   option(device: D): string;
   arithmetic(device: D): Arithmetic;
   numerics(device: D): Numerics;
-  /** Bounds of the largest micro-batch by default: the model's context within these. */
+  /** Bounds of the default largest micro-batch, which is the model's context within them. */
   capacity(device: D): { readonly least: number; readonly most: number };
   buckets(tokens: number): readonly Bucket[];
 
   readonly manifest: z.ZodType<TargetManifest>;
   describe(device: D): TargetManifest;
-  /** The machine of a manifest, as schedules are judged here. Throws Error where this host cannot use it. */
+  /**
+   * Restores the machine of a manifest, with the facts that schedules depend on. Throws Error if this host cannot use
+   * it.
+   */
   restore(manifest: TargetManifest, machine: Machine): D;
 
   sources(plan: Plan<S>): readonly SourceText[];
   print(kernel: Kernel, model: CompiledModel<S, D>, schedule: S): Promise<PrintedKernel>;
-  /** Prints and compiles a model's kernels, or finds them in the cache. Rejects where it was stopped. */
+  /** Prints and compiles a model's kernels, or finds them in the cache. Rejects if it was stopped. */
   compile(model: CompiledModel<S, D>, options?: CompileOptions): Promise<MachineCode>;
 
-  /** Devices of this machine that a run gets which asks for all of them. */
+  /** Number of devices of this machine in a run that asks for all of them. */
   visibleDevices(): number;
-  /** Throws UserError where this machine has fewer than `least` devices for plans of `device`. */
+  /** Throws UserError if this machine has fewer than `least` devices for plans of `device`. */
   requireDevices(device: D, least: number, rebuild: Rebuild): void;
-  /** Bytes that weights and activations may take of each of `devices`, which are like the first `present`. */
+  /**
+   * Bytes available for weights and activations on each of `devices`, assuming that all are like the first `present`.
+   */
   room(device: D, devices: number, present: number, rebuild: Rebuild): number;
-  /** Only their ratio matters: which launches wait for arithmetic, which for memory. */
+  /**
+   * The machine's rates. Only their ratio matters: it decides which launches wait for arithmetic and which for memory.
+   */
   rates(device: D): Rates;
-  /** The model on its devices, in this process: kernels compiled, weights loaded. */
+  /** Loads the model onto its devices in this process: kernels compiled, weights loaded. */
   open(checkpoint: Checkpoint, model: CompiledModel<S, D>, options: OpenOptions, ui: Ui): Promise<Executor>;
-  /** The best schedules that a search finds within its budget. */
+  /** Searches for the best schedules within a budget. */
   measure(model: CompiledModel<S, D>, machine: Machine, options: MeasureOptions): Promise<Tuned<S>>;
 }
 
-/** Some target: what is true of each of them. */
+/** Any target: what holds for each of them. */
 export type AnyTarget = Target<unknown, unknown>;

@@ -1,4 +1,4 @@
-/** Candidate schedules of the wgmma skeleton, and the default one. */
+/** Candidate schedules of the wgmma skeleton, and the default schedule. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule } from '../../../ir/kernel.js';
 import type { Contraction } from '../text/contraction.js';
@@ -17,23 +17,23 @@ interface Tile {
   readonly tm: number;
   readonly tn: number;
   /**
-   * Rate on an H100 at its power limit with clusters of 2, relative to cooperative tiles of 256 columns, waves and
-   * padding apart.
+   * Rate on an H100 at its power limit with clusters of 2, relative to cooperative tiles of 256 columns, without the
+   * effects of waves and padding.
    */
   readonly rate: number;
   /**
-   * The same for epilogues that read and write the residual stream, 6 bytes an element (10 in f32) where others write 1
-   * or 2, unless the product is deep: beside its main loop such an epilogue weighs little.
+   * The same for epilogues that read and write the residual stream: 6 bytes per element (10 in f32), where others write
+   * 1 or 2. Not used for deep products, whose main loop dominates.
    */
   readonly residual: number;
 }
 
 /**
- * Deferred epilogues run under the next product, with tiles as wide as cooperative ones but fewer stages; narrower
- * tiles would need more stages. Ping-pong runs epilogues under the other warpgroup's product. Cooperative tiles hide
- * nothing; wide ones spend less energy on shared memory. Rates of tiles of 128 and more columns are measured
- * (docs/performance.md), those of narrower ones follow shared memory's share of a step. Deferred tiles of 224 and 192
- * columns were measured little, and are rated low.
+ * Deferred epilogues run during the next product. Their tiles are as wide as cooperative ones but have fewer stages;
+ * narrower tiles would need more stages. Ping-pong runs epilogues during the other warpgroup's product. Cooperative
+ * tiles hide nothing; wide ones spend less energy on shared memory. Rates of tiles of 128 and more columns are measured
+ * (docs/performance.md); those of narrower tiles follow from shared memory's share of a step. Deferred tiles of 224 and
+ * 192 columns were measured little and are rated low.
  */
 const TILES: readonly Tile[] = [
   { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.985 },
@@ -55,12 +55,12 @@ const TILES: readonly Tile[] = [
   { mode: 'pingpong', tm: 64, tn: 64, rate: 0.4, residual: 0.4 },
   { mode: 'pingpong', tm: 64, tn: 32, rate: 0.25, residual: 0.25 },
 ];
-/** Rows of a group of row tiles at most: what all blocks read at a time fits L2. */
+/** Most rows in a group of row tiles, so that what all blocks read at a time fits in L2. */
 const RASTER_ROWS = [2816, 1536];
 /**
- * Rate of a block without a neighbour to share weight tiles with. It waits for nobody, but L2 is read more, least by
- * tiles of 256 columns: at the power limit of a run that costs more than waiting, unless there are few rows, or the
- * epilogue waits for memory anyway.
+ * Rate of a block without a neighbour to share weight tiles with. It never waits for a neighbour, but L2 is read more,
+ * least with tiles of 256 columns. At the power limit of a run that costs more than waiting, unless there are few rows
+ * or the epilogue waits for memory anyway.
  */
 function alone({ tn }: Tile, which: 'rate' | 'residual', rows: number): number {
   if (tn > 192 && (rows <= FEW_ROWS || which === 'residual')) return 1.01;
@@ -70,16 +70,16 @@ function alone({ tn }: Tile, which: 'rate' | 'residual', rows: number): number {
 /** Rows of a small micro-batch. */
 const FEW_ROWS = 2112;
 const MOST_STAGES = 8;
-/** Columns of remainder tiles at least: narrower ones wait for their rows. */
+/** Fewest columns of a remainder tile: narrower ones would wait for their rows. */
 const NARROWEST = 64;
-/** A product over so many columns of its left operand is deep. */
+/** A product with at least this many columns of its left operand counts as deep. */
 const DEEP = 12_288;
 
 const base = { kind: 'gemm', skeleton: 'wgmma', tk: 64 } as const;
 
 /**
- * Rate of a tile where a block has `tilesOfBlock` of them: the epilogue of a block's final tile is not deferred, and
- * takes as long as that of a cooperative tile.
+ * Rate of a tile if a block has `tilesOfBlock` of them. The epilogue of a block's final tile is not deferred and takes
+ * as long as that of a cooperative tile.
  */
 function rateOf(tile: Tile, which: 'rate' | 'residual', cluster: 1 | 2, rows: number, tilesOfBlock: number): number {
   const rate = (each: Tile): number => each[which] * (cluster === 2 ? 1 : alone(each, which, rows));
@@ -105,8 +105,8 @@ function deepest(
 }
 
 /**
- * Row tiles of a group: as many as fit `rows`, and if possible so many that they divide the blocks at work: a block
- * then stays on its row tile through the group, and keeps what it has computed of those rows.
+ * Row tiles per group: as many as fit in `rows`, and if possible a number that divides the blocks at work. A block then
+ * stays on its row tile through the group and keeps the values computed for those rows.
  */
 function rasterOf(multiprocessors: number, cluster: number, tm: number, rows: number): number {
   const clusters = Math.max(1, Math.floor(multiprocessors / cluster));
@@ -116,7 +116,7 @@ function rasterOf(multiprocessors: number, cluster: number, tm: number, rows: nu
   return (clusters % height === 0 ? height : most) * cluster;
 }
 
-/** Legal schedules to measure at `rows` rows, likely best first. Empty where wgmma cannot run the kernel. */
+/** Legal schedules to measure at `rows` rows, the most promising first. Empty if wgmma cannot run the kernel. */
 export function wgmmaCandidates(
   kernel: Contraction,
   module: KernelModule,
@@ -139,8 +139,7 @@ export function wgmmaCandidates(
           raster: rasterOf(device.multiprocessors, cluster, tm, rasterRows),
         });
         if (whole === undefined) continue;
-        // Deferred epilogues of the residual stream become slower: the longest would have only a narrow tile to hide
-        // under.
+        // Deferred epilogues of the residual stream become slower: only a narrow tile would hide the longest epilogue.
         const narrow =
           mode === 'deferred' && !addsToStream ? withRemainder(kernel, module, device, whole, rows) : undefined;
         for (const schedule of narrow === undefined ? [whole] : [whole, narrow]) {
@@ -161,8 +160,8 @@ export function wgmmaCandidates(
 }
 
 /**
- * Share of the tensor cores' time in useful products: whole waves of tiles on all multiprocessors, rows and columns
- * past the end counted as waste. Between 0 and 1.
+ * Useful share of the tensor cores' time, between 0 and 1: whole waves of tiles on all multiprocessors, with rows and
+ * columns past the end counted as waste.
  */
 export function waveEfficiency(
   kernel: Contraction,
@@ -178,11 +177,11 @@ export function waveEfficiency(
   );
 }
 
-/** Blocks that run at once: whole clusters. */
+/** Number of blocks that run at once: whole clusters. */
 const blocksAtOnce = (multiprocessors: number, cluster: number): number =>
   Math.max(cluster, multiprocessors - (multiprocessors % cluster));
 
-/** Tiles of the block that has most, a remainder tile counted by its time. */
+/** Tiles of the block that has the most. A remainder tile counts by its time. */
 function waves(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors: number, rows: number): number {
   const { tm, cluster } = schedule;
   return waveCount(
@@ -194,8 +193,8 @@ function waves(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors:
 }
 
 /**
- * The schedule with the narrowest legal tiles that make one wave of what is left over at `rows` rows; undefined where
- * none do.
+ * The schedule with the narrowest legal tiles that divide the remainder at `rows` rows into one wave; undefined if none
+ * does.
  */
 function withRemainder(
   kernel: Contraction,
@@ -217,7 +216,7 @@ function withRemainder(
   return undefined;
 }
 
-/** A good untuned schedule at `rows` rows, or undefined where wgmma cannot run the kernel. */
+/** A good untuned schedule at `rows` rows; undefined if wgmma cannot run the kernel. */
 export function defaultWgmmaSchedule(
   kernel: Contraction,
   module: KernelModule,

@@ -1,14 +1,14 @@
 /**
- * The deferred epilogue: consumers leave their products in shared memory and go on to the next tile, and the producer's
- * idle warps run the epilogue meanwhile. Tensor cores wait only while products are stored there, less than 1 % of a
- * tile's time for a K of 6,656, whatever the epilogue reads and writes. Tiles stay as wide as cooperative ones.
+ * The deferred epilogue: consumers leave their products in shared memory and go on to the next tile, while the
+ * producer's idle warps run the epilogue. The tensor cores wait only while products are stored there: less than 1 % of
+ * a tile's time for K = 6,656, whatever the epilogue reads and writes. Tiles stay as wide as cooperative ones.
  */
 import { render } from '../text/templates.js';
 import { HALF_BYTES, loadHandoffText, storeHandoffText } from './handoff.js';
 import { CONSUMER_WARPS, PRODUCER_IDLE_WARPS } from './instruction.js';
 import type { WgmmaOptions } from './options.js';
 
-/** A segment's column tiles, the tensor map of its weight, and its epilogue for one row half. */
+/** A segment's column tiles, its weight's tensor map, and its epilogue for one half of a warp's rows. */
 export interface SegmentText {
   readonly map: number;
   readonly firstTile: number;
@@ -18,8 +18,8 @@ export interface SegmentText {
 }
 
 /**
- * The skeleton's parts: what the producer's idle warps do, how consumers hand over, and the epilogue that consumers run
- * themselves for a block's final tile.
+ * The skeleton's parts: the work of the producer's idle warps, the consumers' handoff, and the epilogue that consumers
+ * run themselves for a block's final tile.
  */
 type DeferredTexts = Readonly<Record<'deferredEpilogue' | 'storeHandoff' | 'consumerEpilogue', string>>;
 
@@ -45,7 +45,7 @@ export function deferredTexts(
   };
 }
 
-/** What follows the products of a remainder tile of the last segment: the consumers hand over to themselves. */
+/** The code after the products of a remainder tile of the last segment: consumers keep the products for themselves. */
 export const remainderEpilogueTexts = (
   options: WgmmaOptions,
   segment: SegmentText,
@@ -55,8 +55,8 @@ export const remainderEpilogueTexts = (
 });
 
 /**
- * Loads row halves of products from shared memory and runs their epilogues. Where each warp's products lie does not
- * depend on how many columns they have.
+ * Loads row halves of products from shared memory and runs their epilogues. The place of each warp's products does not
+ * depend on their number of columns.
  */
 const handoffEpilogueText = (options: WgmmaOptions, segments: readonly SegmentText[], columns: number): string =>
   render('wgmmaHandoffEpilogue', {

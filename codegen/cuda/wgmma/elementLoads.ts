@@ -1,4 +1,4 @@
-/** Which buffers an epilogue reads where it writes. */
+/** Finds the buffers that an epilogue reads at the position that it writes. */
 import type { Segment } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf } from '../../../ir/scalar.js';

@@ -15,27 +15,28 @@ import type { WgmmaContext } from './options.js';
 import { VectorLoads, QUAD, VectorStores, type VectorContext } from './vectorAccess.js';
 
 /**
- * 8-column groups of an epilogue that are worked on together, by the accumulators of a thread: as many loads in flight
- * as registers allow. `batch`: groups whose operands are loaded before the first is used; `narrow`: the same where none
- * of them is wider than 16 bits; `rotated`: the same for rotated pairs, which read two table entries each.
+ * 8-column groups of an epilogue that are processed together, by the number of accumulators per thread. More groups
+ * mean more loads in flight, within the registers available. `batch`: groups whose operands are loaded before the first
+ * is used; `narrow`: the same if no operand is wider than 16 bits; `rotated`: the same for rotated pairs, which read
+ * two table entries each.
  */
 const DEPTHS = [
   { accumulators: 128, batch: 8, narrow: 16, rotated: 32 },
   { accumulators: 192, batch: 8, narrow: 4, rotated: 2 },
   { accumulators: Infinity, batch: 4, narrow: 4, rotated: 2 },
 ] as const;
-/** The same for the warps that run deferred epilogues: they hold a row half of products, in 40 registers of 120. */
+/** The same for the warps that run deferred epilogues. A row half of products takes 40 of their 120 registers. */
 const DEFERRED_DEPTH = { batch: 8, narrow: 16, rotated: 8 } as const;
-/** Groups whose results are kept for wide stores where nothing is loaded. */
+/** Groups whose results are kept for wide stores when nothing is loaded. */
 const BATCH = 8;
 const DEPTH = 7;
-/** Accumulators of a thread beside which registers are left for sums on their way. */
+/** Most accumulators per thread that leave registers for pending sums. */
 const MOST_FOR_SUMS = 192;
 
-/** What is the same for all batches of a segment. */
+/** The values that are the same for all batches of a segment. */
 interface Context extends VectorContext {
   readonly layout: WgmmaLayout;
-  /** Row values, by what fragments call them. */
+  /** Row values, keyed as fragments refer to them. */
   readonly given: ReadonlyMap<string, string>;
   /** Buffers that programs read at the element itself. */
   readonly loads: readonly Operand[];
@@ -44,13 +45,13 @@ interface Context extends VectorContext {
 }
 
 /**
- * Statements for row `row` of a tile of `tn` columns: `m` is the 64-row instruction, `h` the row 8 further, `column0`
- * the tile's first physical column in the segment; `from` the row values of the tile. Remainder tiles are narrower
- * than the schedule's, but begin at a multiple of its columns.
+ * Statements for row `row` of a tile of `tn` columns. `m` is the 64-row instruction, `h` selects the row 8 further;
+ * `column0` is the tile's first physical column in the segment; `from` points to the tile's row values. Remainder tiles
+ * are narrower than the schedule's tiles but begin at multiples of their columns.
  */
 export function epilogueText({ operands, prologue, options }: WgmmaContext, segment: Segment, tn = options.tn): string {
   const start = options.tn;
-  // Only deferred epilogues have remainder tiles, one instruction stores.
+  // Only deferred epilogues have remainder tiles, which are one instruction wide.
   const layout: WgmmaLayout = tn === options.tn ? options : { ...options, wn: tn };
   const groups = tn / 8;
   const step = fragmentStep(segment) / 8;
@@ -98,12 +99,12 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
   ].join('');
 }
 
-/** 8-column groups of a block of row sums. */
+/** 8-column groups per block of row sums. */
 const SUM_GROUPS = ROW_SUM_BLOCK / 8;
 
 /**
- * A thread's share of a block, counted from the tile's first: what the fourth of each four completes is stored by the
- * quad together.
+ * A thread's share of a block of row sums, with blocks counted from the tile's first. When the fourth of four blocks is
+ * complete, the quad stores them together.
  */
 function takeSum({ segment, operands, sums, isWhole }: Context, { operand, sum }: SumSite, block: string): string[] {
   const name = `s${sums.findIndex((each) => each.name === operand.name)}_`;
@@ -116,7 +117,7 @@ function takeSum({ segment, operands, sums, isWhole }: Context, { operand, sum }
   ];
 }
 
-/** Completes the last blocks of a row where they are fewer than four. */
+/** Completes the last blocks of a row if they are fewer than four. */
 function lastSums({ segment, operands, sums, isWhole }: Context, groups: number): string[] {
   const blocks = groups / SUM_GROUPS;
   const over = blocks % QUAD;
@@ -132,7 +133,7 @@ function lastSums({ segment, operands, sums, isWhole }: Context, groups: number)
   });
 }
 
-/** Of a thread. */
+/** Accumulators of a thread. */
 const accumulatorsOf = ({ rowBlocks, wn, columnBlocks }: WgmmaLayout): number => (rowBlocks * wn * columnBlocks) / 2;
 
 const loadDepth = ({ layout, loads }: Context): number =>
@@ -141,7 +142,7 @@ const loadDepth = ({ layout, loads }: Context): number =>
 const depthOf = (layout: WgmmaLayout): { readonly batch: number; readonly narrow: number; readonly rotated: number } =>
   layout.isDeferred ? DEFERRED_DEPTH : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!;
 
-/** `count` groups from group `first` on: their loads, then their programs, then their stores. */
+/** `count` groups from group `first` on: first their loads, then their programs, then their stores. */
 function batchText(context: Context, first: string, count: number, depth: number): string {
   const {
     segment,
@@ -180,8 +181,8 @@ function batchText(context: Context, first: string, count: number, depth: number
       loaded: (buffer: string, access: Access, group: () => string, lane: number) =>
         access.kind === 'element' && access.via === undefined ? vectorLoads.element(buffer, group, lane) : undefined,
       store: (site) => vectorStores.store(site),
-      // A branch between rotated pairs is what stops the assembler from loading all their table entries at once, in
-      // place of accumulators.
+      // A branch between rotated pairs stops the assembler from loading all their table entries at once, which would
+      // displace accumulators.
       guardsKept: segment.pairing.kind === 'rotate' && context.isBranched,
       ...(context.sums.length === 0
         ? {}
@@ -194,7 +195,8 @@ function batchText(context: Context, first: string, count: number, depth: number
               ),
           }),
     };
-    // The compiler may not move the loads of one part before the last: they would push accumulators out of registers.
+    // Keeps the compiler from moving the loads of one part before the last part: they would displace accumulators from
+    // registers.
     if (start > 0) programs.push(indent(['asm volatile("" ::: "memory");'], depth + 1));
     programs.push(fragmentEpilogue(segment, operands, fragment, depth + 1));
   }
@@ -208,6 +210,6 @@ function batchText(context: Context, first: string, count: number, depth: number
   ].join('');
 }
 
-/** Physical columns before padding. */
+/** Number of physical columns before padding. */
 const lyingColumns = ({ columns, pairing }: Segment): number =>
   pairing.kind === 'interleave' ? 2 * pairing.width * Math.ceil(columns / pairing.width) : columns;

@@ -1,8 +1,8 @@
 /**
- * The epilogue of a block's final tile. No product is left to hide it under, all blocks come to it at once, and the
- * accumulators' own threads have few loads on their way and much code that runs once. So the products go to shared
- * memory, into the ring that nobody fills any more, and all consumer warps take them row by row, in a small loop with
- * many rows on their way.
+ * The epilogue of a block's final tile. No further product hides it, all blocks reach it at once, and the threads that
+ * hold accumulators have few loads in flight and much code that runs once. So the products go to shared memory, into
+ * the ring that is no longer filled, and all consumer warps process them row by row in a small loop with many rows in
+ * flight.
  *
  * Only for epilogues that read and write whole rows (the residual stream); others are short.
  */
@@ -16,27 +16,27 @@ import { elementLoads } from './elementLoads.js';
 import { CONSUMER_WARPS } from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
 
-/** Adjacent columns of a lane. */
+/** Adjacent columns per lane. */
 export const COLUMNS_OF_LANE = 8;
-/** Rows of a warp whose loads are on their way at once. */
+/** Rows of a warp whose loads are in flight at once. */
 export const ROWS_AT_ONCE = 8;
 /**
- * Floats behind a row of products in shared memory: the rows that a warp stores at once, of a multiple of 16 columns,
- * begin in different banks.
+ * Floats of padding after a row of products in shared memory, so that the rows that a warp stores at once, of a
+ * multiple of 16 columns, begin in different banks.
  */
 const PAD = 8;
 
 /** The only segment of a kernel whose final tiles are stored row by row. */
 export interface FinalTile {
   readonly segment: Segment;
-  /** Buffers that its programs read at the element itself, and those that they store to. */
+  /** Buffers that its programs read at the element itself, and buffers that they store to. */
   readonly loads: readonly Operand[];
   readonly stores: readonly Operand[];
   /** Floats from one row of products in shared memory to the next. */
   readonly pitch: number;
 }
 
-/** How final tiles are stored, or undefined where the epilogue is of another kind or the products do not fit. */
+/** How final tiles are stored; undefined if the epilogue is of another kind or the products do not fit. */
 export function finalTileOf(
   segments: readonly Segment[],
   operands: CudaOperands,
@@ -68,7 +68,7 @@ const isFloatOrByte = ({ dtype }: Operand): boolean =>
   dtype === 'f32' || dtype === 'bf16' || dtype === 'f16' || dtype === 'u8';
 const isWholeRow = (operand: Operand): boolean => isFloatOrByte(operand) && operand.stride % COLUMNS_OF_LANE === 0;
 
-/** Nothing is read but the element itself, which lanes and rows past the end leave out. */
+/** The programs read only the element itself, which is skipped for lanes and rows past the end. */
 const readsOwnElements = (s: Scalar): boolean =>
   s.op === 'load'
     ? s.access.kind === 'element' && s.access.via === undefined

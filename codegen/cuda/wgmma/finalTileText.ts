@@ -1,4 +1,6 @@
-/** The text of a final tile's epilogue (finalTile.ts): products to shared memory, then rows from there to memory. */
+/**
+ * The text of a final tile's epilogue (finalTile.ts): products to shared memory, then rows from there to global memory.
+ */
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import type { CudaOperands, Operand } from '../text/operands.js';
@@ -12,7 +14,7 @@ import { CONSUMER_WARPS } from './instruction.js';
 import type { WgmmaContext, WgmmaOptions } from './options.js';
 import { packElement, unpackElement } from './vectorAccess.js';
 
-/** The whole epilogue; remainder tiles have stored their products by themselves (finalProductsText). */
+/** The whole epilogue. Remainder tiles have already stored their products (finalProductsText). */
 export const finalTileText = ({ operands, options }: WgmmaContext, tile: FinalTile): string =>
   render('wgmmaFinalTile', {
     ...options,
@@ -31,22 +33,22 @@ export const finalTileText = ({ operands, options }: WgmmaContext, tile: FinalTi
 export const finalProductsText = (options: WgmmaOptions, { pitch }: FinalTile, columns: number): string =>
   render('wgmmaFinalProducts', { ...options, pitch, accumulators: columns / 2 });
 
-/** 32-bit words of a lane's columns. */
+/** Number of 32-bit words that hold a lane's columns. */
 const wordsOf = ({ dtype }: Operand): number => (COLUMNS * DTYPE_BYTES[dtype]) / 4;
 
-/** C expression of an element of the lane's columns, by place in the pair `pair_`. */
+/** C expression of an element of the lane's columns, by its position in the pair `pair_`. */
 const elementOf = (operand: Operand, name: string, lane: number): string =>
   operand.dtype === 'f32'
     ? `__uint_as_float(${name}[2 * pair_ + ${lane}])`
     : unpackElement(operand, name, 'pair_', lane);
 
-/** Statements that keep the two values of a pair in the words that are stored. */
+/** Statements that keep the two values of a pair in the words to be stored. */
 const keep = (operand: Operand, name: string, values: readonly string[]): string[] =>
   operand.dtype === 'f32'
     ? values.map((value, lane) => `${name}[2 * pair_ + ${lane}] = __float_as_uint(${value});`)
     : [packElement(operand, name, 'pair_', values)];
 
-/** Copies between `words` and memory, 16 bytes at a time where there are so many. */
+/** Copies between `words` and memory, 16 bytes at a time if there are that many. */
 function copies(operand: Operand, words: string, at: string, isLoad: boolean): string[] {
   const count = wordsOf(operand);
   const step = Math.min(4, count);
@@ -59,7 +61,7 @@ function copies(operand: Operand, words: string, at: string, isLoad: boolean): s
   });
 }
 
-/** What a lane does for eight columns of a row: declare its words, load them, run the programs, store the results. */
+/** A lane's work for eight columns of a row: declare its words, load them, run the programs, store the results. */
 function programText(
   { segment: { outputs }, loads, stores }: FinalTile,
   operands: CudaOperands,

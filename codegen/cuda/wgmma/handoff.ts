@@ -1,17 +1,17 @@
 /**
- * The handoff of rounded products from consumers to the warps that run deferred epilogues: 20 bits a product, in shared
- * memory, in the order of the accumulators. Neither side transposes anything; every access is 16 bytes a lane, next to
- * its neighbour's.
+ * The handoff of rounded products from consumers to the warps that run deferred epilogues: 20 bits per product, in
+ * shared memory, in the order of the accumulators. Neither side transposes anything. Every access is 16 bytes per lane,
+ * adjacent to its neighbour's.
  *
- * Each consumer warp has its own part. For each chunk of four column groups it holds 512 bytes of each row half: lane
- * by lane, one word of each group with the upper 16 bits of two products. For each four chunks there follow as many
- * bytes with a word of each chunk: bits 12 to 15 of its eight products.
+ * Each consumer warp has its own area. For each chunk of four column groups the area holds 512 bytes for each row half:
+ * per lane, one word for each group with the upper 16 bits of two products. After every four chunks, the same number of
+ * bytes holds one word for each chunk: bits 12 to 15 of its eight products.
  */
 import { indent } from '../text/statements.js';
 
 const GROUPS = 4;
 const CHUNK_BYTES = 1024;
-/** From a row half's part of a chunk to that of the rows 8 further. */
+/** Bytes from a row half's part of a chunk to that of the rows 8 further. */
 export const HALF_BYTES = CHUNK_BYTES / 2;
 
 const chunksOf = (tn: number): number => Math.ceil(tn / 8 / GROUPS);

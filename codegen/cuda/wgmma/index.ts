@@ -1,4 +1,4 @@
-/** Contractions by Hopper's tensor cores: TMA and mbarriers feed warp-specialised wgmma, in persistent blocks. */
+/** Contractions on Hopper's tensor cores: TMA and mbarriers feed warp-specialised wgmma in persistent blocks. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Contraction } from '../text/contraction.js';
 import type { CudaOperands, EmittedCuda } from '../text/operands.js';
@@ -38,8 +38,8 @@ export function emitWgmma(
   const context = wgmmaContext(kernel, operands, schedule);
   const { options, segments } = context;
   const tensorMaps = tensorMapsOf(context);
-  // Without __restrict__: the compiler would move every load of an epilogue before its first store, and spill
-  // accumulators. The epilogue's text has its loads where they should be.
+  // No __restrict__: the compiler would move every load of an epilogue before its first store and spill accumulators.
+  // The epilogue's text already has its loads in the right places.
   const head = kernelHead({
     symbol,
     extents: operands.extents,
@@ -68,7 +68,7 @@ export function emitWgmma(
   };
 }
 
-/** What a kernel's body calls. */
+/** The functions that a kernel's body calls. */
 function functionsText({ kernel, options }: WgmmaContext): string {
   const { wn, remainderTn } = options;
   const product = [wn, ...(remainderTn === 0 ? [] : [remainderTn])].map((columns) => productText(options, columns));

@@ -2,28 +2,28 @@
 
 /** Rows of one warpgroup instruction. */
 export const WGMMA_ROWS = 64;
-/** Elements of k in one slab: a 128-byte row of 16-bit elements, the widest swizzle pattern. */
+/** Elements of k in one slab: a 128-byte row of 16-bit elements, the width of the widest swizzle pattern. */
 export const SLAB = 64;
-/** Threads of a block: a producer warpgroup and two consumers. */
+/** Threads of a block: a producer warpgroup and two consumer warpgroups. */
 export const WGMMA_THREADS = 384;
 export const CONSUMERS = 2;
 export const WARPS_OF_GROUP = 4;
 /** Consumer warps of a block. */
 export const CONSUMER_WARPS = CONSUMERS * WARPS_OF_GROUP;
-/** Warps of the producer's group besides the one that loads: they compute row values, and run deferred epilogues. */
+/** Warps of the producer's group besides the one that loads. They compute row values and run deferred epilogues. */
 export const PRODUCER_IDLE_WARPS = WARPS_OF_GROUP - 1;
 
 /**
- * Descriptor of a K-major operand in slabs with 128-byte swizzle, less its address: 1024 bytes from one group of 8 rows
- * to the next (bits 32–45, in 16 bytes), swizzle code 1 (bits 62–63). The leading offset (bits 16–29) is not used.
- * Source: PTX ISA, "matrix descriptor" of wgmma.
+ * Descriptor, without its address, of a K-major operand in slabs with 128-byte swizzle: 1024 bytes from one group of 8
+ * rows to the next (bits 32–45, in units of 16 bytes), swizzle code 1 (bits 62–63). The leading offset (bits 16–29) is
+ * not used. Source: PTX ISA, "matrix descriptor" of wgmma.
  */
 export const DESCRIPTOR_BASE = `0x${((1n << 62n) | (64n << 32n) | (1n << 16n)).toString(16)}`;
 
-/** Descriptor units (16 bytes) of `bytes`. */
+/** `bytes` in descriptor units of 16 bytes. */
 export const descriptorUnits = (bytes: number): number => bytes / 16;
 
-/** Values of the template that spell wgmma.mma_async m64n<tn>k16: its operand lists. */
+/** Template values for wgmma.mma_async m64n<tn>k16: its operand lists. */
 export function wgmmaOperands(tn: number): Readonly<
   Record<'accumulators' | 'aIndex' | 'bIndex' | 'predicateIndex', number>
 > & {

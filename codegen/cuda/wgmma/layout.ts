@@ -1,4 +1,4 @@
-/** What a schedule of the wgmma skeleton means in shared memory, registers and tiles. */
+/** Shared memory, registers and tiles of a wgmma schedule. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { physicalColumns } from '../../operands.js';
@@ -8,7 +8,7 @@ import { CONSUMERS, CONSUMER_WARPS, SLAB, WGMMA_ROWS } from './instruction.js';
 const ALIGNMENT = 1024;
 const BARRIER = 8;
 /**
- * Row tiles whose row values are kept where epilogues are deferred: as many as a block of an H100 works on in turn at
+ * Row tiles whose row values are kept if epilogues are deferred: as many as a block of an H100 works on in turn at
  * 1,024 to 3,840 tokens (132 blocks over 16 row tiles: 4; 66 clusters over 15 pairs: 5). Other modes keep the last two.
  */
 const DEFERRED_ROW_SLOTS = 5;
@@ -24,15 +24,15 @@ export interface WgmmaLayout {
   /** The producer's idle warps run the epilogue on products that consumers hand over (deferredEpilogue.ts). */
   readonly isDeferred: boolean;
   /**
-   * Instructions of 64 rows that a consumer warpgroup issues below each other for each 16 of k: accumulators are
+   * Instructions of 64 rows that a consumer warpgroup issues, one below the other, for each 16 of k. Accumulators take
    * rowBlocks · tn/2 registers.
    */
   readonly rowBlocks: number;
-  /** Instructions beside each other: 2 where tn is more than one takes. */
+  /** Instructions side by side: 2 if tn exceeds the columns of one. */
   readonly columnBlocks: number;
   /** Columns of one instruction. */
   readonly wn: number;
-  /** Copies that bring a block's share of a weight slab, and their rows. */
+  /** The copies that load a block's share of a weight slab, and their rows. */
   readonly boxes: number;
   readonly boxRows: number;
   /** 64-wide slabs of k in a stage. */
@@ -40,19 +40,19 @@ export interface WgmmaLayout {
   readonly aBytes: number;
   readonly bBytes: number;
   readonly stageBytes: number;
-  /** Bytes from the aligned base. */
+  /** Offsets in bytes from the aligned base. */
   readonly handoffOffset: number;
   readonly barrierOffset: number;
   readonly rowValuesOffset: number;
   /** Tiles whose row values are kept. */
   readonly rowSlots: number;
   readonly sharedBytes: number;
-  /** Registers of a thread after setmaxnreg; 504 in all for the three warpgroups of a block. */
+  /** Registers of a thread after setmaxnreg; 504 in total for the three warpgroups of a block. */
   readonly producerRegisters: number;
   readonly consumerRegisters: number;
 }
 
-/** Shared memory and registers of a block; `rowValues` floats a row are kept, twice. */
+/** Shared memory and registers of a block. `rowValues` floats per row are kept, twice. */
 export function wgmmaLayout({ tm, tn, tk, stages, cluster, mode }: CudaGemmSchedule, rowValues: number): WgmmaLayout {
   const isPingPong = mode === 'pingpong';
   const isDeferred = mode === 'deferred';
@@ -60,7 +60,7 @@ export function wgmmaLayout({ tm, tn, tk, stages, cluster, mode }: CudaGemmSched
   const bBytes = tn * tk * 2;
   const handoffOffset = stages * (aBytes + bBytes);
   const barrierOffset = handoffOffset + (isDeferred ? CONSUMER_WARPS * handoffWarpBytes(tn) : 0);
-  // Two barriers a stage, and two pairs for the row values.
+  // Two barriers per stage, and two pairs for the row values.
   const rowValuesOffset = barrierOffset + 2 * BARRIER * stages + 4 * BARRIER;
   const rowSlots = isDeferred && rowValues === 1 ? DEFERRED_ROW_SLOTS : 2;
   const rowBlocks = tm / WGMMA_ROWS / (isPingPong ? 1 : CONSUMERS);
@@ -97,14 +97,14 @@ export function wgmmaLayout({ tm, tn, tk, stages, cluster, mode }: CudaGemmSched
 }
 
 /**
- * Accumulators of a thread up to which 232 registers suffice, where the producer's warps need theirs for row values
- * and where they are idle; and the most that 240 hold beside a main loop's own.
+ * Most accumulators per thread for which 232 registers suffice: if the producer's warps need registers for row values,
+ * and if they are idle; then the most that fit in 240 beside the main loop's own registers.
  */
 const MOST_RELAXED = 192;
 const MOST_RELAXED_IDLE = 160;
 export const MOST_ACCUMULATORS = 208;
 
-/** Column tiles of each segment, in order: the first of each, and how many there are in all. */
+/** Column tiles of each segment, in order: the first of each, and the total number. */
 export function columnTiles(
   segments: readonly Segment[],
   tn: number,

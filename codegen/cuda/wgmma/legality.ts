@@ -1,4 +1,4 @@
-/** Which schedules of the wgmma skeleton a kernel may have. */
+/** Which schedules of the wgmma skeleton are legal for a kernel. */
 import { everyExtent } from '../../../ir/function.js';
 import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule, Segment } from '../../../ir/kernel.js';
@@ -14,19 +14,19 @@ import { fragmentProblem, fragmentStep, rowPrologue } from '../text/programs.js'
 import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
 import { MOST_ACCUMULATORS, MOST_BOX_ROWS, MOST_COLUMNS, wgmmaLayout } from './layout.js';
 
-/** What a GPU has, as far as this skeleton asks. */
+/** The facts about a GPU that this skeleton depends on. */
 export interface WgmmaFacts {
   readonly arch: CudaArch;
-  /** Shared memory that a block may have, bytes. */
+  /** Bytes of shared memory available to a block. */
   readonly sharedBytesPerBlock: number;
 }
 
 const MOST_STAGES = 16;
-/** Consumers hold one instruction of 64 rows each. */
+/** Each consumer holds one instruction of 64 rows. */
 const DEFERRED_ROWS = CONSUMERS * WGMMA_ROWS;
 const MOST_RASTER = 1024;
 
-/** `true`, or why `schedule` cannot be used for `kernel` on such a GPU. */
+/** `true`, or the reason why `schedule` cannot be used for `kernel` on such a GPU. */
 export function isLegalWgmma(
   kernel: Contraction,
   module: KernelModule,
@@ -58,7 +58,7 @@ function operandProblem(kernel: Contraction, module: KernelModule): string | und
   return undefined;
 }
 
-/** The epilogue reads products rounded as they are handed over (handoff.ts). */
+/** Whether the epilogue reads products rounded as the handoff rounds them (handoff.ts). */
 const readsRounded = ({ outputs }: Segment): boolean => outputs.every(({ value }) => isRounded(value));
 const isRounded = (s: Scalar): boolean =>
   (s.op === 'roundF20' && s.a.op === 'acc') || (s.op !== 'acc' && childrenOf(s).every(isRounded));
@@ -103,15 +103,15 @@ function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts
     : `a thread would hold ${accumulators} accumulators, ${MOST_ACCUMULATORS} at most`;
 }
 
-/** What no schedule changes. */
+/** Facts that do not depend on the schedule. */
 interface Known {
-  /** Why wgmma cannot read the kernel's operands. */
+  /** The reason why wgmma cannot read the kernel's operands. */
   readonly problem: string | undefined;
-  /** Values of a row that the epilogue reads from shared memory; 0 where there is a problem. */
+  /** Number of row values that the epilogue reads from shared memory; 0 if there is a problem. */
   readonly rowValues: number;
 }
 
-/** By kernel: hundreds of schedules are asked about each. */
+/** Cached by kernel, because each is checked against hundreds of schedules. */
 const known = new WeakMap<KernelModule, WeakMap<Contraction, Known>>();
 
 function knownOf(kernel: Contraction, module: KernelModule): Known {

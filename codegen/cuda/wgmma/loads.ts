@@ -8,8 +8,8 @@ type LoadTexts = Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPref
   Readonly<Record<'own' | 'remainderOwn' | 'bytesOfOwn', number>>;
 
 /**
- * Statements that fill a stage, and the bytes that it then awaits. In a cluster each block brings half of the weight
- * tile, for both. `own` counts the rows of a weight that a block brings: the C variable of that name where there are
+ * Statements that fill a stage, and the bytes that it then waits for. In a cluster each block loads half of the weight
+ * tile for both. `own` is the number of rows of a weight that a block loads: the C variable of that name if there are
  * narrower remainder tiles.
  */
 export function loadTexts(options: WgmmaOptions): LoadTexts {

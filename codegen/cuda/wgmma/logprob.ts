@@ -1,6 +1,5 @@
 /**
- * The epilogue of the vocabulary: a tile is one block of the log-sum-exp, so a quad of lanes has all of a row's part of
- * it.
+ * The vocabulary's epilogue. A tile is one block of the log-sum-exp, so a quad of lanes holds a row's whole part of it.
  */
 import type { LogProbKernel } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
@@ -16,8 +15,8 @@ const DEPTH = 8;
 export const logProbFunctions = (): string => render('logprobLargest', {});
 
 /**
- * Statements for one row of the tile, with the names that epilogueText has: the maximum, the sum, where, and the
- * target's logit.
+ * Statements for one row of the tile, with the variable names of epilogueText: the maximum, the sum, the position of
+ * the maximum, and the target's logit.
  */
 export function logProbText(kernel: LogProbKernel, operands: CudaOperands, prologue: RowPrologue): string {
   const row = new RowScope(operands, 'row', 'r', prologue.given(`(from + local * ${prologue.scalars.length})`));

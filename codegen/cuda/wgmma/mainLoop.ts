@@ -4,7 +4,7 @@ import { descriptorUnits, SLAB, WGMMA_ROWS, wgmmaOperands } from './instruction.
 import type { WgmmaLayout } from './layout.js';
 import type { WgmmaOptions } from './options.js';
 
-/** C function that multiplies a step of a tile. */
+/** Name of the C function that multiplies one step of a tile. */
 const MULTIPLY = 'tw_wgmma';
 /** The same for remainder tiles. */
 const MULTIPLY_REMAINDER = 'tw_wgmma_narrow';
@@ -33,7 +33,7 @@ export const loopText = (options: WgmmaOptions, isRemainder = false): string =>
 
 /**
  * Waits for the loop's last products, and tells the compiler that the accumulators of `blocks` instructions of
- * `columns` columns have them.
+ * `columns` columns hold them.
  */
 export const waitText = (blocks: number, columns: number): string =>
   render('wgmmaWait', { blocks, accumulators: columns / 2 });
@@ -57,7 +57,7 @@ function stepOffsets({
 }
 
 /**
- * Descriptor offsets of instruction `m` of a step: blocks of rows, or of columns where a tile is wider than one
+ * Descriptor offsets of instruction `m` of a step: blocks of rows, or blocks of columns if a tile is wider than one
  * instruction.
  */
 function instructionOffsets({

@@ -1,6 +1,6 @@
 /**
  * A contraction under a wgmma schedule: what it computes, and every size, count and condition that its text depends on.
- * Worked out once; each part of the text is printed from this record, and so are the templates.
+ * The record is computed once; every part of the text and the templates are printed from it.
  */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
@@ -25,14 +25,14 @@ export interface WgmmaContext {
   /** First column tile of each segment. */
   readonly firstTiles: readonly number[];
   readonly prologue: RowPrologue;
-  /** How a block's final tile is stored row by row; undefined where its epilogue is that of other tiles. */
+  /** How a block's final tile is stored row by row; undefined if it has the same epilogue as other tiles. */
   readonly finalTile: FinalTile | undefined;
   readonly options: WgmmaOptions;
 }
 
-/** What templates read by name. */
+/** The values that templates read by name. */
 export interface WgmmaOptions extends WgmmaLayout {
-  /** The kernel's extent of rows, by name. */
+  /** Name of the kernel's row extent. */
   readonly rows: string;
   readonly mmaType: 'bf16' | 'f16';
   readonly tm: number;
@@ -41,34 +41,38 @@ export interface WgmmaOptions extends WgmmaLayout {
   readonly stages: number;
   readonly cluster: 1 | 2;
   readonly isCluster: boolean;
-  /** Columns of remainder tiles; 0 where the schedule has none. */
+  /** Columns of remainder tiles; 0 if the schedule has none. */
   readonly remainderTn: number;
-  /** Row tiles of whole clusters that are walked before the next column tile. */
+  /** Row tiles of whole clusters that are visited before the next column tile. */
   readonly raster: number;
   readonly columnTiles: number;
-  /** Tiles of a group of `raster` row tiles. */
+  /** Tiles in a group of `raster` row tiles. */
   readonly groupTiles: number;
   readonly clusterRows: number;
   readonly clusterRowsMinusOne: number;
   /** Stages that a tile's products over k fill. */
   readonly kBlocks: number;
-  /** Stages whose weights are loaded before the kernel waits for its predecessor, and what the ring is at then. */
+  /**
+   * Stages whose weights are loaded before the kernel waits for its predecessor, and the state of the ring after them.
+   */
   readonly prefetch: number;
   readonly prefetchStage: number;
   readonly prefetchPhase: number;
-  /** Epilogues read values that depend on the row alone, kept in shared memory. */
+  /** Whether epilogues read values that depend on the row alone, kept in shared memory. */
   readonly hasRowValues: boolean;
   readonly hasRowSums: boolean;
-  /** Buffers of bytes are read or written. */
+  /** Whether buffers of bytes are read or written. */
   readonly hasBytes: boolean;
   readonly hasFinalTile: boolean;
-  /** Floats of a tile's row values, and the float that holds the slot number of the final tile's. */
+  /**
+   * Floats of a tile's row values, and the index of the float that holds the slot number of the final tile's values.
+   */
   readonly rowValuesSlot: number;
   readonly slotNumber: number;
-  /** Rows whose values a warp computes at once, and how far apart its turns are. */
+  /** Rows whose values a warp computes at once, and the distance between its turns. */
   readonly rowsAtOnce: number;
   readonly rowsAtOnceStep: number;
-  /** Bytes from the first barrier. */
+  /** Byte offsets from the first barrier. */
   readonly emptyOffset: number;
   readonly rowsFullOffset: number;
   /** Arrivals that complete a phase. */
@@ -76,24 +80,24 @@ export interface WgmmaOptions extends WgmmaLayout {
   readonly rowsEmptyCount: number;
   /** Rows of a tile that a consumer warpgroup multiplies. */
   readonly consumerRows: number;
-  /** wgmma instructions of a step over k, and accumulators of a thread for each. */
+  /** wgmma instructions of a step over k, and accumulators per thread for each. */
   readonly blocks: number;
   readonly accumulators: number;
   readonly consumerWarps: number;
-  /** Warps that run deferred epilogues, and bytes of a consumer warp's products on their way to them. */
+  /** Warps that run deferred epilogues, and bytes of a consumer warp's products in the handoff. */
   readonly epilogueWarps: number;
   readonly handoffWarpBytes: number;
-  /** Threads that meet where the row values of the final tile are there. */
+  /** Threads that synchronise when the row values of the final tile are ready. */
   readonly finalBarrierThreads: number;
 }
 
 /**
- * Rows whose loads an idle warp of the producer's group has in flight; more where it runs deferred epilogues as well,
- * which leave it less time.
+ * Rows whose loads an idle warp of the producer's group has in flight. More if it also runs deferred epilogues, which
+ * leave it less time.
  */
 const ROWS_AT_ONCE = 2;
 const DEFERRED_ROWS_AT_ONCE = 4;
-/** Registers of a producer's thread that fit so many rows at once. */
+/** Registers of a producer's thread that suffice for that many rows at once. */
 const ROOMY = 40;
 
 export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedule: CudaGemmSchedule): WgmmaContext {
@@ -153,7 +157,7 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
   return { kernel, operands, schedule, segments, firstTiles: tiles.first, prologue, finalTile, options };
 }
 
-/** The dtype of an operand that wgmma can read. */
+/** The dtype of an operand that wgmma can read. Throws for other dtypes. */
 export function halfType(dtype: string): 'f16' | 'bf16' {
   if (dtype === 'f16' || dtype === 'bf16') return dtype;
   throw new Error(`wgmma reads 16-bit operands, not ${dtype}.`);

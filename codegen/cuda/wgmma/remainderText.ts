@@ -8,8 +8,8 @@ import type { WgmmaContext } from './options.js';
 import { lastSegment } from './remainderTiles.js';
 
 /**
- * The skeleton's parts: the functions that count columns, the consumers' remainder tile, and, where final tiles are
- * stored row by row, what a whole one does with its products.
+ * The skeleton's parts: the functions that count columns, the consumers' remainder tile, and, if final tiles are stored
+ * row by row, the handling of a whole tile's products.
  */
 type RemainderTexts = Readonly<Record<'remainderColumns' | 'remainderTile' | 'finalProducts', string>> &
   Readonly<Record<'remainderFirstTile' | 'remainderColumnTile' | 'remainderMap', number>>;
@@ -24,7 +24,7 @@ export const NO_REMAINDER: RemainderTexts = {
   remainderMap: 0,
 };
 
-/** `last`: of the last segment, its epilogue printed for remainder tiles. */
+/** `last`: the last segment, with its epilogue printed for remainder tiles. */
 export function remainderTexts(context: WgmmaContext, last: SegmentText): RemainderTexts {
   const { segments, firstTiles, finalTile, options } = context;
   const { remainderTn, columnTiles } = options;

@@ -1,23 +1,23 @@
 /**
- * Remainder tiles. Persistent blocks take whole tiles in waves; where the last wave has tiles for a part of the blocks
- * only, the others wait for them: 4.7 tiles a block take as long as 5. So a schedule may divide the columns of the last
- * wave into tiles so narrow that every cluster has one at most. How many column tiles stay whole depends on the rows of
- * a micro-batch: kernels compute it as `remainderColumns` does here (templates/wgmmaRemainderColumns).
+ * Remainder tiles. Persistent blocks take whole tiles in waves. If the last wave has tiles for only some of the blocks,
+ * the others wait: 4.7 tiles per block take as long as 5. A schedule may therefore divide the columns of the last wave
+ * into narrower tiles, so that every cluster has at most one. How many column tiles stay whole depends on the rows of a
+ * micro-batch: kernels compute it as `remainderColumns` does here (templates/wgmmaRemainderColumns).
  */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { physicalColumns } from '../../operands.js';
 import { columnTiles } from './layout.js';
 
-/** Column tiles of a launch: `whole` of tn columns, and behind them `narrow` of remainderTn. */
+/** Column tiles of a launch: `whole` tiles of tn columns, followed by `narrow` tiles of remainderTn columns. */
 export interface ColumnTileCounts {
   readonly whole: number;
   readonly narrow: number;
 }
 
 /**
- * What `clusters` at work make of `rowTiles` row tiles (of a whole cluster's rows). Narrow tiles lie in the last
- * segment. All tiles are whole where those of the last wave would be more than one a cluster.
+ * How `clusters` at work divide the columns, given `rowTiles` row tiles (of a whole cluster's rows). Narrow tiles lie
+ * in the last segment. All tiles stay whole if the last wave would have more than one per cluster.
  */
 export function remainderColumns(
   segments: readonly Segment[],
@@ -36,7 +36,7 @@ export function remainderColumns(
 }
 
 /**
- * Column tiles of a launch at most: where even the first wave would leave clusters idle, all of an only segment's are
+ * Most column tiles of a launch. If even the first wave would leave clusters idle, all tiles of a single segment are
  * narrow.
  */
 export function mostColumnTiles(segments: readonly Segment[], { tn, remainderTn }: CudaGemmSchedule): number {
@@ -47,12 +47,13 @@ export function mostColumnTiles(segments: readonly Segment[], { tn, remainderTn 
 }
 
 /**
- * Time of a tile of `share` of the columns of a whole one, in such. Measured on an H100 at its power limit, where
- * blocks that wait in a last wave leave their power to the others: filling it gains less than its columns say.
+ * Time of a tile with `share` of a whole tile's columns, in units of a whole tile's time. Measured on an H100 at its
+ * power limit. Blocks that wait in a last wave leave their power to the others, so filling that wave gains less than
+ * the number of columns suggests.
  */
 const narrowTime = (share: number): number => share + 0.6 * (1 - share);
 
-/** Tiles of the cluster that has most, in times of a whole one. */
+/** Tiles of the cluster that has the most, in units of a whole tile's time. */
 export function waveCount(
   segments: readonly Segment[],
   schedule: CudaGemmSchedule,
@@ -61,13 +62,13 @@ export function waveCount(
 ): number {
   const { whole, narrow } = remainderColumns(segments, schedule, clusters, rowTiles);
   const most = Math.ceil((rowTiles * whole) / clusters);
-  // Narrow tiles go on where whole ones end: first to clusters that have one whole tile less.
+  // Narrow tiles continue where whole ones end: the clusters with one whole tile less get them first.
   return rowTiles * (whole + narrow) <= most * clusters
     ? most
     : most + narrowTime((schedule.remainderTn ?? 0) / schedule.tn);
 }
 
-/** First column tile and physical columns of the last segment, the only one that has remainder tiles. */
+/** First column tile and physical columns of the last segment, the only one with remainder tiles. */
 export function lastSegment(
   segments: readonly Segment[],
   first: readonly number[],

@@ -3,7 +3,7 @@ import { block, indent } from '../text/statements.js';
 import { PRODUCER_IDLE_WARPS } from './instruction.js';
 import type { WgmmaContext } from './options.js';
 
-/** A warp's share of the row values of a tile: several rows at once, because one at a time waits for memory. */
+/** A warp's share of the row values of a tile: several rows at once, because a single row would wait for memory. */
 export function rowValueText({ prologue, options: { rows, tm, rowsAtOnce } }: WgmmaContext): string {
   const count = prologue.scalars.length;
   const each = Array.from({ length: rowsAtOnce }, (_, i) => i);

@@ -1,4 +1,4 @@
-/** The tensor maps that a wgmma kernel's copies go by. */
+/** The tensor maps for the copies of a wgmma kernel. */
 import type { TensorMapDecl } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { physicalColumns } from '../text/operands.js';
@@ -7,8 +7,8 @@ import type { WgmmaContext } from './options.js';
 import { halfType } from './options.js';
 
 /**
- * Map 0 is the left operand; then each segment's weight has one, and where there are remainder tiles, the last weight
- * has a second. A box is one slab, of the rows that one copy brings.
+ * Map 0 is the left operand. Each segment's weight has one map, and the last weight has a second if there are remainder
+ * tiles. A box is one slab, with the rows of one copy.
  */
 export function tensorMapsOf({ kernel, segments, operands, options }: WgmmaContext): TensorMapDecl[] {
   const { tm, cluster, remainderTn, boxRows } = options;

@@ -1,8 +1,8 @@
 /**
- * Wide loads and stores in a batch of an epilogue's column groups. A lane of a quad owns two columns of every group; in
- * memory the columns of a group lie together. So the quad exchanges what it has of four groups: each lane loads or
- * stores a whole group, 16 bytes of 16-bit elements, and works on the columns that are its own. Stores of 4 bytes per
- * lane fill only half a sector each, and slow the concurrent product by a few per cent.
+ * Wide loads and stores in a batch of an epilogue's column groups. A lane of a quad owns two columns of every group,
+ * but in memory the columns of a group are adjacent. So the quad exchanges the data of four groups: each lane loads or
+ * stores a whole group, 16 bytes of 16-bit elements, and works on its own columns. Stores of 4 bytes per lane would
+ * fill only half a sector each and slow the concurrent product by a few per cent.
  */
 import type { Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
@@ -10,10 +10,10 @@ import type { CudaOperands, Operand } from '../text/operands.js';
 import type { StoreSite } from '../text/programs.js';
 import { firstHalf } from '../text/programs.js';
 
-/** Lanes that share a row of a fragment, and so groups that they exchange words of. */
+/** Lanes that share a row of a fragment, and therefore groups among which they exchange words. */
 export const QUAD = 4;
 
-/** A segment's epilogue, as far as its memory goes. */
+/** The memory accesses of a segment's epilogue. */
 export interface VectorContext {
   readonly segment: Segment;
   readonly operands: CudaOperands;
@@ -21,25 +21,27 @@ export interface VectorContext {
   readonly isWhole: boolean;
   /** Every tile holds whole rotated heads. */
   readonly holdsWholeHeads: boolean;
-  /** A branch guards every store: what comes next may not be loaded before it, where registers are short. */
+  /** A branch guards every store. Where registers are short, later loads may not be moved before it. */
   readonly isBranched: boolean;
 }
 
 /**
- * Whether `operand` is read or written by whole groups, `units` of them in a batch; without pairs, lanes that have none
- * sit out.
+ * Whether `operand` is read or written by whole groups, `units` of them in a batch. Without pairs, lanes without a
+ * group do nothing.
  */
 function isVector({ dtype, stride }: Operand, { columns, pairing }: Segment, units: number): boolean {
   const isNarrow = dtype === 'bf16' || dtype === 'f16' || (dtype === 'u8' && pairing.kind === 'none');
   return isNarrow && (pairing.kind === 'none' || units % QUAD === 0) && columns % 8 === 0 && stride % 8 === 0;
 }
 
-/** How a lane has its elements of a batch: words of two neighbours, of one group or, as bytes, of two. */
+/**
+ * How a lane holds its elements of a batch: words of two adjacent elements, of one group or, for bytes, of two groups.
+ */
 const wordsOf = ({ dtype }: Operand, groups: number): number => roundUp(groups, QUAD) / (dtype === 'u8' ? 2 : 1);
 const wordOf = (name: string, { dtype }: Operand, group: string): string =>
   dtype === 'u8' ? `${name}[(${group}) / 2]` : `${name}[${group}]`;
 
-/** C expression of an element of pair `pair` of such words: float, or unsigned of a byte. */
+/** C expression of an element of pair `pair` in such words: float, or unsigned for a byte. */
 export function unpackElement(operand: Operand, name: string, pair: string, lane: number): string {
   const word = wordOf(name, operand, pair);
   switch (operand.dtype) {
@@ -52,20 +54,23 @@ export function unpackElement(operand: Operand, name: string, pair: string, lane
   }
 }
 
-/** Statement that keeps pair `pair`, C expressions of the two values, in such words; those of bytes begin as zeros. */
+/**
+ * Statement that keeps pair `pair`, given C expressions of the two values, in such words. Words of bytes start as
+ * zeros.
+ */
 export const packElement = (operand: Operand, name: string, pair: string, [x, y]: readonly string[]): string =>
   operand.dtype === 'u8'
     ? `${wordOf(name, operand, pair)} |= (${x!} | ${y!} << 8) << 16 * ((${pair}) % 2);`
     : `${name}[${pair}] = tw_pack_${operand.dtype}(${x!}, ${y!});`;
 
-/** What a lane loads or stores of a group. */
+/** The part of a group that a lane loads or stores. */
 const accessType = ({ dtype }: Operand): string => (dtype === 'u8' ? 'tw_u2' : 'tw_u4');
 /** The words of the four groups from `unit_` on. */
 const unitWords = (name: string, { dtype }: Operand): string[] =>
   dtype === 'u8' ? [0, 1].map((i) => `${name}[unit_ / 2 + ${i}]`) : [0, 1, 2, 3].map((i) => `${name}[unit_ + ${i}]`);
 const FIELDS = ['x', 'y', 'z', 'w'] as const;
 
-/** Buffers that an epilogue without pairs reads at the element itself, loaded before they are used. */
+/** Buffers that an epilogue without pairs reads at the element itself. They are loaded before they are used. */
 export class VectorLoads {
   private readonly list: readonly Loaded[];
   private readonly context: VectorContext;
@@ -83,13 +88,14 @@ export class VectorLoads {
     }));
   }
 
-  /** All of them are on their way before the first is waited for. */
+  /** All loads are started before the first is waited for. */
   lines(): string[] {
     return [...this.list.flatMap((each) => this.load(each)), ...this.list.flatMap((each) => this.exchange(each))];
   }
 
   /**
-   * C expression of an element: float, or unsigned of a byte. `group`: of the batch, constant once loops are unrolled.
+   * C expression of an element: float, or unsigned for a byte. `group` is the index in the batch, constant once loops
+   * are unrolled.
    */
   element(buffer: string, group: () => string, lane: number): string | undefined {
     const own = this.list.find(({ operand }) => operand.name === buffer);
@@ -147,8 +153,8 @@ export class VectorLoads {
 }
 
 /**
- * C expression of what a lane has of the four groups from `unit_` on after the quad's exchange: its own columns for a
- * group that lies together, and back.
+ * C expression of a lane's words of the four groups from `unit_` on after the quad's exchange: from groups that are
+ * adjacent in memory to the lane's own columns, and back.
  */
 const exchanged = (name: string, operand: Operand): string =>
   `tw_quad_turn${operand.dtype === 'u8' ? '_bytes' : ''}(quad, ${unitWords(name, operand).join(', ')})`;
@@ -181,7 +187,7 @@ export class VectorStores {
     this.units = context.segment.pairing.kind === 'none' ? groups : groups / 2;
   }
 
-  /** Results in this buffer are stored by whole groups. */
+  /** Whether results in this buffer are stored by whole groups. */
   takes(operand: Operand): boolean {
     const { pairing } = this.context.segment;
     return (pairing.kind === 'none' || pairing.width === 8) && isVector(operand, this.context.segment, this.units);
@@ -193,7 +199,7 @@ export class VectorStores {
     this.start = this.context.segment.pairing.kind === 'none' ? group : group / 2;
   }
 
-  /** Keeps the words of an output; undefined where it is stored as it is. */
+  /** Keeps the words of an output; undefined if it is stored directly. */
   store({ operand, values, isPartner }: StoreSite): readonly string[] | undefined {
     if (!this.takes(operand)) return undefined;
     const name = `w${this.next++}_`;
