@@ -26,7 +26,7 @@ export { defaultWgmmaSchedule, waveEfficiency, wgmmaCandidates } from './candida
 /**
  * Prints `kernel` under a wgmma schedule, without the prelude. `parameters` is the number of its buffers and weights.
  * The schedule must be legal (isLegalWgmma). Weights are read before the kernel waits for its predecessor in the
- * stream: no kernel of a plan may write them.
+ * stream, so no kernel of a plan may write them.
  */
 export function emitWgmma(
   kernel: Contraction,
