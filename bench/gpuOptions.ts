@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util';
 import { defaultDatabasePath } from '../autotune/database.js';
 import { UserError } from '../errors.js';
 import { packageRoot } from './data.js';
+import { numberOption } from './numberOption.js';
 import { parseTrial, type Trial } from './gpuSchedules.js';
 
 export const USAGE = `bench:gpu [--model DIR] [--tokens 1024,2048,3840,5760,7680] [--rounds 20] [--seconds 0.3]
@@ -42,22 +43,8 @@ export interface GpuOptions {
 
 const HINT = 'look at the options: npm run bench:gpu -- --help';
 
-function number(name: string, text: string, least: number, most: number, isWhole: boolean): number {
-  const value = Number(text);
-  if (
-    text.trim() === '' ||
-    !Number.isFinite(value) ||
-    value < least ||
-    value > most ||
-    (isWhole && !Number.isInteger(value))
-  ) {
-    throw new UserError(
-      `--${name} ${JSON.stringify(text)}: expected ${isWhole ? 'a whole number' : 'a number'} from ${least} to ${most}`,
-      HINT,
-    );
-  }
-  return value;
-}
+const number = (name: string, text: string, least: number, most: number, isWhole: boolean): number =>
+  numberOption(name, text, { least, most, isWhole }, HINT);
 
 /** `undefined` if help was asked for. Throws UserError. */
 export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined {

@@ -172,7 +172,7 @@ describe('a made checkpoint', () => {
     expect(new Set(values).size).toBeGreaterThan(20);
   });
 
-  it('has the same bytes for the same seed, others for another seed, and other layers and types on request', async () => {
+  it('has the same bytes for the same seed only, and other layers and types on request', async () => {
     const [a, b, c, d] = [
       options(),
       options(),
@@ -186,7 +186,7 @@ describe('a made checkpoint', () => {
     expect(openCheckpoint(d.out).config).toMatchObject({ layers: 1, dtype: 'f16' });
   });
 
-  it('is not begun if its place, the free space, its types, the tokenizer or the number of files will not do', async () => {
+  it('is not begun if its place, free space, types, tokenizer or number of files will not do', async () => {
     const taken = folder();
     writeFileSync(join(taken, 'kept'), 'mine');
     const file = join(taken, 'kept');

@@ -300,7 +300,7 @@ describe('runGpuBench', () => {
     expect(kernels.filter(({ isBest }) => isBest)).toHaveLength(1);
   });
 
-  it("takes the winner of the tuner's final, or of the next larger bucket's, not what a burst made look fast", async () => {
+  it("takes the winner of the tuner's final, or of the next larger bucket's, not of a burst", async () => {
     const { lab: made } = lab();
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
     const path = join(folder, 'tuning.jsonl');

@@ -220,8 +220,9 @@ describe('inspect', () => {
 describe('placement', () => {
   it('says in words and as data what each stage would do and hold', async () => {
     const { stdout } = await inspect('--parallel', 'dpxpp=2x3');
+    const balance = String.raw`predicted balance \d\d\.\d%: [45]\.\d\d× one device`;
     expect(stdout).toMatch(
-      /^placement: dpxpp=2x3 on 6 devices, predicted balance \d\d\.\d%: [45]\.\d\d× one device\n(?: {2}stage \d: .*\n){3}$/,
+      new RegExp(String.raw`^placement: dpxpp=2x3 on 6 devices, ${balance}\n(?: {2}stage \d: .*\n){3}$`),
     );
     const placed = JSON.parse((await inspect('--parallel', 'pp=2', '--json')).stdout) as {
       stages: { first: number; end: number; share: number; weightBytes: number }[];

@@ -240,7 +240,7 @@ describe.skipIf(!isBuilt)('a run', () => {
       expect(readFileSync(old, 'utf8')).toBe('{"journal":1,"run":{}}\n');
     });
 
-    test('with another data set, which has its own journal, or another checkpoint, which has its own folder', async () => {
+    test('with another data set (which has its own journal) or checkpoint (its own folder)', async () => {
       const copy = temporaryFolder();
       cpSync(out, copy, { recursive: true });
       const [journal = ''] = filesOf(copy, 'journal');

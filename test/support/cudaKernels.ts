@@ -89,6 +89,8 @@ END:
 }
 `;
 
+const CLUSTER_BLOCKS = blockwise('mov.u32 %r7, %cluster_nctaid.x;');
+
 /** For sm_90 on. */
 export const HOPPER_KERNELS = `.version 8.0
 .target sm_90
@@ -101,7 +103,7 @@ export const HOPPER_KERNELS = `.version 8.0
 END:
   ret;
 }
-.visible .entry tw_cluster(.param .u32 T, .param .u32 R, .param .u64 out) {${blockwise('mov.u32 %r7, %cluster_nctaid.x;')}
+.visible .entry tw_cluster(.param .u32 T, .param .u32 R, .param .u64 out) {${CLUSTER_BLOCKS}
 }
 .visible .entry tw_tile(.param .u32 T, .param .u32 R, .param .u64 out, .param .align 64 .b8 map[128]) {
   .reg .pred %p<3>; .reg .b32 %r<10>; .reg .b64 %rd<6>;

@@ -1,0 +1,81 @@
+/** The command line of the CPU benchmark. */
+import { parseArgs } from 'node:util';
+import { UserError } from '../errors.js';
+import { numberOption } from './numberOption.js';
+
+export const USAGE = `bench [--model llama-1.1b|llama-110m|PATH]… [--precision auto|f32]… [--threads 2] [--seconds 15]
+      [--questions 400] [--tune 0] [--max-tokens 1024] [--data FILE] [--tokenizer DIR]
+
+Scoring rates on real question trees, each as a share of the arithmetic peak measured in the same run, where the time
+goes by kernel, and what each sharing mode gains over none.
+
+  --model       folder of a config.json, or one below bench/models; weights are random (default: both of those)
+  --precision   arithmetic, may be given twice (default: auto and f32)
+  --threads     threads that compute
+  --seconds     seconds to spend scoring with each model and precision
+  --questions   questions to score: the first of the data set
+  --tune        seconds to tune schedules before; 0 measures the defaults
+  --max-tokens  tokens of the largest micro-batch
+  --data        HellaSwag as JSON lines (default: the real one if it is there, else the bundled questions)
+  --tokenizer   folder of a tokenizer`;
+
+export type Precision = 'auto' | 'f32';
+
+export interface BenchOptions {
+  readonly models: readonly string[];
+  readonly precisions: readonly Precision[];
+  readonly threads: number;
+  readonly seconds: number;
+  readonly questions: number;
+  /** 0 measures the defaults. */
+  readonly tuneSeconds: number;
+  readonly maxTokens: number;
+  readonly data: string | undefined;
+  readonly tokenizer: string | undefined;
+}
+
+const HINT = 'look at the options: npm run bench -- --help';
+
+function precisionOption(text: string): Precision {
+  if (text !== 'auto' && text !== 'f32')
+    throw new UserError(`--precision ${JSON.stringify(text)}: expected auto or f32`, HINT);
+  return text;
+}
+
+/** `undefined` if help was asked for. Throws UserError. */
+export function parseBenchOptions(args: readonly string[]): BenchOptions | undefined {
+  let values;
+  try {
+    ({ values } = parseArgs({
+      args: [...args],
+      options: {
+        model: { type: 'string', multiple: true, default: ['llama-110m', 'llama-1.1b'] },
+        precision: { type: 'string', multiple: true, default: ['auto', 'f32'] },
+        threads: { type: 'string', default: '2' },
+        seconds: { type: 'string', default: '15' },
+        questions: { type: 'string', default: '400' },
+        tune: { type: 'string', default: '0' },
+        'max-tokens': { type: 'string', default: '1024' },
+        data: { type: 'string' },
+        tokenizer: { type: 'string' },
+        help: { type: 'boolean', default: false },
+      },
+    }));
+  } catch (error) {
+    throw new UserError(error instanceof Error ? error.message : String(error), HINT, { cause: error });
+  }
+  if (values.help) return undefined;
+  const number = (name: string, text: string, least: number, most: number, isWhole: boolean): number =>
+    numberOption(name, text, { least, most, isWhole }, HINT);
+  return {
+    models: values.model,
+    precisions: values.precision.map(precisionOption),
+    threads: number('threads', values.threads, 1, 1024, true),
+    seconds: number('seconds', values.seconds, 0.1, 86_400, false),
+    questions: number('questions', values.questions, 1, 1_000_000, true),
+    tuneSeconds: number('tune', values.tune, 0, 86_400, false),
+    maxTokens: number('max-tokens', values['max-tokens'], 32, 32_768, true),
+    data: values.data,
+    tokenizer: values.tokenizer,
+  };
+}
