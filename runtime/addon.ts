@@ -14,11 +14,11 @@ export interface NativeMemory {
   /** For alignment checks and messages only: native code takes the object itself. */
   readonly address: bigint;
   readonly isWritable: boolean;
-  /** Lets go of it. Programs and running jobs that use it keep it alive. */
+  /** Releases it. Programs and running jobs that use it keep it alive. */
   release(): void;
   /**
-   * Default: all of it. `dontneed` drops the pages of a mapped file from this process; they are read again when
-   * touched.
+   * Advice for a range; default: all of it. `dontneed` drops the pages of a mapped file from this process; they are
+   * read again when touched.
    */
   advise(advice: 'willneed' | 'dontneed', offset?: number, length?: number): void;
   /** Copies bytes in, out of. Neither checks that no job is running. */
@@ -36,7 +36,7 @@ export interface NativeLibrary {
 export interface NativePool {
   readonly threads: number;
   readonly isBusy: boolean;
-  /** The running job rejects at its next launch, later ones at once: the process is about to exit. */
+  /** Stops work before the process exits: the running job rejects at its next launch, later jobs at once. */
   stop(): void;
   release(): void;
 }
@@ -48,7 +48,7 @@ export interface Slot {
   readonly bytes: number;
 }
 
-/** A size that a program's calls bring: its name, and the largest that the program is bound for. */
+/** A size that each call of a program provides: its name, and the largest value that the program is bound for. */
 export interface ProgramExtent {
   readonly name: string;
   readonly most: number;
@@ -67,10 +67,10 @@ export interface PortBinding {
   readonly stride: number;
 }
 
-/** Elements of an array that a call copies in, by its dtype: f32, i32, or the bits of 16-bit numbers. */
+/** Elements of an array that a call copies in, by dtype: f32, i32, or the bits of 16-bit numbers. */
 export type PortData = Float32Array | Int32Array | Uint16Array;
 
-/** A floating buffer that a launch writes, searched for NaN and infinities by a checked run. */
+/** A floating-point buffer that a launch writes. A checked run searches it for NaN and infinities. */
 export interface WriteBinding {
   /** Index into ProgramBinding.slots. */
   readonly slot: number;
@@ -93,9 +93,9 @@ export interface LaunchBinding {
 
 export interface ProgramBinding {
   readonly pool: NativePool;
-  /** What a call brings sizes of. Kernels take them all, in this order. */
+  /** The sizes that a call provides. Kernels take them all, in this order. */
   readonly extents: readonly ProgramExtent[];
-  /** Scratch bytes of each worker, a multiple of 64, and room for all workers (absent where 0). */
+  /** Scratch bytes of each worker, a multiple of 64, and memory for all workers (absent if 0). */
   readonly scratchBytes: number;
   readonly scratch?: Slot;
   readonly slots: readonly Slot[];
@@ -112,7 +112,7 @@ export interface RunRequest {
   readonly inputs: readonly PortData[];
   /** Measure each launch. */
   readonly isTimed?: boolean;
-  /** Search the writes of each launch; stop at the first value that is not finite. */
+  /** Search what each launch writes; stop at the first value that is not finite. */
   readonly isChecked?: boolean;
 }
 
@@ -120,7 +120,7 @@ export interface RunResult {
   readonly outputs: readonly ArrayBuffer[];
   /** Nanoseconds of each launch, when timed. */
   readonly launchNs?: Float64Array;
-  /** The first launch that wrote a value that is not finite, and where, when checked. */
+  /** The first launch that wrote a value that is not finite, and its position, when checked. */
   readonly nonFinite?: {
     readonly launch: number;
     readonly write: number;
@@ -133,7 +133,8 @@ export interface RunResult {
 export interface NativeProgram {
   run(request: RunRequest): Promise<RunResult>;
   /**
-   * Seconds of each of `repeats` runs of one launch, after one uncounted. Inputs as left by the last run where absent.
+   * Seconds of each of `repeats` runs of one launch, after one that is not counted. If inputs are absent, those of the
+   * last run are used.
    */
   timeLaunch(request: {
     readonly launch: number;
@@ -202,9 +203,9 @@ export interface Addon {
   cpuInfo(): CpuInfo;
   pack(pool: NativePool, job: PackJob): Promise<undefined>;
   peak(pool: NativePool, kind: PeakKind, seconds: number): Promise<number>;
-  /** From here on all threads together allocate from two heaps: they hold less, and wait for each other. */
+  /** From now on all threads together allocate from two heaps: they hold less memory, but wait for each other. */
   boundHeaps(): void;
-  /** Gives freed memory of all native code back to the system. */
+  /** Returns freed memory of all native code to the system. */
   trim(): void;
   /** The CUDA driver; runtime/cuda/addon.ts has its type. */
   readonly cuda: unknown;

@@ -1,4 +1,4 @@
-/** What binding a function's launches to memory has in common on every target: places by name, inputs and outputs. */
+/** The target-independent parts of binding a function's launches to memory: slots by name, inputs and outputs. */
 import type { InputDecl, OutputDecl } from '../ir/function.js';
 import type { Stage } from '../ir/placement.js';
 import { DTYPE_BYTES } from '../ir/types.js';
@@ -12,13 +12,13 @@ export interface MemoryRange<M> {
   readonly bytes: number;
 }
 
-/** Where names lie: activations by the plan's placements, states and weights by their own memory. */
+/** Slots by name: activations at the plan's placements, states and weights in their own memory. */
 export class Slots<M> {
   readonly list: MemoryRange<M>[] = [];
   private readonly index = new Map<string, number>();
   private readonly alignment: number;
 
-  /** Throws where a slot starts at no multiple of `alignment`. */
+  /** Throws if a slot does not start at a multiple of `alignment`. */
   constructor(
     fn: RuntimeFunction,
     arena: M,
@@ -31,7 +31,7 @@ export class Slots<M> {
     for (const named of others) for (const [name, slot] of named) this.add(name, slot);
   }
 
-  /** Index of the slot of a buffer, state or weight. Throws where there is none. */
+  /** Index of the slot of a buffer, state or weight. Throws if there is none. */
   of(name: string): number {
     const index = this.index.get(name);
     if (index === undefined) throw new Error(`The plan places neither a buffer nor a weight ${name}.`);
@@ -47,8 +47,8 @@ export class Slots<M> {
 }
 
 /**
- * The inputs that a stage reads: another stage's arena may hold something else in their places. A stage of all launches
- * takes every input.
+ * The inputs that a stage reads. Other inputs are left out, because another stage's arena may use their places for
+ * something else. A stage of all launches takes every input.
  */
 export function stageInputs(fn: RuntimeFunction, { first, end }: Stage): readonly InputDecl[] {
   const { inputs } = fn.interface;
@@ -57,13 +57,13 @@ export function stageInputs(fn: RuntimeFunction, { first, end }: Stage): readonl
   return inputs.filter(({ buffer }) => read.has(buffer));
 }
 
-/** The outputs of a stage: only the last has any. */
+/** The outputs of a stage: only the last stage has any. */
 export const stageOutputs = (fn: RuntimeFunction, { end }: Stage): readonly OutputDecl[] =>
   end === fn.launches.length ? fn.interface.outputs : [];
 
 const isPlaced = (fn: RuntimeFunction, name: string): boolean => fn.placements.some(({ buffer }) => buffer === name);
 
-/** How the addon copies an input or output. Throws where the plan declares it in a way that no array has. */
+/** How the addon copies an input or output. Throws if no array has the declared type. */
 export function portOf(
   fn: RuntimeFunction,
   { buffer: name, dtype }: InputDecl | OutputDecl,

@@ -1,10 +1,10 @@
-/** The C library that this process runs on, and what to say where native code was built for a newer one. */
+/** The C library of this process, and the error for native code that was built for a newer one. */
 import { z } from 'zod';
 import { UserError } from '../errors.js';
 
 const REPORT = z.object({ header: z.object({ glibcVersionRuntime: z.string().optional() }) });
 
-/** Version of glibc, such as `2.36`; undefined where another C library is used. */
+/** Version of glibc, such as `2.36`; undefined if another C library is used. */
 export function glibcVersion(): string | undefined {
   return REPORT.safeParse(process.report.getReport()).data?.header.glibcVersionRuntime;
 }
@@ -15,7 +15,7 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   CXXABI: 'the C++ library CXXABI',
 };
 
-/** The error of a loader that finds a system library too old, told to a user; undefined for any other reason. */
+/** The loader's error about a system library that is too old, for users; undefined for any other error. */
 export function tooOldSystem(reason: string, has: string | undefined = glibcVersion()): UserError | undefined {
   const [, name = '', version = ''] = /version [`'](GLIBC|GLIBCXX|CXXABI)_([\d.]+)' not found/.exec(reason) ?? [];
   const library = LIBRARIES[name];

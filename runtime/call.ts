@@ -11,7 +11,7 @@ export type CallArrays = Readonly<Record<string, PortData>>;
 
 /** Something a device did for a call. Times are milliseconds of the host's clock since the epoch, with fractions. */
 export interface DeviceSpan {
-  /** Among the devices of the executor, from 0: its stage. */
+  /** Index among the executor's devices, from 0: its stage. */
   readonly device: number;
   /** Kernels, or sending what the next stage needs. */
   readonly kind: 'compute' | 'copy';
@@ -146,7 +146,7 @@ function checkDistinct(name: string, values: PortData): void {
   });
 }
 
-/** Tokens of the largest tree, where a call brings trees; else 0. */
+/** Tokens of the largest tree, if calls bring trees; otherwise 0. */
 export function longestTree({ inputs: declared }: FunctionInterface, inputs: CallArrays): number {
   const arrayWith = (kind: InputDecl['role']['kind']): PortData | undefined => {
     const input = declared.find(({ role }) => role.kind === kind);

@@ -22,16 +22,16 @@ import type { StageAnswer, StageCall, StageRunner } from './stageRunner.js';
 export interface ExecutorOptions<Memory> {
   readonly plan: RuntimePlan;
   readonly runner: StageRunner;
-  /** What it takes of its devices. */
+  /** The memory that it needs on its devices. */
   readonly memory: Memory;
-  /** Longest tree path (context) of the model, in tokens; by default as many as fit a call. */
+  /** Longest tree path (context) of the model, in tokens. Default: as many as fit in a call. */
   readonly maxLength?: number | undefined;
 }
 
 export class Executor<Memory = unknown> {
   /** The largest call of each function. */
   readonly capacity: Readonly<Record<string, Extents>>;
-  /** Calls that keep every device busy; more wait. */
+  /** Number of calls that keep every device busy. Further calls wait. */
   readonly inFlight: number;
   readonly memory: Memory;
   private readonly plan: RuntimePlan;
@@ -55,7 +55,7 @@ export class Executor<Memory = unknown> {
     process.once('exit', this.onExit);
   }
 
-  /** Throws RangeError where there is no such function. */
+  /** Throws RangeError if there is no such function. */
   interfaceOf(name: string): FunctionInterface {
     return functionOf(this.plan, name).interface;
   }
@@ -97,7 +97,7 @@ export class Executor<Memory = unknown> {
    */
   async diagnose(name: string, inputs: CallArrays): Promise<Diagnosis | undefined> {
     const call = this.checked(name, inputs, 'search');
-    // One at a time: they may share the memory of answers.
+    // One at a time, because searches may share the memory of answers.
     const job = this.lastSearch.then(() => this.pass(call));
     this.lastSearch = job.catch(() => undefined);
     const { nonFinite } = await job;
@@ -106,7 +106,7 @@ export class Executor<Memory = unknown> {
     return { path: kernelOf(call.fn, launch).path, ...place };
   }
 
-  /** Waits for what is on the devices, then gives everything back. Later calls reject. */
+  /** Waits for the work on the devices, then releases everything. Later calls reject. */
   async close(): Promise<void> {
     if (this.isClosed) return;
     this.isClosed = true;
@@ -125,7 +125,7 @@ export class Executor<Memory = unknown> {
     return { fn, bucket, extents, inputs, kind };
   }
 
-  /** On the devices as soon as there is room. */
+  /** Starts as soon as the devices have room. */
   private pass(call: StageCall): Promise<StageAnswer> {
     return this.gate.pass(() => this.runner.run(call));
   }
@@ -137,7 +137,7 @@ export class Executor<Memory = unknown> {
   }
 }
 
-/** The most of every extent that any bucket holds. */
+/** The largest value of every extent over all buckets. */
 function largest(buckets: readonly Bucket[]): Extents {
   const most: Record<string, number> = {};
   for (const { extents } of buckets)

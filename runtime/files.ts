@@ -14,7 +14,7 @@ export interface LoadProgress {
 export class FileMappings {
   private readonly files = new Map<string, NativeMemory>();
 
-  /** Throws UserError where the file cannot be mapped or ends before `offset + bytes`. */
+  /** Throws UserError if the file cannot be mapped or ends before `offset + bytes`. */
   get(file: string, offset: number, bytes: number): NativeMemory {
     let memory = this.files.get(file);
     if (memory === undefined) {

@@ -1,4 +1,4 @@
-/** Keeps the caches of compiled kernels within a size: what was used longest ago goes first. */
+/** Keeps the caches of compiled kernels within a size limit by removing the least recently used entries. */
 import { randomUUID } from 'node:crypto';
 import { lstat, readdir, rename, rm, utimes } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -10,12 +10,12 @@ import { codeOf } from '../system/errno.js';
 const DEFAULT_LIMIT = '2GiB';
 const UNITS: Readonly<Record<string, number>> = { KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
 
-/** Another process may have found an entry and not loaded it yet: what was used in these last minutes stays. */
+/** Entries used in the last few minutes stay, because another process may have found one and not loaded it yet. */
 const RECENT_MS = 10 * 60_000;
-/** A tuner compiles all the time; to look through the caches takes longer than a small kernel. */
+/** A tuner compiles continuously, and scanning the caches takes longer than compiling a small kernel. */
 const REST_MS = 60_000;
 
-/** Bytes of a size such as `500MiB`; undefined where it is none. */
+/** Bytes of a size such as `500MiB`; undefined if the text is not a size. */
 export function sizeInBytes(text: string): number | undefined {
   const [, number = '', unit = ''] = /^(\d{1,9}(?:\.\d{1,9})?) ?([KMGT]iB)$/.exec(text) ?? [];
   const factor = UNITS[unit];
@@ -53,7 +53,7 @@ const ENTRIES: Readonly<Record<string, RegExp>> = {
   cubins: /^[0-9a-f]{64}\.twc$/,
 };
 
-/** Names of entries that this process was given: it may load them at any time. */
+/** Names of entries that this process was given and may load at any time. */
 const ours = new Set<string>();
 
 /** To be called whenever an entry is made or found. A cache that cannot be written keeps its order. */

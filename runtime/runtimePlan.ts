@@ -1,4 +1,4 @@
-/** What a runtime reads of a plan, and small questions that binding, searching and profiling ask of it. */
+/** The parts of a plan that a runtime reads, and small queries used by binding, searching and profiling. */
 import type { Extents } from '../ir/extents.js';
 import type { BufferDecl, Kernel } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
@@ -6,14 +6,14 @@ import { rowStride, type Bucket, type FunctionPlan, type Plan } from '../ir/plan
 import { DTYPE_BYTES, isFloat, type Dim } from '../ir/types.js';
 import type { ProgramExtent } from './addon.js';
 
-/** Schedules are for those who print code. */
+/** The runtime does not read schedules. */
 export type RuntimeFunction = Omit<FunctionPlan, 'schedules'>;
 
 export interface RuntimePlan extends Omit<Plan, 'functions'> {
   readonly functions: readonly RuntimeFunction[];
 }
 
-/** The function called `name`. Throws RangeError where the plan has none. */
+/** The function called `name`. Throws RangeError if the plan has none. */
 export function functionOf(plan: RuntimePlan, name: string): RuntimeFunction {
   const found = plan.functions.find((each) => each.interface.name === name);
   if (found === undefined)
@@ -25,7 +25,7 @@ export function functionOf(plan: RuntimePlan, name: string): RuntimeFunction {
 
 export const nameOf = (fn: RuntimeFunction): string => fn.interface.name;
 
-/** The kernel of a launch. Throws where the plan has none. */
+/** The kernel of a launch. Throws if the plan has none. */
 export function kernelOf(fn: RuntimeFunction, launch: number): Kernel {
   const name = fn.launches[launch]?.kernel;
   const found = fn.kernels.find((kernel) => kernel.name === name);
@@ -42,7 +42,7 @@ export const programExtents = (fn: RuntimeFunction, bucket: Bucket): readonly Pr
 export const sizesIn = (fn: RuntimeFunction, extents: Extents): readonly number[] =>
   fn.interface.extents.map(({ name }) => extents[name] ?? 0);
 
-/** A floating buffer that a kernel writes, to be searched for values that are not finite. */
+/** A floating-point buffer that a kernel writes, to be searched for values that are not finite. */
 export interface FloatWrite {
   readonly buffer: string;
   readonly dtype: 'f32' | 'f16' | 'bf16';
@@ -50,7 +50,7 @@ export interface FloatWrite {
   readonly columns: Dim;
   /** Elements from row to row. */
   readonly stride: number;
-  /** −∞ is an answer there: masks, and the parts of a log-sum-exp (a target outside its block). */
+  /** Whether −∞ is a valid value: in masks, and in the parts of a log-sum-exp (a target outside its block). */
   readonly allowsNegativeInfinity: boolean;
 }
 

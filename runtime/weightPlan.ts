@@ -12,7 +12,7 @@ interface Stored {
   readonly bytes: number;
 }
 
-/** Read where it lies in the checkpoint. */
+/** Read in place from the checkpoint. */
 export interface MappedWeight extends Stored {
   readonly kind: 'mapped';
   readonly file: string;
@@ -33,7 +33,7 @@ export const tensorFiles = (weight: PackedWeight): Extract<TensorSource, { kind:
     (source) => source.kind === 'file',
   );
 
-/** Values that came with the plan, written into the packed memory at `offset`. */
+/** Values from the plan, written into the packed memory at `offset`. */
 export interface LiteralWeight extends Stored {
   readonly kind: 'literal';
   readonly offset: number;
@@ -63,7 +63,7 @@ const keyOf = ({ name: _name, ...rest }: WeightDecl): string =>
     rest.columnScale ?? null,
   ]);
 
-/** Where the checkpoint's bytes can be read as they lie: its own format, one tensor, aligned elements. */
+/** The location of bytes that can be read in place: in the right format, from one tensor, with aligned elements. */
 function isReadable(weight: WeightDecl, sources: readonly TensorSource[]): boolean {
   const [source] = sources;
   return (
@@ -91,7 +91,7 @@ function literal(weight: WeightDecl, constants: ReadonlyMap<string, ConstantVect
   return Float32Array.from(constant.values);
 }
 
-/** Whether kernels can read a mapped file: those of a CPU can, those of a GPU read their own memory. */
+/** Whether kernels can read a mapped file: on a CPU they can, on a GPU they read device memory. */
 export interface WeightPlanOptions {
   readonly isMapping: boolean;
 }

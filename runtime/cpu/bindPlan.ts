@@ -9,19 +9,19 @@ export interface LaunchSymbol {
   /** Full path of the shared object that holds it. */
   readonly library: string;
   readonly symbol: string;
-  /** Bytes of scratch that each worker needs. */
+  /** Bytes of scratch memory that each worker needs. */
   readonly scratchBytes: number;
 }
 
-/** [bucket][launch] of each function, by its name. */
+/** symbols[bucket][launch] of each function, by its name. */
 export type PlanSymbols = Readonly<Record<string, readonly (readonly LaunchSymbol[])[]>>;
 
 export interface BindRequest {
   readonly fn: RuntimeFunction;
-  /** Which of its launches. Whoever has the last gives the outputs. */
+  /** The launches of this stage. The stage with the last launch returns the outputs. */
   readonly range: Stage;
   readonly bucket: number;
-  /** Of all launches of the function. */
+  /** Symbols of all launches of the function. */
   readonly symbols: readonly LaunchSymbol[];
   readonly pool: NativePool;
   readonly libraries: ReadonlyMap<string, NativeLibrary>;
@@ -32,7 +32,7 @@ export interface BindRequest {
   readonly scratchBytes: number;
 }
 
-/** Scratch of one worker for all launches, whole pages so that workers share none. */
+/** Scratch memory of one worker for all launches, in whole pages so that workers share none. */
 export const scratchOf = (symbols: PlanSymbols): number =>
   Math.ceil(
     Math.max(
@@ -43,7 +43,7 @@ export const scratchOf = (symbols: PlanSymbols): number =>
     ) / 4096,
   ) * 4096;
 
-/** Binds one bucket. Throws where the plan is inconsistent; the addon checks every range again. */
+/** Binds one bucket. Throws if the plan is inconsistent; the addon checks every range again. */
 export function bindBucket(request: BindRequest): ProgramBinding {
   const { fn, range } = request;
   if (request.symbols.length !== fn.launches.length)

@@ -1,4 +1,4 @@
-/** Turns a compiler's complaint about generated C into one error that shows the lines it is about. */
+/** Turns a compiler's error about generated C into one error that shows the lines in question. */
 import { UserError } from '../../errors.js';
 
 export interface SourceText {
@@ -25,7 +25,7 @@ function diagnosticsOf(source: SourceText, stderr: string): Diagnostic[] {
   return found;
 }
 
-/** The line (counted from 1), marked, with the lines around it. */
+/** The line (counted from 1), marked, with its neighbours. */
 export function excerpt(text: string, line: number): string {
   const lines = text.split('\n');
   const from = Math.max(1, line - CONTEXT);
@@ -35,7 +35,7 @@ export function excerpt(text: string, line: number): string {
     .join('\n');
 }
 
-/** Names the file, the compiler's words and the generated lines. */
+/** The error, with the file, the compiler's message and the generated lines. */
 export function compileError(compiler: string, source: SourceText, stderr: string): UserError {
   const diagnostics = diagnosticsOf(source, stderr);
   const shown = diagnostics

@@ -1,4 +1,4 @@
-/** Compiles generated C into shared objects and keeps them in a cache that is safe to share between processes. */
+/** Compiles generated C into shared objects, and keeps them in a cache that processes can share safely. */
 import { createHash } from 'node:crypto';
 import { chmod, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -46,7 +46,7 @@ const ISA_FLAGS: Readonly<Record<CpuIsa, readonly string[]>> = {
   amx: [...AVX512, '-mamx-tile', '-mamx-bf16', '-mavx512bf16'],
 };
 
-/** Half-made entries of killed processes are removed when they are this old. */
+/** Half-written entries of killed processes are removed at this age. */
 const STALE_MS = 24 * 3600 * 1000;
 const SHARED_OBJECT = 'kernels.so';
 const DIGEST = 'kernels.sha256';
@@ -55,16 +55,16 @@ export interface CompileOptions {
   readonly isa: CpuIsa;
   readonly extraFlags?: readonly string[];
   readonly settings?: Settings;
-  /** Aborted: compilers end at once, and its reason is thrown. */
+  /** When aborted, compilers end at once, and the signal's reason is thrown. */
   readonly signal?: AbortSignal;
-  /** After each unit, from the cache or compiled; not where the whole library is in the cache. */
+  /** Called after each unit, from the cache or compiled; not called if the whole library is in the cache. */
   readonly onUnit?: () => void;
 }
 
 export interface CompiledLibrary {
   /** Full path of the shared object. The sources lie beside it. */
   readonly path: string;
-  /** True where it was found in the cache. */
+  /** Whether it was found in the cache. */
   readonly cached: boolean;
   readonly seconds: number;
   /** First line of the compiler's `--version`. */
@@ -92,7 +92,7 @@ async function syncFile(path: string): Promise<void> {
   }
 }
 
-/** True where nobody else can change the entry, and its shared object has the digest that was written with it. */
+/** Whether nobody else can change the entry, and its shared object matches the digest written with it. */
 async function isWhole(entry: string): Promise<boolean> {
   if (!(await isTrusted(entry)) || !(await isTrusted(join(entry, SHARED_OBJECT)))) return false;
   try {
@@ -107,11 +107,11 @@ async function isWhole(entry: string): Promise<boolean> {
   }
 }
 
-/** What one compilation of several units has in common. */
+/** The common parts of one compilation of several units. */
 interface Build {
   readonly compiler: SystemCompiler;
   readonly flags: readonly string[];
-  /** Everything besides the text that decides about an object. */
+  /** Everything besides the text that an object depends on. */
   readonly identity: Readonly<Record<string, unknown>>;
   readonly objects: ObjectCache;
   readonly signal: AbortSignal | undefined;
@@ -139,7 +139,7 @@ async function compileUnit(source: SourceText, folder: string, build: Build): Pr
 
 async function build(sources: readonly SourceText[], folder: string, parts: Build): Promise<void> {
   const { compiler, signal, onUnit } = parts;
-  // All compilers end before anything is thrown: the folder is removed then, and none may still write to it.
+  // All compilers end before anything is thrown, because the folder is then removed and none may still write to it.
   const compiled = await Promise.allSettled(
     sources.map(async (source) => {
       await compileUnit(source, folder, parts);
@@ -154,7 +154,7 @@ async function build(sources: readonly SourceText[], folder: string, parts: Buil
   if (link.status !== 0)
     throw new UserError(`${compiler.path} does not link the generated kernels: ${link.stderr.trim().slice(0, 2000)}`);
   await Promise.all(objects.map((object) => rm(join(folder, object))));
-  // Linkers leave what the umask allows.
+  // Linkers apply the umask.
   await chmod(join(folder, SHARED_OBJECT), 0o700);
   await syncFile(join(folder, SHARED_OBJECT));
   await writeSynced(join(folder, DIGEST), `${sha256(await readFile(join(folder, SHARED_OBJECT)))}\n`);
@@ -173,7 +173,7 @@ async function publish(folder: string, entry: string): Promise<void> {
       if (codeOf(error) !== 'ENOTEMPTY' && codeOf(error) !== 'EEXIST' && codeOf(error) !== 'ENOTDIR') throw error;
     }
     if (await isWhole(entry)) return;
-    // A corrupt entry is moved away first: whoever has it loaded keeps it, and nobody sees half of the new one.
+    // A corrupt entry is moved away first: processes that have loaded it keep it, and nobody sees half of the new one.
     const aside = `${folder}.corrupt${attempt}`;
     await rename(entry, aside).catch(() => undefined);
     await rm(aside, { recursive: true, force: true });

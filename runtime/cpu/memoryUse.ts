@@ -1,27 +1,27 @@
-/** What a plan takes of memory, known before any of it is allocated. */
+/** The memory that a plan needs, known before any of it is allocated. */
 import { constrainedMemory } from 'node:process';
 import { totalmem } from 'node:os';
 import { UserError } from '../../errors.js';
 import { bytes } from '../../system/format.js';
 
 export interface MemoryUse {
-  /** Weights read where they lie in the checkpoint: pages of files, which the system may drop and read again. */
+  /** Weights read in place from the checkpoint: pages of files, which the system may drop and read again. */
   readonly mappedBytes: number;
   /** Weights in the layout of the kernels. */
   readonly packedBytes: number;
   /** Activations of the largest micro-batch. */
   readonly arenaBytes: number;
-  /** What functions keep from call to call. */
+  /** States, which functions keep between calls. */
   readonly stateBytes: number;
-  /** Scratch of all threads. */
+  /** Scratch memory of all threads. */
   readonly scratchBytes: number;
 }
 
-/** All but what the system may drop and read again. */
+/** Everything except what the system may drop and read again. */
 const residentBytes = ({ packedBytes, arenaBytes, stateBytes, scratchBytes }: MemoryUse): number =>
   packedBytes + arenaBytes + stateBytes + scratchBytes;
 
-/** Lines for people: `weights, packed  2.05 GiB`. */
+/** Readable lines: `weights, packed  2.05 GiB`. */
 export function printMemoryUse(use: MemoryUse): string {
   const rows: readonly [string, number][] = [
     ['weights, mapped', use.mappedBytes],
@@ -34,14 +34,14 @@ export function printMemoryUse(use: MemoryUse): string {
   return rows.map(([name, size]) => `${name.padEnd(16)} ${bytes(size).padStart(10)}`).join('\n');
 }
 
-/** Bytes that the machine, or this process's control group, has in all. */
+/** Total bytes of the machine, or of this process's control group. */
 export function machineBytes(): number {
-  // 0 where the process is not constrained; a huge number where the control group sets no limit.
+  // 0 if the process is not constrained; a huge number if the control group sets no limit.
   const limit = constrainedMemory();
   return limit > 0 ? Math.min(limit, totalmem()) : totalmem();
 }
 
-/** Throws UserError where the machine (or its control group) cannot hold what must be resident. */
+/** Throws UserError if the machine (or its control group) cannot hold what must be resident. */
 export function requireMemory(use: MemoryUse): void {
   const needed = residentBytes(use);
   const available = machineBytes();

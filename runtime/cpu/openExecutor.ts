@@ -1,4 +1,4 @@
-/** The CPU target's way to an executor: a plan, its kernels and its weights, on threads of this process. */
+/** Opens an executor on the CPU: a plan, its kernels and its weights, on threads of this process. */
 import { loadAddon, type NativeLibrary } from '../addon.js';
 import { Executor } from '../executor.js';
 import { FileMappings, type LoadProgress } from '../files.js';
@@ -13,16 +13,19 @@ import { CpuStages } from './stageRunner.js';
 
 export interface CpuExecutorOptions {
   readonly plan: RuntimePlan;
-  /** Where generated code is. */
+  /** The generated code of each launch. */
   readonly symbols: PlanSymbols;
   readonly tensors: ReadonlyMap<string, TensorSource>;
-  /** Of all stages together; each has at least one. */
+  /** Threads of all stages together; each stage has at least one. */
   readonly threads: number;
-  /** Parts of the plan that work at once, on threads and activations of their own; by default one with all. */
+  /**
+   * Parts of the plan that work at the same time, on threads and activations of their own. Default: one with all
+   * launches.
+   */
   readonly stages?: PlanStages;
-  /** Longest tree path (context) of the model, in tokens; by default as many as fit a call. */
+  /** Longest tree path (context) of the model, in tokens. Default: as many as fit in a call. */
   readonly maxLength?: number;
-  /** One thread a processor, and there it stays: for measuring on a machine of one's own. */
+  /** Pins one thread to each processor, for measurements on a machine that does nothing else. */
   readonly isPinned?: boolean;
   readonly onProgress?: (progress: LoadProgress) => void;
   /** Called once, before anything is allocated. */
@@ -42,7 +45,7 @@ function release({ stages, libraries, files }: Resources): void {
   files.release();
 }
 
-/** As even as whole threads can be, at least one each. */
+/** As even as whole threads allow, at least one each. */
 const threadsOf = (stage: number, stages: number, threads: number): number =>
   Math.max(1, Math.floor((threads * (stage + 1)) / stages) - Math.floor((threads * stage) / stages));
 

@@ -1,9 +1,12 @@
-/** Child processes with a bound on how many run at once: compilers are CPU-bound, more than the cores only queue. */
+/**
+ * Child processes with a limit on how many run at once: compilers are CPU-bound, and more than the cores would only
+ * queue.
+ */
 import { spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 
 export interface ProcessResult {
-  /** Exit status; −1 where the program could not be started or was killed. */
+  /** Exit status; −1 if the program could not be started or was killed. */
   readonly status: number;
   readonly stdout: string;
   readonly stderr: string;
@@ -18,7 +21,7 @@ async function acquire(): Promise<void> {
   else await new Promise<void>((resolve) => waiting.push(resolve));
 }
 
-/** A waiting caller inherits the place. */
+/** Passes its place to a waiting caller, if there is one. */
 function release(): void {
   const next = waiting.shift();
   if (next === undefined) free++;
@@ -32,7 +35,7 @@ function execute(
   signal: AbortSignal | undefined,
 ): Promise<ProcessResult> {
   return new Promise((resolve) => {
-    // A compiler starts others. In a group of their own, all of them can be ended at once.
+    // A compiler starts other processes. In a group of their own, all of them can be ended at once.
     const child = spawn(file, args, {
       stdio: ['ignore', 'pipe', 'pipe'],
       detached: signal !== undefined,

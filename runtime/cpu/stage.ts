@@ -1,4 +1,4 @@
-/** A part of a plan on threads of its own: one device of the CPU target. */
+/** A part of a plan on its own threads: one device of the CPU target. */
 import { extentIn } from '../../ir/extents.js';
 import {
   loadAddon,
@@ -27,11 +27,11 @@ import { bindBucket, type PlanSymbols } from './bindPlan.js';
 import { loadWeights } from './loadWeights.js';
 import type { MemoryUse } from './memoryUse.js';
 
-/** What a stage of a plan takes and where its weights go, known before anything is allocated. */
+/** What a stage of a plan needs and where its weights go, known before anything is allocated. */
 export interface CpuStagePlan {
   readonly ranges: StageRanges;
   readonly threads: number;
-  /** Sets of activations: calls that have a place in the stage. */
+  /** Sets of activations: one for each call that is in the stage. */
   readonly arenas: number;
   readonly arenaBytes: number;
   readonly states: readonly PlacedState[];
@@ -48,7 +48,7 @@ export function planCpuStage(
     readonly tensors: ReadonlyMap<string, TensorSource>;
     readonly threads: number;
     readonly arenas: number;
-    /** Of each worker. */
+    /** Scratch bytes of each worker. */
     readonly scratchBytes: number;
   },
 ): CpuStagePlan {
@@ -57,7 +57,7 @@ export function planCpuStage(
   const states = stageStates(plan, stages, index);
   const { mappedBytes, packedBytes } = weightPlan;
   const { threads, arenas, scratchBytes } = options;
-  // Functions take turns in it.
+  // Functions use it in turn.
   const arenaBytes = Math.max(...plan.functions.map((fn) => fn.arenaBytes));
   const use: MemoryUse = {
     mappedBytes,
@@ -72,10 +72,10 @@ export function planCpuStage(
 export interface CpuStageOptions {
   readonly plan: RuntimePlan;
   readonly symbols: PlanSymbols;
-  /** By path, of all symbols. */
+  /** Libraries of all symbols, by path. */
   readonly libraries: ReadonlyMap<string, NativeLibrary>;
   readonly files: FileMappings;
-  /** Scratch of one worker. */
+  /** Scratch memory of one worker. */
   readonly scratchBytes: number;
   readonly isPinned: boolean;
   readonly onProgress?: (progress: LoadProgress) => void;
@@ -84,7 +84,7 @@ export interface CpuStageOptions {
 /** A function on the stage. */
 interface Bound {
   readonly inputs: readonly string[];
-  /** What the next stage reads. */
+  /** The ranges that the next stage reads. */
   readonly crossings: readonly Crossing[];
   /** [arena][bucket] */
   readonly programs: readonly (readonly NativeProgram[])[];
@@ -104,7 +104,8 @@ export class CpuStage {
   }
 
   /**
-   * Allocates, loads the stage's weights and binds its launches in every bucket and arena. Throws as loadWeights does.
+   * Allocates memory, loads the stage's weights and binds its launches in every bucket and arena. Throws as loadWeights
+   * does.
    */
   static async load(options: CpuStageOptions, planned: CpuStagePlan): Promise<CpuStage> {
     const { weightPlan, use, states } = planned;
@@ -136,7 +137,7 @@ export class CpuStage {
     });
   }
 
-  /** Copies what `next` reads of a call into the same arena there. */
+  /** Copies the parts of a call that `next` reads into the same arena there. */
   sendTo(next: CpuStage, arena: number, { fn, extents }: StageCall): void {
     for (const { offset, rows, rowBytes } of this.bound.get(nameOf(fn))!.crossings) {
       const bytes = extentIn(rows, extents) * rowBytes;
@@ -144,7 +145,7 @@ export class CpuStage {
     }
   }
 
-  /** Running jobs reject at their next launch: the process is about to exit. */
+  /** Makes running jobs reject at their next launch, before the process exits. */
   stop(): void {
     this.pool.stop();
   }
@@ -194,7 +195,7 @@ export class CpuStage {
     }
   }
 
-  /** Zeroes, as memory of the process is at first. */
+  /** Zeroes it; memory of the process is zero at first. */
   private allocateStates(states: readonly PlacedState[]): ReadonlyMap<string, Slot> {
     return new Map(
       states.map(({ name, bytes }): [string, Slot] => [name, { memory: this.allocate(bytes), offset: 0, bytes }]),

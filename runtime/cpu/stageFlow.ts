@@ -2,11 +2,11 @@
  * The order in which micro-batches flow through the stages of a pipeline: the same rules as events keep between GPUs.
  */
 
-/** What is done for a micro-batch, stage by stage. Rejections end that micro-batch and no other. */
+/** The work for a micro-batch, stage by stage. A rejection ends that micro-batch and no other. */
 export interface FlowSteps {
-  /** The stage's launches in one of its arenas. */
+  /** Runs the stage's launches in one of its arenas. */
   compute(stage: number, arena: number): Promise<void>;
-  /** What the next stage reads, into the same arena there. */
+  /** Copies what the next stage reads into the same arena there. */
   send(stage: number, arena: number): void;
 }
 
@@ -24,9 +24,9 @@ const settled = (work: Promise<unknown>): Promise<void> =>
 export class StageFlow {
   private readonly stages: number;
   private readonly arenas: number;
-  /** Of each stage: when the last that was asked of it is computed. */
+  /** For each stage: settles when the last requested micro-batch is computed. */
   private readonly computed: Promise<void>[];
-  /** [stage][arena]: when nobody needs what it holds. */
+  /** [stage][arena]: settles when the arena's contents are no longer needed. */
   private readonly free: Promise<void>[][];
   private next = 0;
 
@@ -45,7 +45,7 @@ export class StageFlow {
       const here = arrived;
       const turn = Promise.all([this.computed[stage], this.free[stage]![arena]]);
       const computed = here.then(() => turn).then(() => steps.compute(stage, arena));
-      // A micro-batch that failed before it came here must not let a later one overtake those ahead of it.
+      // A micro-batch that failed earlier must not let a later one overtake those ahead of it.
       this.computed[stage] = Promise.all([turn, settled(computed)]).then(() => undefined);
       const room = this.free[stage + 1]?.[arena];
       arrived = room === undefined ? computed : computed.then(() => room).then(() => steps.send(stage, arena));
@@ -54,7 +54,7 @@ export class StageFlow {
     return arrived;
   }
 
-  /** When all that was asked is over. */
+  /** Settles when all requested work is done. */
   idle(): Promise<void> {
     return Promise.all([...this.computed, ...this.free.flat()]).then(() => undefined);
   }

@@ -6,7 +6,7 @@ import type { RunResult } from '../addon.js';
 import type { CpuStage } from './stage.js';
 import { StageFlow } from './stageFlow.js';
 
-/** Calls that one stage keeps busy: another waits while one is computed. */
+/** Number of calls that keep one stage busy: one is computed while another waits. */
 const IN_FLIGHT_A_STAGE = 2;
 
 const now = (): number => performance.timeOrigin + performance.now();
@@ -17,7 +17,7 @@ export class CpuStages implements StageRunner {
   private readonly flow: StageFlow;
   private readonly releaseAll: () => void;
 
-  /** `release` gives back the stages and what they share. */
+  /** `release` gives back the stages and the resources that they share. */
   constructor(stages: readonly CpuStage[], arenas: number, release: () => void) {
     this.stages = stages;
     this.inFlight = IN_FLIGHT_A_STAGE * stages.length;

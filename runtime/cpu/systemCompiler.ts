@@ -1,4 +1,4 @@
-/** Finds the C compiler of the system and makes sure that it works. */
+/** Finds the system's C compiler and checks that it works. */
 import { constants } from 'node:fs';
 import { access, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -9,7 +9,7 @@ import { runProcess } from './processes.js';
 
 export interface SystemCompiler {
   readonly path: string;
-  /** First line of `--version`: part of every cache key. */
+  /** First line of `--version`; part of every cache key. */
   readonly version: string;
 }
 
@@ -18,7 +18,10 @@ const INSTALL =
   'Install one: apt install gcc libc6-dev (Debian, Ubuntu), dnf install gcc (Fedora), apk add gcc musl-dev (Alpine). ' +
   'Or name one: TILEWRIGHT_CC=/path/to/cc';
 
-/** Uses the headers that generated kernels use: a compiler without its C library is the usual half installation. */
+/**
+ * Uses the headers that generated kernels use, because a compiler without its C library is a common incomplete
+ * installation.
+ */
 const TRIAL =
   '#include <stdint.h>\n#include <math.h>\n' +
   'float tw_trial(const float *x, int64_t n) { return n > 0 ? sqrtf(x[0]) : 0; }\n';
@@ -42,7 +45,7 @@ async function locate(name: string, searchPath: string): Promise<string | undefi
   return undefined;
 }
 
-/** The compiler at `path`, or why it cannot be used. */
+/** The compiler at `path`, or the reason why it cannot be used. */
 async function probe(path: string): Promise<SystemCompiler | string> {
   const version = await runProcess(path, ['--version']);
   if (version.status !== 0) return `--version fails: ${firstLine(version.stderr)}`;
@@ -85,7 +88,7 @@ export function findCompiler(settings: Settings = readSettings()): Promise<Syste
   if (found === undefined) {
     found = find(settings);
     known.set(key, found);
-    // A failure is asked again: the user may install a compiler meanwhile.
+    // A failure is not remembered: the user may install a compiler meanwhile.
     found.catch(() => known.delete(key));
   }
   return found;

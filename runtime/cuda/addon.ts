@@ -14,7 +14,7 @@ import {
   type ProgramExtent,
 } from '../addon.js';
 
-/** What the driver says about a device. Bytes, kilohertz. */
+/** The driver's facts about a device. Sizes in bytes, clocks in kilohertz. */
 export interface CudaDeviceInfo {
   readonly ordinal: number;
   readonly name: string;
@@ -40,15 +40,15 @@ export type CudaAvailability =
   | { readonly ok: false; readonly reason: string };
 
 /**
- * What the driver refused. `code` is its own name of the error. Thrown and rejected with by everything below, beside
- * plain Errors for arguments out of range.
+ * An error from the driver; `code` is the driver's own name for it. Everything below throws or rejects with it, and
+ * with plain Errors for arguments out of range.
  */
 export interface CudaError extends Error {
   /** Such as CUDA_ERROR_OUT_OF_MEMORY. */
   readonly code: string;
   /** The driver's function, such as cuMemAlloc_v2. */
   readonly call: string;
-  /** The context is lost with all its memory: only a new process can use the device again. */
+  /** Whether the context is lost with all its memory. Only a new process can then use the device again. */
   readonly isContextDead: boolean;
 }
 
@@ -57,19 +57,19 @@ export interface CudaError extends Error {
  */
 export interface CudaDevice {
   readonly info: CudaDeviceInfo;
-  /** Asked of the driver each time; counts other processes too. */
+  /** Queried from the driver each time; includes other processes. */
   memory(): { readonly freeBytes: number; readonly totalBytes: number };
   /** Handle of the stream, for libraries called by FFI (cuBLASLt). */
   readonly stream: bigint;
   /** Makes the context current on the JavaScript thread, for libraries called by FFI. */
   makeCurrent(): void;
-  /** Waits, on the JavaScript thread, for all that was asked of the stream. */
+  /** Waits, on the JavaScript thread, for all work on the stream. */
   synchronize(): void;
-  /** Lets go of it; the context goes with the last memory, module or program. */
+  /** Releases it. The context is destroyed with the last memory, module or program. */
   release(): void;
 }
 
-/** Names device memory to other processes of this host. Plain data. */
+/** Identifies device memory for other processes of this host. Plain data. */
 export interface CudaSharedHandle {
   readonly handle: Uint8Array;
   readonly offset: number;
@@ -78,7 +78,7 @@ export interface CudaSharedHandle {
 /** Device memory, aligned to 256 bytes, uninitialised. Freed when nothing uses it any more. */
 export interface CudaMemory {
   readonly sizeBytes: number;
-  /** For messages and libraries called by FFI. */
+  /** For messages and for libraries called by FFI. */
   readonly address: bigint;
   /** Copies after all earlier work of the stream; returns when it is done. */
   write(offset: number, data: NodeJS.TypedArray): void;
@@ -108,7 +108,7 @@ export interface CudaMemory {
   release(): void;
 }
 
-/** What the compiler made of a kernel. */
+/** Resources of a compiled kernel. */
 export interface CudaFunctionInfo {
   readonly registers: number;
   /** Bytes of local memory a thread: spills and indexed arrays. */
@@ -126,7 +126,7 @@ export interface CudaFunctionInfo {
 export interface CudaModule {
   /** Throws a plain Error where there is no such kernel. */
   function(symbol: string): CudaFunctionInfo;
-  /** Blocks of a kernel that fit one multiprocessor at a time; 0 where none does. */
+  /** Blocks of a kernel that fit on one multiprocessor at a time; 0 if none does. */
   blocksPerMultiprocessor(symbol: string, threads: number, sharedBytes: number): number;
   release(): void;
 }
@@ -136,7 +136,7 @@ export interface CudaEvent {
   record(): void;
   /** Waits on the JavaScript thread. */
   synchronize(): void;
-  /** Both must have been reached. */
+  /** Both events must have been reached. */
   millisecondsSince(earlier: CudaEvent): number;
   release(): void;
 }
@@ -153,7 +153,7 @@ export interface CudaTensorMapBinding {
   /** Index into CudaProgramBinding.slots; the view starts at the slot's start. */
   readonly slot: number;
   readonly dtype: 'f16' | 'bf16' | 'f32';
-  /** Of a named extent: the most that the program is bound for. */
+  /** For a named extent: the largest value that the program is bound for. */
   readonly rows: Extent;
   readonly columns: number;
   readonly stride: number;
@@ -163,7 +163,7 @@ export interface CudaTensorMapBinding {
 }
 
 export interface CudaLaunchBinding {
-  /** For messages: the model path. */
+  /** The model path, for messages. */
   readonly name: string;
   readonly module: CudaModule;
   readonly symbol: string;
@@ -173,13 +173,13 @@ export interface CudaLaunchBinding {
   readonly slots: readonly number[];
   readonly tensorMaps: readonly CudaTensorMapBinding[];
   readonly launch: LaunchShape;
-  /** It may start while its predecessor ends (the kernel executes griddepcontrol.wait before it reads). */
+  /** Whether it may start while its predecessor ends (the kernel executes griddepcontrol.wait before it reads). */
   readonly usesProgrammaticLaunch: boolean;
 }
 
 export interface CudaProgramBinding {
   readonly device: CudaDevice;
-  /** What a call brings sizes of. */
+  /** The sizes that a call provides. */
   readonly extents: readonly ProgramExtent[];
   readonly slots: readonly CudaSlot[];
   readonly launches: readonly CudaLaunchBinding[];
@@ -190,9 +190,9 @@ export interface CudaProgramBinding {
   readonly inputs: readonly PortBinding[];
   /** Copied out after each run. */
   readonly outputs: readonly PortBinding[];
-  /** Of the same device: runs then say when they were executed. */
+  /** A clock of the same device. With it, runs report when they were executed. */
   readonly clock?: CudaClock;
-  /** Only ever run by a CudaPipeline: it has no pinned memory of its own. */
+  /** Whether only a CudaPipeline runs it: it then has no pinned memory of its own. */
   readonly isPiped?: boolean;
 }
 
@@ -204,29 +204,29 @@ export interface CudaRunRequest {
   readonly isTimed?: boolean;
   /** Wait after each launch, so that an error names the launch that caused it. */
   readonly isSynchronous?: boolean;
-  /** Only launches first to end − 1. Inputs are copied where first is 0. */
+  /** Run only launches first to end − 1. Inputs are copied if first is 0. */
   readonly launches?: { readonly first: number; readonly end: number };
 }
 
 export interface CudaRunResult {
   readonly outputs: readonly ArrayBuffer[];
-  /** Of the whole micro-batch on the device, copies included. */
+  /** Time of the whole micro-batch on the device, copies included. */
   readonly milliseconds: number;
   /** The same, where the program has a clock. */
   readonly span?: CudaSpan;
-  /** Of each launch, when timed. */
+  /** Time of each launch, when timed. */
   readonly launchMilliseconds?: Float64Array;
 }
 
 export interface CudaTimeRequest {
   readonly extents: readonly number[];
-  /** As left by the last run where absent. */
+  /** If absent, the inputs of the last run are used. */
   readonly inputs?: readonly PortData[];
   /**
    * Indices of launches, walked round and round: give several with buffers of their own to rotate past the L2 cache.
    */
   readonly launches: readonly number[];
-  /** Samples before the counted ones. */
+  /** Samples taken before the counted ones. */
   readonly warmup: number;
   readonly repeats: number;
   /** Launches of one sample, 1 by default. */
@@ -261,7 +261,10 @@ export interface CudaUploadStep {
   readonly parts: readonly CudaUploadPart[];
   /** Launches first to end − 1 of the program, which has no extents. */
   readonly launches: { readonly first: number; readonly end: number };
-  /** Nothing of it is copied before the launches of so many first steps are over: they read what it overwrites. */
+  /**
+   * Copies start only after the launches of this many first steps are done, because those read the memory that is
+   * overwritten.
+   */
   readonly after: number;
 }
 
@@ -283,7 +286,7 @@ export interface CudaUploadTimes {
  * are read, not paged in.
  */
 export interface CudaUpload {
-  /** Bytes handed to the device by the running or last copy or load. */
+  /** Bytes passed to the device by the running or last copy or load. */
   readonly copiedBytes: number;
   /**
    * Resolves with the seconds it took when all parts are on the device. Copies run one after another. Not ordered
@@ -298,9 +301,12 @@ export interface CudaUpload {
   release(): void;
 }
 
-/** Tells when events of a device happened by the host's clock. */
+/** Gives the time at which events of a device happened on the host's clock. */
 export interface CudaClock {
-  /** Most by which times were wrong when it was made, by an idle device; clocks part by microseconds a second. */
+  /**
+   * Largest error of a time when the clock was made, with an idle device. Clocks drift apart by microseconds per
+   * second.
+   */
   readonly errorMilliseconds: number;
   release(): void;
 }
@@ -326,18 +332,18 @@ export interface CudaPipelineBinding {
     readonly arenas: readonly CudaMemory[];
     /** Those with the most inputs and outputs that will run. */
     readonly programs: readonly CudaProgram[];
-    /** Most bytes that cross to the next stage. */
+    /** Most bytes that are sent to the next stage. */
     readonly crossingBytes: number;
   }[];
-  /** Micro-batches between their call and their answer, at most. */
+  /** Most micro-batches that may be in flight at a time. */
   readonly inFlight: number;
-  /** False: everything between stages goes through the host. */
+  /** If false, all transfers between stages go through the host. */
   readonly usesPeers: boolean;
 }
 
 export interface CudaPipelineRequest {
   readonly extents: readonly number[];
-  /** Which arena it uses, on every stage; the programs are bound to it. */
+  /** Which arena it uses on every stage; the programs are bound to it. */
   readonly arena: number;
   readonly isTimed?: boolean;
   readonly stages: readonly {
@@ -348,7 +354,7 @@ export interface CudaPipelineRequest {
 }
 
 export interface CudaPipelineResult {
-  /** Of the last stage's program. */
+  /** Outputs of the last stage's program. */
   readonly outputs: readonly ArrayBuffer[];
   readonly stages: readonly {
     readonly compute: CudaSpan;
@@ -369,7 +375,7 @@ export interface CudaPipeline {
    * work of each device. Throws where `inFlight` are on their way already.
    */
   run(request: CudaPipelineRequest): Promise<CudaPipelineResult>;
-  /** What is in flight is finished first. */
+  /** Micro-batches in flight are finished first. */
   release(): void;
 }
 
@@ -437,7 +443,7 @@ export function isCudaError(error: unknown): error is CudaError {
   );
 }
 
-/** Too little device memory: the same work may succeed in smaller pieces. */
+/** Too little device memory. The same work may succeed in smaller pieces. */
 export function isOutOfDeviceMemory(error: unknown): boolean {
   return isCudaError(error) && error.code === 'CUDA_ERROR_OUT_OF_MEMORY';
 }

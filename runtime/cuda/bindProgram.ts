@@ -14,7 +14,7 @@ import type {
   CudaTensorMapBinding,
 } from './addon.js';
 
-/** Buffers and weights start at multiples of this many bytes: tensor maps ask for 16, whole L2 lines for 128. */
+/** Buffers and weights start at multiples of this many bytes: tensor maps require 16, whole L2 lines 128. */
 export const DEVICE_ALIGNMENT = 256;
 
 /** Kernel texts of each function by its name: [bucket][launch], each with the launch's own parameters. */
@@ -22,13 +22,13 @@ export type PlanKernels = Readonly<Record<string, readonly (readonly CudaKernelT
 
 export interface CudaBindRequest {
   readonly fn: RuntimeFunction;
-  /** Which of its launches. */
+  /** The launches to bind. */
   readonly range: Stage;
   readonly bucket: number;
-  /** Of all launches of the function. */
+  /** Kernel texts of all launches of the function. */
   readonly kernels: readonly CudaKernelText[];
   readonly device: CudaDevice;
-  /** By kernel symbol. */
+  /** Modules by kernel symbol. */
   readonly modules: ReadonlyMap<string, CudaModule>;
   /** Weights and states. */
   readonly shared: readonly ReadonlyMap<string, CudaSlot>[];
@@ -93,7 +93,7 @@ function bindLaunches(request: CudaBindRequest, slots: Slots<CudaMemory>): CudaL
   });
 }
 
-/** Binds one bucket. Throws where plan and kernels do not fit each other; the addon checks every range again. */
+/** Binds one bucket. Throws if plan and kernels do not match; the addon checks every range again. */
 export function bindCudaBucket(request: CudaBindRequest): CudaProgramBinding {
   const { fn, range, arena, shared, device, clock, isPiped } = request;
   const slots = new Slots(fn, arena, shared, DEVICE_ALIGNMENT);

@@ -1,7 +1,7 @@
 /**
- * Who compiles which kernel: processes that start together share the work instead of repeating it. A claim is a file
- * beside the cache's entries that names its owner. It only saves work: where two processes take the same one, both
- * compile, and both results are right.
+ * Decides which process compiles which kernel, so that processes that start together share the work instead of
+ * repeating it. A claim is a file beside the cache's entries that names its owner. Claims only save work: if two
+ * processes take the same one, both compile, and both results are right.
  */
 import { mkdir, open, readFile, rm, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
@@ -9,12 +9,12 @@ import { join } from 'node:path';
 import { codeOf } from '../../system/errno.js';
 import { isRunning } from '../../system/process.js';
 
-/** A claim this old is nobody's: no kernel takes as long, and a process number may have been used again. */
+/** A claim of this age has expired: no kernel takes that long to compile, and the process id may have been reused. */
 const STALE_MS = 5 * 60_000;
-/** Longest claim that is read: a host's name and a process number. */
+/** Longest claim that is read: a host's name and a process id. */
 const MAX_BYTES = 300;
 
-/** What names of claims begin with. */
+/** Prefix of claims' names. */
 export const CLAIM = '.claim-';
 
 const owner = (): string => `${hostname()} ${process.pid}`;
@@ -23,14 +23,16 @@ export class CompileClaims {
   readonly #folder: string;
   readonly #held = new Set<string>();
 
-  /** `folder`: where the entries of the cache are. */
+  /** `folder`: the folder of the cache's entries. */
   constructor(folder: string) {
     this.#folder = folder;
   }
 
   #path = (key: string): string => join(this.#folder, `${CLAIM}${key}`);
 
-  /** True where `key` is now this caller's to compile; it must be released. False where somebody else is at it. */
+  /**
+   * True if the caller is now to compile `key`, and must release the claim. False if another process is compiling it.
+   */
   async acquire(key: string): Promise<boolean> {
     const path = this.#path(key);
     for (let attempt = 0; attempt < 2; attempt++) {
@@ -45,7 +47,7 @@ export class CompileClaims {
         this.#held.add(key);
         return true;
       } catch (error) {
-        // A cache that cannot be written says so when an entry is; meanwhile everybody compiles.
+        // A cache that cannot be written reports this when an entry is written. Until then every process compiles.
         if (codeOf(error) !== 'EEXIST') return true;
       }
       if (!(await isStale(path))) return false;
@@ -59,14 +61,14 @@ export class CompileClaims {
   }
 }
 
-/** Whether the owner of a claim is gone. A process of another host is believed until the claim is old. */
+/** Whether the owner of a claim is gone. A process on another host counts as present until the claim expires. */
 async function isStale(path: string): Promise<boolean> {
   const status = await stat(path).catch(() => undefined);
   if (status === undefined || !status.isFile() || status.size > MAX_BYTES) return true;
   if (Math.abs(Date.now() - status.mtimeMs) > STALE_MS) return true;
   const text = await readFile(path, 'utf8').catch(() => '');
   const [, host, pid] = /^(\S+) (\d{1,10})$/.exec(text) ?? [];
-  // Its owner may be between creating it and writing its name.
+  // The owner may be between creating the file and writing its name.
   if (host === undefined || pid === undefined) return false;
   return host === hostname() && !isRunning(Number(pid));
 }

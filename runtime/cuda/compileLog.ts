@@ -1,4 +1,4 @@
-/** Turns a CUDA compiler's complaint about a generated kernel into one error that shows the lines it is about. */
+/** Turns a CUDA compiler's error about a generated kernel into one error that shows the lines in question. */
 import { UserError } from '../../errors.js';
 import { excerpt } from '../cpu/compileError.js';
 
@@ -18,11 +18,11 @@ function diagnosticsOf(name: string, log: string): Diagnostic[] {
   });
 }
 
-/** The assembler speaks of lines of PTX, which nobody keeps: its words alone. */
+/** The assembler refers to lines of PTX, which is not kept, so only its message is shown. */
 const assemblerErrors = (log: string): string[] =>
   log.split('\n').filter((line) => /^ptxas .*(error|fatal)\b/i.test(line.trim()));
 
-/** Names the kernel, the compiler's words and the generated lines. */
+/** The error, with the kernel, the compiler's message and the generated lines. */
 export function kernelCompileError(compiler: string, name: string, source: string, log: string): UserError {
   const diagnostics = diagnosticsOf(name, log);
   const assembler = assemblerErrors(log);

@@ -6,28 +6,28 @@ import type { CompileClaims } from './compileClaims.js';
 import type { CachedCubin } from './cubinCache.js';
 import type { Lane } from './nvrtcLanes.js';
 
-/** More processes than this only fight for memory. */
+/** More processes than this would only compete for memory. */
 const MAX_LANES = 16;
-/** How often a kernel that another process compiles is looked for. */
+/** Milliseconds between checks for a kernel that another process compiles. */
 const POLL_MS = 50;
 
-/** A unit that is missing in the cache. */
+/** A unit that is missing from the cache. */
 export interface MissingUnit {
   readonly symbol: string;
   readonly source: string;
-  /** Of its entry. */
+  /** Key of its cache entry. */
   readonly key: string;
 }
 
 export interface CompileQueue {
   readonly claims: CompileClaims;
-  /** The cache's entry, which another process may have made meanwhile. */
+  /** The cache entry, which another process may have made meanwhile. */
   readonly read: (unit: MissingUnit) => Promise<CachedCubin | undefined>;
   readonly openLane: () => Lane;
   readonly compile: (lane: Lane, unit: MissingUnit) => Promise<CachedCubin>;
-  /** True: a unit that does not compile is passed on as its error. Otherwise the first one ends the queue. */
+  /** If true, a unit that does not compile is reported as its error. Otherwise the first one ends the queue. */
   readonly keepsGoing: boolean;
-  /** Aborted: nothing more is begun, and what is compiling ends at once, without a result. */
+  /** When aborted, nothing more is started, and running compilations end at once without a result. */
   readonly signal: AbortSignal | undefined;
   readonly onCompiled: (unit: MissingUnit, made: CachedCubin | UserError) => Promise<void>;
   readonly onFound: (unit: MissingUnit, entry: CachedCubin) => void;
@@ -87,7 +87,7 @@ export async function compileMissing(units: readonly MissingUnit[], queue: Compi
             hasFailed = true;
             throw error;
           }
-          // The text may have ended the lane's process.
+          // The text may have crashed the lane's process.
           lane?.close();
           lane = undefined;
           await queue.onCompiled(unit, error);

@@ -14,7 +14,7 @@ import { parsePtxasLog, type KernelResources } from './ptxasLog.js';
 
 export type { KernelResources } from './ptxasLog.js';
 
-/** A kernel of a translation unit of its own, so that each is cached by itself. */
+/** A kernel in a translation unit of its own, so that each is cached by itself. */
 export interface CudaUnit {
   /** Its entry function, `extern "C"`. */
   readonly symbol: string;
@@ -23,39 +23,39 @@ export interface CudaUnit {
 
 export interface CompileCubinsOptions {
   readonly arch: CudaArch;
-  /** cuDriverGetVersion's number (13000 for CUDA 13.0); without it the driver is not asked about. */
+  /** cuDriverGetVersion's number (13000 for CUDA 13.0). Without it, compilers are not checked against the driver. */
   readonly driverVersion?: number;
   readonly settings?: Settings;
-  /** After each kernel, from the cache or compiled. */
+  /** Called after each kernel, from the cache or compiled. */
   readonly onProgress?: (progress: { readonly done: number; readonly total: number; readonly symbol: string }) => void;
-  /** True: kernels that do not compile are listed in `failures`. Otherwise the first one is thrown. */
+  /** If true, kernels that do not compile are listed in `failures`. Otherwise the first one is thrown. */
   readonly keepsGoing?: boolean;
-  /** Aborted: compilers end at once; what is not compiled by then is neither in `cubins` nor in `failures`. */
+  /** When aborted, compilers end at once; kernels not compiled by then are neither in `cubins` nor in `failures`. */
   readonly signal?: AbortSignal;
 }
 
 export interface CompiledCubins {
   /** By symbol. */
   readonly cubins: ReadonlyMap<string, Uint8Array>;
-  /** By symbol, where the compiler told. */
+  /** By symbol, if the compiler reports them. */
   readonly resources: ReadonlyMap<string, KernelResources>;
   /** By symbol; empty without keepsGoing. */
   readonly failures: ReadonlyMap<string, UserError>;
-  /** True where nothing had to be compiled here: all was in the cache, or another process put it there. */
+  /** True if nothing had to be compiled here: everything was in the cache, or another process put it there. */
   readonly isCached: boolean;
   readonly seconds: number;
-  /** For people: `NVRTC 13.0 (/usr/local/cuda/lib64/libnvrtc.so.13)`. */
+  /** For messages: `NVRTC 13.0 (/usr/local/cuda/lib64/libnvrtc.so.13)`. */
   readonly compiler: string;
   /** The same without its path: `NVRTC 13.0`. */
   readonly compilerVersion: string;
-  /** Everything about the compiler that changes code: for keys of tuning records. */
+  /** Everything about the compiler that affects code: for keys of tuning records. */
   readonly compilerBuild: string;
 }
 
 /** The compiler that was chosen. */
 export type CudaCompiler = ({ readonly kind: 'nvrtc' } & FoundNvrtc) | ({ readonly kind: 'nvcc' } & FoundNvcc);
 
-/** Bump where the meaning of an entry or the options of a compiler change. */
+/** Bump when the meaning of an entry or the options of a compiler change. */
 const CACHE_FORMAT = 1;
 
 const nvrtcOptions = (arch: CudaArch): readonly string[] => [
@@ -102,7 +102,7 @@ export function findCudaCompiler(
   if (found === undefined) {
     found = choose(arch, driverVersion, settings);
     known.set(key, found);
-    // A failure is asked again: the user may install a compiler meanwhile.
+    // A failure is not remembered: the user may install a compiler meanwhile.
     found.catch(() => known.delete(key));
   }
   return found;
@@ -129,7 +129,7 @@ function nvccLane(path: string, arch: CudaArch): Lane {
   };
 }
 
-/** Opens lanes one by one. Where no process can be started, they share this one. */
+/** Opens lanes one by one. If no process can be started, they share this one. */
 const laneOpener = (compiler: CudaCompiler, arch: CudaArch) => (): Lane =>
   compiler.kind === 'nvrtc' ? openLane(compiler.path) : nvccLane(compiler.path, arch);
 

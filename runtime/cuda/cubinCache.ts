@@ -16,13 +16,13 @@ import type { KernelResources } from './ptxasLog.js';
 
 export interface CachedCubin {
   readonly cubin: Uint8Array;
-  /** Undefined where the compiler did not tell. */
+  /** Undefined if the compiler does not report them. */
   readonly resources: KernelResources | undefined;
 }
 
 const MAX_HEADER_BYTES = 4096;
 const MAX_ENTRY_BYTES = 64 * 2 ** 20 + MAX_HEADER_BYTES;
-/** Half-written files of killed processes are removed when they are this old. */
+/** Half-written files of killed processes are removed at this age. */
 const STALE_MS = 24 * 3600 * 1000;
 const TEMPORARY = '.tmp-';
 
@@ -53,7 +53,7 @@ export function isCubin(bytes: Uint8Array): boolean {
   );
 }
 
-/** The parts of an entry; undefined where it is damaged. */
+/** The parts of an entry; undefined if it is damaged. */
 function parse(data: Uint8Array): CachedCubin | undefined {
   const end = data.subarray(0, MAX_HEADER_BYTES).indexOf(10);
   if (end < 0) return undefined;
@@ -64,7 +64,7 @@ function parse(data: Uint8Array): CachedCubin | undefined {
     return undefined;
   }
   const header = HEADER.safeParse(value);
-  // A copy, so that nothing keeps the header alive and the code is aligned.
+  // A copy, so that the code is aligned and does not keep the header alive.
   const cubin = data.slice(end + 1);
   if (!header.success || sha256(cubin) !== header.data.sha256 || !isCubin(cubin)) return undefined;
   return { cubin, resources: header.data.resources };
@@ -73,7 +73,7 @@ function parse(data: Uint8Array): CachedCubin | undefined {
 export class CubinCache {
   readonly #settings: Pick<Settings, 'cacheDir'>;
   readonly #folder: string;
-  /** Who compiles what is missing. */
+  /** Which process compiles what is missing. */
   readonly claims: CompileClaims;
 
   constructor(settings: Pick<Settings, 'cacheDir'>) {
@@ -92,7 +92,7 @@ export class CubinCache {
     return unusableCache(this.#folder, error);
   }
 
-  /** Makes the folder. Throws UserError where somebody else could put code there. */
+  /** Makes the folder. Throws UserError if another user could put code there. */
   async prepare(): Promise<void> {
     await trustedFolder(this.#settings, 'cubins');
   }
@@ -134,7 +134,7 @@ export class CubinCache {
         await file.close();
       }
       await rename(temporary, path).catch(async (error: unknown) => {
-        // A folder where the entry belongs is no entry.
+        // Something other than a file is in the entry's place.
         if (codeOf(error) !== 'EISDIR') throw error;
         await rm(path, { recursive: true, force: true });
         await rename(temporary, path);
@@ -147,7 +147,7 @@ export class CubinCache {
     }
   }
 
-  /** Removes what killed processes left. */
+  /** Removes files of killed processes. */
   async removeStale(): Promise<void> {
     for (const name of await readdir(this.#folder).catch(() => [])) {
       if (!name.startsWith(TEMPORARY) && !name.startsWith(CLAIM)) continue;

@@ -6,7 +6,7 @@ export interface CudaVersion {
   readonly minor: number;
 }
 
-/** First toolkit whose compiler knows the architecture with all that generated kernels use of it. */
+/** First toolkit whose compiler supports every feature of the architecture that generated kernels use. */
 const LEAST: Readonly<Record<CudaArch, CudaVersion>> = {
   sm_80: { major: 11, minor: 1 },
   sm_90a: { major: 12, minor: 0 },
@@ -24,9 +24,9 @@ export const driverCudaVersion = (driverVersion: number): CudaVersion => ({
 });
 
 /**
- * Why a compiler of that version is of no use for the architecture and driver, in one line; undefined where it is.
- * Within one major version a driver loads the cubins of newer minors (CUDA's minor version compatibility).
- * Without a driver version (compiling on a machine without a GPU) the driver is not asked.
+ * The reason, in one line, why a compiler of that version cannot be used for the architecture and driver; undefined if
+ * it can. Within one major version a driver loads the cubins of newer minor versions (CUDA's minor version
+ * compatibility). Without a driver version (compiling on a machine without a GPU) the driver is not considered.
  */
 export function versionProblem(
   version: CudaVersion,

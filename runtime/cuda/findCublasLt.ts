@@ -1,4 +1,4 @@
-/** Where cuBLASLt may be installed. It is never needed: the tuner measures itself against it where it is there. */
+/** Finds an installed cuBLASLt. It is optional: the tuner only compares its kernels with it. */
 import { isAbsolute, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import type { Settings } from '../../settings.js';

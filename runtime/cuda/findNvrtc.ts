@@ -1,4 +1,4 @@
-/** Where NVRTC may be installed, and the first of those places whose version is of use. */
+/** Finds installed copies of NVRTC, and the first of them whose version is usable. */
 import { readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename, delimiter, dirname, isAbsolute, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
@@ -11,11 +11,11 @@ export interface FoundNvrtc {
   /** A full path, or a name that the system's loader resolves. */
   readonly path: string;
   readonly version: CudaVersion;
-  /** Tells builds of one version apart: part of cache keys. */
+  /** Distinguishes builds of one version: part of cache keys. */
   readonly build: string;
 }
 
-/** What to type where there is no NVRTC of use. */
+/** What to type if there is no usable NVRTC. */
 export const NVRTC_INSTALL =
   'Install one: pip install nvidia-cuda-nvrtc (any Python on PATH), or the CUDA toolkit ' +
   '(developer.nvidia.com/cuda-downloads). ' +
@@ -178,7 +178,7 @@ export async function findNvrtc(
       if (problem === undefined) return { path, version, build: await buildOf(path, version) };
       problems.push(`NVRTC ${path}: ${problem}`);
     } catch (error) {
-      // A default name that nothing provides is no problem, only an absence.
+      // A default name that the loader cannot resolve is not reported as a problem.
       if (isAbsolute(candidate)) problems.push(`NVRTC ${candidate}: ${reasonOf(error)}`);
     }
   }

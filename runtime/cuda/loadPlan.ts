@@ -1,4 +1,6 @@
-/** Cuts the loading of weights into steps that fit the staging buffers. Pure: touches neither files nor the device. */
+/**
+ * Divides the loading of weights into steps that fit the staging buffers. Pure: touches neither files nor the device.
+ */
 import type { WeightDecl } from '../../ir/kernel.js';
 import { packedDepth, rowMaps } from '../../ir/packing.js';
 import { FORMATS } from '../../ir/storage.js';
@@ -11,9 +13,9 @@ import { JOB_BYTES, packJob, type DeviceJob } from './packJob.js';
 /** Whole rows of a source: where they come from, and the job that lays them out. */
 export interface Piece {
   readonly job: DeviceJob;
-  /** Bytes of the job in the memory of all jobs. */
+  /** Byte offset of the job in the memory of all jobs. */
   readonly jobOffset: number;
-  /** Copied to the step's staging buffer first; absent where values are made up. */
+  /** Bytes copied to the step's staging buffer first; absent if values are made up. */
   readonly upload?: {
     readonly file: string;
     readonly offset: number;
@@ -30,11 +32,11 @@ export interface Piece {
 export interface Step {
   readonly pieces: readonly Piece[];
   readonly stagedBytes: number;
-  /** Which staging buffer; 0 too where nothing is staged. */
+  /** Index of the staging buffer; 0 if nothing is staged. */
   readonly staging: number;
   /** Steps that must have been laid out before anything is staged: those up to the last that used the same buffer. */
   readonly after: number;
-  /** Bytes of weights that this step completes or fills, for progress. */
+  /** Bytes of weights that this step completes or fills, for progress reports. */
   readonly weightBytes: number;
   /** The last weight that it works on. */
   readonly weight: string;
@@ -42,7 +44,7 @@ export interface Step {
 
 export interface LoadPlan {
   readonly steps: readonly Step[];
-  /** Size of a staging buffer: the largest step's; 0 where nothing comes from files. */
+  /** Size of a staging buffer: that of the largest step; 0 if nothing is read from files. */
   readonly stagingBytes: number;
   /** How many there are. */
   readonly stagings: number;
@@ -55,12 +57,13 @@ export interface LoadPlan {
 /** Bytes of a staging buffer: what is copied in may be laid out while it is still in the L2 of the device. */
 const STAGING = 32 << 20;
 /**
- * One on the bus, another laid out (which is the shorter), a third so that neither waits for the other's last bytes.
+ * One buffer on the bus, one being laid out (which takes less time), and a third so that neither waits for the other's
+ * last bytes.
  */
 const STAGINGS = 3;
 /** Alignment of pieces in it: a piece starts on an L2 line. */
 const ALIGNMENT = 256;
-/** Bounds the launches of a step that stages nothing. */
+/** Limit on the launches of a step that stages nothing. */
 const MOST_PIECES = 64;
 const MOST_ROWS = 2 ** 31 - 1;
 
@@ -72,7 +75,7 @@ class StepBuilder {
   private weightBytes = 0;
   private weight = '';
   private readonly staging: number;
-  /** By staging buffer, the number of steps up to the last that used it. */
+  /** For each staging buffer, the number of steps up to the last that used it. */
   private readonly usedBy: number[] = [];
   private staged = 0;
 

@@ -1,4 +1,4 @@
-/** What a plan takes of a device's memory, known before any of it is allocated, and what to do where it is too much. */
+/** The device memory that a plan needs, known before any of it is allocated, and what to do if it is too much. */
 import { UserError } from '../../errors.js';
 import { printExtents, type Extents } from '../../ir/extents.js';
 import { bytes } from '../../system/format.js';
@@ -10,26 +10,26 @@ export interface CudaMemoryUse {
   readonly arenaBytes: number;
   /** What functions keep from call to call. */
   readonly stateBytes: number;
-  /** Buffers through which weights are loaded; given back before the activations are allocated. */
+  /** Staging buffers for loading weights, released before the activations are allocated. */
   readonly stagingBytes: number;
-  /** Machine code, and what the search for values that are not finite needs. */
+  /** Machine code, and the memory of the search for values that are not finite. */
   readonly codeBytes: number;
 }
 
-/** Left to the driver: local memory of threads, its own tables, the rounding of allocations to its pages. */
+/** Reserved for the driver: local memory of threads, its own tables, and rounding of allocations to pages. */
 const RESERVE = 128 << 20;
-/** Fewer tokens than this in a micro-batch leave a GPU mostly idle; nobody is advised to try. */
+/** Smaller micro-batches leave a GPU mostly idle, so they are never suggested. */
 const FEWEST_TOKENS = 128;
 
-/** What is allocated from the first call to the last. */
+/** Bytes allocated from the first call to the last. */
 const residentBytes = ({ weightBytes, codeBytes, stateBytes }: CudaMemoryUse): number =>
   weightBytes + codeBytes + stateBytes;
 
-/** The most that is allocated at any time. */
+/** Most bytes allocated at any time. */
 export const peakBytes = (use: CudaMemoryUse): number =>
   residentBytes(use) + Math.max(use.arenaBytes, use.stagingBytes);
 
-/** Lines for people: `weights  60.6 GiB`. */
+/** Readable lines: `weights  60.6 GiB`. */
 export function printCudaMemoryUse(use: CudaMemoryUse): string {
   const rows: readonly [string, number][] = [
     ['weights', use.weightBytes],
@@ -42,10 +42,10 @@ export function printCudaMemoryUse(use: CudaMemoryUse): string {
   return rows.map(([name, size]) => `${name.padEnd(16)} ${bytes(size).padStart(10)}`).join('\n');
 }
 
-/** The next thing to do where `use` does not fit `freeBytes`: one line. */
+/** One line that says what to do if `use` does not fit in `freeBytes`. */
 function remedy(use: CudaMemoryUse, freeBytes: number, maxTokens: number): string {
   const room = freeBytes - RESERVE - residentBytes(use);
-  // Activations grow with tokens and rows, and rows with tokens; a little is left for kernels of other tiles.
+  // Activations grow with tokens and rows, and rows grow with tokens. Some room is left for kernels of other tiles.
   const tokens = Math.floor((maxTokens * room * 0.97) / use.arenaBytes / FEWEST_TOKENS) * FEWEST_TOKENS;
   if (room >= use.stagingBytes && tokens >= FEWEST_TOKENS)
     return `Compile it for smaller micro-batches: --max-tokens ${tokens}.`;

@@ -1,11 +1,11 @@
-/** Parts the weights of a plan among replicas, so that each reads files once for all. Pure. */
+/** Divides the weights of a plan among replicas, so that each file is read only once. Pure. */
 import { tensorFiles, type PlacedWeight, type WeightPlan } from '../weightPlan.js';
 
 /** Whole weights that lie one after another. */
 export interface WeightPart {
-  /** The part's weights, where they lie in the memory of all. */
+  /** The part's weights, at their places in the memory of all. */
   readonly plan: WeightPlan;
-  /** Of that memory. */
+  /** Offset in that memory. */
   readonly offset: number;
   readonly bytes: number;
 }
@@ -13,7 +13,7 @@ export interface WeightPart {
 const fileBytesOf = (weight: PlacedWeight): number =>
   weight.kind === 'packed' ? tensorFiles(weight).reduce((sum, { byteLength }) => sum + byteLength, 0) : 0;
 
-/** Whether anything of it is read from files: what is made up is made on every device. */
+/** Whether any of it is read from files. Made-up weights are generated on every device. */
 export const readsFiles = (plan: WeightPlan): boolean => plan.weights.some((weight) => fileBytesOf(weight) > 0);
 
 /**
@@ -26,7 +26,7 @@ export function partWeights(plan: WeightPlan, count: number): readonly WeightPar
   const groups = Array.from({ length: count }, (): PlacedWeight[] => []);
   let before = 0;
   plan.weights.forEach((weight, i) => {
-    // Where the middle of the weight falls.
+    // The part in which the middle of the weight lies.
     const middle = total === 0 ? 0 : (before + sizes[i]! / 2) / total;
     groups[Math.min(count - 1, Math.floor(middle * count))]!.push(weight);
     before += sizes[i]!;

@@ -1,12 +1,12 @@
-/** What the assembler tells of a kernel: `--ptxas-options=-v` of nvcc and NVRTC alike. */
+/** The assembler's report about a kernel: `--ptxas-options=-v` of nvcc and NVRTC alike. */
 
 /** What one kernel takes of a multiprocessor. Dynamic shared memory is not in it: the launch asks for that. */
 export interface KernelResources {
-  /** A thread. */
+  /** Per thread. */
   readonly registers: number;
-  /** Statically declared, bytes a block. */
+  /** Statically declared bytes per block. */
   readonly sharedBytes: number;
-  /** Bytes a thread: a stack frame holds arrays that were indexed at run time, or spilled registers. */
+  /** Bytes per thread: the stack frame holds arrays that are indexed at run time, and spilled registers. */
   readonly stackBytes: number;
   readonly spillStoreBytes: number;
   readonly spillLoadBytes: number;

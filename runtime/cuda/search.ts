@@ -10,7 +10,7 @@ import { PACK_ENTRIES } from './packKernels.js';
 
 /** A floating buffer that a launch writes. */
 interface SearchedWrite extends FloatWrite {
-  /** Among those of the stage: of its job and its answer. */
+  /** Index among the writes of the stage, which selects its job and its answer. */
   readonly index: number;
   readonly launch: number;
 }
@@ -55,12 +55,12 @@ export class SearchPlan {
   }
 }
 
-/** A stage's search, with memory of its own: made at the start, so that it cannot fail for want of memory. */
+/** A stage's search. Its memory is allocated at the start, so that it cannot fail for lack of memory. */
 export class Search {
   private readonly plan: SearchPlan;
   private readonly pack: CudaModule;
   private readonly jobs: CudaMemory;
-  /** u64 a write, all ones before a run. */
+  /** One u64 per write, all ones before a run. */
   private readonly found: CudaMemory;
 
   private constructor(plan: SearchPlan, pack: CudaModule, jobs: CudaMemory, found: CudaMemory) {
@@ -108,12 +108,12 @@ export class Search {
     return { ...binding, slots, launches };
   }
 
-  /** Forgets what was found by the last search, behind all that the device was asked to do. */
+  /** Clears the answers of the last search, after all work already enqueued. */
   clear(): void {
     this.found.fill(0xff);
   }
 
-  /** The first value that is not finite which the last search found in a call of such a size. */
+  /** The first value that is not finite, as found by the last search, in a call of the given size. */
   async first(fn: RuntimeFunction, extents: Extents): Promise<NonFinitePlace | undefined> {
     const writes = this.plan.writes.get(nameOf(fn)) ?? [];
     if (writes.length === 0) return undefined;

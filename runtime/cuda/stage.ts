@@ -35,7 +35,7 @@ export interface CudaStageOptions {
   readonly addon: CudaAddon;
   readonly ordinal: number;
   readonly plan: RuntimePlan;
-  /** Of the whole plan, and which of them this is. */
+  /** The stages of the whole plan, and the index of this one. */
   readonly stages: readonly StageRanges[];
   readonly index: number;
   readonly kernels: PlanKernels;
@@ -44,9 +44,9 @@ export interface CudaStageOptions {
   /** Machine code of packKernels.ts. */
   readonly packCubin: Uint8Array;
   readonly tensors: ReadonlyMap<string, TensorSource>;
-  /** Sets of activations: micro-batches that have a place on the device. */
+  /** Sets of activations: one for each micro-batch that is on the device. */
   readonly arenas: number;
-  /** Its programs are run by a CudaPipeline. */
+  /** Whether its programs are run by a CudaPipeline. */
   readonly isPiped: boolean;
   /** Where replicas start together: weights are read from files once for all of them. */
   readonly exchange?: WeightExchange;
@@ -57,7 +57,7 @@ export interface CudaStageOptions {
   readonly onMemory?: (use: CudaMemoryUse) => void;
 }
 
-/** What was made on the device, released together, last made first. */
+/** Resources on the device, released together in reverse order. */
 class Resources {
   private readonly made: { release(): void }[] = [];
 
@@ -78,7 +78,7 @@ interface Bound {
   /** [arena][bucket] */
   readonly bindings: readonly (readonly CudaProgramBinding[])[];
   readonly programs: readonly (readonly CudaProgram[])[];
-  /** By bucket, made when first asked for. */
+  /** Programs that search, by bucket, made on demand. */
   readonly searches: Map<number, CudaProgram>;
 }
 
@@ -202,7 +202,7 @@ export class CudaStage {
     const states = stageStates(plan, stages, index);
     const searchPlan = new SearchPlan(plan.functions.map((fn) => [fn, ranges[nameOf(fn)]!]));
     const symbols = symbolsOf(options, ranges);
-    // Functions take turns in it.
+    // Functions use it in turn.
     const largest = plan.functions.reduce((a, b) => (b.arenaBytes > a.arenaBytes ? b : a));
     const use: CudaMemoryUse = {
       weightBytes: weightPlan.packedBytes,
@@ -222,9 +222,9 @@ export class CudaStage {
       const allocate = (bytes: number): CudaMemory => resources.own(new addon.Memory(device, bytes));
       const pack = resources.own(new addon.Module(device, options.packCubin));
       loading = loadWeights(options, device, pack, weightPlan, loadPlan, resources);
-      // Awaited below; a failure before that must not count as unhandled.
+      // Awaited below. A failure before that must not count as an unhandled rejection.
       loading.catch(() => undefined);
-      // While weights stream, on threads of their own.
+      // While weights are streamed by other threads.
       const modules = loadModules(options, symbols, device, resources);
       const weights = await loading;
       const slots = weights === undefined ? new Map<string, never>() : weightSlots(weightPlan, weights);
@@ -251,7 +251,7 @@ export class CudaStage {
     } catch (error) {
       await loading?.catch(() => undefined);
       if (await isUnshared(options.exchange)) resources.release();
-      // Another process may have taken what was free a moment ago.
+      // Another process may have taken memory that was free a moment ago.
       if (room !== undefined && isOutOfDeviceMemory(error))
         throw deviceMemoryError(use, room, leadingExtent(largest).most, { cause: error });
       throw error;
@@ -274,7 +274,7 @@ export class CudaStage {
     return kind === 'search' ? this.searchProgram(bound, bucket) : bound.programs[arena]![bucket]!;
   }
 
-  /** Forgets what was found by the last search. */
+  /** Clears the answers of the last search. */
   clearSearch(): void {
     this.parts.search.clear();
   }
@@ -292,7 +292,7 @@ export class CudaStage {
     return this.parts.bound.get(nameOf(fn))!;
   }
 
-  /** Kept once made. */
+  /** Cached once made. */
   private searchProgram({ fn, bindings, searches }: Bound, bucket: number): CudaProgram {
     const known = searches.get(bucket);
     if (known !== undefined) return known;

@@ -8,7 +8,7 @@ import { isOutOfDeviceMemory, type CudaAddon, type CudaPipeline, type CudaSpan }
 import { OutOfDeviceMemory } from './memoryUse.js';
 import type { CudaStage } from './stage.js';
 
-/** One is executed while the next one's inputs wait in pinned memory. */
+/** One micro-batch is executed while the inputs of the next wait in pinned memory. */
 const ONE_DEVICE_IN_FLIGHT = 2;
 /** Every stage has one to work on and one more to begin with at once. */
 const IN_FLIGHT_A_STAGE = 2;
@@ -25,7 +25,7 @@ const spanOf = (device: number, kind: DeviceSpan['kind'], { begin, end }: CudaSp
 const nanoseconds = (milliseconds: Float64Array | undefined): number[] =>
   Array.from(milliseconds ?? [], (value) => value * 1e6);
 
-/** What both ways have in common: searches, and what to say where memory runs out. */
+/** The common parts of both ways: searches, and the error if memory runs out. */
 abstract class CudaStages implements StageRunner {
   abstract readonly inFlight: number;
   protected readonly stages: readonly CudaStage[];
@@ -48,7 +48,7 @@ abstract class CudaStages implements StageRunner {
     }
   }
 
-  /** What is on a device ends by itself, or the process takes it along. */
+  /** Work on a device ends by itself, or with the process. */
   stop(): void {}
 
   async release(): Promise<void> {
@@ -58,7 +58,7 @@ abstract class CudaStages implements StageRunner {
   protected abstract enqueue(call: StageCall): Promise<StageAnswer>;
 }
 
-/** Everything on one device. */
+/** Runs everything on one device. */
 export class OneDevice extends CudaStages {
   readonly inFlight = ONE_DEVICE_IN_FLIGHT;
   private readonly stage: CudaStage;
@@ -82,12 +82,12 @@ export class OneDevice extends CudaStages {
   }
 }
 
-/** A device for each stage. */
+/** Runs each stage on a device of its own. */
 export class Pipeline extends CudaStages {
   readonly inFlight: number;
-  /** How each stage's results reach the next. */
+  /** How each stage's results reach the next stage. */
   readonly routes: CudaPipeline['routes'];
-  /** By function: what each stage hands to the next. */
+  /** What each stage sends to the next, by function. */
   private readonly crossings: ReadonlyMap<string, readonly (readonly Crossing[])[]>;
   private readonly pipeline: CudaPipeline;
   private turns = 0;

@@ -21,7 +21,7 @@ import type {
 import type { LoadPlan, Step } from './loadPlan.js';
 import { PACK_ENTRIES } from './packKernels.js';
 
-/** Device memory that loading takes beside the weights. */
+/** Device memory that loading needs besides the weights. */
 export const loadingBytes = ({ jobBytes, scaleBytes, stagings, stagingBytes }: LoadPlan): number =>
   jobBytes + scaleBytes + stagings * stagingBytes;
 
@@ -32,33 +32,33 @@ export interface LoadRequest {
   readonly pack: CudaModule;
   readonly weightPlan: WeightPlan;
   readonly loadPlan: LoadPlan;
-  /** Of weightPlan.packedBytes bytes. */
+  /** Holds weightPlan.packedBytes bytes. */
   readonly weights: CudaMemory;
   readonly onProgress?: (progress: LoadProgress) => void;
 }
 
-/** How the time of a load was spent. Seconds. */
+/** The time that a load took, in seconds. */
 export interface LoadTimes {
-  /** Opening files and allocating: pinned buffers, staging, programs. */
+  /** Opening files and allocating: pinned buffers, staging buffers, programs. */
   readonly preparing: number;
-  /** Moving and laying out. */
+  /** Moving data and laying it out. */
   readonly streaming: CudaUploadTimes;
-  /** Giving back what it took. */
+  /** Releasing what loading needed. */
   readonly releasing: number;
-  /** Of files. */
+  /** Bytes read from files. */
   readonly copiedBytes: number;
   /** Where replicas that start together share what they read. */
   readonly sharing?: ShareTimes;
 }
 
-/** How weights came from siblings. Seconds and bytes. */
+/** How weights were copied from siblings. Seconds and bytes. */
 export interface ShareTimes {
   /** Until the last sibling had its part ready. */
   readonly waiting: number;
-  /** Reaching their memory and copying, after that. */
+  /** Reaching the siblings' memory and copying, after that. */
   readonly copying: number;
   readonly copiedBytes: number;
-  /** Siblings whose part was read from files, each with the reason. */
+  /** Siblings whose part was read from files instead, each with the reason. */
   readonly lost: readonly { readonly sibling: number; readonly reason: string }[];
 }
 
