@@ -75,7 +75,9 @@ const fishCommand = ({ name, summary, flags, argument }: CommandModel): string =
     `complete -c tilewright -n __fish_use_subcommand -f -a ${name} -d '${quoted(summary)}'`,
     ...(argument.kind === 'choice'
       ? [`complete -c tilewright ${when} -f -a '${quoted(argument.choices.join(' '))}'`]
-      : []),
+      : argument.kind === 'none'
+        ? [`complete -c tilewright ${when} -f`]
+        : []),
     ...flags.map(({ long, short, description, value }) => {
       const names = `-l ${long.slice(2)}${short === undefined ? '' : ` -s ${short.slice(1)}`}`;
       return `complete -c tilewright ${when} ${names}${fishAction(value)} -d '${quoted(description)}'`;

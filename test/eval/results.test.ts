@@ -8,11 +8,11 @@ import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { claimModelName, modelFolder, sanitiseModelName } from '../../eval/output.js';
 import { prepareOutput } from '../../system/write.js';
-import { summariseResults, throughputOf, writeResults, type ResultsInput } from '../../eval/results.js';
+import { summariseResults, throughputOf, writeResults } from '../../eval/results.js';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import { toJson } from '../../eval/samples.js';
 import { formatTable } from '../../eval/table.js';
-import { hellaswag } from '../../eval/tasks/hellaswag.js';
+import { questions, record, resultsInput, throughput } from './support/resultsInput.js';
 
 let out = '';
 beforeEach(() => {
@@ -21,62 +21,7 @@ beforeEach(() => {
 afterEach(() => rmSync(out, { recursive: true }));
 
 const sha = (text: string): string => createHash('sha256').update(text).digest('hex');
-const record = {
-  activity_label: 'Tea',
-  ctx_a: 'A woman fills a kettle.',
-  ctx_b: 'she',
-  endings: ['boils é water.', 'flies.'],
-  label: 0,
-};
-const questions = [hellaswag.read(record, 0, 'x:1'), hellaswag.read({ ...record, label: 1 }, 7, 'x:8')];
-const throughput = throughputOf({
-  questions: 2,
-  tokensComputed: 40,
-  tokensWithoutSharing: 60,
-  loadSeconds: 1.5,
-  scoreSeconds: 2,
-  modelFlops: 1e9,
-});
-const input: ResultsInput = {
-  taskName: 'hellaswag',
-  taskVersion: 1,
-  modelName: 'some/model:7b',
-  config: {
-    model: 'tilewright',
-    model_args: 'pretrained=some/model:7b',
-    batch_size: 'auto',
-    device: 'cpu',
-    limit: null,
-    precision: 'f32',
-    sharing: 'tree',
-  },
-  taskConfig: { dataset_path: 'val.jsonl', dataset_sha256: 'ab' },
-  provenance: {
-    checkpoint: 'c0ffee00c0ffee00',
-    checkpoint_path: 'some/model',
-    tokenizer_sha256: 'ab',
-    bos_tokens: [1],
-    context_length: 2048,
-    overlong: 'truncate',
-    truncated_choices: 0,
-    dataset_path: 'val.jsonl',
-    dataset_sha256: 'ab',
-    docs: '0,7',
-    questions: 2,
-    questions_sha256: 'ab',
-  },
-  questionsInDataset: 10_042,
-  questions,
-  // In the order in which they finished.
-  scores: [
-    { docId: 7, ll: [-3.5, -0.30000000000000004], greedy: [false, true] },
-    { docId: 0, ll: [-2, -1], greedy: [true, false] },
-  ],
-  throughput,
-  started: new Date('2026-01-31T10:20:30.123Z'),
-  finished: new Date('2026-01-31T10:20:34.623Z'),
-  version: '0.1.0',
-};
+const input = resultsInput();
 
 describe('writeResults', () => {
   it('writes the two files of the public harness', () => {
@@ -247,59 +192,6 @@ describe('the output folder', () => {
     expect(sanitiseModelName(name)).toBe(folder);
     expect(modelFolder(out, name)).toBe(join(out, folder));
   });
-});
-
-/**
- * What the public harness's scripts for Zeno and Weights & Biases read from its files, field by field: task names from
- * configs, metrics from metric_list, one value for each metric and sample.
- */
-it('results contain every field that readers of the public harness access', () => {
-  prepareOutput(modelFolder(out, input.modelName));
-  const { resultsPath, samplesPath } = writeResults(out, input);
-  interface Read {
-    readonly config: { readonly model_args: string };
-    readonly configs: Readonly<
-      Record<
-        string,
-        { readonly metric_list: readonly { metric: string; aggregation: string }[]; readonly output_type: string }
-      >
-    >;
-    readonly results: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
-    readonly versions: Readonly<Record<string, unknown>>;
-    readonly 'n-shot': Readonly<Record<string, unknown>>;
-    readonly model_name_sanitized: string;
-  }
-  const results = JSON.parse(readFileSync(resultsPath, 'utf8')) as Read;
-  const samples = readFileSync(samplesPath, 'utf8')
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Record<string, unknown>);
-  expect(results.config.model_args).toBeTypeOf('string');
-  expect(readdirSync(out)).toEqual([results.model_name_sanitized]);
-  expect(Object.keys(results.configs)).toEqual(Object.keys(results.results));
-  for (const [task, config] of Object.entries(results.configs)) {
-    expect(config.output_type).toBe('multiple_choice');
-    expect(config.metric_list).toEqual([
-      { metric: 'acc', aggregation: 'mean', higher_is_better: true },
-      { metric: 'acc_norm', aggregation: 'mean', higher_is_better: true },
-    ]);
-    expect([results.versions[task], results['n-shot'][task]]).toEqual([1, 0]);
-    expect(results.results[task]).toMatchObject({ name: task, alias: task, sample_len: samples.length });
-    for (const { metric } of config.metric_list) {
-      expect(results.results[task]).toHaveProperty([`${metric},none`]);
-      expect(results.results[task]).toHaveProperty([`${metric}_stderr,none`]);
-      for (const sample of samples) expect(sample[metric]).toBeTypeOf('number');
-    }
-  }
-  for (const sample of samples) {
-    expect(sample).toMatchObject({
-      filter: 'none',
-      target: expect.any(String) as string,
-      arguments: { gen_args_0: { arg_0: expect.any(String) as string, arg_1: expect.any(String) as string } },
-      resps: [[[expect.stringMatching(/^-/), expect.stringMatching(/^(True|False)$/)]], expect.anything()],
-      filtered_resps: [[expect.stringMatching(/^-/), expect.any(String)], expect.anything()],
-    });
-  }
 });
 
 it('results name the questions, tokenizer, context and checkpoint of their answers', () => {
