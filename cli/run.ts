@@ -153,6 +153,7 @@ function parse(context: Context, model: string, flags: Flags): Omit<Asked<RunReq
     text(flags, 'out'),
     text(flags, 'trace'),
   ];
+  if (name === '') throw new UsageError('--model-name is empty', 'for example: --model-name my-model');
   const resume = isSet(flags, 'resume');
   if (resume && output === undefined)
     throw new UsageError(

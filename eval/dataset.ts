@@ -228,7 +228,7 @@ function parse(task: Task, line: Line, where: string): unknown {
 /** Refuses a range that starts after the last question; next to other ranges the mistake would go unnoticed. */
 function checkRanges({ docs = [], path, task }: DatasetOptions, total: number): void {
   if (total === 0)
-    throw new UserError(`${nameOf(path)} holds no questions`, `Each line of a ${task.name} file is ${task.schema}`);
+    throw new UserError(`${nameOf(path)} holds no questions`, `Each line of ${task.name} is ${task.schema}`);
   const behind = docs.find(({ first }) => first >= total);
   if (behind === undefined) return;
   throw new UserError(

@@ -250,6 +250,8 @@ export function truncateOverlong(questions: readonly TokenisedQuestion[], contex
 /** The last token of a choice is only predicted, never an input. */
 const inputsOf = (context: Int32Array, continuation: Int32Array): number => context.length + continuation.length - 1;
 
+const allBut = (docId: number): string => `${docId > 0 ? `:${docId},` : ''}${docId + 1}:`;
+
 function tooLong(question: TokenisedQuestion, choice: number, limit: number, isBatchLimit: boolean): UserError {
   const context = contextOf(question, choice),
     tokens = question.continuations[choice] ?? new Int32Array();
@@ -257,7 +259,7 @@ function tooLong(question: TokenisedQuestion, choice: number, limit: number, isB
     `question ${question.docId}, choice ${choice}: ${inputsOf(context, tokens)} input tokens ` +
       `(context ${context.length}, choice ${tokens.length}, its last is only predicted), ` +
       `but ${isBatchLimit ? 'the largest micro-batch' : "the model's context"} is ${limit}`,
-    `Leave it out with --docs (for example --docs 0:${question.docId}), or ` +
+    `Leave it out with --docs (all others are --docs ${allBut(question.docId)}), or ` +
       (isBatchLimit
         ? "compile with a larger --max-tokens, if the model's context allows it"
         : 'use a model with a longer context'),

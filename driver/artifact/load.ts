@@ -5,6 +5,7 @@
  * compile to the graph. Kernels are compiled again from the plan; the sources under kernels/ are for reading only.
  */
 import { UserError } from '../../errors.js';
+import { SCORE } from '../../ir/function.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import { moduleOf, type GraphModule } from '../../ir/graph/graph.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
@@ -80,7 +81,9 @@ async function moduleIn<S, D>(
   if (checkpoint === undefined) {
     // Imported here because the parser takes 0.3 s to load and is not needed if the checkpoint is available.
     const { parseModule } = await import('../../ir/graph/parser.js');
-    return parseModule(text);
+    const module = parseModule(text);
+    if (!module.functions.some(({ name }) => name === SCORE)) throw new Error(`it has no function ${SCORE}`);
+    return module;
   }
   const graph = optimise(buildGraph(checkpoint, mask), target.numerics(device));
   if (printGraph(graph) !== text)

@@ -1,4 +1,5 @@
 /** `tune`: replaces an artifact's schedules with the best found within a budget. */
+import { isDeepStrictEqual } from 'node:util';
 import { gainOf, type TuneRow } from '../../autotune/index.js';
 import { deadline, unlessStopped } from '../../autotune/until.js';
 import { SCORE } from '../../ir/function.js';
@@ -53,13 +54,17 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   );
   const kernels = await compileInTime(tuned, secondsLeft() + GRACE_SECONDS, signal, ui);
   const { artifact } = request;
-  await saveArtifact(artifact, {
-    reference,
-    model: tuned,
-    kernels,
-    isTuned: true,
-    ...(isPacked ? { pack: (dir) => keepCheckpoint(artifact, dir).then(() => reference.contents) } : {}),
-  });
+  // An artifact for which nothing better was found keeps its machine code: without new code it stays as it is.
+  const isKept = kernels.code === undefined && request.checkpoint === undefined && hasSchedulesOf(tuned, model);
+  if (!isKept) {
+    await saveArtifact(artifact, {
+      reference,
+      model: tuned,
+      kernels,
+      isTuned: true,
+      ...(isPacked ? { pack: (dir) => keepCheckpoint(artifact, dir).then(() => reference.contents) } : {}),
+    });
+  }
   return {
     artifact: request.artifact,
     trials: found.search.trials,
@@ -109,6 +114,9 @@ export async function tuneCompiled<S, D>(
   }
 }
 
+const hasSchedulesOf = (a: CompiledModel, b: CompiledModel): boolean =>
+  a.plan.functions.every(({ schedules }, i) => isDeepStrictEqual(schedules, b.plan.functions[i]?.schedules));
+
 /**
  * Compiles a model's kernels within a number of seconds. Kernels that are not ready by then are compiled by the first
  * run.
@@ -134,7 +142,8 @@ async function compileInTime(
     if (code !== undefined) return code;
     if (!isStopped())
       ui.note(
-        'the budget is over: the next run compiles the kernels that are left, and the artifact holds no machine code',
+        'the budget is over: the next run compiles the kernels that are left, and schedules that are new have no ' +
+          'machine code in the artifact',
       );
   }
   return { sources: model.target.sources(model.plan) };

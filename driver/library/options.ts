@@ -50,11 +50,20 @@ const scoreFields = {
   overlong: z.enum(OVERLONG).optional(),
   /** Half-open ranges of question numbers; without `end`, to the last question. */
   docs: z
-    .array(z.strictObject({ first: whole(0, 1e12), end: whole(1, 1e12).optional() }))
+    .array(
+      z
+        .strictObject({ first: whole(0, 1e12), end: whole(1, 1e12).optional() })
+        .refine(({ first, end = Infinity }) => end > first, 'expected an end after first'),
+    )
+    .min(1)
     .readonly()
     .optional(),
   /** At most this many questions; below 1, this fraction of them. */
-  limit: z.number().positive().optional(),
+  limit: z
+    .number()
+    .positive()
+    .refine((limit) => limit < 1 || Number.isInteger(limit), 'expected a count, or a share below 1')
+    .optional(),
   /** Folder for results, samples and the journal. Nothing is written without it. */
   output: z.string().min(1).optional(),
   /** The model's name in results. */

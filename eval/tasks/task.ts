@@ -30,7 +30,7 @@ export interface Task {
 
 /** The error for a malformed record: its place, what is wrong, and what the task expects. */
 export function badRecord(task: Pick<Task, 'name' | 'schema'>, where: string, problem: string): UserError {
-  return new UserError(`${where}: ${problem}`, `Each line of a ${task.name} file is ${task.schema}`);
+  return new UserError(`${where}: ${problem}`, `Each line of ${task.name} is ${task.schema}`);
 }
 
 export const isObject = (value: unknown): value is Doc =>

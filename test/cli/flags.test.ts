@@ -245,6 +245,7 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
     'hint: for example: --threads 2',
   ],
   ['run m --task hellaswag --data d --threads two', 'error: --threads two: expected a whole number', '--threads 2'],
+  ['run m --task hellaswag --data d --model-name=', 'error: --model-name is empty', '--model-name my-model'],
   ['run m --task hellaswag --data d --docs 5:3', 'error: --docs 5:3: is not a range', '--docs 0:100,500:600,777'],
   ['run m --task hellaswag --data d --docs 0:3,x', 'error: --docs 0:3,x: "x" is not a range', '--docs 0:100'],
   [

@@ -409,6 +409,19 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     rebuilds(hint, dir);
   });
 
+  test('is refused if its only function has another name', async () => {
+    const dir = forgePlan((plan) => {
+      plan.interface = { ...plan.interface, name: 'other' };
+    });
+    const graph = editText(dir, 'graph.tw', (text) => text.replace('@score', '@other'));
+    editManifest(dir, (manifest) => {
+      manifest.files['graph.tw'] = sha256(graph);
+    });
+    const { error, hint } = failure(await tilewright(['inspect', dir]));
+    expect(error).toContain('graph.tw: it has no function score');
+    rebuilds(hint, dir);
+  });
+
   test('is refused if its checkpoint has changed', async () => {
     const moved = writeCheckpoint();
     const dir = join(folder, 'moved.tw');

@@ -1,4 +1,5 @@
 /** Real tuning of the demo model: it keeps to its budget, shows its progress, and stops when told to. */
+import { readFileSync, writeFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -23,6 +24,20 @@ describe.skipIf(!isBuilt)('tune', () => {
     expect(seconds).toBeLessThan(3 + SLACK);
     for (const share of table.join('\n').matchAll(/(\d+) %/g)) expect(Number(share[1])).toBeLessThanOrEqual(100);
     success(await tilewright(['inspect', artifact]));
+  });
+
+  test('leaves an artifact its machine code where nothing better was found', async () => {
+    const folder = temporaryFolder();
+    const cc = join(folder, 'slow-cc');
+    writeFileSync(cc, '#!/bin/sh\ncase "$1" in --version) ;; *) sleep 3 ;; esac\nexec cc "$@"\n', { mode: 0o755 });
+    const own = join(folder, 'own.tw');
+    success(await tilewright(['compile', join(ROOT, 'models/demo'), '-o', own, '--max-tokens', '256']));
+    const before = readFileSync(join(own, 'manifest.json'), 'utf8');
+    expect(before).toContain('kernels.so');
+    const env = { TILEWRIGHT_CC: cc, TILEWRIGHT_CACHE: join(folder, 'cache') };
+    const flags = ['--budget', '1s', '--threads', '2', '--database', join(folder, 'none.jsonl')];
+    success(await tilewright(['tune', own, ...flags], { env }));
+    expect(readFileSync(join(own, 'manifest.json'), 'utf8')).toBe(before);
   });
 
   test('stops at once at Ctrl-C while compilers run, and leaves the artifact whole', async () => {

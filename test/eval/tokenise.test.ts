@@ -163,6 +163,13 @@ describe('checkLengths', () => {
     ];
     checkLengths(list, 8);
     expect(() => checkLengths(list, 7)).toThrow(UserError);
+    expect(() => checkLengths(list, 7)).toThrow(
+      expect.objectContaining({ hint: expect.stringContaining('--docs :9,10:') as unknown }),
+    );
+    const first = list.map((question) => ({ ...question, docId: 0 }));
+    expect(() => checkLengths(first, 7)).toThrow(
+      expect.objectContaining({ hint: expect.stringContaining('--docs 1:)') as unknown }),
+    );
     expect(() => checkLengths(list, 7)).toThrow(/question 9, choice 1: 8 input tokens \(context 5, choice 4/);
   });
 });

@@ -98,6 +98,9 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     [{ model: DEMO, task: 'hellaswag', data: 7 }, 'run: data: '],
     [{ model: DEMO, task: 'hellaswag', data: EVERYDAY, treads: 2 }, 'run: options: Unrecognized key: "treads"'],
     [{ model: DEMO, task: 'hellaswag', data: EVERYDAY, docs: [{ first: -1 }] }, 'run: docs[0].first: '],
+    [{ model: DEMO, task: 'hellaswag', data: EVERYDAY, docs: [{ first: 5, end: 5 }] }, 'run: docs[0]: expected an end'],
+    [{ model: DEMO, task: 'hellaswag', data: EVERYDAY, docs: [] }, 'run: docs: '],
+    [{ model: DEMO, task: 'hellaswag', data: EVERYDAY, limit: 1.5 }, 'run: limit: expected a count'],
     [{ model: DEMO, task: 'hellaswag', data: EVERYDAY, onProgress: 1 }, 'run: onProgress: expected a function'],
     [undefined, 'run: options: '],
   ])('refuses %j', async (options, message) => {
