@@ -34,6 +34,10 @@ describe('describeModel', () => {
     });
   });
 
+  it('reads swish as silu', () => {
+    expect(parse({ hidden_act: 'swish' })).toEqual(parse({ hidden_act: 'silu' }));
+  });
+
   it('is deeply frozen', () => {
     const config = parse({ eos_token_id: [1, 2] });
     for (const part of [config, config.rope, config.rope.scaling, config.eosTokenIds])
