@@ -1,0 +1,172 @@
+/**
+ * Which tokens of which sequences a call takes. Sequences that run come first, in order of arrival: one new token each,
+ * or the next piece of a prompt; then sequences that wait. Where no page is left, the sequence that came last gives its
+ * pages back and is computed again later.
+ */
+import type { PagePool } from './pages.js';
+import type { Sequence } from './sequence.js';
+
+/** Inputs of the function `step`, by name. */
+export interface StepInputs {
+  readonly tokens: Int32Array;
+  readonly position: Int32Array;
+  readonly slot: Int32Array;
+  readonly begin: Int32Array;
+  readonly key: Int32Array;
+  readonly row: Int32Array;
+  readonly target: Int32Array;
+}
+
+export interface StepLimits {
+  /** Most new tokens of a call. */
+  readonly tokens: number;
+  /** Most keys of a call: the lengths of all paths. */
+  readonly keys: number;
+}
+
+/** The tokens [from, to) of a sequence. */
+export interface Piece {
+  readonly sequence: Sequence;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** A row of a call, and what it is for: the score of a token of the prompt, or the next token. */
+export interface AskedRow {
+  readonly sequence: Sequence;
+  readonly kind: 'score' | 'next';
+}
+
+export interface Step {
+  readonly pieces: readonly Piece[];
+  readonly inputs: StepInputs;
+  readonly asked: readonly AskedRow[];
+}
+
+export class Scheduler {
+  readonly running: Sequence[] = [];
+  readonly waiting: Sequence[] = [];
+  /** Sequences that gave their pages back because others needed them. */
+  preemptions = 0;
+  private readonly pool: PagePool;
+  private readonly limits: StepLimits;
+
+  constructor(pool: PagePool, limits: StepLimits) {
+    this.pool = pool;
+    this.limits = limits;
+  }
+
+  /** Throws RangeError where the sequence could not run even alone. `longest`: its most tokens, new ones included. */
+  add(sequence: Sequence): void {
+    this.waiting.push(sequence);
+  }
+
+  /** The sequence is done, or given up. */
+  remove(sequence: Sequence): void {
+    sequence.drop(this.pool);
+    for (const list of [this.running, this.waiting]) {
+      const at = list.indexOf(sequence);
+      if (at >= 0) list.splice(at, 1);
+    }
+  }
+
+  /** The next call; undefined where nothing is left to do. */
+  next(): Step | undefined {
+    const pieces: Piece[] = [];
+    let tokens = 0;
+    let keys = 0;
+    /** Pages that this call fills: whoever needs them too waits for them. */
+    const filling = new Set<string>();
+    const take = (sequence: Sequence): boolean => {
+      const count = Math.min(sequence.pending, this.limits.tokens - tokens);
+      const to = sequence.computed + count;
+      if (count <= 0 || keys + to > this.limits.keys) return false;
+      if (!this.reserve(sequence, to, pieces)) return false;
+      pieces.push({ sequence, from: sequence.computed, to });
+      for (let i = Math.floor(sequence.computed / 16); sequence.content(i) !== undefined && (i + 1) * 16 <= to; i++)
+        filling.add(sequence.content(i)!);
+      tokens += count;
+      keys += to;
+      return true;
+    };
+    for (const sequence of [...this.running]) if (this.running.includes(sequence)) take(sequence);
+    const preempted = this.preemptions;
+    for (const sequence of [...this.waiting]) {
+      if (tokens >= this.limits.tokens || this.preemptions > preempted) break;
+      sequence.adopt(this.pool);
+      const next = sequence.content(Math.floor(sequence.computed / 16));
+      if ((next !== undefined && filling.has(next)) || !this.mayAdmit(sequence)) {
+        sequence.drop(this.pool);
+        continue;
+      }
+      const { computed } = sequence;
+      if (!take(sequence)) {
+        sequence.drop(this.pool);
+        break;
+      }
+      sequence.found ||= computed;
+      this.waiting.splice(this.waiting.indexOf(sequence), 1);
+      this.running.push(sequence);
+    }
+    return pieces.length === 0 ? undefined : { pieces, ...arraysOf(pieces) };
+  }
+
+  /** The call is done: its tokens are in the pages. */
+  done({ pieces }: Pick<Step, 'pieces'>): void {
+    for (const { sequence, to } of pieces) if (this.running.includes(sequence)) sequence.advance(to, this.pool);
+  }
+
+  /** Admission: pages for the whole sequence and for a little of what will be generated. */
+  private mayAdmit(sequence: Sequence): boolean {
+    const needed = Math.ceil((sequence.pending + 1) / 16);
+    return needed <= this.pool.available;
+  }
+
+  /** Pages for the first `length` tokens, taken from the sequence that came last where none is left. */
+  private reserve(sequence: Sequence, length: number, pieces: readonly Piece[]): boolean {
+    while (!sequence.reserve(length, this.pool)) {
+      const victim = this.running.at(-1);
+      if (victim === undefined || victim === sequence || pieces.some((piece) => piece.sequence === victim)) return false;
+      this.running.pop();
+      victim.drop(this.pool);
+      this.waiting.unshift(victim);
+      this.preemptions++;
+    }
+    return true;
+  }
+}
+
+/** A call's arrays. The paths of its sequences stand one behind another in the list of keys. */
+function arraysOf(pieces: readonly Piece[]): Pick<Step, 'inputs' | 'asked'> {
+  const count = pieces.reduce((sum, { from, to }) => sum + to - from, 0);
+  const keys = pieces.reduce((sum, { to }) => sum + to, 0);
+  const [tokens, position, slot, begin] = [0, 0, 0, 0].map(() => new Int32Array(count)) as [
+    Int32Array,
+    Int32Array,
+    Int32Array,
+    Int32Array,
+  ];
+  const key = new Int32Array(keys);
+  const row: number[] = [];
+  const target: number[] = [];
+  const asked: AskedRow[] = [];
+  let at = 0;
+  let path = 0;
+  for (const { sequence, from, to } of pieces) {
+    for (let i = 0; i < to; i++) key[path + i] = sequence.slot(i);
+    for (let i = from; i < to; i++, at++) {
+      tokens[at] = sequence.tokens[i]!;
+      position[at] = i;
+      slot[at] = sequence.slot(i);
+      begin[at] = path;
+      const isLast = i + 1 === sequence.tokens.length;
+      if (!isLast && i + 1 < sequence.scoreFrom + sequence.scores.length) continue;
+      row.push(at);
+      target.push(isLast ? 0 : sequence.tokens[i + 1]!);
+      asked.push({ sequence, kind: isLast ? 'next' : 'score' });
+    }
+    path += to;
+  }
+  const inputs = { tokens, position, slot, begin, key, row: Int32Array.from(row), target: Int32Array.from(target) };
+  return { inputs, asked };
+}

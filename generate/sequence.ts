@@ -1,0 +1,87 @@
+/** A sequence of tokens that is continued: its prompt, what was generated, and the pages of its keys and values. */
+import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
+
+export interface SequenceOptions {
+  readonly prompt: readonly number[];
+  /** The first token whose log-probability after those before it is wanted, at least 1; absent: none of the prompt. */
+  readonly scoreFrom?: number;
+}
+
+export class Sequence {
+  readonly tokens: number[];
+  readonly promptLength: number;
+  readonly scoreFrom: number;
+  /** Tokens whose keys and values are in the pages. */
+  computed = 0;
+  /** Tokens that were found in pages when the sequence was first admitted. */
+  found = 0;
+  /** Log-probability of tokens from `scoreFrom` on, and whether each was the most likely token. */
+  readonly scores: { readonly logProb: number; readonly isArgmax: boolean }[] = [];
+  private readonly pages: number[] = [];
+  /** Contents of full pages, as far as they have been asked for. */
+  private readonly contents: string[] = [];
+
+  constructor({ prompt, scoreFrom }: SequenceOptions) {
+    if (prompt.length === 0) throw new RangeError('A sequence has at least one token.');
+    this.tokens = [...prompt];
+    this.promptLength = prompt.length;
+    this.scoreFrom = Math.max(1, scoreFrom ?? prompt.length);
+  }
+
+  /** Tokens that no call has taken yet. */
+  get pending(): number {
+    return this.tokens.length - this.computed;
+  }
+
+  /** The content of the page that starts at token `PAGE_TOKENS · index`; undefined where it is not full. */
+  content(index: number): string | undefined {
+    for (let i = this.contents.length; i <= index; i++) {
+      const own = this.tokens.slice(i * PAGE_TOKENS, (i + 1) * PAGE_TOKENS);
+      if (own.length < PAGE_TOKENS) return undefined;
+      this.contents.push(contentOf(this.contents[i - 1], own));
+    }
+    return this.contents[index];
+  }
+
+  /**
+   * Holds the pages that already contain the first tokens. The last token, and those whose successors are to be scored,
+   * are left to compute.
+   */
+  adopt(pool: PagePool): void {
+    const most = Math.min(this.tokens.length, this.scoreFrom + this.scores.length) - 1;
+    while ((this.pages.length + 1) * PAGE_TOKENS <= most) {
+      const page = pool.find(this.content(this.pages.length)!);
+      if (page === undefined) break;
+      this.pages.push(page);
+    }
+    this.computed = this.pages.length * PAGE_TOKENS;
+  }
+
+  /** Has pages for the first `length` tokens. Returns false, with those it could get, where the pool has too few. */
+  reserve(length: number, pool: PagePool): boolean {
+    while (this.pages.length * PAGE_TOKENS < length) {
+      const page = pool.take();
+      if (page === undefined) return false;
+      this.pages.push(page);
+    }
+    return true;
+  }
+
+  /** Row of the cache of the token at `position`. */
+  slot(position: number): number {
+    return this.pages[Math.floor(position / PAGE_TOKENS)]! * PAGE_TOKENS + (position % PAGE_TOKENS);
+  }
+
+  /** The first `length` tokens are in the pages now; full pages can be found by others. */
+  advance(length: number, pool: PagePool): void {
+    for (let i = Math.floor(this.computed / PAGE_TOKENS); (i + 1) * PAGE_TOKENS <= length; i++)
+      pool.publish(this.pages[i]!, this.content(i)!);
+    this.computed = length;
+  }
+
+  /** Gives all pages back, the last first, so that the beginning stays longest. */
+  drop(pool: PagePool): void {
+    for (let page = this.pages.pop(); page !== undefined; page = this.pages.pop()) pool.release(page);
+    this.computed = 0;
+  }
+}
