@@ -126,7 +126,8 @@ export class Scheduler {
   private reserve(sequence: Sequence, length: number, pieces: readonly Piece[]): boolean {
     while (!sequence.reserve(length, this.pool)) {
       const victim = this.running.at(-1);
-      if (victim === undefined || victim === sequence || pieces.some((piece) => piece.sequence === victim)) return false;
+      if (victim === undefined || victim === sequence || pieces.some((piece) => piece.sequence === victim))
+        return false;
       this.running.pop();
       victim.drop(this.pool);
       this.waiting.unshift(victim);

@@ -35,6 +35,8 @@ export interface Tokenizer {
   encode(text: string): Promise<number[]>;
   /** encode of each text, in order: much faster than one by one. */
   encodeBatch(texts: readonly string[]): Promise<readonly ArrayLike<number>[]>;
+  /** The text of tokens, without special tokens. Bytes that are no character yet become U+FFFD. */
+  decode(ids: readonly number[]): Promise<string>;
 }
 
 export interface OpenTokenizer extends Tokenizer {
@@ -177,7 +179,11 @@ function wrap({ tokenizer: native, mayCut }: Native, around: Around, spec: Token
     });
     return all;
   };
-  return { encode: async (text) => Array.from((await encodeBatch([text]))[0]!), encodeBatch };
+  return {
+    encode: async (text) => Array.from((await encodeBatch([text]))[0]!),
+    encodeBatch,
+    decode: (ids) => native.decode([...ids], true),
+  };
 }
 
 /** The tokenizer of a spec, in any thread. Throws UserError if it cannot be made. */

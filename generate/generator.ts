@@ -1,0 +1,192 @@
+/**
+ * Continues sequences of tokens, many at a time. Each call of the function `step` takes what the scheduler gives it:
+ * pieces of prompts beside single tokens of sequences that generate. What a sequence gets does not depend on the
+ * others.
+ */
+import { PAGE_TOKENS, PagePool } from './pages.js';
+import { Scheduler, type Step, type StepInputs, type StepLimits } from './scheduler.js';
+import { Sequence } from './sequence.js';
+
+/** What a call of `step` returns, a number for each row. */
+export interface StepOutputs {
+  readonly logProb: Float32Array;
+  readonly isArgmax: Int32Array;
+  /** The most likely token and its log-probability. */
+  readonly best: Int32Array;
+  readonly bestLogProb: Float32Array;
+}
+
+/** A model on its devices. */
+export interface Stepper {
+  readonly limits: StepLimits;
+  /** Tokens whose keys and values there is room for. */
+  readonly cacheTokens: number;
+  /** Longest context of the model, in tokens. */
+  readonly maxLength: number;
+  /** Rejects with an error that has `rows` where only some rows could not be computed. */
+  step(inputs: StepInputs): Promise<StepOutputs>;
+}
+
+export interface GenerateRequest {
+  readonly prompt: readonly number[];
+  /** Most tokens to generate; 0: the prompt is only scored. */
+  readonly maxNewTokens: number;
+  /** Tokens that end the sequence. The one that did is part of what was generated. */
+  readonly stopTokens?: ReadonlySet<number>;
+  /** The first token of the prompt whose log-probability is wanted, from 1. */
+  readonly scoreFrom?: number;
+  /** Called with every generated token; what it returns ends the sequence, unless undefined. */
+  readonly onToken?: (token: GeneratedToken) => Promise<EndReason | undefined>;
+}
+
+export interface GeneratedToken {
+  readonly token: number;
+  readonly logProb: number;
+}
+
+/** A stop token, a stop string, as many tokens as were asked for, the end of the model's context, or an abort. */
+export type EndReason = 'eos' | 'stop' | 'length' | 'context' | 'aborted';
+
+export interface Generated {
+  readonly tokens: readonly GeneratedToken[];
+  /** Of the prompt's tokens from `scoreFrom` on. */
+  readonly promptScores: readonly { readonly logProb: number; readonly isArgmax: boolean }[];
+  readonly reason: EndReason;
+  /** Tokens of the prompt that were in pages already. */
+  readonly foundTokens: number;
+}
+
+/** A request could not be computed; others go on. */
+export class GenerateError extends Error {}
+
+interface Entry {
+  readonly request: GenerateRequest;
+  readonly sequence: Sequence;
+  readonly generated: GeneratedToken[];
+  readonly resolve: (result: Generated) => void;
+  readonly reject: (error: Error) => void;
+}
+
+export interface GeneratorCounts {
+  readonly calls: number;
+  /** Tokens that calls computed, those of recomputed sequences included. */
+  readonly computedTokens: number;
+  /** Tokens of prompts that were found in pages. */
+  readonly foundTokens: number;
+  readonly preemptions: number;
+  readonly evictions: number;
+  /** Most pages that were held at a time, and all pages. */
+  readonly peakPages: number;
+  readonly pages: number;
+}
+
+export class Generator {
+  private readonly stepper: Stepper;
+  private readonly pool: PagePool;
+  private readonly scheduler: Scheduler;
+  private readonly entries = new Map<Sequence, Entry>();
+  private loop: Promise<void> | undefined;
+  private calls = 0;
+  private computedTokens = 0;
+  private foundTokens = 0;
+  private peakPages = 0;
+
+  constructor(stepper: Stepper) {
+    this.stepper = stepper;
+    this.pool = new PagePool(Math.floor(stepper.cacheTokens / PAGE_TOKENS));
+    this.scheduler = new Scheduler(this.pool, stepper.limits);
+  }
+
+  get counts(): GeneratorCounts {
+    const { calls, computedTokens, foundTokens, peakPages } = this;
+    const { preemptions } = this.scheduler;
+    const { evictions, total } = this.pool;
+    return { calls, computedTokens, foundTokens, preemptions, evictions, peakPages, pages: total };
+  }
+
+  /**
+   * Continues a prompt. Rejects with GenerateError where the prompt is longer than the model's context or than the
+   * cache, or where a step computes no finite number for it.
+   */
+  generate(request: GenerateRequest): Promise<Generated> {
+    const { prompt, maxNewTokens, scoreFrom } = request;
+    const { maxLength, limits } = this.stepper;
+    const room = Math.min(this.pool.total * PAGE_TOKENS, limits.keys);
+    if (prompt.length > maxLength)
+      return refused(`a prompt of ${prompt.length} tokens; the model's context has ${maxLength}`);
+    if (prompt.length + Math.min(maxNewTokens, 1) > room)
+      return refused(`a prompt of ${prompt.length} tokens; the cache has room for ${room}`);
+    const sequence = new Sequence({ prompt, ...(scoreFrom === undefined ? {} : { scoreFrom }) });
+    return new Promise<Generated>((resolve, reject) => {
+      this.entries.set(sequence, { request, sequence, generated: [], resolve, reject });
+      this.scheduler.add(sequence);
+      this.loop ??= this.run().finally(() => (this.loop = undefined));
+    });
+  }
+
+  private async run(): Promise<void> {
+    // Requests that are made together start together.
+    await Promise.resolve();
+    for (let step = this.scheduler.next(); step !== undefined; step = this.scheduler.next()) {
+      this.peakPages = Math.max(this.peakPages, this.pool.held);
+      this.calls++;
+      this.computedTokens += step.inputs.tokens.length;
+      try {
+        await this.take(step, await this.stepper.step(step.inputs));
+      } catch (error) {
+        this.giveUp(step, error instanceof Error ? error : new Error(String(error)));
+      }
+    }
+  }
+
+  /** What a call returned goes to the sequences that asked. */
+  private async take(step: Step, { logProb, isArgmax, best, bestLogProb }: StepOutputs): Promise<void> {
+    this.scheduler.done(step);
+    await Promise.all(
+      step.asked.map(({ sequence, kind }, row) => {
+        if (kind === 'next') return this.append(sequence, { token: best[row]!, logProb: bestLogProb[row]! });
+        sequence.scores.push({ logProb: logProb[row]!, isArgmax: isArgmax[row] === 1 });
+        return undefined;
+      }),
+    );
+  }
+
+  private async append(sequence: Sequence, next: GeneratedToken): Promise<void> {
+    const entry = this.entries.get(sequence);
+    if (entry === undefined) return;
+    const { request, generated } = entry;
+    if (request.maxNewTokens === 0) return this.end(entry, 'length');
+    generated.push(next);
+    sequence.tokens.push(next.token);
+    const asked = await request.onToken?.(next);
+    if (asked !== undefined) this.end(entry, asked);
+    else if (request.stopTokens?.has(next.token) === true) this.end(entry, 'eos');
+    else if (generated.length >= request.maxNewTokens) this.end(entry, 'length');
+    else if (sequence.tokens.length >= this.stepper.maxLength) this.end(entry, 'context');
+  }
+
+  private end({ sequence, generated, resolve }: Entry, reason: EndReason): void {
+    this.scheduler.remove(sequence);
+    this.entries.delete(sequence);
+    this.foundTokens += sequence.found;
+    resolve({ tokens: generated, promptScores: sequence.scores, reason, foundTokens: sequence.found });
+  }
+
+  /** The sequences whose rows failed end; all of the call where it is not known which. */
+  private giveUp(step: Step, error: Error): void {
+    const { rows } = error as { readonly rows?: readonly number[] };
+    const failed = new Set(
+      rows === undefined
+        ? step.pieces.map(({ sequence }) => sequence)
+        : rows.flatMap((row) => step.asked[row]?.sequence ?? []),
+    );
+    for (const sequence of failed) {
+      const entry = this.entries.get(sequence);
+      this.scheduler.remove(sequence);
+      this.entries.delete(sequence);
+      entry?.reject(error);
+    }
+  }
+}
+
+const refused = (what: string): Promise<never> => Promise.reject(new GenerateError(what));
