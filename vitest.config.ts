@@ -59,9 +59,19 @@ const common = {
  * Folders whose files compute, or start processes, and change nothing of their own process: loading the compiler anew
  * for each would take longer than they do.
  */
-const TOGETHER = ['autotune', 'bench', 'ci', 'cli', 'driver', 'eval', 'examples', 'ir', 'models', 'passes'].map(
-  (folder) => `test/${folder}/**/*.test.ts`,
-);
+const TOGETHER = [
+  'autotune',
+  'bench',
+  'ci',
+  'cli',
+  'driver',
+  'eval',
+  'examples',
+  'generate',
+  'ir',
+  'models',
+  'passes',
+].map((folder) => `test/${folder}/**/*.test.ts`);
 
 const SLOW = 'test/slow/**/*.test.ts';
 

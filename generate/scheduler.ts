@@ -3,7 +3,7 @@
  * or the next piece of a prompt; then sequences that wait. Where no page is left, the sequence that came last gives its
  * pages back and is computed again later.
  */
-import type { PagePool } from './pages.js';
+import { PAGE_TOKENS, type PagePool } from './pages.js';
 import type { Sequence } from './sequence.js';
 
 /** Inputs of the function `step`, by name. */
@@ -56,7 +56,7 @@ export class Scheduler {
     this.limits = limits;
   }
 
-  /** Throws RangeError where the sequence could not run even alone. `longest`: its most tokens, new ones included. */
+  /** The sequence must fit the pool and a call where it is alone. */
   add(sequence: Sequence): void {
     this.waiting.push(sequence);
   }
@@ -83,7 +83,7 @@ export class Scheduler {
       if (count <= 0 || keys + to > this.limits.keys) return false;
       if (!this.reserve(sequence, to, pieces)) return false;
       pieces.push({ sequence, from: sequence.computed, to });
-      for (let i = Math.floor(sequence.computed / 16); sequence.content(i) !== undefined && (i + 1) * 16 <= to; i++)
+      for (let i = Math.floor(sequence.computed / PAGE_TOKENS); (i + 1) * PAGE_TOKENS <= to; i++)
         filling.add(sequence.content(i)!);
       tokens += count;
       keys += to;
@@ -94,7 +94,7 @@ export class Scheduler {
     for (const sequence of [...this.waiting]) {
       if (tokens >= this.limits.tokens || this.preemptions > preempted) break;
       sequence.adopt(this.pool);
-      const next = sequence.content(Math.floor(sequence.computed / 16));
+      const next = sequence.content(Math.floor(sequence.computed / PAGE_TOKENS));
       if ((next !== undefined && filling.has(next)) || !this.mayAdmit(sequence)) {
         sequence.drop(this.pool);
         continue;
@@ -118,7 +118,7 @@ export class Scheduler {
 
   /** Admission: pages for the whole sequence and for a little of what will be generated. */
   private mayAdmit(sequence: Sequence): boolean {
-    const needed = Math.ceil((sequence.pending + 1) / 16);
+    const needed = Math.ceil((sequence.pending + 1) / PAGE_TOKENS);
     return needed <= this.pool.available;
   }
 
@@ -161,7 +161,7 @@ function arraysOf(pieces: readonly Piece[]): Pick<Step, 'inputs' | 'asked'> {
       slot[at] = sequence.slot(i);
       begin[at] = path;
       const isLast = i + 1 === sequence.tokens.length;
-      if (!isLast && i + 1 < sequence.scoreFrom + sequence.scores.length) continue;
+      if (!isLast && (i + 1 < sequence.nextScore || i + 1 >= sequence.promptLength)) continue;
       row.push(at);
       target.push(isLast ? 0 : sequence.tokens[i + 1]!);
       asked.push({ sequence, kind: isLast ? 'next' : 'score' });

@@ -28,6 +28,12 @@ export class Sequence {
     this.scoreFrom = Math.max(1, scoreFrom ?? prompt.length);
   }
 
+  /** Index of the first token of the prompt that is to be scored and was not; past the end where there is none. */
+  get nextScore(): number {
+    const next = this.scoreFrom + this.scores.length;
+    return next < this.promptLength ? next : Infinity;
+  }
+
   /** Tokens that no call has taken yet. */
   get pending(): number {
     return this.tokens.length - this.computed;
@@ -48,7 +54,7 @@ export class Sequence {
    * are left to compute.
    */
   adopt(pool: PagePool): void {
-    const most = Math.min(this.tokens.length, this.scoreFrom + this.scores.length) - 1;
+    const most = Math.min(this.tokens.length, this.nextScore) - 1;
     while ((this.pages.length + 1) * PAGE_TOKENS <= most) {
       const page = pool.find(this.content(this.pages.length)!);
       if (page === undefined) break;

@@ -151,7 +151,7 @@ function checkIds(ids: ArrayLike<number>, text: string, where: string, embedding
   }
 }
 
-function wrap({ tokenizer: native, mayCut }: Native, around: Around, spec: TokenizerSpec): Tokenizer {
+function wrap({ tokenizer: native, mayCut }: Native, around: Around, decodes: boolean, spec: TokenizerSpec): Tokenizer {
   const where = describe(spec);
   const embeddings = spec.embeddings ?? Infinity;
   const guarded = async <T>(run: () => Promise<T>): Promise<T> => {
@@ -182,7 +182,14 @@ function wrap({ tokenizer: native, mayCut }: Native, around: Around, spec: Token
   return {
     encode: async (text) => Array.from((await encodeBatch([text]))[0]!),
     encodeBatch,
-    decode: (ids) => native.decode([...ids], true),
+    decode: (ids) => {
+      if (!decodes)
+        throw new UserError(
+          `${where}: its decoder is not supported: tokens cannot be shown as text`,
+          'use the tokenizer.json of the original model',
+        );
+      return native.decode([...ids], true);
+    },
   };
 }
 
@@ -192,7 +199,7 @@ export function createTokenizer(spec: TokenizerSpec): Tokenizer {
   const json = parseTokenizerJson(jsonOf(spec), where);
   const { before, after } = spec.kind === 'file' ? { ...json.beside, ...spec.beside } : json.beside;
   try {
-    return wrap(createNative(json), { before, after }, spec);
+    return wrap(createNative(json), { before, after }, json.decoders !== undefined, spec);
   } catch (error) {
     throw new UserError(`${where}: not a tokenizer that can be read: ${quote(message(error), 200)}`, REFETCH, {
       cause: error,

@@ -8,6 +8,7 @@ import { UserError } from '../errors.js';
 import { isGiven, isRecord, parseJson, quote } from '../system/json.js';
 import { regexProblem } from './boundedRegex.js';
 import { checkCharsmap } from './charsmap.js';
+import { parseDecoders, writeDecoders, type Decoder } from './tokenizerDecoders.js';
 import { MAX_ID, MAX_PIECE, pieceIds, tokenizerModel, type TokenizerModel } from './tokenizerModels.js';
 
 const REFETCH = 'download tokenizer.json again';
@@ -147,6 +148,8 @@ export interface TokenizerJson {
   readonly normalizers: readonly z.infer<typeof normalizer>[];
   readonly preTokenizers: readonly z.infer<typeof preTokenizer>[];
   readonly beside: Beside;
+  /** Undefined where the file's decoder is not supported: texts cannot be made of tokens. */
+  readonly decoders: readonly Decoder[] | undefined;
   /** One more than the largest token id. */
   readonly vocabSize: number;
 }
@@ -195,6 +198,7 @@ export function parseTokenizerJson(text: string, where: string): TokenizerJson {
     normalizers,
     preTokenizers: list(preTokenizer, 'pre_tokenizer', 'pretokenizers'),
     beside,
+    decoders: parseDecoders(json['decoder']),
     vocabSize: [...ids].reduce((largest, each) => Math.max(largest, each), -1) + 1,
   };
 }
@@ -231,7 +235,13 @@ function besideOf(processors: readonly z.infer<typeof postProcessor>[], fail: (w
 }
 
 /** The text of a tokenizer.json for the library, made only from checked values. It adds no special tokens. */
-export function writeTokenizerJson({ added, model: read, normalizers, preTokenizers }: TokenizerJson): string {
+export function writeTokenizerJson({
+  added,
+  model: read,
+  normalizers,
+  preTokenizers,
+  decoders,
+}: TokenizerJson): string {
   const sequence = (key: string, members: readonly unknown[]): unknown =>
     members.length === 0 ? null : { type: 'Sequence', [key]: members };
   return JSON.stringify({
@@ -242,7 +252,7 @@ export function writeTokenizerJson({ added, model: read, normalizers, preTokeniz
     normalizer: sequence('normalizers', normalizers),
     pre_tokenizer: sequence('pretokenizers', preTokenizers),
     post_processor: null,
-    decoder: null,
+    decoder: writeDecoders(decoders),
     model: read,
   });
 }

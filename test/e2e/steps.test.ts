@@ -1,0 +1,133 @@
+/**
+ * Steps against scoring, to the bit, on a CPU: a token's log-probability is the same in one piece or in many, alone or
+ * beside others, with its prefix computed or found in pages, after its pages were taken away, and by `score`. Greedy
+ * continuations are those of an independent program in float64.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { stepperOf } from '../../driver/commands/generate.js';
+import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
+import { Phases } from '../../driver/phases.js';
+import type { Ui } from '../../driver/requests.js';
+import { Generator, type Stepper } from '../../generate/generator.js';
+import { SCORE } from '../../ir/function.js';
+import { ROOT } from './support.js';
+
+const ignore = (): void => undefined;
+const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
+const CACHE_TOKENS = 16 * 256;
+const GOLDEN = join(ROOT, '..', 'shared', 'golden', 'greedy', 'demo.greedy-pub.jsonl');
+
+/** Park–Miller: the same sequences everywhere. */
+function randomTokens(seed: number, length: number): number[] {
+  let state = seed;
+  return Array.from({ length }, () => (state = (state * 48271) % 2147483647) % 500);
+}
+
+const SHARED = randomTokens(7, 50);
+/** Some begin alike, within a page and past one. */
+const SEQUENCES = [
+  SHARED,
+  [...SHARED, ...randomTokens(3, 70)],
+  [...SHARED.slice(0, 37), ...randomTokens(4, 40)],
+  randomTokens(5, 1),
+  randomTokens(6, 160),
+  [...SHARED.slice(0, 5), 9, 9, 9],
+];
+
+describe('steps on a CPU', () => {
+  let model: LoadedModel;
+  let wanted: readonly (readonly number[])[];
+  const stepper = (limits: Partial<Stepper['limits']> = {}, cacheTokens = CACHE_TOKENS): Stepper => {
+    const whole = stepperOf(model, cacheTokens);
+    return { ...whole, limits: { ...whole.limits, ...limits } };
+  };
+  /** Log-probabilities of every token but the first of each sequence. */
+  const scores = async (generator: Generator, sequences = SEQUENCES): Promise<readonly (readonly number[])[]> => {
+    const all = await Promise.all(
+      sequences.map((prompt) => generator.generate({ prompt, maxNewTokens: 0, scoreFrom: 1 })),
+    );
+    return all.map(({ promptScores }) => promptScores.map(({ logProb }) => logProb));
+  };
+
+  beforeAll(async () => {
+    const request = {
+      model: join(ROOT, 'models', 'demo'),
+      init: { kind: 'checkpoint' as const },
+      precision: 'f32' as const,
+      threads: 2,
+      cacheTokens: CACHE_TOKENS,
+    };
+    model = await beginLoading(request, SILENT, new Phases()).finish();
+    wanted = await Promise.all(
+      SEQUENCES.map(async (tokens) => {
+        const all = Int32Array.from(tokens, (_, i) => i);
+        const { outputs } = await model.executor.call(SCORE, {
+          tokens: Int32Array.from(tokens),
+          position: all,
+          subtreeEnd: all.map(() => tokens.length),
+          row: all.slice(0, -1),
+          target: Int32Array.from(tokens.slice(1)),
+        });
+        return Array.from(outputs['logProb']!);
+      }),
+    );
+  }, 120_000);
+  afterAll(() => model.close());
+
+  it.each([1, 7, 16, 100, 1000])('equal score in calls of at most %i tokens', async (tokens) => {
+    expect(await scores(new Generator(stepper({ tokens })))).toEqual(wanted);
+  });
+
+  it('equal score one sequence at a time, and from pages', async () => {
+    const generator = new Generator(stepper());
+    for (const [i, sequence] of SEQUENCES.entries()) {
+      expect(await scores(generator, [sequence])).toEqual([wanted[i]]);
+      const { promptScores, foundTokens } = await generator.generate({
+        prompt: sequence,
+        maxNewTokens: 0,
+        scoreFrom: Math.max(1, sequence.length - 1),
+      });
+      expect(promptScores.map(({ logProb }) => logProb)).toEqual(wanted[i]!.slice(-1));
+      expect(foundTokens).toBe(Math.max(0, Math.floor((sequence.length - 2) / 16) * 16));
+    }
+  });
+
+  it('equal score where pages are taken away', async () => {
+    const generator = new Generator(stepper({ tokens: 24 }, 16 * 12));
+    expect(await scores(generator)).toEqual(wanted);
+    expect(generator.counts.evictions).toBeGreaterThan(0);
+  });
+
+  it.skipIf(!existsSync(GOLDEN)).each([
+    ['with room for all', CACHE_TOKENS],
+    ['with sequences that give way to others', 16 * 24],
+  ])('continue prompts as float64 does, %s', async (_title, cacheTokens) => {
+    const golden = readFileSync(GOLDEN, 'utf8')
+      .trim()
+      .split('\n')
+      .slice(0, 24)
+      .map((line) => JSON.parse(line) as { prompt_tokens: number[]; tokens: number[]; logprobs: number[] });
+    const generator = new Generator(stepper({}, cacheTokens));
+    const all = await Promise.all(
+      golden.map(({ prompt_tokens: prompt }) => generator.generate({ prompt, maxNewTokens: 48 })),
+    );
+    expect(all.map(({ tokens }) => tokens.map(({ token }) => token))).toEqual(golden.map(({ tokens }) => tokens));
+    const error = all.flatMap(({ tokens }, i) => tokens.map(({ logProb }, t) => logProb - golden[i]!.logprobs[t]!));
+    expect(Math.max(...error.map(Math.abs))).toBeLessThan(1e-3);
+    if (cacheTokens < CACHE_TOKENS) expect(generator.counts.preemptions).toBeGreaterThan(0);
+  });
+
+  it('score what was generated as it was generated', async () => {
+    const prompt = SEQUENCES[2]!;
+    const { tokens } = await new Generator(stepper()).generate({ prompt, maxNewTokens: 40 });
+    const { promptScores } = await new Generator(stepper({ tokens: 33 })).generate({
+      prompt: [...prompt, ...tokens.map(({ token }) => token)],
+      maxNewTokens: 0,
+      scoreFrom: prompt.length,
+    });
+    expect(promptScores.map(({ logProb }) => logProb)).toEqual(tokens.map(({ logProb }) => logProb));
+    expect(promptScores.every(({ isArgmax }) => isArgmax)).toBe(true);
+  });
+});

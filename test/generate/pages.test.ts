@@ -1,0 +1,139 @@
+/** Pages and sequences: sharing, eviction, and the invariants that must hold whatever is asked in whatever order. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { contentOf, PagePool } from '../../generate/pages.js';
+import { Scheduler } from '../../generate/scheduler.js';
+import { Sequence } from '../../generate/sequence.js';
+
+describe('the pool of pages', () => {
+  it('gives every page once, and none twice', () => {
+    const pool = new PagePool(3);
+    expect(new Set([pool.take(), pool.take(), pool.take()])).toEqual(new Set([0, 1, 2]));
+    expect(pool.take()).toBeUndefined();
+    expect(pool.held).toBe(3);
+  });
+
+  it('keeps what a released page contains until its memory is needed, the least recently used first', () => {
+    const pool = new PagePool(2);
+    const pages = ['a', 'b'].map((content) => {
+      const page = pool.take()!;
+      pool.publish(page, content);
+      return page;
+    });
+    pool.release(pages[1]!);
+    pool.release(pages[0]!);
+    expect(pool.find('b')).toBe(pages[1]);
+    pool.release(pages[1]!);
+    expect(pool.take()).toBe(pages[0]);
+    expect([pool.has('a'), pool.has('b'), pool.evictions]).toEqual([false, true, 1]);
+  });
+
+  it('takes blank pages before it forgets a content', () => {
+    const pool = new PagePool(2);
+    const page = pool.take()!;
+    pool.publish(page, 'a');
+    pool.release(page);
+    expect(pool.take()).not.toBe(page);
+    expect(pool.has('a')).toBe(true);
+  });
+
+  it('refuses to release a page that nobody holds', () => {
+    const pool = new PagePool(1);
+    const page = pool.take()!;
+    pool.release(page);
+    expect(() => pool.release(page)).toThrow('held by nobody');
+  });
+
+  it('names contents by everything before them', () => {
+    expect(contentOf(contentOf(undefined, [1]), [2])).not.toBe(contentOf(contentOf(undefined, [3]), [2]));
+    expect(contentOf(contentOf(undefined, [1]), [2])).toBe(contentOf(contentOf(undefined, [1]), [2]));
+  });
+});
+
+/** The tokens whose keys and values each row of the cache holds, as a device would have them: path and token. */
+class FakeCache {
+  private readonly rows = new Map<number, string>();
+
+  /** Checks that every token sees exactly its own path, and writes what the call writes. */
+  call(scheduler: Scheduler, step: NonNullable<ReturnType<Scheduler['next']>>): void {
+    const { tokens, position, slot, begin, key } = step.inputs;
+    let at = 0;
+    for (const { sequence, from, to } of step.pieces)
+      for (let i = from; i < to; i++, at++) {
+        if (tokens[at] !== sequence.tokens[i] || position[at] !== i) throw new Error(`token ${at} is another's`);
+        this.rows.set(slot[at]!, sequence.tokens.slice(0, i + 1).join());
+      }
+    expect(new Set(slot).size).toBe(slot.length);
+    at = 0;
+    for (const { sequence, from, to } of step.pieces)
+      for (let i = from; i < to; i++, at++)
+        for (let k = 0; k <= i; k++)
+          if (this.rows.get(key[begin[at]! + k]!) !== sequence.tokens.slice(0, k + 1).join())
+            throw new Error(`token ${at} sees another's key at position ${k}`);
+    scheduler.done(step);
+  }
+}
+
+describe('the scheduler', () => {
+  /** Sequences with common beginnings, each with a number of tokens to generate. */
+  const requests = fc.array(
+    fc.record({
+      beginning: fc.integer({ min: 0, max: 2 }),
+      shared: fc.integer({ min: 0, max: 40 }),
+      own: fc.array(fc.integer({ min: 0, max: 9 }), { minLength: 1, maxLength: 30 }),
+      generate: fc.integer({ min: 1, max: 25 }),
+    }),
+    { minLength: 1, maxLength: 8 },
+  );
+
+  it('lets every token see its own path and nothing else, finishes, and gives all pages back', () => {
+    fc.assert(
+      fc.property(requests, fc.integer({ min: 6, max: 20 }), fc.integer({ min: 1, max: 50 }), (asked, pages, most) => {
+        const pool = new PagePool(pages);
+        const scheduler = new Scheduler(pool, { tokens: most, keys: 600 });
+        const cache = new FakeCache();
+        const left = new Map<Sequence, number>();
+        for (const { beginning, shared, own, generate } of asked) {
+          const prompt = [...Array.from({ length: shared }, (_, i) => beginning * 100 + i), ...own];
+          const sequence = new Sequence({ prompt });
+          left.set(sequence, generate);
+          scheduler.add(sequence);
+        }
+        for (let calls = 0; left.size > 0; calls++) {
+          expect(calls).toBeLessThan(3000);
+          const step = scheduler.next();
+          expect(step).toBeDefined();
+          expect(step!.inputs.tokens.length).toBeLessThanOrEqual(most);
+          cache.call(scheduler, step!);
+          for (const { sequence, kind } of step!.asked) {
+            expect(kind).toBe('next');
+            sequence.tokens.push(sequence.tokens.length % 7);
+            left.set(sequence, left.get(sequence)! - 1);
+            if (left.get(sequence)! > 0) continue;
+            left.delete(sequence);
+            scheduler.remove(sequence);
+          }
+        }
+        expect(scheduler.next()).toBeUndefined();
+        expect(pool.held).toBe(0);
+      }),
+      { numRuns: 200, seed: 16 },
+    );
+  });
+
+  it('computes a common beginning once', () => {
+    const pool = new PagePool(20);
+    const scheduler = new Scheduler(pool, { tokens: 1000, keys: 1000 });
+    const shared = Array.from({ length: 64 }, (_, i) => i);
+    for (const own of [1, 2, 3]) scheduler.add(new Sequence({ prompt: [...shared, own] }));
+    const cache = new FakeCache();
+    const counts: number[] = [];
+    for (let i = 0; i < 2; i++) {
+      const step = scheduler.next()!;
+      counts.push(step.inputs.tokens.length);
+      cache.call(scheduler, step);
+      for (const { sequence } of step.asked) scheduler.remove(sequence);
+    }
+    expect(counts).toEqual([65, 2]);
+  });
+});

@@ -1,0 +1,39 @@
+/** Text of growing lists of tokens: characters in several tokens, and stop strings across tokens. */
+import { describe, expect, it } from 'vitest';
+import { TextStream } from '../../generate/textStream.js';
+
+/** Token n is byte n. */
+const bytes = (ids: readonly number[]): Promise<string> => Promise.resolve(Buffer.from(ids).toString('utf8'));
+
+async function stream(text: string, stops: readonly string[]): Promise<{ parts: string[]; text: string; at: number }> {
+  const out = new TextStream(bytes, stops);
+  const parts: string[] = [];
+  const ids = [...Buffer.from(text)];
+  for (const [at, id] of ids.entries()) {
+    const { added, isStopped } = await out.push(id);
+    parts.push(added);
+    if (isStopped) return { parts, text: out.text, at };
+  }
+  parts.push(await out.end());
+  return { parts, text: out.text, at: ids.length };
+}
+
+describe('the text of tokens', () => {
+  it('shows whole characters only', async () => {
+    const { parts, text } = await stream('aé€😀', []);
+    expect(text).toBe('aé€😀');
+    expect(parts.filter((part) => part !== '')).toEqual(['a', 'é', '€', '😀']);
+  });
+
+  it('shows bytes that never become a character at the end', async () => {
+    const out = new TextStream(bytes);
+    expect(await out.push(0xe2)).toEqual({ added: '', isStopped: false });
+    expect(await out.end()).toBe('\uFFFD');
+  });
+
+  it('ends before the first stop string, none of which is ever shown', async () => {
+    expect(await stream('one\n\ntwo', ['\n\n'])).toMatchObject({ text: 'one', at: 4 });
+    expect(await stream('abcabd', ['abd', 'zzz'])).toMatchObject({ text: 'abc', at: 5 });
+    expect(await stream('ab', ['abc'])).toMatchObject({ text: 'ab', at: 2 });
+  });
+});
