@@ -36,7 +36,18 @@ const MAY_IMPORT = {
   // Flags in, calls out.
   cli: ['^ir/', '^models/', '^passes/', '^codegen/', '^runtime/', '^autotune/', '^eval/', '^generate/', '^driver/'],
   // Benchmarks may measure anything, but nothing shipped depends on them.
-  bench: ['^ir/', '^models/', '^passes/', '^codegen/', '^runtime/', '^autotune/', '^eval/', '^generate/', '^driver/', '^cli/'],
+  bench: [
+    '^ir/',
+    '^models/',
+    '^passes/',
+    '^codegen/',
+    '^runtime/',
+    '^autotune/',
+    '^eval/',
+    '^generate/',
+    '^driver/',
+    '^cli/',
+  ],
 };
 
 const TARGETS = `^(${[...Object.keys(MAY_IMPORT), 'test', 'scripts', 'index[.]ts$'].join('|')})(/|$)`;
