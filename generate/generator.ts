@@ -142,13 +142,12 @@ export class Generator {
   /** What a call returned goes to the sequences that asked. */
   private async take(step: Step, { logProb, isArgmax, best, bestLogProb }: StepOutputs): Promise<void> {
     this.scheduler.done(step);
-    await Promise.all(
-      step.asked.map(({ sequence, kind }, row) => {
-        if (kind === 'next') return this.append(sequence, { token: best[row]!, logProb: bestLogProb[row]! });
-        sequence.scores.push({ logProb: logProb[row]!, isArgmax: isArgmax[row] === 1 });
-        return undefined;
-      }),
-    );
+    const appended: Promise<void>[] = [];
+    step.asked.forEach(({ sequence, kind }, row) => {
+      if (kind === 'score') sequence.scores.push({ logProb: logProb[row]!, isArgmax: isArgmax[row] === 1 });
+      else appended.push(this.append(sequence, { token: best[row]!, logProb: bestLogProb[row]! }));
+    });
+    await Promise.all(appended);
   }
 
   private async append(sequence: Sequence, next: GeneratedToken): Promise<void> {
