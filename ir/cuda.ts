@@ -46,10 +46,13 @@ export interface CudaGemmSchedule {
   readonly remainderTn?: number;
 }
 
-/** Tree attention. A block computes `queries` rows of one head, `keys` keys at a time. */
+/**
+ * Attention. A block computes `queries` queries, `keys` keys at a time: of one head, or in the mma skeleton under a
+ * path mask, of all heads that share a head of keys.
+ */
 export interface CudaAttentionSchedule {
   readonly kind: 'attention';
-  /** `simt`: CUDA cores, any head size, also a materialised bias. `mma`: tensor cores, column masks only. */
+  /** `simt`: CUDA cores, any head size, also a materialised bias. `mma`: tensor cores, 16-bit operands. */
   readonly skeleton: 'simt' | 'mma';
   readonly queries: number;
   readonly keys: number;

@@ -1,12 +1,13 @@
 /**
- * Tree attention on a GPU: one block for each tile of queries of each head, and one pass for each tree that the tile
+ * Attention on a GPU: one block for each tile of queries of each head, and one pass for each tree or path that the tile
  * meets.
  */
 import type { CudaAttentionSchedule, LaunchShape } from '../../ir/cuda.js';
-import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
+import type { AttentionKernel, KernelModule, Mask } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { floatLiteral } from './text/literals.js';
-import type { CudaOperands, EmittedCuda } from './text/operands.js';
+import { MAX_HEAD_IN_REGISTERS, MAX_TOKENS, MMA_ROWS, MOST_ROWS, SIMT_WARPS, tileOf } from './attentionTile.js';
+import type { CudaOperands, EmittedCuda, Operand } from './text/operands.js';
 import { CUDA_TYPES, kernelHead } from './text/operands.js';
 import { maskBuffers } from '../../ir/kernelAccess.js';
 import { render } from './text/templates.js';
@@ -25,52 +26,41 @@ export interface AttentionLimits {
 /** Every GPU from sm_80 on grants a block 99 KiB of shared memory. */
 const LEAST_LIMITS: AttentionLimits = { sharedBytes: 101_376 };
 
-/**
- * Longest batch of the mma skeleton: the ends of all its tiles of keys are in static shared memory, 8 bytes for 32
- * tokens.
- */
-const MAX_TOKENS = 1 << 16;
-/** Static shared memory: those ends, the queries' tokens, ends of keys, and roots. */
-const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048 } as const;
-
-const SIMT_WARPS = 4;
 const MAX_SIMT_COLUMNS = 512;
 /** Accumulators, queries or both must fit in 255 registers. */
 const MAX_MMA_HEAD = 256;
-/** In longer heads, query fragments are read again from shared memory: the registers saved allow more warps. */
-const MAX_HEAD_IN_REGISTERS = 64;
-/**
- * Longest head for which the remaining values fit in the registers of MANY_THREADS on a multiprocessor. With longer
- * heads, FEW_THREADS avoid spilling.
- */
-const MAX_HEAD_OF_MANY = 128;
-const MANY_THREADS = 512;
-const FEW_THREADS = 256;
-/** With few queries, larger tiles of keys do not fit in shared memory. */
-const MOST_BLOCKS = 5;
 
 /**
- * Tiles of keys and values in shared memory. A third tile keeps more loads in flight; it is used if a Hopper
- * multiprocessor still holds as many blocks as its registers allow.
+ * Keys of a path that make one partial result. Partial results are merged in order of position. The size determines
+ * rounding, so it is part of what an answer means.
  */
-const slotsOf = (d: number, queries: number): number =>
-  d <= MAX_HEAD_IN_REGISTERS || (d <= MAX_HEAD_OF_MANY && queries === 128) ? 3 : 2;
+export const PATH_CHUNK = 512;
 
-/** Number of blocks that must be able to share a multiprocessor's registers. */
-const blocksOf = (d: number, threads: number): number =>
-  Math.min(MOST_BLOCKS, Math.max(1, Math.floor((d <= MAX_HEAD_OF_MANY ? MANY_THREADS : FEW_THREADS) / threads)));
+/** Query counts of a block, the most promising first. */
+const QUERIES = { simt: [16, 8, 32, 4], mma: [64, 128, 32, 16] } as const;
+/** Under a path mask, mma counts queries, not rows of the tile. */
+const PATH_QUERIES = [1, 2, 4, 8, 16, 32, 64, 128] as const;
+/** Rows of a tile over a path that are best for prompts. */
+const PATH_ROWS = 64;
+
+function queriesOf(
+  skeleton: CudaAttentionSchedule['skeleton'],
+  { mask, heads, kvHeads }: AttentionKernel,
+): readonly number[] {
+  if (skeleton === 'simt' || mask.kind !== 'path') return QUERIES[skeleton];
+  const distance = (queries: number): number => Math.abs(Math.log2((queries * heads) / kvHeads / PATH_ROWS));
+  return PATH_QUERIES.toSorted((a, b) => distance(a) - distance(b));
+}
+
+/** Largest call that is taken for one in which many paths have few queries each. */
+const MOST_SPARSE_ROWS = 128;
+
+const inWords = (values: readonly number[]): string => {
+  const sorted = [...values].sort((a, b) => a - b);
+  return `${sorted.slice(0, -1).join(', ')} or ${sorted.at(-1)!}`;
+};
 
 const is16 = (dtype: BufferDType): dtype is 'bf16' | 'f16' => dtype === 'bf16' || dtype === 'f16';
-
-function dynamicBytes(
-  kernel: Pick<AttentionKernel, 'headDim'>,
-  { skeleton, queries, keys }: CudaAttentionSchedule,
-): number {
-  const d = kernel.headDim;
-  return skeleton === 'mma'
-    ? (queries + 2 * slotsOf(d, queries) * keys) * (d + 8) * 2
-    : (queries * d + keys * (2 * d + 1)) * 4;
-}
 
 /** `true`, or the reason why `schedule` cannot be used for `kernel`. */
 export function isLegalAttention(
@@ -94,31 +84,41 @@ export function isLegalAttention(
     return `${skeleton} takes ${ATTENTION_KEYS[skeleton]} keys at a time: answers must not depend on the schedule`;
   if (skeleton === 'mma') {
     if (!is16(dtype)) return `tensor cores want queries, keys and values in 16 bits, not ${dtype}`;
-    if (kernel.mask.kind !== 'column') return 'only simt takes a materialised bias';
+    if (kernel.mask.kind === 'bias') return 'only simt takes a materialised bias';
     if (d % 16 !== 0 || d < 16 || d > MAX_MMA_HEAD)
       return `mma wants heads of a multiple of 16, at most ${MAX_MMA_HEAD}, not ${d}`;
     if (!(kernel.scale > 0)) return `mma folds a positive scale into the softmax, not ${kernel.scale}`;
-    if (![16, 32, 64, 128].includes(queries)) return 'mma takes 16, 32, 64 or 128 queries';
   } else {
     if (!Number.isSafeInteger(d) || d < 1 || d > MAX_SIMT_COLUMNS)
       return `simt wants heads of at most ${MAX_SIMT_COLUMNS}, not ${d}`;
-    if (![4, 8, 16, 32].includes(queries)) return 'simt takes 4, 8, 16 or 32 queries';
   }
-  const bytes = dynamicBytes(kernel, schedule) + STATIC_BYTES[skeleton];
+  const counts = queriesOf(skeleton, kernel);
+  if (!counts.includes(queries)) return `${skeleton} takes ${inWords(counts)} queries`;
+  const { rows, dynamicBytes, staticBytes } = tileOf(kernel, schedule);
+  if (skeleton === 'mma' && rows > MOST_ROWS)
+    return `${queries} queries of ${heads / kvHeads} heads are ${rows} rows, ${MOST_ROWS} at most`;
+  const bytes = dynamicBytes + staticBytes;
   return bytes <= limits.sharedBytes
     ? true
     : `a block needs ${bytes} bytes of shared memory, ${limits.sharedBytes} are there`;
 }
 
-/** A legal schedule for a kernel that has not been tuned: on tensor cores if they can be used. */
+/**
+ * A legal schedule for a kernel that has not been tuned: on tensor cores if they can be used. `rows`: queries of a call,
+ * as far as they are known.
+ */
 export function defaultAttentionSchedule(
   kernel: AttentionKernel,
   module: Pick<KernelModule, 'buffers'>,
   limits: AttentionLimits = LEAST_LIMITS,
+  rows = Infinity,
 ): CudaAttentionSchedule {
   const candidates = attentionSchedules(kernel, module, limits);
-  const [best] = candidates;
-  if (best !== undefined) return best;
+  // Few queries are mostly queries of different paths. A block for each keeps most loads in flight.
+  const isSparse = kernel.mask.kind === 'path' && rows <= MOST_SPARSE_ROWS;
+  const best = candidates.find(({ skeleton, queries }) => isSparse && skeleton === 'mma' && queries === 1);
+  const schedule = best ?? candidates[0];
+  if (schedule !== undefined) return schedule;
   const why = isLegalAttention(
     kernel,
     module,
@@ -134,15 +134,13 @@ export function attentionSchedules(
   module: Pick<KernelModule, 'buffers'>,
   limits: AttentionLimits = LEAST_LIMITS,
 ): CudaAttentionSchedule[] {
-  const all = [
-    ...[64, 128, 32, 16].map(
-      (queries) => ({ kind: 'attention', skeleton: 'mma', queries, keys: ATTENTION_KEYS.mma }) as const,
-    ),
-    ...[16, 8, 32, 4].map(
-      (queries) => ({ kind: 'attention', skeleton: 'simt', queries, keys: ATTENTION_KEYS.simt }) as const,
-    ),
-  ];
-  return all.filter((schedule) => isLegalAttention(kernel, module, schedule, limits) === true);
+  return (['mma', 'simt'] as const)
+    .flatMap((skeleton) =>
+      queriesOf(skeleton, kernel).map(
+        (queries) => ({ kind: 'attention', skeleton, queries, keys: ATTENTION_KEYS[skeleton] }) as const,
+      ),
+    )
+    .filter((schedule) => isLegalAttention(kernel, module, schedule, limits) === true);
 }
 
 /**
@@ -157,8 +155,10 @@ export function emitAttention(
 ): EmittedCuda {
   const { heads, kvHeads, headDim: d, mask } = kernel;
   const { skeleton, queries, keys } = schedule;
-  const keyRows = operands.rowsOf(kernel.k);
-  if (skeleton === 'mma' && keyRows.most > MAX_TOKENS) {
+  const isPath = mask.kind === 'path';
+  // Of a path, the list of keys has rows of the call; the keys themselves may lie in a state of fixed size.
+  const keyRows = operands.rowsOf(isPath ? mask.key : kernel.k);
+  if (skeleton === 'mma' && !isPath && keyRows.most > MAX_TOKENS) {
     throw new Error(
       `Kernel ${kernel.name} (${kernel.path}) cannot attend over ${keyRows.most} tokens in a batch, ` +
         `${MAX_TOKENS} at most: compile with a smaller --batch-tokens.`,
@@ -170,21 +170,14 @@ export function emitAttention(
     operands.get(kernel.v),
     operands.get(kernel.out),
   ];
-  const maskOperand = operands.get(maskBuffers(mask)[0]!);
+  const masks = maskBuffers(mask).map((name) => operands.get(name));
   const queryRow = kernel.queryRow === undefined ? undefined : operands.get(kernel.queryRow);
-  const threads = skeleton === 'mma' ? 2 * queries : 32 * SIMT_WARPS;
+  const { rows, threads, slots, blocks, dynamicBytes } = tileOf(kernel, schedule);
   const parameters = new Set(
-    [q, k, v, out, maskOperand, ...(queryRow === undefined ? [] : [queryRow])].map(({ name }) => name),
+    [q, k, v, out, ...masks, ...(queryRow === undefined ? [] : [queryRow])].map(({ name }) => name),
   ).size;
   const values = {
-    head: kernelHead({
-      symbol,
-      extents: operands.extents,
-      parameters,
-      tensorMaps: [],
-      threads,
-      blocks: skeleton === 'mma' ? blocksOf(d, threads) : 1,
-    }),
+    head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads, blocks }),
     heads,
     kvHeads,
     group: heads / kvHeads,
@@ -192,6 +185,7 @@ export function emitAttention(
     queries,
     keys,
     rows: kernel.rows,
+    queryRows: operands.rowsOf(kernel.q).extent,
     keyRows: keyRows.extent,
     dtype: q.dtype,
     type: CUDA_TYPES[q.dtype],
@@ -205,17 +199,19 @@ export function emitAttention(
     kStride: k.stride,
     vStride: v.stride,
     outStride: out.stride,
-    maskIndex: maskOperand.index,
+    ...maskValues(mask, masks),
     hasQueryRow: queryRow !== undefined,
     queryRowIndex: queryRow?.index ?? -1,
   };
   const body =
     skeleton === 'mma'
-      ? render('attentionMma', {
+      ? render(isPath ? 'attentionPathMma' : 'attentionMma', {
           ...values,
+          warps: rows / MMA_ROWS,
+          chunk: PATH_CHUNK,
           tiles: Math.ceil(keyRows.most / keys),
-          slots: slotsOf(d, queries),
-          ahead: slotsOf(d, queries) > 2 ? 'two tiles' : 'a tile',
+          slots,
+          ahead: slots > 2 ? 'two tiles' : 'a tile',
           scale: floatLiteral(kernel.scale * Math.LOG2E),
           queriesInRegisters: d <= MAX_HEAD_IN_REGISTERS,
           isWideOut: out.dtype === 'f32',
@@ -224,16 +220,30 @@ export function emitAttention(
           ...values,
           warpQueries: queries / SIMT_WARPS,
           scale: floatLiteral(kernel.scale),
-          isColumn: mask.kind === 'column',
-          maskStride: maskOperand.stride,
         });
   const launch: LaunchShape = {
     threads,
-    sharedBytes: dynamicBytes(kernel, schedule),
+    sharedBytes: dynamicBytes,
     cluster: 1,
     // Heads are adjacent in the grid, so that blocks that run together read whole rows.
-    gridX: { kind: 'constant', count: heads },
+    gridX: { kind: 'constant', count: skeleton === 'mma' && isPath ? kvHeads : heads },
     gridY: { kind: 'tiles', extent: kernel.rows, per: queries, times: 1 },
   };
   return { source: `${render('attentionWarp', {})}\n${body}`, tensorMaps: [], launch, waitsForPredecessor: true };
+}
+
+/** What templates read about a mask, whose buffers are `operands`. */
+function maskValues(mask: Mask, [first, second, third]: readonly Operand[]): object {
+  const none = { isColumn: false, isPath: false, maskIndex: -1, maskStride: -1 };
+  const { index, stride } = first!;
+  switch (mask.kind) {
+    case 'column':
+      return { ...none, isColumn: true, maskIndex: index };
+    case 'bias':
+      return { ...none, maskIndex: index, maskStride: stride };
+    case 'path':
+      return { ...none, isPath: true, beginIndex: index, positionIndex: second!.index, keyListIndex: third!.index };
+    default:
+      return mask satisfies never;
+  }
 }

@@ -23,7 +23,12 @@ export function defaultCudaSchedule(
     case 'logprob':
       return contraction(kernel, module, facts, extentIn(kernel.rows, bucket.extents));
     case 'attention':
-      return defaultAttentionSchedule(kernel, module, { sharedBytes: facts.sharedBytesPerBlock });
+      return defaultAttentionSchedule(
+        kernel,
+        module,
+        { sharedBytes: facts.sharedBytesPerBlock },
+        extentIn(kernel.rows, bucket.extents),
+      );
     case 'loop':
       return { kind: 'loop', threads: 256 };
     case 'logprobReduce':

@@ -3,7 +3,7 @@ import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { interpretKernel } from '../../../ir/kernelInterpreter.js';
 import { randomArray, randomSource } from '../harness.js';
 import type { AttentionData, Shape } from './attentionHarness.js';
-import { attentionModule } from './attentionHarness.js';
+import { attentionModule, sizesOf } from './attentionHarness.js';
 
 export const schedule = (skeleton: 'mma' | 'simt', queries: number): CudaAttentionSchedule => ({
   kind: 'attention',
@@ -75,7 +75,7 @@ export function dataOf(s: Shape, subtreeEnd: Float64Array, seed: number, row?: r
 export function reference(s: Shape, data: AttentionData, buffers: ReadonlyMap<string, Float64Array>): Float64Array {
   const { module, kernel } = attentionModule(s);
   return interpretKernel(kernel, {
-    sizes: { T: data.T, R: data.inputs.get('row')?.length ?? 0 },
+    sizes: sizesOf(data),
     buffers,
     decls: module,
   }).get('out')!;

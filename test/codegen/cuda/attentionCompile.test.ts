@@ -35,6 +35,12 @@ describe('the text of attention', () => {
       { heads: 2, kvHeads: 2, headDim: 192, dtype: 'f16', out: 'f32', hasQueryRow: true },
       schedule('mma', 32),
     ],
+    [
+      'attentionPathMma',
+      { heads: 8, kvHeads: 2, headDim: 128, dtype: 'bf16', mask: 'path', hasQueryRow: true },
+      schedule('mma', 16),
+    ],
+    ['attentionPathSimt', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'path' }, schedule('simt', 16)],
     ['attentionBias', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'bias' }, schedule('simt', 16)],
   ] as const)('is golden %s', async (file, s, plan) => {
     expect(legal(s, plan)).toBe(true);
@@ -55,6 +61,17 @@ describe('the text of attention', () => {
       extent: 'R',
       per: 8,
       times: 1,
+    });
+  });
+
+  it('is launched with one block for each tile of queries and each head of keys, over paths', () => {
+    const s: Shape = { heads: 28, kvHeads: 4, headDim: 128, dtype: 'bf16', mask: 'path' };
+    expect(generate(s, schedule('mma', 4), 7680).launch).toEqual({
+      threads: 64,
+      sharedBytes: (32 + 6 * 32) * 136 * 2 + 32 * 128 * 4,
+      cluster: 1,
+      gridX: { kind: 'constant', count: 4 },
+      gridY: { kind: 'tiles', extent: 'T', per: 4, times: 1 },
     });
   });
 
@@ -84,6 +101,19 @@ describe('schedules of attention', () => {
     );
   });
 
+  it('take a query a block where a call over paths has few', () => {
+    const s: Shape = { heads: 32, kvHeads: 8, headDim: 128, dtype: 'bf16', mask: 'path' };
+    const choose = (shape: Shape, rows: number): CudaAttentionSchedule => {
+      const { module, kernel } = attentionModule(shape);
+      return defaultAttentionSchedule(kernel, module, HOPPER, rows);
+    };
+    expect(choose(s, 64)).toEqual(schedule('mma', 1));
+    expect(choose(s, 512)).toEqual(schedule('mma', 16));
+    expect(choose({ ...s, heads: 56 }, 512)).toEqual(schedule('mma', 8));
+    expect(choose({ ...s, heads: 8 }, 512)).toEqual(schedule('mma', 64));
+    expect(choose({ ...s, dtype: 'f32' }, 512)).toEqual(schedule('simt', 16));
+  });
+
   it('are refused with the reason', () => {
     expect(legal(SHAPE, schedule('mma', 64, 64))).toMatch(
       /mma takes 32 keys at a time: answers must not depend on the schedule/,
@@ -94,6 +124,10 @@ describe('schedules of attention', () => {
     expect(legal({ ...SHAPE, headDim: 272 }, schedule('mma', 64))).toMatch(/multiple of 16, at most 256, not 272/);
     expect(legal({ ...SHAPE, dtype: 'f32' }, schedule('mma', 64))).toMatch(/16 bits, not f32/);
     expect(legal({ ...SHAPE, mask: 'bias' }, schedule('mma', 64))).toMatch(/only simt takes a materialised bias/);
+    const grouped: Shape = { ...SHAPE, heads: 56, kvHeads: 8, mask: 'path' };
+    expect(legal(grouped, schedule('mma', 64))).toMatch(/64 queries of 7 heads are 448 rows, 128 at most/);
+    expect(legal(grouped, schedule('mma', 12))).toMatch(/mma takes 1, 2, 4, 8, 16, 32, 64 or 128 queries/);
+    expect(legal(grouped, schedule('mma', 16))).toBe(true);
     expect(legal({ ...SHAPE, kvHeads: 3 }, schedule('mma', 64))).toMatch(/52 heads cannot share 3/);
     expect(legal({ ...SHAPE, headDim: 256 }, schedule('mma', 128), LEAST)).toMatch(
       /needs \d+ bytes of shared memory, 101376 are there/,
@@ -117,6 +151,13 @@ const COMPILED: readonly (readonly [Shape, CudaAttentionSchedule, number])[] = [
   [{ ...SHAPE, headDim: 256 }, schedule('mma', 64), 1],
   [SHAPE, schedule('simt', 16), 4],
   [{ ...SHAPE, headDim: 37, dtype: 'f32', mask: 'bias' }, schedule('simt', 32), 4],
+  [{ ...SHAPE, mask: 'path' }, schedule('mma', 1), 5],
+  [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 16), 2],
+  [{ ...SHAPE, headDim: 64, kvHeads: 13, mask: 'path', hasQueryRow: true, out: 'f32' }, schedule('mma', 32), 2],
+  [{ ...SHAPE, heads: 28, kvHeads: 4, mask: 'path', dtype: 'f16' }, schedule('mma', 16), 1],
+  [{ ...SHAPE, headDim: 256, mask: 'path' }, schedule('mma', 16), 1],
+  [{ ...SHAPE, headDim: 256, kvHeads: 13, mask: 'path' }, schedule('mma', 8), 1],
+  [{ ...SHAPE, headDim: 80, dtype: 'f32', mask: 'path' }, schedule('simt', 16), 4],
 ];
 
 describe.skipIf(!hasNvcc).each(CUDA_ARCHS)('attention compiled for %s', (arch) => {

@@ -1,5 +1,6 @@
 /** Runs generated attention without a GPU: its text as C++ over fibres (test/support/cudaWarp), a block at a time. */
-import { extentIn } from '../../../ir/extents.js';
+import { extentIn, type Extents } from '../../../ir/extents.js';
+import { everyExtent, extentNames } from '../../../ir/function.js';
 import { interfaceOf } from '../../support/interface.js';
 import koffi from 'koffi';
 import { emitAttention } from '../../../codegen/cuda/attention.js';
@@ -7,7 +8,7 @@ import { CudaOperands } from '../../../codegen/cuda/text/operands.js';
 import { render } from '../../../codegen/cuda/text/templates.js';
 import { parametersOf } from '../../../codegen/signature.js';
 import type { CudaAttentionSchedule, CudaKernelText } from '../../../ir/cuda.js';
-import type { AttentionKernel, BufferDecl, KernelModule } from '../../../ir/kernel.js';
+import type { AttentionKernel, BufferDecl, KernelModule, Mask } from '../../../ir/kernel.js';
 import { ROW_PAD, rowStride } from '../../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { loadOverFibres } from '../../support/cudaWarp/compile.js';
@@ -23,14 +24,31 @@ export interface Shape {
   readonly headDim: number;
   readonly dtype: 'f32' | 'bf16' | 'f16';
   readonly out?: 'f32' | 'bf16' | 'f16';
-  readonly mask?: 'column' | 'bias';
+  /** `path`: keys and values lie in states of CACHE_ROWS rows. */
+  readonly mask?: 'column' | 'path' | 'bias';
   readonly hasQueryRow?: boolean;
 }
+
+/** Rows of the states that paths run through. */
+export const CACHE_ROWS = 1400;
+
+const MASKS: Readonly<Record<NonNullable<Shape['mask']>, Mask>> = {
+  column: { kind: 'column', subtreeEnd: 'subtreeEnd' },
+  path: { kind: 'path', begin: 'begin', position: 'position', key: 'key' },
+  bias: { kind: 'bias', buffer: 'bias' },
+};
+
+const PATH_BUFFERS: readonly BufferDecl[] = [
+  { name: 'begin', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
+  { name: 'position', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
+  { name: 'key', dtype: 'i32', rows: 'C', columns: 1, space: 'input' },
+];
 
 /** A module of one attention kernel. Its widths leave padding between columns and stride. */
 export function attentionModule(s: Shape): { module: KernelModule; kernel: AttentionKernel } {
   const { heads, kvHeads, headDim, dtype, out = dtype, mask = 'column', hasQueryRow = false } = s;
   const rows = hasQueryRow ? 'R' : 'T';
+  const isPath = mask === 'path';
   const kernel: AttentionKernel = {
     name: 'attend',
     path: 'layers.0.attention',
@@ -45,47 +63,52 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     kvHeads,
     headDim,
     scale: 1 / Math.sqrt(headDim),
-    mask: mask === 'column' ? { kind: 'column', subtreeEnd: 'subtreeEnd' } : { kind: 'bias', buffer: 'bias' },
+    mask: MASKS[mask],
     ...(hasQueryRow ? { queryRow: 'row' } : {}),
   };
   const buffers: BufferDecl[] = [
     { name: 'q', dtype, rows: 'T', columns: heads * headDim, space: 'arena' },
-    { name: 'k', dtype, rows: 'T', columns: kvHeads * headDim, space: 'arena' },
-    { name: 'v', dtype, rows: 'T', columns: kvHeads * headDim, space: 'arena' },
+    { name: 'k', dtype, rows: isPath ? CACHE_ROWS : 'T', columns: kvHeads * headDim, space: 'arena' },
+    { name: 'v', dtype, rows: isPath ? CACHE_ROWS : 'T', columns: kvHeads * headDim, space: 'arena' },
     { name: 'out', dtype: out, rows, columns: heads * headDim, space: 'arena' },
     { name: 'subtreeEnd', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
     { name: 'bias', dtype: 'f32', rows: 'T', columns: 'T', space: 'arena' },
     { name: 'row', dtype: 'i32', rows: 'R', columns: 1, space: 'input' },
+    ...(isPath ? PATH_BUFFERS : []),
   ];
-  return { module: { interface: interfaceOf(buffers), buffers, weights: [], kernels: [kernel] }, kernel };
+  const scoring = interfaceOf(buffers);
+  const extents = isPath ? [...scoring.extents, { name: 'C', counts: 'keys' }] : scoring.extents;
+  return { module: { interface: { ...scoring, extents }, buffers, weights: [], kernels: [kernel] }, kernel };
 }
 
 export interface Generated extends Pick<CudaKernelText, 'source' | 'launch' | 'parameters' | 'symbol'> {
   /** The prelude and the kernel: a whole translation unit. */
   readonly text: string;
+  /** Extents that the kernel takes, in order. */
+  readonly extents: readonly string[];
 }
 
 export function generate(s: Shape, schedule: CudaAttentionSchedule, tokensCapacity: number): Generated {
   const { module, kernel } = attentionModule(s);
   const parameters = parametersOf(kernel, module);
-  const operands = new CudaOperands(kernel, module, parameters, { T: tokensCapacity, R: tokensCapacity });
+  const operands = new CudaOperands(kernel, module, parameters, everyExtent(module.interface, tokensCapacity));
   const symbol = 'k_attention_test';
   const { source, launch } = emitAttention(kernel, operands, schedule, symbol);
-  return { source, launch, parameters, symbol, text: `${render('prelude', {})}\n${source}` };
+  const extents = extentNames(module.interface);
+  return { source, launch, parameters, symbol, extents, text: `${render('prelude', {})}\n${source}` };
 }
 
 const DRIVER = `
-extern "C" int run_SYMBOL(void **p, int T, int R, int grid_x, int grid_y, int threads, int late, int backwards) {
+extern "C" int run_SYMBOL(void **p, const int *e, int grid_x, int grid_y, int threads, int late, int backwards) {
   tw_late_copies = late;
   tw_backwards = backwards;
-  return tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(T, R, ARGUMENTS); });
+  return tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(ARGUMENTS); });
 }
 `;
 
 type Run = (
   p: Buffer,
-  T: number,
-  R: number,
+  extents: Buffer,
   x: number,
   y: number,
   threads: number,
@@ -99,20 +122,20 @@ const compiled = new Map<string, Run>();
  * Compiles kernels as one library: the prelude once, each kernel's own text in a namespace. Kernels that are already
  * compiled are not compiled again.
  */
-function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'symbol'>[]): void {
+function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'extents' | 'symbol'>[]): void {
   const prelude = render('prelude', {});
   const missing = kernels.filter(({ text }) => !compiled.has(text));
-  const texts = missing.map(({ text, parameters, symbol }, i) => {
+  const texts = missing.map(({ text, parameters, extents, symbol }, i) => {
     if (!text.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
     // Dynamic shared memory is that of warp.h. Blocks run one by one and share no static shared memory.
     const own = text
       .slice(prelude.length)
       .replaceAll(/extern __shared__[^;]*;/g, '')
       .replaceAll('__shared__', 'static');
-    const pointers = parameters.map((_, at) => `p[${at}]`).join(', ');
+    const values = [...extents.map((_, at) => `e[${at}]`), ...parameters.map((_, at) => `p[${at}]`)].join(', ');
     return (
       `namespace of_${i} {\n` +
-      `${`${own}\n${DRIVER.replace('ARGUMENTS', pointers).replace('run_SYMBOL', `run_${i}`)}`.replaceAll(/SYMBOL|\bk_attention_test\b/g, `k_${i}`)}` +
+      `${`${own}\n${DRIVER.replace('ARGUMENTS', values).replace('run_SYMBOL', `run_${i}`)}`.replaceAll(/SYMBOL|\bk_attention_test\b/g, `k_${i}`)}` +
       '\n}'
     );
   });
@@ -121,7 +144,7 @@ function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'symb
   missing.forEach(({ text }, i) => {
     compiled.set(
       text,
-      library.func(`int run_${i}(void *p, int T, int R, int x, int y, int threads, int late, int backwards)`) as Run,
+      library.func(`int run_${i}(void *p, void *e, int x, int y, int threads, int late, int backwards)`) as Run,
     );
   });
 }
@@ -136,7 +159,7 @@ export function prepare(
 
 export interface AttentionData {
   readonly T: number;
-  /** Dense inputs by buffer name: q, k, v, and subtreeEnd, bias and row if the kernel reads them. */
+  /** Dense inputs by buffer name: q, k, v, and those of the mask and row if the kernel reads them. */
   readonly inputs: ReadonlyMap<string, Float64Array>;
 }
 
@@ -155,18 +178,25 @@ export interface Emulated {
   readonly buffers: ReadonlyMap<string, Float64Array>;
 }
 
+/** The sizes of a call. */
+export const sizesOf = ({ T, inputs }: AttentionData): Extents => ({
+  T,
+  R: inputs.get('row')?.length ?? 0,
+  C: inputs.get('key')?.length ?? 0,
+});
+
 /** Extents of a buffer in elements. */
 function extents(
   decl: BufferDecl,
   data: AttentionData,
   capacity: number,
 ): { rows: number; columns: number; stride: number } {
-  const sizes = { T: data.T, R: data.inputs.get('row')?.length ?? 0 };
+  const sizes = sizesOf(data);
   const extent = (dim: BufferDecl['rows']): number => extentIn(dim, sizes);
   return {
     rows: extent(decl.rows),
     columns: extent(decl.columns),
-    stride: rowStride(decl, { T: capacity, R: capacity }, DTYPE_BYTES[decl.dtype]),
+    stride: rowStride(decl, { T: capacity, R: capacity, C: capacity }, DTYPE_BYTES[decl.dtype]),
   };
 }
 
@@ -226,7 +256,7 @@ export function emulate(
   options: EmulationOptions = {},
 ): Emulated {
   const capacity = options.tokensCapacity ?? CAPACITY;
-  const { text: intact, launch, parameters, symbol } = generate(s, schedule, capacity);
+  const { text: intact, launch, parameters, extents: names, symbol } = generate(s, schedule, capacity);
   const text = options.mutate?.(intact) ?? intact;
   if (options.mutate !== undefined && text === intact) throw new Error('the mutation changed nothing');
   const { memory, buffers } = layOut(s, data, capacity);
@@ -234,13 +264,13 @@ export function emulate(
   parameters.forEach((name, i) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), i * 8));
   if (launch.gridX.kind !== 'constant' || launch.gridY.kind !== 'tiles')
     throw new Error('the grid of attention is heads × tiles');
-  const R = data.inputs.get('row')?.length ?? 0;
-  const tiles = Math.ceil((launch.gridY.extent === 'T' ? data.T : R) / launch.gridY.per) * launch.gridY.times;
-  compile([{ text, parameters, symbol }]);
+  const sizes = sizesOf(data);
+  const tiles = Math.ceil(extentIn(launch.gridY.extent, sizes) / launch.gridY.per) * launch.gridY.times;
+  compile([{ text, parameters, extents: names, symbol }]);
+  const counts = Buffer.from(Int32Array.from(names, (name) => extentIn(name, sizes)).buffer);
   const ended = compiled.get(text)!(
     table,
-    data.T,
-    R,
+    counts,
     launch.gridX.count,
     tiles,
     launch.threads,

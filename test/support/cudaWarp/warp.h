@@ -92,6 +92,15 @@ static void tw_warp(const char *operation, const std::function<void(tw_fibre *)>
 }
 
 static void __syncthreads() { tw_meet(tw_block_meeting, (unsigned)tw_fibres.size(), [] {}); }
+/* Whether the condition holds for some thread of the block. */
+static int tw_any[2];
+static unsigned tw_turn;
+static int __syncthreads_or(int condition) {
+  const unsigned now = tw_turn % 2;
+  tw_any[now] |= condition != 0;
+  tw_meet(tw_block_meeting, (unsigned)tw_fibres.size(), [] { tw_any[++tw_turn % 2] = 0; });
+  return tw_any[now];
+}
 static void __syncwarp() { tw_warp("syncwarp", [](tw_fibre *) {}); }
 
 template <class T> static T tw_exchange(const char *operation, T value, const std::function<void(tw_fibre *)> &f) {
@@ -252,6 +261,7 @@ static bool tw_run_grid(unsigned grid_x, unsigned grid_y, unsigned threads, cons
     blockIdx = { block % grid_x, block / grid_x, 0 };
     memset(tw_shared, 0xff, sizeof tw_shared);
     tw_block_meeting = {};
+    tw_any[0] = tw_any[1] = 0;
     tw_warp_meetings.assign(threads / 32, {});
     for (tw_fibre &f : tw_fibres) {
       f.stack.resize(1 << 16);

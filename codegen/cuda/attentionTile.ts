@@ -1,0 +1,88 @@
+/** What a block of each attention kernel holds: rows, threads, shared memory, and its share of a multiprocessor. */
+import type { CudaAttentionSchedule } from '../../ir/cuda.js';
+import type { AttentionKernel } from '../../ir/kernel.js';
+import { roundUp } from '../../ir/types.js';
+
+/**
+ * Longest batch of the mma skeleton with column masks: the ends of all its tiles of keys are in static shared memory,
+ * 8 bytes for 32 tokens.
+ */
+export const MAX_TOKENS = 1 << 16;
+/** Static shared memory: those ends, the queries' tokens, ends of keys, and roots. */
+const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024 } as const;
+
+/** Rows of a tensor-core instruction, which are the rows of a warp. */
+export const MMA_ROWS = 16;
+/** Most rows of a block of the mma skeleton. */
+export const MOST_ROWS = 128;
+export const SIMT_WARPS = 4;
+/** In longer heads, query fragments are read again from shared memory: the registers saved allow more warps. */
+export const MAX_HEAD_IN_REGISTERS = 64;
+/**
+ * Longest head for which the remaining values fit in the registers of MANY_THREADS on a multiprocessor. With longer
+ * heads, FEW_THREADS avoid spilling.
+ */
+const MAX_HEAD_OF_MANY = 128;
+const MANY_THREADS = 512;
+const FEW_THREADS = 256;
+/** With few queries, larger tiles of keys do not fit in shared memory. */
+const MOST_BLOCKS = 5;
+
+/** A block of an attention kernel. */
+export interface AttentionTile {
+  /** Rows of the tile of scores. Under a path mask, every query has a row for each head that shares its keys. */
+  readonly rows: number;
+  readonly threads: number;
+  /** Tiles of keys and values in shared memory. */
+  readonly slots: number;
+  /** Number of blocks that must be able to share a multiprocessor's registers. */
+  readonly blocks: number;
+  readonly dynamicBytes: number;
+  readonly staticBytes: number;
+}
+
+/**
+ * Tiles of keys and values in shared memory. A third tile keeps more loads in flight; it is used if a Hopper
+ * multiprocessor still holds as many blocks as its registers allow.
+ */
+const slotsOf = (d: number, rows: number): number =>
+  d <= MAX_HEAD_IN_REGISTERS || (d <= MAX_HEAD_OF_MANY && rows === 128) ? 3 : 2;
+
+/** Paths: a block of few rows reads keys as fast as memory delivers them, so it always keeps a third tile. */
+const pathSlotsOf = (d: number): number => (d <= MAX_HEAD_OF_MANY ? 3 : 2);
+
+/** `most`: the longest head that leaves registers for MANY_THREADS. */
+const blocksOf = (d: number, threads: number, most: number): number =>
+  Math.min(MOST_BLOCKS, Math.max(1, Math.floor((d <= most ? MANY_THREADS : FEW_THREADS) / threads)));
+
+/** The block of `kernel` under `schedule`. */
+export function tileOf(
+  { headDim: d, heads, kvHeads, mask }: Pick<AttentionKernel, 'headDim' | 'heads' | 'kvHeads' | 'mask'>,
+  { skeleton, queries, keys }: CudaAttentionSchedule,
+): AttentionTile {
+  if (skeleton === 'simt') {
+    return {
+      rows: queries,
+      threads: 32 * SIMT_WARPS,
+      slots: 1,
+      blocks: 1,
+      dynamicBytes: (queries * d + keys * (2 * d + 1)) * 4,
+      staticBytes: STATIC_BYTES.simt,
+    };
+  }
+  const isPath = mask.kind === 'path';
+  const rows = isPath ? roundUp((queries * heads) / kvHeads, MMA_ROWS) : queries;
+  const threads = (rows / MMA_ROWS) * 32;
+  const slots = isPath ? pathSlotsOf(d) : slotsOf(d, queries);
+  // The total of a path's chunks is kept beside its tiles.
+  const totals = isPath ? rows * d * 4 : 0;
+  return {
+    rows,
+    threads,
+    slots,
+    // Shared memory holds no more blocks of long heads over paths, so they may use more registers.
+    blocks: blocksOf(d, threads, isPath ? MAX_HEAD_IN_REGISTERS : MAX_HEAD_OF_MANY),
+    dynamicBytes: (rows + 2 * slots * keys) * (d + 8) * 2 + totals,
+    staticBytes: isPath ? STATIC_BYTES.path : STATIC_BYTES.mma,
+  };
+}

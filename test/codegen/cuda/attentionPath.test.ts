@@ -1,0 +1,201 @@
+/**
+ * Attention over paths on CUDA, run without a GPU (test/support/cudaWarp): compared with float64, and the same bits
+ * however a sequence is cut into calls, whatever else is in a call, and wherever its keys lie.
+ */
+import { describe, expect, it } from 'vitest';
+import { attentionSchedules } from '../../../codegen/cuda/attention.js';
+import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
+import { expectSame } from '../../support/sameValues.js';
+import { label, reference, rowsOf, tolerance } from './attentionCases.js';
+import { attentionModule, emulate, prepare, type AttentionData, type Shape } from './attentionHarness.js';
+import { gather, pathSchedule, PathWorld, type Piece } from './pathCases.js';
+
+/** Positions that the buffers of a call have room for. */
+const CAPACITY = 2048;
+const OPTIONS = { tokensCapacity: CAPACITY };
+
+const shape = (heads: number, kvHeads: number, headDim: number, dtype: Shape['dtype'], out?: Shape['out']): Shape => ({
+  heads,
+  kvHeads,
+  headDim,
+  dtype,
+  ...(out === undefined ? {} : { out }),
+  mask: 'path',
+});
+
+/** Groups of 1, 2, 4 and 7 heads; tiles that a group does not fill. */
+const CASES: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule }[] = [
+  { s: shape(2, 2, 32, 'bf16'), plan: pathSchedule('mma', 16) },
+  { s: shape(4, 2, 64, 'f16', 'f32'), plan: pathSchedule('mma', 8) },
+  { s: shape(4, 1, 128, 'bf16'), plan: pathSchedule('mma', 4) },
+  { s: shape(7, 1, 64, 'bf16', 'f32'), plan: pathSchedule('mma', 16) },
+  { s: shape(7, 1, 48, 'f16'), plan: pathSchedule('mma', 1) },
+  { s: shape(2, 1, 256, 'bf16', 'f32'), plan: pathSchedule('mma', 8) },
+  { s: shape(1, 1, 96, 'f16', 'bf16'), plan: pathSchedule('mma', 64) },
+  { s: shape(2, 2, 32, 'f32'), plan: pathSchedule('simt', 16) },
+  { s: shape(7, 1, 37, 'f32'), plan: pathSchedule('simt', 4) },
+  { s: shape(4, 2, 128, 'bf16', 'f32'), plan: pathSchedule('simt', 8) },
+];
+const LENGTHS = [1, 5, 33, 70, 16];
+
+/** What to compare to the bit: tensor cores with queries in registers and without, and CUDA cores. */
+const BITS: readonly Shape[] = [shape(4, 1, 32, 'bf16', 'f32'), shape(2, 2, 80, 'f16', 'f32'), shape(2, 1, 24, 'f32')];
+const skeletonOf = ({ dtype }: Shape): 'mma' | 'simt' => (dtype === 'f32' ? 'simt' : 'mma');
+const schedulesOf = (s: Shape): readonly CudaAttentionSchedule[] => {
+  const { module, kernel } = attentionModule(s);
+  return attentionSchedules(kernel, module).filter(({ skeleton }) => skeleton === skeletonOf(s));
+};
+const LONG = shape(2, 1, 16, 'bf16', 'f32');
+
+prepare([
+  ...CASES.flatMap(({ s, plan }) =>
+    [false, true].map((hasQueryRow) => ({ s: { ...s, hasQueryRow }, plan, capacity: CAPACITY })),
+  ),
+  ...[...BITS, LONG].flatMap((s) => schedulesOf(s).map((plan) => ({ s, plan, capacity: CAPACITY }))),
+]);
+
+function expectClose(s: Shape, plan: CudaAttentionSchedule, data: AttentionData): void {
+  const { out, buffers } = emulate(s, plan, data, OPTIONS);
+  const want = reference(s, data, buffers);
+  expect(out.length).toBe(want.length);
+  out.forEach((x, i) => {
+    if (!(Math.abs(x - want[i]!) < tolerance(s, plan))) expect.fail(`element ${i} is ${x}, not ${want[i]!}`);
+  });
+}
+
+describe('attention over paths agrees with float64', () => {
+  it.each(CASES.map((c, i) => ({ ...c, i, name: label(c.s, c.plan) })))('$name', ({ s, plan, i }) => {
+    const world = new PathWorld(s, LENGTHS, i + 1);
+    expectClose(s, plan, world.call(world.whole, { placement: 1 }));
+    // New tokens of some sequences, in any order, one of them alone.
+    const pieces: Piece[] = [
+      { sequence: 3, from: 64, to: 70 },
+      { sequence: 0, from: 0, to: 1 },
+      { sequence: 2, from: 32, to: 33 },
+      { sequence: 1, from: 2, to: 5 },
+    ];
+    expectClose(s, plan, world.call(pieces, { placement: 2 }));
+    const row = [9, 3, 4, 0, 0, 10, 6, 5];
+    expectClose({ ...s, hasQueryRow: true }, plan, world.call(pieces, { placement: 3, row }));
+  });
+
+  it.each([pathSchedule('mma', 16), pathSchedule('simt', 16)])(
+    'over several chunks of keys, some of a row: $skeleton',
+    (plan) => {
+      const world = new PathWorld(LONG, [1100, 1, 200], 5);
+      const pieces = [
+        { sequence: 0, from: 500, to: 530 },
+        { sequence: 1, from: 0, to: 1 },
+        { sequence: 0, from: 1020, to: 1030 },
+        { sequence: 0, from: 1099, to: 1100 },
+      ];
+      expectClose(LONG, plan, world.call(pieces, { placement: 1 }));
+    },
+  );
+});
+
+describe.each(BITS)('an answer over a path of $dtype, $heads/$kvHeads heads of $headDim', (s) => {
+  const world = new PathWorld(s, [45, 1, 70, 18], 7);
+  const plans = schedulesOf(s);
+  const plan = plans[0]!;
+  const run = (pieces: readonly Piece[], placement = 0, by = plan): Float64Array =>
+    emulate(s, by, world.call(pieces, { placement }), OPTIONS).out;
+  const whole = run(world.whole);
+
+  it('has the same bits under every legal schedule', () => {
+    expect(plans.length).toBeGreaterThan(3);
+    for (const other of plans) expectSame(run(world.whole, 0, other), whole, `${other.queries} queries`);
+  });
+
+  it.each([1, 7, 16])('has the same bits where prompts come in chunks of %i tokens', (size) => {
+    expectSame(
+      gather(world, world.chunks(size), (pieces) => run(pieces, size)),
+      whole,
+      `chunks of ${size}`,
+    );
+  });
+
+  it('has the same bits alone and wherever its keys lie', () => {
+    const alone = world.whole.map((piece) => [piece]);
+    expectSame(
+      gather(world, alone, (pieces) => run(pieces)),
+      whole,
+      'alone',
+    );
+    for (const placement of [1, 2]) expectSame(run(world.whole, placement), whole, `placement ${placement}`);
+    const backwards = [[...world.whole].reverse()];
+    expectSame(
+      gather(world, backwards, (pieces) => run(pieces)),
+      whole,
+      'in another order',
+    );
+  });
+
+  it('has the same bits whenever copies arrive and in whatever order threads run', () => {
+    const data = world.call(world.whole);
+    expectSame(emulate(s, plan, data, { ...OPTIONS, late: false }).out, whole, 'early copies');
+    expectSame(emulate(s, plan, data, { ...OPTIONS, backwards: true }).out, whole, 'backwards');
+  });
+
+  it('is not affected by NaN and infinity in keys and values that it does not see', () => {
+    const width = s.heads * s.headDim;
+    for (const value of [NaN, Infinity]) {
+      const data = world.call(world.whole);
+      // Token 40 of the first sequence: those before it do not see it.
+      const place = data.inputs.get('key')![40]!;
+      for (const name of ['k', 'v']) {
+        const columns = s.kvHeads * s.headDim;
+        data.inputs.get(name)!.fill(value, place * columns, (place + 1) * columns);
+      }
+      for (const by of [plan, plans.at(-1)!]) {
+        const { out } = emulate(s, by, data, OPTIONS);
+        expectSame(rowsOf(out, width, 0, 40), rowsOf(whole, width, 0, 40), 'before');
+        expectSame(rowsOf(out, width, 45, data.T), rowsOf(whole, width, 45, data.T), 'other sequences');
+        expect(rowsOf(out, width, 40, 45).every(Number.isNaN)).toBe(true);
+      }
+    }
+  });
+});
+
+describe('an answer over a path of several chunks of keys', () => {
+  const world = new PathWorld(LONG, [1100, 40], 3);
+  const plan = pathSchedule('mma', 16);
+  const last = { sequence: 0, from: 1000, to: 1100 };
+  const run = (pieces: readonly Piece[], by = plan): Float64Array => emulate(LONG, by, world.call(pieces), OPTIONS).out;
+  const together = run([{ sequence: 1, from: 0, to: 40 }, last]).slice(40 * 32);
+
+  it('has the same bits in any company and under every schedule', () => {
+    for (const by of schedulesOf(LONG)) expectSame(run([last], by), together, `${by.queries} queries`);
+    for (const at of [1000, 1023, 1024, 1030, 1099]) {
+      const alone = run([{ sequence: 0, from: at, to: at + 1 }]);
+      expectSame(alone, rowsOf(together, 32, at - 1000, at - 999), `token ${at} alone`);
+    }
+  });
+});
+
+/** The emulation must notice what it is there to notice. */
+describe('the emulation', () => {
+  const s = BITS[0]!;
+  const plan = pathSchedule('mma', 16);
+  const world = new PathWorld(s, [127, 1, 20, 45], 4);
+  const data = world.call(world.whole, { placement: 1 });
+  const whole = emulate(s, plan, data, OPTIONS).out;
+  it.each([
+    ['to wait for copies', '      tw_cp_async_wait<SLOTS - 2>();\n', ''],
+    ['the barrier of a step', '      __syncthreads();  /* The tile is there', '      /* The tile is there'],
+    ['to mask', 'if (at > last0) s', 'if (at > last0 + 1) s'],
+    ['the queries of a run', 'if (s_begin[i] != begin) to = i;', ''],
+    ['where a run begins', 'list[begin + i]', 'list[i]'],
+    ['to rescale', 'sum0 = tw_mul(sum0, keep0);', ''],
+  ])('notices a kernel that forgets %s', (_, what, by) => {
+    const outcomes = [false, true].map((backwards) => {
+      try {
+        return emulate(s, plan, data, { ...OPTIONS, backwards, mutate: (text) => text.replace(what, by) }).out;
+      } catch (error) {
+        if (String(error).includes('the mutation changed nothing')) throw error;
+        return String(error);
+      }
+    });
+    expect(outcomes.some((out) => typeof out === 'string' || out.some((x, i) => !Object.is(x, whole[i])))).toBe(true);
+  });
+});

@@ -1,0 +1,132 @@
+/** Calls of attention over paths, emulated and on a GPU: pieces of sequences whose keys lie anywhere in the cache. */
+import { randomArray, randomSource } from '../harness.js';
+import { CACHE_ROWS, type AttentionData, type Shape } from './attentionHarness.js';
+import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
+
+/** Tokens [from, to) of a sequence, which a call adds. */
+export interface Piece {
+  readonly sequence: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+export const pathSchedule = (skeleton: 'mma' | 'simt', queries: number): CudaAttentionSchedule => ({
+  kind: 'attention',
+  skeleton,
+  queries,
+  keys: 32,
+});
+
+interface Sequence {
+  readonly q: Float64Array;
+  readonly k: Float64Array;
+  readonly v: Float64Array;
+}
+
+/** Sequences with random queries, keys and values for each position. */
+export class PathWorld {
+  readonly shape: Shape;
+  readonly lengths: readonly number[];
+  readonly sequences: readonly Sequence[];
+  private readonly seed: number;
+
+  constructor(shape: Shape, lengths: readonly number[], seed: number) {
+    this.shape = { ...shape, mask: 'path' };
+    this.lengths = lengths;
+    this.seed = seed;
+    const random = randomSource(seed);
+    this.sequences = lengths.map((length) => ({
+      q: randomArray(random, length * shape.heads * shape.headDim, 3),
+      k: randomArray(random, length * shape.kvHeads * shape.headDim, 3),
+      v: randomArray(random, length * shape.kvHeads * shape.headDim, 1),
+    }));
+  }
+
+  /** Whole sequences, one after another. */
+  get whole(): readonly Piece[] {
+    return this.lengths.map((to, sequence) => ({ sequence, from: 0, to }));
+  }
+
+  /**
+   * The inputs of a call. `placement` says where keys lie in the cache: 0 in order, otherwise scattered. Keys of later
+   * tokens are not there yet: their rows hold NaN, as do all others.
+   */
+  call(
+    pieces: readonly Piece[],
+    { placement = 0, row }: { readonly placement?: number; readonly row?: readonly number[] } = {},
+  ): AttentionData {
+    const { heads, kvHeads, headDim } = this.shape;
+    const [width, keyWidth] = [heads * headDim, kvHeads * headDim];
+    const order = this.order(placement);
+    const T = pieces.reduce((sum, { from, to }) => sum + to - from, 0);
+    const q = new Float64Array(T * width);
+    const [k, v] = [0, 1].map(() => new Float64Array(CACHE_ROWS * keyWidth).fill(NaN)) as [Float64Array, Float64Array];
+    const [begin, position, key]: [number[], number[], number[]] = [[], [], []];
+    for (const { sequence, from, to } of pieces) {
+      const own = this.sequences[sequence]!;
+      q.set(own.q.subarray(from * width, to * width), begin.length * width);
+      for (let at = from; at < to; at++) {
+        begin.push(key.length);
+        position.push(at);
+      }
+      const first = this.lengths.slice(0, sequence).reduce((sum, length) => sum + length, 0);
+      for (let at = 0; at < to; at++) {
+        const place = order[first + at]!;
+        key.push(place);
+        k.set(own.k.subarray(at * keyWidth, (at + 1) * keyWidth), place * keyWidth);
+        v.set(own.v.subarray(at * keyWidth, (at + 1) * keyWidth), place * keyWidth);
+      }
+    }
+    const integers = { begin, position, key, ...(row === undefined ? {} : { row }) };
+    return {
+      T,
+      inputs: new Map([
+        ['q', q],
+        ['k', k],
+        ['v', v],
+        ...Object.entries(integers).map(([name, values]) => [name, Float64Array.from(values)] as const),
+      ]),
+    };
+  }
+
+  /** Pieces of at most `size` tokens, one of each sequence in turn, as calls with one piece of every sequence. */
+  chunks(size: number): readonly (readonly Piece[])[] {
+    const most = Math.max(...this.lengths);
+    return Array.from({ length: Math.ceil(most / size) }, (_, i) =>
+      this.lengths.flatMap((length, sequence) =>
+        i * size < length ? [{ sequence, from: i * size, to: Math.min(length, (i + 1) * size) }] : [],
+      ),
+    );
+  }
+
+  private order(placement: number): readonly number[] {
+    const rows = Array.from({ length: CACHE_ROWS }, (_, i) => i);
+    if (placement === 0) return rows;
+    const random = randomSource(this.seed + placement);
+    for (let i = rows.length - 1; i > 0; i--) {
+      const j = Math.min(i, Math.floor(((random() + 1) / 2) * (i + 1)));
+      [rows[i], rows[j]] = [rows[j]!, rows[i]!];
+    }
+    return rows;
+  }
+}
+
+/** Answers of calls put together by sequence and position. */
+export function gather(
+  world: PathWorld,
+  calls: readonly (readonly Piece[])[],
+  answer: (pieces: readonly Piece[]) => Float64Array,
+): Float64Array {
+  const width = world.shape.heads * world.shape.headDim;
+  const starts = world.lengths.map((_, i) => world.lengths.slice(0, i).reduce((sum, length) => sum + length, 0));
+  const all = new Float64Array(world.lengths.reduce((sum, length) => sum + length, 0) * width).fill(NaN);
+  for (const pieces of calls) {
+    const out = answer(pieces);
+    let at = 0;
+    for (const { sequence, from, to } of pieces) {
+      all.set(out.subarray(at * width, (at + to - from) * width), (starts[sequence]! + from) * width);
+      at += to - from;
+    }
+  }
+  return all;
+}
