@@ -1,5 +1,5 @@
 import { rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
-import { isSymbol, type Dim } from '../ir/types.js';
+import { isSymbol, type Dim, type FloatType } from '../ir/types.js';
 import { Matcher } from './match.js';
 
 /** A predicate that was proved to have a form which kernels know, and the values that the form speaks of. */
@@ -27,15 +27,15 @@ type MaskForm =
  *   the `subtreeEnd` of a depth-first tree.
  * - {begin[q] ≤ k, k − begin[q] ≤ position[q]} is a path, if keys and values are gathered by one list.
  *
- * Any other predicate keeps its materialised bias.
+ * Any other predicate keeps its materialised bias. `dtype` is the type of keys and values that attention reads.
  */
-export function canonicaliseMask(graph: Graph): Graph {
+export function canonicaliseMask(graph: Graph, dtype: FloatType = 'f32'): Graph {
   const m = new Matcher(graph);
   return rewrite(graph, (node, rewriter) => {
     if (node.op !== 'attention' || node.attributes['mask'] !== 'bias') return undefined;
     const form = proveForm(m, node.operands[3]!);
     if (form === undefined) return undefined;
-    if (form.from === 'path') return readPath(m, node, form, rewriter);
+    if (form.from === 'path') return readPath(m, node, form, dtype, rewriter);
     const [q, k, v, , ...rest] = node.operands.map(rewriter.map);
     return rewriter.add(
       'attention',
@@ -46,6 +46,12 @@ export function canonicaliseMask(graph: Graph): Graph {
   });
 }
 
+/** What `v` only widens from `dtype`, the type that attention reads: it can read the stored value itself. */
+function stored(m: Matcher, v: Value | undefined, dtype: FloatType): Value | undefined {
+  const narrow = m.through(v, 'cast');
+  return narrow?.type.dtype === dtype ? narrow : v;
+}
+
 /**
  * Attention over the keys of a path. Keys and values must be gathered with one list of rows; the attention then reads
  * the rows where they lie.
@@ -54,11 +60,12 @@ function readPath(
   m: Matcher,
   { operands, attributes, result }: Node,
   { begin, position }: Extract<MaskForm, { from: 'path' }>,
+  dtype: FloatType,
   rewriter: Rewriter,
 ): Value | undefined {
   const [q, k, v, , ...rest] = operands;
-  const keys = m.node(k, 'gather_rows');
-  const values = m.node(v, 'gather_rows');
+  const keys = m.node(stored(m, k, dtype), 'gather_rows');
+  const values = m.node(stored(m, v, dtype), 'gather_rows');
   if (keys === undefined || values === undefined || keys.operands[1] !== values.operands[1]) return undefined;
   const read = [q!, keys.operands[0]!, values.operands[0]!, begin, position, keys.operands[1]!, ...rest];
   return rewriter.add('attention', read.map(rewriter.map), { ...attributes, mask: 'path' }, result.name);

@@ -58,7 +58,7 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
   },
   {
     name: 'canonicaliseMask',
-    run: canonicaliseMask,
+    run: (graph, { attention }) => canonicaliseMask(graph, attention),
     reason: 'needs the attention node; a proved mask frees the f32[T, T] bias',
   },
   {

@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../ir/graph/graph.js';
 import { interpretFunction, interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
+import { cudaNumerics } from '../../driver/target.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { buildStep } from '../../models/decoder/graph.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
@@ -140,6 +141,27 @@ describe('step', () => {
       ['k_1', 'v_1', 'path'],
     ]);
     expect(lowered.buffers.filter(({ rows }) => rows === 'C').map(({ name }) => name)).toEqual(['key']);
+  });
+
+  it('is recognised where the cache holds 16 bits: attention reads them as they lie', () => {
+    const numerics = cudaNumerics('bf16');
+    const narrow = buildStep(SHAPE, {
+      cache: { rows: CACHE_ROWS, dtype: 'bf16' },
+      rotary: ROTARY,
+      dtypeOf: () => 'bf16',
+    });
+    const lowered = lower(optimise(narrow, numerics), numerics);
+    verifyIndices(lowered);
+    const dtypes = new Map(lowered.buffers.map(({ name, dtype }) => [name, dtype]));
+    const attention = lowered.kernels.filter((kernel) => kernel.anchor === 'attention');
+    expect(attention.map(({ q, k, v, mask }) => [dtypes.get(q), k, v, dtypes.get(k), mask.kind])).toEqual([
+      ['bf16', 'k_0', 'v_0', 'bf16', 'path'],
+      ['bf16', 'k_1', 'v_1', 'bf16', 'path'],
+    ]);
+    expect(lowered.buffers.filter(({ rows }) => rows === 'C').map(({ name }) => name)).toEqual(['key']);
+    // A target whose attention reads f32 widens what it gathers.
+    const wide = optimise(narrow, F32);
+    expect(wide.nodes.some(({ op, attributes }) => op === 'attention' && attributes['mask'] === 'path')).toBe(false);
   });
 
   it('continues paths: the kernels', () => {
