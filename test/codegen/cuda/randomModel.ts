@@ -72,14 +72,14 @@ export interface RandomModel {
 /**
  * A model of two layers: one over all tokens, and one pruned to scored rows. Writes its config.json to `folder`.
  * `scale` bounds widths; `hasBiases` gives every projection a bias. Widths are multiples of `step`: with 2 they hardly
- * fill any tile, with 64 they fill many.
+ * fill any tile, with 64 they fill many. With `cacheTokens`, the model has the function step.
  */
 export function randomModel(
   folder: string,
   seed: number,
   dtype: 'bf16' | 'f16',
   facts: CudaFacts,
-  { scale = 1, step = 2, hasBiases = false } = {},
+  { scale = 1, step = 2, hasBiases = false, cacheTokens = 0 } = {},
 ): RandomModel {
   const random = randomSource(seed);
   const pick = <T>(list: readonly T[]): T => list[below(random, list.length)]!;
@@ -112,6 +112,7 @@ export function randomModel(
   );
   const model = compileModel(describeRandomCheckpoint(folder, seed), cuda, cudaDevice(facts, dtype), {
     maxTokens: 512,
+    ...(cacheTokens === 0 ? {} : { cacheTokens }),
   });
   return {
     name:

@@ -1,0 +1,174 @@
+/**
+ * The function step as the passes lower it for GPUs, with keys and values in 16 bits: run over fibres, compared with
+ * float64 and with itself to the bit, and compiled by nvcc if it is installed.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { tmpdir } from 'node:os';
+import { afterAll, describe, expect, it } from 'vitest';
+import { compileModel } from '../../../driver/compile/compile.js';
+import { cuda, cudaDevice } from '../../../driver/targets/cuda.js';
+import { emitCudaPlan } from '../../../driver/targets/cudaKernels.js';
+import { TYPICAL_FACTS } from '../../../driver/target.js';
+import { CUDA_ARCHS, type CudaArch } from '../../../ir/cuda.js';
+import { fitsIn, type Extents } from '../../../ir/extents.js';
+import { STEP } from '../../../ir/function.js';
+import { interpretModule } from '../../../ir/kernelInterpreter.js';
+import { linkFunction, type CudaPlan } from '../../../ir/plan.js';
+import { openCheckpoint } from '../../../models/checkpoint.js';
+import { compileByNvcc, hasNvcc } from '../../support/nvcc.js';
+import { expectSame } from '../../support/sameValues.js';
+import { randomSource } from '../harness.js';
+import { emulateModule } from './emulate.js';
+import { below, randomModel, type RandomModel } from './randomModel.js';
+
+const CACHE_TOKENS = 192;
+/** Tokens of each sequence. */
+const LENGTHS = [35, 1, 18];
+
+interface Piece {
+  readonly sequence: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+class Steps {
+  private readonly model: RandomModel;
+  private readonly plan;
+  private readonly tokens: readonly (readonly number[])[];
+  /** Where the keys and values of each token go. */
+  private readonly slots: readonly (readonly number[])[];
+  private states: ReadonlyMap<string, Float64Array> = new Map();
+
+  constructor(model: RandomModel, placement: number) {
+    this.model = model;
+    this.plan = linkFunction(model.plan, STEP);
+    const random = randomSource(5);
+    this.tokens = LENGTHS.map((length) => Array.from({ length }, () => below(random, model.vocab)));
+    const order = Array.from({ length: CACHE_TOKENS }, (_, i) => (i * placement) % CACHE_TOKENS);
+    let next = 0;
+    this.slots = LENGTHS.map((length) => order.slice(next, (next += length)));
+  }
+
+  /** Every new token is scored against the next. Returns the log-probabilities, and those of the best tokens. */
+  run(pieces: readonly Piece[], isExact = false): readonly Float64Array[] {
+    const { sizes, inputs } = this.inputs(pieces);
+    const buffers = new Map([...inputs, ...this.states]);
+    const { tensors } = this.model;
+    const bucket = this.plan.buckets.findIndex(({ extents }) => fitsIn(sizes, extents));
+    const values = isExact
+      ? interpretModule(this.plan, { sizes, buffers, tensors })
+      : emulateModule(this.plan, {
+          sizes,
+          inputs: buffers,
+          tensors,
+          schedules: this.plan.launches.map(({ signature }) => this.plan.schedules[bucket]![signature]!),
+          tokensCapacity: 512,
+        }).values;
+    const states = this.plan.buffers.filter(({ space }) => space === 'state');
+    this.states = new Map(states.map(({ name }) => [name, values.get(name)!]));
+    return ['logProb', 'best', 'bestLogProb'].map((name) =>
+      values.get(this.plan.interface.outputs.find((output) => output.name === name)!.buffer)!,
+    );
+  }
+
+  private inputs(pieces: readonly Piece[]): { sizes: Extents; inputs: ReadonlyMap<string, Float64Array> } {
+    const arrays: Record<string, number[]> = {
+      tokens: [],
+      position: [],
+      slot: [],
+      begin: [],
+      key: [],
+      row: [],
+      target: [],
+    };
+    for (const { sequence, from, to } of pieces) {
+      const begin = arrays['key']!.length;
+      arrays['key']!.push(...this.slots[sequence]!.slice(0, to));
+      for (let at = from; at < to; at++) {
+        arrays['row']!.push(arrays['tokens']!.length);
+        arrays['tokens']!.push(this.tokens[sequence]![at]!);
+        arrays['target']!.push(this.tokens[sequence]![at + 1] ?? 0);
+        arrays['position']!.push(at);
+        arrays['slot']!.push(this.slots[sequence]![at]!);
+        arrays['begin']!.push(begin);
+      }
+    }
+    const inputs = this.plan.interface.inputs.map(
+      ({ name, buffer }) => [buffer, Float64Array.from(arrays[name]!)] as const,
+    );
+    const T = arrays['tokens']!.length;
+    const zeros = this.plan.buffers
+      .filter(({ name, space }) => space === 'state' && !this.states.has(name))
+      .map(({ name, rows, columns }) => [name, new Float64Array(Number(rows) * Number(columns))] as const);
+    return { sizes: { T, C: arrays['key']!.length, R: T }, inputs: new Map([...inputs, ...zeros]) };
+  }
+}
+
+/** Calls of at most `size` tokens of each sequence; results by sequence. */
+function inChunks(steps: Steps, size: number): readonly Float64Array[] {
+  const found = LENGTHS.map(() => [0, 1, 2].map((): number[] => []));
+  for (let from = 0; from < Math.max(...LENGTHS); from += size) {
+    const pieces = LENGTHS.flatMap((length, sequence) =>
+      from < length ? [{ sequence, from, to: Math.min(length, from + size) }] : [],
+    );
+    const results = steps.run(pieces);
+    let at = 0;
+    for (const { sequence, from: begin, to } of pieces) {
+      results.forEach((values, i) => found[sequence]![i]!.push(...values.subarray(at, at + to - begin)));
+      at += to - begin;
+    }
+  }
+  return [0, 1, 2].map((i) => Float64Array.from(found.flatMap((each) => each[i]!)));
+}
+
+describe('step over fibres', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tilewright-step-'));
+  afterAll(() => {
+    rmSync(folder, { recursive: true });
+  });
+  const model = randomModel(folder, 3, 'bf16', TYPICAL_FACTS.sm_80, { cacheTokens: CACHE_TOKENS });
+  const whole = LENGTHS.map((to, sequence) => ({ sequence, from: 0, to }));
+  const wanted = new Steps(model, 1).run(whole);
+
+  it('agrees with float64', () => {
+    const exact = new Steps(model, 1).run(whole, true);
+    const most = wanted[0]!.reduce((worst, x, i) => Math.max(worst, Math.abs(x - exact[0]![i]!)), 0);
+    expect(most).toBeLessThan(0.15);
+    const others = wanted[1]!.filter((token, i) => token !== exact[1]![i]);
+    expect(others.length).toBeLessThanOrEqual(2);
+  });
+
+  it.each([1, 7, 16])('gives the same bits in chunks of %i tokens, with keys anywhere', (size) => {
+    const found = inChunks(new Steps(model, 5), size);
+    found.forEach((values, i) => {
+      expectSame(values, wanted[i]!, `output ${i}`);
+    });
+  });
+
+  it('gives the same bits alone', () => {
+    const steps = new Steps(model, 7);
+    let at = 0;
+    for (const piece of whole) {
+      const end = at + piece.to;
+      steps.run([piece]).forEach((values, i) => {
+        expectSame(values, wanted[i]!.slice(at, end), `sequence ${piece.sequence}, output ${i}`);
+      });
+      at = end;
+    }
+  });
+});
+
+describe.skipIf(!hasNvcc)('every kernel of the demo model with step, by nvcc', () => {
+  const planOf = (arch: CudaArch): CudaPlan =>
+    compileModel(openCheckpoint('models/demo'), cuda, cudaDevice(TYPICAL_FACTS[arch], 'bf16'), {
+      maxTokens: 512,
+      cacheTokens: 4096,
+    }).plan;
+
+  it.each([...CUDA_ARCHS])('compiles for %s without warnings', (arch) => {
+    const kernels = [...emitCudaPlan(planOf(arch)).distinct.values()];
+    expect(kernels.filter(({ symbol }) => symbol.startsWith('k_attention')).length).toBeGreaterThan(3);
+    compileByNvcc(kernels, arch);
+  });
+});
