@@ -84,8 +84,9 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
 
 function describe(result: TuneResult): string {
   const reused = result.reused === 0 ? '' : `, ${count(result.reused)} more from the database`;
-  const saved =
-    result.gain > 1.005
+  const saved = !result.isSaved
+    ? 'schedules that are new are not in the artifact yet: tune again with a larger --budget'
+    : result.gain > 1.005
       ? `what was measured of the largest batch is ${result.gain.toFixed(2)}× as fast as with default schedules`
       : 'no schedule beat the default ones';
   return [

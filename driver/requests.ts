@@ -114,6 +114,8 @@ export interface TuneResult {
   readonly reused: number;
   /** Time of the measured kernels of the largest measured bucket, default ÷ tuned; 1 if nothing was gained. */
   readonly gain: number;
+  /** False if the budget ended before the machine code of new schedules was compiled: the artifact is as it was. */
+  readonly isSaved: boolean;
   readonly table: readonly string[];
   readonly seconds: number;
 }

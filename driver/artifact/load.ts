@@ -50,9 +50,8 @@ export async function loadArtifact(
   return loadAs(dir, manifest, target, machine, checkpoint, path ?? manifest.model.path);
 }
 
-/** The machine code of an artifact, not yet read; undefined if it has none. */
-export function codeOf(dir: string, { manifest, again }: Artifact, isTrusted: boolean): PackedCode | undefined {
-  if (manifest.code === undefined) return undefined;
+/** The machine code of an artifact, not yet read. */
+export function codeOf(dir: string, { manifest, again }: Artifact, isTrusted: boolean): PackedCode {
   return packedCode(manifest.code, {
     isTrusted,
     again,

@@ -21,7 +21,7 @@ import { fileSize } from '../../system/read.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
 import { isArtifact, MANIFEST } from '../names.js';
 import { printPlan } from '../planJson.js';
-import { recordOf } from '../targets/machineCode.js';
+import { recordOf, type StoredCode } from '../targets/machineCode.js';
 import type { CompiledModel, MachineCode } from '../targets/target.js';
 import { ARTIFACT_VERSION, CHECKPOINT, KERNELS, sha256, type Manifest, type ModelReference } from './manifest.js';
 
@@ -29,6 +29,8 @@ export interface ArtifactParts {
   readonly reference: ModelReference;
   readonly model: CompiledModel;
   readonly kernels: Pick<MachineCode, 'sources' | 'code'>;
+  /** Machine code of an earlier artifact with the same schedules, if `kernels` has none. */
+  readonly stored?: StoredCode | undefined;
   readonly isTuned: boolean;
   /**
    * Copies the checkpoint into the empty folder `dir` and returns the digests of its weights. If absent, the checkpoint
@@ -76,10 +78,14 @@ export function prepareArtifact(dir: string): void {
     throw new UserError(`${dir}: is there already and is not an artifact`, 'give another -o');
 }
 
-function writeKernels(dir: string, { sources, code }: ArtifactParts['kernels']): void {
+function writeKernels(
+  dir: string,
+  { sources }: Pick<MachineCode, 'sources'>,
+  { files }: Pick<StoredCode, 'files'>,
+): void {
   makeFolder(dir);
   for (const { name, text } of sources) writeSynced(join(dir, name), text);
-  for (const { name, bytes } of code?.files ?? []) writeSynced(join(dir, name), bytes);
+  for (const { name, bytes } of files) writeSynced(join(dir, name), bytes);
   syncFolder(dir);
 }
 
@@ -93,8 +99,10 @@ async function packInto(dir: string, pack: NonNullable<ArtifactParts['pack']>): 
 /** Writes the artifact as a whole or not at all. */
 export async function saveArtifact(
   dir: string,
-  { reference, model, kernels, isTuned, pack }: ArtifactParts,
+  { reference, model, kernels, stored, isTuned, pack }: ArtifactParts,
 ): Promise<void> {
+  const { code } = kernels;
+  const own = code === undefined ? stored : { record: recordOf(code, loadAddon().abi), files: code.files };
   const target = resolve(dir);
   const plan = printPlan(model.plan);
   const fresh = `${target}.${process.pid}.new`;
@@ -105,7 +113,7 @@ export async function saveArtifact(
     makeFolder(fresh);
     writeSynced(join(fresh, 'graph.tw'), model.graphText);
     writeSynced(join(fresh, 'plan.json'), plan);
-    writeKernels(join(fresh, KERNELS), kernels);
+    writeKernels(join(fresh, KERNELS), kernels, own ?? { files: [] });
     const packed = pack === undefined ? undefined : await packInto(join(fresh, CHECKPOINT), pack);
     const { tokenizer, contents = packed } = reference;
     const manifest: Manifest = {
@@ -123,7 +131,7 @@ export async function saveArtifact(
       },
       tuned: isTuned,
       files: { 'graph.tw': sha256(model.graphText), 'plan.json': sha256(plan) },
-      ...(kernels.code === undefined ? {} : { code: recordOf(kernels.code, loadAddon().abi) }),
+      ...(own === undefined ? {} : { code: { ...own.record, files: { ...own.record.files } } }),
     };
     writeSynced(join(fresh, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
     syncFolder(fresh);

@@ -158,7 +158,7 @@ function describeContents(dir: string, artifact: Artifact, isVerified: boolean, 
   let codeBytes = 0;
   for (const name of Object.keys(code?.files ?? {})) {
     try {
-      codeBytes += packed?.read(name).length ?? 0;
+      codeBytes += packed.read(name).length;
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
       notes.push(error.message);

@@ -1,7 +1,6 @@
 /** `tune`: replaces an artifact's schedules with the best found within a budget. */
 import { isDeepStrictEqual } from 'node:util';
 import { gainOf, type TuneRow } from '../../autotune/index.js';
-import { deadline, unlessStopped } from '../../autotune/until.js';
 import { SCORE } from '../../ir/function.js';
 import { withSchedules } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
@@ -9,70 +8,101 @@ import { duration } from '../../system/format.js';
 import { quoteForShell } from '../../system/shell.js';
 import { UserError } from '../../errors.js';
 import { rebuildFor } from '../artifact/manifest.js';
-import { keepCheckpoint, prepareArtifact, saveArtifact, type ArtifactParts } from '../artifact/save.js';
+import { keepCheckpoint, prepareArtifact, saveArtifact } from '../artifact/save.js';
 import { detectMachine, type Machine } from '../machine.js';
 import { isArtifact } from '../names.js';
-import { openArtifact } from '../compile/open.js';
+import { openArtifact, type OpenedModel } from '../compile/open.js';
 import { stepTo, type TuneRequest, type TuneResult, type Ui } from '../requests.js';
-import type { CompiledModel, MeasureOptions, Tuned } from '../targets/target.js';
+import { storedCode } from '../targets/machineCode.js';
+import type { CompiledModel, MachineCode, MeasureOptions, Tuned } from '../targets/target.js';
+import { tuneWithin, type TunedWithin } from './tuneWithin.js';
 
-/** The part of the budget reserved for compiling the result: a share of it, and at most this many seconds. */
-const CLOSING = { share: 0.1, seconds: 10 };
-/** Seconds by which compiling may exceed the budget. */
-const GRACE_SECONDS = 1;
 /** Milliseconds between progress reports when nothing else happens. */
 const TICK_MS = 500;
 
 export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResult> {
   const begin = performance.now();
-  if (!isArtifact(request.artifact))
+  const { artifact, budgetSeconds, threads, database, signal } = request;
+  if (!isArtifact(artifact))
     throw new UserError(
-      `${request.artifact}: is not an artifact`,
-      `tilewright compile ${quoteForShell(request.artifact)} -o model.tw && tilewright tune model.tw`,
+      `${artifact}: is not an artifact`,
+      `tilewright compile ${quoteForShell(artifact)} -o model.tw && tilewright tune model.tw`,
     );
-  prepareArtifact(request.artifact);
+  prepareArtifact(artifact);
   const machine = detectMachine();
-  ui.phase('open artifact', request.artifact);
-  const { model, reference, isPacked } = await openArtifact(request.artifact, machine, ui, {
-    checkpoint: request.checkpoint,
-  });
-  const { budgetSeconds, threads, database, signal } = request;
+  ui.phase('open artifact', artifact);
+  const opened = await openArtifact(artifact, machine, ui, { checkpoint: request.checkpoint });
+  const { model, reference } = opened;
   const tuning = performance.now();
-  const secondsLeft = (): number => Math.max(0, budgetSeconds - (performance.now() - tuning) / 1000);
-  ui.phase('tune', `${duration(budgetSeconds)}, ${model.target.isHost ? `${threads} threads` : model.isa}`);
-  const { model: tuned, found } = await tuneCompiled(
+  const share = (): number => (budgetSeconds === 0 ? 1 : (performance.now() - tuning) / 1000 / budgetSeconds);
+  const tuned = await tuneWithin(
     model,
-    machine,
+    { budgetSeconds, signal },
     {
-      budgetSeconds: Math.max(0, secondsLeft() - Math.min(CLOSING.seconds, CLOSING.share * budgetSeconds)),
-      threads,
-      rebuild: rebuildFor(request.artifact, reference, model.arithmetic),
-      ...(database === undefined ? {} : { database }),
-      ...(signal === undefined ? {} : { signal }),
+      isSame: hasSameSchedules,
+      compile: (each, stop) => {
+        ui.phase('compile kernels', each === model ? 'as they are' : 'tuned');
+        return model.target.compile(each, {
+          signal: stop,
+          onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
+        });
+      },
+      search: (seconds) => {
+        ui.phase('tune', `${duration(seconds)}, ${model.target.isHost ? `${threads} threads` : model.isa}`);
+        const options = {
+          budgetSeconds: seconds,
+          threads,
+          rebuild: rebuildFor(artifact, reference, model.arithmetic),
+          ...(database === undefined ? {} : { database }),
+          ...(signal === undefined ? {} : { signal }),
+        };
+        return tuneCompiled(model, machine, options, { ui, share });
+      },
     },
-    { ui, share: () => (budgetSeconds === 0 ? 1 : 1 - secondsLeft() / budgetSeconds) },
   );
-  const kernels = await compileInTime(tuned, secondsLeft() + GRACE_SECONDS, signal, ui);
-  const { artifact } = request;
-  // An artifact for which nothing better was found keeps its machine code: without new code it stays as it is.
-  const isKept = kernels.code === undefined && request.checkpoint === undefined && hasSchedulesOf(tuned, model);
-  if (!isKept) {
-    await saveArtifact(artifact, {
-      reference,
-      model: tuned,
-      kernels,
-      isTuned: true,
-      ...(isPacked ? { pack: (dir) => keepCheckpoint(artifact, dir).then(() => reference.contents) } : {}),
-    });
-  }
+  const { found } = tuned;
+  const isSaved = await save(request, opened, tuned, ui);
   return {
-    artifact: request.artifact,
+    artifact,
     trials: found.search.trials,
     reused: found.search.reused,
     gain: gainOfLargest(found.search.rows),
+    isSaved,
     table: found.table,
     seconds: (performance.now() - begin) / 1000,
   };
+}
+
+/**
+ * Writes the artifact, unless it stays as it is. An artifact that has machine code takes new schedules only with
+ * theirs. False if schedules were found that it did not take.
+ */
+async function save(
+  { artifact, checkpoint, budgetSeconds, signal }: TuneRequest,
+  { model: before, reference, isPacked, packed }: OpenedModel,
+  { model, code, isSame }: Pick<TunedWithin<CompiledModel, unknown, MachineCode>, 'model' | 'code' | 'isSame'>,
+  ui: Ui,
+): Promise<boolean> {
+  const pack = isPacked
+    ? { pack: (dir: string) => keepCheckpoint(artifact, dir).then(() => reference.contents) }
+    : undefined;
+  const hasCode = packed?.record !== undefined;
+  if (code === undefined && hasCode) {
+    if (!isSame && signal?.aborted !== true)
+      ui.note(
+        `the budget of ${duration(budgetSeconds)} is over before the machine code of new schedules is compiled: ` +
+          `the artifact keeps the old ones, which have theirs; what was measured is kept, so tune again`,
+      );
+    if (checkpoint !== undefined) {
+      const kernels = { sources: before.target.sources(before.plan) };
+      const stored = storedCode(packed);
+      await saveArtifact(artifact, { reference, model: before, kernels, stored, isTuned: true, ...pack });
+    }
+    return isSame;
+  }
+  const kernels = code ?? { sources: model.target.sources(model.plan) };
+  await saveArtifact(artifact, { reference, model, kernels, isTuned: true, ...pack });
+  return true;
 }
 
 export type TuneOptions = Omit<MeasureOptions, 'onProgress' | 'onActivity' | 'onNote' | 'onWarning'>;
@@ -114,40 +144,8 @@ export async function tuneCompiled<S, D>(
   }
 }
 
-const hasSchedulesOf = (a: CompiledModel, b: CompiledModel): boolean =>
+const hasSameSchedules = (a: CompiledModel, b: CompiledModel): boolean =>
   a.plan.functions.every(({ schedules }, i) => isDeepStrictEqual(schedules, b.plan.functions[i]?.schedules));
-
-/**
- * Compiles a model's kernels within a number of seconds. Kernels that are not ready by then are compiled by the first
- * run.
- */
-async function compileInTime(
-  model: CompiledModel,
-  seconds: number,
-  signal: AbortSignal | undefined,
-  ui: Ui,
-): Promise<ArtifactParts['kernels']> {
-  const isStopped = (): boolean => signal?.aborted === true;
-  if (!isStopped()) {
-    ui.phase('compile kernels', 'tuned');
-    const time = deadline(seconds, signal);
-    const code = await unlessStopped(
-      model.target.compile(model, {
-        signal: time.signal,
-        onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
-      }),
-      time.signal,
-    );
-    time.end();
-    if (code !== undefined) return code;
-    if (!isStopped())
-      ui.note(
-        'the budget is over: the next run compiles the kernels that are left, and schedules that are new have no ' +
-          'machine code in the artifact',
-      );
-  }
-  return { sources: model.target.sources(model.plan) };
-}
 
 /** Time of a micro-batch of the largest measured bucket with default schedules ÷ with the tuned ones. */
 function gainOfLargest(

@@ -23,7 +23,7 @@ export interface OpenedModel {
   readonly isArtifact: boolean;
   /** Whether the artifact contains the checkpoint. */
   readonly isPacked: boolean;
-  /** Machine code of the artifact, for hosts without a compiler. */
+  /** Machine code of the artifact, for hosts without a compiler; absent for a checkpoint. */
   readonly packed?: PackedCode | undefined;
 }
 

@@ -7,6 +7,7 @@ import { loadAddon } from '../../runtime/addon.js';
 import { compileShared, installShared, type CompiledLibrary, type SourceText } from '../../runtime/cpu/compiler.js';
 import { compileOrUnpack, type CompiledCode, type PackedCode } from './machineCode.js';
 import type { CompileOptions } from './target.js';
+import { sharedObjectProblem } from '../../runtime/cpu/sharedObject.js';
 import type { LaunchSymbol } from '../../runtime/cpu/bindPlan.js';
 
 export interface EmittedPlan {
@@ -58,16 +59,19 @@ export interface CompiledKernels {
   code(): Promise<CompiledCode>;
 }
 
-/** An artifact's shared object, after checking that it loads here. */
+/** An artifact's shared object, after checking that it is whole and loads here. */
 async function unpack(emitted: EmittedPlan, isa: CpuIsa, packed: PackedCode): Promise<CompiledLibrary> {
   packed.requireFit(machineOf(isa), emitted.sources);
-  const path = await installShared(packed.read(LIBRARY));
+  const bytes = packed.read(LIBRARY);
+  const damage = sharedObjectProblem(bytes);
+  if (damage !== undefined) throw packed.problem(`${LIBRARY} is damaged: ${damage}`);
+  const path = await installShared(bytes);
   try {
     new (loadAddon().Library)(path).release();
   } catch (error) {
     throw packed.problem(`it does not load on this system: ${error instanceof Error ? error.message : String(error)}`);
   }
-  return { path, cached: true, seconds: 0, compiler: packed.compiler };
+  return { path, cached: true, seconds: 0, compiler: packed.record?.compiler ?? '' };
 }
 
 /** Compiles what emitPlan printed. Uses the cache, or, if there is no compiler, the artifact's code. */

@@ -64,6 +64,8 @@ interface Unit {
 const textOf = ({ symbol, source }: Unit): SourceText => ({ name: `${symbol}.cu`, text: source });
 const fileOf = (symbol: string): string => `${symbol}.cubin`;
 
+const compilerOf = ({ record }: PackedCode): string => record?.compiler ?? 'an unknown compiler';
+
 /** An artifact's cubins, if this driver can load the output of their compiler. */
 function unpack(
   units: readonly Unit[],
@@ -72,10 +74,11 @@ function unpack(
   packed: PackedCode,
 ): ReadonlyMap<string, Uint8Array> {
   packed.requireFit(arch, units.map(textOf));
-  const [, major, minor] = /(\d{1,3})\.(\d{1,3})$/.exec(packed.compiler) ?? [];
+  const compiler = compilerOf(packed);
+  const [, major, minor] = /(\d{1,3})\.(\d{1,3})$/.exec(compiler) ?? [];
   const version = { major: Number(major), minor: Number(minor) };
   const misfit = major === undefined ? 'its compiler is not known' : versionProblem(version, arch, driverVersion);
-  if (misfit !== undefined) throw packed.problem(`made by ${packed.compiler}: ${misfit}`);
+  if (misfit !== undefined) throw packed.problem(`made by ${compiler}: ${misfit}`);
   return new Map(
     units.map(({ symbol }) => {
       const cubin = packed.read(fileOf(symbol));
@@ -109,7 +112,7 @@ export async function compileCudaKernels(
     (own) => {
       isUnpacked = true;
       const cubins = unpack(units, arch, driverVersion, own);
-      return { cubins, isCached: true, seconds: 0, compiler: own.compiler, compilerVersion: own.compiler };
+      return { cubins, isCached: true, seconds: 0, compiler: compilerOf(own), compilerVersion: compilerOf(own) };
     },
   );
   const { cubins, isCached, seconds, compiler, compilerVersion } = compiled;

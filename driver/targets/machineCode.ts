@@ -21,8 +21,12 @@ export interface CompiledCode {
 export interface PackedCode {
   /** Whether the user allows it to run. */
   readonly isTrusted: boolean;
-  /** The compiler's name for messages: `gcc (Debian 12.2.0) 12.2.0`. */
-  readonly compiler: string;
+  /** Undefined if the artifact holds no machine code. */
+  readonly record: CodeRecord | undefined;
+  /** The artifact's folder. */
+  readonly where: string;
+  /** The command that rebuilds the artifact. */
+  readonly again: string;
   /**
    * Refuses code for another machine or kernel ABI, or from sources other than those that this program prints for the
    * plan.
@@ -57,9 +61,19 @@ export const recordOf = ({ machine, compiler, units, files }: CompiledCode, abi:
   files: Object.fromEntries(files.map(({ name, bytes }) => [name, sha256(bytes)])),
 });
 
-/** The code that `record` describes, read by `readFile`. `again`: the command that rebuilds the artifact. */
+/** Machine code as an artifact keeps it. */
+export interface StoredCode {
+  readonly record: CodeRecord;
+  readonly files: CompiledCode['files'];
+}
+
+/** An artifact's machine code, to be written again as it is. Throws UserError if a file is damaged. */
+export const storedCode = ({ record, read }: PackedCode): StoredCode | undefined =>
+  record && { record, files: Object.keys(record.files).map((name) => ({ name, bytes: read(name) })) };
+
+/** The code that `record` describes, read by `readFile`. */
 export function packedCode(
-  record: CodeRecord,
+  record: CodeRecord | undefined,
   {
     isTrusted,
     abi,
@@ -78,16 +92,20 @@ export function packedCode(
   const problem = (what: string): UserError => new UserError(`${where}: machine code: ${what}`, again);
   return {
     isTrusted,
-    compiler: record.compiler,
+    record,
+    where,
+    again,
     problem,
     requireFit: (machine, sources) => {
+      if (record === undefined) throw problem('there is none');
       if (record.machine !== machine) throw problem(`it was made for ${record.machine}, this is ${machine}`);
       if (record.abi !== abi) throw problem(`it has kernel ABI ${record.abi}, this tilewright has ${abi}`);
       if (record.sources !== digestOf(sources))
         throw problem('it was made of other kernels than this version of tilewright prints for the plan');
     },
     read: (name) => {
-      const expected = Object.hasOwn(record.files, name) ? record.files[name] : undefined;
+      const files = record?.files ?? {};
+      const expected = Object.hasOwn(files, name) ? files[name] : undefined;
       if (expected === undefined) throw problem(`${name} is not listed in the manifest`);
       const bytes = readFile(name);
       const actual = sha256(bytes);
@@ -115,7 +133,14 @@ export async function compileOrUnpack<T>(
     return await compile();
   } catch (error) {
     if (!(error instanceof MissingCompiler) || packed === undefined) throw error;
+    const install = error.hint ?? 'Install one.';
+    if (packed.record === undefined)
+      throw new UserError(
+        `${error.message} ${packed.where} holds no machine code for this machine either.`,
+        `${install}\nOr give the artifact its code on a machine of this kind that has a compiler: ${packed.again}`,
+        { cause: error },
+      );
     if (packed.isTrusted) return unpack(packed);
-    throw new UserError(error.message, `${error.hint ?? 'Install one.'}\n${TRUST}`, { cause: error });
+    throw new UserError(error.message, `${install}\n${TRUST}`, { cause: error });
   }
 }

@@ -304,7 +304,15 @@ describe('Ctrl-C', () => {
         ui.table(['row']);
         io.send('SIGINT');
         expect(request.signal?.aborted).toBe(true);
-        return Promise.resolve({ artifact: folder, trials: 3, reused: 4, gain: 1.5, table: ['row'], seconds: 2 });
+        return Promise.resolve({
+          artifact: folder,
+          trials: 3,
+          reused: 4,
+          gain: 1.5,
+          isSaved: true,
+          table: ['row'],
+          seconds: 2,
+        });
       };
       const { status, stdout, stderr } = await runCli(['tune', folder], { tune }, io);
       expect(status).toBe(130);

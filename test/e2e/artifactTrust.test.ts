@@ -1,4 +1,5 @@
 /** Self-contained artifacts: their own machine code and weights, checkpoints that move, and what is refused. */
+import { createHash } from 'node:crypto';
 import { cpSync, existsSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -70,6 +71,21 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
       expect(hint).toMatch(/--trust-code runs the artifact's own machine code, with your rights, unchecked/);
     });
 
+    test('not without machine code: the error says that there is none, and what to type', async () => {
+      const dir = copy();
+      edit(dir, (manifest) => {
+        delete manifest.code;
+      });
+      for (const flags of [[], ['--trust-code']]) {
+        const { error, hint } = failure(await tilewright(questionsOf(dir, ...flags), bare()));
+        expect(error).toContain('No working C compiler');
+        expect(error).toContain(`${dir} holds no machine code for this machine either`);
+        expect(hint).toContain('apt install gcc');
+        expect(hint).toMatch(/has a compiler: tilewright compile .* -o /);
+        expect(hint).not.toContain('--trust-code');
+      }
+    });
+
     test('and compiles if there is a compiler, whatever its machine code is', async () => {
       const dir = copy();
       writeFileSync(join(dir, 'kernels', 'kernels.so'), 'no code');
@@ -114,6 +130,18 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
             code!.sources = '0'.repeat(64);
           }),
         /made of other kernels than this version/,
+      ],
+      [
+        'was cut off before its hash was taken',
+        (dir) => {
+          const path = join(dir, 'kernels', 'kernels.so');
+          const half = readFileSync(path).subarray(0, 20_000);
+          writeFileSync(path, half);
+          edit(dir, ({ code }) => {
+            code!.files['kernels.so'] = createHash('sha256').update(half).digest('hex');
+          });
+        },
+        /machine code: kernels\.so is damaged: .* not inside the file/,
       ],
     ])('but not if its code %s', async (_, change, expected) => {
       const dir = copy();
