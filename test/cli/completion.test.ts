@@ -55,8 +55,10 @@ zmodload zsh/zpty
 zpty shell zsh -f -i
 zpty -w shell "PROMPT= RPROMPT=; stty -echo; cd $4"
 zpty -w shell 'unsetopt zle_bracketed_paste prompt_cr prompt_sp; autoload -Uz compinit; compinit -u -D; source '$1
-zpty -w shell 'compadd() { local -a found; builtin compadd -A found "$@"; print -rl -- $found >> '$3'; builtin compadd "$@" }'
-zpty -w shell 'finish() { print END >> '$3'; exit }; zle -N finish; bindkey "^Xq" finish; bindkey "^I" complete-word; print READY'
+zpty -w shell 'compadd() { local -a found; builtin compadd -A found "$@"; '\\
+'print -rl -- $found >> '$3'; builtin compadd "$@" }'
+zpty -w shell 'finish() { print END >> '$3'; exit }; zle -N finish; '\\
+'bindkey "^Xq" finish; bindkey "^I" complete-word; print READY'
 zpty -r -m shell out '*READY*'
 zpty -n -w shell "$2"$'\\t\\C-xq'
 for i in {1..300}; do [[ -f $3 ]] && grep -q '^END$' $3 && break; sleep 0.1; done

@@ -44,17 +44,24 @@ static void tw_test_ask(void) { syscall(158, 0x1023l, 18l); }
 #else
 static void tw_test_ask(void) {}
 #endif
-double tw_test_run(tw_kernel kernel, void *const *buffers, const int64_t *extents, int32_t count, int64_t scratch, int32_t workers) {
+double tw_test_run(tw_kernel kernel, void *const *buffers, const int64_t *extents, int32_t count, int64_t scratch,
+                   int32_t workers) {
   int64_t next = 0;
   tw_launch launch = { .buffers = buffers, .scratch_bytes = scratch, .next = &next };
   memcpy(launch.extents, extents, (size_t)count * sizeof *extents);
-  if (scratch > 0) { launch.scratch = aligned_alloc(4096, (size_t)(scratch * workers)); memset(launch.scratch, 0xff, (size_t)(scratch * workers)); }
+  if (scratch > 0) {
+    launch.scratch = aligned_alloc(4096, (size_t)(scratch * workers));
+    memset(launch.scratch, 0xff, (size_t)(scratch * workers));
+  }
   tw_test_ask();
   pthread_t threads[64];
   tw_test_job jobs[64];
   struct timespec a, b;
   clock_gettime(CLOCK_MONOTONIC, &a);
-  for (int w = 1; w < workers; w++) { jobs[w] = (tw_test_job){ kernel, &launch, w, workers }; pthread_create(&threads[w], 0, tw_test_thread, &jobs[w]); }
+  for (int w = 1; w < workers; w++) {
+    jobs[w] = (tw_test_job){ kernel, &launch, w, workers };
+    pthread_create(&threads[w], 0, tw_test_thread, &jobs[w]);
+  }
   kernel(&launch, 0, workers);
   for (int w = 1; w < workers; w++) pthread_join(threads[w], 0);
   clock_gettime(CLOCK_MONOTONIC, &b);

@@ -68,7 +68,11 @@ describe.skipIf(!isBuilt)('a model on several devices', () => {
       }),
     );
     expect(stderr).toMatch(
-      /placement: pp=2 on 2 devices.*\n.*stage 0: prepare to layers.*% of the work.*of weights.*of activations\n.*stage 1: layers.* to head\.reduce/,
+      new RegExp(
+        'placement: pp=2 on 2 devices.*\n' +
+          '.*stage 0: prepare to layers.*% of the work.*of weights.*of activations\n' +
+          '.*stage 1: layers.* to head\\.reduce',
+      ),
     );
     expect(stderr).toContain('SIGKILL');
     expect(textOf(out, 'samples')).toBe(textOf(whole, 'samples'));
@@ -137,7 +141,10 @@ describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
   test('is refused if there are too few devices, with the number that would hold it', async () => {
     const { error, hint } = failure(await tilewright(arguments_('--devices', '2'), within('6MiB')));
     expect(error).toMatch(
-      /does not fit 2 devices as a pipeline with room for 6 MiB each: its largest stage takes .* of weights and .* of activations of two micro-batches of 96 tokens/,
+      new RegExp(
+        'does not fit 2 devices as a pipeline with room for 6 MiB each: its largest stage takes ' +
+          '.* of weights and .* of activations of two micro-batches of 96 tokens',
+      ),
     );
     const [, pp = ''] = /--devices (\d) --parallel pp=\1/.exec(hint) ?? [];
     const { stderr } = success(await tilewright(arguments_('--devices', pp), within('6MiB')));

@@ -94,7 +94,7 @@ describe('evaluate', () => {
     expect(scorer.mostInFlight).toBe(1);
   });
 
-  it('keeps as many micro-batches in flight as the scorer says, even if that changes, and records each as it returns', async () => {
+  it('keeps as many micro-batches in flight as the scorer says now, and records each as it returns', async () => {
     for (const inFlight of [2, 5]) {
       let batches = 0;
       const scorer = fakeScorer({
@@ -238,7 +238,7 @@ describe('evaluate', () => {
     }
   });
 
-  it('continues with halves if the device runs out of memory, says so once for each size, and gives the same answers', async () => {
+  it('continues with halves if memory runs out, says so once for each size, and gives the same answers', async () => {
     const outOfMemory = Object.assign(new Error('out of memory'), { name: 'OutOfDeviceMemory' });
     const scorer = fakeScorer({
       maxTokens: 700,
@@ -310,7 +310,7 @@ describe('evaluate', () => {
     expect(isBusy).toBe(false);
   });
 
-  it('passes on any other failure of the scorer, thrown at once or later, and refuses a result of the wrong size', async () => {
+  it('passes on other failures of the scorer, at once or later, and refuses results of a wrong size', async () => {
     const broken = new Error('device lost');
     const atOnce = {
       ...fakeScorer(),

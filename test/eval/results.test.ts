@@ -214,7 +214,10 @@ it('another checkpoint of the same name gets a name of its own', () => {
 it('one of two checkpoints that race for a name gets a new one', async () => {
   const claimer = `
     const { claimModelName } = require(${JSON.stringify(join(import.meta.dirname, '../../dist/eval/output.js'))});
-    process.stdin.once('data', () => { process.stdout.write(claimModelName(process.argv[1], 'm', process.argv[2])); process.exit(); });
+    process.stdin.once('data', () => {
+      process.stdout.write(claimModelName(process.argv[1], 'm', process.argv[2]));
+      process.exit();
+    });
     process.stdout.write('ready ');`;
   const racers = ['aaaaaaaa11', 'bbbbbbbb22', 'cccccccc33'].map((checkpoint) => {
     const child = spawn(process.execPath, ['-e', claimer, out, checkpoint], { stdio: ['pipe', 'pipe', 'inherit'] });

@@ -18,7 +18,8 @@ import { compileEval } from './support/compiled.js';
 
 /** A whole run over the public functions, in a separate process: node run.mjs DATA OUT SHARING DELAY_MS [resume]. */
 const RUNNER = `
-import { loadDataset, modelFolder, scoreQuestions, taskByName, tokeniseDataset, throughputOf, writeResults } from './eval/index.js';
+import { loadDataset, taskByName, tokeniseDataset } from './eval/index.js';
+import { modelFolder, scoreQuestions, throughputOf, writeResults } from './eval/index.js';
 import { prepareOutput } from './system/write.js';
 import { fakeScorer } from './test/eval/support/fakeScorer.js';
 const [data, out, sharing, delay, resume] = process.argv.slice(2);
@@ -26,18 +27,27 @@ const started = new Date(), task = taskByName('multiple_choice'), modelName = 'f
 const controller = new AbortController();
 process.once('SIGINT', () => controller.abort());
 prepareOutput(modelFolder(out, modelName));
-const loaded = await tokeniseDataset(await loadDataset({ path: data, task }), { tokenizer: { moduleUrl: new URL('./fakeTokenizer.mjs', import.meta.url).href, spec: {} }, workers: 1 });
-const scorer = fakeScorer({ maxTokens: 300, before: () => new Promise((resolve) => setTimeout(resolve, Number(delay))) });
+const tokenizer = { moduleUrl: new URL('./fakeTokenizer.mjs', import.meta.url).href, spec: {} };
+const loaded = await tokeniseDataset(await loadDataset({ path: data, task }), { tokenizer, workers: 1 });
+const before = () => new Promise((resolve) => setTimeout(resolve, Number(delay)));
+const scorer = fakeScorer({ maxTokens: 300, before });
 const scored = await scoreQuestions({
-  task, loaded, scorer, sharing, out, modelName, identity: { model: 'fake', precision: 'f32' }, resume: resume === 'resume', signal: controller.signal,
+  task, loaded, scorer, sharing, out, modelName,
+  identity: { model: 'fake', precision: 'f32' },
+  resume: resume === 'resume',
+  signal: controller.signal,
   onProgress: ({ questionsDone }) => process.stdout.write(questionsDone + '\\n'),
 });
 if (scored.isInterrupted) process.exit(130);
+const { scores, questionsScored: questions, tokensComputed, tokensWithoutSharing, scoreSeconds } = scored;
+const times = { loadSeconds: 0, scoreSeconds, modelFlops: 0 };
 writeResults(out, {
-  taskName: task.name, taskVersion: task.version, modelName, config: { model: 'tilewright', sharing }, taskConfig: { dataset_sha256: loaded.sha256 },
+  taskName: task.name, taskVersion: task.version, modelName,
+  config: { model: 'tilewright', sharing },
+  taskConfig: { dataset_sha256: loaded.sha256 },
   provenance: { checkpoint: 'fake', context_length: 256 },
-  questionsInDataset: loaded.total, questions: loaded.questions, scores: scored.scores, started, finished: new Date(), version: '0',
-  throughput: throughputOf({ questions: scored.questionsScored, tokensComputed: scored.tokensComputed, tokensWithoutSharing: scored.tokensWithoutSharing, loadSeconds: 0, scoreSeconds: scored.scoreSeconds, modelFlops: 0 }),
+  questionsInDataset: loaded.total, questions: loaded.questions, scores, started, finished: new Date(), version: '0',
+  throughput: throughputOf({ questions, tokensComputed, tokensWithoutSharing, ...times }),
 });
 `;
 

@@ -45,8 +45,8 @@ describe('readSafetensorsHeader', () => {
 
   it('accepts a padded header, entries in any order, and names that are awkward in JavaScript', () => {
     const header =
-      '{"__proto__":{"dtype":"U8","shape":[1],"data_offsets":[3,4]},"0":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}} ' +
-      '  ';
+      '{"__proto__":{"dtype":"U8","shape":[1],"data_offsets":[3,4]},' +
+      '"0":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}}   ';
     expect(
       readSafetensorsHeader(write(safetensors(header, 4))).entries.map(({ name, byteLength }) => [name, byteLength]),
     ).toEqual([
@@ -144,10 +144,10 @@ describe('readSafetensorsHeader', () => {
     ['deep metadata', () => `{"__metadata__":{"k":${'['.repeat(300)}${']'.repeat(300)}}}`, 'nested more than 200 deep'],
     [
       'empty tensors',
-      (bytes: number) =>
-        '{' +
-        `${Array.from({ length: bytes / 60 }, (_, i) => `"${i}":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}`).join(',')}` +
-        '}',
+      (bytes: number) => {
+        const empty = '{"dtype":"F32","shape":[0],"data_offsets":[0,0]}';
+        return `{${Array.from({ length: bytes / 60 }, (_, i) => `"${i}":${empty}`).join(',')}}`;
+      },
       'describes more than the 65536 tensors',
     ],
   ])('refuses %s before parsing', (_, make, expected) => {

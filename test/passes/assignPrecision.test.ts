@@ -96,10 +96,11 @@ describe('assignPrecision', () => {
     expect(bf16(graph).nodes.map((n) => n.op)).toEqual(['mul', 'cast', 'linear']);
   });
 
-  it('does nothing if the operand has the type already, the matrix is an input of the micro-batch, or f32 is requested', () => {
+  it('does nothing if the operand has the type already, the matrix is an input, or f32 is requested', () => {
     checkUnchanged(
       `
-      func @g(%x: bf16[T, 4], %y: f32[T, 4], %given: f32[2, 4], %q: f32[2, T, 4], %k: f32[2, 4, T]) -> (f32[T, 2], f32[T, 2], f32[2, T, T]) {
+      func @g(%x: bf16[T, 4], %y: f32[T, 4], %given: f32[2, 4], %q: f32[2, T, 4], %k: f32[2, 4, T])
+        -> (f32[T, 2], f32[T, 2], f32[2, T, T]) {
         weight @a : bf16[2, 4]
         %p = linear(%x, @a) : f32[T, 2]
         %r = linear(%y, %given) : f32[T, 2]

@@ -91,7 +91,8 @@ describe('canonicaliseMask', () => {
       META_PAIR,
       canonicalise,
       `
-      func @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %branch: i32[T], %pair: i32[T], %subtreeEnd: i32[T] is subtreeEnd) -> (f32[T, 2, 4]) {
+      func @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %branch: i32[T], %pair: i32[T], \
+        %subtreeEnd: i32[T] is subtreeEnd) -> (f32[T, 2, 4]) {
         %out = attention(%q, %k, %v, %subtreeEnd) {mask = "column", scale = 0.5} : f32[T, 2, 4]
         return %out
       }

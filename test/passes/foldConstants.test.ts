@@ -104,7 +104,8 @@ describe('foldConstants', () => {
     // Nearly 1; 0 − x; a cast that rounds; transposes that are not inverse; a literal of another element type.
     checkUnchanged(
       `
-      func @g(%x: f32[T, 4], %y: f32[T, 2, 3], %n: i32[T, 4]) -> (f32[T, 4], f32[T, 4], f32[T, 4], f32[3, T, 2], i32[T, 4]) {
+      func @g(%x: f32[T, 4], %y: f32[T, 2, 3], %n: i32[T, 4])
+        -> (f32[T, 4], f32[T, 4], f32[T, 4], f32[3, T, 2], i32[T, 4]) {
         %one = const() {value = 1} : f32[]
         %zero = const() {value = 0} : f32[]
         %next = const() {value = 1.0000000000000002} : f32[]

@@ -152,7 +152,7 @@ describe('fuseGroups', () => {
     }
   });
 
-  it('computes values of one element a row wherever they are read, and writes them only where memory needs them', () => {
+  it('computes values of one element a row wherever they are read, and writes them only if memory needs them', () => {
     expect(
       print(
         parse(`

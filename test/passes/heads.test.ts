@@ -29,7 +29,8 @@ const normedHeads = (headDim: number, heads = 3, kvHeads = 1): string => {
     %${name}_crossed = mul(%${name}_turned, %sine) : f32[T, ${count}, ${headDim}] at "attention"
     %${name}_rotary = add(%${name}_straight, %${name}_crossed) : f32[T, ${count}, ${headDim}] at "attention"`;
   return `
-  func @g(%x: f32[T, 32], %cosine: f32[T, 1, ${headDim}], %sine: f32[T, 1, ${headDim}], %row: i32[R]) -> (f32[T, ${heads}, ${headDim}], f32[T, ${kvHeads}, ${headDim}]) {
+  func @g(%x: f32[T, 32], %cosine: f32[T, 1, ${headDim}], %sine: f32[T, 1, ${headDim}], %row: i32[R])
+    -> (f32[T, ${heads}, ${headDim}], f32[T, ${kvHeads}, ${headDim}]) {
     weight @q_proj : f32[${heads * headDim}, 32]
     weight @k_proj : f32[${kvHeads * headDim}, 32]
     weight @q_norm : f32[${headDim}]
@@ -67,9 +68,15 @@ describe('norms of heads', () => {
           k = acc0
           k_mean_parts Σ= mul(acc0, acc0)
       attention_1: loop over T × 64, heads of 32
-        q_rotary = add(mul(mul(mul(q[row, column], rsqrt(add(mul(segmentSum(q_mean_parts, 2 for 32 columns), 0.03125), 0.00001))), q_norm_table[column mod 32]), cosine[row, column mod 32]), mul(rotateHalf(mul(mul(q[row, column], rsqrt(add(mul(segmentSum(q_mean_parts, 2 for 32 columns), 0.03125), 0.00001))), q_norm_table[column mod 32])), sine[row, column mod 32]))
+        q_rotary = add(mul(mul(mul(q[row, column], rsqrt(add(mul(segmentSum(q_mean_parts, 2 for 32 columns), 0.03125),
+            0.00001))), q_norm_table[column mod 32]), cosine[row, column mod 32]), mul(rotateHalf(mul(mul(q[row,
+            column], rsqrt(add(mul(segmentSum(q_mean_parts, 2 for 32 columns), 0.03125), 0.00001))),
+            q_norm_table[column mod 32])), sine[row, column mod 32]))
       attention_2: loop over T × 32, heads of 32
-        k_rotary = add(mul(mul(mul(k[row, column], rsqrt(add(mul(segmentSum(k_mean_parts, 2 for 32 columns), 0.03125), 0.00001))), k_norm_table[column]), cosine[row, column]), mul(rotateHalf(mul(mul(k[row, column], rsqrt(add(mul(segmentSum(k_mean_parts, 2 for 32 columns), 0.03125), 0.00001))), k_norm_table[column])), sine[row, column]))
+        k_rotary = add(mul(mul(mul(k[row, column], rsqrt(add(mul(segmentSum(k_mean_parts, 2 for 32 columns), 0.03125),
+            0.00001))), k_norm_table[column]), cosine[row, column]), mul(rotateHalf(mul(mul(k[row, column],
+            rsqrt(add(mul(segmentSum(k_mean_parts, 2 for 32 columns), 0.03125), 0.00001))), k_norm_table[column])),
+            sine[row, column]))
       "
     `);
   });

@@ -6,8 +6,7 @@ import type { LoweredModule } from '../../passes/lowerKernels.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { llama } from './llamaGraph.js';
-import { printKernel } from '../../ir/kernelPrinter.js';
-import { BF16, F32, kernelsOf, lowerAsIs, printModule } from './lowered.js';
+import { BF16, F32, folded, kernelsOf, lowerAsIs, printModule, printPart } from './lowered.js';
 import { parse } from './support.js';
 
 function compiled(graph: Graph, numerics: Numerics): LoweredModule {
@@ -17,11 +16,6 @@ function compiled(graph: Graph, numerics: Numerics): LoweredModule {
 }
 
 const at = (module: LoweredModule, path: string): Kernel => module.kernels.find((k) => k.path === path)!;
-const print = (module: LoweredModule, prefix: string): string =>
-  `\n${module.kernels
-    .filter((k) => k.path.startsWith(prefix))
-    .map(printKernel)
-    .join('\n')}\n`;
 
 describe('the kernels of LLaMA', () => {
   it('are these in f32', () => {
@@ -32,27 +26,37 @@ describe('the kernels of LLaMA', () => {
         sin = sin(mul(toF32(position[row]), rope_inverse_frequencies[column]))
       embed: loop over T × 48
         h = toF32(model_embed_tokens_weight_table[tokens[row], column])
-        mean_square_parts Σ= mul(toF32(model_embed_tokens_weight_table[tokens[row], column]), toF32(model_embed_tokens_weight_table[tokens[row], column]))
+        mean_square_parts Σ= mul(toF32(model_embed_tokens_weight_table[tokens[row], column]),
+            toF32(model_embed_tokens_weight_table[tokens[row], column]))
       layers_0_attention_qkv: gemm over T, h[T, 48]
         layers_0_attention_qkv_w0: 32 columns, rotate 8 by 4
-          rotated = add(mul(mul(acc0, rsqrt(add(mul(rowSum(mean_square_parts), 0.020833333333333332), 0.00001))), cos[row, column mod 8]), mul(rotateHalf(mul(acc0, rsqrt(add(mul(rowSum(mean_square_parts), 0.020833333333333332), 0.00001)))), sin[row, column mod 8]))
+          rotated = add(mul(mul(acc0, rsqrt(add(mul(rowSum(mean_square_parts), 0.020833333333333332), 0.00001))),
+              cos[row, column mod 8]), mul(rotateHalf(mul(acc0, rsqrt(add(mul(rowSum(mean_square_parts),
+              0.020833333333333332), 0.00001)))), sin[row, column mod 8]))
         layers_0_attention_qkv_w1: 16 columns, rotate 8 by 4
-          rotated1 = add(mul(mul(acc0, rsqrt(add(mul(rowSum(mean_square_parts), 0.020833333333333332), 0.00001))), cos[row, column mod 8]), mul(rotateHalf(mul(acc0, rsqrt(add(mul(rowSum(mean_square_parts), 0.020833333333333332), 0.00001)))), sin[row, column mod 8]))
+          rotated1 = add(mul(mul(acc0, rsqrt(add(mul(rowSum(mean_square_parts), 0.020833333333333332), 0.00001))),
+              cos[row, column mod 8]), mul(rotateHalf(mul(acc0, rsqrt(add(mul(rowSum(mean_square_parts),
+              0.020833333333333332), 0.00001)))), sin[row, column mod 8]))
         layers_0_attention_qkv_w2: 16 columns
           v = mul(acc0, rsqrt(add(mul(rowSum(mean_square_parts), 0.020833333333333332), 0.00001)))
-      layers_0_attention_mix: attention over R, attended_r1_scored = softmax(0.35355339059327373·rotated·rotated1 + column subtree_end)·v, 4/2 heads of 8, queries row
+      layers_0_attention_mix: attention over R, attended_r1_scored = softmax(0.35355339059327373·rotated·rotated1 +
+          column subtree_end)·v, 4/2 heads of 8, queries row
       layers_0_attention_o: gemm over R, attended_r1_scored[R, 32]
         layers_0_attention_o_w0: 48 columns
           h1_scored = add(h[row[row], column], acc0)
           mean_square1_scored_parts Σ= mul(add(h[row[row], column], acc0), add(h[row[row], column], acc0))
       layers_0_ffn_gate_up: gemm over R, h1_scored[R, 48]
         layers_0_ffn_gate_up_w0: 40 columns, interleave by 16
-          activated_scored = mul(div(mul(acc0, rsqrt(add(mul(rowSum(mean_square1_scored_parts), 0.020833333333333332), 0.00001))), add(1, exp(neg(mul(acc0, rsqrt(add(mul(rowSum(mean_square1_scored_parts), 0.020833333333333332), 0.00001))))))), mul(acc1, rsqrt(add(mul(rowSum(mean_square1_scored_parts), 0.020833333333333332), 0.00001))))
+          activated_scored = mul(div(mul(acc0, rsqrt(add(mul(rowSum(mean_square1_scored_parts), 0.020833333333333332),
+              0.00001))), add(1, exp(neg(mul(acc0, rsqrt(add(mul(rowSum(mean_square1_scored_parts),
+              0.020833333333333332), 0.00001))))))), mul(acc1, rsqrt(add(mul(rowSum(mean_square1_scored_parts),
+              0.020833333333333332), 0.00001))))
       layers_0_ffn_down: gemm over R, activated_scored[R, 40]
         layers_0_ffn_down_w0: 48 columns
           h2_scored = add(h1_scored[row, column], acc0)
           mean_square2_scored_parts Σ= mul(add(h1_scored[row, column], acc0), add(h1_scored[row, column], acc0))
-      head: logprob over R, head_parts of h2_scored[R, 48]·head_w0[600]·rsqrt(add(mul(rowSum(mean_square2_scored_parts), 0.020833333333333332), 0.00001)) at target
+      head: logprob over R, head_parts of h2_scored[R,
+          48]·head_w0[600]·rsqrt(add(mul(rowSum(mean_square2_scored_parts), 0.020833333333333332), 0.00001)) at target
       head_reduce: logprobReduce over R, log_prob, is_argmax = head_parts at target
       "
     `);
@@ -75,16 +79,21 @@ describe('the kernels of LLaMA', () => {
   it('compute the last layer and the head only for scored rows, from keys and values of all tokens', () => {
     const module = compiled(llama(), F32);
     expect(module.kernels.map((k) => k.rows).join('')).toBe('TTTTTTTTRRRRRR');
-    expect(print(module, 'layers.1.attention')).toMatchInlineSnapshot(`
+    expect(printPart(module, 'layers.1.attention')).toMatchInlineSnapshot(`
       "
       layers_1_attention_qkv: gemm over T, h2[T, 48]
         layers_1_attention_qkv_w0: 32 columns, rotate 8 by 4
-          rotated2 = add(mul(mul(acc0, rsqrt(add(mul(rowSum(mean_square2_parts), 0.020833333333333332), 0.00001))), cos[row, column mod 8]), mul(rotateHalf(mul(acc0, rsqrt(add(mul(rowSum(mean_square2_parts), 0.020833333333333332), 0.00001)))), sin[row, column mod 8]))
+          rotated2 = add(mul(mul(acc0, rsqrt(add(mul(rowSum(mean_square2_parts), 0.020833333333333332), 0.00001))),
+              cos[row, column mod 8]), mul(rotateHalf(mul(acc0, rsqrt(add(mul(rowSum(mean_square2_parts),
+              0.020833333333333332), 0.00001)))), sin[row, column mod 8]))
         layers_1_attention_qkv_w1: 16 columns, rotate 8 by 4
-          rotated3 = add(mul(mul(acc0, rsqrt(add(mul(rowSum(mean_square2_parts), 0.020833333333333332), 0.00001))), cos[row, column mod 8]), mul(rotateHalf(mul(acc0, rsqrt(add(mul(rowSum(mean_square2_parts), 0.020833333333333332), 0.00001)))), sin[row, column mod 8]))
+          rotated3 = add(mul(mul(acc0, rsqrt(add(mul(rowSum(mean_square2_parts), 0.020833333333333332), 0.00001))),
+              cos[row, column mod 8]), mul(rotateHalf(mul(acc0, rsqrt(add(mul(rowSum(mean_square2_parts),
+              0.020833333333333332), 0.00001)))), sin[row, column mod 8]))
         layers_1_attention_qkv_w2: 16 columns
           v1 = mul(acc0, rsqrt(add(mul(rowSum(mean_square2_parts), 0.020833333333333332), 0.00001)))
-      layers_1_attention_mix: attention over R, attended_r2_scored = softmax(0.35355339059327373·rotated2·rotated3 + column subtree_end)·v1, 4/2 heads of 8, queries row
+      layers_1_attention_mix: attention over R, attended_r2_scored = softmax(0.35355339059327373·rotated2·rotated3 +
+          column subtree_end)·v1, 4/2 heads of 8, queries row
       layers_1_attention_o: gemm over R, attended_r2_scored[R, 32]
         layers_1_attention_o_w0: 48 columns
           h3_scored = add(h2[row[row], column], acc0)
@@ -95,11 +104,14 @@ describe('the kernels of LLaMA', () => {
 
   it('store rounded copies for contractions in bf16, beside the f32 residual', () => {
     const module = compiled(llama(), BF16);
-    expect(print(module, 'layers.0.ffn')).toMatchInlineSnapshot(`
+    expect(printPart(module, 'layers.0.ffn')).toMatchInlineSnapshot(`
       "
       layers_0_ffn_gate_up: gemm over T, h1_bf16[T, 48]
         layers_0_ffn_gate_up_w0: 40 columns, interleave by 16
-          activated_bf16 = roundBf16(mul(div(mul(acc0, rsqrt(add(mul(rowSum(mean_square1_parts), 0.020833333333333332), 0.00001))), add(1, exp(neg(mul(acc0, rsqrt(add(mul(rowSum(mean_square1_parts), 0.020833333333333332), 0.00001))))))), mul(acc1, rsqrt(add(mul(rowSum(mean_square1_parts), 0.020833333333333332), 0.00001)))))
+          activated_bf16 = roundBf16(mul(div(mul(acc0, rsqrt(add(mul(rowSum(mean_square1_parts),
+              0.020833333333333332), 0.00001))), add(1, exp(neg(mul(acc0, rsqrt(add(mul(rowSum(mean_square1_parts),
+              0.020833333333333332), 0.00001))))))), mul(acc1, rsqrt(add(mul(rowSum(mean_square1_parts),
+              0.020833333333333332), 0.00001)))))
       layers_0_ffn_down: gemm over T, activated_bf16[T, 40]
         layers_0_ffn_down_w0: 48 columns
           h2_bf16 = roundBf16(add(h1[row, column], acc0))
@@ -147,27 +159,25 @@ describe('the kernels of LLaMA', () => {
 
   it('read weights as the checkpoint has them, with norms folded in', () => {
     const module = compiled(llama(), BF16);
-    expect(
-      module.weights
-        .map(
-          (w) =>
-            `${w.name}: ${w.layout} ${w.format} of ` +
-            `${w.sources.map((s) => `${s.tensor}[${s.rows}, ${w.k}]`).join(' + ')}` +
-            `${w.columnScale === undefined ? '' : ` · ${w.columnScale}`}, ${w.pairing.kind}`,
-        )
-        .filter((_, i) => i < 8 || i > 13),
-    ).toMatchInlineSnapshot(`
-      [
-        "rope_inverse_frequencies: rows f32 of constant.rope_inverse_frequencies[8, 1], none",
-        "model_embed_tokens_weight_table: rows bf16 of model.embed_tokens.weight[600, 48], none",
-        "layers_0_attention_qkv_w0: vnni bf16 of model.layers.0.self_attn.q_proj.weight[32, 48] · model.layers.0.input_layernorm.weight, rotate",
-        "layers_0_attention_qkv_w1: vnni bf16 of model.layers.0.self_attn.k_proj.weight[16, 48] · model.layers.0.input_layernorm.weight, rotate",
-        "layers_0_attention_qkv_w2: vnni bf16 of model.layers.0.self_attn.v_proj.weight[16, 48] · model.layers.0.input_layernorm.weight, none",
-        "layers_0_attention_o_w0: vnni bf16 of model.layers.0.self_attn.o_proj.weight[48, 32], none",
-        "layers_0_ffn_gate_up_w0: vnni bf16 of model.layers.0.mlp.gate_proj.weight[40, 48] + model.layers.0.mlp.up_proj.weight[40, 48] · model.layers.0.post_attention_layernorm.weight, interleave",
-        "layers_0_ffn_down_w0: vnni bf16 of model.layers.0.mlp.down_proj.weight[48, 40], none",
-        "head_w0: vnni bf16 of lm_head.weight[600, 48] · model.norm.weight, none",
-      ]
+    const lines = module.weights.map((w) => {
+      const sources = w.sources.map((s) => `${s.tensor}[${s.rows}, ${w.k}]`).join(' + ');
+      const scale = w.columnScale === undefined ? '' : ` · ${w.columnScale}`;
+      return `${w.name}: ${w.layout} ${w.format} of ${sources}${scale}, ${w.pairing.kind}`;
+    });
+    expect(folded(lines.filter((_, i) => i < 8 || i > 13).join('\n'))).toMatchInlineSnapshot(`
+      "rope_inverse_frequencies: rows f32 of constant.rope_inverse_frequencies[8, 1], none
+      model_embed_tokens_weight_table: rows bf16 of model.embed_tokens.weight[600, 48], none
+      layers_0_attention_qkv_w0: vnni bf16 of model.layers.0.self_attn.q_proj.weight[32, 48] ·
+          model.layers.0.input_layernorm.weight, rotate
+      layers_0_attention_qkv_w1: vnni bf16 of model.layers.0.self_attn.k_proj.weight[16, 48] ·
+          model.layers.0.input_layernorm.weight, rotate
+      layers_0_attention_qkv_w2: vnni bf16 of model.layers.0.self_attn.v_proj.weight[16, 48] ·
+          model.layers.0.input_layernorm.weight, none
+      layers_0_attention_o_w0: vnni bf16 of model.layers.0.self_attn.o_proj.weight[48, 32], none
+      layers_0_ffn_gate_up_w0: vnni bf16 of model.layers.0.mlp.gate_proj.weight[40, 48] +
+          model.layers.0.mlp.up_proj.weight[40, 48] · model.layers.0.post_attention_layernorm.weight, interleave
+      layers_0_ffn_down_w0: vnni bf16 of model.layers.0.mlp.down_proj.weight[48, 40], none
+      head_w0: vnni bf16 of lm_head.weight[600, 48] · model.norm.weight, none"
     `);
     expect(module.constants.map((c) => [c.name, c.values.length])).toEqual([['constant.rope_inverse_frequencies', 8]]);
   });

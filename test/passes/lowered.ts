@@ -2,6 +2,7 @@
 import { expect } from 'vitest';
 import { definitions, type Graph, type Value } from '../../ir/graph/graph.js';
 import { interpretGraph, type GraphEnv } from '../../ir/graph/interpreter.js';
+import type { Kernel } from '../../ir/kernel.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { printKernel } from '../../ir/kernelPrinter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
@@ -60,7 +61,28 @@ export function interpretLowered(graph: Graph, module: LoweredModule, env: Graph
   return graph.results.map((r) => out.get(bufferName(behindViews(r)))!);
 }
 
-export const printModule = (module: LoweredModule): string => `\n${module.kernels.map(printKernel).join('\n')}\n`;
+/** `text` with lines of at most 112 columns: the rest of a longer line follows, indented by four more. */
+export const folded = (text: string): string =>
+  text
+    .split('\n')
+    .map((line) => {
+      const indent = line.slice(0, line.length - line.trimStart().length);
+      const lines: string[] = [];
+      let rest = line;
+      while (rest.length > 112) {
+        const end = rest.lastIndexOf(' ', 112);
+        lines.push(rest.slice(0, end));
+        rest = `${indent}    ${rest.slice(end + 1)}`;
+      }
+      return [...lines, rest].join('\n');
+    })
+    .join('\n');
+
+const printKernels = (kernels: readonly Kernel[]): string => folded(`\n${kernels.map(printKernel).join('\n')}\n`);
+export const printModule = (module: LoweredModule): string => printKernels(module.kernels);
+/** Kernels whose path begins with `prefix`. */
+export const printPart = (module: LoweredModule, prefix: string): string =>
+  printKernels(module.kernels.filter(({ path }) => path.startsWith(prefix)));
 
 /** The kernels of the graph in `text`, as text. They compute what the graph computes. */
 export function kernelsOf(text: string): string {

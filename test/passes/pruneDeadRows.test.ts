@@ -50,7 +50,8 @@ describe('pruneDeadRows', () => {
         weight @wo : f32[3, 8]
         %q = linear(%h, @wq) : f32[T, 8]
         %heads = reshape(%q) {shape = [T, 2, 4]} : f32[T, 2, 4]
-        %mixed = attention(%heads, %heads, %heads, %subtreeEnd) {mask = "column", scale = 0.5} : f32[T, 2, 4] at "layers.0.attention"
+        %mixed = attention(%heads, %heads, %heads, %subtreeEnd)
+          {mask = "column", scale = 0.5} : f32[T, 2, 4] at "layers.0.attention"
         %flat = reshape(%mixed) {shape = [T, 8]} : f32[T, 8]
         %residual = add(%flat, %h) : f32[T, 8]
         %o = linear(%residual, @wo) : f32[T, 3]
@@ -65,7 +66,8 @@ describe('pruneDeadRows', () => {
         weight @wo : f32[3, 8]
         %q = linear(%h, @wq) : f32[T, 8]
         %heads = reshape(%q) {shape = [T, 2, 4]} : f32[T, 2, 4]
-        %mixed_scored = attention(%heads, %heads, %heads, %subtreeEnd, %row) {mask = "column", scale = 0.5} : f32[R, 2, 4] at "layers.0.attention"
+        %mixed_scored = attention(%heads, %heads, %heads, %subtreeEnd, %row) \
+          {mask = "column", scale = 0.5} : f32[R, 2, 4] at "layers.0.attention"
         %flat_scored = reshape(%mixed_scored) {shape = [R, 8]} : f32[R, 8]
         %h_scored = gather_rows(%h, %row) : f32[R, 8]
         %residual_scored = add(%flat_scored, %h_scored) : f32[R, 8]
@@ -93,7 +95,8 @@ describe('pruneDeadRows', () => {
       func @g(%h: f32[T, 2, 4], %subtreeEnd: i32[T], %row: i32[R]) -> (f32[R, 2, 4]) {
         %first = attention(%h, %h, %h, %subtreeEnd) {mask = "column", scale = 0.5} : f32[T, 2, 4] at "layers.0"
         %mid = add(%first, %h) : f32[T, 2, 4]
-        %second_scored = attention(%mid, %mid, %mid, %subtreeEnd, %row) {mask = "column", scale = 0.5} : f32[R, 2, 4] at "layers.1"
+        %second_scored = attention(%mid, %mid, %mid, %subtreeEnd, %row) \
+          {mask = "column", scale = 0.5} : f32[R, 2, 4] at "layers.1"
         %mid_scored = gather_rows(%mid, %row) : f32[R, 2, 4]
         %sum_scored = add(%second_scored, %mid_scored) : f32[R, 2, 4]
         return %sum_scored

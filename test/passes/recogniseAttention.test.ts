@@ -77,7 +77,7 @@ describe('recogniseAttention', () => {
     );
   });
 
-  it('accepts the operands of + and · in either order, a scale behind a cast, and keys that another reader shares', () => {
+  it('accepts operands of + and · in either order, a scale behind a cast, and keys that another reader shares', () => {
     const variants = [
       edit(ATTENTION, ['mul(%dot, %half)', 'mul(%half, %dot)']),
       edit(ATTENTION, ['add(%scaled, %bias)', 'add(%bias, %scaled)']),

@@ -93,11 +93,11 @@ export function sameMeaning(before: Graph, after: Graph, tolerance = 1e-9, seed?
   });
 }
 
-/** Text without the indentation that it has in a test. */
+/** Text without the indentation that it has in a test. A long line may go on in the next one, behind a backslash. */
 function dedent(text: string): string {
   const lines = text.replace(/^\n/, '').trimEnd().split('\n');
   const indent = Math.min(...lines.filter((l) => l.trim() !== '').map((l) => l.length - l.trimStart().length));
-  return `${lines.map((l) => l.slice(indent)).join('\n')}\n`;
+  return `${lines.map((l) => l.slice(indent).replace(/(?<=\S) {2,}/g, ' ')).join('\n')}\n`;
 }
 
 export const parse = (text: string): Graph => {

@@ -149,7 +149,7 @@ describe('CpuExecutor', () => {
     await executor.close();
   });
 
-  it('says how much memory it takes before it takes it, stores equal weights once, and reports progress by bytes', async () => {
+  it('announces the memory that it takes, stores equal weights once, and reports progress by bytes', async () => {
     const progress: LoadProgress[] = [];
     let announced: unknown;
     const executor = await create({

@@ -69,8 +69,9 @@ describe('a fault', () => {
       const pool = new addon.Pool(4);
       const rows = ${BYTES / 4 / 16};
       const target = { memory: new addon.Memory(${BYTES}), offset: 0, bytes: ${BYTES} };
-      addon.pack(pool, { layout: 'panels', format: ${FORMATS.f32.code}, k: 16, rowMap: Int32Array.from({ length: rows }, (_, i) => i), target,
-        sources: [{ kind: 'memory', format: ${FORMATS.f32.code}, rows, memory, offset: 0 }] });`);
+      const format = ${FORMATS.f32.code}, rowMap = Int32Array.from({ length: rows }, (_, i) => i);
+      addon.pack(pool, { layout: 'panels', format, k: 16, rowMap, target,
+        sources: [{ kind: 'memory', format, rows, memory, offset: 0 }] });`);
     expect(signal).toBe('SIGBUS');
     expect(stderr).toContain(`${file} was cut off while it was read`);
     expect(stderr.match(/was cut off/g)).toHaveLength(1);

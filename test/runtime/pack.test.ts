@@ -159,7 +159,7 @@ describe('pack', () => {
     );
   });
 
-  it('generates random weights from (seed, index) only: rounded to the format, whatever the layout and the threads', async () => {
+  it('generates random weights from (seed, index) only, rounded, in any layout, by any threads', async () => {
     for (const format of ['f32', 'bf16', 'f16'] as const) {
       for (const threads of [1, 2, 3]) {
         const weight: WeightDecl = {

@@ -140,14 +140,20 @@ export function tinyPlan(): LinkedFunction {
 export const TINY_KERNELS = `${ABI_TEXT}
 #include <math.h>
 #include <string.h>
-static float widen(uint16_t half) { uint32_t bits = (uint32_t)half << 16; float value; memcpy(&value, &bits, 4); return value; }
+static float widen(uint16_t half) {
+  const uint32_t bits = (uint32_t)half << 16;
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
 void tw_embed(const tw_launch *l, int32_t worker, int32_t workers) {
   const int32_t *tokens = l->buffers[0], *position = l->buffers[1];
   const uint16_t *table = l->buffers[2];
   const float *frequency = l->buffers[3];
   float *h = l->buffers[4];
   for (int64_t t = worker; t < l->extents[0]; t += workers)
-    for (int c = 0; c < ${WIDTH}; c++) h[t * 32 + c] = widen(table[tokens[t] * ${WIDTH} + c]) * frequency[c] + (float)position[t];
+    for (int c = 0; c < ${WIDTH}; c++)
+      h[t * 32 + c] = widen(table[tokens[t] * ${WIDTH} + c]) * frequency[c] + (float)position[t];
 }
 void tw_head(const tw_launch *l, int32_t worker, int32_t workers) {
   const float *h = l->buffers[0], *w = l->buffers[3];
@@ -156,7 +162,8 @@ void tw_head(const tw_launch *l, int32_t worker, int32_t workers) {
   (void)worker; (void)workers;
   for (int64_t r; (r = __atomic_fetch_add(l->next, 1, __ATOMIC_RELAXED)) < l->extents[1];) {
     float sum = 0;
-    for (int k = 0; k < ${WIDTH}; k++) sum += h[row[r] * 32 + k] * w[(target[r] / 16) * ${WIDTH * 16} + k * 16 + target[r] % 16];
+    const float *panel = w + (target[r] / 16) * ${WIDTH * 16} + target[r] % 16;
+    for (int k = 0; k < ${WIDTH}; k++) sum += h[row[r] * 32 + k] * panel[k * 16];
     parts[r * 32] = sum;
     parts[r * 32 + 1] = parts[r * 32 + 2] = 0;
     parts[r * 32 + 3] = -INFINITY;
@@ -166,6 +173,9 @@ void tw_reduce(const tw_launch *l, int32_t worker, int32_t workers) {
   const float *parts = l->buffers[0];
   float *logProb = l->buffers[1];
   int32_t *isArgmax = l->buffers[2];
-  for (int64_t r = worker; r < l->extents[1]; r += workers) { logProb[r] = -fabsf(parts[r * 32]); isArgmax[r] = parts[r * 32] > 0; }
+  for (int64_t r = worker; r < l->extents[1]; r += workers) {
+    logProb[r] = -fabsf(parts[r * 32]);
+    isArgmax[r] = parts[r * 32] > 0;
+  }
 }
 `;

@@ -80,7 +80,10 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     const made = make();
     expect(made.stderr).toBe('');
     expect(made.stdout).toMatch(
-      /bundle\.tar\.gz: \d+\.\d MB with Node v\d\S+; for hosts with glibc 2\.\d+ and libstdc\+\+ 3\.4\S* symbols or later\n/,
+      new RegExp(
+        'bundle\\.tar\\.gz: \\d+\\.\\d MB with Node v\\d\\S+; ' +
+          'for hosts with glibc 2\\.\\d+ and libstdc\\+\\+ 3\\.4\\S* symbols or later\n',
+      ),
     );
     expect(spawnSync('tar', ['-xzf', place('bundle.tar.gz')], { cwd: place('elsewhere') }).status).toBe(0);
   }, 300_000);

@@ -83,7 +83,10 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
     expect(stderr).toMatch(/waited [\d.]+ s for other devices, [\d.]+ GB copied from them/);
     expect(stderr).not.toMatch(/read from files as well/);
     expect(stderr).toMatch(
-      /seconds since the command: process .*pack .*first micro-batch [\d.]+–[\d.]+; devices: process .*kernels .*weights .*programs/,
+      new RegExp(
+        'seconds since the command: process .*pack .*first micro-batch [\\d.]+–[\\d.]+; ' +
+          'devices: process .*kernels .*weights .*programs',
+      ),
     );
     expect(samples).toBe(await alone());
     expect(hashes).toEqual(Array.from({ length: 3 }, () => hashes[0]));

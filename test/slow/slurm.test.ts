@@ -107,11 +107,12 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
   const until = async (what: string, isSo: () => boolean, seconds = 120): Promise<void> => {
     const end = performance.now() + seconds * 1000;
     while (!isSo()) {
-      if (performance.now() > end)
-        throw new Error(
-          `${what}: not within ${seconds} s\n` +
-            `${['slurmctld.log', 'slurmd.log'].map((name) => readFileSync(join(folder, name), 'utf8').slice(-2000)).join('\n')}`,
+      if (performance.now() > end) {
+        const logs = ['slurmctld.log', 'slurmd.log'].map((name) =>
+          readFileSync(join(folder, name), 'utf8').slice(-2000),
         );
+        throw new Error([`${what}: not within ${seconds} s`, ...logs].join('\n'));
+      }
       await sleep(50);
     }
   };

@@ -133,11 +133,9 @@ function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'exte
       .replaceAll(/extern __shared__[^;]*;/g, '')
       .replaceAll('__shared__', 'static');
     const values = [...extents.map((_, at) => `e[${at}]`), ...parameters.map((_, at) => `p[${at}]`)].join(', ');
-    return (
-      `namespace of_${i} {\n` +
-      `${`${own}\n${DRIVER.replace('ARGUMENTS', values).replace('run_SYMBOL', `run_${i}`)}`.replaceAll(/SYMBOL|\bk_attention_test\b/g, `k_${i}`)}` +
-      '\n}'
-    );
+    const driver = DRIVER.replace('ARGUMENTS', values).replace('run_SYMBOL', `run_${i}`);
+    const unit = `${own}\n${driver}`.replaceAll(/SYMBOL|\bk_attention_test\b/g, `k_${i}`);
+    return `namespace of_${i} {\n${unit}\n}`;
   });
   if (missing.length === 0) return;
   const library = loadOverFibres([prelude, ...texts].join('\n'));

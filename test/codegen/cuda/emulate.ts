@@ -27,9 +27,11 @@ const FENCED = `
 #include <unistd.h>
 struct tw_fenced { unsigned char *pages, *at; size_t pages_size, size; };
 static tw_fenced tw_fence(const void *from, size_t size) {
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE), padded = (size + 15) / 16 * 16, used = (padded + page - 1) / page * page;
-  unsigned char *pages = (unsigned char *)mmap(0, used + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED || mprotect(pages + used, page, PROT_NONE) != 0) abort();
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  const size_t padded = (size + 15) / 16 * 16, used = (padded + page - 1) / page * page;
+  void *mapped = mmap(0, used + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  unsigned char *pages = (unsigned char *)mapped;
+  if (mapped == MAP_FAILED || mprotect(pages + used, page, PROT_NONE) != 0) abort();
   tw_fenced fenced = { pages, pages + used - padded, used + page, size };
   memcpy(fenced.at, from, size);
   return fenced;
@@ -37,14 +39,18 @@ static tw_fenced tw_fence(const void *from, size_t size) {
 `;
 
 const DRIVER = `
-extern "C" int run_SYMBOL(void **from, const unsigned long long *sizes, const int *extents, int grid_x, int grid_y, int threads, int backwards) {
+extern "C" int run_SYMBOL(void **from, const unsigned long long *sizes, const int *extents, int grid_x, int grid_y,
+                          int threads, int backwards) {
   tw_fenced fenced[COUNT];
   void *p[COUNT];
   for (int i = 0; i < COUNT; i++) { fenced[i] = tw_fence(from[i], sizes[i]); p[i] = fenced[i].at; }
   tw_late_copies = 1;
   tw_backwards = backwards;
   const int ended = tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(ARGUMENTS); });
-  for (int i = 0; i < COUNT; i++) { memcpy(from[i], fenced[i].at, fenced[i].size); munmap(fenced[i].pages, fenced[i].pages_size); }
+  for (int i = 0; i < COUNT; i++) {
+    memcpy(from[i], fenced[i].at, fenced[i].size);
+    munmap(fenced[i].pages, fenced[i].pages_size);
+  }
   return ended;
 }
 `;
@@ -87,10 +93,11 @@ export function hostLibrary(kernels: Iterable<CudaKernelText>, folder: string): 
     const { symbol, parameters, launch } = kernel;
     const sizes = extentsOf(kernel).map((_, i) => `sizes[${i}]`);
     const pointers = parameters.map((_, i) => `p[${i}]`);
+    const call = `${symbol}(${[...sizes, ...pointers].join(', ')})`;
     return `namespace of_${symbol} {
 ${overFibres(kernel)}
 extern "C" void host_${symbol}(const int *sizes, const unsigned *grid, void **p) {
-  if (!tw_run_grid(grid[0], grid[1], ${launch.threads}, [&] { ${symbol}(${[...sizes, ...pointers].join(', ')}); })) abort();
+  if (!tw_run_grid(grid[0], grid[1], ${launch.threads}, [&] { ${call}; })) abort();
 }
 }`;
   });

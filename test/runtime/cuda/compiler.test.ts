@@ -72,7 +72,11 @@ describe('choosing a compiler', () => {
     });
     const error = await failure(findCudaCompiler('sm_90a', 13000, settings));
     expect(error.message).toMatch(
-      /^No CUDA compiler can be used for sm_90a: NVRTC .*11\.8 is too old for sm_90a, which needs 12\.0 or later; nvcc .*14\.0 is too new for the GPU driver, .*\.$/,
+      new RegExp(
+        '^No CUDA compiler can be used for sm_90a: ' +
+          'NVRTC .*11\\.8 is too old for sm_90a, which needs 12\\.0 or later; ' +
+          'nvcc .*14\\.0 is too new for the GPU driver, .*\\.$',
+      ),
     );
     expect(error.message).not.toContain('\n');
   });
@@ -244,10 +248,13 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
   const compile = (
     sources: Readonly<Record<string, string>>,
   ): { failures: Record<string, string>; cubins: string[] } => {
-    const script = `      const { compileCubins } = await import(${JSON.stringify(BUILT)});
+    const script = `
+      const { compileCubins } = await import(${JSON.stringify(BUILT)});
       const units = Object.entries(${JSON.stringify(sources)}).map(([symbol, source]) => ({ symbol, source }));
-      const { failures, cubins } = await compileCubins(units, { arch: 'sm_90a', driverVersion: 13000, keepsGoing: true });
-      console.log(JSON.stringify({ failures: Object.fromEntries([...failures].map(([k, e]) => [k, e.message])), cubins: [...cubins.keys()].sort() }));`;
+      const options = { arch: 'sm_90a', driverVersion: 13000, keepsGoing: true };
+      const { failures, cubins } = await compileCubins(units, options);
+      const messages = Object.fromEntries([...failures].map(([symbol, { message }]) => [symbol, message]));
+      console.log(JSON.stringify({ failures: messages, cubins: [...cubins.keys()].sort() }));`;
     const run = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
       encoding: 'utf8',
       env: { PATH: '/usr/bin:/bin', TILEWRIGHT_NVRTC: library, TILEWRIGHT_CACHE: fresh() },
@@ -353,7 +360,10 @@ describe.skipIf(NVCC === undefined)('compiling with nvcc', () => {
     expect(
       (await failure(compileCubins([{ symbol: 'k_real', source: wrong }], { arch: 'sm_90a', settings: mine }))).message,
     ).toMatch(
-      /k_real\.cu:5: error: identifier "undeclared" is undefined\n {6}3 \| .*\n {6}4 \| .*\n> {5}5 \| {3}p\[threadIdx\.x \+ T\] = tile\[undeclared\];/,
+      new RegExp(
+        'k_real\\.cu:5: error: identifier "undeclared" is undefined\n' +
+          '      3 \\| .*\n      4 \\| .*\n>     5 \\|   p\\[threadIdx\\.x \\+ T\\] = tile\\[undeclared\\];',
+      ),
     );
     const assembly = source.replace('__syncthreads();', 'asm volatile("no.such.instruction;");');
     expect(

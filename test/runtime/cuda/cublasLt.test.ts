@@ -23,34 +23,49 @@ typedef struct { uint64_t data[8]; size_t workspace; int state; float waves; int
 static uint64_t limit; static int live; static Desc lastDesc; static uint64_t lastStream, lastWorkspace;
 static Desc descs[64]; static Layout layouts[64]; static int nd, nl;
 int live_count(void) { return live; }
-uint64_t last(int what) { return what == 0 ? limit : what == 1 ? lastStream : what == 2 ? lastWorkspace : (uint64_t)lastDesc.compute; }
+uint64_t last(int what) {
+  return what == 0 ? limit : what == 1 ? lastStream : what == 2 ? lastWorkspace : (uint64_t)lastDesc.compute;
+}
 size_t cublasLtGetVersion(void) { return 130002; }
 size_t cublasLtGetCudartVersion(void) { return CUDA; }
 int cublasLtCreate(void **h) { live++; *h = &nd; return 0; }
 int cublasLtDestroy(void *h) { live--; return h != &nd; }
-int cublasLtMatmulDescCreate(void **d, int compute, int scale) { live++; descs[nd] = (Desc){compute, scale, 0, 0}; *d = &descs[nd++]; return 0; }
+int cublasLtMatmulDescCreate(void **d, int compute, int scale) {
+  live++; descs[nd] = (Desc){compute, scale, 0, 0}; *d = &descs[nd++];
+  return 0;
+}
 int cublasLtMatmulDescDestroy(void *d) { live--; return d == 0; }
 int cublasLtMatmulDescSetAttribute(void *d, int attr, const int32_t *v, size_t bytes) {
   if (bytes != 4 || (attr != 3 && attr != 4)) return 7;
   *(attr == 3 ? &((Desc *)d)->transA : &((Desc *)d)->transB) = *v;
   return 0;
 }
-int cublasLtMatrixLayoutCreate(void **l, int type, uint64_t rows, uint64_t cols, int64_t ld) { live++; layouts[nl] = (Layout){type, rows, cols, ld}; *l = &layouts[nl++]; return 0; }
+int cublasLtMatrixLayoutCreate(void **l, int type, uint64_t rows, uint64_t cols, int64_t ld) {
+  live++; layouts[nl] = (Layout){type, rows, cols, ld}; *l = &layouts[nl++];
+  return 0;
+}
 int cublasLtMatrixLayoutDestroy(void *l) { live--; return l == 0; }
 int cublasLtMatmulPreferenceCreate(void **p) { live++; *p = &limit; return 0; }
 int cublasLtMatmulPreferenceDestroy(void *p) { live--; return p == 0; }
-int cublasLtMatmulPreferenceSetAttribute(void *p, int attr, const uint64_t *v, size_t bytes) { if (attr != 1 || bytes != 8) return 7; *(uint64_t *)p = *v; return 0; }
-int cublasLtMatmulAlgoGetHeuristic(void *h, Desc *d, Layout *a, Layout *b, Layout *c, Layout *dd, void *p, int most, Result *r, int *count) {
+int cublasLtMatmulPreferenceSetAttribute(void *p, int attr, const uint64_t *v, size_t bytes) {
+  if (attr != 1 || bytes != 8) return 7;
+  *(uint64_t *)p = *v;
+  return 0;
+}
+int cublasLtMatmulAlgoGetHeuristic(void *h, Desc *d, Layout *a, Layout *b, Layout *c, Layout *dd, void *p, int most,
+                                   Result *r, int *count) {
   if (a->rows > 1000) { *count = 0; return 0; }
   *count = most < 3 ? most : 3;
-  for (int i = 0; i < *count; i++) { memset(&r[i], 0, sizeof r[i]); r[i].data[0] = 60 + i; r[i].state = i == 1 ? 15 : 0; }
+  memset(r, 0, (size_t)*count * sizeof *r);
+  for (int i = 0; i < *count; i++) { r[i].data[0] = 60 + i; r[i].state = i == 1 ? 15 : 0; }
   return h != &nd || !d || !b || !c || c != dd || !p;
 }
 int cublasLtMatmulAlgoConfigGetAttribute(const uint64_t *algo, int attr, int32_t *v, size_t bytes, uint64_t *written) {
   *v = attr == 0 ? (int)algo[0] : attr == 2 ? 4 : attr; *written = bytes; return 0;
 }
-int cublasLtMatmul(void *h, Desc *d, const float *alpha, const uint16_t *a, Layout *la, const uint16_t *b, Layout *lb, const float *beta,
-                   uint16_t *c, Layout *lc, uint16_t *out, Layout *ld, const uint64_t *algo, uint64_t workspace, size_t bytes, uint64_t stream) {
+int cublasLtMatmul(void *h, Desc *d, const float *alpha, const uint16_t *a, Layout *la, const uint16_t *b, Layout *lb,
+                   const float *beta, uint16_t *c, Layout *lc, uint16_t *out, Layout *ld, const uint64_t *algo,
+                   uint64_t workspace, size_t bytes, uint64_t stream) {
   if (*alpha != 1 || *beta != 0 || c != out || lc != ld || d->transA != 1 || d->transB != 0 || bytes > limit) return 7;
   if (algo[0] == 62) return 14;
   lastDesc = *d; lastStream = stream; lastWorkspace = workspace;

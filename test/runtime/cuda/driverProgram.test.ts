@@ -404,7 +404,10 @@ describeFake('programs', (fake) => {
     await expect(refused).rejects.toMatchObject({
       isContextDead: false,
       message: expect.stringMatching(
-        /^cuLaunchKernelEx .*\nin model.tw_after: 2 × 1 blocks of 128 threads and 0 bytes of shared memory, clusters of 1$/,
+        new RegExp(
+          '^cuLaunchKernelEx .*\n' +
+            'in model.tw_after: 2 × 1 blocks of 128 threads and 0 bytes of shared memory, clusters of 1$',
+        ),
       ),
     });
     fake.reset();

@@ -26,7 +26,8 @@ const MAIN = `
 int main(int, char **arguments) {
   std::ifstream file(arguments[1], std::ios::binary);
   const std::vector<char> image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  for (const auto &[name, count] : tw::parameterCounts(image.data(), image.size())) std::printf("%s %zu\\n", name.c_str(), count);
+  for (const auto &[name, count] : tw::parameterCounts(image.data(), image.size()))
+    std::printf("%s %zu\\n", name.c_str(), count);
   // Copies of their own length, so that reading past the end is noticed.
   for (size_t length = 0; length < image.size(); length += length < 4096 ? 1 : 61) {
     const std::vector<char> start(image.begin(), image.begin() + static_cast<long>(length));
@@ -36,7 +37,12 @@ int main(int, char **arguments) {
   const auto next = [&] { return (state = state * 1664525 + 1013904223) >> 8; };
   for (int round = 0; round < 5000; round++) {
     std::vector<char> bad = image;
-    for (int i = 0; i < 4; i++) bad[(round % 2 ? std::min<size_t>(64, bad.size()) : bad.size()) * (next() % 4096) / 4096] = static_cast<char>(next() % 3 ? 255 : next());
+    // Every second copy is damaged in its first 64 bytes only.
+    const size_t damaged = round % 2 ? std::min<size_t>(64, bad.size()) : bad.size();
+    for (int i = 0; i < 4; i++) {
+      char &byte = bad[damaged * (next() % 4096) / 4096];
+      byte = static_cast<char>(next() % 3 ? 255 : next());
+    }
     tw::parameterCounts(bad.data(), bad.size());
   }
 }
@@ -90,7 +96,9 @@ describe.skipIf(!hasCompiler)('parameters of an image', () => {
     writeFileSync(
       source,
       `struct alignas(64) tw_map { unsigned long long opaque[16]; };
-extern "C" __global__ void k_map(int T, int R, float *p, float *q, const __grid_constant__ tw_map m) { if (T > R) p[threadIdx.x] = q[1] + (float)m.opaque[2]; }
+extern "C" __global__ void k_map(int T, int R, float *p, float *q, const __grid_constant__ tw_map m) {
+  if (T > R) p[threadIdx.x] = q[1] + (float)m.opaque[2];
+}
 extern "C" __global__ void k_plain(int T, int R, float *p) { p[threadIdx.x] = T; }
 extern "C" __global__ void k_none() {}
 `,

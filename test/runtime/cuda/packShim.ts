@@ -23,15 +23,25 @@ static inline void atomicMin(unsigned long long *at, unsigned long long v) { if 
 const launcher = (symbol: string, ints: number, pointers: number): string => {
   const sizes = Array.from({ length: ints }, (_, i) => `s${i}`);
   const names = Array.from({ length: pointers }, (_, i) => `p${i}`);
+  const declared = [
+    ...sizes.map((size) => `int ${size}`),
+    'unsigned gx',
+    'unsigned gy',
+    ...names.map((p) => `void *${p}`),
+  ];
+  const given = [...sizes.map((_, i) => `s[${i}]`), 'grid[0]', 'grid[1]', ...names.map((_, i) => `p[${i}]`)];
   return `
-extern "C" void run_${symbol}(${[...sizes.map((size) => `int ${size}`), 'unsigned gx, unsigned gy', ...names.map((name) => `void *${name}`)].join(', ')}) {
+extern "C" void run_${symbol}(${declared.join(', ')}) {
   gridDim = {gx, gy};
   blockDim = {${PACK_THREADS}, 1};
   for (blockIdx.y = 0; blockIdx.y < gy; blockIdx.y++)
     for (blockIdx.x = 0; blockIdx.x < gx; blockIdx.x++)
       for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) ${symbol}(${[...sizes, ...names].join(', ')});
 }
-extern "C" void host_${symbol}(const int *s, const unsigned *grid, void **p) { (void)s; run_${symbol}(${[...sizes.map((_, i) => `s[${i}]`), 'grid[0], grid[1]', ...names.map((_, i) => `p[${i}]`)].join(', ')}); }
+extern "C" void host_${symbol}(const int *s, const unsigned *grid, void **p) {
+  (void)s;
+  run_${symbol}(${given.join(', ')});
+}
 `;
 };
 

@@ -71,10 +71,17 @@ export const tinyKernels = (plan: LinkedFunction): readonly CudaKernelText[] =>
 const TEXT = `#include <math.h>
 #include <stdint.h>
 #include <string.h>
-static float widen(uint16_t half) { uint32_t bits = (uint32_t)half << 16; float value; memcpy(&value, &bits, 4); return value; }
-void k_embed(int T, int R, const int32_t *tokens, const int32_t *position, const uint16_t *table, const float *frequency, float *h) {
+static float widen(uint16_t half) {
+  const uint32_t bits = (uint32_t)half << 16;
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+void k_embed(int T, int R, const int32_t *tokens, const int32_t *position, const uint16_t *table,
+             const float *frequency, float *h) {
   for (int t = 0; t < T; t++)
-    for (int c = 0; c < ${WIDTH}; c++) h[t * 32 + c] = widen(table[tokens[t] * ${WIDTH} + c]) * frequency[c] + (float)position[t];
+    for (int c = 0; c < ${WIDTH}; c++)
+      h[t * 32 + c] = widen(table[tokens[t] * ${WIDTH} + c]) * frequency[c] + (float)position[t];
 }
 void k_head(int T, int R, const float *h, const int32_t *row, const int32_t *target, const uint16_t *w, float *parts) {
   for (int r = 0; r < R; r++) {
