@@ -22,12 +22,12 @@ const CRUISER = join(ROOT, 'node_modules', 'dependency-cruiser', 'bin', 'depende
 /** What .gitignore names, and what is not part of the project. */
 const NOT_SOURCE = /^(node_modules|dist|build|results|\.git|\.tilewright|.*\.tw)$/;
 
-/** Paths of source files from the root, with forward slashes. */
-function sourceFiles(folder = ''): string[] {
+/** Paths of source files from the root, with forward slashes. `kind` matches the names of others. */
+function sourceFiles(folder = '', kind = SOURCE): string[] {
   return readdirSync(join(ROOT, folder), { withFileTypes: true }).flatMap((entry) => {
     const path = folder === '' ? entry.name : `${folder}/${entry.name}`;
-    if (entry.isDirectory()) return NOT_SOURCE.test(entry.name) ? [] : sourceFiles(path);
-    return entry.isFile() && SOURCE.test(entry.name) ? [path] : [];
+    if (entry.isDirectory()) return NOT_SOURCE.test(entry.name) ? [] : sourceFiles(path, kind);
+    return entry.isFile() && kind.test(entry.name) ? [path] : [];
   });
 }
 
@@ -152,6 +152,13 @@ describe('source files', () => {
       .filter((file) => !GENERATED.test(file))
       .flatMap((file) => matchingLines(file, text(file), TOO_LONG));
     expect(long).toEqual([]);
+  });
+
+  it(`have lines of at most ${MAX_COLUMNS} columns in documents, but for tables`, () => {
+    const documents = sourceFiles('', /\.md$/);
+    expect(documents).toEqual(expect.arrayContaining(['README.md', 'docs/architecture.md']));
+    const long = documents.flatMap((file) => matchingLines(file, text(file), TOO_LONG));
+    expect(long.filter((line) => !/^\S+: \|/.test(line))).toEqual([]);
   });
 
   it('read the environment in settings.ts only', () => {

@@ -104,8 +104,8 @@ export function isLegalAttention(
 }
 
 /**
- * A legal schedule for a kernel that has not been tuned: on tensor cores if they can be used. `rows`: queries of a call,
- * as far as they are known.
+ * A legal schedule for a kernel that has not been tuned: on tensor cores if they can be used. `rows`: queries of a
+ * call, as far as they are known.
  */
 export function defaultAttentionSchedule(
   kernel: AttentionKernel,
