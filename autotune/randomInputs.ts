@@ -2,7 +2,9 @@
 import { tokensIn, rowsIn } from '../ir/scoring.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
+import { outputsOf } from '../ir/kernelAccess.js';
 import type { Bucket } from '../ir/plan.js';
+import { pathShape, pathTokens } from './pathShape.js';
 
 /** Marsaglia's xorshift32: the same numbers on every machine. `below(n)` is in [0, n). */
 export class Random {
@@ -67,6 +69,11 @@ export type IntegerRole =
   /** Token rows, ascending. */
   | { readonly kind: 'row' }
   | { readonly kind: 'position' }
+  /** Where the path of each new token begins, and its position on the path. */
+  | { readonly kind: 'begin' }
+  | { readonly kind: 'depth' }
+  /** Different rows of a state. */
+  | { readonly kind: 'slot'; readonly rows: number }
   /** Anything in [0, bound): token ids, targets. */
   | { readonly kind: 'below'; readonly bound: number };
 
@@ -104,13 +111,23 @@ export function rolesOf(
     if (!integers.has(name)) integers.set(name, role);
   };
   if (kernel.anchor === 'attention') {
-    if (kernel.mask.kind === 'column') give(kernel.mask.subtreeEnd, { kind: 'subtreeEnd' });
+    const { mask } = kernel;
+    if (mask.kind === 'column') give(mask.subtreeEnd, { kind: 'subtreeEnd' });
+    if (mask.kind === 'path') {
+      give(mask.begin, { kind: 'begin' });
+      give(mask.position, { kind: 'depth' });
+      give(mask.key, { kind: 'below', bound: tableRows(kernel.k) ?? 1 });
+    }
     if (kernel.queryRow !== undefined) give(kernel.queryRow, { kind: 'row' });
   }
   if (kernel.anchor === 'logprob' || kernel.anchor === 'logprobReduce')
     give(kernel.target, { kind: 'below', bound: kernel.vocab });
   if (kernel.anchor === 'logprobReduce') positive.add(kernel.parts);
   const dtypes = new Map(module.buffers.map((b) => [b.name, b.dtype]));
+  for (const output of outputsOf(kernel)) {
+    if (output.kind === 'store' && output.via !== undefined)
+      give(output.via, { kind: 'slot', rows: tableRows(output.buffer) ?? 1 });
+  }
   const plain = new Set<string>();
   const index = (via: string, into: string): void => {
     const bound = tableRows(into);
@@ -129,18 +146,23 @@ export function rolesOf(
   return { integers, positive };
 }
 
-/** Values of an integer buffer with `count` entries, for a batch of these trees. Entries beyond the trees are 0. */
-export function integersFor(role: IntegerRole, trees: TreeBatch, count: number, seed: number): Int32Array {
+/** Values of an integer buffer with `count` entries, for a call of this size. Entries beyond its trees are 0. */
+export function integersFor(role: IntegerRole, bucket: Bucket, count: number, seed: number): Int32Array {
   const values = new Int32Array(count);
   switch (role.kind) {
     case 'subtreeEnd':
-      values.set(trees.subtreeEnd.subarray(0, count));
-      break;
     case 'position':
-      values.set(trees.position.subarray(0, count));
-      break;
     case 'row':
-      values.set(trees.row.subarray(0, count));
+      values.set(bucketTrees(bucket)[role.kind].subarray(0, count));
+      break;
+    case 'begin':
+      values.set(pathTokens(pathShape(bucket), count).begin);
+      break;
+    case 'depth':
+      values.set(pathTokens(pathShape(bucket), count).position);
+      break;
+    case 'slot':
+      for (let i = 0; i < count; i++) values[i] = i < role.rows ? i : -1;
       break;
     case 'below': {
       const random = new Random(seed);

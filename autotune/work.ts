@@ -11,6 +11,7 @@ import { LOGPROB_BLOCK } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { FORMATS } from '../ir/storage.js';
+import { pathShape } from './pathShape.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 
 /** The size of one call, and the shape of its trees. */
@@ -94,7 +95,11 @@ export function scalarCost(s: Scalar): number {
 export const rowsOf = (kernel: Pick<Kernel, 'rows'>, size: WorkSize): number => extentIn(kernel.rows, size.extents);
 
 /** Mean number of keys that a query of this kernel attends to. Selected queries lie at the ends of their paths. */
-export function depthOf({ queryRow }: Pick<AttentionKernel, 'queryRow'>, size: WorkSize): number {
+export function depthOf({ queryRow, mask }: Pick<AttentionKernel, 'queryRow' | 'mask'>, size: WorkSize): number {
+  if (mask.kind === 'path' && size.averageDepth === undefined) {
+    const { length, fresh } = pathShape(size);
+    return length - (fresh - 1) / 2;
+  }
   const isPicked = queryRow !== undefined;
   const stated = isPicked ? (size.averageScoredDepth ?? size.averageDepth) : size.averageDepth;
   const typical = isPicked ? 0.75 * size.longest : (size.longest + 1) / 2;
@@ -192,6 +197,13 @@ export function contractionFlops(kernel: Kernel): { readonly perRow: number; rea
   }
 }
 
+/** Bytes of keys or values that a kernel reads: all rows of the buffer, or those of its paths. */
+function keyBytes({ mask }: AttentionKernel, name: string, size: WorkSize, declarations: Declarations): number {
+  if (mask.kind !== 'path') return declarations.bytes(name, size);
+  const { paths, length } = pathShape(size);
+  return paths * length * declarations.columns(name, size) * declarations.elementBytes(name);
+}
+
 /**
  * Arithmetic and compulsory bytes of one launch. Attention counts pairs of a query and a key that it attends to. If the
  * depth of the batch's tokens is not given, trees are taken to be chains of `longest` tokens.
@@ -213,7 +225,7 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
     }
     case 'attention': {
       const pairs = rows * depthOf(kernel, size);
-      const read = [kernel.k, kernel.v].reduce((sum, name) => sum + declarations.bytes(name, size), 0);
+      const read = [kernel.k, kernel.v].reduce((sum, name) => sum + keyBytes(kernel, name, size, declarations), 0);
       const queries = rows * kernel.heads * kernel.headDim * declarations.elementBytes(kernel.q);
       const keys = tokensIn(size);
       const mask = kernel.mask.kind === 'bias' ? rows * keys * 4 : keys * 4;

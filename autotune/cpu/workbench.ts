@@ -183,8 +183,7 @@ export class Workbench {
     const valid = extentOf(buffer.rows, bucket);
     const role = this.roles.integers.get(name);
     if (dtype === 'i32') {
-      const trees = bucketTrees(bucket);
-      memory.write(0, integersFor(role ?? { kind: 'position' }, trees, Math.min(valid, bytes / 4), seed));
+      memory.write(0, integersFor(role ?? { kind: 'position' }, bucket, Math.min(valid, bytes / 4), seed));
       return;
     }
     if (!isFloat(dtype)) {

@@ -13,7 +13,9 @@ import type {
   CudaGemmSkeleton,
   CudaSchedule,
 } from '../../ir/cuda.js';
-import type { GemmKernel, Kernel, KernelModule, LogProbKernel } from '../../ir/kernel.js';
+import type { AttentionKernel, GemmKernel, Kernel, KernelModule, LogProbKernel } from '../../ir/kernel.js';
+import { tileOf } from '../../codegen/cuda/attentionTile.js';
+import { pathShape } from '../pathShape.js';
 import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
 
 export interface CudaMachine {
@@ -109,6 +111,25 @@ function gemmSeconds(
   return TAIL_SECONDS + overlap(arithmetic, rereads / machine.bytesPerSecond);
 }
 
+/** Keys that a block takes. It passes over the path of each of its runs. */
+function keysOfBlock(
+  kernel: AttentionKernel,
+  { queries }: CudaAttentionSchedule,
+  size: WorkSize,
+  tokens: number,
+): number {
+  switch (kernel.mask.kind) {
+    case 'bias':
+      return tokens;
+    case 'column':
+      return Math.min(tokens, depthOf(kernel, size) + queries);
+    case 'path':
+      return Math.ceil(Math.min(queries, rowsOf(kernel, size)) / pathShape(size).fresh) * depthOf(kernel, size);
+    default:
+      return kernel.mask satisfies never;
+  }
+}
+
 function attentionSeconds(
   kernel: Extract<Kernel, { anchor: 'attention' }>,
   s: CudaAttentionSchedule,
@@ -117,11 +138,12 @@ function attentionSeconds(
 ): number {
   const rows = rowsOf(kernel, size);
   const tokens = tokensIn(size);
-  const blocks = Math.ceil(rows / s.queries) * kernel.heads;
-  const keys = kernel.mask.kind === 'bias' ? tokens : Math.min(tokens, depthOf(kernel, size) + s.queries);
+  const tile = tileOf(kernel, s);
+  const blocks = Math.ceil(rows / s.queries) * (tile.isGrouped ? kernel.kvHeads : kernel.heads);
+  const keys = keysOfBlock(kernel, s, size, tokens);
   const padded = Math.ceil(keys / s.keys) * s.keys;
   const block =
-    (s.queries * padded * (4 * kernel.headDim + SOFTMAX_FLOPS)) /
+    (tile.rows * padded * (4 * kernel.headDim + SOFTMAX_FLOPS)) /
     ((machine.flopsPerSecond / machine.multiprocessors) * ATTENTION_REACH[s.skeleton]);
   // Two resident blocks hide each other's waits. Blocks are short, so the last wave is nearly even.
   return TAIL_SECONDS + Math.max(block, (blocks / machine.multiprocessors) * block);

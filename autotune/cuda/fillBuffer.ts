@@ -36,12 +36,7 @@ export async function fillBuffer(
     memory.fill(0);
     memory.write(
       0,
-      integersFor(
-        roles.integers.get(name) ?? { kind: 'position' },
-        bucketTrees(bucket),
-        Math.min(rows, bytes / 4),
-        seed,
-      ),
+      integersFor(roles.integers.get(name) ?? { kind: 'position' }, bucket, Math.min(rows, bytes / 4), seed),
     );
     return;
   }

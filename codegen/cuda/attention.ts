@@ -172,7 +172,7 @@ export function emitAttention(
   ];
   const masks = maskBuffers(mask).map((name) => operands.get(name));
   const queryRow = kernel.queryRow === undefined ? undefined : operands.get(kernel.queryRow);
-  const { rows, threads, slots, blocks, dynamicBytes } = tileOf(kernel, schedule);
+  const { rows, isGrouped, threads, slots, blocks, dynamicBytes } = tileOf(kernel, schedule);
   const parameters = new Set(
     [q, k, v, out, ...masks, ...(queryRow === undefined ? [] : [queryRow])].map(({ name }) => name),
   ).size;
@@ -226,7 +226,7 @@ export function emitAttention(
     sharedBytes: dynamicBytes,
     cluster: 1,
     // Heads are adjacent in the grid, so that blocks that run together read whole rows.
-    gridX: { kind: 'constant', count: skeleton === 'mma' && isPath ? kvHeads : heads },
+    gridX: { kind: 'constant', count: isGrouped ? kvHeads : heads },
     gridY: { kind: 'tiles', extent: kernel.rows, per: queries, times: 1 },
   };
   return { source: `${render('attentionWarp', {})}\n${body}`, tensorMaps: [], launch, waitsForPredecessor: true };

@@ -30,7 +30,9 @@ const MOST_BLOCKS = 5;
 
 /** A block of an attention kernel. */
 export interface AttentionTile {
-  /** Rows of the tile of scores. Under a path mask, every query has a row for each head that shares its keys. */
+  /** Whether a query has a row for each head that shares its keys, instead of one. */
+  readonly isGrouped: boolean;
+  /** Rows of the tile of scores. */
   readonly rows: number;
   readonly threads: number;
   /** Tiles of keys and values in shared memory. */
@@ -62,6 +64,7 @@ export function tileOf(
 ): AttentionTile {
   if (skeleton === 'simt') {
     return {
+      isGrouped: false,
       rows: queries,
       threads: 32 * SIMT_WARPS,
       slots: 1,
@@ -77,6 +80,7 @@ export function tileOf(
   // The total of a path's chunks is kept beside its tiles.
   const totals = isPath ? rows * d * 4 : 0;
   return {
+    isGrouped: isPath,
     rows,
     threads,
     slots,

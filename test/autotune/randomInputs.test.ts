@@ -1,6 +1,9 @@
 /** Synthetic micro-batches: trees of the requested shape, and indices within bounds. */
 import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
+import type { Bucket } from '../../ir/plan.js';
+import { stepExtents } from '../../ir/stepping.js';
+import { attentionModule, CACHE_ROWS } from '../codegen/cuda/attentionHarness.js';
 import { biasFor, bucketTrees, integersFor, rolesOf } from '../../autotune/randomInputs.js';
 import { kernelAt, llamaModule } from './fixture.js';
 
@@ -47,12 +50,7 @@ describe('roles', () => {
   it('bound token ids and targets by the vocabulary', () => {
     expect(roles('embed').integers.get('tokens')).toEqual({ kind: 'below', bound: 700 });
     expect(roles('head').integers.get('target')).toEqual({ kind: 'below', bound: 700 });
-    const ids = integersFor(
-      { kind: 'below', bound: 700 },
-      bucketTrees(scoringBucket({ tokens: 64, rows: 64, longest: 9 })),
-      64,
-      3,
-    );
+    const ids = integersFor({ kind: 'below', bound: 700 }, scoringBucket({ tokens: 64, rows: 64, longest: 9 }), 64, 3);
     expect(Math.max(...ids)).toBeLessThan(700);
     expect(Math.min(...ids)).toBeGreaterThanOrEqual(0);
     expect(new Set(ids).size).toBeGreaterThan(40);
@@ -63,6 +61,32 @@ describe('roles', () => {
     expect(roles('2.attention.mix').integers.get('row')).toEqual({ kind: 'row' });
     expect(roles('2.attention.o').integers.get('row')).toEqual({ kind: 'row' });
     expect(roles('prepare').integers.get('position')).toEqual({ kind: 'position' });
+  });
+
+  it('make paths: one for each of a few new tokens, whole prompts of many', () => {
+    const { module: attend, kernel } = attentionModule({
+      heads: 2,
+      kvHeads: 1,
+      headDim: 16,
+      dtype: 'bf16',
+      mask: 'path',
+    });
+    const { integers } = rolesOf(kernel, attend, () => CACHE_ROWS);
+    const values = (name: string, bucket: Bucket, count: number): number[] => [
+      ...integersFor(integers.get(name)!, bucket, count, 3),
+    ];
+    const few = { extents: stepExtents({ tokens: 4, keys: 1000, rows: 4 }), longest: 100 };
+    expect(values('begin', few, 4)).toEqual([0, 100, 200, 300]);
+    expect(values('position', few, 4)).toEqual([99, 99, 99, 99]);
+    const crowded = { extents: stepExtents({ tokens: 4, keys: 40, rows: 4 }), longest: 100 };
+    expect(values('begin', crowded, 4)).toEqual([0, 10, 20, 30]);
+    expect(values('position', crowded, 4)).toEqual([9, 9, 9, 9]);
+    const prompts = { extents: stepExtents({ tokens: 7, keys: 1000, rows: 7 }), longest: 3 };
+    expect(values('begin', prompts, 7)).toEqual([0, 0, 0, 3, 3, 3, 6]);
+    expect(values('position', prompts, 7)).toEqual([0, 1, 2, 0, 1, 2, 0]);
+    const keys = values('key', few, 400);
+    expect(Math.max(...keys)).toBeLessThan(CACHE_ROWS);
+    expect(new Set(keys).size).toBeGreaterThan(200);
   });
 
   it('keep sums of squares positive', () => {

@@ -1,6 +1,8 @@
 /** Arithmetic and traffic of kernels, counted by hand for a tiny model. */
 import { describe, expect, it } from 'vitest';
 import { kernelWork, moduleWork } from '../../autotune/work.js';
+import { stepExtents } from '../../ir/stepping.js';
+import { attentionModule } from '../codegen/cuda/attentionHarness.js';
 import { kernelAt, llamaModule, SHAPE } from './fixture.js';
 
 const module = llamaModule();
@@ -28,6 +30,23 @@ describe('kernelWork', () => {
     expect(
       kernelWork(kernelAt(module, '2.attention.mix'), module, { extents: { T: 10, R: 10 }, longest: 1000 }).flops,
     ).toBe(4 * 10 * 10 * 64);
+  });
+
+  it('counts the keys of paths, not those of the whole cache', () => {
+    const { module: attend, kernel } = attentionModule({
+      heads: 4,
+      kvHeads: 2,
+      headDim: 16,
+      dtype: 'bf16',
+      mask: 'path',
+    });
+    const few = { extents: stepExtents({ tokens: 4, keys: 1000, rows: 4 }), longest: 100 };
+    const { flops, bytes } = kernelWork(kernel, attend, few);
+    expect(flops).toBe(4 * 4 * 100 * 4 * 16);
+    // Keys and values, queries and results, and the mask.
+    expect(bytes).toBe(2 * 400 * 32 * 2 + 2 * 4 * 64 * 2 + 4 * 4);
+    const prompts = { extents: stepExtents({ tokens: 9, keys: 1000, rows: 9 }), longest: 3 };
+    expect(kernelWork(kernel, attend, prompts).flops).toBe(4 * 9 * 2 * 4 * 16);
   });
 
   it('counts weights and activations once, and only the gathered rows of tables', () => {

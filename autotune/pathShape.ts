@@ -1,0 +1,27 @@
+/** Steps as they are measured and estimated: how many keys their paths have, and how many of them are new. */
+import { stepSize } from '../ir/stepping.js';
+import type { Extents } from '../ir/extents.js';
+
+export interface PathShape {
+  /** Keys of each path. */
+  readonly length: number;
+  /** New tokens at the end of each path. */
+  readonly fresh: number;
+  readonly paths: number;
+}
+
+/** Fewer new tokens than a path is long continue a path each, as decoding does. More of them are whole prompts. */
+export function pathShape({ extents, longest }: { readonly extents: Extents; readonly longest: number }): PathShape {
+  const { tokens, keys } = stepSize(extents);
+  if (tokens >= longest) return { length: longest, fresh: longest, paths: Math.ceil(tokens / longest) };
+  return { length: Math.max(1, Math.min(longest, Math.floor(keys / tokens))), fresh: 1, paths: tokens };
+}
+
+/** Of each new token: where its path begins in the list of keys, and its position. */
+export function pathTokens(shape: PathShape, tokens: number): { begin: Int32Array; position: Int32Array } {
+  const { length, fresh } = shape;
+  return {
+    begin: Int32Array.from({ length: tokens }, (_, t) => Math.floor(t / fresh) * length),
+    position: Int32Array.from({ length: tokens }, (_, t) => length - fresh + (t % fresh)),
+  };
+}
