@@ -5,16 +5,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { attentionSchedules } from '../../codegen/cuda/attention.js';
-import type { CudaArch, CudaAttentionSchedule } from '../../ir/cuda.js';
-import {
-  cudaAvailable,
-  loadCudaAddon,
-  type CudaAddon,
-  type CudaDevice,
-  type CudaModule,
-  type CudaProgram,
-} from '../../runtime/cuda/addon.js';
-import { compileCubins } from '../../runtime/cuda/compiler.js';
+import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import {
   ADVERSARIES,
   adversarialData,
@@ -36,119 +27,13 @@ import {
   single,
   type Tree,
 } from '../codegen/cuda/attentionCases.js';
-import {
-  attentionModule,
-  generate,
-  layOut,
-  readOut,
-  type AttentionData,
-  type Emulated,
-  type Shape,
-} from '../codegen/cuda/attentionHarness.js';
+import { attentionModule, type AttentionData, type Shape } from '../codegen/cuda/attentionHarness.js';
 import { randomSource } from '../codegen/harness.js';
 import { randomTrees } from '../codegen/modules.js';
 import { readSettings } from '../../settings.js';
-import { compilerOrReason } from './support.js';
-import { extentsTR } from '../support/programs.js';
+import { Bench, skip } from './attentionBench.js';
 
-const available = cudaAvailable();
-const arch: CudaArch = available.ok && available.devices[0]?.capability[0] === 9 ? 'sm_90a' : 'sm_80';
-const compiler = available.ok ? await compilerOrReason(arch) : '';
-const skip = !available.ok ? available.reason : typeof compiler === 'string' ? compiler : false;
-
-/** Largest batch of most tests: kernels of one shape then have one text. */
-const CAPACITY = 640;
 const SEED = readSettings().testSeed;
-
-class Bench {
-  readonly cuda: CudaAddon = loadCudaAddon();
-  readonly device: CudaDevice = new this.cuda.Device(0);
-  /** By text. The generator gives all kernels one name, so each is compiled under a different one. */
-  private readonly loaded = new Map<string, { readonly module: CudaModule; readonly symbol: string }>();
-
-  /** Compiles the kernels that are not loaded yet, in parallel. */
-  async prepare(
-    list: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule }[],
-    capacity = CAPACITY,
-  ): Promise<void> {
-    const texts = [
-      ...new Map(
-        list.map(({ s, plan }) => generate(s, plan, capacity)).map((kernel) => [kernel.text, kernel]),
-      ).values(),
-    ].filter(({ text }) => !this.loaded.has(text));
-    const units = texts.map(({ text, symbol }, i) => ({
-      text,
-      symbol: `${symbol}_${i}`,
-      source: text.replaceAll(symbol, `${symbol}_${i}`),
-    }));
-    const { cubins } = await compileCubins(
-      units.map(({ symbol, source }) => ({ symbol, source })),
-      { arch },
-    );
-    for (const { text, symbol } of units)
-      this.loaded.set(text, { symbol, module: new this.cuda.Module(this.device, cubins.get(symbol)!) });
-  }
-
-  /** Lays the data out on the device, calls `use` with the kernel bound to it, and reads the result. */
-  async bound(
-    s: Shape,
-    plan: CudaAttentionSchedule,
-    data: AttentionData,
-    capacity: number,
-    use: (program: CudaProgram, sizes: { readonly extents: readonly number[] }) => Promise<unknown>,
-  ): Promise<Emulated> {
-    const { text, launch, parameters } = generate(s, plan, capacity);
-    if (!this.loaded.has(text)) await this.prepare([{ s, plan }], capacity);
-    const { module, symbol } = this.loaded.get(text)!;
-    const { memory, buffers } = layOut(s, data, capacity);
-    const held = parameters.map((name) => {
-      const bytes = memory.get(name)!;
-      const target = new this.cuda.Memory(this.device, bytes.length);
-      target.write(0, bytes);
-      return target;
-    });
-    const sizes = { extents: [data.T, data.inputs.get('row')?.length ?? 0] };
-    const program = new this.cuda.Program({
-      device: this.device,
-      extents: extentsTR(capacity, Math.max(capacity, sizes.extents[1]!)),
-      inputs: [],
-      outputs: [],
-      slots: held.map((target) => ({ memory: target, offset: 0, bytes: target.sizeBytes })),
-      launches: [
-        {
-          name: label(s, plan),
-          module,
-          symbol,
-          slots: parameters.map((_, i) => i),
-          tensorMaps: [],
-          launch,
-          usesProgrammaticLaunch: false,
-        },
-      ],
-    });
-    await use(program, sizes);
-    const result = held[parameters.indexOf('out')]!;
-    const out = readOut(s, data, capacity, Buffer.from(result.read(0, result.sizeBytes)));
-    for (const thing of [program, ...held]) thing.release();
-    return { out, buffers };
-  }
-
-  run(
-    s: Shape,
-    plan: CudaAttentionSchedule,
-    data: AttentionData,
-    capacity = Math.max(CAPACITY, data.T),
-  ): Promise<Emulated> {
-    return this.bound(s, plan, data, capacity, (program, sizes) =>
-      program.run({ ...sizes, inputs: [], isSynchronous: true }),
-    );
-  }
-
-  release(): void {
-    for (const { module } of this.loaded.values()) module.release();
-    this.device.release();
-  }
-}
 
 /** Heads of queries and of keys. */
 const GROUPS = [

@@ -24,12 +24,13 @@ export interface Shape {
   readonly headDim: number;
   readonly dtype: 'f32' | 'bf16' | 'f16';
   readonly out?: 'f32' | 'bf16' | 'f16';
-  /** `path`: keys and values lie in states of CACHE_ROWS rows. */
+  /** `path`: keys and values lie in states of `cacheRows` rows. */
   readonly mask?: 'column' | 'path' | 'bias';
+  readonly cacheRows?: number;
   readonly hasQueryRow?: boolean;
 }
 
-/** Rows of the states that paths run through. */
+/** Rows of the states that paths run through, if a shape does not say. */
 export const CACHE_ROWS = 1400;
 
 const MASKS: Readonly<Record<NonNullable<Shape['mask']>, Mask>> = {
@@ -47,6 +48,7 @@ const PATH_BUFFERS: readonly BufferDecl[] = [
 /** A module of one attention kernel. Its widths leave padding between columns and stride. */
 export function attentionModule(s: Shape): { module: KernelModule; kernel: AttentionKernel } {
   const { heads, kvHeads, headDim, dtype, out = dtype, mask = 'column', hasQueryRow = false } = s;
+  const { cacheRows = CACHE_ROWS } = s;
   const rows = hasQueryRow ? 'R' : 'T';
   const isPath = mask === 'path';
   const kernel: AttentionKernel = {
@@ -68,8 +70,8 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
   };
   const buffers: BufferDecl[] = [
     { name: 'q', dtype, rows: 'T', columns: heads * headDim, space: 'arena' },
-    { name: 'k', dtype, rows: isPath ? CACHE_ROWS : 'T', columns: kvHeads * headDim, space: 'arena' },
-    { name: 'v', dtype, rows: isPath ? CACHE_ROWS : 'T', columns: kvHeads * headDim, space: 'arena' },
+    { name: 'k', dtype, rows: isPath ? cacheRows : 'T', columns: kvHeads * headDim, space: 'arena' },
+    { name: 'v', dtype, rows: isPath ? cacheRows : 'T', columns: kvHeads * headDim, space: 'arena' },
     { name: 'out', dtype: out, rows, columns: heads * headDim, space: 'arena' },
     { name: 'subtreeEnd', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
     { name: 'bias', dtype: 'f32', rows: 'T', columns: 'T', space: 'arena' },
