@@ -4,7 +4,7 @@ import { maskBuffers } from '../../ir/kernelAccess.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { Emitted } from './gemm.js';
-import type { Operands } from './layout.js';
+import type { Operand, Operands } from './layout.js';
 import { C_TYPES } from './layout.js';
 import { fmaTile } from './micro.js';
 import { floatLiteral } from './scalarPrinter.js';
@@ -99,6 +99,7 @@ export function emitAttention(
       aheadB: 0,
     }),
   }));
+  const data = ({ index }: Operand): string => `(const ${C_TYPES[k.dtype]} *)launch->buffers[${index}]`;
   const source = render('attention', {
     symbol,
     heads,
@@ -117,9 +118,9 @@ export function emitAttention(
     lineElements: 64 / DTYPE_BYTES[k.dtype],
     vectors: lanes / 16,
     scale: floatLiteral(kernel.scale),
-    qIndex: q.index,
-    kIndex: k.index,
-    vIndex: v.index,
+    qData: data(q),
+    kData: data(k),
+    vData: data(v),
     outIndex: out.index,
     qStride: q.stride,
     kStride: k.stride,

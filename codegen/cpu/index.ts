@@ -6,10 +6,10 @@ import { emitAttention } from './attention.js';
 import type { Emitted } from './gemm.js';
 import { emitGemm, emitLogProb } from './gemm.js';
 import { Operands } from './layout.js';
+import { logprobReduceValues } from '../logprobReduce.js';
 import { loopProgram } from './programLoops.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { abiText, render } from './templates.js';
-import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
 export { isLegal } from './legality.js';
@@ -74,21 +74,11 @@ function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, s
     }
     case 'logprobReduce': {
       if (schedule.kind !== 'loop') return mismatch();
-      const parts = operands.get(kernel.parts);
       const source = render('logprobReduce', {
         symbol,
         rows: operands.extentIndex(kernel.rows),
         step: schedule.rows,
-        parts: parts.index,
-        partsStride: parts.stride,
-        target: operands.get(kernel.target).index,
-        logProb: operands.get(kernel.logProb).index,
-        isArgmax: operands.get(kernel.isArgmax).index,
-        best: kernel.best === undefined ? undefined : { index: operands.get(kernel.best).index },
-        bestLogProb: kernel.bestLogProb === undefined ? undefined : { index: operands.get(kernel.bestLogProb).index },
-        vocab: kernel.vocab,
-        block: LOGPROB_BLOCK,
-        blocks: Math.ceil(kernel.vocab / LOGPROB_BLOCK),
+        ...logprobReduceValues(kernel, operands),
       });
       return { source, helpers: [], scratchBytes: 0 };
     }

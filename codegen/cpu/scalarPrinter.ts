@@ -5,6 +5,7 @@
 import type { Access, BinaryScalar, Scalar, UnaryScalar } from '../../ir/scalar.js';
 import { isBinary, isUnary, printScalar, viaOf } from '../../ir/scalar.js';
 import type { Dim, ExtentName } from '../../ir/types.js';
+import { C_ARITHMETIC, C_COMPARE, C_LOGIC, printDouble } from '../scalarText.js';
 import type { Operand, Operands } from './layout.js';
 import { C_TYPES } from './layout.js';
 
@@ -32,10 +33,6 @@ export interface Value {
   readonly kind: 'f' | 'm';
   readonly isRow: boolean;
 }
-
-const C_ARITHMETIC = { add: '+', sub: '-', mul: '*', div: '/' } as const;
-const C_COMPARE = { le: '<=', lt: '<', eq: '==' } as const;
-const C_LOGIC = { and: '&&', or: '||' } as const;
 
 /** C expression of the logical column of a lane. */
 const columnOf = (site: Site, lane: string): string => site.at?.(lane) ?? `${site.column} + ${lane}`;
@@ -387,63 +384,24 @@ export class Body {
     return { code: name, kind: 'f', isRow: false };
   }
 
-  /**
-   * sin and cos take their angle in double, because position × frequency needs more bits than a float has. Expressions
-   * without a double form are computed in float and widened.
-   */
   private angle(op: 'sin' | 'cos', a: Scalar, site: Site): Value {
     return this.gathered((l) => `(float)tw_${op}(${this.double(a, site, l)})`, site, false);
   }
 
   private double(s: Scalar, site: Site, lane: string): string {
-    const sub = (x: Scalar): string => this.double(x, site, lane);
-    const widened = (): string => `(double)${this.float(this.value(s, site))}[${lane}]`;
-    if (isUnary(s)) {
-      switch (s.op) {
-        case 'toF32':
-          return sub(s.a);
-        case 'neg':
-          return `(-${sub(s.a)})`;
-        case 'exp':
-        case 'log':
-        case 'sqrt':
-          return `${s.op}(${sub(s.a)})`;
-        default:
-          return widened();
-      }
-    }
-    if (isBinary(s)) {
-      const { op } = s;
-      return op === 'add' || op === 'sub' || op === 'mul' || op === 'div'
-        ? `(${sub(s.a)} ${C_ARITHMETIC[op]} ${sub(s.b)})`
-        : widened();
-    }
-    switch (s.op) {
-      case 'const':
-        return doubleLiteral(s.value);
-      case 'rowIndex':
-        return '(double)row';
-      case 'columnIndex':
-        return `(double)(${columnOf(site, lane)})`;
-      case 'load': {
-        const operand = this.row.operands.get(s.buffer);
-        const { access } = s;
-        if (access.kind === 'row')
-          return `(double)tw_s_load_${operand.dtype}(${this.row.rowPointer(operand, access.via)})`;
-        const base = this.base(operand, access);
-        const column = `(${columnOf(site, lane)})`;
+    const column = `(${columnOf(site, lane)})`;
+    return printDouble(s, {
+      literal: doubleLiteral,
+      rowIndex: '(double)row',
+      columnIndex: `(double)${column}`,
+      load: ({ buffer, access }) => {
+        const operand = this.row.operands.get(buffer);
+        const load = `(double)tw_s_load_${operand.dtype}`;
+        if (access.kind === 'row') return `${load}(${this.row.rowPointer(operand, access.via)})`;
         const isPeriodic = access.kind === 'periodic' || access.kind === 'columnPeriodic';
-        return `(double)tw_s_load_${operand.dtype}(${base} + ${isPeriodic ? `${column} % ${access.period}` : column})`;
-      }
-      case 'acc':
-      case 'arg':
-      case 'rowSum':
-      case 'segmentSum':
-      case 'rotateHalf':
-      case 'select':
-        return widened();
-      default:
-        return s satisfies never;
-    }
+        return `${load}(${this.base(operand, access)} + ${isPeriodic ? `${column} % ${access.period}` : column})`;
+      },
+      widened: (x) => `(double)${this.float(this.value(x, site))}[${lane}]`,
+    });
   }
 }

@@ -1,7 +1,8 @@
 /** Kernels without a contraction: generated loops over rows and columns, and the end of the log-sum-exp. */
 import type { CudaLoopSchedule } from '../../ir/cuda.js';
 import type { LogProbReduceKernel, LoopKernel } from '../../ir/kernel.js';
-import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import { logprobReduceValues } from '../logprobReduce.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { kernelHead } from './text/operands.js';
 import { programValues, storeLine } from './text/programs.js';
@@ -93,22 +94,12 @@ export function emitLogProbReduce(
   symbol: string,
   parameters: number,
 ): EmittedCuda {
-  const parts = operands.get(kernel.parts);
   const warps = schedule.threads / 32;
   const source = render('logprobReduce', {
     head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: schedule.threads }),
     warps,
     rows: kernel.rows,
-    parts: parts.index,
-    partsStride: parts.stride,
-    target: operands.get(kernel.target).index,
-    logProb: operands.get(kernel.logProb).index,
-    isArgmax: operands.get(kernel.isArgmax).index,
-    best: kernel.best === undefined ? undefined : { index: operands.get(kernel.best).index },
-    bestLogProb: kernel.bestLogProb === undefined ? undefined : { index: operands.get(kernel.bestLogProb).index },
-    vocab: kernel.vocab,
-    block: LOGPROB_BLOCK,
-    blocks: Math.ceil(kernel.vocab / LOGPROB_BLOCK),
+    ...logprobReduceValues(kernel, operands),
   });
   return {
     source,

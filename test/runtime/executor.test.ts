@@ -208,46 +208,20 @@ describe('CpuExecutor', () => {
 
   it('refuses numbers that kernels would use as indices outside their arrays', async () => {
     const executor = await create();
-    const spoil = (change: (batch: Batch) => void): Promise<unknown> => {
+    const wrong = [
+      ['tokens', 3, VOCAB, 'tokens[3] = 40 lies outside 0 to 39'],
+      ['tokens', 0, -1, 'tokens[0] = -1'],
+      ['position', 2, 3, 'position[2] = 3'],
+      ['subtreeEnd', 2, 2, 'subtreeEnd[2] = 2'],
+      ['subtreeEnd', 2, 11, 'subtreeEnd[2] = 11'],
+      ['row', 0, 10, 'row[0] = 10'],
+      ['target', 1, VOCAB, 'target[1] = 40'],
+    ] as const;
+    for (const [input, at, value, message] of wrong) {
       const batch = batchOf(10, 3);
-      change(batch);
-      return executor.score(batch);
-    };
-    await expect(
-      spoil((b) => {
-        b.tokens[3] = VOCAB;
-      }),
-    ).rejects.toThrow('tokens[3] = 40 lies outside 0 to 39');
-    await expect(
-      spoil((b) => {
-        b.tokens[0] = -1;
-      }),
-    ).rejects.toThrow('tokens[0] = -1');
-    await expect(
-      spoil((b) => {
-        b.position[2] = 3;
-      }),
-    ).rejects.toThrow('position[2] = 3');
-    await expect(
-      spoil((b) => {
-        b.subtreeEnd[2] = 2;
-      }),
-    ).rejects.toThrow('subtreeEnd[2] = 2');
-    await expect(
-      spoil((b) => {
-        b.subtreeEnd[2] = 11;
-      }),
-    ).rejects.toThrow('subtreeEnd[2] = 11');
-    await expect(
-      spoil((b) => {
-        b.row[0] = 10;
-      }),
-    ).rejects.toThrow('row[0] = 10');
-    await expect(
-      spoil((b) => {
-        b.target[1] = VOCAB;
-      }),
-    ).rejects.toThrow('target[1] = 40');
+      batch[input][at] = value;
+      await expect(executor.score(batch)).rejects.toThrow(message);
+    }
     await expect(executor.score({ ...batchOf(10, 3), position: new Int32Array(9) })).rejects.toThrow(
       'position has 9 entries, not 10, by tokens',
     );

@@ -3,20 +3,22 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Pairing, WeightDecl } from '../../ir/kernel.js';
+import type { WeightDecl } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import { loadAddon, type NativeMemory, type PackJob, type PackSource } from '../../runtime/addon.js';
 import { FORMATS, FORMAT_NAMES, isFormatIn, LAYOUTS, type FormatName } from '../../ir/storage.js';
 import {
   bitsFloat,
   floatBits,
-  fromF16,
+  type Matrix,
+  normalise,
   packReference,
+  randomShapes,
+  randomStored,
   randomValue,
   roundTo,
   toBf16,
   toF16,
-  type Matrix,
 } from './packReference.js';
 import { temporaryFolder } from './kernels.js';
 
@@ -69,28 +71,11 @@ function stored(
   seed: number,
   offset: number,
 ): { source: PackSource; matrix: Matrix } {
-  const bits = Array.from({ length: rows * k }, (_, i) =>
-    Number(
-      BigInt.asUintN(FORMATS[format].elementBits, BigInt(floatBits(randomValue(BigInt(seed), i, 1))) * 2654435761n),
-    ),
-  );
-  const bytes =
-    format === 'f32' ? new Uint8Array(Uint32Array.from(bits).buffer) : new Uint8Array(Uint16Array.from(bits).buffer);
+  const { bytes, matrix } = randomStored(format, rows, k, seed);
   const memory = new Memory(offset + bytes.length);
   memory.write(offset, bytes);
-  const value = (i: number): number =>
-    format === 'f32' ? bitsFloat(bits[i]!) : format === 'bf16' ? bitsFloat(bits[i]! << 16) : fromF16(bits[i]!);
-  return {
-    source: { kind: 'memory', format: FORMATS[format].code, rows, memory, offset },
-    matrix: (row, column) => value(row * k + column),
-  };
+  return { source: { kind: 'memory', format: FORMATS[format].code, rows, memory, offset }, matrix };
 }
-
-/** NaN payloads are not compared: a NaN equals any NaN. */
-const normalise = (format: FormatName, bits: number): number => {
-  const value = format === 'f32' ? bitsFloat(bits) : format === 'bf16' ? bitsFloat(bits << 16) : fromF16(bits);
-  return Number.isNaN(value) ? -1 : bits;
-};
 
 const formats = fc.constantFrom(...FORMAT_NAMES);
 const layouts = fc.constantFrom(
@@ -98,24 +83,7 @@ const layouts = fc.constantFrom(
     FORMAT_NAMES.filter((format) => isFormatIn(layout, format)).map((format) => ({ layout, format })),
   ),
 );
-const shapes = fc.oneof(
-  fc
-    .array(fc.integer({ min: 1, max: 70 }), { minLength: 1, maxLength: 3 })
-    .map((rows) => ({ rows, pairing: { kind: 'none' } as Pairing })),
-  fc
-    .record({
-      heads: fc.integer({ min: 1, max: 4 }),
-      blocks: fc.integer({ min: 1, max: 3 }),
-      width: fc.constantFrom(1, 2, 4, 8, 16),
-    })
-    .map(({ heads, blocks, width }) => ({
-      rows: [heads * blocks * width * 2],
-      pairing: { kind: 'rotate', headDim: blocks * width * 2, width } as Pairing,
-    })),
-  fc
-    .record({ rows: fc.integer({ min: 1, max: 70 }), width: fc.constantFrom(1, 4, 16, 32) })
-    .map(({ rows, width }) => ({ rows: [rows, rows], pairing: { kind: 'interleave', width } as Pairing })),
-);
+const shapes = randomShapes(1, 4, 16, 32);
 
 describe('pack', () => {
   it('equals the reference for random shapes, layouts, pairings, formats and scales, on 1 to 3 threads', async () => {

@@ -1,7 +1,8 @@
-/** A slow and simple packer whose bits the addon must reproduce. */
-import type { WeightDecl } from '../../ir/kernel.js';
+/** A slow and simple packer whose bits the addon and device code must reproduce, and random weights for it. */
+import fc from 'fast-check';
+import type { Pairing, WeightDecl } from '../../ir/kernel.js';
 import { physicalToLogical } from '../../ir/packing.js';
-import type { FormatName } from '../../ir/storage.js';
+import { FORMATS, type FormatName } from '../../ir/storage.js';
 
 const F32 = new Float32Array(1);
 const U32 = new Uint32Array(F32.buffer);
@@ -79,6 +80,50 @@ export function roundTo(format: FormatName, value: number): number {
       return format satisfies never;
   }
 }
+
+const valueOf = (format: FormatName, bits: number): number =>
+  format === 'f32' ? bitsFloat(bits) : format === 'bf16' ? bitsFloat(bits << 16) : fromF16(bits);
+
+/** NaN payloads are not compared: a NaN equals any NaN. */
+export const normalise = (format: FormatName, bits: number): number =>
+  Number.isNaN(valueOf(format, bits)) ? -1 : bits;
+
+/** A matrix of random stored bits, NaN, infinities and denormals included, and its values. */
+export function randomStored(
+  format: FormatName,
+  rows: number,
+  k: number,
+  seed: number,
+): { bytes: Uint8Array; matrix: Matrix } {
+  const bits = Array.from({ length: rows * k }, (_, i) =>
+    Number(
+      BigInt.asUintN(FORMATS[format].elementBits, BigInt(floatBits(randomValue(BigInt(seed), i, 1))) * 2654435761n),
+    ),
+  );
+  const words = format === 'f32' ? Uint32Array.from(bits) : Uint16Array.from(bits);
+  return { bytes: new Uint8Array(words.buffer), matrix: (row, column) => valueOf(format, bits[row * k + column]!) };
+}
+
+/** Rows of a weight's sources, with a pairing that they allow. `interleaved`: widths of interleaved blocks. */
+export const randomShapes = (...interleaved: readonly number[]): fc.Arbitrary<{ rows: number[]; pairing: Pairing }> =>
+  fc.oneof(
+    fc
+      .array(fc.integer({ min: 1, max: 70 }), { minLength: 1, maxLength: 3 })
+      .map((rows) => ({ rows, pairing: { kind: 'none' } as Pairing })),
+    fc
+      .record({
+        heads: fc.integer({ min: 1, max: 4 }),
+        blocks: fc.integer({ min: 1, max: 3 }),
+        width: fc.constantFrom(1, 2, 4, 8, 16),
+      })
+      .map(({ heads, blocks, width }) => ({
+        rows: [heads * blocks * width * 2],
+        pairing: { kind: 'rotate', headDim: blocks * width * 2, width } as Pairing,
+      })),
+    fc
+      .record({ rows: fc.integer({ min: 1, max: 70 }), width: fc.constantFrom(...interleaved) })
+      .map(({ rows, width }) => ({ rows: [rows, rows], pairing: { kind: 'interleave', width } as Pairing })),
+  );
 
 /** A matrix of f32 values per source. */
 export type Matrix = (row: number, column: number) => number;

@@ -4,6 +4,7 @@
  */
 import type { Access, BinaryScalar, Scalar, UnaryScalar } from '../../../ir/scalar.js';
 import { isBinary, isUnary, operands as childrenOf, printScalar, viaOf } from '../../../ir/scalar.js';
+import { C_COMPARE, C_LOGIC, printDouble } from '../../scalarText.js';
 import { doubleLiteral, floatLiteral } from './literals.js';
 import type { CudaOperands, Operand } from './operands.js';
 import { CUDA_TYPES } from './operands.js';
@@ -38,10 +39,6 @@ export interface Value {
 /** `f`: float; `m`: int truth value; `u`: unsigned, a byte. */
 type Kind = 'f' | 'm' | 'u';
 const C_KINDS: Readonly<Record<Kind, string>> = { f: 'float', m: 'int', u: 'unsigned' };
-
-const C_ARITHMETIC = { add: '+', sub: '-', mul: '*', div: '/' } as const;
-const C_COMPARE = { le: '<=', lt: '<', eq: '==' } as const;
-const C_LOGIC = { and: '&&', or: '||' } as const;
 
 /** Statements that run once per row. */
 export class RowScope {
@@ -306,51 +303,13 @@ export class Body {
     return { codes: [`${pair}.x`, `${pair}.y`], kind, isRow: false };
   }
 
-  /**
-   * sin and cos take their angle in double, because position × frequency needs more bits than a float has. Expressions
-   * without a double form are computed in float and widened.
-   */
   private double(s: Scalar, site: Site, lane: number): string {
-    const sub = (x: Scalar): string => this.double(x, site, lane);
-    const widened = (): string => `(double)${floatOf(this.value(s, site), lane)}`;
-    if (isUnary(s)) {
-      switch (s.op) {
-        case 'toF32':
-          return sub(s.a);
-        case 'neg':
-          return `(-${sub(s.a)})`;
-        case 'exp':
-        case 'log':
-        case 'sqrt':
-          return `${s.op}(${sub(s.a)})`;
-        default:
-          return widened();
-      }
-    }
-    if (isBinary(s)) {
-      const { op } = s;
-      return op === 'add' || op === 'sub' || op === 'mul' || op === 'div'
-        ? `(${sub(s.a)} ${C_ARITHMETIC[op]} ${sub(s.b)})`
-        : widened();
-    }
-    switch (s.op) {
-      case 'const':
-        return doubleLiteral(s.value);
-      case 'rowIndex':
-        return `(double)(${this.row.row})`;
-      case 'columnIndex':
-        return `(double)(${columnAt(site, lane)})`;
-      case 'load':
-      case 'acc':
-      case 'arg':
-      case 'rowSum':
-      case 'segmentSum':
-      case 'rotateHalf':
-      case 'select':
-        return widened();
-      default:
-        return s satisfies never;
-    }
+    return printDouble(s, {
+      literal: doubleLiteral,
+      rowIndex: `(double)(${this.row.row})`,
+      columnIndex: `(double)(${columnAt(site, lane)})`,
+      widened: (x) => `(double)${floatOf(this.value(x, site), lane)}`,
+    });
   }
 }
 

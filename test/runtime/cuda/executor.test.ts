@@ -212,26 +212,16 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
 
   it('refuses numbers that kernels would use as indices outside their arrays', async () => {
     const { executor, state } = await create({ maxLength: 20 });
-    const spoil = (change: (batch: Batch) => void): Promise<unknown> => {
+    const wrong = [
+      ['tokens', 3, VOCAB, 'tokens[3] = 40 lies outside 0 to 39'],
+      ['subtreeEnd', 2, 11, 'subtreeEnd[2] = 11'],
+      ['row', 0, 10, 'row[0] = 10'],
+    ] as const;
+    for (const [input, at, value, message] of wrong) {
       const batch = batchOf(10, 3);
-      change(batch);
-      return executor.score(batch);
-    };
-    await expect(
-      spoil((b) => {
-        b.tokens[3] = VOCAB;
-      }),
-    ).rejects.toThrow('tokens[3] = 40 lies outside 0 to 39');
-    await expect(
-      spoil((b) => {
-        b.subtreeEnd[2] = 11;
-      }),
-    ).rejects.toThrow('subtreeEnd[2] = 11');
-    await expect(
-      spoil((b) => {
-        b.row[0] = 10;
-      }),
-    ).rejects.toThrow('row[0] = 10');
+      batch[input][at] = value;
+      await expect(executor.score(batch)).rejects.toThrow(message);
+    }
     await expect(executor.score({ ...batchOf(65, 1), position: new Int32Array(65) })).rejects.toThrow(
       /No bucket holds 65 T, 1 R/,
     );

@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Pairing, WeightDecl } from '../../../ir/kernel.js';
+import type { WeightDecl } from '../../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../../ir/packing.js';
 import { loadAddon, type NativeMemory } from '../../../runtime/addon.js';
 import { findJob, JOB_BYTES, packJob, type DeviceJob } from '../../../runtime/cuda/packJob.js';
@@ -17,44 +17,23 @@ import { temporaryFolder } from '../kernels.js';
 import {
   bitsFloat,
   floatBits,
-  fromF16,
+  type Matrix,
+  normalise,
   packReference,
+  randomShapes,
+  randomStored,
   randomValue,
   roundTo,
   toBf16,
   toF16,
-  type Matrix,
 } from '../packReference.js';
 import { buildPackShim, hasCxx } from './packShim.js';
 
 const isPossible = hasCxx();
 if (!isPossible) process.stderr.write('SKIPPED: device packing as C++: no g++ on PATH\n');
 
-/** NaN payloads are not compared, only that a NaN is a NaN. */
-const normalise = (format: FormatName, bits: number): number => {
-  const value = format === 'f32' ? bitsFloat(bits) : format === 'bf16' ? bitsFloat(bits << 16) : fromF16(bits);
-  return Number.isNaN(value) ? -1 : bits;
-};
-
 const formats = fc.constantFrom(...FORMAT_NAMES);
-const shapes = fc.oneof(
-  fc
-    .array(fc.integer({ min: 1, max: 70 }), { minLength: 1, maxLength: 3 })
-    .map((rows) => ({ rows, pairing: { kind: 'none' } as Pairing })),
-  fc
-    .record({
-      heads: fc.integer({ min: 1, max: 4 }),
-      blocks: fc.integer({ min: 1, max: 3 }),
-      width: fc.constantFrom(1, 2, 4, 8, 16),
-    })
-    .map(({ heads, blocks, width }) => ({
-      rows: [heads * blocks * width * 2],
-      pairing: { kind: 'rotate', headDim: blocks * width * 2, width } as Pairing,
-    })),
-  fc
-    .record({ rows: fc.integer({ min: 1, max: 70 }), width: fc.constantFrom(1, 4, 8, 16, 32) })
-    .map(({ rows, width }) => ({ rows: [rows, rows], pairing: { kind: 'interleave', width } as Pairing })),
-);
+const shapes = randomShapes(1, 4, 8, 16, 32);
 
 describe.skipIf(!isPossible)('device packing, as C++', () => {
   const { Memory, Pool, pack } = loadAddon();
@@ -78,19 +57,10 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
     k: number,
     seed: number,
   ): { memory: NativeMemory; tensor: TensorSource; matrix: Matrix } {
-    const bits = Array.from({ length: rows * k }, (_, i) =>
-      Number(
-        BigInt.asUintN(FORMATS[format].elementBits, BigInt(floatBits(randomValue(BigInt(seed), i, 1))) * 2654435761n),
-      ),
-    );
-    const memory = memoryOf(
-      format === 'f32' ? new Uint8Array(Uint32Array.from(bits).buffer) : new Uint8Array(Uint16Array.from(bits).buffer),
-    );
-    const value = (i: number): number =>
-      format === 'f32' ? bitsFloat(bits[i]!) : format === 'bf16' ? bitsFloat(bits[i]! << 16) : fromF16(bits[i]!);
+    const { bytes, matrix } = randomStored(format, rows, k, seed);
     return {
-      memory,
-      matrix: (row, column) => value(row * k + column),
+      memory: memoryOf(bytes),
+      matrix,
       tensor: {
         kind: 'file',
         format,
