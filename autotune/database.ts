@@ -3,7 +3,18 @@
  * line it was writing. Several processes may append at once. Contents are never trusted: a line that is cut off,
  * foreign or out of bounds is counted and skipped, and a caller must check that a schedule is legal.
  */
-import { closeSync, constants, fstatSync, fsyncSync, mkdirSync, openSync, readSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { UserError } from '../errors.js';
 import { requireCacheDir } from '../runtime/cacheFolder.js';
@@ -96,6 +107,7 @@ export class TuningDatabase<S, T extends Facts> {
     let file: number | undefined;
     try {
       mkdirSync(dirname(path), { recursive: true });
+      if (existsSync(path) && !statSync(path).isFile()) throw new Error('it is no file');
       file = openSync(path, constants.O_RDWR | constants.O_APPEND | constants.O_CREAT, 0o600);
       return new TuningDatabase(path, file, format);
     } catch (error) {

@@ -2,9 +2,9 @@
  * `npm run bench:gpu`: compares a layer's kernels on this machine's GPU with cuBLASLt, each ratio within one run. For
  * options see gpuOptions.ts. In a bundle this is `bench-gpu.sh`.
  */
-import { renameSync, writeFileSync } from 'node:fs';
 import { isDeviceHung } from '../autotune/cuda/patience.js';
 import { UserError } from '../errors.js';
+import { writeAtomically } from '../system/write.js';
 import { openLab, type GpuLab } from './gpuLab.js';
 import { openBenchModel } from './gpuModel.js';
 import { parseGpuOptions, USAGE } from './gpuOptions.js';
@@ -37,8 +37,7 @@ async function main(): Promise<void> {
       note,
     );
     if (options.json !== undefined) {
-      writeFileSync(`${options.json}.part`, `${JSON.stringify(results, undefined, 1)}\n`);
-      renameSync(`${options.json}.part`, options.json);
+      writeAtomically(options.json, [`${JSON.stringify(results, undefined, 1)}\n`]);
     }
     for (const line of renderGpuTable(results)) console.log(line);
     if (results.kernels.some(({ failure }) => failure !== undefined)) process.exitCode = 1;

@@ -5,7 +5,7 @@ import { UsageError } from '../errors.js';
 import type { MergeRequest } from '../eval/index.js';
 import { formatTable } from '../eval/table.js';
 import { TASKS } from '../eval/tasks/index.js';
-import { count } from '../system/format.js';
+import { counted } from '../system/format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { choice, isSet, required, text, type Flags } from './options.js';
 import { printJson, type Context } from './work.js';
@@ -75,7 +75,7 @@ async function merge(context: Context, folders: readonly string[], flags: Flags)
   else
     io.stdout.write(
       `${formatTable(results)}\n` +
-        `${count(questions)} questions of ${shards} ${shards === 1 ? 'shard' : 'shards'}\n` +
+        `${counted(questions, 'question')} of ${counted(shards, 'shard')}\n` +
         `results: ${resultsPath}\nsamples: ${samplesPath}\n`,
     );
 }

@@ -13,7 +13,7 @@ import { UsageError } from '../errors.js';
 import { readSettings } from '../settings.js';
 import { isRecord } from '../system/json.js';
 import { quoteForShell } from '../system/shell.js';
-import { count, duration, percent, si } from '../system/format.js';
+import { count, counted, duration, percent, si } from '../system/format.js';
 import {
   addCheckpointFlag,
   addModelFlags,
@@ -241,7 +241,7 @@ function throughputLines(block: unknown): string[] {
   const rate = read('tokensPerSecond');
   const flops = score > 0 ? read('modelFlops') / score : NaN;
   return [
-    `${count(questions)} questions in ${duration(score)} after ${duration(load)} of loading: ` +
+    `${counted(questions, 'question')} in ${duration(score)} after ${duration(load)} of loading: ` +
       `${count(rate)} tokens/s${flops > 0 ? `, ${si(flops, 'FLOP/s')}` : ''}`,
     ...(without > computed
       ? [`${count(computed)} tokens computed instead of ${count(without)} (${(without / computed).toFixed(2)}× fewer)`]

@@ -5,6 +5,7 @@ import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/family/mask.js';
 import type { Arithmetic, Precision, TargetName } from './target.js';
+import { counted } from '../system/format.js';
 import type { WeightInit } from './names.js';
 
 /** Progress of a scoring run. */
@@ -170,7 +171,7 @@ export class Interrupted extends Error {
   readonly questionsDone: number;
 
   constructor(questionsDone: number) {
-    super(`interrupted after ${questionsDone} questions`);
+    super(`interrupted after ${counted(questionsDone, 'question')}`);
     this.name = 'Interrupted';
     this.questionsDone = questionsDone;
   }

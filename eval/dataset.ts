@@ -31,7 +31,7 @@ const RATIO_FROM_BYTES = 16 << 20;
 /** The value of `--data` for the standard input. */
 export const STDIN = '-';
 
-const nameOf = (path: string): string => (path === STDIN ? 'the standard input' : path);
+const nameOf = (path: string): string => (path === STDIN ? 'stdin' : path);
 
 function systemProblem(path: string, error: unknown): UserError {
   const code = codeOf(error);
@@ -151,7 +151,7 @@ export async function* readLines(path: string, options: ReadOptions = {}): Async
     heldBytes += part.length;
     if (heldBytes > bounds.maxLineBytes) {
       throw new UserError(
-        `${path}:${number + 1}: the line is longer than ${bytes(bounds.maxLineBytes)}`,
+        `${nameOf(path)}:${number + 1}: the line is longer than ${bytes(bounds.maxLineBytes)}`,
         'A dataset has one question per line. If this is a JSON array, convert it with: jq -c ".[]"',
       );
     }
@@ -163,9 +163,13 @@ export async function* readLines(path: string, options: ReadOptions = {}): Async
     try {
       text = decoder.decode(held.length === 1 ? held[0] : Buffer.concat(held));
     } catch (error) {
-      throw new UserError(`${path}:${number}: the line is not UTF-8 text`, 'Convert the file with: iconv -t utf-8', {
-        cause: error,
-      });
+      throw new UserError(
+        `${nameOf(path)}:${number}: the line is not UTF-8 text`,
+        'Convert the file with: iconv -t utf-8',
+        {
+          cause: error,
+        },
+      );
     }
     held = [];
     heldBytes = 0;
@@ -244,10 +248,10 @@ function checkRanges({ docs = [], path, task }: DatasetOptions, total: number): 
 export async function loadDataset(options: DatasetOptions): Promise<Dataset> {
   const { path, task, bounds, signal } = options;
   const hash = createHash('sha256');
-  const name = path === STDIN ? 'stdin' : basename(path);
+  const name = basename(nameOf(path));
   const read = (line: Line, docId: number): Question => {
     const where = `${name}:${line.number}`;
-    return task.read(parse(task, line, where), docId, where);
+    return { ...task.read(parse(task, line, where), docId, where), line: line.number };
   };
   const questions: Question[] = [];
   /** All lines, if the selection depends on the number of lines. */

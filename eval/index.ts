@@ -35,10 +35,17 @@ export {
   type Throughput,
   type WrittenResults,
 } from './results.js';
-export { scoreQuestions, tokeniseDataset, type LoadedQuestions, type Scored, type ScoreOptions } from './run.js';
+export {
+  checkResumed,
+  scoreQuestions,
+  tokeniseDataset,
+  type LoadedQuestions,
+  type Scored,
+  type ScoreOptions,
+} from './run.js';
 export type { MicroBatch, NonFinite, ScoredRows, Scorer } from './scorer.js';
 export { chooseDocs, parseDocs, parseLimit, printDocs, type DocRange, type Selection } from './selection.js';
-export { checkResumedShard, MAX_SHARDS, resultsFolder, shardName, treesOfShard, type Shard } from './shard.js';
+export { MAX_SHARDS, resultsFolder, shardName, treesOfShard, type Shard } from './shard.js';
 export { formatTable } from './table.js';
 export { taskByName, TASKS } from './tasks/index.js';
 export type { Doc, Question, Task } from './tasks/task.js';

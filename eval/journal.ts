@@ -11,6 +11,7 @@ import {
   ftruncateSync,
   openSync,
   readFileSync,
+  readSync,
   renameSync,
   statSync,
   writeSync,
@@ -96,7 +97,8 @@ const shown = (value: unknown): string => {
   return text.length > 40 ? `${text.slice(0, 16)}…"` : text;
 };
 
-function checkHeader(path: string, line: string, identity: RunIdentity): void {
+/** Compares a journal's first line with a run, in the facts of `identity` or, by default, in all. */
+function checkHeader(path: string, line: string, identity: RunIdentity, names?: readonly string[]): void {
   const header = parseObject(line);
   const fresh =
     'Run without --resume to start again (the old journal is kept beside the new one), or give another --out';
@@ -109,13 +111,31 @@ function checkHeader(path: string, line: string, identity: RunIdentity): void {
   }
   const found = isRecord(header['run']) ? header['run'] : {};
   if (!isIntact(line)) throw new UserError(`${path}:1: the line was edited or damaged: its checksum is wrong`, fresh);
-  const names = [...new Set([...Object.keys(identity), ...Object.keys(found)])].sort();
-  const differing = names.filter((name) => found[name] !== identity[name]);
+  const all = names ?? [...new Set([...Object.keys(identity), ...Object.keys(found)])];
+  const differing = all.filter((name) => found[name] !== identity[name]).sort();
   if (differing.length === 0) return;
   const list = differing
     .map((name) => `${name} (journal ${shown(found[name])}, now ${shown(identity[name])})`)
     .join(', ');
   throw new UserError(`${path} belongs to another run: it differs in ${list}`, fresh);
+}
+
+const MAX_HEADER_BYTES = 1 << 16;
+
+/**
+ * Refuses a journal of another run by what is known before the model is compiled; the rest is compared when it is
+ * opened. Throws UserError.
+ */
+export function checkJournal(path: string, known: RunIdentity): void {
+  if (!existsSync(path)) return;
+  const bytes = Buffer.alloc(MAX_HEADER_BYTES);
+  const fd = openSync(path, 'r');
+  try {
+    const end = bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, 0)).indexOf(10);
+    if (end > 0) checkHeader(path, bytes.toString('utf8', 0, end), known, Object.keys(known));
+  } finally {
+    closeSync(fd);
+  }
 }
 
 const deleteLine = (path: string, number: number): string =>

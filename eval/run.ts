@@ -1,11 +1,11 @@
 /** A whole evaluation: questions to tokens, tokens to answers with a journal, answers to files. */
 import type { Dataset } from './dataset.js';
 import { evaluate, type Evaluation, type EvaluateOptions } from './evaluate.js';
-import { Journal, journalPath, type RunIdentity } from './journal.js';
+import { checkJournal, Journal, journalPath, type RunIdentity } from './journal.js';
 import { prepareOutput } from '../system/write.js';
 import type { Scorer } from './scorer.js';
 import { printDocs } from './selection.js';
-import { checkResumedShard, resultsFolder, shardName } from './shard.js';
+import { checkResumedShard, resultsFolder, shardName, type Shard } from './shard.js';
 import type { Task } from './tasks/task.js';
 import { tokeniseAll, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
 import type { Sharing } from './tree.js';
@@ -51,6 +51,34 @@ export interface Scored extends Evaluation {
   readonly identity: RunIdentity;
 }
 
+/** What a journal says of its questions. */
+const identityOf = (task: Task, { sha256, docs, questions }: Dataset, sharing: Sharing): RunIdentity => ({
+  task: task.name,
+  taskVersion: task.version,
+  dataset: sha256,
+  sharing,
+  docs: printDocs(docs),
+  questions: questions.length,
+});
+
+/**
+ * Refuses to resume with the journal of another run, before anything is compiled or tokenised. `identity`: what is
+ * known of the model by then. Throws UserError.
+ */
+export function checkResumed(
+  options: Pick<ScoreOptions, 'out' | 'modelName' | 'task' | 'sharing' | 'identity'> & {
+    readonly shard: Shard | undefined;
+    readonly dataset: Dataset;
+  },
+): void {
+  const { out, modelName, shard, task, dataset, sharing, identity } = options;
+  checkResumedShard(out, modelName, { task: task.name, dataset: dataset.sha256 }, shard);
+  checkJournal(journalPath(resultsFolder(out, modelName, shard), task.name, dataset.sha256), {
+    ...identity,
+    ...identityOf(task, dataset, sharing),
+  });
+}
+
 /** Scores with a journal. The journal is closed and on disk when this returns or throws. */
 export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
   const { task, loaded, scorer, sharing, shard, plan, onProgress, onWarning, signal } = options;
@@ -60,12 +88,7 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
   prepareOutput(folder);
   const identity: RunIdentity = {
     ...options.identity,
-    task: task.name,
-    taskVersion: task.version,
-    dataset: loaded.sha256,
-    sharing,
-    docs: printDocs(loaded.docs),
-    questions: loaded.questions.length,
+    ...identityOf(task, loaded, sharing),
   };
   const journal = new Journal({
     path: journalPath(folder, task.name, loaded.sha256),

@@ -23,7 +23,7 @@ export interface ClosedRange {
 const MAX_RANGES = 10_000;
 
 function parseRange(part: string, text: string): DocRange {
-  const [, from = '', colon = '', to = ''] = /^(\d{0,12})(:?)(\d{0,12})$/.exec(part) ?? [];
+  const [, from = '', colon = '', to = ''] = /^(\d{1,12})?(?:(:)(\d{1,12})?)?$/.exec(part) ?? [];
   const first = Number(from),
     end = colon === '' ? first + 1 : Number(to);
   const isRange = (from !== '' || to !== '') && ((colon !== '' && to === '') || end > first);

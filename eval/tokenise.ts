@@ -10,6 +10,7 @@ import { UserError } from '../errors.js';
 import type { Question } from './tasks/task.js';
 import {
   encodeChunk,
+  isUserError,
   loadTokenizer,
   type ChunkReply,
   type ChunkRequest,
@@ -61,6 +62,15 @@ interface Lane {
   close(): Promise<void>;
 }
 
+/** A thread's answer to a chunk that it cannot tokenise. */
+interface Refusal {
+  readonly error: string;
+  readonly hint: string | undefined;
+  /** Place in its chunk of the question at fault, if one is. */
+  readonly question: number | undefined;
+  readonly isUser: boolean;
+}
+
 function workerLane(file: URL, source: TokenizerSource): Lane {
   const worker = new Worker(file, { workerData: source, resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MIB } });
   let settle: { resolve(reply: ChunkReply): void; reject(error: Error): void } | undefined;
@@ -70,14 +80,14 @@ function workerLane(file: URL, source: TokenizerSource): Lane {
     settle?.reject(failure);
     settle = undefined;
   };
-  worker.on(
-    'message',
-    (reply: ChunkReply | { readonly error: string; readonly hint: string | undefined; readonly isUser: boolean }) => {
-      if ('error' in reply) return fail(reply.isUser ? new UserError(reply.error, reply.hint) : new Error(reply.error));
-      settle?.resolve(reply);
-      settle = undefined;
-    },
-  );
+  worker.on('message', (reply: ChunkReply | Refusal) => {
+    if ('error' in reply) {
+      const { error, hint, question, isUser } = reply;
+      return fail(isUser ? Object.assign(new UserError(error, hint), { question }) : new Error(error));
+    }
+    settle?.resolve(reply);
+    settle = undefined;
+  });
   worker.on('error', fail);
   worker.on('exit', (code) => fail(new Error(`a tokeniser thread ended early, exit code ${code}`)));
   return {
@@ -154,13 +164,15 @@ export class Tokeniser {
   async #drain(lane: Lane, index: number): Promise<void> {
     // Wait until the caller has recorded that this lane is busy.
     await Promise.resolve();
+    let chunk: readonly Question[] = [];
     try {
       for (let job = this.#queue.shift(); job !== undefined; job = this.#queue.shift()) {
+        chunk = job.questions;
         const questions = job.questions.map(({ context, choices, delimiter }) => ({ context, choices, delimiter }));
         this.#done[job.index] = unpack(job.questions, await lane.encode({ questions }));
       }
     } catch (error) {
-      this.#failure ??= error;
+      this.#failure ??= nameQuestion(error, chunk);
       this.#queue.length = 0;
     }
     delete this.#busy[index];
@@ -187,6 +199,20 @@ export class Tokeniser {
   }
 }
 
+/** An error about a text, with the question of the chunk that it belongs to and how to leave it out. */
+function nameQuestion(error: unknown, chunk: readonly Question[]): unknown {
+  if (!isUserError(error) || !('question' in error) || typeof error.question !== 'number') return error;
+  const question = chunk[error.question];
+  if (question === undefined || question === EMPTY) return error;
+  const { docId, line } = question;
+  const where = `question ${docId}${line === undefined ? '' : ` (line ${line})`}`;
+  return new UserError(
+    `${where}: ${error.message}`,
+    `score all others with --docs ${allBut(docId)}, or use the tokenizer.json of the model`,
+    { cause: error },
+  );
+}
+
 function checkTokens({ docId, context, continuations }: TokenisedQuestion): void {
   if (context.length === 0) {
     throw new UserError(
@@ -198,7 +224,7 @@ function checkTokens({ docId, context, continuations }: TokenisedQuestion): void
   if (empty >= 0) {
     throw new UserError(
       `question ${docId}, choice ${empty}: the choice adds no token to its context, so it has no likelihood`,
-      'Check the choice in the dataset, or leave the question out with --docs',
+      `Check the choice in the dataset, or score all other questions with --docs ${allBut(docId)}`,
     );
   }
 }
@@ -238,6 +264,7 @@ export function truncateOverlong(questions: readonly TokenisedQuestion[], contex
     const contexts = continuations.map((tokens, choice) => {
       const excess = inputsOf(context, tokens) - contextLength;
       if (excess <= 0) return context;
+      // The public harness asserts that a choice has at most L tokens.
       if (excess >= context.length) throw tooLong(question, choice, contextLength, false);
       choices++;
       return context.subarray(excess);
@@ -258,7 +285,8 @@ function tooLong(question: TokenisedQuestion, choice: number, limit: number, isB
   return new UserError(
     `question ${question.docId}, choice ${choice}: ${inputsOf(context, tokens)} input tokens ` +
       `(context ${context.length}, choice ${tokens.length}, its last is only predicted), ` +
-      `but ${isBatchLimit ? 'the largest micro-batch' : "the model's context"} is ${limit}`,
+      `but ${isBatchLimit ? 'the largest micro-batch' : "the model's context"} is ${limit}` +
+      (tokens.length > limit ? ': the choice alone is too long, so cutting its context cannot help' : ''),
     `Leave it out with --docs (all others are --docs ${allBut(question.docId)}), or ` +
       (isBatchLimit
         ? "compile with a larger --max-tokens, if the model's context allows it"

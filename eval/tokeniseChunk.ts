@@ -43,6 +43,23 @@ export async function loadTokenizer(source: TokenizerSource): Promise<TextTokeni
   return make(source.spec);
 }
 
+/** A text that a tokenizer refuses. Known by its name: classes do not cross threads, and modules may have copies. */
+export const isUserError = (error: unknown): error is Error & { readonly hint?: string } =>
+  error instanceof Error && error.name === 'UserError';
+
+/** The place in its chunk of the first question that the tokenizer refuses, added to its error. */
+async function blame(tokenizer: TextTokenizer, questions: readonly string[][], error: unknown): Promise<unknown> {
+  if (!isUserError(error)) return error;
+  for (const [question, texts] of questions.entries()) {
+    try {
+      await encodeAll(tokenizer, texts);
+    } catch (own) {
+      return isUserError(own) ? Object.assign(own, { question }) : own;
+    }
+  }
+  return error;
+}
+
 async function encodeAll(tokenizer: TextTokenizer, texts: string[]): Promise<readonly ArrayLike<number>[]> {
   if (tokenizer.encodeBatch !== undefined) return tokenizer.encodeBatch(texts);
   const encoded: ArrayLike<number>[] = [];
@@ -56,13 +73,14 @@ async function encodeAll(tokenizer: TextTokenizer, texts: string[]): Promise<rea
  * for every choice.
  */
 export async function encodeChunk(tokenizer: TextTokenizer, request: ChunkRequest): Promise<ChunkReply> {
-  const texts: string[] = [];
-  for (const { context, choices, delimiter } of request.questions) {
-    const stripped = rightStrip(context);
-    texts.push(stripped);
-    for (const choice of choices) texts.push(context + delimiter + choice);
-  }
-  const encoded = await encodeAll(tokenizer, texts);
+  const ofQuestions = request.questions.map(({ context, choices, delimiter }) => [
+    rightStrip(context),
+    ...choices.map((choice) => context + delimiter + choice),
+  ]);
+  const texts = ofQuestions.flat();
+  const encoded = await encodeAll(tokenizer, texts).catch(async (error: unknown) => {
+    throw await blame(tokenizer, ofQuestions, error);
+  });
   if (encoded.length !== texts.length)
     throw new Error(`the tokenizer gave ${encoded.length} results for ${texts.length} texts`);
   const lengths = new Int32Array(texts.length);

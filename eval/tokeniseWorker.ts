@@ -2,7 +2,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { parentPort, workerData } from 'node:worker_threads';
-import { encodeChunk, loadTokenizer, type ChunkRequest, type TokenizerSource } from './tokeniseChunk.js';
+import { encodeChunk, isUserError, loadTokenizer, type ChunkRequest, type TokenizerSource } from './tokeniseChunk.js';
 
 const port = parentPort;
 if (port === null) throw new Error('tokeniseWorker runs as a worker thread only');
@@ -40,8 +40,8 @@ port.on('message', (request: ChunkRequest) => {
         port.postMessage({
           error: error instanceof Error ? error.message : String(error),
           hint: error instanceof Error && 'hint' in error ? error.hint : undefined,
-          // Recognised by name: classes do not cross threads, and the module may have its own copy.
-          isUser: error instanceof Error && error.name === 'UserError',
+          question: error instanceof Error && 'question' in error ? error.question : undefined,
+          isUser: isUserError(error),
         }),
     );
 });

@@ -3,6 +3,9 @@
 /** `1,757,173` */
 export const count = (value: number): string => Math.round(value).toLocaleString('en-US');
 
+/** `1 question`, `1,757 questions` */
+export const counted = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+
 const BYTES = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'] as const;
 
 /** Three digits, without zeros at the end of a fraction: `1.25`, `14.3`, `256`, `3`. */

@@ -5,9 +5,11 @@ import {
   existsSync,
   fsyncSync,
   linkSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readdirSync,
+  realpathSync,
   renameSync,
   rmSync,
   statSync,
@@ -80,37 +82,80 @@ export function writeAll(fd: number, text: string): void {
 }
 
 /**
+ * Where a file written to `path` lies: what a link points to, so that the link stays; undefined for a device, a pipe or
+ * a folder, which no file may replace. Throws UserError for a link to nothing.
+ */
+function fileAt(path: string): string | undefined {
+  if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return path;
+  try {
+    const real = realpathSync(path);
+    return statSync(real).isFile() ? real : undefined;
+  } catch (error) {
+    throw diskProblem(path, error, 'Remove the link, or give another path');
+  }
+}
+
+/** Proves, before any work is done, that a file can be written to `path`; a device or a pipe is not tried. */
+export function prepareFile(path: string): void {
+  const file = fileAt(path);
+  if (file !== undefined) prepareOutput(dirname(resolve(file)));
+}
+
+/** Writes the parts one after another. */
+function writeParts(fd: number, parts: Iterable<string>): void {
+  let held = '';
+  for (const part of parts) {
+    held += part;
+    if (held.length < FLUSH_CHARACTERS) continue;
+    writeAll(fd, held);
+    held = '';
+  }
+  writeAll(fd, held);
+}
+
+/** Writes to what is at `path` already and is no file: /dev/stdout, a pipe. */
+function writeInto(path: string, parts: Iterable<string>, hint: string): void {
+  try {
+    const fd = openSync(path, 'w');
+    try {
+      writeParts(fd, parts);
+    } finally {
+      closeSync(fd);
+    }
+  } catch (error) {
+    if (codeOf(error) === '') throw error;
+    throw diskProblem(path, error, hint);
+  }
+}
+
+/**
  * Writes the parts one after another to a temporary file beside `path`, syncs it to disk and renames it into place. On
- * failure nothing is left behind. Throws UserError for system errors.
+ * failure nothing is left behind. What is at `path` and is no regular file, such as a device, is never replaced: it is
+ * written to. Throws UserError for system errors.
  */
 export function writeAtomically(
   path: string,
   parts: Iterable<string>,
   hint = 'Free some space, or give another path',
 ): void {
-  const temporary = join(dirname(path), temporaryName(basename(path)));
+  const file = fileAt(path);
+  if (file === undefined) return writeInto(path, parts, hint);
+  const temporary = join(dirname(file), temporaryName(basename(file)));
   try {
     const fd = openSync(temporary, 'wx');
     try {
-      let held = '';
-      for (const part of parts) {
-        held += part;
-        if (held.length < FLUSH_CHARACTERS) continue;
-        writeAll(fd, held);
-        held = '';
-      }
-      writeAll(fd, held);
+      writeParts(fd, parts);
       fsyncSync(fd);
     } finally {
       closeSync(fd);
     }
-    renameSync(temporary, path);
+    renameSync(temporary, file);
   } catch (error) {
     rmSync(temporary, { force: true });
     if (codeOf(error) === '') throw error;
     throw diskProblem(path, error, hint);
   }
-  syncFolder(dirname(path));
+  syncFolder(dirname(file));
 }
 
 /**

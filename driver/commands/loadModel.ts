@@ -32,6 +32,8 @@ export const checkpointId = ({ reference: { fingerprint, init } }: Pick<OpenedMo
 export interface ModelLoading {
   readonly tokenizer: TokenizerDescription;
   readonly target: Opening['target'];
+  /** Identity of the checkpoint in results. Reads the samples of the weight files when first called. */
+  checkpointId(): string;
   /** Number of processors of this host. */
   readonly cores: number;
   /**
@@ -75,5 +77,11 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
       close: () => executor.close(),
     };
   };
-  return { tokenizer, target, cores: machine.cpu.cores, finish };
+  return {
+    tokenizer,
+    target,
+    cores: machine.cpu.cores,
+    checkpointId: () => checkpointId({ reference: opening.reference() }),
+    finish,
+  };
 }

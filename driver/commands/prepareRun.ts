@@ -1,8 +1,7 @@
 /** The first step of a run: checks its inputs and reads its questions before anything is compiled or loaded. */
-import { dirname, resolve } from 'node:path';
 import { UsageError } from '../../errors.js';
 import { loadDataset, modelFolder, taskByName, type Dataset, type Task } from '../../eval/index.js';
-import { prepareOutput } from '../../system/write.js';
+import { prepareFile, prepareOutput } from '../../system/write.js';
 import { modelName } from '../names.js';
 import { Interrupted, type RunRequest } from '../requests.js';
 
@@ -26,7 +25,7 @@ export async function prepareRun(request: RunRequest): Promise<PreparedRun> {
   if (output !== undefined) {
     prepareOutput(modelFolder(output, name));
   }
-  if (request.trace !== undefined) prepareOutput(dirname(resolve(request.trace)));
+  if (request.trace !== undefined) prepareFile(request.trace);
   const { data: path, docs, limit, signal } = request;
   try {
     return { task, modelName: name, dataset: await loadDataset({ path, task, docs, limit, signal }) };

@@ -1,7 +1,7 @@
 /** `run`: prepare, load, score, report. Questions are tokenised and packed while the model is compiled and loaded. */
-import { checkResumedShard, claimModelName, modelFolder, shardName } from '../../eval/index.js';
-import { beginLoading, checkpointId, type LoadedModel, type ModelLoading } from './loadModel.js';
-import type { OpenedModel } from '../compile/open.js';
+import { checkResumed, claimModelName, modelFolder, shardName } from '../../eval/index.js';
+import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
+import { counted } from '../../system/format.js';
 import { clock, Phases, printPhases } from '../phases.js';
 import { prepareRun, type PreparedRun } from './prepareRun.js';
 import { packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
@@ -22,7 +22,7 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   try {
     const loadSeconds = (performance.now() - begin) / 1000;
     const part = request.shard === undefined ? '' : `shard ${shardName(request.shard)} of `;
-    ui.phase('score', `${part}${prepared.dataset.questions.length} questions, sharing ${request.sharing}`);
+    ui.phase('score', `${part}${counted(prepared.dataset.questions.length, 'question')}, sharing ${request.sharing}`);
     const { output, resume, resumeCommand, signal } = request;
     const onProgress = firstAnswer(phases, model, ui);
     const options = { task: prepared.task, modelName, output, resume, resumeCommand, signal, onProgress };
@@ -44,14 +44,16 @@ async function loadWithQuestions(
   phases: Phases,
 ): Promise<{ readonly model: LoadedModel; readonly questions: PackedQuestions; readonly modelName: string }> {
   const { dataset } = prepared;
-  let { modelName } = prepared;
+  // Whether a journal belongs to this run is known before anything is compiled. Other runs need not wait for samples of
+  // the weights before they tokenise.
+  let modelName = request.resume ? settleName(prepared, loading, request, ui) : undefined;
   const tokens = phases.during('tokenise', () => tokenise(dataset, loading));
   phases.end();
   let packing: Promise<PackedQuestions> | undefined;
   // Both are awaited below. A failure before that must not count as an unhandled rejection.
   tokens.catch(() => undefined);
-  const model = await loading.finish((limits, opened) => {
-    modelName = settleName(prepared, opened, request, ui);
+  const model = await loading.finish((limits) => {
+    modelName ??= settleName(prepared, loading, request, ui);
     packing = tokens.then((loaded) =>
       phases.during('pack', () => Promise.resolve(packQuestions(loaded, request, limits))),
     );
@@ -62,12 +64,11 @@ async function loadWithQuestions(
     const questions = (await packing) ?? packQuestions(await tokens, request, model.limits);
     if (questions.truncatedChoices > 0) {
       ui.warn(
-        `${questions.truncatedChoices} choices are longer, with their context, ` +
-          `than the model's ${model.limits.contextLength} tokens: ` +
-          'the beginning of their context is left out (--overlong refuse stops instead)',
+        `${counted(questions.truncatedChoices, 'choice')} too long, with the context, for the model's ` +
+          `${model.limits.contextLength} tokens: the beginning of the context is left out (--overlong refuse stops instead)`,
       );
     }
-    return { model, questions, modelName };
+    return { model, questions, modelName: modelName ?? prepared.modelName };
   } catch (error) {
     await model.close();
     throw error;
@@ -75,24 +76,26 @@ async function loadWithQuestions(
 }
 
 /**
- * The name under which results are kept, now that the checkpoint is known. Throws UserError if one part of a run would
- * be resumed as another.
+ * The name under which results are kept, now that the checkpoint is known. Throws UserError if the journal there is that
+ * of another run, and this one is to resume.
  */
 function settleName(
   { task, modelName, dataset }: PreparedRun,
-  opened: OpenedModel,
-  { output, resume, shard }: RunRequest,
+  { checkpointId, tokenizer }: Pick<ModelLoading, 'checkpointId' | 'tokenizer'>,
+  { output, resume, shard, sharing }: RunRequest,
   ui: Ui,
 ): string {
   if (output === undefined) return modelName;
-  const name = claimModelName(output, modelName, checkpointId(opened));
+  const checkpoint = checkpointId();
+  const name = claimModelName(output, modelName, checkpoint);
   if (name !== modelName) {
     ui.note(
       `${modelFolder(output, modelName)} belongs to another checkpoint; ` +
         `this one's results go to ${modelFolder(output, name)} (--model-name chooses a name)`,
     );
   }
-  if (resume) checkResumedShard(output, name, { task: task.name, dataset: dataset.sha256 }, shard);
+  const identity = { checkpoint, tokenizer: tokenizer.hash };
+  if (resume) checkResumed({ out: output, modelName: name, shard, task, dataset, sharing, identity });
   return name;
 }
 

@@ -1,5 +1,6 @@
 /** The third step of a run: a loaded model scores a set of questions, with a journal if there is a folder. */
 import { evaluate, scoreQuestions, type Evaluation, type Progress, type Scored, type Task } from '../../eval/index.js';
+import { counted } from '../../system/format.js';
 import { quoteForShell } from '../../system/shell.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import { weighedShard, type PackedQuestions } from './questionSet.js';
@@ -70,13 +71,14 @@ export async function scoreSet(
     onKept: (path, kept) => {
       if (kept.questions === 0) return;
       ui.note(
-        `answers of an earlier run to ${kept.questions} questions were in ${path}; they are kept in ${kept.path}`,
+        `answers of an earlier run to ${counted(kept.questions, 'question')} were in ${path}; they are kept in ${kept.path}`,
       );
       const again = options.resumeCommand ?? 'the same command with --resume';
       ui.note(`to go on with them instead: mv ${quoteForShell(kept.path)} ${quoteForShell(path)} && ${again}`);
     },
   });
-  if (scored.questionsResumed > 0) ui.note(`${scored.questionsResumed} questions taken over from ${scored.journal}`);
+  if (scored.questionsResumed > 0)
+    ui.note(`${counted(scored.questionsResumed, 'question')} taken over from ${scored.journal}`);
   return { ...scored, scorer };
 }
 

@@ -4,6 +4,7 @@ import type { MicroBatch } from '../../eval/scorer.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
 import type { SharedData } from '../../ir/plan.js';
+import { SCORED_ROWS, TOKENS } from '../../ir/scoring.js';
 
 /** A multiply-add counts as two. Attention counts visible pairs only. Epilogues are left out. */
 export class BatchWork {
@@ -16,14 +17,14 @@ export class BatchWork {
 
   constructor(module: Pick<KernelModule, 'kernels'>) {
     this.kernels = module.kernels;
-    const sum = (rows: 'T' | 'R', of: 'perRow' | 'perPair'): number =>
+    const sum = (rows: string, of: 'perRow' | 'perPair'): number =>
       module.kernels
         .filter((kernel) => kernel.rows === rows)
         .reduce((total, kernel) => total + contractionFlops(kernel)[of], 0);
-    this.perToken = sum('T', 'perRow');
-    this.perRow = sum('R', 'perRow');
-    this.perTokenPair = sum('T', 'perPair');
-    this.perRowPair = sum('R', 'perPair');
+    this.perToken = sum(TOKENS, 'perRow');
+    this.perRow = sum(SCORED_ROWS, 'perRow');
+    this.perTokenPair = sum(TOKENS, 'perPair');
+    this.perRowPair = sum(SCORED_ROWS, 'perPair');
   }
 
   flops(batch: MicroBatch): number {

@@ -33,6 +33,8 @@ export interface OpenedModel {
 export interface Opening {
   readonly checkpoint: Checkpoint;
   readonly target: AnyTarget;
+  /** Reads the samples of the weight files when first called. */
+  reference(): ModelReference;
   /** Throws UserError if an artifact was compiled with another tokenizer. */
   requireTokenizer(hash: string): void;
   finish(): Promise<OpenedModel>;
@@ -52,6 +54,7 @@ export function beginOpening(
   const { target: name = 'cpu', precision } = request;
   const target = targetOf(name, targets);
   const checkpoint = openModel(request.model, request.init);
+  const reference = (): ModelReference => referenceTo(request.model, checkpoint, request.init);
   const finish = async (): Promise<OpenedModel> => {
     const wanted = { target: name, precision, ...(request.isa === undefined ? {} : { isa: request.isa }) };
     const device = target.choose(wanted, machine, checkpoint.config.dtype);
@@ -64,10 +67,10 @@ export function beginOpening(
       ...(dump === undefined ? {} : { observe: (stage) => dump.stage(stage) }),
     });
     dump?.plan(model);
-    const reference = referenceTo(request.model, checkpoint, request.init);
-    return { checkpoint, reference, model, id: artifactId(reference, model), isArtifact: false, isPacked: false };
+    const own = reference();
+    return { checkpoint, reference: own, model, id: artifactId(own, model), isArtifact: false, isPacked: false };
   };
-  return { checkpoint, target, finish, requireTokenizer: () => undefined };
+  return { checkpoint, target, reference, finish, requireTokenizer: () => undefined };
 }
 
 export const openOrCompile = async (
@@ -117,7 +120,13 @@ function beginArtifact(
         rebuild(dir, { model: reference, arithmetic: manifest.target.arithmetic, target: manifest.target.kind }),
       );
   };
-  return { checkpoint, target: targetOf(manifest.target.kind, targets), finish, requireTokenizer };
+  return {
+    checkpoint,
+    target: targetOf(manifest.target.kind, targets),
+    reference: () => reference,
+    finish,
+    requireTokenizer,
+  };
 }
 
 /** Opens an artifact and its checkpoint, and checks that they belong together. */

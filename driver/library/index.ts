@@ -1,5 +1,6 @@
 /** The library: models that stay open and score any number of question sets. See docs/library.md. */
 import { UsageError } from '../../errors.js';
+import { counted } from '../../system/format.js';
 import {
   argmax,
   datasetOfRecords,
@@ -161,7 +162,7 @@ async function scoreOnce(
   const questions = packQuestions(tokens, request, model.limits);
   const loadSeconds = (performance.now() - begin) / 1000;
   const { modelName: name } = prepared;
-  ui.phase('score', `${prepared.dataset.questions.length} questions`);
+  ui.phase('score', counted(prepared.dataset.questions.length, 'question'));
   const { output } = request;
   const to = { task: prepared.task, modelName: name, output, resume, signal };
   const scored = await scoreSet(model, questions, to, ui);

@@ -185,8 +185,8 @@ const CASES: readonly Case[] = [
       });
       return dir;
     },
-    error: ['tokenizer.json: token', 'has no embedding: the model has 200'],
-    hint: /tokenizer/,
+    error: ['question 0 (line 1): ', 'tokenizer.json: token', 'has no embedding: the model has 200'],
+    hint: /--docs 1:, or use the tokenizer\.json of the model/,
   },
   {
     name: 'a tokenizer that is no JSON',

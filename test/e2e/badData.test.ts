@@ -79,7 +79,10 @@ const CASES: readonly Case[] = [
   {
     name: 'a choice longer than the context',
     make: () => writeData([...three, { context: 'Why', choices: ['so', 'q'.repeat(CONTEXT + 20)], label: 0 }]),
-    error: [new RegExp(`question 3, choice 1: \\d+ input tokens .* but the model's context is ${CONTEXT}`)],
+    error: [
+      new RegExp(`question 3, choice 1: \\d+ input tokens .* but the model's context is ${CONTEXT}`),
+      /the choice alone is too long, so cutting its context cannot help/,
+    ],
     hint: /--docs/,
   },
   {
@@ -121,6 +124,26 @@ describe.skipIf(!isBuilt)('a question set that cannot be scored', () => {
     expect(said.error.split('\n')).toHaveLength(1);
     expect(said.hint).toMatch(hint);
     for (const kind of ['samples', 'results'] as const) expect(filesOf(out, kind)).toEqual([]);
+  });
+});
+
+describe.skipIf(!isBuilt)('a journal of another run', () => {
+  test('is refused before anything is compiled or tokenised', async () => {
+    const model = writeCheckpoint();
+    const out = temporaryFolder();
+    const data = writeData(questions(6));
+    success(await tilewright(runArguments(model, data, ...ROOMY, '--limit', '4', '--out', out)));
+    // A compiler that fails would be named first if kernels were compiled first.
+    const env = { TILEWRIGHT_CC: '/bin/false', TILEWRIGHT_CACHE: temporaryFolder() };
+    for (const flags of [
+      ['--limit', '6'],
+      ['--limit', '4', '--sharing', 'none'],
+    ]) {
+      const args = runArguments(model, data, ...ROOMY, ...flags, '--out', out, '--resume');
+      const { error, hint } = failure(await tilewright(args, { env }));
+      expect(error).toMatch(/belongs to another run: it differs in (docs|sharing) \(journal /);
+      expect(hint).toContain('Run without --resume');
+    }
   });
 });
 
@@ -193,6 +216,14 @@ describe.skipIf(!isBuilt)('questions from a pipe', () => {
   ])('%s gives the answers of the file', async (_, script) => {
     const expected = await samplesOf('bash', '-c', `"$@" --data '${path}'`, 'bash');
     expect(await samplesOf('bash', '-c', script, 'bash')).toBe(expected);
+  });
+
+  test('are called stdin, whatever is wrong with them', async () => {
+    const args = runArguments(model, '-', ...ROOMY);
+    const { error } = failure(
+      await start(args, { prefix: ['bash', '-c', `head -c 5000000 /dev/zero | tr '\\0' x | "$@"`, 'bash'] }).ended,
+    );
+    expect(error).toContain('stdin:1: the line is longer than 4 MiB');
   });
 
   test('end with the signal if the pipe says nothing', async () => {

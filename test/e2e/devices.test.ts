@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
+import { counted } from '../../system/format.js';
 import { allGone, devicesOf, midst, together } from './children.js';
 import { questions, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import {
@@ -224,7 +225,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     expect(kept).toBeGreaterThan(0);
     expect(kept).toBeLessThan(QUESTIONS);
     const { stderr: resumed } = success(await tilewright(run(out, '--devices', '2', '--resume')));
-    expect(resumed).toContain(`${kept} questions taken over`);
+    expect(resumed).toContain(`${counted(kept, 'question')} taken over`);
     expect(textOf(out, 'samples')).toBe(samples);
   });
 

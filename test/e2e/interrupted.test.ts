@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
+import { counted } from '../../system/format.js';
 import { questions, random, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import {
   failure,
@@ -115,7 +116,7 @@ describe.skipIf(!isBuilt)('a run', () => {
       encoding: 'utf8',
     });
     expect(resumed.status, resumed.stderr).toBe(0);
-    expect(resumed.stderr).toContain(`${kept} questions taken over`);
+    expect(resumed.stderr).toContain(`${counted(kept, 'question')} taken over`);
     isAsUndisturbed(out);
   });
 

@@ -152,6 +152,8 @@ describe('loadDataset', () => {
 
 describe('selection', () => {
   it('parses --docs', () => {
+    for (const long of ['99999999999999999999', '1234567890123', '0:9999999999999', '5::6'])
+      expect(() => parseDocs(long)).toThrow(`--docs ${long}: is not a range of question numbers`);
     expect(parseDocs('2:5')).toEqual([{ first: 2, end: 5 }]);
     expect(parseDocs('2:')).toEqual([{ first: 2 }]);
     expect(parseDocs(':5')).toEqual([{ first: 0, end: 5 }]);

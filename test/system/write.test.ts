@@ -1,10 +1,16 @@
+import { execFileSync } from 'node:child_process';
 import {
+  closeSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
+  readSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -12,7 +18,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
-import { prepareOutput, writeAtomically } from '../../system/write.js';
+import { prepareFile, prepareOutput, writeAtomically } from '../../system/write.js';
 
 let out: string;
 beforeEach(() => {
@@ -94,5 +100,49 @@ describe('writeAtomically', () => {
     expect(error).toBeInstanceOf(UserError);
     expect((error as UserError).hint).toBe('do this');
     expect(existsSync(join(out, 'none'))).toBe(false);
+  });
+});
+
+describe('what is no regular file', () => {
+  it.skipIf(!existsSync('/dev/full'))('is written to and never replaced: a device behind a link', () => {
+    const link = join(out, 'full');
+    symlinkSync('/dev/full', link);
+    prepareFile(link);
+    expect(() => {
+      writeAtomically(link, ['text']);
+    }).toThrow(/cannot write .*full: the disk is full/);
+    expect(lstatSync(link).isSymbolicLink()).toBe(true);
+    expect(statSync('/dev/full').isCharacterDevice()).toBe(true);
+    expect(readdirSync(out)).toEqual(['full']);
+  });
+
+  it('is written to and never replaced: a pipe', () => {
+    const pipe = join(out, 'pipe');
+    execFileSync('mkfifo', [pipe]);
+    const reader = openSync(pipe, 'r+');
+    writeAtomically(pipe, ['te', 'xt']);
+    const bytes = Buffer.alloc(10);
+    expect(bytes.toString('utf8', 0, readSync(reader, bytes))).toBe('text');
+    closeSync(reader);
+    expect(lstatSync(pipe).isFIFO()).toBe(true);
+  });
+
+  it('is never replaced: a folder', () => {
+    mkdirSync(join(out, 'folder'));
+    expect(() => {
+      writeAtomically(join(out, 'folder'), ['text']);
+    }).toThrow(/it is a folder/);
+  });
+
+  it('is followed: a link to a file stays a link, and one to nothing is refused', () => {
+    writeFileSync(join(out, 'file'), 'old');
+    symlinkSync('file', join(out, 'link'));
+    symlinkSync('nothing', join(out, 'dangling'));
+    writeAtomically(join(out, 'link'), ['new']);
+    expect(readFileSync(join(out, 'file'), 'utf8')).toBe('new');
+    expect(lstatSync(join(out, 'link')).isSymbolicLink()).toBe(true);
+    expect(() => {
+      writeAtomically(join(out, 'dangling'), ['text']);
+    }).toThrow(UserError);
   });
 });
