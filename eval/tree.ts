@@ -42,7 +42,8 @@ export interface Tree {
 /** Number of input tokens of a path. */
 export const pathLength = (path: Path): number => path.context.length + path.continuation.length - 1;
 
-const tokenAt = ({ context, continuation }: Path, i: number): number =>
+/** The input token at `i`, from 0. */
+export const tokenAt = ({ context, continuation }: Path, i: number): number =>
   (i < context.length ? context[i] : continuation[i - context.length]) ?? -1;
 
 /** Length of the common prefix of two paths' input tokens. */
