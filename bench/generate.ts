@@ -1,0 +1,123 @@
+/** `npm run bench:generate`: decoding rates with random weights, against the bytes that a call must read. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { UserError } from '../errors.js';
+import { stepperOf } from '../driver/commands/generate.js';
+import { packedWeightBytes } from '../driver/commands/work.js';
+import { openOrCompile } from '../driver/compile/open.js';
+import { loadExecutor } from '../driver/devices/openReplica.js';
+import { detectMachine } from '../driver/machine.js';
+import type { Ui } from '../driver/requests.js';
+import { Generator, type Generated, type Stepper } from '../generate/generator.js';
+import { PAGE_TOKENS } from '../generate/pages.js';
+import { DTYPE_BYTES } from '../ir/types.js';
+import { packageRoot } from './data.js';
+import { parseGenerateOptions, USAGE, type GenerateBenchOptions } from './generateOptions.js';
+
+const ui: Ui = {
+  phase: () => undefined,
+  step: () => undefined,
+  run: () => undefined,
+  table: () => undefined,
+  note: (line) => {
+    console.error(line);
+  },
+  warn: (line) => {
+    console.error(line);
+  },
+};
+
+const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] ?? NaN;
+
+/** Park–Miller: prompts that are the same in every batch, and have no common beginning. */
+function promptOf(index: number, length: number): number[] {
+  let state = index + 1;
+  return Array.from({ length }, () => (state = (state * 48271) % 2147483647) % 30_000);
+}
+
+interface Timed {
+  readonly generated: readonly Generated[];
+  /** Milliseconds of each call in which every sequence got a token. */
+  readonly decode: readonly number[];
+  readonly promptSeconds: number;
+}
+
+async function timed(stepper: Stepper, batch: number, options: GenerateBenchOptions): Promise<Timed> {
+  const decode: number[] = [];
+  let promptSeconds = 0;
+  const generator = new Generator({
+    ...stepper,
+    step: async (inputs) => {
+      const started = performance.now();
+      const outputs = await stepper.step(inputs);
+      const milliseconds = performance.now() - started;
+      if (inputs.tokens.length === batch && inputs.row.length === batch && inputs.position.every((at) => at > 0))
+        decode.push(milliseconds);
+      else promptSeconds += milliseconds / 1000;
+      return outputs;
+    },
+  });
+  const generated = await Promise.all(
+    Array.from({ length: batch }, (_, i) =>
+      generator.generate({ prompt: promptOf(i, options.promptTokens), maxNewTokens: options.newTokens }),
+    ),
+  );
+  return { generated, decode, promptSeconds };
+}
+
+/** Sequences whose tokens or log-probabilities differ from those of an earlier batch. */
+function differing(known: Map<number, string>, generated: readonly Generated[]): number {
+  let count = 0;
+  generated.forEach(({ tokens }, i) => {
+    const text = JSON.stringify(tokens);
+    if ((known.get(i) ?? text) !== text) count++;
+    known.set(i, known.get(i) ?? text);
+  });
+  return count;
+}
+
+async function main(options: GenerateBenchOptions): Promise<void> {
+  const { model: name, target, batches, promptTokens, newTokens, threads } = options;
+  const below = join(packageRoot(), 'bench', 'models', name);
+  const pages = Math.ceil((promptTokens + newTokens) / PAGE_TOKENS) * Math.max(...batches);
+  const opened = await openOrCompile(
+    {
+      model: existsSync(below) ? below : name,
+      init: { kind: 'random', seed: 1 },
+      precision: 'auto',
+      target,
+      cacheTokens: pages * PAGE_TOKENS,
+    },
+    detectMachine(),
+    ui,
+  );
+  const { model, checkpoint } = opened;
+  const executor = await loadExecutor(checkpoint, model, { threads, rebuild: () => 'npm run bench:generate' }, ui);
+  const stepper = stepperOf({ executor, checkpoint }, pages * PAGE_TOKENS);
+  const weightBytes = packedWeightBytes(model.plan);
+  const rowBytes = model.plan.states.reduce((sum, { columns, dtype }) => sum + columns * DTYPE_BYTES[dtype], 0);
+  console.log(`${name}, ${model.isa}: prompts of ${promptTokens} tokens, ${newTokens} new ones`);
+  const known = new Map<number, string>();
+  for (const batch of batches) {
+    const { generated, decode, promptSeconds } = await timed(stepper, batch, options);
+    const milliseconds = median(decode);
+    const bytes = weightBytes + batch * (promptTokens + newTokens / 2) * rowBytes;
+    console.log(
+      `batch ${batch}: ${milliseconds.toFixed(2)} ms a call, ${((1000 * batch) / milliseconds).toFixed(0)} tokens/s, ` +
+        `${(bytes / milliseconds / 1e6).toFixed(0)} GB/s; prompts ` +
+        `${((batch * promptTokens) / promptSeconds).toFixed(0)} tokens/s; ` +
+        `${differing(known, generated)} of ${batch} sequences differ from those of smaller batches`,
+    );
+  }
+  await executor.close();
+}
+
+try {
+  const options = parseGenerateOptions(process.argv.slice(2));
+  if (options === undefined) console.log(USAGE);
+  else await main(options);
+} catch (error) {
+  if (!(error instanceof UserError)) throw error;
+  console.error(`error: ${error.message}${error.hint === undefined ? '' : `\nhint: ${error.hint}`}`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,66 @@
+/** The command line of the benchmark of generation. */
+import { parseArgs } from 'node:util';
+import { UserError } from '../errors.js';
+import { numberOption } from './numberOption.js';
+
+export const USAGE = `bench:generate [--model llama-110m] [--target cpu|cuda] [--batch 1,8,64] [--prompt 512] [--new 64]
+      [--threads N]
+
+Decoding with random weights: sequences of equal length side by side, as many as --batch says, one new token each in a
+call. Prints the median time of a call, tokens per second, the bytes that a call must read (weights once, keys and
+values of every sequence) per second, and whether every sequence got the same bits in every batch.
+
+  --model    folder of a config.json, or one below bench/models; weights are random
+  --target   cpu or cuda
+  --batch    sequences side by side
+  --prompt   tokens of each prompt
+  --new      tokens to generate after each
+  --threads  threads that compute on a CPU`;
+
+export interface GenerateBenchOptions {
+  readonly model: string;
+  readonly target: 'cpu' | 'cuda';
+  /** Ascending. */
+  readonly batches: readonly number[];
+  readonly promptTokens: number;
+  readonly newTokens: number;
+  readonly threads: number;
+}
+
+const HINT = 'look at the options: npm run bench:generate -- --help';
+
+const whole = (name: string, text: string, least: number, most: number): number =>
+  numberOption(name, text, { least, most, isWhole: true }, HINT);
+
+/** `undefined` if help was asked for. Throws UserError. */
+export function parseGenerateOptions(args: readonly string[]): GenerateBenchOptions | undefined {
+  let values;
+  try {
+    ({ values } = parseArgs({
+      args: [...args],
+      options: {
+        model: { type: 'string', default: 'llama-110m' },
+        target: { type: 'string', default: 'cpu' },
+        batch: { type: 'string', default: '1,8,64' },
+        prompt: { type: 'string', default: '512' },
+        new: { type: 'string', default: '64' },
+        threads: { type: 'string', default: '2' },
+        help: { type: 'boolean', default: false },
+      },
+    }));
+  } catch (error) {
+    throw new UserError(error instanceof Error ? error.message : String(error), HINT, { cause: error });
+  }
+  if (values.help) return undefined;
+  const { target } = values;
+  if (target !== 'cpu' && target !== 'cuda')
+    throw new UserError(`--target ${JSON.stringify(target)}: expected cpu or cuda`, HINT);
+  return {
+    model: values.model,
+    target,
+    batches: values.batch.split(',').map((each) => whole('batch', each, 1, 1024)),
+    promptTokens: whole('prompt', values.prompt, 1, 65_536),
+    newTokens: whole('new', values.new, 2, 65_536),
+    threads: whole('threads', values.threads, 1, 1024),
+  };
+}
