@@ -10,9 +10,11 @@ export type CudaArch = (typeof CUDA_ARCHS)[number];
 
 /**
  * Skeletons of a contraction. `simt` runs on CUDA cores, takes any shape and is the reference. `mma` uses cp.async and
- * mma.sync (sm_80 and later). `wgmma` uses TMA, mbarriers and warp-specialised wgmma (sm_90a).
+ * mma.sync (sm_80 and later). `wgmma` uses TMA, mbarriers and warp-specialised wgmma (sm_90a). `skinny` is for up to 64
+ * rows: mma.sync behind a deep ring of weights that is filled while the preceding kernel ends (sm_80 and later; the
+ * vocabulary on sm_90a only, because its sums are those of wgmma). The last three give the same bits on one GPU.
  */
-export const CUDA_GEMM_SKELETONS = ['simt', 'mma', 'wgmma'] as const;
+export const CUDA_GEMM_SKELETONS = ['simt', 'mma', 'wgmma', 'skinny'] as const;
 export type CudaGemmSkeleton = (typeof CUDA_GEMM_SKELETONS)[number];
 
 /**

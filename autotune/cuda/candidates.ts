@@ -41,6 +41,14 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
     stages: [5, 4, 3, 2],
     clusters: [1],
   },
+  skinny: {
+    modes: ['cooperative'],
+    tm: [8, 16, 32, 64],
+    tn: steps(16, 256, 16),
+    tk: [64, 128, 256],
+    stages: [16, 12, 10, 8, 7, 6, 5, 4, 3],
+    clusters: [1],
+  },
   simt: {
     modes: ['cooperative'],
     tm: [16, 32, 64, 128],

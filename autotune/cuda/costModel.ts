@@ -47,7 +47,7 @@ export const cudaMachine = (
 });
 
 /** Share of the nominal rate that a skeleton's inner loop reaches (docs/performance.md). */
-const REACH: Readonly<Record<CudaGemmSkeleton, number>> = { wgmma: 0.78, mma: 0.5, simt: 0.03 };
+const REACH: Readonly<Record<CudaGemmSkeleton, number>> = { wgmma: 0.78, mma: 0.5, skinny: 0.5, simt: 0.03 };
 /**
  * L2 bandwidth as a multiple of memory bandwidth. Tiles of 128×256 without multicast were read at 2.3 times the memory
  * rate.
@@ -80,12 +80,38 @@ function residentBlocks({ skeleton, tm, tn, tk, stages }: CudaGemmSchedule, mach
   );
 }
 
+/** Seconds from a request to memory until its bytes arrive, under load. */
+const MEMORY_SECONDS = 8e-7;
+/** Seconds of a step of 16 along k: products of one accumulator wait for each other. */
+const STEP_SECONDS = 2.5e-8;
+
+/** Few rows: the rate of memory, as far as enough bytes are in flight, and no less than the chain of a block's products. */
+function skinnySeconds(
+  kernel: GemmKernel | LogProbKernel,
+  s: CudaGemmSchedule,
+  rows: number,
+  machine: CudaMachine,
+): number {
+  const down = Math.ceil(rows / s.tm);
+  const blocks = columnTiles(segmentsOf(kernel), s.tn).total * down;
+  const stageBytes = (s.tm + s.tn) * s.tk * 2;
+  const resident = Math.max(1, Math.min(4, Math.floor(machine.sharedBytesPerMultiprocessor / (s.stages * stageBytes))));
+  const atOnce = Math.min(blocks, machine.multiprocessors * resident);
+  const inFlight = atOnce * (s.stages - 1) * s.tn * s.tk * 2;
+  const reach = Math.min(1, inFlight / (machine.bytesPerSecond * MEMORY_SECONDS));
+  const weights = (blocks * s.tn * kernel.k * 2) / (machine.bytesPerSecond * reach);
+  const activations = (blocks * Math.min(rows, s.tm) * kernel.k * 2) / (machine.bytesPerSecond * L2_OVER_MEMORY);
+  const chain = Math.ceil(blocks / atOnce) * (kernel.k / 16) * STEP_SECONDS * Math.max(1, s.tm / 16);
+  return TAIL_SECONDS + overlap(weights, activations, chain);
+}
+
 function gemmSeconds(
   kernel: GemmKernel | LogProbKernel,
   s: CudaGemmSchedule,
   rows: number,
   machine: CudaMachine,
 ): number {
+  if (s.skeleton === 'skinny') return skinnySeconds(kernel, s, rows, machine);
   const perMultiprocessor = machine.flopsPerSecond / machine.multiprocessors;
   const down = Math.ceil(rows / (s.tm * s.cluster)) * s.cluster;
   const across = columnTiles(segmentsOf(kernel), s.tn).total;

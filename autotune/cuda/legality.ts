@@ -16,7 +16,7 @@ export function isCudaCandidate(
   schedule: CudaSchedule,
   facts: CudaFacts,
 ): true | string {
-  if (schedule.kind === 'gemm' && schedule.tm * schedule.tn < LEAST_TILE)
+  if (schedule.kind === 'gemm' && schedule.skeleton !== 'skinny' && schedule.tm * schedule.tn < LEAST_TILE)
     return `a tile of ${schedule.tm}×${schedule.tn} makes too few products per element it loads`;
   if (schedule.kind === 'loop' && schedule.threads < LEAST_THREADS)
     return `blocks of ${schedule.threads} threads do not fill a multiprocessor`;

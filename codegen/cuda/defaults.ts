@@ -8,7 +8,8 @@ import type { Contraction } from './text/contraction.js';
 import { segmentsOf } from './text/contraction.js';
 import { simtStep } from './gemmSimt.js';
 import type { CudaFacts } from './legality.js';
-import { isLegalCuda } from './legality.js';
+import { contractionTypes, isLegalCuda, rowValuesOf } from './legality.js';
+import { defaultSkinnySchedule, SKINNY_ROWS } from './skinny/candidates.js';
 import { defaultWgmmaSchedule } from './wgmma/index.js';
 
 /** A legal schedule of `kernel` for micro-batches of `bucket`. Throws if the kernel has none on a GPU. */
@@ -39,6 +40,8 @@ export function defaultCudaSchedule(
 }
 
 function contraction(kernel: Contraction, module: KernelModule, facts: CudaFacts, rows: number): CudaGemmSchedule {
+  const skinny = rows <= SKINNY_ROWS ? skinnySchedule(kernel, module, facts, rows) : undefined;
+  if (skinny !== undefined) return skinny;
   const wgmma = defaultWgmmaSchedule(kernel, module, facts, rows);
   if (wgmma !== undefined) return wgmma;
   let reason = '';
@@ -48,6 +51,22 @@ function contraction(kernel: Contraction, module: KernelModule, facts: CudaFacts
     reason = verdict;
   }
   throw new Error(`Kernel ${kernel.name} (${kernel.path}) has no legal schedule on this GPU: ${reason}.`);
+}
+
+/**
+ * The skinny schedule for a kernel of few rows. On Hopper only bf16 products are known to have the bits of wgmma, which
+ * larger calls use.
+ */
+function skinnySchedule(
+  kernel: Contraction,
+  module: KernelModule,
+  facts: CudaFacts,
+  rows: number,
+): CudaGemmSchedule | undefined {
+  const types = contractionTypes(kernel, module);
+  if (typeof types === 'string' || (facts.arch === 'sm_90a' && types.a !== 'bf16')) return undefined;
+  const schedule = defaultSkinnySchedule(kernel, facts, rowValuesOf(kernel, module), rows);
+  return schedule !== undefined && isLegalCuda(kernel, module, schedule, facts) === true ? schedule : undefined;
 }
 
 /** Schedules to try, best first. */

@@ -11,6 +11,7 @@ import type { EmittedCuda } from './text/operands.js';
 import { CudaOperands } from './text/operands.js';
 import { render } from './text/templates.js';
 import { emitWgmma } from './wgmma/index.js';
+import { emitSkinny } from './skinny/index.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
 export { isLegalCuda } from './legality.js';
@@ -64,6 +65,8 @@ function emitAnchor(
             : emitLogProbMma(kernel, operands, schedule, symbol, parameters);
         case 'wgmma':
           return emitWgmma(kernel, operands, schedule, symbol, parameters);
+        case 'skinny':
+          return emitSkinny(kernel, operands, schedule, symbol, parameters);
         default:
           return mismatch();
       }

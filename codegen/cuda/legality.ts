@@ -16,6 +16,7 @@ import { mmaProblem, mmaSharedBytes } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { CudaOperands } from './text/operands.js';
 import { rowPrologue } from './text/programs.js';
+import { skinnyProblem, skinnySharedBytes } from './skinny/layout.js';
 import { isLegalWgmma } from './wgmma/index.js';
 
 /** What a GPU provides. */
@@ -66,7 +67,7 @@ export function contractionTypes(
 function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts): true | string {
   const types = contractionTypes(kernel, module);
   if (typeof types === 'string') return types;
-  if (!isCount(s.tm, 16) || !isCount(s.tn, 16) || !isCount(s.tk, 16))
+  if (!isCount(s.tm, s.skeleton === 'skinny' ? 8 : 16) || !isCount(s.tn, 16) || !isCount(s.tk, 16))
     return 'tm, tn and tk must be positive multiples of 16';
   if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
   switch (s.skeleton) {
@@ -76,6 +77,8 @@ function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSched
       return mma(kernel, module, s, facts, types);
     case 'wgmma':
       return isLegalWgmma(kernel, module, s, facts);
+    case 'skinny':
+      return skinny(kernel, module, s, facts, types);
     default:
       return s.skeleton satisfies never;
   }
@@ -107,6 +110,27 @@ function mma(
   const problem = mmaProblem(segmentsOf(kernel), s, isLogProb);
   if (problem !== undefined) return problem;
   const bytes = mmaSharedBytes(s, rowValuesOf(kernel, module), isLogProb);
+  return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
+    ? true
+    : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+}
+
+function skinny(
+  kernel: Contraction,
+  module: KernelModule,
+  s: CudaGemmSchedule,
+  facts: CudaFacts,
+  { a, w }: { readonly a: BufferDType; readonly w: BufferDType },
+): true | string {
+  if (s.cluster !== 1) return 'clusters are for wgmma';
+  if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
+  if (a !== 'bf16' && a !== 'f16') return `tensor cores read 16-bit operands, ${kernel.a} is ${a}`;
+  const isLogProb = kernel.anchor === 'logprob';
+  if (isLogProb && facts.arch !== 'sm_90a')
+    return `a vocabulary block is summed as wgmma does it, which ${facts.arch} has not`;
+  const problem = skinnyProblem(segmentsOf(kernel), s, isLogProb);
+  if (problem !== undefined) return problem;
+  const bytes = skinnySharedBytes(s, rowValuesOf(kernel, module), isLogProb);
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
     ? true
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;

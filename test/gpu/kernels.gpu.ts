@@ -1,6 +1,7 @@
 /**
  * Every kernel that the passes make of a model, with every skeleton, on a real device. Models of random shapes and
- * random legal schedules are checked against float64, and all tiles of a skeleton must give the same bits.
+ * random legal schedules are checked against float64. All tiles of a skeleton must give the same bits, and in bf16 all
+ * skeletons on tensor cores must.
  */
 import { scoreOf } from '../../ir/plan.js';
 import assert from 'node:assert/strict';

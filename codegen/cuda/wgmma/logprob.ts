@@ -16,10 +16,17 @@ export const logProbFunctions = (): string => render('logprobLargest', {});
 
 /**
  * Statements for one row of the tile, with the variable names of epilogueText: the maximum, the sum, the position of
- * the maximum, and the target's logit.
+ * the maximum, and the target's logit. `values`: C expression of the tile's row values. `acc`: the accumulator at
+ * element e of column group g, which the statements change.
  */
-export function logProbText(kernel: LogProbKernel, operands: CudaOperands, prologue: RowPrologue): string {
-  const row = new RowScope(operands, 'row', 'r', prologue.given(`(from + local * ${prologue.scalars.length})`));
+export function logProbText(
+  kernel: LogProbKernel,
+  operands: CudaOperands,
+  prologue: RowPrologue,
+  values = 'from',
+  acc = 'acc[m][4 * g + 2 * h + e]',
+): string {
+  const row = new RowScope(operands, 'row', 'r', prologue.given(`(${values} + local * ${prologue.scalars.length})`));
   const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   const parts = operands.get(kernel.parts);
   return render('logprobWgmma', {
@@ -28,7 +35,7 @@ export function logProbText(kernel: LogProbKernel, operands: CudaOperands, prolo
     block: LOGPROB_BLOCK,
     vocab: kernel.vocab,
     isWhole: kernel.vocab % LOGPROB_BLOCK === 0,
-    acc: 'acc[m][4 * g + 2 * h + e]',
+    acc,
     target: operands.get(kernel.target).index,
     parts: parts.index,
     partsStride: parts.stride,

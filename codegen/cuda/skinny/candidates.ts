@@ -1,0 +1,63 @@
+/** The default schedule of the skinny skeleton. */
+import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
+import type { Contraction } from '../text/contraction.js';
+import { segmentsOf } from '../text/contraction.js';
+import { columnTiles } from '../wgmma/layout.js';
+import { SKINNY_STAGES, skinnyProblem, skinnySharedBytes, skinnyStep } from './layout.js';
+
+/** Most rows for which the skeleton is the default. */
+export const SKINNY_ROWS = 64;
+/** Shared memory that the system takes of every block. */
+const RESERVED_BYTES = 1024;
+/** A stage is twice as deep where it has at most this many bytes, because each stage costs a barrier. */
+const DEEP_STAGE = 18 << 10;
+/** Deepest first. */
+const STAGES = Array.from({ length: SKINNY_STAGES.most - SKINNY_STAGES.least + 1 }, (_, i) => SKINNY_STAGES.most - i);
+
+export interface SkinnyDevice {
+  readonly sharedBytesPerBlock: number;
+  readonly multiprocessors: number;
+}
+
+/**
+ * A good untuned schedule at `rows` rows; undefined if the skeleton cannot run the kernel. One tile for each
+ * multiprocessor, or two where one would be too wide. Where it can, a block takes less than half of the shared memory,
+ * so that the next kernel's blocks find room and read their weights while this one ends.
+ */
+export function defaultSkinnySchedule(
+  kernel: Contraction,
+  { sharedBytesPerBlock, multiprocessors }: SkinnyDevice,
+  rowValues: number,
+  rows: number,
+): CudaGemmSchedule | undefined {
+  const segments = segmentsOf(kernel);
+  const isLogProb = kernel.anchor === 'logprob';
+  const tm = [8, 16, 32].find((each) => rows <= each) ?? 64;
+  const tilesOf = (width: number): number => columnTiles(segments, width).total;
+  const tiles = (isLogProb ? [LOGPROB_BLOCK] : widths(skinnyStep(segments), tilesOf, multiprocessors)).flatMap((tn) =>
+    ((tm + tn) * 128 * 2 <= DEEP_STAGE ? [128, 64] : [64]).flatMap((tk) =>
+      STAGES.map((stages): CudaGemmSchedule => ({
+        ...{ kind: 'gemm', skeleton: 'skinny', tm, tn, tk, stages },
+        ...{ cluster: 1, raster: 1, mode: 'cooperative' },
+      })),
+    ),
+  );
+  for (const blocks of [2, 1]) {
+    const room = Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES;
+    const found = tiles.find(
+      (each) =>
+        skinnySharedBytes(each, rowValues, isLogProb) <= room && skinnyProblem(segments, each, isLogProb) === undefined,
+    );
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** Widths to try, best first: the narrowest with at most one tile for each multiprocessor, then narrower ones. */
+function widths(step: number, tilesOf: (width: number) => number, multiprocessors: number): readonly number[] {
+  const all = Array.from({ length: Math.floor(LOGPROB_BLOCK / step) }, (_, i) => (i + 1) * step);
+  const within = (blocks: number): number | undefined => all.find((width) => tilesOf(width) <= blocks);
+  const best = within(multiprocessors) ?? within(2 * multiprocessors) ?? all.at(-1) ?? step;
+  return [...all.filter((width) => width <= best).reverse(), step];
+}

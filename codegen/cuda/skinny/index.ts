@@ -1,0 +1,160 @@
+/**
+ * Contractions of few rows, as decoding makes them. They are limited by the memory that weights are read from, so this
+ * skeleton keeps many bytes in flight: a deep ring of asynchronous copies, begun before the preceding kernel has ended.
+ * Every element is added up in one accumulator in order of k, as the other tensor-core skeletons do it, so results have
+ * the same bits.
+ */
+import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import { physicalColumns, type CudaOperands, type EmittedCuda } from '../text/operands.js';
+import { kernelHead, matricesOf } from '../text/operands.js';
+import type { Contraction } from '../text/contraction.js';
+import { rowProgramsOf, segmentsOf } from '../text/contraction.js';
+import type { Fragment, RowPrologue } from '../text/programs.js';
+import { fragmentEpilogue, rowPrologue } from '../text/programs.js';
+import { block, indent } from '../text/statements.js';
+import { render } from '../text/templates.js';
+import { columnTiles } from '../wgmma/layout.js';
+import { logProbFunctions, logProbText } from '../wgmma/logprob.js';
+import {
+  PRODUCTS_PITCH,
+  skinnySharedBytes,
+  skinnyStageBytes,
+  skinnyStep,
+  skinnyValuesOffset,
+  skinnyWarps,
+} from './layout.js';
+
+export { defaultSkinnySchedule, SKINNY_ROWS } from './candidates.js';
+export { skinnyProblem, skinnySharedBytes } from './layout.js';
+
+/** Rows whose values a warp computes at once: a single row would wait for memory. */
+const ROWS_AT_ONCE = 4;
+/** Most threads of a block that leave registers for a second block, which may be the next kernel's. */
+const THREADS_OF_TWO = 512;
+
+/** Prints `kernel` under a legal skinny schedule, without the prelude. No kernel of a plan may write weights. */
+export function emitSkinny(
+  kernel: Contraction,
+  operands: CudaOperands,
+  schedule: CudaGemmSchedule,
+  symbol: string,
+  parameters: number,
+): EmittedCuda {
+  const { tm, tn, tk, stages } = schedule;
+  const isLogProb = kernel.anchor === 'logprob';
+  const segments = segmentsOf(kernel);
+  const prologue = rowPrologue(rowProgramsOf(kernel), operands);
+  const { wm, wn, warpsDown, warps } = skinnyWarps(schedule, skinnyStep(segments));
+  const [a, w] = [operands.get(kernel.a), operands.weight(segments[0]!.weight)];
+  const tiles = columnTiles(segments, tn);
+  const [threads, steps] = [32 * warps, Math.ceil(kernel.k / tk)];
+  const rowsAtOnce = Math.min(ROWS_AT_ONCE, Math.ceil(tm / warps));
+  const common = {
+    ...{ tm, tn, tk, stages, wm, wn, warpsDown, warps, threads, steps },
+    k: kernel.k,
+    rows: kernel.rows,
+    chunks: tk / 8,
+    aBytes: tm * tk * 2,
+    stageBytes: skinnyStageBytes(schedule),
+    isHalf: tm === 8,
+    down: Math.max(1, wm / 16),
+    across: wn / 8,
+    halves: wm / 8,
+    dtype: w.dtype,
+    a: a.index,
+    aStride: a.stride,
+    wStride: w.stride,
+    ahead: Math.min(stages - 1, steps),
+    acrossAll: tiles.total,
+    hasValues: prologue.scalars.length > 0,
+    valuesOffset: skinnyValuesOffset(schedule, isLogProb),
+    valuesStep: Math.min(stages, steps) - 1,
+    valuesDistance: warps * rowsAtOnce,
+    rowValues: rowValuesText(prologue, schedule, warps, rowsAtOnce),
+    segments: segments.map(({ weight, columns, pairing }, i) => ({
+      start: tiles.first[i]!,
+      end: tiles.first[i + 1] ?? tiles.total,
+      physical: physicalColumns(columns, pairing),
+      weight: operands.get(weight).index,
+    })),
+  };
+  const head = kernelHead({
+    symbol,
+    extents: operands.extents,
+    parameters,
+    tensorMaps: [],
+    threads,
+    blocks: threads <= THREADS_OF_TWO ? 2 : 1,
+  });
+  const body = { ...common, head, loop: render('skinnyLoop', common) };
+  const text =
+    kernel.anchor === 'gemm'
+      ? render('gemmSkinny', {
+          ...body,
+          segments: common.segments.map((placed, i) => ({
+            ...placed,
+            program: fragmentEpilogue(segments[i]!, operands, fragmentOf(kernel, i, wn, tn, prologue), 3),
+          })),
+        })
+      : logProbFunctions() +
+        render('logprobSkinny', {
+          ...body,
+          pitch: PRODUCTS_PITCH,
+          text: logProbText(
+            kernel,
+            operands,
+            prologue,
+            'values',
+            `products[local * ${PRODUCTS_PITCH} + 8 * g + 2 * quad + e]`,
+          ),
+        });
+  return {
+    source: render('attentionWarp', {}) + render('skinnyTile', common) + text,
+    tensorMaps: [],
+    waitsForPredecessor: true,
+    launch: {
+      threads,
+      sharedBytes: skinnySharedBytes(schedule, prologue.scalars.length, isLogProb),
+      cluster: 1,
+      gridX: { kind: 'tiles', extent: kernel.rows, per: tm, times: tiles.total },
+      gridY: { kind: 'constant', count: 1 },
+    },
+  };
+}
+
+/** A row of a thread's accumulators, as gemmSkinny names it. */
+function fragmentOf(kernel: Contraction, index: number, wn: number, tn: number, prologue: RowPrologue): Fragment {
+  const { columns, pairing } = segmentsOf(kernel)[index]!;
+  const physical = physicalColumns(columns, pairing);
+  return {
+    row: 'row',
+    isStored: 'm0 + i < rows',
+    prefix: 'f',
+    groups: wn / 8,
+    acc: (group, lane) => `acc[half / 2][${group}][half % 2 * 2 + ${lane}]`,
+    column: '(n0 + j0)',
+    quad: 'quad',
+    isWhole: physical === columns * matricesOf(pairing) && physical % tn === 0,
+    given: prologue.given(`(values + i * ${prologue.scalars.length})`),
+  };
+}
+
+/** A warp's share of the row values of a tile, several rows at once. */
+function rowValuesText(prologue: RowPrologue, { tm }: CudaGemmSchedule, warps: number, rowsAtOnce: number): string {
+  const count = prologue.scalars.length;
+  const each = Array.from({ length: rowsAtOnce }, (_, i) => (i === 0 ? 'local' : `local + ${i * warps}`));
+  const texts = each.map(
+    (local, i) =>
+      indent(
+        [`const int read${i} = m0 + ${local} < rows ? m0 + ${local} : rows - 1;`, `float fold${i}[${count}];`],
+        4,
+      ) + prologue.text(`read${i}`, `fold${i}`, 4),
+  );
+  const stores = each.flatMap((local, i) =>
+    Array.from(
+      { length: count },
+      (_, j) => `if (${local} < ${tm}) values[(${local}) * ${count} + ${j}] = fold${i}[${j}];`,
+    ),
+  );
+  return texts.join('') + indent(block('if (threadIdx.x % 32 == 0)', stores), 4);
+}

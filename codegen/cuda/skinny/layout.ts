@@ -1,0 +1,72 @@
+/** How a block of the skinny skeleton divides its tile among warps and lays out shared memory. */
+import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import type { Segment } from '../../../ir/kernel.js';
+import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
+import { leastCommonMultiple } from '../text/operands.js';
+import { fragmentProblem, fragmentStep } from '../text/programs.js';
+
+/** Rows of a tile. Tiles of 8 rows use half of each tensor-core instruction. */
+const TILE_ROWS: readonly number[] = [8, 16, 32, 64];
+/** Depths of a stage: 128 to 512 bytes of each weight row are copied at a time. */
+const DEPTHS: readonly number[] = [64, 128, 256];
+export const SKINNY_STAGES = { least: 3, most: 16 } as const;
+const MOST_WARPS = 16;
+/** Columns of two tensor-core instructions, which one ldmatrix loads. */
+const WARP_COLUMNS = 16;
+/** Floats from one row of a vocabulary tile's products to the next: neighbouring rows lie in different banks. */
+export const PRODUCTS_PITCH = LOGPROB_BLOCK + 8;
+
+/** The part of a tile that a warp multiplies, for the whole of k. */
+export interface SkinnyWarps {
+  readonly wm: number;
+  readonly wn: number;
+  readonly warpsDown: number;
+  readonly warps: number;
+}
+
+/** The number of columns of a warp: whole pairs and whole blocks of row sums. */
+export const skinnyStep = (segments: readonly Segment[]): number =>
+  segments.map(fragmentStep).reduce(leastCommonMultiple, WARP_COLUMNS);
+
+/** Narrow parts, because few warps share a multiprocessor: as many warps as a block may have. */
+export function skinnyWarps({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step: number): SkinnyWarps {
+  const across = tn / step;
+  const wm = TILE_ROWS.find((rows) => rows >= Math.min(16, tm) && (tm / rows) * across <= MOST_WARPS) ?? tm;
+  return { wm: Math.min(wm, tm), wn: step, warpsDown: Math.max(1, tm / wm), warps: Math.max(1, tm / wm) * across };
+}
+
+export const skinnyStageBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => (tm + tn) * tk * 2;
+
+/** Byte offset of the row values: behind the ring, and behind the products that replace it in a vocabulary tile. */
+export const skinnyValuesOffset = (schedule: CudaGemmSchedule, isLogProb: boolean): number =>
+  Math.max(schedule.stages * skinnyStageBytes(schedule), isLogProb ? schedule.tm * PRODUCTS_PITCH * 4 : 0);
+
+/** Bytes of a block's shared memory. `rowValues` floats per row are kept for the epilogue. */
+export const skinnySharedBytes = (schedule: CudaGemmSchedule, rowValues: number, isLogProb: boolean): number =>
+  skinnyValuesOffset(schedule, isLogProb) + schedule.tm * rowValues * 4;
+
+/** The reason why the skeleton cannot run the kernel with this schedule, apart from dtypes and shared memory. */
+export function skinnyProblem(
+  segments: readonly Segment[],
+  schedule: CudaGemmSchedule,
+  isLogProb: boolean,
+): string | undefined {
+  const { tm, tn, tk, stages } = schedule;
+  if (!isLogProb) {
+    for (const segment of segments) {
+      const problem = fragmentProblem(segment);
+      if (problem !== undefined) return `tensor cores cannot end weight ${segment.weight}: ${problem}`;
+    }
+  }
+  if (!TILE_ROWS.includes(tm)) return `skinny tiles have ${TILE_ROWS.join(', ')} rows`;
+  if (!DEPTHS.includes(tk)) return `skinny takes ${DEPTHS.join(', ')} of k at a time`;
+  if (stages < SKINNY_STAGES.least || stages > SKINNY_STAGES.most)
+    return `skinny has ${SKINNY_STAGES.least} to ${SKINNY_STAGES.most} stages`;
+  const step = skinnyStep(segments);
+  if (tn % step !== 0) return `tn must be a multiple of ${step}: whole pairs and blocks of row sums in a warp`;
+  const { wm, wn, warps } = skinnyWarps(schedule, step);
+  if (warps > MOST_WARPS) return `a tile of ${tm}×${tn} needs ${warps} warps, ${MOST_WARPS} at most`;
+  if (wm * wn > 2048) return `a warp's part of ${wm}×${wn} does not fit its registers`;
+  if (isLogProb && tn !== LOGPROB_BLOCK) return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
+  return undefined;
+}

@@ -1,0 +1,219 @@
+/*
+ * a[8, 512]·w[32, 512]ᵀ for few rows, limited by the memory that w is read from: 64 threads, a warp
+ * computes 8 × 16 over all of k. Asynchronous copies fill a ring of 4 stages of 128 of k. In shared
+ * memory a row of a stage is 16 chunks of 16 bytes, rotated by the row so that the eight rows an ldmatrix reads
+ * lie in different banks. k past 512 is zeros; rows past the ends hold anything, and nothing is stored of them.
+ */
+TW_FN int tw_chunk(int row, int chunk) { return (row * 16 + (chunk ^ (row & 7))) * 16; }
+
+/* Starts a copy of 16 bytes of weights; 256 bytes around them come to L2 at once, as other stages want them soon. */
+TW_FN void tw_copy_weight16(unsigned to, const void *from, int bytes) {
+#if TW_PTX
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory");
+#else
+  tw_cp_async16(to, from, bytes);
+#endif
+}
+
+/*
+ * A value the compiler knows nothing of: what an epilogue needs is worked out when it comes to that, not kept in
+ * registers.
+ */
+TW_FN int tw_opaque(int x) {
+#if TW_PTX
+  asm volatile("" : "+r"(x) :: "memory");
+#endif
+  return x;
+}
+
+TW_FN void tw_copy_weights(const unsigned short *w, int columns, int k0, unsigned stage) {
+#pragma unroll
+  for (int i = threadIdx.x; i < 32 * 16; i += 64) {
+    const int r = i / 16, c = i % 16, left = (512 - k0 - c * 8) * 2;
+    const int bytes = left < 0 ? 0 : left < 16 ? left : 16;
+    if (r < columns) tw_copy_weight16(stage + 2048 + tw_chunk(r, c),
+        bytes == 0 ? w : w + (r * 512 + k0 + c * 8), bytes);
+  }
+}
+TW_FN void tw_copy_rows(const unsigned short *a, int rows, int k0, unsigned stage) {
+#pragma unroll
+  for (int i = threadIdx.x; i < 8 * 16; i += 64) {
+    const int r = i / 16, c = i % 16, left = (512 - k0 - c * 8) * 2;
+    const int bytes = left < 0 ? 0 : left < 16 ? left : 16;
+    if (r < rows) tw_cp_async16(stage + tw_chunk(r, c), bytes == 0 ? a : a + (r * 512 + k0 + c * 8), bytes);
+  }
+}
+
+/* Adds a stage's products. acc[i][j]: rows 16·i + lane / 4 and 8 below, columns 8·j + lane % 4 · 2 and its neighbour. */
+TW_FN void tw_multiply(unsigned stage, int i0, int j0, float (&acc)[1][2][4]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int k = 0; k < 128 / 16; k += 2) {
+    unsigned x[2][1][4], y[2][2 / 2][4];
+#pragma unroll
+    for (int s = 0; s < 2; s++) {
+#pragma unroll
+      for (int j = 0; j < 2 / 2; j++) tw_ldmatrix_x4(y[s][j],
+          stage + 2048 + tw_chunk(j0 + 16 * j + lane % 8 + lane / 16 * 8, 2 * (k + s) + lane / 8 % 2));
+    }
+    /* Eight rows of two steps; there are no rows below. */
+    unsigned both[4];
+    tw_ldmatrix_x4(both, stage + tw_chunk(lane % 8, 2 * k + lane / 8));
+    x[0][0][0] = both[0]; x[0][0][2] = both[1]; x[1][0][0] = both[2]; x[1][0][2] = both[3];
+    x[0][0][1] = x[0][0][3] = x[1][0][1] = x[1][0][3] = 0u;
+#pragma unroll
+    for (int s = 0; s < 2; s++) {
+#pragma unroll
+      for (int i = 0; i < 1; i++) {
+#pragma unroll
+        for (int j = 0; j < 2; j++) tw_mma_bf16(acc[i][j], x[s][i], y[s][j / 2][j % 2 * 2],
+            y[s][j / 2][j % 2 * 2 + 1]);
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(64, 2) k_gemm_a1357cd9e5056661_e25fc8bc(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
+  extern __shared__ __align__(128) unsigned char tw_shared[];
+  float *values = (float *)(tw_shared + 40960);
+  const unsigned ring = tw_shared_address(tw_shared);
+  const int rows = T, m0 = (int)blockIdx.x / 32 * 8, across = (int)blockIdx.x % 32;
+  const unsigned short *w;
+  int n0, columns;
+  {
+    n0 = (across - 0) * 32; columns = 1024 - n0; w = (const unsigned short *)p1; }
+  w += (long long)n0 * 512;
+  /* Weights do not depend on the kernel before this one: they are under way while it ends. */
+  for (int s = 0; s < 3; s++) tw_copy_weights(w, columns, s * 128, ring + s * 10240);
+  tw_await_previous();
+  const unsigned short *a = (const unsigned short *)p0 + (long long)m0 * 512;
+  for (int s = 0; s < 4 - 1; s++) {
+    if (s < 4) tw_copy_rows(a, rows - m0, s * 128, ring + s * 10240);
+    tw_cp_async_commit();
+  }
+  float acc[1][2][4];
+#pragma unroll
+  for (int i = 0; i < 1; i++) {
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) acc[i][j][e] = 0.0f;
+    }
+  }
+  int from = 0, into = 4 - 1;
+  for (int step = 0; step < 4; step++) {
+    tw_cp_async_wait<4 - 2>();
+    /* This step's copies are here, and nobody reads the stage that the next copies go to. */
+    __syncthreads();
+    const int next = step + 4 - 1;
+    if (next < 4) {
+      tw_copy_weights(w, columns, next * 128, ring + into * 10240);
+      tw_copy_rows(a, rows - m0, next * 128, ring + into * 10240);
+    }
+    tw_cp_async_commit();
+    /* Once the ring is under way again: its copies hide the wait for memory. */
+    if (step == 3) {
+      for (int local = threadIdx.x / 32; local < 8 && m0 + local < rows; local += 8) {
+        const int read0 = m0 + local < rows ? m0 + local : rows - 1;
+        float fold0[1];
+        {
+          float * const y0 = ((float *)p2) + (long long)(read0) * 32;
+          float const y1 = tw_row_sum(y0, 32);
+          float const y2 = y1 / 512.0f;
+          float const y3 = tw_add(y2, 9.999999974752427e-7f);
+          float const y4 = 1.0f / sqrtf(y3);
+          if (threadIdx.x % 32 == 0) {
+            (fold0)[0] = y4;
+          }
+        }
+        const int read1 = m0 + local + 2 < rows ? m0 + local + 2 : rows - 1;
+        float fold1[1];
+        {
+          float * const y0 = ((float *)p2) + (long long)(read1) * 32;
+          float const y1 = tw_row_sum(y0, 32);
+          float const y2 = y1 / 512.0f;
+          float const y3 = tw_add(y2, 9.999999974752427e-7f);
+          float const y4 = 1.0f / sqrtf(y3);
+          if (threadIdx.x % 32 == 0) {
+            (fold1)[0] = y4;
+          }
+        }
+        const int read2 = m0 + local + 4 < rows ? m0 + local + 4 : rows - 1;
+        float fold2[1];
+        {
+          float * const y0 = ((float *)p2) + (long long)(read2) * 32;
+          float const y1 = tw_row_sum(y0, 32);
+          float const y2 = y1 / 512.0f;
+          float const y3 = tw_add(y2, 9.999999974752427e-7f);
+          float const y4 = 1.0f / sqrtf(y3);
+          if (threadIdx.x % 32 == 0) {
+            (fold2)[0] = y4;
+          }
+        }
+        const int read3 = m0 + local + 6 < rows ? m0 + local + 6 : rows - 1;
+        float fold3[1];
+        {
+          float * const y0 = ((float *)p2) + (long long)(read3) * 32;
+          float const y1 = tw_row_sum(y0, 32);
+          float const y2 = y1 / 512.0f;
+          float const y3 = tw_add(y2, 9.999999974752427e-7f);
+          float const y4 = 1.0f / sqrtf(y3);
+          if (threadIdx.x % 32 == 0) {
+            (fold3)[0] = y4;
+          }
+        }
+        if (threadIdx.x % 32 == 0) {
+          if (local < 8) values[(local) * 1 + 0] = fold0[0];
+          if (local + 2 < 8) values[(local + 2) * 1 + 0] = fold1[0];
+          if (local + 4 < 8) values[(local + 4) * 1 + 0] = fold2[0];
+          if (local + 6 < 8) values[(local + 6) * 1 + 0] = fold3[0];
+        }
+      }
+    }
+    tw_multiply(ring + from * 10240, (int)threadIdx.x / 32 % 1 * 8,
+        (int)threadIdx.x / 32 / 1 * 16, acc);
+    into = into + 1 < 4 ? into + 1 : 0;
+    from = from + 1 < 4 ? from + 1 : 0;
+  }
+  tw_cp_async_wait<0>();
+  __syncthreads();
+  const int self = tw_opaque(threadIdx.x), quad = self % 4, i0 = self / 32 % 1 * 8 + self % 32 / 4,
+      j0 = self / 32 / 1 * 16;
+
+  {
+#pragma unroll
+    for (int half = 0; half < 1; half++) {
+      const int i = tw_opaque(i0 + 8 * half), row = m0 + i < rows ? m0 + i : rows - 1;
+      {
+        float const fr0 = ((values + i * 1))[0];
+        unsigned short * const fr1 = ((unsigned short *)p3) + (long long)(row) * 512;
+#pragma unroll
+        for (int unit_ = 0; unit_ < 1; unit_++) {
+          const int group_ = unit_ / 1 * 2 + unit_ % 1;
+          const int column = ((n0 + j0)) / 2 + 8 * unit_ + 2 * quad;
+          const float fv0 = tw_round_f20(acc[half / 2][group_][half % 2 * 2 + 0]);
+          const float fv1 = tw_round_f20(acc[half / 2][group_][half % 2 * 2 + 1]);
+          const float fv2 = tw_mul(fv0, fr0);
+          const float fv3 = tw_mul(fv1, fr0);
+          const float fv4 = -(fv2);
+          const float fv5 = -(fv3);
+          const float fv6 = expf(fv4);
+          const float fv7 = expf(fv5);
+          const float fv8 = tw_add(1.0f, fv6);
+          const float fv9 = tw_add(1.0f, fv7);
+          const float fv10 = tw_div_sigmoid(fv2, fv8);
+          const float fv11 = tw_div_sigmoid(fv3, fv9);
+          const float fv12 = tw_round_f20(acc[half / 2][group_ + 1][half % 2 * 2 + 0]);
+          const float fv13 = tw_round_f20(acc[half / 2][group_ + 1][half % 2 * 2 + 1]);
+          const float fv14 = tw_mul(fv12, fr0);
+          const float fv15 = tw_mul(fv13, fr0);
+          const float fv16 = tw_mul(fv10, fv14);
+          const float fv17 = tw_mul(fv11, fv15);
+          if (m0 + i < rows) {
+            tw_store2_bf16(fr1 + column, fv16, fv17);
+          }
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,243 @@
+/**
+ * Contractions of few rows: on fibres their bits are those of the other tensor-core skeletons, for every epilogue and
+ * number of rows; the defaults; and what NVIDIA's compiler makes of the text.
+ */
+import { beforeAll, describe, expect, it } from 'vitest';
+import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
+import { columnTiles } from '../../../codegen/cuda/wgmma/layout.js';
+import { segmentsOf } from '../../../codegen/cuda/text/contraction.js';
+import type { CudaGemmSchedule, CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
+import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
+import { scoringBucket } from '../../../ir/scoring.js';
+import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
+import { expectSame } from '../../support/sameValues.js';
+import { emulateModule } from './emulate.js';
+import { cudaLayer } from './modules.js';
+import { headKernel, layerGemm, type HeadCase, type WgmmaCase } from './wgmmaKernels.js';
+
+if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no skinny kernel was compiled for a GPU.');
+
+const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
+const A100 = { arch: 'sm_80', sharedBytesPerBlock: 166_912, multiprocessors: 108 } as const;
+const GEMM = { kind: 'gemm', cluster: 1, raster: 1, mode: 'cooperative' } as const;
+
+const skinny = (tm: number, tn: number, tk: number, stages: number): CudaGemmSchedule => ({
+  ...GEMM,
+  ...{ skeleton: 'skinny', tm, tn, tk, stages },
+});
+const MMA: CudaGemmSchedule = { ...GEMM, ...{ skeleton: 'mma', tm: 32, tn: 64, tk: 32, stages: 3 } };
+const WGMMA: CudaGemmSchedule = {
+  ...GEMM,
+  ...{ skeleton: 'wgmma', tm: 64, tn: 96, tk: 64, stages: 3, mode: 'pingpong' },
+};
+const WGMMA_HEAD: CudaGemmSchedule = { ...WGMMA, tn: LOGPROB_BLOCK };
+
+/** k of 144 and 200 ends within a stage; 600 columns end within a block of the vocabulary. */
+const SHAPE = { hidden: 144, heads: 3, kvHeads: 3, headDim: 48, inter: 200, vocab: 600, width: 8 } as const;
+
+describe('a layer of few rows', () => {
+  const run = (
+    rows: number,
+    layer: CudaSchedule,
+    head: CudaSchedule,
+    backwards = false,
+  ): ReadonlyMap<string, Float64Array> => {
+    const sizes = { T: rows, R: Math.max(1, rows - 2) };
+    const { module, tensors, inputs } = cudaLayer(SHAPE, sizes, 40 + rows);
+    const bucket = scoringBucket({ tokens: rows, rows: sizes.R, longest: rows });
+    const schedules = module.kernels.map((kernel) => {
+      const schedule =
+        kernel.anchor === 'gemm'
+          ? layer
+          : kernel.anchor === 'logprob'
+            ? head
+            : defaultCudaSchedule(kernel, module, H100, bucket);
+      expect({ kernel: kernel.name, legal: isLegalCuda(kernel, module, schedule, H100) }).toEqual({
+        kernel: kernel.name,
+        legal: true,
+      });
+      return schedule;
+    });
+    return emulateModule(module, { sizes, inputs, tensors, schedules, backwards, tokensCapacity: 128 }).values;
+  };
+
+  it.each([
+    [1, skinny(8, 16, 64, 3), skinny(8, 256, 64, 3)],
+    [2, skinny(8, 32, 128, 4), skinny(8, 256, 64, 3)],
+    [7, skinny(8, 96, 64, 16), skinny(8, 256, 128, 3)],
+    [8, skinny(8, 48, 256, 3), skinny(8, 256, 64, 3)],
+    [9, skinny(16, 32, 64, 5), skinny(16, 256, 64, 3)],
+    [16, skinny(8, 32, 128, 4), skinny(8, 256, 64, 3)],
+    [31, skinny(32, 48, 64, 4), skinny(32, 256, 64, 3)],
+    [64, skinny(64, 32, 64, 4), skinny(64, 256, 64, 3)],
+    [70, skinny(64, 64, 128, 3), skinny(32, 256, 64, 4)],
+  ] as const)('of %i has the bits of mma and of wgmma', (rows, layer, head) => {
+    const got = run(rows, layer, head, rows % 2 === 0);
+    const byWgmma = run(rows, WGMMA, WGMMA_HEAD);
+    for (const [name, values] of byWgmma) expectSame(got.get(name), values, name);
+    const byMma = run(rows, MMA, WGMMA_HEAD);
+    for (const [name, values] of byMma) expectSame(got.get(name), values, name);
+  });
+});
+/** Values that are exact in 16 bits, so that rounding hides nothing. */
+const numbers = (count: number, seed: number): Float64Array =>
+  Float64Array.from({ length: count }, (_, i) => (((i * 7919 + seed * 104_729) % 257) - 128) / 64);
+
+describe('every epilogue of a layer', () => {
+  const [hidden, inter, headDim] = [192, 208, 32];
+  const run = (
+    { kernel, module }: WgmmaCase,
+    rows: number,
+    schedule: CudaSchedule,
+  ): ReadonlyMap<string, Float64Array> => {
+    expect(isLegalCuda(kernel, module, schedule, H100)).toBe(true);
+    const inputs = module.buffers.map(({ name, dtype, columns }, i): [string, Float64Array] => {
+      const values = numbers(rows * Number(columns), i);
+      return [
+        name,
+        dtype === 'u8' ? values.map((x) => Math.abs(x * 64)) : name === 'parts' ? values.map(Math.abs) : values,
+      ];
+    });
+    const matrix = (seed: number): { rows: number; columns: number; data: Float64Array } => {
+      const columns = kernel.segments[0]!.columns;
+      return { rows: columns, columns: kernel.k, data: numbers(columns * kernel.k, seed) };
+    };
+    const tensors = new Map([
+      ['a', matrix(3)],
+      ['b', matrix(4)],
+    ]);
+    return emulateModule(module, { sizes: { T: rows, R: 1 }, inputs: new Map(inputs), tensors, schedules: [schedule] })
+      .values;
+  };
+
+  it.each((['qkv', 'o', 'gateUp', 'down'] as const).flatMap((which) => [1, 5, 20].map((rows) => ({ which, rows }))))(
+    'has the bits of mma and of wgmma: $which of $rows',
+    ({ which, rows }) => {
+      const layer = layerGemm(which, hidden, inter, headDim);
+      const got = run(layer, rows, skinny(rows <= 8 ? 8 : 32, 48, 64, 4));
+      for (const other of [MMA, { ...WGMMA, mode: 'deferred', tm: 128 } as const]) {
+        for (const [name, values] of run(layer, rows, other)) expectSame(got.get(name), values, name);
+      }
+    },
+  );
+});
+
+/** A model of eight billion weights. */
+const [HIDDEN, INTER, VOCAB] = [4096, 14_336, 128_256];
+const HEAD = headKernel(HIDDEN, VOCAB);
+const emit = ({ kernel, module }: WgmmaCase | HeadCase, schedule: CudaSchedule): CudaKernelText =>
+  emitCudaKernel(kernel, module, schedule, { T: 8192, R: 8192 });
+const chosen = (
+  { kernel, module }: WgmmaCase | HeadCase,
+  rows: number,
+  facts: typeof H100 | typeof A100 = H100,
+): CudaGemmSchedule => {
+  const schedule = defaultCudaSchedule(kernel, module, facts, scoringBucket({ tokens: rows, rows, longest: rows }));
+  if (schedule.kind !== 'gemm') throw new Error(`a contraction has schedule ${JSON.stringify(schedule)}`);
+  return schedule;
+};
+const ALL = (['qkv', 'o', 'gateUp', 'down'] as const).map((which) => layerGemm(which, HIDDEN, INTER));
+
+describe('the default of few rows', () => {
+  it.each([1, 2, 8, 9, 16, 32, 64])(
+    'keeps enough bytes in flight and leaves room for the next kernel: %i rows',
+    (rows) => {
+      for (const each of [...ALL, HEAD]) {
+        const schedule = chosen(each, rows);
+        const { tn, tk, stages } = schedule;
+        expect(schedule).toMatchObject({ skeleton: 'skinny', tm: Math.max(8, 2 ** Math.ceil(Math.log2(rows))) });
+        const blocks = columnTiles(segmentsOf(each.kernel), tn).total;
+        // 3.35 TB/s for 0.8 µs.
+        expect(Math.min(blocks, 264) * (stages - 1) * tn * tk * 2).toBeGreaterThan(2.7e6);
+        // A vocabulary block of 64 rows has no smaller tile.
+        if (each !== HEAD || rows < 64)
+          expect(2 * (emit(each, schedule).launch.sharedBytes + 1024)).toBeLessThan(228 << 10);
+      }
+    },
+  );
+
+  it('is one tile for each multiprocessor where the columns divide so', () => {
+    const blocks = ALL.map((each) => columnTiles(segmentsOf(each.kernel), chosen(each, 1).tn).total);
+    for (const count of blocks) expect(count).toBeLessThanOrEqual(132);
+  });
+
+  it('is another skeleton for more rows, for f16 on Hopper, and for the vocabulary without wgmma', () => {
+    expect(chosen(ALL[1]!, 65).skeleton).toBe('wgmma');
+    expect(chosen(layerGemm('o', HIDDEN, INTER, 128, 'f16'), 1).skeleton).toBe('wgmma');
+    expect(chosen(layerGemm('o', HIDDEN, INTER, 128, 'f16'), 1, A100).skeleton).toBe('skinny');
+    expect(chosen(HEAD, 1, A100).skeleton).toBe('mma');
+  });
+});
+
+describe('legality', () => {
+  const legal = (
+    each: WgmmaCase | HeadCase,
+    schedule: CudaGemmSchedule,
+    facts: typeof H100 | typeof A100 = H100,
+  ): true | string => isLegalCuda(each.kernel, each.module, schedule, facts);
+  it.each([
+    ['rows between the steps', skinny(24, 32, 64, 4), /have 8, 16, 32, 64 rows/],
+    ['a short stage', skinny(8, 32, 32, 4), /64, 128, 256 of k/],
+    ['two stages', skinny(8, 32, 64, 2), /3 to 16 stages/],
+    ['half a warp of columns', skinny(8, 40, 64, 4), /multiples of 16/],
+    ['too many warps', skinny(8, 272, 64, 3), /17 warps/],
+    ['too much shared memory', skinny(64, 256, 128, 3), /shared memory/],
+    ['clusters', { ...skinny(8, 32, 64, 4), cluster: 2 }, /wgmma/],
+  ] as const)('refuses %s', (_what, schedule, reason) => {
+    expect(legal(ALL[1]!, schedule)).toMatch(reason);
+  });
+  it('refuses half a block of the vocabulary, and any of it without wgmma', () => {
+    expect(legal(HEAD, skinny(8, 128, 64, 4))).toMatch(/tn must be 256/);
+    expect(legal(HEAD, skinny(8, 256, 64, 3), A100)).toMatch(/summed as wgmma does it/);
+  });
+});
+
+describe('the text', () => {
+  it('is golden', async () => {
+    const { source } = emit(layerGemm('gateUp', 512, 512), skinny(8, 32, 128, 4));
+    await expect(source.slice(source.indexOf('/*\n * a['))).toMatchFileSnapshot('golden/gateUpSkinny.cu');
+  });
+
+  it('reads weights, and nothing else, before the preceding kernel has ended', () => {
+    for (const each of [...ALL, HEAD]) {
+      const { source, symbol } = emit(each, chosen(each, 8));
+      const body = source.slice(source.indexOf(`${symbol}(`));
+      const [before, after] = body.split('  tw_await_previous();');
+      expect(before).toContain('tw_copy_weights(');
+      expect(before).not.toMatch(/tw_copy_rows|tw_load|tw_store|tw_row_sum|\breturn\b/);
+      expect(after).toContain('tw_copy_rows(');
+    }
+  });
+});
+
+describe.skipIf(!hasNvcc)('compiled', () => {
+  const cases = [1, 16, 32, 64].flatMap((rows) =>
+    [...ALL, HEAD].map((each) => ({ each, rows, path: each.kernel.path })),
+  );
+  const compiled = { sm_90a: [] as NvccReport[], sm_80: [] as NvccReport[] };
+  beforeAll(() => {
+    compiled.sm_90a = compileByNvcc(
+      cases.map(({ each, rows }) => emit(each, chosen(each, rows))),
+      'sm_90a',
+    );
+    compiled.sm_80 = compileByNvcc(
+      ALL.map((each) => emit(each, chosen(each, 8, A100))),
+      'sm_80',
+    );
+  });
+
+  it.each(cases.map((each, i) => ({ ...each, i })))(
+    'keeps everything in registers: $path of $rows',
+    ({ each, rows, i }) => {
+      const { registers, spillStores } = compiled.sm_90a[i]!;
+      const { threads } = emit(each, chosen(each, rows)).launch;
+      expect(spillStores).toBe(0);
+      // Two blocks share the registers of a multiprocessor where they share its memory.
+      if (each !== HEAD || rows < 64) expect(2 * threads * registers).toBeLessThanOrEqual(65_536);
+    },
+  );
+
+  it('runs on older GPUs too', () => {
+    for (const { spillStores } of compiled.sm_80) expect(spillStores).toBe(0);
+  });
+});
