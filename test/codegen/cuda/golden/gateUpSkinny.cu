@@ -1,8 +1,9 @@
 /*
- * a[8, 512]·w[32, 512]ᵀ for few rows, limited by the memory that w is read from: 64 threads, a warp
- * computes 8 × 16 over all of k. Asynchronous copies fill a ring of 4 stages of 128 of k. In shared
- * memory a row of a stage is 16 chunks of 16 bytes, rotated by the row so that the eight rows an ldmatrix reads
- * lie in different banks. k past 512 is zeros; rows past the ends hold anything, and nothing is stored of them.
+ * a[8, 512]·w[32, 512]ᵀ for few rows, limited by the memory that w is read from.
+ * 64 threads; a warp computes 8 × 16 over all of k. Asynchronous copies fill a ring of 4
+ * stages of 128 of k. In shared memory a row of a stage is 16 chunks of 16 bytes, rotated by the row so that
+ * the eight rows an ldmatrix reads lie in different banks. k past 512 is zeros; rows past the ends hold anything, and
+ * nothing is stored of them.
  */
 TW_FN int tw_chunk(int row, int chunk) { return (row * 16 + (chunk ^ (row & 7))) * 16; }
 
@@ -44,7 +45,9 @@ TW_FN void tw_copy_rows(const unsigned short *a, int rows, int k0, unsigned stag
   }
 }
 
-/* Adds a stage's products. acc[i][j]: rows 16·i + lane / 4 and 8 below, columns 8·j + lane % 4 · 2 and its neighbour. */
+/*
+ * Adds a stage's products. acc[i][j]: rows 16·i + lane / 4 and 8 below, columns 8·j + lane % 4 · 2 and its neighbour.
+ */
 TW_FN void tw_multiply(unsigned stage, int i0, int j0, float (&acc)[1][2][4]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
