@@ -18,6 +18,7 @@ export function addDoctor(program: Command, context: Context): void {
       await doctor(context, self.opts<Flags>());
     });
   addSections(command, {
+    Examples: ['tilewright doctor', 'tilewright doctor --json'],
     'Exit status': ['0  nothing that is needed is missing', '1  something is; its line says how to get it'],
   });
 }

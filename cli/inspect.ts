@@ -42,8 +42,8 @@ export function addInspect(program: Command, context: Context): void {
       'tilewright inspect models/demo --pass canonicaliseMask | less',
       'tilewright inspect models/demo --kernels --tokens 512',
       'tilewright inspect models/demo --kernel layers.3.ffn.down',
-      'tilewright inspect path/to/config.json --init random:1 --memory',
-      'tilewright inspect path/to/config.json --init random:1 --target cuda:sm_90a --parallel pp=4',
+      'tilewright inspect models/demo/config.json --init random:1 --memory',
+      'tilewright inspect models/demo/config.json --init random:1 --target cuda:sm_90a --parallel pp=2',
     ],
     'Exit status': EXIT_STATUSES,
   });

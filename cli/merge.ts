@@ -38,11 +38,10 @@ export function addMerge(program: Command, context: Context): void {
     ],
     Times: ["seconds are the slowest shard's, as if all had run at the same time; counts are sums."],
     Examples: [
-      'tilewright run model.tw --task hellaswag --data hellaswag_val.jsonl.gz --out shards --shard 1/2',
-      'tilewright run model.tw --task hellaswag --data hellaswag_val.jsonl.gz --out shards --shard 2/2',
-      'tilewright merge shards --out results',
-      'tilewright merge fromHostA fromHostB --out results',
-      'tilewright merge shards/model/shard-*-of-8 --out results',
+      'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl --out parts --shard 1/2',
+      'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl --out parts --shard 2/2',
+      'tilewright merge parts --out results',
+      'tilewright merge parts/demo/shard-*-of-2 --out results',
     ],
     'Exit status': EXIT_STATUSES,
   });

@@ -39,8 +39,6 @@ import { shard } from './shard.js';
 import { printJson, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
 
 const TASK_NAMES = TASKS.map(({ name }) => name);
-/** Short enough for a line of help. */
-const DATA = 'hellaswag_val.jsonl.gz';
 const EXAMPLE = 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl';
 
 export function addRun(program: Command, context: Context): void {
@@ -116,17 +114,17 @@ export function addRun(program: Command, context: Context): void {
       'dp=4       the whole model on each of four devices, which share the questions out as they go',
       'pp=4       a pipeline: each of four devices holds a part of the layers',
       'dpxpp=2x2  two pipelines of two devices each',
-      'auto       dp where the model fits each of --devices, else pipelines; without --devices, on all GPUs',
-      'All give the same answers for one set of questions and sharing mode; --resume may go on with another',
-      'number of devices. A device that fails is replaced or left out, and the run goes on with the others.',
+      'auto       dp where the model fits each of --devices, else pipelines; by default on all GPUs',
+      'All give the same answers for one set of questions and sharing mode; --resume may go on with',
+      'another number of devices. A device that fails is replaced or left out, and the run goes on.',
     ],
     Examples: [
       EXAMPLE,
-      `tilewright run model.tw --task hellaswag --data ${DATA} --devices 4`,
-      `tilewright run model.tw --task hellaswag --data ${DATA} --out results`,
-      `tilewright run model.tw --task hellaswag --data ${DATA} --out results --resume`,
-      `tilewright run model.tw --task hellaswag --data ${DATA} --out shards --shard 3/8 --resume`,
-      'tilewright run model.tw --task arc_challenge --data arc.jsonl --limit 100 --json',
+      `${EXAMPLE} --devices 2`,
+      `${EXAMPLE} --out results`,
+      `${EXAMPLE} --out results --resume`,
+      `${EXAMPLE} --out parts --shard 1/2`,
+      `${EXAMPLE} --limit 100 --json`,
     ],
     'Exit status': EXIT_STATUSES,
   });

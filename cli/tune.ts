@@ -44,9 +44,9 @@ export function addTune(program: Command, context: Context): void {
       'Schedules are compared within rounding, not to the bit.',
     ],
     Examples: [
-      'tilewright tune demo.tw --budget 30s',
-      'tilewright tune model.tw --budget 1h --threads 16 --database model.jsonl',
-      'tilewright compile path/to/checkpoint -o gpu.tw --target cuda && tilewright tune gpu.tw',
+      'tilewright compile models/demo -o demo.tw && tilewright tune demo.tw --budget 30s',
+      'tilewright tune demo.tw --budget 1m --threads 2 --database demo.jsonl',
+      'tilewright compile models/demo -o gpu.tw --target cuda && tilewright tune gpu.tw    # on a GPU',
     ],
     'Exit status': EXIT_STATUSES,
   });

@@ -5,6 +5,7 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { UserError } from '../../errors.js';
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
+import { childFlags } from './childFlags.js';
 import {
   profiledOf,
   resultOf,
@@ -95,7 +96,11 @@ const killChildren = (): void => {
 
 function startProcess(module: URL): ChildProcess {
   if (children.size === 0) process.once('exit', killChildren);
-  const child = fork(module, [], { serialization: 'advanced', stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  const child = fork(module, [], {
+    execArgv: childFlags(process.execArgv),
+    serialization: 'advanced',
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
   children.add(child);
   child.once('exit', () => {
     children.delete(child);

@@ -174,6 +174,16 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
     expect(accuracies(success(await tilewright(questionsOf(moved, '--verify'))))).toEqual(answers);
   });
 
+  test('is made of a config.json alone as well: made-up weights need no file', async () => {
+    const made = join(folder, 'made-up.tw');
+    success(await tilewright(['compile', model, ...CAPACITY, '--init', 'random:1', '--pack-weights', '-o', made]));
+    const moved = join(temporaryFolder(), 'moved.tw');
+    renameSync(made, moved);
+    const first = accuracies(success(await tilewright(questionsOf(moved))));
+    expect(first).toEqual(accuracies(success(await tilewright(questionsOf(moved, '--trust-code'), bare()))));
+    expect(existsSync(join(moved, 'checkpoint', 'model.safetensors'))).toBe(false);
+  });
+
   test('cannot be given weights from outside by a link', async () => {
     const dir = copy();
     const path = join(dir, 'checkpoint', 'model.safetensors');

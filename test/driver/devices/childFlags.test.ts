@@ -1,0 +1,19 @@
+/** Which of Node's flags a device process inherits. */
+import { expect, it } from 'vitest';
+import { childFlags } from '../../../driver/devices/childFlags.js';
+
+it('keeps flags that mean the same for any program', () => {
+  const flags = ['--no-opt', '--max-old-space-size=512', '--import', './hooks.js', '--require=./a.js', '-C', 'dev'];
+  expect(childFlags(flags)).toEqual(flags);
+});
+
+it("leaves out the parent's program, debugger and tests", () => {
+  for (const flags of [
+    ['--input-type=module', '-e', 'import "x"'],
+    ['--eval', '--no-opt-is-text'],
+    ['-p', '1'],
+    ['--inspect', '--inspect-brk=0', '--test', '--watch', '--check', '-i'],
+    ['--import'],
+  ])
+    expect(childFlags(flags)).toEqual([]);
+});
