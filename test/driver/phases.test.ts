@@ -1,7 +1,7 @@
 /** The line that shows how the time until the first answer was spent. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, it } from 'vitest';
-import { Phases, printPhases } from '../../driver/phases.js';
+import { expect, it, vi } from 'vitest';
+import { clock, Phases, printPhases } from '../../driver/phases.js';
 
 it('phases follow one another from the start of the process, with others in parallel', async () => {
   const phases = new Phases();
@@ -34,6 +34,22 @@ it('phases follow one another from the start of the process, with others in para
     expect(after!.begin).toBe(before!.end);
   expect(tokenise!.end).toBeGreaterThan(load!.end);
   for (const { begin, end } of spans) expect(end).toBeGreaterThanOrEqual(begin);
+});
+
+it('phases last as long as they last if the clock of the system goes back', () => {
+  vi.useFakeTimers({ toFake: ['Date'] });
+  try {
+    const phases = new Phases();
+    const before = clock();
+    phases.begin('open');
+    vi.setSystemTime(Date.now() - 3_600_000);
+    phases.end();
+    expect(clock()).toBeGreaterThanOrEqual(before);
+    const { begin, end } = phases.spans.find(({ name }) => name === 'open')!;
+    expect(end).toBeGreaterThanOrEqual(begin);
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 it('phases are printed in seconds since the command started, those of several devices merged', () => {

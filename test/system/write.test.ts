@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import type * as Crypto from 'node:crypto';
 import {
   closeSync,
   existsSync,
@@ -16,9 +17,16 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { UserError } from '../../errors.js';
 import { prepareFile, prepareOutput, writeAtomically } from '../../system/write.js';
+
+/** Temporary files have random names; a test may know one in advance. */
+const { random } = vi.hoisted(() => ({ random: { next: undefined as string | undefined } }));
+vi.mock('node:crypto', async (original) => {
+  const crypto = await original<typeof Crypto>();
+  return { ...crypto, randomUUID: () => random.next ?? crypto.randomUUID() };
+});
 
 let out: string;
 beforeEach(() => {
@@ -48,6 +56,21 @@ describe('prepareOutput', () => {
     mkdirSync(folder);
     for (const name of [`.probe-${process.pid}`, `.probe.${process.pid}.tmp`]) symlinkSync(victim, join(folder, name));
     prepareOutput(folder);
+    expect(readFileSync(victim, 'utf8')).toBe('precious');
+  });
+
+  it('follows no link even if its random name was guessed', () => {
+    const victim = join(out, 'victim');
+    writeFileSync(victim, 'precious');
+    random.next = '01234567-89ab-4cde-8f01-23456789abcd';
+    try {
+      symlinkSync(victim, join(out, `.probe.${process.pid}.01234567.tmp`));
+      symlinkSync(victim, join(out, `.results.json.${process.pid}.01234567.tmp`));
+      expect(() => prepareOutput(out)).toThrow(UserError);
+      expect(() => writeAtomically(join(out, 'results.json'), ['{}'], 'Try again')).toThrow();
+    } finally {
+      random.next = undefined;
+    }
     expect(readFileSync(victim, 'utf8')).toBe('precious');
   });
 
