@@ -58,6 +58,11 @@ export interface CudaAttentionSchedule {
   readonly skeleton: 'simt' | 'mma';
   readonly queries: number;
   readonly keys: number;
+  /**
+   * Teams of warps in a block that take chunks of a path side by side; only in the mma skeleton under a path mask, for
+   * tiles of 16 rows. Absent: one team.
+   */
+  readonly teams?: number;
 }
 
 /** Every other kernel: a generated loop nest. */

@@ -3,7 +3,7 @@
  * climb.
  */
 import type { CudaFacts } from '../../codegen/cuda/index.js';
-import { ATTENTION_KEYS, attentionSchedules } from '../../codegen/cuda/attention.js';
+import { ATTENTION_KEYS, attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
 import type { CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';

@@ -34,6 +34,8 @@ export interface AttentionTile {
   readonly isGrouped: boolean;
   /** Rows of the tile of scores. */
   readonly rows: number;
+  /** Teams of warps that take chunks of a path side by side. */
+  readonly teams: number;
   readonly threads: number;
   /** Tiles of keys and values in shared memory. */
   readonly slots: number;
@@ -60,12 +62,13 @@ const blocksOf = (d: number, threads: number, most: number): number =>
 /** The block of `kernel` under `schedule`. */
 export function tileOf(
   { headDim: d, heads, kvHeads, mask }: Pick<AttentionKernel, 'headDim' | 'heads' | 'kvHeads' | 'mask'>,
-  { skeleton, queries, keys }: CudaAttentionSchedule,
+  { skeleton, queries, keys, teams = 1 }: CudaAttentionSchedule,
 ): AttentionTile {
   if (skeleton === 'simt') {
     return {
       isGrouped: false,
       rows: queries,
+      teams: 1,
       threads: 32 * SIMT_WARPS,
       slots: 1,
       blocks: 1,
@@ -75,18 +78,19 @@ export function tileOf(
   }
   const isPath = mask.kind === 'path';
   const rows = isPath ? roundUp((queries * heads) / kvHeads, MMA_ROWS) : queries;
-  const threads = (rows / MMA_ROWS) * 32;
+  const threads = (rows / MMA_ROWS) * 32 * teams;
   const slots = isPath ? pathSlotsOf(d) : slotsOf(d, queries);
   // The total of a path's chunks is kept beside its tiles.
-  const totals = isPath ? rows * d * 4 : 0;
+  const totals = isPath ? rows * (d + 8) * 4 : 0;
   return {
     isGrouped: isPath,
     rows,
+    teams,
     threads,
     slots,
     // Shared memory holds no more blocks of long heads over paths, so they may use more registers.
     blocks: blocksOf(d, threads, isPath ? MAX_HEAD_IN_REGISTERS : MAX_HEAD_OF_MANY),
-    dynamicBytes: (rows + 2 * slots * keys) * (d + 8) * 2 + totals,
+    dynamicBytes: (rows + teams * 2 * slots * keys) * (d + 8) * 2 + totals,
     staticBytes: isPath ? STATIC_BYTES.path : STATIC_BYTES.mma,
   };
 }

@@ -3,7 +3,7 @@ import type { CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
-import { defaultAttentionSchedule } from './attention.js';
+import { defaultAttentionSchedule } from './attentionSchedules.js';
 import type { Contraction } from './text/contraction.js';
 import { segmentsOf } from './text/contraction.js';
 import { simtStep } from './gemmSimt.js';

@@ -9,7 +9,7 @@ import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import { FORMATS, layoutProblem } from '../../ir/storage.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { parametersOf } from '../signature.js';
-import { isLegalAttention } from './attention.js';
+import { isLegalAttention } from './attentionSchedules.js';
 import type { Contraction } from './text/contraction.js';
 import { rowProgramsOf, segmentsOf } from './text/contraction.js';
 import { mmaProblem, mmaSharedBytes } from './gemmMma.js';

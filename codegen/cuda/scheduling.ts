@@ -19,7 +19,13 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       mode: z.enum(CUDA_GEMM_MODES),
       remainderTn: extent.exactOptional(),
     }),
-    z.strictObject({ kind: z.literal('attention'), skeleton: z.enum(['simt', 'mma']), queries: extent, keys: extent }),
+    z.strictObject({
+      kind: z.literal('attention'),
+      skeleton: z.enum(['simt', 'mma']),
+      queries: extent,
+      keys: extent,
+      teams: extent.exactOptional(),
+    }),
     z.strictObject({ kind: z.literal('loop'), threads: extent }),
   ]),
   key: (s) => {
@@ -30,7 +36,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           ...(s.remainderTn === undefined ? [] : [`rem${s.remainderTn}`]),
         ].join(' ');
       case 'attention':
-        return `${s.skeleton} q${s.queries} k${s.keys}`;
+        return `${s.skeleton} q${s.queries} k${s.keys}${s.teams === undefined ? '' : ` t${s.teams}`}`;
       case 'loop':
         return `t${s.threads}`;
       default:
@@ -48,7 +54,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
         return `${s.skeleton}, tile ${s.tm}×${s.tn}${remainder}×${s.tk}, ${s.stages} stages${more}`;
       }
       case 'attention':
-        return `${s.skeleton}, ${s.queries} queries × ${s.keys} keys`;
+        return `${s.skeleton}, ${s.queries} queries × ${s.keys} keys${s.teams === undefined ? '' : `, ${s.teams} teams`}`;
       case 'loop':
         return `blocks of ${s.threads} threads`;
       default:

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { attentionSchedules } from '../../codegen/cuda/attention.js';
+import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import {
   ADVERSARIES,

@@ -3,7 +3,11 @@
  * GPU).
  */
 import { beforeAll, describe, expect, it } from 'vitest';
-import { attentionSchedules, defaultAttentionSchedule, isLegalAttention } from '../../../codegen/cuda/attention.js';
+import {
+  attentionSchedules,
+  defaultAttentionSchedule,
+  isLegalAttention,
+} from '../../../codegen/cuda/attentionSchedules.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { CUDA_ARCHS } from '../../../ir/cuda.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
@@ -40,6 +44,11 @@ describe('the text of attention', () => {
       { heads: 8, kvHeads: 2, headDim: 128, dtype: 'bf16', mask: 'path', hasQueryRow: true },
       schedule('mma', 16),
     ],
+    [
+      'attentionPathTeams',
+      { heads: 4, kvHeads: 1, headDim: 64, dtype: 'f16', out: 'f32', mask: 'path' },
+      { ...schedule('mma', 4), teams: 4 },
+    ],
     ['attentionPathSimt', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'path' }, schedule('simt', 16)],
     ['attentionBias', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'bias' }, schedule('simt', 16)],
   ] as const)('is golden %s', async (file, s, plan) => {
@@ -68,7 +77,7 @@ describe('the text of attention', () => {
     const s: Shape = { heads: 28, kvHeads: 4, headDim: 128, dtype: 'bf16', mask: 'path' };
     expect(generate(s, schedule('mma', 4), 7680).launch).toEqual({
       threads: 64,
-      sharedBytes: (32 + 6 * 32) * 136 * 2 + 32 * 128 * 4,
+      sharedBytes: (32 + 6 * 32) * 136 * 2 + 32 * 136 * 4,
       cluster: 1,
       gridX: { kind: 'constant', count: 4 },
       gridY: { kind: 'tiles', extent: 'T', per: 4, times: 1 },
@@ -108,6 +117,8 @@ describe('schedules of attention', () => {
       return defaultAttentionSchedule(kernel, module, HOPPER, rows);
     };
     expect(choose(s, 64)).toEqual(schedule('mma', 1));
+    expect(choose(s, 1)).toEqual({ ...schedule('mma', 1), teams: 4 });
+    expect(choose({ ...s, headDim: 256 }, 1)).toEqual(schedule('mma', 1));
     expect(choose(s, 512)).toEqual(schedule('mma', 16));
     expect(choose({ ...s, heads: 56 }, 512)).toEqual(schedule('mma', 8));
     expect(choose({ ...s, heads: 8 }, 512)).toEqual(schedule('mma', 64));
@@ -128,6 +139,10 @@ describe('schedules of attention', () => {
     expect(legal(grouped, schedule('mma', 64))).toMatch(/64 queries of 7 heads are 448 rows, 128 at most/);
     expect(legal(grouped, schedule('mma', 12))).toMatch(/mma takes 1, 2, 4, 8, 16, 32, 64 or 128 queries/);
     expect(legal(grouped, schedule('mma', 16))).toBe(true);
+    expect(legal(grouped, { ...schedule('mma', 2), teams: 4 })).toBe(true);
+    expect(legal(grouped, { ...schedule('mma', 2), teams: 3 })).toMatch(/a block has 2 or 4 teams/);
+    expect(legal(grouped, { ...schedule('mma', 4), teams: 2 })).toMatch(/teams want tiles of 16 rows, not 32/);
+    expect(legal(SHAPE, { ...schedule('mma', 16), teams: 2 })).toMatch(/only mma has teams, and only over paths/);
     expect(legal({ ...SHAPE, kvHeads: 3 }, schedule('mma', 64))).toMatch(/52 heads cannot share 3/);
     expect(legal({ ...SHAPE, headDim: 256 }, schedule('mma', 128), LEAST)).toMatch(
       /needs \d+ bytes of shared memory, 101376 are there/,
@@ -152,6 +167,8 @@ const COMPILED: readonly (readonly [Shape, CudaAttentionSchedule, number])[] = [
   [SHAPE, schedule('simt', 16), 4],
   [{ ...SHAPE, headDim: 37, dtype: 'f32', mask: 'bias' }, schedule('simt', 32), 4],
   [{ ...SHAPE, mask: 'path' }, schedule('mma', 1), 5],
+  [{ ...SHAPE, mask: 'path' }, { ...schedule('mma', 1), teams: 4 }, 1],
+  [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('mma', 4), teams: 2 }, 2],
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 16), 2],
   [{ ...SHAPE, headDim: 64, kvHeads: 13, mask: 'path', hasQueryRow: true, out: 'f32' }, schedule('mma', 32), 2],
   [{ ...SHAPE, heads: 28, kvHeads: 4, mask: 'path', dtype: 'f16' }, schedule('mma', 16), 1],

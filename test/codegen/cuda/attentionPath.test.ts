@@ -3,7 +3,7 @@
  * however a sequence is cut into calls, whatever else is in a call, and wherever its keys lie.
  */
 import { describe, expect, it } from 'vitest';
-import { attentionSchedules } from '../../../codegen/cuda/attention.js';
+import { attentionSchedules } from '../../../codegen/cuda/attentionSchedules.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/sameValues.js';
 import { label, reference, rowsOf, tolerance } from './attentionCases.js';
@@ -173,6 +173,26 @@ describe('an answer over a path of several chunks of keys', () => {
   });
 });
 
+/** Whether a kernel with `what` replaced by `by` gives anything but `right`. */
+function isNoticed(
+  s: Shape,
+  plan: CudaAttentionSchedule,
+  data: AttentionData,
+  right: Float64Array,
+  what: string,
+  by: string,
+): boolean {
+  return [false, true].some((backwards) => {
+    try {
+      const { out } = emulate(s, plan, data, { ...OPTIONS, backwards, mutate: (text) => text.replace(what, by) });
+      return out.some((x, i) => !Object.is(x, right[i]));
+    } catch (error) {
+      if (String(error).includes('the mutation changed nothing')) throw error;
+      return true;
+    }
+  });
+}
+
 /** The emulation must notice what it is there to notice. */
 describe('the emulation', () => {
   const s = BITS[0]!;
@@ -182,20 +202,26 @@ describe('the emulation', () => {
   const whole = emulate(s, plan, data, OPTIONS).out;
   it.each([
     ['to wait for copies', '      tw_cp_async_wait<SLOTS - 2>();\n', ''],
-    ['the barrier of a step', '      __syncthreads();  /* The tile is there', '      /* The tile is there'],
+    ['the barrier of a step', 'if (TEAMS == 1) __syncthreads(); else __syncwarp();', ''],
     ['to mask', 'if (at > last0) s', 'if (at > last0 + 1) s'],
     ['the queries of a run', 'if (s_begin[i] != begin) to = i;', ''],
     ['where a run begins', 'list[begin + i]', 'list[i]'],
     ['to rescale', 'sum0 = tw_mul(sum0, keep0);', ''],
   ])('notices a kernel that forgets %s', (_, what, by) => {
-    const outcomes = [false, true].map((backwards) => {
-      try {
-        return emulate(s, plan, data, { ...OPTIONS, backwards, mutate: (text) => text.replace(what, by) }).out;
-      } catch (error) {
-        if (String(error).includes('the mutation changed nothing')) throw error;
-        return String(error);
-      }
-    });
-    expect(outcomes.some((out) => typeof out === 'string' || out.some((x, i) => !Object.is(x, whole[i])))).toBe(true);
+    expect(isNoticed(s, plan, data, whole, what, by)).toBe(true);
+  });
+
+  it('notices teams that do not wait for each other', () => {
+    const teams = { ...pathSchedule('mma', 1), teams: 4 };
+    const long = new PathWorld(LONG, [700, 300], 6);
+    const ends = long.call(
+      [
+        { sequence: 0, from: 699, to: 700 },
+        { sequence: 1, from: 299, to: 300 },
+      ],
+      { placement: 1 },
+    );
+    const right = emulate(LONG, teams, ends, OPTIONS).out;
+    expect(isNoticed(LONG, teams, ends, right, 'if (turn > 0) __syncthreads();', '')).toBe(true);
   });
 });
