@@ -46,8 +46,10 @@ export function parseTrial(text: string): Trial {
 export const isTrialOf = ({ kernel, tokens }: Trial, path: string, t: number): boolean =>
   (roleOf(path) === kernel || path === kernel) && (tokens === undefined || tokens === t);
 
-const GEMM =
-  /^(wgmma|mma|simt|skinny) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) (cooperative|pingpong|deferred)(?: rem(\d+))?$/;
+const GEMM = new RegExp(
+  String.raw`^(wgmma|mma|simt|skinny) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) ` +
+    String.raw`(cooperative|pingpong|deferred)(?: rem(\d+))?$`,
+);
 const ATTENTION = /^(mma|simt) q(\d+) k(\d+)$/;
 
 /** The inverse of cudaScheduling.key; undefined if `key` is invalid. */

@@ -5,9 +5,8 @@ import { bytes, clock, count, percent, si } from '../system/format.js';
 /** `4,321/10,042 questions · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 % · 0:41 left`; the short form names less. */
 export function describeRun(progress: RunProgress, isShort = false): string {
   const { questionsDone, questionsTotal, tokensPerSecond, accuracy, accuracyNorm, secondsLeft } = progress;
-  const parts = [
-    `${count(questionsDone)}/${count(questionsTotal)}${isShort ? '' : questionsTotal === 1 ? ' question' : ' questions'}`,
-  ];
+  const unit = isShort ? '' : questionsTotal === 1 ? ' question' : ' questions';
+  const parts = [`${count(questionsDone)}/${count(questionsTotal)}${unit}`];
   if (tokensPerSecond > 0) parts.push(`${count(tokensPerSecond)} tokens/s`);
   if (accuracy !== undefined && accuracyNorm !== undefined)
     parts.push(`acc ${percent(accuracy)}, ${isShort ? 'norm' : 'acc_norm'} ${percent(accuracyNorm)}`);

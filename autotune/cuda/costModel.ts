@@ -85,7 +85,9 @@ const MEMORY_SECONDS = 8e-7;
 /** Seconds of a step of 16 along k: products of one accumulator wait for each other. */
 const STEP_SECONDS = 2.5e-8;
 
-/** Few rows: the rate of memory, as far as enough bytes are in flight, and no less than the chain of a block's products. */
+/**
+ * Few rows: the rate of memory, as far as enough bytes are in flight, and no less than the chain of a block's products.
+ */
 function skinnySeconds(
   kernel: GemmKernel | LogProbKernel,
   s: CudaGemmSchedule,

@@ -65,7 +65,8 @@ async function loadWithQuestions(
     if (questions.truncatedChoices > 0) {
       ui.warn(
         `${counted(questions.truncatedChoices, 'choice')} too long, with the context, for the model's ` +
-          `${model.limits.contextLength} tokens: the beginning of the context is left out (--overlong refuse stops instead)`,
+          `${model.limits.contextLength} tokens: the beginning of the context is left out ` +
+          '(--overlong refuse stops instead)',
       );
     }
     return { model, questions, modelName: modelName ?? prepared.modelName };
@@ -76,8 +77,8 @@ async function loadWithQuestions(
 }
 
 /**
- * The name under which results are kept, now that the checkpoint is known. Throws UserError if the journal there is that
- * of another run, and this one is to resume.
+ * The name under which results are kept, now that the checkpoint is known. Throws UserError if the journal there is
+ * that of another run, and this one is to resume.
  */
 function settleName(
   { task, modelName, dataset }: PreparedRun,

@@ -71,7 +71,8 @@ export async function scoreSet(
     onKept: (path, kept) => {
       if (kept.questions === 0) return;
       ui.note(
-        `answers of an earlier run to ${counted(kept.questions, 'question')} were in ${path}; they are kept in ${kept.path}`,
+        `answers of an earlier run to ${counted(kept.questions, 'question')} were in ${path}; ` +
+          `they are kept in ${kept.path}`,
       );
       const again = options.resumeCommand ?? 'the same command with --resume';
       ui.note(`to go on with them instead: mv ${quoteForShell(kept.path)} ${quoteForShell(path)} && ${again}`);
