@@ -158,7 +158,8 @@ class Memory {
 
 /**
  * Schedules of a kernel with the same order give the same bits. Each skeleton adds in one order, whatever its tiles,
- * and in bf16 all instructions of tensor cores add in the same one. A vocabulary block is summed in another order by mma.
+ * and in bf16 all instructions of tensor cores add in the same one. A vocabulary block is summed in another order by
+ * mma.
  */
 function orderOf(kernel: Kernel, { buffers }: KernelModule, schedule: CudaSchedule): string {
   if (!('skeleton' in schedule)) return schedule.kind;
