@@ -8,7 +8,10 @@ import { openOrCompile } from '../driver/compile/open.js';
 import { loadExecutor } from '../driver/devices/openReplica.js';
 import { detectMachine } from '../driver/machine.js';
 import type { Ui } from '../driver/requests.js';
+import type { Executor } from '../driver/executor.js';
 import { Generator, type Generated, type Stepper } from '../generate/generator.js';
+import type { StepInputs } from '../generate/scheduler.js';
+import { STEP } from '../ir/function.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { packageRoot } from './data.js';
@@ -40,11 +43,14 @@ interface Timed {
   /** Milliseconds of each call in which every sequence got a token. */
   readonly decode: readonly number[];
   readonly promptSeconds: number;
+  /** Inputs of the last such call. */
+  readonly last: StepInputs | undefined;
 }
 
 async function timed(stepper: Stepper, batch: number, options: GenerateBenchOptions): Promise<Timed> {
   const decode: number[] = [];
   let promptSeconds = 0;
+  let last: StepInputs | undefined;
   const generator = new Generator({
     ...stepper,
     step: async (inputs) => {
@@ -54,6 +60,7 @@ async function timed(stepper: Stepper, batch: number, options: GenerateBenchOpti
       if (inputs.tokens.length === batch && inputs.row.length === batch && inputs.position.every((at) => at > 0))
         decode.push(milliseconds);
       else promptSeconds += milliseconds / 1000;
+      if (inputs.tokens.length === batch) last = inputs;
       return outputs;
     },
   });
@@ -62,7 +69,7 @@ async function timed(stepper: Stepper, batch: number, options: GenerateBenchOpti
       generator.generate({ prompt: promptOf(i, options.promptTokens), maxNewTokens: options.newTokens }),
     ),
   );
-  return { generated, decode, promptSeconds };
+  return { generated, decode, promptSeconds, last };
 }
 
 /** Sequences whose tokens or log-probabilities differ from those of an earlier batch. */
@@ -74,6 +81,18 @@ function differing(known: Map<number, string>, generated: readonly Generated[]):
     known.set(i, known.get(i) ?? text);
   });
   return count;
+}
+
+/** Time of each kind of kernel, over all layers, measured one launch at a time. */
+function printProfile({ launches }: Awaited<ReturnType<Executor['profile']>>): void {
+  const kinds = new Map<string, { count: number; microseconds: number }>();
+  for (const { path, nanoseconds } of launches) {
+    const kind = path.replace(/^layers\.\d+\./, '');
+    const { count, microseconds } = kinds.get(kind) ?? { count: 0, microseconds: 0 };
+    kinds.set(kind, { count: count + 1, microseconds: microseconds + nanoseconds / 1000 });
+  }
+  for (const [kind, { count, microseconds }] of kinds)
+    console.log(`  ${kind.padEnd(24)} ${String(count).padStart(3)} × ${(microseconds / count).toFixed(1)} µs`);
 }
 
 async function main(options: GenerateBenchOptions): Promise<void> {
@@ -99,7 +118,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
   console.log(`${name}, ${model.isa}: prompts of ${promptTokens} tokens, ${newTokens} new ones`);
   const known = new Map<number, string>();
   for (const batch of batches) {
-    const { generated, decode, promptSeconds } = await timed(stepper, batch, options);
+    const { generated, decode, promptSeconds, last } = await timed(stepper, batch, options);
     const milliseconds = median(decode);
     const bytes = weightBytes + batch * (promptTokens + newTokens / 2) * rowBytes;
     console.log(
@@ -108,6 +127,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
         `${((batch * promptTokens) / promptSeconds).toFixed(0)} tokens/s; ` +
         `${differing(known, generated)} of ${batch} sequences differ from those of smaller batches`,
     );
+    if (options.profiles && last !== undefined) printProfile(await executor.profile(STEP, { ...last }));
   }
   await executor.close();
 }

@@ -4,7 +4,7 @@ import { UserError } from '../errors.js';
 import { numberOption } from './numberOption.js';
 
 export const USAGE = `bench:generate [--model llama-110m] [--target cpu|cuda] [--batch 1,8,64] [--prompt 512] [--new 64]
-      [--threads N]
+      [--threads N] [--profile]
 
 Decoding with random weights: sequences of equal length side by side, as many as --batch says, one new token each in a
 call. Prints the median time of a call, tokens per second, the bytes that a call must read (weights once, keys and
@@ -15,7 +15,8 @@ values of every sequence) per second, and whether every sequence got the same bi
   --batch    sequences side by side
   --prompt   tokens of each prompt
   --new      tokens to generate after each
-  --threads  threads that compute on a CPU`;
+  --threads  threads that compute on a CPU
+  --profile  also the time of each kind of kernel, measured one launch at a time`;
 
 export interface GenerateBenchOptions {
   readonly model: string;
@@ -25,6 +26,7 @@ export interface GenerateBenchOptions {
   readonly promptTokens: number;
   readonly newTokens: number;
   readonly threads: number;
+  readonly profiles: boolean;
 }
 
 const HINT = 'look at the options: npm run bench:generate -- --help';
@@ -45,6 +47,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
         prompt: { type: 'string', default: '512' },
         new: { type: 'string', default: '64' },
         threads: { type: 'string', default: '2' },
+        profile: { type: 'boolean', default: false },
         help: { type: 'boolean', default: false },
       },
     }));
@@ -61,6 +64,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
     batches: values.batch.split(',').map((each) => whole('batch', each, 1, 1024)),
     promptTokens: whole('prompt', values.prompt, 1, 65_536),
     newTokens: whole('new', values.new, 2, 65_536),
+    profiles: values.profile,
     threads: whole('threads', values.threads, 1, 1024),
   };
 }
