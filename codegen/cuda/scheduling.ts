@@ -54,7 +54,9 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
         return `${s.skeleton}, tile ${s.tm}×${s.tn}${remainder}×${s.tk}, ${s.stages} stages${more}`;
       }
       case 'attention':
-        return `${s.skeleton}, ${s.queries} queries × ${s.keys} keys${s.teams === undefined ? '' : `, ${s.teams} teams`}`;
+        return (
+          `${s.skeleton}, ${s.queries} queries × ${s.keys} keys` + (s.teams === undefined ? '' : `, ${s.teams} teams`)
+        );
       case 'loop':
         return `blocks of ${s.threads} threads`;
       default:
