@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../errors.js';
-import { stepperOf } from '../driver/commands/generate.js';
+import { stepperOf } from '../driver/commands/continuation.js';
 import { packedWeightBytes } from '../driver/commands/work.js';
 import { openOrCompile } from '../driver/compile/open.js';
 import { loadExecutor } from '../driver/devices/openReplica.js';

@@ -8,6 +8,7 @@ import type {
   TuneResult,
   Ui,
 } from '../driver/requests.js';
+import type { GenerateListener, GenerateRequest, GenerateResult } from '../driver/commands/generate.js';
 import type { Check } from '../driver/commands/doctor.js';
 import type { Asked } from '../driver/target.js';
 import type { Merged, MergeRequest } from '../eval/index.js';
@@ -18,6 +19,7 @@ export interface Commands {
   compile(request: Asked<CompileRequest>, ui: Ui): Promise<CompileResult>;
   tune(request: TuneRequest, ui: Ui): Promise<TuneResult>;
   run(request: Asked<RunRequest>, ui: Ui): Promise<RunResult>;
+  generate(request: Asked<GenerateRequest>, ui: Ui, listener: GenerateListener): Promise<GenerateResult>;
   merge(request: MergeRequest): Promise<Merged>;
   inspect(request: Asked<InspectRequest>): Promise<Inspection>;
   doctor(): Promise<readonly Check[]>;

@@ -8,13 +8,19 @@ import type { Parallelism } from '../ir/placement.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/family/mask.js';
 
-/** What commander hands over: a string for a flag with a value, true for one without. */
-export type Flags = Readonly<Record<string, string | boolean | undefined>>;
+/** What commander hands over: a string for a flag with a value, true for one without, a list where it may repeat. */
+export type Flags = Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
 
 /** The value of a flag that takes one. */
 export function text(flags: Flags, name: string): string | undefined {
   const value = flags[name];
   return typeof value === 'string' ? value : undefined;
+}
+
+/** The values of a flag that may be given several times. */
+export function texts(flags: Flags, name: string): readonly string[] {
+  const value = flags[name];
+  return Array.isArray(value) ? (value as readonly string[]) : [];
 }
 
 export const isSet = (flags: Flags, name: string): boolean => flags[name] === true;
@@ -137,6 +143,9 @@ export function deviceFlags(flags: Flags): DeviceFlags {
 const RUN_MASKS = ['tree', 'slidingWindow'] as const;
 export const INSPECT_MASKS = ['tree', 'metaPair', 'slidingWindow'] as const;
 
+/** Rows of a state are numbered in 32 bits, and elements of all rows in 64. */
+const MOST_CACHE_TOKENS = 1 << 26;
+
 export interface ModelFlags {
   readonly init: WeightInit;
   readonly precision: Precision;
@@ -144,18 +153,20 @@ export interface ModelFlags {
   readonly isa?: CpuIsa;
   readonly mask?: MaskKind;
   readonly maxTokens?: number;
+  readonly cacheTokens?: number;
   readonly dump?: string;
 }
 
 /** The flags that say how a model is compiled; `masks` are those that make sense to the command. */
 export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS): ModelFlags {
-  const [init, precision, target, isa, mask, maxTokens, dump] = [
+  const [init, precision, target, isa, mask, maxTokens, cacheTokens, dump] = [
     'init',
     'precision',
     'target',
     'isa',
     'mask',
     'maxTokens',
+    'cacheTokens',
     'dump',
   ].map((name) => text(flags, name));
   return {
@@ -165,6 +176,9 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
     ...(isa === undefined ? {} : { isa: choice('--isa', isa, CPU_ISAS) }),
     ...(mask === undefined ? {} : { mask: choice('--mask', mask, masks) }),
     ...(maxTokens === undefined ? {} : { maxTokens: wholeNumber('--max-tokens', maxTokens, 32, 1 << 16, '1024') }),
+    ...(cacheTokens === undefined
+      ? {}
+      : { cacheTokens: wholeNumber('--cache-tokens', cacheTokens, 16, MOST_CACHE_TOKENS, '32768') }),
     ...(dump === undefined ? {} : { dump }),
   };
 }
@@ -176,6 +190,7 @@ const FIXED_BY_ARTIFACT: Readonly<Record<string, string>> = {
   isa: '--isa',
   mask: '--mask',
   maxTokens: '--max-tokens',
+  cacheTokens: '--cache-tokens',
   dump: '--dump',
 };
 

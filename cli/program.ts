@@ -6,6 +6,7 @@ import type { Commands } from './commands.js';
 import { addCompile } from './compile.js';
 import { addCompletion } from './completion.js';
 import { addDoctor } from './doctor.js';
+import { addGenerate } from './generate.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { addInspect } from './inspect.js';
 import { styleFor, type Io } from './io.js';
@@ -76,6 +77,7 @@ function createProgram(context: Context): Command {
       getErrHelpWidth: () => Math.min(io.stderr.columns ?? 100, 120),
     });
   addRun(program, context);
+  addGenerate(program, context);
   addCompile(program, context);
   addTune(program, context);
   addMerge(program, context);
@@ -88,6 +90,7 @@ function createProgram(context: Context): Command {
       'tilewright compile models/demo -o demo.tw      # model → artifact',
       'tilewright tune demo.tw --budget 30s           # tiles for this machine',
       'tilewright run demo.tw --task hellaswag --data examples/everyday.jsonl',
+      'tilewright generate models/demo "Once upon a time"',
       '',
       'run takes a checkpoint as well, and compiles it by itself.',
       'A GPU that is here and can hold the model is used, else the CPU: --target says which.',
@@ -145,6 +148,7 @@ const WRONG_USE = 2;
 /** The shortest complete use of each command that needs an argument. */
 const EXAMPLES: Readonly<Record<string, string>> = {
   run: 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl',
+  generate: 'tilewright generate models/demo "Once upon a time"',
   compile: 'tilewright compile models/demo -o demo.tw',
   tune: 'tilewright tune demo.tw --budget 30s',
   inspect: 'tilewright inspect models/demo',

@@ -47,7 +47,8 @@ export class StepText {
     const isBytes = unit === 'bytes';
     const parts = [isBytes ? `${bytes(done)} of ${bytes(total)}` : `${count(done)} of ${count(total)} ${unit}`];
     if (seconds >= LEAST_SECONDS && rate > 0) {
-      parts.push(isBytes ? `${bytes(rate)}/s` : si(rate, '/s').replace(' /', '/'));
+      const speed = unit === 'tokens' ? si(rate, ' tokens/s') : si(rate, '/s').replace(' /', '/');
+      parts.push(isBytes ? `${bytes(rate)}/s` : speed.replace(/ {2,}/, ' '));
       if (done < total) parts.push(`${clock((total - done) / rate)} left`);
     }
     return parts.join(' · ');

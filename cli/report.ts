@@ -3,8 +3,8 @@ import { UserError } from '../errors.js';
 import { styleFor, type Io } from './io.js';
 import { styleOf, type Style } from './style.js';
 
-/** Text from files may end up in messages; it must not steer the terminal. Line ends and tabs stay. */
-const printable = (text: string): string => text.replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, '\u00b7');
+/** Text from files and models may be shown; it must not steer the terminal. Line ends and tabs stay. */
+export const printable = (text: string): string => text.replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, '\u00b7');
 
 const isSystemError = (error: Error): boolean => 'syscall' in error && 'code' in error;
 

@@ -36,6 +36,10 @@ export function sameCommand(context: Context, extra: readonly string[] = []): st
 }
 
 export interface WorkOptions extends Face {
+  /** The phase in which results come; without it, a run's progress or a table is the first. */
+  readonly resultsIn?: string;
+  /** That phase writes to the terminal by itself: nothing is drawn there. */
+  readonly isStreamed?: boolean;
   /** What was kept and how to go on, for a command that was stopped. */
   readonly advice: (error: unknown) => string;
 }
@@ -63,7 +67,10 @@ export async function withUi<T>(
   let hasResults = false;
   const watched: Ui = {
     phase: (name, detail) => {
-      ui.phase(name, detail);
+      const isResults = name === options.resultsIn;
+      hasResults ||= isResults;
+      if (isResults && options.isStreamed === true) ui.close();
+      else ui.phase(name, detail);
     },
     step: (fraction, detail) => {
       ui.step(fraction, detail);
@@ -109,4 +116,9 @@ export async function withUi<T>(
 
 export const printJson = (io: Io, value: unknown): void => {
   io.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+};
+
+/** One value of many, for JSON lines. */
+export const printJsonLine = (io: Io, value: unknown): void => {
+  io.stdout.write(`${JSON.stringify(value)}\n`);
 };

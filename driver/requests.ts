@@ -25,7 +25,7 @@ export interface RunProgress {
 export interface Amount {
   readonly done: number;
   readonly total: number;
-  readonly unit: 'kernels' | 'bytes';
+  readonly unit: 'kernels' | 'bytes' | 'tokens';
 }
 
 /** Reports an amount as the progress of the current step. */
@@ -55,7 +55,7 @@ export interface ArtifactRequest {
   readonly verifies?: boolean;
 }
 
-interface ModelRequest {
+export interface ModelRequest {
   /** A checkpoint folder, a config.json (with `init` random), or (tune, run) an artifact. */
   readonly model: string;
   readonly init: WeightInit;

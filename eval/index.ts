@@ -5,14 +5,7 @@
  * The usual order: loadDataset → tokeniseDataset (while the model loads) → scoreQuestions → writeResults →
  * formatTable.
  */
-export {
-  DEFAULT_BOUNDS,
-  loadDataset,
-  readLines,
-  type Dataset,
-  type DatasetBounds,
-  type DatasetOptions,
-} from './dataset.js';
+export { loadDataset, type Dataset, type DatasetOptions } from './dataset.js';
 export { planQuestions, type QuestionPlan, type ScorerLimits } from './questionPlan.js';
 export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
 export { datasetOfRecords, type DatasetRecord } from './records.js';

@@ -37,6 +37,8 @@ export interface GenerateRequest {
   readonly scoreFrom?: number;
   /** Called with every generated token; what it returns ends the sequence, unless undefined. */
   readonly onToken?: (token: GeneratedToken) => Promise<EndReason | undefined>;
+  /** Ends the sequence, between two calls, with what was generated so far. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface GeneratedToken {
@@ -44,8 +46,11 @@ export interface GeneratedToken {
   readonly logProb: number;
 }
 
-/** A stop token, a stop string, as many tokens as were asked for, the end of the model's context, or an abort. */
-export type EndReason = 'eos' | 'stop' | 'length' | 'context' | 'aborted';
+/**
+ * A stop token, a stop string, as many tokens as were asked for, the end of the model's context, of the memory for keys
+ * and values, or an abort.
+ */
+export type EndReason = 'eos' | 'stop' | 'length' | 'context' | 'cache' | 'aborted';
 
 export interface Generated {
   readonly tokens: readonly GeneratedToken[];
@@ -104,30 +109,44 @@ export class Generator {
     return { calls, computedTokens, foundTokens, preemptions, evictions, peakPages, pages: total };
   }
 
+  /** Longest sequence that the pages and a call have room for, in tokens. */
+  get room(): number {
+    return Math.min(this.pool.total * PAGE_TOKENS, this.stepper.limits.keys);
+  }
+
   /**
    * Continues a prompt. Rejects with GenerateError where the prompt is longer than the model's context or than the
    * cache, or where a step computes no finite number for it.
    */
   generate(request: GenerateRequest): Promise<Generated> {
     const { prompt, maxNewTokens, scoreFrom } = request;
-    const { maxLength, limits } = this.stepper;
-    const room = Math.min(this.pool.total * PAGE_TOKENS, limits.keys);
+    const { maxLength } = this.stepper;
+    const { room } = this;
     if (prompt.length > maxLength)
       return refused(`a prompt of ${prompt.length} tokens; the model's context has ${maxLength}`);
     if (prompt.length + Math.min(maxNewTokens, 1) > room)
       return refused(`a prompt of ${prompt.length} tokens; the cache has room for ${room}`);
     const sequence = new Sequence({ prompt, ...(scoreFrom === undefined ? {} : { scoreFrom }) });
     return new Promise<Generated>((resolve, reject) => {
-      this.entries.set(sequence, { request, sequence, generated: [], resolve, reject });
+      const entry: Entry = { request, sequence, generated: [], resolve, reject };
+      if (request.signal?.aborted === true) return this.end(entry, 'aborted');
+      this.entries.set(sequence, entry);
       this.scheduler.add(sequence);
       this.loop ??= this.run().finally(() => (this.loop = undefined));
     });
   }
 
+  /** The next call, without sequences that are no longer wanted. */
+  private next(): Step | undefined {
+    for (const entry of [...this.entries.values()])
+      if (entry.request.signal?.aborted === true) this.end(entry, 'aborted');
+    return this.scheduler.next();
+  }
+
   private async run(): Promise<void> {
     // Requests that are made together start together.
     await Promise.resolve();
-    for (let step = this.scheduler.next(); step !== undefined; step = this.scheduler.next()) {
+    for (let step = this.next(); step !== undefined; step = this.next()) {
       this.peakPages = Math.max(this.peakPages, this.pool.held);
       this.calls++;
       this.computedTokens += step.inputs.tokens.length;
@@ -158,10 +177,12 @@ export class Generator {
     generated.push(next);
     sequence.tokens.push(next.token);
     const asked = await request.onToken?.(next);
+    if (!this.entries.has(sequence)) return;
     if (asked !== undefined) this.end(entry, asked);
     else if (request.stopTokens?.has(next.token) === true) this.end(entry, 'eos');
     else if (generated.length >= request.maxNewTokens) this.end(entry, 'length');
     else if (sequence.tokens.length >= this.stepper.maxLength) this.end(entry, 'context');
+    else if (sequence.tokens.length >= this.room) this.end(entry, 'cache');
   }
 
   private end({ sequence, generated, resolve }: Entry, reason: EndReason): void {

@@ -1,145 +1,155 @@
-/** Continues prompts: a client of the function `step`. */
-import { STEP } from '../../ir/function.js';
-import { stepSize } from '../../ir/stepping.js';
-import { UsageError } from '../../errors.js';
-import { Generator, type EndReason, type GeneratorCounts, type Stepper } from '../../generate/generator.js';
-import { TextStream } from '../../generate/textStream.js';
-import { createTokenizer, type Tokenizer } from '../../models/tokenizer.js';
-import type { CallResult } from '../../runtime/call.js';
+/** `generate`: prompts are read, tokenised and checked, then the model is compiled and loaded, then it continues them. */
+import { GenerateError, type GeneratorCounts } from '../../generate/generator.js';
+import { DEFAULT_NEW_TOKENS, type GenerateOptions } from '../../generate/options.js';
+import { readPrompts } from '../../generate/promptFile.js';
+import type { NamedPrompt } from '../../generate/prompts.js';
+import { createTokenizer } from '../../models/tokenizer.js';
 import { Phases } from '../phases.js';
-import type { LoadRequest, Ui } from '../requests.js';
-import { beginLoading, type LoadedModel } from './loadModel.js';
-
-/** What is continued: a text, which gets the tokenizer's own special tokens, or tokens as they are. */
-export type Prompt = { readonly text: string } | { readonly tokens: readonly number[] };
-
-export interface GenerateOptions {
-  readonly maxNewTokens: number;
-  /** Texts that end what is generated; they are not part of it. */
-  readonly stop?: readonly string[];
-  /** Goes on after the model's end-of-text token. */
-  readonly ignoreEos?: boolean;
-}
+import { stepTo, type LoadRequest, type Ui } from '../requests.js';
+import { cacheBytesOf, compileWithCache } from './cacheSize.js';
+import { Continuer, type Continuation, type Piece } from './continuation.js';
+import { beginLoading } from './loadModel.js';
+import { demandOf, tokenisePrompts, type TokenisedPrompt } from './promptTokens.js';
 
 export interface GenerateRequest extends LoadRequest, GenerateOptions {
-  readonly prompts: readonly Prompt[];
+  readonly prompts: readonly NamedPrompt[];
+  /** A file of more prompts; `-`: the standard input. */
+  readonly promptFile?: string;
 }
 
-export interface GeneratedText {
-  /** Index of the prompt. */
+interface OfPrompt {
+  /** Counted from 0: those of the request, then those of the file. */
   readonly index: number;
-  readonly promptTokens: readonly number[];
-  readonly text: string;
-  readonly tokens: readonly number[];
-  /** Natural logarithm of each token's probability after those before it. */
-  readonly logProbs: readonly number[];
-  readonly reason: EndReason;
-  /** Seconds from the request to the first token. */
-  readonly firstTokenSeconds: number;
-  /** Tokens of the prompt whose keys and values were there already. */
-  readonly foundTokens: number;
+  readonly where: string;
+  readonly promptTokens: number;
 }
+
+export type GeneratedText = OfPrompt & Continuation;
+/** The model has no answer to this prompt: a value was not finite. */
+export type FailedPrompt = OfPrompt & { readonly error: string };
+export type PromptResult = GeneratedText | FailedPrompt;
 
 export interface GenerateResult {
-  readonly generated: readonly GeneratedText[];
+  /** In the order of the prompts. */
+  readonly results: readonly PromptResult[];
   readonly counts: GeneratorCounts;
+  readonly cacheBytes: number;
+  /** From the first request to the last token. */
   readonly seconds: number;
 }
 
-/** Told of every piece of text as it is made, by prompt. */
-export type OnText = (index: number, added: string) => void;
-
-/** A model whose function `step` keeps keys and values for `cacheTokens`. */
-export function stepperOf(
-  { executor, checkpoint }: Pick<LoadedModel, 'executor' | 'checkpoint'>,
-  cacheTokens: number,
-): Stepper {
-  const capacity = executor.capacity[STEP];
-  if (capacity === undefined) throw new Error('The model has no function that generates.');
-  return {
-    limits: stepSize(capacity),
-    cacheTokens,
-    maxLength: checkpoint.config.maxPositions,
-    step: async (inputs) => stepOutputs(await executor.call(STEP, { ...inputs })),
-  };
+/** Told of everything as it is made. */
+export interface GenerateListener {
+  onPiece?(index: number, piece: Piece): void;
+  /** A prompt is done; prompts need not be done in order. */
+  onResult?(result: PromptResult): void;
 }
 
-function stepOutputs({ outputs: { logProb, isArgmax, best, bestLogProb } }: CallResult) {
-  if (
-    logProb instanceof Float32Array &&
-    isArgmax instanceof Int32Array &&
-    best instanceof Int32Array &&
-    bestLogProb instanceof Float32Array
-  )
-    return { logProb, isArgmax, best, bestLogProb };
-  throw new Error('The function step does not give the scores of its rows.');
-}
+/** Prompts that the scheduler has at a time; more than run together, so that it always finds one that fits. */
+const MOST_AT_ONCE = 512;
 
-export async function generate(request: GenerateRequest, ui: Ui, onText?: OnText): Promise<GenerateResult> {
-  const { cacheTokens } = request;
-  if (cacheTokens === undefined) throw new Error('generate needs memory for keys and values.');
-  for (const stop of request.stop ?? [])
-    if (stop === '') throw new UsageError('a stop string is empty', 'for example: --stop "\\n\\n"');
+/** Once its signal is aborted, everything ends with what was generated so far. */
+export async function generate(
+  request: GenerateRequest,
+  ui: Ui,
+  listener: GenerateListener = {},
+): Promise<GenerateResult> {
+  const { promptFile, signal, maxNewTokens = DEFAULT_NEW_TOKENS } = request;
   const phases = new Phases();
-  const loaded = await beginLoading(request, ui, phases).finish();
+  const fromFile = promptFile === undefined ? [] : await readPrompts(promptFile, signal);
+  const loading = beginLoading(request, ui, phases);
+  const { config } = loading.checkpoint;
+  const tokenizer = createTokenizer(loading.tokenizer.spec);
+  const prompts = await tokenisePrompts([...request.prompts, ...fromFile], tokenizer, config);
+  await compileWithCache(loading, request, demandOf(prompts, maxNewTokens, config), ui);
+  const loaded = await loading.finish();
   try {
-    const tokenizer = createTokenizer(loaded.tokenizer.spec);
-    ui.phase('generate');
+    ui.phase('generate', prompts.length === 1 ? undefined : `${prompts.length} prompts`);
+    const continuer = new Continuer(loaded, tokenizer);
+    const progress = new GenerateProgress(prompts.length, maxNewTokens, ui);
     const started = performance.now();
-    const generator = new Generator(stepperOf(loaded, cacheTokens));
-    const eos = request.ignoreEos === true ? [] : loaded.checkpoint.config.eosTokenIds;
-    const generated = await Promise.all(
-      request.prompts.map((prompt, index) =>
-        continuePrompt({ generator, tokenizer, stopTokens: new Set(eos), request, onText }, prompt, index),
-      ),
-    );
-    return { generated, counts: generator.counts, seconds: (performance.now() - started) / 1000 };
+    const results = await eachOf(prompts, MOST_AT_ONCE, async (prompt, index) => {
+      const result = await continueOne(continuer, prompt, index, request, (piece) => {
+        progress.add();
+        listener.onPiece?.(index, piece);
+      });
+      progress.end('tokens' in result ? result.tokens.length : 0);
+      listener.onResult?.(result);
+      return result;
+    });
+    return {
+      results,
+      counts: continuer.generator.counts,
+      cacheBytes: cacheBytesOf(loaded.model),
+      seconds: (performance.now() - started) / 1000,
+    };
   } finally {
     await loaded.close();
   }
 }
 
-interface Session {
-  readonly generator: Generator;
-  readonly tokenizer: Tokenizer;
-  readonly stopTokens: ReadonlySet<number>;
-  readonly request: GenerateOptions;
-  readonly onText: OnText | undefined;
+async function continueOne(
+  continuer: Continuer,
+  { where, tokens }: TokenisedPrompt,
+  index: number,
+  options: GenerateRequest,
+  onPiece: (piece: Piece) => void,
+): Promise<PromptResult> {
+  const of = { index, where, promptTokens: tokens.length };
+  try {
+    return { ...of, ...(await continuer.continue(tokens, { ...options, onPiece })) };
+  } catch (error) {
+    // Others go on where the fault is this prompt's.
+    if (!(error instanceof Error) || !(error instanceof GenerateError || isNonFinite(error))) throw error;
+    return { ...of, error: isNonFinite(error) ? nonFinite(error) : error.message };
+  }
 }
 
-async function continuePrompt(
-  { generator, tokenizer, stopTokens, request, onText }: Session,
-  prompt: Prompt,
-  index: number,
-): Promise<GeneratedText> {
-  const started = performance.now();
-  let firstTokenSeconds = 0;
-  const promptTokens = 'tokens' in prompt ? prompt.tokens : await tokenizer.encode(prompt.text);
-  const stream = new TextStream((ids) => tokenizer.decode(ids), request.stop ?? []);
-  const { tokens, reason, foundTokens } = await generator.generate({
-    prompt: promptTokens,
-    maxNewTokens: request.maxNewTokens,
-    stopTokens,
-    onToken: async ({ token }) => {
-      firstTokenSeconds ||= (performance.now() - started) / 1000;
-      if (stopTokens.has(token)) return undefined;
-      const { added, isStopped } = await stream.push(token);
-      if (added !== '') onText?.(index, added);
-      return isStopped ? 'stop' : undefined;
-    },
-  });
-  if (reason !== 'stop') {
-    const rest = await stream.end();
-    if (rest !== '') onText?.(index, rest);
-  }
-  return {
-    index,
-    promptTokens,
-    text: stream.text,
-    tokens: tokens.map(({ token }) => token),
-    logProbs: tokens.map(({ logProb }) => logProb),
-    reason,
-    firstTokenSeconds,
-    foundTokens,
+/** Errors lose their class between processes. */
+const isNonFinite = (error: Error): error is Error & { readonly where?: string } => error.name === 'NonFiniteError';
+
+const nonFinite = ({ where }: { readonly where?: string }): string =>
+  `a value is NaN or infinite${where === undefined ? '' : ` in ${where}`}`;
+
+/** Results of all items, of which `most` are in work at a time, taken in order. */
+async function eachOf<T, R>(
+  items: readonly T[],
+  most: number,
+  work: (item: T, index: number) => Promise<R>,
+): Promise<readonly R[]> {
+  const results: R[] = [];
+  const entries = items.entries();
+  const lane = async (): Promise<void> => {
+    for (const [index, item] of entries) results[index] = await work(item, index);
   };
+  await Promise.all(Array.from({ length: Math.min(most, items.length) }, lane));
+  return results;
+}
+
+/** Tokens of all that can still come. A prompt that ends early lowers it. */
+class GenerateProgress {
+  private done = 0;
+  private total: number;
+  private readonly most: number;
+  private readonly ui: Ui;
+
+  constructor(prompts: number, maxNewTokens: number, ui: Ui) {
+    this.most = maxNewTokens;
+    this.total = prompts * maxNewTokens;
+    this.ui = ui;
+  }
+
+  add(): void {
+    this.done++;
+    this.tell();
+  }
+
+  end(tokens: number): void {
+    this.total -= this.most - tokens;
+    this.tell();
+  }
+
+  private tell(): void {
+    stepTo(this.ui, { done: this.done, total: this.total, unit: 'tokens' });
+  }
 }

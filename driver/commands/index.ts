@@ -1,5 +1,5 @@
 /**
- * The three commands as functions: the public interface of tilewright. What `compile` does not need (tokenizers, the
+ * The commands as functions: the public interface of tilewright. What `compile` does not need (tokenizers, the
  * evaluation) is loaded on demand.
  */
 import { resolve, sep } from 'node:path';
@@ -22,6 +22,7 @@ import {
   type Ui,
 } from '../requests.js';
 import type { Asked } from '../target.js';
+import type { GenerateListener, GenerateRequest, GenerateResult } from './generate.js';
 import { packedWeightBytes } from './work.js';
 
 /** Model → artifact, with its kernels compiled into this machine's cache. */
@@ -107,6 +108,17 @@ export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> 
   const request = { ...rest, ...(await settleTarget(asked, ui)) };
   if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');
   return (await import('./runModel.js')).runModel(request, ui);
+}
+
+/** Checkpoint or artifact, and prompts → texts. */
+export async function generate(
+  asked: Asked<GenerateRequest>,
+  ui: Ui,
+  listener: GenerateListener = {},
+): Promise<GenerateResult> {
+  const { target: _, ...rest } = asked;
+  const request = { ...rest, ...(await settleTarget(asked, ui)) };
+  return (await import('./generate.js')).generate(request, ui, listener);
 }
 
 /** The target that was requested, or the choice of `auto`. It is reported first. */

@@ -3,6 +3,7 @@
  * scores any number of sets.
  */
 import { createHash } from 'node:crypto';
+import type { Checkpoint } from '../../models/checkpoint.js';
 import { describeTokenizer, type TokenizerDescription } from '../../models/tokenizer.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { openDevices } from '../devices/openDevices.js';
@@ -30,12 +31,18 @@ export const checkpointId = ({ reference: { fingerprint, init } }: Pick<OpenedMo
 
 /** A model whose files have been checked. */
 export interface ModelLoading {
+  readonly checkpoint: Checkpoint;
   readonly tokenizer: TokenizerDescription;
   readonly target: Opening['target'];
   /** Identity of the checkpoint in results. Reads the samples of the weight files when first called. */
   checkpointId(): string;
   /** Number of processors of this host. */
   readonly cores: number;
+  /**
+   * Compiles the model with memory for the keys and values of `cacheTokens`, which an artifact has already. `finish`
+   * loads what the last such call compiled.
+   */
+  compile(cacheTokens: number): Promise<OpenedModel>;
   /**
    * Compiles and loads the model. `onCompiled` is called before weights are loaded, so that questions can be packed
    * meanwhile. An error that it throws ends the loading.
@@ -53,15 +60,26 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
   opening.requireTokenizer(tokenizer.hash);
   // A run on a CPU promises a bound on memory, which includes this process. Hosts of GPUs have memory to spare.
   if (target.isHost) loadAddon().boundHeaps();
+  let compiled: { readonly opened: OpenedModel; readonly cacheTokens: number } | undefined;
+  const compileFor: ModelLoading['compile'] = async (cacheTokens) => {
+    const opened = await phases.during('compile', () => opening.finish(cacheTokens));
+    compiled = { opened, cacheTokens };
+    return opened;
+  };
   const finish: ModelLoading['finish'] = async (onCompiled) => {
     let limits: ModelLimits | undefined;
     const compile = async (): Promise<OpenedModel> => {
-      const opened = await phases.during('compile', () => opening.finish());
+      const opened = compiled?.opened ?? (await phases.during('compile', () => opening.finish()));
       limits = limitsOf(checkpoint, opened.model);
       onCompiled?.(limits, opened);
       return opened;
     };
-    const { opened, executor, parallelism } = await openDevices({ ...opening, finish: compile }, request, ui, phases);
+    const { opened, executor, parallelism } = await openDevices(
+      { ...opening, finish: compile },
+      compiled === undefined ? request : { ...request, cacheTokens: compiled.cacheTokens },
+      ui,
+      phases,
+    );
     limits ??= limitsOf(checkpoint, opened.model);
     const { maxTokens, maxRows } = scoringLimits(executor);
     if (maxTokens !== limits.maxTokens || maxRows !== limits.maxRows) {
@@ -78,10 +96,12 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
     };
   };
   return {
+    checkpoint,
     tokenizer,
     target,
     cores: machine.cpu.cores,
     checkpointId: () => checkpointId({ reference: opening.reference() }),
+    compile: compileFor,
     finish,
   };
 }

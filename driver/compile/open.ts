@@ -37,7 +37,8 @@ export interface Opening {
   reference(): ModelReference;
   /** Throws UserError if an artifact was compiled with another tokenizer. */
   requireTokenizer(hash: string): void;
-  finish(): Promise<OpenedModel>;
+  /** `cacheTokens` instead of the request's; an artifact has its own. */
+  finish(cacheTokens?: number): Promise<OpenedModel>;
 }
 
 /** The model to open, for any of the given targets. */
@@ -55,7 +56,7 @@ export function beginOpening(
   const target = targetOf(name, targets);
   const checkpoint = openModel(request.model, request.init);
   const reference = (): ModelReference => referenceTo(request.model, checkpoint, request.init);
-  const finish = async (): Promise<OpenedModel> => {
+  const finish = async (cacheTokens = request.cacheTokens): Promise<OpenedModel> => {
     const wanted = { target: name, precision, ...(request.isa === undefined ? {} : { isa: request.isa }) };
     const device = target.choose(wanted, machine, checkpoint.config.dtype);
     ui.phase('compile');
@@ -63,7 +64,7 @@ export function beginOpening(
     const model = compileModel(checkpoint, target, device, {
       ...(request.mask === undefined ? {} : { mask: request.mask }),
       ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
-      ...(request.cacheTokens === undefined ? {} : { cacheTokens: request.cacheTokens }),
+      ...(cacheTokens === undefined ? {} : { cacheTokens }),
       ...(dump === undefined ? {} : { observe: (stage) => dump.stage(stage) }),
     });
     dump?.plan(model);

@@ -59,7 +59,7 @@ function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 
 }
 
 /** Bytes available for weights and activations on each of `devices`, assuming that all are like the first `present`. */
-function roomFor(model: CompiledModel, devices: number, present: number, rebuild: Rebuild): number {
+export function roomFor(model: CompiledModel, devices: number, present: number, rebuild: Rebuild): number {
   const limit = deviceMemory();
   return limit ?? model.target.room(model.device, devices, present, rebuild);
 }

@@ -78,6 +78,7 @@ export const fakeCommands = (given: Partial<Commands>): Commands => ({
   compile: unexpected('compile'),
   tune: unexpected('tune'),
   run: unexpected('run'),
+  generate: unexpected('generate'),
   merge: unexpected('merge'),
   inspect: unexpected('inspect'),
   doctor: unexpected('doctor'),

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
-import { DEFAULT_BOUNDS, loadDataset, readLines, type DatasetBounds, type DatasetOptions } from '../../eval/dataset.js';
+import { loadDataset, type DatasetOptions } from '../../eval/dataset.js';
+import { DEFAULT_BOUNDS, readLines, type LineBounds } from '../../system/lines.js';
 import { chooseDocs, parseDocs, parseLimit, printDocs } from '../../eval/selection.js';
 import { multipleChoice } from '../../eval/tasks/multipleChoice.js';
 
@@ -114,7 +115,7 @@ describe('loadDataset', () => {
   });
 
   it('bounds a line, the whole text, and what a small file may unpack to', async () => {
-    const bounds = (change: Partial<DatasetBounds>): Partial<DatasetOptions> => ({
+    const bounds = (change: Partial<LineBounds>): Partial<DatasetOptions> => ({
       bounds: { ...DEFAULT_BOUNDS, ...change },
     });
     await expect(load(file(ten), bounds({ maxLineBytes: 40 }))).rejects.toThrow(
@@ -143,7 +144,12 @@ describe('loadDataset', () => {
   });
 
   it('closes the file when the reader stops early', async () => {
-    for await (const line of readLines(file(ten))) {
+    for await (const line of readLines(file(ten), {
+      noun: 'dataset',
+      flag: '--data',
+      item: 'question',
+      command: 'run',
+    })) {
       expect(line.number).toBe(1);
       break;
     }

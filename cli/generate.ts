@@ -1,0 +1,183 @@
+/** `tilewright generate`: continues prompts. */
+import type { Command } from 'commander';
+import type { GenerateListener, GenerateRequest, PromptResult } from '../driver/commands/generate.js';
+import { isArtifact } from '../driver/names.js';
+import type { Asked } from '../driver/target.js';
+import { UsageError, UserError } from '../errors.js';
+import { codeOf } from '../system/errno.js';
+import { generateSummary } from './generateSummary.js';
+import { addGenerateFlags, generateFlags } from './generateFlags.js';
+import {
+  addCheckpointFlag,
+  addModelFlags,
+  addSections,
+  addVerifyFlag,
+  CHECKPOINT_HELP,
+  EXIT_STATUSES,
+} from './help.js';
+import type { Io } from './io.js';
+import { artifactFlags, isSet, modelFlags, refuseCompileFlags, text, threads, type Flags } from './options.js';
+import { printable, printError } from './report.js';
+import { printJsonLine, sameCommand, Stopped, StoppedEarly, withUi, type Context } from './work.js';
+
+const EXAMPLE = 'tilewright generate models/demo "Once upon a time"';
+
+const FAILED_HINT = 'the others are not touched by it; --precision f32 has the widest range of numbers';
+
+export function addGenerate(program: Command, context: Context): void {
+  const command = program
+    .command('generate')
+    .summary('continue prompts')
+    .description(
+      'Continues each prompt with the most likely tokens. Prompts are computed together; a beginning that several ' +
+        'have in common is computed once. What a prompt gets does not depend on the others.',
+    )
+    .argument('<model>', 'checkpoint folder, or artifact folder written by tilewright compile --cache-tokens')
+    .argument('[prompts...]', 'texts to continue')
+    .option(
+      '--prompts <file>',
+      'a prompt on each line, or JSON lines (see below), plain or .gz; - for the standard input',
+    );
+  addGenerateFlags(command)
+    .option(
+      '--cache-tokens <n>',
+      'memory for the keys and values of n tokens (default: what the prompts need, as far as memory goes)',
+    )
+    .option('--threads <n>', 'worker threads (default: all processors)');
+  addVerifyFlag(addCheckpointFlag(command)).option(
+    '--trust-code',
+    "where there is no compiler, run the artifact's own machine code: with your rights, unchecked (see run --help)",
+  );
+  addModelFlags(command)
+    .option('--dump <dir>', 'write every stage of the compilation, numbered')
+    .option('-q, --quiet', 'print texts and errors only: no progress, no notes, no warnings, no summary')
+    .option('--json', 'print a line of JSON for each prompt, in their order, and nothing else')
+    .action(async (model: string, prompts: readonly string[], _options: unknown, self: Command) => {
+      await generate(context, model, prompts, self.opts<Flags>());
+    });
+  addSections(command, {
+    'About the input': CHECKPOINT_HELP,
+    'A file of prompts': [
+      'Text: every line that is not blank is a prompt. JSON lines (named .jsonl, or beginning with {):',
+      '  {"prompt": "Once upon a time"}   a text',
+      '  {"tokens": [1, 402, 17]}         token ids as they are; nothing is put before them',
+    ],
+    'What --json prints': [
+      'index, text, tokens, logprobs (natural logarithms), reason, promptTokens, foundTokens. The reason is',
+      'eos (end-of-text token), stop (--stop), length (--max-new-tokens), context (the model knows no longer',
+      'text), cache (--cache-tokens is used up) or aborted (Ctrl-C). A prompt that could not be computed has',
+      'index and error.',
+    ],
+    Examples: [
+      EXAMPLE,
+      'tilewright generate models/demo "The sky is" "Two and two make" --max-new-tokens 16',
+      'tilewright generate models/demo --prompts prompts.txt --stop "\\n" --json > texts.jsonl',
+      'echo "The sky is" | tilewright generate models/demo --prompts - --quiet',
+    ],
+    'Exit status': EXIT_STATUSES,
+  });
+}
+
+/** Everything that can be refused without looking at a file is refused before one is opened. */
+function parse(
+  context: Context,
+  model: string,
+  prompts: readonly string[],
+  flags: Flags,
+): Omit<Asked<GenerateRequest>, 'signal'> {
+  const promptFile = text(flags, 'prompts');
+  if (prompts.length === 0 && promptFile === undefined)
+    throw new UsageError('there is nothing to continue', `for example: ${EXAMPLE}\nor: --prompts FILE`);
+  const empty = prompts.findIndex((prompt) => prompt === '');
+  if (empty >= 0) throw new UsageError(`prompt ${empty + 1} is empty`, `for example: ${EXAMPLE}`);
+  if (isArtifact(model)) refuseCompileFlags(flags, model);
+  return {
+    model,
+    prompts: prompts.map((prompt, i) => ({ where: `prompt ${i + 1}`, prompt: { prompt } })),
+    ...(promptFile === undefined ? {} : { promptFile }),
+    ...generateFlags(flags),
+    ...modelFlags(flags),
+    ...artifactFlags(flags, model),
+    threads: threads(flags, () => context.commands.cores()),
+  };
+}
+
+/** Aborts once whoever reads the standard output is gone. */
+function readerOf({ stdout }: Io): { readonly signal: AbortSignal; end(): void } {
+  const controller = new AbortController();
+  const onError = (error: unknown): void => {
+    if (codeOf(error) === 'EPIPE') controller.abort();
+  };
+  stdout.on('error', onError);
+  return { signal: controller.signal, end: () => stdout.removeListener('error', onError) };
+}
+
+/** What a terminal gets is made harmless; a file or a program gets the text as it is. */
+const textFor = ({ stdout }: Io, generated: string): string =>
+  stdout.isTTY === true ? printable(generated) : generated;
+
+/** A single text on a terminal, as it comes. */
+const streaming = (io: Io): GenerateListener => ({
+  onPiece: (_, piece) => io.stdout.write(textFor(io, piece.text)),
+  onResult: (result) => io.stdout.write('error' in result ? '' : `${textFor(io, result.rest)}\n`),
+});
+
+/** Whole texts, in the order of the prompts. */
+function inOrder(print: (result: PromptResult) => void): GenerateListener {
+  const held = new Map<number, PromptResult>();
+  let next = 0;
+  return {
+    onResult: (done) => {
+      held.set(done.index, done);
+      for (let result = held.get(next); result !== undefined; result = held.get(++next)) {
+        held.delete(next);
+        print(result);
+      }
+    },
+  };
+}
+
+function printLine(io: Io, result: PromptResult): void {
+  if ('error' in result) printJsonLine(io, { index: result.index, error: result.error });
+  else {
+    const { index, text: generated, tokens, logProbs, reason, promptTokens, foundTokens } = result;
+    printJsonLine(io, { index, text: generated, tokens, logprobs: logProbs, reason, promptTokens, foundTokens });
+  }
+}
+
+function printText(io: Io, result: PromptResult, isOnly: boolean): void {
+  if ('error' in result) return;
+  io.stdout.write(`${isOnly ? '' : `--- ${result.where}\n`}${textFor(io, result.text)}\n`);
+}
+
+async function generate(context: Context, model: string, prompts: readonly string[], flags: Flags): Promise<void> {
+  const { io, commands } = context;
+  const request = parse(context, model, prompts, flags);
+  const [isJson, isQuiet] = [isSet(flags, 'json'), isSet(flags, 'quiet')];
+  const isOnly = request.promptFile === undefined && prompts.length === 1;
+  const isStreamed = isOnly && !isJson && io.stdout.isTTY === true;
+  const listener = isStreamed
+    ? streaming(io)
+    : inOrder((result) => (isJson ? printLine(io, result) : printText(io, result, isOnly)));
+  const advice = (error: unknown): string =>
+    `${error instanceof StoppedEarly ? 'nothing was generated yet' : 'what was generated is above'}; ` +
+    `the same command starts again:\n  ${sameCommand(context)}`;
+  const reader = readerOf(io);
+  try {
+    const { value, stoppedBy } = await withUi(
+      context,
+      { isJson, isQuiet, advice, resultsIn: 'generate', isStreamed },
+      (ui, signal) => commands.generate({ ...request, signal: AbortSignal.any([signal, reader.signal]) }, ui, listener),
+    );
+    if (reader.signal.aborted) return;
+    for (const result of value.results)
+      if ('error' in result) {
+        context.fail();
+        printError(io, new UserError(`${result.where}: ${result.error}`, FAILED_HINT), isJson);
+      }
+    if (!isJson && !isQuiet) io.stderr.write(`${generateSummary(value)}\n`);
+    if (stoppedBy !== undefined) throw new Stopped(stoppedBy, advice(undefined), undefined);
+  } finally {
+    reader.end();
+  }
+}

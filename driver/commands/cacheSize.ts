@@ -1,0 +1,128 @@
+/** Memory for keys and values: as many tokens as are asked for, and never more than there is room for. */
+import { availableMemory } from 'node:process';
+import { PAGE_TOKENS } from '../../generate/pages.js';
+import { UserError, UsageError } from '../../errors.js';
+import { stateBytes } from '../../ir/plan.js';
+import { MOST_KEYS } from '../../ir/stepping.js';
+import { roundUp } from '../../ir/types.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import { planWeights } from '../../runtime/weightPlan.js';
+import { bytes, count } from '../../system/format.js';
+import { rebuildOpened, type OpenedModel } from '../compile/open.js';
+import { roomFor } from '../devices/placement.js';
+import type { ModelRequest, Ui } from '../requests.js';
+import type { CompiledModel } from '../targets/target.js';
+import type { ModelLoading } from './loadModel.js';
+
+/** What is to be generated, in tokens. */
+export interface Demand {
+  /** The longest prompt, and where it is from. */
+  readonly prompt: number;
+  readonly where: string;
+  /** All prompts with all that may be generated after them. */
+  readonly total: number;
+}
+
+/** The rest of a host's memory is for the system and this process. */
+const HOST_SHARE = 0.9;
+/** What even a single short prompt gets. */
+const LEAST_TOKENS = 4096;
+/** Suggested where a number is needed and none is known. */
+const EXAMPLE_TOKENS = 32_768;
+
+/** Tokens that a plan keeps keys and values of; 0 if it does not generate. */
+export const cacheTokensOf = ({ plan: { states } }: Pick<CompiledModel, 'plan'>): number =>
+  states.length === 0 ? 0 : Math.min(...states.map(({ rows }) => rows));
+
+export const cacheBytesOf = ({ plan }: Pick<CompiledModel, 'plan'>): number =>
+  plan.states.reduce((sum, state) => sum + stateBytes(state), 0);
+
+/**
+ * Compiles the model with a cache that has room for the demand, or for as much of it as memory holds. Throws UserError
+ * where a prompt does not fit.
+ */
+export async function compileWithCache(
+  loading: Pick<ModelLoading, 'compile' | 'checkpoint'>,
+  request: Pick<ModelRequest, 'model' | 'cacheTokens'>,
+  demand: Demand,
+  ui: Pick<Ui, 'note'>,
+): Promise<void> {
+  const least = roundUp(demand.prompt + 1, PAGE_TOKENS);
+  const asked = request.cacheTokens;
+  if (asked !== undefined && asked < least)
+    throw new UsageError(
+      `--cache-tokens ${asked}: ${demand.where} alone has ${count(demand.prompt)} tokens`,
+      `use --cache-tokens ${least}, or more`,
+    );
+  const wanted = asked === undefined ? defaultTokens(demand.total, least) : roundUp(asked, PAGE_TOKENS);
+  let opened = await loading.compile(wanted);
+  requireStep(request.model, opened);
+  if (opened.isArtifact) requireRoom(request.model, opened, demand, least);
+  else {
+    const fitting = fittingTokens(opened, loading.checkpoint, request.model);
+    if (fitting < Math.min(wanted, asked ?? least)) throw tooLittle(opened.model, fitting, demand, asked);
+    if (fitting < wanted) opened = await loading.compile(fitting);
+  }
+  const tokens = cacheTokensOf(opened.model);
+  const short = asked === undefined && tokens < wanted ? `, of ${count(wanted)} that could be used` : '';
+  ui.note(`keys and values: room for ${count(tokens)} tokens, ${bytes(cacheBytesOf(opened.model))}${short}`);
+}
+
+/**
+ * A power of two, since each size has kernels of its own to compile. More than a call can read keeps only what may be
+ * found again.
+ */
+function defaultTokens(total: number, least: number): number {
+  const useful = Math.max(least, Math.min(total, MOST_KEYS), LEAST_TOKENS);
+  return 2 ** Math.ceil(Math.log2(useful));
+}
+
+const again = (path: string, opened: OpenedModel, tokens: number): string => {
+  const { target, device } = opened.model;
+  return `${rebuildOpened(path, opened)(target.option(device))} --cache-tokens ${tokens}`;
+};
+
+function requireStep(path: string, opened: OpenedModel): void {
+  if (cacheTokensOf(opened.model) === 0)
+    throw new UserError(
+      `${path}: was compiled for scoring only: it has no memory for keys and values`,
+      again(path, opened, EXAMPLE_TOKENS),
+    );
+}
+
+function requireRoom(path: string, opened: OpenedModel, { prompt, where }: Demand, least: number): void {
+  const tokens = cacheTokensOf(opened.model);
+  if (tokens < least)
+    throw new UserError(
+      `${where}: ${count(prompt)} tokens; ${path} was compiled with room for the keys and values of ${count(tokens)}`,
+      again(path, opened, Math.max(least, EXAMPLE_TOKENS)),
+    );
+}
+
+/** Tokens whose keys and values fit beside weights and activations: a multiple of a page. */
+function fittingTokens(opened: OpenedModel, { tensors }: Pick<Checkpoint, 'tensors'>, path: string): number {
+  const { model } = opened;
+  const { plan, target } = model;
+  const room = roomFor(model, 1, 1, rebuildOpened(path, opened));
+  const free = target.isHost ? Math.min(room, HOST_SHARE * availableMemory()) : room;
+  const { packedBytes, mappedBytes } = planWeights(plan.weights, plan.constants, tensors);
+  const arena = Math.max(...plan.functions.map(({ arenaBytes }) => arenaBytes));
+  // A host reads mapped weights in place. A GPU holds a call's activations while the next one is prepared.
+  const others = target.isHost ? packedBytes + arena : packedBytes + mappedBytes + 2 * arena;
+  const tokenBytes = cacheBytesOf(model) / cacheTokensOf(model);
+  return Math.max(0, Math.floor((free - others) / tokenBytes / PAGE_TOKENS) * PAGE_TOKENS);
+}
+
+function tooLittle(model: CompiledModel, fitting: number, { prompt, where }: Demand, asked?: number): UserError {
+  const tokenBytes = cacheBytesOf(model) / cacheTokensOf(model);
+  const room = `there is memory for ${count(fitting)} (${bytes(fitting * tokenBytes)})`;
+  if (asked !== undefined && fitting > prompt)
+    return new UserError(
+      `--cache-tokens ${asked}: their keys and values take ${bytes(asked * tokenBytes)}; ${room}`,
+      `use --cache-tokens ${fitting}, or leave it out`,
+    );
+  return new UserError(
+    `${where}: no room for the keys and values of its ${count(prompt)} tokens: ${room} beside weights and activations`,
+    'use a smaller --max-tokens, a shorter prompt or a machine with more memory',
+  );
+}

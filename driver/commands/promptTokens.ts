@@ -1,0 +1,72 @@
+/** Prompts as tokens, checked against the model before anything is compiled. */
+import { UserError } from '../../errors.js';
+import type { NamedPrompt } from '../../generate/prompts.js';
+import type { Tokenizer } from '../../models/tokenizer.js';
+import { count } from '../../system/format.js';
+import type { Demand } from './cacheSize.js';
+
+export interface TokenisedPrompt {
+  readonly where: string;
+  readonly tokens: readonly number[];
+}
+
+export interface PromptLimits {
+  /** Tokens that the model has embeddings for. */
+  readonly vocabSize: number;
+  /** Longest context, in tokens. */
+  readonly maxPositions: number;
+}
+
+/** Texts that are encoded at a time. */
+const BATCH = 1024;
+
+/** Tokens of each prompt. Rejects with UserError that names the first prompt that the model cannot take. */
+export async function tokenisePrompts(
+  prompts: readonly NamedPrompt[],
+  tokenizer: Tokenizer,
+  limits: PromptLimits,
+): Promise<readonly TokenisedPrompt[]> {
+  const tokenised: TokenisedPrompt[] = [];
+  for (let from = 0; from < prompts.length; from += BATCH) {
+    const batch = prompts.slice(from, from + BATCH);
+    const texts = batch.flatMap(({ prompt }) => ('prompt' in prompt ? [prompt.prompt] : []));
+    const encoded = (await tokenizer.encodeBatch(texts)).values();
+    for (const { where, prompt } of batch) {
+      const tokens = 'tokens' in prompt ? prompt.tokens : Array.from(encoded.next().value ?? []);
+      check(where, tokens, limits);
+      tokenised.push({ where, tokens });
+    }
+  }
+  return tokenised;
+}
+
+function check(where: string, tokens: readonly number[], { vocabSize, maxPositions }: PromptLimits): void {
+  if (tokens.length === 0)
+    throw new UserError(`${where}: the prompt has no tokens`, 'write something for the model to continue');
+  const stray = tokens.find((token) => token >= vocabSize);
+  if (stray !== undefined)
+    throw new UserError(`${where}: token ${stray}: the model has ${vocabSize} tokens`, 'check the token ids');
+  if (tokens.length > maxPositions)
+    throw new UserError(
+      `${where}: a prompt of ${count(tokens.length)} tokens: the model's context has ${count(maxPositions)}`,
+      'shorten the prompt',
+    );
+}
+
+/** What has to fit into memory. */
+export function demandOf(
+  prompts: readonly TokenisedPrompt[],
+  maxNewTokens: number,
+  { maxPositions }: Pick<PromptLimits, 'maxPositions'>,
+): Demand {
+  const lengthOf = ({ tokens }: TokenisedPrompt): number => tokens.length;
+  const longest = prompts.reduce((a, b) => (lengthOf(b) > lengthOf(a) ? b : a));
+  return {
+    prompt: longest.tokens.length,
+    where: longest.where,
+    total: prompts.reduce((sum, each) => sum + Math.min(lengthOf(each) + maxNewTokens, maxPositions) + PARTIAL, 0),
+  };
+}
+
+/** The last page of a sequence may be almost empty. */
+const PARTIAL = 16;

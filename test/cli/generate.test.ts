@@ -1,0 +1,181 @@
+/** `tilewright generate` on fakes: flags in, texts out. */
+import { describe, expect, it } from 'vitest';
+import type {
+  GenerateListener,
+  GenerateRequest,
+  GenerateResult,
+  PromptResult,
+} from '../../driver/commands/generate.js';
+import type { Asked } from '../../driver/target.js';
+import { fakeIo, runCli, type FakeIo, type Outcome } from './fakeIo.js';
+
+const COUNTS = {
+  calls: 1,
+  computedTokens: 1,
+  foundTokens: 32,
+  preemptions: 0,
+  evictions: 0,
+  peakPages: 2,
+  pages: 4,
+};
+
+const textOf = (index: number, text: string): PromptResult => ({
+  index,
+  where: `prompt ${index + 1}`,
+  promptTokens: 3,
+  text,
+  rest: '!',
+  tokens: [5, 6],
+  logProbs: [-0.5, -1],
+  reason: 'length',
+  foundTokens: 0,
+  seconds: [0.25, 0.5],
+});
+const FAILED: PromptResult = { index: 1, where: 'prompt 2', promptTokens: 3, error: 'a value is NaN or infinite' };
+
+const resultOf = (results: readonly PromptResult[]): GenerateResult => ({
+  results,
+  counts: COUNTS,
+  cacheBytes: 4096,
+  seconds: 2,
+});
+
+/** Runs with results that come in the given order. */
+function run(
+  argv: readonly string[],
+  results: readonly PromptResult[],
+  { io = fakeIo(), before }: { io?: FakeIo; before?: (listener: GenerateListener, io: FakeIo) => void } = {},
+): Promise<Outcome> {
+  return runCli(
+    ['generate', ...argv],
+    {
+      generate: (_, ui, listener) => {
+        ui.phase('generate');
+        before?.(listener, io);
+        for (const result of results) listener.onResult?.(result);
+        return Promise.resolve(resultOf([...results].sort((a, b) => a.index - b.index)));
+      },
+    },
+    io,
+  );
+}
+
+async function requestOf(...argv: string[]): Promise<Asked<GenerateRequest>> {
+  let seen: Asked<GenerateRequest> | undefined;
+  const { status, stderr } = await runCli(['generate', ...argv], {
+    generate: (request) => {
+      seen = request;
+      return Promise.resolve(resultOf([]));
+    },
+  });
+  expect(status, stderr).toBe(0);
+  return seen!;
+}
+
+describe('generate', () => {
+  it('hands over prompts and every flag', async () => {
+    const { signal, ...request } = await requestOf(
+      ...['m', 'Once', 'Twice', '--prompts', 'p.txt', '--max-new-tokens', '7', '--stop', '\\n\\n', '--stop', '\\\\n'],
+      ...['--ignore-eos', '--cache-tokens', '512', '--threads', '3', '--precision', 'f32'],
+    );
+    expect(signal?.aborted).toBe(false);
+    expect(request).toEqual({
+      model: 'm',
+      prompts: [
+        { where: 'prompt 1', prompt: { prompt: 'Once' } },
+        { where: 'prompt 2', prompt: { prompt: 'Twice' } },
+      ],
+      promptFile: 'p.txt',
+      maxNewTokens: 7,
+      stop: ['\n\n', '\\n'],
+      ignoreEos: true,
+      cacheTokens: 512,
+      threads: 3,
+      precision: 'f32',
+      init: { kind: 'checkpoint' },
+    });
+  });
+
+  it.each([
+    [['m', ''], 'prompt 1 is empty'],
+    [['m', 'a', '--max-new-tokens', '0'], '--max-new-tokens 0: expected a whole number from 1'],
+    [['m', 'a', '--stop', ''], '--stop: is empty'],
+    [['m', 'a', '--stop', 'x'.repeat(1001)], '--stop: '],
+    [['m', 'a', '--cache-tokens', '8'], '--cache-tokens 8: expected a whole number from 16'],
+  ])('refuses %j', async (argv, message) => {
+    const { status, stderr } = await runCli(['generate', ...argv]);
+    expect(status).toBe(2);
+    expect(stderr).toContain(`error: ${message}`);
+  });
+
+  it('prints a single text alone and several under headings, in the order of the prompts', async () => {
+    const one = await run(['m', 'a'], [textOf(0, ' b')]);
+    expect(one.stdout).toBe(' b\n');
+    expect(one.stderr).toContain(
+      '2 tokens in 2.00 s: 1.0 tokens/s; first after 250.0 ms, then every 250.0 ms; 2 of 4 pages (2 KiB); ' +
+        '32 prompt tokens found in pages; ended by length',
+    );
+    const two = await run(['m', 'a', 'c', '-q'], [textOf(1, ' d'), textOf(0, ' b')]);
+    expect(two).toEqual({ status: 0, stdout: '--- prompt 1\n b\n--- prompt 2\n d\n', stderr: '' });
+  });
+
+  it('prints JSON lines, and says which prompt failed', async () => {
+    const { status, stdout, stderr } = await run(['m', 'a', 'c', '--json'], [FAILED, textOf(0, 'b')]);
+    expect(
+      stdout
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line) as unknown),
+    ).toEqual([
+      {
+        index: 0,
+        text: 'b',
+        tokens: [5, 6],
+        logprobs: [-0.5, -1],
+        reason: 'length',
+        promptTokens: 3,
+        foundTokens: 0,
+      },
+      { index: 1, error: 'a value is NaN or infinite' },
+    ]);
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/^error: prompt 2: a value is NaN or infinite\nhint: .*\n$/);
+  });
+
+  it('streams a single text to a terminal, without what would steer it', async () => {
+    const io = fakeIo({ isTTY: true });
+    const { stdout } = await run(['m', 'a'], [textOf(0, 'b')], {
+      io,
+      before: ({ onPiece }) => {
+        for (const text of ['x', '\x1b[2J', 'y\n']) onPiece?.(0, { token: 1, logProb: -1, text });
+      },
+    });
+    expect(stdout).toBe('x·[2Jy\n!\n');
+  });
+
+  it('prints what there is after Ctrl-C, and exits as a stopped program does', async () => {
+    const { status, stdout, stderr } = await run(['m', 'a'], [textOf(0, 'b')], {
+      before: (_, io) => io.send('SIGINT'),
+    });
+    expect(stdout).toBe('b\n');
+    expect(status).toBe(130);
+    expect(stderr).toContain('stopped: what was generated is above');
+  });
+
+  it('stops without a word when its reader goes away', async () => {
+    const io = fakeIo();
+    let isAborted: boolean | undefined;
+    const { status, stderr } = await runCli(
+      ['generate', 'm', 'a', 'b'],
+      {
+        generate: ({ signal }) => {
+          io.stdout.emit('error', Object.assign(new Error('gone'), { code: 'EPIPE' }));
+          isAborted = signal?.aborted;
+          return Promise.resolve(resultOf([FAILED]));
+        },
+      },
+      io,
+    );
+    expect([isAborted, status, stderr]).toEqual([true, 0, '']);
+  });
+});

@@ -1,0 +1,101 @@
+/** `tilewright generate` with the bundled model, as built. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { failure, isBuilt, ROOT, start, success, temporaryFolder, tilewright } from './support.js';
+
+const DEMO = join(ROOT, 'models', 'demo');
+const PLACE = ['--target', 'cpu', '--precision', 'f32', '--threads', '2'];
+/** Many short texts: the first are done long before the last begin. */
+const BRIEF = ['--ignore-eos', '--json', '--max-new-tokens', '6'];
+const generate = (...more: string[]) => tilewright(['generate', DEMO, ...PLACE, ...more]);
+
+interface Line {
+  readonly index: number;
+  readonly text: string;
+  readonly tokens: readonly number[];
+  readonly logprobs: readonly number[];
+  readonly reason: string;
+  readonly promptTokens: number;
+}
+const linesOf = (stdout: string): Line[] =>
+  stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Line);
+
+describe.skipIf(!isBuilt)('generate', () => {
+  it('continues each prompt as it does alone', async () => {
+    const file = join(temporaryFolder(), 'prompts.jsonl');
+    writeFileSync(file, '{"prompt":"The sky is"}\n{"tokens":[1,402,17]}\n{"prompt":"Two and two make"}\n');
+    const { stdout } = success(await generate('--prompts', file, '--json', '--max-new-tokens', '12'));
+    const lines = linesOf(stdout);
+    expect(lines.map(({ index, tokens, logprobs }) => [index, tokens.length, logprobs.length])).toEqual([
+      [0, 12, 12],
+      [1, 12, 12],
+      [2, 12, 12],
+    ]);
+    expect(lines[1]!.promptTokens).toBe(3);
+    const alone = success(await generate('The sky is', '--max-new-tokens', '12'));
+    expect(alone.stdout).toBe(`${lines[0]!.text}\n`);
+    expect(alone.stderr).toMatch(/keys and values: room for 4,096 tokens, /);
+    expect(alone.stderr).toMatch(/12 tokens in .* tokens\/s; first after .*; 1 of 256 pages .*; ended by length/);
+    const [first = ''] = lines[0]!.text.trim().split(' ').slice(1);
+    const [stopped] = linesOf(success(await generate('The sky is', '--stop', first, '--json')).stdout);
+    expect(stopped!.reason).toBe('stop');
+    expect(lines[0]!.text.startsWith(stopped!.text)).toBe(true);
+    expect(stopped!.text).not.toContain(first);
+  });
+
+  it('ends with the memory for keys and values, and with the context', async () => {
+    const [cache] = linesOf(
+      success(await generate('The sky is', '--ignore-eos', '--cache-tokens', '32', '--json')).stdout,
+    );
+    expect(cache).toMatchObject({ reason: 'cache' });
+    expect(cache!.promptTokens + cache!.tokens.length).toBe(32);
+  });
+
+  it.each([
+    [['--prompts', 'PROMPTS'], 'prompts.jsonl:2: token 70000: the model has 4096 tokens'],
+    [['word '.repeat(3000)], /prompt 1: a prompt of [\d,]+ tokens: the model's context has /],
+    [['The sky is', '--cache-tokens', '60000000'], /--cache-tokens 60000000: their keys and values take .*; there is/],
+    [['word '.repeat(40), '--cache-tokens', '32'], /--cache-tokens 32: prompt 1 alone has \d+ tokens/],
+  ])('refuses %j before anything is compiled', async (argv, message) => {
+    const file = join(temporaryFolder(), 'prompts.jsonl');
+    writeFileSync(file, '{"tokens":[1]}\n{"tokens":[70000]}\n');
+    const outcome = await tilewright([
+      'generate',
+      DEMO,
+      ...PLACE,
+      ...argv.map((each) => (each === 'PROMPTS' ? file : each)),
+    ]);
+    const lines = { ...outcome, stderr: outcome.stderr.replace(/^\[.*\n/gm, '') };
+    expect(failure(lines).error).toMatch(message);
+    expect(outcome.stderr).not.toContain('compile kernels');
+  });
+
+  it('keeps what was generated when it is stopped', async () => {
+    const many = join(temporaryFolder(), 'prompts.txt');
+    writeFileSync(many, 'The sky is\n'.repeat(1500));
+    const running = start(['generate', DEMO, ...PLACE, '--prompts', many, ...BRIEF]);
+    const lines: string[] = [];
+    running.process.stdout!.on('data', (text: string) => {
+      if (lines.push(text) === 1) running.process.kill('SIGINT');
+    });
+    const { status, stdout, stderr } = await running.ended;
+    expect(status, stderr).toBe(130);
+    const all = linesOf(stdout);
+    expect(all).toHaveLength(1500);
+    expect(all[0]).toMatchObject({ index: 0, reason: 'length' });
+    expect(all.at(-1)).toMatchObject({ reason: 'aborted', tokens: [] });
+    expect(stderr).toContain('stopped: what was generated is above');
+  });
+
+  it('ends quietly when its reader goes away', async () => {
+    const many = join(temporaryFolder(), 'prompts.txt');
+    writeFileSync(many, 'The sky is\n'.repeat(1500));
+    const running = start(['generate', DEMO, ...PLACE, '--prompts', many, ...BRIEF]);
+    running.process.stdout!.once('data', () => running.process.stdout!.destroy());
+    expect(await running.ended).toMatchObject({ status: 0, signal: null, stderr: '' });
+  });
+});
