@@ -6,10 +6,13 @@ import { isDeviceHung } from '../autotune/cuda/patience.js';
 import { UserError } from '../errors.js';
 import { writeAtomically } from '../system/write.js';
 import { openLab, type GpuLab } from './gpuLab.js';
+import { measureReadRate } from './gpuReadRate.js';
 import { openBenchModel } from './gpuModel.js';
 import { parseGpuOptions, USAGE } from './gpuOptions.js';
 import { renderGpuTable } from './gpuResults.js';
 import { runGpuBench } from './gpuRun.js';
+
+const READ_WARM_SECONDS = 0.5;
 
 const note = (line: string): void => {
   process.stderr.write(`${line}\n`);
@@ -30,12 +33,9 @@ async function main(): Promise<void> {
   let lab: GpuLab | undefined;
   try {
     lab = await openLab();
-    const results = await runGpuBench(
-      lab,
-      openBenchModel(options.model, lab.facts, Math.max(...options.tokens)),
-      options,
-      note,
-    );
+    const readBytesPerSecond = await measureReadRate(lab, options.rounds, READ_WARM_SECONDS);
+    const model = openBenchModel(options.model, lab.facts, Math.max(...options.tokens));
+    const results = { ...(await runGpuBench(lab, model, options, note)), readBytesPerSecond };
     if (options.json !== undefined) {
       writeAtomically(options.json, [`${JSON.stringify(results, undefined, 1)}\n`]);
     }

@@ -179,8 +179,8 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
       product === undefined || ours.length === 0
         ? undefined
         : { algorithm: product.algorithm, seconds: rounds[ours.length]! };
-    const flops =
-      product === undefined ? kernelWork(kernel, model.plan, sizeOf(bucket)).flops : flopsOf(product.contraction);
+    const work = kernelWork(kernel, model.plan, sizeOf(bucket));
+    const flops = product === undefined ? work.flops : flopsOf(product.contraction);
     const medians = ours.map((_, i) => median(rounds[i]!));
     const best = medians.indexOf(Math.min(...medians));
     return variants.map((variant): KernelResult => {
@@ -192,6 +192,7 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
         origin: variant.origin,
         schedule: cudaScheduling.key(variant.schedule),
         isBest: at >= 0 && at === best,
+        bytes: work.bytes,
         ...(at < 0 ? {} : compareRounds(rounds[at]!, flops, rival)),
         ...(failure === undefined ? {} : { failure }),
       };

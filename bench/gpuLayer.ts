@@ -7,6 +7,7 @@ import { patiently } from '../autotune/cuda/patience.js';
 import { timeLaunches } from '../autotune/cuda/rival.js';
 import { SequenceBench, type SequencePart } from '../autotune/cuda/sequence.js';
 import { median } from '../autotune/median.js';
+import { kernelWork, sizeOf } from '../autotune/work.js';
 import type { Bucket } from '../ir/plan.js';
 import type { CudaModule, CudaProgram } from '../runtime/cuda/addon.js';
 import { sizesOf } from '../runtime/extents.js';
@@ -111,7 +112,8 @@ export async function measureLayer(request: LayerRequest): Promise<LayerResult> 
       timing,
     );
     const flops = products.reduce((sum, { contraction }) => sum + flopsOf(contraction), 0);
-    return compareLayer(tokensIn(bucket), flops, ours, theirs, each, await profile(program, request));
+    const bytes = layer.reduce((sum, kernel) => sum + kernelWork(kernel, plan, sizeOf(bucket)).bytes, 0);
+    return { ...compareLayer(tokensIn(bucket), flops, ours, theirs, each, await profile(program, request)), bytes };
   } finally {
     for (const resource of made.reverse()) resource.release();
   }

@@ -13,7 +13,9 @@ export const USAGE = `bench:gpu [--model DIR] [--tokens 1024,2048,3840,5760,7680
           [--no-check] [--json FILE]
 
 Each contraction of a layer, epilogue included, against cuBLASLt's best bare product, and the whole layer against the
-sum of those products and against their sequence; all in one process, in turn.
+sum of those products and against their sequence; all in one process, in turn. Few tokens (--tokens 1,8,32,64) are
+limited by memory: GB/s counts what a kernel must read and write, "of read" is its share of the rate at which a kernel
+of this run only reads.
 
   --model     folder of a config.json, or one below bench/models; weights are random
   --tokens    sizes of micro-batches
@@ -72,7 +74,7 @@ export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined
   }
   if (values.help) return undefined;
   const bundled = join(packageRoot(), 'bench/models', values.model);
-  const tokens = [...new Set(values.tokens.split(',').map((text) => number('tokens', text, 32, 32_768, true)))].sort(
+  const tokens = [...new Set(values.tokens.split(',').map((text) => number('tokens', text, 1, 32_768, true)))].sort(
     (a, b) => a - b,
   );
   return {

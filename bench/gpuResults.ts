@@ -8,6 +8,8 @@ export interface KernelResult {
   readonly tokens: number;
   readonly origin: string;
   readonly schedule: string;
+  /** Bytes if every element is read once and written once. */
+  readonly bytes?: number;
   /** Median of one launch, epilogue included; absent if it failed. */
   readonly seconds?: number;
   readonly teraflops?: number;
@@ -24,6 +26,8 @@ export interface KernelResult {
 
 export interface LayerResult {
   readonly tokens: number;
+  /** Bytes of its kernels if every element is read once and written once. */
+  readonly bytes?: number;
   readonly seconds: number;
   /** FLOPs of its products alone ÷ the whole layer's time. */
   readonly teraflops: number;
@@ -42,6 +46,8 @@ export interface GpuResults {
   readonly compiler: string;
   readonly model: string;
   readonly rounds: number;
+  /** The rate of a kernel that only reads, in the same run. The table then shows shares of it. */
+  readonly readBytesPerSecond?: number;
   readonly kernels: readonly KernelResult[];
   readonly layers: readonly LayerResult[];
 }
@@ -101,7 +107,8 @@ const HEADINGS = [
   'cuBLASLt',
   'schedule',
 ] as const;
-const LEFT = new Set<number>([0, HEADINGS.length - 1]);
+/** Columns of the table where the read rate is known. They stand before the last. */
+const RATE_HEADINGS = ['GB/s', 'of read'] as const;
 /** The ratios that a model's contractions and layers must reach against the vendor's bare products. */
 export const GOALS = { contraction: 0.95, layer: 0.92 } as const;
 
@@ -110,7 +117,20 @@ const milliseconds = (seconds: number | undefined): string =>
 const rounded = (value: number | undefined, digits: number): string =>
   value === undefined ? '–' : value.toFixed(digits);
 
-function kernelCells(result: KernelResult, hasMany: boolean): readonly string[] {
+/** Cells below RATE_HEADINGS; none where the read rate is not known. */
+function rateCells(
+  { bytes, seconds }: Pick<KernelResult, 'bytes' | 'seconds'>,
+  readBytesPerSecond: number | undefined,
+): readonly string[] {
+  if (readBytesPerSecond === undefined) return [];
+  const rate = bytes === undefined || seconds === undefined ? undefined : bytes / seconds;
+  return [
+    rate === undefined ? '–' : (rate / 1e9).toFixed(0),
+    rate === undefined ? '–' : (rate / readBytesPerSecond).toFixed(3),
+  ];
+}
+
+function kernelCells(result: KernelResult, hasMany: boolean, readRate: number | undefined): readonly string[] {
   const { kernel, tokens, seconds, rival, ratio, ratioRange, teraflops, schedule, origin, failure, isBest } = result;
   return [
     kernel,
@@ -121,6 +141,7 @@ function kernelCells(result: KernelResult, hasMany: boolean): readonly string[] 
     ratioRange === undefined ? '–' : ratioRange.map((each) => each.toFixed(2)).join('…'),
     rounded(teraflops, 0),
     rounded(rival?.teraflops, 0),
+    ...rateCells(result, readRate),
     failure === undefined
       ? `${schedule} (${origin}${hasMany && isBest ? ', fastest' : ''})`
       : `${schedule} (${origin}) fails: ${failure.split('\n')[0]!.slice(0, 120)}`,
@@ -139,7 +160,7 @@ const partsText = ({ parts, seconds: whole }: LayerResult): string => {
   );
 };
 
-const layerCells = (layer: LayerResult): readonly (readonly string[])[] => [
+const layerCells = (layer: LayerResult, readRate: number | undefined): readonly (readonly string[])[] => [
   [
     'layer ÷ sum',
     String(layer.tokens),
@@ -149,6 +170,7 @@ const layerCells = (layer: LayerResult): readonly (readonly string[])[] => [
     '',
     rounded(layer.teraflops, 0),
     '',
+    ...rateCells(layer, readRate),
     `${(layer.tokens / layer.seconds / 1000).toFixed(0)}k tokens/s a layer`,
   ],
   [
@@ -160,6 +182,7 @@ const layerCells = (layer: LayerResult): readonly (readonly string[])[] => [
     '',
     '',
     '',
+    ...(readRate === undefined ? [] : ['', '']),
     partsText(layer),
   ],
 ];
@@ -181,30 +204,39 @@ function verdict(
 
 /** Lines of the table: kernels by size, each size's layer after them, then the goals. */
 export function renderGpuTable(results: GpuResults): readonly string[] {
-  const { kernels, layers } = results;
+  const { kernels, layers, readBytesPerSecond } = results;
   const tokens = [...new Set([...kernels, ...layers].map((each) => each.tokens))];
   const rows = tokens.flatMap((t) => {
     const here = kernels.filter((each) => each.tokens === t);
     const isAlone = (kernel: string): boolean => here.filter((each) => each.kernel === kernel).length === 1;
     return [
-      ...here.map((each) => kernelCells(each, !isAlone(each.kernel))),
-      ...layers.filter((each) => each.tokens === t).flatMap(layerCells),
+      ...here.map((each) => kernelCells(each, !isAlone(each.kernel), readBytesPerSecond)),
+      ...layers.filter((each) => each.tokens === t).flatMap((each) => layerCells(each, readBytesPerSecond)),
     ];
   });
-  const table = [HEADINGS, ...rows];
-  const widths = HEADINGS.map((_, i) => Math.max(...table.map((line) => line[i]!.length)));
+  const headings = [
+    ...HEADINGS.slice(0, -1),
+    ...(readBytesPerSecond === undefined ? [] : RATE_HEADINGS),
+    HEADINGS.at(-1)!,
+  ];
+  const isLeft = (column: number): boolean => column === 0 || column === headings.length - 1;
+  const table = [headings, ...rows];
+  const widths = headings.map((_, i) => Math.max(...table.map((line) => line[i]!.length)));
   const best = kernels.flatMap(({ isBest, ratio, kernel, tokens: t }) =>
     isBest && ratio !== undefined ? [{ ratio, where: `${kernel}, ${t} tokens` }] : [],
   );
   return [
     ...table.map((line) =>
       line
-        .map((cell, i) => (LEFT.has(i) ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!)))
+        .map((cell, i) => (isLeft(i) ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!)))
         .join('  ')
         .trimEnd(),
     ),
     `${results.model} on ${results.device}; ${results.compiler}; cuBLASLt ${results.library}; ` +
       `ratio: its bare product ÷ ours with epilogue, median of ${results.rounds} rounds in turn`,
+    ...(readBytesPerSecond === undefined
+      ? []
+      : [`reading alone in this run: ${(readBytesPerSecond / 1e9).toFixed(0)} GB/s`]),
     ...verdict('contractions', GOALS.contraction, best),
     ...verdict(
       'layer ÷ sum of products',

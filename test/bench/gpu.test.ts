@@ -372,7 +372,7 @@ describe('runGpuBench', () => {
       hint: expect.stringContaining('ffn.gate_up'),
     });
     await expect(run('--try', 'ffn.down:rooster=4')).rejects.toThrow(
-      /no schedule of layers\.1\.ffn\.down, whose own is wgmma/,
+      /no schedule of layers\.1\.ffn\.down, whose own is skinny/,
     );
     await expect(run('--try', 'ffn.down:tn=17')).rejects.toThrow(/cannot be compiled so: /);
     expect(() => options('--tokens', '64,seven')).toThrow(UserError);

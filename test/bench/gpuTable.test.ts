@@ -28,9 +28,7 @@ describe('the table', () => {
         { kernel: 'attention.mix', seconds: 0.5e-3 },
       ],
     );
-    expect(layer.ratioToSum).toBeCloseTo(0.85, 12);
-    expect(layer.ratioToSequence).toBeCloseTo(0.9, 12);
-    const lines = renderGpuTable({
+    const results = {
       device: 'Paper GPU',
       library: '13.0.2',
       compiler: 'NVRTC 13.0',
@@ -38,7 +36,10 @@ describe('the table', () => {
       rounds: 3,
       kernels: [kernel, slow],
       layers: [layer],
-    });
+    };
+    expect(layer.ratioToSum).toBeCloseTo(0.85, 12);
+    expect(layer.ratioToSequence).toBeCloseTo(0.9, 12);
+    const lines = renderGpuTable(results);
     expect(lines[1]).toMatch(
       /^ffn\.down +1024 +1\.000 ms +0\.9600 ms +0\.960 +0\.94…0\.97 +600 +625 +wgmma 1 \(default, fastest\)$/,
     );
@@ -47,5 +48,16 @@ describe('the table', () => {
     expect(lines[4]).toMatch(new RegExp(String.raw`^layer ÷ sequence +1024 +1\.800 ms +0\.900 +${shares}$`));
     expect(lines.at(-2)).toBe('contractions: 0.960 at least (ffn.down, 1024 tokens), 0.95 wanted: reached');
     expect(lines.at(-1)).toBe('layer ÷ sum of products: 0.850 at least (1024 tokens), 0.92 wanted: 1 of 1 short');
+    const rates = renderGpuTable({
+      ...results,
+      kernels: [{ ...kernel, bytes: 1.5e9 }, slow],
+      layers: [{ ...layer, bytes: 5e9 }],
+      readBytesPerSecond: 3e12,
+    });
+    expect(rates[0]).toMatch(/ GB\/s +of read +schedule$/);
+    expect(rates[1]).toMatch(/ 600 +625 +1500 +0\.500 +wgmma 1 \(default, fastest\)$/);
+    expect(rates[2]).toMatch(/ – +– +wgmma 2 \(tried\)$/);
+    expect(rates[3]).toMatch(/ 600 +2500 +0\.833 +512k tokens\/s a layer$/);
+    expect(rates).toContain('reading alone in this run: 3000 GB/s');
   });
 });
