@@ -18,6 +18,8 @@ export interface BenchModel {
   readonly facts: CudaFacts;
   /** Kernels of one layer, in the plan's order. Not of the last layer, whose end is over scored rows. */
   readonly layer: readonly Kernel[];
+  /** The vocabulary contraction, which is measured where it is asked for by name. */
+  readonly head?: Kernel;
 }
 
 /** The number of layers that are compiled. The first and the last are special. */
@@ -61,7 +63,8 @@ export function openBenchModel(path: string, facts: CudaFacts, mostTokens: numbe
       `${path}: ${config.layers} layers; a whole layer is measured that is not the last`,
       'name a model of two layers at least: npm run bench:gpu -- --model bench/models/llama-33b',
     );
-  return { plan, facts, layer };
+  const head = plan.kernels.find(({ anchor }) => anchor === 'logprob');
+  return { plan, facts, layer, ...(head === undefined ? {} : { head }) };
 }
 
 /** Kernels with a product in 16 bits, which are compared with the vendor's library. */

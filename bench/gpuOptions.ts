@@ -20,7 +20,7 @@ of this run only reads.
   --model     folder of a config.json, or one below bench/models; weights are random
   --tokens    sizes of micro-batches
   --rounds    turns of each side;  --seconds: counted seconds of each side, all its turns together
-  --kernel    only kernels whose name contains one of these; layer: the whole layer
+  --kernel    only kernels whose name contains one of these; head: the vocabulary; layer: the whole layer
   --try       another schedule of a kernel: its key, as the table prints it, or changes such as tm=192,stages=5
   --all       the N schedules that the cost model ranks first
   --tuned     the tuner's schedules instead of the compiler's, from its database (--database)

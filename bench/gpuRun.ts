@@ -38,7 +38,7 @@ function casesOf(lab: GpuLab, model: BenchModel, options: GpuOptions, note: (lin
     const target = cudaTarget(facts, lab.device.info, lab.driverVersion, lab.compiler.build);
     const used = new Set<unknown>();
     const cases = options.tokens.flatMap((tokens) =>
-      model.layer.map((kernel): Case => {
+      kernelsOf(model, options).map((kernel): Case => {
         const bucket = benchBucket(tokens);
         const plain = defaultChoice(kernel, model, tokens);
         const tuned = database === undefined ? undefined : tunedChoice(kernel, model, tokens, database, target);
@@ -84,6 +84,9 @@ function distinct(choices: readonly Choice[]): readonly Choice[] {
   return choices.filter((_, i) => keys.indexOf(keys[i]!) === i);
 }
 
+/** The layer, and the head where an option names it. */
+const kernelsOf = ({ layer, head }: BenchModel, options: GpuOptions): readonly Kernel[] =>
+  head !== undefined && options.kernels.length > 0 && isSelected(options, head) ? [...layer, head] : layer;
 const isSelected = ({ kernels }: GpuOptions, kernel: Kernel): boolean =>
   kernels.length === 0 || kernels.some((text) => roleOf(kernel.path).includes(text));
 const wantsLayer = ({ kernels }: GpuOptions): boolean => kernels.length === 0 || kernels.includes('layer');
@@ -126,11 +129,11 @@ export async function runGpuBench(
   if (
     options.kernels.length > 0 &&
     !wantsLayer(options) &&
-    !model.layer.some((kernel) => isSelected(options, kernel))
+    !kernelsOf(model, options).some((kernel) => isSelected(options, kernel))
   ) {
     throw new UserError(
       `--kernel ${options.kernels.join(',')}: no kernel of the layer is called that`,
-      `kernels: ${model.layer.map(({ path }) => roleOf(path)).join(', ')}, layer`,
+      `kernels: ${model.layer.map(({ path }) => roleOf(path)).join(', ')}, head, layer`,
     );
   }
   const cases = casesOf(lab, model, options, note);
@@ -177,10 +180,10 @@ export async function runGpuBench(
           );
           note(`${roleOf(kernel.path)} at ${tokens} tokens: ${measured.join(', ')}`);
         }
-        if (best !== undefined && typeof best.cubin !== 'string') chosen.push(best);
+        if (best !== undefined && typeof best.cubin !== 'string' && model.layer.includes(kernel)) chosen.push(best);
       }
       if (!wantsLayer(options)) continue;
-      if (chosen.length < here.length) {
+      if (chosen.length < model.layer.length) {
         note(`the layer at ${tokens} tokens is left out: a kernel of it does not work`);
         continue;
       }
@@ -190,7 +193,7 @@ export async function runGpuBench(
           model,
           bucket: benchBucket(tokens),
           variants: chosen,
-          products: [...products.values()],
+          products: model.layer.flatMap((kernel) => products.get(kernel) ?? []),
           timing: { ...options, warmSeconds },
         }),
       );

@@ -129,6 +129,23 @@ describeFake('runGpuBench on the fake driver', (fake) => {
     expect(fake.live()).toBe(0);
   });
 
+  it('measures the head where it is named, beside the layer and not within it', async () => {
+    const lab = await openFake(() => false);
+    const { kernels, layers } = await runGpuBench(
+      lab,
+      model,
+      { ...options, kernels: ['head', 'layer'] },
+      () => undefined,
+    );
+    expect(kernels.map(({ kernel, failure }) => ({ kernel, failure }))).toEqual([
+      { kernel: 'head', failure: undefined },
+    ]);
+    expect(kernels[0]!.bytes).toBeGreaterThan(0);
+    expect(layers[0]?.parts).toHaveLength(5);
+    lab.release();
+    expect(fake.live()).toBe(0);
+  });
+
   it('says that cuBLASLt is missing, and what to type', async () => {
     const settings = readSettings({ TILEWRIGHT_CUDA_DRIVER: fake.path, TILEWRIGHT_CUBLASLT: 'none' });
     await expect(openLab(settings)).rejects.toMatchObject({
