@@ -11,8 +11,8 @@ import { CompileError } from './compileError.js';
  * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
  * - `attention`, `logprob`: a recognised op. `logprob` holds every score (SCORE_OPS) of the same operands.
  * - `loop`: no anchor; elementwise ops, gathers and row reductions over one domain.
- * - `write`: one `write_rows`, whose rows are in memory or cheap to compute. It has a kernel of its own, because the
- *   rows may be made of the rows that it overwrites.
+ * - `write`: `write_rows` of one or more states through the same slots, whose rows are in memory or cheap to compute.
+ *   They have a kernel of their own, because the rows may be made of rows that are overwritten.
  */
 export interface Group {
   readonly kind: 'gemm' | 'attention' | 'logprob' | 'loop' | 'write';
@@ -257,13 +257,34 @@ class Fuser {
     const [old, rows, slot] = node.operands as [Value, Value, Value];
     if (!this.versions.has(old))
       throw new CompileError(`no kernel for '${node.op}' (%${node.result.name}): %${old.name} is no state`);
-    const group = this.open('write', this.rows(slot), columnsOf(rows));
+    const group = this.writeBeside(node) ?? this.open('write', this.rows(slot), columnsOf(rows));
     for (const v of [rows, slot]) {
       const home = this.home(this.viewed(v));
       if (home.kind === 'group') home.group.stored.add(this.viewed(v));
     }
     group.anchors.push(node);
     this.homes.set(node.result, { kind: 'group', group });
+  }
+
+  /**
+   * A group that writes rows of another state through the same slots, where this write may run as well: its rows are
+   * ready by then, and nobody reads the old version from there on.
+   */
+  private writeBeside(node: Node): Group | undefined {
+    const [old, rows, slot] = node.operands as [Value, Value, Value];
+    const state = this.versions.get(old)!.state;
+    return this.groups.find((group, at) => {
+      const isAlike =
+        group.kind === 'write' &&
+        group.columns === columnsOf(rows) &&
+        group.anchors.every(({ operands }) => operands[2] === slot && this.versions.get(operands[0]!)!.state !== state);
+      const later = this.groups.slice(at).flatMap(({ anchors, members }) => [...anchors, ...members]);
+      return (
+        isAlike &&
+        [rows, slot].every((v) => this.readyAt(v) < at) &&
+        later.every(({ operands }) => !operands.some((v) => this.versions.get(v)?.state === state))
+      );
+    });
   }
 
   private placeElementwise(node: Node): void {

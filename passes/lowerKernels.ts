@@ -365,18 +365,15 @@ class Lowering {
 
   /** Rows go to where the slots say, in the memory that all versions of the state share. */
   private lowerWrite(group: Group, base: KernelHead): LoopKernel {
-    const [old, rows, slot] = group.anchors[0]!.operands as [Value, Value, Value];
     if (group.columns === undefined) throw new CompileError(`${base.path}: a write needs columns`);
-    const value = this.scalars.lower(rows, group, NO_ACCUMULATORS);
-    const { base: index, via } = this.scalars.view(slot);
-    if (via !== undefined) throw new CompileError(`%${slot.name}: slots that are a gather are not supported`);
-    return {
-      ...base,
-      anchor: 'loop',
-      rows: group.rows,
-      columns: group.columns,
-      outputs: [{ kind: 'store', buffer: this.buffer(old), via: this.buffer(index), value }],
-    };
+    const outputs = group.anchors.map(({ operands }): Output => {
+      const [old, rows, slot] = operands as [Value, Value, Value];
+      const { base: index, via } = this.scalars.view(slot);
+      if (via !== undefined) throw new CompileError(`%${slot.name}: slots that are a gather are not supported`);
+      const value = this.scalars.lower(rows, group, NO_ACCUMULATORS);
+      return { kind: 'store', buffer: this.buffer(old), via: this.buffer(index), value };
+    });
+    return { ...base, anchor: 'loop', rows: group.rows, columns: group.columns, outputs };
   }
 
   /** The kernel with the version of each state that the group's nodes mean it to find in memory. */

@@ -53,7 +53,7 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
     visible: (kind, own, layer) => {
       const before = b.state(states[layer]![kind], dtype, [rows, kvHeads, headDim]);
       const rounded = dtype === 'f32' ? own : b.add('cast', [own], { dtype }, `${kind}_rounded`);
-      const after = b.scope(`write_${kind}`, () => b.add('write_rows', [before, rounded, slot], {}, `${kind}_cache`));
+      const after = b.scope('write', () => b.add('write_rows', [before, rounded, slot], {}, `${kind}_cache`));
       written.push(after);
       const read = b.add('gather_rows', [after, key], {}, `${kind}_path`);
       return dtype === 'f32' ? read : b.add('cast', [read], { dtype: 'f32' }, `${kind}_wide`);

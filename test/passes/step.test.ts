@@ -164,6 +164,12 @@ describe('step', () => {
     expect(wide.nodes.some(({ op, attributes }) => op === 'attention' && attributes['mask'] === 'path')).toBe(false);
   });
 
+  it('writes keys and values of a layer in one kernel, before its attention', () => {
+    const lowered = lower(optimise(graph, F32), F32);
+    const order = lowered.kernels.map(({ path }) => path).filter((path) => path.startsWith('layers.0.attention'));
+    expect(order).toEqual(['qkv', 'write', 'mix', 'o'].map((name) => `layers.0.attention.${name}`));
+  });
+
   it('continues paths: the kernels', () => {
     const lowered = lower(optimise(graph, F32), F32);
     verifyIndices(lowered);
