@@ -21,7 +21,8 @@ of this run only reads.
   --tokens    sizes of micro-batches
   --rounds    turns of each side;  --seconds: counted seconds of each side, all its turns together
   --kernel    only kernels whose name contains one of these; head: the vocabulary; layer: the whole layer
-  --try       another schedule of a kernel: its key, as the table prints it, or changes such as tm=192,stages=5
+  --try       another schedule of a kernel: its key, as the table prints it, or changes such as tm=192,stages=5;
+              with --kernel layer the layer runs with it
   --all       the N schedules that the cost model ranks first
   --tuned     the tuner's schedules instead of the compiler's, from its database (--database)
   --no-check  do not compare results with those of CUDA cores before timing

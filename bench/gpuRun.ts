@@ -158,7 +158,8 @@ export async function runGpuBench(
         const product =
           wantsLayer(options) || isSelected(options, kernel) ? await productOf(lab, model, kernel, bucket) : undefined;
         if (product !== undefined) products.set(kernel, product);
-        let best: Variant | undefined = variants[0];
+        // Where the kernel itself is not measured, the layer shows what a tried schedule does beside its neighbours.
+        let best: Variant | undefined = variants.find(({ origin }) => origin === 'tried') ?? variants[0];
         // Without a rival and without variants there is nothing to compare; the kernel's time is part of the layer's.
         if (isSelected(options, kernel) && (product !== undefined || variants.length > 1)) {
           const found = await measureKernel({

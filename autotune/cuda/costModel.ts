@@ -102,9 +102,12 @@ function skinnySeconds(
   const inFlight = atOnce * (s.stages - 1) * s.tn * s.tk * 2;
   const reach = Math.min(1, inFlight / (machine.bytesPerSecond * MEMORY_SECONDS));
   const weights = (blocks * s.tn * kernel.k * 2) / (machine.bytesPerSecond * reach);
-  const activations = (blocks * Math.min(rows, s.tm) * kernel.k * 2) / (machine.bytesPerSecond * L2_OVER_MEMORY);
+  // What one multiprocessor takes from L2: its tiles' weights, and the rows again for each tile.
+  const l2 = (machine.bytesPerSecond * L2_OVER_MEMORY) / machine.multiprocessors;
+  const ownTiles = Math.ceil(blocks / machine.multiprocessors);
+  const loads = (ownTiles * (s.tn + Math.min(rows, s.tm)) * kernel.k * 2) / l2;
   const chain = Math.ceil(blocks / atOnce) * (kernel.k / 16) * STEP_SECONDS * Math.max(1, s.tm / 16);
-  return TAIL_SECONDS + overlap(weights, activations, chain);
+  return TAIL_SECONDS + overlap(weights, loads, chain);
 }
 
 function gemmSeconds(

@@ -300,6 +300,27 @@ describe('runGpuBench', () => {
     expect(kernels.filter(({ isBest }) => isBest)).toHaveLength(1);
   });
 
+  it('runs the layer with schedules that are tried, where only the layer is measured', async () => {
+    const { lab: made } = lab();
+    const bound: string[] = [];
+    class Program extends made.addon.Program {
+      constructor(binding: CudaProgramBinding) {
+        super(binding);
+        for (const { name, symbol } of binding.launches) bound.push(`${roleOf(name)} ${symbol}`);
+      }
+    }
+    const watched: GpuLab = {
+      ...made,
+      addon: { ...made.addon, Program },
+    };
+    const run = async (...args: readonly string[]): Promise<string | undefined> => {
+      bound.length = 0;
+      await runGpuBench(watched, model, options('--tokens', '64', '--kernel', 'layer', ...args), quiet);
+      return bound.find((each) => each.startsWith('ffn.down '));
+    };
+    expect(await run('--try', 'ffn.down:stages=4')).not.toBe(await run());
+  });
+
   it("takes the winner of the tuner's final, or of the next larger bucket's, not of a burst", async () => {
     const { lab: made } = lab();
     const folder = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
