@@ -30,7 +30,7 @@ const MAY_IMPORT = {
   // Evaluation sees any engine as a Scorer: its tasks, trees and results are tested with a fake one.
   eval: [],
   // Generation sees any engine as a Stepper: pages and scheduling are tested with a fake one.
-  generate: [],
+  generate: ['^ir/'],
   // compile, tune and run as functions: the composition of all rooms, callable without a command line.
   driver: ['^ir/', '^models/', '^passes/', '^codegen/', '^runtime/', '^autotune/', '^eval/', '^generate/'],
   // Flags in, calls out.

@@ -122,6 +122,10 @@ export function rolesOf(
   }
   if (kernel.anchor === 'logprob' || kernel.anchor === 'logprobReduce')
     give(kernel.target, { kind: 'below', bound: kernel.vocab });
+  if (kernel.anchor === 'logprob' && kernel.draw !== undefined) {
+    positive.add(kernel.draw.inverseTemperature);
+    for (const half of [kernel.draw.low, kernel.draw.high]) give(half, { kind: 'position' });
+  }
   if (kernel.anchor === 'logprobReduce') positive.add(kernel.parts);
   const dtypes = new Map(module.buffers.map((b) => [b.name, b.dtype]));
   for (const output of outputsOf(kernel)) {

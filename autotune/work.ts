@@ -7,7 +7,7 @@ import { extentIn, type Extents } from '../ir/extents.js';
 import { tokensIn } from '../ir/scoring.js';
 import type { AttentionKernel, Kernel, KernelModule, Output } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
-import { LOGPROB_BLOCK } from '../ir/kernel.js';
+import { LOGPROB_BLOCK, partWidth } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { FORMATS } from '../ir/storage.js';
@@ -43,6 +43,9 @@ const NOTHING: Work = { flops: 0, scalarOps: 0, bytes: 0 };
 
 /** Scalar operations per element of softmax: scale, mask, subtract, exp, two running sums. */
 const SOFTMAX_OPS = 16;
+
+/** Scalar operations per token that may be drawn: two hashes, two logarithms, the running maximum. */
+const DRAW_OPS = 64;
 
 /**
  * Elementwise cost of an operator. Divisions and functions are short polynomials. Leaves cost nothing: what they read
@@ -236,7 +239,8 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
       };
     }
     case 'logprob': {
-      const scalarOps = rows * kernel.vocab * (SOFTMAX_OPS + scalarCost(kernel.rowScale) / LOGPROB_BLOCK);
+      const perLogit = SOFTMAX_OPS + (kernel.draw === undefined ? 0 : DRAW_OPS);
+      const scalarOps = rows * kernel.vocab * (perLogit + scalarCost(kernel.rowScale) / LOGPROB_BLOCK);
       return {
         flops: rows * perRow,
         scalarOps,
@@ -244,8 +248,9 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
       };
     }
     case 'logprobReduce': {
-      const parts = rows * 4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK);
-      return { flops: 0, scalarOps: (SOFTMAX_OPS * parts) / 4, bytes: written + parts * 4 + rows * 4 };
+      const blocks = rows * Math.ceil(kernel.vocab / LOGPROB_BLOCK);
+      const parts = blocks * partWidth(kernel);
+      return { flops: 0, scalarOps: SOFTMAX_OPS * blocks, bytes: written + parts * 4 + rows * 4 };
     }
     case 'loop': {
       const columns = extent(kernel.columns, size);

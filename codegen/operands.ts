@@ -1,7 +1,7 @@
 /** A module's names resolved for one kernel: dtypes, strides, and the order of columns in packed weights. */
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
-import type { Kernel, KernelModule, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
+import type { Draw, Kernel, KernelModule, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
 import { PACKED_COLUMNS, packedDepth } from '../ir/packing.js';
 import { rowStride } from '../ir/plan.js';
 import { FORMATS } from '../ir/storage.js';
@@ -103,3 +103,13 @@ export function columnStep(segment: Pick<Segment, 'pairing'>): number {
       return pairing satisfies never;
   }
 }
+
+/** Parameters of what tokens are drawn with. */
+export const drawOperands = (
+  { inverseTemperature, low, high }: Draw,
+  operands: KernelOperands,
+): { readonly inverseTemperature: number; readonly low: number; readonly high: number } => ({
+  inverseTemperature: operands.get(inverseTemperature).index,
+  low: operands.get(low).index,
+  high: operands.get(high).index,
+});

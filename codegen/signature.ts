@@ -57,6 +57,15 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
         weight: rename(kernel.weight),
         rowScale: scalar(kernel.rowScale),
         target: rename(kernel.target),
+        ...(kernel.draw === undefined
+          ? {}
+          : {
+              draw: {
+                inverseTemperature: rename(kernel.draw.inverseTemperature),
+                low: rename(kernel.draw.low),
+                high: rename(kernel.draw.high),
+              },
+            }),
         parts: rename(kernel.parts),
       };
     case 'logprobReduce':
@@ -66,8 +75,9 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
         target: rename(kernel.target),
         logProb: rename(kernel.logProb),
         isArgmax: rename(kernel.isArgmax),
-        ...(kernel.best === undefined ? {} : { best: rename(kernel.best) }),
-        ...(kernel.bestLogProb === undefined ? {} : { bestLogProb: rename(kernel.bestLogProb) }),
+        ...(kernel.draw === undefined
+          ? {}
+          : { draw: { token: rename(kernel.draw.token), logProb: rename(kernel.draw.logProb) } }),
       };
     case 'loop':
       return { ...kernel, outputs: kernel.outputs.map(output) };

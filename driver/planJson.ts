@@ -125,6 +125,7 @@ const kernel = z.discriminatedUnion('anchor', [
     vocab: extent,
     rowScale: scalar,
     target: identifier,
+    draw: z.strictObject({ inverseTemperature: identifier, low: identifier, high: identifier }).optional(),
     parts: identifier,
   }),
   z.strictObject({
@@ -135,8 +136,7 @@ const kernel = z.discriminatedUnion('anchor', [
     target: identifier,
     logProb: identifier,
     isArgmax: identifier,
-    best: identifier.optional(),
-    bestLogProb: identifier.optional(),
+    draw: z.strictObject({ token: identifier, logProb: identifier }).optional(),
   }),
   z.strictObject({
     ...head,

@@ -5,15 +5,16 @@
  */
 import { PAGE_TOKENS, PagePool } from './pages.js';
 import { Scheduler, type Step, type StepInputs, type StepLimits } from './scheduler.js';
+import { resolveSampling, type Sampling, type SamplingOptions } from './sampling.js';
 import { Sequence } from './sequence.js';
 
 /** What a call of `step` returns, a number for each row. */
 export interface StepOutputs {
   readonly logProb: Float32Array;
   readonly isArgmax: Int32Array;
-  /** The most likely token and its log-probability. */
-  readonly best: Int32Array;
-  readonly bestLogProb: Float32Array;
+  /** A token drawn from the row, and its log-probability at temperature 1. */
+  readonly drawn: Int32Array;
+  readonly drawnLogProb: Float32Array;
 }
 
 /** A model on its devices. */
@@ -35,6 +36,8 @@ export interface GenerateRequest {
   readonly stopTokens?: ReadonlySet<number>;
   /** The first token of the prompt whose log-probability is wanted, from 1. */
   readonly scoreFrom?: number;
+  /** How tokens are chosen. Default: the most likely ones. */
+  readonly sampling?: SamplingOptions;
   /** Called with every generated token; what it returns ends the sequence, unless undefined. */
   readonly onToken?: (token: GeneratedToken) => Promise<EndReason | undefined>;
   /** Ends the sequence, between two calls, with what was generated so far. */
@@ -126,7 +129,13 @@ export class Generator {
       return refused(`a prompt of ${prompt.length} tokens; the model's context has ${maxLength}`);
     if (prompt.length + Math.min(maxNewTokens, 1) > room)
       return refused(`a prompt of ${prompt.length} tokens; the cache has room for ${room}`);
-    const sequence = new Sequence({ prompt, ...(scoreFrom === undefined ? {} : { scoreFrom }) });
+    let sampling: Sampling;
+    try {
+      sampling = resolveSampling(request.sampling ?? {});
+    } catch (error) {
+      return refused(error instanceof Error ? error.message : String(error));
+    }
+    const sequence = new Sequence({ prompt, sampling, ...(scoreFrom === undefined ? {} : { scoreFrom }) });
     return new Promise<Generated>((resolve, reject) => {
       const entry: Entry = { request, sequence, generated: [], resolve, reject };
       if (request.signal?.aborted === true) return this.end(entry, 'aborted');
@@ -159,12 +168,12 @@ export class Generator {
   }
 
   /** What a call returned goes to the sequences that asked. */
-  private async take(step: Step, { logProb, isArgmax, best, bestLogProb }: StepOutputs): Promise<void> {
+  private async take(step: Step, { logProb, isArgmax, drawn, drawnLogProb }: StepOutputs): Promise<void> {
     this.scheduler.done(step);
     const appended: Promise<void>[] = [];
     step.asked.forEach(({ sequence, kind }, row) => {
       if (kind === 'score') sequence.scores.push({ logProb: logProb[row]!, isArgmax: isArgmax[row] === 1 });
-      else appended.push(this.append(sequence, { token: best[row]!, logProb: bestLogProb[row]! }));
+      else appended.push(this.append(sequence, { token: drawn[row]!, logProb: drawnLogProb[row]! }));
     });
     await Promise.all(appended);
   }

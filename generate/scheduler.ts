@@ -4,7 +4,7 @@
  * pages back and is computed again later.
  */
 import { PAGE_TOKENS, type PagePool } from './pages.js';
-import type { Sequence } from './sequence.js';
+import type { Draw, Sequence } from './sequence.js';
 
 /** Inputs of the function `step`, by name. */
 export interface StepInputs {
@@ -15,6 +15,10 @@ export interface StepInputs {
   readonly key: Int32Array;
   readonly row: Int32Array;
   readonly target: Int32Array;
+  /** What the next token of each row is drawn with (ir/gumbel): 0 takes the most likely one. */
+  readonly inverseTemperature: Float32Array;
+  readonly keyLow: Int32Array;
+  readonly keyHigh: Int32Array;
 }
 
 export interface StepLimits {
@@ -137,6 +141,8 @@ export class Scheduler {
   }
 }
 
+const GREEDY: Draw = { inverseTemperature: 0, low: 0, high: 0 };
+
 /** A call's arrays. The paths of its sequences stand one behind another in the list of keys. */
 function arraysOf(pieces: readonly Piece[]): Pick<Step, 'inputs' | 'asked'> {
   const count = pieces.reduce((sum, { from, to }) => sum + to - from, 0);
@@ -168,6 +174,18 @@ function arraysOf(pieces: readonly Piece[]): Pick<Step, 'inputs' | 'asked'> {
     }
     path += to;
   }
-  const inputs = { tokens, position, slot, begin, key, row: Int32Array.from(row), target: Int32Array.from(target) };
+  const draws = asked.map(({ sequence, kind }) => (kind === 'next' ? sequence.draw : undefined) ?? GREEDY);
+  const inputs = {
+    tokens,
+    position,
+    slot,
+    begin,
+    key,
+    row: Int32Array.from(row),
+    target: Int32Array.from(target),
+    inverseTemperature: Float32Array.from(draws, (draw) => draw.inverseTemperature),
+    keyLow: Int32Array.from(draws, (draw) => draw.low),
+    keyHigh: Int32Array.from(draws, (draw) => draw.high),
+  };
   return { inputs, asked };
 }

@@ -1,16 +1,26 @@
 /** A sequence of tokens that is continued: its prompt, what was generated, and the pages of its keys and values. */
+import { noiseKey, type NoiseKey } from '../ir/gumbel.js';
+import { isGreedy, type Sampling } from './sampling.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
 
 export interface SequenceOptions {
   readonly prompt: readonly number[];
   /** The first token whose log-probability after those before it is wanted, at least 1; absent: none of the prompt. */
   readonly scoreFrom?: number;
+  /** How tokens are drawn; absent: the most likely one. */
+  readonly sampling?: Sampling;
+}
+
+/** What a token is drawn with on the device. */
+export interface Draw extends NoiseKey {
+  readonly inverseTemperature: number;
 }
 
 export class Sequence {
   readonly tokens: number[];
   readonly promptLength: number;
   readonly scoreFrom: number;
+  readonly sampling: SequenceOptions['sampling'];
   /** Tokens whose keys and values are in the pages. */
   computed = 0;
   /** Tokens that were found in pages when the sequence was first admitted. */
@@ -21,10 +31,11 @@ export class Sequence {
   /** Contents of full pages, as far as they have been asked for. */
   private readonly contents: string[] = [];
 
-  constructor({ prompt, scoreFrom }: SequenceOptions) {
+  constructor({ prompt, scoreFrom, sampling }: SequenceOptions) {
     if (prompt.length === 0) throw new RangeError('A sequence has at least one token.');
     this.tokens = [...prompt];
     this.promptLength = prompt.length;
+    this.sampling = sampling;
     this.scoreFrom = Math.max(1, scoreFrom ?? prompt.length);
   }
 
@@ -37,6 +48,13 @@ export class Sequence {
   /** Tokens that no call has taken yet. */
   get pending(): number {
     return this.tokens.length - this.computed;
+  }
+
+  /** What the token after the last one is drawn with; undefined: the most likely token is taken. */
+  get draw(): Draw | undefined {
+    if (this.sampling === undefined || isGreedy(this.sampling)) return undefined;
+    const { temperature, seed } = this.sampling;
+    return { inverseTemperature: 1 / temperature, ...noiseKey(seed, this.tokens.length - 1) };
   }
 
   /** The content of the page that starts at token `PAGE_TOKENS · index`; undefined where it is not full. */

@@ -139,10 +139,22 @@ export interface AttentionKernel extends KernelBase {
  */
 export const LOGPROB_BLOCK = 256;
 
+/** What a token of each row is drawn with (ir/gumbel): f32[rows], and the two halves of keys, i32[rows] each. */
+export interface Draw {
+  readonly inverseTemperature: string;
+  readonly low: string;
+  readonly high: string;
+}
+
+/** The names of a draw's buffers. */
+export const drawBuffers = (draw: Draw | undefined): readonly string[] =>
+  draw === undefined ? [] : [draw.inverseTemperature, draw.low, draw.high];
+
 /**
  * Let z = rowScale·(a·Wᵀ). For each block of LOGPROB_BLOCK vocabulary columns, the kernel writes max z, Σ exp(z − max),
  * the first column of the max, and z at the target column (−inf outside the block) to parts[row, 4·block …]. The logits
- * themselves are never stored.
+ * themselves are never stored. With a draw, 8 numbers are written for a block: those, the largest score of the draw
+ * (drawScore), its first column, z there, and 0.
  */
 export interface LogProbKernel extends KernelBase {
   readonly anchor: 'logprob';
@@ -156,9 +168,13 @@ export interface LogProbKernel extends KernelBase {
   readonly rowScale: Scalar;
   /** i32[rows] */
   readonly target: string;
-  /** f32[rows, 4·⌈vocab/LOGPROB_BLOCK⌉] */
+  readonly draw?: Draw;
+  /** f32[rows, partWidth·⌈vocab/LOGPROB_BLOCK⌉] */
   readonly parts: string;
 }
+
+/** Numbers that a block's part has. */
+export const partWidth = ({ draw }: { readonly draw?: unknown }): 4 | 8 => (draw === undefined ? 4 : 8);
 
 /** Combines the parts in block order: logProb[row] = zTarget − logSumExp, isArgmax[row] = (argmax == target). */
 export interface LogProbReduceKernel extends KernelBase {
@@ -170,10 +186,8 @@ export interface LogProbReduceKernel extends KernelBase {
   readonly logProb: string;
   /** i32[rows], 0 or 1 */
   readonly isArgmax: string;
-  /** i32[rows], the most likely token; of equals the first. */
-  readonly best?: string;
-  /** f32[rows], the log-probability of the most likely token. */
-  readonly bestLogProb?: string;
+  /** Where parts have a draw: i32[rows], the token, and f32[rows], its log-probability at temperature 1. */
+  readonly draw?: { readonly token: string; readonly logProb: string };
 }
 
 /** A generated loop nest without a template. It computes the outputs for each row and column. */

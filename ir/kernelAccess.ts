@@ -1,5 +1,5 @@
 /** Which buffers and weights a kernel reads and writes. */
-import { renameMask, type Kernel, type Mask, type Output } from './kernel.js';
+import { drawBuffers, renameMask, type Kernel, type Mask, type Output } from './kernel.js';
 import { operands, readOf, type Scalar } from './scalar.js';
 
 function scalarReads(s: Scalar, into: Set<string>): void {
@@ -36,6 +36,7 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
       break;
     case 'logprob':
       for (const name of [kernel.a, kernel.weight, kernel.target]) reads.add(name);
+      for (const name of drawBuffers(kernel.draw)) reads.add(name);
       scalarReads(kernel.rowScale, reads);
       break;
     case 'logprobReduce':
@@ -61,8 +62,6 @@ export const outputsOf = (kernel: Kernel): readonly Output[] =>
       ? kernel.outputs
       : [];
 
-const optional = (name: string | undefined): readonly string[] => (name === undefined ? [] : [name]);
-
 /** Names of buffers the kernel writes. */
 export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
   switch (kernel.anchor) {
@@ -73,7 +72,7 @@ export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
     case 'logprob':
       return new Set([kernel.parts]);
     case 'logprobReduce':
-      return new Set([kernel.logProb, kernel.isArgmax, ...optional(kernel.best), ...optional(kernel.bestLogProb)]);
+      return new Set([kernel.logProb, kernel.isArgmax, ...Object.values<string>(kernel.draw ?? {})]);
     case 'loop':
       return new Set(kernel.outputs.map((o) => o.buffer));
     default:

@@ -6,6 +6,7 @@
  */
 import type {
   AttentionKernel,
+  Draw,
   GemmKernel,
   Kernel,
   KernelModule,
@@ -15,7 +16,8 @@ import type {
   Mask,
   Output,
 } from './kernel.js';
-import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from './kernel.js';
+import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK } from './kernel.js';
+import { drawScore, type NoiseKey } from './gumbel.js';
 import type { ScalarContext } from './evaluateScalar.js';
 import { evaluateScalar } from './evaluateScalar.js';
 import type { KernelEnv, ModuleEnv, View } from './kernelMemory.js';
@@ -231,6 +233,7 @@ function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
     context.row = row;
     const scale = evaluateScalar(kernel.rowScale, context);
     const target = memory.index(kernel.target, row, kernel.vocab);
+    const key = kernel.draw === undefined ? undefined : drawKey(memory, kernel.draw, row);
     for (let start = 0; start < kernel.vocab; start += LOGPROB_BLOCK) {
       const z = new Float64Array(Math.min(LOGPROB_BLOCK, kernel.vocab - start));
       dots(a.data, row * a.columns, weight.data, start * kernel.k, kernel.k, z);
@@ -244,38 +247,60 @@ function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
         start + z.indexOf(max),
         z[target - start] ?? -Infinity,
       ];
-      parts.data.set(part, row * parts.columns + (4 * start) / LOGPROB_BLOCK);
+      if (key !== undefined) {
+        const scores = z.map((value, j) => drawScore(value, key.inverseTemperature, key, start + j));
+        const most = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+        const drawn = Math.max(0, scores.indexOf(most));
+        part.push(most, start + drawn, z[drawn]!, 0);
+      }
+      parts.data.set(part, row * parts.columns + (partWidth(kernel) * start) / LOGPROB_BLOCK);
     }
   }
   memory.finish(kernel.parts);
 }
 
+const drawKey = (
+  memory: KernelMemory,
+  draw: Draw,
+  row: number,
+): NoiseKey & { readonly inverseTemperature: number } => ({
+  inverseTemperature: memory.read(draw.inverseTemperature).data[row]!,
+  low: memory.read(draw.low).data[row]!,
+  high: memory.read(draw.high).data[row]!,
+});
+
 function logProbReduce(memory: KernelMemory, kernel: LogProbReduceKernel): void {
   const parts = memory.read(kernel.parts);
   const logProb = memory.write(kernel.logProb);
   const isArgmax = memory.write(kernel.isArgmax);
-  const best = kernel.best === undefined ? undefined : memory.write(kernel.best);
-  const bestLogProb = kernel.bestLogProb === undefined ? undefined : memory.write(kernel.bestLogProb);
+  const drawn =
+    kernel.draw === undefined
+      ? undefined
+      : { token: memory.write(kernel.draw.token), logProb: memory.write(kernel.draw.logProb) };
   for (let row = 0; row < parts.rows; row++) {
     let max = -Infinity;
     let sum = 0;
     let argmax = -1;
     let z = -Infinity;
-    for (let at = row * parts.columns; at < (row + 1) * parts.columns; at += 4) {
+    let [score, token, zDrawn] = [-Infinity, 0, NaN];
+    for (let at = row * parts.columns; at < (row + 1) * parts.columns; at += partWidth(kernel)) {
       const blockMax = parts.data[at]!;
       if (blockMax > max) argmax = parts.data[at + 2]!;
       const next = Math.max(max, blockMax);
       sum = (max === -Infinity ? 0 : sum * Math.exp(max - next)) + parts.data[at + 1]! * Math.exp(blockMax - next);
       max = next;
       z = Math.max(z, parts.data[at + 3]!);
+      if (drawn !== undefined && parts.data[at + 4]! > score)
+        [score, token, zDrawn] = [parts.data[at + 4]!, parts.data[at + 5]!, parts.data[at + 6]!];
+    }
+    if (drawn !== undefined) {
+      drawn.token.data[row] = token;
+      drawn.logProb.data[row] = zDrawn - (max + Math.log(sum));
     }
     logProb.data[row] = z - (max + Math.log(sum));
     isArgmax.data[row] = argmax === memory.index(kernel.target, row, kernel.vocab) ? 1 : 0;
-    if (best !== undefined) best.data[row] = argmax;
-    if (bestLogProb !== undefined) bestLogProb.data[row] = -Math.log(sum);
   }
-  if (kernel.best !== undefined) memory.finish(kernel.best);
-  if (kernel.bestLogProb !== undefined) memory.finish(kernel.bestLogProb);
+  for (const name of Object.values<string>(kernel.draw ?? {})) memory.finish(name);
   memory.finish(kernel.logProb);
   memory.finish(kernel.isArgmax);
 }

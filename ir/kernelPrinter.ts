@@ -1,6 +1,7 @@
 /** Deterministic text of kernels, for dumps, `inspect` and tests. Nothing parses it. */
 import { maskBuffers } from './kernelAccess.js';
 import type { BufferDecl, Kernel, KernelModule, Output, Pairing, WeightDecl } from './kernel.js';
+import { drawBuffers } from './kernel.js';
 import { printScalar } from './scalar.js';
 
 const printOutput = (output: Output): string => {
@@ -51,8 +52,9 @@ export function printKernel(kernel: Kernel): string {
       );
     }
     case 'logprob': {
-      const { parts, a, k, weight, vocab, rowScale, target } = kernel;
-      return `${head}, ${parts} of ${a}[R, ${k}]·${weight}[${vocab}]·${printScalar(rowScale)} at ${target}`;
+      const { parts, a, k, weight, vocab, rowScale, target, draw } = kernel;
+      const drawn = draw === undefined ? '' : `, draw by ${drawBuffers(draw).join(' ')}`;
+      return `${head}, ${parts} of ${a}[R, ${k}]·${weight}[${vocab}]·${printScalar(rowScale)} at ${target}${drawn}`;
     }
     case 'logprobReduce':
       return `${head}, ${kernel.logProb}, ${kernel.isArgmax} = ${kernel.parts} at ${kernel.target}`;

@@ -16,7 +16,7 @@ import type {
   Segment,
   WeightDecl,
 } from './kernel.js';
-import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from './kernel.js';
+import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK } from './kernel.js';
 import { sourceRows } from './packing.js';
 import { FORMATS, layoutProblem } from './storage.js';
 import { StateVersions, verifyStates } from './verifyStates.js';
@@ -434,11 +434,16 @@ class KernelCheck implements Reader {
       this,
     );
     this.is(this.read(kernel.target), ['i32'], kernel.rows, 1, 'target tokens');
+    if (kernel.draw !== undefined) {
+      const { inverseTemperature, low, high } = kernel.draw;
+      this.is(this.read(inverseTemperature), ['f32'], kernel.rows, 1, 'inverse temperatures');
+      for (const half of [low, high]) this.is(this.read(half), ['i32'], kernel.rows, 1, 'keys of noise');
+    }
     this.is(
       this.write(kernel.parts),
       ['f32'],
       kernel.rows,
-      4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK),
+      partWidth(kernel) * Math.ceil(kernel.vocab / LOGPROB_BLOCK),
       'parts of a log-sum-exp',
     );
   }
@@ -449,14 +454,14 @@ class KernelCheck implements Reader {
       this.read(kernel.parts),
       ['f32'],
       kernel.rows,
-      4 * Math.ceil(kernel.vocab / LOGPROB_BLOCK),
+      partWidth(kernel) * Math.ceil(kernel.vocab / LOGPROB_BLOCK),
       'parts of a log-sum-exp',
     );
     this.is(this.read(kernel.target), ['i32'], kernel.rows, 1, 'target tokens');
     this.is(this.write(kernel.logProb), ['f32'], kernel.rows, 1, 'log-probabilities');
     this.is(this.write(kernel.isArgmax), ['i32'], kernel.rows, 1, 'argmax flags');
-    if (kernel.best !== undefined) this.is(this.write(kernel.best), ['i32'], kernel.rows, 1, 'the best tokens');
-    if (kernel.bestLogProb !== undefined)
-      this.is(this.write(kernel.bestLogProb), ['f32'], kernel.rows, 1, 'log-probabilities of the best tokens');
+    if (kernel.draw === undefined) return;
+    this.is(this.write(kernel.draw.token), ['i32'], kernel.rows, 1, 'drawn tokens');
+    this.is(this.write(kernel.draw.logProb), ['f32'], kernel.rows, 1, 'log-probabilities of the drawn tokens');
   }
 }

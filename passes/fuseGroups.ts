@@ -75,6 +75,12 @@ function rotatesAlike(group: Group, node: Node): boolean {
   return group.kind !== 'loop' || new Set(rotations.map(width)).size <= 1;
 }
 
+/** Whether one pass over the columns computes both scores: they have the same logits, and the same target or draw. */
+function sharesPass(a: Node, b: Node): boolean {
+  const count = a.operands.length === b.operands.length ? a.operands.length : 3;
+  return a.operands.slice(0, count).every((v, i) => v === b.operands[i]);
+}
+
 class Fuser {
   readonly groups: Group[] = [];
   readonly homes = new Map<Value, Home>();
@@ -199,11 +205,7 @@ class Fuser {
   private placeOpaque(node: Node): void {
     const isScore = isScoreOp(node.op);
     const shared = isScore
-      ? this.groups.find(
-          (g) =>
-            g.kind === 'logprob' &&
-            g.anchors.every(({ operands }) => operands.every((v, i) => (node.operands[i] ?? v) === v)),
-        )
+      ? this.groups.find((g) => g.kind === 'logprob' && g.anchors.every((anchor) => sharesPass(anchor, node)))
       : undefined;
     node.operands.forEach((v, i) => {
       if (this.versions.has(v) || (isScore && i === 2 && this.groupOf(v) === undefined)) return;

@@ -5,7 +5,7 @@ import { Matcher } from './match.js';
 /**
  * log_softmax followed by a gather of one column becomes `logprob`, and argmax == target becomes `is_argmax`. The head
  * contraction keeps a running log-sum-exp (Milakov & Gimelshein, arXiv:1805.02867), and logits are never stored. The
- * argmax itself becomes `best`, and its log-probability `best_logprob`.
+ * argmax of noisy logits becomes `draw`, and its log-probability `draw_logprob`.
  */
 export function fuseLogProb(graph: Graph): Graph {
   const m = new Matcher(graph);
@@ -14,19 +14,19 @@ export function fuseLogProb(graph: Graph): Graph {
       const logits = matchLogSoftmax(m, node.operands[0]!);
       if (logits === undefined) return undefined;
       const [, index] = node.operands;
-      return matchArgmax(m, index!) === logits
-        ? score(m, rewriter, 'best_logprob', logits, undefined, node.result.name)
-        : score(m, rewriter, 'logprob', logits, index, node.result.name);
+      const drawn = matchDraw(m, index!);
+      if (drawn?.logits === logits) return score(m, rewriter, 'draw_logprob', logits, drawn.by, node.result.name);
+      return score(m, rewriter, 'logprob', logits, [index!], node.result.name);
     }
     if (node.op === 'reshape' && graph.results.includes(node.result)) {
-      const logits = matchArgmax(m, node.result);
-      return logits === undefined ? undefined : score(m, rewriter, 'best', logits, undefined, node.result.name);
+      const drawn = matchDraw(m, node.result);
+      return drawn === undefined ? undefined : score(m, rewriter, 'draw', drawn.logits, drawn.by, node.result.name);
     }
     if (node.op === 'cast' && node.attributes['dtype'] === 'i32') {
       for (const [best, target] of m.pairs(node.operands[0], 'eq')) {
         const logits = matchArgmax(m, best);
         if (logits !== undefined && target.type.shape.length === 1)
-          return score(m, rewriter, 'is_argmax', logits, target, node.result.name);
+          return score(m, rewriter, 'is_argmax', logits, [target], node.result.name);
       }
     }
     return undefined;
@@ -36,6 +36,23 @@ export function fuseLogProb(graph: Graph): Graph {
 /** The z for which v[R] = argmax z[R, V]. */
 const matchArgmax = (m: Matcher, v: Value): Value | undefined =>
   v.type.shape.length === 1 ? m.through(m.through(v, 'reshape'), 'argmax') : undefined;
+
+/**
+ * The z, t and k for which v[R] = argmax (t = 0 ? z : z·t + gumbel(k)), z[R, V]. `by`: t[R] and the halves of k[R].
+ */
+function matchDraw(m: Matcher, v: Value): { readonly logits: Value; readonly by: readonly Value[] } | undefined {
+  const [isGreedy, logits, noisy] = m.node(matchArgmax(m, v), 'select')?.operands ?? [];
+  for (const [scaled, noise] of m.pairs(noisy, 'add')) {
+    const keys = m.node(noise, 'gumbel')?.operands;
+    for (const [z, column] of m.pairs(scaled, 'mul')) {
+      const [tested, zero] = m.node(isGreedy, 'eq')?.operands ?? [];
+      const heat = m.through(column, 'reshape');
+      if (keys === undefined || z !== logits || tested !== column || m.literal(zero) !== 0) continue;
+      if (heat?.type.shape.length === 1) return { logits: z, by: [heat, ...keys] };
+    }
+  }
+  return undefined;
+}
 
 /** The z for which v = (z − max z) − log Σ exp(z − max z). */
 function matchLogSoftmax(m: Matcher, v: Value): Value | undefined {
@@ -49,13 +66,13 @@ function matchLogSoftmax(m: Matcher, v: Value): Value | undefined {
     : undefined;
 }
 
-/** The fused node for logits = linear(x, w)·scale[rows, 1]. */
+/** The fused node for logits = linear(x, w)·scale[rows, 1]. `by`: its other operands. */
 function score(
   m: Matcher,
   rewriter: Rewriter,
   op: ScoreOp,
   logits: Value,
-  target: Value | undefined,
+  by: readonly Value[],
   name: string,
 ): Value | undefined {
   for (const [product, scale] of m.pairs(logits, 'mul')) {
@@ -68,12 +85,7 @@ function score(
       scale.type.shape[1] !== 1
     )
       continue;
-    return rewriter.add(
-      op,
-      [head.operands[0]!, head.operands[1]!, scale, ...(target === undefined ? [] : [target])].map(rewriter.map),
-      {},
-      name,
-    );
+    return rewriter.add(op, [head.operands[0]!, head.operands[1]!, scale, ...by].map(rewriter.map), {}, name);
   }
   return undefined;
 }

@@ -1,10 +1,12 @@
 import { definitions, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import {
   LOGPROB_BLOCK,
+  partWidth,
   ROW_SUM_BLOCK,
   type AttentionKernel,
   type BufferDecl,
   type ConstantVector,
+  type Draw,
   type GemmKernel,
   type Kernel,
   type KernelModule,
@@ -285,7 +287,7 @@ class Lowering {
   private lowerLogProb(group: Group, base: KernelHead): readonly [LogProbKernel, LogProbReduceKernel] {
     const node = group.anchors[0]!;
     const [x, w, scale] = [node.operands[0]!, node.operands[1]!, node.operands[2]!];
-    const target = group.anchors.map(({ operands }) => operands[3]).find((operand) => operand !== undefined);
+    const target = group.anchors.find(({ op }) => op === 'logprob' || op === 'is_argmax')?.operands[3];
     if (target === undefined)
       throw new CompileError(`${base.path}: the most likely token comes with the log-probability of a target`);
     const match = matchWeight(this.defs, w);
@@ -299,33 +301,27 @@ class Lowering {
       sources: [{ tensor: match.tensor, rows: match.rows }],
       ...(match.columnScale === undefined ? {} : { columnScale: match.columnScale }),
     });
+    const drawn = group.anchors.find((n) => n.op === 'draw' || n.op === 'draw_logprob');
     const parts = this.names.unique(`${base.name}_parts`);
     this.buffers.set(parts, {
       name: parts,
       dtype: 'f32',
       rows: group.rows,
-      columns: 4 * Math.ceil(match.rows / LOGPROB_BLOCK),
+      columns: partWidth({ draw: drawn }) * Math.ceil(match.rows / LOGPROB_BLOCK),
       space: 'arena',
     });
-    const result = (op: 'logprob' | 'is_argmax'): string => {
+    const result = (op: ScoreOp): string => {
       const anchor = group.anchors.find((n) => n.op === op);
       if (anchor !== undefined) return this.buffer(anchor.result);
       const name = this.names.unique(`${base.name}_${op}`);
       this.buffers.set(name, {
         name,
-        dtype: op === 'logprob' ? 'f32' : 'i32',
+        dtype: op === 'logprob' || op === 'draw_logprob' ? 'f32' : 'i32',
         rows: group.rows,
         columns: 1,
         space: 'arena',
       });
       return name;
-    };
-    const asked = (
-      op: ScoreOp,
-      key: 'best' | 'bestLogProb',
-    ): { readonly best?: string; readonly bestLogProb?: string } => {
-      const anchor = group.anchors.find((n) => n.op === op);
-      return anchor === undefined ? {} : { [key]: this.buffer(anchor.result) };
     };
     const shared = { vocab: match.rows, target: this.buffer(target), parts, rows: group.rows } as const;
     return [
@@ -337,6 +333,7 @@ class Lowering {
         a: this.buffer(this.scalars.view(x).base),
         weight,
         rowScale: this.scalars.lower(scale, undefined, NO_ACCUMULATORS),
+        ...(drawn === undefined ? {} : { draw: this.drawOf(drawn) }),
       },
       {
         name: this.names.unique(`${base.name}_reduce`),
@@ -346,10 +343,14 @@ class Lowering {
         ...shared,
         logProb: result('logprob'),
         isArgmax: result('is_argmax'),
-        ...asked('best', 'best'),
-        ...asked('best_logprob', 'bestLogProb'),
+        ...(drawn === undefined ? {} : { draw: { token: result('draw'), logProb: result('draw_logprob') } }),
       },
     ];
+  }
+
+  private drawOf({ operands }: Node): Draw {
+    const [inverseTemperature, low, high] = operands.slice(3).map((v) => this.buffer(this.scalars.view(v).base));
+    return { inverseTemperature: inverseTemperature!, low: low!, high: high! };
   }
 
   private lowerLoop(group: Group, base: KernelHead): LoopKernel {

@@ -1,7 +1,8 @@
 /** Contractions: work items of mb×nb, register tiles inside, and an epilogue on the finished tile. */
+import { drawOperands } from '../operands.js';
 import type { ExtentName } from '../../ir/types.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
-import { LOGPROB_BLOCK } from '../../ir/kernel.js';
+import { LOGPROB_BLOCK, partWidth } from '../../ir/kernel.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import type { Operands } from './layout.js';
@@ -232,6 +233,9 @@ export function emitLogProb(
     scale: scale.kind === 'f' ? scale.code : `(float)${scale.code}`,
     vocab: kernel.vocab,
     block: LOGPROB_BLOCK,
+    width: partWidth(kernel),
+    draw:
+      kernel.draw === undefined ? undefined : { noise: render('gumbel', {}), ...drawOperands(kernel.draw, operands) },
     target: operands.get(kernel.target).index,
     parts: parts.index,
     partsStride: parts.stride,

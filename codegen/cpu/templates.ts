@@ -15,6 +15,7 @@ export type TemplateName =
   | 'gemm'
   | 'attention'
   | 'logprob'
+  | 'gumbel'
   | 'logprobReduce'
   | 'loop';
 

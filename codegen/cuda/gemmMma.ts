@@ -2,7 +2,7 @@
 import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
-import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
+import { drawValues, LOGPROB_PIECE, partsBytes } from './logprobParts.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
 import type { Fragment, RowPrologue } from './text/programs.js';
@@ -34,8 +34,14 @@ export function warpTiles({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step:
 const stageBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => (tm + tn) * tk * 2;
 
 /** Bytes of a block's shared memory. `rowValues` floats per row are kept for the epilogue. */
-export const mmaSharedBytes = (schedule: CudaGemmSchedule, rowValues: number, isLogProb: boolean): number =>
-  schedule.stages * stageBytes(schedule) + schedule.tm * rowValues * 4 + (isLogProb ? partsBytes(schedule.tm) : 0);
+export const mmaSharedBytes = (
+  schedule: CudaGemmSchedule,
+  rowValues: number,
+  kernel: GemmKernel | LogProbKernel,
+): number =>
+  schedule.stages * stageBytes(schedule) +
+  schedule.tm * rowValues * 4 +
+  (kernel.anchor === 'logprob' ? partsBytes(schedule.tm, kernel) : 0);
 
 /**
  * The reason why mma cannot run the kernel with this schedule, apart from dtypes and shared memory; undefined if it
@@ -137,7 +143,6 @@ function frame(
     hasValues: prologue.scalars.length > 0,
     prologue: prologue.text('row', `values + i * ${prologue.scalars.length}`, 2),
   };
-  const isLogProb = kernel.anchor === 'logprob';
   const { rows } = kernel;
   return {
     tile: `${render('attentionWarp', {})}${render('mmaTile', common)}`,
@@ -146,7 +151,7 @@ function frame(
     partsOffset: valuesOffset + tm * prologue.scalars.length * 4,
     launch: {
       threads,
-      sharedBytes: mmaSharedBytes(schedule, prologue.scalars.length, isLogProb),
+      sharedBytes: mmaSharedBytes(schedule, prologue.scalars.length, kernel),
       cluster: 1,
       gridX: { kind: 'tiles', extent: rows, per: tm, times: across },
       gridY: { kind: 'constant', count: 1 },
@@ -231,10 +236,12 @@ export function emitLogProbMma(
   const row = new RowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
   const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   const parts = operands.get(kernel.parts);
+  const draw = drawValues(kernel, operands);
   const text =
-    render('logprobParts', { tm: schedule.tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE }) +
+    render('logprobParts', { tm: schedule.tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE, ...draw }) +
     render('logprobMma', {
       ...values,
+      ...draw,
       partsOffset,
       columns: LOGPROB_BLOCK,
       acrossWarp: warpTiles(schedule, 32).wn / 8,

@@ -6,7 +6,7 @@ import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Pairing, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import { columnStep } from '../operands.js';
-import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
+import { drawValues, LOGPROB_PIECE, partsBytes } from './logprobParts.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { CUDA_TYPES, kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
 import type { RowPrologue } from './text/programs.js';
@@ -28,8 +28,14 @@ export const simtStep = (segments: readonly Segment[]): number =>
 const bufferBytes = ({ tm, tn, tk }: CudaGemmSchedule): number => Math.max(tk * (tm + 1 + tn + 1), tm * (tn + 1)) * 4;
 
 /** Bytes of a block's shared memory. `rowValues` floats per row are kept for the epilogue. */
-export const simtSharedBytes = (schedule: CudaGemmSchedule, rowValues: number, isLogProb: boolean): number =>
-  bufferBytes(schedule) + schedule.tm * rowValues * 4 + (isLogProb ? partsBytes(schedule.tm) : 0);
+export const simtSharedBytes = (
+  schedule: CudaGemmSchedule,
+  rowValues: number,
+  kernel: GemmKernel | LogProbKernel,
+): number =>
+  bufferBytes(schedule) +
+  schedule.tm * rowValues * 4 +
+  (kernel.anchor === 'logprob' ? partsBytes(schedule.tm, kernel) : 0);
 
 function tileText(
   kernel: GemmKernel | LogProbKernel,
@@ -104,7 +110,7 @@ export function emitGemmSimt(
     waitsForPredecessor: true,
     launch: {
       threads: SIMT_THREADS,
-      sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, false),
+      sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, kernel),
       cluster: 1,
       gridX: { kind: 'tiles', extent: kernel.rows, per: tm, times: 1 },
       gridY: { kind: 'constant', count: start },
@@ -199,11 +205,13 @@ export function emitLogProbSimt(
   const row = new RowScope(operands, 'row', 'r', prologue.given(`values + i * ${prologue.scalars.length}`));
   const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   const parts = operands.get(kernel.parts);
+  const draw = drawValues(kernel, operands);
   const valueBytes = tm * prologue.scalars.length * 4;
   const source =
     tile.text +
-    render('logprobParts', { tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE }) +
+    render('logprobParts', { tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE, ...draw }) +
     render('logprobSimt', {
+      ...draw,
       ...tile.values,
       head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: SIMT_THREADS }),
       rows: kernel.rows,
@@ -226,7 +234,7 @@ export function emitLogProbSimt(
     waitsForPredecessor: true,
     launch: {
       threads: SIMT_THREADS,
-      sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, true),
+      sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, kernel),
       cluster: 1,
       gridX: { kind: 'tiles', extent: kernel.rows, per: tm, times: 1 },
       gridY: { kind: 'constant', count: Math.ceil(kernel.vocab / LOGPROB_BLOCK) },

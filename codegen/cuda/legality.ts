@@ -91,7 +91,7 @@ function simt(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, fa
   if (kernel.anchor === 'logprob' && LOGPROB_BLOCK % s.tn !== 0) return `tn must divide ${LOGPROB_BLOCK}`;
   if ((s.tm / 16) * (s.tn / 16) > MAX_SIMT_ACCUMULATORS)
     return `a thread has ${MAX_SIMT_ACCUMULATORS} accumulators at most`;
-  const bytes = simtSharedBytes(s, rowValuesOf(kernel, module), kernel.anchor === 'logprob');
+  const bytes = simtSharedBytes(s, rowValuesOf(kernel, module), kernel);
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
     ? true
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
@@ -106,10 +106,9 @@ function mma(
 ): true | string {
   if (s.cluster !== 1) return 'clusters are for wgmma';
   if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
-  const isLogProb = kernel.anchor === 'logprob';
-  const problem = mmaProblem(segmentsOf(kernel), s, isLogProb);
+  const problem = mmaProblem(segmentsOf(kernel), s, kernel.anchor === 'logprob');
   if (problem !== undefined) return problem;
-  const bytes = mmaSharedBytes(s, rowValuesOf(kernel, module), isLogProb);
+  const bytes = mmaSharedBytes(s, rowValuesOf(kernel, module), kernel);
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
     ? true
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;

@@ -2,6 +2,7 @@
 import type { CudaLoopSchedule } from '../../ir/cuda.js';
 import type { LogProbReduceKernel, LoopKernel } from '../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import { gumbelText } from './logprobParts.js';
 import { logprobReduceValues } from '../logprobReduce.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { kernelHead } from './text/operands.js';
@@ -99,6 +100,7 @@ export function emitLogProbReduce(
     head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: schedule.threads }),
     warps,
     rows: kernel.rows,
+    noise: kernel.draw === undefined ? '' : gumbelText(),
     ...logprobReduceValues(kernel, operands),
   });
   return {

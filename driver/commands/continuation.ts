@@ -53,14 +53,14 @@ export function stepperOf(
   };
 }
 
-function stepOutputs({ outputs: { logProb, isArgmax, best, bestLogProb } }: CallResult) {
+function stepOutputs({ outputs: { logProb, isArgmax, drawn, drawnLogProb } }: CallResult) {
   if (
     logProb instanceof Float32Array &&
     isArgmax instanceof Int32Array &&
-    best instanceof Int32Array &&
-    bestLogProb instanceof Float32Array
+    drawn instanceof Int32Array &&
+    drawnLogProb instanceof Float32Array
   )
-    return { logProb, isArgmax, best, bestLogProb };
+    return { logProb, isArgmax, drawn, drawnLogProb };
   throw new Error('The function step does not give the scores of its rows.');
 }
 

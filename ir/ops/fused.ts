@@ -1,4 +1,5 @@
 /** Ops that passes recognise in graphs of primitive ops. Each has a kernel of its own. Models never contain them. */
+import { drawScore } from '../gumbel.js';
 import { attention } from './attention.js';
 import { TypeMismatch, indexAt, type OpDef, type Tensor } from './opDef.js';
 
@@ -53,6 +54,31 @@ const logProbAt = (z: Float64Array, token: number): number => {
 /** The first maximum. */
 const bestOf = (z: Float64Array): number => z.reduce((best, v, i) => (v > z[best]! ? i : best), 0);
 
+/** A number for each row of logits and a token drawn from it: operands inverseTemperature[R], low[R], high[R]. */
+function drawing(summary: string, dtype: 'f32' | 'i32', result: (z: Float64Array, token: number) => number): OpDef {
+  const plain = scoring(summary, dtype, 3, () => NaN);
+  return {
+    ...plain,
+    arity: [6, 6],
+    infer: ([x, w, scale, ...draw], attributes) => {
+      const type = plain.infer([x!, w!, scale!], attributes);
+      if (draw.some((v, i) => v.dtype !== (i === 0 ? 'f32' : 'i32') || v.shape.join() !== type.shape.join()))
+        throw new TypeMismatch('a draw needs f32[R] inverse temperatures and two i32[R] halves of keys');
+      return type;
+    },
+    evaluate: ([x, w, scale, heat, low, high], _, shape) => ({
+      shape,
+      data: Float64Array.from({ length: shape[0]! }, (_v, row) => {
+        const z = logits(x!, w!, scale!, row);
+        const key = { low: low!.data[row]!, high: high!.data[row]! };
+        return result(z, bestOf(z.map((value, token) => drawScore(value, heat!.data[row]!, key, token))));
+      }),
+    }),
+  };
+}
+
+const DRAW = '(x, w, scale, inverseTemperature[R], low[R], high[R])';
+
 export const FUSED = {
   attention,
   logprob: scoring(
@@ -67,14 +93,12 @@ export const FUSED = {
     4,
     (z, target) => (bestOf(z) === target ? 1 : 0),
   ),
-  best: scoring('best(x, w, scale): i32[R] = the first maximum of scale·x·wᵀ', 'i32', 3, bestOf),
-  best_logprob: scoring('best_logprob(x, w, scale): f32[R] = log_softmax(scale·x·wᵀ) at its maximum', 'f32', 3, (z) =>
-    logProbAt(z, bestOf(z)),
-  ),
+  draw: drawing(`draw${DRAW}: i32[R] = a token of softmax(z·inverseTemperature), z = scale·x·wᵀ`, 'i32', (_, at) => at),
+  draw_logprob: drawing(`draw_logprob${DRAW}: f32[R] = log_softmax(z) at the token that draw gives`, 'f32', logProbAt),
 } as const satisfies Record<string, OpDef>;
 
 /** Ops of the vocabulary that one pass over the head's columns computes together. */
-export const SCORE_OPS = ['logprob', 'is_argmax', 'best', 'best_logprob'] as const;
+export const SCORE_OPS = ['logprob', 'is_argmax', 'draw', 'draw_logprob'] as const;
 export type ScoreOp = (typeof SCORE_OPS)[number];
 
 export const isScoreOp = (op: string): op is ScoreOp => SCORE_OPS.some((each) => each === op);

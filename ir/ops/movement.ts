@@ -1,4 +1,5 @@
 /** Ops that move elements without changing them, and ops that create constant vectors. */
+import { gumbel } from '../gumbel.js';
 import { printType, sameType, type Dim } from '../types.js';
 import {
   TypeMismatch,
@@ -183,6 +184,27 @@ export const MOVEMENTS = {
     arity: [0, 0],
     infer: (_, attributes) => ({ dtype: 'i32', shape: dimsAttribute(attributes, 'size') }),
     evaluate: (_, __, shape) => ({ shape, data: Float64Array.from({ length: elementCount(shape) }, (_v, i) => i) }),
+  },
+  gumbel: {
+    summary: 'gumbel(low[R], high[R]) {size}: f32[R, size], noise of each token under the key of its row (ir/gumbel)',
+    fuse: 'movement',
+    attributes: { size: 'number' },
+    arity: [2, 2],
+    infer: ([low, high], attributes) => {
+      const size = numberAttribute(attributes, 'size');
+      if (!Number.isInteger(size) || size < 1)
+        throw new TypeMismatch(`gumbel: ${size} tokens is not a whole number, at least 1`);
+      if (low!.dtype !== 'i32' || low!.shape.length !== 1 || !sameType(low!, high!))
+        throw new TypeMismatch('gumbel needs two halves of keys, i32[R]');
+      return { dtype: 'f32', shape: [low!.shape[0]!, size] };
+    },
+    evaluate: ([low, high], _, shape) => ({
+      shape,
+      data: Float64Array.from({ length: elementCount(shape) }, (_v, flat) => {
+        const row = Math.floor(flat / shape[1]!);
+        return gumbel({ low: low!.data[row]!, high: high!.data[row]! }, flat % shape[1]!);
+      }),
+    }),
   },
   vector: {
     summary: 'vector {label, values}: f32[n] — a literal vector (rotary frequencies)',

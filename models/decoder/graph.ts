@@ -60,8 +60,13 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
     },
   });
   return b.scope('head', () => {
-    const { logProb, isArgmax, best, bestLogProb } = scoreRows(b, shape, logits(h));
-    return b.finish([logProb, isArgmax, best, bestLogProb], ['logProb', 'isArgmax', 'best', 'bestLogProb'], written);
+    const rows = scoreRows(b, shape, logits(h));
+    const { drawn, drawnLogProb } = drawRows(b, shape, rows);
+    return b.finish(
+      [rows.logProb, rows.isArgmax, drawn, drawnLogProb],
+      ['logProb', 'isArgmax', 'drawn', 'drawnLogProb'],
+      written,
+    );
   });
 }
 
@@ -70,32 +75,47 @@ interface RowScores {
   readonly logProb: Value;
   /** i32[R]: 1 where the target is the most likely token. */
   readonly isArgmax: Value;
-  /** i32[R], the most likely token, and f32[R], its log-probability. */
-  readonly best: Value;
-  readonly bestLogProb: Value;
+  /** f32[R, V]: the logits of the rows, and the logarithms of their softmax. */
+  readonly logits: Value;
+  readonly logProbs: Value;
 }
 
 /** Scores of the rows of logits that the input `row` names. */
-function scoreRows(b: GraphBuilder, shape: DecoderShape, logits: Value): RowScores {
-  const shifted = b.add('sub', [logits, b.add('reduce_max', [logits], {}, 'top')], {}, 'shifted');
+function scoreRows(b: GraphBuilder, shape: DecoderShape, all: Value): RowScores {
+  const shifted = b.add('sub', [all, b.add('reduce_max', [all], {}, 'top')], {}, 'shifted');
   const logProbs = b.add('sub', [shifted, b.add('log', [b.add('sum', [b.add('exp', [shifted])])])], {}, 'log_probs');
   const row = b.param('row', 'i32', ['R'], { kind: 'row', of: 'T' });
   const target = b.param('target', 'i32', ['R'], { kind: 'token', vocab: shape.vocabSize });
   const scored = b.add('gather_rows', [logProbs, row]);
   const logProb = b.add('gather_last', [scored, target], {}, 'log_prob');
-  const best = b.add(
-    'reshape',
-    [b.add('gather_rows', [b.add('argmax', [logits], {}, 'best'), row])],
-    { shape: ['R'] },
-    'best',
-  );
-  const isArgmax = b.add('cast', [b.add('eq', [best, target])], { dtype: 'i32' }, 'is_argmax');
+  const best = b.add('gather_rows', [b.add('argmax', [all], {}, 'best'), row]);
+  const isBest = b.add('eq', [b.add('reshape', [best], { shape: ['R'] }, 'best'), target]);
   return {
     logProb,
-    isArgmax,
-    best,
-    get bestLogProb() {
-      return b.add('gather_last', [scored, best], {}, 'best_log_prob');
+    isArgmax: b.add('cast', [isBest], { dtype: 'i32' }, 'is_argmax'),
+    get logits() {
+      return b.add('gather_rows', [all, row], {}, 'logits_of_rows');
     },
+    logProbs: scored,
   };
+}
+
+/**
+ * A token drawn for every row from softmax(logits·inverseTemperature), by the noise of the row's key, and its
+ * log-probability at temperature 1. An inverse temperature of 0 takes the most likely token.
+ */
+function drawRows(
+  b: GraphBuilder,
+  { vocabSize }: DecoderShape,
+  { logits, logProbs }: RowScores,
+): { readonly drawn: Value; readonly drawnLogProb: Value } {
+  const inverse = b.param('inverseTemperature', 'f32', ['R'], { kind: 'values' });
+  const [low, high] = ['keyLow', 'keyHigh'].map((name) => b.param(name, 'i32', ['R'], { kind: 'values' }));
+  const byRow = b.add('reshape', [inverse], { shape: ['R', 1] }, 'inverse_temperature');
+  const noise = b.add('gumbel', [low!, high!], { size: vocabSize }, 'noise');
+  const noisy = b.add('add', [b.add('mul', [logits, byRow]), noise], {}, 'noisy');
+  const isGreedy = b.add('eq', [byRow, b.add('const', [], { value: 0 }, 'zero')], {}, 'is_greedy');
+  const scores = b.add('select', [isGreedy, logits, noisy], {}, 'draw_scores');
+  const drawn = b.add('reshape', [b.add('argmax', [scores])], { shape: ['R'] }, 'drawn');
+  return { drawn, drawnLogProb: b.add('gather_last', [logProbs, drawn], {}, 'drawn_log_prob') };
 }

@@ -54,8 +54,9 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    */
   readonly graph: (options: GraphOptions) => Graph;
   /**
-   * step(tokens i32[T], position i32[T], slot i32[T], begin i32[T], key i32[C], row i32[R], target i32[R]; k_0, v_0, …)
-   * → (logProb f32[R], isArgmax i32[R], best i32[R], bestLogProb f32[R]; k_0, v_0, …): tokens that continue paths. The
+   * step(tokens i32[T], position i32[T], slot i32[T], begin i32[T], key i32[C], row i32[R], target i32[R],
+   * inverseTemperature f32[R], keyLow i32[R], keyHigh i32[R]; k_0, v_0, …) → (logProb f32[R], isArgmax i32[R], drawn
+   * i32[R], drawnLogProb f32[R]; k_0, v_0, …): tokens that continue paths, and the next one drawn for each row. The
    * keys and values of token t go to row slot[t] of the states of their layer (nowhere if it is −1). Token t sees the
    * rows key[begin[t]] … key[begin[t] + position[t]], of which the last is its own.
    */

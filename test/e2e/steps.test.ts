@@ -11,6 +11,7 @@ import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.
 import { Phases } from '../../driver/phases.js';
 import type { Ui } from '../../driver/requests.js';
 import { Generator, type Stepper } from '../../generate/generator.js';
+import type { SamplingOptions } from '../../generate/sampling.js';
 import { SCORE } from '../../ir/function.js';
 import { ROOT } from './support.js';
 
@@ -117,6 +118,40 @@ describe('steps on a CPU', () => {
     const error = all.flatMap(({ tokens }, i) => tokens.map(({ logProb }, t) => logProb - golden[i]!.logprobs[t]!));
     expect(Math.max(...error.map(Math.abs))).toBeLessThan(1e-3);
     if (cacheTokens < CACHE_TOKENS) expect(generator.counts.preemptions).toBeGreaterThan(0);
+  });
+
+  it('draw the same tokens alone, in any company and chunks, and after they gave way', async () => {
+    const draw = (generator: Generator, which: readonly number[]) =>
+      Promise.all(
+        which.map(async (i) => {
+          const sampling = { temperature: 0.5 + i / 4, seed: 1234n + BigInt(i % 3) };
+          const request = { prompt: SEQUENCES[i]!, maxNewTokens: 30, sampling };
+          return (await generator.generate(request)).tokens;
+        }),
+      );
+    const all = SEQUENCES.map((_, i) => i);
+    const together = await draw(new Generator(stepper()), all);
+    for (const i of all) expect(await draw(new Generator(stepper()), [i])).toEqual([together[i]]);
+    expect(await draw(new Generator(stepper({ tokens: 13 })), [...all].reverse())).toEqual([...together].reverse());
+    const small = new Generator(stepper({}, 16 * 14));
+    expect(await draw(small, all)).toEqual(together);
+    expect(small.counts.preemptions).toBeGreaterThan(0);
+    expect(new Set(together.map((tokens) => tokens.map(({ token }) => token).join())).size).toBe(all.length);
+    // A draw's log-probability is that of scoring it, at temperature 1.
+    const { promptScores } = await new Generator(stepper()).generate({
+      prompt: [...SEQUENCES[2]!, ...together[2]!.map(({ token }) => token)],
+      maxNewTokens: 0,
+      scoreFrom: SEQUENCES[2]!.length,
+    });
+    expect(promptScores.map(({ logProb }) => logProb)).toEqual(together[2]!.map(({ logProb }) => logProb));
+  });
+
+  it('refuse values out of range', async () => {
+    const generate = (sampling: SamplingOptions) =>
+      new Generator(stepper()).generate({ prompt: [1], maxNewTokens: 1, sampling });
+    await expect(generate({ temperature: -1 })).rejects.toThrow('temperature -1: expected 0 to 100');
+    await expect(generate({ temperature: NaN })).rejects.toThrow('temperature NaN: expected 0 to 100');
+    await expect(generate({ seed: 1n << 64n })).rejects.toThrow('has more than 64 bits');
   });
 
   it('score what was generated as it was generated', async () => {

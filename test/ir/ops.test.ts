@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { attributeProblem, inferred } from '../../ir/graph/checkNode.js';
 import { evaluateScalar } from '../../ir/evaluateScalar.js';
+import { gumbel, uniform } from '../../ir/gumbel.js';
 import type { Attributes } from '../../ir/graph/graph.js';
 import { concreteShape } from '../../ir/graph/interpreter.js';
 import { OPS, OP_NAMES, isOpName, type OpName } from '../../ir/ops/index.js';
@@ -234,25 +235,37 @@ const EXAMPLES: readonly Example[] = [
     'i32[R]',
     [0, 1, 1],
   ),
+  // An inverse temperature of 0 takes the larger logit. At 10⁻⁶ the noise alone decides.
   example(
-    'best',
+    'gumbel',
     [
-      ['f32[R, 1]', [1, 2, 1]],
-      ['bf16[2, 1]', [0, Math.log(3)]],
-      ['f32[R, 1]', [1, 0.5, 0]],
+      ['i32[R]', [1, 1, 2]],
+      ['i32[R]', [0, 0, -1]],
     ],
-    'i32[R]',
-    [1, 1, 0],
+    'f32[R, 2]',
+    [
+      [1, 0],
+      [1, 0],
+      [2, -1],
+    ].flatMap(([low, high]) => [0, 1].map((token) => gumbel({ low: low!, high: high! }, token))),
+    { size: 2 },
   ),
-  example(
-    'best_logprob',
-    [
-      ['f32[R, 1]', [1, 2, 1]],
-      ['bf16[2, 1]', [0, Math.log(3)]],
-      ['f32[R, 1]', [1, 0.5, 0]],
-    ],
-    'f32[R]',
-    [Math.log(3 / 4), Math.log(3 / 4), Math.log(1 / 2)],
+  ...(['draw', 'draw_logprob'] as const).map((op) =>
+    example(
+      op,
+      [
+        ['f32[R, 1]', [1, 2, 1]],
+        ['bf16[2, 1]', [0, Math.log(3)]],
+        ['f32[R, 1]', [1, 0.5, 1]],
+        ['f32[R]', [0, 0, 1e-6]],
+        ['i32[R]', [5, 6, 7]],
+        ['i32[R]', [0, 0, 0]],
+      ],
+      op === 'draw' ? 'i32[R]' : 'f32[R]',
+      [1, 1, uniform({ low: 7, high: 0 }, 1) < uniform({ low: 7, high: 0 }, 0) ? 1 : 0].map((token) =>
+        op === 'draw' ? token : Math.log(token === 1 ? 3 / 4 : 1 / 4),
+      ),
+    ),
   ),
 ];
 

@@ -149,8 +149,8 @@ describe('errors of the parser', () => {
       `"g.tw:4:3: found a second '%x', expected a name that is not taken"`,
     );
     expect(message(around('  %y = softmax(%x) : f32[T, 4]'))).toMatchInlineSnapshot(
-      `"g.tw:4:8: found 'softmax', expected an op: add, and, argmax, attention, best, best_logprob, cast, const, ` +
-        'cos, div, eq, exp, gather_last, gather_rows, iota, is_argmax, le, linear, log, logprob, ' +
+      `"g.tw:4:8: found 'softmax', expected an op: add, and, argmax, attention, cast, const, cos, div, ` +
+        'draw, draw_logprob, eq, exp, gather_last, gather_rows, gumbel, iota, is_argmax, le, linear, log, logprob, ' +
         'lt, matmul, max, mean, min, mul, neg, not, or, reduce_max, repeat, reshape, rotate_half, ' +
         'rsqrt, select, sin, sqrt, sub, sum, transpose, vector, write_rows"',
     );

@@ -5,6 +5,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../ir/graph/graph.js';
 import { interpretFunction, interpretGraph } from '../../ir/graph/interpreter.js';
+import { drawScore, noiseKey } from '../../ir/gumbel.js';
+import type { Draw } from '../../generate/sequence.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { cudaNumerics } from '../../driver/target.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
@@ -46,12 +48,24 @@ interface Piece {
   readonly asked: readonly (readonly [number, number])[];
 }
 
+/** The most likely token after each of the first sequence, and drawn ones after those of the second. */
+const drawAt = (s: number, at: number): Draw => ({
+  inverseTemperature: s === 0 ? 0 : 1 / (0.5 + at),
+  ...noiseKey(77n + BigInt(s), at),
+});
+
 /** The inputs of a call, every new token of which is scored against the next. */
 function pieceOf(call: (typeof CALLS)[number]): Piece {
-  const arrays = { tokens: [], position: [], slot: [], begin: [], key: [], row: [], target: [] } as Record<
-    string,
-    number[]
-  >;
+  const arrays: Record<string, number[]> = {
+    tokens: [],
+    position: [],
+    slot: [],
+    begin: [],
+    key: [],
+    row: [],
+    target: [],
+  };
+  Object.assign(arrays, { inverseTemperature: [], keyLow: [], keyHigh: [] });
   const asked: [number, number][] = [];
   call.forEach(([from, to], s) => {
     if (from === to) return;
@@ -62,6 +76,10 @@ function pieceOf(call: (typeof CALLS)[number]): Piece {
       arrays['row']!.push(arrays['tokens']!.length);
       arrays['target']!.push(tokens[at + 1] ?? 0);
       asked.push([s, at]);
+      const draw = drawAt(s, at);
+      arrays['inverseTemperature']!.push(draw.inverseTemperature);
+      arrays['keyLow']!.push(draw.low);
+      arrays['keyHigh']!.push(draw.high);
       arrays['tokens']!.push(tokens[at]!);
       arrays['position']!.push(at);
       arrays['slot']!.push(rows[at]!);
@@ -80,10 +98,17 @@ const states = (graph: Graph): ReadonlyMap<string, Float64Array> =>
     ]),
   );
 
-/** score's log-probability of each token's successor, and the most likely one. */
-function expected(): readonly { readonly logProb: Float64Array; readonly best: Float64Array }[] {
+interface Wanted {
+  readonly logProb: Float64Array;
+  /** The token that is drawn after each, and its log-probability. */
+  readonly drawn: Float64Array;
+  readonly drawnLogProb: Float64Array;
+}
+
+/** score's log-probability of each token's successor, and what is drawn from its logits. */
+function expected(): readonly Wanted[] {
   const graph = llama({}, 'tree');
-  return SEQUENCES.map(({ tokens }) => {
+  return SEQUENCES.map(({ tokens }, s) => {
     const all = tokens.map((_, i) => i);
     const inputs = {
       tokens,
@@ -92,16 +117,24 @@ function expected(): readonly { readonly logProb: Float64Array; readonly best: F
       row: all,
       target: tokens.map((_, i) => tokens[i + 1] ?? 0),
     };
-    const best = new Float64Array(tokens.length);
+    const drawn = new Float64Array(tokens.length);
+    const drawnLogProb = new Float64Array(tokens.length);
     const env = environment(graph, inputs);
     const [logProb] = interpretGraph(graph, {
       ...env,
       sizes: { T: tokens.length, R: tokens.length },
       trace: (node, { data }) => {
-        if (node.op === 'argmax') best.set(data);
+        if (node.result.name === 'log_probs')
+          tokens.forEach((_, at) => {
+            const z = data.subarray(at * SHAPE.vocabSize, (at + 1) * SHAPE.vocabSize);
+            const { inverseTemperature, ...key } = drawAt(s, at);
+            const scores = z.map((value, token) => drawScore(value, inverseTemperature, key, token));
+            drawn[at] = scores.indexOf(Math.max(...scores));
+            drawnLogProb[at] = z[drawn[at]!]!;
+          });
       },
     });
-    return { logProb: logProb!.data, best };
+    return { logProb: logProb!.data, drawn, drawnLogProb };
   });
 }
 
@@ -109,14 +142,11 @@ describe('step', () => {
   const graph = buildStep(SHAPE, { cache: { rows: CACHE_ROWS, dtype: 'f32' }, rotary: ROTARY, dtypeOf: () => 'bf16' });
   const wanted = expected();
   const { tensors, weights } = environment(graph, {});
-  const check = (asked: Piece['asked'], logProb: ArrayLike<number>, best: ArrayLike<number>): void => {
-    expect(
-      distance(
-        logProb,
-        asked.map(([s, at]) => wanted[s]!.logProb[at]!),
-      ),
-    ).toBeLessThan(1e-9);
-    expect([...Array.from(best)]).toEqual(asked.map(([s, at]) => wanted[s]!.best[at]!));
+  const check = (asked: Piece['asked'], found: (name: keyof Wanted) => Float64Array): void => {
+    const all = (name: keyof Wanted): number[] => asked.map(([s, at]) => wanted[s]![name][at]!);
+    for (const name of ['logProb', 'drawnLogProb'] as const)
+      expect(distance(found(name), all(name)), name).toBeLessThan(1e-9);
+    expect([...found('drawn')]).toEqual(all('drawn'));
   };
 
   it.each([
@@ -128,7 +158,7 @@ describe('step', () => {
     for (const call of CALLS) {
       const { sizes, params, asked } = pieceOf(call);
       const outcome = interpretFunction(changed, { sizes, params, states: kept, weights });
-      check(asked, outcome.results[0]!.data, outcome.results[2]!.data);
+      check(asked, (name) => outcome.results[changed.outputs.indexOf(name)]!.data);
       kept = outcome.states;
     }
   });
@@ -176,9 +206,10 @@ describe('step', () => {
     let kept = states(graph);
     for (const call of CALLS) {
       const { sizes, params, asked } = pieceOf(call);
-      const out = interpretModule(lowered, { sizes, buffers: new Map([...params, ...kept]), tensors });
+      const inputs = lowered.interface.inputs.map(({ name, buffer }) => [buffer, params.get(name)!] as const);
+      const out = interpretModule(lowered, { sizes, buffers: new Map([...inputs, ...kept]), tensors });
       const result = (name: string) => out.get(lowered.interface.outputs.find((each) => each.name === name)!.buffer)!;
-      check(asked, result('logProb'), result('best'));
+      check(asked, result);
       kept = new Map([...kept.keys()].map((name) => [name, out.get(name)!]));
     }
   });

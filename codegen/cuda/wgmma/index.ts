@@ -73,7 +73,7 @@ function functionsText({ kernel, options }: WgmmaContext): string {
   const { wn, remainderTn } = options;
   const product = [wn, ...(remainderTn === 0 ? [] : [remainderTn])].map((columns) => productText(options, columns));
   return (
-    (kernel.anchor === 'gemm' ? '' : logProbFunctions()) +
+    (kernel.anchor === 'gemm' ? '' : logProbFunctions(kernel)) +
     render('wgmmaFunctions', { ...options, product: product.join('') })
   );
 }

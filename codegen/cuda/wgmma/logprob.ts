@@ -3,6 +3,7 @@
  */
 import type { LogProbKernel } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
+import { drawValues, gumbelText } from '../logprobParts.js';
 import type { CudaOperands } from '../text/operands.js';
 import type { RowPrologue } from '../text/programs.js';
 import { indent } from '../text/statements.js';
@@ -12,7 +13,8 @@ import { render } from '../text/templates.js';
 const DEPTH = 8;
 
 /** Functions that the statements of logProbText call. */
-export const logProbFunctions = (): string => render('logprobLargest', {});
+export const logProbFunctions = ({ draw }: LogProbKernel): string =>
+  render('logprobLargest', {}) + (draw === undefined ? '' : gumbelText());
 
 /**
  * Statements for one row of the tile, with the variable names of epilogueText: the maximum, the sum, the position of
@@ -39,5 +41,6 @@ export function logProbText(
     target: operands.get(kernel.target).index,
     parts: parts.index,
     partsStride: parts.stride,
+    ...drawValues(kernel, operands),
   });
 }

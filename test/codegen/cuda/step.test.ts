@@ -12,6 +12,7 @@ import { emitCudaPlan } from '../../../driver/targets/cudaKernels.js';
 import { TYPICAL_FACTS } from '../../../driver/target.js';
 import { CUDA_ARCHS, type CudaArch } from '../../../ir/cuda.js';
 import { fitsIn, type Extents } from '../../../ir/extents.js';
+import { noiseKey } from '../../../ir/gumbel.js';
 import { STEP } from '../../../ir/function.js';
 import { interpretModule } from '../../../ir/kernelInterpreter.js';
 import { linkFunction, type CudaPlan } from '../../../ir/plan.js';
@@ -50,7 +51,7 @@ class Steps {
     this.slots = LENGTHS.map((length) => order.slice(next, (next += length)));
   }
 
-  /** Every new token is scored against the next. Returns the log-probabilities, and those of the best tokens. */
+  /** Every new token is scored against the next. Returns the log-probabilities, the drawn tokens, and theirs. */
   run(pieces: readonly Piece[], isExact = false): readonly Float64Array[] {
     const { sizes, inputs } = this.inputs(pieces);
     const buffers = new Map([...inputs, ...this.states]);
@@ -67,7 +68,7 @@ class Steps {
         }).values;
     const states = this.plan.buffers.filter(({ space }) => space === 'state');
     this.states = new Map(states.map(({ name }) => [name, values.get(name)!]));
-    return ['logProb', 'best', 'bestLogProb'].map((name) =>
+    return ['logProb', 'drawn', 'drawnLogProb'].map((name) =>
       values.get(this.plan.interface.outputs.find((output) => output.name === name)!.buffer)!,
     );
   }
@@ -81,6 +82,9 @@ class Steps {
       key: [],
       row: [],
       target: [],
+      inverseTemperature: [],
+      keyLow: [],
+      keyHigh: [],
     };
     for (const { sequence, from, to } of pieces) {
       const begin = arrays['key']!.length;
@@ -92,6 +96,11 @@ class Steps {
         arrays['position']!.push(at);
         arrays['slot']!.push(this.slots[sequence]![at]!);
         arrays['begin']!.push(begin);
+        // Every third token is the most likely one; the others are drawn.
+        const { low, high } = noiseKey(BigInt(sequence) << 40n, at);
+        arrays['inverseTemperature']!.push(at % 3 === 0 ? 0 : 1 / at);
+        arrays['keyLow']!.push(low);
+        arrays['keyHigh']!.push(high);
       }
     }
     const inputs = this.plan.interface.inputs.map(

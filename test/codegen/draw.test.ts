@@ -1,0 +1,194 @@
+/**
+ * The head with a draw from both code generators: the tokens that float64 draws, and the same bits under any schedule
+ * and with any other rows.
+ */
+import { interfaceOf } from '../support/interface.js';
+import { describe, expect, it } from 'vitest';
+import type { CudaGemmSchedule } from '../../ir/cuda.js';
+import { noiseKey } from '../../ir/gumbel.js';
+import { LOGPROB_BLOCK, type BufferDecl, type Kernel, type KernelModule } from '../../ir/kernel.js';
+import { interpretModule } from '../../ir/kernelInterpreter.js';
+import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
+import { roundToBf16 } from '../../ir/scalar.js';
+import { verifyKernels } from '../../ir/verifyKernel.js';
+import { expectSame } from '../support/sameValues.js';
+import { emulateModule } from './cuda/emulate.js';
+import { randomArray, randomSource, RUNNABLE, runGenerated } from './harness.js';
+
+const [K, VOCAB, ROWS] = [64, 700, 37];
+const DRAW = { inverseTemperature: 'heat', low: 'low', high: 'high' };
+
+function headOf(dtype: 'f32' | 'bf16', layout: 'panels' | 'vnni' | 'kmajor'): KernelModule {
+  const buffer = (
+    name: string,
+    type: BufferDecl['dtype'],
+    columns: number,
+    space: BufferDecl['space'],
+  ): BufferDecl => ({
+    name,
+    dtype: type,
+    rows: 'R',
+    columns,
+    space,
+  });
+  const shared = { path: 'head', rows: 'R', ops: [], vocab: VOCAB, target: 'target', parts: 'parts' } as const;
+  const rowScale = { op: 'load', buffer: 'scale', access: { kind: 'row' } } as const;
+  const kernels: readonly Kernel[] = [
+    { ...shared, name: 'head', anchor: 'logprob', k: K, a: 'x', weight: 'w', rowScale, draw: DRAW },
+    {
+      ...shared,
+      name: 'reduce',
+      anchor: 'logprobReduce',
+      logProb: 'log_prob',
+      isArgmax: 'is_argmax',
+      draw: { token: 'token', logProb: 'token_log_prob' },
+    },
+  ];
+  const sources = [{ tensor: 'head.weight', rows: VOCAB }];
+  return {
+    interface: interfaceOf([]),
+    buffers: [
+      buffer('x', dtype, K, 'input'),
+      buffer('scale', 'f32', 1, 'input'),
+      buffer('target', 'i32', 1, 'input'),
+      buffer('heat', 'f32', 1, 'input'),
+      buffer('low', 'i32', 1, 'input'),
+      buffer('high', 'i32', 1, 'input'),
+      buffer('parts', 'f32', 8 * Math.ceil(VOCAB / LOGPROB_BLOCK), 'arena'),
+      buffer('log_prob', 'f32', 1, 'output'),
+      buffer('is_argmax', 'i32', 1, 'output'),
+      buffer('token', 'i32', 1, 'output'),
+      buffer('token_log_prob', 'f32', 1, 'output'),
+    ],
+    weights: [{ name: 'w', layout, format: dtype, sources, k: K, pairing: { kind: 'none' } }],
+    kernels,
+  };
+}
+
+const random = randomSource(17);
+const bf16 = (length: number): Float64Array => randomArray(random, length).map((v) => roundToBf16(v));
+const tensors = new Map([['head.weight', { rows: VOCAB, columns: K, data: bf16(VOCAB * K) }]]);
+const keys = Array.from({ length: ROWS }, (_, row) => noiseKey(0x1234_5678_9abc_def0n, row));
+/** Every fourth row is greedy; temperatures of the others go from 0.2 to 5. */
+const heat = Float64Array.from({ length: ROWS }, (_, row) => (row % 4 === 0 ? 0 : Math.fround(0.2 + (row / ROWS) * 5)));
+const INPUTS: ReadonlyMap<string, Float64Array> = new Map([
+  ['x', bf16(ROWS * K)],
+  ['scale', Float64Array.from({ length: ROWS }, (_, row) => 0.25 + (row % 3) / 4)],
+  ['target', Float64Array.from({ length: ROWS }, (_, row) => (row * 19) % VOCAB)],
+  ['heat', heat],
+  ['low', Float64Array.from(keys, ({ low }) => low)],
+  ['high', Float64Array.from(keys, ({ high }) => high)],
+]);
+const some = (from: number, to: number): ReadonlyMap<string, Float64Array> =>
+  new Map(
+    [...INPUTS].map(([name, data]) => [name, data.slice((data.length / ROWS) * from, (data.length / ROWS) * to)]),
+  );
+
+const OUTPUTS = ['log_prob', 'is_argmax', 'token', 'token_log_prob'] as const;
+type Values = ReadonlyMap<string, Float64Array>;
+
+function compare(
+  module: KernelModule,
+  run: (inputs: Values, rows: number, schedule: number) => Values,
+  schedules: number,
+): void {
+  verifyKernels(module);
+  const want = interpretModule(module, { sizes: { T: ROWS, R: ROWS }, buffers: INPUTS, tensors });
+  const got = run(INPUTS, ROWS, 0);
+  // No two scores of this data are so near that f32 takes another token than float64.
+  expect([...got.get('token')!]).toEqual([...want.get('token')!]);
+  expect(got.get('is_argmax')).toEqual(want.get('is_argmax'));
+  for (const name of ['log_prob', 'token_log_prob'])
+    got.get(name)!.forEach((value, row) => {
+      expect(value, `${name}[${row}]`).toBeCloseTo(want.get(name)![row]!, 4);
+    });
+  expect(new Set(got.get('token')).size).toBeGreaterThan(ROWS / 2);
+  for (let schedule = 1; schedule < schedules; schedule++) {
+    const other = run(INPUTS, ROWS, schedule);
+    for (const name of OUTPUTS) expectSame(other.get(name), got.get(name), `${name}, schedule ${schedule}`);
+  }
+  for (const [from, to] of [
+    [0, 1],
+    [5, 23],
+  ] as const) {
+    const part = run(some(from, to), to - from, 0);
+    for (const name of OUTPUTS)
+      expectSame(part.get(name), got.get(name)!.slice(from, to), `${name} of ${from} to ${to}`);
+  }
+}
+
+describe('a draw in the head', () => {
+  const CPU: Readonly<Record<CpuIsa, readonly (readonly [number, number, number, number, number])[]>> = {
+    portable: [[4, 16, 512, 64, 256]],
+    avx2: [
+      [6, 16, 512, 60, 256],
+      [2, 32, 32, 6, 512],
+    ],
+    avx512: [
+      [14, 32, 512, 252, 256],
+      [6, 64, 64, 12, 768],
+    ],
+    amx: [[32, 32, 512, 256, 256]],
+  };
+
+  it.each(RUNNABLE)('in C, %s', (isa) => {
+    const module = isa === 'amx' ? headOf('bf16', 'vnni') : headOf('f32', 'panels');
+    const schedules = CPU[isa].map(([mr, nr, kc, mb, nb]): CpuGemmSchedule => ({
+      kind: 'gemm',
+      isa,
+      mr,
+      nr,
+      kc,
+      mb,
+      nb,
+    }));
+    compare(
+      module,
+      (inputs, rows, i) => {
+        const result = runGenerated(module, {
+          sizes: { T: rows, R: rows },
+          inputs,
+          tensors,
+          schedules: [schedules[i]!, { kind: 'loop', isa, rows: 4 }],
+          workers: 1 + i,
+          isQuick: true,
+        });
+        expect(result.overruns).toEqual([]);
+        return result.values;
+      },
+      schedules.length,
+    );
+  });
+
+  const gemm = (skeleton: CudaGemmSchedule['skeleton'], rest: Partial<CudaGemmSchedule>): CudaGemmSchedule => ({
+    kind: 'gemm',
+    skeleton,
+    tm: 64,
+    tn: 64,
+    tk: 32,
+    stages: 1,
+    cluster: 1,
+    raster: 2,
+    mode: 'cooperative',
+    ...rest,
+  });
+  it.each([
+    ['CUDA cores', [gemm('simt', { tk: 16 }), gemm('simt', { tm: 32, tn: 128, tk: 16 })]],
+    ['tensor cores', [gemm('mma', { stages: 2 }), gemm('mma', { tm: 32, tn: 128, stages: 3 })]],
+    ['Hopper', [gemm('wgmma', { tm: 128, tn: 256, tk: 64, stages: 2 })]],
+  ])('in CUDA, %s', (_title, schedules) => {
+    const module = headOf('bf16', 'kmajor');
+    compare(
+      module,
+      (inputs, rows, i) =>
+        emulateModule(module, {
+          sizes: { T: rows, R: rows },
+          inputs,
+          tensors,
+          schedules: [schedules[i]!, { kind: 'loop', threads: 64 * (i + 1) }],
+          tokensCapacity: 64,
+        }).values,
+      schedules.length,
+    );
+  });
+});
