@@ -54,6 +54,6 @@ export function resolveSampling(options: SamplingOptions): Sampling {
 export function settingProblem(value: number, { least, most, isAbove, isWhole }: Setting): string | undefined {
   const isInside = (isAbove === true ? value > least : value >= least) && value <= most;
   if (isInside && (isWhole !== true || Number.isInteger(value))) return undefined;
-  const what = isWhole === true ? 'a whole number ' : '';
-  return `expected ${what}${isAbove === true ? `above ${least}, ` : `${least} to `}${isAbove === true ? 'at most ' : ''}${most}`;
+  const range = isAbove === true ? `above ${least}, at most ${most}` : `${least} to ${most}`;
+  return `expected ${isWhole === true ? 'a whole number, ' : ''}${range}`;
 }

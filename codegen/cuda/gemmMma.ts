@@ -2,7 +2,8 @@
 import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
-import { drawValues, LOGPROB_PIECE, partsBytes } from './logprobParts.js';
+import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
+import { drawValues } from './text/draw.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
 import type { Fragment, RowPrologue } from './text/programs.js';

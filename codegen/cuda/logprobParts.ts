@@ -2,10 +2,7 @@
  * Parts of a vocabulary block. The contraction keeps their maxima and sums in shared memory and then combines them in
  * order.
  */
-import { LOGPROB_BLOCK, partWidth, type LogProbKernel } from '../../ir/kernel.js';
-import { drawOperands } from '../operands.js';
-import type { CudaOperands } from './text/operands.js';
-import { render } from './text/templates.js';
+import { LOGPROB_BLOCK, type LogProbKernel } from '../../ir/kernel.js';
 
 /**
  * Columns of a part: a warp's, one per lane, or a thread quad's. Every tile is a multiple of it, so results do not
@@ -19,15 +16,3 @@ export const LOGPROB_PIECE = 32;
  */
 export const partsBytes = (tm: number, { draw }: Pick<LogProbKernel, 'draw'>): number =>
   tm * ((LOGPROB_BLOCK / LOGPROB_PIECE) * (draw === undefined ? 12 : 24) + 4);
-
-/** What templates need to know of a kernel's draw, and of the parts that it makes wider. */
-export const drawValues = (
-  kernel: Pick<LogProbKernel, 'draw'>,
-  operands: CudaOperands,
-): { readonly draw: object | undefined; readonly width: number } => ({
-  width: partWidth(kernel),
-  draw: kernel.draw === undefined ? undefined : { noise: gumbelText(), ...drawOperands(kernel.draw, operands) },
-});
-
-/** Functions that draw tokens. */
-export const gumbelText = (): string => render('gumbel', {});

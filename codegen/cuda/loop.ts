@@ -2,7 +2,7 @@
 import type { CudaLoopSchedule } from '../../ir/cuda.js';
 import type { LogProbReduceKernel, LoopKernel } from '../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
-import { gumbelText } from './logprobParts.js';
+import { gumbelText } from './text/draw.js';
 import { logprobReduceValues } from '../logprobReduce.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { kernelHead } from './text/operands.js';

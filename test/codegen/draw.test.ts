@@ -175,6 +175,10 @@ describe('a draw in the head', () => {
   it.each([
     ['CUDA cores', [gemm('simt', { tk: 16 }), gemm('simt', { tm: 32, tn: 128, tk: 16 })]],
     ['tensor cores', [gemm('mma', { stages: 2 }), gemm('mma', { tm: 32, tn: 128, stages: 3 })]],
+    [
+      'few rows',
+      [gemm('skinny', { tm: 8, tn: 256, tk: 64, stages: 4 }), gemm('skinny', { tm: 32, tn: 256, tk: 64, stages: 3 })],
+    ],
     ['Hopper', [gemm('wgmma', { tm: 128, tn: 256, tk: 64, stages: 2 })]],
   ])('in CUDA, %s', (_title, schedules) => {
     const module = headOf('bf16', 'kmajor');

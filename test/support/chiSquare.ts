@@ -1,7 +1,7 @@
 /**
  * Pearson's χ² of counts against what is expected, as a number of standard deviations above its mean: below 3.5 in all
- * but about 1 of 1,000 cases. Where nothing is expected, nothing may be found: Infinity. Cells with fewer than 5 expected
- * are counted together.
+ * but about 1 of 1,000 cases. Where nothing is expected, nothing may be found: Infinity. Cells with fewer than 5
+ * expected are counted together.
  */
 export function chiSquare(found: readonly number[], expected: readonly number[]): number {
   const cells: { found: number; expected: number }[] = [];

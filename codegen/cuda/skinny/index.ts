@@ -96,7 +96,7 @@ export function emitSkinny(
             program: fragmentEpilogue(segments[i]!, operands, fragmentOf(kernel, i, wn, tn, prologue), 3),
           })),
         })
-      : logProbFunctions() +
+      : logProbFunctions(kernel) +
         render('logprobSkinny', {
           ...body,
           pitch: PRODUCTS_PITCH,

@@ -3,7 +3,7 @@
  */
 import type { LogProbKernel } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
-import { drawValues, gumbelText } from '../logprobParts.js';
+import { drawValues, gumbelText } from '../text/draw.js';
 import type { CudaOperands } from '../text/operands.js';
 import type { RowPrologue } from '../text/programs.js';
 import { indent } from '../text/statements.js';
