@@ -2,6 +2,7 @@
 import { Option, type Command } from 'commander';
 import { UsageError } from '../errors.js';
 import { DEFAULT_NEW_TOKENS, generateSchema, MOST_NEW_TOKENS, type GenerateOptions } from '../generate/options.js';
+import { MOST_TEMPERATURE } from '../generate/sampling.js';
 import { isSet, text, texts, wholeNumber, type Flags } from './options.js';
 
 const append = (value: string, before: readonly string[] = []): readonly string[] => [...before, value];
@@ -15,12 +16,21 @@ export const addGenerateFlags = (command: Command): Command =>
         'end at this text, which is left out; may be given several times; \\n is a line end',
       ).argParser(append),
     )
+    .option(
+      '--temperature <t>',
+      `divide logits by this before a token is drawn, 0 to ${MOST_TEMPERATURE}; 0: the most likely`,
+    )
+    .option('--seed <n>', 'draw the same tokens as any other run with this seed (default: 0)')
     .option('--ignore-eos', "go on after the model's end-of-text token");
 
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r', '\\': '\\' };
 
 /** `\n`, `\t`, `\r` and `\\` as shells leave them; any other backslash stays. */
 const unescape = (given: string): string => given.replace(/\\([ntr\\])/g, (_, letter: string) => ESCAPES[letter]!);
+
+/** A field as a number; NaN, which the schema refuses, where the text is none. */
+const numberOf = (field: string, given: string | undefined): Readonly<Record<string, number>> =>
+  given === undefined ? {} : { [field]: given.trim() === '' ? NaN : Number(given) };
 
 /** Throws UsageError. */
 export function generateFlags(flags: Flags): GenerateOptions {
@@ -29,6 +39,8 @@ export function generateFlags(flags: Flags): GenerateOptions {
   const options = {
     ...(most === undefined ? {} : { maxNewTokens: wholeNumber('--max-new-tokens', most, 1, MOST_NEW_TOKENS, '256') }),
     ...(stop.length === 0 ? {} : { stop }),
+    ...numberOf('temperature', text(flags, 'temperature')),
+    ...numberOf('seed', text(flags, 'seed')),
     ...(isSet(flags, 'ignoreEos') ? { ignoreEos: true } : {}),
   };
   const checked = generateSchema.safeParse(options);

@@ -133,7 +133,7 @@ export class Generator {
     try {
       sampling = resolveSampling(request.sampling ?? {});
     } catch (error) {
-      return refused(error instanceof Error ? error.message : String(error));
+      return Promise.reject(error instanceof Error ? error : new Error(String(error)));
     }
     const sequence = new Sequence({ prompt, sampling, ...(scoreFrom === undefined ? {} : { scoreFrom }) });
     return new Promise<Generated>((resolve, reject) => {

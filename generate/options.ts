@@ -1,5 +1,6 @@
 /** What may be asked of a continuation: one schema for the command line, the library and the commands. */
 import { z } from 'zod';
+import { samplingFields } from './sampling.js';
 
 export const DEFAULT_NEW_TOKENS = 128;
 /** Beyond any context of today's models. */
@@ -14,6 +15,7 @@ export const generateFields = {
   stop: z.array(z.string().min(1).max(MOST_STOP_CHARACTERS)).max(MOST_STOPS).readonly().optional(),
   /** Goes on after the model's end-of-text token. */
   ignoreEos: z.boolean().optional(),
+  ...samplingFields,
 };
 
 export const generateSchema = z.strictObject(generateFields);

@@ -77,7 +77,15 @@ export class Continuer {
 
   /** Rejects with what `Generator.generate` rejects with. */
   async continue(prompt: readonly number[], options: ContinueOptions): Promise<Continuation> {
-    const { maxNewTokens = DEFAULT_NEW_TOKENS, stop = [], ignoreEos = false, onPiece, signal } = options;
+    const {
+      maxNewTokens = DEFAULT_NEW_TOKENS,
+      stop = [],
+      ignoreEos = false,
+      temperature,
+      seed,
+      onPiece,
+      signal,
+    } = options;
     const started = performance.now();
     const stopTokens = ignoreEos ? new Set<number>() : this.eos;
     const stream = new TextStream((ids) => this.tokenizer.decode(ids), stop);
@@ -86,6 +94,7 @@ export class Continuer {
       prompt,
       maxNewTokens,
       stopTokens,
+      sampling: { temperature, seed },
       signal,
       onToken: async ({ token, logProb }) => {
         seconds.push((performance.now() - started) / 1000);

@@ -17,9 +17,9 @@ function counter(
       onStep?.();
       const rows = [...row].flatMap((at, i) => (fails.has(tokens[at]!) ? [i] : []));
       if (rows.length > 0) return Promise.reject(Object.assign(new Error('not finite'), { rows }));
-      const best = row.map((at) => tokens[at]! + 1);
+      const drawn = row.map((at) => tokens[at]! + 1);
       const zeros = new Float32Array(row.length);
-      return Promise.resolve({ logProb: zeros, bestLogProb: zeros, isArgmax: best.map(() => 1), best });
+      return Promise.resolve({ logProb: zeros, drawnLogProb: zeros, isArgmax: drawn.map(() => 1), drawn });
     },
   };
 }
