@@ -5,7 +5,7 @@
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { stepperOf } from '../../driver/commands/generate.js';
+import { stepperOf } from '../../driver/commands/continuation.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
 import { Generator } from '../../generate/generator.js';
