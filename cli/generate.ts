@@ -61,6 +61,8 @@ export function addGenerate(program: Command, context: Context): void {
       'Text: every line that is not blank is a prompt. JSON lines (named .jsonl, or beginning with {):',
       '  {"prompt": "Once upon a time"}   a text',
       '  {"tokens": [1, 402, 17]}         token ids as they are; nothing is put before them',
+      '  {"messages": [{"role": "user", "content": "Hello!"}]}',
+      "                                   a conversation, written by the checkpoint's chat template",
     ],
     'What --json prints': [
       'index, text, tokens, logprobs (natural logarithms), reason, promptTokens, foundTokens. The reason is',

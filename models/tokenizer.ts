@@ -35,6 +35,8 @@ export interface Tokenizer {
   encode(text: string): Promise<number[]>;
   /** encode of each text, in order: much faster than one by one. */
   encodeBatch(texts: readonly string[]): Promise<readonly ArrayLike<number>[]>;
+  /** Token ids of a text that names its special tokens itself: none is added. */
+  encodeWritten(text: string): Promise<number[]>;
   /** The text of tokens, without special tokens. Bytes that are no character yet become U+FFFD. */
   decode(ids: readonly number[]): Promise<string>;
 }
@@ -182,6 +184,11 @@ function wrap({ tokenizer: native, mayCut }: Native, around: Around, decodes: bo
   return {
     encode: async (text) => Array.from((await encodeBatch([text]))[0]!),
     encodeBatch,
+    encodeWritten: async (text) => {
+      const [ids = []] = await guarded(() => encodeEach([text]));
+      checkIds(ids, text, where, embeddings);
+      return ids;
+    },
     decode: (ids) => {
       if (!decodes)
         throw new UserError(

@@ -3,6 +3,7 @@ import { GenerateError, type GeneratorCounts } from '../../generate/generator.js
 import { DEFAULT_NEW_TOKENS, type GenerateOptions } from '../../generate/options.js';
 import { readPrompts } from '../../generate/promptFile.js';
 import type { NamedPrompt } from '../../generate/prompts.js';
+import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { Phases } from '../phases.js';
 import { stepTo, type LoadRequest, type Ui } from '../requests.js';
@@ -60,7 +61,10 @@ export async function generate(
   const loading = beginLoading(request, ui, phases);
   const { config } = loading.checkpoint;
   const tokenizer = createTokenizer(loading.tokenizer.spec);
-  const prompts = await tokenisePrompts([...request.prompts, ...fromFile], tokenizer, config);
+  const named = [...request.prompts, ...fromFile];
+  const found = named.some(({ prompt }) => 'messages' in prompt) ? findChatTemplate(loading.checkpoint.dir) : undefined;
+  const template = found === undefined ? undefined : new ChatTemplate(found);
+  const prompts = await tokenisePrompts(named, { tokenizer, template }, config).finally(() => template?.close());
   await compileWithCache(loading, request, demandOf(prompts, maxNewTokens, config), ui);
   const loaded = await loading.finish();
   try {

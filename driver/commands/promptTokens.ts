@@ -1,6 +1,7 @@
 /** Prompts as tokens, checked against the model before anything is compiled. */
 import { UserError } from '../../errors.js';
-import type { NamedPrompt } from '../../generate/prompts.js';
+import type { Message, NamedPrompt } from '../../generate/prompts.js';
+import type { ChatTemplate } from '../../models/chatTemplate.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { count } from '../../system/format.js';
 import type { Demand } from './cacheSize.js';
@@ -20,24 +21,56 @@ export interface PromptLimits {
 /** Texts that are encoded at a time. */
 const BATCH = 1024;
 
+/** How prompts become tokens. */
+export interface PromptWriter {
+  readonly tokenizer: Tokenizer;
+  /** Absent where the checkpoint has none. */
+  readonly template: ChatTemplate | undefined;
+}
+
 /** Tokens of each prompt. Rejects with UserError that names the first prompt that the model cannot take. */
 export async function tokenisePrompts(
   prompts: readonly NamedPrompt[],
-  tokenizer: Tokenizer,
+  writer: PromptWriter,
   limits: PromptLimits,
 ): Promise<readonly TokenisedPrompt[]> {
   const tokenised: TokenisedPrompt[] = [];
   for (let from = 0; from < prompts.length; from += BATCH) {
     const batch = prompts.slice(from, from + BATCH);
     const texts = batch.flatMap(({ prompt }) => ('prompt' in prompt ? [prompt.prompt] : []));
-    const encoded = (await tokenizer.encodeBatch(texts)).values();
+    const encoded = (await writer.tokenizer.encodeBatch(texts)).values();
     for (const { where, prompt } of batch) {
-      const tokens = 'tokens' in prompt ? prompt.tokens : Array.from(encoded.next().value ?? []);
+      const tokens =
+        'tokens' in prompt
+          ? prompt.tokens
+          : 'messages' in prompt
+            ? await writeChat(where, prompt.messages, writer)
+            : Array.from(encoded.next().value ?? []);
       check(where, tokens, limits);
       tokenised.push({ where, tokens });
     }
   }
   return tokenised;
+}
+
+/** The template names all special tokens: the tokenizer adds none. */
+async function writeChat(
+  where: string,
+  messages: readonly Message[],
+  { template, tokenizer }: PromptWriter,
+): Promise<readonly number[]> {
+  if (template === undefined)
+    throw new UserError(
+      `${where}: the model has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json`,
+      'write the text yourself: {"prompt": "…"}, or copy the template of the original model into the folder',
+    );
+  try {
+    return await tokenizer.encodeWritten(await template.render(messages));
+  } catch (error) {
+    throw error instanceof UserError
+      ? new UserError(`${where}: ${error.message}`, error.hint, { cause: error })
+      : error;
+  }
 }
 
 function check(where: string, tokens: readonly number[], { vocabSize, maxPositions }: PromptLimits): void {

@@ -1,0 +1,122 @@
+/**
+ * The chat template of a checkpoint folder: how a conversation is written for its model. A template is a program, so it
+ * runs in a thread of its own, with bounds on memory and time. Only where there are TypeScript sources alone (in tests)
+ * does it run here.
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Worker } from 'node:worker_threads';
+import { UserError } from '../errors.js';
+import { isRecord, quote } from '../system/json.js';
+import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/read.js';
+import { chatRenderer, type ChatMessage, type TemplateSource } from './renderChat.js';
+
+const CONFIG_BYTES = 8 << 20;
+const TEMPLATE_BYTES = 1 << 20;
+const RENDER_SECONDS = 5;
+const HEAP_MIB = 256;
+const SPECIAL = ['bos_token', 'eos_token', 'pad_token', 'unk_token', 'sep_token', 'cls_token'];
+
+/** A template and the file that it is from. */
+export interface FoundTemplate extends TemplateSource {
+  readonly where: string;
+}
+
+/** The template of the folder `dir`; undefined if it has none. Throws UserError for a damaged file. */
+export function findChatTemplate(dir: string): FoundTemplate | undefined {
+  const own = join(dir, 'chat_template.jinja');
+  const configPath = join(dir, 'tokenizer_config.json');
+  const config = fileSize(configPath) === undefined ? {} : readJsonObject(configPath, CONFIG_BYTES).value;
+  const special = Object.fromEntries(
+    SPECIAL.flatMap((name) => {
+      const value = config[name];
+      const text = isRecord(value) ? value['content'] : value;
+      return typeof text === 'string' ? [[name, text]] : [];
+    }),
+  );
+  if (fileSize(own) !== undefined)
+    return { text: decodeUtf8(readBounded(own, TEMPLATE_BYTES), own), special, where: own };
+  const text = templateIn(config['chat_template']);
+  if (text === undefined) return undefined;
+  if (typeof text !== 'string' || text.length > TEMPLATE_BYTES)
+    throw new UserError(
+      `${configPath}: chat_template: expected a text of at most ${TEMPLATE_BYTES} characters, got ${quote(text)}`,
+      'download tokenizer_config.json again',
+    );
+  return { text, special, where: configPath };
+}
+
+/** A text, or of several named ones that called `default`. */
+function templateIn(value: unknown): unknown {
+  if (!Array.isArray(value)) return value ?? undefined;
+  const chosen: unknown = value.find((each) => isRecord(each) && each['name'] === 'default') ?? value[0];
+  return isRecord(chosen) ? chosen['template'] : chosen;
+}
+
+type Reply = { readonly text: string } | { readonly error: string };
+
+/** Writes conversations, one at a time. */
+export class ChatTemplate {
+  private readonly source: FoundTemplate;
+  private readonly seconds: number;
+  private worker: Worker | undefined;
+  private last: Promise<unknown> = Promise.resolve();
+
+  constructor(source: FoundTemplate, seconds = RENDER_SECONDS) {
+    this.source = source;
+    this.seconds = seconds;
+  }
+
+  /** The text for the model to continue, special tokens included. Rejects with UserError if the template fails. */
+  render(messages: readonly ChatMessage[]): Promise<string> {
+    const rendered = this.last.then(() => this.ask(messages));
+    this.last = rendered.catch(() => undefined);
+    return rendered;
+  }
+
+  async close(): Promise<void> {
+    await this.worker?.terminate();
+    this.worker = undefined;
+  }
+
+  private async ask(messages: readonly ChatMessage[]): Promise<string> {
+    const file = new URL('./chatTemplateWorker.js', import.meta.url);
+    const hasThread = file.protocol === 'file:' && existsSync(fileURLToPath(file));
+    const reply = hasThread ? await this.askThread(file, messages) : this.askHere(messages);
+    if ('text' in reply) return reply.text;
+    throw new UserError(
+      `${this.source.where}: the chat template fails: ${quote(reply.error, 200)}`,
+      'check roles and their order, or write the text yourself: {"prompt": "…"}',
+    );
+  }
+
+  private askHere(messages: readonly ChatMessage[]): Reply {
+    try {
+      return { text: chatRenderer(this.source)(messages) };
+    } catch (error) {
+      return { error: error instanceof Error ? error.message : String(error) };
+    }
+  }
+
+  private async askThread(file: URL, messages: readonly ChatMessage[]): Promise<Reply> {
+    const { text, special } = this.source;
+    const worker = (this.worker ??= new Worker(file, {
+      workerData: { text, special },
+      resourceLimits: { maxOldGenerationSizeMb: HEAP_MIB },
+    }));
+    let timer: NodeJS.Timeout | undefined;
+    const reply = await new Promise<Reply>((resolve) => {
+      worker.removeAllListeners();
+      worker.once('message', resolve);
+      worker.once('error', (error) => resolve({ error: error instanceof Error ? error.message : String(error) }));
+      worker.once('exit', () => resolve({ error: 'its thread ended' }));
+      timer = setTimeout(() => resolve({ error: `it takes more than ${this.seconds} seconds` }), this.seconds * 1000);
+      worker.postMessage(messages);
+    });
+    clearTimeout(timer);
+    // A thread that failed may still be running.
+    if ('error' in reply) await this.close();
+    return reply;
+  }
+}

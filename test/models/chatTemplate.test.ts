@@ -1,0 +1,91 @@
+/** Chat templates as built: in a thread of their own, with bounds. */
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { findChatTemplate } from '../../models/chatTemplate.js';
+import type * as Built from '../../models/chatTemplate.js';
+
+const MODULE = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'dist', 'models', 'chatTemplate.js');
+const isBuilt = existsSync(MODULE);
+
+let folder = '';
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tilewright-chat-'));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const USER = [{ role: 'user', content: 'Hi' }];
+const TURNS = "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m['content'] | trim }}{% endfor %}";
+
+describe('a chat template', () => {
+  it('is found in tokenizer_config.json or beside it', () => {
+    const config = (value: unknown): void =>
+      writeFileSync(join(folder, 'tokenizer_config.json'), JSON.stringify(value));
+    expect(findChatTemplate(folder)).toBeUndefined();
+    config({ bos_token: { content: '<s>' } });
+    expect(findChatTemplate(folder)).toBeUndefined();
+    config({ bos_token: { content: '<s>' }, eos_token: '</s>', chat_template: TURNS });
+    const special = { bos_token: '<s>', eos_token: '</s>' };
+    expect(findChatTemplate(folder)).toMatchObject({ text: TURNS, special });
+    config({
+      chat_template: [
+        { name: 'tools', template: 'x' },
+        { name: 'default', template: TURNS },
+      ],
+    });
+    expect(findChatTemplate(folder)).toMatchObject({ text: TURNS });
+    config({ chat_template: 7 });
+    expect(() => findChatTemplate(folder)).toThrow('chat_template: expected a text');
+    writeFileSync(join(folder, 'chat_template.jinja'), 'own');
+    expect(findChatTemplate(folder)).toMatchObject({ text: 'own' });
+  });
+
+  describe.skipIf(!isBuilt)('in its thread', async () => {
+    const { ChatTemplate } = isBuilt
+      ? ((await import(pathToFileURL(MODULE).href)) as typeof Built)
+      : ({} as typeof Built);
+    const render = async (text: string, seconds = 5): Promise<string> => {
+      const template = new ChatTemplate({ text, special: { bos_token: '<s>' }, where: 'here' }, seconds);
+      try {
+        return await template.render(USER);
+      } finally {
+        await template.close();
+      }
+    };
+
+    it('writes conversations, and goes on after a failure', async () => {
+      const template = new ChatTemplate({
+        text: `${TURNS}{% if messages | length > 1 %}{{ raise_exception('no') }}{% endif %}`,
+        special: { bos_token: '<s>' },
+        where: 'here',
+      });
+      const failed = expect(template.render([...USER, ...USER])).rejects.toThrow(
+        /^here: the chat template fails: "no"$/,
+      );
+      expect(await template.render(USER)).toBe('<s><user>Hi');
+      await failed;
+      await template.close();
+    });
+
+    it.each([
+      ['{% for %}', 'the chat template fails'],
+      ["{{ raise_exception('roles must alternate') }}", 'the chat template fails: "roles must alternate"'],
+      ['{% for a in range(1000000) %}{% for b in range(1000000) %}{% endfor %}{% endfor %}', 'the chat template fails'],
+      [
+        "{% set ns = namespace(x='aaaaaaaa') %}{% for a in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}",
+        'the chat template fails',
+      ],
+    ])(
+      'fails in one line: %s',
+      async (text, message) => {
+        await expect(render(text, 1)).rejects.toMatchObject({
+          name: 'UserError',
+          message: expect.stringContaining(message) as string,
+        });
+      },
+      30_000,
+    );
+  });
+});
