@@ -21,6 +21,7 @@ export function addCompile(program: Command, context: Context): void {
     .option('-o, --output <dir>', 'artifact folder to write, by habit name.tw; an artifact that is there is replaced');
   command
     .option('--pack-weights', 'copy the checkpoint into the artifact, so that it runs without it, also elsewhere')
+    .option('--cache-tokens <n>', 'also compile for generate, with memory for the keys and values of n tokens')
     .option('--hash-weights', 'read all bytes of the weights now, so that run --verify can compare them');
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())

@@ -33,7 +33,7 @@ export function addGenerate(program: Command, context: Context): void {
         'have in common is computed once. What a prompt gets does not depend on the others.',
     )
     .argument('<model>', 'checkpoint folder, or artifact folder written by tilewright compile --cache-tokens')
-    .argument('[prompts...]', 'texts to continue')
+    .argument('[text...]', 'what to continue')
     .option(
       '--prompts <file>',
       'a prompt on each line, or JSON lines (see below), plain or .gz; - for the standard input',

@@ -1,6 +1,6 @@
 /** Flags as text → typed values. Every refusal says what was given, what is expected, and shows an example. */
 import { UsageError } from '../errors.js';
-import { isArtifact, parseInit, type WeightInit } from '../driver/names.js';
+import { isArtifact, MAX_CACHE_TOKENS, parseInit, type WeightInit } from '../driver/names.js';
 import type { ArtifactRequest } from '../driver/requests.js';
 import { PRECISIONS, TARGET_CHOICES, type Precision, type TargetChoice } from '../driver/target.js';
 import { SHARING_MODES, type Sharing } from '../eval/tree.js';
@@ -143,9 +143,6 @@ export function deviceFlags(flags: Flags): DeviceFlags {
 const RUN_MASKS = ['tree', 'slidingWindow'] as const;
 export const INSPECT_MASKS = ['tree', 'metaPair', 'slidingWindow'] as const;
 
-/** Rows of a state are numbered in 32 bits, and elements of all rows in 64. */
-const MOST_CACHE_TOKENS = 1 << 26;
-
 export interface ModelFlags {
   readonly init: WeightInit;
   readonly precision: Precision;
@@ -178,7 +175,7 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
     ...(maxTokens === undefined ? {} : { maxTokens: wholeNumber('--max-tokens', maxTokens, 32, 1 << 16, '1024') }),
     ...(cacheTokens === undefined
       ? {}
-      : { cacheTokens: wholeNumber('--cache-tokens', cacheTokens, 16, MOST_CACHE_TOKENS, '32768') }),
+      : { cacheTokens: wholeNumber('--cache-tokens', cacheTokens, 16, MAX_CACHE_TOKENS, '32768') }),
     ...(dump === undefined ? {} : { dump }),
   };
 }

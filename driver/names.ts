@@ -29,3 +29,6 @@ export function modelName(path: string): string {
   const name = basename(full.endsWith('.json') ? dirname(full) : full);
   return name.replace(/(?<=.)\.tw$/, '');
 }
+
+/** Most tokens whose keys and values can be kept: rows of a state have numbers of 32 bits. */
+export const MAX_CACHE_TOKENS = 1 << 26;

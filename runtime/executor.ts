@@ -40,6 +40,8 @@ export class Executor<Memory = unknown> {
   private readonly stateRows: Readonly<Record<string, number>>;
   private readonly gate: Gate;
   private lastSearch: Promise<unknown> = Promise.resolve();
+  /** The last call that went to the devices. */
+  private lastCall: StageCall | undefined;
   private isClosed = false;
   private readonly onExit = (): void => this.runner.stop();
 
@@ -72,7 +74,7 @@ export class Executor<Memory = unknown> {
     const arrays = Object.fromEntries(declared.map((decl, i) => [decl.name, arrayOf(decl, outputs[i]!)]));
     for (const decl of declared) {
       const rows = nonFiniteRows(decl, arrays[decl.name]!, call.extents);
-      if (rows.length > 0) throw new NonFiniteError(await this.culprit(name, inputs), rows);
+      if (rows.length > 0) throw new NonFiniteError(await this.culprit(call), rows);
     }
     return { outputs: arrays, spans };
   }
@@ -127,13 +129,29 @@ export class Executor<Memory = unknown> {
 
   /** Starts as soon as the devices have room. */
   private pass(call: StageCall): Promise<StageAnswer> {
-    return this.gate.pass(() => this.runner.run(call));
+    return this.gate.pass(() => {
+      this.lastCall = call;
+      return this.runner.run(call);
+    });
   }
 
-  /** Where a call went wrong, found by calling again; unknown where that would change a state a second time. */
-  private async culprit(name: string, inputs: CallArrays): Promise<string | undefined> {
-    if (functionOf(this.plan, name).interface.gives.length > 0) return undefined;
-    return (await this.diagnose(name, inputs))?.path;
+  /**
+   * Where a call went wrong, found by calling again. Where it writes states, a second call writes the same values to the
+   * same rows, as long as no other call came between; after one, the place stays unknown.
+   */
+  private async culprit(call: StageCall): Promise<string | undefined> {
+    const again: StageCall = { ...call, kind: 'search' };
+    const isStateful = call.fn.interface.gives.length > 0;
+    const job = this.lastSearch.then(() =>
+      this.gate.pass(() => {
+        if (isStateful && this.lastCall !== call) return Promise.resolve(undefined);
+        this.lastCall = again;
+        return this.runner.run(again);
+      }),
+    );
+    this.lastSearch = job.catch(() => undefined);
+    const nonFinite = (await job)?.nonFinite;
+    return nonFinite === undefined ? undefined : kernelOf(call.fn, nonFinite.launch).path;
   }
 }
 

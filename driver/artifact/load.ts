@@ -5,17 +5,15 @@
  * compile to the graph. Kernels are compiled again from the plan; the sources under kernels/ are for reading only.
  */
 import { UserError } from '../../errors.js';
-import { SCORE } from '../../ir/function.js';
-import { printGraph } from '../../ir/graph/printer.js';
-import { moduleOf, type GraphModule } from '../../ir/graph/graph.js';
+import { SCORE, STEP } from '../../ir/function.js';
+import type { GraphModule } from '../../ir/graph/graph.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { optimise } from '../../passes/pipeline.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { pathInside } from '../../system/inside.js';
 import { readBounded } from '../../system/read.js';
 import { checkAgainstGraph, checkPlan } from '../checkPlan.js';
+import { cacheTokensOf, modelFunctions, printFunctions } from '../functions.js';
 import type { Machine } from '../machine.js';
-import { buildGraph } from '../model.js';
 import { parsePlan } from '../planJson.js';
 import { packedCode, type PackedCode } from '../targets/machineCode.js';
 import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Target } from '../targets/index.js';
@@ -69,10 +67,10 @@ function requireSame(dir: string, { model }: Manifest, checkpoint: Checkpoint, a
     );
 }
 
-/** The module of the text. If there is a checkpoint, the module must be the checkpoint's own function. */
+/** The module of the text. If there is a checkpoint, its functions must be the checkpoint's own. */
 async function moduleIn<S, D>(
   text: string,
-  { mask }: Manifest,
+  { mask, cacheTokens }: Manifest,
   target: Target<S, D>,
   device: D,
   checkpoint: Checkpoint | undefined,
@@ -81,13 +79,15 @@ async function moduleIn<S, D>(
     // Imported here because the parser takes 0.3 s to load and is not needed if the checkpoint is available.
     const { parseModule } = await import('../../ir/graph/parser.js');
     const module = parseModule(text);
-    if (!module.functions.some(({ name }) => name === SCORE)) throw new Error(`it has no function ${SCORE}`);
+    for (const name of cacheTokens === undefined ? [SCORE] : [SCORE, STEP])
+      if (!module.functions.some((each) => each.name === name)) throw new Error(`it has no function ${name}`);
     return module;
   }
-  const graph = optimise(buildGraph(checkpoint, mask), target.numerics(device));
-  if (printGraph(graph) !== text)
+  const options = cacheTokens === undefined ? { mask } : { mask, cacheTokens };
+  const module = modelFunctions(checkpoint, target.numerics(device), options);
+  if (printFunctions(module) !== text)
     throw new Error('this is not the graph that the config.json of the checkpoint compiles to');
-  return moduleOf(graph);
+  return module;
 }
 
 async function loadAs<S, D>(
@@ -100,7 +100,8 @@ async function loadAs<S, D>(
 ): Promise<Artifact> {
   const { arithmetic } = manifest.target;
   const source = { ...manifest.model, path };
-  let again = rebuild(dir, { model: source, arithmetic, target: target.name });
+  const { cacheTokens } = manifest;
+  let again = rebuild(dir, { model: source, arithmetic, target: target.name, cacheTokens });
   const check = async <T>(name: string, run: () => T | Promise<T>): Promise<T> => {
     try {
       return await run();
@@ -112,7 +113,7 @@ async function loadAs<S, D>(
     }
   };
   const device = await check('', () => target.restore(manifest.target, machine));
-  again = rebuild(dir, { model: source, arithmetic, target: target.option(device) });
+  again = rebuild(dir, { model: source, arithmetic, target: target.option(device), cacheTokens });
   if (checkpoint !== undefined) requireSame(dir, manifest, checkpoint, again);
   const texts = { 'graph.tw': readPart(dir, 'graph.tw', again), 'plan.json': readPart(dir, 'plan.json', again) };
   for (const name of ['graph.tw', 'plan.json'] as const) {
@@ -130,6 +131,8 @@ async function loadAs<S, D>(
   });
   const module = await check('graph.tw', () => moduleIn(texts['graph.tw'], manifest, target, device, checkpoint));
   await check('graph.tw and plan.json', () => {
+    if (cacheTokensOf({ plan }) !== cacheTokens)
+      throw new Error(`it keeps keys and values of other than the ${cacheTokens ?? 0} tokens that the manifest says`);
     checkAgainstGraph(plan, module, target.numerics(device));
   });
   const { mask } = manifest;

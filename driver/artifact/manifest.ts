@@ -10,7 +10,7 @@ import { MASKS } from '../../models/family/mask.js';
 import { pathInside } from '../../system/inside.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import { quoteForShell } from '../../system/shell.js';
-import { MANIFEST, type WeightInit } from '../names.js';
+import { MANIFEST, MAX_CACHE_TOKENS, type WeightInit } from '../names.js';
 import { ARITHMETICS, type Arithmetic } from '../target.js';
 import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Rebuild } from '../targets/index.js';
 
@@ -37,6 +37,8 @@ const manifestSchema = z.strictObject({
   version: z.number().int(),
   target: z.looseObject({ kind: z.string().max(40), arithmetic: z.enum(ARITHMETICS) }),
   mask: z.enum(MASKS),
+  /** Tokens whose keys and values the function `step` keeps; absent if the artifact only scores. */
+  cacheTokens: z.number().int().min(1).max(MAX_CACHE_TOKENS).optional(),
   model: z.strictObject({
     path: z.string().max(4096),
     /** Whether the checkpoint lies in the artifact; `path` is then where it came from. */
@@ -116,9 +118,10 @@ export function rebuild(
     /** A value of `--target`. */
     readonly target?: string;
     readonly arithmetic?: Arithmetic;
+    readonly cacheTokens?: number | undefined;
   } = {},
 ): string {
-  const { arithmetic, target, model } = known;
+  const { arithmetic, target, model, cacheTokens } = known;
   const isHost = target === undefined || target === HOST_TARGET;
   const precision = arithmetic === 'f32' || !isHost ? arithmetic : undefined;
   const words = [
@@ -127,6 +130,7 @@ export function rebuild(
     ...(model?.init?.kind === 'random' ? [`--init random:${model.init.seed}`] : []),
     ...(target === undefined ? [] : [`--target ${target}`]),
     ...(precision === undefined ? [] : [`--precision ${precision}`]),
+    ...(cacheTokens === undefined ? [] : [`--cache-tokens ${cacheTokens}`]),
     `-o ${quoteForShell(dir)}`,
   ];
   return words.join(' ');

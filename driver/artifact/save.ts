@@ -19,6 +19,7 @@ import { pathInside } from '../../system/inside.js';
 import { isRunning } from '../../system/process.js';
 import { fileSize } from '../../system/read.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
+import { cacheTokensOf } from '../functions.js';
 import { isArtifact, MANIFEST } from '../names.js';
 import { printPlan } from '../planJson.js';
 import { recordOf, type StoredCode } from '../targets/machineCode.js';
@@ -105,6 +106,7 @@ export async function saveArtifact(
   const own = code === undefined ? stored : { record: recordOf(code, loadAddon().abi), files: code.files };
   const target = resolve(dir);
   const plan = printPlan(model.plan);
+  const cacheTokens = cacheTokensOf(model);
   const fresh = `${target}.${process.pid}.new`;
   const old = `${target}.${process.pid}.old`;
   try {
@@ -121,6 +123,7 @@ export async function saveArtifact(
       version: ARTIFACT_VERSION,
       target: { ...model.target.describe(model.device) },
       mask: model.mask,
+      ...(cacheTokens === undefined ? {} : { cacheTokens }),
       model: {
         path: resolve(reference.path),
         isPacked: pack !== undefined,

@@ -8,6 +8,7 @@ import { roundUp } from '../../ir/types.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { planWeights } from '../../runtime/weightPlan.js';
 import { bytes, count } from '../../system/format.js';
+import { cacheTokensOf } from '../functions.js';
 import { rebuildOpened, type OpenedModel } from '../compile/open.js';
 import { roomFor } from '../devices/placement.js';
 import type { ModelRequest, Ui } from '../requests.js';
@@ -30,12 +31,10 @@ const LEAST_TOKENS = 4096;
 /** Suggested where a number is needed and none is known. */
 const EXAMPLE_TOKENS = 32_768;
 
-/** Tokens that a plan keeps keys and values of; 0 if it does not generate. */
-export const cacheTokensOf = ({ plan: { states } }: Pick<CompiledModel, 'plan'>): number =>
-  states.length === 0 ? 0 : Math.min(...states.map(({ rows }) => rows));
-
 export const cacheBytesOf = ({ plan }: Pick<CompiledModel, 'plan'>): number =>
   plan.states.reduce((sum, state) => sum + stateBytes(state), 0);
+
+const tokenBytesOf = (model: CompiledModel): number => cacheBytesOf(model) / (cacheTokensOf(model) ?? 1);
 
 /**
  * Compiles the model with a cache that has room for the demand, or for as much of it as memory holds. Throws UserError
@@ -63,7 +62,7 @@ export async function compileWithCache(
     if (fitting < Math.min(wanted, asked ?? least)) throw tooLittle(opened.model, fitting, demand, asked);
     if (fitting < wanted) opened = await loading.compile(fitting);
   }
-  const tokens = cacheTokensOf(opened.model);
+  const tokens = cacheTokensOf(opened.model) ?? 0;
   const short = asked === undefined && tokens < wanted ? `, of ${count(wanted)} that could be used` : '';
   ui.note(`keys and values: room for ${count(tokens)} tokens, ${bytes(cacheBytesOf(opened.model))}${short}`);
 }
@@ -83,7 +82,7 @@ const again = (path: string, opened: OpenedModel, tokens: number): string => {
 };
 
 function requireStep(path: string, opened: OpenedModel): void {
-  if (cacheTokensOf(opened.model) === 0)
+  if (cacheTokensOf(opened.model) === undefined)
     throw new UserError(
       `${path}: was compiled for scoring only: it has no memory for keys and values`,
       again(path, opened, EXAMPLE_TOKENS),
@@ -91,7 +90,7 @@ function requireStep(path: string, opened: OpenedModel): void {
 }
 
 function requireRoom(path: string, opened: OpenedModel, { prompt, where }: Demand, least: number): void {
-  const tokens = cacheTokensOf(opened.model);
+  const tokens = cacheTokensOf(opened.model) ?? 0;
   if (tokens < least)
     throw new UserError(
       `${where}: ${count(prompt)} tokens; ${path} was compiled with room for the keys and values of ${count(tokens)}`,
@@ -109,12 +108,12 @@ function fittingTokens(opened: OpenedModel, { tensors }: Pick<Checkpoint, 'tenso
   const arena = Math.max(...plan.functions.map(({ arenaBytes }) => arenaBytes));
   // A host reads mapped weights in place. A GPU holds a call's activations while the next one is prepared.
   const others = target.isHost ? packedBytes + arena : packedBytes + mappedBytes + 2 * arena;
-  const tokenBytes = cacheBytesOf(model) / cacheTokensOf(model);
+  const tokenBytes = tokenBytesOf(model);
   return Math.max(0, Math.floor((free - others) / tokenBytes / PAGE_TOKENS) * PAGE_TOKENS);
 }
 
 function tooLittle(model: CompiledModel, fitting: number, { prompt, where }: Demand, asked?: number): UserError {
-  const tokenBytes = cacheBytesOf(model) / cacheTokensOf(model);
+  const tokenBytes = tokenBytesOf(model);
   const room = `there is memory for ${count(fitting)} (${bytes(fitting * tokenBytes)})`;
   if (asked !== undefined && fitting > prompt)
     return new UserError(

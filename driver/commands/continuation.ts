@@ -6,7 +6,7 @@ import { DEFAULT_NEW_TOKENS, type GenerateOptions } from '../../generate/options
 import { TextStream } from '../../generate/textStream.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import type { CallResult } from '../../runtime/call.js';
-import { cacheTokensOf } from './cacheSize.js';
+import { cacheTokensOf } from '../functions.js';
 import type { LoadedModel } from './loadModel.js';
 
 /** A generated token, and the text that it adds: none where it may be the start of a stop string. */
@@ -70,7 +70,7 @@ export class Continuer {
   private readonly eos: ReadonlySet<number>;
 
   constructor(model: LoadedModel, tokenizer: Tokenizer) {
-    this.generator = new Generator(stepperOf(model, cacheTokensOf(model.model)));
+    this.generator = new Generator(stepperOf(model, cacheTokensOf(model.model) ?? 0));
     this.tokenizer = tokenizer;
     this.eos = new Set(model.checkpoint.config.eosTokenIds);
   }

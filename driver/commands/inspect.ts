@@ -1,4 +1,6 @@
 /** A model opened for inspection: what every pass produced, what no pass recognised, and the plan. */
+import { SCORE } from '../../ir/function.js';
+import type { Graph, GraphModule } from '../../ir/graph/graph.js';
 import { tokensIn } from '../../ir/scoring.js';
 import { UsageError, UserError } from '../../errors.js';
 import { scoreOf, type CpuIsa, type LinkedFunction } from '../../ir/plan.js';
@@ -14,6 +16,7 @@ import { checkpointOf, verifyWeights } from '../artifact/checkpoint.js';
 import type { ArtifactRequest } from '../requests.js';
 import { isArtifact, type WeightInit } from '../names.js';
 import { compileModel, type CompiledModel } from '../compile/compile.js';
+import { cacheTokensOf } from '../functions.js';
 import { detectMachine, type Machine } from '../machine.js';
 import type { Arithmetic, Precision, TargetName } from '../target.js';
 import { openModel } from '../model.js';
@@ -190,12 +193,12 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
     if (checkpoint === undefined) throw new UserError(`${request.model}: there are no weights to verify`, notes.at(-1));
     await verifyWeights(request.model, artifact, checkpoint, { phase: () => undefined, step: () => undefined });
   }
-  const { parseGraph } = await import('../../ir/graph/parser.js');
+  const { parseModule } = await import('../../ir/graph/parser.js');
   const last: RecordedStage = {
     level: 'graph',
     name: 'artifact',
     reason: 'the graph that the plan was made of',
-    graph: parseGraph(model.graphText),
+    graph: scoreIn(parseModule(model.graphText)),
     changed: true,
   };
   const stages = checkpoint === undefined ? undefined : replay(checkpoint, model);
@@ -218,11 +221,20 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
   };
 }
 
+/** Throws where there is none; reading an artifact has refused it before. */
+function scoreIn({ functions }: GraphModule): Graph {
+  const score = functions.find(({ name }) => name === SCORE);
+  if (score === undefined) throw new Error(`The artifact has no function ${SCORE}.`);
+  return score;
+}
+
 /** Runs the passes again, if they still produce the artifact's graph. */
 function replay(checkpoint: Checkpoint, model: CompiledModel): readonly RecordedStage[] | undefined {
   const { stages, observe } = recordStages();
+  const cacheTokens = cacheTokensOf(model);
   const again = compileModel(checkpoint, model.target, model.device, {
     maxTokens: tokensIn(scoreOf(model.plan).capacity),
+    ...(cacheTokens === undefined ? {} : { cacheTokens }),
     observe,
     mask: model.mask,
   });

@@ -1,16 +1,14 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
 import { UsageError } from '../../errors.js';
-import type { Graph } from '../../ir/graph/graph.js';
 import { scoreOf, type Bucket, type Plan } from '../../ir/plan.js';
 import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { stepBuckets } from '../../ir/stepping.js';
-import { printGraph, printModule } from '../../ir/graph/printer.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/family/mask.js';
 import { lowerModule } from '../../passes/lowerModule.js';
-import { optimise, type Observer } from '../../passes/pipeline.js';
+import type { Observer } from '../../passes/pipeline.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
-import { buildGraph, buildStepGraph } from '../model.js';
+import { modelFunctions, printFunctions } from '../functions.js';
 import { planFunction } from '../planFunction.js';
 import type { CompiledModel, Target } from '../targets/target.js';
 
@@ -44,20 +42,12 @@ export function compileModel<S, D>(
     throw new UsageError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
   const { mask = 'tree', observe } = options;
   const buckets = target.buckets(tokens);
-  const sources: FunctionSource[] = [
-    {
-      graph: buildGraph(checkpoint, mask),
-      capacity: scoringBucket({ tokens, rows: tokens, longest: tokens }),
-      buckets,
-    },
+  const steps = stepBuckets(buckets);
+  const sizes: readonly FunctionSize[] = [
+    { capacity: scoringBucket({ tokens, rows: tokens, longest: tokens }), buckets },
+    { capacity: steps.at(-1)!, buckets: steps },
   ];
-  if (options.cacheTokens !== undefined) {
-    const cache = { rows: options.cacheTokens, dtype: numerics.attention ?? 'f32' };
-    const steps = stepBuckets(buckets);
-    sources.push({ graph: buildStepGraph(checkpoint, cache), capacity: steps.at(-1)!, buckets: steps });
-  }
-  const functions = sources.map(({ graph }) => optimise(graph, numerics, observe));
-  const module = { name: 'model', functions };
+  const module = modelFunctions(checkpoint, numerics, { ...options, mask });
   const lowered = lowerModule(module, numerics, observe);
   return {
     target,
@@ -65,21 +55,20 @@ export function compileModel<S, D>(
     isa: target.label(device),
     arithmetic: target.arithmetic(device),
     mask,
-    graphText: functions.length === 1 ? printGraph(functions[0]!) : printModule(module),
+    graphText: printFunctions(module),
     plan: {
       weights: lowered.weights,
       constants: lowered.constants,
       states: lowered.states,
       functions: lowered.functions.map((each, i) =>
-        planFunction(each, sources[i]!.capacity, sources[i]!.buckets, target.scheduling, device),
+        planFunction(each, sizes[i]!.capacity, sizes[i]!.buckets, target.scheduling, device),
       ),
     },
   };
 }
 
-/** A function of a model before passes, and the sizes of its calls. */
-interface FunctionSource {
-  readonly graph: Graph;
+/** The sizes of a function's calls. */
+interface FunctionSize {
   readonly capacity: Bucket;
   readonly buckets: readonly Bucket[];
 }

@@ -118,7 +118,12 @@ function beginArtifact(
     if (named.tokenizer !== undefined && named.tokenizer !== found)
       throw new UserError(
         `${dir}: the tokenizer in ${checkpoint.dir} is not the one that was there when it was compiled`,
-        rebuild(dir, { model: reference, arithmetic: manifest.target.arithmetic, target: manifest.target.kind }),
+        rebuild(dir, {
+          model: reference,
+          arithmetic: manifest.target.arithmetic,
+          target: manifest.target.kind,
+          cacheTokens: manifest.cacheTokens,
+        }),
       );
   };
   return {

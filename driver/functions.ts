@@ -1,0 +1,37 @@
+/** The functions of a model: which there are, and their text in an artifact. */
+import type { GraphModule } from '../ir/graph/graph.js';
+import { printGraph, printModule } from '../ir/graph/printer.js';
+import type { SharedData } from '../ir/plan.js';
+import type { Checkpoint } from '../models/checkpoint.js';
+import type { MaskKind } from '../models/family/mask.js';
+import { optimise, type Numerics, type Observer } from '../passes/pipeline.js';
+import { buildGraph, buildStepGraph } from './model.js';
+
+export interface FunctionOptions {
+  readonly mask?: MaskKind;
+  readonly cacheTokens?: number;
+  readonly observe?: Observer;
+}
+
+/** The functions of a model after all passes: `score`, and `step` where there is a cache. */
+export function modelFunctions(
+  checkpoint: Checkpoint,
+  numerics: Numerics,
+  { mask, cacheTokens, observe }: FunctionOptions,
+): GraphModule {
+  const graphs = [buildGraph(checkpoint, mask)];
+  if (cacheTokens !== undefined)
+    graphs.push(buildStepGraph(checkpoint, { rows: cacheTokens, dtype: numerics.attention ?? 'f32' }));
+  return { name: 'model', functions: graphs.map((graph) => optimise(graph, numerics, observe)) };
+}
+
+/** The text of an artifact's graph.tw. */
+export const printFunctions = (module: GraphModule): string =>
+  module.functions.length === 1 ? printGraph(module.functions[0]!) : printModule(module);
+
+/** Tokens that a plan keeps keys and values of; undefined if it only scores. */
+export const cacheTokensOf = ({
+  plan: { states },
+}: {
+  readonly plan: Pick<SharedData, 'states'>;
+}): number | undefined => (states.length === 0 ? undefined : Math.min(...states.map(({ rows }) => rows)));
