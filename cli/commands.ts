@@ -8,7 +8,8 @@ import type {
   TuneResult,
   Ui,
 } from '../driver/requests.js';
-import type { GenerateListener, GenerateRequest, GenerateResult } from '../driver/commands/generate.js';
+import type { ContinueListener } from '../driver/commands/continueAll.js';
+import type { GenerateRequest, GenerateResult } from '../driver/commands/generate.js';
 import type { Check } from '../driver/commands/doctor.js';
 import type { Asked } from '../driver/target.js';
 import type { Merged, MergeRequest } from '../eval/index.js';
@@ -19,7 +20,7 @@ export interface Commands {
   compile(request: Asked<CompileRequest>, ui: Ui): Promise<CompileResult>;
   tune(request: TuneRequest, ui: Ui): Promise<TuneResult>;
   run(request: Asked<RunRequest>, ui: Ui): Promise<RunResult>;
-  generate(request: Asked<GenerateRequest>, ui: Ui, listener: GenerateListener): Promise<GenerateResult>;
+  generate(request: Asked<GenerateRequest>, ui: Ui, listener: ContinueListener): Promise<GenerateResult>;
   merge(request: MergeRequest): Promise<Merged>;
   inspect(request: Asked<InspectRequest>): Promise<Inspection>;
   doctor(): Promise<readonly Check[]>;

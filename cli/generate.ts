@@ -1,6 +1,7 @@
 /** `tilewright generate`: continues prompts. */
 import type { Command } from 'commander';
-import type { GenerateListener, GenerateRequest, PromptResult } from '../driver/commands/generate.js';
+import type { ContinueListener, PromptResult } from '../driver/commands/continueAll.js';
+import type { GenerateRequest } from '../driver/commands/generate.js';
 import { isArtifact } from '../driver/names.js';
 import type { Asked } from '../driver/target.js';
 import { UsageError, UserError } from '../errors.js';
@@ -119,13 +120,13 @@ const textFor = ({ stdout }: Io, generated: string): string =>
   stdout.isTTY === true ? printable(generated) : generated;
 
 /** A single text on a terminal, as it comes. */
-const streaming = (io: Io): GenerateListener => ({
+const streaming = (io: Io): ContinueListener => ({
   onPiece: (_, piece) => io.stdout.write(textFor(io, piece.text)),
   onResult: (result) => io.stdout.write('error' in result ? '' : `${textFor(io, result.rest)}\n`),
 });
 
 /** Whole texts, in the order of the prompts. */
-function inOrder(print: (result: PromptResult) => void): GenerateListener {
+function inOrder(print: (result: PromptResult) => void): ContinueListener {
   const held = new Map<number, PromptResult>();
   let next = 0;
   return {

@@ -1,5 +1,6 @@
 /** What was generated, how fast and in how much memory, in one line. */
-import type { GeneratedText, GenerateResult } from '../driver/commands/generate.js';
+import type { GeneratedText } from '../driver/commands/continueAll.js';
+import type { GenerateResult } from '../driver/commands/generate.js';
 import { bytes, count, duration } from '../system/format.js';
 
 /** Undefined for no values. */

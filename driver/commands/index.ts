@@ -22,7 +22,8 @@ import {
   type Ui,
 } from '../requests.js';
 import type { Asked } from '../target.js';
-import type { GenerateListener, GenerateRequest, GenerateResult } from './generate.js';
+import type { ContinueListener } from './continueAll.js';
+import type { GenerateRequest, GenerateResult } from './generate.js';
 import { packedWeightBytes } from './work.js';
 
 /** Model → artifact, with its kernels compiled into this machine's cache. */
@@ -114,7 +115,7 @@ export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> 
 export async function generate(
   asked: Asked<GenerateRequest>,
   ui: Ui,
-  listener: GenerateListener = {},
+  listener: ContinueListener = {},
 ): Promise<GenerateResult> {
   const { target: _, ...rest } = asked;
   const request = { ...rest, ...(await settleTarget(asked, ui)) };

@@ -13,8 +13,16 @@ import {
 import type { Results } from '../../eval/index.js';
 import { beginLoading, type LoadedModel } from '../commands/loadModel.js';
 import { settleTarget, compile as compileModel, tune as tuneArtifact } from '../commands/index.js';
+import { eventsOf, ModelGenerator, type GenerateEvent } from './generate.js';
 import { checkOptions, present } from './options.js';
-import type { CompileOptions, ModelOptions, RunOptions, ScoreOptions, TuneOptions } from './options.js';
+import type {
+  CompileOptions,
+  GenerateOptions,
+  ModelOptions,
+  RunOptions,
+  ScoreOptions,
+  TuneOptions,
+} from './options.js';
 import { uiOf } from './progress.js';
 import { detectMachine } from '../machine.js';
 import { modelName, parseInit, type WeightInit } from '../names.js';
@@ -68,6 +76,11 @@ export interface Model {
   readonly contextLength: number;
   /** Scores a set of questions. Overlapping calls run one after another. */
   score(options: ScoreOptions): Promise<ScoreResult>;
+  /**
+   * Continues prompts; needs `cacheTokens` of `openModel`, or an artifact with a cache. Calls that overlap are computed
+   * together. Leaving the loop ends the work.
+   */
+  generate(options: GenerateOptions): AsyncGenerator<GenerateEvent, void, undefined>;
   /** Releases devices and memory when the current scoring is done. */
   close(): Promise<void>;
 }
@@ -120,19 +133,37 @@ function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Mode
   let last: Promise<unknown> = Promise.resolve();
   let closed: Promise<void> | undefined;
   const { model } = loaded;
+  let generator: ModelGenerator | undefined;
+  const requireOpen = (name: string): void => {
+    if (closed !== undefined)
+      throw new UsageError(`${name}: the model is closed`, 'open it again: await openModel({ … })');
+  };
   return {
     isa: model.isa,
     arithmetic: model.arithmetic,
     contextLength: loaded.limits.contextLength,
     async score(options) {
       checkOptions('score', options);
-      if (closed !== undefined)
-        throw new UsageError('score: the model is closed', 'open it again: await openModel({ … })');
+      requireOpen('score');
       const result = last.then(() => scoreOnce(request, loaded, cores, options));
       last = result.catch(() => undefined);
       return result;
     },
-    close: () => (closed ??= last.then(() => loaded.close())),
+    generate: (options) =>
+      eventsOf((tell, stopped) => {
+        checkOptions('generate', options);
+        requireOpen('generate');
+        const own = (generator ??= new ModelGenerator(loaded));
+        const signals = [stopped, ...(options.signal === undefined ? [] : [options.signal])];
+        const work = own.run(options, AbortSignal.any(signals), tell);
+        last = Promise.allSettled([last, work]);
+        return work;
+      }),
+    close: () =>
+      (closed ??= last.then(async () => {
+        await generator?.close();
+        await loaded.close();
+      })),
   };
 }
 

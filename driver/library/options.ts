@@ -2,7 +2,10 @@
 import { z } from 'zod';
 import { UsageError } from '../../errors.js';
 import { OVERLONG, SHARING_MODES, TASKS } from '../../eval/index.js';
+import { generateFields } from '../../generate/options.js';
+import { promptSchema } from '../../generate/prompts.js';
 import { CPU_ISAS } from '../../ir/plan.js';
+import { MAX_CACHE_TOKENS } from '../names.js';
 import type { ProgressListener } from './progress.js';
 import { PRECISIONS, TARGET_CHOICES } from '../target.js';
 
@@ -29,6 +32,8 @@ const modelFields = {
   isa: z.enum(CPU_ISAS).optional(),
   /** Largest micro-batch, tokens. */
   maxTokens: whole(32, 1 << 16).optional(),
+  /** Tokens whose keys and values are kept: needed to generate. */
+  cacheTokens: whole(16, MAX_CACHE_TOKENS).optional(),
 };
 
 const loadFields = {
@@ -72,9 +77,21 @@ const scoreFields = {
   resume: z.boolean().optional(),
 };
 
+const generateOptions = {
+  /** Texts, or one of `prompt`, `tokens` and `messages` each. */
+  prompts: z
+    .array(z.union([z.string().min(1), promptSchema]))
+    .min(1)
+    .readonly(),
+  ...generateFields,
+  /** Ends every text with what there is: its reason is `aborted`. */
+  signal: common.signal,
+};
+
 const SCHEMAS = {
   openModel: z.strictObject({ ...loadFields, ...common }),
   score: z.strictObject({ ...scoreFields, ...common }),
+  generate: z.strictObject(generateOptions),
   run: z.strictObject({ ...loadFields, ...scoreFields, ...common }),
   compile: z.strictObject({ ...modelFields, output: z.string().min(1), ...common }),
   tune: z.strictObject({
@@ -88,6 +105,7 @@ const SCHEMAS = {
 
 export type ModelOptions = Readonly<z.infer<(typeof SCHEMAS)['openModel']>>;
 export type ScoreOptions = Readonly<z.infer<(typeof SCHEMAS)['score']>>;
+export type GenerateOptions = Readonly<z.infer<(typeof SCHEMAS)['generate']>>;
 export type RunOptions = ModelOptions & ScoreOptions;
 export type CompileOptions = Readonly<z.infer<(typeof SCHEMAS)['compile']>>;
 export type TuneOptions = Readonly<z.infer<(typeof SCHEMAS)['tune']>>;

@@ -1,11 +1,7 @@
 /** `tilewright generate` on fakes: flags in, texts out. */
 import { describe, expect, it } from 'vitest';
-import type {
-  GenerateListener,
-  GenerateRequest,
-  GenerateResult,
-  PromptResult,
-} from '../../driver/commands/generate.js';
+import type { ContinueListener, PromptResult } from '../../driver/commands/continueAll.js';
+import type { GenerateRequest, GenerateResult } from '../../driver/commands/generate.js';
 import type { Asked } from '../../driver/target.js';
 import { fakeIo, runCli, type FakeIo, type Outcome } from './fakeIo.js';
 
@@ -44,7 +40,7 @@ const resultOf = (results: readonly PromptResult[]): GenerateResult => ({
 function run(
   argv: readonly string[],
   results: readonly PromptResult[],
-  { io = fakeIo(), before }: { io?: FakeIo; before?: (listener: GenerateListener, io: FakeIo) => void } = {},
+  { io = fakeIo(), before }: { io?: FakeIo; before?: (listener: ContinueListener, io: FakeIo) => void } = {},
 ): Promise<Outcome> {
   return runCli(
     ['generate', ...argv],

@@ -35,9 +35,19 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     ? ((await import(pathToFileURL(INDEX).href)) as typeof Library)
     : ({} as typeof Library);
 
-  it('runs the example of docs/library.md', () => {
+  it('runs the examples of docs/library.md', () => {
     const text = readFileSync(join(ROOT, 'docs', 'library.md'), 'utf8');
-    const [, example = ''] = /```js\n(.*?)```/s.exec(text) ?? [];
+    const [scoring = '', generating = ''] = [...text.matchAll(/```js\n(.*?)```/gs)].map(([, example]) => example);
+    const { stdout, stderr } = runExample(scoring);
+    expect(stdout).toMatch(/^question 0: .+\nquestion 1: .+\naccuracy 0\.\d\d ± 0\.\d\d\n$/);
+    expect(stderr).toMatch(/^20 of 20$/m);
+    expect(runExample(generating).stdout.trimEnd().split('\n').sort()).toEqual([
+      expect.stringMatching(/^prompt 0 \((length|stop|eos)\): \S/) as string,
+      expect.stringMatching(/^prompt 1 \((length|stop|eos)\):/) as string,
+    ]);
+  }, 120_000);
+
+  function runExample(example: string): { readonly stdout: string; readonly stderr: string } {
     const file = join(folder, 'example.mjs');
     writeFileSync(file, example.replace("'tilewright'", JSON.stringify(pathToFileURL(INDEX).href)));
     const { status, stdout, stderr } = spawnSync(process.execPath, [file], {
@@ -46,9 +56,43 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
       env: { PATH: readSettings().path, HOME: folder, TILEWRIGHT_CACHE: join(runFolder(), 'e2e-cache') },
     });
     expect(status, stderr).toBe(0);
-    expect(stdout).toMatch(/^question 0: .+\nquestion 1: .+\naccuracy 0\.\d\d ± 0\.\d\d\n$/);
-    expect(stderr).toMatch(/^20 of 20$/m);
-  });
+    return { stdout, stderr };
+  }
+
+  it('generates: options checked, calls together, an end for whoever leaves or aborts', async () => {
+    const model = await openModel({ model: DEMO, target: 'cpu', threads: 1, cacheTokens: 4096 });
+    const all = async (options: Library.GenerateOptions): Promise<Library.GenerateEvent[]> => {
+      const events: Library.GenerateEvent[] = [];
+      for await (const event of model.generate(options)) events.push(event);
+      return events;
+    };
+    try {
+      const options = { prompts: ['The sky is'], maxNewTokens: 5, ignoreEos: true };
+      const [one, same] = await Promise.all([all(options), all({ ...options, prompts: [{ prompt: 'The sky is' }] })]);
+      expect(one.map(({ kind }) => kind)).toEqual([...Array.from({ length: 5 }, () => 'token'), 'end']);
+      expect(same).toEqual(one);
+      expect(one.at(-1)).toMatchObject({ prompt: 0, reason: 'length' });
+      for await (const event of model.generate({ ...options, maxNewTokens: 2000 })) {
+        expect(event.kind).toBe('token');
+        break;
+      }
+      expect(await all({ ...options, signal: AbortSignal.abort() })).toMatchObject([
+        { kind: 'end', reason: 'aborted' },
+      ]);
+      await expect(all({ prompts: [] })).rejects.toThrow('generate: prompts: ');
+      await expect(all({ prompts: ['a'], maxNewTokens: 0 })).rejects.toThrow('generate: maxNewTokens: ');
+      await expect(all({ prompts: [{ tokens: [99_999] }] })).rejects.toThrow('prompts[0]: token 99999: the model has');
+    } finally {
+      await model.close();
+    }
+    await expect(all({ prompts: ['a'] })).rejects.toThrow('generate: the model is closed');
+    const scoring = await openModel({ model: DEMO, target: 'cpu', threads: 1 });
+    await expect(scoring.generate({ prompts: ['a'] }).next()).rejects.toMatchObject({
+      name: 'UsageError',
+      hint: expect.stringContaining('cacheTokens') as string,
+    });
+    await scoring.close();
+  }, 120_000);
 
   it('opens a model once and scores many sets; files and records give the same answers', async () => {
     const model = await openModel({ model: DEMO, target: 'cpu', threads: 1 });

@@ -1,0 +1,116 @@
+/** `model.generate`: texts as they are made, as an async iterator. */
+import { UsageError } from '../../errors.js';
+import type { EndReason } from '../../generate/generator.js';
+import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
+import { createTokenizer, type Tokenizer } from '../../models/tokenizer.js';
+import { continueAll, type ContinueListener } from '../commands/continueAll.js';
+import { Continuer } from '../commands/continuation.js';
+import type { LoadedModel } from '../commands/loadModel.js';
+import { tokenisePrompts } from '../commands/promptTokens.js';
+import { cacheTokensOf } from '../functions.js';
+import { present, type GenerateOptions } from './options.js';
+
+/** `prompt` is the index of the prompt. */
+export type GenerateEvent =
+  | {
+      readonly kind: 'token';
+      readonly prompt: number;
+      readonly token: number;
+      /** Natural logarithm of the token's probability after all before it. */
+      readonly logProb: number;
+      /** What it adds to the text: nothing where it may be the start of a stop string. */
+      readonly text: string;
+    }
+  | {
+      readonly kind: 'end';
+      readonly prompt: number;
+      /** The end of the text, which no token had. */
+      readonly text: string;
+      readonly reason: EndReason;
+      readonly promptTokens: number;
+      /** Tokens of the prompt that had been computed for another one. */
+      readonly foundTokens: number;
+    }
+  /** The prompt cannot be computed; others go on. */
+  | { readonly kind: 'failed'; readonly prompt: number; readonly error: string };
+
+/** Generates with one loaded model. Prompts of several calls share pages. */
+export class ModelGenerator {
+  private readonly model: LoadedModel;
+  private readonly tokenizer: Tokenizer;
+  private readonly continuer: Continuer;
+  private template: ChatTemplate | undefined;
+
+  /** Throws UsageError where the model has no memory for keys and values. */
+  constructor(model: LoadedModel) {
+    if (cacheTokensOf(model.model) === undefined)
+      throw new UsageError(
+        'generate: the model has no memory for keys and values',
+        'open it with room for some: openModel({ …, cacheTokens: 8192 })',
+      );
+    this.model = model;
+    this.tokenizer = createTokenizer(model.tokenizer.spec);
+    this.continuer = new Continuer(model, this.tokenizer);
+  }
+
+  /** Tells of everything that happens to the prompts. Rejects with UserError for a prompt that cannot be taken. */
+  async run(asked: GenerateOptions, signal: AbortSignal, tell: (event: GenerateEvent) => void): Promise<void> {
+    const { prompts, ...options } = present(asked);
+    const { config, dir } = this.model.checkpoint;
+    const named = prompts.map((prompt, i) => ({
+      where: `prompts[${i}]`,
+      prompt: typeof prompt === 'string' ? { prompt } : prompt,
+    }));
+    if (this.template === undefined && named.some(({ prompt }) => 'messages' in prompt)) {
+      const found = findChatTemplate(dir);
+      this.template = found === undefined ? undefined : new ChatTemplate(found);
+    }
+    const tokenised = await tokenisePrompts(named, { tokenizer: this.tokenizer, template: this.template }, config);
+    await continueAll(this.continuer, tokenised, { ...options, signal }, listenerOf(tell));
+  }
+
+  async close(): Promise<void> {
+    await this.template?.close();
+  }
+}
+
+const listenerOf = (tell: (event: GenerateEvent) => void): ContinueListener => ({
+  onPiece: (prompt, piece) => tell({ kind: 'token', prompt, ...piece }),
+  onResult: (result) => {
+    const { index: prompt } = result;
+    if ('error' in result) return tell({ kind: 'failed', prompt, error: result.error });
+    const { rest: text, reason, promptTokens, foundTokens } = result;
+    tell({ kind: 'end', prompt, text, reason, promptTokens, foundTokens });
+  },
+});
+
+/** What `work` tells, in order. Whoever stops reading stops the work. */
+export async function* eventsOf<T>(
+  work: (tell: (event: T) => void, signal: AbortSignal) => Promise<void>,
+): AsyncGenerator<T, void, undefined> {
+  const controller = new AbortController();
+  const held: T[] = [];
+  let wake = (): void => undefined;
+  let isDone = false;
+  const tell = (event: T): void => {
+    held.push(event);
+    wake();
+  };
+  const ended = work(tell, controller.signal).finally(() => {
+    isDone = true;
+    wake();
+  });
+  // Awaited below; until then a failure is not unhandled.
+  ended.catch(() => undefined);
+  try {
+    for (;;) {
+      yield* held.splice(0);
+      if (isDone && held.length === 0) break;
+      if (held.length === 0) await new Promise<void>((resolve) => (wake = resolve));
+    }
+    await ended;
+  } finally {
+    controller.abort();
+    await ended.catch(() => undefined);
+  }
+}
