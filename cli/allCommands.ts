@@ -12,6 +12,7 @@ export const ALL_COMMANDS: Commands = {
   tune: async (request, ui) => (await commands()).tune(request, ui),
   run: async (request, ui) => (await commands()).run(request, ui),
   generate: async (request, ui, listener) => (await commands()).generate(request, ui, listener),
+  converse: async (request, ui) => (await commands()).converse(request, ui),
   merge: async (request) => (await import('../eval/merge.js')).mergeShards(request),
   inspect: async ({ target: asked, ...request }) => {
     const { chooseTarget } = await import('../driver/devices/chooseTarget.js');

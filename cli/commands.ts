@@ -10,6 +10,7 @@ import type {
 } from '../driver/requests.js';
 import type { ContinueListener } from '../driver/commands/continueAll.js';
 import type { GenerateRequest, GenerateResult } from '../driver/commands/generate.js';
+import type { Conversation, ConverseRequest } from '../driver/commands/converse.js';
 import type { Check } from '../driver/commands/doctor.js';
 import type { Asked } from '../driver/target.js';
 import type { Merged, MergeRequest } from '../eval/index.js';
@@ -21,6 +22,7 @@ export interface Commands {
   tune(request: TuneRequest, ui: Ui): Promise<TuneResult>;
   run(request: Asked<RunRequest>, ui: Ui): Promise<RunResult>;
   generate(request: Asked<GenerateRequest>, ui: Ui, listener: ContinueListener): Promise<GenerateResult>;
+  converse(request: Asked<ConverseRequest>, ui: Ui): Promise<Conversation>;
   merge(request: MergeRequest): Promise<Merged>;
   inspect(request: Asked<InspectRequest>): Promise<Inspection>;
   doctor(): Promise<readonly Check[]>;

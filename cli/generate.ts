@@ -16,7 +16,8 @@ import {
   CHECKPOINT_HELP,
   EXIT_STATUSES,
 } from './help.js';
-import type { Io } from './io.js';
+import { converse } from './conversation.js';
+import type { Input, Io } from './io.js';
 import { artifactFlags, isSet, modelFlags, refuseCompileFlags, text, threads, type Flags } from './options.js';
 import { printable, printError } from './report.js';
 import { printJsonLine, sameCommand, Stopped, StoppedEarly, withUi, type Context } from './work.js';
@@ -65,6 +66,10 @@ export function addGenerate(program: Command, context: Context): void {
       '  {"messages": [{"role": "user", "content": "Hello!"}]}',
       "                                   a conversation, written by the checkpoint's chat template",
     ],
+    'On a terminal': [
+      'Without prompts, every line that you type is answered as it is made. A checkpoint with a chat',
+      'template keeps the conversation. Ctrl-C stops an answer, Ctrl-D ends.',
+    ],
     'What --json prints': [
       'index, text, tokens, logprobs (natural logarithms), reason, promptTokens, foundTokens. The reason is',
       'eos (end-of-text token), stop (--stop), length (--max-new-tokens), context (the model knows no longer',
@@ -87,9 +92,10 @@ function parse(
   model: string,
   prompts: readonly string[],
   flags: Flags,
+  isTyped: boolean,
 ): Omit<Asked<GenerateRequest>, 'signal'> {
   const promptFile = text(flags, 'prompts');
-  if (prompts.length === 0 && promptFile === undefined)
+  if (prompts.length === 0 && promptFile === undefined && !isTyped)
     throw new UsageError('there is nothing to continue', `for example: ${EXAMPLE}\nor: --prompts FILE`);
   const empty = prompts.findIndex((prompt) => prompt === '');
   if (empty >= 0) throw new UsageError(`prompt ${empty + 1} is empty`, `for example: ${EXAMPLE}`);
@@ -104,6 +110,10 @@ function parse(
     threads: threads(flags, () => context.commands.cores()),
   };
 }
+
+/** The terminal that prompts can be typed on and answers be read from. */
+const terminalOf = ({ stdin, stdout }: Io): Input | undefined =>
+  stdout.isTTY === true && stdin?.isTTY === true ? stdin : undefined;
 
 /** Aborts once whoever reads the standard output is gone. */
 function readerOf({ stdout }: Io): { readonly signal: AbortSignal; end(): void } {
@@ -155,8 +165,11 @@ function printText(io: Io, result: PromptResult, isOnly: boolean): void {
 
 async function generate(context: Context, model: string, prompts: readonly string[], flags: Flags): Promise<void> {
   const { io, commands } = context;
-  const request = parse(context, model, prompts, flags);
   const [isJson, isQuiet] = [isSet(flags, 'json'), isSet(flags, 'quiet')];
+  const typed = prompts.length === 0 && flags['prompts'] === undefined && !isJson ? terminalOf(io) : undefined;
+  const { prompts: named, ...asked } = parse(context, model, prompts, flags, typed !== undefined);
+  if (typed !== undefined) return converse(context, typed, asked, isQuiet);
+  const request = { ...asked, prompts: named };
   const isOnly = request.promptFile === undefined && prompts.length === 1;
   const isStreamed = isOnly && !isJson && io.stdout.isTTY === true;
   const listener = isStreamed

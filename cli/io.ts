@@ -13,10 +13,15 @@ export type Output = NodeJS.WritableStream & {
   readonly rows?: number;
 };
 
+/** Where prompts may be typed. */
+export type Input = NodeJS.ReadableStream & { readonly isTTY?: boolean };
+
 export const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 export type StopSignal = (typeof STOP_SIGNALS)[number];
 
 export interface Io {
+  /** Absent: nobody types. */
+  readonly stdin?: Input;
   /** Results. */
   readonly stdout: Output;
   /** Progress, notes and errors. */
@@ -74,6 +79,10 @@ export function processIo(): Io {
   watch(process.stderr, 'the standard error');
   const settings = readSettings();
   return {
+    // Opened when first read, since opening it would keep the process waiting for it.
+    get stdin() {
+      return process.stdin;
+    },
     stdout: process.stdout,
     stderr: process.stderr,
     isDebug: settings.isDebug,

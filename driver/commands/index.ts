@@ -24,6 +24,7 @@ import {
 import type { Asked } from '../target.js';
 import type { ContinueListener } from './continueAll.js';
 import type { GenerateRequest, GenerateResult } from './generate.js';
+import type { Conversation, ConverseRequest } from './converse.js';
 import { packedWeightBytes } from './work.js';
 
 /** Model → artifact, with its kernels compiled into this machine's cache. */
@@ -120,6 +121,13 @@ export async function generate(
   const { target: _, ...rest } = asked;
   const request = { ...rest, ...(await settleTarget(asked, ui)) };
   return (await import('./generate.js')).generate(request, ui, listener);
+}
+
+/** Checkpoint or artifact → a model that is spoken to. */
+export async function converse(asked: Asked<ConverseRequest>, ui: Ui): Promise<Conversation> {
+  const { target: _, ...rest } = asked;
+  const request = { ...rest, ...(await settleTarget(asked, ui)) };
+  return (await import('./converse.js')).converse(request, ui);
 }
 
 /** The target that was requested, or the choice of `auto`. It is reported first. */

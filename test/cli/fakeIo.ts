@@ -34,6 +34,7 @@ export interface FakeIo extends Io {
 
 export function fakeIo(
   options: {
+    readonly stdin?: Io['stdin'];
     readonly isTTY?: boolean;
     readonly columns?: number;
     readonly isDebug?: boolean;
@@ -43,6 +44,7 @@ export function fakeIo(
   const listening = new Set<(signal: StopSignal) => void>();
   const died: StopSignal[] = [];
   return {
+    ...(options.stdin === undefined ? {} : { stdin: options.stdin }),
     stdout: new Recorder(options.isTTY, options.columns),
     stderr: new Recorder(options.isTTY, options.columns),
     isDebug: options.isDebug ?? false,
@@ -79,6 +81,7 @@ export const fakeCommands = (given: Partial<Commands>): Commands => ({
   tune: unexpected('tune'),
   run: unexpected('run'),
   generate: unexpected('generate'),
+  converse: unexpected('converse'),
   merge: unexpected('merge'),
   inspect: unexpected('inspect'),
   doctor: unexpected('doctor'),

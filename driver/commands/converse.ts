@@ -1,0 +1,54 @@
+/** A loaded model that is spoken to: each turn continues the whole conversation, whose beginning lies in pages already. */
+import type { Message } from '../../generate/prompts.js';
+import type { GenerateOptions } from '../../generate/options.js';
+import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
+import { createTokenizer } from '../../models/tokenizer.js';
+import { Phases } from '../phases.js';
+import type { LoadRequest, Ui } from '../requests.js';
+import { compileWithCache } from './cacheSize.js';
+import { Continuer, type Continuation, type Piece } from './continuation.js';
+import { beginLoading } from './loadModel.js';
+import { tokenisePrompts } from './promptTokens.js';
+
+export interface ConverseRequest extends LoadRequest, GenerateOptions {}
+
+export interface Turn {
+  readonly onPiece: (piece: Piece) => void;
+  /** Ends the answer; what there is of it belongs to the conversation. */
+  readonly signal: AbortSignal;
+}
+
+export interface Conversation {
+  /** Whether turns are written by the checkpoint's chat template; if not, each text is continued by itself. */
+  readonly isChat: boolean;
+  /** Rejects with UserError or GenerateError where the text cannot be taken; it is then no part of the conversation. */
+  say(text: string, turn: Turn): Promise<Continuation>;
+  close(): Promise<void>;
+}
+
+export async function converse(request: ConverseRequest, ui: Ui): Promise<Conversation> {
+  const loading = beginLoading(request, ui, new Phases());
+  const { config, dir } = loading.checkpoint;
+  const tokenizer = createTokenizer(loading.tokenizer.spec);
+  const found = findChatTemplate(dir);
+  await compileWithCache(loading, request, { prompt: 1, where: 'a prompt', total: config.maxPositions }, ui);
+  const loaded = await loading.finish();
+  const template = found === undefined ? undefined : new ChatTemplate(found);
+  const continuer = new Continuer(loaded, tokenizer);
+  let messages: readonly Message[] = [];
+  return {
+    isChat: template !== undefined,
+    async say(text, turn) {
+      const asked = [...messages, { role: 'user', content: text }];
+      const prompt = template === undefined ? { prompt: text } : { messages: asked };
+      const [tokenised] = await tokenisePrompts([{ where: 'this turn', prompt }], { tokenizer, template }, config);
+      const answer = await continuer.continue(tokenised!.tokens, { ...request, ...turn });
+      messages = [...asked, { role: 'assistant', content: answer.text }];
+      return answer;
+    },
+    async close() {
+      await template?.close();
+      await loaded.close();
+    },
+  };
+}
