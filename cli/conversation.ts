@@ -9,6 +9,8 @@ import { printable, printError } from './report.js';
 import { sameCommand, withUi, type Context } from './work.js';
 
 const PROMPT = '> ';
+const CHAT = 'a conversation, written by the chat template';
+const NO_CHAT = 'no chat template: each line is continued by itself';
 
 /** Ends at the end of the input, or with Ctrl-C between two answers. Ctrl-C in an answer ends the answer. */
 export async function converse(
@@ -32,11 +34,7 @@ export async function converse(
     io.stdout.write(printable(text));
   };
   try {
-    if (!isQuiet)
-      io.stderr.write(
-        `${conversation.isChat ? 'a conversation, written by the chat template' : 'no chat template: each line is continued by itself'}; ` +
-          'Ctrl-C stops an answer, Ctrl-D ends\n',
-      );
+    if (!isQuiet) io.stderr.write(`${conversation.isChat ? CHAT : NO_CHAT}; Ctrl-C stops an answer, Ctrl-D ends\n`);
     show(PROMPT);
     for await (const line of lines) {
       if (line.trim() !== '') {

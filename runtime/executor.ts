@@ -136,8 +136,8 @@ export class Executor<Memory = unknown> {
   }
 
   /**
-   * Where a call went wrong, found by calling again. Where it writes states, a second call writes the same values to the
-   * same rows, as long as no other call came between; after one, the place stays unknown.
+   * Where a call went wrong, found by calling again. A call that writes states then writes the same values to the same
+   * rows, as long as no other call came between; after one, the place stays unknown.
    */
   private async culprit(call: StageCall): Promise<string | undefined> {
     const again: StageCall = { ...call, kind: 'search' };

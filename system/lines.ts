@@ -121,7 +121,7 @@ async function* readBytes(
       }
       if (isGzip && total > RATIO_FROM_BYTES && total > bounds.maxRatio * rawBytes) {
         throw new UserError(
-          `${nameOf(path)} decompresses to more than ${bounds.maxRatio} times its size, far more than any ${words.noun}`,
+          `${nameOf(path)} decompresses to more than ${bounds.maxRatio} times its size: no ${words.noun} does`,
           `Look at it with: gzip -l ${quoteForShell(path)}`,
         );
       }

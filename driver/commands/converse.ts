@@ -1,4 +1,4 @@
-/** A loaded model that is spoken to: each turn continues the whole conversation, whose beginning lies in pages already. */
+/** A loaded model that is spoken to: each turn continues the whole conversation, whose beginning is in pages. */
 import type { Message } from '../../generate/prompts.js';
 import type { GenerateOptions } from '../../generate/options.js';
 import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';

@@ -1,4 +1,4 @@
-/** `generate`: prompts are read, tokenised and checked, then the model is compiled and loaded, then it continues them. */
+/** `generate`: reads, tokenises and checks prompts, then compiles and loads the model, then continues them. */
 import type { GeneratorCounts } from '../../generate/generator.js';
 import { DEFAULT_NEW_TOKENS, type GenerateOptions } from '../../generate/options.js';
 import { readPrompts } from '../../generate/promptFile.js';

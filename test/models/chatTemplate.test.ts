@@ -74,7 +74,7 @@ describe('a chat template', () => {
       ["{{ raise_exception('roles must alternate') }}", 'the chat template fails: "roles must alternate"'],
       ['{% for a in range(1000000) %}{% for b in range(1000000) %}{% endfor %}{% endfor %}', 'the chat template fails'],
       [
-        "{% set ns = namespace(x='aaaaaaaa') %}{% for a in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}",
+        "{% set n = namespace(x='aaaaaaaa') %}{% for a in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}{{ n.x }}",
         'the chat template fails',
       ],
     ])(
