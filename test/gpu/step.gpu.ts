@@ -4,7 +4,7 @@
  * to those of a CPU in f32.
  */
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { stepperOf } from '../../driver/commands/continuation.js';
@@ -65,6 +65,7 @@ function grouped(): Omit<LoadRequest, 'precision'> {
     tie_word_embeddings: false,
   };
   writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
+  copyFileSync(join(DEMO, 'tokenizer.json'), join(folder, 'tokenizer.json'));
   return { model: join(folder, 'config.json'), init: { kind: 'random', seed: 4 }, threads: 2 };
 }
 
