@@ -17,6 +17,7 @@ import { columnTiles } from '../wgmma/layout.js';
 import { logProbFunctions, logProbText } from '../wgmma/logprob.js';
 import {
   PRODUCTS_PITCH,
+  skinnyCopiers,
   skinnySharedBytes,
   skinnyStageBytes,
   skinnyStep,
@@ -47,10 +48,17 @@ export function emitSkinny(
   const { wm, wn, warpsDown, warps } = skinnyWarps(schedule, skinnyStep(segments));
   const [a, w] = [operands.get(kernel.a), operands.weight(segments[0]!.weight)];
   const tiles = columnTiles(segments, tn);
-  const [threads, steps] = [32 * warps, Math.ceil(kernel.k / tk)];
-  const rowsAtOnce = Math.min(ROWS_AT_ONCE, Math.ceil(tm / warps));
+  const copiers = skinnyCopiers(schedule, warps, isLogProb);
+  const [threads, steps] = [32 * (warps + copiers), Math.ceil(kernel.k / tk)];
+  const copying = copiers === 0 ? warps : copiers;
+  const rowsAtOnce = Math.min(ROWS_AT_ONCE, Math.ceil(tm / copying));
   const common = {
     ...{ tm, tn, tk, stages, wm, wn, warpsDown, warps, threads, steps },
+    hasCopiers: copiers > 0,
+    multipliers: 32 * warps,
+    copyThreads: 32 * copying,
+    // The number of a thread among those that copy.
+    copier: copiers === 0 ? 'threadIdx.x' : `(int)(threadIdx.x - ${32 * warps})`,
     k: kernel.k,
     rows: kernel.rows,
     chunks: tk / 8,
@@ -69,8 +77,8 @@ export function emitSkinny(
     hasValues: prologue.scalars.length > 0,
     valuesOffset: skinnyValuesOffset(schedule, isLogProb),
     valuesStep: Math.min(stages, steps) - 1,
-    valuesDistance: warps * rowsAtOnce,
-    rowValues: rowValuesText(prologue, schedule, warps, rowsAtOnce),
+    valuesDistance: copying * rowsAtOnce,
+    rowValues: rowValuesText(prologue, schedule, copying, rowsAtOnce),
     segments: segments.map(({ weight, columns, pairing }, i) => ({
       start: tiles.first[i]!,
       end: tiles.first[i + 1] ?? tiles.total,
