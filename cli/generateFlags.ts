@@ -20,6 +20,12 @@ export const addGenerateFlags = (command: Command): Command =>
       '--temperature <t>',
       `divide logits by this before a token is drawn, 0 to ${MOST_TEMPERATURE}; 0: the most likely`,
     )
+    .option('--top-k <n>', 'draw from this many most likely tokens; 0: from all')
+    .option('--top-p <p>', 'draw from the fewest most likely tokens that have this probability together')
+    .option('--min-p <p>', "draw from tokens with at least this share of the most likely one's probability")
+    .option('--repetition-penalty <x>', 'divide logits of tokens that came before by this')
+    .option('--presence-penalty <x>', 'take this from the logits of tokens that were generated')
+    .option('--frequency-penalty <x>', 'the same for each time that they were')
     .option('--seed <n>', 'draw the same tokens as any other run with this seed (default: 0)')
     .option('--ignore-eos', "go on after the model's end-of-text token");
 
@@ -28,9 +34,21 @@ const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r', '
 /** `\n`, `\t`, `\r` and `\\` as shells leave them; any other backslash stays. */
 const unescape = (given: string): string => given.replace(/\\([ntr\\])/g, (_, letter: string) => ESCAPES[letter]!);
 
+/** Fields of sampling that are flags of a number each. */
+const NUMBERS = [
+  'temperature',
+  'topK',
+  'topP',
+  'minP',
+  'repetitionPenalty',
+  'presencePenalty',
+  'frequencyPenalty',
+  'seed',
+] as const;
+
 /** A field as a number; NaN, which the schema refuses, where the text is none. */
-const numberOf = (field: string, given: string | undefined): Readonly<Record<string, number>> =>
-  given === undefined ? {} : { [field]: given.trim() === '' ? NaN : Number(given) };
+const numberOf = (field: string, given: string | undefined): readonly (readonly [string, number])[] =>
+  given === undefined ? [] : [[field, given.trim() === '' ? NaN : Number(given)]];
 
 /** Throws UsageError. */
 export function generateFlags(flags: Flags): GenerateOptions {
@@ -39,8 +57,7 @@ export function generateFlags(flags: Flags): GenerateOptions {
   const options = {
     ...(most === undefined ? {} : { maxNewTokens: wholeNumber('--max-new-tokens', most, 1, MOST_NEW_TOKENS, '256') }),
     ...(stop.length === 0 ? {} : { stop }),
-    ...numberOf('temperature', text(flags, 'temperature')),
-    ...numberOf('seed', text(flags, 'seed')),
+    ...Object.fromEntries(NUMBERS.flatMap((field) => numberOf(field, text(flags, field)))),
     ...(isSet(flags, 'ignoreEos') ? { ignoreEos: true } : {}),
   };
   const checked = generateSchema.safeParse(options);

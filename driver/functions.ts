@@ -10,6 +10,7 @@ import { buildGraph, buildStepGraph } from './model.js';
 export interface FunctionOptions {
   readonly mask?: MaskKind;
   readonly cacheTokens?: number;
+  readonly logits?: boolean;
   readonly observe?: Observer;
 }
 
@@ -17,11 +18,13 @@ export interface FunctionOptions {
 export function modelFunctions(
   checkpoint: Checkpoint,
   numerics: Numerics,
-  { mask, cacheTokens, observe }: FunctionOptions,
+  { mask, cacheTokens, logits = false, observe }: FunctionOptions,
 ): GraphModule {
   const graphs = [buildGraph(checkpoint, mask)];
-  if (cacheTokens !== undefined)
-    graphs.push(buildStepGraph(checkpoint, { rows: cacheTokens, dtype: numerics.attention ?? 'f32' }));
+  if (cacheTokens !== undefined) {
+    const cache = { rows: cacheTokens, dtype: numerics.attention ?? 'f32' };
+    graphs.push(buildStepGraph(checkpoint, { cache, logits }));
+  }
   return { name: 'model', functions: graphs.map((graph) => optimise(graph, numerics, observe)) };
 }
 

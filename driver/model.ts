@@ -3,7 +3,7 @@ import type { Graph } from '../ir/graph/graph.js';
 import { describeRandomCheckpoint, openCheckpoint, type Checkpoint } from '../models/checkpoint.js';
 import type { DType } from '../ir/types.js';
 import type { MaskKind } from '../models/family/mask.js';
-import type { CacheShape } from '../models/family/model.js';
+import type { StepOptions } from '../models/family/model.js';
 import type { WeightInit } from './names.js';
 
 export const openModel = (path: string, init: WeightInit): Checkpoint =>
@@ -20,5 +20,5 @@ export const buildGraph = (checkpoint: Checkpoint, mask: MaskKind = 'tree'): Gra
   checkpoint.model.graph({ mask, dtypeOf: dtypeIn(checkpoint) });
 
 /** The model's function `step` in primitive ops, over a cache of this shape. */
-export const buildStepGraph = (checkpoint: Checkpoint, cache: CacheShape): Graph =>
-  checkpoint.model.step({ cache, dtypeOf: dtypeIn(checkpoint) });
+export const buildStepGraph = (checkpoint: Checkpoint, options: Pick<StepOptions, 'cache' | 'logits'>): Graph =>
+  checkpoint.model.step({ ...options, dtypeOf: dtypeIn(checkpoint) });

@@ -68,6 +68,8 @@ export interface ModelRequest {
   readonly maxTokens?: number;
   /** Tokens whose keys and values are kept between calls; the model then has the function `step`. */
   readonly cacheTokens?: number;
+  /** `step` returns logits too, which some options of generation need. */
+  readonly logits?: boolean;
   /** Folder that receives every stage, numbered. Nothing is written if absent. */
   readonly dump?: string;
   readonly signal?: AbortSignal;

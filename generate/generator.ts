@@ -5,7 +5,8 @@
  */
 import { PAGE_TOKENS, PagePool } from './pages.js';
 import { Scheduler, type Step, type StepInputs, type StepLimits } from './scheduler.js';
-import { resolveSampling, type Sampling, type SamplingOptions } from './sampling.js';
+import type { TokenLogProb } from './choose.js';
+import { needsLogits, resolveSampling, type Sampling, type SamplingOptions } from './sampling.js';
 import { Sequence } from './sequence.js';
 
 /** What a call of `step` returns, a number for each row. */
@@ -15,6 +16,8 @@ export interface StepOutputs {
   /** A token drawn from the row, and its log-probability at temperature 1. */
   readonly drawn: Int32Array;
   readonly drawnLogProb: Float32Array;
+  /** The logits of the rows, one row behind another, if the model returns them. */
+  readonly logits?: Float32Array;
 }
 
 /** A model on its devices. */
@@ -24,6 +27,8 @@ export interface Stepper {
   readonly cacheTokens: number;
   /** Longest context of the model, in tokens. */
   readonly maxLength: number;
+  /** `step` returns logits. */
+  readonly hasLogits?: boolean;
   /** Rejects with an error that has `rows` where only some rows could not be computed. */
   step(inputs: StepInputs): Promise<StepOutputs>;
 }
@@ -38,15 +43,17 @@ export interface GenerateRequest {
   readonly scoreFrom?: number;
   /** How tokens are chosen. Default: the most likely ones. */
   readonly sampling?: SamplingOptions;
+  /** Which of several continuations of the prompt this is, from 0: each has a seed of its own. */
+  readonly sample?: number;
   /** Called with every generated token; what it returns ends the sequence, unless undefined. */
   readonly onToken?: (token: GeneratedToken) => Promise<EndReason | undefined>;
   /** Ends the sequence, between two calls, with what was generated so far. */
   readonly signal?: AbortSignal | undefined;
 }
 
-export interface GeneratedToken {
-  readonly token: number;
-  readonly logProb: number;
+export interface GeneratedToken extends TokenLogProb {
+  /** The most likely tokens, where the request asks for them. */
+  readonly top?: readonly TokenLogProb[];
 }
 
 /**
@@ -131,11 +138,18 @@ export class Generator {
       return refused(`a prompt of ${prompt.length} tokens; the cache has room for ${room}`);
     let sampling: Sampling;
     try {
-      sampling = resolveSampling(request.sampling ?? {});
+      sampling = resolveSampling(request.sampling ?? {}, request.sample);
     } catch (error) {
       return Promise.reject(error instanceof Error ? error : new Error(String(error)));
     }
-    const sequence = new Sequence({ prompt, sampling, ...(scoreFrom === undefined ? {} : { scoreFrom }) });
+    if (needsLogits(request.sampling ?? {}) && this.stepper.hasLogits !== true)
+      return refused('the model was compiled without logits, which filters, penalties and top log-probabilities need');
+    const sequence = new Sequence({
+      prompt,
+      sampling,
+      needsLogits: needsLogits(request.sampling ?? {}),
+      ...(scoreFrom === undefined ? {} : { scoreFrom }),
+    });
     return new Promise<Generated>((resolve, reject) => {
       const entry: Entry = { request, sequence, generated: [], resolve, reject };
       if (request.signal?.aborted === true) return this.end(entry, 'aborted');
@@ -168,12 +182,15 @@ export class Generator {
   }
 
   /** What a call returned goes to the sequences that asked. */
-  private async take(step: Step, { logProb, isArgmax, drawn, drawnLogProb }: StepOutputs): Promise<void> {
+  private async take(step: Step, { logProb, isArgmax, drawn, drawnLogProb, logits }: StepOutputs): Promise<void> {
     this.scheduler.done(step);
     const appended: Promise<void>[] = [];
     step.asked.forEach(({ sequence, kind }, row) => {
       if (kind === 'score') sequence.scores.push({ logProb: logProb[row]!, isArgmax: isArgmax[row] === 1 });
-      else appended.push(this.append(sequence, { token: drawn[row]!, logProb: drawnLogProb[row]! }));
+      else if (sequence.needsLogits && logits !== undefined) {
+        const width = logits.length / step.asked.length;
+        appended.push(this.append(sequence, sequence.choose(logits.subarray(row * width, (row + 1) * width))));
+      } else appended.push(this.append(sequence, { token: drawn[row]!, logProb: drawnLogProb[row]! }));
     });
     await Promise.all(appended);
   }

@@ -1,39 +1,97 @@
 /** How the next token is chosen: what a request may ask for. */
 import { z } from 'zod';
 import { UsageError } from '../errors.js';
+import { noiseKey } from '../ir/gumbel.js';
 
 export const MOST_TEMPERATURE = 100;
+export const MOST_TOP_LOGPROBS = 20;
+const MOST_TOKEN = 2 ** 31 - 1;
 
-/** One schema for the command line, the library and the commands. */
+const penalty = z.number().min(-2).max(2).optional();
+
+/** One schema for the command line, the library and the commands. choose.ts says in which order they apply. */
 export const samplingFields = {
   /** Divides the logits; 0, the default, takes the most likely token. */
   temperature: z.number().min(0).max(MOST_TEMPERATURE).optional(),
   /** The same seed draws the same tokens, alone or beside others. Default 0. */
   seed: z.number().int().min(0).max(Number.MAX_SAFE_INTEGER).optional(),
+  /** Draws from the most likely tokens only, as many as this; 0, the default, from all. */
+  topK: z.number().int().min(0).max(MOST_TOKEN).optional(),
+  /** Draws from the fewest most likely tokens that have this probability together. Default 1: from all. */
+  topP: z.number().gt(0).max(1).optional(),
+  /** Draws from tokens with at least this share of the most likely one's probability. Default 0: from all. */
+  minP: z.number().min(0).max(1).optional(),
+  /** Divides positive logits of tokens that came before, and multiplies negative ones. Default 1. */
+  repetitionPenalty: z.number().gt(0).max(100).optional(),
+  /** Taken from the logits of tokens that were generated, once, and as often as they were. Default 0. */
+  presencePenalty: penalty,
+  frequencyPenalty: penalty,
+  /** Added to the logits of tokens: [token, bias]. */
+  logitBias: z
+    .array(z.tuple([z.number().int().min(0).max(MOST_TOKEN), z.number().min(-100).max(100)]).readonly())
+    .max(1024)
+    .readonly()
+    .optional(),
+  /** Log-probabilities of this many most likely tokens come with each token. Default 0. */
+  topLogProbs: z.number().int().min(0).max(MOST_TOP_LOGPROBS).optional(),
 };
 
 const samplingSchema = z.strictObject(samplingFields);
 export type SamplingOptions = Readonly<z.infer<typeof samplingSchema>>;
 
 /** Options with their defaults. */
-export interface Sampling {
-  readonly temperature: number;
-  readonly seed: bigint;
-}
+export type Sampling = {
+  readonly [Name in Exclude<keyof SamplingOptions, 'seed'>]-?: Exclude<SamplingOptions[Name], undefined>;
+} & { readonly seed: bigint };
 
 /** Temperatures below this take the most likely token: their reciprocals would leave the range of useful logits. */
 const LEAST_TEMPERATURE = 1e-5;
 
 /** Whether the most likely token is taken. */
-export const isGreedy = ({ temperature }: Sampling): boolean => temperature < LEAST_TEMPERATURE;
+export const isGreedy = ({ temperature }: Pick<Sampling, 'temperature'>): boolean => temperature < LEAST_TEMPERATURE;
 
-/** Throws UsageError where a value is out of range. */
-export function resolveSampling(options: SamplingOptions): Sampling {
+/** Whether a token cannot be chosen on the device, which keeps no logits. */
+export function needsLogits(options: SamplingOptions): boolean {
+  const { topK, topP, minP, repetitionPenalty, ...rest } = resolveSampling(options);
+  const isFiltered = !isGreedy(rest) && (topK > 0 || topP < 1 || minP > 0);
+  const isPenalised = repetitionPenalty !== 1 || rest.presencePenalty !== 0 || rest.frequencyPenalty !== 0;
+  return isFiltered || isPenalised || rest.logitBias.length > 0 || rest.topLogProbs > 0;
+}
+
+/** The options that are sampling's own, of all that a request has. */
+export const samplingOf = (options: SamplingOptions): SamplingOptions =>
+  Object.fromEntries(
+    Object.keys(samplingFields).flatMap((name) => {
+      const value = options[name as keyof SamplingOptions];
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
+
+/** The seed of a continuation of its own, of several that have one seed. The first has that seed itself. */
+function seedOf(seed: number, sample: number): bigint {
+  if (sample === 0) return BigInt(seed);
+  const { low, high } = noiseKey(BigInt(seed), -sample);
+  return (BigInt(high) << 32n) | BigInt(low >>> 0);
+}
+
+/** Throws UsageError where a value is out of range. `sample`: which of several continuations it is for. */
+export function resolveSampling(options: SamplingOptions, sample = 0): Sampling {
   const checked = samplingSchema.safeParse(options);
   if (!checked.success) {
     const [issue] = checked.error.issues;
     throw new UsageError(`sampling: ${issue?.path.join('.') ?? 'options'}: ${issue?.message ?? 'not understood'}`);
   }
-  const { temperature = 0, seed = 0 } = checked.data;
-  return { temperature, seed: BigInt(seed) };
+  const { data } = checked;
+  return {
+    temperature: data.temperature ?? 0,
+    topK: data.topK ?? 0,
+    topP: data.topP ?? 1,
+    minP: data.minP ?? 0,
+    repetitionPenalty: data.repetitionPenalty ?? 1,
+    presencePenalty: data.presencePenalty ?? 0,
+    frequencyPenalty: data.frequencyPenalty ?? 0,
+    logitBias: data.logitBias ?? [],
+    topLogProbs: data.topLogProbs ?? 0,
+    seed: seedOf(data.seed ?? 0, sample),
+  };
 }

@@ -26,6 +26,8 @@ export interface StepLimits {
   readonly tokens: number;
   /** Most keys of a call: the lengths of all paths. */
   readonly keys: number;
+  /** Most rows of a call. Default: as many as tokens. */
+  readonly rows?: number;
 }
 
 /** The tokens [from, to) of a sequence. */
@@ -79,10 +81,14 @@ export class Scheduler {
     const pieces: Piece[] = [];
     let tokens = 0;
     let keys = 0;
+    let rows = 0;
     /** Pages that this call fills: whoever needs them too waits for them. */
     const filling = new Set<string>();
     const take = (sequence: Sequence): boolean => {
-      const count = Math.min(sequence.pending, this.limits.tokens - tokens);
+      const most = Math.min(sequence.pending, this.limits.tokens - tokens);
+      const rowsLeft = (this.limits.rows ?? Infinity) - rows;
+      const asked = rowsOf(sequence, sequence.computed, sequence.computed + most);
+      const count = asked.length <= rowsLeft ? most : asked[rowsLeft]! - sequence.computed;
       const to = sequence.computed + count;
       if (count <= 0 || keys + to > this.limits.keys) return false;
       if (!this.reserve(sequence, to, pieces)) return false;
@@ -90,6 +96,7 @@ export class Scheduler {
       for (let i = Math.floor(sequence.computed / PAGE_TOKENS); (i + 1) * PAGE_TOKENS <= to; i++)
         filling.add(sequence.content(i)!);
       tokens += count;
+      rows += Math.min(asked.length, rowsLeft);
       keys += to;
       return true;
     };
@@ -141,6 +148,16 @@ export class Scheduler {
   }
 }
 
+/** The tokens in [from, to) whose successors are asked for. */
+function rowsOf(sequence: Sequence, from: number, to: number): readonly number[] {
+  const found: number[] = [];
+  for (let i = from; i < to; i++) {
+    const isScored = i + 1 >= sequence.nextScore && i + 1 < sequence.promptLength;
+    if (isScored || i + 1 === sequence.tokens.length) found.push(i);
+  }
+  return found;
+}
+
 const GREEDY: Draw = { inverseTemperature: 0, low: 0, high: 0 };
 
 /** A call's arrays. The paths of its sequences stand one behind another in the list of keys. */
@@ -166,9 +183,10 @@ function arraysOf(pieces: readonly Piece[]): Pick<Step, 'inputs' | 'asked'> {
       position[at] = i;
       slot[at] = sequence.slot(i);
       begin[at] = path;
+    }
+    for (const i of rowsOf(sequence, from, to)) {
       const isLast = i + 1 === sequence.tokens.length;
-      if (!isLast && (i + 1 < sequence.nextScore || i + 1 >= sequence.promptLength)) continue;
-      row.push(at);
+      row.push(at - to + i);
       target.push(isLast ? 0 : sequence.tokens[i + 1]!);
       asked.push({ sequence, kind: isLast ? 'next' : 'score' });
     }

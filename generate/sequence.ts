@@ -1,5 +1,6 @@
 /** A sequence of tokens that is continued: its prompt, what was generated, and the pages of its keys and values. */
 import { noiseKey, type NoiseKey } from '../ir/gumbel.js';
+import { chooseToken, type Chosen } from './choose.js';
 import { isGreedy, type Sampling } from './sampling.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
 
@@ -9,6 +10,8 @@ export interface SequenceOptions {
   readonly scoreFrom?: number;
   /** How tokens are drawn; absent: the most likely one. */
   readonly sampling?: Sampling;
+  /** Tokens are chosen from logits, on the host. */
+  readonly needsLogits?: boolean;
 }
 
 /** What a token is drawn with on the device. */
@@ -21,6 +24,7 @@ export class Sequence {
   readonly promptLength: number;
   readonly scoreFrom: number;
   readonly sampling: SequenceOptions['sampling'];
+  readonly needsLogits: boolean;
   /** Tokens whose keys and values are in the pages. */
   computed = 0;
   /** Tokens that were found in pages when the sequence was first admitted. */
@@ -31,11 +35,12 @@ export class Sequence {
   /** Contents of full pages, as far as they have been asked for. */
   private readonly contents: string[] = [];
 
-  constructor({ prompt, scoreFrom, sampling }: SequenceOptions) {
+  constructor({ prompt, scoreFrom, sampling, needsLogits = false }: SequenceOptions) {
     if (prompt.length === 0) throw new RangeError('A sequence has at least one token.');
     this.tokens = [...prompt];
     this.promptLength = prompt.length;
     this.sampling = sampling;
+    this.needsLogits = needsLogits;
     this.scoreFrom = Math.max(1, scoreFrom ?? prompt.length);
   }
 
@@ -48,6 +53,12 @@ export class Sequence {
   /** Tokens that no call has taken yet. */
   get pending(): number {
     return this.tokens.length - this.computed;
+  }
+
+  /** The token after the last one, from a row of logits. */
+  choose(logits: Float32Array): Chosen {
+    if (this.sampling === undefined) throw new Error('A sequence without options has no use for logits.');
+    return chooseToken(logits, this.sampling, this, noiseKey(this.sampling.seed, this.tokens.length - 1));
   }
 
   /** What the token after the last one is drawn with; undefined: the most likely token is taken. */

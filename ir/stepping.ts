@@ -33,13 +33,19 @@ export const stepSize = (extents: Extents): StepSize => ({
 /** Most entries of the list of keys in one call. */
 export const MOST_KEYS = 1 << 16;
 
-/** Steps of a few tokens, as decoding makes them, below the sizes of `larger`, which are those of prompts. */
-export function stepBuckets(larger: readonly Bucket[]): readonly Bucket[] {
+/** Most rows of a call that returns logits: 128,256 tokens of 64 rows are 33 MB. */
+export const MOST_LOGIT_ROWS = 64;
+
+/**
+ * Steps of a few tokens, as decoding makes them, below the sizes of `larger`, which are those of prompts; none with
+ * more than `mostRows` rows.
+ */
+export function stepBuckets(larger: readonly Bucket[], mostRows = Infinity): readonly Bucket[] {
   const prompts = larger.map(({ extents, longest }) => ({ tokens: extentIn(NEW_TOKENS, extents), longest }));
   const least = Math.min(...prompts.map(({ tokens }) => tokens));
   const few = [1, 2, 4, 8, 16, 32].filter((tokens) => tokens < least).map((tokens) => ({ tokens, longest: 1024 }));
   return [...few, ...prompts].map(({ tokens, longest }) => ({
-    extents: stepExtents({ tokens, keys: MOST_KEYS, rows: tokens }),
+    extents: stepExtents({ tokens, keys: MOST_KEYS, rows: Math.min(tokens, mostRows) }),
     longest,
   }));
 }

@@ -3,6 +3,7 @@ import { STEP } from '../../ir/function.js';
 import { stepSize } from '../../ir/stepping.js';
 import { Generator, type EndReason, type Stepper } from '../../generate/generator.js';
 import { DEFAULT_NEW_TOKENS, type GenerateOptions } from '../../generate/options.js';
+import { samplingOf } from '../../generate/sampling.js';
 import { TextStream } from '../../generate/textStream.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import type { CallResult } from '../../runtime/call.js';
@@ -42,6 +43,7 @@ export interface ContinueOptions extends GenerateOptions {
 export function stepperOf(
   { executor, checkpoint }: Pick<LoadedModel, 'executor' | 'checkpoint'>,
   cacheTokens: number,
+  hasLogits = false,
 ): Stepper {
   const capacity = executor.capacity[STEP];
   if (capacity === undefined) throw new Error('The model has no function that generates.');
@@ -49,20 +51,24 @@ export function stepperOf(
     limits: stepSize(capacity),
     cacheTokens,
     maxLength: checkpoint.config.maxPositions,
+    hasLogits,
     step: async (inputs) => stepOutputs(await executor.call(STEP, { ...inputs })),
   };
 }
 
-function stepOutputs({ outputs: { logProb, isArgmax, drawn, drawnLogProb } }: CallResult) {
+function stepOutputs({ outputs: { logProb, isArgmax, drawn, drawnLogProb, logits } }: CallResult) {
   if (
     logProb instanceof Float32Array &&
     isArgmax instanceof Int32Array &&
     drawn instanceof Int32Array &&
     drawnLogProb instanceof Float32Array
   )
-    return { logProb, isArgmax, drawn, drawnLogProb };
+    return { logProb, isArgmax, drawn, drawnLogProb, ...(logits instanceof Float32Array ? { logits } : {}) };
   throw new Error('The function step does not give the scores of its rows.');
 }
+
+const returnsLogits = ({ model: { plan } }: Pick<LoadedModel, 'model'>): boolean =>
+  plan.functions.some(({ interface: { outputs } }) => outputs.some(({ name }) => name === 'logits'));
 
 export class Continuer {
   readonly generator: Generator;
@@ -70,22 +76,14 @@ export class Continuer {
   private readonly eos: ReadonlySet<number>;
 
   constructor(model: LoadedModel, tokenizer: Tokenizer) {
-    this.generator = new Generator(stepperOf(model, cacheTokensOf(model.model) ?? 0));
+    this.generator = new Generator(stepperOf(model, cacheTokensOf(model.model) ?? 0, returnsLogits(model)));
     this.tokenizer = tokenizer;
     this.eos = new Set(model.checkpoint.config.eosTokenIds);
   }
 
   /** Rejects with what `Generator.generate` rejects with. */
   async continue(prompt: readonly number[], options: ContinueOptions): Promise<Continuation> {
-    const {
-      maxNewTokens = DEFAULT_NEW_TOKENS,
-      stop = [],
-      ignoreEos = false,
-      temperature,
-      seed,
-      onPiece,
-      signal,
-    } = options;
+    const { maxNewTokens = DEFAULT_NEW_TOKENS, stop = [], ignoreEos = false, onPiece, signal } = options;
     const started = performance.now();
     const stopTokens = ignoreEos ? new Set<number>() : this.eos;
     const stream = new TextStream((ids) => this.tokenizer.decode(ids), stop);
@@ -94,7 +92,7 @@ export class Continuer {
       prompt,
       maxNewTokens,
       stopTokens,
-      sampling: { temperature, seed },
+      sampling: samplingOf(options),
       signal,
       onToken: async ({ token, logProb }) => {
         seconds.push((performance.now() - started) / 1000);

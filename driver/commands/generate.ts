@@ -1,6 +1,7 @@
 /** `generate`: reads, tokenises and checks prompts, then compiles and loads the model, then continues them. */
 import type { GeneratorCounts } from '../../generate/generator.js';
 import { DEFAULT_NEW_TOKENS, type GenerateOptions } from '../../generate/options.js';
+import { needsLogits, samplingOf } from '../../generate/sampling.js';
 import { readPrompts } from '../../generate/promptFile.js';
 import type { NamedPrompt } from '../../generate/prompts.js';
 import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
@@ -37,7 +38,7 @@ export async function generate(
   const { promptFile, signal, maxNewTokens = DEFAULT_NEW_TOKENS } = request;
   const phases = new Phases();
   const fromFile = promptFile === undefined ? [] : await readPrompts(promptFile, signal);
-  const loading = beginLoading(request, ui, phases);
+  const loading = beginLoading({ ...request, logits: needsLogits(samplingOf(request)) }, ui, phases);
   const { config } = loading.checkpoint;
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const named = [...request.prompts, ...fromFile];

@@ -2,7 +2,7 @@
 import { UsageError } from '../../errors.js';
 import { scoreOf, type Bucket, type Plan } from '../../ir/plan.js';
 import { scoringBucket, tokensIn } from '../../ir/scoring.js';
-import { stepBuckets } from '../../ir/stepping.js';
+import { MOST_LOGIT_ROWS, stepBuckets } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/family/mask.js';
 import { lowerModule } from '../../passes/lowerModule.js';
@@ -20,6 +20,8 @@ export interface CompileOptions {
   readonly maxTokens?: number;
   /** Adds the function `step`, with memory for the keys and values of this many tokens. */
   readonly cacheTokens?: number;
+  /** `step` returns the logits of its rows too. */
+  readonly logits?: boolean;
   /** Called with the graph or the kernels after every pass, for dumps and `inspect`. */
   readonly observe?: Observer;
 }
@@ -42,7 +44,7 @@ export function compileModel<S, D>(
     throw new UsageError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
   const { mask = 'tree', observe } = options;
   const buckets = target.buckets(tokens);
-  const steps = stepBuckets(buckets);
+  const steps = stepBuckets(buckets, options.logits === true ? MOST_LOGIT_ROWS : Infinity);
   const sizes: readonly FunctionSize[] = [
     { capacity: scoringBucket({ tokens, rows: tokens, longest: tokens }), buckets },
     { capacity: steps.at(-1)!, buckets: steps },

@@ -65,6 +65,7 @@ export function beginOpening(
       ...(request.mask === undefined ? {} : { mask: request.mask }),
       ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
       ...(cacheTokens === undefined ? {} : { cacheTokens }),
+      ...(request.logits === undefined ? {} : { logits: request.logits }),
       ...(dump === undefined ? {} : { observe: (stage) => dump.stage(stage) }),
     });
     dump?.plan(model);

@@ -129,7 +129,20 @@ const threadsOf = (threads: number, index: number, count: number): number =>
 
 /** The part of a request that another process needs to open the same model on the devices of a replica. */
 function deviceRequest(
-  { model, init, precision, target, isa, mask, maxTokens, cacheTokens, checkpoint, trustsCode, threads }: LoadRequest,
+  {
+    model,
+    init,
+    precision,
+    target,
+    isa,
+    mask,
+    maxTokens,
+    cacheTokens,
+    logits,
+    checkpoint,
+    trustsCode,
+    threads,
+  }: LoadRequest,
   { replicas, stages }: Parallelism,
   index: number,
 ): DeviceRequest {
@@ -142,6 +155,7 @@ function deviceRequest(
     ...(mask === undefined ? {} : { mask }),
     ...(maxTokens === undefined ? {} : { maxTokens }),
     ...(cacheTokens === undefined ? {} : { cacheTokens }),
+    ...(logits === undefined ? {} : { logits }),
     ...(checkpoint === undefined ? {} : { checkpoint }),
     ...(trustsCode === undefined ? {} : { trustsCode }),
     threads: threadsOf(threads, index, replicas),

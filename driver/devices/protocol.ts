@@ -9,7 +9,17 @@ import type { Membership, SiblingWord } from './siblings.js';
 /** What the child compiles (or finds in the cache) and loads: one replica of the model, on its devices. */
 export interface DeviceRequest extends Pick<
   LoadRequest,
-  'model' | 'init' | 'precision' | 'target' | 'isa' | 'mask' | 'maxTokens' | 'cacheTokens' | 'checkpoint' | 'trustsCode'
+  | 'model'
+  | 'init'
+  | 'precision'
+  | 'target'
+  | 'isa'
+  | 'mask'
+  | 'maxTokens'
+  | 'cacheTokens'
+  | 'logits'
+  | 'checkpoint'
+  | 'trustsCode'
 > {
   /** The replica's devices, one per stage, counted from 0 among the devices of this machine that run the plan. */
   readonly devices: readonly number[];

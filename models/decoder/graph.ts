@@ -62,9 +62,10 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
   return b.scope('head', () => {
     const rows = scoreRows(b, shape, logits(h));
     const { drawn, drawnLogProb } = drawRows(b, shape, rows);
+    const kept = options.logits === true ? [rows.logits] : [];
     return b.finish(
-      [rows.logProb, rows.isArgmax, drawn, drawnLogProb],
-      ['logProb', 'isArgmax', 'drawn', 'drawnLogProb'],
+      [rows.logProb, rows.isArgmax, drawn, drawnLogProb, ...kept],
+      ['logProb', 'isArgmax', 'drawn', 'drawnLogProb', ...kept.map(() => 'logits')],
       written,
     );
   });

@@ -37,6 +37,8 @@ export interface CacheShape {
 
 export interface StepOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly cache: CacheShape;
+  /** Returns the logits of the rows too: f32[R, V], where tokens are chosen on the host. */
+  readonly logits?: boolean;
 }
 
 export interface Model<Config extends ModelConfig = ModelConfig> {

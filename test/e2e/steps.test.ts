@@ -10,7 +10,8 @@ import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { Ui } from '../../driver/requests.js';
-import { Generator, type Stepper } from '../../generate/generator.js';
+import { Generator, type Generated, type Stepper } from '../../generate/generator.js';
+import { generateSamples } from '../../generate/samples.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
 import { SCORE } from '../../ir/function.js';
 import { ROOT } from './support.js';
@@ -144,6 +145,18 @@ describe('steps on a CPU', () => {
       scoreFrom: SEQUENCES[2]!.length,
     });
     expect(promptScores.map(({ logProb }) => logProb)).toEqual(together[2]!.map(({ logProb }) => logProb));
+  });
+
+  it('share the pages of a prompt between samples, each of which is the same beside any number of others', async () => {
+    const request = { prompt: SEQUENCES[1]!, maxNewTokens: 12, sampling: { temperature: 1, seed: 9 } };
+    const ids = (all: readonly Generated[]) => all.map(({ tokens }) => tokens.map(({ token }) => token));
+    const generator = new Generator(stepper());
+    const samples = await generateSamples(generator, request, 5);
+    const whole = Math.floor((request.prompt.length - 1) / 16) * 16;
+    expect(samples.map(({ foundTokens }) => foundTokens)).toEqual([0, whole, whole, whole, whole]);
+    expect(new Set(ids(samples).map(String)).size).toBe(5);
+    expect(ids(await generateSamples(new Generator(stepper()), request, 2))).toEqual(ids(samples).slice(0, 2));
+    expect(ids([await new Generator(stepper()).generate(request)])).toEqual(ids(samples).slice(0, 1));
   });
 
   it('refuse values out of range', async () => {

@@ -1,0 +1,86 @@
+/**
+ * Beam search: the continuations with the largest total log-probability that can be reached by keeping the best few of
+ * each length. A path is a request of its own, which finds the pages of the path that it branched from; at most the
+ * tokens of one page are computed again. The log-probability of a path's last token comes from the kernel that scores
+ * it, so the score of a path has the bits that scoring it afterwards gives.
+ */
+import type { Generator, GenerateRequest } from './generator.js';
+import { MOST_TOP_LOGPROBS } from './sampling.js';
+
+export const MOST_BEAMS = MOST_TOP_LOGPROBS;
+
+export interface Beam {
+  /** What follows the prompt, a stop token included. */
+  readonly tokens: readonly number[];
+  readonly logProbs: readonly number[];
+  /** Sum of the log-probabilities, in order. */
+  readonly score: number;
+}
+
+export interface BeamRequest extends Pick<GenerateRequest, 'prompt' | 'maxNewTokens' | 'stopTokens' | 'signal'> {
+  /** Paths that are kept, 1 to MOST_BEAMS. */
+  readonly beams: number;
+}
+
+/** A path whose last token has only the estimate that it was chosen by. */
+interface Candidate {
+  readonly from: Beam;
+  readonly token: number;
+  readonly estimate: number;
+}
+
+const sumOf = (logProbs: readonly number[]): number => logProbs.reduce((sum, each) => sum + each, 0);
+
+/** The best paths, best first; of equals the one whose tokens are lower. Rejects with what `generate` rejects with. */
+export async function searchBeams(
+  generator: Pick<Generator, 'generate'>,
+  { prompt, maxNewTokens, stopTokens, signal, beams }: BeamRequest,
+): Promise<readonly Beam[]> {
+  if (!Number.isInteger(beams) || beams < 1 || beams > MOST_BEAMS)
+    throw new RangeError(`${beams} beams: expected 1 to ${MOST_BEAMS}`);
+  const shared = { stopTokens: new Set<number>(), ...(signal === undefined ? {} : { signal }) };
+  /** The path with its last token scored, and how it could go on. */
+  const visit = async ({ from, token }: Candidate): Promise<{ beam: Beam; next: readonly Candidate[] }> => {
+    const tokens = token < 0 ? [] : [...from.tokens, token];
+    const isEnd = tokens.length >= maxNewTokens || stopTokens?.has(token) === true;
+    const path = [...prompt, ...tokens];
+    const result = await generator.generate({
+      ...shared,
+      prompt: path,
+      maxNewTokens: isEnd ? 0 : 1,
+      ...(token < 0 ? {} : { scoreFrom: path.length - 1 }),
+      ...(isEnd ? {} : { sampling: { topLogProbs: beams } }),
+    });
+    const logProbs = [...from.logProbs, ...result.promptScores.map(({ logProb }) => logProb)];
+    const beam: Beam = { tokens, logProbs, score: sumOf(logProbs) };
+    const top = result.tokens[0]?.top ?? [];
+    return { beam, next: top.map((each) => ({ from: beam, token: each.token, estimate: beam.score + each.logProb })) };
+  };
+  let ended: Beam[] = [];
+  let live: readonly Candidate[] = [{ from: { tokens: [], logProbs: [], score: 0 }, token: -1, estimate: 0 }];
+  while (live.length > 0) {
+    const visited = await Promise.all(live.map(visit));
+    ended.push(...visited.flatMap(({ beam, next }) => (next.length === 0 ? [beam] : [])));
+    const pool = [
+      ...ended.map((beam) => ({ score: beam.score, tokens: beam.tokens, keep: beam })),
+      ...visited.flatMap(({ next }) =>
+        next.map((each) => ({ score: each.estimate, tokens: [...each.from.tokens, each.token], keep: each })),
+      ),
+    ];
+    const kept = pool
+      .sort(better)
+      .slice(0, beams)
+      .map(({ keep }) => keep);
+    ended = kept.flatMap((each) => ('from' in each ? [] : [each]));
+    live = kept.flatMap((each) => ('from' in each ? [each] : []));
+  }
+  return ended.sort(better);
+}
+
+type Ranked = Pick<Beam, 'score' | 'tokens'>;
+
+function better(a: Ranked, b: Ranked): number {
+  if (a.score !== b.score) return b.score - a.score;
+  const at = a.tokens.findIndex((token, i) => token !== b.tokens[i]);
+  return at < 0 ? a.tokens.length - b.tokens.length : a.tokens[at]! - (b.tokens[at] ?? -1);
+}

@@ -1,0 +1,104 @@
+/** Tokens that are chosen from logits on the host: the same in any company, and beams scored afterwards to the bit. */
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { stepperOf } from '../../driver/commands/continuation.js';
+import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
+import { Phases } from '../../driver/phases.js';
+import type { Ui } from '../../driver/requests.js';
+import { searchBeams } from '../../generate/beams.js';
+import { Generator, type Stepper } from '../../generate/generator.js';
+import type { SamplingOptions } from '../../generate/sampling.js';
+import { ROOT } from './support.js';
+
+const ignore = (): void => undefined;
+const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
+const CACHE_TOKENS = 16 * 256;
+const PROMPTS = [3, 40, 17, 80, 33].map((length, i) => Array.from({ length }, (_, at) => (at * 37 + i * 101) % 500));
+const OPTIONS: readonly SamplingOptions[] = [
+  { temperature: 0.9, topK: 20, seed: 5 },
+  { temperature: 1.2, topP: 0.8, repetitionPenalty: 1.2, seed: 6 },
+  { temperature: 0.7, minP: 0.05, frequencyPenalty: 0.3, seed: 7 },
+  { presencePenalty: 0.5 },
+  { temperature: 1, seed: 8 },
+];
+
+describe('steps that return logits', () => {
+  let model: LoadedModel;
+  const stepper = (limits: Partial<Stepper['limits']> = {}, cacheTokens = CACHE_TOKENS): Stepper => {
+    const whole = stepperOf(model, cacheTokens, true);
+    return { ...whole, limits: { ...whole.limits, ...limits } };
+  };
+  const run = (generator: Generator, which = PROMPTS.map((_, i) => i)) =>
+    Promise.all(
+      which.map(async (i) => {
+        const request = { prompt: PROMPTS[i]!, maxNewTokens: 24, sampling: OPTIONS[i]! };
+        return (await generator.generate(request)).tokens;
+      }),
+    );
+
+  beforeAll(async () => {
+    const request = {
+      model: join(ROOT, 'models', 'demo'),
+      init: { kind: 'checkpoint' as const },
+      precision: 'f32' as const,
+      threads: 2,
+      cacheTokens: CACHE_TOKENS,
+      logits: true,
+    };
+    model = await beginLoading(request, SILENT, new Phases()).finish();
+  }, 120_000);
+  afterAll(() => model.close());
+
+  it('choose the same tokens alone, in any company and chunks, and after they gave way', async () => {
+    const together = await run(new Generator(stepper()));
+    for (const i of PROMPTS.keys()) expect(await run(new Generator(stepper()), [i])).toEqual([together[i]]);
+    expect(await run(new Generator(stepper({ tokens: 13, rows: 2 })))).toEqual(together);
+    const small = new Generator(stepper({}, 16 * 9));
+    expect(await run(small)).toEqual(together);
+    expect(small.counts.preemptions).toBeGreaterThan(0);
+  });
+
+  it('draw as the device does', async () => {
+    const ids = async (sampling: SamplingOptions): Promise<readonly number[]> => {
+      const generator = new Generator(stepper());
+      const { tokens } = await generator.generate({ prompt: PROMPTS[2]!, maxNewTokens: 24, sampling });
+      return tokens.map(({ token }) => token);
+    };
+    for (const temperature of [0, 0.6, 1.5])
+      expect(await ids({ temperature, seed: 3, topLogProbs: 4 })).toEqual(await ids({ temperature, seed: 3 }));
+  });
+
+  it('give log-probabilities of the most likely tokens', async () => {
+    const { tokens } = await new Generator(stepper()).generate({
+      prompt: PROMPTS[1]!,
+      maxNewTokens: 8,
+      sampling: { topLogProbs: 20 },
+    });
+    for (const { token, logProb, top } of tokens) {
+      expect([top!.length, top![0]]).toEqual([20, { token, logProb }]);
+      expect(top!.map((each) => each.logProb)).toEqual([...top!.map((each) => each.logProb)].sort((a, b) => b - a));
+    }
+  });
+
+  it('find beams whose scores are those of scoring their paths, to the bit', async () => {
+    const beams = await searchBeams(new Generator(stepper()), { prompt: PROMPTS[1]!, maxNewTokens: 12, beams: 4 });
+    expect(beams.length).toBe(4);
+    for (const { tokens, logProbs } of beams) {
+      const { promptScores } = await new Generator(stepper({ tokens: 29 })).generate({
+        prompt: [...PROMPTS[1]!, ...tokens],
+        maxNewTokens: 0,
+        scoreFrom: PROMPTS[1]!.length,
+      });
+      expect(promptScores.map(({ logProb }) => logProb)).toEqual(logProbs);
+    }
+    const greedy = await new Generator(stepper()).generate({ prompt: PROMPTS[1]!, maxNewTokens: 12 });
+    const sum = greedy.tokens.reduce((total, { logProb }) => total + logProb, 0);
+    expect(beams[0]!.score).toBeGreaterThanOrEqual(sum);
+  });
+
+  it('are refused by a model without logits', async () => {
+    const generator = new Generator({ ...stepper(), hasLogits: false });
+    const request = { prompt: [1], maxNewTokens: 1, sampling: { topLogProbs: 1 } };
+    await expect(generator.generate(request)).rejects.toThrow('compiled without logits');
+  });
+});

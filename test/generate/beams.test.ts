@@ -1,0 +1,75 @@
+/** Beam search against an exhaustive search, on a made-up model whose next token depends on the last and its place. */
+import { describe, expect, it } from 'vitest';
+import { searchBeams, type Beam } from '../../generate/beams.js';
+import { Generator, type Stepper } from '../../generate/generator.js';
+import { hash32 } from '../../ir/gumbel.js';
+
+const VOCAB = 4;
+
+function logitsAfter(token: number, position: number): Float32Array {
+  return Float32Array.from(
+    { length: VOCAB },
+    (_, next) => (hash32(hash32(token * 31 + position, next), 7) % 997) / 400,
+  );
+}
+const logProbs = (token: number, position: number): Float32Array => {
+  const z = logitsAfter(token, position);
+  const total = Math.log(z.reduce((sum, value) => sum + Math.exp(value), 0));
+  return z.map((value) => value - total);
+};
+
+const stepper: Stepper = {
+  limits: { tokens: 64, keys: 4096 },
+  cacheTokens: 4096,
+  maxLength: 64,
+  hasLogits: true,
+  step: ({ tokens, position, row, target }) =>
+    Promise.resolve({
+      logProb: Float32Array.from(row, (at, i) => logProbs(tokens[at]!, position[at]!)[target[i]!]!),
+      isArgmax: row.map(() => 0),
+      drawn: row.map(() => 0),
+      drawnLogProb: new Float32Array(row.length),
+      logits: Float32Array.from([...row].flatMap((at) => [...logitsAfter(tokens[at]!, position[at]!)])),
+    }),
+};
+
+/** Every path of `length` tokens, or fewer where it ends at a stop token, best first. */
+function exhaustive(prompt: readonly number[], length: number, stop: ReadonlySet<number>): readonly Beam[] {
+  const grow = (beam: Beam): readonly Beam[] => {
+    const last = beam.tokens.at(-1) ?? prompt.at(-1)!;
+    if (beam.tokens.length === length || (beam.tokens.length > 0 && stop.has(last))) return [beam];
+    return [...logProbs(last, prompt.length + beam.tokens.length - 1)].flatMap((logProb, token) =>
+      grow({ tokens: [...beam.tokens, token], logProbs: [...beam.logProbs, logProb], score: beam.score + logProb }),
+    );
+  };
+  return [...grow({ tokens: [], logProbs: [], score: 0 })].sort((a, b) => b.score - a.score);
+}
+
+describe('beam search', () => {
+  it.each([
+    ['no stop token', new Set<number>()],
+    ['a stop token', new Set([2])],
+  ])('finds the best of all paths where it keeps every beginning, with %s', async (_title, stopTokens) => {
+    for (const prompt of [[0], [1, 3, 2], Array.from({ length: 20 }, (_, i) => i % VOCAB)]) {
+      const found = await searchBeams(new Generator(stepper), { prompt, maxNewTokens: 3, beams: 16, stopTokens });
+      expect(found).toEqual(exhaustive(prompt, 3, stopTokens).slice(0, 16));
+    }
+  });
+
+  it('follows the most likely token with one beam', async () => {
+    const [beam] = await searchBeams(new Generator(stepper), { prompt: [1], maxNewTokens: 5, beams: 1 });
+    let [last, expected] = [1, [] as number[]];
+    for (let position = 0; position < 5; position++) {
+      const z = logitsAfter(last, position);
+      last = z.indexOf(Math.max(...z));
+      expected = [...expected, last];
+    }
+    expect(beam!.tokens).toEqual(expected);
+  });
+
+  it('refuses a number of beams that is out of range', async () => {
+    const search = (beams: number) => searchBeams(new Generator(stepper), { prompt: [1], maxNewTokens: 1, beams });
+    await expect(search(0)).rejects.toThrow('0 beams: expected 1 to 20');
+    await expect(search(21)).rejects.toThrow('21 beams: expected 1 to 20');
+  });
+});
