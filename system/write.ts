@@ -86,7 +86,12 @@ export function writeAll(fd: number, text: string): void {
  * a folder, which no file may replace. Throws UserError for a link to nothing.
  */
 function fileAt(path: string): string | undefined {
-  if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return path;
+  try {
+    if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return path;
+  } catch {
+    // Below a file, or in a folder that may not be read: whoever makes its folder says so.
+    return path;
+  }
   try {
     const real = realpathSync(path);
     return statSync(real).isFile() ? real : undefined;

@@ -55,6 +55,7 @@ export function emitSkinny(
   const common = {
     ...{ tm, tn, tk, stages, wm, wn, warpsDown, warps, threads, steps },
     hasCopiers: copiers > 0,
+    andCopies: copiers > 0 ? ' && copies' : '',
     multipliers: 32 * warps,
     copyThreads: 32 * copying,
     // The number of a thread among those that copy.

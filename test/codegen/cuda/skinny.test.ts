@@ -110,7 +110,7 @@ describe('every epilogue of a layer', () => {
       .values;
   };
 
-  it.each((['qkv', 'o', 'gateUp', 'down'] as const).flatMap((which) => [1, 5, 20].map((rows) => ({ which, rows }))))(
+  it.each((['qkv', 'o', 'gateUp', 'down'] as const).flatMap((which) => [1, 20].map((rows) => ({ which, rows }))))(
     'has the bits of mma and of wgmma: $which of $rows',
     ({ which, rows }) => {
       const layer = layerGemm(which, hidden, inter, headDim);

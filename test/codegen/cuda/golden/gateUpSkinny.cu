@@ -1,6 +1,6 @@
 /*
  * a[8, 512]·w[32, 512]ᵀ for few rows, limited by the memory that w is read from.
- * 64 threads; a warp computes 8 × 16 over all of k. Asynchronous copies fill a ring of 4
+ * 288 threads; a warp computes 8 × 16 over all of k. Asynchronous copies fill a ring of 4
  * stages of 128 of k. In shared memory a row of a stage is 16 chunks of 16 bytes, rotated by the row so that
  * the eight rows an ldmatrix reads lie in different banks. k past 512 is zeros; rows past the ends hold anything, and
  * nothing is stored of them.
@@ -29,7 +29,7 @@ TW_FN int tw_opaque(int x) {
 
 TW_FN void tw_copy_weights(const unsigned short *w, int columns, int k0, unsigned stage) {
 #pragma unroll
-  for (int i = threadIdx.x; i < 32 * 16; i += 64) {
+  for (int i = (int)(threadIdx.x - 64); i < 32 * 16; i += 224) {
     const int r = i / 16, c = i % 16, left = (512 - k0 - c * 8) * 2;
     const int bytes = left < 0 ? 0 : left < 16 ? left : 16;
     if (r < columns) tw_copy_weight16(stage + 2048 + tw_chunk(r, c),
@@ -38,7 +38,7 @@ TW_FN void tw_copy_weights(const unsigned short *w, int columns, int k0, unsigne
 }
 TW_FN void tw_copy_rows(const unsigned short *a, int rows, int k0, unsigned stage) {
 #pragma unroll
-  for (int i = threadIdx.x; i < 8 * 16; i += 64) {
+  for (int i = (int)(threadIdx.x - 64); i < 8 * 16; i += 224) {
     const int r = i / 16, c = i % 16, left = (512 - k0 - c * 8) * 2;
     const int bytes = left < 0 ? 0 : left < 16 ? left : 16;
     if (r < rows) tw_cp_async16(stage + tw_chunk(r, c), bytes == 0 ? a : a + (r * 512 + k0 + c * 8), bytes);
@@ -76,7 +76,7 @@ TW_FN void tw_multiply(unsigned stage, int i0, int j0, float (&acc)[1][2][4]) {
   }
 }
 
-extern "C" __global__ void __launch_bounds__(64, 2) k_gemm_a1357cd9e5056661_e25fc8bc(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
+extern "C" __global__ void __launch_bounds__(288, 2) k_gemm_a1357cd9e5056661_e25fc8bc(int T, int R, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3) {
   extern __shared__ __align__(128) unsigned char tw_shared[];
   float *values = (float *)(tw_shared + 40960);
   const unsigned ring = tw_shared_address(tw_shared);
@@ -87,11 +87,12 @@ extern "C" __global__ void __launch_bounds__(64, 2) k_gemm_a1357cd9e5056661_e25f
     n0 = (across - 0) * 32; columns = 1024 - n0; w = (const unsigned short *)p1; }
   w += (long long)n0 * 512;
   /* Weights do not depend on the kernel before this one: they are under way while it ends. */
-  for (int s = 0; s < 3; s++) tw_copy_weights(w, columns, s * 128, ring + s * 10240);
+  const bool copies = threadIdx.x >= 64;
+  for (int s = 0; s < 3 && copies; s++) tw_copy_weights(w, columns, s * 128, ring + s * 10240);
   tw_await_previous();
   const unsigned short *a = (const unsigned short *)p0 + (long long)m0 * 512;
   for (int s = 0; s < 4 - 1; s++) {
-    if (s < 4) tw_copy_rows(a, rows - m0, s * 128, ring + s * 10240);
+    if (s < 4 && copies) tw_copy_rows(a, rows - m0, s * 128, ring + s * 10240);
     tw_cp_async_commit();
   }
   float acc[1][2][4];
@@ -109,14 +110,14 @@ extern "C" __global__ void __launch_bounds__(64, 2) k_gemm_a1357cd9e5056661_e25f
     /* This step's copies are here, and nobody reads the stage that the next copies go to. */
     __syncthreads();
     const int next = step + 4 - 1;
-    if (next < 4) {
+    if (next < 4 && copies) {
       tw_copy_weights(w, columns, next * 128, ring + into * 10240);
       tw_copy_rows(a, rows - m0, next * 128, ring + into * 10240);
     }
     tw_cp_async_commit();
     /* Once the ring is under way again: its copies hide the wait for memory. */
-    if (step == 3) {
-      for (int local = threadIdx.x / 32; local < 8 && m0 + local < rows; local += 8) {
+    if (step == 3 && copies) {
+      for (int local = (int)(threadIdx.x - 64) / 32; local < 8 && m0 + local < rows; local += 14) {
         const int read0 = m0 + local < rows ? m0 + local : rows - 1;
         float fold0[1];
         {
@@ -129,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(64, 2) k_gemm_a1357cd9e5056661_e25f
             (fold0)[0] = y4;
           }
         }
-        const int read1 = m0 + local + 2 < rows ? m0 + local + 2 : rows - 1;
+        const int read1 = m0 + local + 7 < rows ? m0 + local + 7 : rows - 1;
         float fold1[1];
         {
           float * const y0 = ((float *)p2) + (long long)(read1) * 32;
@@ -141,38 +142,13 @@ extern "C" __global__ void __launch_bounds__(64, 2) k_gemm_a1357cd9e5056661_e25f
             (fold1)[0] = y4;
           }
         }
-        const int read2 = m0 + local + 4 < rows ? m0 + local + 4 : rows - 1;
-        float fold2[1];
-        {
-          float * const y0 = ((float *)p2) + (long long)(read2) * 32;
-          float const y1 = tw_row_sum(y0, 32);
-          float const y2 = y1 / 512.0f;
-          float const y3 = tw_add(y2, 9.999999974752427e-7f);
-          float const y4 = 1.0f / sqrtf(y3);
-          if (threadIdx.x % 32 == 0) {
-            (fold2)[0] = y4;
-          }
-        }
-        const int read3 = m0 + local + 6 < rows ? m0 + local + 6 : rows - 1;
-        float fold3[1];
-        {
-          float * const y0 = ((float *)p2) + (long long)(read3) * 32;
-          float const y1 = tw_row_sum(y0, 32);
-          float const y2 = y1 / 512.0f;
-          float const y3 = tw_add(y2, 9.999999974752427e-7f);
-          float const y4 = 1.0f / sqrtf(y3);
-          if (threadIdx.x % 32 == 0) {
-            (fold3)[0] = y4;
-          }
-        }
         if (threadIdx.x % 32 == 0) {
           if (local < 8) values[(local) * 1 + 0] = fold0[0];
-          if (local + 2 < 8) values[(local + 2) * 1 + 0] = fold1[0];
-          if (local + 4 < 8) values[(local + 4) * 1 + 0] = fold2[0];
-          if (local + 6 < 8) values[(local + 6) * 1 + 0] = fold3[0];
+          if (local + 7 < 8) values[(local + 7) * 1 + 0] = fold1[0];
         }
       }
     }
+    if (!copies)
     tw_multiply(ring + from * 10240, (int)threadIdx.x / 32 % 1 * 8,
         (int)threadIdx.x / 32 / 1 * 16, acc);
     into = into + 1 < 4 ? into + 1 : 0;
@@ -180,6 +156,7 @@ extern "C" __global__ void __launch_bounds__(64, 2) k_gemm_a1357cd9e5056661_e25f
   }
   tw_cp_async_wait<0>();
   __syncthreads();
+  if (copies) return;
   const int self = tw_opaque(threadIdx.x), quad = self % 4, i0 = self / 32 % 1 * 8 + self % 32 / 4,
       j0 = self / 32 / 1 * 16;
 
