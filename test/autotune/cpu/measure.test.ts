@@ -33,10 +33,13 @@ describe.skipIf(missing.length > 0)('measuring', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-measure-'));
   const settings = { ...readSettings(), cacheDir: folder };
   const measurers: Measurer[] = [];
-  afterAll(() => {
-    for (const measurer of measurers) measurer.release();
+  afterAll(async () => {
+    for (const measurer of measurers) {
+      await measurer.idle();
+      measurer.release();
+    }
     rmSync(folder, { recursive: true, force: true });
-  });
+  }, 60_000);
   const isas = (): readonly CpuIsa[] => {
     const cpu = loadAddon().cpuInfo();
     return cpu.isas.avx512 ? ['avx512'] : cpu.isas.avx2 ? ['avx2'] : ['portable'];
