@@ -30,7 +30,7 @@ export function emitAttention(
   const { heads, kvHeads, headDim: d, mask } = kernel;
   const { skeleton, queries, keys } = schedule;
   const isPath = mask.kind === 'path';
-  // Of a path, the list of keys has rows of the call; the keys themselves may lie in a state of fixed size.
+  // The keys of a path may lie in a state of fixed size. Its list of keys is an input, whose rows belong to the call.
   const keyRows = operands.rowsOf(isPath ? mask.key : kernel.k);
   if (skeleton === 'mma' && !isPath && keyRows.most > MAX_TOKENS) {
     throw new Error(

@@ -91,7 +91,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
       const all = await amounts(parallel);
       const kernels = all.filter(({ unit }) => unit === 'kernels');
       expect(kernels.length).toBeGreaterThan(3);
-      // Of several processes, the first to be done goes on to the weights.
+      // The first process to finish goes on to the weights.
       if (parallel !== "'auto'") expect(kernels.at(-1)?.done).toBe(kernels[0]?.total);
       const loaded = all.filter(({ unit }) => unit === 'bytes').at(-1);
       expect(loaded?.total).toBeGreaterThan(1000);
