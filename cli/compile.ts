@@ -22,6 +22,11 @@ export function addCompile(program: Command, context: Context): void {
   command
     .option('--pack-weights', 'copy the checkpoint into the artifact, so that it runs without it, also elsewhere')
     .option('--cache-tokens <n>', 'also compile for generate, with memory for the keys and values of n tokens')
+    .option(
+      '--logits',
+      'with --cache-tokens: steps return logits, which filters, penalties, biases, beams, --min-new-tokens and ' +
+        '--top-logprobs of generate need',
+    )
     .option('--hash-weights', 'read all bytes of the weights now, so that run --verify can compare them');
   addModelFlags(command)
     .addOption(new Option('--mask <kind>').hideHelp())
@@ -54,8 +59,14 @@ async function compile(context: Context, checkpoint: string, flags: Flags): Prom
       `${checkpoint}: is an artifact already`,
       `tune it (tilewright tune ${checkpoint}), run it, or give the checkpoint that it was made from`,
     );
+  if (isSet(flags, 'logits') && model.cacheTokens === undefined)
+    throw new UsageError(
+      '--logits: they are those of steps, which are compiled with --cache-tokens',
+      'add --cache-tokens 32768',
+    );
   const isJson = isSet(flags, 'json');
   const kept = {
+    ...(isSet(flags, 'logits') ? { logits: true } : {}),
     ...(isSet(flags, 'packWeights') ? { packsWeights: true } : {}),
     ...(isSet(flags, 'hashWeights') ? { hashesWeights: true } : {}),
   };

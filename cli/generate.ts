@@ -70,16 +70,25 @@ export function addGenerate(program: Command, context: Context): void {
       'Without prompts, every line that you type is answered as it is made. A checkpoint with a chat',
       'template keeps the conversation. Ctrl-C stops an answer, Ctrl-D ends.',
     ],
+    'Which tokens are chosen': [
+      'The most likely ones, unless flags say otherwise. generation_config.json of a checkpoint adds',
+      'tokens that end a text; sampling that it suggests is shown, and never applied unasked.',
+    ],
     'What --json prints': [
-      'index, text, tokens, logprobs (natural logarithms), reason, promptTokens, foundTokens. The reason is',
-      'eos (end-of-text token), stop (--stop), length (--max-new-tokens), context (the model knows no longer',
-      'text), cache (--cache-tokens is used up) or aborted (Ctrl-C). A prompt that could not be computed has',
-      'index and error.',
+      'index, text, tokens, logprobs (natural logarithms), reason, promptTokens, foundTokens. The reason',
+      'is eos (end-of-text token), stop (--stop), length (--max-new-tokens), context (the model knows no',
+      'longer text), cache (--cache-tokens is used up) or aborted (Ctrl-C). A prompt that could not be',
+      'computed has index and error. With --n, --best-of or --beams there is a line for each text, with',
+      'sample (from 0) and, where texts are ranked, score: the log-probability of a path of --beams, the',
+      'mean of the tokens of --best-of. With --top-logprobs, topLogprobs: a list of {token, logprob} for',
+      'each token.',
     ],
     Examples: [
       EXAMPLE,
       'tilewright generate models/demo "The sky is" "Two and two make" --max-new-tokens 16',
       'tilewright generate models/demo --prompts prompts.txt --stop "\\n" --json > texts.jsonl',
+      'tilewright generate models/demo "The sky is" --n 3 --temperature 0.8 --seed 7',
+      'tilewright generate models/demo "The sky is" --beams 4 --max-new-tokens 16',
       'echo "The sky is" | tilewright generate models/demo --prompts - --quiet',
     ],
     'Exit status': EXIT_STATUSES,
@@ -132,35 +141,52 @@ const textFor = ({ stdout }: Io, generated: string): string =>
 /** A single text on a terminal, as it comes. */
 const streaming = (io: Io): ContinueListener => ({
   onPiece: (_, piece) => io.stdout.write(textFor(io, piece.text)),
-  onResult: (result) => io.stdout.write('error' in result ? '' : `${textFor(io, result.rest)}\n`),
+  onResults: (_, [result]) => {
+    if (result !== undefined && !('error' in result)) io.stdout.write(`${textFor(io, result.rest)}\n`);
+  },
 });
 
 /** Whole texts, in the order of the prompts. */
-function inOrder(print: (result: PromptResult) => void): ContinueListener {
-  const held = new Map<number, PromptResult>();
+function inOrder(print: (results: readonly PromptResult[]) => void): ContinueListener {
+  const held = new Map<number, readonly PromptResult[]>();
   let next = 0;
   return {
-    onResult: (done) => {
-      held.set(done.index, done);
-      for (let result = held.get(next); result !== undefined; result = held.get(++next)) {
+    onResults: (index, done) => {
+      held.set(index, done);
+      for (let results = held.get(next); results !== undefined; results = held.get(++next)) {
         held.delete(next);
-        print(result);
+        print(results);
       }
     },
   };
 }
 
-function printLine(io: Io, result: PromptResult): void {
-  if ('error' in result) printJsonLine(io, { index: result.index, error: result.error });
-  else {
-    const { index, text: generated, tokens, logProbs, reason, promptTokens, foundTokens } = result;
-    printJsonLine(io, { index, text: generated, tokens, logprobs: logProbs, reason, promptTokens, foundTokens });
-  }
+/** `isNumbered`: several texts of a prompt may come. */
+function printLine(io: Io, result: PromptResult, isNumbered: boolean): void {
+  const { index, sample } = result;
+  const of = isNumbered ? { index, sample } : { index };
+  if ('error' in result) return printJsonLine(io, { ...of, error: result.error });
+  const { text: generated, tokens, logProbs, score, top, reason, promptTokens, foundTokens } = result;
+  printJsonLine(io, {
+    ...of,
+    text: generated,
+    tokens,
+    logprobs: logProbs,
+    ...(score === undefined ? {} : { score }),
+    ...(top === undefined
+      ? {}
+      : { topLogprobs: top.map((each) => each.map(({ token, logProb }) => ({ token, logprob: logProb }))) }),
+    reason,
+    promptTokens,
+    foundTokens,
+  });
 }
 
-function printText(io: Io, result: PromptResult, isOnly: boolean): void {
+/** `isOnly`: no other text is printed. */
+function printText(io: Io, result: PromptResult, count: number, isOnly: boolean): void {
   if ('error' in result) return;
-  io.stdout.write(`${isOnly ? '' : `--- ${result.where}\n`}${textFor(io, result.text)}\n`);
+  const which = count === 1 ? '' : `, ${result.sample + 1} of ${count}`;
+  io.stdout.write(`${isOnly && count === 1 ? '' : `--- ${result.where}${which}\n`}${textFor(io, result.text)}\n`);
 }
 
 async function generate(context: Context, model: string, prompts: readonly string[], flags: Flags): Promise<void> {
@@ -168,13 +194,26 @@ async function generate(context: Context, model: string, prompts: readonly strin
   const [isJson, isQuiet] = [isSet(flags, 'json'), isSet(flags, 'quiet')];
   const typed = prompts.length === 0 && flags['prompts'] === undefined && !isJson ? terminalOf(io) : undefined;
   const { prompts: named, ...asked } = parse(context, model, prompts, flags, typed !== undefined);
-  if (typed !== undefined) return converse(context, typed, asked, isQuiet);
+  const { n = 1, bestOf, beams } = asked;
+  const isNumbered = n > 1 || bestOf !== undefined || beams !== undefined;
+  if (typed !== undefined) {
+    if (isNumbered)
+      throw new UsageError(
+        '--n, --best-of, --beams: a conversation has one answer to each line',
+        `${EXAMPLE} --beams 4`,
+      );
+    return converse(context, typed, asked, isQuiet);
+  }
   const request = { ...asked, prompts: named };
   const isOnly = request.promptFile === undefined && prompts.length === 1;
-  const isStreamed = isOnly && !isJson && io.stdout.isTTY === true;
+  const isStreamed = isOnly && !isNumbered && !isJson && io.stdout.isTTY === true;
   const listener = isStreamed
     ? streaming(io)
-    : inOrder((result) => (isJson ? printLine(io, result) : printText(io, result, isOnly)));
+    : inOrder((results) => {
+        for (const result of results)
+          if (isJson) printLine(io, result, isNumbered);
+          else printText(io, result, results.length, isOnly);
+      });
   const advice = (error: unknown): string =>
     `${error instanceof StoppedEarly ? 'nothing was generated yet' : 'what was generated is above'}; ` +
     `the same command starts again:\n  ${sameCommand(context)}`;

@@ -1,21 +1,34 @@
 /** The flags that say how prompts are continued. */
 import { Option, type Command } from 'commander';
 import { UsageError } from '../errors.js';
-import { DEFAULT_NEW_TOKENS, generateSchema, MOST_NEW_TOKENS, type GenerateOptions } from '../generate/options.js';
-import { MOST_TEMPERATURE } from '../generate/sampling.js';
-import { isSet, text, texts, wholeNumber, type Flags } from './options.js';
+import {
+  checkTogether,
+  DEFAULT_NEW_TOKENS,
+  generateSchema,
+  MOST_BEAMS,
+  MOST_SAMPLES,
+  type GenerateField,
+  type GenerateOptions,
+} from '../generate/options.js';
+import { MOST_TEMPERATURE, MOST_TOP_LOGPROBS } from '../generate/sampling.js';
+import { isSet, text, texts, type Flags } from './options.js';
 
 const append = (value: string, before: readonly string[] = []): readonly string[] => [...before, value];
 
 export const addGenerateFlags = (command: Command): Command =>
   command
     .option('--max-new-tokens <n>', `most tokens to generate for a prompt (default: ${DEFAULT_NEW_TOKENS})`)
+    .option('--min-new-tokens <n>', 'no end-of-text token and no --stop ends a text before it has n tokens')
     .addOption(
       new Option(
         '--stop <text>',
         'end at this text, which is left out; may be given several times; \\n is a line end',
       ).argParser(append),
     )
+    .option('--ignore-eos', "go on after the model's end-of-text tokens")
+    .option('--n <n>', `texts for each prompt, at most ${MOST_SAMPLES}; they share the pages of the prompt`)
+    .option('--best-of <n>', 'draw n texts, and print the --n whose tokens are most likely on average')
+    .option('--beams <n>', `search for the most likely text with n paths, at most ${MOST_BEAMS}; print the --n best`)
     .option(
       '--temperature <t>',
       `divide logits by this before a token is drawn, 0 to ${MOST_TEMPERATURE}; 0: the most likely`,
@@ -26,48 +39,105 @@ export const addGenerateFlags = (command: Command): Command =>
     .option('--repetition-penalty <x>', 'divide logits of tokens that came before by this')
     .option('--presence-penalty <x>', 'take this from the logits of tokens that were generated')
     .option('--frequency-penalty <x>', 'the same for each time that they were')
+    .addOption(
+      new Option('--logit-bias <token=x>', 'add x to the logit of a token id; may be given several times').argParser(
+        append,
+      ),
+    )
     .option('--seed <n>', 'draw the same tokens as any other run with this seed (default: 0)')
-    .option('--ignore-eos', "go on after the model's end-of-text token");
+    .option('--top-logprobs <n>', `with --json: the n most likely tokens at each place, at most ${MOST_TOP_LOGPROBS}`);
 
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r', '\\': '\\' };
 
 /** `\n`, `\t`, `\r` and `\\` as shells leave them; any other backslash stays. */
 const unescape = (given: string): string => given.replace(/\\([ntr\\])/g, (_, letter: string) => ESCAPES[letter]!);
 
-/** Fields of sampling that are flags of a number each. */
-const NUMBERS = [
-  'temperature',
-  'topK',
-  'topP',
-  'minP',
-  'repetitionPenalty',
-  'presencePenalty',
-  'frequencyPenalty',
-  'seed',
-] as const;
+/** Fields that are flags of a number each, and a value that makes sense. */
+const NUMBERS = {
+  maxNewTokens: 256,
+  minNewTokens: 16,
+  n: 4,
+  bestOf: 8,
+  beams: 4,
+  temperature: 0.8,
+  topK: 50,
+  topP: 0.9,
+  minP: 0.05,
+  repetitionPenalty: 1.1,
+  presencePenalty: 0.5,
+  frequencyPenalty: 0.5,
+  seed: 7,
+  topLogProbs: 5,
+} as const satisfies Partial<Record<GenerateField, number>>;
 
-/** A field as a number; NaN, which the schema refuses, where the text is none. */
-const numberOf = (field: string, given: string | undefined): readonly (readonly [string, number])[] =>
-  given === undefined ? [] : [[field, given.trim() === '' ? NaN : Number(given)]];
+/** Flags as commander names them, where that is not the field. */
+const flagKey = (field: string): string => (field === 'topLogProbs' ? 'topLogprobs' : field);
+
+const flagOf = (field: string): string =>
+  `--${flagKey(field).replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+
+/** A text as a number; NaN, which the schema refuses, where it is none. */
+const numberOf = (given: string): number => (/^[-+]?[\d.]+(e[-+]?\d+)?$/i.test(given) ? Number(given) : NaN);
+
+/** `42=-100` as [42, -100]. */
+function biasOf(given: string): readonly [number, number] {
+  const [token = '', bias = '', ...rest] = given.split('=');
+  return rest.length > 0 ? [NaN, NaN] : [numberOf(token), numberOf(bias)];
+}
 
 /** Throws UsageError. */
 export function generateFlags(flags: Flags): GenerateOptions {
-  const most = text(flags, 'maxNewTokens');
   const stop = texts(flags, 'stop').map(unescape);
-  const options = {
-    ...(most === undefined ? {} : { maxNewTokens: wholeNumber('--max-new-tokens', most, 1, MOST_NEW_TOKENS, '256') }),
+  const biases = texts(flags, 'logitBias');
+  const given = Object.keys(NUMBERS).flatMap((field) => {
+    const value = text(flags, flagKey(field));
+    return value === undefined ? [] : [[field, value] as const];
+  });
+  const checked = generateSchema.safeParse({
+    ...Object.fromEntries(given.map(([field, value]) => [field, numberOf(value)])),
     ...(stop.length === 0 ? {} : { stop }),
-    ...Object.fromEntries(NUMBERS.flatMap((field) => numberOf(field, text(flags, field)))),
+    ...(biases.length === 0 ? {} : { logitBias: biases.map(biasOf) }),
     ...(isSet(flags, 'ignoreEos') ? { ignoreEos: true } : {}),
-  };
-  const checked = generateSchema.safeParse(options);
-  if (checked.success) return checked.data;
-  const [issue] = checked.error.issues;
-  const field = String(issue?.path[0] ?? 'options');
-  const flag = `--${field.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-  const problem = stop.includes('') ? 'is empty' : (issue?.message ?? 'not understood');
-  throw new UsageError(
-    `${flag}: ${problem}`,
-    field === 'stop' ? 'for example: --stop "\\n\\n"' : 'see generate --help',
+  });
+  if (!checked.success) {
+    const [issue] = checked.error.issues;
+    const [field, place] = (issue?.path ?? []).map(String);
+    throw refused(field ?? '', place, issue?.message ?? 'not understood', { stop, biases, given: new Map(given) });
+  }
+  checkTogether(checked.data, flagOf);
+  if (checked.data.topLogProbs !== undefined && !isSet(flags, 'json'))
+    throw new UsageError('--top-logprobs: they are printed with --json only', 'add --json');
+  return checked.data;
+}
+
+interface Given {
+  readonly stop: readonly string[];
+  readonly biases: readonly string[];
+  readonly given: ReadonlyMap<string, string>;
+}
+
+/** What was given, what is expected, and an example. `place`: of several values, which. */
+function refused(
+  field: string,
+  place: string | undefined,
+  problem: string,
+  { stop, biases, given }: Given,
+): UsageError {
+  if (field === 'stop')
+    return new UsageError(
+      `--stop: ${stop[Number(place)] === '' ? 'is empty' : problem}`,
+      'for example: --stop "\\n\\n"',
+    );
+  if (field === 'logitBias') {
+    const value = place === undefined ? '' : ` ${biases[Number(place)] ?? ''}`;
+    return new UsageError(
+      `--logit-bias${value}: ${place === undefined ? problem : 'expected a token id, = and a number from -100 to 100'}`,
+      'for example: --logit-bias 42=-100',
+    );
+  }
+  const example = NUMBERS[field as keyof typeof NUMBERS];
+  return new UsageError(
+    `${flagOf(field)} ${given.get(field) ?? ''}: ${problem}`,
+    `for example: ${flagOf(field)} ${example}`,
   );
 }

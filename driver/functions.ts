@@ -1,4 +1,5 @@
 /** The functions of a model: which there are, and their text in an artifact. */
+import type { FunctionInterface } from '../ir/function.js';
 import type { GraphModule } from '../ir/graph/graph.js';
 import { printGraph, printModule } from '../ir/graph/printer.js';
 import type { SharedData } from '../ir/plan.js';
@@ -38,3 +39,10 @@ export const cacheTokensOf = ({
 }: {
   readonly plan: Pick<SharedData, 'states'>;
 }): number | undefined => (states.length === 0 ? undefined : Math.min(...states.map(({ rows }) => rows)));
+
+/** Whether steps of a plan return logits. */
+export const returnsLogits = ({
+  plan: { functions },
+}: {
+  readonly plan: { readonly functions: readonly { readonly interface: Pick<FunctionInterface, 'outputs'> }[] };
+}): boolean => functions.some(({ interface: { outputs } }) => outputs.some(({ name }) => name === 'logits'));

@@ -4,10 +4,8 @@
  * tokens of one page are computed again. The log-probability of a path's last token comes from the kernel that scores
  * it, so the score of a path has the bits that scoring it afterwards gives.
  */
-import type { Generator, GenerateRequest } from './generator.js';
-import { MOST_TOP_LOGPROBS } from './sampling.js';
-
-export const MOST_BEAMS = MOST_TOP_LOGPROBS;
+import type { EndReason, Generator, GenerateRequest } from './generator.js';
+import { MOST_BEAMS } from './options.js';
 
 export interface Beam {
   /** What follows the prompt, a stop token included. */
@@ -15,6 +13,7 @@ export interface Beam {
   readonly logProbs: readonly number[];
   /** Sum of the log-probabilities, in order. */
   readonly score: number;
+  readonly reason: EndReason;
 }
 
 export interface BeamRequest extends Pick<GenerateRequest, 'prompt' | 'maxNewTokens' | 'stopTokens' | 'signal'> {
@@ -33,31 +32,41 @@ const sumOf = (logProbs: readonly number[]): number => logProbs.reduce((sum, eac
 
 /** The best paths, best first; of equals the one whose tokens are lower. Rejects with what `generate` rejects with. */
 export async function searchBeams(
-  generator: Pick<Generator, 'generate'>,
+  generator: Pick<Generator, 'generate' | 'room' | 'maxLength'>,
   { prompt, maxNewTokens, stopTokens, signal, beams }: BeamRequest,
 ): Promise<readonly Beam[]> {
   if (!Number.isInteger(beams) || beams < 1 || beams > MOST_BEAMS)
     throw new RangeError(`${beams} beams: expected 1 to ${MOST_BEAMS}`);
   const shared = { stopTokens: new Set<number>(), ...(signal === undefined ? {} : { signal }) };
+  const endOf = (tokens: readonly number[], length: number): EndReason | undefined => {
+    if (tokens.length > 0 && stopTokens?.has(tokens.at(-1)!) === true) return 'eos';
+    if (tokens.length >= maxNewTokens) return 'length';
+    if (length >= generator.maxLength) return 'context';
+    return length >= generator.room ? 'cache' : undefined;
+  };
   /** The path with its last token scored, and how it could go on. */
   const visit = async ({ from, token }: Candidate): Promise<{ beam: Beam; next: readonly Candidate[] }> => {
     const tokens = token < 0 ? [] : [...from.tokens, token];
-    const isEnd = tokens.length >= maxNewTokens || stopTokens?.has(token) === true;
     const path = [...prompt, ...tokens];
+    const end = endOf(tokens, path.length);
     const result = await generator.generate({
       ...shared,
       prompt: path,
-      maxNewTokens: isEnd ? 0 : 1,
+      maxNewTokens: end === undefined ? 1 : 0,
       ...(token < 0 ? {} : { scoreFrom: path.length - 1 }),
-      ...(isEnd ? {} : { sampling: { topLogProbs: beams } }),
+      ...(end === undefined ? { sampling: { topLogProbs: beams } } : {}),
     });
+    // What was told to stop may lack the score of its last token, which is left out.
+    if (result.reason === 'aborted') return { beam: { ...from, reason: 'aborted' }, next: [] };
     const logProbs = [...from.logProbs, ...result.promptScores.map(({ logProb }) => logProb)];
-    const beam: Beam = { tokens, logProbs, score: sumOf(logProbs) };
+    const beam: Beam = { tokens, logProbs, score: sumOf(logProbs), reason: end ?? 'length' };
     const top = result.tokens[0]?.top ?? [];
     return { beam, next: top.map((each) => ({ from: beam, token: each.token, estimate: beam.score + each.logProb })) };
   };
   let ended: Beam[] = [];
-  let live: readonly Candidate[] = [{ from: { tokens: [], logProbs: [], score: 0 }, token: -1, estimate: 0 }];
+  let live: readonly Candidate[] = [
+    { from: { tokens: [], logProbs: [], score: 0, reason: 'length' }, token: -1, estimate: 0 },
+  ];
   while (live.length > 0) {
     const visited = await Promise.all(live.map(visit));
     ended.push(...visited.flatMap(({ beam, next }) => (next.length === 0 ? [beam] : [])));
@@ -74,7 +83,8 @@ export async function searchBeams(
     ended = kept.flatMap((each) => ('from' in each ? [] : [each]));
     live = kept.flatMap((each) => ('from' in each ? [each] : []));
   }
-  return ended.sort(better);
+  // Paths that were told to stop may have gone back to the same beginning.
+  return ended.sort(better).filter((beam, i, all) => i === 0 || better(all[i - 1]!, beam) !== 0);
 }
 
 type Ranked = Pick<Beam, 'score' | 'tokens'>;

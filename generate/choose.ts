@@ -20,6 +20,8 @@ export interface Chosen extends TokenLogProb {
 export interface Before {
   readonly tokens: readonly number[];
   readonly promptLength: number;
+  /** Tokens that may not be chosen. */
+  readonly banned?: ReadonlySet<number> | undefined;
 }
 
 export function chooseToken(logits: Float32Array, sampling: Sampling, before: Before, key: NoiseKey): Chosen {
@@ -41,10 +43,12 @@ function logSumExp(z: ArrayLike<number>): number {
 /**
  * The logits with biases added; divided, or multiplied below 0, by the repetition penalty where the token is in the
  * prompt or was generated; less the presence penalty where it was generated, and the frequency penalty each time.
+ * Minus infinity for tokens that are banned.
  */
-function penalised(logits: Float32Array, sampling: Sampling, { tokens, promptLength }: Before): Float64Array {
+function penalised(logits: Float32Array, sampling: Sampling, { tokens, promptLength, banned }: Before): Float64Array {
   const z = Float64Array.from(logits);
   const { logitBias, repetitionPenalty, presencePenalty, frequencyPenalty } = sampling;
+  for (const token of banned ?? []) if (token < z.length) z[token] = -Infinity;
   for (const [token, bias] of logitBias) if (token < z.length) z[token]! += bias;
   if (repetitionPenalty !== 1)
     for (const token of new Set(tokens)) z[token]! *= z[token]! > 0 ? 1 / repetitionPenalty : repetitionPenalty;

@@ -39,6 +39,8 @@ export interface GenerateRequest {
   readonly maxNewTokens: number;
   /** Tokens that end the sequence. The one that did is part of what was generated. */
   readonly stopTokens?: ReadonlySet<number>;
+  /** A stop token does not come before there are this many tokens. */
+  readonly minNewTokens?: number;
   /** The first token of the prompt whose log-probability is wanted, from 1. */
   readonly scoreFrom?: number;
   /** How tokens are chosen. Default: the most likely ones. */
@@ -119,6 +121,11 @@ export class Generator {
     return { calls, computedTokens, foundTokens, preemptions, evictions, peakPages, pages: total };
   }
 
+  /** Longest context of the model, in tokens. */
+  get maxLength(): number {
+    return this.stepper.maxLength;
+  }
+
   /** Longest sequence that the pages and a call have room for, in tokens. */
   get room(): number {
     return Math.min(this.pool.total * PAGE_TOKENS, this.stepper.limits.keys);
@@ -129,7 +136,7 @@ export class Generator {
    * cache, or where a step computes no finite number for it.
    */
   generate(request: GenerateRequest): Promise<Generated> {
-    const { prompt, maxNewTokens, scoreFrom } = request;
+    const { prompt, maxNewTokens, scoreFrom, stopTokens = new Set(), minNewTokens = 0 } = request;
     const { maxLength } = this.stepper;
     const { room } = this;
     if (prompt.length > maxLength)
@@ -142,12 +149,15 @@ export class Generator {
     } catch (error) {
       return Promise.reject(error instanceof Error ? error : new Error(String(error)));
     }
-    if (needsLogits(request.sampling ?? {}) && this.stepper.hasLogits !== true)
+    const isBanning = minNewTokens > 0 && stopTokens.size > 0;
+    const choosesHere = needsLogits(request.sampling ?? {});
+    if ((choosesHere || isBanning) && this.stepper.hasLogits !== true)
       return refused('the model was compiled without logits, which filters, penalties and top log-probabilities need');
     const sequence = new Sequence({
       prompt,
       sampling,
-      needsLogits: needsLogits(request.sampling ?? {}),
+      needsLogits: choosesHere,
+      ...(isBanning ? { banned: { tokens: stopTokens, atLeast: minNewTokens } } : {}),
       ...(scoreFrom === undefined ? {} : { scoreFrom }),
     });
     return new Promise<Generated>((resolve, reject) => {

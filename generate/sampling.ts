@@ -2,38 +2,40 @@
 import { z } from 'zod';
 import { UsageError } from '../errors.js';
 import { noiseKey } from '../ir/gumbel.js';
+import { above, from, wholeFrom } from './ranges.js';
 
 export const MOST_TEMPERATURE = 100;
 export const MOST_TOP_LOGPROBS = 20;
 const MOST_TOKEN = 2 ** 31 - 1;
 
-const penalty = z.number().min(-2).max(2).optional();
+const MOST_PENALTY = 2;
+const MOST_BIAS = 100;
 
 /** One schema for the command line, the library and the commands. choose.ts says in which order they apply. */
 export const samplingFields = {
   /** Divides the logits; 0, the default, takes the most likely token. */
-  temperature: z.number().min(0).max(MOST_TEMPERATURE).optional(),
+  temperature: from(0, MOST_TEMPERATURE).optional(),
   /** The same seed draws the same tokens, alone or beside others. Default 0. */
-  seed: z.number().int().min(0).max(Number.MAX_SAFE_INTEGER).optional(),
+  seed: wholeFrom(0, Number.MAX_SAFE_INTEGER).optional(),
   /** Draws from the most likely tokens only, as many as this; 0, the default, from all. */
-  topK: z.number().int().min(0).max(MOST_TOKEN).optional(),
+  topK: wholeFrom(0, MOST_TOKEN).optional(),
   /** Draws from the fewest most likely tokens that have this probability together. Default 1: from all. */
-  topP: z.number().gt(0).max(1).optional(),
+  topP: above(0, 1).optional(),
   /** Draws from tokens with at least this share of the most likely one's probability. Default 0: from all. */
-  minP: z.number().min(0).max(1).optional(),
+  minP: from(0, 1).optional(),
   /** Divides positive logits of tokens that came before, and multiplies negative ones. Default 1. */
-  repetitionPenalty: z.number().gt(0).max(100).optional(),
+  repetitionPenalty: above(0, 100).optional(),
   /** Taken from the logits of tokens that were generated, once, and as often as they were. Default 0. */
-  presencePenalty: penalty,
-  frequencyPenalty: penalty,
+  presencePenalty: from(-MOST_PENALTY, MOST_PENALTY).optional(),
+  frequencyPenalty: from(-MOST_PENALTY, MOST_PENALTY).optional(),
   /** Added to the logits of tokens: [token, bias]. */
   logitBias: z
-    .array(z.tuple([z.number().int().min(0).max(MOST_TOKEN), z.number().min(-100).max(100)]).readonly())
-    .max(1024)
+    .array(z.tuple([wholeFrom(0, MOST_TOKEN), from(-MOST_BIAS, MOST_BIAS)]).readonly())
+    .max(1024, 'expected at most 1024 tokens')
     .readonly()
     .optional(),
   /** Log-probabilities of this many most likely tokens come with each token. Default 0. */
-  topLogProbs: z.number().int().min(0).max(MOST_TOP_LOGPROBS).optional(),
+  topLogProbs: wholeFrom(0, MOST_TOP_LOGPROBS).optional(),
 };
 
 const samplingSchema = z.strictObject(samplingFields);

@@ -12,6 +12,8 @@ export interface SequenceOptions {
   readonly sampling?: Sampling;
   /** Tokens are chosen from logits, on the host. */
   readonly needsLogits?: boolean;
+  /** Tokens that may not be among the first `atLeast` that are generated. */
+  readonly banned?: { readonly tokens: ReadonlySet<number>; readonly atLeast: number };
 }
 
 /** What a token is drawn with on the device. */
@@ -24,7 +26,8 @@ export class Sequence {
   readonly promptLength: number;
   readonly scoreFrom: number;
   readonly sampling: SequenceOptions['sampling'];
-  readonly needsLogits: boolean;
+  private readonly choosesHere: boolean;
+  private readonly bannedFirst: SequenceOptions['banned'];
   /** Tokens whose keys and values are in the pages. */
   computed = 0;
   /** Tokens that were found in pages when the sequence was first admitted. */
@@ -35,12 +38,13 @@ export class Sequence {
   /** Contents of full pages, as far as they have been asked for. */
   private readonly contents: string[] = [];
 
-  constructor({ prompt, scoreFrom, sampling, needsLogits = false }: SequenceOptions) {
+  constructor({ prompt, scoreFrom, sampling, needsLogits = false, banned }: SequenceOptions) {
     if (prompt.length === 0) throw new RangeError('A sequence has at least one token.');
     this.tokens = [...prompt];
     this.promptLength = prompt.length;
     this.sampling = sampling;
-    this.needsLogits = needsLogits;
+    this.choosesHere = needsLogits;
+    this.bannedFirst = banned;
     this.scoreFrom = Math.max(1, scoreFrom ?? prompt.length);
   }
 
@@ -55,10 +59,26 @@ export class Sequence {
     return this.tokens.length - this.computed;
   }
 
+  private get banned(): ReadonlySet<number> | undefined {
+    const { bannedFirst: first } = this;
+    return first !== undefined && this.tokens.length - this.promptLength < first.atLeast ? first.tokens : undefined;
+  }
+
+  /** Whether the token after the last one is chosen from logits, on the host. */
+  get needsLogits(): boolean {
+    return this.choosesHere || this.banned !== undefined;
+  }
+
   /** The token after the last one, from a row of logits. */
   choose(logits: Float32Array): Chosen {
-    if (this.sampling === undefined) throw new Error('A sequence without options has no use for logits.');
-    return chooseToken(logits, this.sampling, this, noiseKey(this.sampling.seed, this.tokens.length - 1));
+    const { tokens, promptLength, banned, sampling } = this;
+    if (sampling === undefined) throw new Error('A sequence without options has no use for logits.');
+    return chooseToken(
+      logits,
+      sampling,
+      { tokens, promptLength, banned },
+      noiseKey(sampling.seed, this.tokens.length - 1),
+    );
   }
 
   /** What the token after the last one is drawn with; undefined: the most likely token is taken. */

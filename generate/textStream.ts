@@ -22,8 +22,11 @@ export class TextStream {
     this.stops = stops;
   }
 
-  /** Takes the next token. Returns the text that it adds, and whether a stop string has ended the text. */
-  async push(id: number): Promise<{ readonly added: string; readonly isStopped: boolean }> {
+  /**
+   * Takes the next token. Returns the text that it adds, and whether a stop string has ended the text. `mayStop`: stop
+   * strings that are complete with this token end nothing.
+   */
+  async push(id: number, mayStop = true): Promise<{ readonly added: string; readonly isStopped: boolean }> {
     this.ids.push(id);
     const from = Math.max(0, this.settled - CONTEXT);
     const [before, after] = await Promise.all([
@@ -35,6 +38,7 @@ export class TextStream {
     this.complete += after.slice(before.length);
     this.settled = this.ids.length;
     const stop = this.firstStop();
+    if (stop !== undefined && !mayStop) return { added: this.showTo(this.complete.length), isStopped: false };
     return { added: this.showTo(stop ?? this.complete.length - this.held()), isStopped: stop !== undefined };
   }
 

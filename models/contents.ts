@@ -16,7 +16,14 @@ export interface ContentsOptions {
 type Files = Pick<Checkpoint, 'dir' | 'configPath' | 'files'>;
 
 /** What is read of a checkpoint beside its configuration and weights; each may be missing. */
-const BESIDE = [INDEX, 'tokenizer.json', 'tokenizer.model', 'tokenizer_config.json', 'chat_template.jinja'] as const;
+const BESIDE = [
+  INDEX,
+  'tokenizer.json',
+  'tokenizer.model',
+  'tokenizer_config.json',
+  'chat_template.jinja',
+  'generation_config.json',
+] as const;
 
 interface Part {
   readonly name: string;

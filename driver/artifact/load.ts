@@ -70,7 +70,7 @@ function requireSame(dir: string, { model }: Manifest, checkpoint: Checkpoint, a
 /** The module of the text. If there is a checkpoint, its functions must be the checkpoint's own. */
 async function moduleIn<S, D>(
   text: string,
-  { mask, cacheTokens }: Manifest,
+  { mask, cacheTokens, logits }: Manifest,
   target: Target<S, D>,
   device: D,
   checkpoint: Checkpoint | undefined,
@@ -83,7 +83,7 @@ async function moduleIn<S, D>(
       if (!module.functions.some((each) => each.name === name)) throw new Error(`it has no function ${name}`);
     return module;
   }
-  const options = cacheTokens === undefined ? { mask } : { mask, cacheTokens };
+  const options = cacheTokens === undefined ? { mask } : { mask, cacheTokens, logits: logits === true };
   const module = modelFunctions(checkpoint, target.numerics(device), options);
   if (printFunctions(module) !== text)
     throw new Error('this is not the graph that the config.json of the checkpoint compiles to');
@@ -100,8 +100,8 @@ async function loadAs<S, D>(
 ): Promise<Artifact> {
   const { arithmetic } = manifest.target;
   const source = { ...manifest.model, path };
-  const { cacheTokens } = manifest;
-  let again = rebuild(dir, { model: source, arithmetic, target: target.name, cacheTokens });
+  const { cacheTokens, logits } = manifest;
+  let again = rebuild(dir, { model: source, arithmetic, target: target.name, cacheTokens, logits });
   const check = async <T>(name: string, run: () => T | Promise<T>): Promise<T> => {
     try {
       return await run();
@@ -113,7 +113,7 @@ async function loadAs<S, D>(
     }
   };
   const device = await check('', () => target.restore(manifest.target, machine));
-  again = rebuild(dir, { model: source, arithmetic, target: target.option(device), cacheTokens });
+  again = rebuild(dir, { model: source, arithmetic, target: target.option(device), cacheTokens, logits });
   if (checkpoint !== undefined) requireSame(dir, manifest, checkpoint, again);
   const texts = { 'graph.tw': readPart(dir, 'graph.tw', again), 'plan.json': readPart(dir, 'plan.json', again) };
   for (const name of ['graph.tw', 'plan.json'] as const) {

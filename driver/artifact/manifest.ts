@@ -39,6 +39,8 @@ const manifestSchema = z.strictObject({
   mask: z.enum(MASKS),
   /** Tokens whose keys and values the function `step` keeps; absent if the artifact only scores. */
   cacheTokens: z.number().int().min(1).max(MAX_CACHE_TOKENS).optional(),
+  /** Whether `step` returns logits. */
+  logits: z.literal(true).optional(),
   model: z.strictObject({
     path: z.string().max(4096),
     /** Whether the checkpoint lies in the artifact; `path` is then where it came from. */
@@ -119,9 +121,10 @@ export function rebuild(
     readonly target?: string;
     readonly arithmetic?: Arithmetic;
     readonly cacheTokens?: number | undefined;
+    readonly logits?: boolean | undefined;
   } = {},
 ): string {
-  const { arithmetic, target, model, cacheTokens } = known;
+  const { arithmetic, target, model, cacheTokens, logits = false } = known;
   const isHost = target === undefined || target === HOST_TARGET;
   const precision = arithmetic === 'f32' || !isHost ? arithmetic : undefined;
   const words = [
@@ -131,6 +134,7 @@ export function rebuild(
     ...(target === undefined ? [] : [`--target ${target}`]),
     ...(precision === undefined ? [] : [`--precision ${precision}`]),
     ...(cacheTokens === undefined ? [] : [`--cache-tokens ${cacheTokens}`]),
+    ...(logits ? ['--logits'] : []),
     `-o ${quoteForShell(dir)}`,
   ];
   return words.join(' ');

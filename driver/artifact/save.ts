@@ -19,7 +19,7 @@ import { pathInside } from '../../system/inside.js';
 import { isRunning } from '../../system/process.js';
 import { fileSize } from '../../system/read.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
-import { cacheTokensOf } from '../functions.js';
+import { cacheTokensOf, returnsLogits } from '../functions.js';
 import { isArtifact, MANIFEST } from '../names.js';
 import { printPlan } from '../planJson.js';
 import { recordOf, type StoredCode } from '../targets/machineCode.js';
@@ -124,6 +124,7 @@ export async function saveArtifact(
       target: { ...model.target.describe(model.device) },
       mask: model.mask,
       ...(cacheTokens === undefined ? {} : { cacheTokens }),
+      ...(returnsLogits(model) ? { logits: true } : {}),
       model: {
         path: resolve(reference.path),
         isPacked: pack !== undefined,

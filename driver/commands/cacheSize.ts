@@ -8,7 +8,7 @@ import { roundUp } from '../../ir/types.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { planWeights } from '../../runtime/weightPlan.js';
 import { bytes, count } from '../../system/format.js';
-import { cacheTokensOf } from '../functions.js';
+import { cacheTokensOf, returnsLogits } from '../functions.js';
 import { rebuildOpened, type OpenedModel } from '../compile/open.js';
 import { roomFor } from '../devices/placement.js';
 import type { ModelRequest, Ui } from '../requests.js';
@@ -42,7 +42,7 @@ const tokenBytesOf = (model: CompiledModel): number => cacheBytesOf(model) / (ca
  */
 export async function compileWithCache(
   loading: Pick<ModelLoading, 'compile' | 'checkpoint'>,
-  request: Pick<ModelRequest, 'model' | 'cacheTokens'>,
+  request: Pick<ModelRequest, 'model' | 'cacheTokens' | 'logits'>,
   demand: Demand,
   ui: Pick<Ui, 'note'>,
 ): Promise<void> {
@@ -55,7 +55,7 @@ export async function compileWithCache(
     );
   const wanted = asked === undefined ? defaultTokens(demand.total, least) : roundUp(asked, PAGE_TOKENS);
   let opened = await loading.compile(wanted);
-  requireStep(request.model, opened);
+  requireStep(request, opened);
   if (opened.isArtifact) requireRoom(request.model, opened, demand, least);
   else {
     const fitting = fittingTokens(opened, loading.checkpoint, request.model);
@@ -76,16 +76,26 @@ function defaultTokens(total: number, least: number): number {
   return 2 ** Math.ceil(Math.log2(useful));
 }
 
-const again = (path: string, opened: OpenedModel, tokens: number): string => {
+const again = (path: string, opened: OpenedModel, tokens: number, logits = returnsLogits(opened.model)): string => {
   const { target, device } = opened.model;
-  return `${rebuildOpened(path, opened)(target.option(device))} --cache-tokens ${tokens}`;
+  return `${rebuildOpened(path, opened)(target.option(device))} --cache-tokens ${tokens}` + (logits ? ' --logits' : '');
 };
 
-function requireStep(path: string, opened: OpenedModel): void {
-  if (cacheTokensOf(opened.model) === undefined)
+function requireStep(
+  { model: path, logits = false }: Pick<ModelRequest, 'model' | 'logits'>,
+  opened: OpenedModel,
+): void {
+  const tokens = cacheTokensOf(opened.model);
+  if (tokens === undefined)
     throw new UserError(
       `${path}: was compiled for scoring only: it has no memory for keys and values`,
-      again(path, opened, EXAMPLE_TOKENS),
+      again(path, opened, EXAMPLE_TOKENS, logits),
+    );
+  if (logits && !returnsLogits(opened.model))
+    throw new UserError(
+      `${path}: its steps return no logits, which filters, penalties, biases, beams, --min-new-tokens and ` +
+        '--top-logprobs need',
+      again(path, opened, tokens, true),
     );
 }
 

@@ -1,13 +1,15 @@
 /** A loaded model as a writer: prompts as tokens in, text out, a piece with every token. */
 import { STEP } from '../../ir/function.js';
 import { stepSize } from '../../ir/stepping.js';
+import { searchBeams, type Beam } from '../../generate/beams.js';
+import type { TokenLogProb } from '../../generate/choose.js';
 import { Generator, type EndReason, type Stepper } from '../../generate/generator.js';
 import { DEFAULT_NEW_TOKENS, type GenerateOptions } from '../../generate/options.js';
 import { samplingOf } from '../../generate/sampling.js';
 import { TextStream } from '../../generate/textStream.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import type { CallResult } from '../../runtime/call.js';
-import { cacheTokensOf } from '../functions.js';
+import { cacheTokensOf, returnsLogits } from '../functions.js';
 import type { LoadedModel } from './loadModel.js';
 
 /** A generated token, and the text that it adds: none where it may be the start of a stop string. */
@@ -29,12 +31,17 @@ export interface Continuation {
   readonly reason: EndReason;
   /** Tokens of the prompt whose keys and values were there already. */
   readonly foundTokens: number;
-  /** Seconds from the request to each token. */
+  /** Seconds from the request to each token; empty for a search. */
   readonly seconds: readonly number[];
+  /** The most likely tokens at each place, where they were asked for. */
+  readonly top?: readonly (readonly TokenLogProb[])[];
+  /** What the continuations of a prompt are ranked by: a path's log-probability, or the mean of a drawn text's. */
+  readonly score?: number;
 }
 
 export interface ContinueOptions extends GenerateOptions {
-  readonly onPiece?: (piece: Piece) => void;
+  /** Told of every token that is drawn; a search has none before it ends. `sample`: of which continuation it is. */
+  readonly onPiece?: (piece: Piece, sample: number) => void;
   /** Ends the continuation with what there is. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -67,37 +74,60 @@ function stepOutputs({ outputs: { logProb, isArgmax, drawn, drawnLogProb, logits
   throw new Error('The function step does not give the scores of its rows.');
 }
 
-const returnsLogits = ({ model: { plan } }: Pick<LoadedModel, 'model'>): boolean =>
-  plan.functions.some(({ interface: { outputs } }) => outputs.some(({ name }) => name === 'logits'));
+/** A continuation, or why there is none. */
+type Outcome = Continuation | Error;
+
+const isText = (outcome: Outcome): outcome is Continuation => !(outcome instanceof Error);
+
+const meanOf = ({ logProbs }: Pick<Continuation, 'logProbs'>): number =>
+  logProbs.length === 0 ? 0 : logProbs.reduce((sum, each) => sum + each, 0) / logProbs.length;
 
 export class Continuer {
   readonly generator: Generator;
   private readonly tokenizer: Tokenizer;
   private readonly eos: ReadonlySet<number>;
 
-  constructor(model: LoadedModel, tokenizer: Tokenizer) {
-    this.generator = new Generator(stepperOf(model, cacheTokensOf(model.model) ?? 0, returnsLogits(model)));
+  /** `eos`: tokens that end a text. */
+  constructor(model: LoadedModel, tokenizer: Tokenizer, eos: ReadonlySet<number>) {
+    this.generator = new Generator(stepperOf(model, cacheTokensOf(model.model) ?? 0, returnsLogits(model.model)));
     this.tokenizer = tokenizer;
-    this.eos = new Set(model.checkpoint.config.eosTokenIds);
+    this.eos = eos;
+  }
+
+  /** As many as were asked for, one unless more; best first where they are ranked. */
+  async continue(prompt: readonly number[], options: ContinueOptions): Promise<readonly Outcome[]> {
+    const { n = 1, bestOf, beams } = options;
+    if (beams !== undefined) return this.search(prompt, beams, options).catch((error: unknown) => [asError(error)]);
+    const drawn = await Promise.all(
+      Array.from({ length: bestOf ?? n }, (_, sample) => this.draw(prompt, sample, options).catch(asError)),
+    );
+    if (bestOf === undefined) return drawn;
+    const texts = drawn.filter(isText).map((text) => ({ ...text, score: meanOf(text) }));
+    return texts.length === 0 ? drawn.slice(0, 1) : texts.sort((a, b) => b.score - a.score).slice(0, n);
   }
 
   /** Rejects with what `Generator.generate` rejects with. */
-  async continue(prompt: readonly number[], options: ContinueOptions): Promise<Continuation> {
-    const { maxNewTokens = DEFAULT_NEW_TOKENS, stop = [], ignoreEos = false, onPiece, signal } = options;
+  private async draw(prompt: readonly number[], sample: number, options: ContinueOptions): Promise<Continuation> {
+    const { maxNewTokens = DEFAULT_NEW_TOKENS, minNewTokens = 0, stop = [], onPiece, signal } = options;
     const started = performance.now();
-    const stopTokens = ignoreEos ? new Set<number>() : this.eos;
+    const stopTokens = this.stopTokens(options);
     const stream = new TextStream((ids) => this.tokenizer.decode(ids), stop);
     const seconds: number[] = [];
     const { tokens, reason, foundTokens } = await this.generator.generate({
       prompt,
+      sample,
       maxNewTokens,
+      minNewTokens,
       stopTokens,
       sampling: samplingOf(options),
       signal,
       onToken: async ({ token, logProb }) => {
         seconds.push((performance.now() - started) / 1000);
-        const { added, isStopped } = stopTokens.has(token) ? { added: '', isStopped: false } : await stream.push(token);
-        onPiece?.({ token, logProb, text: added });
+        const mayStop = seconds.length >= minNewTokens;
+        const { added, isStopped } = stopTokens.has(token)
+          ? { added: '', isStopped: false }
+          : await stream.push(token, mayStop);
+        onPiece?.({ token, logProb, text: added }, sample);
         return isStopped ? 'stop' : undefined;
       },
     });
@@ -110,6 +140,38 @@ export class Continuer {
       reason,
       foundTokens,
       seconds,
+      ...((options.topLogProbs ?? 0) > 0 ? { top: tokens.map(({ top = [] }) => top) } : {}),
     };
   }
+
+  private async search(
+    prompt: readonly number[],
+    beams: number,
+    options: ContinueOptions,
+  ): Promise<readonly Continuation[]> {
+    const { n = 1, maxNewTokens = DEFAULT_NEW_TOKENS, signal } = options;
+    const stopTokens = this.stopTokens(options);
+    const found = await searchBeams(this.generator, { prompt, maxNewTokens, stopTokens, signal, beams });
+    return Promise.all(
+      found.slice(0, n).map(async ({ tokens, logProbs, score, reason }: Beam): Promise<Continuation> => {
+        const shown = reason === 'eos' ? tokens.slice(0, -1) : tokens;
+        const text = await this.textOf(shown);
+        return { text, rest: text, tokens, logProbs, reason, foundTokens: 0, seconds: [], score };
+      }),
+    );
+  }
+
+  /** The text of tokens as a stream of them would give it. */
+  private async textOf(tokens: readonly number[]): Promise<string> {
+    const stream = new TextStream((ids) => this.tokenizer.decode(ids));
+    for (const token of tokens) await stream.push(token);
+    await stream.end();
+    return stream.text;
+  }
+
+  private stopTokens({ ignoreEos = false }: ContinueOptions): ReadonlySet<number> {
+    return ignoreEos ? new Set<number>() : this.eos;
+  }
 }
+
+const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));

@@ -1,11 +1,14 @@
 /** Continues prompts side by side. One that cannot be computed does not end the others. */
 import { GenerateError } from '../../generate/generator.js';
+import type { GenerateOptions } from '../../generate/options.js';
 import type { Continuation, Continuer, ContinueOptions, Piece } from './continuation.js';
 import type { TokenisedPrompt } from './promptTokens.js';
 
 interface OfPrompt {
   /** Counted from 0: those of the request, then those of the file. */
   readonly index: number;
+  /** Which of the prompt's continuations, from 0. */
+  readonly sample: number;
   readonly where: string;
   readonly promptTokens: number;
 }
@@ -17,44 +20,45 @@ export type PromptResult = GeneratedText | FailedPrompt;
 
 /** Told of everything as it is made. */
 export interface ContinueListener {
-  onPiece?(index: number, piece: Piece): void;
-  /** A prompt is done; prompts need not be done in order. */
-  onResult?(result: PromptResult): void;
+  onPiece?(index: number, piece: Piece, sample: number): void;
+  /** All continuations of a prompt are done, best first where they are ranked; prompts need not be done in order. */
+  onResults?(index: number, results: readonly PromptResult[]): void;
 }
 
 /** Prompts that the scheduler has at a time; more than run together, so that it always finds one that fits. */
 const MOST_AT_ONCE = 512;
 
 /** Results in the order of the prompts. Once the signal is aborted, all end with what was generated so far. */
-export const continueAll = (
+export async function continueAll(
   continuer: Continuer,
   prompts: readonly TokenisedPrompt[],
   options: Omit<ContinueOptions, 'onPiece'>,
-  { onPiece, onResult }: ContinueListener,
-): Promise<readonly PromptResult[]> =>
-  eachOf(prompts, MOST_AT_ONCE, async (prompt, index) => {
-    const result = await continueOne(continuer, prompt, index, {
+  { onPiece, onResults }: ContinueListener,
+): Promise<readonly PromptResult[]> {
+  const most = Math.ceil(MOST_AT_ONCE / continuationsOf(options));
+  const all = await eachOf(prompts, most, async ({ where, tokens }, index) => {
+    const outcomes = await continuer.continue(tokens, {
       ...options,
-      onPiece: (piece) => onPiece?.(index, piece),
+      onPiece: (piece, sample) => onPiece?.(index, piece, sample),
     });
-    onResult?.(result);
-    return result;
+    const results = outcomes.map((outcome, sample): PromptResult => {
+      const of = { index, sample, where, promptTokens: tokens.length };
+      return outcome instanceof Error ? { ...of, error: describe(outcome) } : { ...of, ...outcome };
+    });
+    onResults?.(index, results);
+    return results;
   });
+  return all.flat();
+}
 
-async function continueOne(
-  continuer: Continuer,
-  { where, tokens }: TokenisedPrompt,
-  index: number,
-  options: ContinueOptions,
-): Promise<PromptResult> {
-  const of = { index, where, promptTokens: tokens.length };
-  try {
-    return { ...of, ...(await continuer.continue(tokens, options)) };
-  } catch (error) {
-    // Others go on where the fault is this prompt's.
-    if (!(error instanceof Error) || !(error instanceof GenerateError || isNonFinite(error))) throw error;
-    return { ...of, error: isNonFinite(error) ? nonFinite(error) : error.message };
-  }
+/** How many continuations of a prompt are computed. */
+export const continuationsOf = ({ n = 1, bestOf, beams }: GenerateOptions): number => beams ?? bestOf ?? n;
+
+/** Others go on where the fault is this prompt's; throws what is not. */
+function describe(error: Error): string {
+  if (isNonFinite(error)) return nonFinite(error);
+  if (error instanceof GenerateError) return error.message;
+  throw error;
 }
 
 /** Errors lose their class between processes. */

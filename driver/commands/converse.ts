@@ -1,14 +1,16 @@
 /** A loaded model that is spoken to: each turn continues the whole conversation, whose beginning is in pages. */
 import type { Message } from '../../generate/prompts.js';
-import type { GenerateOptions } from '../../generate/options.js';
+import { wantsLogits, type GenerateOptions } from '../../generate/options.js';
 import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
+import { readGenerationConfig } from '../../models/generationConfig.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import { compileWithCache } from './cacheSize.js';
 import { Continuer, type Continuation, type Piece } from './continuation.js';
+import { noteSuggestion } from './generate.js';
 import { beginLoading } from './loadModel.js';
-import { tokenisePrompts } from './promptTokens.js';
+import { checkBiases, tokenisePrompts } from './promptTokens.js';
 
 export interface ConverseRequest extends LoadRequest, GenerateOptions {}
 
@@ -27,23 +29,28 @@ export interface Conversation {
 }
 
 export async function converse(request: ConverseRequest, ui: Ui): Promise<Conversation> {
-  const loading = beginLoading(request, ui, new Phases());
+  const asked = { ...request, logits: wantsLogits(request) };
+  const loading = beginLoading(asked, ui, new Phases());
   const { config, dir } = loading.checkpoint;
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const found = findChatTemplate(dir);
-  await compileWithCache(loading, request, { prompt: 1, where: 'a prompt', total: config.maxPositions }, ui);
+  checkBiases(request.logitBias, config);
+  const own = readGenerationConfig(loading.checkpoint);
+  noteSuggestion(own, request, ui);
+  await compileWithCache(loading, asked, { prompt: 1, where: 'a prompt', total: config.maxPositions }, ui);
   const loaded = await loading.finish();
   const template = found === undefined ? undefined : new ChatTemplate(found);
-  const continuer = new Continuer(loaded, tokenizer);
+  const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);
   let messages: readonly Message[] = [];
   return {
     isChat: template !== undefined,
     async say(text, turn) {
-      const asked = [...messages, { role: 'user', content: text }];
-      const prompt = template === undefined ? { prompt: text } : { messages: asked };
+      const said = [...messages, { role: 'user', content: text }];
+      const prompt = template === undefined ? { prompt: text } : { messages: said };
       const [tokenised] = await tokenisePrompts([{ where: 'this turn', prompt }], { tokenizer, template }, config);
-      const answer = await continuer.continue(tokenised!.tokens, { ...request, ...turn });
-      messages = [...asked, { role: 'assistant', content: answer.text }];
+      const [answer] = await continuer.continue(tokenised!.tokens, { ...request, ...turn });
+      if (answer === undefined || answer instanceof Error) throw answer ?? new Error('The model gave no answer.');
+      messages = [...said, { role: 'assistant', content: answer.text }];
       return answer;
     },
     async close() {

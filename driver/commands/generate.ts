@@ -1,18 +1,18 @@
 /** `generate`: reads, tokenises and checks prompts, then compiles and loads the model, then continues them. */
 import type { GeneratorCounts } from '../../generate/generator.js';
-import { DEFAULT_NEW_TOKENS, type GenerateOptions } from '../../generate/options.js';
-import { needsLogits, samplingOf } from '../../generate/sampling.js';
+import { DEFAULT_NEW_TOKENS, wantsLogits, type GenerateOptions } from '../../generate/options.js';
 import { readPrompts } from '../../generate/promptFile.js';
 import type { NamedPrompt } from '../../generate/prompts.js';
 import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
+import { readGenerationConfig, type GenerationConfig } from '../../models/generationConfig.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { Phases } from '../phases.js';
 import { stepTo, type LoadRequest, type Ui } from '../requests.js';
 import { cacheBytesOf, compileWithCache } from './cacheSize.js';
-import { continueAll, type ContinueListener, type PromptResult } from './continueAll.js';
+import { continuationsOf, continueAll, type ContinueListener, type PromptResult } from './continueAll.js';
 import { Continuer } from './continuation.js';
 import { beginLoading } from './loadModel.js';
-import { demandOf, tokenisePrompts } from './promptTokens.js';
+import { checkBiases, demandOf, tokenisePrompts } from './promptTokens.js';
 
 export interface GenerateRequest extends LoadRequest, GenerateOptions {
   readonly prompts: readonly NamedPrompt[];
@@ -38,28 +38,37 @@ export async function generate(
   const { promptFile, signal, maxNewTokens = DEFAULT_NEW_TOKENS } = request;
   const phases = new Phases();
   const fromFile = promptFile === undefined ? [] : await readPrompts(promptFile, signal);
-  const loading = beginLoading({ ...request, logits: needsLogits(samplingOf(request)) }, ui, phases);
+  const loading = beginLoading({ ...request, logits: wantsLogits(request) }, ui, phases);
   const { config } = loading.checkpoint;
+  checkBiases(request.logitBias, config);
+  const own = readGenerationConfig(loading.checkpoint);
+  noteSuggestion(own, request, ui);
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const named = [...request.prompts, ...fromFile];
   const found = named.some(({ prompt }) => 'messages' in prompt) ? findChatTemplate(loading.checkpoint.dir) : undefined;
   const template = found === undefined ? undefined : new ChatTemplate(found);
   const prompts = await tokenisePrompts(named, { tokenizer, template }, config).finally(() => template?.close());
-  await compileWithCache(loading, request, demandOf(prompts, maxNewTokens, config), ui);
+  const several = continuationsOf(request);
+  await compileWithCache(
+    loading,
+    { ...request, logits: wantsLogits(request) },
+    demandOf(prompts, maxNewTokens, config, several),
+    ui,
+  );
   const loaded = await loading.finish();
   try {
     ui.phase('generate', prompts.length === 1 ? undefined : `${prompts.length} prompts`);
-    const continuer = new Continuer(loaded, tokenizer);
-    const progress = new GenerateProgress(prompts.length, maxNewTokens, ui);
+    const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);
+    const progress = new GenerateProgress(prompts.length, several * maxNewTokens, ui);
     const started = performance.now();
     const results = await continueAll(continuer, prompts, request, {
-      onPiece: (index, piece) => {
-        progress.add();
-        listener.onPiece?.(index, piece);
+      onPiece: (index, piece, sample) => {
+        progress.add(index);
+        listener.onPiece?.(index, piece, sample);
       },
-      onResult: (result) => {
-        progress.end('tokens' in result ? result.tokens.length : 0);
-        listener.onResult?.(result);
+      onResults: (index, results) => {
+        progress.end(index);
+        listener.onResults?.(index, results);
       },
     });
     return {
@@ -73,26 +82,38 @@ export async function generate(
   }
 }
 
+const SUGGESTED = ['temperature', 'topK', 'topP', 'minP', 'repetitionPenalty', 'beams'] as const;
+
+/** Says what the makers of the model suggest, to who chose nothing. */
+export function noteSuggestion({ suggested }: GenerationConfig, options: GenerateOptions, ui: Pick<Ui, 'note'>): void {
+  if (suggested !== undefined && SUGGESTED.every((field) => options[field] === undefined))
+    ui.note(`generation_config.json suggests ${suggested}; nothing of it is applied unless it is given`);
+}
+
 /** Tokens of all that can still come. A prompt that ends early lowers it. */
 class GenerateProgress {
   private done = 0;
   private total: number;
   private readonly most: number;
   private readonly ui: Ui;
+  private readonly ofPrompt = new Map<number, number>();
 
-  constructor(prompts: number, maxNewTokens: number, ui: Ui) {
-    this.most = maxNewTokens;
-    this.total = prompts * maxNewTokens;
+  /** `most`: tokens of all continuations of a prompt. */
+  constructor(prompts: number, most: number, ui: Ui) {
+    this.most = most;
+    this.total = prompts * most;
     this.ui = ui;
   }
 
-  add(): void {
+  add(index: number): void {
     this.done++;
+    this.ofPrompt.set(index, (this.ofPrompt.get(index) ?? 0) + 1);
     this.tell();
   }
 
-  end(tokens: number): void {
-    this.total -= this.most - tokens;
+  end(index: number): void {
+    this.total -= this.most - (this.ofPrompt.get(index) ?? 0);
+    this.ofPrompt.delete(index);
     this.tell();
   }
 

@@ -1,6 +1,7 @@
 /** Prompts as tokens, checked against the model before anything is compiled. */
 import { UserError } from '../../errors.js';
 import type { Message, NamedPrompt } from '../../generate/prompts.js';
+import type { SamplingOptions } from '../../generate/sampling.js';
 import type { ChatTemplate } from '../../models/chatTemplate.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { count } from '../../system/format.js';
@@ -86,18 +87,30 @@ function check(where: string, tokens: readonly number[], { vocabSize, maxPositio
     );
 }
 
-/** What has to fit into memory. */
+/** Throws UserError where a bias is for a token that the model does not have. */
+export function checkBiases(
+  biases: SamplingOptions['logitBias'],
+  { vocabSize }: Pick<PromptLimits, 'vocabSize'>,
+): void {
+  const stray = biases?.find(([token]) => token >= vocabSize);
+  if (stray !== undefined)
+    throw new UserError(`a logit bias for token ${stray[0]}: the model has ${vocabSize} tokens`, 'check the token ids');
+}
+
+/** What has to fit into memory. `several`: continuations of each prompt. */
 export function demandOf(
   prompts: readonly TokenisedPrompt[],
   maxNewTokens: number,
   { maxPositions }: Pick<PromptLimits, 'maxPositions'>,
+  several = 1,
 ): Demand {
   const lengthOf = ({ tokens }: TokenisedPrompt): number => tokens.length;
   const longest = prompts.reduce((a, b) => (lengthOf(b) > lengthOf(a) ? b : a));
   return {
     prompt: longest.tokens.length,
     where: longest.where,
-    total: prompts.reduce((sum, each) => sum + Math.min(lengthOf(each) + maxNewTokens, maxPositions) + PARTIAL, 0),
+    total:
+      several * prompts.reduce((sum, each) => sum + Math.min(lengthOf(each) + maxNewTokens, maxPositions) + PARTIAL, 0),
   };
 }
 

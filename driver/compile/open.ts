@@ -124,6 +124,7 @@ function beginArtifact(
           arithmetic: manifest.target.arithmetic,
           target: manifest.target.kind,
           cacheTokens: manifest.cacheTokens,
+          logits: manifest.logits,
         }),
       );
   };

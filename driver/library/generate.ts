@@ -2,19 +2,21 @@
 import { UsageError } from '../../errors.js';
 import type { EndReason } from '../../generate/generator.js';
 import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
+import { readGenerationConfig } from '../../models/generationConfig.js';
 import { createTokenizer, type Tokenizer } from '../../models/tokenizer.js';
 import { continueAll, type ContinueListener } from '../commands/continueAll.js';
-import { Continuer } from '../commands/continuation.js';
+import { Continuer, type Continuation } from '../commands/continuation.js';
 import type { LoadedModel } from '../commands/loadModel.js';
-import { tokenisePrompts } from '../commands/promptTokens.js';
+import { checkBiases, tokenisePrompts } from '../commands/promptTokens.js';
 import { cacheTokensOf } from '../functions.js';
 import { present, type GenerateOptions } from './options.js';
 
-/** `prompt` is the index of the prompt. */
+/** `prompt` is the index of the prompt, `sample` that of its continuation, of several the best first if ranked. */
 export type GenerateEvent =
   | {
       readonly kind: 'token';
       readonly prompt: number;
+      readonly sample: number;
       readonly token: number;
       /** Natural logarithm of the token's probability after all before it. */
       readonly logProb: number;
@@ -24,15 +26,22 @@ export type GenerateEvent =
   | {
       readonly kind: 'end';
       readonly prompt: number;
-      /** The end of the text, which no token had. */
+      readonly sample: number;
+      /** The end of the text, which no token had: all of it with `beams` and `bestOf`, which have no tokens before. */
       readonly text: string;
+      readonly tokens: readonly number[];
+      readonly logProbs: readonly number[];
+      /** The most likely tokens at each place, with `topLogProbs`. */
+      readonly top?: Continuation['top'];
+      /** What continuations are ranked by, with `beams` and `bestOf`. */
+      readonly score?: number;
       readonly reason: EndReason;
       readonly promptTokens: number;
       /** Tokens of the prompt that had been computed for another one. */
       readonly foundTokens: number;
     }
   /** The prompt cannot be computed; others go on. */
-  | { readonly kind: 'failed'; readonly prompt: number; readonly error: string };
+  | { readonly kind: 'failed'; readonly prompt: number; readonly sample: number; readonly error: string };
 
 /** Generates with one loaded model. Prompts of several calls share pages. */
 export class ModelGenerator {
@@ -50,13 +59,14 @@ export class ModelGenerator {
       );
     this.model = model;
     this.tokenizer = createTokenizer(model.tokenizer.spec);
-    this.continuer = new Continuer(model, this.tokenizer);
+    this.continuer = new Continuer(model, this.tokenizer, readGenerationConfig(model.checkpoint).eosTokenIds);
   }
 
   /** Tells of everything that happens to the prompts. Rejects with UserError for a prompt that cannot be taken. */
   async run(asked: GenerateOptions, signal: AbortSignal, tell: (event: GenerateEvent) => void): Promise<void> {
     const { prompts, ...options } = present(asked);
     const { config, dir } = this.model.checkpoint;
+    checkBiases(options.logitBias, config);
     const named = prompts.map((prompt, i) => ({
       where: `prompts[${i}]`,
       prompt: typeof prompt === 'string' ? { prompt } : prompt,
@@ -66,7 +76,8 @@ export class ModelGenerator {
       this.template = found === undefined ? undefined : new ChatTemplate(found);
     }
     const tokenised = await tokenisePrompts(named, { tokenizer: this.tokenizer, template: this.template }, config);
-    await continueAll(this.continuer, tokenised, { ...options, signal }, listenerOf(tell));
+    const isRanked = options.beams !== undefined || options.bestOf !== undefined;
+    await continueAll(this.continuer, tokenised, { ...options, signal }, listenerOf(tell, isRanked));
   }
 
   async close(): Promise<void> {
@@ -74,13 +85,30 @@ export class ModelGenerator {
   }
 }
 
-const listenerOf = (tell: (event: GenerateEvent) => void): ContinueListener => ({
-  onPiece: (prompt, piece) => tell({ kind: 'token', prompt, ...piece }),
-  onResult: (result) => {
-    const { index: prompt } = result;
-    if ('error' in result) return tell({ kind: 'failed', prompt, error: result.error });
-    const { rest: text, reason, promptTokens, foundTokens } = result;
-    tell({ kind: 'end', prompt, text, reason, promptTokens, foundTokens });
+const listenerOf = (tell: (event: GenerateEvent) => void, isRanked: boolean): ContinueListener => ({
+  // Which texts are kept is known at the end.
+  ...(isRanked ? {} : { onPiece: (prompt, piece, sample) => tell({ kind: 'token', prompt, sample, ...piece }) }),
+  onResults: (prompt, results) => {
+    for (const result of results) {
+      const { sample } = result;
+      if ('error' in result) tell({ kind: 'failed', prompt, sample, error: result.error });
+      else {
+        const { text, rest, tokens, logProbs, reason, promptTokens, foundTokens, top, score } = result;
+        tell({
+          kind: 'end',
+          prompt,
+          sample,
+          text: isRanked ? text : rest,
+          tokens,
+          logProbs,
+          reason,
+          promptTokens,
+          foundTokens,
+          ...(top === undefined ? {} : { top }),
+          ...(score === undefined ? {} : { score }),
+        });
+      }
+    }
   },
 });
 

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { UsageError } from '../../errors.js';
 import { OVERLONG, SHARING_MODES, TASKS } from '../../eval/index.js';
-import { generateFields } from '../../generate/options.js';
+import { checkTogether, generateFields, type GenerateOptions as WrittenOptions } from '../../generate/options.js';
 import { promptSchema } from '../../generate/prompts.js';
 import { CPU_ISAS } from '../../ir/plan.js';
 import { MAX_CACHE_TOKENS } from '../names.js';
@@ -34,6 +34,8 @@ const modelFields = {
   maxTokens: whole(32, 1 << 16).optional(),
   /** Tokens whose keys and values are kept: needed to generate. */
   cacheTokens: whole(16, MAX_CACHE_TOKENS).optional(),
+  /** Steps return logits, which filters, penalties, biases, beams, `minNewTokens` and `topLogProbs` need. */
+  logits: z.boolean().optional(),
 };
 
 const loadFields = {
@@ -119,7 +121,10 @@ export const present = <T extends object>(options: T): Present<T> =>
 /** Throws UsageError that names the field. */
 export function checkOptions(name: keyof typeof SCHEMAS, options: unknown): void {
   const checked = SCHEMAS[name].safeParse(options);
-  if (checked.success) return;
+  if (checked.success) {
+    if (name === 'generate') checkTogether(options as WrittenOptions, (field) => field);
+    return;
+  }
   const [issue] = checked.error.issues;
   const path = issue?.path.map((part, i) =>
     typeof part === 'number' ? `[${part}]` : `${i > 0 ? '.' : ''}${String(part)}`,

@@ -19,6 +19,7 @@ const COUNTS = {
 
 const textOf = (index: number, text: string): PromptResult => ({
   index,
+  sample: 0,
   where: `prompt ${index + 1}`,
   promptTokens: 3,
   text,
@@ -29,7 +30,13 @@ const textOf = (index: number, text: string): PromptResult => ({
   foundTokens: 0,
   seconds: [0.25, 0.5],
 });
-const FAILED: PromptResult = { index: 1, where: 'prompt 2', promptTokens: 3, error: 'a value is NaN or infinite' };
+const FAILED: PromptResult = {
+  index: 1,
+  sample: 0,
+  where: 'prompt 2',
+  promptTokens: 3,
+  error: 'a value is NaN or infinite',
+};
 
 const resultOf = (results: readonly PromptResult[]): GenerateResult => ({
   results,
@@ -50,7 +57,11 @@ function run(
       generate: (_, ui, listener) => {
         ui.phase('generate');
         before?.(listener, io);
-        for (const result of results) listener.onResult?.(result);
+        for (const index of new Set(results.map((result) => result.index)))
+          listener.onResults?.(
+            index,
+            results.filter((result) => result.index === index),
+          );
         return Promise.resolve(resultOf([...results].sort((a, b) => a.index - b.index)));
       },
     },
@@ -100,10 +111,65 @@ describe('generate', () => {
     [['m', 'a', '--stop', ''], '--stop: is empty'],
     [['m', 'a', '--stop', 'x'.repeat(1001)], '--stop: '],
     [['m', 'a', '--cache-tokens', '8'], '--cache-tokens 8: expected a whole number from 16'],
-  ])('refuses %j', async (argv, message) => {
+    [['m', 'a', '--temperature', '-1'], '--temperature -1: expected a number from 0 to 100'],
+    [['m', 'a', '--temperature', 'hot'], '--temperature hot: expected a number from 0 to 100'],
+    [['m', 'a', '--top-k', '1.5'], '--top-k 1.5: expected a whole number from 0 to 2147483647'],
+    [['m', 'a', '--top-p', '0'], '--top-p 0: expected a number above 0, at most 1'],
+    [['m', 'a', '--min-p', '2'], '--min-p 2: expected a number from 0 to 1'],
+    [['m', 'a', '--repetition-penalty', '0'], '--repetition-penalty 0: expected a number above 0, at most 100'],
+    [['m', 'a', '--presence-penalty', '3'], '--presence-penalty 3: expected a number from -2 to 2'],
+    [['m', 'a', '--seed', '-1'], '--seed -1: expected a whole number from 0 to 9007199254740991'],
+    [['m', 'a', '--n', '0'], '--n 0: expected a whole number from 1 to 128'],
+    [['m', 'a', '--beams', '21'], '--beams 21: expected a whole number from 1 to 20'],
+    [['m', 'a', '--logit-bias', '42'], '--logit-bias 42: expected a token id, = and a number from -100 to 100'],
+    [['m', 'a', '--logit-bias', '42=101'], '--logit-bias 42=101: expected a token id, = and a number from -100 to 100'],
+    [['m', 'a', '--top-logprobs', '21', '--json'], '--top-logprobs 21: expected a whole number from 0 to 20'],
+    [['m', 'a', '--top-logprobs', '2'], '--top-logprobs: they are printed with --json only'],
+    [['m', 'a', '--n', '3'], '--n 3: without a temperature they would all be the same text'],
+    [['m', 'a', '--best-of', '3'], '--best-of 3: without a temperature'],
+    [['m', 'a', '--n', '3', '--best-of', '2', '--temperature', '1'], '--n 3: --best-of 2 has only 2'],
+    [['m', 'a', '--n', '3', '--beams', '2'], '--n 3: --beams 2 finds only 2'],
+    [
+      ['m', 'a', '--beams', '2', '--temperature', '1'],
+      '--temperature: a search with --beams 2 looks for the most likely',
+    ],
+    [['m', 'a', '--min-new-tokens', '200'], '--min-new-tokens 200: at most 128 tokens are generated'],
+  ])('refuses %j, with an example', async (argv, message) => {
     const { status, stderr } = await runCli(['generate', ...argv]);
     expect(status).toBe(2);
     expect(stderr).toContain(`error: ${message}`);
+    expect(stderr).toMatch(/^hint: .+$/m);
+  });
+
+  it('hands over how tokens are chosen', async () => {
+    const request = await requestOf(
+      ...['m', 'a', '--json', '--n', '2', '--best-of', '4', '--temperature', '.5', '--logit-bias', '42=-100'],
+      ...['--logit-bias', '7=1.5', '--top-logprobs', '3', '--min-new-tokens', '5', '--seed', '9'],
+    );
+    expect(request).toMatchObject({
+      n: 2,
+      bestOf: 4,
+      temperature: 0.5,
+      logitBias: [
+        [42, -100],
+        [7, 1.5],
+      ],
+      topLogProbs: 3,
+      minNewTokens: 5,
+      seed: 9,
+    });
+  });
+
+  it('prints several texts of a prompt, numbered, and what they are ranked by', async () => {
+    const second = { ...textOf(0, ' c'), sample: 1, score: -2 };
+    const texts = [{ ...textOf(0, ' b'), score: -1 }, second, textOf(1, ' d')];
+    const { stdout } = await run(['m', 'a', 'x', '--beams', '2', '--n', '2', '-q'], texts);
+    expect(stdout).toBe('--- prompt 1, 1 of 2\n b\n--- prompt 1, 2 of 2\n c\n--- prompt 2\n d\n');
+    const lines = await run(['m', 'a', '--beams', '2', '--n', '2', '--json'], [second]);
+    expect(JSON.parse(lines.stdout)).toMatchObject({ index: 0, sample: 1, text: ' c', score: -2 });
+    const top = [[{ token: 5, logProb: -0.5 }], [{ token: 6, logProb: -1 }]];
+    const one = await run(['m', 'a', '--top-logprobs', '1', '--json'], [{ ...textOf(0, ''), top } as PromptResult]);
+    expect(JSON.parse(one.stdout)).toMatchObject({ topLogprobs: [[{ token: 5, logprob: -0.5 }], [{ token: 6 }]] });
   });
 
   it('prints a single text alone and several under headings, in the order of the prompts', async () => {
@@ -145,7 +211,7 @@ describe('generate', () => {
     const { stdout } = await run(['m', 'a'], [textOf(0, 'b')], {
       io,
       before: ({ onPiece }) => {
-        for (const text of ['x', '\x1b[2J', 'y\n']) onPiece?.(0, { token: 1, logProb: -1, text });
+        for (const text of ['x', '\x1b[2J', 'y\n']) onPiece?.(0, { token: 1, logProb: -1, text }, 0);
       },
     });
     expect(stdout).toBe('x·[2Jy\n!\n');

@@ -47,6 +47,34 @@ describe.skipIf(!isBuilt)('generate', () => {
     expect(stopped!.text).not.toContain(first);
   });
 
+  it('gives several texts of a prompt: drawn, the best of those drawn, and found by a search', async () => {
+    interface Ranked extends Line {
+      readonly sample: number;
+      readonly score?: number;
+      readonly topLogprobs?: readonly (readonly { readonly token: number; readonly logprob: number }[])[];
+    }
+    const run = async (...more: string[]): Promise<readonly Ranked[]> =>
+      linesOf(success(await generate('The sky is', '--json', '--max-new-tokens', '8', ...more)).stdout) as Ranked[];
+    const drawn = await run('--n', '4', '--temperature', '1', '--seed', '3');
+    expect(drawn.map(({ index, sample }) => [index, sample])).toEqual([0, 1, 2, 3].map((sample) => [0, sample]));
+    const mean = ({ logprobs }: Line): number => logprobs.reduce((a, b) => a + b, 0) / logprobs.length;
+    const best = await run('--n', '2', '--best-of', '4', '--temperature', '1', '--seed', '3');
+    const ranked = drawn.map((line) => ({ ...line, score: mean(line) })).sort((a, b) => b.score - a.score);
+    expect(best.map(({ text, score }) => [text, score])).toEqual(
+      ranked.slice(0, 2).map(({ text, score }) => [text, score]),
+    );
+    const [greedy] = await run('--top-logprobs', '3');
+    expect(greedy!.topLogprobs!.map(([first]) => first)).toEqual(
+      greedy!.tokens.map((token, i) => ({ token, logprob: greedy!.logprobs[i] })),
+    );
+    const [found] = await run('--beams', '3');
+    const total = (line: Line): number => line.logprobs.reduce((a, b) => a + b, 0);
+    expect(found!.score).toBe(total(found!));
+    expect(found!.score).toBeGreaterThanOrEqual(total(greedy!));
+    const [biased] = await run('--logit-bias', `${greedy!.tokens[0]!}=-100`);
+    expect(biased!.tokens[0]).not.toBe(greedy!.tokens[0]);
+  });
+
   it('ends with the memory for keys and values, and with the context', async () => {
     const [cache] = linesOf(
       success(await generate('The sky is', '--ignore-eos', '--cache-tokens', '32', '--json')).stdout,

@@ -47,10 +47,51 @@ describe.skipIf(!isBuilt)('generate with a small model', () => {
     expect(refused.error).toContain('was compiled for scoring only');
     expect(refused.hint).toMatch(/^tilewright compile .* -o .*scoring\.tw --cache-tokens \d+$/);
 
+    const plain = failure(await tilewright(['generate', both, 'x', '--json', '--beams', '2']));
+    expect(plain.error).toContain('its steps return no logits');
+    expect(plain.hint).toMatch(/^tilewright compile .* --cache-tokens 512 --logits$/);
+    const withLogits = join(folder, 'logits.tw');
+    success(
+      await tilewright([
+        'compile',
+        model,
+        ...PLACE,
+        ...CAPACITY,
+        '--cache-tokens',
+        '512',
+        '--logits',
+        '-o',
+        withLogits,
+      ]),
+    );
+    const searched = linesOf(
+      success(await tilewright(['generate', withLogits, ...prompts, ...FLAGS, '--beams', '1'])).stdout,
+    );
+    expect(searched.map(({ tokens }) => tokens)).toEqual(linesOf(wanted.stdout).map(({ tokens }) => tokens));
+
     const manifest = join(both, 'manifest.json');
     writeFileSync(manifest, readFileSync(manifest, 'utf8').replace('"cacheTokens": 512', '"cacheTokens": 256'));
     const changed = failure(await tilewright(['generate', both, ...prompts, ...FLAGS]));
     expect(changed.error).toContain('this is not the graph that the config.json of the checkpoint compiles to');
+  });
+
+  it('ends at the tokens that generation_config.json names, and only shows the sampling that it suggests', async () => {
+    const model = writeCheckpoint();
+    const run = (...more: string[]) =>
+      tilewright(['generate', model, '--prompts', promptFile({ tokens: [1, 2, 3] }), ...more, ...PLACE, ...CAPACITY]);
+    const [before] = linesOf(success(await run(...FLAGS)).stdout);
+    const third = before!.tokens[2]!;
+    const config = { eos_token_id: [third], do_sample: true, temperature: 0.6 };
+    writeFileSync(join(model, 'generation_config.json'), JSON.stringify(config));
+    const outcome = success(await run(...FLAGS));
+    const [after] = linesOf(outcome.stdout);
+    expect(after).toMatchObject({ tokens: before!.tokens.slice(0, before!.tokens.indexOf(third) + 1), reason: 'eos' });
+    expect(success(await run('--max-new-tokens', '2')).stderr).toContain(
+      'generation_config.json suggests --temperature 0.6;',
+    );
+    expect(failure(await run(...FLAGS, '--logit-bias', '320=1')).error).toBe(
+      'a logit bias for token 320: the model has 320 tokens',
+    );
   });
 
   it('writes conversations as the template says, without a second beginning of text', async () => {

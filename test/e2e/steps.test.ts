@@ -162,9 +162,11 @@ describe('steps on a CPU', () => {
   it('refuse values out of range', async () => {
     const generate = (sampling: SamplingOptions) =>
       new Generator(stepper()).generate({ prompt: [1], maxNewTokens: 1, sampling });
-    await expect(generate({ temperature: -1 })).rejects.toThrow('sampling: temperature: Too small');
-    await expect(generate({ temperature: NaN })).rejects.toThrow('sampling: temperature: Invalid input');
-    await expect(generate({ seed: 2 ** 64 })).rejects.toThrow('sampling: seed: Too big');
+    await expect(generate({ temperature: -1 })).rejects.toThrow(
+      'sampling: temperature: expected a number from 0 to 100',
+    );
+    await expect(generate({ temperature: NaN })).rejects.toThrow('sampling: temperature: expected a number from 0');
+    await expect(generate({ seed: 2 ** 64 })).rejects.toThrow('sampling: seed: expected a whole number from 0');
   });
 
   it('score what was generated as it was generated', async () => {

@@ -37,12 +37,18 @@ const stepper: Stepper = {
 function exhaustive(prompt: readonly number[], length: number, stop: ReadonlySet<number>): readonly Beam[] {
   const grow = (beam: Beam): readonly Beam[] => {
     const last = beam.tokens.at(-1) ?? prompt.at(-1)!;
-    if (beam.tokens.length === length || (beam.tokens.length > 0 && stop.has(last))) return [beam];
+    const isStopped = beam.tokens.length > 0 && stop.has(last);
+    if (beam.tokens.length === length || isStopped) return [{ ...beam, reason: isStopped ? 'eos' : 'length' }];
     return [...logProbs(last, prompt.length + beam.tokens.length - 1)].flatMap((logProb, token) =>
-      grow({ tokens: [...beam.tokens, token], logProbs: [...beam.logProbs, logProb], score: beam.score + logProb }),
+      grow({
+        tokens: [...beam.tokens, token],
+        logProbs: [...beam.logProbs, logProb],
+        score: beam.score + logProb,
+        reason: 'length',
+      }),
     );
   };
-  return [...grow({ tokens: [], logProbs: [], score: 0 })].sort((a, b) => b.score - a.score);
+  return [...grow({ tokens: [], logProbs: [], score: 0, reason: 'length' })].sort((a, b) => b.score - a.score);
 }
 
 describe('beam search', () => {
@@ -65,6 +71,39 @@ describe('beam search', () => {
       expected = [...expected, last];
     }
     expect(beam!.tokens).toEqual(expected);
+  });
+
+  it('ends with the context and with the memory for keys and values', async () => {
+    const prompt = Array.from({ length: 60 }, (_, i) => i % VOCAB);
+    const search = async (changed: Partial<Stepper>) =>
+      (await searchBeams(new Generator({ ...stepper, ...changed }), { prompt, maxNewTokens: 99, beams: 3 })).map(
+        ({ tokens, logProbs, reason }) => [tokens.length, logProbs.length, reason],
+      );
+    expect(await search({})).toEqual(Array.from({ length: 3 }, () => [4, 4, 'context']));
+    expect(await search({ maxLength: 99, cacheTokens: 16 * 12, limits: { tokens: 64, keys: 62 } })).toEqual(
+      Array.from({ length: 3 }, () => [2, 2, 'cache']),
+    );
+  });
+
+  it('keeps what it has when it is told to stop', async () => {
+    const controller = new AbortController();
+    let calls = 0;
+    const stopping: Stepper = {
+      ...stepper,
+      step: (inputs) => {
+        if (++calls === 4) controller.abort();
+        return stepper.step(inputs);
+      },
+    };
+    const found = await searchBeams(new Generator(stopping), {
+      prompt: [1],
+      maxNewTokens: 50,
+      beams: 3,
+      signal: controller.signal,
+    });
+    expect(new Set(found.map(({ tokens }) => tokens.join())).size).toBe(found.length);
+    for (const { tokens, logProbs, reason } of found)
+      expect([reason, tokens.length, logProbs.length]).toEqual(['aborted', 3, 3]);
   });
 
   it('refuses a number of beams that is out of range', async () => {

@@ -41,6 +41,37 @@ describe('a generator', () => {
     expect([context.reason, idsOf(context)]).toEqual(['context', range(60, 4)]);
   });
 
+  it('chooses no stop token before there are as many tokens as asked for', async () => {
+    const base = counter();
+    // The most likely token after n is n + 1, the next n + 2.
+    const stepper: Stepper = {
+      ...base,
+      hasLogits: true,
+      step: async (inputs) => ({
+        ...(await base.step(inputs)),
+        logits: Float32Array.from(
+          [...inputs.row].flatMap((at) => range(0, 70).map((token) => [2, 1][token - inputs.tokens[at]! - 1] ?? 0)),
+        ),
+      }),
+    };
+    const run = async (minNewTokens: number, maxNewTokens = 9) => {
+      const request = { prompt: [1], maxNewTokens, minNewTokens, stopTokens: new Set([3, 6]) };
+      const result = await new Generator(stepper).generate(request);
+      return [result.reason, idsOf(result)];
+    };
+    expect(await run(0)).toEqual(['eos', [2, 3]]);
+    expect(await run(2)).toEqual(['eos', [2, 4, 5, 6]]);
+    expect(await run(5)).toEqual(['length', [2, 4, 5, 7, 8, 9, 10, 11, 12]]);
+    expect(await run(5, 5)).toEqual(['length', [2, 4, 5, 7, 8]]);
+    const without = new Generator(base).generate({
+      prompt: [1],
+      maxNewTokens: 2,
+      minNewTokens: 1,
+      stopTokens: new Set([3]),
+    });
+    await expect(without).rejects.toThrow('compiled without logits');
+  });
+
   it.each([
     ['pages', { cacheTokens: 32 }],
     ['keys of a call', { keys: 32 }],

@@ -1,0 +1,69 @@
+/**
+ * generation_config.json of a checkpoint folder: more tokens that end a text, which count, and the sampling that its
+ * makers suggest, which is shown and never applied unasked.
+ */
+import { join } from 'node:path';
+import { z } from 'zod';
+import { UserError } from '../errors.js';
+import { fileSize, readJsonObject } from '../system/read.js';
+import type { Checkpoint } from './checkpoint.js';
+
+const FILE = 'generation_config.json';
+const MOST_BYTES = 1 << 20;
+const MOST_IDS = 64;
+
+const tokenId = z.number().int();
+const number = z.number().nullish().catch(undefined);
+const schema = z.looseObject({
+  eos_token_id: z
+    .union([tokenId, z.array(tokenId).max(MOST_IDS)], {
+      error: `expected a token id or a list of at most ${MOST_IDS}`,
+    })
+    .nullish(),
+  do_sample: z.boolean().nullish().catch(undefined),
+  temperature: number,
+  top_k: number,
+  top_p: number,
+  min_p: number,
+  repetition_penalty: number,
+});
+
+/** The suggestions as flags, and the values at which they do nothing. */
+const FLAGS = [
+  ['temperature', '--temperature', undefined],
+  ['top_k', '--top-k', 0],
+  ['top_p', '--top-p', 1],
+  ['min_p', '--min-p', 0],
+  ['repetition_penalty', '--repetition-penalty', 1],
+] as const;
+
+export interface GenerationConfig {
+  /** The tokens that end a text, by config.json or by generation_config.json. */
+  readonly eosTokenIds: ReadonlySet<number>;
+  /** `--temperature 0.6 --top-p 0.9`; undefined where nothing is suggested. */
+  readonly suggested: string | undefined;
+}
+
+/** Throws UserError where the file is damaged. */
+export function readGenerationConfig({ dir, config }: Pick<Checkpoint, 'dir' | 'config'>): GenerationConfig {
+  const path = join(dir, FILE);
+  if (fileSize(path) === undefined) return { eosTokenIds: new Set(config.eosTokenIds), suggested: undefined };
+  const checked = schema.safeParse(readJsonObject(path, MOST_BYTES).value);
+  if (!checked.success) {
+    const [issue] = checked.error.issues;
+    throw new UserError(
+      `${path}: ${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'not understood'}`,
+      'download the file again, or remove it',
+    );
+  }
+  const { data } = checked;
+  const own = [data.eos_token_id ?? []].flat().filter((id) => id >= 0 && id < config.vocabSize);
+  const flags = FLAGS.flatMap(([field, flag, none]) => {
+    const value = data[field];
+    return typeof value === 'number' && value !== none ? [`${flag} ${value}`] : [];
+  });
+  return {
+    eosTokenIds: new Set([...config.eosTokenIds, ...own]),
+    suggested: data.do_sample === true && flags.length > 0 ? flags.join(' ') : undefined,
+  };
+}
