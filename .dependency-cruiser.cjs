@@ -102,8 +102,9 @@ module.exports = {
       name: 'no-dev-package-in-product',
       severity: 'error',
       comment:
-        'A development package is absent where tilewright is installed: list it under dependencies or do without.',
-      from: { pathNot: ['^test/', '[.]config[.](ts|js)$'] },
+        'A development package is absent where tilewright is installed: list it under dependencies or do without. ' +
+        'Scripts for a checkout may use them; buildAddon.mjs is the only script that is installed.',
+      from: { pathNot: ['^test/', '^scripts/(?!buildAddon[.]mjs)', '[.]config[.](ts|js)$'] },
       to: { dependencyTypes: ['npm-dev'], dependencyTypesNot: ['type-only'] },
     },
     {

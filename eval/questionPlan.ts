@@ -24,6 +24,8 @@ export interface QuestionPlan {
   readonly trees: readonly TreePlan[];
   /** All of them. */
   readonly packs: readonly Pack<PackedTree>[];
+  /** Indices of the questions in these trees. */
+  readonly questions: readonly number[];
 }
 
 export interface PlanQuestions {
@@ -67,5 +69,6 @@ export function planQuestions({ tokenised, sharing, scorer, shard }: PlanQuestio
   // last bits, so every run has the same trees.
   const planned = planTrees(tokenised, sharing, capacityOf(scorer)).trees;
   const trees = shard === undefined ? planned : treesOfShard(planned, shard, shard.workOf);
-  return { trees, packs: planBatches(trees, scorer) };
+  const questions = [...new Set(trees.flatMap(({ paths }) => paths.map(({ question }) => question)))];
+  return { trees, packs: planBatches(trees, scorer), questions };
 }

@@ -1,4 +1,5 @@
-/** The interface that eval/ needs from a runtime. */
+/** The interfaces that eval/ needs from a runtime. */
+import type { PathBatch, WalkLimits } from './walk.js';
 
 /**
  * A micro-batch of token trees, all arrays in depth-first order, trees one after another.
@@ -45,6 +46,27 @@ export interface Scorer {
   cost(tokens: number, rows: number, longest: number): number;
   /** Scores one micro-batch. Rejects with a NonFinite error where a value is NaN or infinite. */
   score(batch: MicroBatch): Promise<ScoredRows>;
+}
+
+/** A model that keeps the keys and values of earlier calls. */
+export interface PathScorer {
+  readonly limits: WalkLimits;
+  /** Devices, or pipelines of devices, each with a cache of its own. */
+  readonly lanes: number;
+  /** What a user may try where a value is NaN or infinite. */
+  readonly nonFiniteAdvice?: string | undefined;
+  /** Begins with an empty cache. Rejects where the device is lost for good. */
+  open(lane: number): Promise<PathLane>;
+}
+
+export interface PathLane {
+  /** Number of calls to have in flight, so that the device does not wait. */
+  readonly inFlight: number;
+  /**
+   * Scores a call. Calls are computed in the order in which they are made. Rejects with a NonFinite error where a value
+   * is NaN or infinite, and with a ProcessEnded error once what earlier calls left in the cache is gone.
+   */
+  score(batch: PathBatch): Promise<ScoredRows>;
 }
 
 /** The error of score() if a value is NaN or infinite. It is recognised by its name, because errors cross processes. */

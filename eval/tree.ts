@@ -26,6 +26,15 @@ export interface Answer {
   readonly scored: Int32Array;
 }
 
+/** A row of a call, and the token of a choice that it scores. */
+export interface ScoredToken {
+  readonly row: number;
+  readonly question: number;
+  readonly choice: number;
+  /** Index of the token in the choice. */
+  readonly index: number;
+}
+
 /** A tree in depth-first order; see MicroBatch for the meaning of the columns. */
 export interface Tree {
   readonly tokens: Int32Array;

@@ -3,7 +3,7 @@
  * stands stay in a cache from call to call, so every common beginning is computed once, however many calls its
  * continuations take: the shots of a task, or a context with many choices. The cache holds one path and one call.
  */
-import { commonInputs, inLayoutOrder, pathLength, tokenAt, type Path } from './tree.js';
+import { commonInputs, pathLength, tokenAt, type Path, type ScoredToken } from './tree.js';
 
 /** Inputs of a call that continues paths (the function `step`), by name. */
 export interface PathBatch {
@@ -21,15 +21,6 @@ export interface PathBatch {
   readonly row: Int32Array;
   /** i32[R] the next token whose log-probability is computed. */
   readonly target: Int32Array;
-}
-
-/** A row of a call, and the token of a choice that it scores. */
-export interface ScoredToken {
-  readonly row: number;
-  readonly question: number;
-  readonly choice: number;
-  /** Index of the token in the choice. */
-  readonly index: number;
 }
 
 export interface WalkedBatch {
@@ -53,8 +44,9 @@ interface Node {
   readonly place: number;
 }
 
-class Walk {
+export class Walk {
   private readonly limits: WalkLimits;
+  private previous: Path | undefined;
   private readonly path: Node[] = [];
   private readonly free: number[];
   /** Rows of nodes that the walk has left. The call in progress may still read them. */
@@ -77,8 +69,10 @@ class Walk {
     this.free = Array.from({ length: limits.cacheRows }, (_, i) => limits.cacheRows - 1 - i);
   }
 
-  /** Takes a path that comes after the previous one in layout order. Yields the calls that it fills. */
-  *take(path: Path, shared: number): Generator<WalkedBatch> {
+  /** Takes a path, and keeps what it has in common with the one before. Yields the calls that it fills. */
+  *take(path: Path): Generator<WalkedBatch> {
+    const shared = this.previous === undefined ? 0 : commonInputs(this.previous, path);
+    this.previous = path;
     this.leave(shared);
     const { context, continuation, question, choice } = path;
     const firstScored = context.length - 1;
@@ -171,13 +165,9 @@ class Walk {
 }
 
 /** The calls that score every token of every choice, in the order in which they must be computed. */
-export function* walk(paths: readonly Path[], limits: WalkLimits): Generator<WalkedBatch> {
+export function* walk(paths: Iterable<Path>, limits: WalkLimits): Generator<WalkedBatch> {
   const current = new Walk(limits);
-  let previous: Path | undefined;
-  for (const path of inLayoutOrder(paths, 'tree')) {
-    yield* current.take(path, previous === undefined ? 0 : commonInputs(previous, path));
-    previous = path;
-  }
+  for (const path of paths) yield* current.take(path);
   const last = current.end();
   if (last !== undefined) yield last;
 }

@@ -1,6 +1,7 @@
 /** The walk over all paths: every token of every choice is scored after its own path, and common tokens once. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { orderPaths } from '../../eval/pathOrder.js';
 import { measureTree, pathLength, type Path } from '../../eval/tree.js';
 import { walk, type WalkLimits } from '../../eval/walk.js';
 
@@ -10,7 +11,7 @@ function check(paths: readonly Path[], limits: WalkLimits): { readonly tokens: n
   const found = new Map<string, string>();
   let tokens = 0;
   let calls = 0;
-  for (const { batch, scored } of walk(paths, limits)) {
+  for (const { batch, scored } of walk(orderPaths(paths).paths, limits)) {
     calls++;
     const { length } = batch.tokens;
     tokens += length;

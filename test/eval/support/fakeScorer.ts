@@ -11,12 +11,12 @@ const mix = (hash: number, value: number): number => {
   return h ^ (h >>> 13);
 };
 
-const EMPTY = 0x1234567;
-const extend = (hash: number, token: number, position: number): number => mix(mix(hash, token), position + 1);
+export const EMPTY = 0x1234567;
+export const extend = (hash: number, token: number, position: number): number => mix(mix(hash, token), position + 1);
 /** Between −12 and 0, as a float32. */
-const logProbOf = (hash: number, target: number): number =>
+export const logProbOf = (hash: number, target: number): number =>
   Math.fround(-12 * ((mix(hash, target) >>> 0) / 2 ** 32) - 0.001);
-const isArgmaxOf = (hash: number, target: number): number => ((mix(hash, target ^ 77) >>> 0) % 3 === 0 ? 0 : 1);
+export const isArgmaxOf = (hash: number, target: number): number => ((mix(hash, target ^ 77) >>> 0) % 3 === 0 ? 0 : 1);
 
 function check(isTrue: boolean, what: string): void {
   if (!isTrue) throw new Error(`micro-batch: ${what}`);

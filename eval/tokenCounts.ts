@@ -1,0 +1,42 @@
+/** How many tokens a question set takes, by how much of it is shared. */
+import { orderPaths } from './pathOrder.js';
+import { contextOf, type TokenisedQuestion } from './tokenise.js';
+import { pathLength, type Path } from './tree.js';
+
+export interface TokenCounts {
+  /** Every choice is a sequence of its own. */
+  readonly alone: number;
+  /**
+   * Choices with the same inputs are one sequence, as those of one letter are. lm-evaluation-harness shares this much
+   * and no more.
+   */
+  readonly grouped: number;
+  /** Every common beginning of the whole set is computed once: no order of computation takes fewer. */
+  readonly shared: number;
+}
+
+export const pathsOf = (questions: readonly TokenisedQuestion[]): Path[] =>
+  questions.flatMap((question, index) =>
+    question.continuations.map((continuation, choice): Path => ({
+      question: index,
+      choice,
+      context: contextOf(question, choice),
+      continuation,
+    })),
+  );
+
+export function countTokens(paths: readonly Path[]): TokenCounts {
+  const ordered = orderPaths(paths);
+  let alone = 0,
+    grouped = 0,
+    shared = 0;
+  ordered.paths.forEach((path, i) => {
+    const length = pathLength(path);
+    const common = ordered.shared[i]!;
+    const before = ordered.paths[i - 1];
+    alone += length;
+    if (before === undefined || common < length || pathLength(before) > length) grouped += length;
+    shared += length - common;
+  });
+  return { alone, grouped, shared };
+}

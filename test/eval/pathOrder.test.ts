@@ -1,0 +1,21 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { orderPaths } from '../../eval/pathOrder.js';
+import { commonInputs, inLayoutOrder, type Path } from '../../eval/tree.js';
+import { randomQuestions } from './support/questions.js';
+
+it('orders paths as comparing them does, and counts what neighbours have in common (random questions)', () => {
+  fc.assert(
+    fc.property(randomQuestions(20), (questions) => {
+      const paths = questions.flatMap(({ context, continuations }, question) =>
+        continuations.map((continuation, choice): Path => ({ question, choice, context, continuation })),
+      );
+      const ordered = orderPaths(paths);
+      expect(ordered.paths).toEqual(inLayoutOrder(paths, 'tree'));
+      expect([...ordered.shared]).toEqual(
+        ordered.paths.map((path, i) => (i === 0 ? 0 : commonInputs(ordered.paths[i - 1]!, path))),
+      );
+    }),
+    { numRuns: 500 },
+  );
+});
