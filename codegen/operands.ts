@@ -21,6 +21,8 @@ export interface Operand {
   readonly columns: Dim;
   /** Rows are padded to PACKED_COLUMNS columns, and vectors to ROW_PAD elements: whole vectors may be read. */
   readonly isPadded: boolean;
+  /** Whether the caller's data is there before the first kernel of a call runs, and no kernel changes it. */
+  readonly isInput: boolean;
   readonly weight?: WeightDecl;
 }
 
@@ -55,7 +57,16 @@ export class KernelOperands {
     const weight = this.names.weights.get(name);
     if (weight !== undefined) {
       const dtype = FORMATS[weight.format].element;
-      return { name, index, dtype, stride: packedDepth(weight), columns: weight.k, isPadded: false, weight };
+      return {
+        name,
+        index,
+        dtype,
+        stride: packedDepth(weight),
+        columns: weight.k,
+        isPadded: false,
+        isInput: false,
+        weight,
+      };
     }
     const buffer = this.names.buffers.get(name);
     if (buffer === undefined)
@@ -63,7 +74,15 @@ export class KernelOperands {
         `Kernel ${this.kernel.name} (${this.kernel.path}) uses '${name}', which the module does not declare.`,
       );
     const stride = rowStride(buffer, this.capacity, DTYPE_BYTES[buffer.dtype]);
-    return { name, index, dtype: buffer.dtype, stride, columns: buffer.columns, isPadded: buffer.space !== 'weight' };
+    return {
+      name,
+      index,
+      dtype: buffer.dtype,
+      stride,
+      columns: buffer.columns,
+      isPadded: buffer.space !== 'weight',
+      isInput: buffer.space === 'input',
+    };
   }
 
   /** Throws if the name does not belong to a packed weight. */

@@ -25,6 +25,10 @@ export type CudaGemmSkeleton = (typeof CUDA_GEMM_SKELETONS)[number];
  */
 export const CUDA_GEMM_MODES = ['cooperative', 'pingpong', 'deferred'] as const;
 
+/** Blocks of a thread-block cluster. Every device with clusters runs eight. */
+export const CLUSTER_SIZES = [1, 2, 4, 8] as const;
+export type ClusterSize = (typeof CLUSTER_SIZES)[number];
+
 /** Tiles of a contraction. A block computes tm rows × tn physical columns in steps of tk. */
 export interface CudaGemmSchedule {
   readonly kind: 'gemm';
@@ -58,9 +62,11 @@ export interface CudaAttentionSchedule {
   readonly skeleton: 'simt' | 'mma';
   readonly queries: number;
   readonly keys: number;
+  /** Blocks of a cluster that share one query and take the chunks of its path in turn. Absent: one block. */
+  readonly cluster?: ClusterSize;
   /**
-   * Teams of warps in a block that take chunks of a path side by side; only in the mma skeleton under a path mask, for
-   * tiles of 16 rows. Absent: one team.
+   * Teams of warps in a block that take chunks of a path side by side. Absent: one team. Teams and clusters are for
+   * blocks of one query in the mma skeleton under a path mask.
    */
   readonly teams?: number;
 }
@@ -117,7 +123,7 @@ export interface LaunchShape {
   readonly threads: number;
   readonly sharedBytes: number;
   /** Blocks per cluster along x. */
-  readonly cluster: 1 | 2;
+  readonly cluster: ClusterSize;
   readonly gridX: GridExtent;
   readonly gridY: GridExtent;
 }

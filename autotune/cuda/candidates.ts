@@ -93,9 +93,7 @@ export class CudaSpace {
       case 'attention':
         return this.kernel.anchor !== 'attention'
           ? []
-          : attentionSchedules(this.kernel, this.module, { sharedBytes: this.facts.sharedBytesPerBlock }).filter(
-              (s) => s.skeleton === start.skeleton,
-            );
+          : attentionSchedules(this.kernel, this.module, this.facts).filter((s) => s.skeleton === start.skeleton);
       case 'loop':
         return THREADS.map((threads): CudaSchedule => ({ kind: 'loop', threads })).filter(this.isLegal);
       default:

@@ -177,7 +177,7 @@ function attentionSeconds(
     (tile.rows * padded * (4 * kernel.headDim + SOFTMAX_FLOPS)) /
     ((machine.flopsPerSecond / machine.multiprocessors) * ATTENTION_REACH[s.skeleton]);
   // Two resident blocks hide each other's waits. Blocks are short, so the last wave is nearly even.
-  return TAIL_SECONDS + Math.max(block / tile.teams, (blocks / machine.multiprocessors) * block);
+  return TAIL_SECONDS + Math.max(block / tile.workers, (blocks / machine.multiprocessors) * block);
 }
 
 /**

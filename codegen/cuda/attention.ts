@@ -5,17 +5,19 @@
 import type { CudaAttentionSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { AttentionKernel, Mask } from '../../ir/kernel.js';
 import { maskBuffers } from '../../ir/kernelAccess.js';
-import { MAX_HEAD_IN_REGISTERS, MAX_TOKENS, MMA_ROWS, SIMT_WARPS, tileOf } from './attentionTile.js';
+import {
+  decodeTeamBytes,
+  MAX_HEAD_IN_REGISTERS,
+  MAX_TOKENS,
+  MMA_ROWS,
+  PATH_CHUNK,
+  SIMT_WARPS,
+  tileOf,
+} from './attentionTile.js';
 import { floatLiteral } from './text/literals.js';
 import type { CudaOperands, EmittedCuda, Operand } from './text/operands.js';
 import { CUDA_TYPES, kernelHead } from './text/operands.js';
 import { render } from './text/templates.js';
-
-/**
- * Keys of a path that make one partial result. Partial results are merged in order of position. The size determines
- * rounding, so it is part of what an answer means.
- */
-export const PATH_CHUNK = 128;
 
 /**
  * Prints an attention kernel as CUDA, without the shared prelude. The schedule must be legal for it (isLegalAttention).
@@ -28,7 +30,7 @@ export function emitAttention(
   symbol: string,
 ): EmittedCuda {
   const { heads, kvHeads, headDim: d, mask } = kernel;
-  const { skeleton, queries, keys } = schedule;
+  const { skeleton, queries, keys, cluster = 1 } = schedule;
   const isPath = mask.kind === 'path';
   // The keys of a path may lie in a state of fixed size. Its list of keys is an input, whose rows belong to the call.
   const keyRows = operands.rowsOf(isPath ? mask.key : kernel.k);
@@ -46,7 +48,7 @@ export function emitAttention(
   ];
   const masks = maskBuffers(mask).map((name) => operands.get(name));
   const queryRow = kernel.queryRow === undefined ? undefined : operands.get(kernel.queryRow);
-  const { rows, teams, isGrouped, threads, slots, blocks, dynamicBytes } = tileOf(kernel, schedule);
+  const { isDecode, rows, isGrouped, threads, slots, blocks, dynamicBytes } = tileOf(kernel, schedule);
   const parameters = new Set(
     [q, k, v, out, ...masks, ...(queryRow === undefined ? [] : [queryRow])].map(({ name }) => name),
   ).size;
@@ -79,10 +81,12 @@ export function emitAttention(
   };
   const body =
     skeleton === 'mma'
-      ? render(isPath ? 'attentionPathMma' : 'attentionMma', {
+      ? render(isDecode ? 'attentionPathDecode' : isPath ? 'attentionPathMma' : 'attentionMma', {
           ...values,
-          warps: rows / MMA_ROWS,
-          teams,
+          ...(isDecode
+            ? decodeValues(kernel, schedule, [...masks, ...(queryRow === undefined ? [] : [queryRow])])
+            : {}),
+          warps: isDecode ? PATH_CHUNK / keys : rows / MMA_ROWS,
           chunk: PATH_CHUNK,
           tiles: Math.ceil(keyRows.most / keys),
           slots,
@@ -99,12 +103,37 @@ export function emitAttention(
   const launch: LaunchShape = {
     threads,
     sharedBytes: dynamicBytes,
-    cluster: 1,
-    // Heads are adjacent in the grid, so that blocks that run together read whole rows.
-    gridX: { kind: 'constant', count: isGrouped ? kvHeads : heads },
-    gridY: { kind: 'tiles', extent: kernel.rows, per: queries, times: 1 },
+    cluster,
+    // Heads are adjacent in the grid, so that blocks that run together read whole rows. A grid may be 65,535 blocks
+    // high, and a call over paths may have more queries of a block each: they lie along x.
+    ...(isGrouped
+      ? {
+          gridX: { kind: 'tiles', extent: kernel.rows, per: queries, times: kvHeads * cluster },
+          gridY: { kind: 'constant', count: 1 },
+        }
+      : {
+          gridX: { kind: 'constant', count: heads },
+          gridY: { kind: 'tiles', extent: kernel.rows, per: queries, times: 1 },
+        }),
   };
   return { source: `${render('attentionWarp', {})}\n${body}`, tensorMaps: [], launch, waitsForPredecessor: true };
+}
+
+/** What the template of one query a block reads beside the others. `indices`: buffers that say where keys lie. */
+function decodeValues(
+  { headDim: d, heads, kvHeads }: AttentionKernel,
+  { keys, cluster = 1, teams = 1 }: CudaAttentionSchedule,
+  indices: readonly Operand[],
+): object {
+  return {
+    cluster,
+    teams,
+    isCluster: cluster > 1,
+    manyTeams: teams > 1,
+    readsAhead: indices.every(({ isInput }) => isInput),
+    teamBytes: decodeTeamBytes(d, heads / kvHeads, keys),
+    unrolledCopies: Math.min(8, d / 8),
+  };
 }
 
 /** What templates read about a mask, whose buffers are `operands`. */

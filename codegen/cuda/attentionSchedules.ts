@@ -1,5 +1,5 @@
 /** Which schedules attention has on a GPU: legality, the default, and all of them in a promising order. */
-import type { CudaAttentionSchedule } from '../../ir/cuda.js';
+import { CLUSTER_SIZES, type ClusterSize, type CudaArch, type CudaAttentionSchedule } from '../../ir/cuda.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { MMA_ROWS, MOST_ROWS, tileOf } from './attentionTile.js';
@@ -10,23 +10,26 @@ import { MMA_ROWS, MOST_ROWS, tileOf } from './attentionTile.js';
  */
 export const ATTENTION_KEYS: Readonly<Record<CudaAttentionSchedule['skeleton'], number>> = { simt: 32, mma: 32 };
 
-/** The limit on a schedule: bytes of shared memory available to a block. */
+/** What a GPU grants a block: bytes of shared memory, and other blocks' memory where there are clusters. */
 export interface AttentionLimits {
-  readonly sharedBytes: number;
+  readonly arch: CudaArch;
+  readonly sharedBytesPerBlock: number;
 }
 
 /** Every GPU from sm_80 on grants a block 99 KiB of shared memory. */
-const LEAST_LIMITS: AttentionLimits = { sharedBytes: 101_376 };
+const LEAST_LIMITS: AttentionLimits = { arch: 'sm_80', sharedBytesPerBlock: 101_376 };
 
 const MAX_SIMT_COLUMNS = 512;
 /** Accumulators, queries or both must fit in 255 registers. */
 const MAX_MMA_HEAD = 256;
 
+const CLUSTERS: readonly ClusterSize[] = CLUSTER_SIZES.filter((size) => size > 1);
+
 /** Query counts of a block, the most promising first. */
 const QUERIES = { simt: [16, 8, 32, 4], mma: [64, 128, 32, 16] } as const;
 /** Under a path mask, mma counts queries, not rows of the tile. */
 const PATH_QUERIES = [1, 2, 4, 8, 16, 32, 64, 128] as const;
-/** Teams of a block whose tile has the rows of one warp. */
+/** Teams of a block of one query over a path. */
 const TEAMS = [2, 4] as const;
 /** Rows of a tile over a path that are best for prompts. */
 const PATH_ROWS = 64;
@@ -40,8 +43,8 @@ function queriesOf(
   return PATH_QUERIES.toSorted((a, b) => distance(a) - distance(b));
 }
 
-/** Number of blocks above which they keep a GPU busy without teams. */
-const MOST_TEAM_BLOCKS = 256;
+/** Number of blocks for each multiprocessor above which clusters gain nothing. */
+const MOST_CLUSTER_BLOCKS = 2;
 /** Largest call that is taken for one in which many paths have few queries each. */
 const MOST_SPARSE_ROWS = 128;
 
@@ -52,12 +55,20 @@ const inWords = (values: readonly number[]): string => {
 
 const is16 = (dtype: BufferDType): dtype is 'bf16' | 'f16' => dtype === 'bf16' || dtype === 'f16';
 
-/** Why a block of `rows` rows cannot have the schedule's teams. */
-function teamsProblem({ mask }: AttentionKernel, { skeleton, teams }: CudaAttentionSchedule, rows: number) {
-  if (teams === undefined) return undefined;
-  if (skeleton !== 'mma' || mask.kind !== 'path') return 'only mma has teams, and only over paths';
-  if (!TEAMS.some((count) => count === teams)) return `a block has ${inWords(TEAMS)} teams`;
-  return rows === MMA_ROWS ? undefined : `teams want tiles of ${MMA_ROWS} rows, not ${rows}`;
+/** Why a path's chunks cannot be shared by the schedule's teams and blocks. */
+function sharingProblem(
+  kernel: AttentionKernel,
+  schedule: CudaAttentionSchedule,
+  { arch }: AttentionLimits,
+): string | undefined {
+  const { teams, cluster } = schedule;
+  if (teams === undefined && cluster === undefined) return undefined;
+  if (!tileOf(kernel, schedule).isDecode)
+    return `teams and clusters want mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
+  if (teams !== undefined && !TEAMS.some((count) => count === teams)) return `a block has ${inWords(TEAMS)} teams`;
+  if (cluster === undefined) return undefined;
+  if (!CLUSTERS.includes(cluster)) return `a cluster has ${inWords(CLUSTERS)} blocks`;
+  return arch === 'sm_80' ? `${arch} has no clusters` : undefined;
 }
 
 /** `true`, or the reason why `schedule` cannot be used for `kernel`. */
@@ -93,32 +104,45 @@ export function isLegalAttention(
   const counts = queriesOf(skeleton, kernel);
   if (!counts.includes(queries)) return `${skeleton} takes ${inWords(counts)} queries`;
   const { rows, dynamicBytes, staticBytes } = tileOf(kernel, schedule);
-  const problem = teamsProblem(kernel, schedule, rows);
+  const problem = sharingProblem(kernel, schedule, limits);
   if (problem !== undefined) return problem;
   if (skeleton === 'mma' && rows > MOST_ROWS)
     return `${queries} queries of ${heads / kvHeads} heads are ${rows} rows, ${MOST_ROWS} at most`;
   const bytes = dynamicBytes + staticBytes;
-  return bytes <= limits.sharedBytes
+  return bytes <= limits.sharedBytesPerBlock
     ? true
-    : `a block needs ${bytes} bytes of shared memory, ${limits.sharedBytes} are there`;
+    : `a block needs ${bytes} bytes of shared memory, ${limits.sharedBytesPerBlock} are there`;
+}
+
+/** A call, as far as it is known. */
+export interface AttentionCall {
+  readonly rows: number;
+  readonly multiprocessors: number;
 }
 
 /**
- * A legal schedule for a kernel that has not been tuned: on tensor cores if they can be used. `rows`: queries of a
- * call, as far as they are known.
+ * A legal schedule for a kernel that has not been tuned: on tensor cores if they can be used. Few queries are mostly
+ * queries of different paths. Each then has blocks of its own, as many as keep every multiprocessor busy. The lengths
+ * of paths do not matter: a block without a chunk costs next to nothing.
  */
 export function defaultAttentionSchedule(
   kernel: AttentionKernel,
   module: Pick<KernelModule, 'buffers'>,
   limits: AttentionLimits = LEAST_LIMITS,
-  rows = Infinity,
+  { rows, multiprocessors }: AttentionCall = { rows: Infinity, multiprocessors: 1 },
 ): CudaAttentionSchedule {
   const candidates = attentionSchedules(kernel, module, limits);
-  // Few queries are mostly queries of different paths. A block for each keeps most loads in flight.
-  const isSparse = kernel.mask.kind === 'path' && rows <= MOST_SPARSE_ROWS;
-  const teams = rows * kernel.kvHeads <= MOST_TEAM_BLOCKS ? Math.max(...TEAMS) : undefined;
-  const single = candidates.filter(({ skeleton, queries }) => isSparse && skeleton === 'mma' && queries === 1);
-  const schedule = single.find((each) => each.teams === teams) ?? single[0] ?? candidates[0];
+  const most = (MOST_CLUSTER_BLOCKS * multiprocessors) / (rows * kernel.kvHeads);
+  const single = candidates.filter(
+    ({ skeleton, queries, cluster = 1, teams }) =>
+      rows <= MOST_SPARSE_ROWS &&
+      kernel.mask.kind === 'path' &&
+      skeleton === 'mma' &&
+      queries === 1 &&
+      teams === undefined &&
+      (cluster === 1 || cluster <= most),
+  );
+  const schedule = single.toSorted((a, b) => (b.cluster ?? 1) - (a.cluster ?? 1))[0] ?? candidates[0];
   if (schedule !== undefined) return schedule;
   const why = isLegalAttention(
     kernel,
@@ -139,7 +163,10 @@ export function attentionSchedules(
     .flatMap((skeleton) =>
       queriesOf(skeleton, kernel).flatMap((queries) => {
         const schedule = { kind: 'attention', skeleton, queries, keys: ATTENTION_KEYS[skeleton] } as const;
-        return [schedule, ...TEAMS.map((teams) => ({ ...schedule, teams }))];
+        return [{}, ...CLUSTERS.map((cluster) => ({ cluster }))].flatMap((shared) => [
+          { ...schedule, ...shared },
+          ...TEAMS.map((teams) => ({ ...schedule, ...shared, teams })),
+        ]);
       }),
     )
     .filter((schedule) => isLegalAttention(kernel, module, schedule, limits) === true);

@@ -8,6 +8,11 @@ import { roundUp } from '../../ir/types.js';
  * 8 bytes for 32 tokens.
  */
 export const MAX_TOKENS = 1 << 16;
+/**
+ * Keys of a path that make one partial result. Partial results are merged in order of position. The size determines
+ * rounding, so it is part of what an answer means.
+ */
+export const PATH_CHUNK = 128;
 /** Static shared memory: those ends, the queries' tokens, ends of keys, and roots. */
 const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024 } as const;
 
@@ -27,15 +32,19 @@ const MANY_THREADS = 512;
 const FEW_THREADS = 256;
 /** With few queries, larger tiles of keys do not fit in shared memory. */
 const MOST_BLOCKS = 5;
+/** Blocks of one query and at most this many threads share a multiprocessor by twos, if shared memory allows. */
+const DECODE_THREADS = 256;
 
 /** A block of an attention kernel. */
 export interface AttentionTile {
+  /** Whether a block has one query, and its warps share its keys instead of its rows. */
+  readonly isDecode: boolean;
   /** Whether a query has a row for each head that shares its keys, instead of one. */
   readonly isGrouped: boolean;
   /** Rows of the tile of scores. */
   readonly rows: number;
-  /** Teams of warps that take chunks of a path side by side. */
-  readonly teams: number;
+  /** Teams of warps of a cluster that take chunks of a path side by side. */
+  readonly workers: number;
   readonly threads: number;
   /** Tiles of keys and values in shared memory. */
   readonly slots: number;
@@ -59,16 +68,29 @@ const pathSlotsOf = (d: number): number => (d <= MAX_HEAD_OF_MANY ? 3 : 2);
 const blocksOf = (d: number, threads: number, most: number): number =>
   Math.min(MOST_BLOCKS, Math.max(1, Math.floor((d <= most ? MANY_THREADS : FEW_THREADS) / threads)));
 
+/**
+ * Shared memory of a team of a decode kernel: a chunk of keys and values; the weights of 16 rows as operands of a
+ * product, four of their sums for each thread and half of the rows, and a maximum for each row and warp; the partial
+ * result of each head with its maximum and sum.
+ */
+export function decodeTeamBytes(d: number, group: number, keys: number): number {
+  const warps = PATH_CHUNK / keys;
+  const halves = group > MMA_ROWS / 2 ? 2 : 1;
+  const weights = 2 * PATH_CHUNK * MMA_ROWS + warps * halves * 512 + MMA_ROWS * warps * 4;
+  return roundUp(2 * PATH_CHUNK * (d + 8) * 2 + weights + group * (d + 8) * 4 + group * 8, 16);
+}
+
 /** The block of `kernel` under `schedule`. */
 export function tileOf(
   { headDim: d, heads, kvHeads, mask }: Pick<AttentionKernel, 'headDim' | 'heads' | 'kvHeads' | 'mask'>,
-  { skeleton, queries, keys, teams = 1 }: CudaAttentionSchedule,
+  { skeleton, queries, keys, teams = 1, cluster = 1 }: CudaAttentionSchedule,
 ): AttentionTile {
   if (skeleton === 'simt') {
     return {
+      isDecode: false,
       isGrouped: false,
       rows: queries,
-      teams: 1,
+      workers: 1,
       threads: 32 * SIMT_WARPS,
       slots: 1,
       blocks: 1,
@@ -78,19 +100,34 @@ export function tileOf(
   }
   const isPath = mask.kind === 'path';
   const rows = isPath ? roundUp((queries * heads) / kvHeads, MMA_ROWS) : queries;
-  const threads = (rows / MMA_ROWS) * 32 * teams;
+  if (isPath && queries === 1 && rows === MMA_ROWS) {
+    const threads = (PATH_CHUNK / keys) * 32 * teams;
+    return {
+      isDecode: true,
+      isGrouped: true,
+      rows,
+      workers: teams * cluster,
+      threads,
+      slots: 1,
+      blocks: d <= MAX_HEAD_OF_MANY ? Math.max(1, Math.floor(DECODE_THREADS / threads)) : 1,
+      dynamicBytes: teams * decodeTeamBytes(d, heads / kvHeads, keys),
+      staticBytes: 0,
+    };
+  }
+  const threads = (rows / MMA_ROWS) * 32;
   const slots = isPath ? pathSlotsOf(d) : slotsOf(d, queries);
   // The total of a path's chunks is kept beside its tiles.
   const totals = isPath ? rows * (d + 8) * 4 : 0;
   return {
+    isDecode: false,
     isGrouped: isPath,
     rows,
-    teams,
+    workers: 1,
     threads,
     slots,
     // Shared memory holds no more blocks of long heads over paths, so they may use more registers.
     blocks: blocksOf(d, threads, isPath ? MAX_HEAD_IN_REGISTERS : MAX_HEAD_OF_MANY),
-    dynamicBytes: (rows + teams * 2 * slots * keys) * (d + 8) * 2 + totals,
+    dynamicBytes: (rows + 2 * slots * keys) * (d + 8) * 2 + totals,
     staticBytes: isPath ? STATIC_BYTES.path : STATIC_BYTES.mma,
   };
 }

@@ -24,12 +24,10 @@ export function defaultCudaSchedule(
     case 'logprob':
       return contraction(kernel, module, facts, extentIn(kernel.rows, bucket.extents));
     case 'attention':
-      return defaultAttentionSchedule(
-        kernel,
-        module,
-        { sharedBytes: facts.sharedBytesPerBlock },
-        extentIn(kernel.rows, bucket.extents),
-      );
+      return defaultAttentionSchedule(kernel, module, facts, {
+        rows: extentIn(kernel.rows, bucket.extents),
+        multiprocessors: facts.multiprocessors,
+      });
     case 'loop':
       return { kind: 'loop', threads: 256 };
     case 'logprobReduce':

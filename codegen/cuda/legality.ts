@@ -150,7 +150,7 @@ export function isLegalCuda(
         : `a ${kernel.anchor} kernel has a gemm schedule, not ${schedule.kind}`;
     case 'attention':
       if (schedule.kind !== 'attention') return `an attention kernel has an attention schedule, not ${schedule.kind}`;
-      return isLegalAttention(kernel, module, schedule, { sharedBytes: facts.sharedBytesPerBlock });
+      return isLegalAttention(kernel, module, schedule, facts);
     case 'loop':
     case 'logprobReduce':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;

@@ -24,6 +24,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       skeleton: z.enum(['simt', 'mma']),
       queries: extent,
       keys: extent,
+      cluster: z.union([z.literal(2), z.literal(4), z.literal(8)]).exactOptional(),
       teams: extent.exactOptional(),
     }),
     z.strictObject({ kind: z.literal('loop'), threads: extent }),
@@ -36,7 +37,11 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           ...(s.remainderTn === undefined ? [] : [`rem${s.remainderTn}`]),
         ].join(' ');
       case 'attention':
-        return `${s.skeleton} q${s.queries} k${s.keys}${s.teams === undefined ? '' : ` t${s.teams}`}`;
+        return [
+          `${s.skeleton} q${s.queries} k${s.keys}`,
+          ...(s.cluster === undefined ? [] : [`c${s.cluster}`]),
+          ...(s.teams === undefined ? [] : [`t${s.teams}`]),
+        ].join(' ');
       case 'loop':
         return `t${s.threads}`;
       default:
@@ -54,9 +59,11 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
         return `${s.skeleton}, tile ${s.tm}×${s.tn}${remainder}×${s.tk}, ${s.stages} stages${more}`;
       }
       case 'attention':
-        return (
-          `${s.skeleton}, ${s.queries} queries × ${s.keys} keys` + (s.teams === undefined ? '' : `, ${s.teams} teams`)
-        );
+        return [
+          `${s.skeleton}, ${s.queries} queries × ${s.keys} keys`,
+          ...(s.cluster === undefined ? [] : [`clusters of ${s.cluster}`]),
+          ...(s.teams === undefined ? [] : [`${s.teams} teams`]),
+        ].join(', ');
       case 'loop':
         return `blocks of ${s.threads} threads`;
       default:

@@ -86,9 +86,7 @@ describe('attention', { skip }, () => {
     const list = Array.from({ length: 15 }, (_, i): { s: Shape; plan: CudaAttentionSchedule } => {
       const s: Shape = { ...GROUPS[i % GROUPS.length]!, headDim: 32 + 16 * i, dtype: i % 2 === 0 ? 'bf16' : 'f16' };
       const { module, kernel } = attentionModule(s);
-      const plans = attentionSchedules(kernel, module, { sharedBytes: bench.device.info.sharedBytesPerBlock }).filter(
-        ({ skeleton }) => skeleton === 'mma',
-      );
+      const plans = attentionSchedules(kernel, module, bench.limits).filter(({ skeleton }) => skeleton === 'mma');
       return { s, plan: plans[i % plans.length]! };
     });
     await bench.prepare(list);

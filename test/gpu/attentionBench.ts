@@ -34,6 +34,7 @@ const CAPACITY = 640;
 export class Bench {
   readonly cuda: CudaAddon = loadCudaAddon();
   readonly device: CudaDevice = new this.cuda.Device(0);
+  readonly limits = { arch, sharedBytesPerBlock: this.device.info.sharedBytesPerBlock };
   /** By text. The generator gives all kernels one name, so each is compiled under a different one. */
   private readonly loaded = new Map<string, { readonly module: CudaModule; readonly symbol: string }>();
 
@@ -60,6 +61,11 @@ export class Bench {
       this.loaded.set(text, { symbol, module: new this.cuda.Module(this.device, cubins.get(symbol)!) });
   }
 
+  /** A kernel that was prepared. */
+  kernel(text: string): { readonly module: CudaModule; readonly symbol: string } {
+    return this.loaded.get(text)!;
+  }
+
   /** Lays the data out on the device, calls `use` with the kernel bound to it, and reads the result. */
   async bound(
     s: Shape,
@@ -70,7 +76,7 @@ export class Bench {
   ): Promise<Emulated> {
     const { text, launch, parameters, extents: names } = generate(s, plan, capacity);
     if (!this.loaded.has(text)) await this.prepare([{ s, plan }], capacity);
-    const { module, symbol } = this.loaded.get(text)!;
+    const { module, symbol } = this.kernel(text);
     const { memory, buffers } = layOut(s, data, capacity);
     const held = parameters.map((name) => {
       const bytes = memory.get(name)!;

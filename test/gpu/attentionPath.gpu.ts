@@ -35,7 +35,7 @@ const SHAPES: readonly Shape[] = [
 ];
 const schedulesOf = (s: Shape, bench: Bench): readonly CudaAttentionSchedule[] => {
   const { module, kernel } = attentionModule(s);
-  return attentionSchedules(kernel, module, { sharedBytes: bench.device.info.sharedBytesPerBlock });
+  return attentionSchedules(kernel, module, bench.limits);
 };
 
 describe('attention over paths on a device', { skip }, () => {
@@ -154,7 +154,7 @@ describe('attention over paths on a device', { skip }, () => {
     ] as const) {
       const s = { ...shape(heads, kvHeads, 128, 'bf16'), cacheRows };
       const data = timed(paths, length, fresh, cacheRows);
-      for (const queries of fresh === 1 ? [1, 4] : [4, 8, 16, 32, 64]) {
+      for (const queries of fresh === 1 ? [4] : [4, 8, 16, 32, 64]) {
         const plan = pathSchedule('mma', queries);
         if (!schedulesOf(s, bench).some((each) => each.skeleton === 'mma' && each.queries === queries)) continue;
         await bench.bound(s, plan, data, 1 << 16, async (program, sizes) => {

@@ -67,7 +67,8 @@ export function compileByNvcc(
         registers: figure(/Used (\d+) registers/),
         spillStores: figure(/(\d+) bytes spill stores/),
         spillLoads: figure(/(\d+) bytes spill loads/),
-        staticBytes: figure(/(\d+) bytes smem/),
+        // Not mentioned where a kernel has none.
+        staticBytes: Number(/(\d+) bytes smem/.exec(own)?.[1] ?? 0),
       };
     });
   } finally {

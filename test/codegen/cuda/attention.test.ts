@@ -90,7 +90,7 @@ function distance(s: Shape, plan: CudaAttentionSchedule, data: AttentionData, op
 describe('attention on CUDA agrees with float64', () => {
   it.each(CASES.map((c, i) => ({ ...c, i, name: label(c.s, c.plan) })))('$name', ({ s, plan, trees, i }) => {
     const { module, kernel } = attentionModule(s);
-    expect(isLegalAttention(kernel, module, plan, { sharedBytes: 166_912 })).toBe(true);
+    expect(isLegalAttention(kernel, module, plan, { arch: 'sm_80', sharedBytesPerBlock: 166_912 })).toBe(true);
     const data = dataOf(s, ends(trees), i + 1);
     expect(distance(s, plan, data)).toBeLessThan(tolerance(s, plan));
   });

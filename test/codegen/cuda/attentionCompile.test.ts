@@ -4,6 +4,7 @@
  */
 import { beforeAll, describe, expect, it } from 'vitest';
 import {
+  type AttentionLimits,
   attentionSchedules,
   defaultAttentionSchedule,
   isLegalAttention,
@@ -13,6 +14,7 @@ import { CUDA_ARCHS } from '../../../ir/cuda.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
 import type { Shape } from './attentionHarness.js';
 import { attentionModule, generate } from './attentionHarness.js';
+import { blocksOf } from './emulate.js';
 
 if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no attention kernel was compiled for a GPU.');
 
@@ -24,9 +26,10 @@ const schedule = (skeleton: 'mma' | 'simt', queries: number, keys = 32): CudaAtt
 });
 const SHAPE: Shape = { heads: 52, kvHeads: 52, headDim: 128, dtype: 'bf16' };
 /** The shared memory that an H100 grants a block, and the least that every GPU does. */
-const [HOPPER, LEAST] = [{ sharedBytes: 232_448 }, { sharedBytes: 101_376 }];
+const HOPPER = { arch: 'sm_90a', sharedBytesPerBlock: 232_448 } as const;
+const LEAST = { arch: 'sm_80', sharedBytesPerBlock: 101_376 } as const;
 
-const legal = (s: Shape, plan: CudaAttentionSchedule, limits = HOPPER): true | string => {
+const legal = (s: Shape, plan: CudaAttentionSchedule, limits: AttentionLimits = HOPPER): true | string => {
   const { module, kernel } = attentionModule(s);
   return isLegalAttention(kernel, module, plan, limits);
 };
@@ -45,9 +48,14 @@ describe('the text of attention', () => {
       schedule('mma', 16),
     ],
     [
-      'attentionPathTeams',
+      'attentionPathDecode',
       { heads: 4, kvHeads: 1, headDim: 64, dtype: 'f16', out: 'f32', mask: 'path' },
-      { ...schedule('mma', 4), teams: 4 },
+      schedule('mma', 1),
+    ],
+    [
+      'attentionPathClusters',
+      { heads: 32, kvHeads: 8, headDim: 128, dtype: 'bf16', mask: 'path', hasQueryRow: true },
+      { ...schedule('mma', 1), cluster: 4, teams: 2 },
     ],
     ['attentionPathSimt', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'path' }, schedule('simt', 16)],
     ['attentionBias', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'bias' }, schedule('simt', 16)],
@@ -79,9 +87,28 @@ describe('the text of attention', () => {
       threads: 64,
       sharedBytes: (32 + 6 * 32) * 136 * 2 + 32 * 136 * 4,
       cluster: 1,
-      gridX: { kind: 'constant', count: 4 },
-      gridY: { kind: 'tiles', extent: 'T', per: 4, times: 1 },
+      gridX: { kind: 'tiles', extent: 'T', per: 4, times: 4 },
+      gridY: { kind: 'constant', count: 1 },
     });
+    expect(generate(s, { ...schedule('mma', 1), cluster: 8 }, 7680).launch).toMatchObject({
+      threads: 128,
+      cluster: 8,
+      gridX: { kind: 'tiles', extent: 'T', per: 1, times: 32 },
+      gridY: { kind: 'constant', count: 1 },
+    });
+  });
+
+  it('has a legal grid for the largest call, in every schedule', () => {
+    for (const mask of ['column', 'path'] as const) {
+      const { module, kernel } = attentionModule({ ...SHAPE, kvHeads: 13, mask });
+      for (const plan of attentionSchedules(kernel, module, HOPPER)) {
+        const { gridX, gridY, cluster } = generate({ ...SHAPE, kvHeads: 13, mask }, plan, 65_536).launch;
+        const [x, y] = [gridX, gridY].map((extent) => blocksOf(extent, { T: 65_536 }, 132));
+        expect(x! % cluster).toBe(0);
+        expect(x).toBeLessThan(2 ** 31);
+        expect(y).toBeLessThan(65_536);
+      }
+    }
   });
 
   it('has room for every batch it may meet, or is not generated', () => {
@@ -114,11 +141,14 @@ describe('schedules of attention', () => {
     const s: Shape = { heads: 32, kvHeads: 8, headDim: 128, dtype: 'bf16', mask: 'path' };
     const choose = (shape: Shape, rows: number): CudaAttentionSchedule => {
       const { module, kernel } = attentionModule(shape);
-      return defaultAttentionSchedule(kernel, module, HOPPER, rows);
+      return defaultAttentionSchedule(kernel, module, HOPPER, { rows, multiprocessors: 132 });
     };
     expect(choose(s, 64)).toEqual(schedule('mma', 1));
-    expect(choose(s, 1)).toEqual({ ...schedule('mma', 1), teams: 4 });
-    expect(choose({ ...s, headDim: 256 }, 1)).toEqual(schedule('mma', 1));
+    expect(choose(s, 16)).toEqual({ ...schedule('mma', 1), cluster: 2 });
+    expect(choose(s, 8)).toEqual({ ...schedule('mma', 1), cluster: 4 });
+    expect(choose(s, 1)).toEqual({ ...schedule('mma', 1), cluster: 8 });
+    expect(choose({ ...s, headDim: 256 }, 1)).toEqual({ ...schedule('mma', 1), cluster: 8 });
+    expect(choose({ ...s, heads: 8 * 17 }, 1)).toEqual(schedule('mma', 1));
     expect(choose(s, 512)).toEqual(schedule('mma', 16));
     expect(choose({ ...s, heads: 56 }, 512)).toEqual(schedule('mma', 8));
     expect(choose({ ...s, heads: 8 }, 512)).toEqual(schedule('mma', 64));
@@ -139,10 +169,16 @@ describe('schedules of attention', () => {
     expect(legal(grouped, schedule('mma', 64))).toMatch(/64 queries of 7 heads are 448 rows, 128 at most/);
     expect(legal(grouped, schedule('mma', 12))).toMatch(/mma takes 1, 2, 4, 8, 16, 32, 64 or 128 queries/);
     expect(legal(grouped, schedule('mma', 16))).toBe(true);
-    expect(legal(grouped, { ...schedule('mma', 2), teams: 4 })).toBe(true);
-    expect(legal(grouped, { ...schedule('mma', 2), teams: 3 })).toMatch(/a block has 2 or 4 teams/);
-    expect(legal(grouped, { ...schedule('mma', 4), teams: 2 })).toMatch(/teams want tiles of 16 rows, not 32/);
-    expect(legal(SHAPE, { ...schedule('mma', 16), teams: 2 })).toMatch(/only mma has teams, and only over paths/);
+    expect(legal(grouped, { ...schedule('mma', 1), teams: 2, cluster: 8 })).toBe(true);
+    expect(legal(grouped, { ...schedule('mma', 1), teams: 3 })).toMatch(/a block has 2 or 4 teams/);
+    expect(legal(grouped, { ...schedule('mma', 1), cluster: 1 })).toMatch(/a cluster has 2, 4 or 8 blocks/);
+    expect(legal(grouped, { ...schedule('mma', 1), cluster: 2 }, LEAST)).toMatch(/sm_80 has no clusters/);
+    for (const shared of [{ teams: 2 }, { cluster: 2 }] as const) {
+      const reason = /teams and clusters want mma over paths, and one query of at most 16 heads a block/;
+      expect(legal(grouped, { ...schedule('mma', 2), ...shared })).toMatch(reason);
+      expect(legal({ ...grouped, heads: 136 }, { ...schedule('mma', 1), ...shared })).toMatch(reason);
+      expect(legal(SHAPE, { ...schedule('mma', 16), ...shared })).toMatch(reason);
+    }
     expect(legal({ ...SHAPE, kvHeads: 3 }, schedule('mma', 64))).toMatch(/52 heads cannot share 3/);
     expect(legal({ ...SHAPE, headDim: 256 }, schedule('mma', 128), LEAST)).toMatch(
       /needs \d+ bytes of shared memory, 101376 are there/,
@@ -166,9 +202,11 @@ const COMPILED: readonly (readonly [Shape, CudaAttentionSchedule, number])[] = [
   [{ ...SHAPE, headDim: 256 }, schedule('mma', 64), 1],
   [SHAPE, schedule('simt', 16), 4],
   [{ ...SHAPE, headDim: 37, dtype: 'f32', mask: 'bias' }, schedule('simt', 32), 4],
-  [{ ...SHAPE, mask: 'path' }, schedule('mma', 1), 5],
-  [{ ...SHAPE, mask: 'path' }, { ...schedule('mma', 1), teams: 4 }, 1],
-  [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('mma', 4), teams: 2 }, 2],
+  [{ ...SHAPE, mask: 'path' }, schedule('mma', 1), 2],
+  [{ ...SHAPE, mask: 'path' }, { ...schedule('mma', 1), cluster: 8, teams: 2 }, 1],
+  [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('mma', 1), cluster: 4 }, 2],
+  [{ ...SHAPE, heads: 32, kvHeads: 2, headDim: 256, mask: 'path', hasQueryRow: true }, schedule('mma', 1), 1],
+  [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 4), 5],
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 16), 2],
   [{ ...SHAPE, headDim: 64, kvHeads: 13, mask: 'path', hasQueryRow: true, out: 'f32' }, schedule('mma', 32), 2],
   [{ ...SHAPE, heads: 28, kvHeads: 4, mask: 'path', dtype: 'f16' }, schedule('mma', 16), 1],
@@ -178,7 +216,9 @@ const COMPILED: readonly (readonly [Shape, CudaAttentionSchedule, number])[] = [
 ];
 
 describe.skipIf(!hasNvcc).each(CUDA_ARCHS)('attention compiled for %s', (arch) => {
-  const kernels = COMPILED.map(([s, plan]) => generate(s, plan, 7680));
+  const facts: AttentionLimits = { ...HOPPER, arch };
+  const compiled = COMPILED.filter(([s, plan]) => legal(s, plan, facts) === true);
+  const kernels = compiled.map(([s, plan]) => generate(s, plan, 7680));
   let reports: readonly NvccReport[];
   beforeAll(() => {
     reports = compileByNvcc(
@@ -187,7 +227,7 @@ describe.skipIf(!hasNvcc).each(CUDA_ARCHS)('attention compiled for %s', (arch) =
     );
   });
 
-  it.each(COMPILED.map(([s, plan, blocks], i) => ({ s, plan, blocks, i })))(
+  it.each(compiled.map(([s, plan, blocks], i) => ({ s, plan, blocks, i })))(
     'spills nothing: $s $plan',
     ({ plan, blocks, i }) => {
       const { registers, spillStores, spillLoads, staticBytes } = reports[i]!;

@@ -13,6 +13,7 @@ import { ROW_PAD, rowStride } from '../../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { aligned, put, take } from '../harness.js';
+import { blocksOf } from './emulate.js';
 
 const GUARD = 0xff; // NaN in every float type, −1 as an index.
 /** Tokens that buffers have room for. */
@@ -101,10 +102,11 @@ export function generate(s: Shape, schedule: CudaAttentionSchedule, tokensCapaci
 }
 
 const DRIVER = `
-extern "C" int run_SYMBOL(void **p, const int *e, int grid_x, int grid_y, int threads, int late, int backwards) {
+extern "C" int run_SYMBOL(void **p, const int *e, int grid_x, int grid_y, int threads, int cluster, int late,
+                          int backwards) {
   tw_late_copies = late;
   tw_backwards = backwards;
-  return tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(ARGUMENTS); });
+  return tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(ARGUMENTS); }, cluster);
 }
 `;
 
@@ -114,6 +116,7 @@ type Run = (
   x: number,
   y: number,
   threads: number,
+  cluster: number,
   late: number,
   backwards: number,
 ) => number;
@@ -144,7 +147,9 @@ function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'exte
   missing.forEach(({ text }, i) => {
     compiled.set(
       text,
-      library.func(`int run_${i}(void *p, void *e, int x, int y, int threads, int late, int backwards)`) as Run,
+      library.func(
+        `int run_${i}(void *p, void *e, int x, int y, int threads, int cluster, int late, int backwards)`,
+      ) as Run,
     );
   });
 }
@@ -262,18 +267,16 @@ export function emulate(
   const { memory, buffers } = layOut(s, data, capacity);
   const table = Buffer.alloc(parameters.length * 8);
   parameters.forEach((name, i) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), i * 8));
-  if (launch.gridX.kind !== 'constant' || launch.gridY.kind !== 'tiles')
-    throw new Error('the grid of attention is heads × tiles');
   const sizes = sizesOf(data);
-  const tiles = Math.ceil(extentIn(launch.gridY.extent, sizes) / launch.gridY.per) * launch.gridY.times;
   compile([{ text, parameters, extents: names, symbol }]);
   const counts = Buffer.from(Int32Array.from(names, (name) => extentIn(name, sizes)).buffer);
   const ended = compiled.get(text)!(
     table,
     counts,
-    launch.gridX.count,
-    tiles,
+    blocksOf(launch.gridX, sizes, 1),
+    blocksOf(launch.gridY, sizes, 1),
     launch.threads,
+    launch.cluster,
     options.late === false ? 0 : 1,
     options.backwards === true ? 1 : 0,
   );

@@ -4,7 +4,7 @@
  */
 import { describe, expect, it } from 'vitest';
 import { attentionSchedules } from '../../../codegen/cuda/attentionSchedules.js';
-import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
+import type { ClusterSize, CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/sameValues.js';
 import { label, reference, rowsOf, tolerance } from './attentionCases.js';
 import { attentionModule, emulate, prepare, type AttentionData, type Shape } from './attentionHarness.js';
@@ -40,10 +40,11 @@ const LENGTHS = [1, 5, 33, 70, 16];
 
 /** What to compare to the bit: tensor cores with queries in registers and without, and CUDA cores. */
 const BITS: readonly Shape[] = [shape(4, 1, 32, 'bf16', 'f32'), shape(2, 2, 80, 'f16', 'f32'), shape(2, 1, 24, 'f32')];
+const HOPPER = { arch: 'sm_90a', sharedBytesPerBlock: 232_448 } as const;
 const skeletonOf = ({ dtype }: Shape): 'mma' | 'simt' => (dtype === 'f32' ? 'simt' : 'mma');
 const schedulesOf = (s: Shape): readonly CudaAttentionSchedule[] => {
   const { module, kernel } = attentionModule(s);
-  return attentionSchedules(kernel, module).filter(({ skeleton }) => skeleton === skeletonOf(s));
+  return attentionSchedules(kernel, module, HOPPER).filter(({ skeleton }) => skeleton === skeletonOf(s));
 };
 const LONG = shape(2, 1, 16, 'bf16', 'f32');
 
@@ -202,7 +203,7 @@ describe('the emulation', () => {
   const whole = emulate(s, plan, data, OPTIONS).out;
   it.each([
     ['to wait for copies', '      tw_cp_async_wait<SLOTS - 2>();\n', ''],
-    ['the barrier of a step', 'if (TEAMS == 1) __syncthreads(); else __syncwarp();', ''],
+    ['the barrier of a step', '__syncthreads();  /* The tile is there, the one before has been read. */', ''],
     ['to mask', 'if (at > last0) s', 'if (at > last0 + 1) s'],
     ['the queries of a run', 'if (s_begin[i] != begin) to = i;', ''],
     ['where a run begins', 'list[begin + i]', 'list[i]'],
@@ -210,18 +211,53 @@ describe('the emulation', () => {
   ])('notices a kernel that forgets %s', (_, what, by) => {
     expect(isNoticed(s, plan, data, whole, what, by)).toBe(true);
   });
+});
 
-  it('notices teams that do not wait for each other', () => {
-    const teams = { ...pathSchedule('mma', 1), teams: 4 };
-    const long = new PathWorld(LONG, [700, 300], 6);
-    const ends = long.call(
-      [
-        { sequence: 0, from: 699, to: 700 },
-        { sequence: 1, from: 299, to: 300 },
-      ],
-      { placement: 1 },
-    );
-    const right = emulate(LONG, teams, ends, OPTIONS).out;
-    expect(isNoticed(LONG, teams, ends, right, 'if (turn > 0) __syncthreads();', '')).toBe(true);
+/** Blocks of one query: clusters, teams, and what they must not forget. */
+describe('one query a block', () => {
+  const world = new PathWorld(LONG, [700, 300, 129, 1], 6);
+  const ends = world.call(
+    world.lengths.map((to, sequence) => ({ sequence, from: to - 1, to })),
+    { placement: 1 },
+  );
+  const right = emulate(LONG, pathSchedule('mma', 16), ends, OPTIONS).out;
+  const decode = (cluster?: ClusterSize, teams?: number): CudaAttentionSchedule => ({
+    ...pathSchedule('mma', 1),
+    ...(cluster === undefined ? {} : { cluster }),
+    ...(teams === undefined ? {} : { teams }),
+  });
+
+  it.each([decode(), decode(2), decode(4, 2), decode(8), decode(undefined, 4)])(
+    'has the same bits whenever copies arrive and in whatever order threads run: $cluster $teams',
+    (plan) => {
+      for (const options of [{ late: false }, { backwards: true }, { late: false, backwards: true }])
+        expectSame(emulate(LONG, plan, ends, { ...OPTIONS, ...options }).out, right, JSON.stringify(options));
+    },
+  );
+
+  it.each([
+    ['to wait for keys', decode(), '      tw_cp_async_wait<1>();\n      __syncwarp();', '      __syncwarp();'],
+    ['to wait for values', decode(), '      tw_cp_async_wait<1>();\n      meet();', '      meet();'],
+    ['the maxima of other warps', decode(), 'meet();  /* The maxima of all warps are there. */', ''],
+    ['the weights of other warps', decode(), 'meet();  /* The weights and the values of all warps are there. */', ''],
+    ['that values are still read', decode(), 'meet();  /* The values have been read. */', ''],
+    ['to mask', decode(), 'e % 2 >= keys', 'e % 2 > keys'],
+    ['to rescale', decode(), 'sum = tw_mul(sum, power2(top[half][t - 1] - top[half][t]));', ''],
+    [
+      'that a team is slower',
+      decode(undefined, 4),
+      '__syncthreads();\n#pragma unroll\n    for (int i = 0; i < PAIRS',
+      '#pragma unroll\n    for (int i = 0; i < PAIRS',
+    ],
+    [
+      'that a block is slower',
+      decode(4),
+      '    tw_cluster_wait();\n#pragma',
+      '    tw_cluster_wait(); tw_cluster_arrive();\n#pragma',
+    ],
+    ['that blocks still read', decode(4), 'if (round > 0) tw_cluster_wait();', ''],
+    ['that blocks still read its memory', decode(8), 'tw_cluster_wait();  /* The other blocks', '/* The other blocks'],
+  ] as const)('is noticed when it forgets %s', (_, plan, what, by) => {
+    expect(isNoticed(LONG, plan, ends, right, what, by)).toBe(true);
   });
 });

@@ -40,13 +40,13 @@ static tw_fenced tw_fence(const void *from, size_t size) {
 
 const DRIVER = `
 extern "C" int run_SYMBOL(void **from, const unsigned long long *sizes, const int *extents, int grid_x, int grid_y,
-                          int threads, int backwards) {
+                          int threads, int cluster, int backwards) {
   tw_fenced fenced[COUNT];
   void *p[COUNT];
   for (int i = 0; i < COUNT; i++) { fenced[i] = tw_fence(from[i], sizes[i]); p[i] = fenced[i].at; }
   tw_late_copies = 1;
   tw_backwards = backwards;
-  const int ended = tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(ARGUMENTS); });
+  const int ended = tw_run_grid(grid_x, grid_y, threads, [&] { SYMBOL(ARGUMENTS); }, cluster);
   for (int i = 0; i < COUNT; i++) {
     memcpy(from[i], fenced[i].at, fenced[i].size);
     munmap(fenced[i].pages, fenced[i].pages_size);
@@ -62,6 +62,7 @@ type Run = (
   x: number,
   y: number,
   threads: number,
+  cluster: number,
   backwards: number,
 ) => number;
 
@@ -80,7 +81,7 @@ function overFibres(kernel: CudaKernelText): string {
   const { source, symbol } = kernel;
   const prelude = render('prelude', {});
   if (!source.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
-  // Dynamic shared memory is that of warp.h; static shared memory is not shared between blocks that run one by one.
+  // Dynamic shared memory is that of warp.h. Blocks that run one by one do not share static shared memory.
   const own = source.slice(prelude.length);
   return (isHopper(kernel) ? hopperText(own, kernel) : own)
     .replaceAll(/extern __shared__[^;]*;/g, '')
@@ -97,7 +98,7 @@ export function hostLibrary(kernels: Iterable<CudaKernelText>, folder: string): 
     return `namespace of_${symbol} {
 ${overFibres(kernel)}
 extern "C" void host_${symbol}(const int *sizes, const unsigned *grid, void **p) {
-  if (!tw_run_grid(grid[0], grid[1], ${launch.threads}, [&] { ${call}; })) abort();
+  if (!tw_run_grid(grid[0], grid[1], ${launch.threads}, [&] { ${call}; }, ${launch.cluster})) abort();
 }
 }`;
   });
@@ -132,7 +133,8 @@ function compile(kernels: readonly CudaKernelText[]): (kernel: CudaKernelText) =
     compiled
       .get(keyOf(kernel))!
       .func(
-        `int run_${kernel.symbol}(void *p, void *sizes, void *extents, int x, int y, int threads, int backwards)`,
+        `int run_${kernel.symbol}(void *p, void *sizes, void *extents, int x, int y, int threads, int cluster, ` +
+          'int backwards)',
       ) as Run;
 }
 
@@ -205,6 +207,7 @@ export function loadEmulator(kernels: readonly CudaKernelText[]): Emulator {
         x!,
         y!,
         launch.threads,
+        launch.cluster,
         options.backwards === true ? 1 : 0,
       ) === 0
     ) {

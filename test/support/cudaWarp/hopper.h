@@ -1,7 +1,7 @@
 /*
  * What a Hopper contraction uses besides warp.h: barriers that count bytes, boxes copied by tensor maps, warpgroup
  * products of swizzled shared memory. Comes after the prelude, in place of the kernel's own definitions
- * (emulateHopper.ts). Blocks run one by one, so there are no clusters. Copies land when somebody waits for them, and
+ * (emulateHopper.ts). Its kernels run without clusters. Copies land when somebody waits for them, and
  * not before; until then their places hold NaN. Products are computed where they are issued: what a kernel reads before
  * it waited for them is not caught.
  */
@@ -23,7 +23,7 @@ static tw_map tw_map_of(const tw_view &view) {
 static unsigned tw_swizzled(unsigned at) { return at ^ ((at >> 3) & 0x70); }
 static uint16_t tw_half_at(unsigned at) {
   at = tw_swizzled(at);
-  if (at + 2 > sizeof tw_shared) tw_fail("a product reads past shared memory");
+  if (at + 2 > TW_SHARED_BYTES) tw_fail("a product reads past shared memory");
   uint16_t h;
   memcpy(&h, ::tw_shared + at, 2);
   return h;
@@ -54,7 +54,7 @@ static void tw_bar_arrive(unsigned bar) {
 }
 static void tw_put(unsigned at, unsigned x, unsigned y, unsigned z, unsigned w) {
   const unsigned words[4] = { x, y, z, w };
-  if (at % 16 != 0 || at + 16 > sizeof tw_shared) tw_fail("products are put down outside shared memory");
+  if (at % 16 != 0 || at + 16 > TW_SHARED_BYTES) tw_fail("products are put down outside shared memory");
   memcpy(::tw_shared + at, words, 16);
 }
 static void tw_take(unsigned at, unsigned *to) { memcpy(to, ::tw_shared + at, 16); }
@@ -65,7 +65,7 @@ template <class Words> static void tw_store_words(void *to, const Words &x, int 
 }
 static void tw_put_pair(unsigned at, float x, float y) {
   const float pair[2] = { x, y };
-  if (at % 8 != 0 || at + 8 > sizeof tw_shared) tw_fail("products are put down outside shared memory");
+  if (at % 8 != 0 || at + 8 > TW_SHARED_BYTES) tw_fail("products are put down outside shared memory");
   memcpy(::tw_shared + at, pair, 8);
 }
 static void tw_take_eight(unsigned at, float *to) {
@@ -101,7 +101,7 @@ static void tw_load_box(unsigned to, const tw_map *map, int column, int row, uns
   tw_view view;
   memcpy(&view, map, sizeof view);
   const unsigned bytes = (unsigned)(view.boxRows * view.boxColumns * 2);
-  if (to % 1024 != 0 || to + bytes > sizeof tw_shared)
+  if (to % 1024 != 0 || to + bytes > TW_SHARED_BYTES)
     tw_fail("a box does not begin at a multiple of 1024 in shared memory");
   if (view.boxColumns * 2 != 128 || (uintptr_t)view.base % 16 != 0 || view.stride * 2 % 16 != 0)
     tw_fail("a tensor map that a GPU refuses");

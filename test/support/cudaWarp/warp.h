@@ -2,9 +2,12 @@
  * Generated CUDA as C++: the threads of a block are fibres, and what a warp or block does together waits for all of
  * them. Include it before the text of a kernel, whose `__shared__` is `static` and `extern __shared__` plain `extern`.
  *
+ * The blocks of a cluster run together, other blocks one by one. Static shared memory is therefore shared by the blocks
+ * of a cluster: kernels with clusters have none.
+ *
  * Stricter than a GPU, to catch missing barriers: shared memory starts as NaN, asynchronous copies land as late as
- * allowed (or at once: tw_late_copies), a collective that not all lanes reach is a deadlock that ends the test, and
- * fibres can be taken in either order.
+ * allowed (or at once: tw_late_copies), a collective that not all lanes reach is a deadlock that ends the test, shared
+ * memory of a block that has ended is NaN again, and fibres can be taken in either order.
  */
 /* _longjmp between stacks is what this is about. */
 #undef _FORTIFY_SOURCE
@@ -27,7 +30,14 @@
 
 struct tw_dim3 { unsigned x, y, z; };
 static tw_dim3 threadIdx, blockIdx, gridDim, blockDim;
-unsigned char tw_shared[232448] __attribute__((aligned(1024)));
+/* Shared memory of the blocks of a cluster. */
+constexpr unsigned TW_MOST_BLOCKS = 8, TW_SHARED_BYTES = 232448;
+unsigned char tw_shared_of[TW_MOST_BLOCKS][TW_SHARED_BYTES] __attribute__((aligned(1024)));
+/* Of the running fibre: its block's number in the cluster, and that block's shared memory. */
+static unsigned tw_rank;
+unsigned char *tw_shared = tw_shared_of[0];
+/* Threads of a block, and the first block of the cluster. */
+static unsigned tw_threads, tw_first_block;
 
 struct tw_copy { unsigned char *to; const void *from; int size, bytes; };
 struct tw_fibre {
@@ -39,6 +49,9 @@ struct tw_fibre {
   std::vector<std::vector<tw_copy>> copies;
   uint64_t argument, result;
   unsigned in[4], out[4];
+  /* Whether the thread has arrived at the barrier of its cluster and not waited, and in which generation. */
+  bool is_awaited;
+  uint64_t awaited;
   const char *operation;
 };
 static std::vector<tw_fibre> tw_fibres;
@@ -55,12 +68,15 @@ static const char *tw_failure;
   _longjmp(tw_scheduler, 1);
 }
 
-static tw_meeting tw_block_meeting;
-static std::vector<tw_meeting> tw_warp_meetings;
+static tw_meeting tw_block_meetings[TW_MOST_BLOCKS], tw_cluster_meeting;
+static std::vector<tw_meeting> tw_warp_meetings, tw_team_meetings;
 
 static void tw_enter(unsigned i) {
   tw_current = i;
-  threadIdx.x = i;
+  tw_rank = i / tw_threads;
+  tw_shared = tw_shared_of[tw_rank];
+  threadIdx.x = i % tw_threads;
+  blockIdx = { (tw_first_block + tw_rank) % gridDim.x, (tw_first_block + tw_rank) / gridDim.x, 0 };
 }
 static void tw_yield() {
   const volatile unsigned self = tw_current;
@@ -91,15 +107,35 @@ static void tw_warp(const char *operation, const std::function<void(tw_fibre *)>
   });
 }
 
-static void __syncthreads() { tw_meet(tw_block_meeting, (unsigned)tw_fibres.size(), [] {}); }
+static void __syncthreads() { tw_meet(tw_block_meetings[tw_rank], tw_threads, [] {}); }
 /* Whether the condition holds for some thread of the block. */
-static int tw_any[2];
-static unsigned tw_turn;
+static int tw_any[TW_MOST_BLOCKS][2];
+static unsigned tw_turn[TW_MOST_BLOCKS];
 static int __syncthreads_or(int condition) {
-  const unsigned now = tw_turn % 2;
-  tw_any[now] |= condition != 0;
-  tw_meet(tw_block_meeting, (unsigned)tw_fibres.size(), [] { tw_any[++tw_turn % 2] = 0; });
-  return tw_any[now];
+  const unsigned rank = tw_rank, now = tw_turn[rank] % 2;
+  tw_any[rank][now] |= condition != 0;
+  tw_meet(tw_block_meetings[rank], tw_threads, [rank] { tw_any[rank][++tw_turn[rank] % 2] = 0; });
+  return tw_any[rank][now];
+}
+/* Waits for the other threads of one of the block's teams, `threads` each. */
+static void tw_team_sync(int team, int threads) {
+  tw_meet(tw_team_meetings[tw_rank * (tw_threads / (unsigned)threads) + (unsigned)team], (unsigned)threads, [] {});
+}
+/* A barrier of all threads of a cluster in two halves. A wait belongs to the thread's own last arrival. */
+static void tw_cluster_arrive() {
+  tw_fibre &self = tw_fibres[tw_current];
+  if (self.is_awaited) tw_fail("a thread arrives twice at the barrier of its cluster");
+  self.is_awaited = true;
+  self.awaited = tw_cluster_meeting.generation;
+  tw_progress++;
+  if (++tw_cluster_meeting.arrived < tw_fibres.size()) return;
+  tw_cluster_meeting.arrived = 0;
+  tw_cluster_meeting.generation++;
+}
+static void tw_cluster_wait() {
+  if (!tw_fibres[tw_current].is_awaited) tw_fail("a thread waits at the barrier of its cluster and has not arrived");
+  while (tw_cluster_meeting.generation == tw_fibres[tw_current].awaited) tw_yield();
+  tw_fibres[tw_current].is_awaited = false;
 }
 static void __syncwarp() { tw_warp("syncwarp", [](tw_fibre *) {}); }
 
@@ -146,10 +182,20 @@ static unsigned __float_as_uint(float f) { unsigned i; memcpy(&i, &f, 4); return
 static float tw_exp2(float x) { return exp2f(x); }
 static unsigned tw_shared_address(const void *p) { return (unsigned)((const unsigned char *)p - tw_shared); }
 static unsigned char *tw_shared_at(unsigned at, unsigned bytes) {
-  if (at % 16 != 0 || at + bytes > sizeof tw_shared)
+  if (at % 16 != 0 || at + bytes > TW_SHARED_BYTES)
     tw_fail("an address of shared memory is out of range or no multiple of 16");
   return tw_shared + at;
 }
+
+/* Two floats at an address of shared memory of block `rank` of the cluster. */
+template <class Pair = struct tw_f2> static Pair tw_load2_of_block(unsigned at, int rank) {
+  if (at % 8 != 0 || at + 8 > TW_SHARED_BYTES || (unsigned)rank >= tw_fibres.size() / tw_threads)
+    tw_fail("an address of another block's shared memory is out of range or no multiple of 8");
+  Pair pair;
+  memcpy(&pair, tw_shared_of[rank] + at, sizeof pair);
+  return pair;
+}
+static void tw_prefetch(const void *) {}
 
 static void tw_land(const tw_copy &c) {
   memset(c.to, 0, (size_t)c.size);
@@ -193,7 +239,7 @@ static void tw_ldmatrix_x4(unsigned (&r)[4], unsigned at) { tw_ldmatrix(r, at, f
 static void tw_ldmatrix_x4_trans(unsigned (&r)[4], unsigned at) { tw_ldmatrix(r, at, true); }
 
 struct tw_mma_lane { const float *d; unsigned a[4], b[2]; float out[4]; };
-static tw_mma_lane tw_mma_lanes[1024];
+static tw_mma_lane tw_mma_lanes[1024 * TW_MOST_BLOCKS];
 static void tw_mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, float (*value)(uint16_t)) {
   tw_mma_lane &self = tw_mma_lanes[tw_current];
   self = { d, { a[0], a[1], a[2], a[3] }, { b0, b1 }, {} };
@@ -235,7 +281,11 @@ static void tw_mma_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsig
 static const std::function<void()> *tw_kernel;
 static void tw_begin() {
   (*tw_kernel)();
+  if (tw_fibres[tw_current].is_awaited) tw_fail("a thread has arrived at the barrier of its cluster and ends");
   tw_fibres[tw_current].is_done = true;
+  bool is_last = true;
+  for (unsigned i = 0; i < tw_threads; i++) is_last &= tw_fibres[tw_rank * tw_threads + i].is_done;
+  if (is_last) memset(tw_shared, 0xff, TW_SHARED_BYTES);
   tw_progress++;
   _longjmp(tw_scheduler, 1);
 }
@@ -250,22 +300,32 @@ __attribute__((noinline)) static void tw_resume(unsigned i) {
   setcontext(&f.context);
 }
 
-/* Runs every block of a grid. Returns whether all threads came to their end: neither a deadlock nor a bad address. */
-static bool tw_run_grid(unsigned grid_x, unsigned grid_y, unsigned threads, const std::function<void()> &kernel) {
+/*
+ * Runs every block of a grid, in clusters along x. Returns whether all threads came to their end: neither a deadlock
+ * nor a bad address.
+ */
+static bool tw_run_grid(unsigned grid_x, unsigned grid_y, unsigned threads, const std::function<void()> &kernel,
+                        unsigned cluster = 1) {
   tw_kernel = &kernel;
   tw_failure = nullptr;
   gridDim = { grid_x, grid_y, 1 };
   blockDim = { threads, 1, 1 };
-  tw_fibres.resize(threads);
-  for (unsigned block = 0; block < grid_x * grid_y; block++) {
-    blockIdx = { block % grid_x, block / grid_x, 0 };
-    memset(tw_shared, 0xff, sizeof tw_shared);
-    tw_block_meeting = {};
-    tw_any[0] = tw_any[1] = 0;
-    tw_warp_meetings.assign(threads / 32, {});
+  tw_threads = threads;
+  tw_fibres.resize(threads * cluster);
+  if (cluster > TW_MOST_BLOCKS || grid_x % cluster != 0) {
+    fprintf(stderr, "a grid of %u blocks is no whole number of clusters of %u\n", grid_x, cluster);
+    return false;
+  }
+  for (tw_first_block = 0; tw_first_block < grid_x * grid_y; tw_first_block += cluster) {
+    memset(tw_shared_of, 0xff, cluster * TW_SHARED_BYTES);
+    for (tw_meeting &meeting : tw_block_meetings) meeting = {};
+    tw_cluster_meeting = {};
+    memset(tw_any, 0, sizeof tw_any);
+    tw_warp_meetings.assign(threads * cluster / 32, {});
+    tw_team_meetings.assign(threads * cluster / 32, {});
     for (tw_fibre &f : tw_fibres) {
       f.stack.resize(1 << 16);
-      f.is_begun = f.is_done = false;
+      f.is_begun = f.is_done = f.is_awaited = false;
       f.copies.assign(1, {});
       getcontext(&f.context);
       f.context.uc_stack.ss_sp = f.stack.data();
@@ -273,15 +333,15 @@ static bool tw_run_grid(unsigned grid_x, unsigned grid_y, unsigned threads, cons
       f.context.uc_link = nullptr;
       makecontext(&f.context, tw_begin, 0);
     }
-    for (unsigned left = threads; left > 0;) {
+    for (unsigned left = threads * cluster; left > 0;) {
       const uint64_t before = tw_progress;
       left = 0;
-      for (unsigned n = 0; n < threads; n++) {
-        const unsigned i = tw_backwards ? threads - 1 - n : n;
+      for (unsigned n = 0; n < tw_fibres.size(); n++) {
+        const unsigned i = tw_backwards ? (unsigned)tw_fibres.size() - 1 - n : n;
         if (tw_fibres[i].is_done) continue;
         tw_resume(i);
         if (tw_failure != nullptr) {
-          fprintf(stderr, "emulated block (%u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y, i, tw_failure);
+          fprintf(stderr, "emulated block (%u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y, threadIdx.x, tw_failure);
           return false;
         }
         if (!tw_fibres[i].is_done) left++;

@@ -1,8 +1,7 @@
 /*
  * 8 heads of 128 over 2 of keys: a block computes 16 queries of the 4 heads that
  * share one head of keys, so that a key is loaded once for all of them. Row r of the block's tile is head r % GROUP of
- * query r / GROUP; a warp has 16 rows. The warps of a team load keys together. Teams take the chunks of a path in turn
- * and merge them one after another.
+ * query r / GROUP; a warp has 16 rows.
  *
  * Query q sees the rows key[begin[q] + i] of keys and values for i from 0 to position[q]. Queries next to each other
  * with one `begin` are a run. The block passes over its runs one by one; rows of other runs are computed along and
@@ -15,16 +14,15 @@
  * repeated query by query, with zeros in place of the keys that the query does not see.
  */
 namespace attention {
-constexpr int D = 128, GROUP = 4, QUERIES = 16, WARPS = 4, TEAMS = 1,
-    TEAM_THREADS = 32 * WARPS, THREADS = TEAMS * TEAM_THREADS, ROWS = 16 * WARPS, KEYS = 32, CHUNK = 128,
-    CHUNK_TILES = CHUNK / KEYS;
+constexpr int D = 128, GROUP = 4, QUERIES = 16, KV_HEADS = 2, WARPS = 4,
+    THREADS = 32 * WARPS, ROWS = 16 * WARPS, KEYS = 32, CHUNK = 128, CHUNK_TILES = CHUNK / KEYS;
 /* 16 bytes more than a row: eight rows at one column lie in different banks. */
 constexpr int PITCH = D + 8;
 constexpr int PIECES = D / 8;
 /* Tiles of keys and values in shared memory: one at work, the others on their way. */
 constexpr int SLOTS = 3;
 constexpr unsigned ROW_BYTES = PITCH * 2, K_AT = ROWS * ROW_BYTES, SLOT_BYTES = 2 * KEYS * ROW_BYTES,
-    TEAM_BYTES = SLOTS * SLOT_BYTES, TOTAL_AT = K_AT + TEAMS * TEAM_BYTES;
+    TOTAL_AT = K_AT + SLOTS * SLOT_BYTES;
 constexpr float SCALE = 0.127517431974411f;
 
 /* 2^x for a whole x of at most 0; 0 where that is no normal number, and for −inf and NaN. */
@@ -36,16 +34,15 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
   extern __shared__ __align__(128) unsigned char tw_shared[];
   /* Of each query: where its path begins, and its position; −1 past the last query. */
   __shared__ int s_begin[QUERIES], s_position[QUERIES];
-  const int team = (int)threadIdx.x / TEAM_THREADS, thread = (int)threadIdx.x % TEAM_THREADS;
-  const int lane = thread & 31, warp = thread >> 5;
-  const int kv = blockIdx.x, first = blockIdx.y * QUERIES, rows = R;
+  const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
+  const int kv = (int)blockIdx.x % KV_HEADS, first = (int)blockIdx.x / KV_HEADS * QUERIES, rows = R;
   const int count = tw_least(QUERIES, rows - first);
   const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D;
   const unsigned short *k = (const unsigned short *)p1 + kv * D;
   const unsigned short *v = (const unsigned short *)p2 + kv * D;
   const int *list = (const int *)p5;
-  const unsigned shared = tw_shared_address(tw_shared), slots = shared + K_AT + team * TEAM_BYTES;
-  /* What the chunks so far add up to, as a thread of a team has it: [D / 8][thread], then maxima and sums. */
+  const unsigned shared = tw_shared_address(tw_shared), slots = shared + K_AT;
+  /* What the chunks so far add up to, as a thread has it: [D / 8][thread], then maxima and sums. */
   tw_f4 *const total = (tw_f4 *)(tw_shared + TOTAL_AT) + thread;
   tw_await_previous();
 
@@ -99,21 +96,17 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
     const int warp_low = __reduce_min_sync(0xffffffffu, mine), warp_high = __reduce_max_sync(0xffffffffu, mine);
     const int last0 = tw_least(position_of(row0), keys - 1), last1 = tw_least(position_of(row1), keys - 1);
 
-    /* The tiles of the team's chunks, one after another. */
-    const auto tile_of = [&](int step) {
-      return (step / CHUNK_TILES * TEAMS + team) * CHUNK_TILES + step % CHUNK_TILES;
-    };
     /* Lane l has the row of key l of a tile, −1 past the last key. */
-    const auto ids_of = [&](int step) {
-      const int i = tile_of(step) * KEYS + lane;
+    const auto ids_of = [&](int tile) {
+      const int i = tile * KEYS + lane;
       return i < keys ? list[begin + i] : -1;
     };
     const auto start = [&](int slot, int ids) {
       constexpr int COUNT = KEYS * PIECES;
 #pragma unroll 2
-      for (int j = 0; j < (COUNT + TEAM_THREADS - 1) / TEAM_THREADS; j++) {
-        const int i = j * TEAM_THREADS + thread;
-        if (COUNT % TEAM_THREADS != 0 && i >= COUNT) break;
+      for (int j = 0; j < (COUNT + THREADS - 1) / THREADS; j++) {
+        const int i = j * THREADS + thread;
+        if (COUNT % THREADS != 0 && i >= COUNT) break;
         const int at = i / PIECES, piece = i % PIECES, row = __shfl_sync(0xffffffffu, ids, at);
         const unsigned place = slots + slot * SLOT_BYTES + at * ROW_BYTES + piece * 16;
         tw_cp_async16(place, k + (row < 0 ? 0 : row * 256ll + piece * 8), row < 0 ? 0 : 16);
@@ -122,26 +115,24 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
       }
     };
 #pragma unroll
-    for (int step = 0; step < SLOTS - 1; step++) {
-      if (tile_of(step) < tiles) start(step, ids_of(step));
+    for (int tile = 0; tile < SLOTS - 1; tile++) {
+      if (tile < tiles) start(tile, ids_of(tile));
       tw_cp_async_commit();
     }
     int ids = ids_of(SLOTS - 1);
 
     bool is_finite = true;
-    int step = 0, slot = 0;
-    for (int round = 0; round * TEAMS * CHUNK_TILES < tiles; round++) {
-      const int chunk = round * TEAMS + team;
+    int slot = 0;
+    for (int chunk = 0; chunk * CHUNK_TILES < tiles; chunk++) {
       float o[D / 8][4];
       float top0 = -tw_inf(), top1 = -tw_inf(), sum0 = 0.0f, sum1 = 0.0f;
 #pragma unroll
       for (int i = 0; i < D / 8; i++) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0.0f;
-      for (int tile = chunk * CHUNK_TILES; tile < (chunk + 1) * CHUNK_TILES && tile < tiles; tile++, step++) {
-        const int key = tile * KEYS, coming = step + SLOTS - 1, free = slot == 0 ? SLOTS - 1 : slot - 1;
+      for (int tile = chunk * CHUNK_TILES; tile < (chunk + 1) * CHUNK_TILES && tile < tiles; tile++) {
+        const int key = tile * KEYS, coming = tile + SLOTS - 1, free = slot == 0 ? SLOTS - 1 : slot - 1;
         tw_cp_async_wait<SLOTS - 2>();
-        /* The tile is there, the one before has been read. */
-        if (TEAMS == 1) __syncthreads(); else __syncwarp();
-        if (tile_of(coming) < tiles) start(free, ids);
+        __syncthreads();  /* The tile is there, the one before has been read. */
+        if (coming < tiles) start(free, ids);
         tw_cp_async_commit();
         ids = ids_of(coming + 1);
         const int at_slot = slot;
@@ -222,38 +213,34 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
         }
       }
       /* Chunks are added in order. The last one that the warp sees has the result. */
-      const bool sees = chunk * CHUNK <= warp_high, is_last = (chunk + 1) * CHUNK > warp_high;
-      for (int turn = 0; turn < TEAMS; turn++) {
-        if (turn > 0) __syncthreads();
-        if (turn != team || !sees) continue;
-        sum0 = tw_quad_sum(sum0);
-        sum1 = tw_quad_sum(sum1);
-        if (chunk > 0) {
-          const tw_f4 before = total[D / 8 * TEAM_THREADS];
-          const float most0 = fmaxf(before.x, top0), most1 = fmaxf(before.y, top1);
-          const float old0 = power2(before.x - most0), old1 = power2(before.y - most1);
-          const float new0 = power2(top0 - most0), new1 = power2(top1 - most1);
-          sum0 = fmaf(sum0, new0, tw_mul(before.z, old0));
-          sum1 = fmaf(sum1, new1, tw_mul(before.w, old1));
-          top0 = most0;
-          top1 = most1;
+      if (chunk * CHUNK > warp_high) continue;
+      sum0 = tw_quad_sum(sum0);
+      sum1 = tw_quad_sum(sum1);
+      if (chunk > 0) {
+        const tw_f4 before = total[D / 8 * THREADS];
+        const float most0 = fmaxf(before.x, top0), most1 = fmaxf(before.y, top1);
+        const float old0 = power2(before.x - most0), old1 = power2(before.y - most1);
+        const float new0 = power2(top0 - most0), new1 = power2(top1 - most1);
+        sum0 = fmaf(sum0, new0, tw_mul(before.z, old0));
+        sum1 = fmaf(sum1, new1, tw_mul(before.w, old1));
+        top0 = most0;
+        top1 = most1;
 #pragma unroll
-          for (int i = 0; i < D / 8; i++) {
-            const tw_f4 x = total[i * TEAM_THREADS];
-            o[i][0] = fmaf(o[i][0], new0, tw_mul(x.x, old0));
-            o[i][1] = fmaf(o[i][1], new0, tw_mul(x.y, old0));
-            o[i][2] = fmaf(o[i][2], new1, tw_mul(x.z, old1));
-            o[i][3] = fmaf(o[i][3], new1, tw_mul(x.w, old1));
-          }
+        for (int i = 0; i < D / 8; i++) {
+          const tw_f4 x = total[i * THREADS];
+          o[i][0] = fmaf(o[i][0], new0, tw_mul(x.x, old0));
+          o[i][1] = fmaf(o[i][1], new0, tw_mul(x.y, old0));
+          o[i][2] = fmaf(o[i][2], new1, tw_mul(x.z, old1));
+          o[i][3] = fmaf(o[i][3], new1, tw_mul(x.w, old1));
         }
-        if (is_last) continue;
-        total[D / 8 * TEAM_THREADS] = tw_f4{ top0, top1, sum0, sum1 };
+      }
+      if ((chunk + 1) * CHUNK <= warp_high) {
+        total[D / 8 * THREADS] = tw_f4{ top0, top1, sum0, sum1 };
 #pragma unroll
         for (int i = 0; i < D / 8; i++)
-          total[i * TEAM_THREADS] = tw_f4{ o[i][0], o[i][1], o[i][2], o[i][3] };
+          total[i * THREADS] = tw_f4{ o[i][0], o[i][1], o[i][2], o[i][3] };
+        continue;
       }
-      if (TEAMS > 1) __syncthreads();
-      if (!sees || !is_last) continue;
       const float inverse0 = 1.0f / sum0, inverse1 = 1.0f / sum1;
       float check0 = 0.0f, check1 = 0.0f;
       const auto place_of = [&](int row) {
