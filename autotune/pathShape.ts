@@ -1,6 +1,6 @@
-/** Steps as they are measured and estimated: how many keys their paths have, and how many of them are new. */
-import { stepSize } from '../ir/stepping.js';
-import type { Extents } from '../ir/extents.js';
+/** Paths as they are measured and estimated: how many keys they have, and how many of them are new. */
+import { KEYS, NEW_TOKENS } from '../ir/stepping.js';
+import { extentIn, type Extents } from '../ir/extents.js';
 
 export interface PathShape {
   /** Keys of each path. */
@@ -12,9 +12,13 @@ export interface PathShape {
 
 /** Fewer new tokens than a path is long continue a path each, as decoding does. More of them are whole prompts. */
 export function pathShape({ extents, longest }: { readonly extents: Extents; readonly longest: number }): PathShape {
-  const { tokens, keys } = stepSize(extents);
+  const tokens = extentIn(NEW_TOKENS, extents);
   if (tokens >= longest) return { length: longest, fresh: longest, paths: Math.ceil(tokens / longest) };
-  return { length: Math.max(1, Math.min(longest, Math.floor(keys / tokens))), fresh: 1, paths: tokens };
+  return {
+    length: Math.max(1, Math.min(longest, Math.floor(extentIn(KEYS, extents) / tokens))),
+    fresh: 1,
+    paths: tokens,
+  };
 }
 
 /** Of each new token: where its path begins in the list of keys, and its position. */

@@ -1,5 +1,5 @@
 /** Synthetic micro-batches for measuring: trees of a bucket's shape, and numbers that kernels can process. */
-import { tokensIn, rowsIn } from '../ir/scoring.js';
+import { listPaths, rowsIn, tokensIn, type PathLists } from '../ir/scoring.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { outputsOf } from '../ir/kernelAccess.js';
@@ -23,7 +23,7 @@ export class Random {
 }
 
 /** Trees in depth-first order that fill a bucket: arrays as a micro-batch has them. */
-export interface TreeBatch {
+export interface TreeBatch extends PathLists {
   readonly position: Int32Array;
   readonly subtreeEnd: Int32Array;
   /** Scored tokens, ascending. */
@@ -60,7 +60,7 @@ export function bucketTrees(bucket: Bucket): TreeBatch {
   const row = Int32Array.from({ length: rowsIn(bucket) }, (_, i) =>
     Math.min(tokensIn(bucket) - 1, Math.floor((i * tokensIn(bucket)) / rowsIn(bucket))),
   );
-  return { position, subtreeEnd, row };
+  return { position, subtreeEnd, row, ...listPaths(position) };
 }
 
 /** What an integer buffer means to the kernel that reads it. */
@@ -69,9 +69,12 @@ export type IntegerRole =
   /** Token rows, ascending. */
   | { readonly kind: 'row' }
   | { readonly kind: 'position' }
-  /** Where the path of each new token begins, and its position on the path. */
+  /** Where the path of each token begins in the list of keys, and the list: rows of tokens. */
   | { readonly kind: 'begin' }
-  | { readonly kind: 'depth' }
+  | { readonly kind: 'key' }
+  /** Where the path of each new token begins in a list of rows of a cache, and its position on the path. */
+  | { readonly kind: 'cacheBegin' }
+  | { readonly kind: 'cachePosition' }
   /** Different rows of a state. */
   | { readonly kind: 'slot'; readonly rows: number }
   /** Anything in [0, bound): token ids, targets. */
@@ -114,9 +117,11 @@ export function rolesOf(
     const { mask } = kernel;
     if (mask.kind === 'column') give(mask.subtreeEnd, { kind: 'subtreeEnd' });
     if (mask.kind === 'path') {
-      give(mask.begin, { kind: 'begin' });
-      give(mask.position, { kind: 'depth' });
-      give(mask.key, { kind: 'below', bound: tableRows(kernel.k) ?? 1 });
+      const cacheRows = module.buffers.find(({ name }) => name === kernel.k)?.rows;
+      const isCache = typeof cacheRows === 'number';
+      give(mask.begin, { kind: isCache ? 'cacheBegin' : 'begin' });
+      give(mask.position, { kind: isCache ? 'cachePosition' : 'position' });
+      give(mask.key, isCache ? { kind: 'below', bound: cacheRows } : { kind: 'key' });
     }
     if (kernel.queryRow !== undefined) give(kernel.queryRow, { kind: 'row' });
   }
@@ -157,12 +162,14 @@ export function integersFor(role: IntegerRole, bucket: Bucket, count: number, se
     case 'subtreeEnd':
     case 'position':
     case 'row':
+    case 'begin':
+    case 'key':
       values.set(bucketTrees(bucket)[role.kind].subarray(0, count));
       break;
-    case 'begin':
+    case 'cacheBegin':
       values.set(pathTokens(pathShape(bucket), count).begin);
       break;
-    case 'depth':
+    case 'cachePosition':
       values.set(pathTokens(pathShape(bucket), count).position);
       break;
     case 'slot':

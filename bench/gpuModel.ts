@@ -1,6 +1,6 @@
 /** The model whose layer is measured: a plan of a few layers, because all but the last are alike. */
 import type { CudaSchedule } from '../ir/cuda.js';
-import { scoringBucket, tokensIn } from '../ir/scoring.js';
+import { scoringBucket, tokensIn, withKeyRoom } from '../ir/scoring.js';
 import { join } from 'node:path';
 import { contractionOf } from '../autotune/cuda/rival.js';
 import { compileModel } from '../driver/compile/compile.js';
@@ -32,12 +32,15 @@ const TREE = { longest: 80, tokens: 176, scored: 128 } as const;
 export const roleOf = (path: string): string => path.replace(/^layers\.\d+\./, '');
 
 /** A micro-batch of `tokens` tokens in trees like those of benchmarks. */
-export const benchBucket = (tokens: number): Bucket =>
-  scoringBucket({
-    tokens,
-    rows: Math.max(1, Math.round((tokens * TREE.scored) / TREE.tokens)),
-    longest: Math.min(tokens, TREE.longest),
-  });
+export const benchBucket = ({ plan }: Pick<BenchModel, 'plan'>, tokens: number): Bucket =>
+  withKeyRoom(
+    plan.interface,
+    scoringBucket({
+      tokens,
+      rows: Math.max(1, Math.round((tokens * TREE.scored) / TREE.tokens)),
+      longest: Math.min(tokens, TREE.longest),
+    }),
+  );
 
 /**
  * Compiles the model of a config.json, or of the folder that holds it, for micro-batches up to at least `mostTokens`.

@@ -39,7 +39,7 @@ function casesOf(lab: GpuLab, model: BenchModel, options: GpuOptions, note: (lin
     const used = new Set<unknown>();
     const cases = options.tokens.flatMap((tokens) =>
       kernelsOf(model, options).map((kernel): Case => {
-        const bucket = benchBucket(tokens);
+        const bucket = benchBucket(model, tokens);
         const plain = defaultChoice(kernel, model, tokens);
         const tuned = database === undefined ? undefined : tunedChoice(kernel, model, tokens, database, target);
         if (database !== undefined && tuned === undefined)
@@ -192,7 +192,7 @@ export async function runGpuBench(
         await measureLayer({
           lab,
           model,
-          bucket: benchBucket(tokens),
+          bucket: benchBucket(model, tokens),
           variants: chosen,
           products: model.layer.flatMap((kernel) => products.get(kernel) ?? []),
           timing: { ...options, warmSeconds },

@@ -2,7 +2,7 @@
  * Schedules of the kernels that are measured: the compiler's, the tuner's, those from the command line, and the cost
  * model's best.
  */
-import { scoringBucket, tokensIn } from '../ir/scoring.js';
+import { scoringBucket, tokensIn, withKeyRoom } from '../ir/scoring.js';
 import { CudaSpace } from '../autotune/cuda/candidates.js';
 import { cudaCost, type CudaMachine } from '../autotune/cuda/costModel.js';
 import type { TuningDatabase } from '../autotune/database.js';
@@ -126,10 +126,14 @@ export function trialSchedule(
   return schedule;
 }
 
-/** The schedule that the compiler gives a kernel in a plan with a bucket of exactly this many tokens. */
-export function defaultChoice(kernel: Kernel, { plan, facts }: BenchModel, tokens: number): Choice {
-  const bucket: Bucket = scoringBucket({ tokens, rows: tokens, longest: Math.min(tokens, 256) });
-  return { origin: 'default', schedule: defaultCudaSchedule(kernel, plan, facts, bucket) };
+/** A bucket of a plan for exactly this many tokens. */
+const exactBucket = ({ plan }: Pick<BenchModel, 'plan'>, tokens: number): Bucket =>
+  withKeyRoom(plan.interface, scoringBucket({ tokens, rows: tokens, longest: Math.min(tokens, 256) }));
+
+/** The schedule that the compiler gives a kernel in such a bucket. */
+export function defaultChoice(kernel: Kernel, model: BenchModel, tokens: number): Choice {
+  const { plan, facts } = model;
+  return { origin: 'default', schedule: defaultCudaSchedule(kernel, plan, facts, exactBucket(model, tokens)) };
 }
 
 /** The winner of the tuner's final for these tokens, or for the next larger bucket that had a final. */
@@ -141,8 +145,7 @@ export function tunedChoice(
   target: CudaTuningTarget,
 ): Choice | undefined {
   const signature = kernelSignature(kernel, plan, plan.capacity.extents);
-  const exact: Bucket = scoringBucket({ tokens, rows: tokens, longest: Math.min(tokens, 256) });
-  for (const bucket of [exact, ...plan.buckets.filter((each) => tokensIn(each) >= tokens)]) {
+  for (const bucket of [exactBucket({ plan }, tokens), ...plan.buckets.filter((each) => tokensIn(each) >= tokens)]) {
     const final = database.final(signature, bucket, target);
     if (final === undefined) continue;
     const start = cudaScheduling.key(defaultCudaSchedule(kernel, plan, facts, bucket));

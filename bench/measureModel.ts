@@ -167,12 +167,12 @@ async function timed(
   batches: readonly MicroBatch[],
   seconds: number,
 ): Promise<{ tokensPerSecond: number }> {
-  await executor.call(SCORE, scoreInputs(batches[0]!));
+  await executor.call(SCORE, scoreInputs(batches[0]!, executor));
   let tokens = 0;
   const begin = performance.now();
   for (let i = 0; performance.now() - begin < seconds * 1000; i++) {
     const batch = batches[i % batches.length]!;
-    await executor.call(SCORE, scoreInputs(batch));
+    await executor.call(SCORE, scoreInputs(batch, executor));
     tokens += batch.tokens.length;
   }
   return { tokensPerSecond: tokens / ((performance.now() - begin) / 1000) };
@@ -183,7 +183,7 @@ async function byKernel(executor: Executor, batch: MicroBatch, work: BatchWork):
   const runs = 3;
   const sums = new Map<string, number[]>();
   for (let run = 0; run < runs; run++) {
-    const { launches } = await executor.profile(SCORE, scoreInputs(batch));
+    const { launches } = await executor.profile(SCORE, scoreInputs(batch, executor));
     const byRole = new Map<string, number>();
     for (const launch of launches) {
       const role = launch.path.replace(/^layers\.\d+\./, '');

@@ -1,11 +1,11 @@
 /** `tilewright compile`: checkpoint to artifact. */
-import { Option, type Command } from 'commander';
+import type { Command } from 'commander';
 import { isArtifact } from '../driver/names.js';
 import type { CompileResult } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
 import { bytes, count, duration } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
-import { addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
+import { addMaskFlag, addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import { isSet, modelFlags, required, type Flags } from './options.js';
 import { printJson, sameCommand, withUi, type Context } from './work.js';
 
@@ -28,8 +28,7 @@ export function addCompile(program: Command, context: Context): void {
         '--top-logprobs of generate need',
     )
     .option('--hash-weights', 'read all bytes of the weights now, so that run --verify can compare them');
-  addModelFlags(command)
-    .addOption(new Option('--mask <kind>').hideHelp())
+  addMaskFlag(addModelFlags(command))
     .option('--dump <dir>', 'write every stage, numbered: the graph after each pass, kernels, sources, plan')
     .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
     .option('--json', 'print the result as JSON and nothing else')

@@ -46,6 +46,14 @@ export const addModelFlags = (command: Command): Command =>
         'on a GPU at least 64 for each multiprocessor, at most 16384)',
     );
 
+/** The flag that says how attention adds up keys. */
+export const addMaskFlag = (command: Command): Command =>
+  command.option(
+    '--mask <mask>',
+    'what attention groups keys by: path, by position, so that an answer has the same bits in any company; ' +
+      'tree, by place in the micro-batch (default: path on a GPU; tree on a CPU, where both give the same bits)',
+  );
+
 /** The flag that says where an artifact's checkpoint is. */
 export const addCheckpointFlag = (command: Command): Command =>
   command.option('--checkpoint <dir>', "the artifact's checkpoint, where it is no longer where it was compiled");

@@ -1,7 +1,8 @@
 /** `tilewright inspect`: what the compiler made of a model. */
-import { Option, type Command } from 'commander';
+import type { Command } from 'commander';
 import {
   addCheckpointFlag,
+  addMaskFlag,
   addModelFlags,
   addSections,
   addVerifyFlag,
@@ -30,11 +31,9 @@ export function addInspect(program: Command, context: Context): void {
     .option('--tokens <n>', 'tokens of a micro-batch, for costs and schedules (default: the largest)')
     .option('--json', 'print what was asked for as JSON and nothing else');
   addVerifyFlag(addCheckpointFlag(command));
-  addModelFlags(command)
-    .addOption(new Option('--mask <kind>').hideHelp())
-    .action(async (model: string, _options: unknown, self: Command) => {
-      await (await import('./inspectViews.js')).inspect(context, model, self.opts<Flags>());
-    });
+  addMaskFlag(addModelFlags(command)).action(async (model: string, _options: unknown, self: Command) => {
+    await (await import('./inspectViews.js')).inspect(context, model, self.opts<Flags>());
+  });
   addSections(command, {
     'About the input': CHECKPOINT_HELP,
     Examples: [

@@ -140,8 +140,8 @@ export function deviceFlags(flags: Flags): DeviceFlags {
 }
 
 /** Masks that score trees. The meta-pair's own inputs are not what a run hands over. */
-const RUN_MASKS = ['tree', 'slidingWindow'] as const;
-export const INSPECT_MASKS = ['tree', 'metaPair', 'slidingWindow'] as const;
+const RUN_MASKS = ['path', 'tree', 'slidingWindow'] as const;
+export const INSPECT_MASKS = ['path', 'tree', 'metaPair', 'slidingWindow'] as const;
 
 export interface ModelFlags {
   readonly init: WeightInit;

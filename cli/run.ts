@@ -1,5 +1,5 @@
 /** `tilewright run`: scores a data set and prints the results. */
-import { Option, type Command } from 'commander';
+import type { Command } from 'commander';
 import { isArtifact, modelName } from '../driver/names.js';
 import { Interrupted, type RunRequest, type RunResult } from '../driver/requests.js';
 import { modelFolder } from '../eval/output.js';
@@ -16,6 +16,7 @@ import { quoteForShell } from '../system/shell.js';
 import { count, counted, duration, percent, si } from '../system/format.js';
 import {
   addCheckpointFlag,
+  addMaskFlag,
   addModelFlags,
   addSections,
   addVerifyFlag,
@@ -72,8 +73,7 @@ export function addRun(program: Command, context: Context): void {
     '--trust-code',
     "where there is no compiler, run the artifact's own machine code: with your rights, unchecked (see below)",
   );
-  addModelFlags(command)
-    .addOption(new Option('--mask <kind>').hideHelp())
+  addMaskFlag(addModelFlags(command))
     .option(
       '--trace <file>',
       'write a timeline of what every device did, and of some micro-batches kernel by kernel; ui.perfetto.dev opens it',
@@ -90,13 +90,12 @@ export function addRun(program: Command, context: Context): void {
       'tree     every common beginning, also of different questions (fewest tokens)',
       'context  the context of a question once for all its choices',
       'none     every choice by itself (to compare with)',
-      'On a CPU all three give the same answers; on a GPU the last bits differ (see Equal answers).',
+      'All three give the same answers, to the bit.',
     ],
     'Equal answers': [
-      'On a CPU, an answer is the same to the bit for any batch size, number of threads, sharing mode',
-      'and choice of questions. On a GPU, it is the same for any batch size, number of devices and',
-      'placement, given the same set of questions and the same sharing mode. Two kinds of processor,',
-      'instruction set or arithmetic differ in the last bits.',
+      'An answer is the same to the bit for any batch size, number of threads or devices, placement,',
+      'sharing mode and choice of questions; on a GPU unless --mask tree says otherwise. Two kinds of',
+      'processor, instruction set or arithmetic differ in the last bits.',
     ],
     'Shards, one run on many machines': [
       '--shard 3/8 scores the third of eight parts, of about equal work, into a folder of its own',
@@ -115,8 +114,8 @@ export function addRun(program: Command, context: Context): void {
       'pp=4       a pipeline: each of four devices holds a part of the layers',
       'dpxpp=2x2  two pipelines of two devices each',
       'auto       dp where the model fits each of --devices, else pipelines; by default on all GPUs',
-      'All give the same answers for one set of questions and sharing mode; --resume may go on with',
-      'another number of devices. A device that fails is replaced or left out, and the run goes on.',
+      'All give the same answers; --resume may go on with another number of devices. A device that fails',
+      'is replaced or left out, and the run goes on.',
     ],
     Examples: [
       EXAMPLE,

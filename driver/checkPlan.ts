@@ -5,6 +5,7 @@ import { extentIn, printExtents, type Extents } from '../ir/extents.js';
 import { isDeepStrictEqual } from 'node:util';
 import { kernelSignature, parametersOf } from '../codegen/signature.js';
 import type { GraphModule } from '../ir/graph/graph.js';
+import { KEYS_PER_TOKEN, LISTED_KEYS } from '../ir/scoring.js';
 import { linkFunction, type Launch, type LinkedFunction, type Plan } from '../ir/plan.js';
 import { verifyModule } from '../ir/graph/verify.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
@@ -22,8 +23,9 @@ export function deriveLaunches(module: KernelModule, capacity: Extents): readonl
   }));
 }
 
-/** Largest extent that a plan may have. */
+/** Largest extent that a plan may have, except for lists of keys. */
 export const MAX_CAPACITY = 1 << 16;
+const MAX_LISTED_KEYS = KEYS_PER_TOKEN * MAX_CAPACITY;
 
 const SHARED = ['weights', 'constants', 'states'] as const;
 const OWN = ['interface', 'buffers', 'kernels'] as const;
@@ -72,7 +74,8 @@ function checkFunction<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void {
   }
   for (const extent of extents) {
     const most = extentIn(extent, capacity.extents);
-    if (most > MAX_CAPACITY) throw new Error(`a capacity of ${most} ${extent} is more than ${MAX_CAPACITY}`);
+    const limit = extent === LISTED_KEYS ? MAX_LISTED_KEYS : MAX_CAPACITY;
+    if (most > limit) throw new Error(`a capacity of ${most} ${extent} is more than ${limit}`);
     if (Math.max(...plan.buckets.map((bucket) => extentIn(extent, bucket.extents))) !== most)
       throw new Error(`its largest bucket is not its capacity of ${most} ${extent}`);
   }

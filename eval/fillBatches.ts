@@ -2,7 +2,8 @@
  * Fills micro-batches as full as possible: best fit, largest first. If a device works in whole waves, or a micro-batch
  * has a high fixed cost, full micro-batches beat micro-batches of similar trees.
  */
-import type { BatchCost, Pack, Packable } from './packing.js';
+import { EMPTY, fits, packOf, together, type BatchCost, type Pack, type Packable } from './packing.js';
+import type { TreeSize } from './tree.js';
 
 /** Sizes of micro-batches that are tried, as fractions of the largest. */
 const SIZES = 64;
@@ -10,28 +11,27 @@ const SIZES = 64;
 /** Trees that stay together, and their total size. */
 interface Unit<T extends Packable> {
   readonly items: T[];
-  tokens: number;
-  rows: number;
+  size: TreeSize;
 }
 
 /** The trees of each group, as one unit if they fit in a micro-batch; largest units first. */
-function unitsOf<T extends Packable>(trees: readonly T[], { maxTokens, maxRows }: BatchCost): Unit<T>[] {
+function unitsOf<T extends Packable>(trees: readonly T[], limits: BatchCost): Unit<T>[] {
   const units: Unit<T>[] = [];
   const open = new Map<number, Unit<T>>();
   for (const tree of trees) {
     const mates = tree.group === undefined ? undefined : open.get(tree.group);
-    if (mates !== undefined && mates.tokens + tree.tokens <= maxTokens && mates.rows + tree.rows <= maxRows) {
+    const joined = together(mates?.size ?? EMPTY, tree);
+    if (mates !== undefined && fits(joined, limits)) {
       mates.items.push(tree);
-      mates.tokens += tree.tokens;
-      mates.rows += tree.rows;
+      mates.size = joined;
       continue;
     }
-    const unit: Unit<T> = { items: [tree], tokens: tree.tokens, rows: tree.rows };
+    const unit: Unit<T> = { items: [tree], size: together(EMPTY, tree) };
     units.push(unit);
     if (tree.group !== undefined) open.set(tree.group, unit);
   }
   // Array.sort is stable: equal units keep their order.
-  return units.sort((a, b) => b.tokens - a.tokens);
+  return units.sort((a, b) => b.size.tokens - a.size.tokens);
 }
 
 /**
@@ -104,18 +104,14 @@ export function fillBatches<T extends Packable>(trees: readonly T[], limits: Bat
   const bins: Unit<T>[] = [];
   const rooms = new Rooms<Unit<T>>(size);
   for (const unit of unitsOf(trees, limits)) {
-    let bin = rooms.take(unit.tokens, (candidate) => candidate.rows + unit.rows <= limits.maxRows);
+    let bin = rooms.take(unit.size.tokens, (candidate) => fits(together(candidate.size, unit.size), limits));
     if (bin === undefined) {
-      bin = { items: [], tokens: 0, rows: 0 };
+      bin = { items: [], size: EMPTY };
       bins.push(bin);
     }
     bin.items.push(...unit.items);
-    bin.tokens += unit.tokens;
-    bin.rows += unit.rows;
-    rooms.put(bin, size - bin.tokens);
+    bin.size = together(bin.size, unit.size);
+    rooms.put(bin, size - bin.size.tokens);
   }
-  return bins.map(({ items, tokens, rows }) => {
-    const longest = items.reduce((most, tree) => Math.max(most, tree.longest), 0);
-    return { items, tokens, rows, longest, seconds: limits.cost(tokens, rows, longest) };
-  });
+  return bins.map(({ items }) => packOf(items, limits));
 }

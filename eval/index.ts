@@ -15,7 +15,7 @@ export { argmax, meanAndError, measure, type QuestionMetrics, type Scores } from
 export { layBatch, type LaidBatch } from './microBatch.js';
 export { claimModelName, modelFolder, sanitiseModelName } from './output.js';
 export { packTrees, shuffled } from './pack.js';
-export type { BatchCost, Pack, Packable } from './packing.js';
+export type { BatchCost, Capacity, Pack, Packable } from './packing.js';
 export type { Progress } from './progress.js';
 export {
   summariseResults,
@@ -63,4 +63,4 @@ export {
   type Tree,
   type TreeSize,
 } from './tree.js';
-export { planTrees, type Capacity, type Forest, type TreePlan } from './treePlan.js';
+export { planTrees, type Forest, type TreePlan } from './treePlan.js';

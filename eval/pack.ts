@@ -4,7 +4,7 @@
  * micro-batch holds similar trees; or micro-batches are filled as full as possible.
  */
 import { fillBatches } from './fillBatches.js';
-import type { BatchCost, Pack, Packable } from './packing.js';
+import { EMPTY, fits, packOf, together, type BatchCost, type Pack, type Packable } from './packing.js';
 import type { TreeSize } from './tree.js';
 
 /** Limit on evaluations of the cost: a fraction of a second if the cost is a table lookup. */
@@ -16,26 +16,24 @@ const GRAINS = [0, 1 / 256, 1 / 128, 1 / 64, 1 / 32];
 interface Block {
   readonly start: number;
   end: number;
-  tokens: number;
-  rows: number;
-  longest: number;
+  size: TreeSize;
 }
 
-function blocksOf(sizes: readonly TreeSize[], limits: BatchCost, grain: number): Block[] {
+function blocksOf(sizes: readonly TreeSize[], { maxTokens, maxRows, maxKeys }: BatchCost, grain: number): Block[] {
+  const most = {
+    maxTokens: maxTokens * grain,
+    maxRows: maxRows * grain,
+    ...(maxKeys === undefined ? {} : { maxKeys: maxKeys * grain }),
+  };
   const blocks: Block[] = [];
-  for (const [i, { tokens, rows, longest }] of sizes.entries()) {
+  for (const [i, size] of sizes.entries()) {
     const last = blocks.at(-1);
-    if (
-      last !== undefined &&
-      last.tokens + tokens <= limits.maxTokens * grain &&
-      last.rows + rows <= limits.maxRows * grain
-    ) {
+    const joined = together(last?.size ?? EMPTY, size);
+    if (last !== undefined && fits(joined, most)) {
       last.end = i + 1;
-      last.tokens += tokens;
-      last.rows += rows;
-      last.longest = Math.max(last.longest, longest);
+      last.size = joined;
     } else {
-      blocks.push({ start: i, end: i + 1, tokens, rows, longest });
+      blocks.push({ start: i, end: i + 1, size });
     }
   }
   return blocks;
@@ -45,14 +43,12 @@ function blocksOf(sizes: readonly TreeSize[], limits: BatchCost, grain: number):
 function countRuns(blocks: readonly Block[], limits: BatchCost): number {
   let runs = 0,
     start = 0,
-    tokens = 0,
-    rows = 0;
+    size = EMPTY;
   for (const [i, block] of blocks.entries()) {
-    tokens += block.tokens;
-    rows += block.rows;
-    for (; tokens > limits.maxTokens || rows > limits.maxRows; start++) {
-      tokens -= blocks[start]?.tokens ?? 0;
-      rows -= blocks[start]?.rows ?? 0;
+    size = together(size, block.size);
+    for (; !fits(size, limits); start++) {
+      const { tokens, rows, keys } = blocks[start]!.size;
+      size = { ...size, tokens: size.tokens - tokens, rows: size.rows - rows, keys: size.keys - keys };
     }
     runs += i - start + 1;
   }
@@ -67,18 +63,6 @@ export function halvePack<T extends Packable>(pack: Pack<T>, limits: BatchCost):
   while (cut < pack.items.length - 1 && (cut === 0 || tokens + pack.items[cut]!.tokens / 2 < pack.tokens / 2))
     tokens += pack.items[cut++]!.tokens;
   return [packOf(pack.items.slice(cut), limits), packOf(pack.items.slice(0, cut), limits)];
-}
-
-function packOf<T extends Packable>(items: readonly T[], limits: BatchCost): Pack<T> {
-  const size = items.reduce(
-    (sum, { tokens, rows, longest }) => ({
-      tokens: sum.tokens + tokens,
-      rows: sum.rows + rows,
-      longest: Math.max(sum.longest, longest),
-    }),
-    { tokens: 0, rows: 0, longest: 0 },
-  );
-  return { items, ...size, seconds: limits.cost(size.tokens, size.rows, size.longest) };
 }
 
 const secondsOf = (packs: readonly Pack<Packable>[]): number => packs.reduce((sum, { seconds }) => sum + seconds, 0);
@@ -102,11 +86,11 @@ export function cutByLength<T extends Packable>(trees: readonly T[], limits: Bat
     .map((tree, index) => ({ tree, index, length: tree.orderLength ?? tree.longest }))
     .sort((a, b) => a.length - b.length || a.index - b.index)
     .map(({ tree }) => tree);
-  const tooLarge = items.find(({ tokens, rows }) => tokens > limits.maxTokens || rows > limits.maxRows);
+  const tooLarge = items.find((tree) => !fits(tree, limits));
   if (tooLarge !== undefined) {
     throw new Error(
-      `a tree of ${tooLarge.tokens} tokens and ${tooLarge.rows} rows ` +
-        `exceeds a micro-batch of ${limits.maxTokens} and ${limits.maxRows}`,
+      `a tree of ${tooLarge.tokens} tokens, ${tooLarge.rows} rows and ${tooLarge.keys} keys ` +
+        `exceeds a micro-batch of ${limits.maxTokens}, ${limits.maxRows} and ${limits.maxKeys ?? 'any number'}`,
     );
   }
   let blocks: Block[] = [];
@@ -119,17 +103,11 @@ export function cutByLength<T extends Packable>(trees: readonly T[], limits: Bat
   const runStart = new Int32Array(blocks.length + 1);
   best[0] = 0;
   for (let end = 1; end <= blocks.length; end++) {
-    let tokens = 0,
-      rows = 0,
-      longest = 0;
+    let size = EMPTY;
     for (let start = end - 1; start >= 0; start--) {
-      const block = blocks[start];
-      if (block === undefined) break;
-      tokens += block.tokens;
-      rows += block.rows;
-      longest = Math.max(longest, block.longest);
-      if (tokens > limits.maxTokens || rows > limits.maxRows) break;
-      const seconds = (best[start] ?? Infinity) + limits.cost(tokens, rows, longest);
+      size = together(size, blocks[start]!.size);
+      if (!fits(size, limits)) break;
+      const seconds = (best[start] ?? Infinity) + limits.cost(size.tokens, size.rows, size.longest);
       // `<=` rather than `<`: of two equal batches the larger one leads to fewer of them.
       if (seconds <= (best[end] ?? Infinity)) {
         best[end] = seconds;
@@ -142,16 +120,7 @@ export function cutByLength<T extends Packable>(trees: readonly T[], limits: Bat
   const packs: Pack<T>[] = [];
   for (let end = blocks.length; end > 0; end = runStart[end] ?? 0) {
     const run = blocks.slice(runStart[end], end);
-    const tokens = run.reduce((sum, block) => sum + block.tokens, 0);
-    const rows = run.reduce((sum, block) => sum + block.rows, 0);
-    const longest = run.reduce((max, block) => Math.max(max, block.longest), 0);
-    packs.push({
-      items: items.slice(run[0]?.start, run.at(-1)?.end),
-      tokens,
-      rows,
-      longest,
-      seconds: limits.cost(tokens, rows, longest),
-    });
+    packs.push(packOf(items.slice(run[0]?.start, run.at(-1)?.end), limits));
   }
   return packs.reverse();
 }

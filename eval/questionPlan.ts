@@ -3,15 +3,15 @@
  * yet.
  */
 import { packTrees, shuffled } from './pack.js';
-import type { Pack } from './packing.js';
+import type { Capacity, Pack } from './packing.js';
 import type { Scorer } from './scorer.js';
 import { treesOfShard, type Shard, type WorkOf } from './shard.js';
 import { checkLengths, type TokenisedQuestion } from './tokenise.js';
 import type { Sharing } from './tree.js';
-import { planTrees, type Capacity, type TreePlan } from './treePlan.js';
+import { planTrees, type TreePlan } from './treePlan.js';
 
 /** The properties of a scorer that a plan depends on. */
-export type ScorerLimits = Pick<Scorer, 'maxTokens' | 'maxRows' | 'maxLength' | 'cost'>;
+export type ScorerLimits = Pick<Scorer, 'maxTokens' | 'maxRows' | 'maxKeys' | 'maxLength' | 'cost'>;
 
 /** Trees, packed so that the choices of a question stay together even if they are separate trees. */
 export interface PackedTree extends TreePlan {
@@ -56,10 +56,10 @@ export function planBatches(trees: readonly TreePlan[], scorer: ScorerLimits): P
 }
 
 /** Checks that the scorer's largest micro-batch can hold anything at all. */
-function capacityOf({ maxTokens, maxRows }: ScorerLimits): Capacity {
+function capacityOf({ maxTokens, maxRows, maxKeys }: ScorerLimits): Capacity {
   if (!(maxTokens >= 1) || !(maxRows >= 1))
     throw new Error(`a scorer for ${maxTokens} tokens and ${maxRows} rows cannot score anything`);
-  return { maxTokens, maxRows };
+  return { maxTokens, maxRows, maxKeys };
 }
 
 /** Throws UserError if a choice does not fit the model. */

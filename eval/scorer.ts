@@ -29,6 +29,8 @@ export interface Scorer {
   /** Largest micro-batch it accepts. */
   readonly maxTokens: number;
   readonly maxRows: number;
+  /** Most entries of the lists that name the keys of every branch; absent if it needs none. */
+  readonly maxKeys?: number | undefined;
   /** Longest tree path (context) that the model accepts, in tokens. */
   readonly maxLength: number;
   /**

@@ -92,6 +92,8 @@ export interface TreeSize {
   readonly tokens: number;
   /** Upper bound on scored (row, target) pairs; choices with a common beginning may share some. */
   readonly rows: number;
+  /** Entries of the lists that name the keys of every branch (ir/scoring, listPaths). */
+  readonly keys: number;
   /** Tokens of the longest path. */
   readonly longest: number;
 }
@@ -104,16 +106,24 @@ export const inLayoutOrder = (paths: readonly Path[], sharing: Sharing): readonl
 export function measureTree(unordered: readonly Path[], sharing: Sharing): TreeSize {
   let tokens = 0,
     rows = 0,
+    keys = 0,
     longest = 0;
+  /** Length of the last list of keys. */
+  let listed = 0;
   let previous: Path | undefined;
   for (const path of inLayoutOrder(unordered, sharing)) {
     const length = pathLength(path);
-    tokens += length - (previous === undefined ? 0 : sharedInputs(previous, path, sharing));
+    const shared = previous === undefined ? 0 : sharedInputs(previous, path, sharing);
+    tokens += length - shared;
     rows += path.continuation.length;
     longest = Math.max(longest, length);
     previous = path;
+    if (shared === length) continue;
+    // A list of its own, unless the path continues the last list from its end.
+    keys += shared === listed ? length - shared : length;
+    listed = length;
   }
-  return { tokens, rows, longest };
+  return { tokens, rows, keys, longest };
 }
 
 /** A (row, target) pair as one number that sorts by row, then target. Token ids are below 2³¹. */

@@ -1,5 +1,6 @@
 /** Decides which choices go into one tree. Trees themselves are laid out when their micro-batch is due. */
 import { UserError } from '../errors.js';
+import { fits, type Capacity } from './packing.js';
 import { contextOf, type TokenisedQuestion } from './tokenise.js';
 import {
   commonInputs,
@@ -15,11 +16,6 @@ import {
 /** The choices of one tree, and its size. */
 export interface TreePlan extends TreeSize {
   readonly paths: readonly Path[];
-}
-
-export interface Capacity {
-  readonly maxTokens: number;
-  readonly maxRows: number;
 }
 
 export interface Forest {
@@ -45,9 +41,6 @@ const MOST_CLOSE = 4096;
 const MAX_JOINED = 512;
 
 const planOf = (paths: readonly Path[], sharing: Sharing): TreePlan => ({ paths, ...measureTree(paths, sharing) });
-
-const fits = (size: TreeSize, capacity: Capacity): boolean =>
-  size.tokens <= capacity.maxTokens && size.rows <= capacity.maxRows;
 
 /** A question's choices as one tree, or as the fewest trees that each fit in a micro-batch. */
 function planQuestion(paths: readonly Path[], docId: number, sharing: Sharing, capacity: Capacity): TreePlan[] {
@@ -100,6 +93,7 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
   for (let end = 1; end <= ordered.length; end++) {
     let tokens = 0,
       rows = 0,
+      keys = 0,
       saved = 0,
       isClose = true;
     best[end] = -1;
@@ -108,10 +102,11 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
       if (entry === undefined) break;
       tokens += entry.plan.tokens;
       rows += entry.plan.rows;
+      keys += entry.plan.keys;
       const most = isClose ? MOST_CLOSE : MOST_JOINED;
       const isRun = start < end - 1;
-      if (isRun && (tokens - saved > Math.min(most, capacity.maxTokens) || rows > Math.min(most, capacity.maxRows)))
-        break;
+      const size = { tokens: tokens - saved, rows, keys, longest: 0 };
+      if (isRun && (size.tokens > most || rows > most || !fits(size, capacity))) break;
       const total = (best[start] ?? 0) + saved;
       if (total > (best[end] ?? 0)) {
         best[end] = total;
@@ -125,15 +120,13 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
   const joined: TreePlan[] = [];
   for (let end = ordered.length; end > 0; end = runStart[end] ?? 0) {
     const run = ordered.slice(runStart[end], end);
-    const [only] = run;
-    joined.push(
-      run.length === 1 && only !== undefined
-        ? only.plan
-        : planOf(
-            run.flatMap(({ plan }) => plan.paths),
-            'tree',
-          ),
+    const whole = planOf(
+      run.flatMap(({ plan }) => plan.paths),
+      'tree',
     );
+    // Questions that interleave may need longer lists of keys together than one by one.
+    if (run.length > 1 && fits(whole, capacity)) joined.push(whole);
+    else joined.push(...run.map(({ plan }) => plan).reverse());
   }
   return joined.reverse();
 }

@@ -81,8 +81,8 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
       phases,
     );
     limits ??= limitsOf(checkpoint, opened.model);
-    const { maxTokens, maxRows } = scoringLimits(executor);
-    if (maxTokens !== limits.maxTokens || maxRows !== limits.maxRows) {
+    const { maxTokens, maxRows, maxKeys } = scoringLimits(executor);
+    if (maxTokens !== limits.maxTokens || maxRows !== limits.maxRows || maxKeys !== limits.maxKeys) {
       await executor.close();
       throw new Error(`an executor of ${maxTokens} tokens for a plan of ${limits.maxTokens}`);
     }

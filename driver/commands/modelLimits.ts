@@ -1,5 +1,5 @@
 /** The limits of a compiled model and the cost of its micro-batches, known before its weights are loaded. */
-import { rowsIn, tokensIn } from '../../ir/scoring.js';
+import { keysIn, rowsIn, tokensIn } from '../../ir/scoring.js';
 import { scoreOf } from '../../ir/plan.js';
 import { bucketCostModel } from '../../autotune/bucketCost.js';
 import type { ScorerLimits } from '../../eval/index.js';
@@ -37,7 +37,8 @@ export function limitsOf(checkpoint: Checkpoint, model: CompiledModel): ModelLim
     contextLength: checkpoint.config.maxPositions,
     cost: costOf(model, work),
     maxLength: contextLimit(checkpoint, model.plan),
-    maxTokens: Math.max(...plan.buckets.map(tokensIn)),
-    maxRows: Math.max(...plan.buckets.map(rowsIn)),
+    maxTokens: tokensIn(plan.capacity),
+    maxRows: rowsIn(plan.capacity),
+    maxKeys: keysIn(plan.capacity),
   };
 }

@@ -1,20 +1,22 @@
 /** The Scorer that eval/ needs: a client of an executor that calls the scoring function. */
+import type { Capacity } from '../../eval/packing.js';
 import type { MicroBatch, ScoredRows, Scorer } from '../../eval/scorer.js';
 import { SCORE } from '../../ir/function.js';
-import { rowsIn, tokensIn } from '../../ir/scoring.js';
+import { keysIn, listPaths, rowsIn, tokensIn } from '../../ir/scoring.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
 import { inFlightOf, type Executor } from '../executor.js';
 import { Timeline } from './timeline.js';
 import { type BatchWork } from './work.js';
 
-/** A micro-batch as the named inputs of `score`. */
-export const scoreInputs = ({ tokens, position, subtreeEnd, row, target }: MicroBatch): CallArrays => ({
-  tokens,
-  position,
-  subtreeEnd,
-  row,
-  target,
-});
+/** A micro-batch as the named inputs of the `score` of an executor. */
+export function scoreInputs(
+  { tokens, position, subtreeEnd, row, target }: MicroBatch,
+  { capacity }: Pick<Executor, 'capacity'>,
+): CallArrays {
+  const extents = capacity[SCORE] ?? {};
+  const sees = keysIn({ extents }) === undefined ? { subtreeEnd } : listPaths(position);
+  return { tokens, position, ...sees, row, target };
+}
 
 /** The outputs of `score`. Throws if one is missing. */
 export function scoredRows({ outputs: { logProb, isArgmax } }: CallResult): ScoredRows {
@@ -24,10 +26,10 @@ export function scoredRows({ outputs: { logProb, isArgmax } }: CallResult): Scor
 }
 
 /** Largest micro-batch of an executor. */
-export function scoringLimits({ capacity }: Pick<Executor, 'capacity'>): { maxTokens: number; maxRows: number } {
+export function scoringLimits({ capacity }: Pick<Executor, 'capacity'>): Capacity {
   const extents = capacity[SCORE];
   if (extents === undefined) throw new Error('The model has no function that scores.');
-  return { maxTokens: tokensIn({ extents }), maxRows: rowsIn({ extents }) };
+  return { maxTokens: tokensIn({ extents }), maxRows: rowsIn({ extents }), maxKeys: keysIn({ extents }) };
 }
 
 /** Estimated seconds for a micro-batch of (tokens, rows, longest tree). */
@@ -37,6 +39,7 @@ export type BatchCost = (tokens: number, rows: number, longest: number) => numbe
 export class PlanScorer implements Scorer {
   readonly maxTokens: number;
   readonly maxRows: number;
+  readonly maxKeys: number | undefined;
   readonly maxLength: number;
   readonly cost: BatchCost;
   readonly nonFiniteAdvice: string | undefined;
@@ -57,7 +60,7 @@ export class PlanScorer implements Scorer {
     },
   ) {
     this.executor = executor;
-    ({ maxTokens: this.maxTokens, maxRows: this.maxRows } = scoringLimits(executor));
+    ({ maxTokens: this.maxTokens, maxRows: this.maxRows, maxKeys: this.maxKeys } = scoringLimits(executor));
     this.maxLength = options.maxLength;
     this.cost = options.cost;
     this.nonFiniteAdvice = options.nonFiniteAdvice;
@@ -85,7 +88,7 @@ export class PlanScorer implements Scorer {
     const index = this.asked++;
     // Nothing to score: no kernel has work, and the outputs have no rows.
     if (batch.row.length === 0) return { logProb: new Float32Array(0), isArgmax: new Int32Array(0) };
-    const result = await this.executor.call(SCORE, scoreInputs(batch));
+    const result = await this.executor.call(SCORE, scoreInputs(batch, this.executor));
     this.timeline.add(index, batch, result.spans);
     this.flops += this.work.flops(batch);
     return scoredRows(result);

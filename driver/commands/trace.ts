@@ -107,7 +107,7 @@ export async function profileEvents(
   scorer: Scorer,
   { timeline, pid }: { readonly timeline: Timeline; readonly pid: number },
 ): Promise<readonly TraceEvent[]> {
-  const forest = planTrees(loaded.tokenised, sharing, { maxTokens: scorer.maxTokens, maxRows: scorer.maxRows });
+  const forest = planTrees(loaded.tokenised, sharing, scorer);
   const packs = packTrees(
     forest.trees.map((tree) => ({ ...tree, orderLength: tree.longest })),
     scorer,
@@ -120,7 +120,7 @@ export async function profileEvents(
       pack.items.map(({ paths }) => paths),
       sharing,
     );
-    const { launches } = await executor.profile(SCORE, scoreInputs(batch));
+    const { launches } = await executor.profile(SCORE, scoreInputs(batch, executor));
     for (const launch of launches) {
       const dur = launch.nanoseconds / 1000;
       events.push({

@@ -1,7 +1,7 @@
 /** Model → plan: graph, passes, kernels, default schedules. No weights are read and nothing is compiled yet. */
 import { UsageError } from '../../errors.js';
 import { scoreOf, type Bucket, type Plan } from '../../ir/plan.js';
-import { scoringBucket, tokensIn } from '../../ir/scoring.js';
+import { scoringBucket, tokensIn, withKeyRoom } from '../../ir/scoring.js';
 import { MOST_LOGIT_ROWS, stepBuckets } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/family/mask.js';
@@ -42,15 +42,16 @@ export function compileModel<S, D>(
   const tokens = options.maxTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
   if (!Number.isInteger(tokens) || tokens < 32 || tokens > MAX_CAPACITY)
     throw new UsageError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
-  const { mask = 'tree', observe } = options;
+  const { mask = target.mask, observe } = options;
   const buckets = target.buckets(tokens);
   const steps = stepBuckets(buckets, options.logits === true ? MOST_LOGIT_ROWS : Infinity);
-  const sizes: readonly FunctionSize[] = [
-    { capacity: scoringBucket({ tokens, rows: tokens, longest: tokens }), buckets },
-    { capacity: steps.at(-1)!, buckets: steps },
-  ];
   const module = modelFunctions(checkpoint, numerics, { ...options, mask });
   const lowered = lowerModule(module, numerics, observe);
+  const scoring = (size: Bucket): Bucket => withKeyRoom(lowered.functions[0]!.interface, size);
+  const sizes: readonly FunctionSize[] = [
+    { capacity: scoring(scoringBucket({ tokens, rows: tokens, longest: tokens })), buckets: buckets.map(scoring) },
+    { capacity: steps.at(-1)!, buckets: steps },
+  ];
   return {
     target,
     device,

@@ -29,6 +29,8 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
   // Weights stay mapped, or are packed by the threads that will read them.
   sharesWeights: false,
   scheduling: cpuScheduling,
+  // A CPU adds one key after another, so that neighbours in a micro-batch do not matter.
+  mask: 'tree',
 
   choose: ({ precision, isa }, machine) => cpuDevice(machine, precision, isa),
   label: ({ isa }) => isa,

@@ -43,6 +43,8 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
   sharesWeights: true,
   steps: 32,
   scheduling: cudaScheduling,
+  // Tensor cores add keys in groups. Grouped by position, they give the same bits in any company.
+  mask: 'path',
 
   choose: ({ target, precision, isa }, _machine, stored) => {
     const facts = cudaFactsOf(target);

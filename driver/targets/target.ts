@@ -157,6 +157,8 @@ export interface Target<S, D> {
    */
   readonly steps?: number;
   readonly scheduling: Scheduling<S, D>;
+  /** How `score` is told what tokens see, unless the user says otherwise. */
+  readonly mask: MaskKind;
 
   /** The machine to compile for. `stored`: the checkpoint's element type. Throws UserError if there is none. */
   choose(request: TargetRequest, machine: Machine, stored: 'f32' | 'bf16' | 'f16'): D;

@@ -12,17 +12,22 @@ export interface DecoderOptions extends GraphOptions, LayerOptions {
   readonly window?: number;
 }
 
+const TOKENS = { name: 'T', counts: 'tokens' } as const;
+const KEYS = { name: 'C', counts: 'keys' } as const;
+const ROWS = { name: 'R', counts: 'rows' } as const;
+
 /** The function `score` that models/family/model.ts describes. */
 export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Graph {
-  const b = new GraphBuilder(SCORE, [
-    { name: 'T', counts: 'tokens' },
-    { name: 'R', counts: 'rows' },
-  ]);
+  const { mask, window } = options;
+  const b = new GraphBuilder(SCORE, mask === 'path' ? [TOKENS, KEYS, ROWS] : [TOKENS, ROWS]);
+  const tokens = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
+  const position = b.param('position', 'i32', ['T'], { kind: mask === 'path' ? 'depth' : 'position' });
+  const key = mask === 'path' ? b.param('key', 'i32', ['C'], { kind: 'row', of: 'T' }) : undefined;
   const { h, logits } = buildLayers(b, shape, options, {
-    tokens: b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize }),
-    position: b.param('position', 'i32', ['T'], { kind: 'position' }),
-    bias: () => buildMask(b, options.mask, options.window),
-    visible: (_, own) => own,
+    tokens,
+    position,
+    bias: () => (mask === 'path' ? pathMask(b, position, 'C') : buildMask(b, mask, window)),
+    visible: (kind, own) => (key === undefined ? own : b.add('gather_rows', [own, key], {}, `${kind}_path`)),
   });
   return b.scope('head', () => {
     const { logProb, isArgmax } = scoreRows(b, shape, logits(h));
@@ -32,11 +37,7 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
 
 /** The function `step` that models/family/model.ts describes. */
 export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptions): Graph {
-  const b = new GraphBuilder(STEP, [
-    { name: 'T', counts: 'tokens' },
-    { name: 'C', counts: 'keys' },
-    { name: 'R', counts: 'rows' },
-  ]);
+  const b = new GraphBuilder(STEP, [TOKENS, KEYS, ROWS]);
   const { layers, kvHeads, headDim } = shape;
   const { rows, dtype } = options.cache;
   const states = Array.from({ length: layers }, (_, layer) => ({ k: `k_${layer}`, v: `v_${layer}` }));

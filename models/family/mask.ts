@@ -5,8 +5,12 @@
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { ExtentName } from '../../ir/types.js';
 
-/** How tokens of a micro-batch see each other. */
-export const MASKS = ['tree', 'metaPair', 'slidingWindow'] as const;
+/**
+ * How tokens of a micro-batch see each other. `path` and `tree` describe the same trees. Under `path`, a list names the
+ * keys of every branch in order of position, so kernels group them by position; under `tree`, keys are grouped by their
+ * place in the micro-batch.
+ */
+export const MASKS = ['path', 'tree', 'metaPair', 'slidingWindow'] as const;
 export type MaskKind = (typeof MASKS)[number];
 
 /** bias[q, k] = predicate ? 0 : −∞ */
@@ -74,7 +78,7 @@ export function pathMask(b: GraphBuilder, position: Value, keys: ExtentName): Va
 }
 
 /** The f32[T, T] bias of `kind`; adds the parameters it reads. `window` is the width of a sliding window, tokens. */
-export function buildMask(b: GraphBuilder, kind: MaskKind, window = 64): Value {
+export function buildMask(b: GraphBuilder, kind: Exclude<MaskKind, 'path'>, window = 64): Value {
   switch (kind) {
     case 'tree':
       return treeMask(b);

@@ -52,7 +52,9 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
   readonly isIgnored: (tensor: string) => boolean;
   /**
    * score(tokens i32[T], position i32[T], mask inputs, row i32[R], target i32[R]) → (f32[R] log-probability of
-   * target[r] after token row[r], i32[R] 1 where the target is the most likely token), in primitive ops.
+   * target[r] after token row[r], i32[R] 1 where the target is the most likely token), in primitive ops. The inputs of
+   * mask `path` are key i32[C], which lists tokens, and begin i32[T]: token t sees the tokens key[begin[t]] …
+   * key[begin[t] + position[t]], of which the last is t itself.
    */
   readonly graph: (options: GraphOptions) => Graph;
   /**

@@ -3,6 +3,7 @@ import { scoringBucket } from '../../ir/scoring.js';
 import type { KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
+import type { MaskKind } from '../../models/family/mask.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { machineModel, type MachineModel } from '../../autotune/cpu/costModel.js';
 import type { CpuFacts } from '../../autotune/cpu/legality.js';
@@ -24,13 +25,17 @@ export const SHAPE: DecoderShape = {
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } };
 
-export function llamaModule(shape: DecoderShape = SHAPE, arithmetic: 'f32' | 'bf16' = 'f32'): KernelModule {
+export function llamaModule(
+  shape: DecoderShape = SHAPE,
+  arithmetic: 'f32' | 'bf16' = 'f32',
+  mask: MaskKind = 'tree',
+): KernelModule {
   const numerics = arithmetic === 'f32' ? F32 : BF16;
   const frequencies = Float64Array.from({ length: shape.headDim / 2 }, (_, i) => 10_000 ** ((-2 * i) / shape.headDim));
   return lower(
     optimise(
       buildDecoder(shape, {
-        mask: 'tree',
+        mask,
         window: 3,
         rotary: { inverseFrequencies: frequencies, factor: 1 },
         dtypeOf: () => 'bf16',

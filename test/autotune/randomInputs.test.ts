@@ -1,11 +1,11 @@
 /** Synthetic micro-batches: trees of the requested shape, and indices within bounds. */
-import { scoringBucket } from '../../ir/scoring.js';
+import { listPaths, scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import type { Bucket } from '../../ir/plan.js';
 import { stepExtents } from '../../ir/stepping.js';
 import { attentionModule, CACHE_ROWS } from '../codegen/cuda/attentionHarness.js';
 import { biasFor, bucketTrees, integersFor, rolesOf } from '../../autotune/randomInputs.js';
-import { kernelAt, llamaModule } from './fixture.js';
+import { kernelAt, llamaModule, SHAPE } from './fixture.js';
 
 describe('bucketTrees', () => {
   it.each([
@@ -61,6 +61,20 @@ describe('roles', () => {
     expect(roles('2.attention.mix').integers.get('row')).toEqual({ kind: 'row' });
     expect(roles('2.attention.o').integers.get('row')).toEqual({ kind: 'row' });
     expect(roles('prepare').integers.get('position')).toEqual({ kind: 'position' });
+  });
+
+  it('make the lists of trees where keys are those of the call', () => {
+    const own = llamaModule(SHAPE, 'f32', 'path');
+    const { integers } = rolesOf(kernelAt(own, '0.attention.mix'), own, () => undefined);
+    expect(Object.fromEntries(integers)).toEqual({
+      begin: { kind: 'begin' },
+      position: { kind: 'position' },
+      key: { kind: 'key' },
+    });
+    const bucket = scoringBucket({ tokens: 30, rows: 8, longest: 10 });
+    const { position, begin, key } = bucketTrees(bucket);
+    expect({ begin, key }).toEqual(listPaths(position));
+    expect([...integersFor({ kind: 'key' }, bucket, 64, 1)].slice(0, key.length)).toEqual([...key]);
   });
 
   it('make paths: one for each of a few new tokens, whole prompts of many', () => {

@@ -17,10 +17,14 @@ import { temporaryFolder } from '../runtime/kernels.js';
 import { compileLibrary, describeFake } from '../support/fakeCuda/fakeDriver.js';
 
 /** Pointers and tensor maps of a generated kernel, from its text. */
-function parametersOf(symbol: string, source: string): { readonly pointers: number; readonly maps: number } {
+function parametersOf(
+  symbol: string,
+  source: string,
+): { readonly ints: readonly string[]; readonly pointers: number; readonly maps: number } {
   const parameters = (new RegExp(`${symbol}\\(([^)]*)\\)`).exec(source)?.[1] ?? '').split(',');
   const maps = parameters.filter((each) => each.includes('tw_map')).length;
-  return { pointers: parameters.length - 2 - maps, maps };
+  const ints = parameters.flatMap((each) => /^\s*int (\w+)$/.exec(each)?.[1] ?? []);
+  return { ints, pointers: parameters.length - ints.length - maps, maps };
 }
 
 describeFake('runGpuBench on the fake driver', (fake) => {
@@ -54,7 +58,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
         );
       }
       const texts = new Map(
-        generated.map(({ symbol, pointers, maps }) => [symbol, encode(entryText(symbol, pointers, maps))]),
+        generated.map(({ symbol, ints, pointers, maps }) => [symbol, encode(entryText(symbol, pointers, maps, ints))]),
       );
       for (const { symbol } of units) {
         if (symbol === COMPARE_SYMBOL) texts.set(symbol, encode(entryText(symbol, 6, 0, [])));

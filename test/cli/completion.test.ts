@@ -104,7 +104,7 @@ describe.each(['bash', 'zsh', 'fish'] as const)('completion in %s', (shell) => {
   test('proposes the flags of the command', () => {
     expect(proposed('tilewright run m --sh')).toEqual(['--shard', '--sharing']);
     expect(proposed('tilewright tune m --sh')).toEqual([]);
-    expect(proposed('tilewright run --mas')).toEqual([]);
+    expect(proposed('tilewright run --mas')).toEqual(['--mask']);
   });
 
   test('proposes the values of a flag', () => {

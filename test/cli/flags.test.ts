@@ -272,7 +272,7 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
   ],
   [
     'run m --task hellaswag --data d --mask metaPair',
-    'error: --mask metaPair: expected tree or slidingWindow',
+    'error: --mask metaPair: expected path, tree or slidingWindow',
     'hint:',
   ],
   ['run m --task hellaswag --data d --resume', 'error: --resume needs --out', 'add --out'],

@@ -32,6 +32,7 @@ export const interpreter: Target<Plain, Precise> = {
     default: () => ({ kind: 'plain' }),
     legality: (_kernel, _module, { kind }) => (kind === 'plain' ? true : 'there is one schedule'),
   },
+  mask: 'tree',
   choose: () => device,
   label: ({ bits }) => `f${bits + 11}`,
   option: () => 'interpreter',

@@ -80,7 +80,7 @@ describe('a third target, which no product file names', () => {
       row: Int32Array.of(1, 3),
       target: Int32Array.of(9, 2),
     };
-    const answer = scoredRows(await executor.call('score', scoreInputs(batch)));
+    const answer = scoredRows(await executor.call('score', scoreInputs(batch, executor)));
     const right = await new Float64Scorer(checkpoint, 32).score(batch);
     expect([...answer.logProb]).toEqual([...right.logProb]);
     expect([...answer.isArgmax]).toEqual([...right.isArgmax]);

@@ -23,10 +23,18 @@ function packOf(tokens: number, size: number, scorer: Scorer): Pack<Packable> {
   const items = Array.from({ length: Math.max(1, Math.round(tokens / size)) }, () => ({
     tokens: size,
     rows: 4,
+    keys: size,
     longest: size,
   }));
   const total = items.length * size;
-  return { items, tokens: total, rows: 4 * items.length, longest: size, seconds: scorer.cost(total, 0, size) };
+  return {
+    items,
+    tokens: total,
+    rows: 4 * items.length,
+    keys: total,
+    longest: size,
+    seconds: scorer.cost(total, 0, size),
+  };
 }
 
 const takeAll = (queue: BatchQueue<Packable>): Pack<Packable>[] => {

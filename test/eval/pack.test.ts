@@ -4,9 +4,11 @@ import { fillBatches } from '../../eval/fillBatches.js';
 import { cutByLength, packTrees, shuffled } from '../../eval/pack.js';
 import type { BatchCost, Packable } from '../../eval/packing.js';
 
-const limits = (maxTokens: number, maxRows: number, cost: BatchCost['cost']): BatchCost => ({
+const MOST_KEYS = 50;
+const limits = (maxTokens: number, maxRows: number, cost: BatchCost['cost'], maxKeys?: number): BatchCost => ({
   maxTokens,
   maxRows,
+  maxKeys,
   cost,
 });
 /** A step cost with padding to the longest, as bucketed kernels have. */
@@ -16,21 +18,26 @@ const stepped =
     1 + Math.ceil(tokens / step) * 2 + rows * 0.125 + Math.ceil(longest / 4) * 0.5;
 
 /** The cheapest of all 2^(n−1) cuts of the given order. */
-function cheapestCut(ordered: readonly Packable[], { maxTokens, maxRows, cost }: BatchCost): number {
+function cheapestCut(
+  ordered: readonly Packable[],
+  { maxTokens, maxRows, maxKeys = Infinity, cost }: BatchCost,
+): number {
   let best = Infinity;
   for (let cuts = 0; cuts < 2 ** Math.max(0, ordered.length - 1); cuts++) {
     let total = 0,
       tokens = 0,
       rows = 0,
+      keys = 0,
       longest = 0;
     ordered.forEach((tree, i) => {
       tokens += tree.tokens;
       rows += tree.rows;
+      keys += tree.keys;
       longest = Math.max(longest, tree.longest);
-      if (tokens > maxTokens || rows > maxRows) total = Infinity;
+      if (tokens > maxTokens || rows > maxRows || keys > maxKeys) total = Infinity;
       if (i === ordered.length - 1 || (cuts >> i) % 2 === 1) {
         total += cost(tokens, rows, longest);
-        tokens = rows = longest = 0;
+        tokens = rows = keys = longest = 0;
       }
     });
     best = Math.min(best, total);
@@ -41,6 +48,7 @@ function cheapestCut(ordered: readonly Packable[], { maxTokens, maxRows, cost }:
 const tree = fc.record({
   tokens: fc.integer({ min: 1, max: 20 }),
   rows: fc.integer({ min: 1, max: 12 }),
+  keys: fc.integer({ min: 1, max: 30 }),
   longest: fc.integer({ min: 1, max: 20 }),
 });
 
@@ -48,7 +56,7 @@ describe('cutByLength', () => {
   it('finds the cheapest cut (brute force over all cuts)', () => {
     fc.assert(
       fc.property(fc.array(tree, { maxLength: 11 }), fc.integer({ min: 1, max: 25 }), (trees, step) => {
-        const bounds = limits(40, 30, stepped(step));
+        const bounds = limits(40, 30, stepped(step), MOST_KEYS);
         const packs = cutByLength(trees, bounds);
         const ordered = trees
           .map((item, index) => ({ item, index }))
@@ -61,7 +69,9 @@ describe('cutByLength', () => {
           9,
         );
         expect(packs.flatMap(({ items }) => items)).toEqual(ordered.map(({ item }) => item));
-        for (const { items, tokens, rows } of packs) {
+        for (const { items, tokens, rows, keys } of packs) {
+          expect(keys).toBe(items.reduce((sum, item) => sum + item.keys, 0));
+          expect(keys).toBeLessThanOrEqual(MOST_KEYS);
           expect(tokens).toBe(items.reduce((sum, item) => sum + item.tokens, 0));
           expect(rows).toBe(items.reduce((sum, item) => sum + item.rows, 0));
           expect(tokens).toBeLessThanOrEqual(40);
@@ -73,7 +83,13 @@ describe('cutByLength', () => {
   });
 
   it('keeps trees of equal orderLength together', () => {
-    const trees = [9, 3, 8, 2].map((longest, i) => ({ tokens: 5, rows: 1, longest, orderLength: i % 2 === 0 ? 9 : 3 }));
+    const trees = [9, 3, 8, 2].map((longest, i) => ({
+      tokens: 5,
+      rows: 1,
+      keys: 1,
+      longest,
+      orderLength: i % 2 === 0 ? 9 : 3,
+    }));
     const packs = cutByLength(
       trees,
       limits(10, 10, () => 1),
@@ -94,18 +110,22 @@ describe('fillBatches', () => {
       fc.property(fc.array(tree, { maxLength: 60 }), (trees) => {
         const packs = fillBatches(
           trees,
-          limits(40, 30, () => 1),
+          limits(40, 30, () => 1, MOST_KEYS),
         );
         expect(new Set(packs.flatMap(({ items }) => items)).size).toBe(trees.length);
         expect(packs.reduce((sum, { items }) => sum + items.length, 0)).toBe(trees.length);
-        for (const { items, tokens, rows, longest } of packs) {
+        for (const { items, tokens, rows, keys, longest } of packs) {
+          expect(keys).toBe(items.reduce((sum, item) => sum + item.keys, 0));
+          expect(keys).toBeLessThanOrEqual(MOST_KEYS);
           expect([tokens, rows]).toEqual([total(items, 'tokens'), total(items, 'rows')]);
           expect(longest).toBe(Math.max(...items.map((item) => item.longest)));
           expect(tokens).toBeLessThanOrEqual(40);
           expect(rows).toBeLessThanOrEqual(30);
         }
-        // Two batches that are both at most half full by both measures would have been one.
-        expect(packs.filter(({ tokens, rows }) => tokens <= 20 && rows <= 15).length).toBeLessThanOrEqual(1);
+        // Two batches that are both at most half full by all measures would have been one.
+        expect(
+          packs.filter(({ tokens, rows, keys }) => tokens <= 20 && rows <= 15 && keys <= MOST_KEYS / 2).length,
+        ).toBeLessThanOrEqual(1);
       }),
       { numRuns: 300 },
     );
@@ -115,6 +135,7 @@ describe('fillBatches', () => {
     const trees = Array.from({ length: 2000 }, (_, i) => ({
       tokens: 400 + ((i * 7919) % 625),
       rows: 300,
+      keys: 1,
       longest: 100 + (i % 7),
     }));
     const bounds = limits(8448, 8448, (tokens) => tokens + 16);
@@ -125,7 +146,7 @@ describe('fillBatches', () => {
   });
 
   it('fills to the size that costs least for each token', () => {
-    const trees = Array.from({ length: 300 }, () => ({ tokens: 10, rows: 1, longest: 10 }));
+    const trees = Array.from({ length: 300 }, () => ({ tokens: 10, rows: 1, keys: 1, longest: 10 }));
     // 640 tokens are one wave, and anything beyond a wave starts another.
     const packs = fillBatches(
       trees,
@@ -138,6 +159,7 @@ describe('fillBatches', () => {
     const trees = Array.from({ length: 40 }, (_, i) => ({
       tokens: 3 + ((i * 5) % 7),
       rows: 1,
+      keys: 1,
       longest: 5,
       group: i % 10,
     }));
@@ -167,13 +189,13 @@ describe('packTrees', () => {
   it('refuses a tree that fits no micro-batch, and a cost that is not a number', () => {
     expect(() =>
       packTrees(
-        [{ tokens: 11, rows: 1, longest: 11 }],
+        [{ tokens: 11, rows: 1, keys: 1, longest: 11 }],
         limits(10, 10, () => 1),
       ),
     ).toThrow(/11 tokens/);
     expect(() =>
       packTrees(
-        [{ tokens: 1, rows: 1, longest: 1 }],
+        [{ tokens: 1, rows: 1, keys: 1, longest: 1 }],
         limits(10, 10, () => NaN),
       ),
     ).toThrow(/cost/);
@@ -187,6 +209,7 @@ describe('packTrees', () => {
       const trees = Array.from({ length: 40_000 }, (_, i) => ({
         tokens: 40 + ((i * 7919) % 130),
         rows: 36,
+        keys: 1,
         longest: 40 + ((i * 7919) % 130),
       }));
       const packs = packTrees(

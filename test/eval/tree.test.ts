@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { listPaths } from '../../ir/scoring.js';
 import { buildTree, measureTree, SHARING_MODES, type Path } from '../../eval/tree.js';
 import { referenceScore, scoreBatch } from './support/fakeScorer.js';
 import { randomQuestions } from './support/questions.js';
@@ -95,6 +96,7 @@ describe('buildTree', () => {
         const size = measureTree(paths, sharing);
         expect([size.tokens, size.longest]).toEqual([tree.tokens.length, tree.longest]);
         expect(size.rows).toBeGreaterThanOrEqual(tree.row.length);
+        expect(size.keys).toBe(listPaths(tree.position).key.length);
       }),
       { numRuns: 300 },
     );

@@ -4,6 +4,7 @@ import { SHARING_MODES } from '../../eval/tree.js';
 import { planTrees } from '../../eval/treePlan.js';
 import type { TokenisedQuestion } from '../../eval/tokenise.js';
 import { randomQuestions } from './support/questions.js';
+import { fits } from '../../eval/packing.js';
 
 const ROOMY = { maxTokens: 4096, maxRows: 4096 };
 
@@ -66,7 +67,7 @@ describe('planTrees', () => {
     ]);
   });
 
-  it('splits a question whose choices exceed a micro-batch, by tokens and by rows', () => {
+  it('splits a question whose choices exceed a micro-batch, by tokens, by rows and by lists of keys', () => {
     const wide: TokenisedQuestion = {
       docId: 0,
       context: Int32Array.of(1, 2, 3),
@@ -76,14 +77,32 @@ describe('planTrees', () => {
       for (const capacity of [
         { maxTokens: 8, maxRows: 100 },
         { maxTokens: 100, maxRows: 6 },
+        { maxTokens: 100, maxRows: 100, maxKeys: 11 },
       ]) {
         const { trees } = planTrees([wide], sharing, capacity);
-        expect(trees.every(({ tokens, rows }) => tokens <= capacity.maxTokens && rows <= capacity.maxRows)).toBe(true);
+        expect(trees.length).toBeGreaterThan(1);
+        expect(trees.every((tree) => fits(tree, capacity))).toBe(true);
         expect(trees.flatMap(({ paths }) => paths.map(({ choice }) => choice)).sort((a, b) => a - b)).toEqual([
           0, 1, 2, 3, 4, 5, 6, 7, 8, 9,
         ]);
       }
     }
+  });
+
+  it('joins questions only as far as there is room for their lists of keys', () => {
+    // A long stem, and many questions of a few tokens, as few-shot prompts have it: each needs the stem in its list.
+    const stem = Array.from({ length: 400 }, (_, i) => i);
+    const many = Array.from({ length: 60 }, (_, docId): TokenisedQuestion => ({
+      docId,
+      context: Int32Array.from([...stem, 1000 + docId, 2000 + docId]),
+      continuations: [Int32Array.of(1), Int32Array.of(2)],
+    }));
+    const room = { maxTokens: 2048, maxRows: 2048 };
+    expect(planTrees(many, 'tree', room).trees).toHaveLength(1);
+    const capacity = { ...room, maxKeys: 16 * 402 };
+    const { trees } = planTrees(many, 'tree', capacity);
+    expect(trees).toHaveLength(4);
+    expect(trees.every((tree) => fits(tree, capacity))).toBe(true);
   });
 
   it('names the question and choice that fit no micro-batch', () => {

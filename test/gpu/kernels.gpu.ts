@@ -11,7 +11,7 @@ import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { readSettings } from '../../settings.js';
 import { checkKernels } from '../codegen/cuda/checkKernels.js';
 import { CASE_CAPACITY, randomCases } from '../codegen/cuda/randomCases.js';
-import { randomInputs } from '../codegen/cuda/randomModel.js';
+import { randomBatch } from '../codegen/cuda/randomModel.js';
 import { archOf, Launcher } from './launcher.js';
 import { compilerOrReason, temporaryFolder } from './support.js';
 
@@ -47,8 +47,7 @@ describe('kernels of random models', { skip }, () => {
         await checkKernels(list, {
           module: scoreOf(model.plan),
           tensors: model.tensors,
-          inputs: randomInputs(each, model.vocab, SEED),
-          sizes: each,
+          ...randomBatch(each, model.vocab, SEED),
           capacity: CASE_CAPACITY,
           where,
           launch: (text, memory, current, capacity) => launcher.launch(grid(text), memory, current, capacity),

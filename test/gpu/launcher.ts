@@ -1,6 +1,7 @@
 /** Launches generated kernels one at a time on a GPU, on memory copied from the host and back. */
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import type { CudaArch, CudaKernelText } from '../../ir/cuda.js';
+import { KEYS_PER_TOKEN } from '../../ir/scoring.js';
 import { roundUp } from '../../ir/types.js';
 import {
   loadCudaAddon,
@@ -12,7 +13,6 @@ import {
 } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import type { Sizes } from '../codegen/cuda/checkKernels.js';
-import { extentsTR } from '../support/programs.js';
 
 /** Bytes between parameters that no kernel may write: as far as a tile reaches. */
 const GUARD_BYTES = 16 << 10;
@@ -55,11 +55,14 @@ export class Launcher {
 
   /** Runs a kernel on the memory of its parameters, which it changes. Throws if it writes between them. */
   async launch(
-    { symbol, parameters, tensorMaps, launch, waitsForPredecessor }: CudaKernelText,
+    { symbol, source, parameters, tensorMaps, launch, waitsForPredecessor }: CudaKernelText,
     memory: ReadonlyMap<string, Buffer>,
-    { T, R }: Sizes,
+    sizes: Sizes,
     capacity: number,
   ): Promise<void> {
+    const extents = source.includes(`${symbol}(int T, int C, int R`)
+      ? (['T', 'C', 'R'] as const)
+      : (['T', 'R'] as const);
     let end = GUARD_BYTES;
     const places = parameters.map((name) => {
       const bytes = memory.get(name)!.length;
@@ -77,7 +80,7 @@ export class Launcher {
     arena.write(0, staged);
     const program = new this.cuda.Program({
       device: this.device,
-      extents: extentsTR(capacity, capacity),
+      extents: extents.map((name) => ({ name, most: name === 'C' ? KEYS_PER_TOKEN * capacity : capacity })),
       inputs: [],
       outputs: [],
       slots: places.map(({ offset, bytes }) => ({ memory: arena, offset, bytes })),
@@ -94,7 +97,7 @@ export class Launcher {
       ],
     });
     try {
-      await program.run({ extents: [T, R], inputs: [], isSynchronous: true });
+      await program.run({ extents: extents.map((name) => sizes[name]), inputs: [], isSynchronous: true });
     } finally {
       program.release();
     }

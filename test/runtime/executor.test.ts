@@ -14,7 +14,6 @@ import { settingsIn, temporaryFolder } from './kernels.js';
 import { randomValue, roundTo, toBf16 } from './packReference.js';
 import { TINY_KERNELS, tinyPlan, VOCAB, WIDTH } from './tinyPlan.js';
 import { openCpu, type CpuScoring, type CpuScoringOptions, type Batch } from '../support/scoring.js';
-import { scoreInputs } from '../../driver/commands/scorer.js';
 import { chooseBucket, longestTree } from '../../runtime/call.js';
 
 const folder = temporaryFolder();
@@ -269,7 +268,7 @@ describe('CpuExecutor', () => {
   it('measures trees in tokens, not in depth', () => {
     const position = Int32Array.from([0, 1, 1, 0, 1, 2, 2, 1]);
     const subtreeEnd = Int32Array.from([3, 2, 3, 8, 7, 6, 7, 8]);
-    expect(longestTree(tinyPlan().interface, scoreInputs({ ...batchOf(8, 1), position, subtreeEnd }))).toBe(5);
+    expect(longestTree(tinyPlan().interface, { ...batchOf(8, 1), position, subtreeEnd })).toBe(5);
   });
 
   it('chooses buckets by tokens, then rows, then trees that are long enough', () => {

@@ -37,11 +37,11 @@ export class Scoring<Memory> {
   }
 
   profile(batch: MicroBatch): Promise<{ readonly bucket: Bucket; readonly launches: readonly LaunchProfile[] }> {
-    return this.executor.profile(SCORE, scoreInputs(batch));
+    return this.executor.profile(SCORE, scoreInputs(batch, this.executor));
   }
 
   diagnose(batch: MicroBatch): Promise<Diagnosis | undefined> {
-    return this.executor.diagnose(SCORE, scoreInputs(batch));
+    return this.executor.diagnose(SCORE, scoreInputs(batch, this.executor));
   }
 
   memory(): Memory {
@@ -55,10 +55,10 @@ export class Scoring<Memory> {
 
 /** A micro-batch through an executor of any kind. */
 export async function scoreWith(
-  executor: Pick<AnyExecutor, 'call'>,
+  executor: Pick<AnyExecutor, 'call' | 'capacity'>,
   batch: MicroBatch,
 ): Promise<ScoredRows & Pick<CallResult, 'spans'>> {
-  const result = await executor.call(SCORE, scoreInputs(batch));
+  const result = await executor.call(SCORE, scoreInputs(batch, executor));
   return { ...scoredRows(result), ...(result.spans === undefined ? {} : { spans: result.spans }) };
 }
 

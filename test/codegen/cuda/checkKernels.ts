@@ -2,7 +2,8 @@
  * Checks every kernel of a module under many schedules against the float64 interpreter, wherever kernels can be
  * launched.
  */
-import { extentIn } from '../../../ir/extents.js';
+import { extentIn, type Extents } from '../../../ir/extents.js';
+import { withKeyRoom } from '../../../ir/scoring.js';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
 import type { CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
 import {
@@ -27,9 +28,15 @@ const GUARD = 0xff;
 export interface Sizes {
   readonly T: number;
   readonly R: number;
+  /** Entries of the lists of keys. */
+  readonly C: number;
 }
 
-/** Runs one kernel on the memory of its parameters, which it changes. Buffers have room for `capacity` rows. */
+/** Extents of a plan with room for `capacity` tokens and rows. */
+export const roomFor = ({ interface: own }: Pick<KernelModule, 'interface'>, capacity: number): Extents =>
+  withKeyRoom(own, { extents: { T: capacity, R: capacity } }).extents;
+
+/** Runs one kernel on the memory of its parameters, which it changes. Buffers have room for `capacity` tokens. */
 export type Launch = (
   text: CudaKernelText,
   memory: ReadonlyMap<string, Buffer>,
@@ -62,7 +69,7 @@ export function kernelsToCheck(
       kernel,
       texts: schedules.map((schedule) => ({
         schedule,
-        text: emitCudaKernel(kernel, plan, schedule, { T: capacity, R: capacity }),
+        text: emitCudaKernel(kernel, plan, schedule, roomFor(plan, capacity)),
       })),
     };
   });
@@ -139,11 +146,11 @@ class Memory {
   }
 
   private shape({ rows, columns, ...decl }: BufferDecl): { rows: number; columns: number; stride: number } {
-    const { sizes, capacity } = this.options;
+    const { sizes, capacity, module } = this.options;
     return {
       rows: extentIn(rows, { ...sizes }),
       columns: extentIn(columns, { ...sizes }),
-      stride: rowStride({ rows, columns, ...decl }, { T: capacity, R: capacity }, DTYPE_BYTES[decl.dtype]),
+      stride: rowStride({ rows, columns, ...decl }, roomFor(module, capacity), DTYPE_BYTES[decl.dtype]),
     };
   }
 
@@ -151,7 +158,7 @@ class Memory {
     const rows =
       decl.space === 'weight' && typeof decl.rows === 'number'
         ? decl.rows
-        : roundUp(typeof decl.rows === 'number' ? decl.rows : this.options.capacity, ROW_PAD);
+        : roundUp(extentIn(decl.rows, roomFor(this.options.module, this.options.capacity)), ROW_PAD);
     return aligned(rows * this.shape(decl).stride * DTYPE_BYTES[decl.dtype], GUARD);
   }
 }

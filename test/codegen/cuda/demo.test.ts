@@ -17,7 +17,7 @@ import { compileByNvcc, hasNvcc } from '../../support/nvcc.js';
 import { besideCuts, usual } from './besideCuts.js';
 import { numbersOf } from './checkKernels.js';
 import { emulateModule } from './emulate.js';
-import { randomInputs, randomTensors } from './randomModel.js';
+import { randomBatch, randomTensors } from './randomModel.js';
 
 const checkpoint = openCheckpoint('models/demo');
 const demo = (arch: CudaArch): CudaModel =>
@@ -42,8 +42,7 @@ describe('the demo model', () => {
   it('gives what kernel IR says, kernel by kernel', () => {
     const model = demo('sm_80');
     const plan = scoreOf(model.plan);
-    const sizes = { T: 75, R: 21 };
-    const inputs = randomInputs(sizes, 4096, 4);
+    const { sizes, inputs } = randomBatch({ T: 75, R: 21 }, 4096, 4);
     // The tiles of a small bucket, so that there are several of them.
     const schedules = plan.launches.map(({ signature }) => small(plan.schedules[0]![signature]!));
     plan.kernels.forEach((kernel, i) => {

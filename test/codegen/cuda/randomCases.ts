@@ -12,7 +12,7 @@ export const CASE_CAPACITY = 320;
 export interface Case {
   readonly model: RandomModel;
   readonly list: readonly Checked[];
-  readonly sizes: readonly Sizes[];
+  readonly sizes: readonly Pick<Sizes, 'T' | 'R'>[];
 }
 
 /**
@@ -21,7 +21,7 @@ export interface Case {
  */
 export function randomCases(folder: string, seed: number, facts: CudaFacts): Case[] {
   const random = randomSource(seed);
-  const of = (index: number, dtype: 'bf16' | 'f16', step: number, sizes: readonly Sizes[]): Case => {
+  const of = (index: number, dtype: 'bf16' | 'f16', step: number, sizes: Case['sizes']): Case => {
     const model = randomModel(folder, 10 * seed + index, dtype, facts, { scale: 0.8, step });
     const counts = { simt: 1, mma: 1, skinny: 1, wgmma: facts.arch === 'sm_90a' ? 1 : 0 };
     const plan = scoreOf(model.plan);
@@ -31,7 +31,7 @@ export function randomCases(folder: string, seed: number, facts: CudaFacts): Cas
       sizes,
     };
   };
-  const any = (): Sizes => ({ T: 66 + below(random, 120), R: 3 + below(random, 100) });
+  const any = (): Case['sizes'][number] => ({ T: 66 + below(random, 120), R: 3 + below(random, 100) });
   return [
     of(0, 'bf16', 2, [{ T: 1, R: 1 }, any()]),
     of(1, 'f16', 2, [any()]),

@@ -15,7 +15,7 @@ import { randomSource } from '../harness.js';
 import { checkKernels, kernelsToCheck, type Checked, type Launch } from './checkKernels.js';
 import { loadEmulator } from './emulate.js';
 import { randomCases } from './randomCases.js';
-import { randomInputs, randomModel, type RandomModel } from './randomModel.js';
+import { randomBatch, randomModel, type RandomModel } from './randomModel.js';
 import { randomSchedules } from './randomSchedules.js';
 
 const CAPACITY = 96;
@@ -56,12 +56,10 @@ describe('a random model on the emulation', () => {
       const biased = model.plan.weights.filter(({ sources }) => sources.some(({ tensor }) => tensor.endsWith('.bias')));
       expect(biased.length).toBe(hasBiases ? 14 : 0);
       const list = checkedOf(model, seed, arch);
-      const sizes = { T: 37, R: 19 };
       const options = {
         module: scoreOf(model.plan),
         tensors: model.tensors,
-        inputs: randomInputs(sizes, model.vocab, seed),
-        sizes,
+        ...randomBatch({ T: 37, R: 19 }, model.vocab, seed),
         capacity: CAPACITY,
         where: model.name,
       };

@@ -6,6 +6,7 @@ import { compileModel } from '../../../driver/compile/compile.js';
 import { cuda, cudaDevice } from '../../../driver/targets/cuda.js';
 import type { RawTensor } from '../../../ir/kernelInterpreter.js';
 import type { CudaPlan } from '../../../ir/plan.js';
+import { listPaths } from '../../../ir/scoring.js';
 import { roundUp } from '../../../ir/types.js';
 import { describeRandomCheckpoint } from '../../../models/checkpoint.js';
 import { randomArray, randomSource } from '../harness.js';
@@ -44,21 +45,24 @@ export function randomTensors(
   return tensors;
 }
 
-/** Inputs of a micro-batch by the plan's names: trees, with scored rows in order. */
-export function randomInputs(
-  sizes: { readonly T: number; readonly R: number },
+/** A micro-batch of T tokens and R rows by the plan's names: trees, with scored rows in order. */
+export function randomBatch(
+  { T, R }: { readonly T: number; readonly R: number },
   vocab: number,
   seed: number,
-): Map<string, Float64Array> {
+): { readonly sizes: { T: number; C: number; R: number }; readonly inputs: ReadonlyMap<string, Float64Array> } {
   const random = randomSource(seed);
-  const trees = randomTrees(sizes.T, seed + 1);
-  return new Map([
-    ['tokens', Float64Array.from({ length: sizes.T }, () => below(random, vocab))],
-    ['position', trees.position],
-    ['subtree_end', trees.subtreeEnd],
-    ['row', Float64Array.from({ length: sizes.R }, () => below(random, sizes.T)).sort()],
-    ['target', Float64Array.from({ length: sizes.R }, () => below(random, vocab))],
+  const { position } = randomTrees(T, seed + 1);
+  const { begin, key } = listPaths(Int32Array.from(position));
+  const inputs = new Map([
+    ['tokens', Float64Array.from({ length: T }, () => below(random, vocab))],
+    ['position', position],
+    ['begin', Float64Array.from(begin)],
+    ['key', Float64Array.from(key)],
+    ['row', Float64Array.from({ length: R }, () => below(random, T)).sort()],
+    ['target', Float64Array.from({ length: R }, () => below(random, vocab))],
   ]);
+  return { sizes: { T, C: key.length, R }, inputs };
 }
 
 export interface RandomModel {
@@ -79,7 +83,7 @@ export function randomModel(
   seed: number,
   dtype: 'bf16' | 'f16',
   facts: CudaFacts,
-  { scale = 1, step = 2, hasBiases = false, cacheTokens = 0 } = {},
+  { scale = 1, step = 2, hasBiases = false, cacheTokens = 0, mask = cuda.mask } = {},
 ): RandomModel {
   const random = randomSource(seed);
   const pick = <T>(list: readonly T[]): T => list[below(random, list.length)]!;
@@ -112,6 +116,7 @@ export function randomModel(
   );
   const model = compileModel(describeRandomCheckpoint(folder, seed), cuda, cudaDevice(facts, dtype), {
     maxTokens: 512,
+    mask,
     ...(cacheTokens === 0 ? {} : { cacheTokens }),
   });
   return {

@@ -83,7 +83,7 @@ describe('an executor in a process of its own', () => {
     expect([executor.capacity, phases]).toEqual([{ score: { T: 128, R: 64 } }, ['load weights']]);
     const [first, second] = await Promise.all([scoreWith(executor, batch([0, 2])), scoreWith(executor, batch([1]))]);
     expect([[...first.logProb], [...second.logProb], [...first.isArgmax]]).toEqual([[-1, -3], [-2], [1, 1]]);
-    expect((await executor.profile('score', scoreInputs(batch([0])))).launches).toEqual([
+    expect((await executor.profile('score', scoreInputs(batch([0]), executor))).launches).toEqual([
       { path: 'head', nanoseconds: 5 },
     ]);
     await executor.close();

@@ -2,7 +2,7 @@
  * The demo model's whole CUDA plan through the real addon on the fake driver, which accepts every range, grid and
  * tensor map.
  */
-import { SCORE } from '../../../ir/function.js';
+import { extentNames, SCORE } from '../../../ir/function.js';
 import { scoreOf } from '../../../ir/plan.js';
 import { rowsIn, tokensIn, scoringSize } from '../../../ir/scoring.js';
 import { expect, it } from 'vitest';
@@ -32,7 +32,7 @@ describeFake('the demo model on the fake driver', (fake) => {
     const cubins = new Map(
       [...distinct.values()].map(({ symbol, parameters, tensorMaps }) => [
         symbol,
-        encode(entryText(symbol, parameters.length, tensorMaps.length)),
+        encode(entryText(symbol, parameters.length, tensorMaps.length, extentNames(plan.interface))),
       ]),
     );
     const done: number[] = [];

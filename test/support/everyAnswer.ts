@@ -1,0 +1,120 @@
+/**
+ * Answers to one question set, computed in many ways, compared to the bit: sharing modes, sizes of micro-batches, parts
+ * of the set, and the function step. Without a test framework, so that tests on a GPU use it from the bundle.
+ */
+import { stepperOf } from '../../driver/commands/continuation.js';
+import { beginLoading } from '../../driver/commands/loadModel.js';
+import { Phases } from '../../driver/phases.js';
+import type { Ui } from '../../driver/requests.js';
+import type { TargetName } from '../../driver/target.js';
+import { loadDataset, taskByName, tokeniseDataset } from '../../eval/index.js';
+import { Generator } from '../../generate/generator.js';
+import { openTokenizer } from '../../models/tokenizer.js';
+
+/** Log-likelihoods of the choices of each question, by its number. */
+type Answers = ReadonlyMap<number, readonly number[]>;
+
+export interface Compared {
+  readonly what: string;
+  readonly questions: number;
+  /** Choices with other bits than those of the whole set with sharing `tree`. */
+  readonly others: number;
+  readonly seconds: number;
+}
+
+export interface EveryAnswer {
+  /** A checkpoint folder. */
+  readonly model: string;
+  /** A file of HellaSwag's questions. */
+  readonly data: string;
+  readonly target: TargetName;
+  /** Runs the command `run MODEL --task hellaswag --data DATA` with more flags and returns its samples. */
+  readonly run: (flags: readonly string[]) => Promise<string>;
+  /** Number of questions that step answers too. */
+  readonly stepQuestions: number;
+}
+
+const CACHE_TOKENS = 16 * 4096;
+
+const ignore = (): void => undefined;
+const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
+
+interface Sample {
+  readonly doc_id: number;
+  readonly filtered_resps: readonly (readonly [number | string, ...unknown[]])[];
+}
+
+const answersIn = (samples: string): Answers =>
+  new Map(
+    samples
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as Sample)
+      .map(({ doc_id: id, filtered_resps: choices }) => [id, choices.map(([value]) => Number(value))]),
+  );
+
+/** The choices of the first `count` questions as prompts of which the last tokens are scored. */
+async function answersByStep({ model: dir, data, target, stepQuestions }: EveryAnswer): Promise<Answers> {
+  const { spec } = openTokenizer(dir);
+  const moduleUrl = new URL('../../models/tokenizer.js', import.meta.url).href;
+  const dataset = await loadDataset({ path: data, task: taskByName('hellaswag'), limit: stepQuestions });
+  const { tokenised } = await tokeniseDataset(dataset, { tokenizer: { moduleUrl, spec }, workers: 0 });
+  const request = { model: dir, init: { kind: 'checkpoint' }, precision: 'auto', threads: 2, target } as const;
+  const model = await beginLoading({ ...request, cacheTokens: CACHE_TOKENS }, SILENT, new Phases()).finish();
+  try {
+    const generator = new Generator(stepperOf(model, CACHE_TOKENS));
+    const answers = tokenised.map(async ({ docId, context, continuations }) => {
+      const choices = continuations.map(async (continuation) => {
+        const prompt = [...context, ...continuation];
+        const { promptScores } = await generator.generate({ prompt, maxNewTokens: 0, scoreFrom: context.length });
+        return promptScores.reduce((sum, { logProb }) => sum + logProb, 0);
+      });
+      return [docId, await Promise.all(choices)] as const;
+    });
+    return new Map(await Promise.all(answers));
+  } finally {
+    await model.close();
+  }
+}
+
+/** Every way of computing the answers, compared with the whole set with sharing `tree`. */
+export async function compareEveryAnswer(request: EveryAnswer): Promise<readonly Compared[]> {
+  const { run } = request;
+  const wanted = answersIn(await run([]));
+  const ways: readonly (readonly [what: string, answer: () => Promise<Answers>])[] = [
+    ...(
+      [
+        ['--sharing', 'context'],
+        ['--sharing', 'none'],
+        ['--max-tokens', '1024'],
+        ['--docs', '500:1500'],
+        ['--docs', '0:2000', '--sharing', 'none'],
+      ] as const
+    ).map((flags) => [flags.join(' '), async () => answersIn(await run(flags))] as const),
+    ['the function step', () => answersByStep(request)],
+  ];
+  const compared: Compared[] = [];
+  for (const [what, answer] of ways) {
+    const begin = performance.now();
+    const found = await answer();
+    if (found.size === 0) throw new Error(`no answers: ${what}`);
+    let others = 0;
+    for (const [id, choices] of found) {
+      const right = wanted.get(id);
+      if (right?.length !== choices.length) throw new Error(`question ${id} has no answer in the whole set`);
+      others += choices.filter((value, i) => !Object.is(value, right[i])).length;
+    }
+    compared.push({ what, questions: found.size, others, seconds: (performance.now() - begin) / 1000 });
+  }
+  return compared;
+}
+
+/** A line for each way. */
+export const printCompared = (model: string, compared: readonly Compared[]): string =>
+  [
+    `${model}, against the whole set with --sharing tree:`,
+    ...compared.map(({ what, questions, others, seconds }) => {
+      const counts = `${String(questions).padStart(6)} questions ${String(others).padStart(6)} choices differ`;
+      return `  ${what.padEnd(30)} ${counts} ${seconds.toFixed(1).padStart(7)} s`;
+    }),
+  ].join('\n');
