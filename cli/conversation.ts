@@ -1,6 +1,6 @@
 /** `tilewright generate MODEL` on a terminal: a line is a prompt, and the answer appears as it is made. */
 import { createInterface } from 'node:readline';
-import { GenerateError } from '../generate/generator.js';
+import { GenerateError } from '../generate/request.js';
 import type { ConverseRequest } from '../driver/commands/converse.js';
 import type { Asked } from '../driver/target.js';
 import { UserError } from '../errors.js';

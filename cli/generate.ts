@@ -10,6 +10,7 @@ import { generateSummary } from './generateSummary.js';
 import { addGenerateFlags, generateFlags } from './generateFlags.js';
 import {
   addCheckpointFlag,
+  addDeviceFlags,
   addModelFlags,
   addSections,
   addVerifyFlag,
@@ -18,7 +19,16 @@ import {
 } from './help.js';
 import { converse } from './conversation.js';
 import type { Input, Io } from './io.js';
-import { artifactFlags, isSet, modelFlags, refuseCompileFlags, text, threads, type Flags } from './options.js';
+import {
+  artifactFlags,
+  deviceFlags,
+  isSet,
+  modelFlags,
+  refuseCompileFlags,
+  text,
+  threads,
+  type Flags,
+} from './options.js';
 import { printable, printError } from './report.js';
 import { printJsonLine, sameCommand, Stopped, StoppedEarly, withUi, type Context } from './work.js';
 
@@ -46,6 +56,7 @@ export function addGenerate(program: Command, context: Context): void {
       'memory for the keys and values of n tokens (default: what the prompts need, as far as memory goes)',
     )
     .option('--threads <n>', 'worker threads (default: all processors)');
+  addDeviceFlags(command);
   addVerifyFlag(addCheckpointFlag(command)).option(
     '--trust-code',
     "where there is no compiler, run the artifact's own machine code: with your rights, unchecked (see run --help)",
@@ -69,6 +80,14 @@ export function addGenerate(program: Command, context: Context): void {
     'On a terminal': [
       'Without prompts, every line that you type is answered as it is made. A checkpoint with a chat',
       'template keeps the conversation. Ctrl-C stops an answer, Ctrl-D ends.',
+    ],
+    'Several devices': [
+      'dp=4       the whole model on each of four devices, each of which continues a part of the prompts',
+      'pp=4       a pipeline: each of four devices holds a part of the layers, with their keys and values',
+      'dpxpp=2x2  two pipelines of two devices each',
+      'auto       dp where the model fits each of --devices, else pipelines; by default on all GPUs',
+      'All give the same texts. What a device that fails had computed is computed again on the others, or',
+      'on the one that replaces it.',
     ],
     'Which tokens are chosen': [
       'The most likely ones, unless flags say otherwise. generation_config.json of a checkpoint adds',
@@ -114,6 +133,7 @@ function parse(
     prompts: prompts.map((prompt, i) => ({ where: `prompt ${i + 1}`, prompt: { prompt } })),
     ...(promptFile === undefined ? {} : { promptFile }),
     ...generateFlags(flags),
+    ...deviceFlags(flags),
     ...modelFlags(flags),
     ...artifactFlags(flags, model),
     threads: threads(flags, () => context.commands.cores()),

@@ -54,6 +54,12 @@ export const addMaskFlag = (command: Command): Command =>
       'tree, by place in the micro-batch (default: path on a GPU; tree on a CPU, where both give the same bits)',
   );
 
+/** The flags that say on how many devices a model lies, and how. */
+export const addDeviceFlags = (command: Command): Command =>
+  command
+    .option('--devices <n|all>', 'GPUs to use, or parts of the CPU with threads of their own (default: 1)')
+    .option('--parallel <how>', 'how the model lies on them: auto, dp=N, pp=N, dpxpp=AxB (see below; default: auto)');
+
 /** The flag that says where an artifact's checkpoint is. */
 export const addCheckpointFlag = (command: Command): Command =>
   command.option('--checkpoint <dir>', "the artifact's checkpoint, where it is no longer where it was compiled");

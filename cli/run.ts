@@ -16,6 +16,7 @@ import { quoteForShell } from '../system/shell.js';
 import { count, counted, duration, percent, si } from '../system/format.js';
 import {
   addCheckpointFlag,
+  addDeviceFlags,
   addMaskFlag,
   addModelFlags,
   addSections,
@@ -66,9 +67,8 @@ export function addRun(program: Command, context: Context): void {
     .option('--shard [i/n]', 'only part i of n, for merge to join; without a value, as the scheduler says (see below)')
     .option('--resume', 'go on with the journal in --out; without it, an earlier journal is kept under a numbered name')
     .option('--model-name <name>', "the model's name in results and its folder in --out (default: the folder's name)")
-    .option('--threads <n>', 'worker threads (default: all processors)')
-    .option('--devices <n|all>', 'GPUs to use, or parts of the CPU with threads of their own (default: 1)')
-    .option('--parallel <how>', 'how the model lies on them: auto, dp=N, pp=N, dpxpp=AxB (see below; default: auto)');
+    .option('--threads <n>', 'worker threads (default: all processors)');
+  addDeviceFlags(command);
   addVerifyFlag(addCheckpointFlag(command)).option(
     '--trust-code',
     "where there is no compiler, run the artifact's own machine code: with your rights, unchecked (see below)",

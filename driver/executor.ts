@@ -11,6 +11,13 @@ export interface Executor {
   /** Devices, or pipelines of them, that compute side by side, and devices in total; 1 by default. */
   readonly replicas?: number;
   readonly devices?: number;
+  /** The replicas one by one, where there are several: keys and values are in the memory of one of them. */
+  readonly members?: readonly Replica[];
+  /**
+   * Settles when the model is loaded, also again after a call that rejected with ProcessEnded; rejects where it cannot
+   * be. Absent where no other process is concerned.
+   */
+  opened?(): Promise<void>;
   /** What its processes did while they loaded. */
   readonly phases?: readonly PhaseSpan[];
   /** Calls a function with named inputs and outputs. Rejects with NonFiniteError if an output is not finite. */
@@ -21,6 +28,11 @@ export interface Executor {
     inputs: CallArrays,
   ): Promise<{ readonly launches: readonly { readonly path: string; readonly nanoseconds: number }[] }>;
   close(): Promise<void>;
+}
+
+/** An executor whose process may end and be replaced; what functions kept in its memory is then lost. */
+export interface Replica extends Executor {
+  opened(): Promise<void>;
 }
 
 export const inFlightOf = ({ inFlight = 2 }: Pick<Executor, 'inFlight'>): number => inFlight;

@@ -4,7 +4,8 @@
  * tokens of one page are computed again. The log-probability of a path's last token comes from the kernel that scores
  * it, so the score of a path has the bits that scoring it afterwards gives.
  */
-import type { EndReason, Generator, GenerateRequest } from './generator.js';
+import type { Generator } from './generator.js';
+import type { EndReason, GenerateRequest } from './request.js';
 import { MOST_BEAMS } from './options.js';
 
 export interface Beam {

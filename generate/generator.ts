@@ -1,88 +1,14 @@
 /**
  * Continues sequences of tokens, many at a time. Each call of the function `step` takes what the scheduler gives it:
  * pieces of prompts beside single tokens of sequences that generate. What a sequence gets does not depend on the
- * others.
+ * others. Where the device keeps what it draws, a call is planned and begun while the one before it runs.
  */
 import { PAGE_TOKENS, PagePool } from './pages.js';
-import { Scheduler, type Step, type StepInputs, type StepLimits } from './scheduler.js';
-import type { TokenLogProb } from './choose.js';
-import { needsLogits, resolveSampling, type Sampling, type SamplingOptions } from './sampling.js';
-import { Sequence } from './sequence.js';
-
-/** What a call of `step` returns, a number for each row. */
-export interface StepOutputs {
-  readonly logProb: Float32Array;
-  readonly isArgmax: Int32Array;
-  /** A token drawn from the row, and its log-probability at temperature 1. */
-  readonly drawn: Int32Array;
-  readonly drawnLogProb: Float32Array;
-  /** The logits of the rows, one row behind another, if the model returns them. */
-  readonly logits?: Float32Array;
-}
-
-/** A model on its devices. */
-export interface Stepper {
-  readonly limits: StepLimits;
-  /** Tokens whose keys and values there is room for. */
-  readonly cacheTokens: number;
-  /** Longest context of the model, in tokens. */
-  readonly maxLength: number;
-  /** `step` returns logits. */
-  readonly hasLogits?: boolean;
-  /** Rejects with an error that has `rows` where only some rows could not be computed. */
-  step(inputs: StepInputs): Promise<StepOutputs>;
-}
-
-export interface GenerateRequest {
-  readonly prompt: readonly number[];
-  /** Most tokens to generate; 0: the prompt is only scored. */
-  readonly maxNewTokens: number;
-  /** Tokens that end the sequence. The one that did is part of what was generated. */
-  readonly stopTokens?: ReadonlySet<number>;
-  /** A stop token does not come before there are this many tokens. */
-  readonly minNewTokens?: number;
-  /** The first token of the prompt whose log-probability is wanted, from 1. */
-  readonly scoreFrom?: number;
-  /** How tokens are chosen. Default: the most likely ones. */
-  readonly sampling?: SamplingOptions;
-  /** Which of several continuations of the prompt this is, from 0: each has a seed of its own. */
-  readonly sample?: number;
-  /** Called with every generated token; what it returns ends the sequence, unless undefined. */
-  readonly onToken?: (token: GeneratedToken) => Promise<EndReason | undefined>;
-  /** Ends the sequence, between two calls, with what was generated so far. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-export interface GeneratedToken extends TokenLogProb {
-  /** The most likely tokens, where the request asks for them. */
-  readonly top?: readonly TokenLogProb[];
-}
-
-/**
- * A stop token, a stop string, as many tokens as were asked for, the end of the model's context, of the memory for keys
- * and values, or an abort.
- */
-export type EndReason = 'eos' | 'stop' | 'length' | 'context' | 'cache' | 'aborted';
-
-export interface Generated {
-  readonly tokens: readonly GeneratedToken[];
-  /** Of the prompt's tokens from `scoreFrom` on. */
-  readonly promptScores: readonly { readonly logProb: number; readonly isArgmax: boolean }[];
-  readonly reason: EndReason;
-  /** Tokens of the prompt that were in pages already. */
-  readonly foundTokens: number;
-}
-
-/** A request could not be computed; others go on. */
-export class GenerateError extends Error {}
-
-interface Entry {
-  readonly request: GenerateRequest;
-  readonly sequence: Sequence;
-  readonly generated: GeneratedToken[];
-  readonly resolve: (result: Generated) => void;
-  readonly reject: (error: Error) => void;
-}
+import type { Generated, GeneratedToken, GenerateRequest } from './request.js';
+import { Scheduler, type Step } from './scheduler.js';
+import type { Sequence } from './sequence.js';
+import { StateLost, type StepOutputs, type Stepper } from './stepper.js';
+import { Task } from './task.js';
 
 export interface GeneratorCounts {
   readonly calls: number;
@@ -97,19 +23,36 @@ export interface GeneratorCounts {
   readonly pages: number;
 }
 
+/** A call on its way. */
+interface Flight {
+  readonly step: Step;
+  readonly answer: Promise<StepOutputs | Error>;
+}
+
+/** Tries to have tasks done by another device. Returns those that it cannot place. */
+export type Rescue = (tasks: readonly Task[]) => readonly Task[];
+
+const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));
+
 export class Generator {
-  private readonly stepper: Stepper;
+  readonly stepper: Stepper;
+  /** Why the device will not come back. */
+  gone: Error | undefined;
+  /** Whether the device is there. */
+  isReady = true;
   private readonly pool: PagePool;
   private readonly scheduler: Scheduler;
-  private readonly entries = new Map<Sequence, Entry>();
+  private readonly rescue: Rescue;
+  private readonly tasks = new Map<Sequence, Task>();
   private loop: Promise<void> | undefined;
   private calls = 0;
   private computedTokens = 0;
   private foundTokens = 0;
   private peakPages = 0;
 
-  constructor(stepper: Stepper) {
+  constructor(stepper: Stepper, rescue: Rescue = (tasks) => tasks) {
     this.stepper = stepper;
+    this.rescue = rescue;
     this.pool = new PagePool(Math.floor(stepper.cacheTokens / PAGE_TOKENS));
     this.scheduler = new Scheduler(this.pool, stepper.limits);
   }
@@ -126,123 +69,179 @@ export class Generator {
     return this.stepper.maxLength;
   }
 
+  get hasLogits(): boolean {
+    return this.stepper.hasLogits === true;
+  }
+
   /** Longest sequence that the pages and a call have room for, in tokens. */
   get room(): number {
     return Math.min(this.pool.total * PAGE_TOKENS, this.stepper.limits.keys);
   }
 
-  /**
-   * Continues a prompt. Rejects with GenerateError where the prompt is longer than the model's context or than the
-   * cache, or where a step computes no finite number for it.
-   */
-  generate(request: GenerateRequest): Promise<Generated> {
-    const { prompt, maxNewTokens, scoreFrom, stopTokens = new Set(), minNewTokens = 0 } = request;
-    const { maxLength } = this.stepper;
-    const { room } = this;
-    if (prompt.length > maxLength)
-      return refused(`a prompt of ${prompt.length} tokens; the model's context has ${maxLength}`);
-    if (prompt.length + Math.min(maxNewTokens, 1) > room)
-      return refused(`a prompt of ${prompt.length} tokens; the cache has room for ${room}`);
-    let sampling: Sampling;
-    try {
-      sampling = resolveSampling(request.sampling ?? {}, request.sample);
-    } catch (error) {
-      return Promise.reject(error instanceof Error ? error : new Error(String(error)));
-    }
-    const isBanning = minNewTokens > 0 && stopTokens.size > 0;
-    const choosesHere = needsLogits(request.sampling ?? {});
-    if ((choosesHere || isBanning) && this.stepper.hasLogits !== true)
-      return refused('the model was compiled without logits, which filters, penalties and top log-probabilities need');
-    const sequence = new Sequence({
-      prompt,
-      sampling,
-      needsLogits: choosesHere,
-      ...(isBanning ? { banned: { tokens: stopTokens, atLeast: minNewTokens } } : {}),
-      ...(scoreFrom === undefined ? {} : { scoreFrom }),
-    });
-    return new Promise<Generated>((resolve, reject) => {
-      const entry: Entry = { request, sequence, generated: [], resolve, reject };
-      if (request.signal?.aborted === true) return this.end(entry, 'aborted');
-      this.entries.set(sequence, entry);
-      this.scheduler.add(sequence);
-      this.loop ??= this.run().finally(() => (this.loop = undefined));
-    });
+  /** Tokens that are left to compute, at most. */
+  get workTokens(): number {
+    return [...this.tasks.values()].reduce((sum, task) => sum + task.workTokens, 0);
   }
 
-  /** The next call, without sequences that are no longer wanted. */
-  private next(): Step | undefined {
-    for (const entry of [...this.entries.values()])
-      if (entry.request.signal?.aborted === true) this.end(entry, 'aborted');
-    return this.scheduler.next();
+  /** Whether a page has this content. */
+  hasPage(content: string): boolean {
+    return this.pool.has(content);
+  }
+
+  /** Continues a prompt; rejects as `Task.run` does, and where a step computes no finite number for it. */
+  generate(request: GenerateRequest): Promise<Generated> {
+    return Task.run(request, this, (task) => this.start(task));
+  }
+
+  start(task: Task): void {
+    if (this.gone !== undefined) return task.fail(this.gone);
+    this.tasks.set(task.sequence, task);
+    this.scheduler.add(task.sequence);
+    this.loop ??= this.run();
+  }
+
+  /** Gives up the tasks that have not begun, for another device to do. */
+  takeWaiting(): readonly Task[] {
+    const waiting = this.scheduler.waiting.filter((sequence) => sequence.tokens.length === sequence.promptLength);
+    return waiting.map((sequence) => this.forget(sequence)!);
+  }
+
+  private forget(sequence: Sequence): Task | undefined {
+    const task = this.tasks.get(sequence);
+    this.scheduler.remove(sequence);
+    this.tasks.delete(sequence);
+    return task;
   }
 
   private async run(): Promise<void> {
     // Requests that are made together start together.
     await Promise.resolve();
-    for (let step = this.next(); step !== undefined; step = this.next()) {
-      this.peakPages = Math.max(this.peakPages, this.pool.held);
-      this.calls++;
-      this.computedTokens += step.inputs.tokens.length;
-      try {
-        await this.take(step, await this.stepper.step(step.inputs));
-      } catch (error) {
-        this.giveUp(step, error instanceof Error ? error : new Error(String(error)));
+    try {
+      let flight = this.begin();
+      while (flight !== undefined) {
+        const next: Flight | undefined = this.mayLookAhead(flight) ? this.begin() : undefined;
+        flight = ((await this.land(flight, next)) ? next : undefined) ?? this.begin();
       }
+    } finally {
+      this.loop = undefined;
     }
+  }
+
+  /** Whether a call can be planned before this one is read: none of its tokens is chosen on the host. */
+  private mayLookAhead({ step }: Flight): boolean {
+    return (
+      (this.stepper.limits.keptRows ?? 0) > 0 &&
+      step.asked.every(({ sequence, kind }) => kind === 'score' || !sequence.needsLogits) &&
+      step.pieces.every(({ sequence }) => !sequence.isAlone)
+    );
+  }
+
+  /** Plans a call, without sequences that are no longer wanted, and begins it. */
+  private begin(): Flight | undefined {
+    for (const task of [...this.tasks.values()]) if (task.isAborted) this.end(task, 'aborted');
+    const step = this.scheduler.next();
+    if (step === undefined) return undefined;
+    this.peakPages = Math.max(this.peakPages, this.pool.held);
+    this.calls++;
+    this.computedTokens += step.inputs.tokens.length;
+    const answer = this.stepper.step(step.inputs).catch(asError);
+    this.scheduler.foresee(step);
+    return { step, answer };
+  }
+
+  /** Waits for a call and uses what it returned. Returns whether `next`, begun after it, is of use. */
+  private async land({ step, answer }: Flight, next: Flight | undefined): Promise<boolean> {
+    const outputs = await answer;
+    if (!(outputs instanceof Error)) {
+      await this.use(step, outputs);
+      return true;
+    }
+    // What was begun meanwhile took tokens of this call, which are not known.
+    await next?.answer;
+    if (next !== undefined) this.scheduler.rewind(next.step);
+    const { rows } = outputs as { readonly rows?: readonly number[] };
+    if (outputs instanceof StateLost) await this.recover(step, outputs);
+    else if (rows === undefined) {
+      for (const { sequence } of step.pieces) this.forget(sequence)?.fail(outputs);
+      this.scheduler.reset();
+    } else {
+      this.scheduler.rewind(step);
+      this.giveUp(step, rows, outputs, next !== undefined);
+    }
+    return false;
   }
 
   /** What a call returned goes to the sequences that asked. */
-  private async take(step: Step, { logProb, isArgmax, drawn, drawnLogProb, logits }: StepOutputs): Promise<void> {
-    this.scheduler.done(step);
-    const appended: Promise<void>[] = [];
-    step.asked.forEach(({ sequence, kind }, row) => {
-      if (kind === 'score') sequence.scores.push({ logProb: logProb[row]!, isArgmax: isArgmax[row] === 1 });
-      else if (sequence.needsLogits && logits !== undefined) {
+  private async use(step: Step, { logProb, isArgmax, drawn, drawnLogProb, logits }: StepOutputs): Promise<void> {
+    const taken: Promise<void>[] = [];
+    step.asked.forEach(({ sequence, kind, at }, row) => {
+      const task = this.tasks.get(sequence);
+      if (task === undefined) return;
+      if (kind === 'score') {
+        sequence.scores.push({ logProb: logProb[row]!, isArgmax: isArgmax[row] === 1 });
+        return;
+      }
+      let token: GeneratedToken = { token: drawn[row]!, logProb: drawnLogProb[row]! };
+      if (sequence.needsLogits && logits !== undefined) {
         const width = logits.length / step.asked.length;
-        appended.push(this.append(sequence, sequence.choose(logits.subarray(row * width, (row + 1) * width))));
-      } else appended.push(this.append(sequence, { token: drawn[row]!, logProb: drawnLogProb[row]! }));
+        token = sequence.choose(logits.subarray(row * width, (row + 1) * width));
+      }
+      if (task.request.maxNewTokens > 0) sequence.read(at, token.token);
+      taken.push(this.take(task, token));
     });
-    await Promise.all(appended);
+    this.scheduler.read(step);
+    await Promise.all(taken);
   }
 
-  private async append(sequence: Sequence, next: GeneratedToken): Promise<void> {
-    const entry = this.entries.get(sequence);
-    if (entry === undefined) return;
-    const { request, generated } = entry;
-    if (request.maxNewTokens === 0) return this.end(entry, 'length');
-    generated.push(next);
-    sequence.tokens.push(next.token);
-    const asked = await request.onToken?.(next);
-    if (!this.entries.has(sequence)) return;
-    if (asked !== undefined) this.end(entry, asked);
-    else if (request.stopTokens?.has(next.token) === true) this.end(entry, 'eos');
-    else if (generated.length >= request.maxNewTokens) this.end(entry, 'length');
-    else if (sequence.tokens.length >= this.stepper.maxLength) this.end(entry, 'context');
-    else if (sequence.tokens.length >= this.room) this.end(entry, 'cache');
+  private async take(task: Task, token: GeneratedToken): Promise<void> {
+    const reason = await task.take(token, this);
+    if (reason !== undefined && this.tasks.has(task.sequence)) this.end(task, reason);
   }
 
-  private end({ sequence, generated, resolve }: Entry, reason: EndReason): void {
-    this.scheduler.remove(sequence);
-    this.entries.delete(sequence);
-    this.foundTokens += sequence.found;
-    resolve({ tokens: generated, promptScores: sequence.scores, reason, foundTokens: sequence.found });
+  private end(task: Task, reason: Generated['reason']): void {
+    this.forget(task.sequence);
+    this.foundTokens += task.sequence.found;
+    task.end(reason);
   }
 
-  /** The sequences whose rows failed end; all of the call where it is not known which. */
-  private giveUp(step: Step, error: Error): void {
-    const { rows } = error as { readonly rows?: readonly number[] };
-    const failed = new Set(
-      rows === undefined
-        ? step.pieces.map(({ sequence }) => sequence)
-        : rows.flatMap((row) => step.asked[row]?.sequence ?? []),
-    );
-    for (const sequence of failed) {
-      const entry = this.entries.get(sequence);
-      this.scheduler.remove(sequence);
-      this.entries.delete(sequence);
-      entry?.reject(error);
+  /**
+   * The sequences of `rows` failed. Where another call was begun meanwhile, the layer could not be found: the sequence
+   * is then computed once more, by itself and with nothing begun after it.
+   */
+  private giveUp(step: Step, rows: readonly number[], error: Error, wasAhead: boolean): void {
+    const failed = new Set(rows.flatMap((row) => step.asked[row]?.sequence ?? []));
+    for (const { sequence, from } of step.pieces) {
+      if (!failed.has(sequence) || !this.tasks.has(sequence)) continue;
+      sequence.withdraw(from, this.pool);
+      if (wasAhead && !('where' in error && error.where !== undefined)) {
+        sequence.isAlone = true;
+        this.scheduler.restart(sequence);
+      } else this.forget(sequence)!.fail(error);
     }
   }
-}
 
-const refused = (what: string): Promise<never> => Promise.reject(new GenerateError(what));
+  /** The device is gone, and what it knew. Others take the tasks over, or they wait for the next device. */
+  private async recover(step: Step, error: StateLost): Promise<void> {
+    this.isReady = false;
+    this.scheduler.reset();
+    for (const { sequence } of step.pieces)
+      if (this.tasks.get(sequence)?.survive(error) === false) this.forget(sequence);
+    this.handOver();
+    try {
+      if (this.stepper.recovered === undefined) throw error;
+      await this.stepper.recovered();
+      this.isReady = true;
+    } catch (reason) {
+      this.gone = asError(reason);
+      for (const task of this.handOver()) this.forget(task.sequence)?.fail(this.gone);
+    }
+  }
+
+  /** Returns the tasks that nobody else can do. */
+  private handOver(): readonly Task[] {
+    const tasks = this.scheduler.waiting.map((sequence) => this.tasks.get(sequence)!);
+    const left = new Set(this.rescue(tasks));
+    for (const task of tasks) if (!left.has(task)) this.forget(task.sequence);
+    return [...left];
+  }
+}

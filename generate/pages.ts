@@ -80,6 +80,20 @@ export class PagePool {
     this.contents[page] = content;
   }
 
+  /** What `page` contains is not to be found any more. */
+  forget(page: number): void {
+    const content = this.contents[page];
+    if (content === undefined) return;
+    this.byContent.delete(content);
+    this.contents[page] = undefined;
+    if (this.idle.delete(page)) this.blank.push(page);
+  }
+
+  /** The memory was lost: nothing is to be found any more. */
+  clear(): void {
+    for (let page = 0; page < this.total; page++) this.forget(page);
+  }
+
   /** Gives up one hold. */
   release(page: number): void {
     const left = this.holders[page]! - 1;

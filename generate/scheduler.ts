@@ -4,11 +4,16 @@
  * pages back and is computed again later.
  */
 import { PAGE_TOKENS, type PagePool } from './pages.js';
-import type { Draw, Sequence } from './sequence.js';
+import { UNREAD, type Draw, type Sequence } from './sequence.js';
 
 /** Inputs of the function `step`, by name. */
 export interface StepInputs {
+  /** New tokens; any number where `isFed` is 1: the token is then the one kept in row `feed` of `drawn`. */
   readonly tokens: Int32Array;
+  readonly isFed?: Int32Array;
+  readonly feed?: Int32Array;
+  /** Where the token that a row draws is kept for the next call; −1: nowhere. */
+  readonly keep?: Int32Array;
   readonly position: Int32Array;
   readonly slot: Int32Array;
   readonly begin: Int32Array;
@@ -28,6 +33,8 @@ export interface StepLimits {
   readonly keys: number;
   /** Most rows of a call. Default: as many as tokens. */
   readonly rows?: number;
+  /** Rows whose drawn token a call keeps for the next one, which need not wait for the host. Default: none. */
+  readonly keptRows?: number;
 }
 
 /** The tokens [from, to) of a sequence. */
@@ -41,6 +48,8 @@ export interface Piece {
 export interface AskedRow {
   readonly sequence: Sequence;
   readonly kind: 'score' | 'next';
+  /** Place of the token that is scored or drawn. */
+  readonly at: number;
 }
 
 export interface Step {
@@ -94,7 +103,7 @@ export class Scheduler {
       if (!this.reserve(sequence, to, pieces)) return false;
       pieces.push({ sequence, from: sequence.computed, to });
       for (let i = Math.floor(sequence.computed / PAGE_TOKENS); (i + 1) * PAGE_TOKENS <= to; i++)
-        filling.add(sequence.content(i)!);
+        filling.add(sequence.content(i) ?? '');
       tokens += count;
       rows += Math.min(asked.length, rowsLeft);
       keys += to;
@@ -119,12 +128,49 @@ export class Scheduler {
       this.waiting.splice(this.waiting.indexOf(sequence), 1);
       this.running.push(sequence);
     }
-    return pieces.length === 0 ? undefined : { pieces, ...arraysOf(pieces) };
+    if (pieces.length === 0) return undefined;
+    const step = { pieces, ...arraysOf(pieces, this.limits.keptRows ?? 0) };
+    // Calls are executed in order, so that a later one may read what this one writes.
+    for (const { sequence, to } of pieces) {
+      sequence.computed = to;
+      sequence.publish(this.pool);
+    }
+    return step;
   }
 
-  /** The call is done: its tokens are in the pages. */
-  done({ pieces }: Pick<Step, 'pieces'>): void {
-    for (const { sequence, to } of pieces) if (this.running.includes(sequence)) sequence.advance(to, this.pool);
+  /** The call has begun: the tokens that it draws can be used by the next one, unread. */
+  foresee({ asked }: Step): void {
+    const { keptRows = 0 } = this.limits;
+    asked.forEach(({ sequence, kind }, row) => {
+      if (kind === 'next' && row < keptRows && sequence.isForeseen) sequence.foresee(row);
+    });
+  }
+
+  /** The tokens that were drawn have been read. */
+  read({ pieces }: Step): void {
+    for (const { sequence } of pieces) if (this.running.includes(sequence)) sequence.publish(this.pool);
+  }
+
+  /** The call failed. Calls that were planned after it must have been taken back before. */
+  rewind({ pieces }: Step): void {
+    for (const { sequence, from } of pieces) sequence.rewind(from);
+  }
+
+  /** The memory of the device is lost, or nobody knows what is in it: everything is computed again. */
+  reset(): void {
+    for (const sequence of this.running.splice(0).reverse()) this.waiting.unshift(sequence);
+    for (const sequence of this.waiting) {
+      sequence.drop(this.pool);
+      sequence.rewind(0);
+    }
+    this.pool.clear();
+  }
+
+  /** The sequence begins again, as the first of those that wait. */
+  restart(sequence: Sequence): void {
+    this.remove(sequence);
+    sequence.rewind(0);
+    this.waiting.unshift(sequence);
   }
 
   /** Admission: pages for the whole sequence and for a little of what will be generated. */
@@ -161,7 +207,7 @@ function rowsOf(sequence: Sequence, from: number, to: number): readonly number[]
 const GREEDY: Draw = { inverseTemperature: 0, low: 0, high: 0 };
 
 /** A call's arrays. The paths of its sequences stand one behind another in the list of keys. */
-function arraysOf(pieces: readonly Piece[]): Pick<Step, 'inputs' | 'asked'> {
+function arraysOf(pieces: readonly Piece[], keptRows: number): Pick<Step, 'inputs' | 'asked'> {
   const count = pieces.reduce((sum, { from, to }) => sum + to - from, 0);
   const keys = pieces.reduce((sum, { to }) => sum + to, 0);
   const [tokens, position, slot, begin] = [0, 0, 0, 0].map(() => new Int32Array(count)) as [
@@ -170,6 +216,7 @@ function arraysOf(pieces: readonly Piece[]): Pick<Step, 'inputs' | 'asked'> {
     Int32Array,
     Int32Array,
   ];
+  const [isFed, feed] = [new Int32Array(count), new Int32Array(count)];
   const key = new Int32Array(keys);
   const row: number[] = [];
   const target: number[] = [];
@@ -179,7 +226,9 @@ function arraysOf(pieces: readonly Piece[]): Pick<Step, 'inputs' | 'asked'> {
   for (const { sequence, from, to } of pieces) {
     for (let i = 0; i < to; i++) key[path + i] = sequence.slot(i);
     for (let i = from; i < to; i++, at++) {
-      tokens[at] = sequence.tokens[i]!;
+      const token = sequence.tokens[i]!;
+      tokens[at] = Math.max(0, token);
+      if (token === UNREAD) [isFed[at], feed[at]] = [1, sequence.drawnRow];
       position[at] = i;
       slot[at] = sequence.slot(i);
       begin[at] = path;
@@ -188,13 +237,15 @@ function arraysOf(pieces: readonly Piece[]): Pick<Step, 'inputs' | 'asked'> {
       const isLast = i + 1 === sequence.tokens.length;
       row.push(at - to + i);
       target.push(isLast ? 0 : sequence.tokens[i + 1]!);
-      asked.push({ sequence, kind: isLast ? 'next' : 'score' });
+      asked.push({ sequence, kind: isLast ? 'next' : 'score', at: i + 1 });
     }
     path += to;
   }
   const draws = asked.map(({ sequence, kind }) => (kind === 'next' ? sequence.draw : undefined) ?? GREEDY);
+  const keep = Int32Array.from(asked, ({ kind }, i) => (kind === 'next' && i < keptRows ? i : -1));
   const inputs = {
     tokens,
+    ...(keptRows === 0 ? {} : { isFed, feed, keep }),
     position,
     slot,
     begin,

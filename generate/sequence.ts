@@ -4,8 +4,13 @@ import { chooseToken, type Chosen } from './choose.js';
 import { isGreedy, type Sampling } from './sampling.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
 
+/** Stands for a token that a device has drawn and the host has not read yet. */
+export const UNREAD = -1;
+
 export interface SequenceOptions {
   readonly prompt: readonly number[];
+  /** Length at which it ends by itself. Default: none. */
+  readonly longest?: number;
   /** The first token whose log-probability after those before it is wanted, at least 1; absent: none of the prompt. */
   readonly scoreFrom?: number;
   /** How tokens are drawn; absent: the most likely one. */
@@ -22,7 +27,9 @@ export interface Draw extends NoiseKey {
 }
 
 export class Sequence {
+  /** The last may be UNREAD. */
   readonly tokens: number[];
+  readonly longest: number;
   readonly promptLength: number;
   readonly scoreFrom: number;
   readonly sampling: SequenceOptions['sampling'];
@@ -34,15 +41,22 @@ export class Sequence {
   found = 0;
   /** Log-probability of tokens from `scoreFrom` on, and whether each was the most likely token. */
   readonly scores: { readonly logProb: number; readonly isArgmax: boolean }[] = [];
+  /** The row of the last call that drew the token that is UNREAD. */
+  drawnRow = 0;
+  /** Computes everything itself: what others computed is not to be trusted. */
+  isAlone = false;
   private readonly pages: number[] = [];
+  /** Pages that others can find. */
+  private published = 0;
   /** Contents of full pages, as far as they have been asked for. */
   private readonly contents: string[] = [];
 
-  constructor({ prompt, scoreFrom, sampling, needsLogits = false, banned }: SequenceOptions) {
+  constructor({ prompt, scoreFrom, sampling, needsLogits = false, banned, longest = Infinity }: SequenceOptions) {
     if (prompt.length === 0) throw new RangeError('A sequence has at least one token.');
     this.tokens = [...prompt];
     this.promptLength = prompt.length;
     this.sampling = sampling;
+    this.longest = longest;
     this.choosesHere = needsLogits;
     this.bannedFirst = banned;
     this.scoreFrom = Math.max(1, scoreFrom ?? prompt.length);
@@ -57,6 +71,32 @@ export class Sequence {
   /** Tokens that no call has taken yet. */
   get pending(): number {
     return this.tokens.length - this.computed;
+  }
+
+  /** Whether its last token is drawn, but not read. */
+  get isUnread(): boolean {
+    return this.tokens.at(-1) === UNREAD;
+  }
+
+  /** Whether it goes on after the next token, whatever that is, and that token is chosen on the device. */
+  get isForeseen(): boolean {
+    return !this.needsLogits && this.tokens.length + 1 < this.longest;
+  }
+
+  /** Row `row` of the last call draws the next token. */
+  foresee(row: number): void {
+    this.tokens.push(UNREAD);
+    this.drawnRow = row;
+  }
+
+  /** The token at place `at` is known now. */
+  read(at: number, token: number): void {
+    this.tokens[at] = token;
+  }
+
+  /** What was drawn and not read will be drawn again. */
+  private unforesee(): void {
+    while (this.isUnread) this.tokens.pop();
   }
 
   private get banned(): ReadonlySet<number> | undefined {
@@ -88,11 +128,11 @@ export class Sequence {
     return { inverseTemperature: 1 / temperature, ...noiseKey(seed, this.tokens.length - 1) };
   }
 
-  /** The content of the page that starts at token `PAGE_TOKENS · index`; undefined where it is not full. */
+  /** The content of the page that starts at token `PAGE_TOKENS · index`; undefined where it is not full and known. */
   content(index: number): string | undefined {
     for (let i = this.contents.length; i <= index; i++) {
       const own = this.tokens.slice(i * PAGE_TOKENS, (i + 1) * PAGE_TOKENS);
-      if (own.length < PAGE_TOKENS) return undefined;
+      if (own.length < PAGE_TOKENS || own.includes(UNREAD)) return undefined;
       this.contents.push(contentOf(this.contents[i - 1], own));
     }
     return this.contents[index];
@@ -103,12 +143,13 @@ export class Sequence {
    * are left to compute.
    */
   adopt(pool: PagePool): void {
-    const most = Math.min(this.tokens.length, this.nextScore) - 1;
+    const most = this.isAlone ? 0 : Math.min(this.tokens.length, this.nextScore) - 1;
     while ((this.pages.length + 1) * PAGE_TOKENS <= most) {
       const page = pool.find(this.content(this.pages.length)!);
       if (page === undefined) break;
       this.pages.push(page);
     }
+    this.published = this.pages.length;
     this.computed = this.pages.length * PAGE_TOKENS;
   }
 
@@ -127,16 +168,31 @@ export class Sequence {
     return this.pages[Math.floor(position / PAGE_TOKENS)]! * PAGE_TOKENS + (position % PAGE_TOKENS);
   }
 
-  /** The first `length` tokens are in the pages now; full pages can be found by others. */
-  advance(length: number, pool: PagePool): void {
-    for (let i = Math.floor(this.computed / PAGE_TOKENS); (i + 1) * PAGE_TOKENS <= length; i++)
-      pool.publish(this.pages[i]!, this.content(i)!);
-    this.computed = length;
+  /** Lets others find the full pages, as far as their tokens are known. */
+  publish(pool: PagePool): void {
+    for (; (this.published + 1) * PAGE_TOKENS <= this.computed; this.published++) {
+      const content = this.content(this.published);
+      if (content === undefined) return;
+      pool.publish(this.pages[this.published]!, content);
+    }
+  }
+
+  /** The call that was to compute the tokens from `from` on failed: they are to be computed again. */
+  rewind(from: number): void {
+    this.computed = Math.min(this.computed, from);
+    this.unforesee();
+  }
+
+  /** Nobody finds the pages from token `from` on any more. */
+  withdraw(from: number, pool: PagePool): void {
+    for (let i = Math.floor(from / PAGE_TOKENS); i < this.published; i++) pool.forget(this.pages[i]!);
+    this.published = Math.min(this.published, Math.floor(from / PAGE_TOKENS));
   }
 
   /** Gives all pages back, the last first, so that the beginning stays longest. */
   drop(pool: PagePool): void {
     for (let page = this.pages.pop(); page !== undefined; page = this.pages.pop()) pool.release(page);
     this.computed = 0;
+    this.published = 0;
   }
 }

@@ -59,7 +59,7 @@ const TOKEN_STEP = 128;
 export const arenasOf = (stages: number): number => (stages === 1 ? 1 : 2);
 
 /** `layers.3.ffn.down` belongs to `layers.3.ffn`, half a layer. A path outside the layers belongs to its first name. */
-const halfOf = (path: string): string =>
+export const halfOf = (path: string): string =>
   path.startsWith('layers.') ? path.split('.').slice(0, 3).join('.') : (path.split('.')[0] ?? path);
 
 /** Bytes of each state, and the launches that use it. */

@@ -3,6 +3,7 @@ import { availableMemory } from 'node:process';
 import { PAGE_TOKENS } from '../../generate/pages.js';
 import { UserError, UsageError } from '../../errors.js';
 import { stateBytes } from '../../ir/plan.js';
+import type { Parallelism } from '../../ir/placement.js';
 import { MOST_KEYS } from '../../ir/stepping.js';
 import { roundUp } from '../../ir/types.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
@@ -11,7 +12,7 @@ import { bytes, count } from '../../system/format.js';
 import { cacheTokensOf, returnsLogits } from '../functions.js';
 import { rebuildOpened, type OpenedModel } from '../compile/open.js';
 import { roomFor } from '../devices/placement.js';
-import type { ModelRequest, Ui } from '../requests.js';
+import type { LoadRequest, Ui } from '../requests.js';
 import type { CompiledModel } from '../targets/target.js';
 import type { ModelLoading } from './loadModel.js';
 
@@ -24,6 +25,10 @@ export interface Demand {
   readonly total: number;
 }
 
+type Asked = Pick<LoadRequest, 'model' | 'cacheTokens' | 'logits' | 'devices' | 'parallel'>;
+
+/** A pipeline's stages are not quite even. */
+const STAGE_SHARE = 0.9;
 /** The rest of a host's memory is for the system and this process. */
 const HOST_SHARE = 0.9;
 /** What even a single short prompt gets. */
@@ -42,7 +47,7 @@ const tokenBytesOf = (model: CompiledModel): number => cacheBytesOf(model) / (ca
  */
 export async function compileWithCache(
   loading: Pick<ModelLoading, 'compile' | 'checkpoint'>,
-  request: Pick<ModelRequest, 'model' | 'cacheTokens' | 'logits'>,
+  request: Asked,
   demand: Demand,
   ui: Pick<Ui, 'note'>,
 ): Promise<void> {
@@ -58,7 +63,7 @@ export async function compileWithCache(
   requireStep(request, opened);
   if (opened.isArtifact) requireRoom(request.model, opened, demand, least);
   else {
-    const fitting = fittingTokens(opened, loading.checkpoint, request.model);
+    const fitting = fittingTokens(opened, loading.checkpoint, request);
     if (fitting < Math.min(wanted, asked ?? least)) throw tooLittle(opened.model, fitting, demand, asked);
     if (fitting < wanted) opened = await loading.compile(fitting);
   }
@@ -81,10 +86,7 @@ const again = (path: string, opened: OpenedModel, tokens: number, logits = retur
   return `${rebuildOpened(path, opened)(target.option(device))} --cache-tokens ${tokens}` + (logits ? ' --logits' : '');
 };
 
-function requireStep(
-  { model: path, logits = false }: Pick<ModelRequest, 'model' | 'logits'>,
-  opened: OpenedModel,
-): void {
+function requireStep({ model: path, logits = false }: Asked, opened: OpenedModel): void {
   const tokens = cacheTokensOf(opened.model);
   if (tokens === undefined)
     throw new UserError(
@@ -108,18 +110,42 @@ function requireRoom(path: string, opened: OpenedModel, { prompt, where }: Deman
     );
 }
 
+/** How the model will lie on its devices, as far as that can be known before it is placed. */
+function parallelismOf(
+  { devices, parallel }: Asked,
+  fits: (stages: number) => boolean,
+  visible: () => number,
+): Parallelism {
+  if (typeof parallel === 'object') return parallel;
+  const count = devices === 'all' || (devices === undefined && parallel !== undefined) ? visible() : (devices ?? 1);
+  let stages = 1;
+  while (stages < count && !fits(stages)) stages++;
+  return { replicas: Math.floor(count / stages), stages };
+}
+
 /** Tokens whose keys and values fit beside weights and activations: a multiple of a page. */
-function fittingTokens(opened: OpenedModel, { tensors }: Pick<Checkpoint, 'tensors'>, path: string): number {
+function fittingTokens(opened: OpenedModel, { tensors }: Pick<Checkpoint, 'tensors'>, request: Asked): number {
   const { model } = opened;
   const { plan, target } = model;
-  const room = roomFor(model, 1, 1, rebuildOpened(path, opened));
-  const free = target.isHost ? Math.min(room, HOST_SHARE * availableMemory()) : room;
+  const rebuild = rebuildOpened(request.model, opened);
   const { packedBytes, mappedBytes } = planWeights(plan.weights, plan.constants, tensors);
   const arena = Math.max(...plan.functions.map(({ arenaBytes }) => arenaBytes));
   // A host reads mapped weights in place. A GPU holds a call's activations while the next one is prepared.
-  const others = target.isHost ? packedBytes + arena : packedBytes + mappedBytes + 2 * arena;
-  const tokenBytes = tokenBytesOf(model);
-  return Math.max(0, Math.floor((free - others) / tokenBytes / PAGE_TOKENS) * PAGE_TOKENS);
+  const weights = target.isHost ? packedBytes : packedBytes + mappedBytes;
+  const arenas = (stages: number): number => (target.isHost && stages === 1 ? 1 : 2) * stages * arena;
+  /** What a replica has for its cache. */
+  const spare = ({ replicas, stages }: Parallelism): number => {
+    const room = roomFor(model, 1, 1, rebuild);
+    const share = stages === 1 ? 1 : STAGE_SHARE;
+    const free = target.isHost ? Math.min(room, HOST_SHARE * availableMemory()) / replicas : share * stages * room;
+    return free - weights - arenas(stages);
+  };
+  const parallelism = parallelismOf(
+    request,
+    (stages) => spare({ replicas: 1, stages }) > 0,
+    () => target.visibleDevices(),
+  );
+  return Math.max(0, Math.floor(spare(parallelism) / tokenBytesOf(model) / PAGE_TOKENS) * PAGE_TOKENS);
 }
 
 function tooLittle(model: CompiledModel, fitting: number, { prompt, where }: Demand, asked?: number): UserError {

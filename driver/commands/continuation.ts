@@ -3,13 +3,18 @@ import { STEP } from '../../ir/function.js';
 import { stepSize } from '../../ir/stepping.js';
 import { searchBeams, type Beam } from '../../generate/beams.js';
 import type { TokenLogProb } from '../../generate/choose.js';
-import { Generator, type EndReason, type Stepper } from '../../generate/generator.js';
+import { Fleet } from '../../generate/fleet.js';
+import type { EndReason } from '../../generate/request.js';
+import { StateLost, type Stepper } from '../../generate/stepper.js';
 import { DEFAULT_NEW_TOKENS, type GenerateOptions } from '../../generate/options.js';
 import { samplingOf } from '../../generate/sampling.js';
 import { TextStream } from '../../generate/textStream.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import type { CallResult } from '../../runtime/call.js';
 import { cacheTokensOf, returnsLogits } from '../functions.js';
+import { ProcessEnded } from '../devices/remoteExecutor.js';
+import type { Executor } from '../executor.js';
 import type { LoadedModel } from './loadModel.js';
 
 /** A generated token, and the text that it adds: none where it may be the start of a stop string. */
@@ -46,9 +51,9 @@ export interface ContinueOptions extends GenerateOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A model whose function `step` keeps keys and values for `cacheTokens`. */
+/** A model whose function `step` keeps keys and values for `cacheTokens`, on one replica. */
 export function stepperOf(
-  { executor, checkpoint }: Pick<LoadedModel, 'executor' | 'checkpoint'>,
+  { executor, checkpoint }: { readonly executor: Executor; readonly checkpoint: Pick<Checkpoint, 'config'> },
   cacheTokens: number,
   hasLogits = false,
 ): Stepper {
@@ -59,8 +64,33 @@ export function stepperOf(
     cacheTokens,
     maxLength: checkpoint.config.maxPositions,
     hasLogits,
-    step: async (inputs) => stepOutputs(await executor.call(STEP, { ...inputs })),
+    step: async (inputs) => {
+      try {
+        return stepOutputs(await executor.call(STEP, { ...inputs }));
+      } catch (error) {
+        throw error instanceof ProcessEnded ? new StateLost(error.message, { cause: error }) : error;
+      }
+    },
+    ...(executor.opened === undefined ? {} : { recovered: () => executor.opened!() }),
   };
+}
+
+/** Replicas of the model that write side by side; those that are still loading join when they are ready. */
+function fleetOf({ executor, checkpoint, model }: LoadedModel): Fleet {
+  const of = (replica: Executor): Stepper =>
+    stepperOf({ executor: replica, checkpoint }, cacheTokensOf(model) ?? 0, returnsLogits(model));
+  const { members } = executor;
+  if (members === undefined) return new Fleet([of(executor)]);
+  const isLoaded = ({ capacity }: Executor): boolean => capacity[STEP] !== undefined;
+  const fleet = new Fleet(members.filter(isLoaded).map(of));
+  for (const member of members)
+    if (!isLoaded(member))
+      void member.opened().then(
+        () => fleet.add(of(member)),
+        // The pool says who is left out.
+        () => undefined,
+      );
+  return fleet;
 }
 
 function stepOutputs({ outputs: { logProb, isArgmax, drawn, drawnLogProb, logits } }: CallResult) {
@@ -83,13 +113,13 @@ const meanOf = ({ logProbs }: Pick<Continuation, 'logProbs'>): number =>
   logProbs.length === 0 ? 0 : logProbs.reduce((sum, each) => sum + each, 0) / logProbs.length;
 
 export class Continuer {
-  readonly generator: Generator;
+  readonly generator: Fleet;
   private readonly tokenizer: Tokenizer;
   private readonly eos: ReadonlySet<number>;
 
   /** `eos`: tokens that end a text. */
   constructor(model: LoadedModel, tokenizer: Tokenizer, eos: ReadonlySet<number>) {
-    this.generator = new Generator(stepperOf(model, cacheTokensOf(model.model) ?? 0, returnsLogits(model.model)));
+    this.generator = fleetOf(model);
     this.tokenizer = tokenizer;
     this.eos = eos;
   }

@@ -1,5 +1,5 @@
 /** Continues prompts side by side. One that cannot be computed does not end the others. */
-import { GenerateError } from '../../generate/generator.js';
+import { GenerateError } from '../../generate/request.js';
 import type { GenerateOptions } from '../../generate/options.js';
 import type { Continuation, Continuer, ContinueOptions, Piece } from './continuation.js';
 import type { TokenisedPrompt } from './promptTokens.js';

@@ -52,6 +52,7 @@ async function open(request: DeviceRequest, member: Membership | undefined): Pro
     phases: phases.spans,
     capacity: executor.capacity,
     inFlight: inFlightOf(executor),
+    stateful: opened.model.plan.functions.flatMap(({ interface: { name, takes } }) => (takes.length > 0 ? [name] : [])),
   });
 }
 

@@ -2,6 +2,8 @@
 import { existsSync } from 'node:fs';
 import { UserError } from '../../errors.js';
 import type { Stage } from '../../ir/placement.js';
+import { scoreOf } from '../../ir/plan.js';
+import { followCuts } from '../../passes/followCuts.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { readSettings } from '../../settings.js';
 import type { Executor } from '../executor.js';
@@ -58,11 +60,15 @@ export function loadExecutor(
   const stages =
     devices.length === 1
       ? undefined
-      : placeModel(model, {
-          devices: replicas * devices.length,
-          rebuild: options.rebuild,
-          wanted: { replicas, stages: devices.length },
-        }).stages.map(({ first, end }): Stage => ({ first, end }));
+      : followCuts(
+          model.plan.functions,
+          scoreOf(model.plan),
+          placeModel(model, {
+            devices: replicas * devices.length,
+            rebuild: options.rebuild,
+            wanted: { replicas, stages: devices.length },
+          }).stages.map(({ first, end }): Stage => ({ first, end })),
+        );
   const open = { ...others, devices, ...(stages === undefined ? {} : { stages }) };
   return model.target.open(checkpoint, model, open, ui);
 }

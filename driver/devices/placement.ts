@@ -7,6 +7,7 @@ import { kernelSeconds } from '../../autotune/index.js';
 import { UserError } from '../../errors.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
 import type { Parallelism } from '../../ir/placement.js';
+import { halvesOf } from '../../passes/followCuts.js';
 import { placeStages, type PlacedStages, type PlacementFacts } from '../../passes/placeStages.js';
 import { sizeInBytes } from '../../runtime/kernelCache.js';
 import { readSettings } from '../../settings.js';
@@ -40,6 +41,28 @@ export const placeModel = (model: CompiledModel, { devices, wanted, rebuild }: P
 export const placeAnywhere = (model: CompiledModel, wanted: Parallelism): PlacedStages =>
   placeStages({ ...factsOf(model), devices: wanted.replicas * wanted.stages, roomOn: () => Infinity, wanted });
 
+/**
+ * The function that scores, as if it used the states that other functions use in the same half of a layer: they are
+ * placed together.
+ */
+function withAllStates({ plan }: CompiledModel): PlacementFacts['plan'] {
+  const score = scoreOf(plan);
+  const halves = halvesOf(score);
+  const extra = new Map<number, string[]>();
+  for (const { name } of plan.states) {
+    if (score.launches.some(({ parameters }) => parameters.includes(name))) continue;
+    const user = plan.functions.find(({ launches }) => launches.some(({ parameters }) => parameters.includes(name)))!;
+    const half = halvesOf(user)[user.launches.findIndex(({ parameters }) => parameters.includes(name))]!;
+    const at = halves.indexOf(half);
+    if (at >= 0) extra.set(at, [...(extra.get(at) ?? []), name]);
+  }
+  const launches = score.launches.map((launch, i) => ({
+    ...launch,
+    parameters: [...launch.parameters, ...(extra.get(i) ?? [])],
+  }));
+  return { ...score, launches, arenaBytes: Math.max(...plan.functions.map(({ arenaBytes }) => arenaBytes)) };
+}
+
 function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 'weightBytes'> {
   const plan = scoreOf(model.plan);
   const rowMap = rowMaps();
@@ -50,7 +73,7 @@ function factsOf(model: CompiledModel): Pick<PlacementFacts, 'plan' | 'costs' | 
     longest: Math.min(plan.capacity.longest, LONGEST),
   });
   return {
-    plan,
+    plan: withAllStates(model),
     costs: kernelSeconds(plan, model.target.rates(model.device), size, plan.bucketSeconds),
     // A host reads tables in place, from the checkpoint.
     weightBytes: (weight) =>

@@ -8,13 +8,7 @@ import { profiledOf, resultOf, type Answer, type ProfiledLaunch } from './protoc
 import type { PhaseSpan } from '../phases.js';
 import { entriesOf, fatalCall, ProcessEnded } from './remoteExecutor.js';
 import type { Ui } from '../requests.js';
-import { inFlightOf, type Executor } from '../executor.js';
-
-/** An executor whose process may end and be replaced. */
-export interface Replica extends Executor {
-  /** Settles when the present process has loaded the model, or with the reason why it cannot. */
-  opened(): Promise<void>;
-}
+import { inFlightOf, type Executor, type Replica } from '../executor.js';
 
 export interface PoolOptions {
   readonly count: number;
@@ -74,7 +68,7 @@ const loadOf = ({ jobs }: Member): number => [...jobs].reduce((sum, { inputs }) 
 export class DevicePool implements Executor {
   private readonly options: PoolOptions;
   private readonly ui: Ui;
-  private readonly members: readonly Member[];
+  private readonly all: readonly Member[];
   /** Calls not yet given to a replica; the next one first. */
   private readonly waiting: Job[] = [];
   private readonly first: Promise<void>;
@@ -97,14 +91,14 @@ export class DevicePool implements Executor {
       this.markFailed = reject;
     });
     this.first.catch(() => undefined);
-    this.members = Array.from({ length: options.count }, (_, index): Member => ({
+    this.all = Array.from({ length: options.count }, (_, index): Member => ({
       index,
       state: 'opening',
       jobs: new Set(),
       suspects: new Set(),
-      replica: options.begin(index, () => this.end(this.members[index]!)),
+      replica: options.begin(index, () => this.end(this.all[index]!)),
     }));
-    for (const member of this.members) this.await(member);
+    for (const member of this.all) this.await(member);
   }
 
   /** Starts all replicas. Close the pool even if opened() rejects. */
@@ -118,6 +112,11 @@ export class DevicePool implements Executor {
    */
   opened(): Promise<void> {
     return this.first;
+  }
+
+  /** Calls of functions with states go to one of them, and are not taken over by another. */
+  get members(): readonly Replica[] {
+    return this.all.map(({ replica }) => replica);
   }
 
   get capacity(): Readonly<Record<string, Extents>> {
@@ -134,7 +133,7 @@ export class DevicePool implements Executor {
 
   /** Phases of all replicas that have loaded the model. */
   get phases(): readonly PhaseSpan[] {
-    return this.members.flatMap(({ replica }) => replica.phases ?? []);
+    return this.all.flatMap(({ replica }) => replica.phases ?? []);
   }
 
   /** Replicas that compute or will compute: the end of a run is divided among all of them. */
@@ -158,7 +157,7 @@ export class DevicePool implements Executor {
     this.isClosed = true;
     clearTimeout(this.timer);
     for (const job of this.waiting.splice(0)) job.reject(new Error('this executor was closed'));
-    await Promise.all(this.members.map(({ replica }) => replica.close()));
+    await Promise.all(this.all.map(({ replica }) => replica.close()));
   }
 
   private ask(kind: Job['kind'], name: string, inputs: CallArrays): Promise<Answer> {
@@ -183,7 +182,7 @@ export class DevicePool implements Executor {
   }
 
   private living(): readonly Member[] {
-    return this.members.filter(({ state }) => state !== 'gone');
+    return this.all.filter(({ state }) => state !== 'gone');
   }
 
   private failure(): Error {
@@ -273,9 +272,9 @@ export class DevicePool implements Executor {
    */
   private hurry(): void {
     clearTimeout(this.timer);
-    const idle = this.members.filter(({ state, jobs }) => state === 'ready' && jobs.size === 0);
+    const idle = this.all.filter(({ state, jobs }) => state === 'ready' && jobs.size === 0);
     if (this.isClosed || this.waiting.length > 0 || idle.length === 0) return;
-    const late = this.members
+    const late = this.all
       .flatMap((member) => [...member.jobs].map((job) => ({ job, member })))
       .filter(({ job }) => !job.isDone && !job.isCopied)
       .sort((a, b) => a.job.since - b.job.since);

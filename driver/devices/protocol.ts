@@ -64,6 +64,8 @@ export type FromChild =
       readonly kind: 'ready';
       readonly capacity: Readonly<Record<string, Extents>>;
       readonly inFlight: number;
+      /** Functions whose calls depend on what earlier ones left in the device's memory. */
+      readonly stateful: readonly string[];
       readonly phases: readonly PhaseSpan[];
     }
   | { readonly kind: 'result'; readonly id: number; readonly result: CallResult }

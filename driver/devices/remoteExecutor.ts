@@ -35,7 +35,7 @@ export interface RemoteOptions {
   /**
    * Called when a process that had loaded the model ends. Its pending calls reject with ProcessEnded, so that others
    * can compute them, and opened() is a promise of the next process. If absent, the next process is asked the same
-   * again.
+   * again, except for functions with states, whose calls always reject.
    */
   readonly onEnd?: (how: string) => void;
   /** The replicas that start together, and the index of this one. Only the first process takes part. */
@@ -121,6 +121,7 @@ export class RemoteExecutor implements Executor {
   private isReady = false;
   /** A process has loaded the model, this one or one before it. */
   private wasReady = false;
+  private stateful: ReadonlySet<string> = new Set();
   private readonly jobs = new Map<number, Job>();
   private nextId = 0;
   private restarts = 0;
@@ -253,6 +254,7 @@ export class RemoteExecutor implements Executor {
             return siblings?.relay.say(siblings.index, message.word);
           case 'ready':
             ({ capacity: this.capacity, inFlight: this.inFlight, phases: this.phases } = message);
+            this.stateful = new Set(message.stateful);
             this.isReady = this.wasReady = true;
             this.watch();
             return resolve();
@@ -321,13 +323,18 @@ export class RemoteExecutor implements Executor {
       onEnd(how);
       return;
     }
+    let isMissed = false;
     for (const [id, job] of [...this.jobs]) {
+      if (this.stateful.has(job.name)) {
+        isMissed = true;
+        this.settle(id, () => job.reject(new ProcessEnded(how)));
+        continue;
+      }
       const wasAsked = job.isSent;
       job.isSent = false;
       if (wasAsked && ++job.attempts >= ATTEMPTS) this.settle(id, () => job.reject(fatalCall(job, job.attempts, how)));
     }
-    if (this.jobs.size === 0) return;
-    this.restart(how);
+    if (this.jobs.size > 0 || isMissed) this.restart(how);
   }
 
   private restart(how: string): void {
@@ -337,7 +344,7 @@ export class RemoteExecutor implements Executor {
     if (++this.restarts > MAX_RESTARTS) {
       const error = new UserError(
         `the device process ended ${MAX_RESTARTS + 1} times, last: ${how}`,
-        'finished questions are in the journal; see what nvidia-smi says of the device',
+        'what is finished is kept; see what nvidia-smi says of the device',
       );
       this.ready = Promise.reject(error);
       this.ready.catch(() => undefined);

@@ -1,6 +1,6 @@
 /** `model.generate`: texts as they are made, as an async iterator. */
 import { UsageError } from '../../errors.js';
-import type { EndReason } from '../../generate/generator.js';
+import type { EndReason } from '../../generate/request.js';
 import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
 import { readGenerationConfig } from '../../models/generationConfig.js';
 import { createTokenizer, type Tokenizer } from '../../models/tokenizer.js';

@@ -1,5 +1,4 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
-import { SCORE } from '../../ir/function.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import { printMemoryUse } from '../../runtime/cpu/memoryUse.js';
@@ -47,7 +46,7 @@ export async function loadCpuExecutor(
     symbols: compiled.symbols,
     tensors: checkpoint.tensors,
     threads,
-    ...(stages === undefined ? {} : { stages: { [SCORE]: stages } }),
+    ...(stages === undefined ? {} : { stages }),
     onMemory: (use) => ui.note(printMemoryUse(use)),
     onProgress: ({ doneBytes, totalBytes }) => stepTo(ui, { done: doneBytes, total: totalBytes, unit: 'bytes' }),
   });
@@ -94,7 +93,7 @@ export async function loadCudaExecutor(
       ? { onMemory: (use) => ui.note(printCudaMemoryUse(use)) }
       : // The placement report already covered each device.
         {
-          stages: { [SCORE]: stages },
+          stages,
           onRoutes: (routes) =>
             ui.note(`stages hand on ${[...new Set(routes)].map((route) => ROUTES[route]).join(', ')}`),
         }),

@@ -6,7 +6,6 @@ import type { z } from 'zod';
 import type { Rates } from '../../autotune/bucketCost.js';
 import type { TuneResult as SearchResult } from '../../autotune/search.js';
 import type { Scheduling } from '../../codegen/scheduling.js';
-import type { Stage } from '../../ir/placement.js';
 import type { LaunchShape } from '../../ir/cuda.js';
 import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket, CpuIsa, Plan } from '../../ir/plan.js';
@@ -14,6 +13,7 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/family/mask.js';
 import type { Numerics } from '../../passes/pipeline.js';
 import type { KernelResources } from '../../runtime/cuda/ptxasLog.js';
+import type { PlanStages } from '../../runtime/stagePlan.js';
 import type { Machine } from '../machine.js';
 import type { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
@@ -104,8 +104,8 @@ export interface OpenOptions {
   readonly threads: number;
   /** One device per stage, counted from 0 among the devices of this machine that run the plan. */
   readonly devices: readonly number[];
-  /** Launches of each stage; absent: one device runs all. */
-  readonly stages?: readonly Stage[];
+  /** Launches of each function on each stage; absent: one device runs all. */
+  readonly stages?: PlanStages;
   readonly rebuild: Rebuild;
   /** Machine code to use if there is no compiler. */
   readonly packed?: PackedCode | undefined;

@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import type { ContinueListener, GeneratedText, PromptResult } from '../../driver/commands/continueAll.js';
 import type { GenerateRequest, GenerateResult } from '../../driver/commands/generate.js';
-import { GenerateError } from '../../generate/generator.js';
+import { GenerateError } from '../../generate/request.js';
 import type { Asked } from '../../driver/target.js';
 import { fakeIo, runCli, type FakeIo, type Outcome } from './fakeIo.js';
 

@@ -41,7 +41,7 @@ const pause = (milliseconds: number): unknown =>
  * Holds this process until all of its children that still exist have loaded their kernels, or a driver, and have
  * nothing to do.
  */
-function holdUntilLoaded(): number[] {
+export function holdUntilLoaded(): number[] {
   const latest = performance.now() + 60_000;
   for (let calm = 0; performance.now() < latest; pause(20)) {
     const pids = devicesOf(process.pid);

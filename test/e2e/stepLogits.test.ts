@@ -6,7 +6,8 @@ import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.
 import { Phases } from '../../driver/phases.js';
 import type { Ui } from '../../driver/requests.js';
 import { searchBeams } from '../../generate/beams.js';
-import { Generator, type Stepper } from '../../generate/generator.js';
+import { Generator } from '../../generate/generator.js';
+import type { Stepper } from '../../generate/stepper.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
 import { ROOT } from './support.js';
 

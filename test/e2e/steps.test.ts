@@ -10,9 +10,10 @@ import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { Ui } from '../../driver/requests.js';
-import { Generator, type Generated, type Stepper } from '../../generate/generator.js';
-import { generateSamples } from '../../generate/samples.js';
+import { Generator } from '../../generate/generator.js';
+import type { Generated, GenerateRequest } from '../../generate/request.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
+import type { Stepper } from '../../generate/stepper.js';
 import { SCORE } from '../../ir/function.js';
 import { ROOT } from './support.js';
 
@@ -28,6 +29,9 @@ function randomTokens(seed: number, length: number): number[] {
 }
 
 const SHARED = randomTokens(7, 50);
+const generateSamples = (generator: Generator, request: GenerateRequest, count: number) =>
+  Promise.all(Array.from({ length: count }, (_, sample) => generator.generate({ ...request, sample })));
+
 /** Some begin alike, within a page and past one. */
 const SEQUENCES = [
   SHARED,

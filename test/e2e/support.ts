@@ -127,13 +127,15 @@ export interface Here {
    * Called with every progress report of a run, between two micro-batches, however fast they are. `press` is Ctrl-C.
    */
   readonly onProgress?: (progress: RunProgress, press: () => void) => void;
+  /** Called with every token that generate gives, before the next step begins. */
+  readonly onPiece?: (press: () => void) => void;
 }
 
 /** As built: a module of dist/, which the tests' own compiler leaves as it is. */
 const built = (path: string): Promise<unknown> =>
   import(/* @vite-ignore */ pathToFileURL(join(ROOT, 'dist', path)).href);
 
-async function runHere(args: readonly string[], { onProgress }: Here): Promise<Outcome> {
+async function runHere(args: readonly string[], { onProgress, onPiece }: Here): Promise<Outcome> {
   const { createCli } = (await built('cli/program.js')) as typeof Program;
   const { ALL_COMMANDS } = (await built('cli/allCommands.js')) as typeof AllCommands;
   const [stdout, stderr] = [new Recorder(), new Recorder()];
@@ -157,20 +159,25 @@ async function runHere(args: readonly string[], { onProgress }: Here): Promise<O
   const press = (): void => {
     for (const listener of listeners) listener('SIGINT');
   };
-  const commands: typeof ALL_COMMANDS =
-    onProgress === undefined
-      ? ALL_COMMANDS
-      : {
-          ...ALL_COMMANDS,
-          run: (request, ui) =>
-            ALL_COMMANDS.run(request, {
-              ...ui,
-              run: (progress) => {
-                ui.run(progress);
-                onProgress(progress, press);
-              },
-            }),
-        };
+  const commands: typeof ALL_COMMANDS = {
+    ...ALL_COMMANDS,
+    run: (request, ui) =>
+      ALL_COMMANDS.run(request, {
+        ...ui,
+        run: (progress) => {
+          ui.run(progress);
+          onProgress?.(progress, press);
+        },
+      }),
+    generate: (request, ui, listener) =>
+      ALL_COMMANDS.generate(request, ui, {
+        ...listener,
+        onPiece: (...piece) => {
+          onPiece?.(press);
+          return listener.onPiece?.(...piece);
+        },
+      }),
+  };
   const status = await createCli(commands, io).run(args);
   expect(died).toBeUndefined();
   expect(listeners.size).toBe(0);

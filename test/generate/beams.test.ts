@@ -1,7 +1,8 @@
 /** Beam search against an exhaustive search, on a made-up model whose next token depends on the last and its place. */
 import { describe, expect, it } from 'vitest';
 import { searchBeams, type Beam } from '../../generate/beams.js';
-import { Generator, type Stepper } from '../../generate/generator.js';
+import { Generator } from '../../generate/generator.js';
+import type { Stepper } from '../../generate/stepper.js';
 import { hash32 } from '../../ir/gumbel.js';
 
 const VOCAB = 4;

@@ -1,6 +1,7 @@
 /** Sequences against a model that counts: the token after n is n + 1. */
 import { describe, expect, it } from 'vitest';
-import { Generator, type Stepper } from '../../generate/generator.js';
+import { Generator } from '../../generate/generator.js';
+import { StateLost, type Stepper } from '../../generate/stepper.js';
 
 const MAX_LENGTH = 64;
 
@@ -114,5 +115,101 @@ describe('a generator', () => {
     const good = generator.generate({ prompt: [10], maxNewTokens: 9 });
     await expect(bad).rejects.toThrow('not finite');
     expect(idsOf(await good)).toEqual(range(11, 9));
+  });
+
+  it('is not slower than whoever reads: no call begins before every token is taken', async () => {
+    let steps = 0;
+    let isFree = (): void => undefined;
+    const generator = new Generator(counter({ onStep: () => steps++ }));
+    const slow = generator.generate({
+      prompt: [1],
+      maxNewTokens: 9,
+      onToken: ({ token }) => (token === 3 ? new Promise((resolve) => (isFree = () => resolve('stop'))) : never()),
+    });
+    const never = (): Promise<undefined> => Promise.resolve(undefined);
+    const other = generator.generate({ prompt: [11], maxNewTokens: 9 });
+    await expect.poll(() => steps).toBe(2);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(steps).toBe(2);
+    isFree();
+    expect(idsOf(await slow)).toEqual([2, 3]);
+    expect(idsOf(await other)).toEqual(range(12, 9));
+  });
+});
+
+/** A device that executes calls in order, and keeps what it draws for the next one. */
+function keeping(options: Parameters<typeof counter>[0] & { readonly lostAt?: ReadonlySet<number> } = {}) {
+  const base = counter(options);
+  let last: Promise<unknown> = Promise.resolve();
+  let kept = new Int32Array(8);
+  let [running, most, calls] = [0, 0, 0];
+  const stepper: Stepper = {
+    ...base,
+    limits: { ...base.limits, keptRows: 8 },
+    step: (inputs) => {
+      const call = calls++;
+      most = Math.max(most, ++running);
+      const answer = last.then(async () => {
+        await new Promise((resolve) => setImmediate(resolve));
+        if (options.lostAt?.has(call) === true) throw new StateLost('gone');
+        const tokens = inputs.tokens.map((token, i) => (inputs.isFed![i] === 1 ? kept[inputs.feed![i]!]! : token));
+        const outputs = await base.step({ ...inputs, tokens });
+        const drawn = kept.slice();
+        inputs.keep!.forEach((row, i) => (row < 0 ? undefined : (drawn[row] = outputs.drawn[i]!)));
+        kept = drawn;
+        return outputs;
+      });
+      last = answer.catch(() => undefined).then(() => running--);
+      return answer;
+    },
+    recovered: () => Promise.resolve(),
+  };
+  return { stepper, mostRunning: () => most, calls: () => calls };
+}
+
+describe('a generator whose device keeps what it draws', () => {
+  it('begins a call while another runs, and gives the same', async () => {
+    const run = async (stepper: Stepper) => {
+      const generator = new Generator(stepper);
+      const all = await Promise.all([
+        generator.generate({ prompt: [1], maxNewTokens: 20, stopTokens: new Set([9]) }),
+        generator.generate({ prompt: range(20, 12), maxNewTokens: 7 }),
+        generator.generate({ prompt: range(0, 60), maxNewTokens: 50 }),
+        ...range(0, 12).map((i) => generator.generate({ prompt: [i], maxNewTokens: 3 + (i % 4) })),
+      ]);
+      return all.map((each) => [each.reason, idsOf(each)]);
+    };
+    const { stepper, mostRunning } = keeping();
+    expect(await run(stepper)).toEqual(await run(counter()));
+    expect(mostRunning()).toBe(2);
+    expect(await run(keeping({ cacheTokens: 16 * 6 }).stepper)).toEqual(await run(counter({ cacheTokens: 16 * 6 })));
+  });
+
+  it('computes a sequence that failed once more by itself, so that the layer can be found', async () => {
+    const { stepper } = keeping({ fails: new Set([4]) });
+    const generator = new Generator(stepper);
+    const bad = generator.generate({ prompt: [1], maxNewTokens: 9 });
+    const good = generator.generate({ prompt: [10], maxNewTokens: 9 });
+    await expect(bad).rejects.toThrow('not finite');
+    expect(idsOf(await good)).toEqual(range(11, 9));
+  });
+
+  it('computes everything again when its device is lost, and gives the same', async () => {
+    for (let at = 0; at < 9; at++) {
+      const { stepper, calls } = keeping({ lostAt: new Set([at, at + 3]) });
+      const generator = new Generator(stepper);
+      const texts = await Promise.all(
+        [1, 11].map((first) => generator.generate({ prompt: range(first, 20), maxNewTokens: 8, scoreFrom: 1 })),
+      );
+      expect(texts.map(idsOf)).toEqual([range(21, 8), range(31, 8)]);
+      expect(texts.map(({ promptScores }) => promptScores.length)).toEqual([19, 19]);
+      expect(calls()).toBeGreaterThan(8);
+    }
+  });
+
+  it('gives up what ends one device after another', async () => {
+    const generator = new Generator(keeping({ lostAt: new Set(range(0, 9)) }).stepper);
+    const text = generator.generate({ prompt: [1], maxNewTokens: 8 });
+    await expect(text).rejects.toThrow('its steps ended 3 devices: gone');
   });
 });

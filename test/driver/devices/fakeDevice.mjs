@@ -3,6 +3,7 @@
 // never ends, and nothing is listened to meanwhile. `slow:N`: loading takes N milliseconds, and the process says so.
 import { existsSync, writeFileSync } from 'node:fs';
 
+const READY = { kind: 'ready', capacity: { score: { T: 128, R: 64 } }, inFlight: 2, stateful: ['step'], phases: [] };
 let [fault, at] = ['never', 0];
 let seen = 0;
 process.on('message', (message) => {
@@ -17,7 +18,7 @@ process.on('message', (message) => {
       const talking = setInterval(() => process.send({ kind: 'step', fraction: 0.5 }), 100);
       return setTimeout(() => {
         clearInterval(talking);
-        process.send({ kind: 'ready', capacity: { score: { T: 128, R: 64 } }, inFlight: 2, phases: [] });
+        process.send(READY);
       }, at);
     }
     if (fault === 'unopened')
@@ -27,7 +28,7 @@ process.on('message', (message) => {
       });
     process.send({ kind: 'phase', name: 'load weights' });
     process.send({ kind: 'step', fraction: 0.25, detail: { done: 1, total: 4, unit: 'bytes' } });
-    return process.send({ kind: 'ready', capacity: { score: { T: 128, R: 64 } }, inFlight: 2, phases: [] });
+    return process.send(READY);
   }
   if (message.kind === 'close') return process.disconnect();
   const { id, inputs } = message;

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { DevicePool, type Replica } from '../../../driver/devices/pool.js';
+import { DevicePool } from '../../../driver/devices/pool.js';
+import type { Replica } from '../../../driver/executor.js';
 import { ProcessEnded } from '../../../driver/devices/remoteExecutor.js';
 import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';

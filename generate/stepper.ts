@@ -1,0 +1,33 @@
+/** A model on its devices, as generation sees it: one function, whose calls take turns. */
+import type { StepInputs, StepLimits } from './scheduler.js';
+
+/** What a call of `step` returns, a number for each row. */
+export interface StepOutputs {
+  readonly logProb: Float32Array;
+  readonly isArgmax: Int32Array;
+  /** A token drawn from the row, and its log-probability at temperature 1. */
+  readonly drawn: Int32Array;
+  readonly drawnLogProb: Float32Array;
+  /** The logits of the rows, one row behind another, if the model returns them. */
+  readonly logits?: Float32Array;
+}
+
+export interface Stepper {
+  readonly limits: StepLimits;
+  /** Tokens whose keys and values there is room for. */
+  readonly cacheTokens: number;
+  /** Longest context of the model, in tokens. */
+  readonly maxLength: number;
+  /** `step` returns logits. */
+  readonly hasLogits?: boolean;
+  /**
+   * Calls are executed in the order in which they are made. Rejects with StateLost where the device and all keys and
+   * values are gone; with an error that has `rows` where only some rows could not be computed.
+   */
+  step(inputs: StepInputs): Promise<StepOutputs>;
+  /** After StateLost: settles when another device is ready; rejects where there will be none. */
+  recovered?(): Promise<void>;
+}
+
+/** The device ended, and the keys and values in its memory with it. */
+export class StateLost extends Error {}

@@ -1,0 +1,108 @@
+/** A request on its way: its sequence, what was generated of it, and who waits for it. */
+import { needsLogits, resolveSampling } from './sampling.js';
+import { Sequence } from './sequence.js';
+import { GenerateError, type EndReason, type Generated, type GeneratedToken, type GenerateRequest } from './request.js';
+import type { Stepper } from './stepper.js';
+
+/** What a request must fit into. */
+export interface TaskLimits extends Pick<Stepper, 'maxLength' | 'hasLogits'> {
+  /** Longest sequence that the pages and a call have room for, in tokens. */
+  readonly room: number;
+}
+
+/** Devices that may end while they compute a sequence before it counts as the cause. */
+const MOST_LOSSES = 3;
+
+export class Task {
+  readonly request: GenerateRequest;
+  readonly sequence: Sequence;
+  private readonly generated: GeneratedToken[] = [];
+  private readonly resolve: (result: Generated) => void;
+  private readonly reject: (error: Error) => void;
+  private losses = 0;
+
+  private constructor(
+    request: GenerateRequest,
+    sequence: Sequence,
+    resolve: (result: Generated) => void,
+    reject: (error: Error) => void,
+  ) {
+    this.request = request;
+    this.sequence = sequence;
+    this.resolve = resolve;
+    this.reject = reject;
+  }
+
+  /**
+   * Hands the task to `start`, and resolves when it is done. Rejects with GenerateError where the request does not fit
+   * the model or its memory, and with UsageError for options out of range.
+   */
+  static async run(request: GenerateRequest, limits: TaskLimits, start: (task: Task) => void): Promise<Generated> {
+    const sequence = sequenceOf(request, limits);
+    if (request.signal?.aborted === true) return { tokens: [], promptScores: [], reason: 'aborted', foundTokens: 0 };
+    return new Promise((resolve, reject) => start(new Task(request, sequence, resolve, reject)));
+  }
+
+  get isAborted(): boolean {
+    return this.request.signal?.aborted === true;
+  }
+
+  /** Tokens that are left to compute, the first of which may be in pages. */
+  get workTokens(): number {
+    return this.sequence.pending + this.request.maxNewTokens - this.generated.length;
+  }
+
+  /** Takes the next token. Returns why the sequence ends with it, if it does. */
+  async take(next: GeneratedToken, { maxLength, room }: TaskLimits): Promise<EndReason | undefined> {
+    const { onToken, stopTokens, maxNewTokens } = this.request;
+    if (maxNewTokens === 0) return 'length';
+    this.generated.push(next);
+    const length = this.sequence.promptLength + this.generated.length;
+    const asked = await onToken?.(next);
+    if (asked !== undefined) return asked;
+    if (stopTokens?.has(next.token) === true) return 'eos';
+    if (this.generated.length >= maxNewTokens) return 'length';
+    if (length >= maxLength) return 'context';
+    return length >= room ? 'cache' : undefined;
+  }
+
+  end(reason: EndReason): void {
+    const { generated: tokens, sequence } = this;
+    this.resolve({ tokens, promptScores: sequence.scores, reason, foundTokens: sequence.found });
+  }
+
+  fail(error: Error): void {
+    this.reject(error);
+  }
+
+  /** A device ended while it computed this. Returns false, having failed, where that has happened too often. */
+  survive(error: Error): boolean {
+    if (++this.losses < MOST_LOSSES) return true;
+    this.fail(new GenerateError(`its steps ended ${MOST_LOSSES} devices: ${error.message}`));
+    return false;
+  }
+}
+
+/** Throws where the request cannot be computed with these limits. */
+function sequenceOf(request: GenerateRequest, { maxLength, room, hasLogits = false }: TaskLimits): Sequence {
+  const { prompt, maxNewTokens, scoreFrom, stopTokens = new Set(), minNewTokens = 0 } = request;
+  if (prompt.length > maxLength)
+    throw new GenerateError(`a prompt of ${prompt.length} tokens; the model's context has ${maxLength}`);
+  if (prompt.length + Math.min(maxNewTokens, 1) > room)
+    throw new GenerateError(`a prompt of ${prompt.length} tokens; the cache has room for ${room}`);
+  const sampling = resolveSampling(request.sampling ?? {}, request.sample);
+  const isBanning = minNewTokens > 0 && stopTokens.size > 0;
+  const choosesHere = needsLogits(request.sampling ?? {});
+  if ((choosesHere || isBanning) && !hasLogits)
+    throw new GenerateError(
+      'the model was compiled without logits, which filters, penalties and top log-probabilities need',
+    );
+  return new Sequence({
+    prompt,
+    sampling,
+    needsLogits: choosesHere,
+    longest: Math.min(maxLength, room, prompt.length + maxNewTokens),
+    ...(isBanning ? { banned: { tokens: stopTokens, atLeast: minNewTokens } } : {}),
+    ...(scoreFrom === undefined ? {} : { scoreFrom }),
+  });
+}

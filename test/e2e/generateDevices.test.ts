@@ -1,0 +1,97 @@
+/**
+ * `generate` on several devices of a CPU: replicas that share prompts out, pipelines whose stages keep the keys and
+ * values of their layers, and devices that are killed. The texts are those of one device, to the bit.
+ */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { holdUntilLoaded } from './children.js';
+import { writeCheckpoint } from './smallModel.js';
+import { CAPACITY, failure, isBuilt, success, temporaryFolder, tilewright } from './support.js';
+
+describe.skipIf(!isBuilt)('generate on several devices', () => {
+  const model = writeCheckpoint();
+  const file = join(temporaryFolder(), 'prompts.jsonl');
+  const lengths = [3, 40, 17, 80, 33, 1, 64, 20, 9, 50];
+  const prompts = lengths.map((length, i) => ({
+    tokens: Array.from({ length }, (_, at) => (at < 16 && i % 2 === 0 ? at + 4 : 4 + ((at * 37 + i * 101) % 300))),
+  }));
+  const TOKENS = 24;
+  const run = (flags: readonly string[], onPiece?: (press: () => void) => void) =>
+    tilewright(
+      [
+        ...['generate', model, '--prompts', file, '--json', '--ignore-eos', '--max-new-tokens', String(TOKENS)],
+        ...['--target', 'cpu', '--precision', 'f32', '--threads', '1', '--cache-tokens', '512', ...CAPACITY, ...flags],
+      ],
+      onPiece === undefined ? {} : { onPiece },
+    );
+  /** What a prompt found in pages depends on which other prompts its replica had. */
+  const textsOf = (stdout: string): unknown[] =>
+    stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => ({ ...(JSON.parse(line) as object), foundTokens: 0 }));
+  /** Acts once, when so many tokens have come and all devices have loaded. */
+  const after = (count: number, act: (pids: readonly number[], press: () => void) => void) => {
+    let left = count;
+    return (press: () => void): void => {
+      if (left-- === 1) act(holdUntilLoaded(), press);
+    };
+  };
+  let alone: unknown[] = [];
+  let drawn: unknown[] = [];
+
+  beforeAll(async () => {
+    writeFileSync(file, prompts.map((prompt) => `${JSON.stringify(prompt)}\n`).join(''));
+    alone = textsOf(success(await run([])).stdout);
+    drawn = textsOf(success(await run(['--temperature', '1', '--n', '3'])).stdout);
+    expect([alone.length, drawn.length]).toEqual([prompts.length, 3 * prompts.length]);
+  });
+
+  test('gives the texts of one device as two pipelines of two stages', async () => {
+    const flags = ['--parallel', 'dpxpp=2x2'];
+    const { stdout, stderr } = success(await run(flags));
+    expect(stderr).toBe('');
+    expect(textsOf(stdout)).toEqual(alone);
+    expect(textsOf(success(await run([...flags, '--temperature', '1', '--n', '3'])).stdout)).toEqual(drawn);
+  });
+
+  test.each([
+    [['--devices', '2'], 2],
+    [['--parallel', 'pp=2'], 1],
+  ])('gives the same texts if one of %j is killed in the middle', async (flags, processes) => {
+    const killed: number[] = [];
+    const { stdout, stderr } = success(
+      await run(
+        flags,
+        after(30, (pids) => {
+          expect(pids.length).toBe(processes);
+          killed.push(pids.at(-1)!);
+          process.kill(pids.at(-1)!, 'SIGKILL');
+        }),
+      ),
+    );
+    expect(killed).toHaveLength(1);
+    expect(stderr).toContain('the device process ended (SIGKILL): another one takes over what is left');
+    expect(textsOf(stdout)).toEqual(alone);
+  });
+
+  test('keeps what was generated when it is stopped', async () => {
+    const { status, stdout, stderr } = await run(
+      ['--devices', '2'],
+      after(30, (_, press) => press()),
+    );
+    expect(status, stderr).toBe(130);
+    const texts = textsOf(stdout) as { readonly reason: string; readonly tokens: readonly number[] }[];
+    expect(texts).toHaveLength(prompts.length);
+    for (const [i, { reason, tokens }] of texts.entries()) {
+      expect(reason).toBe('aborted');
+      expect((alone[i] as { readonly tokens: readonly number[] }).tokens.slice(0, tokens.length)).toEqual(tokens);
+    }
+  });
+
+  test('says how many stages there can be', async () => {
+    const { error, hint } = failure(await run(['--parallel', 'pp=9']));
+    expect(`${error}; ${hint}`).toMatch(/9 stages of a .*use at most --parallel pp=\d/);
+  });
+});

@@ -1,0 +1,95 @@
+/** Replicas side by side: a model that counts, where the token after n is n + 1, and devices that end. */
+import { describe, expect, it } from 'vitest';
+import { Fleet } from '../../generate/fleet.js';
+import { StateLost, type Stepper } from '../../generate/stepper.js';
+
+interface Replica {
+  readonly stepper: Stepper;
+  calls(): number;
+  /** The next call finds the device gone. `comesBack`: settles when there is another. */
+  lose(comesBack: () => Promise<void>): void;
+}
+
+function replica(): Replica {
+  let calls = 0;
+  let lost: (() => Promise<void>) | undefined;
+  let back = (): Promise<void> => Promise.resolve();
+  return {
+    calls: () => calls,
+    lose: (comesBack) => (lost = comesBack),
+    stepper: {
+      limits: { tokens: 64, keys: 4096 },
+      cacheTokens: 4096,
+      maxLength: 1000,
+      recovered: () => back(),
+      step: async ({ tokens, row }) => {
+        calls++;
+        await new Promise((resolve) => setImmediate(resolve));
+        if (lost !== undefined) {
+          [back, lost] = [lost, undefined];
+          throw new StateLost('gone');
+        }
+        const drawn = row.map((at) => tokens[at]! + 1);
+        const zeros = new Float32Array(row.length);
+        return { logProb: zeros, drawnLogProb: zeros, isArgmax: drawn.map(() => 1), drawn };
+      },
+    },
+  };
+}
+
+const write = (fleet: Fleet, count: number) =>
+  Promise.all(
+    Array.from({ length: count }, async (_, i) => {
+      const { tokens } = await fleet.generate({ prompt: [100 * i], maxNewTokens: 10 });
+      return tokens.map(({ token }) => token);
+    }),
+  );
+const expected = (count: number) =>
+  Array.from({ length: count }, (_, i) => Array.from({ length: 10 }, (_each, t) => 100 * i + t + 1));
+const never = (): Promise<void> => new Promise(() => undefined);
+const noDriver = (): Promise<void> => Promise.reject(new Error('no driver'));
+
+describe('a fleet', () => {
+  it('shares requests out, also with a replica that comes later', async () => {
+    const [a, b, c] = [replica(), replica(), replica()];
+    const fleet = new Fleet([a.stepper, b.stepper]);
+    const texts = write(fleet, 9);
+    fleet.add(c.stepper);
+    expect(await texts).toEqual(expected(9));
+    for (const { calls } of [a, b, c]) expect(calls()).toBe(10);
+  });
+
+  it('sends a prompt to the replica that has its beginning', async () => {
+    const [a, b] = [replica(), replica()];
+    const fleet = new Fleet([a.stepper, b.stepper]);
+    const prompt = Array.from({ length: 40 }, (_, i) => i);
+    for (let i = 0; i < 5; i++) await fleet.generate({ prompt, maxNewTokens: 2 });
+    expect([a.calls(), b.calls(), fleet.counts.foundTokens]).toEqual([10, 0, 4 * 32]);
+  });
+
+  it('has the others take over what a lost device was computing', async () => {
+    const [a, b] = [replica(), replica()];
+    const fleet = new Fleet([a.stepper, b.stepper]);
+    const texts = write(fleet, 6);
+    a.lose(never);
+    expect(await texts).toEqual(expected(6));
+    expect(a.calls()).toBe(1);
+  });
+
+  it('goes on with a device that comes back, if all were lost', async () => {
+    const [a, b] = [replica(), replica()];
+    const fleet = new Fleet([a.stepper, b.stepper]);
+    const texts = write(fleet, 6);
+    a.lose(noDriver);
+    b.lose(() => new Promise((resolve) => setTimeout(resolve, 20)));
+    expect(await texts).toEqual(expected(6));
+  });
+
+  it('says why nothing is left', async () => {
+    const a = replica();
+    const fleet = new Fleet([a.stepper]);
+    a.lose(noDriver);
+    await expect(write(fleet, 2)).rejects.toThrow('no driver');
+    await expect(write(fleet, 1)).rejects.toThrow('no driver');
+  });
+});
