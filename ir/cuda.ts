@@ -12,9 +12,10 @@ export type CudaArch = (typeof CUDA_ARCHS)[number];
  * Skeletons of a contraction. `simt` runs on CUDA cores, takes any shape and is the reference. `mma` uses cp.async and
  * mma.sync (sm_80 and later). `wgmma` uses TMA, mbarriers and warp-specialised wgmma (sm_90a). `skinny` is for up to 64
  * rows: mma.sync behind a deep ring of weights that is filled while the preceding kernel ends (sm_80 and later; the
- * vocabulary on sm_90a only, because its sums are those of wgmma). The last three give the same bits on one GPU.
+ * vocabulary on sm_90a only, because its sums are those of wgmma). `skinnyWgmma` does the same with TMA and wgmma
+ * (sm_90a). The last four give the same bits on one GPU.
  */
-export const CUDA_GEMM_SKELETONS = ['simt', 'mma', 'wgmma', 'skinny'] as const;
+export const CUDA_GEMM_SKELETONS = ['simt', 'mma', 'wgmma', 'skinny', 'skinnyWgmma'] as const;
 export type CudaGemmSkeleton = (typeof CUDA_GEMM_SKELETONS)[number];
 
 /**

@@ -47,7 +47,13 @@ export const cudaMachine = (
 });
 
 /** Share of the nominal rate that a skeleton's inner loop reaches (docs/performance.md). */
-const REACH: Readonly<Record<CudaGemmSkeleton, number>> = { wgmma: 0.78, mma: 0.5, skinny: 0.5, simt: 0.03 };
+const REACH: Readonly<Record<CudaGemmSkeleton, number>> = {
+  wgmma: 0.78,
+  mma: 0.5,
+  skinny: 0.5,
+  skinnyWgmma: 0.5,
+  simt: 0.03,
+};
 /**
  * L2 bandwidth as a multiple of memory bandwidth. Tiles of 128×256 without multicast were read at 2.3 times the memory
  * rate.
@@ -116,7 +122,7 @@ function gemmSeconds(
   rows: number,
   machine: CudaMachine,
 ): number {
-  if (s.skeleton === 'skinny') return skinnySeconds(kernel, s, rows, machine);
+  if (s.skeleton === 'skinny' || s.skeleton === 'skinnyWgmma') return skinnySeconds(kernel, s, rows, machine);
   const perMultiprocessor = machine.flopsPerSecond / machine.multiprocessors;
   const down = Math.ceil(rows / (s.tm * s.cluster)) * s.cluster;
   const across = columnTiles(segmentsOf(kernel), s.tn).total;

@@ -1,11 +1,13 @@
 /** The CUDA schedules that the tuner considers: those that code generation can print and that can be fast. */
 import { isLegalCuda, type CudaFacts } from '../../codegen/cuda/index.js';
-import type { CudaSchedule } from '../../ir/cuda.js';
+import type { CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 
 /** Smaller tiles make too few products per loaded element and wait for L2 at any micro-batch size. */
 const LEAST_TILE = 16 * 32;
+/** Where this does not count: they wait for memory anyway. */
+const OF_FEW_ROWS: readonly CudaGemmSkeleton[] = ['skinny', 'skinnyWgmma'];
 /** Loops with fewer threads per block leave multiprocessors idle. */
 const LEAST_THREADS = 64;
 
@@ -16,7 +18,7 @@ export function isCudaCandidate(
   schedule: CudaSchedule,
   facts: CudaFacts,
 ): true | string {
-  if (schedule.kind === 'gemm' && schedule.skeleton !== 'skinny' && schedule.tm * schedule.tn < LEAST_TILE)
+  if (schedule.kind === 'gemm' && !OF_FEW_ROWS.includes(schedule.skeleton) && schedule.tm * schedule.tn < LEAST_TILE)
     return `a tile of ${schedule.tm}×${schedule.tn} makes too few products per element it loads`;
   if (schedule.kind === 'loop' && schedule.threads < LEAST_THREADS)
     return `blocks of ${schedule.threads} threads do not fill a multiprocessor`;

@@ -51,18 +51,14 @@ function contraction(kernel: Contraction, module: KernelModule, facts: CudaFacts
   throw new Error(`Kernel ${kernel.name} (${kernel.path}) has no legal schedule on this GPU: ${reason}.`);
 }
 
-/**
- * The skinny schedule for a kernel of few rows. On Hopper only bf16 products are known to have the bits of wgmma, which
- * larger calls use.
- */
+/** The schedule for a kernel of few rows, unless the device cannot run it. */
 function skinnySchedule(
   kernel: Contraction,
   module: KernelModule,
   facts: CudaFacts,
   rows: number,
 ): CudaGemmSchedule | undefined {
-  const types = contractionTypes(kernel, module);
-  if (typeof types === 'string' || (facts.arch === 'sm_90a' && types.a !== 'bf16')) return undefined;
+  if (typeof contractionTypes(kernel, module) === 'string') return undefined;
   const schedule = defaultSkinnySchedule(kernel, facts, rowValuesOf(kernel, module), rows);
   return schedule !== undefined && isLegalCuda(kernel, module, schedule, facts) === true ? schedule : undefined;
 }

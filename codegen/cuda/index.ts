@@ -11,7 +11,7 @@ import type { EmittedCuda } from './text/operands.js';
 import { CudaOperands } from './text/operands.js';
 import { render } from './text/templates.js';
 import { emitWgmma } from './wgmma/index.js';
-import { emitSkinny } from './skinny/index.js';
+import { emitSkinny, emitSkinnyWgmma } from './skinny/index.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
 export { isLegalCuda } from './legality.js';
@@ -67,6 +67,8 @@ function emitAnchor(
           return emitWgmma(kernel, operands, schedule, symbol, parameters);
         case 'skinny':
           return emitSkinny(kernel, operands, schedule, symbol, parameters);
+        case 'skinnyWgmma':
+          return emitSkinnyWgmma(kernel, operands, schedule, symbol, parameters);
         default:
           return mismatch();
       }

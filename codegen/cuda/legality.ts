@@ -17,6 +17,7 @@ import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { CudaOperands } from './text/operands.js';
 import { rowPrologue } from './text/programs.js';
 import { skinnyProblem, skinnySharedBytes } from './skinny/layout.js';
+import { skinnyWgmmaLayout, skinnyWgmmaProblem } from './skinny/wgmmaLayout.js';
 import { isLegalWgmma } from './wgmma/index.js';
 
 /** What a GPU provides. */
@@ -67,7 +68,11 @@ export function contractionTypes(
 function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts): true | string {
   const types = contractionTypes(kernel, module);
   if (typeof types === 'string') return types;
-  if (!isCount(s.tm, s.skeleton === 'skinny' ? 8 : 16) || !isCount(s.tn, 16) || !isCount(s.tk, 16))
+  if (
+    !isCount(s.tm, s.skeleton === 'skinny' || s.skeleton === 'skinnyWgmma' ? 8 : 16) ||
+    !isCount(s.tn, 16) ||
+    !isCount(s.tk, 16)
+  )
     return 'tm, tn and tk must be positive multiples of 16';
   if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
   switch (s.skeleton) {
@@ -79,6 +84,8 @@ function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSched
       return isLegalWgmma(kernel, module, s, facts);
     case 'skinny':
       return skinny(kernel, module, s, facts, types);
+    case 'skinnyWgmma':
+      return skinnyWgmma(kernel, module, s, facts, types);
     default:
       return s.skeleton satisfies never;
   }
@@ -130,6 +137,26 @@ function skinny(
   const problem = skinnyProblem(segmentsOf(kernel), s, isLogProb);
   if (problem !== undefined) return problem;
   const bytes = skinnySharedBytes(s, rowValuesOf(kernel, module), isLogProb);
+  return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
+    ? true
+    : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+}
+
+function skinnyWgmma(
+  kernel: Contraction,
+  module: KernelModule,
+  s: CudaGemmSchedule,
+  facts: CudaFacts,
+  { a, w }: { readonly a: BufferDType; readonly w: BufferDType },
+): true | string {
+  if (facts.arch !== 'sm_90a') return `wgmma needs sm_90a, the target is ${facts.arch}`;
+  if (s.cluster !== 1) return 'clusters are for wgmma';
+  if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
+  if (a !== 'bf16' && a !== 'f16') return `tensor cores read 16-bit operands, ${kernel.a} is ${a}`;
+  if (kernel.k < 2) return 'tensor maps need rows of more than one element';
+  const problem = skinnyWgmmaProblem(segmentsOf(kernel), s, kernel.anchor === 'logprob');
+  if (problem !== undefined) return problem;
+  const bytes = skinnyWgmmaLayout(s, rowValuesOf(kernel, module)).sharedBytes;
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
     ? true
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;

@@ -1,10 +1,11 @@
-/** The default schedule of the skinny skeleton. */
-import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+/** The default schedule for few rows: of skinnyWgmma on Hopper, of skinny on other GPUs. */
+import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import type { Contraction } from '../text/contraction.js';
 import { segmentsOf } from '../text/contraction.js';
 import { columnTiles } from '../wgmma/layout.js';
 import { SKINNY_STAGES, skinnyProblem, skinnySharedBytes, skinnyStep } from './layout.js';
+import { STAGES, skinnyWgmmaLayout, skinnyWgmmaProblem } from './wgmmaLayout.js';
 
 /** Most rows for which the skeleton is the default. */
 export const SKINNY_ROWS = 64;
@@ -12,10 +13,23 @@ export const SKINNY_ROWS = 64;
 const RESERVED_BYTES = 1024;
 /** A stage is twice as deep where it has at most this many bytes, because each stage costs a barrier. */
 const DEEP_STAGE = 18 << 10;
-/** Deepest first. */
-const STAGES = Array.from({ length: SKINNY_STAGES.most - SKINNY_STAGES.least + 1 }, (_, i) => SKINNY_STAGES.most - i);
+
+/** What the choice depends on, for each of the two skeletons. */
+const SKELETONS = {
+  skinny: { depths: deepestFirst(SKINNY_STAGES), sharedBytes: skinnySharedBytes, problem: skinnyProblem },
+  skinnyWgmma: {
+    depths: deepestFirst(STAGES),
+    sharedBytes: (schedule: CudaGemmSchedule, rowValues: number) => skinnyWgmmaLayout(schedule, rowValues).sharedBytes,
+    problem: skinnyWgmmaProblem,
+  },
+} as const;
+
+function deepestFirst({ least, most }: { readonly least: number; readonly most: number }): readonly number[] {
+  return Array.from({ length: most - least + 1 }, (_, i) => most - i);
+}
 
 export interface SkinnyDevice {
+  readonly arch: CudaArch;
   readonly sharedBytesPerBlock: number;
   readonly multiprocessors: number;
 }
@@ -27,18 +41,20 @@ export interface SkinnyDevice {
  */
 export function defaultSkinnySchedule(
   kernel: Contraction,
-  { sharedBytesPerBlock, multiprocessors }: SkinnyDevice,
+  { arch, sharedBytesPerBlock, multiprocessors }: SkinnyDevice,
   rowValues: number,
   rows: number,
 ): CudaGemmSchedule | undefined {
+  const skeleton = arch === 'sm_90a' ? 'skinnyWgmma' : 'skinny';
+  const { depths, sharedBytes, problem } = SKELETONS[skeleton];
   const segments = segmentsOf(kernel);
   const isLogProb = kernel.anchor === 'logprob';
   const tm = [8, 16, 32].find((each) => rows <= each) ?? 64;
   const tilesOf = (width: number): number => columnTiles(segments, width).total;
   const tiles = (isLogProb ? [LOGPROB_BLOCK] : widths(skinnyStep(segments), tilesOf, multiprocessors)).flatMap((tn) =>
     ((tm + tn) * 128 * 2 <= DEEP_STAGE ? [128, 64] : [64]).flatMap((tk) =>
-      STAGES.map((stages): CudaGemmSchedule => ({
-        ...{ kind: 'gemm', skeleton: 'skinny', tm, tn, tk, stages },
+      depths.map((stages): CudaGemmSchedule => ({
+        ...{ kind: 'gemm', skeleton, tm, tn, tk, stages },
         ...{ cluster: 1, raster: 1, mode: 'cooperative' },
       })),
     ),
@@ -46,8 +62,7 @@ export function defaultSkinnySchedule(
   for (const blocks of [2, 1]) {
     const room = Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES;
     const found = tiles.find(
-      (each) =>
-        skinnySharedBytes(each, rowValues, isLogProb) <= room && skinnyProblem(segments, each, isLogProb) === undefined,
+      (each) => sharedBytes(each, rowValues, isLogProb) <= room && problem(segments, each, isLogProb) === undefined,
     );
     if (found !== undefined) return found;
   }

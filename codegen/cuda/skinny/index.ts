@@ -11,7 +11,6 @@ import type { Contraction } from '../text/contraction.js';
 import { rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import type { Fragment, RowPrologue } from '../text/programs.js';
 import { fragmentEpilogue, rowPrologue } from '../text/programs.js';
-import { block, indent } from '../text/statements.js';
 import { render } from '../text/templates.js';
 import { columnTiles } from '../wgmma/layout.js';
 import { logProbFunctions, logProbText } from '../wgmma/logprob.js';
@@ -24,12 +23,12 @@ import {
   skinnyValuesOffset,
   skinnyWarps,
 } from './layout.js';
+import { ROWS_AT_ONCE, rowValuesText } from './rowValues.js';
 
 export { defaultSkinnySchedule, SKINNY_ROWS } from './candidates.js';
 export { skinnyProblem, skinnySharedBytes } from './layout.js';
+export { emitSkinnyWgmma } from './wgmma.js';
 
-/** Rows whose values a warp computes at once: a single row would wait for memory. */
-const ROWS_AT_ONCE = 4;
 /** Most threads of a block that leave registers for a second block, which may be the next kernel's. */
 const THREADS_OF_TWO = 512;
 
@@ -79,7 +78,7 @@ export function emitSkinny(
     valuesOffset: skinnyValuesOffset(schedule, isLogProb),
     valuesStep: Math.min(stages, steps) - 1,
     valuesDistance: copying * rowsAtOnce,
-    rowValues: rowValuesText(prologue, schedule, copying, rowsAtOnce),
+    rowValues: rowValuesText(prologue, tm, copying, rowsAtOnce, 'm0'),
     segments: segments.map(({ weight, columns, pairing }, i) => ({
       start: tiles.first[i]!,
       end: tiles.first[i + 1] ?? tiles.total,
@@ -146,24 +145,4 @@ function fragmentOf(kernel: Contraction, index: number, wn: number, tn: number, 
     isWhole: physical === columns * matricesOf(pairing) && physical % tn === 0,
     given: prologue.given(`(values + i * ${prologue.scalars.length})`),
   };
-}
-
-/** A warp's share of the row values of a tile, several rows at once. */
-function rowValuesText(prologue: RowPrologue, { tm }: CudaGemmSchedule, warps: number, rowsAtOnce: number): string {
-  const count = prologue.scalars.length;
-  const each = Array.from({ length: rowsAtOnce }, (_, i) => (i === 0 ? 'local' : `local + ${i * warps}`));
-  const texts = each.map(
-    (local, i) =>
-      indent(
-        [`const int read${i} = m0 + ${local} < rows ? m0 + ${local} : rows - 1;`, `float fold${i}[${count}];`],
-        4,
-      ) + prologue.text(`read${i}`, `fold${i}`, 4),
-  );
-  const stores = each.flatMap((local, i) =>
-    Array.from(
-      { length: count },
-      (_, j) => `if (${local} < ${tm}) values[(${local}) * ${count} + ${j}] = fold${i}[${j}];`,
-    ),
-  );
-  return texts.join('') + indent(block('if (threadIdx.x % 32 == 0)', stores), 4);
 }

@@ -7,12 +7,18 @@ const ROW_BYTES = SLAB * 2;
 type LoadTexts = Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPrefetchB' | 'expected', string>> &
   Readonly<Record<'own' | 'remainderOwn' | 'bytesOfOwn', number>>;
 
+/** What the copies of a stage depend on. */
+export type LoadOptions = Pick<
+  WgmmaOptions,
+  'tm' | 'tn' | 'tk' | 'cluster' | 'isCluster' | 'remainderTn' | 'slabs' | 'aBytes' | 'stageBytes' | 'boxes' | 'boxRows'
+>;
+
 /**
  * Statements that fill a stage, and the bytes that it then waits for. In a cluster each block loads half of the weight
  * tile for both. `own` is the number of rows of a weight that a block loads: the C variable of that name if there are
  * narrower remainder tiles.
  */
-export function loadTexts(options: WgmmaOptions): LoadTexts {
+export function loadTexts(options: LoadOptions): LoadTexts {
   const { tm, tn, tk, cluster, isCluster, remainderTn, slabs, aBytes, stageBytes, boxes, boxRows } = options;
   const own = tn / cluster;
   const ownBytes = remainderTn === 0 ? String(own * ROW_BYTES) : `own * ${ROW_BYTES}`;

@@ -1,16 +1,17 @@
 /** The consumers' loop over k, and the instruction that it issues. */
+import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { render } from '../text/templates.js';
 import { descriptorUnits, SLAB, WGMMA_ROWS, wgmmaOperands } from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
 import type { WgmmaOptions } from './options.js';
 
 /** Name of the C function that multiplies one step of a tile. */
-const MULTIPLY = 'tw_wgmma';
+export const MULTIPLY = 'tw_wgmma';
 /** The same for remainder tiles. */
 const MULTIPLY_REMAINDER = 'tw_wgmma_narrow';
 
 /** The function that multiplies `columns` columns at once: those of an instruction, or of remainder tiles. */
-export const productText = ({ wn, mmaType }: WgmmaOptions, columns: number): string =>
+export const productText = ({ wn, mmaType }: Pick<WgmmaOptions, 'wn' | 'mmaType'>, columns: number): string =>
   render('wgmmaProduct', {
     ...wgmmaOperands(columns),
     mmaType,
@@ -45,11 +46,13 @@ export const releaseText = ({ isCluster }: WgmmaOptions): string =>
     : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);';
 
 /** Descriptor offsets of step k of a stage: 16 elements are 32 bytes inside a slab's swizzled row. */
-function stepOffsets({
+export function stepOffsets({
   tm,
   tn,
   tk,
-}: WgmmaOptions): Readonly<Record<'aStep' | 'bStep', string>> & { readonly kSteps: number } {
+}: Pick<CudaGemmSchedule, 'tm' | 'tn' | 'tk'>): Readonly<Record<'aStep' | 'bStep', string>> & {
+  readonly kSteps: number;
+} {
   const kSteps = tk / 16;
   if (tk === SLAB) return { kSteps, aStep: '2 * k', bStep: '2 * k' };
   const step = (rows: number): string => `(k >> 2) * ${descriptorUnits(rows * SLAB * 2)} + (k & 3) * 2`;

@@ -3,6 +3,7 @@ import type { TensorMapDecl } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { physicalColumns } from '../text/operands.js';
 import { SLAB } from './instruction.js';
+import type { LoadOptions } from './loads.js';
 import type { WgmmaContext } from './options.js';
 import { halfType } from './options.js';
 
@@ -10,7 +11,14 @@ import { halfType } from './options.js';
  * Map 0 is the left operand. Each segment's weight has one map, and the last weight has a second if there are remainder
  * tiles. A box is one slab, with the rows of one copy.
  */
-export function tensorMapsOf({ kernel, segments, operands, options }: WgmmaContext): TensorMapDecl[] {
+export function tensorMapsOf({
+  kernel,
+  segments,
+  operands,
+  options,
+}: Pick<WgmmaContext, 'kernel' | 'segments' | 'operands'> & {
+  readonly options: Pick<LoadOptions, 'tm' | 'cluster' | 'remainderTn' | 'boxRows'>;
+}): TensorMapDecl[] {
   const { tm, cluster, remainderTn, boxRows } = options;
   const box = { columns: kernel.k, boxColumns: SLAB, swizzle: 128 } as const;
   const a = operands.get(kernel.a);

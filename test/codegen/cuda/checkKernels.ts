@@ -172,6 +172,7 @@ function orderOf(kernel: Kernel, { buffers }: KernelModule, schedule: CudaSchedu
   if (!('skeleton' in schedule)) return schedule.kind;
   if (kernel.anchor !== 'gemm' && kernel.anchor !== 'logprob') return schedule.skeleton;
   const isBf16 = buffers.find(({ name }) => name === kernel.a)?.dtype === 'bf16';
+  if (schedule.skeleton === 'skinnyWgmma') return 'wgmma';
   if (schedule.skeleton === 'skinny') return isBf16 ? 'wgmma' : kernel.anchor === 'gemm' ? 'mma' : 'skinny';
   return schedule.skeleton === 'mma' && kernel.anchor === 'gemm' && isBf16 ? 'wgmma' : schedule.skeleton;
 }

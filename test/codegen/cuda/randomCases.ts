@@ -23,7 +23,13 @@ export function randomCases(folder: string, seed: number, facts: CudaFacts): Cas
   const random = randomSource(seed);
   const of = (index: number, dtype: 'bf16' | 'f16', step: number, sizes: Case['sizes']): Case => {
     const model = randomModel(folder, 10 * seed + index, dtype, facts, { scale: 0.8, step });
-    const counts = { simt: 1, mma: 1, skinny: 1, wgmma: facts.arch === 'sm_90a' ? 1 : 0 };
+    const counts = {
+      simt: 1,
+      mma: 1,
+      skinny: 1,
+      skinnyWgmma: facts.arch === 'sm_90a' ? 1 : 0,
+      wgmma: facts.arch === 'sm_90a' ? 1 : 0,
+    };
     const plan = scoreOf(model.plan);
     return {
       model,

@@ -27,7 +27,10 @@ afterAll(() => {
 const checkedOf = (model: RandomModel, seed: number, arch: 'sm_80' | 'sm_90a' = 'sm_80'): Checked[] => {
   const plan = scoreOf(model.plan);
   const random = randomSource(seed);
-  const counts = arch === 'sm_80' ? { simt: 1, mma: 1, skinny: 1, wgmma: 0 } : { simt: 0, mma: 0, skinny: 1, wgmma: 1 };
+  const counts =
+    arch === 'sm_80'
+      ? { simt: 1, mma: 1, skinny: 1, skinnyWgmma: 0, wgmma: 0 }
+      : { simt: 0, mma: 0, skinny: 1, skinnyWgmma: 1, wgmma: 1 };
   return kernelsToCheck(plan, CAPACITY, (kernel) =>
     // Blocks are emulated one by one, so they cannot form clusters.
     randomSchedules(kernel, plan, TYPICAL_FACTS[arch], random, counts).map((schedule) =>
@@ -116,7 +119,7 @@ describe('the cases of the GPU tests', () => {
       }
       const wgmma = ['pingpong', 'cooperative'].flatMap((mode) => [1, 2].map((cluster) => `wgmma ${mode} ${cluster}`));
       for (const part of PARTS) {
-        for (const kind of ['simt', 'mma', 'skinny', ...(part === 'head[R]' ? [] : wgmma)])
+        for (const kind of ['simt', 'mma', 'skinny', 'skinnyWgmma', ...(part === 'head[R]' ? [] : wgmma)])
           for (const dtype of ['bf16', 'f16']) expect(seen).toContain(`${part} ${dtype} ${kind}`);
       }
       // Steps of 16, and tiles of two instructions beside each other.

@@ -25,6 +25,7 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
   },
   mma: { tm: [16, 32, 64, 128, 256], tn: steps(32, 256, 32), tk: [32, 64], stages: steps(2, 5, 1) },
   skinny: { tm: [8, 16, 32, 64], tn: steps(16, 256, 16), tk: [64, 128, 256], stages: steps(3, 8, 1) },
+  skinnyWgmma: { tm: [8, 16, 32, 64], tn: steps(16, 256, 16), tk: [64, 128, 256], stages: steps(2, 8, 1) },
   simt: { tm: [16, 32, 64], tn: [...steps(32, 256, 32), 800], tk: [16, 32], stages: [1] },
 };
 const RASTERS = [1, 2, 3, 8, 64];
@@ -83,6 +84,7 @@ export function randomSchedules(
     ...Array.from({ length: counts.simt }, () => ({ skeleton: 'simt', ...common }) as const),
     ...Array.from({ length: counts.mma }, () => ({ skeleton: 'mma', ...common }) as const),
     ...Array.from({ length: counts.skinny }, () => ({ skeleton: 'skinny', ...common }) as const),
+    ...Array.from({ length: counts.skinnyWgmma }, () => ({ skeleton: 'skinnyWgmma', ...common }) as const),
     ...Array.from({ length: counts.wgmma }, () =>
       (['pingpong', 'cooperative', 'deferred'] as const).flatMap((mode) =>
         ([1, 2] as const).map((cluster) => ({ skeleton: 'wgmma', mode, cluster }) as const),

@@ -25,6 +25,10 @@ const skinny = (tm: number, tn: number, tk: number, stages: number): CudaGemmSch
   ...GEMM,
   ...{ skeleton: 'skinny', tm, tn, tk, stages },
 });
+const onHopper = (tm: number, tn: number, tk: number, stages: number): CudaGemmSchedule => ({
+  ...skinny(tm, tn, tk, stages),
+  skeleton: 'skinnyWgmma',
+});
 const MMA: CudaGemmSchedule = { ...GEMM, ...{ skeleton: 'mma', tm: 32, tn: 64, tk: 32, stages: 3 } };
 const WGMMA: CudaGemmSchedule = {
   ...GEMM,
@@ -71,6 +75,12 @@ describe('a layer of few rows', () => {
     [31, skinny(32, 48, 64, 4), skinny(32, 256, 64, 3)],
     [64, skinny(64, 32, 64, 4), skinny(64, 256, 64, 3)],
     [70, skinny(64, 64, 128, 3), skinny(32, 256, 64, 4)],
+    [1, onHopper(8, 32, 64, 3), onHopper(8, 256, 64, 2)],
+    [5, onHopper(8, 96, 128, 2), onHopper(8, 256, 128, 2)],
+    [9, onHopper(16, 240, 64, 4), onHopper(16, 256, 64, 2)],
+    [30, onHopper(32, 48, 256, 2), onHopper(32, 256, 64, 3)],
+    [64, onHopper(64, 32, 128, 3), onHopper(64, 256, 64, 3)],
+    [70, onHopper(32, 192, 64, 3), onHopper(16, 256, 64, 3)],
   ] as const)('of %i has the bits of mma and of wgmma', (rows, layer, head) => {
     const got = run(rows, layer, head, rows % 2 === 0);
     const byWgmma = run(rows, WGMMA, WGMMA_HEAD);
@@ -114,8 +124,9 @@ describe('every epilogue of a layer', () => {
     'has the bits of mma and of wgmma: $which of $rows',
     ({ which, rows }) => {
       const layer = layerGemm(which, hidden, inter, headDim);
-      const got = run(layer, rows, skinny(rows <= 8 ? 8 : 32, 48, 64, 4));
-      for (const other of [MMA, { ...WGMMA, mode: 'deferred', tm: 128 } as const]) {
+      const tm = rows <= 8 ? 8 : 32;
+      const got = run(layer, rows, skinny(tm, 48, 64, 4));
+      for (const other of [MMA, { ...WGMMA, mode: 'deferred', tm: 128 } as const, onHopper(tm, 96, 128, 2)]) {
         for (const [name, values] of run(layer, rows, other)) expectSame(got.get(name), values, name);
       }
     },
@@ -145,7 +156,7 @@ describe('the default of few rows', () => {
       for (const each of [...ALL, HEAD]) {
         const schedule = chosen(each, rows);
         const { tn, tk, stages } = schedule;
-        expect(schedule).toMatchObject({ skeleton: 'skinny', tm: Math.max(8, 2 ** Math.ceil(Math.log2(rows))) });
+        expect(schedule).toMatchObject({ skeleton: 'skinnyWgmma', tm: Math.max(8, 2 ** Math.ceil(Math.log2(rows))) });
         const blocks = columnTiles(segmentsOf(each.kernel), tn).total;
         // 3.35 TB/s for 0.8 µs.
         expect(Math.min(blocks, 264) * (stages - 1) * tn * tk * 2).toBeGreaterThan(2.7e6);
@@ -161,9 +172,9 @@ describe('the default of few rows', () => {
     for (const count of blocks) expect(count).toBeLessThanOrEqual(132);
   });
 
-  it('is another skeleton for more rows, for f16 on Hopper, and for the vocabulary without wgmma', () => {
+  it('is another skeleton for more rows, before Hopper, and for the vocabulary without wgmma', () => {
     expect(chosen(ALL[1]!, 65).skeleton).toBe('wgmma');
-    expect(chosen(layerGemm('o', HIDDEN, INTER, 128, 'f16'), 1).skeleton).toBe('wgmma');
+    expect(chosen(layerGemm('o', HIDDEN, INTER, 128, 'f16'), 1).skeleton).toBe('skinnyWgmma');
     expect(chosen(layerGemm('o', HIDDEN, INTER, 128, 'f16'), 1, A100).skeleton).toBe('skinny');
     expect(chosen(HEAD, 1, A100).skeleton).toBe('mma');
   });
@@ -201,6 +212,14 @@ describe('the text', () => {
   it('reads weights, and nothing else, before the preceding kernel has ended', () => {
     for (const each of [...ALL, HEAD]) {
       const { source, symbol } = emit(each, chosen(each, 8));
+      const body = source.slice(source.indexOf(`${symbol}(`));
+      const [before, after] = body.split('asm volatile("griddepcontrol.wait;" ::: "memory");\n      for');
+      expect(before).toContain(', weight, ');
+      expect(before).not.toMatch(/&m0,|tw_load_f|tw_load2|tw_store|tw_row_sum|\breturn\b/);
+      expect(after).toContain('&m0,');
+    }
+    for (const each of ALL) {
+      const { source, symbol } = emit(each, chosen(each, 8, A100));
       const body = source.slice(source.indexOf(`${symbol}(`));
       const [before, after] = body.split('  tw_await_previous();');
       expect(before).toContain('tw_copy_weights(');

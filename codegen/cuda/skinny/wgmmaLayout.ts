@@ -1,0 +1,79 @@
+/** How a block of the skinnyWgmma skeleton divides its tile among warps and lays out shared memory. */
+import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import type { Segment } from '../../../ir/kernel.js';
+import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
+import { fragmentProblem } from '../text/programs.js';
+import { SLAB, WARPS_OF_GROUP, WGMMA_ROWS } from '../wgmma/instruction.js';
+import { MOST_COLUMNS } from '../wgmma/layout.js';
+import { skinnyStep } from './layout.js';
+
+const ALIGNMENT = 1024;
+const BARRIER = 8;
+const TILE_ROWS: readonly number[] = [8, 16, 32, 64];
+const DEPTHS: readonly number[] = [SLAB, 2 * SLAB, 4 * SLAB];
+export const STAGES = { least: 2, most: 24 } as const;
+/** Columns of a tile from which on two warpgroups share it: each has half of the accumulators. */
+const SHARED_COLUMNS = 160;
+/** Rows whose values one warp computes while the ring is consumed. Tiles of two warpgroups take longer anyway. */
+const ROWS_OF_WARP = [32, 64] as const;
+
+export interface SkinnyWgmmaLayout {
+  /** Warpgroups that multiply, side by side, and the columns of each. */
+  readonly groups: number;
+  readonly wn: number;
+  readonly consumerWarps: number;
+  /** Warps that compute row values. */
+  readonly valueWarps: number;
+  readonly warps: number;
+  readonly slabs: number;
+  readonly aBytes: number;
+  readonly stageBytes: number;
+  /** Floats from one row of the tile's products to the next: neighbouring rows lie in different banks. */
+  readonly pitch: number;
+  /** Offsets in bytes from the aligned base. */
+  readonly barrierOffset: number;
+  readonly valuesOffset: number;
+  readonly sharedBytes: number;
+}
+
+/** `rowValues` floats per row are kept for the epilogue. */
+export function skinnyWgmmaLayout({ tm, tn, tk, stages }: CudaGemmSchedule, rowValues: number): SkinnyWgmmaLayout {
+  const groups = tn < SHARED_COLUMNS ? 1 : 2;
+  const consumerWarps = groups * WARPS_OF_GROUP;
+  const valueWarps = rowValues === 0 ? 0 : Math.ceil(tm / ROWS_OF_WARP[groups - 1]!);
+  const slabs = tk / SLAB;
+  const aBytes = tm * tk * 2;
+  const stageBytes = aBytes + tn * tk * 2;
+  const pitch = tn + 8;
+  // An instruction reads 64 rows from where a slab of tm rows begins, so memory must not end before.
+  const readPast = Math.max(0, (tm * (slabs - 1) + WGMMA_ROWS) * SLAB * 2 - stageBytes);
+  const barrierOffset = Math.max(stages * stageBytes + readPast, tm * pitch * 4);
+  const valuesOffset = barrierOffset + 2 * BARRIER * stages;
+  return {
+    ...{ groups, wn: tn / groups, consumerWarps, valueWarps, warps: consumerWarps + 1 + valueWarps },
+    ...{ slabs, aBytes, stageBytes, pitch, barrierOffset, valuesOffset },
+    sharedBytes: ALIGNMENT + valuesOffset + tm * rowValues * 4,
+  };
+}
+
+/** The reason why the skeleton cannot run the kernel with this schedule, apart from operands and shared memory. */
+export function skinnyWgmmaProblem(
+  segments: readonly Segment[],
+  { tm, tn, tk, stages }: CudaGemmSchedule,
+  isLogProb: boolean,
+): string | undefined {
+  if (!isLogProb) {
+    for (const segment of segments) {
+      const problem = fragmentProblem(segment);
+      if (problem !== undefined) return `tensor cores cannot end weight ${segment.weight}: ${problem}`;
+    }
+  }
+  if (!TILE_ROWS.includes(tm)) return `tiles of few rows have ${TILE_ROWS.join(', ')} rows`;
+  if (!DEPTHS.includes(tk)) return `tk must be ${DEPTHS.join(', ')}`;
+  if (stages < STAGES.least || stages > STAGES.most) return `stages must be ${STAGES.least} to ${STAGES.most}`;
+  const step = skinnyStep(segments);
+  if (tn % step !== 0 || tn > MOST_COLUMNS)
+    return `tn must be a multiple of ${step}, whole pairs and blocks of row sums, and at most ${MOST_COLUMNS}`;
+  if (isLogProb && tn !== LOGPROB_BLOCK) return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
+  return undefined;
+}
