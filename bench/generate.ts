@@ -44,12 +44,19 @@ interface Timed {
   readonly generated: readonly Generated[];
   /** Milliseconds of each call in which every sequence got a token. */
   readonly decode: readonly number[];
+  /** Milliseconds of it from the first kernel to the last. */
+  readonly onDevices: readonly number[];
   readonly promptSeconds: number;
   /** Inputs of the last such call. */
   readonly last: StepInputs | undefined;
 }
 
-async function timed(stepper: Stepper, batch: number, options: GenerateBenchOptions): Promise<Timed> {
+async function timed(
+  { stepper, busy }: { readonly stepper: Stepper; readonly busy: readonly number[] },
+  batch: number,
+  options: GenerateBenchOptions,
+): Promise<Timed> {
+  const onDevices: number[] = [];
   const decode: number[] = [];
   let promptSeconds = 0;
   let last: StepInputs | undefined;
@@ -59,9 +66,10 @@ async function timed(stepper: Stepper, batch: number, options: GenerateBenchOpti
       const started = performance.now();
       const outputs = await stepper.step(inputs);
       const milliseconds = performance.now() - started;
-      if (inputs.tokens.length === batch && inputs.row.length === batch && inputs.position.every((at) => at > 0))
+      if (inputs.tokens.length === batch && inputs.row.length === batch && inputs.position.every((at) => at > 0)) {
         decode.push(milliseconds);
-      else promptSeconds += milliseconds / 1000;
+        onDevices.push(busy.at(-1) ?? NaN);
+      } else promptSeconds += milliseconds / 1000;
       if (inputs.tokens.length === batch) last = inputs;
       return outputs;
     },
@@ -71,7 +79,7 @@ async function timed(stepper: Stepper, batch: number, options: GenerateBenchOpti
       generator.generate({ prompt: promptOf(i, options.promptTokens), maxNewTokens: options.newTokens }),
     ),
   );
-  return { generated, decode, promptSeconds, last };
+  return { generated, decode, onDevices, promptSeconds, last };
 }
 
 /** Sequences whose tokens or log-probabilities differ from those of an earlier batch. */
@@ -114,17 +122,29 @@ async function main(options: GenerateBenchOptions): Promise<void> {
   );
   const { model, checkpoint } = opened;
   const executor = await loadExecutor(checkpoint, model, { threads, rebuild: () => 'npm run bench:generate' }, ui);
-  const stepper = stepperOf({ executor, checkpoint }, pages * PAGE_TOKENS);
+  const busy: number[] = [];
+  const measured: Executor = {
+    ...executor,
+    capacity: executor.capacity,
+    call: async (name, inputs) => {
+      const result = await executor.call(name, inputs);
+      const spans = result.spans ?? [];
+      busy.push(Math.max(...spans.map(({ end }) => end)) - Math.min(...spans.map(({ begin }) => begin)));
+      return result;
+    },
+  };
+  const stepper = stepperOf({ executor: measured, checkpoint }, pages * PAGE_TOKENS);
   const weightBytes = packedWeightBytes(model.plan);
   const rowBytes = model.plan.states.reduce((sum, { columns, dtype }) => sum + columns * DTYPE_BYTES[dtype], 0);
   console.log(`${name}, ${model.isa}: prompts of ${promptTokens} tokens, ${newTokens} new ones`);
   const known = new Map<number, string>();
   for (const batch of batches) {
-    const { generated, decode, promptSeconds, last } = await timed(stepper, batch, options);
+    const { generated, decode, onDevices, promptSeconds, last } = await timed({ stepper, busy }, batch, options);
     const milliseconds = median(decode);
+    const device = median(onDevices);
     const bytes = weightBytes + batch * (promptTokens + newTokens / 2) * rowBytes;
     console.log(
-      `batch ${batch}: ${milliseconds.toFixed(2)} ms a call, ${((1000 * batch) / milliseconds).toFixed(0)} tokens/s, ` +
+      `batch ${batch}: ${milliseconds.toFixed(2)} ms a call (${device.toFixed(2)} on the device), ${((1000 * batch) / milliseconds).toFixed(0)} tokens/s, ` +
         `${(bytes / milliseconds / 1e6).toFixed(0)} GB/s; prompts ` +
         `${((batch * promptTokens) / promptSeconds).toFixed(0)} tokens/s; ` +
         `${differing(known, generated)} of ${batch} sequences differ from those of smaller batches`,

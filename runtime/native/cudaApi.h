@@ -54,6 +54,7 @@ enum class CuFunctionAttribute : int {
   Registers = 4,
   BinaryVersion = 6,
   MaxDynamicShared = 8,
+  PreferredSharedCarveout = 9,
 };
 
 /** CUjit_option */

@@ -10,6 +10,8 @@ namespace {
 constexpr size_t LOG_BYTES = 16384;
 /** Dynamic shared memory that every launch may have without asking. */
 constexpr size_t SHARED_WITHOUT_ASKING = 48 << 10;
+/** Percent of a multiprocessor's memory that is shared memory: as much as can be. */
+constexpr int ALL_SHARED = 100;
 
 }  // namespace
 
@@ -37,6 +39,9 @@ CudaFunction &CudaModule::function(const std::string &symbol) {
   if (result != CU_SUCCESS) api.fail(result, "cuModuleGetFunction", symbol);
   // Code is else put on the device by its first launch, which would be measured slow.
   if (api.cuFuncLoad) api.cuFuncLoad(function.handle);
+  // A multiprocessor divides its memory into cache and shared memory, and must be idle to divide it again. Kernels that
+  // divide it alike can overlap, whether they use shared memory or not.
+  api.cuFuncSetAttribute(function.handle, CuFunctionAttribute::PreferredSharedCarveout, ALL_SHARED);
   const auto attribute = [&](CuFunctionAttribute which) {
     int value = 0;
     api.cuFuncGetAttribute(&value, which, function.handle);

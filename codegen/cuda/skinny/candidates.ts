@@ -36,8 +36,11 @@ export interface SkinnyDevice {
 
 /**
  * A good untuned schedule at `rows` rows; undefined if the skeleton cannot run the kernel. One tile for each
- * multiprocessor, or two where one would be too wide. Where it can, a block takes less than half of the shared memory,
- * so that the next kernel's blocks find room and read their weights while this one ends.
+ * multiprocessor, or two where one would be too wide.
+ *
+ * A block of skinnyWgmma takes all shared memory that its share of a multiprocessor has: the more bytes are under way,
+ * the nearer memory comes to its read rate. The next kernel's blocks come as these end. A block of skinny takes less
+ * than half, so that the next kernel's blocks read their weights beside it.
  */
 export function defaultSkinnySchedule(
   kernel: Contraction,
@@ -59,7 +62,8 @@ export function defaultSkinnySchedule(
       })),
     ),
   );
-  for (const blocks of [2, 1]) {
+  const isWholeMemory = skeleton === 'skinnyWgmma' && tilesOf(tiles[0]!.tn) <= multiprocessors;
+  for (const blocks of isWholeMemory ? [1] : [2, 1]) {
     const room = Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES;
     const found = tiles.find(
       (each) => sharedBytes(each, rowValues, isLogProb) <= room && problem(segments, each, isLogProb) === undefined,

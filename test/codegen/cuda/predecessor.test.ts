@@ -94,7 +94,7 @@ describe('the wait for the preceding kernel', () => {
   it('comes before the first access to memory, in all threads, if the warps of a kernel have no roles', () => {
     // wgmma and skinny read weights before: their own tests look at that.
     const readsAhead = ({ schedule }: Case): boolean =>
-      schedule.kind === 'gemm' && (schedule.skeleton === 'wgmma' || schedule.skeleton === 'skinny');
+      schedule.kind === 'gemm' && ['wgmma', 'skinny', 'skinnyWgmma'].includes(schedule.skeleton);
     for (const each of CASES.filter((each) => !readsAhead(each))) {
       const text = emit(each);
       expect(waitsOf(text)).toEqual(['  tw_await_previous();']);

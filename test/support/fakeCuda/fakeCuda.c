@@ -395,9 +395,13 @@ EXPORT Result cuFuncGetAttribute(int *value, int attribute, Function *function) 
 }
 EXPORT Result cuFuncSetAttribute(Function *function, int attribute, int value) {
   BEGIN(cuFuncSetAttribute, 1)
-  if (attribute != 8 || value > 232448) result = INVALID_VALUE;
-  else function->dynamicShared = value;
-  note("shared %s %d\n", function->name, value);
+  if (attribute == 9) {
+    if (value < -1 || value > 100) result = INVALID_VALUE;
+  } else {
+    if (attribute != 8 || value > 232448) result = INVALID_VALUE;
+    else function->dynamicShared = value;
+    note("shared %s %d\n", function->name, value);
+  }
   END
 }
 EXPORT Result cuFuncGetParamInfo(Function *function, size_t index, size_t *offset, size_t *size) {
