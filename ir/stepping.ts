@@ -43,7 +43,7 @@ export const MOST_LOGIT_ROWS = 64;
 export function stepBuckets(larger: readonly Bucket[], mostRows = Infinity): readonly Bucket[] {
   const prompts = larger.map(({ extents, longest }) => ({ tokens: extentIn(NEW_TOKENS, extents), longest }));
   const least = Math.min(...prompts.map(({ tokens }) => tokens));
-  const few = [1, 2, 4, 8, 16, 32].filter((tokens) => tokens < least).map((tokens) => ({ tokens, longest: 1024 }));
+  const few = [1, 2, 4, 8, 16, 32, 64].filter((tokens) => tokens < least).map((tokens) => ({ tokens, longest: 1024 }));
   return [...few, ...prompts].map(({ tokens, longest }) => ({
     extents: stepExtents({ tokens, keys: MOST_KEYS, rows: Math.min(tokens, mostRows) }),
     longest,
