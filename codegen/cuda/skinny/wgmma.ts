@@ -19,7 +19,7 @@ import { MULTIPLY, productText, stepOffsets, waitText } from '../wgmma/mainLoop.
 import { halfType } from '../wgmma/options.js';
 import { tensorMapsOf } from '../wgmma/tensorMaps.js';
 import { skinnyStep } from './layout.js';
-import { ROWS_AT_ONCE, rowValuesText } from './rowValues.js';
+import { rowValuesText } from './rowValues.js';
 import { skinnyWgmmaLayout } from './wgmmaLayout.js';
 
 /** Prints `kernel` under a legal skinnyWgmma schedule, without the prelude. No kernel of a plan may write weights. */
@@ -117,6 +117,9 @@ export function emitSkinnyWgmma(
     },
   };
 }
+
+/** Rows whose values a warp computes at once. With memory this busy, each turn waits for microseconds. */
+const ROWS_AT_ONCE = 16;
 
 /** Functions of the wgmma skeleton that this one does without. */
 const FUNCTIONS = { hasBytes: false, hasFinalTile: false, isDeferred: false, hasRowSums: false } as const;
