@@ -144,7 +144,8 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     const device = median(onDevices);
     const bytes = weightBytes + batch * (promptTokens + newTokens / 2) * rowBytes;
     console.log(
-      `batch ${batch}: ${milliseconds.toFixed(2)} ms a call (${device.toFixed(2)} on the device), ${((1000 * batch) / milliseconds).toFixed(0)} tokens/s, ` +
+      `batch ${batch}: ${milliseconds.toFixed(2)} ms a call (${device.toFixed(2)} on the device), ` +
+        `${((1000 * batch) / milliseconds).toFixed(0)} tokens/s, ` +
         `${(bytes / milliseconds / 1e6).toFixed(0)} GB/s; prompts ` +
         `${((batch * promptTokens) / promptSeconds).toFixed(0)} tokens/s; ` +
         `${differing(known, generated)} of ${batch} sequences differ from those of smaller batches`,

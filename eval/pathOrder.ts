@@ -1,6 +1,6 @@
 /**
- * Paths in lexicographic order of their input tokens. The time is proportional to the tokens: hundreds of questions with
- * the same shots are read once, and not compared pair by pair.
+ * Paths in lexicographic order of their input tokens. The time is proportional to the tokens: hundreds of questions
+ * with the same shots are read once, and not compared pair by pair.
  */
 import { pathLength, tokenAt, type Path } from './tree.js';
 

@@ -15,8 +15,8 @@ export const STAGES = { least: 2, most: 24 } as const;
 /** Columns of a tile from which on two warpgroups share it: each has half of the accumulators. */
 const SHARED_COLUMNS = 160;
 /**
- * Rows whose values one warp computes while the ring is consumed, in tiles of one and of two warpgroups. The latter take
- * longer, and two such blocks must share a multiprocessor's registers.
+ * Rows whose values one warp computes while the ring is consumed, in tiles of one and of two warpgroups. The latter
+ * take longer, and two such blocks must share a multiprocessor's registers.
  */
 const ROWS_OF_WARP = [16, 64] as const;
 

@@ -20,7 +20,7 @@ const BUCKET = scoringBucket({ tokens: 1, rows: 1, longest: 1 });
 const cost = cudaCost(kernel, module, sizeOf(BUCKET), MACHINE);
 const start = defaultCudaSchedule(kernel, module, H100, BUCKET);
 const skinny = (changes: Partial<CudaGemmSchedule>): number => {
-  if (start.kind !== 'gemm' || start.skeleton !== 'skinny') throw new Error('the default is not skinny');
+  if (start.kind !== 'gemm' || start.skeleton !== 'skinnyWgmma') throw new Error('the default is not skinny');
   return cost({ ...start, ...changes });
 };
 
@@ -38,6 +38,6 @@ it('grows where few bytes are in flight, and where tiles run one after another',
 it('ranks legal candidates of the same skeleton, the default not far from the first', () => {
   const list = new CudaSpace(kernel, module, H100).enumerate(start);
   expect(list.length).toBeGreaterThan(20);
-  for (const schedule of list) expect(schedule).toMatchObject({ skeleton: 'skinny' });
+  for (const schedule of list) expect(schedule).toMatchObject({ skeleton: 'skinnyWgmma' });
   expect(skinny({})).toBeLessThan(1.1 * Math.min(...list.map(cost)));
 });
