@@ -46,11 +46,9 @@ export const releaseText = ({ isCluster }: WgmmaOptions): string =>
     : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);';
 
 /** Descriptor offsets of step k of a stage: 16 elements are 32 bytes inside a slab's swizzled row. */
-export function stepOffsets({
-  tm,
-  tn,
-  tk,
-}: Pick<CudaGemmSchedule, 'tm' | 'tn' | 'tk'>): Readonly<Record<'aStep' | 'bStep', string>> & {
+export function stepOffsets({ tm, tn, tk }: Pick<CudaGemmSchedule, 'tm' | 'tn' | 'tk'>): Readonly<
+  Record<'aStep' | 'bStep', string>
+> & {
   readonly kSteps: number;
 } {
   const kSteps = tk / 16;
