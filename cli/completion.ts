@@ -2,6 +2,7 @@
 import type { Command, Option } from 'commander';
 import { PRECISIONS, TARGET_CHOICES } from '../driver/target.js';
 import { TASKS } from '../eval/tasks/index.js';
+import { PREFIXES } from '../driver/requests.js';
 import { SHARING_MODES } from '../eval/tree.js';
 import { CPU_ISAS } from '../ir/plan.js';
 import { bashScript } from './completionBash.js';
@@ -15,6 +16,7 @@ import type { Context } from './work.js';
 export const FLAG_CHOICES: Readonly<Record<string, readonly string[]>> = {
   '--task': TASKS.map(({ name }) => name),
   '--sharing': SHARING_MODES,
+  '--prefixes': PREFIXES,
   '--overlong': ['truncate', 'refuse'],
   '--target': TARGET_CHOICES,
   '--precision': PRECISIONS,

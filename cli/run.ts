@@ -1,7 +1,7 @@
 /** `tilewright run`: scores a data set and prints the results. */
 import type { Command } from 'commander';
 import { isArtifact, modelName } from '../driver/names.js';
-import { Interrupted, type RunRequest, type RunResult } from '../driver/requests.js';
+import { Interrupted, PREFIXES, type RunRequest, type RunResult } from '../driver/requests.js';
 import { modelFolder } from '../eval/output.js';
 import { parseDocs, parseLimit } from '../eval/selection.js';
 import { shardName } from '../eval/shard.js';
@@ -57,6 +57,8 @@ export function addRun(program: Command, context: Context): void {
     .option('--data <file>', 'questions as JSON lines, plain or .gz; - for the standard input')
     .option('--out <dir>', 'folder for results_*.json, samples_*.jsonl and the journal; without it nothing is written')
     .option('--sharing <mode>', `what is computed once: ${SHARING_MODES.join(', ')} (see below)`, 'tree')
+    .option('--prefixes <how>', `beginnings that trees have in common: ${PREFIXES.join(', ')} (see below)`, 'auto')
+    .option('--cache-tokens <n>', 'memory for keys and values (default: for the longest question and a call)')
     .option('--docs <ranges>', 'only these questions, counted from 0: 0:100,500:600,777; A: and :B are open ranges')
     .option(
       '--overlong <how>',
@@ -79,6 +81,7 @@ export function addRun(program: Command, context: Context): void {
       'write a timeline of what every device did, and of some micro-batches kernel by kernel; ui.perfetto.dev opens it',
     )
     .option('--dump <dir>', 'write every stage of the compilation, numbered')
+    .option('--dry-run', 'count what each way of sharing would compute, and compute nothing')
     .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
     .option('--json', 'print the results as JSON and nothing else')
     .action(async (model: string, _options: unknown, self: Command) => {
@@ -91,6 +94,12 @@ export function addRun(program: Command, context: Context): void {
       'context  the context of a question once for all its choices',
       'none     every choice by itself (to compare with)',
       'All three give the same answers, to the bit.',
+    ],
+    Prefixes: [
+      'keep    computed once, and kept in memory for keys and values while they are needed: the shots of',
+      '        a task, or a context with many questions',
+      'repeat  computed again for each tree of a few thousand tokens (needs no such memory)',
+      'auto    what computes fewer tokens, if there is memory for it',
     ],
     'Equal answers': [
       'An answer is the same to the bit for any batch size, number of threads or devices, placement,',
@@ -169,6 +178,7 @@ function parse(context: Context, model: string, flags: Flags): Omit<Asked<RunReq
     data,
     resume,
     sharing: sharing(flags),
+    prefixes: choice('--prefixes', text(flags, 'prefixes') ?? 'auto', PREFIXES),
     overlong: choice('--overlong', text(flags, 'overlong') ?? 'truncate', OVERLONG),
     ...(name === undefined ? {} : { modelName: name }),
     resumeCommand: sameCommand(context, ['--resume']),
@@ -180,6 +190,7 @@ function parse(context: Context, model: string, flags: Flags): Omit<Asked<RunReq
     ...(output === undefined ? {} : { output }),
     ...(trace === undefined ? {} : { trace }),
     ...(part === undefined ? {} : { shard: part }),
+    ...(isSet(flags, 'dryRun') ? { isDryRun: true } : {}),
   };
   if (isArtifact(model)) refuseCompileFlags(flags, model);
   if (output !== undefined) refuseArtifactFolder(output, name ?? modelName(model));
@@ -228,22 +239,35 @@ function throughputLines(block: unknown): string[] {
     const value = block[name];
     return typeof value === 'number' ? value : NaN;
   };
-  const [questions, computed, without, load, score] = [
-    'questions',
-    'tokensComputed',
-    'tokensWithoutSharing',
-    'loadSeconds',
-    'scoreSeconds',
-  ].map(read) as [number, number, number, number, number];
+  const [questions, load, score] = ['questions', 'loadSeconds', 'scoreSeconds'].map(read) as [number, number, number];
   const rate = read('tokensPerSecond');
   const flops = score > 0 ? read('modelFlops') / score : NaN;
   return [
     `${counted(questions, 'question')} in ${duration(score)} after ${duration(load)} of loading: ` +
       `${count(rate)} tokens/s${flops > 0 ? `, ${si(flops, 'FLOP/s')}` : ''}`,
-    ...(without > computed
-      ? [`${count(computed)} tokens computed instead of ${count(without)} (${(without / computed).toFixed(2)}× fewer)`]
-      : []),
+    ...sharingLines(read),
     ...busyLine(block['devices']),
+  ];
+}
+
+/** What was computed, beside what other ways would have computed. Where nothing is shared there is nothing to say. */
+function sharingLines(read: (name: string) => number): string[] {
+  const [computed, alone, grouped, shared] = [
+    'tokensComputed',
+    'tokensWithoutSharing',
+    'tokensGrouped',
+    'tokensShared',
+  ].map(read) as [number, number, number, number];
+  if (!(alone > computed)) return [];
+  const times = (tokens: number): string => `${(tokens / computed).toFixed(2)}×`;
+  return [
+    `${count(computed)} tokens computed instead of ${count(alone)} (${times(alone)} fewer)`,
+    ...(grouped < alone
+      ? [`with one sequence for choices of equal inputs: ${count(grouped)} tokens (${times(grouped)} as many)`]
+      : []),
+    ...(shared > 0
+      ? [`with every common beginning once: ${count(shared)} tokens (this run: ${(computed / shared).toFixed(3)}×)`]
+      : []),
   ];
 }
 

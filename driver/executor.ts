@@ -18,6 +18,8 @@ export interface Executor {
    * be. Absent where no other process is concerned.
    */
   opened?(): Promise<void>;
+  /** How often its process was replaced: what an earlier one kept is gone. */
+  readonly restarts?: number;
   /** What its processes did while they loaded. */
   readonly phases?: readonly PhaseSpan[];
   /** Calls a function with named inputs and outputs. Rejects with NonFiniteError if an output is not finite. */

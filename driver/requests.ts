@@ -21,6 +21,10 @@ export interface RunProgress {
   readonly secondsLeft: number | undefined;
 }
 
+/** Beginnings that trees have in common: computed once and kept, computed for each tree, or what takes less. */
+export const PREFIXES = ['auto', 'keep', 'repeat'] as const;
+export type Prefixes = (typeof PREFIXES)[number];
+
 /** How much of a step is done, for a rate and the time left. */
 export interface Amount {
   readonly done: number;
@@ -140,11 +144,15 @@ export interface RunRequest extends LoadRequest {
   readonly task: string;
   readonly data: string;
   readonly sharing: 'none' | 'context' | 'tree';
+  /** Whether beginnings that trees have in common are kept in memory or computed for each tree. Default: `auto`. */
+  readonly prefixes?: Prefixes;
   readonly limit?: number;
   /** Half-open ranges of question numbers; without `end`, to the last. */
   readonly docs?: readonly DocRange[];
   /** Scores one part of the questions; needs `output`. */
   readonly shard?: { /** From 1. */ readonly index: number; readonly count: number };
+  /** Says what would be computed, and computes nothing. */
+  readonly isDryRun?: boolean;
   /** Folder of results. Nothing is written if absent. */
   readonly output?: string;
   readonly resume: boolean;

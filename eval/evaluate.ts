@@ -9,7 +9,8 @@ import { pathComputation } from './scorePaths.js';
 import type { PathScorer, Scorer } from './scorer.js';
 import type { Shard, WorkOf } from './shard.js';
 import type { Question } from './tasks/task.js';
-import { contextOf, type TokenisedQuestion } from './tokenise.js';
+import { countTokens, pathsOf, type TokenCounts } from './tokenCounts.js';
+import type { TokenisedQuestion } from './tokenise.js';
 import type { Sharing } from './tree.js';
 
 export interface EvaluateOptions {
@@ -22,7 +23,7 @@ export interface EvaluateOptions {
   readonly shard?: (Shard & { readonly workOf: WorkOf }) | undefined;
   /** The result of planQuestions for the same arguments, if computed ahead. */
   readonly plan?: QuestionPlan | undefined;
-  /** If given, common beginnings are computed once and kept. The trees of `plan` only say which questions there are. */
+  /** If given, common beginnings are computed once and kept. Of `plan` only its list of questions is used then. */
   readonly pathScorer?: PathScorer | undefined;
   /** Questions that are already finished, by doc_id. They are not scored again. */
   readonly done?: ReadonlyMap<number, Scores>;
@@ -47,7 +48,8 @@ export interface Evaluation {
    */
   readonly questionsScored: number;
   readonly tokensComputed: number;
-  readonly tokensWithoutSharing: number;
+  /** What other ways would have computed for the same questions. */
+  readonly tokenCounts: TokenCounts;
   readonly microBatches: number;
   readonly scoreSeconds: number;
 }
@@ -107,20 +109,14 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   await computation.compute({ collector, journal, signal, onWarning, land });
   const scores = [...all.values()].sort((a, b) => a.docId - b.docId);
   const scoreSeconds = elapsed();
-  const tokensWithoutSharing = tokenised
-    .filter(({ docId }, i) => isLeft[i] === true && all.has(docId))
-    .reduce((sum, question) => sum + unsharedTokens(question), 0);
+  const tokenCounts = countTokens(pathsOf(tokenised.filter(({ docId }, i) => isLeft[i] === true && all.has(docId))));
   return {
     scores,
     isInterrupted: all.size < own.size,
     questionsScored,
     tokensComputed: tokensDone,
-    tokensWithoutSharing,
+    tokenCounts,
     microBatches: callsDone,
     scoreSeconds,
   };
 }
-
-/** Tokens of a question if each choice is a separate sequence. */
-const unsharedTokens = (question: TokenisedQuestion): number =>
-  question.continuations.reduce((sum, tokens, i) => sum + contextOf(question, i).length + tokens.length - 1, 0);

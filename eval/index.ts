@@ -6,6 +6,7 @@
  * formatTable.
  */
 export { loadDataset, type Dataset, type DatasetOptions } from './dataset.js';
+export { countTokens, pathsOf, type TokenCounts } from './tokenCounts.js';
 export { planQuestions, type QuestionPlan, type ScorerLimits } from './questionPlan.js';
 export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
 export { datasetOfRecords, type DatasetRecord } from './records.js';
@@ -36,9 +37,10 @@ export {
   type Scored,
   type ScoreOptions,
 } from './run.js';
-export type { MicroBatch, NonFinite, ScoredRows, Scorer } from './scorer.js';
+export type { MicroBatch, NonFinite, PathScorer, ScoredRows, Scorer } from './scorer.js';
 export { chooseDocs, parseDocs, parseLimit, printDocs, type DocRange, type Selection } from './selection.js';
 export { MAX_SHARDS, resultsFolder, shardName, treesOfShard, type Shard } from './shard.js';
+export { planWalks, type WalkPlan } from './walkPlan.js';
 export { formatTable } from './table.js';
 export { taskByName, TASKS } from './tasks/index.js';
 export type { Doc, Question, Task } from './tasks/task.js';
@@ -56,6 +58,7 @@ export type { TextTokenizer, TokenizerSource } from './tokeniseChunk.js';
 export {
   buildTree,
   measureTree,
+  pathLength,
   SHARING_MODES,
   type Answer,
   type Path,

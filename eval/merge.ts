@@ -168,6 +168,8 @@ function throughput(parts: readonly ShardResults[]): Throughput {
     questions: sum('questions'),
     tokensComputed: sum('tokensComputed'),
     tokensWithoutSharing: sum('tokensWithoutSharing'),
+    tokensGrouped: sum('tokensGrouped'),
+    tokensShared: sum('tokensShared'),
     modelFlops: sum('modelFlops'),
     loadSeconds: most('loadSeconds'),
     scoreSeconds: most('scoreSeconds'),

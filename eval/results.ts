@@ -14,7 +14,12 @@ import type { Overlong } from './tokenise.js';
 export interface Throughput {
   readonly questions: number;
   readonly tokensComputed: number;
+  /** Tokens if every choice were a sequence of its own. */
   readonly tokensWithoutSharing: number;
+  /** Tokens if choices with equal inputs were one sequence, as those of one letter are. */
+  readonly tokensGrouped: number;
+  /** Tokens if every common beginning of all these questions were computed once. */
+  readonly tokensShared: number;
   /** Seconds from start to the first micro-batch: dataset, tokens, weights, kernels. */
   readonly loadSeconds: number;
   readonly scoreSeconds: number;
@@ -274,17 +279,19 @@ export function writeFiles(
 
 /** The throughput block from the measurements. Rates over no time are 0. */
 export function throughputOf(measured: Omit<Throughput, 'questionsPerSecond' | 'tokensPerSecond'>): Throughput {
-  const { questions, tokensComputed, tokensWithoutSharing, loadSeconds, scoreSeconds, modelFlops, devices } = measured;
+  const { questions, tokensComputed, scoreSeconds, devices } = measured;
   const rate = (count: number): number => (scoreSeconds > 0 ? count / scoreSeconds : 0);
   return {
     questions,
     tokensComputed,
-    tokensWithoutSharing,
-    loadSeconds,
+    tokensWithoutSharing: measured.tokensWithoutSharing,
+    tokensGrouped: measured.tokensGrouped,
+    tokensShared: measured.tokensShared,
+    loadSeconds: measured.loadSeconds,
     scoreSeconds,
     questionsPerSecond: rate(questions),
     tokensPerSecond: rate(tokensComputed),
-    modelFlops,
+    modelFlops: measured.modelFlops,
     ...(devices === undefined ? {} : { devices }),
   };
 }

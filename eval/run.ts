@@ -22,7 +22,10 @@ export async function tokeniseDataset(dataset: Dataset, options: TokeniseOptions
   return { ...dataset, tokenised, addedTokens: added };
 }
 
-export interface ScoreOptions extends Pick<EvaluateOptions, 'onProgress' | 'onWarning' | 'plan' | 'shard' | 'signal'> {
+export interface ScoreOptions extends Pick<
+  EvaluateOptions,
+  'onProgress' | 'onWarning' | 'pathScorer' | 'plan' | 'shard' | 'signal'
+> {
   readonly task: Task;
   readonly loaded: LoadedQuestions;
   readonly scorer: Scorer;
@@ -81,7 +84,7 @@ export function checkResumed(
 
 /** Scores with a journal. The journal is closed and on disk when this returns or throws. */
 export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
-  const { task, loaded, scorer, sharing, shard, plan, onProgress, onWarning, signal } = options;
+  const { task, loaded, scorer, pathScorer, sharing, shard, plan, onProgress, onWarning, signal } = options;
   if (options.resume)
     checkResumedShard(options.out, options.modelName, { task: task.name, dataset: loaded.sha256 }, shard);
   const folder = resultsFolder(options.out, options.modelName, shard);
@@ -102,6 +105,7 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
       questions: loaded.questions,
       tokenised: loaded.tokenised,
       scorer,
+      pathScorer,
       sharing,
       shard,
       plan,

@@ -53,6 +53,8 @@ const RESULTS = z.object({
     questions: count,
     tokensComputed: count,
     tokensWithoutSharing: count,
+    tokensGrouped: count,
+    tokensShared: count,
     loadSeconds: count,
     scoreSeconds: count,
     modelFlops: count,

@@ -86,6 +86,22 @@ const again = (path: string, opened: OpenedModel, tokens: number, logits = retur
   return `${rebuildOpened(path, opened)(target.option(device))} --cache-tokens ${tokens}` + (logits ? ' --logits' : '');
 };
 
+/**
+ * Compiles the model with a cache of `wanted` tokens, or of as many as there is room for; undefined where that is less
+ * than `least`. An artifact has the cache that it was compiled with.
+ */
+export async function compileWithRoom(
+  loading: Pick<ModelLoading, 'compile' | 'checkpoint'>,
+  request: Asked,
+  { wanted, least }: { readonly wanted: number; readonly least: number },
+): Promise<OpenedModel | undefined> {
+  let opened = await loading.compile(wanted);
+  if (opened.isArtifact) return (cacheTokensOf(opened.model) ?? 0) < least ? undefined : opened;
+  const fitting = fittingTokens(opened, loading.checkpoint, request);
+  if (fitting < wanted && fitting >= least) opened = await loading.compile(fitting);
+  return Math.min(fitting, wanted) < least ? undefined : opened;
+}
+
 function requireStep({ model: path, logits = false }: Asked, opened: OpenedModel): void {
   const tokens = cacheTokensOf(opened.model);
   if (tokens === undefined)

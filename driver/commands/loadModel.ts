@@ -39,10 +39,10 @@ export interface ModelLoading {
   /** Number of processors of this host. */
   readonly cores: number;
   /**
-   * Compiles the model with memory for the keys and values of `cacheTokens`, which an artifact has already. `finish`
-   * loads what the last such call compiled.
+   * Compiles the model with memory for the keys and values of `cacheTokens`, if given; an artifact has its own.
+   * `finish` loads what the last such call compiled.
    */
-  compile(cacheTokens: number): Promise<OpenedModel>;
+  compile(cacheTokens?: number): Promise<OpenedModel>;
   /**
    * Compiles and loads the model. `onCompiled` is called before weights are loaded, so that questions can be packed
    * meanwhile. An error that it throws ends the loading.
@@ -60,7 +60,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
   opening.requireTokenizer(tokenizer.hash);
   // A run on a CPU promises a bound on memory, which includes this process. Hosts of GPUs have memory to spare.
   if (target.isHost) loadAddon().boundHeaps();
-  let compiled: { readonly opened: OpenedModel; readonly cacheTokens: number } | undefined;
+  let compiled: { readonly opened: OpenedModel; readonly cacheTokens: number | undefined } | undefined;
   const compileFor: ModelLoading['compile'] = async (cacheTokens) => {
     const opened = await phases.during('compile', () => opening.finish(cacheTokens));
     compiled = { opened, cacheTokens };
@@ -76,7 +76,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
     };
     const { opened, executor, parallelism } = await openDevices(
       { ...opening, finish: compile },
-      compiled === undefined ? request : { ...request, cacheTokens: compiled.cacheTokens },
+      compiled?.cacheTokens === undefined ? request : { ...request, cacheTokens: compiled.cacheTokens },
       ui,
       phases,
     );

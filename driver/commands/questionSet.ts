@@ -31,6 +31,8 @@ export interface PackOptions {
 export interface PackedQuestions extends PackOptions {
   readonly loaded: LoadedQuestions;
   readonly plan: QuestionPlan;
+  /** Present: beginnings that trees have in common are computed once and kept, in a cache of this many tokens. */
+  readonly cacheTokens?: number;
   /** Number of choices whose context was cut. */
   readonly truncatedChoices: number;
 }

@@ -83,7 +83,9 @@ function resultsInput(report: RunReport): ResultsInput {
     throughput: throughputOf({
       questions: scored.questionsScored,
       tokensComputed: scored.tokensComputed,
-      tokensWithoutSharing: scored.tokensWithoutSharing,
+      tokensWithoutSharing: scored.tokenCounts.alone,
+      tokensGrouped: scored.tokenCounts.grouped,
+      tokensShared: scored.tokenCounts.shared,
       loadSeconds,
       scoreSeconds: scored.scoreSeconds,
       modelFlops: scored.scorer.modelFlops,

@@ -4,7 +4,9 @@ import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.j
 import { counted } from '../../system/format.js';
 import { clock, Phases, printPhases } from '../phases.js';
 import { prepareRun, type PreparedRun } from './prepareRun.js';
+import { mayKeepPrefixes, packWithPrefixes } from './prefixes.js';
 import { packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
+import { planRun } from './planRun.js';
 import { reportRun } from './reportRun.js';
 import { Interrupted, type RunRequest, type RunResult, type Ui } from '../requests.js';
 import { scoreSet, type ScoredSet } from './scoreSet.js';
@@ -17,7 +19,10 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   phases.begin('questions');
   const prepared = await prepareRun(request);
   phases.begin('open');
-  const loading = beginLoading(request, ui, phases);
+  // Whether the model gets memory for keys and values follows from the questions.
+  const { cacheTokens: _, ...scoring } = request;
+  const loading = beginLoading(scoring, ui, phases);
+  if (request.isDryRun === true) return planRun(request, prepared, loading, ui);
   const { model, questions, modelName } = await loadWithQuestions(loading, prepared, request, ui, phases);
   try {
     const loadSeconds = (performance.now() - begin) / 1000;
@@ -44,6 +49,7 @@ async function loadWithQuestions(
   phases: Phases,
 ): Promise<{ readonly model: LoadedModel; readonly questions: PackedQuestions; readonly modelName: string }> {
   const { dataset } = prepared;
+  const isChosenByTokens = mayKeepPrefixes(request, dataset.questions);
   // Whether a journal belongs to this run is known before anything is compiled. Other runs need not wait for samples of
   // the weights before they tokenise.
   let modelName = request.resume ? settleName(prepared, loading, request, ui) : undefined;
@@ -52,15 +58,21 @@ async function loadWithQuestions(
   let packing: Promise<PackedQuestions> | undefined;
   // Both are awaited below. A failure before that must not count as an unhandled rejection.
   tokens.catch(() => undefined);
+  if (isChosenByTokens) {
+    ui.phase('tokenise', request.data);
+    const chosen = await packWithPrefixes(loading, request, await tokens);
+    ui.note(`prefixes: ${chosen.reason}`);
+    packing = Promise.resolve(chosen);
+  }
   const model = await loading.finish((limits) => {
     modelName ??= settleName(prepared, loading, request, ui);
-    packing = tokens.then((loaded) =>
+    packing ??= tokens.then((loaded) =>
       phases.during('pack', () => Promise.resolve(packQuestions(loaded, request, limits))),
     );
     packing.catch(() => undefined);
   });
   try {
-    ui.phase('tokenise', request.data);
+    if (!isChosenByTokens) ui.phase('tokenise', request.data);
     const questions = (await packing) ?? packQuestions(await tokens, request, model.limits);
     if (questions.truncatedChoices > 0) {
       ui.warn(

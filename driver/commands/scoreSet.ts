@@ -6,6 +6,8 @@ import { checkpointId, type LoadedModel } from './loadModel.js';
 import { weighedShard, type PackedQuestions } from './questionSet.js';
 import type { RunProgress, Ui } from '../requests.js';
 import type { Arithmetic } from '../target.js';
+import { scoringId } from './scoringId.js';
+import { planPathScorer } from './pathScorer.js';
 import { PlanScorer } from './scorer.js';
 
 export interface ScoreSetOptions {
@@ -30,7 +32,7 @@ export interface ScoredSet extends Evaluation, Partial<Pick<Scored, 'identity'>>
 /** Scores one set. The model stays open, so another set may follow. */
 export async function scoreSet(
   model: LoadedModel,
-  { loaded, plan, sharing, shard }: PackedQuestions,
+  { loaded, plan, sharing, shard, cacheTokens }: PackedQuestions,
   options: ScoreSetOptions,
   ui: Ui,
 ): Promise<ScoredSet> {
@@ -40,6 +42,7 @@ export async function scoreSet(
   });
   const shared = {
     scorer,
+    pathScorer: cacheTokens === undefined ? undefined : planPathScorer(model.executor, cacheTokens, scorer),
     plan,
     sharing,
     onProgress: (progress: Progress) => {
@@ -62,7 +65,7 @@ export async function scoreSet(
     resume: options.resume,
     shard: weighedShard(shard, model.limits),
     identity: {
-      artifact: model.id,
+      artifact: await scoringId(model),
       checkpoint: checkpointId(model),
       tokenizer: model.tokenizer.hash,
       arithmetic: model.model.arithmetic,

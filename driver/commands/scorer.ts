@@ -3,10 +3,10 @@ import type { Capacity } from '../../eval/packing.js';
 import type { MicroBatch, ScoredRows, Scorer } from '../../eval/scorer.js';
 import { SCORE } from '../../ir/function.js';
 import { keysIn, listPaths, rowsIn, tokensIn } from '../../ir/scoring.js';
-import type { CallArrays, CallResult } from '../../runtime/call.js';
+import type { CallArrays, CallResult, DeviceSpan } from '../../runtime/call.js';
 import { inFlightOf, type Executor } from '../executor.js';
 import { Timeline } from './timeline.js';
-import { type BatchWork } from './work.js';
+import type { BatchWork, ScoredTokens } from './work.js';
 
 /** A micro-batch as the named inputs of the `score` of an executor. */
 export function scoreInputs(
@@ -18,10 +18,10 @@ export function scoreInputs(
   return { tokens, position, ...sees, row, target };
 }
 
-/** The outputs of `score`. Throws if one is missing. */
+/** The scores that `score` and `step` return. Throws if one is missing. */
 export function scoredRows({ outputs: { logProb, isArgmax } }: CallResult): ScoredRows {
   if (!(logProb instanceof Float32Array && isArgmax instanceof Int32Array))
-    throw new Error('The function score gives no logProb or no isArgmax.');
+    throw new Error('The function gives no logProb or no isArgmax.');
   return { logProb, isArgmax };
 }
 
@@ -84,13 +84,23 @@ export class PlanScorer implements Scorer {
     return this.flops;
   }
 
+  /** Counts a call, and what devices did for it. `index`: of all calls, in the order in which they were made. */
+  record(index: number, batch: ScoredTokens, spans: readonly DeviceSpan[] | undefined): void {
+    this.timeline.add(index, batch, spans);
+    this.flops += this.work.flops(batch);
+  }
+
+  /** Numbers calls. */
+  nextIndex(): number {
+    return this.asked++;
+  }
+
   async score(batch: MicroBatch): Promise<ScoredRows> {
-    const index = this.asked++;
+    const index = this.nextIndex();
     // Nothing to score: no kernel has work, and the outputs have no rows.
     if (batch.row.length === 0) return { logProb: new Float32Array(0), isArgmax: new Int32Array(0) };
     const result = await this.executor.call(SCORE, scoreInputs(batch, this.executor));
-    this.timeline.add(index, batch, result.spans);
-    this.flops += this.work.flops(batch);
+    this.record(index, batch, result.spans);
     return scoredRows(result);
   }
 }

@@ -6,6 +6,9 @@ import { packedBytes, rowMaps } from '../../ir/packing.js';
 import type { SharedData } from '../../ir/plan.js';
 import { SCORED_ROWS, TOKENS } from '../../ir/scoring.js';
 
+/** What counts of a call: its tokens, how many each sees, and which are scored. */
+export type ScoredTokens = Pick<MicroBatch, 'tokens' | 'position' | 'row'>;
+
 /** A multiply-add counts as two. Attention counts visible pairs only. Epilogues are left out. */
 export class BatchWork {
   private readonly kernels: readonly Kernel[];
@@ -27,7 +30,7 @@ export class BatchWork {
     this.perRowPair = sum(SCORED_ROWS, 'perPair');
   }
 
-  flops(batch: MicroBatch): number {
+  flops(batch: ScoredTokens): number {
     let tokenPairs = 0,
       rowPairs = 0;
     for (const depth of batch.position) tokenPairs += depth + 1;

@@ -38,6 +38,14 @@ function wantedOf(
   return count === 1 ? { devices: 1, exact: ONE } : { devices: count };
 }
 
+/** How a model will lie on the devices that a request names. Throws UserError if it does not fit. */
+export function parallelismFor(opened: OpenedModel, request: LoadRequest): Parallelism {
+  const { devices, exact } = wantedOf(request, opened.model.target);
+  if (exact !== undefined) return exact;
+  const { replicas, stages } = placeModel(opened.model, { devices, rebuild: rebuildOpened(request.model, opened) });
+  return { replicas, stages: stages.length };
+}
+
 /**
  * Places a model on its devices, and reports the placement if there are several. Throws UserError if it does not fit;
  * the hint says what would fit.

@@ -124,7 +124,7 @@ export class RemoteExecutor implements Executor {
   private stateful: ReadonlySet<string> = new Set();
   private readonly jobs = new Map<number, Job>();
   private nextId = 0;
-  private restarts = 0;
+  restarts = 0;
   private isClosed = false;
   /** How the last process ended. */
   private lastEnd = '';

@@ -125,7 +125,7 @@ describe('evaluate', () => {
     const scorer = fakeScorer();
     const evaluation = await run(forty, { scorer });
     expect(evaluation.tokensComputed).toBe(scorer.batches.reduce((sum, { tokens }) => sum + tokens.length, 0));
-    expect(evaluation.tokensWithoutSharing).toBe(
+    expect(evaluation.tokenCounts.alone).toBe(
       forty.reduce(
         (sum, { context, continuations }) =>
           sum + continuations.reduce((all, tokens) => all + context.length + tokens.length - 1, 0),

@@ -148,6 +148,8 @@ describe.skipIf(isAbsent)('real question sets', () => {
             questions: total,
             tokensComputed: 0,
             tokensWithoutSharing: 0,
+            tokensGrouped: 0,
+            tokensShared: 0,
             loadSeconds: 0,
             scoreSeconds: 0,
             modelFlops: 0,

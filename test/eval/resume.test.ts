@@ -39,7 +39,7 @@ const scored = await scoreQuestions({
   onProgress: ({ questionsDone }) => process.stdout.write(questionsDone + '\\n'),
 });
 if (scored.isInterrupted) process.exit(130);
-const { scores, questionsScored: questions, tokensComputed, tokensWithoutSharing, scoreSeconds } = scored;
+const { scores, questionsScored: questions, tokensComputed, tokenCounts, scoreSeconds } = scored;
 const times = { loadSeconds: 0, scoreSeconds, modelFlops: 0 };
 writeResults(out, {
   taskName: task.name, taskVersion: task.version, modelName,
@@ -47,7 +47,14 @@ writeResults(out, {
   taskConfig: { dataset_sha256: loaded.sha256 },
   provenance: { checkpoint: 'fake', context_length: 256 },
   questionsInDataset: loaded.total, questions: loaded.questions, scores, started, finished: new Date(), version: '0',
-  throughput: throughputOf({ questions, tokensComputed, tokensWithoutSharing, ...times }),
+  throughput: throughputOf({
+    questions,
+    tokensComputed,
+    tokensWithoutSharing: tokenCounts.alone,
+    tokensGrouped: tokenCounts.grouped,
+    tokensShared: tokenCounts.shared,
+    ...times,
+  }),
 });
 `;
 

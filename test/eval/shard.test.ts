@@ -88,12 +88,12 @@ describe('shards', () => {
             });
             scores.push(...part.scores);
             tokensComputed += part.tokensComputed;
-            tokensWithoutSharing += part.tokensWithoutSharing;
+            tokensWithoutSharing += part.tokenCounts.alone;
           }
           expect(scores.sort((a, b) => a.docId - b.docId)).toEqual(whole.scores);
           expect({ tokensComputed, tokensWithoutSharing }).toEqual({
             tokensComputed: whole.tokensComputed,
-            tokensWithoutSharing: whole.tokensWithoutSharing,
+            tokensWithoutSharing: whole.tokenCounts.alone,
           });
         },
       ),

@@ -119,6 +119,8 @@ function writeShards(out: string): string {
     questions: 1,
     tokensComputed: 4,
     tokensWithoutSharing: 6,
+    tokensGrouped: 6,
+    tokensShared: 6,
     loadSeconds: 1,
     scoreSeconds: 2,
     modelFlops: 1e6,

@@ -14,6 +14,8 @@ export const throughput = throughputOf({
   questions: 2,
   tokensComputed: 40,
   tokensWithoutSharing: 60,
+  tokensGrouped: 60,
+  tokensShared: 60,
   loadSeconds: 1.5,
   scoreSeconds: 2,
   modelFlops: 1e9,

@@ -1,0 +1,58 @@
+/** The PathScorer that eval/ needs: a client of an executor that calls the function `step`. */
+import type { PathLane, PathScorer } from '../../eval/scorer.js';
+import type { PathBatch, WalkLimits } from '../../eval/walk.js';
+import { STEP } from '../../ir/function.js';
+import { stepSize } from '../../ir/stepping.js';
+import type { CallArrays } from '../../runtime/call.js';
+import { ProcessEnded } from '../devices/remoteExecutor.js';
+import { inFlightOf, type Executor } from '../executor.js';
+import { scoredRows, type PlanScorer } from './scorer.js';
+
+/** A call as the named inputs of `step`. Nothing is drawn: the most likely token comes for free. */
+const stepInputs = (batch: PathBatch): CallArrays => ({
+  ...batch,
+  inverseTemperature: new Float32Array(batch.row.length),
+  keyLow: new Int32Array(batch.row.length),
+  keyHigh: new Int32Array(batch.row.length),
+});
+
+/** The largest call of `step`, and its cache. */
+function walkLimits({ capacity }: Pick<Executor, 'capacity'>, cacheRows: number): WalkLimits {
+  const extents = capacity[STEP];
+  if (extents === undefined) throw new Error('The model has no function that continues paths.');
+  return { ...stepSize(extents), cacheRows };
+}
+
+/** Scores over kept keys and values, on every replica. `scorer` records what devices do. */
+export function planPathScorer(executor: Executor, cacheTokens: number, scorer: PlanScorer): PathScorer {
+  const replicas = executor.members ?? [executor];
+  return {
+    limits: walkLimits(executor, cacheTokens),
+    lanes: replicas.length,
+    nonFiniteAdvice: scorer.nonFiniteAdvice,
+    open: (index) => openLane(replicas[index]!, index, scorer),
+  };
+}
+
+/** A replica once it has loaded the model. The lane ends with the process. */
+async function openLane(replica: Executor, index: number, scorer: PlanScorer): Promise<PathLane> {
+  await replica.opened?.();
+  const { restarts } = replica;
+  const firstDevice = index * (replica.devices ?? 1);
+  // A process may end while no call is pending. The next one answers too, without what the first one kept.
+  const requireSame = (): void => {
+    if (replica.restarts !== restarts) throw new ProcessEnded('another one has taken its place');
+  };
+  return {
+    inFlight: inFlightOf(replica),
+    score: async (batch) => {
+      requireSame();
+      const number = scorer.nextIndex();
+      const result = await replica.call(STEP, stepInputs(batch));
+      requireSame();
+      const spans = result.spans?.map((span) => ({ ...span, device: firstDevice + span.device }));
+      scorer.record(number, batch, spans);
+      return scoredRows(result);
+    },
+  };
+}

@@ -1,0 +1,100 @@
+/**
+ * Chooses how beginnings that many questions have in common are computed: once, in memory for keys and values, or again
+ * in each tree. Fewer tokens win, if there is memory for the longest path and a call.
+ */
+import { UsageError, UserError } from '../../errors.js';
+import { countTokens, pathLength, pathsOf, type LoadedQuestions, type Question } from '../../eval/index.js';
+import { PAGE_TOKENS } from '../../generate/pages.js';
+import { roundUp } from '../../ir/types.js';
+import { bytes, count } from '../../system/format.js';
+import { cacheTokensOf } from '../functions.js';
+import type { RunRequest } from '../requests.js';
+import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
+import type { ModelLoading } from './loadModel.js';
+import { limitsOf } from './modelLimits.js';
+import { packQuestions, type PackedQuestions } from './questionSet.js';
+
+/**
+ * What keeping prefixes must save of the tokens of trees, at least, as a factor and in tokens. Calls with a cache have
+ * kernels of their own, which take a while to compile.
+ */
+const LEAST_GAIN = 1.1;
+const LEAST_SAVED = 100_000;
+export const isWorthKeeping = (inTrees: number, kept: number): boolean =>
+  inTrees >= LEAST_GAIN * kept && inTrees - kept >= LEAST_SAVED;
+
+/** Calls of fewer tokens than this read the weights too often. */
+const LEAST_CALL = 1024;
+
+/**
+ * Whether contexts have so much in common that tokens should be counted. This looks at text alone, in a fraction of a
+ * second, so that other question sets are tokenised while the model is compiled.
+ */
+export function mayKeepPrefixes(
+  { sharing, prefixes = 'auto' }: Pick<RunRequest, 'sharing' | 'prefixes'>,
+  questions: readonly Pick<Question, 'context'>[],
+): boolean {
+  if (prefixes === 'keep' && sharing !== 'tree')
+    throw new UsageError(
+      `--prefixes keep: with --sharing ${sharing}, trees have no beginning in common`,
+      'leave out one',
+    );
+  if (prefixes !== 'auto' || sharing !== 'tree') return prefixes === 'keep';
+  const contexts = questions.map(({ context }) => context).sort();
+  let whole = 0,
+    shared = 0;
+  contexts.forEach((context, i) => {
+    const before = contexts[i - 1] ?? '';
+    let at = 0;
+    while (at < context.length && context.charCodeAt(at) === before.charCodeAt(at)) at++;
+    whole += context.length;
+    shared += at;
+  });
+  return whole > LEAST_GAIN * (whole - shared);
+}
+
+/** Questions with the choice that was made for them, and why. */
+export interface ChosenPrefixes extends PackedQuestions {
+  /** A sentence with the numbers of tokens. */
+  readonly reason: string;
+  /** The longest path, in tokens. */
+  readonly longest: number;
+}
+
+/** Counts tokens both ways, chooses, and compiles the model for the choice. */
+export async function packWithPrefixes(
+  loading: ModelLoading,
+  request: RunRequest,
+  loaded: LoadedQuestions,
+): Promise<ChosenPrefixes> {
+  const { prefixes = 'auto' } = request;
+  const limits = limitsOf(loading.checkpoint, (await loading.compile()).model);
+  const packed = packQuestions(loaded, request, limits);
+  const paths = pathsOf(packed.loaded.tokenised);
+  const trees = packed.plan.trees.reduce((sum, { tokens }) => sum + tokens, 0);
+  const own = new Set(packed.plan.questions);
+  const { shared } = countTokens(paths.filter(({ question }) => own.has(question)));
+  const inTrees = `${count(trees)} tokens in trees that each compute their own`;
+  const longest = paths.reduce((most, each) => Math.max(most, pathLength(each)), 0);
+  const least = roundUp(longest + Math.min(limits.maxTokens, LEAST_CALL), PAGE_TOKENS);
+  // A power of two, since each size has kernels of its own to compile.
+  const wanted = request.cacheTokens ?? 2 ** Math.ceil(Math.log2(longest + limits.maxTokens));
+  const repeated = { ...packed, longest, reason: `${inTrees}; kept, they would take ${count(shared)}` };
+  if (prefixes === 'repeat' || (prefixes === 'auto' && !isWorthKeeping(trees, shared))) return repeated;
+  const opened = await compileWithRoom(loading, request, { wanted, least });
+  if (opened === undefined) {
+    const missing = `no room for the keys and values of ${count(least)} tokens beside weights and activations`;
+    if (prefixes === 'keep')
+      throw new UserError(
+        `--prefixes keep: ${missing}`,
+        'leave out --prefixes; or use a smaller --max-tokens, more devices, or an artifact with more --cache-tokens',
+      );
+    await loading.compile();
+    return { ...repeated, reason: `${repeated.reason}, but there is ${missing}` };
+  }
+  const cacheTokens = cacheTokensOf(opened.model)!;
+  const reason =
+    `kept, ${count(shared)} tokens instead of ${inTrees}; ` +
+    `keys and values: room for ${count(cacheTokens)} tokens, ${bytes(cacheBytesOf(opened.model))}`;
+  return { ...repeated, cacheTokens, reason };
+}
