@@ -6,7 +6,6 @@ import { setImmediate } from 'node:timers/promises';
 import { UserError } from '../errors.js';
 import { checkedRows } from './answers.js';
 import { isAborted, type Computation, type Sink } from './computation.js';
-import { shuffled } from './pack.js';
 import type { PathLane, PathScorer, ScoredRows } from './scorer.js';
 import { cutSubtrees, type Subtree } from './subtrees.js';
 import type { TokenisedQuestion } from './tokenise.js';
@@ -25,7 +24,7 @@ export function pathComputation({ scorer, tokenised }: WalkOptions, isLeft: read
   return {
     tokensTotal: subtrees.reduce((sum, { tokens }) => sum + tokens, 0),
     estimateTotal: 0,
-    compute: (sink) => new Walkers(scorer, scorer.lanes > 1 ? subtrees : shuffled(subtrees), sink).run(),
+    compute: (sink) => new Walkers(scorer, subtrees, sink).run(),
   };
 }
 

@@ -1,4 +1,5 @@
 /** Cuts all paths, in lexicographic order, into subtrees that can be walked in any order and on any device. */
+import { shuffled } from './pack.js';
 import { orderPaths, type OrderedPaths } from './pathOrder.js';
 import { pathLength, type Path } from './tree.js';
 
@@ -73,7 +74,7 @@ class Cutter {
   }
 }
 
-/** Subtrees for `lanes` devices, the largest first; for one device, in order. */
+/** Subtrees in the order in which devices take them: several take the largest first, one takes them shuffled. */
 export function cutSubtrees(unordered: readonly Path[], lanes = 1): Subtree[] {
   const ordered = orderPaths(unordered);
   const cutter = new Cutter(ordered);
@@ -82,5 +83,5 @@ export function cutSubtrees(unordered: readonly Path[], lanes = 1): Subtree[] {
     .cheapRuns()
     .flatMap((run) => [...cutter.halved(run, most)])
     .map((run): Subtree => ({ paths: ordered.paths.slice(run.from, run.to), tokens: cutter.tokensOf(run) }));
-  return lanes === 1 ? subtrees : subtrees.sort((a, b) => b.tokens - a.tokens);
+  return lanes === 1 ? shuffled(subtrees) : subtrees.sort((a, b) => b.tokens - a.tokens);
 }

@@ -60,7 +60,7 @@ describe('walks', () => {
           expect((await run(tokenised, scorer)).scores).toEqual(expectedScores(tokenised));
         },
       ),
-      { numRuns: 300 },
+      { numRuns: 150 },
     );
   });
 
