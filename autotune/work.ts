@@ -8,7 +8,7 @@ import { tokensIn } from '../ir/scoring.js';
 import type { AttentionKernel, Kernel, KernelModule, Output } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import { LOGPROB_BLOCK, partWidth } from '../ir/kernel.js';
-import { kernelWrites } from '../ir/kernelAccess.js';
+import { kernelWrites, outputsOf } from '../ir/kernelAccess.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { FORMATS } from '../ir/storage.js';
 import { pathShape } from './pathShape.js';
@@ -207,6 +207,22 @@ function keyBytes({ mask }: AttentionKernel, name: string, size: WorkSize, decla
   return paths * length * declarations.columns(name, size) * declarations.elementBytes(name);
 }
 
+/** Bytes that a kernel writes: whole buffers, and of a state the rows that an index selects. */
+function writtenBytes(kernel: Kernel, declarations: Declarations, size: WorkSize): number {
+  const scattered = new Set(
+    outputsOf(kernel).flatMap((output) => (output.kind === 'store' && output.via !== undefined ? [output.buffer] : [])),
+  );
+  const rows = rowsOf(kernel, size);
+  return [...kernelWrites(kernel)].reduce(
+    (sum, name) =>
+      sum +
+      (scattered.has(name)
+        ? rows * (declarations.columns(name, size) * declarations.elementBytes(name) + 4)
+        : declarations.bytes(name, size)),
+    0,
+  );
+}
+
 /**
  * Arithmetic and compulsory bytes of one launch. Attention counts pairs of a query and a key that it attends to. If the
  * depth of the batch's tokens is not given, trees are taken to be chains of `longest` tokens.
@@ -214,7 +230,7 @@ function keyBytes({ mask }: AttentionKernel, name: string, size: WorkSize, decla
 export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, size: WorkSize): Work {
   const declarations = module instanceof Declarations ? module : new Declarations(module);
   const rows = rowsOf(kernel, size);
-  const written = [...kernelWrites(kernel)].reduce((sum, name) => sum + declarations.bytes(name, size), 0);
+  const written = writtenBytes(kernel, declarations, size);
   const { perRow, perPair } = contractionFlops(kernel);
   switch (kernel.anchor) {
     case 'gemm': {

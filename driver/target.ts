@@ -42,6 +42,7 @@ export const cudaNumerics = (dtype: 'bf16' | 'f16'): Numerics => ({
   attention: dtype,
   products: 'f20',
   stream: 'f24',
+  writes: 'epilogues',
   weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
 });
 

@@ -42,8 +42,8 @@ export type Pairing =
 /**
  * One result that a program writes for each element of its domain.
  * - `store`: buffer[row, column] = value, rounded to the buffer's dtype. With `via`, an i32 vector, it is
- *   buffer[via[row], column], and nothing where via[row] is −1. Only loops store so, and only into states. No two rows
- *   have the same target.
+ *   buffer[via[row], column], and nothing where via[row] is −1. Only loops and contractions store so, and only into
+ *   states. No two rows have the same target.
  * - `rowSum`: buffer[row, floor(column / ROW_SUM_BLOCK)] = Σ of value over the block's columns. The fixed block makes
  *   the order of additions, and so the result, independent of tiles and of the number of threads.
  */

@@ -19,6 +19,11 @@ export function maskBuffers(mask: Mask): readonly string[] {
   return names;
 }
 
+function outputReads(output: Output, into: Set<string>): void {
+  scalarReads(output.value, into);
+  if (output.kind === 'store' && output.via !== undefined) into.add(output.via);
+}
+
 /** Names of buffers and weights the kernel reads. */
 export function kernelReads(kernel: Kernel): ReadonlySet<string> {
   const reads = new Set<string>();
@@ -27,7 +32,7 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
       reads.add(kernel.a);
       for (const segment of kernel.segments) {
         reads.add(segment.weight);
-        segment.outputs.forEach((o) => scalarReads(o.value, reads));
+        segment.outputs.forEach((output) => outputReads(output, reads));
       }
       break;
     case 'attention':
@@ -43,10 +48,7 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
       for (const name of [kernel.parts, kernel.target]) reads.add(name);
       break;
     case 'loop':
-      for (const output of kernel.outputs) {
-        scalarReads(output.value, reads);
-        if (output.kind === 'store' && output.via !== undefined) reads.add(output.via);
-      }
+      for (const output of kernel.outputs) outputReads(output, reads);
       break;
     default:
       kernel satisfies never;

@@ -332,7 +332,6 @@ class KernelCheck implements Reader {
   private storeVia(name: string, via: string, { rows, columns }: Domain): void {
     const state = this.buffers.get(name);
     if (state?.space !== 'state') return this.fail(`it writes '${name}' through an index, but '${name}' is no state.`);
-    if (this.kernel.anchor !== 'loop') this.fail(`it writes through '${via}': only loops do.`);
     if (this.written.has(name)) this.fail(`it writes '${name}' twice.`);
     this.is(this.read(via), ['i32'], rows, 1, 'rows to write');
     if (state.columns !== columns) this.fail(`'${name}' is ${shape(state)}; a store needs ${columns} columns.`);

@@ -14,6 +14,7 @@ import { foldConstants } from './foldConstants.js';
 import { foldNormWeights } from './foldNormWeights.js';
 import { fuseGroups } from './fuseGroups.js';
 import { fuseLogProb } from './fuseLogProb.js';
+import { fuseWrites } from './fuseWrites.js';
 import { lowerKernels, type LoweredModule, type WeightStorage } from './lowerKernels.js';
 import { narrowTables } from './narrowTables.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
@@ -29,6 +30,8 @@ export interface Numerics {
   readonly weights: WeightStorage;
   /** Type in which an epilogue reads its product. Default f32. */
   readonly products?: 'f32' | 'f20';
+  /** Which kernels store rows of states: loops of their own, or those that compute the rows. Default `loops`. */
+  readonly writes?: 'loops' | 'epilogues';
   /** Type of the residual stream if activations are bf16. Default f32. */
   readonly stream?: 'f32' | 'f24';
 }
@@ -106,6 +109,13 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
     name: 'narrowTables',
     run: narrowTables,
     reason: 'needs to see every reader of a table; a table whose columns repeat is kept once',
+  },
+  {
+    name: 'fuseWrites',
+    when: { writes: 'epilogues' },
+    run: fuseWrites,
+    reason:
+      'needs every reader of the copied rows; before the passes that rewrite epilogues, which then see all stores',
   },
   {
     name: 'splitStream',

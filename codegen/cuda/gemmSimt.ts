@@ -177,7 +177,7 @@ function epilogue(
   const then = outputs.map((output, i) =>
     output.kind === 'rowSum'
       ? `s${sums.indexOf(output)} = ${values[i]!};`
-      : storeLine(operands.get(output.buffer), row, site, [values[i]!]),
+      : storeLine(operands.get(output.buffer), row, site, [values[i]!], output.via),
   );
   const close = sums.map(
     ({ buffer }, i) =>

@@ -18,12 +18,14 @@ export const TENSOR_CORES: Numerics = {
   attention: 'bf16',
   products: 'f20',
   stream: 'f24',
+  writes: 'epilogues',
   weights: { layout: 'kmajor', format: 'bf16', pairingWidth: 8 },
 };
 export const HALF: Numerics = {
   activations: 'f16',
   attention: 'f16',
   products: 'f20',
+  writes: 'epilogues',
   weights: { layout: 'kmajor', format: 'f16', pairingWidth: 8 },
 };
 

@@ -40,7 +40,7 @@ describe('the pipeline', () => {
         "eliminateDeadCode",
       ]
     `);
-    expect(KERNEL_PASSES.map((p) => p.name)).toEqual(['narrowTables', 'splitStream', 'roundProducts']);
+    expect(KERNEL_PASSES.map((p) => p.name)).toEqual(['narrowTables', 'fuseWrites', 'splitStream', 'roundProducts']);
     for (const { name, reason } of [...GRAPH_PASSES, ...KERNEL_PASSES]) expect(reason, name).toMatch(/\w+ \w+/);
   });
 
@@ -49,8 +49,8 @@ describe('the pipeline', () => {
       KERNEL_PASSES.filter((pass) => isNeeded(pass, numerics)).map(({ name }) => name);
     expect(GRAPH_PASSES.every((pass) => isNeeded(pass, F32))).toBe(true);
     expect(needed(F32)).toEqual(['narrowTables']);
-    expect(needed(HALF)).toEqual(['narrowTables', 'roundProducts']);
-    expect(needed(TENSOR_CORES)).toEqual(['narrowTables', 'splitStream', 'roundProducts']);
+    expect(needed(HALF)).toEqual(['narrowTables', 'fuseWrites', 'roundProducts']);
+    expect(needed(TENSOR_CORES)).toEqual(['narrowTables', 'fuseWrites', 'splitStream', 'roundProducts']);
   });
 
   it.each([F32, HALF, TENSOR_CORES])('shows every stage to an observer, the model first', (numerics) => {

@@ -69,6 +69,8 @@ export interface StoreSite {
   readonly values: readonly string[];
   /** The values belong to the second half of a rotated pair. */
   readonly isPartner: boolean;
+  /** The index that selects the row, see Output. */
+  readonly via: string | undefined;
 }
 
 /** A thread's part of the sum over a block of columns. */
@@ -291,9 +293,9 @@ function printOutputs(
       return;
     }
     const operand = body.row.operands.get(output.buffer);
-    const own = fragment.store?.({ operand, values, isPartner });
+    const own = fragment.store?.({ operand, values, isPartner, via: output.via });
     if (own !== undefined) kept.push(...own);
-    else stores.push(storeLine(operand, body.row, site, values));
+    else stores.push(storeLine(operand, body.row, site, values, output.via));
   });
   return { stores, kept, adds };
 }

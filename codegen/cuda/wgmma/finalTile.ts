@@ -57,7 +57,7 @@ export function finalTileOf(
   const pitch = tn + PAD;
   const isSuited =
     loads.length > 0 &&
-    segment.outputs.every(({ value }) => readsOwnElements(value)) &&
+    segment.outputs.every((output) => readsOwnElements(output.value) && (output.kind !== 'store' || !output.via)) &&
     [...loads, ...stores].every(isWholeRow) &&
     tm * pitch * 4 <= stages * stageBytes &&
     tm % (CONSUMER_WARPS * ROWS_AT_ONCE) === 0;

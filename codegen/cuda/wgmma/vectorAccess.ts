@@ -168,6 +168,7 @@ interface Loaded {
 interface Kept {
   readonly name: string;
   readonly operand: Operand;
+  readonly via: string | undefined;
   readonly isPartner: boolean;
 }
 
@@ -200,10 +201,10 @@ export class VectorStores {
   }
 
   /** Keeps the words of an output; undefined if it is stored directly. */
-  store({ operand, values, isPartner }: StoreSite): readonly string[] | undefined {
+  store({ operand, values, isPartner, via }: StoreSite): readonly string[] | undefined {
     if (!this.takes(operand)) return undefined;
     const name = `w${this.next++}_`;
-    if (this.next > this.words.length) this.words.push({ name, operand, isPartner });
+    if (this.next > this.words.length) this.words.push({ name, operand, isPartner, via });
     const unit = `unit_${this.start === 0 ? '' : ` + ${this.start}`}`;
     return [packElement(operand, name, unit, values)];
   }
@@ -219,7 +220,7 @@ export class VectorStores {
       isWhole,
       isBranched,
     } = this.context;
-    return this.words.flatMap(({ name, operand, isPartner }) => {
+    return this.words.flatMap(({ name, operand, isPartner, via }, i) => {
       const at = '(unit_ + quad)';
       const column =
         pairing.kind === 'none'
@@ -233,9 +234,11 @@ export class VectorStores {
               ];
       const inUnits = this.units % QUAD === 0 ? '' : ` && unit_ + quad < ${this.units}`;
       const inColumns = isWhole ? '' : ` && ${pairing.kind === 'rotate' ? 'lying_' : 'column'} < ${columns}`;
-      const isInside = inUnits + inColumns;
-      const to = `${operands.base(operand)} + (long long)row * ${operand.stride} + column`;
+      const target = `row${i}_`;
+      const isInside = inUnits + inColumns + (via === undefined ? '' : ` && ${target} >= 0`);
+      const to = `${operands.base(operand)} + ${via === undefined ? '(long long)row' : target} * ${operand.stride} + column`;
       return [
+        ...(via === undefined ? [] : [`const long long ${target} = ${operands.base(operands.get(via))}[row];`]),
         '#pragma unroll',
         `for (int unit_ = 0; unit_ < ${this.units}; unit_ += ${QUAD}) {`,
         `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,

@@ -1,0 +1,96 @@
+/**
+ * Stores rows of states where they are computed. If a loop only copies rows that another kernel has computed into
+ * states (keys and values of new tokens into their cache), and nobody else reads those rows, then that kernel stores
+ * them there itself. One kernel less runs, and the rows are written once instead of twice. Kernels in, kernels out.
+ *
+ * The results are the same: a buffer and the state that it is copied to have one dtype, and so one rounding.
+ */
+import type { Kernel, KernelModule, LoopKernel, Output } from '../ir/kernel.js';
+import { kernelReads, kernelWrites, outputsOf } from '../ir/kernelAccess.js';
+
+/** A store to a buffer that becomes one to rows of a state. */
+interface Move {
+  /** The kernel that computes the rows. */
+  readonly from: number;
+  readonly buffer: string;
+  readonly state: string;
+  readonly via: string;
+}
+
+/** The copy that an output is; undefined if it computes anything. */
+function copyOf(output: Output): Omit<Move, 'from'> | undefined {
+  if (output.kind !== 'store' || output.via === undefined) return undefined;
+  const { buffer: state, via, value } = output;
+  if (value.op !== 'load' || value.access.kind !== 'element' || value.access.via !== undefined) return undefined;
+  return { buffer: value.buffer, state, via };
+}
+
+class Writes {
+  private readonly module: KernelModule;
+  private readonly dtypes: ReadonlyMap<string, string>;
+  private readonly kept: ReadonlySet<string>;
+
+  constructor(module: KernelModule) {
+    this.module = module;
+    this.dtypes = new Map(module.buffers.map(({ name, dtype }) => [name, dtype]));
+    this.kept = new Set(module.interface.outputs.map(({ buffer }) => buffer));
+  }
+
+  /** Where the stores of a loop can go; undefined if one of them must stay. */
+  movesOf(loop: LoopKernel, at: number): readonly Move[] | undefined {
+    const moves = loop.outputs.map((output) => this.moveOf(loop, at, output));
+    return moves.every((move) => move !== undefined) ? moves : undefined;
+  }
+
+  private moveOf(loop: LoopKernel, at: number, output: Output): Move | undefined {
+    const copy = copyOf(output);
+    if (copy === undefined) return undefined;
+    const { kernels } = this.module;
+    const { buffer, state, via } = copy;
+    const from = kernels.findIndex((kernel) => kernelWrites(kernel).has(buffer));
+    const maker = kernels[from];
+    if (maker === undefined || from >= at || maker.rows !== loop.rows || this.kept.has(buffer)) return undefined;
+    const stores = outputsOf(maker).filter((each) => each.kind === 'store' && each.buffer === buffer);
+    const readers = kernels.filter((kernel) => kernelReads(kernel).has(buffer));
+    const isSame = this.dtypes.get(buffer) === this.dtypes.get(state);
+    if (stores.length !== 1 || readers.length !== 1 || !isSame) return undefined;
+    // The state must not be in use between the two places, and the rows to write must be known at the first.
+    const between = kernels.slice(from, at);
+    const isFree = between.every((kernel) => !kernelReads(kernel).has(state) && !kernelWrites(kernel).has(state));
+    return isFree && between.every((kernel) => !kernelWrites(kernel).has(via)) ? { from, ...copy } : undefined;
+  }
+}
+
+/** `kernel` with the moved stores in place of its own, for the versions of states that `loop` was made for. */
+function withMoves(kernel: Kernel, moves: readonly Move[], loop: LoopKernel): Kernel {
+  if (kernel.anchor !== 'gemm' && kernel.anchor !== 'loop') return kernel;
+  const moved = (output: Output): Output => {
+    const move = output.kind === 'store' ? moves.find(({ buffer }) => buffer === output.buffer) : undefined;
+    return move === undefined || output.kind !== 'store' ? output : { ...output, buffer: move.state, via: move.via };
+  };
+  const versions = { ...kernel.versions };
+  for (const { state } of moves) versions[state] = loop.versions?.[state] ?? 0;
+  const changed = { versions, ops: [...kernel.ops, ...moves.map(() => 'write_rows' as const)] };
+  return kernel.anchor === 'gemm'
+    ? {
+        ...kernel,
+        ...changed,
+        segments: kernel.segments.map((segment) => ({ ...segment, outputs: segment.outputs.map(moved) })),
+      }
+    : { ...kernel, ...changed, outputs: kernel.outputs.map(moved) };
+}
+
+/** Moves the stores of every loop that only copies rows into states. */
+export function fuseWrites<M extends KernelModule>(module: M): M {
+  for (const [at, loop] of module.kernels.entries()) {
+    const moves = loop.anchor === 'loop' ? new Writes(module).movesOf(loop, at) : undefined;
+    if (moves === undefined || loop.anchor !== 'loop') continue;
+    const gone = new Set(moves.map(({ buffer }) => buffer));
+    const kernels = module.kernels.flatMap((kernel, i) => {
+      const own = moves.filter(({ from }) => from === i);
+      return i === at ? [] : [own.length === 0 ? kernel : withMoves(kernel, own, loop)];
+    });
+    return fuseWrites({ ...module, kernels, buffers: module.buffers.filter(({ name }) => !gone.has(name)) });
+  }
+  return module;
+}
