@@ -234,11 +234,11 @@ export class VectorStores {
               ];
       const inUnits = this.units % QUAD === 0 ? '' : ` && unit_ + quad < ${this.units}`;
       const inColumns = isWhole ? '' : ` && ${pairing.kind === 'rotate' ? 'lying_' : 'column'} < ${columns}`;
-      const target = `row${i}_`;
+      const target = via === undefined ? 'row' : `row${i}_`;
       const isInside = inUnits + inColumns + (via === undefined ? '' : ` && ${target} >= 0`);
-      const to = `${operands.base(operand)} + ${via === undefined ? '(long long)row' : target} * ${operand.stride} + column`;
+      const to = `${operands.base(operand)} + (long long)${target} * ${operand.stride} + column`;
       return [
-        ...(via === undefined ? [] : [`const long long ${target} = ${operands.base(operands.get(via))}[row];`]),
+        ...(via === undefined ? [] : [`const int ${target} = ${operands.base(operands.get(via))}[row];`]),
         '#pragma unroll',
         `for (int unit_ = 0; unit_ < ${this.units}; unit_ += ${QUAD}) {`,
         `  const ${accessType(operand)} words_ = ${exchanged(name, operand)};`,
