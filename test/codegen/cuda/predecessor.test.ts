@@ -8,6 +8,7 @@ import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codeg
 import { render } from '../../../codegen/cuda/text/templates.js';
 import type { CudaGemmSchedule, CudaKernelText, CudaSchedule } from '../../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../../ir/kernel.js';
+import { attentionModule } from './attentionHarness.js';
 import { cudaLayer } from './modules.js';
 import { headKernel, layerGemm } from './wgmmaKernels.js';
 
@@ -102,5 +103,26 @@ describe('the wait for the preceding kernel', () => {
       const before = body.slice(body.indexOf(') {\n') + 4, body.indexOf('tw_await_previous'));
       expect(before).not.toMatch(/tw_load|tw_store|cp\.async|\breturn\b|^ *(if|for|while)\b/m);
     }
+  });
+
+  it('comes before everything but inputs of the call in attention of a query over a path', () => {
+    const s = { heads: 4, kvHeads: 1, headDim: 64, dtype: 'bf16', mask: 'path', hasQueryRow: true } as const;
+    const schedule = { kind: 'attention', skeleton: 'mma', queries: 1, keys: 32, cluster: 2 } as const;
+    const { module, kernel } = attentionModule(s);
+    const bodyBefore = (buffers: typeof module.buffers): { before: string; names: readonly string[] } => {
+      const text = emitCudaKernel(kernel, { ...module, buffers }, schedule, { T: CAPACITY, R: CAPACITY, C: CAPACITY });
+      const body = text.source.slice(text.source.indexOf(`${text.symbol}(`));
+      const before = body.slice(body.indexOf(') {\n') + 4, body.indexOf('tw_await_previous'));
+      // Rows of keys and values are brought to L2, and where they lie is no access.
+      const read = before.replaceAll(/^ *tw_prefetch.*$|^ *const unsigned short \*.*$|const int \*list = .*$/gm, '');
+      const names = [...read.matchAll(/\bp(\d+)/g)].map(([, index]) => text.parameters[Number(index)]!);
+      return { before: read, names: read.includes('list[') ? [...names, 'key'] : names };
+    };
+    const { before, names } = bodyBefore(module.buffers);
+    expect(new Set(names)).toEqual(new Set(['begin', 'position', 'key', 'row']));
+    expect(before).not.toMatch(/tw_cp_async|tw_store|\breturn;/);
+    // Another kernel may write what is no input.
+    const computed = module.buffers.map((b) => (b.name === 'key' ? { ...b, space: 'arena' as const } : b));
+    expect(bodyBefore(computed).names).toEqual([]);
   });
 });

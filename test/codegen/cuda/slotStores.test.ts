@@ -31,6 +31,8 @@ const SCHEDULES = [
   gemm('mma', {}),
   gemm('skinny', { tm: 8, tn: 32, tk: 64, stages: 3 }),
   gemm('skinny', { tm: 32, tn: 32, tk: 64, stages: 3 }),
+  gemm('skinnyWgmma', { tm: 8, tn: 32, tk: 64, stages: 3 }),
+  gemm('skinnyWgmma', { tm: 32, tn: 64, tk: 64, stages: 3 }),
   gemm('wgmma', { mode: 'cooperative', tm: 128, tn: 128, tk: 64 }),
   gemm('wgmma', { mode: 'pingpong', tm: 64, tn: 96, tk: 64 }),
   gemm('wgmma', { mode: 'deferred', tm: 128, tn: 128, tk: 64 }),

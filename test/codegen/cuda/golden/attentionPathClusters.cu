@@ -2,10 +2,11 @@
  * 32 heads of 128 over 8 of keys: a cluster computes one query of the 4 heads that
  * share one head of keys. The heads are the rows of one tile of a tensor core.
  *
- * Query q sees the rows key[begin[q] + i] of keys and values for i from 0 to position[q]. A team of 4 warps takes
- * CHUNK keys at a time. Each warp computes the scores and weights of KEYS of them, and then some columns of the result
- * from the weights of all. All teams of the cluster take chunks side by side and leave their partial results in shared
- * memory. After each round every thread adds up its own elements of the answer, in ascending order of chunks.
+ * Query q sees the rows key[begin[q] + i] of keys and values for i from 0 to position[q]. A team of
+ * 4 warps takes CHUNK keys at a time. Each warp computes the scores and weights of KEYS of them, and then some
+ * columns of the result from the weights of all. All teams of the cluster take chunks side by side and leave their
+ * partial results in shared memory. After each round every thread adds up its own elements of the answer, in ascending
+ * order of chunks.
  *
  * Additions have the order of the kernel for many queries of a path (attentionPathMma), so the bits are the same: 16
  * keys are one step of a product, KEYS one step of the softmax, CHUNK one partial result.
