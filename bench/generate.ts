@@ -35,14 +35,14 @@ const ui: Ui = {
 const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] ?? NaN;
 
 /** Park–Miller: prompts that are the same in every batch, and have no common beginning. */
-function promptOf(index: number, length: number): number[] {
+function promptOf(index: number, length: number, vocabSize: number): number[] {
   let state = index + 1;
-  return Array.from({ length }, () => (state = (state * 48271) % 2147483647) % 30_000);
+  return Array.from({ length }, () => (state = (state * 48271) % 2147483647) % vocabSize);
 }
 
 interface Timed {
   readonly generated: readonly Generated[];
-  /** Milliseconds of each call in which every sequence got a token. */
+  /** Milliseconds from a call in which every sequence got a token to the next one's end. */
   readonly decode: readonly number[];
   /** Milliseconds of it from the first kernel to the last. */
   readonly onDevices: readonly number[];
@@ -54,18 +54,21 @@ interface Timed {
 async function timed(
   { stepper, busy }: { readonly stepper: Stepper; readonly busy: readonly number[] },
   batch: number,
+  vocabSize: number,
   options: GenerateBenchOptions,
 ): Promise<Timed> {
   const onDevices: number[] = [];
   const decode: number[] = [];
   let promptSeconds = 0;
   let last: StepInputs | undefined;
+  let ended = performance.now();
   const generator = new Generator({
     ...stepper,
     step: async (inputs) => {
-      const started = performance.now();
       const outputs = await stepper.step(inputs);
-      const milliseconds = performance.now() - started;
+      const now = performance.now();
+      const milliseconds = now - ended;
+      ended = now;
       if (inputs.tokens.length === batch && inputs.row.length === batch && inputs.position.every((at) => at > 0)) {
         decode.push(milliseconds);
         onDevices.push(busy.at(-1) ?? NaN);
@@ -76,7 +79,7 @@ async function timed(
   });
   const generated = await Promise.all(
     Array.from({ length: batch }, (_, i) =>
-      generator.generate({ prompt: promptOf(i, options.promptTokens), maxNewTokens: options.newTokens }),
+      generator.generate({ prompt: promptOf(i, options.promptTokens, vocabSize), maxNewTokens: options.newTokens }),
     ),
   );
   return { generated, decode, onDevices, promptSeconds, last };
@@ -116,6 +119,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
       precision: 'auto',
       target,
       cacheTokens: pages * PAGE_TOKENS,
+      feeds: options.feeds,
     },
     detectMachine(),
     ui,
@@ -133,13 +137,19 @@ async function main(options: GenerateBenchOptions): Promise<void> {
       return result;
     },
   };
-  const stepper = stepperOf({ executor: measured, checkpoint }, pages * PAGE_TOKENS);
+  const stepper = stepperOf({ executor: measured, checkpoint }, pages * PAGE_TOKENS, { feeds: options.feeds });
   const weightBytes = packedWeightBytes(model.plan);
   const rowBytes = model.plan.states.reduce((sum, { columns, dtype }) => sum + columns * DTYPE_BYTES[dtype], 0);
   console.log(`${name}, ${model.isa}: prompts of ${promptTokens} tokens, ${newTokens} new ones`);
   const known = new Map<number, string>();
   for (const batch of batches) {
-    const { generated, decode, onDevices, promptSeconds, last } = await timed({ stepper, busy }, batch, options);
+    const { vocabSize } = checkpoint.config;
+    const { generated, decode, onDevices, promptSeconds, last } = await timed(
+      { stepper, busy },
+      batch,
+      vocabSize,
+      options,
+    );
     const milliseconds = median(decode);
     const device = median(onDevices);
     const bytes = weightBytes + batch * (promptTokens + newTokens / 2) * rowBytes;

@@ -4,7 +4,7 @@ import { UserError } from '../errors.js';
 import { numberOption } from './numberOption.js';
 
 export const USAGE = `bench:generate [--model llama-110m] [--target cpu|cuda] [--batch 1,8,64] [--prompt 512] [--new 64]
-      [--threads N] [--profile]
+      [--threads N] [--profile] [--wait]
 
 Decoding with random weights: sequences of equal length side by side, as many as --batch says, one new token each in a
 call. Prints the median time of a call, tokens per second, the bytes that a call must read (weights once, keys and
@@ -16,6 +16,7 @@ values of every sequence) per second, and whether every sequence got the same bi
   --prompt   tokens of each prompt
   --new      tokens to generate after each
   --threads  threads that compute on a CPU
+  --wait     begin a call only when the one before it has been read
   --profile  also the time of each kind of kernel, measured one launch at a time`;
 
 export interface GenerateBenchOptions {
@@ -27,6 +28,8 @@ export interface GenerateBenchOptions {
   readonly newTokens: number;
   readonly threads: number;
   readonly profiles: boolean;
+  /** A call begins while the one before it runs. */
+  readonly feeds: boolean;
 }
 
 const HINT = 'look at the options: npm run bench:generate -- --help';
@@ -48,6 +51,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
         new: { type: 'string', default: '64' },
         threads: { type: 'string', default: '2' },
         profile: { type: 'boolean', default: false },
+        wait: { type: 'boolean', default: false },
         help: { type: 'boolean', default: false },
       },
     }));
@@ -65,6 +69,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
     promptTokens: whole('prompt', values.prompt, 1, 65_536),
     newTokens: whole('new', values.new, 2, 65_536),
     profiles: values.profile,
+    feeds: !values.wait,
     threads: whole('threads', values.threads, 1, 1024),
   };
 }

@@ -2,6 +2,7 @@
 import type { FunctionInterface } from '../ir/function.js';
 import type { GraphModule } from '../ir/graph/graph.js';
 import { printGraph, printModule } from '../ir/graph/printer.js';
+import { DRAWN } from '../ir/stepping.js';
 import type { SharedData } from '../ir/plan.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { MaskKind } from '../models/family/mask.js';
@@ -12,6 +13,7 @@ export interface FunctionOptions {
   readonly mask?: MaskKind;
   readonly cacheTokens?: number;
   readonly logits?: boolean;
+  readonly feeds?: boolean;
   readonly observe?: Observer;
 }
 
@@ -19,12 +21,12 @@ export interface FunctionOptions {
 export function modelFunctions(
   checkpoint: Checkpoint,
   numerics: Numerics,
-  { mask, cacheTokens, logits = false, observe }: FunctionOptions,
+  { mask, cacheTokens, logits = false, feeds = false, observe }: FunctionOptions,
 ): GraphModule {
   const graphs = [buildGraph(checkpoint, mask)];
   if (cacheTokens !== undefined) {
     const cache = { rows: cacheTokens, dtype: numerics.attention ?? 'f32' };
-    graphs.push(buildStepGraph(checkpoint, { cache, logits }));
+    graphs.push(buildStepGraph(checkpoint, { cache, logits, feeds }));
   }
   return { name: 'model', functions: graphs.map((graph) => optimise(graph, numerics, observe)) };
 }
@@ -38,7 +40,10 @@ export const cacheTokensOf = ({
   plan: { states },
 }: {
   readonly plan: Pick<SharedData, 'states'>;
-}): number | undefined => (states.length === 0 ? undefined : Math.min(...states.map(({ rows }) => rows)));
+}): number | undefined => {
+  const kept = states.filter(({ name }) => name !== DRAWN);
+  return kept.length === 0 ? undefined : Math.min(...kept.map(({ rows }) => rows));
+};
 
 /** Whether steps of a plan return logits. */
 export const returnsLogits = ({

@@ -20,5 +20,5 @@ export const buildGraph = (checkpoint: Checkpoint, mask: MaskKind = 'tree'): Gra
   checkpoint.model.graph({ mask, dtypeOf: dtypeIn(checkpoint) });
 
 /** The model's function `step` in primitive ops, over a cache of this shape. */
-export const buildStepGraph = (checkpoint: Checkpoint, options: Pick<StepOptions, 'cache' | 'logits'>): Graph =>
+export const buildStepGraph = (checkpoint: Checkpoint, options: Omit<StepOptions, 'dtypeOf'>): Graph =>
   checkpoint.model.step({ ...options, dtypeOf: dtypeIn(checkpoint) });

@@ -74,6 +74,8 @@ export interface ModelRequest {
   readonly cacheTokens?: number;
   /** `step` returns logits too, which some options of generation need. */
   readonly logits?: boolean;
+  /** A call of `step` takes tokens that the one before it has drawn, so that it can begin before they are read. */
+  readonly feeds?: boolean;
   /** Folder that receives every stage, numbered. Nothing is written if absent. */
   readonly dump?: string;
   readonly signal?: AbortSignal;

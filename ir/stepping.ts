@@ -30,6 +30,10 @@ export const stepSize = (extents: Extents): StepSize => ({
   rows: extentIn(STEP_ROWS, extents),
 });
 
+/** The state that keeps the tokens that the last call drew, and its rows. */
+export const DRAWN = 'drawn';
+export const DRAWN_ROWS = 1024;
+
 /** Most entries of the list of keys in one call. */
 export const MOST_KEYS = 1 << 16;
 

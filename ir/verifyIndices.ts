@@ -1,7 +1,9 @@
 /**
  * Proves that no index leaves what it indexes. An index is an input, every number of which is checked against its role
- * before a call (ir/roles); here the role's bound is held against the rows that kernels look up with it.
+ * before a call (ir/roles), or computed by a kernel within bounds (ir/boundedValues); here these are held against the
+ * rows that kernels look up with it.
  */
+import { storedBounds } from './boundedValues.js';
 import type { Kernel, KernelModule } from './kernel.js';
 import { outputsOf } from './kernelAccess.js';
 import { sourceRows } from './packing.js';
@@ -34,7 +36,15 @@ export function verifyIndices(module: KernelModule): void {
     };
     for (const { index, rows: most, what } of lookups(kernel, rows)) {
       const role = roles.get(index);
-      if (role === undefined) return fail(`'${index}' chooses rows of ${what}, but is no input: nothing bounds it.`);
+      if (role === undefined) {
+        const bounds = storedBounds(module, index, roles);
+        if (bounds === undefined)
+          return fail(`'${index}' chooses rows of ${what}, but is no input: nothing bounds it.`);
+        const { low, high } = bounds;
+        if (!(low >= 0 && typeof most === 'number' && high < most))
+          fail(`'${index}' is computed, from ${low} to ${high}; it may not choose among ${most} rows of ${what}.`);
+        continue;
+      }
       const bound = indexBound(role, (state) => states.get(state));
       const isSafe = typeof bound === 'number' && typeof most === 'number' ? bound <= most : bound === most;
       if (!isSafe) fail(`'${index}' is ${printRole(role)}; it may not choose among ${most} rows of ${what}.`);

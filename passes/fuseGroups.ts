@@ -252,7 +252,9 @@ class Fuser {
     const base = this.home(this.viewed(node.result));
     const isGather = OPS[node.op].fuse === 'gather';
     this.homes.set(node.result, base.kind === 'group' || !isGather ? base : { kind: 'memory' });
-    if (isGather) this.store(this.viewed(node.operands[0]!));
+    if (!isGather) return;
+    this.store(this.viewed(node.operands[0]!));
+    this.store(node.operands[1]!);
   }
 
   private placeWrite(node: Node): void {
@@ -371,6 +373,17 @@ class Fuser {
 
   /** Index of the last group that must run before `v` can be read; −1 if there is none. */
   private readyAt(v: Value): number {
+    return Math.max(this.contentAt(v), ...this.indicesOf(v).map((index) => this.readyAt(index)));
+  }
+
+  /** The indices by which `v` is gathered. */
+  private indicesOf(v: Value): readonly Value[] {
+    const node = this.defs.get(v);
+    if (node?.op === 'reshape') return this.indicesOf(node.operands[0]!);
+    return node !== undefined && this.isGathered(v) ? [node.operands[1]!, ...this.indicesOf(node.operands[0]!)] : [];
+  }
+
+  private contentAt(v: Value): number {
     const base = this.viewed(v);
     const home = this.home(base);
     if (home.kind === 'group') return this.groups.indexOf(home.group);

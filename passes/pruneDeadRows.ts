@@ -119,7 +119,8 @@ function neededInFull(graph: Graph, defs: ReadonlyMap<Value, Node>, all: ExtentN
     full.add(v);
     defs.get(v)?.operands.forEach(visit);
   };
-  for (const node of graph.nodes) if (node.op === 'attention' || node.op === 'write_rows') node.operands.forEach(visit);
+  for (const { op, operands } of graph.nodes)
+    if (op === 'attention' || (op === 'write_rows' && operands[1]!.type.shape[0] === all)) operands.forEach(visit);
   graph.results.filter((v) => v.type.shape[0] === all).forEach(visit);
   return full;
 }

@@ -4,7 +4,7 @@ import { PAGE_TOKENS } from '../../generate/pages.js';
 import { UserError, UsageError } from '../../errors.js';
 import { stateBytes } from '../../ir/plan.js';
 import type { Parallelism } from '../../ir/placement.js';
-import { MOST_KEYS } from '../../ir/stepping.js';
+import { DRAWN, MOST_KEYS } from '../../ir/stepping.js';
 import { roundUp } from '../../ir/types.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { planWeights } from '../../runtime/weightPlan.js';
@@ -13,6 +13,7 @@ import { cacheTokensOf, returnsLogits } from '../functions.js';
 import { rebuildOpened, type OpenedModel } from '../compile/open.js';
 import { roomFor } from '../devices/placement.js';
 import type { LoadRequest, Ui } from '../requests.js';
+import { targetOf } from '../targets/index.js';
 import type { CompiledModel } from '../targets/target.js';
 import type { ModelLoading } from './loadModel.js';
 
@@ -37,7 +38,7 @@ const LEAST_TOKENS = 4096;
 const EXAMPLE_TOKENS = 32_768;
 
 export const cacheBytesOf = ({ plan }: Pick<CompiledModel, 'plan'>): number =>
-  plan.states.reduce((sum, state) => sum + stateBytes(state), 0);
+  plan.states.filter(({ name }) => name !== DRAWN).reduce((sum, state) => sum + stateBytes(state), 0);
 
 const tokenBytesOf = (model: CompiledModel): number => cacheBytesOf(model) / (cacheTokensOf(model) ?? 1);
 
@@ -125,6 +126,14 @@ function requireRoom(path: string, opened: OpenedModel, { prompt, where }: Deman
       again(path, opened, Math.max(least, EXAMPLE_TOKENS)),
     );
 }
+
+/**
+ * Whether calls are to begin while others run: where a device computes beside the host, and has the whole model, since
+ * the last layer's token is the first one's next input. On a CPU, planning would take time from what is computed.
+ */
+export const mayFeed = ({ target, devices = 1, parallel }: Pick<LoadRequest, 'target' | 'devices' | 'parallel'>) =>
+  !targetOf(target ?? 'cpu').isHost &&
+  (typeof parallel === 'object' ? parallel.stages === 1 : devices === 1 && parallel === undefined);
 
 /** How the model will lie on its devices, as far as that can be known before it is placed. */
 function parallelismOf(

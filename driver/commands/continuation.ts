@@ -1,6 +1,6 @@
 /** A loaded model as a writer: prompts as tokens in, text out, a piece with every token. */
 import { STEP } from '../../ir/function.js';
-import { stepSize } from '../../ir/stepping.js';
+import { DRAWN, DRAWN_ROWS, stepSize } from '../../ir/stepping.js';
 import { searchBeams, type Beam } from '../../generate/beams.js';
 import type { TokenLogProb } from '../../generate/choose.js';
 import { Fleet } from '../../generate/fleet.js';
@@ -55,12 +55,12 @@ export interface ContinueOptions extends GenerateOptions {
 export function stepperOf(
   { executor, checkpoint }: { readonly executor: Executor; readonly checkpoint: Pick<Checkpoint, 'config'> },
   cacheTokens: number,
-  hasLogits = false,
+  { hasLogits = false, feeds = false }: { readonly hasLogits?: boolean; readonly feeds?: boolean } = {},
 ): Stepper {
   const capacity = executor.capacity[STEP];
   if (capacity === undefined) throw new Error('The model has no function that generates.');
   return {
-    limits: stepSize(capacity),
+    limits: { ...stepSize(capacity), keptRows: feeds ? DRAWN_ROWS : 0 },
     cacheTokens,
     maxLength: checkpoint.config.maxPositions,
     hasLogits,
@@ -78,7 +78,10 @@ export function stepperOf(
 /** Replicas of the model that write side by side; those that are still loading join when they are ready. */
 function fleetOf({ executor, checkpoint, model }: LoadedModel): Fleet {
   const of = (replica: Executor): Stepper =>
-    stepperOf({ executor: replica, checkpoint }, cacheTokensOf(model) ?? 0, returnsLogits(model));
+    stepperOf({ executor: replica, checkpoint }, cacheTokensOf(model) ?? 0, {
+      hasLogits: returnsLogits(model),
+      feeds: model.plan.states.some(({ name }) => name === DRAWN),
+    });
   const { members } = executor;
   if (members === undefined) return new Fleet([of(executor)]);
   const isLoaded = ({ capacity }: Executor): boolean => capacity[STEP] !== undefined;

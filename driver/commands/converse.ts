@@ -6,7 +6,7 @@ import { readGenerationConfig } from '../../models/generationConfig.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
-import { compileWithCache } from './cacheSize.js';
+import { compileWithCache, mayFeed } from './cacheSize.js';
 import { Continuer, type Continuation, type Piece } from './continuation.js';
 import { noteSuggestion } from './generate.js';
 import { beginLoading } from './loadModel.js';
@@ -29,7 +29,7 @@ export interface Conversation {
 }
 
 export async function converse(request: ConverseRequest, ui: Ui): Promise<Conversation> {
-  const asked = { ...request, logits: wantsLogits(request) };
+  const asked = { ...request, logits: wantsLogits(request), feeds: mayFeed(request) };
   const loading = beginLoading(asked, ui, new Phases());
   const { config, dir } = loading.checkpoint;
   const tokenizer = createTokenizer(loading.tokenizer.spec);

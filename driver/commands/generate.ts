@@ -8,7 +8,7 @@ import { readGenerationConfig, type GenerationConfig } from '../../models/genera
 import { createTokenizer } from '../../models/tokenizer.js';
 import { Phases } from '../phases.js';
 import { stepTo, type LoadRequest, type Ui } from '../requests.js';
-import { cacheBytesOf, compileWithCache } from './cacheSize.js';
+import { cacheBytesOf, compileWithCache, mayFeed } from './cacheSize.js';
 import { continuationsOf, continueAll, type ContinueListener, type PromptResult } from './continueAll.js';
 import { Continuer } from './continuation.js';
 import { beginLoading } from './loadModel.js';
@@ -38,7 +38,8 @@ export async function generate(
   const { promptFile, signal, maxNewTokens = DEFAULT_NEW_TOKENS } = request;
   const phases = new Phases();
   const fromFile = promptFile === undefined ? [] : await readPrompts(promptFile, signal);
-  const loading = beginLoading({ ...request, logits: wantsLogits(request) }, ui, phases);
+  const asked = { ...request, logits: wantsLogits(request), feeds: mayFeed(request) };
+  const loading = beginLoading(asked, ui, phases);
   const { config } = loading.checkpoint;
   checkBiases(request.logitBias, config);
   const own = readGenerationConfig(loading.checkpoint);
@@ -49,12 +50,7 @@ export async function generate(
   const template = found === undefined ? undefined : new ChatTemplate(found);
   const prompts = await tokenisePrompts(named, { tokenizer, template }, config).finally(() => template?.close());
   const several = continuationsOf(request);
-  await compileWithCache(
-    loading,
-    { ...request, logits: wantsLogits(request) },
-    demandOf(prompts, maxNewTokens, config, several),
-    ui,
-  );
+  await compileWithCache(loading, asked, demandOf(prompts, maxNewTokens, config, several), ui);
   const loaded = await loading.finish();
   try {
     ui.phase('generate', prompts.length === 1 ? undefined : `${prompts.length} prompts`);

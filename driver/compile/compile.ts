@@ -22,6 +22,8 @@ export interface CompileOptions {
   readonly cacheTokens?: number;
   /** `step` returns the logits of its rows too. */
   readonly logits?: boolean;
+  /** `step` takes tokens that the call before it has drawn. Such a plan is for one device: it is no pipeline. */
+  readonly feeds?: boolean;
   /** Called with the graph or the kernels after every pass, for dumps and `inspect`. */
   readonly observe?: Observer;
 }

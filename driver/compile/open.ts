@@ -66,6 +66,7 @@ export function beginOpening(
       ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
       ...(cacheTokens === undefined ? {} : { cacheTokens }),
       ...(request.logits === undefined ? {} : { logits: request.logits }),
+      ...(request.feeds === undefined ? {} : { feeds: request.feeds }),
       ...(dump === undefined ? {} : { observe: (stage) => dump.stage(stage) }),
     });
     dump?.plan(model);

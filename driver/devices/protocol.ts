@@ -18,6 +18,7 @@ export interface DeviceRequest extends Pick<
   | 'maxTokens'
   | 'cacheTokens'
   | 'logits'
+  | 'feeds'
   | 'checkpoint'
   | 'trustsCode'
 > {

@@ -1,5 +1,6 @@
 /** The functions of a decoder: layers/ between what a function takes and what it returns. */
 import { SCORE, STEP } from '../../ir/function.js';
+import { DRAWN, DRAWN_ROWS } from '../../ir/stepping.js';
 import { GraphBuilder, type Graph, type Value } from '../../ir/graph/graph.js';
 import { buildMask, pathMask } from '../family/mask.js';
 import type { GraphOptions, StepOptions } from '../family/model.js';
@@ -42,7 +43,9 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
   const { rows, dtype } = options.cache;
   const states = Array.from({ length: layers }, (_, layer) => ({ k: `k_${layer}`, v: `v_${layer}` }));
   const state = states[0]!.k;
-  const tokens = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
+  const given = b.param('tokens', 'i32', ['T'], { kind: 'token', vocab: shape.vocabSize });
+  const lastDrawn = options.feeds === true ? b.state(DRAWN, 'i32', [DRAWN_ROWS]) : undefined;
+  const tokens = lastDrawn === undefined ? given : b.scope('feed', () => fedTokens(b, shape, given, lastDrawn));
   const position = b.param('position', 'i32', ['T'], { kind: 'depth' });
   const slot = b.param('slot', 'i32', ['T'], { kind: 'slot', state });
   const key = b.param('key', 'i32', ['C'], { kind: 'entry', state });
@@ -64,12 +67,32 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
     const rows = scoreRows(b, shape, logits(h));
     const { drawn, drawnLogProb } = drawRows(b, shape, rows);
     const kept = options.logits === true ? [rows.logits] : [];
+    if (lastDrawn !== undefined) {
+      const keep = b.param('keep', 'i32', ['R'], { kind: 'slot', state: DRAWN });
+      written.push(b.add('write_rows', [lastDrawn, drawn, keep], {}, 'drawn_now'));
+    }
     return b.finish(
       [rows.logProb, rows.isArgmax, drawn, drawnLogProb, ...kept],
       ['logProb', 'isArgmax', 'drawn', 'drawnLogProb', ...kept.map(() => 'logits')],
       written,
     );
   });
+}
+
+/**
+ * Tokens as they were given, or as the call before has drawn them. Whatever the state holds, the result is a token of
+ * the vocabulary. Token ids are exact in f32, in which literals are written.
+ */
+function fedTokens(b: GraphBuilder, { vocabSize }: DecoderShape, given: Value, lastDrawn: Value): Value {
+  const isFed = b.param('isFed', 'i32', ['T'], { kind: 'values' });
+  const feed = b.param('feed', 'i32', ['T'], { kind: 'entry', state: DRAWN });
+  const f32 = (v: Value, hint: string): Value => b.add('cast', [v], { dtype: 'f32' }, hint);
+  const literal = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
+  const last = f32(b.add('gather_rows', [lastDrawn, feed], {}, 'last_drawn'), 'last_drawn_f');
+  const bounded = b.add('min', [b.add('max', [last, literal(0, 'zero')]), literal(vocabSize - 1, 'last_token')]);
+  const condition = b.add('eq', [f32(isFed, 'is_fed_f'), literal(1, 'one')], {}, 'is_fed');
+  const token = b.add('select', [condition, bounded, f32(given, 'given_f')], {}, 'token_f');
+  return b.add('cast', [token], { dtype: 'i32' }, 'token');
 }
 
 interface RowScores {

@@ -39,6 +39,8 @@ export interface StepOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly cache: CacheShape;
   /** Returns the logits of the rows too: f32[R, V], where tokens are chosen on the host. */
   readonly logits?: boolean;
+  /** Takes tokens that the call before has drawn, which it keeps in a state. */
+  readonly feeds?: boolean;
 }
 
 export interface Model<Config extends ModelConfig = ModelConfig> {
@@ -63,6 +65,8 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    * i32[R], drawnLogProb f32[R]; k_0, v_0, …): tokens that continue paths, and the next one drawn for each row. The
    * keys and values of token t go to row slot[t] of the states of their layer (nowhere if it is −1). Token t sees the
    * rows key[begin[t]] … key[begin[t] + position[t]], of which the last is its own.
+   * With `feeds` it takes isFed i32[T], feed i32[T], keep i32[R] and the state `drawn` i32[N] too. Where isFed[t] is 1,
+   * token t is drawn[feed[t]] as the call finds it, and the token that row r draws goes to drawn[keep[r]].
    */
   readonly step: (options: StepOptions) => Graph;
 }

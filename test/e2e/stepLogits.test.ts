@@ -26,7 +26,7 @@ const OPTIONS: readonly SamplingOptions[] = [
 describe('steps that return logits', () => {
   let model: LoadedModel;
   const stepper = (limits: Partial<Stepper['limits']> = {}, cacheTokens = CACHE_TOKENS): Stepper => {
-    const whole = stepperOf(model, cacheTokens, true);
+    const whole = stepperOf(model, cacheTokens, { hasLogits: true });
     return { ...whole, limits: { ...whole.limits, ...limits } };
   };
   const run = (generator: Generator, which = PROMPTS.map((_, i) => i)) =>

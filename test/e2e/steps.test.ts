@@ -46,7 +46,7 @@ describe('steps on a CPU', () => {
   let model: LoadedModel;
   let wanted: readonly (readonly number[])[];
   const stepper = (limits: Partial<Stepper['limits']> = {}, cacheTokens = CACHE_TOKENS): Stepper => {
-    const whole = stepperOf(model, cacheTokens);
+    const whole = stepperOf(model, cacheTokens, { feeds: true });
     return { ...whole, limits: { ...whole.limits, ...limits } };
   };
   /** Log-probabilities of every token but the first of each sequence. */
@@ -64,6 +64,7 @@ describe('steps on a CPU', () => {
       precision: 'f32' as const,
       threads: 2,
       cacheTokens: CACHE_TOKENS,
+      feeds: true,
     };
     model = await beginLoading(request, SILENT, new Phases()).finish();
     wanted = await Promise.all(

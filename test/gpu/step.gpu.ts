@@ -102,6 +102,16 @@ function meanDistance(a: readonly (readonly number[])[], b: readonly (readonly n
   return differences.reduce((sum, x) => sum + x, 0) / differences.length;
 }
 
+/** Gives every token itself: no call begins before the one before it has been read. */
+const unfed = (stepper: Stepper): Stepper => ({
+  ...stepper,
+  limits: { ...stepper.limits, keptRows: 0 },
+  step: (inputs) => {
+    const none = new Int32Array(inputs.tokens.length);
+    return stepper.step({ ...inputs, isFed: none, feed: none, keep: new Int32Array(inputs.row.length).fill(-1) });
+  },
+});
+
 /** Mean error of a log-probability that 16-bit operands may cause. */
 const MOST_ERROR = 0.1;
 
@@ -112,9 +122,15 @@ for (const [name, requestOf] of [
   describe(`steps of ${name}`, { skip }, () => {
     it('equal each other and score to the bit, and are close to f32', async () => {
       const request = requestOf();
-      const model = await load({ ...request, target: 'cuda', precision: 'bf16', cacheTokens: CACHE_TOKENS });
+      const model = await load({
+        ...request,
+        target: 'cuda',
+        precision: 'bf16',
+        cacheTokens: CACHE_TOKENS,
+        feeds: true,
+      });
       const stepper = (limits: Partial<Stepper['limits']> = {}, cacheTokens = CACHE_TOKENS): Stepper => {
-        const whole = stepperOf(model, cacheTokens);
+        const whole = stepperOf(model, cacheTokens, { feeds: true });
         return { ...whole, limits: { ...whole.limits, ...limits } };
       };
       const wanted = await stepped(new Generator(stepper()));
@@ -144,6 +160,11 @@ for (const [name, requestOf] of [
       };
       const together = await generate({});
       assert.deepEqual(await generate({ tokens: 5 }), together, 'continuations in other calls');
+      const waiting = new Generator(unfed(stepper()));
+      const alone = await Promise.all(
+        prompts.map(async (prompt) => (await waiting.generate({ prompt, maxNewTokens: 40 })).tokens),
+      );
+      assert.deepEqual(alone, together, 'continuations whose calls wait for the tokens of the one before');
       await model.close();
     });
   });

@@ -9,6 +9,7 @@ import { stepperOf } from '../../driver/commands/continuation.js';
 import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
 import { Generator } from '../../generate/generator.js';
+import type { Stepper } from '../../generate/stepper.js';
 import { describeRandomCheckpoint } from '../../models/checkpoint.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { extentsOf, hostLibrary } from '../codegen/cuda/emulate.js';
@@ -27,7 +28,7 @@ describeFake('steps on the fake GPU', (fake) => {
   const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 
   it('give the same bits in any calls, computed or found in pages', async () => {
-    const { plan } = randomModel(folder, 3, 'bf16', TYPICAL_FACTS.sm_80, { cacheTokens: CACHE_TOKENS });
+    const { plan } = randomModel(folder, 3, 'bf16', TYPICAL_FACTS.sm_80, { cacheTokens: CACHE_TOKENS, feeds: true });
     const { kernels, distinct } = emitCudaPlan(plan);
     fake.host(hostLibrary(distinct.values(), mkdtempSync(join(folder, 'kernels-'))));
     const cubins = new Map(
@@ -46,7 +47,7 @@ describeFake('steps on the fake GPU', (fake) => {
       ordinals: [0],
       addon: fake.addon,
     });
-    const stepper = stepperOf({ executor, checkpoint }, CACHE_TOKENS);
+    const stepper = stepperOf({ executor, checkpoint }, CACHE_TOKENS, { feeds: true });
     const continued = (generator: Generator) =>
       Promise.all(
         PROMPTS.map(async (prompt) => {
@@ -54,11 +55,29 @@ describeFake('steps on the fake GPU', (fake) => {
           return { tokens, promptScores };
         }),
       );
-    const generator = new Generator(stepper);
+    let [running, most] = [0, 0];
+    const counted: Stepper = {
+      ...stepper,
+      step: (inputs) => {
+        most = Math.max(most, ++running);
+        return stepper.step(inputs).finally(() => running--);
+      },
+    };
+    // Calls that wait until the tokens of the one before them are read.
+    const generator = new Generator({
+      ...counted,
+      limits: { ...stepper.limits, keptRows: 0 },
+      step: (inputs) => {
+        const none = new Int32Array(inputs.tokens.length);
+        return counted.step({ ...inputs, isFed: none, feed: none, keep: new Int32Array(inputs.row.length).fill(-1) });
+      },
+    });
     const wanted = await continued(generator);
     expect(wanted.flatMap(({ tokens }) => tokens).every(({ logProb }) => logProb < 0)).toBe(true);
-    const cut = new Generator({ ...stepper, limits: { ...stepper.limits, tokens: 9 } });
+    expect(most).toBe(1);
+    const cut = new Generator({ ...counted, limits: { ...stepper.limits, tokens: 9 } });
     expect(await continued(cut)).toEqual(wanted);
+    expect(most).toBe(2);
     // Pages that hold the beginning of a prompt are used again.
     const { tokens, foundTokens } = await generator.generate({ prompt: PROMPTS[2]!, maxNewTokens: 4 });
     expect(tokens).toEqual(wanted[2]!.tokens);
