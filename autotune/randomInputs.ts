@@ -2,7 +2,7 @@
 import { listPaths, rowsIn, tokensIn, type PathLists } from '../ir/scoring.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
-import { outputsOf } from '../ir/kernelAccess.js';
+import { hasOwnKeys, outputsOf } from '../ir/kernelAccess.js';
 import type { Bucket } from '../ir/plan.js';
 import { pathShape, pathTokens } from './pathShape.js';
 
@@ -117,11 +117,10 @@ export function rolesOf(
     const { mask } = kernel;
     if (mask.kind === 'column') give(mask.subtreeEnd, { kind: 'subtreeEnd' });
     if (mask.kind === 'path') {
-      const cacheRows = module.buffers.find(({ name }) => name === kernel.k)?.rows;
-      const isCache = typeof cacheRows === 'number';
-      give(mask.begin, { kind: isCache ? 'cacheBegin' : 'begin' });
-      give(mask.position, { kind: isCache ? 'cachePosition' : 'position' });
-      give(mask.key, isCache ? { kind: 'below', bound: cacheRows } : { kind: 'key' });
+      const isOwn = hasOwnKeys(kernel, module);
+      give(mask.begin, { kind: isOwn ? 'begin' : 'cacheBegin' });
+      give(mask.position, { kind: isOwn ? 'position' : 'cachePosition' });
+      give(mask.key, isOwn ? { kind: 'key' } : { kind: 'below', bound: tableRows(kernel.k) ?? 1 });
     }
     if (kernel.queryRow !== undefined) give(kernel.queryRow, { kind: 'row' });
   }

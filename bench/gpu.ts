@@ -34,7 +34,7 @@ async function main(): Promise<void> {
   try {
     lab = await openLab();
     const readBytesPerSecond = await measureReadRate(lab, options.rounds, READ_WARM_SECONDS);
-    const model = openBenchModel(options.model, lab.facts, Math.max(...options.tokens));
+    const model = openBenchModel(options.model, lab.facts, Math.max(...options.tokens), options.mask);
     const results = { ...(await runGpuBench(lab, model, options, note)), readBytesPerSecond };
     if (options.json !== undefined) {
       writeAtomically(options.json, [`${JSON.stringify(results, undefined, 1)}\n`]);

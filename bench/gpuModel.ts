@@ -11,6 +11,7 @@ import type { Kernel } from '../ir/kernel.js';
 import { scoreOf, type Bucket, type LinkedFunction } from '../ir/plan.js';
 import { describeRandomCheckpoint } from '../models/checkpoint.js';
 import { describeModel } from '../models/config.js';
+import type { MaskKind } from '../models/family/mask.js';
 import { readJsonObject } from '../system/read.js';
 
 export interface BenchModel {
@@ -45,7 +46,12 @@ export const benchBucket = ({ plan }: Pick<BenchModel, 'plan'>, tokens: number):
 /**
  * Compiles the model of a config.json, or of the folder that holds it, for micro-batches up to at least `mostTokens`.
  */
-export function openBenchModel(path: string, facts: CudaFacts, mostTokens: number): BenchModel {
+export function openBenchModel(
+  path: string,
+  facts: CudaFacts,
+  mostTokens: number,
+  mask: MaskKind = cuda.mask,
+): BenchModel {
   const checkpoint = describeRandomCheckpoint(path, 1);
   const file = path.endsWith('.json') ? path : join(path, 'config.json');
   const { value } = readJsonObject(file, CONFIG_BYTES);
@@ -53,7 +59,7 @@ export function openBenchModel(path: string, facts: CudaFacts, mostTokens: numbe
   const { config } = model;
   const compile = (maxTokens?: number): LinkedFunction<CudaSchedule> => {
     const device = cudaDevice(facts, 'auto', config.dtype);
-    const options = maxTokens === undefined ? {} : { maxTokens };
+    const options = maxTokens === undefined ? { mask } : { mask, maxTokens };
     return scoreOf(compileModel({ ...checkpoint, model, config }, cuda, device, options).plan);
   };
   // The default capacity is the tuner's, and signatures depend on it.

@@ -10,7 +10,7 @@ import { parseTrial, type Trial } from './gpuSchedules.js';
 
 export const USAGE = `bench:gpu [--model DIR] [--tokens 1024,2048,3840,5760,7680] [--rounds 20] [--seconds 0.3]
           [--kernel NAME[,NAME]] [--try KERNEL[@TOKENS]:SCHEDULE]… [--all N] [--tuned] [--database FILE]
-          [--no-check] [--json FILE]
+          [--mask path|tree] [--no-check] [--json FILE]
 
 Each contraction of a layer, epilogue included, against cuBLASLt's best bare product, and the whole layer against the
 sum of those products and against their sequence; all in one process, in turn. Few tokens (--tokens 1,8,32,64) are
@@ -25,6 +25,7 @@ of this run only reads.
               with --kernel layer the layer runs with it
   --all       the N schedules that the cost model ranks first
   --tuned     the tuner's schedules instead of the compiler's, from its database (--database)
+  --mask      what attention groups keys by: path, by position (as a run does), or tree, by place in the micro-batch
   --no-check  do not compare results with those of CUDA cores before timing
   --json      writes the results to a file`;
 
@@ -40,6 +41,7 @@ export interface GpuOptions {
   readonly all: number;
   /** The tuner's database, if its schedules are asked for. */
   readonly database?: string;
+  readonly mask?: 'path' | 'tree';
   readonly isChecked: boolean;
   readonly json?: string;
 }
@@ -48,6 +50,11 @@ const HINT = 'look at the options: npm run bench:gpu -- --help';
 
 const number = (name: string, text: string, least: number, most: number, isWhole: boolean): number =>
   numberOption(name, text, { least, most, isWhole }, HINT);
+
+function maskOf(text: string): 'path' | 'tree' {
+  if (text !== 'path' && text !== 'tree') throw new UserError(`--mask ${text}: expected path or tree`, HINT);
+  return text;
+}
 
 /** `undefined` if help was asked for. Throws UserError. */
 export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined {
@@ -65,6 +72,7 @@ export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined
         all: { type: 'string', default: '0' },
         tuned: { type: 'boolean', default: false },
         database: { type: 'string' },
+        mask: { type: 'string' },
         'no-check': { type: 'boolean', default: false },
         json: { type: 'string' },
         help: { type: 'boolean', default: false },
@@ -86,6 +94,7 @@ export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined
     kernels: values.kernel.flatMap((text) => text.split(',')).filter((text) => text !== ''),
     trials: values.try.map(parseTrial),
     all: number('all', values.all, 0, 256, true),
+    ...(values.mask === undefined ? {} : { mask: maskOf(values.mask) }),
     isChecked: !values['no-check'],
     ...(values.tuned || values.database !== undefined ? { database: values.database ?? defaultDatabasePath() } : {}),
     ...(values.json === undefined ? {} : { json: values.json }),

@@ -50,7 +50,7 @@ const GEMM = new RegExp(
   String.raw`^(wgmma|mma|simt|skinny|skinnyWgmma) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) ` +
     String.raw`(cooperative|pingpong|deferred)(?: rem(\d+))?$`,
 );
-const ATTENTION = /^(mma|simt) q(\d+) k(\d+)$/;
+const ATTENTION = /^(mma|simt) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?( shared)?$/;
 
 /** The inverse of cudaScheduling.key; undefined if `key` is invalid. */
 function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
@@ -81,7 +81,16 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       ...(gemm[9] === undefined ? {} : { remainderTn: Number(gemm[9]) }),
     };
   } else if (attention !== null && start.kind === 'attention') {
-    found = { ...start, skeleton: attention[1] as 'mma', queries: Number(attention[2]), keys: Number(attention[3]) };
+    const [, skeleton, queries, keys, cluster, teams, shared] = attention;
+    found = {
+      kind: 'attention',
+      skeleton: skeleton as 'mma',
+      queries: Number(queries),
+      keys: Number(keys),
+      ...(cluster === undefined ? {} : { cluster: Number(cluster) as 2 }),
+      ...(teams === undefined ? {} : { teams: Number(teams) }),
+      ...(shared === undefined ? {} : { sharesTiles: true }),
+    };
   } else if (loop !== null && start.kind === 'loop') {
     found = { ...start, threads: Number(loop[1]) };
   }

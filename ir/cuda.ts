@@ -70,6 +70,11 @@ export interface CudaAttentionSchedule {
    * blocks of one query in the mma skeleton under a path mask.
    */
   readonly teams?: number;
+  /**
+   * Whether paths in a block that begin alike read the tiles of keys that they share once. Absent: paths are read one
+   * after another. For blocks of several queries in the mma skeleton under a path mask.
+   */
+  readonly sharesTiles?: true;
 }
 
 /** Every other kernel: a generated loop nest. */

@@ -1,5 +1,13 @@
 /** Which buffers and weights a kernel reads and writes. */
-import { drawBuffers, renameMask, type Kernel, type Mask, type Output } from './kernel.js';
+import {
+  drawBuffers,
+  renameMask,
+  type AttentionKernel,
+  type BufferDecl,
+  type Kernel,
+  type Mask,
+  type Output,
+} from './kernel.js';
 import { operands, readOf, type Scalar } from './scalar.js';
 
 function scalarReads(s: Scalar, into: Set<string>): void {
@@ -23,6 +31,12 @@ function outputReads(output: Output, into: Set<string>): void {
   scalarReads(output.value, into);
   if (output.kind === 'store' && output.via !== undefined) into.add(output.via);
 }
+
+/** Whether attention reads the keys of the call's own tokens, not those of a cache. */
+export const hasOwnKeys = (
+  { k }: Pick<AttentionKernel, 'k'>,
+  { buffers }: { readonly buffers: readonly BufferDecl[] },
+): boolean => typeof buffers.find(({ name }) => name === k)?.rows === 'string';
 
 /** Names of buffers and weights the kernel reads. */
 export function kernelReads(kernel: Kernel): ReadonlySet<string> {

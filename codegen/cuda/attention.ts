@@ -81,7 +81,7 @@ export function emitAttention(
   };
   const body =
     skeleton === 'mma'
-      ? render(isDecode ? 'attentionPathDecode' : isPath ? 'attentionPathMma' : 'attentionMma', {
+      ? render(mmaTemplate(kernel, schedule), {
           ...values,
           ...(isDecode
             ? decodeValues(kernel, schedule, [...masks, ...(queryRow === undefined ? [] : [queryRow])])
@@ -117,6 +117,13 @@ export function emitAttention(
         }),
   };
   return { source: `${render('attentionWarp', {})}\n${body}`, tensorMaps: [], launch, waitsForPredecessor: true };
+}
+
+/** The template of a kernel on tensor cores. */
+function mmaTemplate(kernel: AttentionKernel, schedule: CudaAttentionSchedule): string {
+  if (kernel.mask.kind !== 'path') return 'attentionMma';
+  if (tileOf(kernel, schedule).isDecode) return 'attentionPathDecode';
+  return schedule.sharesTiles === true ? 'attentionPathShared' : 'attentionPathMma';
 }
 
 /** What the template of one query a block reads beside the others. `indices`: buffers that say where keys lie. */

@@ -2,6 +2,7 @@
 import { CLUSTER_SIZES, type ClusterSize, type CudaArch, type CudaAttentionSchedule } from '../../ir/cuda.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
+import { hasOwnKeys } from '../../ir/kernelAccess.js';
 import { MMA_ROWS, MOST_ROWS, tileOf } from './attentionTile.js';
 
 /**
@@ -55,13 +56,15 @@ const inWords = (values: readonly number[]): string => {
 
 const is16 = (dtype: BufferDType): dtype is 'bf16' | 'f16' => dtype === 'bf16' || dtype === 'f16';
 
-/** Why a path's chunks cannot be shared by the schedule's teams and blocks. */
+/** Why a path's chunks cannot be shared by the schedule's teams and blocks, or its tiles by other paths. */
 function sharingProblem(
   kernel: AttentionKernel,
   schedule: CudaAttentionSchedule,
   { arch }: AttentionLimits,
 ): string | undefined {
-  const { teams, cluster } = schedule;
+  const { skeleton, teams, cluster, sharesTiles } = schedule;
+  if (sharesTiles === true && (skeleton !== 'mma' || kernel.mask.kind !== 'path' || tileOf(kernel, schedule).isDecode))
+    return 'shared tiles want mma over paths, and several queries a block';
   if (teams === undefined && cluster === undefined) return undefined;
   if (!tileOf(kernel, schedule).isDecode)
     return `teams and clusters want mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
@@ -142,7 +145,9 @@ export function defaultAttentionSchedule(
       teams === undefined &&
       (cluster === 1 || cluster <= most),
   );
-  const schedule = single.toSorted((a, b) => (b.cluster ?? 1) - (a.cluster ?? 1))[0] ?? candidates[0];
+  // Trees: many branches of a few tokens each, on stems that they share.
+  const branches = candidates.find(({ sharesTiles }) => sharesTiles === true && hasOwnKeys(kernel, module));
+  const schedule = single.toSorted((a, b) => (b.cluster ?? 1) - (a.cluster ?? 1))[0] ?? branches ?? candidates[0];
   if (schedule !== undefined) return schedule;
   const why = isLegalAttention(
     kernel,
@@ -163,10 +168,13 @@ export function attentionSchedules(
     .flatMap((skeleton) =>
       queriesOf(skeleton, kernel).flatMap((queries) => {
         const schedule = { kind: 'attention', skeleton, queries, keys: ATTENTION_KEYS[skeleton] } as const;
-        return [{}, ...CLUSTERS.map((cluster) => ({ cluster }))].flatMap((shared) => [
-          { ...schedule, ...shared },
-          ...TEAMS.map((teams) => ({ ...schedule, ...shared, teams })),
-        ]);
+        return [
+          ...[{}, ...CLUSTERS.map((cluster) => ({ cluster }))].flatMap((shared) => [
+            { ...schedule, ...shared },
+            ...TEAMS.map((teams) => ({ ...schedule, ...shared, teams })),
+          ]),
+          { ...schedule, sharesTiles: true } as const,
+        ];
       }),
     )
     .filter((schedule) => isLegalAttention(kernel, module, schedule, limits) === true);

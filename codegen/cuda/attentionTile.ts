@@ -14,7 +14,7 @@ export const MAX_TOKENS = 1 << 16;
  */
 export const PATH_CHUNK = 128;
 /** Static shared memory: those ends, the queries' tokens, ends of keys, and roots. */
-const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024 } as const;
+const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024, shared: 3072 } as const;
 
 /** Rows of a tensor-core instruction, which are the rows of a warp. */
 export const MMA_ROWS = 16;
@@ -83,7 +83,7 @@ export function decodeTeamBytes(d: number, group: number, keys: number): number 
 /** The block of `kernel` under `schedule`. */
 export function tileOf(
   { headDim: d, heads, kvHeads, mask }: Pick<AttentionKernel, 'headDim' | 'heads' | 'kvHeads' | 'mask'>,
-  { skeleton, queries, keys, teams = 1, cluster = 1 }: CudaAttentionSchedule,
+  { skeleton, queries, keys, teams = 1, cluster = 1, sharesTiles }: CudaAttentionSchedule,
 ): AttentionTile {
   if (skeleton === 'simt') {
     return {
@@ -115,9 +115,10 @@ export function tileOf(
     };
   }
   const threads = (rows / MMA_ROWS) * 32;
-  const slots = isPath ? pathSlotsOf(d) : slotsOf(d, queries);
-  // The total of a path's chunks is kept beside its tiles.
-  const totals = isPath ? rows * (d + 8) * 4 : 0;
+  // Blocks that share tiles keep the totals of chunks in local memory, and more of them fit on a multiprocessor.
+  const keepsTotals = isPath && sharesTiles !== true;
+  const slots = keepsTotals ? pathSlotsOf(d) : slotsOf(d, rows);
+  const totals = keepsTotals ? rows * (d + 8) * 4 : 0;
   return {
     isDecode: false,
     isGrouped: isPath,
@@ -126,8 +127,8 @@ export function tileOf(
     threads,
     slots,
     // Shared memory holds no more blocks of long heads over paths, so they may use more registers.
-    blocks: blocksOf(d, threads, isPath ? MAX_HEAD_IN_REGISTERS : MAX_HEAD_OF_MANY),
+    blocks: blocksOf(d, threads, keepsTotals ? MAX_HEAD_IN_REGISTERS : MAX_HEAD_OF_MANY),
     dynamicBytes: (rows + 2 * slots * keys) * (d + 8) * 2 + totals,
-    staticBytes: isPath ? STATIC_BYTES.path : STATIC_BYTES.mma,
+    staticBytes: STATIC_BYTES[!isPath ? 'mma' : sharesTiles === true ? 'shared' : 'path'],
   };
 }

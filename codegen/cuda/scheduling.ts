@@ -26,6 +26,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       keys: extent,
       cluster: z.union([z.literal(2), z.literal(4), z.literal(8)]).exactOptional(),
       teams: extent.exactOptional(),
+      sharesTiles: z.literal(true).exactOptional(),
     }),
     z.strictObject({ kind: z.literal('loop'), threads: extent }),
   ]),
@@ -41,6 +42,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           `${s.skeleton} q${s.queries} k${s.keys}`,
           ...(s.cluster === undefined ? [] : [`c${s.cluster}`]),
           ...(s.teams === undefined ? [] : [`t${s.teams}`]),
+          ...(s.sharesTiles === undefined ? [] : ['shared']),
         ].join(' ');
       case 'loop':
         return `t${s.threads}`;
@@ -63,6 +65,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           `${s.skeleton}, ${s.queries} queries × ${s.keys} keys`,
           ...(s.cluster === undefined ? [] : [`clusters of ${s.cluster}`]),
           ...(s.teams === undefined ? [] : [`${s.teams} teams`]),
+          ...(s.sharesTiles === undefined ? [] : ['shared tiles']),
         ].join(', ');
       case 'loop':
         return `blocks of ${s.threads} threads`;

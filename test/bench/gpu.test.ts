@@ -399,6 +399,8 @@ describe('runGpuBench', () => {
     expect(() => options('--tokens', '64,seven')).toThrow(UserError);
     expect(() => options('--try', 'ffn.down')).toThrow(/expected KERNEL:SCHEDULE/);
     expect(() => options('--frobnicate')).toThrow(UserError);
+    expect(() => options('--mask', 'bias')).toThrow(/expected path or tree/);
+    expect(options('--mask', 'tree').mask).toBe('tree');
   });
 });
 

@@ -1,4 +1,8 @@
 /** The GPU benchmark over the real addon and the fake driver, which checks everything that is bound and released. */
+import { trialSchedule } from '../../bench/gpuSchedules.js';
+import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
+import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import type { AttentionKernel } from '../../ir/kernel.js';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { COMPARE_SYMBOL } from '../../autotune/cuda/compare.js';
@@ -104,6 +108,16 @@ describeFake('runGpuBench on the fake driver', (fake) => {
     '0.001',
   ])!;
   const model = openBenchModel(options.model, TYPICAL_FACTS.sm_90a, 48);
+
+  it('reads every key of attention that a table may print', () => {
+    const mix = model.layer.find(({ path }) => path.endsWith('attention.mix'))!;
+    const [start, ...others] = attentionSchedules(mix as AttentionKernel, model.plan, model.facts);
+    expect(others.length).toBeGreaterThan(8);
+    for (const schedule of others) {
+      const trial = { kernel: 'attention.mix', what: cudaScheduling.key(schedule) };
+      expect(trialSchedule(trial, mix, model, start!)).toEqual(schedule);
+    }
+  });
 
   it('times no layer that writes no numbers', async () => {
     const lab = await openFake((symbol) => symbol.startsWith('k_gemm'));

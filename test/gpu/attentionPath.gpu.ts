@@ -8,7 +8,7 @@ import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { label, reference, rowsOf, tolerance } from '../codegen/cuda/attentionCases.js';
 import { attentionModule, type AttentionData, type Shape } from '../codegen/cuda/attentionHarness.js';
-import { gather, pathSchedule, PathWorld, type Piece } from '../codegen/cuda/pathCases.js';
+import { gather, pathSchedule, PathWorld, treeCall, type Piece } from '../codegen/cuda/pathCases.js';
 import { Bench, skip } from './attentionBench.js';
 
 /** Entries of the list of keys that buffers have room for. */
@@ -68,6 +68,22 @@ describe('attention over paths on a device', { skip }, () => {
           assert(Math.abs(x - want[i]!) < limit, `${label(s, plan)}: element ${i} is ${x}, not ${want[i]!} ± ${limit}`),
         );
       }
+    }
+    bench.release();
+  });
+
+  it('gives the same bits where branches share tiles', async () => {
+    const bench = new Bench();
+    for (const s of SHAPES) {
+      const plans = schedulesOf(s, bench).filter(({ skeleton }) => skeleton === 'mma');
+      await bench.prepare(
+        plans.map((plan) => ({ s, plan })),
+        CAPACITY,
+      );
+      const data = treeCall(s, 5);
+      const answers: Float64Array[] = [];
+      for (const plan of plans) answers.push((await bench.run(s, plan, data, CAPACITY)).out);
+      answers.forEach((out, i) => assert.deepEqual(out, answers[0], `${label(s, plans[i]!)}: other bits`));
     }
     bench.release();
   });

@@ -48,6 +48,11 @@ describe('the text of attention', () => {
       schedule('mma', 16),
     ],
     [
+      'attentionPathShared',
+      { heads: 4, kvHeads: 2, headDim: 96, dtype: 'bf16', mask: 'path' },
+      { ...schedule('mma', 32), sharesTiles: true },
+    ],
+    [
       'attentionPathDecode',
       { heads: 4, kvHeads: 1, headDim: 64, dtype: 'f16', out: 'f32', mask: 'path' },
       schedule('mma', 1),
@@ -179,6 +184,14 @@ describe('schedules of attention', () => {
       expect(legal({ ...grouped, heads: 136 }, { ...schedule('mma', 1), ...shared })).toMatch(reason);
       expect(legal(SHAPE, { ...schedule('mma', 16), ...shared })).toMatch(reason);
     }
+    const tiles = { sharesTiles: true } as const;
+    expect(legal(grouped, { ...schedule('mma', 16), ...tiles })).toBe(true);
+    for (const [s, plan] of [
+      [grouped, schedule('mma', 1)],
+      [SHAPE, schedule('mma', 64)],
+      [{ ...SHAPE, mask: 'path' }, schedule('simt', 16)],
+    ] as const)
+      expect(legal(s, { ...plan, ...tiles })).toMatch(/shared tiles want mma over paths, and several queries a block/);
     expect(legal({ ...SHAPE, kvHeads: 3 }, schedule('mma', 64))).toMatch(/52 heads cannot share 3/);
     expect(legal({ ...SHAPE, headDim: 256 }, schedule('mma', 128), LEAST)).toMatch(
       /needs \d+ bytes of shared memory, 101376 are there/,
@@ -209,6 +222,7 @@ const COMPILED: readonly (readonly [Shape, CudaAttentionSchedule, number])[] = [
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 4), 5],
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 16), 2],
   [{ ...SHAPE, headDim: 64, kvHeads: 13, mask: 'path', hasQueryRow: true, out: 'f32' }, schedule('mma', 32), 2],
+  [{ ...SHAPE, mask: 'path', out: 'f32' }, { ...schedule('mma', 64), sharesTiles: true }, 4],
   [{ ...SHAPE, heads: 28, kvHeads: 4, mask: 'path', dtype: 'f16' }, schedule('mma', 16), 1],
   [{ ...SHAPE, headDim: 256, mask: 'path' }, schedule('mma', 16), 1],
   [{ ...SHAPE, headDim: 256, kvHeads: 13, mask: 'path' }, schedule('mma', 8), 1],

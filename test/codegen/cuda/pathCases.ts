@@ -2,6 +2,7 @@
 import { randomArray, randomSource } from '../harness.js';
 import { CACHE_ROWS, type AttentionData, type Shape } from './attentionHarness.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
+import { listPaths } from '../../../ir/scoring.js';
 
 /** Tokens [from, to) of a sequence, which a call adds. */
 export interface Piece {
@@ -129,4 +130,51 @@ export function gather(
     }
   }
   return all;
+}
+
+/** Depths of tokens in depth-first order: trees whose branches leave at all places of a tile and of a chunk. */
+function positions(): Int32Array {
+  const depths: number[] = [];
+  const grow = (from: number, to: number): void => {
+    for (let depth = from; depth < to; depth++) depths.push(depth);
+  };
+  grow(0, 70);
+  // Whole tiles in common and part of one; a chunk and more; nothing but the root; all of them.
+  for (const [from, to] of [
+    [64, 75],
+    [63, 140],
+    [128, 131],
+    [127, 290],
+    [96, 99],
+    [1, 20],
+    [20, 21],
+  ] as const)
+    grow(from, to);
+  grow(0, 5);
+  grow(0, 33);
+  grow(32, 40);
+  return Int32Array.from(depths);
+}
+
+/** A call over these trees. Their keys lie among the rows of a cache. */
+export function treeCall(s: Shape, seed: number, row?: readonly number[]): AttentionData {
+  const position = positions();
+  const { begin, key } = listPaths(position);
+  const T = position.length;
+  const random = randomSource(seed);
+  // Tokens lie backwards among the rows of keys.
+  const place = (token: number): number => T - 1 - token;
+  const values = (columns: number, scale: number): Float64Array => randomArray(random, CACHE_ROWS * columns, scale);
+  return {
+    T,
+    inputs: new Map([
+      ['q', randomArray(random, T * s.heads * s.headDim, 3)],
+      ['k', values(s.kvHeads * s.headDim, 3)],
+      ['v', values(s.kvHeads * s.headDim, 1)],
+      ['begin', Float64Array.from(begin)],
+      ['position', Float64Array.from(position)],
+      ['key', Float64Array.from(key, place)],
+      ...(row === undefined ? [] : [['row', Float64Array.from(row)] as const]),
+    ]),
+  };
 }
