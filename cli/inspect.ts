@@ -29,6 +29,7 @@ export function addInspect(program: Command, context: Context): void {
     .option('--memory', 'the arena over time, and where the weights go')
     .option('--parallel <how>', 'what each of several devices would do and hold: dp=N, pp=N, dpxpp=AxB')
     .option('--tokens <n>', 'tokens of a micro-batch, for costs and schedules (default: the largest)')
+    .option('--cache-tokens <n>', 'with the function step, and memory for the keys and values of n tokens')
     .option('--json', 'print what was asked for as JSON and nothing else');
   addVerifyFlag(addCheckpointFlag(command));
   addMaskFlag(addModelFlags(command)).action(async (model: string, _options: unknown, self: Command) => {

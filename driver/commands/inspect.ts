@@ -33,6 +33,8 @@ export interface InspectRequest extends Omit<ArtifactRequest, 'trustsCode'> {
   readonly mask?: MaskKind;
   /** Largest micro-batch, tokens. */
   readonly maxTokens?: number;
+  /** Tokens whose keys and values are kept between calls; the model then has the function `step`. */
+  readonly cacheTokens?: number;
 }
 
 /** The graph or the kernels after one pass. A second run of a pass is called `name.2`. */
@@ -114,6 +116,7 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
     observe,
     ...(request.mask === undefined ? {} : { mask: request.mask }),
     ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
+    ...(request.cacheTokens === undefined ? {} : { cacheTokens: request.cacheTokens }),
   });
   return {
     request,

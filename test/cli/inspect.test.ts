@@ -181,6 +181,9 @@ describe('inspect', () => {
 
   it('states are listed with their sizes', async () => {
     expect((await inspect('--memory')).stdout).not.toContain('states');
+    expect((await inspect('--memory', '--cache-tokens', '2048')).stdout).toContain(
+      'states: 32 MiB, kept from call to call',
+    );
     const plan = memoryPlan(cpuScheduling, { isas: ['portable'], l1: 32 << 10, l2: 1 << 20 });
     const report = memoryReport(linkFunction(plan, 'remember'), undefined);
     // 8 columns are allocated as 32.

@@ -9,6 +9,7 @@ import { questions, writeCheckpoint, writeData, type WrittenQuestion } from './s
 import {
   CAPACITY,
   failure,
+  filesOf,
   isBuilt,
   killedAt,
   runArguments,
@@ -76,6 +77,21 @@ describe.skipIf(!isBuilt)('prefixes', () => {
     [['--prefixes', 'keep', '--parallel', 'pp=2']],
   ])('give the same with %j', async (flags) => {
     expect(textOf((await score(...flags)).out, 'samples')).toBe(textOf(kept, 'samples'));
+  });
+
+  test('are counted by a dry run, which writes nothing', async () => {
+    const out = temporaryFolder();
+    const { stdout } = success(await tilewright(run(out, '--dry-run', '--json', '--prefixes', 'keep')));
+    const plan = JSON.parse(stdout) as Record<string, unknown>;
+    const { tokensComputed, tokensGrouped, tokensShared } = throughputOf(kept);
+    expect(plan).toMatchObject({ questions: 300, prefixes: 'keep', tokensGrouped, tokensShared });
+    expect(plan['tokensKept']).toBe(tokensComputed);
+    expect(plan['tokensRepeated']).toBe(throughputOf(repeated).tokensComputed);
+    expect(filesOf(out, 'samples')).toEqual([]);
+    const { stdout: text } = success(await tilewright(run(out, '--dry-run', '--parallel', 'dp=2')));
+    expect(text).toMatch(
+      /^--prefixes keep +[\d,]+ +\d\.\d{3}× +\d+ calls of up to 96 tokens; by device [\d,]+, [\d,]+$/m,
+    );
   });
 
   test('survive the end of a run, which goes on either way', async () => {

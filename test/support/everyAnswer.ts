@@ -86,6 +86,7 @@ export async function compareEveryAnswer(request: EveryAnswer): Promise<readonly
       [
         ['--sharing', 'context'],
         ['--sharing', 'none'],
+        ['--prefixes', 'keep'],
         ['--max-tokens', '1024'],
         ['--docs', '500:1500'],
         ['--docs', '0:2000', '--sharing', 'none'],
