@@ -139,7 +139,7 @@ function decodeValues(
     manyTeams: teams > 1,
     readsAhead: indices.every(({ isInput }) => isInput),
     teamBytes: decodeTeamBytes(d, heads / kvHeads, keys),
-    unrolledCopies: Math.min(8, d / 8),
+    unrolledCopies: Math.min(4, d / 8),
   };
 }
 

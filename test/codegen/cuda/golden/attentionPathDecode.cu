@@ -81,10 +81,10 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
 
   /* The warp copies its own part of a chunk, 16 bytes a lane at a time. */
   const auto start = [&](unsigned to, const unsigned short *from, long long stride, int places) {
-#pragma unroll 8
+#pragma unroll 4
     for (int j = 0; j < PIECES; j++) {
       const int i = j * 32 + lane, at = i / PIECES, piece = i % PIECES, row = __shfl_sync(0xffffffffu, places, at);
-      tw_cp_async16(to + (warp * KEYS + at) * ROW_BYTES + piece * 16, from + (row < 0 ? 0 : row * stride + piece * 8),
+      tw_cp_async16(to + (warp * KEYS + at) * ROW_BYTES + piece * 16, from + piece * 8 + (row < 0 ? 0 : row) * stride,
           row < 0 ? 0 : 16);
     }
   };

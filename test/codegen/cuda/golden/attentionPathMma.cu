@@ -109,9 +109,9 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
         if (COUNT % THREADS != 0 && i >= COUNT) break;
         const int at = i / PIECES, piece = i % PIECES, row = __shfl_sync(0xffffffffu, ids, at);
         const unsigned place = slots + slot * SLOT_BYTES + at * ROW_BYTES + piece * 16;
-        tw_cp_async16(place, k + (row < 0 ? 0 : row * 256ll + piece * 8), row < 0 ? 0 : 16);
-        tw_cp_async16(place + KEYS * ROW_BYTES, v + (row < 0 ? 0 : row * 256ll + piece * 8),
-            row < 0 ? 0 : 16);
+        const int lying = row < 0 ? 0 : row, bytes = row < 0 ? 0 : 16;
+        tw_cp_async16(place, k + piece * 8 + lying * 256ll, bytes);
+        tw_cp_async16(place + KEYS * ROW_BYTES, v + piece * 8 + lying * 256ll, bytes);
       }
     };
 #pragma unroll
