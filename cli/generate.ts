@@ -160,7 +160,9 @@ const textFor = ({ stdout }: Io, generated: string): string =>
 
 /** A single text on a terminal, as it comes. */
 const streaming = (io: Io): ContinueListener => ({
-  onPiece: (_, piece) => io.stdout.write(textFor(io, piece.text)),
+  onPiece: (_, piece) => {
+    io.stdout.write(textFor(io, piece.text));
+  },
   onResults: (_, [result]) => {
     if (result !== undefined && !('error' in result)) io.stdout.write(`${textFor(io, result.rest)}\n`);
   },

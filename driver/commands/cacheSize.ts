@@ -11,7 +11,7 @@ import { planWeights } from '../../runtime/weightPlan.js';
 import { bytes, count } from '../../system/format.js';
 import { cacheTokensOf, returnsLogits } from '../functions.js';
 import { rebuildOpened, type OpenedModel } from '../compile/open.js';
-import { roomFor } from '../devices/placement.js';
+import { deviceMemory, roomFor } from '../devices/placement.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import { targetOf } from '../targets/index.js';
 import type { CompiledModel } from '../targets/target.js';
@@ -135,17 +135,18 @@ export const mayFeed = ({ target, devices = 1, parallel }: Pick<LoadRequest, 'ta
   !targetOf(target ?? 'cpu').isHost &&
   (typeof parallel === 'object' ? parallel.stages === 1 : devices === 1 && parallel === undefined);
 
-/** How the model will lie on its devices, as far as that can be known before it is placed. */
-function parallelismOf(
-  { devices, parallel }: Asked,
-  fits: (stages: number) => boolean,
-  visible: () => number,
-): Parallelism {
+/** Devices that are asked for. */
+function deviceCount({ devices, parallel }: Asked, visible: () => number): number {
+  if (typeof parallel === 'object') return parallel.replicas * parallel.stages;
+  return devices === 'all' || (devices === undefined && parallel !== undefined) ? visible() : (devices ?? 1);
+}
+
+/** How the model will lie on them, as far as that can be known before it is placed. */
+function parallelismOf({ parallel }: Asked, devices: number, fits: (stages: number) => boolean): Parallelism {
   if (typeof parallel === 'object') return parallel;
-  const count = devices === 'all' || (devices === undefined && parallel !== undefined) ? visible() : (devices ?? 1);
   let stages = 1;
-  while (stages < count && !fits(stages)) stages++;
-  return { replicas: Math.floor(count / stages), stages };
+  while (stages < devices && !fits(stages)) stages++;
+  return { replicas: Math.floor(devices / stages), stages };
 }
 
 /** Tokens whose keys and values fit beside weights and activations: a multiple of a page. */
@@ -158,18 +159,18 @@ function fittingTokens(opened: OpenedModel, { tensors }: Pick<Checkpoint, 'tenso
   // A host reads mapped weights in place. A GPU holds a call's activations while the next one is prepared.
   const weights = target.isHost ? packedBytes : packedBytes + mappedBytes;
   const arenas = (stages: number): number => (target.isHost && stages === 1 ? 1 : 2) * stages * arena;
+  const devices = deviceCount(request, () => target.visibleDevices());
+  const room = Math.min(
+    roomFor(model, 1, 1, rebuild),
+    deviceMemory() === undefined ? (target.free?.(model.device, devices, rebuild) ?? Infinity) : Infinity,
+  );
   /** What a replica has for its cache. */
   const spare = ({ replicas, stages }: Parallelism): number => {
-    const room = roomFor(model, 1, 1, rebuild);
     const share = stages === 1 ? 1 : STAGE_SHARE;
     const free = target.isHost ? Math.min(room, HOST_SHARE * availableMemory()) / replicas : share * stages * room;
     return free - weights - arenas(stages);
   };
-  const parallelism = parallelismOf(
-    request,
-    (stages) => spare({ replicas: 1, stages }) > 0,
-    () => target.visibleDevices(),
-  );
+  const parallelism = parallelismOf(request, devices, (stages) => spare({ replicas: 1, stages }) > 0);
   return Math.max(0, Math.floor(spare(parallelism) / tokenBytesOf(model) / PAGE_TOKENS) * PAGE_TOKENS);
 }
 

@@ -46,7 +46,7 @@ export interface Continuation {
 
 export interface ContinueOptions extends GenerateOptions {
   /** Told of every token that is drawn; a search has none before it ends. `sample`: of which continuation it is. */
-  readonly onPiece?: (piece: Piece, sample: number) => void;
+  readonly onPiece?: (piece: Piece, sample: number) => Promise<void> | undefined | void;
   /** Ends the continuation with what there is. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -160,7 +160,7 @@ export class Continuer {
         const { added, isStopped } = stopTokens.has(token)
           ? { added: '', isStopped: false }
           : await stream.push(token, mayStop);
-        onPiece?.({ token, logProb, text: added }, sample);
+        await onPiece?.({ token, logProb, text: added }, sample);
         return isStopped ? 'stop' : undefined;
       },
     });

@@ -20,7 +20,8 @@ export type PromptResult = GeneratedText | FailedPrompt;
 
 /** Told of everything as it is made. */
 export interface ContinueListener {
-  onPiece?(index: number, piece: Piece, sample: number): void;
+  /** No further step begins before what it returns has settled. */
+  onPiece?(index: number, piece: Piece, sample: number): Promise<void> | undefined | void;
   /** All continuations of a prompt are done, best first where they are ranked; prompts need not be done in order. */
   onResults?(index: number, results: readonly PromptResult[]): void;
 }

@@ -60,7 +60,7 @@ export async function generate(
     const results = await continueAll(continuer, prompts, request, {
       onPiece: (index, piece, sample) => {
         progress.add(index);
-        listener.onPiece?.(index, piece, sample);
+        return listener.onPiece?.(index, piece, sample);
       },
       onResults: (index, results) => {
         progress.end(index);

@@ -63,7 +63,7 @@ export class ModelGenerator {
   }
 
   /** Tells of everything that happens to the prompts. Rejects with UserError for a prompt that cannot be taken. */
-  async run(asked: GenerateOptions, signal: AbortSignal, tell: (event: GenerateEvent) => void): Promise<void> {
+  async run(asked: GenerateOptions, signal: AbortSignal, tell: Tell<GenerateEvent>): Promise<void> {
     const { prompts, ...options } = present(asked);
     const { config, dir } = this.model.checkpoint;
     checkBiases(options.logitBias, config);
@@ -85,16 +85,16 @@ export class ModelGenerator {
   }
 }
 
-const listenerOf = (tell: (event: GenerateEvent) => void, isRanked: boolean): ContinueListener => ({
+const listenerOf = (tell: Tell<GenerateEvent>, isRanked: boolean): ContinueListener => ({
   // Which texts are kept is known at the end.
   ...(isRanked ? {} : { onPiece: (prompt, piece, sample) => tell({ kind: 'token', prompt, sample, ...piece }) }),
   onResults: (prompt, results) => {
     for (const result of results) {
       const { sample } = result;
-      if ('error' in result) tell({ kind: 'failed', prompt, sample, error: result.error });
+      if ('error' in result) void tell({ kind: 'failed', prompt, sample, error: result.error });
       else {
         const { text, rest, tokens, logProbs, reason, promptTokens, foundTokens, top, score } = result;
-        tell({
+        void tell({
           kind: 'end',
           prompt,
           sample,
@@ -112,17 +112,32 @@ const listenerOf = (tell: (event: GenerateEvent) => void, isRanked: boolean): Co
   },
 });
 
-/** What `work` tells, in order. Whoever stops reading stops the work. */
+/** Events that wait for a reader before the work waits for it. */
+const MOST_HELD = 1024;
+
+/** Takes an event. The work is to wait for what it returns, if anything: the reader is behind. */
+export type Tell<T> = (event: T) => Promise<void> | undefined;
+
+/** What `work` tells, in order. Whoever reads slowly slows the work down, and whoever leaves stops it. */
 export async function* eventsOf<T>(
-  work: (tell: (event: T) => void, signal: AbortSignal) => Promise<void>,
+  work: (tell: Tell<T>, signal: AbortSignal) => Promise<void>,
 ): AsyncGenerator<T, void, undefined> {
   const controller = new AbortController();
   const held: T[] = [];
   let wake = (): void => undefined;
+  let letGo = (): void => undefined;
+  let full: Promise<void> | undefined;
   let isDone = false;
-  const tell = (event: T): void => {
+  const tell: Tell<T> = (event) => {
     held.push(event);
     wake();
+    if (held.length < MOST_HELD || controller.signal.aborted) return undefined;
+    return (full ??= new Promise((resolve) => (letGo = resolve)));
+  };
+  const take = (): readonly T[] => {
+    full = undefined;
+    letGo();
+    return held.splice(0);
   };
   const ended = work(tell, controller.signal).finally(() => {
     isDone = true;
@@ -132,13 +147,14 @@ export async function* eventsOf<T>(
   ended.catch(() => undefined);
   try {
     for (;;) {
-      yield* held.splice(0);
+      yield* take();
       if (isDone && held.length === 0) break;
       if (held.length === 0) await new Promise<void>((resolve) => (wake = resolve));
     }
     await ended;
   } finally {
     controller.abort();
+    take();
     await ended.catch(() => undefined);
   }
 }

@@ -7,6 +7,8 @@ import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import { UsageError, UserError } from '../../errors.js';
 import { CUDA_ARCHS, type CudaArch, type CudaSchedule } from '../../ir/cuda.js';
 import { scoreOf } from '../../ir/plan.js';
+import { requireCuda } from '../../runtime/cuda/addon.js';
+import { freeDeviceBytes } from '../../runtime/cuda/freeMemory.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { compileCudaKernels, cudaSources, emitCudaPlan } from './cudaKernels.js';
 import { cudaFactsOf, devicesFor, visibleGpus } from './gpu.js';
@@ -97,6 +99,13 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
     const infos = devicesFor(arch, rebuild, present).devices.slice(0, present);
     return Math.min(...infos.map(({ totalBytes }) => totalBytes - gpuReserve(totalBytes)));
   },
+  free: ({ arch }, count, rebuild) =>
+    freeDeviceBytes(
+      requireCuda(),
+      devicesFor(arch, rebuild, count)
+        .devices.slice(0, count)
+        .map(({ ordinal }) => ordinal),
+    ),
   rates: ({ arch }) => RATES[arch],
   open: async (checkpoint, model, options, ui) =>
     (await import('./executors.js')).loadCudaExecutor(checkpoint, model, options, ui),

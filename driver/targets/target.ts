@@ -192,6 +192,8 @@ export interface Target<S, D> {
    * Bytes available for weights and activations on each of `devices`, assuming that all are like the first `present`.
    */
   room(device: D, devices: number, present: number, rebuild: Rebuild): number;
+  /** Bytes that are free now on the fullest of the first `count` devices. Absent where `room` is all that is known. */
+  free?(device: D, count: number, rebuild: Rebuild): number;
   /**
    * The machine's rates. Only their ratio matters: it decides which launches wait for arithmetic and which for memory.
    */

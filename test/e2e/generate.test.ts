@@ -40,6 +40,10 @@ describe.skipIf(!isBuilt)('generate', () => {
     expect(alone.stdout).toBe(`${lines[0]!.text}\n`);
     expect(alone.stderr).toMatch(/keys and values: room for 4,096 tokens, /);
     expect(alone.stderr).toMatch(/12 tokens in .* tokens\/s; first after .*; 1 of 256 pages .*; ended by length/);
+    const [never] = linesOf(
+      success(await generate('The sky is', '--stop', 'never comes', '--json', '--max-new-tokens', '12')).stdout,
+    );
+    expect(never).toMatchObject({ text: lines[0]!.text, tokens: lines[0]!.tokens, reason: 'length' });
     const [first = ''] = lines[0]!.text.trim().split(' ').slice(1);
     const [stopped] = linesOf(success(await generate('The sky is', '--stop', first, '--json')).stdout);
     expect(stopped!.reason).toBe('stop');

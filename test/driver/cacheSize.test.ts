@@ -1,0 +1,79 @@
+/** Memory for keys and values: what is asked for, as far as memory that is free now goes. */
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { compileWithCache, mayFeed } from '../../driver/commands/cacheSize.js';
+import { beginOpening, type OpenedModel } from '../../driver/compile/open.js';
+import { cacheTokensOf } from '../../driver/functions.js';
+import { detectMachine } from '../../driver/machine.js';
+import { cpu } from '../../driver/targets/cpu.js';
+import type { CpuModel } from '../../driver/targets/cpuModel.js';
+import { packedWeightBytes } from '../../driver/commands/work.js';
+
+const MODEL = join(import.meta.dirname, '..', '..', 'models', 'demo');
+const none = (): void => undefined;
+const SILENT = { phase: none, step: none, run: none, table: none, note: none, warn: none };
+const PLENTY = 1e12;
+
+/** Tokens that a device gets room for where it has `room` bytes, of which `free` are free now. */
+async function tokensOn(
+  device: { readonly room?: number; readonly free?: number },
+  total: number,
+  request: { readonly cacheTokens?: number; readonly parallel?: { replicas: number; stages: number } } = {},
+): Promise<number> {
+  const opening = beginOpening(
+    { model: MODEL, init: { kind: 'checkpoint' }, precision: 'f32' },
+    detectMachine(),
+    SILENT,
+  );
+  const { room = PLENTY, free = PLENTY } = device;
+  let last: OpenedModel | undefined;
+  const compile = async (cacheTokens: number): Promise<OpenedModel> => {
+    const opened = await opening.finish(cacheTokens);
+    const target = { ...cpu, isHost: false, room: () => room, free: () => free };
+    return (last = { ...opened, model: { ...(opened.model as CpuModel), target } });
+  };
+  const demand = { prompt: 20, where: 'prompt 1', total };
+  await compileWithCache({ compile, checkpoint: opening.checkpoint }, { model: MODEL, ...request }, demand, SILENT);
+  return cacheTokensOf(last!.model)!;
+}
+
+describe('memory for keys and values on a device', () => {
+  it('is what the prompts need, as a power of two', async () => {
+    expect(await tokensOn({}, 20)).toBe(4096);
+    expect(await tokensOn({}, 5000)).toBe(8192);
+  });
+
+  it('is what is left of what is free, not of what there is', async () => {
+    const opening = beginOpening(
+      { model: MODEL, init: { kind: 'checkpoint' }, precision: 'f32' },
+      detectMachine(),
+      SILENT,
+    );
+    const { plan } = (await opening.finish(4096)).model;
+    const arena = Math.max(...plan.functions.map(({ arenaBytes }) => arenaBytes));
+    const tokenBytes = plan.states.reduce((sum, { columns }) => sum + 4 * columns, 0);
+    const free = 2 * packedWeightBytes(plan) + 2 * arena + 1000 * tokenBytes;
+    const tokens = await tokensOn({ free }, 5000);
+    expect(tokens).toBeLessThan(8192);
+    expect(tokens % 16).toBe(0);
+    expect(await tokensOn({ free: free + 160 * tokenBytes }, 5000)).toBe(tokens + 160);
+    expect(await tokensOn({ room: free }, 5000)).toBe(tokens);
+    await expect(tokensOn({ free }, 5000, { cacheTokens: 8192 })).rejects.toMatchObject({
+      hint: `use --cache-tokens ${tokens}, or leave it out`,
+    });
+    await expect(tokensOn({ free: 1000 }, 20)).rejects.toThrow('prompt 1: no room for the keys and values');
+    // Stages of a pipeline have room for more together.
+    expect(await tokensOn({ free }, 65_536, { parallel: { replicas: 1, stages: 2 } })).toBeGreaterThan(2 * tokens);
+  });
+});
+
+it('calls overlap where a device that is not the host has the whole model', () => {
+  expect(mayFeed({ target: 'cuda' })).toBe(true);
+  expect(mayFeed({ target: 'cuda', parallel: { replicas: 4, stages: 1 } })).toBe(true);
+  for (const request of [
+    {},
+    { target: 'cuda', devices: 2 },
+    { target: 'cuda', parallel: { replicas: 1, stages: 2 } },
+  ] as const)
+    expect(mayFeed(request)).toBe(false);
+});
