@@ -61,6 +61,7 @@ describe.skipIf(!isBuilt)('answers', () => {
     ],
     ['sharing none', ['--threads', '2', '--sharing', 'none']],
     ['sharing context', ['--threads', '2', '--sharing', 'context']],
+    ['keys in lists, by position', ['--threads', '2', '--mask', 'path']],
   ])('are the same to the bit with %s', async (_, flags) => {
     expect(textOf(await score(model, ...flags), 'samples')).toBe(samples);
   });

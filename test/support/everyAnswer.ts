@@ -1,6 +1,7 @@
 /**
- * Answers to one question set, computed in many ways, compared to the bit: sharing modes, sizes of micro-batches, parts
- * of the set, and the function step. Without a test framework, so that tests on a GPU use it from the bundle.
+ * Answers to one question set, computed in many ways, compared to the bit: sharing modes, sizes of micro-batches, keys
+ * grouped by position, parts of the set, and the function step. Without a test framework, so that tests on a GPU use it
+ * from the bundle.
  */
 import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading } from '../../driver/commands/loadModel.js';
@@ -88,6 +89,7 @@ export async function compareEveryAnswer(request: EveryAnswer): Promise<readonly
         ['--sharing', 'none'],
         ['--prefixes', 'keep'],
         ['--max-tokens', '1024'],
+        ['--mask', 'path'],
         ['--docs', '500:1500'],
         ['--docs', '0:2000', '--sharing', 'none'],
       ] as const
