@@ -17,6 +17,7 @@ import { STEP } from '../ir/function.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { packageRoot } from './data.js';
+import { requestLengths } from './requests.js';
 import { parseGenerateOptions, USAGE, type GenerateBenchOptions } from './generateOptions.js';
 
 const ui: Ui = {
@@ -108,10 +109,48 @@ function printProfile({ launches }: Awaited<ReturnType<Executor['profile']>>): v
     console.log(`  ${kind.padEnd(24)} ${String(count).padStart(3)} × ${(microseconds / count).toFixed(1)} µs`);
 }
 
+const pagesFor = (tokens: number): number => Math.ceil(tokens / PAGE_TOKENS);
+
+/** Pages that all sequences of the benchmark need at once. */
+function pagesOf({ batches, promptTokens, newTokens, requests, cacheTokens }: GenerateBenchOptions): number {
+  if (cacheTokens !== undefined) return Math.floor(cacheTokens / PAGE_TOKENS);
+  return requests > 0
+    ? requestLengths(requests).reduce((sum, { prompt, answer }) => sum + pagesFor(prompt + answer), 0)
+    : pagesFor(promptTokens + newTokens) * Math.max(...batches);
+}
+
+/** All requests at once, as many side by side as there are pages for. */
+async function serve(stepper: Stepper, busy: readonly number[], count: number): Promise<void> {
+  let [calls, tokens] = [0, 0];
+  const generator = new Generator({
+    ...stepper,
+    step: (inputs) => {
+      calls++;
+      tokens += inputs.tokens.length;
+      return stepper.step(inputs);
+    },
+  });
+  const lengths = requestLengths(count);
+  const [before, started] = [busy.length, performance.now()];
+  await Promise.all(
+    lengths.map(({ prompt, answer }, i) => generator.generate({ prompt: promptOf(i, prompt), maxNewTokens: answer })),
+  );
+  const seconds = (performance.now() - started) / 1000;
+  const onDevice = busy.slice(before).reduce((sum, each) => sum + each, 0) / 1000;
+  const [prompts, answers] = [sum(lengths.map(({ prompt }) => prompt)), sum(lengths.map(({ answer }) => answer))];
+  console.log(
+    `${count} requests, ${prompts} tokens of prompts and ${answers} new ones: ${seconds.toFixed(2)} s ` +
+      `(${onDevice.toFixed(2)} on the device), ${(answers / seconds).toFixed(0)} new tokens/s; ` +
+      `${calls} calls of ${(tokens / calls).toFixed(0)} tokens on average`,
+  );
+}
+
+const sum = (values: readonly number[]): number => values.reduce((all, each) => all + each, 0);
+
 async function main(options: GenerateBenchOptions): Promise<void> {
   const { model: name, target, batches, promptTokens, newTokens, threads } = options;
   const below = join(packageRoot(), 'bench', 'models', name);
-  const pages = Math.ceil((promptTokens + newTokens) / PAGE_TOKENS) * Math.max(...batches);
+  const pages = pagesOf(options);
   const opened = await openOrCompile(
     {
       model: existsSync(below) ? below : name,
@@ -140,6 +179,12 @@ async function main(options: GenerateBenchOptions): Promise<void> {
   const stepper = stepperOf({ executor: measured, checkpoint }, pages * PAGE_TOKENS, { feeds: options.feeds });
   const weightBytes = packedWeightBytes(model.plan);
   const rowBytes = model.plan.states.reduce((sum, { columns, dtype }) => sum + columns * DTYPE_BYTES[dtype], 0);
+  if (options.requests > 0) {
+    await serve(stepper, busy, Math.min(options.requests, 32));
+    await serve(stepper, busy, options.requests);
+    await executor.close();
+    return;
+  }
   console.log(`${name}, ${model.isa}: prompts of ${promptTokens} tokens, ${newTokens} new ones`);
   const known = new Map<number, string>();
   for (const batch of batches) {

@@ -1,10 +1,11 @@
 /** The command line of the benchmark of generation. */
 import { parseArgs } from 'node:util';
 import { UserError } from '../errors.js';
+import { PAGE_TOKENS } from '../generate/pages.js';
 import { numberOption } from './numberOption.js';
 
 export const USAGE = `bench:generate [--model llama-110m] [--target cpu|cuda] [--batch 1,8,64] [--prompt 512] [--new 64]
-      [--threads N] [--profile] [--wait]
+      [--threads N] [--profile] [--wait] [--requests N [--cache-tokens N]]
 
 Decoding with random weights: sequences of equal length side by side, as many as --batch says, one new token each in a
 call. Prints the median time of a call, tokens per second, the bytes that a call must read (weights once, keys and
@@ -17,6 +18,8 @@ values of every sequence) per second, and whether every sequence got the same bi
   --new      tokens to generate after each
   --threads  threads that compute on a CPU
   --wait     begin a call only when the one before it has been read
+  --requests N requests at once instead, with prompts and answers of different lengths (lognormal, means 215 and 198)
+  --cache-tokens  room for keys and values of the requests (default: what all of them need together)
   --profile  also the time of each kind of kernel, measured one launch at a time`;
 
 export interface GenerateBenchOptions {
@@ -30,6 +33,9 @@ export interface GenerateBenchOptions {
   readonly profiles: boolean;
   /** A call begins while the one before it runs. */
   readonly feeds: boolean;
+  /** Requests of different lengths, instead of batches; 0 for none. */
+  readonly requests: number;
+  readonly cacheTokens?: number;
 }
 
 const HINT = 'look at the options: npm run bench:generate -- --help';
@@ -52,6 +58,8 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
         threads: { type: 'string', default: '2' },
         profile: { type: 'boolean', default: false },
         wait: { type: 'boolean', default: false },
+        requests: { type: 'string', default: '0' },
+        'cache-tokens': { type: 'string' },
         help: { type: 'boolean', default: false },
       },
     }));
@@ -71,5 +79,9 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
     profiles: values.profile,
     feeds: !values.wait,
     threads: whole('threads', values.threads, 1, 1024),
+    requests: whole('requests', values.requests, 0, 100_000),
+    ...(values['cache-tokens'] === undefined
+      ? {}
+      : { cacheTokens: whole('cache-tokens', values['cache-tokens'], PAGE_TOKENS, 1 << 24) }),
   };
 }

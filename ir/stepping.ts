@@ -34,8 +34,8 @@ export const stepSize = (extents: Extents): StepSize => ({
 export const DRAWN = 'drawn';
 export const DRAWN_ROWS = 1024;
 
-/** Most entries of the list of keys in one call. */
-export const MOST_KEYS = 1 << 16;
+/** Most entries of the list of keys in one call: 512 sequences of 1,024 tokens. */
+export const MOST_KEYS = 1 << 19;
 
 /** Most rows of a call that returns logits: 128,256 tokens of 64 rows are 33 MB. */
 export const MOST_LOGIT_ROWS = 64;

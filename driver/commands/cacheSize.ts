@@ -4,7 +4,7 @@ import { PAGE_TOKENS } from '../../generate/pages.js';
 import { UserError, UsageError } from '../../errors.js';
 import { stateBytes } from '../../ir/plan.js';
 import type { Parallelism } from '../../ir/placement.js';
-import { DRAWN, MOST_KEYS } from '../../ir/stepping.js';
+import { DRAWN } from '../../ir/stepping.js';
 import { roundUp } from '../../ir/types.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { planWeights } from '../../runtime/weightPlan.js';
@@ -32,6 +32,8 @@ type Asked = Pick<LoadRequest, 'model' | 'cacheTokens' | 'logits' | 'devices' | 
 const STAGE_SHARE = 0.9;
 /** The rest of a host's memory is for the system and this process. */
 const HOST_SHARE = 0.9;
+/** What many prompts get where nothing else is said. */
+const MOST_DEFAULT_TOKENS = 65_536;
 /** What even a single short prompt gets. */
 const LEAST_TOKENS = 4096;
 /** Suggested where a number is needed and none is known. */
@@ -74,11 +76,10 @@ export async function compileWithCache(
 }
 
 /**
- * A power of two, since each size has kernels of its own to compile. More than a call can read keeps only what may be
- * found again.
+ * A power of two, since each size has kernels of its own to compile.
  */
 function defaultTokens(total: number, least: number): number {
-  const useful = Math.max(least, Math.min(total, MOST_KEYS), LEAST_TOKENS);
+  const useful = Math.max(least, Math.min(total, MOST_DEFAULT_TOKENS), LEAST_TOKENS);
   return 2 ** Math.ceil(Math.log2(useful));
 }
 

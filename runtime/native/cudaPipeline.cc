@@ -175,9 +175,7 @@ void CudaPipeline::receive(CudaPipelineJob &job, size_t s) {
   const CuStream in = lane.in->get();
   if (lane.isUsed[job.arena]) hold(s, in, *lane.freed[job.arena]);
   const CudaApi &api = stages_[s].device->use();
-  for (const CudaInputCopy &copy : program.inputCopies) {
-    api.cuMemcpyHtoDAsync(copy.target, flight.inputs->data() + copy.pinnedOffset, copy.bytes, in);
-  }
+  if (program.inputBytes > 0) program.copyInputs(api, *flight.inputs, job.counts, in);
   flight.hasInputs->record(in);
   if (s == 0 || links_[s - 1].route != CudaRoute::Host) return;
   hold(s, in, *job.flight->stages[s - 1].sent);

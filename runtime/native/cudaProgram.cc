@@ -1,6 +1,12 @@
 #include "cudaProgram.h"
 
 namespace tw {
+namespace {
+
+/** Bytes between two inputs that take less time to copy than another copy takes to start. */
+constexpr size_t CHEAPER_THAN_A_COPY = 16 << 10;
+
+}  // namespace
 
 size_t CudaGridExtent::resolve(const Counts &counts, size_t multiprocessors, size_t cluster) const {
   if (kind == Kind::Constant) return count;
@@ -31,9 +37,27 @@ std::shared_ptr<CudaArea> CudaProgram::takeArea(const std::shared_ptr<CudaProgra
   fail("Two micro-batches of this program are in flight already: wait for one");
 }
 
-void CudaProgram::copyInputs(const CudaApi &api, const CudaArea &area) const {
+void CudaProgram::copyInputs(const CudaApi &api, const PinnedMemory &from, const Counts &counts,
+                             CuStream stream) const {
   for (const CudaInputCopy &copy : inputCopies) {
-    api.cuMemcpyHtoDAsync(copy.target, area.inputs->data() + copy.pinnedOffset, copy.bytes, device->stream());
+    size_t begin = 0;
+    size_t end = 0;
+    const auto enqueueCopy = [&] {
+      if (end > begin)
+        api.cuMemcpyHtoDAsync(copy.target + begin, from.data() + copy.pinnedOffset + begin, end - begin, stream);
+    };
+    for (const size_t input : copy.inputs) {
+      const CudaPort &port = inputs[input];
+      const size_t bytes = paddedBytes(port.spanBytes(counts), port.pinnedBytes);
+      const size_t offset = port.pinnedOffset - copy.pinnedOffset;
+      if (bytes == 0) continue;
+      if (end == begin || offset - end > CHEAPER_THAN_A_COPY) {
+        enqueueCopy();
+        begin = offset;
+      }
+      end = offset + bytes;
+    }
+    enqueueCopy();
   }
 }
 
@@ -118,7 +142,7 @@ CudaRunResult CudaProgram::run(CudaArea &area, Turnstile::Place &place, const Co
     while (options.isTimed && area.marks.size() <= launches.size())
       area.marks.push_back(std::make_unique<CudaEvent>(device, true));
     area.begin->record(stream);
-    if (options.first == 0) copyInputs(api, area);
+    if (options.first == 0 && inputBytes > 0) copyInputs(api, *area.inputs, counts, stream);
     if (options.isTimed) area.marks[options.first]->record(stream);
     for (size_t i = options.first; i < options.end; i++) {
       enqueue(api, launches[i], counts);
@@ -163,7 +187,7 @@ std::vector<double> CudaProgram::time(CudaArea &area, Turnstile::Place &place, c
       begins.push_back(std::make_unique<CudaEvent>(device, true));
       ends.push_back(std::make_unique<CudaEvent>(device, true));
     }
-    if (hasInputs) copyInputs(api, area);
+    if (hasInputs && inputBytes > 0) copyInputs(api, *area.inputs, counts, stream);
     size_t next = 0;
     for (size_t sample = 0; sample < options.warmup + options.repeats; sample++) {
       const bool isCounted = sample >= options.warmup;

@@ -46,11 +46,13 @@ struct CudaPort : Port {
   size_t pinnedBytes = 0;
 };
 
-/** One copy of inputs: neighbouring slots together. */
+/** Inputs that are neighbours on the device and in a pinned area. */
 struct CudaInputCopy {
   CuAddress target = 0;
   size_t pinnedOffset = 0;
   size_t bytes = 0;
+  /** Their numbers among the inputs, in order of addresses. */
+  std::vector<size_t> inputs;
 };
 
 struct CudaRunOptions {
@@ -107,6 +109,8 @@ class CudaProgram {
   void allocateAreas();
   /** A free area until the result is destroyed; throws where both are in flight. */
   std::shared_ptr<CudaArea> takeArea(const std::shared_ptr<CudaProgram> &self);
+  /** Enqueues copies of what a call of this size has of each input, from a pinned area. */
+  void copyInputs(const CudaApi &api, const PinnedMemory &from, const Counts &counts, CuStream stream) const;
   /**
    * Enqueues one launch for the caller who has the turn. It waits for all that came before unless it may overlap it.
    */
@@ -122,7 +126,6 @@ class CudaProgram {
                            const CudaTimeOptions &options);
 
  private:
-  void copyInputs(const CudaApi &api, const CudaArea &area) const;
   void enqueue(const CudaApi &api, const CudaLaunchSpec &launch, const Counts &counts, bool mayOverlap = true) const;
 };
 

@@ -191,6 +191,7 @@ void planInputCopies(CudaProgram &program) {
   for (size_t i = 0; i < order.size(); i++) {
     CudaPort &port = *order[i];
     if (port.pinnedBytes == 0) continue;
+    const auto number = static_cast<size_t>(&port - program.inputs.data());
     const bool isFirst = program.inputCopies.empty();
     const CuAddress end = isFirst ? 0 : program.inputCopies.back().target + program.inputCopies.back().bytes;
     if (!isFirst && address(&port) < end) fail("Two inputs share device memory");
@@ -200,9 +201,10 @@ void planInputCopies(CudaProgram &program) {
       CudaInputCopy &copy = program.inputCopies.back();
       port.pinnedOffset = copy.pinnedOffset + (address(&port) - copy.target);
       copy.bytes = address(&port) + port.pinnedBytes - copy.target;
+      copy.inputs.push_back(number);
     } else {
       port.pinnedOffset = roundUp(areaBytes, 256);
-      program.inputCopies.push_back({address(&port), port.pinnedOffset, port.pinnedBytes});
+      program.inputCopies.push_back({address(&port), port.pinnedOffset, port.pinnedBytes, {number}});
     }
     areaBytes = port.pinnedOffset + port.pinnedBytes;
   }
