@@ -120,7 +120,7 @@ function pagesOf({ batches, promptTokens, newTokens, requests, cacheTokens }: Ge
 }
 
 /** All requests at once, as many side by side as there are pages for. */
-async function serve(stepper: Stepper, busy: readonly number[], count: number): Promise<void> {
+async function serve(stepper: Stepper, busy: readonly number[], count: number, vocabSize: number): Promise<void> {
   let [calls, tokens] = [0, 0];
   const generator = new Generator({
     ...stepper,
@@ -133,7 +133,9 @@ async function serve(stepper: Stepper, busy: readonly number[], count: number): 
   const lengths = requestLengths(count);
   const [before, started] = [busy.length, performance.now()];
   await Promise.all(
-    lengths.map(({ prompt, answer }, i) => generator.generate({ prompt: promptOf(i, prompt), maxNewTokens: answer })),
+    lengths.map(({ prompt, answer }, i) =>
+      generator.generate({ prompt: promptOf(i, prompt, vocabSize), maxNewTokens: answer }),
+    ),
   );
   const seconds = (performance.now() - started) / 1000;
   const onDevice = busy.slice(before).reduce((sum, each) => sum + each, 0) / 1000;
@@ -180,8 +182,8 @@ async function main(options: GenerateBenchOptions): Promise<void> {
   const weightBytes = packedWeightBytes(model.plan);
   const rowBytes = model.plan.states.reduce((sum, { columns, dtype }) => sum + columns * DTYPE_BYTES[dtype], 0);
   if (options.requests > 0) {
-    await serve(stepper, busy, Math.min(options.requests, 32));
-    await serve(stepper, busy, options.requests);
+    await serve(stepper, busy, Math.min(options.requests, 32), checkpoint.config.vocabSize);
+    await serve(stepper, busy, options.requests, checkpoint.config.vocabSize);
     await executor.close();
     return;
   }
