@@ -47,6 +47,11 @@ export interface Settings {
    */
   readonly deviceMemory: string | undefined;
   /**
+   * TILEWRIGHT_STEP_TOKENS: most tokens of a step of `generate` in which texts wait for their next token; otherwise what
+   * was measured, or 2048.
+   */
+  readonly stepTokens: number | undefined;
+  /**
    * TILEWRIGHT_PEERS: `none` lets no GPU reach another's memory, where that hangs or changes bits; everything goes
    * through the host.
    */
@@ -173,6 +178,7 @@ export function readSettings(environment: Environment = process.env): Settings {
     cudaDriver: text(environment, 'TILEWRIGHT_CUDA_DRIVER'),
     deviceTimeout: number(environment, 'TILEWRIGHT_DEVICE_TIMEOUT'),
     deviceMemory: text(environment, 'TILEWRIGHT_DEVICE_MEMORY'),
+    stepTokens: number(environment, 'TILEWRIGHT_STEP_TOKENS'),
     usesPeers: text(environment, 'TILEWRIGHT_PEERS') !== 'none',
     computeSanitizer: text(environment, 'TILEWRIGHT_COMPUTE_SANITIZER'),
     testSeed: Number(text(environment, 'TILEWRIGHT_TEST_SEED') ?? '1'),

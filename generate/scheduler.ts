@@ -33,6 +33,8 @@ export interface StepLimits {
   readonly keys: number;
   /** Most rows of a call. Default: as many as tokens. */
   readonly rows?: number;
+  /** Most new tokens of a call in which a sequence gets its next token, which waits for all. Default: `tokens`. */
+  readonly besideTokens?: number;
   /** Rows whose drawn token a call keeps for the next one, which need not wait for the host. Default: none. */
   readonly keptRows?: number;
 }
@@ -88,13 +90,17 @@ export class Scheduler {
   /** The next call; undefined where nothing is left to do. */
   next(): Step | undefined {
     const pieces: Piece[] = [];
+    const isWriting = this.running.some(
+      ({ computed, promptLength, pending }) => computed >= promptLength && pending > 0,
+    );
+    const budget = isWriting ? Math.min(this.limits.besideTokens ?? Infinity, this.limits.tokens) : this.limits.tokens;
     let tokens = 0;
     let keys = 0;
     let rows = 0;
     /** Pages that this call fills: whoever needs them too waits for them. */
     const filling = new Set<string>();
     const take = (sequence: Sequence): boolean => {
-      const most = Math.min(sequence.pending, this.limits.tokens - tokens);
+      const most = Math.min(sequence.pending, budget - tokens);
       const rowsLeft = (this.limits.rows ?? Infinity) - rows;
       const asked = rowsOf(sequence, sequence.computed, sequence.computed + most);
       const count = asked.length <= rowsLeft ? most : asked[rowsLeft]! - sequence.computed;
@@ -112,7 +118,7 @@ export class Scheduler {
     for (const sequence of [...this.running]) if (this.running.includes(sequence)) take(sequence);
     const preempted = this.preemptions;
     for (const sequence of [...this.waiting]) {
-      if (tokens >= this.limits.tokens || this.preemptions > preempted) break;
+      if (tokens >= budget || this.preemptions > preempted) break;
       sequence.adopt(this.pool);
       const next = sequence.content(Math.floor(sequence.computed / PAGE_TOKENS));
       if ((next !== undefined && filling.has(next)) || !this.mayAdmit(sequence)) {

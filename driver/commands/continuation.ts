@@ -16,6 +16,7 @@ import { cacheTokensOf, returnsLogits } from '../functions.js';
 import { ProcessEnded } from '../devices/remoteExecutor.js';
 import type { Executor } from '../executor.js';
 import type { LoadedModel } from './loadModel.js';
+import { stepBudget } from './stepBudget.js';
 
 /** A generated token, and the text that it adds: none where it may be the start of a stop string. */
 export interface Piece {
@@ -51,16 +52,24 @@ export interface ContinueOptions extends GenerateOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+export interface StepperOptions {
+  /** Whether `step` returns logits, and whether it takes tokens that the call before it has drawn. */
+  readonly hasLogits?: boolean;
+  readonly feeds?: boolean;
+  /** Most tokens of a call in which texts wait for their next token. */
+  readonly besideTokens?: number;
+}
+
 /** A model whose function `step` keeps keys and values for `cacheTokens`, on one replica. */
 export function stepperOf(
   { executor, checkpoint }: { readonly executor: Executor; readonly checkpoint: Pick<Checkpoint, 'config'> },
   cacheTokens: number,
-  { hasLogits = false, feeds = false }: { readonly hasLogits?: boolean; readonly feeds?: boolean } = {},
+  { hasLogits = false, feeds = false, besideTokens = Infinity }: StepperOptions = {},
 ): Stepper {
   const capacity = executor.capacity[STEP];
   if (capacity === undefined) throw new Error('The model has no function that generates.');
   return {
-    limits: { ...stepSize(capacity), keptRows: feeds ? DRAWN_ROWS : 0 },
+    limits: { ...stepSize(capacity), keptRows: feeds ? DRAWN_ROWS : 0, besideTokens },
     cacheTokens,
     maxLength: checkpoint.config.maxPositions,
     hasLogits,
@@ -80,6 +89,7 @@ function fleetOf({ executor, checkpoint, model }: LoadedModel): Fleet {
   const of = (replica: Executor): Stepper =>
     stepperOf({ executor: replica, checkpoint }, cacheTokensOf(model) ?? 0, {
       hasLogits: returnsLogits(model),
+      besideTokens: stepBudget(model.plan),
       feeds: model.plan.states.some(({ name }) => name === DRAWN),
     });
   const { members } = executor;

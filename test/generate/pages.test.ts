@@ -158,4 +158,19 @@ describe('the scheduler', () => {
     }
     expect(counts).toEqual([65, 2]);
   });
+
+  it('computes less of a prompt in a call for which a text waits', () => {
+    const scheduler = new Scheduler(new PagePool(100), { tokens: 100, keys: 1000, besideTokens: 10 });
+    const text = new Sequence({ prompt: [1, 2, 3] });
+    scheduler.add(text);
+    const counts: number[] = [];
+    for (let i = 0; i < 4; i++) {
+      if (i === 1) scheduler.add(new Sequence({ prompt: Array.from({ length: 150 }, (_, at) => at) }));
+      if (i === 3) scheduler.remove(text);
+      const step = scheduler.next()!;
+      counts.push(step.inputs.tokens.length);
+      for (const { sequence, at } of step.asked) sequence.read(at, 7);
+    }
+    expect(counts).toEqual([3, 10, 10, 100]);
+  });
 });
