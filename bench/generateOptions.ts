@@ -9,7 +9,8 @@ export const USAGE = `bench:generate [--model llama-110m] [--target cpu|cuda] [-
 
 Decoding with random weights: sequences of equal length side by side, as many as --batch says, one new token each in a
 call. Prints the median time of a call, tokens per second, the bytes that a call must read (weights once, keys and
-values of every sequence) per second, and whether every sequence got the same bits in every batch.
+values of every sequence) per second, the same for the fastest call, and whether every sequence got the same bits in
+every batch. On a CPU the rate is compared with that of threads that only read, measured before and after each batch.
 
   --model    folder of a config.json, or one below bench/models; weights are random
   --target   cpu or cuda
@@ -20,7 +21,7 @@ values of every sequence) per second, and whether every sequence got the same bi
   --wait     begin a call only when the one before it has been read
   --requests N requests at once instead, with prompts and answers of different lengths (lognormal, means 215 and 198)
   --cache-tokens  room for keys and values of the requests (default: what all of them need together)
-  --profile  also the time of each kind of kernel, measured one launch at a time`;
+  --profile  also the time of each kind of kernel, measured one launch at a time: the fastest of 12 for each launch`;
 
 export interface GenerateBenchOptions {
   readonly model: string;

@@ -54,11 +54,14 @@ export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIs
 export const upTo = (machine: Machine, isa: CpuIsa): readonly CpuIsa[] =>
   machine.isas.filter((each) => CPU_ISAS.indexOf(each) <= CPU_ISAS.indexOf(isa));
 
-/** amx: bf16 operands in VNNI order. Others: f32 throughout. Both accumulate in f32. */
+/**
+ * amx: bf16 operands in VNNI order. Others: f32 activations, and weights as they are stored, widened in registers. Both
+ * accumulate in f32.
+ */
 export const numericsOf = (isa: CpuIsa): Numerics =>
   isa === 'amx'
     ? { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } }
-    : { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
+    : { activations: 'f32', weights: { layout: 'panels', format: 'stored' } };
 
 /** Name of the arithmetic in results and journals. Answers are comparable only if it is equal. */
 export const arithmeticOf = (isa: CpuIsa): 'bf16' | 'f32' => (isa === 'amx' ? 'bf16' : 'f32');

@@ -211,7 +211,7 @@ export interface WeightSource {
 /**
  * A weight as kernels read it. `sources` are stacked by rows in order; pairing `interleave` has exactly two. Column c
  * of every row is multiplied by columnScale[c] (a folded norm weight) before it is rounded to the format.
- * - `panels`: [⌈n/16⌉][k][16], panels of 16 adjacent output columns.
+ * - `panels`: [⌈n/p⌉][k][p], panels of p adjacent output columns: 16 of f32, 32 of a 16-bit format (panelColumns).
  * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2], pairs of adjacent k, as AMX requires.
  * - `kmajor`: [n, roundUp(k, 8)], row-major with rows in physical order, as tensor cores read it from shared memory.
  * - `rows`: the checkpoint's own [n, k] in its own format, mapped and never copied (embedding tables); no scale.

@@ -3,10 +3,12 @@ import type { WeightDecl } from './kernel.js';
 import { FORMATS } from './storage.js';
 import { roundUp } from './types.js';
 
-/** Adjacent columns in one panel. */
-export const PANEL = 16;
-/** Physical columns are padded with zeros to a multiple of this, which is two panels. */
+/** Physical columns are padded with zeros to a multiple of this, a whole number of panels of any format. */
 export const PACKED_COLUMNS = 32;
+/** Bytes of a panel for each k, or with `vnni` for each pair of k: a cache line, so that a panel is one stream. */
+const LINE_BYTES = 64;
+/** Adjacent columns in one panel of AMX tiles. */
+const VNNI_COLUMNS = 16;
 /** Rows of `kmajor` weights start at multiples of this many 16-bit elements: 16 bytes, which tensor maps require. */
 export const KMAJOR_STEP = 8;
 /** The depth of one AMX step. The k of `vnni` weights is padded with zeros to a multiple of it. */
@@ -99,8 +101,15 @@ export function packedDepth({ layout, k }: Pick<WeightDecl, 'layout' | 'k'>): nu
   }
 }
 
+/** Adjacent columns in one panel: 16 of f32, 32 of a 16-bit format. */
+export const panelColumns = ({ layout, format }: Pick<WeightDecl, 'layout' | 'format'>): number =>
+  layout === 'vnni' ? VNNI_COLUMNS : (LINE_BYTES * 8) / FORMATS[format].elementBits;
+
 /** Bytes of a packed weight with `columns` physical columns (the length of physicalToLogical). */
 export function packedBytes(weight: WeightDecl, columns: number): number {
   const isInPanels = weight.layout === 'panels' || weight.layout === 'vnni';
-  return FORMATS[weight.format].bytes(isInPanels ? roundUp(columns, PANEL) : columns, packedDepth(weight));
+  return FORMATS[weight.format].bytes(
+    isInPanels ? roundUp(columns, panelColumns(weight)) : columns,
+    packedDepth(weight),
+  );
 }

@@ -115,7 +115,7 @@ function floats<N extends FormatName, const L extends readonly Layout[]>(
 /** All formats by name. */
 export const FORMATS = {
   f32: floats('f32', 0, ['panels', 'rows'], F32),
-  f16: floats('f16', 1, ['kmajor', 'rows'], F16),
+  f16: floats('f16', 1, ['panels', 'kmajor', 'rows'], F16),
   bf16: floats('bf16', 2, ['panels', 'vnni', 'kmajor', 'rows'], BF16),
 } as const satisfies Readonly<Record<FormatName, StorageFormat>>;
 

@@ -1,34 +1,38 @@
 import { loadTimeValues, rewrite, uses, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
 import { FORMATS } from '../ir/storage.js';
 import { isFloat } from '../ir/types.js';
+import type { WeightStorage } from './lowerKernels.js';
 import { Matcher } from './match.js';
 
 /**
  * linear((x·s)·w, W) = linear(x, W·w)·s for a scale s of each row [rows, 1] and a norm weight w [K]. W·w is computed
  * once, when the weights are loaded; s = 1/rms moves from the contraction's operand to its epilogue. Since fuseGroups
- * sums x² where x is produced, no norm kernel remains. Applies if every reader of the normed value is such a linear,
- * and its matrix has a format that takes a factor for each column.
+ * sums x² where x is produced, no norm kernel remains. Applies if every reader of the normed value is a linear. Where
+ * one of their matrices takes no factor for each column, w stays with x, and the kernel that produces x multiplies:
+ * linear(x·w, W)·s. So do matrices that stay as they are stored (`format`): W·w has more digits than 16 bits hold, and
+ * answers do not depend on how equal weights are stored.
  */
-export function foldNormWeights(graph: Graph): Graph {
+export function foldNormWeights(graph: Graph, format: WeightStorage['format']): Graph {
   const m = new Matcher(graph);
   const readers = uses(graph);
   const loaded = loadTimeValues(graph);
   return rewrite(graph, (node, rewriter) => {
     if (node.op !== 'linear' || !loaded.has(node.operands[1]!)) return undefined;
     const normed = node.operands[0]!;
+    const users = readers.get(normed) ?? [];
     const isOnlyMultiplied =
-      (readers.get(normed) ?? []).every((reader) => reader.op === 'linear' && takesScale(m, reader.operands[1]!)) &&
-      !graph.results.includes(normed) &&
-      normed.type.dtype === 'f32';
+      users.every((reader) => reader.op === 'linear') && !graph.results.includes(normed) && normed.type.dtype === 'f32';
     const parts = isOnlyMultiplied ? matchNorm(m, normed, loaded) : undefined;
-    return parts === undefined ? undefined : fold(node, parts, rewriter);
+    if (parts === undefined) return undefined;
+    const takesScale = users.every((reader) => takesColumnScale(m, reader.operands[1]!, format));
+    return takesScale ? foldIntoMatrix(node, parts, rewriter) : foldIntoOperand(node, parts, rewriter);
   });
 }
 
-/** Whether the matrix behind casts is stored in a format whose columns can be multiplied by factors. */
-function takesScale(m: Matcher, matrix: Value): boolean {
+/** Whether columns of the packed matrix can be multiplied by factors, at the cost of one rounding at most. */
+function takesColumnScale(m: Matcher, matrix: Value, format: WeightStorage['format']): boolean {
   const stored = (m.through(matrix, 'cast') ?? matrix).type.dtype;
-  return isFloat(stored) && FORMATS[stored].takesColumnScale;
+  return isFloat(stored) && FORMATS[stored].takesColumnScale && format !== 'stored';
 }
 
 interface NormParts {
@@ -50,7 +54,23 @@ function matchNorm(m: Matcher, normed: Value, loaded: ReadonlySet<Value>): NormP
   return undefined;
 }
 
-function fold(node: Node, parts: NormParts, rewriter: Rewriter): Value {
+function foldIntoOperand(node: Node, parts: NormParts, rewriter: Rewriter): Value {
+  const weighted = rewriter.add(
+    'mul',
+    [rewriter.map(parts.x), rewriter.map(parts.weight)],
+    {},
+    `${parts.x.name}_weighted`,
+  );
+  const product = rewriter.add(
+    'linear',
+    [weighted, rewriter.map(node.operands[1]!)],
+    {},
+    `${node.result.name}_unscaled`,
+  );
+  return rewriter.add('mul', [product, rewriter.map(parts.scale)], {}, node.result.name);
+}
+
+function foldIntoMatrix(node: Node, parts: NormParts, rewriter: Rewriter): Value {
   const [x, scale, weight, matrix] = [parts.x, parts.scale, parts.weight, node.operands[1]!].map(rewriter.map) as [
     Value,
     Value,

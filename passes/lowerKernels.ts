@@ -23,7 +23,7 @@ import { operands as operandsOf } from '../ir/scalar.js';
 import { attentionOperands } from '../ir/ops/attention.js';
 import type { ScoreOp } from '../ir/ops/fused.js';
 import { OPS } from '../ir/ops/index.js';
-import type { FormatName, Layout } from '../ir/storage.js';
+import { isFormatIn, type FormatName, type Layout } from '../ir/storage.js';
 import type { StateDecl } from '../ir/function.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 import { stateDecl } from '../ir/graph/versions.js';
@@ -39,7 +39,8 @@ import { matchWeight, pairingWidth } from './lowerWeights.js';
 /** How contraction weights are stored for the target's micro-kernels. */
 export interface WeightStorage {
   readonly layout: Exclude<Layout, 'rows'>;
-  readonly format: FormatName;
+  /** `stored`: as the checkpoint stores them; f32 where the matrices of one kernel are stored differently. */
+  readonly format: FormatName | 'stored';
   /**
    * Widest pairing block, in columns. Default 16, a CPU vector; tensor cores need 8, the column group of a fragment.
    */
@@ -128,8 +129,9 @@ class Lowering {
 
   private lowerGemm(group: Group, base: KernelHead): GemmKernel {
     const left = group.anchors[0]!.operands[0]!;
+    const format = this.formatOf(group.anchors);
     const segments = this.splitSegments(group).map((anchors, i) =>
-      this.lowerSegment(group, anchors, this.names.unique(`${base.name}_w${i}`)),
+      this.lowerSegment(group, anchors, this.names.unique(`${base.name}_w${i}`), format),
     );
     return {
       ...base,
@@ -139,6 +141,14 @@ class Lowering {
       a: this.buffer(this.scalars.view(left).base),
       segments,
     };
+  }
+
+  /** The format of all weights of one kernel: register tiles of a kernel read one format. */
+  private formatOf(anchors: readonly Node[]): FormatName {
+    const { format, layout } = this.storage;
+    if (format !== 'stored') return format;
+    const [first = 'f32', ...rest] = new Set(anchors.map((node) => matchWeight(this.defs, node.operands[1]!).format));
+    return rest.length === 0 && isFormatIn(layout, first) ? first : 'f32';
   }
 
   /** Linear nodes whose results are combined in one expression share a segment. Each of the others has its own. */
@@ -163,7 +173,7 @@ class Lowering {
     });
   }
 
-  private lowerSegment(group: Group, anchors: readonly Node[], weight: string): Segment {
+  private lowerSegment(group: Group, anchors: readonly Node[], weight: string, format: FormatName): Segment {
     if (anchors.length > 2)
       throw new CompileError(
         `${groupPath(group)}: ${anchors.length} contractions meet in one expression; at most two can share a kernel`,
@@ -185,7 +195,7 @@ class Lowering {
     this.weights.set(weight, {
       name: weight,
       layout: this.storage.layout,
-      format: this.storage.format,
+      format,
       k: lastExtent(anchors[0]!.operands[0]!),
       pairing,
       sources: matches.map((match) => ({ tensor: match.tensor, rows: match.rows })),
@@ -295,7 +305,7 @@ class Lowering {
     this.weights.set(weight, {
       name: weight,
       layout: this.storage.layout,
-      format: this.storage.format,
+      format: this.formatOf([node]),
       k: lastExtent(x),
       pairing: { kind: 'none' },
       sources: [{ tensor: match.tensor, rows: match.rows }],

@@ -76,7 +76,7 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
   },
   {
     name: 'foldNormWeights',
-    run: foldNormWeights,
+    run: (graph, { weights }) => foldNormWeights(graph, weights.format),
     reason: 'after pruning, so that a norm is folded where it is finally computed',
   },
   { name: 'fuseLogProb', run: fuseLogProb, reason: 'needs the row scale that foldNormWeights put behind the head' },

@@ -58,6 +58,7 @@ export function emitAttention(
   if (mask.kind === 'path') {
     take('source', 'int32_t', capacity);
     take('row', 'int32_t', queries);
+    take('head', 'int32_t', queries);
   }
   take('k', 'float', block * dp);
   take('v', 'float', block * dp);
@@ -73,6 +74,7 @@ export function emitAttention(
     nr: scoreColumns,
     rs: dp,
     ks: 1,
+    panel: 16,
     bk: 16,
     bp: dp * 16,
     ldc: lanes,
@@ -80,6 +82,7 @@ export function emitAttention(
     unroll: 4,
     aheadA: 0,
     aheadB: 0,
+    aheadBytes: 0,
   });
   const widths = tiles.valueColumns === 32 ? [32, 16].filter((nr) => nr <= dp && (nr === 32 || dp % 32 !== 0)) : [16];
   const values = widths.map((nr) => ({
@@ -90,6 +93,7 @@ export function emitAttention(
       nr,
       rs: 1,
       ks: lanes,
+      panel: 16,
       bk: dp,
       bp: 16,
       ldc: dp,
@@ -97,6 +101,7 @@ export function emitAttention(
       unroll: 4,
       aheadA: 0,
       aheadB: 0,
+      aheadBytes: 0,
     }),
   }));
   const data = ({ index }: Operand): string => `(const ${C_TYPES[k.dtype]} *)launch->buffers[${index}]`;

@@ -3,10 +3,12 @@ import { extentIn } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { CPU_ISAS } from '../../ir/plan.js';
+import { panelColumns } from '../../ir/packing.js';
 import { roundUp } from '../../ir/types.js';
+import { VECTOR_ISAS } from './intrinsics.js';
 import { leastCommonMultiple, physicalColumns } from './layout.js';
 import type { CpuFacts } from './legality.js';
-import { itemStep, weightNames } from './legality.js';
+import { itemStep, weightNames, type Contraction } from './legality.js';
 
 const REGISTER_TILES: Readonly<Record<CpuIsa, { mr: number; nr: number }>> = {
   portable: { mr: 4, nr: 16 },
@@ -28,10 +30,18 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
       const first = module.weights.find((weight) => weight.name === weightNames(kernel)[0]);
       const isVnni = first?.layout === 'vnni';
       const isa = bestIsa(facts, (candidate) => (candidate === 'amx') === isVnni);
-      return contraction(kernel, isa, facts, extentIn(kernel.rows, bucket.extents));
+      const rows = extentIn(kernel.rows, bucket.extents);
+      const panel = first === undefined ? 16 : panelColumns(first);
+      return (isa === 'amx' ? undefined : stream(kernel, isa, rows, panel)) ?? contraction(kernel, isa, facts, rows);
     }
     case 'attention':
-      return { kind: 'attention', isa: bestIsa(facts, (isa) => isa !== 'amx'), queries: 128, keys: 512 };
+      return {
+        kind: 'attention',
+        isa: bestIsa(facts, (isa) => isa !== 'amx'),
+        // The heads that share keys fill 16 lanes for a single query; more lanes would be empty.
+        queries: extentIn(kernel.rows, bucket.extents) <= STREAM_ROWS ? 16 : 128,
+        keys: 512,
+      };
     case 'loop':
     case 'logprobReduce':
       return { kind: 'loop', isa: bestIsa(facts, (isa) => isa !== 'amx'), rows: 16 };
@@ -40,12 +50,7 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
   }
 }
 
-function contraction(
-  kernel: Extract<Kernel, { anchor: 'gemm' | 'logprob' }>,
-  isa: CpuIsa,
-  facts: CpuFacts,
-  rows: number,
-): CpuGemmSchedule {
+function contraction(kernel: Contraction, isa: CpuIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
   const { nr } = REGISTER_TILES[isa];
   const mr = isa === 'avx512' ? tileRows(rows) : REGISTER_TILES[isa].mr;
   const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
@@ -68,6 +73,32 @@ function contraction(
   narrow(64);
   return { kind: 'gemm', isa, mr, nr, kc, mb, nb };
 }
+
+/** Rows up to which a call is a stream of weights: more keep the arithmetic units busy for longer than the memory. */
+const STREAM_ROWS = 8;
+
+/**
+ * Weights are read from memory once and in order, panel by panel. One register tile has all rows and a whole panel if
+ * the registers hold it; otherwise two have half of the rows each, or the columns of half a panel, and read a block of
+ * a panel again from the cache.
+ */
+function stream(kernel: Contraction, isa: CpuIsa, rows: number, panel: number): CpuGemmSchedule | undefined {
+  if (rows > STREAM_ROWS) return undefined;
+  const { lanes, registers } = VECTOR_ISAS[isa];
+  const nb = itemStep(kernel).reduce(leastCommonMultiple, 32);
+  for (const tiles of [1, 2]) {
+    const mr = Math.ceil(rows / tiles);
+    for (const nr of new Set([panel, 16])) {
+      const columns = nr / lanes;
+      const kc = tiles === 1 && nr === panel ? roundUp(kernel.k, 32) : REREAD_DEPTH;
+      if (mr * columns + columns + 1 <= registers) return { kind: 'gemm', isa, mr, nr, kc, mb: mr * tiles, nb };
+    }
+  }
+  return undefined;
+}
+
+/** Steps of k of a panel that stay in the first-level cache: 16 KiB. */
+const REREAD_DEPTH = 256;
 
 const ENOUGH_ITEMS = 12;
 

@@ -4,7 +4,9 @@ import type { ExtentName } from '../../ir/types.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, partWidth } from '../../ir/kernel.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
+import { panelColumns } from '../../ir/packing.js';
 import { roundUp } from '../../ir/types.js';
+import { VECTOR_ISAS } from './intrinsics.js';
 import type { Operands } from './layout.js';
 import { C_TYPES, columnStep, matricesOf, panelElements, panelFormat, physicalColumns } from './layout.js';
 import type { Helper } from './micro.js';
@@ -70,19 +72,32 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   if (first === undefined) throw new Error(`Kernel ${symbol} has no segment.`);
   const isAmx = schedule.isa === 'amx';
   const format = panelFormat(first.weight);
+  // With one register tile for all rows, weights are a stream from memory to registers.
+  const isStream = !isAmx && schedule.mb === schedule.mr;
   // Prefetching would cost AMX a quarter of its rate, because tile loads occupy the load slots.
-  const fetches = !isAmx;
-  // Narrow panels are widened once per work item if enough rows share them, otherwise in registers.
-  const expands = !isAmx && format.elementBits < 32 && schedule.mb > 2 * schedule.mr;
+  const fetches = !isAmx && !isStream;
+  const panel = panelColumns(first.weight);
+  const splitsPanel = schedule.nr % panel !== 0;
+  // Narrow panels are widened once per work item if enough rows share them, or if tiles would begin between panels;
+  // otherwise in registers.
+  const expands =
+    !isAmx && format.elementBits < 32 && (schedule.mb > WIDENED_ROWS || (splitsPanel && panel % schedule.nr !== 0));
   const bp = panelElements(first.weight);
+  const vectors = VECTOR_ISAS[schedule.isa];
   const kc = Math.min(schedule.kc, roundUp(plan.k, 32));
-  const microBp = expands ? kc * 16 : bp;
+  const microPanel = expands ? WIDE_PANEL : panel;
+  const microBp = expands ? kc * WIDE_PANEL : bp;
+  // Together the tiles that share panels fetch the next ones: 16 cache lines of a panel for 16 steps of k.
+  const fetchedLines = Math.max(
+    AHEAD_B,
+    Math.min(16, Math.ceil((((16 * schedule.nr) / panel) * schedule.mr) / schedule.mb)),
+  );
   const helpers: Helper[] = [];
   const tile = (mr: number, nr: number, isTail: boolean): string => {
     // Only whole tiles prefetch; the last rows of a block are too few to matter.
     const isMain = mr === schedule.mr && !isTail;
     const aheadA = isMain && fetches ? AHEAD_A : 0;
-    const aheadB = isMain && fetches ? AHEAD_B : 0;
+    const aheadB = isMain && fetches ? fetchedLines : 0;
     const helper = isAmx
       ? amxTile({ mr, nr, lda: a.stride, bp, ldc })
       : fmaTile({
@@ -91,20 +106,27 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
           nr,
           rs: a.stride,
           ks: 1,
-          bk: 16,
+          panel: microPanel,
+          bk: microPanel,
           bp: microBp,
           ldc,
           unroll: isMain ? 4 : 1,
           aheadA,
           aheadB,
+          aheadBytes: isStream && !expands && isMain ? aheadBytes(mr) : 0,
           bDtype: expands ? 'f32' : format.element,
         });
     helpers.push(helper);
     return helper.name;
   };
-  const tails = isAmx ? (schedule.mr === 32 ? [16, 32] : [16]) : tailRows(schedule.mr);
+  // A stream computes its padding too: the memory limits it, not arithmetic.
+  const tails = isStream ? [] : isAmx ? (schedule.mr === 32 ? [16, 32] : [16]) : tailRows(schedule.mr);
   const columns = tailColumns(schedule.nr).map((nr, n) => ({
     nr,
+    panel,
+    bp,
+    // Tiles side by side on one panel fetch parts of the next one.
+    sharesPanel: nr % panel !== 0,
     isMain: n === 0,
     tiles: [
       { mr: schedule.mr, isMain: true, isFirstTail: false, name: tile(schedule.mr, nr, false) },
@@ -121,17 +143,27 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
     isAmx,
     expands,
     bp,
-    wideBp: kc * 16,
+    panel,
+    splitsPanel: !expands && splitsPanel,
+    microPanel,
+    wideStep: panel / WIDE_PANEL,
+    wideBp: kc * WIDE_PANEL,
+    wideParts: Array.from({ length: panel / vectors.lanes }, (_, i) => i * vectors.lanes).map((column) => ({
+      from: column,
+      to: Math.floor(column / WIDE_PANEL) * kc * WIDE_PANEL + (column % WIDE_PANEL),
+    })),
+    store: vectors.store,
+    loadPanel: vectors.loadPanel[format.element],
     microBp,
     lda: a.stride,
     ldc,
     columns,
     mr: schedule.mr,
     nr: schedule.nr,
+    isStream,
     fetches,
-    aheadB: AHEAD_B,
+    aheadB: fetchedLines,
     bType: expands ? C_TYPES.f32 : types.wType,
-    wDtype: first.dtype,
     padRows: schedule.mr - 1,
   });
   let start = 0;
@@ -157,15 +189,33 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
       mr: schedule.mr,
       isAmx,
       across: start,
+      takesRuns: !isAmx && schedule.mb <= STREAM_ROWS,
       block: blockName,
       a: a.index,
       lda: a.stride,
+      panel,
       bp,
       segments,
     });
   const linesBytes = plan.lines > 0 ? (plan.lines * ldc + 1024) * 4 : 0;
   return { source, helpers, scratchBytes: roundUp(tileBytes + wideBytes + linesBytes, 4096) };
 }
+
+/** Columns of a panel that was widened to f32. */
+const WIDE_PANEL = 16;
+
+/** Rows up to which every register tile widens panels for itself. For more, storing them widened costs less. */
+const WIDENED_ROWS = 48;
+
+/**
+ * How far ahead a stream of weights is prefetched into the second-level cache. With one or two rows a core waits for
+ * memory alone and its own prefetcher keeps up; the instructions only carry it over the end of a page. With more rows
+ * fewer loads fit its window, and two pages ahead are best.
+ */
+const aheadBytes = (rows: number): number => (rows <= 2 ? 1024 : 8192);
+
+/** Rows of a work item up to which a kernel mostly waits for weights, so that workers take neighbouring items. */
+const STREAM_ROWS = 8;
 
 /**
  * Cache lines prefetched every 16 steps of k (every 32 with AMX) from the rows of the next pass and from the next

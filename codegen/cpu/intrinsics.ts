@@ -30,7 +30,7 @@ const AVX512: VectorIsa = {
   store: '_mm512_storeu_ps',
   broadcast: '_mm512_set1_ps',
   fma: '_mm512_fmadd_ps',
-  loadPanel: { f32: '_mm512_loadu_ps', bf16: '(__m512)tw_load_bf16' },
+  loadPanel: { f32: '_mm512_loadu_ps', bf16: '(__m512)tw_load_bf16', f16: '(__m512)tw_load_f16' },
 };
 
 /** `amx` multiplies tiles of bf16; its vector arithmetic is AVX-512. */
@@ -44,7 +44,7 @@ export const VECTOR_ISAS: Readonly<Record<CpuIsa, VectorIsa>> = {
     store: 'tw_store',
     broadcast: 'tw_set1',
     fma: 'tw_fma',
-    loadPanel: { f32: 'tw_load', bf16: 'tw_load_bf16' },
+    loadPanel: { f32: 'tw_load', bf16: 'tw_load_bf16', f16: 'tw_load_f16' },
   },
   avx2: {
     vector: '__m256',
@@ -55,7 +55,7 @@ export const VECTOR_ISAS: Readonly<Record<CpuIsa, VectorIsa>> = {
     store: '_mm256_storeu_ps',
     broadcast: '_mm256_set1_ps',
     fma: '_mm256_fmadd_ps',
-    loadPanel: { f32: '_mm256_loadu_ps', bf16: 'tw_load8_bf16' },
+    loadPanel: { f32: '_mm256_loadu_ps', bf16: 'tw_load8_bf16', f16: 'tw_load8_f16' },
   },
   avx512: AVX512,
   amx: AVX512,

@@ -1,6 +1,6 @@
 /** Memory layout for generated C: the parts common to all targets, panels, and C types. */
 import type { WeightDecl } from '../../ir/kernel.js';
-import { PANEL, packedDepth } from '../../ir/packing.js';
+import { packedDepth, panelColumns } from '../../ir/packing.js';
 import { FORMATS, isFormatIn, type FormatIn } from '../../ir/storage.js';
 import type { BufferDType, ExtentName } from '../../ir/types.js';
 import type { Operand } from '../operands.js';
@@ -33,11 +33,11 @@ export class Operands extends KernelOperands {
   }
 }
 
-/** Storage format of a weight that is packed in panels of 16 columns. */
+/** Storage format of a weight that is packed in panels. */
 export function panelFormat({ name, layout, format }: WeightDecl): (typeof FORMATS)[FormatIn<'panels'>] {
   if (!isFormatIn('panels', format)) throw new Error(`Weight ${name}: no panels of ${format} (layout ${layout}).`);
   return FORMATS[format];
 }
 
-/** Number of elements in one panel of 16 columns of a packed weight. */
-export const panelElements = (weight: WeightDecl): number => PANEL * packedDepth(weight);
+/** Number of elements in one panel of a packed weight. */
+export const panelElements = (weight: WeightDecl): number => panelColumns(weight) * packedDepth(weight);

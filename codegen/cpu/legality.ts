@@ -18,7 +18,7 @@ export interface CpuFacts {
   readonly l2: number;
 }
 
-type Contraction = Extract<Kernel, { anchor: 'gemm' | 'logprob' }>;
+export type Contraction = Extract<Kernel, { anchor: 'gemm' | 'logprob' }>;
 
 export const weightNames = (kernel: Contraction): string[] =>
   kernel.anchor === 'gemm' ? kernel.segments.map((s) => s.weight) : [kernel.weight];

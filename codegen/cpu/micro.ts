@@ -1,5 +1,6 @@
 /** Register tiles: the innermost loops of contractions and of attention, printed once for each shape. */
 import type { CpuIsa } from '../../ir/plan.js';
+import { DTYPE_BYTES } from '../../ir/types.js';
 import { VECTOR_ISAS, type PanelElement } from './intrinsics.js';
 import { C_TYPES } from './layout.js';
 import { render } from './templates.js';
@@ -17,7 +18,8 @@ export interface FmaTile {
   /** Elements from one row to the next, and from one k to the next, of the left operand. */
   readonly rs: number;
   readonly ks: number;
-  /** Elements from one k to the next, and from one panel (16 columns) to the next, of the right operand. */
+  /** Right operand: columns in a panel, elements from one k to the next, and from one panel to the next. */
+  readonly panel: number;
   readonly bk: number;
   readonly bp: number;
   readonly ldc: number;
@@ -26,10 +28,12 @@ export interface FmaTile {
   readonly unroll: number;
   /**
    * Cache lines prefetched every 16 steps of k: from the left operand's next rows, and from the right operand's next
-   * panel. Both 0: no prefetching.
+   * panel. Both 0: no such prefetching.
    */
   readonly aheadA: number;
   readonly aheadB: number;
+  /** The right operand is prefetched this many bytes before it is read; 0: it is not. */
+  readonly aheadBytes: number;
 }
 
 const guard = (name: string, text: string): string => `#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n`;
@@ -37,20 +41,29 @@ const guard = (name: string, text: string): string => `#ifndef TW_HAS_${name}\n#
 /** Tiles by name. The name determines the text, so the contractions of a model share most tiles. */
 const printed = new Map<string, Helper>();
 
+/** Offsets in bytes of the cache lines of the right operand that one iteration of the loop reads. */
+function ownLines({ nr, panel, bk, bp, bDtype, unroll }: FmaTile): number[] {
+  const bytes = DTYPE_BYTES[bDtype];
+  const panels = Array.from({ length: Math.ceil(nr / panel) }, (_, i) => i * bp * bytes);
+  return panels.flatMap((start) => Array.from({ length: (unroll * bk * bytes) / 64 }, (_, i) => start + i * 64));
+}
+
 /** c[mr][nr] (+)= a·b in order of k, by fused multiply-add in the vectors of `isa`. */
 export function fmaTile(tile: FmaTile): Helper {
   const vectors = VECTOR_ISAS[tile.isa];
-  const { mr, nr, rs, ks, bk, bp, ldc } = tile;
+  const { mr, nr, rs, ks, panel, bk, bp, ldc } = tile;
   const isa = tile.isa === 'amx' ? 'avx512' : tile.isa;
-  const { unroll, aheadA, aheadB } = tile;
+  const { unroll, aheadA, aheadB, aheadBytes } = tile;
   const name =
     `tw_${isa}_${mr}x${nr}_${tile.bDtype}_a${rs}_${ks}_b${bk}_${bp}_c${ldc}_u${unroll}` +
-    (aheadB > 0 ? `_p${aheadA}_${aheadB}` : '');
+    (panel === 16 ? '' : `_n${panel}`) +
+    (aheadB > 0 ? `_p${aheadA}_${aheadB}` : '') +
+    (aheadBytes > 0 ? `_s${aheadBytes}` : '');
   const known = printed.get(name);
   if (known !== undefined) return known;
   const columns = Array.from({ length: nr / vectors.lanes }, (_, index) => {
     const column = index * vectors.lanes;
-    return { index, offset: Math.floor(column / 16) * bp + (column % 16) };
+    return { index, offset: Math.floor(column / panel) * bp + (column % panel) };
   });
   const rows = Array.from({ length: mr }, (_, row) => ({
     index: row,
@@ -78,6 +91,7 @@ export function fmaTile(tile: FmaTile): Helper {
     })),
     farLines: Array.from({ length: aheadA }, (_, i) => i),
     nearLines: Array.from({ length: aheadB }, (_, i) => i * 64),
+    ownLines: aheadBytes > 0 ? ownLines(tile) : [],
   });
   const helper = { name, source: guard(name, source) };
   printed.set(name, helper);

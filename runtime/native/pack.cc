@@ -13,7 +13,7 @@
 namespace tw {
 namespace {
 
-/** Columns of k converted at a time: 16 rows of them stay in L1. */
+/** Columns of k converted at a time: the rows of a panel stay in L1. */
 constexpr size_t CHUNK = 128;
 
 inline uint32_t bitsOf(float value) {
@@ -124,20 +124,20 @@ TW_CLONES void randomValues(uint64_t start, uint64_t index, size_t count, float 
 }
 
 /** out[i][lane] = in[lane][i] for words of a panel's rows, which lie `stride` bytes apart. */
-template <typename Word>
+template <typename Word, size_t LANES>
 inline void transpose(const uint8_t *in, size_t stride, size_t count, uint8_t *out) {
   for (size_t i = 0; i < count; i++) {
-    for (size_t lane = 0; lane < PANEL; lane++)
-      std::memcpy(out + (i * PANEL + lane) * sizeof(Word), in + lane * stride + i * sizeof(Word), sizeof(Word));
+    for (size_t lane = 0; lane < LANES; lane++)
+      std::memcpy(out + (i * LANES + lane) * sizeof(Word), in + lane * stride + i * sizeof(Word), sizeof(Word));
   }
 }
 
 TW_CLONES void transpose32(const uint8_t *in, size_t stride, size_t count, uint8_t *out) {
-  transpose<uint32_t>(in, stride, count, out);
+  transpose<uint32_t, 16>(in, stride, count, out);
 }
 
 TW_CLONES void transpose16(const uint8_t *in, size_t stride, size_t count, uint8_t *out) {
-  transpose<uint16_t>(in, stride, count, out);
+  transpose<uint16_t, 32>(in, stride, count, out);
 }
 
 /** A row of the stacked sources. */
@@ -168,8 +168,9 @@ void loadChunk(const PackJob &job, const RowRef &ref, size_t from, size_t count,
 void packRows(const PackJob &job, size_t panel) {
   alignas(64) float values[CHUNK];
   const size_t size = job.format->bytes;
-  const size_t end = std::min(job.rowMap.size(), (panel + 1) * PANEL);
-  for (size_t column = panel * PANEL; column < end; column++) {
+  const size_t lanes = panelColumns(job);
+  const size_t end = std::min(job.rowMap.size(), (panel + 1) * lanes);
+  for (size_t column = panel * lanes; column < end; column++) {
     const RowRef ref = findRow(job, column);
     uint8_t *out = job.target + column * job.k * size;
     if (ref.source != nullptr && ref.source->kind == PackSource::Kind::Memory && ref.source->format == job.format &&
@@ -194,7 +195,7 @@ const StorageFormat FORMATS[FORMAT_COUNT] = {
 };
 
 size_t packedBytes(const PackJob &job) {
-  const size_t columns = (job.rowMap.size() + PANEL - 1) / PANEL * PANEL;
+  const size_t columns = panelsOf(job) * panelColumns(job);
   const size_t bytes = job.format->bytes;
   switch (job.layout) {
     case PackJob::Layout::Rows: return job.rowMap.size() * job.k * bytes;
@@ -225,18 +226,18 @@ void packPanel(const PackJob &job, size_t panel) {
   if (job.layout == PackJob::Layout::Rows) return packRows(job, panel);
   const bool isVnni = job.layout == PackJob::Layout::Vnni;
   const size_t depth = isVnni ? (job.k + VNNI_DEPTH - 1) / VNNI_DEPTH * VNNI_DEPTH : job.k;
-  RowRef rows[PANEL];
-  for (size_t lane = 0; lane < PANEL; lane++) rows[lane] = findRow(job, panel * PANEL + lane);
+  const size_t lanes = panelColumns(job);
+  RowRef rows[MAX_PANEL];
+  for (size_t lane = 0; lane < lanes; lane++) rows[lane] = findRow(job, panel * lanes + lane);
 
-  alignas(64) float values[PANEL * CHUNK];
+  alignas(64) float line[CHUNK];
   const size_t size = job.format->bytes;
-  alignas(64) uint8_t lines[PANEL * CHUNK * sizeof(float)];  // the same, encoded
-  uint8_t *out = job.target + panel * PANEL * depth * size;
+  alignas(64) uint8_t lines[16 * CHUNK * sizeof(float)];  // encoded: 16 columns of f32, or 32 of 16 bits
+  uint8_t *out = job.target + panel * lanes * depth * size;
   for (size_t from = 0; from < depth; from += CHUNK) {
     const size_t span = std::min(CHUNK, depth - from);  // even for vnni, where depth is a multiple of 32
     const size_t count = from < job.k ? std::min(span, job.k - from) : 0;
-    for (size_t lane = 0; lane < PANEL; lane++) {
-      float *line = values + lane * CHUNK;
+    for (size_t lane = 0; lane < lanes; lane++) {
       if (count > 0) loadChunk(job, rows[lane], from, count, line);
       std::fill(line + count, line + span, 0.0f);
       job.format->encode(line, span, lines + lane * CHUNK * size);
@@ -244,7 +245,7 @@ void packPanel(const PackJob &job, size_t panel) {
     // What stays together: an element, or the two that vnni keeps beside each other.
     const size_t unit = isVnni ? 2 * size : size;
     const auto transposed = unit == 4 ? transpose32 : transpose16;
-    transposed(lines, CHUNK * size, span * size / unit, out + from * PANEL * size);
+    transposed(lines, CHUNK * size, span * size / unit, out + from * lanes * size);
   }
 }
 

@@ -45,13 +45,21 @@ struct PackJob {
   uint8_t *target = nullptr;
 };
 
-constexpr size_t PANEL = 16;
 constexpr size_t VNNI_DEPTH = 32;
+/** Columns of the widest panel. */
+constexpr size_t MAX_PANEL = 32;
+
+/** Adjacent columns in one panel: a cache line for each k, or for each pair of k (ir/packing.ts, panelColumns). */
+inline size_t panelColumns(const PackJob &job) {
+  return job.layout == PackJob::Layout::Vnni ? 16 : 64 / job.format->bytes;
+}
 
 /** Bytes of the packed result. */
 size_t packedBytes(const PackJob &job);
 /** Panels of a job: independent pieces of work. */
-inline size_t panelsOf(const PackJob &job) { return (job.rowMap.size() + PANEL - 1) / PANEL; }
+inline size_t panelsOf(const PackJob &job) {
+  return (job.rowMap.size() + panelColumns(job) - 1) / panelColumns(job);
+}
 /** Packs one panel. Every row number in rowMap must lie inside the sources. */
 void packPanel(const PackJob &job, size_t panel);
 /** `count` elements of a row of a source, from column `from`, as f32. */

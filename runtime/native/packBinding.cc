@@ -93,7 +93,8 @@ std::shared_ptr<OwnedJob> parseJob(const Napi::Object &object) {
     loadRow(source, job.k, 0, 0, job.k, job.columnScale.data());
   }
 
-  const size_t largest = product(product(roundUp(columns, PANEL), roundUp(job.k, VNNI_DEPTH), "the packed weight"), 4,
+  const size_t depth = roundUp(job.k, VNNI_DEPTH);
+  const size_t largest = product(product(roundUp(columns, MAX_PANEL), depth, "the packed weight"), 4,
                                  "the packed weight");
   (void)largest;  // bounds every product in packedBytes
   const Slot target = Slot::parse(object.Get("target"), "target");

@@ -188,12 +188,13 @@ export function packWeight(decl: WeightDecl, logical: Float64Array): Buffer {
     return memory;
   }
   const deep = roundUp(decl.k, 32);
+  const width = decl.format === 'f32' ? 16 : 32;
   for (let p = 0; p < order.length; p++) {
     if (order[p]! < 0) continue;
     for (let k = 0; k < decl.k; k++) {
       const at =
         decl.layout === 'panels'
-          ? ((p >> 4) * decl.k + k) * 16 + (p & 15)
+          ? (Math.floor(p / width) * decl.k + k) * width + (p % width)
           : ((p >> 4) * (deep / 2) + (k >> 1)) * 32 + (p & 15) * 2 + (k & 1);
       put(memory.subarray(at * bytes), 0, decl.format, logical[order[p]! * decl.k + k]!);
     }

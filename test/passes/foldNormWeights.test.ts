@@ -4,9 +4,11 @@ import { GraphBuilder, type Graph } from '../../ir/graph/graph.js';
 import { FORMATS } from '../../ir/storage.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
-import { foldNormWeights } from '../../passes/foldNormWeights.js';
+import { foldNormWeights as foldFor } from '../../passes/foldNormWeights.js';
 import { program } from './randomProgram.js';
 import { check, checkUnchanged, edit, parse, sameMeaning } from './support.js';
+
+const foldNormWeights = (graph: Graph): Graph => foldFor(graph, 'f32');
 
 /** The normed value, which is no longer read, is left to eliminateDeadCode. */
 const fold = (graph: Graph): Graph => {
@@ -56,11 +58,34 @@ describe('foldNormWeights', () => {
     );
   });
 
-  it('leaves the norm where it is if the storage format of a matrix takes no column scale', () => {
+  /** The norm weight stays with the operand. */
+  const WEIGHTED = `
+    func @g(%x: f32[T, 4]) -> (f32[T, 2]) {
+      weight @norm : bf16[4]
+      weight @matrix : bf16[2, 4]
+      %square = mul(%x, %x) : f32[T, 4]
+      %mean = mean(%square) : f32[T, 1]
+      %eps = const() {value = 0.01} : f32[]
+      %safe = add(%mean, %eps) : f32[T, 1]
+      %scale = rsqrt(%safe) : f32[T, 1]
+      %weight = cast(@norm) {dtype = "f32"} : f32[4]
+      %x_weighted = mul(%x, %weight) : f32[T, 4] at "layers.0.ffn.gate"
+      %y_unscaled = linear(%x_weighted, @matrix) : f32[T, 2] at "layers.0.ffn.gate"
+      %y = mul(%y_unscaled, %scale) : f32[T, 2] at "layers.0.ffn.gate"
+      return %y
+    }
+  `;
+
+  it('multiplies the operand if the storage format of a matrix takes no column scale', () => {
     const takes = vi.spyOn(FORMATS.bf16, 'takesColumnScale', 'get').mockReturnValue(false);
-    checkUnchanged(NORM, fold);
+    check(NORM, fold, WEIGHTED);
     expect(takes).toHaveBeenCalled();
     takes.mockRestore();
+  });
+
+  it.each(['bf16', 'f16', 'f32'])('multiplies the operand of a matrix that stays as it is stored: %s', (dtype) => {
+    const stored = (text: string): string => text.replace('@matrix : bf16', `@matrix : ${dtype}`);
+    check(stored(NORM), (graph) => eliminateDeadCode(foldFor(graph, 'stored')), stored(WEIGHTED));
   });
 
   it('folds one norm into every matrix that reads it', () => {

@@ -149,7 +149,8 @@ export function packReference(
   };
   const encode = weight.format === 'f32' ? floatBits : weight.format === 'bf16' ? toBf16 : toF16;
   const out: number[] = [];
-  const panels = Math.ceil(physical.length / 16);
+  const width = weight.layout === 'panels' && weight.format !== 'f32' ? 32 : 16;
+  const panels = Math.ceil(physical.length / width);
   switch (weight.layout) {
     case 'rows':
       for (let column = 0; column < physical.length; column++)
@@ -163,7 +164,7 @@ export function packReference(
     case 'panels':
       for (let p = 0; p < panels; p++)
         for (let k = 0; k < weight.k; k++)
-          for (let lane = 0; lane < 16; lane++) out.push(encode(element(p * 16 + lane, k)));
+          for (let lane = 0; lane < width; lane++) out.push(encode(element(p * width + lane, k)));
       break;
     case 'vnni':
       for (let p = 0; p < panels; p++) {
