@@ -169,7 +169,7 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   let start = 0;
   const segments = plan.segments.map((segment, i) => {
     const blocks = Math.ceil(segment.physical / segment.nb);
-    const placed = { ...segment, start, end: start + blocks, weight: weights[i]!.index };
+    const placed = { ...segment, panel, start, end: start + blocks, weight: weights[i]!.index };
     start += blocks;
     return placed;
   });
