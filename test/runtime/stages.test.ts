@@ -204,6 +204,7 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
 
   it('names the first launch that wrote a NaN, whatever stage it is in, and continues to work', async () => {
     const { checkpoint } = compiled;
+    // The kernel before the contraction multiplies by it.
     const name = 'model.layers.1.post_attention_layernorm.weight';
     const source = checkpoint.tensors.get(name)!;
     const tensors = new Map<string, TensorSource>([
@@ -214,12 +215,12 @@ describe.each<MaskKind>(['tree', 'slidingWindow'])('a model in stages (mask %s)'
     for (const cuts of [[], [5], [5, 8], [8, 12, 14]]) {
       const executor = await create(cuts, { tensors });
       const outcome: unknown = await executor.score(BATCHES[0]!).catch((error: unknown) => error);
-      expect(outcome).toMatchObject({ name: 'NonFiniteError', where: 'layers.1.ffn.gate_up' });
+      expect(outcome).toMatchObject({ name: 'NonFiniteError', where: 'layers.1.attention.o' });
       found.push([String(outcome), await executor.diagnose(BATCHES[3]!)]);
     }
     expect(found[0]).toEqual([
       expect.stringContaining('(rows 0, 1'),
-      expect.objectContaining({ path: 'layers.1.ffn.gate_up', row: 0, column: 0 }),
+      expect.objectContaining({ path: 'layers.1.attention.o', row: 0, column: 0 }),
     ]);
     for (const other of found) expect(other).toEqual(found[0]);
   });
