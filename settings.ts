@@ -47,8 +47,8 @@ export interface Settings {
    */
   readonly deviceMemory: string | undefined;
   /**
-   * TILEWRIGHT_STEP_TOKENS: most tokens of a step of `generate` in which texts wait for their next token; otherwise what
-   * was measured, or 2048.
+   * TILEWRIGHT_STEP_TOKENS: most tokens of a step of `generate` in which texts wait for their next token; otherwise
+   * what was measured, or 2048.
    */
   readonly stepTokens: number | undefined;
   /**

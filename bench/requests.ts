@@ -1,4 +1,6 @@
-/** Requests as a chat service has them: lengths drawn from lognormal distributions, cut as public benchmarks cut them. */
+/**
+ * Requests as a chat service has them: lengths drawn from lognormal distributions, cut as public benchmarks cut them.
+ */
 
 export interface RequestLengths {
   readonly prompt: number;

@@ -16,17 +16,18 @@ describe('--dump', () => {
     lower(graph, TENSOR_CORES, (stage) => dump.stage(stage));
     const files = readdirSync(join(dir, 'stages')).sort();
     expect(files[0]).toBe('00_model.txt');
-    expect(files.slice(-5)).toEqual([
+    expect(files.slice(-6)).toEqual([
       '11_eliminateDeadCode.txt',
       '12_lowerKernels.txt',
       '13_narrowTables.txt',
-      '14_splitStream.txt',
-      '15_roundProducts.txt',
+      '14_fuseWrites.txt',
+      '15_splitStream.txt',
+      '16_roundProducts.txt',
     ]);
     const read = (name: string): string => readFileSync(join(dir, 'stages', name), 'utf8');
     expect(parseGraph(read('11_eliminateDeadCode.txt')).nodes).toHaveLength(graph.nodes.length);
     expect(read('13_narrowTables.txt')).not.toContain('roundF20');
-    expect(read('15_roundProducts.txt')).toContain('roundF20(acc0)');
-    expect(read('15_roundProducts.txt')).toContain('\nlayers_0_attention_qkv: gemm over T, ');
+    expect(read('16_roundProducts.txt')).toContain('roundF20(acc0)');
+    expect(read('16_roundProducts.txt')).toContain('\nlayers_0_attention_qkv: gemm over T, ');
   });
 });

@@ -14,6 +14,9 @@ const RESERVED_BYTES = 1024;
 /** A stage is twice as deep where it has at most this many bytes, because each stage costs a barrier. */
 const DEEP_STAGE = 18 << 10;
 
+/** Elements of a tile from which on its epilogue leaves memory idle: 64 × 224 took 101 µs, and 91 µs as one of two. */
+const LONG_EPILOGUE = 8192;
+
 /** What the choice depends on, for each of the two skeletons. */
 const SKELETONS = {
   skinny: { depths: deepestFirst(SKINNY_STAGES), sharedBytes: skinnySharedBytes, problem: skinnyProblem },
@@ -32,6 +35,8 @@ export interface SkinnyDevice {
   readonly arch: CudaArch;
   readonly sharedBytesPerBlock: number;
   readonly multiprocessors: number;
+  /** Shared memory that the kernel before leaves free, where its blocks are many and its time is short. */
+  readonly roomBeside?: number;
 }
 
 /**
@@ -39,12 +44,12 @@ export interface SkinnyDevice {
  * multiprocessor, or two where one would be too wide.
  *
  * A block of skinnyWgmma takes all shared memory that its share of a multiprocessor has: the more bytes are under way,
- * the nearer memory comes to its read rate. The next kernel's blocks come as these end. A block of skinny takes less
- * than half, so that the next kernel's blocks read their weights beside it.
+ * the nearer memory comes to its read rate. The next kernel's blocks come as these end. A block with a long epilogue,
+ * and a block of skinny, take less than half, so that the next kernel's blocks read their weights beside it.
  */
 export function defaultSkinnySchedule(
   kernel: Contraction,
-  { arch, sharedBytesPerBlock, multiprocessors }: SkinnyDevice,
+  { arch, sharedBytesPerBlock, multiprocessors, roomBeside = Infinity }: SkinnyDevice,
   rowValues: number,
   rows: number,
 ): CudaGemmSchedule | undefined {
@@ -62,9 +67,10 @@ export function defaultSkinnySchedule(
       })),
     ),
   );
-  const isWholeMemory = skeleton === 'skinnyWgmma' && tilesOf(tiles[0]!.tn) <= multiprocessors;
+  const { tn: width } = tiles[0]!;
+  const isWholeMemory = skeleton === 'skinnyWgmma' && tilesOf(width) <= multiprocessors && tm * width <= LONG_EPILOGUE;
   for (const blocks of isWholeMemory ? [1] : [2, 1]) {
-    const room = Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES;
+    const room = Math.min(Math.floor(sharedBytesPerBlock / blocks), roomBeside) - 2 * RESERVED_BYTES;
     const found = tiles.find(
       (each) => sharedBytes(each, rowValues, isLogProb) <= room && problem(segments, each, isLogProb) === undefined,
     );

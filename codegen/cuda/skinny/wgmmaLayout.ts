@@ -15,10 +15,10 @@ export const STAGES = { least: 2, most: 24 } as const;
 /** Columns of a tile from which on two warpgroups share it: each has half of the accumulators. */
 const SHARED_COLUMNS = 160;
 /**
- * Rows whose values one warp computes while the ring is consumed, in tiles of one and of two warpgroups. The latter
- * take longer, and two such blocks must share a multiprocessor's registers.
+ * Rows whose values one warp computes while the ring is consumed. Wide tiles take longer, and have registers for few
+ * warps where two blocks share a multiprocessor.
  */
-const ROWS_OF_WARP = [16, 64] as const;
+const rowsOfWarp = (tn: number): number => (tn < 128 ? 16 : 64);
 
 export interface SkinnyWgmmaLayout {
   /** Warpgroups that multiply, side by side, and the columns of each. */
@@ -43,7 +43,7 @@ export interface SkinnyWgmmaLayout {
 export function skinnyWgmmaLayout({ tm, tn, tk, stages }: CudaGemmSchedule, rowValues: number): SkinnyWgmmaLayout {
   const groups = tn < SHARED_COLUMNS ? 1 : 2;
   const consumerWarps = groups * WARPS_OF_GROUP;
-  const valueWarps = rowValues === 0 ? 0 : Math.ceil(tm / ROWS_OF_WARP[groups - 1]!);
+  const valueWarps = rowValues === 0 ? 0 : Math.ceil(tm / rowsOfWarp(tn));
   const slabs = tk / SLAB;
   const aBytes = tm * tk * 2;
   const stageBytes = aBytes + tn * tk * 2;

@@ -136,6 +136,8 @@ describe('every epilogue of a layer', () => {
 /** A model of eight billion weights. */
 const [HIDDEN, INTER, VOCAB] = [4096, 14_336, 128_256];
 const HEAD = headKernel(HIDDEN, VOCAB);
+/** Of 33 billion weights: tiles of 144 columns, two for each multiprocessor. */
+const WIDE = layerGemm('gateUp', 6656, 17_920);
 const emit = ({ kernel, module }: WgmmaCase | HeadCase, schedule: CudaSchedule): CudaKernelText =>
   emitCudaKernel(kernel, module, schedule, { T: 8192, R: 8192 });
 const chosen = (
@@ -158,10 +160,10 @@ describe('the default of few rows', () => {
       const blocks = columnTiles(segmentsOf(each.kernel), tn).total;
       // 3.35 TB/s for 0.8 µs.
       expect(Math.min(blocks, 264) * (stages - 1) * tn * tk * 2).toBeGreaterThan(2.7e6);
-      // A multiprocessor has one block that takes all of its memory, or two.
-      const bytes = emit(each, schedule).launch.sharedBytes + 1024;
-      expect(bytes * (blocks > 132 ? 2 : 1)).toBeLessThanOrEqual(228 << 10);
-      expect(bytes * (blocks > 132 ? 2 : 1)).toBeGreaterThan(150 << 10);
+      // A multiprocessor has one block that takes all of its memory, or two: of many tiles, or of long epilogues.
+      const bytes = (emit(each, schedule).launch.sharedBytes + 1024) * (blocks > 132 || rows * tn > 8192 ? 2 : 1);
+      expect(bytes).toBeLessThanOrEqual(228 << 10);
+      expect(bytes).toBeGreaterThan(150 << 10);
     }
   });
 
@@ -229,7 +231,7 @@ describe('the text', () => {
 
 describe.skipIf(!hasNvcc)('compiled', () => {
   const cases = [1, 16, 32, 64].flatMap((rows) =>
-    [...ALL, HEAD].map((each) => ({ each, rows, path: each.kernel.path })),
+    [...ALL, WIDE, HEAD].map((each) => ({ each, rows, path: each.kernel.path })),
   );
   const compiled = { sm_90a: [] as NvccReport[], sm_80: [] as NvccReport[] };
   beforeAll(() => {
@@ -250,7 +252,8 @@ describe.skipIf(!hasNvcc)('compiled', () => {
       const { threads } = emit(each, chosen(each, rows)).launch;
       expect(spillStores).toBe(0);
       // Two blocks share the registers of a multiprocessor where they share its memory.
-      expect((each === HEAD ? 2 : 1) * threads * registers).toBeLessThanOrEqual(65_536);
+      const isOneOfTwo = each === HEAD || each === WIDE || (each === ALL[2] && rows === 64);
+      expect((isOneOfTwo ? 2 : 1) * threads * registers).toBeLessThanOrEqual(65_536);
     },
   );
 
