@@ -51,12 +51,6 @@ function contraction(kernel: Contraction, module: KernelModule, facts: CudaFacts
   throw new Error(`Kernel ${kernel.name} (${kernel.path}) has no legal schedule on this GPU: ${reason}.`);
 }
 
-/**
- * Shared memory beside a block of attention of one query. The contraction that follows reads its weights while
- * attention waits for memory, on all multiprocessors.
- */
-const BESIDE_ATTENTION = 150 << 10;
-
 /** The schedule for a kernel of few rows, unless the device cannot run it. */
 function skinnySchedule(
   kernel: Contraction,
@@ -65,13 +59,7 @@ function skinnySchedule(
   rows: number,
 ): CudaGemmSchedule | undefined {
   if (typeof contractionTypes(kernel, module) === 'string') return undefined;
-  const followsAttention = module.kernels.some((each) => each.anchor === 'attention' && each.out === kernel.a);
-  const schedule = defaultSkinnySchedule(
-    kernel,
-    { ...facts, ...(followsAttention ? { roomBeside: BESIDE_ATTENTION } : {}) },
-    rowValuesOf(kernel, module),
-    rows,
-  );
+  const schedule = defaultSkinnySchedule(kernel, facts, rowValuesOf(kernel, module), rows);
   return schedule !== undefined && isLegalCuda(kernel, module, schedule, facts) === true ? schedule : undefined;
 }
 

@@ -211,7 +211,7 @@ describe('generate', () => {
     const { stdout } = await run(['m', 'a'], [textOf(0, 'b')], {
       io,
       before: ({ onPiece }) => {
-        for (const text of ['x', '\x1b[2J', 'y\n']) onPiece?.(0, { token: 1, logProb: -1, text }, 0);
+        for (const text of ['x', '\x1b[2J', 'y\n']) void onPiece?.(0, { token: 1, logProb: -1, text }, 0);
       },
     });
     expect(stdout).toBe('x·[2Jy\n!\n');

@@ -35,8 +35,6 @@ export interface SkinnyDevice {
   readonly arch: CudaArch;
   readonly sharedBytesPerBlock: number;
   readonly multiprocessors: number;
-  /** Shared memory that the kernel before leaves free, where its blocks are many and its time is short. */
-  readonly roomBeside?: number;
 }
 
 /**
@@ -49,7 +47,7 @@ export interface SkinnyDevice {
  */
 export function defaultSkinnySchedule(
   kernel: Contraction,
-  { arch, sharedBytesPerBlock, multiprocessors, roomBeside = Infinity }: SkinnyDevice,
+  { arch, sharedBytesPerBlock, multiprocessors }: SkinnyDevice,
   rowValues: number,
   rows: number,
 ): CudaGemmSchedule | undefined {
@@ -70,7 +68,7 @@ export function defaultSkinnySchedule(
   const { tn: width } = tiles[0]!;
   const isWholeMemory = skeleton === 'skinnyWgmma' && tilesOf(width) <= multiprocessors && tm * width <= LONG_EPILOGUE;
   for (const blocks of isWholeMemory ? [1] : [2, 1]) {
-    const room = Math.min(Math.floor(sharedBytesPerBlock / blocks), roomBeside) - 2 * RESERVED_BYTES;
+    const room = Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES;
     const found = tiles.find(
       (each) => sharedBytes(each, rowValues, isLogProb) <= room && problem(segments, each, isLogProb) === undefined,
     );
