@@ -83,9 +83,8 @@ function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSched
     case 'wgmma':
       return isLegalWgmma(kernel, module, s, facts);
     case 'skinny':
-      return skinny(kernel, module, s, facts, types);
     case 'skinnyWgmma':
-      return skinnyWgmma(kernel, module, s, facts, types);
+      return fewRows(kernel, module, s, facts, types, FEW_ROWS[s.skeleton]);
     default:
       return s.skeleton satisfies never;
   }
@@ -121,42 +120,39 @@ function mma(
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
 }
 
-function skinny(
-  kernel: Contraction,
-  module: KernelModule,
-  s: CudaGemmSchedule,
-  facts: CudaFacts,
-  { a, w }: { readonly a: BufferDType; readonly w: BufferDType },
-): true | string {
-  if (s.cluster !== 1) return 'clusters are for wgmma';
-  if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
-  if (a !== 'bf16' && a !== 'f16') return `tensor cores read 16-bit operands, ${kernel.a} is ${a}`;
-  const isLogProb = kernel.anchor === 'logprob';
-  if (isLogProb && facts.arch !== 'sm_90a')
-    return `a vocabulary block is summed as wgmma does it, which ${facts.arch} has not`;
-  const problem = skinnyProblem(segmentsOf(kernel), s, isLogProb);
-  if (problem !== undefined) return problem;
-  const bytes = skinnySharedBytes(s, rowValuesOf(kernel, module), isLogProb);
-  return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
-    ? true
-    : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
-}
+/** What the two skeletons for few rows differ in. */
+const FEW_ROWS = {
+  skinny: {
+    problem: skinnyProblem,
+    sharedBytes: skinnySharedBytes,
+    archProblem: (arch: CudaArch, isLogProb: boolean) =>
+      isLogProb && arch !== 'sm_90a'
+        ? `a vocabulary block is summed as wgmma does it, which ${arch} has not`
+        : undefined,
+  },
+  skinnyWgmma: {
+    problem: skinnyWgmmaProblem,
+    sharedBytes: (s: CudaGemmSchedule, rowValues: number) => skinnyWgmmaLayout(s, rowValues).sharedBytes,
+    archProblem: (arch: CudaArch) => (arch === 'sm_90a' ? undefined : `wgmma needs sm_90a, the target is ${arch}`),
+  },
+} as const;
 
-function skinnyWgmma(
+function fewRows(
   kernel: Contraction,
   module: KernelModule,
   s: CudaGemmSchedule,
   facts: CudaFacts,
   { a, w }: { readonly a: BufferDType; readonly w: BufferDType },
+  { problem, sharedBytes, archProblem }: (typeof FEW_ROWS)[keyof typeof FEW_ROWS],
 ): true | string {
-  if (facts.arch !== 'sm_90a') return `wgmma needs sm_90a, the target is ${facts.arch}`;
+  const isLogProb = kernel.anchor === 'logprob';
   if (s.cluster !== 1) return 'clusters are for wgmma';
   if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
   if (a !== 'bf16' && a !== 'f16') return `tensor cores read 16-bit operands, ${kernel.a} is ${a}`;
   if (kernel.k < 2) return 'tensor maps need rows of more than one element';
-  const problem = skinnyWgmmaProblem(segmentsOf(kernel), s, kernel.anchor === 'logprob');
-  if (problem !== undefined) return problem;
-  const bytes = skinnyWgmmaLayout(s, rowValuesOf(kernel, module)).sharedBytes;
+  const reason = archProblem(facts.arch, isLogProb) ?? problem(segmentsOf(kernel), s, isLogProb);
+  if (reason !== undefined) return reason;
+  const bytes = sharedBytes(s, rowValuesOf(kernel, module), isLogProb);
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
     ? true
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;

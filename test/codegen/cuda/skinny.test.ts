@@ -194,12 +194,20 @@ describe('legality', () => {
     ['too many warps', skinny(8, 272, 64, 3), /17 warps/],
     ['too much shared memory', skinny(64, 256, 128, 3), /shared memory/],
     ['clusters', { ...skinny(8, 32, 64, 4), cluster: 2 }, /wgmma/],
+    ['on Hopper: rows between the steps', onHopper(24, 32, 64, 4), /have 8, 16, 32, 64 rows/],
+    ['on Hopper: half a slab', onHopper(8, 32, 32, 4), /tk must be 64, 128, 256/],
+    ['on Hopper: one stage', onHopper(8, 32, 64, 1), /stages must be 2 to 24/],
+    ['on Hopper: more columns than an instruction has', onHopper(8, 272, 64, 3), /at most 256/],
+    ['on Hopper: too much shared memory', onHopper(64, 256, 128, 4), /shared memory/],
+    ['on Hopper: clusters', { ...onHopper(8, 32, 64, 4), cluster: 2 }, /wgmma/],
   ] as const)('refuses %s', (_what, schedule, reason) => {
     expect(legal(ALL[1]!, schedule)).toMatch(reason);
   });
   it('refuses half a block of the vocabulary, and any of it without wgmma', () => {
     expect(legal(HEAD, skinny(8, 128, 64, 4))).toMatch(/tn must be 256/);
     expect(legal(HEAD, skinny(8, 256, 64, 3), A100)).toMatch(/summed as wgmma does it/);
+    expect(legal(HEAD, onHopper(8, 128, 64, 4))).toMatch(/tn must be 256/);
+    expect(legal(ALL[1]!, onHopper(8, 32, 64, 4), A100)).toMatch(/needs sm_90a/);
   });
 });
 
@@ -207,6 +215,8 @@ describe('the text', () => {
   it('is golden', async () => {
     const { source } = emit(layerGemm('gateUp', 512, 512), skinny(8, 32, 128, 4));
     await expect(source.slice(source.indexOf('/*\n * a['))).toMatchFileSnapshot('golden/gateUpSkinny.cu');
+    const { source: byWgmma } = emit(layerGemm('gateUp', 512, 512), onHopper(8, 32, 128, 4));
+    await expect(byWgmma.slice(byWgmma.indexOf('/*\n * a['))).toMatchFileSnapshot('golden/gateUpSkinnyWgmma.cu');
   });
 
   it('reads weights, and nothing else, before the preceding kernel has ended', () => {
