@@ -334,7 +334,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
     [
       'another norm folded in',
       (plan) => {
-        plan.weights.find((weight) => weight.columnScale !== undefined)!.columnScale = 'model.norm.weight';
+        plan.weights.find(({ layout }) => layout !== 'rows')!.columnScale = 'model.norm.weight';
       },
       /weights are not those of graph\.tw/,
     ],

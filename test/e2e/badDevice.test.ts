@@ -209,7 +209,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     const outcome = await run(env('fail:cuLaunchKernelEx:700:50'), '--out', out);
-    expect(failure(outcome).hint).toContain('journal');
+    expect(failure(outcome).hint).toContain('what is finished is kept');
     expect(filesOf(out, 'journal')).toHaveLength(1);
     success(await run(env(), '--out', out, '--resume'));
     expect(samples(out)).toBe(wanted);

@@ -21,17 +21,23 @@ function matched(lines: string): WeightMatch {
 
 describe('matchWeight', () => {
   it('reads a tensor of the checkpoint, widened or not, alone or with its columns scaled', () => {
-    expect(matched('%y = linear(%x, @layers.0.w) : f32[T, 3]')).toEqual({ tensor: 'layers.0.w', rows: 3 });
-    expect(matched('%y = linear(%x, %wide) : f32[T, 3]')).toEqual({ tensor: 'layers.0.w', rows: 3 });
+    expect(matched('%y = linear(%x, @layers.0.w) : f32[T, 3]')).toEqual({
+      tensor: 'layers.0.w',
+      rows: 3,
+      format: 'bf16',
+    });
+    expect(matched('%y = linear(%x, %wide) : f32[T, 3]')).toEqual({ tensor: 'layers.0.w', rows: 3, format: 'bf16' });
     expect(matched('%m = mul(%wide, %scale) : f32[3, 4]\n%y = linear(%x, %m) : f32[T, 3]')).toEqual({
       tensor: 'layers.0.w',
       rows: 3,
       columnScale: 'norm',
+      format: 'f32',
     });
     expect(matched('%m = mul(@full, %scale) : f32[3, 4]\n%y = linear(%x, %m) : f32[T, 3]')).toEqual({
       tensor: 'full',
       rows: 3,
       columnScale: 'norm',
+      format: 'f32',
     });
   });
 

@@ -3,56 +3,37 @@
  * however a sequence is cut into calls, whatever else is in a call, and wherever its keys lie.
  */
 import { describe, expect, it } from 'vitest';
-import { attentionSchedules } from '../../../codegen/cuda/attentionSchedules.js';
 import type { ClusterSize, CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/sameValues.js';
 import { label, reference, rowsOf, tolerance } from './attentionCases.js';
-import { attentionModule, emulate, prepare, type AttentionData, type Shape } from './attentionHarness.js';
+import { emulate, prepare, type AttentionData, type Shape } from './attentionHarness.js';
 import { gather, pathSchedule, PathWorld, type Piece } from './pathCases.js';
+import { BITS, LONG, pathShape, sampleOf, schedulesOf } from './pathSchedules.js';
 
 /** Positions that the buffers of a call have room for. */
 const CAPACITY = 2048;
 const OPTIONS = { tokensCapacity: CAPACITY };
 
-const shape = (heads: number, kvHeads: number, headDim: number, dtype: Shape['dtype'], out?: Shape['out']): Shape => ({
-  heads,
-  kvHeads,
-  headDim,
-  dtype,
-  ...(out === undefined ? {} : { out }),
-  mask: 'path',
-});
-
 /** Groups of 1, 2, 4 and 7 heads; tiles that a group does not fill. */
 const CASES: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule }[] = [
-  { s: shape(2, 2, 32, 'bf16'), plan: pathSchedule('mma', 16) },
-  { s: shape(4, 2, 64, 'f16', 'f32'), plan: pathSchedule('mma', 8) },
-  { s: shape(4, 1, 128, 'bf16'), plan: pathSchedule('mma', 4) },
-  { s: shape(7, 1, 64, 'bf16', 'f32'), plan: pathSchedule('mma', 16) },
-  { s: shape(7, 1, 48, 'f16'), plan: pathSchedule('mma', 1) },
-  { s: shape(2, 1, 256, 'bf16', 'f32'), plan: pathSchedule('mma', 8) },
-  { s: shape(1, 1, 96, 'f16', 'bf16'), plan: pathSchedule('mma', 64) },
-  { s: shape(2, 2, 32, 'f32'), plan: pathSchedule('simt', 16) },
-  { s: shape(7, 1, 37, 'f32'), plan: pathSchedule('simt', 4) },
-  { s: shape(4, 2, 128, 'bf16', 'f32'), plan: pathSchedule('simt', 8) },
+  { s: pathShape(2, 2, 32, 'bf16'), plan: pathSchedule('mma', 16) },
+  { s: pathShape(4, 2, 64, 'f16', 'f32'), plan: pathSchedule('mma', 8) },
+  { s: pathShape(4, 1, 128, 'bf16'), plan: pathSchedule('mma', 4) },
+  { s: pathShape(7, 1, 64, 'bf16', 'f32'), plan: pathSchedule('mma', 16) },
+  { s: pathShape(7, 1, 48, 'f16'), plan: pathSchedule('mma', 1) },
+  { s: pathShape(2, 1, 256, 'bf16', 'f32'), plan: pathSchedule('mma', 8) },
+  { s: pathShape(1, 1, 96, 'f16', 'bf16'), plan: pathSchedule('mma', 64) },
+  { s: pathShape(2, 2, 32, 'f32'), plan: pathSchedule('simt', 16) },
+  { s: pathShape(7, 1, 37, 'f32'), plan: pathSchedule('simt', 4) },
+  { s: pathShape(4, 2, 128, 'bf16', 'f32'), plan: pathSchedule('simt', 8) },
 ];
 const LENGTHS = [1, 5, 33, 70, 16];
-
-/** What to compare to the bit: tensor cores with queries in registers and without, and CUDA cores. */
-const BITS: readonly Shape[] = [shape(4, 1, 32, 'bf16', 'f32'), shape(2, 2, 80, 'f16', 'f32'), shape(2, 1, 24, 'f32')];
-const HOPPER = { arch: 'sm_90a', sharedBytesPerBlock: 232_448 } as const;
-const skeletonOf = ({ dtype }: Shape): 'mma' | 'simt' => (dtype === 'f32' ? 'simt' : 'mma');
-const schedulesOf = (s: Shape): readonly CudaAttentionSchedule[] => {
-  const { module, kernel } = attentionModule(s);
-  return attentionSchedules(kernel, module, HOPPER).filter(({ skeleton }) => skeleton === skeletonOf(s));
-};
-const LONG = shape(2, 1, 16, 'bf16', 'f32');
 
 prepare([
   ...CASES.flatMap(({ s, plan }) =>
     [false, true].map((hasQueryRow) => ({ s: { ...s, hasQueryRow }, plan, capacity: CAPACITY })),
   ),
-  ...[...BITS, LONG].flatMap((s) => schedulesOf(s).map((plan) => ({ s, plan, capacity: CAPACITY }))),
+  ...[...BITS, LONG].flatMap((s) => sampleOf(schedulesOf(s)).map((plan) => ({ s, plan, capacity: CAPACITY }))),
 ]);
 
 function expectClose(s: Shape, plan: CudaAttentionSchedule, data: AttentionData): void {
@@ -97,14 +78,14 @@ describe('attention over paths agrees with float64', () => {
 
 describe.each(BITS)('an answer over a path of $dtype, $heads/$kvHeads heads of $headDim', (s) => {
   const world = new PathWorld(s, [45, 1, 70, 18], 7);
-  const plans = schedulesOf(s);
+  const plans = sampleOf(schedulesOf(s));
   const plan = plans[0]!;
   const run = (pieces: readonly Piece[], placement = 0, by = plan): Float64Array =>
     emulate(s, by, world.call(pieces, { placement }), OPTIONS).out;
   const whole = run(world.whole);
 
-  it('has the same bits under every legal schedule', () => {
-    expect(plans.length).toBeGreaterThan(3);
+  it('has the same bits under different schedules', () => {
+    expect(plans.length).toBeGreaterThan(1);
     for (const other of plans) expectSame(run(world.whole, 0, other), whole, `${other.queries} queries`);
   });
 
@@ -148,12 +129,10 @@ describe.each(BITS)('an answer over a path of $dtype, $heads/$kvHeads heads of $
         const columns = s.kvHeads * s.headDim;
         data.inputs.get(name)!.fill(value, place * columns, (place + 1) * columns);
       }
-      for (const by of [plan, plans.at(-1)!]) {
-        const { out } = emulate(s, by, data, OPTIONS);
-        expectSame(rowsOf(out, width, 0, 40), rowsOf(whole, width, 0, 40), 'before');
-        expectSame(rowsOf(out, width, 45, data.T), rowsOf(whole, width, 45, data.T), 'other sequences');
-        expect(rowsOf(out, width, 40, 45).every(Number.isNaN)).toBe(true);
-      }
+      const { out } = emulate(s, plan, data, OPTIONS);
+      expectSame(rowsOf(out, width, 0, 40), rowsOf(whole, width, 0, 40), 'before');
+      expectSame(rowsOf(out, width, 45, data.T), rowsOf(whole, width, 45, data.T), 'other sequences');
+      expect(rowsOf(out, width, 40, 45).every(Number.isNaN)).toBe(true);
     }
   });
 });
@@ -165,8 +144,8 @@ describe('an answer over a path of several chunks of keys', () => {
   const run = (pieces: readonly Piece[], by = plan): Float64Array => emulate(LONG, by, world.call(pieces), OPTIONS).out;
   const together = run([{ sequence: 1, from: 0, to: 40 }, last]).slice(40 * 32);
 
-  it('has the same bits in any company and under every schedule', () => {
-    for (const by of schedulesOf(LONG)) expectSame(run([last], by), together, `${by.queries} queries`);
+  it('has the same bits in any company and under different schedules', () => {
+    for (const by of sampleOf(schedulesOf(LONG))) expectSame(run([last], by), together, `${by.queries} queries`);
     for (const at of [1000, 1023, 1024, 1030, 1099]) {
       const alone = run([{ sequence: 0, from: at, to: at + 1 }]);
       expectSame(alone, rowsOf(together, 32, at - 1000, at - 999), `token ${at} alone`);
@@ -188,7 +167,8 @@ function isNoticed(
       const { out } = emulate(s, plan, data, { ...OPTIONS, backwards, mutate: (text) => text.replace(what, by) });
       return out.some((x, i) => !Object.is(x, right[i]));
     } catch (error) {
-      if (String(error).includes('the mutation changed nothing')) throw error;
+      // A mutation that cannot be compiled, or that changes nothing, shows nothing.
+      if (/the mutation changed nothing|Command failed/.test(String(error))) throw error;
       return true;
     }
   });
@@ -242,7 +222,7 @@ describe('one query a block', () => {
     ['the weights of other warps', decode(), 'meet();  /* The weights and the values of all warps are there. */', ''],
     ['that values are still read', decode(), 'meet();  /* The values have been read. */', ''],
     ['to mask', decode(), 'e % 2 >= keys', 'e % 2 > keys'],
-    ['to rescale', decode(), 'sum = tw_mul(sum, power2(top[half][t - 1] - top[half][t]));', ''],
+    ['to rescale', decode(), 'if (t > 0) sum = tw_mul(sum, power2(top[half][t - 1] - top[half][t]));', ''],
     [
       'that a team is slower',
       decode(undefined, 4),
