@@ -16,8 +16,7 @@ import { mmaProblem, mmaSharedBytes } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { CudaOperands } from './text/operands.js';
 import { rowPrologue } from './text/programs.js';
-import { skinnyProblem, skinnySharedBytes } from './skinny/layout.js';
-import { skinnyWgmmaLayout, skinnyWgmmaProblem } from './skinny/wgmmaLayout.js';
+import { FEW_ROWS } from './skinny/skeletons.js';
 import { isLegalWgmma } from './wgmma/index.js';
 
 /** What a GPU provides. */
@@ -119,23 +118,6 @@ function mma(
     ? true
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
 }
-
-/** What the two skeletons for few rows differ in. */
-const FEW_ROWS = {
-  skinny: {
-    problem: skinnyProblem,
-    sharedBytes: skinnySharedBytes,
-    archProblem: (arch: CudaArch, isLogProb: boolean) =>
-      isLogProb && arch !== 'sm_90a'
-        ? `a vocabulary block is summed as wgmma does it, which ${arch} has not`
-        : undefined,
-  },
-  skinnyWgmma: {
-    problem: skinnyWgmmaProblem,
-    sharedBytes: (s: CudaGemmSchedule, rowValues: number) => skinnyWgmmaLayout(s, rowValues).sharedBytes,
-    archProblem: (arch: CudaArch) => (arch === 'sm_90a' ? undefined : `wgmma needs sm_90a, the target is ${arch}`),
-  },
-} as const;
 
 function fewRows(
   kernel: Contraction,

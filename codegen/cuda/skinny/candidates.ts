@@ -4,8 +4,8 @@ import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import type { Contraction } from '../text/contraction.js';
 import { segmentsOf } from '../text/contraction.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { SKINNY_STAGES, skinnyProblem, skinnySharedBytes, skinnyStep } from './layout.js';
-import { STAGES, skinnyWgmmaLayout, skinnyWgmmaProblem } from './wgmmaLayout.js';
+import { skinnyStep } from './layout.js';
+import { FEW_ROWS } from './skeletons.js';
 
 /** Most rows for which the skeleton is the default. */
 export const SKINNY_ROWS = 64;
@@ -16,20 +16,6 @@ const DEEP_STAGE = 18 << 10;
 
 /** Elements of a tile from which on its epilogue leaves memory idle: 64 × 224 took 101 µs, and 91 µs as one of two. */
 const LONG_EPILOGUE = 8192;
-
-/** What the choice depends on, for each of the two skeletons. */
-const SKELETONS = {
-  skinny: { depths: deepestFirst(SKINNY_STAGES), sharedBytes: skinnySharedBytes, problem: skinnyProblem },
-  skinnyWgmma: {
-    depths: deepestFirst(STAGES),
-    sharedBytes: (schedule: CudaGemmSchedule, rowValues: number) => skinnyWgmmaLayout(schedule, rowValues).sharedBytes,
-    problem: skinnyWgmmaProblem,
-  },
-} as const;
-
-function deepestFirst({ least, most }: { readonly least: number; readonly most: number }): readonly number[] {
-  return Array.from({ length: most - least + 1 }, (_, i) => most - i);
-}
 
 export interface SkinnyDevice {
   readonly arch: CudaArch;
@@ -52,15 +38,17 @@ export function defaultSkinnySchedule(
   rows: number,
 ): CudaGemmSchedule | undefined {
   const skeleton = arch === 'sm_90a' ? 'skinnyWgmma' : 'skinny';
-  const { depths, sharedBytes, problem } = SKELETONS[skeleton];
+  const { stages, sharedBytes, problem } = FEW_ROWS[skeleton];
+  // Deepest first.
+  const depths = Array.from({ length: stages.most - stages.least + 1 }, (_, i) => stages.most - i);
   const segments = segmentsOf(kernel);
   const isLogProb = kernel.anchor === 'logprob';
   const tm = [8, 16, 32].find((each) => rows <= each) ?? 64;
   const tilesOf = (width: number): number => columnTiles(segments, width).total;
   const tiles = (isLogProb ? [LOGPROB_BLOCK] : widths(skinnyStep(segments), tilesOf, multiprocessors)).flatMap((tn) =>
     ((tm + tn) * 128 * 2 <= DEEP_STAGE ? [128, 64] : [64]).flatMap((tk) =>
-      depths.map((stages): CudaGemmSchedule => ({
-        ...{ kind: 'gemm', skeleton, tm, tn, tk, stages },
+      depths.map((depth): CudaGemmSchedule => ({
+        ...{ kind: 'gemm', skeleton, tm, tn, tk, stages: depth },
         ...{ cluster: 1, raster: 1, mode: 'cooperative' },
       })),
     ),
