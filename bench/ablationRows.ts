@@ -1,6 +1,6 @@
 /** The techniques that the benchmark of techniques compares, each as the calls that score a set of questions. */
 import { scoredTokens } from '../eval/answers.js';
-import { layBatch, packTrees, planTrees, type Path, type ScoredRows, type Sharing } from '../eval/index.js';
+import { layBatch, packTrees, planTrees, type Path, type ScoredRows, type TreeSharing } from '../eval/index.js';
 import { orderPaths } from '../eval/pathOrder.js';
 import { fits, type Capacity } from '../eval/packing.js';
 import type { PathLane, PathScorer, Scorer } from '../eval/scorer.js';
@@ -8,7 +8,7 @@ import { pathsOf } from '../eval/tokenCounts.js';
 import type { TokenisedQuestion } from '../eval/tokenise.js';
 import { measureTree, type ScoredToken } from '../eval/tree.js';
 import { walk, type WalkedBatch } from '../eval/walk.js';
-import { twoPhase, type TwoPhaseOptions } from './twoPhase.js';
+import { twoPhase, type TwoPhaseOptions } from '../eval/twoPhase.js';
 
 export interface Engine {
   /** Trees, in which keys and values last for a call. */
@@ -70,7 +70,7 @@ export function techniquesOf(
 }
 
 /** Micro-batches as `run` packs them. */
-function* packedCalls(engine: Engine, questions: readonly TokenisedQuestion[], sharing: Sharing): Generator<Call> {
+function* packedCalls(engine: Engine, questions: readonly TokenisedQuestion[], sharing: TreeSharing): Generator<Call> {
   const { trees } = planTrees(questions, sharing, engine.scorer);
   for (const { items } of packTrees(trees, engine.scorer))
     yield scoreCall(
@@ -99,7 +99,7 @@ function* fixedCalls(engine: Engine, paths: readonly Path[], sequences: number):
   }
 }
 
-function scoreCall(scorer: Scorer, groups: readonly (readonly Path[])[], sharing: Sharing): Call {
+function scoreCall(scorer: Scorer, groups: readonly (readonly Path[])[], sharing: TreeSharing): Call {
   const { batch, answers } = layBatch(groups, sharing);
   return { tokens: batch.tokens.length, scored: scoredTokens(answers), score: () => scorer.score(batch) };
 }

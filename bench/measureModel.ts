@@ -9,7 +9,7 @@ import { cpu, cpuDevice, type CpuDevice, type CpuModel } from '../driver/targets
 import type { CpuSchedule } from '../ir/plan.js';
 import { tuneCompiled } from '../driver/commands/tuneModel.js';
 import { BatchWork } from '../driver/commands/work.js';
-import { layBatch, packTrees, planTrees, type MicroBatch, type Sharing } from '../eval/index.js';
+import { layBatch, packTrees, planTrees, type MicroBatch, type TreeSharing } from '../eval/index.js';
 import type { CpuIsa } from '../ir/plan.js';
 import { describeRandomCheckpoint } from '../models/checkpoint.js';
 import { loadAddon } from '../runtime/addon.js';
@@ -46,7 +46,7 @@ export interface Measured {
   readonly loadSeconds: number;
   /** Milliseconds of one full micro-batch by kernel, summed over layers. */
   readonly kernels: readonly { readonly name: string; readonly milliseconds: number; readonly gflops: number }[];
-  readonly sharing: Readonly<Record<Sharing, number>>;
+  readonly sharing: Readonly<Record<TreeSharing, number>>;
 }
 
 /** Tunes schedules for this machine without showing progress. */
@@ -64,7 +64,7 @@ function tune(
   return tuneCompiled(compiled, machine, options, { ui, share: () => 0 });
 }
 
-const SHARINGS: readonly Sharing[] = ['none', 'context', 'tree'];
+const SHARINGS: readonly TreeSharing[] = ['none', 'context', 'tree'];
 
 export async function measureModel(request: MeasureRequest): Promise<Measured> {
   const { machine, isa, threads, data } = request;
@@ -88,7 +88,7 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
   try {
     const work = new BatchWork(scoreOf(model.plan));
     const vocab = checkpoint.config.vocabSize;
-    const batches = (sharing: Sharing): readonly MicroBatch[] => layOut(data, sharing, executor, work, vocab);
+    const batches = (sharing: TreeSharing): readonly MicroBatch[] => layOut(data, sharing, executor, work, vocab);
     const tree = batches('tree');
     // Clocks and other processes move the peak, so it is measured just before and just after what it is compared with.
     const before = await peakOf(isa, threads);
@@ -96,7 +96,7 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
     const peakFlops = (before + (await peakOf(isa, threads))) / 2;
     const flopsPerToken =
       tree.reduce((sum, b) => sum + work.flops(b), 0) / tree.reduce((sum, b) => sum + b.tokens.length, 0);
-    const sharing: Record<Sharing, number> = { none: 0, context: 0, tree: 0 };
+    const sharing: Record<TreeSharing, number> = { none: 0, context: 0, tree: 0 };
     for (const mode of SHARINGS) {
       const laid = batches(mode);
       const tokens = laid.reduce((sum, b) => sum + b.tokens.length, 0);
@@ -134,7 +134,7 @@ export async function peakOf(isa: CpuIsa, threads: number): Promise<number> {
 
 function layOut(
   data: BenchData,
-  sharing: Sharing,
+  sharing: TreeSharing,
   executor: Executor,
   work: BatchWork,
   vocab: number,

@@ -3,7 +3,7 @@ import type { Command, Option } from 'commander';
 import { PRECISIONS, TARGET_CHOICES } from '../driver/target.js';
 import { TASKS } from '../eval/tasks/index.js';
 import { PREFIXES } from '../driver/requests.js';
-import { SHARING_MODES } from '../eval/tree.js';
+import { SHARING_MODES } from '../eval/sharing.js';
 import { CPU_ISAS } from '../ir/plan.js';
 import { bashScript } from './completionBash.js';
 import type { CommandModel, Value } from './completionModel.js';

@@ -3,7 +3,7 @@ import { UsageError } from '../errors.js';
 import { isArtifact, MAX_CACHE_TOKENS, parseInit, type WeightInit } from '../driver/names.js';
 import type { ArtifactRequest } from '../driver/requests.js';
 import { PRECISIONS, TARGET_CHOICES, type Precision, type TargetChoice } from '../driver/target.js';
-import { SHARING_MODES, type Sharing } from '../eval/tree.js';
+import { SHARING_MODES, type Sharing } from '../eval/sharing.js';
 import type { Parallelism } from '../ir/placement.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/family/mask.js';

@@ -7,7 +7,7 @@ import { parseDocs, parseLimit } from '../eval/selection.js';
 import { shardName } from '../eval/shard.js';
 import { TASKS } from '../eval/tasks/index.js';
 import { OVERLONG } from '../eval/tokenise.js';
-import { SHARING_MODES } from '../eval/tree.js';
+import { SHARING_MODES } from '../eval/sharing.js';
 import type { Asked } from '../driver/target.js';
 import { UsageError } from '../errors.js';
 import { readSettings } from '../settings.js';
@@ -58,7 +58,10 @@ export function addRun(program: Command, context: Context): void {
     .option('--out <dir>', 'folder for results_*.json, samples_*.jsonl and the journal; without it nothing is written')
     .option('--sharing <mode>', `what is computed once: ${SHARING_MODES.join(', ')} (see below)`, 'tree')
     .option('--prefixes <how>', `beginnings that trees have in common: ${PREFIXES.join(', ')} (see below)`, 'auto')
-    .option('--cache-tokens <n>', 'memory for keys and values (default: for the longest question and a call)')
+    .option(
+      '--cache-tokens <n>',
+      'memory for keys and values (default: the longest question and a call; kv: two calls)',
+    )
     .option('--docs <ranges>', 'only these questions, counted from 0: 0:100,500:600,777; A: and :B are open ranges')
     .option(
       '--overlong <how>',
@@ -92,8 +95,10 @@ export function addRun(program: Command, context: Context): void {
     Sharing: [
       'tree     every common beginning, also of different questions (fewest tokens)',
       'context  the context of a question once for all its choices',
+      'kv       the tokens of context in two phases: contexts first, then choices on kept keys and',
+      '         values, as systems with a cache score (to compare with)',
       'none     every choice by itself (to compare with)',
-      'All three give the same answers, to the bit.',
+      'All give the same answers, to the bit.',
     ],
     Prefixes: [
       'keep    computed once, and kept in memory for keys and values while they are needed: the shots of',

@@ -1,5 +1,6 @@
 /** Requests and results of the three commands, and the interface through which they report progress. */
 import type { DocRange } from '../eval/selection.js';
+import type { Sharing } from '../eval/sharing.js';
 import type { Overlong } from '../eval/tokenise.js';
 import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
@@ -145,7 +146,7 @@ export interface LoadRequest extends ModelRequest, ArtifactRequest {
 export interface RunRequest extends LoadRequest {
   readonly task: string;
   readonly data: string;
-  readonly sharing: 'none' | 'context' | 'tree';
+  readonly sharing: Sharing;
   /** Whether beginnings that trees have in common are kept in memory or computed for each tree. Default: `auto`. */
   readonly prefixes?: Prefixes;
   readonly limit?: number;

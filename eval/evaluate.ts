@@ -5,13 +5,13 @@ import type { Scores } from './metrics.js';
 import { Tally, type Progress } from './progress.js';
 import { planQuestions, type QuestionPlan } from './questionPlan.js';
 import { batchComputation } from './scoreBatches.js';
-import { pathComputation } from './scorePaths.js';
+import { twoPhaseComputation, walkComputation } from './scorePaths.js';
 import type { PathScorer, Scorer } from './scorer.js';
 import type { Shard, WorkOf } from './shard.js';
+import { treeSharing, type Sharing } from './sharing.js';
 import type { Question } from './tasks/task.js';
 import { countTokens, pathsOf, type TokenCounts } from './tokenCounts.js';
 import type { TokenisedQuestion } from './tokenise.js';
-import type { Sharing } from './tree.js';
 
 export interface EvaluateOptions {
   readonly questions: readonly Question[];
@@ -23,7 +23,10 @@ export interface EvaluateOptions {
   readonly shard?: (Shard & { readonly workOf: WorkOf }) | undefined;
   /** The result of planQuestions for the same arguments, if computed ahead. */
   readonly plan?: QuestionPlan | undefined;
-  /** If given, common beginnings are computed once and kept. Of `plan` only its list of questions is used then. */
+  /**
+   * If given, common beginnings are computed once and kept, or contexts with sharing `kv`, which needs it. Of `plan`
+   * only its list of questions is used then.
+   */
   readonly pathScorer?: PathScorer | undefined;
   /** Questions that are already finished, by doc_id. They are not scored again. */
   readonly done?: ReadonlyMap<number, Scores>;
@@ -59,7 +62,7 @@ export interface Evaluation {
  * Questions that finish before an error or an interruption are passed to onFinished.
  */
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
-  const { questions, tokenised, pathScorer } = options;
+  const { questions, tokenised } = options;
   if (questions.length !== tokenised.length)
     throw new Error(`${questions.length} questions, ${tokenised.length} tokenised`);
   const plan = options.plan ?? planQuestions(options);
@@ -76,10 +79,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   for (const scores of options.done?.values() ?? []) finish(scores);
 
   const isLeft = tokenised.map(({ docId }) => own.has(docId) && !all.has(docId));
-  const computation: Computation =
-    pathScorer === undefined
-      ? batchComputation({ ...options, plan }, isLeft)
-      : pathComputation({ tokenised, scorer: pathScorer }, isLeft);
+  const computation = computationOf(options, plan, isLeft);
   const { tokensTotal, estimateTotal } = computation;
   const collector = new AnswerCollector(tokenised);
   let tokensDone = 0,
@@ -119,4 +119,16 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
     microBatches: callsDone,
     scoreSeconds,
   };
+}
+
+function computationOf(
+  { tokenised, scorer, pathScorer, sharing }: EvaluateOptions,
+  plan: QuestionPlan,
+  isLeft: readonly boolean[],
+): Computation {
+  const isTwoPhase = sharing === 'kv';
+  if (pathScorer !== undefined)
+    return (isTwoPhase ? twoPhaseComputation : walkComputation)({ tokenised, scorer: pathScorer }, isLeft);
+  if (isTwoPhase) throw new Error('sharing kv needs a model that keeps keys and values');
+  return batchComputation({ plan, scorer, sharing: treeSharing(sharing) }, isLeft);
 }

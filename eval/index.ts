@@ -39,6 +39,7 @@ export {
 } from './run.js';
 export type { MicroBatch, NonFinite, PathScorer, ScoredRows, Scorer } from './scorer.js';
 export { chooseDocs, parseDocs, parseLimit, printDocs, type DocRange, type Selection } from './selection.js';
+export { SHARING_MODES, treeSharing, type Sharing } from './sharing.js';
 export { MAX_SHARDS, resultsFolder, shardName, treesOfShard, type Shard } from './shard.js';
 export { planWalks, type WalkPlan } from './walkPlan.js';
 export { formatTable } from './table.js';
@@ -59,11 +60,11 @@ export {
   buildTree,
   measureTree,
   pathLength,
-  SHARING_MODES,
   type Answer,
   type Path,
-  type Sharing,
   type Tree,
+  type TreeSharing,
   type TreeSize,
 } from './tree.js';
 export { planTrees, type Forest, type TreePlan } from './treePlan.js';
+export { groupCalls, groupContexts, twoPhase, type TwoPhaseOptions } from './twoPhase.js';

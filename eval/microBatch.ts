@@ -1,6 +1,6 @@
 /** Lays the trees of one micro-batch end to end. */
 import type { MicroBatch } from './scorer.js';
-import { buildTree, type Answer, type Path, type Sharing } from './tree.js';
+import { buildTree, type Answer, type Path, type TreeSharing } from './tree.js';
 
 export interface LaidBatch {
   readonly batch: MicroBatch;
@@ -9,7 +9,7 @@ export interface LaidBatch {
 }
 
 /** Each element of groups is the paths of one tree. */
-export function layBatch(groups: readonly (readonly Path[])[], sharing: Sharing): LaidBatch {
+export function layBatch(groups: readonly (readonly Path[])[], sharing: TreeSharing): LaidBatch {
   const trees = groups.map((paths) => buildTree(paths, sharing));
   const tokenCount = trees.reduce((sum, tree) => sum + tree.tokens.length, 0);
   const rowCount = trees.reduce((sum, tree) => sum + tree.row.length, 0);

@@ -6,8 +6,8 @@ import { packTrees, shuffled } from './pack.js';
 import type { Capacity, Pack } from './packing.js';
 import type { Scorer } from './scorer.js';
 import { treesOfShard, type Shard, type WorkOf } from './shard.js';
+import { treeSharing, type Sharing } from './sharing.js';
 import { checkLengths, type TokenisedQuestion } from './tokenise.js';
-import type { Sharing } from './tree.js';
 import { planTrees, type TreePlan } from './treePlan.js';
 
 /** The properties of a scorer that a plan depends on. */
@@ -67,7 +67,7 @@ export function planQuestions({ tokenised, sharing, scorer, shard }: PlanQuestio
   checkLengths(tokenised, scorer.maxLength, scorer.maxTokens);
   // Trees of all questions, including those of other shards and finished ones: results may depend on the tree in their
   // last bits, so every run has the same trees.
-  const planned = planTrees(tokenised, sharing, capacityOf(scorer)).trees;
+  const planned = planTrees(tokenised, treeSharing(sharing), capacityOf(scorer)).trees;
   const trees = shard === undefined ? planned : treesOfShard(planned, shard, shard.workOf);
   const questions = [...new Set(trees.flatMap(({ paths }) => paths.map(({ question }) => question)))];
   return { trees, packs: planBatches(trees, scorer), questions };

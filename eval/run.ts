@@ -6,9 +6,9 @@ import { prepareOutput } from '../system/write.js';
 import type { Scorer } from './scorer.js';
 import { printDocs } from './selection.js';
 import { checkResumedShard, resultsFolder, shardName, type Shard } from './shard.js';
+import type { Sharing } from './sharing.js';
 import type { Task } from './tasks/task.js';
 import { tokeniseAll, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
-import type { Sharing } from './tree.js';
 
 export interface LoadedQuestions extends Dataset {
   readonly tokenised: readonly TokenisedQuestion[];

@@ -6,12 +6,12 @@ import { layBatch } from './microBatch.js';
 import type { Pack } from './packing.js';
 import { planBatches, type PackedTree, type QuestionPlan } from './questionPlan.js';
 import type { ScoredRows, Scorer } from './scorer.js';
-import type { Sharing } from './tree.js';
+import type { TreeSharing } from './tree.js';
 
 export interface BatchOptions {
   readonly plan: QuestionPlan;
   readonly scorer: Scorer;
-  readonly sharing: Sharing;
+  readonly sharing: TreeSharing;
 }
 
 /** A micro-batch that is being computed. `ended` never rejects; errors come from `rows`. */

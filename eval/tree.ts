@@ -3,9 +3,9 @@
  * context and one choice without its last token, which is a target and never an input.
  */
 
-export const SHARING_MODES = ['none', 'context', 'tree'] as const;
+export const TREE_SHARING = ['none', 'context', 'tree'] as const;
 /** What paths share: nothing, the context of their question, or every common prefix, even across questions. */
-export type Sharing = (typeof SHARING_MODES)[number];
+export type TreeSharing = (typeof TREE_SHARING)[number];
 
 /** One choice of one question. */
 export interface Path {
@@ -73,7 +73,7 @@ export function comparePaths(a: Path, b: Path): number {
 }
 
 /** Number of leading tokens that the second of two neighbouring paths shares with the first. */
-function sharedInputs(a: Path, b: Path, sharing: Sharing): number {
+function sharedInputs(a: Path, b: Path, sharing: TreeSharing): number {
   switch (sharing) {
     case 'none':
       return 0;
@@ -99,11 +99,11 @@ export interface TreeSize {
 }
 
 /** Paths in the order in which they are laid out. */
-export const inLayoutOrder = (paths: readonly Path[], sharing: Sharing): readonly Path[] =>
+export const inLayoutOrder = (paths: readonly Path[], sharing: TreeSharing): readonly Path[] =>
   sharing === 'tree' && paths.length > 1 ? paths.slice().sort(comparePaths) : paths;
 
 /** The size of the tree of these paths. */
-export function measureTree(unordered: readonly Path[], sharing: Sharing): TreeSize {
+export function measureTree(unordered: readonly Path[], sharing: TreeSharing): TreeSize {
   let tokens = 0,
     rows = 0,
     keys = 0,
@@ -155,7 +155,7 @@ function distinct(values: Float64Array): Float64Array {
  * Lays paths out as one tree (with sharing 'none' or several contexts: a forest in one array, each root at depth 0).
  * The result depends only on the set of paths and the mode.
  */
-export function buildTree(unordered: readonly Path[], sharing: Sharing): Tree {
+export function buildTree(unordered: readonly Path[], sharing: TreeSharing): Tree {
   const paths = inLayoutOrder(unordered, sharing);
   let bound = 0,
     scoredCount = 0,

@@ -9,7 +9,7 @@ import {
   measureTree,
   pathLength,
   type Path,
-  type Sharing,
+  type TreeSharing,
   type TreeSize,
 } from './tree.js';
 
@@ -40,10 +40,10 @@ const MOST_CLOSE = 4096;
 /** Most questions in one tree; bounds the search. */
 const MAX_JOINED = 512;
 
-const planOf = (paths: readonly Path[], sharing: Sharing): TreePlan => ({ paths, ...measureTree(paths, sharing) });
+const planOf = (paths: readonly Path[], sharing: TreeSharing): TreePlan => ({ paths, ...measureTree(paths, sharing) });
 
 /** A question's choices as one tree, or as the fewest trees that each fit in a micro-batch. */
-function planQuestion(paths: readonly Path[], docId: number, sharing: Sharing, capacity: Capacity): TreePlan[] {
+function planQuestion(paths: readonly Path[], docId: number, sharing: TreeSharing, capacity: Capacity): TreePlan[] {
   const whole = planOf(paths, sharing);
   if (fits(whole, capacity)) return [whole];
   const plans: TreePlan[] = [];
@@ -135,7 +135,7 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
  * Groups every choice of every question into trees that fit a micro-batch, in a fixed order. Throws UserError if one
  * choice alone does not fit.
  */
-export function planTrees(questions: readonly TokenisedQuestion[], sharing: Sharing, capacity: Capacity): Forest {
+export function planTrees(questions: readonly TokenisedQuestion[], sharing: TreeSharing, capacity: Capacity): Forest {
   const single: TreePlan[] = [];
   const split: TreePlan[] = [];
   let tokensWithoutSharing = 0;

@@ -1,5 +1,13 @@
 /** `run --dry-run`: what each way of computing would take, counted without loading weights. */
-import { countTokens, pathsOf, planWalks } from '../../eval/index.js';
+import {
+  countTokens,
+  pathsOf,
+  planWalks,
+  twoPhase,
+  type Path,
+  type QuestionPlan,
+  type Sharing,
+} from '../../eval/index.js';
 import type { WalkLimits } from '../../eval/walk.js';
 import { scoreOf } from '../../ir/plan.js';
 import { rowsIn, tokensIn } from '../../ir/scoring.js';
@@ -8,8 +16,8 @@ import { count, counted } from '../../system/format.js';
 import { parallelismFor } from '../devices/openDevices.js';
 import type { RunRequest, RunResult, Ui } from '../requests.js';
 import type { ModelLoading } from './loadModel.js';
+import { cacheLimits, packWithCache } from './cachedContexts.js';
 import type { PreparedRun } from './prepareRun.js';
-import { packWithPrefixes } from './prefixes.js';
 import { tokenise } from './questionSet.js';
 
 /** Throws UserError where the run would be refused. */
@@ -20,9 +28,9 @@ export async function planRun(
   ui: Ui,
 ): Promise<RunResult> {
   ui.phase('tokenise', request.data);
-  const chosen = await packWithPrefixes(loading, request, await tokenise(dataset, loading));
+  const chosen = await packWithCache(loading, request, await tokenise(dataset, loading));
   ui.phase('count');
-  const { plan, loaded, longest } = chosen;
+  const { plan, loaded, longest, sharing } = chosen;
   const own = new Set(plan.questions);
   const paths = pathsOf(loaded.tokenised).filter(({ question }) => own.has(question));
   const counts = countTokens(paths);
@@ -35,26 +43,47 @@ export async function planRun(
     cacheRows: chosen.cacheTokens ?? longest + tokensIn(capacity),
   };
   const kept = planWalks(paths, limits, parallelismFor(opened, request).replicas);
+  const repeated = sharing === 'kv' ? countTwoPhase(paths, cacheLimits(opened.model)!) : countTrees(plan);
   const results = {
     questions: own.size,
     choices: paths.length,
     longest,
     tokensWithoutSharing: counts.alone,
     tokensGrouped: counts.grouped,
-    tokensRepeated: plan.trees.reduce((sum, { tokens }) => sum + tokens, 0),
-    microBatches: plan.packs.length,
+    tokensRepeated: repeated.tokens,
+    microBatches: repeated.calls,
     tokensKept: kept.tokens.reduce((sum, tokens) => sum + tokens, 0),
     tokensKeptByDevice: kept.tokens,
     calls: kept.calls,
     tokensShared: counts.shared,
-    prefixes: chosen.cacheTokens === undefined ? 'repeat' : 'keep',
+    sharing,
+    prefixes: sharing === 'kv' || chosen.cacheTokens === undefined ? 'repeat' : 'keep',
   };
   return {
     results,
-    table: printPlan(results, limits.tokens, chosen.reason),
+    table: printPlan(results, limits.tokens, chosen.note),
     resultsPath: undefined,
     samplesPath: undefined,
   };
+}
+
+interface Counted {
+  readonly tokens: number;
+  readonly calls: number;
+}
+
+const countTrees = ({ trees, packs }: QuestionPlan): Counted => ({
+  tokens: trees.reduce((sum, { tokens }) => sum + tokens, 0),
+  calls: packs.length,
+});
+
+function countTwoPhase(paths: readonly Path[], limits: WalkLimits): Counted {
+  let [tokens, calls] = [0, 0];
+  for (const { batch } of twoPhase(paths, { limits })) {
+    tokens += batch.tokens.length;
+    calls++;
+  }
+  return { tokens, calls };
 }
 
 interface Planned {
@@ -69,15 +98,20 @@ interface Planned {
   readonly tokensKeptByDevice: readonly number[];
   readonly calls: number;
   readonly tokensShared: number;
+  readonly sharing: Sharing;
 }
 
-function printPlan(plan: Planned, callTokens: number, reason: string): string {
+function printPlan(plan: Planned, callTokens: number, note: string): string {
   const { tokensShared, tokensKeptByDevice: devices } = plan;
   const most = count(callTokens);
   const rows: readonly (readonly [what: string, tokens: number, more: string])[] = [
     ['a sequence for each choice', plan.tokensWithoutSharing, ''],
     ['a sequence for choices of equal inputs', plan.tokensGrouped, ''],
-    ['--prefixes repeat', plan.tokensRepeated, `${count(plan.microBatches)} micro-batches of up to ${most} tokens`],
+    [
+      plan.sharing === 'tree' ? '--prefixes repeat' : `--sharing ${plan.sharing}`,
+      plan.tokensRepeated,
+      `${count(plan.microBatches)} ${plan.sharing === 'kv' ? 'calls' : 'micro-batches'} of up to ${most} tokens`,
+    ],
     [
       '--prefixes keep',
       plan.tokensKept,
@@ -94,6 +128,6 @@ function printPlan(plan: Planned, callTokens: number, reason: string): string {
       const times = (tokens / tokensShared).toFixed(3).padStart(8);
       return `${what.padEnd(width)}  ${count(tokens).padStart(tokensWidth)} ${times}×  ${more}`.trimEnd();
     }),
-    `prefixes: ${reason}`,
+    note,
   ].join('\n');
 }

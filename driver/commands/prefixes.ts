@@ -24,7 +24,7 @@ export const isWorthKeeping = (inTrees: number, kept: number): boolean =>
   inTrees >= LEAST_GAIN * kept && inTrees - kept >= LEAST_SAVED;
 
 /** Calls of fewer tokens than this read the weights too often. */
-const LEAST_CALL = 1024;
+export const LEAST_CALL = 1024;
 
 /**
  * Whether contexts have so much in common that tokens should be counted. This looks at text alone, in a fraction of a
@@ -53,10 +53,10 @@ export function mayKeepPrefixes(
   return whole > LEAST_GAIN * (whole - shared);
 }
 
-/** Questions with the choice that was made for them, and why. */
-export interface ChosenPrefixes extends PackedQuestions {
-  /** A sentence with the numbers of tokens. */
-  readonly reason: string;
+/** Questions with what was decided on memory for keys and values, and why. */
+export interface PackedWithCache extends PackedQuestions {
+  /** A line with the numbers of tokens. */
+  readonly note: string;
   /** The longest path, in tokens. */
   readonly longest: number;
 }
@@ -66,7 +66,7 @@ export async function packWithPrefixes(
   loading: ModelLoading,
   request: RunRequest,
   loaded: LoadedQuestions,
-): Promise<ChosenPrefixes> {
+): Promise<PackedWithCache> {
   const { prefixes = 'auto' } = request;
   const limits = limitsOf(loading.checkpoint, (await loading.compile()).model);
   const packed = packQuestions(loaded, request, limits);
@@ -79,7 +79,7 @@ export async function packWithPrefixes(
   const least = roundUp(longest + Math.min(limits.maxTokens, LEAST_CALL), PAGE_TOKENS);
   // A power of two, since each size has kernels of its own to compile.
   const wanted = request.cacheTokens ?? 2 ** Math.ceil(Math.log2(longest + limits.maxTokens));
-  const repeated = { ...packed, longest, reason: `${inTrees}; kept, they would take ${count(shared)}` };
+  const repeated = { ...packed, longest, note: `prefixes: ${inTrees}; kept, they would take ${count(shared)}` };
   if (prefixes === 'repeat' || (prefixes === 'auto' && !isWorthKeeping(trees, shared))) return repeated;
   const opened = await compileWithRoom(loading, request, { wanted, least });
   if (opened === undefined) {
@@ -90,11 +90,11 @@ export async function packWithPrefixes(
         'leave out --prefixes; or use a smaller --max-tokens, more devices, or an artifact with more --cache-tokens',
       );
     await loading.compile();
-    return { ...repeated, reason: `${repeated.reason}, but there is ${missing}` };
+    return { ...repeated, note: `${repeated.note}, but there is ${missing}` };
   }
   const cacheTokens = cacheTokensOf(opened.model)!;
-  const reason =
-    `kept, ${count(shared)} tokens instead of ${inTrees}; ` +
+  const note =
+    `prefixes: kept, ${count(shared)} tokens instead of ${inTrees}; ` +
     `keys and values: room for ${count(cacheTokens)} tokens, ${bytes(cacheBytesOf(opened.model))}`;
-  return { ...repeated, cacheTokens, reason };
+  return { ...repeated, cacheTokens, note };
 }

@@ -1,11 +1,12 @@
 /** `run`: prepare, load, score, report. Questions are tokenised and packed while the model is compiled and loaded. */
-import { checkResumed, claimModelName, modelFolder, shardName } from '../../eval/index.js';
+import { checkResumed, claimModelName, modelFolder, shardName, treeSharing } from '../../eval/index.js';
 import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
 import { counted } from '../../system/format.js';
 import { clock, Phases, printPhases } from '../phases.js';
 import { prepareRun, type PreparedRun } from './prepareRun.js';
-import { mayKeepPrefixes, packWithPrefixes } from './prefixes.js';
+import { mayKeepPrefixes } from './prefixes.js';
 import { packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
+import { packWithCache } from './cachedContexts.js';
 import { planRun } from './planRun.js';
 import { reportRun } from './reportRun.js';
 import { Interrupted, type RunRequest, type RunResult, type Ui } from '../requests.js';
@@ -49,7 +50,8 @@ async function loadWithQuestions(
   phases: Phases,
 ): Promise<{ readonly model: LoadedModel; readonly questions: PackedQuestions; readonly modelName: string }> {
   const { dataset } = prepared;
-  const isChosenByTokens = mayKeepPrefixes(request, dataset.questions);
+  // What is kept is a matter of tokens, which must be counted before the model is compiled.
+  const isChosenByTokens = mayKeepPrefixes(request, dataset.questions) || request.sharing === 'kv';
   // Whether a journal belongs to this run is known before anything is compiled. Other runs need not wait for samples of
   // the weights before they tokenise.
   let modelName = request.resume ? settleName(prepared, loading, request, ui) : undefined;
@@ -60,8 +62,8 @@ async function loadWithQuestions(
   tokens.catch(() => undefined);
   if (isChosenByTokens) {
     ui.phase('tokenise', request.data);
-    const chosen = await packWithPrefixes(loading, request, await tokens);
-    ui.note(`prefixes: ${chosen.reason}`);
+    const chosen = await packWithCache(loading, request, await tokens);
+    ui.note(chosen.note);
     packing = Promise.resolve(chosen);
   }
   const model = await loading.finish((limits) => {
@@ -134,6 +136,6 @@ async function traceRun(
   const { timeline } = scorer;
   const kernels = isInterrupted
     ? []
-    : await profileEvents(executor, loaded, sharing, scorer, { timeline, pid: devices + 1 });
+    : await profileEvents(executor, loaded, treeSharing(sharing), scorer, { timeline, pid: devices + 1 });
   writeTrace(path, [...timelineEvents(timeline, devices), ...kernels]);
 }

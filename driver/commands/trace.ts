@@ -2,7 +2,14 @@
  * `--trace FILE`: a run on all its devices, and some micro-batches kernel by kernel, in Chrome's trace format (Perfetto
  * opens it).
  */
-import { layBatch, packTrees, planTrees, type LoadedQuestions, type Scorer, type Sharing } from '../../eval/index.js';
+import {
+  layBatch,
+  packTrees,
+  planTrees,
+  type LoadedQuestions,
+  type Scorer,
+  type TreeSharing,
+} from '../../eval/index.js';
 import { writeAtomically } from '../../system/write.js';
 import type { Executor } from '../executor.js';
 import { SCORE } from '../../ir/function.js';
@@ -103,7 +110,7 @@ function namesOf(pid: number, name: string, threads: readonly string[]): TrackNa
 export async function profileEvents(
   executor: Executor,
   loaded: LoadedQuestions,
-  sharing: Sharing,
+  sharing: TreeSharing,
   scorer: Scorer,
   { timeline, pid }: { readonly timeline: Timeline; readonly pid: number },
 ): Promise<readonly TraceEvent[]> {

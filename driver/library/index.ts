@@ -28,6 +28,7 @@ import { detectMachine } from '../machine.js';
 import { modelName, parseInit, type WeightInit } from '../names.js';
 import { clock, Phases } from '../phases.js';
 import { prepareRun, type PreparedRun } from '../commands/prepareRun.js';
+import { withContexts } from '../commands/cachedContexts.js';
 import { packQuestions, tokenise } from '../commands/questionSet.js';
 import { reportRun } from '../commands/reportRun.js';
 import { Interrupted, type CompileResult, type LoadRequest, type RunRequest, type TuneResult } from '../requests.js';
@@ -190,7 +191,8 @@ async function scoreOnce(
   const prepared = typeof data === 'string' ? await prepareRun(request) : prepareRecords(request, data);
   const target = model.model.target;
   const tokens = await tokenise(prepared.dataset, { tokenizer: model.tokenizer, target, cores });
-  const questions = packQuestions(tokens, request, model.limits);
+  const packed = packQuestions(tokens, request, model.limits);
+  const questions = sharing === 'kv' ? withContexts(packed, model.model) : packed;
   const loadSeconds = (performance.now() - begin) / 1000;
   const { modelName: name } = prepared;
   ui.phase('score', counted(prepared.dataset.questions.length, 'question'));

@@ -260,7 +260,7 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
   ['run m --task hellaswag --data d --limit -1', 'error: --limit -1 is neither a count nor a fraction', '--limit 100'],
   [
     'run m --task hellaswag --data d --sharing tee',
-    'error: --sharing tee: expected none, context or tree',
+    'error: --sharing tee: expected none, context, kv or tree',
     'did you mean --sharing tree?',
   ],
   [

@@ -6,7 +6,7 @@ import type { Scores } from '../../eval/metrics.js';
 import type { Progress } from '../../eval/progress.js';
 import { planQuestions } from '../../eval/questionPlan.js';
 import { NonFiniteError } from '../../runtime/call.js';
-import { SHARING_MODES } from '../../eval/tree.js';
+import { TREE_SHARING } from '../../eval/tree.js';
 import type { TokenisedQuestion } from '../../eval/tokenise.js';
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';
@@ -34,7 +34,7 @@ describe('evaluate', () => {
     await fc.assert(
       fc.asyncProperty(
         randomQuestions(),
-        fc.constantFrom(...SHARING_MODES),
+        fc.constantFrom(...TREE_SHARING),
         fc.integer({ min: 40, max: 700 }),
         fc.integer({ min: 9, max: 300 }),
         fc.integer({ min: 1, max: 400 }),
@@ -56,7 +56,7 @@ describe('evaluate', () => {
     await fc.assert(
       fc.asyncProperty(
         randomQuestions(),
-        fc.constantFrom(...SHARING_MODES),
+        fc.constantFrom(...TREE_SHARING),
         fc.integer({ min: 1, max: 5 }),
         async (tokenised, sharing, step) => {
           const limits = { maxTokens: 300, maxRows: 200 };
@@ -135,7 +135,7 @@ describe('evaluate', () => {
     expect(evaluation.questionsScored).toBe(40);
   });
 
-  it.each(SHARING_MODES)('reports progress that grows and finishes questions early (%s)', async (sharing) => {
+  it.each(TREE_SHARING)('reports progress that grows and finishes questions early (%s)', async (sharing) => {
     const seen: Progress[] = [];
     await run(forty, {
       sharing,

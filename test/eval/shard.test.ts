@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { evaluate } from '../../eval/evaluate.js';
 import type { Scores } from '../../eval/metrics.js';
 import { treesOfShard, type WorkOf } from '../../eval/shard.js';
-import { SHARING_MODES } from '../../eval/tree.js';
+import { TREE_SHARING } from '../../eval/tree.js';
 import { planTrees } from '../../eval/treePlan.js';
 import { fakeScorer } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';
@@ -16,7 +16,7 @@ describe('shards', () => {
     fc.assert(
       fc.property(
         randomQuestions(40),
-        fc.constantFrom(...SHARING_MODES),
+        fc.constantFrom(...TREE_SHARING),
         capacity,
         fc.integer({ min: 1, max: 9 }),
         (tokenised, sharing, limits, count) => {
@@ -38,7 +38,7 @@ describe('shards', () => {
     fc.assert(
       fc.property(
         randomQuestions(40),
-        fc.constantFrom(...SHARING_MODES),
+        fc.constantFrom(...TREE_SHARING),
         capacity,
         fc.integer({ min: 2, max: 9 }),
         (tokenised, sharing, limits, count) => {
@@ -62,7 +62,7 @@ describe('shards', () => {
     await fc.assert(
       fc.asyncProperty(
         randomQuestions(),
-        fc.constantFrom(...SHARING_MODES),
+        fc.constantFrom(...TREE_SHARING),
         capacity,
         fc.integer({ min: 1, max: 6 }),
         async (tokenised, sharing, limits, count) => {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { listPaths } from '../../ir/scoring.js';
-import { buildTree, measureTree, SHARING_MODES, type Path } from '../../eval/tree.js';
+import { buildTree, measureTree, TREE_SHARING, type Path } from '../../eval/tree.js';
 import { referenceScore, scoreBatch } from './support/fakeScorer.js';
 import { randomQuestions } from './support/questions.js';
 
@@ -76,7 +76,7 @@ describe('buildTree', () => {
 
   it('gives every choice the score of its own sequence, whatever is shared (random trees)', () => {
     fc.assert(
-      fc.property(randomQuestions(8), fc.constantFrom(...SHARING_MODES), (questions, sharing) => {
+      fc.property(randomQuestions(8), fc.constantFrom(...TREE_SHARING), (questions, sharing) => {
         const paths = questions.flatMap(({ context: tokens, continuations }, question) =>
           continuations.map((continuation, choice) => ({ question, choice, context: tokens, continuation })),
         );

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { SHARING_MODES } from '../../eval/tree.js';
+import { TREE_SHARING } from '../../eval/tree.js';
 import { planTrees } from '../../eval/treePlan.js';
 import type { TokenisedQuestion } from '../../eval/tokenise.js';
 import { randomQuestions } from './support/questions.js';
@@ -73,7 +73,7 @@ describe('planTrees', () => {
       context: Int32Array.of(1, 2, 3),
       continuations: Array.from({ length: 10 }, (_, i) => Int32Array.of(10 + i, 11, 12)),
     };
-    for (const sharing of SHARING_MODES) {
+    for (const sharing of TREE_SHARING) {
       for (const capacity of [
         { maxTokens: 8, maxRows: 100 },
         { maxTokens: 100, maxRows: 6 },
@@ -120,7 +120,7 @@ describe('planTrees', () => {
     const capacity = { maxTokens: 120, maxRows: 90 };
     fc.assert(
       fc.property(randomQuestions(), (list) => {
-        const forests = SHARING_MODES.map((sharing) => planTrees(list, sharing, capacity));
+        const forests = TREE_SHARING.map((sharing) => planTrees(list, sharing, capacity));
         for (const { trees, tokensComputed } of forests) {
           const covered = trees.flatMap(({ paths }) =>
             paths.map(({ question: index, choice }) => `${index}.${choice}`),

@@ -59,7 +59,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     return { stdout, stderr };
   }
 
-  it('generates: options checked, calls together, an end for whoever leaves or aborts', async () => {
+  it('generates, and scores in two phases: options checked, an end for whoever leaves or aborts', async () => {
     const model = await openModel({ model: DEMO, target: 'cpu', threads: 1, cacheTokens: 4096 });
     const all = async (options: Library.GenerateOptions): Promise<Library.GenerateEvent[]> => {
       const events: Library.GenerateEvent[] = [];
@@ -79,6 +79,10 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
       expect(await all({ ...options, signal: AbortSignal.abort() })).toMatchObject([
         { kind: 'end', reason: 'aborted' },
       ]);
+      const set = { task: 'hellaswag', data: EVERYDAY, limit: 10 } as const;
+      const [trees, phases] = [await model.score(set), await model.score({ ...set, sharing: 'kv' })];
+      expect(phases.answers).toEqual(trees.answers);
+      expect(phases.results['config']).toMatchObject({ sharing: 'kv' });
       await expect(all({ prompts: [] })).rejects.toThrow('generate: prompts: ');
       await expect(all({ prompts: ['a'], maxNewTokens: 0 })).rejects.toThrow('generate: maxNewTokens: ');
       await expect(all({ prompts: [{ tokens: [99_999] }] })).rejects.toThrow('prompts[0]: token 99999: the model has');
@@ -91,6 +95,9 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
       name: 'UsageError',
       hint: expect.stringContaining('cacheTokens') as string,
     });
+    await expect(scoring.score({ task: 'hellaswag', data: EVERYDAY, sharing: 'kv' })).rejects.toThrow(
+      'score: sharing kv keeps the keys and values of contexts',
+    );
     await scoring.close();
   }, 120_000);
 

@@ -12,7 +12,7 @@ import { evaluate } from '../../eval/evaluate.js';
 import type { Scorer } from '../../eval/scorer.js';
 import type { Question } from '../../eval/tasks/task.js';
 import type { TokenisedQuestion } from '../../eval/tokenise.js';
-import { SHARING_MODES, type Sharing } from '../../eval/tree.js';
+import { TREE_SHARING, type TreeSharing } from '../../eval/tree.js';
 import { fitsIn, type Extents } from '../../ir/extents.js';
 import { SCORE, STEP } from '../../ir/function.js';
 import { linkFunction } from '../../ir/plan.js';
@@ -93,7 +93,7 @@ type Scores = readonly (readonly number[])[];
 async function score(
   model: RandomModel,
   tokenised: readonly TokenisedQuestion[],
-  sharing: Sharing,
+  sharing: TreeSharing,
   maxTokens = 512,
 ): Promise<Scores> {
   const questions = tokenised.map(({ docId, continuations }): Question => ({
@@ -153,7 +153,7 @@ describe.each([
   const questions = questionsOf(model);
   const wanted = score(model, questions, 'tree');
 
-  it.each(SHARING_MODES)(`has the same bits with sharing %s (${model.name})`, async (sharing) => {
+  it.each(TREE_SHARING)(`has the same bits with sharing %s (${model.name})`, async (sharing) => {
     expect(await score(model, questions, sharing)).toEqual(await wanted);
   });
 

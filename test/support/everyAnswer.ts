@@ -87,6 +87,7 @@ export async function compareEveryAnswer(request: EveryAnswer): Promise<readonly
       [
         ['--sharing', 'context'],
         ['--sharing', 'none'],
+        ['--sharing', 'kv'],
         ['--prefixes', 'keep'],
         ['--max-tokens', '1024'],
         ['--mask', 'path'],

@@ -1,7 +1,7 @@
 /** Scoring in two phases: every token of every choice is scored after its own path, and every context computed once. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { twoPhase, type TwoPhaseOptions } from '../../bench/twoPhase.js';
+import { twoPhase, type TwoPhaseOptions } from '../../eval/twoPhase.js';
 import { UserError } from '../../errors.js';
 import { measureTree, type Path } from '../../eval/tree.js';
 import { checkCalls, someQuestions } from '../support/pathCalls.js';

@@ -1,11 +1,11 @@
 /**
  * Scores choices in two phases, as serving systems with a cache of keys and values do: contexts first, then choices
- * that continue what is cached. A group of questions takes one or more calls for each phase. `run` does not score so:
- * it computes trees, whose choices need no call of their own.
+ * that continue what is cached. Contexts are taken in groups that lie in the cache together. A group takes one or more
+ * calls for each phase, and the next group takes the same rows of the cache.
  */
 import { UserError } from '../errors.js';
-import { pathLength, type Path, type ScoredToken } from '../eval/tree.js';
-import type { PathBatch, WalkedBatch, WalkLimits } from '../eval/walk.js';
+import { pathLength, type Path, type ScoredToken } from './tree.js';
+import type { PathBatch, WalkedBatch, WalkLimits } from './walk.js';
 
 export interface TwoPhaseOptions {
   readonly limits: WalkLimits;
@@ -13,6 +13,16 @@ export interface TwoPhaseOptions {
   readonly sequences?: number;
   /** Tokens of a call of the first phase, where it has several contexts; those of any call by default. */
   readonly prefillTokens?: number;
+  /** Most tokens of the contexts of a group, unless it has only one; by default those that the cache holds. */
+  readonly groupTokens?: number;
+}
+
+/** Questions whose contexts lie in the cache together. */
+export interface ContextGroup {
+  /** Choices of a question one after another. */
+  readonly paths: readonly Path[];
+  /** Tokens of both phases. */
+  readonly tokens: number;
 }
 
 /** A token of a run whose next-token distribution is scored. */
@@ -35,29 +45,63 @@ type Family = readonly [Path, ...Path[]];
 
 /** The calls, in the order in which they must be computed. Throws UserError if a context or a choice fits no call. */
 export function* twoPhase(paths: readonly Path[], options: TwoPhaseOptions): Generator<WalkedBatch> {
-  const { limits, sequences = Infinity, prefillTokens = limits.tokens } = options;
-  // The second phase has room for a call of its own beside the contexts.
-  const contextRows = Math.min(limits.tokens, limits.cacheRows - limits.tokens);
-  const groupLimits = { tokens: contextRows, keys: Infinity, rows: Infinity, runs: sequences };
-  if (contextRows < 1) throw new UserError(`${limits.cacheRows} rows of cache hold no context beside a call`);
-  const families = new Map(
+  for (const group of groupContexts(paths, options)) yield* groupCalls(group.paths, options);
+}
+
+/**
+ * Cuts questions, in their order, into groups. `docIdOf`: the number of a question in messages. Throws UserError if a
+ * context or a choice fits no call.
+ */
+export function groupContexts(
+  paths: readonly Path[],
+  { limits, sequences = Infinity, groupTokens = Infinity }: TwoPhaseOptions,
+  docIdOf = (question: number): number => question,
+): readonly ContextGroup[] {
+  const room = roomOf(limits);
+  const familyOf = new Map(
     familiesOf(paths).map((family) => {
-      requireFits(family, contextRows, limits);
+      requireFits(family, room, limits, docIdOf);
       return [contextRun(family), family];
     }),
   );
-  for (const group of cut([...families.keys()], groupLimits)) {
-    let used = 0;
-    const choices: Run[] = [];
-    for (const runs of cut(group, { ...limits, tokens: Math.min(prefillTokens, limits.tokens), runs: sequences })) {
-      const { slots, call } = layCall(runs, used);
-      yield call;
-      used += call.batch.tokens.length;
-      runs.forEach((run, i) => choices.push(...choiceRuns(families.get(run)!, slots[i]!)));
-    }
-    // Nothing reads the rows of choices after their call, so every call takes the same ones.
-    for (const runs of cut(choices, { ...limits, runs: sequences })) yield layCall(runs, used).call;
+  const tokens = Math.min(room.contexts, groupTokens);
+  return [...cut([...familyOf.keys()], { tokens, keys: Infinity, rows: Infinity, runs: sequences })].map((runs) => {
+    const families = runs.map((run) => familyOf.get(run)!);
+    return { paths: families.flat(), tokens: families.reduce((sum, family) => sum + tokensOf(family), 0) };
+  });
+}
+
+/** The calls of one group, or of some of its questions. */
+export function* groupCalls(
+  paths: readonly Path[],
+  { limits, sequences = Infinity, prefillTokens = limits.tokens }: TwoPhaseOptions,
+): Generator<WalkedBatch> {
+  const room = roomOf(limits);
+  const familyOf = new Map(familiesOf(paths).map((family) => [contextRun(family), family]));
+  const prefill = { ...limits, tokens: Math.min(prefillTokens, limits.tokens), runs: sequences };
+  let used = 0;
+  const choices: Run[] = [];
+  for (const runs of cut([...familyOf.keys()], prefill)) {
+    const { slots, call } = layCall(runs, used);
+    yield call;
+    used += call.batch.tokens.length;
+    runs.forEach((run, i) => choices.push(...choiceRuns(familyOf.get(run)!, slots[i]!)));
   }
+  // Nothing reads the rows of choices after their call, so every call takes the same ones.
+  for (const runs of cut(choices, { ...limits, tokens: room.call, runs: sequences })) yield layCall(runs, used).call;
+}
+
+interface Room {
+  /** Tokens of a call of choices. */
+  readonly call: number;
+  /** Tokens of all contexts of a group. */
+  readonly contexts: number;
+}
+
+/** How the cache is divided: a call of choices takes at most half of it. */
+function roomOf({ tokens, cacheRows }: WalkLimits): Room {
+  const call = Math.min(tokens, Math.floor(cacheRows / 2));
+  return { call, contexts: cacheRows - call };
 }
 
 function familiesOf(paths: readonly Path[]): Family[] {
@@ -70,15 +114,21 @@ function familiesOf(paths: readonly Path[]): Family[] {
   return families;
 }
 
-function requireFits(family: Family, contextRows: number, { tokens, keys, rows }: WalkLimits): void {
+const tokensOf = (family: Family): number =>
+  family.reduce((sum, { continuation }) => sum + continuation.length - 1, family[0].context.length);
+
+function requireFits(family: Family, room: Room, limits: WalkLimits, docIdOf: (question: number) => number): void {
+  const { tokens, keys, rows, cacheRows } = limits;
   for (const path of family) {
     const { question, choice, context, continuation } = path;
-    const isSmall = context.length <= contextRows && continuation.length <= Math.min(tokens, rows);
-    if (isSmall && pathLength(path) <= keys && family.length <= rows) continue;
+    const isShort =
+      context.length <= Math.min(tokens, room.contexts) && continuation.length <= Math.min(room.call + 1, rows + 1);
+    if (isShort && pathLength(path) <= keys && family.length <= rows) continue;
     throw new UserError(
-      `question ${question}, choice ${choice}: ${context.length} tokens of context and ${continuation.length} of the ` +
-        `choice, one of ${family.length}, do not fit a call`,
-      'give --max-tokens with a larger number',
+      `question ${docIdOf(question)}, choice ${choice}: ${context.length} tokens of context and ` +
+        `${continuation.length} of the choice, one of ${family.length}, do not fit calls of ${tokens} tokens and ` +
+        `${rows} scored ones over a cache of ${cacheRows}`,
+      'use a larger --max-tokens, an artifact without --logits, or --sharing tree, which needs no cache',
     );
   }
 }
