@@ -203,8 +203,8 @@ async function main(options: GenerateBenchOptions): Promise<void> {
   const measured: Executor = {
     ...executor,
     capacity: executor.capacity,
-    call: async (name, inputs) => {
-      const result = await executor.call(name, inputs);
+    call: async (name, inputs, epoch) => {
+      const result = await executor.call(name, inputs, epoch);
       const spans = result.spans ?? [];
       busy.push(Math.max(...spans.map(({ end }) => end)) - Math.min(...spans.map(({ begin }) => begin)));
       return result;

@@ -18,12 +18,18 @@ export interface Executor {
    * be. Absent where no other process is concerned.
    */
   opened?(): Promise<void>;
-  /** How often its process was replaced: what an earlier one kept is gone. */
-  readonly restarts?: number;
+  /**
+   * Which memory functions keep their states in: another number as soon as what they kept is gone. Absent where the
+   * memory is this process's own.
+   */
+  readonly epoch?: number;
   /** What its processes did while they loaded. */
   readonly phases?: readonly PhaseSpan[];
-  /** Calls a function with named inputs and outputs. Rejects with NonFiniteError if an output is not finite. */
-  call(name: string, inputs: CallArrays): Promise<CallResult>;
+  /**
+   * Calls a function with named inputs and outputs. Rejects with NonFiniteError if an output is not finite. `epoch`:
+   * that of the states that a function with states is to find. Rejects with ProcessEnded where they are gone.
+   */
+  call(name: string, inputs: CallArrays, epoch?: number): Promise<CallResult>;
   /** Calls a function once, measuring each launch. */
   profile(
     name: string,
@@ -34,6 +40,7 @@ export interface Executor {
 
 /** An executor whose process may end and be replaced; what functions kept in its memory is then lost. */
 export interface Replica extends Executor {
+  readonly epoch: number;
   opened(): Promise<void>;
 }
 

@@ -224,8 +224,9 @@ export class Generator {
   private async recover(step: Step, error: StateLost): Promise<void> {
     this.isReady = false;
     this.scheduler.reset();
-    for (const { sequence } of step.pieces)
-      if (this.tasks.get(sequence)?.survive(error) === false) this.forget(sequence);
+    if (error.wasAsked)
+      for (const { sequence } of step.pieces)
+        if (this.tasks.get(sequence)?.survive(error) === false) this.forget(sequence);
     this.handOver();
     try {
       if (this.stepper.recovered === undefined) throw error;

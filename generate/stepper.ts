@@ -30,4 +30,12 @@ export interface Stepper {
 }
 
 /** The device ended, and the keys and values in its memory with it. */
-export class StateLost extends Error {}
+export class StateLost extends Error {
+  /** Whether it may have been computing the call when it ended. */
+  readonly wasAsked: boolean;
+
+  constructor(message: string, wasAsked = true) {
+    super(message);
+    this.wasAsked = wasAsked;
+  }
+}

@@ -68,6 +68,8 @@ export function stepperOf(
 ): Stepper {
   const capacity = executor.capacity[STEP];
   if (capacity === undefined) throw new Error('The model has no function that generates.');
+  // The pages that the scheduler knows of are in the memory of this epoch, until it is told that they are lost.
+  let { epoch } = executor;
   return {
     limits: { ...stepSize(capacity), keptRows: feeds ? DRAWN_ROWS : 0, besideTokens },
     cacheTokens,
@@ -75,12 +77,19 @@ export function stepperOf(
     hasLogits,
     step: async (inputs) => {
       try {
-        return stepOutputs(await executor.call(STEP, { ...inputs }));
+        return stepOutputs(await executor.call(STEP, { ...inputs }, epoch));
       } catch (error) {
-        throw error instanceof ProcessEnded ? new StateLost(error.message, { cause: error }) : error;
+        throw error instanceof ProcessEnded ? new StateLost(error.message, error.wasAsked) : error;
       }
     },
-    ...(executor.opened === undefined ? {} : { recovered: () => executor.opened!() }),
+    ...(executor.opened === undefined
+      ? {}
+      : {
+          recovered: async () => {
+            await executor.opened!();
+            epoch = executor.epoch;
+          },
+        }),
   };
 }
 

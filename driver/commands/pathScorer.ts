@@ -4,7 +4,6 @@ import type { PathBatch, WalkLimits } from '../../eval/walk.js';
 import { STEP } from '../../ir/function.js';
 import { stepSize } from '../../ir/stepping.js';
 import type { CallArrays } from '../../runtime/call.js';
-import { ProcessEnded } from '../devices/remoteExecutor.js';
 import { inFlightOf, type Executor } from '../executor.js';
 import { scoredRows, type PlanScorer } from './scorer.js';
 
@@ -37,19 +36,13 @@ export function planPathScorer(executor: Executor, cacheTokens: number, scorer: 
 /** A replica once it has loaded the model. The lane ends with the process. */
 async function openLane(replica: Executor, index: number, scorer: PlanScorer): Promise<PathLane> {
   await replica.opened?.();
-  const { restarts } = replica;
+  const { epoch } = replica;
   const firstDevice = index * (replica.devices ?? 1);
-  // A process may end while no call is pending. The next one answers too, without what the first one kept.
-  const requireSame = (): void => {
-    if (replica.restarts !== restarts) throw new ProcessEnded('another one has taken its place');
-  };
   return {
     inFlight: inFlightOf(replica),
     score: async (batch) => {
-      requireSame();
       const number = scorer.nextIndex();
-      const result = await replica.call(STEP, stepInputs(batch));
-      requireSame();
+      const result = await replica.call(STEP, stepInputs(batch), epoch);
       const spans = result.spans?.map((span) => ({ ...span, device: firstDevice + span.device }));
       scorer.record(number, batch, spans);
       return scoredRows(result);

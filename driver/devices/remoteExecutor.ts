@@ -42,14 +42,17 @@ export interface RemoteOptions {
   readonly siblings?: { readonly relay: SiblingRelay; readonly index: number };
 }
 
-/** The process ended before it answered. */
+/** The process ended before it answered, or before it was asked. */
 export class ProcessEnded extends Error {
   readonly how: string;
+  /** Whether it may have been computing the call when it ended. */
+  readonly wasAsked: boolean;
 
-  constructor(how: string) {
+  constructor(how: string, wasAsked = true) {
     super(`the device process ended: ${how}`);
     this.name = 'ProcessEnded';
     this.how = how;
+    this.wasAsked = wasAsked;
   }
 }
 
@@ -82,6 +85,8 @@ interface Job {
   readonly kind: 'call' | 'profile';
   readonly name: string;
   readonly inputs: CallArrays;
+  /** The states that it is to find, if it is a call of a function with states. */
+  readonly epoch: number | undefined;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
   attempts: number;
@@ -124,7 +129,9 @@ export class RemoteExecutor implements Executor {
   private stateful: ReadonlySet<string> = new Set();
   private readonly jobs = new Map<number, Job>();
   private nextId = 0;
-  restarts = 0;
+  private restarts = 0;
+  /** Ends of processes that had loaded the model, with the states in their memory. */
+  epoch = 0;
   private isClosed = false;
   /** How the last process ended. */
   private lastEnd = '';
@@ -151,8 +158,8 @@ export class RemoteExecutor implements Executor {
     return this.ready;
   }
 
-  async call(name: string, inputs: CallArrays): Promise<CallResult> {
-    return resultOf(await this.ask('call', name, inputs));
+  async call(name: string, inputs: CallArrays, epoch?: number): Promise<CallResult> {
+    return resultOf(await this.ask('call', name, inputs, epoch));
   }
 
   async profile(name: string, inputs: CallArrays): Promise<{ readonly launches: readonly ProfiledLaunch[] }> {
@@ -176,14 +183,17 @@ export class RemoteExecutor implements Executor {
     clearTimeout(timer);
   }
 
-  private ask(kind: Job['kind'], name: string, inputs: CallArrays): Promise<Answer> {
+  private ask(kind: Job['kind'], name: string, inputs: CallArrays, epoch?: number): Promise<Answer> {
     if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
     return new Promise((resolve, reject) => {
       const id = this.nextId++;
-      const job: Job = { kind, name, inputs, resolve, reject, attempts: 0, isSent: false };
+      const job: Job = { kind, name, inputs, epoch, resolve, reject, attempts: 0, isSent: false };
       this.jobs.set(id, job);
       // It may have died while nobody waited for it.
       if (this.child === undefined) this.restart(this.lastEnd);
+      // The next one answers too, without what the one before it kept.
+      if (epoch !== undefined && epoch !== this.epoch)
+        return this.settle(id, () => reject(new ProcessEnded(this.lastEnd, false)));
       void this.ready.then(
         () => this.sendJob(id, job),
         (error: unknown) => this.settle(id, () => reject(error)),
@@ -193,6 +203,8 @@ export class RemoteExecutor implements Executor {
 
   private sendJob(id: number, job: Job): void {
     if (this.jobs.get(id) !== job || job.isSent) return;
+    if (job.kind === 'call' && job.epoch === undefined && this.stateful.has(job.name))
+      return this.settle(id, () => job.reject(new Error(`a call of ${job.name} does not say which states it needs`)));
     job.isSent = true;
     this.send({ kind: job.kind, id, function: job.name, inputs: job.inputs });
     if (this.watchdog === undefined) this.watch();
@@ -311,12 +323,13 @@ export class RemoteExecutor implements Executor {
     this.lastEnd = how;
     const wasLoaded = this.isReady;
     this.isReady = false;
+    if (wasLoaded) this.epoch++;
     clearTimeout(this.watchdog);
     this.watchdog = undefined;
     if (!this.wasReady) return;
     const { onEnd } = this.options;
     if (onEnd !== undefined) {
-      for (const id of [...this.jobs.keys()]) this.settle(id, (job) => job.reject(new ProcessEnded(how)));
+      for (const id of [...this.jobs.keys()]) this.settle(id, (job) => job.reject(new ProcessEnded(how, job.isSent)));
       // A process that could not load the model again is not followed by another.
       if (!wasLoaded) return;
       this.restart(how);
@@ -327,7 +340,7 @@ export class RemoteExecutor implements Executor {
     for (const [id, job] of [...this.jobs]) {
       if (this.stateful.has(job.name)) {
         isMissed = true;
-        this.settle(id, () => job.reject(new ProcessEnded(how)));
+        this.settle(id, () => job.reject(new ProcessEnded(how, job.isSent)));
         continue;
       }
       const wasAsked = job.isSent;

@@ -2,12 +2,14 @@
  * `generate` on several devices of a CPU: replicas that share prompts out, pipelines whose stages keep the keys and
  * values of their layers, and devices that are killed. The texts are those of one device, to the bit.
  */
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { pathToFileURL } from 'node:url';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
+import type * as Library from '../../index.js';
 import { holdUntilLoaded } from './children.js';
 import { writeCheckpoint } from './smallModel.js';
-import { CAPACITY, failure, isBuilt, success, temporaryFolder, tilewright } from './support.js';
+import { CACHE, CAPACITY, failure, isBuilt, ROOT, success, temporaryFolder, tilewright } from './support.js';
 
 describe.skipIf(!isBuilt)('generate on several devices', () => {
   const model = writeCheckpoint();
@@ -74,6 +76,47 @@ describe.skipIf(!isBuilt)('generate on several devices', () => {
     expect(killed).toHaveLength(1);
     expect(stderr).toContain('the device process ended (SIGKILL): another one takes over what is left');
     expect(textsOf(stdout)).toEqual(alone);
+  });
+
+  test.each([
+    [{ replicas: 2, stages: 1 }, 2],
+    [{ replicas: 1, stages: 2 }, 1],
+  ])('gives the same texts if all of %j are killed between two calls', async (parallel, processes) => {
+    vi.stubEnv('TILEWRIGHT_CACHE', CACHE);
+    const { openModel } = (await import(pathToFileURL(join(ROOT, 'dist', 'index.js')).href)) as typeof Library;
+    const warnings: string[] = [];
+    /** Prompts of several pages, for all of which there is room. */
+    const kept = [1, 3, 4];
+    const loaded = await openModel({
+      ...{ model, target: 'cpu', precision: 'f32', threads: 2, maxTokens: 96, cacheTokens: 512, parallel },
+      onProgress: (event) => {
+        if (event.kind === 'warning') warnings.push(event.text);
+      },
+    });
+    const write = async () => {
+      const texts: unknown[] = [];
+      const options = { prompts: kept.map((i) => prompts[i]!), maxNewTokens: TOKENS, ignoreEos: true };
+      for await (const event of loaded.generate(options))
+        if (event.kind === 'end') texts[event.prompt] = { tokens: event.tokens, logprobs: event.logProbs };
+      return texts;
+    };
+    try {
+      const wanted = kept.map((i) => {
+        const { tokens, logprobs } = alone[i] as { readonly tokens: unknown; readonly logprobs: unknown };
+        return { tokens, logprobs };
+      });
+      expect(await write()).toEqual(wanted);
+      const pids = holdUntilLoaded();
+      expect(pids).toHaveLength(processes);
+      for (const pid of pids) process.kill(pid, 'SIGKILL');
+      // This process then knows that they are gone, and nothing was pending that would have told the scheduler.
+      await expect.poll(() => pids.some((pid) => existsSync(`/proc/${pid}`)), { timeout: 30_000 }).toBe(false);
+      expect(await write()).toEqual(wanted);
+      expect(warnings.filter((line) => line.includes('the device process ended (SIGKILL)'))).toHaveLength(processes);
+    } finally {
+      await loaded.close();
+      vi.unstubAllEnvs();
+    }
   });
 
   test('keeps what was generated when it is stopped', async () => {

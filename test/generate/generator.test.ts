@@ -207,6 +207,15 @@ describe('a generator whose device keeps what it draws', () => {
     }
   });
 
+  it('does not blame a text for devices that ended before its steps were asked', async () => {
+    const { stepper } = keeping();
+    let left = 5;
+    const step: Stepper['step'] = (inputs) =>
+      left-- > 0 ? Promise.reject(new StateLost('gone', false)) : stepper.step(inputs);
+    const text = new Generator({ ...stepper, step }).generate({ prompt: [1], maxNewTokens: 8 });
+    expect(idsOf(await text)).toEqual(range(2, 8));
+  });
+
   it('gives up what ends one device after another', async () => {
     const generator = new Generator(keeping({ lostAt: new Set(range(0, 9)) }).stepper);
     const text = generator.generate({ prompt: [1], maxNewTokens: 8 });

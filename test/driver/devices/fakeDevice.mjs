@@ -1,6 +1,7 @@
 // A device process without a device. The request's model says what goes wrong. `die:N`, `hang:N`, `lose:N`: at the N-th
-// micro-batch of the first process; `always`: at every one; `never`. `unopened`: the model never loads. `deaf`: loading
-// never ends, and nothing is listened to meanwhile. `slow:N`: loading takes N milliseconds, and the process says so.
+// micro-batch of the first process; `rest:N`: after its answer; `always`: at every one; `never`. `unopened`: the model
+// never loads. `deaf`: loading never ends, and nothing is listened to meanwhile. `slow:N`: loading takes N
+// milliseconds, and the process says so.
 import { existsSync, writeFileSync } from 'node:fs';
 
 const READY = { kind: 'ready', capacity: { score: { T: 128, R: 64 } }, inFlight: 2, stateful: ['step'], phases: [] };
@@ -46,7 +47,8 @@ process.on('message', (message) => {
   }
   if (message.kind === 'profile')
     return process.send({ kind: 'profiled', id, launches: [{ path: 'head', nanoseconds: 5 }] });
-  return process.send({
+  const answered = () => (fault === 'rest' && seen === at + 1 ? process.exit(9) : undefined);
+  const result = {
     kind: 'result',
     id,
     result: {
@@ -55,6 +57,7 @@ process.on('message', (message) => {
         isArgmax: Int32Array.from(inputs.row, () => 1),
       },
     },
-  });
+  };
+  return process.send(result, answered);
 });
 process.on('disconnect', () => process.exit(0));

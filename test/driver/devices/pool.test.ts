@@ -29,6 +29,7 @@ interface Life {
 /** A replica whose successive processes behave as `lives` says; the last entry is repeated. */
 class FakeReplica implements Replica {
   readonly capacity = { score: { T: 4096, R: 4096 } };
+  readonly epoch = 0;
   readonly inFlight: number;
   readonly batches: MicroBatch[] = [];
   mostInFlight = 0;

@@ -167,6 +167,26 @@ describe('an executor in a process of its own', () => {
     await executor.close();
   });
 
+  it('whose process ends between two calls asks the next one for nothing that it kept', async () => {
+    const { ui, warnings } = recorder();
+    const executor = await start(once('rest'), ui);
+    const inputs = { row: Int32Array.of(4) };
+    const { epoch } = executor;
+    const step = async (of: number | undefined): Promise<unknown> =>
+      (await executor.call('step', inputs, of)).outputs['logProb'];
+    expect(await step(epoch)).toEqual(Float32Array.of(-5));
+    await expect.poll(() => executor.epoch).not.toBe(epoch);
+    // Twice: what comes later does not get to the next process either.
+    for (let i = 0; i < 2; i++)
+      await expect(step(epoch)).rejects.toMatchObject({ name: 'ProcessEnded', how: 'exit status 9', wasAsked: false });
+    await executor.opened();
+    await expect(step(epoch)).rejects.toBeInstanceOf(ProcessEnded);
+    await expect(step(undefined)).rejects.toThrow('a call of step does not say which states it needs');
+    expect(await step(executor.epoch)).toEqual(Float32Array.of(-5));
+    expect(warnings).toEqual([expect.stringContaining('another one takes over')]);
+    await executor.close();
+  });
+
   it('gives up on a micro-batch that ends it again and again', async () => {
     const { ui } = recorder();
     const executor = await start('always', ui);
