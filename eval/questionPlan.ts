@@ -7,6 +7,7 @@ import type { Capacity, Pack } from './packing.js';
 import type { Scorer } from './scorer.js';
 import { treesOfShard, type Shard, type WorkOf } from './shard.js';
 import { treeSharing, type Sharing } from './sharing.js';
+import { countTokens, isWorthKeeping, pathsOf } from './tokenCounts.js';
 import { checkLengths, type TokenisedQuestion } from './tokenise.js';
 import { planTrees, type TreePlan } from './treePlan.js';
 
@@ -62,13 +63,23 @@ function capacityOf({ maxTokens, maxRows, maxKeys }: ScorerLimits): Capacity {
   return { maxTokens, maxRows, maxKeys };
 }
 
+/** Whether prefixes are worth keeping. Shards ask for the questions alone, whatever memory their machines have. */
+const areAlike = (trees: readonly TreePlan[], tokenised: readonly TokenisedQuestion[]): boolean =>
+  isWorthKeeping(
+    trees.reduce((sum, { tokens }) => sum + tokens, 0),
+    countTokens(pathsOf(tokenised)).shared,
+  );
+
 /** Throws UserError if a choice does not fit the model. */
 export function planQuestions({ tokenised, sharing, scorer, shard }: PlanQuestions): QuestionPlan {
   checkLengths(tokenised, scorer.maxLength, scorer.maxTokens);
   // Trees of all questions, including those of other shards and finished ones: results may depend on the tree in their
   // last bits, so every run has the same trees.
   const planned = planTrees(tokenised, treeSharing(sharing), capacityOf(scorer)).trees;
-  const trees = shard === undefined ? planned : treesOfShard(planned, shard, shard.workOf);
+  const trees =
+    shard === undefined
+      ? planned
+      : treesOfShard(planned, shard, shard.workOf, sharing === 'tree' && areAlike(planned, tokenised));
   const questions = [...new Set(trees.flatMap(({ paths }) => paths.map(({ question }) => question)))];
   return { trees, packs: planBatches(trees, scorer), questions };
 }

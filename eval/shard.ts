@@ -5,9 +5,11 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { UserError } from '../errors.js';
+import { Cutter } from './cutter.js';
 import { journalPath } from './journal.js';
 import { modelFolder } from './output.js';
-import type { TreeSize } from './tree.js';
+import { orderPaths } from './pathOrder.js';
+import { measureTree, type TreeSize } from './tree.js';
 import type { TreePlan } from './treePlan.js';
 
 /** One part of a run. */
@@ -79,27 +81,81 @@ export function checkResumedShard(
 /** Estimated work of one tree, in any unit. It must be the same on every machine, so it ignores tuning. */
 export type WorkOf = (tree: TreeSize) => number;
 
-/**
- * The trees of one shard, in order. Trees that hold choices of one question stay together; the largest such group goes
- * first, each to the shard that has the least work so far.
- */
-export function treesOfShard(trees: readonly TreePlan[], { index, count }: Shard, workOf: WorkOf): TreePlan[] {
+/** Trees that one shard scores together, and their estimated work. */
+interface Unit {
+  readonly trees: readonly TreePlan[];
+  readonly work: number;
+}
+
+/** Questions with a long beginning in common are divided among shards if they are more than this part of a share. */
+const UNITS_PER_SHARD = 4;
+
+/** Trees that hold choices of one question, in the order of their first ones. */
+function questionGroups(trees: readonly TreePlan[]): TreePlan[][] {
   // A tree of several questions holds all their choices, so its first question can stand for all.
-  const groups = new Map<number, { readonly trees: TreePlan[]; work: number }>();
+  const groups = new Map<number, TreePlan[]>();
   for (const tree of trees) {
     const name = tree.paths[0]?.question ?? -1;
-    const group = groups.get(name) ?? { trees: [], work: 0 };
-    groups.set(name, group);
-    group.trees.push(tree);
-    group.work += workOf(tree);
+    const group = groups.get(name);
+    if (group === undefined) groups.set(name, [tree]);
+    else group.push(tree);
   }
+  return [...groups.values()];
+}
+
+/** Joins groups that begin alike, as far as shards stay even. */
+function joinAlike(groups: readonly TreePlan[][], count: number, workOf: WorkOf): Unit[] {
+  const ofFirst = new Map(groups.map((trees) => [trees[0]!.paths[0]!, trees]));
+  const { paths, shared } = orderPaths([...ofFirst.keys()]);
+  const ordered = paths.map((path) => {
+    const trees = ofFirst.get(path)!;
+    const all =
+      trees.length === 1
+        ? trees[0]!
+        : measureTree(
+            trees.flatMap((tree) => tree.paths),
+            'tree',
+          );
+    return { trees, size: all };
+  });
+  const cutter = new Cutter(
+    ordered.map(({ size }) => size.tokens),
+    shared,
+  );
+  const runs = cutter.cheapRuns().flatMap((run) => [...cutter.halved(run, cutter.tokens / (count * UNITS_PER_SHARD))]);
+  return runs.map(({ from, to }) => ({
+    trees: ordered.slice(from, to).flatMap(({ trees }) => trees),
+    work: ordered
+      .slice(from, to)
+      .reduce(
+        (sum, { size }, i) => sum + workOf({ ...size, tokens: size.tokens - (i > 0 ? shared[from + i]! : 0) }),
+        0,
+      ),
+  }));
+}
+
+/**
+ * The trees of one shard, in order. Trees that hold choices of one question stay together; the largest such unit goes
+ * first, each to the shard that has the least work so far. `isAlike`: questions have so much in common that those that
+ * begin alike are to stay together, too, so that few shards compute a common beginning.
+ */
+export function treesOfShard(
+  trees: readonly TreePlan[],
+  { index, count }: Shard,
+  workOf: WorkOf,
+  isAlike = false,
+): TreePlan[] {
+  const groups = questionGroups(trees);
+  const units = isAlike
+    ? joinAlike(groups, count, workOf)
+    : groups.map((group): Unit => ({ trees: group, work: group.reduce((sum, tree) => sum + workOf(tree), 0) }));
   const load = new Float64Array(count);
   const own = new Set<TreePlan>();
-  // Sorting is stable: groups of equal work stay in the order of the trees.
-  for (const group of [...groups.values()].sort((a, b) => b.work - a.work)) {
+  // Sorting is stable: units of equal work stay in their order.
+  for (const unit of units.sort((a, b) => b.work - a.work)) {
     const least = load.reduce((best, work, i) => (work < load[best]! ? i : best), 0);
-    load[least]! += group.work;
-    if (least === index - 1) group.trees.forEach((tree) => own.add(tree));
+    load[least]! += unit.work;
+    if (least === index - 1) unit.trees.forEach((tree) => own.add(tree));
   }
   return trees.filter((tree) => own.has(tree));
 }

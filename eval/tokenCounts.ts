@@ -15,6 +15,15 @@ export interface TokenCounts {
   readonly shared: number;
 }
 
+/**
+ * What keeping prefixes must save of the tokens of trees, at least, as a factor and in tokens. Calls with a cache have
+ * kernels of their own, which take a while to compile.
+ */
+export const LEAST_GAIN = 1.1;
+const LEAST_SAVED = 100_000;
+export const isWorthKeeping = (inTrees: number, kept: number): boolean =>
+  inTrees >= LEAST_GAIN * kept && inTrees - kept >= LEAST_SAVED;
+
 export const pathsOf = (questions: readonly TokenisedQuestion[]): Path[] =>
   questions.flatMap((question, index) =>
     question.continuations.map((continuation, choice): Path => ({

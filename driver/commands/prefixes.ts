@@ -3,7 +3,15 @@
  * in each tree. Fewer tokens win, if there is memory for the longest path and a call.
  */
 import { UsageError, UserError } from '../../errors.js';
-import { countTokens, pathLength, pathsOf, type LoadedQuestions, type Question } from '../../eval/index.js';
+import {
+  countTokens,
+  isWorthKeeping,
+  LEAST_GAIN,
+  pathLength,
+  pathsOf,
+  type LoadedQuestions,
+  type Question,
+} from '../../eval/index.js';
 import { PAGE_TOKENS } from '../../generate/pages.js';
 import { roundUp } from '../../ir/types.js';
 import { bytes, count } from '../../system/format.js';
@@ -13,15 +21,6 @@ import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
 import type { ModelLoading } from './loadModel.js';
 import { limitsOf } from './modelLimits.js';
 import { packQuestions, type PackedQuestions } from './questionSet.js';
-
-/**
- * What keeping prefixes must save of the tokens of trees, at least, as a factor and in tokens. Calls with a cache have
- * kernels of their own, which take a while to compile.
- */
-const LEAST_GAIN = 1.1;
-const LEAST_SAVED = 100_000;
-export const isWorthKeeping = (inTrees: number, kept: number): boolean =>
-  inTrees >= LEAST_GAIN * kept && inTrees - kept >= LEAST_SAVED;
 
 /** Calls of fewer tokens than this read the weights too often. */
 export const LEAST_CALL = 1024;

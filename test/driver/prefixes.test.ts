@@ -1,6 +1,7 @@
 /** When beginnings that questions have in common are worth memory for keys and values. */
 import { describe, expect, it } from 'vitest';
-import { isWorthKeeping, mayKeepPrefixes } from '../../driver/commands/prefixes.js';
+import { mayKeepPrefixes } from '../../driver/commands/prefixes.js';
+import { isWorthKeeping } from '../../eval/index.js';
 
 const asking = (contexts: readonly string[]): { readonly context: string }[] =>
   contexts.map((context) => ({ context }));

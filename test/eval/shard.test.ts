@@ -2,7 +2,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { evaluate } from '../../eval/evaluate.js';
 import type { Scores } from '../../eval/metrics.js';
+import { planQuestions } from '../../eval/questionPlan.js';
 import { treesOfShard, type WorkOf } from '../../eval/shard.js';
+import { countTokens, pathsOf } from '../../eval/tokenCounts.js';
+import type { TokenisedQuestion } from '../../eval/tokenise.js';
 import { TREE_SHARING } from '../../eval/tree.js';
 import { planTrees } from '../../eval/treePlan.js';
 import { fakeScorer } from './support/fakeScorer.js';
@@ -19,9 +22,12 @@ describe('shards', () => {
         fc.constantFrom(...TREE_SHARING),
         capacity,
         fc.integer({ min: 1, max: 9 }),
-        (tokenised, sharing, limits, count) => {
+        fc.boolean(),
+        (tokenised, sharing, limits, count, isAlike) => {
           const { trees } = planTrees(tokenised, sharing, limits);
-          const shards = Array.from({ length: count }, (_, i) => treesOfShard(trees, { index: i + 1, count }, workOf));
+          const shards = Array.from({ length: count }, (_, i) =>
+            treesOfShard(trees, { index: i + 1, count }, workOf, isAlike),
+          );
           expect(new Set(shards.flat())).toEqual(new Set(trees));
           expect(shards.flat()).toHaveLength(trees.length);
           const questionsOf = shards.map((own) => [
@@ -56,6 +62,71 @@ describe('shards', () => {
       ),
       { numRuns: 200 },
     );
+  });
+
+  describe('of questions that begin alike', () => {
+    /** `sizes`: questions of each subject, all of which begin with the same 300 tokens. */
+    const subjects = (sizes: readonly number[]): TokenisedQuestion[] => {
+      const all = sizes.flatMap((size, subject) =>
+        Array.from({ length: size }, (_, i) => {
+          const shots = Array.from({ length: 300 }, (_each, at) => (at * 7 + subject * 13) % 101);
+          const own = Array.from({ length: 10 + ((i * 5) % 17) }, (_each, at) => 200 + ((at * 3 + i * 31) % 89));
+          return Int32Array.from([subject, ...shots, ...own]);
+        }),
+      );
+      // Far from each other in the file.
+      const order = all.map((_, i) => (i * 37) % all.length);
+      return order.map((at, docId) => ({
+        docId,
+        context: all[at]!,
+        continuations: [1, 2, 3, 4].map((token) => Int32Array.of(token)),
+      }));
+    };
+    const divide = (sizes: readonly number[], count: number, isAlike: boolean) => {
+      const tokenised = subjects(sizes);
+      const { trees } = planTrees(tokenised, 'tree', { maxTokens: 512, maxRows: 512 });
+      const parts = Array.from({ length: count }, (_, i) =>
+        treesOfShard(trees, { index: i + 1, count }, workOf, isAlike),
+      );
+      const kept = parts.map((own) => countTokens(own.flatMap(({ paths }) => paths)).shared);
+      return { kept, sum: kept.reduce((a, b) => a + b), least: countTokens(pathsOf(tokenised)).shared };
+    };
+    const evenness = (kept: readonly number[]): number => (Math.max(...kept) * kept.length) / sum(kept);
+    const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b);
+
+    it('compute a common beginning once, where that is even', () => {
+      const sizes = Array.from({ length: 40 }, (_, i) => 45 + ((i * 11) % 14));
+      const alike = divide(sizes, 4, true);
+      expect(alike.sum).toBe(alike.least);
+      expect(evenness(alike.kept)).toBeLessThan(1.02);
+      // Tree by tree, each of four shards computes the shots of most subjects.
+      expect(divide(sizes, 4, false).sum).toBeGreaterThan(1.4 * alike.least);
+    });
+
+    it('divide a subject that is most of the work', () => {
+      const { kept, sum: all, least } = divide([1009, 50, 60, 70], 4, true);
+      expect(evenness(kept)).toBeLessThan(1.2);
+      expect(all).toBeLessThan(1.25 * least);
+    });
+  });
+
+  it('keep questions that begin alike together where prefixes are worth keeping, and only there', () => {
+    const question = (docId: number, subject: number): TokenisedQuestion => ({
+      docId,
+      context: Int32Array.from({ length: 2000 }, (_, at) => (at < 1999 ? subject : docId)),
+      continuations: [Int32Array.of(1)],
+    });
+    const scorer = { ...fakeScorer({ maxTokens: 2100, maxRows: 8 }), maxLength: 2100 };
+    const divided = (count: number): readonly (readonly number[])[] => {
+      const tokenised = Array.from({ length: count }, (_, i) => question(i, (i * 3) % 4));
+      return [1, 2].map((index) => {
+        const shard = { index, count: 2, workOf };
+        return planQuestions({ tokenised, sharing: 'tree', scorer, shard }).questions.map((i) => (i * 3) % 4);
+      });
+    };
+    const subjectsOf = (part: readonly number[]): number => new Set(part).size;
+    expect(divided(1600).map(subjectsOf)).toEqual([2, 2]);
+    expect(divided(90).map(subjectsOf)).toEqual([4, 4]);
   });
 
   it('compute the trees of the whole run: together the same tokens, rows and answers (random questions)', async () => {
