@@ -19,6 +19,7 @@ import { roundToF16 } from '../../ir/round.js';
 import { roundToBf16 } from '../../ir/scalar.js';
 import type { BufferDType } from '../../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
+import { quickCc } from '../support/quickCc.js';
 import { runFolder } from '../support/runFolder.js';
 
 const FLAGS = readFileSync('/proc/cpuinfo', 'utf8');
@@ -80,7 +81,7 @@ export function compile(source: string, flags: readonly string[]): LibraryHandle
   const [c, so] = [join(dir, `${key}.c`), join(dir, `${key}-${process.pid}.so`)];
   writeFileSync(c, source);
   execFileSync(
-    'cc',
+    quickCc() ?? 'cc',
     [
       ...flags,
       '-Wall',

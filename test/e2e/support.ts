@@ -12,6 +12,7 @@ import type { Io, StopSignal } from '../../cli/io.js';
 import type * as Program from '../../cli/program.js';
 import type { RunProgress } from '../../driver/requests.js';
 import { readSettings } from '../../settings.js';
+import { quickCc } from '../support/quickCc.js';
 import { runFolder } from '../support/runFolder.js';
 
 export const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
@@ -32,6 +33,14 @@ if (!isBuilt)
 
 /** One kernel cache for all end-to-end test files of one run: each small model is compiled once. */
 export const CACHE = join(runFolder(), 'e2e-cache');
+
+const cc = quickCc();
+/** What every command gets, beside the variables of `more`. Whoever says what is on PATH finds compilers there. */
+const environment = (more: Readonly<Record<string, string>>): Readonly<Record<string, string>> => ({
+  TILEWRIGHT_CACHE: CACHE,
+  ...(cc === undefined || 'PATH' in more ? {} : { TILEWRIGHT_CC: cc }),
+  ...more,
+});
 
 // A test starts several processes, which a busy machine may hold up.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
@@ -84,7 +93,7 @@ export function start(
 ): Running {
   const [program = '', ...rest] = [...(options.prefix ?? []), ...NODE, MAIN, ...args];
   const cwd = tmpdir();
-  const env = { PATH: readSettings().path, TILEWRIGHT_CACHE: CACHE, ...options.env };
+  const env = { PATH: readSettings().path, ...environment(options.env ?? {}) };
   const child = spawn(program, rest, {
     cwd,
     env,
@@ -201,7 +210,7 @@ const INHERITED = [
 /** With the variables that a process would be started with. */
 async function withEnvironment<T>(more: Readonly<Record<string, string>>, work: () => Promise<T>): Promise<T> {
   for (const name of INHERITED) vi.stubEnv(name, undefined);
-  for (const [name, value] of Object.entries({ TILEWRIGHT_CACHE: CACHE, ...more })) vi.stubEnv(name, value);
+  for (const [name, value] of Object.entries(environment(more))) vi.stubEnv(name, value);
   try {
     return await work();
   } finally {

@@ -1,6 +1,6 @@
 /** The noise that tokens are drawn with: its bits, its distribution, and the frequencies of what it draws. */
 import { describe, expect, it } from 'vitest';
-import { drawScore, gumbel, hash32, noiseKey, uniform } from '../../ir/gumbel.js';
+import { drawScore, gumbel, hash32, noiseKey, uniform, type NoiseKey } from '../../ir/gumbel.js';
 import { chiSquare } from '../support/chiSquare.js';
 
 describe('noise', () => {
@@ -49,28 +49,86 @@ describe('noise', () => {
   });
 });
 
-describe('draws', () => {
-  const z = [0, 1.5, -2, 0.3, 4, 1.5, -Infinity, 2];
+const Z = [0, 1.5, -2, 0.3, 4, 1.5, -Infinity, 2];
 
-  it.each([0.3, 1, 2.5])('come as often as softmax(z / %d) says', (temperature) => {
-    const weights = z.map((value) => Math.exp(value / temperature));
-    const total = weights.reduce((a, b) => a + b);
-    const draws = 20_000;
-    const found = z.map(() => 0);
-    for (let position = 0; position < draws; position++) {
-      const scores = z.map((value, token) => drawScore(value, 1 / temperature, noiseKey(11n, position), token));
-      found[scores.indexOf(Math.max(...scores))]!++;
-    }
-    expect(
+/** The token drawn under a seed for a position, from Z. */
+type Draw = (seed: number, position: number) => number;
+
+/** The draw of a noise, of which tests make wrong ones. */
+const drawWith =
+  (inverseTemperature: number, noise: (seed: number, position: number, token: number) => number): Draw =>
+  (seed, position) => {
+    const scores = Z.map((value, token) => value * inverseTemperature + noise(seed, position, token));
+    return scores.indexOf(Math.max(...scores));
+  };
+const keyOf = (seed: number, position: number): NoiseKey => noiseKey(BigInt(seed), position);
+
+/**
+ * The largest χ² of what softmax(Z / temperature) says of single draws, and of two draws that must not depend on each
+ * other: of neighbouring positions, of neighbouring seeds, and of both at once.
+ */
+function departure(draw: Draw, temperature: number): number {
+  const weights = Z.map((value) => Math.exp(value / temperature));
+  const total = weights.reduce((a, b) => a + b);
+  const p = weights.map((weight) => weight / total);
+  const draws = 20_000;
+  const single = Z.map(() => 0);
+  const pairs = [0, 1, 2].map(() => Z.flatMap(() => Z.map(() => 0)));
+  for (let position = 0; position < draws; position++) {
+    const first = draw(11, position);
+    single[first]!++;
+    const others = [draw(11, position + 1), draw(12, position), draw(10, position + 1)];
+    others.forEach((second, i) => pairs[i]![first * Z.length + second]!++);
+  }
+  return Math.max(
+    chiSquare(
+      single,
+      p.map((x) => draws * x),
+    ),
+    ...pairs.map((found) =>
       chiSquare(
         found,
-        weights.map((weight) => (draws * weight) / total),
+        p.flatMap((x) => p.map((y) => draws * x * y)),
       ),
-    ).toBeLessThan(3.5);
+    ),
+  );
+}
+
+describe('draws', () => {
+  const right = (temperature: number): Draw =>
+    function (seed, position) {
+      const key = keyOf(seed, position);
+      const scores = Z.map((value, token) => drawScore(value, 1 / temperature, key, token));
+      return scores.indexOf(Math.max(...scores));
+    };
+
+  it.each([0.3, 1, 2.5])('come as often as softmax(z / %d) says, and do not depend on each other', (temperature) => {
+    expect(departure(right(temperature), temperature)).toBeLessThan(3.5);
+  });
+
+  // What the bound above must notice.
+  it.each<[string, Draw]>([
+    ['no temperature', right(1)],
+    ['a temperature in place of its inverse', right(1 / 2.5)],
+    ['a temperature that is 10 % off', right(2.5 * 1.1)],
+    ['no noise', drawWith(1 / 2.5, () => 0)],
+    ['noise of the other sign', drawWith(1 / 2.5, (seed, at, token) => -gumbel(keyOf(seed, at), token))],
+    ['uniform noise', drawWith(1 / 2.5, (seed, at, token) => uniform(keyOf(seed, at), token))],
+    ['noise that two tokens share', drawWith(1 / 2.5, (seed, at, token) => gumbel(keyOf(seed, at), token >> 1))],
+    ['noise of every position', drawWith(1 / 2.5, (seed, _, token) => gumbel(keyOf(seed, 0), token))],
+    ['noise of every seed', drawWith(1 / 2.5, (_, at, token) => gumbel(keyOf(0, at), token))],
+    ['a key off by one at odd positions', drawWith(1 / 2.5, (seed, at, token) => gumbel(keyOf(seed, at & ~1), token))],
+    ['a key that adds seed and position', drawWith(1 / 2.5, (seed, at, token) => gumbel(keyOf(0, seed + at), token))],
+    [
+      'noise of the token before at the next position',
+      drawWith(1 / 2.5, (s, at, token) => gumbel(keyOf(s, 0), at + token)),
+    ],
+  ])('with %s are noticed', (_what, wrong) => {
+    expect(departure(wrong, 2.5)).toBeGreaterThan(10);
   });
 
   it('take the largest at an inverse temperature of 0', () => {
-    const scores = z.map((value, token) => drawScore(value, 0, noiseKey(11n, 1), token));
-    expect(scores).toEqual(z);
+    const scores = Z.map((value, token) => drawScore(value, 0, noiseKey(11n, 1), token));
+    expect(scores).toEqual(Z);
   });
 });

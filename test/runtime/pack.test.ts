@@ -13,13 +13,13 @@ import {
   type Matrix,
   normalise,
   packReference,
-  randomShapes,
   randomStored,
   randomValue,
   roundTo,
   toBf16,
   toF16,
 } from './packReference.js';
+import { randomShapes } from './randomShapes.js';
 import { temporaryFolder } from './kernels.js';
 
 const folder = temporaryFolder();

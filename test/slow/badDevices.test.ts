@@ -138,7 +138,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several devices',
     const wanted = await onOne();
     const out = temporaryFolder();
     const { hint } = failure(await run(['fail:cuLaunchKernelEx:700:60'], out, '--devices', '2'));
-    expect(hint).toContain('journal');
+    expect(hint).toContain('what is finished is kept');
     expect(filesOf(out, 'journal')).toHaveLength(1);
     success(await run([], out, '--devices', '3', '--resume'));
     expect(textOf(out, 'samples')).toBe(wanted);

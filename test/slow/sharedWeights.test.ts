@@ -84,7 +84,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
     expect(stderr).not.toMatch(/read from files as well/);
     expect(stderr).toMatch(
       new RegExp(
-        'seconds since the command: process .*pack .*first micro-batch [\\d.]+–[\\d.]+; ' +
+        'seconds since the command: process .*compile .*first micro-batch [\\d.]+–[\\d.]+; ' +
           'devices: process .*kernels .*weights .*programs',
       ),
     );

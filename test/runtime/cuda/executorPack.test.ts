@@ -20,13 +20,13 @@ import {
   type Matrix,
   normalise,
   packReference,
-  randomShapes,
   randomStored,
   randomValue,
   roundTo,
   toBf16,
   toF16,
 } from '../packReference.js';
+import { randomShapes } from '../randomShapes.js';
 import { buildPackShim, hasCxx } from './packShim.js';
 
 const isPossible = hasCxx();
