@@ -13,7 +13,7 @@ import { Generator } from '../../generate/generator.js';
 import { openTokenizer } from '../../models/tokenizer.js';
 
 /** Log-likelihoods of the choices of each question, by its number. */
-type Answers = ReadonlyMap<number, readonly number[]>;
+export type Answers = ReadonlyMap<number, readonly number[]>;
 
 export interface Compared {
   readonly what: string;
@@ -78,47 +78,65 @@ async function answersByStep({ model: dir, data, target, stepQuestions }: EveryA
   }
 }
 
-/** Every way of computing the answers, compared with the whole set with sharing `tree`. */
-export async function compareEveryAnswer(request: EveryAnswer): Promise<readonly Compared[]> {
-  const { run } = request;
-  const wanted = answersIn(await run([]));
-  const ways: readonly (readonly [what: string, answer: () => Promise<Answers>])[] = [
-    ...(
-      [
-        ['--sharing', 'context'],
-        ['--sharing', 'none'],
-        ['--sharing', 'kv'],
-        ['--prefixes', 'keep'],
-        ['--max-tokens', '1024'],
-        ['--mask', 'path'],
-        ['--docs', '500:1500'],
-        ['--docs', '0:2000', '--sharing', 'none'],
-      ] as const
-    ).map((flags) => [flags.join(' '), async () => answersIn(await run(flags))] as const),
-    ['the function step', () => answersByStep(request)],
-  ];
-  const compared: Compared[] = [];
-  for (const [what, answer] of ways) {
-    const begin = performance.now();
-    const found = await answer();
-    if (found.size === 0) throw new Error(`no answers: ${what}`);
-    let others = 0;
-    for (const [id, choices] of found) {
-      const right = wanted.get(id);
-      if (right?.length !== choices.length) throw new Error(`question ${id} has no answer in the whole set`);
-      others += choices.filter((value, i) => !Object.is(value, right[i])).length;
-    }
-    compared.push({ what, questions: found.size, others, seconds: (performance.now() - begin) / 1000 });
+/** A way to compute answers. */
+export interface Way {
+  readonly what: string;
+  readonly answer: (request: EveryAnswer) => Promise<Answers>;
+}
+
+const byFlags = (...flags: readonly string[]): Way => ({
+  what: flags.join(' '),
+  answer: async ({ run }) => answersIn(await run(flags)),
+});
+
+/** The answers that all others must equal: the whole set with sharing `tree`. */
+export const WHOLE: Way = byFlags('--sharing', 'tree');
+
+/** All questions in the other sharing modes. */
+export const SHARING_MODES: readonly Way[] = ['context', 'none', 'kv'].map((mode) => byFlags('--sharing', mode));
+
+/** All other ways; those of flags with `questions` of the set, as `--docs` names them. */
+export const otherWays = (...questions: readonly string[]): readonly Way[] => [
+  ...[
+    ['--prefixes', 'keep'],
+    ['--max-tokens', '1024'],
+    ['--mask', 'path'],
+  ].map((flags) => byFlags(...flags, ...questions)),
+  byFlags('--docs', '500:1500'),
+  byFlags('--docs', '0:2000', '--sharing', 'none'),
+  { what: 'the function step', answer: answersByStep },
+];
+
+/** Computes answers in one way and compares them with those of the whole set. */
+export async function compareAnswers({ what, answer }: Way, request: EveryAnswer, wanted: Answers): Promise<Compared> {
+  const begin = performance.now();
+  const found = await answer(request);
+  if (found.size === 0) throw new Error(`no answers: ${what}`);
+  let others = 0;
+  for (const [id, choices] of found) {
+    const right = wanted.get(id);
+    if (right?.length !== choices.length) throw new Error(`question ${id} has no answer in the whole set`);
+    others += choices.filter((value, i) => !Object.is(value, right[i])).length;
   }
+  return { what, questions: found.size, others, seconds: (performance.now() - begin) / 1000 };
+}
+
+/** Every way, with all questions, one after another. */
+export async function compareEveryAnswer(request: EveryAnswer): Promise<readonly Compared[]> {
+  const wanted = await WHOLE.answer(request);
+  const compared: Compared[] = [];
+  for (const way of [...SHARING_MODES, ...otherWays()]) compared.push(await compareAnswers(way, request, wanted));
   return compared;
 }
 
+/** What was compared, in a line. */
+export const compareLine = ({ what, questions, others, seconds }: Compared): string => {
+  const counts = `${String(questions).padStart(6)} questions ${String(others).padStart(6)} choices differ`;
+  return `${what.padEnd(30)} ${counts} ${seconds.toFixed(1).padStart(7)} s`;
+};
+
 /** A line for each way. */
 export const printCompared = (model: string, compared: readonly Compared[]): string =>
-  [
-    `${model}, against the whole set with --sharing tree:`,
-    ...compared.map(({ what, questions, others, seconds }) => {
-      const counts = `${String(questions).padStart(6)} questions ${String(others).padStart(6)} choices differ`;
-      return `  ${what.padEnd(30)} ${counts} ${seconds.toFixed(1).padStart(7)} s`;
-    }),
-  ].join('\n');
+  [`${model}, against the whole set with --sharing tree:`, ...compared.map((each) => `  ${compareLine(each)}`)].join(
+    '\n',
+  );

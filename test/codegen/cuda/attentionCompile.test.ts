@@ -2,37 +2,20 @@
  * Generated attention as text: goldens, legality, defaults, and what NVIDIA's compiler makes of it (which needs no
  * GPU).
  */
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
-  type AttentionLimits,
   attentionSchedules,
   defaultAttentionSchedule,
   isLegalAttention,
 } from '../../../codegen/cuda/attentionSchedules.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
-import { CUDA_ARCHS } from '../../../ir/cuda.js';
-import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
+import { hasNvcc } from '../../support/nvcc.js';
 import type { Shape } from './attentionHarness.js';
 import { attentionModule, generate } from './attentionHarness.js';
+import { COMPILED_FIRST, testRegisters, schedule, SHAPE, HOPPER, LEAST, legal } from './attentionRegisters.js';
 import { blocksOf } from './emulate.js';
 
 if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no attention kernel was compiled for a GPU.');
-
-const schedule = (skeleton: 'mma' | 'simt', queries: number, keys = 32): CudaAttentionSchedule => ({
-  kind: 'attention',
-  skeleton,
-  queries,
-  keys,
-});
-const SHAPE: Shape = { heads: 52, kvHeads: 52, headDim: 128, dtype: 'bf16' };
-/** The shared memory that an H100 grants a block, and the least that every GPU does. */
-const HOPPER = { arch: 'sm_90a', sharedBytesPerBlock: 232_448 } as const;
-const LEAST = { arch: 'sm_80', sharedBytesPerBlock: 101_376 } as const;
-
-const legal = (s: Shape, plan: CudaAttentionSchedule, limits: AttentionLimits = HOPPER): true | string => {
-  const { module, kernel } = attentionModule(s);
-  return isLegalAttention(kernel, module, plan, limits);
-};
 
 describe('the text of attention', () => {
   it.each([
@@ -206,50 +189,4 @@ describe('schedules of attention', () => {
   });
 });
 
-/** A kernel, and how many of its blocks a multiprocessor should hold, by their registers. */
-const COMPILED: readonly (readonly [Shape, CudaAttentionSchedule, number])[] = [
-  [{ ...SHAPE, headDim: 64 }, schedule('mma', 64), 4],
-  [{ ...SHAPE, dtype: 'f16' }, schedule('mma', 64), 3],
-  [{ ...SHAPE, headDim: 48, hasQueryRow: true, out: 'f32' }, schedule('mma', 128), 2],
-  [SHAPE, schedule('mma', 128), 1],
-  [{ ...SHAPE, headDim: 256 }, schedule('mma', 64), 1],
-  [SHAPE, schedule('simt', 16), 4],
-  [{ ...SHAPE, headDim: 37, dtype: 'f32', mask: 'bias' }, schedule('simt', 32), 4],
-  [{ ...SHAPE, mask: 'path' }, schedule('mma', 1), 2],
-  [{ ...SHAPE, mask: 'path' }, { ...schedule('mma', 1), cluster: 8, teams: 2 }, 1],
-  [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('mma', 1), cluster: 4 }, 2],
-  [{ ...SHAPE, heads: 32, kvHeads: 2, headDim: 256, mask: 'path', hasQueryRow: true }, schedule('mma', 1), 1],
-  [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 4), 5],
-  [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 16), 2],
-  [{ ...SHAPE, headDim: 64, kvHeads: 13, mask: 'path', hasQueryRow: true, out: 'f32' }, schedule('mma', 32), 2],
-  [{ ...SHAPE, mask: 'path', out: 'f32' }, { ...schedule('mma', 64), sharesTiles: true }, 4],
-  [{ ...SHAPE, heads: 28, kvHeads: 4, mask: 'path', dtype: 'f16' }, schedule('mma', 16), 1],
-  [{ ...SHAPE, headDim: 256, mask: 'path' }, schedule('mma', 16), 1],
-  [{ ...SHAPE, headDim: 256, kvHeads: 13, mask: 'path' }, schedule('mma', 8), 1],
-  [{ ...SHAPE, headDim: 80, dtype: 'f32', mask: 'path' }, schedule('simt', 16), 4],
-];
-
-describe.skipIf(!hasNvcc).each(CUDA_ARCHS)('attention compiled for %s', (arch) => {
-  const facts: AttentionLimits = { ...HOPPER, arch };
-  const compiled = COMPILED.filter(([s, plan]) => legal(s, plan, facts) === true);
-  const kernels = compiled.map(([s, plan]) => generate(s, plan, 7680));
-  let reports: readonly NvccReport[];
-  beforeAll(() => {
-    reports = compileByNvcc(
-      kernels.map(({ symbol, text }) => ({ symbol, source: text })),
-      arch,
-    );
-  });
-
-  it.each(compiled.map(([s, plan, blocks], i) => ({ s, plan, blocks, i })))(
-    'spills nothing: $s $plan',
-    ({ plan, blocks, i }) => {
-      const { registers, spillStores, spillLoads, staticBytes } = reports[i]!;
-      expect(spillStores + spillLoads).toBe(0);
-      // Registers are granted to a warp in units of 256.
-      expect(Math.ceil(registers / 8) * 8 * kernels[i]!.launch.threads * blocks).toBeLessThanOrEqual(65_536);
-      // isLegalAttention relies on this.
-      expect(staticBytes).toBeLessThanOrEqual(plan.skeleton === 'mma' ? 2048 + 7680 / 4 : 1024);
-    },
-  );
-});
+testRegisters(COMPILED_FIRST, ['sm_90a']);

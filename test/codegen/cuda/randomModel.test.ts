@@ -49,8 +49,7 @@ describe('a random model on the emulation', () => {
 
   it.each([
     { seed: 1, dtype: 'bf16' as const, arch: 'sm_80' as const, hasBiases: false },
-    { seed: 2, dtype: 'f16' as const, arch: 'sm_80' as const, hasBiases: false },
-    { seed: 3, dtype: 'bf16' as const, arch: 'sm_80' as const, hasBiases: true },
+    { seed: 2, dtype: 'f16' as const, arch: 'sm_80' as const, hasBiases: true },
     { seed: 4, dtype: 'bf16' as const, arch: 'sm_90a' as const, hasBiases: true },
   ])(
     'has kernels that agree with float64: seed $seed, $dtype, $arch, biases: $hasBiases',

@@ -1,0 +1,100 @@
+/** Hopper contractions that NVIDIA's compiler must keep in registers: some are compiled with every test run, all slowly. */
+import { beforeAll, describe, expect, it } from 'vitest';
+import { emitCudaKernel } from '../../../codegen/cuda/index.js';
+import { isLegalWgmma } from '../../../codegen/cuda/wgmma/index.js';
+import type { CudaGemmSchedule, CudaKernelText } from '../../../ir/cuda.js';
+import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
+import { headKernel, layerGemm, type HeadCase, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
+
+export const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
+export const [HIDDEN, INTER, CAPACITY] = [6656, 17920, 7680];
+export const PINGPONG: CudaGemmSchedule = {
+  kind: 'gemm',
+  skeleton: 'wgmma',
+  tm: 128,
+  tn: 192,
+  tk: 64,
+  stages: 5,
+  cluster: 2,
+  raster: 16,
+  mode: 'pingpong',
+};
+export const COOPERATIVE: CudaGemmSchedule = { ...PINGPONG, tn: 256, stages: 4, mode: 'cooperative' };
+export const DEFERRED: CudaGemmSchedule = { ...COOPERATIVE, stages: 3, mode: 'deferred' };
+export const ALL: readonly LayerGemm[] = ['qkv', 'o', 'gateUp', 'down'];
+export const large = (which: LayerGemm): WgmmaCase => layerGemm(which, HIDDEN, INTER);
+export const HEAD = headKernel(HIDDEN, 32_000);
+export const emit = ({ kernel, module }: WgmmaCase | HeadCase, schedule: CudaGemmSchedule): CudaKernelText =>
+  emitCudaKernel(kernel, module, schedule, { T: CAPACITY, R: CAPACITY });
+export const legal = (
+  { kernel, module }: WgmmaCase | HeadCase,
+  schedule: CudaGemmSchedule,
+  facts = H100,
+): true | string => isLegalWgmma(kernel, module, schedule, facts);
+
+type RegisterCase = readonly [label: string, kernel: WgmmaCase | HeadCase, schedule: CudaGemmSchedule];
+
+/**
+ * Bytes of words that are set once a tile or row: these may be kept in local memory, outside the loop over k.
+ * Accumulators, which take hundreds of bytes at least, may not.
+ */
+const FEW_BYTES = 160;
+
+export const COMPILED: readonly RegisterCase[] = [
+  ['ping-pong, row values, heads rotated', large('qkv'), PINGPONG],
+  ['ping-pong, residual and row sums', large('o'), PINGPONG],
+  ['ping-pong, residual and row sums, the most accumulators', large('o'), { ...PINGPONG, tn: 208 }],
+  ['cooperative, interleaved', large('gateUp'), COOPERATIVE],
+  ['ping-pong, the most accumulators', large('gateUp'), { ...PINGPONG, tn: 208 }],
+  ['deferred, row values, heads rotated', large('qkv'), DEFERRED],
+  ['deferred, residual and row sums', large('o'), DEFERRED],
+  ['deferred, remainder tiles beside rotated heads', large('qkv'), { ...DEFERRED, remainderTn: 192 }],
+  ['deferred, remainder tiles of pairs', large('gateUp'), { ...DEFERRED, remainderTn: 128 }],
+  ['deferred, remainder tiles row by row', large('o'), { ...DEFERRED, remainderTn: 160 }],
+  ['deferred, interleaved, part of a chunk', large('gateUp'), { ...DEFERRED, tn: 208 }],
+  [
+    'tall tiles, f16, one block a cluster',
+    layerGemm('down', HIDDEN, INTER, 128, 'f16'),
+    { ...PINGPONG, tm: 192, tn: 128, cluster: 1 },
+  ],
+  ['the vocabulary, cooperative', HEAD, COOPERATIVE],
+  ['the vocabulary, ping-pong', HEAD, { ...PINGPONG, tm: 64, tn: 256 }],
+  ['two slabs a stage', layerGemm('o', 256, 512, 64), { ...COOPERATIVE, tn: 64, tk: 128, stages: 2 }],
+];
+
+/** One of each mode and epilogue, and the largest. */
+export const COMPILED_FIRST: readonly RegisterCase[] = COMPILED.filter(([label]) =>
+  [
+    'ping-pong, row values, heads rotated',
+    'ping-pong, residual and row sums, the most accumulators',
+    'cooperative, interleaved',
+    'deferred, remainder tiles row by row',
+    'the vocabulary, cooperative',
+  ].includes(label),
+);
+
+/** Tests of what NVIDIA's compiler makes of them. */
+export function testRegisters(cases: readonly RegisterCase[]): void {
+  describe.skipIf(!hasNvcc)('compiled for sm_90a', () => {
+    let reports: readonly NvccReport[];
+    beforeAll(() => {
+      reports = compileByNvcc(
+        cases.map(([, c, schedule]) => emit(c, schedule)),
+        'sm_90a',
+      );
+    });
+
+    it.each(cases.map(([label, c, schedule], i) => ({ label, c, schedule, i })))(
+      '$label keeps its accumulators in registers',
+      ({ c, schedule, i }) => {
+        expect(legal(c, schedule)).toBe(true);
+        const { log, spillStores, registers } = reports[i]!;
+        // This includes C7519: an accumulator that stays live beside another tile's is moved about in the loop, and
+        // products are lost.
+        expect(log).not.toMatch(/C75\d\d|serialized/);
+        expect(registers).toBe(168);
+        expect(spillStores).toBeLessThanOrEqual(FEW_BYTES);
+      },
+    );
+  });
+}
