@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { run } from '../../driver/commands/index.js';
 import type { Ui } from '../../driver/requests.js';
-import { CACHE, isBuilt, ROOT, temporaryFolder } from './support.js';
+import { environment, isBuilt, ROOT, temporaryFolder } from './support.js';
 
 const SHARED = join(ROOT, '..', 'shared');
 const hasShared = existsSync(join(SHARED, 'golden'));
@@ -68,7 +68,7 @@ function compare(samplesPath: string, golden: string, count: number): void {
 
 describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   beforeAll(() => {
-    vi.stubEnv('TILEWRIGHT_CACHE', CACHE);
+    for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
   });
 
   // One mode uses the default micro-batches, which are the largest; the others use small ones, whose kernels are

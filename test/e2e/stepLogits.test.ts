@@ -1,6 +1,6 @@
 /** Tokens that are chosen from logits on the host: the same in any company, and beams scored afterwards to the bit. */
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
@@ -9,7 +9,7 @@ import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
 import type { Stepper } from '../../generate/stepper.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
-import { ROOT } from './support.js';
+import { environment, ROOT } from './support.js';
 
 const ignore = (): void => undefined;
 const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
@@ -38,6 +38,7 @@ describe('steps that return logits', () => {
     );
 
   beforeAll(async () => {
+    for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
     const request = {
       model: join(ROOT, 'models', 'demo'),
       init: { kind: 'checkpoint' as const },

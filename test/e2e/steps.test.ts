@@ -5,7 +5,7 @@
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
@@ -15,7 +15,7 @@ import type { Generated, GenerateRequest } from '../../generate/request.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
 import type { Stepper } from '../../generate/stepper.js';
 import { SCORE } from '../../ir/function.js';
-import { ROOT } from './support.js';
+import { environment, ROOT } from './support.js';
 
 const ignore = (): void => undefined;
 const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
@@ -58,6 +58,7 @@ describe('steps on a CPU', () => {
   };
 
   beforeAll(async () => {
+    for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
     const request = {
       model: join(ROOT, 'models', 'demo'),
       init: { kind: 'checkpoint' as const },

@@ -36,7 +36,7 @@ export const CACHE = join(runFolder(), 'e2e-cache');
 
 const cc = quickCc();
 /** What every command gets, beside the variables of `more`. Whoever says what is on PATH finds compilers there. */
-const environment = (more: Readonly<Record<string, string>>): Readonly<Record<string, string>> => ({
+export const environment = (more: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> => ({
   TILEWRIGHT_CACHE: CACHE,
   ...(cc === undefined || 'PATH' in more ? {} : { TILEWRIGHT_CC: cc }),
   ...more,

@@ -1,17 +1,19 @@
 /**
- * A short evaluation under compute-sanitizer: no access outside memory, no race, no misused barrier, no failed driver
- * call.
+ * A short evaluation and a short text under compute-sanitizer: no access outside memory, no race, no misused barrier, no
+ * failed driver call. Texts run the kernels of few rows, and attention of decoding in clusters.
  */
 import assert from 'node:assert/strict';
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, writeFileSync } from 'node:fs';
 import { delimiter, isAbsolute, join } from 'node:path';
-import { describe, it } from 'node:test';
+import { before, describe, it } from 'node:test';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { expand } from '../../runtime/cuda/findNvrtc.js';
 import { readSettings } from '../../settings.js';
-import { DEMO, EXAMPLES, MAIN, start, type Ended } from './command.js';
+import { DEMO, EXAMPLES, MAIN, start, tilewright, type Ended } from './command.js';
+import { decodingKernels } from './decodingKernels.js';
 import { archOf } from './launcher.js';
-import { compilerOrReason } from './support.js';
+import { randomTokens } from './sequences.js';
+import { compilerOrReason, temporaryFolder } from './support.js';
 import { trapScript } from './trap.js';
 
 const TOOL = 'compute-sanitizer';
@@ -70,39 +72,61 @@ const under = (check: string, args: readonly string[]): Promise<Ended> =>
 const summaries = (output: string): string[] => output.split('\n').filter((line) => / SUMMARY: /.test(line));
 const CLEAN = /ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards displayed \(0 errors, 0 warnings\)/;
 
+const CACHE = ['--cache-tokens', '1024'];
+
 describe('compute-sanitizer', { skip, concurrency: true }, () => {
+  const prompts = join(temporaryFolder(), 'prompts.jsonl');
+  const sizes = ['--target', 'cuda', '--max-tokens', '256'];
+  /** Two pages and more, a prompt of one token, and one that decodes beside a longer one. */
+  const LENGTHS = [40, 1, 17];
+  const COMMANDS: readonly (readonly [what: string, args: readonly string[], done: RegExp])[] = [
+    [
+      'an evaluation',
+      ['run', DEMO, ...sizes, '--task', 'hellaswag', '--data', EXAMPLES, '--limit', '3'],
+      /3 questions in/,
+    ],
+    [
+      'a text',
+      ['generate', DEMO, ...sizes, ...CACHE, '--prompts', prompts, '--json', '--ignore-eos', '--max-new-tokens', '4'],
+      /"index":2,/,
+    ],
+  ];
+
+  before(async () => {
+    writeFileSync(
+      prompts,
+      LENGTHS.map((length, i) => `${JSON.stringify({ tokens: randomTokens(3 + i, length) })}\n`).join(''),
+    );
+    // Compiles the kernels, which takes long under the tool.
+    for (const [, args] of COMMANDS) await tilewright(args, SECONDS);
+  });
+
+  it('sees the kernels of few rows and attention in clusters', () => {
+    const kinds = decodingKernels(cudaAvailable());
+    console.log(`decoding: ${kinds.join(', ')}`);
+    if (arch === 'sm_90a') for (const kind of ['skinnyWgmma', 'attention in clusters']) assert(kinds.includes(kind));
+  });
+
   for (const check of ['memcheck', 'racecheck', 'synccheck']) {
-    it(`finds nothing in an evaluation of the demo: ${check}`, async () => {
-      const begin = performance.now();
-      const { status, output } = await under(check, [
-        MAIN,
-        'run',
-        DEMO,
-        '--target',
-        'cuda',
-        '--max-tokens',
-        '512',
-        '--task',
-        'hellaswag',
-        '--data',
-        EXAMPLES,
-        '--limit',
-        '8',
-      ]);
-      const told = output
-        .split('\n')
-        .filter((line) => line.startsWith('========='))
-        .slice(0, 40)
-        .join('\n');
-      assert.equal(status, 0, `${check} ended with ${status ?? 'a signal'}:\n${told}\n${output.slice(-1500)}`);
-      assert(summaries(output).length > 0, `${check} told nothing:\n${output.slice(-1500)}`);
-      for (const line of summaries(output)) assert.match(line, CLEAN, told);
-      // Ensures that an evaluation really ran.
-      assert.match(output, /8 questions in/);
-      console.log(
-        `${check}: ${summaries(output).length} processes clean, ${((performance.now() - begin) / 1000).toFixed(0)} s`,
-      );
-    });
+    for (const [what, args, done] of COMMANDS)
+      it(`finds nothing in ${what} of the demo: ${check}`, async () => {
+        const begin = performance.now();
+        const { status, output } = await under(check, [MAIN, ...args]);
+        const told = output
+          .split('\n')
+          .filter((line) => line.startsWith('========='))
+          .slice(0, 40)
+          .join('\n');
+        assert.equal(status, 0, `${check} ended with ${status ?? 'a signal'}:\n${told}\n${output.slice(-1500)}`);
+        assert(summaries(output).length > 0, `${check} told nothing:\n${output.slice(-1500)}`);
+        for (const line of summaries(output)) assert.match(line, CLEAN, told);
+        // Ensures that the command really ran.
+        assert.match(output, done);
+        console.log(
+          `${check}, ${what}: ${summaries(output).length} processes clean, ` +
+            `${((performance.now() - begin) / 1000).toFixed(0)} s`,
+        );
+      });
   }
 
   it('finds a bad access in a child of the observed process', async () => {

@@ -1,82 +1,61 @@
 /**
  * The function step on a real device: sequences in pieces get the same bits however they are cut, whatever is computed
- * beside them, and whether their keys are computed or found. Their log-probabilities are those of `score`, and close to
- * those of a CPU in f32.
+ * beside them, and whether their keys are computed, found, or computed again. Their log-probabilities are those of
+ * `score`, and close to those of a CPU in f32. Each model is loaded once.
  */
 import assert from 'node:assert/strict';
-import { copyFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { describe, it } from 'node:test';
-import { stepperOf } from '../../driver/commands/continuation.js';
+import { after, before, describe, it } from 'node:test';
 import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
-import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
-import { Phases } from '../../driver/phases.js';
-import type { LoadRequest, Ui } from '../../driver/requests.js';
+import type { LoadedModel } from '../../driver/commands/loadModel.js';
+import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
+import type { GenerateRequest } from '../../generate/request.js';
 import type { Stepper } from '../../generate/stepper.js';
 import { SCORE } from '../../ir/function.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
-import { DEMO } from './command.js';
 import { archOf } from './launcher.js';
-import { compilerOrReason, temporaryFolder } from './support.js';
+import {
+  demo,
+  grouped,
+  load,
+  loadOnDevice,
+  randomTokens,
+  scoresOf,
+  stepperFor,
+  write,
+  type Written,
+} from './sequences.js';
+import { compilerOrReason } from './support.js';
 
 const arch = archOf(cudaAvailable());
 const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
 const skip = typeof compiler === 'string' ? compiler : false;
 
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
-const CACHE_TOKENS = 16 * 256;
-
-/** Park–Miller: the same sequences everywhere. */
-function randomTokens(seed: number, length: number): number[] {
-  let state = seed;
-  return Array.from({ length }, () => (state = (state * 48271) % 2147483647) % 500);
-}
-
 const SHARED = randomTokens(7, 50);
-/** Some begin alike, within a page and past one. */
+/** Some begin alike, within a page and past one; one is longer than a chunk of keys and a call: for models that have room for it. */
 const SEQUENCES = [
   SHARED,
   [...SHARED, ...randomTokens(3, 70)],
   [...SHARED.slice(0, 37), ...randomTokens(4, 40)],
   randomTokens(5, 1),
   randomTokens(6, 400),
+  randomTokens(8, 1100),
   [...SHARED.slice(0, 5), 9, 9, 9],
 ];
 
-const demo: Omit<LoadRequest, 'precision'> = { model: DEMO, init: { kind: 'checkpoint' }, threads: 2 };
-
-/** A small model with random weights, whose heads share keys in groups of 7. */
-function grouped(): Omit<LoadRequest, 'precision'> {
-  const folder = temporaryFolder();
-  const config = {
-    architectures: ['LlamaForCausalLM'],
-    model_type: 'llama',
-    torch_dtype: 'bfloat16',
-    hidden_size: 512,
-    intermediate_size: 1024,
-    num_hidden_layers: 3,
-    num_attention_heads: 14,
-    num_key_value_heads: 2,
-    head_dim: 128,
-    vocab_size: 2000,
-    max_position_embeddings: 2048,
-    rms_norm_eps: 1e-5,
-    rope_theta: 10_000,
-    tie_word_embeddings: false,
-  };
-  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
-  copyFileSync(join(DEMO, 'tokenizer.json'), join(folder, 'tokenizer.json'));
-  return { model: join(folder, 'config.json'), init: { kind: 'random', seed: 4 }, threads: 2 };
-}
-
-const load = (request: LoadRequest): Promise<LoadedModel> => beginLoading(request, SILENT, new Phases()).finish();
+/** Prompts that decode together: every third is drawn, some begin alike. */
+const MOST_BATCH = 256;
+const NEW_TOKENS = 8;
+const REQUESTS: readonly GenerateRequest[] = Array.from({ length: MOST_BATCH }, (_, i) => ({
+  prompt: [...(i % 5 === 0 ? SHARED.slice(0, 18) : []), ...randomTokens(100 + i, 3 + ((i * 11) % 23))],
+  maxNewTokens: NEW_TOKENS,
+  ...(i % 3 === 0 ? { sampling: { temperature: 0.5 + (i % 7) / 4, seed: 77 + (i % 4) } } : {}),
+}));
 
 /** Log-probabilities of every token but the first of each sequence, by the function score. */
-const scored = ({ executor }: LoadedModel): Promise<number[][]> =>
+const scored = ({ executor }: LoadedModel, sequences: readonly (readonly number[])[]): Promise<number[][]> =>
   Promise.all(
-    SEQUENCES.map(async (tokens) => {
+    sequences.map(async (tokens) => {
       const all = Int32Array.from(tokens, (_, i) => i);
       const batch = {
         tokens: Int32Array.from(tokens),
@@ -88,14 +67,6 @@ const scored = ({ executor }: LoadedModel): Promise<number[][]> =>
       return Array.from(scoredRows(await executor.call(SCORE, scoreInputs(batch, executor))).logProb);
     }),
   );
-
-/** The same by steps of a generator. */
-async function stepped(generator: Generator, sequences = SEQUENCES): Promise<number[][]> {
-  const all = await Promise.all(
-    sequences.map((prompt) => generator.generate({ prompt, maxNewTokens: 0, scoreFrom: 1 })),
-  );
-  return all.map(({ promptScores }) => promptScores.map(({ logProb }) => logProb));
-}
 
 function meanDistance(a: readonly (readonly number[])[], b: readonly (readonly number[])[]): number {
   const differences = a.flatMap((values, i) => values.map((value, j) => Math.abs(value - b[i]![j]!)));
@@ -114,58 +85,113 @@ const unfed = (stepper: Stepper): Stepper => ({
 
 /** Mean error of a log-probability that 16-bit operands may cause. */
 const MOST_ERROR = 0.1;
+/** Sequences that fit the function score, whose calls here have 1,024 tokens. */
+const fits = (tokens: readonly number[]): boolean => tokens.length <= 1024;
 
 for (const [name, requestOf] of [
   ['the demo checkpoint', () => demo],
   ['a small model with random weights', grouped],
 ] as const) {
   describe(`steps of ${name}`, { skip }, () => {
-    it('equal each other and score to the bit, and are close to f32', async () => {
-      const request = requestOf();
-      const model = await load({
-        ...request,
-        target: 'cuda',
-        precision: 'bf16',
-        cacheTokens: CACHE_TOKENS,
-        feeds: true,
-      });
-      const stepper = (limits: Partial<Stepper['limits']> = {}, cacheTokens = CACHE_TOKENS): Stepper => {
-        const whole = stepperOf(model, cacheTokens, { feeds: true });
-        return { ...whole, limits: { ...whole.limits, ...limits } };
-      };
-      const wanted = await stepped(new Generator(stepper()));
+    const request = requestOf();
+    let model: LoadedModel;
+    let sequences: readonly (readonly number[])[];
+    let wanted: readonly (readonly number[])[];
+    let together: readonly Written[];
+    const stepper = (limits: Partial<Stepper['limits']> = {}, cacheTokens?: number): Stepper =>
+      stepperFor(model, { feeds: true }, limits, cacheTokens);
+
+    before(async () => {
+      const begin = performance.now();
+      model = await loadOnDevice(request, { feeds: true });
+      console.log(`${name}: loaded in ${((performance.now() - begin) / 1000).toFixed(1)} s`);
+      sequences = SEQUENCES.filter(({ length }) => length <= model.checkpoint.config.maxPositions);
+      wanted = await scoresOf(new Generator(stepper()), sequences);
+      together = await write(new Generator(stepper()), REQUESTS);
+    });
+    after(() => model.close());
+
+    it('give what score gives, to the bit, and what f32 gives, closely', async () => {
       assert(wanted.flat().every(Number.isFinite));
-
-      const cpu = await load({ ...request, precision: 'f32' });
-      const error = meanDistance(wanted, await scored(cpu));
+      const short = sequences.filter(fits);
+      const same = wanted.filter((_, i) => fits(sequences[i]!));
+      assert.deepEqual(same, await scored(model, short), 'the function score');
+      const cpu = await load({ ...request, precision: 'f32', target: 'cpu', maxTokens: 1024 });
+      const error = meanDistance(same, await scored(cpu, short));
       await cpu.close();
-      console.log(`${name}: mean error to f32 on a CPU ${error.toFixed(4)}`);
+      console.log(`${name}: mean error to f32 on a CPU ${error.toFixed(4)} (at most ${MOST_ERROR})`);
       assert(error < MOST_ERROR);
-      assert.deepEqual(wanted, await scored(model), 'the function score');
+    });
 
-      for (const tokens of [1, 7, 16, 100, 1000])
-        assert.deepEqual(await stepped(new Generator(stepper({ tokens }))), wanted, `calls of ${tokens} tokens`);
+    for (const tokens of [1, 16, 100, 1000])
+      it(`give the same bits in calls of ${tokens} tokens`, async () => {
+        assert.deepEqual(await scoresOf(new Generator(stepper({ tokens })), sequences), wanted);
+      });
 
+    it('give the same bits one sequence at a time, beginning from pages', async () => {
       const generator = new Generator(stepper());
-      for (const [i, sequence] of SEQUENCES.entries())
-        assert.deepEqual(await stepped(generator, [sequence]), [wanted[i]], `sequence ${i}, beginning from pages`);
+      for (const [i, sequence] of sequences.entries())
+        assert.deepEqual(await scoresOf(generator, [sequence]), [wanted[i]], `sequence ${i}`);
+      assert(generator.counts.foundTokens > 0);
+    });
 
-      const small = new Generator(stepper({ tokens: 24 }, 16 * 32));
-      assert.deepEqual(await stepped(small), wanted, 'where pages are taken away');
+    it('give the same bits where pages are taken away', async () => {
+      const small = new Generator(stepper({ tokens: 64 }, 16 * 80));
+      assert.deepEqual(await scoresOf(small, sequences), wanted);
+      assert(small.counts.evictions > 0);
+    });
 
-      const prompts = SEQUENCES.map((prompt) => prompt.slice(0, 60));
-      const generate = (limits: Partial<Stepper['limits']>): Promise<unknown> => {
-        const own = new Generator(stepper(limits));
-        return Promise.all(prompts.map(async (prompt) => (await own.generate({ prompt, maxNewTokens: 40 })).tokens));
-      };
-      const together = await generate({});
-      assert.deepEqual(await generate({ tokens: 5 }), together, 'continuations in other calls');
-      const waiting = new Generator(unfed(stepper()));
-      const alone = await Promise.all(
-        prompts.map(async (prompt) => (await waiting.generate({ prompt, maxNewTokens: 40 })).tokens),
-      );
-      assert.deepEqual(alone, together, 'continuations whose calls wait for the tokens of the one before');
-      await model.close();
+    for (const batch of [1, 2, 7, 64])
+      it(`write in batches of ${batch} what they write in one of ${MOST_BATCH}`, async () => {
+        // A few batches of few sequences stand for all of them.
+        for (let from = 0; from < Math.min(MOST_BATCH, 4 * batch); from += batch)
+          assert.deepEqual(
+            await write(new Generator(stepper()), REQUESTS.slice(from, from + batch)),
+            together.slice(from, from + batch),
+            `from ${from} on`,
+          );
+      });
+
+    it('write the same where sequences give way and are computed again', async () => {
+      const small = new Generator(stepper({}, 16 * 60));
+      assert.deepEqual(await write(small, REQUESTS.slice(0, 64)), together.slice(0, 64));
+      const { preemptions, evictions } = small.counts;
+      console.log(`${name}: ${preemptions} gave way, ${evictions} pages taken away`);
+      assert(preemptions > 0 && evictions > 0);
+    });
+
+    it('write the same in small calls, and where each call waits for the tokens of the one before', async () => {
+      const some = REQUESTS.slice(0, 32);
+      assert.deepEqual(await write(new Generator(stepper({ tokens: 5 })), some), together.slice(0, 32));
+      assert.deepEqual(await write(new Generator(unfed(stepper())), some), together.slice(0, 32));
+    });
+
+    it('score what was written as it was written', async () => {
+      const paths = REQUESTS.map(({ prompt }, i) => [...prompt, ...together[i]!.tokens]);
+      const lengths = REQUESTS.map(({ prompt }) => prompt.length);
+      const found = await scoresOf(new Generator(stepper()), paths, (i) => lengths[i]!);
+      const right = together.map(({ logProbs }) => logProbs);
+      assert.deepEqual(found, right, 'by step');
+      const few = paths.slice(0, 16);
+      const byScore = (await scored(model, few)).map((values, i) => values.slice(lengths[i]! - 1));
+      assert.deepEqual(byScore, right.slice(0, 16), 'by the function score');
     });
   });
 }
+
+describe('beams of the demo checkpoint', { skip }, () => {
+  it('have the bits of their own paths, scored afterwards', async () => {
+    const model = await loadOnDevice(demo, { logits: true });
+    const generator = (): Generator => new Generator(stepperFor(model, { hasLogits: true }));
+    for (const prompt of [SEQUENCES[2]!, SHARED]) {
+      const beams = await searchBeams(generator(), { prompt, maxNewTokens: 20, beams: 4 });
+      assert.equal(beams.length, 4);
+      const paths = beams.map(({ tokens }) => [...prompt, ...tokens]);
+      const right = beams.map(({ logProbs }) => logProbs);
+      assert.deepEqual(await scoresOf(generator(), paths, () => prompt.length), right, 'by step');
+      const byScore = (await scored(model, paths)).map((values) => values.slice(prompt.length - 1));
+      assert.deepEqual(byScore, right, 'by the function score');
+    }
+    await model.close();
+  });
+});

@@ -223,6 +223,11 @@ export function layOut(
     if (given === undefined) continue;
     const seen = new Float64Array(rows * columns);
     for (let i = 0; i < seen.length; i++) {
+      // It is there already.
+      if (Number.isNaN(given[i])) {
+        seen[i] = NaN;
+        continue;
+      }
       const at = Math.floor(i / columns) * stride + (i % columns);
       put(bytes, at, decl.dtype, given[i]!);
       seen[i] = take(bytes, at, decl.dtype);

@@ -66,7 +66,6 @@ describe('a layer of few rows', () => {
   };
 
   it.each([
-    [1, skinny(8, 16, 128, 3), skinny(8, 256, 64, 3)],
     [7, skinny(8, 96, 64, 16), skinny(8, 256, 128, 3)],
     [9, skinny(16, 32, 64, 5), skinny(16, 256, 64, 3)],
     [31, skinny(32, 48, 64, 4), skinny(32, 256, 64, 3)],
@@ -118,7 +117,8 @@ describe('every epilogue of a layer', () => {
     'has the bits of mma and of wgmma: $which of $rows',
     ({ which, rows }) => {
       const layer = layerGemm(which, hidden, inter, headDim);
-      const tm = rows <= 8 ? 8 : 32;
+      // Several row tiles, or one that is mostly empty: both numbers of rows run the same kernels.
+      const tm = which === 'qkv' || which === 'gateUp' ? 8 : 32;
       const got = run(layer, rows, skinny(tm, 48, 64, 4));
       for (const other of [MMA, { ...WGMMA, mode: 'deferred', tm: 128 } as const, onHopper(tm, 96, 128, 2)]) {
         for (const [name, values] of run(layer, rows, other)) expectSame(got.get(name), values, name);

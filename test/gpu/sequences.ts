@@ -1,0 +1,96 @@
+/** What tests of the function step on a device share: models that are loaded once, and ways to run sequences. */
+import { copyFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { stepperOf } from '../../driver/commands/continuation.js';
+import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
+import { Phases } from '../../driver/phases.js';
+import type { LoadRequest, Ui } from '../../driver/requests.js';
+import { type Generator } from '../../generate/generator.js';
+import type { GenerateRequest } from '../../generate/request.js';
+import type { Stepper } from '../../generate/stepper.js';
+import { DEMO } from './command.js';
+import { temporaryFolder } from './support.js';
+
+const ignore = (): void => undefined;
+const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
+
+/** Tokens of keys and values that models here have room for. */
+export const CACHE_TOKENS = 16 * 1024;
+
+export type ModelRequest = Omit<LoadRequest, 'precision'>;
+
+/** Park–Miller: the same sequences everywhere. */
+export function randomTokens(seed: number, length: number): number[] {
+  let state = seed;
+  return Array.from({ length }, () => (state = (state * 48271) % 2147483647) % 500);
+}
+
+export const demo: ModelRequest = { model: DEMO, init: { kind: 'checkpoint' }, threads: 2 };
+
+/** A small model with random weights, whose heads share keys in groups of 7. */
+export function grouped(): ModelRequest {
+  const folder = temporaryFolder();
+  const config = {
+    architectures: ['LlamaForCausalLM'],
+    model_type: 'llama',
+    torch_dtype: 'bfloat16',
+    hidden_size: 512,
+    intermediate_size: 1024,
+    num_hidden_layers: 3,
+    num_attention_heads: 14,
+    num_key_value_heads: 2,
+    head_dim: 128,
+    vocab_size: 2000,
+    max_position_embeddings: 2048,
+    rms_norm_eps: 1e-5,
+    rope_theta: 10_000,
+    tie_word_embeddings: false,
+  };
+  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
+  copyFileSync(join(DEMO, 'tokenizer.json'), join(folder, 'tokenizer.json'));
+  return { model: join(folder, 'config.json'), init: { kind: 'random', seed: 4 }, threads: 2 };
+}
+
+export const load = (request: LoadRequest): Promise<LoadedModel> =>
+  beginLoading(request, SILENT, new Phases()).finish();
+
+/** Functions of a model in 16 bits on a device. */
+export const loadOnDevice = (request: ModelRequest, more: Partial<LoadRequest> = {}): Promise<LoadedModel> =>
+  load({ ...request, target: 'cuda', precision: 'bf16', cacheTokens: CACHE_TOKENS, maxTokens: 1024, ...more });
+
+/** A stepper with other limits, and room for fewer tokens. */
+export function stepperFor(
+  model: LoadedModel,
+  options: Parameters<typeof stepperOf>[2],
+  limits: Partial<Stepper['limits']> = {},
+  cacheTokens = CACHE_TOKENS,
+): Stepper {
+  const whole = stepperOf(model, cacheTokens, options);
+  return { ...whole, limits: { ...whole.limits, ...limits } };
+}
+
+/** Log-probabilities of every token from `from(i)` on of each sequence. */
+export async function scoresOf(
+  generator: Generator,
+  sequences: readonly (readonly number[])[],
+  from: (index: number) => number = () => 1,
+): Promise<number[][]> {
+  const all = await Promise.all(
+    sequences.map((prompt, i) => generator.generate({ prompt, maxNewTokens: 0, scoreFrom: from(i) })),
+  );
+  return all.map(({ promptScores }) => promptScores.map(({ logProb }) => logProb));
+}
+
+export interface Written {
+  readonly tokens: readonly number[];
+  readonly logProbs: readonly number[];
+}
+
+/** Continuations, all at once. */
+export async function write(generator: Generator, requests: readonly GenerateRequest[]): Promise<Written[]> {
+  const all = await Promise.all(requests.map((request) => generator.generate(request)));
+  return all.map(({ tokens }) => ({
+    tokens: tokens.map(({ token }) => token),
+    logProbs: tokens.map(({ logProb }) => logProb),
+  }));
+}
