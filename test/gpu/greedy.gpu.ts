@@ -1,6 +1,6 @@
 /**
- * Greedy continuations on a real device beside those of transformers in float64: in 16 bits log-probabilities are within
- * a tolerance, and tokens differ only where two were as likely within it.
+ * Greedy continuations on a real device beside those of transformers in float64: in 16 bits, log-probabilities are
+ * within a tolerance, and tokens differ only where two were as likely within it.
  */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
@@ -71,8 +71,8 @@ describe('greedy continuations', { skip }, () => {
         if (better > most.largest || gap > 2 * largest) wrong.push(`prompt ${i}, token ${at}: ${better}, gap ${gap}`);
       });
       console.log(
-        `${file}, ${precision}: ${errors.length} log-probabilities, mean error ${mean.toFixed(4)} (at most ${most.mean}), ` +
-          `largest ${largest.toFixed(3)} (at most ${most.largest}); ${same} of ${golden.length} texts the same, the ` +
+        `${file}, ${precision}: ${errors.length} log-probabilities, mean error ${mean.toFixed(4)} ` +
+          `(at most ${most.mean}), largest ${largest.toFixed(3)} (at most ${most.largest}); ${same} of ${golden.length} texts the same, the ` +
           `others leave at tokens that are up to ${furthest.toFixed(3)} apart`,
       );
       assert(mean <= most.mean && largest <= most.largest, `${file} is further from float64 than it may be`);

@@ -32,7 +32,7 @@ const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.
 const skip = typeof compiler === 'string' ? compiler : false;
 
 const SHARED = randomTokens(7, 50);
-/** Some begin alike, within a page and past one; one is longer than a chunk of keys and a call: for models that have room for it. */
+/** Some begin alike, within a page and past one. One is longer than a call: for models that have room for it. */
 const SEQUENCES = [
   SHARED,
   [...SHARED, ...randomTokens(3, 70)],

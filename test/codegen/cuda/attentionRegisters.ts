@@ -1,4 +1,4 @@
-/** Kernels of attention that NVIDIA's compiler must keep in registers: some are compiled with every test run, all slowly. */
+/** Kernels of attention that NVIDIA's compiler must keep in registers. CI compiles some, test/slow all. */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { isLegalAttention, type AttentionLimits } from '../../../codegen/cuda/attentionSchedules.js';
 import type { CudaArch, CudaAttentionSchedule } from '../../../ir/cuda.js';

@@ -1,4 +1,4 @@
-/** Hopper contractions that NVIDIA's compiler must keep in registers: some are compiled with every test run, all slowly. */
+/** Hopper contractions that NVIDIA's compiler must keep in registers. CI compiles some, test/slow all. */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
 import { isLegalWgmma } from '../../../codegen/cuda/wgmma/index.js';
