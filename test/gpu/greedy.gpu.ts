@@ -72,7 +72,8 @@ describe('greedy continuations', { skip }, () => {
       });
       console.log(
         `${file}, ${precision}: ${errors.length} log-probabilities, mean error ${mean.toFixed(4)} ` +
-          `(at most ${most.mean}), largest ${largest.toFixed(3)} (at most ${most.largest}); ${same} of ${golden.length} texts the same, the ` +
+          `(at most ${most.mean}), largest ${largest.toFixed(3)} (at most ${most.largest}); ` +
+          `${same} of ${golden.length} texts the same, the ` +
           `others leave at tokens that are up to ${furthest.toFixed(3)} apart`,
       );
       assert(mean <= most.mean && largest <= most.largest, `${file} is further from float64 than it may be`);
