@@ -1,27 +1,18 @@
 /** `npm run bench:ablation`: what each technique of scoring gives beside one forward over trees. */
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
-import { UserError } from '../errors.js';
+import { cacheBytesOf } from '../driver/commands/cacheSize.js';
 import { limitsOf } from '../driver/commands/modelLimits.js';
-import { planPathScorer } from '../driver/commands/pathScorer.js';
+import { planPathScorer, stepInputs } from '../driver/commands/pathScorer.js';
 import { PlanScorer } from '../driver/commands/scorer.js';
-import { openOrCompile } from '../driver/compile/open.js';
-import { loadExecutor } from '../driver/devices/openReplica.js';
-import { detectMachine } from '../driver/machine.js';
-import type { Ui } from '../driver/requests.js';
 import type { TokenisedQuestion } from '../eval/index.js';
+import { STEP } from '../ir/function.js';
 import { parseAblationOptions, USAGE, type AblationOptions } from './ablationOptions.js';
-import { NOT_MEASURED, techniquesOf, type Engine } from './ablationRows.js';
+import type { Engine } from './ablationCalls.js';
 import { differences, scoreAll, type Pass } from './ablationPass.js';
-import { benchData, packageRoot } from './data.js';
-
-const nothing = (): void => undefined;
-const print = (line: string): void => {
-  console.error(line);
-};
-const ui: Ui = { phase: nothing, step: nothing, run: nothing, table: nothing, note: print, warn: print };
-
-const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] ?? NaN;
+import { techniquesOf, type Compared, type Technique } from './ablationRows.js';
+import { benchData, withoutLabel } from './data.js';
+import { allocatorOf } from './deviceMemory.js';
+import { runProgram } from './program.js';
+import { openRandomModel } from './randomModel.js';
 
 /** A model whose vocabulary is smaller than the tokenizer's still gets valid ids. */
 const folded = (questions: readonly TokenisedQuestion[], vocabSize: number): TokenisedQuestion[] => {
@@ -33,75 +24,99 @@ const folded = (questions: readonly TokenisedQuestion[], vocabSize: number): Tok
   }));
 };
 
-async function compare(
-  engine: Engine,
-  questions: readonly TokenisedQuestion[],
-  options: AblationOptions,
-): Promise<void> {
-  const techniques = techniquesOf(engine, questions, options);
+interface Measured {
+  readonly pass: Pass;
+  /** Of the fastest round: other programs on the machine only add to it. */
+  readonly seconds: number;
+  /** The same as work of this host's processors; other programs add little to it. */
+  readonly cpuSeconds: number;
+}
+
+async function measure(
+  techniques: readonly Technique[],
+  inFlight: number,
+  { rounds, threads }: AblationOptions,
+): Promise<readonly Measured[]> {
   const passes: Pass[][] = techniques.map(() => []);
+  const added = techniques.map(() => 0);
   // The first round warms up: kernels are loaded, and clocks rise. Techniques take turns, so that all see the same.
-  for (let round = 0; round <= options.rounds; round++)
+  for (let round = 0; round <= rounds; round++)
     for (const [i, technique] of techniques.entries()) {
-      const pass = await scoreAll(technique, questions, engine.lane.inFlight);
+      const pass = await scoreAll(technique, inFlight);
+      added[i] = (await technique.added?.()) ?? 0;
       if (round > 0) passes[i]!.push(pass);
     }
-  const secondsOf = (of: readonly Pass[]): number => median(of.map(({ seconds }) => seconds));
-  const [reference] = passes;
-  const least = secondsOf(reference!);
-  console.log(
-    '| technique | tokens | calls | seconds | against trees | log-probabilities |\n|---|---|---|---|---|---|',
-  );
-  techniques.forEach(({ name }, i) => {
-    const { tokens, calls, logProbs } = passes[i]![0]!;
-    const seconds = secondsOf(passes[i]!);
-    const differing = differences(reference![0]!.logProbs, logProbs);
-    const bits = differing === 0 ? 'same bits' : `${differing} of ${logProbs.length} differ`;
-    console.log(
-      `| ${name} | ${tokens} | ${calls} | ${seconds.toFixed(3)} | ${(seconds / least).toFixed(2)} | ${bits} |`,
-    );
+  return passes.map((own, i) => ({
+    pass: own[0]!,
+    seconds: Math.min(...own.map(({ seconds }) => seconds)) + added[i]!,
+    cpuSeconds: Math.min(...own.map(({ cpuSeconds }) => cpuSeconds)) + threads * added[i]!,
+  }));
+}
+
+/** `isHost`: the techniques are compared by the work of this host's processors. */
+function print(techniques: readonly Technique[], measured: readonly Measured[], isHost: boolean): void {
+  const reference = measured[0]!;
+  const timeOf = ({ seconds, cpuSeconds }: Measured): number => (isHost ? cpuSeconds : seconds);
+  const columns = ['tokens', 'calls', 'seconds', ...(isHost ? ['CPU seconds'] : []), 'against trees'];
+  console.log(`| technique | ${columns.join(' | ')} | log-probabilities |`);
+  console.log(`|${'---|'.repeat(columns.length + 2)}`);
+  techniques.forEach(({ name, questions }, i) => {
+    const own = measured[i]!;
+    const { tokens, calls, logProbs } = own.pass;
+    const times = [own.seconds, ...(isHost ? [own.cpuSeconds] : [])].map((seconds) => seconds.toFixed(3));
+    const ratio = (timeOf(own) / timeOf(reference)).toFixed(2);
+    const bits = questions === techniques[0]!.questions ? bitsOf(reference.pass.logProbs, logProbs) : 'other prompts';
+    console.log(`| ${[name, tokens, calls, ...times, ratio, bits].join(' | ')} |`);
   });
-  for (const [name, reason] of NOT_MEASURED) console.log(`| ${name} | | | | | not measured: ${reason} |`);
+}
+
+function bitsOf(wanted: Float32Array, found: Float32Array): string {
+  const differing = differences(wanted, found);
+  return differing === 0 ? 'same bits' : `${differing} of ${found.length} differ`;
 }
 
 async function main(options: AblationOptions): Promise<void> {
-  const { model: name, target, threads, maxTokens } = options;
-  const below = join(packageRoot(), 'bench', 'models', name);
+  const { model: name, target, threads, rounds, maxTokens } = options;
+  // Room for two of the largest calls: contexts, and choices beside them.
   const cacheTokens = 2 * maxTokens;
-  const { model, checkpoint } = await openOrCompile(
-    {
-      model: existsSync(below) ? below : name,
-      init: { kind: 'random', seed: 1 },
-      precision: 'auto',
-      target,
-      maxTokens,
-      cacheTokens,
-    },
-    detectMachine(),
-    ui,
-  );
-  const data = await benchData(options.data, options.tokenizer, options.questions);
-  const executor = await loadExecutor(checkpoint, model, { threads, rebuild: () => 'npm run bench:ablation' }, ui);
+  const { model, checkpoint, executor } = await openRandomModel({
+    model: name,
+    target,
+    threads,
+    maxTokens,
+    cacheTokens,
+    script: 'bench:ablation',
+  });
+  const memory = allocatorOf(target);
   try {
+    const tokenBytes = cacheBytesOf(model) / cacheTokens;
     const scorer = new PlanScorer(executor, limitsOf(checkpoint, model));
     const paths = planPathScorer(executor, cacheTokens, scorer);
+    const lane = await paths.open(0);
+    const engine: Engine = {
+      scorer,
+      lane,
+      limits: paths.limits,
+      profile: async (batch) => (await executor.profile(STEP, stepInputs(batch))).launches,
+      allocate: (tokens) => memory.allocate(tokens * tokenBytes),
+    };
+    const load = async (change?: typeof withoutLabel): Promise<{ name: string; questions: TokenisedQuestion[] }> => {
+      const data = await benchData(options.data, options.tokenizer, options.questions, change);
+      return { name: data.name, questions: folded(data.questions, checkpoint.config.vocabSize) };
+    };
+    const [labelled, unlabelled] = [await load(), await load(withoutLabel)];
+    const { questions } = labelled;
     console.log(
-      `${name}, ${model.isa}, ${model.arithmetic}: ${data.questions.length} questions of ${data.name}, ` +
-        `calls of up to ${scorer.maxTokens} tokens, median of ${options.rounds}\n`,
+      `${name}, ${model.isa}, ${model.arithmetic}: ${questions.length} questions of ${labelled.name}, ` +
+        `calls of up to ${scorer.maxTokens} tokens, the fastest of ${rounds} rounds\n`,
     );
-    const engine = { scorer, lane: await paths.open(0), limits: paths.limits };
-    await compare(engine, folded(data.questions, checkpoint.config.vocabSize), options);
+    const compared: Compared = { engine, questions, unlabelled: unlabelled.questions, options };
+    const techniques = techniquesOf(compared);
+    print(techniques, await measure(techniques, lane.inFlight, options), model.target.isHost);
   } finally {
+    memory.close();
     await executor.close();
   }
 }
 
-try {
-  const options = parseAblationOptions(process.argv.slice(2));
-  if (options === undefined) console.log(USAGE);
-  else await main(options);
-} catch (error) {
-  if (!(error instanceof UserError)) throw error;
-  console.error(`error: ${error.message}${error.hint === undefined ? '' : `\nhint: ${error.hint}`}`);
-  process.exitCode = 1;
-}
+await runProgram(USAGE, parseAblationOptions, main);

@@ -1,49 +1,54 @@
 /** The command line of the benchmark of techniques. */
 import { parseArgs } from 'node:util';
-import { UserError } from '../errors.js';
-import { numberOption } from './numberOption.js';
+import { describeRows, type TechniqueOptions } from './ablationRows.js';
+import { BENCH_TARGETS, OptionReader, type BenchTarget } from './optionReader.js';
+
+/** As `run` has them where a model's context is that long. */
+const CALL_TOKENS: Readonly<Record<BenchTarget, string>> = { cpu: '4096', cuda: '8448' };
+const DEFAULTS: TechniqueOptions = { sequences: 32, prefillTokens: 512 };
 
 export const USAGE = `bench:ablation [--model llama-110m] [--target cpu|cuda] [--threads 2] [--questions 100]
-      [--rounds 3] [--max-tokens 4096] [--sequences 32] [--prefill 512] [--data FILE] [--tokenizer DIR]
+      [--rounds 3] [--max-tokens N] [--sequences 32] [--prefill 512] [--data FILE] [--tokenizer DIR]
 
-What each technique of scoring gives: sequences in fixed or filled calls, contexts first and then choices on cached keys
-and values, one forward over trees. Prints for each the tokens that it computes, its calls, the median time of all
-questions, how many times as long it takes as trees, and whether every log-probability is the same bits.
+What each technique of scoring gives, on the same kernels and weights. Prints for each the tokens that it computes, its
+calls, the time of all questions in its fastest round, how many times as long that is as trees take, and whether every
+log-probability is the same bits. On a CPU techniques are compared by the work of its processors (CPU seconds, of all
+threads together), to which other programs add little.
 
   --model       folder of a config.json, or one below bench/models; weights are random
   --target      cpu or cuda
   --threads     threads that compute on a CPU
   --questions   questions to score: the first of the data set
   --rounds      times that every technique scores them, in turn
-  --max-tokens  tokens of the largest call
+  --max-tokens  tokens of the largest call (default: 4096, with --target cuda 8448)
   --sequences   sequences of a fixed batch
   --prefill     tokens of a call of contexts, where contexts are computed in small calls
   --data        HellaSwag as JSON lines (default: the real one if it is there, else the bundled questions)
-  --tokenizer   folder of a tokenizer`;
+  --tokenizer   folder of a tokenizer
 
-export interface AblationOptions {
+The techniques, each a row:
+
+${describeRows(DEFAULTS)}
+
+A row that begins with … is the one of filled calls in two phases, with one change. No row has padding: a batch is as
+many tokens as its sequences have.`;
+
+export interface AblationOptions extends TechniqueOptions {
   readonly model: string;
-  readonly target: 'cpu' | 'cuda';
+  readonly target: BenchTarget;
   readonly threads: number;
   readonly questions: number;
   readonly rounds: number;
   readonly maxTokens: number;
-  readonly sequences: number;
-  readonly prefillTokens: number;
   readonly data: string | undefined;
   readonly tokenizer: string | undefined;
 }
 
-const HINT = 'look at the options: npm run bench:ablation -- --help';
-
-const whole = (name: string, text: string, least: number, most: number): number =>
-  numberOption(name, text, { least, most, isWhole: true }, HINT);
-
 /** `undefined` if help was asked for. Throws UserError. */
 export function parseAblationOptions(args: readonly string[]): AblationOptions | undefined {
-  let values;
-  try {
-    ({ values } = parseArgs({
+  const read = new OptionReader('bench:ablation');
+  const { values } = read.parse(() =>
+    parseArgs({
       args: [...args],
       options: {
         model: { type: 'string', default: 'llama-110m' },
@@ -51,30 +56,26 @@ export function parseAblationOptions(args: readonly string[]): AblationOptions |
         threads: { type: 'string', default: '2' },
         questions: { type: 'string', default: '100' },
         rounds: { type: 'string', default: '3' },
-        'max-tokens': { type: 'string', default: '4096' },
-        sequences: { type: 'string', default: '32' },
-        prefill: { type: 'string', default: '512' },
+        'max-tokens': { type: 'string' },
+        sequences: { type: 'string', default: String(DEFAULTS.sequences) },
+        prefill: { type: 'string', default: String(DEFAULTS.prefillTokens) },
         data: { type: 'string' },
         tokenizer: { type: 'string' },
         help: { type: 'boolean', default: false },
       },
-    }));
-  } catch (error) {
-    throw new UserError(error instanceof Error ? error.message : String(error), HINT, { cause: error });
-  }
+    }),
+  );
   if (values.help) return undefined;
-  const { target } = values;
-  if (target !== 'cpu' && target !== 'cuda')
-    throw new UserError(`--target ${JSON.stringify(target)}: expected cpu or cuda`, HINT);
+  const target = read.oneOf('target', values.target, BENCH_TARGETS);
   return {
     model: values.model,
     target,
-    threads: whole('threads', values.threads, 1, 1024),
-    questions: whole('questions', values.questions, 1, 1_000_000),
-    rounds: whole('rounds', values.rounds, 1, 1000),
-    maxTokens: whole('max-tokens', values['max-tokens'], 32, 32_768),
-    sequences: whole('sequences', values.sequences, 1, 4096),
-    prefillTokens: whole('prefill', values.prefill, 1, 32_768),
+    threads: read.whole('threads', values.threads, 1, 1024),
+    questions: read.whole('questions', values.questions, 1, 1_000_000),
+    rounds: read.whole('rounds', values.rounds, 1, 1000),
+    sequences: read.whole('sequences', values.sequences, 1, 4096),
+    prefillTokens: read.whole('prefill', values.prefill, 1, 32_768),
+    maxTokens: read.whole('max-tokens', values['max-tokens'] ?? CALL_TOKENS[target], 32, 32_768),
     data: values.data,
     tokenizer: values.tokenizer,
   };

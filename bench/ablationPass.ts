@@ -1,26 +1,25 @@
 /** One pass of a technique over all questions. */
-import { pathsOf, type TokenisedQuestion } from '../eval/index.js';
+import { pathsOf } from '../eval/index.js';
 import type { ScoredRows } from '../eval/scorer.js';
-import type { Call, Technique } from './ablationRows.js';
+import type { Call } from './ablationCalls.js';
+import type { Technique } from './ablationRows.js';
 
 export interface Pass {
   readonly tokens: number;
   readonly calls: number;
   /** From the first call to the results of the last; all of them are laid out before. */
   readonly seconds: number;
+  /** Seconds that the processors of this host worked for them, all threads together. */
+  readonly cpuSeconds: number;
   /** f32: those of every token of every choice, in the order of the questions; NaN where none was computed. */
   readonly logProbs: Float32Array;
 }
 
 /** Makes all calls of a technique, `inFlight` of them at a time. */
-export async function scoreAll(
-  technique: Technique,
-  questions: readonly TokenisedQuestion[],
-  inFlight: number,
-): Promise<Pass> {
+export async function scoreAll(technique: Technique, inFlight: number): Promise<Pass> {
   const placeOf = new Map<string, number>();
   let length = 0;
-  for (const { question, choice, continuation } of pathsOf(questions)) {
+  for (const { question, choice, continuation } of pathsOf(technique.questions)) {
     placeOf.set(`${question} ${choice}`, length);
     length += continuation.length;
   }
@@ -33,6 +32,7 @@ export async function scoreAll(
       logProbs[placeOf.get(`${question} ${choice}`)! + index] = logProb[row]!;
   };
   const calls = [...technique.calls()];
+  const cpu = process.cpuUsage();
   const started = performance.now();
   try {
     for (const call of calls) {
@@ -48,7 +48,9 @@ export async function scoreAll(
     await Promise.allSettled(flights.map(({ rows }) => rows));
   }
   const seconds = (performance.now() - started) / 1000;
-  return { tokens: calls.reduce((sum, call) => sum + call.tokens, 0), calls: calls.length, seconds, logProbs };
+  const { user, system } = process.cpuUsage(cpu);
+  const tokens = calls.reduce((sum, call) => sum + call.tokens, 0);
+  return { tokens, calls: calls.length, seconds, cpuSeconds: (user + system) / 1e6, logProbs };
 }
 
 /** Log-probabilities whose bits differ. One that was not computed differs from every other. */

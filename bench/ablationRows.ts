@@ -1,33 +1,24 @@
 /** The techniques that the benchmark of techniques compares, each as the calls that score a set of questions. */
-import { scoredTokens } from '../eval/answers.js';
-import { layBatch, packTrees, planTrees, type Path, type ScoredRows, type TreeSharing } from '../eval/index.js';
+import { twoPhase, type TokenisedQuestion, type TwoPhaseOptions } from '../eval/index.js';
 import { orderPaths } from '../eval/pathOrder.js';
-import { fits, type Capacity } from '../eval/packing.js';
-import type { PathLane, PathScorer, Scorer } from '../eval/scorer.js';
 import { pathsOf } from '../eval/tokenCounts.js';
-import type { TokenisedQuestion } from '../eval/tokenise.js';
-import { measureTree, type ScoredToken } from '../eval/tree.js';
-import { walk, type WalkedBatch } from '../eval/walk.js';
-import { twoPhase, type TwoPhaseOptions } from '../eval/twoPhase.js';
-
-export interface Engine {
-  /** Trees, in which keys and values last for a call. */
-  readonly scorer: Scorer;
-  /** Paths over cached keys and values. */
-  readonly lane: PathLane;
-  readonly limits: PathScorer['limits'];
-}
-
-/** A call that waits to be made. */
-export interface Call {
-  readonly tokens: number;
-  readonly scored: readonly ScoredToken[];
-  score(): Promise<ScoredRows>;
-}
+import { walk } from '../eval/walk.js';
+import {
+  allocatingCalls,
+  fixedCalls,
+  packedCalls,
+  stepCalls,
+  UnprunedTime,
+  type Call,
+  type Engine,
+} from './ablationCalls.js';
 
 export interface Technique {
   readonly name: string;
+  readonly questions: readonly TokenisedQuestion[];
   calls(): Iterable<Call>;
+  /** What is added to the time of the calls, in seconds, by all measurements so far; makes them again. */
+  added?(): Promise<number>;
 }
 
 export interface TechniqueOptions {
@@ -37,73 +28,115 @@ export interface TechniqueOptions {
   readonly prefillTokens: number;
 }
 
-/** What other systems do that is no choice here, and why. */
-export const NOT_MEASURED: readonly (readonly [name: string, reason: string])[] = [
-  ['no activity label', 'a shorter prompt is another question, with other answers'],
-  ['last layer for scored rows only', 'every row has it: the pass pruneDeadRows is part of compiling'],
-  ['pages not allocated before', 'memory is part of the plan: nothing is allocated between calls'],
-  ['padding', 'there is none: a batch is as many tokens as its sequences have'],
-];
+/** What the techniques are applied to. */
+export interface Compared {
+  readonly engine: Engine;
+  readonly questions: readonly TokenisedQuestion[];
+  /** The same without their activity labels. */
+  readonly unlabelled: readonly TokenisedQuestion[];
+  readonly options: TechniqueOptions;
+}
+
+/** A row of the table. */
+interface Row {
+  readonly name: (options: TechniqueOptions) => string;
+  /** For the help of the benchmark. */
+  readonly meaning: string;
+  readonly isUnlabelled?: boolean;
+  readonly calls: (
+    engine: Engine,
+    questions: readonly TokenisedQuestion[],
+    options: TechniqueOptions,
+  ) => Iterable<Call>;
+  readonly isUnpruned?: boolean;
+}
+
+const inPhases =
+  (more: (options: TechniqueOptions) => Omit<TwoPhaseOptions, 'limits'> = () => ({})): Row['calls'] =>
+  (engine, questions, options) =>
+    stepCalls(engine, twoPhase(pathsOf(questions), { limits: engine.limits, ...more(options) }));
 
 /** The first one is what the others are compared with. */
-export function techniquesOf(
-  engine: Engine,
-  questions: readonly TokenisedQuestion[],
-  { sequences, prefillTokens }: TechniqueOptions,
-): readonly Technique[] {
-  const paths = pathsOf(questions);
-  const { limits } = engine;
-  const inPhases = (name: string, options: Omit<TwoPhaseOptions, 'limits'>): Technique => ({
-    name,
-    calls: () => stepCalls(engine, twoPhase(paths, { limits, ...options })),
+const ROWS: readonly Row[] = [
+  {
+    name: () => 'one forward over trees',
+    meaning: 'every common beginning once, in one call with its continuations: run --sharing tree',
+    calls: (engine, questions) => packedCalls(engine, questions, 'tree'),
+  },
+  {
+    name: ({ sequences }) => `sequence per choice, ${sequences} a call`,
+    meaning: 'context and choice again for every choice, in fixed batches: --sequences of them',
+    calls: (engine, questions, { sequences }) => fixedCalls(engine, pathsOf(questions), sequences),
+  },
+  {
+    name: () => 'sequence per choice, calls filled',
+    meaning: 'the same in dynamic batches, which take as many tokens as a call holds: run --sharing none',
+    calls: (engine, questions) => packedCalls(engine, questions, 'none'),
+  },
+  {
+    name: ({ sequences }) => `contexts, then choices, ${sequences} a call`,
+    meaning: 'choices continue the kept keys and values of contexts; fixed batches of both',
+    calls: inPhases(({ sequences }) => ({ sequences })),
+  },
+  {
+    name: () => 'contexts, then choices, calls filled',
+    meaning: 'the same in dynamic batches: run --sharing kv',
+    calls: inPhases(),
+  },
+  {
+    name: () => '… without activity labels',
+    meaning: 'shorter prompts: other questions, with other answers',
+    isUnlabelled: true,
+    calls: inPhases(),
+  },
+  {
+    name: ({ prefillTokens }) => `… contexts in calls of ${prefillTokens} tokens`,
+    meaning: 'mini-batched prefill: small calls for contexts (--prefill), full ones for choices',
+    calls: inPhases(({ prefillTokens }) => ({ prefillTokens })),
+  },
+  {
+    name: () => '… last layer for every token',
+    meaning: 'without pruning: adds what the kernels of the layer before take more than those of the last one',
+    calls: inPhases(),
+    isUnpruned: true,
+  },
+  {
+    name: () => '… memory for each group of contexts',
+    meaning: 'pages not allocated before: allocates and frees what keys and values of a group take',
+    calls: (engine, questions) => allocatingCalls(engine, pathsOf(questions)),
+  },
+  {
+    name: () => 'one forward over shared contexts',
+    meaning: 'a context once, in one call with its choices: run --sharing context',
+    calls: (engine, questions) => packedCalls(engine, questions, 'context'),
+  },
+  {
+    name: () => 'trees whose beginnings are kept',
+    meaning: 'keys and values of a beginning last from call to call: run --prefixes keep',
+    calls: (engine, questions) => stepCalls(engine, walk(orderPaths(pathsOf(questions)).paths, engine.limits)),
+  },
+  {
+    name: () => 'one forward over trees, without activity labels',
+    meaning: 'the first row with the shorter prompts',
+    isUnlabelled: true,
+    calls: (engine, questions) => packedCalls(engine, questions, 'tree'),
+  },
+];
+
+/** A line for each row with what it is. */
+export const describeRows = (options: TechniqueOptions): string =>
+  ROWS.map(({ name, meaning }) => `  ${name(options)}\n      ${meaning}`).join('\n');
+
+/** The first one is what the others are compared with. */
+export const techniquesOf = ({ engine, questions, unlabelled, options }: Compared): readonly Technique[] =>
+  ROWS.map(({ name, isUnlabelled = false, isUnpruned = false, calls }) => {
+    const own = isUnlabelled ? unlabelled : questions;
+    const unpruned = isUnpruned ? new UnprunedTime() : undefined;
+    const make = (): Iterable<Call> => calls(engine, own, options);
+    return {
+      name: name(options),
+      questions: own,
+      calls: make,
+      ...(unpruned === undefined ? {} : { added: () => unpruned.measure(make()) }),
+    };
   });
-  return [
-    { name: 'one forward over trees', calls: () => packedCalls(engine, questions, 'tree') },
-    { name: `sequence per choice, ${sequences} a call`, calls: () => fixedCalls(engine, paths, sequences) },
-    { name: 'sequence per choice, calls filled', calls: () => packedCalls(engine, questions, 'none') },
-    inPhases(`contexts, then choices, ${sequences} a call`, { sequences }),
-    inPhases('contexts, then choices, calls filled', {}),
-    inPhases(`contexts in calls of ${prefillTokens} tokens, then choices`, { prefillTokens }),
-    { name: 'one forward over shared contexts', calls: () => packedCalls(engine, questions, 'context') },
-    { name: 'trees whose beginnings are kept', calls: () => stepCalls(engine, walk(orderPaths(paths).paths, limits)) },
-  ];
-}
-
-/** Micro-batches as `run` packs them. */
-function* packedCalls(engine: Engine, questions: readonly TokenisedQuestion[], sharing: TreeSharing): Generator<Call> {
-  const { trees } = planTrees(questions, sharing, engine.scorer);
-  for (const { items } of packTrees(trees, engine.scorer))
-    yield scoreCall(
-      engine.scorer,
-      items.map(({ paths }) => paths),
-      sharing,
-    );
-}
-
-/** Choices one after another, each a sequence of its own, as many as a batch has or as fit. */
-function* fixedCalls(engine: Engine, paths: readonly Path[], sequences: number): Generator<Call> {
-  const capacity: Capacity = engine.scorer;
-  for (let from = 0; from < paths.length;) {
-    let end = from + 1;
-    while (
-      end < Math.min(from + sequences, paths.length) &&
-      fits(measureTree(paths.slice(from, end + 1), 'none'), capacity)
-    )
-      end++;
-    yield scoreCall(
-      engine.scorer,
-      paths.slice(from, end).map((path) => [path]),
-      'none',
-    );
-    from = end;
-  }
-}
-
-function scoreCall(scorer: Scorer, groups: readonly (readonly Path[])[], sharing: TreeSharing): Call {
-  const { batch, answers } = layBatch(groups, sharing);
-  return { tokens: batch.tokens.length, scored: scoredTokens(answers), score: () => scorer.score(batch) };
-}
-
-function* stepCalls({ lane }: Engine, walked: Iterable<WalkedBatch>): Generator<Call> {
-  for (const { batch, scored } of walked) yield { tokens: batch.tokens.length, scored, score: () => lane.score(batch) };
-}

@@ -2,12 +2,18 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { loadDataset, taskByName, tokeniseDataset, type TokenisedQuestion } from '../eval/index.js';
+import { loadDataset, taskByName, tokeniseDataset, type Question, type TokenisedQuestion } from '../eval/index.js';
 import { openTokenizer } from '../models/tokenizer.js';
 
 export interface BenchData {
   readonly name: string;
   readonly questions: readonly TokenisedQuestion[];
+}
+
+/** The question without the activity label before its context, as some programs ask it. */
+export function withoutLabel(question: Question): Question {
+  const label = `${String(question.doc['activity_label'])}: `;
+  return question.context.startsWith(label) ? { ...question, context: question.context.slice(label.length) } : question;
 }
 
 /** The folder that holds package.json. */
@@ -19,12 +25,13 @@ export function packageRoot(): string {
 
 /**
  * Tokenised by `tokenizer` (a folder), or else by a LLaMA-like one of 32,000 pieces if one is found, or else by the
- * demo's.
+ * demo's. `change` is made to every question before.
  */
 export async function benchData(
   data: string | undefined,
   tokenizer: string | undefined,
   count: number,
+  change = (question: Question): Question => question,
 ): Promise<BenchData> {
   const root = packageRoot();
   const first = (paths: readonly string[]): string => paths.find((path) => existsSync(path)) ?? paths.at(-1)!;
@@ -34,6 +41,7 @@ export async function benchData(
   const { spec } = openTokenizer(folder);
   const moduleUrl = new URL('../models/tokenizer.js', import.meta.url).href;
   const dataset = await loadDataset({ path, task: taskByName('hellaswag'), limit: count });
-  const loaded = await tokeniseDataset(dataset, { tokenizer: { moduleUrl, spec }, workers: 0 });
+  const changed = { ...dataset, questions: dataset.questions.map(change) };
+  const loaded = await tokeniseDataset(changed, { tokenizer: { moduleUrl, spec }, workers: 0 });
   return { name: path.split('/').at(-1)!, questions: loaded.tokenised };
 }

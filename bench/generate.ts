@@ -1,13 +1,7 @@
 /** `npm run bench:generate`: decoding rates with random weights, against the bytes that a call must read. */
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
-import { UserError } from '../errors.js';
+import { median } from '../autotune/median.js';
 import { stepperOf } from '../driver/commands/continuation.js';
 import { packedWeightBytes } from '../driver/commands/work.js';
-import { openOrCompile } from '../driver/compile/open.js';
-import { loadExecutor } from '../driver/devices/openReplica.js';
-import { detectMachine } from '../driver/machine.js';
-import type { Ui } from '../driver/requests.js';
 import type { Executor } from '../driver/executor.js';
 import { Generator } from '../generate/generator.js';
 import type { Generated } from '../generate/request.js';
@@ -17,24 +11,10 @@ import { STEP } from '../ir/function.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { loadAddon, type NativePool } from '../runtime/addon.js';
-import { packageRoot } from './data.js';
+import { runProgram } from './program.js';
+import { openRandomModel } from './randomModel.js';
 import { requestLengths } from './requests.js';
 import { parseGenerateOptions, USAGE, type GenerateBenchOptions } from './generateOptions.js';
-
-const ui: Ui = {
-  phase: () => undefined,
-  step: () => undefined,
-  run: () => undefined,
-  table: () => undefined,
-  note: (line) => {
-    console.error(line);
-  },
-  warn: (line) => {
-    console.error(line);
-  },
-};
-
-const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] ?? NaN;
 
 /** Park–Miller: prompts that are the same in every batch, and have no common beginning. */
 function promptOf(index: number, length: number, vocabSize: number): number[] {
@@ -183,22 +163,15 @@ const sum = (values: readonly number[]): number => values.reduce((all, each) => 
 
 async function main(options: GenerateBenchOptions): Promise<void> {
   const { model: name, target, batches, promptTokens, newTokens, threads } = options;
-  const below = join(packageRoot(), 'bench', 'models', name);
-  const pages = pagesOf(options);
-  const opened = await openOrCompile(
-    {
-      model: existsSync(below) ? below : name,
-      init: { kind: 'random', seed: 1 },
-      precision: 'auto',
-      target,
-      cacheTokens: pages * PAGE_TOKENS,
-      feeds: options.feeds,
-    },
-    detectMachine(),
-    ui,
-  );
-  const { model, checkpoint } = opened;
-  const executor = await loadExecutor(checkpoint, model, { threads, rebuild: () => 'npm run bench:generate' }, ui);
+  const cacheTokens = pagesOf(options) * PAGE_TOKENS;
+  const { model, checkpoint, executor } = await openRandomModel({
+    model: name,
+    target,
+    threads,
+    cacheTokens,
+    feeds: options.feeds,
+    script: 'bench:generate',
+  });
   const busy: number[] = [];
   const measured: Executor = {
     ...executor,
@@ -210,7 +183,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
       return result;
     },
   };
-  const stepper = stepperOf({ executor: measured, checkpoint }, pages * PAGE_TOKENS, { feeds: options.feeds });
+  const stepper = stepperOf({ executor: measured, checkpoint }, cacheTokens, { feeds: options.feeds });
   const weightBytes = packedWeightBytes(model.plan);
   const rowBytes = model.plan.states.reduce((sum, { columns, dtype }) => sum + columns * DTYPE_BYTES[dtype], 0);
   if (options.requests > 0) {
@@ -249,12 +222,4 @@ async function main(options: GenerateBenchOptions): Promise<void> {
   await executor.close();
 }
 
-try {
-  const options = parseGenerateOptions(process.argv.slice(2));
-  if (options === undefined) console.log(USAGE);
-  else await main(options);
-} catch (error) {
-  if (!(error instanceof UserError)) throw error;
-  console.error(`error: ${error.message}${error.hint === undefined ? '' : `\nhint: ${error.hint}`}`);
-  process.exitCode = 1;
-}
+await runProgram(USAGE, parseGenerateOptions, main);

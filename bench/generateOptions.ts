@@ -1,8 +1,7 @@
 /** The command line of the benchmark of generation. */
 import { parseArgs } from 'node:util';
-import { UserError } from '../errors.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
-import { numberOption } from './numberOption.js';
+import { BENCH_TARGETS, OptionReader, type BenchTarget } from './optionReader.js';
 
 export const USAGE = `bench:generate [--model llama-110m] [--target cpu|cuda] [--batch 1,8,64] [--prompt 512] [--new 64]
       [--threads N] [--profile] [--wait] [--requests N [--cache-tokens N]]
@@ -25,7 +24,7 @@ every batch. On a CPU the rate is compared with that of threads that only read, 
 
 export interface GenerateBenchOptions {
   readonly model: string;
-  readonly target: 'cpu' | 'cuda';
+  readonly target: BenchTarget;
   /** Ascending. */
   readonly batches: readonly number[];
   readonly promptTokens: number;
@@ -39,16 +38,11 @@ export interface GenerateBenchOptions {
   readonly cacheTokens?: number;
 }
 
-const HINT = 'look at the options: npm run bench:generate -- --help';
-
-const whole = (name: string, text: string, least: number, most: number): number =>
-  numberOption(name, text, { least, most, isWhole: true }, HINT);
-
 /** `undefined` if help was asked for. Throws UserError. */
 export function parseGenerateOptions(args: readonly string[]): GenerateBenchOptions | undefined {
-  let values;
-  try {
-    ({ values } = parseArgs({
+  const read = new OptionReader('bench:generate');
+  const { values } = read.parse(() =>
+    parseArgs({
       args: [...args],
       options: {
         model: { type: 'string', default: 'llama-110m' },
@@ -63,26 +57,21 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
         'cache-tokens': { type: 'string' },
         help: { type: 'boolean', default: false },
       },
-    }));
-  } catch (error) {
-    throw new UserError(error instanceof Error ? error.message : String(error), HINT, { cause: error });
-  }
+    }),
+  );
   if (values.help) return undefined;
-  const { target } = values;
-  if (target !== 'cpu' && target !== 'cuda')
-    throw new UserError(`--target ${JSON.stringify(target)}: expected cpu or cuda`, HINT);
   return {
     model: values.model,
-    target,
-    batches: values.batch.split(',').map((each) => whole('batch', each, 1, 1024)),
-    promptTokens: whole('prompt', values.prompt, 1, 65_536),
-    newTokens: whole('new', values.new, 2, 65_536),
+    target: read.oneOf('target', values.target, BENCH_TARGETS),
+    batches: values.batch.split(',').map((each) => read.whole('batch', each, 1, 1024)),
+    promptTokens: read.whole('prompt', values.prompt, 1, 65_536),
+    newTokens: read.whole('new', values.new, 2, 65_536),
     profiles: values.profile,
     feeds: !values.wait,
-    threads: whole('threads', values.threads, 1, 1024),
-    requests: whole('requests', values.requests, 0, 100_000),
+    threads: read.whole('threads', values.threads, 1, 1024),
+    requests: read.whole('requests', values.requests, 0, 100_000),
     ...(values['cache-tokens'] === undefined
       ? {}
-      : { cacheTokens: whole('cache-tokens', values['cache-tokens'], PAGE_TOKENS, 1 << 24) }),
+      : { cacheTokens: read.whole('cache-tokens', values['cache-tokens'], PAGE_TOKENS, 1 << 24) }),
   };
 }

@@ -3,14 +3,14 @@
  * options see gpuOptions.ts. In a bundle this is `bench-gpu.sh`.
  */
 import { isDeviceHung } from '../autotune/cuda/patience.js';
-import { UserError } from '../errors.js';
 import { writeAtomically } from '../system/write.js';
 import { openLab, type GpuLab } from './gpuLab.js';
 import { measureReadRate } from './gpuReadRate.js';
 import { openBenchModel } from './gpuModel.js';
-import { parseGpuOptions, USAGE } from './gpuOptions.js';
+import { parseGpuOptions, USAGE, type GpuOptions } from './gpuOptions.js';
 import { renderGpuTable } from './gpuResults.js';
 import { runGpuBench } from './gpuRun.js';
+import { runProgram } from './program.js';
 
 const READ_WARM_SECONDS = 0.5;
 
@@ -18,18 +18,7 @@ const note = (line: string): void => {
   process.stderr.write(`${line}\n`);
 };
 
-function fail(error: unknown): void {
-  if (!(error instanceof UserError)) throw error;
-  note(`error: ${error.message}${error.hint === undefined ? '' : `\nhint: ${error.hint}`}`);
-  process.exitCode = 1;
-}
-
-async function main(): Promise<void> {
-  const options = parseGpuOptions(process.argv.slice(2));
-  if (options === undefined) {
-    console.log(USAGE);
-    return;
-  }
+async function main(options: GpuOptions): Promise<void> {
   let lab: GpuLab | undefined;
   try {
     lab = await openLab();
@@ -56,4 +45,4 @@ async function main(): Promise<void> {
   }
 }
 
-await main().catch(fail);
+await runProgram(USAGE, parseGpuOptions, main);

@@ -1,12 +1,8 @@
 /** The command line of the GPU benchmark. */
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { defaultDatabasePath } from '../autotune/database.js';
-import { UserError } from '../errors.js';
-import { packageRoot } from './data.js';
-import { numberOption } from './numberOption.js';
 import { parseTrial, type Trial } from './gpuSchedules.js';
+import { modelPath, OptionReader } from './optionReader.js';
 
 export const USAGE = `bench:gpu [--model DIR] [--tokens 1024,2048,3840,5760,7680] [--rounds 20] [--seconds 0.3]
           [--kernel NAME[,NAME]] [--try KERNEL[@TOKENS]:SCHEDULE]… [--all N] [--tuned] [--database FILE]
@@ -46,21 +42,13 @@ export interface GpuOptions {
   readonly json?: string;
 }
 
-const HINT = 'look at the options: npm run bench:gpu -- --help';
-
-const number = (name: string, text: string, least: number, most: number, isWhole: boolean): number =>
-  numberOption(name, text, { least, most, isWhole }, HINT);
-
-function maskOf(text: string): 'path' | 'tree' {
-  if (text !== 'path' && text !== 'tree') throw new UserError(`--mask ${text}: expected path or tree`, HINT);
-  return text;
-}
+const MASKS = ['path', 'tree'] as const;
 
 /** `undefined` if help was asked for. Throws UserError. */
 export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined {
-  let values;
-  try {
-    ({ values } = parseArgs({
+  const read = new OptionReader('bench:gpu');
+  const { values } = read.parse(() =>
+    parseArgs({
       args: [...args],
       options: {
         model: { type: 'string', default: 'llama-33b' },
@@ -77,24 +65,21 @@ export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined
         json: { type: 'string' },
         help: { type: 'boolean', default: false },
       },
-    }));
-  } catch (error) {
-    throw new UserError(error instanceof Error ? error.message : String(error), HINT, { cause: error });
-  }
+    }),
+  );
   if (values.help) return undefined;
-  const bundled = join(packageRoot(), 'bench/models', values.model);
-  const tokens = [...new Set(values.tokens.split(',').map((text) => number('tokens', text, 1, 32_768, true)))].sort(
+  const tokens = [...new Set(values.tokens.split(',').map((text) => read.whole('tokens', text, 1, 32_768)))].sort(
     (a, b) => a - b,
   );
   return {
-    model: existsSync(bundled) ? bundled : values.model,
+    model: modelPath(values.model),
     tokens,
-    rounds: number('rounds', values.rounds, 1, 1000, true),
-    seconds: number('seconds', values.seconds, 0.001, 60, false),
+    rounds: read.whole('rounds', values.rounds, 1, 1000),
+    seconds: read.number('seconds', values.seconds, 0.001, 60),
     kernels: values.kernel.flatMap((text) => text.split(',')).filter((text) => text !== ''),
     trials: values.try.map(parseTrial),
-    all: number('all', values.all, 0, 256, true),
-    ...(values.mask === undefined ? {} : { mask: maskOf(values.mask) }),
+    all: read.whole('all', values.all, 0, 256),
+    ...(values.mask === undefined ? {} : { mask: read.oneOf('mask', values.mask, MASKS) }),
     isChecked: !values['no-check'],
     ...(values.tuned || values.database !== undefined ? { database: values.database ?? defaultDatabasePath() } : {}),
     ...(values.json === undefined ? {} : { json: values.json }),

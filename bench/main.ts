@@ -3,10 +3,10 @@
  * run, where the time goes by kernel, and what each sharing mode gains over `none`. For options see options.ts.
  */
 import { detectMachine, chooseIsa } from '../driver/machine.js';
-import { UserError } from '../errors.js';
 import { benchData } from './data.js';
 import { measureModel, peakOf, type Measured } from './measureModel.js';
 import { parseBenchOptions, USAGE, type BenchOptions } from './options.js';
+import { runProgram } from './program.js';
 import { printMeasured, printSharing } from './report.js';
 
 async function bench({ models, precisions, threads, questions, ...options }: BenchOptions): Promise<void> {
@@ -34,12 +34,4 @@ async function bench({ models, precisions, threads, questions, ...options }: Ben
   if (first !== undefined) printSharing(first, data);
 }
 
-try {
-  const options = parseBenchOptions(process.argv.slice(2));
-  if (options === undefined) console.log(USAGE);
-  else await bench(options);
-} catch (error) {
-  if (!(error instanceof UserError)) throw error;
-  process.stderr.write(`error: ${error.message}\n${error.hint === undefined ? '' : `hint: ${error.hint}\n`}`);
-  process.exitCode = 1;
-}
+await runProgram(USAGE, parseBenchOptions, bench);

@@ -1,7 +1,5 @@
 /** Measures one model: made-up weights and real trees, through the ordinary compiler and runtime. */
 import { scoreOf } from '../ir/plan.js';
-import { join } from 'node:path';
-import { existsSync } from 'node:fs';
 import { compileModel } from '../driver/compile/compile.js';
 import { compileKernels, emitPlan } from '../driver/targets/cpuKernels.js';
 import type { Machine } from '../driver/machine.js';
@@ -17,7 +15,8 @@ import { openCpuExecutor } from '../runtime/cpu/openExecutor.js';
 import type { Executor } from '../runtime/executor.js';
 import { scoreInputs, scoringLimits } from '../driver/commands/scorer.js';
 import { SCORE } from '../ir/function.js';
-import { packageRoot, type BenchData } from './data.js';
+import type { BenchData } from './data.js';
+import { modelPath } from './optionReader.js';
 
 export interface MeasureRequest {
   readonly model: string;
@@ -68,8 +67,7 @@ const SHARINGS: readonly TreeSharing[] = ['none', 'context', 'tree'];
 
 export async function measureModel(request: MeasureRequest): Promise<Measured> {
   const { machine, isa, threads, data } = request;
-  const bundled = join(packageRoot(), 'bench/models', request.model);
-  const checkpoint = describeRandomCheckpoint(existsSync(bundled) ? bundled : request.model, 1);
+  const checkpoint = describeRandomCheckpoint(modelPath(request.model), 1);
   const t0 = performance.now();
   const compiled = compileModel(checkpoint, cpu, cpuDevice(machine, isa === 'amx' ? 'auto' : 'f32', isa), {
     maxTokens: request.maxTokens,

@@ -1,7 +1,6 @@
 /** The command line of the CPU benchmark. */
 import { parseArgs } from 'node:util';
-import { UserError } from '../errors.js';
-import { numberOption } from './numberOption.js';
+import { OptionReader } from './optionReader.js';
 
 export const USAGE = `bench [--model llama-1.1b|llama-110m|PATH]… [--precision auto|f32]… [--threads 2] [--seconds 15]
       [--questions 400] [--tune 0] [--max-tokens 1024] [--data FILE] [--tokenizer DIR]
@@ -34,19 +33,13 @@ export interface BenchOptions {
   readonly tokenizer: string | undefined;
 }
 
-const HINT = 'look at the options: npm run bench -- --help';
-
-function precisionOption(text: string): Precision {
-  if (text !== 'auto' && text !== 'f32')
-    throw new UserError(`--precision ${JSON.stringify(text)}: expected auto or f32`, HINT);
-  return text;
-}
+const PRECISIONS: readonly Precision[] = ['auto', 'f32'];
 
 /** `undefined` if help was asked for. Throws UserError. */
 export function parseBenchOptions(args: readonly string[]): BenchOptions | undefined {
-  let values;
-  try {
-    ({ values } = parseArgs({
+  const read = new OptionReader('bench');
+  const { values } = read.parse(() =>
+    parseArgs({
       args: [...args],
       options: {
         model: { type: 'string', multiple: true, default: ['llama-110m', 'llama-1.1b'] },
@@ -60,21 +53,17 @@ export function parseBenchOptions(args: readonly string[]): BenchOptions | undef
         tokenizer: { type: 'string' },
         help: { type: 'boolean', default: false },
       },
-    }));
-  } catch (error) {
-    throw new UserError(error instanceof Error ? error.message : String(error), HINT, { cause: error });
-  }
+    }),
+  );
   if (values.help) return undefined;
-  const number = (name: string, text: string, least: number, most: number, isWhole: boolean): number =>
-    numberOption(name, text, { least, most, isWhole }, HINT);
   return {
     models: values.model,
-    precisions: values.precision.map(precisionOption),
-    threads: number('threads', values.threads, 1, 1024, true),
-    seconds: number('seconds', values.seconds, 0.1, 86_400, false),
-    questions: number('questions', values.questions, 1, 1_000_000, true),
-    tuneSeconds: number('tune', values.tune, 0, 86_400, false),
-    maxTokens: number('max-tokens', values['max-tokens'], 32, 32_768, true),
+    precisions: values.precision.map((text) => read.oneOf('precision', text, PRECISIONS)),
+    threads: read.whole('threads', values.threads, 1, 1024),
+    seconds: read.number('seconds', values.seconds, 0.1, 86_400),
+    questions: read.whole('questions', values.questions, 1, 1_000_000),
+    tuneSeconds: read.number('tune', values.tune, 0, 86_400),
+    maxTokens: read.whole('max-tokens', values['max-tokens'], 32, 32_768),
     data: values.data,
     tokenizer: values.tokenizer,
   };

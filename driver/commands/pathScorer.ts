@@ -8,7 +8,7 @@ import { inFlightOf, type Executor } from '../executor.js';
 import { scoredRows, type PlanScorer } from './scorer.js';
 
 /** A call as the named inputs of `step`. Nothing is drawn: the most likely token comes for free. */
-const stepInputs = (batch: PathBatch): CallArrays => ({
+export const stepInputs = (batch: PathBatch): CallArrays => ({
   ...batch,
   inverseTemperature: new Float32Array(batch.row.length),
   keyLow: new Int32Array(batch.row.length),

@@ -63,9 +63,9 @@ describe('a pass of a technique', () => {
       scored: [{ row: 0, question, choice, index }],
       score: () => Promise.resolve({ logProb: Float32Array.of(logProb), isArgmax: Int32Array.of(0) }),
     }));
-    const pass = await scoreAll({ name: 'any', calls: () => calls }, questions, 2);
+    const pass = await scoreAll({ name: 'any', questions, calls: () => calls }, 2);
     expect(pass).toMatchObject({ tokens: 40, calls: 4, logProbs: Float32Array.of(-1, -2, -3, -4) });
-    const missing = await scoreAll({ name: 'any', calls: () => calls.slice(1) }, questions, 2);
+    const missing = await scoreAll({ name: 'any', questions, calls: () => calls.slice(1) }, 2);
     expect(differences(pass.logProbs, missing.logProbs)).toBe(1);
   });
 

@@ -1,7 +1,8 @@
-/** The techniques of the benchmark: equal answers, and the tokens that each of them is meant to compute. */
+/** The techniques of the benchmark: equal answers, and the tokens, calls and memory that each is meant to take. */
 import { expect, it } from 'vitest';
 import { scoreAll } from '../../bench/ablationPass.js';
 import { techniquesOf } from '../../bench/ablationRows.js';
+import { withoutLabel } from '../../bench/data.js';
 import { countTokens, pathsOf } from '../../eval/tokenCounts.js';
 import type { TokenisedQuestion } from '../../eval/tokenise.js';
 import { measureTree } from '../../eval/tree.js';
@@ -16,15 +17,44 @@ const questions: readonly TokenisedQuestion[] = Array.from({ length: 30 }, (_, d
     Int32Array.from({ length }, (_token, i) => 10 * (docId % 3) + length + i),
   ),
 }));
+/** Two tokens fewer each. */
+const unlabelled = questions.map((question) => ({ ...question, context: question.context.slice(2) }));
+const contextTokens = (set: readonly TokenisedQuestion[]): number => measureTree(pathsOf(set), 'context').tokens;
 
 it('techniques give the same bits, and compute the tokens that they share no longer', async () => {
   const paths = fakePathScorer({ tokens: 64, cacheRows: 128 });
-  const engine = { scorer: fakeScorer(), lane: await paths.open(0), limits: paths.limits };
-  const techniques = techniquesOf(engine, questions, { sequences: 4, prefillTokens: 20 });
+  const lane = await paths.open(0);
+  let held = 0;
+  let allocated = 0;
+  const engine = {
+    scorer: fakeScorer(),
+    lane,
+    limits: paths.limits,
+    // The last layer takes a millisecond less than the one before.
+    profile: async (batch: Parameters<typeof lane.score>[0]) => {
+      await lane.score(batch);
+      return [4, 4, 3].map((milliseconds, layer) => ({
+        path: `layers.${layer}.ffn.down`,
+        nanoseconds: milliseconds * 1e6,
+      }));
+    },
+    allocate: (tokens: number) => {
+      held++;
+      allocated += tokens;
+      return { release: () => void held-- };
+    },
+  };
+  const techniques = techniquesOf({
+    engine,
+    questions,
+    unlabelled,
+    options: { sequences: 4, prefillTokens: 20 },
+  });
   const passes = [];
-  for (const technique of techniques) passes.push(await scoreAll(technique, questions, 2));
+  for (const technique of techniques) passes.push(await scoreAll(technique, 2));
   const [trees] = passes;
-  for (const { logProbs } of passes) expect(logProbs).toEqual(trees!.logProbs);
+  const own = techniques.map((technique) => technique.questions === questions);
+  for (const { logProbs } of passes.filter((_, i) => own[i])) expect(logProbs).toEqual(trees!.logProbs);
   const ends = pathsOf(questions).map(({ context, continuation }) => referenceScore(context, continuation).ll);
   let at = 0;
   const sums = pathsOf(questions).map(({ continuation: { length } }) =>
@@ -33,20 +63,37 @@ it('techniques give the same bits, and compute the tokens that they share no lon
   sums.forEach((sum, i) => expect(sum).toBeCloseTo(ends[i]!, 3));
 
   const { alone, shared } = countTokens(pathsOf(questions));
-  const contexts = measureTree(pathsOf(questions), 'context').tokens;
+  const contexts = contextTokens(questions);
+  const kept = passes.at(-2)!.tokens;
   expect(passes.map(({ tokens }) => tokens)).toEqual([
     trees!.tokens,
     alone,
     alone,
     contexts,
     contexts,
+    contextTokens(unlabelled),
     contexts,
     contexts,
+    contexts,
+    contexts,
+    kept,
     passes.at(-1)!.tokens,
   ]);
   expect(trees!.tokens).toBeLessThan(contexts);
   expect(trees!.tokens).toBeGreaterThanOrEqual(shared);
-  expect(passes.at(-1)!.tokens).toBeLessThan(1.2 * shared);
+  expect(kept).toBeLessThan(1.2 * shared);
+  expect(own.filter((isOwn) => !isOwn)).toHaveLength(2);
   // 120 choices, four a call.
   expect(passes[1]!.calls).toBe(30);
+  // Every token of both phases has memory once, and none is left.
+  expect([allocated, held]).toEqual([contexts, 0]);
+  const filled = passes[4]!.calls;
+  for (let round = 0; round < 2; round++) expect(await techniques[7]!.added!()).toBeCloseTo(filled / 1000, 9);
+});
+
+it('leaves out labels, and nothing else', () => {
+  const question = { docId: 0, context: 'Roof: a man: sits', choices: [], gold: 0, delimiter: ' ' };
+  expect(withoutLabel({ ...question, doc: { activity_label: 'Roof' } }).context).toBe('a man: sits');
+  expect(withoutLabel({ ...question, doc: { activity_label: 'Roo' } }).context).toBe('Roof: a man: sits');
+  expect(withoutLabel({ ...question, doc: {} }).context).toBe('Roof: a man: sits');
 });

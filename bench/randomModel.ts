@@ -1,0 +1,44 @@
+/** Models with made-up weights for benchmarks of whole calls: compiled and loaded in this process. */
+import { openOrCompile, type OpenedModel } from '../driver/compile/open.js';
+import { loadExecutor } from '../driver/devices/openReplica.js';
+import type { Executor } from '../driver/executor.js';
+import { detectMachine } from '../driver/machine.js';
+import type { Ui } from '../driver/requests.js';
+import { modelPath, type BenchTarget } from './optionReader.js';
+
+const ignore = (): void => undefined;
+const print = (line: string): void => {
+  console.error(line);
+};
+/** Notes and warnings on the standard error, and no progress. */
+const ui: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: print, warn: print };
+
+export interface RandomModelOptions {
+  /** Folder of a config.json, or one below bench/models. */
+  readonly model: string;
+  readonly target: BenchTarget;
+  /** Threads that compute on a CPU. */
+  readonly threads: number;
+  /** Tokens whose keys and values are kept. */
+  readonly cacheTokens: number;
+  /** Tokens of the largest call; by default as `run` has it. */
+  readonly maxTokens?: number;
+  /** A call of `step` takes tokens that the one before it has drawn. */
+  readonly feeds?: boolean;
+  /** The npm script, for messages. */
+  readonly script: string;
+}
+
+/** Throws UserError. The caller closes the executor. */
+export async function openRandomModel(
+  options: RandomModelOptions,
+): Promise<Pick<OpenedModel, 'model' | 'checkpoint'> & { readonly executor: Executor }> {
+  const { model: name, threads, script, ...compiling } = options;
+  const { model, checkpoint } = await openOrCompile(
+    { model: modelPath(name), init: { kind: 'random', seed: 1 }, precision: 'auto', ...compiling },
+    detectMachine(),
+    ui,
+  );
+  const executor = await loadExecutor(checkpoint, model, { threads, rebuild: () => `npm run ${script}` }, ui);
+  return { model, checkpoint, executor };
+}
