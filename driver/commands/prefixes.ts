@@ -18,8 +18,8 @@ import { bytes, count } from '../../system/format.js';
 import { cacheTokensOf } from '../functions.js';
 import type { RunRequest } from '../requests.js';
 import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
-import type { ModelLoading } from './loadModel.js';
-import { limitsOf } from './modelLimits.js';
+import type { LoadedModel, ModelLoading } from './loadModel.js';
+import { limitsOf, type ModelLimits } from './modelLimits.js';
 import { packQuestions, type PackedQuestions } from './questionSet.js';
 
 /** Calls of fewer tokens than this read the weights too often. */
@@ -60,6 +60,53 @@ export interface PackedWithCache extends PackedQuestions {
   readonly longest: number;
 }
 
+interface TokensBothWays {
+  readonly trees: number;
+  readonly kept: number;
+  /** The longest path. */
+  readonly longest: number;
+  /** The smallest cache that is of use. */
+  readonly least: number;
+}
+
+function countBothWays({ loaded, plan }: PackedQuestions, { maxTokens }: ModelLimits): TokensBothWays {
+  const paths = pathsOf(loaded.tokenised);
+  const own = new Set(plan.questions);
+  const longest = paths.reduce((most, each) => Math.max(most, pathLength(each)), 0);
+  return {
+    trees: plan.trees.reduce((sum, { tokens }) => sum + tokens, 0),
+    kept: countTokens(paths.filter(({ question }) => own.has(question))).shared,
+    longest,
+    least: roundUp(longest + Math.min(maxTokens, LEAST_CALL), PAGE_TOKENS),
+  };
+}
+
+/** The choice for a model that is open: prefixes are kept in the cache that it has. */
+export function keepWithin(
+  { model, limits }: LoadedModel,
+  packed: PackedQuestions,
+  { prefixes = 'auto' }: Pick<RunRequest, 'prefixes'>,
+): PackedQuestions {
+  if (prefixes === 'keep' && packed.sharing !== 'tree')
+    throw new UsageError(
+      `score: prefixes 'keep': with sharing '${packed.sharing}', trees have no beginning in common`,
+      'leave out one',
+    );
+  const cacheTokens = cacheTokensOf(model);
+  if (prefixes === 'repeat' || packed.sharing !== 'tree' || (prefixes === 'auto' && cacheTokens === undefined))
+    return packed;
+  const { trees, kept, least } = countBothWays(packed, limits);
+  if (cacheTokens === undefined || cacheTokens < least) {
+    if (prefixes === 'auto') return packed;
+    throw new UsageError(
+      `score: prefixes 'keep': the model has memory for the keys and values of ${count(cacheTokens ?? 0)} tokens, ` +
+        `and these questions need ${count(least)}`,
+      `open it with more: openModel({ …, cacheTokens: ${least} })`,
+    );
+  }
+  return prefixes === 'auto' && !isWorthKeeping(trees, kept) ? packed : { ...packed, cacheTokens };
+}
+
 /** Counts tokens both ways, chooses, and compiles the model for the choice. */
 export async function packWithPrefixes(
   loading: ModelLoading,
@@ -69,13 +116,8 @@ export async function packWithPrefixes(
   const { prefixes = 'auto' } = request;
   const limits = limitsOf(loading.checkpoint, (await loading.compile()).model);
   const packed = packQuestions(loaded, request, limits);
-  const paths = pathsOf(packed.loaded.tokenised);
-  const trees = packed.plan.trees.reduce((sum, { tokens }) => sum + tokens, 0);
-  const own = new Set(packed.plan.questions);
-  const { shared } = countTokens(paths.filter(({ question }) => own.has(question)));
+  const { trees, kept: shared, longest, least } = countBothWays(packed, limits);
   const inTrees = `${count(trees)} tokens in trees that each compute their own`;
-  const longest = paths.reduce((most, each) => Math.max(most, pathLength(each)), 0);
-  const least = roundUp(longest + Math.min(limits.maxTokens, LEAST_CALL), PAGE_TOKENS);
   // A power of two, since each size has kernels of its own to compile.
   const wanted = request.cacheTokens ?? 2 ** Math.ceil(Math.log2(longest + limits.maxTokens));
   const repeated = { ...packed, longest, note: `prefixes: ${inTrees}; kept, they would take ${count(shared)}` };

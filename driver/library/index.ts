@@ -1,18 +1,12 @@
 /** The library: models that stay open and score any number of question sets. See docs/library.md. */
 import { UsageError } from '../../errors.js';
-import { counted } from '../../system/format.js';
-import {
-  argmax,
-  datasetOfRecords,
-  meanAndError,
-  measure,
-  taskByName,
-  type Question,
-  type Scores,
-} from '../../eval/index.js';
-import type { Results } from '../../eval/index.js';
+import { compile as compileModel, settleTarget, tune as tuneArtifact } from '../commands/index.js';
 import { beginLoading, type LoadedModel } from '../commands/loadModel.js';
-import { settleTarget, compile as compileModel, tune as tuneArtifact } from '../commands/index.js';
+import { detectMachine } from '../machine.js';
+import { parseInit, type WeightInit } from '../names.js';
+import { Phases } from '../phases.js';
+import { Interrupted, type CompileResult, type LoadRequest, type TuneResult } from '../requests.js';
+import { CacheUse } from './cacheUse.js';
 import { eventsOf, ModelGenerator, type GenerateEvent } from './generate.js';
 import { checkOptions, present } from './options.js';
 import type {
@@ -24,49 +18,9 @@ import type {
   TuneOptions,
 } from './options.js';
 import { uiOf } from './progress.js';
-import { detectMachine } from '../machine.js';
-import { modelName, parseInit, type WeightInit } from '../names.js';
-import { clock, Phases } from '../phases.js';
-import { prepareRun, type PreparedRun } from '../commands/prepareRun.js';
-import { withContexts } from '../commands/cachedContexts.js';
-import { packQuestions, tokenise } from '../commands/questionSet.js';
-import { reportRun } from '../commands/reportRun.js';
-import { Interrupted, type CompileResult, type LoadRequest, type RunRequest, type TuneResult } from '../requests.js';
-import { scoreSet } from '../commands/scoreSet.js';
+import { scoreOnce, type ScoreResult, type UseCache } from './score.js';
 
-/** A share of the questions. */
-export interface Accuracy {
-  readonly value: number;
-  /** Standard error of the mean over the sample; undefined for fewer than two questions. */
-  readonly standardError: number | undefined;
-}
-
-/** The model's answer to one question. */
-export interface QuestionAnswer {
-  /** Index in the data set, from 0. */
-  readonly docId: number;
-  readonly choices: readonly string[];
-  /** Index of the correct choice. */
-  readonly gold: number;
-  /** Index of the most likely choice. */
-  readonly answer: number;
-  /** Natural logarithm of each choice's probability after the context. */
-  readonly logLikelihoods: readonly number[];
-  /** Whether each token of a choice is the most likely one. */
-  readonly isGreedy: readonly boolean[];
-}
-
-export interface ScoreResult {
-  /** Whether the most likely choice is correct. */
-  readonly accuracy: Accuracy;
-  /** Whether the most likely choice per character is correct. */
-  readonly accuracyNorm: Accuracy;
-  readonly answers: readonly QuestionAnswer[];
-  /** The contents of results_*.json, in the public harness's layout. */
-  readonly results: Results;
-  /** Files that were written; undefined without `output`. */
-  readonly files: { readonly results: string; readonly samples: string } | undefined;
-}
+export type { Accuracy, QuestionAnswer, ScoreResult } from './score.js';
 
 /** A model loaded onto its devices. */
 export interface Model {
@@ -135,6 +89,14 @@ function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Mode
   let closed: Promise<void> | undefined;
   const { model } = loaded;
   let generator: ModelGenerator | undefined;
+  const cache = new CacheUse();
+  const overwriteCache: UseCache = (work) =>
+    cache.alone(async () => {
+      // The scheduler of texts would believe that its pages are still there.
+      await generator?.close();
+      generator = undefined;
+      return work();
+    });
   const requireOpen = (name: string): void => {
     if (closed !== undefined)
       throw new UsageError(`${name}: the model is closed`, 'open it again: await openModel({ … })');
@@ -146,7 +108,7 @@ function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Mode
     async score(options) {
       checkOptions('score', options);
       requireOpen('score');
-      const result = last.then(() => scoreOnce(request, loaded, cores, options));
+      const result = last.then(() => scoreOnce(request, loaded, cores, options, overwriteCache));
       last = result.catch(() => undefined);
       return result;
     },
@@ -154,9 +116,11 @@ function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Mode
       eventsOf((tell, stopped) => {
         checkOptions('generate', options);
         requireOpen('generate');
-        const own = (generator ??= new ModelGenerator(loaded));
         const signals = [stopped, ...(options.signal === undefined ? [] : [options.signal])];
-        const work = own.run(options, AbortSignal.any(signals), tell);
+        const work = cache.share(async () => {
+          generator ??= new ModelGenerator(loaded);
+          await generator.run(options, AbortSignal.any(signals), tell);
+        });
         last = Promise.allSettled([last, work]);
         return work;
       }),
@@ -168,93 +132,10 @@ function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Mode
   };
 }
 
-async function scoreOnce(
-  load: LoadRequest,
-  model: LoadedModel,
-  cores: number,
-  options: ScoreOptions,
-): Promise<ScoreResult> {
-  const { data, docs, sharing = 'tree', resume = false, onProgress, ...rest } = present(options);
-  const ui = uiOf(onProgress);
-  const started = new Date(clock());
-  const begin = performance.now();
-  const request: RunRequest = {
-    ...load,
-    ...rest,
-    sharing,
-    resume,
-    data: typeof data === 'string' ? data : '(memory)',
-    ...(docs === undefined ? {} : { docs: docs.map(present) }),
-  };
-  const { signal } = request;
-  if (signal?.aborted === true) throw new Interrupted(0);
-  const prepared = typeof data === 'string' ? await prepareRun(request) : prepareRecords(request, data);
-  const target = model.model.target;
-  const tokens = await tokenise(prepared.dataset, { tokenizer: model.tokenizer, target, cores });
-  const packed = packQuestions(tokens, request, model.limits);
-  const questions = sharing === 'kv' ? withContexts(packed, model.model) : packed;
-  const loadSeconds = (performance.now() - begin) / 1000;
-  const { modelName: name } = prepared;
-  ui.phase('score', counted(prepared.dataset.questions.length, 'question'));
-  const { output } = request;
-  const to = { task: prepared.task, modelName: name, output, resume, signal };
-  const scored = await scoreSet(model, questions, to, ui);
-  if (scored.isInterrupted) throw new Interrupted(scored.scores.length);
-  const report = { request, prepared, modelName: name, model, questions, scored, started, loadSeconds };
-  const { results, resultsPath, samplesPath } = reportRun(report);
-  return {
-    ...answersOf(prepared.dataset.questions, scored.scores),
-    results,
-    files:
-      resultsPath === undefined || samplesPath === undefined
-        ? undefined
-        : { results: resultsPath, samples: samplesPath },
-  };
-}
-
-function prepareRecords(request: RunRequest, records: Exclude<ScoreOptions['data'], string>): PreparedRun {
-  const task = taskByName(request.task);
-  const { docs, limit } = request;
-  if (request.resume && request.output === undefined)
-    throw new UsageError('score: resume needs output, the folder of the run that it continues', 'give output');
-  return {
-    task,
-    modelName: request.modelName ?? modelName(request.model),
-    dataset: datasetOfRecords(records, { task, docs, limit }),
-  };
-}
-
-function answersOf(
-  questions: readonly Question[],
-  scores: readonly Scores[],
-): Pick<ScoreResult, 'accuracy' | 'accuracyNorm' | 'answers'> {
-  const byId = new Map(questions.map((question) => [question.docId, question]));
-  const pairs = scores.flatMap((each) => {
-    const question = byId.get(each.docId);
-    return question === undefined ? [] : [{ question, scores: each, metrics: measure(question, each) }];
-  });
-  const accuracy = (values: readonly number[]): Accuracy => {
-    const { mean, stderr } = meanAndError(values);
-    return { value: mean, standardError: stderr ?? undefined };
-  };
-  return {
-    accuracy: accuracy(pairs.map(({ metrics }) => metrics.acc)),
-    accuracyNorm: accuracy(pairs.map(({ metrics }) => metrics.accNorm)),
-    answers: pairs.map(({ question, scores: { docId, ll, greedy } }) => ({
-      docId,
-      choices: question.choices,
-      gold: question.gold,
-      answer: argmax(ll),
-      logLikelihoods: ll,
-      isGreedy: greedy,
-    })),
-  };
-}
-
 /** Opens a model, scores one set of questions and closes it. */
 export async function run(options: RunOptions): Promise<ScoreResult> {
   checkOptions('run', options);
-  const { task, data, sharing, overlong, docs, limit, output, modelName: name, resume, ...load } = options;
+  const { task, data, sharing, prefixes, overlong, docs, limit, output, modelName: name, resume, ...load } = options;
   const { signal, onProgress } = options;
   const model = await openModel(load);
   try {
@@ -262,6 +143,7 @@ export async function run(options: RunOptions): Promise<ScoreResult> {
       task,
       data,
       sharing,
+      prefixes,
       overlong,
       docs,
       limit,

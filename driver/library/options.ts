@@ -7,6 +7,7 @@ import { promptSchema } from '../../generate/prompts.js';
 import { CPU_ISAS } from '../../ir/plan.js';
 import { MAX_CACHE_TOKENS } from '../names.js';
 import type { ProgressListener } from './progress.js';
+import { PREFIXES } from '../requests.js';
 import { PRECISIONS, TARGET_CHOICES } from '../target.js';
 
 const whole = (least: number, most: number) => z.number().int().min(least).max(most);
@@ -54,6 +55,8 @@ const scoreFields = {
   /** A file of JSON lines, or records in memory. */
   data: z.union([z.string().min(1), z.array(z.record(z.string(), z.unknown())).readonly()]),
   sharing: z.enum(SHARING_MODES).optional(),
+  /** Whether beginnings that questions have in common are kept in the memory that `cacheTokens` gave the model. */
+  prefixes: z.enum(PREFIXES).optional(),
   overlong: z.enum(OVERLONG).optional(),
   /** Half-open ranges of question numbers; without `end`, to the last question. */
   docs: z

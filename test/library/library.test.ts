@@ -129,6 +129,49 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     await expect(model.score({ task: 'hellaswag', data: RECORDS })).rejects.toThrow('score: the model is closed');
   });
 
+  it('keeps prefixes where it is told to, with the same answers; texts do not trust what it overwrote', async () => {
+    const shots = 'The sky is blue. Grass is green. Snow is white. Coal is black. '.repeat(18);
+    const data = Array.from({ length: 160 }, (_, i) => ({
+      context: `${shots}${['A lemon', 'A rose', 'The sea', 'Night'][i % 4]!} number ${i} is`,
+      choices: ['yellow', 'red', 'blue'],
+      label: i % 3,
+    }));
+    // Its keys and values lie where those of the questions will.
+    const tale = 'Once upon a time there was a king who had three sons. '.repeat(9);
+    const model = await openModel({ model: DEMO, target: 'cpu', threads: 1, maxTokens: 512, cacheTokens: 2048 });
+    const score = (prefixes: 'auto' | 'keep' | 'repeat') => model.score({ task: 'multiple_choice', data, prefixes });
+    const write = async (): Promise<readonly (readonly number[])[]> => {
+      const logProbs: (readonly number[])[] = [];
+      for await (const event of model.generate({ prompts: [tale], maxNewTokens: 6, ignoreEos: true }))
+        if (event.kind === 'end') logProbs.push(event.tokens, event.logProbs);
+      return logProbs;
+    };
+    const tokensOf = ({ results }: Library.ScoreResult): unknown =>
+      (results as unknown as { readonly throughput: { readonly tokensComputed: number } }).throughput.tokensComputed;
+    try {
+      const text = await write();
+      const repeated = await score('repeat');
+      const [kept, between] = await Promise.all([score('keep'), write()]);
+      expect(kept.answers).toEqual(repeated.answers);
+      expect(tokensOf(kept)).toBeLessThan(0.6 * Number(tokensOf(repeated)));
+      expect(between).toEqual(text);
+      expect(await write()).toEqual(text);
+      // So few tokens are not worth it.
+      expect(tokensOf(await score('auto'))).toBe(tokensOf(repeated));
+      await expect(model.score({ task: 'multiple_choice', data, prefixes: 'keep', sharing: 'none' })).rejects.toThrow(
+        "prefixes 'keep': with sharing 'none'",
+      );
+    } finally {
+      await model.close();
+    }
+    const small = await openModel({ model: DEMO, target: 'cpu', threads: 1, maxTokens: 512 });
+    await expect(small.score({ task: 'multiple_choice', data, prefixes: 'keep' })).rejects.toMatchObject({
+      name: 'UsageError',
+      hint: expect.stringContaining('openModel({ …, cacheTokens: ') as string,
+    });
+    await small.close();
+  }, 120_000);
+
   it('stops loading when told to', async () => {
     const controller = new AbortController();
     const stopped = run({
