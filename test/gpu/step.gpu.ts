@@ -130,13 +130,18 @@ for (const [name, requestOf] of [
 
     it('give the same bits one sequence at a time, beginning from pages', async () => {
       const generator = new Generator(stepper());
-      for (const [i, sequence] of sequences.entries())
+      for (const [i, sequence] of sequences.entries()) {
         assert.deepEqual(await scoresOf(generator, [sequence]), [wanted[i]], `sequence ${i}`);
+        // A prompt whose last token alone is scored takes the pages of the others as they are.
+        const [last] = await scoresOf(generator, [sequence], () => Math.max(1, sequence.length - 1));
+        assert.deepEqual(last, wanted[i]!.slice(-1), `sequence ${i}, from pages`);
+      }
       assert(generator.counts.foundTokens > 0);
     });
 
     it('give the same bits where pages are taken away', async () => {
-      const small = new Generator(stepper({ tokens: 64 }, 16 * 80));
+      const longest = Math.max(...sequences.map(({ length }) => length));
+      const small = new Generator(stepper({ tokens: 64 }, 16 * (Math.ceil(longest / 16) + 3)));
       assert.deepEqual(await scoresOf(small, sequences), wanted);
       assert(small.counts.evictions > 0);
     });
