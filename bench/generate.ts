@@ -170,6 +170,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     threads,
     cacheTokens,
     feeds: options.feeds,
+    ...(options.isa === undefined ? {} : { isa: options.isa }),
     script: 'bench:generate',
   });
   const busy: number[] = [];

@@ -1,10 +1,11 @@
 /** The command line of the benchmark of generation. */
 import { parseArgs } from 'node:util';
 import { PAGE_TOKENS } from '../generate/pages.js';
+import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import { BENCH_TARGETS, OptionReader, type BenchTarget } from './optionReader.js';
 
 export const USAGE = `bench:generate [--model llama-110m] [--target cpu|cuda] [--batch 1,8,64] [--prompt 512] [--new 64]
-      [--threads N] [--profile] [--wait] [--requests N [--cache-tokens N]]
+      [--threads N] [--isa NAME] [--profile] [--wait] [--requests N [--cache-tokens N]]
 
 Decoding with random weights: sequences of equal length side by side, as many as --batch says, one new token each in a
 call. Prints the median time of a call, tokens per second, the bytes that a call must read (weights once, keys and
@@ -17,6 +18,7 @@ every batch. On a CPU the rate is compared with that of threads that only read, 
   --prompt   tokens of each prompt
   --new      tokens to generate after each
   --threads  threads that compute on a CPU
+  --isa      instruction set on a CPU: portable, avx2, avx512 or amx (default: the best that the CPU has)
   --wait     begin a call only when the one before it has been read
   --requests N requests at once instead, with prompts and answers of different lengths (lognormal, means 215 and 198)
   --cache-tokens  room for keys and values of the requests (default: what all of them need together)
@@ -30,6 +32,7 @@ export interface GenerateBenchOptions {
   readonly promptTokens: number;
   readonly newTokens: number;
   readonly threads: number;
+  readonly isa?: CpuIsa;
   readonly profiles: boolean;
   /** A call begins while the one before it runs. */
   readonly feeds: boolean;
@@ -51,6 +54,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
         prompt: { type: 'string', default: '512' },
         new: { type: 'string', default: '64' },
         threads: { type: 'string', default: '2' },
+        isa: { type: 'string' },
         profile: { type: 'boolean', default: false },
         wait: { type: 'boolean', default: false },
         requests: { type: 'string', default: '0' },
@@ -70,6 +74,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
     feeds: !values.wait,
     threads: read.whole('threads', values.threads, 1, 1024),
     requests: read.whole('requests', values.requests, 0, 100_000),
+    ...(values.isa === undefined ? {} : { isa: read.oneOf('isa', values.isa, CPU_ISAS) }),
     ...(values['cache-tokens'] === undefined
       ? {}
       : { cacheTokens: read.whole('cache-tokens', values['cache-tokens'], PAGE_TOKENS, 1 << 24) }),

@@ -4,6 +4,7 @@ import { loadExecutor } from '../driver/devices/openReplica.js';
 import type { Executor } from '../driver/executor.js';
 import { detectMachine } from '../driver/machine.js';
 import type { Ui } from '../driver/requests.js';
+import type { CpuIsa } from '../ir/plan.js';
 import { modelPath, type BenchTarget } from './optionReader.js';
 
 const ignore = (): void => undefined;
@@ -19,6 +20,8 @@ export interface RandomModelOptions {
   readonly target: BenchTarget;
   /** Threads that compute on a CPU. */
   readonly threads: number;
+  /** Instruction set on a CPU; by default the best that it has. */
+  readonly isa?: CpuIsa;
   /** Tokens whose keys and values are kept. */
   readonly cacheTokens: number;
   /** Tokens of the largest call; by default as `run` has it. */

@@ -82,7 +82,7 @@ export function emitAttention(
     unroll: 4,
     aheadA: 0,
     aheadB: 0,
-    aheadBytes: 0,
+    ahead: undefined,
   });
   const widths = tiles.valueColumns === 32 ? [32, 16].filter((nr) => nr <= dp && (nr === 32 || dp % 32 !== 0)) : [16];
   const values = widths.map((nr) => ({
@@ -101,7 +101,7 @@ export function emitAttention(
       unroll: 4,
       aheadA: 0,
       aheadB: 0,
-      aheadBytes: 0,
+      ahead: undefined,
     }),
   }));
   const data = ({ index }: Operand): string => `(const ${C_TYPES[k.dtype]} *)launch->buffers[${index}]`;

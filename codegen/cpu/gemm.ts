@@ -9,7 +9,7 @@ import { roundUp } from '../../ir/types.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import type { Operands } from './layout.js';
 import { C_TYPES, columnStep, matricesOf, panelElements, panelFormat, physicalColumns } from './layout.js';
-import type { Helper } from './micro.js';
+import type { Helper, StreamAhead } from './micro.js';
 import { amxTile, fmaTile } from './micro.js';
 import { epilogueProgram } from './programLoops.js';
 import { Body, RowScope } from './scalarPrinter.js';
@@ -113,7 +113,7 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
           unroll: isMain ? 4 : 1,
           aheadA,
           aheadB,
-          aheadBytes: isStream && !expands && isMain ? aheadBytes(mr) : 0,
+          ahead: isStream && !expands && isMain ? streamAhead(mr) : undefined,
           bDtype: expands ? 'f32' : format.element,
         });
     helpers.push(helper);
@@ -208,11 +208,12 @@ const WIDE_PANEL = 16;
 const WIDENED_ROWS = 48;
 
 /**
- * How far ahead a stream of weights is prefetched into the second-level cache. With one or two rows a core waits for
- * memory alone and its own prefetcher keeps up; the instructions only carry it over the end of a page. With more rows
- * fewer loads fit its window, and two pages ahead are best.
+ * How far ahead, and into which cache, a stream of weights is prefetched. A core's own prefetcher stops at the end of a
+ * page, and what widening a line takes of its window leaves room for few loads under way. With one or two rows lines
+ * come into the first-level cache, because nothing but their latency remains. More rows need that cache for themselves.
  */
-const aheadBytes = (rows: number): number => (rows <= 2 ? 1024 : 8192);
+const streamAhead = (rows: number): StreamAhead =>
+  rows <= 2 ? { bytes: 6144, cache: 'first' } : { bytes: 8192, cache: 'second' };
 
 /** Rows of a work item up to which a kernel mostly waits for weights, so that workers take neighbouring items. */
 const STREAM_ROWS = 8;

@@ -32,9 +32,18 @@ export interface FmaTile {
    */
   readonly aheadA: number;
   readonly aheadB: number;
-  /** The right operand is prefetched this many bytes before it is read; 0: it is not. */
-  readonly aheadBytes: number;
+  /** Prefetching of the right operand itself; undefined: there is none. */
+  readonly ahead: StreamAhead | undefined;
 }
+
+/** A stream is fetched into a cache so many bytes before it is read. */
+export interface StreamAhead {
+  readonly bytes: number;
+  readonly cache: 'first' | 'second';
+}
+
+/** What the compiler's builtin calls these caches. */
+const LOCALITY: Readonly<Record<StreamAhead['cache'], number>> = { first: 3, second: 2 };
 
 const guard = (name: string, text: string): string => `#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n`;
 
@@ -53,12 +62,12 @@ export function fmaTile(tile: FmaTile): Helper {
   const vectors = VECTOR_ISAS[tile.isa];
   const { mr, nr, rs, ks, panel, bk, bp, ldc } = tile;
   const isa = tile.isa === 'amx' ? 'avx512' : tile.isa;
-  const { unroll, aheadA, aheadB, aheadBytes } = tile;
+  const { unroll, aheadA, aheadB, ahead } = tile;
   const name =
     `tw_${isa}_${mr}x${nr}_${tile.bDtype}_a${rs}_${ks}_b${bk}_${bp}_c${ldc}_u${unroll}` +
     (panel === 16 ? '' : `_n${panel}`) +
     (aheadB > 0 ? `_p${aheadA}_${aheadB}` : '') +
-    (aheadBytes > 0 ? `_s${aheadBytes}` : '');
+    (ahead === undefined ? '' : `_s${ahead.bytes}_${LOCALITY[ahead.cache]}`);
   const known = printed.get(name);
   if (known !== undefined) return known;
   const columns = Array.from({ length: nr / vectors.lanes }, (_, index) => {
@@ -91,7 +100,8 @@ export function fmaTile(tile: FmaTile): Helper {
     })),
     farLines: Array.from({ length: aheadA }, (_, i) => i),
     nearLines: Array.from({ length: aheadB }, (_, i) => i * 64),
-    ownLines: aheadBytes > 0 ? ownLines(tile) : [],
+    locality: ahead === undefined ? undefined : LOCALITY[ahead.cache],
+    ownLines: ahead === undefined ? [] : ownLines(tile),
   });
   const helper = { name, source: guard(name, source) };
   printed.set(name, helper);

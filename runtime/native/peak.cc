@@ -1,5 +1,7 @@
 // peak(pool, kind, seconds): the most this machine gives, measured in register loops and by reading memory. Rates of
 // kernels are reported as shares of these.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -148,9 +150,15 @@ uint64_t readAll(const uint64_t *data, size_t count) {
   return total;
 }
 
-/** Best of several passes over a buffer that no cache holds: bytes a second over all threads. */
+/**
+ * Best of several passes over a buffer of which caches hold next to nothing: bytes a second over all threads. A
+ * third-level cache that does not drop lines in the order of their use keeps a third of a buffer of four times its size
+ * from pass to pass. A small machine has an eighth of its memory read.
+ */
 double measureRead(Pool &pool, double seconds) {
-  const size_t bytes = std::clamp<size_t>(4 * cpu().l3Bytes, size_t{128} << 20, size_t{512} << 20);
+  const auto physical = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t wanted = std::clamp<size_t>(32 * cpu().l3Bytes, size_t{256} << 20, size_t{1} << 30);
+  const size_t bytes = std::max(std::min(wanted, physical / 8), size_t{64} << 20);
   const auto workers = static_cast<size_t>(pool.threads());
   const size_t words = bytes / 8 / workers / 32 * 32;
   const auto memory = Memory::allocate(words * workers * 8);

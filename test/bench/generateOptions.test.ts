@@ -1,0 +1,42 @@
+/** The command line of the benchmark of generation. */
+import { describe, expect, it } from 'vitest';
+import { parseGenerateOptions, USAGE } from '../../bench/generateOptions.js';
+import { UserError } from '../../errors.js';
+
+describe('npm run bench:generate', () => {
+  it('reads every option that its usage names', () => {
+    const given = {
+      model: 'mine',
+      target: 'cuda',
+      batch: '1,4',
+      prompt: '32',
+      new: '8',
+      threads: '3',
+      isa: 'avx2',
+      requests: '5',
+      'cache-tokens': '4096',
+    };
+    const flags = ['wait', 'profile'];
+    const named = [...USAGE.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, name]) => name);
+    expect(named.sort()).toEqual([...Object.keys(given), ...flags].sort());
+    const args = Object.entries(given).flatMap(([name, value]) => [`--${name}`, value]);
+    expect(parseGenerateOptions([...args, ...flags.map((name) => `--${name}`)])).toEqual({
+      model: 'mine',
+      target: 'cuda',
+      batches: [1, 4],
+      promptTokens: 32,
+      newTokens: 8,
+      threads: 3,
+      isa: 'avx2',
+      requests: 5,
+      cacheTokens: 4096,
+      feeds: false,
+      profiles: true,
+    });
+  });
+
+  it('refuses an instruction set that there is not, and names those that there are', () => {
+    expect(() => parseGenerateOptions(['--isa', 'neon'])).toThrow(UserError);
+    expect(() => parseGenerateOptions(['--isa', 'neon'])).toThrow(/"neon": expected portable or avx2 or avx512 or amx/);
+  });
+});
