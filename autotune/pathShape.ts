@@ -1,6 +1,7 @@
 /** Paths as they are measured and estimated: how many keys they have, and how many of them are new. */
 import { KEYS, NEW_TOKENS } from '../ir/stepping.js';
-import { extentIn, type Extents } from '../ir/extents.js';
+import { extentIn } from '../ir/extents.js';
+import type { Bucket } from '../ir/plan.js';
 
 export interface PathShape {
   /** Keys of each path. */
@@ -10,10 +11,14 @@ export interface PathShape {
   readonly paths: number;
 }
 
-/** Fewer new tokens than a path is long continue a path each, as decoding does. More of them are whole prompts. */
-export function pathShape({ extents, longest }: { readonly extents: Extents; readonly longest: number }): PathShape {
+/**
+ * Fewer new tokens than a path is long continue a path each, as decoding does, and so do those of a class with a `run`.
+ * More of them are whole prompts.
+ */
+export function pathShape({ extents, longest, run }: Bucket): PathShape {
   const tokens = extentIn(NEW_TOKENS, extents);
-  if (tokens >= longest) return { length: longest, fresh: longest, paths: Math.ceil(tokens / longest) };
+  if (tokens >= longest && run === undefined)
+    return { length: longest, fresh: longest, paths: Math.ceil(tokens / longest) };
   return {
     length: Math.max(1, Math.min(longest, Math.floor(extentIn(KEYS, extents) / tokens))),
     fresh: 1,

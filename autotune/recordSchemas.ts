@@ -38,7 +38,11 @@ export interface RecordFormat<S, T extends Facts> {
 
 /** Extents by name. The form with `tokens` and `rows` is accepted for records of scoring. */
 const bucket = z.union([
-  z.strictObject({ extents: z.record(z.string().regex(EXTENT_NAME), extent), longest: extent }),
+  z.strictObject({
+    extents: z.record(z.string().regex(EXTENT_NAME), extent),
+    longest: extent,
+    run: extent.exactOptional(),
+  }),
   z.strictObject({ tokens: extent, rows: extent, longest: extent }).transform(scoringBucket),
 ]);
 

@@ -1,26 +1,23 @@
 /** `npm run bench:generate`: decoding rates with random weights, against the bytes that a call must read. */
 import { median } from '../autotune/median.js';
 import { stepperOf } from '../driver/commands/continuation.js';
-import { packedWeightBytes } from '../driver/commands/work.js';
+import { BatchWork, packedWeightBytes } from '../driver/commands/work.js';
 import type { Executor } from '../driver/executor.js';
 import { Generator } from '../generate/generator.js';
 import type { Generated } from '../generate/request.js';
 import type { Stepper } from '../generate/stepper.js';
 import type { StepInputs } from '../generate/scheduler.js';
 import { STEP } from '../ir/function.js';
+import { scoreOf } from '../ir/plan.js';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 import { loadAddon, type NativePool } from '../runtime/addon.js';
 import { runProgram } from './program.js';
 import { openRandomModel } from './randomModel.js';
+import { promptOf } from './prompts.js';
 import { requestLengths } from './requests.js';
+import { serve } from './serve.js';
 import { parseGenerateOptions, USAGE, type GenerateBenchOptions } from './generateOptions.js';
-
-/** Park–Miller: prompts that are the same in every batch, and have no common beginning. */
-function promptOf(index: number, length: number, vocabSize: number): number[] {
-  let state = index + 1;
-  return Array.from({ length }, () => (state = (state * 48271) % 2147483647) % vocabSize);
-}
 
 interface Timed {
   readonly generated: readonly Generated[];
@@ -124,42 +121,12 @@ async function printProfile(profile: () => ReturnType<Executor['profile']>): Pro
 const pagesFor = (tokens: number): number => Math.ceil(tokens / PAGE_TOKENS);
 
 /** Pages that all sequences of the benchmark need at once. */
-function pagesOf({ batches, promptTokens, newTokens, requests, cacheTokens }: GenerateBenchOptions): number {
+function pagesOf({ batches, promptTokens, newTokens, requests, spread, cacheTokens }: GenerateBenchOptions): number {
   if (cacheTokens !== undefined) return Math.floor(cacheTokens / PAGE_TOKENS);
   return requests > 0
-    ? requestLengths(requests).reduce((sum, { prompt, answer }) => sum + pagesFor(prompt + answer), 0)
+    ? requestLengths(requests, spread).reduce((sum, { prompt, answer }) => sum + pagesFor(prompt + answer), 0)
     : pagesFor(promptTokens + newTokens) * Math.max(...batches);
 }
-
-/** All requests at once, as many side by side as there are pages for. */
-async function serve(stepper: Stepper, busy: readonly number[], count: number, vocabSize: number): Promise<void> {
-  let [calls, tokens] = [0, 0];
-  const generator = new Generator({
-    ...stepper,
-    step: (inputs) => {
-      calls++;
-      tokens += inputs.tokens.length;
-      return stepper.step(inputs);
-    },
-  });
-  const lengths = requestLengths(count);
-  const [before, started] = [busy.length, performance.now()];
-  await Promise.all(
-    lengths.map(({ prompt, answer }, i) =>
-      generator.generate({ prompt: promptOf(i, prompt, vocabSize), maxNewTokens: answer }),
-    ),
-  );
-  const seconds = (performance.now() - started) / 1000;
-  const onDevice = busy.slice(before).reduce((sum, each) => sum + each, 0) / 1000;
-  const [prompts, answers] = [sum(lengths.map(({ prompt }) => prompt)), sum(lengths.map(({ answer }) => answer))];
-  console.log(
-    `${count} requests, ${prompts} tokens of prompts and ${answers} new ones: ${seconds.toFixed(2)} s ` +
-      `(${onDevice.toFixed(2)} on the device), ${(answers / seconds).toFixed(0)} new tokens/s; ` +
-      `${calls} calls of ${(tokens / calls).toFixed(0)} tokens on average`,
-  );
-}
-
-const sum = (values: readonly number[]): number => values.reduce((all, each) => all + each, 0);
 
 async function main(options: GenerateBenchOptions): Promise<void> {
   const { model: name, target, batches, promptTokens, newTokens, threads } = options;
@@ -188,8 +155,12 @@ async function main(options: GenerateBenchOptions): Promise<void> {
   const weightBytes = packedWeightBytes(model.plan);
   const rowBytes = model.plan.states.reduce((sum, { columns, dtype }) => sum + columns * DTYPE_BYTES[dtype], 0);
   if (options.requests > 0) {
-    await serve(stepper, busy, Math.min(options.requests, 32), checkpoint.config.vocabSize);
-    await serve(stepper, busy, options.requests, checkpoint.config.vocabSize);
+    const { vocabSize } = checkpoint.config;
+    const { perToken: flopsPerToken, perRow: flopsPerRow } = new BatchWork(scoreOf(model.plan));
+    const work = { weightBytes, keyBytes: rowBytes, flopsPerToken, flopsPerRow };
+    const service = { stepper, busy, vocabSize, work, spread: options.spread };
+    await serve(service, Math.min(options.requests, 32));
+    console.log(await serve(service, options.requests));
     await executor.close();
     return;
   }

@@ -3,9 +3,10 @@ import { parseArgs } from 'node:util';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import { BENCH_TARGETS, OptionReader, type BenchTarget } from './optionReader.js';
+import { SPREAD } from './requests.js';
 
 export const USAGE = `bench:generate [--model llama-110m] [--target cpu|cuda] [--batch 1,8,64] [--prompt 512] [--new 64]
-      [--threads N] [--isa NAME] [--profile] [--wait] [--requests N [--cache-tokens N]]
+      [--threads N] [--isa NAME] [--profile] [--wait] [--requests N [--spread 1.1] [--cache-tokens N]]
 
 Decoding with random weights: sequences of equal length side by side, as many as --batch says, one new token each in a
 call. Prints the median time of a call, tokens per second, the bytes that a call must read (weights once, keys and
@@ -20,7 +21,9 @@ every batch. On a CPU the rate is compared with that of threads that only read, 
   --threads  threads that compute on a CPU
   --isa      instruction set on a CPU: portable, avx2, avx512 or amx (default: the best that the CPU has)
   --wait     begin a call only when the one before it has been read
-  --requests N requests at once instead, with prompts and answers of different lengths (lognormal, means 215 and 198)
+  --requests N requests at once instead, with prompts and answers of different lengths (lognormal, means 215 and 198);
+             prints which calls the time goes to, and the share of an H100's roofline
+  --spread   standard deviation of the logarithm of those lengths
   --cache-tokens  room for keys and values of the requests (default: what all of them need together)
   --profile  also the time of each kind of kernel, measured one launch at a time: the fastest of 12 for each launch`;
 
@@ -38,6 +41,7 @@ export interface GenerateBenchOptions {
   readonly feeds: boolean;
   /** Requests of different lengths, instead of batches; 0 for none. */
   readonly requests: number;
+  readonly spread: number;
   readonly cacheTokens?: number;
 }
 
@@ -58,6 +62,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
         profile: { type: 'boolean', default: false },
         wait: { type: 'boolean', default: false },
         requests: { type: 'string', default: '0' },
+        spread: { type: 'string', default: String(SPREAD) },
         'cache-tokens': { type: 'string' },
         help: { type: 'boolean', default: false },
       },
@@ -73,6 +78,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
     profiles: values.profile,
     feeds: !values.wait,
     threads: read.whole('threads', values.threads, 1, 1024),
+    spread: read.number('spread', values.spread, 0.1, 2),
     requests: read.whole('requests', values.requests, 0, 100_000),
     ...(values.isa === undefined ? {} : { isa: read.oneOf('isa', values.isa, CPU_ISAS) }),
     ...(values['cache-tokens'] === undefined

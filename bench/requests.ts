@@ -9,8 +9,8 @@ export interface RequestLengths {
 
 /** Mean tokens of the cut lengths: those of the conversations that public benchmarks of serving take. */
 export const MEAN_LENGTHS: RequestLengths = { prompt: 215, answer: 198 };
-/** Standard deviation of the logarithm of a length. */
-const SPREAD = 1.1;
+/** Standard deviation of the logarithm of a length: the longest of 1,000 answers has nine times the mean length. */
+export const SPREAD = 1.1;
 const [LEAST, MOST_PROMPT, MOST_TOGETHER] = [4, 1024, 2048];
 const ROUNDS = 60;
 
@@ -21,10 +21,10 @@ function uniform(seed: number): () => number {
 }
 
 /** `count` pairs of lengths, the same for a seed, whose means are MEAN_LENGTHS within 1 %. */
-export function requestLengths(count: number, seed = 1): readonly RequestLengths[] {
+export function requestLengths(count: number, spread = SPREAD, seed = 1): readonly RequestLengths[] {
   let [prompt, answer] = [Math.log(MEAN_LENGTHS.prompt), Math.log(MEAN_LENGTHS.answer)];
   for (let round = 0; ; round++) {
-    const lengths = drawn(count, seed, prompt, answer);
+    const lengths = drawn({ count, spread, seed }, prompt, answer);
     const mean = (of: (each: RequestLengths) => number): number =>
       lengths.reduce((sum, each) => sum + of(each), 0) / count;
     const [prompts, answers] = [mean((each) => each.prompt), mean((each) => each.answer)];
@@ -34,15 +34,19 @@ export function requestLengths(count: number, seed = 1): readonly RequestLengths
   }
 }
 
-function drawn(count: number, seed: number, prompt: number, answer: number): readonly RequestLengths[] {
+function drawn(
+  { count, spread, seed }: { readonly count: number; readonly spread: number; readonly seed: number },
+  prompt: number,
+  answer: number,
+): readonly RequestLengths[] {
   const random = uniform(seed);
   // Box and Muller's transform.
   const normal = (): number => Math.sqrt(-2 * Math.log(random())) * Math.cos(2 * Math.PI * random());
   const lengths: RequestLengths[] = [];
   while (lengths.length < count) {
     const each = {
-      prompt: Math.round(Math.exp(prompt + SPREAD * normal())),
-      answer: Math.round(Math.exp(answer + SPREAD * normal())),
+      prompt: Math.round(Math.exp(prompt + spread * normal())),
+      answer: Math.round(Math.exp(answer + spread * normal())),
     };
     const isKept =
       Math.min(each.prompt, each.answer) >= LEAST &&

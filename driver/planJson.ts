@@ -150,6 +150,7 @@ const kernel = z.discriminatedUnion('anchor', [
 const bucket = z.strictObject({
   extents: z.record(extentName, extent),
   longest: z.number().int().min(0).max(MAX_EXTENT),
+  run: extent.exactOptional(),
 });
 const role = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('token'), vocab: extent }),

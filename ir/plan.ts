@@ -46,10 +46,14 @@ export interface CpuLoopSchedule {
 
 export type CpuSchedule = CpuGemmSchedule | CpuAttentionSchedule | CpuLoopSchedule;
 
-/** A class of calls: upper bounds of every extent, and paths of at most `longest` tokens. */
+/**
+ * A class of calls: upper bounds of every extent, and paths of at most `longest` tokens. `run`: most new tokens of one
+ * path that stand next to each other, if the class is for calls of few new tokens a path.
+ */
 export interface Bucket {
   readonly extents: Extents;
   readonly longest: number;
+  readonly run?: number;
 }
 
 /** One kernel launch: an exported symbol of the plan's library, with its buffers in the order of parameters. */

@@ -40,16 +40,35 @@ export const MOST_KEYS = 1 << 19;
 /** Most rows of a call that returns logits: 128,256 tokens of 64 rows are 33 MB. */
 export const MOST_LOGIT_ROWS = 64;
 
+/** Most new tokens of a path in a call that only continues paths: a token, or a draft with it. */
+export const DECODE_RUN = 16;
+/** Keys of a path that is continued, where schedules are measured. */
+const DECODE_KEYS = 1024;
+
 /**
- * Steps of a few tokens, as decoding makes them, below the sizes of `larger`, which are those of prompts; none with
- * more than `mostRows` rows.
+ * Steps of a few tokens, and of the sizes `decode` in which paths only go on, beside the sizes of `prompts`; none with
+ * more than `mostRows` rows. Ascending; of one size, that of decoding first.
  */
-export function stepBuckets(larger: readonly Bucket[], mostRows = Infinity): readonly Bucket[] {
-  const prompts = larger.map(({ extents, longest }) => ({ tokens: extentIn(NEW_TOKENS, extents), longest }));
-  const least = Math.min(...prompts.map(({ tokens }) => tokens));
-  const few = [1, 2, 4, 8, 16, 32, 64].filter((tokens) => tokens < least).map((tokens) => ({ tokens, longest: 1024 }));
-  return [...few, ...prompts].map(({ tokens, longest }) => ({
-    extents: stepExtents({ tokens, keys: MOST_KEYS, rows: Math.min(tokens, mostRows) }),
-    longest,
-  }));
+export function stepBuckets(
+  prompts: readonly Bucket[],
+  decode: readonly number[] = [],
+  mostRows = Infinity,
+): readonly Bucket[] {
+  const sizes = prompts.map(({ extents, longest }) => ({ tokens: extentIn(NEW_TOKENS, extents), longest }));
+  const [least, most] = [
+    Math.min(...sizes.map(({ tokens }) => tokens)),
+    Math.max(...sizes.map(({ tokens }) => tokens)),
+  ];
+  const few = [1, 2, 4, 8, 16, 32, 64]
+    .filter((tokens) => tokens < least)
+    .map((tokens) => ({ tokens, longest: DECODE_KEYS }));
+  const going = decode
+    .filter((tokens) => tokens > least && tokens <= most)
+    .map((tokens) => ({ tokens, longest: DECODE_KEYS, run: DECODE_RUN }));
+  return [...few, ...going, ...sizes]
+    .sort((a, b) => a.tokens - b.tokens)
+    .map(({ tokens, ...paths }) => ({
+      extents: stepExtents({ tokens, keys: MOST_KEYS, rows: Math.min(tokens, mostRows) }),
+      ...paths,
+    }));
 }

@@ -160,22 +160,40 @@ export function longestTree({ inputs: declared }: FunctionInterface, inputs: Cal
   return longest;
 }
 
+/** Most rows next to each other whose path begins at the same place in a list of entries; 0 if calls bring none. */
+export function longestRun({ inputs: declared }: FunctionInterface, inputs: CallArrays): number {
+  const tokens = declared.find(({ role }) => role.kind === 'depth')?.shape[0];
+  const isList = (extent: Dim): boolean =>
+    declared.some(({ role, shape }) => role.kind === 'entry' && shape[0] === extent);
+  const begin = declared.find(({ role, shape }) => role.kind === 'row' && shape[0] === tokens && isList(role.of));
+  const values = begin === undefined ? undefined : inputs[begin.name];
+  if (values === undefined) return 0;
+  let [longest, run] = [0, 0];
+  for (let i = 0; i < values.length; i++) {
+    run = i > 0 && values[i] === values[i - 1] ? run + 1 : 1;
+    longest = Math.max(longest, run);
+  }
+  return longest;
+}
+
 /**
- * Index of the smallest bucket that holds a call of this size, by its extents in order; of equals, the one whose paths
- * are long enough and no longer than needed. Throws RangeError where none does.
+ * Index of the smallest bucket that holds a call of this size and its runs, by its extents in order; of equals, the one
+ * whose runs are bounded, and then the one whose paths are long enough and no longer than needed. Throws RangeError
+ * where none does.
  */
-export function chooseBucket(buckets: readonly Bucket[], size: Extents, longest: number): number {
+export function chooseBucket(buckets: readonly Bucket[], size: Extents, longest: number, run = Infinity): number {
   let best = -1;
   const isBetter = (a: Bucket, b: Bucket): boolean => {
     for (const name of Object.keys(size)) {
       const [left, right] = [extentIn(name, a.extents), extentIn(name, b.extents)];
       if (left !== right) return left < right;
     }
+    if ((a.run === undefined) !== (b.run === undefined)) return a.run !== undefined;
     const aFits = a.longest >= longest;
     return aFits === b.longest >= longest ? a.longest < b.longest === aFits : aFits;
   };
   buckets.forEach((bucket, i) => {
-    if (!fitsIn(size, bucket.extents)) return;
+    if (!fitsIn(size, bucket.extents) || run > (bucket.run ?? Infinity)) return;
     if (best < 0 || isBetter(bucket, buckets[best]!)) best = i;
   });
   if (best < 0)

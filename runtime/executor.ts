@@ -7,6 +7,7 @@ import {
   checkRoles,
   chooseBucket,
   extentsOf,
+  longestRun,
   longestTree,
   NonFiniteError,
   nonFiniteRows,
@@ -122,7 +123,12 @@ export class Executor<Memory = unknown> {
     if (this.isClosed) throw new Error('This executor was closed.');
     const fn = functionOf(this.plan, name);
     const extents = extentsOf(fn.interface, inputs);
-    const bucket = chooseBucket(fn.buckets, extents, longestTree(fn.interface, inputs));
+    const bucket = chooseBucket(
+      fn.buckets,
+      extents,
+      longestTree(fn.interface, inputs),
+      longestRun(fn.interface, inputs),
+    );
     checkRoles(fn.interface, inputs, { extents, states: this.stateRows, maxLength: this.maxLength });
     return { fn, bucket, extents, inputs, kind };
   }

@@ -46,8 +46,8 @@ function queriesOf(
 
 /** Number of blocks for each multiprocessor above which clusters gain nothing. */
 const MOST_CLUSTER_BLOCKS = 2;
-/** Largest call that is taken for one in which many paths have few queries each. */
-const MOST_SPARSE_ROWS = 128;
+/** Largest call that is taken for one in which many paths have few queries each, where nothing more is known. */
+const MOST_SPARSE_ROWS = 64;
 
 const inWords = (values: readonly number[]): string => {
   const sorted = [...values].sort((a, b) => a - b);
@@ -121,24 +121,26 @@ export function isLegalAttention(
 export interface AttentionCall {
   readonly rows: number;
   readonly multiprocessors: number;
+  /** Paths have few queries next to each other. */
+  readonly continuesPaths?: boolean;
 }
 
 /**
- * A legal schedule for a kernel that has not been tuned: on tensor cores if they can be used. Few queries are mostly
- * queries of different paths. Each then has blocks of its own, as many as keep every multiprocessor busy. The lengths
- * of paths do not matter: a block without a chunk costs next to nothing.
+ * A legal schedule for a kernel that has not been tuned: on tensor cores if they can be used. Few queries, and those of
+ * a call that only continues paths, are mostly queries of different paths. Each then has blocks of its own, as many as
+ * keep every multiprocessor busy. The lengths of paths do not matter: a block without a chunk costs next to nothing.
  */
 export function defaultAttentionSchedule(
   kernel: AttentionKernel,
   module: Pick<KernelModule, 'buffers'>,
   limits: AttentionLimits = LEAST_LIMITS,
-  { rows, multiprocessors }: AttentionCall = { rows: Infinity, multiprocessors: 1 },
+  { rows, multiprocessors, continuesPaths = false }: AttentionCall = { rows: Infinity, multiprocessors: 1 },
 ): CudaAttentionSchedule {
   const candidates = attentionSchedules(kernel, module, limits);
   const most = (MOST_CLUSTER_BLOCKS * multiprocessors) / (rows * kernel.kvHeads);
   const single = candidates.filter(
     ({ skeleton, queries, cluster = 1, teams }) =>
-      rows <= MOST_SPARSE_ROWS &&
+      (continuesPaths || rows <= MOST_SPARSE_ROWS) &&
       kernel.mask.kind === 'path' &&
       skeleton === 'mma' &&
       queries === 1 &&

@@ -27,6 +27,7 @@ export function defaultCudaSchedule(
       return defaultAttentionSchedule(kernel, module, facts, {
         rows: extentIn(kernel.rows, bucket.extents),
         multiprocessors: facts.multiprocessors,
+        continuesPaths: bucket.run !== undefined,
       });
     case 'loop':
       return { kind: 'loop', threads: 256 };

@@ -12,8 +12,9 @@ export type ScoredTokens = Pick<MicroBatch, 'tokens' | 'position' | 'row'>;
 /** A multiply-add counts as two. Attention counts visible pairs only. Epilogues are left out. */
 export class BatchWork {
   private readonly kernels: readonly Kernel[];
-  private readonly perToken: number;
-  private readonly perRow: number;
+  /** Operations of a token, and besides of a row that is scored, without attention. */
+  readonly perToken: number;
+  readonly perRow: number;
   /** Per pair of a query and a visible key, for queries that are tokens and for queries that are scored rows. */
   private readonly perTokenPair: number;
   private readonly perRowPair: number;

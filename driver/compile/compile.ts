@@ -46,7 +46,7 @@ export function compileModel<S, D>(
     throw new UsageError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
   const { mask = target.mask, observe } = options;
   const buckets = target.buckets(tokens);
-  const steps = stepBuckets(buckets, options.logits === true ? MOST_LOGIT_ROWS : Infinity);
+  const steps = stepBuckets(buckets, target.decodeSizes, options.logits === true ? MOST_LOGIT_ROWS : Infinity);
   const module = modelFunctions(checkpoint, numerics, { ...options, mask });
   const lowered = lowerModule(module, numerics, observe);
   const scoring = (size: Bucket): Bucket => withKeyRoom(lowered.functions[0]!.interface, size);

@@ -39,6 +39,8 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
   numerics: ({ isa }) => numericsOf(isa),
   capacity: () => ({ least: 1024, most: 4096 }),
   buckets: defaultBuckets,
+  // A query costs the same beside others of its path.
+  decodeSizes: [],
 
   manifest,
   describe: ({ isa, cpu: model }) => ({ kind: 'cpu', isa, arithmetic: arithmeticOf(isa), cpu: model }),

@@ -62,6 +62,8 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
   // all multiprocessors busy (docs/performance.md). 8,448 tokens on an H100.
   capacity: ({ multiprocessors }) => ({ least: 64 * Math.max(16, multiprocessors), most: 16_384 }),
   buckets: cudaBuckets,
+  // Whole tiles of rows: half a tile more costs as much as a tile.
+  decodeSizes: [128, 256, 384, 512, 768, 1024],
 
   manifest,
   describe: (device) => ({ kind: 'cuda', ...device }),

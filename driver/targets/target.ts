@@ -170,6 +170,8 @@ export interface Target<S, D> {
   /** Bounds of the default largest micro-batch, which is the model's context within them. */
   capacity(device: D): { readonly least: number; readonly most: number };
   buckets(tokens: number): readonly Bucket[];
+  /** Sizes in which calls that only continue paths have schedules of their own. */
+  readonly decodeSizes: readonly number[];
 
   readonly manifest: z.ZodType<TargetManifest>;
   describe(device: D): TargetManifest;

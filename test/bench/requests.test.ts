@@ -15,6 +15,6 @@ it('has the wanted means within the bounds of the cut', () => {
 });
 
 it('depends on the seed alone', () => {
-  expect(requestLengths(20, 3)).toEqual(requestLengths(20, 3));
-  expect(requestLengths(20, 3)).not.toEqual(requestLengths(20, 4));
+  expect(requestLengths(20, 1.1, 3)).toEqual(requestLengths(20, 1.1, 3));
+  expect(requestLengths(20, 1.1, 3)).not.toEqual(requestLengths(20, 1.1, 4));
 });

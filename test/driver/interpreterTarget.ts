@@ -40,6 +40,7 @@ export const interpreter: Target<Plain, Precise> = {
   numerics: () => ({ activations: 'f32', weights: { layout: 'panels', format: 'f32' } }),
   capacity: () => ({ least: 32, most: 64 }),
   buckets: defaultBuckets,
+  decodeSizes: [],
   manifest,
   describe: ({ bits }) => ({ kind: 'interpreter', arithmetic: 'f32', bits }),
   restore: (described) => ({ bits: manifest.parse(described).bits }),

@@ -14,7 +14,9 @@ import { settingsIn, temporaryFolder } from './kernels.js';
 import { randomValue, roundTo, toBf16 } from './packReference.js';
 import { TINY_KERNELS, tinyPlan, VOCAB, WIDTH } from './tinyPlan.js';
 import { openCpu, type CpuScoring, type CpuScoringOptions, type Batch } from '../support/scoring.js';
-import { chooseBucket, longestTree } from '../../runtime/call.js';
+import type { FunctionInterface } from '../../ir/function.js';
+import { DECODE_RUN, stepBuckets } from '../../ir/stepping.js';
+import { chooseBucket, longestRun, longestTree } from '../../runtime/call.js';
 
 const folder = temporaryFolder();
 const plan = tinyPlan();
@@ -286,5 +288,52 @@ describe('CpuExecutor', () => {
     expect(choice(10, 4, 40)).toEqual(scoringBucket({ tokens: 16, rows: 4, longest: 16 }));
     expect(choice(10, 5, 1)).toEqual(scoringBucket({ tokens: 16, rows: 8, longest: 16 }));
     expect(choice(17, 1, 1)).toEqual(scoringBucket({ tokens: 64, rows: 16, longest: 64 }));
+  });
+
+  it('chooses schedules of decoding for calls whose paths have few new tokens each', () => {
+    const prompts = [64, 200].map((tokens) => scoringBucket({ tokens, rows: tokens, longest: 64 }));
+    const buckets = stepBuckets(prompts, [16, 128, 200, 256]);
+    expect(buckets.map(({ extents, run }) => [extents['T'], run])).toEqual([
+      ...[1, 2, 4, 8, 16, 32, 64].map((tokens) => [tokens, undefined]),
+      ...[
+        [128, DECODE_RUN],
+        [200, DECODE_RUN],
+        [200, undefined],
+      ],
+    ]);
+    const choice = (tokens: number, run: number) =>
+      buckets[chooseBucket(buckets, { T: tokens, C: 4096, R: tokens }, 0, run)];
+    expect(choice(3, 3)).toMatchObject({ extents: { T: 4 } });
+    expect(choice(65, 1)).toMatchObject({ extents: { T: 128 }, run: DECODE_RUN });
+    expect(choice(65, DECODE_RUN)).toMatchObject({ extents: { T: 128 }, run: DECODE_RUN });
+    expect(choice(65, DECODE_RUN + 1)?.extents).toMatchObject({ T: 200 });
+    expect(choice(65, DECODE_RUN + 1)?.run).toBeUndefined();
+    expect(choice(150, 1)).toMatchObject({ extents: { T: 200 }, run: DECODE_RUN });
+  });
+
+  it('measures runs of new tokens that belong to one path', () => {
+    const fn = {
+      name: 'step',
+      extents: [],
+      inputs: [
+        { name: 'feed', dtype: 'i32', shape: ['T'], role: { kind: 'entry', state: 'drawn' } },
+        { name: 'position', dtype: 'i32', shape: ['T'], role: { kind: 'depth' } },
+        { name: 'row', dtype: 'i32', shape: ['R'], role: { kind: 'row', of: 'T' } },
+        { name: 'begin', dtype: 'i32', shape: ['T'], role: { kind: 'row', of: 'C' } },
+        { name: 'key', dtype: 'i32', shape: ['C'], role: { kind: 'entry', state: 'keys' } },
+      ],
+      outputs: [],
+      takes: [],
+      gives: [],
+    } as const;
+    const run = (begin: readonly number[]): number =>
+      longestRun(fn as unknown as FunctionInterface, {
+        begin: Int32Array.from(begin),
+        row: Int32Array.from(begin, (_, i) => i),
+      });
+    expect(run([0, 5, 9])).toBe(1);
+    expect(run([0, 5, 5, 5, 9, 9])).toBe(3);
+    expect(run([])).toBe(0);
+    expect(longestRun(tinyPlan().interface, { ...batchOf(8, 1) })).toBe(0);
   });
 });

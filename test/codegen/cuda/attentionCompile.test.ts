@@ -127,9 +127,9 @@ describe('schedules of attention', () => {
 
   it('take a query a block where a call over paths has few', () => {
     const s: Shape = { heads: 32, kvHeads: 8, headDim: 128, dtype: 'bf16', mask: 'path' };
-    const choose = (shape: Shape, rows: number): CudaAttentionSchedule => {
+    const choose = (shape: Shape, rows: number, continuesPaths = false): CudaAttentionSchedule => {
       const { module, kernel } = attentionModule(shape);
-      return defaultAttentionSchedule(kernel, module, HOPPER, { rows, multiprocessors: 132 });
+      return defaultAttentionSchedule(kernel, module, HOPPER, { rows, multiprocessors: 132, continuesPaths });
     };
     expect(choose(s, 64)).toEqual(schedule('mma', 1));
     expect(choose(s, 16)).toEqual({ ...schedule('mma', 1), cluster: 2 });
@@ -138,6 +138,8 @@ describe('schedules of attention', () => {
     expect(choose({ ...s, headDim: 256 }, 1)).toEqual({ ...schedule('mma', 1), cluster: 8 });
     expect(choose({ ...s, heads: 8 * 17 }, 1)).toEqual(schedule('mma', 1));
     expect(choose(s, 512)).toEqual(schedule('mma', 16));
+    expect(choose(s, 512, true)).toEqual(schedule('mma', 1));
+    expect(choose({ ...s, dtype: 'f32' }, 512, true)).toEqual(schedule('simt', 16));
     expect(choose({ ...s, heads: 56 }, 512)).toEqual(schedule('mma', 8));
     expect(choose({ ...s, heads: 8 }, 512)).toEqual(schedule('mma', 64));
     expect(choose({ ...s, dtype: 'f32' }, 512)).toEqual(schedule('simt', 16));

@@ -256,6 +256,10 @@ describe('choice of tiles', () => {
     for (const rows of [3840, 7680, 8448]) expect(choose('o', rows)).toBe('deferred 128×256 ×1');
     // 45 row tiles: with pairs, one row tile would be empty.
     for (const which of ALL) expect(choose(which, 5760)).toBe('deferred 128×256 ×1');
+    // Few rows: tiles of 64 rows in one wave, or wide ones in whole waves.
+    for (const which of ['o', 'down'] as const) expect(choose(which, 128)).toBe('pingpong 64×112 ×1');
+    expect(choose('gateUp', 128)).toBe('pingpong 64×192 ×1');
+    for (const which of ['o', 'down', 'qkv'] as const) expect(choose(which, 256)).toBe('pingpong 64×208 ×1');
     // A block with one tile has no next product.
     for (const which of ['o', 'down'] as const) expect(choose(which, 528)).toBe('cooperative 128×256 ×1');
   });
