@@ -44,7 +44,7 @@ function queriesOf(
   return PATH_QUERIES.toSorted((a, b) => distance(a) - distance(b));
 }
 
-/** Number of blocks for each multiprocessor above which clusters gain nothing. */
+/** Blocks of one team for each multiprocessor above which clusters gain nothing. Blocks of two teams: half of them. */
 const MOST_CLUSTER_BLOCKS = 2;
 /** Largest call that is taken for one in which many paths have few queries each, where nothing more is known. */
 const MOST_SPARSE_ROWS = 64;
@@ -128,7 +128,8 @@ export interface AttentionCall {
 /**
  * A legal schedule for a kernel that has not been tuned: on tensor cores if they can be used. Few queries, and those of
  * a call that only continues paths, are mostly queries of different paths. Each then has blocks of its own, as many as
- * keep every multiprocessor busy. The lengths of paths do not matter: a block without a chunk costs next to nothing.
+ * keep every multiprocessor busy, with two teams where one block for each multiprocessor is enough. The lengths of
+ * paths do not matter: a block without a chunk costs next to nothing.
  */
 export function defaultAttentionSchedule(
   kernel: AttentionKernel,
@@ -137,19 +138,21 @@ export function defaultAttentionSchedule(
   { rows, multiprocessors, continuesPaths = false }: AttentionCall = { rows: Infinity, multiprocessors: 1 },
 ): CudaAttentionSchedule {
   const candidates = attentionSchedules(kernel, module, limits);
-  const most = (MOST_CLUSTER_BLOCKS * multiprocessors) / (rows * kernel.kvHeads);
+  const most = multiprocessors / (rows * kernel.kvHeads);
   const single = candidates.filter(
-    ({ skeleton, queries, cluster = 1, teams }) =>
+    ({ skeleton, queries, cluster = 1, teams = 1 }) =>
       (continuesPaths || rows <= MOST_SPARSE_ROWS) &&
       kernel.mask.kind === 'path' &&
       skeleton === 'mma' &&
       queries === 1 &&
-      teams === undefined &&
-      (cluster === 1 || cluster <= most),
+      (teams === 1 ? cluster === 1 || cluster <= MOST_CLUSTER_BLOCKS * most : teams === 2 && cluster <= most),
   );
   // Trees: many branches of a few tokens each, on stems that they share.
   const branches = candidates.find(({ sharesTiles }) => sharesTiles === true && hasOwnKeys(kernel, module));
-  const schedule = single.toSorted((a, b) => (b.cluster ?? 1) - (a.cluster ?? 1))[0] ?? branches ?? candidates[0];
+  const schedule =
+    single.toSorted((a, b) => (b.teams ?? 1) - (a.teams ?? 1) || (b.cluster ?? 1) - (a.cluster ?? 1))[0] ??
+    branches ??
+    candidates[0];
   if (schedule !== undefined) return schedule;
   const why = isLegalAttention(
     kernel,

@@ -132,9 +132,11 @@ describe('schedules of attention', () => {
       return defaultAttentionSchedule(kernel, module, HOPPER, { rows, multiprocessors: 132, continuesPaths });
     };
     expect(choose(s, 64)).toEqual(schedule('mma', 1));
-    expect(choose(s, 16)).toEqual({ ...schedule('mma', 1), cluster: 2 });
-    expect(choose(s, 8)).toEqual({ ...schedule('mma', 1), cluster: 4 });
-    expect(choose(s, 1)).toEqual({ ...schedule('mma', 1), cluster: 8 });
+    // Where one block for each multiprocessor is enough, it has two teams.
+    expect(choose(s, 32)).toEqual(schedule('mma', 1));
+    expect(choose(s, 16)).toEqual({ ...schedule('mma', 1), teams: 2 });
+    expect(choose(s, 8)).toEqual({ ...schedule('mma', 1), cluster: 2, teams: 2 });
+    expect(choose(s, 1)).toEqual({ ...schedule('mma', 1), cluster: 8, teams: 2 });
     expect(choose({ ...s, headDim: 256 }, 1)).toEqual({ ...schedule('mma', 1), cluster: 8 });
     expect(choose({ ...s, heads: 8 * 17 }, 1)).toEqual(schedule('mma', 1));
     expect(choose(s, 512)).toEqual(schedule('mma', 16));
