@@ -6,7 +6,7 @@ import { modelFolder } from '../eval/output.js';
 import { parseDocs, parseLimit } from '../eval/selection.js';
 import { shardName } from '../eval/shard.js';
 import { TASKS } from '../eval/tasks/index.js';
-import { OVERLONG } from '../eval/tokenise.js';
+import { OVERLONG } from '../eval/pathLengths.js';
 import { SHARING_MODES } from '../eval/sharing.js';
 import type { Asked } from '../driver/target.js';
 import { UsageError } from '../errors.js';
@@ -104,7 +104,8 @@ export function addRun(program: Command, context: Context): void {
       'keep    computed once, and kept in memory for keys and values while they are needed: the shots of',
       '        a task, or a context with many questions',
       'repeat  computed again for each tree of a few thousand tokens (needs no such memory)',
-      'auto    what computes fewer tokens, if there is memory for it',
+      'auto    what computes fewer tokens, if there is memory for it; keep, if a',
+      '        question is longer than --max-tokens: then it is cut into calls; a tree must fit one',
     ],
     'Equal answers': [
       'An answer is the same to the bit for any batch size, number of threads or devices, placement,',

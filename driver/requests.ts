@@ -1,7 +1,7 @@
 /** Requests and results of the three commands, and the interface through which they report progress. */
 import type { DocRange } from '../eval/selection.js';
 import type { Sharing } from '../eval/sharing.js';
-import type { Overlong } from '../eval/tokenise.js';
+import type { Overlong } from '../eval/pathLengths.js';
 import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/family/mask.js';

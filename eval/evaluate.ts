@@ -130,5 +130,7 @@ function computationOf(
   if (pathScorer !== undefined)
     return (isTwoPhase ? twoPhaseComputation : walkComputation)({ tokenised, scorer: pathScorer }, isLeft);
   if (isTwoPhase) throw new Error('sharing kv needs a model that keeps keys and values');
+  if (plan.oversized.length > 0)
+    throw new Error('paths that fit no micro-batch need a model that keeps keys and values');
   return batchComputation({ plan, scorer, sharing: treeSharing(sharing) }, isLeft);
 }

@@ -16,6 +16,7 @@ export { argmax, meanAndError, measure, type QuestionMetrics, type Scores } from
 export { layBatch, type LaidBatch } from './microBatch.js';
 export { claimModelName, modelFolder, sanitiseModelName } from './output.js';
 export { packTrees, shuffled } from './pack.js';
+export { fits } from './packing.js';
 export type { BatchCost, Capacity, Pack, Packable } from './packing.js';
 export type { Progress } from './progress.js';
 export {
@@ -45,16 +46,8 @@ export { planWalks, type WalkPlan } from './walkPlan.js';
 export { formatTable } from './table.js';
 export { taskByName, TASKS } from './tasks/index.js';
 export type { Doc, Question, Task } from './tasks/task.js';
-export {
-  checkLengths,
-  OVERLONG,
-  truncateOverlong,
-  Tokeniser,
-  tokeniseQuestions,
-  type Overlong,
-  type TokenisedQuestion,
-  type TokeniseOptions,
-} from './tokenise.js';
+export { checkLengths, OVERLONG, truncateOverlong, type Overlong, type PathLimit } from './pathLengths.js';
+export { Tokeniser, tokeniseQuestions, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
 export type { TextTokenizer, TokenizerSource } from './tokeniseChunk.js';
 export {
   buildTree,

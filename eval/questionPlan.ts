@@ -2,13 +2,14 @@
  * Plans how questions are computed: their trees and micro-batches. Needs the model's limits and costs, but no device
  * yet.
  */
+import { checkLengths, type PathLimit } from './pathLengths.js';
 import { packTrees, shuffled } from './pack.js';
-import type { Capacity, Pack } from './packing.js';
+import { fits, type Capacity, type Pack } from './packing.js';
 import type { Scorer } from './scorer.js';
 import { treesOfShard, type Shard, type WorkOf } from './shard.js';
 import { treeSharing, type Sharing } from './sharing.js';
 import { countTokens, isWorthKeeping, pathsOf } from './tokenCounts.js';
-import { checkLengths, type TokenisedQuestion } from './tokenise.js';
+import type { TokenisedQuestion } from './tokenise.js';
 import { planTrees, type TreePlan } from './treePlan.js';
 
 /** The properties of a scorer that a plan depends on. */
@@ -23,8 +24,10 @@ export interface PackedTree extends TreePlan {
 export interface QuestionPlan {
   /** Those of the shard if there is one, else all. */
   readonly trees: readonly TreePlan[];
-  /** All of them. */
+  /** Micro-batches of all of them, except those that fit none. */
   readonly packs: readonly Pack<PackedTree>[];
+  /** Trees that fit no micro-batch: only calls that keep keys and values compute them, a part at a time. */
+  readonly oversized: readonly TreePlan[];
   /** Indices of the questions in these trees. */
   readonly questions: readonly number[];
 }
@@ -34,6 +37,8 @@ export interface PlanQuestions {
   readonly sharing: Sharing;
   readonly scorer: ScorerLimits;
   readonly shard?: (Shard & { readonly workOf: WorkOf }) | undefined;
+  /** Limit of a path that may be cut into calls; absent: every path must fit a micro-batch. */
+  readonly cutLimit?: PathLimit | undefined;
 }
 
 /**
@@ -70,16 +75,24 @@ const areAlike = (trees: readonly TreePlan[], tokenised: readonly TokenisedQuest
     countTokens(pathsOf(tokenised)).shared,
   );
 
+const uncutLimit = ({ maxLength, maxTokens }: ScorerLimits): PathLimit => ({
+  kind: maxTokens <= maxLength ? 'call' : 'context',
+  tokens: maxLength,
+});
+
 /** Throws UserError if a choice does not fit the model. */
-export function planQuestions({ tokenised, sharing, scorer, shard }: PlanQuestions): QuestionPlan {
-  checkLengths(tokenised, scorer.maxLength, scorer.maxTokens);
+export function planQuestions({ tokenised, sharing, scorer, shard, cutLimit }: PlanQuestions): QuestionPlan {
+  const capacity = capacityOf(scorer);
+  checkLengths(tokenised, cutLimit ?? uncutLimit(scorer));
   // Trees of all questions, including those of other shards and finished ones: results may depend on the tree in their
   // last bits, so every run has the same trees.
-  const planned = planTrees(tokenised, treeSharing(sharing), capacityOf(scorer)).trees;
+  const planned = planTrees(tokenised, treeSharing(sharing), capacity, cutLimit !== undefined).trees;
   const trees =
     shard === undefined
       ? planned
       : treesOfShard(planned, shard, shard.workOf, sharing === 'tree' && areAlike(planned, tokenised));
   const questions = [...new Set(trees.flatMap(({ paths }) => paths.map(({ question }) => question)))];
-  return { trees, packs: planBatches(trees, scorer), questions };
+  const packed = trees.filter((tree) => fits(tree, capacity));
+  const oversized = trees.filter((tree) => !fits(tree, capacity));
+  return { trees, packs: planBatches(packed, scorer), oversized, questions };
 }

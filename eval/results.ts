@@ -8,7 +8,7 @@ import { sanitiseModelName } from './output.js';
 import { resultsFolder, type Shard } from './shard.js';
 import { makeSample, toJson } from './samples.js';
 import type { Question } from './tasks/task.js';
-import type { Overlong } from './tokenise.js';
+import type { Overlong } from './pathLengths.js';
 
 /** What this process did and how fast. A resumed run counts only its own part. */
 export interface Throughput {

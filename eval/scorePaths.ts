@@ -43,7 +43,7 @@ function walkCalls(limits: WalkLimits): CallMaker {
   };
 }
 
-/** In two phases. Throws UserError if a context or a choice fits no call. */
+/** In two phases. Throws UserError where groupContexts does. */
 export function twoPhaseComputation({ scorer, tokenised }: PathOptions, isLeft: readonly boolean[]): Computation {
   const { limits, lanes } = scorer;
   const paths = pathsLeft(tokenised, isLeft);

@@ -54,6 +54,9 @@ export const printDocs = (ranges: readonly DocRange[]): string =>
     .map(({ first, end }) => (end === first + 1 ? String(first) : `${first}:${Number.isFinite(end) ? end : ''}`))
     .join(',');
 
+/** The value of --docs that leaves one question out. */
+export const allBut = (docId: number): string => `${docId > 0 ? `:${docId},` : ''}${docId + 1}:`;
+
 /** Parses a positive number: a count when 1 or more (then whole), a fraction below. */
 export function parseLimit(text: string): number {
   const limit = /^[\d.]+$/.test(text) ? Number(text) : NaN;

@@ -10,7 +10,7 @@ import { isJournalOf } from './journal.js';
 import { measure, type QuestionMetrics } from './metrics.js';
 import { DELIMITER, resultsName, samplesName } from './results.js';
 import { MAX_SHARDS, shardName, shardOfFolder } from './shard.js';
-import { OVERLONG } from './tokenise.js';
+import { OVERLONG } from './pathLengths.js';
 
 const MAX_RESULTS_BYTES = 1 << 24;
 const MAX_SAMPLES_BYTES = 2 ** 30;

@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { UserError } from '../errors.js';
+import { allBut } from './selection.js';
 import type { Question } from './tasks/task.js';
 import {
   encodeChunk,
@@ -240,69 +241,3 @@ export const tokeniseQuestions = async (
   questions: Iterable<Question>,
   options: TokeniseOptions,
 ): Promise<readonly TokenisedQuestion[]> => (await tokeniseAll(questions, options)).questions;
-
-/** What happens to a choice that is longer, with its context, than the model's context. */
-export const OVERLONG = ['truncate', 'refuse'] as const;
-export type Overlong = (typeof OVERLONG)[number];
-
-export interface Truncated {
-  readonly questions: readonly TokenisedQuestion[];
-  /** Choices that lost the beginning of their context. */
-  readonly choices: number;
-}
-
-/**
- * Cuts tokens that do not fit on the left, as the public harness does: of context and choice the last L + 1 tokens
- * stay, L of which are inputs; a beginning-of-text token goes first. Choices themselves are never cut. Throws UserError
- * if a choice alone is longer than the model's context.
- */
-export function truncateOverlong(questions: readonly TokenisedQuestion[], contextLength: number): Truncated {
-  let choices = 0;
-  const truncated = questions.map((question): TokenisedQuestion => {
-    const { context, continuations } = question;
-    if (continuations.every((tokens) => inputsOf(context, tokens) <= contextLength)) return question;
-    const contexts = continuations.map((tokens, choice) => {
-      const excess = inputsOf(context, tokens) - contextLength;
-      if (excess <= 0) return context;
-      // The public harness asserts that a choice has at most L tokens.
-      if (excess >= context.length) throw tooLong(question, choice, contextLength, false);
-      choices++;
-      return context.subarray(excess);
-    });
-    return { ...question, contexts };
-  });
-  return { questions: choices === 0 ? questions : truncated, choices };
-}
-
-/** The last token of a choice is only predicted, never an input. */
-const inputsOf = (context: Int32Array, continuation: Int32Array): number => context.length + continuation.length - 1;
-
-const allBut = (docId: number): string => `${docId > 0 ? `:${docId},` : ''}${docId + 1}:`;
-
-function tooLong(question: TokenisedQuestion, choice: number, limit: number, isBatchLimit: boolean): UserError {
-  const context = contextOf(question, choice),
-    tokens = question.continuations[choice] ?? new Int32Array();
-  return new UserError(
-    `question ${question.docId}, choice ${choice}: ${inputsOf(context, tokens)} input tokens ` +
-      `(context ${context.length}, choice ${tokens.length}, its last is only predicted), ` +
-      `but ${isBatchLimit ? 'the largest micro-batch' : "the model's context"} is ${limit}` +
-      (tokens.length > limit ? ': the choice alone is too long, so cutting its context cannot help' : ''),
-    `Leave it out with --docs (all others are --docs ${allBut(question.docId)}), or ` +
-      (isBatchLimit
-        ? "compile with a larger --max-tokens, if the model's context allows it"
-        : 'use a model with a longer context'),
-  );
-}
-
-/**
- * Throws UserError if a choice does not fit the model. `maxLength` is the longest path, in tokens. If it equals
- * `maxTokens`, the largest micro-batch is what limits the path.
- */
-export function checkLengths(questions: readonly TokenisedQuestion[], maxLength: number, maxTokens = Infinity): void {
-  for (const question of questions) {
-    for (const [choice, tokens] of question.continuations.entries()) {
-      if (inputsOf(contextOf(question, choice), tokens) > maxLength)
-        throw tooLong(question, choice, maxLength, maxTokens <= maxLength);
-    }
-  }
-}

@@ -40,12 +40,26 @@ const MOST_CLOSE = 4096;
 /** Most questions in one tree; bounds the search. */
 const MAX_JOINED = 512;
 
+interface TreeOptions {
+  readonly sharing: TreeSharing;
+  readonly capacity: Capacity;
+  readonly mayExceed: boolean;
+}
+
 const planOf = (paths: readonly Path[], sharing: TreeSharing): TreePlan => ({ paths, ...measureTree(paths, sharing) });
 
-/** A question's choices as one tree, or as the fewest trees that each fit in a micro-batch. */
-function planQuestion(paths: readonly Path[], docId: number, sharing: TreeSharing, capacity: Capacity): TreePlan[] {
+/**
+ * A question's choices as one tree, or as the fewest trees that each fit in a micro-batch. One tree that fits none, if
+ * there may be such trees and one of the choices fits none by itself.
+ */
+function planQuestion(
+  paths: readonly Path[],
+  docId: number,
+  { sharing, capacity, mayExceed }: TreeOptions,
+): readonly TreePlan[] {
   const whole = planOf(paths, sharing);
   if (fits(whole, capacity)) return [whole];
+  if (mayExceed && paths.some((path) => !fits(planOf([path], sharing), capacity))) return [whole];
   const plans: TreePlan[] = [];
   let current: TreePlan | undefined;
   for (const path of inLayoutOrder(paths, sharing)) {
@@ -60,7 +74,7 @@ function planQuestion(paths: readonly Path[], docId: number, sharing: TreeSharin
       throw new UserError(
         `question ${docId}, choice ${path.choice}: ${current.tokens} tokens with ${current.rows} to score ` +
           `do not fit a micro-batch of ${capacity.maxTokens} tokens and ${capacity.maxRows} scored rows`,
-        'Raise the size of a micro-batch, or leave the question out with --docs',
+        'Use a larger --max-tokens, or --sharing tree --prefixes keep, or leave the question out with --docs',
       );
     }
   }
@@ -132,10 +146,15 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
 }
 
 /**
- * Groups every choice of every question into trees that fit a micro-batch, in a fixed order. Throws UserError if one
- * choice alone does not fit.
+ * Groups every choice of every question into trees that fit a micro-batch, in a fixed order. A question with a choice
+ * that alone does not fit becomes one tree if trees `mayExceed` a micro-batch. Otherwise throws UserError.
  */
-export function planTrees(questions: readonly TokenisedQuestion[], sharing: TreeSharing, capacity: Capacity): Forest {
+export function planTrees(
+  questions: readonly TokenisedQuestion[],
+  sharing: TreeSharing,
+  capacity: Capacity,
+  mayExceed = false,
+): Forest {
   const single: TreePlan[] = [];
   const split: TreePlan[] = [];
   let tokensWithoutSharing = 0;
@@ -149,8 +168,9 @@ export function planTrees(questions: readonly TokenisedQuestion[], sharing: Tree
     }));
     for (const path of paths) tokensWithoutSharing += pathLength(path);
     const groups = sharing === 'none' ? paths.map((path) => [path]) : [paths];
-    const plans = groups.flatMap((group) => planQuestion(group, docId, sharing, capacity));
-    (plans.length > groups.length ? split : single).push(...plans);
+    const plans = groups.flatMap((group) => planQuestion(group, docId, { sharing, capacity, mayExceed }));
+    const areWhole = plans.length === groups.length && plans.every((plan) => fits(plan, capacity));
+    (areWhole ? single : split).push(...plans);
   }
   const trees = [...(sharing === 'tree' ? joinQuestions(single, capacity) : single), ...split];
   const tokensComputed = trees.reduce((sum, tree) => sum + tree.tokens, 0);

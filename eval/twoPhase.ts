@@ -1,7 +1,8 @@
 /**
  * Scores choices in two phases, as serving systems with a cache of keys and values do: contexts first, then choices
  * that continue what is cached. Contexts are taken in groups that lie in the cache together. A group takes one or more
- * calls for each phase, and the next group takes the same rows of the cache.
+ * calls for each phase, and a context that is longer than a call takes several. The next group takes the same rows of
+ * the cache.
  */
 import { UserError } from '../errors.js';
 import { pathLength, type Path, type ScoredToken } from './tree.js';
@@ -43,14 +44,14 @@ interface Run {
 /** Choices with the same context. */
 type Family = readonly [Path, ...Path[]];
 
-/** The calls, in the order in which they must be computed. Throws UserError if a context or a choice fits no call. */
+/** The calls, in the order in which they must be computed. Throws UserError where groupContexts does. */
 export function* twoPhase(paths: readonly Path[], options: TwoPhaseOptions): Generator<WalkedBatch> {
   for (const group of groupContexts(paths, options)) yield* groupCalls(group.paths, options);
 }
 
 /**
  * Cuts questions, in their order, into groups. `docIdOf`: the number of a question in messages. Throws UserError if a
- * context or a choice fits no call.
+ * choice fits no call, or a context no cache.
  */
 export function groupContexts(
   paths: readonly Path[],
@@ -77,18 +78,25 @@ export function* groupCalls(
   { limits, sequences = Infinity, prefillTokens = limits.tokens }: TwoPhaseOptions,
 ): Generator<WalkedBatch> {
   const room = roomOf(limits);
-  const familyOf = new Map(familiesOf(paths).map((family) => [contextRun(family), family]));
   const prefill = { ...limits, tokens: Math.min(prefillTokens, limits.tokens), runs: sequences };
-  let used = 0;
+  const contexts: Run[] = [];
   const choices: Run[] = [];
-  for (const runs of cut([...familyOf.keys()], prefill)) {
-    const { slots, call } = layCall(runs, used);
-    yield call;
-    used += call.batch.tokens.length;
-    runs.forEach((run, i) => choices.push(...choiceRuns(familyOf.get(run)!, slots[i]!)));
+  let cached = 0;
+  for (const family of familiesOf(paths)) {
+    const run = contextRun(family);
+    const firstSlot = cached;
+    const slots = Array.from(run.tokens, (_, i) => firstSlot + i);
+    contexts.push(...pieces(run, slots, limits.tokens));
+    choices.push(...choiceRuns(family, slots));
+    cached += run.tokens.length;
+  }
+  let at = 0;
+  for (const runs of cut(contexts, prefill)) {
+    yield layCall(runs, at);
+    at += runs.reduce((sum, { tokens }) => sum + tokens.length, 0);
   }
   // Nothing reads the rows of choices after their call, so every call takes the same ones.
-  for (const runs of cut(choices, { ...limits, tokens: room.call, runs: sequences })) yield layCall(runs, used).call;
+  for (const runs of cut(choices, { ...limits, tokens: room.call, runs: sequences })) yield layCall(runs, cached);
 }
 
 interface Room {
@@ -121,14 +129,13 @@ function requireFits(family: Family, room: Room, limits: WalkLimits, docIdOf: (q
   const { tokens, keys, rows, cacheRows } = limits;
   for (const path of family) {
     const { question, choice, context, continuation } = path;
-    const isShort =
-      context.length <= Math.min(tokens, room.contexts) && continuation.length <= Math.min(room.call + 1, rows + 1);
+    const isShort = context.length <= room.contexts && continuation.length <= Math.min(room.call + 1, rows + 1);
     if (isShort && pathLength(path) <= keys && family.length <= rows) continue;
     throw new UserError(
       `question ${docIdOf(question)}, choice ${choice}: ${context.length} tokens of context and ` +
         `${continuation.length} of the choice, one of ${family.length}, do not fit calls of ${tokens} tokens and ` +
         `${rows} scored ones over a cache of ${cacheRows}`,
-      'use a larger --max-tokens, an artifact without --logits, or --sharing tree, which needs no cache',
+      'use --sharing tree, a larger --max-tokens or --cache-tokens, or an artifact without --logits',
     );
   }
 }
@@ -145,6 +152,18 @@ const contextRun = (family: Family): Run => ({
     index: 0,
   })),
 });
+
+/** A run that begins a path, cut into runs of at most `most` tokens. `slots`: its rows of the cache. */
+function* pieces({ tokens, scored }: Run, slots: readonly number[], most: number): Generator<Run> {
+  for (let from = 0; from < tokens.length; from += most) {
+    const to = Math.min(from + most, tokens.length);
+    yield {
+      before: slots.slice(0, from),
+      tokens: tokens.subarray(from, to),
+      scored: scored.filter(({ at }) => at >= from && at < to).map((each) => ({ ...each, at: each.at - from })),
+    };
+  }
+}
 
 /** The choices without their last tokens, which are only scored. A choice of one token needs no run. */
 const choiceRuns = (family: Family, before: readonly number[]): Run[] =>
@@ -187,11 +206,8 @@ function* cut(runs: readonly Run[], limits: CutLimits): Generator<readonly Run[]
   if (taken.length > 0) yield taken;
 }
 
-/** Runs side by side. New tokens take the rows of the cache from `firstSlot` on; `slots` are those of each run. */
-function layCall(
-  runs: readonly Run[],
-  firstSlot: number,
-): { readonly call: WalkedBatch; readonly slots: readonly (readonly number[])[] } {
+/** Runs side by side. New tokens take the rows of the cache from `firstSlot` on. */
+function layCall(runs: readonly Run[], firstSlot: number): WalkedBatch {
   const tokens: number[] = [];
   const position: number[] = [];
   const begin: number[] = [];
@@ -199,7 +215,7 @@ function layCall(
   const row: number[] = [];
   const target: number[] = [];
   const scored: ScoredToken[] = [];
-  const slots = runs.map((run) => {
+  for (const run of runs) {
     const firstToken = tokens.length;
     const own = Array.from(run.tokens, (_, i) => firstSlot + firstToken + i);
     run.tokens.forEach((token, i) => {
@@ -213,8 +229,7 @@ function layCall(
       row.push(firstToken + at);
       target.push(wanted);
     }
-    return own;
-  });
+  }
   const batch: PathBatch = {
     tokens: Int32Array.from(tokens),
     position: Int32Array.from(position),
@@ -224,5 +239,5 @@ function layCall(
     row: Int32Array.from(row),
     target: Int32Array.from(target),
   };
-  return { call: { batch, scored }, slots };
+  return { batch, scored };
 }

@@ -13,7 +13,7 @@ import type { CompiledModel } from '../targets/target.js';
 import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
 import type { ModelLoading } from './loadModel.js';
 import { limitsOf } from './modelLimits.js';
-import { LEAST_CALL, packWithPrefixes, type PackedWithCache } from './prefixes.js';
+import { LEAST_CALL, mayCutPaths, packWithPrefixes, type PackedWithCache } from './prefixes.js';
 import { packQuestions, type PackedQuestions } from './questionSet.js';
 
 /** The largest call of a model that keeps keys and values, and its cache; undefined if it keeps none. */
@@ -23,7 +23,7 @@ export function cacheLimits(model: CompiledModel): WalkLimits | undefined {
   return cacheRows === undefined || step === undefined ? undefined : { ...stepSize(step.capacity.extents), cacheRows };
 }
 
-/** Tokens of both phases. Throws UserError if a context or a choice fits no call. */
+/** Tokens of both phases. Throws UserError if a choice fits no call, or a context no cache. */
 function countTwoPhase({ loaded: { tokenised } }: PackedQuestions, paths: readonly Path[], limits: WalkLimits): number {
   const groups = groupContexts(paths, { limits }, (question) => tokenised[question]!.docId);
   return groups.reduce((sum, { tokens }) => sum + tokens, 0);
@@ -44,7 +44,7 @@ async function packWithContexts(
   loaded: LoadedQuestions,
 ): Promise<PackedWithCache> {
   const { maxTokens, ...limits } = limitsOf(loading.checkpoint, (await loading.compile()).model);
-  const packed = packQuestions(loaded, request, { ...limits, maxTokens });
+  const packed = packQuestions(loaded, request, { ...limits, maxTokens }, mayCutPaths(request));
   const own = new Set(packed.plan.questions);
   const paths = pathsOf(packed.loaded.tokenised).filter(({ question }) => own.has(question));
   const longest = paths.reduce((most, each) => Math.max(most, pathLength(each)), 0);
@@ -58,7 +58,7 @@ async function packWithContexts(
     );
   // A power of two, since each size has kernels of its own to compile.
   const opened = await compileWithRoom(loading, request, {
-    wanted: asked ?? 2 ** Math.ceil(Math.log2(2 * maxTokens)),
+    wanted: asked ?? 2 ** Math.ceil(Math.log2(Math.max(2 * maxTokens, least))),
     least,
   });
   if (opened === undefined)

@@ -62,6 +62,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
   if (target.isHost) loadAddon().boundHeaps();
   let compiled: { readonly opened: OpenedModel; readonly cacheTokens: number | undefined } | undefined;
   const compileFor: ModelLoading['compile'] = async (cacheTokens) => {
+    if (compiled !== undefined && compiled.cacheTokens === cacheTokens) return compiled.opened;
     const opened = await phases.during('compile', () => opening.finish(cacheTokens));
     compiled = { opened, cacheTokens };
     return opened;

@@ -18,7 +18,7 @@ import type { RunRequest, RunResult, Ui } from '../requests.js';
 import type { ModelLoading } from './loadModel.js';
 import { cacheLimits, packWithCache } from './cachedContexts.js';
 import type { PreparedRun } from './prepareRun.js';
-import { tokenise } from './questionSet.js';
+import { tokenise, type PackedQuestions } from './questionSet.js';
 
 /** Throws UserError where the run would be refused. */
 export async function planRun(
@@ -43,15 +43,15 @@ export async function planRun(
     cacheRows: chosen.cacheTokens ?? longest + tokensIn(capacity),
   };
   const kept = planWalks(paths, limits, parallelismFor(opened, request).replicas);
-  const repeated = sharing === 'kv' ? countTwoPhase(paths, cacheLimits(opened.model)!) : countTrees(plan);
+  const repeated = repeatedOf(chosen, paths, cacheLimits(opened.model));
   const results = {
     questions: own.size,
     choices: paths.length,
     longest,
     tokensWithoutSharing: counts.alone,
     tokensGrouped: counts.grouped,
-    tokensRepeated: repeated.tokens,
-    microBatches: repeated.calls,
+    tokensRepeated: repeated?.tokens ?? null,
+    microBatches: repeated?.calls ?? null,
     tokensKept: kept.tokens.reduce((sum, tokens) => sum + tokens, 0),
     tokensKeptByDevice: kept.tokens,
     calls: kept.calls,
@@ -70,6 +70,16 @@ export async function planRun(
 interface Counted {
   readonly tokens: number;
   readonly calls: number;
+}
+
+/** Without prefixes that are kept; undefined where that cannot be, because a path fits no micro-batch. */
+function repeatedOf(
+  { sharing, plan }: PackedQuestions,
+  paths: readonly Path[],
+  cache: WalkLimits | undefined,
+): Counted | undefined {
+  if (sharing === 'kv') return countTwoPhase(paths, cache!);
+  return plan.oversized.length > 0 ? undefined : countTrees(plan);
 }
 
 const countTrees = ({ trees, packs }: QuestionPlan): Counted => ({
@@ -92,8 +102,8 @@ interface Planned {
   readonly longest: number;
   readonly tokensWithoutSharing: number;
   readonly tokensGrouped: number;
-  readonly tokensRepeated: number;
-  readonly microBatches: number;
+  readonly tokensRepeated: number | null;
+  readonly microBatches: number | null;
   readonly tokensKept: number;
   readonly tokensKeptByDevice: readonly number[];
   readonly calls: number;
@@ -104,13 +114,15 @@ interface Planned {
 function printPlan(plan: Planned, callTokens: number, note: string): string {
   const { tokensShared, tokensKeptByDevice: devices } = plan;
   const most = count(callTokens);
-  const rows: readonly (readonly [what: string, tokens: number, more: string])[] = [
+  const rows: readonly (readonly [what: string, tokens: number | null, more: string])[] = [
     ['a sequence for each choice', plan.tokensWithoutSharing, ''],
     ['a sequence for choices of equal inputs', plan.tokensGrouped, ''],
     [
       plan.sharing === 'tree' ? '--prefixes repeat' : `--sharing ${plan.sharing}`,
       plan.tokensRepeated,
-      `${count(plan.microBatches)} ${plan.sharing === 'kv' ? 'calls' : 'micro-batches'} of up to ${most} tokens`,
+      plan.microBatches === null
+        ? `cannot be: a question is longer than ${most} tokens`
+        : `${count(plan.microBatches)} ${plan.sharing === 'kv' ? 'calls' : 'micro-batches'} of up to ${most} tokens`,
     ],
     [
       '--prefixes keep',
@@ -121,12 +133,13 @@ function printPlan(plan: Planned, callTokens: number, note: string): string {
     ['every common beginning once', tokensShared, ''],
   ];
   const width = Math.max(...rows.map(([what]) => what.length));
-  const tokensWidth = Math.max(...rows.map(([, tokens]) => count(tokens).length));
+  const printed = (tokens: number | null): string => (tokens === null ? '–' : count(tokens));
+  const tokensWidth = Math.max(...rows.map(([, tokens]) => printed(tokens).length));
   return [
     `${counted(plan.questions, 'question')}, ${counted(plan.choices, 'choice')}, at most ${count(plan.longest)} tokens`,
     ...rows.map(([what, tokens, more]) => {
-      const times = (tokens / tokensShared).toFixed(3).padStart(8);
-      return `${what.padEnd(width)}  ${count(tokens).padStart(tokensWidth)} ${times}×  ${more}`.trimEnd();
+      const times = tokens === null ? '' : `${(tokens / tokensShared).toFixed(3)}×`;
+      return `${what.padEnd(width)}  ${printed(tokens).padStart(tokensWidth)} ${times.padStart(9)}  ${more}`.trimEnd();
     }),
     note,
   ].join('\n');

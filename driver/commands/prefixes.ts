@@ -13,9 +13,12 @@ import {
   type Question,
 } from '../../eval/index.js';
 import { PAGE_TOKENS } from '../../generate/pages.js';
+import { scoreOf } from '../../ir/plan.js';
+import { tokensIn } from '../../ir/scoring.js';
 import { roundUp } from '../../ir/types.js';
 import { bytes, count } from '../../system/format.js';
 import { cacheTokensOf } from '../functions.js';
+import { isArtifact } from '../names.js';
 import type { RunRequest } from '../requests.js';
 import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
@@ -25,6 +28,11 @@ import { packQuestions, type PackedQuestions } from './questionSet.js';
 /** Calls of fewer tokens than this read the weights too often. */
 export const LEAST_CALL = 1024;
 
+/** Calls of some models are no larger, however long their contexts. */
+const MOST_CALL = 4096;
+/** Room for what is put before a context and a choice. */
+const ADDED_BYTES = 8;
+
 /**
  * Whether contexts have so much in common that tokens should be counted. This looks at text alone, in a fraction of a
  * second, so that other question sets are tokenised while the model is compiled.
@@ -33,11 +41,7 @@ export function mayKeepPrefixes(
   { sharing, prefixes = 'auto' }: Pick<RunRequest, 'sharing' | 'prefixes'>,
   questions: readonly Pick<Question, 'context'>[],
 ): boolean {
-  if (prefixes === 'keep' && sharing !== 'tree')
-    throw new UsageError(
-      `--prefixes keep: with --sharing ${sharing}, trees have no beginning in common`,
-      'leave out one',
-    );
+  requireTree({ sharing, prefixes });
   if (prefixes !== 'auto' || sharing !== 'tree') return prefixes === 'keep';
   const contexts = questions.map(({ context }) => context).sort();
   let whole = 0,
@@ -52,6 +56,41 @@ export function mayKeepPrefixes(
   return whole > LEAST_GAIN * (whole - shared);
 }
 
+function requireTree({ sharing, prefixes }: Pick<RunRequest, 'sharing' | 'prefixes'>): void {
+  if (prefixes === 'keep' && sharing !== 'tree')
+    throw new UsageError(
+      `--prefixes keep: with --sharing ${sharing}, trees have no beginning in common`,
+      'leave out one',
+    );
+}
+
+/** Whether paths may be cut into calls, so that they may be longer than a micro-batch. */
+export const mayCutPaths = ({ sharing, prefixes = 'auto' }: Pick<RunRequest, 'sharing' | 'prefixes'>): boolean =>
+  sharing === 'kv' || (sharing === 'tree' && prefixes !== 'repeat');
+
+/**
+ * Whether a choice may be longer, with its context, than a micro-batch, so that it needs memory for keys and values.
+ * This looks at text alone: a token has at least a byte.
+ */
+export async function mayNeedCache(
+  { checkpoint, compile }: Pick<ModelLoading, 'checkpoint' | 'compile'>,
+  { model, maxTokens, sharing, prefixes = 'auto' }: Pick<RunRequest, 'model' | 'maxTokens' | 'sharing' | 'prefixes'>,
+  questions: readonly Pick<Question, 'context' | 'choices'>[],
+): Promise<boolean> {
+  if (sharing !== 'tree' || prefixes !== 'auto') return false;
+  const { maxPositions } = checkpoint.config;
+  const bytesOf = ({ context, choices }: Pick<Question, 'context' | 'choices'>): number =>
+    Buffer.byteLength(context) + Math.max(0, ...choices.map((choice) => Buffer.byteLength(choice))) + ADDED_BYTES;
+  const longest = Math.min(
+    maxPositions,
+    questions.reduce((most, question) => Math.max(most, bytesOf(question)), 0),
+  );
+  // What follows delays the processes of devices, and most texts are shorter than any model's largest micro-batch.
+  const usual = isArtifact(model) ? LEAST_CALL : Math.min(Math.max(maxPositions, LEAST_CALL), MOST_CALL);
+  if (longest <= (maxTokens ?? usual)) return false;
+  return longest > tokensIn(scoreOf((await compile()).model.plan).capacity);
+}
+
 /** Questions with what was decided on memory for keys and values, and why. */
 export interface PackedWithCache extends PackedQuestions {
   /** A line with the numbers of tokens. */
@@ -59,6 +98,15 @@ export interface PackedWithCache extends PackedQuestions {
   /** The longest path, in tokens. */
   readonly longest: number;
 }
+
+/** The first tree that fits no micro-batch, for messages. */
+const oversizedOf = ({
+  plan,
+  loaded,
+}: PackedQuestions): { readonly docId: number; readonly tokens: number } | undefined => {
+  const tree = plan.oversized[0];
+  return tree && { docId: loaded.tokenised[tree.paths[0]!.question]!.docId, tokens: tree.longest };
+};
 
 interface TokensBothWays {
   readonly trees: number;
@@ -81,7 +129,10 @@ function countBothWays({ loaded, plan }: PackedQuestions, { maxTokens }: ModelLi
   };
 }
 
-/** The choice for a model that is open: prefixes are kept in the cache that it has. */
+/**
+ * The choice for a model that is open: prefixes are kept in the cache that it has. Throws UserError where they must be
+ * kept and it has too little.
+ */
 export function keepWithin(
   { model, limits }: LoadedModel,
   packed: PackedQuestions,
@@ -93,18 +144,24 @@ export function keepWithin(
       'leave out one',
     );
   const cacheTokens = cacheTokensOf(model);
-  if (prefixes === 'repeat' || packed.sharing !== 'tree' || (prefixes === 'auto' && cacheTokens === undefined))
-    return packed;
+  const oversized = oversizedOf(packed);
+  const isChoice = prefixes === 'auto' && oversized === undefined;
+  if (prefixes === 'repeat' || packed.sharing !== 'tree' || (isChoice && cacheTokens === undefined)) return packed;
   const { trees, kept, least } = countBothWays(packed, limits);
   if (cacheTokens === undefined || cacheTokens < least) {
-    if (prefixes === 'auto') return packed;
+    if (isChoice) return packed;
+    const why =
+      oversized === undefined
+        ? "prefixes 'keep'"
+        : `question ${oversized.docId} has ${count(oversized.tokens)} tokens, more than a call of ${limits.maxTokens}`;
     throw new UsageError(
-      `score: prefixes 'keep': the model has memory for the keys and values of ${count(cacheTokens ?? 0)} tokens, ` +
+      `score: ${why}: the model has memory for the keys and values of ${count(cacheTokens ?? 0)} tokens, ` +
         `and these questions need ${count(least)}`,
-      `open it with more: openModel({ …, cacheTokens: ${least} })`,
+      `open it with more: openModel({ …, cacheTokens: ${least} })` +
+        (oversized === undefined ? '' : '; or with larger calls, maxTokens'),
     );
   }
-  return prefixes === 'auto' && !isWorthKeeping(trees, kept) ? packed : { ...packed, cacheTokens };
+  return isChoice && !isWorthKeeping(trees, kept) ? packed : { ...packed, cacheTokens };
 }
 
 /** Counts tokens both ways, chooses, and compiles the model for the choice. */
@@ -113,15 +170,18 @@ export async function packWithPrefixes(
   request: RunRequest,
   loaded: LoadedQuestions,
 ): Promise<PackedWithCache> {
-  const { prefixes = 'auto' } = request;
+  requireTree(request);
+  const { prefixes = 'auto', sharing } = request;
   const limits = limitsOf(loading.checkpoint, (await loading.compile()).model);
-  const packed = packQuestions(loaded, request, limits);
+  const packed = packQuestions(loaded, request, limits, mayCutPaths(request));
+  const oversized = oversizedOf(packed);
   const { trees, kept: shared, longest, least } = countBothWays(packed, limits);
   const inTrees = `${count(trees)} tokens in trees that each compute their own`;
   // A power of two, since each size has kernels of its own to compile.
   const wanted = request.cacheTokens ?? 2 ** Math.ceil(Math.log2(longest + limits.maxTokens));
   const repeated = { ...packed, longest, note: `prefixes: ${inTrees}; kept, they would take ${count(shared)}` };
-  if (prefixes === 'repeat' || (prefixes === 'auto' && !isWorthKeeping(trees, shared))) return repeated;
+  const isChoice = prefixes === 'auto' && oversized === undefined;
+  if (prefixes === 'repeat' || sharing !== 'tree' || (isChoice && !isWorthKeeping(trees, shared))) return repeated;
   const opened = await compileWithRoom(loading, request, { wanted, least });
   if (opened === undefined) {
     const missing = `no room for the keys and values of ${count(least)} tokens beside weights and activations`;
@@ -130,12 +190,19 @@ export async function packWithPrefixes(
         `--prefixes keep: ${missing}`,
         'leave out --prefixes; or use a smaller --max-tokens, more devices, or an artifact with more --cache-tokens',
       );
+    // Throws: paths may not be cut now, and this one fits no micro-batch.
+    if (oversized !== undefined) packQuestions(loaded, request, limits);
     await loading.compile();
     return { ...repeated, note: `${repeated.note}, but there is ${missing}` };
   }
   const cacheTokens = cacheTokensOf(opened.model)!;
+  const calls = `calls of up to ${count(limits.maxTokens)}`;
+  const why =
+    oversized === undefined
+      ? `instead of ${inTrees}`
+      : `in ${calls}, since question ${oversized.docId} has ${count(oversized.tokens)}`;
   const note =
-    `prefixes: kept, ${count(shared)} tokens instead of ${inTrees}; ` +
+    `prefixes: kept, ${count(shared)} tokens ${why}; ` +
     `keys and values: room for ${count(cacheTokens)} tokens, ${bytes(cacheBytesOf(opened.model))}`;
   return { ...repeated, cacheTokens, note };
 }

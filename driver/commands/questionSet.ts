@@ -5,6 +5,7 @@
 import {
   planQuestions,
   tokeniseDataset,
+  type PathLimit,
   type Dataset,
   type EvaluateOptions,
   truncateOverlong,
@@ -14,6 +15,7 @@ import {
   type Shard,
   type Sharing,
 } from '../../eval/index.js';
+import { MOST_KEYS } from '../../ir/stepping.js';
 import { loadAddon } from '../../runtime/addon.js';
 import type { ModelLoading } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
@@ -62,16 +64,30 @@ export const weighedShard = (shard: Shard | undefined, { work }: ModelLimits): E
     ? undefined
     : { ...shard, workOf: ({ tokens, rows, longest }) => work.estimate(tokens, rows, longest) };
 
-/** Throws UserError if a choice does not fit the model and must not, or cannot, be truncated. */
+/** Limit of a path that is cut into calls, by what ends first: the model's context or the list of its keys. */
+const cutLimit = ({ contextLength }: ModelLimits): PathLimit =>
+  contextLength > MOST_KEYS ? { kind: 'keys', tokens: MOST_KEYS } : { kind: 'context', tokens: contextLength };
+
+/**
+ * `mayCut`: paths that are longer than a micro-batch may be cut into calls, which keep keys and values. Throws
+ * UserError if a choice does not fit the model and must not, or cannot, be truncated.
+ */
 export function packQuestions(
   whole: LoadedQuestions,
   { sharing, shard, overlong = 'truncate' }: PackOptions,
   limits: ModelLimits,
+  mayCut = false,
 ): PackedQuestions {
   const { questions: tokenised, choices } =
     overlong === 'truncate'
       ? truncateOverlong(whole.tokenised, limits.contextLength)
       : { questions: whole.tokenised, choices: 0 };
-  const plan = planQuestions({ tokenised, sharing, scorer: limits, shard: weighedShard(shard, limits) });
+  const plan = planQuestions({
+    tokenised,
+    sharing,
+    scorer: limits,
+    shard: weighedShard(shard, limits),
+    cutLimit: mayCut ? cutLimit(limits) : undefined,
+  });
   return { loaded: { ...whole, tokenised }, sharing, shard, overlong, plan, truncatedChoices: choices };
 }

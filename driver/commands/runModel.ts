@@ -4,7 +4,7 @@ import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.j
 import { counted } from '../../system/format.js';
 import { clock, Phases, printPhases } from '../phases.js';
 import { prepareRun, type PreparedRun } from './prepareRun.js';
-import { mayKeepPrefixes } from './prefixes.js';
+import { mayKeepPrefixes, mayNeedCache } from './prefixes.js';
 import { packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
 import { packWithCache } from './cachedContexts.js';
 import { planRun } from './planRun.js';
@@ -51,7 +51,7 @@ async function loadWithQuestions(
 ): Promise<{ readonly model: LoadedModel; readonly questions: PackedQuestions; readonly modelName: string }> {
   const { dataset } = prepared;
   // What is kept is a matter of tokens, which must be counted before the model is compiled.
-  const isChosenByTokens = mayKeepPrefixes(request, dataset.questions) || request.sharing === 'kv';
+  const maySave = mayKeepPrefixes(request, dataset.questions) || request.sharing === 'kv';
   // Whether a journal belongs to this run is known before anything is compiled. Other runs need not wait for samples of
   // the weights before they tokenise.
   let modelName = request.resume ? settleName(prepared, loading, request, ui) : undefined;
@@ -60,6 +60,7 @@ async function loadWithQuestions(
   let packing: Promise<PackedQuestions> | undefined;
   // Both are awaited below. A failure before that must not count as an unhandled rejection.
   tokens.catch(() => undefined);
+  const isChosenByTokens = maySave || (await mayNeedCache(loading, request, dataset.questions));
   if (isChosenByTokens) {
     ui.phase('tokenise', request.data);
     const chosen = await packWithCache(loading, request, await tokens);

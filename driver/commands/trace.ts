@@ -3,6 +3,7 @@
  * opens it).
  */
 import {
+  fits,
   layBatch,
   packTrees,
   planTrees,
@@ -114,9 +115,9 @@ export async function profileEvents(
   scorer: Scorer,
   { timeline, pid }: { readonly timeline: Timeline; readonly pid: number },
 ): Promise<readonly TraceEvent[]> {
-  const forest = planTrees(loaded.tokenised, sharing, scorer);
+  const forest = planTrees(loaded.tokenised, sharing, scorer, true);
   const packs = packTrees(
-    forest.trees.map((tree) => ({ ...tree, orderLength: tree.longest })),
+    forest.trees.filter((tree) => fits(tree, scorer)).map((tree) => ({ ...tree, orderLength: tree.longest })),
     scorer,
   ).slice(0, TRACED_BATCHES);
   const events: TraceEvent[] = namesOf(pid, 'kernels, timed one by one after the run', ['kernels']);

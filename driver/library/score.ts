@@ -13,7 +13,7 @@ import {
 } from '../../eval/index.js';
 import { withContexts } from '../commands/cachedContexts.js';
 import type { LoadedModel } from '../commands/loadModel.js';
-import { keepWithin } from '../commands/prefixes.js';
+import { keepWithin, mayCutPaths } from '../commands/prefixes.js';
 import { prepareRun, type PreparedRun } from '../commands/prepareRun.js';
 import { packQuestions, tokenise } from '../commands/questionSet.js';
 import { reportRun } from '../commands/reportRun.js';
@@ -86,7 +86,7 @@ export async function scoreOnce(
   const prepared = typeof data === 'string' ? await prepareRun(request) : prepareRecords(request, data);
   const target = model.model.target;
   const tokens = await tokenise(prepared.dataset, { tokenizer: model.tokenizer, target, cores });
-  const packed = packQuestions(tokens, request, model.limits);
+  const packed = packQuestions(tokens, request, model.limits, mayCutPaths(request));
   const questions = sharing === 'kv' ? withContexts(packed, model.model) : keepWithin(model, packed, request);
   const loadSeconds = (performance.now() - begin) / 1000;
   const { modelName: name } = prepared;

@@ -1,6 +1,7 @@
 /** When beginnings that questions have in common are worth memory for keys and values. */
 import { describe, expect, it } from 'vitest';
-import { mayKeepPrefixes } from '../../driver/commands/prefixes.js';
+import type { ModelLoading } from '../../driver/commands/loadModel.js';
+import { mayKeepPrefixes, mayNeedCache } from '../../driver/commands/prefixes.js';
 import { isWorthKeeping } from '../../eval/index.js';
 
 const asking = (contexts: readonly string[]): { readonly context: string }[] =>
@@ -20,6 +21,32 @@ describe('prefixes', () => {
     expect(mayKeepPrefixes({ ...tree, prefixes: 'repeat' }, asking([SHOTS, SHOTS]))).toBe(false);
     expect(mayKeepPrefixes({ sharing: 'none' }, asking([SHOTS, SHOTS]))).toBe(false);
     expect(() => mayKeepPrefixes({ sharing: 'none', prefixes: 'keep' }, [])).toThrow('have no beginning in common');
+  });
+
+  it('are looked at in tokens where a text may be longer than a call, by its bytes', async () => {
+    const plan = { functions: [{ interface: { name: 'score' }, capacity: { extents: { T: 64 } } }] };
+    let compiled = 0;
+    const loading = (maxPositions: number): ModelLoading =>
+      ({
+        checkpoint: { config: { maxPositions } },
+        compile: () => Promise.resolve({ model: { plan }, compiled: ++compiled }),
+      }) as unknown as ModelLoading;
+    const request = { ...tree, model: 'a', maxTokens: 64 };
+    const asked = (context: string) => [
+      { context: 'short', choices: ['a'] },
+      { context, choices: ['a', 'bc'] },
+    ];
+    expect(await mayNeedCache(loading(512), request, asked('x'.repeat(54)))).toBe(false);
+    expect(compiled).toBe(0);
+    expect(await mayNeedCache(loading(512), request, asked('x'.repeat(55)))).toBe(true);
+    expect(await mayNeedCache(loading(512), request, asked('é'.repeat(28)))).toBe(true);
+    expect(compiled).toBe(2);
+    // Calls are this large by default; what is longer than the context is left out.
+    expect(await mayNeedCache(loading(4096), { ...tree, model: 'a' }, asked('x'.repeat(4000)))).toBe(false);
+    expect(await mayNeedCache(loading(9000), { ...tree, model: 'a' }, asked('x'.repeat(5000)))).toBe(true);
+    expect(await mayNeedCache(loading(64), request, asked('x'.repeat(900)))).toBe(false);
+    for (const other of [{ prefixes: 'repeat' }, { sharing: 'context' }] as const)
+      expect(await mayNeedCache(loading(512), { ...request, ...other }, asked('x'.repeat(900)))).toBe(false);
   });
 
   it('must save a tenth, and more than compiling further kernels costs', () => {

@@ -128,7 +128,10 @@ describe.skipIf(!isBuilt)('prefixes', () => {
   });
 
   test('are refused where nothing is shared', async () => {
-    const { error } = failure(await tilewright(run(temporaryFolder(), '--prefixes', 'keep', '--sharing', 'none')));
-    expect(error).toContain('trees have no beginning in common');
+    for (const more of [[], ['--dry-run']]) {
+      const flags = ['--prefixes', 'keep', '--sharing', 'none', ...more];
+      const { error } = failure(await tilewright(run(temporaryFolder(), ...flags)));
+      expect(error).toContain('trees have no beginning in common');
+    }
   });
 });

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { evaluate, type EvaluateOptions, type Evaluation } from '../../eval/evaluate.js';
 import type { Scores } from '../../eval/metrics.js';
 import type { Progress } from '../../eval/progress.js';
+import { planQuestions } from '../../eval/questionPlan.js';
 import { countTokens, pathsOf } from '../../eval/tokenCounts.js';
 import type { TokenisedQuestion } from '../../eval/tokenise.js';
 import { NonFiniteError } from '../../runtime/call.js';
@@ -61,6 +62,27 @@ describe('walks', () => {
         },
       ),
       { numRuns: 150 },
+    );
+  });
+
+  it('take paths that are longer than a micro-batch, which trees do not', async () => {
+    const scorer = fakeScorer({ maxTokens: 64, maxLength: 64 });
+    const cutLimit = { kind: 'context', tokens: 70 } as const;
+    const planned = { tokenised: shots, sharing: 'tree', scorer } as const;
+    expect(() => planQuestions(planned)).toThrow('65 input tokens (context 65');
+    expect(() => planQuestions({ ...planned, cutLimit: { ...cutLimit, tokens: 66 } })).toThrow(
+      "but the model's context is 66",
+    );
+    const plan = planQuestions({ ...planned, cutLimit });
+    expect(plan.questions).toHaveLength(200);
+    const inTrees = plan.packs.flatMap(({ items }) => items.flatMap(({ paths }) => paths));
+    expect(inTrees.length + plan.oversized.flatMap(({ paths }) => paths).length).toBe(4 * 200);
+    expect(Math.max(...plan.packs.map(({ tokens }) => tokens))).toBeLessThanOrEqual(64);
+    const { scores } = await run(shots, fakePathScorer({ tokens: 64 }), { scorer, plan });
+    expect(scores).toEqual(expectedScores(shots));
+    const questions = shots.map(bareQuestion);
+    await expect(evaluate({ questions, tokenised: shots, scorer, sharing: 'tree', plan })).rejects.toThrow(
+      'paths that fit no micro-batch',
     );
   });
 

@@ -46,11 +46,12 @@ describe('two phases', () => {
     await fc.assert(
       fc.asyncProperty(
         randomQuestions(),
+        fc.integer({ min: 8, max: 40 }),
         fc.integer({ min: 1, max: 3 }),
         fc.integer({ min: 1, max: 3 }),
-        async (tokenised, lanes, inFlight) => {
+        async (tokenised, tokens, lanes, inFlight) => {
           const longest = Math.max(1, ...pathsOf(tokenised).map((path) => path.context.length + 9));
-          const scorer = fakePathScorer({ tokens: longest, rows: 64, lanes, inFlight, cacheRows: 2 * longest });
+          const scorer = fakePathScorer({ tokens, rows: 64, lanes, inFlight, cacheRows: 2 * longest });
           const { scores, tokensComputed } = await run(tokenised, scorer);
           expect(scores).toEqual(expectedScores(tokenised));
           expect(tokensComputed).toBe(measureTree(pathsOf(tokenised), 'context').tokens);

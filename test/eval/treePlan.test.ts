@@ -116,6 +116,24 @@ describe('planTrees', () => {
     );
   });
 
+  it('makes one tree of a question with a choice that fits no micro-batch, where there may be such trees', () => {
+    const capacity = { maxTokens: 20, maxRows: 20 };
+    const asking = (docId: number, length: number): TokenisedQuestion => ({
+      docId,
+      context: Int32Array.from({ length }, (_, i) => i),
+      continuations: [Int32Array.of(1), Int32Array.of(2, 3, 4)],
+    });
+    const list = [asking(0, 9), asking(1, 19), asking(2, 10), asking(3, 30)];
+    for (const sharing of ['context', 'tree'] as const) {
+      const { trees } = planTrees(list, sharing, capacity, true);
+      const [small, large] = [trees.filter((tree) => fits(tree, capacity)), trees.filter((t) => !fits(t, capacity))];
+      expect(large.map(({ tokens }) => tokens)).toEqual([19 + 2, 30 + 2]);
+      expect(large.flatMap(({ paths }) => paths.map(({ question }) => question))).toEqual([1, 1, 3, 3]);
+      expect(small.flatMap(({ paths }) => paths)).toHaveLength(4);
+      expect(() => planTrees(list, sharing, capacity)).toThrow('question 1, choice 1: 21 tokens with 3 to score');
+    }
+  });
+
   it('covers every choice once, within capacity, and shares more with each mode (random questions)', () => {
     const capacity = { maxTokens: 120, maxRows: 90 };
     fc.assert(

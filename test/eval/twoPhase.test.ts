@@ -28,7 +28,7 @@ describe('scoring in two phases', () => {
     fc.assert(
       fc.property(
         someQuestions,
-        fc.integer({ min: 8, max: 30 }),
+        fc.integer({ min: 3, max: 30 }),
         fc.integer({ min: 4, max: 12 }),
         fc.integer({ min: 8, max: 40 }),
         fc.integer({ min: 1, max: 6 }),
@@ -55,9 +55,20 @@ describe('scoring in two phases', () => {
     expect(check(questions(5), { limits: roomy, prefillTokens: 4 }).calls).toBe(5 + 1);
   });
 
-  it('refuses a context that fits no call', () => {
-    const limits = { ...roomy, tokens: 9 };
-    expect(() => check(questions(1), { limits })).toThrow(UserError);
-    expect(() => check(questions(1), { limits })).toThrow('question 0, choice 0: 10 tokens of context');
+  it('cuts contexts that are longer than a call, and puts their ends into calls with others', () => {
+    const limits = { ...roomy, tokens: 8 };
+    // Eight tokens, two, eight and two; then the choices of four at a time.
+    expect(check(questions(2), { limits })).toEqual({ tokens: 2 * (10 + 4 * 2), calls: 2 * 2 + 2 });
+    const brief = Int32Array.of(7, 7);
+    const uneven = questions(2).map((path) => (path.question === 1 ? { ...path, context: brief } : path));
+    expect(check(uneven, { limits }).calls).toBe(2 + 2);
+  });
+
+  it('refuses a choice that fits no call, and a context that fits no cache', () => {
+    const refused = (limits: TwoPhaseOptions['limits']) => () => check(questions(1), { limits });
+    expect(refused({ ...roomy, tokens: 1 })).toThrow(UserError);
+    expect(refused({ ...roomy, tokens: 1 })).toThrow('question 0, choice 0: 10 tokens of context and 3 of the choice');
+    expect(refused({ ...roomy, cacheRows: 18 })).toThrow('over a cache of 18');
+    expect(refused({ ...roomy, cacheRows: 20 })).not.toThrow();
   });
 });

@@ -172,6 +172,39 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     await small.close();
   }, 120_000);
 
+  it('scores questions that are longer than a call, with the answers of larger calls', async () => {
+    const tale = 'Once upon a time there was a king who had three sons. ';
+    const data = [2, 9, 1, 14].map((times, i) => ({
+      context: `${tale.repeat(times)}The ${['first', 'second', 'third', 'king'][i]!} was`,
+      choices: ['old', 'brave and strong', 'asleep'],
+      label: i % 3,
+    }));
+    const open = { model: DEMO, target: 'cpu', threads: 1 } as const;
+    const answers = async (model: Library.Model, more: Partial<Library.ScoreOptions> = {}) =>
+      (await model.score({ task: 'multiple_choice', data, ...more })).answers;
+    const large = await openModel(open);
+    const expected = await answers(large);
+    await large.close();
+    const small = await openModel({ ...open, maxTokens: 64, cacheTokens: 1024 });
+    try {
+      expect(await answers(small)).toEqual(expected);
+      expect(await answers(small, { prefixes: 'keep' })).toEqual(expected);
+      expect(await answers(small, { sharing: 'kv' })).toEqual(expected);
+      await expect(answers(small, { prefixes: 'repeat' })).rejects.toThrow('but the largest micro-batch is 64');
+    } finally {
+      await small.close();
+    }
+    const without = await openModel({ ...open, maxTokens: 64 });
+    await expect(answers(without)).rejects.toMatchObject({
+      name: 'UsageError',
+      message: expect.stringMatching(
+        /question 1 has 1\d\d tokens, more than a call of 64: the model has memory/,
+      ) as string,
+      hint: expect.stringContaining('cacheTokens: ') as string,
+    });
+    await without.close();
+  }, 120_000);
+
   it('stops loading when told to', async () => {
     const controller = new AbortController();
     const stopped = run({

@@ -104,6 +104,8 @@ export const otherWays = (...questions: readonly string[]): readonly Way[] => [
   ].map((flags) => byFlags(...flags, ...questions)),
   byFlags('--docs', '500:1500'),
   byFlags('--docs', '0:2000', '--sharing', 'none'),
+  // Many questions are longer than these calls.
+  byFlags('--docs', '0:2000', '--max-tokens', '96'),
   { what: 'the function step', answer: answersByStep },
 ];
 

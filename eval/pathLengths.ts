@@ -1,0 +1,84 @@
+/** Choices that are too long with their contexts: cut on the left, or refused with what would make room. */
+import { UserError } from '../errors.js';
+import { allBut } from './selection.js';
+import { contextOf, type TokenisedQuestion } from './tokenise.js';
+
+/** What happens to a choice that is longer, with its context, than the model's context. */
+export const OVERLONG = ['truncate', 'refuse'] as const;
+export type Overlong = (typeof OVERLONG)[number];
+
+export interface Truncated {
+  readonly questions: readonly TokenisedQuestion[];
+  /** Choices that lost the beginning of their context. */
+  readonly choices: number;
+}
+
+/**
+ * Cuts tokens that do not fit on the left, as the public harness does: of context and choice the last L + 1 tokens
+ * stay, L of which are inputs; a beginning-of-text token goes first. Choices themselves are never cut. Throws UserError
+ * if a choice alone is longer than the model's context.
+ */
+export function truncateOverlong(questions: readonly TokenisedQuestion[], contextLength: number): Truncated {
+  let choices = 0;
+  const truncated = questions.map((question): TokenisedQuestion => {
+    const { context, continuations } = question;
+    if (continuations.every((tokens) => inputsOf(context, tokens) <= contextLength)) return question;
+    const contexts = continuations.map((tokens, choice) => {
+      const excess = inputsOf(context, tokens) - contextLength;
+      if (excess <= 0) return context;
+      // The public harness asserts that a choice has at most L tokens.
+      if (excess >= context.length) throw tooLong(question, choice, contextLength, 'context');
+      choices++;
+      return context.subarray(excess);
+    });
+    return { ...question, contexts };
+  });
+  return { questions: choices === 0 ? questions : truncated, choices };
+}
+
+/** The last token of a choice is only predicted, never an input. */
+const inputsOf = (context: Int32Array, continuation: Int32Array): number => context.length + continuation.length - 1;
+
+/** What a path must fit: how messages name it, and what makes room. */
+const PATH_LIMITS = {
+  call: {
+    name: 'the largest micro-batch',
+    advice:
+      "use a larger --max-tokens, if the model's context allows it, or --sharing tree --prefixes keep, which cuts " +
+      'long questions into calls',
+  },
+  keys: { name: 'the longest list of keys', advice: 'or shorten its context' },
+  context: { name: "the model's context", advice: 'or use a model with a longer context' },
+} as const;
+
+export interface PathLimit {
+  readonly kind: keyof typeof PATH_LIMITS;
+  readonly tokens: number;
+}
+
+function tooLong(
+  question: TokenisedQuestion,
+  choice: number,
+  limit: number,
+  kind: keyof typeof PATH_LIMITS,
+): UserError {
+  const context = contextOf(question, choice),
+    tokens = question.continuations[choice] ?? new Int32Array();
+  return new UserError(
+    `question ${question.docId}, choice ${choice}: ${inputsOf(context, tokens)} input tokens ` +
+      `(context ${context.length}, choice ${tokens.length}, its last is only predicted), ` +
+      `but ${PATH_LIMITS[kind].name} is ${limit}` +
+      (tokens.length > limit ? ': the choice alone is too long, so cutting its context cannot help' : ''),
+    `Leave it out with --docs (all others are --docs ${allBut(question.docId)}), ${PATH_LIMITS[kind].advice}`,
+  );
+}
+
+/** Throws UserError if a choice, with its context, is longer than `limit`. */
+export function checkLengths(questions: readonly TokenisedQuestion[], limit: PathLimit): void {
+  for (const question of questions) {
+    for (const [choice, tokens] of question.continuations.entries()) {
+      if (inputsOf(contextOf(question, choice), tokens) > limit.tokens)
+        throw tooLong(question, choice, limit.tokens, limit.kind);
+    }
+  }
+}
