@@ -1,7 +1,7 @@
 import { loadTimeValues, rewrite, uses, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
 import { FORMATS } from '../ir/storage.js';
 import { isFloat } from '../ir/types.js';
-import type { WeightStorage } from './lowerKernels.js';
+import type { WeightStorage } from './lowerWeights.js';
 import { Matcher } from './match.js';
 
 /**

@@ -7,6 +7,7 @@ import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isSymbol, type Dim } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 import { readsState, type FusedGraph, type Group } from './fuseGroups.js';
+import { viewOf, type View } from './view.js';
 
 /** The name of the buffer that holds a stored value, parameter or weight table. */
 export type BufferOf = (v: Value) => string;
@@ -155,16 +156,9 @@ export class ScalarLowering {
     };
   }
 
-  /** The stored value behind reshapes and at most one gather of rows. Rows that are read of a state are stored. */
-  view(v: Value): { readonly base: Value; readonly via: Value | undefined } {
-    const node = this.defs.get(v);
-    if (node?.op === 'reshape') return this.view(node.operands[0]!);
-    if (node?.op === 'gather_rows' && !readsState(node, this.fused.versions)) {
-      const inner = this.view(node.operands[0]!);
-      if (inner.via !== undefined) throw new CompileError(`%${v.name}: a gather of a gather is not supported`);
-      return { base: inner.base, via: node.operands[1]! };
-    }
-    return { base: v, via: undefined };
+  /** The stored value behind `v`. */
+  view(v: Value): View {
+    return viewOf(v, this.defs, this.fused);
   }
 }
 

@@ -1,8 +1,20 @@
-/** Turns load-time expressions over checkpoint tensors into packing instructions. */
+/** Turns load-time expressions over checkpoint tensors into packing instructions, and keeps what a function loads. */
 import type { Node, Value } from '../ir/graph/graph.js';
-import type { FormatName } from '../ir/storage.js';
+import type { ConstantVector, Pairing, WeightDecl } from '../ir/kernel.js';
+import { isFormatIn, type FormatName, type Layout } from '../ir/storage.js';
 import { isFloat } from '../ir/types.js';
 import { CompileError } from './compileError.js';
+
+/** How contraction weights are stored for the target's micro-kernels. */
+export interface WeightStorage {
+  readonly layout: Exclude<Layout, 'rows'>;
+  /** `stored`: as the checkpoint stores them; f32 where the matrices of one kernel are stored differently. */
+  readonly format: FormatName | 'stored';
+  /**
+   * Widest pairing block, in columns. Default 16, a CPU vector; tensor cores need 8, the column group of a fragment.
+   */
+  readonly pairingWidth?: number;
+}
 
 /** A tensor [rows, k], whose column c is multiplied by columnScale[c] if given. Names are checkpoint tensors. */
 export interface WeightMatch {
@@ -50,4 +62,73 @@ export function pairingWidth(half: number, most = 16): number {
   return (
     [16, 8, 4, 2].filter((width) => width <= most).find((width) => !Number.isFinite(half) || half % width === 0) ?? 1
   );
+}
+
+/** What the kernels of a function read of weights, in order of first use. */
+export class Weights {
+  private readonly storage: WeightStorage;
+  private readonly decls = new Map<string, WeightDecl>();
+  private readonly vectors: ConstantVector[] = [];
+
+  constructor(storage: WeightStorage) {
+    this.storage = storage;
+  }
+
+  get all(): readonly WeightDecl[] {
+    return [...this.decls.values()];
+  }
+
+  get constants(): readonly ConstantVector[] {
+    return this.vectors;
+  }
+
+  /** The format of all matrices of one kernel: register tiles of a kernel read one format. */
+  formatOf(matches: readonly WeightMatch[]): FormatName {
+    const { format, layout } = this.storage;
+    if (format !== 'stored') return format;
+    const [first = 'f32', ...rest] = new Set(matches.map((match) => match.format));
+    return rest.length === 0 && isFormatIn(layout, first) ? first : 'f32';
+  }
+
+  /** The pairing with the widest blocks of columns that the target takes. */
+  rotate(headDim: number): Pairing {
+    return { kind: 'rotate', headDim, width: pairingWidth(headDim / 2, this.storage.pairingWidth) };
+  }
+
+  interleave(): Pairing {
+    return { kind: 'interleave', width: pairingWidth(Infinity, this.storage.pairingWidth) };
+  }
+
+  /** The right operand of a contraction over `k` columns. Paired matrices have the same norm weight folded in. */
+  declareMatrix(name: string, k: number, matches: readonly WeightMatch[], format: FormatName, pairing: Pairing): void {
+    const { columnScale } = matches[0]!;
+    this.decls.set(name, {
+      name,
+      layout: this.storage.layout,
+      format,
+      k,
+      pairing,
+      sources: matches.map((match) => ({ tensor: match.tensor, rows: match.rows })),
+      ...(columnScale === undefined ? {} : { columnScale }),
+    });
+  }
+
+  /** A tensor [rows, k] whose rows are looked up. */
+  declareTable(name: string, tensor: string, format: FormatName, rows: number, k: number): void {
+    this.decls.set(name, {
+      name,
+      layout: 'rows',
+      format,
+      sources: [{ tensor, rows }],
+      k,
+      pairing: { kind: 'none' },
+    });
+  }
+
+  /** A vector that the compiler makes. It is loaded as if the checkpoint had it. */
+  declareConstant(name: string, values: readonly number[]): void {
+    const tensor = `constant.${name}`;
+    this.declareTable(name, tensor, 'f32', values.length, 1);
+    this.vectors.push({ name: tensor, values });
+  }
 }

@@ -1,0 +1,112 @@
+/** The buffers of a function's kernels: what each value, and each partial sum of a row, is stored in. */
+import type { Node, Value } from '../ir/graph/graph.js';
+import { stateDecl } from '../ir/graph/versions.js';
+import { ROW_SUM_BLOCK, type BufferDecl } from '../ir/kernel.js';
+import { isFloat, isSymbol, printType } from '../ir/types.js';
+import { CompileError } from './compileError.js';
+import { columnsOf, type FusedGraph } from './fuseGroups.js';
+import type { Names } from './kernelNames.js';
+import type { Weights } from './lowerWeights.js';
+import { viewOf } from './view.js';
+
+/** Declares buffers at their first use. Tables and constants that kernels read are declared as weights too. */
+export class Buffers {
+  private readonly fused: FusedGraph;
+  private readonly defs: ReadonlyMap<Value, Node>;
+  private readonly names: Names;
+  private readonly weights: Weights;
+  /** The values that the caller reads, behind views. */
+  private readonly returned: ReadonlySet<Value>;
+  private readonly decls = new Map<string, BufferDecl>();
+  private readonly ofValues = new Map<Value, string>();
+  private readonly ofRowSums = new Map<Node, string>();
+
+  constructor(fused: FusedGraph, defs: ReadonlyMap<Value, Node>, names: Names, weights: Weights) {
+    this.fused = fused;
+    this.defs = defs;
+    this.names = names;
+    this.weights = weights;
+    const { states, params, results } = fused.graph;
+    this.returned = new Set(results.map((v) => viewOf(v, defs, fused).base));
+    for (const state of states) this.declareState(state);
+    for (const param of params) this.declareValue(param, 'input');
+  }
+
+  get all(): readonly BufferDecl[] {
+    return [...this.decls.values()];
+  }
+
+  /** The buffer of a stored value, parameter, checkpoint table or literal vector. */
+  of(v: Value): string {
+    const known = this.ofValues.get(v);
+    if (known !== undefined) return known;
+    if (v.kind === 'weight') return this.declareTable(v);
+    const node = this.defs.get(v);
+    if (node?.op === 'vector') return this.declareConstant(v, node);
+    return this.declareValue(v, this.returned.has(v) ? 'output' : 'arena');
+  }
+
+  /** The partial sums of the rows that `node` reduces: one for every ROW_SUM_BLOCK columns. */
+  ofRowSum(node: Node): string {
+    const known = this.ofRowSums.get(node);
+    if (known !== undefined) return known;
+    const operand = node.operands[0]!;
+    const [rows] = operand.type.shape;
+    const columns = columnsOf(operand);
+    if (rows === undefined || !isSymbol(rows) || typeof columns !== 'number')
+      throw new CompileError(`%${node.result.name}: row sums need symbolic rows`);
+    const partSums = { dtype: 'f32', rows, columns: Math.ceil(columns / ROW_SUM_BLOCK), space: 'arena' } as const;
+    const name = this.declare(`${node.result.name}_parts`, partSums);
+    this.ofRowSums.set(node, name);
+    return name;
+  }
+
+  /** Declares a buffer of no value under a name like `hint`, and returns its name. */
+  declare(hint: string, decl: Omit<BufferDecl, 'name'>): string {
+    const name = this.names.unique(hint);
+    this.decls.set(name, { name, ...decl });
+    return name;
+  }
+
+  /** All versions of a state are one buffer, which has the name of the state. */
+  private declareState(state: Value): void {
+    const { name } = state;
+    this.names.reserve(name);
+    this.decls.set(name, { ...stateDecl(state), space: 'state' });
+    for (const [value, version] of this.fused.versions) if (version.state === state) this.ofValues.set(value, name);
+  }
+
+  private declareValue(v: Value, space: BufferDecl['space']): string {
+    const [rows] = v.type.shape;
+    const columns = columnsOf(v);
+    if (rows === undefined || columns === undefined)
+      throw new CompileError(
+        `%${v.name}: no buffer can hold ${printType(v.type)}; ` +
+          'the first extent must be a named one, the others fixed or one named',
+      );
+    const name = this.declare(v.name, { dtype: v.type.dtype, rows, columns, space });
+    this.ofValues.set(v, name);
+    return name;
+  }
+
+  private declareTable(v: Value): string {
+    const { dtype } = v.type;
+    const [rows, columns = 1] = v.type.shape;
+    if (typeof rows !== 'number' || typeof columns !== 'number')
+      throw new CompileError(`@${v.name}: a table needs fixed extents`);
+    if (!isFloat(dtype)) throw new CompileError(`@${v.name}: ${dtype} tables are not supported`);
+    const name = this.declare(`${v.name}_table`, { dtype, rows, columns, space: 'weight' });
+    this.ofValues.set(v, name);
+    this.weights.declareTable(name, v.name, dtype, rows, columns);
+    return name;
+  }
+
+  private declareConstant(v: Value, { attributes }: Node): string {
+    const values = (attributes['values'] as readonly unknown[]).map(Number);
+    const decl = { dtype: 'f32', rows: values.length, columns: 1, space: 'weight' } as const;
+    const name = this.declare(String(attributes['label']), decl);
+    this.ofValues.set(v, name);
+    this.weights.declareConstant(name, values);
+    return name;
+  }
+}

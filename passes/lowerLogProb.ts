@@ -1,0 +1,70 @@
+/**
+ * Scores of a head become two kernels: a contraction that keeps a few numbers of every block of the vocabulary and
+ * stores no logit, and a reduction of those parts to scores.
+ */
+import type { Node } from '../ir/graph/graph.js';
+import { LOGPROB_BLOCK, partWidth, type Draw, type LogProbKernel, type LogProbReduceKernel } from '../ir/kernel.js';
+import type { ScoreOp } from '../ir/ops/fused.js';
+import { CompileError } from './compileError.js';
+import type { Group } from './fuseGroups.js';
+import { lastExtent, NO_ACCUMULATORS, type KernelHead, type Lowering } from './lowering.js';
+
+export function lowerLogProb(
+  lowering: Lowering,
+  group: Group,
+  head: KernelHead,
+): readonly [LogProbKernel, LogProbReduceKernel] {
+  const { names, weights, buffers, scalars } = lowering;
+  const { rows } = group;
+  const node = group.anchors[0]!;
+  const [x, , scale] = [node.operands[0]!, node.operands[1]!, node.operands[2]!];
+  const target = group.anchors.find(({ op }) => op === 'logprob' || op === 'is_argmax')?.operands[3];
+  if (target === undefined)
+    throw new CompileError(`${head.path}: the most likely token comes with the log-probability of a target`);
+  const k = lastExtent(x);
+  const match = lowering.weightOf(node);
+  const vocab = match.rows;
+  const weight = names.unique(`${head.name}_w0`);
+  weights.declareMatrix(weight, k, [match], weights.formatOf([match]), { kind: 'none' });
+  const drawn = group.anchors.find(({ op }) => op === 'draw' || op === 'draw_logprob');
+  const columns = partWidth({ draw: drawn }) * Math.ceil(vocab / LOGPROB_BLOCK);
+  const parts = buffers.declare(`${head.name}_parts`, { dtype: 'f32', rows, columns, space: 'arena' });
+  const shared = { vocab, target: buffers.of(target), parts, rows };
+  const result = (op: ScoreOp): string => resultOf(lowering, group, head, op);
+  return [
+    {
+      ...head,
+      anchor: 'logprob',
+      ...shared,
+      k,
+      a: lowering.bufferBehind(x),
+      weight,
+      rowScale: scalars.lower(scale, undefined, NO_ACCUMULATORS),
+      ...(drawn === undefined ? {} : { draw: drawOf(lowering, drawn) }),
+    },
+    {
+      name: names.unique(`${head.name}_reduce`),
+      path: `${head.path}.reduce`,
+      ops: ['logprob'],
+      anchor: 'logprobReduce',
+      ...shared,
+      logProb: result('logprob'),
+      isArgmax: result('is_argmax'),
+      ...(drawn === undefined ? {} : { draw: { token: result('draw'), logProb: result('draw_logprob') } }),
+    },
+  ];
+}
+
+/** The buffer of a score. A score that the graph does not ask for is stored all the same. */
+function resultOf({ buffers }: Lowering, { anchors, rows }: Group, { name }: KernelHead, op: ScoreOp): string {
+  const anchor = anchors.find((node) => node.op === op);
+  if (anchor !== undefined) return buffers.of(anchor.result);
+  const dtype = op === 'logprob' || op === 'draw_logprob' ? 'f32' : 'i32';
+  return buffers.declare(`${name}_${op}`, { dtype, rows, columns: 1, space: 'arena' });
+}
+
+/** Where the settings of a draw are found, by row. */
+function drawOf(lowering: Lowering, { operands }: Node): Draw {
+  const [inverseTemperature, low, high] = operands.slice(3).map((v) => lowering.bufferBehind(v));
+  return { inverseTemperature: inverseTemperature!, low: low!, high: high! };
+}

@@ -1,0 +1,64 @@
+/** What the kernels of one function are lowered with: graph, groups, and the names, buffers and weights so far. */
+import { definitions, type Node, type Value } from '../ir/graph/graph.js';
+import type { Kernel } from '../ir/kernel.js';
+import { CompileError } from './compileError.js';
+import type { FusedGraph } from './fuseGroups.js';
+import { Names } from './kernelNames.js';
+import { Buffers } from './lowerBuffers.js';
+import { ScalarLowering } from './lowerScalars.js';
+import { matchWeight, Weights, type WeightMatch, type WeightStorage } from './lowerWeights.js';
+
+/** What a kernel of any anchor has. */
+export type KernelHead = Pick<Kernel, 'name' | 'path' | 'ops'>;
+
+/** Which product of its segment an anchor's result is. */
+export type Accumulators = ReadonlyMap<Value, 0 | 1>;
+
+export const NO_ACCUMULATORS: Accumulators = new Map();
+
+/** The context that groups are lowered in, one after another. Buffers and weights are declared as kernels name them. */
+export class Lowering {
+  readonly fused: FusedGraph;
+  readonly defs: ReadonlyMap<Value, Node>;
+  readonly names = new Names();
+  readonly weights: Weights;
+  readonly buffers: Buffers;
+  readonly scalars: ScalarLowering;
+
+  /** `states`: names that no buffer takes. */
+  constructor(fused: FusedGraph, storage: WeightStorage, states: readonly string[]) {
+    this.fused = fused;
+    this.defs = definitions(fused.graph);
+    for (const name of states) this.names.reserve(name);
+    this.weights = new Weights(storage);
+    this.buffers = new Buffers(fused, this.defs, this.names, this.weights);
+    this.scalars = new ScalarLowering(
+      fused.graph,
+      fused,
+      (v) => this.buffers.of(v),
+      (node) => this.buffers.ofRowSum(node),
+    );
+  }
+
+  /** The stored value behind the views of `v`. */
+  base(v: Value): Value {
+    return this.scalars.view(v).base;
+  }
+
+  /** The buffer of the stored value behind the views of `v`. */
+  bufferBehind(v: Value): string {
+    return this.buffers.of(this.base(v));
+  }
+
+  /** The tensor of the checkpoint behind the right operand of a contraction. */
+  weightOf(contraction: Node): WeightMatch {
+    return matchWeight(this.defs, contraction.operands[1]!);
+  }
+}
+
+/** The extent of the last axis, which is fixed: columns, the width of a head, k of a left operand. */
+export function lastExtent(v: Value): number {
+  const last = v.type.shape.at(-1);
+  if (typeof last !== 'number') throw new CompileError(`%${v.name}: the last extent must be fixed`);
+  return last;
+}
