@@ -5,6 +5,7 @@
 import type { CudaAttentionSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { AttentionKernel, Mask } from '../../ir/kernel.js';
 import { maskBuffers } from '../../ir/kernelAccess.js';
+import { renderMma, type MmaTemplate } from './attentionParts.js';
 import {
   decodeTeamBytes,
   MAX_HEAD_IN_REGISTERS,
@@ -81,7 +82,7 @@ export function emitAttention(
   };
   const body =
     skeleton === 'mma'
-      ? render(mmaTemplate(kernel, schedule), {
+      ? renderMma(mmaTemplate(kernel, schedule), {
           ...values,
           ...(isDecode
             ? decodeValues(kernel, schedule, [...masks, ...(queryRow === undefined ? [] : [queryRow])])
@@ -120,7 +121,7 @@ export function emitAttention(
 }
 
 /** The template of a kernel on tensor cores. */
-function mmaTemplate(kernel: AttentionKernel, schedule: CudaAttentionSchedule): string {
+function mmaTemplate(kernel: AttentionKernel, schedule: CudaAttentionSchedule): MmaTemplate {
   if (kernel.mask.kind !== 'path') return 'attentionMma';
   if (tileOf(kernel, schedule).isDecode) return 'attentionPathDecode';
   return schedule.sharesTiles === true ? 'attentionPathShared' : 'attentionPathMma';

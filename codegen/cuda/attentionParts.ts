@@ -1,0 +1,55 @@
+/**
+ * Pieces of the kernels of attention on tensor cores. What kernels share is one text, printed as deep as its place is;
+ * the rest are pieces that can be read by themselves.
+ */
+import { indent } from './text/statements.js';
+import { render } from './text/templates.js';
+
+/** A kernel on tensor cores: over trees; of one query of a path; of queries of paths, run by run or tile by tile. */
+export type MmaTemplate = 'attentionMma' | 'attentionPathDecode' | 'attentionPathMma' | 'attentionPathShared';
+
+/** The text of a kernel. `values` are what its template and those of its pieces read. */
+export function renderMma(template: MmaTemplate, values: object): string {
+  return render(template, { ...values, ...partsOf(template, values) });
+}
+
+/** The pieces of a kernel by the names that its template gives them. */
+function partsOf(template: MmaTemplate, values: object): Readonly<Record<string, string>> {
+  switch (template) {
+    case 'attentionMma':
+      return { root: part('attentionRoot', values), ...tileParts({ ...values, slot: 'slot' }, 4) };
+    case 'attentionPathDecode':
+      return {
+        power2: part('attentionPower2', values),
+        functions: render('attentionDecodeFunctions', values),
+        merge: part('attentionDecodeMerge', values),
+      };
+    case 'attentionPathMma':
+      return pathParts(values, 4, 3);
+    case 'attentionPathShared':
+      return pathParts(values, 3, 2);
+    default:
+      return template satisfies never;
+  }
+}
+
+/** A step of the softmax over one tile of keys, and what ends a path. */
+function pathParts(values: object, tileDepth: number, storeDepth: number): Readonly<Record<string, string>> {
+  const tile = { ...values, ...tileParts({ ...values, slot: 'at_slot' }) };
+  return {
+    power2: part('attentionPower2', values),
+    tile: part('attentionPathTile', tile, tileDepth),
+    store: part('attentionPathStore', values, storeDepth),
+  };
+}
+
+/** The products of one tile of keys and values, and the exponentials between them. `slot`: where the tile lies. */
+const tileParts = (values: object & { slot: string }, depth = 0): Readonly<Record<string, string>> => ({
+  scores: part('attentionScores', values, depth),
+  weights: part('attentionWeights', values, depth),
+  products: part('attentionProducts', values, depth),
+});
+
+/** A template as lines of a kernel, `depth` levels deep, without the last line's end. */
+const part = (name: string, values: object, depth = 0): string =>
+  indent(render(name, values).trimEnd().split('\n'), depth).trimEnd();
