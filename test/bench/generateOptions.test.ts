@@ -13,6 +13,7 @@ describe('npm run bench:generate', () => {
       new: '8',
       threads: '3',
       isa: 'avx2',
+      spread: '0.7',
       requests: '5',
       'cache-tokens': '4096',
     };
@@ -28,6 +29,7 @@ describe('npm run bench:generate', () => {
       newTokens: 8,
       threads: 3,
       isa: 'avx2',
+      spread: 0.7,
       requests: 5,
       cacheTokens: 4096,
       feeds: false,
