@@ -1,6 +1,6 @@
 /**
  * All of HellaSwag on this CPU in every sharing mode, and parts of it in other ways and by step: equal to the bit. Two
- * processors take about six minutes a model; `vitest -t demo` runs one.
+ * processors need an hour a model, six to nine minutes for each way with all questions; `vitest -t demo` runs one.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
