@@ -91,7 +91,7 @@ async function main(options: AblationOptions): Promise<void> {
   try {
     const tokenBytes = cacheBytesOf(model) / cacheTokens;
     const scorer = new PlanScorer(executor, limitsOf(checkpoint, model));
-    const paths = planPathScorer(executor, cacheTokens, scorer);
+    const paths = planPathScorer(executor, { cacheTokens }, scorer);
     const lane = await paths.open(0);
     const engine: Engine = {
       scorer,

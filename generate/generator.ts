@@ -1,7 +1,8 @@
 /**
  * Continues sequences of tokens, many at a time. Each call of the function `step` takes what the scheduler gives it:
  * pieces of prompts beside single tokens of sequences that generate. What a sequence gets does not depend on the
- * others. Where the device keeps what it draws, a call is planned and begun while the one before it runs.
+ * others. Where the device keeps what it draws, a call is planned and begun while the one before it runs. A pipeline
+ * has a call for each of its stages, with different sequences.
  */
 import { PAGE_TOKENS, PagePool } from './pages.js';
 import type { Generated, GeneratedToken, GenerateRequest } from './request.js';
@@ -85,7 +86,7 @@ export class Generator {
 
   /** Whether a page has this content. */
   hasPage(content: string): boolean {
-    return this.pool.has(content);
+    return this.stepper.isLost?.() !== true && this.pool.has(content);
   }
 
   /** Continues a prompt; rejects as `Task.run` does, and where a step computes no finite number for it. */
@@ -102,7 +103,9 @@ export class Generator {
 
   /** Gives up the tasks that have not begun, for another device to do. */
   takeWaiting(): readonly Task[] {
-    const waiting = this.scheduler.waiting.filter((sequence) => sequence.tokens.length === sequence.promptLength);
+    const waiting = this.scheduler.waiting.filter(
+      ({ tokens, promptLength, awaited }) => tokens.length === promptLength && awaited === 0,
+    );
     return waiting.map((sequence) => this.forget(sequence)!);
   }
 
@@ -117,22 +120,33 @@ export class Generator {
     // Requests that are made together start together.
     await Promise.resolve();
     try {
-      let flight = this.begin();
-      while (flight !== undefined) {
-        const next: Flight | undefined = this.mayLookAhead(flight) ? this.begin() : undefined;
-        flight = ((await this.land(flight, next)) ? next : undefined) ?? this.begin();
+      let flights: Flight[] = [];
+      for (;;) {
+        while (flights.length === 0 || this.mayLookAhead(flights)) {
+          const flight = this.begin();
+          if (flight === undefined) break;
+          flights.push(flight);
+        }
+        const [first, ...later] = flights;
+        if (first === undefined) return;
+        flights = (await this.land(first, later)) ? later : [];
       }
     } finally {
       this.loop = undefined;
     }
   }
 
-  /** Whether a call can be planned before this one is read: none of its tokens is chosen on the host. */
-  private mayLookAhead({ step }: Flight): boolean {
-    return (
-      (this.stepper.limits.keptRows ?? 0) > 0 &&
-      step.asked.every(({ sequence, kind }) => kind === 'score' || !sequence.needsLogits) &&
-      step.pieces.every(({ sequence }) => !sequence.isAlone)
+  /**
+   * Whether a call can be planned before these are read. It takes tokens that they draw, so none of those may be chosen
+   * on the host; in a pipeline, it takes other sequences.
+   */
+  private mayLookAhead(flights: readonly Flight[]): boolean {
+    const { keptRows = 0, groups = 1 } = this.stepper.limits;
+    if (flights.length >= Math.max(groups, keptRows > 0 ? 2 : 1)) return false;
+    return flights.every(
+      ({ step }) =>
+        step.pieces.every(({ sequence }) => !sequence.isAlone) &&
+        (groups > 1 || step.asked.every(({ sequence, kind }) => kind === 'score' || !sequence.needsLogits)),
     );
   }
 
@@ -149,16 +163,16 @@ export class Generator {
     return { step, answer };
   }
 
-  /** Waits for a call and uses what it returned. Returns whether `next`, begun after it, is of use. */
-  private async land({ step, answer }: Flight, next: Flight | undefined): Promise<boolean> {
+  /** Waits for a call and uses what it returned. Returns whether those begun after it are of use. */
+  private async land({ step, answer }: Flight, later: readonly Flight[]): Promise<boolean> {
     const outputs = await answer;
     if (!(outputs instanceof Error)) {
       await this.use(step, outputs);
       return true;
     }
     // What was begun meanwhile took tokens of this call, which are not known.
-    await next?.answer;
-    if (next !== undefined) this.scheduler.rewind(next.step);
+    await Promise.all(later.map((each) => each.answer));
+    for (const each of later.toReversed()) this.scheduler.rewind(each.step);
     const { rows } = outputs as { readonly rows?: readonly number[] };
     if (outputs instanceof StateLost) await this.recover(step, outputs);
     else if (rows === undefined) {
@@ -166,7 +180,7 @@ export class Generator {
       this.scheduler.reset();
     } else {
       this.scheduler.rewind(step);
-      this.giveUp(step, rows, outputs, next !== undefined);
+      this.giveUp(step, rows, outputs, later.length > 0);
     }
     return false;
   }

@@ -37,6 +37,8 @@ export interface StepLimits {
   readonly besideTokens?: number;
   /** Rows whose drawn token a call keeps for the next one, which need not wait for the host. Default: none. */
   readonly keptRows?: number;
+  /** Calls that keep all stages of a pipeline busy, each with sequences of its own. Default: 1. */
+  readonly groups?: number;
 }
 
 /** The tokens [from, to) of a sequence. */
@@ -59,6 +61,9 @@ export interface Step {
   readonly inputs: StepInputs;
   readonly asked: readonly AskedRow[];
 }
+
+/** Calls of fewer tokens than this take the time of reading the weights: dividing them further gains nothing. */
+const LEAST_SHARE = 512;
 
 export class Scheduler {
   readonly running: Sequence[] = [];
@@ -93,14 +98,18 @@ export class Scheduler {
     const isWriting = this.running.some(
       ({ computed, promptLength, pending }) => computed >= promptLength && pending > 0,
     );
-    const budget = isWriting ? Math.min(this.limits.besideTokens ?? Infinity, this.limits.tokens) : this.limits.tokens;
+    const share = this.share();
+    const beside = isWriting ? (this.limits.besideTokens ?? Infinity) : Infinity;
+    const budget = Math.min(beside, share.tokens, this.limits.tokens);
     let tokens = 0;
     let keys = 0;
     let rows = 0;
+    let writing = 0;
     /** Pages that this call fills: whoever needs them too waits for them. */
     const filling = new Set<string>();
     const take = (sequence: Sequence): boolean => {
-      const most = Math.min(sequence.pending, budget - tokens);
+      const isNext = sequence.computed >= sequence.promptLength;
+      const most = isNext && writing >= share.sequences ? 0 : Math.min(sequence.pending, budget - tokens);
       const rowsLeft = (this.limits.rows ?? Infinity) - rows;
       const asked = rowsOf(sequence, sequence.computed, sequence.computed + most);
       const count = asked.length <= rowsLeft ? most : asked[rowsLeft]! - sequence.computed;
@@ -113,12 +122,14 @@ export class Scheduler {
       tokens += count;
       rows += Math.min(asked.length, rowsLeft);
       keys += to;
+      if (isNext) writing++;
       return true;
     };
     for (const sequence of [...this.running]) if (this.running.includes(sequence)) take(sequence);
     const preempted = this.preemptions;
     for (const sequence of [...this.waiting]) {
       if (tokens >= budget || this.preemptions > preempted) break;
+      if (sequence.awaited > 0) continue;
       sequence.adopt(this.pool);
       const next = sequence.content(Math.floor(sequence.computed / PAGE_TOKENS));
       if ((next !== undefined && filling.has(next)) || !this.mayAdmit(sequence)) {
@@ -141,7 +152,20 @@ export class Scheduler {
       sequence.computed = to;
       sequence.publish(this.pool);
     }
+    for (const sequence of askedIn(step)) sequence.awaited++;
     return step;
+  }
+
+  /** What a call may take, so that as much is left for the other stages of a pipeline. */
+  private share(): { readonly tokens: number; readonly sequences: number } {
+    const { groups = 1 } = this.limits;
+    if (groups === 1) return { tokens: Infinity, sequences: Infinity };
+    const pending = [...this.running, ...this.waiting].reduce((sum, each) => sum + each.pending, 0);
+    const writing = this.running.filter(({ computed, promptLength }) => computed >= promptLength).length;
+    return {
+      tokens: Math.max(LEAST_SHARE, Math.ceil(pending / groups)),
+      sequences: Math.max(1, Math.ceil(writing / groups)),
+    };
   }
 
   /** The call has begun: the tokens that it draws can be used by the next one, unread. */
@@ -153,13 +177,15 @@ export class Scheduler {
   }
 
   /** The tokens that were drawn have been read. */
-  read({ pieces }: Step): void {
-    for (const { sequence } of pieces) if (this.running.includes(sequence)) sequence.publish(this.pool);
+  read(step: Step): void {
+    for (const sequence of askedIn(step)) sequence.awaited--;
+    for (const { sequence } of step.pieces) if (this.running.includes(sequence)) sequence.publish(this.pool);
   }
 
   /** The call failed. Calls that were planned after it must have been taken back before. */
-  rewind({ pieces }: Step): void {
-    for (const { sequence, from } of pieces) sequence.rewind(from);
+  rewind(step: Step): void {
+    for (const sequence of askedIn(step)) sequence.awaited--;
+    for (const { sequence, from } of step.pieces) sequence.rewind(from);
   }
 
   /** The memory of the device is lost, or nobody knows what is in it: everything is computed again. */
@@ -168,6 +194,7 @@ export class Scheduler {
     for (const sequence of this.waiting) {
       sequence.drop(this.pool);
       sequence.rewind(0);
+      sequence.awaited = 0;
     }
     this.pool.clear();
   }
@@ -199,6 +226,9 @@ export class Scheduler {
     return true;
   }
 }
+
+/** The sequences that a call will say something about. */
+const askedIn = ({ asked }: Step): ReadonlySet<Sequence> => new Set(asked.map(({ sequence }) => sequence));
 
 /** The tokens in [from, to) whose successors are asked for. */
 function rowsOf(sequence: Sequence, from: number, to: number): readonly number[] {

@@ -43,6 +43,8 @@ export class Sequence {
   readonly scores: { readonly logProb: number; readonly isArgmax: boolean }[] = [];
   /** The row of the last call that drew the token that is UNREAD. */
   drawnRow = 0;
+  /** Calls on their way that will say something about it: it cannot begin again before they are read. */
+  awaited = 0;
   /** Computes everything itself: what others computed is not to be trusted. */
   isAlone = false;
   private readonly pages: number[] = [];

@@ -25,6 +25,8 @@ export interface Stepper {
    * values are gone; with an error that has `rows` where only some rows could not be computed.
    */
   step(inputs: StepInputs): Promise<StepOutputs>;
+  /** Whether keys and values are gone already, so that the next call would reject with StateLost. */
+  isLost?(): boolean;
   /** After StateLost: settles when another device is ready; rejects where there will be none. */
   recovered?(): Promise<void>;
 }

@@ -34,6 +34,17 @@ export const stepSize = (extents: Extents): StepSize => ({
 export const DRAWN = 'drawn';
 export const DRAWN_ROWS = 1024;
 
+/** Whether steps of a plan take tokens that the call before them has drawn. */
+export const takesDrawn = ({ states }: { readonly states: readonly { readonly name: string }[] }): boolean =>
+  states.some(({ name }) => name === DRAWN);
+
+/** The inputs of such a step that is given all its tokens, and keeps none. */
+export const nothingFed = (tokens: number, rows: number) => ({
+  isFed: new Int32Array(tokens),
+  feed: new Int32Array(tokens),
+  keep: new Int32Array(rows).fill(-1),
+});
+
 /** Most entries of the list of keys in one call: 512 sequences of 1,024 tokens. */
 export const MOST_KEYS = 1 << 19;
 

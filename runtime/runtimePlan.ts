@@ -11,6 +11,8 @@ export type RuntimeFunction = Omit<FunctionPlan, 'schedules'>;
 
 export interface RuntimePlan extends Omit<Plan, 'functions'> {
   readonly functions: readonly RuntimeFunction[];
+  /** States of which each stage of a pipeline has rows of its own, as none reads what another wrote. */
+  readonly perStage?: readonly string[];
 }
 
 /** The function called `name`. Throws RangeError if the plan has none. */

@@ -66,9 +66,9 @@ export function stageStates(plan: RuntimePlan, stages: readonly StageRanges[], i
   const users = stages.map((ranges) => namesOf(plan, ranges));
   return plan.states.flatMap((state): PlacedState[] => {
     const used = users.flatMap((named, stage) => (named.has(state.name) ? [stage] : []));
-    if (used.length > 1)
+    if (used.length > 1 && plan.perStage?.includes(state.name) !== true)
       throw new RangeError(`State ${state.name} is used by stages ${used.join(' and ')}; it can live on one alone.`);
-    return used[0] === index ? [{ name: state.name, bytes: stateBytes(state) }] : [];
+    return used.includes(index) ? [{ name: state.name, bytes: stateBytes(state) }] : [];
   });
 }
 

@@ -70,7 +70,7 @@ function requireSame(dir: string, { model }: Manifest, checkpoint: Checkpoint, a
 /** The module of the text. If there is a checkpoint, its functions must be the checkpoint's own. */
 async function moduleIn<S, D>(
   text: string,
-  { mask, cacheTokens, logits }: Manifest,
+  { mask, cacheTokens, logits, feeds }: Manifest,
   target: Target<S, D>,
   device: D,
   checkpoint: Checkpoint | undefined,
@@ -83,7 +83,8 @@ async function moduleIn<S, D>(
       if (!module.functions.some((each) => each.name === name)) throw new Error(`it has no function ${name}`);
     return module;
   }
-  const options = cacheTokens === undefined ? { mask } : { mask, cacheTokens, logits: logits === true };
+  const options =
+    cacheTokens === undefined ? { mask } : { mask, cacheTokens, logits: logits === true, feeds: feeds === true };
   const module = modelFunctions(checkpoint, target.numerics(device), options);
   if (printFunctions(module) !== text)
     throw new Error('this is not the graph that the config.json of the checkpoint compiles to');

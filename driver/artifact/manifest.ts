@@ -41,6 +41,8 @@ const manifestSchema = z.strictObject({
   cacheTokens: z.number().int().min(1).max(MAX_CACHE_TOKENS).optional(),
   /** Whether `step` returns logits. */
   logits: z.literal(true).optional(),
+  /** Whether `step` takes tokens that the call before it has drawn. */
+  feeds: z.literal(true).optional(),
   model: z.strictObject({
     path: z.string().max(4096),
     /** Whether the checkpoint lies in the artifact; `path` is then where it came from. */

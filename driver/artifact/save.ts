@@ -12,6 +12,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
+import { takesDrawn } from '../../ir/stepping.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { digestFile } from '../../system/digest.js';
 import { codeOf, diskProblem } from '../../system/errno.js';
@@ -125,6 +126,7 @@ export async function saveArtifact(
       mask: model.mask,
       ...(cacheTokens === undefined ? {} : { cacheTokens }),
       ...(returnsLogits(model) ? { logits: true } : {}),
+      ...(takesDrawn(model.plan) ? { feeds: true } : {}),
       model: {
         path: resolve(reference.path),
         isPacked: pack !== undefined,

@@ -13,7 +13,6 @@ import { cacheTokensOf, returnsLogits } from '../functions.js';
 import { rebuildOpened, type OpenedModel } from '../compile/open.js';
 import { deviceMemory, roomFor } from '../devices/placement.js';
 import type { LoadRequest, Ui } from '../requests.js';
-import { targetOf } from '../targets/index.js';
 import type { CompiledModel } from '../targets/target.js';
 import type { ModelLoading } from './loadModel.js';
 
@@ -127,14 +126,6 @@ function requireRoom(path: string, opened: OpenedModel, { prompt, where }: Deman
       again(path, opened, Math.max(least, EXAMPLE_TOKENS)),
     );
 }
-
-/**
- * Whether calls are to begin while others run: where a device computes beside the host, and has the whole model, since
- * the last layer's token is the first one's next input. On a CPU, planning would take time from what is computed.
- */
-export const mayFeed = ({ target, devices = 1, parallel }: Pick<LoadRequest, 'target' | 'devices' | 'parallel'>) =>
-  !targetOf(target ?? 'cpu').isHost &&
-  (typeof parallel === 'object' ? parallel.stages === 1 : devices === 1 && parallel === undefined);
 
 /** Devices that are asked for. */
 function deviceCount({ devices, parallel }: Asked, visible: () => number): number {

@@ -1,6 +1,6 @@
 /** A loaded model as a writer: prompts as tokens in, text out, a piece with every token. */
 import { STEP } from '../../ir/function.js';
-import { DRAWN, DRAWN_ROWS, stepSize } from '../../ir/stepping.js';
+import { DRAWN_ROWS, nothingFed, stepSize, takesDrawn } from '../../ir/stepping.js';
 import { searchBeams, type Beam } from '../../generate/beams.js';
 import type { TokenLogProb } from '../../generate/choose.js';
 import { Fleet } from '../../generate/fleet.js';
@@ -53,7 +53,7 @@ export interface ContinueOptions extends GenerateOptions {
 }
 
 export interface StepperOptions {
-  /** Whether `step` returns logits, and whether it takes tokens that the call before it has drawn. */
+  /** Whether `step` returns logits, and whether it can take tokens that the call before it has drawn. */
   readonly hasLogits?: boolean;
   readonly feeds?: boolean;
   /** Most tokens of a call in which texts wait for their next token. */
@@ -68,16 +68,21 @@ export function stepperOf(
 ): Stepper {
   const capacity = executor.capacity[STEP];
   if (capacity === undefined) throw new Error('The model has no function that generates.');
+  const { devices: stages = 1 } = executor;
+  // The last stage of a pipeline draws what the first one needs: its calls overlap with those of other sequences.
+  const overlap = stages > 1 ? { groups: stages } : feeds ? { keptRows: DRAWN_ROWS } : {};
+  const unfed = feeds && stages > 1;
   // The pages that the scheduler knows of are in the memory of this epoch, until it is told that they are lost.
   let { epoch } = executor;
   return {
-    limits: { ...stepSize(capacity), keptRows: feeds ? DRAWN_ROWS : 0, besideTokens },
+    limits: { ...stepSize(capacity), ...overlap, besideTokens },
     cacheTokens,
     maxLength: checkpoint.config.maxPositions,
     hasLogits,
     step: async (inputs) => {
       try {
-        return stepOutputs(await executor.call(STEP, { ...inputs }, epoch));
+        const given = unfed ? nothingFed(inputs.tokens.length, inputs.row.length) : {};
+        return stepOutputs(await executor.call(STEP, { ...inputs, ...given }, epoch));
       } catch (error) {
         throw error instanceof ProcessEnded ? new StateLost(error.message, error.wasAsked) : error;
       }
@@ -85,6 +90,7 @@ export function stepperOf(
     ...(executor.opened === undefined
       ? {}
       : {
+          isLost: () => executor.epoch !== epoch,
           recovered: async () => {
             await executor.opened!();
             epoch = executor.epoch;
@@ -99,7 +105,7 @@ function fleetOf({ executor, checkpoint, model }: LoadedModel): Fleet {
     stepperOf({ executor: replica, checkpoint }, cacheTokensOf(model) ?? 0, {
       hasLogits: returnsLogits(model),
       besideTokens: stepBudget(model.plan),
-      feeds: model.plan.states.some(({ name }) => name === DRAWN),
+      feeds: takesDrawn(model.plan),
     });
   const { members } = executor;
   if (members === undefined) return new Fleet([of(executor)]);

@@ -8,7 +8,8 @@ import { readGenerationConfig, type GenerationConfig } from '../../models/genera
 import { createTokenizer } from '../../models/tokenizer.js';
 import { Phases } from '../phases.js';
 import { stepTo, type LoadRequest, type Ui } from '../requests.js';
-import { cacheBytesOf, compileWithCache, mayFeed } from './cacheSize.js';
+import { cacheBytesOf, compileWithCache } from './cacheSize.js';
+import { mayFeed } from '../targets/index.js';
 import { continuationsOf, continueAll, type ContinueListener, type PromptResult } from './continueAll.js';
 import { Continuer } from './continuation.js';
 import { beginLoading } from './loadModel.js';

@@ -25,6 +25,7 @@ import type { Asked } from '../target.js';
 import type { ContinueListener } from './continueAll.js';
 import type { GenerateRequest, GenerateResult } from './generate.js';
 import type { Conversation, ConverseRequest } from './converse.js';
+import { mayFeed } from '../targets/index.js';
 import { packedWeightBytes } from './work.js';
 
 /** Model → artifact, with its kernels compiled into this machine's cache. */
@@ -33,7 +34,8 @@ export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<Com
   prepareArtifact(asked.output);
   requireOutside(asked);
   const { target: _, ...rest } = asked;
-  const request = { ...rest, ...(await settleTarget(asked, ui)) };
+  const settled = await settleTarget(asked, ui);
+  const request = { ...rest, ...settled, feeds: mayFeed(settled) };
   const machine = detectMachine();
   ui.phase('open model', request.model);
   const opened = await openOrCompile(request, machine, ui);

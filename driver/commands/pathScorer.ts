@@ -2,14 +2,18 @@
 import type { PathLane, PathScorer } from '../../eval/scorer.js';
 import type { PathBatch, WalkLimits } from '../../eval/walk.js';
 import { STEP } from '../../ir/function.js';
-import { stepSize } from '../../ir/stepping.js';
+import { nothingFed, stepSize } from '../../ir/stepping.js';
 import type { CallArrays } from '../../runtime/call.js';
 import { inFlightOf, type Executor } from '../executor.js';
 import { scoredRows, type PlanScorer } from './scorer.js';
 
-/** A call as the named inputs of `step`. Nothing is drawn: the most likely token comes for free. */
-export const stepInputs = (batch: PathBatch): CallArrays => ({
+/**
+ * A call as the named inputs of `step`. Nothing is drawn: the most likely token comes for free. `feeds`: it could take
+ * tokens that the call before it has drawn.
+ */
+export const stepInputs = (batch: PathBatch, feeds = false): CallArrays => ({
   ...batch,
+  ...(feeds ? nothingFed(batch.tokens.length, batch.row.length) : {}),
   inverseTemperature: new Float32Array(batch.row.length),
   keyLow: new Int32Array(batch.row.length),
   keyHigh: new Int32Array(batch.row.length),
@@ -22,19 +26,30 @@ function walkLimits({ capacity }: Pick<Executor, 'capacity'>, cacheRows: number)
   return { ...stepSize(extents), cacheRows };
 }
 
+/** The memory that a model has for keys and values. */
+export interface StepMemory {
+  readonly cacheTokens: number;
+  /** Whether `step` can take tokens that the call before it has drawn. */
+  readonly feeds?: boolean;
+}
+
 /** Scores over kept keys and values, on every replica. `scorer` records what devices do. */
-export function planPathScorer(executor: Executor, cacheTokens: number, scorer: PlanScorer): PathScorer {
+export function planPathScorer(
+  executor: Executor,
+  { cacheTokens, feeds = false }: StepMemory,
+  scorer: PlanScorer,
+): PathScorer {
   const replicas = executor.members ?? [executor];
   return {
     limits: walkLimits(executor, cacheTokens),
     lanes: replicas.length,
     nonFiniteAdvice: scorer.nonFiniteAdvice,
-    open: (index) => openLane(replicas[index]!, index, scorer),
+    open: (index) => openLane(replicas[index]!, index, scorer, feeds),
   };
 }
 
 /** A replica once it has loaded the model. The lane ends with the process. */
-async function openLane(replica: Executor, index: number, scorer: PlanScorer): Promise<PathLane> {
+async function openLane(replica: Executor, index: number, scorer: PlanScorer, feeds: boolean): Promise<PathLane> {
   await replica.opened?.();
   const { epoch } = replica;
   const firstDevice = index * (replica.devices ?? 1);
@@ -42,7 +57,7 @@ async function openLane(replica: Executor, index: number, scorer: PlanScorer): P
     inFlight: inFlightOf(replica),
     score: async (batch) => {
       const number = scorer.nextIndex();
-      const result = await replica.call(STEP, stepInputs(batch), epoch);
+      const result = await replica.call(STEP, stepInputs(batch, feeds), epoch);
       const spans = result.spans?.map((span) => ({ ...span, device: firstDevice + span.device }));
       scorer.record(number, batch, spans);
       return scoredRows(result);

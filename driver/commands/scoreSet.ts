@@ -1,5 +1,6 @@
 /** The third step of a run: a loaded model scores a set of questions, with a journal if there is a folder. */
 import { evaluate, scoreQuestions, type Evaluation, type Progress, type Scored, type Task } from '../../eval/index.js';
+import { takesDrawn } from '../../ir/stepping.js';
 import { counted } from '../../system/format.js';
 import { quoteForShell } from '../../system/shell.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
@@ -42,7 +43,10 @@ export async function scoreSet(
   });
   const shared = {
     scorer,
-    pathScorer: cacheTokens === undefined ? undefined : planPathScorer(model.executor, cacheTokens, scorer),
+    pathScorer:
+      cacheTokens === undefined
+        ? undefined
+        : planPathScorer(model.executor, { cacheTokens, feeds: takesDrawn(model.model.plan) }, scorer),
     plan,
     sharing,
     onProgress: (progress: Progress) => {

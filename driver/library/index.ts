@@ -6,6 +6,7 @@ import { detectMachine } from '../machine.js';
 import { parseInit, type WeightInit } from '../names.js';
 import { Phases } from '../phases.js';
 import { Interrupted, type CompileResult, type LoadRequest, type TuneResult } from '../requests.js';
+import { mayFeed } from '../targets/index.js';
 import { CacheUse } from './cacheUse.js';
 import { eventsOf, ModelGenerator, type GenerateEvent } from './generate.js';
 import { checkOptions, present } from './options.js';
@@ -75,7 +76,7 @@ export async function openModel(options: ModelOptions): Promise<Model> {
   const asked = { ...rest, init: initOf(init), precision, threads: threads ?? detectMachine().cpu.cores };
   const load = async (): Promise<{ readonly request: LoadRequest; readonly loaded: LoadedModel; cores: number }> => {
     const chosen = await settleTarget({ ...asked, ...(target === undefined ? {} : { target }) }, ui);
-    const request: LoadRequest = { ...asked, ...chosen };
+    const request: LoadRequest = { ...asked, ...chosen, feeds: mayFeed(chosen) };
     if (signal?.aborted === true) throw new Interrupted(0);
     const loading = beginLoading(request, ui, phases);
     return { request, loaded: await loading.finish(), cores: loading.cores };

@@ -1,4 +1,5 @@
 /** A compiled model on its device: kernels compiled (or found in the cache), weights loaded. */
+import { DRAWN } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import { printMemoryUse } from '../../runtime/cpu/memoryUse.js';
@@ -18,6 +19,9 @@ import type { Executor } from '../executor.js';
 
 /** Reported when --trust-code takes effect. */
 const OWN_CODE = 'no compiler is here: the machine code of the artifact runs, because --trust-code was given';
+
+/** A pipeline feeds no drawn tokens: its last stage draws what the first one would need. */
+const forStages = <P extends CompiledModel['plan']>(plan: P) => ({ ...plan, perStage: [DRAWN] });
 
 /** How many kernels are to be compiled, as readable text. */
 export function distinct({ plan }: CompiledModel): string {
@@ -42,7 +46,7 @@ export async function loadCpuExecutor(
   phases?.begin('weights');
   ui.phase('load weights');
   return openCpuExecutor({
-    plan: model.plan,
+    plan: forStages(model.plan),
     symbols: compiled.symbols,
     tensors: checkpoint.tensors,
     threads,
@@ -82,7 +86,7 @@ export async function loadCudaExecutor(
   phases?.begin('weights');
   ui.phase('load weights', own.map(({ name }) => name).join(', '));
   return openCudaExecutor({
-    plan,
+    plan: forStages(plan),
     kernels: emitted.kernels,
     cubins: compiled.cubins,
     packCubin: compiled.cubins.get(PACK_SYMBOL)!,

@@ -18,3 +18,9 @@ export function targetOf(name: string, targets: readonly AnyTarget[] = TARGET_RE
     );
   return found;
 }
+
+/**
+ * Whether a call of `step` is to begin while another runs, where devices compute beside the host. On a CPU, planning
+ * takes time from what is computed.
+ */
+export const mayFeed = ({ target }: { readonly target?: string }): boolean => !targetOf(target ?? 'cpu').isHost;

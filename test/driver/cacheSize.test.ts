@@ -1,7 +1,7 @@
 /** Memory for keys and values: what is asked for, as far as memory that is free now goes. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { compileWithCache, mayFeed } from '../../driver/commands/cacheSize.js';
+import { compileWithCache } from '../../driver/commands/cacheSize.js';
 import { beginOpening, type OpenedModel } from '../../driver/compile/open.js';
 import { cacheTokensOf } from '../../driver/functions.js';
 import { detectMachine } from '../../driver/machine.js';
@@ -65,15 +65,4 @@ describe('memory for keys and values on a device', () => {
     // Stages of a pipeline have room for more together.
     expect(await tokensOn({ free }, 65_536, { parallel: { replicas: 1, stages: 2 } })).toBeGreaterThan(2 * tokens);
   });
-});
-
-it('calls overlap where a device that is not the host has the whole model', () => {
-  expect(mayFeed({ target: 'cuda' })).toBe(true);
-  expect(mayFeed({ target: 'cuda', parallel: { replicas: 4, stages: 1 } })).toBe(true);
-  for (const request of [
-    {},
-    { target: 'cuda', devices: 2 },
-    { target: 'cuda', parallel: { replicas: 1, stages: 2 } },
-  ] as const)
-    expect(mayFeed(request)).toBe(false);
 });

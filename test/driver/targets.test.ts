@@ -14,7 +14,7 @@ import { TARGETS } from '../../driver/target.js';
 import { cpu, cpuDevice } from '../../driver/targets/cpu.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import type { Target } from '../../driver/targets/target.js';
-import { TARGET_RECORDS, targetOf } from '../../driver/targets/index.js';
+import { mayFeed, TARGET_RECORDS, targetOf } from '../../driver/targets/index.js';
 import { scoreOf } from '../../ir/plan.js';
 import { FACTS } from '../autotune/cuda/fixture.js';
 import { statePlan } from '../support/statePlan.js';
@@ -34,6 +34,10 @@ describe('the targets', () => {
     expect(TARGET_RECORDS.flatMap(({ names }) => names)).toEqual([...TARGETS]);
     for (const name of TARGETS) expect(targetOf(name).names).toContain(name);
     expect(() => targetOf('tpu')).toThrow(/--target "tpu": there is no such target/);
+  });
+
+  it('let calls of `step` overlap where devices compute beside the host', () => {
+    expect([{ target: 'cuda' }, { target: 'cpu' }, {}].map(mayFeed)).toEqual([true, false, false]);
   });
 
   it('print the kernels of every function of a plan, each once', () => {

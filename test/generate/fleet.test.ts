@@ -67,6 +67,23 @@ describe('a fleet', () => {
     expect([a.calls(), b.calls(), fleet.counts.foundTokens]).toEqual([10, 0, 4 * 32]);
   });
 
+  it('knows that the pages of a device are gone before the device is asked again', async () => {
+    const [a, b] = [replica(), replica()];
+    let isLost = false;
+    const fleet = new Fleet([{ ...a.stepper, isLost: () => isLost }]);
+    const prompt = Array.from({ length: 40 }, (_, i) => i);
+    await fleet.generate({ prompt, maxNewTokens: 1 });
+    fleet.add(b.stepper);
+    const busy = fleet.generate({ prompt: [7], maxNewTokens: 30 });
+    await fleet.generate({ prompt: prompt.slice(0, 20), maxNewTokens: 1 });
+    await busy;
+    // The first has two pages of the prompt, the second has one.
+    expect([a.calls(), b.calls()]).toEqual([31, 1]);
+    isLost = true;
+    await fleet.generate({ prompt, maxNewTokens: 1 });
+    expect([a.calls(), b.calls()]).toEqual([31, 2]);
+  });
+
   it('has the others take over what a lost device was computing', async () => {
     const [a, b] = [replica(), replica()];
     const fleet = new Fleet([a.stepper, b.stepper]);

@@ -103,11 +103,11 @@ describe('the stages of a plan', () => {
     expect(() => stageRanges(runtimePlan(plan), { score })).toThrow(RangeError);
   });
 
-  it('keep a state where it is used, and refuse a state that two of them use', () => {
+  it('keep a state where it is used, and refuse a state that two of them use, unless each is to have its own', () => {
     const [first, ...others] = plan.launches;
-    const using = (launch: Launch): Launch => ({ ...launch, parameters: [...launch.parameters, 'kept'] });
-    const state = { name: 'kept', dtype: 'f32', rows: 5, columns: 40 } as const;
-    const buffers = [...plan.buffers, { ...state, space: 'arena' } as const];
+    const using = (launch: Launch, name = 'kept'): Launch => ({ ...launch, parameters: [...launch.parameters, name] });
+    const states = ['kept', 'own'].map((name) => ({ name, dtype: 'f32', rows: 5, columns: 40 }) as const);
+    const buffers = [...plan.buffers, ...states.map((state) => ({ ...state, space: 'arena' }) as const)];
     const stages = stageRanges(runtimePlan(plan), {
       score: [
         { first: 0, end: 1 },
@@ -115,11 +115,13 @@ describe('the stages of a plan', () => {
       ],
     });
     const statesOf = (launches: readonly Launch[], stage: number) =>
-      stageStates(runtimePlan({ ...plan, buffers, launches, states: [state] }), stages, stage);
+      stageStates({ ...runtimePlan({ ...plan, buffers, launches, states }), perStage: ['own'] }, stages, stage);
     // 5 rows are allocated as 32, 40 columns as 64.
     expect(statesOf([using(first!), ...others], 0)).toEqual([{ name: 'kept', bytes: 32 * 64 * 4 }]);
     expect(statesOf([using(first!), ...others], 1)).toEqual([]);
-    expect(() => statesOf(plan.launches.map(using), 0)).toThrow('State kept is used by stages 0 and 1');
+    const allUsing = (name: string) => plan.launches.map((launch) => using(launch, name));
+    expect(() => statesOf(allUsing('kept'), 0)).toThrow('State kept is used by stages 0 and 1');
+    for (const stage of [0, 1]) expect(names(statesOf(allUsing('own'), stage))).toEqual(['own']);
   });
 });
 
