@@ -7,6 +7,8 @@
 import { UserError } from '../../errors.js';
 import { SCORE, STEP } from '../../ir/function.js';
 import type { GraphModule } from '../../ir/graph/graph.js';
+import { scoreOf } from '../../ir/plan.js';
+import { tokensIn } from '../../ir/scoring.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { pathInside } from '../../system/inside.js';
@@ -134,6 +136,9 @@ async function loadAs<S, D>(
   await check('graph.tw and plan.json', () => {
     if (cacheTokensOf({ plan }) !== cacheTokens)
       throw new Error(`it keeps keys and values of other than the ${cacheTokens ?? 0} tokens that the manifest says`);
+    const most = tokensIn(scoreOf(plan).capacity);
+    if (most !== (manifest.maxTokens ?? most))
+      throw new Error(`its largest micro-batch has ${most} tokens, not the ${manifest.maxTokens} of the manifest`);
     checkAgainstGraph(plan, module, target.numerics(device));
   });
   const { mask } = manifest;

@@ -11,6 +11,7 @@ import { pathInside } from '../../system/inside.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import { quoteForShell } from '../../system/shell.js';
 import { MANIFEST, MAX_CACHE_TOKENS, type WeightInit } from '../names.js';
+import { MAX_CAPACITY } from '../checkPlan.js';
 import { ARITHMETICS, type Arithmetic } from '../target.js';
 import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Rebuild } from '../targets/index.js';
 
@@ -37,6 +38,8 @@ const manifestSchema = z.strictObject({
   version: z.number().int(),
   target: z.looseObject({ kind: z.string().max(40), arithmetic: z.enum(ARITHMETICS) }),
   mask: z.enum(MASKS),
+  /** Tokens of the largest micro-batch; artifacts of before do not say it. */
+  maxTokens: z.number().int().min(1).max(MAX_CAPACITY).optional(),
   /** Tokens whose keys and values the function `step` keeps; absent if the artifact only scores. */
   cacheTokens: z.number().int().min(1).max(MAX_CACHE_TOKENS).optional(),
   /** Whether `step` returns logits. */

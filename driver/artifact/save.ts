@@ -12,6 +12,8 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
+import { scoreOf } from '../../ir/plan.js';
+import { tokensIn } from '../../ir/scoring.js';
 import { takesDrawn } from '../../ir/stepping.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { digestFile } from '../../system/digest.js';
@@ -124,6 +126,7 @@ export async function saveArtifact(
       version: ARTIFACT_VERSION,
       target: { ...model.target.describe(model.device) },
       mask: model.mask,
+      maxTokens: tokensIn(scoreOf(model.plan).capacity),
       ...(cacheTokens === undefined ? {} : { cacheTokens }),
       ...(returnsLogits(model) ? { logits: true } : {}),
       ...(takesDrawn(model.plan) ? { feeds: true } : {}),

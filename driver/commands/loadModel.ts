@@ -34,6 +34,7 @@ export interface ModelLoading {
   readonly checkpoint: Checkpoint;
   readonly tokenizer: TokenizerDescription;
   readonly target: Opening['target'];
+  readonly leastCapacity: Opening['leastCapacity'];
   /** Identity of the checkpoint in results. Reads the samples of the weight files when first called. */
   checkpointId(): string;
   /** Number of processors of this host. */
@@ -100,6 +101,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
     checkpoint,
     tokenizer,
     target,
+    leastCapacity: opening.leastCapacity,
     cores: machine.cpu.cores,
     checkpointId: () => checkpointId({ reference: opening.reference() }),
     compile: compileFor,

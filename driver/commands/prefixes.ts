@@ -18,7 +18,6 @@ import { tokensIn } from '../../ir/scoring.js';
 import { roundUp } from '../../ir/types.js';
 import { bytes, count } from '../../system/format.js';
 import { cacheTokensOf } from '../functions.js';
-import { isArtifact } from '../names.js';
 import type { RunRequest } from '../requests.js';
 import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
@@ -73,8 +72,8 @@ export const mayCutPaths = ({ sharing, prefixes = 'auto' }: Pick<RunRequest, 'sh
  * This looks at text alone: a token has at least a byte.
  */
 export async function mayNeedCache(
-  { checkpoint, compile }: Pick<ModelLoading, 'checkpoint' | 'compile'>,
-  { model, maxTokens, sharing, prefixes = 'auto' }: Pick<RunRequest, 'model' | 'maxTokens' | 'sharing' | 'prefixes'>,
+  { checkpoint, leastCapacity, compile }: Pick<ModelLoading, 'checkpoint' | 'leastCapacity' | 'compile'>,
+  { sharing, prefixes = 'auto' }: Pick<RunRequest, 'sharing' | 'prefixes'>,
   questions: readonly Pick<Question, 'context' | 'choices'>[],
 ): Promise<boolean> {
   if (sharing !== 'tree' || prefixes !== 'auto') return false;
@@ -86,8 +85,8 @@ export async function mayNeedCache(
     questions.reduce((most, question) => Math.max(most, bytesOf(question)), 0),
   );
   // What follows delays the processes of devices, and most texts are shorter than any model's largest micro-batch.
-  const usual = isArtifact(model) ? LEAST_CALL : Math.min(Math.max(maxPositions, LEAST_CALL), MOST_CALL);
-  if (longest <= (maxTokens ?? usual)) return false;
+  const usual = Math.min(Math.max(maxPositions, LEAST_CALL), MOST_CALL);
+  if (longest <= (leastCapacity ?? usual)) return false;
   return longest > tokensIn(scoreOf((await compile()).model.plan).capacity);
 }
 

@@ -28,6 +28,9 @@ export interface CompileOptions {
   readonly observe?: Observer;
 }
 
+/** Fewest tokens that the largest micro-batch of a model may have. */
+export const LEAST_CAPACITY = 32;
+
 /** Longest accepted context, in tokens: the model's own, bounded by the largest micro-batch. */
 export const contextLimit = (checkpoint: Pick<Checkpoint, 'config'>, plan: Plan<unknown>): number =>
   Math.min(checkpoint.config.maxPositions, tokensIn(scoreOf(plan).capacity));
@@ -42,8 +45,11 @@ export function compileModel<S, D>(
   const numerics = target.numerics(device);
   const { least, most } = target.capacity(device);
   const tokens = options.maxTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
-  if (!Number.isInteger(tokens) || tokens < 32 || tokens > MAX_CAPACITY)
-    throw new UsageError(`a micro-batch of ${tokens} tokens: expected 32 to ${MAX_CAPACITY}`, 'use --max-tokens 1024');
+  if (!Number.isInteger(tokens) || tokens < LEAST_CAPACITY || tokens > MAX_CAPACITY)
+    throw new UsageError(
+      `a micro-batch of ${tokens} tokens: expected ${LEAST_CAPACITY} to ${MAX_CAPACITY}`,
+      'use --max-tokens 1024',
+    );
   const { mask = target.mask, observe } = options;
   const buckets = target.buckets(tokens);
   const steps = stepBuckets(buckets, target.decodeSizes, options.logits === true ? MOST_LOGIT_ROWS : Infinity);

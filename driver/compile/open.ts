@@ -6,7 +6,7 @@ import { checkpointOf, verifyWeights } from '../artifact/checkpoint.js';
 import { codeOf, loadArtifact } from '../artifact/load.js';
 import { artifactId, readManifest, rebuild, rebuildFor, type ModelReference } from '../artifact/manifest.js';
 import { isArtifact, type WeightInit } from '../names.js';
-import { compileModel } from './compile.js';
+import { compileModel, LEAST_CAPACITY } from './compile.js';
 import { Dump } from './dump.js';
 import type { Machine } from '../machine.js';
 import { openModel } from '../model.js';
@@ -33,6 +33,8 @@ export interface OpenedModel {
 export interface Opening {
   readonly checkpoint: Checkpoint;
   readonly target: AnyTarget;
+  /** Tokens of the largest micro-batch, as far as that is known before compiling: no fewer than these. */
+  readonly leastCapacity: number | undefined;
   /** Reads the samples of the weight files when first called. */
   reference(): ModelReference;
   /** Throws UserError if an artifact was compiled with another tokenizer. */
@@ -73,7 +75,8 @@ export function beginOpening(
     const own = reference();
     return { checkpoint, reference: own, model, id: artifactId(own, model), isArtifact: false, isPacked: false };
   };
-  return { checkpoint, target, reference, finish, requireTokenizer: () => undefined };
+  const leastCapacity = request.maxTokens;
+  return { checkpoint, target, leastCapacity, reference, finish, requireTokenizer: () => undefined };
 }
 
 export const openOrCompile = async (
@@ -132,6 +135,7 @@ function beginArtifact(
   return {
     checkpoint,
     target: targetOf(manifest.target.kind, targets),
+    leastCapacity: manifest.maxTokens ?? LEAST_CAPACITY,
     reference: () => reference,
     finish,
     requireTokenizer,

@@ -1,12 +1,13 @@
 /** The library: models that stay open and score any number of question sets. See docs/library.md. */
 import { UsageError } from '../../errors.js';
 import { compile as compileModel, settleTarget, tune as tuneArtifact } from '../commands/index.js';
-import { beginLoading, type LoadedModel } from '../commands/loadModel.js';
+import { beginLoading, type LoadedModel, type ModelLoading } from '../commands/loadModel.js';
 import { detectMachine } from '../machine.js';
+import { mayFeed } from '../targets/index.js';
 import { parseInit, type WeightInit } from '../names.js';
 import { Phases } from '../phases.js';
-import { Interrupted, type CompileResult, type LoadRequest, type TuneResult } from '../requests.js';
-import { mayFeed } from '../targets/index.js';
+import { Interrupted, type CompileResult, type LoadRequest, type TuneResult, type Ui } from '../requests.js';
+import { packFor, readSet } from './askedSet.js';
 import { CacheUse } from './cacheUse.js';
 import { eventsOf, ModelGenerator, type GenerateEvent } from './generate.js';
 import { checkOptions, present } from './options.js';
@@ -67,21 +68,39 @@ async function unlessAborted<T>(
   }
 }
 
-/** Compiles a model, or reads an artifact, and loads it. Rejects with UserError if the user can fix the problem. */
-export async function openModel(options: ModelOptions): Promise<Model> {
-  checkOptions('openModel', options);
+/** A model on its devices, and what was found out before it was loaded. */
+interface Opened<T> {
+  readonly request: LoadRequest;
+  readonly loaded: LoadedModel;
+  /** Number of processors of this host. */
+  readonly cores: number;
+  readonly found: T;
+}
+
+/** Loads a model. `choose` may compile it with memory for keys and values before. */
+async function load<T>(
+  options: ModelOptions,
+  choose: (loading: ModelLoading, request: LoadRequest, ui: Ui) => Promise<T>,
+): Promise<Opened<T>> {
   const { init, target, precision = 'auto', threads, onProgress, signal, ...rest } = present(options);
   const ui = uiOf(onProgress);
   const phases = new Phases();
   const asked = { ...rest, init: initOf(init), precision, threads: threads ?? detectMachine().cpu.cores };
-  const load = async (): Promise<{ readonly request: LoadRequest; readonly loaded: LoadedModel; cores: number }> => {
+  const begin = async (): Promise<Opened<T>> => {
     const chosen = await settleTarget({ ...asked, ...(target === undefined ? {} : { target }) }, ui);
     const request: LoadRequest = { ...asked, ...chosen, feeds: mayFeed(chosen) };
     if (signal?.aborted === true) throw new Interrupted(0);
     const loading = beginLoading(request, ui, phases);
-    return { request, loaded: await loading.finish(), cores: loading.cores };
+    const found = await choose(loading, request, ui);
+    return { request, loaded: await loading.finish(), cores: loading.cores, found };
   };
-  const { request, loaded, cores } = await unlessAborted(signal, load(), ({ loaded: late }) => void late.close());
+  return unlessAborted(signal, begin(), ({ loaded }) => void loaded.close());
+}
+
+/** Compiles a model, or reads an artifact, and loads it. Rejects with UserError if the user can fix the problem. */
+export async function openModel(options: ModelOptions): Promise<Model> {
+  checkOptions('openModel', options);
+  const { request, loaded, cores } = await load(options, () => Promise.resolve());
   return modelOf(request, loaded, cores);
 }
 
@@ -109,7 +128,9 @@ function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Mode
     async score(options) {
       checkOptions('score', options);
       requireOpen('score');
-      const result = last.then(() => scoreOnce(request, loaded, cores, options, overwriteCache));
+      const result = last.then(async () =>
+        scoreOnce(loaded, cores, await readSet(request, options), options, overwriteCache),
+      );
       last = result.catch(() => undefined);
       return result;
     },
@@ -133,29 +154,27 @@ function modelOf(request: LoadRequest, loaded: LoadedModel, cores: number): Mode
   };
 }
 
-/** Opens a model, scores one set of questions and closes it. */
+/**
+ * Opens a model, scores one set of questions and closes it. The model gets memory for keys and values if the questions
+ * are worth it.
+ */
 export async function run(options: RunOptions): Promise<ScoreResult> {
   checkOptions('run', options);
-  const { task, data, sharing, prefixes, overlong, docs, limit, output, modelName: name, resume, ...load } = options;
+  const { task, data, sharing, prefixes, overlong, docs, limit, output, modelName: name, resume, ...model } = options;
+  const { cacheTokens, ...opening } = model;
   const { signal, onProgress } = options;
-  const model = await openModel(load);
+  const asked = {
+    ...{ task, data, sharing, prefixes, overlong, docs, limit, output, modelName: name, resume },
+    ...{ signal, onProgress },
+  };
+  const { loaded, cores, found } = await load(opening, async (loading, request, ui) => {
+    const withCache = cacheTokens === undefined ? request : { ...request, cacheTokens };
+    return packFor(loading, await readSet(withCache, asked), ui);
+  });
   try {
-    return await model.score({
-      task,
-      data,
-      sharing,
-      prefixes,
-      overlong,
-      docs,
-      limit,
-      output,
-      modelName: name,
-      resume,
-      signal,
-      onProgress,
-    });
+    return await scoreOnce(loaded, cores, found, options, (work) => work());
   } finally {
-    await model.close();
+    await loaded.close();
   }
 }
 

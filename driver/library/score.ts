@@ -1,27 +1,12 @@
-/** `model.score`: one set of questions, on a model that is open. */
-import { UsageError } from '../../errors.js';
+/** `model.score` and `run`: one set of questions, on a model that is open. */
 import { counted } from '../../system/format.js';
-import {
-  argmax,
-  datasetOfRecords,
-  meanAndError,
-  measure,
-  taskByName,
-  type Question,
-  type Results,
-  type Scores,
-} from '../../eval/index.js';
-import { withContexts } from '../commands/cachedContexts.js';
+import { argmax, meanAndError, measure, type Question, type Results, type Scores } from '../../eval/index.js';
 import type { LoadedModel } from '../commands/loadModel.js';
-import { keepWithin, mayCutPaths } from '../commands/prefixes.js';
-import { prepareRun, type PreparedRun } from '../commands/prepareRun.js';
-import { packQuestions, tokenise } from '../commands/questionSet.js';
 import { reportRun } from '../commands/reportRun.js';
 import { scoreSet } from '../commands/scoreSet.js';
-import { modelName } from '../names.js';
-import { clock } from '../phases.js';
-import { Interrupted, type LoadRequest, type RunRequest } from '../requests.js';
-import { present, type ScoreOptions } from './options.js';
+import { Interrupted } from '../requests.js';
+import { packWithin, type AskedSet } from './askedSet.js';
+import type { ScoreOptions } from './options.js';
 import { uiOf } from './progress.js';
 
 /** A share of the questions. */
@@ -63,31 +48,16 @@ export type UseCache = <T>(work: () => Promise<T>) => Promise<T>;
 
 /** Scores one set. `useCache` is called where keys and values are kept, which overwrites all memory for them. */
 export async function scoreOnce(
-  load: LoadRequest,
   model: LoadedModel,
   cores: number,
-  options: ScoreOptions,
+  set: AskedSet,
+  { onProgress }: Pick<ScoreOptions, 'onProgress'>,
   useCache: UseCache,
 ): Promise<ScoreResult> {
-  const { data, docs, sharing = 'tree', resume = false, onProgress, ...rest } = present(options);
+  const { request, prepared, started, begin } = set;
+  const { signal, resume } = request;
   const ui = uiOf(onProgress);
-  const started = new Date(clock());
-  const begin = performance.now();
-  const request: RunRequest = {
-    ...load,
-    ...rest,
-    sharing,
-    resume,
-    data: typeof data === 'string' ? data : '(memory)',
-    ...(docs === undefined ? {} : { docs: docs.map(present) }),
-  };
-  const { signal } = request;
-  if (signal?.aborted === true) throw new Interrupted(0);
-  const prepared = typeof data === 'string' ? await prepareRun(request) : prepareRecords(request, data);
-  const target = model.model.target;
-  const tokens = await tokenise(prepared.dataset, { tokenizer: model.tokenizer, target, cores });
-  const packed = packQuestions(tokens, request, model.limits, mayCutPaths(request));
-  const questions = sharing === 'kv' ? withContexts(packed, model.model) : keepWithin(model, packed, request);
+  const questions = set.packed ?? (await packWithin(model, cores, set));
   const loadSeconds = (performance.now() - begin) / 1000;
   const { modelName: name } = prepared;
   ui.phase('score', counted(prepared.dataset.questions.length, 'question'));
@@ -105,18 +75,6 @@ export async function scoreOnce(
       resultsPath === undefined || samplesPath === undefined
         ? undefined
         : { results: resultsPath, samples: samplesPath },
-  };
-}
-
-function prepareRecords(request: RunRequest, records: Exclude<ScoreOptions['data'], string>): PreparedRun {
-  const task = taskByName(request.task);
-  const { docs, limit } = request;
-  if (request.resume && request.output === undefined)
-    throw new UsageError('score: resume needs output, the folder of the run that it continues', 'give output');
-  return {
-    task,
-    modelName: request.modelName ?? modelName(request.model),
-    dataset: datasetOfRecords(records, { task, docs, limit }),
   };
 }
 

@@ -62,6 +62,17 @@ describe.skipIf(!isBuilt)('questions that are longer than a call', () => {
     expect(textOf((await score(...CACHE, ...flags)).out, 'samples')).toBe(samples);
   });
 
+  test('are cut with an artifact of small calls', async () => {
+    const artifact = join(temporaryFolder(), 'small.tw');
+    success(await tilewright(['compile', model, '-o', artifact, ...CAPACITY, ...CACHE]));
+    const out = temporaryFolder();
+    const { stderr } = success(
+      await tilewright(['run', artifact, '--task', 'multiple_choice', '--data', data, '--threads', '1', '--out', out]),
+    );
+    expect(textOf(out, 'samples')).toBe(samples);
+    expect(stderr).toContain('in calls of up to 96, since question');
+  });
+
   test('are divided among shards', async () => {
     const out = temporaryFolder();
     for (const shard of ['1/2', '2/2']) success(await tilewright(run(out, ...CACHE, '--shard', shard)));

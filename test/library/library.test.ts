@@ -194,6 +194,14 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     } finally {
       await small.close();
     }
+    // A model that is opened for one set gets the memory that the questions need.
+    const notes: string[] = [];
+    const once = { ...open, task: 'multiple_choice', data, maxTokens: 64 } as const;
+    const onProgress = (event: Library.ProgressEvent) => event.kind === 'note' && notes.push(event.text);
+    expect((await run({ ...once, onProgress })).answers).toEqual(expected);
+    expect(notes.join('\n')).toMatch(/prefixes: kept, .* since question 1 has 1\d\d; keys and values: room for 512/);
+    expect((await run({ ...once, sharing: 'kv', cacheTokens: 512 })).answers).toEqual(expected);
+    await expect(run({ ...once, prefixes: 'repeat' })).rejects.toThrow('but the largest micro-batch is 64');
     const without = await openModel({ ...open, maxTokens: 64 });
     await expect(answers(without)).rejects.toMatchObject({
       name: 'UsageError',
