@@ -10,9 +10,10 @@ import { loadAddon } from '../addon.js';
 import { isTrusted, requireCacheDir, trustedFolder, unusableCache } from '../cacheFolder.js';
 import { cacheLimitBytes, markUsed, pruneCaches } from '../kernelCache.js';
 import { ObjectCache } from './objectCache.js';
-import { compileError, type SourceText } from './compileError.js';
+import type { SourceText } from './compileError.js';
 import { runProcess } from './processes.js';
-import { findCompiler, type SystemCompiler } from './systemCompiler.js';
+import { findCompiler } from './systemCompiler.js';
+import { compileUnits, writeSynced, type UnitBuild } from './units.js';
 
 export type { SourceText } from './compileError.js';
 
@@ -73,16 +74,6 @@ export interface CompiledLibrary {
 
 const sha256 = (data: string | Uint8Array): string => createHash('sha256').update(data).digest('hex');
 
-async function writeSynced(path: string, data: string | Uint8Array): Promise<void> {
-  const file = await open(path, 'w');
-  try {
-    await file.writeFile(data);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-}
-
 async function syncFile(path: string): Promise<void> {
   const file = await open(path, 'r');
   try {
@@ -107,48 +98,9 @@ async function isWhole(entry: string): Promise<boolean> {
   }
 }
 
-/** The common parts of one compilation of several units. */
-interface Build {
-  readonly compiler: SystemCompiler;
-  readonly flags: readonly string[];
-  /** Everything besides the text that an object depends on. */
-  readonly identity: Readonly<Record<string, unknown>>;
-  readonly objects: ObjectCache;
-  readonly signal: AbortSignal | undefined;
-  readonly onUnit: (() => void) | undefined;
-}
-
-/** Compiles one unit to `{name}.o`, or finds it in the cache. */
-async function compileUnit(source: SourceText, folder: string, build: Build): Promise<void> {
-  const { compiler, flags, identity, objects, signal } = build;
-  const object = `${source.name}.o`;
-  const key = sha256(JSON.stringify({ ...identity, text: source.text }));
-  await writeSynced(join(folder, source.name), source.text);
-  if (await objects.copyTo(key, join(folder, object))) return;
-  const shown = ['-pipe', '-fno-diagnostics-show-caret', '-fdiagnostics-color=never'];
-  const result = await runProcess(
-    compiler.path,
-    [...FLAGS, ...flags, ...shown, '-c', source.name, '-o', object],
-    folder,
-    signal,
-  );
-  signal?.throwIfAborted();
-  if (result.status !== 0) throw compileError(compiler.path, source, result.stderr);
-  await objects.keep(key, join(folder, object));
-}
-
-async function build(sources: readonly SourceText[], folder: string, parts: Build): Promise<void> {
-  const { compiler, signal, onUnit } = parts;
-  // All compilers end before anything is thrown, because the folder is then removed and none may still write to it.
-  const compiled = await Promise.allSettled(
-    sources.map(async (source) => {
-      await compileUnit(source, folder, parts);
-      onUnit?.();
-    }),
-  );
-  const failed = compiled.find((each) => each.status === 'rejected');
-  if (failed !== undefined) throw failed.reason;
-  const objects = sources.map((source) => `${source.name}.o`);
+async function build(sources: readonly SourceText[], folder: string, parts: UnitBuild): Promise<void> {
+  const { compiler, signal } = parts;
+  const objects = await compileUnits(sources, folder, parts);
   const link = await runProcess(compiler.path, ['-shared', '-o', SHARED_OBJECT, ...objects, '-lm'], folder, signal);
   signal?.throwIfAborted();
   if (link.status !== 0)
@@ -283,7 +235,7 @@ export async function compileShared(sources: readonly SourceText[], options: Com
     job = entryOf(key, settings, signal, async (folder) =>
       build(sources, folder, {
         compiler,
-        flags,
+        flags: identity.flags,
         identity,
         signal,
         onUnit,
