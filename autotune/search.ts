@@ -2,14 +2,15 @@
  * Finds schedules within a time budget: ranks candidates by a cost model, measures the best few, and climbs from the
  * winner. Shared by all targets.
  */
-import { tokensIn, TOKENS } from '../ir/scoring.js';
 import type { Extents } from '../ir/extents.js';
 import { kernelSignature } from '../codegen/signature.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import type { BucketSeconds } from './bucketCost.js';
-import type { Records } from './database.js';
+import { costOfBuckets } from './costOfBuckets.js';
+import type { Known, Records } from './database.js';
 import { holdFinals, type HoldFinal } from './finals.js';
+import { measuredPlace } from './measuredPlace.js';
 import type { Measure, MeasureRequest } from './measurement.js';
 import { median } from './median.js';
 import { deadline, realAlarm, unlessStopped, until, type Alarm } from './until.js';
@@ -23,6 +24,11 @@ export interface SearchRequest<S> {
   readonly capacity: Extents;
   /** 0: use only what the records hold. */
   readonly budgetSeconds: number;
+  /**
+   * Whether every bucket gets the same share of time, as a function needs whose small calls are as frequent as its
+   * large ones. Default: time goes where a call of each bucket would take longest.
+   */
+  readonly isEven?: boolean;
   readonly measure: Measure<S>;
   /** Required if Rounds.finals is set. */
   readonly hold?: HoldFinal<S>;
@@ -88,6 +94,32 @@ function distinctKernels(
   return [...found.values()];
 }
 
+/** Records of all places of a launch, which other buckets and functions share. A bucket's own record counts more. */
+const knownOf = <S>(records: Records<S>, signature: string, places: readonly Bucket[]): readonly Known<S>[] =>
+  [...new Set(places)].flatMap((place) => [...records.known(signature, place)]);
+
+/** The share of time of each job. `isEven`: those of a bucket add up to 1. */
+function weightsOf<S>(jobs: readonly Job<S>[], isEven: boolean): ReadonlyMap<Job<S>, number> {
+  const totals = new Map<number, number>();
+  for (const { bucketIndex, weight } of jobs) totals.set(bucketIndex, (totals.get(bucketIndex) ?? 0) + weight);
+  return new Map(jobs.map((job) => [job, isEven ? job.weight / totals.get(job.bucketIndex)! : job.weight]));
+}
+
+/** The other jobs that measure the same launch: kernels over tokens in buckets that differ in their paths alone. */
+function twinsOf<S>(
+  jobs: readonly Job<S>[],
+  placeOf: (job: Job<S>) => Bucket,
+): ReadonlyMap<Job<S>, readonly Job<S>[]> {
+  const groups = new Map<string, Job<S>[]>();
+  const groupOf = jobs.map((job) => {
+    const key = JSON.stringify([job.signature, placeOf(job)]);
+    const group = groups.get(key) ?? [];
+    groups.set(key, [...group, job]);
+    return key;
+  });
+  return new Map(jobs.map((job, i) => [job, groups.get(groupOf[i]!)!.filter((other) => other !== job)]));
+}
+
 /**
  * Tunes every kernel of a module for every bucket. Kernels of different layers that share a signature are tuned once.
  * Time is spent in proportion to predicted run time: of the jobs with something left to try, the one that has used the
@@ -131,7 +163,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
           keyOf,
           rounds,
           decidedBy: inFinal({ count }) ? 'final' : 'bursts',
-          known: records.known(signature, bucket),
+          known: knownOf(records, signature, [measuredPlace(kernel, module, bucket), bucket]),
           final: records.finals.known(signature, bucket),
         }),
     ),
@@ -146,7 +178,8 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
     });
   };
   // Weights are fixed at the start: a job that becomes faster keeps its share of time.
-  const weights = new Map(jobs.map((job) => [job, job.weight]));
+  const weights = weightsOf(jobs, options.isEven === true);
+  const twins = twinsOf(jobs, (job) => measuredPlace(job.kernel, module, job.bucket));
   const totalWeight = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
   // Every job gets one round first.
   const urgency = (job: Job<S>): number => ((job.isFresh ? 1e9 : 1) * weights.get(job)!) / (job.spentSeconds + 1e-3);
@@ -169,9 +202,11 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
       const { schedule } = measurement;
       const failure = 'failure' in measurement ? measurement.failure : undefined;
       const seconds = 'failure' in measurement ? [] : measurement.seconds;
-      records.append(job.signature, job.bucket, schedule, seconds, failure);
-      job.learn({ schedule, seconds: failure === undefined ? median(seconds) : Infinity });
+      const known = { schedule, seconds: failure === undefined ? median(seconds) : Infinity };
+      records.append(job.signature, measuredPlace(job.kernel, module, job.bucket), schedule, seconds, failure);
+      job.learn(known);
       job.trials++;
+      for (const twin of twins.get(job) ?? []) if (twin.share(known)) report(twin);
       report(job);
       if (isOver()) break;
     }
@@ -235,42 +270,6 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
       signal,
     }));
   return summarise(jobs, buckets, isDecided);
-}
-
-/** Share of a bucket's predicted time that must be measured before its cost can be trusted. */
-const ENOUGH = 0.5;
-
-/**
- * Seconds of each bucket. Measured kernels count as measured; the others as estimated, with the estimates scaled by the
- * ratio of measured to estimated time over all buckets. Empty if less than half of the largest bucket was measured.
- */
-function costOfBuckets<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[]): readonly BucketSeconds[] {
-  const sum = (of: readonly Job<S>[], seconds: (job: Job<S>) => number): number =>
-    of.reduce((total, job) => total + job.count * seconds(job), 0);
-  const estimate = (job: Job<S>): number => job.candidates.cost(job.chosen);
-  const measured = jobs.filter((job) => job.standing !== undefined);
-  const largest = buckets.reduce((top, bucket, i) => (tokensIn(bucket) > tokensIn(buckets[top]!) ? i : top), 0);
-  const inLargest = (job: Job<S>): boolean => job.bucketIndex === largest;
-  if (
-    measured.length === 0 ||
-    sum(measured.filter(inLargest), estimate) < ENOUGH * sum(jobs.filter(inLargest), estimate)
-  )
-    return [];
-  const scale = sum(measured, (job) => job.standing!.seconds) / sum(measured, estimate);
-  const seconds = (job: Job<S>): number => job.standing?.seconds ?? scale * estimate(job);
-  const isAttention = (job: Job<S>): boolean => job.kernel.anchor === 'attention';
-  return buckets.map((bucket, i) => {
-    const own = jobs.filter((job) => job.bucketIndex === i);
-    return {
-      ...bucket,
-      seconds: sum(own, seconds),
-      attentionSeconds: sum(own.filter(isAttention), seconds),
-      rowSeconds: sum(
-        own.filter((job) => !isAttention(job) && job.kernel.rows !== TOKENS),
-        seconds,
-      ),
-    };
-  });
 }
 
 function summarise<S>(jobs: readonly Job<S>[], buckets: readonly Bucket[], isDecided: boolean): TuneResult<S> {

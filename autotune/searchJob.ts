@@ -217,6 +217,14 @@ export class Job<S> {
     this.take(known);
   }
 
+  /** Learns what was measured for another bucket whose launch is the same. False if it may not be used here. */
+  share(known: Known<S>): boolean {
+    if (!this.candidates.mayUse(known.schedule)) return false;
+    this.learn(known);
+    this.reused++;
+    return true;
+  }
+
   private take(known: Known<S>): void {
     const key = this.keyOf(known.schedule);
     this.known.set(key, known);

@@ -1,5 +1,6 @@
 /** The tuner's table as text: redrawn whole on a terminal, written line by line to a pipe. */
 import { tokensIn, rowsIn } from '../ir/scoring.js';
+import type { Bucket } from '../ir/plan.js';
 import { clock, count } from '../system/format.js';
 import type { TuneProgress, TuneRow } from './search.js';
 
@@ -40,11 +41,15 @@ function shareText(row: TuneRow<unknown>, peaks: Peaks): string {
   return `${((100 * row.shareOfPeak) / (isArithmetic(row) ? peaks.arithmetic : 1)).toFixed(0)} %`;
 }
 
+/** `64/64`: tokens and rows of a bucket; `64/64 run 16` if it is one of paths that only go on. */
+export const bucketText = (bucket: Bucket): string =>
+  `${tokensIn(bucket)}/${rowsIn(bucket)}${bucket.run === undefined ? '' : ` run ${bucket.run}`}`;
+
 function cells(row: TuneRow<unknown>, peaks: Peaks): readonly string[] {
   const gain = gainOf(row);
   return [
     row.count > 1 ? `${row.kernel} ×${row.count}` : row.kernel,
-    `${tokensIn(row.bucket)}/${rowsIn(row.bucket)}`,
+    bucketText(row.bucket),
     `${row.trials + row.reused}${row.failures > 0 ? ` (${row.failures} bad)` : ''}`,
     row.bestSeconds === undefined ? '–' : formatSeconds(row.bestSeconds),
     shareText(row, peaks),

@@ -19,6 +19,8 @@ export interface WorkSize {
   readonly extents: Extents;
   /** Tokens of the longest path. */
   readonly longest: number;
+  /** Most new tokens of one path that stand next to each other, in calls of few new tokens a path. */
+  readonly run?: number;
   /** Mean number of keys that a token attends to, itself included. Default: half of `longest`. */
   readonly averageDepth?: number;
   /**
@@ -28,7 +30,11 @@ export interface WorkSize {
   readonly averageScoredDepth?: number;
 }
 
-export const sizeOf = (bucket: Bucket): WorkSize => ({ extents: bucket.extents, longest: bucket.longest });
+export const sizeOf = ({ extents, longest, run }: Bucket): WorkSize => ({
+  extents,
+  longest,
+  ...(run === undefined ? {} : { run }),
+});
 
 export interface Work {
   /** Operations of contractions, a multiply-add counted as two. A model's FLOP/s are counted in these. */

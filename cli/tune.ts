@@ -16,6 +16,7 @@ export function addTune(program: Command, context: Context): void {
     .description(
       'Tries tile shapes for every kernel and batch size of an artifact on this machine, ' +
         'its CPU or GPU, and writes the fastest into it. On a CPU answers stay the same to the bit. ' +
+        'An artifact of compile --cache-tokens is tuned for scores, then for steps of texts. ' +
         'Every trial is kept in a database, so tuning again goes on where it stopped.',
     )
     .argument('<artifact>', 'folder written by tilewright compile')
@@ -33,9 +34,15 @@ export function addTune(program: Command, context: Context): void {
     });
   addSections(command, {
     'The table': [
-      'kernel, bucket (tokens of a micro-batch), trials so far, best time, and its',
+      'kernel, bucket (tokens of a micro-batch / its rows; run: calls that only continue texts),',
+      'trials so far, best time, and its',
       'share of the peak that this CPU reaches in a loop without memory traffic.',
       'Other programs that run meanwhile spoil the measurements.',
+    ],
+    'Scores and steps': [
+      'with --cache-tokens, half of the budget goes to score, and what is left of it to step:',
+      'to all sizes of its calls alike, from one token on. Kernels are named by their function.',
+      'generate then chooses how much of a prompt a step computes beside texts by what step took.',
     ],
     'On a GPU': [
       'an artifact of compile --target cuda is tuned on the GPU it was compiled for. The',
@@ -84,15 +91,22 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
 
 function describe(result: TuneResult): string {
   const reused = result.reused === 0 ? '' : `, ${count(result.reused)} more from the database`;
+  const gains = result.functions
+    .filter(({ gain }) => gain > 1.005)
+    .map(
+      ({ name, gain }) =>
+        `${result.functions.length > 1 ? `${name}: ` : ''}what was measured of the largest batch is ` +
+        `${gain.toFixed(2)}× as fast as with default schedules`,
+    );
   const saved = !result.isSaved
-    ? 'schedules that are new are not in the artifact yet: tune again with a larger --budget'
-    : result.gain > 1.005
-      ? `what was measured of the largest batch is ${result.gain.toFixed(2)}× as fast as with default schedules`
-      : 'no schedule beat the default ones';
+    ? ['schedules that are new are not in the artifact yet: tune again with a larger --budget']
+    : gains.length > 0
+      ? gains
+      : ['no schedule beat the default ones'];
   return [
     ...result.table,
     `${result.artifact}: ${count(result.trials)} trials in ${duration(result.seconds)}${reused}`,
-    saved,
+    ...saved,
     '',
   ].join('\n');
 }

@@ -118,12 +118,23 @@ export interface TuneRequest {
   readonly signal?: AbortSignal;
 }
 
-export interface TuneResult {
-  readonly artifact: string;
+/** What tuning has found for one function of a model: `score`, and `step` where it is compiled with a cache. */
+export interface TunedFunction {
+  readonly name: string;
   readonly trials: number;
   readonly reused: number;
   /** Time of the measured kernels of the largest measured bucket, default ÷ tuned; 1 if nothing was gained. */
   readonly gain: number;
+}
+
+export interface TuneResult {
+  readonly artifact: string;
+  /** Of all functions. */
+  readonly trials: number;
+  readonly reused: number;
+  /** That of `score`. */
+  readonly gain: number;
+  readonly functions: readonly TunedFunction[];
   /** False if the budget ended before the machine code of new schedules was compiled: the artifact is as it was. */
   readonly isSaved: boolean;
   readonly table: readonly string[];

@@ -7,6 +7,7 @@ import { columnStep, leastCommonMultiple } from '../../codegen/cpu/layout.js';
 import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { pathShape } from '../pathShape.js';
 import { isCandidate, type CpuFacts } from './legality.js';
 
 /**
@@ -102,6 +103,10 @@ function gemmSpace(
   };
 }
 
+/** Most keys of a query. */
+const keysOf = (kernel: Kernel, bucket: Bucket): number =>
+  kernel.anchor === 'attention' && kernel.mask.kind === 'path' ? pathShape(bucket).length : tokensIn(bucket);
+
 /**
  * The grid around `start`, code generation's default schedule for the bucket, which also fixes the instruction set.
  * Deterministic: the same arguments give the same grid in the same order.
@@ -122,7 +127,7 @@ export function scheduleSpace(
       return gemmSpace(kernel, module, start, rows, facts);
     case 'attention':
       return {
-        axes: [upTo(QUERIES, roundUp(rows, 16)), upTo(KEYS, roundUp(tokensIn(bucket), 64))],
+        axes: [upTo(QUERIES, roundUp(rows, 16)), upTo(KEYS, roundUp(keysOf(kernel, bucket), 64))],
         at: ([queries, keys]) => ({ kind: 'attention', isa: start.isa, queries: queries!, keys: keys! }),
         valuesOf: (s) => (s.kind === 'attention' ? [s.queries, s.keys] : []),
         isLegal,

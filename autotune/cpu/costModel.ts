@@ -8,6 +8,7 @@ import { VECTOR_ISAS } from '../../codegen/cpu/intrinsics.js';
 import { physicalColumns } from '../../codegen/cpu/layout.js';
 import type { CpuAttentionSchedule, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
+import { pathShape } from '../pathShape.js';
 import { weightBytes } from './legality.js';
 import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
 
@@ -158,6 +159,24 @@ function gemmSeconds(
   return rounds * (cycles / items / machine.cyclesPerSecond + ITEM_SECONDS);
 }
 
+/**
+ * Keys of a tile of queries: the ancestors of its first token, and every token up to its last; or the keys of each of
+ * its paths.
+ */
+function keysOfTile(kernel: AttentionKernel, queries: number, size: WorkSize, spread: number): number {
+  const tokens = tokensIn(size);
+  switch (kernel.mask.kind) {
+    case 'bias':
+      return tokens;
+    case 'column':
+      return Math.min(tokens, depthOf(kernel, size) + queries * spread);
+    case 'path':
+      return Math.ceil(Math.min(queries, rowsOf(kernel, size)) / pathShape(size).fresh) * depthOf(kernel, size);
+    default:
+      return kernel.mask satisfies never;
+  }
+}
+
 function attentionSeconds(
   kernel: AttentionKernel,
   s: CpuAttentionSchedule,
@@ -169,8 +188,7 @@ function attentionSeconds(
   const spread = kernel.queryRow === undefined ? 1 : Math.max(1, tokens / Math.max(1, rows));
   const tiles = Math.ceil(rows / s.queries);
   const group = kernel.heads / kernel.kvHeads;
-  // A tile's keys: the ancestors of its first token, and every token up to its last.
-  const keys = kernel.mask.kind === 'bias' ? tokens : Math.min(tokens, depthOf(kernel, size) + s.queries * spread);
+  const keys = keysOfTile(kernel, s.queries, size, spread);
   const width = roundUp(kernel.headDim, 16);
   const product = (keys * s.queries * width) / 16 / 1.6;
   const scores = keys * s.queries * 4;

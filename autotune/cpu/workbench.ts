@@ -10,6 +10,7 @@ import { FORMATS } from '../../ir/storage.js';
 import { DTYPE_BYTES, isFloat, roundUp, type Dim, type FloatType } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { Addon, NativeMemory, NativePool, PackSource, Slot } from '../../runtime/addon.js';
+import { resultRows } from '../resultRows.js';
 import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
 
 /** Tables longer than this are allocated only in part; gathers are kept inside the rows that exist. */
@@ -104,7 +105,7 @@ export class Workbench {
       const buffer = this.bufferOf(name);
       const width = DTYPE_BYTES[buffer.dtype];
       const stride = this.strideOf(buffer) * width;
-      const rows = extentOf(buffer.rows, bucket),
+      const rows = resultRows(this.kernel, buffer, bucket),
         rowBytes = extentOf(buffer.columns, bucket) * width;
       if (rows === 0) continue;
       const bytes = Buffer.from(memory.read(0, (rows - 1) * stride + rowBytes));

@@ -19,7 +19,7 @@ struct tw_compare_job {
   int rows;
   int columns;
   int type;
-  int hasIndices;   // of every four columns, the third is the column of a maximum
+  int part;         // columns of a part of the head's results, 4 or 8; 0: plain numbers
   float relative;
   float absolute;
   long long upperStride;   // stride of the bf16 numbers that the bytes extend
@@ -50,17 +50,22 @@ extern "C" __global__ void tw_compare(const void *jobs, const void *expected, co
   unsigned long long *answers = (unsigned long long *)found;
   for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
     for (int column = blockIdx.x * blockDim.x + threadIdx.x; column < job.columns; column += gridDim.x * blockDim.x) {
-      const long long at = (long long)row * job.stride + column;
+      const long long index = (long long)row * job.stride + column;
       bool isSame;
-      if (job.type == 3) isSame = ((const int *)expected)[at] == ((const int *)actual)[at];
+      if (job.type == 3) isSame = ((const int *)expected)[index] == ((const int *)actual)[index];
       else {
         const long long above = (long long)row * job.upperStride + column;
         const bool isJoined = job.type == 4;
-        const float e = isJoined ? tw_joined(expected, at, expectedUpper, above) : tw_value(expected, at, job.type);
-        const float a = isJoined ? tw_joined(actual, at, actualUpper, above) : tw_value(actual, at, job.type);
-        if (job.hasIndices != 0 && (column & 3) == 2) {
-          if (e != a) atomicAdd(answers + 2, 1ull);
-          continue;
+        const float e = isJoined ? tw_joined(expected, index, expectedUpper, above) : tw_value(expected, index, job.type);
+        const float a = isJoined ? tw_joined(actual, index, actualUpper, above) : tw_value(actual, index, job.type);
+        if (job.part != 0) {
+          // 2: the column of the maximum; 5: the token that is drawn; 6: its logit.
+          const int at = column % job.part;
+          if (at == 2 || at == 5) {
+            if (e != a) atomicAdd(answers + 2, 1ull);
+            continue;
+          }
+          if (at == 6 && tw_value(expected, index - 1, job.type) != tw_value(actual, index - 1, job.type)) continue;
         }
         // Equal infinities agree; a NaN never agrees.
         const bool isFinite = fabsf(e) < __uint_as_float(0x7f800000u);
@@ -137,7 +142,8 @@ export interface Compared {
   readonly tolerance: Tolerance;
   /** Root mean square of the reference's finite values; for tail bytes, of the bf16 numbers that they extend. */
   readonly scale: number;
-  readonly hasIndices: boolean;
+  /** Columns of a part of the head's results (partWidth); 0: plain numbers. */
+  readonly part: 0 | 4 | 8;
 }
 
 /** Throws for booleans, because no kernel writes them. */
@@ -149,12 +155,12 @@ export function compareJob({
   upperStride = 0,
   tolerance,
   scale,
-  hasIndices,
+  part,
 }: Compared): CompareJob {
   if (dtype === 'bool') throw new Error('No kernel writes booleans.');
   const view = new DataView(new ArrayBuffer(COMPARE_JOB_BYTES));
   view.setBigInt64(0, BigInt(stride), true);
-  [rows, columns, TYPES[dtype], hasIndices ? 1 : 0].forEach((value, i) => view.setInt32(8 + 4 * i, value, true));
+  [rows, columns, TYPES[dtype], part].forEach((value, i) => view.setInt32(8 + 4 * i, value, true));
   view.setFloat32(24, tolerance.relative, true);
   view.setFloat32(28, tolerance.absolute * scale, true);
   view.setBigInt64(32, BigInt(upperStride), true);

@@ -70,13 +70,17 @@ export class SequenceBench {
     for (const memory of this.memories) memory.release();
   }
 
-  /** Weights and the sequence's inputs are random. What the sequence writes itself is NaN until then. */
+  /**
+   * Weights, states and the sequence's inputs are random. What the sequence writes itself is NaN until then: of a state
+   * it writes some rows only.
+   */
   async fill(): Promise<void> {
     const { fill, module, kernels } = this.request;
     const written = new Set<string>();
     const readers = new Map<string, Kernel>();
     for (const kernel of kernels) {
-      for (const name of kernelReads(kernel)) if (!written.has(name) && !readers.has(name)) readers.set(name, kernel);
+      for (const name of kernelReads(kernel))
+        if (!readers.has(name) && (!written.has(name) || this.tableRows(name) !== undefined)) readers.set(name, kernel);
       for (const name of kernelWrites(kernel)) written.add(name);
     }
     for (const [i, name] of this.names.entries()) {
@@ -89,7 +93,7 @@ export class SequenceBench {
           memory,
           this.bufferOf(name),
           reader,
-          rolesOf(reader, module, () => undefined),
+          rolesOf(reader, module, (table) => this.tableRows(table)),
           1 + 31 * i,
         );
       else memory.fill(0xff);
@@ -134,6 +138,12 @@ export class SequenceBench {
     const buffer = this.buffers.get(name);
     if (buffer === undefined) throw new Error(`The sequence uses '${name}', which the module does not declare.`);
     return buffer;
+  }
+
+  /** Rows of a state; undefined for what a call brings. */
+  private tableRows(name: string): number | undefined {
+    const rows = this.buffers.get(name)?.rows;
+    return typeof rows === 'number' ? rows : undefined;
   }
 
   private bytesOf(name: string): number {

@@ -1,7 +1,7 @@
 /** The tuner's table on a GPU: our kernels against the vendor's bare contraction and the best rate measured. */
-import { tokensIn, rowsIn } from '../../ir/scoring.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { TuneRow } from '../searchJob.js';
+import { bucketText } from '../table.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 
 type Row = TuneRow<CudaSchedule>;
@@ -61,7 +61,7 @@ function cells(row: Row, best: BestRates): readonly string[] {
       : row.defaultSeconds / row.bestSeconds;
   return [
     row.count > 1 ? `${row.kernel} ×${row.count}` : row.kernel,
-    `${tokensIn(row.bucket)}/${rowsIn(row.bucket)}`,
+    bucketText(row.bucket),
     `${row.trials + row.reused}${row.failures > 0 ? ` (${row.failures} bad)` : ''}`,
     row.bestSeconds === undefined ? '–' : milliseconds(row.bestSeconds),
     row.rival === undefined ? '–' : milliseconds(row.rival.seconds),

@@ -1,7 +1,7 @@
 /** The device memory of one kernel in one bucket: random operands in rotating copies, and the reference's results. */
 import { parametersOf } from '../../codegen/signature.js';
 import type { CudaKernelText } from '../../ir/cuda.js';
-import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
+import { partWidth, type BufferDecl, type Kernel, type KernelModule, type WeightDecl } from '../../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import { packedBytes, physicalToLogical, sourceRows } from '../../ir/packing.js';
 import type { Bucket } from '../../ir/plan.js';
@@ -11,6 +11,7 @@ import { bufferBytes } from '../../passes/planMemory.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
 import { programExtents, sizesOf } from '../../runtime/extents.js';
 import { rolesOf, type Roles } from '../randomInputs.js';
+import { resultRows } from '../resultRows.js';
 import {
   COMPARE_FOUND_BYTES,
   COMPARE_JOB_BYTES,
@@ -159,14 +160,14 @@ export class CudaWorkbench {
   /** Stores what `program` computes as the expected result. */
   async learnReference(program: CudaProgram): Promise<void> {
     await this.runChecked(program);
-    const { addon, device, bucket } = this.request;
+    const { addon, device, bucket, kernel } = this.request;
     for (const { name, memory, bytes } of this.written()) {
       const buffer = this.bufferOf(name);
       const copy = new addon.Memory(device, roundUp(bytes, 256));
       copy.copyFrom(0, memory, 0, bytes);
       const stride = strideOf(buffer, this.request.capacity);
       const rowBytes = stride * DTYPE_BYTES[buffer.dtype];
-      const rows = Math.max(1, Math.min(extentOf(buffer.rows, bucket), Math.floor(SAMPLE_BYTES / rowBytes)));
+      const rows = Math.max(1, Math.min(resultRows(kernel, buffer, bucket), Math.floor(SAMPLE_BYTES / rowBytes)));
       const sample = await memory.readAsync(0, Math.min(rows * rowBytes, bytes));
       this.expected.set(name, {
         memory: copy,
@@ -201,9 +202,9 @@ export class CudaWorkbench {
     const expected = this.expected.get(name);
     if (expected === undefined) throw new Error(`The reference of ${kernel.path} has not been computed.`);
     const buffer = this.bufferOf(name);
-    const rows = extentOf(buffer.rows, bucket),
+    const rows = resultRows(kernel, buffer, bucket),
       columns = extentOf(buffer.columns, bucket);
-    const hasIndices = kernel.anchor === 'logprob';
+    const part = kernel.anchor === 'logprob' ? partWidth(kernel) : 0;
     const upper = buffer.upper === undefined ? undefined : this.upperOf(buffer.upper);
     const job = compareJob({
       dtype: buffer.dtype,
@@ -212,7 +213,7 @@ export class CudaWorkbench {
       stride: strideOf(buffer, capacity),
       tolerance: toleranceOf(kernel, module, buffer),
       scale: (upper?.expected ?? expected).scale,
-      hasIndices,
+      part,
       ...(upper === undefined ? {} : { upperStride: upper.stride }),
     });
     // Answers first, then the job: slots begin at multiples of 256 bytes or of 16.
@@ -254,8 +255,10 @@ export class CudaWorkbench {
       const place = `row ${Math.floor(Number(first) / columns)}, column ${Number(first) % columns}`;
       return `${count} of ${total} elements of ${name} differ from the reference's, the first in ${place}`;
     }
-    return hasIndices && Number(ties) > tiesAllowed(total / 4)
-      ? `${ties} of ${total / 4} maxima of ${name} are at other columns than the reference's`
+    // A part has the column of a maximum, and where tokens are drawn a second one.
+    const maxima = total / 4;
+    return part !== 0 && Number(ties) > tiesAllowed(maxima)
+      ? `${ties} of ${maxima} maxima of ${name} are at other columns than the reference's`
       : undefined;
   }
 

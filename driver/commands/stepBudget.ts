@@ -15,7 +15,9 @@ type Measured = Pick<FunctionPlan<unknown>, 'interface' | 'bucketSeconds'>;
 
 /** Tokens per call and seconds of each measured bucket: of steps, else of scores, whose kernels are the same. */
 function measuredOf(functions: readonly Measured[]): readonly { readonly tokens: number; readonly seconds: number }[] {
-  const of = (name: string) => functions.find((fn) => fn.interface.name === name)?.bucketSeconds ?? [];
+  const of = (name: string) =>
+    // Calls of a run only continue paths: they say nothing about prompts.
+    (functions.find((fn) => fn.interface.name === name)?.bucketSeconds ?? []).filter(({ run }) => run === undefined);
   const buckets = of(STEP).length > 0 ? of(STEP) : of(SCORE);
   return buckets.flatMap(({ extents, seconds }) => {
     const tokens = extents[NEW_TOKENS];

@@ -62,11 +62,18 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   );
   const { found } = tuned;
   const isSaved = await save(request, opened, tuned, ui);
+  const functions = found.functions.map(({ name, search: { trials, reused, rows } }) => ({
+    name,
+    trials,
+    reused,
+    gain: gainOfLargest(rows),
+  }));
   return {
     artifact,
-    trials: found.search.trials,
-    reused: found.search.reused,
-    gain: gainOfLargest(found.search.rows),
+    trials: functions.reduce((sum, { trials }) => sum + trials, 0),
+    reused: functions.reduce((sum, { reused }) => sum + reused, 0),
+    gain: functions.find(({ name }) => name === SCORE)?.gain ?? 1,
+    functions,
     isSaved,
     table: found.table,
     seconds: (performance.now() - begin) / 1000,
@@ -135,9 +142,10 @@ export async function tuneCompiled<S, D>(
       onNote: (line) => ui.note(line),
       onWarning: (line) => ui.warn(line),
     });
-    const { schedules, bucketSeconds } = found.search;
-    const costs = bucketSeconds.length > 0 ? { bucketSeconds } : {};
-    const plan = withSchedules(model.plan, SCORE, { schedules, ...costs });
+    const plan = found.functions.reduce((whole, { name, search: { schedules, bucketSeconds } }) => {
+      const costs = bucketSeconds.length > 0 ? { bucketSeconds } : {};
+      return withSchedules(whole, name, { schedules, ...costs });
+    }, model.plan);
     return { model: { ...model, plan }, found };
   } finally {
     clearInterval(timer);

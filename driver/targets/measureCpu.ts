@@ -3,49 +3,65 @@ import { machineModel } from '../../autotune/cpu/costModel.js';
 import { Measurer } from '../../autotune/cpu/measure.js';
 import { CPU_RECORDS, currentTarget } from '../../autotune/cpu/target.js';
 import { tuneCpu } from '../../autotune/cpu/tune.js';
-import { defaultDatabasePath, renderTable, statusLine, TuningDatabase } from '../../autotune/index.js';
-import { scoreOf, type CpuSchedule } from '../../ir/plan.js';
+import { defaultDatabasePath, renderTable, TuningDatabase, type TuneResult } from '../../autotune/index.js';
+import type { CpuSchedule, LinkedFunction } from '../../ir/plan.js';
 import type { Machine } from '../machine.js';
 import type { CpuModel } from './cpuModel.js';
-import { measuredRows, isIdleSoon } from './measured.js';
+import { isIdleSoon } from './measured.js';
 import type { MeasureOptions, Tuned } from './target.js';
+import { tuneFunctions, type FunctionSearch } from './tuneFunctions.js';
+
+type Options = Omit<MeasureOptions, 'rebuild'>;
 
 export async function measureCpu(
-  { plan: whole, device }: CpuModel,
+  { plan, device }: CpuModel,
   machine: Machine,
-  { budgetSeconds, threads, onProgress, onActivity, ...options }: Omit<MeasureOptions, 'rebuild'>,
+  { budgetSeconds, onProgress, ...options }: Options,
 ): Promise<Tuned<CpuSchedule>> {
   const begin = performance.now();
-  const plan = scoreOf(whole);
   const { isa } = device;
   const { l3Bytes } = machine.cpu;
-  const measurer = new Measurer({
-    isa,
-    threads,
-    capacity: plan.capacity,
-    l3Bytes,
-    onCompiled: (done, total) => onActivity(done === total ? 'measuring' : `compiled ${done} of ${total} kernels`),
-  });
+  const { threads, onActivity, signal } = options;
+  const target = await currentTarget(isa, threads);
   const database = TuningDatabase.open(options.database ?? defaultDatabasePath(), CPU_RECORDS);
-  try {
-    onActivity('measuring the peak');
-    const peaks = await measurer.peaks();
-    const search = await tuneCpu({
-      module: plan,
-      buckets: plan.buckets,
-      facts: device,
-      machine: machineModel({ ...device, l3: l3Bytes }, { isa, threads, ...peaks }),
-      capacity: plan.capacity.extents,
-      database,
-      target: await currentTarget(isa, threads),
-      measure: measurer.measure,
-      budgetSeconds: Math.max(0, budgetSeconds - (performance.now() - begin) / 1000),
-      onProgress: (progress) => onProgress(renderTable(measuredRows(progress.rows)), statusLine(progress)),
-      ...(options.signal === undefined ? {} : { signal: options.signal }),
+  let peaks: Awaited<ReturnType<Measurer['peaks']>> | undefined;
+  const search = async (
+    fn: LinkedFunction,
+    { budgetSeconds: share, ...part }: FunctionSearch<CpuSchedule>,
+  ): Promise<TuneResult<CpuSchedule>> => {
+    const from = performance.now();
+    const measurer = new Measurer({
+      isa,
+      threads,
+      capacity: fn.capacity,
+      l3Bytes,
+      onCompiled: (done, total) => onActivity(done === total ? 'measuring' : `compiled ${done} of ${total} kernels`),
     });
-    return { search, table: renderTable(measuredRows(search.rows)) };
+    try {
+      if (peaks === undefined) {
+        onActivity('measuring the peak');
+        peaks = await measurer.peaks();
+      }
+      return await tuneCpu({
+        module: fn,
+        buckets: fn.buckets,
+        facts: device,
+        machine: machineModel({ ...device, l3: l3Bytes }, { isa, threads, ...peaks }),
+        capacity: fn.capacity.extents,
+        database,
+        target,
+        measure: measurer.measure,
+        budgetSeconds: Math.max(0, share - (performance.now() - from) / 1000),
+        ...part,
+        ...(signal === undefined ? {} : { signal }),
+      });
+    } finally {
+      if (await isIdleSoon(measurer)) measurer.release();
+    }
+  };
+  try {
+    return await tuneFunctions(plan, { budgetSeconds, begin, onProgress }, (rows) => renderTable(rows), search);
   } finally {
     database.close();
-    if (await isIdleSoon(measurer)) measurer.release();
   }
 }

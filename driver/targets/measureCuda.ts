@@ -1,5 +1,5 @@
 /** `tune` of an artifact for a GPU: on the device itself, in this process. */
-import { defaultDatabasePath, statusLine, TuningDatabase, type TuneProgress } from '../../autotune/index.js';
+import { defaultDatabasePath, TuningDatabase, type TuneResult, type TuneRow } from '../../autotune/index.js';
 import { measureBandwidth } from '../../autotune/cuda/bandwidth.js';
 import { referenceSchedule } from '../../autotune/cuda/candidates.js';
 import { cudaMachine } from '../../autotune/cuda/costModel.js';
@@ -10,24 +10,24 @@ import { CUDA_RECORDS, cudaTarget } from '../../autotune/cuda/target.js';
 import { tuneCuda, type CudaRival } from '../../autotune/cuda/tune.js';
 import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
-import { scoreOf } from '../../ir/plan.js';
+import type { LinkedFunction } from '../../ir/plan.js';
 import { isCudaError, requireCuda } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { findCublasLt } from '../../runtime/cuda/findCublasLt.js';
 import { readSettings } from '../../settings.js';
 import { devicesFor } from './gpu.js';
 import type { CudaModel } from './cudaModel.js';
-import { measuredRows, isIdleSoon } from './measured.js';
+import { isIdleSoon } from './measured.js';
 import type { MeasureOptions, Tuned } from './target.js';
+import { tuneFunctions, type FunctionSearch } from './tuneFunctions.js';
 
 /** Finds the best schedules on this machine's GPU. Throws UserError if there is none. */
 export async function measureCuda(
-  { plan: whole, device: facts }: CudaModel,
+  { plan, device: facts }: CudaModel,
   options: Omit<MeasureOptions, 'threads'>,
 ): Promise<Tuned<CudaSchedule>> {
   const begin = performance.now();
-  const plan = scoreOf(whole);
-  const { onActivity, onProgress, onNote, onWarning, signal } = options;
+  const { budgetSeconds: wholeBudget, onActivity, onProgress, onNote, onWarning, signal } = options;
   const { devices, driverVersion } = devicesFor(facts.arch, options.rebuild);
   const info = devices[0]!;
   const settings = readSettings();
@@ -44,8 +44,7 @@ export async function measureCuda(
     made.push(resource);
     return resource;
   };
-  let measurer: CudaMeasurer | undefined;
-  let isHung = false;
+  let isBusy = false;
   try {
     const device = own(new addon.Device(info.ordinal));
     let compilerBuild = '';
@@ -61,63 +60,73 @@ export async function measureCuda(
       ({ compilerBuild } = compiled);
       return compiled;
     };
-    measurer = await CudaMeasurer.create({
-      addon,
-      device,
-      capacity: plan.capacity,
-      compile,
-      reference: (kernel, module, bucket) =>
-        referenceSchedule(kernel, module, facts, defaultCudaSchedule(kernel, module, facts, bucket)),
-      onNoFinal: (reason) => {
-        onWarning(`default schedules stay where no final can be held: ${reason}`);
-      },
-    });
-    const measuring = own(measurer);
     const found = await findCublasLt(driverVersion, settings);
     let about: Parameters<typeof renderCudaTable>[1] =
       typeof found === 'string' ? { absence: found } : { name: `${found.library.version} (${found.path})` };
-    let rival: CudaRival | undefined;
-    if (typeof found !== 'string') {
-      const library = own(found.library);
-      rival = {
-        library: `cuBLASLt ${library.version}`,
-        time: (contraction, beside) =>
-          timeRival(contraction, { addon, device, library, fill: measuring.randomFill }, (time) =>
-            measuring.tellBeside(beside, time),
-          ),
-      };
-    } else {
-      onNote(`no comparison with cuBLASLt: ${found}`);
-    }
-    const tableOf = (rows: TuneProgress<CudaSchedule>['rows']): readonly string[] =>
-      renderCudaTable(measuredRows(rows), about);
-    const search = await tuneCuda({
-      module: plan,
-      buckets: plan.buckets,
-      facts,
-      machine: cudaMachine(facts.arch, info, measureBandwidth(addon, device)),
-      capacity: plan.capacity.extents,
-      budgetSeconds: Math.max(0, options.budgetSeconds - (performance.now() - begin) / 1000),
-      database,
-      target: cudaTarget(facts, info, driverVersion, compilerBuild),
-      measure: measuring.measure,
-      hold: measuring.hold,
-      prepare: measuring.prepare,
-      ...(rival === undefined ? {} : { rival }),
-      onRivalFailure: (reason) => {
-        about = { absence: reason };
-        onWarning(`cuBLASLt fails: ${reason}`);
-      },
-      onProgress: (progress) => onProgress(tableOf(progress.rows), statusLine(progress)),
-      ...(signal === undefined ? {} : { signal }),
-    });
-    return { search, table: tableOf(search.rows) };
-  } catch (error) {
-    isHung = isDeviceHung(error);
-    throw error;
+    const library = typeof found === 'string' ? undefined : own(found.library);
+    if (typeof found === 'string') onNote(`no comparison with cuBLASLt: ${found}`);
+    const rivalOf = (measuring: CudaMeasurer): CudaRival | undefined =>
+      library === undefined || !('name' in about)
+        ? undefined
+        : {
+            library: `cuBLASLt ${library.version}`,
+            time: (contraction, beside) =>
+              timeRival(contraction, { addon, device, library, fill: measuring.randomFill }, (time) =>
+                measuring.tellBeside(beside, time),
+              ),
+          };
+    const machine = cudaMachine(facts.arch, info, measureBandwidth(addon, device));
+    const search = async (
+      fn: LinkedFunction<CudaSchedule>,
+      { budgetSeconds, ...part }: FunctionSearch<CudaSchedule>,
+    ): Promise<TuneResult<CudaSchedule>> => {
+      const from = performance.now();
+      const measurer = await CudaMeasurer.create({
+        addon,
+        device,
+        capacity: fn.capacity,
+        compile,
+        reference: (kernel, module, bucket) =>
+          referenceSchedule(kernel, module, facts, defaultCudaSchedule(kernel, module, facts, bucket)),
+        onNoFinal: (reason) => {
+          onWarning(`default schedules stay where no final can be held: ${reason}`);
+        },
+      });
+      const rival = rivalOf(measurer);
+      try {
+        return await tuneCuda({
+          module: fn,
+          buckets: fn.buckets,
+          facts,
+          machine,
+          capacity: fn.capacity.extents,
+          budgetSeconds: Math.max(0, budgetSeconds - (performance.now() - from) / 1000),
+          database,
+          target: cudaTarget(facts, info, driverVersion, compilerBuild),
+          measure: measurer.measure,
+          hold: measurer.hold,
+          prepare: measurer.prepare,
+          ...(rival === undefined ? {} : { rival }),
+          onRivalFailure: (reason) => {
+            about = { absence: reason };
+            onWarning(`cuBLASLt fails: ${reason}`);
+          },
+          ...part,
+          ...(signal === undefined ? {} : { signal }),
+        });
+      } catch (error) {
+        isBusy ||= isDeviceHung(error);
+        throw error;
+      } finally {
+        if (isBusy || !(await isIdleSoon(measurer))) isBusy = true;
+        else release(measurer);
+      }
+    };
+    const render = (rows: readonly TuneRow<CudaSchedule>[]): readonly string[] => renderCudaTable(rows, about);
+    return await tuneFunctions(plan, { budgetSeconds: wholeBudget, begin, onProgress }, render, search);
   } finally {
     // Memory that the device still uses cannot be released, but the database can be closed.
-    if (isHung || !(measurer === undefined || (await isIdleSoon(measurer)))) made.splice(1);
+    if (isBusy) made.splice(1);
     for (const resource of made.reverse()) release(resource);
   }
 }

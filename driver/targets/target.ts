@@ -130,8 +130,16 @@ export interface MeasureOptions {
   readonly onWarning: (line: string) => void;
 }
 
-export interface Tuned<S> {
+/** What a search has found for one function of a plan. */
+export interface TunedFunction<S> {
+  /** The function's name. */
+  readonly name: string;
   readonly search: SearchResult<S>;
+}
+
+export interface Tuned<S> {
+  /** In the order of the plan. */
+  readonly functions: readonly TunedFunction<S>[];
   readonly table: readonly string[];
 }
 

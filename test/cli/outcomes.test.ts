@@ -313,6 +313,7 @@ describe('Ctrl-C', () => {
           trials: 3,
           reused: 4,
           gain: 1.5,
+          functions: [{ name: 'score', trials: 3, reused: 4, gain: 1.5 }],
           isSaved: true,
           table: ['row'],
           seconds: 2,
