@@ -76,7 +76,13 @@ export interface Records<S> {
 const textOf = (value: Facts): string => JSON.stringify(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 const placeOf = <T extends Facts>({ key, bucket, target }: Measured<T>): string =>
-  JSON.stringify([key, textOf(bucket.extents), bucket.longest, textOf(target)]);
+  JSON.stringify([
+    key,
+    textOf(bucket.extents),
+    bucket.longest,
+    textOf(target),
+    ...(bucket.run === undefined ? [] : [bucket.run]),
+  ]);
 
 /** One file of measurements, read whole when opened: the records of one target, and the vendor's times. */
 export class TuningDatabase<S, T extends Facts> {

@@ -6,17 +6,18 @@ import type { Bucket } from '../ir/plan.js';
 export interface PathShape {
   /** Keys of each path. */
   readonly length: number;
-  /** New tokens at the end of each path. */
+  /** New tokens at the end of each path, at least 1. */
   readonly fresh: number;
   readonly paths: number;
 }
 
 /**
  * Fewer new tokens than a path is long continue a path each, as decoding does, and so do those of a class with a `run`.
- * More of them are whole prompts.
+ * More of them are whole prompts. No tokens are no paths.
  */
 export function pathShape({ extents, longest, run }: Bucket): PathShape {
   const tokens = extentIn(NEW_TOKENS, extents);
+  if (tokens === 0) return { length: longest, fresh: 1, paths: 0 };
   if (tokens >= longest && run === undefined)
     return { length: longest, fresh: longest, paths: Math.ceil(tokens / longest) };
   return {

@@ -4,7 +4,7 @@ import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { hasOwnKeys, outputsOf } from '../ir/kernelAccess.js';
 import type { Bucket } from '../ir/plan.js';
-import { pathShape, pathTokens } from './pathShape.js';
+import { pathShape, pathTokens, type PathShape } from './pathShape.js';
 
 /** Marsaglia's xorshift32: the same numbers on every machine. `below(n)` is in [0, n). */
 export class Random {
@@ -75,6 +75,8 @@ export type IntegerRole =
   /** Where the path of each new token begins in a list of rows of a cache, and its position on the path. */
   | { readonly kind: 'cacheBegin' }
   | { readonly kind: 'cachePosition' }
+  /** The list of rows of a cache: of each path, pages in any order. */
+  | { readonly kind: 'cacheKey'; readonly rows: number }
   /** Different rows of a state. */
   | { readonly kind: 'slot'; readonly rows: number }
   /** Anything in [0, bound): token ids, targets. */
@@ -120,7 +122,7 @@ export function rolesOf(
       const isOwn = hasOwnKeys(kernel, module);
       give(mask.begin, { kind: isOwn ? 'begin' : 'cacheBegin' });
       give(mask.position, { kind: isOwn ? 'position' : 'cachePosition' });
-      give(mask.key, isOwn ? { kind: 'key' } : { kind: 'below', bound: tableRows(kernel.k) ?? 1 });
+      give(mask.key, isOwn ? { kind: 'key' } : { kind: 'cacheKey', rows: tableRows(kernel.k) ?? 1 });
     }
     if (kernel.queryRow !== undefined) give(kernel.queryRow, { kind: 'row' });
   }
@@ -154,6 +156,21 @@ export function rolesOf(
   return { integers, positive };
 }
 
+/** Rows of a cache that lie next to each other, because they belong to one page. */
+const PAGE_ROWS = 16;
+
+/** The list of keys: paths of `length` rows one behind another, each of whole pages, which begin at multiples of 16. */
+function pathKeys({ length, paths }: PathShape, rows: number, count: number, random: Random): Int32Array {
+  const keys = new Int32Array(count);
+  const pages = Math.floor(rows / PAGE_ROWS);
+  for (let i = 0, page = 0; i < Math.min(count, paths * length); i++) {
+    const at = (i % length) % PAGE_ROWS;
+    if (at === 0) page = random.below(Math.max(1, pages));
+    keys[i] = Math.min(rows - 1, page * PAGE_ROWS + at);
+  }
+  return keys;
+}
+
 /** Values of an integer buffer with `count` entries, for a call of this size. Entries beyond its trees are 0. */
 export function integersFor(role: IntegerRole, bucket: Bucket, count: number, seed: number): Int32Array {
   const values = new Int32Array(count);
@@ -170,6 +187,9 @@ export function integersFor(role: IntegerRole, bucket: Bucket, count: number, se
       break;
     case 'cachePosition':
       values.set(pathTokens(pathShape(bucket), count).position);
+      break;
+    case 'cacheKey':
+      values.set(pathKeys(pathShape(bucket), role.rows, count, new Random(seed)));
       break;
     case 'slot':
       for (let i = 0; i < count; i++) values[i] = i < role.rows ? i : -1;

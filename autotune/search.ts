@@ -3,14 +3,15 @@
  * winner. Shared by all targets.
  */
 import type { Extents } from '../ir/extents.js';
-import { kernelSignature } from '../codegen/signature.js';
+import { computationHash, kernelSignature } from '../codegen/signature.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import type { BucketSeconds } from './bucketCost.js';
 import { costOfBuckets } from './costOfBuckets.js';
-import type { Known, Records } from './database.js';
+import type { Records } from './database.js';
 import { holdFinals, type HoldFinal } from './finals.js';
 import { measuredPlace } from './measuredPlace.js';
+import { knownOf, twinsOf, weightsOf } from './sharing.js';
 import type { Measure, MeasureRequest } from './measurement.js';
 import { median } from './median.js';
 import { deadline, realAlarm, unlessStopped, until, type Alarm } from './until.js';
@@ -83,41 +84,16 @@ const AHEAD = { jobs: 24, share: 0.15 };
 function distinctKernels(
   module: KernelModule,
   capacity: Extents,
-): readonly { kernel: Kernel; signature: string; count: number }[] {
-  const found = new Map<string, { kernel: Kernel; signature: string; count: number }>();
+): readonly { kernel: Kernel; signature: string; recordKey: string; count: number }[] {
+  const found = new Map<string, { kernel: Kernel; signature: string; recordKey: string; count: number }>();
   for (const kernel of module.kernels) {
     const signature = kernelSignature(kernel, module, capacity);
     const known = found.get(signature);
-    if (known === undefined) found.set(signature, { kernel, signature, count: 1 });
+    if (known === undefined)
+      found.set(signature, { kernel, signature, recordKey: computationHash(kernel, module, capacity), count: 1 });
     else known.count++;
   }
   return [...found.values()];
-}
-
-/** Records of all places of a launch, which other buckets and functions share. A bucket's own record counts more. */
-const knownOf = <S>(records: Records<S>, signature: string, places: readonly Bucket[]): readonly Known<S>[] =>
-  [...new Set(places)].flatMap((place) => [...records.known(signature, place)]);
-
-/** The share of time of each job. `isEven`: those of a bucket add up to 1. */
-function weightsOf<S>(jobs: readonly Job<S>[], isEven: boolean): ReadonlyMap<Job<S>, number> {
-  const totals = new Map<number, number>();
-  for (const { bucketIndex, weight } of jobs) totals.set(bucketIndex, (totals.get(bucketIndex) ?? 0) + weight);
-  return new Map(jobs.map((job) => [job, isEven ? job.weight / totals.get(job.bucketIndex)! : job.weight]));
-}
-
-/** The other jobs that measure the same launch: kernels over tokens in buckets that differ in their paths alone. */
-function twinsOf<S>(
-  jobs: readonly Job<S>[],
-  placeOf: (job: Job<S>) => Bucket,
-): ReadonlyMap<Job<S>, readonly Job<S>[]> {
-  const groups = new Map<string, Job<S>[]>();
-  const groupOf = jobs.map((job) => {
-    const key = JSON.stringify([job.signature, placeOf(job)]);
-    const group = groups.get(key) ?? [];
-    groups.set(key, [...group, job]);
-    return key;
-  });
-  return new Map(jobs.map((job, i) => [job, groups.get(groupOf[i]!)!.filter((other) => other !== job)]));
 }
 
 /**
@@ -150,12 +126,13 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
   // Kernels that occur many times are adjacent in the module: they form a layer, which dominates a run.
   const hasLayers = distinct.some(({ count }) => count > 1);
   const inFinal = ({ count }: { readonly count: number }): boolean => shareOfFinals > 0 && (count > 1 || !hasLayers);
-  const jobs = distinct.flatMap(({ kernel, signature, count }) =>
+  const jobs = distinct.flatMap(({ kernel, signature, recordKey, count }) =>
     buckets.map(
       (bucket, bucketIndex) =>
         new Job({
           kernel,
           signature,
+          recordKey,
           count,
           bucketIndex,
           bucket,
@@ -163,7 +140,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
           keyOf,
           rounds,
           decidedBy: inFinal({ count }) ? 'final' : 'bursts',
-          known: knownOf(records, signature, [measuredPlace(kernel, module, bucket), bucket]),
+          known: knownOf(records, recordKey, [measuredPlace(kernel, module, bucket), bucket]),
           final: records.finals.known(signature, bucket),
         }),
     ),
@@ -203,7 +180,7 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
       const failure = 'failure' in measurement ? measurement.failure : undefined;
       const seconds = 'failure' in measurement ? [] : measurement.seconds;
       const known = { schedule, seconds: failure === undefined ? median(seconds) : Infinity };
-      records.append(job.signature, measuredPlace(job.kernel, module, job.bucket), schedule, seconds, failure);
+      records.append(job.recordKey, measuredPlace(job.kernel, module, job.bucket), schedule, seconds, failure);
       job.learn(known);
       job.trials++;
       for (const twin of twins.get(job) ?? []) if (twin.share(known)) report(twin);

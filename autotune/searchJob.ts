@@ -92,6 +92,8 @@ export function winnerOf<S>(
 export interface JobParts<S> {
   readonly kernel: Kernel;
   readonly signature: string;
+  /** Under which trials are recorded (computationHash). */
+  readonly recordKey: string;
   /** Number of the module's kernels with this signature. */
   readonly count: number;
   readonly bucketIndex: number;
@@ -114,6 +116,7 @@ const IMPLAUSIBLE = 3;
 export class Job<S> {
   readonly kernel: Kernel;
   readonly signature: string;
+  readonly recordKey: string;
   readonly count: number;
   readonly bucketIndex: number;
   readonly bucket: Bucket;
@@ -139,6 +142,7 @@ export class Job<S> {
   constructor(parts: JobParts<S>) {
     this.kernel = parts.kernel;
     this.signature = parts.signature;
+    this.recordKey = parts.recordKey;
     this.count = parts.count;
     this.bucketIndex = parts.bucketIndex;
     this.bucket = parts.bucket;

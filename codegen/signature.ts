@@ -112,7 +112,17 @@ function conventionOf(module: KernelModule): { readonly extents?: readonly strin
  * Hex hash of the kernel's canonical text: names of buffers and weights are replaced by parameter indices, so the same
  * kernel of two layers has one signature. Includes what the text depends on: dtypes, strides, layouts, pairings.
  */
-export function kernelSignature(kernel: Kernel, module: KernelModule, capacity: Extents): string {
+export const kernelSignature = (kernel: Kernel, module: KernelModule, capacity: Extents): string =>
+  hash(JSON.stringify(canonical({ ...describe(kernel, module, capacity), ...conventionOf(module) })), 16);
+
+/**
+ * Hex hash of what a kernel computes, from what, and in which layout: kernels of two functions that differ only in the
+ * positions of their extents have one. For scoring it is the signature.
+ */
+export const computationHash = (kernel: Kernel, module: KernelModule, capacity: Extents): string =>
+  hash(JSON.stringify(canonical(describe(kernel, module, capacity))), 16);
+
+function describe(kernel: Kernel, module: KernelModule, capacity: Extents): Readonly<Record<string, unknown>> {
   const parameters = parametersOf(kernel, module);
   const index = new Map(parameters.map((name, i) => [name, `p${i}`]));
   const renamed = visitNames(kernel, (name) => index.get(name)!);
@@ -137,14 +147,12 @@ export function kernelSignature(kernel: Kernel, module: KernelModule, capacity: 
     };
   });
   const keys = kernel.anchor === 'attention' ? extentIn(buffers.get(kernel.k)!.rows, capacity) : 0;
-  const text = {
+  return {
     version: VERSION,
     kernel: { ...renamed, name: '', path: '', ops: [], versions: undefined },
     shapes,
     capacity: keys,
-    ...conventionOf(module),
   };
-  return hash(JSON.stringify(canonical(text)), 16);
 }
 
 /** Hex hash of a schedule of any target: plain data whose keys may come in any order. */

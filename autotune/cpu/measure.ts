@@ -99,6 +99,29 @@ export class Measurer {
   /** Bound to this object, so that it can be passed to the search. Throws UserError if no compiler works. */
   readonly measure: Measure<CpuSchedule> = (request) => this.run(request);
 
+  /**
+   * Compiles kernels whose schedules are known, as many at a time as there are processors, until `signal` is aborted.
+   * `chosen`: signatures and schedules. Throws UserError if no compiler works.
+   */
+  async prepare(
+    module: KernelModule,
+    chosen: readonly { readonly signature: string; readonly schedule: CpuSchedule }[],
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { extents } = this.options.capacity;
+    const kernels = new Map(module.kernels.map((kernel) => [kernelSignature(kernel, module, extents), kernel]));
+    const emitted = chosen.flatMap(({ signature, schedule }) => {
+      const kernel = kernels.get(signature);
+      return kernel === undefined ? [] : [emitKernel(kernel, module, schedule, extents)];
+    });
+    await this.during(async () => {
+      for (const each of emitted) {
+        if (signal.aborted) return;
+        if (!this.compiled.has(each.symbol)) await this.compileFrom(emitted, each, signal);
+      }
+    });
+  }
+
   release(): void {
     for (const bench of this.benches.values()) bench.release();
     this.benches.clear();
@@ -111,6 +134,13 @@ export class Measurer {
   /** Resolves when no request is in progress. Required before release(). */
   async idle(): Promise<void> {
     await this.underWay;
+  }
+
+  private async during(work: () => Promise<void>): Promise<void> {
+    const before = this.underWay;
+    const own = before.then(work);
+    this.underWay = own.catch(() => undefined);
+    await own;
   }
 
   private async *run(request: MeasureRequest<CpuSchedule>): AsyncGenerator<Measurement<CpuSchedule>> {

@@ -13,8 +13,14 @@ import type { Addon, NativeMemory, NativePool, PackSource, Slot } from '../../ru
 import { resultRows } from '../resultRows.js';
 import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
 
-/** Tables longer than this are allocated only in part; gathers are kept inside the rows that exist. */
+/**
+ * Tables and states longer than this are allocated only in part; indices are kept inside the rows that exist. Of a state
+ * there are at least as many rows as a call of the kernel writes.
+ */
 const MAX_TABLE_BYTES = 64 << 20;
+
+const rowsWithin = (rows: number, rowBytes: number): number =>
+  Math.max(1, Math.min(rows, Math.floor(MAX_TABLE_BYTES / rowBytes)));
 
 interface Placed {
   readonly name: string;
@@ -94,7 +100,7 @@ export class Workbench {
     const reads = kernelReads(this.kernel);
     for (const [seed, placed] of this.written().entries()) {
       if (reads.has(placed.name)) await this.fillBuffer(placed, bucket, seed + 1);
-      else placed.memory.write(0, Buffer.alloc(placed.bytes, 0xff));
+      else placed.memory.write(0, Buffer.alloc(this.checkedBytes(placed, bucket), 0xff));
     }
   }
 
@@ -113,6 +119,13 @@ export class Workbench {
       else for (let r = 0; r < rows; r++) hash.update(bytes.subarray(r * stride, r * stride + rowBytes));
     }
     return hash.digest('hex');
+  }
+
+  /** Bytes of a buffer up to the last row that `digest` reads. */
+  private checkedBytes({ name, bytes }: Placed, bucket: Bucket): number {
+    const buffer = this.bufferOf(name);
+    const rows = Math.max(1, resultRows(this.kernel, buffer, bucket));
+    return Math.min(bytes, rows * this.strideOf(buffer) * DTYPE_BYTES[buffer.dtype]);
   }
 
   private written(): readonly Placed[] {
@@ -141,13 +154,18 @@ export class Workbench {
     const rows = this.buffers.get(name)?.rows;
     if (typeof rows !== 'number') return undefined;
     const weight = this.weights.get(name);
-    const rowBytes = weight === undefined ? 4 : FORMATS[weight.format].bytes(1, weight.k);
-    return Math.max(1, Math.min(rows, Math.floor(MAX_TABLE_BYTES / rowBytes)));
+    if (weight !== undefined) return rowsWithin(rows, FORMATS[weight.format].bytes(1, weight.k));
+    const buffer = this.bufferOf(name);
+    const most = rowsWithin(rows, this.strideOf(buffer) * DTYPE_BYTES[buffer.dtype]);
+    return Math.min(rows, Math.max(most, extentIn(this.kernel.rows, this.capacity.extents)));
   }
 
   private sizeOf(name: string): number {
     const weight = this.weights.get(name);
-    if (weight === undefined) return bufferBytes(this.bufferOf(name), this.capacity.extents);
+    if (weight === undefined) {
+      const buffer = this.bufferOf(name);
+      return bufferBytes({ ...buffer, rows: this.tableRows(name) ?? buffer.rows }, this.capacity.extents);
+    }
     if (weight.layout !== 'rows') return packedBytes(weight, physicalToLogical(weight).length);
     return FORMATS[weight.format].bytes(this.tableRows(name) ?? sourceRows(weight), weight.k);
   }

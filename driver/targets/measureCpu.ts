@@ -3,6 +3,7 @@ import { machineModel } from '../../autotune/cpu/costModel.js';
 import { Measurer } from '../../autotune/cpu/measure.js';
 import { CPU_RECORDS, currentTarget } from '../../autotune/cpu/target.js';
 import { tuneCpu } from '../../autotune/cpu/tune.js';
+import { deadline, unlessStopped } from '../../autotune/until.js';
 import { defaultDatabasePath, renderTable, TuningDatabase, type TuneResult } from '../../autotune/index.js';
 import type { CpuSchedule, LinkedFunction } from '../../ir/plan.js';
 import type { Machine } from '../machine.js';
@@ -12,6 +13,29 @@ import type { MeasureOptions, Tuned } from './target.js';
 import { tuneFunctions, type FunctionSearch } from './tuneFunctions.js';
 
 type Options = Omit<MeasureOptions, 'rebuild'>;
+
+/** The most of a function's time that compiling what the database knows may take. */
+const SHARE_OF_KNOWN = 0.6;
+
+/**
+ * Compiles the kernels that the database has chosen. Those whose times another function has measured are new machine
+ * code here, which the end of the budget has no time for.
+ */
+async function prepareKnown(
+  measurer: Measurer,
+  fn: LinkedFunction,
+  { rows }: TuneResult<CpuSchedule>,
+  seconds: number,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const limit = deadline(seconds, signal);
+  try {
+    const known = rows.filter(({ bestSeconds }) => bestSeconds !== undefined);
+    await unlessStopped(measurer.prepare(fn, known, limit.signal), limit.signal);
+  } finally {
+    limit.end();
+  }
+}
 
 export async function measureCpu(
   { plan, device }: CpuModel,
@@ -42,7 +66,7 @@ export async function measureCpu(
         onActivity('measuring the peak');
         peaks = await measurer.peaks();
       }
-      return await tuneCpu({
+      const request = {
         module: fn,
         buckets: fn.buckets,
         facts: device,
@@ -51,10 +75,12 @@ export async function measureCpu(
         database,
         target,
         measure: measurer.measure,
-        budgetSeconds: Math.max(0, share - (performance.now() - from) / 1000),
-        ...part,
         ...(signal === undefined ? {} : { signal }),
-      });
+      };
+      const secondsLeft = (): number => Math.max(0, share - (performance.now() - from) / 1000);
+      const known = await tuneCpu({ ...request, budgetSeconds: 0 });
+      await prepareKnown(measurer, fn, known, SHARE_OF_KNOWN * secondsLeft(), signal);
+      return await tuneCpu({ ...request, ...part, budgetSeconds: secondsLeft() });
     } finally {
       if (await isIdleSoon(measurer)) measurer.release();
     }

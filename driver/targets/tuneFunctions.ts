@@ -23,7 +23,11 @@ export interface FunctionSearch<S> {
  */
 export async function tuneFunctions<S>(
   plan: Plan<S>,
-  { budgetSeconds, begin, onProgress }: Pick<MeasureOptions, 'budgetSeconds' | 'onProgress'> & { readonly begin: number },
+  {
+    budgetSeconds,
+    begin,
+    onProgress,
+  }: Pick<MeasureOptions, 'budgetSeconds' | 'onProgress'> & { readonly begin: number },
   render: (rows: readonly TuneRow<S>[]) => readonly string[],
   search: (fn: LinkedFunction<S>, part: FunctionSearch<S>) => Promise<TuneResult<S>>,
 ): Promise<Tuned<S>> {

@@ -38,6 +38,7 @@ const jobOf = (known: readonly Known<number>[], change: Partial<JobParts<number>
   new Job({
     kernel: FIRST,
     signature: 's',
+    recordKey: 's',
     count: 3,
     bucketIndex: 0,
     bucket: BUCKET,

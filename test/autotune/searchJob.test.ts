@@ -24,6 +24,7 @@ const jobOf = (change: Partial<JobParts<number>> = {}): Job<number> =>
   new Job({
     kernel,
     signature: 's',
+    recordKey: 's',
     count: 1,
     bucketIndex: 0,
     bucket: scoringBucket({ tokens: 8, rows: 8, longest: 8 }),
