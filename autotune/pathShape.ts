@@ -2,6 +2,7 @@
 import { KEYS, NEW_TOKENS } from '../ir/stepping.js';
 import { extentIn } from '../ir/extents.js';
 import type { Bucket } from '../ir/plan.js';
+import { roundUp } from '../ir/types.js';
 
 export interface PathShape {
   /** Keys of each path. */
@@ -26,6 +27,12 @@ export function pathShape({ extents, longest, run }: Bucket): PathShape {
     paths: tokens,
   };
 }
+
+/** Rows of a cache that lie next to each other, because they belong to one page. */
+export const PAGE_ROWS = 16;
+
+/** Rows of a cache that hold the paths, each in pages of its own. */
+export const pathRows = ({ length, paths }: PathShape): number => paths * roundUp(length, PAGE_ROWS);
 
 /** Of each new token: where its path begins in the list of keys, and its position. */
 export function pathTokens(shape: PathShape, tokens: number): { begin: Int32Array; position: Int32Array } {

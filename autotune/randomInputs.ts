@@ -4,7 +4,7 @@ import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { hasOwnKeys, outputsOf } from '../ir/kernelAccess.js';
 import type { Bucket } from '../ir/plan.js';
-import { pathShape, pathTokens, type PathShape } from './pathShape.js';
+import { PAGE_ROWS, pathShape, pathTokens, type PathShape } from './pathShape.js';
 
 /** Marsaglia's xorshift32: the same numbers on every machine. `below(n)` is in [0, n). */
 export class Random {
@@ -156,17 +156,21 @@ export function rolesOf(
   return { integers, positive };
 }
 
-/** Rows of a cache that lie next to each other, because they belong to one page. */
-const PAGE_ROWS = 16;
-
-/** The list of keys: paths of `length` rows one behind another, each of whole pages, which begin at multiples of 16. */
+/**
+ * The list of keys: paths of `length` rows one behind another, each of whole pages, which begin at multiples of 16. No
+ * page is taken twice while there are others.
+ */
 function pathKeys({ length, paths }: PathShape, rows: number, count: number, random: Random): Int32Array {
+  const pages = Int32Array.from({ length: Math.max(1, Math.floor(rows / PAGE_ROWS)) }, (_, i) => i);
+  for (let i = pages.length - 1; i > 0; i--) {
+    const j = random.below(i + 1);
+    [pages[i], pages[j]] = [pages[j]!, pages[i]!];
+  }
   const keys = new Int32Array(count);
-  const pages = Math.floor(rows / PAGE_ROWS);
-  for (let i = 0, page = 0; i < Math.min(count, paths * length); i++) {
+  for (let i = 0, taken = 0; i < Math.min(count, paths * length); i++) {
     const at = (i % length) % PAGE_ROWS;
-    if (at === 0) page = random.below(Math.max(1, pages));
-    keys[i] = Math.min(rows - 1, page * PAGE_ROWS + at);
+    if (at === 0) taken++;
+    keys[i] = Math.min(rows - 1, pages[(taken - 1) % pages.length]! * PAGE_ROWS + at);
   }
   return keys;
 }

@@ -11,7 +11,7 @@ import { bufferBytes } from '../../passes/planMemory.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
 import { programExtents, sizesOf } from '../../runtime/extents.js';
 import { rolesOf, type Roles } from '../randomInputs.js';
-import { resultRows } from '../resultRows.js';
+import { resultRows, stateRows } from '../resultRows.js';
 import {
   COMPARE_FOUND_BYTES,
   COMPARE_JOB_BYTES,
@@ -299,7 +299,10 @@ export class CudaWorkbench {
     if (weight !== undefined && weight.layout !== 'rows') return undefined;
     const rows = weight === undefined ? this.buffers.get(name)?.rows : sourceRows(weight);
     if (typeof rows !== 'number') return undefined;
-    const rowBytes = weight === undefined ? 4 : FORMATS[weight.format].bytes(1, weight.k);
+    const { kernel, module, bucket } = this.request;
+    // So few of a state that copies of it exceed the L2 cache as those of a call's buffers do.
+    if (weight === undefined) return stateRows(kernel, module, name, rows, bucket);
+    const rowBytes = FORMATS[weight.format].bytes(1, weight.k);
     return Math.max(1, Math.min(rows, Math.floor(MAX_TABLE_BYTES / rowBytes)));
   }
 
@@ -309,7 +312,7 @@ export class CudaWorkbench {
       const buffer = this.bufferOf(name);
       const { bucket, capacity } = this.request;
       // A row of a materialised bias is as long as the plan's largest micro-batch.
-      return bufferBytes(buffer, bucket.extents, capacity.extents);
+      return bufferBytes({ ...buffer, rows: this.tableRows(name) ?? buffer.rows }, bucket.extents, capacity.extents);
     }
     if (weight.layout !== 'rows') return packedBytes(weight, physicalToLogical(weight).length);
     return FORMATS[weight.format].bytes(this.tableRows(name) ?? sourceRows(weight), weight.k);

@@ -2,7 +2,8 @@
 import { scoringBucket } from '../../ir/scoring.js';
 import type { KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
-import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
+import { stepExtents } from '../../ir/stepping.js';
+import { buildDecoder, buildStep, type DecoderShape } from '../../models/decoder/graph.js';
 import type { MaskKind } from '../../models/family/mask.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { machineModel, type MachineModel } from '../../autotune/cpu/costModel.js';
@@ -45,6 +46,26 @@ export function llamaModule(
     numerics,
   );
 }
+
+/** Rows of the states of `stepModule`. */
+export const CACHE_ROWS = 640;
+
+/** The function step of the same model, on a CPU in f32. */
+export function stepModule(): KernelModule {
+  const inverseFrequencies = Float64Array.from({ length: 8 }, (_, i) => 10_000 ** (-i / 8));
+  const rotary = { inverseFrequencies, factor: 1 };
+  return lower(
+    optimise(buildStep(SHAPE, { cache: { rows: CACHE_ROWS, dtype: 'f32' }, rotary, dtypeOf: () => 'bf16' }), F32),
+    F32,
+  );
+}
+
+/** Paths of at most `longest` tokens, `tokens` of them new, with a row for each. */
+export const stepBucket = (tokens: number, longest: number, run?: number): Bucket => ({
+  extents: stepExtents({ tokens, keys: 4096, rows: tokens }),
+  longest,
+  ...(run === undefined ? {} : { run }),
+});
 
 export const CAPACITY: Bucket = scoringBucket({ tokens: 256, rows: 256, longest: 256 });
 export const FACTS: CpuFacts = { isas: ['portable', 'avx2', 'avx512'], l1: 32 << 10, l2: 1 << 20 };

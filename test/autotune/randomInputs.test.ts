@@ -103,6 +103,29 @@ describe('roles', () => {
     expect(new Set(keys).size).toBeGreaterThan(200);
   });
 
+  it('lay paths in pages: 16 rows in order, begun at multiples of 16, none shared while there are others', () => {
+    const bucket = { extents: stepExtents({ tokens: 3, keys: 1000, rows: 3 }), longest: 40 };
+    const keys = integersFor({ kind: 'cacheKey', rows: 160 }, bucket, 130, 5);
+    expect(new Set(keys.subarray(0, 120)).size).toBe(120);
+    const pages = new Set<number>();
+    for (let i = 0; i < 120; i++) {
+      const at = (i % 40) % 16;
+      expect(keys[i]! % 16).toBe(at);
+      if (at === 0) pages.add(keys[i]!);
+      else expect(keys[i]).toBe(keys[i - 1]! + 1);
+    }
+    expect(pages.size).toBe(9);
+    // A cache of fewer pages than paths need: they share them. One of less than a page: no row beyond it.
+    const crowded = integersFor({ kind: 'cacheKey', rows: 48 }, bucket, 120, 5);
+    expect([Math.min(...crowded), Math.max(...crowded)]).toEqual([0, 47]);
+    expect(Math.max(...integersFor({ kind: 'cacheKey', rows: 5 }, bucket, 120, 5))).toBe(4);
+  });
+
+  it('write each new token to a row of its own, and those beyond the state nowhere', () => {
+    const bucket = { extents: stepExtents({ tokens: 5, keys: 1000, rows: 5 }), longest: 40 };
+    expect([...integersFor({ kind: 'slot', rows: 3 }, bucket, 5, 1)]).toEqual([0, 1, 2, -1, -1]);
+  });
+
   it('keep sums of squares positive', () => {
     expect([...roles('1.attention.qkv').positive].length).toBe(1);
     expect([...roles('head.reduce').positive].length).toBe(1);

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { kernelWork, moduleWork } from '../../autotune/work.js';
 import { stepExtents } from '../../ir/stepping.js';
 import { attentionModule } from '../codegen/cuda/attentionHarness.js';
-import { kernelAt, llamaModule, SHAPE } from './fixture.js';
+import { kernelAt, llamaModule, SHAPE, stepModule } from './fixture.js';
 
 const module = llamaModule();
 const SIZE = { extents: { T: 100, R: 40 }, longest: 50, averageDepth: 20, averageScoredDepth: 30 };
@@ -19,6 +19,16 @@ describe('kernelWork', () => {
   it('counts pairs of a query and a key that it attends to', () => {
     expect(kernelWork(kernelAt(module, '0.attention.mix'), module, SIZE).flops).toBe(4 * 100 * 20 * 4 * 16);
     expect(kernelWork(kernelAt(module, '2.attention.mix'), module, SIZE).flops).toBe(4 * 40 * 30 * 4 * 16);
+  });
+
+  it('counts no work, and no bytes but those of weights, in a call of no tokens', () => {
+    const step = stepModule();
+    const none = { extents: stepExtents({ tokens: 0, keys: 0, rows: 0 }), longest: 0 };
+    for (const kernel of step.kernels) {
+      const { flops, bytes } = kernelWork(kernel, step, none);
+      expect([flops, Number.isFinite(bytes)], kernel.path).toEqual([0, true]);
+    }
+    expect(kernelWork(kernelAt(step, '0.attention.mix'), step, none).bytes).toBe(0);
   });
 
   it('takes half of the longest path as the depth of tokens, three quarters for scored rows', () => {

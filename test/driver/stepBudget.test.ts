@@ -36,6 +36,16 @@ it('is the smallest step with nine tenths of the best rate', () => {
   ).toBe(512);
 });
 
+it('takes no account of calls in which texts only go on', () => {
+  const prompts = fn('step', [
+    [256, 0.4],
+    [1024, 1.0],
+  ]);
+  const going = { extents: { T: 512, R: 512 }, longest: 1024, run: 16, seconds: 0.01 };
+  const step = { ...prompts, bucketSeconds: [...prompts.bucketSeconds!, going] };
+  expect(stepBudget({ functions: [fn('score', []), step] }, none)).toBe(1024);
+});
+
 it('is 2048 where nothing was measured, and what the setting says', () => {
   const functions = [fn('score', []), fn('step', [])];
   expect(stepBudget({ functions }, none)).toBe(2048);

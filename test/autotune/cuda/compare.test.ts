@@ -73,6 +73,30 @@ describe.skipIf(!hasCxx())('the comparison', () => {
     expect(found('f32', e, changed(2, 17), 4)).toEqual([0, NONE, 1]);
   });
 
+  it('compares what the head draws: indices as ties, and the logit of a drawn token only if the token is the same', () => {
+    const job = compareJob({
+      dtype: 'f32',
+      rows: 1,
+      columns: 16,
+      stride: 16,
+      tolerance: { relative: 2 ** -7, absolute: 2 ** -8 },
+      scale: 1,
+      part: 8,
+    });
+    const e = Float32Array.from({ length: 16 }, (_, i) => 10 + i);
+    const differs = (...changes: readonly (readonly [number, number])[]): number[] => {
+      const a = Float32Array.from(e);
+      for (const [i, value] of changes) a[i] = value;
+      return differing(job, [e, a, e, a]);
+    };
+    expect(differs()).toEqual([0, NONE, 0]);
+    expect(differs([10, 99])).toEqual([0, NONE, 1]);
+    expect(differs([13, 99])).toEqual([0, NONE, 1]);
+    expect(differs([13, 99], [14, 50])).toEqual([0, NONE, 1]);
+    expect(differs([14, 50])).toEqual([1, 14, 0]);
+    expect(differs([12, 50])).toEqual([1, 12, 0]);
+  });
+
   it('reads f16 and bf16, subnormal numbers and infinities included', () => {
     const f16 = Uint16Array.of(0x3c00, 0x0001, 0x7c00, 0xfbff, 0, 0xfc00, 0x8000, 0x3555, 0x4900, 0);
     expect(found('f16', f16, f16)).toEqual([0, NONE, 0]);

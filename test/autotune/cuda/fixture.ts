@@ -5,9 +5,9 @@ import { cudaMachine, type CudaMachine } from '../../../autotune/cuda/costModel.
 import type { CudaTuningTarget } from '../../../autotune/cuda/target.js';
 import type { Bucket } from '../../../ir/plan.js';
 import type { KernelModule } from '../../../ir/kernel.js';
-import { buildDecoder, type DecoderShape } from '../../../models/decoder/graph.js';
+import { buildDecoder, buildStep, type DecoderShape } from '../../../models/decoder/graph.js';
 import { lower, optimise, type Numerics } from '../../../passes/pipeline.js';
-import { SHAPE } from '../fixture.js';
+import { CACHE_ROWS, SHAPE } from '../fixture.js';
 
 const NUMERICS: Numerics = {
   activations: 'bf16',
@@ -45,6 +45,14 @@ export function cudaModule(shape: DecoderShape = SHAPE): KernelModule {
     ),
     NUMERICS,
   );
+}
+
+/** The function step of the tiny model, with keys and values in bf16. */
+export function cudaStepModule(): KernelModule {
+  const inverseFrequencies = Float64Array.from({ length: 8 }, (_, i) => 10_000 ** (-i / 8));
+  const rotary = { inverseFrequencies, factor: 1 };
+  const cache = { rows: CACHE_ROWS, dtype: 'bf16' } as const;
+  return lower(optimise(buildStep(SHAPE, { cache, rotary, dtypeOf: () => 'bf16' }), NUMERICS), NUMERICS);
 }
 
 export const CAPACITY: Bucket = scoringBucket({ tokens: 256, rows: 256, longest: 256 });
