@@ -14,8 +14,8 @@ import { resultRows } from '../resultRows.js';
 import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
 
 /**
- * Tables and states longer than this are allocated only in part; indices are kept inside the rows that exist. Of a state
- * there are at least as many rows as a call of the kernel writes.
+ * Tables and states longer than this are allocated only in part; indices are kept inside the rows that exist. A state
+ * has at least as many rows as a call of the kernel writes.
  */
 const MAX_TABLE_BYTES = 64 << 20;
 

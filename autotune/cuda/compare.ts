@@ -56,8 +56,9 @@ extern "C" __global__ void tw_compare(const void *jobs, const void *expected, co
       else {
         const long long above = (long long)row * job.upperStride + column;
         const bool isJoined = job.type == 4;
-        const float e = isJoined ? tw_joined(expected, index, expectedUpper, above) : tw_value(expected, index, job.type);
-        const float a = isJoined ? tw_joined(actual, index, actualUpper, above) : tw_value(actual, index, job.type);
+        const int type = job.type;
+        const float e = isJoined ? tw_joined(expected, index, expectedUpper, above) : tw_value(expected, index, type);
+        const float a = isJoined ? tw_joined(actual, index, actualUpper, above) : tw_value(actual, index, type);
         if (job.part != 0) {
           // 2: the column of the maximum; 5: the token that is drawn; 6: its logit.
           const int at = column % job.part;
@@ -65,7 +66,7 @@ extern "C" __global__ void tw_compare(const void *jobs, const void *expected, co
             if (e != a) atomicAdd(answers + 2, 1ull);
             continue;
           }
-          if (at == 6 && tw_value(expected, index - 1, job.type) != tw_value(actual, index - 1, job.type)) continue;
+          if (at == 6 && tw_value(expected, index - 1, type) != tw_value(actual, index - 1, type)) continue;
         }
         // Equal infinities agree; a NaN never agrees.
         const bool isFinite = fabsf(e) < __uint_as_float(0x7f800000u);

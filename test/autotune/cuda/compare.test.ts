@@ -73,7 +73,7 @@ describe.skipIf(!hasCxx())('the comparison', () => {
     expect(found('f32', e, changed(2, 17), 4)).toEqual([0, NONE, 1]);
   });
 
-  it('compares what the head draws: indices as ties, and the logit of a drawn token only if the token is the same', () => {
+  it('compares what the head draws: indices as ties, and the logit of a drawn token if the token is the same', () => {
     const job = compareJob({
       dtype: 'f32',
       rows: 1,

@@ -116,7 +116,7 @@ describe.skipIf(!hasCxx())('CudaMeasurer of step', () => {
   /** 2-byte numbers of a row. Rows are padded alike in all buffers of equal columns. */
   const columnsOf = (name: string): number => Number(module.buffers.find((b) => b.name === name)!.columns);
 
-  it('gives attention paths within the list, the list rows within the state, and copies that exceed the cache', async () => {
+  it('gives attention paths within the list, the list rows within the state, and several copies', async () => {
     const { mask } = attention;
     if (mask.kind !== 'path') throw new Error('step attends over paths');
     const seen: { tokens: number; begin: number[]; position: number[]; keys: number[]; rows: number }[] = [];
