@@ -51,6 +51,7 @@ export function emitSkinnyWgmma(
     accumulators: wn / 2,
     groupsOfEight: wn / 8,
     multipliers: 32 * consumerWarps,
+    manyGroups: layout.groups > 1,
     firstValueWarp: consumerWarps + 1,
     emptyOffset: 8 * stages,
     acrossAll: tiles.total,

@@ -118,7 +118,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_3ebfa1286008978c_
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 
   const int first = blockIdx.x / 1;
-  if (thread < 128) {
+  /* Uniform for the compiler too, which then computes the places of wgmma's operands in uniform registers. */
+  const int warpgroup = __shfl_sync(0xffffffffu, thread >> 7, 0);
+  if (warpgroup == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (thread == 0) {
       unsigned stage = 0, phase = 0;
@@ -203,7 +205,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_logprob_3ebfa1286008978c_
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 
-    const int consumer = (thread >> 7) - 1;
+    const int consumer = warpgroup - 1;
     const unsigned long long base = 0x4000004000010000ull | ((unsigned long long)(shared & 0x3ffff) >> 4);
     float acc[1][128];
     asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -157,7 +157,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 
   const int first = blockIdx.x / 2;
-  if (thread < 128) {
+  /* Uniform for the compiler too, which then computes the places of wgmma's operands in uniform registers. */
+  const int warpgroup = __shfl_sync(0xffffffffu, thread >> 7, 0);
+  if (warpgroup == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (thread == 0) {
       unsigned stage = 0, phase = 0;
@@ -197,7 +199,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
     const unsigned long long base = 0x4000004000010000ull | ((unsigned long long)(shared & 0x3ffff) >> 4);
     float acc[2][104];
     asm volatile("griddepcontrol.wait;" ::: "memory");
-    int sequence = (thread >> 7) - 1;
+    int sequence = warpgroup - 1;
     for (int tile = first + sequence * tw_clusters(); tile < tw_tiles(T);
          tile += 2 * tw_clusters(), sequence += 2) {
       unsigned stage = (unsigned)(sequence * 7) % 5,

@@ -121,7 +121,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 
   const int first = blockIdx.x / 2;
-  if (thread < 128) {
+  /* Uniform for the compiler too, which then computes the places of wgmma's operands in uniform registers. */
+  const int warpgroup = __shfl_sync(0xffffffffu, thread >> 7, 0);
+  if (warpgroup == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (thread == 0) {
       unsigned stage = 0, phase = 0;
@@ -212,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
     const unsigned long long base = 0x4000004000010000ull | ((unsigned long long)(shared & 0x3ffff) >> 4);
     float acc[2][48];
     asm volatile("griddepcontrol.wait;" ::: "memory");
-    int sequence = (thread >> 7) - 1;
+    int sequence = warpgroup - 1;
     for (int tile = first + sequence * tw_clusters(); tile < tw_tiles(T);
          tile += 2 * tw_clusters(), sequence += 2) {
       unsigned stage = (unsigned)(sequence * 4) % 6,
