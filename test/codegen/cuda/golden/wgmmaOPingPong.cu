@@ -157,8 +157,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_a4db638507e4decd_9e2
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 
   const int first = blockIdx.x / 2;
-  /* Uniform for the compiler too, which then computes the places of wgmma's operands in uniform registers. */
-  const int warpgroup = __shfl_sync(0xffffffffu, thread >> 7, 0);
+  const int warpgroup = thread >> 7;
   if (warpgroup == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (thread == 0) {

@@ -121,8 +121,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_94f84b3b7809f195_4f7
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 
   const int first = blockIdx.x / 2;
-  /* Uniform for the compiler too, which then computes the places of wgmma's operands in uniform registers. */
-  const int warpgroup = __shfl_sync(0xffffffffu, thread >> 7, 0);
+  const int warpgroup = thread >> 7;
   if (warpgroup == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (thread == 0) {
