@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(192, 2) k_gemm_a1357cd9e5056661_68c
   float *const values = products + 10256;
   /*
    * Exchanged, the warp's number is uniform for the compiler too. It then computes the places of wgmma's operands in
-   * uniform registers, where wgmma takes them from. Moving them there takes 80 cycles a step of a product that needs 25.
+   * uniform registers, where wgmma takes them from. With moves to there a step takes 80 cycles instead of 25.
    */
   const int thread = threadIdx.x, warp = __shfl_sync(0xffffffffu, thread >> 5, 0), lane = thread & 31;
   const int rows = T, row0 = (int)blockIdx.x / 32 * 8, across = (int)blockIdx.x % 32;
