@@ -1,10 +1,11 @@
 /** What NVIDIA's compiler makes of generated kernels, without a GPU: many of them in one translation unit. */
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { render } from '../../codegen/cuda/text/templates.js';
 import type { CudaArch, CudaKernelText } from '../../ir/cuda.js';
+import { movesBeforeProducts } from './machineCode.js';
 
 export const hasNvcc = spawnSync('nvcc', ['--version'], { stdio: 'ignore' }).status === 0;
 
@@ -16,6 +17,8 @@ export interface NvccReport {
   readonly spillLoads: number;
   /** Static shared memory, in bytes. */
   readonly staticBytes: number;
+  /** See movesBeforeProducts. */
+  readonly movesBeforeProducts: number;
 }
 
 /**
@@ -55,6 +58,7 @@ export function compileByNvcc(
     });
     const log = `${stdout}${stderr}`;
     if (status !== 0) throw new Error(log);
+    const cubin = readFileSync(join(folder, 'kernels.cubin'));
     const general = log.slice(0, log.indexOf('Compiling entry function'));
     return kernels.map(({ symbol }, i) => {
       const from = log.indexOf(`Compiling entry function 'k_${i}'`);
@@ -69,6 +73,7 @@ export function compileByNvcc(
         spillLoads: figure(/(\d+) bytes spill loads/),
         // Not mentioned where a kernel has none.
         staticBytes: Number(/(\d+) bytes smem/.exec(own)?.[1] ?? 0),
+        movesBeforeProducts: movesBeforeProducts(cubin, `k_${i}`),
       };
     });
   } finally {

@@ -267,6 +267,11 @@ describe.skipIf(!hasNvcc)('compiled', () => {
     },
   );
 
+  // A loop is unrolled twice at most, and may need moves where it begins.
+  it.each(cases.map((each, i) => ({ ...each, i })))('multiplies without moves between: $path of $rows', ({ i }) => {
+    expect(compiled.sm_90a[i]!.movesBeforeProducts).toBeLessThanOrEqual(2);
+  });
+
   it('runs on older GPUs too', () => {
     for (const { spillStores } of compiled.sm_80) expect(spillStores).toBe(0);
   });
