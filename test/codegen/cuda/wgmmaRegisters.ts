@@ -94,8 +94,8 @@ export function testRegisters(cases: readonly RegisterCase[]): void {
         expect(log).not.toMatch(/C75\d\d|serialized/);
         expect(registers).toBe(168);
         expect(spillStores).toBeLessThanOrEqual(FEW_BYTES);
-        // Ping-pong tiles hide the moves behind each other's products. Remainder tiles have a loop of their own, and the
-        // loop over few stages of two slabs is unrolled.
+        // Ping-pong tiles hide the moves behind each other's products. Remainder tiles have a loop of their own, and
+        // the loop over few stages of two slabs is unrolled.
         const loops = (schedule.remainderTn === undefined ? 1 : 2) * (schedule.tk === 64 ? 1 : 3);
         if (schedule.mode !== 'pingpong') expect(movesBeforeProducts).toBeLessThanOrEqual(2 * loops);
       },
