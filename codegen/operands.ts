@@ -50,6 +50,13 @@ export class KernelOperands {
     return { extent: rows, most: extentIn(rows, this.capacity) };
   }
 
+  /** Rows of a buffer or state in the largest call. Throws if there is none of this name. */
+  mostRows(name: string): number {
+    const buffer = this.names.buffers.get(name);
+    if (buffer === undefined) throw new Error(`Kernel ${this.kernel.name}: there is no buffer '${name}'.`);
+    return extentIn(buffer.rows, this.capacity);
+  }
+
   /** Throws if neither a buffer nor a weight has this name. */
   get(name: string): Operand {
     const index = this.order.get(name);
