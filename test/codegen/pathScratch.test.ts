@@ -9,7 +9,12 @@ it('does not grow with the keys of all paths', () => {
   const bytesOf = (lists: number): number => {
     const { extents, longest } = stepBucket(64, 64);
     const capacity = { ...extents, C: lists };
-    const schedule = defaultSchedule(kernel, module, { isas: ['avx2'], l1: 32 << 10, l2: 1 << 20 }, { extents, longest });
+    const schedule = defaultSchedule(
+      kernel,
+      module,
+      { isas: ['avx2'], l1: 32 << 10, l2: 1 << 20 },
+      { extents, longest },
+    );
     return emitKernel(kernelAt(module, kernel.path), module, schedule, capacity).scratchBytes;
   };
   const rows = module.buffers.find(({ name }) => name === (kernel.anchor === 'attention' ? kernel.k : ''))!.rows;
