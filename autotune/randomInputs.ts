@@ -1,6 +1,7 @@
 /** Synthetic micro-batches for measuring: trees of a bucket's shape, and numbers that kernels can process. */
 import { listPaths, rowsIn, tokensIn, type PathLists } from '../ir/scoring.js';
-import type { Kernel, KernelModule } from '../ir/kernel.js';
+import type { Kernel, KernelModule, SampleKernel } from '../ir/kernel.js';
+import { SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from '../ir/sampleInputs.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { hasOwnKeys, outputsOf } from '../ir/kernelAccess.js';
 import type { Bucket } from '../ir/plan.js';
@@ -98,10 +99,25 @@ function scalarsOf(kernel: Kernel): readonly Scalar[] {
       return [kernel.rowScale];
     case 'attention':
     case 'logprobReduce':
+    case 'sample':
       return [];
     default:
       return kernel satisfies never;
   }
+}
+
+/** Rows whose draws leave nothing out, by lists without entries. */
+function sampleRoles(
+  { inputs, best, vocab, totals }: SampleKernel,
+  to: { readonly give: (name: string, role: IntegerRole) => void; readonly positive: Set<string> },
+): void {
+  const { pathToken, pathRow, entryToken, inverseTemperature, topP, repetition } = inputs;
+  for (const name of [inverseTemperature, topP, repetition, totals.sum]) to.positive.add(name);
+  for (const name of [pathToken, entryToken]) to.give(name, { kind: 'below', bound: vocab });
+  to.give(pathRow, { kind: 'row' });
+  for (const name of SAMPLE_INPUT_NAMES)
+    if (SAMPLE_INPUTS[name].dtype === 'i32') to.give(inputs[name], { kind: 'below', bound: 1 });
+  to.give(best.count, { kind: 'below', bound: 1 });
 }
 
 /** How a kernel uses the integers and sums it reads. `tableRows` bounds indices into tables of fixed extent. */
@@ -133,6 +149,7 @@ export function rolesOf(
     for (const half of [kernel.draw.low, kernel.draw.high]) give(half, { kind: 'position' });
   }
   if (kernel.anchor === 'logprobReduce') positive.add(kernel.parts);
+  if (kernel.anchor === 'sample') sampleRoles(kernel, { give, positive });
   const dtypes = new Map(module.buffers.map((b) => [b.name, b.dtype]));
   for (const output of outputsOf(kernel)) {
     if (output.kind === 'store' && output.via !== undefined)

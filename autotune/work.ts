@@ -52,6 +52,8 @@ const SOFTMAX_OPS = 16;
 
 /** Scalar operations per token that may be drawn: two hashes, two logarithms, the running maximum. */
 const DRAW_OPS = 64;
+/** Times that logits are read to choose a token by its probability. */
+const SAMPLE_PASSES = 8;
 
 /**
  * Elementwise cost of an operator. Divisions and functions are short polynomials. Leaves cost nothing: what they read
@@ -200,6 +202,7 @@ export function contractionFlops(kernel: Kernel): { readonly perRow: number; rea
       return { perRow: 0, perPair: 4 * kernel.heads * kernel.headDim };
     case 'loop':
     case 'logprobReduce':
+    case 'sample':
       return { perRow: 0, perPair: 0 };
     default:
       return kernel satisfies never;
@@ -274,6 +277,12 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
       const parts = blocks * partWidth(kernel);
       return { flops: 0, scalarOps: SOFTMAX_OPS * blocks, bytes: written + parts * 4 + rows * 4 };
     }
+    case 'sample':
+      return {
+        flops: 0,
+        scalarOps: rows * kernel.vocab * (SOFTMAX_OPS + DRAW_OPS),
+        bytes: written + SAMPLE_PASSES * declarations.bytes(kernel.logits, size),
+      };
     case 'loop': {
       const columns = extent(kernel.columns, size);
       const perElement = kernel.outputs.reduce((sum, o) => sum + 1 + scalarCost(o.value), 0);

@@ -58,7 +58,11 @@ async function timed(
   });
   const generated = await Promise.all(
     Array.from({ length: batch }, (_, i) =>
-      generator.generate({ prompt: promptOf(i, options.promptTokens, vocabSize), maxNewTokens: options.newTokens }),
+      generator.generate({
+        prompt: promptOf(i, options.promptTokens, vocabSize),
+        maxNewTokens: options.newTokens,
+        sampling: options.sampling ?? {},
+      }),
     ),
   );
   return { generated, decode, onDevices, promptSeconds, last };
@@ -137,6 +141,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     threads,
     cacheTokens,
     feeds: options.feeds,
+    logits: options.sampling !== undefined,
     ...(options.isa === undefined ? {} : { isa: options.isa }),
     script: 'bench:generate',
   });
@@ -158,7 +163,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     const { vocabSize } = checkpoint.config;
     const { perToken: flopsPerToken, perRow: flopsPerRow } = new BatchWork(scoreOf(model.plan));
     const work = { weightBytes, keyBytes: rowBytes, flopsPerToken, flopsPerRow };
-    const service = { stepper, busy, vocabSize, work, spread: options.spread };
+    const service = { stepper, busy, vocabSize, work, spread: options.spread, sampling: options.sampling ?? {} };
     await serve(service, Math.min(options.requests, 32));
     console.log(await serve(service, options.requests));
     await executor.close();

@@ -2,11 +2,13 @@
 import { parseArgs } from 'node:util';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
+import type { SamplingOptions } from '../generate/sampling.js';
 import { BENCH_TARGETS, OptionReader, type BenchTarget } from './optionReader.js';
 import { SPREAD } from './requests.js';
 
 export const USAGE = `bench:generate [--model llama-110m] [--target cpu|cuda] [--batch 1,8,64] [--prompt 512] [--new 64]
       [--threads N] [--isa NAME] [--profile] [--wait] [--requests N [--spread 1.1] [--cache-tokens N]]
+      [--top-p 0.9] [--top-k 50] [--penalty 1.1]
 
 Decoding with random weights: sequences of equal length side by side, as many as --batch says, one new token each in a
 call. Prints the median time of a call, tokens per second, the bytes that a call must read (weights once, keys and
@@ -20,6 +22,10 @@ every batch. On a CPU the rate is compared with that of threads that only read, 
   --new      tokens to generate after each
   --threads  threads that compute on a CPU
   --isa      instruction set on a CPU: portable, avx2, avx512 or amx (default: the best that the CPU has)
+  --top-p    draw at temperature 1 with this filter, by a model that chooses from logits; 1 leaves nothing out, so that
+             the head draws
+  --top-k    the same, with this filter; 0 leaves nothing out
+  --penalty  the same, with this repetition penalty
   --wait     begin a call only when the one before it has been read
   --requests N requests at once instead, with prompts and answers of different lengths (lognormal, means 215 and 198);
              prints which calls the time goes to, and the share of an H100's roofline
@@ -43,6 +49,8 @@ export interface GenerateBenchOptions {
   readonly requests: number;
   readonly spread: number;
   readonly cacheTokens?: number;
+  /** How tokens are chosen. Default: the most likely ones, without logits. */
+  readonly sampling?: SamplingOptions;
 }
 
 /** `undefined` if help was asked for. Throws UserError. */
@@ -61,6 +69,9 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
         isa: { type: 'string' },
         profile: { type: 'boolean', default: false },
         wait: { type: 'boolean', default: false },
+        'top-p': { type: 'string' },
+        'top-k': { type: 'string' },
+        penalty: { type: 'string' },
         requests: { type: 'string', default: '0' },
         spread: { type: 'string', default: String(SPREAD) },
         'cache-tokens': { type: 'string' },
@@ -69,6 +80,12 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
     }),
   );
   if (values.help) return undefined;
+  const { 'top-p': topP, 'top-k': topK, penalty } = values;
+  const filters = {
+    ...(topP === undefined ? {} : { topP: read.number('top-p', topP, 0.001, 1) }),
+    ...(topK === undefined ? {} : { topK: read.whole('top-k', topK, 0, 1 << 20) }),
+    ...(penalty === undefined ? {} : { repetitionPenalty: read.number('penalty', penalty, 0.1, 10) }),
+  };
   return {
     model: values.model,
     target: read.oneOf('target', values.target, BENCH_TARGETS),
@@ -80,6 +97,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
     threads: read.whole('threads', values.threads, 1, 1024),
     spread: read.number('spread', values.spread, 0.1, 2),
     requests: read.whole('requests', values.requests, 0, 100_000),
+    ...(Object.keys(filters).length === 0 ? {} : { sampling: { temperature: 1, ...filters } }),
     ...(values.isa === undefined ? {} : { isa: read.oneOf('isa', values.isa, CPU_ISAS) }),
     ...(values['cache-tokens'] === undefined
       ? {}

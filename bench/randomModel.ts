@@ -28,6 +28,8 @@ export interface RandomModelOptions {
   readonly maxTokens?: number;
   /** A call of `step` takes tokens that the one before it has drawn. */
   readonly feeds?: boolean;
+  /** `step` chooses tokens from whole rows of logits where it is asked to. */
+  readonly logits?: boolean;
   /** The npm script, for messages. */
   readonly script: string;
 }

@@ -1,6 +1,7 @@
 /** All requests of a service at once: their rate, and which calls the time goes to. */
 import type { Stepper } from '../generate/stepper.js';
 import { Generator } from '../generate/generator.js';
+import type { SamplingOptions } from '../generate/sampling.js';
 import { promptOf } from './prompts.js';
 import { requestLengths } from './requests.js';
 
@@ -45,10 +46,15 @@ export interface Service {
   readonly work: CallWork;
   /** Standard deviation of the logarithm of a length. */
   readonly spread: number;
+  /** How tokens are chosen. */
+  readonly sampling: SamplingOptions;
 }
 
 /** Serves `count` requests, as many side by side as there are pages for, and reports on it. */
-export async function serve({ stepper, busy, vocabSize, work, spread }: Service, count: number): Promise<string> {
+export async function serve(
+  { stepper, busy, vocabSize, work, spread, sampling }: Service,
+  count: number,
+): Promise<string> {
   const calls: Call[] = [];
   let ended = performance.now();
   const generator = new Generator({
@@ -70,7 +76,7 @@ export async function serve({ stepper, busy, vocabSize, work, spread }: Service,
   const [before, started] = [busy.length, performance.now()];
   await Promise.all(
     lengths.map(({ prompt, answer }, i) =>
-      generator.generate({ prompt: promptOf(i, prompt, vocabSize), maxNewTokens: answer }),
+      generator.generate({ prompt: promptOf(i, prompt, vocabSize), maxNewTokens: answer, sampling }),
     ),
   );
   const seconds = (performance.now() - started) / 1000;

@@ -24,8 +24,8 @@ export function addCompile(program: Command, context: Context): void {
     .option('--cache-tokens <n>', 'also compile for generate, with memory for the keys and values of n tokens')
     .option(
       '--logits',
-      'with --cache-tokens: steps return logits, which filters, penalties, biases, beams, --min-new-tokens and ' +
-        '--top-logprobs of generate need',
+      'with --cache-tokens: steps can keep logits on the device, for filters, penalties, biases, beams, ' +
+        '--min-new-tokens and --top-logprobs of generate',
     )
     .option('--hash-weights', 'read all bytes of the weights now, so that run --verify can compare them');
   addMaskFlag(addModelFlags(command))

@@ -15,6 +15,10 @@ export function logprobReduceValues(kernel: LogProbReduceKernel, operands: Kerne
       kernel.draw === undefined
         ? undefined
         : { token: operands.get(kernel.draw.token).index, logProb: operands.get(kernel.draw.logProb).index },
+    totals:
+      kernel.totals === undefined
+        ? undefined
+        : { top: operands.get(kernel.totals.top).index, sum: operands.get(kernel.totals.sum).index },
     width: partWidth(kernel),
     vocab: kernel.vocab,
     block: LOGPROB_BLOCK,

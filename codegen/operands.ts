@@ -1,7 +1,7 @@
 /** A module's names resolved for one kernel: dtypes, strides, and the order of columns in packed weights. */
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
-import type { Draw, Kernel, KernelModule, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
+import type { Draw, Kernel, KernelModule, LogProbKernel, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
 import { PACKED_COLUMNS, packedDepth } from '../ir/packing.js';
 import { rowStride } from '../ir/plan.js';
 import { FORMATS } from '../ir/storage.js';
@@ -139,3 +139,15 @@ export const drawOperands = (
   low: operands.get(low).index,
   high: operands.get(high).index,
 });
+
+/** Where a head stores logits, and how many rows of them. */
+export function storedLogits({ logits }: Pick<LogProbKernel, 'logits'>, operands: KernelOperands) {
+  if (logits === undefined) return undefined;
+  const { index: buffer, stride, columns } = operands.get(logits);
+  return {
+    buffer,
+    stride,
+    isEven: typeof columns === 'number' && columns % 2 === 0,
+    extent: operands.rowsOf(logits).extent,
+  };
+}

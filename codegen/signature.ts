@@ -3,7 +3,8 @@ import { renameMask } from '../ir/kernel.js';
 import { createHash } from 'node:crypto';
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
-import type { Kernel, KernelModule, Output } from '../ir/kernel.js';
+import type { Kernel, KernelModule, Output, Totals } from '../ir/kernel.js';
+import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
 import { rowStride } from '../ir/plan.js';
 import type { Scalar } from '../ir/scalar.js';
 import { printScalar, renameReads } from '../ir/scalar.js';
@@ -37,6 +38,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
     if (o.kind === 'rowSum' || o.via === undefined) return { kind: o.kind, value, buffer: rename(o.buffer) };
     return { kind: 'store', value, via: rename(o.via), buffer: rename(o.buffer) };
   };
+  const totals = ({ top, sum }: Totals): Totals => ({ top: rename(top), sum: rename(sum) });
   switch (kernel.anchor) {
     case 'gemm':
       return {
@@ -66,6 +68,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
                 high: rename(kernel.draw.high),
               },
             }),
+        ...(kernel.logits === undefined ? {} : { logits: rename(kernel.logits) }),
         parts: rename(kernel.parts),
       };
     case 'logprobReduce':
@@ -78,7 +81,26 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
         ...(kernel.draw === undefined
           ? {}
           : { draw: { token: rename(kernel.draw.token), logProb: rename(kernel.draw.logProb) } }),
+        ...(kernel.totals === undefined ? {} : { totals: totals(kernel.totals) }),
       };
+    case 'sample': {
+      const { logits, inputs, saved, token, logProb, best } = kernel;
+      return {
+        ...kernel,
+        logits: rename(logits),
+        totals: totals(kernel.totals),
+        inputs: sampleInputsOf(SAMPLE_INPUT_NAMES.map((name) => rename(inputs[name]))),
+        saved: rename(saved),
+        token: rename(token),
+        logProb: rename(logProb),
+        best: {
+          most: best.most,
+          count: rename(best.count),
+          tokens: rename(best.tokens),
+          logProbs: rename(best.logProbs),
+        },
+      };
+    }
     case 'loop':
       return { ...kernel, outputs: kernel.outputs.map(output) };
     default:

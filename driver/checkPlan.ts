@@ -6,6 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { kernelSignature, parametersOf } from '../codegen/signature.js';
 import type { GraphModule } from '../ir/graph/graph.js';
 import { KEYS_PER_TOKEN, LISTED_KEYS } from '../ir/scoring.js';
+import { ENTRIES } from '../ir/stepping.js';
 import { linkFunction, type Launch, type LinkedFunction, type Plan } from '../ir/plan.js';
 import { verifyModule } from '../ir/graph/verify.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
@@ -23,7 +24,7 @@ export function deriveLaunches(module: KernelModule, capacity: Extents): readonl
   }));
 }
 
-/** Largest extent that a plan may have, except for lists of keys. */
+/** Largest extent that a plan may have, except for lists of keys and entries. */
 export const MAX_CAPACITY = 1 << 16;
 const MAX_LISTED_KEYS = KEYS_PER_TOKEN * MAX_CAPACITY;
 
@@ -74,7 +75,7 @@ function checkFunction<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void {
   }
   for (const extent of extents) {
     const most = extentIn(extent, capacity.extents);
-    const limit = extent === LISTED_KEYS ? MAX_LISTED_KEYS : MAX_CAPACITY;
+    const limit = extent === LISTED_KEYS || extent === ENTRIES ? MAX_LISTED_KEYS : MAX_CAPACITY;
     if (most > limit) throw new Error(`a capacity of ${most} ${extent} is more than ${limit}`);
     if (Math.max(...plan.buckets.map((bucket) => extentIn(extent, bucket.extents))) !== most)
       throw new Error(`its largest bucket is not its capacity of ${most} ${extent}`);

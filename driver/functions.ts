@@ -26,7 +26,7 @@ export function modelFunctions(
   const graphs = [buildGraph(checkpoint, mask)];
   if (cacheTokens !== undefined) {
     const cache = { rows: cacheTokens, dtype: numerics.attention ?? 'f32' };
-    graphs.push(buildStepGraph(checkpoint, { cache, logits, feeds }));
+    graphs.push(buildStepGraph(checkpoint, { cache, filters: logits, feeds }));
   }
   return { name: 'model', functions: graphs.map((graph) => optimise(graph, numerics, observe)) };
 }
@@ -45,9 +45,9 @@ export const cacheTokensOf = ({
   return kept.length === 0 ? undefined : Math.min(...kept.map(({ rows }) => rows));
 };
 
-/** Whether steps of a plan return logits. */
-export const returnsLogits = ({
+/** Whether steps of a plan choose tokens from whole rows of logits. */
+export const choosesFromLogits = ({
   plan: { functions },
 }: {
   readonly plan: { readonly functions: readonly { readonly interface: Pick<FunctionInterface, 'outputs'> }[] };
-}): boolean => functions.some(({ interface: { outputs } }) => outputs.some(({ name }) => name === 'logits'));
+}): boolean => functions.some(({ interface: { outputs } }) => outputs.some(({ name }) => name === 'sampled'));

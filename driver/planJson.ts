@@ -5,6 +5,7 @@ import { BINARY, UNARY, type BinaryOp, type Scalar, type UnaryOp } from '../ir/s
 import type { Plan } from '../ir/plan.js';
 import { FORMAT_NAMES, LAYOUTS } from '../ir/storage.js';
 import { MAX_RANK, NAME } from '../ir/graph/checkNode.js';
+import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
 import { EXTENT_COUNTS, EXTENT_NAME } from '../ir/extents.js';
 import { STATE_NAME } from '../ir/function.js';
 import { BUFFER_DTYPES, DTYPES } from '../ir/types.js';
@@ -87,6 +88,7 @@ const head = {
   ops: z.array(z.string().max(40)).max(200),
   versions: z.record(stateName, z.number().int().min(0).max(MAX_KERNELS)).optional(),
 };
+const totals = z.strictObject({ top: identifier, sum: identifier });
 const kernel = z.discriminatedUnion('anchor', [
   z.strictObject({
     ...head,
@@ -126,6 +128,7 @@ const kernel = z.discriminatedUnion('anchor', [
     rowScale: scalar,
     target: identifier,
     draw: z.strictObject({ inverseTemperature: identifier, low: identifier, high: identifier }).optional(),
+    logits: identifier.optional(),
     parts: identifier,
   }),
   z.strictObject({
@@ -137,6 +140,19 @@ const kernel = z.discriminatedUnion('anchor', [
     logProb: identifier,
     isArgmax: identifier,
     draw: z.strictObject({ token: identifier, logProb: identifier }).optional(),
+    totals: totals.optional(),
+  }),
+  z.strictObject({
+    ...head,
+    anchor: z.literal('sample'),
+    vocab: extent,
+    logits: identifier,
+    totals,
+    inputs: z.strictObject(sampleInputsOf(SAMPLE_INPUT_NAMES.map(() => identifier))),
+    saved: identifier,
+    token: identifier,
+    logProb: identifier,
+    best: z.strictObject({ most: extent, count: identifier, tokens: identifier, logProbs: identifier }),
   }),
   z.strictObject({
     ...head,
@@ -163,7 +179,13 @@ const array = { name, buffer: identifier, dtype: z.enum(DTYPES), shape: z.array(
 const functionInterface = z.strictObject({
   name,
   extents: z
-    .array(z.strictObject({ name: extentName, counts: z.string().regex(EXTENT_COUNTS).optional() }))
+    .array(
+      z.strictObject({
+        name: extentName,
+        counts: z.string().regex(EXTENT_COUNTS).optional(),
+        within: extentName.optional(),
+      }),
+    )
     .min(1)
     .max(16),
   inputs: z.array(z.strictObject({ ...array, role })).max(256),

@@ -73,7 +73,7 @@ export interface ModelRequest {
   readonly maxTokens?: number;
   /** Tokens whose keys and values are kept between calls; the model then has the function `step`. */
   readonly cacheTokens?: number;
-  /** `step` returns logits too, which some options of generation need. */
+  /** `step` can keep logits on the device, which some options of generation need. */
   readonly logits?: boolean;
   /** A call of `step` takes tokens that the one before it has drawn, so that it can begin before they are read. */
   readonly feeds?: boolean;

@@ -34,8 +34,8 @@ export class Fleet {
     return this.generators[0]!.maxLength;
   }
 
-  get hasLogits(): boolean {
-    return this.generators[0]!.hasLogits;
+  get vocab(): number | undefined {
+    return this.generators[0]!.vocab;
   }
 
   get room(): number {

@@ -8,7 +8,7 @@ import { PAGE_TOKENS, PagePool } from './pages.js';
 import type { Generated, GeneratedToken, GenerateRequest } from './request.js';
 import { Scheduler, type Step } from './scheduler.js';
 import type { Sequence } from './sequence.js';
-import { StateLost, type StepOutputs, type Stepper } from './stepper.js';
+import { StateLost, type FilteredOutputs, type StepOutputs, type Stepper } from './stepper.js';
 import { Task } from './task.js';
 
 export interface GeneratorCounts {
@@ -70,8 +70,9 @@ export class Generator {
     return this.stepper.maxLength;
   }
 
-  get hasLogits(): boolean {
-    return this.stepper.hasLogits === true;
+  /** Tokens of its vocabulary, if it chooses tokens from whole rows of logits. */
+  get vocab(): number | undefined {
+    return this.stepper.vocab;
   }
 
   /** Longest sequence that the pages and a call have room for, in tokens. */
@@ -137,17 +138,13 @@ export class Generator {
   }
 
   /**
-   * Whether a call can be planned before these are read. It takes tokens that they draw, so none of those may be chosen
-   * on the host; in a pipeline, it takes other sequences.
+   * Whether a call can be planned before these are read. It takes tokens that they draw; in a pipeline, it takes other
+   * sequences.
    */
   private mayLookAhead(flights: readonly Flight[]): boolean {
     const { keptRows = 0, groups = 1 } = this.stepper.limits;
     if (flights.length >= Math.max(groups, keptRows > 0 ? 2 : 1)) return false;
-    return flights.every(
-      ({ step }) =>
-        step.pieces.every(({ sequence }) => !sequence.isAlone) &&
-        (groups > 1 || step.asked.every(({ sequence, kind }) => kind === 'score' || !sequence.needsLogits)),
-    );
+    return flights.every(({ step }) => step.pieces.every(({ sequence }) => !sequence.isAlone));
   }
 
   /** Plans a call, without sequences that are no longer wanted, and begins it. */
@@ -186,7 +183,7 @@ export class Generator {
   }
 
   /** What a call returned goes to the sequences that asked. */
-  private async use(step: Step, { logProb, isArgmax, drawn, drawnLogProb, logits }: StepOutputs): Promise<void> {
+  private async use(step: Step, { logProb, isArgmax, drawn, drawnLogProb, filtered }: StepOutputs): Promise<void> {
     const taken: Promise<void>[] = [];
     step.asked.forEach(({ sequence, kind, at }, row) => {
       const task = this.tasks.get(sequence);
@@ -195,11 +192,10 @@ export class Generator {
         sequence.scores.push({ logProb: logProb[row]!, isArgmax: isArgmax[row] === 1 });
         return;
       }
-      let token: GeneratedToken = { token: drawn[row]!, logProb: drawnLogProb[row]! };
-      if (sequence.needsLogits && logits !== undefined) {
-        const width = logits.length / step.asked.length;
-        token = sequence.choose(logits.subarray(row * width, (row + 1) * width));
-      }
+      const token: GeneratedToken =
+        filtered !== undefined && row < filtered.token.length
+          ? chosenOf(filtered, row, sequence.topCount)
+          : { token: drawn[row]!, logProb: drawnLogProb[row]! };
       if (task.request.maxNewTokens > 0) sequence.read(at, token.token);
       taken.push(this.take(task, token));
     });
@@ -259,4 +255,15 @@ export class Generator {
     for (const task of tasks) if (!left.has(task)) this.forget(task.sequence);
     return [...left];
   }
+}
+
+/** What a filtered row was given, and its most likely tokens. */
+function chosenOf(outputs: FilteredOutputs, row: number, topCount: number): GeneratedToken {
+  const { token, logProb, topTokens, topLogProbs } = outputs;
+  const first = (row * topTokens.length) / token.length;
+  const top = Array.from({ length: topCount }, (_, i) => ({
+    token: topTokens[first + i]!,
+    logProb: topLogProbs[first + i]!,
+  }));
+  return { token: token[row]!, logProb: logProb[row]!, top };
 }

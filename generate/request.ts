@@ -1,6 +1,11 @@
 /** What a sequence is asked for, and what comes of it. */
-import type { TokenLogProb } from './choose.js';
 import type { SamplingOptions } from './sampling.js';
+
+export interface TokenLogProb {
+  readonly token: number;
+  /** Natural logarithm of the probability under the model's own logits: no option changes it. */
+  readonly logProb: number;
+}
 
 export interface GenerateRequest {
   readonly prompt: readonly number[];

@@ -11,7 +11,7 @@ const MOST_TOKEN = 2 ** 31 - 1;
 const MOST_PENALTY = 2;
 const MOST_BIAS = 100;
 
-/** One schema for the command line, the library and the commands. choose.ts says in which order they apply. */
+/** One schema for the command line, the library and the commands. ir/filters says in which order they apply. */
 export const samplingFields = {
   /** Divides the logits; 0, the default, takes the most likely token. */
   temperature: from(0, MOST_TEMPERATURE).optional(),
@@ -52,13 +52,16 @@ const LEAST_TEMPERATURE = 1e-5;
 /** Whether the most likely token is taken. */
 export const isGreedy = ({ temperature }: Pick<Sampling, 'temperature'>): boolean => temperature < LEAST_TEMPERATURE;
 
-/** Whether a token cannot be chosen on the device, which keeps no logits. */
-export function needsLogits(options: SamplingOptions): boolean {
-  const { topK, topP, minP, repetitionPenalty, ...rest } = resolveSampling(options);
-  const isFiltered = !isGreedy(rest) && (topK > 0 || topP < 1 || minP > 0);
-  const isPenalised = repetitionPenalty !== 1 || rest.presencePenalty !== 0 || rest.frequencyPenalty !== 0;
-  return isFiltered || isPenalised || rest.logitBias.length > 0 || rest.topLogProbs > 0;
+/** Whether a token is chosen from a whole row of logits, which the head alone does not keep. */
+export function needsRow(sampling: Sampling): boolean {
+  const { topK, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty, logitBias, topLogProbs } = sampling;
+  const isFiltered = !isGreedy(sampling) && (topK > 0 || topP < 1 || minP > 0);
+  const isPenalised = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
+  return isFiltered || isPenalised || logitBias.length > 0 || topLogProbs > 0;
 }
+
+/** The same of options as they are given. */
+export const needsLogits = (options: SamplingOptions): boolean => needsRow(resolveSampling(options));
 
 /** The options that are sampling's own, of all that a request has. */
 export const samplingOf = (options: SamplingOptions): SamplingOptions =>

@@ -3,11 +3,12 @@
  * or the next piece of a prompt; then sequences that wait. Where no page is left, the sequence that came last gives its
  * pages back and is computed again later.
  */
+import { filterInputs, type FilterInputs } from './filterRows.js';
 import { PAGE_TOKENS, type PagePool } from './pages.js';
 import { UNREAD, type Draw, type Sequence } from './sequence.js';
 
-/** Inputs of the function `step`, by name. */
-export interface StepInputs {
+/** Inputs of the function `step`, by name. Those of filtered rows are there where the model chooses from logits. */
+export interface StepInputs extends Partial<FilterInputs> {
   /** New tokens; any number where `isFed` is 1: the token is then the one kept in row `feed` of `drawn`. */
   readonly tokens: Int32Array;
   readonly isFed?: Int32Array;
@@ -24,6 +25,8 @@ export interface StepInputs {
   readonly inverseTemperature: Float32Array;
   readonly keyLow: Int32Array;
   readonly keyHigh: Int32Array;
+  /** The same as `keep`, for tokens that are chosen from logits: those of the first rows. */
+  readonly keepSampled?: Int32Array;
 }
 
 export interface StepLimits {
@@ -39,6 +42,9 @@ export interface StepLimits {
   readonly keptRows?: number;
   /** Calls that keep all stages of a pipeline busy, each with sequences of its own. Default: 1. */
   readonly groups?: number;
+  /** Most filtered rows, and entries of their lists. Default: none, and the model takes no filters. */
+  readonly filtered?: number;
+  readonly entries?: number;
 }
 
 /** The tokens [from, to) of a sequence. */
@@ -105,6 +111,8 @@ export class Scheduler {
     let keys = 0;
     let rows = 0;
     let writing = 0;
+    const { filtered: mostFiltered = 0, entries: mostEntries = 0 } = this.limits;
+    let [filtered, entries] = [0, 0];
     /** Pages that this call fills: whoever needs them too waits for them. */
     const filling = new Set<string>();
     const take = (sequence: Sequence): boolean => {
@@ -115,10 +123,16 @@ export class Scheduler {
       const count = asked.length <= rowsLeft ? most : asked[rowsLeft]! - sequence.computed;
       const to = sequence.computed + count;
       if (count <= 0 || keys + to > this.limits.keys) return false;
+      const isFiltered = sequence.isFiltered && to === sequence.tokens.length;
+      const listed = isFiltered ? sequence.entryCount : 0;
+      const hasRoom = filtered < mostFiltered && (filtered === 0 || entries + listed <= mostEntries);
+      if (isFiltered && !hasRoom) return false;
       if (!this.reserve(sequence, to, pieces)) return false;
       pieces.push({ sequence, from: sequence.computed, to });
       for (let i = Math.floor(sequence.computed / PAGE_TOKENS); (i + 1) * PAGE_TOKENS <= to; i++)
         filling.add(sequence.content(i) ?? '');
+      filtered += isFiltered ? 1 : 0;
+      entries += listed;
       tokens += count;
       rows += Math.min(asked.length, rowsLeft);
       keys += to;
@@ -146,7 +160,7 @@ export class Scheduler {
       this.running.push(sequence);
     }
     if (pieces.length === 0) return undefined;
-    const step = { pieces, ...arraysOf(pieces, this.limits.keptRows ?? 0) };
+    const step = { pieces, ...arraysOf(pieces, this.limits) };
     // Calls are executed in order, so that a later one may read what this one writes.
     for (const { sequence, to } of pieces) {
       sequence.computed = to;
@@ -243,7 +257,10 @@ function rowsOf(sequence: Sequence, from: number, to: number): readonly number[]
 const GREEDY: Draw = { inverseTemperature: 0, low: 0, high: 0 };
 
 /** A call's arrays. The paths of its sequences stand one behind another in the list of keys. */
-function arraysOf(pieces: readonly Piece[], keptRows: number): Pick<Step, 'inputs' | 'asked'> {
+function arraysOf(
+  pieces: readonly Piece[],
+  { keptRows = 0, filtered: mostFiltered }: StepLimits,
+): Pick<Step, 'inputs' | 'asked'> {
   const count = pieces.reduce((sum, { from, to }) => sum + to - from, 0);
   const keys = pieces.reduce((sum, { to }) => sum + to, 0);
   const [tokens, position, slot, begin] = [0, 0, 0, 0].map(() => new Int32Array(count)) as [
@@ -254,9 +271,7 @@ function arraysOf(pieces: readonly Piece[], keptRows: number): Pick<Step, 'input
   ];
   const [isFed, feed] = [new Int32Array(count), new Int32Array(count)];
   const key = new Int32Array(keys);
-  const row: number[] = [];
-  const target: number[] = [];
-  const asked: AskedRow[] = [];
+  const found: (AskedRow & { readonly row: number; readonly target: number })[] = [];
   let at = 0;
   let path = 0;
   for (const { sequence, from, to } of pieces) {
@@ -271,26 +286,38 @@ function arraysOf(pieces: readonly Piece[], keptRows: number): Pick<Step, 'input
     }
     for (const i of rowsOf(sequence, from, to)) {
       const isLast = i + 1 === sequence.tokens.length;
-      row.push(at - to + i);
-      target.push(isLast ? 0 : sequence.tokens[i + 1]!);
-      asked.push({ sequence, kind: isLast ? 'next' : 'score', at: i + 1 });
+      found.push({
+        ...{ sequence, kind: isLast ? 'next' : 'score', at: i + 1 },
+        row: at - to + i,
+        target: isLast ? 0 : sequence.tokens[i + 1]!,
+      });
     }
     path += to;
   }
+  const isFiltered = ({ sequence, kind }: AskedRow): boolean => kind === 'next' && sequence.isFiltered;
+  const filtered = found.filter(isFiltered);
+  const asked = filtered.length === 0 ? found : [...filtered, ...found.filter((each) => !isFiltered(each))];
   const draws = asked.map(({ sequence, kind }) => (kind === 'next' ? sequence.draw : undefined) ?? GREEDY);
-  const keep = Int32Array.from(asked, ({ kind }, i) => (kind === 'next' && i < keptRows ? i : -1));
+  // A token that is chosen from logits is kept in place of the one that the head has drawn.
+  const kept = asked.map(({ kind }, i) => (kind === 'next' && i < keptRows ? i : -1));
   const inputs = {
     tokens,
-    ...(keptRows === 0 ? {} : { isFed, feed, keep }),
+    ...(keptRows === 0
+      ? {}
+      : { isFed, feed, keep: Int32Array.from(kept.keys(), (i) => (i < filtered.length ? -1 : kept[i]!)) }),
     position,
     slot,
     begin,
     key,
-    row: Int32Array.from(row),
-    target: Int32Array.from(target),
+    row: Int32Array.from(asked, ({ row }) => row),
+    target: Int32Array.from(asked, ({ target }) => target),
     inverseTemperature: Float32Array.from(draws, (draw) => draw.inverseTemperature),
     keyLow: Int32Array.from(draws, (draw) => draw.low),
     keyHigh: Int32Array.from(draws, (draw) => draw.high),
+    ...(mostFiltered === undefined ? {} : filterInputs(filtered.map(({ sequence }) => sequence.filterRow))),
+    ...(mostFiltered === undefined || keptRows === 0
+      ? {}
+      : { keepSampled: Int32Array.from(kept.slice(0, filtered.length)) }),
   };
   return { inputs, asked };
 }

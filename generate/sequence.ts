@@ -1,7 +1,8 @@
 /** A sequence of tokens that is continued: its prompt, what was generated, and the pages of its keys and values. */
 import { noiseKey, type NoiseKey } from '../ir/gumbel.js';
-import { chooseToken, type Chosen } from './choose.js';
-import { isGreedy, type Sampling } from './sampling.js';
+import { filtersOf, type FilterRow } from './filterRows.js';
+import { isGreedy, needsRow, type Sampling } from './sampling.js';
+import { TokenEntries } from './tokenEntries.js';
 import { contentOf, PAGE_TOKENS, type PagePool } from './pages.js';
 
 /** Stands for a token that a device has drawn and the host has not read yet. */
@@ -15,8 +16,8 @@ export interface SequenceOptions {
   readonly scoreFrom?: number;
   /** How tokens are drawn; absent: the most likely one. */
   readonly sampling?: Sampling;
-  /** Tokens are chosen from logits, on the host. */
-  readonly needsLogits?: boolean;
+  /** Tokens of the model's vocabulary, where tokens are chosen from whole rows of logits. */
+  readonly filterVocab?: number | undefined;
   /** Tokens that may not be among the first `atLeast` that are generated. */
   readonly banned?: { readonly tokens: ReadonlySet<number>; readonly atLeast: number };
 }
@@ -33,7 +34,9 @@ export class Sequence {
   readonly promptLength: number;
   readonly scoreFrom: number;
   readonly sampling: SequenceOptions['sampling'];
-  private readonly choosesHere: boolean;
+  private readonly isFilteredAlways: boolean;
+  private readonly entries: TokenEntries | undefined;
+  private readonly filterVocab: number;
   private readonly bannedFirst: SequenceOptions['banned'];
   /** Tokens whose keys and values are in the pages. */
   computed = 0;
@@ -53,14 +56,20 @@ export class Sequence {
   /** Contents of full pages, as far as they have been asked for. */
   private readonly contents: string[] = [];
 
-  constructor({ prompt, scoreFrom, sampling, needsLogits = false, banned, longest = Infinity }: SequenceOptions) {
+  constructor({ prompt, scoreFrom, sampling, filterVocab, banned, longest = Infinity }: SequenceOptions) {
     if (prompt.length === 0) throw new RangeError('A sequence has at least one token.');
     this.tokens = [...prompt];
     this.promptLength = prompt.length;
     this.sampling = sampling;
     this.longest = longest;
-    this.choosesHere = needsLogits;
     this.bannedFirst = banned;
+    this.filterVocab = filterVocab ?? 0;
+    this.isFilteredAlways = filterVocab !== undefined && sampling !== undefined && needsRow(sampling);
+    if (filterVocab !== undefined && sampling !== undefined)
+      this.entries = new TokenEntries({
+        ...{ sampling, promptLength: prompt.length, vocab: filterVocab },
+        ...(banned === undefined ? {} : { banned: banned.tokens }),
+      });
     this.scoreFrom = Math.max(1, scoreFrom ?? prompt.length);
   }
 
@@ -80,9 +89,9 @@ export class Sequence {
     return this.tokens.at(-1) === UNREAD;
   }
 
-  /** Whether it goes on after the next token, whatever that is, and that token is chosen on the device. */
+  /** Whether it goes on after the next token, whatever that is. */
   get isForeseen(): boolean {
-    return !this.needsLogits && this.tokens.length + 1 < this.longest;
+    return this.tokens.length + 1 < this.longest;
   }
 
   /** Row `row` of the last call draws the next token. */
@@ -101,26 +110,36 @@ export class Sequence {
     while (this.isUnread) this.tokens.pop();
   }
 
-  private get banned(): ReadonlySet<number> | undefined {
+  private get isBanning(): boolean {
     const { bannedFirst: first } = this;
-    return first !== undefined && this.tokens.length - this.promptLength < first.atLeast ? first.tokens : undefined;
+    return first !== undefined && this.tokens.length - this.promptLength < first.atLeast;
   }
 
-  /** Whether the token after the last one is chosen from logits, on the host. */
-  get needsLogits(): boolean {
-    return this.choosesHere || this.banned !== undefined;
+  /** Whether the token after the last one is chosen from a whole row of logits. */
+  get isFiltered(): boolean {
+    return this.entries !== undefined && (this.isFilteredAlways || this.isBanning);
   }
 
-  /** The token after the last one, from a row of logits. */
-  choose(logits: Float32Array): Chosen {
-    const { tokens, promptLength, banned, sampling } = this;
-    if (sampling === undefined) throw new Error('A sequence without options has no use for logits.');
-    return chooseToken(
-      logits,
-      sampling,
-      { tokens, promptLength, banned },
-      noiseKey(sampling.seed, this.tokens.length - 1),
-    );
+  /** How many most likely tokens are wanted: no more than there are. */
+  get topCount(): number {
+    return Math.min(this.sampling?.topLogProbs ?? 0, this.filterVocab);
+  }
+
+  /** Most entries of its list (filterRow). */
+  get entryCount(): number {
+    return this.isFiltered ? this.entries!.mostAt(this.tokens.length) : 0;
+  }
+
+  /** How the token after the last one is chosen from its logits. */
+  get filterRow(): FilterRow {
+    const { entries, sampling, tokens, promptLength, isBanning } = this;
+    if (entries === undefined || sampling === undefined) throw new Error('A sequence without options has no filters.');
+    return {
+      filters: filtersOf(sampling),
+      entries: entries.listAfter(tokens, isBanning),
+      isGenerated: entries.counts && tokens.length > promptLength,
+      topCount: this.topCount,
+    };
   }
 
   /** What the token after the last one is drawn with; undefined: the most likely token is taken. */

@@ -8,8 +8,17 @@ export interface StepOutputs {
   /** A token drawn from the row, and its log-probability at temperature 1. */
   readonly drawn: Int32Array;
   readonly drawnLogProb: Float32Array;
-  /** The logits of the rows, one row behind another, if the model returns them. */
-  readonly logits?: Float32Array;
+  /** The tokens of the first rows, chosen from their logits, where the model does that. */
+  readonly filtered?: FilteredOutputs;
+}
+
+/** For each filtered row. Log-probabilities are those at temperature 1, of unchanged logits. */
+export interface FilteredOutputs {
+  readonly token: Int32Array;
+  readonly logProb: Float32Array;
+  /** The most likely tokens, as many numbers a row as the model finds at most; those past topCount are 0. */
+  readonly topTokens: Int32Array;
+  readonly topLogProbs: Float32Array;
 }
 
 export interface Stepper {
@@ -18,8 +27,8 @@ export interface Stepper {
   readonly cacheTokens: number;
   /** Longest context of the model, in tokens. */
   readonly maxLength: number;
-  /** `step` returns logits. */
-  readonly hasLogits?: boolean;
+  /** `step` chooses tokens from whole rows of logits: tokens of its vocabulary. Absent: it does not. */
+  readonly vocab?: number | undefined;
   /**
    * Calls are executed in the order in which they are made. Rejects with StateLost where the device and all keys and
    * values are gone; with an error that has `rows` where only some rows could not be computed.

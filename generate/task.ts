@@ -1,11 +1,11 @@
 /** A request on its way: its sequence, what was generated of it, and who waits for it. */
-import { needsLogits, resolveSampling } from './sampling.js';
+import { needsRow, resolveSampling } from './sampling.js';
 import { Sequence } from './sequence.js';
 import { GenerateError, type EndReason, type Generated, type GeneratedToken, type GenerateRequest } from './request.js';
 import type { Stepper } from './stepper.js';
 
 /** What a request must fit into. */
-export interface TaskLimits extends Pick<Stepper, 'maxLength' | 'hasLogits'> {
+export interface TaskLimits extends Pick<Stepper, 'maxLength' | 'vocab'> {
   /** Longest sequence that the pages and a call have room for, in tokens. */
   readonly room: number;
 }
@@ -84,7 +84,7 @@ export class Task {
 }
 
 /** Throws where the request cannot be computed with these limits. */
-function sequenceOf(request: GenerateRequest, { maxLength, room, hasLogits = false }: TaskLimits): Sequence {
+function sequenceOf(request: GenerateRequest, { maxLength, room, vocab }: TaskLimits): Sequence {
   const { prompt, maxNewTokens, scoreFrom, stopTokens = new Set(), minNewTokens = 0 } = request;
   if (prompt.length > maxLength)
     throw new GenerateError(`a prompt of ${prompt.length} tokens; the model's context has ${maxLength}`);
@@ -92,15 +92,15 @@ function sequenceOf(request: GenerateRequest, { maxLength, room, hasLogits = fal
     throw new GenerateError(`a prompt of ${prompt.length} tokens; the cache has room for ${room}`);
   const sampling = resolveSampling(request.sampling ?? {}, request.sample);
   const isBanning = minNewTokens > 0 && stopTokens.size > 0;
-  const choosesHere = needsLogits(request.sampling ?? {});
-  if ((choosesHere || isBanning) && !hasLogits)
+  const isFiltered = isBanning || needsRow(sampling);
+  if (isFiltered && vocab === undefined)
     throw new GenerateError(
       'the model was compiled without logits, which filters, penalties and top log-probabilities need',
     );
   return new Sequence({
     prompt,
     sampling,
-    needsLogits: choosesHere,
+    filterVocab: isFiltered ? vocab : undefined,
     longest: Math.min(maxLength, room, prompt.length + maxNewTokens),
     ...(isBanning ? { banned: { tokens: stopTokens, atLeast: minNewTokens } } : {}),
     ...(scoreFrom === undefined ? {} : { scoreFrom }),

@@ -18,7 +18,13 @@ export interface ExtentDecl {
   readonly name: ExtentName;
   /** `tokens`, `rows`; absent if not stated. */
   readonly counts?: string;
+  /** In every call this extent is at most that one: its rows are the first of those. */
+  readonly within?: ExtentName;
 }
+
+/** Whether rows of `inner` are the first of the rows of `outer`, or all of them. */
+export const isWithin = (inner: Dim, outer: Dim, declared: readonly ExtentDecl[]): boolean =>
+  inner === outer || declared.some(({ name, within }) => name === inner && within === outer);
 
 /** The size of one call, or of the largest one: a whole number for each extent of the function. */
 export type Extents = Readonly<Record<ExtentName, number>>;

@@ -5,6 +5,7 @@
  * Buffers are row-major with a padded row stride (see `BufferDecl`). A kernel reads and writes buffers by name.
  */
 import type { FunctionInterface, StateDecl } from './function.js';
+import type { SampleInput } from './sampleInputs.js';
 import type { BufferDType, Dim, ExtentName } from './types.js';
 import type { Scalar } from './scalar.js';
 import type { FormatName, Layout } from './storage.js';
@@ -154,7 +155,7 @@ export const drawBuffers = (draw: Draw | undefined): readonly string[] =>
  * Let z = rowScale·(a·Wᵀ). For each block of LOGPROB_BLOCK vocabulary columns, the kernel writes max z, Σ exp(z − max),
  * the first column of the max, and z at the target column (−inf outside the block) to parts[row, 4·block …]. The logits
  * themselves are never stored. With a draw, 8 numbers are written for a block: those, the largest score of the draw
- * (drawScore), its first column, z there, and 0.
+ * (drawScore), its first column, z there, and 0. With `logits`, the z of the first rows are stored as well.
  */
 export interface LogProbKernel extends KernelBase {
   readonly anchor: 'logprob';
@@ -169,6 +170,8 @@ export interface LogProbKernel extends KernelBase {
   /** i32[rows] */
   readonly target: string;
   readonly draw?: Draw;
+  /** f32[F, vocab], where F is within the rows. */
+  readonly logits?: string;
   /** f32[rows, partWidth·⌈vocab/LOGPROB_BLOCK⌉] */
   readonly parts: string;
 }
@@ -188,6 +191,34 @@ export interface LogProbReduceKernel extends KernelBase {
   readonly isArgmax: string;
   /** Where parts have a draw: i32[rows], the token, and f32[rows], its log-probability at temperature 1. */
   readonly draw?: { readonly token: string; readonly logProb: string };
+  /** f32[rows] each: the largest z and Σ exp(z − largest), for kernels that compute more of a row. */
+  readonly totals?: Totals;
+}
+
+export interface Totals {
+  readonly top: string;
+  readonly sum: string;
+}
+
+/**
+ * Chooses a token for each row of logits (ir/filters), and finds the most likely ones. Log-probabilities are those of
+ * the logits as they are: z − (top + ln sum), by the totals of their rows. The kernel overwrites the logits, which
+ * nobody reads afterwards.
+ */
+export interface SampleKernel extends KernelBase {
+  readonly anchor: 'sample';
+  readonly vocab: number;
+  /** f32[rows, vocab] */
+  readonly logits: string;
+  readonly totals: Totals;
+  readonly inputs: Readonly<Record<SampleInput, string>>;
+  /** f32[E]: where the kernel keeps the logits that its entries change. */
+  readonly saved: string;
+  /** i32[rows], f32[rows] */
+  readonly token: string;
+  readonly logProb: string;
+  /** The `count` most likely tokens, at most `most`: i32[rows]; i32[rows, most] and f32[rows, most], 0 past them. */
+  readonly best: { readonly most: number; readonly count: string; readonly tokens: string; readonly logProbs: string };
 }
 
 /** A generated loop nest without a template. It computes the outputs for each row and column. */
@@ -199,7 +230,7 @@ export interface LoopKernel extends KernelBase {
   readonly outputs: readonly Output[];
 }
 
-export type Kernel = GemmKernel | AttentionKernel | LogProbKernel | LogProbReduceKernel | LoopKernel;
+export type Kernel = GemmKernel | AttentionKernel | LogProbKernel | LogProbReduceKernel | SampleKernel | LoopKernel;
 
 /** The stored matrix that a weight is packed from. Names are those of checkpoint tensors, [out, in] as in Linear. */
 export interface WeightSource {

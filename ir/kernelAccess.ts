@@ -61,6 +61,10 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
     case 'logprobReduce':
       for (const name of [kernel.parts, kernel.target]) reads.add(name);
       break;
+    case 'sample':
+      for (const name of [kernel.logits, kernel.totals.top, kernel.totals.sum, kernel.best.count]) reads.add(name);
+      for (const name of Object.values(kernel.inputs)) reads.add(name);
+      break;
     case 'loop':
       for (const output of kernel.outputs) outputReads(output, reads);
       break;
@@ -86,9 +90,14 @@ export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
     case 'attention':
       return new Set([kernel.out]);
     case 'logprob':
-      return new Set([kernel.parts]);
+      return new Set([kernel.parts, ...(kernel.logits === undefined ? [] : [kernel.logits])]);
     case 'logprobReduce':
-      return new Set([kernel.logProb, kernel.isArgmax, ...Object.values<string>(kernel.draw ?? {})]);
+      return new Set([
+        ...[kernel.logProb, kernel.isArgmax],
+        ...Object.values<string>({ ...kernel.draw, ...kernel.totals }),
+      ]);
+    case 'sample':
+      return new Set([kernel.saved, kernel.token, kernel.logProb, kernel.best.tokens, kernel.best.logProbs]);
     case 'loop':
       return new Set(kernel.outputs.map((o) => o.buffer));
     default:

@@ -15,8 +15,11 @@ import type {
   LoopKernel,
   Mask,
   Output,
+  SampleKernel,
 } from './kernel.js';
 import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK } from './kernel.js';
+import { adjustLogits, chooseToken, largestTokens } from './filters.js';
+import { rowSampling, SAMPLE_INPUT_NAMES, sampleInputsOf } from './sampleInputs.js';
 import { drawScore, type NoiseKey } from './gumbel.js';
 import type { ScalarContext } from './evaluateScalar.js';
 import { evaluateScalar } from './evaluateScalar.js';
@@ -68,6 +71,9 @@ function runKernel(memory: KernelMemory, kernel: Kernel): Map<string, Float64Arr
         break;
       case 'logprobReduce':
         logProbReduce(memory, kernel);
+        break;
+      case 'sample':
+        sample(memory, kernel);
         break;
       case 'loop':
         loop(memory, kernel);
@@ -228,6 +234,7 @@ function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
   if (weight.rows !== kernel.vocab)
     throw new Error(`weight '${kernel.weight}' has ${weight.rows} rows, vocab is ${kernel.vocab}.`);
   const parts = memory.write(kernel.parts);
+  const logits = kernel.logits === undefined ? undefined : memory.write(kernel.logits);
   const context = programContext(memory, {});
   for (let row = 0; row < rows; row++) {
     context.row = row;
@@ -240,6 +247,7 @@ function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
       z.forEach((product, j) => {
         z[j] = scale * product;
       });
+      if (logits !== undefined && row < logits.rows) logits.data.set(z, row * kernel.vocab + start);
       const max = z.reduce((most, value) => Math.max(most, value), -Infinity);
       const part = [
         max,
@@ -257,6 +265,7 @@ function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
     }
   }
   memory.finish(kernel.parts);
+  if (kernel.logits !== undefined) memory.finish(kernel.logits);
 }
 
 const drawKey = (
@@ -277,6 +286,10 @@ function logProbReduce(memory: KernelMemory, kernel: LogProbReduceKernel): void 
     kernel.draw === undefined
       ? undefined
       : { token: memory.write(kernel.draw.token), logProb: memory.write(kernel.draw.logProb) };
+  const totals =
+    kernel.totals === undefined
+      ? undefined
+      : { top: memory.write(kernel.totals.top), sum: memory.write(kernel.totals.sum) };
   for (let row = 0; row < parts.rows; row++) {
     let max = -Infinity;
     let sum = 0;
@@ -297,12 +310,39 @@ function logProbReduce(memory: KernelMemory, kernel: LogProbReduceKernel): void 
       drawn.token.data[row] = token;
       drawn.logProb.data[row] = zDrawn - (max + Math.log(sum));
     }
+    if (totals !== undefined) [totals.top.data[row], totals.sum.data[row]] = [max, sum];
     logProb.data[row] = z - (max + Math.log(sum));
     isArgmax.data[row] = argmax === memory.index(kernel.target, row, kernel.vocab) ? 1 : 0;
   }
-  for (const name of Object.values<string>(kernel.draw ?? {})) memory.finish(name);
+  for (const name of Object.values<string>({ ...kernel.draw, ...kernel.totals })) memory.finish(name);
   memory.finish(kernel.logProb);
   memory.finish(kernel.isArgmax);
+}
+
+function sample(memory: KernelMemory, kernel: SampleKernel): void {
+  const { vocab, logits, totals, inputs, saved, token, logProb, best } = kernel;
+  const z = memory.read(logits);
+  const [top, sum] = [memory.read(totals.top), memory.read(totals.sum)];
+  const numbers = sampleInputsOf(SAMPLE_INPUT_NAMES.map((name) => memory.read(inputs[name]).data));
+  const written = {
+    token: memory.write(token),
+    logProb: memory.write(logProb),
+    tokens: memory.write(best.tokens),
+    logProbs: memory.write(best.logProbs),
+  };
+  for (let row = 0; row < z.rows; row++) {
+    const own = z.data.subarray(row * vocab, (row + 1) * vocab);
+    const logProbOf = (at: number): number => own[at]! - (top.data[row]! + Math.log(sum.data[row]!));
+    const { filters, draw, entries } = rowSampling(numbers, row, vocab);
+    const chosen = chooseToken(adjustLogits(own, filters, entries), filters, draw);
+    written.token.data[row] = chosen;
+    written.logProb.data[row] = logProbOf(chosen);
+    const most = largestTokens(own, Math.min(best.most, memory.read(best.count).data[row]!));
+    written.tokens.data.set(most, row * best.most);
+    written.logProbs.data.set(most.map(logProbOf), row * best.most);
+  }
+  memory.write(saved);
+  for (const name of [token, logProb, best.tokens, best.logProbs]) memory.finish(name);
 }
 
 /** The leaves of a program: loads and row sums read memory; `acc` and `headDim` come from the anchor. */

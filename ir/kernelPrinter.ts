@@ -52,12 +52,21 @@ export function printKernel(kernel: Kernel): string {
       );
     }
     case 'logprob': {
-      const { parts, a, k, weight, vocab, rowScale, target, draw } = kernel;
+      const { parts, a, k, weight, vocab, rowScale, target, draw, logits: stored } = kernel;
+      const logits = stored === undefined ? '' : `, first rows in ${stored}`;
       const drawn = draw === undefined ? '' : `, draw by ${drawBuffers(draw).join(' ')}`;
-      return `${head}, ${parts} of ${a}[R, ${k}]·${weight}[${vocab}]·${printScalar(rowScale)} at ${target}${drawn}`;
+      const score = `${a}[R, ${k}]·${weight}[${vocab}]·${printScalar(rowScale)}`;
+      return `${head}, ${parts} of ${score} at ${target}${drawn}${logits}`;
     }
     case 'logprobReduce':
       return `${head}, ${kernel.logProb}, ${kernel.isArgmax} = ${kernel.parts} at ${kernel.target}`;
+    case 'sample': {
+      const { token, logProb, best, logits, inputs } = kernel;
+      return [
+        `${head}, ${token}, ${logProb}, ${best.tokens}, ${best.logProbs} of ${logits}`,
+        `  by ${Object.values(inputs).join(' ')}`,
+      ].join('\n');
+    }
     case 'loop': {
       const heads = kernel.headDim === undefined ? '' : `, heads of ${kernel.headDim}`;
       return [

@@ -3,11 +3,15 @@
  * `step`.
  */
 import { extentIn, type Extents } from './extents.js';
+import { MOST_SAMPLE_VOCAB } from './sampleInputs.js';
 import type { Bucket } from './plan.js';
 
 export const NEW_TOKENS = 'T';
 export const KEYS = 'C';
 export const STEP_ROWS = 'R';
+/** Rows whose tokens are chosen from their logits, and entries of their lists (ir/sampleInputs). */
+export const FILTERED_ROWS = 'F';
+export const ENTRIES = 'E';
 
 export interface StepSize {
   /** New tokens. */
@@ -16,18 +20,25 @@ export interface StepSize {
   readonly keys: number;
   /** Rows with a log-probability. */
   readonly rows: number;
+  /** The first rows, which are filtered, and entries of their lists; absent where the function filters none. */
+  readonly filtered?: number;
+  readonly entries?: number;
 }
 
-export const stepExtents = ({ tokens, keys, rows }: StepSize): Extents => ({
+export const stepExtents = ({ tokens, keys, rows, filtered, entries }: StepSize): Extents => ({
   [NEW_TOKENS]: tokens,
   [KEYS]: keys,
   [STEP_ROWS]: rows,
+  ...(filtered === undefined ? {} : { [FILTERED_ROWS]: filtered }),
+  ...(entries === undefined ? {} : { [ENTRIES]: entries }),
 });
 
 export const stepSize = (extents: Extents): StepSize => ({
   tokens: extentIn(NEW_TOKENS, extents),
   keys: extentIn(KEYS, extents),
   rows: extentIn(STEP_ROWS, extents),
+  ...(extents[FILTERED_ROWS] === undefined ? {} : { filtered: extents[FILTERED_ROWS] }),
+  ...(extents[ENTRIES] === undefined ? {} : { entries: extents[ENTRIES] }),
 });
 
 /** The state that keeps the tokens that the last call drew, and its rows. */
@@ -38,18 +49,21 @@ export const DRAWN_ROWS = 1024;
 export const takesDrawn = ({ states }: { readonly states: readonly { readonly name: string }[] }): boolean =>
   states.some(({ name }) => name === DRAWN);
 
-/** The inputs of such a step that is given all its tokens, and keeps none. */
-export const nothingFed = (tokens: number, rows: number) => ({
+/** The inputs of such a step that is given all its tokens, and keeps none. `filtered`: as many rows are. */
+export const nothingFed = (tokens: number, rows: number, filtered?: number) => ({
   isFed: new Int32Array(tokens),
   feed: new Int32Array(tokens),
   keep: new Int32Array(rows).fill(-1),
+  ...(filtered === undefined ? {} : { keepSampled: new Int32Array(filtered).fill(-1) }),
 });
 
 /** Most entries of the list of keys in one call: 512 sequences of 1,024 tokens. */
 export const MOST_KEYS = 1 << 19;
 
-/** Most rows of a call that returns logits: 128,256 tokens of 64 rows are 33 MB. */
-export const MOST_LOGIT_ROWS = 64;
+/** Most filtered rows of a call: the logits of 128,256 tokens for each are 131 MB of a device's memory. */
+export const MOST_FILTERED_ROWS = 256;
+/** Most entries of the lists of a call: those of one row always fit. */
+export const MOST_ENTRIES = MOST_SAMPLE_VOCAB;
 
 /** Most new tokens of a path in a call that only continues paths: a token, or a draft with it. */
 export const DECODE_RUN = 16;
@@ -57,13 +71,13 @@ export const DECODE_RUN = 16;
 const DECODE_KEYS = 1024;
 
 /**
- * Steps of a few tokens, and of the sizes `decode` in which paths only go on, beside the sizes of `prompts`; none with
- * more than `mostRows` rows. Ascending; of one size, that of decoding first.
+ * Steps of a few tokens, and of the sizes `decode` in which paths only go on, beside the sizes of `prompts`. With room
+ * for filtered rows if `isFiltering`. Ascending; of one size, that of decoding first.
  */
 export function stepBuckets(
   prompts: readonly Bucket[],
   decode: readonly number[] = [],
-  mostRows = Infinity,
+  isFiltering = false,
 ): readonly Bucket[] {
   const sizes = prompts.map(({ extents, longest }) => ({ tokens: extentIn(NEW_TOKENS, extents), longest }));
   const [least, most] = [
@@ -79,7 +93,10 @@ export function stepBuckets(
   return [...few, ...going, ...sizes]
     .sort((a, b) => a.tokens - b.tokens)
     .map(({ tokens, ...paths }) => ({
-      extents: stepExtents({ tokens, keys: MOST_KEYS, rows: Math.min(tokens, mostRows) }),
+      extents: stepExtents({
+        ...{ tokens, keys: MOST_KEYS, rows: tokens },
+        ...(isFiltering ? { filtered: Math.min(tokens, MOST_FILTERED_ROWS), entries: MOST_ENTRIES } : {}),
+      }),
       ...paths,
     }));
 }

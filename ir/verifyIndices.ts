@@ -127,6 +127,12 @@ function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Looku
     case 'logprobReduce':
       found.push({ index: kernel.target, rows: kernel.vocab, what: 'the vocabulary' });
       break;
+    case 'sample': {
+      const { entryToken, pathToken, pathRow } = kernel.inputs;
+      for (const index of [entryToken, pathToken]) found.push({ index, rows: kernel.vocab, what: 'the vocabulary' });
+      found.push({ index: pathRow, rows: rowsOf(pathToken), what: `'${pathToken}'` });
+      break;
+    }
     case 'gemm':
     case 'loop':
       break;

@@ -22,7 +22,8 @@ import { FORMATS, layoutProblem } from './storage.js';
 import { StateVersions, verifyStates } from './verifyStates.js';
 import type { Domain, Reader } from './verifyProgram.js';
 import { isRowInvariant, shape, verifyProgram } from './verifyProgram.js';
-import { EXTENT_NAME, type ExtentDecl } from './extents.js';
+import { EXTENT_NAME, isWithin, type ExtentDecl } from './extents.js';
+import { verifySample } from './verifySample.js';
 import type { BufferDType, Dim } from './types.js';
 
 const IDENTIFIER = /^[a-z][a-z0-9_]{0,127}$/;
@@ -61,7 +62,7 @@ function verifyModule(module: KernelModule): void {
   const names = new Set<string>();
   const versions = new StateVersions(module);
   for (const kernel of module.kernels) {
-    const check = new KernelCheck(kernel, buffers, weights, ready);
+    const check = new KernelCheck(kernel, buffers, weights, ready, module.interface.extents);
     for (const dim of [kernel.rows, ...(kernel.anchor === 'loop' ? [kernel.columns] : [])])
       if (typeof dim === 'string' && !extents.has(dim)) check.fail(`the function declares no extent ${dim}.`);
     if (!IDENTIFIER.test(kernel.name)) check.fail('the name does not match [a-z][a-z0-9_]*.');
@@ -73,6 +74,7 @@ function verifyModule(module: KernelModule): void {
     check.run();
     versions.advance(kernel, (what) => check.fail(what));
     for (const name of check.written) ready.add(name);
+    if (kernel.anchor === 'sample') ready.delete(kernel.logits);
   }
   for (const buffer of module.buffers) {
     if (buffer.space === 'output' && !ready.has(buffer.name))
@@ -84,9 +86,11 @@ function verifyModule(module: KernelModule): void {
 /** Names of the extents, which generated functions take as parameters. */
 function verifyExtents(declared: readonly ExtentDecl[]): ReadonlySet<Dim> {
   const names = new Set<Dim>();
-  for (const { name } of declared) {
+  for (const { name, within } of declared) {
     if (!EXTENT_NAME.test(name)) throw new Error(`${JSON.stringify(name)} is not a name of an extent.`);
     if (names.has(name)) throw new Error(`Extent ${name} is declared twice.`);
+    if (within !== undefined && !names.has(within))
+      throw new Error(`Extent ${name} lies within ${JSON.stringify(within)}, which is not declared before it.`);
     names.add(name);
   }
   return names;
@@ -212,13 +216,16 @@ class KernelCheck implements Reader {
   private readonly buffers: ReadonlyMap<string, BufferDecl>;
   private readonly weights: ReadonlyMap<string, WeightDecl>;
   private readonly ready: ReadonlySet<string>;
+  readonly extents: readonly ExtentDecl[];
 
   constructor(
     kernel: Kernel,
     buffers: ReadonlyMap<string, BufferDecl>,
     weights: ReadonlyMap<string, WeightDecl>,
     ready: ReadonlySet<string>,
+    extents: readonly ExtentDecl[],
   ) {
+    this.extents = extents;
     this.kernel = kernel;
     this.buffers = buffers;
     this.weights = weights;
@@ -240,6 +247,8 @@ class KernelCheck implements Reader {
         return this.logProb(kernel);
       case 'logprobReduce':
         return this.logProbReduce(kernel);
+      case 'sample':
+        return verifySample(kernel, this);
       case 'loop': {
         if (typeof kernel.columns === 'number' && !isExtent(kernel.columns))
           this.fail(`columns ${kernel.columns} is not an extent.`);
@@ -280,7 +289,7 @@ class KernelCheck implements Reader {
     return buffer;
   }
 
-  private write(name: string): BufferDecl {
+  write(name: string): BufferDecl {
     const buffer = this.buffers.get(name);
     if (buffer === undefined) return this.fail(`it writes '${name}', which is not a buffer.`);
     if (buffer.space === 'state') this.fail(`it writes state '${name}' otherwise than through an index.`);
@@ -291,7 +300,7 @@ class KernelCheck implements Reader {
     return buffer;
   }
 
-  private is(
+  is(
     buffer: BufferDecl,
     dtypes: readonly BufferDType[],
     rows: BufferDecl['rows'],
@@ -438,6 +447,13 @@ class KernelCheck implements Reader {
       this.is(this.read(inverseTemperature), ['f32'], kernel.rows, 1, 'inverse temperatures');
       for (const half of [low, high]) this.is(this.read(half), ['i32'], kernel.rows, 1, 'keys of noise');
     }
+    if (kernel.logits !== undefined) {
+      const logits = this.write(kernel.logits);
+      if (logits.space !== 'arena') this.fail(`'${logits.name}' is an ${logits.space}: logits stay in the arena.`);
+      if (!isWithin(logits.rows, kernel.rows, this.extents))
+        this.fail(`'${logits.name}' has ${logits.rows} rows, which are not the first of ${kernel.rows}.`);
+      this.is(logits, ['f32'], logits.rows, kernel.vocab, 'logits');
+    }
     this.is(
       this.write(kernel.parts),
       ['f32'],
@@ -459,6 +475,9 @@ class KernelCheck implements Reader {
     this.is(this.read(kernel.target), ['i32'], kernel.rows, 1, 'target tokens');
     this.is(this.write(kernel.logProb), ['f32'], kernel.rows, 1, 'log-probabilities');
     this.is(this.write(kernel.isArgmax), ['i32'], kernel.rows, 1, 'argmax flags');
+    if (kernel.totals !== undefined)
+      for (const name of Object.values<string>({ ...kernel.totals }))
+        this.is(this.write(name), ['f32'], kernel.rows, 1, 'totals');
     if (kernel.draw === undefined) return;
     this.is(this.write(kernel.draw.token), ['i32'], kernel.rows, 1, 'drawn tokens');
     this.is(this.write(kernel.draw.logProb), ['f32'], kernel.rows, 1, 'log-probabilities of the drawn tokens');

@@ -1,6 +1,7 @@
 import { definitions, loadTimeValues, uses, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import { versionsOf, type Version } from '../ir/graph/versions.js';
 import { isScoreOp } from '../ir/ops/fused.js';
+import { isSampleOp } from '../ir/ops/sampling.js';
 import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isSymbol, printType, type Dim, type ExtentName } from '../ir/types.js';
@@ -10,12 +11,13 @@ import { CompileError } from './compileError.js';
  * A group becomes one kernel: an anchor, and the elementwise ops before and after it.
  * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
  * - `attention`, `logprob`: a recognised op. `logprob` holds every score (SCORE_OPS) of the same operands.
+ * - `sample`: every op that chooses from the same logits (SAMPLE_OPS).
  * - `loop`: no anchor; elementwise ops, gathers and row reductions over one domain.
  * - `write`: `write_rows` of one or more states through the same slots, whose rows are in memory or cheap to compute.
  *   They have a kernel of their own, because the rows may be made of rows that are overwritten.
  */
 export interface Group {
-  readonly kind: 'gemm' | 'attention' | 'logprob' | 'loop' | 'write';
+  readonly kind: 'gemm' | 'attention' | 'logprob' | 'sample' | 'loop' | 'write';
   readonly rows: ExtentName;
   /** Columns of the domain of a loop or a write. For other kinds the anchor determines them. */
   readonly columns: Dim | undefined;
@@ -203,6 +205,7 @@ class Fuser {
   }
 
   private placeOpaque(node: Node): void {
+    if (isSampleOp(node.op)) return this.placeSample(node);
     const isScore = isScoreOp(node.op);
     const shared = isScore
       ? this.groups.find((g) => g.kind === 'logprob' && g.anchors.every((anchor) => sharesPass(anchor, node)))
@@ -211,7 +214,18 @@ class Fuser {
       if (this.versions.has(v) || (isScore && i === 2 && this.groupOf(v) === undefined)) return;
       this.materialised(v);
     });
-    const group = shared ?? this.open(isScore ? 'logprob' : 'attention', this.rows(node.result), undefined);
+    const rows = this.rows(isScore ? node.operands[0]! : node.result);
+    const group = shared ?? this.open(isScore ? 'logprob' : 'attention', rows, undefined);
+    group.anchors.push(node);
+    this.homes.set(node.result, { kind: 'group', group });
+  }
+
+  private placeSample(node: Node): void {
+    const [z] = node.operands;
+    const shared = this.groups.find((g) => g.kind === 'sample' && g.anchors[0]!.operands[0] === z);
+    for (const v of node.operands)
+      if (this.groupOf(v) === undefined || this.groupOf(v) !== shared) this.materialised(v);
+    const group = shared ?? this.open('sample', this.rows(node.result), undefined);
     group.anchors.push(node);
     this.homes.set(node.result, { kind: 'group', group });
   }

@@ -1,11 +1,12 @@
-import { rewrite, type Graph, type Rewriter, type Value } from '../ir/graph/graph.js';
+import { rewrite, type Attributes, type Graph, type Rewriter, type Value } from '../ir/graph/graph.js';
 import type { ScoreOp } from '../ir/ops/fused.js';
 import { Matcher } from './match.js';
 
 /**
  * log_softmax followed by a gather of one column becomes `logprob`, and argmax == target becomes `is_argmax`. The head
  * contraction keeps a running log-sum-exp (Milakov & Gimelshein, arXiv:1805.02867), and logits are never stored. The
- * argmax of noisy logits becomes `draw`, and its log-probability `draw_logprob`.
+ * argmax of noisy logits becomes `draw`, and its log-probability `draw_logprob`. Logits of the first rows, which others
+ * read, become `head_logits`.
  */
 export function fuseLogProb(graph: Graph): Graph {
   const m = new Matcher(graph);
@@ -18,6 +19,8 @@ export function fuseLogProb(graph: Graph): Graph {
       if (drawn?.logits === logits) return score(m, rewriter, 'draw_logprob', logits, drawn.by, node.result.name);
       return score(m, rewriter, 'logprob', logits, [index!], node.result.name);
     }
+    if (node.op === 'first_rows')
+      return score(m, rewriter, 'head_logits', node.operands[0]!, [], node.result.name, node.attributes);
     if (node.op === 'reshape' && graph.results.includes(node.result)) {
       const drawn = matchDraw(m, node.result);
       return drawn === undefined ? undefined : score(m, rewriter, 'draw', drawn.logits, drawn.by, node.result.name);
@@ -74,6 +77,7 @@ function score(
   logits: Value,
   by: readonly Value[],
   name: string,
+  attributes: Attributes = {},
 ): Value | undefined {
   for (const [product, scale] of m.pairs(logits, 'mul')) {
     const head = m.node(product, 'linear');
@@ -85,7 +89,7 @@ function score(
       scale.type.shape[1] !== 1
     )
       continue;
-    return rewriter.add(op, [head.operands[0]!, head.operands[1]!, scale, ...by].map(rewriter.map), {}, name);
+    return rewriter.add(op, [head.operands[0]!, head.operands[1]!, scale, ...by].map(rewriter.map), attributes, name);
   }
   return undefined;
 }

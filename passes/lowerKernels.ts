@@ -2,7 +2,7 @@
  * Groups become kernels, and stored values become buffers. fuseGroups has made all decisions; each kind of group has a
  * file that writes its kernels down:
  *
- * - lowerGemm, lowerAttention, lowerLogProb: the anchors;
+ * - lowerGemm, lowerAttention, lowerLogProb, lowerSample: the anchors;
  * - lowerPrograms: what is stored behind an anchor, and loops, which have none.
  *
  * All of them share a Lowering: names, buffers (lowerBuffers), weights (lowerWeights), and scalar programs
@@ -19,6 +19,7 @@ import { lowerGemm } from './lowerGemm.js';
 import { Lowering } from './lowering.js';
 import { lowerInterface } from './lowerInterface.js';
 import { lowerLogProb } from './lowerLogProb.js';
+import { lowerSample } from './lowerSample.js';
 import { lowerLoop, lowerWrite } from './lowerPrograms.js';
 import type { WeightStorage } from './lowerWeights.js';
 
@@ -60,6 +61,8 @@ function lowerGroup(lowering: Lowering, group: Group): readonly Kernel[] {
       return [lowerAttention(lowering, group, head)];
     case 'logprob':
       return lowerLogProb(lowering, group, head);
+    case 'sample':
+      return [lowerSample(lowering, group, head)];
     case 'loop':
       return [lowerLoop(lowering, group, head)];
     case 'write':

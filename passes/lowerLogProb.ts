@@ -29,6 +29,8 @@ export function lowerLogProb(
   const drawn = group.anchors.find(({ op }) => op === 'draw' || op === 'draw_logprob');
   const columns = partWidth({ draw: drawn }) * Math.ceil(vocab / LOGPROB_BLOCK);
   const parts = buffers.declare(`${head.name}_parts`, { dtype: 'f32', rows, columns, space: 'arena' });
+  const logits = group.anchors.find(({ op }) => op === 'head_logits')?.result;
+  const totals = logits === undefined ? undefined : lowering.totalsOf(logits);
   const shared = { vocab, target: buffers.of(target), parts, rows };
   const result = (op: ScoreOp): string => resultOf(lowering, group, head, op);
   return [
@@ -41,6 +43,7 @@ export function lowerLogProb(
       weight,
       rowScale: scalars.lower(scale, undefined, NO_ACCUMULATORS),
       ...(drawn === undefined ? {} : { draw: drawOf(lowering, drawn) }),
+      ...(logits === undefined ? {} : { logits: buffers.of(logits) }),
     },
     {
       name: names.unique(`${head.name}_reduce`),
@@ -51,6 +54,7 @@ export function lowerLogProb(
       logProb: result('logprob'),
       isArgmax: result('is_argmax'),
       ...(drawn === undefined ? {} : { draw: { token: result('draw'), logProb: result('draw_logprob') } }),
+      ...(totals === undefined ? {} : { totals }),
     },
   ];
 }

@@ -1,6 +1,6 @@
 /** What the kernels of one function are lowered with: graph, groups, and the names, buffers and weights so far. */
 import { definitions, type Node, type Value } from '../ir/graph/graph.js';
-import type { Kernel } from '../ir/kernel.js';
+import type { Kernel, Totals } from '../ir/kernel.js';
 import { CompileError } from './compileError.js';
 import type { FusedGraph } from './fuseGroups.js';
 import { Names } from './kernelNames.js';
@@ -24,6 +24,7 @@ export class Lowering {
   readonly weights: Weights;
   readonly buffers: Buffers;
   readonly scalars: ScalarLowering;
+  private readonly totals = new Map<Value, Totals>();
 
   /** `states`: names that no buffer takes. */
   constructor(fused: FusedGraph, storage: WeightStorage, states: readonly string[]) {
@@ -38,6 +39,18 @@ export class Lowering {
       (v) => this.buffers.of(v),
       (node) => this.buffers.ofRowSum(node),
     );
+  }
+
+  /** Where the head leaves the totals of the rows of `logits`, which it stores. */
+  totalsOf(logits: Value): Totals {
+    const known = this.totals.get(logits);
+    if (known !== undefined) return known;
+    const [rows] = this.defs.get(logits)!.operands[0]!.type.shape;
+    const declare = (name: string): string =>
+      this.buffers.declare(`${logits.name}_${name}`, { dtype: 'f32', rows: rows!, columns: 1, space: 'arena' });
+    const totals = { top: declare('top'), sum: declare('sum') };
+    this.totals.set(logits, totals);
+    return totals;
   }
 
   /** The stored value behind the views of `v`. */

@@ -38,6 +38,7 @@ const readsAsTable = (kernel: Kernel, buffer: string, period: number): boolean =
   const isElsewhere =
     kernel.anchor === 'attention' ||
     kernel.anchor === 'logprobReduce' ||
+    kernel.anchor === 'sample' ||
     ((kernel.anchor === 'gemm' || kernel.anchor === 'logprob') && kernel.a === buffer);
   return (
     !isElsewhere &&

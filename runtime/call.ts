@@ -113,6 +113,11 @@ export function extentsOf({ name, extents, inputs: declared }: FunctionInterface
   }
   const unknown = extents.find((extent) => !Object.hasOwn(found, extent.name));
   if (unknown !== undefined) throw new RangeError(`No input of ${name} says what ${unknown.name} is.`);
+  for (const { name: inner, within } of extents)
+    if (within !== undefined && found[inner]! > found[within]!)
+      throw new RangeError(
+        `${from[inner]} has ${found[inner]} entries, more than the ${found[within]} of ${from[within]}.`,
+      );
   return found;
 }
 

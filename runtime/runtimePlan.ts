@@ -88,6 +88,7 @@ function masksOf(fn: RuntimeFunction): ReadonlySet<string> {
   const masks = new Set<string>();
   for (const kernel of fn.kernels) {
     if (kernel.anchor === 'logprob') masks.add(kernel.parts);
+    if (kernel.anchor === 'sample') for (const name of kernelWrites(kernel)) masks.add(name);
     if (kernel.anchor === 'attention' && kernel.mask.kind === 'bias') masks.add(kernel.mask.buffer);
   }
   return masks;

@@ -119,6 +119,7 @@ export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pic
     }
     case 'loop':
     case 'logprobReduce':
+    case 'sample':
       return { relative: 4 * stored + REORDERED, absolute: 2 * stored + REORDERED };
     default:
       return kernel satisfies never;

@@ -43,6 +43,8 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
           extentIn(kernel.rows, bucket.extents) <= (kernel.mask.kind === 'path' ? FEW_PATHS : STREAM_ROWS) ? 16 : 128,
         keys: 512,
       };
+    case 'sample':
+      return { kind: 'loop', isa: bestIsa(facts, (isa) => isa !== 'amx'), rows: 1 };
     case 'loop':
     case 'logprobReduce':
       return { kind: 'loop', isa: bestIsa(facts, (isa) => isa !== 'amx'), rows: 16 };

@@ -1,5 +1,5 @@
 /** Contractions: work items of mb×nb, register tiles inside, and an epilogue on the finished tile. */
-import { drawOperands } from '../operands.js';
+import { drawOperands, storedLogits } from '../operands.js';
 import type { ExtentName } from '../../ir/types.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, partWidth } from '../../ir/kernel.js';
@@ -276,6 +276,7 @@ export function emitLogProb(
   if (!scale.isRow) throw new Error(`Kernel ${kernel.name} (${kernel.path}): its row scale differs between columns.`);
   const parts = operands.get(kernel.parts);
   const name = `${symbol}_epilogue`;
+  const logits = storedLogits(kernel, operands);
   const epilogue = render('logprob', {
     name,
     ldc,
@@ -288,6 +289,7 @@ export function emitLogProb(
     draw:
       kernel.draw === undefined ? undefined : { noise: render('gumbel', {}), ...drawOperands(kernel.draw, operands) },
     target: operands.get(kernel.target).index,
+    logits: logits === undefined ? undefined : { ...logits, rows: operands.extentIndex(logits.extent) },
     parts: parts.index,
     partsStride: parts.stride,
   });

@@ -6,6 +6,7 @@ import { emitAttention } from './attention.js';
 import type { Emitted } from './gemm.js';
 import { emitGemm, emitLogProb } from './gemm.js';
 import { Operands } from './layout.js';
+import { sampleValues } from '../sample.js';
 import { logprobReduceValues } from '../logprobReduce.js';
 import { loopProgram } from './programLoops.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
@@ -71,6 +72,18 @@ function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, s
         helpers: [],
         scratchBytes: 0,
       };
+    }
+    case 'sample': {
+      if (schedule.kind !== 'loop') return mismatch();
+      const source = render('sample', {
+        symbol,
+        noise: render('gumbel', {}),
+        rows: operands.extentIndex(kernel.rows),
+        entries: operands.extentIndex(operands.rowsOf(kernel.inputs.entryToken).extent),
+        step: schedule.rows,
+        ...sampleValues(kernel, operands),
+      });
+      return { source, helpers: [], scratchBytes: 0 };
     }
     case 'logprobReduce': {
       if (schedule.kind !== 'loop') return mismatch();

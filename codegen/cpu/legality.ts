@@ -98,6 +98,7 @@ export function isLegal(kernel: Kernel, module: KernelModule, schedule: CpuSched
       return true;
     case 'loop':
     case 'logprobReduce':
+    case 'sample':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
       return isCount(schedule.rows) ? true : 'rows must be positive';
     default:

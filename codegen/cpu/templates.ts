@@ -17,6 +17,7 @@ export type TemplateName =
   | 'logprob'
   | 'gumbel'
   | 'logprobReduce'
+  | 'sample'
   | 'loop';
 
 const templates = new Templates<TemplateName>(new URL('./templates/', import.meta.url), '.c.hbs', abiText);

@@ -33,6 +33,8 @@ export function defaultCudaSchedule(
       return { kind: 'loop', threads: 256 };
     case 'logprobReduce':
       return { kind: 'loop', threads: 128 };
+    case 'sample':
+      return { kind: 'loop', threads: 1024 };
     default:
       return kernel satisfies never;
   }

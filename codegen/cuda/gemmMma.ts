@@ -4,6 +4,7 @@ import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
 import { drawValues } from './text/draw.js';
+import { storedLogits } from '../operands.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
 import type { Fragment, RowPrologue } from './text/programs.js';
@@ -254,6 +255,7 @@ export function emitLogProbMma(
       target: operands.get(kernel.target).index,
       parts: parts.index,
       partsStride: parts.stride,
+      logits: storedLogits(kernel, operands),
     });
   return { source: tile + text, tensorMaps: [], launch, waitsForPredecessor: true };
 }

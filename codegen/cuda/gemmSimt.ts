@@ -5,7 +5,7 @@
 import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Pairing, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
-import { columnStep } from '../operands.js';
+import { columnStep, storedLogits } from '../operands.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
 import { drawValues } from './text/draw.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
@@ -228,6 +228,7 @@ export function emitLogProbSimt(
       target: operands.get(kernel.target).index,
       parts: parts.index,
       partsStride: parts.stride,
+      logits: storedLogits(kernel, operands),
     });
   return {
     source,

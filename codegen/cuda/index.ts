@@ -7,6 +7,7 @@ import { emitAttention } from './attention.js';
 import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
 import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
+import { emitSample } from './sample.js';
 import type { EmittedCuda } from './text/operands.js';
 import { CudaOperands } from './text/operands.js';
 import { render } from './text/templates.js';
@@ -76,6 +77,8 @@ function emitAnchor(
       return schedule.kind === 'attention' ? emitAttention(kernel, operands, schedule, symbol) : mismatch();
     case 'loop':
       return schedule.kind === 'loop' ? emitLoop(kernel, operands, schedule, symbol, parameters) : mismatch();
+    case 'sample':
+      return schedule.kind === 'loop' ? emitSample(kernel, operands, schedule, symbol, parameters) : mismatch();
     case 'logprobReduce':
       return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol, parameters) : mismatch();
     default:

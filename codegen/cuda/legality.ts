@@ -158,6 +158,7 @@ export function isLegalCuda(
       return isLegalAttention(kernel, module, schedule, facts);
     case 'loop':
     case 'logprobReduce':
+    case 'sample':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
       return isCount(schedule.threads, 32) && schedule.threads <= MAX_THREADS
         ? true

@@ -42,7 +42,7 @@ const manifestSchema = z.strictObject({
   maxTokens: z.number().int().min(1).max(MAX_CAPACITY).optional(),
   /** Tokens whose keys and values the function `step` keeps; absent if the artifact only scores. */
   cacheTokens: z.number().int().min(1).max(MAX_CACHE_TOKENS).optional(),
-  /** Whether `step` returns logits. */
+  /** Whether `step` can keep logits on the device and choose from them. */
   logits: z.literal(true).optional(),
   /** Whether `step` takes tokens that the call before it has drawn. */
   feeds: z.literal(true).optional(),

@@ -22,7 +22,7 @@ import { pathInside } from '../../system/inside.js';
 import { isRunning } from '../../system/process.js';
 import { fileSize } from '../../system/read.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
-import { cacheTokensOf, returnsLogits } from '../functions.js';
+import { cacheTokensOf, choosesFromLogits } from '../functions.js';
 import { isArtifact, MANIFEST } from '../names.js';
 import { printPlan } from '../planJson.js';
 import { recordOf, type StoredCode } from '../targets/machineCode.js';
@@ -128,7 +128,7 @@ export async function saveArtifact(
       mask: model.mask,
       maxTokens: tokensIn(scoreOf(model.plan).capacity),
       ...(cacheTokens === undefined ? {} : { cacheTokens }),
-      ...(returnsLogits(model) ? { logits: true } : {}),
+      ...(choosesFromLogits(model) ? { logits: true } : {}),
       ...(takesDrawn(model.plan) ? { feeds: true } : {}),
       model: {
         path: resolve(reference.path),

@@ -9,7 +9,7 @@ import { roundUp } from '../../ir/types.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { planWeights } from '../../runtime/weightPlan.js';
 import { bytes, count } from '../../system/format.js';
-import { cacheTokensOf, returnsLogits } from '../functions.js';
+import { cacheTokensOf, choosesFromLogits } from '../functions.js';
 import { rebuildOpened, type OpenedModel } from '../compile/open.js';
 import { deviceMemory, roomFor } from '../devices/placement.js';
 import type { LoadRequest, Ui } from '../requests.js';
@@ -82,7 +82,7 @@ function defaultTokens(total: number, least: number): number {
   return 2 ** Math.ceil(Math.log2(useful));
 }
 
-const again = (path: string, opened: OpenedModel, tokens: number, logits = returnsLogits(opened.model)): string => {
+const again = (path: string, opened: OpenedModel, tokens: number, logits = choosesFromLogits(opened.model)): string => {
   const { target, device } = opened.model;
   return `${rebuildOpened(path, opened)(target.option(device))} --cache-tokens ${tokens}` + (logits ? ' --logits' : '');
 };
@@ -110,9 +110,9 @@ function requireStep({ model: path, logits = false }: Asked, opened: OpenedModel
       `${path}: was compiled for scoring only: it has no memory for keys and values`,
       again(path, opened, EXAMPLE_TOKENS, logits),
     );
-  if (logits && !returnsLogits(opened.model))
+  if (logits && !choosesFromLogits(opened.model))
     throw new UserError(
-      `${path}: its steps return no logits, which filters, penalties, biases, beams, --min-new-tokens and ` +
+      `${path}: its steps keep no logits, which filters, penalties, biases, beams, --min-new-tokens and ` +
         '--top-logprobs need',
       again(path, opened, tokens, true),
     );

@@ -2,17 +2,16 @@
 import { STEP } from '../../ir/function.js';
 import { DRAWN_ROWS, nothingFed, stepSize, takesDrawn } from '../../ir/stepping.js';
 import { searchBeams, type Beam } from '../../generate/beams.js';
-import type { TokenLogProb } from '../../generate/choose.js';
 import { Fleet } from '../../generate/fleet.js';
-import type { EndReason } from '../../generate/request.js';
-import { StateLost, type Stepper } from '../../generate/stepper.js';
+import type { EndReason, TokenLogProb } from '../../generate/request.js';
+import { StateLost, type StepOutputs, type Stepper } from '../../generate/stepper.js';
 import { DEFAULT_NEW_TOKENS, type GenerateOptions } from '../../generate/options.js';
 import { samplingOf } from '../../generate/sampling.js';
 import { TextStream } from '../../generate/textStream.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import type { CallResult } from '../../runtime/call.js';
-import { cacheTokensOf, returnsLogits } from '../functions.js';
+import { cacheTokensOf } from '../functions.js';
 import { ProcessEnded } from '../devices/remoteExecutor.js';
 import type { Executor } from '../executor.js';
 import type { LoadedModel } from './loadModel.js';
@@ -53,8 +52,7 @@ export interface ContinueOptions extends GenerateOptions {
 }
 
 export interface StepperOptions {
-  /** Whether `step` returns logits, and whether it can take tokens that the call before it has drawn. */
-  readonly hasLogits?: boolean;
+  /** Whether it can take tokens that the call before it has drawn. */
   readonly feeds?: boolean;
   /** Most tokens of a call in which texts wait for their next token. */
   readonly besideTokens?: number;
@@ -64,7 +62,7 @@ export interface StepperOptions {
 export function stepperOf(
   { executor, checkpoint }: { readonly executor: Executor; readonly checkpoint: Pick<Checkpoint, 'config'> },
   cacheTokens: number,
-  { hasLogits = false, feeds = false, besideTokens = Infinity }: StepperOptions = {},
+  { feeds = false, besideTokens = Infinity }: StepperOptions = {},
 ): Stepper {
   const capacity = executor.capacity[STEP];
   if (capacity === undefined) throw new Error('The model has no function that generates.');
@@ -72,16 +70,17 @@ export function stepperOf(
   // The last stage of a pipeline draws what the first one needs: its calls overlap with those of other sequences.
   const overlap = stages > 1 ? { groups: stages } : feeds ? { keptRows: DRAWN_ROWS } : {};
   const unfed = feeds && stages > 1;
+  const size = stepSize(capacity);
   // The pages that the scheduler knows of are in the memory of this epoch, until it is told that they are lost.
   let { epoch } = executor;
   return {
-    limits: { ...stepSize(capacity), ...overlap, besideTokens },
+    limits: { ...size, ...overlap, besideTokens },
     cacheTokens,
     maxLength: checkpoint.config.maxPositions,
-    hasLogits,
+    vocab: size.filtered === undefined ? undefined : checkpoint.config.vocabSize,
     step: async (inputs) => {
       try {
-        const given = unfed ? nothingFed(inputs.tokens.length, inputs.row.length) : {};
+        const given = unfed ? nothingFed(inputs.tokens.length, inputs.row.length, inputs.topK?.length) : {};
         return stepOutputs(await executor.call(STEP, { ...inputs, ...given }, epoch));
       } catch (error) {
         throw error instanceof ProcessEnded ? new StateLost(error.message, error.wasAsked) : error;
@@ -103,7 +102,6 @@ export function stepperOf(
 function fleetOf({ executor, checkpoint, model }: LoadedModel): Fleet {
   const of = (replica: Executor): Stepper =>
     stepperOf({ executor: replica, checkpoint }, cacheTokensOf(model) ?? 0, {
-      hasLogits: returnsLogits(model),
       besideTokens: stepBudget(model.plan),
       feeds: takesDrawn(model.plan),
     });
@@ -121,15 +119,33 @@ function fleetOf({ executor, checkpoint, model }: LoadedModel): Fleet {
   return fleet;
 }
 
-function stepOutputs({ outputs: { logProb, isArgmax, drawn, drawnLogProb, logits } }: CallResult) {
-  if (
-    logProb instanceof Float32Array &&
-    isArgmax instanceof Int32Array &&
-    drawn instanceof Int32Array &&
-    drawnLogProb instanceof Float32Array
-  )
-    return { logProb, isArgmax, drawn, drawnLogProb, ...(logits instanceof Float32Array ? { logits } : {}) };
-  throw new Error('The function step does not give the scores of its rows.');
+function stepOutputs({ outputs }: CallResult): StepOutputs {
+  const f32 = (name: string): Float32Array => {
+    const found = outputs[name];
+    if (found instanceof Float32Array) return found;
+    throw new Error(`The function step gives no numbers ${name}.`);
+  };
+  const i32 = (name: string): Int32Array => {
+    const found = outputs[name];
+    if (found instanceof Int32Array) return found;
+    throw new Error(`The function step gives no whole numbers ${name}.`);
+  };
+  return {
+    logProb: f32('logProb'),
+    isArgmax: i32('isArgmax'),
+    drawn: i32('drawn'),
+    drawnLogProb: f32('drawnLogProb'),
+    ...(outputs['sampled'] === undefined
+      ? {}
+      : {
+          filtered: {
+            token: i32('sampled'),
+            logProb: f32('sampledLogProb'),
+            topTokens: i32('topTokens'),
+            topLogProbs: f32('topLogProbs'),
+          },
+        }),
+  };
 }
 
 /** A continuation, or why there is none. */

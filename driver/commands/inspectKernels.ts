@@ -38,6 +38,7 @@ function shapeOf(kernel: Kernel): string {
     case 'logprob':
       return `[${kernel.rows} × ${kernel.vocab}] k ${kernel.k}`;
     case 'logprobReduce':
+    case 'sample':
       return `[${kernel.rows} × ${kernel.vocab}]`;
     case 'loop':
       return `[${kernel.rows} × ${kernel.columns}]`;

@@ -2,25 +2,27 @@
 import type { PathLane, PathScorer } from '../../eval/scorer.js';
 import type { PathBatch, WalkLimits } from '../../eval/walk.js';
 import { STEP } from '../../ir/function.js';
-import { nothingFed, stepSize } from '../../ir/stepping.js';
+import { filterInputs } from '../../generate/filterRows.js';
+import { nothingFed, stepSize, type StepSize } from '../../ir/stepping.js';
 import type { CallArrays } from '../../runtime/call.js';
 import { inFlightOf, type Executor } from '../executor.js';
 import { scoredRows, type PlanScorer } from './scorer.js';
 
 /**
  * A call as the named inputs of `step`. Nothing is drawn: the most likely token comes for free. `feeds`: it could take
- * tokens that the call before it has drawn.
+ * tokens that the call before it has drawn; `filters`: it could choose tokens from their logits.
  */
-export const stepInputs = (batch: PathBatch, feeds = false): CallArrays => ({
+export const stepInputs = (batch: PathBatch, feeds = false, filters = false): CallArrays => ({
   ...batch,
-  ...(feeds ? nothingFed(batch.tokens.length, batch.row.length) : {}),
+  ...(feeds ? nothingFed(batch.tokens.length, batch.row.length, filters ? 0 : undefined) : {}),
+  ...(filters ? filterInputs([]) : {}),
   inverseTemperature: new Float32Array(batch.row.length),
   keyLow: new Int32Array(batch.row.length),
   keyHigh: new Int32Array(batch.row.length),
 });
 
 /** The largest call of `step`, and its cache. */
-function walkLimits({ capacity }: Pick<Executor, 'capacity'>, cacheRows: number): WalkLimits {
+function walkLimits({ capacity }: Pick<Executor, 'capacity'>, cacheRows: number): WalkLimits & StepSize {
   const extents = capacity[STEP];
   if (extents === undefined) throw new Error('The model has no function that continues paths.');
   return { ...stepSize(extents), cacheRows };
@@ -52,12 +54,13 @@ export function planPathScorer(
 async function openLane(replica: Executor, index: number, scorer: PlanScorer, feeds: boolean): Promise<PathLane> {
   await replica.opened?.();
   const { epoch } = replica;
+  const { filtered } = walkLimits(replica, 0);
   const firstDevice = index * (replica.devices ?? 1);
   return {
     inFlight: inFlightOf(replica),
     score: async (batch) => {
       const number = scorer.nextIndex();
-      const result = await replica.call(STEP, stepInputs(batch, feeds), epoch);
+      const result = await replica.call(STEP, stepInputs(batch, feeds, filtered !== undefined), epoch);
       const spans = result.spans?.map((span) => ({ ...span, device: firstDevice + span.device }));
       scorer.record(number, batch, spans);
       return scoredRows(result);

@@ -2,7 +2,7 @@
 import { UsageError } from '../../errors.js';
 import { scoreOf, type Bucket, type Plan } from '../../ir/plan.js';
 import { scoringBucket, tokensIn, withKeyRoom } from '../../ir/scoring.js';
-import { MOST_LOGIT_ROWS, stepBuckets } from '../../ir/stepping.js';
+import { stepBuckets } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/family/mask.js';
 import { lowerModule } from '../../passes/lowerModule.js';
@@ -20,7 +20,7 @@ export interface CompileOptions {
   readonly maxTokens?: number;
   /** Adds the function `step`, with memory for the keys and values of this many tokens. */
   readonly cacheTokens?: number;
-  /** `step` returns the logits of its rows too. */
+  /** `step` chooses tokens from whole rows of logits where it is asked to. */
   readonly logits?: boolean;
   /** `step` takes tokens that the call before it has drawn. Such a plan is for one device: it is no pipeline. */
   readonly feeds?: boolean;
@@ -52,7 +52,7 @@ export function compileModel<S, D>(
     );
   const { mask = target.mask, observe } = options;
   const buckets = target.buckets(tokens);
-  const steps = stepBuckets(buckets, target.decodeSizes, options.logits === true ? MOST_LOGIT_ROWS : Infinity);
+  const steps = stepBuckets(buckets, target.decodeSizes, options.logits === true);
   const module = modelFunctions(checkpoint, numerics, { ...options, mask });
   const lowered = lowerModule(module, numerics, observe);
   const scoring = (size: Bucket): Bucket => withKeyRoom(lowered.functions[0]!.interface, size);

@@ -35,7 +35,7 @@ const modelFields = {
   maxTokens: whole(32, 1 << 16).optional(),
   /** Tokens whose keys and values are kept: needed to generate. */
   cacheTokens: whole(16, MAX_CACHE_TOKENS).optional(),
-  /** Steps return logits, which filters, penalties, biases, beams, `minNewTokens` and `topLogProbs` need. */
+  /** Steps can keep logits, which filters, penalties, biases, beams, `minNewTokens` and `topLogProbs` need. */
   logits: z.boolean().optional(),
 };
 

@@ -23,6 +23,7 @@ export const WeightKeyword = keyword('weight');
 export const ReturnKeyword = keyword('return');
 export const AtKeyword = keyword('at');
 export const IsKeyword = keyword('is');
+export const WithinKeyword = keyword('within');
 export const True = keyword('true');
 export const False = keyword('false');
 export const Arrow = punctuation('Arrow', '->');
@@ -68,6 +69,7 @@ export const TOKENS: TokenType[] = [
   ReturnKeyword,
   AtKeyword,
   IsKeyword,
+  WithinKeyword,
   True,
   False,
   Arrow,

@@ -7,7 +7,7 @@
  *     function  = 'func' @name ['[' [extent {',' extent}] ']'] '(' [param {',' param}] [';' taken {',' taken}] ')'
  *                 '->' '(' [result {',' result}] [';' %name {',' %name}] ')' '{' {weight} {node} return '}'
  *     taken     = %name ':' 'state' @name
- *     extent    = name [word]
+ *     extent    = name [word] ['within' name]
  *     param     = %name ':' type ['is' word ['(' (number | word | @name) ')']]
  *     result    = [%name ':'] type
  *     weight    = 'weight' @name ':' type
@@ -205,10 +205,14 @@ class GraphParser extends EmbeddedActionsParser {
       DEF: () => {
         const name = leaf(this.CONSUME(t.Word, { ERR_MSG: 'the name of an extent' }));
         const counts = this.OPTION(() => leaf(this.CONSUME2(t.Word)));
-        extents.push({ name, counts });
+        const within = this.OPTION2(() => {
+          this.CONSUME(t.WithinKeyword);
+          return leaf(this.CONSUME3(t.Word, { ERR_MSG: 'the name of an extent' }));
+        });
+        extents.push({ name, counts, within });
       },
     });
-    this.CONSUME(t.RBracket, { ERR_MSG: "what the extent counts, ',' or ']'" });
+    this.CONSUME(t.RBracket, { ERR_MSG: "what the extent counts, 'within', ',' or ']'" });
     return extents;
   });
 

@@ -1,4 +1,5 @@
 /** Deterministic text of a graph. `parse(print(g))` is g; see parser.ts for the grammar. */
+import type { ExtentDecl } from '../extents.js';
 import { defaultOutput, type Attribute, type Graph, type GraphModule, type Node, type Value } from './graph.js';
 import { printRole } from '../roles.js';
 import { isSymbol, printType } from '../types.js';
@@ -29,14 +30,16 @@ export function printNode(node: Node): string {
   );
 }
 
+const printExtent = ({ name, counts, within }: ExtentDecl): string =>
+  [name, ...(counts === undefined ? [] : [counts]), ...(within === undefined ? [] : ['within', within])].join(' ');
+
 /** `[T tokens, R rows]`; empty if the parameters imply the same. */
 function printExtents({ extents, params }: Graph): string {
   const implied = [...new Set(params.flatMap((p) => p.type.shape.filter(isSymbol)))];
   const goesWithoutSaying =
     extents.length === implied.length &&
-    extents.every(({ name, counts }, i) => counts === undefined && name === implied[i]);
-  if (goesWithoutSaying) return '';
-  return `[${extents.map(({ name, counts }) => (counts === undefined ? name : `${name} ${counts}`)).join(', ')}]`;
+    extents.every(({ counts, within, name }, i) => (counts ?? within) === undefined && name === implied[i]);
+  return goesWithoutSaying ? '' : `[${extents.map(printExtent).join(', ')}]`;
 }
 
 /** `%row: i32[R] is row(T)`. The default role `values` is not printed. */

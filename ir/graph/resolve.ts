@@ -278,12 +278,18 @@ function extentsOf(
   const listed = extents ?? params.flatMap((p) => p.type.dims).filter((dim) => !isNumeric(dim.text));
   const found = new Map<string, ExtentDecl>();
   for (const each of listed) {
-    const [name, counts] = 'name' in each ? [each.name, each.counts] : [each, undefined];
+    const { name, counts, within } = 'name' in each ? each : { name: each };
     if (!EXTENT_NAME.test(name.text))
       fail(name.spot, `'${clip(name.text)}'`, `the name of an extent: ${EXTENT_NAME.source.slice(1, -1)}`);
     if (extents !== undefined && found.has(name.text)) fail(name.spot, `a second '${name.text}'`, 'another extent');
-    if (!found.has(name.text))
-      found.set(name.text, { name: name.text, ...(counts === undefined ? {} : { counts: counts.text }) });
+    if (within !== undefined && !found.has(within.text))
+      fail(within.spot, `'${clip(within.text)}'`, 'an extent that is listed before');
+    if (found.has(name.text)) continue;
+    found.set(name.text, {
+      name: name.text,
+      ...(counts === undefined ? {} : { counts: counts.text }),
+      ...(within === undefined ? {} : { within: within.text }),
+    });
   }
   return [...found.values()];
 }

@@ -52,10 +52,11 @@ export interface ResultSyntax {
   readonly type: TypeSyntax;
 }
 
-/** `T tokens`. */
+/** `T tokens`, `F filtered within R`. */
 export interface ExtentSyntax {
   readonly name: Leaf;
   readonly counts: Leaf | undefined;
+  readonly within: Leaf | undefined;
 }
 
 export interface AttributeSyntax {

@@ -54,11 +54,12 @@ export function verifyGraph(graph: Graph, after?: string): void {
   if (!NAME.test(graph.name)) fail(`the graph's name ${JSON.stringify(graph.name)} is not an identifier`);
 
   const extents = new Set<string>();
-  for (const { name, counts } of graph.extents) {
+  for (const { name, counts, within } of graph.extents) {
     if (!EXTENT_NAME.test(name)) fail(`${JSON.stringify(name)} is not a name of an extent (${EXTENT_NAME.source})`);
     if (counts !== undefined && !EXTENT_COUNTS.test(counts))
       fail(`${JSON.stringify(counts)} is not a word for what extent ${name} counts (${EXTENT_COUNTS.source})`);
     if (extents.has(name)) fail(`extent ${name} is declared twice`);
+    if (within !== undefined && !extents.has(within)) fail(`extent ${name} lies within ${within}, which is not there`);
     extents.add(name);
   }
   const defined = new Set<Value>();

@@ -1,7 +1,7 @@
 /** Ops that passes recognise in graphs of primitive ops. Each has a kernel of its own. Models never contain them. */
 import { drawScore } from '../gumbel.js';
 import { attention } from './attention.js';
-import { TypeMismatch, indexAt, type OpDef, type Tensor } from './opDef.js';
+import { TypeMismatch, dimsAttribute, indexAt, type OpDef, type Tensor } from './opDef.js';
 
 /** z[i, ·] = scale[i]·(x[i]·wᵀ) for the vocabulary. */
 function logits(x: Tensor, w: Tensor, scale: Tensor, row: number): Float64Array {
@@ -54,6 +54,9 @@ const logProbAt = (z: Float64Array, token: number): number => {
 /** The first maximum. */
 const bestOf = (z: Float64Array): number => z.reduce((best, v, i) => (v > z[best]! ? i : best), 0);
 
+/** Checks the operands of any score. */
+const SHAPES = scoring('', 'f32', 3, () => NaN);
+
 /** A number for each row of logits and a token drawn from it: operands inverseTemperature[R], low[R], high[R]. */
 function drawing(summary: string, dtype: 'f32' | 'i32', result: (z: Float64Array, token: number) => number): OpDef {
   const plain = scoring(summary, dtype, 3, () => NaN);
@@ -77,6 +80,23 @@ function drawing(summary: string, dtype: 'f32' | 'i32', result: (z: Float64Array
   };
 }
 
+/** The logits themselves, of the first rows. */
+const headLogits: OpDef = {
+  ...scoring('head_logits(x, w, scale) {rows = [F]}: f32[F, V] = scale·x·wᵀ of the first rows', 'f32', 3, () => NaN),
+  attributes: { rows: 'dims' },
+  infer: ([x, w, scale], attributes) => {
+    const type = SHAPES.infer([x!, w!, scale!], {});
+    const rows = dimsAttribute(attributes, 'rows');
+    if (rows.length !== 1) throw new TypeMismatch('the rows must be one extent');
+    return { dtype: type.dtype, shape: [rows[0]!, w!.shape[0]!] };
+  },
+  evaluate: ([x, w, scale], _, shape) => {
+    const data = new Float64Array(shape[0]! * shape[1]!);
+    for (let row = 0; row < shape[0]!; row++) data.set(logits(x!, w!, scale!, row), row * shape[1]!);
+    return { shape, data };
+  },
+};
+
 const DRAW = '(x, w, scale, inverseTemperature[R], low[R], high[R])';
 
 export const FUSED = {
@@ -95,10 +115,11 @@ export const FUSED = {
   ),
   draw: drawing(`draw${DRAW}: i32[R] = a token of softmax(z·inverseTemperature), z = scale·x·wᵀ`, 'i32', (_, at) => at),
   draw_logprob: drawing(`draw_logprob${DRAW}: f32[R] = log_softmax(z) at the token that draw gives`, 'f32', logProbAt),
+  head_logits: headLogits,
 } as const satisfies Record<string, OpDef>;
 
 /** Ops of the vocabulary that one pass over the head's columns computes together. */
-export const SCORE_OPS = ['logprob', 'is_argmax', 'draw', 'draw_logprob'] as const;
+export const SCORE_OPS = ['logprob', 'is_argmax', 'draw', 'draw_logprob', 'head_logits'] as const;
 export type ScoreOp = (typeof SCORE_OPS)[number];
 
 export const isScoreOp = (op: string): op is ScoreOp => SCORE_OPS.some((each) => each === op);

@@ -4,9 +4,10 @@ import { ELEMENTWISE } from './elementwise.js';
 import { FUSED } from './fused.js';
 import { MOVEMENTS } from './movement.js';
 import { REDUCTIONS } from './reduction.js';
+import { SAMPLING } from './sampling.js';
 import type { OpDef } from './opDef.js';
 
-const TABLE = { ...ELEMENTWISE, ...REDUCTIONS, ...CONTRACTIONS, ...MOVEMENTS, ...FUSED } as const;
+const TABLE = { ...ELEMENTWISE, ...REDUCTIONS, ...CONTRACTIONS, ...MOVEMENTS, ...FUSED, ...SAMPLING } as const;
 
 export type OpName = keyof typeof TABLE;
 export const OPS: Readonly<Record<OpName, OpDef>> = TABLE;

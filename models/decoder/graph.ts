@@ -1,5 +1,6 @@
 /** The functions of a decoder: layers/ between what a function takes and what it returns. */
 import { SCORE, STEP } from '../../ir/function.js';
+import { MOST_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
 import { DRAWN, DRAWN_ROWS } from '../../ir/stepping.js';
 import { GraphBuilder, type Graph, type Value } from '../../ir/graph/graph.js';
 import { buildMask, pathMask } from '../family/mask.js';
@@ -16,6 +17,8 @@ export interface DecoderOptions extends GraphOptions, LayerOptions {
 const TOKENS = { name: 'T', counts: 'tokens' } as const;
 const KEYS = { name: 'C', counts: 'keys' } as const;
 const ROWS = { name: 'R', counts: 'rows' } as const;
+const FILTERED = { name: 'F', counts: 'filtered', within: 'R' } as const;
+const ENTRIES = { name: 'E', counts: 'entries' } as const;
 
 /** The function `score` that models/family/model.ts describes. */
 export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Graph {
@@ -38,7 +41,7 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
 
 /** The function `step` that models/family/model.ts describes. */
 export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptions): Graph {
-  const b = new GraphBuilder(STEP, [TOKENS, KEYS, ROWS]);
+  const b = new GraphBuilder(STEP, [...[TOKENS, KEYS, ROWS], ...(options.filters === true ? [FILTERED, ENTRIES] : [])]);
   const { layers, kvHeads, headDim } = shape;
   const { rows, dtype } = options.cache;
   const states = Array.from({ length: layers }, (_, layer) => ({ k: `k_${layer}`, v: `v_${layer}` }));
@@ -65,17 +68,20 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
   });
   return b.scope('head', () => {
     const rows = scoreRows(b, shape, logits(h));
-    const { drawn, drawnLogProb } = drawRows(b, shape, rows);
-    const kept = options.logits === true ? [rows.logits] : [];
+    const { drawn, drawnLogProb, draw } = drawRows(b, shape, rows);
+    const sampled = options.filters === true ? sampleRows(b, rows, draw, tokens) : undefined;
     if (lastDrawn !== undefined) {
       const keep = b.param('keep', 'i32', ['R'], { kind: 'slot', state: DRAWN });
-      written.push(b.add('write_rows', [lastDrawn, drawn, keep], {}, 'drawn_now'));
+      const now = b.add('write_rows', [lastDrawn, drawn, keep], {}, 'drawn_now');
+      if (sampled === undefined) written.push(now);
+      else {
+        const keepSampled = b.param('keepSampled', 'i32', ['F'], { kind: 'slot', state: DRAWN });
+        written.push(b.add('write_rows', [now, sampled.sampled, keepSampled], {}, 'sampled_now'));
+      }
     }
-    return b.finish(
-      [rows.logProb, rows.isArgmax, drawn, drawnLogProb, ...kept],
-      ['logProb', 'isArgmax', 'drawn', 'drawnLogProb', ...kept.map(() => 'logits')],
-      written,
-    );
+    const { logProb, isArgmax } = rows;
+    const results = { logProb, isArgmax, drawn, drawnLogProb, ...sampled };
+    return b.finish(Object.values(results), Object.keys(results), written);
   });
 }
 
@@ -103,6 +109,8 @@ interface RowScores {
   /** f32[R, V]: the logits of the rows, and the logarithms of their softmax. */
   readonly logits: Value;
   readonly logProbs: Value;
+  /** i32[R] */
+  readonly row: Value;
 }
 
 /** Scores of the rows of logits that the input `row` names. */
@@ -122,6 +130,7 @@ function scoreRows(b: GraphBuilder, shape: DecoderShape, all: Value): RowScores 
       return b.add('gather_rows', [all, row], {}, 'logits_of_rows');
     },
     logProbs: scored,
+    row,
   };
 }
 
@@ -133,7 +142,7 @@ function drawRows(
   b: GraphBuilder,
   { vocabSize }: DecoderShape,
   { logits, logProbs }: RowScores,
-): { readonly drawn: Value; readonly drawnLogProb: Value } {
+): { readonly drawn: Value; readonly drawnLogProb: Value; readonly draw: readonly [Value, Value, Value] } {
   const inverse = b.param('inverseTemperature', 'f32', ['R'], { kind: 'values' });
   const [low, high] = ['keyLow', 'keyHigh'].map((name) => b.param(name, 'i32', ['R'], { kind: 'values' }));
   const byRow = b.add('reshape', [inverse], { shape: ['R', 1] }, 'inverse_temperature');
@@ -142,5 +151,36 @@ function drawRows(
   const isGreedy = b.add('eq', [byRow, b.add('const', [], { value: 0 }, 'zero')], {}, 'is_greedy');
   const scores = b.add('select', [isGreedy, logits, noisy], {}, 'draw_scores');
   const drawn = b.add('reshape', [b.add('argmax', [scores])], { shape: ['R'] }, 'drawn');
-  return { drawn, drawnLogProb: b.add('gather_last', [logProbs, drawn], {}, 'drawn_log_prob') };
+  const drawnLogProb = b.add('gather_last', [logProbs, drawn], {}, 'drawn_log_prob');
+  return { drawn, drawnLogProb, draw: [inverse, low!, high!] };
+}
+
+/**
+ * A token for each of the first rows, chosen from its logits as penalties, biases and filters leave them, and its most
+ * likely tokens (ir/filters).
+ */
+function sampleRows(
+  b: GraphBuilder,
+  { logits, row }: RowScores,
+  [inverseTemperature, low, high]: readonly [Value, Value, Value],
+  tokens: Value,
+): Readonly<Record<'sampled' | 'sampledLogProb' | 'topTokens' | 'topLogProbs', Value>> {
+  const vocab = logits.type.shape[1] as number;
+  const z = b.add('first_rows', [logits], { rows: ['F'] }, 'filtered_logits');
+  const given = { inverseTemperature, low, high, pathToken: tokens, pathRow: row };
+  const inputs = SAMPLE_INPUT_NAMES.map((name) => {
+    const known = (given as Partial<Record<SampleInput, Value>>)[name];
+    const { dtype, per } = SAMPLE_INPUTS[name];
+    const role = name === 'entryToken' ? ({ kind: 'token', vocab } as const) : ({ kind: 'values' } as const);
+    return known ?? b.param(name, dtype, [per === 'entry' ? 'E' : 'F'], role);
+  });
+  const count = b.param('topCount', 'i32', ['F'], { kind: 'values' });
+  const most = { most: MOST_TOP_TOKENS };
+  const sampled = b.add('sample', [z, ...inputs], {}, 'sampled');
+  return {
+    sampled,
+    sampledLogProb: b.add('sample_logprob', [z, sampled], {}, 'sampled_log_prob'),
+    topTokens: b.add('top_tokens', [z, count], most, 'top_tokens'),
+    topLogProbs: b.add('top_logprobs', [z, count], most, 'top_log_probs'),
+  };
 }

@@ -37,8 +37,8 @@ export interface CacheShape {
 
 export interface StepOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly cache: CacheShape;
-  /** Returns the logits of the rows too: f32[R, V], where tokens are chosen on the host. */
-  readonly logits?: boolean;
+  /** Chooses tokens of the first F rows from whole rows of logits. */
+  readonly filters?: boolean;
   /** Takes tokens that the call before has drawn, which it keeps in a state. */
   readonly feeds?: boolean;
 }
@@ -67,6 +67,9 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
    * rows key[begin[t]] … key[begin[t] + position[t]], of which the last is its own.
    * With `feeds` it takes isFed i32[T], feed i32[T], keep i32[R] and the state `drawn` i32[N] too. Where isFed[t] is 1,
    * token t is drawn[feed[t]] as the call finds it, and the token that row r draws goes to drawn[keep[r]].
+   * With `filters` it takes, for each of the first F ≤ R rows, what ir/sampleInputs lists and topCount i32[F], with
+   * lists of E entries in all. It returns sampled i32[F], sampledLogProb f32[F], topTokens i32[F, 32] and topLogProbs
+   * f32[F, 32], of which topCount[r] are set. With both, the token chosen for row r goes to drawn[keepSampled[r]].
    */
   readonly step: (options: StepOptions) => Graph;
 }

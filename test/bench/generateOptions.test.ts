@@ -16,6 +16,9 @@ describe('npm run bench:generate', () => {
       spread: '0.7',
       requests: '5',
       'cache-tokens': '4096',
+      'top-p': '0.9',
+      'top-k': '50',
+      penalty: '1.1',
     };
     const flags = ['wait', 'profile'];
     const named = [...USAGE.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, name]) => name);
@@ -32,6 +35,7 @@ describe('npm run bench:generate', () => {
       spread: 0.7,
       requests: 5,
       cacheTokens: 4096,
+      sampling: { temperature: 1, topP: 0.9, topK: 50, repetitionPenalty: 1.1 },
       feeds: false,
       profiles: true,
     });

@@ -11,6 +11,8 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import { roundToBf16 } from '../../ir/scalar.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
+import { emitCudaKernel } from '../../codegen/cuda/index.js';
+import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
 import { expectSame } from '../support/sameValues.js';
 import { emulateModule } from './cuda/emulate.js';
 import { randomArray, randomSource, RUNNABLE, runGenerated } from './harness.js';
@@ -18,7 +20,8 @@ import { randomArray, randomSource, RUNNABLE, runGenerated } from './harness.js'
 const [K, VOCAB, ROWS] = [64, 700, 37];
 const DRAW = { inverseTemperature: 'heat', low: 'low', high: 'high' };
 
-function headOf(dtype: 'f32' | 'bf16', layout: 'panels' | 'vnni' | 'kmajor'): KernelModule {
+/** `stores`: the head keeps the logits of the first rows, too. */
+function headOf(dtype: 'f32' | 'bf16', layout: 'panels' | 'vnni' | 'kmajor', stores: boolean): KernelModule {
   const buffer = (
     name: string,
     type: BufferDecl['dtype'],
@@ -33,8 +36,11 @@ function headOf(dtype: 'f32' | 'bf16', layout: 'panels' | 'vnni' | 'kmajor'): Ke
   });
   const shared = { path: 'head', rows: 'R', ops: [], vocab: VOCAB, target: 'target', parts: 'parts' } as const;
   const rowScale = { op: 'load', buffer: 'scale', access: { kind: 'row' } } as const;
+  const logits = stores ? { logits: 'logits' } : {};
+  const totals = stores ? { totals: { top: 'top', sum: 'sum' } } : {};
+  const convention = interfaceOf([]);
   const kernels: readonly Kernel[] = [
-    { ...shared, name: 'head', anchor: 'logprob', k: K, a: 'x', weight: 'w', rowScale, draw: DRAW },
+    { ...shared, name: 'head', anchor: 'logprob', k: K, a: 'x', weight: 'w', rowScale, draw: DRAW, ...logits },
     {
       ...shared,
       name: 'reduce',
@@ -42,11 +48,12 @@ function headOf(dtype: 'f32' | 'bf16', layout: 'panels' | 'vnni' | 'kmajor'): Ke
       logProb: 'log_prob',
       isArgmax: 'is_argmax',
       draw: { token: 'token', logProb: 'token_log_prob' },
+      ...totals,
     },
   ];
   const sources = [{ tensor: 'head.weight', rows: VOCAB }];
   return {
-    interface: interfaceOf([]),
+    interface: stores ? { ...convention, extents: [...convention.extents, { name: 'F', within: 'R' }] } : convention,
     buffers: [
       buffer('x', dtype, K, 'input'),
       buffer('scale', 'f32', 1, 'input'),
@@ -59,6 +66,13 @@ function headOf(dtype: 'f32' | 'bf16', layout: 'panels' | 'vnni' | 'kmajor'): Ke
       buffer('is_argmax', 'i32', 1, 'output'),
       buffer('token', 'i32', 1, 'output'),
       buffer('token_log_prob', 'f32', 1, 'output'),
+      ...(stores
+        ? [
+            { ...buffer('logits', 'f32', VOCAB, 'arena'), rows: 'F' },
+            buffer('top', 'f32', 1, 'arena'),
+            buffer('sum', 'f32', 1, 'arena'),
+          ]
+        : []),
     ],
     weights: [{ name: 'w', layout, format: dtype, sources, k: K, pairing: { kind: 'none' } }],
     kernels,
@@ -85,6 +99,10 @@ const some = (from: number, to: number): ReadonlyMap<string, Float64Array> =>
   );
 
 const OUTPUTS = ['log_prob', 'is_argmax', 'token', 'token_log_prob'] as const;
+/** The first rows of a call, whose logits are kept. */
+const keptOf = (rows: number): number => Math.ceil(rows / 3);
+const sizesOf = (rows: number) => ({ T: rows, R: rows, F: keptOf(rows) });
+
 type Values = ReadonlyMap<string, Float64Array>;
 
 function compare(
@@ -93,7 +111,7 @@ function compare(
   schedules: number,
 ): void {
   verifyKernels(module);
-  const want = interpretModule(module, { sizes: { T: ROWS, R: ROWS }, buffers: INPUTS, tensors });
+  const want = interpretModule(module, { sizes: sizesOf(ROWS), buffers: INPUTS, tensors });
   const got = run(INPUTS, ROWS, 0);
   // No two scores of this data are so near that f32 takes another token than float64.
   expect([...got.get('token')!]).toEqual([...want.get('token')!]);
@@ -103,9 +121,16 @@ function compare(
       expect(value, `${name}[${row}]`).toBeCloseTo(want.get(name)![row]!, 4);
     });
   expect(new Set(got.get('token')).size).toBeGreaterThan(ROWS / 2);
+  const stored = want.has('logits') ? (['logits', 'top', 'sum'] as const) : [];
+  for (const name of stored)
+    got.get(name)!.forEach((value, i) => {
+      const right = want.get(name)![i]!;
+      if (Math.abs(value - right) > 1e-4 * Math.max(1, Math.abs(right))) expect(value, `${name}[${i}]`).toBe(right);
+    });
   for (let schedule = 1; schedule < schedules; schedule++) {
     const other = run(INPUTS, ROWS, schedule);
-    for (const name of OUTPUTS) expectSame(other.get(name), got.get(name), `${name}, schedule ${schedule}`);
+    for (const name of [...OUTPUTS, ...stored])
+      expectSame(other.get(name), got.get(name), `${name}, schedule ${schedule}`);
   }
   for (const [from, to] of [
     [0, 1],
@@ -117,7 +142,24 @@ function compare(
   }
 }
 
-describe('a draw in the head', () => {
+describe.runIf(hasNvcc)('kernels that keep logits', () => {
+  it.each([
+    { skeleton: 'skinnyWgmma', tm: 8, tn: 256, stages: 3, raster: 1, mode: 'cooperative' },
+    { skeleton: 'skinnyWgmma', tm: 64, tn: 256, stages: 2, raster: 1, mode: 'cooperative' },
+    { skeleton: 'wgmma', tm: 64, tn: 256, stages: 5, raster: 16, mode: 'pingpong' },
+    { skeleton: 'wgmma', tm: 128, tn: 256, stages: 4, raster: 16, mode: 'cooperative' },
+  ] as const)('spill no register: %j', (own) => {
+    const module = headOf('bf16', 'kmajor', true);
+    const schedule = { kind: 'gemm', tk: 64, cluster: 1, ...own } as const;
+    const text = emitCudaKernel(module.kernels[0]!, module, schedule, { T: 64, R: 64, F: 64 });
+    expect(compileByNvcc([text], 'sm_90a')[0]).toMatchObject({ spillStores: 0, spillLoads: 0 });
+  });
+});
+
+describe.each([
+  ['a draw in the head', false],
+  ['a head that keeps logits', true],
+])('%s', (_title, stores) => {
   const CPU: Readonly<Record<CpuIsa, readonly (readonly [number, number, number, number, number])[]>> = {
     portable: [[4, 16, 512, 64, 256]],
     avx2: [
@@ -132,7 +174,7 @@ describe('a draw in the head', () => {
   };
 
   it.each(RUNNABLE)('in C, %s', (isa) => {
-    const module = isa === 'amx' ? headOf('bf16', 'vnni') : headOf('f32', 'panels');
+    const module = isa === 'amx' ? headOf('bf16', 'vnni', stores) : headOf('f32', 'panels', stores);
     const schedules = CPU[isa].map(([mr, nr, kc, mb, nb]): CpuGemmSchedule => ({
       kind: 'gemm',
       isa,
@@ -146,7 +188,7 @@ describe('a draw in the head', () => {
       module,
       (inputs, rows, i) => {
         const result = runGenerated(module, {
-          sizes: { T: rows, R: rows },
+          sizes: sizesOf(rows),
           inputs,
           tensors,
           schedules: [schedules[i]!, { kind: 'loop', isa, rows: 4 }],
@@ -179,14 +221,15 @@ describe('a draw in the head', () => {
       'few rows',
       [gemm('skinny', { tm: 8, tn: 256, tk: 64, stages: 4 }), gemm('skinny', { tm: 32, tn: 256, tk: 64, stages: 3 })],
     ],
+    ['few rows on Hopper', [gemm('skinnyWgmma', { tm: 16, tn: 256, tk: 64, stages: 3, raster: 1 })]],
     ['Hopper', [gemm('wgmma', { tm: 128, tn: 256, tk: 64, stages: 2 })]],
-  ])('in CUDA, %s', (_title, schedules) => {
-    const module = headOf('bf16', 'kmajor');
+  ])('in CUDA, %s', (_skeleton, schedules) => {
+    const module = headOf('bf16', 'kmajor', stores);
     compare(
       module,
       (inputs, rows, i) =>
         emulateModule(module, {
-          sizes: { T: rows, R: rows },
+          sizes: sizesOf(rows),
           inputs,
           tensors,
           schedules: [schedules[i]!, { kind: 'loop', threads: 64 * (i + 1) }],

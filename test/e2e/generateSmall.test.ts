@@ -48,7 +48,7 @@ describe.skipIf(!isBuilt)('generate with a small model', () => {
     expect(refused.hint).toMatch(/^tilewright compile .* -o .*scoring\.tw --cache-tokens \d+$/);
 
     const plain = failure(await tilewright(['generate', both, 'x', '--json', '--beams', '2']));
-    expect(plain.error).toContain('its steps return no logits');
+    expect(plain.error).toContain('its steps keep no logits');
     expect(plain.hint).toMatch(/^tilewright compile .* --cache-tokens 512 --logits$/);
     const withLogits = join(folder, 'logits.tw');
     success(

@@ -1,4 +1,4 @@
-/** Tokens that are chosen from logits on the host: the same in any company, and beams scored afterwards to the bit. */
+/** Tokens that are chosen from rows of logits: the same in any company, and beams scored afterwards to the bit. */
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { stepperOf } from '../../driver/commands/continuation.js';
@@ -23,10 +23,10 @@ const OPTIONS: readonly SamplingOptions[] = [
   { temperature: 1, seed: 8 },
 ];
 
-describe('steps that return logits', () => {
+describe('steps that choose from logits', () => {
   let model: LoadedModel;
   const stepper = (limits: Partial<Stepper['limits']> = {}, cacheTokens = CACHE_TOKENS): Stepper => {
-    const whole = stepperOf(model, cacheTokens, { hasLogits: true });
+    const whole = stepperOf(model, cacheTokens, { feeds: true });
     return { ...whole, limits: { ...whole.limits, ...limits } };
   };
   const run = (generator: Generator, which = PROMPTS.map((_, i) => i)) =>
@@ -46,6 +46,7 @@ describe('steps that return logits', () => {
       threads: 2,
       cacheTokens: CACHE_TOKENS,
       logits: true,
+      feeds: true,
     };
     model = await beginLoading(request, SILENT, new Phases()).finish();
   }, 120_000);
@@ -55,12 +56,51 @@ describe('steps that return logits', () => {
     const together = await run(new Generator(stepper()));
     for (const i of PROMPTS.keys()) expect(await run(new Generator(stepper()), [i])).toEqual([together[i]]);
     expect(await run(new Generator(stepper({ tokens: 13, rows: 2 })))).toEqual(together);
+    expect(await run(new Generator(stepper({ filtered: 1, entries: 200 })))).toEqual(together);
     const small = new Generator(stepper({}, 16 * 9));
     expect(await run(small)).toEqual(together);
     expect(small.counts.preemptions).toBeGreaterThan(0);
   });
 
-  it('draw as the device does', async () => {
+  it('choose the same tokens whether a call begins before the one before it is read or not', async () => {
+    const whole = stepper();
+    let [under, most] = [0, 0];
+    const counting = async (generator: (counted: Stepper) => Stepper) => {
+      [under, most] = [0, 0];
+      const step: Stepper['step'] = async (inputs) => {
+        most = Math.max(most, ++under);
+        return whole.step(inputs).finally(() => under--);
+      };
+      return { tokens: await run(new Generator(generator({ ...whole, step }))), most };
+    };
+    const fed = await counting((counted) => counted);
+    const unfed = await counting((counted) => ({
+      ...counted,
+      limits: { ...counted.limits, keptRows: 0 },
+      step: (inputs) => {
+        const none = new Int32Array(inputs.tokens.length);
+        const [keep, keepSampled] = [inputs.row, inputs.topK!].map(({ length }) => new Int32Array(length).fill(-1));
+        return counted.step({ ...inputs, isFed: none, feed: none, keep: keep!, keepSampled: keepSampled! });
+      },
+    }));
+    expect([fed.most, unfed.most]).toEqual([2, 1]);
+    expect(fed.tokens).toEqual(unfed.tokens);
+  });
+
+  it('give each token the log-probability of scoring it, to the bit', async () => {
+    const together = await run(new Generator(stepper()));
+    for (const [i, prompt] of PROMPTS.entries()) {
+      const tokens = together[i]!.map(({ token }) => token);
+      const { promptScores } = await new Generator(stepper()).generate({
+        prompt: [...prompt, ...tokens],
+        maxNewTokens: 0,
+        scoreFrom: prompt.length,
+      });
+      expect(promptScores.map(({ logProb }) => logProb)).toEqual(together[i]!.map(({ logProb }) => logProb));
+    }
+  });
+
+  it('draw as the head does', async () => {
     const ids = async (sampling: SamplingOptions): Promise<readonly number[]> => {
       const generator = new Generator(stepper());
       const { tokens } = await generator.generate({ prompt: PROMPTS[2]!, maxNewTokens: 24, sampling });
@@ -99,7 +139,7 @@ describe('steps that return logits', () => {
   });
 
   it('are refused by a model without logits', async () => {
-    const generator = new Generator({ ...stepper(), hasLogits: false });
+    const generator = new Generator({ ...stepper(), vocab: undefined });
     const request = { prompt: [1], maxNewTokens: 1, sampling: { topLogProbs: 1 } };
     await expect(generator.generate(request)).rejects.toThrow('compiled without logits');
   });

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { searchBeams, type Beam } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
 import type { Stepper } from '../../generate/stepper.js';
+import { filteredRows } from '../support/filteredRows.js';
 import { hash32 } from '../../ir/gumbel.js';
 
 const VOCAB = 4;
@@ -20,18 +21,20 @@ const logProbs = (token: number, position: number): Float32Array => {
 };
 
 const stepper: Stepper = {
-  limits: { tokens: 64, keys: 4096 },
+  limits: { tokens: 64, keys: 4096, filtered: 64, entries: 4 },
   cacheTokens: 4096,
   maxLength: 64,
-  hasLogits: true,
-  step: ({ tokens, position, row, target }) =>
-    Promise.resolve({
+  vocab: VOCAB,
+  step: (inputs) => {
+    const { tokens, position, row, target } = inputs;
+    return Promise.resolve({
       logProb: Float32Array.from(row, (at, i) => logProbs(tokens[at]!, position[at]!)[target[i]!]!),
       isArgmax: row.map(() => 0),
       drawn: row.map(() => 0),
       drawnLogProb: new Float32Array(row.length),
-      logits: Float32Array.from([...row].flatMap((at) => [...logitsAfter(tokens[at]!, position[at]!)])),
-    }),
+      filtered: filteredRows(inputs, logitsAfter),
+    });
+  },
 };
 
 /** Every path of `length` tokens, or fewer where it ends at a stop token, best first. */
@@ -81,7 +84,7 @@ describe('beam search', () => {
         ({ tokens, logProbs, reason }) => [tokens.length, logProbs.length, reason],
       );
     expect(await search({})).toEqual(Array.from({ length: 3 }, () => [4, 4, 'context']));
-    expect(await search({ maxLength: 99, cacheTokens: 16 * 12, limits: { tokens: 64, keys: 62 } })).toEqual(
+    expect(await search({ maxLength: 99, cacheTokens: 16 * 12, limits: { ...stepper.limits, keys: 62 } })).toEqual(
       Array.from({ length: 3 }, () => [2, 2, 'cache']),
     );
   });

@@ -1,6 +1,6 @@
 /** Tokens chosen from logits: each option alone against probabilities computed by hand, then all in order. */
 import { describe, expect, it } from 'vitest';
-import { chooseToken, kept } from '../../generate/choose.js';
+import { chooseToken, kept } from '../support/chooseToken.js';
 import { needsLogits, resolveSampling, type SamplingOptions } from '../../generate/sampling.js';
 import { noiseKey } from '../../ir/gumbel.js';
 import { chiSquare } from '../support/chiSquare.js';

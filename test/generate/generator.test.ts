@@ -1,6 +1,7 @@
 /** Sequences against a model that counts: the token after n is n + 1. */
 import { describe, expect, it } from 'vitest';
 import { Generator } from '../../generate/generator.js';
+import { filteredRows } from '../support/filteredRows.js';
 import { StateLost, type Stepper } from '../../generate/stepper.js';
 
 const MAX_LENGTH = 64;
@@ -47,12 +48,11 @@ describe('a generator', () => {
     // The most likely token after n is n + 1, the next n + 2.
     const stepper: Stepper = {
       ...base,
-      hasLogits: true,
+      limits: { ...base.limits, filtered: 8, entries: 100 },
+      vocab: 70,
       step: async (inputs) => ({
         ...(await base.step(inputs)),
-        logits: Float32Array.from(
-          [...inputs.row].flatMap((at) => range(0, 70).map((token) => [2, 1][token - inputs.tokens[at]! - 1] ?? 0)),
-        ),
+        filtered: filteredRows(inputs, (last) => range(0, 70).map((token) => [2, 1][token - last - 1] ?? 0)),
       }),
     };
     const run = async (minNewTokens: number, maxNewTokens = 9) => {

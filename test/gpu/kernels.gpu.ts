@@ -50,7 +50,7 @@ describe('kernels of random models', { skip }, () => {
           ...randomBatch(each, model.vocab, SEED),
           capacity: CASE_CAPACITY,
           where,
-          launch: (text, memory, current, capacity) => launcher.launch(grid(text), memory, current, capacity),
+          launch: (text, memory, current, capacity) => launcher.launch(grid(text), memory, { ...current }, capacity),
         });
         console.log(`${where}: ${((performance.now() - begin) / 1000).toFixed(1)} s`);
       }

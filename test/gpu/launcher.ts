@@ -1,6 +1,7 @@
 /** Launches generated kernels one at a time on a GPU, on memory copied from the host and back. */
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import type { CudaArch, CudaKernelText } from '../../ir/cuda.js';
+import { extentIn, type Extents } from '../../ir/extents.js';
 import { KEYS_PER_TOKEN } from '../../ir/scoring.js';
 import { roundUp } from '../../ir/types.js';
 import {
@@ -12,7 +13,7 @@ import {
   type CudaModule,
 } from '../../runtime/cuda/addon.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
-import type { Sizes } from '../codegen/cuda/checkKernels.js';
+import { extentsOf } from '../codegen/cuda/emulate.js';
 
 /** Bytes between parameters that no kernel may write: as far as a tile reaches. */
 const GUARD_BYTES = 16 << 10;
@@ -55,14 +56,13 @@ export class Launcher {
 
   /** Runs a kernel on the memory of its parameters, which it changes. Throws if it writes between them. */
   async launch(
-    { symbol, source, parameters, tensorMaps, launch, waitsForPredecessor }: CudaKernelText,
+    text: CudaKernelText,
     memory: ReadonlyMap<string, Buffer>,
-    sizes: Sizes,
+    sizes: Extents,
     capacity: number,
   ): Promise<void> {
-    const extents = source.includes(`${symbol}(int T, int C, int R`)
-      ? (['T', 'C', 'R'] as const)
-      : (['T', 'R'] as const);
+    const { symbol, parameters, tensorMaps, launch, waitsForPredecessor } = text;
+    const extents = extentsOf(text);
     let end = GUARD_BYTES;
     const places = parameters.map((name) => {
       const bytes = memory.get(name)!.length;
@@ -97,7 +97,7 @@ export class Launcher {
       ],
     });
     try {
-      await program.run({ extents: extents.map((name) => sizes[name]), inputs: [], isSynchronous: true });
+      await program.run({ extents: extents.map((name) => extentIn(name, sizes)), inputs: [], isSynchronous: true });
     } finally {
       program.release();
     }

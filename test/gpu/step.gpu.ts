@@ -187,7 +187,7 @@ for (const [name, requestOf] of [
 describe('beams of the demo checkpoint', { skip }, () => {
   it('have the bits of their own paths, scored afterwards', async () => {
     const model = await loadOnDevice(demo, { logits: true });
-    const generator = (): Generator => new Generator(stepperFor(model, { hasLogits: true }));
+    const generator = (): Generator => new Generator(stepperFor(model, {}));
     for (const prompt of [SEQUENCES[2]!, SHARED]) {
       const beams = await searchBeams(generator(), { prompt, maxNewTokens: 20, beams: 4 });
       assert.equal(beams.length, 4);

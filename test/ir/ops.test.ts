@@ -267,6 +267,69 @@ const EXAMPLES: readonly Example[] = [
       ),
     ),
   ),
+  example('first_rows', [['f32[R, 2]', [1, 2, 3, 4, 5, 6]]], 'f32[T, 2]', [1, 2, 3, 4], { rows: ['T'] }),
+  example(
+    'head_logits',
+    [
+      ['f32[R, 1]', [1, 2, 1]],
+      ['bf16[2, 1]', [4, 5]],
+      ['f32[R, 1]', [1, 0.5, 0]],
+    ],
+    'f32[T, 2]',
+    [4, 5, 4, 5],
+    { rows: ['T'] },
+  ),
+  // The first row bans the likeliest token; the second takes its last token, generated, to be less likely than 2.
+  example(
+    'sample',
+    [
+      ['f32[T, 3]', [3, 1, 2, 2, 1, 1.5]],
+      ...(
+        [
+          [0, 0, 0],
+          [5, 6, 7],
+          [0, 0, 0],
+        ] as const
+      ).map((data, i) => [`${i === 0 ? 'f32' : 'i32'}[R]`, data] as const),
+      ['i32[T]', [0, 0]],
+      ['f32[T]', [1, 1]],
+      ['f32[T]', [-Infinity, -Infinity]],
+      ['f32[T]', [1, 1]],
+      ['f32[T]', [0, 1]],
+      ['f32[T]', [0, 0]],
+      ['i32[T]', [0, 1]],
+      ['i32[T]', [1, 1]],
+      ['i32[1]', [0]],
+      ['f32[1]', [-Infinity]],
+      ['i32[1]', [-1]],
+      ['i32[R]', [1, 1, 0]],
+      ['i32[R]', [0, 2, 1]],
+      ['i32[T]', [0, 1]],
+    ],
+    'i32[T]',
+    [2, 2],
+  ),
+  example(
+    'sample_logprob',
+    [
+      ['f32[T, 2]', [0, Math.log(3), 1, 1]],
+      ['i32[T]', [1, 0]],
+    ],
+    'f32[T]',
+    [Math.log(3 / 4), Math.log(1 / 2)],
+  ),
+  ...(['top_tokens', 'top_logprobs'] as const).map((op) =>
+    example(
+      op,
+      [
+        ['f32[T, 2]', [0, Math.log(3), 1, 1]],
+        ['i32[T]', [2, 1]],
+      ],
+      op === 'top_tokens' ? 'i32[T, 3]' : 'f32[T, 3]',
+      op === 'top_tokens' ? [1, 0, 0, 0, 0, 0] : [Math.log(3 / 4), Math.log(1 / 4), 0, Math.log(1 / 2), 0, 0],
+      { most: 3 },
+    ),
+  ),
 ];
 
 describe('references of ops', () => {

@@ -13,7 +13,7 @@ import type { Fragment, RowPrologue } from '../text/programs.js';
 import { fragmentEpilogue, rowPrologue } from '../text/programs.js';
 import { render } from '../text/templates.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { logProbFunctions, logProbText } from '../wgmma/logprob.js';
+import { keepLogitsText, logProbFunctions, logProbText } from '../wgmma/logprob.js';
 import {
   PRODUCTS_PITCH,
   skinnyCopiers,
@@ -114,7 +114,11 @@ export function emitSkinny(
             prologue,
             'values',
             `products[local * ${PRODUCTS_PITCH} + 8 * g + 2 * quad + e]`,
+            false,
           ),
+          keep: keepLogitsText(kernel, operands, prologue, {
+            ...{ tm: schedule.tm, pitch: PRODUCTS_PITCH, warps: threads / 32, row0: 'm0', column0: 'n0' },
+          }),
         });
   return {
     source: render('attentionWarp', {}) + render('skinnyTile', common) + text,

@@ -14,7 +14,7 @@ import { render } from '../text/templates.js';
 import { DESCRIPTOR_BASE, descriptorUnits, SLAB } from '../wgmma/instruction.js';
 import { columnTiles } from '../wgmma/layout.js';
 import { loadTexts } from '../wgmma/loads.js';
-import { logProbFunctions, logProbText } from '../wgmma/logprob.js';
+import { keepLogitsText, logProbFunctions, logProbText } from '../wgmma/logprob.js';
 import { MULTIPLY, productText, stepOffsets, waitText } from '../wgmma/mainLoop.js';
 import { halfType } from '../wgmma/options.js';
 import { tensorMapsOf } from '../wgmma/tensorMaps.js';
@@ -105,7 +105,11 @@ export function emitSkinnyWgmma(
               prologue,
               'values',
               `products[local * ${pitch} + 8 * g + 2 * quad + e]`,
+              false,
             ),
+            keep: keepLogitsText(kernel, operands, prologue, {
+              ...{ tm, pitch, warps: threads / 32, row0: 'row0', column0: 'column0' },
+            }),
           })),
     tensorMaps,
     waitsForPredecessor: true,

@@ -3,6 +3,7 @@
  */
 import type { LogProbKernel } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
+import { storedLogits } from '../../operands.js';
 import { drawValues, gumbelText } from '../text/draw.js';
 import type { CudaOperands } from '../text/operands.js';
 import type { RowPrologue } from '../text/programs.js';
@@ -18,8 +19,8 @@ export const logProbFunctions = ({ draw }: LogProbKernel): string =>
 
 /**
  * Statements for one row of the tile, with the variable names of epilogueText: the maximum, the sum, the position of
- * the maximum, and the target's logit. `values`: C expression of the tile's row values. `acc`: the accumulator at
- * element e of column group g, which the statements change.
+ * the maximum, and the target's logit; with `keepsLogits` also the logits that the kernel keeps. `values`: C expression
+ * of the tile's row values. `acc`: the accumulator at element e of column group g, which the statements change.
  */
 export function logProbText(
   kernel: LogProbKernel,
@@ -27,6 +28,7 @@ export function logProbText(
   prologue: RowPrologue,
   values = 'from',
   acc = 'acc[m][4 * g + 2 * h + e]',
+  keepsLogits = true,
 ): string {
   const row = new RowScope(operands, 'row', 'r', prologue.given(`(${values} + local * ${prologue.scalars.length})`));
   const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
@@ -41,6 +43,34 @@ export function logProbText(
     target: operands.get(kernel.target).index,
     parts: parts.index,
     partsStride: parts.stride,
+    logits: keepsLogits ? storedLogits(kernel, operands) : undefined,
     ...drawValues(kernel, operands),
+  });
+}
+
+/** Where a tile's products lie in shared memory, and the names of its first row and column. */
+export interface ProductTile {
+  readonly tm: number;
+  readonly pitch: number;
+  readonly warps: number;
+  readonly row0: string;
+  readonly column0: string;
+}
+
+/** Statements of all warps that store the logits of the rows that are kept, before logProbText changes products. */
+export function keepLogitsText(
+  kernel: LogProbKernel,
+  operands: CudaOperands,
+  prologue: RowPrologue,
+  tile: ProductTile,
+): string {
+  const logits = storedLogits(kernel, operands);
+  if (logits === undefined) return '';
+  const row = new RowScope(operands, 'row', 'r', prologue.given(`(values + local * ${prologue.scalars.length})`));
+  const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
+  return render('logprobKeep', {
+    ...{ ...tile, logits, scale, row: indent(row.lines, 3) },
+    block: LOGPROB_BLOCK,
+    vocab: kernel.vocab,
   });
 }

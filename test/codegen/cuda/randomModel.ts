@@ -83,7 +83,7 @@ export function randomModel(
   seed: number,
   dtype: 'bf16' | 'f16',
   facts: CudaFacts,
-  { scale = 1, step = 2, hasBiases = false, cacheTokens = 0, feeds = false, mask = cuda.mask } = {},
+  { scale = 1, step = 2, hasBiases = false, cacheTokens = 0, feeds = false, logits = false, mask = cuda.mask } = {},
 ): RandomModel {
   const random = randomSource(seed);
   const pick = <T>(list: readonly T[]): T => list[below(random, list.length)]!;
@@ -117,7 +117,7 @@ export function randomModel(
   const model = compileModel(describeRandomCheckpoint(folder, seed), cuda, cudaDevice(facts, dtype), {
     maxTokens: 512,
     mask,
-    ...(cacheTokens === 0 ? {} : { cacheTokens, feeds }),
+    ...(cacheTokens === 0 ? {} : { cacheTokens, feeds, logits }),
   });
   return {
     name:

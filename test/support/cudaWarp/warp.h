@@ -137,6 +137,10 @@ static void tw_cluster_wait() {
   while (tw_cluster_meeting.generation == tw_fibres[tw_current].awaited) tw_yield();
   tw_fibres[tw_current].is_awaited = false;
 }
+/* One fibre runs at a time. */
+template <class T> static T atomicAdd(T *at, T value) { const T old = *at; *at += value; return old; }
+template <class T> static T atomicMin(T *at, T value) { const T old = *at; if (value < old) *at = value; return old; }
+template <class T> static T atomicMax(T *at, T value) { const T old = *at; if (value > old) *at = value; return old; }
 static void __syncwarp() { tw_warp("syncwarp", [](tw_fibre *) {}); }
 
 template <class T> static T tw_exchange(const char *operation, T value, const std::function<void(tw_fibre *)> &f) {

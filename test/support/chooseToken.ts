@@ -2,8 +2,8 @@
  * Chooses a token from a row of logits, on the host in float64: for requests whose options need more of a row than its
  * largest score. Order: bias and penalties, temperature, min-p, top-k, top-p, draw.
  */
-import { gumbel, type NoiseKey } from '../ir/gumbel.js';
-import { isGreedy, type Sampling } from './sampling.js';
+import { gumbel, type NoiseKey } from '../../ir/gumbel.js';
+import { isGreedy, type Sampling } from '../../generate/sampling.js';
 
 export interface TokenLogProb {
   readonly token: number;

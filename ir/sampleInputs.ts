@@ -1,0 +1,83 @@
+/** What the op and the kernel that choose tokens read beside logits: one list for types, verifiers and both oracles. */
+import type { RowDraw, RowFilters, TokenEntry } from './filters.js';
+
+/**
+ * The inputs by name. `row`: an element for each row of logits; the buffer may have more rows. `entry`: an element of
+ * the lists of tokens whose logits change. `token`: one for each token of the call.
+ * - A row's entries are those from `first` to before `end`, as far as there are such. No token comes twice.
+ * - Row r of logits follows the token pathToken[pathRow[r]]. Where isGenerated[r] is 1, that token was generated, and
+ *   counts once more than the entries say. So the host need not know it yet.
+ */
+export const SAMPLE_INPUTS = {
+  inverseTemperature: { dtype: 'f32', per: 'row' },
+  low: { dtype: 'i32', per: 'row' },
+  high: { dtype: 'i32', per: 'row' },
+  topK: { dtype: 'i32', per: 'row' },
+  topP: { dtype: 'f32', per: 'row' },
+  minLogP: { dtype: 'f32', per: 'row' },
+  repetition: { dtype: 'f32', per: 'row' },
+  presence: { dtype: 'f32', per: 'row' },
+  frequency: { dtype: 'f32', per: 'row' },
+  first: { dtype: 'i32', per: 'row' },
+  end: { dtype: 'i32', per: 'row' },
+  entryToken: { dtype: 'i32', per: 'entry' },
+  entryBias: { dtype: 'f32', per: 'entry' },
+  entryCount: { dtype: 'i32', per: 'entry' },
+  pathToken: { dtype: 'i32', per: 'token' },
+  pathRow: { dtype: 'i32', per: 'row' },
+  isGenerated: { dtype: 'i32', per: 'row' },
+} as const;
+
+export type SampleInput = keyof typeof SAMPLE_INPUTS;
+export const SAMPLE_INPUT_NAMES = Object.keys(SAMPLE_INPUTS) as readonly SampleInput[];
+
+/** Vocabularies are smaller than this, so that sums over all tokens fit the parts that kernels add. */
+export const MOST_SAMPLE_VOCAB = 1 << 19;
+
+/** Most tokens that are found beside the chosen one. */
+export const MOST_TOP_TOKENS = 32;
+
+/** Inputs of `sample` by name, from a list in the order of SAMPLE_INPUT_NAMES. */
+export const sampleInputsOf = <T>(list: readonly T[]): Readonly<Record<SampleInput, T>> =>
+  Object.fromEntries(SAMPLE_INPUT_NAMES.map((name, i) => [name, list[i]!])) as Record<SampleInput, T>;
+
+/** The numbers behind the inputs. */
+export type SampleNumbers = Readonly<Record<SampleInput, ArrayLike<number>>>;
+
+/** What row `row` is chosen by. Throws where an index lies outside. */
+export function rowSampling(
+  from: SampleNumbers,
+  row: number,
+  vocab: number,
+): { readonly filters: RowFilters; readonly draw: RowDraw; readonly entries: readonly TokenEntry[] } {
+  const at = (name: SampleInput, index: number, limit = Infinity): number => {
+    const value = from[name][index];
+    if (value === undefined || (limit < Infinity && !(Number.isInteger(value) && value >= 0 && value < limit)))
+      throw new Error(`${name}[${index}] is ${value}, which is not a number below ${limit}.`);
+    return value;
+  };
+  const entries = new Map<number, TokenEntry>();
+  const end = Math.min(at('end', row), from.entryToken.length);
+  for (let i = Math.max(0, at('first', row)); i < end; i++) {
+    const token = at('entryToken', i, vocab);
+    if (entries.has(token)) throw new Error(`entryToken[${i}] = ${token} comes twice in the list of row ${row}.`);
+    entries.set(token, { token, bias: at('entryBias', i), count: at('entryCount', i) });
+  }
+  if (at('isGenerated', row) === 1) {
+    const token = at('pathToken', at('pathRow', row, from.pathToken.length), vocab);
+    const { bias = 0, count = 0 } = entries.get(token) ?? {};
+    entries.set(token, { token, bias, count: Math.max(0, count) + 1 });
+  }
+  return {
+    filters: {
+      topK: at('topK', row),
+      topP: at('topP', row),
+      minLogP: at('minLogP', row),
+      repetition: at('repetition', row),
+      presence: at('presence', row),
+      frequency: at('frequency', row),
+    },
+    draw: { inverseTemperature: at('inverseTemperature', row), low: at('low', row), high: at('high', row) },
+    entries: [...entries.values()],
+  };
+}

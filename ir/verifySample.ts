@@ -1,0 +1,42 @@
+/** Checks a kernel that chooses tokens from logits. */
+import { isWithin, type ExtentDecl } from './extents.js';
+import type { BufferDecl, SampleKernel } from './kernel.js';
+import { MOST_SAMPLE_VOCAB, MOST_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from './sampleInputs.js';
+import type { BufferDType, Dim } from './types.js';
+
+/** What the verifier of a module knows, and how it complains. */
+export interface SampleCheck {
+  readonly extents: readonly ExtentDecl[];
+  readonly read: (name: string) => BufferDecl;
+  readonly write: (name: string) => BufferDecl;
+  readonly is: (buffer: BufferDecl, dtypes: readonly BufferDType[], rows: Dim, columns: Dim, role: string) => void;
+  readonly fail: (what: string) => never;
+}
+
+export function verifySample(kernel: SampleKernel, check: SampleCheck): void {
+  const { rows, vocab, best, totals, inputs } = kernel;
+  /** A vector of which the kernel reads the first elements, one for each of its rows. */
+  const vector = (name: string, dtype: BufferDType, role: string): void => {
+    const buffer = check.read(name);
+    check.is(buffer, [dtype], isWithin(rows, buffer.rows, check.extents) ? buffer.rows : rows, 1, role);
+  };
+  if (!Number.isInteger(vocab) || vocab < 1 || vocab >= MOST_SAMPLE_VOCAB)
+    check.fail(`${vocab} tokens: it takes at least 1 and fewer than ${MOST_SAMPLE_VOCAB}.`);
+  if (!Number.isInteger(best.most) || best.most < 1 || best.most > MOST_TOP_TOKENS)
+    check.fail(`${best.most} best tokens: it finds 1 to ${MOST_TOP_TOKENS}.`);
+  check.is(check.read(kernel.logits), ['f32'], rows, vocab, 'logits');
+  for (const name of [totals.top, totals.sum]) vector(name, 'f32', 'totals');
+  const listed = check.read(inputs.entryToken).rows;
+  for (const name of SAMPLE_INPUT_NAMES) {
+    const { dtype, per } = SAMPLE_INPUTS[name];
+    const buffer = check.read(inputs[name]);
+    if (per === 'row') vector(inputs[name], dtype, name);
+    else check.is(buffer, [dtype], per === 'token' ? buffer.rows : listed, 1, name);
+  }
+  vector(best.count, 'i32', 'numbers of best tokens');
+  check.is(check.write(kernel.saved), ['f32'], listed, 1, 'kept logits');
+  check.is(check.write(kernel.token), ['i32'], rows, 1, 'chosen tokens');
+  check.is(check.write(kernel.logProb), ['f32'], rows, 1, 'log-probabilities');
+  check.is(check.write(best.tokens), ['i32'], rows, best.most, 'best tokens');
+  check.is(check.write(best.logProbs), ['f32'], rows, best.most, 'log-probabilities of best tokens');
+}
