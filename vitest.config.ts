@@ -78,6 +78,7 @@ const TOGETHER = [
   'ir',
   'models',
   'passes',
+  'tasks',
 ].map((folder) => `test/${folder}/**/*.test.ts`);
 
 const SLOW = 'test/slow/**/*.test.ts';

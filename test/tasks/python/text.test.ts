@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { capitalize, codePointLength, rightStrip, strip } from '../../eval/tasks/pythonText.js';
+import { capitalize, codePointLength, rightStrip, strip } from '../../../tasks/python/text.js';
 
 /** What Python 3.11 prints for `text.capitalize()`. */
 const CAPITALIZED: readonly (readonly [text: string, python: string])[] = [

@@ -51,3 +51,29 @@ export function capitalize(text: string): string {
   // The whole text is lowered: whether a capital sigma is final depends on what precedes it.
   return titleCase(first) + text.toLowerCase().slice(first.toLowerCase().length);
 }
+
+const SPACES = new RegExp(`^[${PYTHON_SPACE}]+$`);
+/** str.isspace() */
+export const isSpace = (text: string): boolean => SPACES.test(text);
+/** str.lstrip() */
+export const leftStrip = (text: string): string => text.replace(LEADING, '');
+
+/** The items of a text as Python counts them. */
+export const codePoints = (text: string): string[] => Array.from(text);
+
+/** str.strip(characters), on the sides that are asked for. */
+export function stripCharacters(text: string, characters: string, sides: { left: boolean; right: boolean }): string {
+  const removed = new Set(codePoints(characters));
+  const letters = codePoints(text);
+  let from = 0,
+    to = letters.length;
+  while (sides.left && from < to && removed.has(letters[from]!)) from++;
+  while (sides.right && to > from && removed.has(letters[to - 1]!)) to--;
+  return letters.slice(from, to).join('');
+}
+
+/** str.split(): at runs of white space, without empty parts. */
+export function splitAtSpace(text: string): string[] {
+  const stripped = strip(text);
+  return stripped === '' ? [] : stripped.split(new RegExp(`[${PYTHON_SPACE}]+`));
+}

@@ -1,0 +1,147 @@
+/** ast.literal_eval for the literals that task files and data sets hold: text, numbers, lists, tuples, dictionaries. */
+import { Float, toInt, type Value } from './value.js';
+
+const MAX_DEPTH = 50;
+const SIMPLE_ESCAPES: ReadonlyMap<string, string> = new Map([
+  ['\n', ''],
+  ['\\', '\\'],
+  ["'", "'"],
+  ['"', '"'],
+  ['a', '\x07'],
+  ['b', '\b'],
+  ['f', '\f'],
+  ['n', '\n'],
+  ['r', '\r'],
+  ['t', '\t'],
+  ['v', '\v'],
+]);
+const ESCAPE = /\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|([^]))/gu;
+
+/** The text between the quotes of a literal, with its escapes replaced. Throws SyntaxError for a bad code point. */
+export function unescapeText(body: string): string {
+  return body.replace(ESCAPE, (whole, hex?: string, u?: string, long?: string, octal?: string, letter?: string) => {
+    if (octal !== undefined) return String.fromCharCode(Number.parseInt(octal, 8));
+    const code = hex ?? u ?? long;
+    if (code === undefined) {
+      if (letter === 'x' || letter === 'u' || letter === 'U' || letter === 'N')
+        throw new SyntaxError(`the escape \\${letter} is not complete or not supported`);
+      return SIMPLE_ESCAPES.get(letter ?? '') ?? whole;
+    }
+    const point = Number.parseInt(code, 16);
+    if (point > 0x10ffff) throw new SyntaxError(`no character has the code ${code}`);
+    return String.fromCodePoint(point);
+  });
+}
+
+const MARK = /([\[\](){},:])/;
+const QUOTED = /([rRuU]?)('(?:[^'\\\n]|\\[^])*'|"(?:[^"\\\n]|\\[^])*")/;
+const NUMBER = /([-+]?(?:\d[\d_]*)?(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.])/;
+const TOKEN = new RegExp(`\\s*(?:${MARK.source}|${QUOTED.source}|${NUMBER.source}|(\\w+))`, 'y');
+
+class Reader {
+  readonly #text: string;
+  #at = 0;
+  #match: RegExpExecArray | undefined;
+
+  constructor(text: string) {
+    this.#text = text.trimEnd();
+  }
+
+  #peek(): RegExpExecArray | undefined {
+    if (this.#match !== undefined) return this.#match;
+    TOKEN.lastIndex = this.#at;
+    const match = TOKEN.exec(this.#text);
+    if (match === null || match[0].trim() === '') return undefined;
+    this.#match = match;
+    return match;
+  }
+
+  #take(): RegExpExecArray {
+    const match = this.#peek();
+    if (match === undefined) {
+      const rest = this.#text.slice(this.#at, this.#at + 20);
+      throw new SyntaxError(
+        rest.trim() === '' ? 'the literal ends too early' : `${JSON.stringify(rest)} is no literal`,
+      );
+    }
+    this.#at += match[0].length;
+    this.#match = undefined;
+    return match;
+  }
+
+  #takeIf(mark: string): boolean {
+    if (this.#peek()?.[1] !== mark) return false;
+    this.#take();
+    return true;
+  }
+
+  whole(): Value {
+    const value = this.#value(0);
+    if (this.#at < this.#text.length)
+      throw new SyntaxError(`${JSON.stringify(this.#text.slice(this.#at, this.#at + 20))} follows the literal`);
+    return value;
+  }
+
+  #value(depth: number): Value {
+    if (depth > MAX_DEPTH) throw new SyntaxError(`the literal nests more than ${MAX_DEPTH} deep`);
+    const [, mark, , quoted, number, word] = this.#peek() ?? [];
+    if (quoted !== undefined) return this.#string();
+    this.#take();
+    if (mark === '[') return this.#items(']', depth).values;
+    if (mark === '(') {
+      const { values, hasComma } = this.#items(')', depth);
+      return values.length === 1 && !hasComma ? values[0]! : values;
+    }
+    if (mark === '{') return this.#dict(depth);
+    if (number !== undefined && number !== '') return readNumber(number);
+    if (word === 'None') return null;
+    if (word === 'True' || word === 'False') return word === 'True';
+    throw new SyntaxError(`${JSON.stringify(mark ?? word ?? '')} is no literal`);
+  }
+
+  /** Neighbouring literals are one text. */
+  #string(): string {
+    let text = '';
+    while (this.#peek()?.[3] !== undefined) {
+      const [, , prefix = '', quoted = ''] = this.#take();
+      const body = quoted.slice(1, -1);
+      text += prefix.toLowerCase() === 'r' ? body : unescapeText(body);
+    }
+    return text;
+  }
+
+  #items(close: string, depth: number): { values: Value[]; hasComma: boolean } {
+    const values: Value[] = [];
+    let hasComma = false;
+    while (!this.#takeIf(close)) {
+      values.push(this.#value(depth + 1));
+      if (this.#takeIf(',')) hasComma = true;
+      else if (this.#peek()?.[1] !== close) throw new SyntaxError(`"${close}" is missing`);
+    }
+    return { values, hasComma };
+  }
+
+  #dict(depth: number): Value {
+    const entries = new Map<string, Value>();
+    while (!this.#takeIf('}')) {
+      const key = this.#value(depth + 1);
+      if (typeof key !== 'string') throw new SyntaxError('a key of a dictionary is not text');
+      if (!this.#takeIf(':')) throw new SyntaxError('":" is missing');
+      entries.set(key, this.#value(depth + 1));
+      if (!this.#takeIf(',') && this.#peek()?.[1] !== '}') throw new SyntaxError('"}" is missing');
+    }
+    return entries;
+  }
+}
+
+function readNumber(text: string): Value {
+  if (!/\d/.test(text)) throw new SyntaxError(`${JSON.stringify(text)} is no number`);
+  const plain = text.replaceAll('_', '');
+  if (!/^[-+]?\d+$/.test(plain)) return new Float(Number(plain));
+  if (/^[-+]?0+[1-9]/.test(plain)) throw new SyntaxError(`${text}: a number does not start with 0`);
+  if (plain.length > 1000) throw new SyntaxError('a number has more than 1,000 digits');
+  return toInt(BigInt(plain.replace(/^\+/, '')));
+}
+
+/** Throws SyntaxError that says what is wrong. */
+export const literalEval = (text: string): Value => new Reader(text).whole();

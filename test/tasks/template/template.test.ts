@@ -1,0 +1,157 @@
+/** What templates make of a document. Jinja2 3.1.6, set as the public harness sets it, rendered every expected text. */
+import { describe, expect, it } from 'vitest';
+import { UserError } from '../../../errors.js';
+import { Float, type Value } from '../../../tasks/python/value.js';
+import { Template } from '../../../tasks/template/template.js';
+
+const dict = (entries: Readonly<Record<string, Value>>): Map<string, Value> => new Map(Object.entries(entries));
+
+const DOC = dict({
+  question: '  What\'s "up"?\n',
+  text: 'one two three',
+  choices: dict({ text: ['a', "b's", 'c"d'], label: ['A', 'B', 'C'] }),
+  answerKey: 'B',
+  label: '2',
+  n: 7,
+  neg: -7,
+  f: new Float(1),
+  g: new Float(2.5e-7),
+  big: 12345678901234567890n,
+  flag: true,
+  none: null,
+  items: [dict({ name: 'x', w: 1 }), dict({ name: 'y', w: 2 })],
+  sol1: 's1',
+  sol2: 's2',
+  emoji: 'a\u{1f600}b',
+  empty: [],
+  uni: '\u00a0x\u2028',
+});
+
+const CASES: readonly (readonly [string, string])[] = [
+  ['plain\n', 'plain\n'],
+  ['{{question}}', '  What\'s "up"?\n'],
+  ['{{question.strip()}}\nA. {{choices.text[0]}}\n', 'What\'s "up"?\nA. a\n'],
+  ['{{choices.label.index(answerKey)}}', '1'],
+  ['{{choices.text}}', "['a', \"b's\", 'c\"d']"],
+  ['{{[sol1, sol2]}}', "['s1', 's2']"],
+  ['{{ (label|int) - 1 }}', '1'],
+  ["{{text.split(' ')[:-1]|join(' ')}}", 'one two'],
+  ["{{' '+text.split(' ')[-1]}}", ' three'],
+  ["{{choices['text'][2]}}", 'c"d'],
+  ["{{ 'ABCD'[answerKey|int - 1] if answerKey|string in '1234' else answerKey }}", 'B'],
+  ["{{answer.split('####')[-1].strip() if answer is defined else text}}", 'one two three'],
+  ["{% set p = 'Q:\n' %}{{p + 'x\\n' + question}}", 'Q:\nx\n  What\'s "up"?\n'],
+  ['{% if choices.text|length > 3 %}D{% elif n == 7 %}seven{% else %}E{% endif %}!', 'seven!'],
+  [
+    '{% for c in choices.text %}{{loop.index}}. {{c}}{% if not loop.last %}\n{% endif %}{% endfor %}',
+    '1. a\n2. b\'s\n3. c"d',
+  ],
+  ["{% for k, v in [['a',1],['b',2]] %}{{k}}={{v}};{% else %}none{% endfor %}", 'a=1;b=2;'],
+  ['{% for x in empty %}{{x}}{% else %}nothing{% endfor %}', 'nothing'],
+  ["{{items|map(attribute='name')|list}}", "['x', 'y']"],
+  ["{{items|map(attribute='w')|join('+')}}", '1+2'],
+  ['{{f}} {{g}} {{big}} {{flag}} {{none}} {{neg}}', '1.0 2.5e-07 12345678901234567890 True None -7'],
+  ['{{[f,none,flag,question,uni]}}', "[1.0, None, True, '  What\\'s \"up\"?\\n', '\\xa0x\\u2028']"],
+  ["{{ {'a': 1, 'b': [none]} }}", "{'a': 1, 'b': [None]}"],
+  ['{{emoji|length}}{{emoji[1]}}{{emoji[::-1]}}{{emoji[1:]}}', '3\ud83d\ude00b\ud83d\ude00a\ud83d\ude00b'],
+  [
+    "{{neg // 2}} {{neg % 3}} {{n / 2}} {{n * 2}} {{-n + 1}} {{'ab' * 2}} {{ 1 ~ 'x' ~ none }}",
+    '-4 2 3.5 148 abab 1xNone',
+  ],
+  [
+    "{{ 1 < 2 < 3 }} {{ 'a' not in 'abc' }} {{ n in [7] }} {{ not flag }} {{ flag and n }} {{ none or 'd' }}",
+    'True False True False 7 d',
+  ],
+  [
+    "{{question|trim}}|{{'xxaxx'|trim('x')}}|{{'xxaxx'.strip('x')}}|{{' a '.lstrip()}}|{{' a '.rstrip()}}",
+    'What\'s "up"?|a|a|a | a',
+  ],
+  [
+    "{{text|replace('o','0')}} {{text.replace('e','3',1)}} {{text.capitalize()}} {{text|upper}}",
+    '0ne tw0 three on3 two three One two three ONE TWO THREE',
+  ],
+  [
+    "{{ ', '.join(choices.label) }} {{text.split()}} {{text.split('e', 1)}} {{'abc'|list}}",
+    "A, B, C ['one', 'two', 'three'] ['on', ' two three'] ['a', 'b', 'c']",
+  ],
+  [
+    '{{none is none}} {{n is not none}} {{zzz is defined}} {{zzz is undefined}} {{choices.zzz is defined}}',
+    'True True False True False',
+  ],
+  ['a  {%- if true %}  b {{- n -}}  c {%+ endif -%}\n d {# note #} e {#- x -#} f', 'a  b7c d  ef'],
+  ['{{range(3)|list}} {{range(5, 0, -2)|list}}', '[0, 1, 2] [5, 3, 1]'],
+  ["{{ 'it\\'s' }} {{ \"q\\\"\" }} {{ '\\u00e9\\x41\\t' }}", 'it\'s q" \u00e9A\t'],
+  ["{{ '5'|int }} {{ 'x'|int }} {{ 'x'|int(9) }} {{ '2.7'|int }} {{ 2.7|int }} {{ ' 4 '|int }}", '5 0 9 2 2 4'],
+  ['{{ 1.5 + 1 }} {{ 1e3 }} {{ 10.0 }} {{ 3 == 3.0 }}', '2.5 1000.0 10.0 True'],
+  ['{% set x = [] %}{% for i in range(2) %}{% set x = i %}{% endfor %}{{x}}', '[]'],
+  ['{{ n if flag }}x', '7x'],
+  ['{{ choices.label[-1] }}{{choices.text.0}}', 'Ca'],
+  ['{{ text[4:7] }}{{ text[-5:] }}', 'twothree'],
+  ['{{ choices.values()|list }}{{choices.keys()|list}}', "[['a', \"b's\", 'c\"d'], ['A', 'B', 'C']]['text', 'label']"],
+  ["{{'a' 'b'}}", 'ab'],
+  ['line\r\nnext {{n}}', 'line\nnext 7'],
+  ['{{text.startswith(\'one\')}} {{text.endswith("x")}} {{text.lower()}}', 'True False one two three'],
+  ["{{ [1,2] + [3] }} {{ [0] * 3 }} {{ 'b' > 'a' }} {{ [1,2] < [1,3] }}", '[1, 2, 3] [0, 0, 0] True True'],
+  ["{{ '}}' }} { { %} }", '}} { { %} }'],
+  ['{% if n %}\n{{n}}\n{% endif %}\n', '\n7\n\n'],
+  ["{{ -n|string }}{{ (n|string) + 'x' }}", '-77x'],
+  ["{{ '{' ~ '}' }}", '{}'],
+  ['{{ true }} {{ False }} {{ None }}', 'True False None'],
+  ['{{ n is defined and n > 3 }}', 'True'],
+  ['{% set a = 1 %}{% if a == 1 %}{% set a = 2 %}{% endif %}{{a}}', '2'],
+  ["{{ {'k':'v'}['k'] }}{{ {'k':'v'}.k }}", 'vv'],
+  ["{{ text|replace('', '-') }}", '-o-n-e- -t-w-o- -t-h-r-e-e-'],
+];
+
+const render = (source: string): string => new Template(source, 'a.yaml:3: doc_to_text').render(DOC, 'document 5');
+
+describe('Template', () => {
+  it.each(CASES)('renders %j', (source, expected) => {
+    expect(render(source)).toBe(expected);
+  });
+
+  it.each([
+    ['{{ missing }}', 'document 5: "missing" is not defined'],
+    ['{{ choices.missing }}', 'field "missing" of dict is not defined'],
+    ['{{ choices.text[9] }}', 'item 9 of list is not defined'],
+    ['a\n\n{{ missing }}', 'a.yaml:3: doc_to_text, line 3 of the template, document 5'],
+    ['{{ text + 1 }}', 'str + int is not possible'],
+    ['{{ n // 0 }}', 'division by zero'],
+    ["{{ text.index('z') }}", 'index(): the text is not found'],
+    ['{{ choices.items }}', '.items is a method of dictionaries; write ["items"] for the field'],
+    ['{{ text.strip }}', '.strip is a method; call it'],
+    ["{{ text.format('x') }}", 'the method .format() is not supported; there are strip'],
+    ['{{ text.constructor }}', 'field "constructor" of str is not defined'],
+    ['{{ text.__proto__ }}', 'field "__proto__" of str is not defined'],
+    ['{{ choices.__proto__ }}', 'field "__proto__" of dict is not defined'],
+    ['{{ constructor }}', '"constructor" is not defined'],
+    ['{{ text|tojson }}', 'the filter "tojson" is not supported; there are string'],
+    ["{{ items|map('upper') }}", 'map is supported with attribute'],
+    ['{{ n is odd }}', 'the test "is odd" is not supported; there are defined, undefined, none'],
+    ['{{ lipsum() }}', 'the function lipsum() is not supported; there is range()'],
+    ['{% macro x() %}', 'the block "{% macro %}" is not supported; there are if, for, set'],
+    ['{% if n %}', '"{% endif %}" is missing'],
+    ['{{ n', '"}}" is missing'],
+    ['{# n', '"#}" is missing'],
+    ['{{ n ? }}', 'cannot read "? }}"'],
+    ['{{ n n }}', '"n" is not expected here'],
+    ['{{ }}', 'an expression is missing before "}}"'],
+    ['{{ n ** 2 }}', 'the operator ** is not supported'],
+    ["{{ '\\N{BULLET}' }}", 'the escape \\N is not complete or not supported'],
+  ])('refuses %j', (source, message) => {
+    expect(() => render(source)).toThrow(message);
+    expect(() => render(source)).toThrow(UserError);
+  });
+
+  it('ends work that has no bounds', () => {
+    const loop = '{% for i in range(100000) %}'.repeat(3) + '{% endfor %}'.repeat(3);
+    expect(() => render(loop)).toThrow('more than 1000000 steps');
+    expect(() => render('{{ range(1000000000)|list }}')).toThrow('more than 100000');
+    expect(() => render("{{ 'a' * 1000000000000 }}")).toThrow('a result is longer than');
+    expect(() => render(`{{ ${'n*'.repeat(190)}n }}`)).not.toThrow();
+    expect(() => render(`{{ ${'n*'.repeat(5000)}n }}`)).toThrow('nests more than 200 deep');
+    expect(() => render(`{{ ${'('.repeat(5000)}${')'.repeat(5000)} }}`)).toThrow('nests more than 60 deep');
+    expect(() => render('{% if n %}'.repeat(5000))).toThrow('nest more than 30 deep');
+    expect(() => render('x'.repeat(300_000))).toThrow('longer than 262144 characters');
+  });
+});
