@@ -136,7 +136,7 @@ function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'exte
     const own = text
       .slice(prelude.length)
       .replaceAll(/extern __shared__[^;]*;/g, '')
-      .replaceAll('__shared__', 'static');
+      .replaceAll('__shared__', 'TW_SHARED_STATIC');
     const values = [...extents.map((_, at) => `e[${at}]`), ...parameters.map((_, at) => `p[${at}]`)].join(', ');
     const driver = DRIVER.replace('ARGUMENTS', values).replace('run_SYMBOL', `run_${i}`);
     const unit = `${own}\n${driver}`.replaceAll(/SYMBOL|\bk_attention_test\b/g, `k_${i}`);

@@ -85,7 +85,7 @@ function overFibres(kernel: CudaKernelText): string {
   const own = source.slice(prelude.length);
   return (isHopper(kernel) ? hopperText(own, kernel) : own)
     .replaceAll(/extern __shared__[^;]*;/g, '')
-    .replaceAll('__shared__', 'static');
+    .replaceAll('__shared__', 'TW_SHARED_STATIC');
 }
 
 /** Kernels without tensor maps as a library in `folder` that the fake driver executes (hostKernels.h). */
@@ -148,6 +148,8 @@ export interface EmulateOptions {
   /** Runs the fibres of a block from last to first. */
   readonly backwards?: boolean;
   readonly multiprocessors?: number;
+  /** Breaks the text of every kernel in a way that must be noticed. */
+  readonly mutate?: (source: string) => string;
 }
 
 export interface Emulated {
@@ -247,7 +249,13 @@ export function emulateModule(module: KernelModule, options: EmulateOptions): Em
   );
   const tensors = new Map([...(options.tensors ?? []), ...constants]);
   for (const decl of module.weights) memory.set(decl.name, packForGpu(decl, logicalWeight(decl, tensors, true)));
-  const emitted = module.kernels.map((kernel, i) => emitCudaKernel(kernel, module, options.schedules[i]!, capacity));
+  const { mutate = (source: string): string => source } = options;
+  const emitted = module.kernels.map((kernel, i) => {
+    const text = emitCudaKernel(kernel, module, options.schedules[i]!, capacity);
+    const source = mutate(text.source);
+    if (options.mutate !== undefined && source === text.source) throw new Error('the mutation changed nothing');
+    return { ...text, source };
+  });
   const run = loadEmulator(emitted);
   for (const text of emitted) run(text, memory, sizes, options);
   const values = new Map<string, Float64Array>();

@@ -14,6 +14,8 @@ const INSTRUCTIONS: readonly (readonly [RegExp, string])[] = [
   [/asm volatile\("mov\.u32 %0, %%nctaid\.x;" : "=r"\((\w+)\)\);/g, '$1 = (int)gridDim.x;'],
   [/asm volatile\("mov\.u32 %0, %%tid\.x;" : "=r"\((\w+)\)\);/g, '$1 = (int)threadIdx.x;'],
   [/asm volatile\("bar\.(sync|arrive) %0, (\d+);" :: "r"\((.*?)\) : "memory"\);/g, 'tw_named_$1((unsigned)($3), $2);'],
+  [/asm volatile\("wgmma\.commit_group\.sync\.aligned;" ::: "memory"\);/g, 'tw_product_commit();'],
+  [/asm volatile\("wgmma\.wait_group\.sync\.aligned (\d+);" ::: "memory"\);/g, 'tw_product_wait($1);'],
   [/asm(?: volatile)?\((?:\s*"(?:[^"\\]|\\.)*")+[^;]*;/g, ';'],
 ];
 
@@ -26,13 +28,15 @@ export function hopperText(text: string, kernel: Pick<CudaKernelText, 'symbol' |
   const type = /\.f32\.(bf16|f16)\./.exec(text)?.[1];
   if (from < 0 || to < from || type === undefined)
     throw new Error(`${kernel.symbol} is not the text of a wgmma contraction`);
+  // Kernels of few rows multiply 64 and use those that they have.
+  const rows = /Rows past (\d+) are whatever lies/.exec(text)?.[1] ?? '64';
   const own = [
     'static unsigned tw_shared(const void *p) { return (unsigned)((const unsigned char *)p - ::tw_shared); }',
     '#define tw_raw ::tw_shared',
     'template <int N> static void tw_wgmma(float (&d)[N], unsigned long long a, unsigned long ' +
-      `long b, int isAdded) { tw_product(d, a, b, isAdded, tw_from_${type}); }`,
+      `long b, int isAdded) { tw_product<${rows}>(d, a, b, isAdded, tw_from_${type}); }`,
     'template <int N> static void tw_wgmma_narrow(float (&d)[N], unsigned long long a, ' +
-      `unsigned long long b, int isAdded) { tw_product(d, a, b, isAdded, tw_from_${type}); }`,
+      `unsigned long long b, int isAdded) { tw_product<${rows}>(d, a, b, isAdded, tw_from_${type}); }`,
     '',
   ].join('\n');
   return INSTRUCTIONS.reduce(

@@ -12,6 +12,7 @@ import { scoringBucket } from '../../../ir/scoring.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
 import { expectSame } from '../../support/sameValues.js';
 import { emulateModule } from './emulate.js';
+import { emulateLayerGemm } from './emulateLayerGemm.js';
 import { cudaLayer } from './modules.js';
 import { headKernel, layerGemm, type HeadCase, type WgmmaCase } from './wgmmaKernels.js';
 
@@ -88,35 +89,12 @@ describe('a layer of few rows', () => {
       for (const [name, values] of run(rows, MMA, WGMMA_HEAD)) expectSame(got.get(name), values, name);
   });
 });
-/** Values that are exact in 16 bits, so that rounding hides nothing. */
-const numbers = (count: number, seed: number): Float64Array =>
-  Float64Array.from({ length: count }, (_, i) => (((i * 7919 + seed * 104_729) % 257) - 128) / 64);
 
 describe('every epilogue of a layer', () => {
   const [hidden, inter, headDim] = [192, 208, 32];
-  const run = (
-    { kernel, module }: WgmmaCase,
-    rows: number,
-    schedule: CudaSchedule,
-  ): ReadonlyMap<string, Float64Array> => {
-    expect(isLegalCuda(kernel, module, schedule, H100)).toBe(true);
-    const inputs = module.buffers.map(({ name, dtype, columns }, i): [string, Float64Array] => {
-      const values = numbers(rows * Number(columns), i);
-      return [
-        name,
-        dtype === 'u8' ? values.map((x) => Math.abs(x * 64)) : name === 'parts' ? values.map(Math.abs) : values,
-      ];
-    });
-    const matrix = (seed: number): { rows: number; columns: number; data: Float64Array } => {
-      const columns = kernel.segments[0]!.columns;
-      return { rows: columns, columns: kernel.k, data: numbers(columns * kernel.k, seed) };
-    };
-    const tensors = new Map([
-      ['a', matrix(3)],
-      ['b', matrix(4)],
-    ]);
-    return emulateModule(module, { sizes: { T: rows, R: 1 }, inputs: new Map(inputs), tensors, schedules: [schedule] })
-      .values;
+  const run = (each: WgmmaCase, rows: number, schedule: CudaSchedule): ReadonlyMap<string, Float64Array> => {
+    expect(isLegalCuda(each.kernel, each.module, schedule, H100)).toBe(true);
+    return emulateLayerGemm(each, rows, schedule);
   };
 
   it.each((['qkv', 'o', 'gateUp', 'down'] as const).flatMap((which) => [1, 20].map((rows) => ({ which, rows }))))(

@@ -1,13 +1,22 @@
 /** Compiles generated CUDA as C++ over fibres (warp.h): the header once in a run, each text once in a test file. */
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import koffi from 'koffi';
 import type { LibraryHandle } from 'koffi';
 import { runFolder } from '../runFolder.js';
 
-const WARP = fileURLToPath(new URL('warp.h', import.meta.url));
+const inThisFolder = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 const FLAGS = [
   '-std=c++17',
   '-O1',
@@ -21,24 +30,56 @@ const FLAGS = [
   '-Wno-unused-function',
   '-Wno-maybe-uninitialized',
 ];
-const compile = (args: readonly string[]): void => {
-  execFileSync('c++', [...FLAGS, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+const compile = (args: readonly string[], stderr: 'inherit' | 'ignore' = 'inherit'): void => {
+  execFileSync('c++', [...FLAGS, ...args], { stdio: ['ignore', 'pipe', stderr] });
 };
+
+/** How kernels are compiled: which flags, and which objects they are linked with. */
+interface Mode {
+  readonly name: string;
+  readonly flags: readonly string[];
+  readonly objects: () => readonly string[];
+}
+const PLAIN: Mode = { name: 'plain', flags: [], objects: () => [] };
+/** The compiler tells races.cc every access of a kernel's text; calls of memcpy stay calls, which it does not tell. */
+const WATCHED: Mode = {
+  name: 'watched',
+  flags: ['-DTW_RACES', '-fsanitize=thread', '-fno-builtin-memcpy', '-g1', '-Wno-tsan'],
+  objects: () => [racesObject()],
+};
+let mode = PLAIN;
+
+/** Makes `file` in the folder of this run unless another test file has: `make` writes it to a path of its own. */
+function once(file: string, make: (path: string, folder: string) => void): string {
+  if (existsSync(file)) return file;
+  const folder = temporaryFolder();
+  const path = join(folder, basename(file));
+  make(path, folder);
+  mkdirSync(dirname(file), { recursive: true });
+  renameSync(path, file);
+  rmSync(folder, { recursive: true });
+  return file;
+}
+
+const racesObject = (): string =>
+  once(join(runFolder(), 'races.o'), (path) => {
+    compile(['-O2', '-c', '-o', path, inThisFolder('races.cc')]);
+  });
 
 /**
  * warp.h with its precompiled form beside it: otherwise half of the compile time of a kernel would go into that header.
  */
-function precompiledHeader(): string {
-  const header = join(runFolder(), 'warp.h');
-  const precompiled = `${header}.gch`;
-  if (existsSync(precompiled)) return header;
-  const folder = temporaryFolder();
-  copyFileSync(WARP, join(folder, 'warp.h'));
-  // -w: the header declares two functions that the following text defines.
-  compile(['-w', '-x', 'c++-header', '-o', join(folder, 'warp.h.gch'), join(folder, 'warp.h')]);
-  renameSync(join(folder, 'warp.h'), header);
-  renameSync(join(folder, 'warp.h.gch'), precompiled);
-  rmSync(folder, { recursive: true });
+function precompiledHeader({ name, flags }: Mode): string {
+  const folder = join(runFolder(), name);
+  const header = join(folder, 'warp.h');
+  for (const file of ['races.h', 'warp.h'])
+    once(join(folder, file), (path) => {
+      copyFileSync(inThisFolder(file), path);
+    });
+  once(`${header}.gch`, (path) => {
+    // -w: the header declares two functions that the following text defines.
+    compile([...flags, '-w', '-x', 'c++-header', '-o', path, header]);
+  });
   return header;
 }
 
@@ -51,19 +92,67 @@ const libraries = new Map<string, LibraryHandle>();
 
 /** Compiles `text`, which follows warp.h, to a shared library in `folder`. Throws where it does not compile. */
 export function compileOverFibres(text: string, folder: string): string {
-  const [source, object] = [join(folder, 'kernels.cc'), join(folder, 'kernels.so')];
+  const [source, unit, object] = [join(folder, 'kernels.cc'), join(folder, 'kernels.o'), join(folder, 'kernels.so')];
   writeFileSync(source, text);
-  compile(['-Winvalid-pch', '-include', precompiledHeader(), '-shared', '-o', object, source]);
+  compile([...mode.flags, '-Winvalid-pch', '-include', precompiledHeader(mode), '-c', '-o', unit, source]);
+  compile(['-shared', '-Wl,--no-undefined', '-o', object, unit, ...mode.objects()]);
   return object;
 }
 
 /** Loads `text`, which follows warp.h, as a shared library. Throws where it does not compile. */
 export function loadOverFibres(text: string): LibraryHandle {
-  const known = libraries.get(text);
+  const key = `${mode.name}\n${text}`;
+  const known = libraries.get(key);
   if (known !== undefined) return known;
   const folder = temporaryFolder();
-  const library = koffi.load(compileOverFibres(text, folder));
-  rmSync(folder, { recursive: true });
-  libraries.set(text, library);
+  const object = compileOverFibres(text, folder);
+  const library = koffi.load(object);
+  // A report of races quotes the source.
+  if (mode === WATCHED) watched.push({ object, report: library.func('const char *tw_race_report()') as () => string });
+  else rmSync(folder, { recursive: true });
+  libraries.set(key, library);
   return library;
+}
+
+const watched: { readonly object: string; readonly report: () => string }[] = [];
+
+/** Why this machine's compiler cannot tell accesses, if it cannot. */
+export function cannotWatch(): string | undefined {
+  const folder = temporaryFolder();
+  const source = join(folder, 'empty.cc');
+  writeFileSync(source, 'int tw_x; int tw_f() { return tw_x; }\n');
+  try {
+    compile([...WATCHED.flags, '-c', '-o', join(folder, 'empty.o'), source], 'ignore');
+    return undefined;
+  } catch {
+    return 'c++ does not compile with -fsanitize=thread';
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** From now on, kernels that this test file compiles tell races in shared memory. */
+export function watchRaces(): void {
+  mode = WATCHED;
+}
+
+/** Races found since the last call, each with the source of both accesses. */
+export function takeRaces(): readonly string[] {
+  return watched.flatMap(({ object, report }) =>
+    report()
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => line.replaceAll(/\+([0-9a-f]+)/g, (_, at: string) => sourceOf(object, at))),
+  );
+}
+
+/** The kernel's line at `offset` of a library: the place of a call, and what the return address follows. */
+function sourceOf(object: string, offset: string): string {
+  const before = (parseInt(offset, 16) - 1).toString(16);
+  const lines = execFileSync('addr2line', ['-i', '-e', object, `0x${before}`], { encoding: 'utf8' }).split('\n');
+  const at = lines.find((line) => line.includes('kernels.cc:')) ?? lines[0]!;
+  const [, file, line] = /^(.*):(\d+)/.exec(at) ?? [];
+  if (file === undefined || !existsSync(file)) return at;
+  const text = readFileSync(file, 'utf8').split('\n')[Number(line) - 1] ?? '';
+  return `\`${text.trim()}\` (${basename(file)}:${line})`;
 }

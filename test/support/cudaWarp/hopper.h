@@ -39,25 +39,39 @@ static void tw_bar_settle(tw_barrier &b) {
   if (b.pending != 0 || b.bytes != 0) return;
   b.phase++;
   b.pending = b.count;
+  tw_race_close(&b);
 }
-static void tw_bar_init(unsigned bar, unsigned count) { tw_barriers[bar] = { (int)count, (int)count, 0, 0, {} }; }
+/* Uses a barrier: its words are only written where it is initialised, and by whoever overwrites it. */
+static void tw_bar_use(unsigned bar) { tw_race_read(::tw_shared + bar, 8); }
+static void tw_bar_init(unsigned bar, unsigned count) {
+  tw_race_write(::tw_shared + bar, 8);
+  tw_barriers[bar] = { (int)count, (int)count, 0, 0, {} };
+}
 static void tw_bar_expect(unsigned bar, unsigned bytes) {
   tw_barrier &b = tw_barrier_at(bar);
+  tw_bar_use(bar);
+  tw_race_release(&b);
   b.bytes += bytes;
   b.pending--;
   tw_bar_settle(b);
 }
 static void tw_bar_arrive(unsigned bar) {
   tw_barrier &b = tw_barrier_at(bar);
+  tw_bar_use(bar);
+  tw_race_release(&b);
   b.pending--;
   tw_bar_settle(b);
 }
 static void tw_put(unsigned at, unsigned x, unsigned y, unsigned z, unsigned w) {
   const unsigned words[4] = { x, y, z, w };
+  tw_race_write(::tw_shared + at, 16);
   if (at % 16 != 0 || at + 16 > TW_SHARED_BYTES) tw_fail("products are put down outside shared memory");
   memcpy(::tw_shared + at, words, 16);
 }
-static void tw_take(unsigned at, unsigned *to) { memcpy(to, ::tw_shared + at, 16); }
+static void tw_take(unsigned at, unsigned *to) {
+  tw_race_read(::tw_shared + at, 16);
+  memcpy(to, ::tw_shared + at, 16);
+}
 template <class Words> static void tw_store_words(void *to, const Words &x, int isStored) {
   if (!isStored) return;
   if ((uintptr_t)to % sizeof x != 0) tw_fail("words are stored where they are not aligned");
@@ -66,13 +80,17 @@ template <class Words> static void tw_store_words(void *to, const Words &x, int 
 static void tw_put_pair(unsigned at, float x, float y) {
   const float pair[2] = { x, y };
   if (at % 8 != 0 || at + 8 > TW_SHARED_BYTES) tw_fail("products are put down outside shared memory");
+  tw_race_write(::tw_shared + at, 8);
   memcpy(::tw_shared + at, pair, 8);
 }
 static void tw_take_eight(unsigned at, float *to) {
   if (at % 16 != 0) tw_fail("products are taken that are not aligned");
+  tw_race_read(::tw_shared + at, 32);
   memcpy(to, ::tw_shared + at, 32);
 }
+static unsigned tw_box_bytes(const tw_view &view) { return (unsigned)(view.boxRows * view.boxColumns * 2); }
 static void tw_box_land(const tw_box &box) {
+  tw_race_landed(::tw_shared + box.to, tw_box_bytes(box.view));
   for (int r = 0; r < box.view.boxRows; r++) {
     for (int c = 0; c < box.view.boxColumns; c++) {
       const long long row = box.row + r, column = box.column + c;
@@ -85,43 +103,59 @@ static void tw_box_land(const tw_box &box) {
 }
 static void tw_bar_wait(unsigned bar, unsigned parity) {
   tw_barrier &b = tw_barrier_at(bar);
+  tw_bar_use(bar);
   for (;;) {
     std::vector<tw_box> boxes;
     boxes.swap(b.boxes);
     for (const tw_box &box : boxes) {
       tw_box_land(box);
-      b.bytes -= (long long)box.view.boxRows * box.view.boxColumns * 2;
+      b.bytes -= tw_box_bytes(box.view);
     }
     if (!boxes.empty()) tw_bar_settle(b);
-    if ((b.phase & 1) != parity) return;
+    if ((b.phase & 1) != parity) break;
     tw_yield();
   }
+  tw_race_acquire(&b);
 }
 static void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
   tw_view view;
   memcpy(&view, map, sizeof view);
-  const unsigned bytes = (unsigned)(view.boxRows * view.boxColumns * 2);
+  const unsigned bytes = tw_box_bytes(view);
   if (to % 1024 != 0 || to + bytes > TW_SHARED_BYTES)
     tw_fail("a box does not begin at a multiple of 1024 in shared memory");
   if (view.boxColumns * 2 != 128 || (uintptr_t)view.base % 16 != 0 || view.stride * 2 % 16 != 0)
     tw_fail("a tensor map that a GPU refuses");
   memset(::tw_shared + to, 0xff, bytes);
+  tw_bar_use(bar);
+  tw_race_copy(::tw_shared + to, bytes);
+  tw_race_release(&tw_barrier_at(bar));
   tw_barrier_at(bar).boxes.push_back({ to, view, column, row });
 }
 /* bar.sync and bar.arrive of two warpgroups. */
 static void tw_named_arrive(unsigned id, unsigned count) {
   tw_meeting &m = tw_named[id];
   tw_progress++;
-  if (++m.arrived == count) { m.arrived = 0; m.generation++; }
+  tw_race_release(&m);
+  if (++m.arrived < count) return;
+  m.arrived = 0;
+  m.generation++;
+  tw_race_close(&m);
 }
 static void tw_named_sync(unsigned id, unsigned count) {
   tw_meeting &m = tw_named[id];
   const uint64_t generation = m.generation;
   tw_named_arrive(id, count);
   while (m.generation == generation) tw_yield();
+  tw_race_acquire(&m);
 }
-/* Two K-major operands, 1024 bytes from one 8 rows to the next, as the descriptor says. */
-template <int N>
+/* One lane stands for its warp: all of it issues products and waits for them. */
+static void tw_product_commit() { if (tw_current % 32 == 0) tw_race_commit(); }
+static void tw_product_wait(unsigned groups_left) { if (tw_current % 32 == 0) tw_race_complete(groups_left); }
+/*
+ * Two K-major operands, 1024 bytes from one 8 rows to the next, as the descriptor says. Nobody uses what becomes of
+ * rows of `a` from `ROWS` on, which may be read while they are written.
+ */
+template <int ROWS, int N>
 static void tw_product(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded,
                        float (*value)(uint16_t)) {
   if ((a >> 32 & 0x3fff) != 64 || (a >> 62) != 1 || (b >> 32 & 0x3fff) != 64 || (b >> 62) != 1)
@@ -129,6 +163,13 @@ static void tw_product(float (&d)[N], unsigned long long a, unsigned long long b
   const unsigned lane = tw_current % 32, warp = tw_current / 32 % 4;
   const unsigned at_a = (unsigned)(a & 0x3fff) << 4, at_b = (unsigned)(b & 0x3fff) << 4;
   const auto row = [](unsigned at, unsigned r, unsigned k) { return at + r / 8 * 1024 + r % 8 * 128 + 2 * k; };
+  if (lane == 0) {
+    const auto use = [row](unsigned at, unsigned r) {
+      for (unsigned k = 0; k < 16; k += 8) tw_race_operand(::tw_shared + tw_swizzled(row(at, r, k)), 16);
+    };
+    for (unsigned r = 16 * warp; r < 16 * warp + 16 && r < ROWS; r++) use(at_a, r);
+    for (unsigned r = 0; r < 2 * N; r++) use(at_b, r);
+  }
   float x[2][16], y[16];
   for (unsigned h = 0; h < 2; h++)
     for (unsigned k = 0; k < 16; k++) x[h][k] = value(tw_half_at(row(at_a, 16 * warp + lane / 4 + 8 * h, k)));

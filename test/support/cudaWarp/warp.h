@@ -20,6 +20,7 @@
 #include <ucontext.h>
 #include <functional>
 #include <vector>
+#include "races.h"
 
 #define __global__
 #define __device__
@@ -72,7 +73,7 @@ static tw_meeting tw_block_meetings[TW_MOST_BLOCKS], tw_cluster_meeting;
 static std::vector<tw_meeting> tw_warp_meetings, tw_team_meetings;
 
 static void tw_enter(unsigned i) {
-  tw_current = i;
+  tw_current = tw_race_thread = i;
   tw_rank = i / tw_threads;
   tw_shared = tw_shared_of[tw_rank];
   threadIdx.x = i % tw_threads;
@@ -83,20 +84,22 @@ static void tw_yield() {
   if (_setjmp(tw_fibres[self].place) == 0) _longjmp(tw_scheduler, 1);
   tw_enter(self);
 }
-/* Waits until `count` threads are here; the last runs `then`. */
-static void tw_meet(tw_meeting &m, unsigned count, const std::function<void()> &then) {
+/* Waits until `count` threads are here; the last runs `then`. Orders their accesses to memory if it is a barrier. */
+static void tw_meet(tw_meeting &m, unsigned count, const std::function<void()> &then, bool is_barrier = true) {
   const uint64_t generation = m.generation;
   tw_progress++;
+  if (is_barrier) tw_race_release(&m);
   if (++m.arrived == count) {
     then();
     m.arrived = 0;
     m.generation++;
-    return;
+    if (is_barrier) tw_race_close(&m);
   }
   while (m.generation == generation) tw_yield();
+  if (is_barrier) tw_race_acquire(&m);
 }
-/* All lanes of a warp at one operation: `f` sees the first fibre of the warp. */
-static void tw_warp(const char *operation, const std::function<void(tw_fibre *)> &f) {
+/* All lanes of a warp at one operation: `f` sees the first fibre of the warp. Only __syncwarp is a barrier. */
+static void tw_warp(const char *operation, const std::function<void(tw_fibre *)> &f, bool is_barrier = false) {
   const unsigned warp = tw_current / 32;
   tw_fibres[tw_current].operation = operation;
   tw_meet(tw_warp_meetings[warp], 32, [&] {
@@ -104,7 +107,7 @@ static void tw_warp(const char *operation, const std::function<void(tw_fibre *)>
     for (int i = 1; i < 32; i++)
       if (strcmp(lanes[i].operation, lanes[0].operation) != 0) tw_fail("lanes of a warp are at different operations");
     f(lanes);
-  });
+  }, is_barrier);
 }
 
 static void __syncthreads() { tw_meet(tw_block_meetings[tw_rank], tw_threads, [] {}); }
@@ -128,20 +131,35 @@ static void tw_cluster_arrive() {
   self.is_awaited = true;
   self.awaited = tw_cluster_meeting.generation;
   tw_progress++;
+  tw_race_release(&tw_cluster_meeting);
   if (++tw_cluster_meeting.arrived < tw_fibres.size()) return;
   tw_cluster_meeting.arrived = 0;
   tw_cluster_meeting.generation++;
+  tw_race_close(&tw_cluster_meeting);
 }
 static void tw_cluster_wait() {
   if (!tw_fibres[tw_current].is_awaited) tw_fail("a thread waits at the barrier of its cluster and has not arrived");
   while (tw_cluster_meeting.generation == tw_fibres[tw_current].awaited) tw_yield();
+  tw_race_acquire(&tw_cluster_meeting);
   tw_fibres[tw_current].is_awaited = false;
 }
-/* One fibre runs at a time. */
-template <class T> static T atomicAdd(T *at, T value) { const T old = *at; *at += value; return old; }
-template <class T> static T atomicMin(T *at, T value) { const T old = *at; if (value < old) *at = value; return old; }
-template <class T> static T atomicMax(T *at, T value) { const T old = *at; if (value > old) *at = value; return old; }
-static void __syncwarp() { tw_warp("syncwarp", [](tw_fibre *) {}); }
+/* One fibre runs at a time. Atomics race with other writes and not with each other: they are told as reads. */
+template <class T, class F> static T tw_atomic(T *at, const F &f) {
+  tw_race_read(at, sizeof *at);
+  T old, next;
+  memcpy(&old, at, sizeof old);
+  next = f(old);
+  memcpy(at, &next, sizeof next);
+  return old;
+}
+template <class T> static T atomicAdd(T *at, T value) { return tw_atomic(at, [value](T x) { return (T)(x + value); }); }
+template <class T> static T atomicMin(T *at, T value) {
+  return tw_atomic(at, [value](T x) { return value < x ? value : x; });
+}
+template <class T> static T atomicMax(T *at, T value) {
+  return tw_atomic(at, [value](T x) { return value > x ? value : x; });
+}
+static void __syncwarp() { tw_warp("syncwarp", [](tw_fibre *) {}, true); }
 
 template <class T> static T tw_exchange(const char *operation, T value, const std::function<void(tw_fibre *)> &f) {
   tw_fibre &self = tw_fibres[tw_current];
@@ -196,6 +214,7 @@ template <class Pair = struct tw_f2> static Pair tw_load2_of_block(unsigned at, 
   if (at % 8 != 0 || at + 8 > TW_SHARED_BYTES || (unsigned)rank >= tw_fibres.size() / tw_threads)
     tw_fail("an address of another block's shared memory is out of range or no multiple of 8");
   Pair pair;
+  tw_race_read(tw_shared_of[rank] + at, sizeof pair);
   memcpy(&pair, tw_shared_of[rank] + at, sizeof pair);
   return pair;
 }
@@ -204,10 +223,13 @@ static void tw_prefetch(const void *) {}
 static void tw_land(const tw_copy &c) {
   memset(c.to, 0, (size_t)c.size);
   memcpy(c.to, c.from, (size_t)c.bytes);
+  tw_race_landed(c.to, (size_t)c.size);
+  tw_race_write(c.to, (size_t)c.size);
 }
 static void tw_cp_async16(unsigned to, const void *from, int bytes) {
   if ((uintptr_t)from % 16 != 0) tw_fail("cp.async from an address that is no multiple of 16");
   const tw_copy copy = { tw_shared_at(to, 16), from, 16, bytes };
+  tw_race_copy(copy.to, 16);
   if (!tw_late_copies) { tw_land(copy); return; }
   /* Until it lands nobody may count on what was there. */
   memset(copy.to, 0xff, 16);
@@ -226,6 +248,7 @@ template <int N> static void tw_cp_async_wait() {
 static void tw_ldmatrix(unsigned (&r)[4], unsigned at, bool is_turned) {
   tw_fibre &self = tw_fibres[tw_current];
   self.in[0] = at;
+  tw_race_read(tw_shared_at(at, 16), 16);
   tw_warp("ldmatrix", [is_turned](tw_fibre *w) {
     for (int m = 0; m < 4; m++) {
       uint16_t x[8][8];
@@ -322,6 +345,7 @@ static bool tw_run_grid(unsigned grid_x, unsigned grid_y, unsigned threads, cons
   }
   for (tw_first_block = 0; tw_first_block < grid_x * grid_y; tw_first_block += cluster) {
     memset(tw_shared_of, 0xff, cluster * TW_SHARED_BYTES);
+    tw_race_cluster(threads * cluster, tw_shared_of[0], cluster * TW_SHARED_BYTES);
     for (tw_meeting &meeting : tw_block_meetings) meeting = {};
     tw_cluster_meeting = {};
     memset(tw_any, 0, sizeof tw_any);

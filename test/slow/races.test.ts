@@ -1,0 +1,192 @@
+/**
+ * Races in the shared memory of generated CUDA kernels, searched without a GPU (test/support/cudaWarp/races.cc): every
+ * two accesses of different threads, of which one writes, are ordered by a barrier. Beside each kernel, the same kernel
+ * with a barrier less, which must be reported.
+ */
+import { describe, expect, it } from 'vitest';
+import { defaultCudaSchedule, isLegalCuda } from '../../codegen/cuda/index.js';
+import type { ClusterSize, CudaAttentionSchedule, CudaGemmSchedule } from '../../ir/cuda.js';
+import { scoringBucket } from '../../ir/scoring.js';
+import { emulate, type AttentionData } from '../codegen/cuda/attentionHarness.js';
+import { emulateLayerGemm } from '../codegen/cuda/emulateLayerGemm.js';
+import { pathSchedule, PathWorld } from '../codegen/cuda/pathCases.js';
+import { LONG, pathShape } from '../codegen/cuda/pathSchedules.js';
+import { layerGemm, type LayerGemm } from '../codegen/cuda/wgmmaKernels.js';
+import { cannotWatch, takeRaces, watchRaces } from '../support/cudaWarp/compile.js';
+
+const reason = cannotWatch();
+if (reason === undefined) watchRaces();
+else console.warn(`SKIPPED: ${reason}, so no kernel was searched for races.`);
+
+/** What is replaced in a kernel's text, and by what. */
+type Change = readonly [text: string, by: string];
+
+/** Races of a broken kernel, which may also wait for ever and give wrong values. */
+function racesOfBroken(changes: readonly Change[], run: (mutate: (text: string) => string) => unknown): string {
+  try {
+    run((source) =>
+      changes.reduce((text, [from, to]) => {
+        expect(text).toContain(from);
+        return text.replace(from, to);
+      }, source),
+    );
+  } catch (error) {
+    if (!/threads.* wait for each other/.test(String(error))) throw error;
+  }
+  return takeRaces().join('\n');
+}
+
+const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
+const GEMMS: readonly LayerGemm[] = ['qkv', 'o', 'gateUp', 'down'];
+/** k of 192 and 208: three and four steps, so that two stages are used again. */
+const [HIDDEN, INTER, HEAD_DIM] = [192, 208, 32];
+const skinny = (tm: number, tn: number, stages: number): CudaGemmSchedule => ({
+  ...{ kind: 'gemm', skeleton: 'skinnyWgmma', cluster: 1, raster: 1, mode: 'cooperative' },
+  ...{ tm, tn, tk: 64, stages },
+});
+
+describe.skipIf(reason !== undefined)('contractions of few rows on Hopper', () => {
+  it.each([8, 16, 32, 64].flatMap((tm) => GEMMS.map((which) => ({ tm, which }))))(
+    'have no race: tiles of $tm rows, $which',
+    ({ tm, which }) => {
+      const each = layerGemm(which, HIDDEN, INTER, HEAD_DIM);
+      const bucket = scoringBucket({ tokens: tm, rows: tm, longest: tm });
+      const chosen = defaultCudaSchedule(each.kernel, each.module, H100, bucket);
+      expect(chosen).toMatchObject({ skeleton: 'skinnyWgmma', tm });
+      // A ring that is used again, by one warpgroup and by two, and a tile with fewer rows than it has.
+      for (const schedule of [chosen, skinny(tm, 48, 2), skinny(tm, 192, 2)]) {
+        expect(isLegalCuda(each.kernel, each.module, schedule, H100)).toBe(true);
+        for (const backwards of [false, true]) {
+          emulateLayerGemm(each, tm + 3, schedule, { backwards });
+          expect(takeRaces(), JSON.stringify({ schedule, backwards })).toEqual([]);
+        }
+      }
+    },
+  );
+
+  const UNORDERED = /a write of thread \d+ at `\*\(tw_f2 \*\)\(products .*and a read of .*\(products\[/;
+  const EPILOGUE = '  __syncthreads();\n  const int self';
+  const broken = (schedule: CudaGemmSchedule, ...changes: readonly Change[]): string =>
+    [false, true]
+      .map((backwards) =>
+        racesOfBroken(changes, (mutate) => {
+          emulateLayerGemm(layerGemm('o', HIDDEN, INTER, HEAD_DIM), schedule.tm, schedule, { mutate, backwards });
+        }),
+      )
+      .join('\n');
+
+  it.each([16, 32, 64])('are reported without the barrier before the epilogue: tiles of %i rows', (tm) => {
+    expect(broken(skinny(tm, 16, 2), [EPILOGUE, 'const int self'])).toMatch(UNORDERED);
+  });
+
+  it('need no barrier before the epilogue where every warp reads what it wrote: 8 rows, 16 columns', () => {
+    expect(broken(skinny(8, 16, 2), [EPILOGUE, '__syncwarp();\n  const int self'])).not.toMatch(UNORDERED);
+  });
+
+  const MEMORY = '::: "memory");';
+  it.each<{ what: string; races: RegExp; changes: readonly Change[] }>([
+    {
+      what: 'that other warps still read the ring',
+      races: /a write of .*\(products/,
+      changes: [[`asm volatile("bar.sync %0, 128;" :: "r"(1) : "memory");`, '']],
+    },
+    {
+      what: 'to wait for its own products',
+      races: /a product under way .* a write of .*\(products/,
+      changes: [[`asm volatile("wgmma.wait_group.sync.aligned 0;" ${MEMORY}`, '']],
+    },
+    {
+      what: 'that its products still read a stage',
+      races: /a product under way .* a copy of/,
+      changes: [[`asm volatile("wgmma.wait_group.sync.aligned 1;" ${MEMORY}`, '']],
+    },
+    {
+      what: 'that other warps still read a stage',
+      races: /a read of .* a copy of/,
+      changes: [
+        ['tw_bar_init(empty + 8 * i, 4);', 'tw_bar_init(empty + 8 * i, 1);'],
+        ['if (lane == 0) tw_bar_arrive(empty', 'if (thread == 0) tw_bar_arrive(empty'],
+      ],
+    },
+    {
+      what: 'to wait for a stage',
+      races: /a copy under way .* a read of/,
+      changes: [['tw_bar_wait(full + 8 * stage, phase);', '']],
+    },
+    {
+      what: 'that barriers must be there',
+      races: /a write of thread 128 at `tw_race_write/,
+      changes: [['__syncthreads();\n\n  if (warp', 'if (warp']],
+    },
+  ])('are reported when they forget $what', ({ changes, races }) => {
+    expect(broken(skinny(64, 48, 2), ...changes)).toMatch(races);
+  });
+});
+
+describe.skipIf(reason !== undefined)('other contractions by tensor cores', () => {
+  const each = layerGemm('o', HIDDEN, INTER, HEAD_DIM);
+  const base = { kind: 'gemm', cluster: 1, raster: 1, mode: 'cooperative' } as const;
+  const wgmma = { ...base, skeleton: 'wgmma', tn: 96, tk: 64, stages: 3 } as const;
+  it.each<CudaGemmSchedule>([
+    { ...base, skeleton: 'mma', tm: 32, tn: 64, tk: 32, stages: 3 },
+    { ...base, skeleton: 'skinny', tm: 32, tn: 48, tk: 64, stages: 3 },
+    { ...wgmma, tm: 128 },
+    { ...wgmma, tm: 64, mode: 'pingpong' },
+    { ...wgmma, tm: 128, mode: 'deferred' },
+  ])('have no race: $skeleton, $mode', (schedule) => {
+    expect(isLegalCuda(each.kernel, each.module, schedule, H100)).toBe(true);
+    emulateLayerGemm(each, 150, schedule);
+    expect(takeRaces()).toEqual([]);
+  });
+});
+
+describe.skipIf(reason !== undefined)('attention of one query a block', () => {
+  const decode = (cluster?: ClusterSize, teams?: number): CudaAttentionSchedule => ({
+    ...pathSchedule('mma', 1),
+    ...(cluster === undefined ? {} : { cluster }),
+    ...(teams === undefined ? {} : { teams }),
+  });
+  const callOf = (world: PathWorld): AttentionData =>
+    world.call(
+      world.lengths.map((to, sequence) => ({ sequence, from: to - 1, to })),
+      { placement: 1 },
+    );
+  const CAPACITY = { tokensCapacity: 2048 };
+  const LENGTHS = [700, 300, 129, 1];
+  const ends = callOf(new PathWorld(LONG, LENGTHS, 6));
+  const wide = pathShape(4, 1, 128, 'bf16');
+
+  it.each([
+    ...[decode(), decode(2), decode(4, 2), decode(8), decode(undefined, 4)].map((plan) => ({ s: LONG, plan })),
+    ...[decode(4), decode(2, 2)].map((plan) => ({ s: wide, plan })),
+  ])('has no race: head dimension $s.headDim, cluster $plan.cluster, teams $plan.teams', ({ s, plan }) => {
+    for (const backwards of [false, true]) {
+      emulate(s, plan, s === LONG ? ends : callOf(new PathWorld(s, LENGTHS, 6)), { ...CAPACITY, backwards });
+      expect(takeRaces()).toEqual([]);
+    }
+  });
+
+  const WAIT = 'if (round > 0) tw_cluster_wait();';
+  const MEETING = 'tw_cluster_arrive();\n    tw_cluster_wait();';
+  it.each<readonly [what: string, plan: CudaAttentionSchedule, changes: readonly Change[]]>([
+    ['the maxima of other warps', decode(), [['meet();  /* The maxima of all warps are there. */', '']]],
+    ['the maxima of other warps of a team', decode(2, 2), [['meet();  /* The maxima of all warps are there. */', '']]],
+    ['the weights of others', decode(), [['meet();  /* The weights and the values of all warps are there. */', '']]],
+    ['that values are still read', decode(), [['meet();  /* The values have been read. */', '']]],
+    ['that its lanes still read keys', decode(), [["__syncwarp();  /* The warp's keys have been read. */", '']]],
+    ['to wait for keys', decode(), [['      tw_cp_async_wait<1>();\n      __syncwarp();', '      __syncwarp();']]],
+    ['to wait for values', decode(), [['      tw_cp_async_wait<1>();\n      meet();', '      meet();']]],
+    ['that teams still read', decode(undefined, 4), [['if (round > 0) __syncthreads();', '']]],
+    [
+      'that blocks still read',
+      decode(4),
+      [
+        [WAIT, ''],
+        [MEETING, `${WAIT}\n    ${MEETING}`],
+      ],
+    ],
+    ['the partial results of other blocks', decode(4), [[MEETING, '__syncthreads();']]],
+  ])('is reported when it forgets %s', (_, plan, changes) => {
+    expect(racesOfBroken(changes, (mutate) => emulate(LONG, plan, ends, { ...CAPACITY, mutate }))).not.toBe('');
+  });
+});
