@@ -1,0 +1,103 @@
+/** Task files and data that cannot be used: one clear line each. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { readSplit } from '../../../tasks/data/splits.js';
+import { TaskFolder } from '../../../tasks/definition/taskFiles.js';
+import { parseYaml, plainScalar } from '../../../tasks/definition/yaml.js';
+import { Float, type Dict, type Value } from '../../../tasks/python/value.js';
+import { buildRequests } from '../../../tasks/requests/task.js';
+
+const root = mkdtempSync(join(tmpdir(), 'tilewright-tasks-'));
+afterAll(() => {
+  rmSync(root, { recursive: true, force: true });
+});
+
+function write(path: string, text: string): void {
+  mkdirSync(dirname(join(root, path)), { recursive: true });
+  writeFileSync(join(root, path), text);
+}
+
+const BASE = 'dataset_path: d\ntest_split: test\noutput_type: multiple_choice\ndoc_to_choice: [x, y]\n';
+const ROWS: readonly Dict[] = ['a', 'b'].map(
+  (q, i) =>
+    new Map<string, Value>([
+      ['q', q],
+      ['label', i],
+    ]),
+);
+
+let tasks = 0;
+/** Requests of a task with these lines. */
+function build(lines: string, shots = 0): ReturnType<typeof buildRequests> {
+  const folder = `task${tasks++}`;
+  write(`${folder}/t.yaml`, `task: t\n${lines}`);
+  const read = (): Promise<readonly Dict[]> => Promise.resolve(ROWS);
+  return buildRequests(new TaskFolder(join(root, folder)).settingsOf('t'), read, { shots });
+}
+
+describe('a task file', () => {
+  it.each([
+    ['doc_to_texts: q\n', 't.yaml:2: doc_to_texts: no key of a task that is supported'],
+    [
+      `${BASE}doc_to_text: !function utils.f\ndoc_to_target: label\n`,
+      'doc_to_text: the Python function utils.f is not supported',
+    ],
+    [
+      `${BASE}doc_to_text: "{{q|shout}}"\ndoc_to_target: label\n`,
+      't.yaml:6: doc_to_text, document 0: the filter "shout"',
+    ],
+    [`${BASE}doc_to_text: "{{missing}}"\ndoc_to_target: label\n`, 'doc_to_text, document 0: "missing" is not defined'],
+    [`${BASE}doc_to_target: label\n`, 'doc_to_text or doc_to_target is missing'],
+    [`${BASE}doc_to_text: q\ndoc_to_target: label\nfewshot_config: {sampler: balanced}\n`, 'no sampler balanced'],
+    ['output_type: multiple_choice\n', 'dataset_path is missing'],
+    ['dataset_path: d\n', 'neither test_split nor validation_split'],
+  ])('with %j is refused', async (lines, message) => {
+    await expect(async () => build(lines)).rejects.toThrow(message);
+  });
+
+  it('asks for more shots than there are', async () => {
+    await expect(build(`${BASE}doc_to_text: q\ndoc_to_target: label\n`, 3)).rejects.toThrow('cannot draw 3 of 2 items');
+  });
+
+  it('does not include itself or leave its folder', () => {
+    write('cycle/a.yaml', 'include: b.yaml\ntask: a\n');
+    write('cycle/b.yaml', 'include: a.yaml\ntask: b\n');
+    write('cycle/c.yaml', 'include: ../../../etc/passwd\ntask: c\n');
+    write('cycle/d.yaml', 'task: d\n x: : y\n');
+    const folder = new TaskFolder(join(root, 'cycle'));
+    expect(() => folder.expand('a')).toThrow('no task, group or tag "a"');
+    expect(() => new TaskFolder(join(root, 'cycle')).settingsOf('c')).toThrow('no task "c"');
+  });
+
+  it('is YAML 1.1 as PyYAML reads it', () => {
+    expect(
+      ['yes', 'off', 'y', 'n', '~', '010', '1_000', '0x1F', '1e3', '1.0', '-.inf', '2001-01-01'].map(plainScalar),
+    ).toEqual([true, false, 'y', 'n', null, 8, 1000, 31, '1e3', new Float(1), new Float(-Infinity), '2001-01-01']);
+    expect(() => parseYaml('a: *b\n', 'x.yaml')).toThrow('x.yaml:1: ');
+    expect(() => parseYaml('- a\n', 'x.yaml')).toThrow('x.yaml: expected keys and values');
+    expect(() => parseYaml('a: !!python/object:os.system x\n', 'x.yaml')).toThrow('is not supported');
+    expect(() => parseYaml(`a: ${'['.repeat(100)}${']'.repeat(100)}\n`, 'x.yaml')).toThrow('nested more than 40 deep');
+  });
+});
+
+describe('a data set', () => {
+  it('that is not there comes with the command that downloads it', async () => {
+    await expect(readSplit(root, 'o/none', undefined, 'test')).rejects.toMatchObject({
+      hint: expect.stringContaining('hf download --repo-type dataset o/none') as string,
+    });
+    await expect(readSplit(root, '../none', undefined, 'test')).rejects.toThrow('no name of a data set');
+  });
+
+  it('that is damaged is refused with its file', async () => {
+    write('o/d/data/test-0.parquet', 'PAR1 but not really PAR1');
+    await expect(readSplit(root, 'o/d', undefined, 'test')).rejects.toThrow(
+      'test-0.parquet: not a readable Parquet file',
+    );
+    write('o/d/README.md', '---\nconfigs:\n- config_name: main\n  data_files: []\n- config_name: other\n---\n');
+    await expect(readSplit(root, 'o/d', 'third', 'test')).rejects.toThrow(
+      'no configuration "third"; there are main, other',
+    );
+  });
+});
