@@ -24,8 +24,9 @@ constexpr int D = 64, GROUP = 4, KV_HEADS = 1, CLUSTER = 1, TEAMS = 1,
 constexpr int HALVES = GROUP > 8 ? 2 : 1;
 /* Pieces of 16 bytes of a row, and most blocks of 16 columns of the result that a warp computes. */
 constexpr int PIECES = D / 8, UNITS = (D / 16 + WARPS - 1) / WARPS;
-/* Pairs of columns of the answer that a thread adds up. */
-constexpr int PAIRS = GROUP * D / 2, PAIRS_OF_THREAD = (PAIRS + CLUSTER * THREADS - 1) / (CLUSTER * THREADS);
+/* Pairs of columns of the answer that a block and a thread add up. */
+constexpr int PAIRS = GROUP * D / 2, PAIRS_OF_BLOCK = (PAIRS + CLUSTER - 1) / CLUSTER,
+    PAIRS_OF_THREAD = (PAIRS_OF_BLOCK + THREADS - 1) / THREADS;
 /* 16 bytes more than a row: eight rows at one column lie in different banks. */
 constexpr unsigned ROW_BYTES = D * 2 + 16;
 /*
@@ -113,8 +114,13 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
   tw_u4 *const weights = (tw_u4 *)(own + WEIGHTS_AT) + lane;
   tw_f4 *const sums = (tw_f4 *)(own + SUMS_AT) + lane;
   /* Two floats of worker w's memory. Workers take chunks in order: the first team of each block, then the second. */
-  const auto pair_of = [&](int w, unsigned at) {
+  const auto two_of = [&](int w, unsigned at) {
     return *(const tw_f2 *)(tw_shared + w * TEAM_BYTES + at);
+  };
+  /* The i-th pair of columns that this thread adds up; −1 if it has none. */
+  const auto pair_of_thread = [&](int i) {
+    const int own = i * THREADS + (int)threadIdx.x, pair = rank * PAIRS_OF_BLOCK + own;
+    return own < PAIRS_OF_BLOCK && pair < PAIRS ? pair : -1;
   };
   /* The answer so far: maximum, sum, and two columns of a head. */
   float all_top[PAIRS_OF_THREAD], all_sum[PAIRS_OF_THREAD];
@@ -282,14 +288,15 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < PAIRS_OF_THREAD; i++) {
-      const int pair = (i * CLUSTER + rank) * THREADS + (int)threadIdx.x;
+      const int pair = pair_of_thread(i);
+      if (pair < 0) break;
       const int row = pair / (D / 2), column = pair % (D / 2) * 2;
-      if (pair >= PAIRS) break;
       tw_f2 ends[WORKERS], x[WORKERS];
 #pragma unroll
       for (int w = 0; w < WORKERS; w++) {
-        ends[w] = pair_of(w, ENDS_AT + row * 8);
-        x[w] = pair_of(w, PART_AT + (row * PART_PITCH + column) * 4);
+        if (round * WORKERS + w >= chunks) break;
+        ends[w] = two_of(w, ENDS_AT + row * 8);
+        x[w] = two_of(w, PART_AT + (row * PART_PITCH + column) * 4);
       }
 #pragma unroll
       for (int w = 0; w < WORKERS; w++) {
@@ -306,8 +313,8 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
   float *const out = (float *)p6 + query * 256ll + kv * GROUP * D;
 #pragma unroll
   for (int i = 0; i < PAIRS_OF_THREAD; i++) {
-    const int pair = (i * CLUSTER + rank) * THREADS + (int)threadIdx.x;
-    if (pair >= PAIRS) break;
+    const int pair = pair_of_thread(i);
+    if (pair < 0) break;
     const float inverse = 1.0f / all_sum[i];
     /* Adding zero makes −0 of a part left out and +0 of one that added nothing the same. */
     tw_store2_f32(out + pair * 2, all[i].x * inverse + 0.0f, all[i].y * inverse + 0.0f);
