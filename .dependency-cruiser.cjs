@@ -8,6 +8,19 @@ const ROOT_FILES = '^(settings|errors)[.]ts$';
 /** What any room may import. */
 const COMMONS = [ROOT_FILES, '^system/'];
 
+/** What the driver puts together. */
+const COMPOSED = [
+  '^ir/',
+  '^models/',
+  '^passes/',
+  '^codegen/',
+  '^runtime/',
+  '^autotune/',
+  '^tasks/',
+  '^eval/',
+  '^generate/',
+];
+
 /**
  * What each room may import, and what the limit protects.
  * A value is a list of path patterns; the room itself and COMMONS are always allowed.
@@ -34,34 +47,11 @@ const MAY_IMPORT = {
   // Generation sees any engine as a Stepper: pages and scheduling are tested with a fake one.
   generate: ['^ir/'],
   // compile, tune and run as functions: the composition of all rooms, callable without a command line.
-  driver: ['^ir/', '^models/', '^passes/', '^codegen/', '^runtime/', '^autotune/', '^tasks/', '^eval/', '^generate/'],
+  driver: COMPOSED,
   // Flags in, calls out.
-  cli: [
-    '^ir/',
-    '^models/',
-    '^passes/',
-    '^codegen/',
-    '^runtime/',
-    '^autotune/',
-    '^tasks/',
-    '^eval/',
-    '^generate/',
-    '^driver/',
-  ],
+  cli: [...COMPOSED, '^driver/'],
   // Benchmarks may measure anything, but nothing shipped depends on them.
-  bench: [
-    '^ir/',
-    '^models/',
-    '^passes/',
-    '^codegen/',
-    '^runtime/',
-    '^autotune/',
-    '^tasks/',
-    '^eval/',
-    '^generate/',
-    '^driver/',
-    '^cli/',
-  ],
+  bench: [...COMPOSED, '^driver/', '^cli/'],
 };
 
 const TARGETS = `^(${[...Object.keys(MAY_IMPORT), 'test', 'scripts', 'index[.]ts$'].join('|')})(/|$)`;

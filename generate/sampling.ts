@@ -52,12 +52,15 @@ const LEAST_TEMPERATURE = 1e-5;
 /** Whether the most likely token is taken. */
 export const isGreedy = ({ temperature }: Pick<Sampling, 'temperature'>): boolean => temperature < LEAST_TEMPERATURE;
 
+/** Whether penalties ask which tokens came before. */
+export const isPenalised = ({ repetitionPenalty, presencePenalty, frequencyPenalty }: Sampling): boolean =>
+  repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
+
 /** Whether a token is chosen from a whole row of logits, which the head alone does not keep. */
 export function needsRow(sampling: Sampling): boolean {
-  const { topK, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty, logitBias, topLogProbs } = sampling;
+  const { topK, topP, minP, logitBias, topLogProbs } = sampling;
   const isFiltered = !isGreedy(sampling) && (topK > 0 || topP < 1 || minP > 0);
-  const isPenalised = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
-  return isFiltered || isPenalised || logitBias.length > 0 || topLogProbs > 0;
+  return isFiltered || isPenalised(sampling) || logitBias.length > 0 || topLogProbs > 0;
 }
 
 /** The same of options as they are given. */

@@ -2,7 +2,7 @@
  * The tokens of a sequence whose logits change: biases, tokens that are banned, and those that penalties know. Lists
  * follow the sequence as it grows, and back where what was drawn is drawn again.
  */
-import type { Sampling } from './sampling.js';
+import { isPenalised, type Sampling } from './sampling.js';
 
 /** A list as a call takes it (ir/sampleInputs): arrays of one length. */
 export interface EntryLists {
@@ -18,9 +18,6 @@ export interface EntryOptions {
   readonly vocab: number;
   readonly banned?: ReadonlySet<number> | undefined;
 }
-
-export const isPenalised = ({ repetitionPenalty, presencePenalty, frequencyPenalty }: Sampling): boolean =>
-  repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
 
 export class TokenEntries {
   /** Whether penalties ask which tokens came before. */

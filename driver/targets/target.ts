@@ -138,7 +138,7 @@ export interface TunedFunction<S> {
 }
 
 export interface Tuned<S> {
-  /** In the order of the plan. */
+  /** `score` first. */
   readonly functions: readonly TunedFunction<S>[];
   readonly table: readonly string[];
 }

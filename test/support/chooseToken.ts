@@ -1,15 +1,11 @@
 /**
- * Chooses a token from a row of logits, on the host in float64: for requests whose options need more of a row than its
- * largest score. Order: bias and penalties, temperature, min-p, top-k, top-p, draw.
+ * Chooses a token from a row of logits in float64, from options and the tokens before it: an oracle for the lists that
+ * calls take in their place. Filters are those of the reference (ir/filters).
  */
+import { keptTokens, largestTokens, logSumExp } from '../../ir/filters.js';
 import { gumbel, type NoiseKey } from '../../ir/gumbel.js';
+import type { TokenLogProb } from '../../generate/request.js';
 import { isGreedy, type Sampling } from '../../generate/sampling.js';
-
-export interface TokenLogProb {
-  readonly token: number;
-  /** Natural logarithm of the probability under the model's own logits: no option changes it. */
-  readonly logProb: number;
-}
 
 export interface Chosen extends TokenLogProb {
   /** The most likely tokens, as many as were asked for; of equals the lower first. */
@@ -28,16 +24,8 @@ export function chooseToken(logits: Float32Array, sampling: Sampling, before: Be
   const total = logSumExp(logits);
   const withLogProb = (token: number): TokenLogProb => ({ token, logProb: logits[token]! - total });
   const z = penalised(logits, sampling, before);
-  const token = isGreedy(sampling) ? ranked(z, 1)[0]! : draw(z, sampling, key);
-  return { ...withLogProb(token), top: ranked(logits, sampling.topLogProbs).map(withLogProb) };
-}
-
-function logSumExp(z: ArrayLike<number>): number {
-  let top = -Infinity;
-  for (let i = 0; i < z.length; i++) top = Math.max(top, z[i]!);
-  let sum = 0;
-  for (let i = 0; i < z.length; i++) sum += Math.exp(z[i]! - top);
-  return top + Math.log(sum);
+  const token = isGreedy(sampling) ? largestTokens(z, 1)[0]! : draw(z, sampling, key);
+  return { ...withLogProb(token), top: largestTokens(logits, sampling.topLogProbs).map(withLogProb) };
 }
 
 /**
@@ -59,44 +47,14 @@ function penalised(logits: Float32Array, sampling: Sampling, { tokens, promptLen
   return z;
 }
 
-/** Tokens of the `count` largest, largest first; of equals the lower first. */
-function ranked(z: ArrayLike<number>, count: number): readonly number[] {
-  const best: number[] = [];
-  const isBefore = (a: number, b: number): boolean => z[a]! > z[b]! || (z[a] === z[b] && a < b);
-  for (let token = 0; token < z.length && count > 0; token++) {
-    if (best.length === count && !isBefore(token, best[count - 1]!)) continue;
-    if (best.length === count) best.pop();
-    let at = best.length;
-    while (at > 0 && isBefore(token, best[at - 1]!)) at--;
-    best.splice(at, 0, token);
-  }
-  return best;
-}
-
 /** The largest of score and noise among the tokens that the filters leave. */
 function draw(z: Float64Array, sampling: Sampling, key: NoiseKey): number {
   const scores = z.map((value) => value / sampling.temperature);
+  const { minP, topK, topP } = sampling;
   let [drawn, best] = [-1, -Infinity];
-  for (const token of kept(scores, sampling)) {
+  for (const token of keptTokens(scores, { minLogP: Math.log(minP), topK, topP })) {
     const score = scores[token]! + gumbel(key, token);
     if (score > best || (score === best && token < drawn)) [drawn, best] = [token, score];
   }
   return drawn;
-}
-
-/** Tokens that min-p, top-k and top-p leave, each filter applied to what the one before it left. */
-export function kept(scores: Float64Array, { minP, topK, topP }: Pick<Sampling, 'minP' | 'topK' | 'topP'>): number[] {
-  const top = scores.reduce((a, b) => Math.max(a, b), -Infinity);
-  const least = top + Math.log(minP);
-  let left = Array.from(scores.keys());
-  if (minP > 0) left = left.filter((token) => scores[token]! >= least);
-  if (topK === 0 && topP === 1) return left;
-  left.sort((a, b) => scores[b]! - scores[a]! || a - b);
-  if (topK > 0) left = left.slice(0, topK);
-  if (topP === 1) return left;
-  const weights = left.map((token) => Math.exp(scores[token]! - top));
-  const wanted = topP * weights.reduce((a, b) => a + b, 0);
-  let [count, sum] = [0, 0];
-  while (count < left.length && sum < wanted) sum += weights[count++]!;
-  return left.slice(0, Math.max(1, count));
 }
