@@ -24,14 +24,41 @@ export interface DecoderConfig extends ModelConfig {
   /** Projections that add a bias to their product. */
   readonly biased: readonly Projection[];
   readonly rope: RopeConfig;
+  /** RMSNorm of each head of q and k, with one weight for all heads, before rotary embedding. Default: none. */
+  readonly headNorms?: boolean;
+  /** Layers whose queries and keys are not rotated, in ascending order. Default: none. */
+  readonly unrotated?: readonly number[];
+  /** Literal factors. Default: those of LLaMA. */
+  readonly factors?: Factors;
 }
+
+/** Literals that multiply values of the graph. */
+export interface Factors {
+  /** Of embeddings. LLaMA: 1. */
+  readonly embedding: number;
+  /** Of what attention and feed-forward add to the residual stream. LLaMA: 1. */
+  readonly residual: number;
+  /** Of attention scores. LLaMA: 1/√headDim. */
+  readonly scores: number;
+  /** Of logits. LLaMA: 1. */
+  readonly logits: number;
+}
+
+/** What a family reads from its own keys. Fields that are absent leave the decoder as LLaMA has it. */
+export type Differences = Pick<DecoderConfig, 'biased' | 'headNorms' | 'unrotated' | 'factors'>;
 
 /** What each family specifies. */
 export interface FamilyConfig {
   readonly architecture: string;
   /** max_position_embeddings if the file names none. */
   readonly maxPositions: number;
-  readonly biased: readonly Projection[];
+  /** head_dim if the file names none. Default: hidden_size / num_attention_heads. */
+  readonly headDim?: number;
+  /** rope_theta if the file names none. Default: 10,000. */
+  readonly theta?: number;
+  /** tie_word_embeddings if the file names none. Default: false. */
+  readonly isTied?: boolean;
+  readonly differences: Differences;
 }
 
 const whole = (min: number, max: number): z.ZodNumber => {
@@ -106,6 +133,12 @@ export function readFlag(json: Json, key: string, where: string): boolean {
   return value;
 }
 
+/** Projections that have biases by `attention_bias` and `mlp_bias`. Throws UserError. */
+export const readBiases = (json: Json, where: string): readonly Projection[] => [
+  ...(readFlag(json, 'attention_bias', where) ? (['q', 'k', 'v', 'o'] as const) : []),
+  ...(readFlag(json, 'mlp_bias', where) ? (['gate', 'up', 'down'] as const) : []),
+];
+
 /**
  * Reads the keys that these families share. Token ids outside the vocabulary (some files use −1) count as absent.
  * Defaults of absent keys are those of transformers. Throws UserError, one line.
@@ -129,13 +162,14 @@ export function parseDecoderConfig(
   if (heads % kvHeads !== 0) {
     throw new UserError(`${where}: num_attention_heads ${heads} is not a multiple of num_key_value_heads ${kvHeads}`);
   }
-  if (!isGiven(raw.head_dim) && raw.hidden_size % heads !== 0) {
+  const givenHeadDim = raw.head_dim ?? family.headDim;
+  if (givenHeadDim === undefined && raw.hidden_size % heads !== 0) {
     throw new UserError(
       `${where}: hidden_size ${raw.hidden_size} is not a multiple of num_attention_heads ${heads}, ` +
         'and head_dim is absent',
     );
   }
-  const headDim = raw.head_dim ?? raw.hidden_size / heads;
+  const headDim = givenHeadDim ?? raw.hidden_size / heads;
   if (headDim % 2 !== 0) throw new UserError(`${where}: head_dim ${headDim} is odd; rotary embedding turns pairs`);
   if (headDim > 1024)
     throw new UserError(`${where}: head_dim ${headDim} (hidden_size / num_attention_heads) is more than 1024`);
@@ -152,9 +186,9 @@ export function parseDecoderConfig(
     vocabSize: raw.vocab_size,
     maxPositions: raw.max_position_embeddings ?? family.maxPositions,
     rmsNormEps: raw.rms_norm_eps ?? 1e-6,
-    tieWordEmbeddings: raw.tie_word_embeddings ?? false,
-    biased: Object.freeze([...family.biased]),
-    rope: parseRope(json, where),
+    tieWordEmbeddings: raw.tie_word_embeddings ?? family.isTied ?? false,
+    ...family.differences,
+    rope: parseRope(json, where, family.theta),
     dtype: parseDType(json, where, fallbackDType),
     ...(isGiven(bos) && inVocabulary(bos) ? { bosTokenId: bos } : {}),
     eosTokenIds: Object.freeze([raw.eos_token_id ?? []].flat().filter(inVocabulary)),

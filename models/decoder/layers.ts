@@ -7,7 +7,7 @@ import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { GraphOptions } from '../family/model.js';
 import type { DecoderConfig, Projection } from './config.js';
 import type { RotaryTable } from './rope.js';
-import { EMBEDDING, HEAD, MODULES } from './tensors.js';
+import { EMBEDDING, HEAD, HEAD_NORMS, MODULES } from './tensors.js';
 
 /** What the graph needs to know of a model. */
 export type DecoderShape = Pick<
@@ -22,6 +22,9 @@ export type DecoderShape = Pick<
   | 'rmsNormEps'
   | 'tieWordEmbeddings'
   | 'biased'
+  | 'headNorms'
+  | 'unrotated'
+  | 'factors'
 >;
 
 export interface LayerOptions extends Pick<GraphOptions, 'dtypeOf'> {
@@ -53,6 +56,7 @@ export function buildLayers(
 ): { readonly h: Value; readonly logits: (h: Value) => Value } {
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
   const { inverseFrequencies, factor } = options.rotary;
+  const factors = shape.factors ?? { embedding: 1, residual: 1, scores: 1 / Math.sqrt(headDim), logits: 1 };
   const weight = (name: string, dims: readonly number[]): Value => b.weight(name, options.dtypeOf(name), dims);
   const constant = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
   const toF32 = (v: Value, hint: string): Value =>
@@ -66,14 +70,18 @@ export function buildLayers(
     return b.add('add', [product, toF32(weight(`${module}.bias`, [out]), `${name}_bias`)], {}, name);
   };
 
-  /** x · 1/√(mean x² + ε) · w  (arXiv:1910.07467) */
-  const rmsNorm = (x: Value, tensor: string): Value =>
+  const times = (x: Value, by: number, hint: string): Value =>
+    by === 1 ? x : b.add('mul', [x, constant(by, `${hint}_factor`)], {}, hint);
+
+  /** x · factor/√(mean x² + ε) · w over the last dimension (arXiv:1910.07467) */
+  const rmsNorm = (x: Value, tensor: string, factor = 1): Value =>
     b.scope('norm', () => {
       const meanSquare = b.add('mean', [b.add('mul', [x, x], {}, 'square')], {}, 'mean_square');
-      const scale = b.add('rsqrt', [b.add('add', [meanSquare, constant(shape.rmsNormEps, 'eps')])], {}, 'rms_scale');
+      const inverse = b.add('rsqrt', [b.add('add', [meanSquare, constant(shape.rmsNormEps, 'eps')])], {}, 'rms_scale');
+      const scale = times(inverse, factor, 'scaled_rms');
       return b.add(
         'mul',
-        [b.add('mul', [x, scale], {}, 'unit'), toF32(weight(tensor, [hidden]), 'norm_weight')],
+        [b.add('mul', [x, scale], {}, 'unit'), toF32(weight(tensor, [x.type.shape.at(-1) as number]), 'norm_weight')],
         {},
         'normed',
       );
@@ -113,19 +121,20 @@ export function buildLayers(
       b.scope(name, () =>
         b.add('reshape', [project(x, layer, name, count * headDim)], { shape: ['T', count, headDim] }, `${name}_heads`),
       );
+    const turned = (name: 'q' | 'k', count: number): Value => {
+      const plain = inHeads(name, count);
+      const normed =
+        shape.headNorms === true ? b.scope(name, () => rmsNorm(plain, `${layer}.${HEAD_NORMS[name]}.weight`)) : plain;
+      return shape.unrotated?.includes(index) === true ? normed : rope(normed);
+    };
     const headsFirst = (v: Value, hint: string): Value => b.add('transpose', [v], { order: [1, 0, 2] }, hint);
     const shared = (v: Value): Value =>
       heads === kvHeads ? v : b.add('repeat', [v], { times: heads / kvHeads }, 'shared');
-    const q = headsFirst(rope(inHeads('q', heads)), 'q_by_head');
-    const k = shared(headsFirst(visible('k', rope(inHeads('k', kvHeads)), index), 'k_by_head'));
+    const q = headsFirst(turned('q', heads), 'q_by_head');
+    const k = shared(headsFirst(visible('k', turned('k', kvHeads), index), 'k_by_head'));
     const v = shared(headsFirst(visible('v', inHeads('v', kvHeads), index), 'v_by_head'));
     const scores = b.add('matmul', [q, b.add('transpose', [k], { order: [0, 2, 1] }, 'k_transposed')], {}, 'scores');
-    const biased = b.add(
-      'add',
-      [b.add('mul', [scores, constant(1 / Math.sqrt(headDim), 'scale')]), bias],
-      {},
-      'biased',
-    );
+    const biased = b.add('add', [b.add('mul', [scores, constant(factors.scores, 'scale')]), bias], {}, 'biased');
     const exp = b.add('exp', [b.add('sub', [biased, b.add('reduce_max', [biased], {}, 'top')])], {}, 'exp');
     const probabilities = b.add('div', [exp, b.add('sum', [exp], {}, 'total')], {}, 'probabilities');
     const mixed = b.add(
@@ -148,20 +157,31 @@ export function buildLayers(
   };
 
   const embedding = weight(EMBEDDING, [shape.vocabSize, hidden]);
-  let h = b.scope('embed', () => toF32(b.add('gather_rows', [embedding, tokens], {}, 'embedded'), 'h'));
+  let h = b.scope('embed', () => {
+    const embedded = toF32(b.add('gather_rows', [embedding, tokens], {}, 'embedded'), 'h');
+    return times(embedded, factors.embedding, 'h_scaled');
+  });
+  /** The residual stream `x` and what a branch adds to it. */
+  const joined = (x: Value, branch: Value): Value =>
+    b.add('add', [x, times(branch, factors.residual, 'branch')], {}, 'h');
   for (let i = 0; i < shape.layers; i++) {
     const layer = `model.layers.${i}`;
     h = b.scope(`layers.${i}`, () => {
       const mid = b.scope('attention', () =>
-        b.add('add', [h, attention(rmsNorm(h, `${layer}.input_layernorm.weight`), layer, i)], {}, 'h'),
+        joined(h, attention(rmsNorm(h, `${layer}.input_layernorm.weight`), layer, i)),
       );
       return b.scope('ffn', () =>
-        b.add('add', [mid, feedForward(rmsNorm(mid, `${layer}.post_attention_layernorm.weight`), layer)], {}, 'h'),
+        joined(mid, feedForward(rmsNorm(mid, `${layer}.post_attention_layernorm.weight`), layer)),
       );
     });
   }
 
   const logits = (last: Value): Value =>
-    linear(rmsNorm(last, 'model.norm.weight'), shape.tieWordEmbeddings ? EMBEDDING : HEAD, shape.vocabSize, 'logits');
+    linear(
+      rmsNorm(last, 'model.norm.weight', factors.logits),
+      shape.tieWordEmbeddings ? EMBEDDING : HEAD,
+      shape.vocabSize,
+      'logits',
+    );
   return { h, logits };
 }

@@ -129,7 +129,7 @@ function parseScaling(source: Json, where: string, config: Json): RopeScaling {
  * Rotary settings of a config.json, from the old keys (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`,
  * which holds both). If a file has both, they must agree.
  */
-export function parseRope(config: Json, where: string): RopeConfig {
+export function parseRope(config: Json, where: string, defaultTheta = DEFAULT_THETA): RopeConfig {
   const thetas = new Map<string, number>();
   if (isGiven(config['rope_theta'])) thetas.set(`${where}: rope_theta`, number(config, 'rope_theta', where, 1, 1e12));
   const scalings: RopeScaling[] = [];
@@ -157,7 +157,7 @@ export function parseRope(config: Json, where: string): RopeConfig {
         `${[...thetas].map(([key, value]) => `${key.slice(where.length + 2)} ${value}`).join(', ')}`,
     );
   }
-  const [theta = DEFAULT_THETA] = distinct;
+  const [theta = defaultTheta] = distinct;
   return Object.freeze({ theta, scaling: Object.freeze(first ?? { type: 'none' }) });
 }
 

@@ -17,12 +17,21 @@ export const MODULES: Readonly<Record<Projection, string>> = {
   down: 'mlp.down_proj',
 };
 
+/** The module of a norm of heads, below its layer. */
+export const HEAD_NORMS = { q: 'self_attn.q_norm', k: 'self_attn.k_norm' } as const;
+
 /** Every tensor that the model reads, in the order of the computation. A tied model has no lm_head.weight. */
 export function decoderTensors(config: DecoderConfig): readonly ExpectedTensor[] {
   const { hiddenSize: hidden, intermediateSize: inter } = config;
   const queries = config.heads * config.headDim;
   const keys = config.kvHeads * config.headDim;
-  const norm = (name: string): ExpectedTensor => ({ name: `${name}.weight`, shape: [hidden], role: 'norm' });
+  const norm = (name: string, width = hidden): ExpectedTensor => ({
+    name: `${name}.weight`,
+    shape: [width],
+    role: 'norm',
+  });
+  const headNorm = (layer: string, name: 'q' | 'k'): ExpectedTensor[] =>
+    config.headNorms === true ? [norm(`${layer}.${HEAD_NORMS[name]}`, config.headDim)] : [];
   const projection = (layer: string, name: Projection, rows: number, columns: number): ExpectedTensor[] => {
     const module = `${layer}.${MODULES[name]}`;
     return [
@@ -33,7 +42,9 @@ export function decoderTensors(config: DecoderConfig): readonly ExpectedTensor[]
   const layerTensors = (layer: string): ExpectedTensor[] => [
     norm(`${layer}.input_layernorm`),
     ...projection(layer, 'q', queries, hidden),
+    ...headNorm(layer, 'q'),
     ...projection(layer, 'k', keys, hidden),
+    ...headNorm(layer, 'k'),
     ...projection(layer, 'v', keys, hidden),
     ...projection(layer, 'o', hidden, queries),
     norm(`${layer}.post_attention_layernorm`),

@@ -1,6 +1,6 @@
 /** Qwen 2 and 2.5 (arXiv:2407.10671): queries, keys and values have biases. */
 import { decoderFamily } from '../decoder/index.js';
-import { checkWindow } from './window.js';
+import { checkWindow } from '../decoder/window.js';
 
 export const qwen2 = decoderFamily({
   name: 'Qwen2ForCausalLM',

@@ -93,8 +93,8 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     },
   );
 
-  // Biases on some projections, on all of them, and rotary positions stretched by YaRN.
-  test.each(['qwen2', 'llama-bias', 'llama-yarn'])(
+  // Biases, norms of heads, factors, layers without rotary embedding, and rotary positions stretched by YaRN.
+  test.each(['qwen2', 'qwen3', 'granite', 'smollm3', 'llama-bias', 'llama-yarn'])(
     'are reached for families/%s on 12 questions of HellaSwag',
     async (family) => {
       const model = `families/${family}`;

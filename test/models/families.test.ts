@@ -41,7 +41,7 @@ const configOf = ({ name, modelType }: Architecture): Record<string, unknown> =>
 /** The families that a row names in brackets, or all if it names none. Each describes itself with `setting`. */
 function describeWith(setting: string, text: string): readonly ((isSet?: boolean) => ModelConfig)[] {
   const json = parseJson(setting, setting) as Record<string, unknown>;
-  const named = /\((LLaMA|Qwen 2)\)/.exec(text)?.[1];
+  const named = /\((LLaMA|Qwen 2|Granite|SmolLM3)\)/.exec(text)?.[1];
   return ARCHITECTURES.filter(({ covers }) => named === undefined || covers.startsWith(named)).map(
     (family) =>
       (isSet = true) =>

@@ -1,4 +1,4 @@
-/** Qwen 2's sliding window. No published checkpoint uses it. */
+/** The sliding window of Qwen and SmolLM3, which no published checkpoint of theirs uses. */
 import { UserError } from '../../errors.js';
 import { isGiven, quote } from '../../system/json.js';
 import type { Json } from '../family/model.js';
