@@ -1,0 +1,125 @@
+/**
+ * What families add to LLaMA's kernels, for GPUs: both functions of a small model of each are compiled by nvcc for
+ * Hopper, and the kernels of score, run over fibres, give what kernel IR says.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { emitCudaKernel } from '../../codegen/cuda/index.js';
+import { compileModel } from '../../driver/compile/compile.js';
+import { cuda, cudaDevice, type CudaModel } from '../../driver/targets/cuda.js';
+import { TYPICAL_FACTS } from '../../driver/target.js';
+import type { CudaArch } from '../../ir/cuda.js';
+import { interpretKernel } from '../../ir/kernelInterpreter.js';
+import { linkFunction, scoreOf } from '../../ir/plan.js';
+import { describeRandomCheckpoint } from '../../models/checkpoint.js';
+import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
+import { randomSource } from '../codegen/harness.js';
+import { besideCuts, usual } from '../codegen/cuda/besideCuts.js';
+import { numbersOf } from '../codegen/cuda/checkKernels.js';
+import { emulateModule } from '../codegen/cuda/emulate.js';
+import { randomBatch, randomTensors } from '../codegen/cuda/randomModel.js';
+
+const VOCABULARY = 600;
+const FAMILIES = [
+  ['Qwen3ForCausalLM', { model_type: 'qwen3' }],
+  [
+    'GraniteForCausalLM',
+    {
+      model_type: 'granite',
+      embedding_multiplier: 3,
+      residual_multiplier: 0.4,
+      attention_multiplier: 0.15,
+      logits_scaling: 1.7,
+    },
+  ],
+  ['SmolLM3ForCausalLM', { model_type: 'smollm3', no_rope_layers: [0, 1] }],
+] as const;
+
+const folder = mkdtempSync(join(tmpdir(), 'tilewright-families-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+function compiled(architecture: string, changes: object, arch: CudaArch, cacheTokens?: number): CudaModel {
+  const config = {
+    architectures: [architecture],
+    torch_dtype: 'bfloat16',
+    hidden_size: 128,
+    intermediate_size: 192,
+    num_hidden_layers: 2,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    head_dim: 64,
+    vocab_size: VOCABULARY,
+    max_position_embeddings: 512,
+    rms_norm_eps: 1e-5,
+    tie_word_embeddings: false,
+    ...changes,
+  };
+  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
+  return compileModel(describeRandomCheckpoint(folder, 1), cuda, cudaDevice(TYPICAL_FACTS[arch], 'bf16'), {
+    maxTokens: 512,
+    ...(cacheTokens === undefined ? {} : { cacheTokens }),
+  });
+}
+
+/** The largest difference of numbers of a buffer, relative to its usual size. */
+const error = (got: Float64Array, want: Float64Array): number =>
+  got.reduce((most, x, i) => {
+    if (x === want[i]) return most;
+    const d = Math.abs(x - want[i]!) / Math.max(usual(want), Math.abs(want[i]!));
+    return Number.isNaN(d) ? Infinity : Math.max(most, d);
+  }, 0);
+
+const MOST: Readonly<Record<string, number>> = { u8: 2 ** -15, bf16: 2 ** -7 };
+const F32_LOSS = 2e-5;
+
+describe.each(FAMILIES)('%s', (architecture, changes) => {
+  it('gives what kernel IR says, kernel by kernel', () => {
+    const plan = scoreOf(compiled(architecture, changes, 'sm_80').plan);
+    const { sizes, inputs } = randomBatch({ T: 45, R: 13 }, VOCABULARY, 4);
+    const schedules = plan.launches.map(({ signature }) => {
+      const schedule = plan.schedules[0]![signature]!;
+      return schedule.kind === 'gemm' ? { ...schedule, tm: 32, tn: 64, raster: 2 } : schedule;
+    });
+    const tensors = randomTensors(plan, randomSource(3));
+    const { values } = emulateModule(plan, { sizes, inputs, tensors, schedules, tokensCapacity: 512 });
+    const env = { sizes, buffers: values, tensors, decls: plan, round: true };
+    for (const kernel of plan.kernels)
+      for (const [name, wanted] of interpretKernel(kernel, env)) {
+        const decl = plan.buffers.find((buffer) => buffer.name === name)!;
+        const most = MOST[decl.dtype] ?? F32_LOSS;
+        const [got, right] = [numbersOf(decl, values), numbersOf(decl, new Map([...values, [name, wanted]]))];
+        if (kernel.anchor === 'attention') {
+          // Its weights sum to 1 and are rounded to bf16, and so is its result, which may fall to the other side.
+          const v = numbersOf(
+            plan.buffers.find(({ name: buffer }) => buffer === kernel.v)!,
+            values,
+          );
+          const largest = v.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+          const excess = got.map((x, i) => Math.abs(x - right[i]!) - 2 ** -7 * Math.abs(right[i]!) - 2 ** -8 * largest);
+          expect(Math.max(...excess), `${kernel.name}: ${name}`).toBeLessThanOrEqual(0);
+          continue;
+        }
+        const beside =
+          kernel.anchor === 'gemm' && error(got, right) > most
+            ? besideCuts(kernel, env, F32_LOSS).get(name)!
+            : { low: right, high: right };
+        const nearest = got.map((y, i) => Math.min(Math.max(y, beside.low[i]!), beside.high[i]!));
+        expect(error(got, nearest), `${kernel.name}: ${name}`).toBeLessThanOrEqual(most);
+      }
+  });
+
+  it.skipIf(!hasNvcc)('is compiled for Hopper without warnings, for both functions', () => {
+    const { plan: whole } = compiled(architecture, changes, 'sm_90a', 1024);
+    expect(whole.functions).toHaveLength(2);
+    const texts = whole.functions.flatMap(({ interface: { name } }) => {
+      const plan = linkFunction(whole, name);
+      return plan.kernels.map((kernel, i) =>
+        emitCudaKernel(kernel, plan, plan.schedules.at(-1)![plan.launches[i]!.signature]!, plan.capacity.extents),
+      );
+    });
+    const kernels = [...new Map(texts.map((text) => [text.source, text])).values()];
+    for (const { spillStores } of compileByNvcc(kernels, 'sm_90a')) expect(spillStores).toBeLessThanOrEqual(16);
+  });
+});

@@ -1,0 +1,55 @@
+/**
+ * Families beside LLaMA: steps against scoring, to the bit, on a CPU, in one piece and in many. What scoring gives is
+ * compared with float64 in golden.test.ts. Needs the data folder beside the repository.
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { stepperOf } from '../../driver/commands/continuation.js';
+import { beginLoading } from '../../driver/commands/loadModel.js';
+import { Phases } from '../../driver/phases.js';
+import type { Ui } from '../../driver/requests.js';
+import { Generator } from '../../generate/generator.js';
+import { SCORE } from '../../ir/function.js';
+import { environment, isBuilt, ROOT } from '../e2e/support.js';
+
+const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
+const ignore = (): void => undefined;
+const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
+const CACHE_TOKENS = 16 * 64;
+const TOKENS = Array.from({ length: 60 }, (_, i) => (i * 379 + 7 * i * i) % 1500);
+
+describe.skipIf(!existsSync(FAMILIES) || !isBuilt)('steps of families on a CPU', () => {
+  beforeAll(() => {
+    for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
+  });
+
+  it.each(['qwen3', 'granite', 'smollm3'])('give the bits of scoring: %s', async (family) => {
+    const request = {
+      model: join(FAMILIES, family),
+      init: { kind: 'checkpoint' as const },
+      precision: 'f32' as const,
+      threads: 2,
+      cacheTokens: CACHE_TOKENS,
+      feeds: true,
+    };
+    const model = await beginLoading(request, SILENT, new Phases()).finish();
+    const all = Int32Array.from(TOKENS, (_, i) => i);
+    const { outputs } = await model.executor.call(SCORE, {
+      tokens: Int32Array.from(TOKENS),
+      position: all,
+      subtreeEnd: all.map(() => TOKENS.length),
+      row: all.slice(0, -1),
+      target: Int32Array.from(TOKENS.slice(1)),
+    });
+    const wanted = [...(outputs['logProb'] as Float32Array)];
+    expect(wanted).toHaveLength(TOKENS.length - 1);
+    const whole = stepperOf(model, CACHE_TOKENS, { feeds: true });
+    for (const tokens of [whole.limits.tokens, 13, 1]) {
+      const generator = new Generator({ ...whole, limits: { ...whole.limits, tokens, rows: Math.min(tokens, 64) } });
+      const { promptScores } = await generator.generate({ prompt: TOKENS, maxNewTokens: 0, scoreFrom: 1 });
+      expect(promptScores.map(({ logProb }) => logProb)).toEqual(wanted);
+    }
+    await model.close();
+  });
+});
