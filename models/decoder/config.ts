@@ -54,6 +54,8 @@ export interface FamilyConfig {
   readonly maxPositions: number;
   /** head_dim if the file names none. Default: hidden_size / num_attention_heads. */
   readonly headDim?: number;
+  /** num_key_value_heads if the file has no such key; null means num_attention_heads. Default: num_attention_heads. */
+  readonly kvHeads?: number;
   /** rope_theta if the file names none. Default: 10,000. */
   readonly theta?: number;
   /** tie_word_embeddings if the file names none. Default: false. */
@@ -139,6 +141,13 @@ export const readBiases = (json: Json, where: string): readonly Projection[] => 
   ...(readFlag(json, 'mlp_bias', where) ? (['gate', 'up', 'down'] as const) : []),
 ];
 
+/** Plain data, frozen to the last field. */
+function frozen<T extends object>(value: T): T {
+  for (const part of Object.values(value) as unknown[])
+    if (typeof part === 'object' && part !== null && !Object.isFrozen(part)) frozen(part);
+  return Object.freeze(value);
+}
+
 /**
  * Reads the keys that these families share. Token ids outside the vocabulary (some files use −1) count as absent.
  * Defaults of absent keys are those of transformers. Throws UserError, one line.
@@ -158,7 +167,7 @@ export function parseDecoderConfig(
   }
   const raw = parsed.data;
   const heads = raw.num_attention_heads;
-  const kvHeads = raw.num_key_value_heads ?? heads;
+  const kvHeads = (raw.num_key_value_heads === undefined ? family.kvHeads : raw.num_key_value_heads) ?? heads;
   if (heads % kvHeads !== 0) {
     throw new UserError(`${where}: num_attention_heads ${heads} is not a multiple of num_key_value_heads ${kvHeads}`);
   }
@@ -175,7 +184,7 @@ export function parseDecoderConfig(
     throw new UserError(`${where}: head_dim ${headDim} (hidden_size / num_attention_heads) is more than 1024`);
   const inVocabulary = (id: number): boolean => id >= 0 && id < raw.vocab_size;
   const bos = raw.bos_token_id;
-  return Object.freeze({
+  return frozen({
     architecture: family.architecture,
     hiddenSize: raw.hidden_size,
     intermediateSize: raw.intermediate_size,
@@ -191,6 +200,6 @@ export function parseDecoderConfig(
     rope: parseRope(json, where, family.theta),
     dtype: parseDType(json, where, fallbackDType),
     ...(isGiven(bos) && inVocabulary(bos) ? { bosTokenId: bos } : {}),
-    eosTokenIds: Object.freeze([raw.eos_token_id ?? []].flat().filter(inVocabulary)),
+    eosTokenIds: [raw.eos_token_id ?? []].flat().filter(inVocabulary),
   });
 }

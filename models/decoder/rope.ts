@@ -158,7 +158,7 @@ export function parseRope(config: Json, where: string, defaultTheta = DEFAULT_TH
     );
   }
   const [theta = defaultTheta] = distinct;
-  return Object.freeze({ theta, scaling: Object.freeze(first ?? { type: 'none' }) });
+  return { theta, scaling: first ?? { type: 'none' } };
 }
 
 /** The pairs between which YaRN blends. The pair that turns n times in the original context is at `pairOf(n)`. */

@@ -7,6 +7,7 @@ export const qwen2 = decoderFamily({
   modelType: 'qwen2',
   covers: 'Qwen 2 and 2.5, without a sliding window',
   maxPositions: 32_768,
+  kvHeads: 32,
   differences: (json, where) => {
     checkWindow(json, where);
     return { biased: ['q', 'k', 'v'] };

@@ -8,6 +8,7 @@ export const qwen3 = decoderFamily({
   modelType: 'qwen3',
   covers: 'Qwen 3, dense, without a sliding window',
   maxPositions: 32_768,
+  kvHeads: 32,
   headDim: 128,
   differences: (json, where) => {
     checkWindow(json, where);

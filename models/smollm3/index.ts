@@ -9,7 +9,7 @@ import type { Json } from '../family/model.js';
 const INTERVAL = 4;
 const MOST_LAYERS = 1024;
 
-/** Layers without rotary embedding: those with 0 in no_rope_layers, else every no_rope_layer_interval-th. */
+/** Layers without rotary embedding: those with 0 in no_rope_layers (which may be longer than the model), else every no_rope_layer_interval-th. */
 function readUnrotated(json: Json, where: string): readonly number[] {
   const { no_rope_layers: marks, no_rope_layer_interval: stated, num_hidden_layers: layers } = json;
   // A number of layers that is none is refused with the keys that all decoders have.
@@ -21,9 +21,9 @@ function readUnrotated(json: Json, where: string): readonly number[] {
       throw new UserError(`${where}: no_rope_layer_interval: expected a whole number from 1, got ${quote(interval)}`);
     return all.filter((layer) => (layer + 1) % interval === 0);
   }
-  if (!Array.isArray(marks) || marks.length !== count || !marks.every((mark) => mark === 0 || mark === 1))
+  if (!Array.isArray(marks) || marks.length < count || !marks.every((mark) => mark === 0 || mark === 1))
     throw new UserError(
-      `${where}: no_rope_layers: expected a list of 0 and 1, one for each of ${count} layers, got ${quote(marks, 60)}`,
+      `${where}: no_rope_layers: expected a list of 0 and 1 for ${count} layers, got ${quote(marks, 60)}`,
     );
   return all.filter((layer) => marks[layer] === 0);
 }
@@ -33,6 +33,7 @@ export const smollm3 = decoderFamily({
   modelType: 'smollm3',
   covers: 'SmolLM3, without a sliding window',
   maxPositions: 32_768,
+  kvHeads: 4,
   theta: 2_000_000,
   isTied: true,
   differences: (json, where) => {

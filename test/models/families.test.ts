@@ -34,6 +34,7 @@ const configOf = ({ name, modelType }: Architecture): Record<string, unknown> =>
   intermediate_size: 128,
   num_hidden_layers: 2,
   num_attention_heads: 4,
+  num_key_value_heads: 4,
   vocab_size: 256,
   max_position_embeddings: 16_384,
 });

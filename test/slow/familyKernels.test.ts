@@ -11,7 +11,8 @@ import { compileModel } from '../../driver/compile/compile.js';
 import { cuda, cudaDevice, type CudaModel } from '../../driver/targets/cuda.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
 import type { CudaArch } from '../../ir/cuda.js';
-import { interpretKernel } from '../../ir/kernelInterpreter.js';
+import { interpretKernel, type KernelEnv } from '../../ir/kernelInterpreter.js';
+import type { AttentionKernel } from '../../ir/kernel.js';
 import { linkFunction, scoreOf } from '../../ir/plan.js';
 import { describeRandomCheckpoint } from '../../models/checkpoint.js';
 import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
@@ -74,6 +75,24 @@ const error = (got: Float64Array, want: Float64Array): number =>
 const MOST: Readonly<Record<string, number>> = { u8: 2 ** -15, bf16: 2 ** -7 };
 const F32_LOSS = 2e-5;
 
+/** The unit roundoff of bf16. */
+const BF16_ROUNDING = 2 ** -8;
+
+/**
+ * By how much attention in bf16 exceeds its error bound against float64. Its weights p are added up in f32, but rounded
+ * to bf16 as operands of the product with v. So Σ p·v is off by up to the roundoff times Σ p·|v|, which kernel IR does
+ * not model. The result is rounded once more.
+ */
+function beyondRounding(kernel: AttentionKernel, env: KernelEnv, got: Float64Array): number {
+  const exact = interpretKernel(kernel, { ...env, round: false }).get(kernel.out)!;
+  const sizes = new Map([...env.buffers, [kernel.v, env.buffers.get(kernel.v)!.map(Math.abs)]]);
+  const terms = interpretKernel(kernel, { ...env, round: false, buffers: sizes }).get(kernel.out)!;
+  return got.reduce((most, x, i) => {
+    const bound = BF16_ROUNDING * (terms[i]! + Math.abs(exact[i]!)) + F32_LOSS * terms[i]!;
+    return Math.max(most, Math.abs(x - exact[i]!) - bound);
+  }, -Infinity);
+}
+
 describe.each(FAMILIES)('%s', (architecture, changes) => {
   it('gives what kernel IR says, kernel by kernel', () => {
     const plan = scoreOf(compiled(architecture, changes, 'sm_80').plan);
@@ -91,14 +110,7 @@ describe.each(FAMILIES)('%s', (architecture, changes) => {
         const most = MOST[decl.dtype] ?? F32_LOSS;
         const [got, right] = [numbersOf(decl, values), numbersOf(decl, new Map([...values, [name, wanted]]))];
         if (kernel.anchor === 'attention') {
-          // Its weights sum to 1 and are rounded to bf16, and so is its result, which may fall to the other side.
-          const v = numbersOf(
-            plan.buffers.find(({ name: buffer }) => buffer === kernel.v)!,
-            values,
-          );
-          const largest = v.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
-          const excess = got.map((x, i) => Math.abs(x - right[i]!) - 2 ** -7 * Math.abs(right[i]!) - 2 ** -8 * largest);
-          expect(Math.max(...excess), `${kernel.name}: ${name}`).toBeLessThanOrEqual(0);
+          expect(beyondRounding(kernel, env, got), `${kernel.name}: ${name}`).toBeLessThanOrEqual(0);
           continue;
         }
         const beside =

@@ -1,0 +1,68 @@
+/** What each family reads from config.json beside the keys that all decoders share, and the defaults of absent keys. */
+import { describe, expect, it } from 'vitest';
+import type { DecoderConfig } from '../../models/decoder/config.js';
+import { describeModel } from '../../models/config.js';
+import { SMALL_CONFIG, userError } from './support.js';
+
+type Changes = Readonly<Record<string, unknown>>;
+
+/** The model of a file that says no more than it must, and `changes`. */
+function parse(modelType: string, changes: Changes = {}): DecoderConfig {
+  const { hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, vocab_size } = SMALL_CONFIG;
+  const sizes = { hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, vocab_size };
+  return describeModel({ ...sizes, model_type: modelType, ...changes }, 'config.json').config as DecoderConfig;
+}
+
+const refusal = (modelType: string, changes: Changes): string => userError(() => parse(modelType, changes)).message;
+
+/** Whether no part of `value` can be changed. */
+const isFrozen = (value: unknown): boolean =>
+  typeof value !== 'object' || value === null || (Object.isFrozen(value) && Object.values(value).every(isFrozen));
+
+describe('families', () => {
+  it.each([
+    ['llama', {}, { maxPositions: 2048, kvHeads: 2, headDim: 4, tieWordEmbeddings: false, biased: [] }],
+    ['qwen2', { num_attention_heads: 64, hidden_size: 256 }, { maxPositions: 32_768, kvHeads: 32, headDim: 4 }],
+    ['qwen2', { num_key_value_heads: null }, { kvHeads: 2, biased: ['q', 'k', 'v'] }],
+    ['qwen3', { num_attention_heads: 64 }, { maxPositions: 32_768, kvHeads: 32, headDim: 128, headNorms: true }],
+    ['granite', {}, { maxPositions: 2048, biased: [], factors: { embedding: 1, residual: 1, scores: 1, logits: 1 } }],
+    [
+      'smollm3',
+      { num_attention_heads: 8, hidden_size: 16, num_hidden_layers: 9 },
+      { maxPositions: 32_768, kvHeads: 4, tieWordEmbeddings: true, unrotated: [3, 7] },
+    ],
+  ])('%s: %j fills in what transformers does', (type, changes, expected) => {
+    const config = parse(type, changes);
+    expect(config).toMatchObject({ rmsNormEps: 1e-6, eosTokenIds: [], ...expected });
+    expect(config.rope).toEqual({ theta: type === 'smollm3' ? 2_000_000 : 10_000, scaling: { type: 'none' } });
+  });
+
+  it('are deeply frozen', () => {
+    const rope_scaling = { rope_type: 'yarn', factor: 2, original_max_position_embeddings: 64 };
+    for (const [type, changes] of [
+      ['llama', { attention_bias: true, eos_token_id: [1, 2] }],
+      ['granite', { embedding_multiplier: 2 }],
+      ['smollm3', { num_key_value_heads: 1 }],
+    ] as const)
+      expect(isFrozen(parse(type, { ...changes, rope_scaling })), type).toBe(true);
+  });
+
+  it('reads marks of layers without rotary embedding, also more than there are layers', () => {
+    const marks = (no_rope_layers: unknown): DecoderConfig['unrotated'] =>
+      parse('smollm3', { num_key_value_heads: 1, no_rope_layers }).unrotated;
+    expect(marks([0, 1, 0])).toEqual([0, 2]);
+    expect(marks([1, 0, 1, 0])).toEqual([1]);
+  });
+
+  it.each([
+    ['smollm3', { no_rope_layers: [1, 0] }, 'no_rope_layers: expected a list of 0 and 1 for 3 layers, got [1,0]'],
+    ['smollm3', { no_rope_layers: [1, 0, 2] }, 'no_rope_layers: expected a list of 0 and 1 for 3 layers'],
+    ['smollm3', { no_rope_layer_interval: 0.5 }, 'no_rope_layer_interval: expected a whole number from 1, got 0.5'],
+    ['granite', { residual_multiplier: 'x' }, 'residual_multiplier: expected a number from 0.000001 to 1000000'],
+    ['qwen3', { attention_bias: 1 }, 'attention_bias: expected true or false, got 1'],
+  ])('%s refuses %j in one line', (type, changes, expected) => {
+    const message = refusal(type, { num_key_value_heads: 1, ...changes });
+    expect(message).toContain(expected);
+    expect(message).not.toContain('\n');
+  });
+});
