@@ -9,7 +9,10 @@ import type { Json } from '../family/model.js';
 const INTERVAL = 4;
 const MOST_LAYERS = 1024;
 
-/** Layers without rotary embedding: those with 0 in no_rope_layers (which may be longer than the model), else every no_rope_layer_interval-th. */
+/**
+ * Layers without rotary embedding: those with 0 in no_rope_layers, which may be longer than the model, else every
+ * no_rope_layer_interval-th.
+ */
 function readUnrotated(json: Json, where: string): readonly number[] {
   const { no_rope_layers: marks, no_rope_layer_interval: stated, num_hidden_layers: layers } = json;
   // A number of layers that is none is refused with the keys that all decoders have.
