@@ -95,6 +95,8 @@ const OP_COST: Readonly<Record<Scalar['op'], number>> = {
   log: 12,
   sin: 20,
   cos: 20,
+  tanh: 20,
+  erf: 30,
 };
 
 /** Elementwise operations of one evaluation. Sums over a row's parts run once per row and are left out. */

@@ -111,6 +111,7 @@ const kernel = z.discriminatedUnion('anchor', [
     kvHeads: extent,
     headDim: extent,
     scale: z.number(),
+    cap: z.number().positive().optional(),
     mask: z.union([
       z.strictObject({ kind: z.literal('column'), subtreeEnd: identifier }),
       z.strictObject({ kind: z.literal('path'), begin: identifier, position: identifier, key: identifier }),
@@ -126,6 +127,7 @@ const kernel = z.discriminatedUnion('anchor', [
     weight: identifier,
     vocab: extent,
     rowScale: scalar,
+    cap: z.number().positive().optional(),
     target: identifier,
     draw: z.strictObject({ inverseTemperature: identifier, low: identifier, high: identifier }).optional(),
     logits: identifier.optional(),

@@ -117,8 +117,9 @@ export function renameMask(mask: Mask, rename: (name: string) => string): Mask {
 }
 
 /**
- * out[row, h·d + i] = Σ_k softmax_k(scale·q[row, h]·k[k, h'] + mask)·v[k, h', i] with h' = ⌊h·kvHeads/heads⌋. Queries
- * are rows of `q`, read through `queryRow` if there is one. The row is also the query's position in token order.
+ * out[row, h·d + i] = Σ_k softmax_k(s + mask)·v[k, h', i] with s = scale·q[row, h]·k[k, h'] and h' = ⌊h·kvHeads/heads⌋.
+ * With a cap, s is cap·tanh(s / cap). Queries are rows of `q`, read through `queryRow` if there is one. The row is also
+ * the query's position in token order.
  */
 export interface AttentionKernel extends KernelBase {
   readonly anchor: 'attention';
@@ -130,6 +131,7 @@ export interface AttentionKernel extends KernelBase {
   readonly kvHeads: number;
   readonly headDim: number;
   readonly scale: number;
+  readonly cap?: number;
   readonly mask: Mask;
   /** i32[rows]: the row of each query among the keys. Absent if every key's row is a query. */
   readonly queryRow?: string;
@@ -152,7 +154,7 @@ export const drawBuffers = (draw: Draw | undefined): readonly string[] =>
   draw === undefined ? [] : [draw.inverseTemperature, draw.low, draw.high];
 
 /**
- * Let z = rowScale·(a·Wᵀ). For each block of LOGPROB_BLOCK vocabulary columns, the kernel writes max z, Σ exp(z − max),
+ * Let z = rowScale·(a·Wᵀ), or with a cap, cap·tanh(rowScale·(a·Wᵀ) / cap). For each block of LOGPROB_BLOCK vocabulary columns, the kernel writes max z, Σ exp(z − max),
  * the first column of the max, and z at the target column (−inf outside the block) to parts[row, 4·block …]. The logits
  * themselves are never stored. With a draw, 8 numbers are written for a block: those, the largest score of the draw
  * (drawScore), its first column, z there, and 0. With `logits`, the z of the first rows are stored as well.
@@ -167,6 +169,7 @@ export interface LogProbKernel extends KernelBase {
    * Scale of a row before the softmax (the final norm's 1/rms). The expression is the same for all columns of a row.
    */
   readonly rowScale: Scalar;
+  readonly cap?: number;
   /** i32[rows] */
   readonly target: string;
   readonly draw?: Draw;

@@ -20,6 +20,7 @@ import type {
 import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK } from './kernel.js';
 import { adjustLogits, chooseToken, largestTokens } from './filters.js';
 import { rowSampling, SAMPLE_INPUT_NAMES, sampleInputsOf } from './sampleInputs.js';
+import { softCap } from './softCap.js';
 import { drawScore, type NoiseKey } from './gumbel.js';
 import type { ScalarContext } from './evaluateScalar.js';
 import { evaluateScalar } from './evaluateScalar.js';
@@ -178,7 +179,7 @@ function attention(memory: KernelMemory, kernel: AttentionKernel): void {
       keys.forEach(({ row: key, bias }, i) => {
         const product =
           scale * dot(q.data, query * q.columns + h * headDim, k.data, key * k.columns + kv * headDim, headDim);
-        scores[i] = product + bias;
+        scores[i] = softCap(product, kernel.cap) + bias;
         max = Math.max(max, scores[i]!);
       });
       let sum = 0;
@@ -245,7 +246,7 @@ function logProb(memory: KernelMemory, kernel: LogProbKernel): void {
       const z = new Float64Array(Math.min(LOGPROB_BLOCK, kernel.vocab - start));
       dots(a.data, row * a.columns, weight.data, start * kernel.k, kernel.k, z);
       z.forEach((product, j) => {
-        z[j] = scale * product;
+        z[j] = softCap(scale * product, kernel.cap);
       });
       if (logits !== undefined && row < logits.rows) logits.data.set(z, row * kernel.vocab + start);
       const max = z.reduce((most, value) => Math.max(most, value), -Infinity);

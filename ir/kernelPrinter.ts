@@ -43,19 +43,19 @@ export function printKernel(kernel: Kernel): string {
         ]),
       ].join('\n');
     case 'attention': {
-      const { q, k, v, out, mask, scale, heads, kvHeads, headDim, queryRow } = kernel;
+      const { q, k, v, out, mask, scale, cap, heads, kvHeads, headDim, queryRow } = kernel;
       const bias = mask.kind === 'bias' ? mask.buffer : `${mask.kind} ${maskBuffers(mask).join(' ')}`;
       const queries = queryRow === undefined ? '' : `, queries ${queryRow}`;
       return (
-        `${head}, ${out} = softmax(${scale}·${q}·${k} + ${bias})·${v}, ` +
+        `${head}, ${out} = softmax(${printCapped(`${scale}·${q}·${k}`, cap)} + ${bias})·${v}, ` +
         `${heads}/${kvHeads} heads of ${headDim}${queries}`
       );
     }
     case 'logprob': {
-      const { parts, a, k, weight, vocab, rowScale, target, draw, logits: stored } = kernel;
+      const { parts, a, k, weight, vocab, rowScale, cap, target, draw, logits: stored } = kernel;
       const logits = stored === undefined ? '' : `, first rows in ${stored}`;
       const drawn = draw === undefined ? '' : `, draw by ${drawBuffers(draw).join(' ')}`;
-      const score = `${a}[R, ${k}]·${weight}[${vocab}]·${printScalar(rowScale)}`;
+      const score = printCapped(`${a}[R, ${k}]·${weight}[${vocab}]·${printScalar(rowScale)}`, cap);
       return `${head}, ${parts} of ${score} at ${target}${drawn}${logits}`;
     }
     case 'logprobReduce':
@@ -78,6 +78,9 @@ export function printKernel(kernel: Kernel): string {
       return kernel satisfies never;
   }
 }
+
+const printCapped = (score: string, cap: number | undefined): string =>
+  cap === undefined ? score : `cap(${score} to ${cap})`;
 
 const printBuffer = ({ name, dtype, rows, columns, space, upper }: BufferDecl): string =>
   `${space} ${name} : ${dtype}[${rows}, ${columns}]${upper === undefined ? '' : ` below ${upper}`}`;

@@ -14,6 +14,8 @@ export const UNARY = [
   'rsqrt',
   'sin',
   'cos',
+  'tanh',
+  'erf',
   'not',
   'toF32',
   'roundBf16',
@@ -181,6 +183,20 @@ export function joinF24(upper: number, tail: number): number {
 const SCRATCH_F32 = new Float32Array(1);
 const SCRATCH_U32 = new Uint32Array(SCRATCH_F32.buffer);
 
+/**
+ * erf(x) = 2/√π·∫₀ˣ exp(−t²) dt, by 2/√π·exp(−x²)·Σ 2ⁿx²ⁿ⁺¹ / (2n + 1)!!, whose terms have one sign. Past 6 it is ±1 in
+ * a double.
+ */
+export function erf(x: number): number {
+  if (Math.abs(x) >= 6) return Math.sign(x);
+  let [term, sum] = [x, x];
+  for (let n = 1; Math.abs(term) > Math.abs(sum) * 2 ** -54; n++) {
+    term *= (2 * x * x) / (2 * n + 1);
+    sum += term;
+  }
+  return Number.isNaN(x) ? NaN : (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+}
+
 /** The unary operators in float64. Booleans are 0 and 1. */
 export const evaluateUnary: Readonly<Record<UnaryOp, (a: number) => number>> = {
   neg: (a) => -a,
@@ -190,6 +206,8 @@ export const evaluateUnary: Readonly<Record<UnaryOp, (a: number) => number>> = {
   rsqrt: (a) => 1 / Math.sqrt(a),
   sin: Math.sin,
   cos: Math.cos,
+  tanh: Math.tanh,
+  erf,
   not: (a) => (a === 0 ? 1 : 0),
   toF32: (a) => a,
   roundBf16: roundToBf16,

@@ -398,6 +398,7 @@ class KernelCheck implements Reader {
       this.fail('heads, kvHeads and headDim are whole numbers, at least 1.');
     if (heads % kvHeads !== 0) this.fail(`${heads} heads are not a multiple of ${kvHeads} key-value heads.`);
     if (!(Number.isFinite(scale) && scale > 0)) this.fail(`scale ${scale} is not a positive number.`);
+    this.cap(kernel.cap);
     const float: readonly BufferDType[] = ['f32', 'bf16', 'f16'];
     const k = this.read(kernel.k);
     const keys = k.rows;
@@ -411,6 +412,10 @@ class KernelCheck implements Reader {
     if (kernel.queryRow === undefined && kernel.rows !== queries)
       this.fail(`its rows are ${kernel.rows}, those of its queries ${queries}: it needs a queryRow.`);
     this.is(this.write(kernel.out), float, kernel.rows, heads * headDim, 'the result');
+  }
+
+  private cap(cap = 1): void {
+    if (!(Number.isFinite(cap) && cap > 0)) this.fail(`cap ${cap} is not a positive number.`);
   }
 
   private mask(mask: Mask, queries: Dim, keys: Dim): void {
@@ -436,6 +441,7 @@ class KernelCheck implements Reader {
     this.is(a, ['f32', 'bf16', 'f16'], kernel.rows, kernel.k, 'the left operand');
     this.contraction(kernel.weight, kernel.k, kernel.vocab, NONE, a);
     if (!isRowInvariant(kernel.rowScale)) this.fail('rowScale differs between columns of a row.');
+    this.cap(kernel.cap);
     verifyProgram(
       kernel.rowScale,
       { rows: kernel.rows, columns: kernel.vocab, accumulators: 0, headDim: undefined },

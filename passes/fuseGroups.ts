@@ -79,6 +79,7 @@ function rotatesAlike(group: Group, node: Node): boolean {
 
 /** Whether one pass over the columns computes both scores: they have the same logits, and the same target or draw. */
 function sharesPass(a: Node, b: Node): boolean {
+  if (a.attributes['cap'] !== b.attributes['cap']) return false;
   const count = a.operands.length === b.operands.length ? a.operands.length : 3;
   return a.operands.slice(0, count).every((v, i) => v === b.operands[i]);
 }

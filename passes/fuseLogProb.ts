@@ -1,4 +1,4 @@
-import { rewrite, type Attributes, type Graph, type Rewriter, type Value } from '../ir/graph/graph.js';
+import { rewrite, type Attributes, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
 import type { ScoreOp } from '../ir/ops/fused.js';
 import { Matcher } from './match.js';
 
@@ -69,7 +69,10 @@ function matchLogSoftmax(m: Matcher, v: Value): Value | undefined {
     : undefined;
 }
 
-/** The fused node for logits = linear(x, w)·scale[rows, 1]. `by`: its other operands. */
+/**
+ * The fused node for logits = linear(x, w)·scale[rows, 1], or without the scale, or with a cap around both. `by`: its
+ * other operands.
+ */
 function score(
   m: Matcher,
   rewriter: Rewriter,
@@ -79,17 +82,32 @@ function score(
   name: string,
   attributes: Attributes = {},
 ): Value | undefined {
-  for (const [product, scale] of m.pairs(logits, 'mul')) {
+  const capped = m.softCap(logits);
+  // A factor other than 1 would belong to the scale; nobody writes one.
+  if (capped !== undefined && capped.factor !== 1) return undefined;
+  const product = scaledProduct(m, capped?.of ?? logits);
+  if (product === undefined) return undefined;
+  const { head, scale } = product;
+  const [x, w] = head.operands as readonly [Value, Value];
+  return rewriter.add(
+    op,
+    [rewriter.map(x), rewriter.map(w), scale === undefined ? one(rewriter) : rewriter.map(scale), ...by.map(rewriter.map)],
+    { ...attributes, ...(capped === undefined ? {} : { cap: capped.cap }) },
+    name,
+  );
+}
+
+const one = (rewriter: Rewriter): Value => rewriter.add('const', [], { value: 1 }, 'unscaled');
+
+/** The contraction and the scale [rows, 1] behind `v`; a contraction alone has none. */
+function scaledProduct(m: Matcher, v: Value): { readonly head: Node; readonly scale: Value | undefined } | undefined {
+  const alone = m.node(v, 'linear');
+  if (alone !== undefined) return { head: alone, scale: undefined };
+  for (const [product, scale] of m.pairs(v, 'mul')) {
     const head = m.node(product, 'linear');
     const rows = head?.operands[0]!.type.shape[0];
-    if (
-      head === undefined ||
-      scale.type.shape.length !== 2 ||
-      scale.type.shape[0] !== rows ||
-      scale.type.shape[1] !== 1
-    )
-      continue;
-    return rewriter.add(op, [head.operands[0]!, head.operands[1]!, scale, ...by].map(rewriter.map), attributes, name);
+    const { shape } = scale.type;
+    if (head !== undefined && shape.length === 2 && shape[0] === rows && shape[1] === 1) return { head, scale };
   }
   return undefined;
 }

@@ -36,9 +36,9 @@ export function lowerAttention(lowering: Lowering, group: Group, head: KernelHea
 
 /** Heads and scale of an attention node. Kernels are made for these numbers. */
 function shapeOf(
-  { operands, attributes: { scale } }: Node,
+  { operands, attributes: { scale, cap } }: Node,
   path: string,
-): Pick<AttentionKernel, 'heads' | 'kvHeads' | 'headDim' | 'scale'> {
+): Pick<AttentionKernel, 'heads' | 'kvHeads' | 'headDim' | 'scale' | 'cap'> {
   const [q, k, v] = operands.map(({ type }) => type.shape);
   const [, heads, headDim] = q!;
   const kvHeads = k![1];
@@ -54,7 +54,7 @@ function shapeOf(
     typeof scale !== 'number'
   )
     throw new CompileError(`${path}: attention needs fixed head counts`);
-  return { heads, kvHeads, headDim, scale };
+  return { heads, kvHeads, headDim, scale, ...(typeof cap === 'number' ? { cap } : {}) };
 }
 
 /** The mask of an attention node, whose operands are in `buffers`. */

@@ -42,6 +42,7 @@ export function lowerLogProb(
       a: lowering.bufferBehind(x),
       weight,
       rowScale: scalars.lower(scale, undefined, NO_ACCUMULATORS),
+      ...(typeof node.attributes['cap'] === 'number' ? { cap: node.attributes['cap'] } : {}),
       ...(drawn === undefined ? {} : { draw: drawOf(lowering, drawn) }),
       ...(logits === undefined ? {} : { logits: buffers.of(logits) }),
     },

@@ -43,6 +43,23 @@ export class Matcher {
     return typeof value === 'number' ? value : undefined;
   }
 
+  /**
+   * x, factor and cap if `v` is cap·tanh(x·factor / cap) with literals, of which the cap is above 0. Rounding may keep
+   * the factor from being 1 exactly.
+   */
+  softCap(v: Value): { readonly of: Value; readonly factor: number; readonly cap: number } | undefined {
+    for (const [bounded, limit] of this.pairs(v, 'mul')) {
+      const [cap, inner] = [this.literal(limit), this.through(bounded, 'tanh')];
+      if (cap === undefined || !(cap > 0 && cap < Infinity) || inner === undefined) continue;
+      for (const [of, by] of this.pairs(inner, 'mul')) {
+        const inverse = this.literal(by);
+        const factor = (inverse ?? 0) * cap;
+        if (factor > 0) return { of, factor: Math.abs(factor - 1) < 1e-12 ? 1 : factor, cap };
+      }
+    }
+    return undefined;
+  }
+
   /** The operand of `v` if `v` is a transpose with exactly this axis order. */
   transposed(v: Value | undefined, order: readonly number[]): Value | undefined {
     const node = this.node(v, 'transpose');

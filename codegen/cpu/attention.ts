@@ -7,7 +7,7 @@ import type { Emitted } from './gemm.js';
 import type { Operand, Operands } from './layout.js';
 import { C_TYPES } from './layout.js';
 import { fmaTile } from './micro.js';
-import { floatLiteral } from './scalarPrinter.js';
+import { capOf, floatLiteral } from './scalarPrinter.js';
 import { render } from './templates.js';
 
 /** Register tiles: keys × queries for the scores, queries × columns for the values. */
@@ -124,6 +124,7 @@ export function emitAttention(
     lineElements: 64 / DTYPE_BYTES[k.dtype],
     vectors: lanes / 16,
     scale: floatLiteral(kernel.scale),
+    cap: kernel.cap === undefined ? undefined : capOf(kernel.cap),
     qData: data(q),
     kData: data(k),
     vData: data(v),

@@ -12,7 +12,7 @@ import { C_TYPES, columnStep, matricesOf, panelElements, panelFormat, physicalCo
 import type { Helper, StreamAhead } from './micro.js';
 import { amxTile, fmaTile } from './micro.js';
 import { epilogueProgram } from './programLoops.js';
-import { Body, RowScope } from './scalarPrinter.js';
+import { Body, capOf, RowScope } from './scalarPrinter.js';
 import { render } from './templates.js';
 
 /** A kernel's source, the functions that it calls, and the scratch memory that each worker needs. */
@@ -283,6 +283,7 @@ export function emitLogProb(
     extentLines: row.extentLines(),
     rowLines: row.lines,
     scale: scale.kind === 'f' ? scale.code : `(float)${scale.code}`,
+    cap: kernel.cap === undefined ? undefined : capOf(kernel.cap),
     vocab: kernel.vocab,
     block: LOGPROB_BLOCK,
     width: partWidth(kernel),

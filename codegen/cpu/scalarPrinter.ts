@@ -47,6 +47,12 @@ export function floatLiteral(value: number): string {
   return `${/[.e]/.test(text) ? text : `${text}.0`}f`;
 }
 
+/** Literals of a cap and of its inverse, for templates. */
+export const capOf = (cap: number): { readonly value: string; readonly inverse: string } => ({
+  value: floatLiteral(cap),
+  inverse: floatLiteral(1 / cap),
+});
+
 const doubleLiteral = (value: number): string =>
   Number.isFinite(value) ? value.toExponential() : `(double)(${floatLiteral(value)})`;
 
@@ -248,6 +254,8 @@ export class Body {
         );
       case 'exp':
       case 'log':
+      case 'tanh':
+      case 'erf':
         return called(op);
       case 'roundBf16':
         return called('round_bf16');

@@ -16,6 +16,7 @@ import {
   tileOf,
 } from './attentionTile.js';
 import { floatLiteral } from './text/literals.js';
+import { BOUNDED_UNIT, capFunctions, capText } from './text/softCap.js';
 import type { CudaOperands, EmittedCuda, Operand } from './text/operands.js';
 import { CUDA_TYPES, kernelHead } from './text/operands.js';
 import { render } from './text/templates.js';
@@ -92,7 +93,10 @@ export function emitAttention(
           tiles: Math.ceil(keyRows.most / keys),
           slots,
           ahead: slots > 2 ? 'two tiles' : 'a tile',
-          scale: floatLiteral(kernel.scale * Math.LOG2E),
+          // With a cap, scores become tanh(s / cap) before the softmax multiplies them.
+          scale: floatLiteral((kernel.cap ?? kernel.scale) * Math.LOG2E),
+          cap: kernel.cap !== undefined,
+          capFactor: floatLiteral((kernel.scale / (kernel.cap ?? 1)) * BOUNDED_UNIT),
           queriesInRegisters: d <= MAX_HEAD_IN_REGISTERS,
           isWideOut: out.dtype === 'f32',
         })
@@ -100,6 +104,7 @@ export function emitAttention(
           ...values,
           warpQueries: queries / SIMT_WARPS,
           scale: floatLiteral(kernel.scale),
+          ...capText(kernel.cap),
         });
   const launch: LaunchShape = {
     threads,
@@ -117,7 +122,7 @@ export function emitAttention(
           gridY: { kind: 'tiles', extent: kernel.rows, per: queries, times: 1 },
         }),
   };
-  return { source: `${render('attentionWarp', {})}\n${body}`, tensorMaps: [], launch, waitsForPredecessor: true };
+  return { source: `${render('attentionWarp', {})}${capFunctions(kernel.cap)}\n${body}`, tensorMaps: [], launch, waitsForPredecessor: true };
 }
 
 /** The template of a kernel on tensor cores. */

@@ -4,6 +4,7 @@ import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
 import { drawValues } from './text/draw.js';
+import { capFunctions, capText } from './text/softCap.js';
 import { storedLogits } from '../operands.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
@@ -240,6 +241,7 @@ export function emitLogProbMma(
   const parts = operands.get(kernel.parts);
   const draw = drawValues(kernel, operands);
   const text =
+    capFunctions(kernel.cap) +
     render('logprobParts', { tm: schedule.tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE, ...draw }) +
     render('logprobMma', {
       ...values,
@@ -249,6 +251,7 @@ export function emitLogProbMma(
       acrossWarp: warpTiles(schedule, 32).wn / 8,
       row: indent(row.lines, 3),
       scale,
+      ...capText(kernel.cap),
       vocab: kernel.vocab,
       weight: operands.get(kernel.weight).index,
       physical: physicalColumns(kernel.vocab, { kind: 'none' }),

@@ -8,6 +8,7 @@ import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import { columnStep, storedLogits } from '../operands.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
 import { drawValues } from './text/draw.js';
+import { capFunctions, capText } from './text/softCap.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { CUDA_TYPES, kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
 import type { RowPrologue } from './text/programs.js';
@@ -210,6 +211,7 @@ export function emitLogProbSimt(
   const valueBytes = tm * prologue.scalars.length * 4;
   const source =
     tile.text +
+    capFunctions(kernel.cap) +
     render('logprobParts', { tm, block: LOGPROB_BLOCK, pieces: LOGPROB_BLOCK / LOGPROB_PIECE, ...draw }) +
     render('logprobSimt', {
       ...draw,
@@ -224,6 +226,7 @@ export function emitLogProbSimt(
       blocks: tn / LOGPROB_PIECE,
       row: indent(row.lines, 3),
       scale,
+      ...capText(kernel.cap),
       vocab: kernel.vocab,
       target: operands.get(kernel.target).index,
       parts: parts.index,

@@ -55,16 +55,17 @@ export interface AttributeProblem {
 /** The first attribute that `def` (the op called `op`) does not know, that is missing, or that has the wrong kind. */
 export function attributeProblem(op: string, def: OpDef, attributes: Attributes): AttributeProblem | undefined {
   const wanted = Object.entries(def.attributes);
+  const known: OpDef['attributes'] = { ...def.attributes, ...def.optional };
   for (const [name, value] of Object.entries(attributes)) {
-    const kind = Object.hasOwn(def.attributes, name) ? def.attributes[name] : undefined;
+    const kind = Object.hasOwn(known, name) ? known[name] : undefined;
     if (kind === undefined)
       return {
         name,
         found: `attribute '${name}'`,
         expected:
-          wanted.length === 0
+          Object.keys(known).length === 0
             ? `none: '${op}' takes no attributes`
-            : `those of '${op}': ${wanted.map(([n]) => n).join(', ')}`,
+            : `those of '${op}': ${Object.keys(known).join(', ')}`,
       };
     if (!isOfKind(value, kind))
       return { name, found: `attribute '${name}' = ${JSON.stringify(value)}`, expected: KIND_TEXT[kind] };

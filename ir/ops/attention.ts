@@ -1,10 +1,12 @@
-/** softmax(scale·q·kᵀ + mask)·v as one op. */
+/** softmax(cap(scale·q·kᵀ) + mask)·v as one op. */
+import { softCap } from '../softCap.js';
 import type { Dim, TensorType } from '../types.js';
 import {
   TypeMismatch,
   elementCount,
   indexAt,
   numberAttribute,
+  positiveAttribute,
   stringAttribute,
   type OpDef,
   type Tensor,
@@ -72,16 +74,19 @@ function keysOf(
 
 export const attention: OpDef = {
   summary:
-    'attention(q[Q, h, d], k[T, g, d], v[T, g, d], mask…, queryRow?) {scale, mask}: softmax(scale·q·kᵀ + mask)·v; ' +
+    'attention(q[Q, h, d], k[T, g, d], v[T, g, d], mask…, queryRow?) {scale, mask, cap?}: ' +
+    'softmax(s + mask)·v, where s = scale·q·kᵀ or cap·tanh(scale·q·kᵀ / cap); ' +
     "mask 'bias': f32[Q, T] added; 'column': i32[T] subtreeEnd, key k visible to query q when k <= q < " +
     "subtreeEnd[k]; 'path': i32[Q] begin, i32[Q] position, i32[C] key, query q sees rows key[begin[q] + i] for i " +
     'from 0 to position[q]',
   fuse: 'opaque',
   attributes: { scale: 'number', mask: 'string' },
+  optional: { cap: 'number' },
   arity: [4, 7],
   infer: (operands, attributes) => {
     const kind = stringAttribute(attributes, 'mask');
     numberAttribute(attributes, 'scale');
+    positiveAttribute(attributes, 'cap');
     const { q, k, v, mask, queryRow } = attentionOperands(operands, kind);
     if (q.shape.length !== 3 || k.shape.length !== 3 || v.shape.length !== 3)
       throw new TypeMismatch('attention needs q, k and v of rank 3');
@@ -98,6 +103,7 @@ export const attention: OpDef = {
   },
   evaluate: (operands, attributes, shape) => {
     const scale = numberAttribute(attributes, 'scale');
+    const cap = positiveAttribute(attributes, 'cap');
     const kind = stringAttribute(attributes, 'mask');
     const { q, k, v, mask, queryRow } = attentionOperands(operands, kind);
     const [rows, heads, width] = [shape[0]!, shape[1]!, shape[2]!];
@@ -112,7 +118,7 @@ export const attention: OpDef = {
           let dot = 0;
           for (let i = 0; i < depth; i++)
             dot += q.data[(at * heads + h) * depth + i]! * k.data[(row * groups + g) * depth + i]!;
-          return dot * scale + bias;
+          return softCap(dot * scale, cap) + bias;
         });
         const top = scores.reduce((a, b) => Math.max(a, b), -Infinity);
         const weights = scores.map((s) => Math.exp(s - top));

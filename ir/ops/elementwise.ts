@@ -168,6 +168,8 @@ export const ELEMENTWISE = {
   rsqrt: unary('rsqrt', 'rsqrt(a) = 1/√a'),
   sin: unary('sin', 'sin(a), radians'),
   cos: unary('cos', 'cos(a), radians'),
+  tanh: unary('tanh', 'tanh(a)'),
+  erf: unary('erf', 'erf(a) = 2/√π·∫₀ᵃ exp(−t²) dt'),
   select: elementwise(
     'select(c, a, b) = c ? a : b',
     3,

@@ -1,15 +1,26 @@
-/** Ops that passes recognise in graphs of primitive ops. Each has a kernel of its own. Models never contain them. */
+/**
+ * Ops that passes recognise in graphs of primitive ops. Each has a kernel of its own. Models never contain them. Logits
+ * may have a cap: z is cap·tanh(z / cap) then.
+ */
 import { drawScore } from '../gumbel.js';
+import { softCap } from '../softCap.js';
 import { attention } from './attention.js';
-import { TypeMismatch, dimsAttribute, indexAt, type OpDef, type Tensor } from './opDef.js';
+import {
+  TypeMismatch,
+  dimsAttribute,
+  indexAt,
+  positiveAttribute,
+  type OpDef,
+  type Tensor,
+} from './opDef.js';
 
-/** z[i, ·] = scale[i]·(x[i]·wᵀ) for the vocabulary. */
-function logits(x: Tensor, w: Tensor, scale: Tensor, row: number): Float64Array {
+/** z[i, ·] = cap(scale[i]·(x[i]·wᵀ)) for the vocabulary. A scale of rank 0 is that of every row. */
+function logits(x: Tensor, w: Tensor, scale: Tensor, row: number, cap: number | undefined): Float64Array {
   const [vocab, k] = [w.shape[0]!, w.shape[1]!];
   return Float64Array.from({ length: vocab }, (_, j) => {
     let acc = 0;
     for (let i = 0; i < k; i++) acc += x.data[row * k + i]! * w.data[j * k + i]!;
-    return acc * scale.data[row]!;
+    return softCap(acc * scale.data[scale.shape.length === 0 ? 0 : row]!, cap);
   });
 }
 
@@ -24,12 +35,14 @@ function scoring(
     summary,
     fuse: 'opaque',
     attributes: {},
+    optional: { cap: 'number' },
     arity: [operands, operands],
-    infer: ([x, w, scale, target]) => {
+    infer: ([x, w, scale, target], attributes) => {
+      positiveAttribute(attributes, 'cap');
       if (x!.shape.length !== 2 || w!.shape.length !== 2 || x!.shape[1] !== w!.shape[1])
         throw new TypeMismatch('needs x[R, K] and w[V, K]');
-      if (scale!.shape.length !== 2 || scale!.shape[1] !== 1 || scale!.shape[0] !== x!.shape[0])
-        throw new TypeMismatch('the row scale must be f32[R, 1]');
+      const isOfRows = scale!.shape.length === 2 && scale!.shape[1] === 1 && scale!.shape[0] === x!.shape[0];
+      if (!isOfRows && scale!.shape.length > 0) throw new TypeMismatch('the row scale must be f32[R, 1] or f32[]');
       if (
         target !== undefined &&
         (target.dtype !== 'i32' || target.shape.length !== 1 || target.shape[0] !== x!.shape[0])
@@ -37,10 +50,10 @@ function scoring(
         throw new TypeMismatch('the target must be i32[R]');
       return { dtype, shape: [x!.shape[0]!] };
     },
-    evaluate: ([x, w, scale, target], _, shape) => ({
+    evaluate: ([x, w, scale, target], attributes, shape) => ({
       shape,
       data: Float64Array.from({ length: shape[0]! }, (_v, row) =>
-        score(logits(x!, w!, scale!, row), target === undefined ? NaN : indexAt(target, row, w!.shape[0]!)),
+        score(logits(x!, w!, scale!, row, positiveAttribute(attributes, 'cap')), target === undefined ? NaN : indexAt(target, row, w!.shape[0]!)),
       ),
     }),
   };
@@ -69,10 +82,10 @@ function drawing(summary: string, dtype: 'f32' | 'i32', result: (z: Float64Array
         throw new TypeMismatch('a draw needs f32[R] inverse temperatures and two i32[R] halves of keys');
       return type;
     },
-    evaluate: ([x, w, scale, heat, low, high], _, shape) => ({
+    evaluate: ([x, w, scale, heat, low, high], attributes, shape) => ({
       shape,
       data: Float64Array.from({ length: shape[0]! }, (_v, row) => {
-        const z = logits(x!, w!, scale!, row);
+        const z = logits(x!, w!, scale!, row, positiveAttribute(attributes, 'cap'));
         const key = { low: low!.data[row]!, high: high!.data[row]! };
         return result(z, bestOf(z.map((value, token) => drawScore(value, heat!.data[row]!, key, token))));
       }),
@@ -85,14 +98,16 @@ const headLogits: OpDef = {
   ...scoring('head_logits(x, w, scale) {rows = [F]}: f32[F, V] = scale·x·wᵀ of the first rows', 'f32', 3, () => NaN),
   attributes: { rows: 'dims' },
   infer: ([x, w, scale], attributes) => {
-    const type = SHAPES.infer([x!, w!, scale!], {});
+    const { rows: _rows, ...others } = attributes;
+    const type = SHAPES.infer([x!, w!, scale!], others);
     const rows = dimsAttribute(attributes, 'rows');
     if (rows.length !== 1) throw new TypeMismatch('the rows must be one extent');
     return { dtype: type.dtype, shape: [rows[0]!, w!.shape[0]!] };
   },
-  evaluate: ([x, w, scale], _, shape) => {
+  evaluate: ([x, w, scale], attributes, shape) => {
     const data = new Float64Array(shape[0]! * shape[1]!);
-    for (let row = 0; row < shape[0]!; row++) data.set(logits(x!, w!, scale!, row), row * shape[1]!);
+    const cap = positiveAttribute(attributes, 'cap');
+    for (let row = 0; row < shape[0]!; row++) data.set(logits(x!, w!, scale!, row, cap), row * shape[1]!);
     return { shape, data };
   },
 };
@@ -102,7 +117,7 @@ const DRAW = '(x, w, scale, inverseTemperature[R], low[R], high[R])';
 export const FUSED = {
   attention,
   logprob: scoring(
-    'logprob(x[R, K], w[V, K], scale[R, 1], target[R]): f32[R] = log_softmax(scale·x·wᵀ) at target',
+    'logprob(x[R, K], w[V, K], scale[R, 1], target[R]) {cap?}: f32[R] = log_softmax(scale·x·wᵀ) at target',
     'f32',
     4,
     logProbAt,

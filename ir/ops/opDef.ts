@@ -42,8 +42,10 @@ type AttributeBag = Readonly<Record<string, number | string | boolean | readonly
 interface OpFacts {
   /** The meaning in one line, with shapes. */
   readonly summary: string;
-  /** Names and kinds of the attributes. All are required. */
+  /** Names and kinds of the attributes that every node has. */
   readonly attributes: Readonly<Record<string, AttributeKind>>;
+  /** Those that a node may have beside them. Default: none. */
+  readonly optional?: Readonly<Record<string, AttributeKind>>;
   /** Smallest and largest number of operands. */
   readonly arity: readonly [number, number];
   /** The result type. Throws `TypeMismatch` if there is none. */
@@ -73,6 +75,13 @@ export const numberAttribute = (a: AttributeBag, name: string): number => {
   if (typeof value !== 'number') throw new TypeMismatch(`attribute '${name}' must be a number`);
   return value;
 };
+
+/** A number that must be above 0; undefined if the attribute is absent. */
+export function positiveAttribute(a: AttributeBag, name: string): number | undefined {
+  const value = a[name];
+  if (value === undefined || (typeof value === 'number' && value > 0 && Number.isFinite(value))) return value;
+  throw new TypeMismatch(`attribute '${name}' must be a number above 0`);
+}
 
 export const stringAttribute = (a: AttributeBag, name: string): string => {
   const value = a[name];

@@ -17,6 +17,7 @@ interface Shape {
   readonly kvHeads: number;
   readonly headDim: number;
   readonly dtype: 'f32' | 'bf16';
+  readonly cap?: number;
 }
 
 const SHAPES: readonly Shape[] = [
@@ -24,6 +25,7 @@ const SHAPES: readonly Shape[] = [
   { heads: 4, kvHeads: 2, headDim: 48, dtype: 'bf16' },
   { heads: 3, kvHeads: 1, headDim: 40, dtype: 'f32' },
   { heads: 1, kvHeads: 1, headDim: 256, dtype: 'f32' },
+  { heads: 2, kvHeads: 1, headDim: 32, dtype: 'bf16', cap: 2.5 },
 ];
 const TILES: readonly (readonly [number, number])[] = [
   [32, 256],
@@ -77,6 +79,7 @@ function moduleOf(
       kvHeads: s.kvHeads,
       headDim: s.headDim,
       scale: 0.3,
+      ...(s.cap === undefined ? {} : { cap: s.cap }),
       mask: out.startsWith('o') ? { kind: 'column', subtreeEnd: 'subtreeEnd' } : { kind: 'bias', buffer: 'bias' },
       ...(hasQueryRow ? { queryRow: 'row' } : {}),
     })),
@@ -138,14 +141,14 @@ describe.each(RUNNABLE.filter((isa) => isa !== 'amx'))('attention on %s', (isa) 
   // The shapes and tiles differ in the code that is generated, not in what the instruction set does, so one instruction
   // set runs every shape with every tile. Every second tile also runs with a materialised mask and with gathered
   // queries.
-  const shapes = isa === 'avx512' ? SHAPES : SHAPES.slice(1, 3);
+  const shapes = isa === 'avx512' ? SHAPES : [...SHAPES.slice(1, 3), ...SHAPES.slice(4)];
   it.each(
     shapes.flatMap((s, i) =>
       (isa === 'avx512' ? [false, true] : [true]).map((hasQueryRow) => ({
         s,
         hasQueryRow,
         parity: (i + Number(hasQueryRow)) % 2,
-        label: `${s.heads}/${s.kvHeads} heads of ${s.headDim}, ${s.dtype}${hasQueryRow ? ', gathered queries' : ''}`,
+        label: `${s.heads}/${s.kvHeads} heads of ${s.headDim}, ${s.dtype}${s.cap === undefined ? '' : `, capped at ${s.cap}`}${hasQueryRow ? ', gathered queries' : ''}`,
       })),
     ),
   )('$label: agrees with float64, whatever the tiles', ({ s, hasQueryRow, parity }) => {

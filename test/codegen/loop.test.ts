@@ -99,6 +99,26 @@ describe.each(ISAS)('a loop on %s', (isa) => {
     ).toBeLessThan(3e-7);
   });
 
+  it('computes tanh and erf to the last bits, also where they are nearly linear and where they end', () => {
+    const T = 40;
+    const x = Float64Array.from({ length: T * 100 }, (_, i) =>
+      Math.fround(
+        i < 9
+          ? [0, -0, NaN, Infinity, -Infinity, 1e-40, -1e30, 0.625, 1][i]!
+          : random() * (i % 3 === 0 ? 1e-3 : i % 3 === 1 ? 1.5 : 20),
+      ),
+    );
+    const buffers = [b('x', 'f32', 'T', 100, 'input'), b('t', 'f32', 'T', 100), b('e', 'f32', 'T', 100)];
+    const scaled = (op: 'tanh' | 'erf'): Scalar => div({ op, a: element('x') }, element('x'));
+    const outputs = [store('t', { op: 'tanh', a: element('x') }), store('e', { op: 'erf', a: element('x') })];
+    expect(worst(isa, buffers, 100, outputs, T, new Map([['x', x]]), false)).toBeLessThan(3e-7);
+    // Relative to the value itself.
+    const near = x.map((v) => (Math.abs(v) > 1e-20 && Math.abs(v) < 30 ? v : 0.3));
+    expect(
+      worst(isa, buffers, 100, [store('t', scaled('tanh')), store('e', scaled('erf'))], T, new Map([['x', near]])),
+    ).toBeLessThan(4e-7);
+  });
+
   it('is accurate for the angles of far positions', () => {
     const T = 64;
     const position = Float64Array.from({ length: T }, (_, i) => (i < 32 ? i : 100_000 - i * 7));

@@ -87,6 +87,8 @@ const EXAMPLES: readonly Example[] = [
   example('rsqrt', [['f32[2]', [4, 0.25]]], 'f32[2]', [0.5, 2]),
   example('sin', [['f32[1]', [0]]], 'f32[1]', [0]),
   example('cos', [['f32[1]', [0]]], 'f32[1]', [1]),
+  example('tanh', [['f32[3]', [0, Math.log(3), -Infinity]]], 'f32[3]', [0, 0.8, -1]),
+  example('erf', [['f32[3]', [0, Infinity, -7]]], 'f32[3]', [0, 1, -1]),
   example(
     'select',
     [

@@ -39,6 +39,8 @@ const CALLS: readonly (readonly [OpName, Attributes])[] = [
       'sub',
       'max',
       'cos',
+      'tanh',
+      'erf',
       'neg',
       'lt',
       'select',

@@ -219,6 +219,10 @@ export class Body {
         return print('f', (x) => `expf(${x})`);
       case 'log':
         return print('f', (x) => `logf(${x})`);
+      case 'tanh':
+        return print('f', (x) => `tanhf(${x})`);
+      case 'erf':
+        return print('f', (x) => `erff(${x})`);
       case 'sqrt':
         return print('f', (x) => `sqrtf(${x})`);
       case 'rsqrt':

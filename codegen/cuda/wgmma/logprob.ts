@@ -5,6 +5,7 @@ import type { LogProbKernel } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { storedLogits } from '../../operands.js';
 import { drawValues, gumbelText } from '../text/draw.js';
+import { capFunctions, capText } from '../text/softCap.js';
 import type { CudaOperands } from '../text/operands.js';
 import type { RowPrologue } from '../text/programs.js';
 import { indent } from '../text/statements.js';
@@ -14,8 +15,8 @@ import { render } from '../text/templates.js';
 const DEPTH = 8;
 
 /** Functions that the statements of logProbText call. */
-export const logProbFunctions = ({ draw }: LogProbKernel): string =>
-  render('logprobLargest', {}) + (draw === undefined ? '' : gumbelText());
+export const logProbFunctions = ({ draw, cap }: LogProbKernel): string =>
+  render('logprobLargest', {}) + capFunctions(cap) + (draw === undefined ? '' : gumbelText());
 
 /**
  * Statements for one row of the tile, with the variable names of epilogueText: the maximum, the sum, the position of
@@ -36,6 +37,7 @@ export function logProbText(
   return render('logprobWgmma', {
     row: indent(row.lines, DEPTH),
     scale,
+    ...capText(kernel.cap),
     block: LOGPROB_BLOCK,
     vocab: kernel.vocab,
     isWhole: kernel.vocab % LOGPROB_BLOCK === 0,
@@ -69,7 +71,7 @@ export function keepLogitsText(
   const row = new RowScope(operands, 'row', 'r', prologue.given(`(values + local * ${prologue.scalars.length})`));
   const scale = new Body(row).floats(kernel.rowScale, { id: 'x', column: '0', lanes: 1 })[0]!;
   return render('logprobKeep', {
-    ...{ ...tile, logits, scale, row: indent(row.lines, 3) },
+    ...{ ...tile, ...capText(kernel.cap), logits, scale, row: indent(row.lines, 3) },
     block: LOGPROB_BLOCK,
     vocab: kernel.vocab,
   });

@@ -97,10 +97,12 @@ export const CASES: readonly { s: Shape; plan: CudaAttentionSchedule; trees: rea
   { s: { heads: 4, kvHeads: 2, headDim: 48, dtype: 'bf16' }, plan: SIMT, trees: ZOO },
   { s: { heads: 1, kvHeads: 1, headDim: 37, dtype: 'f32' }, plan: schedule('simt', 32), trees: EDGES },
   { s: { heads: 1, kvHeads: 1, headDim: 128, dtype: 'f16', out: 'f32' }, plan: schedule('simt', 4), trees: EDGES },
+  { s: { heads: 2, kvHeads: 1, headDim: 32, dtype: 'f16', out: 'f32', cap: 3 }, plan: MMA, trees: ZOO },
+  { s: { heads: 2, kvHeads: 1, headDim: 32, dtype: 'f32', cap: 3 }, plan: SIMT, trees: ZOO },
 ];
 export const label = (s: Shape, plan: CudaAttentionSchedule): string =>
   `${plan.skeleton} of ${plan.queries} queries, ${s.heads}/${s.kvHeads} heads of ${s.headDim}` +
-  `, ${s.dtype} to ${s.out ?? s.dtype}`;
+  `, ${s.dtype} to ${s.out ?? s.dtype}${s.cap === undefined ? '' : `, capped at ${s.cap}`}`;
 
 /** Rows [from, to) of a dense matrix. */
 export const rowsOf = (x: Float64Array, columns: number, from: number, to: number): Float64Array =>

@@ -29,6 +29,7 @@ export interface Shape {
   readonly mask?: 'column' | 'path' | 'bias';
   readonly cacheRows?: number;
   readonly hasQueryRow?: boolean;
+  readonly cap?: number;
 }
 
 /** Rows of the states that paths run through, if a shape does not say. */
@@ -66,6 +67,7 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     kvHeads,
     headDim,
     scale: 1 / Math.sqrt(headDim),
+    ...(s.cap === undefined ? {} : { cap: s.cap }),
     mask: MASKS[mask],
     ...(hasQueryRow ? { queryRow: 'row' } : {}),
   };

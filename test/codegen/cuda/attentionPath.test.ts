@@ -26,6 +26,8 @@ const CASES: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule 
   { s: pathShape(2, 2, 32, 'f32'), plan: pathSchedule('simt', 16) },
   { s: pathShape(7, 1, 37, 'f32'), plan: pathSchedule('simt', 4) },
   { s: pathShape(4, 2, 128, 'bf16', 'f32'), plan: pathSchedule('simt', 8) },
+  { s: { ...pathShape(4, 1, 32, 'f16', 'f32'), cap: 3 }, plan: pathSchedule('mma', 4) },
+  { s: { ...pathShape(4, 1, 32, 'f16', 'f32'), cap: 3 }, plan: pathSchedule('mma', 1) },
 ];
 const LENGTHS = [1, 5, 33, 70, 16];
 
@@ -76,7 +78,7 @@ describe('attention over paths agrees with float64', () => {
   );
 });
 
-describe.each(BITS)('an answer over a path of $dtype, $heads/$kvHeads heads of $headDim', (s) => {
+describe.each(BITS)('an answer over a path of $dtype, $heads/$kvHeads heads of $headDim, cap $cap', (s) => {
   const world = new PathWorld(s, [45, 1, 70, 18], 7);
   const plans = sampleOf(schedulesOf(s));
   const plan = plans[0]!;

@@ -23,6 +23,7 @@ export const BITS: readonly Shape[] = [
   pathShape(4, 1, 32, 'bf16', 'f32'),
   pathShape(2, 2, 80, 'f16', 'f32'),
   pathShape(2, 1, 24, 'f32'),
+  { ...pathShape(4, 1, 32, 'bf16', 'f32'), cap: 3 },
 ];
 /** For paths of several chunks. */
 export const LONG = pathShape(2, 1, 16, 'bf16', 'f32');
