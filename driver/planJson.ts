@@ -80,6 +80,7 @@ const pairing = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('rotate'), headDim: extent, width: extent }),
   z.strictObject({ kind: z.literal('interleave'), width: extent }),
 ]);
+const order = z.strictObject({ headDim: extent, rotated: extent, interleaved: z.boolean() });
 const MAX_KERNELS = 20_000;
 const head = {
   name: identifier,
@@ -249,12 +250,13 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
           layout: z.enum(LAYOUTS),
           format: z.enum(FORMAT_NAMES),
           sources: z
-            .array(z.strictObject({ tensor: tensorName, rows: extent }))
+            .array(z.strictObject({ tensor: tensorName, rows: extent, order: order.optional() }))
             .min(1)
             .max(2),
           k: extent,
           pairing,
           columnScale: tensorName.optional(),
+          columnOffset: z.number().optional(),
         }),
       )
       .max(20_000),

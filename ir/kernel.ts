@@ -6,6 +6,7 @@
  */
 import type { FunctionInterface, StateDecl } from './function.js';
 import type { SampleInput } from './sampleInputs.js';
+import type { RotaryOrder } from './rotaryOrder.js';
 import type { BufferDType, Dim, ExtentName } from './types.js';
 import type { Scalar } from './scalar.js';
 import type { FormatName, Layout } from './storage.js';
@@ -240,11 +241,14 @@ export interface WeightSource {
   readonly tensor: string;
   /** Rows (outputs) of the tensor. */
   readonly rows: number;
+  /** Default: the rows as they are stored. A source in another order is the only one of its weight. */
+  readonly order?: RotaryOrder;
 }
 
 /**
  * A weight as kernels read it. `sources` are stacked by rows in order; pairing `interleave` has exactly two. Column c
- * of every row is multiplied by columnScale[c] (a folded norm weight) before it is rounded to the format.
+ * of every row is multiplied by columnScale[c] (a folded norm weight), to which columnOffset is added first, before it
+ * is rounded to the format.
  * - `panels`: [⌈n/p⌉][k][p], panels of p adjacent output columns: 16 of f32, 32 of a 16-bit format (panelColumns).
  * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2], pairs of adjacent k, as AMX requires.
  * - `kmajor`: [n, roundUp(k, 8)], row-major with rows in physical order, as tensor cores read it from shared memory.
@@ -259,6 +263,8 @@ export interface WeightDecl {
   readonly k: number;
   readonly pairing: Pairing;
   readonly columnScale?: string;
+  /** Default 0. */
+  readonly columnOffset?: number;
 }
 
 /** A literal f32 vector of the graph (rotary frequencies). It comes with the program, not with the checkpoint. */

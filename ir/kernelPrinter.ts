@@ -1,6 +1,6 @@
 /** Deterministic text of kernels, for dumps, `inspect` and tests. Nothing parses it. */
 import { maskBuffers } from './kernelAccess.js';
-import type { BufferDecl, Kernel, KernelModule, Output, Pairing, WeightDecl } from './kernel.js';
+import type { BufferDecl, Kernel, KernelModule, Output, Pairing, WeightDecl, WeightSource } from './kernel.js';
 import { drawBuffers } from './kernel.js';
 import { printScalar } from './scalar.js';
 
@@ -79,16 +79,22 @@ export function printKernel(kernel: Kernel): string {
   }
 }
 
+const printOrder = (order: WeightSource['order']): string =>
+  order === undefined
+    ? ''
+    : ` by pairs (${order.rotated} of ${order.headDim}${order.interleaved ? ', neighbours' : ''})`;
+
 const printCapped = (score: string, cap: number | undefined): string =>
   cap === undefined ? score : `cap(${score} to ${cap})`;
 
 const printBuffer = ({ name, dtype, rows, columns, space, upper }: BufferDecl): string =>
   `${space} ${name} : ${dtype}[${rows}, ${columns}]${upper === undefined ? '' : ` below ${upper}`}`;
 
-const printWeight = ({ name, layout, format, sources, k, pairing, columnScale }: WeightDecl): string =>
+const printWeight = ({ name, layout, format, sources, k, pairing, columnScale, columnOffset }: WeightDecl): string =>
   `packed ${name} : ${layout} ${format} of ` +
-  `${sources.map(({ tensor, rows }) => `${tensor}[${rows}, ${k}]`).join(' over ')}` +
-  `${printPairing(pairing)}${columnScale === undefined ? '' : `, columns times ${columnScale}`}`;
+  `${sources.map(({ tensor, rows, order }) => `${tensor}[${rows}, ${k}]${printOrder(order)}`).join(' over ')}` +
+  `${printPairing(pairing)}${columnScale === undefined ? '' : `, columns times ${columnScale}`}` +
+  (columnOffset === undefined ? '' : ` + ${columnOffset}`);
 
 /** A whole module: buffers, packed weights and literal vectors, then the kernels in order. */
 export const printKernels = (module: KernelModule): string =>

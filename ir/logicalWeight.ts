@@ -1,6 +1,7 @@
 /** The logical matrix that a WeightDecl stands for, before any packing. */
 import type { WeightDecl } from './kernel.js';
 import { sourceRows } from './packing.js';
+import { storedRow } from './rotaryOrder.js';
 import { FORMATS } from './storage.js';
 
 /** A checkpoint tensor, row-major [rows, columns]; a vector (a norm weight) has rows 1. */
@@ -11,8 +12,8 @@ export interface RawTensor {
 }
 
 /**
- * The logical matrix [Σ rows, k] of a weight: sources are stacked by rows, column c is multiplied by columnScale[c],
- * and elements are rounded to the weight's format if `round`. Throws if a tensor is missing or has the wrong shape.
+ * The logical matrix [Σ rows, k] of a weight: sources are stacked by rows, column c is multiplied by columnScale[c]
+ * (plus columnOffset), and elements are rounded to the weight's format if `round`. Throws if a tensor is missing or has the wrong shape.
  */
 export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, RawTensor>, round: boolean): Float64Array {
   const find = (name: string): RawTensor => {
@@ -30,8 +31,11 @@ export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, Raw
           `but it is [${tensor.rows}, ${tensor.columns}] with ${tensor.data.length} elements.`,
       );
     }
-    result.set(tensor.data, at);
-    at += tensor.data.length;
+    for (let row = 0; row < source.rows; row++) {
+      const from = (source.order === undefined ? row : storedRow(source.order, row)) * decl.k;
+      result.set(tensor.data.subarray(from, from + decl.k), at);
+      at += decl.k;
+    }
   }
   if (decl.columnScale !== undefined) {
     const scale = find(decl.columnScale).data;
@@ -40,7 +44,8 @@ export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, Raw
         `Weight '${decl.name}': column scale '${decl.columnScale}' has ${scale.length} elements, k is ${decl.k}.`,
       );
     }
-    for (let i = 0; i < result.length; i++) result[i] = result[i]! * scale[i % decl.k]!;
+    const factors = decl.columnOffset === undefined ? scale : scale.map((v) => Math.fround(v + decl.columnOffset!));
+    for (let i = 0; i < result.length; i++) result[i] = result[i]! * factors[i % decl.k]!;
   }
   if (!round) return result;
   const format = FORMATS[decl.format];

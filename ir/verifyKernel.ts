@@ -18,6 +18,7 @@ import type {
 } from './kernel.js';
 import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK } from './kernel.js';
 import { sourceRows } from './packing.js';
+import { orderProblem } from './rotaryOrder.js';
 import { FORMATS, layoutProblem } from './storage.js';
 import { StateVersions, verifyStates } from './verifyStates.js';
 import type { Domain, Reader } from './verifyProgram.js';
@@ -139,11 +140,19 @@ function verifyWeight(
   if (!isExtent(weight.k) || weight.sources.some((source) => !isExtent(source.rows)))
     fail('k and the rows of every source are whole numbers, at least 1.');
   if (weight.sources.length === 0) fail('it has no sources.');
+  for (const { order, rows } of weight.sources) {
+    if (order === undefined) continue;
+    if (weight.sources.length > 1) fail('a source whose rows are in another order is the only one.');
+    const wrong = orderProblem(order, rows);
+    if (wrong !== undefined) fail(`${wrong}.`);
+  }
   const rows = sourceRows(weight);
   const misplaced = layoutProblem(weight.layout, weight.format);
   if (misplaced !== undefined) fail(`${misplaced}.`);
   if (weight.columnScale !== undefined && !FORMATS[weight.format].takesColumnScale)
     fail(`format ${weight.format} takes no column scale.`);
+  if (weight.columnOffset !== undefined && (weight.columnScale === undefined || !Number.isFinite(weight.columnOffset)))
+    fail('a column offset is a number, which is added to a column scale.');
   if (weight.layout === 'rows') {
     if (weight.columnScale !== undefined) fail("layout rows is the checkpoint's own memory: it takes no column scale.");
     if (weight.pairing.kind !== 'none' || weight.sources.length !== 1)

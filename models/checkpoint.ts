@@ -13,7 +13,7 @@ import { fileSize, readJsonObject, readRange, withFile } from '../system/read.js
 import { findDuplicateKey } from './jsonKeys.js';
 import type { Model, ModelConfig } from './family/model.js';
 import { readSafetensorsHeader, type SafetensorsEntry, type SafetensorsHeader } from './safetensors.js';
-import { weightFormat, type FileTensor, type TensorLocation } from './family/tensors.js';
+import { partShape, weightFormat, type FileTensor, type TensorLocation, type TensorPart } from './family/tensors.js';
 import { findTokenizer } from './tokenizer.js';
 
 export {
@@ -32,7 +32,7 @@ export interface Checkpoint {
   readonly model: Model;
   /** The model's configuration. */
   readonly config: ModelConfig;
-  /** Exactly the tensors of the model. */
+  /** Exactly the tensors of the model; parts in place of tensors that have parts. */
   readonly tensors: ReadonlyMap<string, TensorLocation>;
   /** Absolute paths of the weight files; empty for made-up weights. */
   readonly files: readonly string[];
@@ -198,19 +198,13 @@ export function openCheckpoint(path: string): Checkpoint {
   const model = loadModel(dir, weightFormat(found.get(first?.name ?? '')?.dtype ?? ''));
   const { config } = model;
   const tensors = new Map<string, FileTensor>();
-  for (const { name } of model.tensors) {
+  for (const { name, parts } of model.tensors) {
     const entry = found.get(name);
     const format = weightFormat(entry?.dtype ?? '');
     if (entry === undefined || format === undefined) throw new Error(`${name} passed checkTensors but is missing`);
-    tensors.set(name, {
-      kind: 'file',
-      name,
-      format,
-      shape: entry.shape,
-      file: entry.file,
-      offset: entry.offset,
-      byteLength: entry.byteLength,
-    });
+    const { shape, file, offset, byteLength } = entry;
+    const whole = { kind: 'file', name, format, shape, file, offset, byteLength } as const;
+    for (const each of parts?.map((part) => partOf(whole, part)) ?? [whole]) tensors.set(each.name, each);
   }
   let fingerprint: string | undefined;
   return {
@@ -222,6 +216,20 @@ export function openCheckpoint(path: string): Checkpoint {
     files: headers.map((header) => header.file),
     tokenizerPath: findTokenizer(dir),
     fingerprint: () => (fingerprint ??= hashFiles(config, headers)),
+  };
+}
+
+/** A part of a stored tensor as a tensor. */
+function partOf(whole: FileTensor, part: TensorPart): FileTensor {
+  const rowBytes = whole.byteLength / whole.shape[0]!;
+  const { name, first, rows, stride, count } = part;
+  return {
+    ...whole,
+    name,
+    shape: partShape(part, whole.shape),
+    offset: whole.offset + first * rowBytes,
+    byteLength: rows * count * rowBytes,
+    ...(count === 1 ? {} : { blocks: { rows, stride } }),
   };
 }
 
@@ -250,13 +258,15 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
   const { config } = model;
   const { dtype: format } = config;
   const tensors = new Map<string, TensorLocation>();
-  for (const { name, shape, role } of model.tensors) {
-    tensors.set(
-      name,
-      role === 'norm'
-        ? { kind: 'constant', name, format, shape, value: 1 }
-        : { kind: 'random', name, format, shape, seed: fnv1a64(`${seed}:${name}`), scale: RANDOM_SCALE },
-    );
+  for (const { name: stored, shape: whole, role, parts } of model.tensors) {
+    const pieces = parts?.map((part) => ({ name: part.name, shape: partShape(part, whole) }));
+    for (const { name, shape } of pieces ?? [{ name: stored, shape: whole }])
+      tensors.set(
+        name,
+        role === 'norm'
+          ? { kind: 'constant', name, format, shape, value: 1 }
+          : { kind: 'random', name, format, shape, seed: fnv1a64(`${seed}:${name}`), scale: RANDOM_SCALE },
+      );
   }
   const fingerprint = createHash('sha256')
     .update(`random ${seed}\n${JSON.stringify(config)}`)

@@ -6,7 +6,7 @@ import { isFloat, isSymbol, printType } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 import { columnsOf, type FusedGraph } from './fuseGroups.js';
 import type { Names } from './kernelNames.js';
-import type { Weights } from './lowerWeights.js';
+import { checkpointTensor, type StoredTensor, type Weights } from './lowerWeights.js';
 import { viewOf } from './view.js';
 
 /** Declares buffers at their first use. Tables and constants that kernels read are declared as weights too. */
@@ -40,8 +40,9 @@ export class Buffers {
   of(v: Value): string {
     const known = this.ofValues.get(v);
     if (known !== undefined) return known;
-    if (v.kind === 'weight') return this.declareTable(v);
     const node = this.defs.get(v);
+    const stored = v.kind === 'weight' || node?.op === 'pair_halves' ? checkpointTensor(this.defs, v) : undefined;
+    if (stored !== undefined) return this.declareTable(v, stored);
     if (node?.op === 'vector') return this.declareConstant(v, node);
     return this.declareValue(v, this.returned.has(v) ? 'output' : 'arena');
   }
@@ -89,15 +90,15 @@ export class Buffers {
     return name;
   }
 
-  private declareTable(v: Value): string {
-    const { dtype } = v.type;
+  private declareTable(v: Value, { tensor, order }: StoredTensor): string {
+    const { dtype } = tensor.type;
     const [rows, columns = 1] = v.type.shape;
     if (typeof rows !== 'number' || typeof columns !== 'number')
-      throw new CompileError(`@${v.name}: a table needs fixed extents`);
-    if (!isFloat(dtype)) throw new CompileError(`@${v.name}: ${dtype} tables are not supported`);
-    const name = this.declare(`${v.name}_table`, { dtype, rows, columns, space: 'weight' });
+      throw new CompileError(`@${tensor.name}: a table needs fixed extents`);
+    if (!isFloat(dtype)) throw new CompileError(`@${tensor.name}: ${dtype} tables are not supported`);
+    const name = this.declare(`${tensor.name}_table`, { dtype, rows, columns, space: 'weight' });
     this.ofValues.set(v, name);
-    this.weights.declareTable(name, v.name, dtype, rows, columns);
+    this.weights.declareTable(name, tensor.name, dtype, rows, columns, order);
     return name;
   }
 

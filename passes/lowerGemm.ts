@@ -69,7 +69,7 @@ function lowerSegment(
   const columns = lastExtent(anchors[0]!.result);
   const pairing = pairingOf(lowering, group, anchors, outputs);
   const matches = anchors.map((anchor) => lowering.weightOf(anchor));
-  if (new Set(matches.map((match) => match.columnScale)).size > 1)
+  if (new Set(matches.map(({ columnScale, columnOffset = 0 }) => `${columnScale} ${columnOffset}`)).size > 1)
     throw new CompileError(`${groupPath(group)}: paired matrices have different folded norms`);
   lowering.weights.declareMatrix(weight, lastExtent(anchors[0]!.operands[0]!), matches, format, pairing);
   return { weight, columns, pairing, outputs };

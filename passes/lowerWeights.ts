@@ -1,6 +1,8 @@
 /** Turns load-time expressions over checkpoint tensors into packing instructions, and keeps what a function loads. */
 import type { Node, Value } from '../ir/graph/graph.js';
-import type { ConstantVector, Pairing, WeightDecl } from '../ir/kernel.js';
+import type { ConstantVector, Pairing, WeightDecl, WeightSource } from '../ir/kernel.js';
+import { rotaryOrderOf } from '../ir/ops/movement.js';
+import type { RotaryOrder } from '../ir/rotaryOrder.js';
 import { isFormatIn, type FormatName, type Layout } from '../ir/storage.js';
 import { isFloat } from '../ir/types.js';
 import { CompileError } from './compileError.js';
@@ -17,23 +19,22 @@ export interface WeightStorage {
 }
 
 /** A tensor [rows, k], whose column c is multiplied by columnScale[c] if given. Names are checkpoint tensors. */
-export interface WeightMatch {
-  readonly tensor: string;
-  readonly rows: number;
+export interface WeightMatch extends WeightSource {
   readonly columnScale?: string;
+  readonly columnOffset?: number;
   /** Narrowest format that holds the matrix exactly. */
   readonly format: FormatName;
 }
 
-/** Reads W, cast(W) or cast(W)·cast(norm), the forms that foldNormWeights produces. */
+/** Reads W, cast(W), cast(W)·cast(norm) or cast(W)·(cast(norm) + literal), the forms that foldNormWeights produces. */
 export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMatch {
   const direct = checkpointTensor(defs, v);
   if (direct !== undefined) return matrix(direct);
   const node = defs.get(v);
   if (node?.op === 'mul') {
-    const [a, b] = [checkpointTensor(defs, node.operands[0]!), checkpointTensor(defs, node.operands[1]!)];
-    if (a?.type.shape.length === 2 && b?.type.shape.length === 1)
-      return { ...matrix(a), columnScale: b.name, format: 'f32' };
+    const a = checkpointTensor(defs, node.operands[0]!);
+    const by = columnFactors(defs, node.operands[1]!);
+    if (a?.tensor.type.shape.length === 2 && by !== undefined) return { ...matrix(a), ...by, format: 'f32' };
   }
   throw new CompileError(
     `%${v.name}: the weight packer does not support this load-time expression; ` +
@@ -41,20 +42,54 @@ export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMat
   );
 }
 
-function checkpointTensor(defs: ReadonlyMap<Value, Node>, v: Value): Value | undefined {
-  if (v.kind === 'weight') return v;
-  const node = defs.get(v);
-  return node?.op === 'cast' && node.attributes['dtype'] === 'f32'
-    ? checkpointTensor(defs, node.operands[0]!)
-    : undefined;
+/** A norm weight, to which a literal may be added. */
+function columnFactors(
+  defs: ReadonlyMap<Value, Node>,
+  v: Value,
+): Pick<WeightMatch, 'columnScale' | 'columnOffset'> | undefined {
+  const plain = checkpointTensor(defs, v);
+  if (plain !== undefined)
+    return plain.tensor.type.shape.length === 1 && plain.order === undefined
+      ? { columnScale: plain.tensor.name }
+      : undefined;
+  const sum = defs.get(v);
+  if (sum?.op !== 'add') return undefined;
+  for (const [term, other] of [sum.operands, [...sum.operands].reverse()]) {
+    const literal = defs.get(other!);
+    const inner = checkpointTensor(defs, term!);
+    const offset = literal?.op === 'const' ? literal.attributes['value'] : undefined;
+    if (typeof offset === 'number' && inner?.tensor.type.shape.length === 1 && inner.order === undefined)
+      return { columnScale: inner.tensor.name, columnOffset: offset };
+  }
+  return undefined;
 }
 
-function matrix(v: Value): WeightMatch {
+/** A tensor, and the order in which its rows are read if it is not their own. */
+export interface StoredTensor {
+  readonly tensor: Value;
+  readonly order?: RotaryOrder;
+}
+
+/** The tensor behind casts to f32 and one change of the order of its rows; undefined if `v` is something else. */
+export function checkpointTensor(defs: ReadonlyMap<Value, Node>, v: Value): StoredTensor | undefined {
+  if (v.kind === 'weight') return { tensor: v };
+  const node = defs.get(v);
+  const inner =
+    node?.op === 'pair_halves' || (node?.op === 'cast' && node.attributes['dtype'] === 'f32')
+      ? checkpointTensor(defs, node.operands[0]!)
+      : undefined;
+  if (inner === undefined || node?.op !== 'pair_halves') return inner;
+  return inner.order === undefined ? { ...inner, order: rotaryOrderOf(node.attributes) } : undefined;
+}
+
+const inOrder = (order: RotaryOrder | undefined): Pick<WeightSource, 'order'> => (order === undefined ? {} : { order });
+
+function matrix({ tensor: v, order }: StoredTensor): WeightMatch {
   const [rows] = v.type.shape;
   if (typeof rows !== 'number') throw new CompileError(`@${v.name}: a matrix needs fixed extents`);
   const { dtype } = v.type;
   if (!isFloat(dtype)) throw new CompileError(`@${v.name}: a matrix holds floats, not ${dtype}`);
-  return { tensor: v.name, rows, format: dtype };
+  return { tensor: v.name, rows, format: dtype, ...inOrder(order) };
 }
 
 /** Lanes of a pairing block: the widest of 16, 8, 4, 2, 1 that divides `half` and is at most `most`. */
@@ -101,25 +136,26 @@ export class Weights {
 
   /** The right operand of a contraction over `k` columns. Paired matrices have the same norm weight folded in. */
   declareMatrix(name: string, k: number, matches: readonly WeightMatch[], format: FormatName, pairing: Pairing): void {
-    const { columnScale } = matches[0]!;
+    const { columnScale, columnOffset } = matches[0]!;
     this.decls.set(name, {
       name,
       layout: this.storage.layout,
       format,
       k,
       pairing,
-      sources: matches.map((match) => ({ tensor: match.tensor, rows: match.rows })),
+      sources: matches.map(({ tensor, rows, order }) => ({ tensor, rows, ...inOrder(order) })),
       ...(columnScale === undefined ? {} : { columnScale }),
+      ...(columnOffset === undefined ? {} : { columnOffset }),
     });
   }
 
   /** A tensor [rows, k] whose rows are looked up. */
-  declareTable(name: string, tensor: string, format: FormatName, rows: number, k: number): void {
+  declareTable(name: string, tensor: string, format: FormatName, rows: number, k: number, order?: RotaryOrder): void {
     this.decls.set(name, {
       name,
       layout: 'rows',
       format,
-      sources: [{ tensor, rows }],
+      sources: [{ tensor, rows, ...inOrder(order) }],
       k,
       pairing: { kind: 'none' },
     });

@@ -42,8 +42,7 @@ function matchAttention(m: Matcher, probabilities: Value, values: Value): Attent
       const q = m.transposed(dot?.operands[0], [1, 0, 2]);
       const k = fromHeads(m, m.transposed(dot?.operands[1], [0, 2, 1]));
       if (q === undefined || k === undefined || k.type.shape[1] !== v.type.shape[1]) continue;
-      if (sameShape(bias.type.shape, [q.type.shape[0]!, k.type.shape[0]!])) return 
-        return { q, k, v, bias, scale, cap };
+      if (sameShape(bias.type.shape, [q.type.shape[0]!, k.type.shape[0]!])) return { q, k, v, bias, scale, cap };
     }
   }
   return undefined;

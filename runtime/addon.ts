@@ -175,6 +175,8 @@ export interface PackJob {
   readonly sources: readonly PackSource[];
   /** One row of k factors, multiplied in f32 before rounding. */
   readonly columnScale?: PackSource;
+  /** Added to the factors in f32. */
+  readonly columnOffset?: number;
   readonly target: Slot;
 }
 

@@ -12,6 +12,11 @@ export type TensorSource =
       readonly file: string;
       readonly offset: number;
       readonly byteLength: number;
+      /**
+       * Where the rows do not lie one after another: blocks of `rows` rows, whose beginnings are `stride` rows apart.
+       * byteLength counts the rows of the blocks only.
+       */
+      readonly blocks?: { readonly rows: number; readonly stride: number };
     }
   | {
       readonly kind: 'random';
@@ -26,6 +31,24 @@ export type TensorSource =
       readonly shape: readonly number[];
       readonly value: number;
     };
+
+type FileSource = Extract<TensorSource, { kind: 'file' }>;
+
+/** The row, from `offset` on, where row `row` of the tensor lies in its file. */
+export const fileRow = ({ blocks }: Pick<FileSource, 'blocks'>, row: number): number =>
+  blocks === undefined ? row : Math.floor(row / blocks.rows) * blocks.stride + (row % blocks.rows);
+
+/** Bytes of a row of the tensor, and from its first byte in the file to its last. */
+export function fileSpan(source: FileSource): {
+  readonly rowBytes: number;
+  readonly rows: number;
+  readonly bytes: number;
+} {
+  const [rows = 1] = source.shape;
+  const rowBytes = source.byteLength / rows;
+  const spanned = fileRow(source, rows - 1) + 1;
+  return { rowBytes, rows: spanned, bytes: spanned * rowBytes };
+}
 
 /**
  * The source of a tensor that a weight reads as [rows, k] (a vector where rows or k is 1).
@@ -56,7 +79,12 @@ export function requireTensor(
   }
   if (source.kind === 'file') {
     const needed = FORMATS[source.format].bytes(rows, k);
-    const isSound = Number.isSafeInteger(source.offset) && source.offset >= 0 && source.byteLength === needed;
+    const { blocks } = source;
+    const isSound =
+      Number.isSafeInteger(source.offset) &&
+      source.offset >= 0 &&
+      source.byteLength === needed &&
+      (blocks === undefined || (shape[0]! % blocks.rows === 0 && blocks.stride >= blocks.rows));
     if (!isSound) {
       throw new UserError(
         `Tensor ${name} in ${source.file}: ${source.byteLength} bytes at ${source.offset}, its shape needs ${needed}.`,

@@ -57,10 +57,11 @@ const keyOf = ({ name: _name, ...rest }: WeightDecl): string =>
   JSON.stringify([
     rest.layout,
     rest.format,
-    rest.sources.map(({ tensor, rows }) => [tensor, rows]),
+    rest.sources.map(({ tensor, rows, order }) => [tensor, rows, order ?? null]),
     rest.k,
     rest.pairing,
     rest.columnScale ?? null,
+    rest.columnOffset ?? 0,
   ]);
 
 /** The location of bytes that can be read in place: in the right format, from one tensor, with aligned elements. */
@@ -71,7 +72,9 @@ function isReadable(weight: WeightDecl, sources: readonly TensorSource[]): boole
     sources.length === 1 &&
     weight.columnScale === undefined &&
     weight.pairing.kind === 'none' &&
+    weight.sources[0]?.order === undefined &&
     source?.kind === 'file' &&
+    source.blocks === undefined &&
     source.format === weight.format &&
     source.offset % FORMATS[source.format].bytes(1, 1) === 0
   );

@@ -1,5 +1,6 @@
 /** Ops that move elements without changing them, and ops that create constant vectors. */
 import { gumbel } from '../gumbel.js';
+import { orderProblem, storedRow, type RotaryOrder } from '../rotaryOrder.js';
 import { printType, sameType, type Dim } from '../types.js';
 import {
   TypeMismatch,
@@ -25,6 +26,13 @@ function sizeKey(shape: readonly Dim[]): string {
   }
   return `${symbols.sort().join('·')}·${fixed}`;
 }
+
+/** The order that a `pair_halves` node puts rows into. */
+export const rotaryOrderOf = (attributes: Parameters<typeof numberAttribute>[0]): RotaryOrder => ({
+  headDim: numberAttribute(attributes, 'headDim'),
+  rotated: numberAttribute(attributes, 'rotated'),
+  interleaved: attributes['interleaved'] === true,
+});
 
 export const MOVEMENTS = {
   reshape: {
@@ -61,6 +69,28 @@ export const MOVEMENTS = {
         for (let axis = 0; axis < order.length; axis++) at += index[axis]! * from[order[axis]!]!;
         data[flat] = x!.data[at]!;
       });
+      return { shape, data };
+    },
+  },
+  pair_halves: {
+    summary:
+      'pair_halves(w[N, …]) {headDim, rotated, interleaved}: rows of each head in the order of ir/rotaryOrder, pairs ' +
+      'that turn together half a head apart',
+    fuse: 'movement',
+    attributes: { headDim: 'number', rotated: 'number', interleaved: 'boolean' },
+    arity: [1, 1],
+    infer: ([x], attributes) => {
+      const rows = x!.shape[0];
+      const wrong = typeof rows === 'number' ? orderProblem(rotaryOrderOf(attributes), rows) : 'it needs fixed rows';
+      if (wrong !== undefined) throw new TypeMismatch(`pair_halves: ${wrong}`);
+      return x!;
+    },
+    evaluate: ([x], attributes, shape) => {
+      const order = rotaryOrderOf(attributes);
+      const width = elementCount(shape.slice(1));
+      const data = x!.data.map(
+        (_, flat) => x!.data[storedRow(order, Math.floor(flat / width)) * width + (flat % width)]!,
+      );
       return { shape, data };
     },
   },

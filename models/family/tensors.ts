@@ -16,6 +16,11 @@ export interface FileTensor extends Described {
   /** Bytes from the start of the file. */
   readonly offset: number;
   readonly byteLength: number;
+  /**
+   * Where the rows do not lie one after another: blocks of `rows` rows, whose beginnings are `stride` rows apart.
+   * byteLength counts the rows of the blocks only.
+   */
+  readonly blocks?: { readonly rows: number; readonly stride: number };
 }
 
 /** Made-up values: mean 0, standard deviation `scale`, a pure function of `seed` and the element's index. */
@@ -34,10 +39,27 @@ export interface ConstantTensor extends Described {
 
 export type TensorLocation = FileTensor | RandomTensor | ConstantTensor;
 
+/** Rows of a tensor: `count` blocks of `rows` rows, from row `first` on, whose beginnings are `stride` rows apart. */
+export interface TensorPart {
+  readonly name: string;
+  readonly first: number;
+  readonly rows: number;
+  readonly stride: number;
+  readonly count: number;
+}
+
+/** The shape of a part of a tensor of this shape. */
+export const partShape = ({ rows, count }: TensorPart, [, ...rest]: readonly number[]): readonly number[] => [
+  rows * count,
+  ...rest,
+];
+
 export interface ExpectedTensor {
   readonly name: string;
   readonly shape: readonly number[];
   readonly role: 'matrix' | 'norm' | 'bias';
+  /** What the graph reads of it under names of its own, where several matrices lie in one tensor. Default: all. */
+  readonly parts?: readonly TensorPart[];
   /** A hint for checkpoints without this tensor, for the message. */
   readonly missingHint?: string;
 }

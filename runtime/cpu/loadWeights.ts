@@ -1,11 +1,14 @@
 /** Maps and packs weights as planned by runtime/weightPlan.ts. */
-import { physicalToLogical } from '../../ir/packing.js';
+import type { WeightDecl } from '../../ir/kernel.js';
+import { physicalToLogical, sourceRows } from '../../ir/packing.js';
+import { storedRow } from '../../ir/rotaryOrder.js';
 import { FORMATS } from '../../ir/storage.js';
 import type { FileMappings, LoadProgress } from '../files.js';
-import type { TensorSource } from '../tensorSource.js';
+import { fileRow, fileSpan, type TensorSource } from '../tensorSource.js';
 import { tensorFiles, type PackedWeight, type WeightPlan } from '../weightPlan.js';
 import { loadAddon, type NativeMemory, type NativePool, type PackSource, type Slot } from '../addon.js';
 
+/** `rows`: those of the source; of a file, what lies between its blocks counts too. */
 function packSource(source: TensorSource, rows: number, files: FileMappings): PackSource {
   switch (source.kind) {
     case 'file':
@@ -13,7 +16,7 @@ function packSource(source: TensorSource, rows: number, files: FileMappings): Pa
         kind: 'memory',
         format: FORMATS[source.format].code,
         rows,
-        memory: files.get(source.file, source.offset, source.byteLength),
+        memory: files.get(source.file, source.offset, fileSpan(source).bytes),
         offset: source.offset,
       };
     case 'random':
@@ -25,21 +28,47 @@ function packSource(source: TensorSource, rows: number, files: FileMappings): Pa
   }
 }
 
+/** Rows of a source as its memory has them, which rowMap numbers one source after another. */
+const rowsInMemory = (source: TensorSource, rows: number): number =>
+  source.kind === 'file' && source.blocks !== undefined ? fileSpan(source).rows : rows;
+
+/** For each physical column, the row that it holds, in memory; −1 for padding. */
+function memoryRows({ weight, sources }: PackedWeight): Int32Array {
+  const logical = physicalToLogical(weight);
+  if (sources.every((source) => source.kind !== 'file' || source.blocks === undefined) && !hasOrder(weight))
+    return logical;
+  const places = new Int32Array(sourceRows(weight));
+  let [first, firstInMemory] = [0, 0];
+  sources.forEach((source, i) => {
+    const { rows, order } = weight.sources[i]!;
+    for (let row = 0; row < rows; row++) {
+      const stored = order === undefined ? row : storedRow(order, row);
+      places[first + row] = firstInMemory + (source.kind === 'file' ? fileRow(source, stored) : stored);
+    }
+    first += rows;
+    firstInMemory += rowsInMemory(source, rows);
+  });
+  return logical.map((row) => (row < 0 ? row : places[row]!));
+}
+
+const hasOrder = ({ sources }: WeightDecl): boolean => sources.some(({ order }) => order !== undefined);
+
 async function packWeight(
   pool: NativePool,
   weight: PackedWeight,
   files: FileMappings,
   target: NativeMemory,
 ): Promise<void> {
-  const { layout, format, k, sources } = weight.weight;
+  const { layout, format, k, sources, columnOffset } = weight.weight;
   if (layout === 'kmajor') throw new Error(`Weight ${weight.weight.name} is laid out for a GPU.`);
   await loadAddon().pack(pool, {
     layout,
     format: FORMATS[format].code,
     k,
-    rowMap: physicalToLogical(weight.weight),
-    sources: weight.sources.map((source, i) => packSource(source, sources[i]!.rows, files)),
+    rowMap: memoryRows(weight),
+    sources: weight.sources.map((source, i) => packSource(source, rowsInMemory(source, sources[i]!.rows), files)),
     ...(weight.columnScale === undefined ? {} : { columnScale: packSource(weight.columnScale, 1, files) }),
+    ...(columnOffset === undefined ? {} : { columnOffset }),
     target: { memory: target, offset: weight.offset, bytes: weight.bytes },
   });
 }
@@ -47,7 +76,7 @@ async function packWeight(
 function advise(weight: PackedWeight | undefined, files: FileMappings, advice: 'willneed' | 'dontneed'): void {
   if (weight === undefined) return;
   for (const source of tensorFiles(weight))
-    files.get(source.file, source.offset, source.byteLength).advise(advice, source.offset, source.byteLength);
+    files.get(source.file, source.offset, fileSpan(source).bytes).advise(advice, source.offset, fileSpan(source).bytes);
 }
 
 /** What LoadProgress counts of a plan. */

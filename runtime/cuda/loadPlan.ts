@@ -6,7 +6,7 @@ import { packedDepth, rowMaps } from '../../ir/packing.js';
 import { FORMATS } from '../../ir/storage.js';
 import { roundUp } from '../../ir/types.js';
 import { UserError } from '../../errors.js';
-import type { TensorSource } from '../tensorSource.js';
+import { fileRow, type TensorSource } from '../tensorSource.js';
 import type { PackedWeight, WeightPlan } from '../weightPlan.js';
 import { JOB_BYTES, packJob, type DeviceJob } from './packJob.js';
 
@@ -92,7 +92,7 @@ class StepBuilder {
   add(
     weight: WeightDecl,
     tensor: TensorSource,
-    source: { readonly rows: number; readonly sourceRow: number },
+    source: { readonly rows: number; readonly sourceRow: number; readonly added?: number },
     place: Pick<Piece, 'target' | 'scale'>,
   ): void {
     const rowBytes = FORMATS[tensor.format].bytes(1, weight.k);
@@ -104,14 +104,15 @@ class StepBuilder {
     const bytesOfRow = place.target.memory === 'weights' ? FORMATS[weight.format].bytes(1, packedDepth(weight)) : 0;
     for (let firstRow = 0; firstRow < source.rows;) {
       if (this.pieces.length >= MOST_PIECES || (tensor.kind === 'file' && this.room() < rowBytes)) this.flush();
-      const rows =
-        tensor.kind === 'file' ? Math.min(source.rows - firstRow, Math.floor(this.room() / rowBytes)) : source.rows;
+      const together = tensor.kind === 'file' ? rowsTogether(tensor, firstRow, source.rows) : source.rows;
+      const rows = tensor.kind === 'file' ? Math.min(together, Math.floor(this.room() / rowBytes)) : together;
       const job = packJob(weight, {
         tensor,
         firstRow,
         rows,
         sourceRow: source.sourceRow,
         isScaled: place.scale !== undefined,
+        added: source.added ?? 0,
       });
       const stagedAt = roundUp(this.stagedBytes, ALIGNMENT);
       const bytes = rows * rowBytes;
@@ -120,7 +121,14 @@ class StepBuilder {
         job,
         jobOffset: this.jobs++ * JOB_BYTES,
         ...(tensor.kind === 'file'
-          ? { upload: { file: tensor.file, offset: tensor.offset + firstRow * rowBytes, bytes, stagedAt } }
+          ? {
+              upload: {
+                file: tensor.file,
+                offset: tensor.offset + fileRow(tensor, firstRow) * rowBytes,
+                bytes,
+                stagedAt,
+              },
+            }
           : {}),
       });
       if (tensor.kind === 'file') this.stagedBytes = stagedAt + bytes;
@@ -154,7 +162,14 @@ class StepBuilder {
   }
 }
 
-const scaleKey = (weight: PackedWeight): string => `${weight.weight.columnScale} ${weight.weight.k}`;
+/** Rows from `first` on that lie one after another in the file, of a tensor of `rows` rows. */
+const rowsTogether = (tensor: Extract<TensorSource, { kind: 'file' }>, first: number, rows: number): number =>
+  tensor.blocks === undefined
+    ? rows - first
+    : Math.min(rows - first, tensor.blocks.rows - (first % tensor.blocks.rows));
+
+const scaleKey = ({ weight: { columnScale, columnOffset = 0, k } }: PackedWeight): string =>
+  `${columnScale} ${columnOffset} ${k}`;
 
 /** Factors of columns, once each, as f32 vectors. */
 function addScales(
@@ -166,7 +181,7 @@ function addScales(
   for (const weight of weights) {
     const key = scaleKey(weight);
     if (weight.columnScale === undefined || places.has(key)) continue;
-    const { k, columnScale } = weight.weight;
+    const { k, columnScale, columnOffset: added = 0 } = weight.weight;
     const place = { offset: end, bytes: k * 4 };
     places.set(key, place);
     end = roundUp(end + place.bytes, ALIGNMENT);
@@ -178,7 +193,12 @@ function addScales(
       k,
       pairing: { kind: 'none' },
     };
-    builder.add(vector, weight.columnScale, { rows: 1, sourceRow: 0 }, { target: { memory: 'scales', ...place } });
+    builder.add(
+      vector,
+      weight.columnScale,
+      { rows: 1, sourceRow: 0, added },
+      { target: { memory: 'scales', ...place } },
+    );
   }
   builder.flush();
   return { places, bytes: end };

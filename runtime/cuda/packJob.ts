@@ -12,7 +12,7 @@ const PAIRINGS: Readonly<Record<Pairing['kind'], number>> = { none: 0, rotate: 1
 const KINDS: Readonly<Record<TensorSource['kind'], number>> = { file: 0, random: 1, constant: 2 };
 
 /** Bytes from one job to the next in device memory; both structs fit. */
-export const JOB_BYTES = 64;
+export const JOB_BYTES = 80;
 
 /** A range of whole rows of one source, on its way into a weight. */
 export interface PackRange {
@@ -22,6 +22,8 @@ export interface PackRange {
   readonly rows: number;
   readonly sourceRow: number;
   readonly isScaled: boolean;
+  /** Added to every value; 0 for all but factors of columns. */
+  readonly added?: number;
 }
 
 /** A job's bytes, and how the kernel is launched for it. */
@@ -102,6 +104,11 @@ export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
   ].forEach((value, i) => view.setInt32(16 + 4 * i, value, true));
   view.setFloat32(56, factorOf(tensor), true);
   view.setInt32(60, range.isScaled ? 1 : 0, true);
+  const { order } = weight.sources[0]!;
+  view.setInt32(64, order?.headDim ?? 0, true);
+  view.setInt32(68, order?.rotated ?? 0, true);
+  view.setInt32(72, order?.interleaved === true ? 1 : 0, true);
+  view.setFloat32(76, range.added ?? 0, true);
   return { bytes: new Uint8Array(view.buffer), launch: launchOf(stride, range.rows) };
 }
 

@@ -43,6 +43,10 @@ struct tw_pack_job {
   int span;                    // rotate: rows of a head; interleave: rows of each source
   float factor;                // random: deviation times sqrt(3) / 65536; constant: the value
   int isScaled;
+  int headDim;                 // rows are read by heads of so many elements in another order; 0: as they are
+  int rotated;                 // elements of a head that are turned
+  int interleaved;             // whether neighbours are pairs
+  float added;                 // to every value
 };
 
 /** The first columns of the first rows of a buffer. */
@@ -136,6 +140,21 @@ static __device__ __forceinline__ float tw_random(unsigned long long start, unsi
   return tw_product((float)(sum - 131070), factor);
 }
 
+/** The row that a stored row is in the order of ir/rotaryOrder: the inverse of storedRow. */
+static __device__ __forceinline__ int tw_ordered(int row, int headDim, int rotated, int interleaved) {
+  if (headDim == 0) return row;
+  const int at = row % headDim, half = headDim / 2, turned = rotated / 2;
+  int pair, second;
+  if (at >= rotated) {
+    second = at - rotated >= half - turned ? 1 : 0;
+    pair = at - rotated - second * (half - turned) + turned;
+  } else {
+    second = interleaved ? at % 2 : at >= turned ? 1 : 0;
+    pair = interleaved ? at / 2 : at - second * turned;
+  }
+  return row - at + second * half + pair;
+}
+
 /** Where a row of the stacked sources lies in the weight: the inverse of physicalToLogical (ir/packing.ts). */
 static __device__ __forceinline__ long long tw_physical(int row, int pairing, int width, int span) {
   if (pairing == 0) return row;
@@ -152,7 +171,8 @@ static __device__ __forceinline__ long long tw_physical(int row, int pairing, in
 extern "C" __global__ void tw_pack_rows(const void *jobs, const void *source, void *weight, const void *scale) {
   const tw_pack_job job = *(const tw_pack_job *)jobs;
   for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
-    const long long target = tw_physical(job.row + row, job.pairing, job.width, job.span) * job.stride;
+    const int logical = tw_ordered(job.row + row, job.headDim, job.rotated, job.interleaved);
+    const long long target = tw_physical(logical, job.pairing, job.width, job.span) * job.stride;
     for (int column = blockIdx.x * blockDim.x + threadIdx.x; column < job.stride; column += gridDim.x * blockDim.x) {
       const long long index = (long long)row * job.k + column;
       float value = 0.0f;
@@ -160,6 +180,7 @@ extern "C" __global__ void tw_pack_rows(const void *jobs, const void *source, vo
         if (job.kind == 0) value = tw_decode(tw_load(source, index, job.sourceFormat), job.sourceFormat);
         else if (job.kind == 1) value = tw_round(tw_random(job.start, job.first + index, job.factor), job.sourceFormat);
         else value = tw_round(job.factor, job.sourceFormat);
+        if (job.added != 0.0f) value += job.added;
         if (job.isScaled != 0) value = tw_product(value, ((const float *)scale)[column]);
       }
       tw_store(weight, target + column, tw_encode(value, job.targetFormat), job.targetFormat);

@@ -91,6 +91,10 @@ std::shared_ptr<OwnedJob> parseJob(const Napi::Object &object) {
     if (source.rows != 1) fail("columnScale must have one row");
     job.columnScale.resize(job.k);
     loadRow(source, job.k, 0, 0, job.k, job.columnScale.data());
+    const Napi::Value offset = object.Get("columnOffset");
+    const float added = offset.IsUndefined() ? 0 : static_cast<float>(numberArg(offset, "columnOffset"));
+    if (added != 0)
+      for (float &factor : job.columnScale) factor += added;
   }
 
   const size_t depth = roundUp(job.k, VNNI_DEPTH);

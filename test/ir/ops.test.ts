@@ -128,6 +128,16 @@ const EXAMPLES: readonly Example[] = [
   example('transpose', [['f32[2, 1, 3]', [1, 2, 3, 4, 5, 6]]], 'f32[3, 2, 1]', [1, 4, 2, 5, 3, 6], {
     order: [2, 0, 1],
   }),
+  example('pair_halves', [['bf16[4]', [1, 2, 3, 4]]], 'bf16[4]', [1, 3, 2, 4], {
+    headDim: 4,
+    rotated: 4,
+    interleaved: true,
+  }),
+  example('pair_halves', [['f32[4, 2]', [1, 10, 2, 20, 3, 30, 4, 40]]], 'f32[4, 2]', [1, 10, 3, 30, 2, 20, 4, 40], {
+    headDim: 4,
+    rotated: 2,
+    interleaved: false,
+  }),
   example('repeat', [['f32[2, T]', [1, 2, 3, 4]]], 'f32[4, T]', [1, 2, 1, 2, 3, 4, 3, 4], { times: 2 }),
   example('rotate_half', [['f32[T, 4]', [1, 2, 3, 4, 5, 6, 7, 8]]], 'f32[T, 4]', [-3, -4, 1, 2, -7, -8, 5, 6]),
   example(
@@ -417,7 +427,7 @@ describe('types of ops', () => {
       { scale: 1, mask: 'column' },
       'attention: the shapes of q, k and v do not match',
     ],
-    ['logprob', ['f32[R, 4]', 'f32[9, 4]', 'f32[R]', 'i32[R]'], {}, 'the row scale must be f32[R, 1]'],
+    ['logprob', ['f32[R, 4]', 'f32[9, 4]', 'f32[R]', 'i32[R]'], {}, 'the row scale must be f32[R, 1] or f32[]'],
   ] as const)('%s(%s) %j: %s', (op, operands, attributes, message) => {
     expect(inferred(OPS[op], operands.map(parseType), attributes)).toBe(message);
   });

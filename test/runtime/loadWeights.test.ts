@@ -9,6 +9,7 @@ import { requireMemory } from '../../runtime/cpu/memoryUse.js';
 import { FileMappings } from '../../runtime/files.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
 import { planWeights } from '../../runtime/weightPlan.js';
+import { weightWorld } from '../support/weightWorld.js';
 import { temporaryFolder } from './kernels.js';
 
 const folder = temporaryFolder();
@@ -45,6 +46,20 @@ describe('loadWeights', () => {
     const slot = slots.get('w')!;
     expect(slot.bytes).toBe(ROWS * K * 2);
     expect(new Uint16Array(slot.memory.read(slot.offset, slot.bytes)).every((bits) => bits === 0x3f80)).toBe(true);
+    files.release();
+  });
+
+  it('reads parts of tensors and rows in another order, and adds to factors, bit for bit', async () => {
+    const { Memory, Pool } = loadAddon();
+    const { tensors, ordered, expected } = weightWorld(folder);
+    const declared = ordered.map((each): WeightDecl => (each.layout === 'rows' ? each : { ...each, layout: 'panels' }));
+    const plan = planWeights(declared, [], tensors);
+    const files = new FileMappings();
+    const slots = await loadWeights(plan, new Pool(2), files, new Memory(plan.packedBytes));
+    for (const each of declared) {
+      const { memory, offset, bytes } = slots.get(each.name)!;
+      expect([...new Uint16Array(memory.read(offset, bytes))], each.name).toEqual(expected(each));
+    }
     files.release();
   });
 

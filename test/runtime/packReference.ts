@@ -1,6 +1,7 @@
 /** A slow and simple packer whose bits the addon and device code must reproduce, and random weights for it. */
 import type { WeightDecl } from '../../ir/kernel.js';
 import { physicalToLogical } from '../../ir/packing.js';
+import { storedRow } from '../../ir/rotaryOrder.js';
 import { FORMATS, type FormatName } from '../../ir/storage.js';
 
 const F32 = new Float32Array(1);
@@ -118,7 +119,7 @@ export function packReference(
     if (row < 0 || k >= weight.k) return 0;
     for (const [i, source] of weight.sources.entries()) {
       if (row < source.rows) {
-        const value = matrices[i]!(row, k);
+        const value = matrices[i]!(source.order === undefined ? row : storedRow(source.order, row), k);
         return columnScale === undefined ? value : Math.fround(value * columnScale(k));
       }
       row -= source.rows;

@@ -20,6 +20,8 @@ export const K = 52;
 export interface WeightWorld {
   readonly tensors: ReadonlyMap<string, TensorSource>;
   readonly weights: readonly WeightDecl[];
+  /** Weights of parts of tensors, with rows in another order, with an offset of factors. */
+  readonly ordered: readonly WeightDecl[];
   readonly constants: readonly ConstantVector[];
   /** Stored bits of a weight, one entry for each element. */
   expected(weight: WeightDecl): number[];
@@ -69,6 +71,22 @@ export function weightWorld(folder: string): WeightWorld {
   }
   tensor('norm1', 'bf16', [K]);
   tensor('norm2', 'f32', [K]);
+  /** A part of a tensor: blocks of `rows` rows, `stride` apart, from row `first` on. */
+  function part(name: string, of: string, first: number, rows: number, stride: number, count: number): void {
+    const whole = tensors.get(of)!;
+    const matrix = matrices.get(of)!;
+    if (whole.kind !== 'file') throw new Error(`${of} is in no file`);
+    const [all, ...rest] = whole.shape as readonly [number, ...number[]];
+    const rowBytes = whole.byteLength / all;
+    matrices.set(name, (row, column) => matrix(first + Math.floor(row / rows) * stride + (row % rows), column));
+    tensors.set(name, {
+      ...whole,
+      shape: [rows * count, ...rest],
+      offset: whole.offset + first * rowBytes,
+      byteLength: rows * count * rowBytes,
+      blocks: { rows, stride },
+    });
+  }
   tensor('q', 'bf16', [96, K]);
   tensor('k', 'f16', [32, K]);
   tensor('gate', 'f32', [61, K]);
@@ -76,6 +94,12 @@ export function weightWorld(folder: string): WeightWorld {
   tensor('down', 'bf16', [K, 61]);
   tensor('table', 'f16', [70, K]);
   tensor('noise', 'bf16', [70, K], 'random');
+  tensor('ordered_noise', 'bf16', [64, K], 'random');
+  tensor('fused', 'bf16', [72, K]);
+  part('fused_q', 'fused', 0, 8, 24, 3);
+  part('fused_v', 'fused', 16, 8, 24, 3);
+  tensor('bias', 'bf16', [72, 1]);
+  part('fused_bias', 'bias', 8, 8, 24, 3);
 
   const weights: readonly WeightDecl[] = [
     decl('w_q', [['q', 96]], { pairing: { kind: 'rotate', headDim: 32, width: 8 }, columnScale: 'norm1' }),
@@ -103,18 +127,41 @@ export function weightWorld(folder: string): WeightWorld {
     decl('w_twin', [['q', 96]], { pairing: { kind: 'rotate', headDim: 32, width: 8 }, columnScale: 'norm1' }),
     decl('w_frequency', [['frequency', 5]], { layout: 'rows', format: 'f32', k: 1 }),
   ];
+  const ordered: readonly WeightDecl[] = [
+    decl('w_part_turned', [['q', 96]], {
+      pairing: { kind: 'rotate', headDim: 32, width: 8 },
+      sources: [{ tensor: 'q', rows: 96, order: { headDim: 32, rotated: 12, interleaved: false } }],
+    }),
+    decl('w_neighbours', [], {
+      pairing: { kind: 'rotate', headDim: 8, width: 4 },
+      sources: [{ tensor: 'fused_q', rows: 24, order: { headDim: 8, rotated: 8, interleaved: true } }],
+      columnScale: 'norm1',
+      columnOffset: 1,
+    }),
+    decl('w_ordered_noise', [], {
+      sources: [{ tensor: 'ordered_noise', rows: 64, order: { headDim: 32, rotated: 16, interleaved: true } }],
+    }),
+    decl('w_fused_v', [['fused_v', 24]], { columnScale: 'norm1' }),
+    decl('w_bias', [], {
+      layout: 'rows',
+      k: 1,
+      sources: [{ tensor: 'fused_bias', rows: 24, order: { headDim: 8, rotated: 4, interleaved: false } }],
+    }),
+  ];
   const constants: readonly ConstantVector[] = [{ name: 'frequency', values: [1, 0.5, 0.25, 0.125, 3] }];
 
   return {
     tensors,
     weights,
+    ordered,
     constants,
     expected: (weight) => {
       const scale = weight.columnScale === undefined ? undefined : matrices.get(weight.columnScale);
       const sources = weight.sources.map(
         ({ tensor: name }): Matrix => matrices.get(name) ?? ((row) => constants[0]!.values[row]!),
       );
-      return packReference(weight, sources, scale && ((column) => scale(0, column)));
+      const added = weight.columnOffset ?? 0;
+      return packReference(weight, sources, scale && ((column) => Math.fround(scale(0, column) + added)));
     },
   };
 }
