@@ -91,7 +91,12 @@ function score(
   const [x, w] = head.operands as readonly [Value, Value];
   return rewriter.add(
     op,
-    [rewriter.map(x), rewriter.map(w), scale === undefined ? one(rewriter) : rewriter.map(scale), ...by.map(rewriter.map)],
+    [
+      rewriter.map(x),
+      rewriter.map(w),
+      scale === undefined ? one(rewriter) : rewriter.map(scale),
+      ...by.map(rewriter.map),
+    ],
     { ...attributes, ...(capped === undefined ? {} : { cap: capped.cap }) },
     name,
   );

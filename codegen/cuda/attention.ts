@@ -122,7 +122,12 @@ export function emitAttention(
           gridY: { kind: 'tiles', extent: kernel.rows, per: queries, times: 1 },
         }),
   };
-  return { source: `${render('attentionWarp', {})}${capFunctions(kernel.cap)}\n${body}`, tensorMaps: [], launch, waitsForPredecessor: true };
+  return {
+    source: `${render('attentionWarp', {})}${capFunctions(kernel.cap)}\n${body}`,
+    tensorMaps: [],
+    launch,
+    waitsForPredecessor: true,
+  };
 }
 
 /** The template of a kernel on tensor cores. */

@@ -5,14 +5,7 @@
 import { drawScore } from '../gumbel.js';
 import { softCap } from '../softCap.js';
 import { attention } from './attention.js';
-import {
-  TypeMismatch,
-  dimsAttribute,
-  indexAt,
-  positiveAttribute,
-  type OpDef,
-  type Tensor,
-} from './opDef.js';
+import { TypeMismatch, dimsAttribute, indexAt, positiveAttribute, type OpDef, type Tensor } from './opDef.js';
 
 /** z[i, ·] = cap(scale[i]·(x[i]·wᵀ)) for the vocabulary. A scale of rank 0 is that of every row. */
 function logits(x: Tensor, w: Tensor, scale: Tensor, row: number, cap: number | undefined): Float64Array {
@@ -53,7 +46,10 @@ function scoring(
     evaluate: ([x, w, scale, target], attributes, shape) => ({
       shape,
       data: Float64Array.from({ length: shape[0]! }, (_v, row) =>
-        score(logits(x!, w!, scale!, row, positiveAttribute(attributes, 'cap')), target === undefined ? NaN : indexAt(target, row, w!.shape[0]!)),
+        score(
+          logits(x!, w!, scale!, row, positiveAttribute(attributes, 'cap')),
+          target === undefined ? NaN : indexAt(target, row, w!.shape[0]!),
+        ),
       ),
     }),
   };
