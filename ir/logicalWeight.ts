@@ -1,7 +1,6 @@
 /** The logical matrix that a WeightDecl stands for, before any packing. */
 import type { WeightDecl } from './kernel.js';
-import { sourceRows } from './packing.js';
-import { storedRow } from './rotaryOrder.js';
+import { sourceRows, tensorRow } from './packing.js';
 import { FORMATS } from './storage.js';
 
 /** A checkpoint tensor, row-major [rows, columns]; a vector (a norm weight) has rows 1. */
@@ -32,7 +31,7 @@ export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, Raw
       );
     }
     for (let row = 0; row < source.rows; row++) {
-      const from = (source.order === undefined ? row : storedRow(source.order, row)) * decl.k;
+      const from = tensorRow(source, row) * decl.k;
       result.set(tensor.data.subarray(from, from + decl.k), at);
       at += decl.k;
     }

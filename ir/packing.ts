@@ -1,5 +1,6 @@
 /** The order of columns in a packed weight. The packer (runtime) and the code that reads it (codegen) share this. */
-import type { WeightDecl } from './kernel.js';
+import type { WeightDecl, WeightSource } from './kernel.js';
+import { storedRow } from './rotaryOrder.js';
 import { FORMATS } from './storage.js';
 import { roundUp } from './types.js';
 
@@ -16,6 +17,10 @@ export const VNNI_DEPTH = 32;
 
 /** Rows of all sources together: the logical columns of the product. */
 export const sourceRows = (weight: WeightDecl): number => weight.sources.reduce((sum, source) => sum + source.rows, 0);
+
+/** The row of a source's tensor that is its row `row`. */
+export const tensorRow = ({ order }: Pick<WeightSource, 'order'>, row: number): number =>
+  order === undefined ? row : storedRow(order, row);
 
 function fail(weight: WeightDecl, problem: string): never {
   throw new Error(`Weight ${weight.name} cannot be packed: ${problem}.`);

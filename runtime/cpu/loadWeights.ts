@@ -1,7 +1,6 @@
 /** Maps and packs weights as planned by runtime/weightPlan.ts. */
 import type { WeightDecl } from '../../ir/kernel.js';
-import { physicalToLogical, sourceRows } from '../../ir/packing.js';
-import { storedRow } from '../../ir/rotaryOrder.js';
+import { physicalToLogical, sourceRows, tensorRow } from '../../ir/packing.js';
 import { FORMATS } from '../../ir/storage.js';
 import type { FileMappings, LoadProgress } from '../files.js';
 import { fileRow, fileSpan, type TensorSource } from '../tensorSource.js';
@@ -40,9 +39,10 @@ function memoryRows({ weight, sources }: PackedWeight): Int32Array {
   const places = new Int32Array(sourceRows(weight));
   let [first, firstInMemory] = [0, 0];
   sources.forEach((source, i) => {
-    const { rows, order } = weight.sources[i]!;
+    const own = weight.sources[i]!;
+    const { rows } = own;
     for (let row = 0; row < rows; row++) {
-      const stored = order === undefined ? row : storedRow(order, row);
+      const stored = tensorRow(own, row);
       places[first + row] = firstInMemory + (source.kind === 'file' ? fileRow(source, stored) : stored);
     }
     first += rows;
