@@ -155,10 +155,11 @@ export const drawBuffers = (draw: Draw | undefined): readonly string[] =>
   draw === undefined ? [] : [draw.inverseTemperature, draw.low, draw.high];
 
 /**
- * Let z = rowScale·(a·Wᵀ), or with a cap, cap·tanh(rowScale·(a·Wᵀ) / cap). For each block of LOGPROB_BLOCK vocabulary columns, the kernel writes max z, Σ exp(z − max),
- * the first column of the max, and z at the target column (−inf outside the block) to parts[row, 4·block …]. The logits
- * themselves are never stored. With a draw, 8 numbers are written for a block: those, the largest score of the draw
- * (drawScore), its first column, z there, and 0. With `logits`, the z of the first rows are stored as well.
+ * Let z = rowScale·(a·Wᵀ), or with a cap, cap·tanh(rowScale·(a·Wᵀ) / cap). For each block of LOGPROB_BLOCK vocabulary
+ * columns, the kernel writes max z, Σ exp(z − max), the first column of the max, and z at the target column (−inf
+ * outside the block) to parts[row, 4·block …]. The logits themselves are never stored. With a draw, 8 numbers are
+ * written for a block: those, the largest score of the draw (drawScore), its first column, z there, and 0. With
+ * `logits`, the z of the first rows are stored as well.
  */
 export interface LogProbKernel extends KernelBase {
   readonly anchor: 'logprob';

@@ -12,7 +12,8 @@ export interface RawTensor {
 
 /**
  * The logical matrix [Σ rows, k] of a weight: sources are stacked by rows, column c is multiplied by columnScale[c]
- * (plus columnOffset), and elements are rounded to the weight's format if `round`. Throws if a tensor is missing or has the wrong shape.
+ * (plus columnOffset), and elements are rounded to the weight's format if `round`. Throws if a tensor is missing or has
+ * the wrong shape.
  */
 export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, RawTensor>, round: boolean): Float64Array {
   const find = (name: string): RawTensor => {

@@ -1,8 +1,8 @@
 /**
- * The order in which kernels keep the elements of rotated heads. Rotary embedding turns pairs of elements that are half a
- * head apart. Some models pair neighbours, and some turn only the first elements of a head. Scores q·k do not depend on
- * the order of elements, as long as queries and keys have one; so the rows of their matrices are read in an order that
- * brings the two elements of every pair half a head apart. Pairs that no model turns have a frequency of 0.
+ * The order in which kernels keep the elements of rotated heads. Rotary embedding turns pairs of elements that are half
+ * a head apart. Some models pair neighbours, and some turn only the first elements of a head. Scores q·k do not depend
+ * on the order of elements, as long as queries and keys have one; so the rows of their matrices are read in an order
+ * that brings the two elements of every pair half a head apart. Pairs that no model turns have a frequency of 0.
  */
 
 export interface RotaryOrder {

@@ -148,7 +148,9 @@ describe.each(RUNNABLE.filter((isa) => isa !== 'amx'))('attention on %s', (isa) 
         s,
         hasQueryRow,
         parity: (i + Number(hasQueryRow)) % 2,
-        label: `${s.heads}/${s.kvHeads} heads of ${s.headDim}, ${s.dtype}${s.cap === undefined ? '' : `, capped at ${s.cap}`}${hasQueryRow ? ', gathered queries' : ''}`,
+        label:
+          `${s.heads}/${s.kvHeads} heads of ${s.headDim}, ${s.dtype}` +
+          `${s.cap === undefined ? '' : `, capped at ${s.cap}`}${hasQueryRow ? ', gathered queries' : ''}`,
       })),
     ),
   )('$label: agrees with float64, whatever the tiles', ({ s, hasQueryRow, parity }) => {
