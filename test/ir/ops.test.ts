@@ -128,16 +128,7 @@ const EXAMPLES: readonly Example[] = [
   example('transpose', [['f32[2, 1, 3]', [1, 2, 3, 4, 5, 6]]], 'f32[3, 2, 1]', [1, 4, 2, 5, 3, 6], {
     order: [2, 0, 1],
   }),
-  example('pair_halves', [['bf16[4]', [1, 2, 3, 4]]], 'bf16[4]', [1, 3, 2, 4], {
-    headDim: 4,
-    rotated: 4,
-    interleaved: true,
-  }),
-  example('pair_halves', [['f32[4, 2]', [1, 10, 2, 20, 3, 30, 4, 40]]], 'f32[4, 2]', [1, 10, 3, 30, 2, 20, 4, 40], {
-    headDim: 4,
-    rotated: 2,
-    interleaved: false,
-  }),
+  example('pair_halves', [['f32[2]', [1, 2]]], 'f32[2]', [1, 2], { headDim: 2, rotated: 2, interleaved: true }),
   example('repeat', [['f32[2, T]', [1, 2, 3, 4]]], 'f32[4, T]', [1, 2, 1, 2, 3, 4, 3, 4], { times: 2 }),
   example('rotate_half', [['f32[T, 4]', [1, 2, 3, 4, 5, 6, 7, 8]]], 'f32[T, 4]', [-3, -4, 1, 2, -7, -8, 5, 6]),
   example(
