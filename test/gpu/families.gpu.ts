@@ -1,0 +1,89 @@
+/**
+ * Checkpoints of all families on a real device beside transformers in float64: 250 questions each, as near as
+ * transformers' own bf16 runs, and to the same bits when the function `step` computes them.
+ */
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { ARCHITECTURES } from '../../models/registry.js';
+import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import { readSamples, ROOT, tilewright } from './command.js';
+import { compareGolden, type Yardstick } from './golden.js';
+import { archOf } from './launcher.js';
+import { compilerOrReason, temporaryFolder } from './support.js';
+
+const SHARED = join(ROOT, '..', 'shared');
+const FOLDER = join(SHARED, 'checkpoints', 'families');
+const arch = archOf(cudaAvailable());
+const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
+const skip =
+  typeof compiler === 'string'
+    ? compiler
+    : existsSync(FOLDER)
+      ? false
+      : `checkpoints of families: ${join('..', 'shared')} is not beside this folder`;
+
+/** Mean error and share of equal choices of transformers' own bf16 runs against float64 on these questions. */
+const YARDSTICKS: Readonly<Record<string, readonly [error: number, agreement: number]>> = {
+  mistral: [0.25, 0.984],
+  phi3: [0.27, 0.988],
+  olmo2: [0.26, 1],
+  olmo3: [0.25, 0.988],
+  granite: [0.23, 1],
+  qwen2: [0.94, 0.996],
+  'qwen2-window': [0.26, 0.992],
+  qwen3: [0.99, 0.992],
+  gemma: [0.31, 0.996],
+  gemma2: [0.26, 1],
+  gemma3: [0.31, 0.972],
+  smollm3: [1.16, 0.992],
+  stablelm: [0.27, 0.996],
+  cohere2: [0.32, 0.984],
+  'gpt-neox': [0.26, 0.992],
+  mixtral: [0.41, 0.964],
+  'qwen3-moe': [0.33, 0.988],
+  'qwen2-moe': [0.31, 0.992],
+  'llama-yarn': [0.28, 0.992],
+  'llama-bias': [0.25, 0.996],
+};
+
+/**
+ * 250 questions decide a share to one question, so one choice more may differ than in transformers' run; the mean error
+ * is over 1,000 log-likelihoods and may not be larger.
+ */
+const isAsNear = (got: Yardstick & { readonly questions: number }, error: number, agreement: number): boolean =>
+  got.error <= error && got.agreement >= agreement - 1 / got.questions - 1e-9;
+
+const known = new Set(ARCHITECTURES.map(({ name }) => name));
+const isKnown = (name: string): boolean => {
+  const config = JSON.parse(readFileSync(join(FOLDER, name, 'config.json'), 'utf8')) as { architectures: string[] };
+  return known.has(config.architectures[0] ?? '');
+};
+
+async function score(name: string, options: readonly string[]): Promise<string> {
+  const out = temporaryFolder();
+  const data = join(SHARED, 'data', 'hellaswag_val.jsonl.gz');
+  const common = ['run', join(FOLDER, name), '--target', 'cuda', '--precision', 'bf16', '--task', 'hellaswag'];
+  await tilewright([...common, '--data', data, '--limit', '250', '--out', out, ...options]);
+  return readSamples(out);
+}
+
+describe('families', { skip }, () => {
+  const names = skip === false ? readdirSync(FOLDER).filter(isKnown) : [];
+  for (const name of names)
+    it(`are as near to float64 as transformers in bf16: ${name}`, async () => {
+      const [tree, ...others] = await Promise.all(
+        [[], ['--sharing', 'none'], ['--sharing', 'kv']].map((options) => score(name, options)),
+      );
+      const golden = readFileSync(join(SHARED, 'golden', 'families', `${name}.jsonl`), 'utf8');
+      const got = compareGolden(tree!, golden);
+      const [error, agreement] = YARDSTICKS[name] ?? assert.fail(`no yardstick for ${name}`);
+      console.log(
+        `${name}: mean error ${got.error.toFixed(4)} (at most ${error}), ` +
+          `same choice ${(100 * got.agreement).toFixed(1)} % (transformers ${(100 * agreement).toFixed(1)} %)`,
+      );
+      for (const samples of others) assert(samples === tree, 'sharing changes the answers');
+      assert(isAsNear(got, error, agreement), 'further from float64 than it may be');
+    });
+});
