@@ -16,7 +16,7 @@ function ranges(sorted: readonly number[]): string {
   return parts.length > 8 ? `${parts.slice(0, 8).join(',')},…` : parts.join(',');
 }
 
-const LAYER = /^model\.layers\.(\d{1,6})\.([\w.]{1,200})$/;
+const LAYER = /^([\w.]{1,100}\.layers)\.(\d{1,6})\.([\w.]{1,200})$/;
 const PATTERN_LINES = 10;
 /** If more tensors than this are missing from the same layers, they are printed as one line. */
 const SUFFIXES_SHOWN = 3;
@@ -31,29 +31,29 @@ interface Problem {
 function groupByPattern(problems: readonly Problem[]): string[] {
   const lines: string[] = [];
   /** Groups layers by (suffix, text), then suffixes by (layers, text). */
-  const bySuffix = new Map<string, { suffix: string; text: string; layers: number[] }>();
+  const bySuffix = new Map<string, { prefix: string; suffix: string; text: string; layers: number[] }>();
   for (const { tensor, text } of problems) {
     const match = LAYER.exec(tensor);
     if (match === null) {
       lines.push(`${tensor}: ${text}`);
       continue;
     }
-    const [, layer = '', suffix = ''] = match;
-    const key = `${suffix}\n${text}`;
-    const group = bySuffix.get(key) ?? { suffix, text, layers: [] };
+    const [, prefix = '', layer = '', suffix = ''] = match;
+    const key = `${prefix}\n${suffix}\n${text}`;
+    const group = bySuffix.get(key) ?? { prefix, suffix, text, layers: [] };
     bySuffix.set(key, group);
     group.layers.push(Number(layer));
   }
-  const byLayers = new Map<string, { layers: string; text: string; suffixes: string[] }>();
-  for (const { suffix, text, layers } of bySuffix.values()) {
+  const byLayers = new Map<string, { prefix: string; layers: string; text: string; suffixes: string[] }>();
+  for (const { prefix, suffix, text, layers } of bySuffix.values()) {
     const printed = ranges(layers.sort((a, b) => a - b));
-    const key = `${layers.join(',')}\n${text}`;
-    const group = byLayers.get(key) ?? { layers: printed, text, suffixes: [] };
+    const key = `${prefix}\n${layers.join(',')}\n${text}`;
+    const group = byLayers.get(key) ?? { prefix, layers: printed, text, suffixes: [] };
     byLayers.set(key, group);
     group.suffixes.push(suffix);
   }
-  for (const { layers, text, suffixes } of byLayers.values()) {
-    const where = `model.layers.{${layers}}`;
+  for (const { prefix, layers, text, suffixes } of byLayers.values()) {
+    const where = `${prefix}.{${layers}}`;
     if (suffixes.length > SUFFIXES_SHOWN)
       lines.push(`${where}.{${suffixes.slice(0, SUFFIXES_SHOWN).join(', ')}, … ${suffixes.length} in all}: ${text}`);
     else lines.push(...suffixes.map((suffix) => `${where}.${suffix}: ${text}`));

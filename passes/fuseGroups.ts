@@ -245,7 +245,8 @@ class Fuser {
       (shape.length !== 2 && shape.length !== 3) ||
       typeof width !== 'number' ||
       typeof columns !== 'number' ||
-      columns !== columnsOf(operand)
+      // Rows that are gathered may be those of a table.
+      (!this.isGathered(read) && columns !== columnsOf(operand))
     ) {
       throw new CompileError(
         `%${node.result.name}: no kernel for '${node.op}' over the last axis of [${shape.join(', ')}]; ` +

@@ -22,6 +22,7 @@ import { pruneDeadRows } from './pruneDeadRows.js';
 import { recogniseAttention } from './recogniseAttention.js';
 import { roundProducts } from './roundProducts.js';
 import { splitStream } from './splitStream.js';
+import { splitVariance } from './splitVariance.js';
 
 /** Type that the target's contractions read. */
 export interface Numerics {
@@ -69,6 +70,11 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     name: 'foldConstants',
     run: foldConstants,
     reason: "transposes that recogniseAttention left cancel with the model's own",
+  },
+  {
+    name: 'splitVariance',
+    run: splitVariance,
+    reason: 'sums of rows of x take the place of sums of what is computed from them, before rows are pruned',
   },
   {
     name: 'pruneDeadRows',

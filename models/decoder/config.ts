@@ -4,9 +4,12 @@ import { UserError } from '../../errors.js';
 import { isGiven, quote } from '../../system/json.js';
 import type { Json, ModelConfig } from '../family/model.js';
 import type { FormatName } from '../../ir/storage.js';
+import type { RotaryOrder } from '../../ir/rotaryOrder.js';
+import type { Activation } from './activation.js';
 import { parseRope, type RopeConfig } from './rope.js';
+import { readActivation, readRotated, rotaryOf } from './settings.js';
 
-/** A matrix of a layer that may have a bias. */
+/** A matrix of a layer that may have a bias. A feed-forward block without a gate has `up` alone. */
 export type Projection = 'q' | 'k' | 'v' | 'o' | 'gate' | 'up' | 'down';
 
 /** The properties in which these models differ. */
@@ -18,18 +21,37 @@ export interface DecoderConfig extends ModelConfig {
   readonly kvHeads: number;
   /** Even. heads·headDim need not be hiddenSize. */
   readonly headDim: number;
+  /** The ε of norms, also of LayerNorm. */
   readonly rmsNormEps: number;
   /** True if the head is the embedding table and there is no lm_head. */
   readonly tieWordEmbeddings: boolean;
   /** Projections that add a bias to their product. */
   readonly biased: readonly Projection[];
   readonly rope: RopeConfig;
-  /** RMSNorm of each head of q and k, with one weight for all heads, before rotary embedding. Default: none. */
+  /** Default: RMSNorm. */
+  readonly norm?: NormKind;
+  /** Default: SiLU. */
+  readonly activation?: Exclude<Activation, 'silu'>;
+  /** False if feed-forward is f(x·up)·down, without a gate. Default: true. */
+  readonly isGated?: boolean;
+  /** Attention and feed-forward read the same stream, through one norm or each through its own. Default: in turn. */
+  readonly parallel?: 'one norm' | 'two norms';
+  /** What rotary embedding turns. Default: whole heads, whose pairs are half a head apart. */
+  readonly rotary?: Omit<RotaryOrder, 'headDim'>;
+  /** Norm of each head of q and k, with one weight for all heads, before rotary embedding. Default: none. */
   readonly headNorms?: boolean;
   /** Layers whose queries and keys are not rotated, in ascending order. Default: none. */
   readonly unrotated?: readonly number[];
   /** Literal factors. Default: those of LLaMA. */
   readonly factors?: Factors;
+}
+
+/** What norms compute; models/decoder/norms.ts says how. */
+export interface NormKind {
+  readonly kind: 'rms' | 'layer';
+  /** Added to the weight. */
+  readonly offset: number;
+  readonly hasBias: boolean;
 }
 
 /** Literals that multiply values of the graph. */
@@ -45,7 +67,10 @@ export interface Factors {
 }
 
 /** What a family reads from its own keys. Fields that are absent leave the decoder as LLaMA has it. */
-export type Differences = Pick<DecoderConfig, 'biased' | 'headNorms' | 'unrotated' | 'factors'>;
+export type Differences = Pick<
+  DecoderConfig,
+  'biased' | 'norm' | 'isGated' | 'parallel' | 'headNorms' | 'unrotated' | 'factors'
+>;
 
 /** What each family specifies. */
 export interface FamilyConfig {
@@ -58,6 +83,20 @@ export interface FamilyConfig {
   readonly kvHeads?: number;
   /** rope_theta if the file names none. Default: 10,000. */
   readonly theta?: number;
+  /** The key of the ε of norms. Default: rms_norm_eps. */
+  readonly epsilonKey?: 'rms_norm_eps' | 'layer_norm_eps';
+  /** The ε if the file names none. Default: 1e-6. */
+  readonly epsilon?: number;
+  /** The activation if the file names none. Default: SiLU. */
+  readonly activation?: Activation;
+  /** The key of the activation. Default: hidden_act. */
+  readonly activationKey?: string;
+  /** Whether rotary embedding turns pairs of neighbours. Default: false. */
+  readonly hasInterleavedPairs?: boolean;
+  /** The part of each head that is turned if the file names none, where the family has such a setting. */
+  readonly rotaryPart?: number;
+  /** Another key of theta. Default: none. */
+  readonly thetaKey?: string;
   /** tie_word_embeddings if the file names none. Default: false. */
   readonly isTied?: boolean;
   readonly differences: Differences;
@@ -67,6 +106,11 @@ const whole = (min: number, max: number): z.ZodNumber => {
   const error = `expected a whole number from ${min} to ${max}`;
   return z.int({ error }).min(min, { error }).max(max, { error });
 };
+const epsilon = z
+  .number({ error: 'expected a number from 0 to 0.1' })
+  .min(0, { error: 'expected a number from 0 to 0.1' })
+  .max(0.1, { error: 'expected a number from 0 to 0.1' })
+  .nullish();
 const tokenId = z.int({ error: 'expected a token id or a list of them' });
 
 /** Bounds are several times those of the largest published model. Within them, no product of two sizes can overflow. */
@@ -79,11 +123,8 @@ const schema = z.looseObject({
   head_dim: whole(2, 1024).nullish(),
   vocab_size: whole(2, 1 << 21),
   max_position_embeddings: whole(1, 1 << 24).nullish(),
-  rms_norm_eps: z
-    .number({ error: 'expected a number from 0 to 0.1' })
-    .min(0, { error: 'expected a number from 0 to 0.1' })
-    .max(0.1, { error: 'expected a number from 0 to 0.1' })
-    .nullish(),
+  rms_norm_eps: epsilon,
+  layer_norm_eps: epsilon,
   tie_word_embeddings: z.boolean({ error: 'expected true or false' }).nullish(),
   bos_token_id: tokenId.nullish(),
   eos_token_id: z
@@ -106,21 +147,8 @@ function parseDType(config: Json, where: string, fallback: FormatName): FormatNa
   return dtype;
 }
 
-/** transformers' names of x·sigmoid(x). */
-const SILU = ['silu', 'swish'];
-
-/** Refuses settings that change the computation in a way that is not supported. */
+/** Refuses weights that no reader knows. */
 function checkFixed(json: Json, where: string): void {
-  const activation = json['hidden_act'];
-  if (isGiven(activation) && !SILU.some((name) => name === activation))
-    throw new UserError(
-      `${where}: hidden_act is ${quote(activation)}: the only supported activation is "silu" (also called "swish")`,
-    );
-  const rotated = json['partial_rotary_factor'];
-  if (isGiven(rotated) && rotated !== 1)
-    throw new UserError(
-      `${where}: partial_rotary_factor is ${quote(rotated)}: rotating only a part of a head is not supported`,
-    );
   if (isGiven(json['quantization_config']))
     throw new UserError(
       `${where}: quantised weights are not supported`,
@@ -182,6 +210,8 @@ export function parseDecoderConfig(
   if (headDim % 2 !== 0) throw new UserError(`${where}: head_dim ${headDim} is odd; rotary embedding turns pairs`);
   if (headDim > 1024)
     throw new UserError(`${where}: head_dim ${headDim} (hidden_size / num_attention_heads) is more than 1024`);
+  const rotated = readRotated(json, where, headDim, family.rotaryPart);
+  const activation = readActivation(json, where, family.activation ?? 'silu', family.activationKey);
   const inVocabulary = (id: number): boolean => id >= 0 && id < raw.vocab_size;
   const bos = raw.bos_token_id;
   return frozen({
@@ -194,10 +224,12 @@ export function parseDecoderConfig(
     headDim,
     vocabSize: raw.vocab_size,
     maxPositions: raw.max_position_embeddings ?? family.maxPositions,
-    rmsNormEps: raw.rms_norm_eps ?? 1e-6,
+    rmsNormEps: raw[family.epsilonKey ?? 'rms_norm_eps'] ?? family.epsilon ?? 1e-6,
     tieWordEmbeddings: raw.tie_word_embeddings ?? family.isTied ?? false,
     ...family.differences,
-    rope: parseRope(json, where, family.theta),
+    ...(activation === 'silu' ? {} : { activation }),
+    ...rotaryOf(headDim, rotated, family.hasInterleavedPairs === true),
+    rope: parseRope(json, where, family.theta, family.thetaKey),
     dtype: parseDType(json, where, fallbackDType),
     ...(isGiven(bos) && inVocabulary(bos) ? { bosTokenId: bos } : {}),
     eosTokenIds: [raw.eos_token_id ?? []].flat().filter(inVocabulary),

@@ -3,16 +3,18 @@ import type { Architecture, Json } from '../family/model.js';
 import { parseDecoderConfig, type DecoderConfig, type Differences, type FamilyConfig } from './config.js';
 import { buildDecoder, buildStep } from './graph.js';
 import { rotaryTable } from './rope.js';
-import { decoderTensors, isIgnoredTensor } from './tensors.js';
+import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
 
 export interface DecoderFamily
   extends Pick<Architecture, 'name' | 'modelType' | 'covers'>, Omit<FamilyConfig, 'architecture' | 'differences'> {
+  /** Default: those of LLaMA. */
+  readonly names?: TensorNames;
   /** Reads the family's own keys. Throws UserError if a setting is not supported. */
   readonly differences: (json: Json, where: string) => Differences;
 }
 
 export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
-  const { name, modelType, covers, differences, ...defaults } = family;
+  const { name, modelType, covers, differences, names = LLAMA_NAMES, ...defaults } = family;
   return {
     name,
     modelType,
@@ -26,10 +28,10 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
       return {
         config,
         summary: summarise(config),
-        tensors: decoderTensors(config),
-        isIgnored: (tensor) => isIgnoredTensor(tensor, config),
-        graph: (options) => buildDecoder(config, { ...options, rotary: rotaryTable(config) }),
-        step: (options) => buildStep(config, { ...options, rotary: rotaryTable(config) }),
+        tensors: decoderTensors(config, names),
+        isIgnored: (tensor) => isIgnoredTensor(tensor, config, names),
+        graph: (options) => buildDecoder(config, { ...options, names, rotary: rotaryTable(config) }),
+        step: (options) => buildStep(config, { ...options, names, rotary: rotaryTable(config) }),
       };
     },
   };
@@ -40,9 +42,17 @@ function summarise({ hiddenSize, intermediateSize, layers, heads, headDim, kvHea
     `hidden ${hiddenSize}, feed-forward ${intermediateSize}, ${layers} layers`,
     `${heads} heads of ${headDim}, ${kvHeads} key/value heads`,
     ...(rest.biased.length === 0 ? [] : [`biases on ${rest.biased.join(', ')}`]),
+    ...(rest.norm?.kind === 'layer' ? ['LayerNorm'] : []),
+    ...(rest.activation === undefined ? [] : [rest.activation === 'gelu' ? 'GELU' : 'GELU by tanh']),
+    ...(rest.isGated === false ? ['feed-forward without a gate'] : []),
+    ...(rest.parallel === undefined ? [] : ['attention and feed-forward side by side']),
+    ...(rest.rotary === undefined ? [] : [printRotary(rest.rotary)]),
     ...(rest.headNorms === true ? ['norms of each head of q and k'] : []),
     ...(rest.unrotated === undefined ? [] : [`layers without rotary embedding: ${rest.unrotated.length}`]),
     ...(rest.factors === undefined ? [] : ['factors on embeddings, residuals, scores and logits']),
     ...(rest.tieWordEmbeddings ? ['head tied to the embedding'] : []),
   ].join(', ');
 }
+
+const printRotary = ({ rotated, interleaved }: NonNullable<DecoderConfig['rotary']>): string =>
+  `rotary embedding of ${rotated} elements of a head${interleaved ? ', pairs of neighbours' : ''}`;

@@ -7,7 +7,9 @@ import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { GraphOptions } from '../family/model.js';
 import type { DecoderConfig, Projection } from './config.js';
 import type { RotaryTable } from './rope.js';
-import { EMBEDDING, HEAD, HEAD_NORMS, MODULES } from './tensors.js';
+import { activate } from './activation.js';
+import { normOf } from './norms.js';
+import { LLAMA_NAMES, type NormPlace, type TensorNames } from './tensors.js';
 
 /** What the graph needs to know of a model. */
 export type DecoderShape = Pick<
@@ -22,6 +24,11 @@ export type DecoderShape = Pick<
   | 'rmsNormEps'
   | 'tieWordEmbeddings'
   | 'biased'
+  | 'norm'
+  | 'activation'
+  | 'isGated'
+  | 'parallel'
+  | 'rotary'
   | 'headNorms'
   | 'unrotated'
   | 'factors'
@@ -29,6 +36,8 @@ export type DecoderShape = Pick<
 
 export interface LayerOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly rotary: RotaryTable;
+  /** Default: those of LLaMA. */
+  readonly names?: TensorNames;
 }
 
 /** What a function brings to the layers. */
@@ -42,10 +51,13 @@ export interface LayerInputs {
   readonly visible: (kind: 'k' | 'v', own: Value, layer: number) => Value;
 }
 
-/** x·W for a Linear stored as [out, in]. */
-type Linear = (x: Value, tensor: string, out: number, hint: string) => Value;
-/** A projection of the layer `layer`: x·W, and its bias if the model has one. */
-type Project = (x: Value, layer: string, name: Projection, out: number) => Value;
+/** x·W for a matrix [out, in]. */
+type Linear = (x: Value, matrix: Value, hint: string) => Value;
+/**
+ * A projection of the layer `layer`: x·W, and its bias if the model has one. `rows` puts the rows of both into another
+ * order.
+ */
+type Project = (x: Value, layer: string, name: Projection, out: number, rows?: (stored: Value) => Value) => Value;
 
 /** Embedding, layers and head: the logits f32[T, vocabulary]. The caller opens the scope of what it does with them. */
 export function buildLayers(
@@ -56,37 +68,33 @@ export function buildLayers(
 ): { readonly h: Value; readonly logits: (h: Value) => Value } {
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
   const { inverseFrequencies, factor } = options.rotary;
+  const { names = LLAMA_NAMES } = options;
   const factors = shape.factors ?? { embedding: 1, residual: 1, scores: 1 / Math.sqrt(headDim), logits: 1 };
   const weight = (name: string, dims: readonly number[]): Value => b.weight(name, options.dtypeOf(name), dims);
   const constant = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
   const toF32 = (v: Value, hint: string): Value =>
     v.type.dtype === 'f32' ? v : b.add('cast', [v], { dtype: 'f32' }, hint);
-  const linear: Linear = (x, tensor, out, hint) =>
-    b.add('linear', [x, weight(tensor, [out, x.type.shape.at(-1) as number])], {}, hint);
-  const project: Project = (x, layer, name, out) => {
-    const module = `${layer}.${MODULES[name]}`;
-    if (!shape.biased.includes(name)) return linear(x, `${module}.weight`, out, name);
-    const product = linear(x, `${module}.weight`, out, `${name}_product`);
-    return b.add('add', [product, toF32(weight(`${module}.bias`, [out]), `${name}_bias`)], {}, name);
+  const linear: Linear = (x, matrix, hint) => b.add('linear', [x, matrix], {}, hint);
+  const project: Project = (x, layer, name, out, rows = (stored) => stored) => {
+    const module = `${layer}.${names.projections[name]}`;
+    const matrix = rows(weight(`${module}.weight`, [out, x.type.shape.at(-1) as number]));
+    if (!shape.biased.includes(name)) return linear(x, matrix, name);
+    const product = linear(x, matrix, `${name}_product`);
+    return b.add('add', [product, toF32(rows(weight(`${module}.bias`, [out])), `${name}_bias`)], {}, name);
   };
 
   const times = (x: Value, by: number, hint: string): Value =>
     by === 1 ? x : b.add('mul', [x, constant(by, `${hint}_factor`)], {}, hint);
 
-  /** x · factor/√(mean x² + ε) · w over the last dimension (arXiv:1910.07467) */
-  const rmsNorm = (x: Value, tensor: string, factor = 1): Value =>
-    b.scope('norm', () => {
-      const meanSquare = b.add('mean', [b.add('mul', [x, x], {}, 'square')], {}, 'mean_square');
-      const inverse = b.add('rsqrt', [b.add('add', [meanSquare, constant(shape.rmsNormEps, 'eps')])], {}, 'rms_scale');
-      const scale = times(inverse, factor, 'scaled_rms');
-      return b.add(
-        'mul',
-        [b.add('mul', [x, scale], {}, 'unit'), toF32(weight(tensor, [x.type.shape.at(-1) as number]), 'norm_weight')],
-        {},
-        'normed',
-      );
-    });
+  const norm = normOf(b, shape.norm, shape.rmsNormEps, (tensor, width, hint) => toF32(weight(tensor, [width]), hint));
 
+  /** The factor of cosine and sine, which elements that are not turned go without. */
+  const rotaryFactor = (): Value => {
+    const rotated = shape.rotary?.rotated ?? headDim;
+    if (rotated === headDim) return constant(factor, 'rotary_factor');
+    const half = Array.from({ length: headDim / 2 }, (_, pair) => (pair < rotated / 2 ? Math.fround(factor) : 1));
+    return b.add('vector', [], { label: 'rope_factors', values: [...half, ...half] }, 'rotary_factors');
+  };
   const { cos, sin, bias } = b.scope('prepare', () => {
     const frequencies = b.add(
       'vector',
@@ -104,7 +112,7 @@ export function buildLayers(
       'angle',
     );
     const perHead = (v: Value, hint: string): Value => b.add('reshape', [v], { shape: ['T', 1, headDim] }, hint);
-    const scaled = (v: Value): Value => (factor === 1 ? v : b.add('mul', [v, constant(factor, 'rotary_factor')]));
+    const scaled = (v: Value): Value => (factor === 1 ? v : b.add('mul', [v, rotaryFactor()]));
     return {
       cos: perHead(scaled(b.add('cos', [angle])), 'cos_table'),
       sin: perHead(scaled(b.add('sin', [angle])), 'sin_table'),
@@ -112,20 +120,32 @@ export function buildLayers(
     };
   });
 
-  /** Rotary embedding of [T, h, d] (arXiv:2104.09864), split-half layout. */
+  /** Rows of q and k in the order of `rope`. */
+  const byPairs = (stored: Value): Value =>
+    shape.rotary === undefined
+      ? stored
+      : b.add(
+          'pair_halves',
+          [stored],
+          { headDim, ...shape.rotary },
+          `${stored.kind === 'weight' ? 'rows' : 'elements'}_by_pairs`,
+        );
+  /** Rotary embedding of [T, h, d] (arXiv:2104.09864), whose pairs are half a head apart. */
   const rope = (x: Value): Value =>
     b.add('add', [b.add('mul', [x, cos]), b.add('mul', [b.add('rotate_half', [x]), sin])], {}, 'rotated');
 
   const attention = (x: Value, layer: string, index: number): Value => {
-    const inHeads = (name: 'q' | 'k' | 'v', count: number): Value =>
-      b.scope(name, () =>
-        b.add('reshape', [project(x, layer, name, count * headDim)], { shape: ['T', count, headDim] }, `${name}_heads`),
-      );
+    const isTurned = shape.unrotated?.includes(index) !== true;
+    const inHeads = (name: 'q' | 'k' | 'v', count: number, rows?: (stored: Value) => Value): Value =>
+      b.scope(name, () => {
+        const product = project(x, layer, name, count * headDim, rows);
+        return b.add('reshape', [product], { shape: ['T', count, headDim] }, `${name}_heads`);
+      });
     const turned = (name: 'q' | 'k', count: number): Value => {
-      const plain = inHeads(name, count);
+      const plain = inHeads(name, count, isTurned ? byPairs : undefined);
       const normed =
-        shape.headNorms === true ? b.scope(name, () => rmsNorm(plain, `${layer}.${HEAD_NORMS[name]}.weight`)) : plain;
-      return shape.unrotated?.includes(index) === true ? normed : rope(normed);
+        shape.headNorms === true ? b.scope(name, () => norm(plain, `${layer}.${names.headNorms[name]}`)) : plain;
+      return isTurned ? rope(normed) : normed;
     };
     const headsFirst = (v: Value, hint: string): Value => b.add('transpose', [v], { order: [1, 0, 2] }, hint);
     const shared = (v: Value): Value =>
@@ -147,16 +167,20 @@ export function buildLayers(
     return b.scope('o', () => project(flat, layer, 'o', hidden));
   };
 
-  /** SwiGLU (arXiv:2002.05202): (silu(x·gate) ∘ x·up)·down */
+  /** f(x·up)·down, or with a gate (f(x·gate) ∘ x·up)·down (SwiGLU and its kin, arXiv:2002.05202). */
   const feedForward = (x: Value, layer: string): Value => {
-    const gate = b.scope('gate', () => project(x, layer, 'gate', shape.intermediateSize));
-    const up = b.scope('up', () => project(x, layer, 'up', shape.intermediateSize));
-    const one = constant(1, 'one');
-    const silu = b.add('div', [gate, b.add('add', [one, b.add('exp', [b.add('neg', [gate])])])], {}, 'silu');
-    return b.scope('down', () => project(b.add('mul', [silu, up], {}, 'activated'), layer, 'down', hidden));
+    const inner = (name: 'gate' | 'up'): Value => b.scope(name, () => project(x, layer, name, shape.intermediateSize));
+    const active = (product: Value): Value => activate(b, shape.activation ?? 'silu', product);
+    if (shape.isGated === false) {
+      const activated = active(inner('up'));
+      return b.scope('down', () => project(activated, layer, 'down', hidden));
+    }
+    const [gate, up] = [inner('gate'), inner('up')];
+    const activated = active(gate);
+    return b.scope('down', () => project(b.add('mul', [activated, up], {}, 'activated'), layer, 'down', hidden));
   };
 
-  const embedding = weight(EMBEDDING, [shape.vocabSize, hidden]);
+  const embedding = weight(`${names.embedding}.weight`, [shape.vocabSize, hidden]);
   let h = b.scope('embed', () => {
     const embedded = toF32(b.add('gather_rows', [embedding, tokens], {}, 'embedded'), 'h');
     return times(embedded, factors.embedding, 'h_scaled');
@@ -165,23 +189,22 @@ export function buildLayers(
   const joined = (x: Value, branch: Value): Value =>
     b.add('add', [x, times(branch, factors.residual, 'branch')], {}, 'h');
   for (let i = 0; i < shape.layers; i++) {
-    const layer = `model.layers.${i}`;
+    const layer = `${names.layers}.${i}`;
+    const normed = (x: Value, place: NormPlace): Value => norm(x, `${layer}.${names.norms[place]}`);
+    const attended = (x: Value): Value =>
+      b.scope('attention', () => joined(x, attention(normed(x, 'attention'), layer, i)));
+    const fed = (sum: Value, x: Value): Value =>
+      b.scope('ffn', () =>
+        joined(sum, feedForward(normed(x, shape.parallel === 'one norm' ? 'attention' : 'ffn'), layer)),
+      );
     h = b.scope(`layers.${i}`, () => {
-      const mid = b.scope('attention', () =>
-        joined(h, attention(rmsNorm(h, `${layer}.input_layernorm.weight`), layer, i)),
-      );
-      return b.scope('ffn', () =>
-        joined(mid, feedForward(rmsNorm(mid, `${layer}.post_attention_layernorm.weight`), layer)),
-      );
+      const mid = attended(h);
+      return fed(mid, shape.parallel === undefined ? mid : h);
     });
   }
 
+  const head = `${shape.tieWordEmbeddings ? names.embedding : names.head}.weight`;
   const logits = (last: Value): Value =>
-    linear(
-      rmsNorm(last, 'model.norm.weight', factors.logits),
-      shape.tieWordEmbeddings ? EMBEDDING : HEAD,
-      shape.vocabSize,
-      'logits',
-    );
+    linear(norm(last, names.finalNorm, factors.logits), weight(head, [shape.vocabSize, hidden]), 'logits');
   return { h, logits };
 }

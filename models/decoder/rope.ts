@@ -127,11 +127,17 @@ function parseScaling(source: Json, where: string, config: Json): RopeScaling {
 
 /**
  * Rotary settings of a config.json, from the old keys (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`,
- * which holds both). If a file has both, they must agree.
+ * which holds both). If a file has both, they must agree. `otherKey`: a family's own name of rope_theta.
  */
-export function parseRope(config: Json, where: string, defaultTheta = DEFAULT_THETA): RopeConfig {
+export function parseRope(
+  config: Json,
+  where: string,
+  defaultTheta = DEFAULT_THETA,
+  otherKey = 'rope_theta',
+): RopeConfig {
   const thetas = new Map<string, number>();
-  if (isGiven(config['rope_theta'])) thetas.set(`${where}: rope_theta`, number(config, 'rope_theta', where, 1, 1e12));
+  for (const key of new Set(['rope_theta', otherKey]))
+    if (isGiven(config[key])) thetas.set(`${where}: ${key}`, number(config, key, where, 1, 1e12));
   const scalings: RopeScaling[] = [];
   for (const key of ['rope_parameters', 'rope_scaling']) {
     const source = config[key];
@@ -139,9 +145,6 @@ export function parseRope(config: Json, where: string, defaultTheta = DEFAULT_TH
     const place = `${where}: ${key}`;
     if (!isRecord(source)) throw new UserError(`${place}: expected an object, got ${quote(source)}`);
     if (isGiven(source['rope_theta'])) thetas.set(`${place}.rope_theta`, number(source, 'rope_theta', place, 1, 1e12));
-    const partial = source['partial_rotary_factor'];
-    if (isGiven(partial) && partial !== 1)
-      throw new UserError(`${place}.partial_rotary_factor: only 1 is supported, got ${quote(partial)}`);
     scalings.push(parseScaling(source, place, config));
   }
   const [first, second] = scalings;
@@ -212,13 +215,20 @@ export function ropeInverseFrequencies(config: { readonly headDim: number; reado
 
 /** What the graph needs for rotary embedding. */
 export interface RotaryTable {
-  /** f64[headDim/2], with scaling applied. */
+  /** f64[headDim/2], with scaling applied; 0 for pairs that are not turned, which come last. */
   readonly inverseFrequencies: Float64Array;
   /** Factor of cosine and sine. */
   readonly factor: number;
 }
 
-export const rotaryTable = (config: { readonly headDim: number; readonly rope: RopeConfig }): RotaryTable => ({
-  inverseFrequencies: ropeInverseFrequencies(config),
-  factor: config.rope.scaling.type === 'yarn' ? config.rope.scaling.attentionFactor : 1,
-});
+/** Frequencies of heads of which the first `rotary.rotated` elements are turned (default: all). */
+export function rotaryTable(config: {
+  readonly headDim: number;
+  readonly rope: RopeConfig;
+  readonly rotary?: { readonly rotated: number };
+}): RotaryTable {
+  const { headDim, rope, rotary } = config;
+  const inverseFrequencies = new Float64Array(headDim / 2);
+  inverseFrequencies.set(ropeInverseFrequencies({ headDim: rotary?.rotated ?? headDim, rope }));
+  return { inverseFrequencies, factor: rope.scaling.type === 'yarn' ? rope.scaling.attentionFactor : 1 };
+}

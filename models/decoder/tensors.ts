@@ -1,70 +1,124 @@
-/** The tensors of a decoder's checkpoint, under their Hugging Face names. */
-import type { ExpectedTensor } from '../family/tensors.js';
+/** The tensors of a decoder's checkpoint. Families that say nothing else have LLaMA's names. */
+import type { ExpectedTensor, TensorPart } from '../family/tensors.js';
 import type { DecoderConfig, Projection } from './config.js';
 
-export const EMBEDDING = 'model.embed_tokens.weight';
-export const HEAD = 'lm_head.weight';
-const UNTIED = 'a model whose head is tied says "tie_word_embeddings": true in config.json';
+/** Names of modules; those of projections and norms are below a layer. */
+export interface TensorNames {
+  readonly embedding: string;
+  readonly head: string;
+  readonly finalNorm: string;
+  /** What stands before the number of a layer. */
+  readonly layers: string;
+  readonly projections: Readonly<Record<Projection, string>>;
+  readonly norms: Readonly<Record<NormPlace, string>>;
+  /** Norms of heads. */
+  readonly headNorms: Readonly<Record<'q' | 'k', string>>;
+  /** The module that holds q, k and v: for each head its rows of q, of k and of v. Default: each has its own. */
+  readonly fusedByHead?: string;
+}
 
-/** The module of a projection, below its layer. */
-export const MODULES: Readonly<Record<Projection, string>> = {
-  q: 'self_attn.q_proj',
-  k: 'self_attn.k_proj',
-  v: 'self_attn.v_proj',
-  o: 'self_attn.o_proj',
-  gate: 'mlp.gate_proj',
-  up: 'mlp.up_proj',
-  down: 'mlp.down_proj',
+/** A norm of a layer. Where attention and feed-forward stand side by side with one norm, it is `attention`. */
+export type NormPlace = 'attention' | 'ffn';
+
+export const LLAMA_NAMES: TensorNames = {
+  embedding: 'model.embed_tokens',
+  head: 'lm_head',
+  finalNorm: 'model.norm',
+  layers: 'model.layers',
+  projections: {
+    q: 'self_attn.q_proj',
+    k: 'self_attn.k_proj',
+    v: 'self_attn.v_proj',
+    o: 'self_attn.o_proj',
+    gate: 'mlp.gate_proj',
+    up: 'mlp.up_proj',
+    down: 'mlp.down_proj',
+  },
+  norms: { attention: 'input_layernorm', ffn: 'post_attention_layernorm' },
+  headNorms: { q: 'self_attn.q_norm', k: 'self_attn.k_norm' },
 };
 
-/** The module of a norm of heads, below its layer. */
-export const HEAD_NORMS = { q: 'self_attn.q_norm', k: 'self_attn.k_norm' } as const;
+const UNTIED = 'a model whose head is tied says "tie_word_embeddings": true in config.json';
 
-/** Every tensor that the model reads, in the order of the computation. A tied model has no lm_head.weight. */
-export function decoderTensors(config: DecoderConfig): readonly ExpectedTensor[] {
+/** Every tensor that the model reads, in the order of the computation. A tied model has no head of its own. */
+export function decoderTensors(config: DecoderConfig, names: TensorNames): readonly ExpectedTensor[] {
   const { hiddenSize: hidden, intermediateSize: inter } = config;
   const queries = config.heads * config.headDim;
   const keys = config.kvHeads * config.headDim;
-  const norm = (name: string, width = hidden): ExpectedTensor => ({
-    name: `${name}.weight`,
-    shape: [width],
-    role: 'norm',
-  });
+  const norm = (module: string, width = hidden): ExpectedTensor[] => [
+    { name: `${module}.weight`, shape: [width], role: 'norm' },
+    ...(config.norm?.hasBias === true ? [{ name: `${module}.bias`, shape: [width], role: 'bias' } as const] : []),
+  ];
+  const linear = (module: string, rows: number, columns: number, isBiased: boolean): ExpectedTensor[] => [
+    { name: `${module}.weight`, shape: [rows, columns], role: 'matrix' },
+    ...(isBiased ? [{ name: `${module}.bias`, shape: [rows], role: 'bias' } as const] : []),
+  ];
+  const projection = (layer: string, name: Projection, rows: number, columns: number): ExpectedTensor[] =>
+    linear(`${layer}.${names.projections[name]}`, rows, columns, config.biased.includes(name));
   const headNorm = (layer: string, name: 'q' | 'k'): ExpectedTensor[] =>
-    config.headNorms === true ? [norm(`${layer}.${HEAD_NORMS[name]}`, config.headDim)] : [];
-  const projection = (layer: string, name: Projection, rows: number, columns: number): ExpectedTensor[] => {
-    const module = `${layer}.${MODULES[name]}`;
-    return [
-      { name: `${module}.weight`, shape: [rows, columns], role: 'matrix' },
-      ...(config.biased.includes(name) ? [{ name: `${module}.bias`, shape: [rows], role: 'bias' } as const] : []),
-    ];
-  };
+    config.headNorms === true ? norm(`${layer}.${names.headNorms[name]}`, config.headDim) : [];
+  const attention = (layer: string): ExpectedTensor[] =>
+    names.fusedByHead === undefined
+      ? [
+          ...projection(layer, 'q', queries, hidden),
+          ...headNorm(layer, 'q'),
+          ...projection(layer, 'k', keys, hidden),
+          ...headNorm(layer, 'k'),
+          ...projection(layer, 'v', keys, hidden),
+        ]
+      : linear(`${layer}.${names.fusedByHead}`, 3 * queries, hidden, config.biased.includes('q')).map((tensor) => ({
+          ...tensor,
+          parts: partsByHead(tensor, config, names),
+        }));
   const layerTensors = (layer: string): ExpectedTensor[] => [
-    norm(`${layer}.input_layernorm`),
-    ...projection(layer, 'q', queries, hidden),
-    ...headNorm(layer, 'q'),
-    ...projection(layer, 'k', keys, hidden),
-    ...headNorm(layer, 'k'),
-    ...projection(layer, 'v', keys, hidden),
+    ...norm(`${layer}.${names.norms.attention}`),
+    ...attention(layer),
     ...projection(layer, 'o', hidden, queries),
-    norm(`${layer}.post_attention_layernorm`),
-    ...projection(layer, 'gate', inter, hidden),
+    ...(config.parallel === 'one norm' ? [] : norm(`${layer}.${names.norms.ffn}`)),
+    ...(config.isGated === false ? [] : projection(layer, 'gate', inter, hidden)),
     ...projection(layer, 'up', inter, hidden),
     ...projection(layer, 'down', hidden, inter),
   ];
   return [
-    { name: EMBEDDING, shape: [config.vocabSize, hidden], role: 'matrix' },
-    ...Array.from({ length: config.layers }, (_, i) => layerTensors(`model.layers.${i}`)).flat(),
-    norm('model.norm'),
+    { name: `${names.embedding}.weight`, shape: [config.vocabSize, hidden], role: 'matrix' },
+    ...Array.from({ length: config.layers }, (_, i) => layerTensors(`${names.layers}.${i}`)).flat(),
+    ...norm(names.finalNorm),
     ...(config.tieWordEmbeddings
       ? []
-      : [{ name: HEAD, shape: [config.vocabSize, hidden], role: 'matrix', missingHint: UNTIED } as const]),
+      : [
+          {
+            name: `${names.head}.weight`,
+            shape: [config.vocabSize, hidden],
+            role: 'matrix',
+            missingHint: UNTIED,
+          } as const,
+        ]),
   ];
 }
 
+/** q, k and v of a tensor that holds them head by head. */
+function partsByHead(
+  { name }: ExpectedTensor,
+  { heads, headDim }: DecoderConfig,
+  { projections, fusedByHead }: TensorNames,
+): readonly TensorPart[] {
+  return (['q', 'k', 'v'] as const).map((each, i) => ({
+    name: name.replace(`.${fusedByHead!}.`, `.${projections[each]}.`),
+    first: i * headDim,
+    rows: headDim,
+    stride: 3 * headDim,
+    count: heads,
+  }));
+}
+
 /**
- * Tensors that checkpoints contain but the model does not read: rotary tables, and the copy of the head in a tied
- * model.
+ * Tensors that checkpoints contain but the model does not read: rotary tables and masks, and the copy of the head in a
+ * tied model.
  */
-export const isIgnoredTensor = (name: string, config: Pick<DecoderConfig, 'tieWordEmbeddings'>): boolean =>
-  name.endsWith('rotary_emb.inv_freq') || (config.tieWordEmbeddings && name === HEAD);
+export const isIgnoredTensor = (
+  name: string,
+  { tieWordEmbeddings }: Pick<DecoderConfig, 'tieWordEmbeddings'>,
+  { head }: TensorNames = LLAMA_NAMES,
+): boolean =>
+  /(?:rotary_emb\.inv_freq|\.attention\.(?:masked_)?bias)$/.test(name) ||
+  (tieWordEmbeddings && name === `${head}.weight`);

@@ -1,0 +1,51 @@
+/** Norms of a decoder, in primitive ops as the papers write them. */
+import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
+import type { NormKind } from './config.js';
+
+/** What a norm reads of a checkpoint, as f32 vectors. */
+export type VectorOf = (tensor: string, width: number, hint: string) => Value;
+
+/** Builds norms over the last dimension. `factor` multiplies the result. */
+export type Norm = (x: Value, module: string, factor?: number) => Value;
+
+const RMS: NormKind = { kind: 'rms', offset: 0, hasBias: false };
+
+/**
+ * RMSNorm: x/√(mean x² + ε) · w (arXiv:1910.07467). LayerNorm: (x − mean x)/√(mean (x − mean x)² + ε) · w + b
+ * (arXiv:1607.06450), where b may be absent. `offset` is added to w.
+ */
+export function normOf(
+  b: GraphBuilder,
+  { kind, offset, hasBias }: NormKind = RMS,
+  epsilon: number,
+  vector: VectorOf,
+): Norm {
+  const constant = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
+  const inverseRoot = (x: Value, mean: string, root: string): Value => {
+    const square = b.add('mean', [b.add('mul', [x, x], {}, 'square')], {}, mean);
+    return b.add('rsqrt', [b.add('add', [square, constant(epsilon, 'eps')])], {}, root);
+  };
+  return (x, module, factor = 1) =>
+    b.scope('norm', () => {
+      const width = x.type.shape.at(-1) as number;
+      const weighted = (unit: Value, name: string): Value => {
+        const weight = vector(`${module}.weight`, width, 'norm_weight');
+        const by = offset === 0 ? weight : b.add('add', [weight, constant(offset, 'norm_offset')], {}, 'norm_factor');
+        return b.add('mul', [unit, by], {}, name);
+      };
+      const times = (scale: Value): Value =>
+        factor === 1 ? scale : b.add('mul', [scale, constant(factor, 'scaled_rms_factor')], {}, 'scaled_rms');
+      if (kind === 'rms') {
+        const scale = times(inverseRoot(x, 'mean_square', 'rms_scale'));
+        return weighted(b.add('mul', [x, scale], {}, 'unit'), 'normed');
+      }
+      const centred = b.add('sub', [x, b.add('mean', [x], {}, 'mean')], {}, 'centred');
+      const scale = times(inverseRoot(centred, 'variance', 'deviation_scale'));
+      const unit = b.add('mul', [centred, scale], {}, 'unit');
+      if (!hasBias) return weighted(unit, 'normed');
+      const scaled = weighted(unit, 'weighted');
+      const bias = vector(`${module}.bias`, width, 'norm_bias');
+      const added = factor === 1 ? bias : b.add('mul', [bias, constant(factor, 'bias_factor')], {}, 'scaled_bias');
+      return b.add('add', [scaled, added], {}, 'normed');
+    });
+}
