@@ -7,8 +7,8 @@ import type { FloatType } from '../ir/types.js';
  * 16 bits for matrix units, f32 otherwise. The cast is an ordinary elementwise op, which fuseGroups puts into the
  * epilogue of the kernel that produces the value. Queries, keys and values are cast in the same way if `attention` says
  * so. Accumulation, the residual stream, softmax and sums stay f32. A contraction reads its rows in order. If they are
- * rows gathered from a table that already has the wanted type (the embedding of an f32 checkpoint), the cast writes
- * them to memory one after another.
+ * gathered rows that already have the wanted type (of the embedding of an f32 checkpoint, or scored rows of a normed
+ * stream that keys and values need in full), the cast writes them to memory one after another.
  */
 export function assignPrecision(graph: Graph, dtype: FloatType, attention: FloatType = 'f32'): Graph {
   const defs = definitions(graph);
@@ -32,9 +32,7 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
     const isContraction = node.op === 'linear' || isScoreOp(node.op);
     const x = node.operands[0];
     if (!isContraction || x === undefined || !loaded.has(node.operands[1]!)) return undefined;
-    const lookup = defs.get(x);
-    const isTableRow = lookup?.op === 'gather_rows' && loaded.has(lookup.operands[0]!);
-    if (x.type.dtype === dtype && !isTableRow) return undefined;
+    if (x.type.dtype === dtype && defs.get(x)?.op !== 'gather_rows') return undefined;
     return rewriter.add(
       node.op,
       [narrowed(x, dtype), ...node.operands.slice(1).map(rewriter.map)],

@@ -162,7 +162,8 @@ describe('describeModel', () => {
     ['quantised weights', { quantization_config: { bits: 4 } }, 'quantised weights are not supported'],
     ['attention bias', { attention_bias: 1 }, 'attention_bias: expected true or false, got 1'],
     ['mlp bias', { mlp_bias: 'yes' }, 'mlp_bias: expected true or false, got "yes"'],
-    ['another activation', { hidden_act: 'gelu' }, 'hidden_act is "gelu": the only supported activation is "silu"'],
+    ['another activation', { hidden_act: 'relu' }, 'hidden_act is "relu": supported activations are silu, swish, gelu'],
+    ['no activation', { hidden_act: ['silu'] }, 'hidden_act is ["silu"]: supported activations'],
     ['partial rotary', { partial_rotary_factor: 0.5 }, 'partial_rotary_factor is 0.5'],
     [
       'heads and kvHeads',

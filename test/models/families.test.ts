@@ -39,11 +39,28 @@ const configOf = ({ name, modelType }: Architecture): Record<string, unknown> =>
   max_position_embeddings: 16_384,
 });
 
-/** The families that a row names in brackets, or all if it names none. Each describes itself with `setting`. */
+/** How the table calls families. */
+const NAMES: Readonly<Record<string, string>> = {
+  LLaMA: 'llama',
+  'Qwen 2': 'qwen2',
+  'Qwen 3': 'qwen3',
+  Granite: 'granite',
+  SmolLM3: 'smollm3',
+  'GPT-NeoX': 'gpt_neox',
+};
+
+/**
+ * The families that a row names in brackets, all but those if it says `not`, or all if it names none. Each describes
+ * itself with `setting`.
+ */
 function describeWith(setting: string, text: string): readonly ((isSet?: boolean) => ModelConfig)[] {
   const json = parseJson(setting, setting) as Record<string, unknown>;
-  const named = /\((LLaMA|Qwen 2|Granite|SmolLM3)\)/.exec(text)?.[1];
-  return ARCHITECTURES.filter(({ covers }) => named === undefined || covers.startsWith(named)).map(
+  const [, not, list = ''] = /\((not )?([^()]*)\)$/.exec(text) ?? [];
+  const named = list.split(', ').flatMap((name) => NAMES[name] ?? []);
+  if (not !== undefined) expect(named, text).not.toEqual([]);
+  return ARCHITECTURES.filter(
+    ({ modelType }) => named.length === 0 || named.includes(modelType) === (not === undefined),
+  ).map(
     (family) =>
       (isSet = true) =>
         family.describe({ ...configOf(family), ...(isSet ? json : {}) }, 'config.json', 'f32').config,

@@ -31,6 +31,19 @@ describe('families', () => {
       { num_attention_heads: 8, hidden_size: 16, num_hidden_layers: 9 },
       { maxPositions: 32_768, kvHeads: 4, tieWordEmbeddings: true, unrotated: [3, 7] },
     ],
+    [
+      'gpt_neox',
+      { head_dim: 16 },
+      {
+        biased: ['q', 'k', 'v', 'o', 'up', 'down'],
+        norm: { kind: 'layer', offset: 0, hasBias: true },
+        activation: 'gelu',
+        isGated: false,
+        parallel: 'two norms',
+        rotary: { rotated: 4, interleaved: false },
+        rmsNormEps: 1e-5,
+      },
+    ],
   ])('%s: %j fills in what transformers does', (type, changes, expected) => {
     const config = parse(type, changes);
     expect(config).toMatchObject({ rmsNormEps: 1e-6, eosTokenIds: [], ...expected });
@@ -60,8 +73,22 @@ describe('families', () => {
     ['smollm3', { no_rope_layer_interval: 0.5 }, 'no_rope_layer_interval: expected a whole number from 1, got 0.5'],
     ['granite', { residual_multiplier: 'x' }, 'residual_multiplier: expected a number from 0.000001 to 1000000'],
     ['qwen3', { attention_bias: 1 }, 'attention_bias: expected true or false, got 1'],
+    ['gpt_neox', { num_key_value_heads: 1 }, 'num_key_value_heads is 1: this family has none of its own'],
+    ['gpt_neox', { rotary_pct: 'all' }, 'rotary_pct: expected a number above 0, at most 1, got "all"'],
+    ['gpt_neox', { rotary_pct: 1.5 }, 'rotary_pct: expected a number above 0, at most 1, got 1.5'],
+    ['gpt_neox', { rotary_pct: 0.01, head_dim: 16 }, 'turns 0 elements; it turns pairs'],
+    ['gpt_neox', { rotary_pct: 0.2, head_dim: 16 }, 'turns 3 elements; it turns pairs'],
+    [
+      'gpt_neox',
+      { rotary_pct: 0.5, rope_parameters: { partial_rotary_factor: 0.25 } },
+      'rope_parameters.partial_rotary_factor is 0.25, but config.json: rotary_pct is 0.5',
+    ],
+    ['gpt_neox', { rotary_emb_base: 5, rope_theta: 6 }, 'values of rope_theta disagree'],
+    ['gpt_neox', { layer_norm_eps: 1 }, 'layer_norm_eps: expected a number from 0 to 0.1, got 1'],
+    ['gpt_neox', { use_parallel_residual: 'no' }, 'use_parallel_residual: expected true or false, got "no"'],
   ])('%s refuses %j in one line', (type, changes, expected) => {
-    const message = refusal(type, { num_key_value_heads: 1, ...changes });
+    const own = type === 'gpt_neox' ? { head_dim: 16 } : { num_key_value_heads: 1 };
+    const message = refusal(type, { ...own, ...changes });
     expect(message).toContain(expected);
     expect(message).not.toContain('\n');
   });

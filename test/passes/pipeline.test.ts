@@ -32,6 +32,7 @@ describe('the pipeline', () => {
         "recogniseAttention",
         "canonicaliseMask",
         "foldConstants",
+        "splitVariance",
         "pruneDeadRows",
         "foldNormWeights",
         "fuseLogProb",

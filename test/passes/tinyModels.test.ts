@@ -71,7 +71,49 @@ const shapes: fc.Arbitrary<DecoderShape> = fc
     rmsNormEps: 1e-5,
   }));
 
+/** What families differ in. */
+const differences: fc.Arbitrary<Partial<DecoderShape>> = fc
+  .record({
+    norm: fc.constantFrom(
+      { kind: 'rms', offset: 0, hasBias: false },
+      { kind: 'rms', offset: 1, hasBias: false },
+      { kind: 'layer', offset: 0, hasBias: false },
+      { kind: 'layer', offset: 0, hasBias: true },
+    ),
+    activation: fc.constantFrom('gelu', 'geluTanh', undefined),
+    isGated: fc.boolean(),
+    parallel: fc.constantFrom('one norm', 'two norms', undefined),
+    rotary: fc.constantFrom(
+      undefined,
+      { rotated: 2, interleaved: false },
+      { rotated: 2, interleaved: true },
+      { rotated: 4, interleaved: false },
+      { rotated: 4, interleaved: true },
+    ),
+  } as const)
+  .map(
+    (drawn) =>
+      Object.fromEntries(Object.entries(drawn).filter(([, value]) => value !== undefined)) as Partial<DecoderShape>,
+  );
+
 describe('tiny models', () => {
+  it('of every family compute what their graph says, in f32 and compiled for 16 bits', () => {
+    fc.assert(
+      fc.property(
+        shapes,
+        differences,
+        fc.constantFrom<DType>('f32', 'bf16'),
+        fc.constantFrom(F32, STORED),
+        (plain, changes, dtype, numerics) => {
+          const shape = { ...plain, headDim: 6, ...changes };
+          expect(error(shape, dtype, numerics, false)).toBeLessThan(1e-9);
+          expect(error(shape, dtype, BF16, false)).toBeLessThan(1);
+        },
+      ),
+      { numRuns: 200, seed: 17 },
+    );
+  });
+
   it('compute what their graph says, in every element type', () => {
     fc.assert(
       fc.property(
