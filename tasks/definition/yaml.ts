@@ -1,15 +1,17 @@
 /** Reads YAML as PyYAML does: version 1.1, with the tag `!function`. Sizes, depth and aliases are bounded. */
-import { isAlias, isMap, isPair, isScalar, isSeq, LineCounter, parseDocument, Scalar } from 'yaml';
+import { isAlias, isMap, isPair, isScalar, isSeq, LineCounter, parseDocument, Scalar, type YAMLMap } from 'yaml';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import { Float, toInt } from '../python/value.js';
 
-/** `!function module.name`: a Python function. */
+/** `!function module.name`: a Python function, in a module beside the file that names it. */
 export class Hook {
   readonly name: string;
-  constructor(name: string) {
+  readonly file: string;
+  constructor(name: string, file: string) {
     this.name = name;
+    this.file = file;
   }
 }
 
@@ -23,7 +25,7 @@ export interface YamlFile {
   readonly lines: ReadonlyMap<string, number>;
 }
 
-const MAX_BYTES = 4 << 20;
+export const MAX_YAML_BYTES = 4 << 20;
 const MAX_DEPTH = 40;
 const MAX_NODES = 500_000;
 const HINT = 'Task files are those of lm-evaluation-harness';
@@ -55,45 +57,66 @@ export function plainScalar(text: string): Yaml {
 
 class Converter {
   readonly #where: (node: unknown) => string;
+  readonly #file: string;
+  readonly #anchors = new Map<string, unknown>();
   #nodes = 0;
+  #aliases = 0;
 
-  constructor(where: (node: unknown) => string) {
+  constructor(file: string, where: (node: unknown) => string) {
+    this.#file = file;
     this.#where = where;
   }
 
+  #refuse(node: unknown, what: string): never {
+    throw new UserError(`${this.#where(node)}: ${what}`, HINT);
+  }
+
+  /** What an alias repeats is counted again, so that aliases of aliases end at the limit of values. */
   convert(node: unknown, depth: number): Yaml {
-    const refuse = (what: string): never => {
-      throw new UserError(`${this.#where(node)}: ${what}`, HINT);
-    };
-    if (depth > MAX_DEPTH) refuse(`nested more than ${MAX_DEPTH} deep`);
-    if (++this.#nodes > MAX_NODES) refuse(`more than ${MAX_NODES} values`);
+    if (depth > MAX_DEPTH) this.#refuse(node, `nested more than ${MAX_DEPTH} deep`);
+    if (++this.#nodes > MAX_NODES) this.#refuse(node, `more than ${MAX_NODES} values`);
     if (node === null || node === undefined) return null;
-    if (isAlias(node)) return refuse('aliases are not supported');
-    if (isSeq(node)) return node.items.map((item) => this.convert(item, depth + 1));
-    if (isMap(node)) {
-      const entries = new Map<string, Yaml>();
-      for (const { key, value } of node.items) {
-        const name = this.convert(key, depth + 1);
-        if (name === '<<') refuse('merge keys are not supported');
-        entries.set(
-          typeof name === 'string' ? name : quote(isScalar(key) ? key.source : key),
-          this.convert(value, depth + 1),
-        );
-      }
-      return entries;
+    if (isAlias(node)) {
+      const target = this.#anchors.get(node.source);
+      if (target === undefined) this.#refuse(node, `there is no anchor ${quote(node.source)} before this alias`);
+      this.#aliases++;
+      const value = this.convert(target, depth + 1);
+      this.#aliases--;
+      return value;
     }
-    if (!isScalar(node)) return refuse('cannot be read');
+    if (!isSeq(node) && !isMap(node) && !isScalar(node)) return this.#refuse(node, 'cannot be read');
+    // Inside of an alias, anchors of the same name must not take the place of later ones.
+    if (node.anchor !== undefined && this.#aliases === 0) this.#anchors.set(node.anchor, node);
+    if (isSeq(node)) return node.items.map((item) => this.convert(item, depth + 1));
+    if (isMap(node)) return this.#entries(node, depth);
     const text = String(node.value ?? '');
-    if (node.tag === '!function') return new Hook(text);
+    if (node.tag === '!function') return new Hook(text, this.#file);
     if (node.tag !== undefined && node.tag !== 'tag:yaml.org,2002:str')
-      refuse(`the tag ${quote(node.tag)} is not supported`);
+      this.#refuse(node, `the tag ${quote(node.tag)} is not supported`);
     return node.type === Scalar.PLAIN && node.tag === undefined ? plainScalar(text) : text;
+  }
+
+  #entries(node: YAMLMap, depth: number): YamlMap {
+    const merged = new Map<string, Yaml>();
+    const own = new Map<string, Yaml>();
+    for (const { key, value } of node.items) {
+      const name = this.convert(key, depth + 1);
+      const converted = this.convert(value, depth + 1);
+      if (name === '<<' && isScalar(key) && key.type === Scalar.PLAIN) {
+        for (const map of Array.isArray(converted) ? (converted as readonly Yaml[]) : [converted]) {
+          if (!(map instanceof Map)) return this.#refuse(key, '"<<" takes keys and values');
+          // Of several maps, the first that has a key wins.
+          for (const [each, item] of map as YamlMap) if (!merged.has(each)) merged.set(each, item);
+        }
+      } else own.set(typeof name === 'string' ? name : quote(isScalar(key) ? key.source : key), converted);
+    }
+    return new Map([...merged, ...own]);
   }
 }
 
 /** Throws UserError with file and line. */
 export function readYaml(path: string): YamlFile {
-  const text = decodeUtf8(readBounded(path, MAX_BYTES, HINT), path, HINT);
+  const text = decodeUtf8(readBounded(path, MAX_YAML_BYTES, HINT), path, HINT);
   return parseYaml(text, path);
 }
 
@@ -119,7 +142,7 @@ export function parseYaml(text: string, path: string): YamlFile {
     const range = isScalar(node) || isMap(node) || isSeq(node) || isAlias(node) ? node.range : undefined;
     return range === undefined || range === null ? 1 : counter.linePos(range[0]).line;
   };
-  const values = new Converter((node) => `${path}:${lineOf(node)}`).convert(document.contents, 0);
+  const values = new Converter(path, (node) => `${path}:${lineOf(node)}`).convert(document.contents, 0);
   if (!(values instanceof Map)) throw new UserError(`${path}: expected keys and values`, HINT);
   const lines = new Map<string, number>();
   if (isMap(document.contents))

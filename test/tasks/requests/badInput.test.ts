@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { readSplit } from '../../../tasks/data/splits.js';
-import { TaskFolder } from '../../../tasks/definition/taskFiles.js';
+import { TaskLibrary } from '../../../tasks/definition/library.js';
+import { tasksBelow } from '../../../tasks/definition/nodes.js';
+import type { Settings } from '../../../tasks/definition/settings.js';
 import { parseYaml, plainScalar } from '../../../tasks/definition/yaml.js';
 import { Float, type Dict, type Value } from '../../../tasks/python/value.js';
 import { buildRequests } from '../../../tasks/requests/task.js';
@@ -28,13 +30,17 @@ const ROWS: readonly Dict[] = ['a', 'b'].map(
     ]),
 );
 
+function settingsOf(folder: string, task: string): Settings {
+  return tasksBelow(new TaskLibrary([join(root, folder)]).resolve(task))[0]!.settings;
+}
+
 let tasks = 0;
 /** Requests of a task with these lines. */
 function build(lines: string, shots = 0): ReturnType<typeof buildRequests> {
   const folder = `task${tasks++}`;
   write(`${folder}/t.yaml`, `task: t\n${lines}`);
   const read = (): Promise<readonly Dict[]> => Promise.resolve(ROWS);
-  return buildRequests(new TaskFolder(join(root, folder)).settingsOf('t'), read, { shots });
+  return buildRequests(settingsOf(folder, 't'), read, { shots });
 }
 
 describe('a task file', () => {
@@ -58,7 +64,9 @@ describe('a task file', () => {
   });
 
   it('asks for more shots than there are', async () => {
-    await expect(build(`${BASE}doc_to_text: q\ndoc_to_target: label\n`, 3)).rejects.toThrow('cannot draw 3 of 2 items');
+    await expect(build(`${BASE}doc_to_text: q\ndoc_to_target: label\n`, 3)).rejects.toThrow(
+      '3 shots asked, but there are 2 examples',
+    );
   });
 
   it('does not include itself or leave its folder', () => {
@@ -66,9 +74,11 @@ describe('a task file', () => {
     write('cycle/b.yaml', 'include: a.yaml\ntask: b\n');
     write('cycle/c.yaml', 'include: ../../../etc/passwd\ntask: c\n');
     write('cycle/d.yaml', 'task: d\n x: : y\n');
-    const folder = new TaskFolder(join(root, 'cycle'));
-    expect(() => folder.expand('a')).toThrow('no task, group or tag "a"');
-    expect(() => new TaskFolder(join(root, 'cycle')).settingsOf('c')).toThrow('no task "c"');
+    const folder = new TaskLibrary([join(root, 'cycle')]);
+    expect(() => folder.resolve('a')).toThrow('no task, group or tag "a"');
+    expect(() => folder.resolve('c')).toThrow('no task, group or tag "c"');
+    expect(() => folder.resolve('d')).toThrow('no task, group or tag');
+    expect(folder.unreadable).toHaveLength(4);
   });
 
   it('is YAML 1.1 as PyYAML reads it', () => {

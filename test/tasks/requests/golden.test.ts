@@ -6,7 +6,8 @@ import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { readSplit } from '../../../tasks/data/splits.js';
-import { TaskFolder } from '../../../tasks/definition/taskFiles.js';
+import { TaskLibrary } from '../../../tasks/definition/library.js';
+import { tasksBelow } from '../../../tasks/definition/nodes.js';
 import { dumpJson, str } from '../../../tasks/python/show.js';
 import { buildRequests, type Request } from '../../../tasks/requests/task.js';
 
@@ -69,7 +70,7 @@ function argumentsOf(request: Request): unknown[] {
 }
 
 describe.skipIf(isAbsent)('requests of lm-evaluation-harness', () => {
-  const folder = new TaskFolder(join(SHARED, 'data/lm_eval_tasks'));
+  const folder = new TaskLibrary([join(SHARED, 'data/lm_eval_tasks')]);
   const metrics = JSON.parse(readFileSync(join(SHARED, 'golden/requests/metrics.json'), 'utf8')) as {
     readonly runs: Readonly<Record<string, Run>>;
   };
@@ -81,9 +82,9 @@ describe.skipIf(isAbsent)('requests of lm-evaluation-harness', () => {
       .trim();
     const expected = lines.split('\n').map((line) => JSON.parse(line) as Golden);
     const made = new Map<string, unknown>();
-    for (const task of run.tasks.flatMap((each) => folder.expand(each))) {
+    for (const { name: task, settings } of tasksBelow(run.tasks.flatMap((each) => folder.resolve(each)))) {
       const read = readSplit.bind(undefined, join(SHARED, 'data/hub'));
-      const built = await buildRequests(folder.settingsOf(task), read, {
+      const built = await buildRequests(settings, read, {
         shots: run.num_fewshot ?? undefined,
         limit: run.limit ?? undefined,
         systemInstruction: run.system_instruction,

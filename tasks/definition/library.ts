@@ -1,0 +1,168 @@
+/** Tasks, groups and tags by name: those that are built in and those of folders of task files. */
+import { readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { UserError } from '../../errors.js';
+import { quote } from '../../system/json.js';
+import { Scanner } from './scan.js';
+import { aggregatesOf, GROUP_KEYS, metadataOf, type GroupNode, type Node, type TaskNode } from './nodes.js';
+import { checkTaskKeys, listOf, MAX_NESTING, SettingsReader, type Setting, type Settings } from './settings.js';
+import type { Yaml } from './yaml.js';
+
+const MAX_FILES = 50_000;
+const MAX_NODES = 100_000;
+
+/** One name: a task or a group with the way to its settings, or the tasks of a tag. */
+export type Entry =
+  | { readonly kind: 'task' | 'group'; readonly tags: readonly string[]; readonly settings: () => Settings }
+  | { readonly kind: 'tag'; readonly tasks: string[] };
+
+type Overrides = ReadonlyMap<string, Setting>;
+
+function yamlFiles(folder: string): string[] {
+  if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true)
+    throw new UserError(`${folder}: no folder of task files`, 'Try: --include_path DIR with a folder that is there');
+  const found = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(
+    (name) => name.endsWith('.yaml') && !/(^|[/\\])(__pycache__|\.ipynb_checkpoints)[/\\]/.test(name),
+  );
+  if (found.length > MAX_FILES) throw new UserError(`${folder} has more than ${MAX_FILES} task files`);
+  return found.sort().map((name) => join(folder, name));
+}
+
+/** Gives a task the tags it names. */
+export function addTags(entries: Map<string, Entry>, task: string, tags: readonly string[]): void {
+  for (const tag of tags) {
+    const known = entries.get(tag);
+    if (known === undefined) entries.set(tag, { kind: 'tag', tasks: [task] });
+    else if (known.kind === 'tag') known.tasks.push(task);
+  }
+}
+
+const similar = (name: string, names: Iterable<string>): string[] => {
+  const wanted = name.toLowerCase();
+  return [...names].filter((each) => each.includes(wanted) || wanted.includes(each)).slice(0, 5);
+};
+
+export class TaskLibrary {
+  readonly #entries = new Map<string, Entry>();
+  readonly #unreadable: string[] = [];
+  #nodes = 0;
+
+  /** Files are only scanned for names here. Of a name in several folders, the last counts; in one, the first. */
+  constructor(folders: readonly string[], builtin: ReadonlyMap<string, Entry> = new Map()) {
+    for (const [name, entry] of builtin) this.#entries.set(name, entry);
+    for (const folder of folders) for (const [name, entry] of this.#scan(folder)) this.#entries.set(name, entry);
+  }
+
+  #scan(folder: string): Map<string, Entry> {
+    const reader = new SettingsReader(folder);
+    const scanner = new Scanner(reader);
+    const entries = new Map<string, Entry>();
+    for (const path of yamlFiles(folder)) {
+      try {
+        const names = scanner.scan(path);
+        const group = names.get('group'),
+          task = names.get('task');
+        const kind = typeof group === 'string' ? 'group' : 'task';
+        const name = kind === 'group' ? group : task;
+        if (typeof name !== 'string' || entries.has(name)) continue;
+        const tags = listOf(names.get('tag')).filter((tag): tag is string => typeof tag === 'string');
+        entries.set(name, { kind, tags, settings: () => reader.read(path) });
+        if (kind === 'task') addTags(entries, name, tags);
+      } catch (error) {
+        if (!(error instanceof UserError)) throw error;
+        this.#unreadable.push(error.message);
+      }
+    }
+    return entries;
+  }
+
+  /** Files that are no YAML, or include what is not there: one message each. */
+  get unreadable(): readonly string[] {
+    return this.#unreadable;
+  }
+
+  /** Names of one kind, sorted. */
+  names(kind: Entry['kind']): string[] {
+    return [...this.#entries].flatMap(([name, entry]) => (entry.kind === kind ? [name] : [])).sort();
+  }
+
+  #entry(name: string): Entry {
+    const entry = this.#entries.get(name);
+    if (entry !== undefined) return entry;
+    const near = similar(name, this.#entries.keys());
+    const [first] = this.#unreadable;
+    throw new UserError(
+      `no task, group or tag ${quote(name)}`,
+      near.length > 0
+        ? `Similar names: ${near.join(', ')}`
+        : first === undefined
+          ? 'Try: tilewright tasks'
+          : `A file that cannot be read: ${first}`,
+    );
+  }
+
+  /** What a name stands for: one task or group, or the tasks of a tag in order of their names. Throws UserError. */
+  resolve(name: string): readonly Node[] {
+    this.#nodes = 0;
+    return this.#build(name, new Map(), 0);
+  }
+
+  #build(name: string, overrides: Overrides, depth: number): Node[] {
+    if (depth > MAX_NESTING) throw new UserError(`the group ${quote(name)} contains itself`);
+    if (++this.#nodes > MAX_NODES) throw new UserError(`more than ${MAX_NODES} tasks in one group`);
+    const entry = this.#entry(name);
+    if (entry.kind === 'tag') return [...entry.tasks].sort().flatMap((task) => this.#build(task, overrides, depth + 1));
+    const settings = entry.settings();
+    return [
+      entry.kind === 'task' ? taskNode(name, settings, overrides) : this.#group(name, settings, overrides, depth),
+    ];
+  }
+
+  #group(name: string, settings: Settings, overrides: Overrides, depth: number): GroupNode {
+    const own = [...settings].filter(([key]) => !GROUP_KEYS.has(key));
+    const passed: Overrides = new Map([...own, ...overrides]);
+    const alias = settings.get('group_alias')?.value;
+    const members = settings.get('task');
+    return {
+      kind: 'group',
+      name,
+      alias: typeof alias === 'string' ? alias : undefined,
+      members: listOf(members?.value).flatMap((member) =>
+        this.#member(name, member, members?.where ?? '', passed, depth + 1),
+      ),
+      aggregates: aggregatesOf(settings),
+      metadata: metadataOf(settings),
+    };
+  }
+
+  /** A member is a name, or a name with keys of its own, or a group or task that is written there. */
+  #member(group: string, member: Yaml, where: string, overrides: Overrides, depth: number): Node[] {
+    if (typeof member === 'string') return this.#build(member, overrides, depth);
+    if (!(member instanceof Map)) throw new UserError(`${where}: expected names, or keys and values`);
+    const own = new Map(
+      [...(member as ReadonlyMap<string, Yaml>)].map(([key, value]) => [key, { value, where: `${where}: ${key}` }]),
+    );
+    const inner = own.get('group')?.value;
+    const task = own.get('task')?.value;
+    if (typeof inner === 'string') {
+      if (!this.#entries.has(inner)) {
+        if (depth > MAX_NESTING) throw new UserError(`${where}: groups nest more than ${MAX_NESTING} deep`);
+        return [this.#group(`${group}::${inner}`, own, overrides, depth)];
+      }
+      for (const key of GROUP_KEYS) own.delete(key);
+      return this.#build(inner, new Map([...overrides, ...own]), depth);
+    }
+    if (typeof task !== 'string') throw new UserError(`${where}: a member without "task" or "group"`);
+    own.delete('task');
+    const merged = new Map([...overrides, ...own]);
+    if (this.#entries.has(task)) return this.#build(task, merged, depth);
+    if (!merged.has('dataset_path')) return this.#build(task, merged, depth);
+    return [taskNode(`${group}::${task}`, new Map(), merged)];
+  }
+}
+
+function taskNode(name: string, settings: Settings, overrides: Overrides): TaskNode {
+  const all = new Map([...settings, ...overrides]);
+  checkTaskKeys(all);
+  return { kind: 'task', name, settings: all };
+}

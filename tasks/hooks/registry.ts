@@ -1,0 +1,102 @@
+/**
+ * The Python functions that are written anew here, by folder, module and name. A name alone says little: thousands of
+ * task files have a utils.process_docs. So the folder of the file that names it and the data set decide as well. The
+ * Python file itself is never read.
+ */
+import { basename, dirname } from 'node:path';
+import { UserError } from '../../errors.js';
+import type { Hook } from '../definition/yaml.js';
+import type { Ported, Ports } from './hook.js';
+import * as questions from './questions.js';
+import * as reading from './reading.js';
+import * as sentences from './sentences.js';
+
+export interface HookedTask {
+  readonly dataset: string | undefined;
+  readonly outputType: string | undefined;
+}
+
+interface Registered {
+  readonly dataset: string;
+  /** Two folders of one name differ by what they ask for. */
+  readonly outputType?: string;
+  readonly hook: Ported;
+}
+
+const CATEGORIES =
+  'biology business chemistry computer_science economics engineering health history law math other philosophy ' +
+  'physics psychology';
+
+const field = (run: Ports['field']): Ported => ({ field: run });
+const document = (run: Ports['document']): Ported => ({ document: run });
+const results = (run: Ports['results']): Ported => ({ results: run });
+
+const TABLE: readonly (readonly [name: string, dataset: string, hook: Ported, outputType?: string])[] = [
+  ['hellaswag/utils.process_docs', 'Rowan/hellaswag', document(sentences.hellaswagDocument)],
+  ['winogrande/preprocess_winogrande.doc_to_text', 'allenai/winogrande', field(sentences.winograndeText)],
+  ['winogrande/preprocess_winogrande.doc_to_target', 'allenai/winogrande', field(sentences.winograndeTarget)],
+  ['winogrande/preprocess_winogrande.doc_to_choice', 'allenai/winogrande', field(sentences.winograndeChoices)],
+  ['copa/utils.doc_to_text', 'aps/super_glue', field(sentences.copaText)],
+  ['copa/utils.doc_to_target', 'aps/super_glue', field(sentences.copaTarget)],
+  ['copa/utils.doc_to_choice', 'aps/super_glue', field(sentences.copaChoices)],
+  ['race/preprocess_race.doc_to_text', 'EleutherAI/race', field(reading.raceText)],
+  ['race/preprocess_race.doc_to_target', 'EleutherAI/race', field(reading.raceTarget)],
+  ['race/preprocess_race.doc_to_choice', 'EleutherAI/race', field(reading.raceChoices)],
+  ['musr/utils.doc_to_text', 'TAUR-Lab/MuSR', field(reading.musrText)],
+  ['musr/utils.doc_to_choice', 'TAUR-Lab/MuSR', field(reading.musrChoices)],
+  ...['wikitext_detokenizer', 'process_results'].map(
+    (name) =>
+      [
+        `wikitext/preprocess_wikitext.${name}`,
+        'EleutherAI/wikitext_document_level',
+        name === 'process_results' ? results(reading.wikitextResults) : field(reading.wikitextTarget),
+      ] as const,
+  ),
+  ['truthfulqa/utils.process_results_mc2', 'truthfulqa/truthful_qa', results(questions.truthfulShare)],
+  ['mmlu_pro/utils.doc_to_text', 'TIGER-Lab/MMLU-Pro', field(questions.lettersText), 'multiple_choice'],
+  ['mmlu_pro/utils.doc_to_choice', 'TIGER-Lab/MMLU-Pro', field(questions.lettersChoices), 'multiple_choice'],
+  ['mmlu_pro/utils.doc_to_text', 'TIGER-Lab/MMLU-Pro', field(questions.reasoningText), 'generate_until'],
+  ['mmlu_pro/utils.fewshot_to_text', 'TIGER-Lab/MMLU-Pro', field(questions.reasoningText), 'generate_until'],
+  ['mmlu_pro/utils.fewshot_to_target', 'TIGER-Lab/MMLU-Pro', field(questions.reasoningTarget), 'generate_until'],
+  ...CATEGORIES.split(' ').map(
+    (category) =>
+      [
+        `mmlu_pro/utils.process_${category}`,
+        'TIGER-Lab/MMLU-Pro',
+        document(questions.ofCategory(category.replaceAll('_', ' '))),
+      ] as const,
+  ),
+];
+
+const REGISTRY = new Map<string, Registered[]>();
+for (const [name, dataset, hook, outputType] of TABLE)
+  REGISTRY.set(name, [
+    ...(REGISTRY.get(name) ?? []),
+    outputType === undefined ? { dataset, hook } : { dataset, hook, outputType },
+  ]);
+
+/** `folder/module.function` of every function that is written anew. */
+export const portedHooks = (): string[] => [...REGISTRY.keys()];
+
+/**
+ * The function that takes a Python function's place. `where`: file, line and key that names it. Throws UserError for
+ * one that nobody wrote, and for one of another kind than the key takes.
+ */
+export function portedHook<K extends keyof Ports>(hook: Hook, kind: K, task: HookedTask, where: string): Ports[K] {
+  const folder = basename(dirname(hook.file));
+  const port: Partial<Pick<Ports, K>> | undefined = REGISTRY.get(`${folder}/${hook.name}`)?.find(
+    ({ dataset, outputType }) =>
+      (dataset === task.dataset || basename(dataset) === task.dataset) &&
+      (outputType === undefined || outputType === task.outputType),
+  )?.hook;
+  const known = port?.[kind];
+  if (known !== undefined) return known;
+  const there = portedHooks().filter((name) => name.endsWith(`/${hook.name}`));
+  throw new UserError(
+    `${where}: the Python function ${hook.name} is not supported in ${folder}/ for the data set ` +
+      (task.dataset ?? '(none)'),
+    there.length > 0
+      ? `Python is not run. Written anew are ${there.slice(0, 4).join(', ')}, each for its own data set`
+      : 'Python is not run. Write a template in place of the function, or choose another task',
+  );
+}

@@ -1,0 +1,141 @@
+/** Names of task files: tasks, groups, tags, includes and what groups pass down. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { TaskLibrary } from '../../tasks/definition/library.js';
+import { tasksBelow, type GroupNode } from '../../tasks/definition/nodes.js';
+import { parseYaml } from '../../tasks/definition/yaml.js';
+import { toPlain } from './values.js';
+
+const root = mkdtempSync(join(tmpdir(), 'tilewright-library-'));
+afterAll(() => {
+  rmSync(root, { recursive: true, force: true });
+});
+
+let folders = 0;
+/** A library of these files. */
+function library(files: Readonly<Record<string, string>>): TaskLibrary {
+  const folder = join(root, String(folders++));
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), text);
+  }
+  return new TaskLibrary([folder]);
+}
+
+const settings = (nodes: ReturnType<TaskLibrary['resolve']>, ...keys: string[]): unknown[] =>
+  tasksBelow(nodes).map(({ name, settings: all }) => [name, ...keys.map((key) => all.get(key)?.value)]);
+
+describe('a folder of task files', () => {
+  it('has tasks, groups and tags, in whatever form they are written', () => {
+    const all = library({
+      'a.yaml': '"task": "a" # one\ntag:\n- t\n- u\ndataset_path: d\n',
+      'b.yaml': "include: base\ntask: 'b'\n",
+      base: 'tag: t\ndataset_path: e\ndescription: |\n  task: no\n',
+      'c.yaml': 'dataset_path: >-\n  f\ngroup: c\ntask: [b, a]\n',
+      'd.yaml': 'x: &tags [t, u]\ntag: *tags\ntask: d\n',
+      'e.yaml': '{task: e, tag: u}\n',
+      'f.yaml': 'task: null\n',
+    });
+    expect(all.unreadable).toEqual([]);
+    expect([all.names('task'), all.names('group'), all.names('tag')]).toEqual([
+      ['a', 'b', 'd', 'e'],
+      ['c'],
+      ['t', 'u'],
+    ]);
+    expect(settings(all.resolve('b'), 'dataset_path')).toEqual([['b', 'e']]);
+    expect(tasksBelow(all.resolve('c')).map(({ name }) => name)).toEqual(['b', 'a']);
+  });
+
+  it('passes down what groups override, the innermost last', () => {
+    const all = library({
+      'a.yaml': 'task: a\ntag: t\ndataset_path: d\nnum_fewshot: 1\n',
+      'b.yaml': 'task: b\ntag: t\ndataset_path: d\n',
+      'g.yaml':
+        'group: g\ngroup_alias: the group\nnum_fewshot: 2\ntask:\n- a\n- task: a\n  num_fewshot: 3\n- task: t\n' +
+        '  num_fewshot: 4\n- group: inner\n  task: [b]\n  num_fewshot: 5\n- task: new\n  dataset_path: e\n' +
+        'aggregate_metric_list:\n- metric: acc\n  weight_by_size: no\n  filter_list: [x, y]\n- metric: f1\n' +
+        'metadata: {version: 2}\n',
+    });
+    const nodes = all.resolve('g');
+    // Of a key in the group and in a group inside of it, the outer one wins, as in the public harness.
+    expect(settings(nodes, 'num_fewshot')).toEqual([
+      ['a', 2],
+      ['a', 3],
+      ['a', 4],
+      ['b', 4],
+      ['b', 2],
+      ['g::new', 2],
+    ]);
+    const group = nodes[0] as GroupNode;
+    expect(group).toMatchObject({ kind: 'group', name: 'g', alias: 'the group' });
+    expect(group.metadata.get('version')).toBe(2);
+    expect(group.aggregates).toEqual([
+      { metric: 'acc', weightBySize: false, filters: ['x', 'y'] },
+      { metric: 'f1', weightBySize: true, filters: ['none'] },
+    ]);
+    expect((group.members[4] as GroupNode).name).toBe('g::inner');
+  });
+
+  it.each([
+    ['group: g\ntask: [g]\n', 'the group "g" contains itself'],
+    ['group: g\ntask: [nothing]\n', 'no task, group or tag "nothing"'],
+    ['group: g\ntask: [{x: 1}]\n', 'g.yaml:2: task: a member without "task" or "group"'],
+    ['group: g\ntask: []\naggregate_metric_list: [{metric: acc, aggregation: median}]\n', 'g.yaml:3: aggregate_metric'],
+    ['task: g\nclass: !function x.Y\n', 'g.yaml:2: class: a task that is written in Python'],
+    ['task: g\nclasses: 1\n', 'g.yaml:2: classes: no key of a task'],
+    ['task: g\ndescription: "x\n', 'g.yaml:3: not valid YAML'],
+  ])('refuses %j', (text, message) => {
+    expect(() => library({ 'g.yaml': text }).resolve('g')).toThrow(message);
+  });
+
+  it('suggests names, and says that a file cannot be read', () => {
+    expect(() => library({ 'a.yaml': 'task: mmlu_law\n' }).resolve('law')).toThrow(
+      expect.objectContaining({ hint: 'Similar names: mmlu_law' }) as Error,
+    );
+    const all = library({ 'a.yaml': 'task: *gone\n' });
+    expect(() => all.resolve('a')).toThrow(
+      expect.objectContaining({ hint: expect.stringContaining('a.yaml:1: ') as string }) as Error,
+    );
+    expect(() => new TaskLibrary([join(root, 'none')])).toThrow('no folder of task files');
+  });
+
+  it('of 3,000 files is scanned in seconds', () => {
+    const files = Object.fromEntries(
+      Array.from({ length: 3000 }, (_, i) => [
+        `f/${i}.yaml`,
+        `include: base\ntask: t${i}\ndescription: "${'long '.repeat(2000)}"\n`,
+      ]),
+    );
+    const start = performance.now();
+    const all = library({ ...files, 'f/base': 'tag: all\n' });
+    expect(tasksBelow(all.resolve('t7'))).toHaveLength(1);
+    expect(all.names('task')).toHaveLength(3000);
+    expect(performance.now() - start).toBeLessThan(6000);
+  });
+});
+
+describe('YAML', () => {
+  const read = (text: string): unknown => toPlain(parseYaml(text, 'x.yaml').values as never);
+
+  it('has anchors, aliases and merge keys', () => {
+    expect(read('a: &x {p: 1, q: 2}\nb: *x\nc: {<<: *x, q: 3}\nd: &x [y]\ne: *x\nf: {<<: [{g: 1}, {g: 2}]}\n')).toEqual(
+      {
+        a: { p: 1, q: 2 },
+        b: { p: 1, q: 2 },
+        c: { p: 1, q: 3 },
+        d: ['y'],
+        e: ['y'],
+        f: { g: 1 },
+      },
+    );
+  });
+
+  it('does not grow without bound', () => {
+    const levels = Array.from({ length: 12 }, (_, i) => `a${i + 1}: &a${i + 1} [${`*a${i},`.repeat(10)}]`);
+    expect(() => read(`a0: &a0 x\n${levels.join('\n')}\n`)).toThrow('more than 500000 values');
+    expect(() => read('a: &a [*a]\n')).toThrow(/x.yaml:1: /);
+    expect(() => read('a: {<<: 3}\n')).toThrow('x.yaml:1: "<<" takes keys and values');
+  });
+});
