@@ -85,7 +85,7 @@ describe('a function in the place of Python’s', () => {
 
   it('is refused for another folder, data set or key', () => {
     expect(() => hook('mine/utils.process_docs', 'document', 'Rowan/hellaswag', 'multiple_choice')).toThrow(
-      'some.yaml:3: key: the Python function utils.process_docs is not supported in mine/ for the data set Rowan/hellaswag',
+      'some.yaml:3: key: the Python function utils.process_docs is not supported in mine/',
     );
     expect(() => hook('hellaswag/utils.process_docs', 'document', 'other', 'multiple_choice')).toThrow('not supported');
     expect(() => hook('hellaswag/utils.process_docs', 'field', 'Rowan/hellaswag', 'multiple_choice')).toThrow();
