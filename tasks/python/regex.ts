@@ -1,0 +1,199 @@
+/** Python's regular expressions as JavaScript's: the parts of the syntax that task files use. */
+
+/** A pattern that JavaScript cannot express, or that is none. */
+export class RegexError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'RegexError';
+  }
+}
+
+const MOST_LETTERS = 10_000;
+const SPACE = '\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000';
+const WORD = '\\p{L}\\p{N}_';
+/** What an escaped letter stands for inside of a class. */
+const CLASSES: ReadonlyMap<string, string> = new Map([
+  ['d', '\\p{Nd}'],
+  ['D', '\\P{Nd}'],
+  ['s', SPACE],
+  ['w', WORD],
+]);
+const CONTROL: ReadonlySet<string> = new Set('nrtfv');
+const AT_WORD = `(?:(?<=[${WORD}])(?![${WORD}])|(?<![${WORD}])(?=[${WORD}]))`;
+const OUTSIDE: ReadonlyMap<string, string> = new Map([
+  ['d', '\\p{Nd}'],
+  ['D', '\\P{Nd}'],
+  ['s', `[${SPACE}]`],
+  ['S', `[^${SPACE}]`],
+  ['w', `[${WORD}]`],
+  ['W', `[^${WORD}]`],
+  ['b', AT_WORD],
+  ['B', `(?!${AT_WORD})`],
+  ['A', '(?<![^])'],
+  ['Z', '(?![^])'],
+]);
+
+/** A letter by itself, where JavaScript gives it no meaning. */
+const literal = (letter: string): string => (/[\^$\\.*+?()[\]{}|/]/.test(letter) ? `\\${letter}` : letter);
+const inClass = (letter: string): string => (/[\^\\\]-]/.test(letter) ? `\\${letter}` : letter);
+
+class Translator {
+  readonly #pattern: string;
+  #at = 0;
+  readonly #flags = new Set(['g', 'u']);
+
+  constructor(pattern: string) {
+    this.#pattern = pattern;
+  }
+
+  translate(): RegExp {
+    this.#globalFlags();
+    let source = '';
+    while (this.#at < this.#pattern.length) source += this.#next();
+    try {
+      return new RegExp(source, [...this.#flags].filter((flag) => flag !== 's').join(''));
+    } catch (error) {
+      throw new RegexError(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  #take(length = 1): string {
+    const taken = this.#pattern.slice(this.#at, this.#at + length);
+    this.#at += length;
+    return taken;
+  }
+
+  #globalFlags(): void {
+    const [all, flags = ''] = /^\(\?([a-zA-Z]+)\)/.exec(this.#pattern) ?? [''];
+    for (const flag of flags) {
+      if (flag === 'u') continue;
+      if (!'ims'.includes(flag)) throw new RegexError(`the flag (?${flag}) is not supported`);
+      this.#flags.add(flag);
+    }
+    this.#at = all.length;
+  }
+
+  #next(): string {
+    const letter = String.fromCodePoint(this.#pattern.codePointAt(this.#at) ?? 0);
+    this.#at += letter.length;
+    switch (letter) {
+      case '\\':
+        return this.#escape();
+      case '[':
+        return this.#class();
+      case '(':
+        return this.#group();
+      case '.':
+        return this.#flags.has('s') ? '[^]' : '[^\\n]';
+      case '$':
+        return this.#flags.has('m') ? '(?=\\n|(?![^]))' : '(?=\\n?(?![^]))';
+      case '^':
+        return this.#flags.has('m') ? '(?<=(?<![^])|\\n)' : '(?<![^])';
+      case '{':
+        return this.#braces();
+      case '}':
+      case ']':
+        return `\\${letter}`;
+      case '*':
+      case '+':
+      case '?':
+        if (this.#pattern[this.#at] === '+') throw new RegexError('possessive quantifiers are not supported');
+        return letter;
+      default:
+        return letter;
+    }
+  }
+
+  #braces(): string {
+    const [all, least = '', comma = '', most = ''] =
+      /^(\d*)(,?)(\d*)\}/.exec(this.#pattern.slice(this.#at, this.#at + 40)) ?? [];
+    if (all === undefined || all === '}' || all === ',}') return '\\{';
+    this.#at += all.length;
+    return `{${least === '' ? '0' : least}${comma}${most}}`;
+  }
+
+  #group(): string {
+    if (this.#pattern[this.#at] !== '?') return '(';
+    const rest = this.#pattern.slice(this.#at);
+    const named = /^\?P<(\w+)>/.exec(rest);
+    if (named !== null) {
+      this.#at += named[0].length;
+      return `(?<${named[1]}>`;
+    }
+    const again = /^\?P=(\w+)\)/.exec(rest);
+    if (again !== null) {
+      this.#at += again[0].length;
+      return `\\k<${again[1]}>`;
+    }
+    const kind = /^\?(?::|=|!|<=|<!)/.exec(rest)?.[0];
+    if (kind === undefined) throw new RegexError(`the group (${rest.slice(0, 3)}…) is not supported`);
+    this.#at += kind.length;
+    return `(${kind}`;
+  }
+
+  /** A letter after a backslash that is the same in and out of classes. */
+  #character(): string | undefined {
+    const code = /^(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})/.exec(this.#pattern.slice(this.#at, this.#at + 5))?.[0];
+    if (code !== undefined) return `\\${this.#take(code.length)}`;
+    const letter = this.#pattern[this.#at];
+    if (letter === undefined) throw new RegexError('a backslash at the end');
+    if (CONTROL.has(letter)) return `\\${this.#take()}`;
+    if (letter === 'a') {
+      this.#at++;
+      return '\\x07';
+    }
+    return undefined;
+  }
+
+  #escape(): string {
+    const character = this.#character();
+    if (character !== undefined) return character;
+    const letter = this.#take();
+    const known = OUTSIDE.get(letter);
+    if (known !== undefined) return known;
+    if (/[1-9]/.test(letter)) return `(?:\\${letter})`;
+    if (/[a-zA-Z0-9]/.test(letter)) throw new RegexError(`\\${letter} is not supported`);
+    return literal(letter);
+  }
+
+  #class(): string {
+    const isNegated = this.#pattern[this.#at] === '^';
+    if (isNegated) this.#at++;
+    let inner = '';
+    for (let isFirst = true; ; isFirst = false) {
+      const letter = this.#take();
+      if (letter === '') throw new RegexError('a class without its end');
+      if (letter === ']' && !isFirst) break;
+      if (letter !== '\\') {
+        inner += letter === '-' ? '-' : inClass(letter);
+        continue;
+      }
+      const character = this.#character();
+      if (character !== undefined) {
+        inner += character;
+        continue;
+      }
+      const escaped = this.#take();
+      const known = escaped === 'b' ? '\\x08' : CLASSES.get(escaped);
+      if (known === undefined && /[a-zA-Z0-9]/.test(escaped))
+        throw new RegexError(`\\${escaped} in a class is not supported`);
+      inner += known ?? inClass(escaped);
+    }
+    return `[${isNegated ? '^' : ''}${inner}]`;
+  }
+}
+
+/** re.compile(pattern), with the flags g and u. Throws RegexError for what is not supported here. */
+export function pythonRegex(pattern: string): RegExp {
+  if (pattern.length > MOST_LETTERS) throw new RegexError(`more than ${MOST_LETTERS} letters`);
+  return new Translator(pattern).translate();
+}
+
+/** re.findall(): whole matches, or the group, or all groups where there are several. */
+export function findAll(regex: RegExp, text: string): (string | string[])[] {
+  return [...text.matchAll(regex)].map((match) => {
+    if (match.length === 1) return match[0];
+    const groups = match.slice(1).map((group) => (group as string | undefined) ?? '');
+    return groups.length === 1 ? groups[0]! : groups;
+  });
+}

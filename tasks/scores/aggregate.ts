@@ -1,0 +1,115 @@
+/** What becomes of the values of a metric: their mean or another figure, and its standard error, as the harness has. */
+import { PythonRandom } from '../python/random.js';
+
+/** A document's value of a metric: a number, or several that only the aggregation joins. */
+export type Item = number | readonly number[];
+
+const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+const at = (item: Item, place: number): number => (typeof item === 'number' ? item : item[place]!);
+const columnsOf = (items: readonly Item[]): readonly [number[], number[]] => [
+  items.map((item) => at(item, 0)),
+  items.map((item) => at(item, 1)),
+];
+
+const mean = (items: readonly Item[]): number => sum(items.map((item) => at(item, 0))) / items.length;
+
+/** Of (log-likelihood, weight). */
+function weightedMean(items: readonly Item[]): number {
+  const [values, weights] = columnsOf(items);
+  return sum(values) / sum(weights);
+}
+
+/** The harness takes the one in the middle as they come, and does not sort. */
+const median = (items: readonly Item[]): number => at(items[items.length >> 1]!, 0);
+
+/** Of (right, chosen) labels, of which 1 is the positive one. */
+function f1(items: readonly Item[]): number {
+  const [right, chosen] = columnsOf(items);
+  const both = right.filter((label, i) => label === 1 && chosen[i] === 1).length;
+  const either = right.filter((label) => label === 1).length + chosen.filter((label) => label === 1).length;
+  return either === 0 ? 0 : (2 * both) / either;
+}
+
+/** Matthews' correlation of (right, chosen) labels, of any number of classes. */
+function correlation(items: readonly Item[]): number {
+  const [right, chosen] = columnsOf(items);
+  const count = (labels: readonly number[]): Map<number, number> => {
+    const counts = new Map<number, number>();
+    for (const label of labels) counts.set(label, (counts.get(label) ?? 0) + 1);
+    return counts;
+  };
+  const ofRight = count(right),
+    ofChosen = count(chosen);
+  const n = items.length;
+  const correct = right.filter((label, i) => label === chosen[i]).length;
+  const product = (a: Map<number, number>, b: Map<number, number>): number =>
+    sum([...a].map(([label, times]) => times * (b.get(label) ?? 0)));
+  const covariance = correct * n - product(ofRight, ofChosen);
+  const spread = (n * n - product(ofRight, ofRight)) * (n * n - product(ofChosen, ofChosen));
+  return spread === 0 ? 0 : covariance / Math.sqrt(spread);
+}
+
+/** Of (right choice, probability of each choice). */
+function brier(items: readonly Item[]): number {
+  const errors = items.map((item) => {
+    const [right = 0, ...shares] = typeof item === 'number' ? [item] : item;
+    return sum(shares.map((share, i) => (share - (i === right ? 1 : 0)) ** 2));
+  });
+  return sum(errors) / errors.length;
+}
+
+interface Aggregation {
+  readonly of: (items: readonly Item[]) => number;
+  /** How its standard error is found; null: the harness has none. */
+  readonly error: 'sample' | 'bootstrap' | null;
+}
+
+/** By their names in task files. */
+export const AGGREGATIONS = {
+  mean: { of: mean, error: 'sample' },
+  median: { of: median, error: 'bootstrap' },
+  perplexity: { of: (items) => Math.exp(-mean(items)), error: 'bootstrap' },
+  weighted_perplexity: { of: (items) => Math.exp(-weightedMean(items)), error: null },
+  bits_per_byte: { of: (items) => -weightedMean(items) / Math.LN2, error: null },
+  f1: { of: f1, error: 'bootstrap' },
+  mcc: { of: correlation, error: 'bootstrap' },
+  brier_score: { of: brier, error: null },
+} as const satisfies Readonly<Record<string, Aggregation>>;
+
+export type AggregationName = keyof typeof AGGREGATIONS;
+
+export const isAggregation = (name: string): name is AggregationName => Object.hasOwn(AGGREGATIONS, name);
+
+function sampleDeviation(values: readonly number[]): number {
+  const middle = sum(values) / values.length;
+  return Math.sqrt(sum(values.map((value) => (value - middle) ** 2)) / (values.length - 1));
+}
+
+/** Draws per chunk: the generator of chunk i has the seed i. */
+const CHUNK = 1000;
+
+/** Deviation of a figure over samples with replacement, which are those that CPython draws. */
+function bootstrap(of: Aggregation['of'], items: readonly Item[], draws: number): number {
+  const chunk = Math.min(CHUNK, draws);
+  const found: number[] = [];
+  for (let seed = 0; seed < Math.floor(draws / chunk); seed++) {
+    const random = new PythonRandom(seed);
+    for (let i = 0; i < chunk; i++) found.push(of(random.choices(items, items.length)));
+  }
+  return sampleDeviation(found);
+}
+
+/** Samples that the harness draws unless it is told otherwise. */
+export const BOOTSTRAP_DRAWS = 100_000;
+
+/** Null where there is none: for one document, and for some figures. */
+export function standardError(
+  name: AggregationName,
+  items: readonly Item[],
+  draws: number = BOOTSTRAP_DRAWS,
+): number | null {
+  const { of, error }: Aggregation = AGGREGATIONS[name];
+  if (items.length < 2) return null;
+  if (error === 'sample') return sampleDeviation(items.map((item) => at(item, 0))) / Math.sqrt(items.length);
+  return error === null || draws < 2 ? null : bootstrap(of, items, draws);
+}

@@ -1,0 +1,136 @@
+/** The filters of a task: what is taken from generated texts before they are compared. */
+import { UserError } from '../../errors.js';
+import { quote } from '../../system/json.js';
+import { findAll, pythonRegex, RegexError } from '../python/regex.js';
+import { strip } from '../python/text.js';
+import { isDict, isInt, isList, type Dict, type Value } from '../python/value.js';
+
+/** Texts of one request, in the order in which they were generated. */
+type Texts = readonly string[];
+type Step = (texts: Texts) => Texts;
+
+export interface Filter {
+  readonly name: string;
+  /** The text that is compared. `texts` is not empty. */
+  apply(texts: Texts): string;
+}
+
+const INVALID = '[invalid]';
+
+/** A filter's own keys. Throws UserError for one that is not there. */
+class Arguments {
+  readonly #given: Dict;
+  readonly #where: string;
+  constructor(given: Dict, where: string) {
+    this.#given = given;
+    this.#where = where;
+  }
+  only(...names: string[]): void {
+    for (const name of this.#given.keys())
+      if (name !== 'function' && !names.includes(name)) throw this.fail(`has no setting ${quote(name)}`);
+  }
+  fail(problem: string): UserError {
+    return new UserError(`${this.#where}: the filter ${quote(this.#given.get('function') ?? null)} ${problem}`);
+  }
+  text(name: string, otherwise: string): string {
+    const value = this.#given.get(name) ?? otherwise;
+    if (typeof value !== 'string') throw this.fail(`needs text for ${name}`);
+    return value;
+  }
+  whole(name: string, otherwise: number): number {
+    const value = this.#given.get(name) ?? otherwise;
+    if (!isInt(value)) throw this.fail(`needs a whole number for ${name}`);
+    return Number(value);
+  }
+}
+
+function regexStep(given: Arguments): Step {
+  given.only('regex_pattern', 'group_select', 'fallback');
+  const select = given.whole('group_select', 0);
+  const fallback = given.text('fallback', INVALID);
+  const pattern = given.text('regex_pattern', '#### (\\-?[0-9\\.\\,]+)');
+  let regex: RegExp;
+  try {
+    regex = pythonRegex(pattern);
+  } catch (error) {
+    if (error instanceof RegexError) throw given.fail(`cannot use ${quote(pattern)}: ${error.message}`);
+    throw error;
+  }
+  return (texts) =>
+    texts.map((text) => {
+      const found = findAll(regex, text);
+      if (found.length === 0) return fallback;
+      const match = found.at(select);
+      if (match === undefined) throw given.fail(`selects match ${select} of ${found.length}`);
+      return strip(typeof match === 'string' ? match : (match.find((group) => group !== '') ?? fallback));
+    });
+}
+
+/** The most frequent text; of several, the first. */
+function majority(texts: Texts): Texts {
+  const counts = new Map<string, number>();
+  for (const text of texts) counts.set(text, (counts.get(text) ?? 0) + 1);
+  const most = Math.max(...counts.values());
+  return [[...counts].find(([, count]) => count === most)![0]];
+}
+
+/** Steps by their names in task files. */
+const STEPS: Readonly<Record<string, (given: Arguments) => Step>> = {
+  regex: regexStep,
+  take_first: (given) => {
+    given.only();
+    return (texts) => texts.slice(0, 1);
+  },
+  take_first_k: (given) => {
+    given.only('k');
+    const count = given.whole('k', 1);
+    return (texts) => {
+      if (count < 1 || texts.length < count) throw given.fail(`takes ${count} of ${texts.length} texts`);
+      return texts.slice(0, count);
+    };
+  },
+  majority_vote: (given) => {
+    given.only();
+    return majority;
+  },
+  remove_whitespace: (given) => {
+    given.only();
+    return (texts) => texts.map(strip);
+  },
+  lowercase: (given) => {
+    given.only();
+    return (texts) => texts.map((text) => text.toLowerCase());
+  },
+  uppercase: (given) => {
+    given.only();
+    return (texts) => texts.map((text) => text.toUpperCase());
+  },
+};
+
+function stepOf(value: Value, where: string): Step {
+  const name = isDict(value) ? value.get('function') : undefined;
+  if (!isDict(value) || typeof name !== 'string') throw new UserError(`${where}: a filter without a function`);
+  if (!Object.hasOwn(STEPS, name))
+    throw new UserError(`${where}: no filter ${quote(name)}`, `There are ${Object.keys(STEPS).join(', ')}`);
+  return STEPS[name]!(new Arguments(value, where));
+}
+
+/** The filters that a task lists; without a list, one named `none`. Throws UserError. */
+export function readFilters(list: Value, where: string): readonly Filter[] {
+  if (list === null) return [{ name: 'none', apply: (texts) => texts[0]! }];
+  if (!isList(list) || list.length === 0) throw new UserError(`${where}: expected a list of filters`);
+  return list.map((each): Filter => {
+    const name = isDict(each) ? each.get('name') : undefined;
+    const steps = isDict(each) ? each.get('filter') : undefined;
+    if (typeof name !== 'string' || !isList(steps ?? null))
+      throw new UserError(`${where}: expected a name and a list of functions for each filter`);
+    const made = (steps as readonly Value[]).map((step) => stepOf(step, where));
+    const apply = (texts: Texts): string => {
+      const left = made.reduce((current, step) => step(current), texts);
+      if (left.length !== 1)
+        throw new UserError(`${where}: ${name} leaves ${left.length} texts`, 'end it with take_first');
+      return left[0]!;
+    };
+    return { name, apply };
+  });
+}

@@ -1,0 +1,137 @@
+/** The metrics of one document, as the harness computes them of the model's answers. */
+import { codePointLength, splitAtSpace } from '../python/text.js';
+import { str } from '../python/show.js';
+import { isEqual, isInt, isList, type Dict, type Value } from '../python/value.js';
+import type { Item } from './aggregate.js';
+import { comparable } from './exactMatch.js';
+import type { Metric, OutputType } from './metrics.js';
+import { isText, type LogLikelihood, type Response } from './response.js';
+
+/** What is known of a document besides the model's answers. */
+export interface Answerable {
+  readonly document: Dict;
+  /** The right answer: of choices its place, its text or a list of places; else a text or a list of texts. */
+  readonly gold: Value;
+  /** Absent where the task has none. */
+  readonly choices: readonly string[] | undefined;
+  /** The text whose words and bytes are counted, where it is scored as a whole. */
+  readonly text?: string;
+}
+
+/** Values by the names of metrics. */
+export type Values = ReadonlyMap<string, Item>;
+
+/** A task's own function in place of what follows. */
+export type OwnResults = (document: Dict, responses: readonly Response[]) => Values;
+
+/** Index of the first maximum, as NumPy has it: NaN is the largest. */
+function argmax(values: readonly number[]): number {
+  let best = 0;
+  for (let i = 1; i < values.length && !Number.isNaN(values[best]!); i++)
+    if (Number.isNaN(values[i]!) || values[i]! > values[best]!) best = i;
+  return best;
+}
+
+function softmax(values: readonly number[]): number[] {
+  const most = Math.max(...values);
+  const powers = values.map((value) => Math.exp(value - most));
+  const total = powers.reduce((sum, value) => sum + value, 0);
+  return powers.map((value) => value / total);
+}
+
+/** The place of a right answer that is no choice. */
+const NONE = -100;
+
+/** Places of right choices; NONE for what names no choice. */
+function placesOf(gold: Value, choices: readonly string[]): readonly number[] {
+  const placeOf = (one: Value): number => {
+    if (typeof one === 'string') return choices.includes(one) ? choices.indexOf(one) : NONE;
+    if (!isInt(one) || one >= choices.length) return NONE;
+    // Python counts negative places from the end.
+    return Number(one);
+  };
+  return isList(gold) ? gold.map(placeOf) : [placeOf(gold)];
+}
+
+/** Whether the right answer names no choice: then no choice is right, and the harness logs it. */
+export const isGoldMissing = ({ gold, choices = [] }: Pick<Answerable, 'gold' | 'choices'>): boolean =>
+  placesOf(gold, choices).includes(NONE);
+
+function ofChoices({ gold, choices = [] }: Answerable, answers: readonly LogLikelihood[], names: ReadonlySet<string>) {
+  const lls = answers.slice(0, choices.length).map(({ ll }) => ll);
+  const unconditional = answers.slice(choices.length).map(({ ll }) => ll);
+  const places = placesOf(gold, choices);
+  const [place = NONE] = places;
+  const isRight = (values: readonly number[]): number => (places.includes(argmax(values)) ? 1 : 0);
+  const greedyAt = (one: number): boolean => answers.at(one)?.isGreedy === true;
+  const computed: Readonly<Record<string, () => Item>> = {
+    acc: () => isRight(lls),
+    acc_norm: () => isRight(lls.map((ll, i) => ll / codePointLength(choices[i]!))),
+    acc_bytes: () => isRight(lls.map((ll, i) => ll / Buffer.byteLength(choices[i]!))),
+    acc_mutual_info: () => isRight(lls.map((ll, i) => ll - unconditional[i]!)),
+    exact_match: () => (places.some((one) => one !== NONE && greedyAt(one)) ? 1 : 0),
+    f1: () => [place, argmax(lls)],
+    mcc: () => [place, argmax(lls)],
+    brier_score: () => [place, ...softmax(lls)],
+  };
+  return pick(computed, names);
+}
+
+const pick = (computed: Readonly<Record<string, () => Item>>, names: ReadonlySet<string>): Values =>
+  new Map(Object.entries(computed).flatMap(([name, of]) => (names.has(name) ? [[name, of()] as const] : [])));
+
+function ofRolling({ text = '' }: Answerable, ll: number, names: ReadonlySet<string>): Values {
+  // Python's re.split(r"\s+", text) has an empty part where space begins or ends the text.
+  const parts = splitAtSpace(`x${text}x`).length;
+  const bytes = Buffer.byteLength(text);
+  return pick(
+    {
+      word_perplexity: () => [ll, parts],
+      byte_perplexity: () => [ll, bytes],
+      bits_per_byte: () => [ll, bytes],
+    },
+    names,
+  );
+}
+
+function ofText({ gold, choices }: Answerable, text: string, metrics: readonly Metric[]): Values {
+  const right = choices !== undefined && isInt(gold) ? choices.at(Number(gold))! : gold;
+  const golds = isList(right) ? right.map(str) : [str(right)];
+  return new Map(
+    metrics.map(({ name, entry, where }) => {
+      const clean = comparable(entry, where);
+      const cleaned = clean(text);
+      return [name, golds.some((each) => clean(each) === cleaned) ? 1 : 0];
+    }),
+  );
+}
+
+/** Of a document with these answers, of which there is one for each request. */
+export function valuesOf(
+  type: OutputType,
+  of: Answerable,
+  responses: readonly Response[],
+  metrics: readonly Metric[],
+): Values {
+  const names = new Set(metrics.map(({ name }) => name));
+  const [first] = responses;
+  if (type === 'generate_until') return ofText(of, String(first), metrics);
+  const answers = responses.filter((response): response is LogLikelihood => !isText(response));
+  switch (type) {
+    case 'multiple_choice':
+      return ofChoices(of, answers, names);
+    case 'loglikelihood':
+      return pick({ perplexity: () => answers[0]!.ll, acc: () => (answers[0]!.isGreedy ? 1 : 0) }, names);
+    case 'loglikelihood_rolling':
+      return ofRolling(of, answers[0]!.ll, names);
+    default:
+      return type satisfies never;
+  }
+}
+
+/** Whether an answer is a right one, for figures while a run goes on; undefined where the type has no such thing. */
+export function isRightSoFar(type: OutputType, of: Answerable, responses: readonly Response[]): boolean | undefined {
+  if (type !== 'multiple_choice' || of.choices === undefined) return undefined;
+  const lls = responses.slice(0, of.choices.length).map((each) => (isText(each) ? NaN : each.ll));
+  return placesOf(of.gold, of.choices).some((place) => isEqual(place, argmax(lls)));
+}

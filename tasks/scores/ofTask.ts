@@ -1,0 +1,90 @@
+/** A task's figures: answers of all its documents, filtered, measured and joined. */
+import { UserError } from '../../errors.js';
+import type { Settings } from '../definition/taskFiles.js';
+import { Hook, type Yaml } from '../definition/yaml.js';
+import { isDict, isInt, isList, isTruthy, type Value } from '../python/value.js';
+import { AGGREGATIONS, standardError, type Item } from './aggregate.js';
+import { readFilters, type Filter } from './filters.js';
+import type { Figure } from './groups.js';
+import { OUTPUT_TYPES, readMetrics, type Metric, type OutputType } from './metrics.js';
+import { valuesOf, type Answerable, type OwnResults, type Values } from './ofDocument.js';
+import { ownResultsOf } from './ownResults.js';
+import { isText, type Response } from './response.js';
+
+/** What a document's answers came to after one filter. */
+export interface Measured {
+  readonly filter: string;
+  /** One for each request. */
+  readonly filtered: readonly Response[];
+  readonly values: Values;
+}
+
+const valueOf = (value: Yaml | undefined): Value => (value instanceof Hook ? value.name : ((value ?? null) as Value));
+
+/** How a task's answers are scored. */
+export class TaskScores {
+  readonly type: OutputType;
+  readonly metrics: readonly Metric[];
+  readonly filters: readonly Filter[];
+  /** How often each request is asked. */
+  readonly repeats: number;
+  readonly #own: OwnResults | undefined;
+
+  /** Throws UserError for what is not supported, with file, line and key. */
+  constructor(settings: Settings) {
+    const where = (key: string): string => settings.get(key)?.where ?? key;
+    const get = (key: string): Value => valueOf(settings.get(key)?.value);
+    const type = OUTPUT_TYPES.find((each) => each === (get('output_type') ?? 'generate_until'));
+    if (type === undefined)
+      throw new UserError(`${where('output_type')}: no such type`, `There are ${OUTPUT_TYPES.join(', ')}`);
+    this.type = type;
+    const own = settings.get('process_results');
+    this.#own = own === undefined || own.value === null ? undefined : ownResultsOf(own);
+    this.metrics = readMetrics(get('metric_list'), type, this.#own !== undefined, where('metric_list'));
+    this.filters = readFilters(get('filter_list'), where('filter_list'));
+    const repeats = get('repeats') ?? 1;
+    if (!isInt(repeats) || repeats < 1 || repeats > 1000)
+      throw new UserError(`${where('repeats')}: expected a number from 1 to 1000`);
+    this.repeats = Number(repeats);
+    refuseDrawing(get('generation_kwargs'), where('generation_kwargs'));
+  }
+
+  /** `responses`: for each request, one answer for each repeat. */
+  measure(of: Answerable, responses: readonly (readonly Response[])[]): readonly Measured[] {
+    return this.filters.map(({ name, apply }) => {
+      const filtered = responses.map((all) => (all.every(isText) ? apply(all) : all[0]!));
+      const values = this.#own?.(of.document, filtered) ?? valuesOf(this.type, of, filtered, this.metrics);
+      return { filter: name, filtered, values };
+    });
+  }
+
+  /** By `metric,filter`, in the order of the harness's results. */
+  figures(documents: readonly (readonly Measured[])[], draws?: number): ReadonlyMap<string, Figure> {
+    const figures = new Map<string, Figure>();
+    for (const [i, { name: filter }] of this.filters.entries()) {
+      for (const { name, aggregation } of this.metrics) {
+        const items = documents.flatMap((each): readonly Item[] => {
+          const value = each[i]?.values.get(name);
+          return value === undefined ? [] : [value];
+        });
+        if (items.length === 0) continue;
+        figures.set(`${name},${filter}`, {
+          value: AGGREGATIONS[aggregation].of(items),
+          error: standardError(aggregation, items, draws),
+        });
+      }
+    }
+    return figures;
+  }
+}
+
+/** The harness draws texts with PyTorch's generator, whose sequence nothing else has. */
+function refuseDrawing(settings: Value, where: string): void {
+  if (!isDict(settings)) return;
+  for (const [key, value] of settings) {
+    if (key === 'do_sample' && isTruthy(value))
+      throw new UserError(`${where}: do_sample: drawn texts are not supported; the most likely tokens are`);
+    if (key === 'until' && isList(value) && !value.every((each) => typeof each === 'string'))
+      throw new UserError(`${where}: until: expected a list of texts`);
+  }
+}
