@@ -40,12 +40,13 @@ export {
 } from './run.js';
 export type { MicroBatch, NonFinite, PathScorer, ScoredRows, Scorer } from './scorer.js';
 export { chooseDocs, parseDocs, parseLimit, printDocs, type DocRange, type Selection } from './selection.js';
+export { cutWindows } from './rolling.js';
 export { SHARING_MODES, treeSharing, type Sharing } from './sharing.js';
 export { MAX_SHARDS, resultsFolder, shardName, treesOfShard, type Shard } from './shard.js';
 export { planWalks, type WalkPlan } from './walkPlan.js';
 export { formatTable } from './table.js';
 export { taskByName, TASKS } from './tasks/index.js';
-export type { Doc, Question, Task } from './tasks/task.js';
+export type { Doc, Question, Task, TaskName } from './tasks/task.js';
 export { checkLengths, OVERLONG, truncateOverlong, type Overlong, type PathLimit } from './pathLengths.js';
 export { Tokeniser, tokeniseQuestions, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
 export type { TextTokenizer, TokenizerSource } from './tokeniseChunk.js';

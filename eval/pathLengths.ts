@@ -21,9 +21,12 @@ export interface Truncated {
 export function truncateOverlong(questions: readonly TokenisedQuestion[], contextLength: number): Truncated {
   let choices = 0;
   const truncated = questions.map((question): TokenisedQuestion => {
-    const { context, continuations } = question;
-    if (continuations.every((tokens) => inputsOf(context, tokens) <= contextLength)) return question;
+    const { continuations } = question;
+    const isShort = (tokens: Int32Array, choice: number): boolean =>
+      inputsOf(contextOf(question, choice), tokens) <= contextLength;
+    if (continuations.every(isShort)) return question;
     const contexts = continuations.map((tokens, choice) => {
+      const context = contextOf(question, choice);
       const excess = inputsOf(context, tokens) - contextLength;
       if (excess <= 0) return context;
       // The public harness asserts that a choice has at most L tokens.

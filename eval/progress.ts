@@ -6,10 +6,12 @@ export interface Progress {
   /** Finished questions, including those taken over from a journal. */
   readonly questionsDone: number;
   readonly questionsTotal: number;
+  /** Finished questions that have a right choice. */
+  readonly questionsMeasured: number;
   /** Tokens computed by this process, and how many it will have computed at the end. */
   readonly tokensDone: number;
   readonly tokensTotal: number;
-  /** Fractions of the finished questions; 0 if there are none. */
+  /** Fractions of the finished questions with a right choice; 0 if there are none. */
   readonly runningAcc: number;
   readonly runningAccNorm: number;
   /** null until the first micro-batch has finished. */
@@ -32,6 +34,8 @@ export interface Work {
 export class Tally {
   readonly #questionsTotal: number;
   #questions = 0;
+  /** Those with a right choice. */
+  #measured = 0;
   #acc = 0;
   #accNorm = 0;
 
@@ -40,14 +44,16 @@ export class Tally {
   }
 
   add(question: Question, scores: Scores): void {
-    const metrics = measure(question, scores);
     this.#questions++;
+    if (question.gold < 0) return;
+    const metrics = measure(question, scores);
+    this.#measured++;
     this.#acc += metrics.acc;
     this.#accNorm += metrics.accNorm;
   }
 
   progress({ tokensDone, tokensTotal, estimateDone, estimateTotal, elapsed }: Work): Progress {
-    const share = (count: number): number => (this.#questions > 0 ? count / this.#questions : 0);
+    const share = (count: number): number => (this.#measured > 0 ? count / this.#measured : 0);
     const left =
       estimateDone > 0
         ? (elapsed / estimateDone) * (estimateTotal - estimateDone)
@@ -57,6 +63,7 @@ export class Tally {
     return {
       questionsDone: this.#questions,
       questionsTotal: this.#questionsTotal,
+      questionsMeasured: this.#measured,
       tokensDone,
       tokensTotal,
       runningAcc: share(this.#acc),

@@ -7,7 +7,7 @@ import type { Scorer } from './scorer.js';
 import { printDocs } from './selection.js';
 import { checkResumedShard, resultsFolder, shardName, type Shard } from './shard.js';
 import type { Sharing } from './sharing.js';
-import type { Task } from './tasks/task.js';
+import type { TaskName } from './tasks/task.js';
 import { tokeniseAll, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
 
 export interface LoadedQuestions extends Dataset {
@@ -26,7 +26,7 @@ export interface ScoreOptions extends Pick<
   EvaluateOptions,
   'onProgress' | 'onWarning' | 'pathScorer' | 'plan' | 'shard' | 'signal'
 > {
-  readonly task: Task;
+  readonly task: TaskName;
   readonly loaded: LoadedQuestions;
   readonly scorer: Scorer;
   readonly sharing: Sharing;
@@ -55,7 +55,7 @@ export interface Scored extends Evaluation {
 }
 
 /** What a journal says of its questions. */
-const identityOf = (task: Task, { sha256, docs, questions }: Dataset, sharing: Sharing): RunIdentity => ({
+const identityOf = (task: TaskName, { sha256, docs, questions }: Dataset, sharing: Sharing): RunIdentity => ({
   task: task.name,
   taskVersion: task.version,
   dataset: sha256,
@@ -96,7 +96,7 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
   const journal = new Journal({
     path: journalPath(folder, task.name, loaded.sha256),
     resume: options.resume,
-    choices: new Map(loaded.questions.map(({ docId, choices }) => [docId, choices.length])),
+    choices: new Map(loaded.tokenised.map(({ docId, continuations }) => [docId, continuations.length])),
     identity: { ...identity, ...(shard === undefined ? {} : { shard: shardName(shard) }) },
   });
   if (journal.kept !== undefined) options.onKept?.(journal.path, journal.kept);

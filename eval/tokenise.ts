@@ -25,8 +25,10 @@ export interface TokenisedQuestion {
   readonly context: Int32Array;
   /** For each choice i32[n_cont], at least one token. */
   readonly continuations: readonly Int32Array[];
-  /** If any context had to be cut: for each choice, the end of the context that fits with it. */
+  /** Where choices have contexts of their own, or any had to be cut: for each choice the end that fits with it. */
   readonly contexts?: readonly Int32Array[] | undefined;
+  /** The one choice is a text that is to be cut into windows. */
+  readonly isRolling?: boolean | undefined;
 }
 
 /** The context of one choice. */
@@ -39,6 +41,8 @@ export interface TokeniseOptions {
   readonly workers?: number;
   /** Questions per message. Default 64. */
   readonly chunk?: number;
+  /** Stands in for a context without tokens; refused where it is absent. */
+  readonly prefixToken?: number | undefined;
 }
 
 const DEFAULT_WORKERS = 2;
@@ -123,7 +127,11 @@ function unpack(questions: readonly Question[], reply: ChunkReply): TokenisedQue
   let at = 0,
     length = 0;
   const take = (): Int32Array => reply.tokens.subarray(at, (at += reply.lengths[length++] ?? 0));
-  return questions.map(({ docId, choices }) => ({ docId, context: take(), continuations: choices.map(take) }));
+  return questions.map(({ docId, contexts: texts, choices, isRolling }): TokenisedQuestion => {
+    const contexts = (texts ?? ['']).map(take);
+    const of = { docId, context: contexts[0] ?? new Int32Array(), continuations: choices.map(take) };
+    return { ...of, ...(texts === undefined ? {} : { contexts }), ...(isRolling === true ? { isRolling } : {}) };
+  });
 }
 
 /** Accepts questions one by one and tokenises them in the background. */
@@ -169,7 +177,12 @@ export class Tokeniser {
     try {
       for (let job = this.#queue.shift(); job !== undefined; job = this.#queue.shift()) {
         chunk = job.questions;
-        const questions = job.questions.map(({ context, choices, delimiter }) => ({ context, choices, delimiter }));
+        const questions = job.questions.map(({ context, contexts, choices, delimiter }) => ({
+          context,
+          contexts,
+          choices,
+          delimiter,
+        }));
         this.#done[job.index] = unpack(job.questions, await lane.encode({ questions }));
       }
     } catch (error) {
@@ -185,7 +198,9 @@ export class Tokeniser {
       this.#flush();
       await Promise.all(this.#busy);
       if (this.#failure !== undefined) throw this.#failure;
-      const [empty, ...questions] = this.#done.flat();
+      const [empty, ...bare] = this.#done.flat();
+      const { prefixToken } = this.#options;
+      const questions = prefixToken === undefined ? bare : bare.map((each) => withPrefix(each, prefixToken));
       for (const question of questions) checkTokens(question);
       return { questions, added: [...(empty?.context ?? [])] };
     } finally {
@@ -214,8 +229,26 @@ function nameQuestion(error: unknown, chunk: readonly Question[]): unknown {
   );
 }
 
-function checkTokens({ docId, context, continuations }: TokenisedQuestion): void {
-  if (context.length === 0) {
+/** A context without tokens becomes the prefix token, or the choice's own first token where that is it. */
+function withPrefix(question: TokenisedQuestion, prefixToken: number): TokenisedQuestion {
+  const { context, continuations, isRolling } = question;
+  if (context.length > 0 && question.contexts?.every(({ length }) => length > 0) !== false) return question;
+  const prefix = Int32Array.of(prefixToken);
+  const contexts = continuations.map((_, choice) => contextOf(question, choice));
+  const begins = contexts.map(
+    ({ length }, i) => length === 0 && isRolling !== true && continuations[i]![0] === prefixToken,
+  );
+  const own = contexts.map((each) => (each.length === 0 ? prefix : each));
+  return {
+    ...question,
+    context: own[0] ?? prefix,
+    continuations: continuations.map((tokens, i) => (begins[i] === true ? tokens.subarray(1) : tokens)),
+    ...(question.contexts === undefined ? {} : { contexts: own }),
+  };
+}
+
+function checkTokens({ docId, context, contexts = [context], continuations }: TokenisedQuestion): void {
+  if (contexts.some(({ length }) => length === 0)) {
     throw new UserError(
       `question ${docId}: the context has no tokens, so nothing predicts the first token of a choice`,
       'Give the question a context, or use a tokenizer that adds a beginning-of-text token',

@@ -23,12 +23,13 @@ export interface TokenizerSource {
 export interface ChunkRequest {
   readonly questions: readonly {
     readonly context: string;
+    readonly contexts?: readonly string[] | undefined;
     readonly choices: readonly string[];
     readonly delimiter: string;
   }[];
 }
 
-/** For each question its context, then each choice; lengths are in the same order. */
+/** For each question its context, or those of its choices, then each choice; lengths are in the same order. */
 export interface ChunkReply {
   readonly tokens: Int32Array<ArrayBuffer>;
   readonly lengths: Int32Array<ArrayBuffer>;
@@ -69,13 +70,13 @@ async function encodeAll(tokenizer: TextTokenizer, texts: string[]): Promise<rea
 
 /**
  * Spaces at the end of the context belong to the choices. If the context alone has n tokens, the tokens of a choice are
- * those of the whole text after the first n. The context is encoded once per question, and its tokens are the inputs
- * for every choice.
+ * those of the whole text after the first n. A context of all choices is encoded once per question, and its tokens are
+ * the inputs for every choice.
  */
 export async function encodeChunk(tokenizer: TextTokenizer, request: ChunkRequest): Promise<ChunkReply> {
-  const ofQuestions = request.questions.map(({ context, choices, delimiter }) => [
-    rightStrip(context),
-    ...choices.map((choice) => context + delimiter + choice),
+  const ofQuestions = request.questions.map(({ context, contexts = [context], choices, delimiter }) => [
+    ...contexts.map(rightStrip),
+    ...choices.map((choice, i) => (contexts[i] ?? context) + delimiter + choice),
   ]);
   const texts = ofQuestions.flat();
   const encoded = await encodeAll(tokenizer, texts).catch(async (error: unknown) => {
@@ -87,11 +88,13 @@ export async function encodeChunk(tokenizer: TextTokenizer, request: ChunkReques
   const parts: { readonly ids: ArrayLike<number>; readonly from: number }[] = [];
   let at = 0,
     total = 0;
-  for (const { choices } of request.questions) {
-    const contextLength = encoded[at]?.length ?? 0;
-    for (let i = 0; i <= choices.length; i++, at++) {
+  for (const { contexts, choices } of request.questions) {
+    const first = at;
+    const count = contexts?.length ?? 1;
+    for (let i = 0; i < count + choices.length; i++, at++) {
       const ids = encoded[at] ?? [];
-      const from = i === 0 ? 0 : Math.min(contextLength, ids.length);
+      const own = encoded[first + (contexts === undefined ? 0 : i - count)];
+      const from = i < count ? 0 : Math.min(own?.length ?? 0, ids.length);
       lengths[at] = ids.length - from;
       total += ids.length - from;
       parts.push({ ids, from });

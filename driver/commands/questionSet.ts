@@ -3,6 +3,7 @@
  * known.
  */
 import {
+  cutWindows,
   planQuestions,
   tokeniseDataset,
   type PathLimit,
@@ -78,10 +79,9 @@ export function packQuestions(
   limits: ModelLimits,
   mayCut = false,
 ): PackedQuestions {
+  const cut = whole.tokenised.map((question) => cutWindows(question, limits.contextLength, whole.addedTokens));
   const { questions: tokenised, choices } =
-    overlong === 'truncate'
-      ? truncateOverlong(whole.tokenised, limits.contextLength)
-      : { questions: whole.tokenised, choices: 0 };
+    overlong === 'truncate' ? truncateOverlong(cut, limits.contextLength) : { questions: cut, choices: 0 };
   const plan = planQuestions({
     tokenised,
     sharing,

@@ -1,5 +1,12 @@
 /** The third step of a run: a loaded model scores a set of questions, with a journal if there is a folder. */
-import { evaluate, scoreQuestions, type Evaluation, type Progress, type Scored, type Task } from '../../eval/index.js';
+import {
+  evaluate,
+  scoreQuestions,
+  type Evaluation,
+  type Progress,
+  type Scored,
+  type TaskName,
+} from '../../eval/index.js';
 import { takesDrawn } from '../../ir/stepping.js';
 import { counted } from '../../system/format.js';
 import { quoteForShell } from '../../system/shell.js';
@@ -12,7 +19,7 @@ import { planPathScorer } from './pathScorer.js';
 import { PlanScorer } from './scorer.js';
 
 export interface ScoreSetOptions {
-  readonly task: Task;
+  readonly task: TaskName;
   /** Folder of the results and the journal. Nothing is written without it. */
   readonly output?: string | undefined;
   /** The model's name in results. */
@@ -104,8 +111,8 @@ const toRunProgress = (p: Progress): RunProgress => ({
   questionsTotal: p.questionsTotal,
   tokensDone: p.tokensDone,
   tokensTotal: p.tokensTotal,
-  accuracy: p.questionsDone === 0 ? undefined : p.runningAcc,
-  accuracyNorm: p.questionsDone === 0 ? undefined : p.runningAccNorm,
+  accuracy: p.questionsMeasured === 0 ? undefined : p.runningAcc,
+  accuracyNorm: p.questionsMeasured === 0 ? undefined : p.runningAccNorm,
   tokensPerSecond: p.tokensPerSecond,
   secondsLeft: p.secondsLeft ?? undefined,
 });

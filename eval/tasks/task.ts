@@ -13,16 +13,25 @@ export interface Question {
   readonly doc: Doc;
   /** Text before every choice. */
   readonly context: string;
+  /** Text before each choice, where they differ; `context` is the first of them then. */
+  readonly contexts?: readonly string[] | undefined;
   readonly choices: readonly string[];
-  /** Index of the correct choice. */
+  /** Index of the correct choice; negative where none is. */
   readonly gold: number;
   /** Text between the context and a choice; not counted in a choice's length. */
   readonly delimiter: string;
+  /** The one choice is a text that is scored as a whole, in windows where it is longer than the model's context. */
+  readonly isRolling?: boolean | undefined;
 }
 
-export interface Task {
+/** What names a task in journals. */
+export interface TaskName {
   readonly name: string;
   /** Version of the public harness's task that has these semantics. */
+  readonly version: number | string;
+}
+
+export interface Task extends TaskName {
   readonly version: number;
   /** The fields that a record must have, in one line, for messages. */
   readonly schema: string;

@@ -53,6 +53,8 @@ export interface OpenTask {
   readonly outputType: OutputType;
   /** Shots in force. */
   readonly shots: number;
+  /** Documents of the scored split, before any limit. */
+  readonly total: () => Promise<number>;
   /**
    * The documents in order, each made as it is taken: memory does not grow with their number. Once only, since shots
    * are drawn from one generator. Throws UserError that names the document.
@@ -90,7 +92,7 @@ export async function openTask(settings: Settings, readSplit: ReadSplit, options
       yield maker.make(document, docId++);
     }
   }
-  return { outputType, shots: shots.count, documents: made };
+  return { outputType, shots: shots.count, total: () => documents.count(scored), documents: made };
 }
 
 /** All documents of a task at once. Throws UserError as openTask and its documents do. */

@@ -1,13 +1,5 @@
 /** Figures of groups of tasks, from those of the tasks in them. */
-
-/** A metric of a group: the mean of its tasks' figures. */
-export interface GroupMetric {
-  readonly metric: string;
-  /** Names of filters. */
-  readonly filters: readonly string[];
-  /** Whether a task counts by its documents, or all tasks alike. */
-  readonly isWeighted: boolean;
-}
+import type { Aggregate } from '../definition/nodes.js';
 
 /** What a task or group has come to. */
 export interface Figure {
@@ -39,10 +31,10 @@ export interface GroupFigure extends Figure {
 /** By `metric,filter`. Tasks without a metric do not count in it; a metric that no task has is left out. */
 export function figuresOfGroup(
   leaves: readonly TaskFigures[],
-  metrics: readonly GroupMetric[],
+  aggregates: readonly Aggregate[],
 ): ReadonlyMap<string, GroupFigure> {
   const found = new Map<string, GroupFigure>();
-  for (const { metric, filters, isWeighted } of metrics) {
+  for (const { metric, filters, weightBySize } of aggregates) {
     for (const filter of filters) {
       const key = `${metric},${filter}`;
       const having = leaves.flatMap(({ documents, figures }) => {
@@ -51,7 +43,7 @@ export function figuresOfGroup(
       });
       if (having.length === 0) continue;
       const sizes = having.map(({ documents }) => documents);
-      const weights = isWeighted ? sizes : having.map(() => 1);
+      const weights = weightBySize ? sizes : having.map(() => 1);
       const errors = having.flatMap(({ error }) => error ?? []);
       found.set(key, {
         value: sum(having.map(({ value }, i) => value * weights[i]!)) / sum(weights),

@@ -1,7 +1,7 @@
 /** The metrics of one document, as the harness computes them of the model's answers. */
 import { codePointLength, splitAtSpace } from '../python/text.js';
 import { str } from '../python/show.js';
-import { isEqual, isInt, isList, type Dict, type Value } from '../python/value.js';
+import { isInt, isList, type Dict, type Value } from '../python/value.js';
 import type { Item } from './aggregate.js';
 import { comparable } from './exactMatch.js';
 import type { Metric, OutputType } from './metrics.js';
@@ -13,16 +13,13 @@ export interface Answerable {
   /** The right answer: of choices its place, its text or a list of places; else a text or a list of texts. */
   readonly gold: Value;
   /** Absent where the task has none. */
-  readonly choices: readonly string[] | undefined;
-  /** The text whose words and bytes are counted, where it is scored as a whole. */
-  readonly text?: string;
+  readonly choices: readonly Value[] | undefined;
+  /** Its text is what is counted where a text is scored as a whole. */
+  readonly target: Value;
 }
 
 /** Values by the names of metrics. */
 export type Values = ReadonlyMap<string, Item>;
-
-/** A task's own function in place of what follows. */
-export type OwnResults = (document: Dict, responses: readonly Response[]) => Values;
 
 /** Index of the first maximum, as NumPy has it: NaN is the largest. */
 function argmax(values: readonly number[]): number {
@@ -55,9 +52,14 @@ function placesOf(gold: Value, choices: readonly string[]): readonly number[] {
 
 /** Whether the right answer names no choice: then no choice is right, and the harness logs it. */
 export const isGoldMissing = ({ gold, choices = [] }: Pick<Answerable, 'gold' | 'choices'>): boolean =>
-  placesOf(gold, choices).includes(NONE);
+  placesOf(gold, choices.map(str)).includes(NONE);
 
-function ofChoices({ gold, choices = [] }: Answerable, answers: readonly LogLikelihood[], names: ReadonlySet<string>) {
+function ofChoices(
+  { gold, choices: given = [] }: Answerable,
+  answers: readonly LogLikelihood[],
+  names: ReadonlySet<string>,
+) {
+  const choices = given.map(str);
   const lls = answers.slice(0, choices.length).map(({ ll }) => ll);
   const unconditional = answers.slice(choices.length).map(({ ll }) => ll);
   const places = placesOf(gold, choices);
@@ -80,7 +82,8 @@ function ofChoices({ gold, choices = [] }: Answerable, answers: readonly LogLike
 const pick = (computed: Readonly<Record<string, () => Item>>, names: ReadonlySet<string>): Values =>
   new Map(Object.entries(computed).flatMap(([name, of]) => (names.has(name) ? [[name, of()] as const] : [])));
 
-function ofRolling({ text = '' }: Answerable, ll: number, names: ReadonlySet<string>): Values {
+function ofRolling({ target }: Answerable, ll: number, names: ReadonlySet<string>): Values {
+  const text = str(target);
   // Python's re.split(r"\s+", text) has an empty part where space begins or ends the text.
   const parts = splitAtSpace(`x${text}x`).length;
   const bytes = Buffer.byteLength(text);
@@ -95,7 +98,7 @@ function ofRolling({ text = '' }: Answerable, ll: number, names: ReadonlySet<str
 }
 
 function ofText({ gold, choices }: Answerable, text: string, metrics: readonly Metric[]): Values {
-  const right = choices !== undefined && isInt(gold) ? choices.at(Number(gold))! : gold;
+  const right = choices !== undefined && isInt(gold) ? (choices.at(Number(gold)) ?? gold) : gold;
   const golds = isList(right) ? right.map(str) : [str(right)];
   return new Map(
     metrics.map(({ name, entry, where }) => {
@@ -129,9 +132,8 @@ export function valuesOf(
   }
 }
 
-/** Whether an answer is a right one, for figures while a run goes on; undefined where the type has no such thing. */
-export function isRightSoFar(type: OutputType, of: Answerable, responses: readonly Response[]): boolean | undefined {
-  if (type !== 'multiple_choice' || of.choices === undefined) return undefined;
-  const lls = responses.slice(0, of.choices.length).map((each) => (isText(each) ? NaN : each.ll));
-  return placesOf(of.gold, of.choices).some((place) => isEqual(place, argmax(lls)));
+/** The place of the first right choice, for figures while a run goes on; undefined where the type has no such thing. */
+export function placeOfGold(type: OutputType, { gold, choices }: Answerable): number | undefined {
+  const [place = NONE] = type === 'multiple_choice' ? placesOf(gold, (choices ?? []).map(str)) : [];
+  return place < 0 ? undefined : place;
 }

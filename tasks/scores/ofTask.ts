@@ -1,14 +1,14 @@
 /** A task's figures: answers of all its documents, filtered, measured and joined. */
 import { UserError } from '../../errors.js';
-import type { Settings } from '../definition/taskFiles.js';
-import { Hook, type Yaml } from '../definition/yaml.js';
+import type { Settings } from '../definition/settings.js';
+import { HookProblem, type Ports } from '../hooks/hook.js';
 import { isDict, isInt, isList, isTruthy, type Value } from '../python/value.js';
 import { AGGREGATIONS, standardError, type Item } from './aggregate.js';
 import { readFilters, type Filter } from './filters.js';
 import type { Figure } from './groups.js';
 import { OUTPUT_TYPES, readMetrics, type Metric, type OutputType } from './metrics.js';
-import { valuesOf, type Answerable, type OwnResults, type Values } from './ofDocument.js';
-import { ownResultsOf } from './ownResults.js';
+import { valuesOf, type Answerable, type Values } from './ofDocument.js';
+import { Keys } from '../requests/keys.js';
 import { isText, type Response } from './response.js';
 
 /** What a document's answers came to after one filter. */
@@ -19,8 +19,6 @@ export interface Measured {
   readonly values: Values;
 }
 
-const valueOf = (value: Yaml | undefined): Value => (value instanceof Hook ? value.name : ((value ?? null) as Value));
-
 /** How a task's answers are scored. */
 export class TaskScores {
   readonly type: OutputType;
@@ -28,18 +26,20 @@ export class TaskScores {
   readonly filters: readonly Filter[];
   /** How often each request is asked. */
   readonly repeats: number;
-  readonly #own: OwnResults | undefined;
+  readonly #own: Ports['results'] | undefined;
+  readonly #where: string;
 
   /** Throws UserError for what is not supported, with file, line and key. */
   constructor(settings: Settings) {
-    const where = (key: string): string => settings.get(key)?.where ?? key;
-    const get = (key: string): Value => valueOf(settings.get(key)?.value);
+    const keys = new Keys(settings);
+    const where = (key: string): string => keys.where(key);
+    const get = (key: string): Value => keys.get(key);
     const type = OUTPUT_TYPES.find((each) => each === (get('output_type') ?? 'generate_until'));
     if (type === undefined)
       throw new UserError(`${where('output_type')}: no such type`, `There are ${OUTPUT_TYPES.join(', ')}`);
     this.type = type;
-    const own = settings.get('process_results');
-    this.#own = own === undefined || own.value === null ? undefined : ownResultsOf(own);
+    this.#own = keys.port('process_results', 'results');
+    this.#where = where('process_results');
     this.metrics = readMetrics(get('metric_list'), type, this.#own !== undefined, where('metric_list'));
     this.filters = readFilters(get('filter_list'), where('filter_list'));
     const repeats = get('repeats') ?? 1;
@@ -53,9 +53,22 @@ export class TaskScores {
   measure(of: Answerable, responses: readonly (readonly Response[])[]): readonly Measured[] {
     return this.filters.map(({ name, apply }) => {
       const filtered = responses.map((all) => (all.every(isText) ? apply(all) : all[0]!));
-      const values = this.#own?.(of.document, filtered) ?? valuesOf(this.type, of, filtered, this.metrics);
+      const values = this.#ownValues(of, filtered) ?? valuesOf(this.type, of, filtered, this.metrics);
       return { filter: name, filtered, values };
     });
+  }
+
+  #ownValues({ document }: Answerable, responses: readonly Response[]): Values | undefined {
+    try {
+      return this.#own?.(
+        document,
+        responses.map((each) => (isText(each) ? NaN : each.ll)),
+      );
+    } catch (error) {
+      if (error instanceof HookProblem)
+        throw new UserError(`${this.#where}: ${error.message}`, undefined, { cause: error });
+      throw error;
+    }
   }
 
   /** By `metric,filter`, in the order of the harness's results. */

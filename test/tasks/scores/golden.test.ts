@@ -5,8 +5,9 @@ import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { readSplit } from '../../../tasks/data/splits.js';
-import { TaskFolder } from '../../../tasks/definition/taskFiles.js';
-import { buildTask } from '../../../tasks/requests/task.js';
+import { TaskLibrary } from '../../../tasks/definition/library.js';
+import { tasksBelow } from '../../../tasks/definition/nodes.js';
+import { buildRequests } from '../../../tasks/requests/task.js';
 import { figuresOfGroup, type TaskFigures } from '../../../tasks/scores/groups.js';
 import { TaskScores, type Measured } from '../../../tasks/scores/ofTask.js';
 import type { Response } from '../../../tasks/scores/response.js';
@@ -65,7 +66,7 @@ function expectFigures({ documents, figures }: TaskFigures, expected: Figures, n
 }
 
 describe.skipIf(isAbsent)('metrics of lm-evaluation-harness', () => {
-  const folder = new TaskFolder(join(SHARED, 'data/lm_eval_tasks'));
+  const folder = new TaskLibrary([join(SHARED, 'data/lm_eval_tasks')]);
   const { runs } = JSON.parse(readFileSync(join(SHARED, 'golden/requests/metrics.json'), 'utf8')) as {
     readonly runs: Readonly<Record<string, Run>>;
   };
@@ -83,15 +84,14 @@ describe.skipIf(isAbsent)('metrics of lm-evaluation-harness', () => {
         golden.set(`${each.task} ${each.doc_id}`, each);
       }
     const leaves = new Map<string, TaskFigures>();
-    for (const task of run.tasks.flatMap((each) => folder.expand(each))) {
-      const settings = folder.settingsOf(task);
+    for (const { name: task, settings } of tasksBelow(run.tasks.flatMap((each) => folder.resolve(each)))) {
       const scores = new TaskScores(settings);
       const read = readSplit.bind(undefined, join(SHARED, 'data/hub'));
-      const built = await buildTask(settings, read, {
+      const built = await buildRequests(settings, read, {
         shots: run.num_fewshot ?? undefined,
         limit: run.limit ?? undefined,
       });
-      const measured = built.documents.map((document) => {
+      const measured = built.map((document) => {
         const expected = golden.get(`${task} ${document.docId}`);
         const texts = expected?.resps.filter((each): each is string => typeof each === 'string') ?? [];
         const answers = texts.length > 0 ? texts : invented(document.docId, document.requests.length);
@@ -113,8 +113,10 @@ describe.skipIf(isAbsent)('metrics of lm-evaluation-harness', () => {
       expectFigures(figures, run.results[task]!, task);
     }
     for (const [group, expected] of Object.entries(run.groups ?? {})) {
-      const own = folder.expand(group).map((task) => leaves.get(task)!);
-      const found = figuresOfGroup(own, [{ metric: 'acc', filters: ['none'], isWeighted: true }]);
+      const [node] = folder.resolve(group);
+      if (node?.kind !== 'group') throw new Error(`${group} is no group`);
+      const own = tasksBelow([node]).map((task) => leaves.get(task.name)!);
+      const found = figuresOfGroup(own, node.aggregates);
       const documents = own.reduce((sum, each) => sum + each.documents, 0);
       expectFigures({ documents, figures: found }, expected, group);
       expect(expected['sample_count']).toEqual({ 'acc,none': found.get('acc,none')?.documents });

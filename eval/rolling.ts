@@ -1,0 +1,22 @@
+/** Texts that are scored as a whole: in windows, each token predicted from as much before it as fits. */
+import { contextOf, type TokenisedQuestion } from './tokenise.js';
+
+/**
+ * Cuts a text into windows as the public harness does. The first begins with the prefix token alone; each further one
+ * predicts `length` new tokens after one before them; the last is filled up on the left. Windows become the choices of
+ * the question, with contexts of their own. `added`: tokens that the tokenizer puts first, which are predicted too.
+ */
+export function cutWindows(question: TokenisedQuestion, length: number, added: readonly number[]): TokenisedQuestion {
+  if (question.isRolling !== true) return question;
+  const prefix = contextOf(question, 0);
+  const text = Int32Array.from([...added, ...question.continuations[0]!]);
+  const contexts = [prefix.subarray(0, 1)];
+  const continuations = [text.subarray(0, Math.min(length, text.length))];
+  for (let done = continuations[0]!.length; done < text.length;) {
+    const end = Math.min(done + length, text.length);
+    contexts.push(text.subarray(end - length - 1, done));
+    continuations.push(text.subarray(done, end));
+    done = end;
+  }
+  return { docId: question.docId, context: contexts[0]!, contexts, continuations };
+}
