@@ -83,6 +83,18 @@ const TOGETHER = [
 
 const SLOW = 'test/slow/**/*.test.ts';
 
+/** Files with cases that run in test:slow only (test/support/thorough.ts): there, they run with all of them. */
+const THOROUGH = [
+  'codegen/cuda/attentionPath',
+  'codegen/cuda/hopper',
+  'codegen/cuda/randomModel',
+  'codegen/cuda/skinny',
+  'codegen/draw',
+  'codegen/layer',
+].map((name) => `test/${name}.test.ts`);
+/** A file that is named on the command line runs once. */
+const isSlowRun = process.argv.some((argument) => /^(--project=)?slow$/.test(argument));
+
 export default defineConfig({
   test: {
     globalSetup: ['test/globalSetup.ts'],
@@ -95,10 +107,25 @@ export default defineConfig({
     outputFile: { json: 'build/test-results.json' },
     projects: [
       // A process for each file: what it loads, compiles or sets ends with it.
-      { test: { ...common, name: 'separate', include: ['test/**/*.test.ts'], exclude: [...TOGETHER, SLOW] } },
-      { test: { ...common, name: 'together', include: TOGETHER, isolate: false } },
+      {
+        test: {
+          ...common,
+          name: 'separate',
+          include: ['test/**/*.test.ts'],
+          exclude: [...TOGETHER, SLOW],
+          provide: { isThorough: false },
+        },
+      },
+      { test: { ...common, name: 'together', include: TOGETHER, isolate: false, provide: { isThorough: false } } },
       // What takes a minute: `npm run test:slow`.
-      { test: { ...common, name: 'slow', include: [SLOW] } },
+      {
+        test: {
+          ...common,
+          name: 'slow',
+          include: [SLOW, ...(isSlowRun ? THOROUGH : [])],
+          provide: { isThorough: true },
+        },
+      },
     ],
   },
 });

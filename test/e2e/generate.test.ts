@@ -5,9 +5,10 @@ import { describe, expect, it } from 'vitest';
 import { failure, isBuilt, ROOT, start, success, temporaryFolder, tilewright } from './support.js';
 
 const DEMO = join(ROOT, 'models', 'demo');
-const PLACE = ['--target', 'cpu', '--precision', 'f32', '--threads', '2'];
+/** Small steps have the fewest kernels to compile. */
+const PLACE = ['--target', 'cpu', '--precision', 'f32', '--threads', '2', '--max-tokens', '64'];
 /** Many short texts: the first are done long before the last begin. */
-const BRIEF = ['--ignore-eos', '--json', '--max-new-tokens', '6'];
+const BRIEF = ['--ignore-eos', '--json', '--max-new-tokens', '6', '--cache-tokens', '4096'];
 const generate = (...more: string[]) => tilewright(['generate', DEMO, ...PLACE, ...more]);
 
 interface Line {

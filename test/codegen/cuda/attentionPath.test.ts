@@ -5,6 +5,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ClusterSize, CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/sameValues.js';
+import { casesHere } from '../../support/thorough.js';
 import { label, reference, rowsOf, tolerance } from './attentionCases.js';
 import { emulate, prepare, type AttentionData, type Shape } from './attentionHarness.js';
 import { gather, pathSchedule, PathWorld, type Piece } from './pathCases.js';
@@ -183,16 +184,20 @@ describe('the emulation', () => {
   const world = new PathWorld(s, [127, 1, 20, 45], 4);
   const data = world.call(world.whole, { placement: 1 });
   const whole = emulate(s, plan, data, OPTIONS).out;
-  it.each([
+  const MUTATIONS = [
     ['to wait for copies', '      tw_cp_async_wait<SLOTS - 2>();\n', ''],
     ['the barrier of a step', '__syncthreads();  /* The tile is there, the one before has been read. */', ''],
     ['to mask', 'if (at > last0) s', 'if (at > last0 + 1) s'],
     ['the queries of a run', 'if (s_begin[i] != begin) to = i;', ''],
     ['where a run begins', 'list[begin + i]', 'list[i]'],
     ['to rescale', 'sum0 = tw_mul(sum0, keep0);', ''],
-  ])('notices a kernel that forgets %s', (_, what, by) => {
-    expect(isNoticed(s, plan, data, whole, what, by)).toBe(true);
-  });
+  ] as const;
+  it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0, 2, 4))(
+    'notices a kernel that forgets %s',
+    (_, what, by) => {
+      expect(isNoticed(s, plan, data, whole, what, by)).toBe(true);
+    },
+  );
 });
 
 /** Blocks of one query: clusters, teams, and what they must not forget. */
@@ -217,7 +222,7 @@ describe('one query a block', () => {
     },
   );
 
-  it.each([
+  const MUTATIONS = [
     ['to wait for keys', decode(), '      tw_cp_async_wait<1>();\n      __syncwarp();', '      __syncwarp();'],
     ['to wait for values', decode(), '      tw_cp_async_wait<1>();\n      meet();', '      meet();'],
     ['the maxima of other warps', decode(), 'meet();  /* The maxima of all warps are there. */', ''],
@@ -239,7 +244,12 @@ describe('one query a block', () => {
     ],
     ['that blocks still read', decode(4), 'if (round > 0) tw_cluster_wait();', ''],
     ['that blocks still read its memory', decode(8), 'tw_cluster_wait();  /* The other blocks', '/* The other blocks'],
-  ] as const)('is noticed when it forgets %s', (_, plan, what, by) => {
-    expect(isNoticed(LONG, plan, ends, right, what, by)).toBe(true);
-  });
+  ] as const;
+  it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0, 2, 7, 8))(
+    'is noticed when it forgets %s',
+    (...mutation) => {
+      const [, plan, what, by] = mutation;
+      expect(isNoticed(LONG, plan, ends, right, what, by)).toBe(true);
+    },
+  );
 });

@@ -11,6 +11,7 @@ import { isLegalCuda } from '../../../codegen/cuda/index.js';
 import { TYPICAL_FACTS } from '../../../driver/target.js';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { kernelWrites } from '../../../ir/kernelAccess.js';
+import { casesHere } from '../../support/thorough.js';
 import { randomSource } from '../harness.js';
 import { checkKernels, kernelsToCheck, type Checked, type Launch } from './checkKernels.js';
 import { loadEmulator } from './emulate.js';
@@ -47,11 +48,12 @@ describe('a random model on the emulation', () => {
     };
   };
 
-  it.each([
-    { seed: 1, dtype: 'bf16' as const, arch: 'sm_80' as const, hasBiases: false },
-    { seed: 2, dtype: 'f16' as const, arch: 'sm_80' as const, hasBiases: true },
-    { seed: 4, dtype: 'bf16' as const, arch: 'sm_90a' as const, hasBiases: true },
-  ])(
+  const CASES = [
+    { seed: 1, dtype: 'bf16', arch: 'sm_80', hasBiases: false },
+    { seed: 2, dtype: 'f16', arch: 'sm_80', hasBiases: true },
+    { seed: 4, dtype: 'bf16', arch: 'sm_90a', hasBiases: true },
+  ] as const;
+  it.each(casesHere<(typeof CASES)[number]>(CASES, 1, 2))(
     'has kernels that agree with float64: seed $seed, $dtype, $arch, biases: $hasBiases',
     async ({ seed, dtype, arch, hasBiases }) => {
       const model = randomModel(folder, seed, dtype, TYPICAL_FACTS[arch], { scale: 0.3, hasBiases });
@@ -97,7 +99,7 @@ describe('the cases of the GPU tests', () => {
   const kindOf = ({ skeleton, mode, cluster }: CudaGemmSchedule): string =>
     skeleton === 'wgmma' ? `wgmma ${mode} ${cluster}` : skeleton;
 
-  it.each([1, 2, 3])(
+  it.each(casesHere([1, 2, 3], 0))(
     'cover every skeleton, mode and cluster size of every contraction, in both element types: seed %i',
     (seed) => {
       const facts = TYPICAL_FACTS.sm_90a;
