@@ -1,16 +1,12 @@
 /** Cases that CI has no time for: `npm run test:slow` runs files that use this once more, with all of theirs. */
 import { inject } from 'vitest';
 
-declare module 'vitest' {
-  interface ProvidedContext {
-    /** Whether this is the slow project. */
-    isThorough: boolean;
-  }
-}
+/** What vitest.config.ts provides: true in the slow project only. */
+const isThorough = inject('isThorough' as never) as boolean;
 
 /** All of `cases` in test:slow; in CI those at `places`, which differ from each other the most. */
 export function casesHere<T>(cases: readonly T[], ...places: readonly number[]): T[] {
-  if (inject('isThorough')) return [...cases];
+  if (isThorough) return [...cases];
   return places.map((place) => {
     const each = cases[place];
     if (each === undefined) throw new Error(`there is no case ${place} of ${cases.length}`);
