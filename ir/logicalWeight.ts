@@ -44,7 +44,8 @@ export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, Raw
         `Weight '${decl.name}': column scale '${decl.columnScale}' has ${scale.length} elements, k is ${decl.k}.`,
       );
     }
-    const factors = decl.columnOffset === undefined ? scale : scale.map((v) => Math.fround(v + decl.columnOffset!));
+    const { columnOffset: added } = decl;
+    const factors = added === undefined ? scale : scale.map((v) => (round ? Math.fround(v + added) : v + added));
     for (let i = 0; i < result.length; i++) result[i] = result[i]! * factors[i % decl.k]!;
   }
   if (!round) return result;

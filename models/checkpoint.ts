@@ -247,7 +247,7 @@ export function fnv1a64(text: string): bigint {
 
 /**
  * The checkpoint of `--init random:SEED`: a model with the shapes of config.json whose weights are in no file. Norm
- * weights are 1. Matrices and biases are random with the seed FNV-1a 64 of "SEED:name". Both have the configuration's
+ * weights change nothing. Matrices and biases are random with the seed FNV-1a 64 of "SEED:name". Both have the configuration's
  * element type. `path` is a config.json or its folder; a tokenizer beside it is used. Throws UserError if it is not
  * supported.
  */
@@ -258,13 +258,13 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
   const { config } = model;
   const { dtype: format } = config;
   const tensors = new Map<string, TensorLocation>();
-  for (const { name: stored, shape: whole, role, parts } of model.tensors) {
+  for (const { name: stored, shape: whole, role, neutral = 1, parts } of model.tensors) {
     const pieces = parts?.map((part) => ({ name: part.name, shape: partShape(part, whole) }));
     for (const { name, shape } of pieces ?? [{ name: stored, shape: whole }])
       tensors.set(
         name,
         role === 'norm'
-          ? { kind: 'constant', name, format, shape, value: 1 }
+          ? { kind: 'constant', name, format, shape, value: neutral }
           : { kind: 'random', name, format, shape, seed: fnv1a64(`${seed}:${name}`), scale: RANDOM_SCALE },
       );
   }

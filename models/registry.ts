@@ -1,6 +1,7 @@
 /** The families of models that the compiler knows. A new one is a folder beside these and a line here. */
 import { UserError } from '../errors.js';
 import { isGiven, quote } from '../system/json.js';
+import { gemma } from './gemma/index.js';
 import { gptNeox } from './gptNeox/index.js';
 import { granite } from './granite/index.js';
 import { llama } from './llama/index.js';
@@ -9,7 +10,7 @@ import { qwen2 } from './qwen2/index.js';
 import { qwen3 } from './qwen3/index.js';
 import { smollm3 } from './smollm3/index.js';
 
-export const ARCHITECTURES: readonly Architecture[] = [llama, qwen2, qwen3, granite, smollm3, gptNeox];
+export const ARCHITECTURES: readonly Architecture[] = [llama, qwen2, qwen3, granite, smollm3, gptNeox, gemma];
 
 const SUPPORTED = `supported: ${ARCHITECTURES.map(({ name, covers }) => `${name} (${covers})`).join(', ')}`;
 

@@ -180,11 +180,13 @@ export function uses(graph: Graph): ReadonlyMap<Value, readonly Node[]> {
   return map;
 }
 
-/** Values that depend only on weights and constants. They are computed once, when the weights are loaded. */
+/** Values that depend only on weights and literals, and on a weight at least. */
 export function loadTimeValues(graph: Graph): ReadonlySet<Value> {
   const set = new Set<Value>(graph.weights);
-  for (const node of graph.nodes) {
-    if (node.operands.length > 0 && node.operands.every((v) => set.has(v))) set.add(node.result);
+  const literals = new Set<Value>();
+  for (const { op, operands, result } of graph.nodes) {
+    if (op === 'const') literals.add(result);
+    else if (operands.some((v) => set.has(v)) && operands.every((v) => set.has(v) || literals.has(v))) set.add(result);
   }
   return set;
 }

@@ -42,8 +42,8 @@ export interface DecoderConfig extends ModelConfig {
   readonly headNorms?: boolean;
   /** Layers whose queries and keys are not rotated, in ascending order. Default: none. */
   readonly unrotated?: readonly number[];
-  /** Literal factors. Default: those of LLaMA. */
-  readonly factors?: Factors;
+  /** Literal factors. Default of each: that of LLaMA. */
+  readonly factors?: Partial<Factors>;
 }
 
 /** What norms compute; models/decoder/norms.ts says how. */
@@ -134,7 +134,8 @@ const schema = z.looseObject({
 
 const DTYPES: Readonly<Record<string, FormatName>> = { float32: 'f32', float16: 'f16', bfloat16: 'bf16' };
 
-function parseDType(config: Json, where: string, fallback: FormatName): FormatName {
+/** The element type that a file claims for its weights, or `fallback`. Throws UserError. */
+export function parseDType(config: Json, where: string, fallback: FormatName): FormatName {
   const key = isGiven(config['dtype']) ? 'dtype' : 'torch_dtype';
   const stated = config[key];
   if (!isGiven(stated) || stated === 'auto') return fallback;

@@ -1,6 +1,7 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
+import type { FormatName } from '../../ir/storage.js';
 import type { Architecture, Json } from '../family/model.js';
-import { parseDecoderConfig, type DecoderConfig, type Differences, type FamilyConfig } from './config.js';
+import { parseDecoderConfig, parseDType, type DecoderConfig, type Differences, type FamilyConfig } from './config.js';
 import { buildDecoder, buildStep } from './graph.js';
 import { rotaryTable } from './rope.js';
 import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
@@ -9,8 +10,8 @@ export interface DecoderFamily
   extends Pick<Architecture, 'name' | 'modelType' | 'covers'>, Omit<FamilyConfig, 'architecture' | 'differences'> {
   /** Default: those of LLaMA. */
   readonly names?: TensorNames;
-  /** Reads the family's own keys. Throws UserError if a setting is not supported. */
-  readonly differences: (json: Json, where: string) => Differences;
+  /** Reads the family's own keys, of a model whose weights are `dtype`. Throws UserError for what is not supported. */
+  readonly differences: (json: Json, where: string, dtype: FormatName) => Differences;
 }
 
 export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
@@ -23,7 +24,7 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
       const config = parseDecoderConfig(json, where, fallbackDType, {
         ...defaults,
         architecture: name,
-        differences: differences(json, where),
+        differences: differences(json, where, parseDType(json, where, fallbackDType)),
       });
       return {
         config,
@@ -43,13 +44,14 @@ function summarise({ hiddenSize, intermediateSize, layers, heads, headDim, kvHea
     `${heads} heads of ${headDim}, ${kvHeads} key/value heads`,
     ...(rest.biased.length === 0 ? [] : [`biases on ${rest.biased.join(', ')}`]),
     ...(rest.norm?.kind === 'layer' ? ['LayerNorm'] : []),
+    ...(rest.norm?.offset === 1 ? ['norm weights around 1'] : []),
     ...(rest.activation === undefined ? [] : [rest.activation === 'gelu' ? 'GELU' : 'GELU by tanh']),
     ...(rest.isGated === false ? ['feed-forward without a gate'] : []),
     ...(rest.parallel === undefined ? [] : ['attention and feed-forward side by side']),
     ...(rest.rotary === undefined ? [] : [printRotary(rest.rotary)]),
     ...(rest.headNorms === true ? ['norms of each head of q and k'] : []),
     ...(rest.unrotated === undefined ? [] : [`layers without rotary embedding: ${rest.unrotated.length}`]),
-    ...(rest.factors === undefined ? [] : ['factors on embeddings, residuals, scores and logits']),
+    ...(rest.factors === undefined ? [] : [`factors on ${Object.keys(rest.factors).join(', ')}`]),
     ...(rest.tieWordEmbeddings ? ['head tied to the embedding'] : []),
   ].join(', ');
 }

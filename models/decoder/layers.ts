@@ -69,7 +69,7 @@ export function buildLayers(
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
   const { inverseFrequencies, factor } = options.rotary;
   const { names = LLAMA_NAMES } = options;
-  const factors = shape.factors ?? { embedding: 1, residual: 1, scores: 1 / Math.sqrt(headDim), logits: 1 };
+  const factors = { embedding: 1, residual: 1, scores: 1 / Math.sqrt(headDim), logits: 1, ...shape.factors };
   const weight = (name: string, dims: readonly number[]): Value => b.weight(name, options.dtypeOf(name), dims);
   const constant = (value: number, hint: string): Value => b.add('const', [], { value }, hint);
   const toF32 = (v: Value, hint: string): Value =>

@@ -46,7 +46,7 @@ export function decoderTensors(config: DecoderConfig, names: TensorNames): reado
   const queries = config.heads * config.headDim;
   const keys = config.kvHeads * config.headDim;
   const norm = (module: string, width = hidden): ExpectedTensor[] => [
-    { name: `${module}.weight`, shape: [width], role: 'norm' },
+    { name: `${module}.weight`, shape: [width], role: 'norm', neutral: 1 - (config.norm?.offset ?? 0) },
     ...(config.norm?.hasBias === true ? [{ name: `${module}.bias`, shape: [width], role: 'bias' } as const] : []),
   ];
   const linear = (module: string, rows: number, columns: number, isBiased: boolean): ExpectedTensor[] => [

@@ -58,6 +58,8 @@ export interface ExpectedTensor {
   readonly name: string;
   readonly shape: readonly number[];
   readonly role: 'matrix' | 'norm' | 'bias';
+  /** The value of a norm weight that changes nothing. Default: 1. */
+  readonly neutral?: number;
   /** What the graph reads of it under names of its own, where several matrices lie in one tensor. Default: all. */
   readonly parts?: readonly TensorPart[];
   /** A hint for checkpoints without this tensor, for the message. */

@@ -94,7 +94,7 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   );
 
   // Biases, norms of heads, factors, layers without rotary embedding, and rotary positions stretched by YaRN.
-  test.each(['qwen2', 'qwen3', 'granite', 'smollm3', 'gpt-neox', 'llama-bias', 'llama-yarn'])(
+  test.each(['qwen2', 'qwen3', 'granite', 'smollm3', 'gpt-neox', 'gemma', 'llama-bias', 'llama-yarn'])(
     'are reached for families/%s on 12 questions of HellaSwag',
     async (family) => {
       const model = `families/${family}`;

@@ -47,6 +47,7 @@ const NAMES: Readonly<Record<string, string>> = {
   Granite: 'granite',
   SmolLM3: 'smollm3',
   'GPT-NeoX': 'gpt_neox',
+  Gemma: 'gemma',
 };
 
 /**

@@ -44,6 +44,19 @@ describe('families', () => {
         rmsNormEps: 1e-5,
       },
     ],
+    [
+      'gemma',
+      { hidden_size: 48, torch_dtype: 'bfloat16', hidden_act: 'gelu', num_attention_heads: 16 },
+      {
+        headDim: 256,
+        kvHeads: 16,
+        tieWordEmbeddings: true,
+        activation: 'geluTanh',
+        norm: { kind: 'rms', offset: 1, hasBias: false },
+        // √48 = 6.9282… has 8 bits in bf16.
+        factors: { embedding: 6.9375 },
+      },
+    ],
   ])('%s: %j fills in what transformers does', (type, changes, expected) => {
     const config = parse(type, changes);
     expect(config).toMatchObject({ rmsNormEps: 1e-6, eosTokenIds: [], ...expected });
@@ -73,6 +86,9 @@ describe('families', () => {
     ['smollm3', { no_rope_layer_interval: 0.5 }, 'no_rope_layer_interval: expected a whole number from 1, got 0.5'],
     ['granite', { residual_multiplier: 'x' }, 'residual_multiplier: expected a number from 0.000001 to 1000000'],
     ['qwen3', { attention_bias: 1 }, 'attention_bias: expected true or false, got 1'],
+    ['gemma', { hidden_act: 'silu' }, 'hidden_act is "silu": Gemma computes GELU'],
+    ['gemma', { hidden_activation: 7 }, 'hidden_activation is 7: supported activations are'],
+    ['gemma', { use_bidirectional_attention: true }, 'use_bidirectional_attention is true: tokens see only those'],
     ['gpt_neox', { num_key_value_heads: 1 }, 'num_key_value_heads is 1: this family has none of its own'],
     ['gpt_neox', { rotary_pct: 'all' }, 'rotary_pct: expected a number above 0, at most 1, got "all"'],
     ['gpt_neox', { rotary_pct: 1.5 }, 'rotary_pct: expected a number above 0, at most 1, got 1.5'],

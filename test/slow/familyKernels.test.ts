@@ -37,6 +37,7 @@ const FAMILIES = [
   ],
   ['SmolLM3ForCausalLM', { model_type: 'smollm3', no_rope_layers: [0, 1] }],
   ['GPTNeoXForCausalLM', { model_type: 'gpt_neox', num_key_value_heads: 4, rotary_pct: 0.25 }],
+  ['GemmaForCausalLM', { model_type: 'gemma', tie_word_embeddings: true }],
 ] as const;
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-families-'));

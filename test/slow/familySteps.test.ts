@@ -24,7 +24,7 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt)('steps of families on a CPU',
     for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
   });
 
-  it.each(['qwen3', 'granite', 'smollm3', 'gpt-neox'])('give the bits of scoring: %s', async (family) => {
+  it.each(['qwen3', 'granite', 'smollm3', 'gpt-neox', 'gemma'])('give the bits of scoring: %s', async (family) => {
     const request = {
       model: join(FAMILIES, family),
       init: { kind: 'checkpoint' as const },

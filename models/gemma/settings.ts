@@ -1,0 +1,31 @@
+/** What all versions of Gemma have in common. */
+import { UserError } from '../../errors.js';
+import { quote } from '../../system/json.js';
+import { roundToDType } from '../../ir/round.js';
+import type { FormatName } from '../../ir/storage.js';
+import type { NormKind } from '../decoder/config.js';
+import { readActivation } from '../decoder/settings.js';
+import type { Json } from '../family/model.js';
+
+/** Weights of norms are kept as differences from 1. */
+export const GEMMA_NORM: NormKind = { kind: 'rms', offset: 1, hasBias: false };
+
+/** √hidden_size, rounded to the type of the weights, as the model was trained with. */
+export function embeddingFactor({ hidden_size: hidden }: Json, dtype: FormatName): number {
+  // A hidden size that is none is refused with the keys that all decoders have.
+  return typeof hidden === 'number' && hidden > 0 ? roundToDType(Math.sqrt(hidden), dtype) : 1;
+}
+
+/**
+ * Refuses what would change the result. Files of Gemma 1 say "gelu" where GELU by tanh is meant, so `hidden_act` chooses
+ * nothing. Throws UserError.
+ */
+export function checkGemma(json: Json, where: string): void {
+  if (readActivation(json, where, 'geluTanh') === 'silu')
+    throw new UserError(`${where}: hidden_act is ${quote(json['hidden_act'])}: Gemma computes GELU`);
+  const bidirectional = json['use_bidirectional_attention'] ?? false;
+  if (bidirectional !== false)
+    throw new UserError(
+      `${where}: use_bidirectional_attention is ${quote(bidirectional)}: tokens see only those before them`,
+    );
+}
