@@ -247,9 +247,9 @@ export function fnv1a64(text: string): bigint {
 
 /**
  * The checkpoint of `--init random:SEED`: a model with the shapes of config.json whose weights are in no file. Norm
- * weights change nothing. Matrices and biases are random with the seed FNV-1a 64 of "SEED:name". Both have the configuration's
- * element type. `path` is a config.json or its folder; a tokenizer beside it is used. Throws UserError if it is not
- * supported.
+ * weights change nothing. Matrices and biases are random with the seed FNV-1a 64 of "SEED:name". Both have the
+ * configuration's element type. `path` is a config.json or its folder; a tokenizer beside it is used. Throws UserError
+ * if it is not supported.
  */
 export function describeRandomCheckpoint(path: string, seed: number | bigint): Checkpoint {
   const isFile = path.endsWith('.json');

@@ -17,8 +17,8 @@ export function embeddingFactor({ hidden_size: hidden }: Json, dtype: FormatName
 }
 
 /**
- * Refuses what would change the result. Files of Gemma 1 say "gelu" where GELU by tanh is meant, so `hidden_act` chooses
- * nothing. Throws UserError.
+ * Refuses what would change the result. Files of Gemma 1 say "gelu" where GELU by tanh is meant, so `hidden_act`
+ * chooses nothing. Throws UserError.
  */
 export function checkGemma(json: Json, where: string): void {
   if (readActivation(json, where, 'geluTanh') === 'silu')
