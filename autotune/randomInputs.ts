@@ -133,7 +133,10 @@ export function rolesOf(
   };
   if (kernel.anchor === 'attention') {
     const { mask } = kernel;
-    if (mask.kind === 'column') give(mask.subtreeEnd, { kind: 'subtreeEnd' });
+    if (mask.kind === 'column') {
+      give(mask.subtreeEnd, { kind: 'subtreeEnd' });
+      if (mask.position !== undefined) give(mask.position, { kind: 'position' });
+    }
     if (mask.kind === 'path') {
       const isOwn = hasOwnKeys(kernel, module);
       give(mask.begin, { kind: isOwn ? 'begin' : 'cacheBegin' });

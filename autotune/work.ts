@@ -7,7 +7,7 @@ import { extentIn, type Extents } from '../ir/extents.js';
 import { tokensIn } from '../ir/scoring.js';
 import type { AttentionKernel, Kernel, KernelModule, Output } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
-import { LOGPROB_BLOCK, partWidth } from '../ir/kernel.js';
+import { LOGPROB_BLOCK, partWidth, windowOfMask } from '../ir/kernel.js';
 import { kernelWrites, outputsOf } from '../ir/kernelAccess.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { FORMATS } from '../ir/storage.js';
@@ -107,8 +107,12 @@ export function scalarCost(s: Scalar): number {
 
 export const rowsOf = (kernel: Pick<Kernel, 'rows'>, size: WorkSize): number => extentIn(kernel.rows, size.extents);
 
-/** Mean number of keys that a query of this kernel attends to. Selected queries lie at the ends of their paths. */
-export function depthOf({ queryRow, mask }: Pick<AttentionKernel, 'queryRow' | 'mask'>, size: WorkSize): number {
+/** Mean number of keys that a query of this kernel attends to, at most as many as its window has. */
+export const depthOf = (kernel: Pick<AttentionKernel, 'queryRow' | 'mask'>, size: WorkSize): number =>
+  Math.min(pathDepth(kernel, size), windowOfMask(kernel.mask) ?? Infinity);
+
+/** Mean length of the path of a query. Selected queries lie at the ends of their paths. */
+function pathDepth({ queryRow, mask }: Pick<AttentionKernel, 'queryRow' | 'mask'>, size: WorkSize): number {
   if (mask.kind === 'path' && size.averageDepth === undefined) {
     const { length, fresh } = pathShape(size);
     return length - (fresh - 1) / 2;

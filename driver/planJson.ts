@@ -114,8 +114,19 @@ const kernel = z.discriminatedUnion('anchor', [
     scale: z.number(),
     cap: z.number().positive().optional(),
     mask: z.union([
-      z.strictObject({ kind: z.literal('column'), subtreeEnd: identifier }),
-      z.strictObject({ kind: z.literal('path'), begin: identifier, position: identifier, key: identifier }),
+      z.strictObject({
+        kind: z.literal('column'),
+        subtreeEnd: identifier,
+        window: extent.optional(),
+        position: identifier.optional(),
+      }),
+      z.strictObject({
+        kind: z.literal('path'),
+        begin: identifier,
+        position: identifier,
+        key: identifier,
+        window: extent.optional(),
+      }),
       z.strictObject({ kind: z.literal('bias'), buffer: identifier }),
     ]),
     queryRow: identifier.optional(),

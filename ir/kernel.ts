@@ -97,17 +97,29 @@ export interface GemmKernel extends KernelBase {
  * - `path`: the keys of a path are listed in order of position. Query q sees the rows key[begin[q] + i] of keys and
  *   values for i from 0 to position[q].
  * - `bias`: a materialised f32[keys, keys] bias is added to the scores.
+ * With a window, a query sees only the last `window` keys of its path, itself among them: those whose position is more
+ * than its own minus the window. Trees say positions by an input.
  */
 export type Mask =
-  | { readonly kind: 'column'; readonly subtreeEnd: string }
-  | { readonly kind: 'path'; readonly begin: string; readonly position: string; readonly key: string }
+  | { readonly kind: 'column'; readonly subtreeEnd: string; readonly window?: number; readonly position?: string }
+  | {
+      readonly kind: 'path';
+      readonly begin: string;
+      readonly position: string;
+      readonly key: string;
+      readonly window?: number;
+    }
   | { readonly kind: 'bias'; readonly buffer: string };
 
 /** `mask` with every name of a buffer passed through `rename`, in a fixed order. */
 export function renameMask(mask: Mask, rename: (name: string) => string): Mask {
   switch (mask.kind) {
     case 'column':
-      return { ...mask, subtreeEnd: rename(mask.subtreeEnd) };
+      return {
+        ...mask,
+        subtreeEnd: rename(mask.subtreeEnd),
+        ...(mask.position === undefined ? {} : { position: rename(mask.position) }),
+      };
     case 'path':
       return { ...mask, begin: rename(mask.begin), position: rename(mask.position), key: rename(mask.key) };
     case 'bias':
@@ -116,6 +128,9 @@ export function renameMask(mask: Mask, rename: (name: string) => string): Mask {
       return mask satisfies never;
   }
 }
+
+/** The window of a mask, in keys; undefined if it has none, or has it in its bias. */
+export const windowOfMask = (mask: Mask): number | undefined => (mask.kind === 'bias' ? undefined : mask.window);
 
 /**
  * out[row, h·d + i] = Σ_k softmax_k(s + mask)·v[k, h', i] with s = scale·q[row, h]·k[k, h'] and h' = ⌊h·kvHeads/heads⌋.

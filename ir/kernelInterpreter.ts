@@ -208,14 +208,26 @@ function visibleKeys(memory: KernelMemory, mask: Mask, rows: number): (query: nu
   switch (mask.kind) {
     case 'column': {
       const end = memory.read(mask.subtreeEnd);
-      return (query) => all.filter((key) => key <= query && query < end.data[key]!).map((row) => ({ row, bias: 0 }));
+      const { window = Infinity } = mask;
+      const position = mask.position === undefined ? undefined : memory.read(mask.position).data;
+      const isNear = (query: number, key: number): boolean =>
+        position === undefined || position[query]! - position[key]! < window;
+      return (query) =>
+        all
+          .filter((key) => key <= query && query < end.data[key]! && isNear(query, key))
+          .map((row) => ({ row, bias: 0 }));
     }
     case 'path': {
       const [position, key] = [memory.read(mask.position), memory.read(mask.key)];
       return (query) => {
         const first = memory.index(mask.begin, query, key.rows);
-        const count = Math.min(position.data[query]! + 1, key.rows - first);
-        return Array.from({ length: count }, (_, i) => ({ row: memory.index(mask.key, first + i, rows), bias: 0 }));
+        const last = position.data[query]!;
+        const begin = mask.window === undefined ? 0 : Math.max(0, last + 1 - mask.window);
+        const count = Math.max(0, Math.min(last + 1, key.rows - first) - begin);
+        return Array.from({ length: count }, (_, i) => ({
+          row: memory.index(mask.key, first + begin + i, rows),
+          bias: 0,
+        }));
       };
     }
     case 'bias': {

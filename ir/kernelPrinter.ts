@@ -1,7 +1,7 @@
 /** Deterministic text of kernels, for dumps, `inspect` and tests. Nothing parses it. */
 import { maskBuffers } from './kernelAccess.js';
 import type { BufferDecl, Kernel, KernelModule, Output, Pairing, WeightDecl, WeightSource } from './kernel.js';
-import { drawBuffers } from './kernel.js';
+import { drawBuffers, windowOfMask } from './kernel.js';
 import { printScalar } from './scalar.js';
 
 const printOutput = (output: Output): string => {
@@ -44,7 +44,9 @@ export function printKernel(kernel: Kernel): string {
       ].join('\n');
     case 'attention': {
       const { q, k, v, out, mask, scale, cap, heads, kvHeads, headDim, queryRow } = kernel;
-      const bias = mask.kind === 'bias' ? mask.buffer : `${mask.kind} ${maskBuffers(mask).join(' ')}`;
+      const width = windowOfMask(mask);
+      const window = width === undefined ? '' : ` of the last ${width}`;
+      const bias = mask.kind === 'bias' ? mask.buffer : `${mask.kind} ${maskBuffers(mask).join(' ')}${window}`;
       const queries = queryRow === undefined ? '' : `, queries ${queryRow}`;
       return (
         `${head}, ${out} = softmax(${printCapped(`${scale}·${q}·${k}`, cap)} + ${bias})·${v}, ` +

@@ -16,7 +16,7 @@ import type {
   Segment,
   WeightDecl,
 } from './kernel.js';
-import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK } from './kernel.js';
+import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK, windowOfMask } from './kernel.js';
 import { sourceRows } from './packing.js';
 import { orderProblem } from './rotaryOrder.js';
 import { FORMATS, layoutProblem } from './storage.js';
@@ -428,8 +428,13 @@ class KernelCheck implements Reader {
   }
 
   private mask(mask: Mask, queries: Dim, keys: Dim): void {
+    const window = windowOfMask(mask);
+    if (window !== undefined && !isExtent(window)) this.fail(`a window of ${window} keys is no whole number above 0.`);
     switch (mask.kind) {
       case 'column':
+        if ((mask.position === undefined) !== (window === undefined))
+          this.fail('trees need positions for a window, and only for one.');
+        if (mask.position !== undefined) this.is(this.read(mask.position), ['i32'], keys, 1, 'positions');
         return this.is(this.read(mask.subtreeEnd), ['i32'], keys, 1, 'ends of subtrees');
       case 'path': {
         this.is(this.read(mask.begin), ['i32'], queries, 1, 'beginnings of paths');

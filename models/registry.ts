@@ -6,11 +6,25 @@ import { gptNeox } from './gptNeox/index.js';
 import { granite } from './granite/index.js';
 import { llama } from './llama/index.js';
 import type { Architecture, Json } from './family/model.js';
+import { mistral } from './mistral/index.js';
+import { olmo2 } from './olmo2/index.js';
+import { olmo3 } from './olmo3/index.js';
 import { qwen2 } from './qwen2/index.js';
 import { qwen3 } from './qwen3/index.js';
 import { smollm3 } from './smollm3/index.js';
 
-export const ARCHITECTURES: readonly Architecture[] = [llama, qwen2, qwen3, granite, smollm3, gptNeox, gemma];
+export const ARCHITECTURES: readonly Architecture[] = [
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  olmo2,
+  olmo3,
+  granite,
+  smollm3,
+  gptNeox,
+  gemma,
+];
 
 const SUPPORTED = `supported: ${ARCHITECTURES.map(({ name, covers }) => `${name} (${covers})`).join(', ')}`;
 

@@ -2,8 +2,16 @@ import { rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir
 import { isSymbol, type Dim, type FloatType } from '../ir/types.js';
 import { Matcher } from './match.js';
 
+/** Only keys whose position is more than that of the query minus the width. */
+interface Window {
+  readonly position: Value;
+  readonly width: number;
+}
+
 /** A predicate that was proved to have a form which kernels know, and the values that the form speaks of. */
-type MaskForm =
+type MaskForm = MaskShape & { readonly window?: Window };
+
+type MaskShape =
   /** An i32 value of the graph, one for each key. */
   | { readonly from: 'value'; readonly end: Value }
   /** Causal: every key stays visible. */
@@ -27,6 +35,9 @@ type MaskForm =
  *   the `subtreeEnd` of a depth-first tree.
  * - {begin[q] ≤ k, k − begin[q] ≤ position[q]} is a path, if keys and values are gathered by one list.
  *
+ * A conjunct position[q] − p[k] < w adds a window of w keys, where p[k] is the position of key k: that of its token, or
+ * k − begin[q] on a path.
+ *
  * Any other predicate keeps its materialised bias. `dtype` is the type of keys and values that attention reads.
  */
 export function canonicaliseMask(graph: Graph, dtype: FloatType = 'f32'): Graph {
@@ -37,10 +48,12 @@ export function canonicaliseMask(graph: Graph, dtype: FloatType = 'f32'): Graph 
     if (form === undefined) return undefined;
     if (form.from === 'path') return readPath(m, node, form, dtype, rewriter);
     const [q, k, v, , ...rest] = node.operands.map(rewriter.map);
+    const { window } = form;
+    const position = window === undefined ? [] : [rewriter.map(window.position)];
     return rewriter.add(
       'attention',
-      [q!, k!, v!, subtreeEnd(form, k!.type.shape[0]!, rewriter), ...rest],
-      { ...node.attributes, mask: 'column' },
+      [q!, k!, v!, subtreeEnd(form, k!.type.shape[0]!, rewriter), ...position, ...rest],
+      { ...node.attributes, mask: 'column', ...(window === undefined ? {} : { window: window.width }) },
       node.result.name,
     );
   });
@@ -59,7 +72,7 @@ function stored(m: Matcher, v: Value | undefined, dtype: FloatType): Value | und
 function readPath(
   m: Matcher,
   { operands, attributes, result }: Node,
-  { begin, position }: Extract<MaskForm, { from: 'path' }>,
+  { begin, position, window }: Extract<MaskForm, { from: 'path' }>,
   dtype: FloatType,
   rewriter: Rewriter,
 ): Value | undefined {
@@ -68,7 +81,8 @@ function readPath(
   const values = m.node(stored(m, v, dtype), 'gather_rows');
   if (keys === undefined || values === undefined || keys.operands[1] !== values.operands[1]) return undefined;
   const read = [q!, keys.operands[0]!, values.operands[0]!, begin, position, keys.operands[1]!, ...rest];
-  return rewriter.add('attention', read.map(rewriter.map), { ...attributes, mask: 'path' }, result.name);
+  const width = window === undefined ? {} : { window: window.width };
+  return rewriter.add('attention', read.map(rewriter.map), { ...attributes, mask: 'path', ...width }, result.name);
 }
 
 function subtreeEnd(form: Exclude<MaskForm, { from: 'path' }>, keys: Dim, rewriter: Rewriter): Value {
@@ -91,12 +105,34 @@ function subtreeEnd(form: Exclude<MaskForm, { from: 'path' }>, keys: Dim, rewrit
   }
 }
 
-function proveForm(m: Matcher, bias: Value): MaskForm | undefined {
+/** p and more, if the bias is 0 where all of them hold, and −∞ elsewhere. */
+function predicatesOf(m: Matcher, bias: Value): readonly Value[] | undefined {
+  if (m.literal(bias) === 0) return [];
   const choice = m.node(bias, 'select');
-  if (choice === undefined || m.literal(choice.operands[1]) !== 0 || m.literal(choice.operands[2]) !== -Infinity)
-    return undefined;
+  if (choice === undefined || m.literal(choice.operands[2]) !== -Infinity) return undefined;
+  const more = predicatesOf(m, choice.operands[1]!);
+  return more === undefined ? undefined : [choice.operands[0]!, ...more];
+}
+
+function proveForm(m: Matcher, bias: Value): MaskForm | undefined {
+  const predicates = predicatesOf(m, bias);
+  if (predicates === undefined || predicates.length === 0) return undefined;
   const facts = new MaskFacts(m);
-  const conjuncts = facts.conjuncts(choice.operands[0]!);
+  const conjuncts = predicates.flatMap((predicate) => facts.conjuncts(predicate));
+  const near = conjuncts.flatMap((c) => facts.window(c) ?? []);
+  if (near.length > 1) return undefined;
+  const [window] = near;
+  const form = proveShape(
+    facts,
+    conjuncts.filter((c) => facts.window(c) === undefined),
+  );
+  if (form === undefined || window === undefined) return form;
+  const { position, width, begin } = window;
+  const isSame = form.from === 'path' ? form.begin === begin && form.position === position : begin === undefined;
+  return isSame ? { ...form, window: { position, width } } : undefined;
+}
+
+function proveShape(facts: MaskFacts, conjuncts: readonly Value[]): MaskShape | undefined {
   const path = facts.path(conjuncts);
   if (path !== undefined) return { from: 'path', ...path };
   const rest = conjuncts.filter((c) => !facts.isKeyNotAfterQuery(c));
@@ -141,6 +177,24 @@ class MaskFacts {
     const position = this.ofQuery(high[1]!);
     if (begin === undefined || offset === undefined || position === undefined) return undefined;
     return this.isIndex(this.ofKey(offset[0]!)) && this.ofQuery(offset[1]!) === begin ? { begin, position } : undefined;
+  }
+
+  /**
+   * w and p in p[q] - p[k] < w with a whole number w above 0. On a path the position of key k is k - begin[q], and
+   * `begin` is given.
+   */
+  window(v: Value): { readonly position: Value; readonly width: number; readonly begin?: Value } | undefined {
+    const [distance, limit] = this.m.node(v, 'lt')?.operands ?? [];
+    const [query, key] = this.m.node(distance, 'sub')?.operands ?? [];
+    const width = this.m.literal(limit);
+    if (query === undefined || key === undefined || width === undefined) return undefined;
+    if (!Number.isSafeInteger(width) || width < 1) return undefined;
+    const position = this.ofQuery(query);
+    if (position?.kind !== 'param' || position.type.shape.length !== 1) return undefined;
+    if (this.ofKey(key) === position) return { position, width };
+    const offset = this.m.node(key, 'sub')?.operands;
+    const begin = offset === undefined ? undefined : this.ofQuery(offset[1]!);
+    return begin !== undefined && this.isIndex(this.ofKey(offset![0]!)) ? { position, width, begin } : undefined;
   }
 
   /** e in q < e[k] */

@@ -1,7 +1,7 @@
 /** Recognised attention becomes a kernel of its own: fixed heads of one width, and a mask in one of three forms. */
 import type { Node } from '../ir/graph/graph.js';
 import type { AttentionKernel, Mask } from '../ir/kernel.js';
-import { attentionOperands } from '../ir/ops/attention.js';
+import { attentionOperands, windowOf } from '../ir/ops/attention.js';
 import { CompileError } from './compileError.js';
 import type { Group } from './fuseGroups.js';
 import type { KernelHead, Lowering } from './lowering.js';
@@ -11,7 +11,7 @@ export function lowerAttention(lowering: Lowering, group: Group, head: KernelHea
   const node = group.anchors[0]!;
   const { q, k, v, mask, queryRow } = attentionOperands(
     node.operands.map((operand) => lowering.base(operand)),
-    String(node.attributes['mask']),
+    node.attributes,
   );
   const shape = shapeOf(node, head.path);
   const [result] = [...group.stored];
@@ -60,11 +60,12 @@ function shapeOf(
 /** The mask of an attention node, whose operands are in `buffers`. */
 function lowerMask({ attributes }: Node, buffers: readonly string[]): Mask {
   const [first, position, key] = buffers as readonly [string, string, string];
+  const window = windowOf(attributes);
   switch (attributes['mask']) {
     case 'column':
-      return { kind: 'column', subtreeEnd: first };
+      return { kind: 'column', subtreeEnd: first, ...(window === undefined ? {} : { window, position }) };
     case 'path':
-      return { kind: 'path', begin: first, position, key };
+      return { kind: 'path', begin: first, position, key, ...(window === undefined ? {} : { window }) };
     default:
       return { kind: 'bias', buffer: first };
   }

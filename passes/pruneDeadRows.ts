@@ -69,10 +69,7 @@ function commutes(node: Node, all: ExtentName): boolean {
   const { fuse } = OPS[node.op];
   switch (fuse) {
     case 'opaque':
-      return (
-        node.op === 'attention' &&
-        attentionOperands(node.operands, String(node.attributes['mask'])).queryRow === undefined
-      );
+      return node.op === 'attention' && attentionOperands(node.operands, node.attributes).queryRow === undefined;
     case 'sum':
     case 'reduction':
       return rank > 1;

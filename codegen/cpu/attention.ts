@@ -1,5 +1,5 @@
 /** Tree attention: each tile of queries against the list of keys that it may see. */
-import type { AttentionKernel } from '../../ir/kernel.js';
+import { windowOfMask, type AttentionKernel } from '../../ir/kernel.js';
 import { maskBuffers } from '../../ir/kernelAccess.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
@@ -56,6 +56,11 @@ export function emitAttention(
   take('id', 'int32_t', capacity);
   take('end', 'int32_t', capacity);
   take('token', 'int32_t', queries);
+  const window = windowOfMask(mask);
+  if (mask.kind === 'column' && window !== undefined) {
+    take('place', 'int32_t', capacity);
+    take('depth', 'int32_t', queries);
+  }
   if (mask.kind === 'path') {
     take('source', 'int32_t', capacity);
     take('row', 'int32_t', queries);
@@ -139,6 +144,11 @@ export function emitAttention(
     outDtype: out.dtype,
     isColumn: mask.kind !== 'bias',
     isPath: mask.kind === 'path',
+    window,
+    isTree: mask.kind === 'column',
+    // Positions of keys and of queries. On a path they are their numbers.
+    keyPosition: mask.kind === 'path' ? 'id' : 'place',
+    queryPosition: mask.kind === 'path' ? 'token' : 'depth',
     keyRow: mask.kind === 'path' ? 'source' : 'id',
     queryRow: mask.kind === 'path' ? 'row' : 'token',
     maskIndex: first!.index,

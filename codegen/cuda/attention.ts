@@ -3,7 +3,7 @@
  * meets.
  */
 import type { CudaAttentionSchedule, LaunchShape } from '../../ir/cuda.js';
-import type { AttentionKernel, Mask } from '../../ir/kernel.js';
+import { windowOfMask, type AttentionKernel, type Mask } from '../../ir/kernel.js';
 import { maskBuffers } from '../../ir/kernelAccess.js';
 import { renderMma, type MmaTemplate } from './attentionParts.js';
 import {
@@ -78,6 +78,7 @@ export function emitAttention(
     vStride: v.stride,
     outStride: out.stride,
     ...maskValues(mask, masks),
+    window: windowOfMask(mask),
     hasQueryRow: queryRow !== undefined,
     queryRowIndex: queryRow?.index ?? -1,
   };
@@ -160,7 +161,7 @@ function maskValues(mask: Mask, [first, second, third]: readonly Operand[]): obj
   const { index, stride } = first!;
   switch (mask.kind) {
     case 'column':
-      return { ...none, isColumn: true, maskIndex: index };
+      return { ...none, isColumn: true, maskIndex: index, positionIndex: second?.index };
     case 'bias':
       return { ...none, maskIndex: index, maskStride: stride };
     case 'path':

@@ -3,7 +3,7 @@ import { scoringExtents, tokensIn } from '../../ir/scoring.js';
 import { kernelWork, type Work, type WorkSize } from '../../autotune/work.js';
 import type { CompiledModel, PrintedKernel } from '../targets/target.js';
 import { UsageError } from '../../errors.js';
-import type { Kernel } from '../../ir/kernel.js';
+import { windowOfMask, type Kernel, type Mask } from '../../ir/kernel.js';
 import { scoreOf, type Bucket, type LinkedFunction } from '../../ir/plan.js';
 import { Declarations } from '../../autotune/work.js';
 
@@ -24,6 +24,11 @@ export interface KernelRow {
 
 const matrices = (pairing: { readonly kind: string }): string => (pairing.kind === 'interleave' ? '2×' : '');
 
+const maskText = (mask: Mask): string => {
+  const window = windowOfMask(mask);
+  return `${mask.kind} mask${window === undefined ? '' : `, window of ${window}`}`;
+};
+
 /** Iteration domain in one line. */
 function shapeOf(kernel: Kernel): string {
   switch (kernel.anchor) {
@@ -33,7 +38,7 @@ function shapeOf(kernel: Kernel): string {
     }
     case 'attention': {
       const { rows, heads, headDim, kvHeads, mask } = kernel;
-      return `[${rows} × ${heads}×${headDim}] kv heads ${kvHeads}, ${mask.kind} mask`;
+      return `[${rows} × ${heads}×${headDim}] kv heads ${kvHeads}, ${maskText(mask)}`;
     }
     case 'logprob':
       return `[${kernel.rows} × ${kernel.vocab}] k ${kernel.k}`;

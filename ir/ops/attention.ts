@@ -12,6 +12,8 @@ import {
   type Tensor,
 } from './opDef.js';
 
+type Attributes = Parameters<typeof stringAttribute>[0];
+
 /** How a mask is given. ir/kernel.ts (Mask) says what each kind means. */
 export const MASK_KINDS = ['column', 'path', 'bias'] as const;
 export type MaskKind = (typeof MASK_KINDS)[number];
@@ -21,19 +23,27 @@ export interface AttentionOperands<V> {
   readonly q: V;
   readonly k: V;
   readonly v: V;
-  /** `column`: subtreeEnd; `path`: begin, position and key; `bias`: the bias. */
+  /** `column`: subtreeEnd, and position under a window; `path`: begin, position and key; `bias`: the bias. */
   readonly mask: readonly V[];
   readonly queryRow: V | undefined;
 }
 
 const MASK_OPERANDS: Readonly<Record<MaskKind, number>> = { column: 1, path: 3, bias: 1 };
 
+/** The width of the window, in keys; undefined without one. Throws TypeMismatch if it is none. */
+export function windowOf({ mask, window }: Attributes): number | undefined {
+  if (window === undefined) return undefined;
+  if (typeof window === 'number' && Number.isSafeInteger(window) && window > 0 && mask !== 'bias') return window;
+  throw new TypeMismatch("attribute 'window' must be a whole number above 0; a mask 'bias' has it inside");
+}
+
 const isMaskKind = (text: string): text is MaskKind => MASK_KINDS.some((kind) => kind === text);
 
-/** The operands of a node, whose attribute `mask` is `kind`. Throws TypeMismatch for an unknown kind. */
-export function attentionOperands<V>(operands: readonly V[], kind: string): AttentionOperands<V> {
+/** The operands of a node with these attributes. Throws TypeMismatch for an unknown mask. */
+export function attentionOperands<V>(operands: readonly V[], attributes: Attributes): AttentionOperands<V> {
+  const kind = stringAttribute(attributes, 'mask');
   if (!isMaskKind(kind)) throw new TypeMismatch(`'${kind}' is no mask: ${MASK_KINDS.join(', ')}`);
-  const count = MASK_OPERANDS[kind];
+  const count = MASK_OPERANDS[kind] + (kind === 'column' && windowOf(attributes) !== undefined ? 1 : 0);
   if (operands.length !== 3 + count && operands.length !== 4 + count)
     throw new TypeMismatch(`attention with mask '${kind}' takes ${3 + count} or ${4 + count} operands`);
   const [q, k, v, ...rest] = operands as readonly [V, V, V, ...V[]];
@@ -45,7 +55,7 @@ const isVector = (type: TensorType, rows: Dim): boolean =>
 
 /** Whether the operands of a mask have the right types, with these rows of queries and keys. */
 function masksMatch(kind: string, mask: readonly TensorType[], queries: Dim, keys: Dim): boolean {
-  if (kind === 'column') return isVector(mask[0]!, keys);
+  if (kind === 'column') return mask.every((type) => isVector(type, keys));
   if (kind === 'bias')
     return mask[0]!.shape.length === 2 && mask[0]!.shape[0] === queries && mask[0]!.shape[1] === keys;
   const [begin, position, key] = mask as readonly [TensorType, TensorType, TensorType];
@@ -58,36 +68,40 @@ function keysOf(
   mask: readonly Tensor[],
   at: number,
   rows: number,
+  window = Infinity,
 ): readonly { readonly row: number; readonly bias: number }[] {
   const all = (count: number): readonly number[] => Array.from({ length: count }, (_, t) => t);
   if (kind === 'bias') return all(rows).map((row) => ({ row, bias: mask[0]!.data[at * rows + row]! }));
   if (kind === 'column')
     return all(rows)
       .filter((t) => t <= at && at < mask[0]!.data[t]!)
+      .filter((t) => window === Infinity || mask[1]!.data[at]! - mask[1]!.data[t]! < window)
       .map((row) => ({ row, bias: 0 }));
   const [begin, position, key] = mask as readonly [Tensor, Tensor, Tensor];
   const first = indexAt(begin, at, key.shape[0]!);
   return all(position.data[at]! + 1)
-    .filter((i) => first + i < key.shape[0]!)
+    .filter((i) => first + i < key.shape[0]! && position.data[at]! - i < window)
     .map((i) => ({ row: indexAt(key, first + i, rows), bias: 0 }));
 }
 
 export const attention: OpDef = {
   summary:
-    'attention(q[Q, h, d], k[T, g, d], v[T, g, d], mask…, queryRow?) {scale, mask, cap?}: ' +
+    'attention(q[Q, h, d], k[T, g, d], v[T, g, d], mask…, queryRow?) {scale, mask, cap?, window?}: ' +
     'softmax(s + mask)·v, where s = scale·q·kᵀ or cap·tanh(scale·q·kᵀ / cap); ' +
     "mask 'bias': f32[Q, T] added; 'column': i32[T] subtreeEnd, key k visible to query q when k <= q < " +
     "subtreeEnd[k]; 'path': i32[Q] begin, i32[Q] position, i32[C] key, query q sees rows key[begin[q] + i] for i " +
-    'from 0 to position[q]',
+    'from 0 to position[q]. With a window, a query sees the last keys of its path, so many by position; a column ' +
+    'mask then has i32[T] position after subtreeEnd',
   fuse: 'opaque',
   attributes: { scale: 'number', mask: 'string' },
-  optional: { cap: 'number' },
+  optional: { cap: 'number', window: 'number' },
   arity: [4, 7],
   infer: (operands, attributes) => {
     const kind = stringAttribute(attributes, 'mask');
     numberAttribute(attributes, 'scale');
     positiveAttribute(attributes, 'cap');
-    const { q, k, v, mask, queryRow } = attentionOperands(operands, kind);
+    const { q, k, v, mask, queryRow } = attentionOperands(operands, attributes);
+    windowOf(attributes);
     if (q.shape.length !== 3 || k.shape.length !== 3 || v.shape.length !== 3)
       throw new TypeMismatch('attention needs q, k and v of rank 3');
     const [heads, kvHeads] = [q.shape[1], k.shape[1]];
@@ -105,13 +119,13 @@ export const attention: OpDef = {
     const scale = numberAttribute(attributes, 'scale');
     const cap = positiveAttribute(attributes, 'cap');
     const kind = stringAttribute(attributes, 'mask');
-    const { q, k, v, mask, queryRow } = attentionOperands(operands, kind);
+    const { q, k, v, mask, queryRow } = attentionOperands(operands, attributes);
     const [rows, heads, width] = [shape[0]!, shape[1]!, shape[2]!];
     const [all, groups, depth] = [k.shape[0]!, k.shape[1]!, k.shape[2]!];
     const data = new Float64Array(elementCount(shape));
     for (let r = 0; r < rows; r++) {
       const at = queryRow === undefined ? r : indexAt(queryRow, r, q.shape[0]!);
-      const keys = keysOf(kind, mask, at, all);
+      const keys = keysOf(kind, mask, at, all, windowOf(attributes));
       for (let h = 0; h < heads; h++) {
         const g = Math.floor((h * groups) / heads);
         const scores = keys.map(({ row, bias }) => {

@@ -6,7 +6,7 @@ import type { Json, ModelConfig } from '../family/model.js';
 import type { FormatName } from '../../ir/storage.js';
 import type { RotaryOrder } from '../../ir/rotaryOrder.js';
 import type { Activation } from './activation.js';
-import { parseRope, type RopeConfig } from './rope.js';
+import { parseRopes, type RopeConfig } from './rope.js';
 import { readActivation, readRotated, rotaryOf } from './settings.js';
 
 /** A matrix of a layer that may have a bias. A feed-forward block without a gate has `up` alone. */
@@ -28,6 +28,8 @@ export interface DecoderConfig extends ModelConfig {
   /** Projections that add a bias to their product. */
   readonly biased: readonly Projection[];
   readonly rope: RopeConfig;
+  /** Of layers with a window, where it is another. */
+  readonly windowRope?: RopeConfig;
   /** Default: RMSNorm. */
   readonly norm?: NormKind;
   /** Default: SiLU. */
@@ -38,10 +40,18 @@ export interface DecoderConfig extends ModelConfig {
   readonly parallel?: 'one norm' | 'two norms';
   /** What rotary embedding turns. Default: whole heads, whose pairs are half a head apart. */
   readonly rotary?: Omit<RotaryOrder, 'headDim'>;
-  /** Norm of each head of q and k, with one weight for all heads, before rotary embedding. Default: none. */
-  readonly headNorms?: boolean;
+  /**
+   * Norm of q and k before rotary embedding: of each head, with one weight for all heads, or of the whole row. Default:
+   * none.
+   */
+  readonly qkNorm?: 'head' | 'row';
   /** Layers whose queries and keys are not rotated, in ascending order. Default: none. */
   readonly unrotated?: readonly number[];
+  /**
+   * For each layer, how many keys a query sees: itself and those right before it on its path. null: all. Default: all
+   * in every layer.
+   */
+  readonly windows?: readonly (number | null)[];
   /** Literal factors. Default of each: that of LLaMA. */
   readonly factors?: Partial<Factors>;
 }
@@ -69,7 +79,7 @@ export interface Factors {
 /** What a family reads from its own keys. Fields that are absent leave the decoder as LLaMA has it. */
 export type Differences = Pick<
   DecoderConfig,
-  'biased' | 'norm' | 'isGated' | 'parallel' | 'headNorms' | 'unrotated' | 'factors'
+  'biased' | 'norm' | 'isGated' | 'parallel' | 'qkNorm' | 'unrotated' | 'windows' | 'factors'
 >;
 
 /** What each family specifies. */
@@ -83,6 +93,8 @@ export interface FamilyConfig {
   readonly kvHeads?: number;
   /** rope_theta if the file names none. Default: 10,000. */
   readonly theta?: number;
+  /** True if layers with a window turn by unscaled frequencies. Default: false. */
+  readonly scalesFullLayersOnly?: boolean;
   /** The key of the ε of norms. Default: rms_norm_eps. */
   readonly epsilonKey?: 'rms_norm_eps' | 'layer_norm_eps';
   /** The ε if the file names none. Default: 1e-6. */
@@ -213,6 +225,10 @@ export function parseDecoderConfig(
     throw new UserError(`${where}: head_dim ${headDim} (hidden_size / num_attention_heads) is more than 1024`);
   const rotated = readRotated(json, where, headDim, family.rotaryPart);
   const activation = readActivation(json, where, family.activation ?? 'silu', family.activationKey);
+  const maxPositions = raw.max_position_embeddings ?? family.maxPositions;
+  const { windows, ...differences } = family.differences;
+  // A window as long as the longest context hides nothing.
+  const narrow = windows?.map((width) => (width === null || width >= maxPositions ? null : width)) ?? [];
   const inVocabulary = (id: number): boolean => id >= 0 && id < raw.vocab_size;
   const bos = raw.bos_token_id;
   return frozen({
@@ -224,13 +240,14 @@ export function parseDecoderConfig(
     kvHeads,
     headDim,
     vocabSize: raw.vocab_size,
-    maxPositions: raw.max_position_embeddings ?? family.maxPositions,
+    maxPositions,
     rmsNormEps: raw[family.epsilonKey ?? 'rms_norm_eps'] ?? family.epsilon ?? 1e-6,
     tieWordEmbeddings: raw.tie_word_embeddings ?? family.isTied ?? false,
-    ...family.differences,
+    ...differences,
+    ...(narrow.every((width) => width === null) ? {} : { windows: narrow }),
     ...(activation === 'silu' ? {} : { activation }),
     ...rotaryOf(headDim, rotated, family.hasInterleavedPairs === true),
-    rope: parseRope(json, where, family.theta, family.thetaKey),
+    ...parseRopes(json, where, family),
     dtype: parseDType(json, where, fallbackDType),
     ...(isGiven(bos) && inVocabulary(bos) ? { bosTokenId: bos } : {}),
     eosTokenIds: [raw.eos_token_id ?? []].flat().filter(inVocabulary),

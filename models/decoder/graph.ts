@@ -3,14 +3,14 @@ import { SCORE, STEP } from '../../ir/function.js';
 import { MOST_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS, type SampleInput } from '../../ir/sampleInputs.js';
 import { DRAWN, DRAWN_ROWS } from '../../ir/stepping.js';
 import { GraphBuilder, type Graph, type Value } from '../../ir/graph/graph.js';
-import { buildMask, pathMask } from '../family/mask.js';
+import { buildMask, ownPositions, pathMask, windowed } from '../family/mask.js';
 import type { GraphOptions, StepOptions } from '../family/model.js';
 import { buildLayers, type DecoderShape, type LayerOptions } from './layers.js';
 
 export type { DecoderShape } from './layers.js';
 
 export interface DecoderOptions extends GraphOptions, LayerOptions {
-  /** Number of keys that a query sees under a sliding-window mask. */
+  /** Number of keys that a query sees under the mask `slidingWindow`, whatever the model's own windows are. */
   readonly window?: number;
 }
 
@@ -30,13 +30,23 @@ export function buildDecoder(shape: DecoderShape, options: DecoderOptions): Grap
   const { h, logits } = buildLayers(b, shape, options, {
     tokens,
     position,
-    bias: () => (mask === 'path' ? pathMask(b, position, 'C') : buildMask(b, mask, window)),
+    biases: () => {
+      if (mask === 'path') return pathBiases(b, position);
+      const bias = buildMask(b, mask, window);
+      return (width) => (width === undefined ? bias : windowed(b, bias, position, ownPositions(b, position), width));
+    },
     visible: (kind, own) => (key === undefined ? own : b.add('gather_rows', [own, key], {}, `${kind}_path`)),
   });
   return b.scope('head', () => {
     const { logProb, isArgmax } = scoreRows(b, shape, logits(h));
     return b.finish([logProb, isArgmax], ['logProb', 'isArgmax']);
   });
+}
+
+/** Biases of attention over the keys of paths, by the width of a window. */
+function pathBiases(b: GraphBuilder, position: Value): (width: number | undefined) => Value {
+  const { bias, keyPosition } = pathMask(b, position, 'C');
+  return (width) => (width === undefined ? bias : windowed(b, bias, position, keyPosition, width));
 }
 
 /** The function `step` that models/family/model.ts describes. */
@@ -56,7 +66,7 @@ export function buildStep(shape: DecoderShape, options: StepOptions & LayerOptio
   const { h, logits } = buildLayers(b, shape, options, {
     tokens,
     position,
-    bias: () => pathMask(b, position, 'C'),
+    biases: () => pathBiases(b, position),
     visible: (kind, own, layer) => {
       const before = b.state(states[layer]![kind], dtype, [rows, kvHeads, headDim]);
       const rounded = dtype === 'f32' ? own : b.add('cast', [own], { dtype }, `${kind}_rounded`);

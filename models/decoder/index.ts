@@ -3,7 +3,7 @@ import type { FormatName } from '../../ir/storage.js';
 import type { Architecture, Json } from '../family/model.js';
 import { parseDecoderConfig, parseDType, type DecoderConfig, type Differences, type FamilyConfig } from './config.js';
 import { buildDecoder, buildStep } from './graph.js';
-import { rotaryTable } from './rope.js';
+import { rotaryTables } from './rope.js';
 import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
 
 export interface DecoderFamily
@@ -31,8 +31,8 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
         summary: summarise(config),
         tensors: decoderTensors(config, names),
         isIgnored: (tensor) => isIgnoredTensor(tensor, config, names),
-        graph: (options) => buildDecoder(config, { ...options, names, rotary: rotaryTable(config) }),
-        step: (options) => buildStep(config, { ...options, names, rotary: rotaryTable(config) }),
+        graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),
+        step: (options) => buildStep(config, { ...options, names, ...rotaryTables(config) }),
       };
     },
   };
@@ -49,11 +49,17 @@ function summarise({ hiddenSize, intermediateSize, layers, heads, headDim, kvHea
     ...(rest.isGated === false ? ['feed-forward without a gate'] : []),
     ...(rest.parallel === undefined ? [] : ['attention and feed-forward side by side']),
     ...(rest.rotary === undefined ? [] : [printRotary(rest.rotary)]),
-    ...(rest.headNorms === true ? ['norms of each head of q and k'] : []),
+    ...(rest.qkNorm === undefined ? [] : [`norms of each ${rest.qkNorm} of q and k`]),
     ...(rest.unrotated === undefined ? [] : [`layers without rotary embedding: ${rest.unrotated.length}`]),
+    ...(rest.windows === undefined ? [] : [printWindows(rest.windows)]),
     ...(rest.factors === undefined ? [] : [`factors on ${Object.keys(rest.factors).join(', ')}`]),
     ...(rest.tieWordEmbeddings ? ['head tied to the embedding'] : []),
   ].join(', ');
+}
+
+function printWindows(windows: readonly (number | null)[]): string {
+  const widths = windows.filter((width) => width !== null);
+  return `windows of ${[...new Set(widths)].join(' and ')} tokens in ${widths.length} layers`;
 }
 
 const printRotary = ({ rotated, interleaved }: NonNullable<DecoderConfig['rotary']>): string =>

@@ -9,7 +9,7 @@ import type { DecoderConfig, Projection } from './config.js';
 import type { RotaryTable } from './rope.js';
 import { activate } from './activation.js';
 import { normOf } from './norms.js';
-import { LLAMA_NAMES, type NormPlace, type TensorNames } from './tensors.js';
+import { LLAMA_NAMES, type BranchNorms, type TensorNames } from './tensors.js';
 
 /** What the graph needs to know of a model. */
 export type DecoderShape = Pick<
@@ -29,13 +29,16 @@ export type DecoderShape = Pick<
   | 'isGated'
   | 'parallel'
   | 'rotary'
-  | 'headNorms'
+  | 'qkNorm'
   | 'unrotated'
+  | 'windows'
   | 'factors'
 >;
 
 export interface LayerOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly rotary: RotaryTable;
+  /** Of layers with a window, where it is another. */
+  readonly windowRotary?: RotaryTable;
   /** Default: those of LLaMA. */
   readonly names?: TensorNames;
 }
@@ -45,10 +48,16 @@ export interface LayerInputs {
   /** i32[T]: token ids, and the depth of each token on its path. */
   readonly tokens: Value;
   readonly position: Value;
-  /** Makes the f32[T, C] bias of the attention scores. */
-  readonly bias: () => Value;
+  /** Makes the f32[T, C] bias of the attention scores, and that of layers with a window of so many keys. */
+  readonly biases: () => (window: number | undefined) => Value;
   /** The keys or values [C, g, d] that queries see, made from those of the function's own tokens [T, g, d]. */
   readonly visible: (kind: 'k' | 'v', own: Value, layer: number) => Value;
+}
+
+/** Cosines and sines of the angles of each token, f32[T, 1, d]. */
+interface Turns {
+  readonly cos: Value;
+  readonly sin: Value;
 }
 
 /** x·W for a matrix [out, in]. */
@@ -59,15 +68,20 @@ type Linear = (x: Value, matrix: Value, hint: string) => Value;
  */
 type Project = (x: Value, layer: string, name: Projection, out: number, rows?: (stored: Value) => Value) => Value;
 
+/** The bias of each width of a window that some layer has; of undefined where a layer has none. */
+const biasesOf = (
+  make: (window: number | undefined) => Value,
+  windows: readonly (number | undefined)[],
+): ReadonlyMap<number | undefined, Value> => new Map([...new Set(windows)].map((window) => [window, make(window)]));
+
 /** Embedding, layers and head: the logits f32[T, vocabulary]. The caller opens the scope of what it does with them. */
 export function buildLayers(
   b: GraphBuilder,
   shape: DecoderShape,
   options: LayerOptions,
-  { tokens, position, bias: buildBias, visible }: LayerInputs,
+  { tokens, position, biases: buildBiases, visible }: LayerInputs,
 ): { readonly h: Value; readonly logits: (h: Value) => Value } {
   const { hiddenSize: hidden, headDim, heads, kvHeads } = shape;
-  const { inverseFrequencies, factor } = options.rotary;
   const { names = LLAMA_NAMES } = options;
   const factors = { embedding: 1, residual: 1, scores: 1 / Math.sqrt(headDim), logits: 1, ...shape.factors };
   const weight = (name: string, dims: readonly number[]): Value => b.weight(name, options.dtypeOf(name), dims);
@@ -89,13 +103,14 @@ export function buildLayers(
   const norm = normOf(b, shape.norm, shape.rmsNormEps, (tensor, width, hint) => toF32(weight(tensor, [width]), hint));
 
   /** The factor of cosine and sine, which elements that are not turned go without. */
-  const rotaryFactor = (): Value => {
+  const rotaryFactor = (factor: number): Value => {
     const rotated = shape.rotary?.rotated ?? headDim;
     if (rotated === headDim) return constant(factor, 'rotary_factor');
     const half = Array.from({ length: headDim / 2 }, (_, pair) => (pair < rotated / 2 ? Math.fround(factor) : 1));
     return b.add('vector', [], { label: 'rope_factors', values: [...half, ...half] }, 'rotary_factors');
   };
-  const { cos, sin, bias } = b.scope('prepare', () => {
+  const windowOf = (layer: number): number | undefined => shape.windows?.[layer] ?? undefined;
+  const turnsBy = ({ inverseFrequencies, factor }: RotaryTable): Turns => {
     const frequencies = b.add(
       'vector',
       [],
@@ -112,11 +127,21 @@ export function buildLayers(
       'angle',
     );
     const perHead = (v: Value, hint: string): Value => b.add('reshape', [v], { shape: ['T', 1, headDim] }, hint);
-    const scaled = (v: Value): Value => (factor === 1 ? v : b.add('mul', [v, rotaryFactor()]));
+    const scaled = (v: Value): Value => (factor === 1 ? v : b.add('mul', [v, rotaryFactor(factor)]));
     return {
       cos: perHead(scaled(b.add('cos', [angle])), 'cos_table'),
       sin: perHead(scaled(b.add('sin', [angle])), 'sin_table'),
-      bias: buildBias(),
+    };
+  };
+  const { turns, windowTurns, biases } = b.scope('prepare', () => {
+    const all = turnsBy(options.rotary);
+    return {
+      turns: all,
+      windowTurns: options.windowRotary === undefined ? all : turnsBy(options.windowRotary),
+      biases: biasesOf(
+        buildBiases(),
+        Array.from({ length: shape.layers }, (_, layer) => windowOf(layer)),
+      ),
     };
   });
 
@@ -131,22 +156,21 @@ export function buildLayers(
           `${stored.kind === 'weight' ? 'rows' : 'elements'}_by_pairs`,
         );
   /** Rotary embedding of [T, h, d] (arXiv:2104.09864), whose pairs are half a head apart. */
-  const rope = (x: Value): Value =>
+  const rope = (x: Value, { cos, sin }: Turns): Value =>
     b.add('add', [b.add('mul', [x, cos]), b.add('mul', [b.add('rotate_half', [x]), sin])], {}, 'rotated');
 
   const attention = (x: Value, layer: string, index: number): Value => {
     const isTurned = shape.unrotated?.includes(index) !== true;
+    const window = windowOf(index);
     const inHeads = (name: 'q' | 'k' | 'v', count: number, rows?: (stored: Value) => Value): Value =>
       b.scope(name, () => {
-        const product = project(x, layer, name, count * headDim, rows);
-        return b.add('reshape', [product], { shape: ['T', count, headDim] }, `${name}_heads`);
+        const normed = (v: Value, of: typeof shape.qkNorm): Value =>
+          name === 'v' || shape.qkNorm !== of ? v : norm(v, `${layer}.${names.qkNorms[name]}`);
+        const row = normed(project(x, layer, name, count * headDim, rows), 'row');
+        return normed(b.add('reshape', [row], { shape: ['T', count, headDim] }, `${name}_heads`), 'head');
       });
-    const turned = (name: 'q' | 'k', count: number): Value => {
-      const plain = inHeads(name, count, isTurned ? byPairs : undefined);
-      const normed =
-        shape.headNorms === true ? b.scope(name, () => norm(plain, `${layer}.${names.headNorms[name]}`)) : plain;
-      return isTurned ? rope(normed) : normed;
-    };
+    const turned = (name: 'q' | 'k', count: number): Value =>
+      isTurned ? rope(inHeads(name, count, byPairs), window === undefined ? turns : windowTurns) : inHeads(name, count);
     const headsFirst = (v: Value, hint: string): Value => b.add('transpose', [v], { order: [1, 0, 2] }, hint);
     const shared = (v: Value): Value =>
       heads === kvHeads ? v : b.add('repeat', [v], { times: heads / kvHeads }, 'shared');
@@ -154,7 +178,12 @@ export function buildLayers(
     const k = shared(headsFirst(visible('k', turned('k', kvHeads), index), 'k_by_head'));
     const v = shared(headsFirst(visible('v', inHeads('v', kvHeads), index), 'v_by_head'));
     const scores = b.add('matmul', [q, b.add('transpose', [k], { order: [0, 2, 1] }, 'k_transposed')], {}, 'scores');
-    const biased = b.add('add', [b.add('mul', [scores, constant(factors.scores, 'scale')]), bias], {}, 'biased');
+    const biased = b.add(
+      'add',
+      [b.add('mul', [scores, constant(factors.scores, 'scale')]), biases.get(window)!],
+      {},
+      'biased',
+    );
     const exp = b.add('exp', [b.add('sub', [biased, b.add('reduce_max', [biased], {}, 'top')])], {}, 'exp');
     const probabilities = b.add('div', [exp, b.add('sum', [exp], {}, 'total')], {}, 'probabilities');
     const mixed = b.add(
@@ -190,16 +219,16 @@ export function buildLayers(
     b.add('add', [x, times(branch, factors.residual, 'branch')], {}, 'h');
   for (let i = 0; i < shape.layers; i++) {
     const layer = `${names.layers}.${i}`;
-    const normed = (x: Value, place: NormPlace): Value => norm(x, `${layer}.${names.norms[place]}`);
-    const attended = (x: Value): Value =>
-      b.scope('attention', () => joined(x, attention(normed(x, 'attention'), layer, i)));
-    const fed = (sum: Value, x: Value): Value =>
-      b.scope('ffn', () =>
-        joined(sum, feedForward(normed(x, shape.parallel === 'one norm' ? 'attention' : 'ffn'), layer)),
-      );
+    const normed = (x: Value, module?: string): Value => (module === undefined ? x : norm(x, `${layer}.${module}`));
+    /** `sum` and what the branch `f` adds to it for the stream `x`. */
+    const branch = (sum: Value, x: Value, { before, after }: BranchNorms, f: (x: Value) => Value): Value =>
+      joined(sum, normed(f(normed(x, before)), after));
+    const { attention: own, ffn } = names.norms;
+    const shared = shape.parallel === 'one norm' && own.before !== undefined ? { before: own.before } : {};
     h = b.scope(`layers.${i}`, () => {
-      const mid = attended(h);
-      return fed(mid, shape.parallel === undefined ? mid : h);
+      const mid = b.scope('attention', () => branch(h, h, own, (x) => attention(x, layer, i)));
+      const stream = shape.parallel === undefined ? mid : h;
+      return b.scope('ffn', () => branch(mid, stream, { ...ffn, ...shared }, (x) => feedForward(x, layer)));
     });
   }
 

@@ -125,6 +125,57 @@ function parseScaling(source: Json, where: string, config: Json): RopeScaling {
   }
 }
 
+/** What a family says of rotary settings. */
+export interface RopeDefaults {
+  /** rope_theta if a file names none. Default: 10,000. */
+  readonly theta?: number;
+  /** Another key of theta. Default: none. */
+  readonly thetaKey?: string;
+  readonly scalesFullLayersOnly?: boolean;
+}
+
+/** Layers of a model whose layers differ, as `layer_types` names them. */
+const KINDS = ['full_attention', 'sliding_attention'] as const;
+
+/**
+ * Rotary settings of a config.json whose rope_parameters may hold them by the kind of a layer: `rope`, and `windowRope`
+ * where layers with a window have others. `scalesFullLayersOnly`: scaling that is given once is not theirs. Throws
+ * UserError.
+ */
+export function parseRopes(
+  config: Json,
+  where: string,
+  { theta: defaultTheta, thetaKey, scalesFullLayersOnly = false }: RopeDefaults,
+): { readonly rope: RopeConfig; readonly windowRope?: RopeConfig } {
+  const nested = config['rope_parameters'];
+  if (!isRecord(nested) || !KINDS.some((kind) => kind in nested)) {
+    const rope = parseRope(config, where, defaultTheta, thetaKey);
+    const isScaled = scalesFullLayersOnly && rope.scaling.type !== 'none';
+    return { rope, ...(isScaled ? { windowRope: { theta: rope.theta, scaling: { type: 'none' } } } : {}) };
+  }
+  if (isGiven(config['rope_scaling']))
+    throw new UserError(`${where}: rope_scaling is given beside rope_parameters of kinds of layers`);
+  const stray = Object.keys(nested).find((key) => !KINDS.some((kind) => kind === key));
+  if (stray !== undefined)
+    throw new UserError(
+      `${where}: rope_parameters: expected ${KINDS.join(' and ')} alone, got ${quote(stray)} as well`,
+    );
+  const [rope, windowRope] = KINDS.map((kind) => {
+    const place = `${where}: rope_parameters.${kind}`;
+    const own = nested[kind];
+    if (isGiven(own) && !isRecord(own)) throw new UserError(`${place}: expected an object, got ${quote(own)}`);
+    // A theta of its own goes before that of the file.
+    const theta = isGiven(own?.['rope_theta']) ? null : config['rope_theta'];
+    return parseRope(
+      { ...config, rope_theta: theta, rope_scaling: null, rope_parameters: own ?? {} },
+      place,
+      defaultTheta,
+    );
+  });
+  const isSame = JSON.stringify(rope) === JSON.stringify(windowRope);
+  return { rope: rope!, ...(isSame ? {} : { windowRope: windowRope! }) };
+}
+
 /**
  * Rotary settings of a config.json, from the old keys (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`,
  * which holds both). If a file has both, they must agree. `otherKey`: a family's own name of rope_theta.
@@ -221,14 +272,21 @@ export interface RotaryTable {
   readonly factor: number;
 }
 
-/** Frequencies of heads of which the first `rotary.rotated` elements are turned (default: all). */
-export function rotaryTable(config: {
+/** Frequencies of heads of which the first `rotated` elements are turned. */
+function rotaryTable(headDim: number, rotated: number, rope: RopeConfig): RotaryTable {
+  const inverseFrequencies = new Float64Array(headDim / 2);
+  inverseFrequencies.set(ropeInverseFrequencies({ headDim: rotated, rope }));
+  return { inverseFrequencies, factor: rope.scaling.type === 'yarn' ? rope.scaling.attentionFactor : 1 };
+}
+
+/** The tables of a model's layers. `rotary`: how many elements of a head are turned; default: all. */
+export function rotaryTables(config: {
   readonly headDim: number;
   readonly rope: RopeConfig;
+  readonly windowRope?: RopeConfig;
   readonly rotary?: { readonly rotated: number };
-}): RotaryTable {
-  const { headDim, rope, rotary } = config;
-  const inverseFrequencies = new Float64Array(headDim / 2);
-  inverseFrequencies.set(ropeInverseFrequencies({ headDim: rotary?.rotated ?? headDim, rope }));
-  return { inverseFrequencies, factor: rope.scaling.type === 'yarn' ? rope.scaling.attentionFactor : 1 };
+}): { readonly rotary: RotaryTable; readonly windowRotary?: RotaryTable } {
+  const { headDim, rope, windowRope, rotary } = config;
+  const tableOf = (own: RopeConfig): RotaryTable => rotaryTable(headDim, rotary?.rotated ?? headDim, own);
+  return { rotary: tableOf(rope), ...(windowRope === undefined ? {} : { windowRotary: tableOf(windowRope) }) };
 }

@@ -10,15 +10,18 @@ export interface TensorNames {
   /** What stands before the number of a layer. */
   readonly layers: string;
   readonly projections: Readonly<Record<Projection, string>>;
-  readonly norms: Readonly<Record<NormPlace, string>>;
-  /** Norms of heads. */
-  readonly headNorms: Readonly<Record<'q' | 'k', string>>;
+  /** Where attention and feed-forward stand side by side with one norm, it is that before attention. */
+  readonly norms: Readonly<Record<'attention' | 'ffn', BranchNorms>>;
+  readonly qkNorms: Readonly<Record<'q' | 'k', string>>;
   /** The module that holds q, k and v: for each head its rows of q, of k and of v. Default: each has its own. */
   readonly fusedByHead?: string;
 }
 
-/** A norm of a layer. Where attention and feed-forward stand side by side with one norm, it is `attention`. */
-export type NormPlace = 'attention' | 'ffn';
+/** Norms of a branch x + f(x): of f's argument, and of its result. */
+export interface BranchNorms {
+  readonly before?: string;
+  readonly after?: string;
+}
 
 export const LLAMA_NAMES: TensorNames = {
   embedding: 'model.embed_tokens',
@@ -34,8 +37,14 @@ export const LLAMA_NAMES: TensorNames = {
     up: 'mlp.up_proj',
     down: 'mlp.down_proj',
   },
-  norms: { attention: 'input_layernorm', ffn: 'post_attention_layernorm' },
-  headNorms: { q: 'self_attn.q_norm', k: 'self_attn.k_norm' },
+  norms: { attention: { before: 'input_layernorm' }, ffn: { before: 'post_attention_layernorm' } },
+  qkNorms: { q: 'self_attn.q_norm', k: 'self_attn.k_norm' },
+};
+
+/** The names of a model whose norms lie behind attention and feed-forward only. */
+export const NAMES_WITH_NORMS_BEHIND: TensorNames = {
+  ...LLAMA_NAMES,
+  norms: { attention: { after: 'post_attention_layernorm' }, ffn: { after: 'post_feedforward_layernorm' } },
 };
 
 const UNTIED = 'a model whose head is tied says "tie_word_embeddings": true in config.json';
@@ -55,15 +64,19 @@ export function decoderTensors(config: DecoderConfig, names: TensorNames): reado
   ];
   const projection = (layer: string, name: Projection, rows: number, columns: number): ExpectedTensor[] =>
     linear(`${layer}.${names.projections[name]}`, rows, columns, config.biased.includes(name));
-  const headNorm = (layer: string, name: 'q' | 'k'): ExpectedTensor[] =>
-    config.headNorms === true ? norm(`${layer}.${names.headNorms[name]}`, config.headDim) : [];
+  const qkNorm = (layer: string, name: 'q' | 'k', row: number): ExpectedTensor[] =>
+    config.qkNorm === undefined
+      ? []
+      : norm(`${layer}.${names.qkNorms[name]}`, config.qkNorm === 'head' ? config.headDim : row);
+  const branchNorm = (layer: string, name?: string): ExpectedTensor[] =>
+    name === undefined ? [] : norm(`${layer}.${name}`);
   const attention = (layer: string): ExpectedTensor[] =>
     names.fusedByHead === undefined
       ? [
           ...projection(layer, 'q', queries, hidden),
-          ...headNorm(layer, 'q'),
+          ...qkNorm(layer, 'q', queries),
           ...projection(layer, 'k', keys, hidden),
-          ...headNorm(layer, 'k'),
+          ...qkNorm(layer, 'k', keys),
           ...projection(layer, 'v', keys, hidden),
         ]
       : linear(`${layer}.${names.fusedByHead}`, 3 * queries, hidden, config.biased.includes('q')).map((tensor) => ({
@@ -71,13 +84,15 @@ export function decoderTensors(config: DecoderConfig, names: TensorNames): reado
           parts: partsByHead(tensor, config, names),
         }));
   const layerTensors = (layer: string): ExpectedTensor[] => [
-    ...norm(`${layer}.${names.norms.attention}`),
+    ...branchNorm(layer, names.norms.attention.before),
     ...attention(layer),
     ...projection(layer, 'o', hidden, queries),
-    ...(config.parallel === 'one norm' ? [] : norm(`${layer}.${names.norms.ffn}`)),
+    ...branchNorm(layer, names.norms.attention.after),
+    ...(config.parallel === 'one norm' ? [] : branchNorm(layer, names.norms.ffn.before)),
     ...(config.isGated === false ? [] : projection(layer, 'gate', inter, hidden)),
     ...projection(layer, 'up', inter, hidden),
     ...projection(layer, 'down', hidden, inter),
+    ...branchNorm(layer, names.norms.ffn.after),
   ];
   return [
     { name: `${names.embedding}.weight`, shape: [config.vocabSize, hidden], role: 'matrix' },

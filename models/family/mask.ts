@@ -66,16 +66,34 @@ function slidingWindowMask(b: GraphBuilder, width: number): Value {
 
 /**
  * Keys of a path: entry c of the list of keys (extent `keys`) is visible to query q when it is one of the position[q] +
- * 1 entries from begin[q] on. f32[T, C].
+ * 1 entries from begin[q] on. The bias f32[T, C], and the position of each key on a query's path, i32[T, C].
  */
-export function pathMask(b: GraphBuilder, position: Value, keys: ExtentName): Value {
+export function pathMask(
+  b: GraphBuilder,
+  position: Value,
+  keys: ExtentName,
+): { readonly bias: Value; readonly keyPosition: Value } {
   const entry = b.add('reshape', [b.add('iota', [], { size: [keys] }, 'entry')], { shape: [1, keys] }, 'of_key');
   const begin = asQuery(b, b.param('begin', 'i32', ['T'], { kind: 'row', of: keys }));
   const isAfter = b.add('le', [begin, entry], {}, 'is_after');
   const offset = b.add('sub', [entry, begin], {}, 'offset');
   const isBefore = b.add('le', [offset, asQuery(b, position)], {}, 'is_before');
-  return toBias(b, b.add('and', [isAfter, isBefore], {}, 'visible'));
+  return { bias: toBias(b, b.add('and', [isAfter, isBefore], {}, 'visible')), keyPosition: offset };
 }
+
+/**
+ * `bias` within a window: −∞ where the key is `width` or more positions before the query. `position`: of the queries,
+ * i32[T]. `keyPosition`: of the keys on the query's path, i32[1, C] or i32[T, C].
+ */
+export function windowed(b: GraphBuilder, bias: Value, position: Value, keyPosition: Value, width: number): Value {
+  const limit = b.add('cast', [b.add('const', [], { value: width }, 'window')], { dtype: 'i32' }, 'window_width');
+  const distance = b.add('sub', [asQuery(b, position), keyPosition], {}, 'distance');
+  const near = b.add('lt', [distance, limit], {}, 'near');
+  return b.add('select', [near, bias, b.add('const', [], { value: -Infinity }, 'far')], {}, 'window_bias');
+}
+
+/** Positions of the keys of a tree or meta-pair, i32[1, T]. */
+export const ownPositions = (b: GraphBuilder, position: Value): Value => asKey(b, position);
 
 /** The f32[T, T] bias of `kind`; adds the parameters it reads. `window` is the width of a sliding window, tokens. */
 export function buildMask(b: GraphBuilder, kind: Exclude<MaskKind, 'path'>, window = 64): Value {

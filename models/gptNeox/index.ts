@@ -29,8 +29,8 @@ export const gptNeox = decoderFamily({
       up: 'mlp.dense_h_to_4h',
       down: 'mlp.dense_4h_to_h',
     },
-    norms: { attention: 'input_layernorm', ffn: 'post_attention_layernorm' },
-    headNorms: LLAMA_NAMES.headNorms,
+    norms: LLAMA_NAMES.norms,
+    qkNorms: LLAMA_NAMES.qkNorms,
     fusedByHead: 'attention.query_key_value',
   },
   differences: (json, where) => {

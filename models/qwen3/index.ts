@@ -1,17 +1,18 @@
 /** Qwen 3 (arXiv:2505.09388): each head of queries and keys is normed before rotary embedding. */
 import { readFlag } from '../decoder/config.js';
 import { decoderFamily } from '../decoder/index.js';
-import { checkWindow } from '../decoder/window.js';
+import { readQwenWindows } from '../decoder/window.js';
 
 export const qwen3 = decoderFamily({
   name: 'Qwen3ForCausalLM',
   modelType: 'qwen3',
-  covers: 'Qwen 3, dense, without a sliding window',
+  covers: 'Qwen 3, dense',
   maxPositions: 32_768,
   kvHeads: 32,
   headDim: 128,
-  differences: (json, where) => {
-    checkWindow(json, where);
-    return { biased: readFlag(json, 'attention_bias', where) ? ['q', 'k', 'v', 'o'] : [], headNorms: true };
-  },
+  differences: (json, where) => ({
+    biased: readFlag(json, 'attention_bias', where) ? ['q', 'k', 'v', 'o'] : [],
+    qkNorm: 'head',
+    windows: readQwenWindows(json, where),
+  }),
 });

@@ -94,14 +94,24 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   );
 
   // Biases, norms of heads, factors, layers without rotary embedding, and rotary positions stretched by YaRN.
-  test.each(['qwen2', 'qwen3', 'granite', 'smollm3', 'gpt-neox', 'gemma', 'llama-bias', 'llama-yarn'])(
-    'are reached for families/%s on 12 questions of HellaSwag',
-    async (family) => {
-      const model = `families/${family}`;
-      const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', 12, 'tree', 128);
-      compare(samplesPath, `${model}.jsonl`, 12);
-    },
-  );
+  test.each([
+    'mistral',
+    'qwen2',
+    'qwen2-window',
+    'qwen3',
+    'olmo2',
+    'olmo3',
+    'granite',
+    'smollm3',
+    'gpt-neox',
+    'gemma',
+    'llama-bias',
+    'llama-yarn',
+  ])('are reached for families/%s on 12 questions of HellaSwag', async (family) => {
+    const model = `families/${family}`;
+    const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', 12, 'tree', 128);
+    compare(samplesPath, `${model}.jsonl`, 12);
+  });
 
   test('are reached for demo on 100 questions of ARC-Challenge', async () => {
     const { samplesPath } = await score('demo', 'arc_challenge', 'arc_challenge_test.jsonl.gz', 100, 'tree');

@@ -145,8 +145,8 @@ describe('describeModel', () => {
   it.each([
     [
       'another architecture',
-      { architectures: ['MistralForCausalLM'] },
-      'config.json: architecture "MistralForCausalLM" is not supported; supported: LlamaForCausalLM',
+      { architectures: ['MambaForCausalLM'] },
+      'config.json: architecture "MambaForCausalLM" is not supported; supported: LlamaForCausalLM',
     ],
     [
       'another model type',

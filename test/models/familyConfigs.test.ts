@@ -24,7 +24,7 @@ describe('families', () => {
     ['llama', {}, { maxPositions: 2048, kvHeads: 2, headDim: 4, tieWordEmbeddings: false, biased: [] }],
     ['qwen2', { num_attention_heads: 64, hidden_size: 256 }, { maxPositions: 32_768, kvHeads: 32, headDim: 4 }],
     ['qwen2', { num_key_value_heads: null }, { kvHeads: 2, biased: ['q', 'k', 'v'] }],
-    ['qwen3', { num_attention_heads: 64 }, { maxPositions: 32_768, kvHeads: 32, headDim: 128, headNorms: true }],
+    ['qwen3', { num_attention_heads: 64 }, { maxPositions: 32_768, kvHeads: 32, headDim: 128, qkNorm: 'head' }],
     ['granite', {}, { maxPositions: 2048, biased: [], factors: { embedding: 1, residual: 1, scores: 1, logits: 1 } }],
     [
       'smollm3',
@@ -57,10 +57,23 @@ describe('families', () => {
         factors: { embedding: 6.9375 },
       },
     ],
+    [
+      'mistral',
+      { num_attention_heads: 8, hidden_size: 16 },
+      { maxPositions: 131_072, kvHeads: 8, windows: [4096, 4096, 4096] },
+    ],
+    ['olmo2', {}, { maxPositions: 2048, kvHeads: 2, rmsNormEps: 1e-5, qkNorm: 'row', biased: [] }],
+    [
+      'olmo3',
+      { max_position_embeddings: 8192, num_hidden_layers: 5 },
+      { rmsNormEps: 1e-5, qkNorm: 'row', windows: [4096, 4096, 4096, null, 4096] },
+    ],
   ])('%s: %j fills in what transformers does', (type, changes, expected) => {
     const config = parse(type, changes);
     expect(config).toMatchObject({ rmsNormEps: 1e-6, eosTokenIds: [], ...expected });
-    expect(config.rope).toEqual({ theta: type === 'smollm3' ? 2_000_000 : 10_000, scaling: { type: 'none' } });
+    const theta = { smollm3: 2_000_000, olmo3: 500_000 }[type] ?? 10_000;
+    expect(config.rope).toEqual({ theta, scaling: { type: 'none' } });
+    expect(config.windowRope).toBeUndefined();
   });
 
   it('are deeply frozen', () => {
@@ -68,6 +81,7 @@ describe('families', () => {
     for (const [type, changes] of [
       ['llama', { attention_bias: true, eos_token_id: [1, 2] }],
       ['granite', { embedding_multiplier: 2 }],
+      ['olmo3', { sliding_window: 4 }],
       ['smollm3', { num_key_value_heads: 1 }],
     ] as const)
       expect(isFrozen(parse(type, { ...changes, rope_scaling })), type).toBe(true);
@@ -81,6 +95,75 @@ describe('families', () => {
   });
 
   it.each([
+    ['mistral', { sliding_window: 20, layer_types: ['full_attention'] }, [20, 20, 20]],
+    ['mistral', { sliding_window: null }, undefined],
+    // A window as long as the context hides nothing.
+    ['mistral', { sliding_window: 64, max_position_embeddings: 64 }, undefined],
+    ['qwen2', { sliding_window: 20, max_window_layers: 0 }, undefined],
+    ['qwen2', { use_sliding_window: true, max_window_layers: 2, sliding_window: 20 }, [null, null, 20]],
+    ['qwen3', { use_sliding_window: true, max_window_layers: 1 }, [null, 4096, 4096]],
+    ['qwen3', { use_sliding_window: true }, undefined],
+    [
+      'qwen3',
+      {
+        use_sliding_window: true,
+        sliding_window: 9,
+        layer_types: ['sliding_attention', 'full_attention', 'full_attention'],
+      },
+      [9, null, null],
+    ],
+    ['smollm3', { use_sliding_window: true, sliding_window: 9, no_rope_layers: [1, 0, 1] }, [null, 9, null]],
+    ['smollm3', { use_sliding_window: true }, undefined],
+  ])('%s: %j sets the windows %j', (type, changes, windows) => {
+    expect(parse(type, { num_key_value_heads: 1, ...changes }).windows).toEqual(windows);
+  });
+
+  it('scales only the full layers of OLMo 3, and reads rotary settings by the kind of a layer', () => {
+    const scaling = { type: 'linear', factor: 4 } as const;
+    const plain = { theta: 7e4, scaling: { type: 'none' } };
+    const old = { rope_theta: 7e4, rope_scaling: { rope_type: 'linear', factor: 4 } };
+    const nested = {
+      rope_parameters: {
+        full_attention: { rope_type: 'linear', factor: 4, rope_theta: 7e4 },
+        sliding_attention: { rope_type: 'default', rope_theta: 7e4 },
+      },
+    };
+    for (const changes of [old, nested])
+      expect(parse('olmo3', changes)).toMatchObject({ rope: { theta: 7e4, scaling }, windowRope: plain });
+    // In other families, what is given once is of all layers.
+    expect(parse('mistral', { num_key_value_heads: 1, ...old })).not.toHaveProperty('windowRope');
+    const same = { full_attention: { rope_theta: 7e4 }, sliding_attention: { rope_theta: 7e4 } };
+    expect(parse('olmo3', { rope_parameters: same }).rope).toEqual(plain);
+    expect(parse('olmo3', { rope_parameters: same })).not.toHaveProperty('windowRope');
+  });
+
+  it.each([
+    ['mistral', { sliding_window: 0 }, 'sliding_window: expected a whole number from 1 to 16777216, got 0'],
+    ['mistral', { sliding_window: 1e9 }, 'sliding_window: expected a whole number from 1 to 16777216, got 1000000000'],
+    ['qwen2', { use_sliding_window: 'yes' }, 'use_sliding_window: expected true or false, got "yes"'],
+    ['qwen2', { use_sliding_window: true, max_window_layers: -1 }, 'max_window_layers: expected a whole number from 0'],
+    [
+      'olmo3',
+      { layer_types: ['full_attention'] },
+      'layer_types: expected a list of full_attention and sliding_attention for 3 layers, got ["full_attention"]',
+    ],
+    ['olmo3', { layer_types: 'full_attention' }, 'layer_types: expected a list of'],
+    [
+      'olmo3',
+      { rope_parameters: { full_attention: [] } },
+      'rope_parameters.full_attention: expected an object, got []',
+    ],
+    [
+      'olmo3',
+      { rope_parameters: { full_attention: { rope_type: 'linear', factor: 0 } } },
+      'rope_parameters.full_attention: rope_parameters.factor: expected a number from 1 to 1000000, got 0',
+    ],
+    [
+      'olmo3',
+      { rope_scaling: { rope_type: 'linear', factor: 2 }, rope_parameters: { full_attention: {} } },
+      'rope_scaling is given beside rope_parameters of kinds of layers',
+    ],
+    ['olmo3', { rope_parameters: { full_attention: {}, other: {} } }, 'rope_parameters: expected full_attention and'],
     ['smollm3', { no_rope_layers: [1, 0] }, 'no_rope_layers: expected a list of 0 and 1 for 3 layers, got [1,0]'],
     ['smollm3', { no_rope_layers: [1, 0, 2] }, 'no_rope_layers: expected a list of 0 and 1 for 3 layers'],
     ['smollm3', { no_rope_layer_interval: 0.5 }, 'no_rope_layer_interval: expected a whole number from 1, got 0.5'],

@@ -55,7 +55,57 @@ const META_PAIR = masked(
     %visible = and(%here, %open) : bool[T, T]`,
 );
 
+/** `mask` within a window of 3 keys; `more` edits it. */
+const near = (mask: string): string =>
+  edit(
+    mask,
+    [') -> (f32[T, 2, 4])', ', %position: i32[T]) -> (f32[T, 2, 4])'],
+    [
+      '    %out = attention(%q, %k, %v, %bias)',
+      `    %position_q = reshape(%position) {shape = [T, 1]} : i32[T, 1]
+    %position_k = reshape(%position) {shape = [1, T]} : i32[1, T]
+    %distance = sub(%position_q, %position_k) : i32[T, T]
+    %three = const() {value = 3} : f32[]
+    %width = cast(%three) {dtype = "i32"} : i32[]
+    %near = lt(%distance, %width) : bool[T, T]
+    %far = const() {value = -inf} : f32[]
+    %window_bias = select(%near, %bias, %far) : f32[T, T]
+    %out = attention(%q, %k, %v, %window_bias)`,
+    ],
+  );
+
 describe('canonicaliseMask', () => {
+  it('reads a distance of positions below a number as a window, whatever the rest of the mask is', () => {
+    check(
+      near(TREE),
+      canonicalise,
+      `
+      func @g(%q: f32[T, 2, 4], %k: f32[T, 2, 4], %v: f32[T, 2, 4], %subtreeEnd: i32[T], %position: i32[T]) \
+        -> (f32[T, 2, 4]) {
+        %out = attention(%q, %k, %v, %subtreeEnd, %position) {mask = "column", scale = 0.5, window = 3} : f32[T, 2, 4]
+        return %out
+      }
+    `,
+    );
+    for (const mask of [CAUSAL, META_PAIR])
+      expect(canonicalise(parse(near(mask))).nodes.at(-1)?.attributes).toEqual({
+        mask: 'column',
+        scale: 0.5,
+        window: 3,
+      });
+  });
+
+  it.each([
+    ['places in the tree', ['sub(%position_q, %position_k)', 'sub(%of_query, %of_key)']],
+    ['a distance that grows the other way', ['sub(%position_q, %position_k)', 'sub(%position_k, %position_q)']],
+    ['a width that is computed', ['lt(%distance, %width)', 'lt(%distance, %position_k)']],
+    ['no width at all', ['{value = 3}', '{value = 0}']],
+    ['keys that come later', ['lt(%distance, %width)', 'le(%distance, %width)']],
+    ['a bias of keys that are far', ['%far = const() {value = -inf}', '%far = const() {value = -5}']],
+  ] as const)('leaves a window of %s a bias', (_what, change) => {
+    checkUnchanged(edit(near(TREE), change), canonicaliseMask);
+  });
+
   it('reads k <= q and q < e[k] as the column form that it is', () => {
     check(
       TREE,

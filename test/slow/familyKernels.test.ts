@@ -24,7 +24,12 @@ import { randomBatch, randomTensors } from '../codegen/cuda/randomModel.js';
 
 const VOCABULARY = 600;
 const FAMILIES = [
+  ['MistralForCausalLM', { model_type: 'mistral', sliding_window: 20 }],
   ['Qwen3ForCausalLM', { model_type: 'qwen3' }],
+  [
+    'Olmo3ForCausalLM',
+    { model_type: 'olmo3', sliding_window: 20, layer_types: ['sliding_attention', 'full_attention'] },
+  ],
   [
     'GraniteForCausalLM',
     {

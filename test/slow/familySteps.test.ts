@@ -14,6 +14,7 @@ import { SCORE } from '../../ir/function.js';
 import { environment, isBuilt, ROOT } from '../e2e/support.js';
 
 const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
+const NAMES = ['mistral', 'qwen2-window', 'qwen3', 'olmo2', 'olmo3', 'granite', 'smollm3', 'gpt-neox', 'gemma'];
 const ignore = (): void => undefined;
 const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 const CACHE_TOKENS = 16 * 64;
@@ -24,7 +25,7 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt)('steps of families on a CPU',
     for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
   });
 
-  it.each(['qwen3', 'granite', 'smollm3', 'gpt-neox', 'gemma'])('give the bits of scoring: %s', async (family) => {
+  it.each(NAMES)('give the bits of scoring: %s', async (family) => {
     const request = {
       model: join(FAMILIES, family),
       init: { kind: 'checkpoint' as const },

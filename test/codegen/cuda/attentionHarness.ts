@@ -30,6 +30,7 @@ export interface Shape {
   readonly cacheRows?: number;
   readonly hasQueryRow?: boolean;
   readonly cap?: number;
+  readonly window?: number;
 }
 
 /** Rows of the states that paths run through, if a shape does not say. */
@@ -39,6 +40,11 @@ const MASKS: Readonly<Record<NonNullable<Shape['mask']>, Mask>> = {
   column: { kind: 'column', subtreeEnd: 'subtreeEnd' },
   path: { kind: 'path', begin: 'begin', position: 'position', key: 'key' },
   bias: { kind: 'bias', buffer: 'bias' },
+};
+
+const withWindow = (mask: Mask, window: number | undefined): Mask => {
+  if (window === undefined || mask.kind === 'bias') return mask;
+  return mask.kind === 'path' ? { ...mask, window } : { ...mask, window, position: 'position' };
 };
 
 const PATH_BUFFERS: readonly BufferDecl[] = [
@@ -68,7 +74,7 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     headDim,
     scale: 1 / Math.sqrt(headDim),
     ...(s.cap === undefined ? {} : { cap: s.cap }),
-    mask: MASKS[mask],
+    mask: withWindow(MASKS[mask], s.window),
     ...(hasQueryRow ? { queryRow: 'row' } : {}),
   };
   const buffers: BufferDecl[] = [
@@ -79,7 +85,7 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     { name: 'subtreeEnd', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
     { name: 'bias', dtype: 'f32', rows: 'T', columns: 'T', space: 'arena' },
     { name: 'row', dtype: 'i32', rows: 'R', columns: 1, space: 'input' },
-    ...(isPath ? PATH_BUFFERS : []),
+    ...(isPath ? PATH_BUFFERS : s.window === undefined ? [] : PATH_BUFFERS.filter(({ name }) => name === 'position')),
   ];
   const scoring = interfaceOf(buffers);
   const extents = isPath ? [...scoring.extents, { name: 'C', counts: 'keys' }] : scoring.extents;

@@ -1,0 +1,16 @@
+/** Mistral (arXiv:2310.06825): a sliding window over keys in every layer, or none. */
+import { decoderFamily } from '../decoder/index.js';
+import { readWindows } from '../decoder/window.js';
+
+export const mistral = decoderFamily({
+  name: 'MistralForCausalLM',
+  modelType: 'mistral',
+  covers: 'Mistral 7B, NeMo, Small and models with the same architecture',
+  maxPositions: 131_072,
+  kvHeads: 8,
+  differences: (json, where) => ({
+    biased: [],
+    // The library that writes these files does not read layer_types for them.
+    windows: readWindows({ ...json, layer_types: null }, where, 4096, () => true),
+  }),
+});
