@@ -17,21 +17,16 @@ import type {
   WeightDecl,
 } from './kernel.js';
 import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK, windowOfMask } from './kernel.js';
-import { sourceRows } from './packing.js';
-import { orderProblem } from './rotaryOrder.js';
-import { FORMATS, layoutProblem } from './storage.js';
 import { StateVersions, verifyStates } from './verifyStates.js';
 import type { Domain, Reader } from './verifyProgram.js';
 import { isRowInvariant, shape, verifyProgram } from './verifyProgram.js';
 import { EXTENT_NAME, isWithin, type ExtentDecl } from './extents.js';
 import { verifySample } from './verifySample.js';
+import { IDENTIFIER, isExtent, pairingProblem, verifyWeight } from './verifyWeight.js';
 import type { BufferDType, Dim } from './types.js';
 
-const IDENTIFIER = /^[a-z][a-z0-9_]{0,127}$/;
 /** Paths and op names appear in comments of generated source: they must be printable and must not end a comment. */
 const REMARK = /^(?!.*\*\/)[\x20-\x5b\x5d-\x7e]{0,256}$/;
-/** Largest extent of one dimension: element counts of two dimensions stay exact in a double. */
-const MAX_EXTENT = 2 ** 26;
 const NONE: Pairing = { kind: 'none' };
 /** What is in memory before the first kernel. */
 const READY: ReadonlySet<BufferDecl['space']> = new Set(['input', 'weight', 'state']);
@@ -127,57 +122,6 @@ function verifyUpper(buffer: BufferDecl, known: ReadonlyMap<string, BufferDecl>)
     fail(`'${buffer.upper}' is not bf16${shape(buffer)}.`);
 }
 
-function verifyWeight(
-  weight: WeightDecl,
-  known: Map<string, WeightDecl>,
-  buffers: ReadonlyMap<string, BufferDecl>,
-): void {
-  const fail = (what: string): never => {
-    throw new Error(`Weight ${JSON.stringify(weight.name)}: ${what}`);
-  };
-  if (!IDENTIFIER.test(weight.name)) fail('the name does not match [a-z][a-z0-9_]*.');
-  if (known.has(weight.name)) fail('declared twice.');
-  if (!isExtent(weight.k) || weight.sources.some((source) => !isExtent(source.rows)))
-    fail('k and the rows of every source are whole numbers, at least 1.');
-  if (weight.sources.length === 0) fail('it has no sources.');
-  for (const { order, rows } of weight.sources) {
-    if (order === undefined) continue;
-    if (weight.sources.length > 1) fail('a source whose rows are in another order is the only one.');
-    const wrong = orderProblem(order, rows);
-    if (wrong !== undefined) fail(`${wrong}.`);
-  }
-  const rows = sourceRows(weight);
-  const misplaced = layoutProblem(weight.layout, weight.format);
-  if (misplaced !== undefined) fail(`${misplaced}.`);
-  if (weight.columnScale !== undefined && !FORMATS[weight.format].takesColumnScale)
-    fail(`format ${weight.format} takes no column scale.`);
-  if (weight.columnOffset !== undefined && (weight.columnScale === undefined || !Number.isFinite(weight.columnOffset)))
-    fail('a column offset is a number, which is added to a column scale.');
-  if (weight.layout === 'rows') {
-    if (weight.columnScale !== undefined) fail("layout rows is the checkpoint's own memory: it takes no column scale.");
-    if (weight.pairing.kind !== 'none' || weight.sources.length !== 1)
-      fail('layout rows has one source and no pairing.');
-  }
-  if (weight.pairing.kind === 'interleave') {
-    const [first, second, ...more] = weight.sources;
-    if (more.length > 0 || first?.rows !== second?.rows)
-      fail('pairing interleave needs exactly two sources of equal rows.');
-  }
-  const wrong = pairingProblem(weight.pairing, rows);
-  if (wrong !== undefined) fail(wrong);
-  const buffer = buffers.get(weight.name);
-  if (
-    buffer !== undefined &&
-    (buffer.space !== 'weight' || buffer.rows !== rows || buffer.columns !== weight.k || weight.layout !== 'rows')
-  ) {
-    fail(
-      'a buffer has the same name; it may only declare the same memory, ' +
-        `a weight ${shape({ rows, columns: weight.k })} in layout rows.`,
-    );
-  }
-  known.set(weight.name, weight);
-}
-
 /** Literal vectors stand for checkpoint tensors [length, 1]. Everything that reads one must agree on its length. */
 function verifyConstants(module: KernelModule): void {
   const lengths = new Map<string, number>();
@@ -198,20 +142,6 @@ function verifyConstants(module: KernelModule): void {
         );
     }
   }
-}
-
-const isExtent = (n: number): boolean => Number.isInteger(n) && n >= 1 && n <= MAX_EXTENT;
-
-function pairingProblem(pairing: Pairing, rows: number): string | undefined {
-  if (pairing.kind === 'none') return undefined;
-  if (!isExtent(pairing.width)) return `pairing width ${pairing.width} is not a whole number, at least 1.`;
-  if (pairing.kind === 'interleave') return undefined;
-  const { headDim, width } = pairing;
-  if (!isExtent(headDim) || headDim % 2 !== 0) return `head dimension ${headDim} is not an even whole number.`;
-  if ((headDim / 2) % width !== 0)
-    return `pairing width ${width} does not divide half the head dimension, ${headDim / 2}.`;
-  if (rows % headDim !== 0) return `${rows} columns are not whole heads of ${headDim}.`;
-  return undefined;
 }
 
 const samePairing = (a: Pairing, b: Pairing): boolean =>
