@@ -17,12 +17,14 @@ import type {
   WeightDecl,
 } from './kernel.js';
 import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK, windowOfMask } from './kernel.js';
+import { sourceRows } from './packing.js';
+import { FORMATS } from './storage.js';
 import { StateVersions, verifyStates } from './verifyStates.js';
 import type { Domain, Reader } from './verifyProgram.js';
 import { isRowInvariant, shape, verifyProgram } from './verifyProgram.js';
 import { EXTENT_NAME, isWithin, type ExtentDecl } from './extents.js';
 import { verifySample } from './verifySample.js';
-import { IDENTIFIER, isExtent, pairingProblem, verifyWeight } from './verifyWeight.js';
+import { IDENTIFIER, isExtent, MAX_EXTENT, pairingProblem, verifyWeight } from './verifyWeight.js';
 import type { BufferDType, Dim } from './types.js';
 
 /** Paths and op names appear in comments of generated source: they must be printable and must not end a comment. */

@@ -8,7 +8,7 @@ import { shape } from './verifyProgram.js';
 /** Names of declarations. They appear in generated source. */
 export const IDENTIFIER = /^[a-z][a-z0-9_]{0,127}$/;
 /** Largest extent of one dimension: element counts of two dimensions stay exact in a double. */
-const MAX_EXTENT = 2 ** 26;
+export const MAX_EXTENT = 2 ** 26;
 
 export const isExtent = (n: number): boolean => Number.isInteger(n) && n >= 1 && n <= MAX_EXTENT;
 
