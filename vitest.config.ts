@@ -91,6 +91,7 @@ const THOROUGH = [
   'codegen/cuda/skinny',
   'codegen/draw',
   'codegen/layer',
+  'e2e/golden',
 ].map((name) => `test/${name}.test.ts`);
 /** A file that is named on the command line runs once. */
 const isSlowRun = process.argv.some((argument) => /^(--project=)?slow$/.test(argument));

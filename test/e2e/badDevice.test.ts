@@ -15,6 +15,7 @@ import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { allGone, devicesOf } from './children.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import {
+  CAPACITY,
   GPU_CAPACITY,
   failure,
   filesOf,
@@ -126,7 +127,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
 
   test('of a damaged artifact for the CPU gives the command that rebuilds it for the CPU', async () => {
     const artifact = join(temporaryFolder(), 'host.tw');
-    success(await tilewright(['compile', model, '--target', 'cpu', '-o', artifact], { env: env() }));
+    success(await tilewright(['compile', model, '--target', 'cpu', ...CAPACITY, '-o', artifact], { env: env() }));
     writeFileSync(join(artifact, 'plan.json'), '{}');
     const { hint } = failure(await tilewright(command(artifact), { env: env() }));
     expect(hint).toMatch(/^tilewright compile .* --target cpu .*-o .*host\.tw$/);

@@ -5,7 +5,9 @@ import { describe, expect, it } from 'vitest';
 import { CONFIG, safetensorsFile, tensorsOf, writeCheckpoint } from './smallModel.js';
 import { CAPACITY, failure, isBuilt, success, temporaryFolder, tilewright } from './support.js';
 
-const PLACE = ['--target', 'cpu', '--precision', 'f32'];
+const SCORING = ['--target', 'cpu', '--precision', 'f32', ...CAPACITY];
+/** One amount of memory, so that kernels are compiled once. */
+const PLACE = [...SCORING, '--cache-tokens', '512'];
 const FLAGS = ['--threads', '2', '--max-new-tokens', '6', '--json'];
 
 /** JSON lines of prompts, in a file. */
@@ -30,19 +32,17 @@ describe.skipIf(!isBuilt)('generate with a small model', () => {
   it('runs artifacts that were compiled for it, and names the command that compiles others again', async () => {
     const model = writeCheckpoint();
     const prompts = ['--prompts', promptFile({ tokens: [1, 2, 3] }, { prompt: 'the cat' })];
-    const wanted = success(
-      await tilewright(['generate', model, ...prompts, ...FLAGS, ...PLACE, ...CAPACITY, '--cache-tokens', '512']),
-    );
+    const wanted = success(await tilewright(['generate', model, ...prompts, ...FLAGS, ...PLACE]));
     const folder = temporaryFolder();
     const [both, scoring] = [join(folder, 'both.tw'), join(folder, 'scoring.tw')];
-    success(await tilewright(['compile', model, ...PLACE, ...CAPACITY, '--cache-tokens', '512', '-o', both]));
+    success(await tilewright(['compile', model, ...PLACE, '-o', both]));
     expect(success(await tilewright(['generate', both, ...prompts, ...FLAGS])).stdout).toBe(wanted.stdout);
     expect(success(await tilewright(['inspect', both])).stdout).toContain('2 layers');
     const fixed = failure(await tilewright(['generate', both, 'x', '--json', '--cache-tokens', '1024']));
     expect(fixed.error).toContain('--cache-tokens: ');
     expect(fixed.hint).toContain('--cache-tokens … -o ');
 
-    success(await tilewright(['compile', model, ...PLACE, ...CAPACITY, '-o', scoring]));
+    success(await tilewright(['compile', model, ...SCORING, '-o', scoring]));
     const refused = failure(await tilewright(['generate', scoring, ...prompts, ...FLAGS]));
     expect(refused.error).toContain('was compiled for scoring only');
     expect(refused.hint).toMatch(/^tilewright compile .* -o .*scoring\.tw --cache-tokens \d+$/);
@@ -51,19 +51,7 @@ describe.skipIf(!isBuilt)('generate with a small model', () => {
     expect(plain.error).toContain('its steps keep no logits');
     expect(plain.hint).toMatch(/^tilewright compile .* --cache-tokens 512 --logits$/);
     const withLogits = join(folder, 'logits.tw');
-    success(
-      await tilewright([
-        'compile',
-        model,
-        ...PLACE,
-        ...CAPACITY,
-        '--cache-tokens',
-        '512',
-        '--logits',
-        '-o',
-        withLogits,
-      ]),
-    );
+    success(await tilewright(['compile', model, ...PLACE, '--logits', '-o', withLogits]));
     const searched = linesOf(
       success(await tilewright(['generate', withLogits, ...prompts, ...FLAGS, '--beams', '1'])).stdout,
     );
@@ -78,7 +66,7 @@ describe.skipIf(!isBuilt)('generate with a small model', () => {
   it('ends at the tokens that generation_config.json names, and only shows the sampling that it suggests', async () => {
     const model = writeCheckpoint();
     const run = (...more: string[]) =>
-      tilewright(['generate', model, '--prompts', promptFile({ tokens: [1, 2, 3] }), ...more, ...PLACE, ...CAPACITY]);
+      tilewright(['generate', model, '--prompts', promptFile({ tokens: [1, 2, 3] }), ...more, ...PLACE]);
     const [before] = linesOf(success(await run(...FLAGS)).stdout);
     const third = before!.tokens[2]!;
     const config = { eos_token_id: [third], do_sample: true, temperature: 0.6 };
@@ -101,7 +89,7 @@ describe.skipIf(!isBuilt)('generate with a small model', () => {
     writeFileSync(config, JSON.stringify({ bos_token: '<s>', chat_template: template }));
     const chat = { messages: [{ role: 'user', content: 'the cat' }] };
     const run = (...prompts: readonly object[]) =>
-      tilewright(['generate', model, '--prompts', promptFile(...prompts), ...FLAGS, ...PLACE, ...CAPACITY]);
+      tilewright(['generate', model, '--prompts', promptFile(...prompts), ...FLAGS, ...PLACE]);
     // The tokenizer puts <s> before a text by itself.
     const [own, same] = linesOf(success(await run(chat, { prompt: 'user: the cat\n' })).stdout);
     expect(own).toMatchObject({ tokens: same!.tokens, promptTokens: same!.promptTokens });
@@ -127,7 +115,7 @@ describe.skipIf(!isBuilt)('generate with a small model', () => {
       weights: safetensorsFile([...tensors, head]),
     });
     const run = (...prompts: readonly object[]) =>
-      tilewright(['generate', model, '--prompts', promptFile(...prompts), ...FLAGS, ...PLACE, ...CAPACITY]);
+      tilewright(['generate', model, '--prompts', promptFile(...prompts), ...FLAGS, ...PLACE]);
     const good = [{ tokens: [1, 2, 3] }, { tokens: Array.from({ length: 40 }, (_, i) => 20 + i) }];
     const wanted = linesOf(success(await run(...good)).stdout);
     const outcome = await run(good[0]!, { tokens: [1, bad, 3] }, good[1]!);

@@ -39,7 +39,7 @@ describe.skipIf(!isBuilt)('tune', () => {
   const database = join(temporaryFolder(), 'tuning.jsonl');
 
   beforeAll(async () => {
-    success(await tilewright(['compile', join(ROOT, 'models/demo'), '-o', artifact, '--max-tokens', '256']));
+    success(await tilewright(['compile', join(ROOT, 'models/demo'), '-o', artifact, '--max-tokens', '64']));
   });
 
   /** Whether a host without a compiler can run the artifact. */
@@ -52,7 +52,7 @@ describe.skipIf(!isBuilt)('tune', () => {
 
   test('shows no share of the peak above 100 %, and the artifact stays complete', async () => {
     const { stdout } = success(
-      await tilewright(['tune', artifact, '--budget', '3s', '--threads', '2', '--database', database, '--json']),
+      await tilewright(['tune', artifact, '--budget', '2s', '--threads', '2', '--database', database, '--json']),
     );
     const { table, isSaved } = JSON.parse(stdout) as { readonly table: readonly string[]; readonly isSaved: boolean };
     expect(isSaved).toBe(true);
@@ -67,7 +67,7 @@ describe.skipIf(!isBuilt)('tune', () => {
     cpSync(artifact, own, { recursive: true });
     const before = readFileSync(join(own, 'kernels', 'kernels.so'));
     await writeBetter(own, join(folder, 'better.jsonl'));
-    const flags = ['--budget', '20s', '--threads', '2', '--database', join(folder, 'better.jsonl'), '--json'];
+    const flags = ['--budget', '10s', '--threads', '2', '--database', join(folder, 'better.jsonl'), '--json'];
     const { stdout } = success(await tilewright(['tune', own, ...flags]));
     expect(JSON.parse(stdout)).toMatchObject({ isSaved: true });
     expect(readFileSync(join(own, 'kernels', 'kernels.so')).equals(before)).toBe(false);
@@ -86,7 +86,7 @@ describe.skipIf(!isBuilt)('tune', () => {
     );
     const own = join(folder, 'own.tw');
     success(
-      await tilewright(['compile', join(ROOT, 'models/demo'), '-o', own, '--max-tokens', '256', '--pack-weights']),
+      await tilewright(['compile', join(ROOT, 'models/demo'), '-o', own, '--max-tokens', '64', '--pack-weights']),
     );
     const before = readFileSync(join(own, 'manifest.json'), 'utf8');
     expect(before).toContain('kernels.so');

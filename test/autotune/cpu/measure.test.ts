@@ -17,6 +17,7 @@ import { tuneCpu } from '../../../autotune/cpu/tune.js';
 import { currentTarget } from '../../../autotune/cpu/target.js';
 import { loadAddon } from '../../../runtime/addon.js';
 import { readSettings } from '../../../settings.js';
+import { quickCc } from '../../support/quickCc.js';
 import { CAPACITY, kernelAt, llamaModule } from '../fixture.js';
 
 const ROOT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
@@ -31,7 +32,7 @@ if (missing.length > 0)
 
 describe.skipIf(missing.length > 0)('measuring', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-measure-'));
-  const settings = { ...readSettings(), cacheDir: folder };
+  const settings = { ...readSettings(), cacheDir: folder, cc: quickCc() };
   const measurers: Measurer[] = [];
   afterAll(async () => {
     for (const measurer of measurers) {
@@ -138,7 +139,7 @@ describe.skipIf(missing.length > 0)('measuring', () => {
       target: await currentTarget(isa, 2, settings),
     };
     const database = TuningDatabase.open(path, CPU_RECORDS);
-    const result = await tuneCpu({ ...request, budgetSeconds: 8, database });
+    const result = await tuneCpu({ ...request, budgetSeconds: 3, database });
     database.close();
     expect(result.trials).toBeGreaterThan(0);
     const [row] = result.rows;

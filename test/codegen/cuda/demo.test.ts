@@ -42,7 +42,7 @@ describe('the demo model', () => {
   it('gives what kernel IR says, kernel by kernel', () => {
     const model = demo('sm_80');
     const plan = scoreOf(model.plan);
-    const { sizes, inputs } = randomBatch({ T: 75, R: 21 }, 4096, 4);
+    const { sizes, inputs } = randomBatch({ T: 45, R: 13 }, 4096, 4);
     // The tiles of a small bucket, so that there are several of them.
     const schedules = plan.launches.map(({ signature }) => small(plan.schedules[0]![signature]!));
     plan.kernels.forEach((kernel, i) => {
