@@ -3,7 +3,8 @@ import { basename, join } from 'node:path';
 import { digestFile } from '../system/digest.js';
 import { UserError } from '../errors.js';
 import { fileSize } from '../system/read.js';
-import { INDEX, type Checkpoint } from './checkpoint.js';
+import type { Checkpoint } from './checkpoint.js';
+import { INDEXES, isSingleFile } from './weightFiles.js';
 
 /** SHA-256, hexadecimal, by name of each weight file. Empty for made-up weights. */
 export type Contents = Readonly<Record<string, string>>;
@@ -16,14 +17,14 @@ export interface ContentsOptions {
 type Files = Pick<Checkpoint, 'dir' | 'configPath' | 'files'>;
 
 /** What is read of a checkpoint beside its configuration and weights; each may be missing. */
-const BESIDE = [
-  INDEX,
+const BESIDE: readonly string[] = [
+  ...INDEXES,
   'tokenizer.json',
   'tokenizer.model',
   'tokenizer_config.json',
   'chat_template.jinja',
   'generation_config.json',
-] as const;
+];
 
 interface Part {
   readonly name: string;
@@ -40,8 +41,8 @@ function part(name: string, path: string): Part {
 const weightParts = ({ files }: Files): readonly Part[] => files.map((path) => part(basename(path), path));
 
 function otherParts({ dir, configPath, files }: Files): readonly Part[] {
-  const isIndexed = files.some((path) => basename(path) !== 'model.safetensors');
-  const beside = BESIDE.filter((name) => isIndexed || name !== INDEX)
+  const isIndexed = files.some((path) => !isSingleFile(path));
+  const beside = BESIDE.filter((name) => isIndexed || !INDEXES.includes(name))
     .map((name) => join(dir, name))
     .filter((path) => fileSize(path) !== undefined);
   return [part('config.json', configPath), ...beside.map((path) => part(basename(path), path))];

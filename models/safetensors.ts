@@ -7,6 +7,7 @@ import { UserError } from '../errors.js';
 import { isRecord, parseJson, quote } from '../system/json.js';
 import { decodeUtf8, readRange, withFile } from '../system/read.js';
 import { findDuplicateKey } from './jsonKeys.js';
+import type { WeightEntry, WeightFile } from './weightFile.js';
 
 /**
  * Bounds on one file, far above real ones: a model of 70 billion weights has headers of 0.1 MB in all, the largest
@@ -42,23 +43,8 @@ const ELEMENT_BITS: Readonly<Record<string, number>> = {
   U64: 64,
 };
 
-export interface SafetensorsEntry {
-  readonly name: string;
-  /** As in the file: F32, BF16, … */
-  readonly dtype: string;
-  readonly shape: readonly number[];
-  /** Bytes from the start of the file. Aligned to the element's size only if the writer did so. */
-  readonly offset: number;
-  readonly byteLength: number;
-}
-
-export interface SafetensorsHeader {
-  readonly file: string;
-  readonly sizeBytes: number;
-  readonly entries: readonly SafetensorsEntry[];
+export interface SafetensorsHeader extends WeightFile {
   readonly metadata: ReadonlyMap<string, string>;
-  /** SHA-256 of the JSON's bytes, hexadecimal. */
-  readonly headerHash: string;
 }
 
 const REFETCH = 'the file is damaged or was not written completely: download it again';
@@ -128,7 +114,7 @@ export function parseSafetensorsHeader(
   json: Uint8Array,
   dataBytes: number,
   where: string,
-): { readonly entries: readonly SafetensorsEntry[]; readonly metadata: ReadonlyMap<string, string> } {
+): { readonly entries: readonly WeightEntry[]; readonly metadata: ReadonlyMap<string, string> } {
   if (json[0] !== 0x7b)
     throw new UserError(`${where}: the header does not start with '{': not a safetensors file`, REFETCH);
   // A tensor is an object with two lists; the header and its metadata are objects.

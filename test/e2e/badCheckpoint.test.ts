@@ -65,7 +65,7 @@ const CASES: readonly Case[] = [
   {
     name: 'no safetensors',
     make: () => writeCheckpoint({ weights: null }),
-    error: ['found neither model.safetensors nor model.safetensors.index.json'],
+    error: ['found no weights: model.safetensors (or model.safetensors.index.json and its shards)'],
     hint: /download/,
   },
   {

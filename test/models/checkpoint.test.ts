@@ -1,9 +1,21 @@
-import { cpSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import {
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { describeRandomCheckpoint, fnv1a64, openCheckpoint } from '../../models/checkpoint.js';
 import { checkTensors } from '../../models/checkTensors.js';
 import { describeModel } from '../../models/config.js';
+import { readSafetensorsHeader } from '../../models/safetensors.js';
+import { torchFile } from './torch/writeTorchFile.js';
 import {
   DEMO,
   layOut,
@@ -33,6 +45,28 @@ function folder(
   edit?.(header);
   writeFileSync(join(dir, 'model.safetensors'), safetensors(header, size));
   return dir;
+}
+const STORAGES: Readonly<Record<string, string>> = { F32: 'FloatStorage', F16: 'HalfStorage', BF16: 'BFloat16Storage' };
+/** Turns the safetensors files of a folder into those of torch.save. */
+function asTorchFiles(dir: string): void {
+  for (const name of readdirSync(dir)) {
+    const path = join(dir, name);
+    if (name.endsWith('.safetensors')) {
+      const bytes = readFileSync(path);
+      const { entries } = readSafetensorsHeader(path);
+      const tensors = entries.map(
+        ({ name: tensor, dtype, shape }, i) => [tensor, { storage: `${i}`, type: STORAGES[dtype]!, shape }] as const,
+      );
+      const storages = entries.map(({ offset, byteLength }) => bytes.subarray(offset, offset + byteLength));
+      const target = name === 'model.safetensors' ? 'pytorch_model.bin' : name.replace('.safetensors', '.bin');
+      writeFileSync(join(dir, target), torchFile(tensors, Object.fromEntries(storages.entries())));
+      rmSync(path);
+    } else if (name === 'model.safetensors.index.json') {
+      const text = readFileSync(path, 'utf8').replaceAll('.safetensors', '.bin');
+      writeFileSync(join(dir, 'pytorch_model.bin.index.json'), text);
+      rmSync(path);
+    }
+  }
 }
 const refusal = (dir: string): string => userError(() => openCheckpoint(dir)).message;
 
@@ -104,15 +138,35 @@ describe('openCheckpoint', () => {
 
   it('says what a folder contains if it contains no weights', () => {
     const dir = folder();
-    renameSync(join(dir, 'model.safetensors'), join(dir, 'pytorch_model.bin'));
+    renameSync(join(dir, 'model.safetensors'), join(dir, 'model.gguf'));
     const error = userError(() => openCheckpoint(dir));
     expect(error.message).toBe(
-      `${dir}: found neither model.safetensors nor model.safetensors.index.json; "pytorch_model.bin" cannot be read`,
+      `${dir}: found no weights: model.safetensors (or model.safetensors.index.json and its shards), ` +
+        'pytorch_model.bin (or pytorch_model.bin.index.json and its shards); "model.gguf" cannot be read',
     );
     expect(error.hint).toContain('safetensors copy');
-    rmSync(join(dir, 'pytorch_model.bin'));
+    rmSync(join(dir, 'model.gguf'));
     expect(userError(() => openCheckpoint(dir)).hint).toContain('hf download');
     expect(refusal('/nowhere')).toContain('/nowhere');
+  });
+
+  it('reads the same tensors from files of torch.save, one or several', () => {
+    const [whole, two] = [folder(), sharded()];
+    const bytesOf = (path: string): ReadonlyMap<string, Buffer> =>
+      new Map(
+        [...openCheckpoint(path).tensors].map(([name, tensor]) => {
+          if (tensor.kind !== 'file') throw new Error(`${name} is in no file`);
+          return [name, readFileSync(tensor.file).subarray(tensor.offset, tensor.offset + tensor.byteLength)];
+        }),
+      );
+    const wanted = [bytesOf(whole), bytesOf(two)];
+    asTorchFiles(whole);
+    asTorchFiles(two);
+    expect([bytesOf(whole), bytesOf(two)]).toEqual(wanted);
+    expect(openCheckpoint(two).files.map((path) => basename(path))).toEqual([
+      'model-00001-of-00002.bin',
+      'model-00002-of-00002.bin',
+    ]);
   });
 
   it('names the architecture before it mentions weights', () => {
