@@ -64,8 +64,9 @@ function hashFiles(config: ModelConfig, headers: readonly WeightFile[]): string 
 
 /**
  * Opens a Hugging Face folder: config.json and its weights, as safetensors or as torch.save writes them, in one file or
- * in shards that an index names. Reads headers only. A folder's own symbolic links are followed (download caches are made of them); names inside files never
- * leave the folder. Throws UserError: the first line says what is wrong, and further lines list patterns.
+ * in shards that an index names. Reads headers only. A folder's own symbolic links are followed (download caches are
+ * made of them); names inside files never leave the folder. Throws UserError: the first line says what is wrong, and
+ * further lines list patterns.
  */
 export function openCheckpoint(path: string): Checkpoint {
   const dir = resolve(path);
