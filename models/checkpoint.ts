@@ -12,7 +12,7 @@ import { readRange, withFile } from '../system/read.js';
 import type { Model, ModelConfig } from './family/model.js';
 import { partShape, weightFormat, type FileTensor, type TensorLocation, type TensorPart } from './family/tensors.js';
 import { findTokenizer } from './tokenizer.js';
-import type { WeightEntry, WeightFile } from './weightFile.js';
+import type { WeightEntry, WeightFile } from './family/weightFile.js';
 import { readWeightFiles } from './weightFiles.js';
 
 export {

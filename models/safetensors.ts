@@ -7,7 +7,7 @@ import { UserError } from '../errors.js';
 import { isRecord, parseJson, quote } from '../system/json.js';
 import { decodeUtf8, readRange, withFile } from '../system/read.js';
 import { findDuplicateKey } from './jsonKeys.js';
-import type { WeightEntry, WeightFile } from './weightFile.js';
+import type { WeightEntry, WeightFile } from './family/weightFile.js';
 
 /**
  * Bounds on one file, far above real ones: a model of 70 billion weights has headers of 0.1 MB in all, the largest

@@ -7,7 +7,7 @@ import { fileSize, readJsonObject } from '../system/read.js';
 import { findDuplicateKey } from './jsonKeys.js';
 import { readSafetensorsHeader } from './safetensors.js';
 import { readTorchFile } from './torch/stateDict.js';
-import type { WeightFile } from './weightFile.js';
+import type { WeightFile } from './family/weightFile.js';
 
 /** How a checkpoint may store its weights. */
 interface Layout {

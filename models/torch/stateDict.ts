@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { readRange, withFile } from '../../system/read.js';
-import type { WeightEntry, WeightFile } from '../weightFile.js';
+import type { WeightEntry, WeightFile } from '../family/weightFile.js';
 import { unpickle, type PickleValue, type StoredTensor } from './pickle.js';
 import { readZipDirectory, type ZipEntry } from './zip.js';
 
