@@ -1,6 +1,6 @@
 /**
- * A short evaluation and a short text under compute-sanitizer: no access outside memory, no race, no misused barrier,
- * no failed driver call. Texts run the kernels of few rows, and attention of decoding in clusters.
+ * A short evaluation and a short text under compute-sanitizer: no access outside memory, no race but those that
+ * racecheckReports.ts knows to be false, no misused barrier, no failed driver call. Texts run the kernels of few rows, and attention of decoding in clusters.
  */
 import assert from 'node:assert/strict';
 import { accessSync, constants, writeFileSync } from 'node:fs';
@@ -13,6 +13,7 @@ import { DEMO, EXAMPLES, MAIN, start, tilewright, type Ended } from './command.j
 import { decodingKernels } from './decodingKernels.js';
 import { archOf } from './launcher.js';
 import { randomTokens } from './sequences.js';
+import { knownKernels, unknownReports } from './racecheckReports.js';
 import { compilerOrReason, temporaryFolder } from './support.js';
 import { trapScript } from './trap.js';
 
@@ -71,6 +72,16 @@ const under = (check: string, args: readonly string[]): Promise<Ended> =>
 /** The tool's summary lines, one for each process that used the device. */
 const summaries = (output: string): string[] => output.split('\n').filter((line) => / SUMMARY: /.test(line));
 const CLEAN = /ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards displayed \(0 errors, 0 warnings\)/;
+/** One that counts reports, of which every one is known to be false. */
+const COUNTED = /RACECHECK SUMMARY: \d+ hazards? displayed \(\d+ errors?, 0 warnings\)/;
+
+/** Whether racecheck reported nothing but what is known to be false. */
+function hasKnownOnly(output: string): boolean {
+  const available = cudaAvailable();
+  if (typeof arch !== 'string' || !available.ok) return false;
+  const { sharedBytesPerBlock, multiprocessors } = available.devices[0]!;
+  return unknownReports(output, knownKernels({ arch, sharedBytesPerBlock, multiprocessors })).length === 0;
+}
 
 const CACHE = ['--cache-tokens', '1024'];
 
@@ -117,13 +128,19 @@ describe('compute-sanitizer', { skip, concurrency: true }, () => {
           .filter((line) => line.startsWith('========='))
           .slice(0, 40)
           .join('\n');
-        assert.equal(status, 0, `${check} ended with ${status ?? 'a signal'}:\n${told}\n${output.slice(-1500)}`);
+        const isExcused = check === 'racecheck' && status === FOUND && hasKnownOnly(output);
+        assert.equal(
+          isExcused ? 0 : status,
+          0,
+          `${check} ended with ${status ?? 'a signal'}:\n${told}\n${output.slice(-1500)}`,
+        );
         assert(summaries(output).length > 0, `${check} told nothing:\n${output.slice(-1500)}`);
-        for (const line of summaries(output)) assert.match(line, CLEAN, told);
+        for (const line of summaries(output))
+          assert(CLEAN.test(line) || (isExcused && COUNTED.test(line)), `${line}\n${told}`);
         // Ensures that the command really ran.
         assert.match(output, done);
         console.log(
-          `${check}, ${what}: ${summaries(output).length} processes clean, ` +
+          `${check}, ${what}: ${summaries(output).length} processes ${isExcused ? 'with known reports' : 'clean'}, ` +
             `${((performance.now() - begin) / 1000).toFixed(0)} s`,
         );
       });
