@@ -1,6 +1,7 @@
 /**
  * A short evaluation and a short text under compute-sanitizer: no access outside memory, no race but those that
- * racecheckReports.ts knows to be false, no misused barrier, no failed driver call. Texts run the kernels of few rows, and attention of decoding in clusters.
+ * racecheckReports.ts knows to be false, no misused barrier, no failed driver call. Texts run the kernels of few rows,
+ * and attention of decoding in clusters.
  */
 import assert from 'node:assert/strict';
 import { accessSync, constants, writeFileSync } from 'node:fs';
