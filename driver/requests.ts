@@ -154,15 +154,13 @@ export interface LoadRequest extends ModelRequest, ArtifactRequest {
   readonly parallel?: 'auto' | Parallelism;
 }
 
-export interface RunRequest extends LoadRequest {
-  readonly task: string;
-  readonly data: string;
+/** What runs have in common, whatever they score. */
+export interface ScoreRequest extends LoadRequest {
   readonly sharing: Sharing;
   /** Whether beginnings that trees have in common are kept in memory or computed for each tree. Default: `auto`. */
   readonly prefixes?: Prefixes;
+  /** At most this many questions, of each task; below 1, that share of them. */
   readonly limit?: number;
-  /** Half-open ranges of question numbers; without `end`, to the last. */
-  readonly docs?: readonly DocRange[];
   /** Scores one part of the questions; needs `output`. */
   readonly shard?: { /** From 1. */ readonly index: number; readonly count: number };
   /** Says what would be computed, and computes nothing. */
@@ -178,6 +176,32 @@ export interface RunRequest extends LoadRequest {
   readonly resumeCommand?: string;
   /** File for a timeline in Chrome's trace format, with one slice per kernel launch. */
   readonly trace?: string;
+}
+
+export interface RunRequest extends ScoreRequest {
+  readonly task: string;
+  readonly data: string;
+  /** Half-open ranges of question numbers; without `end`, to the last. */
+  readonly docs?: readonly DocRange[];
+}
+
+/** A run of tasks as lm-evaluation-harness defines them. */
+export interface TasksRequest extends ScoreRequest {
+  /** Names of tasks, groups and tags. */
+  readonly tasks: readonly string[];
+  /** Folders of task files. */
+  readonly includePaths: readonly string[];
+  /** Folder of data sets. */
+  readonly dataRoot?: string;
+  /** Shots; default: what each task says. */
+  readonly shots?: number;
+  readonly systemInstruction?: string;
+  /** Prompts are written by the model's chat template. */
+  readonly appliesChatTemplate?: boolean;
+  /** Shots are turns of the conversation; true by default. */
+  readonly isMultiturn?: boolean;
+  /** Writes samples_*.jsonl; true by default. */
+  readonly logsSamples?: boolean;
 }
 
 export interface RunResult {

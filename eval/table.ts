@@ -29,12 +29,18 @@ export function formatTable(results: Results): string {
       isFirst = false;
     }
   }
-  const widths = COLUMNS.map((name, i) => Math.max(name.trim().length, 3, ...rows.map((row) => row[i]?.length ?? 0)));
+  return printRows('Tasks', rows);
+}
+
+/** `first`: the heading of the first column; the others are fixed. */
+export function printRows(first: string, rows: readonly (readonly string[])[]): string {
+  const columns = [first, ...COLUMNS.slice(1)];
+  const widths = columns.map((name, i) => Math.max(name.trim().length, 3, ...rows.map((row) => row[i]?.length ?? 0)));
   const padded = (cell: string, i: number): string =>
-    RIGHT_ALIGNED.has(COLUMNS[i] ?? '') ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0);
+    RIGHT_ALIGNED.has(columns[i] ?? '') ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0);
   const print = (cells: readonly string[]): string => `|${cells.map(padded).join('|')}|`;
-  const rule = COLUMNS.map((name, i) =>
+  const rule = columns.map((name, i) =>
     RIGHT_ALIGNED.has(name) ? `${'-'.repeat((widths[i] ?? 1) - 1)}:` : '-'.repeat(widths[i] ?? 1),
   );
-  return [print(COLUMNS.map((name) => name.trim())), `|${rule.join('|')}|`, ...rows.map(print)].join('\n');
+  return [print(columns.map((name) => name.trim())), `|${rule.join('|')}|`, ...rows.map(print)].join('\n');
 }

@@ -8,7 +8,7 @@ import { stepSize } from '../../ir/stepping.js';
 import { roundUp } from '../../ir/types.js';
 import { bytes, count } from '../../system/format.js';
 import { cacheTokensOf } from '../functions.js';
-import type { RunRequest } from '../requests.js';
+import type { ScoreRequest } from '../requests.js';
 import type { CompiledModel } from '../targets/target.js';
 import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
 import type { ModelLoading } from './loadModel.js';
@@ -32,7 +32,7 @@ function countTwoPhase({ loaded: { tokenised } }: PackedQuestions, paths: readon
 /** Counts tokens, decides what is kept between calls, and compiles the model for it. */
 export const packWithCache = (
   loading: ModelLoading,
-  request: RunRequest,
+  request: ScoreRequest,
   loaded: LoadedQuestions,
 ): Promise<PackedWithCache> =>
   (request.sharing === 'kv' ? packWithContexts : packWithPrefixes)(loading, request, loaded);
@@ -40,7 +40,7 @@ export const packWithCache = (
 /** Compiles the model with a cache for contexts. Throws UserError where there is no room for it. */
 async function packWithContexts(
   loading: ModelLoading,
-  request: RunRequest,
+  request: ScoreRequest,
   loaded: LoadedQuestions,
 ): Promise<PackedWithCache> {
   const { maxTokens, ...limits } = limitsOf(loading.checkpoint, (await loading.compile()).model);

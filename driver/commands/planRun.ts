@@ -14,21 +14,21 @@ import { rowsIn, tokensIn } from '../../ir/scoring.js';
 import { MOST_KEYS } from '../../ir/stepping.js';
 import { count, counted } from '../../system/format.js';
 import { parallelismFor } from '../devices/openDevices.js';
-import type { RunRequest, RunResult, Ui } from '../requests.js';
+import type { RunResult, ScoreRequest, Ui } from '../requests.js';
 import type { ModelLoading } from './loadModel.js';
 import { cacheLimits, packWithCache } from './cachedContexts.js';
-import type { PreparedRun } from './prepareRun.js';
+import type { PreparedQuestions } from './prepareRun.js';
 import { tokenise, type PackedQuestions } from './questionSet.js';
 
 /** Throws UserError where the run would be refused. */
 export async function planRun(
-  request: RunRequest,
-  { dataset }: PreparedRun,
+  request: ScoreRequest,
+  { dataset, source, prefixToken }: PreparedQuestions,
   loading: ModelLoading,
   ui: Ui,
 ): Promise<RunResult> {
-  ui.phase('tokenise', request.data);
-  const chosen = await packWithCache(loading, request, await tokenise(dataset, loading));
+  ui.phase('tokenise', source);
+  const chosen = await packWithCache(loading, request, await tokenise(dataset, loading, prefixToken));
   ui.phase('count');
   const { plan, loaded, longest, sharing } = chosen;
   const own = new Set(plan.questions);

@@ -18,7 +18,7 @@ import { tokensIn } from '../../ir/scoring.js';
 import { roundUp } from '../../ir/types.js';
 import { bytes, count } from '../../system/format.js';
 import { cacheTokensOf } from '../functions.js';
-import type { RunRequest } from '../requests.js';
+import type { ScoreRequest } from '../requests.js';
 import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
 import { limitsOf, type ModelLimits } from './modelLimits.js';
@@ -37,7 +37,7 @@ const ADDED_BYTES = 8;
  * second, so that other question sets are tokenised while the model is compiled.
  */
 export function mayKeepPrefixes(
-  { sharing, prefixes = 'auto' }: Pick<RunRequest, 'sharing' | 'prefixes'>,
+  { sharing, prefixes = 'auto' }: Pick<ScoreRequest, 'sharing' | 'prefixes'>,
   questions: readonly Pick<Question, 'context'>[],
 ): boolean {
   requireTree({ sharing, prefixes });
@@ -55,7 +55,7 @@ export function mayKeepPrefixes(
   return whole > LEAST_GAIN * (whole - shared);
 }
 
-function requireTree({ sharing, prefixes }: Pick<RunRequest, 'sharing' | 'prefixes'>): void {
+function requireTree({ sharing, prefixes }: Pick<ScoreRequest, 'sharing' | 'prefixes'>): void {
   if (prefixes === 'keep' && sharing !== 'tree')
     throw new UsageError(
       `--prefixes keep: with --sharing ${sharing}, trees have no beginning in common`,
@@ -64,7 +64,7 @@ function requireTree({ sharing, prefixes }: Pick<RunRequest, 'sharing' | 'prefix
 }
 
 /** Whether paths may be cut into calls, so that they may be longer than a micro-batch. */
-export const mayCutPaths = ({ sharing, prefixes = 'auto' }: Pick<RunRequest, 'sharing' | 'prefixes'>): boolean =>
+export const mayCutPaths = ({ sharing, prefixes = 'auto' }: Pick<ScoreRequest, 'sharing' | 'prefixes'>): boolean =>
   sharing === 'kv' || (sharing === 'tree' && prefixes !== 'repeat');
 
 /**
@@ -73,7 +73,7 @@ export const mayCutPaths = ({ sharing, prefixes = 'auto' }: Pick<RunRequest, 'sh
  */
 export async function mayNeedCache(
   { checkpoint, leastCapacity, compile }: Pick<ModelLoading, 'checkpoint' | 'leastCapacity' | 'compile'>,
-  { sharing, prefixes = 'auto' }: Pick<RunRequest, 'sharing' | 'prefixes'>,
+  { sharing, prefixes = 'auto' }: Pick<ScoreRequest, 'sharing' | 'prefixes'>,
   questions: readonly Pick<Question, 'context' | 'choices'>[],
 ): Promise<boolean> {
   if (sharing !== 'tree' || prefixes !== 'auto') return false;
@@ -135,7 +135,7 @@ function countBothWays({ loaded, plan }: PackedQuestions, { maxTokens }: ModelLi
 export function keepWithin(
   { model, limits }: LoadedModel,
   packed: PackedQuestions,
-  { prefixes = 'auto' }: Pick<RunRequest, 'prefixes'>,
+  { prefixes = 'auto' }: Pick<ScoreRequest, 'prefixes'>,
 ): PackedQuestions {
   if (prefixes === 'keep' && packed.sharing !== 'tree')
     throw new UsageError(
@@ -166,7 +166,7 @@ export function keepWithin(
 /** Counts tokens both ways, chooses, and compiles the model for the choice. */
 export async function packWithPrefixes(
   loading: ModelLoading,
-  request: RunRequest,
+  request: ScoreRequest,
   loaded: LoadedQuestions,
 ): Promise<PackedWithCache> {
   requireTree(request);

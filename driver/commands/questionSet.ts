@@ -42,15 +42,20 @@ export interface PackedQuestions extends PackOptions {
 
 const TRIM_MS = 200;
 
-/** Tokenises in the background. On a CPU, memory that the threads have freed is regularly returned to the system. */
+/**
+ * Tokenises in the background. `prefixToken`: stands in for a context without tokens. On a CPU, memory that the threads
+ * have freed is regularly returned to the system.
+ */
 export async function tokenise(
   dataset: Dataset,
   { tokenizer, target, cores }: Pick<ModelLoading, 'tokenizer' | 'target' | 'cores'>,
+  prefixToken?: number,
 ): Promise<LoadedQuestions> {
   const timer = target.isHost ? setInterval(() => loadAddon().trim(), TRIM_MS) : undefined;
   try {
     return await tokeniseDataset(dataset, {
       tokenizer: { moduleUrl: new URL('../../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec },
+      prefixToken,
       workers: tokeniserThreads(dataset.questions, tokenizer.spec, target, cores),
     });
   } finally {

@@ -75,6 +75,7 @@ function prepareRecords(request: RunRequest, records: Exclude<ScoreOptions['data
     throw new UsageError('score: resume needs output, the folder of the run that it continues', 'give output');
   return {
     task,
+    source: request.data,
     modelName: request.modelName ?? modelName(request.model),
     dataset: datasetOfRecords(records, { task, docs, limit }),
   };

@@ -89,3 +89,9 @@ export function dumpJson(value: Value, indent = ''): string {
   if (items.length === 0) return `${open}${close}`;
   return `${open}\n${items.map((item) => `${inner}${item}`).join(',\n')}\n${indent}${close}`;
 }
+
+/** json.dumps(value, ensure_ascii=False): on one line. */
+export function compactJson(value: Value): string {
+  if (isDict(value)) return `{${[...value].map(([key, item]) => `${jsonText(key)}: ${compactJson(item)}`).join(', ')}}`;
+  return isList(value) ? `[${value.map(compactJson).join(', ')}]` : dumpJson(value);
+}

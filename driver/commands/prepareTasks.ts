@@ -1,0 +1,77 @@
+/** The first step of a run of tasks: their files, their data and every prompt. */
+import { UserError } from '../../errors.js';
+import { datasetOfTasks, type RunTask } from '../../eval/harness/documents.js';
+import { versionOf } from '../../eval/harness/config.js';
+import { readSplit } from '../../tasks/data/splits.js';
+import { TaskLibrary } from '../../tasks/definition/library.js';
+import { tasksBelow, type Node, type TaskNode } from '../../tasks/definition/nodes.js';
+import { openTask, type DocumentRequests, type TaskOptions } from '../../tasks/requests/task.js';
+import { TaskScores } from '../../tasks/scores/ofTask.js';
+import { count, counted } from '../../system/format.js';
+import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
+import type { ModelLoading } from './loadModel.js';
+import { prepareFolders, type PreparedQuestions } from './prepareRun.js';
+
+export interface PreparedTasks extends PreparedQuestions {
+  /** What was asked for, with groups. */
+  readonly nodes: readonly Node[];
+  readonly tasks: readonly RunTask[];
+}
+
+/** Names of files have a limit. */
+const MOST_NAME = 80;
+
+/** A name for the journal: that of the tasks asked for. */
+function nameOf(asked: readonly string[]): string {
+  const all = asked.map((name) => name.replace(/[^\w.+-]/g, '_')).join('+');
+  return all.length <= MOST_NAME ? all : `${all.slice(0, MOST_NAME)}+`;
+}
+
+/** Every task once, in the order in which they are asked for. */
+function distinct(nodes: readonly Node[]): readonly TaskNode[] {
+  const byName = new Map<string, TaskNode>();
+  for (const node of tasksBelow(nodes)) if (!byName.has(node.name)) byName.set(node.name, node);
+  return [...byName.values()];
+}
+
+/** Throws UserError for what task files, data or this version lack. */
+export async function prepareTasks(
+  request: TasksRequest,
+  { checkpoint: { config } }: Pick<ModelLoading, 'checkpoint'>,
+  ui: Ui,
+): Promise<PreparedTasks> {
+  const modelName = prepareFolders(request);
+  const library = new TaskLibrary(request.includePaths);
+  const nodes = request.tasks.flatMap((name) => library.resolve(name));
+  const { dataRoot, shots, limit, systemInstruction, signal } = request;
+  if (dataRoot === undefined) throw new UserError('the tasks need a folder of data sets', 'give one: --data-root DIR');
+  const options: TaskOptions = { shots, limit, systemInstruction };
+  const leaves = distinct(nodes);
+  ui.phase('prompts', counted(leaves.length, 'task'));
+  const tasks: RunTask[] = [];
+  let first = 0;
+  for (const [i, { name, settings }] of leaves.entries()) {
+    const scores = new TaskScores(settings);
+    const opened = await openTask(settings, readSplit.bind(undefined, dataRoot), options);
+    const documents: DocumentRequests[] = [];
+    for await (const document of opened.documents()) {
+      if (signal?.aborted === true) throw new Interrupted(0);
+      documents.push(document);
+    }
+    const total = limit === undefined ? documents.length : await opened.total();
+    tasks.push({ name, settings, scores, shots: opened.shots, total, documents, first });
+    first += documents.length;
+    ui.step((i + 1) / leaves.length, `${count(first)} documents`);
+  }
+  const dataset = datasetOfTasks(tasks);
+  const versions = tasks.map((task) => `${task.name}=${versionOf(task)}`);
+  return {
+    nodes,
+    tasks,
+    task: { name: nameOf(request.tasks), version: versions.length === 1 ? versionOf(tasks[0]!) : versions.length },
+    dataset,
+    source: request.tasks.join(', '),
+    modelName,
+    prefixToken: config.bosTokenId ?? config.eosTokenIds[0],
+  };
+}

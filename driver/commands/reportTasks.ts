@@ -1,0 +1,110 @@
+/** The last step of a run of tasks: results_*.json, and samples_*.jsonl of each task. */
+import { join } from 'node:path';
+import { printDocs, resultsFolder, throughputOf, type Provenance, type Throughput } from '../../eval/index.js';
+import type { GroupAnswers, TaskAnswers } from '../../eval/harness/answers.js';
+import { buildTaskResults } from '../../eval/harness/results.js';
+import { sampleLines } from '../../eval/harness/samples.js';
+import { formatTasks } from '../../eval/harness/table.js';
+import { fileDate, resultsName, samplesName } from '../../eval/results.js';
+import { BOOTSTRAP_DRAWS } from '../../tasks/scores/aggregate.js';
+import { writeAtomically } from '../../system/write.js';
+import { clock } from '../phases.js';
+import type { RunResult, TasksRequest } from '../requests.js';
+import { VERSION } from '../version.js';
+import { checkpointId, type LoadedModel } from './loadModel.js';
+import type { PreparedTasks } from './prepareTasks.js';
+import type { PackedQuestions } from './questionSet.js';
+import type { ScoredSet } from './scoreSet.js';
+
+export interface TasksReport {
+  readonly request: TasksRequest;
+  readonly prepared: PreparedTasks;
+  readonly modelName: string;
+  readonly model: Pick<LoadedModel, 'model' | 'devices' | 'reference' | 'tokenizer' | 'limits'>;
+  readonly questions: PackedQuestions;
+  readonly scored: ScoredSet;
+  readonly tasks: readonly TaskAnswers[];
+  readonly groups: readonly GroupAnswers[];
+  readonly started: Date;
+  /** Seconds from the command to the first micro-batch. */
+  readonly loadSeconds: number;
+}
+
+const AGAIN =
+  'Free some space or fix the folder, then run the same command with --resume: finished documents are in the journal';
+
+const provenanceOf = ({ request, model, questions }: TasksReport): Provenance => ({
+  checkpoint: checkpointId(model),
+  checkpoint_path: model.reference.path,
+  tokenizer_sha256: model.tokenizer.hash,
+  bos_tokens: questions.loaded.addedTokens,
+  context_length: model.limits.contextLength,
+  overlong: questions.overlong ?? 'truncate',
+  truncated_choices: questions.truncatedChoices,
+  dataset_path: request.dataRoot ?? '',
+  dataset_sha256: questions.loaded.sha256,
+  docs: printDocs(questions.loaded.docs),
+  questions: questions.loaded.questions.length,
+  questions_sha256: questions.loaded.sha256,
+});
+
+function throughput({ scored, loadSeconds, model }: TasksReport): Throughput {
+  return throughputOf({
+    questions: scored.questionsScored,
+    tokensComputed: scored.tokensComputed,
+    tokensWithoutSharing: scored.tokenCounts.alone,
+    tokensGrouped: scored.tokenCounts.grouped,
+    tokensShared: scored.tokenCounts.shared,
+    loadSeconds,
+    scoreSeconds: scored.scoreSeconds,
+    modelFlops: scored.scorer.modelFlops,
+    devices: scored.scorer.timeline.use(model.devices),
+  });
+}
+
+/** Throws UserError if a file cannot be written. */
+export function reportTasks(report: TasksReport): RunResult {
+  const { request, model, modelName, tasks, groups, started } = report;
+  const finished = new Date(clock());
+  const results = buildTaskResults(
+    {
+      modelName,
+      config: {
+        model: 'tilewright',
+        model_args: `model=${request.model},precision=${request.precision}`,
+        batch_size: 'auto',
+        device: model.model.target.name,
+        arithmetic: model.model.arithmetic,
+        isa: model.model.isa,
+        sharing: request.sharing,
+        limit: request.limit ?? null,
+        bootstrap_iters: BOOTSTRAP_DRAWS,
+        fewshot_seed: 1234,
+      },
+      provenance: provenanceOf(report),
+      throughput: throughput(report),
+      systemInstruction: request.systemInstruction ?? null,
+      chatTemplate: null,
+      fewshotAsMultiturn: null,
+      started,
+      finished,
+      version: VERSION,
+    },
+    tasks,
+    groups,
+  );
+  const table = formatTasks(tasks, groups);
+  const { output } = request;
+  if (output === undefined) return { results, table, resultsPath: undefined, samplesPath: undefined };
+  const folder = resultsFolder(output, modelName);
+  const date = fileDate(finished);
+  const paths = tasks.map((each) => join(folder, samplesName(each.task.name, date)));
+  const logs = request.logsSamples !== false;
+  if (logs) tasks.forEach((each, i) => writeAtomically(paths[i]!, sampleLines(each), AGAIN));
+  const resultsPath = join(folder, resultsName(date));
+  writeAtomically(resultsPath, [`${JSON.stringify(results, null, 2)}\n`], AGAIN);
+  return { results, table, resultsPath, samplesPath: logs ? samplesShown(paths, folder, date) : undefined };
+}
+
+const samplesShown = (paths: readonly string[], folder: string, date: string): string =>
+  paths.length === 1 ? paths[0]! : join(folder, samplesName('*', date));

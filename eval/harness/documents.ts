@@ -1,0 +1,72 @@
+/** The documents of all tasks of a run as one set of questions: they are planned and scored together. */
+import { createHash } from 'node:crypto';
+import type { Settings } from '../../tasks/definition/settings.js';
+import type { DocumentRequests, Request } from '../../tasks/requests/task.js';
+import { placeOfGold } from '../../tasks/scores/ofDocument.js';
+import type { TaskScores } from '../../tasks/scores/ofTask.js';
+import type { Dataset } from '../dataset.js';
+import type { Question } from '../tasks/task.js';
+
+/** A task with its documents. */
+export interface RunTask {
+  readonly name: string;
+  readonly settings: Settings;
+  readonly scores: TaskScores;
+  /** Shots in force. */
+  readonly shots: number;
+  /** Documents of the scored split, before any limit. */
+  readonly total: number;
+  readonly documents: readonly DocumentRequests[];
+  /** The number of its first document among those of all tasks. */
+  readonly first: number;
+}
+
+/** Counted from the first document of the first task. */
+export const numberOf = ({ first }: Pick<RunTask, 'first'>, { docId }: Pick<DocumentRequests, 'docId'>): number =>
+  first + docId;
+
+type Scored = Exclude<Request, { readonly kind: 'generate_until' }>;
+const isScored = (request: Request): request is Scored => request.kind !== 'generate_until';
+
+/** Undefined for a document that only asks for texts. */
+function questionOf(task: RunTask, document: DocumentRequests): Question | undefined {
+  const requests = document.requests.filter(isScored);
+  const [first] = requests;
+  if (first === undefined) return undefined;
+  const shared = {
+    docId: numberOf(task, document),
+    doc: {},
+    gold: placeOfGold(task.scores.type, document) ?? -1,
+    delimiter: '',
+  };
+  if (first.kind === 'loglikelihood_rolling') return { ...shared, context: '', choices: [first.text], isRolling: true };
+  const pairs = requests.flatMap((each) => (each.kind === 'loglikelihood' ? [each] : []));
+  const { context } = first;
+  const areAlike = pairs.every((each) => each.context === context);
+  return {
+    ...shared,
+    context,
+    ...(areAlike ? {} : { contexts: pairs.map((each) => each.context) }),
+    choices: pairs.map(({ continuation }) => continuation),
+  };
+}
+
+/** What is to be scored. Its hash covers every request of every task. */
+export function datasetOfTasks(tasks: readonly RunTask[]): Dataset {
+  const hash = createHash('sha256');
+  const questions: Question[] = [];
+  let total = 0;
+  for (const task of tasks) {
+    hash.update(`${JSON.stringify([task.name, task.documents.length])}\n`);
+    for (const document of task.documents) {
+      const requests = document.requests.map((request) =>
+        request.kind === 'generate_until' ? { ...request, settings: [...request.settings] } : request,
+      );
+      hash.update(`${JSON.stringify(requests)}\n`);
+      const question = questionOf(task, document);
+      if (question !== undefined) questions.push(question);
+      total++;
+    }
+  }
+  return { questions, docs: [{ first: 0, end: total }], total, sha256: hash.digest('hex') };
+}

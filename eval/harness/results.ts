@@ -1,0 +1,153 @@
+/** The results of a run of tasks, in the layout of the public harness's results_*.json. */
+import { createHash } from 'node:crypto';
+import { str } from '../../tasks/python/show.js';
+import type { Value } from '../../tasks/python/value.js';
+import type { Figure } from '../../tasks/scores/groups.js';
+import { sanitiseModelName } from '../output.js';
+import type { Provenance, Throughput } from '../results.js';
+import type { GroupAnswers, TaskAnswers } from './answers.js';
+import { configOf, versionOf, type Json } from './config.js';
+import { hashesOf } from './samples.js';
+
+/** The version of lm-evaluation-harness whose prompts, metrics and files these are. */
+export const EMULATED = { version: '0.4.13.dev0', commit: '4e7e0d47f33bc71070c1d38394bafbb52b117163' } as const;
+
+export interface TasksHeader {
+  readonly modelName: string;
+  /** Fields of the `config` block. */
+  readonly config: Readonly<Record<string, Json>>;
+  readonly provenance: Provenance;
+  readonly throughput: Throughput;
+  readonly systemInstruction: string | null;
+  readonly chatTemplate: string | null;
+  readonly fewshotAsMultiturn: boolean | null;
+  readonly started: Date;
+  readonly finished: Date;
+  /** Version of this program, in place of the harness's git hash. */
+  readonly version: string;
+}
+
+type Block = Record<string, Json>;
+
+const figures = (found: ReadonlyMap<string, Figure>): Block => {
+  const block: Block = {};
+  for (const [key, { value, error }] of found) {
+    // JSON has no infinity: a perplexity may be that large.
+    block[key] = Number.isFinite(value) ? value : String(value);
+    block[key.replace(',', '_stderr,')] = error ?? 'N/A';
+  }
+  return block;
+};
+
+const taskBlock = ({ task, documents, figures: found }: TaskAnswers): Block => {
+  const alias = task.settings.get('task_alias')?.value;
+  return {
+    name: task.name,
+    alias: typeof alias === 'string' ? alias : task.name,
+    sample_len: documents,
+    ...figures(found),
+  };
+};
+
+const groupBlock = ({ group, documents, figures: found }: GroupAnswers): Block => ({
+  alias: group.alias ?? group.name,
+  name: group.name,
+  sample_len: documents,
+  ...figures(found),
+  sample_count: Object.fromEntries([...found].map(([key, each]) => [key, each.documents])),
+});
+
+const sorted = <T>(entries: readonly (readonly [string, T])[]): Record<string, T> =>
+  Object.fromEntries([...entries].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)));
+
+const betterOf = ({ task }: TaskAnswers): Record<string, boolean> =>
+  Object.fromEntries(task.scores.metrics.map(({ name, isHigherBetter }) => [name, isHigherBetter]));
+
+/** A group has what all its tasks agree on; only a group of tasks, not one of groups. */
+function passedUp<T>(
+  groups: readonly GroupAnswers[],
+  tasks: readonly TaskAnswers[],
+  of: (task: TaskAnswers) => T,
+): readonly (readonly [string, T])[] {
+  const byName = new Map(tasks.map((each) => [each.task.name, each]));
+  return groups.flatMap(({ group }) => {
+    const members = group.members.flatMap((member) => (member.kind === 'task' ? [byName.get(member.name)!] : []));
+    return members.length === 0 ? [] : [[group.name, of(members.at(-1)!)] as const];
+  });
+}
+
+/** What the harness calls the hash of a task: of the hashes of all its samples. */
+function taskHash({ task }: TaskAnswers): string {
+  const hash = createHash('sha256');
+  for (const document of task.documents) {
+    const { document: own, prompt, target } = hashesOf(document);
+    hash.update(own + prompt + target);
+  }
+  return hash.digest('hex');
+}
+
+/** The content of results_*.json, less what is measured of the run itself. */
+export function taskResults(tasks: readonly TaskAnswers[], groups: readonly GroupAnswers[]): Record<string, Json> {
+  const scored = groups.filter(({ group }) => group.aggregates.length > 0);
+  const blocks = scored.map((each) => [each.group.name, groupBlock(each)] as const);
+  const groupVersions = groups.flatMap(({ group }) => {
+    const version = group.metadata.get('version') ?? null;
+    return version === null ? [] : [[group.name, str(version as Value)] as const];
+  });
+  return {
+    results: Object.fromEntries([...tasks.map((each) => [each.task.name, taskBlock(each)] as const), ...blocks]),
+    ...(blocks.length === 0 ? {} : { groups: Object.fromEntries(blocks) }),
+    group_subtasks: Object.fromEntries(
+      groups.map(({ group }) => [group.name, group.members.map(({ name }) => name)] as const).reverse(),
+    ),
+    configs: Object.fromEntries(tasks.map(({ task }) => [task.name, configOf(task)])),
+    versions: sorted<Json>([...tasks.map(({ task }) => [task.name, versionOf(task)] as const), ...groupVersions]),
+    'n-shot': sorted<Json>([
+      ...tasks.map(({ task }) => [task.name, task.shots] as const),
+      ...passedUp(groups, tasks, ({ task }) => task.shots),
+    ]),
+    higher_is_better: sorted<Json>([
+      ...tasks.map((each) => [each.task.name, betterOf(each)] as const),
+      ...passedUp(groups, tasks, betterOf),
+    ]),
+    'n-samples': Object.fromEntries(
+      tasks.map(({ task, documents }) => [task.name, { original: task.total, effective: documents }]),
+    ),
+  };
+}
+
+const hashed = (text: string | null): string | null =>
+  text === null ? null : createHash('sha256').update(text).digest('hex');
+
+/** The whole file. */
+export function buildTaskResults(
+  header: TasksHeader,
+  tasks: readonly TaskAnswers[],
+  groups: readonly GroupAnswers[],
+): Record<string, unknown> {
+  const { modelName, started, finished } = header;
+  const [begin, end] = [started.getTime() / 1000, finished.getTime() / 1000];
+  return {
+    ...taskResults(tasks, groups),
+    config: header.config,
+    git_hash: header.version,
+    date: begin,
+    lm_eval_version: EMULATED.version,
+    emulates: { program: 'lm-evaluation-harness', ...EMULATED },
+    task_hashes: Object.fromEntries(tasks.map((each) => [each.task.name, taskHash(each)])),
+    max_length: header.provenance.context_length,
+    provenance: header.provenance,
+    model_source: 'tilewright',
+    model_name: modelName,
+    model_name_sanitized: sanitiseModelName(modelName),
+    system_instruction: header.systemInstruction,
+    system_instruction_sha: hashed(header.systemInstruction),
+    fewshot_as_multiturn: header.fewshotAsMultiturn,
+    chat_template: header.chatTemplate,
+    chat_template_sha: hashed(header.chatTemplate),
+    start_time: begin,
+    end_time: end,
+    total_evaluation_time_seconds: String(end - begin),
+    throughput: header.throughput,
+  };
+}
