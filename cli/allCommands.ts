@@ -11,6 +11,7 @@ export const ALL_COMMANDS: Commands = {
   compile: async (request, ui) => (await commands()).compile(request, ui),
   tune: async (request, ui) => (await commands()).tune(request, ui),
   run: async (request, ui) => (await commands()).run(request, ui),
+  runTasks: async (request, ui) => (await commands()).runTasks(request, ui),
   generate: async (request, ui, listener) => (await commands()).generate(request, ui, listener),
   converse: async (request, ui) => (await commands()).converse(request, ui),
   merge: async (request) => (await import('../eval/merge.js')).mergeShards(request),

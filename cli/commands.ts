@@ -4,6 +4,7 @@ import type {
   CompileResult,
   RunRequest,
   RunResult,
+  TasksRequest,
   TuneRequest,
   TuneResult,
   Ui,
@@ -21,6 +22,7 @@ export interface Commands {
   compile(request: Asked<CompileRequest>, ui: Ui): Promise<CompileResult>;
   tune(request: TuneRequest, ui: Ui): Promise<TuneResult>;
   run(request: Asked<RunRequest>, ui: Ui): Promise<RunResult>;
+  runTasks(request: Asked<TasksRequest>, ui: Ui): Promise<RunResult>;
   generate(request: Asked<GenerateRequest>, ui: Ui, listener: ContinueListener): Promise<GenerateResult>;
   converse(request: Asked<ConverseRequest>, ui: Ui): Promise<Conversation>;
   merge(request: MergeRequest): Promise<Merged>;

@@ -16,6 +16,7 @@ import { label, printError } from './report.js';
 import { addRun } from './run.js';
 import { exitStatus } from './stop.js';
 import { styleOf, wantsColour } from './style.js';
+import { harnessSpelling } from './taskFlags.js';
 import { addTune } from './tune.js';
 import { Stopped, type Context } from './work.js';
 
@@ -40,7 +41,7 @@ export function createCli(commands: Commands, io: Io): Cli {
       try {
         refuseHelpOfNothing(program, argv);
         if (argv.length === 0) program.outputHelp();
-        else await program.parseAsync([...argv], { from: 'user' });
+        else await program.parseAsync(harnessSpelling(argv), { from: 'user' });
         return status;
       } catch (error) {
         return report(io, error, argv);

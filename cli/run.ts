@@ -1,7 +1,14 @@
 /** `tilewright run`: scores a data set and prints the results. */
 import type { Command } from 'commander';
 import { isArtifact, modelName } from '../driver/names.js';
-import { Interrupted, PREFIXES, type RunRequest, type RunResult } from '../driver/requests.js';
+import {
+  Interrupted,
+  PREFIXES,
+  type RunRequest,
+  type RunResult,
+  type ScoreRequest,
+  type TasksRequest,
+} from '../driver/requests.js';
 import { modelFolder } from '../eval/output.js';
 import { parseDocs, parseLimit } from '../eval/selection.js';
 import { shardName } from '../eval/shard.js';
@@ -38,6 +45,7 @@ import {
   type Flags,
 } from './options.js';
 import { shard } from './shard.js';
+import { addTaskFlags, refuseMixed, taskRequest } from './taskFlags.js';
 import { printJson, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
 
 const TASK_NAMES = TASKS.map(({ name }) => name);
@@ -53,7 +61,7 @@ export function addRun(program: Command, context: Context): void {
         'A checkpoint is compiled first (and cached); an artifact runs as it is.',
     )
     .argument('<model>', 'checkpoint folder, or artifact folder written by tilewright compile')
-    .option('--task <name>', `how to read the data: ${TASK_NAMES.join(', ')}`)
+    .option('--task <name>', `how to read --data: ${TASK_NAMES.join(', ')}`)
     .option('--data <file>', 'questions as JSON lines, plain or .gz; - for the standard input')
     .option('--out <dir>', 'folder for results_*.json, samples_*.jsonl and the journal; without it nothing is written')
     .option('--sharing <mode>', `what is computed once: ${SHARING_MODES.join(', ')} (see below)`, 'tree')
@@ -73,6 +81,7 @@ export function addRun(program: Command, context: Context): void {
     .option('--resume', 'go on with the journal in --out; without it, an earlier journal is kept under a numbered name')
     .option('--model-name <name>', "the model's name in results and its folder in --out (default: the folder's name)")
     .option('--threads <n>', 'worker threads (default: all processors)');
+  addTaskFlags(command);
   addDeviceFlags(command);
   addVerifyFlag(addCheckpointFlag(command)).option(
     '--trust-code',
@@ -154,15 +163,26 @@ function refuseArtifactFolder(output: string, name: string): void {
     );
 }
 
+type Of<R extends ScoreRequest, K> = Omit<Asked<R>, 'signal'> & { readonly kind: K };
+type Parsed = Of<RunRequest, 'run'> | Of<TasksRequest, 'tasks'>;
+
 /** Everything that can be refused without looking at a file is refused before one is opened. */
-function parse(context: Context, model: string, flags: Flags): Omit<Asked<RunRequest>, 'signal'> {
-  const task = choice('--task', required(flags, 'task', '--task', EXAMPLE), TASK_NAMES);
-  const data = required(flags, 'data', '--data', EXAMPLE);
-  const [name, docs, limit, output, trace] = [
+function parse(context: Context, model: string, flags: Flags): Parsed {
+  refuseMixed(flags);
+  const docs = text(flags, 'docs');
+  const asked =
+    flags['tasks'] === undefined
+      ? {
+          kind: 'run' as const,
+          task: choice('--task', required(flags, 'task', '--task', EXAMPLE), TASK_NAMES),
+          data: required(flags, 'data', '--data', EXAMPLE),
+          ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
+        }
+      : { kind: 'tasks' as const, ...taskRequest(flags) };
+  const [name, limit, output, trace] = [
     text(flags, 'modelName'),
-    text(flags, 'docs'),
     text(flags, 'limit'),
-    text(flags, 'out'),
+    text(flags, 'out') ?? text(flags, 'outputPath'),
     text(flags, 'trace'),
   ];
   if (name === '') throw new UsageError('--model-name is empty', 'for example: --model-name my-model');
@@ -180,8 +200,6 @@ function parse(context: Context, model: string, flags: Flags): Omit<Asked<RunReq
     );
   const request = {
     model,
-    task,
-    data,
     resume,
     sharing: sharing(flags),
     prefixes: choice('--prefixes', text(flags, 'prefixes') ?? 'auto', PREFIXES),
@@ -191,7 +209,6 @@ function parse(context: Context, model: string, flags: Flags): Omit<Asked<RunReq
     ...modelFlags(flags),
     ...artifactFlags(flags, model),
     ...deviceFlags(flags),
-    ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
     ...(limit === undefined ? {} : { limit: parseLimit(limit) }),
     ...(output === undefined ? {} : { output }),
     ...(trace === undefined ? {} : { trace }),
@@ -200,12 +217,15 @@ function parse(context: Context, model: string, flags: Flags): Omit<Asked<RunReq
   };
   if (isArtifact(model)) refuseCompileFlags(flags, model);
   if (output !== undefined) refuseArtifactFolder(output, name ?? modelName(model));
-  return { ...request, threads: threads(flags, () => context.commands.cores()) };
+  return { ...asked, ...request, threads: threads(flags, () => context.commands.cores()) };
 }
 
 async function run(context: Context, model: string, flags: Flags): Promise<void> {
   const { io, commands } = context;
-  const request = parse(context, model, flags);
+  const parsed = parse(context, model, flags);
+  const { kind: _, ...request } = parsed;
+  if (flags['batchSize'] !== undefined && !isSet(flags, 'quiet'))
+    io.stderr.write('note: --batch_size has no effect: batches are planned, and answers do not depend on them\n');
   const isJson = isSet(flags, 'json');
   const advice = (error: unknown): string => {
     if (error instanceof StoppedEarly)
@@ -220,7 +240,12 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
     return `${finished} are in the journal; go on with\n  ${sameCommand(context, ['--resume'])}`;
   };
   const { value: result } = await withUi(context, { isJson, isQuiet: isSet(flags, 'quiet'), advice }, (ui, signal) => {
-    return commands.run({ ...request, signal }, ui);
+    if (parsed.kind === 'run') {
+      const { kind: _kind, ...asked } = parsed;
+      return commands.run({ ...asked, signal }, ui);
+    }
+    const { kind: _kind, ...asked } = parsed;
+    return commands.runTasks({ ...asked, signal }, ui);
   });
   if (isJson) printJson(io, result.results);
   else io.stdout.write(describe(result));

@@ -17,6 +17,7 @@ import {
   type CompileResult,
   type RunRequest,
   type RunResult,
+  type TasksRequest,
   type TuneRequest,
   type TuneResult,
   type Ui,
@@ -112,6 +113,14 @@ export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> 
   const request = { ...rest, ...(await settleTarget(asked, ui)) };
   if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');
   return (await import('./runModel.js')).runModel(request, ui);
+}
+
+/** Checkpoint or artifact, and tasks of lm-evaluation-harness → results in its layout. */
+export async function runTasks(asked: Asked<TasksRequest>, ui: Ui): Promise<RunResult> {
+  const { target: _, ...rest } = asked;
+  const request = { ...rest, ...(await settleTarget(asked, ui)) };
+  if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');
+  return (await import('./runTasks.js')).runTasks(request, ui);
 }
 
 /** Checkpoint or artifact, and prompts → texts. */

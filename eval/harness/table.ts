@@ -52,16 +52,14 @@ export function formatTasks(tasks: readonly TaskAnswers[], groups: readonly Grou
       isBetterHigh,
     }),
   );
-  const ofGroups = [...groups]
-    .reverse()
-    .flatMap(({ group, figures, depth }) =>
-      rowsOf({
-        name: `${' '.repeat(depth)}${depth > 0 ? '- ' : ''}${group.alias ?? group.name}`,
-        version: '',
-        shots: '',
-        figures,
-        isBetterHigh,
-      }),
-    );
+  const ofGroups = [...groups].reverse().flatMap(({ group, figures, depth }) =>
+    rowsOf({
+      name: `${' '.repeat(depth)}${depth > 0 ? '- ' : ''}${group.alias ?? group.name}`,
+      version: '',
+      shots: '',
+      figures,
+      isBetterHigh,
+    }),
+  );
   return [printRows('Tasks', rows), ...(ofGroups.length === 0 ? [] : [printRows('Groups', ofGroups)])].join('\n\n');
 }

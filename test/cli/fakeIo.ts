@@ -80,6 +80,7 @@ export const fakeCommands = (given: Partial<Commands>): Commands => ({
   compile: unexpected('compile'),
   tune: unexpected('tune'),
   run: unexpected('run'),
+  runTasks: unexpected('runTasks'),
   generate: unexpected('generate'),
   converse: unexpected('converse'),
   merge: unexpected('merge'),
