@@ -9,9 +9,11 @@ import type { Architecture, Json } from './family/model.js';
 import { mistral } from './mistral/index.js';
 import { olmo2 } from './olmo2/index.js';
 import { olmo3 } from './olmo3/index.js';
+import { phi3 } from './phi3/index.js';
 import { qwen2 } from './qwen2/index.js';
 import { qwen3 } from './qwen3/index.js';
 import { smollm3 } from './smollm3/index.js';
+import { stablelm } from './stablelm/index.js';
 
 export const ARCHITECTURES: readonly Architecture[] = [
   llama,
@@ -20,8 +22,10 @@ export const ARCHITECTURES: readonly Architecture[] = [
   qwen3,
   olmo2,
   olmo3,
+  phi3,
   granite,
   smollm3,
+  stablelm,
   gptNeox,
   gemma,
 ];

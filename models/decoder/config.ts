@@ -95,6 +95,10 @@ export interface FamilyConfig {
   readonly theta?: number;
   /** True if layers with a window turn by unscaled frequencies. Default: false. */
   readonly scalesFullLayersOnly?: boolean;
+  /** Other names of types of rotary scaling. */
+  readonly ropeTypes?: Readonly<Record<string, string>>;
+  /** original_max_position_embeddings if the file names none. Default: none. */
+  readonly originalMaxPositions?: number;
   /** The key of the ε of norms. Default: rms_norm_eps. */
   readonly epsilonKey?: 'rms_norm_eps' | 'layer_norm_eps';
   /** The ε if the file names none. Default: 1e-6. */
@@ -182,6 +186,13 @@ export const readBiases = (json: Json, where: string): readonly Projection[] => 
   ...(readFlag(json, 'mlp_bias', where) ? (['gate', 'up', 'down'] as const) : []),
 ];
 
+/** The file with the lengths of contexts that it leaves to its family. */
+const withContexts = (json: Json, { maxPositions, originalMaxPositions }: FamilyConfig): Json => ({
+  ...json,
+  max_position_embeddings: json['max_position_embeddings'] ?? maxPositions,
+  original_max_position_embeddings: json['original_max_position_embeddings'] ?? originalMaxPositions,
+});
+
 /** Plain data, frozen to the last field. */
 function frozen<T extends object>(value: T): T {
   for (const part of Object.values(value) as unknown[])
@@ -225,7 +236,20 @@ export function parseDecoderConfig(
     throw new UserError(`${where}: head_dim ${headDim} (hidden_size / num_attention_heads) is more than 1024`);
   const rotated = readRotated(json, where, headDim, family.rotaryPart);
   const activation = readActivation(json, where, family.activation ?? 'silu', family.activationKey);
-  const maxPositions = raw.max_position_embeddings ?? family.maxPositions;
+  const { theta, thetaKey, scalesFullLayersOnly, ropeTypes } = family;
+  const ropes = parseRopes(withContexts(json, family), where, {
+    theta,
+    thetaKey,
+    scalesFullLayersOnly,
+    types: ropeTypes,
+  });
+  const { scaling } = ropes.rope;
+  if (scaling.type === 'longrope' && scaling.factors.length !== rotated / 2)
+    throw new UserError(
+      `${where}: short_factor has ${scaling.factors.length} numbers, but rotary embedding turns ${rotated / 2} pairs`,
+    );
+  const stated = raw.max_position_embeddings ?? family.maxPositions;
+  const maxPositions = scaling.type === 'longrope' ? Math.min(stated, scaling.originalMaxPositions) : stated;
   const { windows, ...differences } = family.differences;
   // A window as long as the longest context hides nothing.
   const narrow = windows?.map((width) => (width === null || width >= maxPositions ? null : width)) ?? [];
@@ -247,7 +271,7 @@ export function parseDecoderConfig(
     ...(narrow.every((width) => width === null) ? {} : { windows: narrow }),
     ...(activation === 'silu' ? {} : { activation }),
     ...rotaryOf(headDim, rotated, family.hasInterleavedPairs === true),
-    ...parseRopes(json, where, family),
+    ...ropes,
     dtype: parseDType(json, where, fallbackDType),
     ...(isGiven(bos) && inVocabulary(bos) ? { bosTokenId: bos } : {}),
     eosTokenIds: [raw.eos_token_id ?? []].flat().filter(inVocabulary),

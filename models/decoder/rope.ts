@@ -30,6 +30,18 @@ export type RopeScaling =
       readonly truncate: boolean;
       /** Factor of both cosine and sine. */
       readonly attentionFactor: number;
+    }
+  /**
+   * LongRoPE (arXiv:2402.13753), for texts of up to `originalMaxPositions` tokens: the frequency of each pair is divided
+   * by a factor of its own. Longer texts would have other factors, also for the tokens that they begin with, so the
+   * model is read with the shorter context.
+   */
+  | {
+      readonly type: 'longrope';
+      readonly factors: readonly number[];
+      readonly originalMaxPositions: number;
+      /** Factor of both cosine and sine. */
+      readonly attentionFactor: number;
     };
 
 export interface RopeConfig {
@@ -38,7 +50,7 @@ export interface RopeConfig {
   readonly scaling: RopeScaling;
 }
 
-const SUPPORTED = 'default, linear, llama3, yarn';
+const SUPPORTED = 'default, linear, dynamic, llama3, yarn, longrope';
 const DEFAULT_THETA = 10_000;
 
 function number(source: Json, key: string, where: string, min: number, max: number): number {
@@ -82,9 +94,36 @@ function parseYarn(source: Json, where: string, originalMaxPositions: unknown): 
   return scaling;
 }
 
-function parseScaling(source: Json, where: string, config: Json): RopeScaling {
+/** Defaults are those of transformers' modeling_rope_utils. */
+function parseLongRope(source: Json, where: string, originalMaxPositions: unknown, maxPositions: unknown): RopeScaling {
+  const key = 'original_max_position_embeddings';
+  const original = number({ [key]: originalMaxPositions }, key, where, 2, 2 ** 24);
+  const ratio = isGiven(source['factor'])
+    ? number(source, 'factor', where, 1e-6, 1e6)
+    : number({ max_position_embeddings: maxPositions }, 'max_position_embeddings', where, 1, 2 ** 24) / original;
+  const factors: unknown = source['short_factor'];
+  if (!Array.isArray(factors) || factors.length > 512 || !factors.every(isFactor))
+    throw new UserError(`${where}.short_factor: expected a list of numbers above 0, got ${quote(factors)}`);
+  const attentionFactor = ratio <= 1 ? 1 : Math.sqrt(1 + Math.log(ratio) / Math.log(original));
+  return {
+    type: 'longrope',
+    factors,
+    originalMaxPositions: original,
+    attentionFactor: numberOr(source, 'attention_factor', attentionFactor, where, 1e-6, 1e6),
+  };
+}
+
+const isFactor = (value: unknown): value is number => typeof value === 'number' && value >= 1e-6 && value <= 1e6;
+
+function parseScaling(
+  source: Json,
+  where: string,
+  config: Json,
+  types: NonNullable<RopeDefaults['types']> = {},
+): RopeScaling {
   const originalMaxPositions = config['original_max_position_embeddings'];
-  const named = source['rope_type'] ?? source['type'] ?? 'default';
+  const stated = source['rope_type'] ?? source['type'] ?? 'default';
+  const named = (typeof stated === 'string' && Object.hasOwn(types, stated) ? types[stated] : undefined) ?? stated;
   if (isGiven(source['rope_type']) && isGiven(source['type']) && source['rope_type'] !== source['type']) {
     throw new UserError(`${where}: rope_type ${quote(source['rope_type'])} and type ${quote(source['type'])} disagree`);
   }
@@ -94,6 +133,17 @@ function parseScaling(source: Json, where: string, config: Json): RopeScaling {
       return { type: 'none' };
     case 'linear':
       return { type: 'linear', factor: number(source, 'factor', where, 1, 1e6) };
+    // Stretches texts that are longer than the model's context, which are cut or refused before they come here.
+    case 'dynamic':
+      number(source, 'factor', where, 1, 1e6);
+      return { type: 'none' };
+    case 'longrope':
+      return parseLongRope(
+        source,
+        where,
+        originalMaxPositions ?? source['original_max_position_embeddings'],
+        config['max_position_embeddings'],
+      );
     case 'llama3': {
       const filled = {
         ...source,
@@ -128,10 +178,13 @@ function parseScaling(source: Json, where: string, config: Json): RopeScaling {
 /** What a family says of rotary settings. */
 export interface RopeDefaults {
   /** rope_theta if a file names none. Default: 10,000. */
-  readonly theta?: number;
+  readonly theta?: number | undefined;
   /** Another key of theta. Default: none. */
-  readonly thetaKey?: string;
-  readonly scalesFullLayersOnly?: boolean;
+  readonly thetaKey?: string | undefined;
+  /** Scaling that is given once is that of layers without a window. Default: of all. */
+  readonly scalesFullLayersOnly?: boolean | undefined;
+  /** Other names of types of scaling. Default: none. */
+  readonly types?: Readonly<Record<string, string>> | undefined;
 }
 
 /** Layers of a model whose layers differ, as `layer_types` names them. */
@@ -139,18 +192,17 @@ const KINDS = ['full_attention', 'sliding_attention'] as const;
 
 /**
  * Rotary settings of a config.json whose rope_parameters may hold them by the kind of a layer: `rope`, and `windowRope`
- * where layers with a window have others. `scalesFullLayersOnly`: scaling that is given once is not theirs. Throws
- * UserError.
+ * where layers with a window have others. Throws UserError.
  */
 export function parseRopes(
   config: Json,
   where: string,
-  { theta: defaultTheta, thetaKey, scalesFullLayersOnly = false }: RopeDefaults,
+  defaults: RopeDefaults,
 ): { readonly rope: RopeConfig; readonly windowRope?: RopeConfig } {
   const nested = config['rope_parameters'];
   if (!isRecord(nested) || !KINDS.some((kind) => kind in nested)) {
-    const rope = parseRope(config, where, defaultTheta, thetaKey);
-    const isScaled = scalesFullLayersOnly && rope.scaling.type !== 'none';
+    const rope = parseRope(config, where, defaults);
+    const isScaled = defaults.scalesFullLayersOnly === true && rope.scaling.type !== 'none';
     return { rope, ...(isScaled ? { windowRope: { theta: rope.theta, scaling: { type: 'none' } } } : {}) };
   }
   if (isGiven(config['rope_scaling']))
@@ -166,11 +218,7 @@ export function parseRopes(
     if (isGiven(own) && !isRecord(own)) throw new UserError(`${place}: expected an object, got ${quote(own)}`);
     // A theta of its own goes before that of the file.
     const theta = isGiven(own?.['rope_theta']) ? null : config['rope_theta'];
-    return parseRope(
-      { ...config, rope_theta: theta, rope_scaling: null, rope_parameters: own ?? {} },
-      place,
-      defaultTheta,
-    );
+    return parseRope({ ...config, rope_theta: theta, rope_scaling: null, rope_parameters: own ?? {} }, place, defaults);
   });
   const isSame = JSON.stringify(rope) === JSON.stringify(windowRope);
   return { rope: rope!, ...(isSame ? {} : { windowRope: windowRope! }) };
@@ -178,13 +226,12 @@ export function parseRopes(
 
 /**
  * Rotary settings of a config.json, from the old keys (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`,
- * which holds both). If a file has both, they must agree. `otherKey`: a family's own name of rope_theta.
+ * which holds both). If a file has both, they must agree. Throws UserError.
  */
 export function parseRope(
   config: Json,
   where: string,
-  defaultTheta = DEFAULT_THETA,
-  otherKey = 'rope_theta',
+  { theta: defaultTheta = DEFAULT_THETA, thetaKey: otherKey = 'rope_theta', types }: RopeDefaults = {},
 ): RopeConfig {
   const thetas = new Map<string, number>();
   for (const key of new Set(['rope_theta', otherKey]))
@@ -196,7 +243,7 @@ export function parseRope(
     const place = `${where}: ${key}`;
     if (!isRecord(source)) throw new UserError(`${place}: expected an object, got ${quote(source)}`);
     if (isGiven(source['rope_theta'])) thetas.set(`${place}.rope_theta`, number(source, 'rope_theta', place, 1, 1e12));
-    scalings.push(parseScaling(source, place, config));
+    scalings.push(parseScaling(source, place, config, types));
   }
   const [first, second] = scalings;
   if (first !== undefined && second !== undefined && JSON.stringify(first) !== JSON.stringify(second)) {
@@ -259,6 +306,8 @@ export function ropeInverseFrequencies(config: { readonly headDim: number; reado
         return (frequency / scaling.factor) * stretched + frequency * (1 - stretched);
       });
     }
+    case 'longrope':
+      return plain.map((frequency, i) => frequency / scaling.factors[i]!);
     default:
       return scaling satisfies never;
   }
@@ -276,7 +325,7 @@ export interface RotaryTable {
 function rotaryTable(headDim: number, rotated: number, rope: RopeConfig): RotaryTable {
   const inverseFrequencies = new Float64Array(headDim / 2);
   inverseFrequencies.set(ropeInverseFrequencies({ headDim: rotated, rope }));
-  return { inverseFrequencies, factor: rope.scaling.type === 'yarn' ? rope.scaling.attentionFactor : 1 };
+  return { inverseFrequencies, factor: 'attentionFactor' in rope.scaling ? rope.scaling.attentionFactor : 1 };
 }
 
 /** The tables of a model's layers. `rotary`: how many elements of a head are turned; default: all. */

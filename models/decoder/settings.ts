@@ -20,9 +20,11 @@ export function readActivation(json: Json, where: string, fallback: Activation, 
 const PART = 'partial_rotary_factor';
 const PLACES = ['rotary_pct', PART, 'rope_parameters', 'rope_scaling'] as const;
 
-/** The parts that a file states, with the places where it does. */
+/** The parts that a file states, with the places where it does. As in transformers, rope_parameters goes first. */
 function statedParts(json: Json, where: string): readonly { readonly place: string; readonly part: unknown }[] {
-  return PLACES.flatMap((key) => {
+  const own = json['rope_parameters'];
+  const isDecided = isRecord(own) && isGiven(own[PART]);
+  return PLACES.filter((key) => key !== PART || !isDecided).flatMap((key) => {
     const value = json[key];
     const [place, part] = isRecord(value) ? [`${where}: ${key}.${PART}`, value[PART]] : [`${where}: ${key}`, value];
     return isGiven(part) && (isRecord(value) || !key.startsWith('rope_')) ? [{ place, part }] : [];

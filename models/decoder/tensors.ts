@@ -13,8 +13,15 @@ export interface TensorNames {
   /** Where attention and feed-forward stand side by side with one norm, it is that before attention. */
   readonly norms: Readonly<Record<'attention' | 'ffn', BranchNorms>>;
   readonly qkNorms: Readonly<Record<'q' | 'k', string>>;
-  /** The module that holds q, k and v: for each head its rows of q, of k and of v. Default: each has its own. */
-  readonly fusedByHead?: string;
+  /** Modules that hold several projections. Default: each projection has its own. */
+  readonly fused?: readonly FusedModule[];
+}
+
+/** A module with the rows of several projections: one after another, or for each head those of each. */
+export interface FusedModule {
+  readonly module: string;
+  readonly of: readonly Projection[];
+  readonly isByHead?: boolean;
 }
 
 /** Norms of a branch x + f(x): of f's argument, and of its result. */
@@ -70,27 +77,38 @@ export function decoderTensors(config: DecoderConfig, names: TensorNames): reado
       : norm(`${layer}.${names.qkNorms[name]}`, config.qkNorm === 'head' ? config.headDim : row);
   const branchNorm = (layer: string, name?: string): ExpectedTensor[] =>
     name === undefined ? [] : norm(`${layer}.${name}`);
-  const attention = (layer: string): ExpectedTensor[] =>
-    names.fusedByHead === undefined
-      ? [
-          ...projection(layer, 'q', queries, hidden),
-          ...qkNorm(layer, 'q', queries),
-          ...projection(layer, 'k', keys, hidden),
-          ...qkNorm(layer, 'k', keys),
-          ...projection(layer, 'v', keys, hidden),
-        ]
-      : linear(`${layer}.${names.fusedByHead}`, 3 * queries, hidden, config.biased.includes('q')).map((tensor) => ({
-          ...tensor,
-          parts: partsByHead(tensor, config, names),
-        }));
+  const rows = { q: queries, k: keys, v: keys, gate: inter, up: inter } as const;
+  /** Projections of the stream, with what follows each, where each is a module; or the module that holds them all. */
+  const inputs = (
+    layer: string,
+    list: readonly (keyof typeof rows)[],
+    follow: (name: keyof typeof rows) => ExpectedTensor[] = () => [],
+  ): ExpectedTensor[] => {
+    const fused = names.fused?.find(({ of }) => list.every((name) => of.includes(name)));
+    if (fused === undefined)
+      return list.flatMap((name) => [...projection(layer, name, rows[name], hidden), ...follow(name)]);
+    const all = list.reduce((sum, name) => sum + rows[name], 0);
+    return [
+      ...linear(`${layer}.${fused.module}`, all, hidden, config.biased.includes(list[0]!)).map((tensor) => ({
+        ...tensor,
+        parts: partsOf(
+          tensor.name,
+          fused,
+          names,
+          list.map((name) => rows[name]),
+          config.heads,
+        ),
+      })),
+      ...list.flatMap(follow),
+    ];
+  };
   const layerTensors = (layer: string): ExpectedTensor[] => [
     ...branchNorm(layer, names.norms.attention.before),
-    ...attention(layer),
+    ...inputs(layer, ['q', 'k', 'v'], (name) => (name === 'q' || name === 'k' ? qkNorm(layer, name, rows[name]) : [])),
     ...projection(layer, 'o', hidden, queries),
     ...branchNorm(layer, names.norms.attention.after),
     ...(config.parallel === 'one norm' ? [] : branchNorm(layer, names.norms.ffn.before)),
-    ...(config.isGated === false ? [] : projection(layer, 'gate', inter, hidden)),
-    ...projection(layer, 'up', inter, hidden),
+    ...inputs(layer, config.isGated === false ? ['up'] : ['gate', 'up']),
     ...projection(layer, 'down', hidden, inter),
     ...branchNorm(layer, names.norms.ffn.after),
   ];
@@ -111,18 +129,22 @@ export function decoderTensors(config: DecoderConfig, names: TensorNames): reado
   ];
 }
 
-/** q, k and v of a tensor that holds them head by head. */
-function partsByHead(
-  { name }: ExpectedTensor,
-  { heads, headDim }: DecoderConfig,
-  { projections, fusedByHead }: TensorNames,
+/** The projections in a tensor of a fused module, of which each has so many rows. */
+function partsOf(
+  tensor: string,
+  { module, of, isByHead = false }: FusedModule,
+  { projections }: TensorNames,
+  rows: readonly number[],
+  heads: number,
 ): readonly TensorPart[] {
-  return (['q', 'k', 'v'] as const).map((each, i) => ({
-    name: name.replace(`.${fusedByHead!}.`, `.${projections[each]}.`),
-    first: i * headDim,
-    rows: headDim,
-    stride: 3 * headDim,
-    count: heads,
+  const blocks = isByHead ? heads : 1;
+  const stride = rows.reduce((sum, count) => sum + count, 0) / blocks;
+  return of.map((each, i) => ({
+    name: tensor.replace(`.${module}.`, `.${projections[each]}.`),
+    first: rows.slice(0, i).reduce((sum, count) => sum + count, 0) / blocks,
+    rows: rows[i]! / blocks,
+    stride,
+    count: blocks,
   }));
 }
 

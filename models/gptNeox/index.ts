@@ -31,7 +31,7 @@ export const gptNeox = decoderFamily({
     },
     norms: LLAMA_NAMES.norms,
     qkNorms: LLAMA_NAMES.qkNorms,
-    fusedByHead: 'attention.query_key_value',
+    fused: [{ module: 'attention.query_key_value', of: ['q', 'k', 'v'], isByHead: true }],
   },
   differences: (json, where) => {
     const { num_key_value_heads: kvHeads, num_attention_heads: heads } = json;

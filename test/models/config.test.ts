@@ -193,8 +193,8 @@ describe('describeModel', () => {
     ],
     [
       'rope type',
-      { rope_scaling: { rope_type: 'longrope', factor: 4 } },
-      'config.json: rope_scaling: rope type "longrope" is not supported; supported: default, linear, llama3, yarn',
+      { rope_scaling: { rope_type: 'mrope', factor: 4 } },
+      'config.json: rope_scaling: rope type "mrope" is not supported; supported: default, linear, dynamic, llama3, yarn',
     ],
     [
       'rope factor',

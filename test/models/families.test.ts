@@ -47,6 +47,8 @@ const NAMES: Readonly<Record<string, string>> = {
   Mistral: 'mistral',
   'OLMo 2': 'olmo2',
   'OLMo 3': 'olmo3',
+  'Phi 3': 'phi3',
+  StableLM: 'stablelm',
   Granite: 'granite',
   SmolLM3: 'smollm3',
   'GPT-NeoX': 'gpt_neox',

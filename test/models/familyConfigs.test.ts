@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { DecoderConfig } from '../../models/decoder/config.js';
 import { describeModel } from '../../models/config.js';
+import { ropeInverseFrequencies } from '../../models/decoder/rope.js';
 import { SMALL_CONFIG, userError } from './support.js';
 
 type Changes = Readonly<Record<string, unknown>>;
@@ -55,6 +56,18 @@ describe('families', () => {
         norm: { kind: 'rms', offset: 1, hasBias: false },
         // √48 = 6.9282… has 8 bits in bf16.
         factors: { embedding: 6.9375 },
+      },
+    ],
+    ['phi3', {}, { maxPositions: 4096, kvHeads: 2, rmsNormEps: 1e-5, biased: [] }],
+    [
+      'stablelm',
+      { num_attention_heads: 32, hidden_size: 256, rope_parameters: { partial_rotary_factor: 0.25 } },
+      {
+        maxPositions: 4096,
+        kvHeads: 32,
+        rmsNormEps: 1e-5,
+        norm: { kind: 'layer', offset: 0, hasBias: true },
+        rotary: { rotated: 2, interleaved: false },
       },
     ],
     [
@@ -118,6 +131,39 @@ describe('families', () => {
     expect(parse(type, { num_key_value_heads: 1, ...changes }).windows).toEqual(windows);
   });
 
+  it('reads LongRoPE as far as the model was trained, under all of its names', () => {
+    const short_factor = [1, 2];
+    for (const [rope_type, key] of [
+      ['longrope', 'rope_parameters'],
+      ['su', 'rope_scaling'],
+      ['yarn', 'rope_scaling'],
+    ] as const) {
+      const sizes = { max_position_embeddings: 8192, original_max_position_embeddings: 64 };
+      const config = parse('phi3', {
+        ...sizes,
+        [key]: { [key === 'rope_scaling' ? 'type' : 'rope_type']: rope_type, short_factor },
+      });
+      const attentionFactor = Math.sqrt(1 + Math.log(128) / Math.log(64));
+      expect(config.maxPositions).toBe(64);
+      expect(config.rope).toEqual({
+        theta: 10_000,
+        scaling: { type: 'longrope', factors: [1, 2], originalMaxPositions: 64, attentionFactor },
+      });
+      expect([...ropeInverseFrequencies(config)]).toEqual([1, 0.005]);
+    }
+    // Factors are of pairs that turn.
+    const half = { partial_rotary_factor: 0.5, rope_scaling: { type: 'su', short_factor: [3] } };
+    expect(parse('phi3', half)).toMatchObject({
+      maxPositions: 4096,
+      rope: { scaling: { factors: [3], attentionFactor: 1 } },
+    });
+  });
+
+  it('takes dynamic scaling for none: texts within the context are not stretched', () => {
+    const config = parse('llama', { rope_scaling: { type: 'dynamic', factor: 4 } });
+    expect(config).toEqual(parse('llama'));
+  });
+
   it('scales only the full layers of OLMo 3, and reads rotary settings by the kind of a layer', () => {
     const scaling = { type: 'linear', factor: 4 } as const;
     const plain = { theta: 7e4, scaling: { type: 'none' } };
@@ -138,6 +184,25 @@ describe('families', () => {
   });
 
   it.each([
+    [
+      'phi3',
+      { rope_scaling: { type: 'longrope', short_factor: [1, 2, 3] } },
+      'short_factor has 3 numbers, but rotary embedding turns 2 pairs',
+    ],
+    ['phi3', { rope_scaling: { type: 'su' } }, 'rope_scaling.short_factor: expected a list of numbers above 0'],
+    [
+      'phi3',
+      { rope_scaling: { type: 'su', short_factor: [1, 0] } },
+      'short_factor: expected a list of numbers above 0',
+    ],
+    [
+      'phi3',
+      { original_max_position_embeddings: 0, rope_scaling: { type: 'su', short_factor: [1, 1] } },
+      'original_max_position_embeddings: expected a number from 2 to 16777216, got 0',
+    ],
+    ['llama', { rope_scaling: { type: 'dynamic' } }, 'rope_scaling.factor: expected a number from 1 to 1000000'],
+    ['stablelm', { qk_layernorm: true }, 'qk_layernorm: norms of heads with weights of their own are not supported'],
+    ['stablelm', { partial_rotary_factor: 0.3 }, 'rotary embedding of 0.3 of heads of 4 turns 1 elements'],
     ['mistral', { sliding_window: 0 }, 'sliding_window: expected a whole number from 1 to 16777216, got 0'],
     ['mistral', { sliding_window: 1e9 }, 'sliding_window: expected a whole number from 1 to 16777216, got 1000000000'],
     ['qwen2', { use_sliding_window: 'yes' }, 'use_sliding_window: expected true or false, got "yes"'],

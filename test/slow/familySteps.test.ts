@@ -14,7 +14,19 @@ import { SCORE } from '../../ir/function.js';
 import { environment, isBuilt, ROOT } from '../e2e/support.js';
 
 const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
-const NAMES = ['mistral', 'qwen2-window', 'qwen3', 'olmo2', 'olmo3', 'granite', 'smollm3', 'gpt-neox', 'gemma'];
+const NAMES = [
+  'mistral',
+  'qwen2-window',
+  'qwen3',
+  'olmo2',
+  'olmo3',
+  'phi3',
+  'granite',
+  'smollm3',
+  'stablelm',
+  'gpt-neox',
+  'gemma',
+];
 const ignore = (): void => undefined;
 const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 const CACHE_TOKENS = 16 * 64;
