@@ -194,7 +194,7 @@ describe('describeModel', () => {
     [
       'rope type',
       { rope_scaling: { rope_type: 'mrope', factor: 4 } },
-      'config.json: rope_scaling: rope type "mrope" is not supported; supported: default, linear, dynamic, llama3, yarn',
+      'config.json: rope_scaling: rope type "mrope" is not supported; supported: default, linear, dynamic, llama3',
     ],
     [
       'rope factor',
