@@ -33,8 +33,8 @@ export type RopeScaling =
     }
   /**
    * LongRoPE (arXiv:2402.13753), for texts of up to `originalMaxPositions` tokens: the frequency of each pair is
-   * divided by a factor of its own. Longer texts would have other factors, also for the tokens that they begin with, so the
-   * model is read with the shorter context.
+   * divided by a factor of its own. Longer texts would have other factors, also for the tokens that they begin with, so
+   * the model is read with the shorter context.
    */
   | {
       readonly type: 'longrope';
