@@ -229,6 +229,15 @@ function describeContents({ contents }: Inspection): [string, string][] {
   ].map(([name = '', value = '']): [string, string] => [name, value]);
 }
 
+/** Sizes of calls, in tokens, that each function has schedules for. */
+function describeBuckets({ plan }: CompiledModel): readonly (readonly [string, string])[] {
+  const ofEach = plan.functions.map(({ interface: { name }, buckets }) => {
+    const sizes = [...new Set(buckets.map(tokensIn))].join(', ');
+    return plan.functions.length === 1 ? sizes : `${name}: ${sizes}`;
+  });
+  return ofEach.map((text, i) => [i === 0 ? 'buckets' : '', text]);
+}
+
 /** One screen. */
 export function describeSummary(
   inspection: Inspection,
@@ -236,7 +245,7 @@ export function describeSummary(
   memory: MemoryReport,
   invocation: string,
 ): string {
-  const { request, config, checkpoint, plan, isa, arithmetic, stages, notes } = inspection;
+  const { request, config, checkpoint, isa, arithmetic, stages, notes } = inspection;
   const layers = config?.layers;
   const perLayer = rows.filter(({ path }) => path.startsWith('layers.0.')).length;
   const outside = rows.filter(({ path }) => !path.startsWith('layers.')).length;
@@ -282,7 +291,7 @@ export function describeSummary(
       : [['states', `${bytes(sum(memory.states, ({ sizeBytes }) => sizeBytes))}, kept from call to call`]]),
     ['weights', weights],
     ...describeContents(inspection),
-    ['buckets', plan.buckets.map(tokensIn).join(', ')],
+    ...describeBuckets(inspection.model),
     ['passes', `${stages.length} stages, from ${describeSize(stages[0]!)} to ${describeSize(stages.at(-1)!)}`],
     ['', describeUnrecognised(inspection).join('; ')],
   ]);

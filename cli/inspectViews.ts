@@ -146,6 +146,9 @@ function summary(inspection: Inspection, kernels: number): unknown {
     weights,
     capacity: plan.capacity,
     buckets: plan.buckets,
+    bucketsOf: Object.fromEntries(
+      inspection.model.plan.functions.map(({ interface: { name }, buckets }) => [name, buckets]),
+    ),
     passes: stages.map(({ name }) => name),
     unrecognised: inspection.unrecognised,
     notes,

@@ -37,7 +37,9 @@ describe.skipIf(!isBuilt)('generate with a small model', () => {
     const [both, scoring] = [join(folder, 'both.tw'), join(folder, 'scoring.tw')];
     success(await tilewright(['compile', model, ...PLACE, '-o', both]));
     expect(success(await tilewright(['generate', both, ...prompts, ...FLAGS])).stdout).toBe(wanted.stdout);
-    expect(success(await tilewright(['inspect', both])).stdout).toContain('2 layers');
+    const inspected = success(await tilewright(['inspect', both])).stdout;
+    expect(inspected).toContain('2 layers');
+    expect(inspected).toMatch(/^buckets +score: 64, 96\n +step: 1, 2, 4, .*96\n/m);
     const fixed = failure(await tilewright(['generate', both, 'x', '--json', '--cache-tokens', '1024']));
     expect(fixed.error).toContain('--cache-tokens: ');
     expect(fixed.hint).toContain('--cache-tokens … -o ');
