@@ -3,10 +3,10 @@
  * fingerprint.
  */
 import { createHash } from 'node:crypto';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { UserError } from '../errors.js';
 import { checkTensors } from './checkTensors.js';
-import { loadModel, readModel } from './config.js';
+import { configPathOf, loadModel, readModel } from './config.js';
 import { quote } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
 import type { Model, ModelConfig } from './family/model.js';
@@ -26,7 +26,7 @@ export {
 export interface Checkpoint {
   /** Absolute path. */
   readonly dir: string;
-  /** Absolute path of its config.json. */
+  /** Absolute path of its config.json or params.json. */
   readonly configPath: string;
   readonly model: Model;
   /** The model's configuration. */
@@ -98,7 +98,7 @@ export function openCheckpoint(path: string): Checkpoint {
   let fingerprint: string | undefined;
   return {
     dir,
-    configPath: join(dir, 'config.json'),
+    configPath: configPathOf(dir),
     model,
     config,
     tensors,
@@ -162,7 +162,7 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
     .digest('hex');
   return {
     dir,
-    configPath: isFile ? resolve(path) : join(dir, 'config.json'),
+    configPath: isFile ? resolve(path) : configPathOf(dir),
     model,
     config,
     tensors,

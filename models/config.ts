@@ -1,31 +1,39 @@
-/** config.json of a Hugging Face checkpoint: the model that it describes. */
-import { join } from 'node:path';
+/** The model that config.json of a Hugging Face checkpoint describes, or params.json of one as Meta publishes it. */
+import { dirname, join } from 'node:path';
 import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject } from '../system/read.js';
 import type { Model } from './family/model.js';
+import { meta } from './meta/index.js';
+import { configOfParams, isMetaParams } from './meta/params.js';
 import { findArchitecture } from './registry.js';
+import { readTorchFile } from './torch/stateDict.js';
 import type { FormatName } from '../ir/storage.js';
 
 const CONFIG_BYTES = 1 << 20;
+/** The weights of a model that Meta publishes in one file. */
+export const META_WEIGHTS = 'consolidated.00.pth';
 const WANTED = 'give the folder of a Hugging Face checkpoint: config.json and *.safetensors';
 const OTHER_MODEL =
   'use the Hugging Face checkpoint of a supported model; if this is one, download its config.json again';
 
 /**
- * The model that a parsed config.json describes. `where` (its path) starts every message. `fallbackDType` is the
- * element type of the weights if the file names none. Throws UserError, one line.
+ * The model that a parsed config.json or params.json describes. `where` (its path) starts every message.
+ * `fallbackDType` is the element type of the weights if the file names none. `rows`: those of the embedding table, for a
+ * params.json that leaves them to the tokenizer. Throws UserError, one line.
  */
-export function describeModel(json: unknown, where: string, fallbackDType: FormatName = 'f32'): Model {
+export function describeModel(json: unknown, where: string, fallbackDType: FormatName = 'f32', rows?: number): Model {
   if (!isRecord(json)) throw new UserError(`${where}: expected a JSON object, got ${quote(json)}`);
+  if (isMetaParams(json)) return meta.describe(configOfParams(json, where, rows), where, fallbackDType);
   return findArchitecture(json, where).describe(json, where, fallbackDType);
 }
 
-/** The model of the config.json at `path`. Throws UserError if the file is missing or the model is not supported. */
+/** The model of the file at `path`. Throws UserError if the file is missing or the model is not supported. */
 export function readModel(path: string, fallbackDType?: FormatName): Model {
   const { value } = readJsonObject(path, CONFIG_BYTES, WANTED);
   try {
-    return describeModel(value, path, fallbackDType);
+    const rows = isMetaParams(value) && value['vocab_size'] === -1 ? embeddingRows(dirname(path)) : undefined;
+    return describeModel(value, path, fallbackDType, rows);
   } catch (error) {
     throw error instanceof UserError && error.hint === undefined
       ? new UserError(error.message, OTHER_MODEL, { cause: error })
@@ -33,17 +41,21 @@ export function readModel(path: string, fallbackDType?: FormatName): Model {
   }
 }
 
-/**
- * The model of the checkpoint folder `dir`. Throws UserError if its config.json is missing or the model is not
- * supported.
- */
-export function loadModel(dir: string, fallbackDType?: FormatName): Model {
-  const path = join(dir, 'config.json');
-  if (fileSize(path) === undefined && fileSize(join(dir, 'params.json')) !== undefined) {
-    throw new UserError(
-      `${dir}: this is Meta's own layout (params.json), which is not supported yet`,
-      'use the Hugging Face copy of the model (config.json and *.safetensors)',
-    );
-  }
-  return readModel(path, fallbackDType);
+/** Rows of the embedding table in a folder as Meta publishes it; undefined if there are no weights. */
+function embeddingRows(dir: string): number | undefined {
+  const path = join(dir, META_WEIGHTS);
+  if (fileSize(path) === undefined) return undefined;
+  return readTorchFile(path).entries.find(({ name }) => name === 'tok_embeddings.weight')?.shape[0];
 }
+
+/** The file that describes the model in `dir`: params.json only if there is no config.json. */
+export function configPathOf(dir: string): string {
+  const [config, params] = [join(dir, 'config.json'), join(dir, 'params.json')];
+  return fileSize(config) === undefined && fileSize(params) !== undefined ? params : config;
+}
+
+/**
+ * The model of the checkpoint folder `dir`. Throws UserError if it has no description or the model is not supported.
+ */
+export const loadModel = (dir: string, fallbackDType?: FormatName): Model =>
+  readModel(configPathOf(dir), fallbackDType);

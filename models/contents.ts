@@ -45,7 +45,8 @@ function otherParts({ dir, configPath, files }: Files): readonly Part[] {
   const beside = BESIDE.filter((name) => isIndexed || !INDEXES.includes(name))
     .map((name) => join(dir, name))
     .filter((path) => fileSize(path) !== undefined);
-  return [part('config.json', configPath), ...beside.map((path) => part(basename(path), path))];
+  const described = basename(configPath) === 'params.json' ? 'params.json' : 'config.json';
+  return [part(described, configPath), ...beside.map((path) => part(basename(path), path))];
 }
 
 async function readParts(

@@ -4,6 +4,7 @@ import { basename, join } from 'node:path';
 import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject } from '../system/read.js';
+import { META_WEIGHTS } from './config.js';
 import { findDuplicateKey } from './jsonKeys.js';
 import { readSafetensorsHeader } from './safetensors.js';
 import { readTorchFile } from './torch/stateDict.js';
@@ -11,17 +12,22 @@ import type { WeightFile } from './family/weightFile.js';
 
 /** How a checkpoint may store its weights. */
 interface Layout {
-  /** Name of the file if there is but one, and of the index if there are shards. */
+  /** Name of the file if there is but one. */
   readonly single: string;
-  readonly index: string;
-  /** Names of shards. They contain no path, so none points outside the folder. */
-  readonly shard: RegExp;
   readonly suffix: string;
   readonly read: (file: string) => WeightFile;
 }
 
+/** A layout that may have shards. */
+interface ShardedLayout extends Layout {
+  /** Name of the file that says which tensor is in which shard. */
+  readonly index: string;
+  /** Names of shards. They contain no path, so none points outside the folder. */
+  readonly shard: RegExp;
+}
+
 /** In the order in which a folder is searched: a repository may hold a model twice. */
-const LAYOUTS: readonly Layout[] = [
+const LAYOUTS: readonly (Layout | ShardedLayout)[] = [
   {
     single: 'model.safetensors',
     index: 'model.safetensors.index.json',
@@ -36,10 +42,16 @@ const LAYOUTS: readonly Layout[] = [
     suffix: '.bin',
     read: readTorchFile,
   },
+  { single: META_WEIGHTS, suffix: '.pth', read: readTorchFile },
 ];
 
+/** The second part of a model that Meta publishes in several, each with some columns or rows of every matrix. */
+const SECOND_PART = 'consolidated.01.pth';
+
+const isSharded = (layout: Layout): layout is ShardedLayout => 'index' in layout;
+
 /** Names of index files. */
-export const INDEXES: readonly string[] = LAYOUTS.map(({ index }) => index);
+export const INDEXES: readonly string[] = LAYOUTS.filter(isSharded).map(({ index }) => index);
 /** True for files that no index names. */
 export const isSingleFile = (path: string): boolean => LAYOUTS.some(({ single }) => single === basename(path));
 
@@ -63,17 +75,19 @@ function noWeights(dir: string): UserError {
     );
   }
   const other = names.find((name) => /\.(bin|pth|pt|gguf|safetensors)$/.test(name));
-  const wanted = LAYOUTS.map(({ single }) => `${single} (or ${single}.index.json and its shards)`).join(', ');
+  const wanted = LAYOUTS.map((layout) =>
+    isSharded(layout) ? `${layout.single} (or ${layout.index} and its shards)` : layout.single,
+  ).join(', ');
   return new UserError(
     `${dir}: found no weights: ${wanted}${other === undefined ? '' : `; ${quote(other)} cannot be read`}`,
-    other !== undefined && !/\.(safetensors|bin)$/.test(other)
+    other !== undefined && !/\.(safetensors|bin|pth)$/.test(other)
       ? 'use a safetensors copy of the model (most repositories hold one)'
       : DOWNLOAD,
   );
 }
 
 /** weight_map of an index file: tensor → shard. */
-function readIndex(path: string, { shard: pattern, suffix }: Layout): ReadonlyMap<string, string> {
+function readIndex(path: string, { shard: pattern, suffix }: ShardedLayout): ReadonlyMap<string, string> {
   const { value, text } = readJsonObject(path, INDEX_BYTES, DOWNLOAD);
   const map = value['weight_map'];
   if (!isRecord(map)) throw new UserError(`${path}: weight_map: expected an object, got ${quote(map)}`, DOWNLOAD);
@@ -99,7 +113,7 @@ function readIndex(path: string, { shard: pattern, suffix }: Layout): ReadonlyMa
 }
 
 /** Headers of all shards. Each tensor must be in the file that the index names, and in no other. */
-function readShards(dir: string, layout: Layout): WeightFile[] {
+function readShards(dir: string, layout: ShardedLayout): WeightFile[] {
   const index = readIndex(join(dir, layout.index), layout);
   const counts = new Map<string, number>();
   for (const shard of index.values()) counts.set(shard, (counts.get(shard) ?? 0) + 1);
@@ -140,7 +154,7 @@ function readShards(dir: string, layout: Layout): WeightFile[] {
 }
 
 /** Weight files that the index does not name. They are mentioned when tensors are missing. */
-function strayShards(dir: string, { index, suffix }: Layout, headers: readonly WeightFile[]): string {
+function strayShards(dir: string, { index, suffix }: ShardedLayout, headers: readonly WeightFile[]): string {
   const read = new Set(headers.map((header) => header.file));
   const stray = readdirSync(dir).filter(
     (name) => /^(model|pytorch_model)-/.test(name) && name.endsWith(suffix) && !read.has(join(dir, name)),
@@ -162,9 +176,16 @@ export interface WeightFiles {
  */
 export function readWeightFiles(dir: string): WeightFiles {
   const exists = (name: string): boolean => fileSize(join(dir, name)) !== undefined;
-  const layout = LAYOUTS.find(({ single, index }) => exists(single) || exists(index));
+  const layout = LAYOUTS.find((each) => exists(each.single) || (isSharded(each) && exists(each.index)));
   if (layout === undefined) throw noWeights(dir);
-  if (exists(layout.single)) return { headers: [layout.read(join(dir, layout.single))], strays: () => '' };
-  const headers = readShards(dir, layout);
-  return { headers, strays: () => strayShards(dir, layout, headers) };
+  if (isSharded(layout) && !exists(layout.single)) {
+    const headers = readShards(dir, layout);
+    return { headers, strays: () => strayShards(dir, layout, headers) };
+  }
+  if (layout.single === META_WEIGHTS && exists(SECOND_PART))
+    throw new UserError(
+      `${dir}: the model is in several parts (${SECOND_PART}), each with some columns of a matrix, which is not supported`,
+      'use the Hugging Face copy of the model (config.json and *.safetensors)',
+    );
+  return { headers: [layout.read(join(dir, layout.single))], strays: () => '' };
 }

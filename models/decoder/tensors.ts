@@ -157,5 +157,5 @@ export const isIgnoredTensor = (
   { tieWordEmbeddings }: Pick<DecoderConfig, 'tieWordEmbeddings'>,
   { head }: TensorNames = LLAMA_NAMES,
 ): boolean =>
-  /(?:rotary_emb\.inv_freq|\.attention\.(?:masked_)?bias)$/.test(name) ||
+  /(?:rotary_emb\.inv_freq|^rope\.freqs|\.attention\.(?:masked_)?bias)$/.test(name) ||
   (tieWordEmbeddings && name === `${head}.weight`);

@@ -142,7 +142,8 @@ describe('openCheckpoint', () => {
     const error = userError(() => openCheckpoint(dir));
     expect(error.message).toBe(
       `${dir}: found no weights: model.safetensors (or model.safetensors.index.json and its shards), ` +
-        'pytorch_model.bin (or pytorch_model.bin.index.json and its shards); "model.gguf" cannot be read',
+        'pytorch_model.bin (or pytorch_model.bin.index.json and its shards), consolidated.00.pth; ' +
+        '"model.gguf" cannot be read',
     );
     expect(error.hint).toContain('safetensors copy');
     rmSync(join(dir, 'model.gguf'));

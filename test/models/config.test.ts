@@ -5,7 +5,7 @@ import { describeModel, loadModel } from '../../models/config.js';
 import type { DecoderConfig } from '../../models/decoder/config.js';
 import { ropeInverseFrequencies } from '../../models/decoder/rope.js';
 import { llama } from '../../models/llama/index.js';
-import { DEMO, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
+import { DEMO, SMALL_CONFIG, temporaryFolder, userError } from './support.js';
 
 const parse = (changes: Record<string, unknown>): DecoderConfig =>
   llama.describe({ ...SMALL_CONFIG, ...changes }, 'config.json', 'f32').config;
@@ -253,8 +253,6 @@ describe('loadConfig', () => {
     const missing = userError(() => loadModel(dir));
     expect(missing.message).toBe(`${join(dir, 'config.json')}: no such file`);
     expect(missing.hint).toContain('Hugging Face');
-    writeJson(dir, 'params.json', {});
-    expect(userError(() => loadModel(dir)).message).toContain("Meta's own layout");
   });
 
   it.each([
