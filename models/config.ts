@@ -19,8 +19,8 @@ const OTHER_MODEL =
 
 /**
  * The model that a parsed config.json or params.json describes. `where` (its path) starts every message.
- * `fallbackDType` is the element type of the weights if the file names none. `rows`: those of the embedding table, for a
- * params.json that leaves them to the tokenizer. Throws UserError, one line.
+ * `fallbackDType` is the element type of the weights if the file names none. `rows`: those of the embedding table, for
+ * a params.json that leaves them to the tokenizer. Throws UserError, one line.
  */
 export function describeModel(json: unknown, where: string, fallbackDType: FormatName = 'f32', rows?: number): Model {
   if (!isRecord(json)) throw new UserError(`${where}: expected a JSON object, got ${quote(json)}`);

@@ -184,7 +184,7 @@ export function readWeightFiles(dir: string): WeightFiles {
   }
   if (layout.single === META_WEIGHTS && exists(SECOND_PART))
     throw new UserError(
-      `${dir}: the model is in several parts (${SECOND_PART}), each with some columns of a matrix, which is not supported`,
+      `${dir}: the model is in several parts (${SECOND_PART}), which is not supported`,
       'use the Hugging Face copy of the model (config.json and *.safetensors)',
     );
   return { headers: [layout.read(join(dir, layout.single))], strays: () => '' };

@@ -1,6 +1,6 @@
 /**
- * LLaMA as Meta publishes it: params.json and consolidated.00.pth. It differs from the Hugging Face copies in names, and
- * in the order of the rows of q and k, whose rotary pairs are neighbours.
+ * LLaMA as Meta publishes it: params.json and consolidated.00.pth. It differs from the Hugging Face copies in names,
+ * and in the order of the rows of q and k, whose rotary pairs are neighbours.
  */
 import { decoderFamily } from '../decoder/index.js';
 import { LLAMA_NAMES } from '../decoder/tensors.js';
