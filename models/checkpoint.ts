@@ -12,6 +12,7 @@ import { readRange, withFile } from '../system/read.js';
 import type { Model, ModelConfig } from './family/model.js';
 import { partShape, weightFormat, type FileTensor, type TensorLocation, type TensorPart } from './family/tensors.js';
 import { findTokenizer } from './tokenizer.js';
+import { textTensor } from './wrapper.js';
 import type { WeightEntry, WeightFile } from './family/weightFile.js';
 import { readWeightFiles } from './weightFiles.js';
 
@@ -75,7 +76,13 @@ export function openCheckpoint(path: string): Checkpoint {
 
   const found = new Map<string, WeightEntry & { readonly file: string }>();
   for (const header of headers)
-    for (const entry of header.entries) found.set(entry.name, { ...entry, file: header.file });
+    for (const entry of header.entries) {
+      const name = checked.isWrapped === true ? textTensor(entry.name) : entry.name;
+      if (name === undefined) continue;
+      if (found.has(name))
+        throw new UserError(`${header.file}: two tensors are ${quote(name, 120)} of the language model`);
+      found.set(name, { ...entry, file: header.file });
+    }
   const problems = checkTensors(checked, found, (name) => quote(name, 120).slice(1, -1));
   if (problems.length > 0) {
     throw new UserError(

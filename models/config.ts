@@ -9,6 +9,7 @@ import { configOfParams, isMetaParams } from './meta/params.js';
 import { findArchitecture } from './registry.js';
 import { readTorchFile } from './torch/stateDict.js';
 import type { FormatName } from '../ir/storage.js';
+import { textConfig } from './wrapper.js';
 
 const CONFIG_BYTES = 1 << 20;
 /** The weights of a model that Meta publishes in one file. */
@@ -18,14 +19,18 @@ const OTHER_MODEL =
   'use the Hugging Face checkpoint of a supported model; if this is one, download its config.json again';
 
 /**
- * The model that a parsed config.json or params.json describes. `where` (its path) starts every message.
- * `fallbackDType` is the element type of the weights if the file names none. `rows`: those of the embedding table, for
- * a params.json that leaves them to the tokenizer. Throws UserError, one line.
+ * The model that a parsed config.json or params.json describes, or the language model of a multimodal one. `where` (its
+ * path) starts every message. `fallbackDType` is the element type of the weights if the file names none. `rows`: those
+ * of the embedding table, for a params.json that leaves them to the tokenizer. Throws UserError, one line.
  */
 export function describeModel(json: unknown, where: string, fallbackDType: FormatName = 'f32', rows?: number): Model {
   if (!isRecord(json)) throw new UserError(`${where}: expected a JSON object, got ${quote(json)}`);
   if (isMetaParams(json)) return meta.describe(configOfParams(json, where, rows), where, fallbackDType);
-  return findArchitecture(json, where).describe(json, where, fallbackDType);
+  const text = textConfig(json, where);
+  if (text === undefined) return findArchitecture(json, where).describe(json, where, fallbackDType);
+  const place = `${where}: text_config`;
+  const model = findArchitecture(text, place).describe(text, place, fallbackDType);
+  return { ...model, summary: `the language model of a multimodal one, ${model.summary}`, isWrapped: true };
 }
 
 /** The model of the file at `path`. Throws UserError if the file is missing or the model is not supported. */

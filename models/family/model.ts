@@ -50,6 +50,8 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
   readonly summary: string;
   /** Every tensor that the model reads, in the order of the computation. */
   readonly tensors: readonly ExpectedTensor[];
+  /** True if checkpoints hold it inside a multimodal model, with names that models/wrapper.ts reads. */
+  readonly isWrapped?: boolean;
   /** Tensors that checkpoints of the family contain but the model does not read. */
   readonly isIgnored: (tensor: string) => boolean;
   /**

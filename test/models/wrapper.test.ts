@@ -1,0 +1,72 @@
+/** Language models inside multimodal ones. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { describeRandomCheckpoint, openCheckpoint } from '../../models/checkpoint.js';
+import { describeModel } from '../../models/config.js';
+import { layOut, safetensors, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
+
+const { architectures: _, torch_dtype, tie_word_embeddings, ...text } = SMALL_CONFIG;
+const WRAPPED = {
+  architectures: ['LlavaForConditionalGeneration'],
+  model_type: 'llava',
+  torch_dtype,
+  tie_word_embeddings,
+  vision_config: { hidden_size: 4 },
+  text_config: text,
+};
+const alone = describeModel(SMALL_CONFIG, 'config.json');
+
+/** A checkpoint of the wrapped model, whose tensors `rename` names, with `more` tensors. */
+function folder(rename: (name: string) => string, more: readonly string[] = []): string {
+  const dir = temporaryFolder();
+  writeJson(dir, 'config.json', WRAPPED);
+  const own = alone.tensors.map(({ name, shape }) => [rename(name), shape] as const);
+  const { header, size } = layOut([...own, ...more.map((name) => [name, [2]] as const)]);
+  writeFileSync(join(dir, 'model.safetensors'), safetensors(header, size));
+  return dir;
+}
+
+describe('a multimodal model', () => {
+  it('is read as the language model that its text_config describes', () => {
+    const model = describeModel(WRAPPED, 'config.json');
+    expect(model.config).toEqual(alone.config);
+    expect(model.summary).toContain('the language model of a multimodal one, hidden 8');
+    const own = { ...text, torch_dtype: 'float16', eos_token_id: 3 };
+    expect(describeModel({ ...WRAPPED, text_config: own, eos_token_id: 2 }, 'config.json').config).toMatchObject({
+      dtype: 'f16',
+      eosTokenIds: [3],
+    });
+  });
+
+  it.each([
+    ['transformers 4', (name: string): string => `language_model.${name}`],
+    ['transformers 5', (name: string): string => name.replace(/^model\./, 'model.language_model.')],
+    ['models that keep their names', (name: string): string => name],
+  ])('has tensors with the names of %s; those of other modules are left alone', (_what, rename) => {
+    const dir = folder(rename, ['vision_tower.blocks.0.weight', 'model.visual.norm.weight', 'multi_modal_projector.w']);
+    const { tensors, config } = openCheckpoint(dir);
+    expect([...tensors.keys()]).toEqual(alone.tensors.map(({ name }) => name));
+    expect(config).toEqual(alone.config);
+    expect([...describeRandomCheckpoint(dir, 1).tensors.keys()]).toEqual([...tensors.keys()]);
+  });
+
+  it('is refused in one line where it is not understood', () => {
+    const refusal = (changes: object): string =>
+      userError(() => describeModel({ ...WRAPPED, ...changes }, 'config.json')).message;
+    expect(refusal({ text_config: [] })).toBe('config.json: text_config: expected an object, got []');
+    expect(refusal({ text_config: {} })).toContain('config.json: text_config: neither architectures nor model_type');
+    expect(refusal({ text_config: { ...text, model_type: 'mamba' } })).toContain('model_type "mamba" is not supported');
+    expect(refusal({ text_config: { ...text, hidden_size: 0 } })).toContain('text_config: hidden_size: expected');
+    expect(refusal({ quantization_config: { bits: 4 } })).toContain('quantised weights are not supported');
+  });
+
+  it('has no tensor twice and none that nobody knows', () => {
+    const twice = folder((name) => name, ['language_model.model.norm.weight']);
+    expect(userError(() => openCheckpoint(twice)).message).toContain(
+      'two tensors are "model.norm.weight" of the language model',
+    );
+    const stray = folder((name) => name, ['adapter.weight']);
+    expect(userError(() => openCheckpoint(stray)).message).toContain('adapter.weight: not a tensor of this model');
+  });
+});
