@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { run } from '../../driver/commands/index.js';
 import type { Ui } from '../../driver/requests.js';
-import { casesHere } from '../support/thorough.js';
+import { casesHere, isThorough } from '../support/thorough.js';
 import { environment, isBuilt, ROOT, temporaryFolder } from './support.js';
 
 const SHARED = join(ROOT, '..', 'shared');
@@ -79,7 +79,7 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     ['gqa-4m', 60, 128],
     ['mha-2m', 60, 128],
   ] as const;
-  test.each(casesHere<(typeof MODELS)[number]>(MODELS, 0, 1))(
+  test.each(casesHere<(typeof MODELS)[number]>(MODELS, 0))(
     'are reached for %s on %d questions of HellaSwag, in every sharing mode',
     async (model, count, maxTokens) => {
       const tokens: number[] = [];
@@ -95,8 +95,8 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     },
   );
 
-  // Biases, norms of heads, factors, layers without rotary embedding, and rotary positions stretched by YaRN.
-  test.each([
+  // Biases, norms of heads, factors, layers without rotary embedding, windows, and rotary positions stretched by YaRN.
+  const FAMILIES = [
     'mistral',
     'qwen2',
     'qwen2-window',
@@ -111,11 +111,18 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     'gemma',
     'llama-bias',
     'llama-yarn',
-  ])('are reached for families/%s on 12 questions of HellaSwag', async (family) => {
-    const model = `families/${family}`;
-    const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', 12, 'tree', 128);
-    compare(samplesPath, `${model}.jsonl`, 12);
-  });
+  ];
+  const some = ['mistral', 'qwen3', 'gpt-neox'].map((family) => FAMILIES.indexOf(family));
+  const questions = isThorough ? 250 : 12;
+  test.each(casesHere(FAMILIES, ...some))(
+    `are reached for families/%s on ${questions} questions of HellaSwag`,
+    async (family) => {
+      const model = `families/${family}`;
+      const maxTokens = isThorough ? undefined : 128;
+      const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', questions, 'tree', maxTokens);
+      compare(samplesPath, `${model}.jsonl`, questions);
+    },
+  );
 
   test('are reached for demo on 100 questions of ARC-Challenge', async () => {
     const { samplesPath } = await score('demo', 'arc_challenge', 'arc_challenge_test.jsonl.gz', 100, 'tree');

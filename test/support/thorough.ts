@@ -2,7 +2,7 @@
 import { inject } from 'vitest';
 
 /** What vitest.config.ts provides: true in the slow project only. */
-const isThorough = inject('isThorough' as never) as boolean;
+export const isThorough = inject('isThorough' as never) as boolean;
 
 /** All of `cases` in test:slow; in CI those at `places`, which differ from each other the most. */
 export function casesHere<T>(cases: readonly T[], ...places: readonly number[]): T[] {
