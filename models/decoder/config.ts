@@ -6,7 +6,8 @@ import type { Json, ModelConfig } from '../family/model.js';
 import type { FormatName } from '../../ir/storage.js';
 import type { RotaryOrder } from '../../ir/rotaryOrder.js';
 import type { Activation } from './activation.js';
-import { parseRopes, type RopeConfig } from './rope.js';
+import type { RopeConfig } from './rope.js';
+import { parseRopes } from './ropeSettings.js';
 import { readActivation, readRotated, rotaryOf } from './settings.js';
 
 /** A matrix of a layer that may have a bias. A feed-forward block without a gate has `up` alone. */
