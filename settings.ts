@@ -15,6 +15,13 @@ export interface Settings {
    * limit.
    */
   readonly cacheLimit: string | undefined;
+  /**
+   * HF_HUB_CACHE: where data sets of the hub are looked for; otherwise hub under HF_HOME or ~/.cache/huggingface. Empty
+   * where there is no home folder either.
+   */
+  readonly hubCaches: readonly string[];
+  /** HF_DATASETS_CACHE: where `datasets` keeps converted copies, which are not read; otherwise datasets under HF_HOME. */
+  readonly datasetsCache: string | undefined;
   /** PATH: where compilers are looked for. */
   readonly path: string;
   /** TILEWRIGHT_NVRTC: NVRTC's shared library or the folder it is in; otherwise it is looked for. */
@@ -118,6 +125,29 @@ function home(environment: Environment): string | undefined {
   }
 }
 
+/** Where the Hugging Face libraries keep what they download: HF_HUB_CACHE, hub under HF_HOME, or their default. */
+function hubCaches(environment: Environment): string[] {
+  const stated = text(environment, 'HF_HUB_CACHE') ?? text(environment, 'HUGGINGFACE_HUB_CACHE');
+  if (stated !== undefined) return [stated];
+  const root = hubHome(environment);
+  return root === undefined ? [] : [join(root, 'hub')];
+}
+
+function hubHome(environment: Environment): string | undefined {
+  const stated = text(environment, 'HF_HOME');
+  if (stated !== undefined) return stated;
+  const caches = folder(environment, 'XDG_CACHE_HOME');
+  if (caches !== undefined) return join(caches, 'huggingface');
+  const own = home(environment);
+  return own === undefined ? undefined : join(own, '.cache', 'huggingface');
+}
+
+function datasetsCache(environment: Environment): string | undefined {
+  const stated = text(environment, 'HF_DATASETS_CACHE');
+  const root = hubHome(environment);
+  return stated ?? (root === undefined ? undefined : join(root, 'datasets'));
+}
+
 function cacheDir(environment: Environment): string | undefined {
   const stated = text(environment, 'TILEWRIGHT_CACHE');
   if (stated !== undefined) return stated;
@@ -159,6 +189,8 @@ export function readSettings(environment: Environment = process.env): Settings {
     cc: text(environment, 'TILEWRIGHT_CC'),
     cacheDir: cacheDir(environment),
     cacheLimit: text(environment, 'TILEWRIGHT_CACHE_LIMIT'),
+    hubCaches: hubCaches(environment),
+    datasetsCache: datasetsCache(environment),
     path: text(environment, 'PATH') ?? '',
     nvrtc: text(environment, 'TILEWRIGHT_NVRTC'),
     nvcc: text(environment, 'TILEWRIGHT_NVCC'),

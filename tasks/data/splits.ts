@@ -1,78 +1,140 @@
-/** Splits of a data set in a clone of its hub repository, found by the front matter of its README.md. */
-import { existsSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+/** Rows of a split of a data set, found as the `datasets` library finds them. Nothing is downloaded. */
+import { readdirSync, statSync } from 'node:fs';
+import { join, relative, resolve, sep } from 'node:path';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
-import { decodeUtf8, readBounded } from '../../system/read.js';
-import { parseYaml, type Yaml, type YamlMap } from '../definition/yaml.js';
-import type { Dict } from '../python/value.js';
-import { readParquet } from './parquet.js';
+import { isDict, isList, type Dict, type Value } from '../python/value.js';
+import type { ClassLabels } from './classLabels.js';
+import { datasetFolder, downloadCommand, type DataRoots } from './folders.js';
+import { jsonRows } from './jsonLines.js';
+import { parquetRows } from './parquet.js';
+import { matching, splitsByName } from './patterns.js';
+import { configurationOf } from './readme.js';
 
-const isMap = (value: Yaml | undefined): value is YamlMap => value instanceof Map;
-const listOf = (value: Yaml | undefined): readonly Yaml[] =>
-  Array.isArray(value) ? (value as readonly Yaml[]) : value === undefined || value === null ? [] : [value];
+const MAX_FILES = 200_000;
+const IS_JSON = /\.(?:jsonl|json|ndjson)(?:\.gz)?$/;
+const IS_PARQUET = /\.parquet$/;
+/** Files that describe a data set. */
+const DESCRIPTIONS: ReadonlySet<string> = new Set(
+  'config.json dataset_info.json dataset_infos.json dataset_dict.json state.json package.json'.split(' '),
+);
+/** A module of `datasets` in the place of a data set: the task names the files itself. */
+const BUILDERS: ReadonlySet<string> = new Set(['json', 'parquet']);
 
-/** Whether `name` matches a pattern in which `*` stands for anything but a slash. Linear in both for each star. */
-function matches(pattern: string, name: string): boolean {
-  const [first = '', ...rest] = pattern.split('*');
-  if (rest.length === 0) return pattern === name;
-  if (!name.startsWith(first)) return false;
-  let at = first.length;
-  const last = rest.pop() ?? '';
-  for (const part of rest) {
-    const found = name.indexOf(part, at);
-    if (found < 0) return false;
-    at = found + part.length;
-  }
-  return name.length - last.length >= at && name.endsWith(last) && !name.slice(first.length).includes('/');
+const isData = (name: string): boolean =>
+  (IS_JSON.test(name) || IS_PARQUET.test(name)) && !DESCRIPTIONS.has(name.split('/').at(-1) ?? '');
+
+function filesOf(folder: string): string[] {
+  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
+  if (names.length > MAX_FILES) throw new UserError(`${folder} has more than ${MAX_FILES} files`);
+  return names
+    .map((name) => name.split(sep).join('/'))
+    .filter(isData)
+    .sort();
 }
 
-/** Patterns of a split's files; undefined where the README does not say. */
-function patternsOf(folder: string, config: string | undefined, split: string): string[] | undefined {
-  const path = join(folder, 'README.md');
-  if (!existsSync(path)) return undefined;
-  const text = decodeUtf8(readBounded(path, 4 << 20), path);
-  const front = /^---\n([^]*?\n)---\n/.exec(text)?.[1];
-  if (front === undefined) return undefined;
-  const configs = listOf(parseYaml(front, path).values.get('configs')).filter(isMap);
-  if (configs.length === 0) return undefined;
-  const names = configs.map((each) => each.get('config_name') ?? 'default');
-  const chosen =
-    configs.find((_, i) => names[i] === (config ?? 'default')) ??
-    (config === undefined && configs.length === 1 ? configs[0] : undefined);
-  if (chosen === undefined)
+async function* rowsOf(paths: readonly string[], labels: ClassLabels): AsyncGenerator<Dict> {
+  for (const path of paths) yield* IS_PARQUET.test(path) ? parquetRows(path, labels) : jsonRows(path, labels);
+}
+
+/** `data_files` of a task: paths of each split, or of all. */
+function ownFiles(given: Value | undefined, split: string, dataset: string): string[] {
+  const paths = isDict(given) ? (given.get(split) ?? null) : (given ?? null);
+  const listed = isList(paths) ? paths : paths === null ? [] : [paths];
+  const found = listed.filter((path) => typeof path === 'string').map((path) => resolve(path));
+  if (found.length === 0)
+    throw new UserError(`dataset_path: ${dataset} needs dataset_kwargs with data_files of the split ${split}`);
+  for (const path of found)
+    if (!isData(path)) throw new UserError(`${path}: only .parquet, .json and .jsonl (also .gz) are read`);
+  return found;
+}
+
+/**
+ * The rows of a split, read as they are taken. `options`: dataset_kwargs of a task. A path that starts with a dot or a
+ * slash is a folder of data. Throws UserError that names what is missing and the command that downloads it.
+ */
+export function openSplit(
+  roots: DataRoots,
+  dataset: string,
+  config: string | undefined,
+  split: string,
+  options: Dict = new Map(),
+): AsyncGenerator<Dict> {
+  for (const [key, value] of options)
+    if (!['data_files', 'data_dir', 'revision', 'trust_remote_code'].includes(key) && value !== null)
+      throw new UserError(`dataset_kwargs: ${quote(key)} is not supported; there are data_files, data_dir, revision`);
+  if (BUILDERS.has(dataset)) return rowsOf(ownFiles(options.get('data_files'), split, dataset), new Map());
+  const revision = options.get('revision');
+  const isPath = /^(?:\.{0,2}\/|\.{1,2}$)/.test(dataset);
+  const folder = isPath
+    ? resolve(dataset)
+    : datasetFolder(dataset, roots, typeof revision === 'string' ? revision : undefined);
+  if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true)
+    throw new UserError(`${folder}: no folder of data`);
+  const { name, patterns, folder: own, labels } = configurationOf(folder, config);
+  const files = filesOf(folder);
+  const found = splitFiles(files, patterns, own, split, folder);
+  const missing = patterns?.get(split)?.[0];
+  if (found.length === 0) {
+    const known = [...(patterns ?? splitsByName(below(files, own))).keys()];
+    const isKnown = missing !== undefined;
     throw new UserError(
-      `${path}: no configuration ${quote(config ?? 'default')}; there are ${names.join(', ').slice(0, 300)}`,
+      isKnown
+        ? `${folder}: no file ${quote(missing)} of the split ${quote(split)} of ${name}`
+        : `${folder}: no split ${quote(split)} of ${name}; there ${known.length === 0 ? 'is none' : `are ${known.join(', ')}`.slice(0, 200)}`,
+      isPath ? undefined : downloadCommand(dataset, roots, isKnown ? missing : undefined),
     );
-  return listOf(chosen.get('data_files'))
-    .filter(isMap)
-    .flatMap((each) =>
-      each.get('split') === split
-        ? listOf(each.get('path')).filter((one): one is string => typeof one === 'string')
-        : [],
-    );
+  }
+  return rowsOf(
+    found.map((file) => inside(folder, file)),
+    labels,
+  );
 }
 
-/** The rows of a split. `root` holds clones as `owner/name`. Throws UserError with the command that downloads it. */
-export async function readSplit(
+const below = (files: readonly string[], folder: string): string[] =>
+  folder === '' || folder === '.'
+    ? [...files]
+    : files.filter((file) => file.startsWith(`${folder}/`)).map((file) => file.slice(folder.length + 1));
+
+function splitFiles(
+  files: readonly string[],
+  patterns: ReadonlyMap<string, readonly string[]> | undefined,
+  own: string,
+  split: string,
+  folder: string,
+): string[] {
+  if (patterns === undefined) {
+    const named = splitsByName(below(files, own)).get(split) ?? [];
+    return named.map((file) => (own === '' || own === '.' ? file : `${own}/${file}`));
+  }
+  try {
+    return matching(patterns.get(split) ?? [], files);
+  } catch (error) {
+    if (error instanceof RangeError)
+      throw new UserError(`${folder}/README.md: ${error.message}`, undefined, { cause: error });
+    throw error;
+  }
+}
+
+/** A file below the folder, whatever its name says. */
+function inside(folder: string, file: string): string {
+  const path = join(folder, file);
+  if (relative(folder, path).startsWith('..')) throw new UserError(`${quote(file)} leads out of ${folder}`);
+  return path;
+}
+
+/** How tasks read data sets, for the functions of tasks/requests. */
+export function splitReader(
+  roots: DataRoots,
+): (dataset: string, config: string | undefined, split: string, options?: Dict) => AsyncGenerator<Dict> {
+  return (dataset, config, split, options) => openSplit(roots, dataset, config, split, options);
+}
+
+/** openSplit with one folder of data sets. */
+export const readSplit = (
   root: string,
   dataset: string,
   config: string | undefined,
   split: string,
-): Promise<Dict[]> {
-  if (!/^[\w.-]{1,100}(\/[\w.-]{1,100})?$/.test(dataset) || dataset.split('/').includes('..'))
-    throw new UserError(`${quote(dataset)} is no name of a data set`);
-  const folder = join(root, dataset);
-  const fetch = `Try: hf download --repo-type dataset ${dataset} --local-dir ${folder}`;
-  if (!existsSync(folder)) throw new UserError(`the data set ${dataset} is not in ${root}`, fetch);
-  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.parquet'))
-    .sort();
-  const patterns = patternsOf(folder, config, split) ?? [`${config ?? 'data'}/${split}-*`];
-  const found = files.filter((name) => patterns.some((pattern) => matches(pattern, name)));
-  if (found.length === 0)
-    throw new UserError(`${folder}: no Parquet file of ${config ?? 'the default'}, split ${split}`, fetch);
-  const rows: Dict[] = [];
-  for (const name of found) for (const row of await readParquet(join(folder, name))) rows.push(row);
-  return rows;
-}
+  options?: Dict,
+): AsyncGenerator<Dict> => openSplit({ root }, dataset, config, split, options);

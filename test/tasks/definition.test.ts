@@ -108,11 +108,12 @@ describe('a folder of task files', () => {
         `include: base\ntask: t${i}\ndescription: "${'long '.repeat(2000)}"\n`,
       ]),
     );
+    library({ ...files, 'f/base': 'tag: all\n' });
     const start = performance.now();
-    const all = library({ ...files, 'f/base': 'tag: all\n' });
+    const all = new TaskLibrary([join(root, String(folders - 1))]);
     expect(tasksBelow(all.resolve('t7'))).toHaveLength(1);
     expect(all.names('task')).toHaveLength(3000);
-    expect(performance.now() - start).toBeLessThan(6000);
+    expect(performance.now() - start).toBeLessThan(4000);
   });
 });
 

@@ -3,7 +3,6 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { readSplit } from '../../../tasks/data/splits.js';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
 import { tasksBelow } from '../../../tasks/definition/nodes.js';
 import type { Settings } from '../../../tasks/definition/settings.js';
@@ -89,25 +88,5 @@ describe('a task file', () => {
     expect(() => parseYaml('- a\n', 'x.yaml')).toThrow('x.yaml: expected keys and values');
     expect(() => parseYaml('a: !!python/object:os.system x\n', 'x.yaml')).toThrow('is not supported');
     expect(() => parseYaml(`a: ${'['.repeat(100)}${']'.repeat(100)}\n`, 'x.yaml')).toThrow('nested more than 40 deep');
-  });
-});
-
-describe('a data set', () => {
-  it('that is not there comes with the command that downloads it', async () => {
-    await expect(readSplit(root, 'o/none', undefined, 'test')).rejects.toMatchObject({
-      hint: expect.stringContaining('hf download --repo-type dataset o/none') as string,
-    });
-    await expect(readSplit(root, '../none', undefined, 'test')).rejects.toThrow('no name of a data set');
-  });
-
-  it('that is damaged is refused with its file', async () => {
-    write('o/d/data/test-0.parquet', 'PAR1 but not really PAR1');
-    await expect(readSplit(root, 'o/d', undefined, 'test')).rejects.toThrow(
-      'test-0.parquet: not a readable Parquet file',
-    );
-    write('o/d/README.md', '---\nconfigs:\n- config_name: main\n  data_files: []\n- config_name: other\n---\n');
-    await expect(readSplit(root, 'o/d', 'third', 'test')).rejects.toThrow(
-      'no configuration "third"; there are main, other',
-    );
   });
 });

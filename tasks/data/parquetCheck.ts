@@ -1,0 +1,149 @@
+/**
+ * Checks the pages of a Parquet column before they are decoded. A few bytes of a hostile file can ask for billions of
+ * values: pages say how many they have, and so do runs inside of them.
+ */
+import type { ColumnMetaData, SchemaTree } from 'hyparquet';
+import { parquetHeader } from 'hyparquet/src/column.js';
+import { decompressPage } from 'hyparquet/src/datapage.js';
+import { getMaxDefinitionLevel, getMaxRepetitionLevel } from 'hyparquet/src/schema.js';
+import type { Compressors } from 'hyparquet';
+
+const MAX_PAGE = 1 << 28;
+/** Values of one column of one row group, items of lists included. */
+export const MAX_VALUES = 50_000_000;
+
+const bitWidth = (value: number): number => 32 - Math.clz32(value);
+const isIndexed = (encoding: string | undefined): boolean =>
+  encoding === 'PLAIN_DICTIONARY' || encoding === 'RLE_DICTIONARY';
+
+class Runs {
+  readonly #bytes: Uint8Array;
+  at: number;
+
+  constructor(bytes: Uint8Array, at: number) {
+    this.#bytes = bytes;
+    this.at = at;
+  }
+
+  byte(): number {
+    const value = this.#bytes[this.at++];
+    if (value === undefined) throw new Error('a page ends within its values');
+    return value;
+  }
+
+  #varint(): number {
+    let result = 0;
+    for (let shift = 0; shift < 35; shift += 7) {
+      const byte = this.byte();
+      result += (byte & 0x7f) * 2 ** shift;
+      if (byte < 0x80) return result;
+    }
+    throw new Error('a number in a page has no end');
+  }
+
+  length(): number {
+    return this.byte() + (this.byte() << 8) + (this.byte() << 16) + this.byte() * 2 ** 24;
+  }
+
+  /** `count` values of `width` bits in runs. A run of packed values may end in up to 7 that mean nothing. */
+  check(count: number, width: number): void {
+    for (let seen = 0; seen < count;) {
+      const header = this.#varint();
+      const values = header % 2 === 1 ? ((header - 1) / 2) * 8 : header / 2;
+      if (values === 0) throw new Error('a run without values');
+      if (values > count - seen + (header % 2 === 1 ? 503 : 0))
+        throw new Error(`a run of ${values} values, where ${count - seen} are left`);
+      this.at += header % 2 === 1 ? (values / 8) * width : Math.ceil(width / 8);
+      seen += values;
+    }
+  }
+}
+
+/** Levels and indices of a page of the first version. */
+function checkPage(page: Uint8Array, count: number, encoding: string | undefined, levels: readonly number[]): void {
+  let at = 0;
+  for (const level of levels) {
+    if (level === 0) continue;
+    const runs = new Runs(page, at);
+    const length = runs.length();
+    runs.check(count, bitWidth(level));
+    at += 4 + length;
+  }
+  checkIndices(page, at, count, encoding, levels);
+}
+
+/** Fewer values than `count` are there where some are null: then the runs end with the page. */
+function checkIndices(
+  page: Uint8Array,
+  at: number,
+  count: number,
+  encoding: string | undefined,
+  levels: readonly number[],
+): void {
+  if (!isIndexed(encoding) || at >= page.length) return;
+  const runs = new Runs(page, at);
+  const width = runs.byte();
+  if (width > 32) throw new Error(`indices of ${width} bits`);
+  if (width === 0) return;
+  const hasNulls = levels.some((level) => level > 0);
+  try {
+    runs.check(count, width);
+  } catch (error) {
+    if (!hasNulls || runs.at < page.length) throw error;
+  }
+}
+
+/**
+ * `bytes`: a column of one row group; `rows`: of that group. Throws Error for pages that ask for more than the column
+ * says it has, or more than any data set needs.
+ */
+export function checkColumn(
+  bytes: Uint8Array,
+  column: ColumnMetaData,
+  path: readonly SchemaTree[],
+  rows: number,
+  compressors: Compressors,
+): void {
+  const schemaPath = [...path];
+  const levels = [getMaxRepetitionLevel(schemaPath), getMaxDefinitionLevel(schemaPath)];
+  const limit = Number(column.num_values);
+  if (!(limit >= 0 && limit <= MAX_VALUES)) throw new Error(`a column of ${column.num_values} values`);
+  if (levels[0] === 0 && limit > rows) throw new Error(`a column of ${limit} values for ${rows} rows`);
+  const reader = { view: new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength), offset: 0 };
+  let seen = 0;
+  while (seen < limit && reader.offset < bytes.length - 1) {
+    const header = parquetHeader(reader);
+    const [compressed, plain] = [header.compressed_page_size, Number(header.uncompressed_page_size)];
+    const body = bytes.subarray(reader.offset, reader.offset + compressed);
+    if (!(compressed >= 0) || body.length < compressed) throw new Error('a page leads out of its column');
+    if (!(plain >= 0 && plain <= MAX_PAGE)) throw new Error(`a page of ${plain} bytes is more than ${MAX_PAGE}`);
+    reader.offset += compressed;
+    const { data_page_header: first, data_page_header_v2: second, dictionary_page_header: dictionary } = header;
+    if (dictionary !== undefined) {
+      // Each value takes a bit of the page at least.
+      if (!(dictionary.num_values >= 0 && dictionary.num_values <= plain * 8))
+        throw new Error(`a dictionary of ${dictionary.num_values} values in ${plain} bytes`);
+      continue;
+    }
+    const count = (first ?? second)?.num_values ?? 0;
+    if (!(count >= 0 && seen + count <= limit)) throw new Error(`pages of more than the ${limit} values of the column`);
+    seen += count;
+    if (first !== undefined) {
+      if (levels.every((level) => level === 0) && !isIndexed(first.encoding)) continue;
+      checkPage(decompressPage(body, plain, column.codec, compressors), count, first.encoding, levels);
+    } else if (second !== undefined) {
+      const sizes = [second.repetition_levels_byte_length, second.definition_levels_byte_length];
+      let at = 0;
+      for (const [i, size] of sizes.entries()) {
+        if (!(size >= 0 && at + size <= body.length)) throw new Error('levels lead out of their page');
+        if (size > 0) new Runs(body.subarray(0, at + size), at).check(count, bitWidth(levels[i] ?? 0));
+        at += size;
+      }
+      if (second.num_nulls < 0 || second.num_nulls > count) throw new Error(`a page with ${second.num_nulls} nulls`);
+      if (!isIndexed(second.encoding)) continue;
+      const rest = body.subarray(at);
+      const page = second.is_compressed === false ? rest : decompressPage(rest, plain - at, column.codec, compressors);
+      checkIndices(page, 0, count - second.num_nulls, second.encoding, levels);
+    }
+  }
+}
