@@ -20,7 +20,7 @@ export interface Settings {
    * where there is no home folder either.
    */
   readonly hubCaches: readonly string[];
-  /** HF_DATASETS_CACHE: where `datasets` keeps converted copies, which are not read; otherwise datasets under HF_HOME. */
+  /** HF_DATASETS_CACHE: converted copies of `datasets`, which are not read; otherwise datasets under HF_HOME. */
   readonly datasetsCache: string | undefined;
   /** PATH: where compilers are looked for. */
   readonly path: string;

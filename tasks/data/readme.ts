@@ -75,7 +75,7 @@ export function configurationOf(folder: string, config: string | undefined): Con
       : configs.find((each) => nameOf(each) === config);
   if (chosen === undefined)
     throw new UserError(
-      `${path}: ${config === undefined ? 'no default configuration' : `no configuration ${quote(config)}`}; there are ` +
+      `${path}: no ${config === undefined ? 'default configuration' : `configuration ${quote(config)}`}; there are ` +
         configs.map(nameOf).join(', ').slice(0, 300),
       'Write one as dataset_name',
     );

@@ -77,11 +77,12 @@ export function openSplit(
   const missing = patterns?.get(split)?.[0];
   if (found.length === 0) {
     const known = [...(patterns ?? splitsByName(below(files, own))).keys()];
+    const there = known.length === 0 ? 'there is none' : `there are ${known.join(', ')}`.slice(0, 200);
     const isKnown = missing !== undefined;
     throw new UserError(
       isKnown
         ? `${folder}: no file ${quote(missing)} of the split ${quote(split)} of ${name}`
-        : `${folder}: no split ${quote(split)} of ${name}; there ${known.length === 0 ? 'is none' : `are ${known.join(', ')}`.slice(0, 200)}`,
+        : `${folder}: no split ${quote(split)} of ${name}; ${there}`,
       isPath ? undefined : downloadCommand(dataset, roots, isKnown ? missing : undefined),
     );
   }

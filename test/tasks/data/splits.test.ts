@@ -114,7 +114,8 @@ describe('the hub’s cache', () => {
     write('converted/o___e/x', '');
     const roots = { hubCaches: [join(root, 'hub')], datasetsCache: join(root, 'converted') };
     await expect(rows(roots, 'o/e', undefined, 'test')).rejects.toMatchObject({
-      message: `the data set o/e is not in ${root}/hub; ${root}/converted/o___e has a converted copy, which is not read`,
+      message:
+        `the data set o/e is not in ${root}/hub; ` + `${root}/converted/o___e has a converted copy, which is not read`,
       hint: 'Try: hf download --repo-type dataset o/e',
     });
   });
