@@ -79,7 +79,7 @@ export function openCheckpoint(path: string): Checkpoint {
     for (const entry of header.entries) {
       const name = checked.isWrapped === true ? textTensor(entry.name) : entry.name;
       if (name === undefined) continue;
-      if (found.has(name))
+      if (checked.isWrapped === true && found.has(name))
         throw new UserError(`${header.file}: two tensors are ${quote(name, 120)} of the language model`);
       found.set(name, { ...entry, file: header.file });
     }

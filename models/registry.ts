@@ -1,7 +1,10 @@
 /** The families of models that the compiler knows. A new one is a folder beside these and a line here. */
 import { UserError } from '../errors.js';
 import { isGiven, quote } from '../system/json.js';
+import { cohere2 } from './cohere2/index.js';
 import { gemma } from './gemma/index.js';
+import { gemma2 } from './gemma2/index.js';
+import { gemma3 } from './gemma3/index.js';
 import { gptNeox } from './gptNeox/index.js';
 import { granite } from './granite/index.js';
 import { llama } from './llama/index.js';
@@ -28,6 +31,9 @@ export const ARCHITECTURES: readonly Architecture[] = [
   stablelm,
   gptNeox,
   gemma,
+  gemma2,
+  gemma3,
+  cohere2,
 ];
 
 const SUPPORTED = `supported: ${ARCHITECTURES.map(({ name, covers }) => `${name} (${covers})`).join(', ')}`;

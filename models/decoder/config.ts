@@ -53,6 +53,8 @@ export interface DecoderConfig extends ModelConfig {
    * in every layer.
    */
   readonly windows?: readonly (number | null)[];
+  /** Soft caps: scores or logits x become cap·tanh(x / cap). Default: none. */
+  readonly caps?: Caps;
   /** Literal factors. Default of each: that of LLaMA. */
   readonly factors?: Partial<Factors>;
 }
@@ -63,6 +65,12 @@ export interface NormKind {
   /** Added to the weight. */
   readonly offset: number;
   readonly hasBias: boolean;
+}
+
+/** Bounds of attention scores and of logits. */
+export interface Caps {
+  readonly scores?: number;
+  readonly logits?: number;
 }
 
 /** Literals that multiply values of the graph. */
@@ -80,7 +88,7 @@ export interface Factors {
 /** What a family reads from its own keys. Fields that are absent leave the decoder as LLaMA has it. */
 export type Differences = Pick<
   DecoderConfig,
-  'biased' | 'norm' | 'isGated' | 'parallel' | 'qkNorm' | 'unrotated' | 'windows' | 'factors'
+  'biased' | 'norm' | 'isGated' | 'parallel' | 'qkNorm' | 'unrotated' | 'windows' | 'caps' | 'factors'
 >;
 
 /** What each family specifies. */
@@ -252,8 +260,9 @@ export function parseDecoderConfig(
   const stated = raw.max_position_embeddings ?? family.maxPositions;
   const maxPositions = scaling.type === 'longrope' ? Math.min(stated, scaling.originalMaxPositions) : stated;
   const { windows, ...differences } = family.differences;
-  // A window as long as the longest context hides nothing.
-  const narrow = windows?.map((width) => (width === null || width >= maxPositions ? null : width)) ?? [];
+  // A window as long as the longest context hides nothing, but its layers may have angles of their own.
+  const widest = ropes.windowRope === undefined ? maxPositions : Infinity;
+  const narrow = windows?.map((width) => (width === null || width >= widest ? null : width)) ?? [];
   const inVocabulary = (id: number): boolean => id >= 0 && id < raw.vocab_size;
   const bos = raw.bos_token_id;
   return frozen({

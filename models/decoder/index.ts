@@ -10,17 +10,20 @@ export interface DecoderFamily
   extends Pick<Architecture, 'name' | 'modelType' | 'covers'>, Omit<FamilyConfig, 'architecture' | 'differences'> {
   /** Default: those of LLaMA. */
   readonly names?: TensorNames;
+  /** What a file says, in the words that are common to decoders. Default: the file itself. */
+  readonly prepare?: (json: Json) => Json;
   /** Reads the family's own keys, of a model whose weights are `dtype`. Throws UserError for what is not supported. */
   readonly differences: (json: Json, where: string, dtype: FormatName) => Differences;
 }
 
 export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
-  const { name, modelType, covers, differences, names = LLAMA_NAMES, ...defaults } = family;
+  const { name, modelType, covers, differences, prepare, names = LLAMA_NAMES, ...defaults } = family;
   return {
     name,
     modelType,
     covers,
-    describe: (json, where, fallbackDType) => {
+    describe: (file, where, fallbackDType) => {
+      const json = prepare === undefined ? file : prepare(file);
       const config = parseDecoderConfig(json, where, fallbackDType, {
         ...defaults,
         architecture: name,
@@ -52,6 +55,9 @@ function summarise({ hiddenSize, intermediateSize, layers, heads, headDim, kvHea
     ...(rest.qkNorm === undefined ? [] : [`norms of each ${rest.qkNorm} of q and k`]),
     ...(rest.unrotated === undefined ? [] : [`layers without rotary embedding: ${rest.unrotated.length}`]),
     ...(rest.windows === undefined ? [] : [printWindows(rest.windows)]),
+    ...(rest.caps === undefined || Object.keys(rest.caps).length === 0
+      ? []
+      : [`soft caps on ${Object.keys(rest.caps).join(', ')}`]),
     ...(rest.factors === undefined ? [] : [`factors on ${Object.keys(rest.factors).join(', ')}`]),
     ...(rest.tieWordEmbeddings ? ['head tied to the embedding'] : []),
   ].join(', ');

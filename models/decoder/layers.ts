@@ -32,6 +32,7 @@ export type DecoderShape = Pick<
   | 'qkNorm'
   | 'unrotated'
   | 'windows'
+  | 'caps'
   | 'factors'
 >;
 
@@ -100,7 +101,16 @@ export function buildLayers(
   const times = (x: Value, by: number, hint: string): Value =>
     by === 1 ? x : b.add('mul', [x, constant(by, `${hint}_factor`)], {}, hint);
 
-  const norm = normOf(b, shape.norm, shape.rmsNormEps, (tensor, width, hint) => toF32(weight(tensor, [width]), hint));
+  /** cap·tanh(x / cap) */
+  const capped = (x: Value, cap: number | undefined): Value => {
+    if (cap === undefined) return x;
+    const bounded = b.add('tanh', [b.add('mul', [x, constant(1 / cap, 'inverse_cap')])], {}, 'bounded');
+    return b.add('mul', [bounded, constant(cap, 'cap')], {}, 'capped');
+  };
+
+  const norm = normOf(b, shape.norm, shape.rmsNormEps, (tensor, width, hint, rows = (stored) => stored) =>
+    toF32(rows(weight(tensor, [width])), hint),
+  );
 
   /** The factor of cosine and sine, which elements that are not turned go without. */
   const rotaryFactor = (factor: number): Value => {
@@ -165,7 +175,9 @@ export function buildLayers(
     const inHeads = (name: 'q' | 'k' | 'v', count: number, rows?: (stored: Value) => Value): Value =>
       b.scope(name, () => {
         const normed = (v: Value, of: typeof shape.qkNorm): Value =>
-          name === 'v' || shape.qkNorm !== of ? v : norm(v, `${layer}.${names.qkNorms[name]}`);
+          name === 'v' || shape.qkNorm !== of
+            ? v
+            : norm(v, `${layer}.${names.qkNorms[name]}`, rows === undefined ? {} : { rows });
         const row = normed(project(x, layer, name, count * headDim, rows), 'row');
         return normed(b.add('reshape', [row], { shape: ['T', count, headDim] }, `${name}_heads`), 'head');
       });
@@ -178,12 +190,8 @@ export function buildLayers(
     const k = shared(headsFirst(visible('k', turned('k', kvHeads), index), 'k_by_head'));
     const v = shared(headsFirst(visible('v', inHeads('v', kvHeads), index), 'v_by_head'));
     const scores = b.add('matmul', [q, b.add('transpose', [k], { order: [0, 2, 1] }, 'k_transposed')], {}, 'scores');
-    const biased = b.add(
-      'add',
-      [b.add('mul', [scores, constant(factors.scores, 'scale')]), biases.get(window)!],
-      {},
-      'biased',
-    );
+    const scaled = b.add('mul', [scores, constant(factors.scores, 'scale')]);
+    const biased = b.add('add', [capped(scaled, shape.caps?.scores), biases.get(window)!], {}, 'biased');
     const exp = b.add('exp', [b.add('sub', [biased, b.add('reduce_max', [biased], {}, 'top')])], {}, 'exp');
     const probabilities = b.add('div', [exp, b.add('sum', [exp], {}, 'total')], {}, 'probabilities');
     const mixed = b.add(
@@ -233,7 +241,9 @@ export function buildLayers(
   }
 
   const head = `${shape.tieWordEmbeddings ? names.embedding : names.head}.weight`;
-  const logits = (last: Value): Value =>
-    linear(norm(last, names.finalNorm, factors.logits), weight(head, [shape.vocabSize, hidden]), 'logits');
+  const logits = (last: Value): Value => {
+    const normed = norm(last, names.finalNorm, { factor: factors.logits });
+    return capped(linear(normed, weight(head, [shape.vocabSize, hidden]), 'logits'), shape.caps?.logits);
+  };
   return { h, logits };
 }

@@ -2,11 +2,14 @@
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { NormKind } from './config.js';
 
-/** What a norm reads of a checkpoint, as f32 vectors. */
-export type VectorOf = (tensor: string, width: number, hint: string) => Value;
+/** Puts the elements of a stored vector into another order. */
+type Rows = (stored: Value) => Value;
 
-/** Builds norms over the last dimension. `factor` multiplies the result. */
-export type Norm = (x: Value, module: string, factor?: number) => Value;
+/** What a norm reads of a checkpoint, as f32 vectors. */
+export type VectorOf = (tensor: string, width: number, hint: string, rows?: Rows) => Value;
+
+/** Builds norms over the last dimension. `factor` multiplies the result; `rows`: the order of the elements of x. */
+export type Norm = (x: Value, module: string, options?: { readonly factor?: number; readonly rows?: Rows }) => Value;
 
 const RMS: NormKind = { kind: 'rms', offset: 0, hasBias: false };
 
@@ -25,11 +28,11 @@ export function normOf(
     const square = b.add('mean', [b.add('mul', [x, x], {}, 'square')], {}, mean);
     return b.add('rsqrt', [b.add('add', [square, constant(epsilon, 'eps')])], {}, root);
   };
-  return (x, module, factor = 1) =>
+  return (x, module, { factor = 1, rows } = {}) =>
     b.scope('norm', () => {
       const width = x.type.shape.at(-1) as number;
       const weighted = (unit: Value, name: string): Value => {
-        const weight = vector(`${module}.weight`, width, 'norm_weight');
+        const weight = vector(`${module}.weight`, width, 'norm_weight', rows);
         const by = offset === 0 ? weight : b.add('add', [weight, constant(offset, 'norm_offset')], {}, 'norm_factor');
         return b.add('mul', [unit, by], {}, name);
       };
@@ -44,7 +47,7 @@ export function normOf(
       const unit = b.add('mul', [centred, scale], {}, 'unit');
       if (!hasBias) return weighted(unit, 'normed');
       const scaled = weighted(unit, 'weighted');
-      const bias = vector(`${module}.bias`, width, 'norm_bias');
+      const bias = vector(`${module}.bias`, width, 'norm_bias', rows);
       const added = factor === 1 ? bias : b.add('mul', [bias, constant(factor, 'bias_factor')], {}, 'scaled_bias');
       return b.add('add', [scaled, added], {}, 'normed');
     });

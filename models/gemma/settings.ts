@@ -4,7 +4,8 @@ import { quote } from '../../system/json.js';
 import { roundToDType } from '../../ir/round.js';
 import type { FormatName } from '../../ir/storage.js';
 import type { NormKind } from '../decoder/config.js';
-import { readActivation } from '../decoder/settings.js';
+import { readActivation, readNumber } from '../decoder/settings.js';
+import { LLAMA_NAMES, type TensorNames } from '../decoder/tensors.js';
 import type { Json } from '../family/model.js';
 
 /** Weights of norms are kept as differences from 1. */
@@ -29,3 +30,16 @@ export function checkGemma(json: Json, where: string): void {
       `${where}: use_bidirectional_attention is ${quote(bidirectional)}: tokens see only those before them`,
     );
 }
+
+/** Names of models with norms before and behind both branches. */
+export const NAMES_WITH_FOUR_NORMS: TensorNames = {
+  ...LLAMA_NAMES,
+  norms: {
+    attention: { before: 'input_layernorm', after: 'post_attention_layernorm' },
+    ffn: { before: 'pre_feedforward_layernorm', after: 'post_feedforward_layernorm' },
+  },
+};
+
+/** 1/√query_pre_attn_scalar, the factor of attention scores. Throws UserError. */
+export const scoreFactor = (json: Json, where: string): number =>
+  1 / Math.sqrt(readNumber(json, where, 'query_pre_attn_scalar', 256));

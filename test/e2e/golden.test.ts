@@ -109,6 +109,9 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     'stablelm',
     'gpt-neox',
     'gemma',
+    'gemma2',
+    'gemma3',
+    'cohere2',
     'llama-bias',
     'llama-yarn',
   ];

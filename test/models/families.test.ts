@@ -53,6 +53,9 @@ const NAMES: Readonly<Record<string, string>> = {
   SmolLM3: 'smollm3',
   'GPT-NeoX': 'gpt_neox',
   Gemma: 'gemma',
+  'Gemma 2': 'gemma2',
+  'Gemma 3': 'gemma3_text',
+  'Command R': 'cohere2',
 };
 
 /**

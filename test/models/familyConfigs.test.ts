@@ -75,6 +75,32 @@ describe('families', () => {
       { num_attention_heads: 8, hidden_size: 16 },
       { maxPositions: 131_072, kvHeads: 8, windows: [4096, 4096, 4096] },
     ],
+    [
+      'gemma2',
+      { hidden_size: 36, num_attention_heads: 8, attn_logit_softcapping: null },
+      {
+        headDim: 256,
+        kvHeads: 4,
+        windows: [4096, null, 4096],
+        factors: { embedding: 6, scores: 1 / 16 },
+        caps: { logits: 30 },
+        tieWordEmbeddings: true,
+      },
+    ],
+    [
+      'cohere2',
+      { num_hidden_layers: 5 },
+      {
+        norm: { kind: 'layer', offset: 0, hasBias: false },
+        parallel: 'one norm',
+        rotary: { rotated: 4, interleaved: true },
+        windows: [4096, 4096, 4096, null, 4096],
+        unrotated: [3],
+        factors: { logits: 0.0625 },
+        rmsNormEps: 1e-5,
+        tieWordEmbeddings: true,
+      },
+    ],
     ['olmo2', {}, { maxPositions: 2048, kvHeads: 2, rmsNormEps: 1e-5, qkNorm: 'row', biased: [] }],
     [
       'olmo3',
@@ -164,6 +190,59 @@ describe('families', () => {
     expect(config).toEqual(parse('llama'));
   });
 
+  it('reads rotary settings of Gemma 3 as transformers 4 and 5 write them, also where no window hides anything', () => {
+    const small = {
+      num_key_value_heads: 1,
+      num_hidden_layers: 7,
+      max_position_embeddings: 64,
+      query_pre_attn_scalar: 64,
+    };
+    const linear = { rope_type: 'linear', factor: 8 };
+    const old = { ...small, rope_theta: 2e6, rope_local_base_freq: 5000, rope_scaling: linear };
+    const nested = {
+      ...small,
+      rope_parameters: {
+        full_attention: { rope_theta: 2e6, ...linear },
+        sliding_attention: { rope_theta: 5000, rope_type: 'default' },
+      },
+    };
+    for (const changes of [old, nested])
+      expect(parse('gemma3_text', changes)).toMatchObject({
+        qkNorm: 'head',
+        windows: [4096, 4096, 4096, 4096, 4096, null, 4096],
+        rope: { theta: 2e6, scaling: { type: 'linear', factor: 8 } },
+        windowRope: { theta: 5000, scaling: { type: 'none' } },
+        factors: { scores: 1 / 8 },
+        caps: {},
+      });
+    expect(parse('gemma3_text', small)).toMatchObject({ rope: { theta: 1e6 }, windowRope: { theta: 1e4 } });
+    expect(parse('gemma3_text', { ...small, sliding_window_pattern: 2 }).windows?.slice(0, 3)).toEqual([
+      4096,
+      null,
+      4096,
+    ]);
+  });
+
+  it('reads Gemma 3 inside a model that reads pictures, whose text_config leaves sizes out', () => {
+    const text_config = { model_type: 'gemma3_text', hidden_size: 36, num_hidden_layers: 2, intermediate_size: 8 };
+    const outer = { architectures: ['Gemma3ForConditionalGeneration'], model_type: 'gemma3', torch_dtype: 'bfloat16' };
+    const read = (text: unknown): DecoderConfig =>
+      describeModel({ ...outer, text_config: text, eos_token_id: [1, 106] }, 'config.json').config as DecoderConfig;
+    expect(read(text_config)).toMatchObject({
+      architecture: 'Gemma3ForCausalLM',
+      vocabSize: 262_208,
+      heads: 8,
+      kvHeads: 4,
+      headDim: 256,
+      layers: 2,
+      dtype: 'bf16',
+      eosTokenIds: [1, 106],
+    });
+    expect(userError(() => read({ ...text_config, hidden_size: 'x' })).message).toMatch(
+      /^config\.json: text_config: hidden_size: expected/,
+    );
+  });
+
   it('scales only the full layers of OLMo 3, and reads rotary settings by the kind of a layer', () => {
     const scaling = { type: 'linear', factor: 4 } as const;
     const plain = { theta: 7e4, scaling: { type: 'none' } };
@@ -234,6 +313,19 @@ describe('families', () => {
     ['smollm3', { no_rope_layer_interval: 0.5 }, 'no_rope_layer_interval: expected a whole number from 1, got 0.5'],
     ['granite', { residual_multiplier: 'x' }, 'residual_multiplier: expected a number from 0.000001 to 1000000'],
     ['qwen3', { attention_bias: 1 }, 'attention_bias: expected true or false, got 1'],
+    [
+      'gemma2',
+      { attn_logit_softcapping: 0 },
+      'attn_logit_softcapping: expected a number from 0.000001 to 1000000, got 0',
+    ],
+    ['gemma2', { final_logit_softcapping: 'x' }, 'final_logit_softcapping: expected a number'],
+    ['gemma2', { query_pre_attn_scalar: -1 }, 'query_pre_attn_scalar: expected a number'],
+    ['gemma3_text', { sliding_window_pattern: 0 }, 'sliding_window_pattern: expected a number from 1 to 1024, got 0'],
+    ['gemma3_text', { layer_types: ['full_attention'] }, 'layer_types: expected a list of'],
+    ['gemma3_text', { rope_parameters: { full_attention: 3 } }, 'rope_parameters.full_attention: expected an object'],
+    ['cohere2', { logit_scale: null, layer_norm_eps: 'x' }, 'layer_norm_eps: expected a number from 0 to 0.1'],
+    ['cohere2', { logit_scale: -1 }, 'logit_scale: expected a number from'],
+    ['cohere2', { head_dim: 6, rotary_pct: 0.5 }, 'rotary_pct is 0.5: this family turns whole heads'],
     ['gemma', { hidden_act: 'silu' }, 'hidden_act is "silu": Gemma computes GELU'],
     ['gemma', { hidden_activation: 7 }, 'hidden_activation is 7: supported activations are'],
     ['gemma', { use_bidirectional_attention: true }, 'use_bidirectional_attention is true: tokens see only those'],

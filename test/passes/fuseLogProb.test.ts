@@ -55,6 +55,35 @@ describe('fuseLogProb', () => {
     );
   });
 
+  const CAPPED = `
+    %bounded_by = const() {value = 0.5} : f32[]
+    %small = mul(%scaled, %bounded_by) : f32[R, 6]
+    %bounded = tanh(%small) : f32[R, 6]
+    %cap = const() {value = 2} : f32[]
+    %logits = mul(%bounded, %cap) : f32[R, 6]`;
+
+  it.each([
+    ['with a soft cap', '    %scaled = mul(%unscaled, %scale) : f32[R, 6]' + CAPPED, { cap: 2 }],
+    ['with a soft cap and no scale', CAPPED.replace('%scaled', '%unscaled'), { cap: 2 }],
+    ['without a scale', '    %one = const() {value = 1} : f32[]', {}],
+  ])('turns logits %s into one node', (_, text, attributes) => {
+    const head = '    %logits = mul(%unscaled, %scale) : f32[R, 6]';
+    const graph = parse(
+      text.includes('%logits')
+        ? edit(LOG_PROB, [head, text])
+        : edit(edit(LOG_PROB, [head, text]), ['(%logits)', '(%unscaled)'], ['sub(%logits', 'sub(%unscaled']),
+    );
+    const result = fuse(graph);
+    expect(result.nodes.at(-1)).toMatchObject({ op: 'logprob', attributes });
+    sameMeaning(graph, result);
+  });
+
+  it('leaves logits with a factor inside their cap', () => {
+    const head = '    %logits = mul(%unscaled, %scale) : f32[R, 6]';
+    const text = edit(LOG_PROB, [head, CAPPED.replace('%scaled', '%unscaled').replace('value = 0.5', 'value = 0.4')]);
+    checkUnchanged(text, fuseLogProb);
+  });
+
   it('turns argmax == target into one node', () => {
     check(
       IS_ARGMAX,

@@ -45,6 +45,34 @@ describe('recogniseAttention', () => {
     );
   });
 
+  it('recognises a soft cap of the scores', () => {
+    const capped = edit(
+      ATTENTION,
+      [
+        '    %scores = add(%scaled, %bias)',
+        `    %fifth = const() {value = 0.2} : f32[]
+    %small = mul(%scaled, %fifth) : f32[2, T, T]
+    %bounded = tanh(%small) : f32[2, T, T]
+    %five = const() {value = 5} : f32[]
+    %capped = mul(%five, %bounded) : f32[2, T, T]
+    %scores = add(%capped, %bias)`,
+      ],
+    );
+    const result = recognise(parse(capped));
+    expect(result.nodes.find(({ op }) => op === 'attention')?.attributes).toEqual({ scale: 0.5, mask: 'bias', cap: 5 });
+    sameMeaning(parse(capped), result);
+    // A factor inside the cap that is not its inverse belongs to the scale.
+    const scaled = edit(capped, ['value = 0.2', 'value = 0.8']);
+    expect(recognise(parse(scaled)).nodes.find(({ op }) => op === 'attention')?.attributes).toEqual({
+      scale: 2,
+      mask: 'bias',
+      cap: 5,
+    });
+    sameMeaning(parse(scaled), recognise(parse(scaled)));
+    checkUnchanged(edit(capped, ['value = 5', 'value = -5']), recogniseAttention);
+    checkUnchanged(edit(capped, ['tanh(%small)', 'erf(%small)']), recogniseAttention);
+  });
+
   it('reads key heads unrepeated that were repeated for groups of query heads', () => {
     check(
       `

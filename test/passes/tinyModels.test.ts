@@ -82,6 +82,8 @@ const differences: fc.Arbitrary<Partial<DecoderShape>> = fc
     ),
     activation: fc.constantFrom('gelu', 'geluTanh', undefined),
     isGated: fc.boolean(),
+    caps: fc.constantFrom(undefined, { scores: 0.7 }, { logits: 1.5 }, { scores: 2, logits: 0.3 }),
+    qkNorm: fc.constantFrom(undefined, 'head', 'row'),
     parallel: fc.constantFrom('one norm', 'two norms', undefined),
     rotary: fc.constantFrom(
       undefined,

@@ -43,6 +43,12 @@ const FAMILIES = [
   ['SmolLM3ForCausalLM', { model_type: 'smollm3', no_rope_layers: [0, 1] }],
   ['GPTNeoXForCausalLM', { model_type: 'gpt_neox', num_key_value_heads: 4, rotary_pct: 0.25 }],
   ['GemmaForCausalLM', { model_type: 'gemma', tie_word_embeddings: true }],
+  [
+    'Gemma2ForCausalLM',
+    { model_type: 'gemma2', sliding_window: 24, attn_logit_softcapping: 2, final_logit_softcapping: 3 },
+  ],
+  ['Gemma3ForCausalLM', { model_type: 'gemma3_text', sliding_window: 24, sliding_window_pattern: 2 }],
+  ['Cohere2ForCausalLM', { model_type: 'cohere2', sliding_window: 24, sliding_window_pattern: 2 }],
 ] as const;
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-families-'));
@@ -100,6 +106,9 @@ function beyondRounding(kernel: AttentionKernel, env: KernelEnv, got: Float64Arr
   }, -Infinity);
 }
 
+/** Bytes that a thread may store for want of registers. */
+const MOST_SPILLED = 16;
+
 describe.each(FAMILIES)('%s', (architecture, changes) => {
   it('gives what kernel IR says, kernel by kernel', () => {
     const plan = scoreOf(compiled(architecture, changes, 'sm_80').plan);
@@ -139,6 +148,9 @@ describe.each(FAMILIES)('%s', (architecture, changes) => {
       );
     });
     const kernels = [...new Map(texts.map((text) => [text.source, text])).values()];
-    for (const { spillStores } of compileByNvcc(kernels, arch)) expect(spillStores).toBeLessThanOrEqual(16);
+    const spilled = compileByNvcc(kernels, arch).map(
+      ({ spillStores }, i) => [kernels[i]!.symbol, spillStores] as const,
+    );
+    expect(spilled.filter(([, bytes]) => bytes > MOST_SPILLED)).toEqual([]);
   });
 });

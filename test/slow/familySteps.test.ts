@@ -26,6 +26,9 @@ const NAMES = [
   'stablelm',
   'gpt-neox',
   'gemma',
+  'gemma2',
+  'gemma3',
+  'cohere2',
 ];
 const ignore = (): void => undefined;
 const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };

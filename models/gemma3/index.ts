@@ -1,0 +1,71 @@
+/** Gemma 3 (arXiv:2503.19786), text: Gemma 2 without caps, with norms of heads, and other angles within windows. */
+import { isGiven, isRecord } from '../../system/json.js';
+import { readBiases } from '../decoder/config.js';
+import { decoderFamily } from '../decoder/index.js';
+import { readNumber } from '../decoder/settings.js';
+import { readWindows } from '../decoder/window.js';
+import type { Json } from '../family/model.js';
+import { checkGemma, embeddingFactor, GEMMA_NORM, NAMES_WITH_FOUR_NORMS, scoreFactor } from '../gemma/settings.js';
+
+/** One layer of so many has no window, if a file does not say. */
+const PATTERN = 6;
+const [FULL_THETA, WINDOW_THETA] = [1_000_000, 10_000];
+
+/** Sizes that a text_config may leave out, because transformers has defaults for them. */
+const DEFAULTS = {
+  vocab_size: 262_208,
+  hidden_size: 2304,
+  intermediate_size: 9216,
+  num_hidden_layers: 26,
+  num_attention_heads: 8,
+};
+
+/**
+ * Rotary settings by the kind of a layer, as transformers 5 writes them. Files of transformers 4 have those of layers
+ * without a window at the top, and rope_local_base_freq.
+ */
+function ropesByKind(json: Json): Json {
+  const { rope_theta: theta, rope_scaling: scaling, rope_local_base_freq: local, rope_parameters: stated } = json;
+  if (isRecord(stated) && ('full_attention' in stated || 'sliding_attention' in stated)) return json;
+  const given = isRecord(stated) ? stated : {};
+  return {
+    ...json,
+    rope_theta: null,
+    rope_scaling: null,
+    rope_parameters: {
+      full_attention: { rope_theta: theta ?? FULL_THETA, ...given, ...(isRecord(scaling) ? scaling : {}) },
+      sliding_attention: { rope_theta: local ?? WINDOW_THETA },
+    },
+  };
+}
+
+export const gemma3 = decoderFamily({
+  name: 'Gemma3ForCausalLM',
+  modelType: 'gemma3_text',
+  covers: 'Gemma 3, text',
+  maxPositions: 131_072,
+  headDim: 256,
+  kvHeads: 4,
+  theta: FULL_THETA,
+  activation: 'geluTanh',
+  activationKey: 'hidden_activation',
+  isTied: true,
+  names: NAMES_WITH_FOUR_NORMS,
+  prepare: (json) => ropesByKind({ ...DEFAULTS, ...json }),
+  differences: (json, where, dtype) => {
+    checkGemma(json, where);
+    const key = isGiven(json['sliding_window_pattern']) ? 'sliding_window_pattern' : '_sliding_window_pattern';
+    const pattern = readNumber(json, where, key, PATTERN, [1, 1024]);
+    const [scores, logits] = ['attn_logit_softcapping', 'final_logit_softcapping'].map((cap) =>
+      readNumber(json, where, cap, undefined),
+    );
+    return {
+      biased: readBiases({ attention_bias: json['attention_bias'] }, where),
+      norm: GEMMA_NORM,
+      qkNorm: 'head',
+      windows: readWindows(json, where, 4096, (layer) => (layer + 1) % pattern !== 0),
+      factors: { embedding: embeddingFactor(json, dtype), scores: scoreFactor(json, where) },
+      caps: { ...(scores === undefined ? {} : { scores }), ...(logits === undefined ? {} : { logits }) },
+    };
+  },
+});
