@@ -106,8 +106,8 @@ function beyondRounding(kernel: AttentionKernel, env: KernelEnv, got: Float64Arr
   }, -Infinity);
 }
 
-/** Bytes that a thread may store for want of registers. */
-const MOST_SPILLED = 16;
+/** Bytes that a thread may store for want of registers. Attention within a window or with a cap lacks up to six. */
+const MOST_SPILLED = 24;
 
 describe.each(FAMILIES)('%s', (architecture, changes) => {
   it('gives what kernel IR says, kernel by kernel', () => {
