@@ -46,18 +46,15 @@ describe('recogniseAttention', () => {
   });
 
   it('recognises a soft cap of the scores', () => {
-    const capped = edit(
-      ATTENTION,
-      [
-        '    %scores = add(%scaled, %bias)',
-        `    %fifth = const() {value = 0.2} : f32[]
+    const capped = edit(ATTENTION, [
+      '    %scores = add(%scaled, %bias)',
+      `    %fifth = const() {value = 0.2} : f32[]
     %small = mul(%scaled, %fifth) : f32[2, T, T]
     %bounded = tanh(%small) : f32[2, T, T]
     %five = const() {value = 5} : f32[]
     %capped = mul(%five, %bounded) : f32[2, T, T]
     %scores = add(%capped, %bias)`,
-      ],
-    );
+    ]);
     const result = recognise(parse(capped));
     expect(result.nodes.find(({ op }) => op === 'attention')?.attributes).toEqual({ scale: 0.5, mask: 'bias', cap: 5 });
     sameMeaning(parse(capped), result);
