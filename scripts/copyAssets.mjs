@@ -1,6 +1,6 @@
 /**
- * Finishes dist: copies what the TypeScript compiler leaves behind (templates, the kernel ABI, golden files of the GPU
- * tests), compiles the templates, and lets the command be started.
+ * Finishes dist: copies what the TypeScript compiler leaves behind (templates, the kernel ABI, examples of tasks,
+ * golden files of the GPU tests), compiles the templates, and lets the command be started.
  */
 import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -15,7 +15,11 @@ const templates = readdirSync(join(ROOT, 'codegen'), { recursive: true, encoding
 
 const golden = readdirSync(join(ROOT, 'test', 'gpu', 'golden')).map((file) => join('test', 'gpu', 'golden', file));
 
-for (const file of [...templates, ...golden, join('runtime', 'native', 'abi.h')]) {
+const texts = readdirSync(join(ROOT, 'tasks', 'builtin', 'texts')).map((file) =>
+  join('tasks', 'builtin', 'texts', file),
+);
+
+for (const file of [...templates, ...golden, ...texts, join('runtime', 'native', 'abi.h')]) {
   const to = join(ROOT, 'dist', file);
   mkdirSync(dirname(to), { recursive: true });
   cpSync(join(ROOT, file), to);

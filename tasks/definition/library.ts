@@ -3,6 +3,7 @@ import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
+import { addTags, type Entry } from './entries.js';
 import { Scanner } from './scan.js';
 import { aggregatesOf, GROUP_KEYS, metadataOf, type GroupNode, type Node, type TaskNode } from './nodes.js';
 import { checkTaskKeys, listOf, MAX_NESTING, SettingsReader, type Setting, type Settings } from './settings.js';
@@ -10,11 +11,6 @@ import type { Yaml } from './yaml.js';
 
 const MAX_FILES = 50_000;
 const MAX_NODES = 100_000;
-
-/** One name: a task or a group with the way to its settings, or the tasks of a tag. */
-export type Entry =
-  | { readonly kind: 'task' | 'group'; readonly tags: readonly string[]; readonly settings: () => Settings }
-  | { readonly kind: 'tag'; readonly tasks: string[] };
 
 type Overrides = ReadonlyMap<string, Setting>;
 
@@ -26,15 +22,6 @@ function yamlFiles(folder: string): string[] {
   );
   if (found.length > MAX_FILES) throw new UserError(`${folder} has more than ${MAX_FILES} task files`);
   return found.sort().map((name) => join(folder, name));
-}
-
-/** Gives a task the tags it names. */
-export function addTags(entries: Map<string, Entry>, task: string, tags: readonly string[]): void {
-  for (const tag of tags) {
-    const known = entries.get(tag);
-    if (known === undefined) entries.set(tag, { kind: 'tag', tasks: [task] });
-    else if (known.kind === 'tag') known.tasks.push(task);
-  }
 }
 
 const similar = (name: string, names: Iterable<string>): string[] => {
@@ -81,15 +68,15 @@ export class TaskLibrary {
     return this.#unreadable;
   }
 
-  /** Names of one kind, sorted. */
-  names(kind: Entry['kind']): string[] {
-    return [...this.#entries].flatMap(([name, entry]) => (entry.kind === kind ? [name] : [])).sort();
+  /** Names of these kinds, sorted. */
+  names(...kinds: readonly Entry['kind'][]): string[] {
+    return [...this.#entries].flatMap(([name, entry]) => (kinds.includes(entry.kind) ? [name] : [])).sort();
   }
 
   #entry(name: string): Entry {
     const entry = this.#entries.get(name);
     if (entry !== undefined) return entry;
-    const near = similar(name, this.#entries.keys());
+    const near = similar(name, this.names('task', 'group', 'tag'));
     const [first] = this.#unreadable;
     throw new UserError(
       `no task, group or tag ${quote(name)}`,
@@ -112,6 +99,7 @@ export class TaskLibrary {
     if (++this.#nodes > MAX_NODES) throw new UserError(`more than ${MAX_NODES} tasks in one group`);
     const entry = this.#entry(name);
     if (entry.kind === 'tag') return [...entry.tasks].sort().flatMap((task) => this.#build(task, overrides, depth + 1));
+    if (entry.kind === 'refused') throw new UserError(`${name}: ${entry.reason}`, entry.hint);
     const settings = entry.settings();
     return [
       entry.kind === 'task' ? taskNode(name, settings, overrides) : this.#group(name, settings, overrides, depth),

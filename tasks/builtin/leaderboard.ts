@@ -1,0 +1,64 @@
+/** The Open LLM Leaderboard, first (openllm) and second (leaderboard_*). */
+import { hook, mean, overall, version, type Definitions } from './define.js';
+
+const MUSR = ['murder_mysteries', 'object_placements', 'team_allocation'];
+
+function proWithLetters(all: Definitions): void {
+  all.task('leaderboard_mmlu_pro', () => ({
+    dataset_path: 'TIGER-Lab/MMLU-Pro',
+    test_split: 'test',
+    fewshot_split: 'validation',
+    fewshot_config: { sampler: 'first_n' },
+    output_type: 'multiple_choice',
+    doc_to_text: hook('mmlu_pro', 'utils.doc_to_text'),
+    doc_to_choice: hook('mmlu_pro', 'utils.doc_to_choice'),
+    doc_to_target: 'answer',
+    metric_list: [mean('acc')],
+    num_fewshot: 5,
+    ...version(0.1),
+  }));
+}
+
+function musr(all: Definitions): void {
+  for (const split of MUSR)
+    all.task(`leaderboard_musr_${split}`, () => ({
+      dataset_path: 'TAUR-Lab/MuSR',
+      test_split: split,
+      output_type: 'multiple_choice',
+      doc_to_text: hook('musr', 'utils.doc_to_text'),
+      doc_to_target: '{{answer_choice}}',
+      doc_to_choice: '{{choices}}',
+      metric_list: [mean('acc_norm')],
+      ...version(1),
+    }));
+  all.group(
+    'leaderboard_musr',
+    MUSR.map((split) => `leaderboard_musr_${split}`),
+    { aggregate_metric_list: [overall('acc_norm', { aggregation: 'mean' })] },
+  );
+}
+
+const OPEN_LLM = [
+  { task: 'arc_challenge', fewshot_split: 'train', num_fewshot: 25 },
+  { task: 'hellaswag', fewshot_split: 'train', num_fewshot: 10 },
+  { task: 'truthfulqa', num_fewshot: 0 },
+  { task: 'mmlu', num_fewshot: 5 },
+  { task: 'winogrande', fewshot_split: 'train', num_fewshot: 5 },
+  { task: 'gsm8k', num_fewshot: 5 },
+];
+
+/** Their scores need Python: GPQA shuffles with a generator that all tasks of a run share. */
+const REFUSED = {
+  leaderboard_gpqa: 'its choices are shuffled by a generator that all tasks of a run share',
+  leaderboard_math_hard: 'answers are compared by a computer algebra system',
+  leaderboard_ifeval: 'instructions are checked by Python functions',
+  leaderboard: 'three of its groups (gpqa, math_hard, ifeval) need Python',
+};
+
+export function leaderboard(all: Definitions): void {
+  all.group('openllm', OPEN_LLM, { group_alias: 'Open LLM Leaderboard', metadata: { version: 2 } });
+  proWithLetters(all);
+  musr(all);
+  for (const [name, reason] of Object.entries(REFUSED))
+    all.refused(name, reason, 'Try: --tasks leaderboard_bbh,leaderboard_mmlu_pro,leaderboard_musr');
+}
