@@ -30,7 +30,7 @@ export type Prefixes = (typeof PREFIXES)[number];
 export interface Amount {
   readonly done: number;
   readonly total: number;
-  readonly unit: 'kernels' | 'bytes' | 'tokens';
+  readonly unit: 'kernels' | 'bytes' | 'tokens' | 'texts';
 }
 
 /** Reports an amount as the progress of the current step. */

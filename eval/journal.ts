@@ -52,13 +52,13 @@ export const isJournalOf = (task: string, name: string): boolean =>
 const CHECKSUM = /,"crc32":"([0-9a-f]{8})"\}$/;
 
 /** A JSON object as a line that ends with the CRC-32 of the object without it. */
-function printLine(value: object): string {
+export function printLine(value: object): string {
   const text = JSON.stringify(value);
   return `${text.slice(0, -1)},"crc32":"${crc32(text).toString(16).padStart(8, '0')}"}\n`;
 }
 
 /** Whether a line's checksum is right. */
-function isIntact(line: string): boolean {
+export function isIntact(line: string): boolean {
   const [end, checksum] = CHECKSUM.exec(line) ?? [];
   return end !== undefined && crc32(`${line.slice(0, -end.length)}}`) === Number.parseInt(checksum!, 16);
 }
@@ -189,7 +189,7 @@ function readJournal({ path, identity, choices }: JournalOptions): { done: Map<n
  * Gives a journal the first numbered name that is free (journal_x.1.jsonl): starting again never destroys answers. The
  * name is reserved by creating the file, so that two processes cannot overwrite each other's.
  */
-function keepAside(path: string): { readonly path: string; readonly questions: number } {
+export function keepAside(path: string): { readonly path: string; readonly questions: number } {
   const lines =
     statSync(path).size > MAX_BYTES ? 1 : readFileSync(path).reduce((n, byte) => n + (byte === 10 ? 1 : 0), 0);
   for (let number = 1; ; number++) {

@@ -10,7 +10,7 @@ import { Worker } from 'node:worker_threads';
 import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/read.js';
-import { chatRenderer, type ChatMessage, type TemplateSource } from './renderChat.js';
+import { chatRenderer, type ChatMessage, type ChatRequest, type TemplateSource } from './renderChat.js';
 
 const CONFIG_BYTES = 8 << 20;
 const TEMPLATE_BYTES = 1 << 20;
@@ -68,9 +68,12 @@ export class ChatTemplate {
     this.seconds = seconds;
   }
 
-  /** The text for the model to continue, special tokens included. Rejects with UserError if the template fails. */
-  render(messages: readonly ChatMessage[]): Promise<string> {
-    const rendered = this.last.then(() => this.ask(messages));
+  /**
+   * The text for the model to continue, special tokens included. `opensAnswer`: it ends with the beginning of an answer.
+   * Rejects with UserError if the template fails.
+   */
+  render(messages: readonly ChatMessage[], opensAnswer = true): Promise<string> {
+    const rendered = this.last.then(() => this.ask({ messages, opensAnswer }));
     this.last = rendered.catch(() => undefined);
     return rendered;
   }
@@ -80,10 +83,10 @@ export class ChatTemplate {
     this.worker = undefined;
   }
 
-  private async ask(messages: readonly ChatMessage[]): Promise<string> {
+  private async ask(request: ChatRequest): Promise<string> {
     const file = new URL('./chatTemplateWorker.js', import.meta.url);
     const hasThread = file.protocol === 'file:' && existsSync(fileURLToPath(file));
-    const reply = hasThread ? await this.askThread(file, messages) : this.askHere(messages);
+    const reply = hasThread ? await this.askThread(file, request) : this.askHere(request);
     if ('text' in reply) return reply.text;
     throw new UserError(
       `${this.source.where}: the chat template fails: ${quote(reply.error, 200)}`,
@@ -91,15 +94,15 @@ export class ChatTemplate {
     );
   }
 
-  private askHere(messages: readonly ChatMessage[]): Reply {
+  private askHere({ messages, opensAnswer }: ChatRequest): Reply {
     try {
-      return { text: chatRenderer(this.source)(messages) };
+      return { text: chatRenderer(this.source)(messages, opensAnswer) };
     } catch (error) {
       return { error: error instanceof Error ? error.message : String(error) };
     }
   }
 
-  private async askThread(file: URL, messages: readonly ChatMessage[]): Promise<Reply> {
+  private async askThread(file: URL, request: ChatRequest): Promise<Reply> {
     const { text, special } = this.source;
     const worker = (this.worker ??= new Worker(file, {
       workerData: { text, special },
@@ -112,7 +115,7 @@ export class ChatTemplate {
       worker.once('error', (error) => resolve({ error: error instanceof Error ? error.message : String(error) }));
       worker.once('exit', () => resolve({ error: 'its thread ended' }));
       timer = setTimeout(() => resolve({ error: `it takes more than ${this.seconds} seconds` }), this.seconds * 1000);
-      worker.postMessage(messages);
+      worker.postMessage(request);
     });
     clearTimeout(timer);
     // A thread that failed may still be running.

@@ -11,6 +11,7 @@ import { count, counted } from '../../system/format.js';
 import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
 import type { ModelLoading } from './loadModel.js';
 import { prepareFolders, type PreparedQuestions } from './prepareRun.js';
+import type { TaskChat } from './taskChat.js';
 
 export interface PreparedTasks extends PreparedQuestions {
   /** What was asked for, with groups. */
@@ -34,36 +35,49 @@ function distinct(nodes: readonly Node[]): readonly TaskNode[] {
   return [...byName.values()];
 }
 
-/** Throws UserError for what task files, data or this version lack. */
-export async function prepareTasks(
-  request: TasksRequest,
-  { checkpoint: { config } }: Pick<ModelLoading, 'checkpoint'>,
-  ui: Ui,
-): Promise<PreparedTasks> {
+/** Tasks that were asked for, before their data are read. */
+export interface FoundTasks {
+  readonly modelName: string;
+  readonly nodes: readonly Node[];
+  readonly leaves: readonly (TaskNode & { readonly scores: TaskScores })[];
+}
+
+/** Throws UserError for names that are not there, and for what task files ask that this version lacks. */
+export function findTasks(request: TasksRequest): FoundTasks {
   const modelName = prepareFolders(request);
   const library = new TaskLibrary(request.includePaths);
   const nodes = request.tasks.flatMap((name) => library.resolve(name));
+  const leaves = distinct(nodes).map((node) => ({ ...node, scores: new TaskScores(node.settings) }));
+  return { modelName, nodes, leaves };
+}
+
+/** Reads data and makes every prompt. `begin`: the token that the tokenizer puts first, where prompts write it. */
+export async function prepareTasks(
+  request: TasksRequest,
+  { modelName, nodes, leaves }: FoundTasks,
+  { checkpoint: { config } }: Pick<ModelLoading, 'checkpoint'>,
+  { chat, begin }: { readonly chat: TaskChat | undefined; readonly begin: string | undefined },
+  ui: Ui,
+): Promise<PreparedTasks> {
   const { dataRoot, shots, limit, systemInstruction, signal } = request;
   if (dataRoot === undefined) throw new UserError('the tasks need a folder of data sets', 'give one: --data-root DIR');
-  const options: TaskOptions = { shots, limit, systemInstruction };
-  const leaves = distinct(nodes);
+  const options: TaskOptions = { shots, limit, systemInstruction, chat: chat?.chat };
   ui.phase('prompts', counted(leaves.length, 'task'));
   const tasks: RunTask[] = [];
   let first = 0;
-  for (const [i, { name, settings }] of leaves.entries()) {
-    const scores = new TaskScores(settings);
+  for (const [i, { name, settings, scores }] of leaves.entries()) {
     const opened = await openTask(settings, readSplit.bind(undefined, dataRoot), options);
     const documents: DocumentRequests[] = [];
     for await (const document of opened.documents()) {
       if (signal?.aborted === true) throw new Interrupted(0);
-      documents.push(document);
+      documents.push(chat === undefined ? document : await chat.write(document));
     }
     const total = limit === undefined ? documents.length : await opened.total();
     tasks.push({ name, settings, scores, shots: opened.shots, total, documents, first });
     first += documents.length;
     ui.step((i + 1) / leaves.length, `${count(first)} documents`);
   }
-  const dataset = datasetOfTasks(tasks);
+  const dataset = datasetOfTasks(tasks, begin);
   const versions = tasks.map((task) => `${task.name}=${versionOf(task)}`);
   return {
     nodes,

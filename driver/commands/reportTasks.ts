@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { printDocs, resultsFolder, throughputOf, type Provenance, type Throughput } from '../../eval/index.js';
 import type { GroupAnswers, TaskAnswers } from '../../eval/harness/answers.js';
-import { buildTaskResults } from '../../eval/harness/results.js';
+import { buildTaskResults, type TasksHeader } from '../../eval/harness/results.js';
 import { sampleLines } from '../../eval/harness/samples.js';
 import { formatTasks } from '../../eval/harness/table.js';
 import { fileDate, resultsName, samplesName } from '../../eval/results.js';
@@ -15,6 +15,7 @@ import { checkpointId, type LoadedModel } from './loadModel.js';
 import type { PreparedTasks } from './prepareTasks.js';
 import type { PackedQuestions } from './questionSet.js';
 import type { ScoredSet } from './scoreSet.js';
+import type { GeneratedTexts } from './taskWriting.js';
 
 export interface TasksReport {
   readonly request: TasksRequest;
@@ -28,19 +29,24 @@ export interface TasksReport {
   readonly started: Date;
   /** Seconds from the command to the first micro-batch. */
   readonly loadSeconds: number;
+  /** The chat template that prompts were written with. */
+  readonly template: string | undefined;
+  readonly generated: GeneratedTexts | undefined;
+  /** Prompts of generated texts that lost their beginning. */
+  readonly truncatedPrompts: number;
 }
 
 const AGAIN =
   'Free some space or fix the folder, then run the same command with --resume: finished documents are in the journal';
 
-const provenanceOf = ({ request, model, questions }: TasksReport): Provenance => ({
+const provenanceOf = ({ request, model, questions, truncatedPrompts }: TasksReport): Provenance => ({
   checkpoint: checkpointId(model),
   checkpoint_path: model.reference.path,
   tokenizer_sha256: model.tokenizer.hash,
   bos_tokens: questions.loaded.addedTokens,
   context_length: model.limits.contextLength,
   overlong: questions.overlong ?? 'truncate',
-  truncated_choices: questions.truncatedChoices,
+  truncated_choices: questions.truncatedChoices + truncatedPrompts,
   dataset_path: request.dataRoot ?? '',
   dataset_sha256: questions.loaded.sha256,
   docs: printDocs(questions.loaded.docs),
@@ -61,6 +67,9 @@ function throughput({ scored, loadSeconds, model }: TasksReport): Throughput {
     devices: scored.scorer.timeline.use(model.devices),
   });
 }
+
+const generationOf = ({ generated }: TasksReport): TasksHeader['generation'] =>
+  generated && { ...generated.counts, texts: generated.texts.size, seconds: generated.seconds };
 
 /** Throws UserError if a file cannot be written. */
 export function reportTasks(report: TasksReport): RunResult {
@@ -84,8 +93,9 @@ export function reportTasks(report: TasksReport): RunResult {
       provenance: provenanceOf(report),
       throughput: throughput(report),
       systemInstruction: request.systemInstruction ?? null,
-      chatTemplate: null,
-      fewshotAsMultiturn: null,
+      chatTemplate: report.template ?? null,
+      fewshotAsMultiturn: report.template === undefined ? null : request.isMultiturn !== false,
+      generation: generationOf(report),
       started,
       finished,
       version: VERSION,

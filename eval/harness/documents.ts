@@ -29,7 +29,7 @@ type Scored = Exclude<Request, { readonly kind: 'generate_until' }>;
 const isScored = (request: Request): request is Scored => request.kind !== 'generate_until';
 
 /** Undefined for a document that only asks for texts. */
-function questionOf(task: RunTask, document: DocumentRequests): Question | undefined {
+function questionOf(task: RunTask, document: DocumentRequests, begin: string | undefined): Question | undefined {
   const requests = document.requests.filter(isScored);
   const [first] = requests;
   if (first === undefined) return undefined;
@@ -41,18 +41,24 @@ function questionOf(task: RunTask, document: DocumentRequests): Question | undef
   };
   if (first.kind === 'loglikelihood_rolling') return { ...shared, context: '', choices: [first.text], isRolling: true };
   const pairs = requests.flatMap((each) => (each.kind === 'loglikelihood' ? [each] : []));
-  const { context } = first;
-  const areAlike = pairs.every((each) => each.context === context);
+  const contexts = pairs.map((each) =>
+    begin !== undefined && each.context.startsWith(begin) ? each.context.slice(begin.length) : each.context,
+  );
+  const [context = ''] = contexts;
+  const areAlike = contexts.every((each) => each === context);
   return {
     ...shared,
     context,
-    ...(areAlike ? {} : { contexts: pairs.map((each) => each.context) }),
+    ...(areAlike ? {} : { contexts }),
     choices: pairs.map(({ continuation }) => continuation),
   };
 }
 
-/** What is to be scored. Its hash covers every request of every task. */
-export function datasetOfTasks(tasks: readonly RunTask[]): Dataset {
+/**
+ * What is to be scored. Its hash covers every request of every task. `begin`: a text that the tokenizer puts first as a
+ * token; where a prompt writes it, it is left out, so that it comes once.
+ */
+export function datasetOfTasks(tasks: readonly RunTask[], begin?: string): Dataset {
   const hash = createHash('sha256');
   const questions: Question[] = [];
   let total = 0;
@@ -63,7 +69,7 @@ export function datasetOfTasks(tasks: readonly RunTask[]): Dataset {
         request.kind === 'generate_until' ? { ...request, settings: [...request.settings] } : request,
       );
       hash.update(`${JSON.stringify(requests)}\n`);
-      const question = questionOf(task, document);
+      const question = questionOf(task, document, begin);
       if (question !== undefined) questions.push(question);
       total++;
     }

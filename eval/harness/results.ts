@@ -21,6 +21,8 @@ export interface TasksHeader {
   readonly systemInstruction: string | null;
   readonly chatTemplate: string | null;
   readonly fewshotAsMultiturn: boolean | null;
+  /** What it took to generate texts: their number, tokens and seconds. */
+  readonly generation: Readonly<Record<string, number>> | undefined;
   readonly started: Date;
   readonly finished: Date;
   /** Version of this program, in place of the harness's git hash. */
@@ -149,5 +151,6 @@ export function buildTaskResults(
     end_time: end,
     total_evaluation_time_seconds: String(end - begin),
     throughput: header.throughput,
+    ...(header.generation === undefined ? {} : { generation: header.generation }),
   };
 }

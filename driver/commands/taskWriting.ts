@@ -1,0 +1,65 @@
+/** The part of a run of tasks that generates: texts with their journal, and what it took. */
+import { join } from 'node:path';
+import { resultsFolder } from '../../eval/index.js';
+import { TextJournal } from '../../eval/harness/textJournal.js';
+import type { GeneratorCounts } from '../../generate/generator.js';
+import { readGenerationConfig } from '../../models/generationConfig.js';
+import type { Tokenizer } from '../../models/tokenizer.js';
+import { counted } from '../../system/format.js';
+import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
+import { Continuer } from './continuation.js';
+import { checkpointId, type LoadedModel } from './loadModel.js';
+import type { PreparedTasks } from './prepareTasks.js';
+import { scoringId } from './scoringId.js';
+import { writeTexts, type TextPrompts, type Written } from './taskTexts.js';
+
+export interface GeneratedTexts extends Pick<Written, 'texts'> {
+  readonly counts: GeneratorCounts;
+  readonly seconds: number;
+}
+
+export interface Writing {
+  readonly model: LoadedModel;
+  readonly tokenizer: Tokenizer;
+  readonly prompts: TextPrompts;
+  readonly request: TasksRequest;
+  readonly prepared: PreparedTasks;
+  readonly modelName: string;
+}
+
+async function openJournal({ model, request, prepared, modelName }: Writing): Promise<TextJournal | undefined> {
+  const { output, resume } = request;
+  if (output === undefined) return undefined;
+  const { task, dataset } = prepared;
+  const identity = {
+    artifact: await scoringId(model),
+    checkpoint: checkpointId(model),
+    tokenizer: model.tokenizer.hash,
+    arithmetic: model.model.arithmetic,
+    isa: model.model.isa,
+    task: task.name,
+    dataset: dataset.sha256,
+  };
+  const name = `texts_${task.name}_${dataset.sha256.slice(0, 8)}.jsonl`;
+  return new TextJournal(join(resultsFolder(output, modelName), name), identity, resume);
+}
+
+/** Throws Interrupted once the signal is aborted; what is written by then is in the journal. */
+export async function generateTexts(writing: Writing, ui: Ui): Promise<GeneratedTexts> {
+  const { model, tokenizer, prompts, request } = writing;
+  const journal = await openJournal(writing);
+  ui.phase('generate', counted(prompts.prompts.length, 'prompt'));
+  if (journal !== undefined && journal.done.size > 0)
+    ui.note(`${counted(journal.done.size, 'text')} taken over from ${journal.path}`);
+  const { eosTokenIds } = readGenerationConfig(model.checkpoint);
+  const continuer = new Continuer(model, tokenizer, eosTokenIds);
+  const started = performance.now();
+  const { texts, isInterrupted } = await writeTexts(
+    continuer,
+    prompts.prompts,
+    { journal, signal: request.signal },
+    ui,
+  );
+  if (isInterrupted) throw new Interrupted(texts.size);
+  return { texts, counts: continuer.generator.counts, seconds: (performance.now() - started) / 1000 };
+}

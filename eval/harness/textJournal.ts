@@ -1,0 +1,82 @@
+/** The journal of generated texts: JSON lines, append-only, each with its checksum, beside that of scores. */
+import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs';
+import { UserError } from '../../errors.js';
+import { diskProblem } from '../../system/errno.js';
+import { isRecord } from '../../system/json.js';
+import { fileSize } from '../../system/read.js';
+import { isIntact, keepAside, printLine, type RunIdentity } from '../journal.js';
+
+const FORMAT = 1;
+const MAX_BYTES = 2 ** 30;
+const ADVICE = 'Free some space, then run the same command with --resume: finished texts are kept';
+const FRESH = 'Run without --resume to start again (the old journal is kept beside the new one)';
+
+export interface KeptText {
+  /** The number of the document. */
+  readonly number: number;
+  /** Which of its requests. */
+  readonly request: number;
+  readonly text: string;
+}
+
+function parsed(line: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value: unknown = isIntact(line) ? JSON.parse(line) : undefined;
+    return isRecord(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export class TextJournal {
+  readonly path: string;
+  /** By `number request`. */
+  readonly done = new Map<string, string>();
+
+  /** Throws UserError if the journal to go on with is damaged or belongs to another run. */
+  constructor(path: string, identity: RunIdentity, resume: boolean) {
+    this.path = path;
+    const isThere = existsSync(path);
+    if (isThere && resume) this.#read(identity);
+    else {
+      if (isThere) keepAside(path);
+      this.#write(printLine({ texts: FORMAT, run: identity }));
+    }
+  }
+
+  #read(identity: RunIdentity): void {
+    const { path } = this;
+    if ((fileSize(path) ?? 0) > MAX_BYTES) throw new UserError(`${path} is larger than a journal can be`, FRESH);
+    const bytes = readFileSync(path);
+    const whole = bytes.lastIndexOf(10) + 1;
+    const [first = '', ...lines] = bytes.toString('utf8', 0, Math.max(0, whole - 1)).split('\n');
+    const header = parsed(first);
+    const run = isRecord(header?.['run']) ? header['run'] : {};
+    const differing = [...new Set([...Object.keys(run), ...Object.keys(identity)])].filter(
+      (name) => run[name] !== identity[name],
+    );
+    if (header?.['texts'] !== FORMAT || differing.length > 0)
+      throw new UserError(`${path} belongs to another run: it differs in ${differing.join(', ') || 'its form'}`, FRESH);
+    for (const [i, line] of lines.entries()) {
+      const entry = parsed(line);
+      const [number, request, text] = [entry?.['doc_id'], entry?.['request'], entry?.['text']];
+      if (typeof number !== 'number' || typeof request !== 'number' || typeof text !== 'string')
+        throw new UserError(`${path}:${i + 2}: the line was edited or damaged`, FRESH);
+      this.done.set(`${number} ${request}`, text);
+    }
+    // The rest of a line that was being written.
+    if (whole < bytes.length) truncateSync(path, whole);
+  }
+
+  append({ number, request, text }: KeptText): void {
+    this.#write(printLine({ doc_id: number, request, text }));
+  }
+
+  #write(line: string): void {
+    try {
+      appendFileSync(this.path, line);
+    } catch (error) {
+      throw diskProblem(this.path, error, ADVICE);
+    }
+  }
+}
