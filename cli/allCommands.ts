@@ -23,6 +23,7 @@ export const ALL_COMMANDS: Commands = {
       ...(target === undefined ? {} : { target }),
     });
   },
+  listTasks: async (folders) => (await import('../driver/commands/listTasks.js')).listTasks(folders),
   doctor: async () => (await import('../driver/commands/doctor.js')).examineMachine(),
   cores: () => detectMachine().cpu.cores,
 };

@@ -13,6 +13,7 @@ import type { ContinueListener } from '../driver/commands/continueAll.js';
 import type { GenerateRequest, GenerateResult } from '../driver/commands/generate.js';
 import type { Conversation, ConverseRequest } from '../driver/commands/converse.js';
 import type { Check } from '../driver/commands/doctor.js';
+import type { TaskNames } from '../driver/commands/listTasks.js';
 import type { Asked } from '../driver/target.js';
 import type { Merged, MergeRequest } from '../eval/index.js';
 import type { Inspection, InspectRequest } from '../driver/commands/inspect.js';
@@ -27,6 +28,7 @@ export interface Commands {
   converse(request: Asked<ConverseRequest>, ui: Ui): Promise<Conversation>;
   merge(request: MergeRequest): Promise<Merged>;
   inspect(request: Asked<InspectRequest>): Promise<Inspection>;
+  listTasks(includePaths: readonly string[]): Promise<TaskNames>;
   doctor(): Promise<readonly Check[]>;
   /** Processors to use where --threads is absent. */
   cores(): number;

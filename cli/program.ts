@@ -17,6 +17,7 @@ import { addRun } from './run.js';
 import { exitStatus } from './stop.js';
 import { styleOf, wantsColour } from './style.js';
 import { harnessSpelling } from './taskFlags.js';
+import { addTasks } from './tasks.js';
 import { addTune } from './tune.js';
 import { Stopped, type Context } from './work.js';
 
@@ -83,6 +84,7 @@ function createProgram(context: Context): Command {
   addTune(program, context);
   addMerge(program, context);
   addInspect(program, context);
+  addTasks(program, context);
   addDoctor(program, context);
   addCompletion(program, context);
   return addSections(program, {

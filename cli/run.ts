@@ -258,6 +258,7 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
 
 function describe(result: RunResult): string {
   const lines = [result.table, ...throughputLines(result.results['throughput'])];
+  lines.push(...generationLines(result.results['generation']));
   if (result.resultsPath !== undefined) lines.push(`results: ${result.resultsPath}`);
   if (result.samplesPath !== undefined) lines.push(`samples: ${result.samplesPath}`);
   return `${lines.join('\n')}\n`;
@@ -278,6 +279,18 @@ function throughputLines(block: unknown): string[] {
       `${count(rate)} tokens/s${flops > 0 ? `, ${si(flops, 'FLOP/s')}` : ''}`,
     ...sharingLines(read),
     ...busyLine(block['devices']),
+  ];
+}
+
+/** What it took to generate texts, where tasks ask for some. */
+function generationLines(block: unknown): string[] {
+  if (!isRecord(block)) return [];
+  const [texts, seconds, computed, found] = ['texts', 'seconds', 'computedTokens', 'foundTokens'].map((name) =>
+    Number(block[name]),
+  ) as [number, number, number, number];
+  return [
+    `${counted(texts, 'text')} generated in ${duration(seconds)}: ${count(computed)} tokens computed, ` +
+      `${count(found)} tokens of prompts found in the cache`,
   ];
 }
 

@@ -3,7 +3,7 @@ import { UserError } from '../../errors.js';
 import type { Settings } from '../definition/settings.js';
 import { str } from '../python/show.js';
 import { isSpace } from '../python/text.js';
-import { isInt, type Dict, type Value } from '../python/value.js';
+import { isDict, isInt, isList, type Dict, type Value } from '../python/value.js';
 import { Documents, portCall, type ReadSplit } from './documents.js';
 import { Field } from './fields.js';
 import { generation } from './generation.js';
@@ -117,6 +117,7 @@ class Maker {
   readonly #description: Field | undefined;
   readonly #continued: string;
   readonly #generation: Dict;
+  readonly #needsAlone: boolean;
 
   constructor(keys: Keys, shots: Shots, outputType: OutputType, columns: ReadonlySet<string>, options: TaskOptions) {
     this.#keys = keys;
@@ -131,6 +132,9 @@ class Maker {
     const isContinued = options.chat === undefined || (prefix !== '' && !isSpace(prefix.slice(-1)));
     this.#continued = isContinued ? this.#side.targetDelimiter : '';
     this.#generation = outputType === 'generate_until' ? generation(keys, this.#side.fewshotDelimiter) : new Map();
+    const metrics = keys.get('metric_list');
+    this.#needsAlone =
+      isList(metrics) && metrics.some((each) => isDict(each) && each.get('metric') === 'acc_mutual_info');
     if (outputType === 'multiple_choice' && this.#side.choices === undefined)
       throw new UserError(`${keys.at}: doc_to_choice is missing`);
   }
@@ -201,11 +205,17 @@ class Maker {
           }));
         }
         const context = contextOf(text, side);
-        return (choices ?? []).map((choice) => ({
+        const given = (choices ?? []).map((choice): Request => ({
           kind: 'loglikelihood',
           context,
           continuation: this.#continued + str(choice),
         }));
+        // Compared with how likely each choice is by itself.
+        const alone = this.#needsAlone ? (choices ?? []).map(str) : [];
+        return [
+          ...given,
+          ...alone.map((text): Request => ({ kind: 'loglikelihood', context: '', continuation: text })),
+        ];
       }
       case 'loglikelihood':
         return [{ kind: 'loglikelihood', context: contextOf(text, side), continuation: str(target) }];

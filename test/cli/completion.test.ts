@@ -8,7 +8,7 @@ import { TASKS } from '../../eval/tasks/index.js';
 import { runCli } from './fakeIo.js';
 
 const script = async (shell: string): Promise<string> => (await runCli(['completion', shell])).stdout;
-const COMMANDS = ['run', 'generate', 'compile', 'tune', 'merge', 'inspect', 'doctor', 'completion', 'help'];
+const COMMANDS = ['run', 'generate', 'compile', 'tune', 'merge', 'inspect', 'tasks', 'doctor', 'completion', 'help'];
 
 let folder = '';
 const scripts = { bash: '', zsh: '', fish: '' };

@@ -85,6 +85,7 @@ export const fakeCommands = (given: Partial<Commands>): Commands => ({
   converse: unexpected('converse'),
   merge: unexpected('merge'),
   inspect: unexpected('inspect'),
+  listTasks: unexpected('listTasks'),
   doctor: unexpected('doctor'),
   cores: () => 2,
   ...given,

@@ -1,0 +1,35 @@
+/** `tilewright tasks`: names of tasks, groups and tags. */
+import type { Command } from 'commander';
+import { textTable } from '../system/format.js';
+import { addSections, EXIT_STATUSES } from './help.js';
+import { isSet, type Flags } from './options.js';
+import { addTaskSources, taskFolders } from './taskFlags.js';
+import { printJson, type Context } from './work.js';
+
+export function addTasks(program: Command, context: Context): void {
+  const command = addTaskSources(
+    program
+      .command('tasks')
+      .summary('list the tasks, groups and tags that run --tasks knows')
+      .description('Lists the names that run --tasks takes, from the folders given with --include_path.')
+      .argument('[word]', 'only names with this in them'),
+  )
+    .option('--json', 'print the names as JSON and nothing else')
+    .action(async (word: string | undefined, _options: unknown, self: Command) => {
+      await list(context, word ?? '', self.opts<Flags>());
+    });
+  addSections(command, {
+    Examples: ['tilewright tasks --include_path lm_eval/tasks', 'tilewright tasks mmlu --include_path lm_eval/tasks'],
+    'Exit status': EXIT_STATUSES,
+  });
+}
+
+async function list({ commands, io }: Context, word: string, flags: Flags): Promise<void> {
+  const { tasks, groups, tags, unreadable } = await commands.listTasks(taskFolders(flags));
+  const chosen = (names: readonly string[]): string[] => names.filter((name) => name.includes(word));
+  const found = { groups: chosen(groups), tags: chosen(tags), tasks: chosen(tasks) };
+  if (isSet(flags, 'json')) return printJson(io, { ...found, unreadable });
+  const rows = Object.entries(found).flatMap(([kind, names]) => names.map((name) => [kind.slice(0, -1), name]));
+  io.stdout.write(`${[...textTable(rows), `${rows.length} names`].join('\n')}\n`);
+  for (const problem of unreadable) io.stderr.write(`note: not readable: ${problem}\n`);
+}

@@ -1,0 +1,145 @@
+/** Filters, regular expressions and figures, against what CPython and lm-evaluation-harness give. */
+import { describe, expect, it } from 'vitest';
+import { findAll, pythonRegex } from '../../../tasks/python/regex.js';
+import type { Value } from '../../../tasks/python/value.js';
+import { AGGREGATIONS, standardError } from '../../../tasks/scores/aggregate.js';
+import { readFilters } from '../../../tasks/scores/filters.js';
+import { readMetrics } from '../../../tasks/scores/metrics.js';
+import { valuesOf } from '../../../tasks/scores/ofDocument.js';
+
+describe("Python's regular expressions", () => {
+  it.each([
+    ['(?s).*#### ', 'a\nb#### c', ['a\nb#### ']],
+    ['a.c', 'a\rc a\nc', ['a\rc']],
+    ['b$', 'b\n', ['b']],
+    ['b\\Z', 'b\n', []],
+    ['(?P<x>a)(?P=x)', 'aaa', ['a']],
+    ['[^\\]a-]+', 'a]b-c', ['b', 'c']],
+    ['a{,2}b', 'aaab', ['aab']],
+    ['x{y}', 'x{y}', ['x{y}']],
+    ['\\d+', '12 ٣', ['12', '٣']],
+    ['\\bé\\b', 'é éa', ['é']],
+    [
+      '(a)|(b)',
+      'ab',
+      [
+        ['a', ''],
+        ['', 'b'],
+      ],
+    ],
+    ['(?i)AB', 'ab', ['ab']],
+    ['\\-?[0-9\\.\\,]+', '-1,000.5', ['-1,000.5']],
+  ] as const)('%j in %j', (pattern, text, expected) => {
+    expect(findAll(pythonRegex(pattern), text)).toEqual(expected);
+  });
+
+  it.each(['(?x)a', 'a++', '(?>a)', '\\p{L}', '[a', 'a\\'])('%j is refused', (pattern) => {
+    expect(() => pythonRegex(pattern)).toThrow();
+  });
+});
+
+const steps = (...each: Record<string, Value>[]): Value => [
+  new Map<string, Value>([
+    ['name', 'f'],
+    ['filter', each.map((step) => new Map(Object.entries(step)))],
+  ]),
+];
+
+describe('filters', () => {
+  it('take, vote and strip', () => {
+    const vote = readFilters(steps({ function: 'majority_vote' }, { function: 'take_first' }), 'x');
+    expect(vote[0]!.apply(['b', 'a', 'a', 'b'])).toBe('b');
+    const first = readFilters(steps({ function: 'take_first_k', k: 2 }, { function: 'take_first' }), 'x');
+    expect(first[0]!.apply(['b', 'a', 'a'])).toBe('b');
+    const last = readFilters(
+      steps({ function: 'regex', regex_pattern: '\\d+', group_select: -1 }, { function: 'take_first' }),
+      'x',
+    );
+    expect([last[0]!.apply(['1 2 3']), last[0]!.apply(['none'])]).toEqual(['3', '[invalid]']);
+  });
+
+  it('that are not there are refused', () => {
+    expect(() => readFilters(steps({ function: 'custom' }), 'a.yaml:1')).toThrow('a.yaml:1: no filter "custom"');
+    expect(() => readFilters(steps({ function: 'regex', regex_pattern: '(?>a)' }), 'x')).toThrow('cannot use');
+    expect(() => readFilters(steps({ function: 'lowercase', k: 1 }), 'x')).toThrow('has no setting "k"');
+    expect(() => readMetrics([new Map([['metric', 'bleu']])], 'generate_until', false, 'x')).toThrow(
+      'no metric "bleu"',
+    );
+  });
+});
+
+describe('figures', () => {
+  it('are those of the harness', () => {
+    const items = [-1, -2.5, -3];
+    expect(AGGREGATIONS.perplexity.of(items)).toBeCloseTo(Math.exp(6.5 / 3), 12);
+    expect(
+      AGGREGATIONS.weighted_perplexity.of([
+        [-6, 2],
+        [-4, 3],
+      ]),
+    ).toBeCloseTo(Math.exp(2), 12);
+    expect(
+      AGGREGATIONS.bits_per_byte.of([
+        [-6, 2],
+        [-4, 3],
+      ]),
+    ).toBeCloseTo(2 / Math.LN2, 12);
+    expect(
+      AGGREGATIONS.f1.of([
+        [1, 1],
+        [1, 0],
+        [0, 1],
+        [0, 0],
+      ]),
+    ).toBe(0.5);
+    expect(
+      AGGREGATIONS.mcc.of([
+        [1, 1],
+        [1, 0],
+        [0, 0],
+        [0, 0],
+      ]),
+    ).toBeCloseTo(0.5773502691896258, 12);
+    expect(AGGREGATIONS.brier_score.of([[0, 0.5, 0.5]])).toBe(0.5);
+    expect(standardError('mean', [1])).toBeNull();
+    expect(
+      standardError('brier_score', [
+        [0, 1],
+        [0, 1],
+      ]),
+    ).toBeNull();
+  });
+
+  it('have bootstrapped errors of the sequences that CPython draws', () => {
+    expect(standardError('perplexity', [-1, -2.5, -3, -0.25], 2000)).toBeCloseTo(3.58171825981319, 12);
+  });
+
+  it('of one document', () => {
+    const names = ['acc', 'acc_norm', 'acc_bytes', 'acc_mutual_info', 'exact_match', 'brier_score'];
+    const list = names.map((name) => new Map<string, Value>([['metric', name]]));
+    const metrics = readMetrics(list, 'multiple_choice', false, 'x');
+    const of = { document: new Map(), target: 1, gold: 1, choices: ['a', 'ééé'] };
+    const answers = [-2, -3, -1, -5].map((ll, i) => ({ ll, isGreedy: i === 1 }));
+    const share = 1 / (1 + Math.exp(-1));
+    expect(Object.fromEntries(valuesOf('multiple_choice', of, answers, metrics))).toEqual({
+      acc: 0,
+      acc_norm: 1,
+      acc_bytes: 1,
+      acc_mutual_info: 1,
+      exact_match: 1,
+      brier_score: [1, expect.closeTo(share, 12), expect.closeTo(1 - share, 12)],
+    });
+    const missing = { ...of, gold: 'b' };
+    expect(valuesOf('multiple_choice', missing, answers, metrics).get('acc')).toBe(0);
+  });
+
+  it('of a text that is scored as a whole', () => {
+    const of = { document: new Map(), target: ' two words', gold: '', choices: undefined };
+    const metrics = readMetrics(null, 'loglikelihood_rolling', false, 'x');
+    expect(Object.fromEntries(valuesOf('loglikelihood_rolling', of, [{ ll: -7, isGreedy: false }], metrics))).toEqual({
+      word_perplexity: [-7, 3],
+      byte_perplexity: [-7, 10],
+      bits_per_byte: [-7, 10],
+    });
+  });
+});
