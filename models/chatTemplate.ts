@@ -69,8 +69,8 @@ export class ChatTemplate {
   }
 
   /**
-   * The text for the model to continue, special tokens included. `opensAnswer`: it ends with the beginning of an answer.
-   * Rejects with UserError if the template fails.
+   * The text for the model to continue, special tokens included. `opensAnswer`: it ends with the beginning of an
+   * answer. Rejects with UserError if the template fails.
    */
   render(messages: readonly ChatMessage[], opensAnswer = true): Promise<string> {
     const rendered = this.last.then(() => this.ask({ messages, opensAnswer }));
