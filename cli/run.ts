@@ -54,7 +54,7 @@ const EXAMPLE = 'tilewright run models/demo --task hellaswag --data examples/eve
 export function addRun(program: Command, context: Context): void {
   const command = program
     .command('run')
-    .summary('score a multiple-choice data set')
+    .summary('score a data set, or tasks of lm-evaluation-harness')
     .description(
       'Scores every choice of every question by its log-likelihood and prints accuracies. ' +
         'Tokens that choices have in common are computed once. ' +
@@ -116,6 +116,12 @@ export function addRun(program: Command, context: Context): void {
       'auto    what computes fewer tokens, if there is memory for it; keep, if a',
       '        question is longer than --max-tokens: then it is cut into calls; a tree must fit one',
     ],
+    'Tasks of lm-evaluation-harness': [
+      '--tasks takes names of its tasks, groups and tags (tilewright tasks lists them); their YAML files are',
+      "in --include_path, data sets in --data_root. The harness's flags work in its spelling, with",
+      'underscores, or with dashes. All tasks are planned together and the model is loaded once; results',
+      'are in the layout of version 0.4.13.dev0. docs/tasks.md says what is supported.',
+    ],
     'Equal answers': [
       'An answer is the same to the bit for any batch size, number of threads or devices, placement,',
       'sharing mode and choice of questions; on a GPU unless --mask tree says otherwise. Two kinds of',
@@ -148,6 +154,7 @@ export function addRun(program: Command, context: Context): void {
       `${EXAMPLE} --out results --resume`,
       `${EXAMPLE} --out parts --shard 1/2`,
       `${EXAMPLE} --limit 100 --json`,
+      'tilewright run models/demo --tasks mmlu,hellaswag --num_fewshot 5 --include_path TASKS --data_root HUB',
     ],
     'Exit status': EXIT_STATUSES,
   });
