@@ -2,9 +2,18 @@
  * Tasks of lm-evaluation-harness from their files to results: log-likelihoods of a float64 reference, what sharing
  * saves of the real data, and a run that goes on with its journal.
  */
-import { existsSync, readFileSync, readdirSync, truncateSync } from 'node:fs';
-import { copyFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  cpSync,
+  existsSync,
+  readFileSync,
+  readdirSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { isBuilt, ROOT, success, temporaryFolder, tilewright } from '../e2e/support.js';
 
@@ -66,6 +75,37 @@ describe.skipIf(!isBuilt || !existsSync(GOLDEN))('tasks of lm-evaluation-harness
           0.01 + 1e-4 * Math.abs(expected),
         );
     }
+  });
+
+  test.each([
+    ['mmlu_abstract_algebra_chat_2shot', '2', '5', ['--fewshot_as_multiturn', 'false']],
+    ['mmlu_abstract_algebra_turns_2shot', '2', '5', ['--system_instruction', 'You are careful.']],
+    ['arc_challenge_chat_turns_0shot', '0', '2', []],
+    ['gsm8k_turns_2shot', '2', '2', ['--system_instruction', 'You are careful.']],
+  ])('are written by the chat template: %s', async (name, shots, limit, flags) => {
+    const talking = join(temporaryFolder(), 'talking');
+    cpSync(model, talking, { recursive: true });
+    chmodSync(talking, 0o755);
+    const end = '{% if add_generation_prompt or not loop.last %}<|end|>{% endif %}';
+    writeFileSync(
+      join(talking, 'chat_template.jinja'),
+      `{% for m in messages %}<|{{ m.role }}|>{{ m.content }}${end}{% endfor %}` +
+        '{% if add_generation_prompt %}<|assistant|>{% endif %}',
+    );
+    const golden = gunzipSync(readFileSync(join(GOLDEN, '..', `${name}.jsonl.gz`)))
+      .toString()
+      .trim()
+      .split('\n')
+      .slice(0, Number(limit))
+      .map((line) => JSON.parse(line) as { readonly task: string; readonly prompt_hash: string });
+    const own = temporaryFolder();
+    const asked = ['--tasks', golden[0]!.task, '--num_fewshot', shots, '--limit', limit, ...SOURCES];
+    const output = ['--apply_chat_template', ...flags, '--output_path', own];
+    success(await tilewright(['run', talking, ...asked, ...output, '--precision', 'f32']));
+    const written = join(own, 'talking');
+    const [samples] = readdirSync(written).filter((each) => each.startsWith('samples_'));
+    const hashes = linesOf<{ prompt_hash: string }>(join(written, samples!)).map(({ prompt_hash }) => prompt_hash);
+    expect(hashes.slice(0, golden.length)).toEqual(golden.map(({ prompt_hash }) => prompt_hash));
   });
 
   test('goes on with its journal', async () => {
