@@ -1,10 +1,12 @@
 /** Synthetic micro-batches for measuring: trees of a bucket's shape, and numbers that kernels can process. */
+import { extentIn } from '../ir/extents.js';
 import { listPaths, rowsIn, tokensIn, type PathLists } from '../ir/scoring.js';
 import type { Kernel, KernelModule, SampleKernel } from '../ir/kernel.js';
 import { SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from '../ir/sampleInputs.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { hasOwnKeys, outputsOf } from '../ir/kernelAccess.js';
 import type { Bucket } from '../ir/plan.js';
+import type { ExtentName } from '../ir/types.js';
 import { PAGE_ROWS, pathShape, pathTokens, type PathShape } from './pathShape.js';
 
 /** Marsaglia's xorshift32: the same numbers on every machine. `below(n)` is in [0, n). */
@@ -80,6 +82,8 @@ export type IntegerRole =
   | { readonly kind: 'cacheKey'; readonly rows: number }
   /** Different rows of a state. */
   | { readonly kind: 'slot'; readonly rows: number }
+  /** Where equal parts of the kernel's rows begin. */
+  | { readonly kind: 'starts'; readonly of: ExtentName }
   /** Anything in [0, bound): token ids, targets. */
   | { readonly kind: 'below'; readonly bound: number };
 
@@ -100,6 +104,8 @@ function scalarsOf(kernel: Kernel): readonly Scalar[] {
     case 'attention':
     case 'logprobReduce':
     case 'sample':
+    case 'route':
+    case 'arrange':
       return [];
     default:
       return kernel satisfies never;
@@ -152,6 +158,9 @@ export function rolesOf(
     for (const half of [kernel.draw.low, kernel.draw.high]) give(half, { kind: 'position' });
   }
   if (kernel.anchor === 'logprobReduce') positive.add(kernel.parts);
+  if (kernel.anchor === 'gemm' && kernel.experts !== undefined)
+    give(kernel.experts.starts, { kind: 'starts', of: kernel.rows });
+  if (kernel.anchor === 'arrange') give(kernel.experts, { kind: 'below', bound: kernel.count });
   if (kernel.anchor === 'sample') sampleRoles(kernel, { give, positive });
   const dtypes = new Map(module.buffers.map((b) => [b.name, b.dtype]));
   for (const output of outputsOf(kernel)) {
@@ -218,6 +227,11 @@ export function integersFor(role: IntegerRole, bucket: Bucket, count: number, se
     case 'slot':
       for (let i = 0; i < count; i++) values[i] = i < role.rows ? i : -1;
       break;
+    case 'starts': {
+      const rows = extentIn(role.of, bucket.extents);
+      for (let i = 0; i < count; i++) values[i] = Math.floor((i * rows) / Math.max(1, count - 1));
+      break;
+    }
     case 'below': {
       const random = new Random(seed);
       for (let i = 0; i < count; i++) values[i] = random.below(role.bound);

@@ -209,6 +209,8 @@ export function contractionFlops(kernel: Kernel): { readonly perRow: number; rea
     case 'loop':
     case 'logprobReduce':
     case 'sample':
+    case 'route':
+    case 'arrange':
       return { perRow: 0, perPair: 0 };
     default:
       return kernel satisfies never;
@@ -289,6 +291,14 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
         scalarOps: rows * kernel.vocab * (SOFTMAX_OPS + DRAW_OPS),
         bytes: written + SAMPLE_PASSES * declarations.bytes(kernel.logits, size),
       };
+    case 'route':
+      return {
+        flops: 0,
+        scalarOps: rows * kernel.count * (SOFTMAX_OPS + kernel.chosen),
+        bytes: written + declarations.bytes(kernel.logits, size),
+      };
+    case 'arrange':
+      return { flops: 0, scalarOps: 0, bytes: written + 2 * declarations.bytes(kernel.experts, size) };
     case 'loop': {
       const columns = extent(kernel.columns, size);
       const perElement = kernel.outputs.reduce((sum, o) => sum + 1 + scalarCost(o.value), 0);

@@ -44,6 +44,9 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
       return {
         ...kernel,
         a: rename(kernel.a),
+        ...(kernel.experts === undefined
+          ? {}
+          : { experts: { ...kernel.experts, starts: rename(kernel.experts.starts) } }),
         segments: kernel.segments.map((s) => ({ ...s, weight: rename(s.weight), outputs: s.outputs.map(output) })),
       };
     case 'attention': {
@@ -101,6 +104,21 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
         },
       };
     }
+    case 'route':
+      return {
+        ...kernel,
+        logits: rename(kernel.logits),
+        experts: rename(kernel.experts),
+        weights: kernel.weights.map(rename),
+      };
+    case 'arrange':
+      return {
+        ...kernel,
+        experts: rename(kernel.experts),
+        order: rename(kernel.order),
+        places: kernel.places.map(rename),
+        starts: rename(kernel.starts),
+      };
     case 'loop':
       return { ...kernel, outputs: kernel.outputs.map(output) };
     default:
@@ -154,8 +172,8 @@ function describe(kernel: Kernel, module: KernelModule, capacity: Extents): Read
     const weight = weights.get(name);
     if (weight !== undefined) {
       const rows = weight.sources.reduce((sum, source) => sum + source.rows, 0);
-      const { layout, format, k, pairing } = weight;
-      return { kind: 'weight', layout, dtype: format, rows, k, pairing };
+      const { layout, format, k, pairing, experts } = weight;
+      return { kind: 'weight', layout, dtype: format, rows, k, pairing, ...(experts === undefined ? {} : { experts }) };
     }
     const buffer = buffers.get(name)!;
     const stride = rowStride(buffer, capacity, DTYPE_BYTES[buffer.dtype]);

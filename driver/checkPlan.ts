@@ -1,6 +1,6 @@
 /** Checks that a plan read from a file is the one that its own graph implies. Derived parts are never trusted. */
 import { verifyIndices } from '../ir/verifyIndices.js';
-import { extentNames } from '../ir/function.js';
+import { sizeNames } from '../ir/function.js';
 import { extentIn, printExtents, type Extents } from '../ir/extents.js';
 import { isDeepStrictEqual } from 'node:util';
 import { kernelSignature, parametersOf } from '../codegen/signature.js';
@@ -65,7 +65,7 @@ export function checkPlan<S>(plan: Plan<S>, isLegal: Legality<S>): void {
 function checkFunction<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void {
   verifyKernels(plan);
   verifyIndices(plan);
-  const extents = extentNames(plan.interface);
+  const extents = sizeNames(plan.interface);
   const { capacity } = plan;
   for (const bucket of [capacity, ...plan.buckets]) {
     if (!isDeepStrictEqual(Object.keys(bucket.extents), extents))

@@ -5,6 +5,7 @@ import { BINARY, UNARY, type BinaryOp, type Scalar, type UnaryOp } from '../ir/s
 import type { Plan } from '../ir/plan.js';
 import { FORMAT_NAMES, LAYOUTS } from '../ir/storage.js';
 import { MAX_RANK, NAME } from '../ir/graph/checkNode.js';
+import { MOST_CHOSEN, MOST_EXPERTS } from '../ir/experts.js';
 import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
 import { EXTENT_COUNTS, EXTENT_NAME } from '../ir/extents.js';
 import { STATE_NAME } from '../ir/function.js';
@@ -89,6 +90,7 @@ const head = {
   ops: z.array(z.string().max(40)).max(200),
   versions: z.record(stateName, z.number().int().min(0).max(MAX_KERNELS)).optional(),
 };
+const expertCount = z.number().int().min(1).max(MOST_EXPERTS);
 const totals = z.strictObject({ top: identifier, sum: identifier });
 const kernel = z.discriminatedUnion('anchor', [
   z.strictObject({
@@ -96,6 +98,7 @@ const kernel = z.discriminatedUnion('anchor', [
     anchor: z.literal('gemm'),
     k: extent,
     a: identifier,
+    experts: z.strictObject({ count: expertCount, starts: identifier }).optional(),
     segments: z
       .array(z.strictObject({ weight: identifier, columns: extent, pairing, outputs }))
       .min(1)
@@ -167,6 +170,26 @@ const kernel = z.discriminatedUnion('anchor', [
     token: identifier,
     logProb: identifier,
     best: z.strictObject({ most: extent, count: identifier, tokens: identifier, logProbs: identifier }),
+  }),
+  z.strictObject({
+    ...head,
+    anchor: z.literal('route'),
+    count: expertCount,
+    chosen: expertCount,
+    normalised: z.boolean(),
+    logits: identifier,
+    experts: identifier,
+    weights: z.array(identifier).max(MOST_CHOSEN),
+  }),
+  z.strictObject({
+    ...head,
+    anchor: z.literal('arrange'),
+    count: expertCount,
+    chosen: expertCount,
+    experts: identifier,
+    order: identifier,
+    places: z.array(identifier).max(MOST_CHOSEN),
+    starts: identifier,
   }),
   z.strictObject({
     ...head,
@@ -263,7 +286,8 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
           sources: z
             .array(z.strictObject({ tensor: tensorName, rows: extent, order: order.optional() }))
             .min(1)
-            .max(2),
+            .max(2 * MOST_EXPERTS),
+          experts: expertCount.exactOptional(),
           k: extent,
           pairing,
           columnScale: tensorName.optional(),

@@ -26,16 +26,28 @@ export interface ExtentDecl {
 export const isWithin = (inner: Dim, outer: Dim, declared: readonly ExtentDecl[]): boolean =>
   inner === outer || declared.some(({ name, within }) => name === inner && within === outer);
 
-/** The size of one call, or of the largest one: a whole number for each extent of the function. */
+/** The size of one call, or of the largest one: a whole number for each extent of the function that is no product. */
 export type Extents = Readonly<Record<ExtentName, number>>;
 
-/** The number that `dim` stands for. Throws if `extents` does not contain it. */
+/** An extent times a whole number has a name of its own, which says so: `Tx8` is 8·T. */
+const PRODUCT = /^([A-Z][a-wyz0-9]*)x([1-9][0-9]{0,3})$/;
+
+export const productName = (of: ExtentName, times: number): ExtentName => `${of}x${times}`;
+
+/** What a name of a product says; undefined for any other name. */
+export function productOf(name: ExtentName): { readonly of: ExtentName; readonly times: number } | undefined {
+  const [, of, times] = PRODUCT.exec(name) ?? [];
+  return of === undefined ? undefined : { of, times: Number(times) };
+}
+
+/** The number that `dim` stands for. Throws if `extents` neither contains it nor what it is a product of. */
 export function extentIn(dim: Dim, extents: Extents): number {
   if (typeof dim === 'number') return dim;
   const value = Object.hasOwn(extents, dim) ? extents[dim] : undefined;
-  if (value === undefined)
-    throw new RangeError(`There is no extent ${dim}; the known ones are ${Object.keys(extents).join(', ') || 'none'}.`);
-  return value;
+  if (value !== undefined) return value;
+  const product = productOf(dim);
+  if (product !== undefined && Object.hasOwn(extents, product.of)) return product.times * extents[product.of]!;
+  throw new RangeError(`There is no extent ${dim}; the known ones are ${Object.keys(extents).join(', ') || 'none'}.`);
 }
 
 /** Whether every extent of `size` is at most that of `limit`. */

@@ -1,5 +1,5 @@
 /** The calling convention as data: the named arrays that a function takes and returns. */
-import type { ExtentDecl, Extents } from './extents.js';
+import { productOf, type ExtentDecl, type Extents } from './extents.js';
 import type { Role } from './roles.js';
 import type { DType, Dim } from './types.js';
 
@@ -52,7 +52,11 @@ export const STEP = 'step';
 
 /** The size of a call in which every extent is `count`. */
 export const everyExtent = ({ extents }: Pick<FunctionInterface, 'extents'>, count: number): Extents =>
-  Object.fromEntries(extents.map(({ name }) => [name, count]));
+  Object.fromEntries(sizeNames({ extents }).map((name) => [name, count]));
+
+/** The extents that a call states. Products follow from them. */
+export const sizeNames = ({ extents }: Pick<FunctionInterface, 'extents'>): readonly string[] =>
+  extentNames({ extents }).filter((name) => productOf(name) === undefined);
 
 export const extentNames = ({ extents }: Pick<FunctionInterface, 'extents'>): readonly string[] =>
   extents.map(({ name }) => name);

@@ -82,13 +82,23 @@ interface KernelBase {
   readonly versions?: Readonly<Record<string, number>>;
 }
 
-/** acc[row, j] = Σ_k a[row, k]·W[j, k], then each segment's epilogue. fp32 accumulation in order of k. */
+/**
+ * acc[row, j] = Σ_k a[row, k]·W[j, k], then each segment's epilogue. fp32 accumulation in order of k. With experts, W
+ * has a matrix for each of them, and a row is multiplied by that of its own.
+ */
 export interface GemmKernel extends KernelBase {
   readonly anchor: 'gemm';
+  readonly experts?: ExpertRows;
   readonly k: number;
   /** Left operand buffer [rows, k]; bf16 for the AMX micro-kernel and f32 for the others. */
   readonly a: string;
   readonly segments: readonly Segment[];
+}
+
+/** Rows in order of experts: those of expert e are starts[e] … starts[e + 1] − 1. `starts` is i32[count + 1]. */
+export interface ExpertRows {
+  readonly count: number;
+  readonly starts: string;
 }
 
 /**
@@ -241,6 +251,41 @@ export interface SampleKernel extends KernelBase {
   readonly best: { readonly most: number; readonly count: string; readonly tokens: string; readonly logProbs: string };
 }
 
+/**
+ * Chooses experts for each row: the `chosen` largest of its logits, in descending order, of equal ones the first. The
+ * weight of a chosen expert is its part of softmax(logits), divided by the sum over those that are chosen if
+ * `normalised`. Whatever the logits are, a row's experts are different numbers below `count`.
+ */
+export interface RouteKernel extends KernelBase {
+  readonly anchor: 'route';
+  readonly count: number;
+  readonly chosen: number;
+  readonly normalised: boolean;
+  /** f32[rows, count] */
+  readonly logits: string;
+  /** i32[rows, chosen] */
+  readonly experts: string;
+  /** f32[rows] for each chosen expert of a row. */
+  readonly weights: readonly string[];
+}
+
+/**
+ * Puts pairs of a row and a chosen expert in order of experts, those of one expert in order of rows (ir/experts.ts).
+ */
+export interface ArrangeKernel extends KernelBase {
+  readonly anchor: 'arrange';
+  readonly count: number;
+  readonly chosen: number;
+  /** i32[rows, chosen], as a route kernel leaves them. */
+  readonly experts: string;
+  /** i32[rows × chosen]: the row of each pair. */
+  readonly order: string;
+  /** i32[rows] for each chosen expert of a row: where the pair is. */
+  readonly places: readonly string[];
+  /** i32[count + 1]: where the pairs of each expert begin, and their number. */
+  readonly starts: string;
+}
+
 /** A generated loop nest without a template. It computes the outputs for each row and column. */
 export interface LoopKernel extends KernelBase {
   readonly anchor: 'loop';
@@ -250,7 +295,15 @@ export interface LoopKernel extends KernelBase {
   readonly outputs: readonly Output[];
 }
 
-export type Kernel = GemmKernel | AttentionKernel | LogProbKernel | LogProbReduceKernel | SampleKernel | LoopKernel;
+export type Kernel =
+  | GemmKernel
+  | AttentionKernel
+  | LogProbKernel
+  | LogProbReduceKernel
+  | SampleKernel
+  | RouteKernel
+  | ArrangeKernel
+  | LoopKernel;
 
 /** The stored matrix that a weight is packed from. Names are those of checkpoint tensors, [out, in] as in Linear. */
 export interface WeightSource {
@@ -262,7 +315,8 @@ export interface WeightSource {
 }
 
 /**
- * A weight as kernels read it. `sources` are stacked by rows in order; pairing `interleave` has exactly two. Column c
+ * A weight as kernels read it. `sources` are stacked by rows in order; pairing `interleave` has exactly two. With
+ * `experts`, there are so many equal lists of sources, one an expert, and a matrix for each. Column c
  * of every row is multiplied by columnScale[c] (a folded norm weight), to which columnOffset is added first, before it
  * is rounded to the format.
  * - `panels`: [⌈n/p⌉][k][p], panels of p adjacent output columns: 16 of f32, 32 of a 16-bit format (panelColumns).
@@ -276,6 +330,8 @@ export interface WeightDecl {
   readonly layout: Layout;
   readonly format: FormatName;
   readonly sources: readonly WeightSource[];
+  /** Default: one matrix. */
+  readonly experts?: number;
   readonly k: number;
   readonly pairing: Pairing;
   readonly columnScale?: string;

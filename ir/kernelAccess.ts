@@ -44,6 +44,7 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
   switch (kernel.anchor) {
     case 'gemm':
       reads.add(kernel.a);
+      if (kernel.experts !== undefined) reads.add(kernel.experts.starts);
       for (const segment of kernel.segments) {
         reads.add(segment.weight);
         segment.outputs.forEach((output) => outputReads(output, reads));
@@ -64,6 +65,12 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
     case 'sample':
       for (const name of [kernel.logits, kernel.totals.top, kernel.totals.sum, kernel.best.count]) reads.add(name);
       for (const name of Object.values(kernel.inputs)) reads.add(name);
+      break;
+    case 'route':
+      reads.add(kernel.logits);
+      break;
+    case 'arrange':
+      reads.add(kernel.experts);
       break;
     case 'loop':
       for (const output of kernel.outputs) outputReads(output, reads);
@@ -98,6 +105,10 @@ export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
       ]);
     case 'sample':
       return new Set([kernel.saved, kernel.token, kernel.logProb, kernel.best.tokens, kernel.best.logProbs]);
+    case 'route':
+      return new Set([kernel.experts, ...kernel.weights]);
+    case 'arrange':
+      return new Set([kernel.order, ...kernel.places, kernel.starts]);
     case 'loop':
       return new Set(kernel.outputs.map((o) => o.buffer));
     default:

@@ -25,6 +25,7 @@ import { drawScore, type NoiseKey } from './gumbel.js';
 import type { ScalarContext } from './evaluateScalar.js';
 import { evaluateScalar } from './evaluateScalar.js';
 import type { KernelEnv, ModuleEnv, View } from './kernelMemory.js';
+import { arrange, route, rowExperts } from './interpretExperts.js';
 import { KernelMemory } from './kernelMemory.js';
 export { evaluateScalar } from './evaluateScalar.js';
 export type { ScalarContext } from './evaluateScalar.js';
@@ -76,6 +77,12 @@ function runKernel(memory: KernelMemory, kernel: Kernel): Map<string, Float64Arr
       case 'sample':
         sample(memory, kernel);
         break;
+      case 'route':
+        route(memory, kernel);
+        break;
+      case 'arrange':
+        arrange(memory, kernel);
+        break;
       case 'loop':
         loop(memory, kernel);
         break;
@@ -97,11 +104,15 @@ function gemm(memory: KernelMemory, kernel: GemmKernel): void {
     const weight = memory.weight(segment.weight, kernel.k);
     const matrices = segment.pairing.kind === 'interleave' ? 2 : 1;
     const n = segment.columns * matrices;
-    if (weight.rows !== n)
-      throw new Error(`weight '${segment.weight}' has ${weight.rows} rows, the segment needs ${n}.`);
+    const { count = 1 } = kernel.experts ?? {};
+    if (weight.rows !== n * count)
+      throw new Error(`weight '${segment.weight}' has ${weight.rows} rows, the segment needs ${n * count}.`);
+    const expertOf = kernel.experts === undefined ? () => 0 : rowExperts(memory, kernel.experts, rows);
     const acc = new Float64Array(rows * n);
-    for (let row = 0; row < rows; row++)
-      dots(a.data, row * a.columns, weight.data, 0, kernel.k, acc.subarray(row * n, (row + 1) * n));
+    for (let row = 0; row < rows; row++) {
+      const first = expertOf(row) * n * kernel.k;
+      dots(a.data, row * a.columns, weight.data, first, kernel.k, acc.subarray(row * n, (row + 1) * n));
+    }
     program(memory, segment.outputs, rows, segment.columns, {
       acc: (index, row, column) => acc[row * n + index * segment.columns + column]!,
       headDim: segment.pairing.kind === 'rotate' ? segment.pairing.headDim : undefined,

@@ -1,6 +1,15 @@
 /** Deterministic text of kernels, for dumps, `inspect` and tests. Nothing parses it. */
 import { maskBuffers } from './kernelAccess.js';
-import type { BufferDecl, Kernel, KernelModule, Output, Pairing, WeightDecl, WeightSource } from './kernel.js';
+import type {
+  BufferDecl,
+  ExpertRows,
+  Kernel,
+  KernelModule,
+  Output,
+  Pairing,
+  WeightDecl,
+  WeightSource,
+} from './kernel.js';
 import { drawBuffers, windowOfMask } from './kernel.js';
 import { printScalar } from './scalar.js';
 
@@ -30,13 +39,16 @@ function printPairing(pairing: Pairing): string {
   }
 }
 
+const printExperts = (experts: ExpertRows | undefined): string =>
+  experts === undefined ? '' : `, ${experts.count} experts from ${experts.starts}`;
+
 /** A kernel in a few lines: its anchor, and a line for each result that it writes. */
 export function printKernel(kernel: Kernel): string {
   const head = `${kernel.name}: ${kernel.anchor} over ${kernel.rows}`;
   switch (kernel.anchor) {
     case 'gemm':
       return [
-        `${head}, ${kernel.a}[${kernel.rows}, ${kernel.k}]`,
+        `${head}, ${kernel.a}[${kernel.rows}, ${kernel.k}]${printExperts(kernel.experts)}`,
         ...kernel.segments.flatMap(({ weight, columns, pairing, outputs }) => [
           `  ${weight}: ${columns} columns${printPairing(pairing)}`,
           ...outputs.map((output) => `    ${printOutput(output)}`),
@@ -69,6 +81,15 @@ export function printKernel(kernel: Kernel): string {
         `  by ${Object.values(inputs).join(' ')}`,
       ].join('\n');
     }
+    case 'route': {
+      const { experts, weights, chosen, count, logits, normalised } = kernel;
+      const shares = normalised ? ', as parts of their sum' : '';
+      return `${head}, ${experts}, ${weights.join(', ')} = the ${chosen} largest of ${count} in ${logits}${shares}`;
+    }
+    case 'arrange': {
+      const { order, places, starts, experts } = kernel;
+      return `${head}, ${order}, ${places.join(', ')}, ${starts} = the order of ${experts}`;
+    }
     case 'loop': {
       const heads = kernel.headDim === undefined ? '' : `, heads of ${kernel.headDim}`;
       return [
@@ -92,9 +113,24 @@ const printCapped = (score: string, cap: number | undefined): string =>
 const printBuffer = ({ name, dtype, rows, columns, space, upper }: BufferDecl): string =>
   `${space} ${name} : ${dtype}[${rows}, ${columns}]${upper === undefined ? '' : ` below ${upper}`}`;
 
-const printWeight = ({ name, layout, format, sources, k, pairing, columnScale, columnOffset }: WeightDecl): string =>
+/** Of experts, the sources of the first are named. */
+const printWeight = ({
+  name,
+  layout,
+  format,
+  sources,
+  experts = 1,
+  k,
+  pairing,
+  columnScale,
+  columnOffset,
+}: WeightDecl): string =>
   `packed ${name} : ${layout} ${format} of ` +
-  `${sources.map(({ tensor, rows, order }) => `${tensor}[${rows}, ${k}]${printOrder(order)}`).join(' over ')}` +
+  `${sources
+    .slice(0, sources.length / experts)
+    .map(({ tensor, rows, order }) => `${tensor}[${rows}, ${k}]${printOrder(order)}`)
+    .join(' over ')}` +
+  `${experts === 1 ? '' : `, and so on for ${experts} experts`}` +
   `${printPairing(pairing)}${columnScale === undefined ? '' : `, columns times ${columnScale}`}` +
   (columnOffset === undefined ? '' : ` + ${columnOffset}`);
 

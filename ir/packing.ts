@@ -33,9 +33,25 @@ const isCount = (value: number): boolean => Number.isSafeInteger(value) && value
  * Length: a multiple of PACKED_COLUMNS, except for layout `rows`, which is never padded.
  * - `rotate`: for each head, blocks of `width` columns i, then the `width` columns i + headDim/2.
  * - `interleave`: blocks of `width` columns of the first source, then of the second, each source padded to `width`.
+ * The columns of experts follow one another, each expert's as if it were alone.
  * Throws if the pairing does not match the sources.
  */
 export function physicalToLogical(weight: WeightDecl): Int32Array {
+  const { experts, sources, ...rest } = weight;
+  if (experts === undefined) return matrixColumns(weight);
+  // All experts have equal matrices, each of a whole number of panels.
+  const own = { ...rest, sources: sources.slice(0, sources.length / experts) };
+  const columns = matrixColumns(own);
+  const rows = sourceRows(own);
+  const all = new Int32Array(columns.length * experts);
+  for (let expert = 0; expert < experts; expert++)
+    columns.forEach((row, at) => {
+      all[expert * columns.length + at] = row < 0 ? row : expert * rows + row;
+    });
+  return all;
+}
+
+function matrixColumns(weight: WeightDecl): Int32Array {
   for (const source of weight.sources)
     if (!isCount(source.rows)) fail(weight, `source ${source.tensor} has ${source.rows} rows`);
   const columns: number[] = [];
@@ -84,7 +100,7 @@ export function physicalToLogical(weight: WeightDecl): Int32Array {
 export function rowMaps(): (weight: WeightDecl) => Int32Array {
   const known = new Map<string, Int32Array>();
   return (weight) => {
-    const key = JSON.stringify([weight.layout, weight.sources.map(({ rows }) => rows), weight.pairing]);
+    const key = JSON.stringify([weight.layout, weight.sources.map(({ rows }) => rows), weight.pairing, weight.experts]);
     const map = known.get(key) ?? physicalToLogical(weight);
     known.set(key, map);
     return map;

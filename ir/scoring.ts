@@ -3,7 +3,7 @@
  * of the function `score`, for code that speaks of micro-batches rather than of functions.
  */
 import { extentIn, type Extents } from './extents.js';
-import { extentNames, type FunctionInterface } from './function.js';
+import { sizeNames, type FunctionInterface } from './function.js';
 import type { Bucket } from './plan.js';
 
 export const TOKENS = 'T';
@@ -34,7 +34,7 @@ export const keysIn = ({ extents }: Sized): number | undefined => extents[LISTED
 /** `size` with room for lists of keys, if the function takes them, and the extents in the function's order. */
 export function withKeyRoom<S extends Sized>(fn: Pick<FunctionInterface, 'extents'>, size: S): S {
   const known: Extents = { ...size.extents, [LISTED_KEYS]: KEYS_PER_TOKEN * tokensIn(size) };
-  return { ...size, extents: Object.fromEntries(extentNames(fn).map((name) => [name, extentIn(name, known)])) };
+  return { ...size, extents: Object.fromEntries(sizeNames(fn).map((name) => [name, extentIn(name, known)])) };
 }
 
 /** Micro-batches of at most the given numbers of tokens and scored rows, whose trees have at most `longest` tokens. */

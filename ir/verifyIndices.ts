@@ -4,6 +4,7 @@
  * rows that kernels look up with it.
  */
 import { storedBounds } from './boundedValues.js';
+import { productName } from './extents.js';
 import type { Kernel, KernelModule } from './kernel.js';
 import { outputsOf } from './kernelAccess.js';
 import { sourceRows } from './packing.js';
@@ -26,7 +27,7 @@ interface SlotUse {
 
 /** Throws at the first index whose role does not bound it by the rows that it chooses among. */
 export function verifyIndices(module: KernelModule): void {
-  const roles = inputRoles(module);
+  const roles = new Map([...inputRoles(module), ...expertIndices(module)]);
   const rows = new Map<string, Dim>(module.buffers.map((buffer) => [buffer.name, buffer.rows]));
   for (const weight of module.weights) if (weight.layout === 'rows') rows.set(weight.name, sourceRows(weight));
   const states = new Map((module.states ?? []).map((state) => [state.name, state.rows]));
@@ -134,10 +135,42 @@ function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Looku
       break;
     }
     case 'gemm':
+    case 'route':
+    case 'arrange':
     case 'loop':
       break;
     default:
       kernel satisfies never;
   }
   return found;
+}
+
+/**
+ * What an arrange kernel leaves: rows of a pair, and places of pairs. Throws where its experts are not those that a
+ * route kernel chose among as many, or where rows of a product are not those that such a kernel arranged.
+ */
+function expertIndices({ kernels }: KernelModule): readonly (readonly [string, Role])[] {
+  const routed = new Map(kernels.flatMap((each) => (each.anchor === 'route' ? [[each.experts, each] as const] : [])));
+  const arranged = new Map(
+    kernels.flatMap((each) => (each.anchor === 'arrange' ? [[each.starts, each] as const] : [])),
+  );
+  for (const kernel of kernels) {
+    const fail = (what: string): never => {
+      throw new Error(`Kernel ${JSON.stringify(kernel.name)} (${kernel.path}): ${what}`);
+    };
+    if (kernel.anchor === 'arrange') {
+      const from = routed.get(kernel.experts);
+      if (from?.count !== kernel.count || from.chosen !== kernel.chosen || from.rows !== kernel.rows)
+        fail(`'${kernel.experts}' are not experts that a kernel chose among ${kernel.count}.`);
+    }
+    if (kernel.anchor === 'gemm' && kernel.experts !== undefined) {
+      const from = arranged.get(kernel.experts.starts);
+      if (from?.count !== kernel.experts.count || productName(from.rows, from.chosen) !== kernel.rows)
+        fail(`'${kernel.experts.starts}' does not say where the rows of ${kernel.experts.count} experts begin.`);
+    }
+  }
+  return [...arranged.values()].flatMap(({ order, places, rows, chosen }) => [
+    [order, { kind: 'row', of: rows }] as const,
+    ...places.map((place) => [place, { kind: 'row', of: productName(rows, chosen) }] as const),
+  ]);
 }

@@ -22,7 +22,8 @@ import { FORMATS } from './storage.js';
 import { StateVersions, verifyStates } from './verifyStates.js';
 import type { Domain, Reader } from './verifyProgram.js';
 import { isRowInvariant, shape, verifyProgram } from './verifyProgram.js';
-import { EXTENT_NAME, isWithin, type ExtentDecl } from './extents.js';
+import { EXTENT_NAME, isWithin, productOf, type ExtentDecl } from './extents.js';
+import { verifyArrange, verifyRoute } from './verifyExperts.js';
 import { verifySample } from './verifySample.js';
 import { IDENTIFIER, isExtent, MAX_EXTENT, pairingProblem, verifyWeight } from './verifyWeight.js';
 import type { BufferDType, Dim } from './types.js';
@@ -89,6 +90,9 @@ function verifyExtents(declared: readonly ExtentDecl[]): ReadonlySet<Dim> {
     if (names.has(name)) throw new Error(`Extent ${name} is declared twice.`);
     if (within !== undefined && !names.has(within))
       throw new Error(`Extent ${name} lies within ${JSON.stringify(within)}, which is not declared before it.`);
+    const factor = productOf(name)?.of;
+    if (factor !== undefined && !names.has(factor))
+      throw new Error(`Extent ${name} is a product of ${factor}, which is not declared before it.`);
     names.add(name);
   }
   return names;
@@ -190,6 +194,10 @@ class KernelCheck implements Reader {
         return this.logProbReduce(kernel);
       case 'sample':
         return verifySample(kernel, this);
+      case 'route':
+        return verifyRoute(kernel, this);
+      case 'arrange':
+        return verifyArrange(kernel, this);
       case 'loop': {
         if (typeof kernel.columns === 'number' && !isExtent(kernel.columns))
           this.fail(`columns ${kernel.columns} is not an extent.`);
@@ -288,7 +296,8 @@ class KernelCheck implements Reader {
     this.written.add(name);
   }
 
-  private contraction(name: string, k: number, rows: number, pairing: Pairing, a: BufferDecl): void {
+  private contraction(name: string, k: number, each: number, pairing: Pairing, a: BufferDecl, experts?: number): void {
+    const rows = each * (experts ?? 1);
     const weight = this.weights.get(name);
     if (weight === undefined) return this.fail(`weight '${name}' is not declared.`);
     if (weight.layout === 'rows')
@@ -296,6 +305,8 @@ class KernelCheck implements Reader {
     if (weight.k !== k) this.fail(`weight '${name}' has k ${weight.k}, the kernel ${k}.`);
     if (sourceRows(weight) !== rows)
       this.fail(`weight '${name}' has ${sourceRows(weight)} rows, the kernel needs ${rows}.`);
+    if (weight.experts !== experts)
+      this.fail(`weight '${name}' has ${weight.experts ?? 1} matrices, the kernel reads ${experts ?? 1}.`);
     if (!samePairing(weight.pairing, pairing))
       this.fail(`weight '${name}' is packed with another pairing than the kernel reads.`);
     const { element } = FORMATS[weight.format];
@@ -310,6 +321,9 @@ class KernelCheck implements Reader {
     const a = this.read(kernel.a);
     this.is(a, ['f32', 'bf16', 'f16'], kernel.rows, kernel.k, 'the left operand');
     if (kernel.segments.length === 0) this.fail('it has no segments.');
+    const { experts } = kernel;
+    if (experts !== undefined)
+      this.is(this.read(experts.starts), ['i32'], experts.count + 1, 1, 'where the rows of experts begin');
     const all: Output[] = [];
     for (const segment of kernel.segments) {
       this.segment(kernel, segment, a);
@@ -330,7 +344,7 @@ class KernelCheck implements Reader {
     const wrong = pairingProblem(segment.pairing, segment.columns);
     if (wrong !== undefined) this.fail(`segment '${segment.weight}': ${wrong}`);
     const matrices = segment.pairing.kind === 'interleave' ? 2 : 1;
-    this.contraction(segment.weight, kernel.k, segment.columns * matrices, segment.pairing, a);
+    this.contraction(segment.weight, kernel.k, segment.columns * matrices, segment.pairing, a, kernel.experts?.count);
   }
 
   private attention(kernel: AttentionKernel): void {

@@ -1,6 +1,7 @@
 /** Verifier of weights as kernels read them, and the rules of names and extents that all declarations share. */
 import type { BufferDecl, Pairing, WeightDecl } from './kernel.js';
 import { sourceRows } from './packing.js';
+import { expertsProblem } from './verifyExperts.js';
 import { orderProblem } from './rotaryOrder.js';
 import { FORMATS, layoutProblem } from './storage.js';
 import { shape } from './verifyProgram.js';
@@ -57,12 +58,15 @@ export function verifyWeight(
     if (weight.pairing.kind !== 'none' || weight.sources.length !== 1)
       fail('layout rows has one source and no pairing.');
   }
+  const mixed = expertsProblem(weight);
+  if (mixed !== undefined) fail(mixed);
+  const { experts = 1 } = weight;
   if (weight.pairing.kind === 'interleave') {
-    const [first, second, ...more] = weight.sources;
+    const [first, second, ...more] = weight.sources.slice(0, weight.sources.length / experts);
     if (more.length > 0 || first?.rows !== second?.rows)
       fail('pairing interleave needs exactly two sources of equal rows.');
   }
-  const wrong = pairingProblem(weight.pairing, rows);
+  const wrong = pairingProblem(weight.pairing, rows / experts);
   if (wrong !== undefined) fail(wrong);
   const buffer = buffers.get(weight.name);
   if (

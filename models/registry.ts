@@ -8,12 +8,15 @@ import { gemma3 } from './gemma3/index.js';
 import { gptNeox } from './gptNeox/index.js';
 import { granite } from './granite/index.js';
 import { llama } from './llama/index.js';
+import { mixtral } from './mixtral/index.js';
 import type { Architecture, Json } from './family/model.js';
 import { mistral } from './mistral/index.js';
 import { olmo2 } from './olmo2/index.js';
 import { olmo3 } from './olmo3/index.js';
 import { phi3 } from './phi3/index.js';
 import { qwen2 } from './qwen2/index.js';
+import { qwen2Moe } from './qwen2Moe/index.js';
+import { qwen3Moe } from './qwen3Moe/index.js';
 import { qwen3 } from './qwen3/index.js';
 import { smollm3 } from './smollm3/index.js';
 import { stablelm } from './stablelm/index.js';
@@ -34,6 +37,9 @@ export const ARCHITECTURES: readonly Architecture[] = [
   gemma2,
   gemma3,
   cohere2,
+  mixtral,
+  qwen2Moe,
+  qwen3Moe,
 ];
 
 const SUPPORTED = `supported: ${ARCHITECTURES.map(({ name, covers }) => `${name} (${covers})`).join(', ')}`;

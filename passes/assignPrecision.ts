@@ -29,7 +29,7 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
       );
       return rewriter.add('attention', narrow, node.attributes, node.result.name);
     }
-    const isContraction = node.op === 'linear' || isScoreOp(node.op);
+    const isContraction = node.op === 'linear' || node.op === 'expert_linear' || isScoreOp(node.op);
     const x = node.operands[0];
     if (!isContraction || x === undefined || !loaded.has(node.operands[1]!)) return undefined;
     if (x.type.dtype === dtype && defs.get(x)?.op !== 'gather_rows') return undefined;

@@ -1,6 +1,7 @@
 import { definitions, loadTimeValues, uses, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import { versionsOf, type Version } from '../ir/graph/versions.js';
 import { isScoreOp } from '../ir/ops/fused.js';
+import { isGroupOp, isRouteOp } from '../ir/ops/experts.js';
 import { isSampleOp } from '../ir/ops/sampling.js';
 import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
@@ -12,12 +13,14 @@ import { CompileError } from './compileError.js';
  * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
  * - `attention`, `logprob`: a recognised op. `logprob` holds every score (SCORE_OPS) of the same operands.
  * - `sample`: every op that chooses from the same logits (SAMPLE_OPS).
+ * - `route`, `arrange`: every op that chooses experts from the same logits (ROUTE_OPS), or puts pairs of rows and
+ *   the same experts in order (GROUP_OPS).
  * - `loop`: no anchor; elementwise ops, gathers and row reductions over one domain.
  * - `write`: `write_rows` of one or more states through the same slots, whose rows are in memory or cheap to compute.
  *   They have a kernel of their own, because the rows may be made of rows that are overwritten.
  */
 export interface Group {
-  readonly kind: 'gemm' | 'attention' | 'logprob' | 'sample' | 'loop' | 'write';
+  readonly kind: 'gemm' | 'attention' | 'logprob' | 'sample' | 'route' | 'arrange' | 'loop' | 'write';
   readonly rows: ExtentName;
   /** Columns of the domain of a loop or a write. For other kinds the anchor determines them. */
   readonly columns: Dim | undefined;
@@ -179,7 +182,7 @@ class Fuser {
   }
 
   private placeContraction(node: Node): void {
-    if (node.op !== 'linear')
+    if (node.op !== 'linear' && node.op !== 'expert_linear')
       throw new CompileError(
         `no kernel for '${node.op}' (%${node.result.name}) outside attention: recogniseAttention did not match it`,
       );
@@ -197,8 +200,14 @@ class Fuser {
           'the left operand must be f32, bf16 or f16[rows, K]',
       );
     }
+    const [, , experts] = node.operands;
+    if (experts !== undefined) this.store(experts);
     const sibling = this.groups.find(
-      (g) => g.kind === 'gemm' && this.viewed(g.anchors[0]!.operands[0]!) === left && g.rows === this.rows(node.result),
+      (g) =>
+        g.kind === 'gemm' &&
+        g.anchors[0]!.operands[2] === experts &&
+        this.viewed(g.anchors[0]!.operands[0]!) === left &&
+        g.rows === this.rows(node.result),
     );
     const group = sibling ?? this.open('gemm', this.rows(node.result), undefined);
     group.anchors.push(node);
@@ -206,7 +215,9 @@ class Fuser {
   }
 
   private placeOpaque(node: Node): void {
-    if (isSampleOp(node.op)) return this.placeSample(node);
+    if (isSampleOp(node.op)) return this.placeBeside('sample', node);
+    if (isRouteOp(node.op)) return this.placeBeside('route', node);
+    if (isGroupOp(node.op)) return this.placeBeside('arrange', node);
     const isScore = isScoreOp(node.op);
     const shared = isScore
       ? this.groups.find((g) => g.kind === 'logprob' && g.anchors.every((anchor) => sharesPass(anchor, node)))
@@ -221,12 +232,13 @@ class Fuser {
     this.homes.set(node.result, { kind: 'group', group });
   }
 
-  private placeSample(node: Node): void {
+  /** Ops of one kind that read the same value share a kernel. */
+  private placeBeside(kind: 'sample' | 'route' | 'arrange', node: Node): void {
     const [z] = node.operands;
-    const shared = this.groups.find((g) => g.kind === 'sample' && g.anchors[0]!.operands[0] === z);
+    const shared = this.groups.find((g) => g.kind === kind && g.anchors[0]!.operands[0] === z);
     for (const v of node.operands)
       if (this.groupOf(v) === undefined || this.groupOf(v) !== shared) this.materialised(v);
-    const group = shared ?? this.open('sample', this.rows(node.result), undefined);
+    const group = shared ?? this.open(kind, this.rows(z!), undefined);
     group.anchors.push(node);
     this.homes.set(node.result, { kind: 'group', group });
   }
@@ -335,10 +347,14 @@ class Fuser {
       (a, b) => (a === undefined || this.groups.indexOf(b) > this.groups.indexOf(a) ? b : a),
       undefined,
     );
+    const isLoop = (g: Group): boolean => g.kind === 'loop' && g.columns === columns && g.rows === rows;
+    // What is gathered from rows of another extent can only be read by a loop: one is enough.
     const candidates =
       latest === undefined
-        ? this.groups.filter((g) => g.kind === 'loop' && g.columns === columns && g.rows === rows)
-        : [latest];
+        ? this.groups.filter(isLoop)
+        : latest.rows === rows
+          ? [latest]
+          : this.groups.slice(this.groups.indexOf(latest)).filter(isLoop);
     const group =
       candidates.find(
         (g) => this.isRounding(g, node) || (this.mayJoin(g, rows, columns, node.operands) && rotatesAlike(g, node)),

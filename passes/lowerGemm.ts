@@ -14,12 +14,22 @@ import { lowerOutputs, rotates } from './lowerPrograms.js';
 export function lowerGemm(lowering: Lowering, group: Group, head: KernelHead): GemmKernel {
   const { names, weights } = lowering;
   const left = group.anchors[0]!.operands[0]!;
-  const format = weights.formatOf(group.anchors.map((anchor) => lowering.weightOf(anchor)));
+  const format = weights.formatOf(group.anchors.flatMap((anchor) => lowering.weightsOf(anchor)));
+  const experts = expertsOf(lowering, group);
   const segments = splitSegments(lowering, group).map((anchors, i) =>
     lowerSegment(lowering, group, anchors, names.unique(`${head.name}_w${i}`), format),
   );
   const a = lowering.bufferBehind(left);
-  return { ...head, anchor: 'gemm', rows: group.rows, k: lastExtent(left), a, segments };
+  return { ...head, anchor: 'gemm', rows: group.rows, k: lastExtent(left), a, ...experts, segments };
+}
+
+/** The experts whose matrices the group's products read. */
+function expertsOf(lowering: Lowering, { anchors }: Group): Pick<GemmKernel, 'experts'> {
+  const { operands, attributes } = anchors[0]!;
+  const chosen = operands[2];
+  if (chosen === undefined) return {};
+  const count = Number(attributes['experts']);
+  return { experts: { count, starts: lowering.startsOf(chosen, count) } };
 }
 
 /** Linear nodes whose results are combined in one expression share a segment. Each of the others has its own. */
@@ -68,10 +78,20 @@ function lowerSegment(
   const outputs = lowerOutputs(lowering, group, accumulators, belongs);
   const columns = lastExtent(anchors[0]!.result);
   const pairing = pairingOf(lowering, group, anchors, outputs);
-  const matches = anchors.map((anchor) => lowering.weightOf(anchor));
+  const each = anchors.map((anchor) => lowering.weightsOf(anchor));
+  // The matrices of one expert lie together.
+  const matches = each[0]!.flatMap((_, expert) => each.map((own) => own[expert]!));
   if (new Set(matches.map(({ columnScale, columnOffset = 0 }) => `${columnScale} ${columnOffset}`)).size > 1)
     throw new CompileError(`${groupPath(group)}: paired matrices have different folded norms`);
-  lowering.weights.declareMatrix(weight, lastExtent(anchors[0]!.operands[0]!), matches, format, pairing);
+  const isOfExperts = anchors[0]!.op === 'expert_linear';
+  lowering.weights.declareMatrix(
+    weight,
+    lastExtent(anchors[0]!.operands[0]!),
+    matches,
+    format,
+    pairing,
+    isOfExperts ? each[0]!.length : undefined,
+  );
   return { weight, columns, pairing, outputs };
 }
 

@@ -15,6 +15,7 @@ import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 import type { FusedGraph, Group } from './fuseGroups.js';
 import { groupPath } from './kernelNames.js';
 import { lowerAttention } from './lowerAttention.js';
+import { lowerArrange, lowerRoute } from './lowerExperts.js';
 import { lowerGemm } from './lowerGemm.js';
 import { Lowering } from './lowering.js';
 import { lowerInterface } from './lowerInterface.js';
@@ -63,6 +64,10 @@ function lowerGroup(lowering: Lowering, group: Group): readonly Kernel[] {
       return lowerLogProb(lowering, group, head);
     case 'sample':
       return [lowerSample(lowering, group, head)];
+    case 'route':
+      return [lowerRoute(lowering, group, head)];
+    case 'arrange':
+      return [lowerArrange(lowering, group, head)];
     case 'loop':
       return [lowerLoop(lowering, group, head)];
     case 'write':

@@ -135,7 +135,14 @@ export class Weights {
   }
 
   /** The right operand of a contraction over `k` columns. Paired matrices have the same norm weight folded in. */
-  declareMatrix(name: string, k: number, matches: readonly WeightMatch[], format: FormatName, pairing: Pairing): void {
+  declareMatrix(
+    name: string,
+    k: number,
+    matches: readonly WeightMatch[],
+    format: FormatName,
+    pairing: Pairing,
+    experts?: number,
+  ): void {
     const { columnScale, columnOffset } = matches[0]!;
     this.decls.set(name, {
       name,
@@ -143,6 +150,7 @@ export class Weights {
       format,
       k,
       pairing,
+      ...(experts === undefined ? {} : { experts }),
       sources: matches.map(({ tensor, rows, order }) => ({ tensor, rows, ...inOrder(order) })),
       ...(columnScale === undefined ? {} : { columnScale }),
       ...(columnOffset === undefined ? {} : { columnOffset }),

@@ -24,6 +24,7 @@ export class Lowering {
   readonly weights: Weights;
   readonly buffers: Buffers;
   readonly scalars: ScalarLowering;
+  private readonly starts = new Map<Value, string>();
   private readonly totals = new Map<Value, Totals>();
 
   /** `states`: names that no buffer takes. */
@@ -53,6 +54,16 @@ export class Lowering {
     return totals;
   }
 
+  /** Where the rows of each of `count` experts begin, in the order of the pairs of `experts`. */
+  startsOf(experts: Value, count: number): string {
+    const known = this.starts.get(experts);
+    if (known !== undefined) return known;
+    const shape = { rows: count + 1, columns: 1 } as const;
+    const starts = this.buffers.declare(`${experts.name}_starts`, { dtype: 'i32', ...shape, space: 'arena' });
+    this.starts.set(experts, starts);
+    return starts;
+  }
+
   /** The stored value behind the views of `v`. */
   base(v: Value): Value {
     return this.scalars.view(v).base;
@@ -66,6 +77,14 @@ export class Lowering {
   /** The tensor of the checkpoint behind the right operand of a contraction. */
   weightOf(contraction: Node): WeightMatch {
     return matchWeight(this.defs, contraction.operands[1]!);
+  }
+
+  /** The tensors of the checkpoint behind the right operand of a contraction: one, or one for each expert. */
+  weightsOf(contraction: Node): readonly WeightMatch[] {
+    const stacked = contraction.op === 'expert_linear' ? this.defs.get(contraction.operands[1]!) : undefined;
+    return stacked?.op === 'concat'
+      ? stacked.operands.map((v) => matchWeight(this.defs, v))
+      : [this.weightOf(contraction)];
   }
 }
 

@@ -60,6 +60,16 @@ export class Matcher {
     return undefined;
   }
 
+  /** The x for which softmax(x) = v, if `v` is exp(x − max x) / Σ exp(x − max x). */
+  softmax(v: Value): Value | undefined {
+    const division = this.node(v, 'div');
+    const exp = division?.operands[0];
+    if (exp === undefined || this.through(division!.operands[1], 'sum') !== exp) return undefined;
+    const shifted = this.node(this.through(exp, 'exp'), 'sub');
+    const x = shifted?.operands[0];
+    return x !== undefined && this.through(shifted!.operands[1], 'reduce_max') === x ? x : undefined;
+  }
+
   /** The operand of `v` if `v` is a transpose with exactly this axis order. */
   transposed(v: Value | undefined, order: readonly number[]): Value | undefined {
     const node = this.node(v, 'transpose');

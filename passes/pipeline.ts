@@ -20,6 +20,7 @@ import type { WeightStorage } from './lowerWeights.js';
 import { narrowTables } from './narrowTables.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
 import { recogniseAttention } from './recogniseAttention.js';
+import { recogniseExperts } from './recogniseExperts.js';
 import { roundProducts } from './roundProducts.js';
 import { splitStream } from './splitStream.js';
 import { splitVariance } from './splitVariance.js';
@@ -80,6 +81,11 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     name: 'pruneDeadRows',
     run: pruneDeadRows,
     reason: 'needs attention as a barrier between rows; shrinks everything after the last one',
+  },
+  {
+    name: 'recogniseExperts',
+    run: recogniseExperts,
+    reason: 'after pruning, so that only scored rows are sent to experts; before norms are folded into matrices',
   },
   {
     name: 'foldNormWeights',

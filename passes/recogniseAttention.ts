@@ -33,7 +33,7 @@ export function recogniseAttention(graph: Graph): Graph {
 }
 
 function matchAttention(m: Matcher, probabilities: Value, values: Value): AttentionParts | undefined {
-  const scores = matchSoftmax(m, probabilities);
+  const scores = m.softmax(probabilities);
   const v = fromHeads(m, values);
   if (scores === undefined || v === undefined) return undefined;
   for (const [product, bias] of m.pairs(scores, 'add')) {
@@ -46,16 +46,6 @@ function matchAttention(m: Matcher, probabilities: Value, values: Value): Attent
     }
   }
   return undefined;
-}
-
-/** The x for which softmax(x) = v, if `v` is exp(x − max x) / Σ exp(x − max x). */
-function matchSoftmax(m: Matcher, v: Value): Value | undefined {
-  const division = m.node(v, 'div');
-  const exp = division?.operands[0];
-  if (exp === undefined || m.through(division!.operands[1], 'sum') !== exp) return undefined;
-  const shifted = m.node(m.through(exp, 'exp'), 'sub');
-  const x = shifted?.operands[0];
-  return x !== undefined && m.through(shifted!.operands[1], 'reduce_max') === x ? x : undefined;
 }
 
 /** Ways to read `v` as cap·tanh(matrix·scale / cap), or as matrix·scale without a cap. */

@@ -1,6 +1,6 @@
 /** Calls of a plan's functions: what is checked before native code reads their inputs, and which bucket fits. */
 import { extentIn, fitsIn, printExtents, type Extents } from '../ir/extents.js';
-import type { FunctionInterface, InputDecl } from '../ir/function.js';
+import { sizeNames, type FunctionInterface, type InputDecl } from '../ir/function.js';
 import type { Bucket } from '../ir/plan.js';
 import { isDistinct, roleRange, type RoleLimits } from '../ir/roles.js';
 import type { Dim } from '../ir/types.js';
@@ -111,8 +111,8 @@ export function extentsOf({ name, extents, inputs: declared }: FunctionInterface
     const by = typeof rows === 'string' && from[rows] !== input.name ? `, by ${from[rows]}` : '';
     throw new RangeError(`${input.name} has ${array.length} entries, not ${wanted}${by}.`);
   }
-  const unknown = extents.find((extent) => !Object.hasOwn(found, extent.name));
-  if (unknown !== undefined) throw new RangeError(`No input of ${name} says what ${unknown.name} is.`);
+  const unknown = sizeNames({ extents }).find((extent) => !Object.hasOwn(found, extent));
+  if (unknown !== undefined) throw new RangeError(`No input of ${name} says what ${unknown} is.`);
   for (const { name: inner, within } of extents)
     if (within !== undefined && found[inner]! > found[within]!)
       throw new RangeError(

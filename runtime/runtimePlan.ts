@@ -1,5 +1,5 @@
 /** The parts of a plan that a runtime reads, and small queries used by binding, searching and profiling. */
-import type { Extents } from '../ir/extents.js';
+import { extentIn, type Extents } from '../ir/extents.js';
 import type { BufferDecl, Kernel } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
 import { rowStride, type Bucket, type FunctionPlan, type Plan } from '../ir/plan.js';
@@ -38,11 +38,11 @@ export function kernelOf(fn: RuntimeFunction, launch: number): Kernel {
 
 /** The extents of programs that are bound for a bucket, in the order in which kernels take them. */
 export const programExtents = (fn: RuntimeFunction, bucket: Bucket): readonly ProgramExtent[] =>
-  fn.interface.extents.map(({ name }) => ({ name, most: bucket.extents[name] ?? 0 }));
+  fn.interface.extents.map(({ name }) => ({ name, most: extentIn(name, bucket.extents) }));
 
 /** The sizes of a call in the order of its programs' extents. */
 export const sizesIn = (fn: RuntimeFunction, extents: Extents): readonly number[] =>
-  fn.interface.extents.map(({ name }) => extents[name] ?? 0);
+  fn.interface.extents.map(({ name }) => extentIn(name, extents));
 
 /** A floating-point buffer that a kernel writes, to be searched for values that are not finite. */
 export interface FloatWrite {

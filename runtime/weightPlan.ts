@@ -62,6 +62,7 @@ const keyOf = ({ name: _name, ...rest }: WeightDecl): string =>
     rest.pairing,
     rest.columnScale ?? null,
     rest.columnOffset ?? 0,
+    rest.experts ?? 1,
   ]);
 
 /** The location of bytes that can be read in place: in the right format, from one tensor, with aligned elements. */

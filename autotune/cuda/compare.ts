@@ -120,6 +120,8 @@ export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pic
     case 'loop':
     case 'logprobReduce':
     case 'sample':
+    case 'route':
+    case 'arrange':
       return { relative: 4 * stored + REORDERED, absolute: 2 * stored + REORDERED };
     default:
       return kernel satisfies never;

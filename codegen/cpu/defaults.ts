@@ -44,7 +44,9 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
         keys: 512,
       };
     case 'sample':
+    case 'arrange':
       return { kind: 'loop', isa: bestIsa(facts, (isa) => isa !== 'amx'), rows: 1 };
+    case 'route':
     case 'loop':
     case 'logprobReduce':
       return { kind: 'loop', isa: bestIsa(facts, (isa) => isa !== 'amx'), rows: 16 };

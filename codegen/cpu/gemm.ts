@@ -1,7 +1,7 @@
 /** Contractions: work items of mb×nb, register tiles inside, and an epilogue on the finished tile. */
 import { drawOperands, storedLogits } from '../operands.js';
 import type { ExtentName } from '../../ir/types.js';
-import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
+import type { ExpertRows, GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, partWidth } from '../../ir/kernel.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
 import { panelColumns } from '../../ir/packing.js';
@@ -56,6 +56,7 @@ interface Plan {
     columnsPerItem: boolean;
   }[];
   readonly lines: number;
+  readonly experts?: ExpertRows;
 }
 
 /** Columns of a work item: nb, evened out over the segment in whole steps. */
@@ -169,7 +170,8 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   let start = 0;
   const segments = plan.segments.map((segment, i) => {
     const blocks = Math.ceil(segment.physical / segment.nb);
-    const placed = { ...segment, panel, start, end: start + blocks, weight: weights[i]!.index };
+    const matrix = (segment.physical / panel) * bp;
+    const placed = { ...segment, matrix, panel, start, end: start + blocks, weight: weights[i]!.index };
     start += blocks;
     return placed;
   });
@@ -181,6 +183,10 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
       ...types,
       symbol,
       rows: operands.extentIndex(plan.rows),
+      experts:
+        plan.experts === undefined
+          ? undefined
+          : { count: plan.experts.count, starts: operands.get(plan.experts.starts).index },
       expands,
       wideOffset: tileBytes,
       linesOffset: tileBytes + wideBytes,
@@ -189,7 +195,7 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
       mr: schedule.mr,
       isAmx,
       across: start,
-      takesRuns: !isAmx && schedule.mb <= STREAM_ROWS,
+      takesRuns: !isAmx && schedule.mb <= STREAM_ROWS && plan.experts === undefined,
       block: blockName,
       a: a.index,
       lda: a.stride,
@@ -255,7 +261,10 @@ export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGe
     };
   });
   const driver = emitDriver(
-    { symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments, lines },
+    {
+      ...{ symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments, lines },
+      ...(kernel.experts === undefined ? {} : { experts: kernel.experts }),
+    },
     operands,
   );
   return { ...driver, source: functions + driver.source };

@@ -6,6 +6,7 @@ import { emitAttention } from './attention.js';
 import type { Emitted } from './gemm.js';
 import { emitGemm, emitLogProb } from './gemm.js';
 import { Operands } from './layout.js';
+import { arrangeValues, routeValues } from '../experts.js';
 import { sampleValues } from '../sample.js';
 import { logprobReduceValues } from '../logprobReduce.js';
 import { loopProgram } from './programLoops.js';
@@ -83,6 +84,14 @@ function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, s
         step: schedule.rows,
         ...sampleValues(kernel, operands),
       });
+      return { source, helpers: [], scratchBytes: 0 };
+    }
+    case 'route':
+    case 'arrange': {
+      if (schedule.kind !== 'loop') return mismatch();
+      const values = kernel.anchor === 'route' ? routeValues(kernel, operands) : arrangeValues(kernel, operands);
+      const rows = operands.extentIndex(kernel.rows);
+      const source = render(kernel.anchor, { symbol, rows, step: schedule.rows, ...values });
       return { source, helpers: [], scratchBytes: 0 };
     }
     case 'logprobReduce': {

@@ -18,6 +18,8 @@ export type TemplateName =
   | 'gumbel'
   | 'logprobReduce'
   | 'sample'
+  | 'route'
+  | 'arrange'
   | 'loop';
 
 const templates = new Templates<TemplateName>(new URL('./templates/', import.meta.url), '.c.hbs', abiText);

@@ -33,7 +33,10 @@ export function defaultCudaSchedule(
       return { kind: 'loop', threads: 256 };
     case 'logprobReduce':
       return { kind: 'loop', threads: 128 };
+    case 'route':
+      return { kind: 'loop', threads: 128 };
     case 'sample':
+    case 'arrange':
       return { kind: 'loop', threads: 1024 };
     default:
       return kernel satisfies never;

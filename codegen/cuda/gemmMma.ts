@@ -3,6 +3,7 @@ import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
+import { expertTiles } from './experts.js';
 import { drawValues } from './text/draw.js';
 import { capFunctions, capText } from './text/softCap.js';
 import { storedLogits } from '../operands.js';
@@ -124,8 +125,10 @@ function frame(
     aStride: a.stride,
     wStride: w.stride,
   };
+  const experts = expertTiles(kernel, operands, tm);
   const block = render('mmaBlock', {
     ...common,
+    ...experts.values,
     valuesOffset,
     rows: kernel.rows,
     raster,
@@ -134,6 +137,7 @@ function frame(
   });
   const values = {
     ...common,
+    ...experts.values,
     block,
     head: kernelHead({
       symbol,
@@ -148,7 +152,7 @@ function frame(
   };
   const { rows } = kernel;
   return {
-    tile: `${render('attentionWarp', {})}${render('mmaTile', common)}`,
+    tile: `${render('attentionWarp', {})}${render('mmaTile', common)}${experts.text}`,
     values,
     tiles,
     partsOffset: valuesOffset + tm * prologue.scalars.length * 4,
@@ -156,7 +160,7 @@ function frame(
       threads,
       sharedBytes: mmaSharedBytes(schedule, prologue.scalars.length, kernel),
       cluster: 1,
-      gridX: { kind: 'tiles', extent: rows, per: tm, times: across },
+      gridX: { kind: 'tiles', extent: rows, per: experts.per, times: across },
       gridY: { kind: 'constant', count: 1 },
     },
   };

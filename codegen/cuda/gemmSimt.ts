@@ -7,6 +7,7 @@ import type { GemmKernel, LogProbKernel, Pairing, Segment } from '../../ir/kerne
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import { columnStep, storedLogits } from '../operands.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
+import { expertTiles } from './experts.js';
 import { drawValues } from './text/draw.js';
 import { capFunctions, capText } from './text/softCap.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
@@ -96,9 +97,12 @@ export function emitGemmSimt(
     start = placed.end;
     return placed;
   });
+  const experts = expertTiles(kernel, operands, tm);
   const source =
     tile.text +
+    experts.text +
     render('gemmSimt', {
+      ...experts.values,
       ...tile.values,
       head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: SIMT_THREADS }),
       rows: kernel.rows,
@@ -114,7 +118,7 @@ export function emitGemmSimt(
       threads: SIMT_THREADS,
       sharedBytes: simtSharedBytes(schedule, prologue.scalars.length, kernel),
       cluster: 1,
-      gridX: { kind: 'tiles', extent: kernel.rows, per: tm, times: 1 },
+      gridX: { kind: 'tiles', extent: kernel.rows, per: experts.per, times: 1 },
       gridY: { kind: 'constant', count: start },
     },
   };

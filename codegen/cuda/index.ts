@@ -4,6 +4,7 @@ import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { emitAttention } from './attention.js';
+import { emitArrange, emitRoute } from './experts.js';
 import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
 import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
@@ -79,6 +80,10 @@ function emitAnchor(
       return schedule.kind === 'loop' ? emitLoop(kernel, operands, schedule, symbol, parameters) : mismatch();
     case 'sample':
       return schedule.kind === 'loop' ? emitSample(kernel, operands, schedule, symbol, parameters) : mismatch();
+    case 'route':
+      return schedule.kind === 'loop' ? emitRoute(kernel, operands, schedule, symbol, parameters) : mismatch();
+    case 'arrange':
+      return schedule.kind === 'loop' ? emitArrange(kernel, operands, schedule, symbol, parameters) : mismatch();
     case 'logprobReduce':
       return schedule.kind === 'loop' ? emitLogProbReduce(kernel, operands, schedule, symbol, parameters) : mismatch();
     default:

@@ -74,6 +74,9 @@ function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSched
   )
     return 'tm, tn and tk must be positive multiples of 16';
   if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
+  const hasExperts = kernel.anchor === 'gemm' && kernel.experts !== undefined;
+  if (hasExperts && s.skeleton !== 'simt' && s.skeleton !== 'mma')
+    return `${s.skeleton} has no row tiles of experts; simt and mma have`;
   switch (s.skeleton) {
     case 'simt':
       return simt(kernel, module, s, facts);
@@ -159,6 +162,8 @@ export function isLegalCuda(
     case 'loop':
     case 'logprobReduce':
     case 'sample':
+    case 'route':
+    case 'arrange':
       if (schedule.kind !== 'loop') return `a ${kernel.anchor} kernel has a loop schedule, not ${schedule.kind}`;
       return isCount(schedule.threads, 32) && schedule.threads <= MAX_THREADS
         ? true

@@ -34,7 +34,8 @@ function shapeOf(kernel: Kernel): string {
   switch (kernel.anchor) {
     case 'gemm': {
       const columns = kernel.segments.map((s) => `${matrices(s.pairing)}${s.columns}`).join('+');
-      return `[${kernel.rows} × ${columns}] k ${kernel.k}`;
+      const experts = kernel.experts === undefined ? '' : `, ${kernel.experts.count} experts`;
+      return `[${kernel.rows} × ${columns}] k ${kernel.k}${experts}`;
     }
     case 'attention': {
       const { rows, heads, headDim, kvHeads, mask } = kernel;
@@ -45,6 +46,9 @@ function shapeOf(kernel: Kernel): string {
     case 'logprobReduce':
     case 'sample':
       return `[${kernel.rows} × ${kernel.vocab}]`;
+    case 'route':
+    case 'arrange':
+      return `[${kernel.rows} × ${kernel.chosen}] of ${kernel.count} experts`;
     case 'loop':
       return `[${kernel.rows} × ${kernel.columns}]`;
     default:

@@ -1,6 +1,6 @@
 /** Verifier of the graph IR. It runs after every pass, so that a fault is reported at the pass that made it. */
 import type { Graph, Node, Value } from './graph.js';
-import { EXTENT_COUNTS, EXTENT_NAME } from '../extents.js';
+import { EXTENT_COUNTS, EXTENT_NAME, productOf } from '../extents.js';
 import { STATE_NAME } from '../function.js';
 import type { GraphModule } from './graph.js';
 import { verifyVersions } from './versions.js';
@@ -60,6 +60,9 @@ export function verifyGraph(graph: Graph, after?: string): void {
       fail(`${JSON.stringify(counts)} is not a word for what extent ${name} counts (${EXTENT_COUNTS.source})`);
     if (extents.has(name)) fail(`extent ${name} is declared twice`);
     if (within !== undefined && !extents.has(within)) fail(`extent ${name} lies within ${within}, which is not there`);
+    const factor = productOf(name)?.of;
+    if (factor !== undefined && !extents.has(factor))
+      fail(`extent ${name} is a product of ${factor}, which is not there`);
     extents.add(name);
   }
   const defined = new Set<Value>();

@@ -1,13 +1,22 @@
 /** The op registry: every op of the graph IR by name. */
 import { CONTRACTIONS } from './contraction.js';
 import { ELEMENTWISE } from './elementwise.js';
+import { EXPERTS } from './experts.js';
 import { FUSED } from './fused.js';
 import { MOVEMENTS } from './movement.js';
 import { REDUCTIONS } from './reduction.js';
 import { SAMPLING } from './sampling.js';
 import type { OpDef } from './opDef.js';
 
-const TABLE = { ...ELEMENTWISE, ...REDUCTIONS, ...CONTRACTIONS, ...MOVEMENTS, ...FUSED, ...SAMPLING } as const;
+const TABLE = {
+  ...ELEMENTWISE,
+  ...REDUCTIONS,
+  ...CONTRACTIONS,
+  ...MOVEMENTS,
+  ...FUSED,
+  ...SAMPLING,
+  ...EXPERTS,
+} as const;
 
 export type OpName = keyof typeof TABLE;
 export const OPS: Readonly<Record<OpName, OpDef>> = TABLE;

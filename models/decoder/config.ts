@@ -6,6 +6,7 @@ import type { Json, ModelConfig } from '../family/model.js';
 import type { FormatName } from '../../ir/storage.js';
 import type { RotaryOrder } from '../../ir/rotaryOrder.js';
 import type { Activation } from './activation.js';
+import type { ExpertsConfig } from './expertConfig.js';
 import type { RopeConfig } from './rope.js';
 import { parseRopes } from './ropeSettings.js';
 import { readActivation, readRotated, rotaryOf } from './settings.js';
@@ -35,6 +36,8 @@ export interface DecoderConfig extends ModelConfig {
   readonly norm?: NormKind;
   /** Default: SiLU. */
   readonly activation?: Exclude<Activation, 'silu'>;
+  /** Default: feed-forward is one block. */
+  readonly experts?: ExpertsConfig;
   /** False if feed-forward is f(x·up)·down, without a gate. Default: true. */
   readonly isGated?: boolean;
   /** Attention and feed-forward read the same stream, through one norm or each through its own. Default: in turn. */
@@ -88,7 +91,7 @@ export interface Factors {
 /** What a family reads from its own keys. Fields that are absent leave the decoder as LLaMA has it. */
 export type Differences = Pick<
   DecoderConfig,
-  'biased' | 'norm' | 'isGated' | 'parallel' | 'qkNorm' | 'unrotated' | 'windows' | 'caps' | 'factors'
+  'biased' | 'norm' | 'experts' | 'isGated' | 'parallel' | 'qkNorm' | 'unrotated' | 'windows' | 'caps' | 'factors'
 >;
 
 /** What each family specifies. */

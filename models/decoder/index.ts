@@ -2,6 +2,7 @@
 import type { FormatName } from '../../ir/storage.js';
 import type { Architecture, Json } from '../family/model.js';
 import { parseDecoderConfig, parseDType, type DecoderConfig, type Differences, type FamilyConfig } from './config.js';
+import type { ExpertsConfig } from './expertConfig.js';
 import { buildDecoder, buildStep } from './graph.js';
 import { rotaryTables } from './rope.js';
 import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
@@ -49,6 +50,7 @@ function summarise({ hiddenSize, intermediateSize, layers, heads, headDim, kvHea
     ...(rest.norm?.kind === 'layer' ? ['LayerNorm'] : []),
     ...(rest.norm?.offset === 1 ? ['norm weights around 1'] : []),
     ...(rest.activation === undefined ? [] : [rest.activation === 'gelu' ? 'GELU' : 'GELU by tanh']),
+    ...(rest.experts === undefined ? [] : [printExperts(rest.experts)]),
     ...(rest.isGated === false ? ['feed-forward without a gate'] : []),
     ...(rest.parallel === undefined ? [] : ['attention and feed-forward side by side']),
     ...(rest.rotary === undefined ? [] : [printRotary(rest.rotary)]),
@@ -67,6 +69,12 @@ function printWindows(windows: readonly (number | null)[]): string {
   const widths = windows.filter((width) => width !== null);
   return `windows of ${[...new Set(widths)].join(' and ')} tokens in ${widths.length} layers`;
 }
+const printExperts = ({ count, chosen, width, sharedWidth, dense = [] }: ExpertsConfig): string =>
+  [
+    `${chosen} of ${count} experts of ${width} for each token`,
+    ...(sharedWidth === undefined ? [] : [`a shared expert of ${sharedWidth}`]),
+    ...(dense.length === 0 ? [] : [`layers without experts: ${dense.length}`]),
+  ].join(', ');
 
 const printRotary = ({ rotated, interleaved }: NonNullable<DecoderConfig['rotary']>): string =>
   `rotary embedding of ${rotated} elements of a head${interleaved ? ', pairs of neighbours' : ''}`;

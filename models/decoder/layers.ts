@@ -8,6 +8,7 @@ import type { GraphOptions } from '../family/model.js';
 import type { DecoderConfig, Projection } from './config.js';
 import type { RotaryTable } from './rope.js';
 import { activate } from './activation.js';
+import { buildExperts, hasExperts, QWEN_EXPERTS } from './experts.js';
 import { normOf } from './norms.js';
 import { LLAMA_NAMES, type BranchNorms, type TensorNames } from './tensors.js';
 
@@ -26,6 +27,7 @@ export type DecoderShape = Pick<
   | 'biased'
   | 'norm'
   | 'activation'
+  | 'experts'
   | 'isGated'
   | 'parallel'
   | 'rotary'
@@ -205,7 +207,15 @@ export function buildLayers(
   };
 
   /** f(x·up)·down, or with a gate (f(x·gate) ∘ x·up)·down (SwiGLU and its kin, arXiv:2002.05202). */
-  const feedForward = (x: Value, layer: string): Value => {
+  const feedForward = (x: Value, layer: string, index: number): Value => {
+    const { experts, activation = 'silu' } = shape;
+    if (hasExperts(experts, index))
+      return buildExperts(
+        { b, names: names.experts ?? QWEN_EXPERTS, hidden, activation, weight, toF32 },
+        experts,
+        x,
+        layer,
+      );
     const inner = (name: 'gate' | 'up'): Value => b.scope(name, () => project(x, layer, name, shape.intermediateSize));
     const active = (product: Value): Value => activate(b, shape.activation ?? 'silu', product);
     if (shape.isGated === false) {
@@ -236,7 +246,7 @@ export function buildLayers(
     h = b.scope(`layers.${i}`, () => {
       const mid = b.scope('attention', () => branch(h, h, own, (x) => attention(x, layer, i)));
       const stream = shape.parallel === undefined ? mid : h;
-      return b.scope('ffn', () => branch(mid, stream, { ...ffn, ...shared }, (x) => feedForward(x, layer)));
+      return b.scope('ffn', () => branch(mid, stream, { ...ffn, ...shared }, (x) => feedForward(x, layer, i)));
     });
   }
 

@@ -1,6 +1,7 @@
 /** The tensors of a decoder's checkpoint. Families that say nothing else have LLaMA's names. */
 import type { ExpectedTensor, TensorPart } from '../family/tensors.js';
 import type { DecoderConfig, Projection } from './config.js';
+import { expertTensors, hasExperts, QWEN_EXPERTS, type ExpertNames } from './experts.js';
 
 /** Names of modules; those of projections and norms are below a layer. */
 export interface TensorNames {
@@ -15,6 +16,8 @@ export interface TensorNames {
   readonly qkNorms: Readonly<Record<'q' | 'k', string>>;
   /** Modules that hold several projections. Default: each projection has its own. */
   readonly fused?: readonly FusedModule[];
+  /** Default: those of Qwen. */
+  readonly experts?: ExpertNames;
 }
 
 /** A module with the rows of several projections: one after another, or for each head those of each. */
@@ -102,19 +105,25 @@ export function decoderTensors(config: DecoderConfig, names: TensorNames): reado
       ...list.flatMap(follow),
     ];
   };
-  const layerTensors = (layer: string): ExpectedTensor[] => [
+  const feedForward = (layer: string, index: number): readonly ExpectedTensor[] =>
+    hasExperts(config.experts, index)
+      ? expertTensors(config.experts, names.experts ?? QWEN_EXPERTS, layer, hidden)
+      : [
+          ...inputs(layer, config.isGated === false ? ['up'] : ['gate', 'up']),
+          ...projection(layer, 'down', hidden, inter),
+        ];
+  const layerTensors = (layer: string, index: number): ExpectedTensor[] => [
     ...branchNorm(layer, names.norms.attention.before),
     ...inputs(layer, ['q', 'k', 'v'], (name) => (name === 'q' || name === 'k' ? qkNorm(layer, name, rows[name]) : [])),
     ...projection(layer, 'o', hidden, queries),
     ...branchNorm(layer, names.norms.attention.after),
     ...(config.parallel === 'one norm' ? [] : branchNorm(layer, names.norms.ffn.before)),
-    ...inputs(layer, config.isGated === false ? ['up'] : ['gate', 'up']),
-    ...projection(layer, 'down', hidden, inter),
+    ...feedForward(layer, index),
     ...branchNorm(layer, names.norms.ffn.after),
   ];
   return [
     { name: `${names.embedding}.weight`, shape: [config.vocabSize, hidden], role: 'matrix' },
-    ...Array.from({ length: config.layers }, (_, i) => layerTensors(`${names.layers}.${i}`)).flat(),
+    ...Array.from({ length: config.layers }, (_, i) => layerTensors(`${names.layers}.${i}`, i)).flat(),
     ...norm(names.finalNorm),
     ...(config.tieWordEmbeddings
       ? []

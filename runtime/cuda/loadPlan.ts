@@ -225,13 +225,17 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
       columnScale === undefined
         ? undefined
         : scales.places.get(scaleKey({ weight, sources, offset, bytes, columnScale, ...rest }));
-    const place: Pick<Piece, 'target' | 'scale'> = {
-      target: { memory: 'weights', offset, bytes },
-      ...(scale === undefined ? {} : { scale }),
-    };
+    const { experts = 1 } = weight;
+    // The matrices of an expert lie together, as if they were all.
+    const own = { sources: sources.length / experts, bytes: bytes / experts };
     let sourceRow = 0;
     sources.forEach((tensor, i) => {
       const { rows } = weight.sources[i]!;
+      if (i % own.sources === 0) sourceRow = 0;
+      const place: Pick<Piece, 'target' | 'scale'> = {
+        target: { memory: 'weights', offset: offset + Math.floor(i / own.sources) * own.bytes, bytes: own.bytes },
+        ...(scale === undefined ? {} : { scale }),
+      };
       builder.add(weight, tensor, { rows, sourceRow }, place);
       sourceRow += rows;
     });

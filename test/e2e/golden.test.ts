@@ -127,6 +127,16 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     },
   );
 
+  // Experts: routers whose shares add up to 1 or do not, a shared expert, a layer without experts.
+  test.each(['mixtral', 'qwen2-moe', 'qwen3-moe'])(
+    'are reached for families/%s on 12 questions of HellaSwag',
+    async (family) => {
+      const model = `families/${family}`;
+      const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', 12, 'tree', 128);
+      compare(samplesPath, `${model}.jsonl`, 12);
+    },
+  );
+
   test('are reached for demo on 100 questions of ARC-Challenge', async () => {
     const { samplesPath } = await score('demo', 'arc_challenge', 'arc_challenge_test.jsonl.gz', 100, 'tree');
     compare(samplesPath, 'arc-demo.jsonl', 100);

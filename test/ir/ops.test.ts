@@ -1,3 +1,4 @@
+import { EXPERT_EXAMPLES } from './expertExamples.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { attributeProblem, inferred } from '../../ir/graph/checkNode.js';
@@ -42,7 +43,6 @@ const [P, Q] = [
   ['bool[4]', [0, 0, 1, 1]],
   ['bool[4]', [0, 1, 0, 1]],
 ] as const;
-
 /** Computed by hand. */
 const EXAMPLES: readonly Example[] = [
   example('const', [], 'f32[]', [2.5], { value: 2.5 }),
@@ -128,6 +128,7 @@ const EXAMPLES: readonly Example[] = [
   example('transpose', [['f32[2, 1, 3]', [1, 2, 3, 4, 5, 6]]], 'f32[3, 2, 1]', [1, 4, 2, 5, 3, 6], {
     order: [2, 0, 1],
   }),
+  ...EXPERT_EXAMPLES.map((each) => example(...each)),
   example('pair_halves', [['f32[2]', [1, 2]]], 'f32[2]', [1, 2], { headDim: 2, rotated: 2, interleaved: true }),
   example('repeat', [['f32[2, T]', [1, 2, 3, 4]]], 'f32[4, T]', [1, 2, 1, 2, 3, 4, 3, 4], { times: 2 }),
   example('rotate_half', [['f32[T, 4]', [1, 2, 3, 4, 5, 6, 7, 8]]], 'f32[T, 4]', [-3, -4, 1, 2, -7, -8, 5, 6]),

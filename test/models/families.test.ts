@@ -56,6 +56,9 @@ const NAMES: Readonly<Record<string, string>> = {
   'Gemma 2': 'gemma2',
   'Gemma 3': 'gemma3_text',
   'Command R': 'cohere2',
+  Mixtral: 'mixtral',
+  'Qwen 2 MoE': 'qwen2_moe',
+  'Qwen 3 MoE': 'qwen3_moe',
 };
 
 /**

@@ -34,6 +34,7 @@ describe('the pipeline', () => {
         "foldConstants",
         "splitVariance",
         "pruneDeadRows",
+        "recogniseExperts",
         "foldNormWeights",
         "fuseLogProb",
         "assignPrecision",

@@ -41,6 +41,18 @@ const FAMILIES = [
     },
   ],
   ['SmolLM3ForCausalLM', { model_type: 'smollm3', no_rope_layers: [0, 1] }],
+  ['MixtralForCausalLM', { model_type: 'mixtral', num_local_experts: 5, intermediate_size: 96 }],
+  [
+    'Qwen2MoeForCausalLM',
+    {
+      model_type: 'qwen2_moe',
+      num_experts: 6,
+      num_experts_per_tok: 3,
+      moe_intermediate_size: 72,
+      shared_expert_intermediate_size: 96,
+      decoder_sparse_step: 2,
+    },
+  ],
   ['GPTNeoXForCausalLM', { model_type: 'gpt_neox', num_key_value_heads: 4, rotary_pct: 0.25 }],
   ['GemmaForCausalLM', { model_type: 'gemma', tie_word_embeddings: true }],
   [

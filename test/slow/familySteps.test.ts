@@ -15,6 +15,9 @@ import { environment, isBuilt, ROOT } from '../e2e/support.js';
 
 const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
 const NAMES = [
+  'mixtral',
+  'qwen2-moe',
+  'qwen3-moe',
   'mistral',
   'qwen2-window',
   'qwen3',

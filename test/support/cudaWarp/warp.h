@@ -189,6 +189,20 @@ static int __reduce_min_sync(unsigned, int value) {
   });
 }
 static int __reduce_max_sync(unsigned mask, int value) { return ~__reduce_min_sync(mask, ~value); }
+template <class T> static T __shfl_up_sync(unsigned, T value, int by) {
+  return tw_exchange("shfl_up", value, [by](tw_fibre *w) {
+    for (int i = 0; i < 32; i++) w[i].result = w[i < by ? i : i - by].argument;
+  });
+}
+static unsigned __ballot_sync(unsigned, int value) {
+  return (unsigned)tw_exchange("ballot", (int)(value != 0), [](tw_fibre *w) {
+    uint32_t all = 0;
+    for (int i = 0; i < 32; i++) all |= (uint32_t)((int)w[i].argument != 0) << i;
+    for (int i = 0; i < 32; i++) w[i].result = all;
+  });
+}
+static int __popc(unsigned x) { return __builtin_popcount(x); }
+static int __ffs(int x) { return __builtin_ffs(x); }
 static int __any_sync(unsigned, int value) {
   return tw_exchange("any", value != 0, [](tw_fibre *w) {
     bool any = false;

@@ -1,0 +1,32 @@
+/** What the templates of kernels of experts need on any target. */
+import type { ArrangeKernel, RouteKernel } from '../ir/kernel.js';
+import type { KernelOperands } from './operands.js';
+
+export function routeValues(kernel: RouteKernel, operands: KernelOperands) {
+  const { count, chosen, normalised } = kernel;
+  const [logits, experts] = [operands.get(kernel.logits), operands.get(kernel.experts)];
+  return {
+    count,
+    chosen,
+    normalised,
+    logits: logits.index,
+    logitsStride: logits.stride,
+    experts: experts.index,
+    expertsStride: experts.stride,
+    weights: kernel.weights.map((name, slot) => ({ slot, buffer: operands.get(name).index })),
+  };
+}
+
+export function arrangeValues(kernel: ArrangeKernel, operands: KernelOperands) {
+  const { count, chosen } = kernel;
+  const experts = operands.get(kernel.experts);
+  return {
+    count,
+    chosen,
+    experts: experts.index,
+    expertsStride: experts.stride,
+    order: operands.get(kernel.order).index,
+    starts: operands.get(kernel.starts).index,
+    places: kernel.places.map((name, slot) => ({ slot, buffer: operands.get(name).index })),
+  };
+}

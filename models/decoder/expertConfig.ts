@@ -1,0 +1,93 @@
+/** Mixtures of experts: what config.json says of them. */
+import { UserError } from '../../errors.js';
+import { MOST_CHOSEN, MOST_EXPERTS } from '../../ir/experts.js';
+import { isGiven, quote } from '../../system/json.js';
+import type { Json } from '../family/model.js';
+import { layersOf, usesWindow } from './window.js';
+
+/** Feed-forward blocks of which each token takes a few, chosen by a router (arXiv:1701.06538, arXiv:2401.04088). */
+export interface ExpertsConfig {
+  readonly count: number;
+  /** Experts that a token is sent to. */
+  readonly chosen: number;
+  /** Inner width of an expert. */
+  readonly width: number;
+  /** Whether the weights of the chosen experts add up to 1. If not, they are their probabilities among all. */
+  readonly isNormalised: boolean;
+  /** Inner width of an expert that every token takes, times a gate of its own. Default: there is none. */
+  readonly sharedWidth?: number;
+  /** Layers with one feed-forward block instead, in ascending order. Default: none. */
+  readonly dense?: readonly number[];
+}
+
+/** The keys of a family, and what transformers takes absent ones for. */
+export interface ExpertKeys {
+  /** Keys of the number of experts: the first one that is given counts. */
+  readonly count: readonly string[];
+  readonly width: string;
+  readonly sharedWidth?: string;
+  readonly defaults: Pick<ExpertsConfig, 'count' | 'chosen' | 'width' | 'sharedWidth'>;
+  /** Absent: the weights always add up to 1, and every layer has experts. */
+  readonly hasDenseLayers?: boolean;
+}
+
+const MOST_WIDTH = 1 << 19;
+const MOST_LAYERS = 1024;
+
+function whole(
+  json: Json,
+  where: string,
+  key: string,
+  fallback: number,
+  [least, most]: readonly [number, number],
+): number {
+  const value = json[key];
+  if (!isGiven(value)) return fallback;
+  if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value;
+  throw new UserError(`${where}: ${key}: expected a whole number from ${least} to ${most}, got ${quote(value)}`);
+}
+
+/** Layers in mlp_only_layers, and those that decoder_sparse_step leaves out. */
+function denseLayers(json: Json, where: string): readonly number[] {
+  const { mlp_only_layers: listed } = json;
+  const step = whole(json, where, 'decoder_sparse_step', 1, [1, MOST_LAYERS]);
+  const isLayer = (each: unknown): boolean => typeof each === 'number' && Number.isInteger(each) && each >= 0;
+  if (isGiven(listed) && !(Array.isArray(listed) && listed.length <= MOST_LAYERS && listed.every(isLayer)))
+    throw new UserError(`${where}: mlp_only_layers: expected a list of layers, got ${quote(listed, 60)}`);
+  const dense: readonly unknown[] = Array.isArray(listed) ? listed : [];
+  return layersOf(json).filter((layer) => dense.includes(layer) || (layer + 1) % step !== 0);
+}
+
+/** Throws UserError where there are no experts, or fewer than a token is sent to. */
+export function readExperts(json: Json, where: string, keys: ExpertKeys): ExpertsConfig {
+  const { defaults } = keys;
+  const countKey = keys.count.find((key) => isGiven(json[key])) ?? keys.count[0]!;
+  if (json[countKey] === 0) throw new UserError(`${where}: ${countKey} is 0: a router needs experts to choose among`);
+  const count = whole(json, where, countKey, defaults.count, [1, MOST_EXPERTS]);
+  const chosen = whole(json, where, 'num_experts_per_tok', defaults.chosen, [1, MOST_CHOSEN]);
+  if (chosen > count) throw new UserError(`${where}: num_experts_per_tok is ${chosen}, but ${countKey} is ${count}`);
+  const width = whole(json, where, keys.width, defaults.width, [1, MOST_WIDTH]);
+  const shared =
+    keys.sharedWidth === undefined
+      ? undefined
+      : whole(json, where, keys.sharedWidth, defaults.sharedWidth ?? 1, [1, MOST_WIDTH]);
+  const stated = json['norm_topk_prob'] ?? false;
+  if (keys.hasDenseLayers === true && typeof stated !== 'boolean')
+    throw new UserError(`${where}: norm_topk_prob: expected true or false, got ${quote(stated)}`);
+  const dense = keys.hasDenseLayers === true ? denseLayers(json, where) : [];
+  return {
+    count,
+    chosen,
+    width,
+    isNormalised: keys.hasDenseLayers === true ? stated === true : true,
+    ...(shared === undefined ? {} : { sharedWidth: shared }),
+    ...(dense.length === 0 ? {} : { dense }),
+  };
+}
+
+/** Which layers of Qwen's models with experts have a window is not stated by files that use one: none is published. */
+export function refuseWindow(json: Json, where: string): void {
+  const { sliding_window: window } = json;
+  if (usesWindow(json, where) && isGiven(window))
+    throw new UserError(`${where}: use_sliding_window (sliding_window ${quote(window)}) is not supported with experts`);
+}
