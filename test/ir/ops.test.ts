@@ -15,7 +15,7 @@ const parseType = (text: string): TensorType => {
   const [, dtype, dims] = /^(\w+)\[(.*)\]$/.exec(text)!;
   return {
     dtype: dtype as TensorType['dtype'],
-    shape: dims === '' ? [] : dims!.split(', ').map((d) => (d === 'T' || d === 'R' ? d : Number(d))),
+    shape: dims === '' ? [] : dims!.split(', ').map((d) => (/^[TR]/.test(d) ? d : Number(d))),
   };
 };
 
