@@ -1,5 +1,5 @@
 /** `tasks`: the names that `run --tasks` takes. */
-import { TaskLibrary } from '../../tasks/definition/library.js';
+import { openLibrary } from '../../tasks/builtin/index.js';
 
 export interface TaskNames {
   readonly tasks: readonly string[];
@@ -11,7 +11,7 @@ export interface TaskNames {
 
 /** Of folders of task files, each sorted. Throws UserError for a folder that is not there. */
 export function listTasks(includePaths: readonly string[]): TaskNames {
-  const library = new TaskLibrary(includePaths);
+  const library = openLibrary(includePaths);
   const [tasks, groups, tags] = [library.names('task'), library.names('group'), library.names('tag')];
   return { tasks, groups, tags, unreadable: library.unreadable };
 }

@@ -3,7 +3,7 @@ import { UserError } from '../../errors.js';
 import { datasetOfTasks, type RunTask } from '../../eval/harness/documents.js';
 import { versionOf } from '../../eval/harness/config.js';
 import { readSplit } from '../../tasks/data/splits.js';
-import { TaskLibrary } from '../../tasks/definition/library.js';
+import { openLibrary } from '../../tasks/builtin/index.js';
 import { tasksBelow, type Node, type TaskNode } from '../../tasks/definition/nodes.js';
 import { openTask, type DocumentRequests, type TaskOptions } from '../../tasks/requests/task.js';
 import { TaskScores } from '../../tasks/scores/ofTask.js';
@@ -45,7 +45,7 @@ export interface FoundTasks {
 /** Throws UserError for names that are not there, and for what task files ask that this version lacks. */
 export function findTasks(request: TasksRequest): FoundTasks {
   const modelName = prepareFolders(request);
-  const library = new TaskLibrary(request.includePaths);
+  const library = openLibrary(request.includePaths);
   const nodes = request.tasks.flatMap((name) => library.resolve(name));
   const leaves = distinct(nodes).map((node) => ({ ...node, scores: new TaskScores(node.settings) }));
   return { modelName, nodes, leaves };
