@@ -1,7 +1,7 @@
 /**
- * `node dist/bench/tasks.js [DOCUMENTS …]`: how making requests grows with documents. Prompts of MMLU and HellaSwag with
- * five shots are made of rows that are invented as they are taken, and let go. One line a count: seconds to the first
- * and to the last, and the most memory of the process in between.
+ * `npm run bench:tasks -- [DOCUMENTS …]`: how making requests grows with documents. Prompts of MMLU and HellaSwag
+ * with five shots are made of rows that are invented as they are taken, and let go. One line a count: seconds to the
+ * first and to the last, and the most memory of the process in between.
  */
 import { openLibrary } from '../tasks/builtin/index.js';
 import { tasksBelow } from '../tasks/definition/nodes.js';

@@ -117,9 +117,10 @@ export function addRun(program: Command, context: Context): void {
       '        question is longer than --max-tokens: then it is cut into calls; a tree must fit one',
     ],
     'Tasks of lm-evaluation-harness': [
-      '--tasks takes names of its tasks, groups and tags (tilewright tasks lists them); their YAML files are',
-      "in --include_path, data sets in --data_root. The harness's flags work in its spelling, with",
-      'underscores, or with dashes. All tasks are planned together and the model is loaded once; results',
+      '--tasks takes names of its tasks, groups and tags (tilewright tasks lists them). The popular ones are',
+      "built in; YAML files of others are in --include_path. Data sets are in --data_root, or in the hub's",
+      "cache. The harness's flags work in its spelling, with underscores, or with dashes.",
+      'All tasks are planned together and the model is loaded once; results',
       'are in the layout of version 0.4.13.dev0. docs/tasks.md says what is supported.',
     ],
     'Equal answers': [
@@ -154,7 +155,7 @@ export function addRun(program: Command, context: Context): void {
       `${EXAMPLE} --out results --resume`,
       `${EXAMPLE} --out parts --shard 1/2`,
       `${EXAMPLE} --limit 100 --json`,
-      'tilewright run models/demo --tasks mmlu,hellaswag --num_fewshot 5 --include_path TASKS --data_root HUB',
+      'tilewright run models/demo --tasks mmlu,hellaswag --num_fewshot 5 --data_root HUB',
     ],
     'Exit status': EXIT_STATUSES,
   });

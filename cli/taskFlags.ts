@@ -24,13 +24,17 @@ const repeated = (value: string, before: readonly string[] | undefined): string[
 
 /** Flags that choose tasks and data, which `tasks` has too. */
 export const addTaskSources = (command: Command): Command =>
-  command.option('--include-path <dir>', 'folder of task files (YAML of lm-evaluation-harness); may repeat', repeated);
+  command.option(
+    '--include-path <dir>',
+    'folder of more task files (YAML of lm-evaluation-harness); may repeat',
+    repeated,
+  );
 
 export const addTaskFlags = (command: Command): Command =>
   addTaskSources(
     command.option('--tasks <names>', 'tasks, groups and tags of lm-evaluation-harness, with commas between them'),
   )
-    .option('--data-root <dir>', 'data sets: clones of hub repositories (owner/name), or a hub cache')
+    .option('--data-root <dir>', 'data sets: clones of hub repositories, or a hub cache (default: that of $HF_HOME)')
     .option('--num-fewshot <n>', 'examples before each question (default: as each task says)')
     .option('--system-instruction <text>', 'begins every prompt')
     .option('--apply-chat-template', "write prompts with the model's chat template")

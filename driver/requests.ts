@@ -191,7 +191,7 @@ export interface TasksRequest extends ScoreRequest {
   readonly tasks: readonly string[];
   /** Folders of task files. */
   readonly includePaths: readonly string[];
-  /** Folder of data sets. */
+  /** Folder of data sets. Default: the hub's cache, as HF_HUB_CACHE and HF_HOME say. */
   readonly dataRoot?: string;
   /** Shots; default: what each task says. */
   readonly shots?: number;

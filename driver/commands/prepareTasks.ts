@@ -1,8 +1,8 @@
 /** The first step of a run of tasks: their files, their data and every prompt. */
-import { UserError } from '../../errors.js';
+import { readSettings } from '../../settings.js';
 import { datasetOfTasks, type RunTask } from '../../eval/harness/documents.js';
 import { versionOf } from '../../eval/harness/config.js';
-import { readSplit } from '../../tasks/data/splits.js';
+import { splitReader } from '../../tasks/data/splits.js';
 import { openLibrary } from '../../tasks/builtin/index.js';
 import { tasksBelow, type Node, type TaskNode } from '../../tasks/definition/nodes.js';
 import { openTask, type DocumentRequests, type TaskOptions } from '../../tasks/requests/task.js';
@@ -60,13 +60,14 @@ export async function prepareTasks(
   ui: Ui,
 ): Promise<PreparedTasks> {
   const { dataRoot, shots, limit, systemInstruction, signal } = request;
-  if (dataRoot === undefined) throw new UserError('the tasks need a folder of data sets', 'give one: --data-root DIR');
+  const { hubCaches, datasetsCache } = readSettings();
+  const read = splitReader({ root: dataRoot, hubCaches, datasetsCache });
   const options: TaskOptions = { shots, limit, systemInstruction, chat: chat?.chat };
   ui.phase('prompts', counted(leaves.length, 'task'));
   const tasks: RunTask[] = [];
   let first = 0;
   for (const [i, { name, settings, scores }] of leaves.entries()) {
-    const opened = await openTask(settings, readSplit.bind(undefined, dataRoot), options);
+    const opened = await openTask(settings, read, options);
     const documents: DocumentRequests[] = [];
     for await (const document of opened.documents()) {
       if (signal?.aborted === true) throw new Interrupted(0);

@@ -43,7 +43,7 @@ function snapshotOf(repository: string, revision: string): string | undefined {
 export function downloadCommand(dataset: string, roots: DataRoots, include?: string): string {
   const to = roots.root === undefined ? '' : ` --local-dir ${join(roots.root, dataset)}`;
   const only = include === undefined ? '' : ` --include '${include}'`;
-  return `Try: hf download --repo-type dataset ${dataset}${only}${to}`;
+  return `hf download --repo-type dataset ${dataset}${only}${to}`;
 }
 
 /** Throws UserError with the command that downloads it. */

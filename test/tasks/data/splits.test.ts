@@ -82,13 +82,13 @@ describe('a clone', () => {
     await expect(rows(roots, 'o/d', 'main', 'dev')).rejects.toThrow('no split "dev" of main; there are train, test');
     await expect(rows(roots, 'o/e', undefined, 'test')).rejects.toMatchObject({
       message: `the data set o/e is not in ${roots.root}`,
-      hint: `Try: hf download --repo-type dataset o/e --local-dir ${roots.root}/o/e`,
+      hint: `hf download --repo-type dataset o/e --local-dir ${roots.root}/o/e`,
     });
     await expect(rows(roots, 'o/..', undefined, 'test')).rejects.toThrow('no name of a data set');
     write('clone/o/f/README.md', '---\nconfigs:\n- config_name: c\n  data_files: c/test-*\n---\n');
     await expect(rows(roots, 'o/f', 'c', 'train')).rejects.toMatchObject({
       message: `${roots.root}/o/f: no file "c/test-*" of the split "train" of c`,
-      hint: `Try: hf download --repo-type dataset o/f --include 'c/test-*' --local-dir ${roots.root}/o/f`,
+      hint: `hf download --repo-type dataset o/f --include 'c/test-*' --local-dir ${roots.root}/o/f`,
     });
   });
 });
@@ -116,7 +116,7 @@ describe('the hub’s cache', () => {
     await expect(rows(roots, 'o/e', undefined, 'test')).rejects.toMatchObject({
       message:
         `the data set o/e is not in ${root}/hub; ` + `${root}/converted/o___e has a converted copy, which is not read`,
-      hint: 'Try: hf download --repo-type dataset o/e',
+      hint: 'hf download --repo-type dataset o/e',
     });
   });
 
