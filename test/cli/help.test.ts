@@ -35,7 +35,9 @@ describe.each(COMMANDS)('tilewright %s --help', (name) => {
       expect([program, COMMANDS.includes(command!)]).toEqual(['tilewright', true]);
       const flags = await helpOf(command!);
       for (const [i, word] of words.entries()) {
-        if (word.startsWith('-')) expect(flags, word).toMatch(new RegExp(`^ +(-\\w, )?${word}\\b`, 'm'));
+        // Underscores may take the place of dashes, as users of lm-evaluation-harness write them.
+        const flag = word.replaceAll('_', '-');
+        if (word.startsWith('-')) expect(flags, word).toMatch(new RegExp(`^ +(-\\w, )?${flag}\\b`, 'm'));
         const isOutput = ['-o', '--out', '--database'].includes(words[i - 1] ?? '');
         if (isOutput) made.add(word);
         else if (/\/|\.tw$/.test(word) && !/^\d+\/\d+$/.test(word))
