@@ -30,12 +30,14 @@ export class Names {
 export function groupPath(group: Group): string {
   const nodes = group.anchors.length > 0 ? group.anchors : group.members;
   const paths = [...new Set(nodes.map((n) => n.path))];
+  // A loop is named for where it begins: its last ops may belong to the scopes around it, or to the next layer.
+  if (group.anchors.length === 0) return paths.find((p) => paths.every((q) => !q.startsWith(`${p}.`))) ?? paths[0]!;
   if (group.kind === 'attention') return `${paths[0]!}.mix`;
   if (group.kind === 'logprob' || paths.length === 1) return paths[0]!;
   const split = paths.map((p) => p.split('.'));
   let common = 0;
   while (split.every((s) => s.length > common + 1 && s[common] === split[0]![common])) common++;
   const tails = split.map((s) => s.slice(common).join('_'));
-  const tail = group.anchors.length === 0 ? tails[0]! : tails.join(tails.every((t) => t.length === 1) ? '' : '_');
+  const tail = tails.join(tails.every((t) => t.length === 1) ? '' : '_');
   return [...split[0]!.slice(0, common), tail].join('.');
 }
