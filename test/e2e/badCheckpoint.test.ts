@@ -166,8 +166,8 @@ const CASES: readonly Case[] = [
   },
   {
     name: 'an unsupported rope type',
-    make: () => writeCheckpoint({ config: { rope_scaling: { rope_type: 'longrope', factor: 4 } } }),
-    error: ['config.json', 'longrope', 'llama3'],
+    make: () => writeCheckpoint({ config: { rope_scaling: { rope_type: 'spiral', factor: 4 } } }),
+    error: ['config.json', 'spiral', 'llama3'],
     hint: /supported model/,
   },
   {

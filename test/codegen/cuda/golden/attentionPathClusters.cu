@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_attention_test(int T, int
   const auto chunk_of = [&](int round) { return round * WORKERS + team * CLUSTER + rank; };
   /* Where the key of this lane lies: key `lane` of the warp's part of a chunk, −1 past the last key. */
   const auto place_of = [&](int chunk) {
-    const int i = chunk * CHUNK + warp * KEYS + lane;
+    const int i = (chunk) * CHUNK + warp * KEYS + lane;
     return i < keys ? list[begin + i] : -1;
   };
   int place = place_of(chunk_of(0));
@@ -153,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) k_attention_test(int T, int
   }
 
   for (int round = 0; round * WORKERS < chunks; round++) {
-    const int chunk = chunk_of(round), key = chunk * CHUNK + warp * KEYS;
+    const int chunk = chunk_of(round), key = (chunk) * CHUNK + warp * KEYS;
     const bool works = chunk < chunks, goes_on = chunk_of(round + 1) < chunks;
     float o[UNITS][2][4];
     tw_f2 end[HALVES];

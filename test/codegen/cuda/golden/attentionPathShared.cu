@@ -145,7 +145,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int
     /* The first tile of its own of run `run` or, where it has none, of a later run. */
     const auto enter = [&](int run) {
       for (; run < end; run = s_next[run])
-        if (s_shared[run] * KEYS < s_keys[run]) return Tile{ run, s_begin[run], s_keys[run], s_shared[run] };
+        if (s_shared[run] * KEYS < s_keys[run])
+          return Tile{ run, s_begin[run], s_keys[run], s_shared[run] };
       return Tile{ end, 0, 0, 0 };
     };
     const auto after = [&](Tile tile) {
