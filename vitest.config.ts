@@ -87,11 +87,20 @@ const SLOW = 'test/slow/**/*.test.ts';
 const THOROUGH = [
   'codegen/cuda/attentionPath',
   'codegen/cuda/hopper',
-  'codegen/cuda/randomModel',
   'codegen/cuda/skinny',
-  'codegen/draw',
   'codegen/layer',
   'e2e/golden',
+].map((name) => `test/${name}.test.ts`);
+/** Files that CI has no time for: what they prove at length, others there prove in part. */
+const LENGTHY = [
+  'autotune/cpu/measureStep',
+  'bench/checkpoint',
+  'codegen/cuda/randomModel',
+  'codegen/draw',
+  'e2e/generateSmall',
+  'e2e/gpuTune',
+  'e2e/sameAnswers',
+  'e2e/twoPhase',
 ].map((name) => `test/${name}.test.ts`);
 /** A file that is named on the command line runs once. */
 const isSlowRun = process.argv.some((argument) => /^(--project=)?slow$/.test(argument));
@@ -113,17 +122,26 @@ export default defineConfig({
           ...common,
           name: 'separate',
           include: ['test/**/*.test.ts'],
-          exclude: [...TOGETHER, SLOW],
+          exclude: [...TOGETHER, ...LENGTHY, SLOW],
           provide: { isThorough: false },
         },
       },
-      { test: { ...common, name: 'together', include: TOGETHER, isolate: false, provide: { isThorough: false } } },
+      {
+        test: {
+          ...common,
+          name: 'together',
+          include: TOGETHER,
+          exclude: LENGTHY,
+          isolate: false,
+          provide: { isThorough: false },
+        },
+      },
       // What takes a minute: `npm run test:slow`.
       {
         test: {
           ...common,
           name: 'slow',
-          include: [SLOW, ...(isSlowRun ? THOROUGH : [])],
+          include: [SLOW, ...LENGTHY, ...(isSlowRun ? THOROUGH : [])],
           provide: { isThorough: true },
         },
       },

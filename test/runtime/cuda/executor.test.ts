@@ -147,7 +147,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     expect(use.arenaBytes).toBe(plan.arenaBytes);
     // Three jobs and one vector of factors. The table and the head, padded to 256, share one staging buffer; the
     // factors are in another.
-    expect(use.stagingBytes).toBe(3 * 64 + 256 + 2 * (768 + 640));
+    expect(use.stagingBytes).toBe(3 * 80 + 256 + 2 * (768 + 640));
     expect(fake.state.peakBytes).toBeGreaterThan(0);
     expect(fake.state.peakBytes).toBeLessThanOrEqual(peakBytes(use));
     const total = VOCAB * WIDTH * 2 + VOCAB * WIDTH * 2;
