@@ -215,7 +215,7 @@ describe('pipes', () => {
       writing(path, 'cat', bytes);
       expect(await ids(path, { limit: 0.2 })).toEqual([0, 1]);
     }
-  }, 10_000);
+  }, 60_000);
 
   it('are bounded if they never end, and end when told to stop', async () => {
     const endless = fifo('endless');
