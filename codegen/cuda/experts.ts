@@ -7,9 +7,8 @@ import { kernelHead } from './text/operands.js';
 import { render } from './text/templates.js';
 
 /**
- * What a product of experts' matrices adds to one of a single matrix. Its row tiles begin where an expert's rows
- * do. How many there are is only known on the device: blocks take them in turn. There are about as many blocks as
- * tiles, if
+ * What a product of experts' matrices adds to one of a single matrix. Its row tiles begin where an expert's rows do.
+ * How many there are is only known on the device: blocks take them in turn. There are about as many blocks as tiles if
  * experts have more than a tile of rows each.
  */
 export function expertTiles(
@@ -25,6 +24,14 @@ export function expertTiles(
     per: tm / 2,
   };
 }
+
+/** A kernel on a line of blocks that needs no dynamic shared memory. */
+const emitted = (source: string, threads: number, gridX: EmittedCuda['launch']['gridX']): EmittedCuda => ({
+  source,
+  tensorMaps: [],
+  waitsForPredecessor: true,
+  launch: { threads, sharedBytes: 0, cluster: 1, gridX, gridY: { kind: 'constant', count: 1 } },
+});
 
 /** One warp a row. */
 export function emitRoute(
@@ -43,18 +50,7 @@ export function emitRoute(
     perLane: Math.ceil(kernel.count / 32),
     ...routeValues(kernel, operands),
   });
-  return {
-    source,
-    tensorMaps: [],
-    waitsForPredecessor: true,
-    launch: {
-      threads,
-      sharedBytes: 0,
-      cluster: 1,
-      gridX: { kind: 'tiles', extent: kernel.rows, per: warps, times: 1 },
-      gridY: { kind: 'constant', count: 1 },
-    },
-  };
+  return emitted(source, threads, { kind: 'tiles', extent: kernel.rows, per: warps, times: 1 });
 }
 
 /** One block an expert: it counts the pairs of those before, and lists its own in their order. */
@@ -73,16 +69,5 @@ export function emitArrange(
     rows: kernel.rows,
     ...arrangeValues(kernel, operands),
   });
-  return {
-    source,
-    tensorMaps: [],
-    waitsForPredecessor: true,
-    launch: {
-      threads,
-      sharedBytes: 0,
-      cluster: 1,
-      gridX: { kind: 'constant', count: kernel.count },
-      gridY: { kind: 'constant', count: 1 },
-    },
-  };
+  return emitted(source, threads, { kind: 'constant', count: kernel.count });
 }

@@ -2,34 +2,24 @@
 import { createHash } from 'node:crypto';
 import {
   formatTable,
-  printDocs,
   summariseResults,
-  throughputOf,
   writeResults,
-  type Provenance,
   type Question,
   type Results,
   type ResultsInput,
 } from '../../eval/index.js';
-import { checkpointId, type LoadedModel } from './loadModel.js';
 import { clock } from '../phases.js';
 import type { PreparedRun } from './prepareRun.js';
-import type { PackedQuestions } from './questionSet.js';
 import type { RunRequest, RunResult } from '../requests.js';
-import type { ScoredSet } from './scoreSet.js';
+import { provenanceOf, ratesOf, settingsOf, type RunFacts } from './runFacts.js';
 import { VERSION } from '../version.js';
 
-export interface RunReport {
+export interface RunReport extends RunFacts {
   readonly request: RunRequest;
   readonly prepared: PreparedRun;
   /** The model's name in results. */
   readonly modelName: string;
-  readonly model: Pick<LoadedModel, 'model' | 'devices' | 'reference' | 'tokenizer' | 'limits'>;
-  readonly questions: PackedQuestions;
-  readonly scored: ScoredSet;
   readonly started: Date;
-  /** Seconds from the command to the first micro-batch. */
-  readonly loadSeconds: number;
 }
 
 const questionsHash = (questions: readonly Question[]): string => {
@@ -39,23 +29,8 @@ const questionsHash = (questions: readonly Question[]): string => {
   return hash.digest('hex');
 };
 
-const provenanceOf = ({ request, model, questions }: RunReport): Provenance => ({
-  checkpoint: checkpointId(model),
-  checkpoint_path: model.reference.path,
-  tokenizer_sha256: model.tokenizer.hash,
-  bos_tokens: questions.loaded.addedTokens,
-  context_length: model.limits.contextLength,
-  overlong: questions.overlong ?? 'truncate',
-  truncated_choices: questions.truncatedChoices,
-  dataset_path: request.data,
-  dataset_sha256: questions.loaded.sha256,
-  docs: printDocs(questions.loaded.docs),
-  questions: questions.loaded.questions.length,
-  questions_sha256: questionsHash(questions.loaded.questions),
-});
-
 function resultsInput(report: RunReport): ResultsInput {
-  const { request, prepared, modelName, model, questions, scored, started, loadSeconds } = report;
+  const { request, prepared, modelName, questions, scored, started } = report;
   const { task } = prepared;
   const { loaded, shard } = questions;
   const finished = new Set(scored.scores.map(({ docId }) => docId));
@@ -63,34 +38,13 @@ function resultsInput(report: RunReport): ResultsInput {
     taskName: task.name,
     taskVersion: task.version,
     modelName,
-    config: {
-      model: 'tilewright',
-      model_args: `model=${request.model},precision=${request.precision}`,
-      batch_size: 'auto',
-      device: model.model.target.name,
-      arithmetic: model.model.arithmetic,
-      isa: model.model.isa,
-      sharing: request.sharing,
-      limit: request.limit ?? null,
-      bootstrap_iters: 0,
-      fewshot_seed: 1234,
-    },
+    config: settingsOf(report, 0),
     taskConfig: { dataset_path: request.data, dataset_sha256: loaded.sha256 },
-    provenance: provenanceOf(report),
+    provenance: provenanceOf(report, request.data, questionsHash(loaded.questions)),
     questionsInDataset: loaded.total,
     questions: loaded.questions.filter(({ docId }) => finished.has(docId)),
     scores: scored.scores,
-    throughput: throughputOf({
-      questions: scored.questionsScored,
-      tokensComputed: scored.tokensComputed,
-      tokensWithoutSharing: scored.tokenCounts.alone,
-      tokensGrouped: scored.tokenCounts.grouped,
-      tokensShared: scored.tokenCounts.shared,
-      loadSeconds,
-      scoreSeconds: scored.scoreSeconds,
-      modelFlops: scored.scorer.modelFlops,
-      devices: scored.scorer.timeline.use(model.devices),
-    }),
+    throughput: ratesOf(report),
     started,
     finished: new Date(clock()),
     version: VERSION,

@@ -1,6 +1,6 @@
 /** The last step of a run of tasks: results_*.json, and samples_*.jsonl of each task. */
 import { join } from 'node:path';
-import { printDocs, resultsFolder, throughputOf, type Provenance, type Throughput } from '../../eval/index.js';
+import { resultsFolder } from '../../eval/index.js';
 import type { GroupAnswers, TaskAnswers } from '../../eval/harness/answers.js';
 import { buildTaskResults, type TasksHeader } from '../../eval/harness/results.js';
 import { sampleLines } from '../../eval/harness/samples.js';
@@ -11,24 +11,17 @@ import { writeAtomically } from '../../system/write.js';
 import { clock } from '../phases.js';
 import type { RunResult, TasksRequest } from '../requests.js';
 import { VERSION } from '../version.js';
-import { checkpointId, type LoadedModel } from './loadModel.js';
 import type { PreparedTasks } from './prepareTasks.js';
-import type { PackedQuestions } from './questionSet.js';
-import type { ScoredSet } from './scoreSet.js';
+import { provenanceOf, ratesOf, settingsOf, type RunFacts } from './runFacts.js';
 import type { GeneratedTexts } from './taskWriting.js';
 
-export interface TasksReport {
+export interface TasksReport extends RunFacts {
   readonly request: TasksRequest;
   readonly prepared: PreparedTasks;
   readonly modelName: string;
-  readonly model: Pick<LoadedModel, 'model' | 'devices' | 'reference' | 'tokenizer' | 'limits'>;
-  readonly questions: PackedQuestions;
-  readonly scored: ScoredSet;
   readonly tasks: readonly TaskAnswers[];
   readonly groups: readonly GroupAnswers[];
   readonly started: Date;
-  /** Seconds from the command to the first micro-batch. */
-  readonly loadSeconds: number;
   /** The chat template that prompts were written with. */
   readonly template: string | undefined;
   readonly generated: GeneratedTexts | undefined;
@@ -39,59 +32,20 @@ export interface TasksReport {
 const AGAIN =
   'Free some space or fix the folder, then run the same command with --resume: finished documents are in the journal';
 
-const provenanceOf = ({ request, model, questions, truncatedPrompts }: TasksReport): Provenance => ({
-  checkpoint: checkpointId(model),
-  checkpoint_path: model.reference.path,
-  tokenizer_sha256: model.tokenizer.hash,
-  bos_tokens: questions.loaded.addedTokens,
-  context_length: model.limits.contextLength,
-  overlong: questions.overlong ?? 'truncate',
-  truncated_choices: questions.truncatedChoices + truncatedPrompts,
-  dataset_path: request.dataRoot ?? '',
-  dataset_sha256: questions.loaded.sha256,
-  docs: printDocs(questions.loaded.docs),
-  questions: questions.loaded.questions.length,
-  questions_sha256: questions.loaded.sha256,
-});
-
-function throughput({ scored, loadSeconds, model }: TasksReport): Throughput {
-  return throughputOf({
-    questions: scored.questionsScored,
-    tokensComputed: scored.tokensComputed,
-    tokensWithoutSharing: scored.tokenCounts.alone,
-    tokensGrouped: scored.tokenCounts.grouped,
-    tokensShared: scored.tokenCounts.shared,
-    loadSeconds,
-    scoreSeconds: scored.scoreSeconds,
-    modelFlops: scored.scorer.modelFlops,
-    devices: scored.scorer.timeline.use(model.devices),
-  });
-}
-
 const generationOf = ({ generated }: TasksReport): TasksHeader['generation'] =>
   generated && { ...generated.counts, texts: generated.texts.size, seconds: generated.seconds };
 
 /** Throws UserError if a file cannot be written. */
 export function reportTasks(report: TasksReport): RunResult {
-  const { request, model, modelName, tasks, groups, started } = report;
+  const { request, modelName, tasks, groups, started } = report;
   const finished = new Date(clock());
+  const { loaded } = report.questions;
   const results = buildTaskResults(
     {
       modelName,
-      config: {
-        model: 'tilewright',
-        model_args: `model=${request.model},precision=${request.precision}`,
-        batch_size: 'auto',
-        device: model.model.target.name,
-        arithmetic: model.model.arithmetic,
-        isa: model.model.isa,
-        sharing: request.sharing,
-        limit: request.limit ?? null,
-        bootstrap_iters: BOOTSTRAP_DRAWS,
-        fewshot_seed: 1234,
-      },
-      provenance: provenanceOf(report),
-      throughput: throughput(report),
+      config: settingsOf(report, BOOTSTRAP_DRAWS),
+      provenance: provenanceOf(report, request.dataRoot ?? '', loaded.sha256, report.truncatedPrompts),
+      throughput: ratesOf(report),
       systemInstruction: request.systemInstruction ?? null,
       chatTemplate: report.template ?? null,
       fewshotAsMultiturn: report.template === undefined ? null : request.isMultiturn !== false,

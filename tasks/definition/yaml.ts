@@ -105,7 +105,7 @@ class Converter {
       if (name === '<<' && isScalar(key) && key.type === Scalar.PLAIN) {
         for (const map of Array.isArray(converted) ? (converted as readonly Yaml[]) : [converted]) {
           if (!(map instanceof Map)) return this.#refuse(key, '"<<" takes keys and values');
-          // Of several maps, the first that has a key wins.
+          // If several maps have a key, the first one wins.
           for (const [each, item] of map as YamlMap) if (!merged.has(each)) merged.set(each, item);
         }
       } else own.set(typeof name === 'string' ? name : quote(isScalar(key) ? key.source : key), converted);

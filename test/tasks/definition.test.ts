@@ -59,7 +59,7 @@ describe('a folder of task files', () => {
         'metadata: {version: 2}\n',
     });
     const nodes = all.resolve('g');
-    // Of a key in the group and in a group inside of it, the outer one wins, as in the public harness.
+    // If a group and a group inside it both have a key, the outer one wins, as in the public harness.
     expect(settings(nodes, 'num_fewshot')).toEqual([
       ['a', 2],
       ['a', 3],
