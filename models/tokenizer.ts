@@ -7,6 +7,7 @@ import { isGiven, isRecord, quote } from '../system/json.js';
 import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/read.js';
 import { convertSentencePiece, parseSentencePiece, type SpecialTokens } from './sentencepiece.js';
 import { cuttableTexts, encodeSharing, SPACE, type Around } from './sharedHeads.js';
+import { cutsOf, mayCutLines, SharedLines } from './sharedLines.js';
 import { parseTokenizerJson, writeTokenizerJson, type Beside, type TokenizerJson } from './tokenizerJson.js';
 import { pieceId } from './tokenizerModels.js';
 
@@ -153,7 +154,12 @@ function checkIds(ids: ArrayLike<number>, text: string, where: string, embedding
   }
 }
 
-function wrap({ tokenizer: native, mayCut }: Native, around: Around, decodes: boolean, spec: TokenizerSpec): Tokenizer {
+function wrap(
+  { tokenizer: native, mayCut }: Native,
+  around: Around,
+  json: TokenizerJson,
+  spec: TokenizerSpec,
+): Tokenizer {
   const where = describe(spec);
   const embeddings = spec.embeddings ?? Infinity;
   const guarded = async <T>(run: () => Promise<T>): Promise<T> => {
@@ -170,12 +176,20 @@ function wrap({ tokenizer: native, mayCut }: Native, around: Around, decodes: bo
   const encodeEach = async (texts: string[]): Promise<number[][]> =>
     (await native.encodeBatch(texts, { addSpecialTokens: false })).map((encoding) => encoding.getIds());
   const { before, after } = around;
+  const encodeAlike = (texts: string[], beside: Around): Promise<readonly ArrayLike<number>[]> =>
+    mayCut === undefined ? encodeEach(texts) : encodeSharing(texts, mayCut, beside, encodeEach);
+  const cutsLines = mayCutLines(json);
+  let lines: Promise<SharedLines | undefined> | undefined;
   const encodeBatch = async (texts: readonly string[]): Promise<readonly ArrayLike<number>[]> => {
-    const all = await guarded(async () =>
-      mayCut === undefined
-        ? (await encodeEach([...texts])).map((ids) => [...before, ...ids, ...after])
-        : encodeSharing(texts, mayCut, around, encodeEach),
-    );
+    const all = await guarded(async () => {
+      const shared =
+        cutsLines && texts.some((text) => cutsOf(text).length > 0)
+          ? await (lines ??= SharedLines.open((parts) => encodeAlike(parts, { before: [], after: [] })))
+          : undefined;
+      if (shared !== undefined) return shared.encodeBatch(texts, around);
+      const encoded = await encodeAlike([...texts], around);
+      return mayCut === undefined ? encoded.map((ids) => [...before, ...Array.from(ids), ...after]) : encoded;
+    });
     all.forEach((ids, i) => {
       checkIds(ids, texts[i]!, where, embeddings);
     });
@@ -190,7 +204,7 @@ function wrap({ tokenizer: native, mayCut }: Native, around: Around, decodes: bo
       return ids;
     },
     decode: (ids) => {
-      if (!decodes)
+      if (json.decoders === undefined)
         throw new UserError(
           `${where}: its decoder is not supported: tokens cannot be shown as text`,
           'use the tokenizer.json of the original model',
@@ -206,7 +220,7 @@ export function createTokenizer(spec: TokenizerSpec): Tokenizer {
   const json = parseTokenizerJson(jsonOf(spec), where);
   const { before, after } = spec.kind === 'file' ? { ...json.beside, ...spec.beside } : json.beside;
   try {
-    return wrap(createNative(json), { before, after }, json.decoders !== undefined, spec);
+    return wrap(createNative(json), { before, after }, json, spec);
   } catch (error) {
     throw new UserError(`${where}: not a tokenizer that can be read: ${quote(message(error), 200)}`, REFETCH, {
       cause: error,
