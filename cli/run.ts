@@ -44,8 +44,9 @@ import {
   threads,
   type Flags,
 } from './options.js';
+import { HARNESS_HELP, harnessNotes, translated } from './harnessFlags.js';
 import { shard } from './shard.js';
-import { addTaskFlags, refuseMixed, taskRequest } from './taskFlags.js';
+import { addTaskFlags, refuseMixed, resultsFolderOf, taskRequest } from './taskFlags.js';
 import { printJson, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
 
 const TASK_NAMES = TASKS.map(({ name }) => name);
@@ -60,7 +61,8 @@ export function addRun(program: Command, context: Context): void {
         'Tokens that choices have in common are computed once. ' +
         'A checkpoint is compiled first (and cached); an artifact runs as it is.',
     )
-    .argument('<model>', 'checkpoint folder, or artifact folder written by tilewright compile')
+    .usage('[options] <model>')
+    .argument('[model]', 'checkpoint folder, or artifact folder written by tilewright compile')
     .option('--task <name>', `how to read --data: ${TASK_NAMES.join(', ')}`)
     .option('--data <file>', 'questions as JSON lines, plain or .gz; - for the standard input')
     .option('--out <dir>', 'folder for results_*.json, samples_*.jsonl and the journal; without it nothing is written')
@@ -96,8 +98,9 @@ export function addRun(program: Command, context: Context): void {
     .option('--dry-run', 'count what each way of sharing would compute, and compute nothing')
     .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
     .option('--json', 'print the results as JSON and nothing else')
-    .action(async (model: string, _options: unknown, self: Command) => {
-      await run(context, model, self.opts<Flags>());
+    .action(async (given: string | undefined, _options: unknown, self: Command) => {
+      const { model, flags } = translated(given, self.opts<Flags>());
+      await run(context, model, flags);
     });
   addSections(command, {
     'About the input': CHECKPOINT_HELP,
@@ -122,6 +125,7 @@ export function addRun(program: Command, context: Context): void {
       "hub's cache. The harness's flags work in its spelling, with underscores, or with dashes. All tasks",
       'are planned together and the model is loaded once; results are in the layout of version',
       '0.4.13.dev0. docs/tasks.md says what is supported.',
+      ...HARNESS_HELP,
     ],
     'Equal answers': [
       'An answer is the same to the bit for any batch size, number of threads or devices, placement,',
@@ -190,7 +194,7 @@ function parse(context: Context, model: string, flags: Flags): Parsed {
   const [name, limit, output, trace] = [
     text(flags, 'modelName'),
     text(flags, 'limit'),
-    text(flags, 'out') ?? text(flags, 'outputPath'),
+    resultsFolderOf(flags),
     text(flags, 'trace'),
   ];
   if (name === '') throw new UsageError('--model-name is empty', 'for example: --model-name my-model');
@@ -232,8 +236,8 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   const { io, commands } = context;
   const parsed = parse(context, model, flags);
   const { kind: _, ...request } = parsed;
-  if (flags['batchSize'] !== undefined && !isSet(flags, 'quiet'))
-    io.stderr.write('note: --batch_size has no effect: batches are planned, and answers do not depend on them\n');
+  const notes = harnessNotes(flags);
+  if (!isSet(flags, 'quiet')) for (const note of notes) io.stderr.write(`${note}\n`);
   const isJson = isSet(flags, 'json');
   const advice = (error: unknown): string => {
     if (error instanceof StoppedEarly)

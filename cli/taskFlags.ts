@@ -1,24 +1,12 @@
 /** The flags of `run --tasks`: those of lm-evaluation-harness, in its spelling or with dashes. */
 import type { Command } from 'commander';
 import { existsSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
 import type { TasksRequest } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
+import { parseGeneration, parseSamples, parseSeeds } from './askedOfTasks.js';
+import { addHarnessFlags } from './harnessFlags.js';
 import { isSet, text, wholeNumber, type Flags } from './options.js';
-
-/** Flags that the harness writes with underscores. */
-const WITH_UNDERSCORES: ReadonlySet<string> = new Set(
-  (
-    'include_path num_fewshot output_path log_samples apply_chat_template fewshot_as_multiturn system_instruction ' +
-    'batch_size data_root'
-  ).split(' '),
-);
-
-/** The arguments with the harness's names of flags as they are spelt here; values stay as they are. */
-export const harnessSpelling = (argv: readonly string[]): string[] =>
-  argv.map((each) => {
-    const [, name, rest = ''] = /^--([a-z_]+)(=.*)?$/s.exec(each) ?? [];
-    return name !== undefined && WITH_UNDERSCORES.has(name) ? `--${name.replaceAll('_', '-')}${rest}` : each;
-  });
 
 const repeated = (value: string, before: readonly string[] | undefined): string[] => [...(before ?? []), value];
 
@@ -31,17 +19,25 @@ export const addTaskSources = (command: Command): Command =>
   );
 
 export const addTaskFlags = (command: Command): Command =>
-  addTaskSources(
-    command.option('--tasks <names>', 'tasks, groups and tags of lm-evaluation-harness, with commas between them'),
+  addHarnessFlags(
+    addTaskSources(
+      command.option(
+        '--tasks <names>',
+        'tasks, groups, tags and files of lm-evaluation-harness, with commas between them; mmlu_*: all that match',
+      ),
+    ),
   )
     .option('--data-root <dir>', 'data sets: clones of hub repositories, or a hub cache (default: that of $HF_HOME)')
     .option('--num-fewshot <n>', 'examples before each question (default: as each task says)')
     .option('--system-instruction <text>', 'begins every prompt')
-    .option('--apply-chat-template', "write prompts with the model's chat template")
+    .option('--apply-chat-template [name]', "write prompts with the model's chat template")
     .option('--fewshot-as-multiturn [bool]', 'with a chat template: examples are turns of their own (default: true)')
     .option('--log-samples [bool]', 'write samples_*.jsonl beside the results (default: true)')
-    .option('--output-path <dir>', 'the same as --out')
-    .option('--batch-size <n>', 'no effect: batches are planned, and answers do not depend on them');
+    .option('--output-path <dir>', 'the same as --out; FILE.json: results as FILE_DATE.json, samples beside them')
+    .option('--samples <json|file>', 'only these documents: {"arc_easy": [0, 3, 10]}')
+    .option('--seed <n>', 'of the examples and of drawn texts; or four: Python, NumPy, PyTorch, examples')
+    .option('--gen-kwargs <list>', 'settings of texts, over those of tasks: do_sample=true,temperature=0.7')
+    .option('--predict-only', 'write what the model answers, and measure nothing');
 
 const MOST_SHOTS = 10_000;
 
@@ -80,16 +76,60 @@ export function taskRequest(
     truth(flags, 'logSamples', '--log-samples'),
     truth(flags, 'fewshotAsMultiturn', '--fewshot-as-multiturn'),
   ];
+  const [seeds, samples, generation] = [text(flags, 'seed'), text(flags, 'samples'), text(flags, 'genKwargs')];
+  if (samples !== undefined && text(flags, 'limit') !== undefined)
+    throw new UsageError('--samples and --limit exclude each other', 'leave --limit out');
+  const predictsOnly = isSet(flags, 'predictOnly');
+  const output = outputPath(flags);
+  if ((predictsOnly || logsSamples === true) && (output ?? text(flags, 'out')) === undefined)
+    throw new UsageError(
+      `${predictsOnly ? '--predict_only' : '--log_samples'} needs a folder to write to`,
+      'for example: --output_path results',
+    );
   return {
     tasks: names,
     includePaths: taskFolders(flags),
     ...(dataRoot === undefined ? {} : { dataRoot }),
     ...(shots === undefined ? {} : { shots: wholeNumber('--num-fewshot', shots, 0, MOST_SHOTS, '5') }),
     ...(instruction === undefined ? {} : { systemInstruction: instruction }),
-    ...(isSet(flags, 'applyChatTemplate') ? { appliesChatTemplate: true } : {}),
+    ...templateOf(flags),
+    ...(seeds === undefined ? {} : { seeds: parseSeeds(seeds) }),
+    ...(samples === undefined ? {} : { samples: parseSamples(samples) }),
+    ...(generation === undefined ? {} : { generation: parseGeneration(generation) }),
+    ...(predictsOnly ? { predictsOnly } : {}),
+    ...(output?.endsWith('.json') === true ? { resultsStem: basename(output, '.json') } : {}),
     ...(isMultiturn === undefined ? {} : { isMultiturn }),
-    ...(logsSamples === undefined ? {} : { logsSamples }),
+    ...(logsSamples === undefined || predictsOnly ? {} : { logsSamples }),
   };
+}
+
+/** Whether prompts are conversations, and by which of the model's templates. */
+function templateOf(flags: Flags): Pick<TasksRequest, 'appliesChatTemplate' | 'templateName'> {
+  const given = flags['applyChatTemplate'];
+  if (given === undefined) return {};
+  if (typeof given !== 'string') return { appliesChatTemplate: true };
+  if (given.toLowerCase() === 'false') return {};
+  if (given.toLowerCase() === 'true') return { appliesChatTemplate: true };
+  if (!/^[\w-][\w.-]{0,100}$/.test(given))
+    throw new UsageError(
+      `--apply_chat_template ${given}: no name of a template`,
+      'without a name it is the default one; the model stands before the flags: tilewright run MODEL --tasks …',
+    );
+  return { appliesChatTemplate: true, templateName: given };
+}
+
+/** --output_path as it is given. Throws UsageError where --out is another. */
+function outputPath(flags: Flags): string | undefined {
+  const [out, path] = [text(flags, 'out'), text(flags, 'outputPath')];
+  if (out !== undefined && path !== undefined && out !== path)
+    throw new UsageError(`--out ${out} and --output_path ${path} differ`, 'give one of them');
+  return path;
+}
+
+/** The folder of results: that of the file where --output_path names one. */
+export function resultsFolderOf(flags: Flags): string | undefined {
+  const path = outputPath(flags);
+  return text(flags, 'out') ?? (path?.endsWith('.json') === true ? dirname(path) : path);
 }
 
 /** Flags that only `--tasks` takes. */
@@ -100,6 +140,10 @@ const OWN = [
   ['systemInstruction', '--system-instruction'],
   ['applyChatTemplate', '--apply-chat-template'],
   ['fewshotAsMultiturn', '--fewshot-as-multiturn'],
+  ['samples', '--samples'],
+  ['seed', '--seed'],
+  ['genKwargs', '--gen-kwargs'],
+  ['predictOnly', '--predict-only'],
 ] as const;
 /** Flags that only `--task` takes. */
 const OTHERS = [

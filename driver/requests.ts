@@ -1,6 +1,8 @@
 /** Requests and results of the three commands, and the interface through which they report progress. */
 import type { DocRange } from '../eval/selection.js';
 import type { Sharing } from '../eval/sharing.js';
+import type { Seeds } from '../tasks/requests/seeds.js';
+import type { Dict } from '../tasks/python/value.js';
 import type { Overlong } from '../eval/pathLengths.js';
 import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
@@ -202,6 +204,17 @@ export interface TasksRequest extends ScoreRequest {
   readonly isMultiturn?: boolean;
   /** Writes samples_*.jsonl; true by default. */
   readonly logsSamples?: boolean;
+  /** Only these documents of these tasks, counted from 0. */
+  readonly samples?: ReadonlyMap<string, ReadonlySet<number>>;
+  readonly seeds?: Seeds;
+  /** Takes the place of keys of generation_kwargs, in all tasks that generate. */
+  readonly generation?: Dict;
+  /** Texts are generated and likelihoods computed; there are no metrics. */
+  readonly predictsOnly?: boolean;
+  /** Which of the checkpoint's chat templates; by default the one called `default`. */
+  readonly templateName?: string;
+  /** results_*.json is named after this, and lies in `output` itself. */
+  readonly resultsStem?: string;
 }
 
 export interface RunResult {

@@ -3,7 +3,7 @@
  * runs in a thread of its own, with bounds on memory and time. Only where there are TypeScript sources alone (in tests)
  * does it run here.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
@@ -12,6 +12,8 @@ import { isRecord, quote } from '../system/json.js';
 import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/read.js';
 import { chatRenderer, type ChatMessage, type ChatRequest, type TemplateSource } from './renderChat.js';
 
+/** Folder of named templates, a file each. */
+const NAMED = 'additional_chat_templates';
 const CONFIG_BYTES = 8 << 20;
 const TEMPLATE_BYTES = 1 << 20;
 const RENDER_SECONDS = 5;
@@ -23,9 +25,14 @@ export interface FoundTemplate extends TemplateSource {
   readonly where: string;
 }
 
-/** The template of the folder `dir`; undefined if it has none. Throws UserError for a damaged file. */
-export function findChatTemplate(dir: string): FoundTemplate | undefined {
-  const own = join(dir, 'chat_template.jinja');
+const DEFAULT = 'default';
+
+/**
+ * The template of the folder `dir`; undefined if it has none. Throws UserError for a damaged file, and for a name that
+ * no template has. Where there is one template without a name, it is called `default`.
+ */
+export function findChatTemplate(dir: string, name = DEFAULT): FoundTemplate | undefined {
+  const own = name === DEFAULT ? join(dir, 'chat_template.jinja') : join(dir, NAMED, `${name}.jinja`);
   const configPath = join(dir, 'tokenizer_config.json');
   const config = fileSize(configPath) === undefined ? {} : readJsonObject(configPath, CONFIG_BYTES).value;
   const special = Object.fromEntries(
@@ -37,7 +44,13 @@ export function findChatTemplate(dir: string): FoundTemplate | undefined {
   );
   if (fileSize(own) !== undefined)
     return { text: decodeUtf8(readBounded(own, TEMPLATE_BYTES), own), special, where: own };
-  const text = templateIn(config['chat_template']);
+  const listed = config['chat_template'];
+  const text = templateIn(listed, name);
+  if (text === undefined && name !== DEFAULT)
+    throw new UserError(
+      `${dir}: no chat template is called ${quote(name)}`,
+      `There are ${namesIn(listed, dir).join(', ') || 'none'}`,
+    );
   if (text === undefined) return undefined;
   if (typeof text !== 'string' || text.length > TEMPLATE_BYTES)
     throw new UserError(
@@ -47,11 +60,21 @@ export function findChatTemplate(dir: string): FoundTemplate | undefined {
   return { text, special, where: configPath };
 }
 
-/** A text, or of several named ones that called `default`. */
-function templateIn(value: unknown): unknown {
-  if (!Array.isArray(value)) return value ?? undefined;
-  const chosen: unknown = value.find((each) => isRecord(each) && each['name'] === 'default') ?? value[0];
+/** A text, or of several named ones that of this name; the first, if none is the default. */
+function templateIn(value: unknown, name: string): unknown {
+  if (!Array.isArray(value)) return name === DEFAULT ? (value ?? undefined) : undefined;
+  const named: unknown = value.find((each) => isRecord(each) && each['name'] === name);
+  const chosen: unknown = named ?? (name === DEFAULT ? value[0] : undefined);
   return isRecord(chosen) ? chosen['template'] : chosen;
+}
+
+/** Names of the templates that there are. */
+function namesIn(listed: unknown, dir: string): string[] {
+  const folder = join(dir, NAMED);
+  const files = existsSync(folder) ? readdirSync(folder).filter((file) => file.endsWith('.jinja')) : [];
+  const names = Array.isArray(listed) ? listed.map((each) => (isRecord(each) ? String(each['name']) : '')) : [];
+  const isOne = typeof listed === 'string' || fileSize(join(dir, 'chat_template.jinja')) !== undefined;
+  return [...(isOne ? [DEFAULT] : []), ...names, ...files.map((file) => file.slice(0, -'.jinja'.length))];
 }
 
 type Reply = { readonly text: string } | { readonly error: string };

@@ -1,10 +1,13 @@
 /** The first step of a run of tasks: their files, their data and every prompt. */
+import { UserError } from '../../errors.js';
+import { quote } from '../../system/json.js';
 import { readSettings } from '../../settings.js';
 import { datasetOfTasks, type RunTask } from '../../eval/harness/documents.js';
 import { versionOf } from '../../eval/harness/config.js';
 import { splitReader } from '../../tasks/data/splits.js';
 import { openLibrary } from '../../tasks/builtin/index.js';
-import { tasksBelow, type Node, type TaskNode } from '../../tasks/definition/nodes.js';
+import { withAsked } from '../../tasks/definition/asked.js';
+import { tasksBelow, withoutRepeats, type Node, type TaskNode } from '../../tasks/definition/nodes.js';
 import { openTask, type DocumentRequests, type TaskOptions } from '../../tasks/requests/task.js';
 import { TaskScores } from '../../tasks/scores/ofTask.js';
 import { count, counted } from '../../system/format.js';
@@ -46,8 +49,18 @@ export interface FoundTasks {
 export function findTasks(request: TasksRequest): FoundTasks {
   const modelName = prepareFolders(request);
   const library = openLibrary(request.includePaths);
-  const nodes = request.tasks.flatMap((name) => library.resolve(name));
-  const leaves = distinct(nodes).map((node) => ({ ...node, scores: new TaskScores(node.settings) }));
+  const nodes = withoutRepeats(request.tasks.flatMap((name) => library.resolve(name)));
+  const leaves = distinct(nodes).map((node) => {
+    const settings = withAsked(node.settings, request);
+    return { ...node, settings, scores: new TaskScores(settings) };
+  });
+  const names = new Set(leaves.map(({ name }) => name));
+  for (const name of request.samples?.keys() ?? [])
+    if (!names.has(name))
+      throw new UserError(
+        `documents of ${quote(name)} are asked for, which is no task of this run`,
+        `There are ${[...names].slice(0, 8).join(', ')}`,
+      );
   return { modelName, nodes, leaves };
 }
 
@@ -59,21 +72,24 @@ export async function prepareTasks(
   { chat, begin }: { readonly chat: TaskChat | undefined; readonly begin: string | undefined },
   ui: Ui,
 ): Promise<PreparedTasks> {
-  const { dataRoot, shots, limit, systemInstruction, signal } = request;
+  const { dataRoot, shots, limit, systemInstruction, samples, seeds, signal } = request;
   const { hubCaches, datasetsCache } = readSettings();
   const read = splitReader({ root: dataRoot, hubCaches, datasetsCache });
-  const options: TaskOptions = { shots, limit, systemInstruction, chat: chat?.chat };
+  const options: TaskOptions = {
+    ...{ shots, limit, systemInstruction, chat: chat?.chat },
+    fewshotSeed: seeds?.fewshot,
+  };
   ui.phase('prompts', counted(leaves.length, 'task'));
   const tasks: RunTask[] = [];
   let first = 0;
   for (const [i, { name, settings, scores }] of leaves.entries()) {
-    const opened = await openTask(settings, read, options);
+    const opened = await openTask(settings, read, { ...options, only: samples?.get(name) });
     const documents: DocumentRequests[] = [];
     for await (const document of opened.documents()) {
       if (signal?.aborted === true) throw new Interrupted(0);
       documents.push(chat === undefined ? document : await chat.write(document));
     }
-    const total = limit === undefined ? documents.length : await opened.total();
+    const total = limit === undefined && !samples?.has(name) ? documents.length : await opened.total();
     tasks.push({ name, settings, scores, shots: opened.shots, total, documents, first });
     first += documents.length;
     ui.step((i + 1) / leaves.length, `${count(first)} documents`);

@@ -3,10 +3,12 @@ import { join } from 'node:path';
 import { resultsFolder } from '../../eval/index.js';
 import type { GroupAnswers, TaskAnswers } from '../../eval/harness/answers.js';
 import { buildTaskResults, type TasksHeader } from '../../eval/harness/results.js';
+import { jsonOf } from '../../eval/harness/config.js';
 import { sampleLines } from '../../eval/harness/samples.js';
 import { formatTasks } from '../../eval/harness/table.js';
 import { fileDate, resultsName, samplesName } from '../../eval/results.js';
 import { BOOTSTRAP_DRAWS } from '../../tasks/scores/aggregate.js';
+import { SEEDS } from '../../tasks/requests/seeds.js';
 import { writeAtomically } from '../../system/write.js';
 import { clock } from '../phases.js';
 import type { RunResult, TasksRequest } from '../requests.js';
@@ -35,6 +37,15 @@ const AGAIN =
 const generationOf = ({ generated }: TasksReport): TasksHeader['generation'] =>
   generated && { ...generated.counts, texts: generated.texts.size, seconds: generated.seconds };
 
+/** Settings that only tasks have, under the names of the public harness. */
+const askedOf = ({ seeds = SEEDS, generation }: TasksRequest): TasksHeader['config'] => ({
+  gen_kwargs: generation === undefined ? null : jsonOf(generation),
+  random_seed: seeds.python,
+  numpy_seed: seeds.numpy,
+  torch_seed: seeds.torch,
+  fewshot_seed: seeds.fewshot,
+});
+
 /** Throws UserError if a file cannot be written. */
 export function reportTasks(report: TasksReport): RunResult {
   const { request, modelName, tasks, groups, started } = report;
@@ -43,7 +54,7 @@ export function reportTasks(report: TasksReport): RunResult {
   const results = buildTaskResults(
     {
       modelName,
-      config: settingsOf(report, BOOTSTRAP_DRAWS),
+      config: { ...settingsOf(report, BOOTSTRAP_DRAWS), ...askedOf(request) },
       provenance: provenanceOf(report, request.dataRoot ?? '', loaded.sha256, report.truncatedPrompts),
       throughput: ratesOf(report),
       systemInstruction: request.systemInstruction ?? null,
@@ -60,12 +71,13 @@ export function reportTasks(report: TasksReport): RunResult {
   const table = formatTasks(tasks, groups);
   const { output } = request;
   if (output === undefined) return { results, table, resultsPath: undefined, samplesPath: undefined };
-  const folder = resultsFolder(output, modelName);
+  const { resultsStem } = request;
+  const folder = resultsStem === undefined ? resultsFolder(output, modelName) : output;
   const date = fileDate(finished);
   const paths = tasks.map((each) => join(folder, samplesName(each.task.name, date)));
   const logs = request.logsSamples !== false;
   if (logs) tasks.forEach((each, i) => writeAtomically(paths[i]!, sampleLines(each), AGAIN));
-  const resultsPath = join(folder, resultsName(date));
+  const resultsPath = join(folder, resultsStem === undefined ? resultsName(date) : `${resultsStem}_${date}.json`);
   writeAtomically(resultsPath, [`${JSON.stringify(results, null, 2)}\n`], AGAIN);
   return { results, table, resultsPath, samplesPath: logs ? samplesShown(paths, folder, date) : undefined };
 }

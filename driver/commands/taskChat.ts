@@ -22,9 +22,9 @@ export class TaskChat {
   readonly #template: ChatTemplate;
   #asked: Asked[] = [];
 
-  /** Throws UserError where the checkpoint in `dir` has no template. */
-  constructor(dir: string, isMultiturn: boolean) {
-    const found = findChatTemplate(dir);
+  /** Throws UserError where the checkpoint in `dir` has no template, or none of this name. */
+  constructor(dir: string, isMultiturn: boolean, name?: string) {
+    const found = findChatTemplate(dir, name);
     if (found === undefined)
       throw new UserError(
         `${dir}: the model has no chat template: neither chat_template.jinja nor one in tokenizer_config.json`,

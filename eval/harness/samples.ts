@@ -49,10 +49,10 @@ const record = (entries: readonly (readonly [string, Value])[]): Dict => new Map
 export function* sampleLines({ task, responses, measured }: TaskAnswers): Generator<string> {
   const hashes = task.documents.map(hashesOf);
   for (const filter of task.scores.filters.keys()) {
-    for (const [i, { docId, document, target, requests }] of task.documents.entries()) {
+    for (const [i, { docId, index = docId, document, target, requests }] of task.documents.entries()) {
       const { filter: name, filtered, values } = measured[i]![filter]!;
       const line = record([
-        ['doc_id', docId],
+        ['doc_id', index],
         ['doc', document],
         ['target', str(target)],
         [

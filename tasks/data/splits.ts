@@ -2,13 +2,14 @@
 import { readdirSync, statSync } from 'node:fs';
 import { join, relative, resolve, sep } from 'node:path';
 import { UserError } from '../../errors.js';
+import { matching } from '../../system/glob.js';
 import { quote } from '../../system/json.js';
 import { isDict, isList, type Dict, type Value } from '../python/value.js';
 import type { ClassLabels } from './classLabels.js';
 import { datasetFolder, downloadCommand, type DataRoots } from './folders.js';
 import { jsonRows } from './jsonLines.js';
 import { parquetRows } from './parquet.js';
-import { matching, splitsByName } from './patterns.js';
+import { splitsByName } from './patterns.js';
 import { configurationOf } from './readme.js';
 
 const MAX_FILES = 200_000;

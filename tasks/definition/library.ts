@@ -1,11 +1,13 @@
 /** Tasks, groups and tags by name: those that are built in and those of folders of task files. */
 import { readdirSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { UserError } from '../../errors.js';
+import { matching } from '../../system/glob.js';
 import { quote } from '../../system/json.js';
 import { addTags, type Entry } from './entries.js';
 import { Scanner } from './scan.js';
 import { aggregatesOf, GROUP_KEYS, metadataOf, type GroupNode, type Node, type TaskNode } from './nodes.js';
+import { filesNamed, isPattern } from './paths.js';
 import { checkTaskKeys, listOf, MAX_NESTING, SettingsReader, type Setting, type Settings } from './settings.js';
 import type { Yaml } from './yaml.js';
 
@@ -88,10 +90,37 @@ export class TaskLibrary {
     );
   }
 
-  /** What a name stands for: one task or group, or the tasks of a tag in order of their names. Throws UserError. */
+  /**
+   * What a name stands for: one task or group, the tasks of a tag in order of their names, everything whose name
+   * matches a pattern, or what a task file defines. Throws UserError.
+   */
   resolve(name: string): readonly Node[] {
     this.#nodes = 0;
-    return this.#build(name, new Map(), 0);
+    if (this.#entries.has(name)) return this.#build(name, new Map(), 0);
+    const files = filesNamed(name);
+    if (files !== undefined) return files.map((path) => this.#ofFile(path));
+    return this.#matches(name).flatMap((each) => this.#build(each, new Map(), 0));
+  }
+
+  /** Names that match a pattern with `*`, `?` or `[…]`; any other name is itself. */
+  #matches(name: string): readonly string[] {
+    if (!isPattern(name)) return [name];
+    const found = matching([name], [...this.#entries.keys()].sort());
+    if (found.length === 0)
+      throw new UserError(`no task, group or tag matches ${quote(name)}`, 'List the names: tilewright tasks');
+    return found;
+  }
+
+  /** What one file defines. It may include files of its folder and of the one around it. */
+  #ofFile(path: string): Node {
+    const settings = new SettingsReader(dirname(dirname(path))).read(path);
+    const [group, task] = ['group', 'task'].map((key) => settings.get(key)?.value);
+    if (typeof group === 'string') return this.#group(group, settings, new Map(), 0);
+    if (typeof task === 'string') return taskNode(task, settings, new Map());
+    throw new UserError(
+      `${path}: neither "task" nor "group" names what it defines`,
+      'Name the file of a task: this one may be for others to include',
+    );
   }
 
   #build(name: string, overrides: Overrides, depth: number): Node[] {

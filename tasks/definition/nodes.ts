@@ -66,6 +66,25 @@ export function tasksBelow(nodes: readonly Node[]): TaskNode[] {
   return nodes.flatMap((node) => (node.kind === 'task' ? [node] : tasksBelow(node.members)));
 }
 
+/** Without what was named before, by itself or within a group: `mmlu,mmlu_stem` is `mmlu`. */
+export function withoutRepeats(nodes: readonly Node[]): Node[] {
+  const within = new Set<string>();
+  const enter = (node: Node): void => {
+    if (node.kind === 'group')
+      for (const member of node.members) {
+        within.add(member.name);
+        enter(member);
+      }
+  };
+  nodes.forEach(enter);
+  const seen = new Set<string>();
+  return nodes.filter(({ name }) => {
+    const isNew = !within.has(name) && !seen.has(name);
+    seen.add(name);
+    return isNew;
+  });
+}
+
 export const metadataOf = (settings: Settings): ReadonlyMap<string, Yaml> => {
   const value = settings.get('metadata')?.value;
   return isMap(value) ? value : new Map<string, Yaml>();

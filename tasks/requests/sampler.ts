@@ -1,9 +1,7 @@
 /** Few-shot examples as the public harness draws them with one rank. */
 import { PythonRandom } from '../python/random.js';
 import { isEqual, type Dict } from '../python/value.js';
-
-/** The generator's seed unless the caller gives another. */
-export const FEWSHOT_SEED = 1234;
+import { SEEDS } from './seeds.js';
 
 export type SamplerName = 'default' | 'first_n';
 
@@ -12,7 +10,7 @@ export class Sampler {
   readonly #pool: readonly Dict[];
   readonly #random: PythonRandom;
 
-  constructor(name: SamplerName, pool: readonly Dict[], seed: number = FEWSHOT_SEED) {
+  constructor(name: SamplerName, pool: readonly Dict[], seed: number = SEEDS.fewshot) {
     this.#name = name;
     this.#pool = pool;
     this.#random = new PythonRandom(seed);

@@ -16,13 +16,13 @@ export interface Shots {
 
 const MAX_SHOTS = 100_000;
 
-/** `asked`: shots of the command line; a 0 in the task's file wins. */
+/** `shots`: those of the command line; a 0 in the task's file wins. */
 export async function shotsOf(
   keys: Keys,
   config: ReadonlyMap<string, Source>,
   documents: Documents,
   scored: string,
-  asked: number | undefined,
+  { shots: asked, fewshotSeed }: { readonly shots?: number | undefined; readonly fewshotSeed?: number | undefined },
 ): Promise<Shots> {
   const written = keys.get('num_fewshot');
   if (written !== null && !isInt(written)) throw new UserError(`${keys.where('num_fewshot')}: expected a whole number`);
@@ -50,7 +50,7 @@ export async function shotsOf(
     const needed = name === 'first_n' && !excludesItself ? count : Infinity;
     for await (const document of documents.of(from, needed)) pool.push(document);
   }
-  const sampler = new Sampler(name, pool);
+  const sampler = new Sampler(name, pool, fewshotSeed);
   const drawn = (document: Dict): readonly Dict[] => {
     try {
       return sampler.sample(count, excludesItself ? document : undefined);

@@ -19,6 +19,8 @@ export type Request =
 
 export interface DocumentRequests {
   readonly docId: number;
+  /** Its number in the split, where only some documents are asked for: docId counts those. */
+  readonly index?: number;
   readonly document: Dict;
   readonly target: Value;
   /** What is right: the target, or the index of the right context where the choices are contexts. */
@@ -31,8 +33,12 @@ export interface DocumentRequests {
 export interface TaskOptions {
   /** Shots asked for; a 0 in the task's file wins. */
   readonly shots?: number | undefined;
+  /** The generator's seed, if it is not the harness's own. */
+  readonly fewshotSeed?: number | undefined;
   /** The first documents; below 1, the share of them, rounded up. */
   readonly limit?: number | undefined;
+  /** Only these documents, counted from 0; then `limit` does not count. */
+  readonly only?: ReadonlySet<number> | undefined;
   readonly systemInstruction?: string | undefined;
   /** Renders prompts as conversations; without it, texts are joined. */
   readonly chat?: Chat | undefined;
@@ -81,16 +87,23 @@ export async function openTask(settings: Settings, readSplit: ReadSplit, options
   const scored = keys.text('test_split') ?? keys.text('validation_split');
   if (scored === undefined) throw new UserError(`${keys.at}: neither test_split nor validation_split`);
   const shotSettings = keys.shots();
-  const shots = await shotsOf(keys, shotSettings, documents, scored, options.shots);
+  const shots = await shotsOf(keys, shotSettings, documents, scored, options);
   async function* made(): AsyncGenerator<DocumentRequests> {
-    const { limit = Infinity } = options;
-    const count = limit < 1 ? Math.ceil((await documents.count(scored ?? '')) * limit) : limit;
+    const { limit = Infinity, only } = options;
+    const share = limit < 1 ? Math.ceil((await documents.count(scored ?? '')) * limit) : limit;
+    const count = only === undefined ? share : Math.max(...only) + 1;
     let maker: Maker | undefined;
-    let docId = 0;
+    let docId = 0,
+      index = -1;
     for await (const document of documents.of(scored ?? '', count)) {
+      index++;
+      if (only?.has(index) === false) continue;
       maker ??= new Maker(keys, shots, outputType, new Set(document.keys()), options);
-      yield maker.make(document, docId++);
+      const made = maker.make(document, docId++);
+      yield only === undefined ? made : { ...made, index };
     }
+    if (only !== undefined && docId < only.size)
+      throw new UserError(`${keys.at}: document ${count - 1} is asked for, and there are ${index + 1}, from 0`);
   }
   return { outputType, shots: shots.count, total: () => documents.count(scored), documents: made };
 }

@@ -74,6 +74,7 @@ export const AGGREGATIONS = {
   f1: { of: f1, error: 'bootstrap' },
   mcc: { of: correlation, error: 'bootstrap' },
   brier_score: { of: brier, error: null },
+  bypass: { of: () => 999, error: null },
 } as const satisfies Readonly<Record<string, Aggregation>>;
 
 export type AggregationName = keyof typeof AGGREGATIONS;

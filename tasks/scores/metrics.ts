@@ -38,6 +38,8 @@ const METRICS = {
   word_perplexity: rolling('weighted_perplexity'),
   byte_perplexity: rolling('weighted_perplexity'),
   bits_per_byte: rolling('bits_per_byte'),
+  /** Nothing is measured; the harness gives it for texts alone. */
+  bypass: { aggregation: 'bypass', isHigherBetter: true, types: OUTPUT_TYPES },
 } as const satisfies Readonly<Record<string, Known>>;
 
 export type MetricName = keyof typeof METRICS;

@@ -102,6 +102,7 @@ function ofText({ gold, choices }: Answerable, text: string, metrics: readonly M
   const golds = isList(right) ? right.map(str) : [str(right)];
   return new Map(
     metrics.map(({ name, entry, where }) => {
+      if (name === 'bypass') return [name, 0];
       const clean = comparable(entry, where);
       const cleaned = clean(text);
       return [name, golds.some((each) => clean(each) === cleaned) ? 1 : 0];

@@ -133,7 +133,7 @@ describe('completion', () => {
   it('knows every command and every visible flag, in every shell', async () => {
     for (const command of COMMANDS.filter((name) => name !== 'help')) {
       const { stdout } = await runCli([command, '--help']);
-      const flags = [...stdout.matchAll(/^ {2}(?:-\w, )?--([a-z-]+)/gm)].map(([, flag = '']) => flag);
+      const flags = [...stdout.matchAll(/^ {2}(?:-\w, )?--([a-z-]+) /gm)].map(([, flag = '']) => flag);
       expect(flags).toContain('help');
       for (const flag of flags) {
         expect(scripts.bash).toMatch(new RegExp(`[' ]--${flag}[' ]`));

@@ -38,6 +38,7 @@ describe('a chat template', () => {
     expect(findChatTemplate(folder)).toMatchObject({ text: TURNS });
     config({ chat_template: 7 });
     expect(() => findChatTemplate(folder)).toThrow('chat_template: expected a text');
+    expect(() => findChatTemplate(folder, 'rag')).toThrow('no chat template is called "rag"');
     writeFileSync(join(folder, 'chat_template.jinja'), 'own');
     expect(findChatTemplate(folder)).toMatchObject({ text: 'own' });
   });

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { TaskLibrary } from '../../tasks/definition/library.js';
-import { tasksBelow, type GroupNode } from '../../tasks/definition/nodes.js';
+import { withAsked } from '../../tasks/definition/asked.js';
+import { tasksBelow, withoutRepeats, type GroupNode } from '../../tasks/definition/nodes.js';
 import { parseYaml } from '../../tasks/definition/yaml.js';
 import { toPlain } from './values.js';
 
@@ -138,5 +139,58 @@ describe('YAML', () => {
     expect(() => read(`a0: &a0 x\n${levels.join('\n')}\n`)).toThrow('more than 500000 values');
     expect(() => read('a: &a [*a]\n')).toThrow(/x.yaml:1: /);
     expect(() => read('a: {<<: 3}\n')).toThrow('x.yaml:1: "<<" takes keys and values');
+  });
+});
+
+describe('what can be asked for', () => {
+  const all = library({
+    'a_b.yaml': 'task: a_b\ntag: t\n',
+    'a_c.yaml': 'include: base\ntask: a_c\n',
+    base: 'dataset_path: d\n',
+    'g.yaml': 'group: g\ntask: [a_b, a_c]\n',
+    'sub/e.yaml': 'include: ../base\ntask: e\n',
+    'sub/none.yaml': 'dataset_path: d\n',
+  });
+  const folder = join(root, String(folders - 1));
+
+  it.each([
+    ['a_*', ['a_b', 'a_c']],
+    ['a_[!b]', ['a_c']],
+    ['?', ['e', 'g', 'a_b']],
+    [join(folder, 'a_c.yaml'), ['a_c']],
+    [join(folder, 'a_?.yaml'), ['a_b', 'a_c']],
+    [join(folder, 'g.yaml'), ['g']],
+    [join(folder, 'sub', 'e.yaml'), ['e']],
+  ])('%s', (name, expected) => {
+    expect(all.resolve(name).map((node) => node.name)).toEqual(expected);
+  });
+
+  it.each([
+    ['x*', 'no task, group or tag matches "x*"'],
+    [join(folder, 'x.yaml'), 'there is no such task file'],
+    [join(folder, 'x*.yaml'), 'there is no such task file'],
+    [join(folder, 'sub'), 'neither "task" nor "group" names what it defines'],
+  ])('%s is not there', (name, message) => {
+    expect(() => all.resolve(name)).toThrow(message);
+  });
+
+  it('leaves out what is named again, by itself or within a group', () => {
+    const names = (...asked: string[]): string[] =>
+      withoutRepeats(asked.flatMap((name) => all.resolve(name))).map(({ name }) => name);
+    expect(names('a_b', 'g', 'a_b')).toEqual(['g']);
+    expect(names('e', 'e', 'a_b')).toEqual(['e', 'a_b']);
+  });
+
+  it('takes settings of generation over those of a task that generates', () => {
+    const settings = new Map([['generation_kwargs', { value: new Map([['max_gen_toks', 5]]), where: 'f:1' }]]);
+    const generation = new Map([['top_k', 3]]);
+    expect(withAsked(settings, { generation }).get('generation_kwargs')?.value).toEqual(
+      new Map([...[['max_gen_toks', 5] as const], ...generation]),
+    );
+    const choices = new Map([['output_type', { value: 'multiple_choice', where: 'f:1' }]]);
+    expect(withAsked(choices, { generation, predictsOnly: true }).has('generation_kwargs')).toBe(false);
+    expect(withAsked(choices, { predictsOnly: true }).get('metric_list')?.value).toEqual([
+      new Map([['metric', 'bypass']]),
+    ]);
   });
 });

@@ -8,7 +8,7 @@ import { tasksBelow } from '../../../tasks/definition/nodes.js';
 import type { Settings } from '../../../tasks/definition/settings.js';
 import { parseYaml, plainScalar } from '../../../tasks/definition/yaml.js';
 import { Float, type Dict, type Value } from '../../../tasks/python/value.js';
-import { buildRequests } from '../../../tasks/requests/task.js';
+import { buildRequests, openTask } from '../../../tasks/requests/task.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-tasks-'));
 afterAll(() => {
@@ -88,5 +88,30 @@ describe('a task file', () => {
     expect(() => parseYaml('- a\n', 'x.yaml')).toThrow('x.yaml: expected keys and values');
     expect(() => parseYaml('a: !!python/object:os.system x\n', 'x.yaml')).toThrow('is not supported');
     expect(() => parseYaml(`a: ${'['.repeat(100)}${']'.repeat(100)}\n`, 'x.yaml')).toThrow('nested more than 40 deep');
+  });
+});
+
+describe('documents that are asked for by number', () => {
+  const settings = (): Settings => {
+    write('only/t.yaml', `task: t\n${BASE}doc_to_text: q\ndoc_to_target: label\n`);
+    return settingsOf('only', 't');
+  };
+  const made = async (only: ReadonlySet<number>): Promise<unknown[]> => {
+    const found: unknown[] = [];
+    const { documents } = await openTask(settings(), () => Promise.resolve(ROWS), { only, limit: 1 });
+    for await (const { docId, index, document } of documents()) found.push([docId, index, document.get('q')]);
+    return found;
+  };
+
+  it('are made alone', async () => {
+    expect(await made(new Set([1]))).toEqual([[0, 1, 'b']]);
+    expect(await made(new Set([1, 0]))).toEqual([
+      [0, 0, 'a'],
+      [1, 1, 'b'],
+    ]);
+  });
+
+  it('must be there', async () => {
+    await expect(made(new Set([0, 7]))).rejects.toThrow('document 7 is asked for, and there are 2, from 0');
   });
 });
