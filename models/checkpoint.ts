@@ -10,11 +10,13 @@ import { configPathOf, loadModel, readModel } from './config.js';
 import { quote } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
 import type { Model, ModelConfig } from './family/model.js';
-import { partShape, weightFormat, type FileTensor, type TensorLocation, type TensorPart } from './family/tensors.js';
+import { partShape, weightFormat, type ShapeOf, type TensorLocation } from './family/tensors.js';
+import type { WeightFile } from './family/weightFile.js';
+import { mergeParts } from './meta/parts.js';
+import { placesOf, type StoredTensor } from './storedTensors.js';
 import { findTokenizer } from './tokenizer.js';
-import { textTensor } from './wrapper.js';
-import type { WeightEntry, WeightFile } from './family/weightFile.js';
 import { readWeightFiles } from './weightFiles.js';
+import { textTensor } from './wrapper.js';
 
 export {
   type ConstantTensor,
@@ -72,18 +74,14 @@ function hashFiles(config: ModelConfig, headers: readonly WeightFile[]): string 
 export function openCheckpoint(path: string): Checkpoint {
   const dir = resolve(path);
   const checked = loadModel(dir); // An unsupported architecture is reported before anything about its weights.
-  const { headers, strays } = readWeightFiles(dir);
+  const { headers, strays, isInParts } = readWeightFiles(dir);
 
-  const found = new Map<string, WeightEntry & { readonly file: string }>();
-  for (const header of headers)
-    for (const entry of header.entries) {
-      const name = checked.isWrapped === true ? textTensor(entry.name) : entry.name;
-      if (name === undefined) continue;
-      if (checked.isWrapped === true && found.has(name))
-        throw new UserError(`${header.file}: two tensors are ${quote(name, 120)} of the language model`);
-      found.set(name, { ...entry, file: header.file });
-    }
-  const problems = checkTensors(checked, found, (name) => quote(name, 120).slice(1, -1));
+  const found = isInParts ? mergeParts(headers, shapesOf(checked)) : tensorsOf(headers, checked.isWrapped === true);
+  const storedOf = ({ tensors, stored }: Model): Model['tensors'] =>
+    stored?.((name) => found.get(name)?.shape) ?? tensors;
+  const problems = checkTensors({ tensors: storedOf(checked), isIgnored: checked.isIgnored }, found, (name) =>
+    quote(name, 120).slice(1, -1),
+  );
   if (problems.length > 0) {
     throw new UserError(
       `${dir}: the weights are not the model that config.json describes:\n  ` + `${problems.join('\n  ')}${strays()}`,
@@ -93,14 +91,11 @@ export function openCheckpoint(path: string): Checkpoint {
   const [first] = checked.tensors;
   const model = loadModel(dir, weightFormat(found.get(first?.name ?? '')?.dtype ?? ''));
   const { config } = model;
-  const tensors = new Map<string, FileTensor>();
-  for (const { name, parts } of model.tensors) {
-    const entry = found.get(name);
-    const format = weightFormat(entry?.dtype ?? '');
-    if (entry === undefined || format === undefined) throw new Error(`${name} passed checkTensors but is missing`);
-    const { shape, file, offset, byteLength } = entry;
-    const whole = { kind: 'file', name, format, shape, file, offset, byteLength } as const;
-    for (const each of parts?.map((part) => partOf(whole, part)) ?? [whole]) tensors.set(each.name, each);
+  const tensors = new Map<string, TensorLocation>();
+  for (const { name, parts } of storedOf(model)) {
+    const stored = found.get(name);
+    if (stored === undefined) throw new Error(`${name} passed checkTensors but is missing`);
+    for (const each of placesOf({ ...stored, name }, parts)) tensors.set(each.name, each);
   }
   let fingerprint: string | undefined;
   return {
@@ -115,18 +110,23 @@ export function openCheckpoint(path: string): Checkpoint {
   };
 }
 
-/** A part of a stored tensor as a tensor. */
-function partOf(whole: FileTensor, part: TensorPart): FileTensor {
-  const rowBytes = whole.byteLength / whole.shape[0]!;
-  const { name, first, rows, stride, count } = part;
-  return {
-    ...whole,
-    name,
-    shape: partShape(part, whole.shape),
-    offset: whole.offset + first * rowBytes,
-    byteLength: rows * count * rowBytes,
-    ...(count === 1 ? {} : { blocks: { rows, stride } }),
-  };
+/** The tensors of files that hold each tensor once, by the names of a model that may lie within a multimodal one. */
+function tensorsOf(files: readonly WeightFile[], isWrapped: boolean): ReadonlyMap<string, StoredTensor> {
+  const found = new Map<string, StoredTensor>();
+  for (const { file, entries } of files)
+    for (const entry of entries) {
+      const name = isWrapped ? textTensor(entry.name) : entry.name;
+      if (name === undefined) continue;
+      if (isWrapped && found.has(name))
+        throw new UserError(`${file}: two tensors are ${quote(name, 120)} of the language model`);
+      found.set(name, { ...entry, file });
+    }
+  return found;
+}
+
+function shapesOf({ tensors }: Model): ShapeOf {
+  const shapes = new Map(tensors.map(({ name, shape }) => [name, shape]));
+  return (name) => shapes.get(name);
 }
 
 /** Standard deviation of made-up matrices: transformers' initializer_range. */

@@ -5,6 +5,7 @@ import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject } from '../system/read.js';
 import type { Model } from './family/model.js';
 import { meta } from './meta/index.js';
+import { countParts, FIRST_PART } from './meta/partFiles.js';
 import { configOfParams, isMetaParams } from './meta/params.js';
 import { findArchitecture } from './registry.js';
 import { readTorchFile } from './torch/stateDict.js';
@@ -12,8 +13,6 @@ import type { FormatName } from '../ir/storage.js';
 import { textConfig } from './wrapper.js';
 
 const CONFIG_BYTES = 1 << 20;
-/** The weights of a model that Meta publishes in one file. */
-export const META_WEIGHTS = 'consolidated.00.pth';
 const WANTED = 'give the folder of a Hugging Face checkpoint: config.json and *.safetensors';
 const OTHER_MODEL =
   'use the Hugging Face checkpoint of a supported model; if this is one, download its config.json again';
@@ -37,7 +36,8 @@ export function describeModel(json: unknown, where: string, fallbackDType: Forma
 export function readModel(path: string, fallbackDType?: FormatName): Model {
   const { value } = readJsonObject(path, CONFIG_BYTES, WANTED);
   try {
-    const rows = isMetaParams(value) && value['vocab_size'] === -1 ? embeddingRows(dirname(path)) : undefined;
+    const rows =
+      isMetaParams(value) && value['vocab_size'] === -1 ? embeddingRows(dirname(path), value['dim']) : undefined;
     return describeModel(value, path, fallbackDType, rows);
   } catch (error) {
     throw error instanceof UserError && error.hint === undefined
@@ -46,11 +46,15 @@ export function readModel(path: string, fallbackDType?: FormatName): Model {
   }
 }
 
-/** Rows of the embedding table in a folder as Meta publishes it; undefined if there are no weights. */
-function embeddingRows(dir: string): number | undefined {
-  const path = join(dir, META_WEIGHTS);
+/**
+ * Rows of the embedding table in a folder as Meta publishes it; undefined if there are no weights. Of a model in parts,
+ * each has some columns of it, or some rows.
+ */
+function embeddingRows(dir: string, hidden: unknown): number | undefined {
+  const path = join(dir, FIRST_PART);
   if (fileSize(path) === undefined) return undefined;
-  return readTorchFile(path).entries.find(({ name }) => name === 'tok_embeddings.weight')?.shape[0];
+  const shape = readTorchFile(path).entries.find(({ name }) => name === 'tok_embeddings.weight')?.shape;
+  return shape?.[1] === hidden && shape?.[0] !== undefined ? shape[0] * countParts(dir) : shape?.[0];
 }
 
 /** The file that describes the model in `dir`: params.json only if there is no config.json. */

@@ -4,8 +4,8 @@ import { basename, join } from 'node:path';
 import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject } from '../system/read.js';
-import { META_WEIGHTS } from './config.js';
 import { findDuplicateKey } from './jsonKeys.js';
+import { countParts, FIRST_PART, partName } from './meta/partFiles.js';
 import { readSafetensorsHeader } from './safetensors.js';
 import { readTorchFile } from './torch/stateDict.js';
 import type { WeightFile } from './family/weightFile.js';
@@ -42,11 +42,8 @@ const LAYOUTS: readonly (Layout | ShardedLayout)[] = [
     suffix: '.bin',
     read: readTorchFile,
   },
-  { single: META_WEIGHTS, suffix: '.pth', read: readTorchFile },
+  { single: FIRST_PART, suffix: '.pth', read: readTorchFile },
 ];
-
-/** The second part of a model that Meta publishes in several, each with some columns or rows of every matrix. */
-const SECOND_PART = 'consolidated.01.pth';
 
 const isSharded = (layout: Layout): layout is ShardedLayout => 'index' in layout;
 
@@ -169,6 +166,8 @@ export interface WeightFiles {
   readonly headers: readonly WeightFile[];
   /** What to say of files in the folder that nothing names; a line break first, if there are any. */
   readonly strays: () => string;
+  /** True if every file has a part of every matrix, as Meta publishes large models. */
+  readonly isInParts: boolean;
 }
 
 /**
@@ -180,12 +179,9 @@ export function readWeightFiles(dir: string): WeightFiles {
   if (layout === undefined) throw noWeights(dir);
   if (isSharded(layout) && !exists(layout.single)) {
     const headers = readShards(dir, layout);
-    return { headers, strays: () => strayShards(dir, layout, headers) };
+    return { headers, strays: () => strayShards(dir, layout, headers), isInParts: false };
   }
-  if (layout.single === META_WEIGHTS && exists(SECOND_PART))
-    throw new UserError(
-      `${dir}: the model is in several parts (${SECOND_PART}), which is not supported`,
-      'use the Hugging Face copy of the model (config.json and *.safetensors)',
-    );
-  return { headers: [layout.read(join(dir, layout.single))], strays: () => '' };
+  const parts = layout.single === FIRST_PART ? countParts(dir) : 1;
+  const files = parts > 1 ? Array.from({ length: parts }, (_, part) => partName(part)) : [layout.single];
+  return { headers: files.map((name) => layout.read(join(dir, name))), strays: () => '', isInParts: parts > 1 };
 }

@@ -164,7 +164,24 @@ export type PackSource =
       readonly seed: bigint;
       readonly scale: number;
     }
-  | { readonly kind: 'constant'; readonly format: number; readonly rows: number; readonly value: number };
+  | { readonly kind: 'constant'; readonly format: number; readonly rows: number; readonly value: number }
+  | { readonly kind: 'tiles'; readonly format: number; readonly rows: number; readonly tiles: readonly PackTile[] };
+
+/**
+ * A rectangle of a matrix: element (row + i, column + j) lies i·rowStride + j·columnStride elements behind `offset`.
+ * The tiles of a matrix cover it and do not overlap.
+ */
+export interface PackTile {
+  readonly memory: NativeMemory;
+  /** Bytes. */
+  readonly offset: number;
+  readonly row: number;
+  readonly rows: number;
+  readonly column: number;
+  readonly columns: number;
+  readonly rowStride: number;
+  readonly columnStride: number;
+}
 
 export interface PackJob {
   readonly layout: 'rows' | 'panels' | 'vnni';

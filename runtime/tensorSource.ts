@@ -19,6 +19,13 @@ export type TensorSource =
       readonly blocks?: { readonly rows: number; readonly stride: number };
     }
   | {
+      /** Rectangles that lie in several places. They cover the tensor and do not overlap. */
+      readonly kind: 'assembled';
+      readonly format: FormatName;
+      readonly shape: readonly number[];
+      readonly tiles: readonly FileTile[];
+    }
+  | {
       readonly kind: 'random';
       readonly format: FormatName;
       readonly shape: readonly number[];
@@ -31,6 +38,35 @@ export type TensorSource =
       readonly shape: readonly number[];
       readonly value: number;
     };
+
+/** A rectangle of a tensor, and where it lies in a file. */
+export interface FileTile {
+  readonly file: string;
+  /** Bytes from the start of the file to its first element. */
+  readonly offset: number;
+  readonly row: number;
+  readonly rows: number;
+  readonly column: number;
+  readonly columns: number;
+  /** True if stored lines are its columns. Else they are its rows. */
+  readonly isTransposed: boolean;
+  /** Elements from the beginning of a stored line to that of the next. */
+  readonly stride: number;
+}
+
+/** Stored lines of a tile, and elements of each. */
+export const linesOf = ({
+  isTransposed,
+  rows,
+  columns,
+}: FileTile): { readonly lines: number; readonly length: number } =>
+  isTransposed ? { lines: columns, length: rows } : { lines: rows, length: columns };
+
+/** Elements from the first of a tile to its last, as they are stored. */
+export function tileSpan(tile: FileTile): number {
+  const { lines, length } = linesOf(tile);
+  return (lines - 1) * tile.stride + length;
+}
 
 type FileSource = Extract<TensorSource, { kind: 'file' }>;
 
@@ -48,6 +84,41 @@ export function fileSpan(source: FileSource): {
   const rowBytes = source.byteLength / rows;
   const spanned = fileRow(source, rows - 1) + 1;
   return { rowBytes, rows: spanned, bytes: spanned * rowBytes };
+}
+
+/** Where files hold a tensor: bytes from the first to the last, of which `own` are the tensor's. */
+export interface FileRange {
+  readonly file: string;
+  readonly offset: number;
+  readonly bytes: number;
+  readonly own: number;
+}
+
+/** The places of a tensor in files; none if it is made up. */
+export function fileRanges(source: TensorSource): readonly FileRange[] {
+  if (source.kind === 'file')
+    return [{ file: source.file, offset: source.offset, bytes: fileSpan(source).bytes, own: source.byteLength }];
+  if (source.kind !== 'assembled') return [];
+  const { bytes } = FORMATS[source.format];
+  return source.tiles.map((tile) => ({
+    file: tile.file,
+    offset: tile.offset,
+    bytes: bytes(1, tileSpan(tile)),
+    own: bytes(tile.rows, tile.columns),
+  }));
+}
+
+/** Whether tiles lie inside a tensor of `rows` rows of `k` and are as large as it is together. */
+function isCovered(tiles: readonly FileTile[], rows: number, k: number): boolean {
+  const isInside = (from: number, count: number, of: number): boolean =>
+    Number.isSafeInteger(from) && Number.isSafeInteger(count) && from >= 0 && count > 0 && from + count <= of;
+  const isSound = (tile: FileTile): boolean =>
+    isInside(tile.row, tile.rows, rows) &&
+    isInside(tile.column, tile.columns, k) &&
+    Number.isSafeInteger(tile.offset) &&
+    tile.offset >= 0 &&
+    tile.stride >= linesOf(tile).length;
+  return tiles.every(isSound) && tiles.reduce((sum, tile) => sum + tile.rows * tile.columns, 0) === rows * k;
 }
 
 /**
@@ -77,6 +148,8 @@ export function requireTensor(
       'config.json and the weights belong to different models.',
     );
   }
+  if (source.kind === 'assembled' && !isCovered(source.tiles, rows, k))
+    throw new UserError(`Tensor ${name}: its parts do not make up [${rows}, ${k}].`, 'Download the checkpoint again.');
   if (source.kind === 'file') {
     const needed = FORMATS[source.format].bytes(rows, k);
     const { blocks } = source;

@@ -3,7 +3,7 @@ import type { ConstantVector, WeightDecl } from '../ir/kernel.js';
 import { packedBytes, rowMaps } from '../ir/packing.js';
 import { FORMATS } from '../ir/storage.js';
 import { roundUp } from '../ir/types.js';
-import { requireTensor, type TensorSource } from './tensorSource.js';
+import { fileRanges, requireTensor, type FileRange, type TensorSource } from './tensorSource.js';
 
 /** A weight's tensors, checked to have its shape. */
 interface Stored {
@@ -28,10 +28,8 @@ export interface PackedWeight extends Stored {
 }
 
 /** The parts of files that a packed weight is made of. */
-export const tensorFiles = (weight: PackedWeight): Extract<TensorSource, { kind: 'file' }>[] =>
-  [...weight.sources, ...(weight.columnScale === undefined ? [] : [weight.columnScale])].filter(
-    (source) => source.kind === 'file',
-  );
+export const tensorFiles = (weight: PackedWeight): FileRange[] =>
+  [...weight.sources, ...(weight.columnScale === undefined ? [] : [weight.columnScale])].flatMap(fileRanges);
 
 /** Values from the plan, written into the packed memory at `offset`. */
 export interface LiteralWeight extends Stored {

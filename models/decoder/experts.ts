@@ -1,6 +1,6 @@
 /** A mixture of experts in primitive ops, as the papers write it, and its tensors. */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
-import type { ExpectedTensor } from '../family/tensors.js';
+import type { ExpectedTensor, ShapeOf, TensorPart } from '../family/tensors.js';
 import { activate, type Activation } from './activation.js';
 import type { ExpertsConfig } from './expertConfig.js';
 
@@ -12,6 +12,8 @@ export interface ExpertNames {
   /** An expert for all tokens, whose matrices are `gate_proj`, `up_proj` and `down_proj`, and its gate. */
   readonly shared: string;
   readonly sharedGate: string;
+  /** Where files that hold all experts of a layer in one tensor may have router and experts too. Default: nowhere. */
+  readonly elsewhere?: Pick<ExpertNames, 'router' | 'expert'>;
 }
 
 export const MIXTRAL_EXPERTS: ExpertNames = {
@@ -20,6 +22,7 @@ export const MIXTRAL_EXPERTS: ExpertNames = {
   matrices: { gate: 'w1', up: 'w3', down: 'w2' },
   shared: 'block_sparse_moe.shared_expert',
   sharedGate: 'block_sparse_moe.shared_expert_gate',
+  elsewhere: { router: 'mlp.gate', expert: 'mlp.experts' },
 };
 
 export const QWEN_EXPERTS: ExpertNames = {
@@ -34,13 +37,21 @@ export const QWEN_EXPERTS: ExpertNames = {
 export const hasExperts = (experts: ExpertsConfig | undefined, layer: number): experts is ExpertsConfig =>
   experts !== undefined && experts.dense?.includes(layer) !== true;
 
-/** The tensors of the experts of a layer. */
+/**
+ * The tensors of the experts of a layer. Checkpoints that transformers 5 does not write in the old form hold
+ * gate_up_proj [E, 2·width, hidden] and down_proj [E, hidden, width], or both with their last dimensions exchanged.
+ */
 export function expertTensors(
-  { count, width, sharedWidth }: ExpertsConfig,
+  config: ExpertsConfig,
   names: ExpertNames,
   layer: string,
   hidden: number,
+  shapeOf: ShapeOf,
 ): readonly ExpectedTensor[] {
+  const { count, width, sharedWidth } = config;
+  const fused = [names, ...(names.elsewhere === undefined ? [] : [names.elsewhere])].find(({ expert }) =>
+    FUSED.some((name) => shapeOf(`${layer}.${expert}.${name}`) !== undefined),
+  );
   const matrix = (module: string, rows: number, columns: number): ExpectedTensor => ({
     name: `${layer}.${module}.weight`,
     shape: [rows, columns],
@@ -51,9 +62,14 @@ export function expertTensors(
     matrix(`${names.expert}.${at}.${names.matrices.up}`, width, hidden),
     matrix(`${names.expert}.${at}.${names.matrices.down}`, hidden, width),
   ];
+  const router = matrix(names.router, count, hidden);
   return [
-    matrix(names.router, count, hidden),
-    ...Array.from({ length: count }, (_, at) => expert(at)).flat(),
+    ...(fused === undefined
+      ? [router, ...Array.from({ length: count }, (_, at) => expert(at)).flat()]
+      : [
+          { ...matrix(fused.router, count, hidden), parts: [wholeAs(router.name, count)] },
+          ...fusedExperts(config, names, layer, hidden, fused.expert, shapeOf),
+        ]),
     ...(sharedWidth === undefined
       ? []
       : [
@@ -62,6 +78,57 @@ export function expertTensors(
           matrix(`${names.shared}.down_proj`, hidden, sharedWidth),
           matrix(names.sharedGate, 1, hidden),
         ]),
+  ];
+}
+
+/** Tensors with the matrices of all experts of a layer. */
+const FUSED = ['gate_up_proj', 'down_proj'] as const;
+
+/** A tensor of `rows` rows under another name. */
+const wholeAs = (name: string, rows: number): TensorPart => ({ name, first: 0, rows, stride: rows, count: 1 });
+
+/** The tensors of `module` with all experts of a layer, and the matrices in them. */
+function fusedExperts(
+  { count, width }: ExpertsConfig,
+  { expert, matrices }: ExpertNames,
+  layer: string,
+  hidden: number,
+  module: string,
+  shapeOf: ShapeOf,
+): readonly ExpectedTensor[] {
+  const [inner, outer] = FUSED.map((name) => `${layer}.${module}.${name}`) as [string, string];
+  const isShaped = (tensor: string, ...shape: readonly number[]): boolean => shapeOf(tensor)?.join() === shape.join();
+  const isTurned = isShaped(inner, count, hidden, 2 * width) && isShaped(outer, count, width, hidden);
+  const name = (at: number, matrix: 'gate' | 'up' | 'down'): string =>
+    `${layer}.${expert}.${at}.${matrices[matrix]}.weight`;
+  const parts = (of: (at: number) => readonly TensorPart[]): readonly TensorPart[] =>
+    Array.from({ length: count }, (_, at) => of(at)).flat();
+  /** Matrix `which` of `rows` rows of those of an expert, which have `all` in one tensor. */
+  const part = (
+    at: number,
+    matrix: 'gate' | 'up' | 'down',
+    which: number,
+    all: number,
+    columns: number,
+  ): TensorPart => {
+    const rows = matrix === 'down' ? hidden : width;
+    return isTurned
+      ? { name: name(at, matrix), first: at * columns, columns, from: which * rows, rows }
+      : { name: name(at, matrix), first: at * all + which * rows, rows, stride: rows, count: 1 };
+  };
+  return [
+    {
+      name: inner,
+      shape: isTurned ? [count, hidden, 2 * width] : [count, 2 * width, hidden],
+      role: 'matrix',
+      parts: parts((at) => [part(at, 'gate', 0, 2 * width, hidden), part(at, 'up', 1, 2 * width, hidden)]),
+    },
+    {
+      name: outer,
+      shape: isTurned ? [count, width, hidden] : [count, hidden, width],
+      role: 'matrix',
+      parts: parts((at) => [part(at, 'down', 0, hidden, width)]),
+    },
   ];
 }
 

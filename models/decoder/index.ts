@@ -1,6 +1,7 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
 import type { FormatName } from '../../ir/storage.js';
 import type { Architecture, Json } from '../family/model.js';
+import type { ShapeOf } from '../family/tensors.js';
 import { parseDecoderConfig, parseDType, type DecoderConfig, type Differences, type FamilyConfig } from './config.js';
 import type { ExpertsConfig } from './expertConfig.js';
 import { buildDecoder, buildStep } from './graph.js';
@@ -34,6 +35,9 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
         config,
         summary: summarise(config),
         tensors: decoderTensors(config, names),
+        ...(config.experts === undefined
+          ? {}
+          : { stored: (shapeOf: ShapeOf) => decoderTensors(config, names, shapeOf) }),
         isIgnored: (tensor) => isIgnoredTensor(tensor, config, names),
         graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),
         step: (options) => buildStep(config, { ...options, names, ...rotaryTables(config) }),

@@ -1,5 +1,5 @@
 /** The tensors of a decoder's checkpoint. Families that say nothing else have LLaMA's names. */
-import type { ExpectedTensor, TensorPart } from '../family/tensors.js';
+import type { ExpectedTensor, ShapeOf, TensorPart } from '../family/tensors.js';
 import type { DecoderConfig, Projection } from './config.js';
 import { expertTensors, hasExperts, QWEN_EXPERTS, type ExpertNames } from './experts.js';
 
@@ -59,8 +59,15 @@ export const NAMES_WITH_NORMS_BEHIND: TensorNames = {
 
 const UNTIED = 'a model whose head is tied says "tie_word_embeddings": true in config.json';
 
-/** Every tensor that the model reads, in the order of the computation. A tied model has no head of its own. */
-export function decoderTensors(config: DecoderConfig, names: TensorNames): readonly ExpectedTensor[] {
+/**
+ * Every tensor that the model reads, in the order of the computation. A tied model has no head of its own. `shapeOf`:
+ * those of a checkpoint, which may hold all experts of a layer in one tensor.
+ */
+export function decoderTensors(
+  config: DecoderConfig,
+  names: TensorNames,
+  shapeOf: ShapeOf = () => undefined,
+): readonly ExpectedTensor[] {
   const { hiddenSize: hidden, intermediateSize: inter } = config;
   const queries = config.heads * config.headDim;
   const keys = config.kvHeads * config.headDim;
@@ -107,7 +114,7 @@ export function decoderTensors(config: DecoderConfig, names: TensorNames): reado
   };
   const feedForward = (layer: string, index: number): readonly ExpectedTensor[] =>
     hasExperts(config.experts, index)
-      ? expertTensors(config.experts, names.experts ?? QWEN_EXPERTS, layer, hidden)
+      ? expertTensors(config.experts, names.experts ?? QWEN_EXPERTS, layer, hidden, shapeOf)
       : [
           ...inputs(layer, config.isGated === false ? ['up'] : ['gate', 'up']),
           ...projection(layer, 'down', hidden, inter),

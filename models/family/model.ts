@@ -3,7 +3,7 @@ import type { Graph } from '../../ir/graph/graph.js';
 import type { DType, FloatType } from '../../ir/types.js';
 import type { MaskKind } from './mask.js';
 import type { FormatName } from '../../ir/storage.js';
-import type { ExpectedTensor } from './tensors.js';
+import type { ExpectedTensor, ShapeOf } from './tensors.js';
 
 /** A parsed JSON object. */
 export type Json = Readonly<Record<string, unknown>>;
@@ -50,6 +50,8 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
   readonly summary: string;
   /** Every tensor that the model reads, in the order of the computation. */
   readonly tensors: readonly ExpectedTensor[];
+  /** `tensors` as a checkpoint stores them whose tensors have these shapes, where it may store them in more ways. */
+  readonly stored?: (shapeOf: ShapeOf) => readonly ExpectedTensor[];
   /** True if checkpoints hold it inside a multimodal model, with names that models/wrapper.ts reads. */
   readonly isWrapped?: boolean;
   /** Tensors that checkpoints of the family contain but the model does not read. */

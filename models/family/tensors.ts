@@ -23,6 +23,28 @@ export interface FileTensor extends Described {
   readonly blocks?: { readonly rows: number; readonly stride: number };
 }
 
+/** A tensor in rectangles, which cover it and do not overlap. */
+export interface AssembledTensor extends Described {
+  readonly kind: 'assembled';
+  readonly tiles: readonly FileTile[];
+}
+
+/** A rectangle of a tensor, and where it lies in a file. */
+export interface FileTile {
+  /** Absolute path. */
+  readonly file: string;
+  /** Bytes from the start of the file to its first element. */
+  readonly offset: number;
+  readonly row: number;
+  readonly rows: number;
+  readonly column: number;
+  readonly columns: number;
+  /** True if stored lines are its columns. Else they are its rows. */
+  readonly isTransposed: boolean;
+  /** Elements from the beginning of a stored line to that of the next. */
+  readonly stride: number;
+}
+
 /** Made-up values: mean 0, standard deviation `scale`, a pure function of `seed` and the element's index. */
 export interface RandomTensor extends Described {
   readonly kind: 'random';
@@ -37,10 +59,10 @@ export interface ConstantTensor extends Described {
   readonly value: number;
 }
 
-export type TensorLocation = FileTensor | RandomTensor | ConstantTensor;
+export type TensorLocation = FileTensor | AssembledTensor | RandomTensor | ConstantTensor;
 
 /** Rows of a tensor: `count` blocks of `rows` rows, from row `first` on, whose beginnings are `stride` rows apart. */
-export interface TensorPart {
+export interface RowsPart {
   readonly name: string;
   readonly first: number;
   readonly rows: number;
@@ -48,11 +70,26 @@ export interface TensorPart {
   readonly count: number;
 }
 
+/** A matrix whose columns are rows of a tensor, from `first` on: `rows` elements of each, from element `from` on. */
+export interface TurnedPart {
+  readonly name: string;
+  readonly first: number;
+  readonly columns: number;
+  readonly from: number;
+  readonly rows: number;
+}
+
+/** A part of a tensor. One of more than two dimensions is a matrix of all rows of its last dimension. */
+export type TensorPart = RowsPart | TurnedPart;
+
 /** The shape of a part of a tensor of this shape. */
-export const partShape = ({ rows, count }: TensorPart, [, ...rest]: readonly number[]): readonly number[] => [
-  rows * count,
-  ...rest,
-];
+export const partShape = (part: TensorPart, shape: readonly number[]): readonly number[] =>
+  'columns' in part
+    ? [part.rows, part.columns]
+    : [part.rows * part.count, ...(shape.length === 1 ? [] : [shape.at(-1)!])];
+
+/** The shape of a stored tensor; undefined if there is none of this name. */
+export type ShapeOf = (tensor: string) => readonly number[] | undefined;
 
 export interface ExpectedTensor {
   readonly name: string;

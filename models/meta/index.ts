@@ -1,6 +1,6 @@
 /**
- * LLaMA as Meta publishes it: params.json and consolidated.00.pth. It differs from the Hugging Face copies in names,
- * and in the order of the rows of q and k, whose rotary pairs are neighbours.
+ * LLaMA as Meta publishes it: params.json and consolidated.00.pth, or several parts. It differs from the Hugging Face
+ * copies in names, and in the order of the rows of q and k, whose rotary pairs are neighbours.
  */
 import { decoderFamily } from '../decoder/index.js';
 import { LLAMA_NAMES } from '../decoder/tensors.js';
@@ -10,7 +10,7 @@ export const META_ARCHITECTURE = 'Transformer';
 export const meta = decoderFamily({
   name: META_ARCHITECTURE,
   modelType: 'params.json',
-  covers: 'LLaMA 1, 2 and 3 in one consolidated.00.pth, as Meta publishes them',
+  covers: 'LLaMA 1, 2 and 3 as Meta publishes them',
   maxPositions: 2048,
   hasInterleavedPairs: true,
   names: {

@@ -3,7 +3,7 @@ import type { WeightDecl } from '../../ir/kernel.js';
 import { physicalToLogical, sourceRows, tensorRow } from '../../ir/packing.js';
 import { FORMATS } from '../../ir/storage.js';
 import type { FileMappings, LoadProgress } from '../files.js';
-import { fileRow, fileSpan, type TensorSource } from '../tensorSource.js';
+import { fileRanges, fileRow, fileSpan, type TensorSource } from '../tensorSource.js';
 import { tensorFiles, type PackedWeight, type WeightPlan } from '../weightPlan.js';
 import { loadAddon, type NativeMemory, type NativePool, type PackSource, type Slot } from '../addon.js';
 
@@ -18,6 +18,21 @@ function packSource(source: TensorSource, rows: number, files: FileMappings): Pa
         memory: files.get(source.file, source.offset, fileSpan(source).bytes),
         offset: source.offset,
       };
+    case 'assembled': {
+      const { format, tiles } = source;
+      const ranges = fileRanges(source);
+      const places = tiles.map(({ row, rows: count, column, columns, isTransposed, stride }, i) => ({
+        memory: files.get(ranges[i]!.file, ranges[i]!.offset, ranges[i]!.bytes),
+        offset: ranges[i]!.offset,
+        row,
+        rows: count,
+        column,
+        columns,
+        rowStride: isTransposed ? 1 : stride,
+        columnStride: isTransposed ? stride : 1,
+      }));
+      return { kind: 'tiles', format: FORMATS[format].code, rows, tiles: places };
+    }
     case 'random':
       return { kind: 'random', format: FORMATS[source.format].code, rows, seed: source.seed, scale: source.scale };
     case 'constant':
@@ -75,8 +90,8 @@ async function packWeight(
 
 function advise(weight: PackedWeight | undefined, files: FileMappings, advice: 'willneed' | 'dontneed'): void {
   if (weight === undefined) return;
-  for (const source of tensorFiles(weight))
-    files.get(source.file, source.offset, fileSpan(source).bytes).advise(advice, source.offset, fileSpan(source).bytes);
+  for (const { file, offset, bytes } of tensorFiles(weight))
+    files.get(file, offset, bytes).advise(advice, offset, bytes);
 }
 
 /** What LoadProgress counts of a plan. */

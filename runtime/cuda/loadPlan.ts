@@ -6,9 +6,10 @@ import { packedDepth, rowMaps } from '../../ir/packing.js';
 import { FORMATS } from '../../ir/storage.js';
 import { roundUp } from '../../ir/types.js';
 import { UserError } from '../../errors.js';
-import { fileRow, type TensorSource } from '../tensorSource.js';
+import type { TensorSource } from '../tensorSource.js';
 import type { PackedWeight, WeightPlan } from '../weightPlan.js';
-import { JOB_BYTES, packJob, type DeviceJob } from './packJob.js';
+import { endOf, JOB_BYTES, packJob, wholeRows, type DeviceJob, type PackColumns } from './packJob.js';
+import { stretchesOf } from './stretches.js';
 
 /** Whole rows of a source: where they come from, and the job that lays them out. */
 export interface Piece {
@@ -88,53 +89,42 @@ class StepBuilder {
     return this.usedBy.length;
   }
 
-  /** Cuts the rows of a source into pieces. */
+  /** Cuts the lines of a source into pieces. */
   add(
     weight: WeightDecl,
     tensor: TensorSource,
     source: { readonly rows: number; readonly sourceRow: number; readonly added?: number },
     place: Pick<Piece, 'target' | 'scale'>,
   ): void {
-    const rowBytes = FORMATS[tensor.format].bytes(1, weight.k);
-    if (tensor.kind === 'file' && rowBytes > this.staging)
-      throw new UserError(
-        `Weight ${weight.name}: a row of ${weight.k} elements exceeds the ${this.staging} bytes of a staging buffer.`,
-        'config.json describes no model that this program knows.',
-      );
-    const bytesOfRow = place.target.memory === 'weights' ? FORMATS[weight.format].bytes(1, packedDepth(weight)) : 0;
-    for (let firstRow = 0; firstRow < source.rows;) {
-      if (this.pieces.length >= MOST_PIECES || (tensor.kind === 'file' && this.room() < rowBytes)) this.flush();
-      const together = tensor.kind === 'file' ? rowsTogether(tensor, firstRow, source.rows) : source.rows;
-      const rows = tensor.kind === 'file' ? Math.min(together, Math.floor(this.room() / rowBytes)) : together;
-      const job = packJob(weight, {
-        tensor,
-        firstRow,
-        rows,
-        sourceRow: source.sourceRow,
-        isScaled: place.scale !== undefined,
-        added: source.added ?? 0,
-      });
-      const stagedAt = roundUp(this.stagedBytes, ALIGNMENT);
-      const bytes = rows * rowBytes;
-      this.pieces.push({
-        ...place,
-        job,
-        jobOffset: this.jobs++ * JOB_BYTES,
-        ...(tensor.kind === 'file'
-          ? {
-              upload: {
-                file: tensor.file,
-                offset: tensor.offset + fileRow(tensor, firstRow) * rowBytes,
-                bytes,
-                stagedAt,
-              },
-            }
-          : {}),
-      });
-      if (tensor.kind === 'file') this.stagedBytes = stagedAt + bytes;
-      this.weightBytes += rows * bytesOfRow;
-      this.weight = weight.name;
-      firstRow += rows;
+    for (const { lines, stored, range } of stretchesOf(tensor, source.rows, weight.k)) {
+      const { stepBytes = 0, lineBytes = 0 } = stored ?? {};
+      if (lineBytes > this.staging)
+        throw new UserError(
+          `Weight ${weight.name}: a row of ${weight.k} elements exceeds the ${this.staging} bytes of a staging buffer.`,
+          'config.json describes no model that this program knows.',
+        );
+      for (let first = 0; first < lines;) {
+        if (this.pieces.length >= MOST_PIECES || this.room() < lineBytes) this.flush();
+        const fitting = stored === undefined ? lines : Math.floor((this.room() - lineBytes) / stepBytes) + 1;
+        const count = Math.min(lines - first, fitting);
+        const part = range(first, count);
+        const { sourceRow, added = 0 } = source;
+        const job = packJob(weight, { tensor, ...part, sourceRow, isScaled: place.scale !== undefined, added });
+        const stagedAt = roundUp(this.stagedBytes, ALIGNMENT);
+        const bytes = (count - 1) * stepBytes + lineBytes;
+        const upload = stored && { file: stored.file, offset: stored.offset + first * stepBytes, bytes, stagedAt };
+        this.pieces.push({
+          ...place,
+          job,
+          jobOffset: this.jobs++ * JOB_BYTES,
+          ...(upload === undefined ? {} : { upload }),
+        });
+        if (upload !== undefined) this.stagedBytes = stagedAt + bytes;
+        if (place.target.memory === 'weights')
+          this.weightBytes += FORMATS[weight.format].bytes(part.rows, writtenColumns(weight, part.view));
+        this.weight = weight.name;
+        first += count;
+      }
     }
   }
 
@@ -162,11 +152,9 @@ class StepBuilder {
   }
 }
 
-/** Rows from `first` on that lie one after another in the file, of a tensor of `rows` rows. */
-const rowsTogether = (tensor: Extract<TensorSource, { kind: 'file' }>, first: number, rows: number): number =>
-  tensor.blocks === undefined
-    ? rows - first
-    : Math.min(rows - first, tensor.blocks.rows - (first % tensor.blocks.rows));
+/** Columns that a job writes; what pads a row belongs to the last of it. */
+const writtenColumns = (weight: WeightDecl, view: PackColumns = wholeRows(weight)): number =>
+  endOf(weight, view) - view.column;
 
 const scaleKey = ({ weight: { columnScale, columnOffset = 0, k } }: PackedWeight): string =>
   `${columnScale} ${columnOffset} ${k}`;

@@ -9,12 +9,21 @@ import type { TensorSource } from '../tensorSource.js';
 import { PACK_THREADS } from './packKernels.js';
 
 const PAIRINGS: Readonly<Record<Pairing['kind'], number>> = { none: 0, rotate: 1, interleave: 2 };
-const KINDS: Readonly<Record<TensorSource['kind'], number>> = { file: 0, random: 1, constant: 2 };
+const KINDS: Readonly<Record<TensorSource['kind'], number>> = { file: 0, assembled: 0, random: 1, constant: 2 };
 
 /** Bytes from one job to the next in device memory; both structs fit. */
-export const JOB_BYTES = 80;
+export const JOB_BYTES = 96;
 
-/** A range of whole rows of one source, on its way into a weight. */
+/** Columns of a range, and how elements lie: whole rows, one after another, unless stated. */
+export interface PackColumns {
+  readonly column: number;
+  readonly columns: number;
+  /** Elements. */
+  readonly rowStride: number;
+  readonly columnStride: number;
+}
+
+/** A range of rows of one source, on its way into a weight. */
 export interface PackRange {
   readonly tensor: TensorSource;
   /** Rows of the range: `rows` from `firstRow` of the source, whose own first is row `sourceRow` of the stack. */
@@ -24,6 +33,7 @@ export interface PackRange {
   readonly isScaled: boolean;
   /** Added to every value; 0 for all but factors of columns. */
   readonly added?: number;
+  readonly view?: PackColumns;
 }
 
 /** A job's bytes, and how the kernel is launched for it. */
@@ -83,6 +93,12 @@ const launchOf = (columns: number, rows: number): LaunchShape => ({
   gridY: { kind: 'constant', count: Math.min(rows, MAX_GRID_Y) },
 });
 
+export const wholeRows = ({ k }: WeightDecl): PackColumns => ({ column: 0, columns: k, rowStride: k, columnStride: 1 });
+
+/** Behind the last column that a job writes: with the last of a row it also writes what pads it. */
+export const endOf = (weight: WeightDecl, { column, columns }: PackColumns): number =>
+  column + columns === weight.k ? deviceStride(weight) : column + columns;
+
 /** Job of tw_pack_rows. */
 export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
   const stride = deviceStride(weight);
@@ -109,7 +125,11 @@ export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
   view.setInt32(68, order?.rotated ?? 0, true);
   view.setInt32(72, order?.interleaved === true ? 1 : 0, true);
   view.setFloat32(76, range.added ?? 0, true);
-  return { bytes: new Uint8Array(view.buffer), launch: launchOf(stride, range.rows) };
+  const columns = range.view ?? wholeRows(weight);
+  const { column, rowStride, columnStride } = columns;
+  const end = endOf(weight, columns);
+  [column, end, rowStride, columnStride].forEach((value, i) => view.setInt32(80 + 4 * i, value, true));
+  return { bytes: new Uint8Array(view.buffer), launch: launchOf(end - column, range.rows) };
 }
 
 /** A floating buffer to be searched, and the index into the u64 array of answers (all ones: nothing found). */

@@ -47,6 +47,10 @@ struct tw_pack_job {
   int rotated;                 // elements of a head that are turned
   int interleaved;             // whether neighbours are pairs
   float added;                 // to every value
+  int column;                  // the first column of the range
+  int end;                     // behind its last column, or behind the padding of a row
+  int rowStride;               // stored: elements from row to row
+  int columnStride;            // and from column to column
 };
 
 /** The first columns of the first rows of a buffer. */
@@ -167,17 +171,19 @@ static __device__ __forceinline__ long long tw_physical(int row, int pairing, in
   return (long long)group + (long long)(lane / width) * 2 * width + second * width + lane % width;
 }
 
-/** source: [rows, k] of the range, elements aligned, read where kind is 0. scale: k factors, read where isScaled. */
+/** source: the elements of the range, aligned, read where kind is 0. scale: k factors, read where isScaled. */
 extern "C" __global__ void tw_pack_rows(const void *jobs, const void *source, void *weight, const void *scale) {
   const tw_pack_job job = *(const tw_pack_job *)jobs;
   for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
     const int logical = tw_ordered(job.row + row, job.headDim, job.rotated, job.interleaved);
     const long long target = tw_physical(logical, job.pairing, job.width, job.span) * job.stride;
-    for (int column = blockIdx.x * blockDim.x + threadIdx.x; column < job.stride; column += gridDim.x * blockDim.x) {
-      const long long index = (long long)row * job.k + column;
+    for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < job.end - job.column; at += gridDim.x * blockDim.x) {
+      const int column = job.column + at;
       float value = 0.0f;
       if (column < job.k) {
-        if (job.kind == 0) value = tw_decode(tw_load(source, index, job.sourceFormat), job.sourceFormat);
+        const long long index = (long long)row * job.k + column;
+        const long long place = (long long)row * job.rowStride + (long long)at * job.columnStride;
+        if (job.kind == 0) value = tw_decode(tw_load(source, place, job.sourceFormat), job.sourceFormat);
         else if (job.kind == 1) value = tw_round(tw_random(job.start, job.first + index, job.factor), job.sourceFormat);
         else value = tw_round(job.factor, job.sourceFormat);
         if (job.added != 0.0f) value += job.added;

@@ -11,7 +11,7 @@ export interface WeightPart {
 }
 
 const fileBytesOf = (weight: PlacedWeight): number =>
-  weight.kind === 'packed' ? tensorFiles(weight).reduce((sum, { byteLength }) => sum + byteLength, 0) : 0;
+  weight.kind === 'packed' ? tensorFiles(weight).reduce((sum, { own }) => sum + own, 0) : 0;
 
 /** Whether any of it is read from files. Made-up weights are generated on every device. */
 export const readsFiles = (plan: WeightPlan): boolean => plan.weights.some((weight) => fileBytesOf(weight) > 0);

@@ -156,6 +156,29 @@ RowRef findRow(const PackJob &job, size_t column) {
   return {};
 }
 
+/** Elements of a row of a matrix in tiles, from column `from`. */
+void loadTiles(const PackSource &source, size_t row, size_t from, size_t count, float *out) {
+  const size_t size = source.format->bytes;
+  for (const PackTile &tile : source.tiles) {
+    const size_t begin = std::max(from, tile.column);
+    const size_t end = std::min(from + count, tile.column + tile.columns);
+    if (row < tile.row || row >= tile.row + tile.rows || begin >= end) continue;
+    const size_t first = (row - tile.row) * tile.rowStride + (begin - tile.column) * tile.columnStride;
+    const uint8_t *in = tile.data + first * size;
+    if (tile.columnStride == 1) {
+      source.format->decode(in, end - begin, out + (begin - from));
+      continue;
+    }
+    // Neighbouring rows of a panel read neighbouring elements: what they share stays in the cache.
+    uint8_t line[CHUNK * sizeof(float)];
+    for (size_t i = begin; i < end; i += CHUNK) {
+      const size_t part = std::min(CHUNK, end - i);
+      for (size_t j = 0; j < part; j++, in += tile.columnStride * size) std::memcpy(line + j * size, in, size);
+      source.format->decode(line, part, out + (i - from));
+    }
+  }
+}
+
 void loadChunk(const PackJob &job, const RowRef &ref, size_t from, size_t count, float *out) {
   if (ref.source == nullptr) {
     std::fill(out, out + count, 0.0f);
@@ -215,6 +238,9 @@ void loadRow(const PackSource &source, size_t k, size_t row, size_t from, size_t
     case PackSource::Kind::Random:
       randomValues(mix(source.seed), index, count, source.factor, out);
       source.format->round(out, count);
+      return;
+    case PackSource::Kind::Tiles:
+      loadTiles(source, row, from, count, out);
       return;
     case PackSource::Kind::Memory:
       source.format->decode(source.data + index * source.format->bytes, count, out);

@@ -20,9 +20,19 @@ struct StorageFormat {
 constexpr size_t FORMAT_COUNT = 3;
 extern const StorageFormat FORMATS[FORMAT_COUNT];
 
-/** A [rows, k] matrix: bytes in memory, or values made up from a counter, or one value throughout. */
+/** A rectangle of a matrix. Strides count elements. */
+struct PackTile {
+  const uint8_t *data = nullptr;  // may be unaligned
+  size_t row = 0, rows = 0, column = 0, columns = 0;
+  size_t rowStride = 0, columnStride = 1;
+};
+
+/**
+ * A [rows, k] matrix: bytes in memory, in one place or in tiles that cover it, or values made up from a counter, or one
+ * value throughout.
+ */
 struct PackSource {
-  enum class Kind { Memory, Random, Constant };
+  enum class Kind { Memory, Random, Constant, Tiles };
   Kind kind = Kind::Memory;
   const StorageFormat *format = nullptr;
   size_t rows = 0;
@@ -30,6 +40,7 @@ struct PackSource {
   uint64_t seed = 0;
   float factor = 0;  // standard deviation × √3 / 65536
   float value = 0;
+  std::vector<PackTile> tiles;
 };
 
 struct PackJob {

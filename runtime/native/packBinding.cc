@@ -18,6 +18,30 @@ struct OwnedJob {
   std::vector<std::shared_ptr<Memory>> memories;
 };
 
+PackTile parseTile(const Napi::Value &value, const PackSource &source, size_t k, OwnedJob &owner,
+                   const std::string &what) {
+  const Napi::Object object = objectArg(value, what);
+  const auto field = [&](const char *name, int64_t least, int64_t most) {
+    return static_cast<size_t>(integerArg(object.Get(name), what + "." + name, least, most));
+  };
+  PackTile tile;
+  const auto rows = static_cast<int64_t>(source.rows), columns = static_cast<int64_t>(k);
+  tile.row = field("row", 0, rows - 1);
+  tile.rows = field("rows", 1, rows - static_cast<int64_t>(tile.row));
+  tile.column = field("column", 0, columns - 1);
+  tile.columns = field("columns", 1, columns - static_cast<int64_t>(tile.column));
+  tile.rowStride = field("rowStride", 1, MAX_EXTENT);
+  tile.columnStride = field("columnStride", 1, MAX_EXTENT);
+  auto memory = memoryArg(object.Get("memory"), what + ".memory");
+  const size_t offset = sizeArg(object.Get("offset"), what + ".offset");
+  const size_t last =
+      product(tile.rows - 1, tile.rowStride, "a tile") + product(tile.columns - 1, tile.columnStride, "a tile");
+  memory->requireInside(offset, product(last + 1, source.format->bytes, "a tile"), what);
+  tile.data = memory->data() + offset;
+  owner.memories.push_back(std::move(memory));
+  return tile;
+}
+
 PackSource parseSource(const Napi::Value &value, size_t k, OwnedJob &owner, const std::string &what) {
   const Napi::Object object = objectArg(value, what);
   PackSource source;
@@ -41,8 +65,17 @@ PackSource parseSource(const Napi::Value &value, size_t k, OwnedJob &owner, cons
   } else if (kind == "constant") {
     source.kind = PackSource::Kind::Constant;
     source.value = static_cast<float>(numberArg(object.Get("value"), what + ".value"));
+  } else if (kind == "tiles") {
+    source.kind = PackSource::Kind::Tiles;
+    const Napi::Array tiles = arrayArg(object.Get("tiles"), what + ".tiles");
+    size_t covered = 0;
+    for (uint32_t i = 0; i < tiles.Length(); i++) {
+      source.tiles.push_back(parseTile(tiles.Get(i), source, k, owner, what + ".tiles[" + std::to_string(i) + "]"));
+      covered += source.tiles.back().rows * source.tiles.back().columns;
+    }
+    if (covered != source.rows * k) fail(what + ".tiles do not cover the matrix");
   } else {
-    fail(what + ".kind must be memory, random or constant, not " + kind);
+    fail(what + ".kind must be memory, random, constant or tiles, not " + kind);
   }
   return source;
 }

@@ -4,11 +4,12 @@
  * repository.
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { run } from '../../driver/commands/index.js';
 import type { Ui } from '../../driver/requests.js';
+import { fuseExperts } from '../support/fusedExperts.js';
 import { casesHere, isThorough } from '../support/thorough.js';
 import { environment, isBuilt, ROOT, temporaryFolder } from './support.js';
 
@@ -37,7 +38,7 @@ async function score(
 ): Promise<Scored> {
   const { samplesPath, results } = await run(
     {
-      model: join(SHARED, 'checkpoints', model),
+      model: resolve(SHARED, 'checkpoints', model),
       init: { kind: 'checkpoint' },
       precision: 'f32',
       task,
@@ -127,15 +128,26 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     },
   );
 
-  // Experts: routers whose shares add up to 1 or do not, a shared expert, a layer without experts.
-  test.each(['mixtral', 'qwen2-moe', 'qwen3-moe'])(
-    'are reached for families/%s on 12 questions of HellaSwag',
-    async (family) => {
-      const model = `families/${family}`;
-      const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', 12, 'tree', 128);
-      compare(samplesPath, `${model}.jsonl`, 12);
-    },
-  );
+  // Experts: routers whose shares add up to 1 or do not, a shared expert, a layer without experts. A copy has all
+  // experts of a layer in one tensor.
+  const renamed = (name: string): string => name.replace('.block_sparse_moe.', '.mlp.');
+  test.each([
+    ['mixtral', { isTurned: false, rename: renamed }],
+    ['qwen2-moe', { isTurned: true }],
+    ['qwen3-moe', { isTurned: false }],
+  ] as const)('are reached for families/%s on 12 questions of HellaSwag', async (family, options) => {
+    const model = `families/${family}`;
+    const scored = (of: string): Promise<Scored> => score(of, 'hellaswag', 'hellaswag_val.jsonl.gz', 12, 'tree', 128);
+    const { samplesPath } = await scored(model);
+    compare(samplesPath, `${model}.jsonl`, 12);
+    const turns = isThorough ? [options, { ...options, isTurned: !options.isTurned }] : [options];
+    for (const each of turns) {
+      const copy = temporaryFolder();
+      fuseExperts(join(SHARED, 'checkpoints', model), copy, each);
+      const again = await scored(copy);
+      expect(readFileSync(again.samplesPath, 'utf8'), JSON.stringify(each)).toBe(readFileSync(samplesPath, 'utf8'));
+    }
+  });
 
   test('are reached for demo on 100 questions of ARC-Challenge', async () => {
     const { samplesPath } = await score('demo', 'arc_challenge', 'arc_challenge_test.jsonl.gz', 100, 'tree');

@@ -1,10 +1,11 @@
 /** Checkpoints as Meta publishes them: their settings, names and order of rows. */
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';
 import type { DecoderConfig } from '../../models/decoder/config.js';
+import { readTorchFile } from '../../models/torch/stateDict.js';
 import { temporaryFolder, userError, writeJson } from './support.js';
 import { torchFile, type WrittenTensor } from './torch/writeTorchFile.js';
 
@@ -98,12 +99,95 @@ describe('a folder as Meta publishes it', () => {
     expect(existsSync(configPath) && readFileSync(configPath, 'utf8')).toContain('"dim"');
   });
 
-  it('is refused with one line for what is missing, and if it has several parts', () => {
+  it('is refused with one line for what is missing', () => {
     expect(userError(() => openCheckpoint(folder('layers.0.ffn_norm.weight'))).message).toContain(
       'layers.0.ffn_norm.weight: missing',
     );
-    const dir = folder();
-    writeFileSync(join(dir, 'consolidated.01.pth'), '');
-    expect(userError(() => openCheckpoint(dir)).message).toContain('the model is in several parts');
+  });
+});
+
+/** How parts divide a tensor, by its name. */
+const COLUMNS = /(?:tok_embeddings|wo|w2)\.weight$/;
+type Change = (part: number, name: string, shape: readonly number[]) => readonly number[] | undefined;
+
+/** The tiny model in `count` parts. `change` may leave out tensors of a part, or give them another shape. */
+function inParts(count: number, change: Change = (_, __, shape) => shape): string {
+  const dir = temporaryFolder();
+  writeJson(dir, 'params.json', TINY);
+  for (let part = 0; part < count; part++) {
+    const tensors = Object.entries(SHAPES).flatMap(([name, [rows = 1, columns]]): [string, WrittenTensor][] => {
+      const own =
+        columns === undefined ? [rows] : COLUMNS.test(name) ? [rows, columns / count] : [rows / count, columns];
+      const shape = change(part, name, own);
+      return shape === undefined ? [] : [[name, { storage: name, type: 'BFloat16Storage', shape }]];
+    });
+    const storages = tensors.map(
+      ([name, { shape }]) => [name, Buffer.alloc(2 * shape.reduce((a, b) => a * b))] as const,
+    );
+    writeFileSync(join(dir, `consolidated.0${part}.pth`), torchFile(tensors, Object.fromEntries(storages)));
+  }
+  return dir;
+}
+
+describe('a folder with a model in several parts', () => {
+  it('is a checkpoint whose matrices lie in all of them', () => {
+    const { config, tensors, files } = openCheckpoint(inParts(2));
+    expect(config).toMatchObject({ vocabSize: 10, layers: 1, dtype: 'bf16' });
+    expect(files).toHaveLength(2);
+    const tilesOf = (name: string) => {
+      const place = tensors.get(name);
+      if (place?.kind !== 'assembled') throw new Error(`${name} lies in one place`);
+      return place.tiles.map(({ file, offset: _, ...tile }) => ({ ...tile, file: files.indexOf(file) }));
+    };
+    expect(tilesOf('layers.0.attention.wo.weight')).toEqual(
+      [0, 1].map((part) => ({
+        ...{ file: part, row: 0, rows: 8, column: 4 * part, columns: 4 },
+        ...{ isTransposed: false, stride: 4 },
+      })),
+    );
+    expect(tilesOf('layers.0.feed_forward.w1.weight')).toMatchObject([
+      { file: 0, row: 0, rows: 12, column: 0, columns: 8 },
+      { file: 1, row: 12, rows: 12, column: 0, columns: 8 },
+    ]);
+    expect(tensors.get('norm.weight')).toMatchObject({ kind: 'file', file: files[0] });
+  });
+
+  it('has all rows of an embedding table that is divided by rows', () => {
+    const change: Change = (_, name, shape) => (name.startsWith('tok') ? [5, 8] : shape);
+    expect(openCheckpoint(inParts(2, change)).config.vocabSize).toBe(10);
+  });
+
+  it.each<[string, () => string]>([
+    [
+      'tensor "layers.0.attention.wk.weight" of ',
+      () => inParts(2, (p, n, s) => (p === 1 && /wk/.test(n) ? undefined : s)),
+    ],
+    ['which ', () => inParts(2, (p, n, s) => (p === 0 && /wk/.test(n) ? undefined : s))],
+    ['is BF16 [4, 8], and BF16 [8, 4] in ', () => inParts(2, (p, n, s) => (p === 1 && /wk/.test(n) ? [8, 4] : s))],
+    ['in each of 2 parts, which do not make up [8, 8]', () => inParts(2, (_, n, s) => (/wk/.test(n) ? [2, 8] : s))],
+    [
+      'the model is in 4 parts, and consolidated.01.pth is missing',
+      () => {
+        const dir = inParts(1);
+        for (const part of ['02', '03'])
+          copyFileSync(join(dir, 'consolidated.00.pth'), join(dir, `consolidated.${part}.pth`));
+        return dir;
+      },
+    ],
+    [
+      'has other values in ',
+      () => {
+        const dir = inParts(2);
+        const file = join(dir, 'consolidated.01.pth');
+        const bytes = readFileSync(file);
+        const { offset } = readTorchFile(file).entries.find(({ name }) => name === 'norm.weight')!;
+        bytes[offset + 1] = 0x3f;
+        writeFileSync(file, bytes);
+        return dir;
+      },
+    ],
+  ])('is refused: %s', (message, make) => {
+    const error = userError(() => openCheckpoint(make())).message;
+    expect(error).toContain(message);
   });
 });

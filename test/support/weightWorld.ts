@@ -20,7 +20,7 @@ export const K = 52;
 export interface WeightWorld {
   readonly tensors: ReadonlyMap<string, TensorSource>;
   readonly weights: readonly WeightDecl[];
-  /** Weights of parts of tensors, with rows in another order, with an offset of factors. */
+  /** Weights of parts of tensors and of tensors in parts, with rows in another order, with an offset of factors. */
   readonly ordered: readonly WeightDecl[];
   readonly constants: readonly ConstantVector[];
   /** Stored bits of a weight, one entry for each element. */
@@ -101,6 +101,47 @@ export function weightWorld(folder: string): WeightWorld {
   tensor('bias', 'bf16', [72, 1]);
   part('fused_bias', 'bias', 8, 8, 24, 3);
 
+  /** A tensor made of others side by side, below each other, or of the elements of one turned over. */
+  function assembled(name: string, tiles: readonly (readonly [of: string, row: number, column: number])[]): void {
+    const isTransposed = tiles.length === 1;
+    const placed = tiles.map(([of, row, column]) => {
+      const whole = tensors.get(of)!;
+      if (whole.kind !== 'file') throw new Error(`${of} is in no file`);
+      const [lines, length] = whole.shape as readonly [number, number];
+      const [rows, columns] = isTransposed ? [length, lines] : [lines, length];
+      return { file: whole.file, offset: whole.offset, row, rows, column, columns, isTransposed, stride: length };
+    });
+    const shape = [
+      Math.max(...placed.map(({ row, rows }) => row + rows)),
+      Math.max(...placed.map(({ column, columns }) => column + columns)),
+    ];
+    matrices.set(name, (row, column) => {
+      const at = placed.findIndex(
+        (tile) =>
+          row >= tile.row && row < tile.row + tile.rows && column >= tile.column && column < tile.column + tile.columns,
+      );
+      const [of, firstRow, firstColumn] = tiles[at]!;
+      const [i, j] = [row - firstRow, column - firstColumn];
+      return isTransposed ? matrices.get(of)!(j, i) : matrices.get(of)!(i, j);
+    });
+    const { format } = tensors.get(tiles[0]![0])!;
+    tensors.set(name, { kind: 'assembled', format, shape, tiles: placed });
+  }
+  tensor('left', 'bf16', [64, 20]);
+  tensor('right', 'bf16', [64, K - 20]);
+  assembled('columns', [
+    ['left', 0, 0],
+    ['right', 0, 20],
+  ]);
+  tensor('upper', 'f16', [24, K]);
+  tensor('lower', 'f16', [8, K]);
+  assembled('rows', [
+    ['upper', 0, 0],
+    ['lower', 24, 0],
+  ]);
+  tensor('turned', 'f32', [K, 61]);
+  assembled('turned_over', [['turned', 0, 0]]);
+
   const weights: readonly WeightDecl[] = [
     decl('w_q', [['q', 96]], { pairing: { kind: 'rotate', headDim: 32, width: 8 }, columnScale: 'norm1' }),
     decl('w_k', [['k', 32]], { pairing: { kind: 'rotate', headDim: 32, width: 8 }, columnScale: 'norm1' }),
@@ -148,12 +189,29 @@ export function weightWorld(folder: string): WeightWorld {
       sources: [{ tensor: 'fused_bias', rows: 24, order: { headDim: 8, rotated: 4, interleaved: false } }],
     }),
   ];
+  const assembledWeights: readonly WeightDecl[] = [
+    decl('w_columns', [], {
+      pairing: { kind: 'rotate', headDim: 32, width: 8 },
+      sources: [{ tensor: 'columns', rows: 64, order: { headDim: 32, rotated: 32, interleaved: true } }],
+      columnScale: 'norm1',
+    }),
+    decl('w_column_table', [['columns', 64]], { layout: 'rows' }),
+    decl('w_rows', [['rows', 32]]),
+    decl(
+      'w_turned',
+      [
+        ['turned_over', 61],
+        ['gate', 61],
+      ],
+      { pairing: { kind: 'interleave', width: 8 }, columnScale: 'norm2' },
+    ),
+  ];
   const constants: readonly ConstantVector[] = [{ name: 'frequency', values: [1, 0.5, 0.25, 0.125, 3] }];
 
   return {
     tensors,
     weights,
-    ordered,
+    ordered: [...ordered, ...assembledWeights],
     constants,
     expected: (weight) => {
       const scale = weight.columnScale === undefined ? undefined : matrices.get(weight.columnScale);

@@ -30,8 +30,7 @@ const whole = planWeights(weights, constants, tensors, { isMapping: false });
 const fileBytes = (plan: WeightPlan): number =>
   plan.weights.reduce(
     (sum, weight) =>
-      sum +
-      (weight.kind === 'packed' ? tensorFiles(weight).reduce((bytes, { byteLength }) => bytes + byteLength, 0) : 0),
+      sum + (weight.kind === 'packed' ? tensorFiles(weight).reduce((bytes, { own }) => bytes + own, 0) : 0),
     0,
   );
 

@@ -1,0 +1,55 @@
+/** The tensors that weight files hold, by name, and the places of those that a model reads. */
+import { partShape, weightFormat, type FileTile, type TensorLocation, type TensorPart } from './family/tensors.js';
+import type { WeightEntry } from './family/weightFile.js';
+import type { FormatName } from '../ir/storage.js';
+
+/** A tensor in one file. */
+export interface WholeTensor extends WeightEntry {
+  readonly file: string;
+}
+
+/** A tensor of which several files have a part each. */
+export interface SplitTensor extends Pick<WeightEntry, 'name' | 'dtype' | 'shape'> {
+  readonly tiles: readonly FileTile[];
+}
+
+export type StoredTensor = WholeTensor | SplitTensor;
+
+/** Where a stored tensor lies, or its parts. Its element type is one of weights. */
+export function placesOf(stored: StoredTensor, parts: readonly TensorPart[] | undefined): readonly TensorLocation[] {
+  const { name, dtype, shape } = stored;
+  const format = weightFormat(dtype);
+  if (format === undefined) throw new Error(`${name} passed checkTensors with elements of ${dtype}`);
+  if ('tiles' in stored) {
+    if (parts !== undefined) throw new Error(`${name} is in parts, which lie in several files`);
+    return [{ kind: 'assembled', name, format, shape, tiles: stored.tiles }];
+  }
+  const { file, offset, byteLength } = stored;
+  if (parts === undefined) return [{ kind: 'file', name, format, shape, file, offset, byteLength }];
+  return parts.map((part) => placeOfPart(stored, part, format));
+}
+
+function placeOfPart(whole: WholeTensor, part: TensorPart, format: FormatName): TensorLocation {
+  const { file, offset, byteLength } = whole;
+  const columns = whole.shape.length === 1 ? 1 : whole.shape.at(-1)!;
+  const rowBytes = byteLength / (whole.shape.reduce((product, extent) => product * extent, 1) / columns);
+  const { name } = part;
+  const shape = partShape(part, whole.shape);
+  const start = offset + part.first * rowBytes;
+  if ('columns' in part) {
+    const tile = { row: 0, rows: part.rows, column: 0, columns: part.columns, isTransposed: true, stride: columns };
+    const tiles = [{ ...tile, file, offset: start + (part.from * rowBytes) / columns }];
+    return { kind: 'assembled', name, format, shape, tiles };
+  }
+  const { rows, stride, count } = part;
+  return {
+    kind: 'file',
+    name,
+    format,
+    shape,
+    file,
+    offset: start,
+    byteLength: rows * count * rowBytes,
+    ...(count === 1 ? {} : { blocks: { rows, stride } }),
+  };
+}
