@@ -13,7 +13,7 @@ import type { Model, ModelConfig } from './family/model.js';
 import { partShape, weightFormat, type ShapeOf, type TensorLocation } from './family/tensors.js';
 import type { WeightFile } from './family/weightFile.js';
 import { mergeParts } from './meta/parts.js';
-import { placesOf, type StoredTensor } from './storedTensors.js';
+import { placesOf, type StoredTensor } from './family/storedTensors.js';
 import { findTokenizer } from './tokenizer.js';
 import { readWeightFiles } from './weightFiles.js';
 import { textTensor } from './wrapper.js';

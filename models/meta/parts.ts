@@ -7,7 +7,7 @@ import { quote } from '../../system/json.js';
 import { readRange, withFile } from '../../system/read.js';
 import type { FileTile, ShapeOf } from '../family/tensors.js';
 import type { WeightEntry, WeightFile } from '../family/weightFile.js';
-import type { StoredTensor } from '../storedTensors.js';
+import type { StoredTensor } from '../family/storedTensors.js';
 
 /** Bytes of a tensor that all parts have: norms. */
 const MOST_SHARED_BYTES = 1 << 20;

@@ -1,7 +1,7 @@
 /** The tensors that weight files hold, by name, and the places of those that a model reads. */
-import { partShape, weightFormat, type FileTile, type TensorLocation, type TensorPart } from './family/tensors.js';
-import type { WeightEntry } from './family/weightFile.js';
-import type { FormatName } from '../ir/storage.js';
+import { partShape, weightFormat, type FileTile, type TensorLocation, type TensorPart } from './tensors.js';
+import type { WeightEntry } from './weightFile.js';
+import type { FormatName } from '../../ir/storage.js';
 
 /** A tensor in one file. */
 export interface WholeTensor extends WeightEntry {
