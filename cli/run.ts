@@ -286,6 +286,7 @@ function throughputLines(block: unknown): string[] {
   const [questions, load, score] = ['questions', 'loadSeconds', 'scoreSeconds'].map(read) as [number, number, number];
   const rate = read('tokensPerSecond');
   const flops = score > 0 ? read('modelFlops') / score : NaN;
+  if (questions === 0) return [];
   return [
     `${counted(questions, 'question')} in ${duration(score)} after ${duration(load)} of loading: ` +
       `${count(rate)} tokens/s${flops > 0 ? `, ${si(flops, 'FLOP/s')}` : ''}`,

@@ -8,6 +8,8 @@ import { splitReader } from '../../tasks/data/splits.js';
 import { openLibrary } from '../../tasks/builtin/index.js';
 import { withAsked } from '../../tasks/definition/asked.js';
 import { tasksBelow, withoutRepeats, type Node, type TaskNode } from '../../tasks/definition/nodes.js';
+import { unreadModules } from '../../tasks/hooks/unread.js';
+import { Shuffles } from '../../tasks/requests/shuffles.js';
 import { openTask, type DocumentRequests, type TaskOptions } from '../../tasks/requests/task.js';
 import { TaskScores } from '../../tasks/scores/ofTask.js';
 import { count, counted } from '../../system/format.js';
@@ -78,8 +80,10 @@ export async function prepareTasks(
   const options: TaskOptions = {
     ...{ shots, limit, systemInstruction, chat: chat?.chat },
     fewshotSeed: seeds?.fewshot,
+    shuffles: new Shuffles(seeds?.python),
   };
   ui.phase('prompts', counted(leaves.length, 'task'));
+  for (const line of unreadModules(leaves.map(({ settings }) => settings))) ui.note(line);
   const tasks: RunTask[] = [];
   let first = 0;
   for (const [i, { name, settings, scores }] of leaves.entries()) {

@@ -34,8 +34,10 @@ export interface TasksReport extends RunFacts {
 const AGAIN =
   'Free some space or fix the folder, then run the same command with --resume: finished documents are in the journal';
 
+const textsIn = ({ texts }: GeneratedTexts): number => [...texts.values()].flat(2).length;
+
 const generationOf = ({ generated }: TasksReport): TasksHeader['generation'] =>
-  generated && { ...generated.counts, texts: generated.texts.size, seconds: generated.seconds };
+  generated && { ...generated.counts, texts: textsIn(generated), seconds: generated.seconds };
 
 /** Settings that only tasks have, under the names of the public harness. */
 const askedOf = ({ seeds = SEEDS, generation }: TasksRequest): TasksHeader['config'] => ({

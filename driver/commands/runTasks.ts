@@ -1,7 +1,10 @@
 /** `run --tasks`: prompts of all tasks, one load, one forest; then results in the public harness's layout. */
 import { answersOfGroups, answersOfTask } from '../../eval/harness/answers.js';
+import type { RunTask } from '../../eval/harness/documents.js';
+import { needsLogits } from '../../generate/sampling.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
+import { SEEDS } from '../../tasks/requests/seeds.js';
 import { clock, Phases } from '../phases.js';
 import { Interrupted, type RunResult, type TasksRequest, type Ui } from '../requests.js';
 import { mayFeed } from '../targets/index.js';
@@ -35,7 +38,8 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   const generates = asksForTexts(found.leaves);
   // Whether the model gets memory for keys and values follows from the questions.
   const { cacheTokens: _, ...scoring } = request;
-  const loading = beginLoading(generates ? { ...scoring, feeds: mayFeed(request) } : scoring, ui, phases);
+  const generating = { feeds: mayFeed(request), logits: found.leaves.some(drawsFromLogits) };
+  const loading = beginLoading(generates ? { ...scoring, ...generating } : scoring, ui, phases);
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const chat =
     request.appliesChatTemplate === true
@@ -50,6 +54,7 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     ? await tokeniseTexts(prepared.tasks, tokenizer, {
         maxPositions: loading.checkpoint.config.maxPositions,
         begins: (text) => written.begin !== undefined && text.startsWith(written.begin),
+        seed: (request.seeds ?? SEEDS).torch,
       })
     : undefined;
   const { model, questions, modelName } =
@@ -65,7 +70,7 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     ui.phase('metrics');
     const answers = {
       scores: new Map(scored.scores.map((each) => [each.docId, each])),
-      texts: textAnswers(prepared.tasks, generated?.texts ?? new Map<number, readonly string[]>()),
+      texts: textAnswers(prepared.tasks, generated?.texts ?? new Map<number, readonly (readonly string[])[]>()),
     };
     const tasks = prepared.tasks.map((task) => answersOfTask(task, answers));
     const groups = answersOfGroups(prepared.nodes, new Map(tasks.map((each) => [each.task.name, each])));
@@ -79,6 +84,10 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   }
 }
 
+/** Whether texts are drawn in a way for which the model has to keep logits. */
+const drawsFromLogits = ({ scores }: Pick<RunTask, 'scores'>): boolean =>
+  scores.generation?.drawing !== undefined && needsLogits(scores.generation.drawing);
+
 /** The model with memory for the texts to generate; prefixes of what is scored are kept in it, too. */
 async function loadForTexts(
   loading: ModelLoading,
@@ -91,7 +100,11 @@ async function loadForTexts(
   const tokens = await tokenise(prepared.dataset, loading, prepared.prefixToken);
   if (truncated > 0)
     ui.warn(`${counted(truncated, 'prompt')} too long for the model's context: the beginning is left out`);
-  await compileWithCache(loading, { ...request, logits: false }, demandOfTexts(prompts), ui);
+  const drawn = prompts.filter(({ generation }) => generation.drawing !== undefined);
+  if (drawn.length > 0)
+    ui.note(`${counted(drawn.length, 'prompt')} with drawn texts: the same each time, and not those of PyTorch`);
+  const logits = prepared.tasks.some(drawsFromLogits);
+  await compileWithCache(loading, { ...request, logits }, demandOfTexts(prompts), ui);
   const model = await loading.finish();
   try {
     const packed = packQuestions(tokens, request, model.limits, mayCutPaths(request));

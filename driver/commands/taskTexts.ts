@@ -1,11 +1,12 @@
 /** Texts that tasks ask for: greedy continuations of their prompts, kept as soon as they are there. */
+import { createHash } from 'node:crypto';
 import type { Answers } from '../../eval/harness/answers.js';
 import { numberOf, type RunTask } from '../../eval/harness/documents.js';
 import type { TextJournal } from '../../eval/harness/textJournal.js';
 import type { Demand } from './cacheSize.js';
 import { UserError } from '../../errors.js';
 import { GenerateError } from '../../generate/request.js';
-import { isInt, isList, type Dict } from '../../tasks/python/value.js';
+import { generationOf, type Generation } from '../../tasks/requests/drawing.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { stepTo, type Ui } from '../requests.js';
 import type { Continuer } from './continuation.js';
@@ -18,8 +19,11 @@ export interface TextPrompt {
   readonly where: string;
   /** i32[n], cut on the left where it was too long. */
   readonly tokens: readonly number[];
-  readonly maxNewTokens: number;
-  readonly stop: readonly string[];
+  readonly generation: Generation;
+  /** How many texts are wanted: more than one only where they are drawn. */
+  readonly texts: number;
+  /** What drawn texts follow from, with their number. */
+  readonly seed: number;
 }
 
 export interface TextPrompts {
@@ -28,8 +32,6 @@ export interface TextPrompts {
   readonly truncated: number;
 }
 
-/** What the harness generates where a task does not say. */
-const DEFAULT_TOKENS = 256;
 const BATCH = 512;
 /** Prompts that the scheduler has at a time. */
 const MOST_AT_ONCE = 512;
@@ -37,12 +39,12 @@ const MOST_AT_ONCE = 512;
 export const asksForTexts = (tasks: readonly Pick<RunTask, 'scores'>[]): boolean =>
   tasks.some(({ scores }) => scores.type === 'generate_until');
 
-function limitsOf(settings: Dict, where: string): Pick<TextPrompt, 'maxNewTokens' | 'stop'> {
-  const most = settings.get('max_gen_toks') ?? DEFAULT_TOKENS;
-  if (!isInt(most) || most < 1) throw new UserError(`${where}: max_gen_toks: expected a number from 1`);
-  const until = settings.get('until') ?? [];
-  const stop = (isList(until) ? until : [until]).filter((text) => typeof text === 'string');
-  return { maxNewTokens: Number(most), stop: stop.filter((text) => text !== '') };
+/** The seed of a document's texts: its own, whatever other documents and tasks there are. */
+function seedOf(seed: number, name: string, index: number): number {
+  const digest = createHash('sha256')
+    .update(JSON.stringify([seed, name, index]))
+    .digest();
+  return digest.readUIntBE(0, 6);
 }
 
 /**
@@ -52,15 +54,26 @@ function limitsOf(settings: Dict, where: string): Pick<TextPrompt, 'maxNewTokens
 export async function tokeniseTexts(
   tasks: readonly RunTask[],
   tokenizer: Tokenizer,
-  { maxPositions, begins }: { readonly maxPositions: number; readonly begins: (text: string) => boolean },
+  {
+    maxPositions,
+    begins,
+    seed,
+  }: { readonly maxPositions: number; readonly begins: (text: string) => boolean; readonly seed: number },
 ): Promise<TextPrompts> {
   const asked = tasks.flatMap((task) =>
     task.documents.flatMap((document) =>
       document.requests.flatMap((request, place) => {
         if (request.kind !== 'generate_until') return [];
-        const where = `${task.name}, document ${document.docId}`;
-        const number = numberOf(task, document);
-        return [{ number, request: place, where, text: request.context, ...limitsOf(request.settings, where) }];
+        const index = document.index ?? document.docId;
+        const where = `${task.name}, document ${index}`;
+        const generation = generationOf(request.settings, where);
+        return [
+          {
+            ...{ number: numberOf(task, document), request: place, where, text: request.context, generation },
+            texts: generation.drawing === undefined ? 1 : task.scores.repeats,
+            seed: seedOf(seed, task.name, index),
+          },
+        ];
       }),
     ),
   );
@@ -71,10 +84,11 @@ export async function tokeniseTexts(
     const encoded = await tokenizer.encodeBatch(batch.map(({ text }) => text));
     for (const [i, { text, ...each }] of batch.entries()) {
       const tokens = begins(text) ? await tokenizer.encodeWritten(text) : Array.from(encoded[i]!);
-      const room = maxPositions - each.maxNewTokens;
+      const { maxNewTokens } = each.generation;
+      const room = maxPositions - maxNewTokens;
       if (room < 1)
         throw new UserError(
-          `${each.where}: ${each.maxNewTokens} tokens to generate leave no room in the model's ${maxPositions}`,
+          `${each.where}: ${maxNewTokens} tokens to generate leave no room in the model's ${maxPositions}`,
           'use a model with a longer context, or leave the task out',
         );
       if (tokens.length === 0) throw new UserError(`${each.where}: the prompt has no tokens`);
@@ -91,13 +105,16 @@ export function demandOfTexts(prompts: readonly TextPrompt[]): Demand {
   return {
     prompt: longest.tokens.length,
     where: longest.where,
-    total: prompts.reduce((sum, { tokens, maxNewTokens }) => sum + tokens.length + maxNewTokens, 0),
+    total: prompts.reduce(
+      (sum, { tokens, texts, generation }) => sum + tokens.length + texts * generation.maxNewTokens,
+      0,
+    ),
   };
 }
 
 export interface Written {
-  /** By the number of the document, a text for each request. */
-  readonly texts: ReadonlyMap<number, readonly string[]>;
+  /** By the number of the document, for each request its texts. */
+  readonly texts: ReadonlyMap<number, readonly (readonly string[])[]>;
   readonly isInterrupted: boolean;
 }
 
@@ -108,31 +125,36 @@ export async function writeTexts(
   { journal, signal }: { readonly journal: TextJournal | undefined; readonly signal?: AbortSignal | undefined },
   ui: Pick<Ui, 'step'>,
 ): Promise<Written> {
-  const texts = new Map<number, string[]>();
-  const keep = (number: number, request: number, text: string): void => {
+  const texts = new Map<number, (readonly string[])[]>();
+  const keep = (number: number, request: number, found: readonly string[]): void => {
     const own = texts.get(number) ?? [];
-    own[request] = text;
+    own[request] = found;
     texts.set(number, own);
   };
   let done = 0;
-  const left = prompts.filter(({ number, request }) => {
-    const text = journal?.done.get(`${number} ${request}`);
-    if (text !== undefined) keep(number, request, text);
-    return text === undefined;
+  const left = prompts.filter(({ number, request, texts: wanted }) => {
+    const found = journal?.textsOf(number, request) ?? [];
+    if (found.length < wanted) return true;
+    keep(number, request, found);
+    return false;
   });
   // Neighbours begin alike: what they share is found in pages.
   const entries = left.values();
   const lane = async (): Promise<void> => {
-    for (const { number, request, where, tokens, maxNewTokens, stop } of entries) {
+    for (const { number, request, where, tokens, texts: n, seed, generation } of entries) {
       if (signal?.aborted === true) return;
-      const [outcome] = await continuer.continue(tokens, { maxNewTokens, stop, signal });
-      if (outcome === undefined || outcome instanceof Error) {
+      const { drawing, ...limits } = generation;
+      const drawn = drawing === undefined ? {} : { ...drawing, seed, n };
+      const outcomes = await continuer.continue(tokens, { ...limits, ...drawn, signal });
+      const found: string[] = [];
+      for (const outcome of outcomes) {
         if (outcome instanceof GenerateError) throw new UserError(`${where}: ${outcome.message}`);
-        throw outcome ?? new Error(`${where}: no text`);
+        if (outcome instanceof Error) throw outcome;
+        if (outcome.reason === 'aborted') return;
+        found.push(outcome.text);
       }
-      if (outcome.reason === 'aborted') return;
-      keep(number, request, outcome.text);
-      journal?.append({ number, request, text: outcome.text });
+      keep(number, request, found);
+      for (const [sample, text] of found.entries()) journal?.append({ number, request, sample, text });
       stepTo(ui, { done: ++done, total: left.length, unit: 'texts' });
     }
   };
@@ -140,7 +162,7 @@ export async function writeTexts(
   return { texts, isInterrupted: done < left.length };
 }
 
-/** Texts as answers, each as often as its task asks: the most likely text is always the same. */
+/** Texts as answers, as many as each task asks for: the most likely text is always the same. */
 export function textAnswers(tasks: readonly RunTask[], texts: Written['texts']): Answers['texts'] {
   const answers = new Map<number, readonly (readonly string[])[]>();
   for (const task of tasks)
@@ -149,7 +171,7 @@ export function textAnswers(tasks: readonly RunTask[], texts: Written['texts']):
       if (own === undefined) continue;
       answers.set(
         numberOf(task, document),
-        own.map((text) => Array.from({ length: task.scores.repeats }, () => text)),
+        own.map((found) => Array.from({ length: task.scores.repeats }, (_, i) => found[i % found.length]!)),
       );
     }
   return answers;

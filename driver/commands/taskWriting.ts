@@ -6,6 +6,7 @@ import type { GeneratorCounts } from '../../generate/generator.js';
 import { readGenerationConfig } from '../../models/generationConfig.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
+import { SEEDS, type Seeds } from '../../tasks/requests/seeds.js';
 import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
 import { Continuer } from './continuation.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
@@ -27,10 +28,19 @@ export interface Writing {
   readonly modelName: string;
 }
 
-async function openJournal({ model, request, prepared, modelName }: Writing): Promise<TextJournal | undefined> {
+const seedsOf = ({ seeds = SEEDS }: TasksRequest): Seeds => seeds;
+
+async function openJournal({
+  model,
+  request,
+  prepared,
+  modelName,
+  prompts,
+}: Writing): Promise<TextJournal | undefined> {
   const { output, resume } = request;
   if (output === undefined) return undefined;
   const { task, dataset } = prepared;
+  const draws = prompts.prompts.some(({ generation }) => generation.drawing !== undefined);
   const identity = {
     artifact: await scoringId(model),
     checkpoint: checkpointId(model),
@@ -39,6 +49,7 @@ async function openJournal({ model, request, prepared, modelName }: Writing): Pr
     isa: model.model.isa,
     task: task.name,
     dataset: dataset.sha256,
+    ...(draws ? { seed: seedsOf(request).torch } : {}),
   };
   const name = `texts_${task.name}_${dataset.sha256.slice(0, 8)}.jsonl`;
   return new TextJournal(join(resultsFolder(output, modelName), name), identity, resume);
@@ -49,8 +60,8 @@ export async function generateTexts(writing: Writing, ui: Ui): Promise<Generated
   const { model, tokenizer, prompts, request } = writing;
   const journal = await openJournal(writing);
   ui.phase('generate', counted(prompts.prompts.length, 'prompt'));
-  if (journal !== undefined && journal.done.size > 0)
-    ui.note(`${counted(journal.done.size, 'text')} taken over from ${journal.path}`);
+  if (journal !== undefined && journal.size > 0)
+    ui.note(`${counted(journal.size, 'text')} taken over from ${journal.path}`);
   const { eosTokenIds } = readGenerationConfig(model.checkpoint);
   const continuer = new Continuer(model, tokenizer, eosTokenIds);
   const started = performance.now();

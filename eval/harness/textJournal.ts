@@ -16,8 +16,14 @@ export interface KeptText {
   readonly number: number;
   /** Which of its requests. */
   readonly request: number;
+  /** Which of the texts drawn for it. */
+  readonly sample: number;
   readonly text: string;
 }
+
+const MOST_SAMPLES = 100_000;
+const isPlace = (value: unknown): value is number =>
+  Number.isInteger(value) && Number(value) >= 0 && Number(value) < MOST_SAMPLES;
 
 function parsed(line: string): Readonly<Record<string, unknown>> | undefined {
   try {
@@ -30,8 +36,8 @@ function parsed(line: string): Readonly<Record<string, unknown>> | undefined {
 
 export class TextJournal {
   readonly path: string;
-  /** By `number request`. */
-  readonly done = new Map<string, string>();
+  /** By `number request`, in the order of samples. */
+  readonly #done = new Map<string, string[]>();
 
   /** Throws UserError if the journal to go on with is damaged or belongs to another run. */
   constructor(path: string, identity: RunIdentity, resume: boolean) {
@@ -60,16 +66,38 @@ export class TextJournal {
     for (const [i, line] of lines.entries()) {
       const entry = parsed(line);
       const [number, request, text] = [entry?.['doc_id'], entry?.['request'], entry?.['text']];
-      if (typeof number !== 'number' || typeof request !== 'number' || typeof text !== 'string')
+      const sample = entry?.['sample'] ?? 0;
+      if (typeof number !== 'number' || typeof request !== 'number' || typeof text !== 'string' || !isPlace(sample))
         throw new UserError(`${path}:${i + 2}: the line was edited or damaged`, FRESH);
-      this.done.set(`${number} ${request}`, text);
+      this.#keep({ number, request, sample, text });
     }
     // The rest of a line that was being written.
     if (whole < bytes.length) truncateSync(path, whole);
   }
 
-  append({ number, request, text }: KeptText): void {
-    this.#write(printLine({ doc_id: number, request, text }));
+  /** How many texts there are. */
+  get size(): number {
+    let texts = 0;
+    for (const found of this.#done.values()) found.forEach(() => texts++);
+    return texts;
+  }
+
+  /** The texts of a request that are there: all, or the first ones. */
+  textsOf(number: number, request: number): readonly string[] {
+    const found = this.#done.get(`${number} ${request}`) ?? [];
+    const gap = found.findIndex((text: string | undefined) => text === undefined);
+    return gap < 0 ? found : found.slice(0, gap);
+  }
+
+  #keep({ number, request, sample, text }: KeptText): void {
+    const key = `${number} ${request}`;
+    const found = this.#done.get(key) ?? [];
+    found[sample] = text;
+    this.#done.set(key, found);
+  }
+
+  append({ number, request, sample, text }: KeptText): void {
+    this.#write(printLine({ doc_id: number, request, ...(sample > 0 ? { sample } : {}), text }));
   }
 
   #write(line: string): void {

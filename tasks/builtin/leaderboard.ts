@@ -38,6 +38,35 @@ function musr(all: Definitions): void {
   );
 }
 
+/** Choices are shuffled by Python's own generator, which all tasks of a run share. */
+function gpqa(all: Definitions): void {
+  const names = ['diamond', 'extended', 'main'];
+  for (const name of names)
+    all.task(`leaderboard_gpqa_${name}`, () => ({
+      dataset_path: 'Idavidrein/gpqa',
+      dataset_name: `gpqa_${name}`,
+      output_type: 'multiple_choice',
+      process_docs: hook('gpqa', 'utils.process_docs'),
+      training_split: 'train',
+      validation_split: 'train',
+      doc_to_text:
+        'What is the correct answer to this question:{{Question}}\nChoices:\n' +
+        [1, 2, 3, 4].map((n) => `(${'ABCD'.charAt(n - 1)}) {{choice${n}}}\n`).join('') +
+        'Answer: ',
+      doc_to_target: 'answer',
+      doc_to_choice: ['(A)', '(B)', '(C)', '(D)'],
+      num_fewshot: 0,
+      fewshot_config: { sampler: 'first_n' },
+      metric_list: [mean('acc_norm')],
+      ...version(1),
+    }));
+  all.group(
+    'leaderboard_gpqa',
+    names.map((name) => `leaderboard_gpqa_${name}`),
+    { aggregate_metric_list: [overall('acc_norm', { aggregation: 'mean' })] },
+  );
+}
+
 const OPEN_LLM = [
   { task: 'arc_challenge', fewshot_split: 'train', num_fewshot: 25 },
   { task: 'hellaswag', fewshot_split: 'train', num_fewshot: 10 },
@@ -47,18 +76,18 @@ const OPEN_LLM = [
   { task: 'gsm8k', num_fewshot: 5 },
 ];
 
-/** Their scores need Python: GPQA shuffles with a generator that all tasks of a run share. */
+/** Their scores need Python. */
 const REFUSED = {
-  leaderboard_gpqa: 'its choices are shuffled by a generator that all tasks of a run share',
   leaderboard_math_hard: 'answers are compared by a computer algebra system',
   leaderboard_ifeval: 'instructions are checked by Python functions',
-  leaderboard: 'three of its groups (gpqa, math_hard, ifeval) need Python',
+  leaderboard: 'two of its groups (math_hard, ifeval) need Python',
 };
 
 export function leaderboard(all: Definitions): void {
   all.group('openllm', OPEN_LLM, { group_alias: 'Open LLM Leaderboard', metadata: { version: 2 } });
   proWithLetters(all);
   musr(all);
+  gpqa(all);
   for (const [name, reason] of Object.entries(REFUSED))
-    all.refused(name, reason, 'Try: --tasks leaderboard_bbh,leaderboard_mmlu_pro,leaderboard_musr');
+    all.refused(name, reason, 'Try: --tasks leaderboard_bbh,leaderboard_gpqa,leaderboard_mmlu_pro,leaderboard_musr');
 }

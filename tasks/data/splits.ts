@@ -6,6 +6,7 @@ import { matching } from '../../system/glob.js';
 import { quote } from '../../system/json.js';
 import { isDict, isList, type Dict, type Value } from '../python/value.js';
 import type { ClassLabels } from './classLabels.js';
+import { csvRows } from './csv.js';
 import { datasetFolder, downloadCommand, type DataRoots } from './folders.js';
 import { jsonRows } from './jsonLines.js';
 import { parquetRows } from './parquet.js';
@@ -15,15 +16,16 @@ import { configurationOf } from './readme.js';
 const MAX_FILES = 200_000;
 const IS_JSON = /\.(?:jsonl|json|ndjson)(?:\.gz)?$/;
 const IS_PARQUET = /\.parquet$/;
+const IS_CSV = /\.[ct]sv(?:\.gz)?$/;
 /** Files that describe a data set. */
 const DESCRIPTIONS: ReadonlySet<string> = new Set(
   'config.json dataset_info.json dataset_infos.json dataset_dict.json state.json package.json'.split(' '),
 );
 /** A module of `datasets` in the place of a data set: the task names the files itself. */
-const BUILDERS: ReadonlySet<string> = new Set(['json', 'parquet']);
+const BUILDERS: ReadonlySet<string> = new Set(['json', 'parquet', 'csv']);
 
 const isData = (name: string): boolean =>
-  (IS_JSON.test(name) || IS_PARQUET.test(name)) && !DESCRIPTIONS.has(name.split('/').at(-1) ?? '');
+  (IS_JSON.test(name) || IS_PARQUET.test(name) || IS_CSV.test(name)) && !DESCRIPTIONS.has(name.split('/').at(-1) ?? '');
 
 function filesOf(folder: string): string[] {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
@@ -35,7 +37,11 @@ function filesOf(folder: string): string[] {
 }
 
 async function* rowsOf(paths: readonly string[], labels: ClassLabels): AsyncGenerator<Dict> {
-  for (const path of paths) yield* IS_PARQUET.test(path) ? parquetRows(path, labels) : jsonRows(path, labels);
+  for (const path of paths) {
+    if (IS_PARQUET.test(path)) yield* parquetRows(path, labels);
+    else if (IS_CSV.test(path)) yield* csvRows(path, labels);
+    else yield* jsonRows(path, labels);
+  }
 }
 
 /** `data_files` of a task: paths of each split, or of all. */
@@ -46,7 +52,7 @@ function ownFiles(given: Value | undefined, split: string, dataset: string): str
   if (found.length === 0)
     throw new UserError(`dataset_path: ${dataset} needs dataset_kwargs with data_files of the split ${split}`);
   for (const path of found)
-    if (!isData(path)) throw new UserError(`${path}: only .parquet, .json and .jsonl (also .gz) are read`);
+    if (!isData(path)) throw new UserError(`${path}: only .parquet, .json, .jsonl, .csv and .tsv are read`);
   return found;
 }
 
@@ -77,7 +83,7 @@ export function openSplit(
   const found = splitFiles(files, patterns, own, split, folder);
   const missing = patterns?.get(split)?.[0];
   if (found.length === 0) {
-    const known = [...(patterns ?? splitsByName(below(files, own))).keys()];
+    const known = [...(patterns ?? splitsByName(commonest(below(files, own)))).keys()];
     const there = known.length === 0 ? 'there is none' : `there are ${known.join(', ')}`.slice(0, 200);
     const isKnown = missing !== undefined;
     throw new UserError(
@@ -93,6 +99,12 @@ export function openSplit(
   );
 }
 
+/** Without patterns, `datasets` reads the files of one kind: that of which there are most. */
+function commonest(files: readonly string[]): readonly string[] {
+  const kinds = [IS_PARQUET, IS_JSON, IS_CSV].map((kind) => files.filter((file) => kind.test(file)));
+  return kinds.reduce((most, each) => (each.length > most.length ? each : most));
+}
+
 const below = (files: readonly string[], folder: string): string[] =>
   folder === '' || folder === '.'
     ? [...files]
@@ -106,7 +118,7 @@ function splitFiles(
   folder: string,
 ): string[] {
   if (patterns === undefined) {
-    const named = splitsByName(below(files, own)).get(split) ?? [];
+    const named = splitsByName(commonest(below(files, own))).get(split) ?? [];
     return named.map((file) => (own === '' || own === '.' ? file : `${own}/${file}`));
   }
   try {

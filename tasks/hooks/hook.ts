@@ -1,4 +1,5 @@
 /** Python functions of task files, written anew: what kinds there are, and how they read documents. */
+import type { PythonRandom } from '../python/random.js';
 import { isDict, isInt, isList, typeName, type Dict, type Value } from '../python/value.js';
 
 /** A metric's value for one document, or its sum and weight, where the mean over documents is weighted. */
@@ -8,6 +9,8 @@ export type Scored = number | readonly [sum: number, weight: number];
 export interface Ports {
   /** process_docs: the document with other fields, or undefined for one that is left out. */
   readonly document: (document: Dict) => Dict | undefined;
+  /** process_docs that draws from Python's own generator. */
+  readonly shuffled: (document: Dict, random: PythonRandom) => Dict;
   /** doc_to_text, doc_to_target, doc_to_choice. */
   readonly field: (document: Dict) => Value;
   /** process_results: metrics of a document by the log-likelihoods of its requests, in their order. */

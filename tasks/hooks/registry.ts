@@ -7,6 +7,7 @@ import { basename, dirname } from 'node:path';
 import { UserError } from '../../errors.js';
 import type { Hook } from '../definition/yaml.js';
 import type { Ported, Ports } from './hook.js';
+import { gpqaDocument, type GpqaForm } from './gpqa.js';
 import * as questions from './questions.js';
 import * as reading from './reading.js';
 import * as sentences from './sentences.js';
@@ -29,7 +30,11 @@ const CATEGORIES =
 
 const field = (run: Ports['field']): Ported => ({ field: run });
 const document = (run: Ports['document']): Ported => ({ document: run });
+const shuffled = (form: GpqaForm): Ported => ({ shuffled: gpqaDocument(form) });
 const results = (run: Ports['results']): Ported => ({ results: run });
+
+/** The forms that generate have one function, in three folders. */
+const GPQA_TEXTS = shuffled({ hasList: true });
 
 const TABLE: readonly (readonly [name: string, dataset: string, hook: Ported, outputType?: string])[] = [
   ['hellaswag/utils.process_docs', 'Rowan/hellaswag', document(sentences.hellaswagDocument)],
@@ -51,6 +56,11 @@ const TABLE: readonly (readonly [name: string, dataset: string, hook: Ported, ou
         'EleutherAI/wikitext_document_level',
         name === 'process_results' ? results(reading.wikitextResults) : field(reading.wikitextTarget),
       ] as const,
+  ),
+  ['gpqa/utils.process_docs', 'Idavidrein/gpqa', shuffled({ dropsNotes: true })],
+  ['zeroshot/utils.process_docs', 'Idavidrein/gpqa', shuffled({})],
+  ...['cot_zeroshot', 'cot_n_shot', 'generative'].map(
+    (folder) => [`${folder}/utils.process_docs`, 'Idavidrein/gpqa', GPQA_TEXTS] as const,
   ),
   ['truthfulqa/utils.process_results_mc2', 'truthfulqa/truthful_qa', results(questions.truthfulShare)],
   ['mmlu_pro/utils.doc_to_text', 'TIGER-Lab/MMLU-Pro', field(questions.lettersText), 'multiple_choice'],
@@ -78,17 +88,27 @@ for (const [name, dataset, hook, outputType] of TABLE)
 /** `folder/module.function` of every function that is written anew. */
 export const portedHooks = (): string[] => [...REGISTRY.keys()];
 
+const portOf = (hook: Hook, task: HookedTask): Ported | undefined =>
+  REGISTRY.get(nameOf(hook))?.find(
+    ({ dataset, outputType }) =>
+      (dataset === task.dataset || basename(dataset) === task.dataset) &&
+      (outputType === undefined || outputType === task.outputType),
+  )?.hook;
+
+/** Folder, module and name. */
+const nameOf = (hook: Hook): string => `${basename(dirname(hook.file))}/${hook.name}`;
+
+/** Whether there is a function of this kind. */
+export const hasPort = (hook: Hook, kind: keyof Ports, task: HookedTask): boolean =>
+  portOf(hook, task)?.[kind] !== undefined;
+
 /**
  * The function that takes a Python function's place. `where`: file, line and key that names it. Throws UserError for
  * one that nobody wrote, and for one of another kind than the key takes.
  */
 export function portedHook<K extends keyof Ports>(hook: Hook, kind: K, task: HookedTask, where: string): Ports[K] {
   const folder = basename(dirname(hook.file));
-  const port: Partial<Pick<Ports, K>> | undefined = REGISTRY.get(`${folder}/${hook.name}`)?.find(
-    ({ dataset, outputType }) =>
-      (dataset === task.dataset || basename(dataset) === task.dataset) &&
-      (outputType === undefined || outputType === task.outputType),
-  )?.hook;
+  const port: Partial<Pick<Ports, K>> | undefined = portOf(hook, task);
   const known = port?.[kind];
   if (known !== undefined) return known;
   const there = portedHooks().filter((name) => name.endsWith(`/${hook.name}`));

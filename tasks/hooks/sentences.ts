@@ -8,7 +8,7 @@ import { chosen, fieldOf, HookProblem, intOf, textOf, textsOf } from './hook.js'
 const cleaned = (text: string): string => withoutNotes(strip(text).replaceAll(' [title]', '. ')).replaceAll('  ', ' ');
 
 /** Without `[…]` on one line. Linear in the text, also where brackets do not close. */
-function withoutNotes(text: string): string {
+export function withoutNotes(text: string): string {
   let result = '';
   let at = 0;
   for (;;) {

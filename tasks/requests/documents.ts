@@ -3,6 +3,7 @@ import { UserError } from '../../errors.js';
 import { HookProblem } from '../hooks/hook.js';
 import type { Dict, Value } from '../python/value.js';
 import type { Keys } from './keys.js';
+import type { Shuffles } from './shuffles.js';
 
 /** Rows of a split in their order. They are read as they are taken, where the source can do so. */
 export type Rows = AsyncIterable<Dict> | Iterable<Dict>;
@@ -31,32 +32,45 @@ export function portCall<T>(action: () => T, where: string, document: string): T
 export class Documents {
   readonly #keys: Keys;
   readonly #read: ReadSplit;
+  readonly #shuffles: Shuffles;
   readonly #dataset: string;
 
-  constructor(keys: Keys, read: ReadSplit) {
+  constructor(keys: Keys, read: ReadSplit, shuffles: Shuffles) {
     const dataset = keys.text('dataset_path');
     if (dataset === undefined) throw new UserError(`${keys.at}: dataset_path is missing`);
     this.#keys = keys;
     this.#read = read;
+    this.#shuffles = shuffles;
     this.#dataset = dataset;
   }
 
   /** The documents of a split, at most `limit`: no more rows are read than these take. */
   async *of(split: string, limit = Infinity): AsyncGenerator<Dict> {
     const keys = this.#keys;
-    const options = new Map<string, Value>(keys.dict('dataset_kwargs'));
-    const process = keys.port('process_docs', 'document');
-    const rows = await this.#read(this.#dataset, keys.text('dataset_name'), split, options);
+    const process = keys.processDocs();
+    const call = <T>(action: () => T, index: number): T =>
+      portCall(action, keys.where('process_docs'), `row ${index} of ${split}`);
+    let rows = await this.#rows(split);
+    if (process !== undefined && 'shuffled' in process) {
+      const name = JSON.stringify([this.#dataset, keys.get('dataset_name'), split]);
+      rows = await this.#shuffles.documents(process.shuffled, name, rows, call);
+    }
+    const each = process !== undefined && 'document' in process ? process.document : undefined;
     let index = 0,
       taken = 0;
     if (limit <= 0) return;
     for await (const row of rows) {
-      const at = `row ${index++} of ${split}`;
-      const document = process === undefined ? row : portCall(() => process(row), keys.where('process_docs'), at);
+      const at = index++;
+      const document = each === undefined ? row : call(() => each(row), at);
       if (document === undefined) continue;
       yield document;
       if (++taken >= limit) return;
     }
+  }
+
+  #rows(split: string): Rows | Promise<Rows> {
+    const options = new Map<string, Value>(this.#keys.dict('dataset_kwargs'));
+    return this.#read(this.#dataset, this.#keys.text('dataset_name'), split, options);
   }
 
   async count(split: string): Promise<number> {

@@ -3,7 +3,7 @@ import { UserError } from '../../errors.js';
 import type { Setting, Settings } from '../definition/settings.js';
 import { Hook, type Yaml } from '../definition/yaml.js';
 import type { Ports } from '../hooks/hook.js';
-import { portedHook, type HookedTask } from '../hooks/registry.js';
+import { hasPort, portedHook, type HookedTask } from '../hooks/registry.js';
 import { isDict, type Value } from '../python/value.js';
 import type { Source } from './fields.js';
 
@@ -68,8 +68,18 @@ export class Keys {
     return value instanceof Hook ? portedHook(value, 'field', this.#task, where) : plain(value, where);
   }
 
+  /** process_docs as a function of its kind; undefined where the task has none. Throws UserError. */
+  processDocs(): Pick<Ports, 'document'> | Pick<Ports, 'shuffled'> | undefined {
+    const value = this.#settings.get('process_docs')?.value;
+    const isShuffled = value instanceof Hook && hasPort(value, 'shuffled', this.#task);
+    const [document, shuffled] = isShuffled
+      ? [undefined, this.port('process_docs', 'shuffled')]
+      : [this.port('process_docs', 'document'), undefined];
+    return shuffled !== undefined ? { shuffled } : document && { document };
+  }
+
   /** process_docs or process_results as a function; undefined where the task has none. Throws UserError. */
-  port<K extends 'document' | 'results'>(key: string, kind: K): Ports[K] | undefined {
+  port<K extends 'document' | 'shuffled' | 'results'>(key: string, kind: K): Ports[K] | undefined {
     const setting = this.#settings.get(key);
     if (setting === undefined || setting.value === null) return undefined;
     if (!(setting.value instanceof Hook)) throw new UserError(`${setting.where}: expected a Python function`);

@@ -11,6 +11,7 @@ import { Keys } from './keys.js';
 import { chatMessages, delimit, joined, type ChatMessage, type Message } from './messages.js';
 import { question, sideOf, type Side } from './prompt.js';
 import { shotsOf, type Shots } from './shots.js';
+import { Shuffles } from './shuffles.js';
 
 export type Request =
   | { readonly kind: 'loglikelihood'; readonly context: string; readonly continuation: string }
@@ -35,6 +36,8 @@ export interface TaskOptions {
   readonly shots?: number | undefined;
   /** The generator's seed, if it is not the harness's own. */
   readonly fewshotSeed?: number | undefined;
+  /** Of all tasks of a run, in their order. */
+  readonly shuffles?: Shuffles | undefined;
   /** The first documents; below 1, the share of them, rounded up. */
   readonly limit?: number | undefined;
   /** Only these documents, counted from 0; then `limit` does not count. */
@@ -80,9 +83,9 @@ function outputTypeOf(keys: Keys): OutputType {
 /** Throws UserError for what the task's file, its data or this version lacks. */
 export async function openTask(settings: Settings, readSplit: ReadSplit, options: TaskOptions = {}): Promise<OpenTask> {
   const keys = new Keys(settings);
-  const documents = new Documents(keys, readSplit);
+  const documents = new Documents(keys, readSplit, options.shuffles ?? new Shuffles());
   const outputType = outputTypeOf(keys);
-  keys.port('process_docs', 'document');
+  keys.processDocs();
   keys.port('process_results', 'results');
   const scored = keys.text('test_split') ?? keys.text('validation_split');
   if (scored === undefined) throw new UserError(`${keys.at}: neither test_split nor validation_split`);

@@ -1,18 +1,19 @@
 /** The filters of a task: what is taken from generated texts before they are compared. */
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
+import { choiceIn } from './choiceRegex.js';
 import { findAll, pythonRegex, RegexError } from '../python/regex.js';
 import { strip } from '../python/text.js';
-import { isDict, isInt, isList, type Dict, type Value } from '../python/value.js';
+import { isDict, isInt, isList, isTruthy, type Dict, type Value } from '../python/value.js';
 
 /** Texts of one request, in the order in which they were generated. */
 type Texts = readonly string[];
-type Step = (texts: Texts) => Texts;
+type Step = (texts: Texts, document: Dict) => Texts;
 
 export interface Filter {
   readonly name: string;
   /** The text that is compared. `texts` is not empty. */
-  apply(texts: Texts): string;
+  apply(texts: Texts, document: Dict): string;
 }
 
 const INVALID = '[invalid]';
@@ -37,6 +38,14 @@ class Arguments {
     if (typeof value !== 'string') throw this.fail(`needs text for ${name}`);
     return value;
   }
+  isOn(name: string): boolean {
+    return isTruthy(this.#given.get(name) ?? null);
+  }
+  texts(name: string): readonly string[] {
+    const value = this.#given.get(name) ?? [];
+    if (!isList(value) || !value.every((each) => typeof each === 'string')) throw this.fail(`needs texts for ${name}`);
+    return value;
+  }
   whole(name: string, otherwise: number): number {
     const value = this.#given.get(name) ?? otherwise;
     if (!isInt(value)) throw this.fail(`needs a whole number for ${name}`);
@@ -44,18 +53,36 @@ class Arguments {
   }
 }
 
-function regexStep(given: Arguments): Step {
-  given.only('regex_pattern', 'group_select', 'fallback');
-  const select = given.whole('group_select', 0);
-  const fallback = given.text('fallback', INVALID);
-  const pattern = given.text('regex_pattern', '#### (\\-?[0-9\\.\\,]+)');
-  let regex: RegExp;
+function compiled(given: Arguments, pattern: string): RegExp {
   try {
-    regex = pythonRegex(pattern);
+    return pythonRegex(pattern);
   } catch (error) {
     if (error instanceof RegexError) throw given.fail(`cannot use ${quote(pattern)}: ${error.message}`);
     throw error;
   }
+}
+
+const PATTERN = '#### (\\-?[0-9\\.\\,]+)';
+
+function choiceStep(given: Arguments): Step {
+  const settings = 'regex_pattern group_select fallback ignore_case ignore_punctuation regexes_to_ignore';
+  given.only(...settings.split(' '));
+  const options = {
+    pattern: compiled(given, given.text('regex_pattern', PATTERN)),
+    select: given.whole('group_select', 0),
+    fallback: given.text('fallback', INVALID),
+    ignoresCase: given.isOn('ignore_case'),
+    ignoresPunctuation: given.isOn('ignore_punctuation'),
+    ignored: given.texts('regexes_to_ignore').map((pattern) => compiled(given, pattern)),
+  };
+  return (texts, document) => texts.map(choiceIn(options, document, (problem) => given.fail(problem)));
+}
+
+function regexStep(given: Arguments): Step {
+  given.only('regex_pattern', 'group_select', 'fallback');
+  const select = given.whole('group_select', 0);
+  const fallback = given.text('fallback', INVALID);
+  const regex = compiled(given, given.text('regex_pattern', PATTERN));
   return (texts) =>
     texts.map((text) => {
       const found = findAll(regex, text);
@@ -77,6 +104,7 @@ function majority(texts: Texts): Texts {
 /** Steps by their names in task files. */
 const STEPS: Readonly<Record<string, (given: Arguments) => Step>> = {
   regex: regexStep,
+  multi_choice_regex: choiceStep,
   take_first: (given) => {
     given.only();
     return (texts) => texts.slice(0, 1);
@@ -125,8 +153,8 @@ export function readFilters(list: Value, where: string): readonly Filter[] {
     if (typeof name !== 'string' || !isList(steps ?? null))
       throw new UserError(`${where}: expected a name and a list of functions for each filter`);
     const made = (steps as readonly Value[]).map((step) => stepOf(step, where));
-    const apply = (texts: Texts): string => {
-      const left = made.reduce((current, step) => step(current), texts);
+    const apply = (texts: Texts, document: Dict): string => {
+      const left = made.reduce((current, step) => step(current, document), texts);
       if (left.length !== 1)
         throw new UserError(`${where}: ${name} leaves ${left.length} texts`, 'end it with take_first');
       return left[0]!;

@@ -2,12 +2,13 @@
 import { UserError } from '../../errors.js';
 import type { Settings } from '../definition/settings.js';
 import { HookProblem, type Ports } from '../hooks/hook.js';
-import { isDict, isInt, isList, isTruthy, type Value } from '../python/value.js';
+import { isInt, type Value } from '../python/value.js';
 import { AGGREGATIONS, standardError, type Item } from './aggregate.js';
 import { readFilters, type Filter } from './filters.js';
 import type { Figure } from './groups.js';
 import { OUTPUT_TYPES, readMetrics, type Metric, type OutputType } from './metrics.js';
 import { valuesOf, type Answerable, type Values } from './ofDocument.js';
+import { generationOf, type Generation } from '../requests/drawing.js';
 import { Keys } from '../requests/keys.js';
 import { isText, type Response } from './response.js';
 
@@ -24,6 +25,8 @@ export class TaskScores {
   readonly type: OutputType;
   readonly metrics: readonly Metric[];
   readonly filters: readonly Filter[];
+  /** Of a task whose answers are texts. */
+  readonly generation: Generation | undefined;
   /** How often each request is asked. */
   readonly repeats: number;
   readonly #own: Ports['results'] | undefined;
@@ -46,13 +49,14 @@ export class TaskScores {
     if (!isInt(repeats) || repeats < 1 || repeats > 1000)
       throw new UserError(`${where('repeats')}: expected a number from 1 to 1000`);
     this.repeats = Number(repeats);
-    refuseDrawing(get('generation_kwargs'), where('generation_kwargs'));
+    this.generation =
+      type === 'generate_until' ? generationOf(keys.dict('generation_kwargs'), where('generation_kwargs')) : undefined;
   }
 
   /** `responses`: for each request, one answer for each repeat. */
   measure(of: Answerable, responses: readonly (readonly Response[])[]): readonly Measured[] {
     return this.filters.map(({ name, apply }) => {
-      const filtered = responses.map((all) => (all.every(isText) ? apply(all) : all[0]!));
+      const filtered = responses.map((all) => (all.every(isText) ? apply(all, of.document) : all[0]!));
       const values = this.#ownValues(of, filtered) ?? valuesOf(this.type, of, filtered, this.metrics);
       return { filter: name, filtered, values };
     });
@@ -88,16 +92,5 @@ export class TaskScores {
       }
     }
     return figures;
-  }
-}
-
-/** The harness draws texts with PyTorch's generator, whose sequence nothing else has. */
-function refuseDrawing(settings: Value, where: string): void {
-  if (!isDict(settings)) return;
-  for (const [key, value] of settings) {
-    if (key === 'do_sample' && isTruthy(value))
-      throw new UserError(`${where}: do_sample: drawn texts are not supported; the most likely tokens are`);
-    if (key === 'until' && isList(value) && !value.every((each) => typeof each === 'string'))
-      throw new UserError(`${where}: until: expected a list of texts`);
   }
 }

@@ -45,17 +45,59 @@ const steps = (...each: Record<string, Value>[]): Value => [
   ]),
 ];
 
+/** What lm-evaluation-harness's own filter makes of these texts. */
+const CHOICES = new Map<string, Value>([['choices', ['The cat.', ' a dog', 'cat', '(x+y)*2']]]);
+const CHOICE_TEXTS = [
+  'I say (B).',
+  '(A) no (C)',
+  'it is THE CAT!',
+  'the dog: a dog',
+  'cat',
+  'The result: D',
+  'answer:  b',
+  'answer:\n\nB, or : C',
+  'none',
+  '(x+y)*2 it is',
+  '',
+  'dog (Z) : A',
+];
+const CHOICE_REGEX: readonly (readonly [Record<string, Value>, readonly string[]])[] = [
+  [
+    { regex_pattern: '(\\([A-Z]\\))', group_select: -1, ignore_case: true, ignore_punctuation: true },
+    ['(B)', '(C)', '(A)', '(B)', '(C)', '(D)', '[invalid]', '(C)', '[invalid]', '(D)', '[invalid]', '(Z)'],
+  ],
+  [
+    { regex_pattern: '(\\([A-Z]\\))' },
+    ['(B)', '(A)', '[invalid]', '(B)', '(C)', '(D)', '[invalid]', '(B)', '[invalid]', '(D)', '[invalid]', '(Z)'],
+  ],
+  [
+    { regex_pattern: 'is (\\w+)|was (\\w+)', group_select: 0, regexes_to_ignore: ['[aeiou]'], fallback: '?' },
+    ['?', '?', 'THE', 'dg', '(C)', '(D)', '?', '(B)', '?', '(D)', '?', '(A)'],
+  ],
+];
+
+const NO_DOCUMENT = new Map<string, Value>();
+
 describe('filters', () => {
   it('take, vote and strip', () => {
     const vote = readFilters(steps({ function: 'majority_vote' }, { function: 'take_first' }), 'x');
-    expect(vote[0]!.apply(['b', 'a', 'a', 'b'])).toBe('b');
+    expect(vote[0]!.apply(['b', 'a', 'a', 'b'], NO_DOCUMENT)).toBe('b');
     const first = readFilters(steps({ function: 'take_first_k', k: 2 }, { function: 'take_first' }), 'x');
-    expect(first[0]!.apply(['b', 'a', 'a'])).toBe('b');
+    expect(first[0]!.apply(['b', 'a', 'a'], NO_DOCUMENT)).toBe('b');
     const last = readFilters(
       steps({ function: 'regex', regex_pattern: '\\d+', group_select: -1 }, { function: 'take_first' }),
       'x',
     );
-    expect([last[0]!.apply(['1 2 3']), last[0]!.apply(['none'])]).toEqual(['3', '[invalid]']);
+    expect([last[0]!.apply(['1 2 3'], NO_DOCUMENT), last[0]!.apply(['none'], NO_DOCUMENT)]).toEqual(['3', '[invalid]']);
+  });
+
+  it.each(CHOICE_REGEX)('find choices as the harness does with %j', (settings, expected) => {
+    const [filter] = readFilters(
+      steps({ function: 'multi_choice_regex', ...settings }, { function: 'take_first' }),
+      'x',
+    );
+    expect(CHOICE_TEXTS.map((text) => filter!.apply([text], CHOICES))).toEqual(expected);
+    expect(() => filter!.apply(['a'], NO_DOCUMENT)).toThrow('needs documents with a list of texts');
   });
 
   it('that are not there are refused', () => {

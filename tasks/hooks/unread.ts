@@ -1,0 +1,66 @@
+/**
+ * Python files beside task files. They are not read: functions of tilewright take the places of theirs. Where a file
+ * is not the one that those were written after, a run says so.
+ */
+import { createHash } from 'node:crypto';
+import { dirname, join } from 'node:path';
+import { fileSize, readBounded } from '../../system/read.js';
+import type { Settings } from '../definition/settings.js';
+import { Hook, type Yaml } from '../definition/yaml.js';
+
+const MAX_BYTES = 4 << 20;
+
+/** SHA-256 of the public harness's files, as they were when the functions were written. */
+const KNOWN: ReadonlySet<string> = new Set([
+  '07d23b60b28f2a4f658dcf8440623a63fe6644854ce9b846a114dde980dc1214', // hellaswag
+  'e55327629264a98f1d383fda24645b6779afb53fa0bce2150042b9416b1ae006', // winogrande
+  '0be98a907db647a518c42c916a61385b64f394cf9d0171b5cb86b7a036282de7', // copa
+  '15778ab69ca3b96c3d82618500ad59702ff7ea9dbf09e90e4505abc16ac53ad0', // race
+  '9da42ec170310d8eaac3964994eb02d150e52e0f4514553e395c2a3174c25dd4', // musr
+  'a44020374b172159bf5be80a64d2c4194c9d5c77284f696ac666361338c8da7d', // wikitext
+  'd3c827d1e2cd442a1e4738b527a18effd48cbb2aed478c12a652311b5ea4dbc8', // truthfulqa
+  'd47eae06ecf1e9535b033394de62185327a1dca977cb29049003699adeb92801', // mmlu_pro
+  '49a014c4dc39902071760182858e6b4d42aaaa917a440e71a165bdff75085487', // leaderboard_mmlu_pro
+  '21901ae19d06c75c1490026f98be390e8b522b1d0d7cdce4f77740b344072883', // leaderboard_gpqa
+  '7c755f2c3f8f4ac20de96fb68941c43424d2ded0552d5ab81e672e15c410655c', // gpqa_*_zeroshot
+  'b603828710f1fb3e1b8fe42726b188544ef8dbd12d25f4ca676e42ca4d1a251b', // gpqa with texts
+]);
+
+function hooksIn(value: Yaml): Hook[] {
+  if (value instanceof Hook) return [value];
+  if (Array.isArray(value)) return (value as readonly Yaml[]).flatMap(hooksIn);
+  return value instanceof Map ? [...(value as ReadonlyMap<string, Yaml>).values()].flatMap(hooksIn) : [];
+}
+
+/** `utils.process_docs` beside a/b.yaml is in a/utils.py. */
+const moduleOf = ({ file, name }: Hook): string =>
+  `${join(
+    dirname(file),
+    ...name
+      .split('.')
+      .slice(0, -1)
+      .filter((part) => /^\w+$/.test(part)),
+  )}.py`;
+
+function isKnown(path: string): boolean {
+  try {
+    return KNOWN.has(createHash('sha256').update(readBounded(path, MAX_BYTES)).digest('hex'));
+  } catch {
+    return false;
+  }
+}
+
+/** A line for each Python file that is there and may do something else than what takes its place. */
+export function unreadModules(tasks: readonly Settings[]): string[] {
+  const names = new Map<string, Set<string>>();
+  for (const settings of tasks)
+    for (const hook of [...settings.values()].flatMap(({ value }) => hooksIn(value)))
+      names.set(moduleOf(hook), (names.get(moduleOf(hook)) ?? new Set()).add(hook.name));
+  return [...names].flatMap(([path, functions]) =>
+    fileSize(path) === undefined || isKnown(path)
+      ? []
+      : [
+          `${path} is not read: tilewright's own ${[...functions].join(', ')} ${functions.size > 1 ? 'are' : 'is'} used`,
+        ],
+  );
+}

@@ -1,0 +1,93 @@
+/** Comma-separated values with the types that pandas finds, and files that are none. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import { afterAll, describe, expect, it } from 'vitest';
+import { csvRows } from '../../../tasks/data/csv.js';
+import { Float } from '../../../tasks/python/value.js';
+import { toPlain } from '../values.js';
+
+const root = mkdtempSync(join(tmpdir(), 'tilewright-csv-'));
+afterAll(() => {
+  rmSync(root, { recursive: true, force: true });
+});
+
+let files = 0;
+function rowsOf(content: string | Uint8Array, extension = 'csv'): unknown[] {
+  const path = join(root, `${files++}.${extension}`);
+  writeFileSync(path, content);
+  return csvRows(path).map(toPlain);
+}
+
+describe('comma-separated values', () => {
+  it.each([
+    [
+      'quotes, commas and line ends',
+      'a,b\r\n"x, ""y""\nz",1\r\n\r\n w ,2',
+      [
+        { a: 'x, "y"\nz', b: 1 },
+        { a: ' w ', b: 2 },
+      ],
+    ],
+    [
+      'missing values',
+      'a,b\nNA,x\n"",None\n',
+      [
+        { a: null, b: 'x' },
+        { a: null, b: null },
+      ],
+    ],
+    [
+      'whole numbers and text',
+      'a,b\n1,007\n+2,7a\n',
+      [
+        { a: 1, b: '007' },
+        { a: 2, b: '7a' },
+      ],
+    ],
+    [
+      'truth',
+      'a,b\nTrue,true\nfalse,maybe\n',
+      [
+        { a: true, b: 'true' },
+        { a: false, b: 'maybe' },
+      ],
+    ],
+    ['short lines, and names that repeat', '\ufeffa,a,\n1,2\n', [{ a: 1, 'a.1': 2, 'Unnamed: 2': null }]],
+  ])('%s', (_, content, expected) => {
+    expect(rowsOf(content)).toEqual(expected);
+  });
+
+  it('makes floats of whole numbers with gaps', () => {
+    const path = join(root, 'float.csv');
+    writeFileSync(path, 'a,b\n1,1e3\n,.5\n');
+    expect(csvRows(path).map((row) => [...row.values()])).toEqual([
+      [new Float(1), new Float(1000)],
+      [null, new Float(0.5)],
+    ]);
+  });
+
+  it('reads tabs and gzip', () => {
+    expect(rowsOf('a\tb\nx,y\t"1\t2"\n', 'tsv')).toEqual([{ a: 'x,y', b: '1\t2' }]);
+    expect(rowsOf(gzipSync('a\n1\n'), 'csv.gz')).toEqual([{ a: 1 }]);
+  });
+
+  it.each([
+    ['', 'csv', 'there is no line in it'],
+    ['a,b\n1,2,3\n', 'csv', ':2: 3 fields, and 2 columns have names'],
+    ['a\n"x\n', 'csv', ':2: a quote that does not end'],
+    ['not gzip', 'csv.gz', 'cannot be read'],
+    [Uint8Array.of(0xff, 0xfe), 'csv', 'not valid UTF-8'],
+  ])('refuses %#', (content, extension, message) => {
+    expect(() => rowsOf(content, extension)).toThrow(message);
+  });
+
+  it('takes time in proportion to the text', () => {
+    const before = performance.now();
+    expect(() => rowsOf(`a\n${'""'.repeat(1_000_000)}\n`)).not.toThrow();
+    expect(() => rowsOf('a\n' + '"'.repeat(1_000_001))).toThrow();
+    expect(rowsOf(`a\n${' '.repeat(200_000)}x\n`)).toHaveLength(1);
+    expect(performance.now() - before).toBeLessThan(5000);
+  });
+});
