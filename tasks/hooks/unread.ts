@@ -56,11 +56,9 @@ export function unreadModules(tasks: readonly Settings[]): string[] {
   for (const settings of tasks)
     for (const hook of [...settings.values()].flatMap(({ value }) => hooksIn(value)))
       names.set(moduleOf(hook), (names.get(moduleOf(hook)) ?? new Set()).add(hook.name));
-  return [...names].flatMap(([path, functions]) =>
-    fileSize(path) === undefined || isKnown(path)
-      ? []
-      : [
-          `${path} is not read: tilewright's own ${[...functions].join(', ')} ${functions.size > 1 ? 'are' : 'is'} used`,
-        ],
-  );
+  return [...names].flatMap(([path, functions]) => {
+    if (fileSize(path) === undefined || isKnown(path)) return [];
+    const verb = functions.size > 1 ? 'are' : 'is';
+    return [`${path} is not read: tilewright's own ${[...functions].join(', ')} ${verb} used`];
+  });
 }
