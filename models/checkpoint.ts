@@ -13,7 +13,7 @@ import type { Model, ModelConfig } from './family/model.js';
 import { partShape, weightFormat, type ShapeOf, type TensorLocation } from './family/tensors.js';
 import type { WeightFile } from './family/weightFile.js';
 import { mergeParts } from './meta/parts.js';
-import { placesOf, type StoredTensor } from './family/storedTensors.js';
+import { joinedVectors, placesOf, type StoredTensor } from './family/storedTensors.js';
 import { findTokenizer } from './tokenizer.js';
 import { readWeightFiles } from './weightFiles.js';
 import { textTensor } from './wrapper.js';
@@ -92,11 +92,13 @@ export function openCheckpoint(path: string): Checkpoint {
   const model = loadModel(dir, weightFormat(found.get(first?.name ?? '')?.dtype ?? ''));
   const { config } = model;
   const tensors = new Map<string, TensorLocation>();
-  for (const { name, parts } of storedOf(model)) {
+  const expected = storedOf(model);
+  for (const { name, parts, partOf } of expected) {
     const stored = found.get(name);
     if (stored === undefined) throw new Error(`${name} passed checkTensors but is missing`);
-    for (const each of placesOf({ ...stored, name }, parts)) tensors.set(each.name, each);
+    if (partOf === undefined) for (const each of placesOf({ ...stored, name }, parts)) tensors.set(each.name, each);
   }
+  for (const vector of joinedVectors(expected, found)) tensors.set(vector.name, vector);
   let fingerprint: string | undefined;
   return {
     dir,
@@ -154,7 +156,12 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
   const { config } = model;
   const { dtype: format } = config;
   const tensors = new Map<string, TensorLocation>();
-  for (const { name: stored, shape: whole, role, neutral = 1, parts } of model.tensors) {
+  for (const { name: stored, shape: whole, role, neutral = 1, parts, partOf } of model.tensors) {
+    if (partOf !== undefined) {
+      const { name, rows } = partOf;
+      tensors.set(name, { kind: 'constant', name, format, shape: [rows], value: neutral });
+      continue;
+    }
     const pieces = parts?.map((part) => ({ name: part.name, shape: partShape(part, whole) }));
     for (const { name, shape } of pieces ?? [{ name: stored, shape: whole }])
       tensors.set(

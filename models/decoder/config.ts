@@ -45,10 +45,10 @@ export interface DecoderConfig extends ModelConfig {
   /** What rotary embedding turns. Default: whole heads, whose pairs are half a head apart. */
   readonly rotary?: Omit<RotaryOrder, 'headDim'>;
   /**
-   * Norm of q and k before rotary embedding: of each head, with one weight for all heads, or of the whole row. Default:
-   * none.
+   * Norm of q and k before rotary embedding: of each head, with one weight for all heads or one of its own, or of the
+   * whole row. `own head`: without biases, whatever other norms have. Default: none.
    */
-  readonly qkNorm?: 'head' | 'row';
+  readonly qkNorm?: 'head' | 'own head' | 'row';
   /** Layers whose queries and keys are not rotated, in ascending order. Default: none. */
   readonly unrotated?: readonly number[];
   /**

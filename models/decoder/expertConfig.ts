@@ -3,7 +3,7 @@ import { UserError } from '../../errors.js';
 import { MOST_CHOSEN, MOST_EXPERTS } from '../../ir/experts.js';
 import { isGiven, quote } from '../../system/json.js';
 import type { Json } from '../family/model.js';
-import { layersOf, usesWindow } from './window.js';
+import { layersOf } from './window.js';
 
 /** Feed-forward blocks of which each token takes a few, chosen by a router (arXiv:1701.06538, arXiv:2401.04088). */
 export interface ExpertsConfig {
@@ -83,11 +83,4 @@ export function readExperts(json: Json, where: string, keys: ExpertKeys): Expert
     ...(shared === undefined ? {} : { sharedWidth: shared }),
     ...(dense.length === 0 ? {} : { dense }),
   };
-}
-
-/** Which layers of Qwen's models with experts have a window is not stated by files that use one: none is published. */
-export function refuseWindow(json: Json, where: string): void {
-  const { sliding_window: window } = json;
-  if (usesWindow(json, where) && isGiven(window))
-    throw new UserError(`${where}: use_sliding_window (sliding_window ${quote(window)}) is not supported with experts`);
 }

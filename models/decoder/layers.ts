@@ -176,12 +176,15 @@ export function buildLayers(
     const window = windowOf(index);
     const inHeads = (name: 'q' | 'k' | 'v', count: number, rows?: (stored: Value) => Value): Value =>
       b.scope(name, () => {
-        const normed = (v: Value, of: typeof shape.qkNorm): Value =>
-          name === 'v' || shape.qkNorm !== of
+        const normed = (v: Value, ...of: readonly (typeof shape.qkNorm)[]): Value =>
+          name === 'v' || shape.qkNorm === undefined || !of.includes(shape.qkNorm)
             ? v
-            : norm(v, `${layer}.${names.qkNorms[name]}`, rows === undefined ? {} : { rows });
+            : norm(v, `${layer}.${names.qkNorms[name]}`, {
+                ...(rows === undefined ? {} : { rows }),
+                isOwn: shape.qkNorm === 'own head',
+              });
         const row = normed(project(x, layer, name, count * headDim, rows), 'row');
-        return normed(b.add('reshape', [row], { shape: ['T', count, headDim] }, `${name}_heads`), 'head');
+        return normed(b.add('reshape', [row], { shape: ['T', count, headDim] }, `${name}_heads`), 'head', 'own head');
       });
     const turned = (name: 'q' | 'k', count: number): Value =>
       isTurned ? rope(inHeads(name, count, byPairs), window === undefined ? turns : windowTurns) : inHeads(name, count);

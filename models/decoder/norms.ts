@@ -8,8 +8,17 @@ type Rows = (stored: Value) => Value;
 /** What a norm reads of a checkpoint, as f32 vectors. */
 export type VectorOf = (tensor: string, width: number, hint: string, rows?: Rows) => Value;
 
-/** Builds norms over the last dimension. `factor` multiplies the result; `rows`: the order of the elements of x. */
-export type Norm = (x: Value, module: string, options?: { readonly factor?: number; readonly rows?: Rows }) => Value;
+export interface NormOptions {
+  /** Multiplies the result. */
+  readonly factor?: number;
+  /** The order of the elements of x. */
+  readonly rows?: Rows;
+  /** True if each head of x [T, heads, width] has weights of its own, which follow one another, and no bias. */
+  readonly isOwn?: boolean;
+}
+
+/** Builds norms over the last dimension. */
+export type Norm = (x: Value, module: string, options?: NormOptions) => Value;
 
 const RMS: NormKind = { kind: 'rms', offset: 0, hasBias: false };
 
@@ -28,11 +37,16 @@ export function normOf(
     const square = b.add('mean', [b.add('mul', [x, x], {}, 'square')], {}, mean);
     return b.add('rsqrt', [b.add('add', [square, constant(epsilon, 'eps')])], {}, root);
   };
-  return (x, module, { factor = 1, rows } = {}) =>
+  return (x, module, { factor = 1, rows, isOwn = false } = {}) =>
     b.scope('norm', () => {
-      const width = x.type.shape.at(-1) as number;
+      const [tokens, heads, last] = x.type.shape;
+      const width = isOwn ? (heads as number) * (last as number) : (x.type.shape.at(-1) as number);
       const weighted = (unit: Value, name: string): Value => {
         const weight = vector(`${module}.weight`, width, 'norm_weight', rows);
+        if (isOwn) {
+          const row = b.add('reshape', [unit], { shape: [tokens!, width] }, 'unit_row');
+          return b.add('reshape', [b.add('mul', [row, weight], {}, `${name}_row`)], { shape: x.type.shape }, name);
+        }
         const by = offset === 0 ? weight : b.add('add', [weight, constant(offset, 'norm_offset')], {}, 'norm_factor');
         return b.add('mul', [unit, by], {}, name);
       };
@@ -45,7 +59,7 @@ export function normOf(
       const centred = b.add('sub', [x, b.add('mean', [x], {}, 'mean')], {}, 'centred');
       const scale = times(inverseRoot(centred, 'variance', 'deviation_scale'));
       const unit = b.add('mul', [centred, scale], {}, 'unit');
-      if (!hasBias) return weighted(unit, 'normed');
+      if (!hasBias || isOwn) return weighted(unit, 'normed');
       const scaled = weighted(unit, 'weighted');
       const bias = vector(`${module}.bias`, width, 'norm_bias', rows);
       const added = factor === 1 ? bias : b.add('mul', [bias, constant(factor, 'bias_factor')], {}, 'scaled_bias');

@@ -81,10 +81,20 @@ export function decoderTensors(
   ];
   const projection = (layer: string, name: Projection, rows: number, columns: number): ExpectedTensor[] =>
     linear(`${layer}.${names.projections[name]}`, rows, columns, config.biased.includes(name));
+  /** Weights of each head, which the graph reads as one vector. */
+  const ownNorms = (module: string, heads: number): ExpectedTensor[] =>
+    Array.from({ length: heads }, (_, head) => ({
+      name: `${module}.norms.${head}.weight`,
+      shape: [config.headDim],
+      role: 'norm',
+      partOf: { name: `${module}.weight`, first: head * config.headDim, rows: heads * config.headDim },
+    }));
   const qkNorm = (layer: string, name: 'q' | 'k', row: number): ExpectedTensor[] =>
     config.qkNorm === undefined
       ? []
-      : norm(`${layer}.${names.qkNorms[name]}`, config.qkNorm === 'head' ? config.headDim : row);
+      : config.qkNorm === 'own head'
+        ? ownNorms(`${layer}.${names.qkNorms[name]}`, row / config.headDim)
+        : norm(`${layer}.${names.qkNorms[name]}`, config.qkNorm === 'head' ? config.headDim : row);
   const branchNorm = (layer: string, name?: string): ExpectedTensor[] =>
     name === undefined ? [] : norm(`${layer}.${name}`);
   const rows = { q: queries, k: keys, v: keys, gate: inter, up: inter } as const;

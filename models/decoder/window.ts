@@ -50,13 +50,23 @@ export function readWindows(
   return types.map((isWindow) => (isWindow ? stated : null));
 }
 
-/** Qwen's: with `use_sliding_window`, layers from `max_window_layers` on have a window. Throws UserError. */
-export function readQwenWindows(json: Json, where: string): Windows {
+/** Whether a layer of a Qwen model has a window, where `bound` is max_window_layers. */
+export type QwenWindow = (layer: number, bound: number) => boolean;
+
+/**
+ * Qwen's: with `use_sliding_window`, layers have a window that `layer_types` names, else by default those from
+ * `max_window_layers` on. Throws UserError.
+ */
+export function readQwenWindows(
+  json: Json,
+  where: string,
+  hasWindow: QwenWindow = (layer, bound) => layer >= bound,
+): Windows {
   if (!usesWindow(json, where)) return layersOf(json).map(() => null);
-  const first = json['max_window_layers'] ?? 28;
-  if (typeof first !== 'number' || !Number.isInteger(first) || first < 0)
-    throw new UserError(`${where}: max_window_layers: expected a whole number from 0, got ${quote(first)}`);
-  return readWindows(json, where, 4096, (layer) => layer >= first);
+  const bound = json['max_window_layers'] ?? 28;
+  if (typeof bound !== 'number' || !Number.isInteger(bound) || bound < 0)
+    throw new UserError(`${where}: max_window_layers: expected a whole number from 0, got ${quote(bound)}`);
+  return readWindows(json, where, 4096, (layer) => hasWindow(layer, bound));
 }
 
 /** The flag `use_sliding_window`. Throws UserError. */

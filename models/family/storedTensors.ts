@@ -1,6 +1,15 @@
 /** The tensors that weight files hold, by name, and the places of those that a model reads. */
-import { partShape, weightFormat, type FileTile, type TensorLocation, type TensorPart } from './tensors.js';
+import {
+  partShape,
+  weightFormat,
+  type AssembledTensor,
+  type ExpectedTensor,
+  type FileTile,
+  type TensorLocation,
+  type TensorPart,
+} from './tensors.js';
 import type { WeightEntry } from './weightFile.js';
+import { UserError } from '../../errors.js';
 import type { FormatName } from '../../ir/storage.js';
 
 /** A tensor in one file. */
@@ -52,4 +61,28 @@ function placeOfPart(whole: WholeTensor, part: TensorPart, format: FormatName): 
     byteLength: rows * count * rowBytes,
     ...(count === 1 ? {} : { blocks: { rows, stride } }),
   };
+}
+
+/** Vectors whose elements lie in several tensors. Throws UserError where these have different element types. */
+export function joinedVectors(
+  expected: readonly ExpectedTensor[],
+  found: ReadonlyMap<string, StoredTensor>,
+): readonly AssembledTensor[] {
+  const joined = new Map<string, AssembledTensor>();
+  for (const { name: stored, partOf, shape } of expected) {
+    const entry = found.get(stored);
+    const format = weightFormat(entry?.dtype ?? '');
+    if (partOf === undefined || entry === undefined || format === undefined || !('file' in entry)) continue;
+    const { name, first, rows } = partOf;
+    const known = joined.get(name) ?? { kind: 'assembled', name, format, shape: [rows], tiles: [] };
+    if (known.format !== format)
+      throw new UserError(
+        `${entry.file}: tensor ${stored} has elements of ${format}, others of its layer of ${known.format}`,
+        'download the checkpoint again from one revision',
+      );
+    const place = { row: first, rows: shape[0]!, column: 0, columns: 1, isTransposed: false, stride: 1 };
+    const tile: FileTile = { file: entry.file, offset: entry.offset, ...place };
+    joined.set(name, { ...known, tiles: [...known.tiles, tile] });
+  }
+  return [...joined.values()];
 }

@@ -220,7 +220,7 @@ export interface RunOptions {
 }
 
 export interface RunResult {
-  /** Dense values of every buffer, as doubles. */
+  /** Dense values of every buffer but weights, as doubles. */
   readonly values: ReadonlyMap<string, Float64Array>;
   /** Columns between the last one and the next multiple of 32 that are not zero, by buffer. */
   readonly dirtyPads: readonly string[];
@@ -289,19 +289,19 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
   const values = new Map<string, Float64Array>();
   const dirtyPads: string[] = [];
   const overruns: string[] = [];
-  for (const decl of module.buffers) {
+  for (const decl of module.buffers.filter(({ space }) => space !== 'weight')) {
     const { rows, columns, stride, bytes } = shape(decl);
     const data = memory.get(decl.name)!;
     const dense = new Float64Array(rows * columns);
     for (let r = 0; r < rows; r++) {
       for (let c = 0; c < columns; c++) dense[r * columns + c] = take(data, r * stride + c, decl.dtype);
-      const isParts = /^(parts|ssq)/.test(decl.name); // Row sums and parts are read by count.
+      const isParts = /^(parts|ssq)|_parts$/.test(decl.name); // Row sums and parts are read by count.
       if (columns > 1 && !isParts)
         for (let c = columns; c < roundUp(columns, 32); c++)
           if (take(data, r * stride + c, decl.dtype) !== 0) dirtyPads.push(decl.name);
     }
     values.set(decl.name, dense);
-    const end = (decl.space === 'weight' ? rows : roundUp(rows, ROW_PAD)) * stride * bytes;
+    const end = roundUp(rows, ROW_PAD) * stride * bytes;
     if (data.subarray(end, end + 256).some((byte) => byte !== GUARD)) overruns.push(decl.name);
   }
   return { values, dirtyPads: [...new Set(dirtyPads)], overruns, emitted };

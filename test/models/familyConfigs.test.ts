@@ -280,7 +280,7 @@ describe('families', () => {
       'original_max_position_embeddings: expected a number from 2 to 16777216, got 0',
     ],
     ['llama', { rope_scaling: { type: 'dynamic' } }, 'rope_scaling.factor: expected a number from 1 to 1000000'],
-    ['stablelm', { qk_layernorm: true }, 'qk_layernorm: norms of heads with weights of their own are not supported'],
+    ['stablelm', { qk_layernorm: 'yes' }, 'qk_layernorm: expected true or false, got "yes"'],
     ['stablelm', { partial_rotary_factor: 0.3 }, 'rotary embedding of 0.3 of heads of 4 turns 1 elements'],
     ['mistral', { sliding_window: 0 }, 'sliding_window: expected a whole number from 1 to 16777216, got 0'],
     ['mistral', { sliding_window: 1e9 }, 'sliding_window: expected a whole number from 1 to 16777216, got 1000000000'],
