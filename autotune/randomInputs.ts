@@ -96,7 +96,7 @@ export interface Roles {
 function scalarsOf(kernel: Kernel): readonly Scalar[] {
   switch (kernel.anchor) {
     case 'gemm':
-      return kernel.segments.flatMap((s) => s.outputs.map((o) => o.value));
+      return outputsOf(kernel).map((o) => o.value);
     case 'loop':
       return kernel.outputs.map((o) => o.value);
     case 'logprob':

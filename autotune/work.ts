@@ -257,6 +257,9 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
         scalarOps += rows * segment.columns * segment.outputs.reduce((sum, o) => sum + scalarCost(o.value), 0);
         bytes += declarations.bytes(segment.weight, size) + loadBytes(segment.outputs, rows, size, declarations);
       }
+      const { finish = [] } = kernel;
+      scalarOps += rows * (kernel.segments[0]?.columns ?? 0) * finish.reduce((sum, o) => sum + scalarCost(o.value), 0);
+      bytes += loadBytes(finish, rows, size, declarations);
       return { flops: rows * perRow, scalarOps, bytes };
     }
     case 'attention': {

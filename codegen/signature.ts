@@ -48,6 +48,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
           ? {}
           : { experts: { ...kernel.experts, starts: rename(kernel.experts.starts) } }),
         segments: kernel.segments.map((s) => ({ ...s, weight: rename(s.weight), outputs: s.outputs.map(output) })),
+        ...(kernel.finish === undefined ? {} : { finish: kernel.finish.map(output) }),
       };
     case 'attention': {
       const renamed = { ...kernel, q: rename(kernel.q), k: rename(kernel.k), v: rename(kernel.v) };

@@ -103,6 +103,7 @@ const kernel = z.discriminatedUnion('anchor', [
       .array(z.strictObject({ weight: identifier, columns: extent, pairing, outputs }))
       .min(1)
       .max(8),
+    finish: outputs.optional(),
   }),
   z.strictObject({
     ...head,

@@ -43,6 +43,7 @@ export const cudaNumerics = (dtype: 'bf16' | 'f16'): Numerics => ({
   products: 'f20',
   stream: 'f24',
   writes: 'epilogues',
+  rows: 'contractions',
   weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
 });
 

@@ -85,6 +85,9 @@ interface KernelBase {
 /**
  * acc[row, j] = Σ_k a[row, k]·W[j, k], then each segment's epilogue. fp32 accumulation in order of k. With experts, W
  * has a matrix for each of them, and a row is multiplied by that of its own.
+ *
+ * `finish`: programs over whole rows of the only segment's columns, once all of the segment's results for a row are
+ * stored. They may read these results, at their own row only, and see no accumulator.
  */
 export interface GemmKernel extends KernelBase {
   readonly anchor: 'gemm';
@@ -93,6 +96,7 @@ export interface GemmKernel extends KernelBase {
   /** Left operand buffer [rows, k]; bf16 for the AMX micro-kernel and f32 for the others. */
   readonly a: string;
   readonly segments: readonly Segment[];
+  readonly finish?: readonly Output[];
 }
 
 /** Rows in order of experts: those of expert e are starts[e] … starts[e + 1] − 1. `starts` is i32[count + 1]. */

@@ -4,6 +4,7 @@ import {
   renameMask,
   type AttentionKernel,
   type BufferDecl,
+  type GemmKernel,
   type Kernel,
   type Mask,
   type Output,
@@ -32,6 +33,14 @@ function outputReads(output: Output, into: Set<string>): void {
   if (output.kind === 'store' && output.via !== undefined) into.add(output.via);
 }
 
+/** What a finish reads, but not what the kernel's own segments have written. */
+function finishReads({ segments }: GemmKernel, finish: readonly Output[], into: Set<string>): void {
+  const own = new Set(segments.flatMap(({ outputs }) => outputs.map(({ buffer }) => buffer)));
+  const reads = new Set<string>();
+  finish.forEach((output) => outputReads(output, reads));
+  for (const name of reads) if (!own.has(name)) into.add(name);
+}
+
 /** Whether attention reads the keys of the call's own tokens, not those of a cache. */
 export const hasOwnKeys = (
   { k }: Pick<AttentionKernel, 'k'>,
@@ -49,6 +58,7 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
         reads.add(segment.weight);
         segment.outputs.forEach((output) => outputReads(output, reads));
       }
+      if (kernel.finish !== undefined) finishReads(kernel, kernel.finish, reads);
       break;
     case 'attention':
       for (const name of [kernel.q, kernel.k, kernel.v, ...maskBuffers(kernel.mask)]) reads.add(name);
@@ -84,7 +94,7 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
 /** Buffers that the kernel's own programs write. */
 export const outputsOf = (kernel: Kernel): readonly Output[] =>
   kernel.anchor === 'gemm'
-    ? kernel.segments.flatMap(({ outputs }) => outputs)
+    ? [...kernel.segments.flatMap(({ outputs }) => outputs), ...(kernel.finish ?? [])]
     : kernel.anchor === 'loop'
       ? kernel.outputs
       : [];
@@ -93,7 +103,7 @@ export const outputsOf = (kernel: Kernel): readonly Output[] =>
 export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
   switch (kernel.anchor) {
     case 'gemm':
-      return new Set(kernel.segments.flatMap((s) => s.outputs.map((o) => o.buffer)));
+      return new Set(outputsOf(kernel).map((o) => o.buffer));
     case 'attention':
       return new Set([kernel.out]);
     case 'logprob':

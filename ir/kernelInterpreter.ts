@@ -118,6 +118,9 @@ function gemm(memory: KernelMemory, kernel: GemmKernel): void {
       headDim: segment.pairing.kind === 'rotate' ? segment.pairing.headDim : undefined,
     });
   }
+  if (kernel.finish === undefined) return;
+  memory.complete();
+  program(memory, kernel.finish, rows, kernel.segments[0]!.columns, {});
 }
 
 function leftOperand(memory: KernelMemory, kernel: GemmKernel | LogProbKernel, rows: number): View {

@@ -59,6 +59,14 @@ export class KernelMemory {
     this.views = new Map();
   }
 
+  /** Lets the rest of the kernel read what it has written so far. */
+  complete(): void {
+    for (const [name, data] of this.written) {
+      const decl = this.decls.get(name)!;
+      this.views.set(name, { name, rows: this.extent(decl.rows), columns: this.extent(decl.columns), data });
+    }
+  }
+
   end(): Map<string, Float64Array> {
     return this.written;
   }

@@ -53,6 +53,8 @@ export function printKernel(kernel: Kernel): string {
           `  ${weight}: ${columns} columns${printPairing(pairing)}`,
           ...outputs.map((output) => `    ${printOutput(output)}`),
         ]),
+        ...(kernel.finish === undefined ? [] : ['  whole rows:']),
+        ...(kernel.finish ?? []).map((output) => `    ${printOutput(output)}`),
       ].join('\n');
     case 'attention': {
       const { q, k, v, out, mask, scale, cap, heads, kvHeads, headDim, queryRow } = kernel;

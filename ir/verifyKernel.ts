@@ -18,6 +18,7 @@ import type {
 } from './kernel.js';
 import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK, windowOfMask } from './kernel.js';
 import { sourceRows } from './packing.js';
+import { operands, readOf, type Scalar } from './scalar.js';
 import { FORMATS } from './storage.js';
 import { StateVersions, verifyStates } from './verifyStates.js';
 import type { Domain, Reader } from './verifyProgram.js';
@@ -155,8 +156,16 @@ const samePairing = (a: Pairing, b: Pairing): boolean =>
   (a.kind === 'none' || b.kind === 'none' || a.width === b.width) &&
   (a.kind !== 'rotate' || b.kind !== 'rotate' || a.headDim === b.headDim);
 
+/** Names of buffers that a program reads at rows of an index, and those of the indices. */
+const indexedReads = (s: Scalar): readonly string[] => {
+  const read = readOf(s);
+  return [...(read?.via === undefined ? [] : [read.buffer, read.via]), ...operands(s).flatMap(indexedReads)];
+};
+
 class KernelCheck implements Reader {
   readonly written = new Set<string>();
+  /** What the kernel has written and may read, at the row itself. */
+  private complete: ReadonlySet<string> = new Set();
   private readonly kernel: Kernel;
   private readonly buffers: ReadonlyMap<string, BufferDecl>;
   private readonly weights: ReadonlyMap<string, WeightDecl>;
@@ -233,6 +242,7 @@ class KernelCheck implements Reader {
       return this.fail(
         `it reads '${name}', which is not a buffer${weight === undefined ? '' : ' but a packed weight'}.`,
       );
+    if (this.complete.has(name)) return buffer;
     if (this.written.has(name)) this.fail(`it reads '${name}', which it writes itself.`);
     if (!this.ready.has(name)) this.fail(`it reads '${name}' before any kernel has written it.`);
     return buffer;
@@ -337,6 +347,23 @@ class KernelCheck implements Reader {
         accumulators: segment.pairing.kind === 'interleave' ? 2 : 1,
       });
     }
+    if (kernel.finish !== undefined) this.finish(kernel, kernel.finish);
+  }
+
+  /** Other rows of what the segment stores may not be complete yet. */
+  private finish({ rows, segments, experts }: GemmKernel, outputs: readonly Output[]): void {
+    const [{ columns }, ...more] = segments as readonly [Segment, ...Segment[]];
+    if (more.length > 0 || experts !== undefined)
+      this.fail('only kernels of one segment, without experts, finish rows.');
+    const own = new Set(this.written);
+    const far = outputs.flatMap((output) => [
+      ...indexedReads(output.value),
+      ...(output.kind === 'store' && output.via !== undefined ? [output.via] : []),
+    ]);
+    const stray = far.find((name) => own.has(name));
+    if (stray !== undefined) this.fail(`it finishes rows by '${stray}' of other rows, which it writes itself.`);
+    this.complete = own;
+    this.outputs(outputs, { rows, columns, accumulators: 0, headDim: undefined });
   }
 
   private segment(kernel: GemmKernel, segment: Segment, a: BufferDecl): void {

@@ -10,6 +10,7 @@ import { assignPrecision } from './assignPrecision.js';
 import { canonicaliseMask } from './canonicaliseMask.js';
 import { eliminateCommonSubexpressions } from './eliminateCommonSubexpressions.js';
 import { eliminateDeadCode } from './eliminateDeadCode.js';
+import { finishRows } from './finishRows.js';
 import { foldConstants } from './foldConstants.js';
 import { foldNormWeights } from './foldNormWeights.js';
 import { fuseGroups } from './fuseGroups.js';
@@ -35,6 +36,10 @@ export interface Numerics {
   readonly products?: 'f32' | 'f20';
   /** Which kernels store rows of states: loops of their own, or those that compute the rows. Default `loops`. */
   readonly writes?: 'loops' | 'epilogues';
+  /**
+   * Which kernels compute what needs whole rows of a product: loops of their own, or the contraction. Default `loops`.
+   */
+  readonly rows?: 'loops' | 'contractions';
   /** Type of the residual stream if activations are bf16. Default f32. */
   readonly stream?: 'f32' | 'f24';
 }
@@ -140,7 +145,13 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
     name: 'roundProducts',
     when: { products: 'f20' },
     run: roundProducts,
-    reason: 'last, so that it rounds every product that an epilogue reads',
+    reason: 'rounds every product that an epilogue reads, once the passes that match epilogues have run',
+  },
+  {
+    name: 'finishRows',
+    when: { rows: 'contractions' },
+    run: finishRows,
+    reason: 'last: the passes before it see stores of loops, and change nothing that a contraction finishes',
   },
 ];
 

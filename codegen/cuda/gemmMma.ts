@@ -5,6 +5,8 @@ import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
 import { expertTiles } from './experts.js';
 import { drawValues } from './text/draw.js';
+import { finishesRows } from './text/contraction.js';
+import { finishOfTile } from './text/finish.js';
 import { capFunctions, capText } from './text/softCap.js';
 import { storedLogits } from '../operands.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
@@ -146,6 +148,7 @@ function frame(
       tensorMaps: [],
       threads,
       blocks: wm * wn <= 2048 && threads <= 256 ? 2 : 1,
+      isRestrict: !finishesRows(kernel),
     }),
     hasValues: prologue.scalars.length > 0,
     prologue: prologue.text('row', `values + i * ${prologue.scalars.length}`, 2),
@@ -201,7 +204,7 @@ export function emitGemmMma(
     start = placed.end;
     return placed;
   });
-  const { tile, values, launch } = frame(
+  const { tile, values, tiles, launch } = frame(
     kernel,
     kernel.segments,
     operands,
@@ -211,8 +214,15 @@ export function emitGemmMma(
     prologue,
     start,
   );
+  const { tm } = schedule;
+  const finish = finishOfTile(
+    kernel,
+    operands,
+    { tm, across: start, warps: tiles.warps, isSmall: false },
+    `m0 / ${tm}`,
+  );
   return {
-    source: tile + render('gemmMma', { ...values, segments }),
+    source: tile + finish.functions + render('gemmMma', { ...values, segments, finish: finish.finish }),
     tensorMaps: [],
     launch,
     waitsForPredecessor: true,

@@ -9,6 +9,8 @@ import { columnStep, storedLogits } from '../operands.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
 import { expertTiles } from './experts.js';
 import { drawValues } from './text/draw.js';
+import { finishesRows } from './text/contraction.js';
+import { finishOfTile } from './text/finish.js';
 import { capFunctions, capText } from './text/softCap.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { CUDA_TYPES, kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
@@ -98,15 +100,22 @@ export function emitGemmSimt(
     return placed;
   });
   const experts = expertTiles(kernel, operands, tm);
+  const warps = SIMT_THREADS / 32;
+  const finish = finishOfTile(kernel, operands, { tm, across: start, warps, isSmall: false }, `m0 / ${tm}`);
   const source =
     tile.text +
     experts.text +
+    finish.functions +
     render('gemmSimt', {
       ...experts.values,
       ...tile.values,
-      head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: SIMT_THREADS }),
+      head: kernelHead({
+        ...{ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: SIMT_THREADS },
+        isRestrict: !finishesRows(kernel),
+      }),
       rows: kernel.rows,
       segments,
+      finish: finish.finish,
       sumBlock: ROW_SUM_BLOCK,
       ...prologueText(prologue, bufferBytes(schedule)),
     });

@@ -19,6 +19,7 @@ export const TENSOR_CORES: Numerics = {
   products: 'f20',
   stream: 'f24',
   writes: 'epilogues',
+  rows: 'contractions',
   weights: { layout: 'kmajor', format: 'bf16', pairingWidth: 8 },
 };
 export const HALF: Numerics = {
@@ -26,6 +27,7 @@ export const HALF: Numerics = {
   attention: 'f16',
   products: 'f20',
   writes: 'epilogues',
+  rows: 'contractions',
   weights: { layout: 'kmajor', format: 'f16', pairingWidth: 8 },
 };
 

@@ -8,7 +8,8 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { physicalColumns, type CudaOperands, type EmittedCuda } from '../text/operands.js';
 import { kernelHead, matricesOf } from '../text/operands.js';
 import type { Contraction } from '../text/contraction.js';
-import { rowProgramsOf, segmentsOf } from '../text/contraction.js';
+import { finishesRows, rowProgramsOf, segmentsOf } from '../text/contraction.js';
+import { finishOfTile } from '../text/finish.js';
 import type { Fragment, RowPrologue } from '../text/programs.js';
 import { fragmentEpilogue, rowPrologue } from '../text/programs.js';
 import { render } from '../text/templates.js';
@@ -93,12 +94,15 @@ export function emitSkinny(
     tensorMaps: [],
     threads,
     blocks: threads <= THREADS_OF_TWO ? 2 : 1,
+    isRestrict: !finishesRows(kernel),
   });
+  const finish = finishOfTile(kernel, operands, { tm, across: tiles.total, warps, isSmall: true }, `m0 / ${tm}`);
   const body = { ...common, head, loop: render('skinnyLoop', common) };
   const text =
     kernel.anchor === 'gemm'
       ? render('gemmSkinny', {
           ...body,
+          finish: finish.finish,
           segments: common.segments.map((placed, i) => ({
             ...placed,
             program: fragmentEpilogue(segments[i]!, operands, fragmentOf(kernel, i, wn, tn, prologue), 3),
@@ -121,7 +125,7 @@ export function emitSkinny(
           }),
         });
   return {
-    source: render('attentionWarp', {}) + render('skinnyTile', common) + text,
+    source: render('attentionWarp', {}) + render('skinnyTile', common) + finish.functions + text,
     tensorMaps: [],
     waitsForPredecessor: true,
     launch: {

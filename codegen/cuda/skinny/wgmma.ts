@@ -7,7 +7,8 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { matricesOf, physicalColumns, type CudaOperands, type EmittedCuda } from '../text/operands.js';
 import { kernelHead } from '../text/operands.js';
 import type { Contraction } from '../text/contraction.js';
-import { rowProgramsOf, segmentsOf } from '../text/contraction.js';
+import { finishesRows, rowProgramsOf, segmentsOf } from '../text/contraction.js';
+import { finishOfTile } from '../text/finish.js';
 import type { Fragment, RowPrologue } from '../text/programs.js';
 import { fragmentEpilogue, rowPrologue } from '../text/programs.js';
 import { render } from '../text/templates.js';
@@ -82,16 +83,20 @@ export function emitSkinnyWgmma(
     tensorMaps,
     threads,
     blocks: blocksOf(layout),
+    isRestrict: !finishesRows(kernel),
   });
+  const finish = finishOfTile(kernel, operands, { tm, across: tiles.total, warps, isSmall: true }, `row0 / ${tm}`);
   const body = { ...common, loop: render('skinnyWgmma', { ...common, head }) };
   const product = productText({ wn, mmaType: halfType(operands.get(kernel.a).dtype) }, wn);
   return {
     source:
       (kernel.anchor === 'gemm' ? '' : logProbFunctions(kernel)) +
       render('wgmmaFunctions', { ...FUNCTIONS, product }) +
+      finish.functions +
       (kernel.anchor === 'gemm'
         ? render('gemmSkinnyWgmma', {
             ...body,
+            finish: finish.finish,
             segments: common.segments.map((placed, i) => ({
               ...placed,
               program: fragmentEpilogue(segments[i]!, operands, fragmentOf(kernel, i, tn, pitch, prologue), 3),
@@ -127,7 +132,13 @@ export function emitSkinnyWgmma(
 const ROWS_AT_ONCE = 16;
 
 /** Functions of the wgmma skeleton that this one does without. */
-const FUNCTIONS = { hasBytes: false, hasFinalTile: false, isDeferred: false, hasRowSums: false } as const;
+const FUNCTIONS = {
+  hasBytes: false,
+  hasFinalTile: false,
+  laneBlockSum: '',
+  isDeferred: false,
+  hasRowSums: false,
+} as const;
 
 /** Blocks that share a multiprocessor if their shared memory does: the next kernel's begin beside this one's. */
 const blocksOf = ({ sharedBytes }: { readonly sharedBytes: number }): number =>

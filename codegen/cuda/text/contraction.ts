@@ -11,6 +11,9 @@ export const segmentsOf = (kernel: Contraction): readonly Segment[] =>
     ? kernel.segments
     : [{ weight: kernel.weight, columns: kernel.vocab, pairing: { kind: 'none' }, outputs: [] }];
 
+/** Whether the kernel reads what it has written: its rows, once they are complete. */
+export const finishesRows = (kernel: Contraction): boolean => kernel.anchor === 'gemm' && kernel.finish !== undefined;
+
 /** Programs whose row values an epilogue keeps: the argument of rowPrologue. */
 export const rowProgramsOf = (kernel: Contraction): readonly Scalar[] =>
   kernel.anchor === 'gemm' ? programsOf(kernel.segments) : [kernel.rowScale];

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule } from '../../../ir/kernel.js';
 import type { Contraction } from '../text/contraction.js';
-import { segmentsOf } from '../text/contraction.js';
+import { finishesRows, segmentsOf } from '../text/contraction.js';
 import { remainderColumns, waveCount } from './remainderTiles.js';
 import { columnTiles, MOST_COLUMNS } from './layout.js';
 import type { WgmmaFacts } from './legality.js';
@@ -58,6 +58,8 @@ const TILES: readonly Tile[] = [
 ];
 /** Most rows in a group of row tiles, so that what all blocks read at a time fits in L2. */
 const RASTER_ROWS = [2816, 1536];
+/** The same where rows are finished: fewer, because all rows of a group are complete at about the same time. */
+const FINISHED_ROWS = [1408];
 /**
  * Rate of a block without a neighbour to share weight tiles with. It never waits for a neighbour, but L2 is read more,
  * least with tiles of 256 columns. At the power limit of a run that costs more than waiting, unless there are few rows
@@ -162,10 +164,11 @@ export function wgmmaCandidates(
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
   const addsToStream = segmentsOf(kernel).some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum'));
   const isResidual = kernel.k < DEEP && addsToStream;
+  const groups = finishesRows(kernel) ? FINISHED_ROWS : RASTER_ROWS;
   for (const tile of TILES) {
     const { mode, tm, tn } = tile;
     for (const cluster of [2, 1] as const) {
-      for (const rasterRows of RASTER_ROWS) {
+      for (const rasterRows of groups) {
         const whole = deepest(kernel, module, device, {
           ...base,
           mode,
@@ -186,7 +189,7 @@ export function wgmmaCandidates(
               cluster,
               rows,
               waves(kernel, schedule, device.multiprocessors, rows),
-            ) * (rasterRows === RASTER_ROWS[0] ? 1 : 0.998);
+            ) * (rasterRows === groups[0] ? 1 : 0.998);
           list.push({ schedule, rate: expected * waveEfficiency(kernel, schedule, device.multiprocessors, rows) });
         }
       }

@@ -6,7 +6,8 @@
 import { render } from '../text/templates.js';
 import { HALF_BYTES, loadHandoffText, storeHandoffText } from './handoff.js';
 import { CONSUMER_WARPS, PRODUCER_IDLE_WARPS } from './instruction.js';
-import type { WgmmaOptions } from './options.js';
+import { finishTexts } from './finishTexts.js';
+import type { WgmmaContext, WgmmaOptions } from './options.js';
 
 /** A segment's column tiles, its weight's tensor map, and its epilogue for one half of a warp's rows. */
 export interface SegmentText {
@@ -27,16 +28,20 @@ type DeferredTexts = Readonly<Record<'deferredEpilogue' | 'storeHandoff' | 'cons
 export const NOT_DEFERRED: DeferredTexts = { deferredEpilogue: '', storeHandoff: '', consumerEpilogue: '' };
 
 export function deferredTexts(
-  options: WgmmaOptions,
+  context: WgmmaContext,
   segments: readonly SegmentText[],
   rowValueCode: string,
 ): DeferredTexts {
+  const { options } = context;
+  const finish = finishTexts(context);
   const epilogue = handoffEpilogueText(options, segments, options.tn);
   return {
     storeHandoff: storeHandoffText(options.tn, 4),
-    consumerEpilogue: consumerText(options, 'ownTile', epilogue),
+    consumerEpilogue: consumerText(options, 'ownTile', epilogue) + finish.storedFinal,
     deferredEpilogue: render('wgmmaDeferred', {
       ...options,
+      ...finish,
+      hasFinish: context.finish !== undefined,
       epilogue,
       rowValueCode,
       epilogueThreads: 32 * PRODUCER_IDLE_WARPS,

@@ -11,13 +11,12 @@ import type { Segment } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf, readOf } from '../../../ir/scalar.js';
+import { isWholeRow } from '../text/lanePrograms.js';
 import type { CudaOperands, Operand } from '../text/operands.js';
 import { elementLoads } from './elementLoads.js';
 import { CONSUMER_WARPS } from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
 
-/** Adjacent columns per lane. */
-export const COLUMNS_OF_LANE = 8;
 /** Rows of a warp whose loads are in flight at once. */
 export const ROWS_AT_ONCE = 8;
 /**
@@ -63,10 +62,6 @@ export function finalTileOf(
     tm % (CONSUMER_WARPS * ROWS_AT_ONCE) === 0;
   return isSuited ? { segment, loads, stores, pitch } : undefined;
 }
-
-const isFloatOrByte = ({ dtype }: Operand): boolean =>
-  dtype === 'f32' || dtype === 'bf16' || dtype === 'f16' || dtype === 'u8';
-const isWholeRow = (operand: Operand): boolean => isFloatOrByte(operand) && operand.stride % COLUMNS_OF_LANE === 0;
 
 /** The programs read only the element itself, which is skipped for lanes and rows past the end. */
 const readsOwnElements = (s: Scalar): boolean =>

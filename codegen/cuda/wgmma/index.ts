@@ -8,6 +8,7 @@ import type { SegmentText } from './deferredEpilogue.js';
 import { deferredTexts, NOT_DEFERRED } from './deferredEpilogue.js';
 import { epilogueText } from './epilogue.js';
 import { finalTileText } from './finalTileText.js';
+import { finishTexts } from './finishTexts.js';
 import { DESCRIPTOR_BASE, WGMMA_THREADS } from './instruction.js';
 import { loadTexts } from './loads.js';
 import { logProbFunctions, logProbText } from './logprob.js';
@@ -68,13 +69,18 @@ export function emitWgmma(
   };
 }
 
+/** Kernels that finish rows have no row-by-row final tile, and bring these sums themselves. */
+const laneBlockSum = ({ hasFinalTile }: WgmmaContext['options']): string =>
+  hasFinalTile ? render('laneBlockSum', {}) : '';
+
 /** The functions that a kernel's body calls. */
-function functionsText({ kernel, options }: WgmmaContext): string {
+function functionsText({ kernel, finish, options }: WgmmaContext): string {
   const { wn, remainderTn } = options;
   const product = [wn, ...(remainderTn === 0 ? [] : [remainderTn])].map((columns) => productText(options, columns));
   return (
     (kernel.anchor === 'gemm' ? '' : logProbFunctions(kernel)) +
-    render('wgmmaFunctions', { ...options, product: product.join('') })
+    render('wgmmaFunctions', { ...options, product: product.join(''), laneBlockSum: laneBlockSum(options) }) +
+    (finish?.functions ?? '')
   );
 }
 
@@ -95,7 +101,8 @@ function bodyText(context: WgmmaContext, head: string, maps: number): string {
   return render('gemmWgmma', {
     ...options,
     ...loadTexts(options),
-    ...(options.isDeferred ? deferredTexts(options, segmentTexts, rowValueCode) : NOT_DEFERRED),
+    ...(options.isDeferred ? deferredTexts(context, segmentTexts, rowValueCode) : NOT_DEFERRED),
+    ...finishTexts(context),
     ...(options.remainderTn === 0 ? NO_REMAINDER : remainderTexts(context, remainder())),
     head,
     segments: segmentTexts,

@@ -86,6 +86,8 @@ function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts
   if (s.remainderTn !== undefined) {
     const whole = fragmentStep(segmentsOf(kernel).at(-1)!);
     if (s.mode !== 'deferred') return 'remainder tiles need the deferred mode';
+    if (kernel.anchor === 'gemm' && kernel.finish !== undefined)
+      return 'a kernel that finishes rows counts whole tiles, so it has no remainder tiles';
     if (!isCount(s.remainderTn, leastCommonMultiple(16, whole), s.tn - 1))
       return `remainderTn must be a multiple of 16 and ${whole}, less than tn`;
   }

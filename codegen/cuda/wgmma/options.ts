@@ -8,6 +8,8 @@ import { kernelReads, kernelWrites } from '../../../ir/kernelAccess.js';
 import type { Contraction } from '../text/contraction.js';
 import { rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import type { CudaOperands } from '../text/operands.js';
+import type { FinishText } from '../text/finish.js';
+import { finishText } from '../text/finish.js';
 import type { RowPrologue } from '../text/programs.js';
 import { rowPrologue } from '../text/programs.js';
 import type { FinalTile } from './finalTile.js';
@@ -27,6 +29,7 @@ export interface WgmmaContext {
   readonly prologue: RowPrologue;
   /** How a block's final tile is stored row by row; undefined if it has the same epilogue as other tiles. */
   readonly finalTile: FinalTile | undefined;
+  readonly finish: FinishText | undefined;
   readonly options: WgmmaOptions;
 }
 
@@ -113,7 +116,9 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
   const prefetch = Math.min(stages, kBlocks);
   const rowsAtOnce = layout.isDeferred ? DEFERRED_ROWS_AT_ONCE : layout.producerRegisters >= ROOMY ? ROWS_AT_ONCE : 1;
   const finalTile =
-    kernel.anchor === 'gemm' && values === 0 ? finalTileOf(segments, operands, layout, schedule) : undefined;
+    kernel.anchor === 'gemm' && kernel.finish === undefined && values === 0
+      ? finalTileOf(segments, operands, layout, schedule)
+      : undefined;
   const options: WgmmaOptions = {
     ...layout,
     rows: kernel.rows,
@@ -154,7 +159,16 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
     handoffWarpBytes: layout.isDeferred ? handoffWarpBytes(tn) : 0,
     finalBarrierThreads: 32 * (CONSUMER_WARPS + PRODUCER_IDLE_WARPS),
   };
-  return { kernel, operands, schedule, segments, firstTiles: tiles.first, prologue, finalTile, options };
+  const takers = CONSUMER_WARPS + (layout.isDeferred ? PRODUCER_IDLE_WARPS : 0);
+  const finish = finishText(kernel, operands, {
+    blockRows: tm,
+    gridRows: tm * cluster,
+    gridBlocks: cluster,
+    whole: tm * tiles.total,
+    warps: `gridDim.x * ${takers}u`,
+    isDivided: false,
+  });
+  return { kernel, operands, schedule, segments, firstTiles: tiles.first, prologue, finalTile, finish, options };
 }
 
 /** The dtype of an operand that wgmma can read. Throws for other dtypes. */

@@ -9,6 +9,7 @@ import { roundUp } from '../../../ir/types.js';
 import type { CudaOperands, Operand } from '../text/operands.js';
 import type { StoreSite } from '../text/programs.js';
 import { firstHalf } from '../text/programs.js';
+import { packElement, unpackElement } from '../text/packedWords.js';
 
 /** Lanes that share a row of a fragment, and therefore groups among which they exchange words. */
 export const QUAD = 4;
@@ -38,30 +39,6 @@ function isVector({ dtype, stride }: Operand, { columns, pairing }: Segment, uni
  * How a lane holds its elements of a batch: words of two adjacent elements, of one group or, for bytes, of two groups.
  */
 const wordsOf = ({ dtype }: Operand, groups: number): number => roundUp(groups, QUAD) / (dtype === 'u8' ? 2 : 1);
-const wordOf = (name: string, { dtype }: Operand, group: string): string =>
-  dtype === 'u8' ? `${name}[(${group}) / 2]` : `${name}[${group}]`;
-
-/** C expression of an element of pair `pair` in such words: float, or unsigned for a byte. */
-export function unpackElement(operand: Operand, name: string, pair: string, lane: number): string {
-  const word = wordOf(name, operand, pair);
-  switch (operand.dtype) {
-    case 'bf16':
-      return `__uint_as_float(${lane === 0 ? `${word} << 16` : `${word} & 0xffff0000u`})`;
-    case 'f16':
-      return `tw_from_f16((unsigned short)(${word}${lane === 0 ? '' : ' >> 16'}))`;
-    default:
-      return `(${word} >> (16 * ((${pair}) % 2) + ${8 * lane}) & 255u)`;
-  }
-}
-
-/**
- * Statement that keeps pair `pair`, given C expressions of the two values, in such words. Words of bytes start as
- * zeros.
- */
-export const packElement = (operand: Operand, name: string, pair: string, [x, y]: readonly string[]): string =>
-  operand.dtype === 'u8'
-    ? `${wordOf(name, operand, pair)} |= (${x!} | ${y!} << 8) << 16 * ((${pair}) % 2);`
-    : `${name}[${pair}] = tw_pack_${operand.dtype}(${x!}, ${y!});`;
 
 /** The part of a group that a lane loads or stores. */
 const accessType = ({ dtype }: Operand): string => (dtype === 'u8' ? 'tw_u2' : 'tw_u4');

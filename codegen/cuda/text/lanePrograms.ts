@@ -1,0 +1,157 @@
+/**
+ * Programs over rows whose lanes have eight adjacent columns each: operands are loaded and results stored 16 bytes at a
+ * time. Lanes exchange only parts of row sums, which are added in the same order as in fragments.
+ */
+import type { Output } from '../../../ir/kernel.js';
+import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
+import type { Access, Scalar } from '../../../ir/scalar.js';
+import { operands as childrenOf } from '../../../ir/scalar.js';
+import { DTYPE_BYTES } from '../../../ir/types.js';
+import type { CudaOperands, Operand } from './operands.js';
+import { packElement, unpackElement } from './packedWords.js';
+import { programValues } from './programs.js';
+import type { Site } from './scalarPrinter.js';
+import { Body, RowScope } from './scalarPrinter.js';
+import { block, Constants, unrolled } from './statements.js';
+
+/** Adjacent columns per lane. */
+export const COLUMNS_OF_LANE = 8;
+
+/** What programs read at every column: elements of a row, of a row that an index selects, or a vector's. */
+export interface LaneLoad {
+  readonly operand: Operand;
+  readonly access: Access & { readonly kind: 'element' | 'column' };
+}
+
+const isFloatOrByte = ({ dtype }: Operand): boolean =>
+  dtype === 'f32' || dtype === 'bf16' || dtype === 'f16' || dtype === 'u8';
+/** Whether lanes can load or store all of a row of `operand`. */
+export const isWholeRow = (operand: Operand): boolean =>
+  isFloatOrByte(operand) && operand.stride % COLUMNS_OF_LANE === 0;
+
+const sameAccess = (a: Access, b: Access): boolean =>
+  a.kind === b.kind && ('via' in a ? a.via : undefined) === ('via' in b ? b.via : undefined);
+
+/** What `outputs` read at every column in whole lanes, each once. Other loads stay in the programs. */
+export function laneLoads(outputs: readonly Output[], operands: CudaOperands): LaneLoad[] {
+  const found: LaneLoad[] = [];
+  const visit = (s: Scalar): void => {
+    childrenOf(s).forEach(visit);
+    if (s.op !== 'load' || (s.access.kind !== 'element' && s.access.kind !== 'column')) return;
+    const { access } = s;
+    const operand = operands.get(s.buffer);
+    const isWide = access.kind === 'column' ? isFloatOrByte(operand) : operand.columns !== 1 && isWholeRow(operand);
+    const isKnown = found.some((each) => each.operand.name === operand.name && sameAccess(each.access, access));
+    if (isWide && !isKnown) found.push({ operand, access });
+  };
+  outputs.forEach(({ value }) => visit(value));
+  return found;
+}
+
+/** Number of 32-bit words that hold a lane's columns. */
+export const wordsOf = ({ dtype }: Operand): number => (COLUMNS_OF_LANE * DTYPE_BYTES[dtype]) / 4;
+
+/** C expression of an element of the lane's columns, by its position in the pair `pair_`. */
+const elementOf = (operand: Operand, name: string, lane: number): string =>
+  operand.dtype === 'f32'
+    ? `__uint_as_float(${name}[2 * pair_ + ${lane}])`
+    : unpackElement(operand, name, 'pair_', lane);
+
+/** Statements that keep the two values of a pair in the words to be stored. */
+const keep = (operand: Operand, name: string, values: readonly string[]): string[] =>
+  operand.dtype === 'f32'
+    ? values.map((value, lane) => `${name}[2 * pair_ + ${lane}] = __float_as_uint(${value});`)
+    : [packElement(operand, name, 'pair_', values)];
+
+/** Copies between `words` and memory, 16 bytes at a time if there are that many. */
+function copies(operand: Operand, words: string, at: string, isLoad: boolean): string[] {
+  const count = wordsOf(operand);
+  const step = Math.min(4, count);
+  const type = `tw_u${step}`;
+  return Array.from({ length: count / step }, (_, i) => {
+    const memory = `((${isLoad ? 'const ' : ''}${type} *)(${at}))[${i}]`;
+    const each = Array.from({ length: step }, (_word, j) => `${words}[${step * i + j}]`);
+    if (!isLoad) return `${memory} = { ${each.join(', ')} };`;
+    return `{ const ${type} x = ${memory}; ${each.map((word, j) => `${word} = x.${'xyzw'[j]!};`).join(' ')} }`;
+  });
+}
+
+export interface LanePrograms {
+  /** Words of `atOnce` turns, and how turn `i` loads them. */
+  readonly declared: readonly string[];
+  readonly load: readonly string[];
+  /** What turn `i` computes: its words and sums, what depends on the row alone, and the values of its columns. */
+  readonly words: readonly string[];
+  readonly row: readonly string[];
+  readonly program: readonly string[];
+  readonly store: readonly string[];
+}
+
+export interface LaneOptions {
+  readonly outputs: readonly Output[];
+  readonly loads: readonly LaneLoad[];
+  /** Turns whose loads are in flight at once. */
+  readonly atOnce: number;
+  /** C expression of an accumulator at column 2 · pair_ + lane of the lane's eight. */
+  readonly acc?: (lane: number) => string;
+}
+
+/**
+ * A lane's work for eight columns of a row: declare its words, load them, run the programs, store the results. C names:
+ * `row`, `lane`, `first` (the lane's first column), `isStored`, and `i`, the turn.
+ */
+export function lanePrograms({ outputs, loads, atOnce, acc }: LaneOptions, operands: CudaOperands): LanePrograms {
+  const scope = new RowScope(operands, 'row', 'r');
+  const body = new Body(scope, 'v');
+  const constants = new Constants();
+  const column = constants.add('column', () => 'first + 2 * pair_');
+  const nameOf = (load: LaneLoad): string => `l${loads.indexOf(load)}_`;
+  const site: Site = {
+    id: 'x',
+    get column() {
+      return column();
+    },
+    lanes: 2,
+    ...(acc === undefined ? {} : { acc: (_, lane) => acc(lane) }),
+    loaded: (buffer, access, lane) => {
+      const own = loads.find(({ operand, access: known }) => operand.name === buffer && sameAccess(known, access));
+      return own === undefined ? undefined : elementOf(own.operand, `${nameOf(own)}[i]`, lane);
+    },
+  };
+  const stores = outputs.filter(({ kind }) => kind === 'store').map(({ buffer }) => operands.get(buffer));
+  const values = outputs.map((output) => programValues(output, body, site));
+  let [stored, summed] = [0, 0];
+  const kept = outputs.flatMap((output, i) =>
+    output.kind === 'store'
+      ? keep(operands.get(output.buffer), `w${stored++}_`, values[i]!)
+      : [`a${summed}_[2 * pair_] = ${values[i]![0]!};`, `a${summed++}_[2 * pair_ + 1] = ${values[i]![1]!};`],
+  );
+  const sums = outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer));
+  const at = (operand: Operand, row = 'row'): string =>
+    `${operands.base(operand)} + (long long)${row} * ${operand.stride} + first`;
+  const from = ({ operand, access }: LaneLoad): string => {
+    if (access.kind === 'column') return `${operands.base(operand)} + first`;
+    return access.via === undefined ? at(operand) : at(operand, `${operands.base(operands.get(access.via))}[row]`);
+  };
+  return {
+    declared: loads.map((load) => `unsigned ${nameOf(load)}[${atOnce}][${wordsOf(load.operand)}];`),
+    load: loads.flatMap((load) => copies(load.operand, `${nameOf(load)}[i]`, from(load), true)),
+    words: [
+      ...stores.map((operand, i) => `unsigned w${i}_[${wordsOf(operand)}] = {};`),
+      ...sums.map((_, i) => `float a${i}_[${COLUMNS_OF_LANE}];`),
+    ],
+    row: scope.lines,
+    program: unrolled(`for (int pair_ = 0; pair_ < ${COLUMNS_OF_LANE / 2}; pair_++)`, [
+      ...constants.definitions(),
+      ...body.lines,
+      ...kept,
+    ]),
+    store: [
+      ...sums.map((operand, i) => `tw_store_block_sum(${at(operand)} / ${ROW_SUM_BLOCK}, a${i}_, lane, isStored);`),
+      ...block(
+        'if (isStored)',
+        stores.flatMap((operand, i) => copies(operand, `w${i}_`, at(operand), false)),
+      ),
+    ],
+  };
+}

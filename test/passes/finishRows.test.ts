@@ -1,0 +1,64 @@
+/** Which contractions finish their rows, and that the values of a module stay what they were. */
+import { describe, expect, it } from 'vitest';
+import type { GemmKernel, KernelModule, LoopKernel } from '../../ir/kernel.js';
+import { interpretModule } from '../../ir/kernelInterpreter.js';
+import { printKernel } from '../../ir/kernelPrinter.js';
+import { verifyKernels } from '../../ir/verifyKernel.js';
+import { finishRows } from '../../passes/finishRows.js';
+import { lower, optimise } from '../../passes/pipeline.js';
+import { element, store } from '../codegen/modules.js';
+import { postNorm } from '../codegen/postNorm.js';
+import { llama } from './llamaGraph.js';
+import { TENSOR_CORES } from './lowered.js';
+
+const { module, sizes, inputs, tensors } = postNorm(3, 32, 16, 2);
+const [o, norm] = module.kernels as readonly [GemmKernel, LoopKernel];
+const kernels = (...list: KernelModule['kernels']): KernelModule => ({ ...module, kernels: list });
+const anchors = (of: KernelModule): string[] => finishRows(of).kernels.map(({ anchor }) => anchor);
+
+describe('finishRows', () => {
+  it('gives loops over whole rows of a product to the contraction', () => {
+    const finished = finishRows(module);
+    verifyKernels(finished);
+    expect(finished.kernels.map(({ anchor }) => anchor)).toEqual(['gemm', 'gemm']);
+    expect(finished.kernels[0]).toMatchObject({ name: 'o0', finish: norm.outputs });
+    expect(printKernel(finished.kernels[0]!)).toContain(
+      '  whole rows:\n    next0 = roundBf16(roundF24(add(h[row, column]',
+    );
+    const run = (of: KernelModule): Map<string, Float64Array> =>
+      interpretModule(of, { sizes, buffers: inputs, tensors, round: true });
+    expect(run(finished)).toEqual(run(module));
+  });
+
+  it('leaves loops that others need as they are', () => {
+    const reader: LoopKernel = { ...norm, name: 'reader', outputs: [store('y1', element('y0'))] };
+    expect(anchors(kernels(o, norm, reader))).toEqual(['gemm', 'loop', 'loop']);
+    expect(anchors(kernels(o, { ...norm, columns: 16 }))).toEqual(['gemm', 'loop']);
+    expect(anchors(kernels(o, { ...norm, headDim: 16 }))).toEqual(['gemm', 'loop']);
+    expect(anchors(kernels({ ...o, segments: [o.segments[0]!, o.segments[0]!] }, norm))).toEqual(['gemm', 'loop']);
+    expect(anchors(kernels(o, { ...norm, outputs: [store('next0', element('y0', 'row'))] }))).toEqual(['gemm', 'loop']);
+  });
+
+  it('changes nothing of a model that norms before its products', () => {
+    const { rows: _, ...before } = TENSOR_CORES;
+    const lowered = lower(optimise(llama(), before), before);
+    expect(finishRows(lowered)).toBe(lowered);
+  });
+});
+
+describe('the verifier', () => {
+  const refused = (change: Partial<GemmKernel>): (() => void) => {
+    const finished = finishRows(module).kernels[0] as GemmKernel;
+    return () => verifyKernels(kernels({ ...finished, ...change }));
+  };
+  it('refuses rows that may not be complete, and what a finish cannot see', () => {
+    expect(refused({})).not.toThrow();
+    expect(refused({ segments: [...o.segments, ...o.segments] })).toThrow(
+      /only kernels of one segment|already written/,
+    );
+    expect(refused({ finish: [store('next0', element('y0', 'x'))] })).toThrow(/'y0' of other rows/);
+    expect(refused({ finish: [store('next0', { op: 'acc', index: 0 })] })).toThrow(/sees 0 accumulators/);
+    expect(refused({ finish: [store('y0', element('h'))] })).toThrow(/already written/);
+    expect(refused({ finish: [store('next0', element('next1'))] })).toThrow(/before any kernel has written it/);
+  });
+});
