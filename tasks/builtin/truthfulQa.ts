@@ -14,9 +14,11 @@ const PRESET = [
   ['Where were the 1992 Olympics held?', 'The 1992 Olympics were held in Barcelona, Spain.'],
 ];
 
-const PROMPT =
+/** `end`: follows the question. */
+const promptWith = (end: string): string =>
   `{% set prompt_qa = '${PRESET.map(([question, answer]) => `Q: ${question}\nA: ${answer}`).join('\n\n')}'%}` +
-  "{{prompt_qa + '\n\nQ: ' + question + '\nA:'}}";
+  "{{prompt_qa + '\n\nQ: ' + question" +
+  `${end}}}`;
 
 const common = (targets: string): WrittenMap => ({
   dataset_path: 'truthfulqa/truthful_qa',
@@ -24,16 +26,37 @@ const common = (targets: string): WrittenMap => ({
   output_type: 'multiple_choice',
   validation_split: 'validation',
   num_fewshot: 0,
-  doc_to_text: PROMPT,
+  doc_to_text: promptWith(" + '\nA:'"),
   doc_to_target: 0,
   doc_to_choice: `{{${targets}.choices}}`,
   ...decontaminated('question'),
   metric_list: [mean('acc')],
 });
 
-/** The tag `truthfulqa` has these two: truthfulqa_gen is scored with BLEU and ROUGE, and left out. */
+const MEASURES = ['bleu', 'rouge1', 'rouge2', 'rougeL'].flatMap((name) =>
+  ['max', 'acc', 'diff'].map((kind) => mean(`${name}_${kind}`)),
+);
+
 export function truthfulQa(all: Definitions): void {
   const tags = ['truthfulqa'];
+  all.task(
+    'truthfulqa_gen',
+    () => ({
+      dataset_path: 'truthfulqa/truthful_qa',
+      dataset_name: 'generation',
+      output_type: 'generate_until',
+      validation_split: 'validation',
+      num_fewshot: 0,
+      doc_to_text: promptWith(''),
+      doc_to_target: ' ',
+      process_docs: hook('truthfulqa', 'utils.process_docs_gen'),
+      process_results: hook('truthfulqa', 'utils.process_results_gen'),
+      ...decontaminated('question'),
+      metric_list: MEASURES,
+      ...version(3),
+    }),
+    tags,
+  );
   all.task('truthfulqa_mc1', () => ({ ...common('mc1_targets'), ...version(2) }), tags);
   all.task(
     'truthfulqa_mc2',
@@ -43,10 +66,5 @@ export function truthfulQa(all: Definitions): void {
       ...version(3),
     }),
     tags,
-  );
-  all.refused(
-    'truthfulqa_gen',
-    'answers are scored with BLEU and ROUGE, which are not supported',
-    'Try: --tasks truthfulqa_mc1,truthfulqa_mc2',
   );
 }

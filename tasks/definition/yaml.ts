@@ -26,6 +26,7 @@ export interface YamlFile {
 }
 
 export const MAX_YAML_BYTES = 4 << 20;
+const STANDARD = 'tag:yaml.org,2002:';
 const MAX_DEPTH = 40;
 const MAX_NODES = 500_000;
 const HINT = 'Task files are those of lm-evaluation-harness';
@@ -91,9 +92,10 @@ class Converter {
     if (isMap(node)) return this.#entries(node, depth);
     const text = String(node.value ?? '');
     if (node.tag === '!function') return new Hook(text, this.#file);
-    if (node.tag !== undefined && node.tag !== 'tag:yaml.org,2002:str')
-      this.#refuse(node, `the tag ${quote(node.tag)} is not supported`);
-    return node.type === Scalar.PLAIN && node.tag === undefined ? plainScalar(text) : text;
+    if (node.tag === undefined) return node.type === Scalar.PLAIN ? plainScalar(text) : text;
+    if (node.tag === `${STANDARD}str`) return text;
+    if (node.tag === `${STANDARD}null`) return null;
+    return this.#refuse(node, `the tag ${quote(node.tag)} is not supported`);
   }
 
   #entries(node: YAMLMap, depth: number): YamlMap {

@@ -15,6 +15,8 @@ export interface Ports {
   readonly field: (document: Dict) => Value;
   /** process_results: metrics of a document by the log-likelihoods of its requests, in their order. */
   readonly results: (document: Dict, logLikelihoods: readonly number[]) => ReadonlyMap<string, Scored>;
+  /** process_results of a task that generates: metrics of a document by its texts. */
+  readonly texts: (document: Dict, texts: readonly string[]) => ReadonlyMap<string, Scored>;
 }
 
 /** One function of these, by its kind. */

@@ -8,6 +8,8 @@ import { UserError } from '../../errors.js';
 import type { Hook } from '../definition/yaml.js';
 import type { Ported, Ports } from './hook.js';
 import { gpqaDocument, type GpqaForm } from './gpqa.js';
+import * as exams from './exams.js';
+import * as truthful from './truthful.js';
 import * as questions from './questions.js';
 import * as reading from './reading.js';
 import * as sentences from './sentences.js';
@@ -63,6 +65,23 @@ const TABLE: readonly (readonly [name: string, dataset: string, hook: Ported, ou
     (folder) => [`${folder}/utils.process_docs`, 'Idavidrein/gpqa', GPQA_TEXTS] as const,
   ),
   ['truthfulqa/utils.process_results_mc2', 'truthfulqa/truthful_qa', results(questions.truthfulShare)],
+  ['truthfulqa/utils.process_docs_gen', 'truthfulqa/truthful_qa', document(truthful.truthfulDocument)],
+  ['truthfulqa/utils.process_results_gen', 'truthfulqa/truthful_qa', { texts: truthful.truthfulScores }],
+  ['logiqa/utils_logiqa.doc_to_text', 'EleutherAI/logiqa', field(exams.logiqaText)],
+  ['logiqa/utils_logiqa.doc_to_target', 'EleutherAI/logiqa', field(exams.logiqaTarget)],
+  ['logiqa2/utils_logiqa2.doc_to_text', 'baber/logiqa2', field(exams.logiqa2Text)],
+  ['mathqa/utils.doc_to_choice', 'regisss/math_qa', field(exams.mathqaChoices)],
+  ['medqa/preprocess_medqa.doc_to_text', 'GBaker/MedQA-USMLE-4-options-hf', field(exams.medqaText)],
+  ['medqa/preprocess_medqa.doc_to_target', 'GBaker/MedQA-USMLE-4-options-hf', field(exams.medqaTarget)],
+  ['medmcqa/utils_medmcqa.doc_to_text', 'openlifescienceai/medmcqa', field(exams.medmcqaText)],
+  ['pubmedqa/preprocess_pubmedqa.doc_to_text', 'bigbio/pubmed_qa', field(exams.pubmedqaText)],
+  ['mnli/utils.doc_to_text', 'nyu-mll/glue', field(exams.mnliText)],
+  ['arithmetic/utils.process_docs', 'json', document(exams.arithmeticDocument)],
+  ['wsc273/utils.process_doc', 'lighteval/winograd_wsc', document(exams.schemaDocument)],
+  ['arc_challenge/utils.process_docs', 'allenai/ai2_arc', document(exams.fourChoices)],
+  ['xwinograd/utils.doc_to_text', 'Muennighoff/xwinograd', field(sentences.winograndeText)],
+  ['xwinograd/utils.doc_to_target', 'Muennighoff/xwinograd', field(sentences.winograndeTarget)],
+  ['xwinograd/utils.doc_to_choice', 'Muennighoff/xwinograd', field(sentences.winograndeChoices)],
   ['mmlu_pro/utils.doc_to_text', 'TIGER-Lab/MMLU-Pro', field(questions.lettersText), 'multiple_choice'],
   ['mmlu_pro/utils.doc_to_choice', 'TIGER-Lab/MMLU-Pro', field(questions.lettersChoices), 'multiple_choice'],
   ['mmlu_pro/utils.doc_to_text', 'TIGER-Lab/MMLU-Pro', field(questions.reasoningText), 'generate_until'],

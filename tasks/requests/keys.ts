@@ -79,7 +79,7 @@ export class Keys {
   }
 
   /** process_docs or process_results as a function; undefined where the task has none. Throws UserError. */
-  port<K extends 'document' | 'shuffled' | 'results'>(key: string, kind: K): Ports[K] | undefined {
+  port<K extends 'document' | 'shuffled' | 'results' | 'texts'>(key: string, kind: K): Ports[K] | undefined {
     const setting = this.#settings.get(key);
     if (setting === undefined || setting.value === null) return undefined;
     if (!(setting.value instanceof Hook)) throw new UserError(`${setting.where}: expected a Python function`);

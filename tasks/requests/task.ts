@@ -86,7 +86,7 @@ export async function openTask(settings: Settings, readSplit: ReadSplit, options
   const documents = new Documents(keys, readSplit, options.shuffles ?? new Shuffles());
   const outputType = outputTypeOf(keys);
   keys.processDocs();
-  keys.port('process_results', 'results');
+  keys.port('process_results', outputType === 'generate_until' ? 'texts' : 'results');
   const scored = keys.text('test_split') ?? keys.text('validation_split');
   if (scored === undefined) throw new UserError(`${keys.at}: neither test_split nor validation_split`);
   const shotSettings = keys.shots();

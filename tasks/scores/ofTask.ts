@@ -1,8 +1,8 @@
 /** A task's figures: answers of all its documents, filtered, measured and joined. */
 import { UserError } from '../../errors.js';
 import type { Settings } from '../definition/settings.js';
-import { HookProblem, type Ports } from '../hooks/hook.js';
-import { isInt, type Value } from '../python/value.js';
+import { HookProblem } from '../hooks/hook.js';
+import { isInt, type Dict, type Value } from '../python/value.js';
 import { AGGREGATIONS, standardError, type Item } from './aggregate.js';
 import { readFilters, type Filter } from './filters.js';
 import type { Figure } from './groups.js';
@@ -20,6 +20,20 @@ export interface Measured {
   readonly values: Values;
 }
 
+/** The function that takes the place of process_results. Throws UserError. */
+function ownResults(
+  keys: Keys,
+  type: OutputType,
+): ((document: Dict, responses: readonly Response[]) => Values) | undefined {
+  if (type === 'generate_until') {
+    const ofTexts = keys.port('process_results', 'texts');
+    return ofTexts && ((document, responses) => ofTexts(document, responses.filter(isText)));
+  }
+  const of = keys.port('process_results', 'results');
+  const ll = (each: Response): number => (isText(each) ? NaN : each.ll);
+  return of && ((document, responses) => of(document, responses.map(ll)));
+}
+
 /** How a task's answers are scored. */
 export class TaskScores {
   readonly type: OutputType;
@@ -29,7 +43,8 @@ export class TaskScores {
   readonly generation: Generation | undefined;
   /** How often each request is asked. */
   readonly repeats: number;
-  readonly #own: Ports['results'] | undefined;
+  /** What a function of the task's own measures; undefined where it has none. */
+  readonly #own: ((document: Dict, responses: readonly Response[]) => Values) | undefined;
   readonly #where: string;
 
   /** Throws UserError for what is not supported, with file, line and key. */
@@ -41,7 +56,7 @@ export class TaskScores {
     if (type === undefined)
       throw new UserError(`${where('output_type')}: no such type`, `There are ${OUTPUT_TYPES.join(', ')}`);
     this.type = type;
-    this.#own = keys.port('process_results', 'results');
+    this.#own = ownResults(keys, type);
     this.#where = where('process_results');
     this.metrics = readMetrics(get('metric_list'), type, this.#own !== undefined, where('metric_list'));
     this.filters = readFilters(get('filter_list'), where('filter_list'));
@@ -64,10 +79,7 @@ export class TaskScores {
 
   #ownValues({ document }: Answerable, responses: readonly Response[]): Values | undefined {
     try {
-      return this.#own?.(
-        document,
-        responses.map((each) => (isText(each) ? NaN : each.ll)),
-      );
+      return this.#own?.(document, responses);
     } catch (error) {
       if (error instanceof HookProblem)
         throw new UserError(`${this.#where}: ${error.message}`, undefined, { cause: error });

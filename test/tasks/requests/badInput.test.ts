@@ -84,6 +84,12 @@ describe('a task file', () => {
     expect(
       ['yes', 'off', 'y', 'n', '~', '010', '1_000', '0x1F', '1e3', '1.0', '-.inf', '2001-01-01'].map(plainScalar),
     ).toEqual([true, false, 'y', 'n', null, 8, 1000, 31, '1e3', new Float(1), new Float(-Infinity), '2001-01-01']);
+    expect(parseYaml('a: !!null\nb: !!str 1\n', 'x.yaml').values).toEqual(
+      new Map([
+        ['a', null],
+        ['b', '1'],
+      ] as const),
+    );
     expect(() => parseYaml('a: *b\n', 'x.yaml')).toThrow('x.yaml:1: ');
     expect(() => parseYaml('- a\n', 'x.yaml')).toThrow('x.yaml: expected keys and values');
     expect(() => parseYaml('a: !!python/object:os.system x\n', 'x.yaml')).toThrow('is not supported');
