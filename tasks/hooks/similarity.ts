@@ -1,4 +1,4 @@
-/** How alike two texts are: BLEU as sacrebleu has it with its international tokenizer, and ROUGE as rouge_score has it. */
+/** How alike two texts are: BLEU as in sacrebleu with its international tokenizer, and ROUGE as in rouge_score. */
 import { rightStrip, splitAtSpace } from '../python/text.js';
 
 /** Punctuation and symbols as tokens of their own, but within numbers. */
