@@ -59,6 +59,10 @@ export interface Settings {
    */
   readonly stepTokens: number | undefined;
   /**
+   * TILEWRIGHT_WINDOW: most documents of tasks that are held and planned at a time; otherwise 8192.
+   */
+  readonly windowDocuments: number | undefined;
+  /**
    * TILEWRIGHT_PEERS: `none` lets no GPU reach another's memory, where that hangs or changes bits; everything goes
    * through the host.
    */
@@ -211,6 +215,7 @@ export function readSettings(environment: Environment = process.env): Settings {
     deviceTimeout: number(environment, 'TILEWRIGHT_DEVICE_TIMEOUT'),
     deviceMemory: text(environment, 'TILEWRIGHT_DEVICE_MEMORY'),
     stepTokens: number(environment, 'TILEWRIGHT_STEP_TOKENS'),
+    windowDocuments: number(environment, 'TILEWRIGHT_WINDOW'),
     usesPeers: text(environment, 'TILEWRIGHT_PEERS') !== 'none',
     computeSanitizer: text(environment, 'TILEWRIGHT_COMPUTE_SANITIZER'),
     testSeed: Number(text(environment, 'TILEWRIGHT_TEST_SEED') ?? '1'),

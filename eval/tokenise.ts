@@ -41,6 +41,8 @@ export interface TokeniseOptions {
   readonly workers?: number;
   /** Questions per message. Default 64. */
   readonly chunk?: number;
+  /** Threads that are open already, and stay open; instead of `workers`. */
+  readonly threads?: TokeniserThreads | undefined;
   /** Stands in for a context without tokens; refused where it is absent. */
   readonly prefixToken?: number | undefined;
 }
@@ -134,9 +136,26 @@ function unpack(questions: readonly Question[], reply: ChunkReply): TokenisedQue
   });
 }
 
+/** Threads with a tokenizer, for one set of questions after another. */
+export class TokeniserThreads {
+  readonly lanes: readonly Lane[];
+
+  /** Started at once: loading the tokenizer overlaps with reading the questions. */
+  constructor({ tokenizer, workers: wanted = DEFAULT_WORKERS }: Pick<TokeniseOptions, 'tokenizer' | 'workers'>) {
+    const file = new URL('./tokeniseWorker.js', import.meta.url);
+    const workers = file.protocol === 'file:' && existsSync(fileURLToPath(file)) ? wanted : 0;
+    this.lanes =
+      workers === 0 ? [localLane(tokenizer)] : Array.from({ length: workers }, () => workerLane(file, tokenizer));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.lanes.map((lane) => lane.close()));
+  }
+}
+
 /** Accepts questions one by one and tokenises them in the background. */
 export class Tokeniser {
-  readonly #lanes: Lane[] = [];
+  readonly #threads: TokeniserThreads;
   readonly #busy: Promise<void>[] = [];
   readonly #queue: { readonly index: number; readonly questions: readonly Question[] }[] = [];
   readonly #done: TokenisedQuestion[][] = [];
@@ -148,12 +167,7 @@ export class Tokeniser {
 
   constructor(options: TokeniseOptions) {
     this.#options = options;
-    const file = new URL('./tokeniseWorker.js', import.meta.url);
-    const wanted = options.workers ?? DEFAULT_WORKERS;
-    const workers = file.protocol === 'file:' && existsSync(fileURLToPath(file)) ? wanted : 0;
-    if (workers === 0) this.#lanes.push(localLane(options.tokenizer));
-    // Started at once: loading the tokenizer overlaps with reading the dataset.
-    for (let i = 0; i < workers; i++) this.#lanes.push(workerLane(file, options.tokenizer));
+    this.#threads = options.threads ?? new TokeniserThreads(options);
   }
 
   /** Queues a question. Errors surface in finish(). */
@@ -166,7 +180,7 @@ export class Tokeniser {
     if (this.#pending.length === 0) return;
     this.#queue.push({ index: this.#chunks++, questions: this.#pending });
     this.#pending = [];
-    for (const [i, lane] of this.#lanes.entries()) this.#busy[i] ??= this.#drain(lane, i);
+    for (const [i, lane] of this.#threads.lanes.entries()) this.#busy[i] ??= this.#drain(lane, i);
   }
 
   /** Feeds one lane until the queue is empty. Never rejects. */
@@ -192,7 +206,7 @@ export class Tokeniser {
     delete this.#busy[index];
   }
 
-  /** All questions in the order in which they were added. Ends the threads. */
+  /** All questions in the order in which they were added. Ends threads of its own. */
   async finish(): Promise<Tokenised> {
     try {
       this.#flush();
@@ -208,10 +222,10 @@ export class Tokeniser {
     }
   }
 
-  /** Ends the threads; for leaving before finish(). */
+  /** Ends threads of its own; for leaving before finish(). */
   async close(): Promise<void> {
     this.#queue.length = 0;
-    await Promise.all(this.#lanes.map((lane) => lane.close()));
+    if (this.#options.threads === undefined) await this.#threads.close();
   }
 }
 

@@ -9,6 +9,7 @@ import {
   mkdirSync,
   openSync,
   readdirSync,
+  readSync,
   realpathSync,
   renameSync,
   rmSync,
@@ -17,6 +18,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
+import { StringDecoder } from 'node:string_decoder';
 import { codeOf, diskProblem } from './errno.js';
 import { isRunning } from './process.js';
 
@@ -161,6 +163,52 @@ export function writeAtomically(
     throw diskProblem(path, error, hint);
   }
   syncFolder(dirname(file));
+}
+
+/** A temporary file beside others of a run, for what is written long before it is complete. */
+export class Scratch {
+  readonly #path: string;
+  readonly #hint: string;
+  readonly #fd: number;
+
+  /** Throws UserError for system errors. */
+  constructor(path: string, hint: string) {
+    this.#path = join(dirname(path), temporaryName(basename(path)));
+    this.#hint = hint;
+    this.#fd = this.#guarded(() => openSync(this.#path, 'wx+'));
+  }
+
+  #guarded<T>(action: () => T): T {
+    try {
+      return action();
+    } catch (error) {
+      if (codeOf(error) === '') throw error;
+      throw diskProblem(this.#path, error, this.#hint);
+    }
+  }
+
+  append(lines: Iterable<string>): void {
+    this.#guarded(() => writeParts(this.#fd, lines));
+  }
+
+  /** All that was appended, in parts. */
+  *parts(): Generator<string> {
+    const decoder = new StringDecoder('utf8');
+    const bytes = Buffer.alloc(FLUSH_CHARACTERS);
+    for (let at = 0; ;) {
+      const count = this.#guarded(() => readSync(this.#fd, bytes, 0, bytes.length, at));
+      if (count === 0) break;
+      at += count;
+      yield decoder.write(bytes.subarray(0, count));
+    }
+    yield decoder.end();
+  }
+
+  /** Removes the file. */
+  close(): void {
+    closeSync(this.#fd);
+    rmSync(this.#path, { force: true });
+  }
 }
 
 /**

@@ -29,13 +29,14 @@ function countTwoPhase({ loaded: { tokenised } }: PackedQuestions, paths: readon
   return groups.reduce((sum, { tokens }) => sum + tokens, 0);
 }
 
-/** Counts tokens, decides what is kept between calls, and compiles the model for it. */
+/** Counts tokens, decides what is kept between calls, and compiles the model for it. `isFirst`: more sets follow. */
 export const packWithCache = (
   loading: ModelLoading,
   request: ScoreRequest,
   loaded: LoadedQuestions,
+  isFirst = false,
 ): Promise<PackedWithCache> =>
-  (request.sharing === 'kv' ? packWithContexts : packWithPrefixes)(loading, request, loaded);
+  (request.sharing === 'kv' ? packWithContexts : packWithPrefixes)(loading, request, loaded, isFirst);
 
 /** Compiles the model with a cache for contexts. Throws UserError where there is no room for it. */
 async function packWithContexts(

@@ -1,5 +1,5 @@
 /** The second step of a run, beside its questions: they are tokenised while the model is compiled and loaded. */
-import { checkResumed, claimModelName, modelFolder } from '../../eval/index.js';
+import { checkResumed, claimModelName, modelFolder, type TokeniserThreads } from '../../eval/index.js';
 import { counted } from '../../system/format.js';
 import { type Phases, printPhases } from '../phases.js';
 import type { ScoreRequest, Ui } from '../requests.js';
@@ -9,21 +9,23 @@ import type { PreparedQuestions } from './prepareRun.js';
 import { mayKeepPrefixes, mayNeedCache } from './prefixes.js';
 import { packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
 
-/** The loaded model, and the questions packed for it. */
+/** The loaded model, and the questions packed for it. `threads`: those that tokenise, and stay open. */
 export async function loadWithQuestions(
   loading: ModelLoading,
   prepared: PreparedQuestions,
   request: ScoreRequest,
   ui: Ui,
   phases: Phases,
+  threads?: TokeniserThreads,
 ): Promise<{ readonly model: LoadedModel; readonly questions: PackedQuestions; readonly modelName: string }> {
   const { dataset, source, prefixToken } = prepared;
   // What is kept is a matter of tokens, which must be counted before the model is compiled.
-  const maySave = mayKeepPrefixes(request, dataset.questions) || request.sharing === 'kv';
+  const isFirst = prepared.isFirst === true;
+  const maySave = isFirst || mayKeepPrefixes(request, dataset.questions) || request.sharing === 'kv';
   // Whether a journal belongs to this run is known before anything is compiled. Other runs need not wait for samples of
   // the weights before they tokenise.
   let modelName = request.resume ? settleName(prepared, loading, request, ui) : undefined;
-  const tokens = phases.during('tokenise', () => tokenise(dataset, loading, prefixToken));
+  const tokens = phases.during('tokenise', () => tokenise(dataset, loading, prefixToken, threads));
   phases.end();
   let packing: Promise<PackedQuestions> | undefined;
   // Both are awaited below. A failure before that must not count as an unhandled rejection.
@@ -31,7 +33,7 @@ export async function loadWithQuestions(
   const isChosenByTokens = maySave || (await mayNeedCache(loading, request, dataset.questions));
   if (isChosenByTokens) {
     ui.phase('tokenise', source);
-    const chosen = await packWithCache(loading, request, await tokens);
+    const chosen = await packWithCache(loading, request, await tokens, isFirst);
     ui.note(chosen.note);
     packing = Promise.resolve(chosen);
   }
@@ -45,18 +47,20 @@ export async function loadWithQuestions(
   try {
     if (!isChosenByTokens) ui.phase('tokenise', source);
     const questions = (await packing) ?? packQuestions(await tokens, request, model.limits);
-    if (questions.truncatedChoices > 0) {
-      ui.warn(
-        `${counted(questions.truncatedChoices, 'choice')} too long, with the context, for the model's ` +
-          `${model.limits.contextLength} tokens: the beginning of the context is left out ` +
-          '(--overlong refuse stops instead)',
-      );
-    }
+    warnOfTruncated(questions, model, ui);
     return { model, questions, modelName: modelName ?? prepared.modelName };
   } catch (error) {
     await model.close();
     throw error;
   }
+}
+
+export function warnOfTruncated({ truncatedChoices }: PackedQuestions, { limits }: LoadedModel, ui: Ui): void {
+  if (truncatedChoices === 0) return;
+  ui.warn(
+    `${counted(truncatedChoices, 'choice')} too long, with the context, for the model's ` +
+      `${limits.contextLength} tokens: the beginning of the context is left out (--overlong refuse stops instead)`,
+  );
 }
 
 /**

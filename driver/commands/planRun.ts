@@ -1,70 +1,158 @@
 /** `run --dry-run`: what each way of computing would take, counted without loading weights. */
 import {
   countTokens,
+  pathLength,
   pathsOf,
   planWalks,
   twoPhase,
+  type Dataset,
+  type LoadedQuestions,
   type Path,
   type QuestionPlan,
   type Sharing,
+  type TokeniserThreads,
 } from '../../eval/index.js';
 import type { WalkLimits } from '../../eval/walk.js';
 import { scoreOf } from '../../ir/plan.js';
 import { rowsIn, tokensIn } from '../../ir/scoring.js';
 import { MOST_KEYS } from '../../ir/stepping.js';
 import { count, counted } from '../../system/format.js';
+import type { OpenedModel } from '../compile/open.js';
 import { parallelismFor } from '../devices/openDevices.js';
 import type { RunResult, ScoreRequest, Ui } from '../requests.js';
 import type { ModelLoading } from './loadModel.js';
 import { cacheLimits, packWithCache } from './cachedContexts.js';
 import type { PreparedQuestions } from './prepareRun.js';
-import { tokenise, type PackedQuestions } from './questionSet.js';
+import { limitsOf, type ModelLimits } from './modelLimits.js';
+import { mayCutPaths, type PackedWithCache } from './prefixes.js';
+import { openThreads, packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
 
-/** Throws UserError where the run would be refused. */
+/** Questions that are planned together. */
+export interface PlannedSet {
+  readonly dataset: Dataset;
+  /** No others follow. */
+  readonly isLast: boolean;
+}
+
+/** Throws UserError where the run would be refused. `sets`: the windows of the run, or all there is. */
 export async function planRun(
   request: ScoreRequest,
-  { dataset, source, prefixToken }: PreparedQuestions,
+  { source, prefixToken }: Pick<PreparedQuestions, 'source' | 'prefixToken'>,
+  sets: AsyncIterable<PlannedSet> | Iterable<PlannedSet>,
   loading: ModelLoading,
   ui: Ui,
 ): Promise<RunResult> {
-  ui.phase('tokenise', source);
-  const chosen = await packWithCache(loading, request, await tokenise(dataset, loading, prefixToken));
-  ui.phase('count');
-  const { plan, loaded, longest, sharing } = chosen;
-  const own = new Set(plan.questions);
-  const paths = pathsOf(loaded.tokenised).filter(({ question }) => own.has(question));
-  const counts = countTokens(paths);
-  const opened = await loading.compile(chosen.cacheTokens);
-  const { capacity } = scoreOf(opened.model.plan);
-  const limits: WalkLimits = {
-    tokens: tokensIn(capacity),
-    keys: MOST_KEYS,
-    rows: rowsIn(capacity),
-    cacheRows: chosen.cacheTokens ?? longest + tokensIn(capacity),
-  };
-  const kept = planWalks(paths, limits, parallelismFor(opened, request).replicas);
-  const repeated = repeatedOf(chosen, paths, cacheLimits(opened.model));
-  const results = {
-    questions: own.size,
-    choices: paths.length,
-    longest,
-    tokensWithoutSharing: counts.alone,
-    tokensGrouped: counts.grouped,
-    tokensRepeated: repeated?.tokens ?? null,
-    microBatches: repeated?.calls ?? null,
-    tokensKept: kept.tokens.reduce((sum, tokens) => sum + tokens, 0),
-    tokensKeptByDevice: kept.tokens,
-    calls: kept.calls,
-    tokensShared: counts.shared,
-    sharing,
-    prefixes: sharing === 'kv' || chosen.cacheTokens === undefined ? 'repeat' : 'keep',
-  };
+  let planned: Planning | undefined;
+  let threads: TokeniserThreads | undefined;
+  try {
+    for await (const { dataset, isLast } of sets) {
+      if (planned === undefined) ui.phase('tokenise', source);
+      threads ??= openThreads(loading, dataset.questions);
+      const tokens = await tokenise(dataset, loading, prefixToken, threads);
+      planned ??= await Planning.open(loading, request, tokens, !isLast);
+      planned.add(tokens);
+    }
+  } finally {
+    await threads?.close();
+  }
+  if (planned === undefined) throw new Error('nothing to plan');
+  const { results } = planned;
   return {
     results,
-    table: printPlan(results, limits.tokens, chosen.note),
+    table: printPlan(results, planned.limits.tokens, planned.note),
     resultsPath: undefined,
     samplesPath: undefined,
   };
+}
+
+/** Counts what each way takes, of one set after another. */
+class Planning {
+  /** What the first set decided, for the model and for those that follow. */
+  readonly note: string;
+  readonly limits: WalkLimits;
+  readonly #request: ScoreRequest;
+  readonly #model: ModelLimits;
+  readonly #cache: WalkLimits | undefined;
+  readonly #keeps: boolean;
+  readonly #sums = { questions: 0, choices: 0, longest: 0, alone: 0, grouped: 0, shared: 0, calls: 0 };
+  #repeated: Counted | undefined = { tokens: 0, calls: 0 };
+  readonly #kept: number[];
+
+  private constructor(
+    request: ScoreRequest,
+    loading: ModelLoading,
+    opened: OpenedModel,
+    chosen: PackedWithCache,
+    isFirst: boolean,
+  ) {
+    const { capacity } = scoreOf(opened.model.plan);
+    this.#request = request;
+    this.#model = limitsOf(loading.checkpoint, opened.model);
+    this.#cache = cacheLimits(opened.model);
+    this.#keeps = chosen.cacheTokens !== undefined;
+    this.#kept = Array.from({ length: parallelismFor(opened, request).replicas }, () => 0);
+    this.note = isFirst ? `windows of documents, the first: ${chosen.note}` : chosen.note;
+    this.limits = {
+      tokens: tokensIn(capacity),
+      keys: MOST_KEYS,
+      rows: rowsIn(capacity),
+      cacheRows: chosen.cacheTokens ?? chosen.longest + tokensIn(capacity),
+    };
+  }
+
+  static async open(
+    loading: ModelLoading,
+    request: ScoreRequest,
+    tokens: LoadedQuestions,
+    isFirst: boolean,
+  ): Promise<Planning> {
+    const chosen = await packWithCache(loading, request, tokens, isFirst);
+    return new Planning(request, loading, await loading.compile(chosen.cacheTokens), chosen, isFirst);
+  }
+
+  add(tokens: LoadedQuestions): void {
+    const packed = packQuestions(tokens, this.#request, this.#model, mayCutPaths(this.#request));
+    const own = new Set(packed.plan.questions);
+    const paths = pathsOf(packed.loaded.tokenised).filter(({ question }) => own.has(question));
+    const longest = paths.reduce((most, path) => Math.max(most, pathLength(path)), 0);
+    const { alone, grouped, shared } = countTokens(paths);
+    const cacheRows = Math.max(this.limits.cacheRows, longest + this.limits.tokens);
+    const kept = planWalks(paths, { ...this.limits, cacheRows }, this.#kept.length);
+    kept.tokens.forEach((count, device) => (this.#kept[device]! += count));
+    const repeated = this.#repeated && repeatedOf(packed, paths, this.#cache);
+    this.#repeated = repeated && {
+      tokens: this.#repeated!.tokens + repeated.tokens,
+      calls: this.#repeated!.calls + repeated.calls,
+    };
+    const sums = this.#sums;
+    sums.questions += own.size;
+    sums.choices += paths.length;
+    sums.longest = Math.max(sums.longest, longest);
+    sums.alone += alone;
+    sums.grouped += grouped;
+    sums.shared += shared;
+    sums.calls += kept.calls;
+  }
+
+  get results(): Planned & Readonly<Record<string, unknown>> {
+    const { questions, choices, longest, alone, grouped, shared, calls } = this.#sums;
+    const { sharing } = this.#request;
+    return {
+      questions,
+      choices,
+      longest,
+      tokensWithoutSharing: alone,
+      tokensGrouped: grouped,
+      tokensRepeated: this.#repeated?.tokens ?? null,
+      microBatches: this.#repeated?.calls ?? null,
+      tokensKept: this.#kept.reduce((sum, tokens) => sum + tokens, 0),
+      tokensKeptByDevice: this.#kept,
+      calls,
+      tokensShared: shared,
+      sharing,
+      prefixes: sharing === 'kv' || !this.#keeps ? 'repeat' : 'keep',
+    };
+  }
 }
 
 interface Counted {

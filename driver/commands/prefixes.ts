@@ -163,11 +163,15 @@ export function keepWithin(
   return isChoice && !isWorthKeeping(trees, kept) ? packed : { ...packed, cacheTokens };
 }
 
-/** Counts tokens both ways, chooses, and compiles the model for the choice. */
+/**
+ * Counts tokens both ways, chooses, and compiles the model for the choice. `isFirst`: more questions follow, for which
+ * the model gets memory in any case, where there is room.
+ */
 export async function packWithPrefixes(
   loading: ModelLoading,
   request: ScoreRequest,
   loaded: LoadedQuestions,
+  isFirst = false,
 ): Promise<PackedWithCache> {
   requireTree(request);
   const { prefixes = 'auto', sharing } = request;
@@ -177,10 +181,15 @@ export async function packWithPrefixes(
   const { trees, kept: shared, longest, least } = countBothWays(packed, limits);
   const inTrees = `${count(trees)} tokens in trees that each compute their own`;
   // A power of two, since each size has kernels of its own to compile.
-  const wanted = request.cacheTokens ?? 2 ** Math.ceil(Math.log2(longest + limits.maxTokens));
+  // Questions that follow may be longer.
+  const expected = isFirst ? Math.min(2 * longest, limits.contextLength) : longest;
+  const wanted = request.cacheTokens ?? 2 ** Math.ceil(Math.log2(expected + limits.maxTokens));
   const repeated = { ...packed, longest, note: `prefixes: ${inTrees}; kept, they would take ${count(shared)}` };
   const isChoice = prefixes === 'auto' && oversized === undefined;
-  if (prefixes === 'repeat' || sharing !== 'tree' || (isChoice && !isWorthKeeping(trees, shared))) return repeated;
+  if (prefixes === 'repeat' || sharing !== 'tree') return repeated;
+  // Of what follows, no more is known than that it is alike.
+  const isWorth = !isChoice || (isFirst ? trees >= LEAST_GAIN * shared : isWorthKeeping(trees, shared));
+  if (!isWorth && !isFirst) return repeated;
   const opened = await compileWithRoom(loading, request, { wanted, least });
   if (opened === undefined) {
     const missing = `no room for the keys and values of ${count(least)} tokens beside weights and activations`;
@@ -194,6 +203,7 @@ export async function packWithPrefixes(
     await loading.compile();
     return { ...repeated, note: `${repeated.note}, but there is ${missing}` };
   }
+  if (!isWorth) return repeated;
   const cacheTokens = cacheTokensOf(opened.model)!;
   const calls = `calls of up to ${count(limits.maxTokens)}`;
   const why =

@@ -15,6 +15,8 @@ export interface PreparedQuestions {
   readonly modelName: string;
   /** Stands in for a context without tokens; without it, such a context is refused. */
   readonly prefixToken?: number | undefined;
+  /** More sets follow, which the model is to be ready for. */
+  readonly isFirst?: boolean | undefined;
 }
 
 export interface PreparedRun extends PreparedQuestions {

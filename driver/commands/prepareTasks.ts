@@ -1,29 +1,22 @@
-/** The first step of a run of tasks: their files, their data and every prompt. */
-import { UserError } from '../../errors.js';
-import { quote } from '../../system/json.js';
+/** The first step of a run of tasks: their files, their data and their prompts. */
 import { readSettings } from '../../settings.js';
-import { datasetOfTasks, type RunTask } from '../../eval/harness/documents.js';
+import { UserError } from '../../errors.js';
 import { versionOf } from '../../eval/harness/config.js';
+import { taskWindows, WINDOWS, type Leaf, type TaskWindow, type WindowBounds } from '../../eval/harness/windows.js';
 import { splitReader } from '../../tasks/data/splits.js';
 import { openLibrary } from '../../tasks/builtin/index.js';
 import { withAsked } from '../../tasks/definition/asked.js';
 import { tasksBelow, withoutRepeats, type Node, type TaskNode } from '../../tasks/definition/nodes.js';
-import { unreadModules } from '../../tasks/hooks/unread.js';
 import { Shuffles } from '../../tasks/requests/shuffles.js';
-import { openTask, type DocumentRequests, type TaskOptions } from '../../tasks/requests/task.js';
+import { openTask, type TaskOptions } from '../../tasks/requests/task.js';
 import { TaskScores } from '../../tasks/scores/ofTask.js';
-import { count, counted } from '../../system/format.js';
-import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
+import { quote } from '../../system/json.js';
+import { Interrupted, type TasksRequest } from '../requests.js';
 import type { ModelLoading } from './loadModel.js';
 import { prepareFolders, type PreparedQuestions } from './prepareRun.js';
 import type { TaskChat } from './taskChat.js';
 
-export interface PreparedTasks extends PreparedQuestions {
-  /** What was asked for, with groups. */
-  readonly nodes: readonly Node[];
-  readonly tasks: readonly RunTask[];
-}
-
+const MOST_WINDOW = 1 << 22;
 /** Names of files have a limit. */
 const MOST_NAME = 80;
 
@@ -43,8 +36,9 @@ function distinct(nodes: readonly Node[]): readonly TaskNode[] {
 /** Tasks that were asked for, before their data are read. */
 export interface FoundTasks {
   readonly modelName: string;
+  /** What was asked for, with groups. */
   readonly nodes: readonly Node[];
-  readonly leaves: readonly (TaskNode & { readonly scores: TaskScores })[];
+  readonly leaves: readonly Leaf[];
 }
 
 /** Throws UserError for names that are not there, and for what task files ask that this version lacks. */
@@ -66,47 +60,72 @@ export function findTasks(request: TasksRequest): FoundTasks {
   return { modelName, nodes, leaves };
 }
 
-/** Reads data and makes every prompt. `begin`: the token that the tokenizer puts first, where prompts write it. */
-export async function prepareTasks(
+/** What is known of a run before its documents are read. */
+export type AboutTasks = Omit<PreparedQuestions, 'dataset' | 'isFirst'> & Pick<FoundTasks, 'nodes' | 'leaves'>;
+
+export function aboutTasks(
   request: TasksRequest,
   { modelName, nodes, leaves }: FoundTasks,
   { checkpoint: { config } }: Pick<ModelLoading, 'checkpoint'>,
-  { chat, begin }: { readonly chat: TaskChat | undefined; readonly begin: string | undefined },
-  ui: Ui,
-): Promise<PreparedTasks> {
-  const { dataRoot, shots, limit, systemInstruction, samples, seeds, signal } = request;
-  const { hubCaches, datasetsCache } = readSettings();
+): AboutTasks {
+  return {
+    nodes,
+    leaves,
+    task: {
+      name: nameOf(request.tasks),
+      version: leaves.length === 1 ? versionOf(leaves[0]!) : leaves.length,
+    },
+    source: request.tasks.join(', '),
+    modelName,
+    prefixToken: config.bosTokenId ?? config.eosTokenIds[0],
+  };
+}
+
+/** How prompts are written. */
+export interface Writing {
+  readonly chat: TaskChat | undefined;
+  /** The token that the tokenizer puts first, where prompts write it. */
+  readonly begin: string | undefined;
+}
+
+/** Throws UserError where TILEWRIGHT_WINDOW is no number of documents. */
+function windowBounds(most: number | undefined): WindowBounds {
+  if (most === undefined) return WINDOWS;
+  if (!(Number.isInteger(most) && most >= 1 && most <= MOST_WINDOW))
+    throw new UserError(
+      `TILEWRIGHT_WINDOW: expected a whole number from 1 to ${MOST_WINDOW}`,
+      `export TILEWRIGHT_WINDOW=${WINDOWS.most}, or unset TILEWRIGHT_WINDOW`,
+    );
+  const characters = Math.ceil((WINDOWS.characters * most) / WINDOWS.most);
+  return { first: Math.min(WINDOWS.first, most), most, characters: Math.max(WINDOWS.characters, characters) };
+}
+
+/** Reads data and makes prompts, a window at a time. Ends with Interrupted once the signal is aborted. */
+export function readTasks(
+  request: TasksRequest,
+  leaves: FoundTasks['leaves'],
+  { chat, begin }: Writing,
+  signal: AbortSignal,
+  onDocument?: (documents: number) => void,
+): AsyncGenerator<TaskWindow> {
+  const { dataRoot, shots, limit, systemInstruction, samples, seeds } = request;
+  const { hubCaches, datasetsCache, windowDocuments } = readSettings();
   const read = splitReader({ root: dataRoot, hubCaches, datasetsCache });
   const options: TaskOptions = {
     ...{ shots, limit, systemInstruction, chat: chat?.chat },
     fewshotSeed: seeds?.fewshot,
     shuffles: new Shuffles(seeds?.python),
   };
-  ui.phase('prompts', counted(leaves.length, 'task'));
-  for (const line of unreadModules(leaves.map(({ settings }) => settings))) ui.note(line);
-  const tasks: RunTask[] = [];
-  let first = 0;
-  for (const [i, { name, settings, scores }] of leaves.entries()) {
-    const opened = await openTask(settings, read, { ...options, only: samples?.get(name) });
-    const documents: DocumentRequests[] = [];
-    for await (const document of opened.documents()) {
-      if (signal?.aborted === true) throw new Interrupted(0);
-      documents.push(chat === undefined ? document : await chat.write(document));
-    }
-    const total = limit === undefined && !samples?.has(name) ? documents.length : await opened.total();
-    tasks.push({ name, settings, scores, shots: opened.shots, total, documents, first });
-    first += documents.length;
-    ui.step((i + 1) / leaves.length, `${count(first)} documents`);
-  }
-  const dataset = datasetOfTasks(tasks, begin);
-  const versions = tasks.map((task) => `${task.name}=${versionOf(task)}`);
-  return {
-    nodes,
-    tasks,
-    task: { name: nameOf(request.tasks), version: versions.length === 1 ? versionOf(tasks[0]!) : versions.length },
-    dataset,
-    source: request.tasks.join(', '),
-    modelName,
-    prefixToken: config.bosTokenId ?? config.eosTokenIds[0],
-  };
+  return taskWindows(leaves, {
+    open: ({ name, settings }) => openTask(settings, read, { ...options, only: samples?.get(name) }),
+    write: chat === undefined ? undefined : (document) => chat.write(document),
+    begin,
+    readsAll: ({ name }, documents) =>
+      !(samples?.has(name) ?? false) && (limit === undefined || (limit >= 1 && documents < limit)),
+    bounds: windowBounds(windowDocuments),
+    onDocument: (documents) => {
+      if (signal.aborted) throw new Interrupted(0);
+      onDocument?.(documents);
+    },
+  });
 }

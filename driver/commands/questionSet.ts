@@ -6,15 +6,18 @@ import {
   cutWindows,
   planQuestions,
   tokeniseDataset,
+  TokeniserThreads,
   type PathLimit,
   type Dataset,
   type EvaluateOptions,
   truncateOverlong,
   type LoadedQuestions,
   type Overlong,
+  type Question,
   type QuestionPlan,
   type Shard,
   type Sharing,
+  type TokenizerSource,
 } from '../../eval/index.js';
 import { MOST_KEYS } from '../../ir/stepping.js';
 import { loadAddon } from '../../runtime/addon.js';
@@ -42,21 +45,38 @@ export interface PackedQuestions extends PackOptions {
 
 const TRIM_MS = 200;
 
+type Tokenising = Pick<ModelLoading, 'tokenizer' | 'target' | 'cores'>;
+
+const sourceOf = ({ tokenizer }: Tokenising): TokenizerSource => ({
+  moduleUrl: new URL('../../models/tokenizer.js', import.meta.url).href,
+  spec: tokenizer.spec,
+});
+
+/** Threads for one set after another; questions like these decide how many. */
+export const openThreads = (loading: Tokenising, questions: readonly Question[]): TokeniserThreads =>
+  new TokeniserThreads({
+    tokenizer: sourceOf(loading),
+    workers: tokeniserThreads(questions, loading.tokenizer.spec, loading.target, loading.cores),
+  });
+
 /**
  * Tokenises in the background. `prefixToken`: stands in for a context without tokens. On a CPU, memory that the threads
  * have freed is regularly returned to the system.
  */
 export async function tokenise(
   dataset: Dataset,
-  { tokenizer, target, cores }: Pick<ModelLoading, 'tokenizer' | 'target' | 'cores'>,
+  loading: Tokenising,
   prefixToken?: number,
+  threads?: TokeniserThreads,
 ): Promise<LoadedQuestions> {
+  const { tokenizer, target, cores } = loading;
   const timer = target.isHost ? setInterval(() => loadAddon().trim(), TRIM_MS) : undefined;
   try {
     return await tokeniseDataset(dataset, {
-      tokenizer: { moduleUrl: new URL('../../models/tokenizer.js', import.meta.url).href, spec: tokenizer.spec },
+      tokenizer: sourceOf(loading),
       prefixToken,
-      workers: tokeniserThreads(dataset.questions, tokenizer.spec, target, cores),
+      threads,
+      workers: threads === undefined ? tokeniserThreads(dataset.questions, tokenizer.spec, target, cores) : 0,
     });
   } finally {
     clearInterval(timer);

@@ -11,12 +11,16 @@ import {
 import { clock } from '../phases.js';
 import type { PreparedRun } from './prepareRun.js';
 import type { RunRequest, RunResult } from '../requests.js';
-import { provenanceOf, ratesOf, settingsOf, type RunFacts } from './runFacts.js';
+import type { PackedQuestions } from './questionSet.js';
+import { computedBy, provenanceOf, questionFacts, ratesOf, settingsOf, type RunFacts } from './runFacts.js';
+import type { ScoredSet } from './scoreSet.js';
 import { VERSION } from '../version.js';
 
-export interface RunReport extends RunFacts {
+export interface RunReport extends Pick<RunFacts, 'model' | 'loadSeconds'> {
   readonly request: RunRequest;
   readonly prepared: PreparedRun;
+  readonly questions: PackedQuestions;
+  readonly scored: ScoredSet;
   /** The model's name in results. */
   readonly modelName: string;
   readonly started: Date;
@@ -33,6 +37,7 @@ function resultsInput(report: RunReport): ResultsInput {
   const { request, prepared, modelName, questions, scored, started } = report;
   const { task } = prepared;
   const { loaded, shard } = questions;
+  const facts = { ...report, about: questionFacts(questions), computed: computedBy(scored, report.model.devices) };
   const finished = new Set(scored.scores.map(({ docId }) => docId));
   return {
     taskName: task.name,
@@ -40,11 +45,11 @@ function resultsInput(report: RunReport): ResultsInput {
     modelName,
     config: settingsOf(report, 0),
     taskConfig: { dataset_path: request.data, dataset_sha256: loaded.sha256 },
-    provenance: provenanceOf(report, request.data, questionsHash(loaded.questions)),
+    provenance: provenanceOf(facts, request.data, questionsHash(loaded.questions)),
     questionsInDataset: loaded.total,
     questions: loaded.questions.filter(({ docId }) => finished.has(docId)),
     scores: scored.scores,
-    throughput: ratesOf(report),
+    throughput: ratesOf(facts),
     started,
     finished: new Date(clock()),
     version: VERSION,

@@ -1,43 +1,50 @@
-/** The last step of a run of tasks: results_*.json, and samples_*.jsonl of each task. */
+/**
+ * Results of a run of tasks: samples_*.jsonl of each task and results_*.json, in the public harness's layout. A task's
+ * are written as soon as its last document is answered.
+ */
 import { join } from 'node:path';
 import { resultsFolder } from '../../eval/index.js';
-import type { GroupAnswers, TaskAnswers } from '../../eval/harness/answers.js';
-import { buildTaskResults, type TasksHeader } from '../../eval/harness/results.js';
+import {
+  answersOfGroups,
+  TaskTally,
+  type AnsweredDocument,
+  type Answers,
+  type GroupAnswers,
+  type TaskAnswers,
+} from '../../eval/harness/answers.js';
+import type { RunTask, TaskFacts } from '../../eval/harness/documents.js';
 import { jsonOf } from '../../eval/harness/config.js';
+import { buildTaskResults, type TasksHeader } from '../../eval/harness/results.js';
 import { sampleLines } from '../../eval/harness/samples.js';
 import { formatTasks } from '../../eval/harness/table.js';
+import type { EndedTask, TaskWindow } from '../../eval/harness/windows.js';
 import { fileDate, resultsName, samplesName } from '../../eval/results.js';
-import { BOOTSTRAP_DRAWS } from '../../tasks/scores/aggregate.js';
+import { tasksBelow, type Node } from '../../tasks/definition/nodes.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
-import { writeAtomically } from '../../system/write.js';
+import { BOOTSTRAP_DRAWS } from '../../tasks/scores/aggregate.js';
+import { Scratch, writeAtomically } from '../../system/write.js';
 import { clock } from '../phases.js';
 import type { RunResult, TasksRequest } from '../requests.js';
 import { VERSION } from '../version.js';
-import type { PreparedTasks } from './prepareTasks.js';
 import { provenanceOf, ratesOf, settingsOf, type RunFacts } from './runFacts.js';
-import type { GeneratedTexts } from './taskWriting.js';
+import type { GenerationTotals } from './taskTotals.js';
 
-export interface TasksReport extends RunFacts {
+export interface TasksReport {
   readonly request: TasksRequest;
-  readonly prepared: PreparedTasks;
-  readonly modelName: string;
-  readonly tasks: readonly TaskAnswers[];
-  readonly groups: readonly GroupAnswers[];
+  readonly nodes: readonly Node[];
   readonly started: Date;
   /** The chat template that prompts were written with. */
   readonly template: string | undefined;
-  readonly generated: GeneratedTexts | undefined;
-  /** Prompts of generated texts that lost their beginning. */
-  readonly truncatedPrompts: number;
+}
+
+/** What is known of a run when results are written. */
+export interface TasksState extends Omit<RunFacts, 'request'> {
+  readonly modelName: string;
+  readonly generated: GenerationTotals | undefined;
 }
 
 const AGAIN =
   'Free some space or fix the folder, then run the same command with --resume: finished documents are in the journal';
-
-const textsIn = ({ texts }: GeneratedTexts): number => [...texts.values()].flat(2).length;
-
-const generationOf = ({ generated }: TasksReport): TasksHeader['generation'] =>
-  generated && { ...generated.counts, texts: textsIn(generated), seconds: generated.seconds };
 
 /** Settings that only tasks have, under the names of the public harness. */
 const askedOf = ({ seeds = SEEDS, generation }: TasksRequest): TasksHeader['config'] => ({
@@ -48,41 +55,141 @@ const askedOf = ({ seeds = SEEDS, generation }: TasksRequest): TasksHeader['conf
   fewshot_seed: seeds.fewshot,
 });
 
-/** Throws UserError if a file cannot be written. */
-export function reportTasks(report: TasksReport): RunResult {
-  const { request, modelName, tasks, groups, started } = report;
-  const finished = new Date(clock());
-  const { loaded } = report.questions;
-  const results = buildTaskResults(
-    {
-      modelName,
-      config: { ...settingsOf(report, BOOTSTRAP_DRAWS), ...askedOf(request) },
-      provenance: provenanceOf(report, request.dataRoot ?? '', loaded.sha256, report.truncatedPrompts),
-      throughput: ratesOf(report),
-      systemInstruction: request.systemInstruction ?? null,
-      chatTemplate: report.template ?? null,
-      fewshotAsMultiturn: report.template === undefined ? null : request.isMultiturn !== false,
-      generation: generationOf(report),
-      started,
-      finished,
-      version: VERSION,
-    },
-    tasks,
-    groups,
-  );
-  const table = formatTasks(tasks, groups);
-  const { output } = request;
-  if (output === undefined) return { results, table, resultsPath: undefined, samplesPath: undefined };
-  const { resultsStem } = request;
-  const folder = resultsStem === undefined ? resultsFolder(output, modelName) : output;
-  const date = fileDate(finished);
-  const paths = tasks.map((each) => join(folder, samplesName(each.task.name, date)));
-  const logs = request.logsSamples !== false;
-  if (logs) tasks.forEach((each, i) => writeAtomically(paths[i]!, sampleLines(each), AGAIN));
-  const resultsPath = join(folder, resultsStem === undefined ? resultsName(date) : `${resultsStem}_${date}.json`);
-  writeAtomically(resultsPath, [`${JSON.stringify(results, null, 2)}\n`], AGAIN);
-  return { results, table, resultsPath, samplesPath: logs ? samplesShown(paths, folder, date) : undefined };
+/** A task whose documents are being answered. */
+interface Open {
+  readonly tally: TaskTally;
+  /** Lines of its samples, by filter. */
+  readonly samples: readonly Scratch[];
 }
 
-const samplesShown = (paths: readonly string[], folder: string, date: string): string =>
-  paths.length === 1 ? paths[0]! : join(folder, samplesName('*', date));
+export class TaskReporter {
+  readonly #report: TasksReport;
+  readonly #open = new Map<string, Open>();
+  readonly #finished: TaskAnswers[] = [];
+  /** Tasks of which samples were written. */
+  readonly #names: string[] = [];
+  /** Names the files of this run: the time when the first of them was written. */
+  #date: string | undefined;
+
+  constructor(report: TasksReport) {
+    this.#report = report;
+  }
+
+  /** Takes the answers to a window's documents; the tasks that they finish. Throws UserError for a full disk. */
+  async add({ tasks, ended }: TaskWindow, answers: Answers, modelName: string): Promise<readonly TaskAnswers[]> {
+    for (const task of tasks) this.#take(task, answers, modelName);
+    const finished: TaskAnswers[] = [];
+    for (const { task, total } of ended) finished.push(await this.#finish(task, total, modelName));
+    this.#finished.push(...finished);
+    return finished;
+  }
+
+  /** Writes results of the tasks that are finished, over those that this run has written before. */
+  write(state: TasksState): RunResult {
+    const { request, started, nodes, template } = this.#report;
+    const finished = new Date(clock());
+    const tasks = this.#finished;
+    const groups = this.#groups();
+    const done = new Set(tasks.map(({ task }) => task.name));
+    const missing = [...new Set(tasksBelow(nodes).map(({ name }) => name))].filter((name) => !done.has(name));
+    const facts: RunFacts = { ...state, request };
+    const results = {
+      ...buildTaskResults(
+        {
+          modelName: state.modelName,
+          config: { ...settingsOf(facts, BOOTSTRAP_DRAWS), ...askedOf(request) },
+          provenance: provenanceOf(facts, request.dataRoot ?? '', state.about.sha256),
+          throughput: ratesOf(facts),
+          systemInstruction: request.systemInstruction ?? null,
+          chatTemplate: template ?? null,
+          fewshotAsMultiturn: template === undefined ? null : request.isMultiturn !== false,
+          generation: state.generated && { ...state.generated },
+          started,
+          finished,
+          version: VERSION,
+        },
+        tasks,
+        groups,
+      ),
+      // Only while the run goes on, or where it ended early.
+      ...(missing.length === 0 ? {} : { unfinished: missing }),
+    };
+    const table = formatTasks(tasks, groups);
+    const folder = this.#folder(state.modelName);
+    if (folder === undefined) return { results, table, resultsPath: undefined, samplesPath: undefined };
+    const { resultsStem } = request;
+    const date = this.#dated();
+    const resultsPath = join(folder, resultsStem === undefined ? resultsName(date) : `${resultsStem}_${date}.json`);
+    writeAtomically(resultsPath, [`${JSON.stringify(results, null, 2)}\n`], AGAIN);
+    const [only, ...others] = this.#names;
+    const shown = only === undefined ? undefined : samplesName(others.length === 0 ? only : '*', this.#dated());
+    return { results, table, resultsPath, samplesPath: shown && join(folder, shown) };
+  }
+
+  /** Removes what is of no use without the rest of a run. */
+  close(): void {
+    for (const { samples } of this.#open.values()) for (const each of samples) each.close();
+    this.#open.clear();
+  }
+
+  /** Groups of which all tasks are finished. */
+  #groups(): readonly GroupAnswers[] {
+    const byName = new Map(this.#finished.map((each) => [each.task.name, each]));
+    const whole = (nodes: readonly Node[]): readonly Node[] =>
+      nodes.flatMap((node): readonly Node[] =>
+        tasksBelow([node]).every(({ name }) => byName.has(name))
+          ? [node]
+          : node.kind === 'group'
+            ? whole(node.members)
+            : [],
+      );
+    return answersOfGroups(whole(this.#report.nodes), byName);
+  }
+
+  #folder(modelName: string): string | undefined {
+    const { output, resultsStem } = this.#report.request;
+    if (output === undefined) return undefined;
+    return resultsStem === undefined ? resultsFolder(output, modelName) : output;
+  }
+
+  #dated(): string {
+    return (this.#date ??= fileDate(new Date(clock())));
+  }
+
+  #opened(task: TaskFacts, modelName: string): Open {
+    const known = this.#open.get(task.name);
+    if (known !== undefined) return known;
+    const folder = this.#report.request.logsSamples === false ? undefined : this.#folder(modelName);
+    const path = folder && join(folder, samplesName(task.name, 'unfinished'));
+    const samples = path === undefined ? [] : task.scores.filters.map(() => new Scratch(path, AGAIN));
+    const open = { tally: new TaskTally(task), samples };
+    this.#open.set(task.name, open);
+    return open;
+  }
+
+  #take(task: RunTask, answers: Answers, modelName: string): void {
+    const { tally, samples } = this.#opened(task, modelName);
+    const lines: string[][] = samples.map(() => []);
+    for (const document of task.documents) {
+      const answered: AnsweredDocument = tally.add(document, answers);
+      if (samples.length > 0) sampleLines(answered).forEach((line, filter) => lines[filter]!.push(line));
+    }
+    samples.forEach((file, filter) => file.append(lines[filter]!));
+  }
+
+  async #finish(task: TaskFacts, total: EndedTask['total'], modelName: string): Promise<TaskAnswers> {
+    const { tally, samples } = this.#opened(task, modelName);
+    const folder = this.#folder(modelName);
+    if (samples.length > 0 && folder !== undefined) {
+      writeAtomically(join(folder, samplesName(task.name, this.#dated())), joined(samples), AGAIN);
+      this.#names.push(task.name);
+    }
+    for (const each of samples) each.close();
+    this.#open.delete(task.name);
+    return tally.finish(await total());
+  }
+}
+
+function* joined(files: readonly Scratch[]): Generator<string> {
+  for (const file of files) yield* file.parts();
+}

@@ -1,19 +1,72 @@
 /** What results say of every run, of questions in a file and of tasks: its settings, where it comes from, its rates. */
-import { printDocs, throughputOf, type Provenance, type Throughput } from '../../eval/index.js';
+import {
+  printDocs,
+  throughputOf,
+  type DeviceUse,
+  type Overlong,
+  type Provenance,
+  type Throughput,
+  type TokenCounts,
+} from '../../eval/index.js';
+import type { ClosedRange } from '../../eval/selection.js';
 import type { ScoreRequest } from '../requests.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import type { PackedQuestions } from './questionSet.js';
 import type { ScoredSet } from './scoreSet.js';
 
+/** What results say of the questions. */
+export interface QuestionFacts {
+  /** Tokens that the tokenizer puts first. */
+  readonly added: readonly number[];
+  readonly overlong: Overlong;
+  /** Choices and prompts that lost their beginning. */
+  readonly truncated: number;
+  readonly sha256: string;
+  readonly docs: readonly ClosedRange[];
+  readonly questions: number;
+}
+
+/** What a run computed. */
+export interface Computed {
+  readonly questions: number;
+  readonly tokens: number;
+  readonly tokenCounts: TokenCounts;
+  readonly seconds: number;
+  readonly modelFlops: number;
+  /** What devices did, if known. */
+  readonly devices: readonly DeviceUse[] | undefined;
+}
+
 /** What both reports are made from. */
 export interface RunFacts {
   readonly request: ScoreRequest;
   readonly model: Pick<LoadedModel, 'model' | 'devices' | 'reference' | 'tokenizer' | 'limits'>;
-  readonly questions: PackedQuestions;
-  readonly scored: ScoredSet;
+  readonly about: QuestionFacts;
+  readonly computed: Computed;
   /** Seconds from the command to the first micro-batch. */
   readonly loadSeconds: number;
 }
+
+export const questionFacts = ({ loaded, overlong = 'truncate', truncatedChoices }: PackedQuestions): QuestionFacts => ({
+  added: loaded.addedTokens,
+  overlong,
+  truncated: truncatedChoices,
+  sha256: loaded.sha256,
+  docs: loaded.docs,
+  questions: loaded.questions.length,
+});
+
+export const computedBy = (
+  { questionsScored, tokensComputed, tokenCounts, scoreSeconds, scorer }: ScoredSet,
+  devices: number,
+): Computed => ({
+  questions: questionsScored,
+  tokens: tokensComputed,
+  tokenCounts,
+  seconds: scoreSeconds,
+  modelFlops: scorer.modelFlops,
+  devices: scorer.timeline.use(devices),
+});
 
 /** The settings, under the names of the public harness. */
 export const settingsOf = (
@@ -32,40 +85,35 @@ export const settingsOf = (
   fewshot_seed: 1234,
 });
 
-/** What the answers depend on. `truncatedPrompts`: generated texts whose prompts lost their beginning. */
+/** What the answers depend on. */
 export const provenanceOf = (
-  { model, questions }: Pick<RunFacts, 'model' | 'questions'>,
+  { model, about }: Pick<RunFacts, 'model' | 'about'>,
   dataset: string,
   questionsHash: string,
-  truncatedPrompts = 0,
 ): Provenance => ({
   checkpoint: checkpointId(model),
   checkpoint_path: model.reference.path,
   tokenizer_sha256: model.tokenizer.hash,
-  bos_tokens: questions.loaded.addedTokens,
+  bos_tokens: about.added,
   context_length: model.limits.contextLength,
-  overlong: questions.overlong ?? 'truncate',
-  truncated_choices: questions.truncatedChoices + truncatedPrompts,
+  overlong: about.overlong,
+  truncated_choices: about.truncated,
   dataset_path: dataset,
-  dataset_sha256: questions.loaded.sha256,
-  docs: printDocs(questions.loaded.docs),
-  questions: questions.loaded.questions.length,
+  dataset_sha256: about.sha256,
+  docs: printDocs(about.docs),
+  questions: about.questions,
   questions_sha256: questionsHash,
 });
 
-export const ratesOf = ({
-  scored,
-  loadSeconds,
-  model,
-}: Pick<RunFacts, 'scored' | 'loadSeconds' | 'model'>): Throughput =>
+export const ratesOf = ({ computed, loadSeconds }: Pick<RunFacts, 'computed' | 'loadSeconds'>): Throughput =>
   throughputOf({
-    questions: scored.questionsScored,
-    tokensComputed: scored.tokensComputed,
-    tokensWithoutSharing: scored.tokenCounts.alone,
-    tokensGrouped: scored.tokenCounts.grouped,
-    tokensShared: scored.tokenCounts.shared,
+    questions: computed.questions,
+    tokensComputed: computed.tokens,
+    tokensWithoutSharing: computed.tokenCounts.alone,
+    tokensGrouped: computed.tokenCounts.grouped,
+    tokensShared: computed.tokenCounts.shared,
     loadSeconds,
-    scoreSeconds: scored.scoreSeconds,
-    modelFlops: scored.scorer.modelFlops,
-    devices: scored.scorer.timeline.use(model.devices),
+    scoreSeconds: computed.seconds,
+    modelFlops: computed.modelFlops,
+    devices: computed.devices,
   });

@@ -22,7 +22,8 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   // Whether the model gets memory for keys and values follows from the questions.
   const { cacheTokens: _, ...scoring } = request;
   const loading = beginLoading(scoring, ui, phases);
-  if (request.isDryRun === true) return planRun(request, prepared, loading, ui);
+  if (request.isDryRun === true)
+    return planRun(request, prepared, [{ dataset: prepared.dataset, isLast: true }], loading, ui);
   const { model, questions, modelName } = await loadWithQuestions(loading, prepared, request, ui, phases);
   try {
     const loadSeconds = (performance.now() - begin) / 1000;

@@ -1,33 +1,30 @@
-/** `run --tasks`: prompts of all tasks, one load, one forest; then results in the public harness's layout. */
-import { answersOfGroups, answersOfTask } from '../../eval/harness/answers.js';
-import type { RunTask } from '../../eval/harness/documents.js';
+/**
+ * `run --tasks`: documents are read, tokenised, scored and let go in windows, each while the one before it is being
+ * computed. Results come in the public harness's layout, those of a task as soon as it is finished.
+ */
+import type { Answers, TaskAnswers } from '../../eval/harness/answers.js';
+import type { Leaf } from '../../eval/harness/windows.js';
 import { needsLogits } from '../../generate/sampling.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
+import { unreadModules } from '../../tasks/hooks/unread.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
 import { clock, Phases } from '../phases.js';
 import { Interrupted, type RunResult, type TasksRequest, type Ui } from '../requests.js';
 import { mayFeed } from '../targets/index.js';
-import { compileWithCache } from './cacheSize.js';
-import { withContexts } from './cachedContexts.js';
-import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
-import { firstAnswer, loadWithQuestions, settleName } from './loadQuestions.js';
+import type { Demand } from './cacheSize.js';
+import { beginLoading } from './loadModel.js';
+import { firstAnswer } from './loadQuestions.js';
 import { planRun } from './planRun.js';
-import { keepWithin, mayCutPaths } from './prefixes.js';
-import { findTasks, prepareTasks, type PreparedTasks } from './prepareTasks.js';
-import { packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
-import { reportTasks } from './reportTasks.js';
+import { aboutTasks, findTasks, readTasks, type AboutTasks, type Writing } from './prepareTasks.js';
+import { TaskReporter } from './reportTasks.js';
 import { traceRun } from './runModel.js';
 import { scoreSet, type ScoredSet } from './scoreSet.js';
 import { TaskChat } from './taskChat.js';
-import { asksForTexts, demandOfTexts, textAnswers, tokeniseTexts, type TextPrompts } from './taskTexts.js';
+import { TaskModel, type PackedWindow } from './taskModel.js';
+import { asksForTexts, demandOfTexts, textAnswers, tokeniseTexts } from './taskTexts.js';
+import { isEmpty, TaskTotals } from './taskTotals.js';
 import { generateTexts, type GeneratedTexts } from './taskWriting.js';
-
-interface LoadedTasks {
-  readonly model: LoadedModel;
-  readonly questions: PackedQuestions;
-  readonly modelName: string;
-}
 
 export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult> {
   const started = new Date(clock());
@@ -38,8 +35,10 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   const generates = asksForTexts(found.leaves);
   // Whether the model gets memory for keys and values follows from the questions.
   const { cacheTokens: _, ...scoring } = request;
-  const generating = { feeds: mayFeed(request), logits: found.leaves.some(drawsFromLogits) };
-  const loading = beginLoading(generates ? { ...scoring, ...generating } : scoring, ui, phases);
+  const logits = found.leaves.some(drawsFromLogits);
+  const load = generates ? { ...scoring, feeds: mayFeed(request), logits } : scoring;
+  const loading = beginLoading(load, ui, phases);
+  const about = aboutTasks(request, found, loading);
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const chat =
     request.appliesChatTemplate === true
@@ -47,91 +46,181 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
       : undefined;
   phases.begin('prompts');
   const adds = chat?.begin !== undefined && (await tokenizer.encode('')).length > 0;
-  const written = { chat, begin: adds ? chat.begin : undefined };
-  const prepared = await prepareTasks(request, found, loading, written, ui).finally(() => chat?.close());
-  if (request.isDryRun === true) return planRun(request, prepared, loading, ui);
-  const prompts = generates
-    ? await tokeniseTexts(prepared.tasks, tokenizer, {
-        maxPositions: loading.checkpoint.config.maxPositions,
-        begins: (text) => written.begin !== undefined && text.startsWith(written.begin),
-        seed: (request.seeds ?? SEEDS).torch,
-      })
-    : undefined;
-  const { model, questions, modelName } =
-    prompts === undefined
-      ? await loadWithQuestions(loading, prepared, request, ui, phases)
-      : await loadForTexts(loading, prepared, prompts, request, ui);
+  const written: Writing = { chat, begin: adds ? chat.begin : undefined };
+  const begins = (text: string): boolean => written.begin !== undefined && text.startsWith(written.begin);
+  // Ends the reading of what is not needed any more.
+  const over = new AbortController();
+  const signal = request.signal === undefined ? over.signal : AbortSignal.any([over.signal, request.signal]);
+  let isRunning = false;
+  ui.phase('prompts', counted(found.leaves.length, 'task'));
+  for (const line of unreadModules(found.leaves.map(({ settings }) => settings))) ui.note(line);
+  const windows = readTasks(request, found.leaves, written, signal, (documents) => {
+    if (!isRunning && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
+  });
   try {
-    const loadSeconds = (performance.now() - begin) / 1000;
-    const scored = await scoreDocuments(request, prepared, { model, questions, modelName }, phases, ui);
-    let generated: GeneratedTexts | undefined;
-    if (prompts !== undefined)
-      generated = await generateTexts({ model, tokenizer, prompts, request, prepared, modelName }, ui);
-    ui.phase('metrics');
-    const answers = {
-      scores: new Map(scored.scores.map((each) => [each.docId, each])),
-      texts: textAnswers(prepared.tasks, generated?.texts ?? new Map<number, readonly (readonly string[])[]>()),
-    };
-    const tasks = prepared.tasks.map((task) => answersOfTask(task, answers));
-    const groups = answersOfGroups(prepared.nodes, new Map(tasks.map((each) => [each.task.name, each])));
-    const template = chat?.source;
-    return reportTasks({
-      ...{ request, prepared, modelName, model, questions, scored, tasks, groups, started, loadSeconds },
-      ...{ template, generated, truncatedPrompts: prompts?.truncated ?? 0 },
-    });
+    if (request.isDryRun === true) return await planRun(request, about, windows, loading, ui);
+    const first = await windows.next();
+    if (first.done === true) throw new Error('no window of documents');
+    const { maxPositions } = loading.checkpoint.config;
+    const writing = { maxPositions, begins, seed: (request.seeds ?? SEEDS).torch };
+    const foreseen =
+      generates && !first.value.isLast
+        ? await foresee(request, about, written, signal, { tokenizer, ...writing })
+        : undefined;
+    const model = new TaskModel({ request, load, loading, about, tokenizer, writing, foreseen }, ui, phases);
+    const reporter = new TaskReporter({ request, nodes: found.nodes, started, template: chat?.source });
+    try {
+      let window = await model.begin(first.value);
+      isRunning = true;
+      const loadSeconds = (performance.now() - begin) / 1000;
+      const run = new TasksRun({ request, about, model, reporter, loadSeconds, tokenizer, phases }, ui);
+      for (;;) {
+        const next = window.window.isLast ? undefined : windows.next().then(({ value }) => model.prepare(value!));
+        // It is awaited below; this window is finished first.
+        next?.catch(() => undefined);
+        const result = await run.compute(window);
+        if (next === undefined) return result;
+        window = await model.take(await next);
+      }
+    } finally {
+      over.abort();
+      reporter.close();
+      await model.close();
+    }
   } finally {
-    await model.close();
+    over.abort();
+    await windows.return(undefined);
+    await chat?.close();
   }
 }
 
 /** Whether texts are drawn in a way for which the model has to keep logits. */
-const drawsFromLogits = ({ scores }: Pick<RunTask, 'scores'>): boolean =>
+const drawsFromLogits = ({ scores }: Leaf): boolean =>
   scores.generation?.drawing !== undefined && needsLogits(scores.generation.drawing);
 
-/** The model with memory for the texts to generate; prefixes of what is scored are kept in it, too. */
-async function loadForTexts(
-  loading: ModelLoading,
-  prepared: PreparedTasks,
-  { prompts, truncated }: TextPrompts,
+const PROGRESS_STEP = 100;
+/** Documents of a task by which the memory for its texts is estimated. */
+const PEEK = 16;
+/** Later prompts may be longer. */
+const MARGIN = 1.25;
+
+/** What texts of later windows will need, by the first documents of each task that asks for some. */
+async function foresee(
   request: TasksRequest,
-  ui: Ui,
-): Promise<LoadedTasks> {
-  const modelName = settleName(prepared, loading, request, ui);
-  const tokens = await tokenise(prepared.dataset, loading, prepared.prefixToken);
-  if (truncated > 0)
-    ui.warn(`${counted(truncated, 'prompt')} too long for the model's context: the beginning is left out`);
-  const drawn = prompts.filter(({ generation }) => generation.drawing !== undefined);
-  if (drawn.length > 0)
-    ui.note(`${counted(drawn.length, 'prompt')} with drawn texts: the same each time, and not those of PyTorch`);
-  const logits = prepared.tasks.some(drawsFromLogits);
-  await compileWithCache(loading, { ...request, logits }, demandOfTexts(prompts), ui);
-  const model = await loading.finish();
-  try {
-    const packed = packQuestions(tokens, request, model.limits, mayCutPaths(request));
-    const questions = request.sharing === 'kv' ? withContexts(packed, model.model) : keepWithin(model, packed, request);
-    return { model, questions, modelName };
-  } catch (error) {
-    await model.close();
-    throw error;
+  { leaves }: AboutTasks,
+  written: Writing,
+  signal: AbortSignal,
+  {
+    tokenizer,
+    ...limits
+  }: { readonly tokenizer: ReturnType<typeof createTokenizer> } & Parameters<typeof tokeniseTexts>[2],
+): Promise<Demand | undefined> {
+  const asking = leaves.filter((leaf) => asksForTexts([leaf]));
+  const few = { ...request, limit: Math.min(PEEK, request.limit ?? PEEK) };
+  const tasks = [];
+  for (const leaf of asking)
+    for await (const window of readTasks(few, [leaf], written, signal)) tasks.push(...window.tasks);
+  const { prompts } = await tokeniseTexts(tasks, tokenizer, limits);
+  if (prompts.length === 0) return undefined;
+  const { prompt, where } = demandOfTexts(prompts);
+  return { prompt: Math.min(limits.maxPositions - 1, Math.ceil(prompt * MARGIN)), where, total: Infinity };
+}
+
+interface Running {
+  readonly request: TasksRequest;
+  readonly about: AboutTasks;
+  readonly model: TaskModel;
+  readonly reporter: TaskReporter;
+  readonly loadSeconds: number;
+  readonly tokenizer: ReturnType<typeof createTokenizer>;
+  readonly phases: Phases;
+}
+
+/** Computes windows one after another. */
+class TasksRun {
+  readonly #of: Running;
+  readonly #ui: Ui;
+  readonly #totals: TaskTotals;
+  readonly #onFirst: () => void;
+
+  constructor(of: Running, ui: Ui) {
+    this.#of = of;
+    this.#ui = ui;
+    this.#totals = new TaskTotals(of.request.overlong);
+    this.#onFirst = firstAnswer(of.phases, of.model.model, ui);
+  }
+
+  /** Scores and writes; the results of all tasks that are finished by then. */
+  async compute(window: PackedWindow): Promise<RunResult> {
+    const { model, reporter, loadSeconds } = this.#of;
+    const scored = isEmpty(window.window) ? undefined : await this.#score(window);
+    const texts = window.prompts === undefined ? undefined : await this.#generate(window);
+    this.#totals.add(window, scored, texts);
+    const answers: Answers = {
+      scores: new Map(scored?.scores.map((each) => [each.docId, each])),
+      texts: textAnswers(window.window.tasks, texts?.texts ?? new Map<number, readonly (readonly string[])[]>()),
+    };
+    if (window.window.isLast) this.#ui.phase('metrics');
+    const finished = await reporter.add(window.window, answers, model.name);
+    if (!window.window.isLast) for (const each of finished) this.#ui.note(shown(each));
+    const totals = this.#totals;
+    const result = reporter.write({
+      ...{ model: model.model, modelName: model.name, loadSeconds, about: totals.about },
+      ...{ computed: totals.computed(model.computed), generated: totals.generated },
+    });
+    if (window.window.isLast && scored !== undefined) await this.#trace(window, scored);
+    return result;
+  }
+
+  async #score({ window, questions }: PackedWindow): Promise<ScoredSet> {
+    const { request, about, model } = this.#of;
+    const { output, resume, resumeCommand, signal } = request;
+    const before = this.#totals.documents;
+    this.#ui.phase(
+      'score',
+      `${counted(window.documents, 'document')}${window.isLast && before === 0 ? '' : ` from ${before} on`}, ` +
+        `sharing ${request.sharing}`,
+    );
+    const scored = await scoreSet(
+      model.model,
+      questions,
+      {
+        ...{ task: about.task, modelName: model.name, output, resume, resumeCommand, signal },
+        scorer: model.scorer,
+        onProgress: this.#onFirst,
+      },
+      this.#ui,
+    );
+    if (scored.isInterrupted) {
+      await this.#trace({ window, questions, prompts: undefined }, scored);
+      throw new Interrupted(before + scored.scores.length);
+    }
+    return scored;
+  }
+
+  async #generate({ window, prompts }: PackedWindow): Promise<GeneratedTexts> {
+    const { request, about, model, tokenizer } = this.#of;
+    return generateTexts(
+      {
+        ...{ model: model.model, modelName: model.name, tokenizer, request },
+        ...{ prompts: prompts!, task: about.task, sha256: window.dataset.sha256 },
+      },
+      this.#ui,
+    );
+  }
+
+  async #trace({ questions }: PackedWindow, scored: ScoredSet): Promise<void> {
+    const { request, model } = this.#of;
+    if (request.trace !== undefined) await traceRun(request.trace, model.model, questions, scored);
   }
 }
 
-/** What is asked for by its likelihood. */
-async function scoreDocuments(
-  request: TasksRequest,
-  { task, tasks, dataset }: PreparedTasks,
-  { model, questions, modelName }: LoadedTasks,
-  phases: Phases,
-  ui: Ui,
-): Promise<ScoredSet> {
-  const { length } = dataset.questions;
-  if (length > 0)
-    ui.phase('score', `${counted(length, 'document')} of ${counted(tasks.length, 'task')}, sharing ${request.sharing}`);
-  const { output, resume, resumeCommand, signal } = request;
-  const onProgress = firstAnswer(phases, model, ui);
-  const options = { task, modelName, output, resume, resumeCommand, signal, onProgress };
-  const scored = await scoreSet(model, questions, options, ui);
-  if (request.trace !== undefined) await traceRun(request.trace, model, questions, scored);
-  if (scored.isInterrupted) throw new Interrupted(scored.scores.length);
-  return scored;
+/** `mmlu_anatomy: acc 0.4296 ± 0.0428, …; 135 documents`. */
+function shown({ task, documents, figures }: TaskAnswers): string {
+  const all = [...figures].map(([key, { value, error }]) => {
+    const [metric = '', filter = 'none'] = key.split(',');
+    const of = filter === 'none' ? metric : `${metric} (${filter})`;
+    return `${of} ${value.toFixed(4)}${error === null ? '' : ` ± ${error.toFixed(4)}`}`;
+  });
+  return `${task.name}: ${all.join(', ')}; ${counted(documents, 'document')}`;
 }

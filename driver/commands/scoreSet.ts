@@ -30,12 +30,17 @@ export interface ScoreSetOptions {
   readonly signal?: AbortSignal | undefined;
   /** Called at every progress event. */
   readonly onProgress?: (() => void) | undefined;
+  /** Records what the model does for several sets; by default one of its own. */
+  readonly scorer?: PlanScorer | undefined;
 }
 
 export interface ScoredSet extends Evaluation, Partial<Pick<Scored, 'identity'>> {
   /** What the model did for this set: operations and a timeline. */
   readonly scorer: PlanScorer;
 }
+
+export const scorerOf = ({ executor, limits, model }: LoadedModel): PlanScorer =>
+  new PlanScorer(executor, { ...limits, nonFiniteAdvice: nonFiniteAdvice(model.target.isHost, model.arithmetic) });
 
 /** Scores one set. The model stays open, so another set may follow. */
 export async function scoreSet(
@@ -44,10 +49,7 @@ export async function scoreSet(
   options: ScoreSetOptions,
   ui: Ui,
 ): Promise<ScoredSet> {
-  const scorer = new PlanScorer(model.executor, {
-    ...model.limits,
-    nonFiniteAdvice: nonFiniteAdvice(model.model.target.isHost, model.model.arithmetic),
-  });
+  const scorer = options.scorer ?? scorerOf(model);
   const shared = {
     scorer,
     pathScorer:

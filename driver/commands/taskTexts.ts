@@ -1,7 +1,7 @@
 /** Texts that tasks ask for: greedy continuations of their prompts, kept as soon as they are there. */
 import { createHash } from 'node:crypto';
 import type { Answers } from '../../eval/harness/answers.js';
-import { numberOf, type RunTask } from '../../eval/harness/documents.js';
+import { numberOf, type RunTask, type TaskFacts } from '../../eval/harness/documents.js';
 import type { TextJournal } from '../../eval/harness/textJournal.js';
 import type { Demand } from './cacheSize.js';
 import { UserError } from '../../errors.js';
@@ -36,7 +36,7 @@ const BATCH = 512;
 /** Prompts that the scheduler has at a time. */
 const MOST_AT_ONCE = 512;
 
-export const asksForTexts = (tasks: readonly Pick<RunTask, 'scores'>[]): boolean =>
+export const asksForTexts = (tasks: readonly Pick<TaskFacts, 'scores'>[]): boolean =>
   tasks.some(({ scores }) => scores.type === 'generate_until');
 
 /** The seed of a document's texts: its own, whatever other documents and tasks there are. */

@@ -1,6 +1,6 @@
 /** The part of a run of tasks that generates: texts with their journal, and what it took. */
 import { join } from 'node:path';
-import { resultsFolder } from '../../eval/index.js';
+import { resultsFolder, type TaskName } from '../../eval/index.js';
 import { TextJournal } from '../../eval/harness/textJournal.js';
 import type { GeneratorCounts } from '../../generate/generator.js';
 import { readGenerationConfig } from '../../models/generationConfig.js';
@@ -10,7 +10,6 @@ import { SEEDS, type Seeds } from '../../tasks/requests/seeds.js';
 import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
 import { Continuer } from './continuation.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
-import type { PreparedTasks } from './prepareTasks.js';
 import { scoringId } from './scoringId.js';
 import { writeTexts, type TextPrompts, type Written } from './taskTexts.js';
 
@@ -24,7 +23,9 @@ export interface Writing {
   readonly tokenizer: Tokenizer;
   readonly prompts: TextPrompts;
   readonly request: TasksRequest;
-  readonly prepared: PreparedTasks;
+  readonly task: TaskName;
+  /** Names the requests. */
+  readonly sha256: string;
   readonly modelName: string;
 }
 
@@ -33,13 +34,13 @@ const seedsOf = ({ seeds = SEEDS }: TasksRequest): Seeds => seeds;
 async function openJournal({
   model,
   request,
-  prepared,
+  task,
+  sha256,
   modelName,
   prompts,
 }: Writing): Promise<TextJournal | undefined> {
   const { output, resume } = request;
   if (output === undefined) return undefined;
-  const { task, dataset } = prepared;
   const draws = prompts.prompts.some(({ generation }) => generation.drawing !== undefined);
   const identity = {
     artifact: await scoringId(model),
@@ -48,10 +49,10 @@ async function openJournal({
     arithmetic: model.model.arithmetic,
     isa: model.model.isa,
     task: task.name,
-    dataset: dataset.sha256,
+    dataset: sha256,
     ...(draws ? { seed: seedsOf(request).torch } : {}),
   };
-  const name = `texts_${task.name}_${dataset.sha256.slice(0, 8)}.jsonl`;
+  const name = `texts_${task.name}_${sha256.slice(0, 8)}.jsonl`;
   return new TextJournal(join(resultsFolder(output, modelName), name), identity, resume);
 }
 

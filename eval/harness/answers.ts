@@ -1,10 +1,13 @@
 /** Figures of tasks and groups, from what a model answered. */
+import { createHash } from 'node:crypto';
 import { tasksBelow, type Node } from '../../tasks/definition/nodes.js';
+import type { DocumentRequests } from '../../tasks/requests/task.js';
 import { figuresOfGroup, type Figure, type GroupFigure, type TaskFigures } from '../../tasks/scores/groups.js';
-import type { Measured } from '../../tasks/scores/ofTask.js';
+import { TaskValues, type Measured } from '../../tasks/scores/ofTask.js';
 import type { Response } from '../../tasks/scores/response.js';
 import type { Scores } from '../metrics.js';
-import { numberOf, type RunTask } from './documents.js';
+import { numberOf, type TaskFacts } from './documents.js';
+import { hashesOf, type SampleHashes } from './hashes.js';
 
 /** Answers by the numbers of documents. */
 export interface Answers {
@@ -16,8 +19,8 @@ export interface Answers {
 /** The answers to a document's requests, as they come and with repeats; undefined where there are none yet. */
 export function responsesOf(
   { scores, texts }: Answers,
-  task: RunTask,
-  document: RunTask['documents'][number],
+  task: TaskFacts,
+  document: DocumentRequests,
 ): readonly (readonly Response[])[] | undefined {
   const number = numberOf(task, document);
   if (task.scores.type === 'generate_until') return texts.get(number);
@@ -29,24 +32,58 @@ export function responsesOf(
   return found.ll.map((ll, i) => [{ ll, isGreedy: found.greedy[i] === true }]);
 }
 
-/** A task's answers, measured. */
-export interface TaskAnswers extends TaskFigures {
-  readonly task: RunTask;
-  readonly responses: readonly (readonly (readonly Response[])[])[];
-  /** Of each document, by filter. */
-  readonly measured: readonly (readonly Measured[])[];
+/** A document, what was answered to its requests, and what that came to by each filter. */
+export interface AnsweredDocument {
+  readonly document: DocumentRequests;
+  readonly responses: readonly (readonly Response[])[];
+  readonly measured: readonly Measured[];
+  readonly hashes: SampleHashes;
 }
 
-/** Throws if a document has no answer. `draws`: samples of bootstrapped errors. */
-export function answersOfTask(task: RunTask, answers: Answers, draws?: number): TaskAnswers {
-  const responses = task.documents.map((document) => {
-    const found = responsesOf(answers, task, document);
-    if (found === undefined) throw new Error(`${task.name}: document ${document.docId} has no answer`);
-    return found;
-  });
-  const measured = task.documents.map((document, i) => task.scores.measure(document, responses[i]!));
-  const figures: ReadonlyMap<string, Figure> = task.scores.figures(measured, draws);
-  return { task, responses, measured, documents: task.documents.length, figures };
+/** What a task has come to. */
+export interface TaskAnswers extends TaskFigures {
+  readonly task: TaskFacts;
+  /** Documents of the scored split, before any limit. */
+  readonly total: number;
+  /** What the harness calls the hash of a task: of the hashes of all its samples. */
+  readonly hash: string;
+}
+
+/** Joins a task's answers as they come, its documents in their order. It keeps values, and no document. */
+export class TaskTally {
+  readonly task: TaskFacts;
+  readonly #values: TaskValues;
+  readonly #hash = createHash('sha256');
+  #documents = 0;
+
+  constructor(task: TaskFacts) {
+    this.task = task;
+    this.#values = new TaskValues(task.scores);
+  }
+
+  /** Documents so far. */
+  get documents(): number {
+    return this.#documents;
+  }
+
+  /** Throws if a document has no answer. */
+  add(document: DocumentRequests, answers: Answers): AnsweredDocument {
+    const { task } = this;
+    const responses = responsesOf(answers, task, document);
+    if (responses === undefined) throw new Error(`${task.name}: document ${document.docId} has no answer`);
+    const measured = task.scores.measure(document, responses);
+    this.#values.add(measured);
+    const hashes = hashesOf(document);
+    this.#hash.update(hashes.document + hashes.prompt + hashes.target);
+    this.#documents++;
+    return { document, responses, measured, hashes };
+  }
+
+  /** Call once, after all documents. `draws`: samples of bootstrapped errors. */
+  finish(total: number, draws?: number): TaskAnswers {
+    const figures: ReadonlyMap<string, Figure> = this.#values.figures(draws);
+    return { task: this.task, total, documents: this.#documents, figures, hash: this.#hash.digest('hex') };
+  }
 }
 
 /** A group and what its tasks come to. */

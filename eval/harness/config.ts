@@ -1,7 +1,7 @@
 /** The settings of a task as results_*.json records them: those of its file with the harness's defaults. */
 import { Hook, type Yaml } from '../../tasks/definition/yaml.js';
 import { Float, isInt, type Dict } from '../../tasks/python/value.js';
-import type { RunTask } from './documents.js';
+import type { TaskFacts } from './documents.js';
 
 /** Plain JSON. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
@@ -46,7 +46,7 @@ const DEFAULTS: Readonly<Record<string, Json>> = {
   output_type: 'generate_until',
 };
 
-export function configOf({ name, settings, scores, shots }: RunTask): Readonly<Record<string, Json>> {
+export function configOf({ name, settings, scores, shots }: TaskFacts): Readonly<Record<string, Json>> {
   const own = (key: string): Json => jsonOf(settings.get(key)?.value) ?? DEFAULTS[key] ?? null;
   const written = settings.get('fewshot_config')?.value;
   const asked: ReadonlyMap<string, Yaml> = written instanceof Map ? (written as ReadonlyMap<string, Yaml>) : new Map();
@@ -79,7 +79,7 @@ export function configOf({ name, settings, scores, shots }: RunTask): Readonly<R
 }
 
 /** `metadata.version`, as the harness gives it for a task that has none. */
-export function versionOf({ settings }: Pick<RunTask, 'settings'>): number | string {
+export function versionOf({ settings }: Pick<TaskFacts, 'settings'>): number | string {
   const metadata = settings.get('metadata')?.value;
   const version = metadata instanceof Map ? jsonOf((metadata as ReadonlyMap<string, Yaml>).get('version')) : null;
   return typeof version === 'number' || typeof version === 'string' ? version : 'Yaml';

@@ -1,4 +1,4 @@
-/** The documents of all tasks of a run as one set of questions: they are planned and scored together. */
+/** Documents of tasks as one set of questions: those of a window are planned and scored together. */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../../tasks/definition/settings.js';
 import type { DocumentRequests, Request } from '../../tasks/requests/task.js';
@@ -7,18 +7,20 @@ import type { TaskScores } from '../../tasks/scores/ofTask.js';
 import type { Dataset } from '../dataset.js';
 import type { Question } from '../tasks/task.js';
 
-/** A task with its documents. */
-export interface RunTask {
+/** A task that is being run. */
+export interface TaskFacts {
   readonly name: string;
   readonly settings: Settings;
   readonly scores: TaskScores;
   /** Shots in force. */
   readonly shots: number;
-  /** Documents of the scored split, before any limit. */
-  readonly total: number;
-  readonly documents: readonly DocumentRequests[];
   /** The number of its first document among those of all tasks. */
   readonly first: number;
+}
+
+/** A task with some of its documents, one after another. */
+export interface RunTask extends TaskFacts {
+  readonly documents: readonly DocumentRequests[];
 }
 
 /** Counted from the first document of the first task. */
@@ -55,16 +57,18 @@ function questionOf(task: RunTask, document: DocumentRequests, begin: string | u
 }
 
 /**
- * What is to be scored. Its hash covers every request of every task. `begin`: a text that the tokenizer puts first as a
- * token; where a prompt writes it, it is left out, so that it comes once.
+ * What is to be scored of documents whose numbers follow each other. Its hash covers every request. `begin`: a text that
+ * the tokenizer puts first as a token; where a prompt writes it, it is left out, so that it comes once.
  */
 export function datasetOfTasks(tasks: readonly RunTask[], begin?: string): Dataset {
   const hash = createHash('sha256');
   const questions: Question[] = [];
+  let first: number | undefined;
   let total = 0;
   for (const task of tasks) {
-    hash.update(`${JSON.stringify([task.name, task.documents.length])}\n`);
+    hash.update(`${JSON.stringify([task.name, task.documents[0]?.docId ?? 0, task.documents.length])}\n`);
     for (const document of task.documents) {
+      first ??= numberOf(task, document);
       const requests = document.requests.map((request) =>
         request.kind === 'generate_until' ? { ...request, settings: [...request.settings] } : request,
       );
@@ -74,5 +78,6 @@ export function datasetOfTasks(tasks: readonly RunTask[], begin?: string): Datas
       total++;
     }
   }
-  return { questions, docs: [{ first: 0, end: total }], total, sha256: hash.digest('hex') };
+  const from = first ?? 0;
+  return { questions, docs: [{ first: from, end: from + total }], total, sha256: hash.digest('hex') };
 }

@@ -7,7 +7,6 @@ import { sanitiseModelName } from '../output.js';
 import type { Provenance, Throughput } from '../results.js';
 import type { GroupAnswers, TaskAnswers } from './answers.js';
 import { configOf, versionOf, type Json } from './config.js';
-import { hashesOf } from './samples.js';
 
 /** The version of lm-evaluation-harness whose prompts, metrics and files these are. */
 export const EMULATED = { version: '0.4.13.dev0', commit: '4e7e0d47f33bc71070c1d38394bafbb52b117163' } as const;
@@ -78,16 +77,6 @@ function passedUp<T>(
   });
 }
 
-/** What the harness calls the hash of a task: of the hashes of all its samples. */
-function taskHash({ task }: TaskAnswers): string {
-  const hash = createHash('sha256');
-  for (const document of task.documents) {
-    const { document: own, prompt, target } = hashesOf(document);
-    hash.update(own + prompt + target);
-  }
-  return hash.digest('hex');
-}
-
 /** The content of results_*.json, less what is measured of the run itself. */
 export function taskResults(tasks: readonly TaskAnswers[], groups: readonly GroupAnswers[]): Record<string, Json> {
   const scored = groups.filter(({ group }) => group.aggregates.length > 0);
@@ -113,7 +102,7 @@ export function taskResults(tasks: readonly TaskAnswers[], groups: readonly Grou
       ...passedUp(groups, tasks, betterOf),
     ]),
     'n-samples': Object.fromEntries(
-      tasks.map(({ task, documents }) => [task.name, { original: task.total, effective: documents }]),
+      tasks.map(({ task, total, documents }) => [task.name, { original: total, effective: documents }]),
     ),
   };
 }
@@ -136,7 +125,7 @@ export function buildTaskResults(
     date: begin,
     lm_eval_version: EMULATED.version,
     emulates: { program: 'lm-evaluation-harness', ...EMULATED },
-    task_hashes: Object.fromEntries(tasks.map((each) => [each.task.name, taskHash(each)])),
+    task_hashes: Object.fromEntries(tasks.map(({ task, hash }) => [task.name, hash])),
     max_length: header.provenance.context_length,
     provenance: header.provenance,
     model_source: 'tilewright',

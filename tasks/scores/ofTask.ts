@@ -87,22 +87,45 @@ export class TaskScores {
     }
   }
 
-  /** By `metric,filter`, in the order of the harness's results. */
+  /** Figures of documents that are all there. */
   figures(documents: readonly (readonly Measured[])[], draws?: number): ReadonlyMap<string, Figure> {
+    const values = new TaskValues(this);
+    for (const each of documents) values.add(each);
+    return values.figures(draws);
+  }
+}
+
+/** The values of a task's documents, which are added in their order: numbers by filter and metric, and no texts. */
+export class TaskValues {
+  readonly #scores: Pick<TaskScores, 'filters' | 'metrics'>;
+  /** By filter, then by metric. */
+  readonly #items: readonly (readonly Item[][])[];
+
+  constructor(scores: Pick<TaskScores, 'filters' | 'metrics'>) {
+    this.#scores = scores;
+    this.#items = scores.filters.map(() => scores.metrics.map(() => []));
+  }
+
+  add(measured: readonly Pick<Measured, 'values'>[]): void {
+    for (const [i, columns] of this.#items.entries())
+      for (const [m, { name }] of this.#scores.metrics.entries()) {
+        const value = measured[i]?.values.get(name);
+        if (value !== undefined) columns[m]!.push(value);
+      }
+  }
+
+  /** By `metric,filter`, in the order of the harness's results. */
+  figures(draws?: number): ReadonlyMap<string, Figure> {
     const figures = new Map<string, Figure>();
-    for (const [i, { name: filter }] of this.filters.entries()) {
-      for (const { name, aggregation } of this.metrics) {
-        const items = documents.flatMap((each): readonly Item[] => {
-          const value = each[i]?.values.get(name);
-          return value === undefined ? [] : [value];
-        });
+    for (const [i, { name: filter }] of this.#scores.filters.entries())
+      for (const [m, { name, aggregation }] of this.#scores.metrics.entries()) {
+        const items = this.#items[i]![m]!;
         if (items.length === 0) continue;
         figures.set(`${name},${filter}`, {
           value: AGGREGATIONS[aggregation].of(items),
           error: standardError(aggregation, items, draws),
         });
       }
-    }
     return figures;
   }
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { answersOfGroups, answersOfTask, type Answers } from '../../eval/harness/answers.js';
+import { answersOfGroups, TaskTally, type Answers } from '../../eval/harness/answers.js';
 import { datasetOfTasks, type RunTask } from '../../eval/harness/documents.js';
 import { taskResults } from '../../eval/harness/results.js';
 import { sampleLines } from '../../eval/harness/samples.js';
@@ -36,8 +36,8 @@ interface Golden {
   readonly target_hash: string;
 }
 
-async function tasksOf(run: Run, library: TaskLibrary): Promise<RunTask[]> {
-  const tasks: RunTask[] = [];
+async function tasksOf(run: Run, library: TaskLibrary): Promise<(RunTask & { readonly total: number })[]> {
+  const tasks: (RunTask & { readonly total: number })[] = [];
   let first = 0;
   for (const { name, settings } of tasksBelow(run.tasks.flatMap((each) => library.resolve(each)))) {
     const options = { shots: run.num_fewshot ?? undefined, limit: run.limit ?? undefined };
@@ -92,7 +92,16 @@ describe.skipIf(isAbsent)('results in the layout of the public harness', () => {
       .map((line) => JSON.parse(line) as Golden);
     const tasks = await tasksOf(run, library);
     const answers = answersOf(tasks, golden);
-    const measured = tasks.map((task) => answersOfTask(task, answers));
+    const samples: Golden[] = [];
+    const measured = tasks.map((task) => {
+      const tally = new TaskTally(task);
+      for (const document of task.documents) {
+        const lines = sampleLines(tally.add(document, answers));
+        expect(lines).toHaveLength(task.scores.filters.length);
+        samples.push(JSON.parse(lines[0]!) as Golden);
+      }
+      return tally.finish(task.total);
+    });
     const nodes = run.tasks.flatMap((each) => library.resolve(each));
     const groups = answersOfGroups(nodes, new Map(measured.map((each) => [each.task.name, each])));
     const found = taskResults(measured, groups);
@@ -100,12 +109,6 @@ describe.skipIf(isAbsent)('results in the layout of the public harness', () => {
     if (run.configs !== undefined) expect(found['configs']).toEqual(withoutPython(run.configs));
     expect(datasetOfTasks(tasks).total).toBe(golden.length);
     expect(formatTasks(measured, groups).split('\n').length).toBeGreaterThan(2);
-    const samples = measured.flatMap((each) => {
-      const filters = each.task.scores.filters.length;
-      const lines = [...sampleLines(each)].map((line) => JSON.parse(line) as Golden & { metrics: string[] });
-      expect(lines).toHaveLength(filters * each.documents);
-      return lines.slice(0, each.documents);
-    });
     for (const [i, { doc_hash, prompt_hash, target_hash }] of golden.entries())
       expect(samples[i], `${name} ${i}`).toMatchObject({ doc_hash, prompt_hash, target_hash });
   });

@@ -1,0 +1,215 @@
+/**
+ * The model of a run of tasks. It is opened for the first window of documents. Where a later one needs more memory for
+ * keys and values than it has, it is opened again.
+ */
+import type { TaskWindow } from '../../eval/harness/windows.js';
+import type { Computed } from './runFacts.js';
+import type { LoadedQuestions, TokeniserThreads } from '../../eval/index.js';
+import { UserError } from '../../errors.js';
+import type { Tokenizer } from '../../models/tokenizer.js';
+import { counted } from '../../system/format.js';
+import { cacheTokensOf } from '../functions.js';
+import type { Phases } from '../phases.js';
+import type { LoadRequest, TasksRequest, Ui } from '../requests.js';
+import { compileWithCache, type Demand } from './cacheSize.js';
+import { packWithCache, withContexts } from './cachedContexts.js';
+import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
+import { loadWithQuestions, settleName, warnOfTruncated } from './loadQuestions.js';
+import { keepWithin, mayCutPaths } from './prefixes.js';
+import type { AboutTasks } from './prepareTasks.js';
+import { openThreads, packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
+import type { PlanScorer } from './scorer.js';
+import { scorerOf } from './scoreSet.js';
+import { demandOfTexts, tokeniseTexts, type TextPrompts } from './taskTexts.js';
+
+/** A window as tokens. */
+interface TokenisedWindow {
+  readonly window: TaskWindow;
+  readonly tokens: LoadedQuestions;
+  /** What is to be continued; absent where nothing is. */
+  readonly prompts: TextPrompts | undefined;
+}
+
+/** A window as the model takes it. */
+export interface PackedWindow extends Omit<TokenisedWindow, 'tokens'> {
+  readonly questions: PackedQuestions;
+}
+
+/** A window for a model that is busy yet. */
+export interface WaitingWindow extends TokenisedWindow {
+  /** Absent where the model has too little memory for it. */
+  readonly questions: PackedQuestions | undefined;
+}
+
+export interface TaskModelOptions {
+  readonly request: TasksRequest;
+  /** How the model is opened. */
+  readonly load: LoadRequest;
+  readonly loading: ModelLoading;
+  readonly about: AboutTasks;
+  readonly tokenizer: Tokenizer;
+  /** How prompts of texts become tokens. */
+  readonly writing: Parameters<typeof tokeniseTexts>[2];
+  /** Texts that are expected in later windows. */
+  readonly foreseen: Demand | undefined;
+}
+
+interface OpenedTaskModel {
+  readonly model: LoadedModel;
+  readonly scorer: PlanScorer;
+  readonly name: string;
+}
+
+/** Memory for the longest of both. */
+const larger = (a: Demand | undefined, b: Demand | undefined): Demand | undefined =>
+  a === undefined || b === undefined
+    ? (a ?? b)
+    : a.prompt >= b.prompt
+      ? { ...a, total: Math.max(a.total, b.total) }
+      : { ...b, total: Math.max(a.total, b.total) };
+
+export class TaskModel {
+  readonly #options: TaskModelOptions;
+  readonly #ui: Ui;
+  readonly #phases: Phases;
+  #loading: ModelLoading;
+  #threads: TokeniserThreads | undefined;
+  #opened: OpenedTaskModel | undefined;
+  /** Operations of the models that were open before. */
+  #earlierFlops = 0;
+
+  constructor(options: TaskModelOptions, ui: Ui, phases: Phases) {
+    this.#options = options;
+    this.#loading = options.loading;
+    this.#ui = ui;
+    this.#phases = phases;
+  }
+
+  get #open(): OpenedTaskModel {
+    if (this.#opened === undefined) throw new Error('no model is open');
+    return this.#opened;
+  }
+
+  get model(): LoadedModel {
+    return this.#open.model;
+  }
+
+  /** Records what the model does. */
+  get scorer(): PlanScorer {
+    return this.#open.scorer;
+  }
+
+  /** The model's name in results. */
+  get name(): string {
+    return this.#open.name;
+  }
+
+  /** What was computed so far, by devices. */
+  get computed(): Pick<Computed, 'modelFlops' | 'devices'> {
+    const { scorer, model } = this.#open;
+    return { modelFlops: this.#earlierFlops + scorer.modelFlops, devices: scorer.timeline.use(model.devices) };
+  }
+
+  /** Opens the model for the first window, and tokenises that meanwhile. */
+  async begin(window: TaskWindow): Promise<PackedWindow> {
+    const { request, about, foreseen } = this.#options;
+    const threads = (this.#threads = openThreads(this.#loading, window.dataset.questions));
+    const prompts = await this.#prompts(window);
+    const prepared = { ...about, dataset: window.dataset, isFirst: !window.isLast };
+    const demand = larger(prompts && demandOfTexts(prompts.prompts), window.isLast ? undefined : foreseen);
+    if (demand === undefined) {
+      const found = await loadWithQuestions(this.#loading, prepared, request, this.#ui, this.#phases, threads);
+      this.#settle(found.model, found.modelName);
+      return { window, prompts, questions: found.questions };
+    }
+    const name = settleName(prepared, this.#loading, request, this.#ui);
+    const tokens = await tokenise(window.dataset, this.#loading, about.prefixToken, threads);
+    return this.#openForTexts({ window, tokens, prompts }, demand, name);
+  }
+
+  /** Tokenises a window while the model is at work on another. */
+  async prepare(window: TaskWindow): Promise<WaitingWindow> {
+    const { about } = this.#options;
+    const tokens = await tokenise(window.dataset, this.#loading, about.prefixToken, this.#threads);
+    const tokenised = { window, tokens, prompts: await this.#prompts(window) };
+    return { ...tokenised, questions: this.#packWithin(tokenised) };
+  }
+
+  /** The window for the model; opens the model again where it has too little memory. */
+  async take({ questions, ...tokenised }: WaitingWindow): Promise<PackedWindow> {
+    const taken = questions === undefined ? await this.#reopen(tokenised) : { ...tokenised, questions };
+    warnOfTruncated(taken.questions, this.model, this.#ui);
+    return taken;
+  }
+
+  async close(): Promise<void> {
+    await this.#threads?.close();
+    await this.#opened?.model.close();
+  }
+
+  #settle(model: LoadedModel, name: string): void {
+    this.#opened = { model, scorer: scorerOf(model), name };
+  }
+
+  async #prompts({ tasks }: TaskWindow): Promise<TextPrompts | undefined> {
+    const { tokenizer, writing } = this.#options;
+    const prompts = await tokeniseTexts(tasks, tokenizer, writing);
+    if (prompts.truncated > 0)
+      this.#ui.warn(
+        `${counted(prompts.truncated, 'prompt')} too long for the model's context: the beginning is left out`,
+      );
+    const drawn = prompts.prompts.filter(({ generation }) => generation.drawing !== undefined).length;
+    if (drawn > 0)
+      this.#ui.note(`${counted(drawn, 'prompt')} with drawn texts: the same each time, and not those of PyTorch`);
+    return prompts.prompts.length === 0 ? undefined : prompts;
+  }
+
+  #pack(tokens: LoadedQuestions): PackedQuestions {
+    const { request } = this.#options;
+    const packed = packQuestions(tokens, request, this.model.limits, mayCutPaths(request));
+    return request.sharing === 'kv' ? withContexts(packed, this.model.model) : keepWithin(this.model, packed, request);
+  }
+
+  /** Undefined where the model lacks memory, or for another reason, which opening it again will name. */
+  #packWithin({ tokens, prompts }: TokenisedWindow): PackedQuestions | undefined {
+    const longest = prompts === undefined ? 0 : demandOfTexts(prompts.prompts).prompt;
+    if (prompts !== undefined && (cacheTokensOf(this.model.model) ?? 0) <= longest) return undefined;
+    try {
+      return this.#pack(tokens);
+    } catch (error) {
+      if (error instanceof UserError) return undefined;
+      throw error;
+    }
+  }
+
+  async #reopen(tokenised: TokenisedWindow): Promise<PackedWindow> {
+    const { request, load, foreseen } = this.#options;
+    const { model, scorer, name } = this.#open;
+    this.#earlierFlops += scorer.modelFlops;
+    this.#opened = undefined;
+    await model.close();
+    this.#ui.note('the model is opened again, with more memory for keys and values');
+    this.#loading = beginLoading(load, this.#ui, this.#phases);
+    const { window, tokens, prompts } = tokenised;
+    if (prompts !== undefined) {
+      const demand = larger(demandOfTexts(prompts.prompts), foreseen)!;
+      return this.#openForTexts(tokenised, demand, name);
+    }
+    const packed = await packWithCache(this.#loading, request, tokens, !window.isLast);
+    this.#ui.note(packed.note);
+    this.#settle(await this.#loading.finish(), name);
+    return { window, prompts, questions: packed };
+  }
+
+  /** The model with memory for the texts to generate; prefixes of what is scored are kept in it, too. */
+  async #openForTexts(
+    { window, tokens, prompts }: TokenisedWindow,
+    demand: Demand,
+    name: string,
+  ): Promise<PackedWindow> {
+    const { request, load } = this.#options;
+    await compileWithCache(this.#loading, { ...request, logits: load.logits ?? false }, demand, this.#ui);
+    this.#settle(await this.#loading.finish(), name);
+    return { window, prompts, questions: this.#pack(tokens) };
+  }
+}
