@@ -100,6 +100,7 @@ const LENGTHY = [
   'e2e/generateSmall',
   'e2e/gpuTune',
   'e2e/sameAnswers',
+  'e2e/taskWindows',
   'e2e/twoPhase',
 ].map((name) => `test/${name}.test.ts`);
 /** A file that is named on the command line runs once. */

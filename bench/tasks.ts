@@ -1,15 +1,38 @@
 /**
- * `npm run bench:tasks -- [DOCUMENTS …]`: how making requests grows with documents. Prompts of MMLU and HellaSwag
- * with five shots are made of rows that are invented as they are taken, and let go. One line a count: seconds to the
- * first and to the last, and the most memory of the process in between.
+ * `npm run bench:tasks -- [DOCUMENTS …]`: how a run of tasks grows with its documents, without a model: rows that are
+ * invented as they are taken become prompts, tokens, walks and calls, which a stand-in answers at once, and samples on
+ * disk. MMLU and HellaSwag with five shots, the tokenizer of models/demo. Each count is a process of its own. One line
+ * says when the first call was made, when the last was answered, the time of all processors (which other work on the
+ * machine does not change), and the most memory of the process.
  */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { openThreads, packQuestions, tokenise } from '../driver/commands/questionSet.js';
+import { TaskReporter } from '../driver/commands/reportTasks.js';
+import { BatchWork } from '../driver/commands/work.js';
+import type { TasksRequest } from '../driver/requests.js';
+import { detectMachine } from '../driver/machine.js';
+import { cpu } from '../driver/targets/cpu.js';
+import { taskWindows, type TaskWindow } from '../eval/harness/windows.js';
+import { evaluate, modelFolder, type LoadedQuestions, type PathScorer } from '../eval/index.js';
+import { MOST_KEYS } from '../ir/stepping.js';
+import { describeTokenizer } from '../models/tokenizer.js';
 import { openLibrary } from '../tasks/builtin/index.js';
 import { tasksBelow } from '../tasks/definition/nodes.js';
 import type { Dict, Value } from '../tasks/python/value.js';
+import { prepareOutput } from '../system/write.js';
 import { openTask } from '../tasks/requests/task.js';
+import { TaskScores } from '../tasks/scores/ofTask.js';
 
 const COUNTS = [25_000, 50_000, 100_000, 200_000];
+const TASKS = ['mmlu_anatomy', 'hellaswag'];
 const POOL = 40_000;
+const DEMO = fileURLToPath(new URL('../../models/demo', import.meta.url));
+/** Sizes of a large model's calls. */
+const CALL = { tokens: 8192, rows: 8192, keys: MOST_KEYS, cacheRows: 16_384 };
 
 /** One row with the columns of both data sets; `i` makes its words its own. */
 function row(i: number): Dict {
@@ -31,28 +54,99 @@ function* rows(count: number): Generator<Dict> {
   for (let i = 0; i < count; i++) yield row(i);
 }
 
-async function measure(name: string, count: number): Promise<string> {
-  const settings = tasksBelow(openLibrary([]).resolve(name))[0]!.settings;
-  const start = performance.now();
-  const task = await openTask(
-    settings,
-    (_dataset, _config, split) => rows(split === 'train' ? POOL : split === 'dev' ? 5 : count),
-    { shots: 5 },
-  );
-  let first = 0,
-    peak = 0,
-    made = 0;
-  for await (const { requests } of task.documents()) {
-    if (made === 0) first = performance.now() - start;
-    made += requests.length;
-    if (made % 4096 === 0) peak = Math.max(peak, process.memoryUsage.rss());
-  }
-  const seconds = (milliseconds: number): string => (milliseconds / 1000).toFixed(2);
-  const total = seconds(performance.now() - start);
-  const memory = Math.round(peak / 2 ** 20);
-  return `${name} ${count} documents, ${made} requests: first ${seconds(first)} s, all ${total} s, ${memory} MiB`;
+/** Answers at once, each row by its target. */
+function standIn(onCall: () => void): PathScorer {
+  const score: Awaited<ReturnType<PathScorer['open']>>['score'] = ({ target }) => {
+    onCall();
+    return Promise.resolve({
+      logProb: Float32Array.from(target, (token) => -1 - (token % 97) / 10),
+      isArgmax: new Int32Array(target.length),
+    });
+  };
+  return { limits: CALL, lanes: 1, open: () => Promise.resolve({ inFlight: 2, score }) };
 }
 
-const asked = process.argv.slice(2).map(Number);
-for (const name of ['mmlu_anatomy', 'hellaswag'])
-  for (const count of asked.length > 0 ? asked : COUNTS) process.stdout.write(`${await measure(name, count)}\n`);
+interface Prepared {
+  readonly window: TaskWindow;
+  readonly loaded: LoadedQuestions;
+}
+
+async function measure(name: string, count: number, output: string): Promise<string> {
+  const [leaf] = tasksBelow(openLibrary([]).resolve(name));
+  const start = performance.now();
+  const seconds = (): number => (performance.now() - start) / 1000;
+  const loading = { tokenizer: describeTokenizer(DEMO, 4096), target: cpu, cores: detectMachine().cpu.cores };
+  const windows = taskWindows([{ ...leaf!, scores: new TaskScores(leaf!.settings) }], {
+    open: ({ settings }) =>
+      openTask(settings, (_dataset, _config, split) => rows(split === 'train' ? POOL : split === 'dev' ? 5 : count), {
+        shots: 5,
+      }),
+  });
+  let first: number | undefined;
+  let calls = 0,
+    tokens = 0,
+    grouped = 0,
+    shared = 0;
+  const pathScorer = standIn(() => {
+    first ??= seconds();
+    calls++;
+  });
+  const scorer = {
+    ...{ maxTokens: CALL.tokens, maxRows: CALL.rows, maxLength: CALL.tokens, inFlight: 2, replicas: 1, devices: 1 },
+    cost: (batch: number) => batch,
+    score: () => Promise.reject(new Error('prefixes are kept')),
+  };
+  const limits = { ...scorer, contextLength: CALL.tokens, work: new BatchWork({ kernels: [] }) };
+  const request: TasksRequest = {
+    ...{ model: DEMO, init: { kind: 'checkpoint' }, precision: 'auto', threads: 1, sharing: 'tree', resume: false },
+    ...{ tasks: [name], includePaths: [], output },
+  };
+  prepareOutput(modelFolder(output, 'x'));
+  const reporter = new TaskReporter({ request, nodes: [leaf!], started: new Date(), template: undefined });
+  let threads: ReturnType<typeof openThreads> | undefined;
+  const prepare = async (window: TaskWindow): Promise<Prepared> => {
+    threads ??= openThreads(loading, window.dataset.questions);
+    return { window, loaded: await tokenise(window.dataset, loading, undefined, threads) };
+  };
+  let next: Promise<Prepared> | undefined = prepare((await windows.next()).value!);
+  while (next !== undefined) {
+    const { window, loaded }: Prepared = await next;
+    next = window.isLast ? undefined : windows.next().then(({ value }) => prepare(value!));
+    const { plan, loaded: packed } = packQuestions(loaded, { sharing: 'tree' }, limits, true);
+    const { questions, tokenised } = packed;
+    const found = await evaluate({ questions, tokenised, plan, scorer, pathScorer, sharing: 'tree' });
+    tokens += found.tokensComputed;
+    grouped += found.tokenCounts.grouped;
+    shared += found.tokenCounts.shared;
+    await reporter.add(
+      window,
+      { scores: new Map(found.scores.map((each) => [each.docId, each])), texts: new Map() },
+      'x',
+    );
+  }
+  await threads?.close();
+  const { maxRSS, userCPUTime, systemCPUTime } = process.resourceUsage();
+  const [memory, work] = [Math.round(maxRSS / 1024), (userCPUTime + systemCPUTime) / 1e6];
+  return (
+    `${name} ${count} documents: first call after ${(first ?? NaN).toFixed(1)} s, all after ${seconds().toFixed(1)} s, ` +
+    `${work.toFixed(1)} s of processors, ${memory} MiB; ${calls} calls, ${tokens} tokens, ${(grouped / tokens).toFixed(2)}× fewer than grouped, ` +
+    `${(tokens / shared).toFixed(4)}× the least`
+  );
+}
+
+const [flag, task, asked] = process.argv.slice(2);
+if (flag === '--one') {
+  const output = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
+  try {
+    process.stdout.write(`${await measure(task!, Number(asked), output)}\n`);
+  } finally {
+    rmSync(output, { recursive: true, force: true });
+  }
+} else {
+  const counts = process.argv.slice(2);
+  for (const name of TASKS)
+    for (const count of counts.length > 0 ? counts : COUNTS)
+      execFileSync(process.execPath, [fileURLToPath(import.meta.url), '--one', name, String(count)], {
+        stdio: 'inherit',
+      });
+}

@@ -1,0 +1,97 @@
+/** Documents of tasks in windows: all of them, in their order, and no more read than a window needs. */
+import { describe, expect, it } from 'vitest';
+import { taskWindows, type Leaf, type TaskWindow, type WindowBounds } from '../../eval/harness/windows.js';
+import { openLibrary } from '../../tasks/builtin/index.js';
+import { tasksBelow } from '../../tasks/definition/nodes.js';
+import type { Dict, Value } from '../../tasks/python/value.js';
+import { openTask } from '../../tasks/requests/task.js';
+import { TaskScores } from '../../tasks/scores/ofTask.js';
+
+const leaf = (name: string): Leaf => {
+  const [node] = tasksBelow(openLibrary([]).resolve(name));
+  return { ...node!, scores: new TaskScores(node!.settings) };
+};
+const LEAVES = ['mmlu_anatomy', 'mmlu_virology', 'mmlu_marketing'].map(leaf);
+
+/** Windows of tasks with these numbers of documents, and how many rows had been read when each was made. */
+async function windowsOf(
+  counts: readonly number[],
+  bounds: WindowBounds,
+  limit?: number,
+): Promise<{ readonly windows: readonly TaskWindow[]; readonly read: readonly number[] }> {
+  let rows = 0;
+  function* split(count: number): Generator<Dict> {
+    for (let i = 0; i < count; i++) {
+      rows++;
+      yield new Map<string, Value>([
+        ['question', `Which is number ${i}?`],
+        ['choices', ['one', 'two', 'three', 'four']],
+        ['answer', i % 4],
+      ]);
+    }
+  }
+  const windows: TaskWindow[] = [];
+  const read: number[] = [];
+  const options = {
+    open: ({ settings }: Leaf) =>
+      openTask(settings, () => split(counts[LEAVES.findIndex((each) => each.settings === settings)]!), {
+        shots: 0,
+        limit,
+      }),
+    bounds,
+    readsAll: (_leaf: Leaf, documents: number) => limit === undefined || documents < limit,
+  };
+  for await (const window of taskWindows(LEAVES.slice(0, counts.length), options)) {
+    windows.push(window);
+    read.push(rows);
+  }
+  return { windows, read };
+}
+
+const shape = ({ tasks, ended, isLast }: TaskWindow): unknown => [
+  ...tasks.map(({ name, documents }) => `${name.slice(5, 6)} ${documents[0]!.docId}-${documents.at(-1)!.docId}`),
+  ...ended.map(({ task }) => `${task.name.slice(5, 6)} ended`),
+  ...(isLast ? ['last'] : []),
+];
+
+describe('windows of documents', () => {
+  it('double, end with tasks where they are half full, and hold every document once', async () => {
+    const { windows, read } = await windowsOf([11, 3, 9], { first: 4, most: 8, characters: 1e9 });
+    expect(windows.map(shape)).toEqual([
+      ['a 0-3'],
+      ['a 4-10', 'a ended'],
+      ['v 0-2', 'm 0-4', 'v ended'],
+      ['m 5-8', 'm ended', 'last'],
+    ]);
+    expect(windows.map(({ dataset }) => dataset.docs)).toEqual([
+      [{ first: 0, end: 4 }],
+      [{ first: 4, end: 11 }],
+      [{ first: 11, end: 19 }],
+      [{ first: 19, end: 23 }],
+    ]);
+    const numbers = windows.flatMap(({ dataset }) => dataset.questions.map(({ docId }) => docId));
+    expect(numbers).toEqual(Array.from({ length: 23 }, (_, i) => i));
+    // Equal texts in another place have another hash: each window has a journal of its own.
+    expect(new Set(windows.map(({ dataset }) => dataset.sha256)).size).toBe(4);
+    // One more document than a window holds says that it is not the last.
+    expect(read.slice(0, 2)).toEqual([5, 12]);
+  });
+
+  it('end where their prompts have many characters', async () => {
+    const { windows } = await windowsOf([6], { first: 100, most: 100, characters: 100 });
+    expect(windows.length).toBeGreaterThan(2);
+    expect(windows.reduce((sum, { documents }) => sum + documents, 0)).toBe(6);
+  });
+
+  it('know how many documents there are before a limit', async () => {
+    const { windows } = await windowsOf([7, 0, 2], { first: 100, most: 100, characters: 1e9 }, 3);
+    expect(windows.map(shape)).toEqual([['a 0-2', 'm 0-1', 'a ended', 'v ended', 'm ended', 'last']]);
+    const totals = await Promise.all(windows[0]!.ended.map(({ total }) => total()));
+    expect(totals).toEqual([7, 0, 2]);
+  });
+
+  it('are one without documents', async () => {
+    const { windows } = await windowsOf([0], { first: 4, most: 8, characters: 1e9 });
+    expect(windows.map(shape)).toEqual([['a ended', 'last']]);
+  });
+});
