@@ -48,7 +48,13 @@ export { formatTable } from './table.js';
 export { taskByName, TASKS } from './tasks/index.js';
 export type { Doc, Question, Task, TaskName } from './tasks/task.js';
 export { checkLengths, OVERLONG, truncateOverlong, type Overlong, type PathLimit } from './pathLengths.js';
-export { Tokeniser, TokeniserThreads, tokeniseQuestions, type TokenisedQuestion, type TokeniseOptions } from './tokenise.js';
+export {
+  Tokeniser,
+  TokeniserThreads,
+  tokeniseQuestions,
+  type TokenisedQuestion,
+  type TokeniseOptions,
+} from './tokenise.js';
 export type { TextTokenizer, TokenizerSource } from './tokeniseChunk.js';
 export {
   buildTree,
