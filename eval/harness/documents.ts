@@ -57,8 +57,8 @@ function questionOf(task: RunTask, document: DocumentRequests, begin: string | u
 }
 
 /**
- * What is to be scored of documents whose numbers follow each other. Its hash covers every request. `begin`: a text that
- * the tokenizer puts first as a token; where a prompt writes it, it is left out, so that it comes once.
+ * What is to be scored of documents whose numbers follow each other. Its hash covers every request. `begin`: a text
+ * that the tokenizer puts first as a token; where a prompt writes it, it is left out, so that it comes once.
  */
 export function datasetOfTasks(tasks: readonly RunTask[], begin?: string): Dataset {
   const hash = createHash('sha256');
