@@ -17,7 +17,7 @@ import { linkFunction, scoreOf } from '../../ir/plan.js';
 import { describeRandomCheckpoint } from '../../models/checkpoint.js';
 import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
 import { randomSource } from '../codegen/harness.js';
-import { besideCuts, usual } from '../codegen/cuda/besideCuts.js';
+import { besideCuts, partsOf, usual } from '../codegen/cuda/besideCuts.js';
 import { numbersOf } from '../codegen/cuda/checkKernels.js';
 import { emulateModule } from '../codegen/cuda/emulate.js';
 import { randomBatch, randomTensors } from '../codegen/cuda/randomModel.js';
@@ -132,7 +132,7 @@ describe.each(FAMILIES)('%s', (architecture, changes) => {
     const tensors = randomTensors(plan, randomSource(3));
     const { values } = emulateModule(plan, { sizes, inputs, tensors, schedules, tokensCapacity: 512 });
     const env = { sizes, buffers: values, tensors, decls: plan, round: true };
-    for (const kernel of plan.kernels)
+    for (const kernel of plan.kernels.flatMap(partsOf))
       for (const [name, wanted] of interpretKernel(kernel, env)) {
         const decl = plan.buffers.find((buffer) => buffer.name === name)!;
         const most = MOST[decl.dtype] ?? F32_LOSS;

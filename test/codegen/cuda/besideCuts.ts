@@ -2,7 +2,7 @@
  * The results that a contraction may give if products lie close to a rounding boundary of roundF20, where float32 and
  * float64 may round differently.
  */
-import type { BufferDecl, GemmKernel, Output } from '../../../ir/kernel.js';
+import type { BufferDecl, GemmKernel, Kernel, Output } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import { interpretKernel } from '../../../ir/kernelInterpreter.js';
 import { mapScalar, type Scalar } from '../../../ir/scalar.js';
@@ -52,6 +52,14 @@ function storesOf(
     { ...env, decls: { ...env.decls, buffers: [...env.decls.buffers, ...declared] } },
   );
   return kernel.segments.map((_, s) => outputs(s).map((_value, i) => got.get(name(s, i))!));
+}
+
+/** A kernel that finishes rows as the two that it stands for: rows are finished from what is stored. */
+export function partsOf(kernel: Kernel): readonly Kernel[] {
+  if (kernel.anchor !== 'gemm' || kernel.finish === undefined) return [kernel];
+  const { finish, ...gemm } = kernel;
+  const { name, path, rows, ops } = kernel;
+  return [gemm, { name, path, rows, ops, anchor: 'loop', columns: kernel.segments[0]!.columns, outputs: finish }];
 }
 
 /** The usual size of the finite values. */

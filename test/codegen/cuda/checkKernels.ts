@@ -19,7 +19,7 @@ import { ROW_PAD, rowStride, type LinkedFunction } from '../../../ir/plan.js';
 import { joinF24 } from '../../../ir/scalar.js';
 import { DTYPE_BYTES, roundUp, type BufferDType } from '../../../ir/types.js';
 import { aligned, put, take } from '../harness.js';
-import { besideCuts, usual, type Range } from './besideCuts.js';
+import { besideCuts, partsOf, usual, type Range } from './besideCuts.js';
 import { packForGpu } from './emulate.js';
 
 /** NaN in every float type, −1 as an index. */
@@ -197,10 +197,11 @@ class Checker {
     );
   }
 
-  private environment(): Parameters<typeof interpretKernel>[1] {
+  /** `more`: what a kernel has written. */
+  private environment(more: ReadonlyMap<string, Float64Array> = new Map()): Parameters<typeof interpretKernel>[1] {
     return {
       sizes: { ...this.options.sizes },
-      buffers: this.values,
+      buffers: new Map([...this.values, ...more]),
       weights: this.memory.weights,
       decls: this.options.module,
     };
@@ -210,7 +211,8 @@ class Checker {
   async check(checked: Checked): Promise<void> {
     const { kernel, texts } = checked;
     const { sizes, capacity, launch, where } = this.options;
-    const want = interpretKernel(kernel, this.environment());
+    const [whole, ...finished] = partsOf(kernel) as readonly [Kernel, ...Kernel[]];
+    const stored = interpretKernel(whole, this.environment());
     this.beside = undefined;
     const written = [...kernelWrites(kernel)].map((name) => this.memory.declared(name));
     const first = new Map<string, Map<string, Float64Array>>();
@@ -225,9 +227,14 @@ class Checker {
       const got = new Map(written.map((decl) => [decl.name, this.memory.read(decl)]));
       const order = orderOf(kernel, this.options.module, schedule);
       const others = first.get(order);
+      const want = new Map([
+        ...stored,
+        ...finished.flatMap((part) => [...interpretKernel(part, this.environment(got))]),
+      ]);
       for (const decl of written) {
+        const part = stored.has(decl.name) ? whole : finished[0]!;
         const problem =
-          this.problem(kernel, decl, numbersOf(decl, got), numbersOf(decl, want)) ??
+          this.problem(part, decl, numbersOf(decl, got), numbersOf(decl, want)) ??
           differs(decl, got.get(decl.name)!, others?.get(decl.name));
         if (problem !== undefined) this.problems.push(`${where}: ${describe(checked, schedule)}: ${problem}`);
       }
