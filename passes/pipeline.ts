@@ -10,6 +10,7 @@ import { assignPrecision } from './assignPrecision.js';
 import { canonicaliseMask } from './canonicaliseMask.js';
 import { eliminateCommonSubexpressions } from './eliminateCommonSubexpressions.js';
 import { eliminateDeadCode } from './eliminateDeadCode.js';
+import { expandExperts } from './expandExperts.js';
 import { finishRows } from './finishRows.js';
 import { foldConstants } from './foldConstants.js';
 import { foldNormWeights } from './foldNormWeights.js';
@@ -91,6 +92,11 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     name: 'recogniseExperts',
     run: recogniseExperts,
     reason: 'after pruning, so that only scored rows are sent to experts; before norms are folded into matrices',
+  },
+  {
+    name: 'expandExperts',
+    run: expandExperts,
+    reason: 'what recogniseExperts left is computed by all experts for all rows',
   },
   {
     name: 'foldNormWeights',

@@ -1,4 +1,5 @@
 /** Reports patterns that no pass recognised. Generic kernels compute them, correctly but more slowly. */
+import { EVERY_EXPERT } from './expandExperts.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
 
@@ -19,11 +20,24 @@ function computedBuffers(kernels: readonly Kernel[]): ReadonlySet<string> {
  */
 export function unrecognised({ kernels }: KernelModule): readonly string[] {
   const computed = computedBuffers(kernels);
-  return kernels.flatMap((kernel) => {
+  // The products with the downs of experts, one each.
+  const downs = kernels.filter((kernel) => kernel.anchor === 'gemm' && kernel.segments.length === 1);
+  const expanded = new Set(downs.flatMap(({ path }) => (path.endsWith(`.${EVERY_EXPERT}`) ? path : [])));
+  const experts = [...expanded].map(
+    (path) =>
+      `${path.slice(0, -EVERY_EXPERT.length - 1).replace(/\.down$/, '')}: ` +
+      'the choice of experts is not known: all of them compute every row',
+  );
+  const others = kernels.flatMap((kernel) => {
     if (kernel.anchor === 'attention' && kernel.mask.kind === 'bias')
       return [`${kernel.path}: the mask is kept as a bias, because it could not be proved to have column form`];
-    if (kernel.anchor === 'loop' && [...kernelReads(kernel)].some((name) => computed.has(name)))
+    if (
+      kernel.anchor === 'loop' &&
+      !expanded.has(kernel.path) &&
+      [...kernelReads(kernel)].some((name) => computed.has(name))
+    )
       return [`${kernel.path}: not fused: a separate loop computes ${kernel.ops.join(', ')}`];
     return [];
   });
+  return [...experts, ...others];
 }

@@ -37,6 +37,7 @@ describe('the pipeline', () => {
         "splitVariance",
         "pruneDeadRows",
         "recogniseExperts",
+        "expandExperts",
         "foldNormWeights",
         "fuseLogProb",
         "assignPrecision",

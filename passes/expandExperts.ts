@@ -1,0 +1,128 @@
+import { definitions, rewrite, type Graph, type Node, type Rewriter, type Value } from '../ir/graph/graph.js';
+import { MixtureSearch, type Mixture } from './matchExperts.js';
+
+/** In the paths of kernels that multiply every row by the matrices of every expert. */
+export const EVERY_EXPERT = 'every_expert';
+
+/**
+ * A mixture of experts whose weights are no choice that recogniseExperts knows becomes Σ_e w[:, e]·expert_e(x) for all
+ * rows, expert by expert: slow and right. What its weights take from whole rows, a maximum or the k largest, is
+ * computed from columns: a maximum one by one, and a number is among the k largest if fewer than k go before it.
+ */
+export function expandExperts(graph: Graph): Graph {
+  const search = new MixtureSearch(graph);
+  const mixtures = new Map<Node, Mixture>();
+  for (const node of graph.nodes) {
+    const found = node.op === 'linear' ? search.match(node) : undefined;
+    if (found !== undefined) mixtures.set(node, found);
+  }
+  if (mixtures.size === 0) return graph;
+  const behind = nodesBehind(
+    graph,
+    [...mixtures.values()].map(({ weights }) => weights),
+  );
+  return rewrite(graph, (node, rewriter) => {
+    const mixture = mixtures.get(node);
+    if (mixture !== undefined) return sumOf(mixture, node, rewriter);
+    if (!behind.has(node)) return undefined;
+    if (node.op === 'top_mask') return maskOf(node, rewriter);
+    return node.op === 'reduce_max' ? maximumOf(node, rewriter) : undefined;
+  });
+}
+
+/** The nodes that `values` are computed from and that reduce rows with fixed columns. */
+function nodesBehind(graph: Graph, values: readonly Value[]): ReadonlySet<Node> {
+  const defs = definitions(graph);
+  const seen = new Set<Node>();
+  const visit = (v: Value): void => {
+    const node = defs.get(v);
+    // Beyond a product lies what the router reads.
+    if (node === undefined || seen.has(node) || node.op === 'linear') return;
+    seen.add(node);
+    node.operands.forEach(visit);
+  };
+  values.forEach(visit);
+  return new Set([...seen].filter(({ operands }) => operands[0] !== undefined && isTable(operands[0])));
+}
+
+const isTable = ({ type: { shape } }: Value): boolean => shape.length === 2 && typeof shape[1] === 'number';
+
+const columnsOf = (v: Value): number => v.type.shape[1] as number;
+
+/** A literal vector that is 1 at the columns that `isMarked` names, and 0 elsewhere. */
+function marks(rewriter: Rewriter, label: string, count: number, isMarked: (column: number) => boolean): Value {
+  const values = Array.from({ length: count }, (_, column) => (isMarked(column) ? 1 : 0));
+  return rewriter.add('vector', [], { label, values }, label);
+}
+
+/** Column `at` of x [rows, columns] as [rows, 1]: a sum of it and zeros, which is exact. */
+function column(rewriter: Rewriter, x: Value, at: number, path?: string): Value {
+  const own = marks(rewriter, `column_${at}`, columnsOf(x), (each) => each === at);
+  const [one, zero] = [1, 0].map((value) => rewriter.add('const', [], { value }));
+  const isOwn = rewriter.add('eq', [own, one!], {}, 'is_own');
+  return rewriter.add('sum', [rewriter.add('select', [isOwn, x, zero!], {}, 'own', path)], {}, 'column', path);
+}
+
+function maximumOf({ operands: [operand] }: Node, rewriter: Rewriter): Value {
+  const x = rewriter.map(operand!);
+  const columns = Array.from({ length: columnsOf(x) }, (_, at) => column(rewriter, x, at));
+  return columns.reduce((most, each) => rewriter.add('max', [most, each], {}, 'most'));
+}
+
+/** What goes before a number is larger, or as large and further to the left. */
+function maskOf({ operands: [operand], attributes }: Node, rewriter: Rewriter): Value {
+  const x = rewriter.map(operand!);
+  const count = columnsOf(x);
+  const [zero, one] = [0, 1].map((value) => rewriter.add('const', [], { value }));
+  const flag = (condition: Value, hint: string): Value => rewriter.add('select', [condition, one!, zero!], {}, hint);
+  const least = rewriter.add('const', [], { value: Number(attributes['k']) - 0.5 });
+  const kept = Array.from({ length: count }, (_, at) => {
+    const own = column(rewriter, x, at);
+    const isLarger = rewriter.add('sub', [
+      one!,
+      flag(rewriter.add('eq', [rewriter.add('max', [x, own]), own]), 'at_most'),
+    ]);
+    const isLeft = marks(rewriter, `left_of_${at}`, count, (each) => each < at);
+    const isEqual = rewriter.add('mul', [flag(rewriter.add('eq', [x, own]), 'is_equal'), isLeft]);
+    const before = rewriter.add('sum', [rewriter.add('add', [isLarger, isEqual], {}, 'goes_before')], {}, 'rank');
+    const isKept = flag(rewriter.add('eq', [rewriter.add('max', [before, least]), least]), 'is_kept');
+    return rewriter.add('mul', [marks(rewriter, `column_${at}`, count, (each) => each === at), isKept]);
+  });
+  return kept.reduce((sum, each) => rewriter.add('add', [sum, each], {}, 'mask'));
+}
+
+/** Σ_e (inner_e ∘ w[:, e])·down_e */
+function sumOf({ x, inner, weights, experts, down }: Mixture, node: Node, rewriter: Rewriter): Value {
+  const path = `${node.path}.${EVERY_EXPERT}`;
+  const [left, shares] = [rewriter.map(x), rewriter.map(weights)];
+  const parts = Array.from({ length: experts }, (_, expert) => {
+    const own = innerOf(inner, left, expert, path, rewriter);
+    const weighted = rewriter.add('mul', [own, column(rewriter, shares, expert, path)], {}, 'weighted', path);
+    return rewriter.add('linear', [weighted, rewriter.map(down.operands[expert]!)], {}, 'part', path);
+  });
+  return parts.reduce((sum, part) => rewriter.add('add', [sum, part], {}, 'mixed', path));
+}
+
+/** `inner` of one expert, from its own matrices. */
+function innerOf(v: Value, x: Value, expert: number, path: string, rewriter: Rewriter): Value {
+  const known = new Map<Value, Value>();
+  const copy = (of: Value): Value => {
+    const done = known.get(of);
+    if (done !== undefined) return done;
+    const now = rewriter.map(of);
+    const node = rewriter.definition(now);
+    const made =
+      node === undefined || of.type.shape.length === 0
+        ? now
+        : node.op === 'linear'
+          ? rewriter.add('linear', [x, matrixOf(node, expert, rewriter)], {}, 'own_product', path)
+          : rewriter.add(node.op, node.operands.map(copy), node.attributes, 'own_inner', path);
+    known.set(of, made);
+    return made;
+  };
+  return copy(v);
+}
+
+function matrixOf({ operands: [, matrices] }: Node, expert: number, rewriter: Rewriter): Value {
+  return rewriter.definition(matrices!)!.operands[expert]!;
+}

@@ -1,0 +1,113 @@
+/** Finds mixtures of experts as models write them: products with the matrices of all experts one behind another. */
+import { MOST_CHOSEN } from '../ir/experts.js';
+import { definitions, type Graph, type Node, type Value } from '../ir/graph/graph.js';
+import { OPS } from '../ir/ops/index.js';
+import { Matcher } from './match.js';
+
+/** How a row's experts are chosen: those of its k largest probabilities. */
+export interface Routing {
+  /** f32[rows, experts] */
+  readonly logits: Value;
+  readonly chosen: number;
+  readonly isNormalised: boolean;
+}
+
+/** Σ_e w[:, e]·expert_e(x). */
+export interface Mixture {
+  /** [rows, columns] */
+  readonly x: Value;
+  /** Elementwise in products of x and the matrices of all experts. */
+  readonly inner: Value;
+  /** f32[rows, experts], as `inner` is multiplied by it. */
+  readonly weights: Value;
+  /** Undefined if the weights are not known to be 0 but for a few experts. */
+  readonly routing: Routing | undefined;
+  readonly experts: number;
+  readonly down: Node;
+}
+
+export class MixtureSearch {
+  private readonly m: Matcher;
+  private readonly defs: ReadonlyMap<Value, Node>;
+
+  constructor(graph: Graph) {
+    this.m = new Matcher(graph);
+    this.defs = definitions(graph);
+  }
+
+  /** The mixture whose sum is the product `node`. */
+  match({ operands: [flat, matrix] }: Node): Mixture | undefined {
+    const { m } = this;
+    const down = this.concat(matrix, 1);
+    const weighted = m.through(flat, 'reshape');
+    if (down === undefined || weighted === undefined) return undefined;
+    const experts = down.operands.length;
+    for (const [left, right] of m.pairs(weighted, 'mul')) {
+      const [inner, weights] = [m.through(left, 'reshape'), m.through(right, 'reshape')];
+      if (inner === undefined || weights === undefined || !this.isPerExpert(left, right, experts)) continue;
+      const lefts = new Set<Value>();
+      if (weights.type.shape.length !== 2 || !this.isOfProducts(inner, experts, lefts) || lefts.size !== 1) continue;
+      const [x] = [...lefts];
+      const routing = this.routing(weights, experts);
+      const known = routing !== undefined && routing.chosen <= MOST_CHOSEN ? routing : undefined;
+      if (x!.type.shape.length === 2) return { x: x!, inner, weights, routing: known, experts, down };
+    }
+    return undefined;
+  }
+
+  /** A node that puts matrices of one shape one behind another along `axis`. */
+  private concat(v: Value | undefined, axis: 0 | 1): Node | undefined {
+    const node = this.m.node(v, 'concat');
+    if (node?.attributes['axis'] !== axis) return undefined;
+    const shapes = new Set(node.operands.map(({ type }) => type.shape.join()));
+    return shapes.size === 1 ? node : undefined;
+  }
+
+  /** Whether elements [rows, experts, width] are multiplied by one number for each row and expert. */
+  private isPerExpert(elements: Value, weights: Value, experts: number): boolean {
+    const [rows, count, width] = elements.type.shape;
+    const [same, each, one] = weights.type.shape;
+    return rows === same && count === experts && each === experts && one === 1 && typeof width === 'number';
+  }
+
+  /** Whether `v` is elementwise in x·Wᵀ, where W has a matrix of each expert. The values x are added to `lefts`. */
+  private isOfProducts(v: Value, experts: number, lefts: Set<Value>): boolean {
+    const node = this.defs.get(v);
+    if (v.type.shape.length === 0 && this.m.literal(v) !== undefined) return true;
+    if (node?.op === 'linear') {
+      lefts.add(node.operands[0]!);
+      return this.concat(node.operands[1], 0)?.operands.length === experts;
+    }
+    return (
+      node !== undefined &&
+      OPS[node.op].fuse === 'elementwise' &&
+      node.operands.every((operand) => this.isOfProducts(operand, experts, lefts))
+    );
+  }
+
+  /** The k largest probabilities of a softmax, or their parts of the sum. */
+  private routing(weights: Value, experts: number): Routing | undefined {
+    const { m } = this;
+    const division = m.node(weights, 'div');
+    const kept = division?.operands[0];
+    if (kept !== undefined && m.through(division!.operands[1], 'sum') === kept) {
+      const found = this.kept(kept, experts);
+      return found === undefined ? undefined : { ...found, isNormalised: true };
+    }
+    const found = this.kept(weights, experts);
+    return found === undefined ? undefined : { ...found, isNormalised: false };
+  }
+
+  private kept(v: Value, experts: number): Omit<Routing, 'isNormalised'> | undefined {
+    const { m } = this;
+    for (const [probabilities, mask] of m.pairs(v, 'mul')) {
+      const top = m.node(mask, 'top_mask');
+      const logits = top?.operands[0] === probabilities ? m.softmax(probabilities) : undefined;
+      const chosen = top?.attributes['k'];
+      const shape = logits?.type.shape ?? [];
+      if (logits !== undefined && typeof chosen === 'number' && shape.length === 2 && shape[1] === experts)
+        return { logits, chosen };
+    }
+    return undefined;
+  }
+}
