@@ -87,6 +87,7 @@ const SLOW = 'test/slow/**/*.test.ts';
 const THOROUGH = [
   'codegen/cuda/attentionPath',
   'codegen/cuda/hopper',
+  'codegen/cuda/normedHeads',
   'codegen/cuda/skinny',
   'codegen/layer',
   'e2e/golden',

@@ -69,6 +69,7 @@ const OP_COST: Readonly<Record<Scalar['op'], number>> = {
   rowIndex: 0,
   columnIndex: 0,
   rotateHalf: 1,
+  groupSum: 1,
   select: 1,
   neg: 1,
   not: 1,

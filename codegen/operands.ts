@@ -1,6 +1,7 @@
 /** A module's names resolved for one kernel: dtypes, strides, and the order of columns in packed weights. */
 import { extentIn, type Extents } from '../ir/extents.js';
 import { extentNames } from '../ir/function.js';
+import { groupWidth } from '../ir/groupSums.js';
 import type { Draw, Kernel, KernelModule, LogProbKernel, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
 import { PACKED_COLUMNS, packedDepth } from '../ir/packing.js';
 import { rowStride } from '../ir/plan.js';
@@ -113,14 +114,14 @@ const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
 export const leastCommonMultiple = (a: number, b: number): number => (a / gcd(a, b)) * b;
 
 /**
- * A work item's physical columns must be a multiple of this: whole heads if columns are rotated, whole pairs if
- * matrices are interleaved, and always 32 logical columns, for whole blocks of row sums and the padding of panels.
+ * A work item's physical columns must be a multiple of this: whole heads if columns are rotated, whole groups that are
+ * summed, whole pairs if matrices are interleaved, and always 32 logical columns, for whole blocks of row sums and the
+ * padding of panels.
  */
-export function columnStep(segment: Pick<Segment, 'pairing'>): number {
-  const { pairing } = segment;
+export function columnStep({ pairing, outputs }: Pick<Segment, 'pairing' | 'outputs'>): number {
   switch (pairing.kind) {
     case 'none':
-      return 32;
+      return leastCommonMultiple(groupWidth(outputs) ?? 1, 32);
     case 'rotate':
       return leastCommonMultiple(pairing.headDim, 32);
     case 'interleave':

@@ -57,6 +57,7 @@ export function printDouble(s: Scalar, leaves: DoubleLeaves): string {
     case 'rowSum':
     case 'segmentSum':
     case 'rotateHalf':
+    case 'groupSum':
     case 'select':
       return leaves.widened(s);
     default:

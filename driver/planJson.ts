@@ -64,6 +64,7 @@ const scalars: Readonly<Record<KernelScalar, z.ZodType>> = {
     via: identifier.optional(),
   }),
   rotateHalf: z.strictObject({ op: z.literal('rotateHalf'), a: scalar }),
+  groupSum: z.strictObject({ op: z.literal('groupSum'), a: scalar, width: extent }),
   select: z.strictObject({ op: z.literal('select'), condition: scalar, a: scalar, b: scalar }),
 };
 const unaryScalar = z.strictObject({ op: z.enum(UNARY), a: scalar });

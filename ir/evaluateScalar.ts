@@ -72,6 +72,15 @@ function makeEvaluator(s: Scalar): Evaluator {
       const [condition, a, b] = [evaluatorOf(s.condition), evaluatorOf(s.a), evaluatorOf(s.b)];
       return (context, column) => (condition(context, column) !== 0 ? a : b)(context, column);
     }
+    case 'groupSum': {
+      const a = evaluatorOf(s.a);
+      return (context, column) => {
+        const first = column - (column % s.width);
+        let sum = 0;
+        for (let i = first; i < first + s.width; i++) sum += a(context, i);
+        return sum;
+      };
+    }
     case 'rotateHalf': {
       const a = evaluatorOf(s.a);
       return (context, column) => {

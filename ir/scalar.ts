@@ -82,6 +82,12 @@ export type Scalar =
    * or the loop kernel gives the width of heads.
    */
   | { readonly op: 'rotateHalf'; readonly a: Scalar }
+  /**
+   * Σ of a over the group of `width` columns that contains the column, within an epilogue: what the norm of a head
+   * needs of the kernel's own product. Groups are adjacent columns of the domain. The target adds them in an order that
+   * depends on the width alone, never on tiles.
+   */
+  | { readonly op: 'groupSum'; readonly a: Scalar; readonly width: number }
   | { readonly op: UnaryOp; readonly a: Scalar }
   | { readonly op: BinaryOp; readonly a: Scalar; readonly b: Scalar }
   | { readonly op: 'select'; readonly condition: Scalar; readonly a: Scalar; readonly b: Scalar };
@@ -96,7 +102,7 @@ export const isBinary = (s: Scalar): s is BinaryScalar => BINARY_SET.has(s.op);
 
 /** The direct sub-expressions of `s`, in order. */
 export function operands(s: Scalar): readonly Scalar[] {
-  if (isUnary(s) || s.op === 'rotateHalf') return [s.a];
+  if (isUnary(s) || s.op === 'rotateHalf' || s.op === 'groupSum') return [s.a];
   if (isBinary(s)) return [s.a, s.b];
   if (s.op === 'select') return [s.condition, s.a, s.b];
   s satisfies ScalarLeaf;
@@ -129,6 +135,7 @@ export const renameReads = (s: Scalar, rename: (name: string) => string): Scalar
 export function mapScalar(s: Scalar, f: (s: Scalar) => Scalar): Scalar {
   if (isUnary(s)) return f({ op: s.op, a: mapScalar(s.a, f) });
   if (s.op === 'rotateHalf') return f({ op: 'rotateHalf', a: mapScalar(s.a, f) });
+  if (s.op === 'groupSum') return f({ ...s, a: mapScalar(s.a, f) });
   if (isBinary(s)) return f({ op: s.op, a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
   if (s.op === 'select')
     return f({ op: 'select', condition: mapScalar(s.condition, f), a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
@@ -244,6 +251,8 @@ export function printScalar(s: Scalar): string {
       return `acc${s.index}`;
     case 'rotateHalf':
       return `rotateHalf(${printScalar(s.a)})`;
+    case 'groupSum':
+      return `groupSum(${printScalar(s.a)} of ${s.width} columns)`;
     case 'rowIndex':
       return 'row';
     case 'columnIndex':

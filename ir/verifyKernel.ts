@@ -17,6 +17,7 @@ import type {
   WeightDecl,
 } from './kernel.js';
 import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK, windowOfMask } from './kernel.js';
+import { groupSumsOf } from './groupSums.js';
 import { sourceRows } from './packing.js';
 import { operands, readOf, type Scalar } from './scalar.js';
 import { FORMATS } from './storage.js';
@@ -340,6 +341,8 @@ class KernelCheck implements Reader {
       all.push(...segment.outputs);
     }
     for (const segment of kernel.segments) {
+      if (new Set(groupSumsOf(segment.outputs).map(({ width }) => width)).size > 1)
+        this.fail(`the epilogue of '${segment.weight}' sums groups of more than one width.`);
       this.outputs(segment.outputs, {
         rows: kernel.rows,
         columns: segment.columns,

@@ -2,6 +2,7 @@
  * Checks one scalar program of a kernel: every leaf must have a meaning, and every buffer that it reads must have the
  * right shape.
  */
+import { groupProblem, readsAcross } from './groupSums.js';
 import type { BufferDecl } from './kernel.js';
 import type { Scalar } from './scalar.js';
 import { isBinary, isUnary, operands, printScalar, viaOf } from './scalar.js';
@@ -44,6 +45,15 @@ export function verifyProgram(program: Scalar, domain: Domain, reader: Reader): 
     case 'rotateHalf':
       if (domain.headDim === undefined) fail("rotateHalf needs a segment with pairing 'rotate', or a loop with heads.");
       break;
+    case 'groupSum': {
+      const problem = groupProblem(program.width, domain.columns);
+      if (problem !== undefined) fail(`${problem}.`);
+      if (domain.accumulators !== 1) fail('groups are summed in the epilogue of one matrix.');
+      if (domain.headDim !== undefined && domain.headDim !== program.width)
+        fail(`the segment's pairing has heads of ${domain.headDim} columns.`);
+      if (readsAcross(program.a)) fail('what a group adds up must not read other columns.');
+      break;
+    }
     case 'rowSum': {
       const buffer = reader.read(program.buffer);
       verifyRow(buffer, program.via, domain, reader, fail);
@@ -114,6 +124,7 @@ export function isRowInvariant(program: Scalar): boolean {
     case 'arg':
     case 'columnIndex':
     case 'rotateHalf':
+    case 'groupSum':
     case 'segmentSum':
       return false;
     case 'load':

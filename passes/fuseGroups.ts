@@ -7,44 +7,19 @@ import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isSymbol, printType, type Dim, type ExtentName } from '../ir/types.js';
 import { CompileError } from './compileError.js';
+import { EpilogueSums, type Placed } from './epilogueSums.js';
+import type { Group, Home } from './groups.js';
 
-/**
- * A group becomes one kernel: an anchor, and the elementwise ops before and after it.
- * - `gemm`: one or more `linear` nodes that read the same left operand (q, k and v; gate and up).
- * - `attention`, `logprob`: a recognised op. `logprob` holds every score (SCORE_OPS) of the same operands.
- * - `sample`: every op that chooses from the same logits (SAMPLE_OPS).
- * - `route`, `arrange`: every op that chooses experts from the same logits (ROUTE_OPS), or puts pairs of rows and
- *   the same experts in order (GROUP_OPS).
- * - `loop`: no anchor; elementwise ops, gathers and row reductions over one domain.
- * - `write`: `write_rows` of one or more states through the same slots, whose rows are in memory or cheap to compute.
- *   They have a kernel of their own, because the rows may be made of rows that are overwritten.
- */
-export interface Group {
-  readonly kind: 'gemm' | 'attention' | 'logprob' | 'sample' | 'route' | 'arrange' | 'loop' | 'write';
-  readonly rows: ExtentName;
-  /** Columns of the domain of a loop or a write. For other kinds the anchor determines them. */
-  readonly columns: Dim | undefined;
-  readonly anchors: Node[];
-  /** Elementwise nodes and reductions that the group computes, in order. */
-  readonly members: Node[];
-  /** Values that other groups, or the caller, read from memory. */
-  readonly stored: Set<Value>;
-}
-
-/**
- * Where a value is found.
- * - `group`: computed in that group, and stored only if listed in `stored`
- * - `inline`: cheap with one element for each row, or a literal; recomputed by every reader
- * - `memory`: a parameter, state or weight
- */
-export type Home =
-  { readonly kind: 'group'; readonly group: Group } | { readonly kind: 'inline' } | { readonly kind: 'memory' };
+export type { Group, Home } from './groups.js';
 
 export interface FusedGraph {
   readonly graph: Graph;
   readonly groups: readonly Group[];
   readonly homes: ReadonlyMap<Value, Home>;
   readonly versions: ReadonlyMap<Value, Version>;
+  readonly sums: EpilogueSums;
+  /** Sums over heads that stay in their kernel's epilogue. */
+  readonly unread: ReadonlySet<Node>;
 }
 
 /** Whether `node` reads rows of a state: at its own place in the order of groups, before a write replaces them. */
@@ -62,7 +37,8 @@ export function fuseGroups(graph: Graph): FusedGraph {
   const loaded = loadTimeValues(graph);
   for (const node of graph.nodes) if (!loaded.has(node.result)) fuser.place(node);
   for (const result of graph.results) fuser.output(result);
-  return { graph, groups: fuser.groups, homes: fuser.homes, versions: fuser.versions };
+  const { groups, homes, versions, sums } = fuser;
+  return { graph, groups, homes, versions, sums, unread: sums.unread(groups) };
 }
 
 /** Columns of a value seen as [rows, columns]; undefined if it has no symbolic rows. */
@@ -87,11 +63,12 @@ function sharesPass(a: Node, b: Node): boolean {
   return a.operands.slice(0, count).every((v, i) => v === b.operands[i]);
 }
 
-class Fuser {
+class Fuser implements Placed {
   readonly groups: Group[] = [];
   readonly homes = new Map<Value, Home>();
   readonly versions: ReadonlyMap<Value, Version>;
-  private readonly defs: ReadonlyMap<Value, Node>;
+  readonly sums = new EpilogueSums(this);
+  readonly defs: ReadonlyMap<Value, Node>;
   private readonly readers: ReadonlyMap<Value, readonly Node[]>;
   private readonly results: ReadonlySet<Value>;
   /** Inline values that a loop of their own also stores. */
@@ -357,7 +334,9 @@ class Fuser {
           : this.groups.slice(this.groups.indexOf(latest)).filter(isLoop);
     const group =
       candidates.find(
-        (g) => this.isRounding(g, node) || (this.mayJoin(g, rows, columns, node.operands) && rotatesAlike(g, node)),
+        (g) =>
+          this.isRounding(g, node) ||
+          (this.mayJoin(g, rows, columns, node.operands) && rotatesAlike(g, node) && this.sums.allow(node, g)),
       ) ?? this.open('loop', rows, columns);
     for (const v of node.operands) {
       const [base, home] = [this.viewed(v), this.home(this.viewed(v))];
@@ -374,11 +353,10 @@ class Fuser {
     if (group.kind === 'gemm' && operands.some((v) => this.groupOf(v) === group && columnsOf(v) !== columns))
       return false;
     const at = this.groups.indexOf(group);
-    return operands.every(
-      (v) =>
-        this.readyAt(v) < at ||
-        (this.home(this.viewed(v)).kind === 'group' && this.groupOf(v) === group && !this.isGathered(v)),
-    );
+    const isReady = (v: Value): boolean =>
+      this.readyAt(v) < at ||
+      (this.home(this.viewed(v)).kind === 'group' && this.groupOf(v) === group && !this.isGathered(v));
+    return operands.every((v) => isReady(v) || this.sums.computes(v, group, isReady));
   }
 
   /**
@@ -428,7 +406,7 @@ class Fuser {
     return Math.max(-1, ...node.operands.map((operand) => this.readyAt(operand)));
   }
 
-  private isGathered(v: Value): boolean {
+  isGathered(v: Value): boolean {
     const node = this.defs.get(v);
     if (node?.op === 'reshape') return this.isGathered(node.operands[0]!);
     return node?.op === 'gather_rows' && !readsState(node, this.versions);
@@ -448,14 +426,14 @@ class Fuser {
   }
 
   /** The value behind views: reshapes that keep row-major order, and row gathers except those of a state. */
-  private viewed(v: Value): Value {
+  viewed(v: Value): Value {
     const node = this.defs.get(v);
     if (node?.op === 'reshape' || (node?.op === 'gather_rows' && !readsState(node, this.versions)))
       return this.viewed(node.operands[0]!);
     return v;
   }
 
-  private home(v: Value): Home {
+  home(v: Value): Home {
     const home = this.homes.get(v);
     if (home === undefined) throw new CompileError(`%${v.name} is used before it is defined`);
     return home;

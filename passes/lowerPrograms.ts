@@ -10,7 +10,7 @@ import { lastExtent, NO_ACCUMULATORS, type Accumulators, type KernelHead, type L
 
 /** The stores and row sums of `group` among the values that belong to a segment, as programs over `accumulators`. */
 export function lowerOutputs(
-  { scalars, buffers }: Lowering,
+  { scalars, buffers, fused }: Lowering,
   group: Group,
   accumulators: Accumulators,
   belongs: (v: Value) => boolean,
@@ -19,7 +19,8 @@ export function lowerOutputs(
     .filter((v) => belongs(v))
     .map((v): Output => ({ kind: 'store', buffer: buffers.of(v), value: scalars.lower(v, group, accumulators) }));
   const sums = group.members
-    .filter((node) => OPS[node.op].fuse === 'sum' && belongs(scalars.view(node.operands[0]!).base))
+    .filter((node) => OPS[node.op].fuse === 'sum' && !fused.unread.has(node))
+    .filter((node) => belongs(scalars.view(node.operands[0]!).base))
     .map((node): Output => {
       const buffer = buffers.ofRowSum(node);
       return { kind: 'rowSum', buffer, value: scalars.lower(node.operands[0]!, group, accumulators) };

@@ -69,7 +69,7 @@ export class ScalarLowering {
     if (node === undefined || !(isMember || isInline) || isCopied) return this.load(v, base, domain, via);
     if (node.op === 'iota') return this.index(v, domain, via);
     if (readsState(node, this.fused.versions)) return this.read(node);
-    if (OPS[node.op].fuse === 'sum') return this.sum(v, node, domain, via);
+    if (OPS[node.op].fuse === 'sum') return this.sum(v, node, domain, via, context);
     if (via !== undefined)
       throw new CompileError(`%${v.name}: a gather of a value that readers recompute is not supported`);
     if (node.op === 'rotate_half' && !isMember)
@@ -118,9 +118,15 @@ export class ScalarLowering {
     throw unreadable(v, domain);
   }
 
-  private sum(v: Value, node: Node, domain: Domain, via: Value | undefined): Scalar {
+  private sum(v: Value, node: Node, domain: Domain, via: Value | undefined, context: Context): Scalar {
     const { shape } = node.operands[0]!.type;
-    const sum = shape.length === 3 ? this.segmentSum(v, node, domain, via) : this.rowSum(v, node, domain, via);
+    const { group, visit } = context;
+    const isOwn = via === undefined && group !== undefined && this.fused.sums.has(node, group);
+    const sum = isOwn
+      ? groupSum(v, node, domain, visit)
+      : shape.length === 3
+        ? this.segmentSum(v, node, domain, via)
+        : this.rowSum(v, node, domain, via);
     if (node.op === 'sum') return sum;
     const count = shape.at(-1);
     if (typeof count !== 'number')
@@ -167,6 +173,12 @@ interface Context {
   readonly group: Group | undefined;
   readonly accumulators: ReadonlyMap<Value, 0 | 1>;
   readonly visit: Visit;
+}
+
+/** The sum over a head of what the same epilogue computes. */
+function groupSum(v: Value, { operands: [operand] }: Node, domain: Domain, visit: Visit): Scalar {
+  const a = visit(operand!, { shape: operand!.type.shape, along: 'grid' });
+  return { op: 'groupSum', a, width: segmentWidth(v, domain) };
 }
 
 /** A cast inside an expression. Only a store rounds to i32 and f16; no scalar op does. */

@@ -5,6 +5,7 @@ import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';
 import { operands as childrenOf, printScalar } from '../../ir/scalar.js';
 import type { Operand, Operands } from './layout.js';
+import { groupLines } from './groupLines.js';
 import { Body, RowScope } from './scalarPrinter.js';
 import type { Site, Value } from './scalarPrinter.js';
 
@@ -170,18 +171,21 @@ export function epilogueProgram(segment: Segment, operands: Operands, ldc: numbe
   const { pairing, outputs } = segment;
   const isWhole = pairing.kind === 'none' || pairing.width % 16 === 0;
   if (pairing.kind === 'rotate' && isWhole && outputs.every((output) => output.kind === 'store')) {
-    return { text: rotatePairs(segment, pairing, operands, ldc), lines: 0 };
+    return rotatePairs(segment, pairing, operands, ldc);
   }
   const row = new RowScope(operands);
   const acc = row.define('tile', 'float *', `tile + i * ${ldc}`);
   if (isWhole && pairing.kind !== 'rotate') {
-    const site: MakeSite = (column, lanes) => ({
+    const plain: MakeSite = (column, lanes) => ({
       id: 'x',
       column,
       lanes,
       acc: (index) => `tw_load(${acc} + ${tileColumn(pairing, `${column} - c0`, index)})`,
     });
-    return { text: rowsLoop(row, columnBlocks(outputs, row, segment.columns, 'c0', 'c0 + cn', site)), lines: 0 };
+    const groups = groupLines(segment, row, (column) => plain(column, 16), 0, ldc);
+    const site: MakeSite = (column, lanes) => ({ ...plain(column, lanes), ...groups.given(column) });
+    const blocks = columnBlocks(outputs, row, segment.columns, 'c0', 'c0 + cn', site);
+    return { text: rowsLoop(row, indent(groups.text, 2) + blocks), lines: groups.lines };
   }
   return throughLines(segment, row, acc, ldc);
 }
@@ -192,17 +196,26 @@ function rotatePairs(
   pairing: Extract<Pairing, { kind: 'rotate' }>,
   operands: Operands,
   ldc: number,
-): string {
+): Epilogue {
   const { headDim, width } = pairing;
   const half = headDim / 2;
   const row = new RowScope(operands);
   const acc = row.define('tile', 'float *', `tile + i * ${ldc}`);
   const body = new Body(row);
   const at = `(head - c0 + ${width === 16 ? '2 * j' : `j / ${width} * ${2 * width} + j % ${width}`})`;
+  const lying = (c: string): string =>
+    `${c} / ${headDim} * ${headDim} + ${c} % ${half} / ${width} * ${2 * width} + ${c} % ${width} + ` +
+    `${c} % ${headDim} / ${half} * ${width}`;
+  const inOrder = (column: string): Site => ({
+    ...{ id: 'x', column, lanes: 16 },
+    acc: () => `tw_load(${acc} + ${lying(`(${column} - c0)`)})`,
+  });
+  const groups = groupLines(segment, row, inOrder, 0, ldc);
   const first: Site = {
     id: 'a',
     column: '(head + j)',
     lanes: 16,
+    ...groups.given('head'),
     acc: () => `tw_load(${acc} + ${at})`,
     rotate: (a, b) => ({ code: b.define('tw_v', `-${b.float(b.value(a, second))}`), kind: 'f', isRow: false }),
   };
@@ -210,6 +223,7 @@ function rotatePairs(
     id: 'b',
     column: `(head + j + ${half})`,
     lanes: 16,
+    ...groups.given('head'),
     acc: () => `tw_load(${acc} + ${at} + ${width})`,
     rotate: (a, b) => b.value(a, first),
   };
@@ -219,7 +233,7 @@ function rotatePairs(
   text +=
     `    for (int64_t head = c0; head < end; head += ${headDim}) {\n` +
     `      for (int64_t j = 0; j < ${half}; j += 16) {\n${indent(body.lines, 4)}      }\n    }\n`;
-  return rowsLoop(row, text);
+  return { text: rowsLoop(row, indent(groups.text, 2) + text), lines: groups.lines };
 }
 
 /** Pairs that do not fill whole vectors: each row is first copied in logical order to lines of its own. */
@@ -256,13 +270,16 @@ function throughLines(segment: Segment, row: RowScope, acc: string, ldc: number)
     );
     return { code: body.define('tw_v', `tw_load(${name})`), kind: 'f', isRow: false };
   };
-  const site: MakeSite = (column, lanes) => ({
+  const plain: MakeSite = (column, lanes) => ({
     id: 'x',
     column,
     lanes,
     acc: (index) => `tw_load(lines + ${index * ldc} + ${column} - c0)`,
     rotate: (a, body) => partner(lineOf.get(printScalar(a))!, column, body),
   });
+  const groups = groupLines(segment, row, (column) => plain(column, 16), base + arguments_.length, ldc);
+  text += indent(groups.text, 2);
+  const site: MakeSite = (column, lanes) => ({ ...plain(column, lanes), ...groups.given(column) });
   // Arguments of rotateHalf, innermost first, each into a line of its own. Columns past the end read the tile's
   // padding.
   arguments_.forEach((a) => {
@@ -273,7 +290,7 @@ function throughLines(segment: Segment, row: RowScope, acc: string, ldc: number)
     text += `    for (int64_t column = c0; column < ${end}; column += 16) {\n${indent(body.lines, 3)}    }\n`;
   });
   text += columnBlocks(outputs, row, columns, 'c0', 'c0 + cn', site);
-  return { text: rowsLoop(row, text), lines: base + arguments_.length };
+  return { text: rowsLoop(row, text), lines: base + arguments_.length + groups.lines };
 }
 
 const matrixLines = (pairing: Pairing): number => (pairing.kind === 'interleave' ? 2 : 1);

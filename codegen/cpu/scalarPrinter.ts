@@ -21,6 +21,8 @@ export interface Site {
   readonly lanes: number | string;
   /** C expression of the accumulators at this site. */
   readonly acc?: (index: 0 | 1) => string;
+  /** C expressions (vectors) of values that a group of columns shares, by printScalar of their program. */
+  readonly given?: ReadonlyMap<string, string>;
   /** rotateHalf(a) at this site: from a value printed at another site and its sign, or from a vector expression. */
   readonly rotate?: (a: Scalar, body: Body) => Value;
 }
@@ -133,7 +135,8 @@ export class Body {
     const key = `${site.id} ${printScalar(s)}`;
     const known = this.values.get(key);
     if (known !== undefined) return known;
-    const value = this.print(s, site);
+    const given = site.given?.get(printScalar(s));
+    const value = given === undefined ? this.print(s, site) : this.columnValue('f', given);
     this.values.set(key, value);
     return value;
   }
@@ -191,6 +194,8 @@ export class Body {
         if (site.rotate === undefined)
           throw new Error(`${printScalar(s)} has no meaning here: nothing says how wide heads are.`);
         return site.rotate(s.a, this);
+      case 'groupSum':
+        throw new Error(`${printScalar(s)} has no meaning here: nothing sums groups of columns.`);
       case 'load':
         return this.load(s.buffer, s.access, site);
       case 'rowSum': {

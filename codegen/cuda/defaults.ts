@@ -1,11 +1,12 @@
 /** Default schedules for a GPU that has not been tuned: good, but not optimal. */
 import type { CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
-import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import type { Kernel, KernelModule, Segment } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { defaultAttentionSchedule } from './attentionSchedules.js';
 import type { Contraction } from './text/contraction.js';
 import { segmentsOf } from './text/contraction.js';
+import { mmaStep } from './gemmMma.js';
 import { simtStep } from './gemmSimt.js';
 import type { CudaFacts } from './legality.js';
 import { contractionTypes, isLegalCuda, rowValuesOf } from './legality.js';
@@ -84,9 +85,17 @@ function candidates(kernel: Contraction, rows: number): CudaGemmSchedule[] {
     stages: 4,
   });
   return [
-    ...[128, 64, 32, 16].filter((tm) => tm === 16 || tm < 2 * rows).flatMap((tm) => [mma(tm, 128), mma(tm, 64)]),
+    ...[128, 64, 32, 16]
+      .filter((tm) => tm === 16 || tm < 2 * rows)
+      .flatMap((tm) => mmaWidths(segmentsOf(kernel)).map((width) => mma(tm, width))),
     ...simts(rows, simt),
   ];
+}
+
+/** 128 columns and 64, or as many whole parts of warps as these hold; at least one. */
+function mmaWidths(segments: readonly Segment[]): readonly number[] {
+  const step = mmaStep(segments);
+  return [...new Set([128, 64].map((width) => step * Math.max(1, Math.floor(width / step))))];
 }
 
 const simts = (rows: number, simt: (tm: number) => CudaGemmSchedule): CudaGemmSchedule[] => [

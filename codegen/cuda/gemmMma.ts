@@ -1,5 +1,6 @@
 /** Contractions on the tensor cores of every GPU from sm_80 on: cp.async into a ring of stages, ldmatrix, mma.sync. */
 import type { CudaGemmSchedule, LaunchShape } from '../../ir/cuda.js';
+import { groupWidth } from '../../ir/groupSums.js';
 import type { GemmKernel, LogProbKernel, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
@@ -12,7 +13,7 @@ import { storedLogits } from '../operands.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
 import type { Fragment, RowPrologue } from './text/programs.js';
-import { fragmentEpilogue, fragmentProblem, fragmentStep, programsOf, rowPrologue } from './text/programs.js';
+import { fragmentEpilogue, fragmentProblem, programsOf, rowPrologue, tileStep } from './text/programs.js';
 import { Body, RowScope } from './text/scalarPrinter.js';
 import { indent } from './text/statements.js';
 import { render } from './text/templates.js';
@@ -26,14 +27,20 @@ export interface WarpTiles {
   readonly warps: number;
 }
 
-/** The number of physical columns in a warp's part is a multiple of this: whole pairs and whole blocks of row sums. */
-export const mmaStep = (segments: readonly Segment[]): number =>
-  segments.map(fragmentStep).reduce(leastCommonMultiple, 32);
+/**
+ * The number of physical columns in a warp's part is a multiple of this: whole pairs, whole blocks of row sums and whole
+ * groups that are summed.
+ */
+export const mmaStep = (segments: readonly Segment[]): number => segments.map(tileStep).reduce(leastCommonMultiple, 32);
 
-/** A warp's part of a tile: 64 × 32 in large tiles, fewer rows in lower ones, wider if pairs need it. */
+/** Most elements of a warp's part: 128 accumulators a thread. */
+const MOST_OF_WARP = 4096;
+
+/** A warp's part of a tile: 64 × 32 in large tiles, fewer rows in lower ones, wider and lower if pairs or heads need it. */
 export function warpTiles({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step: number): WarpTiles {
-  const wm = tm % 64 === 0 && tm > 64 ? 64 : tm % 32 === 0 ? 32 : 16;
   const wn = Math.max(step, tn % 64 === 0 && tn >= 256 ? 64 : 32);
+  const most = tm % 64 === 0 && tm > 64 ? 64 : tm % 32 === 0 ? 32 : 16;
+  const wm = [64, 32].find((rows) => rows <= most && rows * wn <= MOST_OF_WARP) ?? 16;
   return { wm, wn, warpsDown: tm / wm, warps: (tm / wm) * (tn / wn) };
 }
 
@@ -69,7 +76,7 @@ export function mmaProblem(
   if (stages < 2 || stages > 8) return 'mma has 2 to 8 stages';
   const { wm, wn, warps } = warpTiles(schedule, mmaStep(segments));
   if (tn % wn !== 0) return `tn must be a multiple of ${wn}: whole pairs and blocks of row sums in a warp`;
-  if (wm * wn > 4096) return `a warp's part of ${wm}×${wn} does not fit its registers`;
+  if (wm * wn > MOST_OF_WARP) return `a warp's part of ${wm}×${wn} does not fit its registers`;
   if (warps > 16) return `a tile of ${tm}×${tn} needs ${warps} warps, 16 at most`;
   if (isLogProb && LOGPROB_BLOCK % tn !== 0) return `tn must divide ${LOGPROB_BLOCK}`;
   return undefined;
@@ -193,6 +200,8 @@ export function emitGemmMma(
       quad: 'quad',
       isWhole: physical === segment.columns * matricesOf(segment.pairing) && physical % tn === 0,
       given: prologue.given(`values + i * ${prologue.scalars.length}`),
+      // Parts of warps are whole heads if groups are summed.
+      holdsWholeHeads: groupWidth(segment.outputs) !== undefined,
     };
     const placed = {
       start,

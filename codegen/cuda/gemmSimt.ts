@@ -3,6 +3,7 @@
  * and run small heads.
  */
 import type { CudaGemmSchedule } from '../../ir/cuda.js';
+import { groupWidth } from '../../ir/groupSums.js';
 import type { GemmKernel, LogProbKernel, Pairing, Segment } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import { columnStep, storedLogits } from '../operands.js';
@@ -16,6 +17,7 @@ import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { CUDA_TYPES, kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
 import type { RowPrologue } from './text/programs.js';
 import { programsOf, programValues, rowPrologue, storeLine } from './text/programs.js';
+import { groupValues } from './text/groupValues.js';
 import type { Site } from './text/scalarPrinter.js';
 import { Body, RowScope } from './text/scalarPrinter.js';
 import { indent } from './text/statements.js';
@@ -177,12 +179,17 @@ function epilogue(
     lanes: 1,
     acc: (index) => `tile[i * ${ldt} + ${lying(pairing, `${column} - c0`, index)}]`,
   });
-  let site = at('x', 'column');
+  const groups = laneGroups(segment, row, ldt);
+  let site: Site = { ...at('x', 'column'), ...groups.given };
   if (pairing.kind === 'rotate') {
     const half = pairing.headDim / 2;
     const isFirst = `column % ${pairing.headDim} < ${half}`;
     const own: Site = { ...site, rotate: { partner: () => other, isNegated: `(${isFirst})` } };
-    const other: Site = { ...at('y', 'partner'), rotate: { partner: () => own, isNegated: `!(${isFirst})` } };
+    const other: Site = {
+      ...at('y', 'partner'),
+      ...groups.given,
+      rotate: { partner: () => own, isNegated: `!(${isFirst})` },
+    };
     body.lines.push(`const int partner = ${isFirst} ? column + ${half} : column - ${half};`);
     site = own;
   }
@@ -199,10 +206,36 @@ function epilogue(
       `${row.rowPointer(operands.get(buffer), undefined)}[column / ${ROW_SUM_BLOCK}] = s${i};`,
   );
   return {
-    row: indent(row.lines, 3),
+    row: indent([...row.lines, ...groups.lines], 3),
     program: indent([...body.lines, ...then], 4),
     close: indent(close, 3),
     sums: sums.map((_, i) => `s${i}`),
+  };
+}
+
+/** What the group of a lane's column shares. Each quad of lanes lies in one group, whose products are in the tile. */
+function laneGroups(
+  segment: Segment,
+  row: RowScope,
+  ldt: number,
+): { readonly lines: readonly string[]; readonly given: Pick<Site, 'given'> } {
+  const { pairing, outputs, columns } = segment;
+  const width = groupWidth(outputs);
+  if (width === undefined) return { lines: [], given: {} };
+  const inTile = (c: string): string => lying(pairing, `(group0 - c0 + ${c})`, 0);
+  const values = groupValues({ ...segment, pairing: { kind: 'none' } }, row, {
+    prefix: 'l',
+    count: 1,
+    column: 'group0',
+    acc: (group, offset) => `tile[i * ${ldt} + ${inTile(`8 * (${group}) + 2 * (lane % 4) + ${offset}`)}]`,
+    quad: '(lane % 4)',
+    isWhole: true,
+  });
+  if (values === undefined) return { lines: [], given: {} };
+  const last = `(column < ${columns} ? column : ${columns - 1})`;
+  return {
+    lines: [`const int group0 = ${last} / ${width} * ${width};`, ...values.lines],
+    given: { given: values.given('0') },
   };
 }
 

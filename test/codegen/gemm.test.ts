@@ -9,8 +9,9 @@ import type { BufferDecl, KernelModule, Output, Pairing } from '../../ir/kernel.
 import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
+import type { Scalar } from '../../ir/scalar.js';
 import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js';
-import { acc, add, element, mul, rowSum, store } from './modules.js';
+import { acc, add, constant, element, mul, rowSum, store } from './modules.js';
 import { expectSame } from '../support/sameValues.js';
 
 const FACTS = { isas: ['portable', 'avx2', 'avx512', 'amx'] as const, l1: 32768, l2: 1 << 20 };
@@ -52,6 +53,14 @@ interface Case {
 }
 
 const rotated = add(acc(), mul({ op: 'rotateHalf', a: mul(acc(), element('e')) }, element('e')));
+/** An element by its head's 1/rms. */
+const normed = (width: number): Scalar =>
+  mul(acc(), {
+    op: 'rsqrt',
+    a: add(mul({ op: 'groupSum', a: mul(acc(), acc()), width }, constant(1 / width)), constant(1)),
+  });
+const turned = (width: number): Scalar =>
+  add(normed(width), mul({ op: 'rotateHalf', a: normed(width) }, constant(0.25)));
 const CASES: readonly Case[] = [
   {
     label: 'plain, ragged',
@@ -102,6 +111,35 @@ const CASES: readonly Case[] = [
     outputs: (y, s) => [store(y, mul(acc(), acc(1))), rowSum(s, acc())],
   },
 ];
+
+/** Heads that are normed behind their product, on one instruction set: their text is the same on all. */
+const NORMED: readonly Case[] = [
+  {
+    label: 'rotate 16, heads normed',
+    k: 96,
+    columns: 192,
+    pairing: { kind: 'rotate', headDim: 64, width: 16 },
+    step: 64,
+    outputs: (y) => [store(y, turned(64))],
+  },
+  {
+    label: 'rotate 8, heads normed',
+    k: 64,
+    columns: 144,
+    pairing: { kind: 'rotate', headDim: 48, width: 8 },
+    step: 96,
+    outputs: (y, s) => [store(y, turned(48)), rowSum(s, acc())],
+  },
+  {
+    label: 'plain, groups normed',
+    k: 64,
+    columns: 144,
+    pairing: { kind: 'none' },
+    step: 96,
+    outputs: (y, s) => [store(y, normed(48)), rowSum(s, normed(48))],
+  },
+];
+const NORMED_ISA = RUNNABLE.findLast((isa) => isa !== 'amx');
 
 /** One kernel for each schedule, each with its own results. */
 function moduleOf(c: Case, isa: CpuIsa, bf16: boolean, count: number): KernelModule {
@@ -157,7 +195,12 @@ describe.each([...RUNNABLE])('a contraction on %s', (isa) => {
   // One case of each instruction set and dtype is compiled with the product's own flags.
   it.each(
     dtypes.flatMap((bf16) =>
-      cases.map((c, turn) => ({ c, bf16, turn, label: `${c.label}, ${bf16 ? 'bf16' : 'f32'}` })),
+      [...cases, ...(isa === NORMED_ISA && !bf16 ? NORMED : [])].map((c, turn) => ({
+        c,
+        bf16,
+        turn,
+        label: `${c.label}, ${bf16 ? 'bf16' : 'f32'}`,
+      })),
     ),
   )('$label', ({ c, bf16, turn }) => {
     // Panels of bf16 are widened either once for each work item or in registers; each half of the schedules has both

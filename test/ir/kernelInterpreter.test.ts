@@ -64,6 +64,18 @@ describe('gemm', () => {
     expect([...out.get('y')!]).toEqual([-3, -4, 1, 2, -7, -8, 5, 6]);
   });
 
+  it('sums groups of adjacent columns', () => {
+    const { columns, value } = { columns: 32, value: { op: 'groupSum', a: acc, width: 16 } as const };
+    const out = interpretKernel(gemm('w', columns, 1, { kind: 'none' }, value), {
+      decls: { buffers: [buffer('x', 'T', 1), buffer('y', 'T', columns)], weights: [weight('w', [columns], 1)] },
+      sizes: { T: 2, R: 0 },
+      buffers: new Map([['x', f64(1, -2)]]),
+      weights: new Map([['w', Float64Array.from({ length: columns }, (_, i) => i)]]),
+    });
+    const each = [120, 376, -240, -752].flatMap((sum) => Array.from({ length: 16 }, () => sum));
+    expect([...out.get('y')!]).toEqual(each);
+  });
+
   it('shifts column loads inside rotateHalf together with the accumulator', () => {
     const value: Scalar = {
       op: 'rotateHalf',

@@ -229,6 +229,26 @@ describe('verifyKernels', () => {
       valueOf({ op: 'rotateHalf', a: acc }),
       "rotateHalf(acc0): rotateHalf needs a segment with pairing 'rotate', or a loop with heads.",
     ],
+    [
+      'groups that are not whole parts',
+      valueOf({ op: 'groupSum', a: acc, width: 8 }),
+      'groupSum(acc0 of 8 columns): groups have a multiple of 16 columns, at most 256, not 8.',
+    ],
+    [
+      'groups that do not fill the columns',
+      valueOf({ op: 'groupSum', a: acc, width: 48 }),
+      '32 columns are not whole groups of 48.',
+    ],
+    [
+      'groups of groups',
+      valueOf({ op: 'groupSum', a: { op: 'groupSum', a: acc, width: 16 }, width: 16 }),
+      'what a group adds up must not read other columns.',
+    ],
+    [
+      'groups of two widths',
+      valueOf({ op: 'add', a: { op: 'groupSum', a: acc, width: 16 }, b: { op: 'groupSum', a: acc, width: 32 } }),
+      "the epilogue of 'wv' sums groups of more than one width.",
+    ],
     ['an op operand', valueOf({ op: 'arg', index: 0 }), '$0: operands of ops appear in op definitions only'],
     [
       'a load of another width',

@@ -61,22 +61,16 @@ describe('norms of heads', () => {
     expect(kernelsOf(normedHeads(32, 2))).toMatchInlineSnapshot(`
       "
       attention: gemm over T, x[T, 32]
-        attention_w0: 64 columns
-          q = acc0
-          q_mean_parts Σ= mul(acc0, acc0)
-        attention_w1: 32 columns
-          k = acc0
-          k_mean_parts Σ= mul(acc0, acc0)
-      attention_1: loop over T × 64, heads of 32
-        q_rotary = add(mul(mul(mul(q[row, column], rsqrt(add(mul(segmentSum(q_mean_parts, 2 for 32 columns), 0.03125),
-            0.00001))), q_norm_table[column mod 32]), cosine[row, column mod 32]), mul(rotateHalf(mul(mul(q[row,
-            column], rsqrt(add(mul(segmentSum(q_mean_parts, 2 for 32 columns), 0.03125), 0.00001))),
-            q_norm_table[column mod 32])), sine[row, column mod 32]))
-      attention_2: loop over T × 32, heads of 32
-        k_rotary = add(mul(mul(mul(k[row, column], rsqrt(add(mul(segmentSum(k_mean_parts, 2 for 32 columns), 0.03125),
-            0.00001))), k_norm_table[column]), cosine[row, column]), mul(rotateHalf(mul(mul(k[row, column],
-            rsqrt(add(mul(segmentSum(k_mean_parts, 2 for 32 columns), 0.03125), 0.00001))), k_norm_table[column])),
-            sine[row, column]))
+        attention_w0: 64 columns, rotate 32 by 16
+          q_rotary = add(mul(mul(mul(acc0, rsqrt(add(mul(groupSum(mul(acc0, acc0) of 32 columns), 0.03125),
+              0.00001))), q_norm_table[column mod 32]), cosine[row, column mod 32]), mul(rotateHalf(mul(mul(acc0,
+              rsqrt(add(mul(groupSum(mul(acc0, acc0) of 32 columns), 0.03125), 0.00001))), q_norm_table[column mod
+              32])), sine[row, column mod 32]))
+        attention_w1: 32 columns, rotate 32 by 16
+          k_rotary = add(mul(mul(mul(acc0, rsqrt(add(mul(groupSum(mul(acc0, acc0) of 32 columns), 0.03125),
+              0.00001))), k_norm_table[column]), cosine[row, column]), mul(rotateHalf(mul(mul(acc0,
+              rsqrt(add(mul(groupSum(mul(acc0, acc0) of 32 columns), 0.03125), 0.00001))), k_norm_table[column])),
+              sine[row, column]))
       "
     `);
   });

@@ -4,7 +4,7 @@ import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import type { Contraction } from '../text/contraction.js';
 import { segmentsOf } from '../text/contraction.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { skinnyStep } from './layout.js';
+import { skinnyTileStep } from './layout.js';
 import { FEW_ROWS } from './skeletons.js';
 
 /** Most rows for which the skeleton is the default. */
@@ -45,13 +45,14 @@ export function defaultSkinnySchedule(
   const isLogProb = kernel.anchor === 'logprob';
   const tm = [8, 16, 32].find((each) => rows <= each) ?? 64;
   const tilesOf = (width: number): number => columnTiles(segments, width).total;
-  const tiles = (isLogProb ? [LOGPROB_BLOCK] : widths(skinnyStep(segments), tilesOf, multiprocessors)).flatMap((tn) =>
-    ((tm + tn) * 128 * 2 <= DEEP_STAGE ? [128, 64] : [64]).flatMap((tk) =>
-      depths.map((depth): CudaGemmSchedule => ({
-        ...{ kind: 'gemm', skeleton, tm, tn, tk, stages: depth },
-        ...{ cluster: 1, raster: 1, mode: 'cooperative' },
-      })),
-    ),
+  const tiles = (isLogProb ? [LOGPROB_BLOCK] : widths(skinnyTileStep(segments), tilesOf, multiprocessors)).flatMap(
+    (tn) =>
+      ((tm + tn) * 128 * 2 <= DEEP_STAGE ? [128, 64] : [64]).flatMap((tk) =>
+        depths.map((depth): CudaGemmSchedule => ({
+          ...{ kind: 'gemm', skeleton, tm, tn, tk, stages: depth },
+          ...{ cluster: 1, raster: 1, mode: 'cooperative' },
+        })),
+      ),
   );
   const { tn: width } = tiles[0]!;
   const isWholeMemory = skeleton === 'skinnyWgmma' && tilesOf(width) <= multiprocessors && tm * width <= LONG_EPILOGUE;

@@ -16,6 +16,8 @@ import { render } from '../text/templates.js';
 import { columnTiles } from '../wgmma/layout.js';
 import { keepLogitsText, logProbFunctions, logProbText } from '../wgmma/logprob.js';
 import {
+  groupPitch,
+  needsGroups,
   PRODUCTS_PITCH,
   skinnyCopiers,
   skinnySharedBytes,
@@ -24,6 +26,7 @@ import {
   skinnyValuesOffset,
   skinnyWarps,
 } from './layout.js';
+import { rowGroups } from './rowGroups.js';
 import { ROWS_AT_ONCE, rowValuesText } from './rowValues.js';
 
 export { defaultSkinnySchedule, SKINNY_ROWS } from './candidates.js';
@@ -48,6 +51,7 @@ export function emitSkinny(
   const { wm, wn, warpsDown, warps } = skinnyWarps(schedule, skinnyStep(segments));
   const [a, w] = [operands.get(kernel.a), operands.weight(segments[0]!.weight)];
   const tiles = columnTiles(segments, tn);
+  const hasGroups = needsGroups(segments);
   const copiers = skinnyCopiers(schedule, warps, isLogProb);
   const [threads, steps] = [32 * (warps + copiers), Math.ceil(kernel.k / tk)];
   const copying = copiers === 0 ? warps : copiers;
@@ -76,6 +80,11 @@ export function emitSkinny(
     ahead: Math.min(stages - 1, steps),
     acrossAll: tiles.total,
     hasValues: prologue.scalars.length > 0,
+    copiersLeave: copiers > 0 && !hasGroups,
+    pitch: groupPitch(tn),
+    units: (tn / wn) * (tm / 8),
+    rowGroups: tm / 8,
+    blockWarps: threads / 32,
     valuesOffset: skinnyValuesOffset(schedule, isLogProb),
     valuesStep: Math.min(stages, steps) - 1,
     valuesDistance: copying * rowsAtOnce,
@@ -100,12 +109,14 @@ export function emitSkinny(
   const body = { ...common, head, loop: render('skinnyLoop', common) };
   const text =
     kernel.anchor === 'gemm'
-      ? render('gemmSkinny', {
+      ? render(hasGroups ? 'gemmSkinnyGroups' : 'gemmSkinny', {
           ...body,
           finish: finish.finish,
           segments: common.segments.map((placed, i) => ({
             ...placed,
-            program: fragmentEpilogue(segments[i]!, operands, fragmentOf(kernel, i, wn, tn, prologue), 3),
+            program: hasGroups
+              ? unitText(kernel, i, operands, { wn, tn }, prologue)
+              : fragmentEpilogue(segments[i]!, operands, fragmentOf(kernel, i, wn, tn, prologue), 3),
           })),
         })
       : logProbFunctions(kernel) +
@@ -136,6 +147,24 @@ export function emitSkinny(
       gridY: { kind: 'constant', count: 1 },
     },
   };
+}
+
+/** The epilogue of eight rows and a few columns of the products in shared memory, as gemmSkinny names them. */
+function unitText(
+  kernel: Contraction,
+  index: number,
+  operands: CudaOperands,
+  { wn, tn }: { readonly wn: number; readonly tn: number },
+  prologue: RowPrologue,
+): string {
+  const segments = segmentsOf(kernel);
+  const pitch = groupPitch(tn);
+  const own: Fragment = {
+    ...fragmentOf(kernel, index, wn, tn, prologue),
+    acc: (group, lane) => `products[i * ${pitch} + j0 + 8 * (${group}) + 2 * quad + ${lane}]`,
+  };
+  const { text, fragment } = rowGroups(segments[index]!, operands, own, { column0: 'n0', pitch, depth: 3 });
+  return text + fragmentEpilogue(segments[index]!, operands, fragment, 3);
 }
 
 /** A row of a thread's accumulators, as gemmSkinny names it. */

@@ -1,9 +1,10 @@
 /** How a block of the skinny skeleton divides its tile among warps and lays out shared memory. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import { groupWidth } from '../../../ir/groupSums.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { leastCommonMultiple } from '../text/operands.js';
-import { fragmentProblem, fragmentStep } from '../text/programs.js';
+import { fragmentProblem, fragmentStep, tileStep } from '../text/programs.js';
 
 /** Rows of a tile. Tiles of 8 rows use half of each tensor-core instruction. */
 const TILE_ROWS: readonly number[] = [8, 16, 32, 64];
@@ -27,6 +28,17 @@ export interface SkinnyWarps {
 /** The number of columns of a warp: whole pairs and whole blocks of row sums. */
 export const skinnyStep = (segments: readonly Segment[]): number =>
   segments.map(fragmentStep).reduce(leastCommonMultiple, WARP_COLUMNS);
+
+/** The number of columns of a tile: whole parts of warps, and whole groups that epilogues sum. */
+export const skinnyTileStep = (segments: readonly Segment[]): number =>
+  segments.map(tileStep).reduce(leastCommonMultiple, skinnyStep(segments));
+
+/** Whether epilogues need whole groups, which are wider than a warp's part: products then go through shared memory. */
+export const needsGroups = (segments: readonly Segment[]): boolean =>
+  segments.some(({ outputs }) => groupWidth(outputs) !== undefined);
+
+/** Floats from one row of a tile's products in shared memory to the next, for whole groups. */
+export const groupPitch = (tn: number): number => tn + 8;
 
 /** Narrow parts, because few warps share a multiprocessor: as many warps as a block may have. */
 export function skinnyWarps({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step: number): SkinnyWarps {
@@ -77,7 +89,8 @@ export function skinnyProblem(
   if (stages < SKINNY_STAGES.least || stages > SKINNY_STAGES.most)
     return `skinny has ${SKINNY_STAGES.least} to ${SKINNY_STAGES.most} stages`;
   const step = skinnyStep(segments);
-  if (tn % step !== 0) return `tn must be a multiple of ${step}: whole pairs and blocks of row sums in a warp`;
+  const whole = skinnyTileStep(segments);
+  if (tn % whole !== 0) return `tn must be a multiple of ${whole}: whole pairs, heads and blocks of row sums`;
   const { wm, wn, warps } = skinnyWarps(schedule, step);
   if (warps > MOST_WARPS) return `a tile of ${tm}×${tn} needs ${warps} warps, ${MOST_WARPS} at most`;
   if (wm * wn > 2048) return `a warp's part of ${wm}×${wn} does not fit its registers`;

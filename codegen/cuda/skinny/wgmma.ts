@@ -20,6 +20,7 @@ import { MULTIPLY, productText, stepOffsets, waitText } from '../wgmma/mainLoop.
 import { halfType } from '../wgmma/options.js';
 import { tensorMapsOf } from '../wgmma/tensorMaps.js';
 import { skinnyStep } from './layout.js';
+import { rowGroups } from './rowGroups.js';
 import { rowValuesText } from './rowValues.js';
 import { skinnyWgmmaLayout } from './wgmmaLayout.js';
 
@@ -97,10 +98,12 @@ export function emitSkinnyWgmma(
         ? render('gemmSkinnyWgmma', {
             ...body,
             finish: finish.finish,
-            segments: common.segments.map((placed, i) => ({
-              ...placed,
-              program: fragmentEpilogue(segments[i]!, operands, fragmentOf(kernel, i, tn, pitch, prologue), 3),
-            })),
+            segments: common.segments.map((placed, i) => {
+              const own = fragmentOf(kernel, i, tn, pitch, prologue);
+              const at = { column0: 'column0', pitch, depth: 3 };
+              const { text, fragment } = rowGroups(segments[i]!, operands, own, at);
+              return { ...placed, program: text + fragmentEpilogue(segments[i]!, operands, fragment, 3) };
+            }),
           })
         : render('logprobSkinnyWgmma', {
             ...body,

@@ -5,7 +5,7 @@ import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { fragmentProblem } from '../text/programs.js';
 import { SLAB, WARPS_OF_GROUP, WGMMA_ROWS } from '../wgmma/instruction.js';
 import { MOST_COLUMNS } from '../wgmma/layout.js';
-import { skinnyStep } from './layout.js';
+import { skinnyTileStep } from './layout.js';
 
 const ALIGNMENT = 1024;
 const BARRIER = 8;
@@ -74,9 +74,9 @@ export function skinnyWgmmaProblem(
   if (!TILE_ROWS.includes(tm)) return `tiles of few rows have ${TILE_ROWS.join(', ')} rows`;
   if (!DEPTHS.includes(tk)) return `tk must be ${DEPTHS.join(', ')}`;
   if (stages < STAGES.least || stages > STAGES.most) return `stages must be ${STAGES.least} to ${STAGES.most}`;
-  const step = skinnyStep(segments);
+  const step = skinnyTileStep(segments);
   if (tn % step !== 0 || tn > MOST_COLUMNS)
-    return `tn must be a multiple of ${step}, whole pairs and blocks of row sums, and at most ${MOST_COLUMNS}`;
+    return `tn must be a multiple of ${step}, whole pairs, heads and blocks of row sums, and at most ${MOST_COLUMNS}`;
   if (isLogProb && tn !== LOGPROB_BLOCK) return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
   return undefined;
 }

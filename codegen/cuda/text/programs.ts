@@ -3,13 +3,15 @@
  * accumulator fragment of a tensor core (mma.sync, wgmma). All skeletons with such fragments are printed through this
  * module.
  */
+import { groupWidth } from '../../../ir/groupSums.js';
 import type { Output, Segment } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Access, Scalar } from '../../../ir/scalar.js';
 import { printScalar } from '../../../ir/scalar.js';
 import type { CudaOperands, Operand } from './operands.js';
-import { CUDA_TYPES } from './operands.js';
+import { CUDA_TYPES, leastCommonMultiple } from './operands.js';
 import type { Site } from './scalarPrinter.js';
+import { groupValues, type GroupValues } from './groupValues.js';
 import { Body, modulo, RowScope, rowScalars } from './scalarPrinter.js';
 import { block, Constants, guarded, indent, unrolled } from './statements.js';
 
@@ -123,6 +125,11 @@ export interface Fragment {
    */
   readonly close?: (site: SumSite) => readonly string[];
   /**
+   * Values that groups of columns share, if the caller has computed them, by printScalar of their program. `group` is a
+   * C expression (int): one of the fragment's 8-column groups. Undefined for a fragment of whole groups.
+   */
+  readonly shared?: (group: string) => ReadonlyMap<string, string>;
+  /**
    * Loads that the caller has already made, at logical column + lane of the group; see Site.loaded. `group` is a C
    * expression (int, constant once loops are unrolled): the fragment's 8-column group, of logical columns if
    * interleaved, otherwise of physical columns.
@@ -151,6 +158,10 @@ export function fragmentStep({ pairing, outputs }: Segment): number {
   return pairing.kind === 'interleave' && isSummed ? Math.max(step, 2 * ROW_SUM_BLOCK) : step;
 }
 
+/** The same for tiles, which also have whole groups of the columns that an epilogue sums. */
+export const tileStep = (segment: Segment): number =>
+  leastCommonMultiple(fragmentStep(segment), groupWidth(segment.outputs) ?? 1);
+
 /** 8-column groups per block of row sums. */
 const SUM_GROUPS = ROW_SUM_BLOCK / 8;
 
@@ -165,7 +176,9 @@ export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragm
   const units = pairing.kind === 'none' ? fragment.groups : fragment.groups / 2;
   const hasSums = outputs.some(({ kind }) => kind === 'rowSum');
   const constants = new Constants();
-  const sites = fragmentSites(segment, fragment, constants);
+  const own = ownValues(segment, scope, fragment);
+  const shared = own?.shared ?? fragment.shared;
+  const sites = fragmentSites(segment, { ...fragment, ...(shared === undefined ? {} : { shared }) }, constants);
   const sums: string[] = [];
   const printed = sites.list.map((site, i) => printOutputs(outputs, site, i === 1, body, fragment, sums));
   const stores = printed.flatMap(({ stores: lines }) => lines);
@@ -189,7 +202,24 @@ export function fragmentEpilogue(segment: Segment, operands: CudaOperands, fragm
         ...closeSums(segment, fragment, scope, sums),
       ])
     : unrolled(`for (int unit_ = 0; unit_ < ${units}; unit_++)`, unit);
-  return indent(block('', [...scope.lines, ...inner]), depth);
+  return indent(block('', [...scope.lines, ...(own?.lines ?? []), ...inner]), depth);
+}
+
+/** The values of the groups of a fragment that has whole groups, unless the caller has computed them. */
+function ownValues(
+  segment: Segment,
+  scope: RowScope,
+  fragment: Fragment,
+): (Pick<GroupValues, 'lines'> & Pick<Fragment, 'shared'>) | undefined {
+  const width = groupWidth(segment.outputs);
+  if (width === undefined || fragment.shared !== undefined) return undefined;
+  const values = groupValues(segment, scope, { ...fragment, count: (8 * fragment.groups) / width });
+  return values === undefined
+    ? undefined
+    : {
+        lines: values.lines,
+        shared: (group) => values.given(`(${group}) / ${width / 8}`),
+      };
 }
 
 interface Sites {
@@ -203,7 +233,7 @@ interface Sites {
  * The sites at which a fragment's programs are evaluated, in terms of `unit_`; adds the constants that they may use.
  */
 function fragmentSites({ pairing, columns }: Segment, fragment: Fragment, constants: Constants): Sites {
-  const { acc, column: base, quad, loaded } = fragment;
+  const { acc, column: base, quad, loaded, shared } = fragment;
   const at = (
     id: string,
     column: () => string,
@@ -221,6 +251,7 @@ function fragmentSites({ pairing, columns }: Segment, fragment: Fragment, consta
       ? {}
       : { loaded: (buffer: string, access: Access, lane: number) => loaded(buffer, access, logical(group), lane) }),
     ...(rotate === undefined ? {} : { rotate }),
+    ...(shared === undefined ? {} : { given: shared(pairing.kind === 'none' ? 'unit_' : '2 * unit_') }),
   });
   const logical = (group: () => string): (() => string) => (pairing.kind === 'interleave' ? () => 'unit_' : group);
   switch (pairing.kind) {

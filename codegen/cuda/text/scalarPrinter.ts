@@ -20,6 +20,8 @@ export interface Site {
    * C expression (primary) of the accumulator at column + lane. `index` 1 is the second matrix of an interleaved pair.
    */
   readonly acc?: (index: 0 | 1, lane: number) => string;
+  /** C expressions (float) of values that a group of columns shares, by printScalar of their program. */
+  readonly given?: ReadonlyMap<string, string>;
   /**
    * rotateHalf(a) at this site is a at the partner's columns, negated if isNegated, or the C truth value that it
    * prints, is true.
@@ -109,8 +111,13 @@ export class Body {
     const key = `${site.id} ${printScalar(s)}`;
     const known = this.values.get(key);
     if (known !== undefined) return known;
-    const given = this.row.givenValue(s);
-    const value = given === undefined ? this.print(s, site) : this.rowValue('f', given);
+    const [ofRow, ofGroup] = [this.row.givenValue(s), site.given?.get(printScalar(s))];
+    const value =
+      ofRow !== undefined
+        ? this.rowValue('f', ofRow)
+        : ofGroup !== undefined
+          ? ({ codes: [ofGroup, ofGroup], kind: 'f', isRow: false } as const)
+          : this.print(s, site);
     this.values.set(key, value);
     return value;
   }
@@ -157,6 +164,8 @@ export class Body {
       }
       case 'rotateHalf':
         return this.rotated(s.a, site);
+      case 'groupSum':
+        throw new Error(`${printScalar(s)} has no meaning here: nothing sums groups of columns.`);
       case 'load':
         return this.load(s.buffer, s.access, site);
       case 'rowSum': {
@@ -350,6 +359,7 @@ function isRowOnly(s: Scalar, operands: CudaOperands): boolean {
     case 'arg':
     case 'columnIndex':
     case 'rotateHalf':
+    case 'groupSum':
     case 'segmentSum':
       return false;
     case 'load':

@@ -1,15 +1,18 @@
 /** The epilogue of a wgmma tile: one row of a consumer thread's accumulators, in batches of columns. */
+import { groupWidth } from '../../../ir/groupSums.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Access } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
+import { groupValues, type GroupValues } from '../text/groupValues.js';
 import type { Operand } from '../text/operands.js';
 import { physicalColumns } from '../text/operands.js';
 import type { Fragment, SumSite } from '../text/programs.js';
 import { fragmentEpilogue, fragmentStep } from '../text/programs.js';
+import { RowScope } from '../text/scalarPrinter.js';
 import { indent } from '../text/statements.js';
 import { elementLoads } from './elementLoads.js';
-import { handoffProduct } from './handoff.js';
+import { forgetProducts, handoffProduct } from './handoff.js';
 import type { WgmmaLayout } from './layout.js';
 import type { WgmmaContext } from './options.js';
 import { VectorLoads, QUAD, VectorStores, type VectorContext } from './vectorAccess.js';
@@ -47,6 +50,8 @@ interface Context extends VectorContext {
   readonly loads: readonly Operand[];
   /** Buffers of row sums that quads store four blocks at a time. */
   readonly sums: readonly Operand[];
+  /** Values that groups of columns share, computed for the whole row of the tile. */
+  readonly groups: GroupValues | undefined;
 }
 
 /**
@@ -61,17 +66,25 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
   const groups = tn / 8;
   const step = fragmentStep(segment) / 8;
   const physical = physicalColumns(segment.columns, segment.pairing);
+  const given = prologue.given(`(from + local * ${prologue.scalars.length})`);
+  const isWhole = physical % tn === 0 && start % tn === 0 && physical === lyingColumns(segment);
+  const scope = new RowScope(operands, 'row', 'gr', given);
+  const width = groupWidth(segment.outputs) ?? tn;
   const context: Context = {
     segment,
     operands,
     layout,
-    given: prologue.given(`(from + local * ${prologue.scalars.length})`),
+    given,
+    groups: groupValues(segment, scope, {
+      ...{ prefix: 'g', count: tn / width, column: 'column0', quad: 'quad', isWhole },
+      acc: accumulator(layout, ''),
+    }),
     loads: segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [],
     sums:
       segment.pairing.kind === 'none' && accumulatorsOf(layout) <= MOST_FOR_SUMS
         ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer))
         : [],
-    isWhole: physical % tn === 0 && start % tn === 0 && physical === lyingColumns(segment),
+    isWhole,
     holdsWholeHeads:
       segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0 && start % segment.pairing.headDim === 0,
     isBranched: !layout.isDeferred,
@@ -87,7 +100,11 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
     ) * step,
   );
   const declared = indent(
-    context.sums.map((_, i) => `tw_sums s${i}_;`),
+    [
+      ...context.sums.map((_, i) => `tw_sums s${i}_;`),
+      ...(context.groups === undefined ? [] : [...scope.lines, ...context.groups.lines]),
+      ...(context.groups !== undefined && layout.isDeferred ? forgetProducts(tn) : []),
+    ],
     DEPTH,
   );
   if (groups <= batch)
@@ -154,15 +171,7 @@ const rotatedDepth = (layout: WgmmaLayout, { pairing }: Segment): number =>
 
 /** `count` groups from group `first` on: first their loads, then their programs, then their stores. */
 function batchText(context: Context, first: string, count: number, depth: number): string {
-  const {
-    segment,
-    operands,
-    layout: { wn, columnBlocks },
-    loads,
-    isWhole,
-    holdsWholeHeads,
-    given,
-  } = context;
+  const { segment, operands, loads, isWhole, holdsWholeHeads, given } = context;
   const origin = first === '0' ? 'column0' : `column0 + 8 * (${first})`;
   const vectorLoads = new VectorLoads(context, loads, origin, count);
   const vectorStores = new VectorStores(context, origin, count);
@@ -182,12 +191,8 @@ function batchText(context: Context, first: string, count: number, depth: number
       isWhole,
       holdsWholeHeads,
       given,
-      acc: (group, lane) => {
-        const g = [...offset, group].join(' + ');
-        if (context.layout.isDeferred) return handoffProduct(g, lane);
-        if (columnBlocks === 1) return `acc[m][4 * (${g}) + 2 * h + ${lane}]`;
-        return `acc[m * ${columnBlocks} + (${g}) / ${wn / 8}][4 * ((${g}) % ${wn / 8}) + 2 * h + ${lane}]`;
-      },
+      acc: accumulator(context.layout, offset.join(' + ')),
+      ...sharedOf(context, offset),
       loaded: (buffer: string, access: Access, group: () => string, lane: number) =>
         access.kind === 'element' && access.via === undefined ? vectorLoads.element(buffer, group, lane) : undefined,
       store: (site) => vectorStores.store(site),
@@ -218,6 +223,23 @@ function batchText(context: Context, first: string, count: number, depth: number
     inner(vectorStores.stores()),
     indent(['}'], depth),
   ].join('');
+}
+
+/** C expressions of a thread's products, `first` 8-column groups further. */
+const accumulator =
+  ({ isDeferred, wn, columnBlocks }: WgmmaLayout, first: string): Fragment['acc'] =>
+  (group, lane) => {
+    const g = [...(first === '' ? [] : [first]), group].join(' + ');
+    if (isDeferred) return handoffProduct(g, lane);
+    if (columnBlocks === 1) return `acc[m][4 * (${g}) + 2 * h + ${lane}]`;
+    return `acc[m * ${columnBlocks} + (${g}) / ${wn / 8}][4 * ((${g}) % ${wn / 8}) + 2 * h + ${lane}]`;
+  };
+
+/** The values of groups, as a fragment sees them that begins `offset` 8-column groups into the tile. */
+function sharedOf({ segment, groups }: Context, offset: readonly string[]): Pick<Fragment, 'shared'> {
+  const width = groupWidth(segment.outputs);
+  if (groups === undefined || width === undefined) return {};
+  return { shared: (group) => groups.given(`(${[...offset, group].join(' + ')}) / ${width / 8}`) };
 }
 
 /** Number of physical columns before padding. */

@@ -64,3 +64,18 @@ export function loadHandoffText(tn: number, depth: number): string {
 /** C expression (float): a product of column group `group`, a C expression that is constant once loops are unrolled. */
 export const handoffProduct = (group: string, lane: number): string =>
   `tw_product_of(high_[${group}], low_[(${group}) / ${GROUPS}], (${group}) % ${GROUPS}, ${lane})`;
+
+/**
+ * Statements that let the compiler forget what it has made of the words of a row half. Products that are read twice
+ * would otherwise stay unpacked from the first time to the second, in more registers than there are.
+ */
+export const forgetProducts = (tn: number): readonly string[] =>
+  (
+    [
+      ['high_', chunksOf(tn)],
+      ['low_', lowChunksOf(tn)],
+    ] as const
+  ).flatMap(([name, chunks]) => [
+    '#pragma unroll',
+    `for (int i = 0; i < ${GROUPS * chunks}; i++) asm volatile("" : "+r"(${name}[i]) :: "memory");`,
+  ]);

@@ -10,7 +10,7 @@ import { parametersOf } from '../../signature.js';
 import type { Contraction } from '../text/contraction.js';
 import { rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import { CudaOperands, leastCommonMultiple } from '../text/operands.js';
-import { fragmentProblem, fragmentStep, rowPrologue } from '../text/programs.js';
+import { fragmentProblem, rowPrologue, tileStep } from '../text/programs.js';
 import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
 import { MOST_ACCUMULATORS, MOST_BOX_ROWS, MOST_COLUMNS, wgmmaLayout } from './layout.js';
 
@@ -80,11 +80,11 @@ function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts
   if (s.cluster !== 1 && s.cluster !== 2) return 'a cluster is 1 or 2 blocks';
   if (!isCount(s.raster, 1, MOST_RASTER)) return `raster must be 1 to ${MOST_RASTER}`;
   for (const segment of segmentsOf(kernel)) {
-    const whole = fragmentStep(segment);
-    if (s.tn % whole !== 0) return `tn must be a multiple of ${whole}: whole pairs and row-sum blocks`;
+    const whole = tileStep(segment);
+    if (s.tn % whole !== 0) return `tn must be a multiple of ${whole}: whole pairs, heads and row-sum blocks`;
   }
   if (s.remainderTn !== undefined) {
-    const whole = fragmentStep(segmentsOf(kernel).at(-1)!);
+    const whole = tileStep(segmentsOf(kernel).at(-1)!);
     if (s.mode !== 'deferred') return 'remainder tiles need the deferred mode';
     if (kernel.anchor === 'gemm' && kernel.finish !== undefined)
       return 'a kernel that finishes rows counts whole tiles, so it has no remainder tiles';
