@@ -43,12 +43,12 @@ export function groupSumsOf(outputs: readonly Output[]): readonly GroupSum[] {
   return found;
 }
 
-/** Columns of the groups that an epilogue sums; undefined if it sums none. The verifier sees to it that they are alike. */
+/** Columns of the groups that an epilogue sums, which the verifier makes sure are alike; undefined if it sums none. */
 export const groupWidth = (outputs: readonly Output[]): number | undefined => groupSumsOf(outputs)[0]?.width;
 
 /**
- * The largest sub-programs that depend on sums over groups and on the row alone (1/rms of a head), each once. A skeleton
- * computes them once a group.
+ * The largest sub-programs that depend on sums over groups and on the row alone (1/rms of a head), each once. A
+ * skeleton computes them once a group.
  */
 export function groupValuesOf(outputs: readonly Output[]): readonly Scalar[] {
   const found: Scalar[] = [];

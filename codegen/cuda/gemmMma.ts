@@ -28,15 +28,15 @@ export interface WarpTiles {
 }
 
 /**
- * The number of physical columns in a warp's part is a multiple of this: whole pairs, whole blocks of row sums and whole
- * groups that are summed.
+ * The number of physical columns in a warp's part is a multiple of this: whole pairs, whole blocks of row sums and
+ * whole groups that are summed.
  */
 export const mmaStep = (segments: readonly Segment[]): number => segments.map(tileStep).reduce(leastCommonMultiple, 32);
 
 /** Most elements of a warp's part: 128 accumulators a thread. */
 const MOST_OF_WARP = 4096;
 
-/** A warp's part of a tile: 64 × 32 in large tiles, fewer rows in lower ones, wider and lower if pairs or heads need it. */
+/** A warp's part of a tile: 64 × 32 in large tiles, fewer rows in lower ones; wider, and lower, if heads need it. */
 export function warpTiles({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step: number): WarpTiles {
   const wn = Math.max(step, tn % 64 === 0 && tn >= 256 ? 64 : 32);
   const most = tm % 64 === 0 && tm > 64 ? 64 : tm % 32 === 0 ? 32 : 16;

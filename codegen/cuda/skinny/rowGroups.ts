@@ -1,6 +1,6 @@
 /**
- * Values that groups of columns share, for epilogues on products in shared memory. A unit of eight rows is narrower than
- * a group; each adds up the whole group for itself, so that all warps end a tile together.
+ * Values that groups of columns share, for epilogues on products in shared memory. A unit of eight rows is narrower
+ * than a group; each adds up the whole group for itself, so that all warps end a tile together.
  */
 import { groupWidth } from '../../../ir/groupSums.js';
 import type { Segment } from '../../../ir/kernel.js';
@@ -10,7 +10,7 @@ import type { Fragment } from '../text/programs.js';
 import { RowScope } from '../text/scalarPrinter.js';
 import { indent } from '../text/statements.js';
 
-/** `column0`: C expression of the tile's first column, a multiple of the group's width; `j0`: that of the unit in it. */
+/** `column0`: C expression of the tile's first column, a multiple of the group's width. */
 export function rowGroups(
   segment: Segment,
   operands: CudaOperands,
