@@ -1,6 +1,7 @@
 /** Collects scores of single tokens, in any order, until questions are whole. */
 import { UserError } from '../errors.js';
 import type { Scores } from './metrics.js';
+import { questionName } from './naming.js';
 import type { ScoredRows } from './scorer.js';
 import type { TokenisedQuestion } from './tokenise.js';
 import type { Answer, ScoredToken } from './tree.js';
@@ -70,7 +71,7 @@ export class AnswerCollector {
     const names = new Set<string>();
     for (const { row, question, choice } of scored)
       if (wanted.size === 0 || wanted.has(row))
-        names.add(`question ${this.#questions[question]?.docId}, choice ${choice}`);
+        names.add(`${questionName(this.#questions[question]!)}, choice ${choice}`);
     return `${[...names].slice(0, 3).join('; ')}${names.size > 3 ? ` and ${names.size - 3} more choices` : ''}`;
   }
 }

@@ -1,5 +1,6 @@
 /** Choices that are too long with their contexts: cut on the left, or refused with what would make room. */
 import { UserError } from '../errors.js';
+import { leaveOut, questionName } from './naming.js';
 import { allBut } from './selection.js';
 import { contextOf, type TokenisedQuestion } from './tokenise.js';
 
@@ -68,11 +69,12 @@ function tooLong(
   const context = contextOf(question, choice),
     tokens = question.continuations[choice] ?? new Int32Array();
   return new UserError(
-    `question ${question.docId}, choice ${choice}: ${inputsOf(context, tokens)} input tokens ` +
+    `${questionName(question)}, choice ${choice}: ${inputsOf(context, tokens)} input tokens ` +
       `(context ${context.length}, choice ${tokens.length}, its last is only predicted), ` +
       `but ${PATH_LIMITS[kind].name} is ${limit}` +
       (tokens.length > limit ? ': the choice alone is too long, so cutting its context cannot help' : ''),
-    `Leave it out with --docs (all others are --docs ${allBut(question.docId)}), ${PATH_LIMITS[kind].advice}`,
+    `${leaveOut(question, `Leave it out with --docs (all others are --docs ${allBut(question.docId)})`)}, ` +
+      PATH_LIMITS[kind].advice,
   );
 }
 

@@ -18,5 +18,6 @@ export function cutWindows(question: TokenisedQuestion, length: number, added: r
     continuations.push(text.subarray(done, end));
     done = end;
   }
-  return { docId: question.docId, context: contexts[0]!, contexts, continuations };
+  const { docId, where } = question;
+  return { docId, ...(where === undefined ? {} : { where }), context: contexts[0]!, contexts, continuations };
 }

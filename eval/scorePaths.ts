@@ -5,6 +5,7 @@
  */
 import type { Computation } from './computation.js';
 import { laneComputation, type CallMaker } from './pathLanes.js';
+import { questionName } from './naming.js';
 import { shuffled } from './pack.js';
 import type { PathScorer } from './scorer.js';
 import { cutSubtrees } from './subtrees.js';
@@ -51,7 +52,7 @@ export function twoPhaseComputation({ scorer, tokenised }: PathOptions, isLeft: 
   const groupTokens = lanes === 1 ? Infinity : Math.ceil(contextTokens / (lanes * GROUPS_PER_LANE));
   return laneComputation(scorer, {
     // Shuffled, so that running accuracy describes all questions.
-    shares: shuffled(groupContexts(paths, { limits, groupTokens }, (question) => tokenised[question]!.docId)),
+    shares: shuffled(groupContexts(paths, { limits, groupTokens }, (question) => questionName(tokenised[question]!))),
     begin: () => ({ take: (own) => groupCalls([...own], { limits }), end: () => undefined }),
     otherWay: '--sharing tree',
   });

@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { UserError } from '../errors.js';
+import { leaveOut, questionName, type Named } from './naming.js';
 import { allBut } from './selection.js';
 import type { Question } from './tasks/task.js';
 import {
@@ -19,8 +20,7 @@ import {
   type TokenizerSource,
 } from './tokeniseChunk.js';
 
-export interface TokenisedQuestion {
-  readonly docId: number;
+export interface TokenisedQuestion extends Named {
   /** i32[n_ctx], the tokenizer's BOS included. */
   readonly context: Int32Array;
   /** For each choice i32[n_cont], at least one token. */
@@ -129,10 +129,15 @@ function unpack(questions: readonly Question[], reply: ChunkReply): TokenisedQue
   let at = 0,
     length = 0;
   const take = (): Int32Array => reply.tokens.subarray(at, (at += reply.lengths[length++] ?? 0));
-  return questions.map(({ docId, contexts: texts, choices, isRolling }): TokenisedQuestion => {
+  return questions.map(({ docId, where, contexts: texts, choices, isRolling }): TokenisedQuestion => {
     const contexts = (texts ?? ['']).map(take);
     const of = { docId, context: contexts[0] ?? new Int32Array(), continuations: choices.map(take) };
-    return { ...of, ...(texts === undefined ? {} : { contexts }), ...(isRolling === true ? { isRolling } : {}) };
+    return {
+      ...of,
+      ...(where === undefined ? {} : { where }),
+      ...(texts === undefined ? {} : { contexts }),
+      ...(isRolling === true ? { isRolling } : {}),
+    };
   });
 }
 
@@ -235,10 +240,10 @@ function nameQuestion(error: unknown, chunk: readonly Question[]): unknown {
   const question = chunk[error.question];
   if (question === undefined || question === EMPTY) return error;
   const { docId, line } = question;
-  const where = `question ${docId}${line === undefined ? '' : ` (line ${line})`}`;
+  const where = `${questionName(question)}${line === undefined ? '' : ` (line ${line})`}`;
   return new UserError(
     `${where}: ${error.message}`,
-    `score all others with --docs ${allBut(docId)}, or use the tokenizer.json of the model`,
+    `${leaveOut(question, `score all others with --docs ${allBut(docId)}`)}, or use the tokenizer.json of the model`,
     { cause: error },
   );
 }
@@ -261,18 +266,19 @@ function withPrefix(question: TokenisedQuestion, prefixToken: number): Tokenised
   };
 }
 
-function checkTokens({ docId, context, contexts = [context], continuations }: TokenisedQuestion): void {
+function checkTokens(question: TokenisedQuestion): void {
+  const { docId, context, contexts = [context], continuations } = question;
   if (contexts.some(({ length }) => length === 0)) {
     throw new UserError(
-      `question ${docId}: the context has no tokens, so nothing predicts the first token of a choice`,
+      `${questionName(question)}: the context has no tokens, so nothing predicts the first token of a choice`,
       'Give the question a context, or use a tokenizer that adds a beginning-of-text token',
     );
   }
   const empty = continuations.findIndex((tokens) => tokens.length === 0);
   if (empty >= 0) {
     throw new UserError(
-      `question ${docId}, choice ${empty}: the choice adds no token to its context, so it has no likelihood`,
-      `Check the choice in the dataset, or score all other questions with --docs ${allBut(docId)}`,
+      `${questionName(question)}, choice ${empty}: the choice adds no token to its context, so it has no likelihood`,
+      `Check the choice in the dataset, or ${leaveOut(question, `score all other questions with --docs ${allBut(docId)}`)}`,
     );
   }
 }

@@ -1,5 +1,6 @@
 /** Decides which choices go into one tree. Trees themselves are laid out when their micro-batch is due. */
 import { UserError } from '../errors.js';
+import { leaveOut, questionName, type Named } from './naming.js';
 import { fits, type Capacity } from './packing.js';
 import { contextOf, type TokenisedQuestion } from './tokenise.js';
 import {
@@ -54,7 +55,7 @@ const planOf = (paths: readonly Path[], sharing: TreeSharing): TreePlan => ({ pa
  */
 function planQuestion(
   paths: readonly Path[],
-  docId: number,
+  question: Named,
   { sharing, capacity, mayExceed }: TreeOptions,
 ): readonly TreePlan[] {
   const whole = planOf(paths, sharing);
@@ -72,9 +73,10 @@ function planQuestion(
     current = planOf([path], sharing);
     if (!fits(current, capacity)) {
       throw new UserError(
-        `question ${docId}, choice ${path.choice}: ${current.tokens} tokens with ${current.rows} to score ` +
+        `${questionName(question)}, choice ${path.choice}: ${current.tokens} tokens with ${current.rows} to score ` +
           `do not fit a micro-batch of ${capacity.maxTokens} tokens and ${capacity.maxRows} scored rows`,
-        'Use a larger --max-tokens, or --sharing tree --prefixes keep, or leave the question out with --docs',
+        'Use a larger --max-tokens, or --sharing tree --prefixes keep, or ' +
+          leaveOut(question, 'leave the question out with --docs'),
       );
     }
   }
@@ -159,7 +161,7 @@ export function planTrees(
   const split: TreePlan[] = [];
   let tokensWithoutSharing = 0;
   for (const [index, question] of questions.entries()) {
-    const { docId, continuations } = question;
+    const { continuations } = question;
     const paths = continuations.map((continuation, choice): Path => ({
       question: index,
       choice,
@@ -168,7 +170,7 @@ export function planTrees(
     }));
     for (const path of paths) tokensWithoutSharing += pathLength(path);
     const groups = sharing === 'none' ? paths.map((path) => [path]) : [paths];
-    const plans = groups.flatMap((group) => planQuestion(group, docId, { sharing, capacity, mayExceed }));
+    const plans = groups.flatMap((group) => planQuestion(group, question, { sharing, capacity, mayExceed }));
     const areWhole = plans.length === groups.length && plans.every((plan) => fits(plan, capacity));
     (areWhole ? single : split).push(...plans);
   }

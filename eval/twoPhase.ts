@@ -50,18 +50,18 @@ export function* twoPhase(paths: readonly Path[], options: TwoPhaseOptions): Gen
 }
 
 /**
- * Cuts questions, in their order, into groups. `docIdOf`: the number of a question in messages. Throws UserError if a
+ * Cuts questions, in their order, into groups. `nameOf`: a question in messages. Throws UserError if a
  * choice fits no call, or a context no cache.
  */
 export function groupContexts(
   paths: readonly Path[],
   { limits, sequences = Infinity, groupTokens = Infinity }: TwoPhaseOptions,
-  docIdOf = (question: number): number => question,
+  nameOf = (question: number): string => `question ${question}`,
 ): readonly ContextGroup[] {
   const room = roomOf(limits);
   const familyOf = new Map(
     familiesOf(paths).map((family) => {
-      requireFits(family, room, limits, docIdOf);
+      requireFits(family, room, limits, nameOf);
       return [contextRun(family), family];
     }),
   );
@@ -125,14 +125,14 @@ function familiesOf(paths: readonly Path[]): Family[] {
 const tokensOf = (family: Family): number =>
   family.reduce((sum, { continuation }) => sum + continuation.length - 1, family[0].context.length);
 
-function requireFits(family: Family, room: Room, limits: WalkLimits, docIdOf: (question: number) => number): void {
+function requireFits(family: Family, room: Room, limits: WalkLimits, nameOf: (question: number) => string): void {
   const { tokens, keys, rows, cacheRows } = limits;
   for (const path of family) {
     const { question, choice, context, continuation } = path;
     const isShort = context.length <= room.contexts && continuation.length <= Math.min(room.call + 1, rows + 1);
     if (isShort && pathLength(path) <= keys && family.length <= rows) continue;
     throw new UserError(
-      `question ${docIdOf(question)}, choice ${choice}: ${context.length} tokens of context and ` +
+      `${nameOf(question)}, choice ${choice}: ${context.length} tokens of context and ` +
         `${continuation.length} of the choice, one of ${family.length}, do not fit calls of ${tokens} tokens and ` +
         `${rows} scored ones over a cache of ${cacheRows}`,
       'use --sharing tree, a larger --max-tokens or --cache-tokens, or an artifact without --logits',

@@ -149,7 +149,7 @@ function checkIds(ids: ArrayLike<number>, text: string, where: string, embedding
     if (ids[i]! >= embeddings)
       throw new UserError(
         `${where}: token ${ids[i]} of the text ${quote(text)} has no embedding: the model has ${embeddings}`,
-        'leave the question out with --docs, or use the tokenizer.json of the model',
+        'use the tokenizer.json of the model',
       );
   }
 }
@@ -168,7 +168,7 @@ function wrap(
     } catch (error) {
       throw new UserError(
         `${where}: cannot tokenise: ${quote(message(error), 200)}`,
-        'leave the question out with --docs, or use the tokenizer.json of the original model',
+        'use the tokenizer.json of the original model',
         { cause: error },
       );
     }

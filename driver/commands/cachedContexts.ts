@@ -1,6 +1,7 @@
 /** `--sharing kv`: memory for the keys and values of contexts, on which choices are computed in later calls. */
 import { UsageError, UserError } from '../../errors.js';
 import { groupContexts, pathLength, pathsOf, type LoadedQuestions, type Path } from '../../eval/index.js';
+import { questionName } from '../../eval/naming.js';
 import type { WalkLimits } from '../../eval/walk.js';
 import { PAGE_TOKENS } from '../../generate/pages.js';
 import { STEP } from '../../ir/function.js';
@@ -25,7 +26,7 @@ export function cacheLimits(model: CompiledModel): WalkLimits | undefined {
 
 /** Tokens of both phases. Throws UserError if a choice fits no call, or a context no cache. */
 function countTwoPhase({ loaded: { tokenised } }: PackedQuestions, paths: readonly Path[], limits: WalkLimits): number {
-  const groups = groupContexts(paths, { limits }, (question) => tokenised[question]!.docId);
+  const groups = groupContexts(paths, { limits }, (question) => questionName(tokenised[question]!));
   return groups.reduce((sum, { tokens }) => sum + tokens, 0);
 }
 

@@ -12,6 +12,7 @@ import {
   type LoadedQuestions,
   type Question,
 } from '../../eval/index.js';
+import { questionName } from '../../eval/naming.js';
 import { PAGE_TOKENS } from '../../generate/pages.js';
 import { scoreOf } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
@@ -102,9 +103,9 @@ export interface PackedWithCache extends PackedQuestions {
 const oversizedOf = ({
   plan,
   loaded,
-}: PackedQuestions): { readonly docId: number; readonly tokens: number } | undefined => {
+}: PackedQuestions): { readonly name: string; readonly tokens: number } | undefined => {
   const tree = plan.oversized[0];
-  return tree && { docId: loaded.tokenised[tree.paths[0]!.question]!.docId, tokens: tree.longest };
+  return tree && { name: questionName(loaded.tokenised[tree.paths[0]!.question]!), tokens: tree.longest };
 };
 
 interface TokensBothWays {
@@ -152,7 +153,7 @@ export function keepWithin(
     const why =
       oversized === undefined
         ? "prefixes 'keep'"
-        : `question ${oversized.docId} has ${count(oversized.tokens)} tokens, more than a call of ${limits.maxTokens}`;
+        : `${oversized.name} has ${count(oversized.tokens)} tokens, more than a call of ${limits.maxTokens}`;
     throw new UsageError(
       `score: ${why}: the model has memory for the keys and values of ${count(cacheTokens ?? 0)} tokens, ` +
         `and these questions need ${count(least)}`,
@@ -209,7 +210,7 @@ export async function packWithPrefixes(
   const why =
     oversized === undefined
       ? `instead of ${inTrees}`
-      : `in ${calls}, since question ${oversized.docId} has ${count(oversized.tokens)}`;
+      : `in ${calls}, since ${oversized.name} has ${count(oversized.tokens)}`;
   const note =
     `prefixes: kept, ${count(shared)} tokens ${why}; ` +
     `keys and values: room for ${count(cacheTokens)} tokens, ${bytes(cacheBytesOf(opened.model))}`;

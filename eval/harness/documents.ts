@@ -37,6 +37,7 @@ function questionOf(task: RunTask, document: DocumentRequests, begin: string | u
   if (first === undefined) return undefined;
   const shared = {
     docId: numberOf(task, document),
+    where: `${task.name}, document ${document.index ?? document.docId}`,
     doc: {},
     gold: placeOfGold(task.scores.type, document) ?? -1,
     delimiter: '',

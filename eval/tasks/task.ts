@@ -7,6 +7,8 @@ export type Doc = Readonly<Record<string, unknown>>;
 export interface Question {
   /** Index of the record in its dataset, from 0. */
   readonly docId: number;
+  /** Where it is from, for messages; absent for questions of a file. */
+  readonly where?: string | undefined;
   /** Its line in the file, from 1; absent for questions from elsewhere. */
   readonly line?: number;
   /** The document as samples_*.jsonl records it: the record, with the fields that the public harness adds. */
