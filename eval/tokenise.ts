@@ -278,7 +278,8 @@ function checkTokens(question: TokenisedQuestion): void {
   if (empty >= 0) {
     throw new UserError(
       `${questionName(question)}, choice ${empty}: the choice adds no token to its context, so it has no likelihood`,
-      `Check the choice in the dataset, or ${leaveOut(question, `score all other questions with --docs ${allBut(docId)}`)}`,
+      'Check the choice in the dataset, or ' +
+        leaveOut(question, `score all other questions with --docs ${allBut(docId)}`),
     );
   }
 }
