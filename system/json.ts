@@ -24,6 +24,11 @@ export function quote(value: unknown, limit = 60): string {
   );
 }
 
+const MOST_MESSAGE = 400;
+/** A message, cut where it is long: names and values in it may be those of files. */
+export const clipped = (message: string): string =>
+  message.length > MOST_MESSAGE ? `${message.slice(0, MOST_MESSAGE)}…` : message;
+
 /** Whether a key is present and not null. JSON files use both absence and null for "no value". */
 export const isGiven = <T>(value: T): value is NonNullable<T> => value !== null && value !== undefined;
 

@@ -5,23 +5,21 @@ import {
   parquetReadObjects,
   parquetSchema,
   type AsyncBuffer,
-  type Compressors,
   type FileMetaData,
   type RowGroup,
   type SchemaTree,
 } from 'hyparquet';
-import { compressors } from 'hyparquet-compressors';
 import { getTreePath } from 'hyparquet/src/schema.js';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { fileSize, readRange } from '../../system/read.js';
 import { Float, toInt, type Dict, type Value } from '../python/value.js';
 import { labelsOfMetadata, withLabels, type ClassLabels } from './classLabels.js';
+import { bounded } from './inflate.js';
 import { checkColumn } from './parquetCheck.js';
 
 const MAX_FILE = 2 ** 34;
 const MAX_GROUP = 2 ** 30;
-const MAX_PAGE = 1 << 28;
 const MAX_FOOTER = 64 << 20;
 const MAX_ROWS = 5_000_000;
 /** So many rows of a group are read first: whoever takes a few need not wait for all. */
@@ -62,17 +60,6 @@ function rowOf(record: object, node: SchemaTree | undefined): Dict {
   }
   return row;
 }
-
-/** Refuses pages whose header asks for more memory than a page of a data set has. */
-const bounded: Compressors = Object.fromEntries(
-  Object.entries(compressors).map(([codec, inflate]) => [
-    codec,
-    (input: Uint8Array, size: number): Uint8Array => {
-      if (size < 0 || size > MAX_PAGE) throw new Error(`a page of ${size} bytes is more than the limit of ${MAX_PAGE}`);
-      return inflate(input, size);
-    },
-  ]),
-);
 
 /** A file whose parts are read when they are asked for, and never past its end. */
 function bufferOf(fd: number, byteLength: number): AsyncBuffer {

@@ -7,8 +7,10 @@ import { parquetHeader } from 'hyparquet/src/column.js';
 import { decompressPage } from 'hyparquet/src/datapage.js';
 import { getMaxDefinitionLevel, getMaxRepetitionLevel } from 'hyparquet/src/schema.js';
 import type { Compressors } from 'hyparquet';
+import { MAX_PAGE } from './inflate.js';
 
-const MAX_PAGE = 1 << 28;
+/** All pages of a column of one row group. */
+const MAX_COLUMN = 1 << 30;
 /** Values of one column of one row group, items of lists included. */
 export const MAX_VALUES = 50_000_000;
 
@@ -110,16 +112,21 @@ export function checkColumn(
   if (!(limit >= 0 && limit <= MAX_VALUES)) throw new Error(`a column of ${column.num_values} values`);
   if (levels[0] === 0 && limit > rows) throw new Error(`a column of ${limit} values for ${rows} rows`);
   const reader = { view: new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength), offset: 0 };
-  let seen = 0;
+  let seen = 0,
+    total = 0,
+    dictionaries = 0;
   while (seen < limit && reader.offset < bytes.length - 1) {
     const header = parquetHeader(reader);
     const [compressed, plain] = [header.compressed_page_size, Number(header.uncompressed_page_size)];
     const body = bytes.subarray(reader.offset, reader.offset + compressed);
     if (!(compressed >= 0) || body.length < compressed) throw new Error('a page leads out of its column');
     if (!(plain >= 0 && plain <= MAX_PAGE)) throw new Error(`a page of ${plain} bytes is more than ${MAX_PAGE}`);
+    total += plain;
+    if (total > MAX_COLUMN) throw new Error(`pages of ${total} bytes are more than a column's ${MAX_COLUMN}`);
     reader.offset += compressed;
     const { data_page_header: first, data_page_header_v2: second, dictionary_page_header: dictionary } = header;
     if (dictionary !== undefined) {
+      if (++dictionaries > 1) throw new Error('a column has two dictionaries');
       // Each value takes a bit of the page at least.
       if (!(dictionary.num_values >= 0 && dictionary.num_values <= plain * 8))
         throw new Error(`a dictionary of ${dictionary.num_values} values in ${plain} bytes`);

@@ -50,7 +50,9 @@ function ownFiles(given: Value | undefined, split: string, dataset: string): str
   const listed = isList(paths) ? paths : paths === null ? [] : [paths];
   const found = listed.filter((path) => typeof path === 'string').map((path) => resolve(path));
   if (found.length === 0)
-    throw new UserError(`dataset_path: ${dataset} needs dataset_kwargs with data_files of the split ${split}`);
+    throw new UserError(
+      `dataset_path: ${quote(dataset)} needs dataset_kwargs with data_files of the split ${quote(split)}`,
+    );
   for (const path of found)
     if (!isData(path)) throw new UserError(`${path}: only .parquet, .json, .jsonl, .csv and .tsv are read`);
   return found;

@@ -1,5 +1,6 @@
 /** Documents of a task's data set, as process_docs leaves them. */
 import { UserError } from '../../errors.js';
+import { clipped } from '../../system/json.js';
 import { HookProblem } from '../hooks/hook.js';
 import type { Dict, Value } from '../python/value.js';
 import type { Keys } from './keys.js';
@@ -25,7 +26,7 @@ export function portCall<T>(action: () => T, where: string, document: string): T
     return action();
   } catch (error) {
     if (!(error instanceof HookProblem)) throw error;
-    throw new UserError(`${where}, ${document}: ${error.message}`, undefined, { cause: error });
+    throw new UserError(`${where}, ${document}: ${clipped(error.message)}`, undefined, { cause: error });
   }
 }
 

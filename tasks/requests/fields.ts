@@ -1,5 +1,6 @@
 /** doc_to_text, doc_to_target, doc_to_choice and the like: what a document's fields make of a task's keys. */
 import { UserError } from '../../errors.js';
+import { clipped } from '../../system/json.js';
 import { literalEval } from '../python/literal.js';
 import { str } from '../python/show.js';
 import { isDict, isInt, isList, typeName, type Dict, type Value } from '../python/value.js';
@@ -24,7 +25,7 @@ export class Field {
   }
 
   #fail(document: string, problem: string): UserError {
-    return new UserError(`${this.#where}, ${document}: ${problem}`);
+    return new UserError(`${this.#where}, ${document}: ${clipped(problem)}`);
   }
 
   #literal(text: string, document: string): Value {

@@ -1,5 +1,6 @@
 /** A task's figures: answers of all its documents, filtered, measured and joined. */
 import { UserError } from '../../errors.js';
+import { clipped } from '../../system/json.js';
 import type { Settings } from '../definition/settings.js';
 import { HookProblem } from '../hooks/hook.js';
 import { isInt, type Dict, type Value } from '../python/value.js';
@@ -82,7 +83,7 @@ export class TaskScores {
       return this.#own?.(document, responses);
     } catch (error) {
       if (error instanceof HookProblem)
-        throw new UserError(`${this.#where}: ${error.message}`, undefined, { cause: error });
+        throw new UserError(`${this.#where}: ${clipped(error.message)}`, undefined, { cause: error });
       throw error;
     }
   }

@@ -1,5 +1,6 @@
 /** A template of a task file: parsed once, rendered for each document. */
 import { UserError } from '../../errors.js';
+import { clipped } from '../../system/json.js';
 import type { Dict } from '../python/value.js';
 import { evaluateTemplate } from './evaluate.js';
 import { parseTemplate } from './parse.js';
@@ -28,7 +29,7 @@ export class Template {
     } catch (error) {
       if (!(error instanceof TemplateProblem)) throw error;
       const line = error.line > 1 ? `, line ${error.line} of the template` : '';
-      throw new UserError(`${this.#where}${line}${document}: ${error.message}`, HINT, { cause: error });
+      throw new UserError(`${this.#where}${line}${document}: ${clipped(error.message)}`, HINT, { cause: error });
     }
   }
 }

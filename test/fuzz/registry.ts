@@ -7,6 +7,7 @@ import { datasets, journals, merges, tuning } from './answers.js';
 import { artifacts, graphs } from './artifacts.js';
 import { models } from './models.js';
 import type { Random } from './mutate.js';
+import { tasks } from './tasks.js';
 
 export interface Fuzzer {
   /** What receives the hostile input. */
@@ -25,5 +26,6 @@ export const FUZZERS: Readonly<Record<string, Fuzzer>> = {
   journals,
   merges,
   tuning,
+  tasks,
   addon,
 };

@@ -139,7 +139,7 @@ describe('files that a task names itself', () => {
     expect(await rows({}, 'json', undefined, 'test', { data_files: { test: path } })).toEqual([{ x: 1 }]);
     expect(await rows({}, join(root, 'own'), undefined, 'train')).toEqual([{ x: 1 }]);
     await expect(rows({}, 'json', undefined, 'dev', { data_files: { test: path } })).rejects.toThrow(
-      'of the split dev',
+      'of the split "dev"',
     );
     await expect(rows({}, 'json', undefined, 'test', { data_files: '/etc/passwd' })).rejects.toThrow('only .parquet');
     await expect(rows({}, 'json', undefined, 'test', { streaming: true })).rejects.toThrow('"streaming" is not');

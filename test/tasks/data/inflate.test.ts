@@ -1,0 +1,43 @@
+/** Pages that are compressed: as many bytes as their headers say, and never more. */
+import { brotliCompressSync, gzipSync } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import { bounded } from '../../../tasks/data/inflate.js';
+
+const MAGIC = [0x28, 0xb5, 0x2f, 0xfd];
+/** A frame of one segment whose content has this size, with blocks of a byte that repeats. */
+const repeated = (size: number, ...runs: number[]): Uint8Array => {
+  const blocks = runs.flatMap((run, i) => {
+    const header = (run << 3) | (1 << 1) | (i === runs.length - 1 ? 1 : 0);
+    return [header & 255, (header >> 8) & 255, header >> 16, 0x61];
+  });
+  return Uint8Array.from([...MAGIC, 0xa0, ...new Uint8Array(Uint32Array.of(size).buffer), ...blocks]);
+};
+
+describe('a page', () => {
+  it('is as long as its header says', () => {
+    const text = Buffer.from('abc'.repeat(1000));
+    expect(Buffer.from(bounded['BROTLI']!(brotliCompressSync(text), 3000))).toEqual(text);
+    expect(Buffer.from(bounded['GZIP']!(gzipSync(text), 3000))).toEqual(text);
+    expect(Buffer.from(bounded['ZSTD']!(repeated(5, 2, 3), 5)).toString()).toBe('aaaaa');
+  });
+
+  it.each([
+    ['BROTLI', brotliCompressSync(Buffer.alloc(50 << 20)), 10],
+    ['ZSTD', repeated(5, 2, 3), 10],
+    ['ZSTD', repeated(2 ** 31, ...Array.from({ length: 1000 }, () => 2 ** 21 - 1)), 10],
+    ['ZSTD', Uint8Array.of(...MAGIC, 0xe0, 0), 10],
+    ['ZSTD', Uint8Array.of(1, 2, 3), 10],
+    ['SNAPPY', Uint8Array.of(0xff, 0xff, 0xff, 0xff, 0x0f, 1, 2), 10],
+    ['LZ4_RAW', Uint8Array.of(0x1f, 1, 0, 255, 255, 255, 255, 255), 10],
+    ['GZIP', gzipSync('a'), 2 ** 29],
+  ] as const)('of %s that does not fit is refused (%#)', (codec, bytes, size) => {
+    const before = performance.now();
+    expect(() => bounded[codec]!(bytes, size)).toThrow();
+    expect(performance.now() - before).toBeLessThan(2000);
+  });
+
+  it('ends where its header says, whatever follows in a frame without a size', () => {
+    const frame = Uint8Array.from([...MAGIC, 0x00, 0x58, ...repeated(0, 2 ** 21 - 1, 2 ** 21 - 1).subarray(9)]);
+    expect(bounded['ZSTD']!(frame, 10)).toHaveLength(10);
+  });
+});
