@@ -9,6 +9,7 @@ import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { run } from '../../driver/commands/index.js';
 import type { Ui } from '../../driver/requests.js';
+import { DENSE_CHECKPOINTS } from '../support/families.js';
 import { fuseExperts } from '../support/fusedExperts.js';
 import { casesHere, isThorough } from '../support/thorough.js';
 import { environment, isBuilt, ROOT, temporaryFolder } from './support.js';
@@ -96,29 +97,9 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     },
   );
 
-  // Biases, norms of heads, factors, layers without rotary embedding, windows, and rotary positions stretched by YaRN.
-  const FAMILIES = [
-    'mistral',
-    'qwen2',
-    'qwen2-window',
-    'qwen3',
-    'olmo2',
-    'olmo3',
-    'phi3',
-    'granite',
-    'smollm3',
-    'stablelm',
-    'gpt-neox',
-    'gemma',
-    'gemma2',
-    'gemma3',
-    'cohere2',
-    'llama-bias',
-    'llama-yarn',
-  ];
-  const some = ['mistral', 'qwen3', 'gpt-neox'].map((family) => FAMILIES.indexOf(family));
+  const some = (['mistral', 'qwen3', 'gpt-neox'] as const).map((family) => DENSE_CHECKPOINTS.indexOf(family));
   const questions = isThorough ? 250 : 12;
-  test.each(casesHere(FAMILIES, ...some))(
+  test.each(casesHere<string>(DENSE_CHECKPOINTS, ...some))(
     `are reached for families/%s on ${questions} questions of HellaSwag`,
     async (family) => {
       const model = `families/${family}`;

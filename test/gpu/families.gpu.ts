@@ -3,29 +3,21 @@
  * transformers' own bf16 runs, and to the same bits when the function `step` computes them.
  */
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { ARCHITECTURES } from '../../models/registry.js';
-import { cudaAvailable } from '../../runtime/cuda/addon.js';
-import { readSamples, ROOT, tilewright } from './command.js';
+import { FAMILY_CHECKPOINTS, type FamilyCheckpoint } from '../support/families.js';
+import { readSamples, tilewright } from './command.js';
+import { deviceHere, SHARED, skipWithout } from './device.js';
 import { compareGolden, type Yardstick } from './golden.js';
-import { archOf } from './launcher.js';
-import { compilerOrReason, temporaryFolder } from './support.js';
+import { temporaryFolder } from './support.js';
 
-const SHARED = join(ROOT, '..', 'shared');
 const FOLDER = join(SHARED, 'checkpoints', 'families');
-const arch = archOf(cudaAvailable());
-const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
-const skip =
-  typeof compiler === 'string'
-    ? compiler
-    : existsSync(FOLDER)
-      ? false
-      : `checkpoints of families: ${join('..', 'shared')} is not beside this folder`;
+const device = await deviceHere();
+const skip = skipWithout(device.skip, FOLDER, 'checkpoints of families');
 
 /** Mean error and share of equal choices of transformers' own bf16 runs against float64 on these questions. */
-const YARDSTICKS: Readonly<Record<string, readonly [error: number, agreement: number]>> = {
+const YARDSTICKS: Readonly<Record<FamilyCheckpoint, readonly [error: number, agreement: number]>> = {
   mistral: [0.25, 0.984],
   phi3: [0.27, 0.988],
   olmo2: [0.26, 1],
@@ -55,12 +47,6 @@ const YARDSTICKS: Readonly<Record<string, readonly [error: number, agreement: nu
 const isAsNear = (got: Yardstick & { readonly questions: number }, error: number, agreement: number): boolean =>
   got.error <= error && got.agreement >= agreement - 1 / got.questions - 1e-9;
 
-const known = new Set(ARCHITECTURES.map(({ name }) => name));
-const isKnown = (name: string): boolean => {
-  const config = JSON.parse(readFileSync(join(FOLDER, name, 'config.json'), 'utf8')) as { architectures: string[] };
-  return known.has(config.architectures[0] ?? '');
-};
-
 async function score(name: string, options: readonly string[]): Promise<string> {
   const out = temporaryFolder();
   const data = join(SHARED, 'data', 'hellaswag_val.jsonl.gz');
@@ -70,15 +56,14 @@ async function score(name: string, options: readonly string[]): Promise<string> 
 }
 
 describe('families', { skip }, () => {
-  const names = skip === false ? readdirSync(FOLDER).filter(isKnown) : [];
-  for (const name of names)
+  for (const name of FAMILY_CHECKPOINTS)
     it(`are as near to float64 as transformers in bf16: ${name}`, async () => {
       const [tree, ...others] = await Promise.all(
         [[], ['--sharing', 'none'], ['--sharing', 'kv']].map((options) => score(name, options)),
       );
       const golden = readFileSync(join(SHARED, 'golden', 'families', `${name}.jsonl`), 'utf8');
       const got = compareGolden(tree!, golden);
-      const [error, agreement] = YARDSTICKS[name] ?? assert.fail(`no yardstick for ${name}`);
+      const [error, agreement] = YARDSTICKS[name];
       console.log(
         `${name}: mean error ${got.error.toFixed(4)} (at most ${error}), ` +
           `same choice ${(100 * got.agreement).toFixed(1)} % (transformers ${(100 * agreement).toFixed(1)} %)`,

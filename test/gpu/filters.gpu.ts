@@ -10,7 +10,6 @@ import { Generator } from '../../generate/generator.js';
 import type { GenerateRequest } from '../../generate/request.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
 import type { Stepper } from '../../generate/stepper.js';
-import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { extentIn } from '../../ir/extents.js';
 import { everyExtent } from '../../ir/function.js';
@@ -19,13 +18,11 @@ import { DTYPE_BYTES } from '../../ir/types.js';
 import { put, take } from '../codegen/harness.js';
 import { oracleToken, sampleCases, sampleInputs, sampleSizes, type SampleCase } from '../codegen/sampleCases.js';
 import { sampleModule } from '../codegen/sampleModule.js';
-import { archOf, Launcher } from './launcher.js';
+import { deviceHere } from './device.js';
+import { Launcher } from './launcher.js';
 import { CACHE_TOKENS, demo, load, loadOnDevice, randomTokens, scoresOf, stepperFor, write } from './sequences.js';
-import { compilerOrReason } from './support.js';
 
-const arch = archOf(cudaAvailable());
-const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
-const skip = typeof compiler === 'string' ? compiler : false;
+const { arch, skip } = await deviceHere();
 
 const OPTIONS: readonly SamplingOptions[] = [
   { temperature: 1, topP: 0.9 },

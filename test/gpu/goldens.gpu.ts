@@ -3,23 +3,14 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { cudaAvailable } from '../../runtime/cuda/addon.js';
-import { DEMO, EXAMPLES, readSamples, ROOT, tilewright } from './command.js';
+import { DEMO, EXAMPLES, readSamples, tilewright } from './command.js';
+import { deviceHere, SHARED, skipWithout } from './device.js';
 import { compareGolden, EVERYDAY, type Compared, type Yardstick } from './golden.js';
-import { archOf } from './launcher.js';
-import { compilerOrReason, temporaryFolder } from './support.js';
+import { temporaryFolder } from './support.js';
 
-const arch = archOf(cudaAvailable());
-const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
-const skip = typeof compiler === 'string' ? compiler : false;
+const { skip } = await deviceHere();
 
-const SHARED = join(ROOT, '..', 'shared');
-const skipShared =
-  skip !== false
-    ? skip
-    : existsSync(join(SHARED, 'golden'))
-      ? false
-      : `golden log-likelihoods of HellaSwag's 10,042 questions: ${join('..', 'shared')} is not beside this folder`;
+const skipShared = skipWithout(skip, join(SHARED, 'golden'), "golden log-likelihoods of HellaSwag's 10,042 questions");
 
 /** Errors of transformers' own 16-bit runs against float64 on all questions, by model and arithmetic. */
 const YARDSTICKS: readonly (Yardstick & { readonly model: string; readonly precision: 'bf16' | 'f16' })[] = [

@@ -7,22 +7,12 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { Generator } from '../../generate/generator.js';
-import { cudaAvailable } from '../../runtime/cuda/addon.js';
-import { ROOT } from './command.js';
-import { archOf } from './launcher.js';
+import { deviceHere, SHARED, skipWithout } from './device.js';
 import { loadOnDevice, scoresOf, stepperFor, write } from './sequences.js';
-import { compilerOrReason } from './support.js';
 
-const SHARED = join(ROOT, '..', 'shared');
 const FOLDER = join(SHARED, 'golden', 'greedy');
-const arch = archOf(cudaAvailable());
-const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
-const skip =
-  typeof compiler === 'string'
-    ? compiler
-    : existsSync(FOLDER)
-      ? false
-      : `greedy continuations in float64: ${join('..', 'shared')} is not beside this folder`;
+const device = await deviceHere();
+const skip = skipWithout(device.skip, FOLDER, 'greedy continuations in float64');
 
 /** Errors of a log-probability that 16-bit operands may cause: their mean, and the largest of thousands. */
 const MOST = { bf16: { mean: 0.1, largest: 1 }, f16: { mean: 0.02, largest: 0.25 } } as const;

@@ -7,17 +7,15 @@ import { scoreOf } from '../../ir/plan.js';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { CudaKernelText } from '../../ir/cuda.js';
-import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { readSettings } from '../../settings.js';
 import { checkKernels } from '../codegen/cuda/checkKernels.js';
 import { CASE_CAPACITY, randomCases } from '../codegen/cuda/randomCases.js';
 import { randomBatch } from '../codegen/cuda/randomModel.js';
-import { archOf, Launcher } from './launcher.js';
-import { compilerOrReason, temporaryFolder } from './support.js';
+import { deviceHere } from './device.js';
+import { Launcher } from './launcher.js';
+import { temporaryFolder } from './support.js';
 
-const arch = archOf(cudaAvailable());
-const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
-const skip = typeof compiler === 'string' ? compiler : false;
+const { arch, skip } = await deviceHere();
 
 const SEED = readSettings().testSeed;
 

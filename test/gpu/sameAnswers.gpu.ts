@@ -3,21 +3,13 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { compareEveryAnswer, printCompared } from '../support/everyAnswer.js';
-import { readSamples, ROOT, tilewright } from './command.js';
-import { archOf } from './launcher.js';
-import { compilerOrReason, temporaryFolder } from './support.js';
+import { readSamples, tilewright } from './command.js';
+import { deviceHere, SHARED, skipWithout } from './device.js';
+import { temporaryFolder } from './support.js';
 
-const arch = archOf(cudaAvailable());
-const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
-const SHARED = join(ROOT, '..', 'shared');
-const skip =
-  typeof compiler === 'string'
-    ? compiler
-    : existsSync(join(SHARED, 'data'))
-      ? false
-      : `HellaSwag's questions: ${join('..', 'shared')} is not beside this folder`;
+const device = await deviceHere();
+const skip = skipWithout(device.skip, join(SHARED, 'data'), "HellaSwag's questions");
 
 const data = join(SHARED, 'data', 'hellaswag_val.jsonl.gz');
 

@@ -12,10 +12,10 @@ import { expand } from '../../runtime/cuda/findNvrtc.js';
 import { readSettings } from '../../settings.js';
 import { DEMO, EXAMPLES, MAIN, start, tilewright, type Ended } from './command.js';
 import { decodingKernels } from './decodingKernels.js';
-import { archOf } from './launcher.js';
+import { deviceHere } from './device.js';
 import { randomTokens } from './sequences.js';
 import { knownKernels, unknownReports } from './racecheckReports.js';
-import { compilerOrReason, temporaryFolder } from './support.js';
+import { temporaryFolder } from './support.js';
 import { trapScript } from './trap.js';
 
 const TOOL = 'compute-sanitizer';
@@ -42,12 +42,11 @@ async function findTool(): Promise<string | undefined> {
     });
 }
 
-const arch = archOf(cudaAvailable());
-const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
+const { arch, skip: skipDevice } = await deviceHere();
 const tool = await findTool();
 const skip =
-  typeof compiler === 'string'
-    ? compiler
+  skipDevice !== false
+    ? skipDevice
     : tool === undefined
       ? `${TOOL} is neither on PATH nor in a CUDA toolkit; TILEWRIGHT_COMPUTE_SANITIZER=/path/to/${TOOL} names one`
       : false;

@@ -12,8 +12,7 @@ import { Generator } from '../../generate/generator.js';
 import type { GenerateRequest } from '../../generate/request.js';
 import type { Stepper } from '../../generate/stepper.js';
 import { SCORE } from '../../ir/function.js';
-import { cudaAvailable } from '../../runtime/cuda/addon.js';
-import { archOf } from './launcher.js';
+import { deviceHere } from './device.js';
 import {
   demo,
   grouped,
@@ -25,11 +24,8 @@ import {
   write,
   type Written,
 } from './sequences.js';
-import { compilerOrReason } from './support.js';
 
-const arch = archOf(cudaAvailable());
-const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
-const skip = typeof compiler === 'string' ? compiler : false;
+const { skip } = await deviceHere();
 
 const SHARED = randomTokens(7, 50);
 /** Some begin alike, within a page and past one. One is longer than a call: for models that have room for it. */

@@ -6,15 +6,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { DEMO, EXAMPLES, readSamples, tilewright } from './command.js';
+import { deviceHere } from './device.js';
 import { compareGolden, EVERYDAY } from './golden.js';
-import { archOf } from './launcher.js';
-import { compilerOrReason, temporaryFolder } from './support.js';
+import { temporaryFolder } from './support.js';
 
-const arch = archOf(cudaAvailable());
-const compiler = typeof arch === 'string' ? await compilerOrReason(arch) : arch.reason;
-const skip = typeof compiler === 'string' ? compiler : false;
+const { skip } = await deviceHere();
 
 /** Much of it goes into compiling the first candidates of all kernels. */
 const BUDGET_SECONDS = 40;

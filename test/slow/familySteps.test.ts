@@ -12,27 +12,9 @@ import type { Ui } from '../../driver/requests.js';
 import { Generator } from '../../generate/generator.js';
 import { SCORE } from '../../ir/function.js';
 import { environment, isBuilt, ROOT } from '../e2e/support.js';
+import { FAMILY_CHECKPOINTS } from '../support/families.js';
 
 const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
-const NAMES = [
-  'mixtral',
-  'qwen2-moe',
-  'qwen3-moe',
-  'mistral',
-  'qwen2-window',
-  'qwen3',
-  'olmo2',
-  'olmo3',
-  'phi3',
-  'granite',
-  'smollm3',
-  'stablelm',
-  'gpt-neox',
-  'gemma',
-  'gemma2',
-  'gemma3',
-  'cohere2',
-];
 const ignore = (): void => undefined;
 const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 const CACHE_TOKENS = 16 * 64;
@@ -43,7 +25,7 @@ describe.skipIf(!existsSync(FAMILIES) || !isBuilt)('steps of families on a CPU',
     for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
   });
 
-  it.each(NAMES)('give the bits of scoring: %s', async (family) => {
+  it.each(FAMILY_CHECKPOINTS)('give the bits of scoring: %s', async (family) => {
     const request = {
       model: join(FAMILIES, family),
       init: { kind: 'checkpoint' as const },
