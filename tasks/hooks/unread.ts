@@ -33,7 +33,7 @@ const KNOWN: ReadonlySet<string> = new Set([
   'db3099bba72b47a29018221bbca9a9d44f043b5bf4fbc9df93b8081687ba895e', // mnli
   '55c93da7005300ce496a18bce8251febab8acd36b8c4d8875679ff432c2031f9', // arithmetic
   '2c295d37e8d75f58a5ce948839d20cb9971d1c0d7627878291bebd4584c63507', // wsc273
-  'd215e4f91a77a3c949b48bc0f6e30f42a31bcb2127af848780e537b60e799ddf', // arc_challenge_llama
+  'd215e4f91a77a3c949b48bc0f6e30f42a31bcb2127af848780e537b60e799ddf', // arc_challenge of chat models
   'ec32f0bfecb45d80220279522ac046ef2ac3f7890444798b56ac29348b27355d', // xwinograd
 ]);
 

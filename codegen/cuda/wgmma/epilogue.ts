@@ -30,11 +30,6 @@ const DEPTHS = [
 ] as const;
 /** The same for the warps that run deferred epilogues. A row half of products takes 40 of their 120 registers. */
 const DEFERRED_DEPTH = { batch: 8, narrow: 16, rotated: 8 } as const;
-/**
- * Rotated groups of such a warp where a tile holds one head at most. Each batch then waits for the L2 cache; of several
- * heads, all but the first find their table entries in L1.
- */
-const ROTATED_ALONE = 16;
 /** Groups whose results are kept for wide stores when nothing is loaded. */
 const BATCH = 8;
 const DEPTH = 7;
@@ -95,7 +90,7 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
       (context.loads.length > 0
         ? loadDepth(context)
         : segment.pairing.kind === 'rotate'
-          ? Math.max(BATCH, rotatedDepth(layout, segment))
+          ? Math.max(BATCH, depthOf(layout).rotated)
           : BATCH) / step,
     ) * step,
   );
@@ -164,18 +159,13 @@ const loadDepth = ({ layout, loads }: Context): number =>
 const depthOf = (layout: WgmmaLayout): { readonly batch: number; readonly narrow: number; readonly rotated: number } =>
   layout.isDeferred ? DEFERRED_DEPTH : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!;
 
-const rotatedDepth = (layout: WgmmaLayout, { pairing }: Segment): number =>
-  layout.isDeferred && pairing.kind === 'rotate' && pairing.headDim >= layout.wn
-    ? ROTATED_ALONE
-    : depthOf(layout).rotated;
-
 /** `count` groups from group `first` on: first their loads, then their programs, then their stores. */
 function batchText(context: Context, first: string, count: number, depth: number): string {
   const { segment, operands, loads, isWhole, holdsWholeHeads, given } = context;
   const origin = first === '0' ? 'column0' : `column0 + 8 * (${first})`;
   const vectorLoads = new VectorLoads(context, loads, origin, count);
   const vectorStores = new VectorStores(context, origin, count);
-  const rotated = rotatedDepth(context.layout, segment);
+  const { rotated } = depthOf(context.layout);
   const part = segment.pairing.kind === 'rotate' && count % rotated === 0 ? rotated : count;
   const programs: string[] = [];
   for (let start = 0; start < count; start += part) {

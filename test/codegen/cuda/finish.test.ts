@@ -1,8 +1,9 @@
 /** Contractions that finish their rows give the bits of a contraction and a loop, in every skeleton. */
 import { describe, expect, it } from 'vitest';
 import { emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
+import { defaultWgmmaSchedule } from '../../../codegen/cuda/wgmma/index.js';
 import type { CudaArch, CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
-import type { Kernel } from '../../../ir/kernel.js';
+import type { GemmKernel, Kernel } from '../../../ir/kernel.js';
 import { everyExtent } from '../../../ir/function.js';
 import { emulateModule } from './emulate.js';
 import { postNorm } from '../postNorm.js';
@@ -62,6 +63,24 @@ describe('rows that a contraction finishes', () => {
           name,
           values: [...want.get(`${name}0`)!],
         });
+  });
+
+  it.each([
+    ['pairs of blocks share columns of a shallow product', 4096, { cluster: 2, raster: 10 }],
+    ['blocks of a deep product stay alone', 14_336, { cluster: 1, raster: 11 }],
+  ])('are stored in high groups: %s', (_, k, wanted) => {
+    const { module } = postNorm(16, 3584, 16, 1);
+    const deep = {
+      ...module,
+      buffers: module.buffers.map((each) => (each.name === 'x' ? { ...each, columns: k } : each)),
+      weights: module.weights.map((each) => (each.name === 'w' ? { ...each, k } : each)),
+      kernels: module.kernels.map((each) => (each.anchor === 'gemm' ? { ...each, k } : each)),
+    };
+    const finished = finishRows(deep);
+    const chosen = defaultWgmmaSchedule(finished.kernels[0] as GemmKernel, finished, FACTS, 8448);
+    expect(chosen).toMatchObject({ mode: 'deferred', tm: 128, tn: 256, ...wanted });
+    const plain = defaultWgmmaSchedule(deep.kernels[0] as GemmKernel, deep, FACTS, 8448);
+    expect(plain?.raster).toBeGreaterThan(11);
   });
 
   it('have no remainder tiles', () => {
