@@ -33,6 +33,8 @@ export interface ExpertKeys {
 
 const MOST_WIDTH = 1 << 19;
 const MOST_LAYERS = 1024;
+/** Experts of all layers, several times those of the largest published model: each has three tensors. */
+const MOST_IN_ALL = 1 << 16;
 
 function whole(
   json: Json,
@@ -75,6 +77,11 @@ export function readExperts(json: Json, where: string, keys: ExpertKeys): Expert
   if (keys.hasDenseLayers === true && typeof stated !== 'boolean')
     throw new UserError(`${where}: norm_topk_prob: expected true or false, got ${quote(stated)}`);
   const dense = keys.hasDenseLayers === true ? denseLayers(json, where) : [];
+  const layers = layersOf(json).length - dense.length;
+  if (count * layers > MOST_IN_ALL)
+    throw new UserError(
+      `${where}: ${countKey} ${count} in ${layers} layers: more than ${MOST_IN_ALL} experts are not supported`,
+    );
   return {
     count,
     chosen,
