@@ -163,6 +163,11 @@ class TasksRun {
     if (window.window.isLast) this.#ui.phase('metrics');
     const finished = await reporter.add(window.window, answers, model.name);
     if (!window.window.isLast) for (const each of finished) this.#ui.note(shown(each));
+    for (const { task, missing } of finished)
+      if (missing > 0)
+        this.#ui.warn(
+          `${task.name}: right answers of ${counted(missing, 'document')} are no choices, and count as wrong`,
+        );
     const totals = this.#totals;
     const result = reporter.write({
       ...{ model: model.model, modelName: model.name, loadSeconds, about: totals.about },

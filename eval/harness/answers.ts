@@ -4,6 +4,7 @@ import { tasksBelow, type Node } from '../../tasks/definition/nodes.js';
 import type { DocumentRequests } from '../../tasks/requests/task.js';
 import { figuresOfGroup, type Figure, type GroupFigure, type TaskFigures } from '../../tasks/scores/groups.js';
 import { TaskValues, type Measured } from '../../tasks/scores/ofTask.js';
+import { isGoldMissing } from '../../tasks/scores/ofDocument.js';
 import type { Response } from '../../tasks/scores/response.js';
 import type { Scores } from '../metrics.js';
 import { numberOf, type TaskFacts } from './documents.js';
@@ -42,6 +43,8 @@ export interface AnsweredDocument {
 
 /** What a task has come to. */
 export interface TaskAnswers extends TaskFigures {
+  /** Documents whose right answer is none of their choices: they count as wrong. */
+  readonly missing: number;
   readonly task: TaskFacts;
   /** Documents of the scored split, before any limit. */
   readonly total: number;
@@ -55,6 +58,7 @@ export class TaskTally {
   readonly #values: TaskValues;
   readonly #hash = createHash('sha256');
   #documents = 0;
+  #missing = 0;
 
   constructor(task: TaskFacts) {
     this.task = task;
@@ -76,13 +80,17 @@ export class TaskTally {
     const hashes = hashesOf(document);
     this.#hash.update(hashes.document + hashes.prompt + hashes.target);
     this.#documents++;
+    if (task.scores.type === 'multiple_choice' && isGoldMissing(document)) this.#missing++;
     return { document, responses, measured, hashes };
   }
 
   /** Call once, after all documents. `draws`: samples of bootstrapped errors. */
   finish(total: number, draws?: number): TaskAnswers {
     const figures: ReadonlyMap<string, Figure> = this.#values.figures(draws);
-    return { task: this.task, total, documents: this.#documents, figures, hash: this.#hash.digest('hex') };
+    return {
+      ...{ task: this.task, total, documents: this.#documents, missing: this.#missing },
+      ...{ figures, hash: this.#hash.digest('hex') },
+    };
   }
 }
 

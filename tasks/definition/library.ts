@@ -28,7 +28,7 @@ function yamlFiles(folder: string): string[] {
 
 const similar = (name: string, names: Iterable<string>): string[] => {
   const wanted = name.toLowerCase();
-  return [...names].filter((each) => each.includes(wanted) || wanted.includes(each)).slice(0, 5);
+  return [...names].filter((each) => each.includes(wanted) || (each.length > 2 && wanted.includes(each))).slice(0, 5);
 };
 
 export class TaskLibrary {

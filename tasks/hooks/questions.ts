@@ -35,6 +35,28 @@ export const ofCategory =
   (document: Dict): Dict | undefined =>
     fieldOf(document, 'category') === category ? document : undefined;
 
+/** Keeps the questions whose column has this value, in the spelling of Python's names. */
+export const ofColumn =
+  (column: string, value: string) =>
+  (document: Dict): Dict | undefined =>
+    textOf(document, column).toLowerCase().replaceAll(' ', '_') === value ? document : undefined;
+
+/** OpenAI's MMMLU: some subjects are names of files. */
+export const ofSubject =
+  (subject: string) =>
+  (document: Dict): Dict | undefined => {
+    const written = fieldOf(document, 'Subject');
+    const [name] = typeof written === 'string' ? written.split(/_test(?:\.csv|-)/) : [];
+    return name === subject ? document : undefined;
+  };
+
+/** BIG-bench has questions without choices among the others. */
+export function withChoices(document: Dict): Dict | undefined {
+  const choices = fieldOf(document, 'multiple_choice_targets');
+  if (!isList(choices)) throw new HookProblem('multiple_choice_targets: expected a list');
+  return choices.length > 0 ? document : undefined;
+}
+
 /** NumPy's sum of up to 128 numbers: from 8 on, eight sums side by side. Scores are compared to the last bit. */
 function numpySum(values: readonly number[]): number {
   if (values.length < 8 || values.length > 128) return values.reduce((sum, value) => sum + value, 0);

@@ -97,6 +97,21 @@ const TABLE: readonly (readonly [name: string, dataset: string, hook: Ported, ou
   ),
 ];
 
+/** Functions of which a module has one for each subject: what they keep follows from their names. */
+const FAMILIES: readonly (readonly [dataset: RegExp, module: string, made: (subject: string) => Ported])[] = [
+  [/^openai\/MMMLU$/, 'utils.process_', (subject) => document(questions.ofSubject(subject))],
+  [/^Cohere\w+\/Global-MMLU$/, 'utils.process_', (subject) => document(questions.ofColumn('subject', subject))],
+  [/^Cohere\w+\/Global-MMLU-Lite$/, 'utils.process_', (area) => document(questions.ofColumn('subject_category', area))],
+  [/^hails\/bigbench$/, 'utils.filter_multiple_choice', () => document(questions.withChoices)],
+];
+
+function ofFamily({ name }: Hook, dataset = ''): Ported | undefined {
+  const found = FAMILIES.find(
+    ([of, module]) => of.test(dataset) && name.startsWith(module) && name !== 'utils.process_docs',
+  );
+  return found?.[2](name.slice(found[1].length));
+}
+
 const REGISTRY = new Map<string, Registered[]>();
 for (const [name, dataset, hook, outputType] of TABLE)
   REGISTRY.set(name, [
@@ -108,6 +123,7 @@ for (const [name, dataset, hook, outputType] of TABLE)
 export const portedHooks = (): string[] => [...REGISTRY.keys()];
 
 const portOf = (hook: Hook, task: HookedTask): Ported | undefined =>
+  ofFamily(hook, task.dataset) ??
   REGISTRY.get(nameOf(hook))?.find(
     ({ dataset, outputType }) =>
       (dataset === task.dataset || basename(dataset) === task.dataset) &&

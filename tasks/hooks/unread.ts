@@ -35,6 +35,10 @@ const KNOWN: ReadonlySet<string> = new Set([
   '2c295d37e8d75f58a5ce948839d20cb9971d1c0d7627878291bebd4584c63507', // wsc273
   'd215e4f91a77a3c949b48bc0f6e30f42a31bcb2127af848780e537b60e799ddf', // arc_challenge of chat models
   'ec32f0bfecb45d80220279522ac046ef2ac3f7890444798b56ac29348b27355d', // xwinograd
+  'b4012dd2b1a508885d23ee2ddb12bc26f3e622081ba41ec1ab766edc31a4982b', // global_mmlu_full
+  '9776c2ffc09ae0569d2cea41856f7a9c712a38362c8ea33ac61239005062df0f', // global_mmlu
+  '49aaaf0034ee7413385b68533fa22f5d664dc4c97f814985c353156f6ad6a85d', // openai_mmmlu
+  'ffe5920d8ee35daa9271be669629b928a76ac82ede88bdb21683c56785efa474', // bigbench
 ]);
 
 function hooksIn(value: Yaml): Hook[] {
