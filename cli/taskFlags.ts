@@ -150,7 +150,6 @@ const OTHERS = [
   ['task', '--task'],
   ['data', '--data'],
   ['docs', '--docs'],
-  ['shard', '--shard'],
 ] as const;
 
 /** Refuses flags that would have no effect. */

@@ -1,6 +1,6 @@
 /** The first step of a run of tasks: their files, their data and their prompts. */
 import { readSettings } from '../../settings.js';
-import { UserError } from '../../errors.js';
+import { UsageError, UserError } from '../../errors.js';
 import { versionOf } from '../../eval/harness/config.js';
 import { taskWindows, WINDOWS, type Leaf, type TaskWindow, type WindowBounds } from '../../eval/harness/windows.js';
 import { splitReader } from '../../tasks/data/splits.js';
@@ -43,6 +43,11 @@ export interface FoundTasks {
 
 /** Throws UserError for names that are not there, and for what task files ask that this version lacks. */
 export function findTasks(request: TasksRequest): FoundTasks {
+  if (request.shard !== undefined && (request.logsSamples === false || request.resultsStem !== undefined))
+    throw new UsageError(
+      'a shard writes its samples into a folder of its own, which are what merge joins',
+      request.logsSamples === false ? 'leave out --log_samples false' : '--output_path shards, a folder',
+    );
   const modelName = prepareFolders(request);
   const library = openLibrary(request.includePaths);
   const nodes = withoutRepeats(request.tasks.flatMap((name) => library.resolve(name)));

@@ -2,10 +2,12 @@
  * Results of a run of tasks: samples_*.jsonl of each task and results_*.json, in the public harness's layout. A task's
  * are written as soon as its last document is answered.
  */
+import { createHash, type Hash } from 'node:crypto';
 import { join } from 'node:path';
-import { resultsFolder } from '../../eval/index.js';
+import { resultsFolder, type RunIdentity } from '../../eval/index.js';
 import {
   answersOfGroups,
+  responsesOf,
   TaskTally,
   type AnsweredDocument,
   type Answers,
@@ -17,6 +19,7 @@ import { jsonOf } from '../../eval/harness/config.js';
 import { buildTaskResults, type TasksHeader } from '../../eval/harness/results.js';
 import { sampleLines } from '../../eval/harness/samples.js';
 import { formatTasks } from '../../eval/harness/table.js';
+import { shardBlock } from '../../eval/harness/shardBlock.js';
 import type { EndedTask, TaskWindow } from '../../eval/harness/windows.js';
 import { fileDate, resultsName, samplesName } from '../../eval/results.js';
 import { tasksBelow, type Node } from '../../tasks/definition/nodes.js';
@@ -39,6 +42,8 @@ export interface TasksReport {
 
 /** What is known of a run when results are written. */
 export interface TasksState extends Omit<RunFacts, 'request'> {
+  /** What must be equal in shards that are merged. */
+  readonly identity: RunIdentity;
   readonly modelName: string;
   readonly generated: GenerationTotals | undefined;
 }
@@ -66,8 +71,8 @@ export class TaskReporter {
   readonly #report: TasksReport;
   readonly #open = new Map<string, Open>();
   readonly #finished: TaskAnswers[] = [];
-  /** Tasks of which samples were written. */
-  readonly #names: string[] = [];
+  /** Tasks of which samples were written, and hashes of those. */
+  readonly #hashes = new Map<string, string>();
   /** Names the files of this run: the time when the first of them was written. */
   #date: string | undefined;
 
@@ -111,6 +116,9 @@ export class TaskReporter {
         tasks,
         groups,
       ),
+      ...(request.shard === undefined
+        ? {}
+        : { shard: shardBlock(request.shard, state.identity, tasks, this.#hashes, groups) }),
       // Only while the run goes on, or where it ended early.
       ...(missing.length === 0 ? {} : { unfinished: missing }),
     };
@@ -121,7 +129,7 @@ export class TaskReporter {
     const date = this.#dated();
     const resultsPath = join(folder, resultsStem === undefined ? resultsName(date) : `${resultsStem}_${date}.json`);
     writeAtomically(resultsPath, [`${JSON.stringify(results, null, 2)}\n`], AGAIN);
-    const [only, ...others] = this.#names;
+    const [only, ...others] = this.#hashes.keys();
     const shown = only === undefined ? undefined : samplesName(others.length === 0 ? only : '*', this.#dated());
     return { results, table, resultsPath, samplesPath: shown && join(folder, shown) };
   }
@@ -147,9 +155,9 @@ export class TaskReporter {
   }
 
   #folder(modelName: string): string | undefined {
-    const { output, resultsStem } = this.#report.request;
+    const { output, resultsStem, shard } = this.#report.request;
     if (output === undefined) return undefined;
-    return resultsStem === undefined ? resultsFolder(output, modelName) : output;
+    return resultsStem === undefined ? resultsFolder(output, modelName, shard) : output;
   }
 
   #dated(): string {
@@ -170,7 +178,10 @@ export class TaskReporter {
   #take(task: RunTask, answers: Answers, modelName: string): void {
     const { tally, samples } = this.#opened(task, modelName);
     const lines: string[][] = samples.map(() => []);
+    const isPart = this.#report.request.shard !== undefined;
     for (const document of task.documents) {
+      // Other shards have the rest.
+      if (isPart && responsesOf(answers, task, document) === undefined) continue;
       const answered: AnsweredDocument = tally.add(document, answers);
       if (samples.length > 0) sampleLines(answered).forEach((line, filter) => lines[filter]!.push(line));
     }
@@ -181,15 +192,21 @@ export class TaskReporter {
     const { tally, samples } = this.#opened(task, modelName);
     const folder = this.#folder(modelName);
     if (samples.length > 0 && folder !== undefined) {
-      writeAtomically(join(folder, samplesName(task.name, this.#dated())), joined(samples), AGAIN);
-      this.#names.push(task.name);
+      const hash = createHash('sha256');
+      writeAtomically(join(folder, samplesName(task.name, this.#dated())), joined(samples, hash), AGAIN);
+      this.#hashes.set(task.name, hash.digest('hex'));
     }
     for (const each of samples) each.close();
     this.#open.delete(task.name);
-    return tally.finish(await total());
+    // Errors that need all documents are found when shards are merged.
+    return tally.finish(await total(), this.#report.request.shard === undefined ? BOOTSTRAP_DRAWS : 0);
   }
 }
 
-function* joined(files: readonly Scratch[]): Generator<string> {
-  for (const file of files) yield* file.parts();
+function* joined(files: readonly Scratch[], hash: Hash): Generator<string> {
+  for (const file of files)
+    for (const part of file.parts()) {
+      hash.update(part);
+      yield part;
+    }
 }

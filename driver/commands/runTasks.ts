@@ -6,6 +6,7 @@ import type { Answers, TaskAnswers } from '../../eval/harness/answers.js';
 import type { Leaf } from '../../eval/harness/windows.js';
 import { needsLogits } from '../../generate/sampling.js';
 import { createTokenizer } from '../../models/tokenizer.js';
+import { printDocs, type RunIdentity } from '../../eval/index.js';
 import { counted } from '../../system/format.js';
 import { unreadModules } from '../../tasks/hooks/unread.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
@@ -19,7 +20,8 @@ import { planRun } from './planRun.js';
 import { aboutTasks, findTasks, readTasks, type AboutTasks, type Writing } from './prepareTasks.js';
 import { TaskReporter } from './reportTasks.js';
 import { traceRun } from './runModel.js';
-import { scoreSet, type ScoredSet } from './scoreSet.js';
+import { modelIdentity, scoreSet, type ScoredSet } from './scoreSet.js';
+import { VERSION } from '../version.js';
 import { TaskChat } from './taskChat.js';
 import { TaskModel, type PackedWindow } from './taskModel.js';
 import { asksForTexts, demandOfTexts, textAnswers, tokeniseTexts } from './taskTexts.js';
@@ -172,9 +174,21 @@ class TasksRun {
     const result = reporter.write({
       ...{ model: model.model, modelName: model.name, loadSeconds, about: totals.about },
       ...{ computed: totals.computed(model.computed), generated: totals.generated },
+      identity: await this.#identity(),
     });
     if (window.window.isLast && scored !== undefined) await this.#trace(window, scored);
     return result;
+  }
+
+  async #identity(): Promise<RunIdentity> {
+    const { request, about, model } = this.#of;
+    const { sha256, docs } = this.#totals.about;
+    return {
+      ...(await modelIdentity(model.model)),
+      ...{ task: about.task.name, taskVersion: about.task.version, dataset: sha256, docs: printDocs(docs) },
+      ...{ sharing: request.sharing, overlong: request.overlong ?? 'truncate', version: VERSION },
+      seeds: JSON.stringify(request.seeds ?? SEEDS),
+    };
   }
 
   async #score({ window, questions }: PackedWindow): Promise<ScoredSet> {

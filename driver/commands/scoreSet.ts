@@ -39,6 +39,15 @@ export interface ScoredSet extends Evaluation, Partial<Pick<Scored, 'identity'>>
   readonly scorer: PlanScorer;
 }
 
+/** What names a model's answers, in journals and shards. */
+export const modelIdentity = async (model: LoadedModel): Promise<Readonly<Record<string, string>>> => ({
+  artifact: await scoringId(model),
+  checkpoint: checkpointId(model),
+  tokenizer: model.tokenizer.hash,
+  arithmetic: model.model.arithmetic,
+  isa: model.model.isa,
+});
+
 export const scorerOf = ({ executor, limits, model }: LoadedModel): PlanScorer =>
   new PlanScorer(executor, { ...limits, nonFiniteAdvice: nonFiniteAdvice(model.target.isHost, model.arithmetic) });
 
@@ -78,11 +87,7 @@ export async function scoreSet(
     resume: options.resume,
     shard: weighedShard(shard, model.limits),
     identity: {
-      artifact: await scoringId(model),
-      checkpoint: checkpointId(model),
-      tokenizer: model.tokenizer.hash,
-      arithmetic: model.model.arithmetic,
-      isa: model.model.isa,
+      ...(await modelIdentity(model)),
     },
     onKept: (path, kept) => {
       if (kept.questions === 0) return;

@@ -20,7 +20,7 @@ import type { AboutTasks } from './prepareTasks.js';
 import { openThreads, packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
 import type { PlanScorer } from './scorer.js';
 import { scorerOf } from './scoreSet.js';
-import { demandOfTexts, tokeniseTexts, type TextPrompts } from './taskTexts.js';
+import { demandOfTexts, promptsOfShard, tokeniseTexts, type TextPrompts } from './taskTexts.js';
 
 /** A window as tokens. */
 interface TokenisedWindow {
@@ -152,8 +152,9 @@ export class TaskModel {
   }
 
   async #prompts({ tasks }: TaskWindow): Promise<TextPrompts | undefined> {
-    const { tokenizer, writing } = this.#options;
-    const prompts = await tokeniseTexts(tasks, tokenizer, writing);
+    const { request, tokenizer, writing } = this.#options;
+    const all = await tokeniseTexts(tasks, tokenizer, writing);
+    const prompts = request.shard === undefined ? all : promptsOfShard(all, request.shard);
     if (prompts.truncated > 0)
       this.#ui.warn(
         `${counted(prompts.truncated, 'prompt')} too long for the model's context: the beginning is left out`,

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Answers } from '../../eval/harness/answers.js';
 import { numberOf, type RunTask, type TaskFacts } from '../../eval/harness/documents.js';
 import type { TextJournal } from '../../eval/harness/textJournal.js';
+import type { Shard } from '../../eval/index.js';
 import type { Demand } from './cacheSize.js';
 import { UserError } from '../../errors.js';
 import { GenerateError } from '../../generate/request.js';
@@ -97,6 +98,24 @@ export async function tokeniseTexts(
     }
   }
   return { prompts, truncated };
+}
+
+/**
+ * The prompts of one shard. Neighbours share what they begin with, so each shard has those between two places, by
+ * tokens; the requests of a document stay together.
+ */
+export function promptsOfShard({ prompts, ...rest }: TextPrompts, { index, count }: Shard): TextPrompts {
+  const workOf = ({ tokens, texts, generation }: TextPrompt): number => tokens.length + texts * generation.maxNewTokens;
+  const total = prompts.reduce((sum, each) => sum + workOf(each), 0);
+  const ofDocument = new Map<number, number>();
+  let before = 0;
+  for (const prompt of prompts) {
+    const middle = before + workOf(prompt) / 2;
+    if (!ofDocument.has(prompt.number))
+      ofDocument.set(prompt.number, Math.min(count, 1 + Math.floor((middle / total) * count)));
+    before += workOf(prompt);
+  }
+  return { ...rest, prompts: prompts.filter(({ number }) => ofDocument.get(number) === index) };
 }
 
 /** What all of them need of the memory for keys and values. */

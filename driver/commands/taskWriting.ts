@@ -53,7 +53,7 @@ async function openJournal({
     ...(draws ? { seed: seedsOf(request).torch } : {}),
   };
   const name = `texts_${task.name}_${sha256.slice(0, 8)}.jsonl`;
-  return new TextJournal(join(resultsFolder(output, modelName), name), identity, resume);
+  return new TextJournal(join(resultsFolder(output, modelName, request.shard), name), identity, resume);
 }
 
 /** Throws Interrupted once the signal is aborted; what is written by then is in the journal. */

@@ -28,9 +28,10 @@ export interface TasksHeader {
   readonly version: string;
 }
 
-type Block = Record<string, Json>;
+export type Block = Record<string, Json>;
 
-const figures = (found: ReadonlyMap<string, Figure>): Block => {
+/** Figures with their errors, as a block of a task or group lists them. */
+export const figures = (found: ReadonlyMap<string, Figure>): Block => {
   const block: Block = {};
   for (const [key, { value, error }] of found) {
     // JSON has no infinity: a perplexity may be that large.

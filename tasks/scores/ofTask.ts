@@ -96,23 +96,33 @@ export class TaskScores {
   }
 }
 
+/** What values are filed by. */
+export interface ValueNames {
+  readonly filters: readonly Pick<Filter, 'name'>[];
+  readonly metrics: readonly Pick<Metric, 'name' | 'aggregation'>[];
+}
+
 /** The values of a task's documents, which are added in their order: numbers by filter and metric, and no texts. */
 export class TaskValues {
-  readonly #scores: Pick<TaskScores, 'filters' | 'metrics'>;
+  readonly #scores: ValueNames;
   /** By filter, then by metric. */
   readonly #items: readonly (readonly Item[][])[];
 
-  constructor(scores: Pick<TaskScores, 'filters' | 'metrics'>) {
+  constructor(scores: ValueNames) {
     this.#scores = scores;
     this.#items = scores.filters.map(() => scores.metrics.map(() => []));
   }
 
   add(measured: readonly Pick<Measured, 'values'>[]): void {
-    for (const [i, columns] of this.#items.entries())
-      for (const [m, { name }] of this.#scores.metrics.entries()) {
-        const value = measured[i]?.values.get(name);
-        if (value !== undefined) columns[m]!.push(value);
-      }
+    measured.forEach(({ values }, filter) => this.put(filter, values));
+  }
+
+  /** The values of one document by one filter. */
+  put(filter: number, values: Values): void {
+    for (const [m, { name }] of this.#scores.metrics.entries()) {
+      const value = values.get(name);
+      if (value !== undefined) this.#items[filter]?.[m]!.push(value);
+    }
   }
 
   /** By `metric,filter`, in the order of the harness's results. */

@@ -84,6 +84,25 @@ describe.skipIf(!isBuilt)('tasks in windows', () => {
     },
   );
 
+  test('are merged from shards, to the byte', async () => {
+    const [parts, out] = [temporaryFolder(), temporaryFolder()];
+    for (const shard of ['1/2', '2/2']) {
+      const { error } = failure(await tilewright(['merge', parts, '--out', out]));
+      expect(error).toMatch(shard === '1/2' ? /contains no results of shards/ : /shards 2 of 2 have no results yet/);
+      success(await run(parts, 4, '--shard', shard));
+    }
+    const { stdout } = success(await tilewright(['merge', parts, '--out', out]));
+    expect(stdout).toContain('16 questions of 2 shards');
+    expect(samplesOf(out)).toEqual(samplesOf(whole));
+    const [own, expected] = [resultsOf(out), resultsOf(whole)];
+    for (const block of ['results', 'n-samples', 'task_hashes', 'configs', 'versions', 'n-shot', 'group_subtasks'])
+      expect(own[block], block).toEqual(expected[block]);
+
+    const [damaged] = filesOf(join(parts, 'small', 'shard-1-of-2'), 'samples');
+    writeFileSync(damaged!, readFileSync(damaged!, 'utf8').replace('more', 'less'));
+    expect(failure(await tilewright(['merge', parts, '--out', out])).error).toMatch(/does not hold the samples/);
+  });
+
   test('keep what is finished when a later one cannot be read, and go on with it', async () => {
     const out = temporaryFolder();
     const file = join(tasks, 'second.jsonl');
