@@ -40,7 +40,7 @@ export interface WindowBounds {
 }
 
 /** What windows lose by computing shots again that they share is below a thousandth. */
-export const WINDOWS: WindowBounds = { first: 2048, most: 8192, characters: 1 << 25 };
+export const WINDOWS: WindowBounds = { first: 1024, most: 8192, characters: 1 << 24 };
 /** Documents after which other work of this process has its turn. */
 const TURN = 32;
 
