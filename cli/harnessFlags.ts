@@ -147,7 +147,9 @@ export function translated(given: string | undefined, flags: Flags): Translated 
   if (model === undefined)
     throw new UsageError(
       "missing required argument 'model'",
-      'for example: tilewright run models/demo --task hellaswag --data examples/everyday.jsonl',
+      typeof flags['applyChatTemplate'] === 'string'
+        ? `${flags['applyChatTemplate']} was taken for the name of a template: write the model before the flags`
+        : 'for example: tilewright run models/demo --task hellaswag --data examples/everyday.jsonl',
     );
   return { model, flags: changed };
 }

@@ -120,8 +120,9 @@ export function addRun(program: Command, context: Context): void {
       '        question is longer than --max-tokens: then it is cut into calls; a tree must fit one',
     ],
     'Tasks of lm-evaluation-harness': [
-      '--tasks takes names of its tasks, groups and tags (tilewright tasks lists them). The popular ones',
-      'are built in; YAML files of others are in --include_path. Data sets are in --data_root, or in the',
+      '--tasks takes names of its tasks, groups and tags (tilewright tasks lists them), patterns (mmlu_*)',
+      'and paths of task files. The popular ones are built in; YAML files of others are in',
+      '--include_path. Data sets (Parquet, JSON lines, CSV) are in --data_root, or in the',
       "hub's cache. The harness's flags work in its spelling, with underscores, or with dashes. All tasks",
       'are planned together and the model is loaded once; results are in the layout of version',
       '0.4.13.dev0. docs/tasks.md says what is supported.',

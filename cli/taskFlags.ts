@@ -86,6 +86,8 @@ export function taskRequest(
       `${predictsOnly ? '--predict_only' : '--log_samples'} needs a folder to write to`,
       'for example: --output_path results',
     );
+  if (isMultiturn === true && !('appliesChatTemplate' in templateOf(flags)))
+    throw new UsageError('--fewshot_as_multiturn needs a chat template', 'add --apply_chat_template');
   return {
     tasks: names,
     includePaths: taskFolders(flags),

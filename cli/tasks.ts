@@ -11,7 +11,9 @@ export function addTasks(program: Command, context: Context): void {
     program
       .command('tasks')
       .summary('list the tasks, groups and tags that run --tasks knows')
-      .description('Lists the names that run --tasks takes, from the folders given with --include_path.')
+      .description(
+        'Lists the names that run --tasks takes: those that are built in, and those of folders of task files.',
+      )
       .argument('[word]', 'only names with this in them'),
   )
     .option('--json', 'print the names as JSON and nothing else')

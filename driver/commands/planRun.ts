@@ -46,6 +46,8 @@ export async function planRun(
   let threads: TokeniserThreads | undefined;
   try {
     for await (const { dataset, isLast } of sets) {
+      // What only generates texts has nothing to plan.
+      if (dataset.questions.length === 0) continue;
       if (planned === undefined) ui.phase('tokenise', source);
       threads ??= openThreads(loading, dataset.questions);
       const tokens = await tokenise(dataset, loading, prefixToken, threads);
@@ -55,7 +57,10 @@ export async function planRun(
   } finally {
     await threads?.close();
   }
-  if (planned === undefined) throw new Error('nothing to plan');
+  if (planned === undefined) {
+    const table = `${source}: texts are generated, which a dry run does not count; no likelihood is asked for`;
+    return { results: { questions: 0 }, table, resultsPath: undefined, samplesPath: undefined };
+  }
   const { results } = planned;
   return {
     results,

@@ -60,6 +60,7 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     if (!isRunning && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
   });
   try {
+    if (request.isDryRun === true && generates) ui.note('texts that tasks generate are not counted');
     if (request.isDryRun === true) return await planRun(request, about, windows, loading, ui);
     const first = await windows.next();
     if (first.done === true) throw new Error('no window of documents');

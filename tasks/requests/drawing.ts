@@ -44,7 +44,8 @@ export function generationOf(settings: Dict, where: string): Generation {
   const number = (key: string, least: number, most: number): number | undefined => {
     if (given(key) === null) return undefined;
     const value = typeof given(key) === 'boolean' ? undefined : numeric(given(key));
-    if (value === undefined || !(value >= least && value <= most)) throw fail(key, `a number up to ${most}`);
+    if (value === undefined || !(value >= least && value <= most))
+      throw fail(key, `a number ${least === 0 ? 'from 0 ' : ''}up to ${most}`);
     return value;
   };
   const length = LENGTHS.find((key) => given(key) !== null);

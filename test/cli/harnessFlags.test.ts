@@ -90,6 +90,7 @@ describe('flags that are refused', () => {
     ['--seed None', 'expected one whole number'],
     ['--gen_kwargs temperature', 'expected a name, = and a value'],
     ['--out a --output_path b', 'differ'],
+    ['--fewshot_as_multiturn', '--fewshot_as_multiturn needs a chat template'],
     ['--apply_chat_template ../x', 'no name of a template'],
   ])('%s', async (flags, message) => {
     const { status, stderr } = await outcomeOf(['run', 'models/demo', '--tasks', 'mmlu', ...flags.split(' ')]);
