@@ -6,6 +6,7 @@
  *
  * The loop's programs stay as they are, and so do its sums: in parts of ROW_SUM_BLOCK columns, in order of the columns.
  */
+import { groupWidth } from '../ir/groupSums.js';
 import type { BufferDecl, GemmKernel, Kernel, KernelModule, LoopKernel, Output } from '../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
@@ -32,7 +33,8 @@ const hasRows = (kernel: Kernel, { rows, columns }: LoopKernel): kernel is GemmK
   kernel.rows === rows &&
   kernel.segments.length === 1 &&
   kernel.segments[0]!.columns === columns &&
-  kernel.segments[0]!.pairing.kind === 'none';
+  kernel.segments[0]!.pairing.kind === 'none' &&
+  groupWidth(kernel.segments[0]!.outputs) === undefined;
 
 /** The contraction that can run `loop`: the last kernel to write what it reads, where nothing between hinders it. */
 function finisherOf(module: KernelModule, at: number, dtypes: ReadonlyMap<string, BufferDType>): number | undefined {
@@ -48,13 +50,7 @@ function finisherOf(module: KernelModule, at: number, dtypes: ReadonlyMap<string
   if (maker === undefined || !hasRows(maker, loop)) return undefined;
   const stored = kernelWrites(maker);
   const isSuited = loop.outputs.every((output) => isWide(output, dtypes) && staysInRow(output.value, stored));
-  return isSuited && isOwn(module, stored, loop) ? from : undefined;
-}
-
-/** Whether nobody but the loop reads what the contraction stores. */
-function isOwn({ kernels, interface: { outputs } }: KernelModule, stored: ReadonlySet<string>, loop: Kernel): boolean {
-  const isKept = outputs.some(({ buffer }) => stored.has(buffer));
-  return !isKept && kernels.every((each) => each === loop || ![...kernelReads(each)].some((name) => stored.has(name)));
+  return isSuited ? from : undefined;
 }
 
 const dtypesOf = ({ buffers }: { readonly buffers: readonly BufferDecl[] }): ReadonlyMap<string, BufferDType> =>

@@ -1,4 +1,7 @@
-/** Products whose rows are normed and added to a stream, h + norm(x·Wᵀ)·(1 + w): a contraction and a loop each. */
+/**
+ * Products whose rows are normed and added to a stream, h + norm(x·Wᵀ)·(1 + w), or the stream itself normed behind its
+ * product, layerNorm(h + x·Wᵀ)·(1 + w): a contraction and a loop each.
+ */
 import type { BufferDecl, Kernel, KernelModule } from '../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { RawTensor } from '../../ir/kernelInterpreter.js';
@@ -17,8 +20,8 @@ export interface PostNormCase {
 const integers = (n: number, seed: number): Float64Array =>
   Float64Array.from({ length: n }, (_, i) => (((i * 7919 + seed * 104_729) % 1009) % 17) - 8);
 
-/** `count` of them over the same input and stream, which is kept in 24 bits. */
-export function postNorm(rows: number, columns: number, k: number, count: number): PostNormCase {
+/** `count` of them over the same input and stream, which is kept in 24 bits; or those of the stream. */
+export function postNorm(rows: number, columns: number, k: number, count: number, ofStream = false): PostNormCase {
   const parts = columns / ROW_SUM_BLOCK;
   const buffer = (name: string, dtype: BufferDecl['dtype'], width: number, upper?: string): BufferDecl => ({
     ...{ name, dtype, rows: 'T', columns: width, space: 'arena' },
@@ -28,20 +31,30 @@ export function postNorm(rows: number, columns: number, k: number, count: number
     ...buffer(name, dtype, width),
     space: 'input',
   });
-  const product: Scalar = { op: 'roundF20', a: acc() };
+  const rounded: Scalar = { op: 'roundF20', a: acc() };
+  const product = ofStream ? add(element('h'), rounded) : rounded;
   const head = { path: 'test', rows: 'T', ops: [] } as const;
   const kernels = (i: number): Kernel[] => {
     const mean = div({ op: 'rowSum', buffer: `parts${i}` }, constant(columns));
     const normed = mul(element(`y${i}`), { op: 'rsqrt', a: add(mean, constant(1e-6)) });
     const weight: Scalar = { op: 'load', buffer: 'norm', access: { kind: 'column' } };
-    const sum = add(element('h'), mul(normed, add(weight, constant(1))));
+    const middle = mul({ op: 'rowSum', buffer: `sums${i}` }, constant(1 / columns));
+    const variance: Scalar = { op: 'sub', a: mean, b: mul(middle, middle) };
+    const centred = mul({ op: 'sub', a: element(`y${i}`), b: middle }, { op: 'rsqrt', a: variance });
+    const sum = ofStream
+      ? mul(centred, add(weight, constant(1)))
+      : add(element('h'), mul(normed, add(weight, constant(1))));
     return [
       {
         ...{ ...head, name: `o${i}`, anchor: 'gemm', k, a: 'x' },
         segments: [
           {
             ...{ weight: 'w', columns, pairing: { kind: 'none' } },
-            outputs: [store(`y${i}`, product), rowSum(`parts${i}`, mul(product, product))],
+            outputs: [
+              store(`y${i}`, product),
+              rowSum(`parts${i}`, mul(product, product)),
+              ...(ofStream ? [rowSum(`sums${i}`, product)] : []),
+            ],
           },
         ],
       },
@@ -62,6 +75,7 @@ export function postNorm(rows: number, columns: number, k: number, count: number
     ...each.flatMap((i) => [
       buffer(`y${i}`, 'f32', columns),
       buffer(`parts${i}`, 'f32', parts),
+      ...(ofStream ? [buffer(`sums${i}`, 'f32', parts)] : []),
       buffer(`next${i}`, 'bf16', columns),
       buffer(`next_tail${i}`, 'u8', columns, `next${i}`),
       buffer(`next_parts${i}`, 'f32', parts),

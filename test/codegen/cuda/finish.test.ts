@@ -5,6 +5,7 @@ import { defaultWgmmaSchedule } from '../../../codegen/cuda/wgmma/index.js';
 import type { CudaArch, CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
 import type { GemmKernel, Kernel } from '../../../ir/kernel.js';
 import { everyExtent } from '../../../ir/function.js';
+import { expectSame } from '../../support/sameValues.js';
 import { emulateModule } from './emulate.js';
 import { postNorm } from '../postNorm.js';
 import { finishRows } from '../../../passes/finishRows.js';
@@ -81,6 +82,17 @@ describe('rows that a contraction finishes', () => {
     expect(chosen).toMatchObject({ mode: 'deferred', tm: 128, tn: 256, ...wanted });
     const plain = defaultWgmmaSchedule(deep.kernels[0] as GemmKernel, deep, FACTS, 8448);
     expect(plain?.raster).toBeGreaterThan(11);
+  });
+
+  it('are those of a stream that others read', () => {
+    const schedules = [HIGH[3]!, LOW[2]!];
+    const plain = postNorm(20, 144, 16, 1, true);
+    const want = emulateModule(plain.module, { ...plain, schedules: [HIGH[0]!, LOOP] }).values;
+    const many = postNorm(20, 144, 16, schedules.length, true);
+    const { values } = emulateModule(finishRows(many.module), { ...many, schedules });
+    for (const i of schedules.keys())
+      for (const name of ['y', 'next', 'next_tail', 'next_parts'])
+        expectSame(values.get(`${name}${i}`)!, want.get(`${name}0`)!, `${name}${i}`);
   });
 
   it('have no remainder tiles', () => {
