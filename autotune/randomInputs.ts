@@ -96,9 +96,8 @@ export interface Roles {
 function scalarsOf(kernel: Kernel): readonly Scalar[] {
   switch (kernel.anchor) {
     case 'gemm':
-      return outputsOf(kernel).map((o) => o.value);
     case 'loop':
-      return kernel.outputs.map((o) => o.value);
+      return outputsOf(kernel).map((o) => o.value);
     case 'logprob':
       return [kernel.rowScale];
     case 'attention':

@@ -7,7 +7,7 @@ import { extentIn, type Extents } from '../ir/extents.js';
 import { tokensIn } from '../ir/scoring.js';
 import type { AttentionKernel, Kernel, KernelModule, Output } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
-import { LOGPROB_BLOCK, partWidth, windowOfMask } from '../ir/kernel.js';
+import { LOGPROB_BLOCK, loopDomains, partWidth, windowOfMask } from '../ir/kernel.js';
 import { kernelWrites, outputsOf } from '../ir/kernelAccess.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { FORMATS } from '../ir/storage.js';
@@ -304,12 +304,14 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
     case 'arrange':
       return { flops: 0, scalarOps: 0, bytes: written + 2 * declarations.bytes(kernel.experts, size) };
     case 'loop': {
-      const columns = extent(kernel.columns, size);
-      const perElement = kernel.outputs.reduce((sum, o) => sum + 1 + scalarCost(o.value), 0);
+      const perRow = loopDomains(kernel).reduce((all, { columns, outputs }) => {
+        const perElement = outputs.reduce((sum, o) => sum + 1 + scalarCost(o.value), 0);
+        return all + extent(columns, size) * perElement;
+      }, 0);
       return {
         flops: 0,
-        scalarOps: rows * columns * perElement,
-        bytes: written + loadBytes(kernel.outputs, rows, size, declarations),
+        scalarOps: rows * perRow,
+        bytes: written + loadBytes(outputsOf(kernel), rows, size, declarations),
       };
     }
     default:

@@ -121,7 +121,13 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
         starts: rename(kernel.starts),
       };
     case 'loop':
-      return { ...kernel, outputs: kernel.outputs.map(output) };
+      return {
+        ...kernel,
+        outputs: kernel.outputs.map(output),
+        ...(kernel.beside === undefined
+          ? {}
+          : { beside: kernel.beside.map((domain) => ({ ...domain, outputs: domain.outputs.map(output) })) }),
+      };
     default:
       return kernel satisfies never;
   }

@@ -199,6 +199,10 @@ const kernel = z.discriminatedUnion('anchor', [
     columns: dim,
     headDim: extent.optional(),
     outputs,
+    beside: z
+      .array(z.strictObject({ columns: dim, headDim: extent.optional(), outputs }))
+      .max(8)
+      .optional(),
   }),
 ]);
 /** `longest` is 0 if calls have no trees. */

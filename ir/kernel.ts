@@ -290,14 +290,28 @@ export interface ArrangeKernel extends KernelBase {
   readonly starts: string;
 }
 
-/** A generated loop nest without a template. It computes the outputs for each row and column. */
-export interface LoopKernel extends KernelBase {
-  readonly anchor: 'loop';
+/** Columns of a loop, and what it computes for each of them in each row. */
+export interface LoopDomain {
   readonly columns: Dim;
   /** Columns of a head, if programs rotate. An even number that divides the columns. */
   readonly headDim?: number;
   readonly outputs: readonly Output[];
 }
+
+/**
+ * A generated loop nest without a template. It computes the outputs for each row and column. `beside`: what it computes
+ * over other columns of the same rows. No program reads what another stores.
+ */
+export interface LoopKernel extends KernelBase, LoopDomain {
+  readonly anchor: 'loop';
+  readonly beside?: readonly LoopDomain[];
+}
+
+/** All domains of a loop, its own first. */
+export const loopDomains = ({ columns, headDim, outputs, beside = [] }: LoopKernel): readonly LoopDomain[] => [
+  { columns, outputs, ...(headDim === undefined ? {} : { headDim }) },
+  ...beside,
+];
 
 export type Kernel =
   | GemmKernel

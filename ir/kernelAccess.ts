@@ -1,6 +1,7 @@
 /** Which buffers and weights a kernel reads and writes. */
 import {
   drawBuffers,
+  loopDomains,
   renameMask,
   type AttentionKernel,
   type BufferDecl,
@@ -83,7 +84,7 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
       reads.add(kernel.experts);
       break;
     case 'loop':
-      for (const output of kernel.outputs) outputReads(output, reads);
+      for (const output of outputsOf(kernel)) outputReads(output, reads);
       break;
     default:
       kernel satisfies never;
@@ -96,7 +97,7 @@ export const outputsOf = (kernel: Kernel): readonly Output[] =>
   kernel.anchor === 'gemm'
     ? [...kernel.segments.flatMap(({ outputs }) => outputs), ...(kernel.finish ?? [])]
     : kernel.anchor === 'loop'
-      ? kernel.outputs
+      ? loopDomains(kernel).flatMap(({ outputs }) => outputs)
       : [];
 
 /** Names of buffers the kernel writes. */
@@ -120,7 +121,7 @@ export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
     case 'arrange':
       return new Set([kernel.order, ...kernel.places, kernel.starts]);
     case 'loop':
-      return new Set(kernel.outputs.map((o) => o.buffer));
+      return new Set(outputsOf(kernel).map((o) => o.buffer));
     default:
       return kernel satisfies never;
   }

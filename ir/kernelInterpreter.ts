@@ -17,7 +17,7 @@ import type {
   Output,
   SampleKernel,
 } from './kernel.js';
-import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK } from './kernel.js';
+import { LOGPROB_BLOCK, loopDomains, partWidth, ROW_SUM_BLOCK } from './kernel.js';
 import { adjustLogits, chooseToken, largestTokens } from './filters.js';
 import { rowSampling, SAMPLE_INPUT_NAMES, sampleInputsOf } from './sampleInputs.js';
 import { softCap } from './softCap.js';
@@ -132,9 +132,8 @@ function leftOperand(memory: KernelMemory, kernel: GemmKernel | LogProbKernel, r
 }
 
 function loop(memory: KernelMemory, kernel: LoopKernel): void {
-  program(memory, kernel.outputs, memory.extent(kernel.rows), memory.extent(kernel.columns), {
-    headDim: kernel.headDim,
-  });
+  for (const { columns, headDim, outputs } of loopDomains(kernel))
+    program(memory, outputs, memory.extent(kernel.rows), memory.extent(columns), { headDim });
 }
 
 /** Evaluates the outputs of one domain for every element, row by row. */

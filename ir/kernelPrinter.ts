@@ -10,7 +10,7 @@ import type {
   WeightDecl,
   WeightSource,
 } from './kernel.js';
-import { drawBuffers, windowOfMask } from './kernel.js';
+import { drawBuffers, loopDomains, windowOfMask } from './kernel.js';
 import { printScalar } from './scalar.js';
 
 const printOutput = (output: Output): string => {
@@ -93,11 +93,12 @@ export function printKernel(kernel: Kernel): string {
       return `${head}, ${order}, ${places.join(', ')}, ${starts} = the order of ${experts}`;
     }
     case 'loop': {
-      const heads = kernel.headDim === undefined ? '' : `, heads of ${kernel.headDim}`;
-      return [
-        `${head} × ${kernel.columns}${heads}`,
-        ...kernel.outputs.map((output) => `  ${printOutput(output)}`),
-      ].join('\n');
+      return loopDomains(kernel)
+        .flatMap(({ columns, headDim, outputs }, i) => [
+          `${i === 0 ? head : '  and'} × ${columns}${headDim === undefined ? '' : `, heads of ${headDim}`}`,
+          ...outputs.map((output) => `  ${printOutput(output)}`),
+        ])
+        .join('\n');
     }
     default:
       return kernel satisfies never;

@@ -10,13 +10,14 @@ import type {
   KernelModule,
   LogProbKernel,
   LogProbReduceKernel,
+  LoopDomain,
   Mask,
   Output,
   Pairing,
   Segment,
   WeightDecl,
 } from './kernel.js';
-import { LOGPROB_BLOCK, partWidth, ROW_SUM_BLOCK, windowOfMask } from './kernel.js';
+import { LOGPROB_BLOCK, loopDomains, partWidth, ROW_SUM_BLOCK, windowOfMask } from './kernel.js';
 import { groupSumsOf } from './groupSums.js';
 import { sourceRows } from './packing.js';
 import { operands, readOf, type Scalar } from './scalar.js';
@@ -28,7 +29,7 @@ import { EXTENT_NAME, isWithin, productOf, type ExtentDecl } from './extents.js'
 import { verifyArrange, verifyRoute } from './verifyExperts.js';
 import { verifySample } from './verifySample.js';
 import { IDENTIFIER, isExtent, MAX_EXTENT, pairingProblem, verifyWeight } from './verifyWeight.js';
-import type { BufferDType, Dim } from './types.js';
+import type { BufferDType, Dim, ExtentName } from './types.js';
 
 /** Paths and op names appear in comments of generated source: they must be printable and must not end a comment. */
 const REMARK = /^(?!.*\*\/)[\x20-\x5b\x5d-\x7e]{0,256}$/;
@@ -64,7 +65,10 @@ function verifyModule(module: KernelModule): void {
   const versions = new StateVersions(module);
   for (const kernel of module.kernels) {
     const check = new KernelCheck(kernel, buffers, weights, ready, module.interface.extents);
-    for (const dim of [kernel.rows, ...(kernel.anchor === 'loop' ? [kernel.columns] : [])])
+    for (const dim of [
+      kernel.rows,
+      ...(kernel.anchor === 'loop' ? loopDomains(kernel).map(({ columns }) => columns) : []),
+    ])
       if (typeof dim === 'string' && !extents.has(dim)) check.fail(`the function declares no extent ${dim}.`);
     if (!IDENTIFIER.test(kernel.name)) check.fail('the name does not match [a-z][a-z0-9_]*.');
     if (names.has(kernel.name)) check.fail('another kernel has the same name.');
@@ -208,21 +212,9 @@ class KernelCheck implements Reader {
         return verifyRoute(kernel, this);
       case 'arrange':
         return verifyArrange(kernel, this);
-      case 'loop': {
-        if (typeof kernel.columns === 'number' && !isExtent(kernel.columns))
-          this.fail(`columns ${kernel.columns} is not an extent.`);
-        const { headDim } = kernel;
-        if (headDim !== undefined && (!isExtent(headDim) || headDim % 2 !== 0))
-          this.fail(`head dimension ${headDim} is not an even whole number.`);
-        if (headDim !== undefined && (typeof kernel.columns === 'string' || kernel.columns % headDim !== 0))
-          this.fail(`${kernel.columns} columns are not whole heads of ${headDim}.`);
-        return this.outputs(kernel.outputs, {
-          rows: kernel.rows,
-          columns: kernel.columns,
-          accumulators: 0,
-          headDim,
-        });
-      }
+      case 'loop':
+        for (const domain of loopDomains(kernel)) this.loop(kernel.rows, domain);
+        return;
       default:
         return kernel satisfies never;
     }
@@ -367,6 +359,15 @@ class KernelCheck implements Reader {
     if (stray !== undefined) this.fail(`it finishes rows by '${stray}' of other rows, which it writes itself.`);
     this.complete = own;
     this.outputs(outputs, { rows, columns, accumulators: 0, headDim: undefined });
+  }
+
+  private loop(rows: ExtentName, { columns, headDim, outputs }: LoopDomain): void {
+    if (typeof columns === 'number' && !isExtent(columns)) this.fail(`columns ${columns} is not an extent.`);
+    if (headDim !== undefined && (!isExtent(headDim) || headDim % 2 !== 0))
+      this.fail(`head dimension ${headDim} is not an even whole number.`);
+    if (headDim !== undefined && (typeof columns === 'string' || columns % headDim !== 0))
+      this.fail(`${columns} columns are not whole heads of ${headDim}.`);
+    this.outputs(outputs, { rows, columns, accumulators: 0, headDim });
   }
 
   private segment(kernel: GemmKernel, segment: Segment, a: BufferDecl): void {

@@ -40,7 +40,8 @@ const hasRows = (kernel: Kernel, { rows, columns }: LoopKernel): kernel is GemmK
 function finisherOf(module: KernelModule, at: number, dtypes: ReadonlyMap<string, BufferDType>): number | undefined {
   const { kernels } = module;
   const loop = kernels[at]!;
-  if (loop.anchor !== 'loop' || loop.headDim !== undefined || loop.versions !== undefined) return undefined;
+  if (loop.anchor !== 'loop' || loop.beside !== undefined) return undefined;
+  if (loop.headDim !== undefined || loop.versions !== undefined) return undefined;
   if (typeof loop.columns !== 'number' || loop.columns % ROW_SUM_BLOCK !== 0) return undefined;
   const reads = kernelReads(loop);
   const from = kernels.findLastIndex(

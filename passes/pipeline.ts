@@ -19,6 +19,7 @@ import { fuseLogProb } from './fuseLogProb.js';
 import { fuseWrites } from './fuseWrites.js';
 import { lowerKernels, type LoweredModule } from './lowerKernels.js';
 import type { WeightStorage } from './lowerWeights.js';
+import { mergeLoops } from './mergeLoops.js';
 import { narrowTables } from './narrowTables.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
 import { recogniseAttention } from './recogniseAttention.js';
@@ -158,6 +159,11 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
     when: { rows: 'contractions' },
     run: finishRows,
     reason: 'last: the passes before it see stores of loops, and change nothing that a contraction finishes',
+  },
+  {
+    name: 'mergeLoops',
+    run: mergeLoops,
+    reason: 'after the passes that give loops to contractions, or rewrite what they store',
   },
 ];
 

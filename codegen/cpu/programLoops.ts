@@ -1,7 +1,7 @@
 /** Loops over rows and columns around scalar programs: the epilogues of contractions and whole loop kernels. */
 import type { Dim } from '../../ir/types.js';
-import type { LoopKernel, Output, Pairing, Segment } from '../../ir/kernel.js';
-import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import type { LoopDomain, LoopKernel, Output, Pairing, Segment } from '../../ir/kernel.js';
+import { loopDomains, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';
 import { operands as childrenOf, printScalar } from '../../ir/scalar.js';
 import type { Operand, Operands } from './layout.js';
@@ -135,7 +135,14 @@ function withRotation(site: Site, headDim: number): Site {
 }
 
 /** Body of a function (launch, m0, mn): rows [m0, m0 + mn) of a loop kernel. */
-export function loopProgram({ outputs, columns, headDim }: LoopKernel, operands: Operands): string {
+export const loopProgram = (kernel: LoopKernel, operands: Operands): string =>
+  loopDomains(kernel)
+    .map(
+      (domain, i, all) => (all.length === 1 ? '' : `  ${i === 0 ? '' : '}\n  '}{\n`) + domainProgram(domain, operands),
+    )
+    .join('') + (kernel.beside === undefined ? '' : '  }\n');
+
+function domainProgram({ outputs, columns, headDim }: LoopDomain, operands: Operands): string {
   const row = new RowScope(operands);
   const site: MakeSite = (column, lanes) =>
     headDim === undefined ? { id: 'x', column, lanes } : withRotation({ id: 'x', column, lanes }, headDim);

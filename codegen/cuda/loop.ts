@@ -1,7 +1,7 @@
 /** Kernels without a contraction: generated loops over rows and columns, and the end of the log-sum-exp. */
 import type { CudaLoopSchedule } from '../../ir/cuda.js';
-import type { LogProbReduceKernel, LoopKernel } from '../../ir/kernel.js';
-import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import type { LogProbReduceKernel, LoopDomain, LoopKernel } from '../../ir/kernel.js';
+import { loopDomains, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import { gumbelText } from './text/draw.js';
 import { logprobReduceValues } from '../logprobReduce.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
@@ -26,15 +26,42 @@ export function emitLoop(
   symbol: string,
   parameters: number,
 ): EmittedCuda {
-  const { columns, outputs } = kernel;
+  // Blocks of each domain lie one behind another along y.
+  const domains = loopDomains(kernel).map((domain) => domainText(domain, operands));
+  const most = Math.max(...domains.map(({ perRow }) => perRow));
+  const rowsOfBlock = Math.max(1, Math.floor(ELEMENTS_OF_BLOCK / most));
+  const common = { rows: kernel.rows, threads: schedule.threads, rowsOfBlock, sumBlock: ROW_SUM_BLOCK };
+  const head = kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: schedule.threads });
+  const source = render('loop', {
+    ...common,
+    head,
+    isMany: domains.length > 1,
+    domains: domains.map((domain, at) => ({ ...common, ...domain, at })),
+  });
+  return {
+    source,
+    tensorMaps: [],
+    waitsForPredecessor: true,
+    launch: {
+      threads: schedule.threads,
+      sharedBytes: 0,
+      cluster: 1,
+      gridX: { kind: 'tiles', extent: kernel.rows, per: rowsOfBlock, times: 1 },
+      gridY: { kind: 'constant', count: domains.length },
+    },
+  };
+}
+
+/** What a warp does for a piece of a row; `perRow`: columns of it, as far as they matter for rows of a block. */
+function domainText({ columns, headDim, outputs }: LoopDomain, operands: CudaOperands) {
   const sums = outputs.filter(({ kind }) => kind === 'rowSum');
   // Partners of two adjacent columns are adjacent if half a head is even.
-  const arePairs = kernel.headDim === undefined || kernel.headDim % 4 === 0;
+  const arePairs = headDim === undefined || headDim % 4 === 0;
   const lanes = sums.length === 0 && typeof columns === 'number' && columns % 2 === 0 && arePairs ? 2 : 1;
   const row = new RowScope(operands, 'row');
   const body = new Body(row);
   const plain: Site = { id: 'x', column: 'column', lanes };
-  const site = kernel.headDim === undefined ? plain : withRotation(plain, kernel.headDim);
+  const site = headDim === undefined ? plain : withRotation(plain, headDim);
   const values = outputs.map((output) => programValues(output, body, site));
   const stores = outputs.flatMap((output, i) =>
     output.kind === 'store' ? [storeLine(operands.get(output.buffer), row, site, values[i]!, output.via)] : [],
@@ -46,33 +73,15 @@ export function emitLoop(
     const pointer = row.rowPointer(operands.get(buffer), undefined);
     return `if (lane % ${ROW_SUM_BLOCK} == 0 && column < columns) ${pointer}[column / ${ROW_SUM_BLOCK}] = s${i};`;
   });
-  const perRow = typeof columns === 'string' ? ELEMENTS_OF_BLOCK : Math.min(columns, ELEMENTS_OF_BLOCK);
-  const rowsOfBlock = Math.max(1, Math.floor(ELEMENTS_OF_BLOCK / perRow));
-  const source = render('loop', {
-    head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads: schedule.threads }),
-    rows: kernel.rows,
-    threads: schedule.threads,
-    rowsOfBlock,
+  return {
     columns,
     lanes,
     step: 32 * lanes,
-    sumBlock: ROW_SUM_BLOCK,
+    perRow: typeof columns === 'string' ? ELEMENTS_OF_BLOCK : Math.min(columns, ELEMENTS_OF_BLOCK),
     row: indent(row.lines, 2),
     sums: sums.map((_, i) => `s${i}`),
     program: indent([...body.lines, ...adds, ...stores], 4),
     close: indent(closes, 3),
-  });
-  return {
-    source,
-    tensorMaps: [],
-    waitsForPredecessor: true,
-    launch: {
-      threads: schedule.threads,
-      sharedBytes: 0,
-      cluster: 1,
-      gridX: { kind: 'tiles', extent: kernel.rows, per: rowsOfBlock, times: 1 },
-      gridY: { kind: 'constant', count: 1 },
-    },
   };
 }
 

@@ -3,7 +3,7 @@ import { scoringExtents, tokensIn } from '../../ir/scoring.js';
 import { kernelWork, type Work, type WorkSize } from '../../autotune/work.js';
 import type { CompiledModel, PrintedKernel } from '../targets/target.js';
 import { UsageError } from '../../errors.js';
-import { windowOfMask, type Kernel, type Mask } from '../../ir/kernel.js';
+import { loopDomains, windowOfMask, type Kernel, type Mask } from '../../ir/kernel.js';
 import { scoreOf, type Bucket, type LinkedFunction } from '../../ir/plan.js';
 import { Declarations } from '../../autotune/work.js';
 
@@ -50,7 +50,9 @@ function shapeOf(kernel: Kernel): string {
     case 'arrange':
       return `[${kernel.rows} × ${kernel.chosen}] of ${kernel.count} experts`;
     case 'loop':
-      return `[${kernel.rows} × ${kernel.columns}]`;
+      return `[${kernel.rows} × ${loopDomains(kernel)
+        .map(({ columns }) => columns)
+        .join('+')}]`;
     default:
       return kernel satisfies never;
   }

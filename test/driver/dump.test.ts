@@ -16,13 +16,14 @@ describe('--dump', () => {
     lower(graph, TENSOR_CORES, (stage) => dump.stage(stage));
     const files = readdirSync(join(dir, 'stages')).sort();
     expect(files[0]).toBe('00_model.txt');
-    expect(files.slice(-6)).toEqual([
+    expect(files.slice(-7)).toEqual([
       '13_eliminateDeadCode.txt',
       '14_lowerKernels.txt',
       '15_narrowTables.txt',
       '16_fuseWrites.txt',
       '17_splitStream.txt',
       '18_roundProducts.txt',
+      '19_mergeLoops.txt',
     ]);
     const read = (name: string): string => readFileSync(join(dir, 'stages', name), 'utf8');
     expect(parseGraph(read('13_eliminateDeadCode.txt')).nodes).toHaveLength(graph.nodes.length);

@@ -23,7 +23,7 @@ const count = (graph: Graph): Record<string, number> => {
   return ops;
 };
 
-const ON_GPUS = ['narrowTables', 'fuseWrites', 'splitStream', 'roundProducts', 'finishRows'];
+const ON_GPUS = ['narrowTables', 'fuseWrites', 'splitStream', 'roundProducts', 'finishRows', 'mergeLoops'];
 
 describe('the pipeline', () => {
   it('runs these passes in this order, each with its reason', () => {
@@ -53,7 +53,7 @@ describe('the pipeline', () => {
     const needed = (numerics: Numerics): string[] =>
       KERNEL_PASSES.filter((pass) => isNeeded(pass, numerics)).map(({ name }) => name);
     expect(GRAPH_PASSES.every((pass) => isNeeded(pass, F32))).toBe(true);
-    expect(needed(F32)).toEqual(['narrowTables']);
+    expect(needed(F32)).toEqual(['narrowTables', 'mergeLoops']);
     expect(needed(HALF)).toEqual(ON_GPUS.filter((name) => name !== 'splitStream'));
     expect(needed(TENSOR_CORES)).toEqual(ON_GPUS);
   });

@@ -1,0 +1,63 @@
+/**
+ * Puts neighbouring loops into one kernel if they go on with results of the same contraction: the norms of q and of k
+ * over their whole width, which no epilogue sees. Their columns differ, so each keeps a domain of its own. Kernels in,
+ * kernels out.
+ */
+import { loopDomains, type Kernel, type KernelModule, type LoopKernel } from '../ir/kernel.js';
+import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
+
+const meet = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean => [...a].some((name) => b.has(name));
+
+/** Whether one launch may run both, in any order. */
+function areIndependent(a: LoopKernel, b: LoopKernel): boolean {
+  const states = (kernel: LoopKernel): ReadonlySet<string> => new Set(Object.keys(kernel.versions ?? {}));
+  return (
+    a.rows === b.rows &&
+    !meet(kernelWrites(a), kernelReads(b)) &&
+    !meet(kernelReads(a), kernelWrites(b)) &&
+    !meet(kernelWrites(a), kernelWrites(b)) &&
+    !meet(states(a), states(b))
+  );
+}
+
+/** Whether both read what `contraction` stores. */
+const goOn = (contraction: Kernel | undefined, a: Kernel, b: Kernel): boolean =>
+  contraction?.anchor === 'gemm' && [a, b].every((loop) => meet(kernelWrites(contraction), kernelReads(loop)));
+
+/** `layers.0.attention.qk.norm` for `….q.norm` and `….k.norm`; the first path if they differ otherwise. */
+function pathOf(a: string, b: string): string {
+  const [left, right] = [a.split('.'), b.split('.')];
+  const apart = left.flatMap((part, i) => (part === right[i] ? [] : [i]));
+  const [at] = apart;
+  if (left.length !== right.length || apart.length !== 1 || at === undefined) return a;
+  const between = left[at]!.length === 1 && right[at]!.length === 1 ? '' : '_';
+  return left.with(at, `${left[at]!}${between}${right[at]!}`).join('.');
+}
+
+function merged(a: LoopKernel, b: LoopKernel, names: ReadonlySet<string>): LoopKernel {
+  const path = pathOf(a.path, b.path);
+  const name = path.toLowerCase().replaceAll(/[^a-z0-9]+/g, '_');
+  const versions = { ...a.versions, ...b.versions };
+  const [own, ...beside] = [...loopDomains(a), ...loopDomains(b)];
+  return {
+    ...{ anchor: 'loop', name: names.has(name) ? a.name : name, path, rows: a.rows, ops: [...a.ops, ...b.ops] },
+    ...(Object.keys(versions).length === 0 ? {} : { versions }),
+    ...own!,
+    beside,
+  };
+}
+
+/** The module with such loops merged; the same object if there are none. */
+export function mergeLoops<M extends KernelModule>(module: M): M {
+  const names = new Set(module.kernels.map(({ name }) => name));
+  const kernels = module.kernels.reduce<Kernel[]>((list, kernel) => {
+    const last = list.at(-1);
+    const isMerged =
+      kernel.anchor === 'loop' &&
+      last?.anchor === 'loop' &&
+      areIndependent(last, kernel) &&
+      goOn(list.at(-2), last, kernel);
+    return isMerged ? [...list.slice(0, -1), merged(last, kernel, names)] : [...list, kernel];
+  }, []);
+  return kernels.length === module.kernels.length ? module : { ...module, kernels };
+}
