@@ -88,6 +88,7 @@ const THOROUGH = [
   'codegen/cuda/attentionPath',
   'codegen/cuda/hopper',
   'codegen/cuda/normedHeads',
+  'codegen/cuda/hopperExperts',
   'codegen/cuda/skinny',
   'codegen/layer',
   'e2e/golden',

@@ -82,7 +82,7 @@ export type IntegerRole =
   | { readonly kind: 'cacheKey'; readonly rows: number }
   /** Different rows of a state. */
   | { readonly kind: 'slot'; readonly rows: number }
-  /** Where equal parts of the kernel's rows begin. */
+  /** Where parts of the kernel's rows begin, of a row that goes to any of them alike. */
   | { readonly kind: 'starts'; readonly of: ExtentName }
   /** Anything in [0, bound): token ids, targets. */
   | { readonly kind: 'below'; readonly bound: number };
@@ -227,8 +227,9 @@ export function integersFor(role: IntegerRole, bucket: Bucket, count: number, se
       for (let i = 0; i < count; i++) values[i] = i < role.rows ? i : -1;
       break;
     case 'starts': {
-      const rows = extentIn(role.of, bucket.extents);
-      for (let i = 0; i < count; i++) values[i] = Math.floor((i * rows) / Math.max(1, count - 1));
+      const random = new Random(seed);
+      for (let i = extentIn(role.of, bucket.extents); i > 0; i--) values[1 + random.below(Math.max(1, count - 1))]!++;
+      for (let i = 1; i < count; i++) values[i]! += values[i - 1]!;
       break;
     }
     case 'below': {

@@ -8,7 +8,8 @@ import type { FloatType } from '../ir/types.js';
  * epilogue of the kernel that produces the value. Queries, keys and values are cast in the same way if `attention` says
  * so. Accumulation, the residual stream, softmax and sums stay f32. A contraction reads its rows in order. If they are
  * gathered rows that already have the wanted type (of the embedding of an f32 checkpoint, or scored rows of a normed
- * stream that keys and values need in full), the cast writes them to memory one after another.
+ * stream that keys and values need in full), the cast writes them to memory one after another. Rows on their way to and
+ * from experts are moved in `dtype`: they are read and written as often as a row has experts.
  */
 export function assignPrecision(graph: Graph, dtype: FloatType, attention: FloatType = 'f32'): Graph {
   const defs = definitions(graph);
@@ -29,10 +30,21 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
       );
       return rewriter.add('attention', narrow, node.attributes, node.result.name);
     }
+    if (node.op === 'gather_rows' && dtype !== 'f32' && defs.get(node.operands[0]!)?.op === 'expert_linear') {
+      const rows = [narrowed(node.operands[0]!, dtype), rewriter.map(node.operands[1]!)];
+      const gathered = rewriter.add('gather_rows', rows, node.attributes, node.result.name);
+      return rewriter.add('cast', [gathered], { dtype: 'f32' }, `${node.result.name}_f32`);
+    }
     const isContraction = node.op === 'linear' || node.op === 'expert_linear' || isScoreOp(node.op);
     const x = node.operands[0];
     if (!isContraction || x === undefined || !loaded.has(node.operands[1]!)) return undefined;
-    if (x.type.dtype === dtype && defs.get(x)?.op !== 'gather_rows') return undefined;
+    const gather = defs.get(x);
+    if (x.type.dtype === dtype && gather?.op !== 'gather_rows') return undefined;
+    if (node.op === 'expert_linear' && gather?.op === 'gather_rows' && !casts.has(x)) {
+      const rows = [narrowed(gather.operands[0]!, dtype), rewriter.map(gather.operands[1]!)];
+      const gathered = rewriter.add('gather_rows', rows, gather.attributes, x.name, gather.path);
+      casts.set(x, rewriter.add('cast', [gathered], { dtype }, `${x.name}_${dtype}`));
+    }
     return rewriter.add(
       node.op,
       [narrowed(x, dtype), ...node.operands.slice(1).map(rewriter.map)],

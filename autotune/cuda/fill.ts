@@ -1,6 +1,7 @@
 /** Random weights and activations, generated on the device by the runtime's own code. */
 import { rowStride, type Bucket } from '../../ir/plan.js';
 import type { BufferDecl, WeightDecl } from '../../ir/kernel.js';
+import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import type { FormatName } from '../../ir/storage.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/addon.js';
@@ -34,8 +35,13 @@ export class DeviceFill {
   async weight(memory: CudaMemory, weight: WeightDecl, seed: number, scale: number, tableRows?: number): Promise<void> {
     // Padding rows of a pairing belong to no source.
     memory.fill(0);
+    // The matrices of an expert lie together, as if they were all.
+    const experts = weight.experts ?? 1;
+    const own = { sources: weight.sources.length / experts, bytes: memory.sizeBytes };
+    if (experts > 1) own.bytes = packedBytes(weight, physicalToLogical(weight).length) / experts;
     let sourceRow = 0;
     for (const [i, source] of weight.sources.entries()) {
+      if (i % own.sources === 0) sourceRow = 0;
       const rows = tableRows === undefined ? source.rows : Math.min(source.rows, tableRows);
       await this.run(
         memory,
@@ -46,6 +52,7 @@ export class DeviceFill {
           sourceRow,
           isScaled: false,
         }),
+        { offset: Math.floor(i / own.sources) * own.bytes, bytes: own.bytes },
       );
       sourceRow += source.rows;
     }
@@ -68,7 +75,11 @@ export class DeviceFill {
     );
   }
 
-  private async run(memory: CudaMemory, { bytes, launch }: DeviceJob): Promise<void> {
+  private async run(
+    memory: CudaMemory,
+    { bytes, launch }: DeviceJob,
+    place = { offset: 0, bytes: memory.sizeBytes },
+  ): Promise<void> {
     this.job.write(0, bytes);
     const program = new this.addon.Program({
       device: this.device,
@@ -77,7 +88,7 @@ export class DeviceFill {
       outputs: [],
       slots: [
         { memory: this.job, offset: 0, bytes: JOB_BYTES },
-        { memory, offset: 0, bytes: memory.sizeBytes },
+        { memory, ...place },
       ],
       // Nothing is loaded or scaled, so the job's memory serves as a placeholder for both unused operands.
       launches: [

@@ -19,7 +19,10 @@ export interface BareContraction {
   readonly k: number;
 }
 
-/** The contraction in a kernel, with all segments side by side; undefined if there is none in 16 bits. */
+/**
+ * The contraction in a kernel, with all segments side by side, as if all experts had one matrix; undefined if there is
+ * none in 16 bits.
+ */
 export function contractionOf(kernel: Kernel, module: KernelModule, bucket: Bucket): BareContraction | undefined {
   if (kernel.anchor !== 'gemm' && kernel.anchor !== 'logprob') return undefined;
   const dtype = module.buffers.find(({ name }) => name === kernel.a)?.dtype;
@@ -27,7 +30,7 @@ export function contractionOf(kernel: Kernel, module: KernelModule, bucket: Buck
   const names = kernel.anchor === 'gemm' ? kernel.segments.map(({ weight }) => weight) : [kernel.weight];
   const n = names.reduce((sum, name) => {
     const weight = module.weights.find((w) => w.name === name);
-    return weight === undefined ? NaN : sum + physicalToLogical(weight).length;
+    return weight === undefined ? NaN : sum + physicalToLogical(weight).length / (weight.experts ?? 1);
   }, 0);
   const m = extentIn(kernel.rows, bucket.extents);
   return Number.isFinite(n) && m > 0 ? { dtype, m, n, k: kernel.k } : undefined;

@@ -11,7 +11,7 @@ import { isFloat, type BufferDType } from '../../ir/types.js';
 import { parametersOf } from '../signature.js';
 import { isLegalAttention } from './attentionSchedules.js';
 import type { Contraction } from './text/contraction.js';
-import { rowProgramsOf, segmentsOf } from './text/contraction.js';
+import { expertsOf, rowProgramsOf, segmentsOf } from './text/contraction.js';
 import { mmaProblem, mmaSharedBytes } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { CudaOperands } from './text/operands.js';
@@ -74,9 +74,8 @@ function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSched
   )
     return 'tm, tn and tk must be positive multiples of 16';
   if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
-  const hasExperts = kernel.anchor === 'gemm' && kernel.experts !== undefined;
-  if (hasExperts && s.skeleton !== 'simt' && s.skeleton !== 'mma')
-    return `${s.skeleton} has no row tiles of experts; simt and mma have`;
+  if (expertsOf(kernel) !== undefined && (s.skeleton === 'skinny' || s.skeleton === 'skinnyWgmma'))
+    return `${s.skeleton} has no row tiles of experts; simt, mma and wgmma have`;
   switch (s.skeleton) {
     case 'simt':
       return simt(kernel, module, s, facts);

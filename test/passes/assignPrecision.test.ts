@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../ir/graph/graph.js';
+import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { assignPrecision } from '../../passes/assignPrecision.js';
-import { check, checkUnchanged, parse } from './support.js';
+import { recogniseExperts } from '../../passes/recogniseExperts.js';
+import { EXPERTS } from './expertGraph.js';
+import { check, checkUnchanged, parse, sameMeaning } from './support.js';
 
 const bf16 = (graph: Graph): Graph => assignPrecision(graph, 'bf16');
 /** Relative error of rounding once to 8 bits, with products of 4 terms between −4 and 4. */
@@ -36,6 +39,15 @@ describe('assignPrecision', () => {
     `,
       ROUNDING,
     );
+  });
+
+  it('moves rows to experts and back in 16 bits', () => {
+    const experts = recogniseExperts(parse(EXPERTS));
+    const narrow = eliminateDeadCode(bf16(experts));
+    const moved = narrow.nodes.filter(({ op }) => op === 'gather_rows');
+    expect(moved.map(({ operands: [rows] }) => rows?.type.dtype)).toEqual(['bf16', 'bf16', 'bf16']);
+    expect(assignPrecision(experts, 'f32').nodes.every(({ result }) => result.type.dtype !== 'bf16')).toBe(true);
+    sameMeaning(experts, narrow, ROUNDING);
   });
 
   it('rounds what the head reads, but not its scale, which stays f32', () => {

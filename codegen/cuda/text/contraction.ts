@@ -1,5 +1,5 @@
 /** The common parts of kernels with a contraction: a left operand, packed weights, and row programs. */
-import type { GemmKernel, LogProbKernel, Segment } from '../../../ir/kernel.js';
+import type { ExpertRows, GemmKernel, LogProbKernel, Segment } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { programsOf } from './programs.js';
 
@@ -17,3 +17,7 @@ export const finishesRows = (kernel: Contraction): boolean => kernel.anchor === 
 /** Programs whose row values an epilogue keeps: the argument of rowPrologue. */
 export const rowProgramsOf = (kernel: Contraction): readonly Scalar[] =>
   kernel.anchor === 'gemm' ? programsOf(kernel.segments) : [kernel.rowScale];
+
+/** The experts whose matrices its rows are multiplied by. */
+export const expertsOf = (kernel: Contraction): ExpertRows | undefined =>
+  kernel.anchor === 'gemm' ? kernel.experts : undefined;

@@ -3,8 +3,9 @@ import { isDeepStrictEqual } from 'node:util';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule } from '../../../ir/kernel.js';
 import type { Contraction } from '../text/contraction.js';
-import { finishesRows, segmentsOf } from '../text/contraction.js';
+import { expertsOf, finishesRows, segmentsOf } from '../text/contraction.js';
 import { remainderColumns, waveCount } from './remainderTiles.js';
+import { CONSUMERS } from './instruction.js';
 import { columnTiles, MOST_COLUMNS } from './layout.js';
 import type { WgmmaFacts } from './legality.js';
 import { isLegalWgmma } from './legality.js';
@@ -162,7 +163,7 @@ function lowTiles(
   if (rows > (isHead ? MOST_LOW_HEAD_ROWS : MOST_LOW_ROWS)) return undefined;
   const tile = { ...base, mode: 'pingpong', tm: 64, cluster: 1, raster: LOW_RASTER } as const;
   const inOneWave = (tn: number): boolean =>
-    columnTiles(segmentsOf(kernel), tn).total * Math.ceil(rows / 64) <= ONE_WAVE * device.multiprocessors;
+    columnTiles(segmentsOf(kernel), tn).total * rowTiles(kernel, tile, rows) <= ONE_WAVE * device.multiprocessors;
   const widths = Array.from({ length: (MOST_COLUMNS - NARROWEST) / 16 + 1 }, (_, i) => NARROWEST + 16 * i);
   const schedules = widths.flatMap((tn) => deepest(kernel, module, device, { ...tile, tn }) ?? []);
   const isFull = (each: CudaGemmSchedule): boolean =>
@@ -236,13 +237,28 @@ const blocksAtOnce = (multiprocessors: number, cluster: number): number =>
 
 /** Tiles of the block that has the most. A remainder tile counts by its time. */
 function waves(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors: number, rows: number): number {
-  const { tm, cluster } = schedule;
   return waveCount(
     segmentsOf(kernel),
     schedule,
-    blocksAtOnce(multiprocessors, cluster) / cluster,
-    Math.ceil(rows / (tm * cluster)),
+    blocksAtOnce(multiprocessors, schedule.cluster) / schedule.cluster,
+    rowTiles(kernel, schedule, rows),
   );
+}
+
+/**
+ * Row tiles of whole clusters. Experts are expected to have equal parts of the rows; half of what a warpgroup
+ * multiplies at a time is past the end of an expert's, and whole warpgroups past it take no time.
+ */
+function rowTiles(
+  kernel: Contraction,
+  { tm, cluster, mode }: Pick<CudaGemmSchedule, 'tm' | 'cluster' | 'mode'>,
+  rows: number,
+): number {
+  const experts = expertsOf(kernel);
+  if (experts === undefined) return Math.ceil(rows / (tm * cluster));
+  const used = Math.min(experts.count, rows);
+  const step = mode === 'pingpong' ? tm : tm / CONSUMERS;
+  return Math.ceil((used * step * Math.max(1, rows / used / step + 0.5)) / tm);
 }
 
 /**

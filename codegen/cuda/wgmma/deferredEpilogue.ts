@@ -14,6 +14,8 @@ export interface SegmentText {
   readonly map: number;
   readonly firstTile: number;
   readonly endTile: number;
+  /** Columns of its packed weight: of one expert's, if there are experts. */
+  readonly physical: number;
   readonly isOnlyOrLast: boolean;
   readonly epilogue: string;
 }

@@ -2,7 +2,7 @@
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Contraction } from '../text/contraction.js';
 import type { CudaOperands, EmittedCuda } from '../text/operands.js';
-import { kernelHead } from '../text/operands.js';
+import { kernelHead, physicalColumns } from '../text/operands.js';
 import { render } from '../text/templates.js';
 import type { SegmentText } from './deferredEpilogue.js';
 import { deferredTexts, NOT_DEFERRED } from './deferredEpilogue.js';
@@ -60,7 +60,8 @@ export function emitWgmma(
       gridX: {
         kind: 'persistent',
         extent: kernel.rows,
-        per: options.clusterRows,
+        // Each expert may have a tile that is not full: how many there are is known on the device only.
+        per: options.experts === undefined ? options.clusterRows : 1,
         times: mostColumnTiles(segments, schedule) * options.cluster,
         blocksPerMultiprocessor: 1,
       },
@@ -90,6 +91,7 @@ function bodyText(context: WgmmaContext, head: string, maps: number): string {
     map: i + 1,
     firstTile: firstTiles[i]!,
     endTile: firstTiles[i + 1] ?? options.columnTiles,
+    physical: physicalColumns(segment.columns, segment.pairing),
     isOnlyOrLast: i === segments.length - 1,
     epilogue: kernel.anchor === 'gemm' ? epilogueText(context, segment) : logProbText(kernel, operands, prologue),
   }));
@@ -100,6 +102,7 @@ function bodyText(context: WgmmaContext, head: string, maps: number): string {
   });
   return render('gemmWgmma', {
     ...options,
+    expertPlace: options.experts === undefined ? '' : render('wgmmaExpertPlace', options).trimEnd(),
     ...loadTexts(options),
     ...(options.isDeferred ? deferredTexts(context, segmentTexts, rowValueCode) : NOT_DEFERRED),
     ...finishTexts(context),

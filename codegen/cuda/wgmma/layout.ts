@@ -46,14 +46,23 @@ export interface WgmmaLayout {
   readonly rowValuesOffset: number;
   /** Tiles whose row values are kept. */
   readonly rowSlots: number;
+  /** Tables of the row tiles of experts; they take the place of row values. */
+  readonly tablesOffset: number;
   readonly sharedBytes: number;
   /** Registers of a thread after setmaxnreg; 504 in total for the three warpgroups of a block. */
   readonly producerRegisters: number;
   readonly consumerRegisters: number;
 }
 
-/** Shared memory and registers of a block. `rowValues` floats per row are kept, twice. */
-export function wgmmaLayout({ tm, tn, tk, stages, cluster, mode }: CudaGemmSchedule, rowValues: number): WgmmaLayout {
+/** Bytes of the tables of row tiles and first rows of so many experts, and of their ends. */
+export const expertTables = (experts: number): number => 2 * 4 * (experts + 1);
+
+/** Shared memory and registers of a block. `rowValues` floats per row are kept, twice; or tables of `experts`. */
+export function wgmmaLayout(
+  { tm, tn, tk, stages, cluster, mode }: CudaGemmSchedule,
+  rowValues: number,
+  experts?: number,
+): WgmmaLayout {
   const isPingPong = mode === 'pingpong';
   const isDeferred = mode === 'deferred';
   const aBytes = tm * tk * 2;
@@ -83,10 +92,12 @@ export function wgmmaLayout({ tm, tn, tk, stages, cluster, mode }: CudaGemmSched
     barrierOffset,
     rowValuesOffset,
     rowSlots,
+    tablesOffset: rowValuesOffset,
     sharedBytes:
       (isDeferred ? 0 : ALIGNMENT) +
       rowValuesOffset +
       rowSlots * tm * rowValues * 4 +
+      (experts === undefined ? 0 : expertTables(experts)) +
       (isDeferred && rowValues > 0 ? SLOT_NUMBER : 0),
     ...(isDeferred
       ? { producerRegisters: 120, consumerRegisters: 192 }

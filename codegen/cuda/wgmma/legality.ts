@@ -8,7 +8,7 @@ import { operands as childrenOf } from '../../../ir/scalar.js';
 import { FORMATS } from '../../../ir/storage.js';
 import { parametersOf } from '../../signature.js';
 import type { Contraction } from '../text/contraction.js';
-import { rowProgramsOf, segmentsOf } from '../text/contraction.js';
+import { expertsOf, rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import { CudaOperands, leastCommonMultiple } from '../text/operands.js';
 import { fragmentProblem, rowPrologue, tileStep } from '../text/programs.js';
 import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
@@ -35,6 +35,7 @@ export function isLegalWgmma(
 ): true | string {
   return (
     knownOf(kernel, module).problem ??
+    expertProblem(kernel, module, schedule) ??
     tileProblem(kernel, schedule, facts) ??
     sharedProblem(kernel, module, schedule, facts) ??
     true
@@ -133,13 +134,21 @@ function knownOf(kernel: Contraction, module: KernelModule): Known {
   return found;
 }
 
+/** Row tiles of experts are found in tables, which lie where row values would. */
+function expertProblem(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule): string | undefined {
+  if (expertsOf(kernel) === undefined) return undefined;
+  if (s.cluster !== 1) return 'a cluster shares the weights of one expert, whose rows seldom fill it';
+  if (s.remainderTn !== undefined) return 'the row tiles of experts are counted on the device, remainder tiles before';
+  return knownOf(kernel, module).rowValues === 0 ? undefined : 'rows of experts have no values of their own';
+}
+
 function sharedProblem(
   kernel: Contraction,
   module: KernelModule,
   schedule: CudaGemmSchedule,
   facts: WgmmaFacts,
 ): string | undefined {
-  const { sharedBytes } = wgmmaLayout(schedule, knownOf(kernel, module).rowValues);
+  const { sharedBytes } = wgmmaLayout(schedule, knownOf(kernel, module).rowValues, expertsOf(kernel)?.count);
   return sharedBytes <= facts.sharedBytesPerBlock
     ? undefined
     : `a block needs ${sharedBytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;

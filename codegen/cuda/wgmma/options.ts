@@ -6,7 +6,7 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../../../ir/kernelAccess.js';
 import type { Contraction } from '../text/contraction.js';
-import { rowProgramsOf, segmentsOf } from '../text/contraction.js';
+import { expertsOf, rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import type { CudaOperands } from '../text/operands.js';
 import type { FinishText } from '../text/finish.js';
 import { finishText } from '../text/finish.js';
@@ -37,6 +37,18 @@ export interface WgmmaContext {
 export interface WgmmaOptions extends WgmmaLayout {
   /** Name of the kernel's row extent. */
   readonly rows: string;
+  /** Number of experts, and the parameter that says where their rows begin; undefined for a single matrix. */
+  readonly experts: number | undefined;
+  readonly starts: number | undefined;
+  /** C expression of what tells where tiles lie: the number of rows, or the place of the experts' tables. */
+  readonly where: string;
+  /** C expression of the row that ends those of `place`. */
+  readonly bound: string;
+  /** Offsets in bytes in the tables: the number of all row tiles, and the first rows. */
+  readonly endOfTiles: number;
+  readonly startsOffset: number;
+  /** Whether a consumer warpgroup skips the products of rows past the end of an expert's. */
+  readonly skipsHalf: boolean;
   readonly mmaType: 'bf16' | 'f16';
   readonly tm: number;
   readonly tn: number;
@@ -108,7 +120,8 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
   const segments = segmentsOf(kernel);
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
   const values = prologue.scalars.length;
-  const layout = wgmmaLayout(schedule, values);
+  const experts = expertsOf(kernel);
+  const layout = wgmmaLayout(schedule, values, experts?.count);
   const tiles = columnTiles(segments, tn);
   const warps = WARPS_OF_GROUP * (layout.isPingPong ? 1 : CONSUMERS);
   const raster = Math.max(1, Math.floor(schedule.raster / cluster));
@@ -116,12 +129,19 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
   const prefetch = Math.min(stages, kBlocks);
   const rowsAtOnce = layout.isDeferred ? DEFERRED_ROWS_AT_ONCE : layout.producerRegisters >= ROOMY ? ROWS_AT_ONCE : 1;
   const finalTile =
-    kernel.anchor === 'gemm' && kernel.finish === undefined && values === 0
+    kernel.anchor === 'gemm' && kernel.finish === undefined && experts === undefined && values === 0
       ? finalTileOf(segments, operands, layout, schedule)
       : undefined;
   const options: WgmmaOptions = {
     ...layout,
     rows: kernel.rows,
+    experts: experts?.count,
+    starts: experts === undefined ? undefined : operands.get(experts.starts).index,
+    where: experts === undefined ? kernel.rows : `shared + ${layout.tablesOffset}`,
+    bound: experts === undefined ? kernel.rows : 'place.end',
+    endOfTiles: 4 * (experts?.count ?? 0),
+    startsOffset: 4 * ((experts?.count ?? 0) + 1),
+    skipsHalf: experts !== undefined && !layout.isPingPong,
     mmaType: halfType(operands.get(kernel.a).dtype),
     tm,
     tn,

@@ -1,6 +1,7 @@
 /** The tensor maps for the copies of a wgmma kernel. */
 import type { TensorMapDecl } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
+import { expertsOf } from '../text/contraction.js';
 import { physicalColumns } from '../text/operands.js';
 import { SLAB } from './instruction.js';
 import type { LoadOptions } from './loads.js';
@@ -28,7 +29,7 @@ export function tensorMapsOf({
       ...box,
       parameter: w.index,
       dtype: halfType(w.dtype),
-      rows: physicalColumns(columns, pairing),
+      rows: physicalColumns(columns, pairing) * (expertsOf(kernel)?.count ?? 1),
       stride: w.stride,
       boxRows: rows,
     };

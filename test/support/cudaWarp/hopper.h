@@ -83,6 +83,17 @@ static void tw_put_pair(unsigned at, float x, float y) {
   tw_race_write(::tw_shared + at, 8);
   memcpy(::tw_shared + at, pair, 8);
 }
+static int tw_peek(unsigned at) {
+  int x;
+  tw_race_read(::tw_shared + at, 4);
+  memcpy(&x, ::tw_shared + at, 4);
+  return x;
+}
+static void tw_poke(unsigned at, int x) {
+  if (at % 4 != 0 || at + 4 > TW_SHARED_BYTES) tw_fail("a table lies outside shared memory");
+  tw_race_write(::tw_shared + at, 4);
+  memcpy(::tw_shared + at, &x, 4);
+}
 static void tw_take_eight(unsigned at, float *to) {
   if (at % 16 != 0) tw_fail("products are taken that are not aligned");
   tw_race_read(::tw_shared + at, 32);
