@@ -162,7 +162,7 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
         const difference = request.reference === undefined ? undefined : await patiently(bench.difference(program));
         if (difference !== undefined) throw new Error(difference);
         // A first launch, so that failures are found before anything is timed in turn.
-        await programContender(lab, '', program, [0], 1, bucket).time({ warmup: 0, repeats: 1, perSample: 1 });
+        await programContender(lab, '', program, [0], 1, bench.sizes).time({ warmup: 0, repeats: 1, perSample: 1 });
         ready.push({ variant, program });
       } catch (error) {
         if ((isCudaError(error) && error.isContextDead) || !(error instanceof Error)) throw error;
@@ -170,7 +170,7 @@ export async function measureKernel(request: KernelRequest): Promise<readonly Ke
       }
     }
     const ours = ready.map(({ variant, program }) =>
-      programContender(lab, cudaScheduling.key(variant.schedule), program, bench.launches, 1, bucket),
+      programContender(lab, cudaScheduling.key(variant.schedule), program, bench.launches, 1, bench.sizes),
     );
     const contenders = [...ours, ...(product === undefined ? [] : [product.contender])];
     if (ours[0] !== undefined) await warmUp(ours[0], timing.warmSeconds);

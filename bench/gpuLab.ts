@@ -5,7 +5,6 @@ import { loadDeviceTools, type CompileKernels, type DeviceTools } from '../autot
 import { archOf } from '../driver/targets/gpu.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
-import type { Bucket } from '../ir/plan.js';
 import {
   cudaAvailable,
   loadCudaAddon,
@@ -110,11 +109,11 @@ export const programContender = (
   program: CudaProgram,
   launches: readonly number[],
   turn: number,
-  bucket: Pick<Bucket, 'extents'>,
+  sizes: readonly number[],
 ): Contender => ({
   name,
   time: (shape) => {
     runUp.fill(0);
-    return launchTimes(program, launches, bucket, { turn })(shape);
+    return launchTimes(program, launches, sizes, { turn })(shape);
   },
 });

@@ -10,7 +10,6 @@ import { median } from '../autotune/median.js';
 import { kernelWork, sizeOf } from '../autotune/work.js';
 import type { Bucket } from '../ir/plan.js';
 import type { CudaModule, CudaProgram } from '../runtime/cuda/addon.js';
-import { sizesOf } from '../runtime/extents.js';
 import { flopsOf, type Product, type Timing, type Variant } from './gpuKernel.js';
 import { programContender, type GpuLab } from './gpuLab.js';
 import { roleOf, type BenchModel } from './gpuModel.js';
@@ -47,13 +46,12 @@ function partsOf(
 /** Seconds of each launch of the layer, medians of several runs. */
 async function profile(
   program: CudaProgram,
-  { model: { layer }, bucket }: LayerRequest,
+  { model: { layer } }: LayerRequest,
+  sizes: readonly number[],
 ): Promise<LayerResult['parts']> {
   const runs: Float64Array[] = [];
   for (let i = 0; i < PROFILES; i++) {
-    const { launchMilliseconds } = await patiently(
-      program.run({ extents: sizesOf(bucket), inputs: [], isTimed: true }),
-    );
+    const { launchMilliseconds } = await patiently(program.run({ extents: sizes, inputs: [], isTimed: true }));
     if (launchMilliseconds !== undefined) runs.push(launchMilliseconds);
   }
   return layer.map((kernel, i) => ({
@@ -89,7 +87,7 @@ export async function measureLayer(request: LayerRequest): Promise<LayerResult> 
   try {
     await bench.fill();
     const program = own(bench.program(partsOf(request, own)));
-    await patiently(program.run({ extents: sizesOf(bucket), inputs: [] }));
+    await patiently(program.run({ extents: bench.sizes, inputs: [] }));
     await bench.requireNumbers();
     const whole = programContender(
       lab,
@@ -97,7 +95,7 @@ export async function measureLayer(request: LayerRequest): Promise<LayerResult> 
       program,
       layer.map((_, i) => i),
       layer.length,
-      bucket,
+      bench.sizes,
     );
     const inSequence = (): void => {
       for (const product of products) product.launch();
@@ -113,7 +111,10 @@ export async function measureLayer(request: LayerRequest): Promise<LayerResult> 
     );
     const flops = products.reduce((sum, { contraction }) => sum + flopsOf(contraction), 0);
     const bytes = layer.reduce((sum, kernel) => sum + kernelWork(kernel, plan, sizeOf(bucket)).bytes, 0);
-    return { ...compareLayer(tokensIn(bucket), flops, ours, theirs, each, await profile(program, request)), bytes };
+    return {
+      ...compareLayer(tokensIn(bucket), flops, ours, theirs, each, await profile(program, request, bench.sizes)),
+      bytes,
+    };
   } finally {
     for (const resource of made.reverse()) resource.release();
   }

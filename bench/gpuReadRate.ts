@@ -10,7 +10,6 @@ const BLOCKS_PER_MULTIPROCESSOR = 4;
 /** Loads of 16 bytes that a thread has in flight. */
 const LOADS = 8;
 const CHUNK_BYTES = THREADS * LOADS * 16;
-const NO_EXTENTS = { extents: {} };
 
 export const READ_SYMBOL = 'tw_read';
 
@@ -88,7 +87,7 @@ export async function measureReadRate(
       name: 'read rate',
       time: (shape) => {
         runUp.fill(0);
-        return launchTimes(program, [0], NO_EXTENTS)(shape);
+        return launchTimes(program, [0], [])(shape);
       },
     };
     await warmUp(reader, warmSeconds);

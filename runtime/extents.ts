@@ -1,13 +1,17 @@
 /** What native programs are told of a function's extents. */
-import type { Bucket } from '../ir/plan.js';
+import { extentIn, type Extents } from '../ir/extents.js';
+import type { FunctionInterface } from '../ir/function.js';
 import type { Extent, ProgramExtent } from './addon.js';
 
-/** The extents of programs that are bound for a bucket, in the order of the function's interface. */
-export const programExtents = ({ extents }: Pick<Bucket, 'extents'>): readonly ProgramExtent[] =>
-  Object.entries(extents).map(([name, most]) => ({ name, most }));
+type Declared = Pick<FunctionInterface, 'extents'>;
 
-/** The sizes of a call as large as a bucket, in the order of its program's extents. */
-export const sizesOf = ({ extents }: Pick<Bucket, 'extents'>): readonly number[] => Object.values(extents);
+/** The extents of programs that are bound for calls up to `most`, in the order in which kernels take them. */
+export const programExtents = ({ extents }: Declared, most: Extents): readonly ProgramExtent[] =>
+  extents.map(({ name }) => ({ name, most: extentIn(name, most) }));
+
+/** The sizes of a call in the order of its programs' extents. */
+export const sizesOf = ({ extents }: Declared, size: Extents): readonly number[] =>
+  extents.map(({ name }) => extentIn(name, size));
 
 /** The most that an extent can be in a program. Throws where the program has no such extent. */
 export function mostOf(extent: Extent, extents: readonly ProgramExtent[]): number {

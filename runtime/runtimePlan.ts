@@ -1,10 +1,8 @@
 /** The parts of a plan that a runtime reads, and small queries used by binding, searching and profiling. */
-import { extentIn, type Extents } from '../ir/extents.js';
 import type { BufferDecl, Kernel } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
-import { rowStride, type Bucket, type FunctionPlan, type Plan } from '../ir/plan.js';
+import { rowStride, type FunctionPlan, type Plan } from '../ir/plan.js';
 import { DTYPE_BYTES, isFloat, type Dim } from '../ir/types.js';
-import type { ProgramExtent } from './addon.js';
 
 /** The runtime does not read schedules. */
 export type RuntimeFunction = Omit<FunctionPlan, 'schedules'>;
@@ -35,14 +33,6 @@ export function kernelOf(fn: RuntimeFunction, launch: number): Kernel {
     throw new Error(`Launch ${launch} of ${nameOf(fn)} runs ${name}, which the plan does not have.`);
   return found;
 }
-
-/** The extents of programs that are bound for a bucket, in the order in which kernels take them. */
-export const programExtents = (fn: RuntimeFunction, bucket: Bucket): readonly ProgramExtent[] =>
-  fn.interface.extents.map(({ name }) => ({ name, most: extentIn(name, bucket.extents) }));
-
-/** The sizes of a call in the order of its programs' extents. */
-export const sizesIn = (fn: RuntimeFunction, extents: Extents): readonly number[] =>
-  fn.interface.extents.map(({ name }) => extentIn(name, extents));
 
 /** A floating-point buffer that a kernel writes, to be searched for values that are not finite. */
 export interface FloatWrite {

@@ -193,7 +193,7 @@ export class Measurer {
         async (program): Promise<Measurement<CpuSchedule>> => {
           if ((await this.resultOf(program, bench, bucket)) !== right)
             return { schedule, failure: "its result differs from the default schedule's" };
-          return { schedule, seconds: await sample(program, bucket, best, signal) };
+          return { schedule, seconds: await sample(program, sizesOf(bench.interface, bucket.extents), best, signal) };
         },
       );
       if (signal?.aborted === true) return;
@@ -304,7 +304,7 @@ export class Measurer {
     const width = copies[0]?.length ?? 0;
     const program = new this.addon.Program({
       pool: this.pool,
-      extents: programExtents(bucket),
+      extents: programExtents(bench.interface, bucket.extents),
       scratchBytes,
       ...(scratchBytes > 0 && this.scratch !== undefined
         ? { scratch: { memory: this.scratch, offset: 0, bytes: needed } }
@@ -330,7 +330,7 @@ export class Measurer {
   /** Runs once and hashes the results. Always uses the last copy of the weights, whatever the schedule. */
   private async resultOf(program: NativeProgram, bench: Workbench, bucket: Bucket): Promise<string> {
     await bench.prepareCheck(bucket);
-    await program.run({ extents: sizesOf(bucket), inputs: [] });
+    await program.run({ extents: sizesOf(bench.interface, bucket.extents), inputs: [] });
     return bench.digest(bucket);
   }
 }
@@ -338,14 +338,14 @@ export class Measurer {
 /** Seconds of each launch, over all copies in turn. The checked run has already warmed the caches. */
 async function sample(
   program: NativeProgram,
-  bucket: Bucket,
+  extents: readonly number[],
   best: number,
   signal: AbortSignal | undefined,
 ): Promise<number[]> {
   const seconds: number[] = [];
   let total = 0;
   while (seconds.length < MAX_SAMPLES && (seconds.length < MIN_SAMPLES || total < SAMPLE_SECONDS)) {
-    const { launchNs } = await program.run({ extents: sizesOf(bucket), inputs: [], isTimed: true });
+    const { launchNs } = await program.run({ extents, inputs: [], isTimed: true });
     for (const ns of launchNs ?? []) {
       // If the clock did not advance, the sample still counts, with a small positive time.
       seconds.push(Math.max(ns, 1) * 1e-9);

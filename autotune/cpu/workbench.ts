@@ -2,6 +2,7 @@
 import { extentIn } from '../../ir/extents.js';
 import { createHash } from 'node:crypto';
 import { parametersOf } from '../../codegen/cpu/index.js';
+import type { FunctionInterface } from '../../ir/function.js';
 import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
@@ -35,6 +36,8 @@ interface Placed {
 export class Workbench {
   readonly bytes: number;
   private readonly kernel: Kernel;
+  /** The extents that kernels take. */
+  readonly interface: FunctionInterface;
   private readonly capacity: Bucket;
   private readonly addon: Addon;
   private readonly pool: NativePool;
@@ -49,6 +52,7 @@ export class Workbench {
   /** Allocates `copies` sets of weights; pages are committed when touched. Call `fill` before use. */
   constructor(kernel: Kernel, module: KernelModule, capacity: Bucket, copies: number, addon: Addon, pool: NativePool) {
     this.kernel = kernel;
+    this.interface = module.interface;
     this.capacity = capacity;
     this.addon = addon;
     this.pool = pool;

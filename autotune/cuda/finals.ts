@@ -1,11 +1,9 @@
 /** Finals on a device: sequences that differ in one kernel's schedule take turns under the load of a real run. */
 import type { CudaKernelText } from '../../ir/cuda.js';
-import type { Bucket } from '../../ir/plan.js';
 import type { CudaAddon, CudaDevice, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
 import { launchTimes, sustain, type SustainOptions } from './interleave.js';
 import { Hung, patiently } from './patience.js';
 import type { SequenceBench } from './sequence.js';
-import { sizesOf } from '../../runtime/extents.js';
 
 /** A kernel compiled with one schedule. */
 export interface Compiled {
@@ -18,7 +16,6 @@ export interface ContestRequest extends SustainOptions {
   readonly device: CudaDevice;
   /** Kernels of the sequence, one list per contender. */
   readonly contenders: readonly (readonly Compiled[])[];
-  readonly bucket: Bucket;
   /** Seconds after which a launch counts as hung. */
   readonly patienceSeconds: number | undefined;
 }
@@ -28,7 +25,7 @@ export interface ContestRequest extends SustainOptions {
  * numbers, Hung if the device does not answer, and CudaError.
  */
 export async function contend(
-  { addon, device, contenders, bucket, patienceSeconds, ...options }: ContestRequest,
+  { addon, device, contenders, patienceSeconds, ...options }: ContestRequest,
   bench: SequenceBench,
 ): Promise<readonly (readonly number[])[] | undefined> {
   const made: { release(): void }[] = [];
@@ -47,14 +44,14 @@ export async function contend(
       const program = bench.program(parts.map((part) => ({ text: part.text, module: load(part) })));
       made.push(program);
       programs.push(program);
-      await patiently(program.run({ extents: sizesOf(bucket), inputs: [] }), patienceSeconds);
+      await patiently(program.run({ extents: bench.sizes, inputs: [] }), patienceSeconds);
       await bench.requireNumbers();
     }
     const launches = [...(contenders[0] ?? []).keys()];
     return await sustain(
       programs.map((program, i) => ({
         name: String(i),
-        time: launchTimes(program, launches, bucket, { turn: launches.length, patienceSeconds }),
+        time: launchTimes(program, launches, bench.sizes, { turn: launches.length, patienceSeconds }),
       })),
       options,
     );

@@ -1,9 +1,7 @@
 /** Times several contenders in turn, block by block, so that clocks, heat and other load are the same for all. */
-import type { Bucket } from '../../ir/plan.js';
 import type { CudaProgram } from '../../runtime/cuda/addon.js';
 import { median } from '../median.js';
 import { patiently } from './patience.js';
-import { sizesOf } from '../../runtime/extents.js';
 
 /**
  * One call of Contender.time: `warmup` samples that are not counted, then `repeats` that are, each of `perSample`
@@ -21,18 +19,18 @@ export interface TimeShape {
 const secondsOfLaunch = (milliseconds: Float64Array, perSample: number): number[] =>
   Array.from(milliseconds, (ms) => (Math.max(ms, 1e-6) * 1e-3) / perSample);
 
-/** How long launches of a program take; `turn` consecutive launches count as one. */
+/** How long launches of a program take in a call of such extents; `turn` consecutive launches count as one. */
 export const launchTimes =
   (
     program: CudaProgram,
     launches: readonly number[],
-    bucket: Pick<Bucket, 'extents'>,
+    sizes: readonly number[],
     { turn = 1, patienceSeconds }: { readonly turn?: number; readonly patienceSeconds?: number | undefined } = {},
   ): Contender['time'] =>
   async ({ warmup, repeats, perSample }) =>
     secondsOfLaunch(
       await patiently(
-        program.time({ extents: sizesOf(bucket), launches, warmup, repeats, perSample: perSample * turn }),
+        program.time({ extents: sizes, launches, warmup, repeats, perSample: perSample * turn }),
         patienceSeconds,
       ),
       perSample,

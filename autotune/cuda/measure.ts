@@ -147,7 +147,6 @@ export class CudaMeasurer {
         {
           addon,
           device,
-          bucket,
           seconds,
           settling,
           onRound,
@@ -289,9 +288,7 @@ export class CudaMeasurer {
     const text = this.emit(request, request.reference);
     const cubin = this.compiled.get(text.symbol);
     if (cubin === undefined || typeof cubin === 'string') return undefined;
-    return median(
-      await this.withProgram(text, cubin, bench, (program) => this.burst(program, bench, request, Infinity)),
-    );
+    return median(await this.withProgram(text, cubin, bench, (program) => this.burst(program, bench, Infinity)));
   }
 
   /** Throws Error if it did not compile. */
@@ -337,18 +334,13 @@ export class CudaMeasurer {
       schedule,
       bench,
       (failure) => ({ schedule, failure: shorten(failure) }),
-      async (program) => ({ schedule, seconds: await this.burst(program, bench, request, best) }),
+      async (program) => ({ schedule, seconds: await this.burst(program, bench, best) }),
     );
   }
 
   /** Seconds per launch, over all copies in turn. */
-  private burst(
-    program: CudaProgram,
-    { launches }: CudaWorkbench,
-    { bucket }: MeasureRequest<CudaSchedule>,
-    best: number,
-  ): Promise<readonly number[]> {
-    return sample(launchTimes(program, launches, bucket, { patienceSeconds: this.options.patienceSeconds }), best);
+  private burst(program: CudaProgram, { launches, sizes }: CudaWorkbench, best: number): Promise<readonly number[]> {
+    return sample(launchTimes(program, launches, sizes, { patienceSeconds: this.options.patienceSeconds }), best);
   }
 
   /** Calls back with the candidate's program once its result has been compared. */

@@ -11,7 +11,7 @@ import type { Bucket } from '../../ir/plan.js';
 import { isFloat, roundUp } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
-import { programExtents } from '../../runtime/extents.js';
+import { programExtents, sizesOf } from '../../runtime/extents.js';
 import { bindKernel } from '../../runtime/cuda/bindProgram.js';
 import { rolesOf, type Roles } from '../randomInputs.js';
 import { scaleOf } from './compare.js';
@@ -100,12 +100,17 @@ export class SequenceBench {
     }
   }
 
+  /** The extents of a call of the bucket's size. */
+  get sizes(): readonly number[] {
+    return sizesOf(this.request.module.interface, this.request.bucket.extents);
+  }
+
   /** The kernels bound to the memory and launched as in a run. `parts`: one per kernel, in order. */
   program(parts: readonly SequencePart[]): CudaProgram {
     const { addon, device, kernels, bucket } = this.request;
     return new addon.Program({
       device,
-      extents: programExtents(bucket),
+      extents: programExtents(this.request.module.interface, bucket.extents),
       inputs: [],
       outputs: [],
       slots: this.names.map((name, i) => ({ memory: this.memories[i]!, offset: 0, bytes: this.bytesOf(name) })),

@@ -131,13 +131,18 @@ export class CudaWorkbench {
     this.isFilled = true;
   }
 
+  /** The extents of a call of the bucket's size. */
+  get sizes(): readonly number[] {
+    return sizesOf(this.request.module.interface, this.request.bucket.extents);
+  }
+
   /** The kernel bound to each copy. */
   program(text: CudaKernelText, module: CudaModule): CudaProgram {
     const { device, addon, kernel, bucket } = this.request;
     const width = text.parameters.length;
     return new addon.Program({
       device,
-      extents: programExtents(bucket),
+      extents: programExtents(this.request.module.interface, bucket.extents),
       inputs: [],
       outputs: [],
       slots: this.copies.flat().map(({ memory, bytes }) => ({ memory, offset: 0, bytes })),
@@ -188,13 +193,13 @@ export class CudaWorkbench {
 
   /** One launch on the first copy. Buffers that are only written hold NaN before, so that omissions show. */
   private async runChecked(program: CudaProgram): Promise<void> {
-    const { kernel, bucket } = this.request;
+    const { kernel } = this.request;
     const reads = kernelReads(kernel);
     for (const [i, placed] of this.written().entries()) {
       if (reads.has(placed.name)) await this.fillBuffer(placed, 1 + i);
       else placed.memory.fill(0xff);
     }
-    await program.run({ extents: sizesOf(bucket), inputs: [], launches: { first: 0, end: 1 } });
+    await program.run({ extents: this.sizes, inputs: [], launches: { first: 0, end: 1 } });
   }
 
   private async compare({ name, memory, bytes }: Placed): Promise<string | undefined> {

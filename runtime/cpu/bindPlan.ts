@@ -2,7 +2,8 @@
 import type { Stage } from '../../ir/placement.js';
 import type { LaunchBinding, NativeLibrary, NativePool, ProgramBinding, Slot } from '../addon.js';
 import { portOf, Slots, stageInputs, stageOutputs } from '../bindPorts.js';
-import { floatWrites, kernelOf, nameOf, programExtents, type RuntimeFunction } from '../runtimePlan.js';
+import { programExtents } from '../extents.js';
+import { floatWrites, kernelOf, nameOf, type RuntimeFunction } from '../runtimePlan.js';
 
 /** What code generation says about one launch of one bucket. */
 export interface LaunchSymbol {
@@ -69,7 +70,7 @@ export function bindBucket(request: BindRequest): ProgramBinding {
   });
   return {
     pool: request.pool,
-    extents: programExtents(fn, bucket),
+    extents: programExtents(fn.interface, bucket.extents),
     scratchBytes: request.scratchBytes,
     ...(request.scratch === undefined ? {} : { scratch: request.scratch }),
     slots: slots.list,

@@ -11,7 +11,8 @@ import {
 } from '../addon.js';
 import { stageInputs } from '../bindPorts.js';
 import type { FileMappings, LoadProgress } from '../files.js';
-import { nameOf, sizesIn, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
+import { sizesOf } from '../extents.js';
+import { nameOf, type RuntimeFunction, type RuntimePlan } from '../runtimePlan.js';
 import {
   crossingsOf,
   stageStates,
@@ -130,7 +131,7 @@ export class CpuStage {
   run(arena: number, { fn, bucket, extents, inputs, kind }: StageCall): Promise<RunResult> {
     const bound = this.bound.get(nameOf(fn))!;
     return bound.programs[arena]![bucket]!.run({
-      extents: sizesIn(fn, extents),
+      extents: sizesOf(fn.interface, extents),
       inputs: bound.inputs.map((name) => inputs[name]!),
       isTimed: kind === 'profile',
       isChecked: kind === 'search',

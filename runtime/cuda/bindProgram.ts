@@ -2,7 +2,8 @@
 import type { CudaKernelText, TensorMapDecl } from '../../ir/cuda.js';
 import type { Stage } from '../../ir/placement.js';
 import { portOf, Slots, stageInputs, stageOutputs } from '../bindPorts.js';
-import { kernelOf, nameOf, programExtents, type RuntimeFunction } from '../runtimePlan.js';
+import { programExtents } from '../extents.js';
+import { kernelOf, nameOf, type RuntimeFunction } from '../runtimePlan.js';
 import type {
   CudaClock,
   CudaDevice,
@@ -103,7 +104,7 @@ export function bindCudaBucket(request: CudaBindRequest): CudaProgramBinding {
     device,
     clock,
     isPiped,
-    extents: programExtents(fn, bucket),
+    extents: programExtents(fn.interface, bucket.extents),
     slots: slots.list,
     launches: bindLaunches(request, slots),
     inputs: stageInputs(fn, range).map((input) => portOf(fn, input, slots.of(input.buffer))),

@@ -1,7 +1,8 @@
 /** How a call goes through the devices of an executor: one device, or a pipeline of them. */
 import { extentIn } from '../../ir/extents.js';
 import type { DeviceSpan } from '../call.js';
-import { nameOf, sizesIn, type RuntimePlan } from '../runtimePlan.js';
+import { sizesOf } from '../extents.js';
+import { nameOf, type RuntimePlan } from '../runtimePlan.js';
 import { crossingsOf, type Crossing } from '../stagePlan.js';
 import type { StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
 import { isOutOfDeviceMemory, type CudaAddon, type CudaPipeline, type CudaSpan } from './addon.js';
@@ -70,7 +71,7 @@ export class OneDevice extends CudaStages {
 
   protected async enqueue(call: StageCall): Promise<StageAnswer> {
     const { outputs, span, launchMilliseconds } = await this.stage.program(call, 0).run({
-      extents: sizesIn(call.fn, call.extents),
+      extents: sizesOf(call.fn.interface, call.extents),
       inputs: this.stage.inputsOf(call.fn, call.inputs),
       isTimed: call.kind === 'profile',
     });
@@ -131,7 +132,7 @@ export class Pipeline extends CudaStages {
     const arena = call.kind === 'search' ? 0 : this.turns++ % PIPELINE_ARENAS;
     const crossings = this.crossings.get(nameOf(call.fn))!;
     const { outputs, stages } = await this.pipeline.run({
-      extents: sizesIn(call.fn, call.extents),
+      extents: sizesOf(call.fn.interface, call.extents),
       arena,
       isTimed: call.kind === 'profile',
       stages: this.stages.map((stage, i) => ({
