@@ -3,7 +3,7 @@ import { rowStride, type Bucket } from '../../ir/plan.js';
 import type { BufferDecl, WeightDecl } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import type { FormatName } from '../../ir/storage.js';
-import { DTYPE_BYTES } from '../../ir/types.js';
+import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/addon.js';
 import { JOB_BYTES, packJob, type DeviceJob } from '../../runtime/cuda/packJob.js';
 import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
@@ -18,17 +18,11 @@ export class DeviceFill {
   private readonly addon: CudaAddon;
   private readonly device: CudaDevice;
   private readonly pack: CudaModule;
-  private readonly job: CudaMemory;
 
   constructor(addon: CudaAddon, device: CudaDevice, pack: CudaModule) {
     this.addon = addon;
     this.device = device;
     this.pack = pack;
-    this.job = new addon.Memory(device, 256);
-  }
-
-  release(): void {
-    this.job.release();
   }
 
   /** A packed weight, or the first rows of a table. */
@@ -40,22 +34,20 @@ export class DeviceFill {
     const own = { sources: weight.sources.length / experts, bytes: memory.sizeBytes };
     if (experts > 1) own.bytes = packedBytes(weight, physicalToLogical(weight).length) / experts;
     let sourceRow = 0;
-    for (const [i, source] of weight.sources.entries()) {
+    const jobs = weight.sources.map((source, i): PlacedJob => {
       if (i % own.sources === 0) sourceRow = 0;
       const rows = tableRows === undefined ? source.rows : Math.min(source.rows, tableRows);
-      await this.run(
-        memory,
-        packJob(weight, {
-          tensor: tensorOf(weight.format, rows, weight.k, { kind: 'random', seed: seed + 7919 * i, scale }),
-          firstRow: 0,
-          rows,
-          sourceRow,
-          isScaled: false,
-        }),
-        { offset: Math.floor(i / own.sources) * own.bytes, bytes: own.bytes },
-      );
+      const job = packJob(weight, {
+        tensor: tensorOf(weight.format, rows, weight.k, { kind: 'random', seed: seed + 7919 * i, scale }),
+        firstRow: 0,
+        rows,
+        sourceRow,
+        isScaled: false,
+      });
       sourceRow += source.rows;
-    }
+      return { ...job, place: { offset: Math.floor(i / own.sources) * own.bytes, bytes: own.bytes } };
+    });
+    await this.run(memory, jobs);
   }
 
   /** `rows` rows of `stride` elements. */
@@ -69,46 +61,51 @@ export class DeviceFill {
       k: stride,
       pairing: { kind: 'none' },
     };
-    await this.run(
-      memory,
-      packJob(like, { tensor: tensorOf(format, rows, stride, fill), firstRow: 0, rows, sourceRow: 0, isScaled: false }),
-    );
+    const tensor = tensorOf(format, rows, stride, fill);
+    const job = packJob(like, { tensor, firstRow: 0, rows, sourceRow: 0, isScaled: false });
+    await this.run(memory, [{ ...job, place: { offset: 0, bytes: memory.sizeBytes } }]);
   }
 
-  private async run(
-    memory: CudaMemory,
-    { bytes, launch }: DeviceJob,
-    place = { offset: 0, bytes: memory.sizeBytes },
-  ): Promise<void> {
-    this.job.write(0, bytes);
-    const program = new this.addon.Program({
-      device: this.device,
-      extents: [],
-      inputs: [],
-      outputs: [],
-      slots: [
-        { memory: this.job, offset: 0, bytes: JOB_BYTES },
-        { memory, ...place },
-      ],
-      // Nothing is loaded or scaled, so the job's memory serves as a placeholder for both unused operands.
-      launches: [
-        {
+  private async run(memory: CudaMemory, jobs: readonly PlacedJob[]): Promise<void> {
+    const list = new this.addon.Memory(this.device, roundUp(jobs.length * JOB_BYTES, 256));
+    try {
+      jobs.forEach(({ bytes }, i) => {
+        list.write(i * JOB_BYTES, bytes);
+      });
+      const program = new this.addon.Program({
+        device: this.device,
+        extents: [],
+        inputs: [],
+        outputs: [],
+        slots: jobs.flatMap(({ place }, i) => [
+          { memory: list, offset: i * JOB_BYTES, bytes: JOB_BYTES },
+          { memory, ...place },
+        ]),
+        // Nothing is loaded or scaled, so the job's memory serves as a placeholder for both unused operands.
+        launches: jobs.map(({ launch }, i) => ({
           name: 'random numbers',
           module: this.pack,
           symbol: PACK_ENTRIES.rows,
           tensorMaps: [],
           launch,
           usesProgrammaticLaunch: false,
-          slots: [0, 0, 1, 0],
-        },
-      ],
-    });
-    try {
-      await program.run({ extents: [], inputs: [] });
+          slots: [2 * i, 2 * i, 2 * i + 1, 2 * i],
+        })),
+      });
+      try {
+        await program.run({ extents: [], inputs: [] });
+      } finally {
+        program.release();
+      }
     } finally {
-      program.release();
+      list.release();
     }
   }
+}
+
+/** A job, and the part of the memory that it fills. */
+interface PlacedJob extends DeviceJob {
+  readonly place: { readonly offset: number; readonly bytes: number };
 }
 
 const tensorOf = (format: FormatName, rows: number, columns: number, fill: Fill): TensorSource =>

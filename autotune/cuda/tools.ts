@@ -53,7 +53,6 @@ export async function loadDeviceTools({
     fill,
     compare,
     release: () => {
-      fill.release();
       pack.release();
       compare.release();
     },

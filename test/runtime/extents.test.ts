@@ -1,22 +1,45 @@
-import { describe, expect, it } from 'vitest';
-import { mostOf, programExtents, sizesOf } from '../../runtime/extents.js';
+/** Functions of one plan with different extents: each kernel finds its own by their order in its function. */
+import { expect, it } from 'vitest';
+import { compileKernels, emitPlan } from '../../driver/targets/cpuKernels.js';
+import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
+import { compileFunctions } from '../support/compileFunctions.js';
 
-const INTERFACE = { extents: [{ name: 'T' }, { name: 'R' }, { name: 'Tx8', counts: 'pairs' }] };
+/** `squares` is what the second kernel of `both` computes; only the position of its extent differs. */
+const SQUARES = `
+func @squares[Inner](%y: f32[Inner, 5]) -> (%square: f32[Inner, 5]) {
+  %a = mul(%y, %y): f32[Inner, 5]
+  return %a
+}`;
+const BOTH = `
+func @both[Outer, Inner](%x: f32[Outer, 3], %y: f32[Inner, 5]) -> (%twice: f32[Outer, 3], %square: f32[Inner, 5]) {
+  %a = add(%x, %x): f32[Outer, 3]
+  %b = mul(%y, %y): f32[Inner, 5]
+  return %a, %b
+}`;
+const numbers = (count: number): Float32Array => Float32Array.from({ length: count }, (_, i) => i - 7.5);
 
-describe('extents of programs', () => {
-  it('come in the order of the interface, products too, which no call states', () => {
-    expect(programExtents(INTERFACE, { R: 5, T: 64 })).toEqual([
-      { name: 'T', most: 64 },
-      { name: 'R', most: 5 },
-      { name: 'Tx8', most: 512 },
-    ]);
-    expect(sizesOf(INTERFACE, { R: 2, T: 7 })).toEqual([7, 2, 56]);
-  });
+it('functions with different extents work in one plan', async () => {
+  const plan = compileFunctions([
+    { text: BOTH, most: { Outer: 64, Inner: 40 } },
+    { text: SQUARES, most: { Inner: 40 } },
+  ]);
+  const { symbols } = await compileKernels(emitPlan(plan), 'portable');
+  const [, second] = symbols.both![0]!;
+  expect(second!.symbol).not.toBe(symbols.squares![0]![0]!.symbol);
 
-  it('are looked up by name', () => {
-    const extents = programExtents(INTERFACE, { T: 64, R: 5 });
-    expect(mostOf('Tx8', extents)).toBe(512);
-    expect(mostOf(3, extents)).toBe(3);
-    expect(() => mostOf('S', extents)).toThrow('There is no extent S.');
-  });
+  const executor = await openCpuExecutor({ plan, symbols, tensors: new Map(), threads: 2 });
+  const call = async (name: string, inputs: Readonly<Record<string, Float32Array>>) =>
+    (await executor.call(name, inputs)).outputs;
+  try {
+    for (const [outer, inner] of [
+      [64, 1],
+      [2, 40],
+    ] as const) {
+      const [x, y] = [numbers(3 * outer), numbers(5 * inner)];
+      expect(await call('both', { x, y })).toEqual({ twice: x.map((v) => v + v), square: y.map((v) => v * v) });
+      expect(await call('squares', { y })).toEqual({ square: y.map((v) => v * v) });
+    }
+  } finally {
+    await executor.close();
+  }
 });

@@ -49,6 +49,10 @@ export interface WgmmaOptions extends WgmmaLayout {
   readonly startsOffset: number;
   /** Whether a consumer warpgroup skips the products of rows past the end of an expert's. */
   readonly skipsHalf: boolean;
+  /** Rows of a copy of the left operand: those of a warpgroup if the other's are left out. */
+  readonly aBoxRows: number;
+  /** Bytes of a stage without the rows of that warpgroup. */
+  readonly halfStageBytes: number;
   readonly mmaType: 'bf16' | 'f16';
   readonly tm: number;
   readonly tn: number;
@@ -132,6 +136,7 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
     kernel.anchor === 'gemm' && kernel.finish === undefined && experts === undefined && values === 0
       ? finalTileOf(segments, operands, layout, schedule)
       : undefined;
+  const skipsHalf = experts !== undefined && !layout.isPingPong;
   const options: WgmmaOptions = {
     ...layout,
     rows: kernel.rows,
@@ -141,7 +146,9 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
     bound: experts === undefined ? kernel.rows : 'place.end',
     endOfTiles: 4 * (experts?.count ?? 0),
     startsOffset: 4 * ((experts?.count ?? 0) + 1),
-    skipsHalf: experts !== undefined && !layout.isPingPong,
+    skipsHalf,
+    aBoxRows: skipsHalf ? tm / CONSUMERS : tm,
+    halfStageBytes: layout.stageBytes - layout.aBytes / 2,
     mmaType: halfType(operands.get(kernel.a).dtype),
     tm,
     tn,

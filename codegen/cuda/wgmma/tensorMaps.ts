@@ -18,9 +18,9 @@ export function tensorMapsOf({
   operands,
   options,
 }: Pick<WgmmaContext, 'kernel' | 'segments' | 'operands'> & {
-  readonly options: Pick<LoadOptions, 'tm' | 'cluster' | 'remainderTn' | 'boxRows'>;
+  readonly options: Pick<LoadOptions, 'cluster' | 'remainderTn' | 'boxRows' | 'aBoxRows'>;
 }): TensorMapDecl[] {
-  const { tm, cluster, remainderTn, boxRows } = options;
+  const { cluster, remainderTn, boxRows, aBoxRows } = options;
   const box = { columns: kernel.k, boxColumns: SLAB, swizzle: 128 } as const;
   const a = operands.get(kernel.a);
   const weightMap = ({ weight, columns, pairing }: Segment, rows: number): TensorMapDecl => {
@@ -35,7 +35,14 @@ export function tensorMapsOf({
     };
   };
   return [
-    { ...box, parameter: a.index, dtype: halfType(a.dtype), rows: kernel.rows, stride: a.stride, boxRows: tm },
+    {
+      ...box,
+      parameter: a.index,
+      dtype: halfType(a.dtype),
+      rows: kernel.rows,
+      stride: a.stride,
+      boxRows: aBoxRows,
+    },
     ...segments.map((segment) => weightMap(segment, boxRows)),
     ...(remainderTn === 0 ? [] : [weightMap(segments.at(-1)!, remainderTn / cluster)]),
   ];
