@@ -42,8 +42,8 @@ export function emitSkinnyWgmma(
   const [threads, kBlocks, step] = [32 * warps, Math.ceil(kernel.k / tk), skinnyStep(segments)];
   const prefetch = Math.min(stages, kBlocks);
   const rowsAtOnce = Math.min(ROWS_AT_ONCE, Math.ceil(tm / Math.max(1, valueWarps)));
-  const boxes = { cluster: 1, isCluster: false, remainderTn: 0, boxes: 1, boxRows: tn, aBoxRows: tm } as const;
-  const tensorMaps = tensorMapsOf({ kernel, segments, operands, options: boxes });
+  const boxes = { cluster: 1, isCluster: false, remainderTn: 0, boxes: 1, boxRows: tn } as const;
+  const tensorMaps = tensorMapsOf({ kernel, segments, operands, options: { tm, ...boxes } });
   const common = {
     ...layout,
     ...loadTexts({ tm, tn, tk, slabs, aBytes, stageBytes, ...boxes }),

@@ -5,7 +5,6 @@ import type { KernelModule } from '../../../ir/kernel.js';
 import type { Contraction } from '../text/contraction.js';
 import { expertsOf, finishesRows, segmentsOf } from '../text/contraction.js';
 import { remainderColumns, waveCount } from './remainderTiles.js';
-import { CONSUMERS } from './instruction.js';
 import { columnTiles, MOST_COLUMNS } from './layout.js';
 import type { WgmmaFacts } from './legality.js';
 import { isLegalWgmma } from './legality.js';
@@ -245,20 +244,16 @@ function waves(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors:
   );
 }
 
-/**
- * Row tiles of whole clusters. Experts are expected to have equal parts of the rows; half of what a warpgroup
- * multiplies at a time is past the end of an expert's, and whole warpgroups past it take no time.
- */
+/** Row tiles of whole clusters. Experts are expected to have equal parts of the rows, and half a tile past their end. */
 function rowTiles(
   kernel: Contraction,
-  { tm, cluster, mode }: Pick<CudaGemmSchedule, 'tm' | 'cluster' | 'mode'>,
+  { tm, cluster }: Pick<CudaGemmSchedule, 'tm' | 'cluster'>,
   rows: number,
 ): number {
   const experts = expertsOf(kernel);
   if (experts === undefined) return Math.ceil(rows / (tm * cluster));
   const used = Math.min(experts.count, rows);
-  const step = mode === 'pingpong' ? tm : tm / CONSUMERS;
-  return Math.ceil((used * step * Math.max(1, rows / used / step + 0.5)) / tm);
+  return Math.ceil(used * Math.max(1, rows / used / tm + 0.5));
 }
 
 /**

@@ -137,8 +137,8 @@ function knownOf(kernel: Contraction, module: KernelModule): Known {
 /** Row tiles of experts are found in tables, which lie where row values would. */
 function expertProblem(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule): string | undefined {
   if (expertsOf(kernel) === undefined) return undefined;
+  if (s.mode !== 'pingpong') return 'row tiles of experts are multiplied by warpgroups in turn';
   if (s.cluster !== 1) return 'a cluster shares the weights of one expert, whose rows seldom fill it';
-  if (s.remainderTn !== undefined) return 'the row tiles of experts are counted on the device, remainder tiles before';
   return knownOf(kernel, module).rowValues === 0 ? undefined : 'rows of experts have no values of their own';
 }
 

@@ -10,27 +10,16 @@ type LoadTexts = Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPref
 /** What the copies of a stage depend on. */
 export type LoadOptions = Pick<
   WgmmaOptions,
-  | 'tm'
-  | 'tn'
-  | 'tk'
-  | 'cluster'
-  | 'isCluster'
-  | 'remainderTn'
-  | 'slabs'
-  | 'aBytes'
-  | 'stageBytes'
-  | 'boxes'
-  | 'boxRows'
-  | 'aBoxRows'
+  'tm' | 'tn' | 'tk' | 'cluster' | 'isCluster' | 'remainderTn' | 'slabs' | 'aBytes' | 'stageBytes' | 'boxes' | 'boxRows'
 >;
 
 /**
  * Statements that fill a stage, and the bytes that it then waits for. In a cluster each block loads half of the weight
- * tile for both. Of experts' rows, those of a warpgroup without any are not loaded. `own` is the number of rows of a weight that a block loads: the C variable of that name if there are
+ * tile for both. `own` is the number of rows of a weight that a block loads: the C variable of that name if there are
  * narrower remainder tiles.
  */
 export function loadTexts(options: LoadOptions): LoadTexts {
-  const { tn, tk, cluster, isCluster, remainderTn, slabs, aBytes, stageBytes, boxes, boxRows, aBoxRows } = options;
+  const { tm, tn, tk, cluster, isCluster, remainderTn, slabs, aBytes, stageBytes, boxes, boxRows } = options;
   const own = tn / cluster;
   const ownBytes = remainderTn === 0 ? String(own * ROW_BYTES) : `own * ${ROW_BYTES}`;
   const ownRows = remainderTn === 0 ? String(own) : 'own';
@@ -40,13 +29,10 @@ export function loadTexts(options: LoadOptions): LoadTexts {
   const perSlab = (print: (slab: number) => string): string =>
     Array.from({ length: slabs }, (_, slab) => print(slab)).join(' ');
   const a = (stage: string, block: string): string =>
-    perSlab((slab) =>
-      Array.from({ length: options.tm / aBoxRows }, (_, box) => {
-        const to = `shared + ${stage} * ${stageBytes}${plus((slab * options.tm + box * aBoxRows) * ROW_BYTES)}`;
-        const from = `&m0, ${block} * ${tk}${plus(slab * SLAB)}, row0${plus(box * aBoxRows)}`;
-        return `${box === 0 ? '' : 'if (isWhole) '}tw_load_box(${to}, ${from}, full + 8 * ${stage});`;
-      }).join(' '),
-    );
+    perSlab((slab) => {
+      const to = `shared + ${stage} * ${stageBytes}${plus(slab * tm * ROW_BYTES)}`;
+      return `tw_load_box(${to}, &m0, ${block} * ${tk}${plus(slab * SLAB)}, row0, full + 8 * ${stage});`;
+    });
   const b = (stage: string, block: string): string =>
     perSlab((slab) =>
       Array.from({ length: boxes }, (_, box) => {
@@ -61,7 +47,7 @@ export function loadTexts(options: LoadOptions): LoadTexts {
     loadB: b('stage', 'block'),
     loadPrefetchA: a('i', 'i'),
     loadPrefetchB: b('i', 'i'),
-    expected: remainderTn > 0 || aBoxRows < options.tm ? 'bytes' : String(stageBytes),
+    expected: remainderTn === 0 ? String(stageBytes) : 'bytes',
     own,
     remainderOwn: remainderTn / cluster,
     bytesOfOwn: cluster * tk * 2,

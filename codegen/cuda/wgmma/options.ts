@@ -42,17 +42,9 @@ export interface WgmmaOptions extends WgmmaLayout {
   readonly starts: number | undefined;
   /** C expression of what tells where tiles lie: the number of rows, or the place of the experts' tables. */
   readonly where: string;
-  /** C expression of the row that ends those of `place`. */
-  readonly bound: string;
   /** Offsets in bytes in the tables: the number of all row tiles, and the first rows. */
   readonly endOfTiles: number;
   readonly startsOffset: number;
-  /** Whether a consumer warpgroup skips the products of rows past the end of an expert's. */
-  readonly skipsHalf: boolean;
-  /** Rows of a copy of the left operand: those of a warpgroup if the other's are left out. */
-  readonly aBoxRows: number;
-  /** Bytes of a stage without the rows of that warpgroup. */
-  readonly halfStageBytes: number;
   readonly mmaType: 'bf16' | 'f16';
   readonly tm: number;
   readonly tn: number;
@@ -136,19 +128,14 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
     kernel.anchor === 'gemm' && kernel.finish === undefined && experts === undefined && values === 0
       ? finalTileOf(segments, operands, layout, schedule)
       : undefined;
-  const skipsHalf = experts !== undefined && !layout.isPingPong;
   const options: WgmmaOptions = {
     ...layout,
     rows: kernel.rows,
     experts: experts?.count,
     starts: experts === undefined ? undefined : operands.get(experts.starts).index,
     where: experts === undefined ? kernel.rows : `shared + ${layout.tablesOffset}`,
-    bound: experts === undefined ? kernel.rows : 'place.end',
     endOfTiles: 4 * (experts?.count ?? 0),
     startsOffset: 4 * ((experts?.count ?? 0) + 1),
-    skipsHalf,
-    aBoxRows: skipsHalf ? tm / CONSUMERS : tm,
-    halfStageBytes: layout.stageBytes - layout.aBytes / 2,
     mmaType: halfType(operands.get(kernel.a).dtype),
     tm,
     tn,

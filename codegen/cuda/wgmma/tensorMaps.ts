@@ -18,9 +18,9 @@ export function tensorMapsOf({
   operands,
   options,
 }: Pick<WgmmaContext, 'kernel' | 'segments' | 'operands'> & {
-  readonly options: Pick<LoadOptions, 'cluster' | 'remainderTn' | 'boxRows' | 'aBoxRows'>;
+  readonly options: Pick<LoadOptions, 'tm' | 'cluster' | 'remainderTn' | 'boxRows'>;
 }): TensorMapDecl[] {
-  const { cluster, remainderTn, boxRows, aBoxRows } = options;
+  const { tm, cluster, remainderTn, boxRows } = options;
   const box = { columns: kernel.k, boxColumns: SLAB, swizzle: 128 } as const;
   const a = operands.get(kernel.a);
   const weightMap = ({ weight, columns, pairing }: Segment, rows: number): TensorMapDecl => {
@@ -41,7 +41,7 @@ export function tensorMapsOf({
       dtype: halfType(a.dtype),
       rows: kernel.rows,
       stride: a.stride,
-      boxRows: aBoxRows,
+      boxRows: tm,
     },
     ...segments.map((segment) => weightMap(segment, boxRows)),
     ...(remainderTn === 0 ? [] : [weightMap(segments.at(-1)!, remainderTn / cluster)]),

@@ -89,10 +89,10 @@ function valuesOf(schedule: CudaGemmSchedule, options: { multiprocessors?: numbe
 const ROUNDING = 2 ** -8;
 
 const CASES = [
-  ['deferred, few blocks', wgmma('deferred', 128, 64, 2), { multiprocessors: 2 }],
-  ['ping-pong', wgmma('pingpong', 64, 96, 3), { backwards: true }],
-  ['cooperative, tall', wgmma('cooperative', 256, 64, 2), {}],
-  ['deferred, wide', wgmma('deferred', 128, 256, 3), { multiprocessors: 5, backwards: true }],
+  ['narrow, few blocks', wgmma('pingpong', 64, 96, 3), { multiprocessors: 2, backwards: true }],
+  ['tall', wgmma('pingpong', 128, 64, 4), {}],
+  ['wide', wgmma('pingpong', 64, 256, 2), { multiprocessors: 5 }],
+  ['tall and wide', wgmma('pingpong', 128, 208, 2), { multiprocessors: 1, backwards: true }],
 ] as const;
 
 describe('products of experts on Hopper', () => {
@@ -120,9 +120,12 @@ describe('products of experts on Hopper', () => {
       for (const values of others) expect(values.get(name), name).toEqual(first!.get(name));
   });
 
-  it('take no clusters and no remainder tiles', () => {
-    const schedule = wgmma('deferred', 128, 64, 2);
-    for (const illegal of [{ ...schedule, cluster: 2 } as const, { ...schedule, remainderTn: 32 }])
+  it('take no clusters, and warpgroups in turn', () => {
+    for (const illegal of [
+      { ...wgmma('pingpong', 64, 64, 2), cluster: 2 } as const,
+      wgmma('deferred', 128, 64, 2),
+      wgmma('cooperative', 128, 64, 2),
+    ])
       expect(isLegalCuda(GROUPED[0]!, PLAN, illegal, FACTS)).toMatch(/expert/);
   });
 });
