@@ -252,7 +252,9 @@ function waves(kernel: Contraction, schedule: CudaGemmSchedule, multiprocessors:
   );
 }
 
-/** Row tiles of whole clusters. Experts are expected to have equal parts of the rows, and half a tile past their end. */
+/**
+ * Row tiles of whole clusters. Experts are expected to have equal parts of the rows, and half a tile past the end.
+ */
 function rowTiles(
   kernel: Contraction,
   { tm, cluster }: Pick<CudaGemmSchedule, 'tm' | 'cluster'>,
