@@ -14,7 +14,7 @@ export const ALL_COMMANDS: Commands = {
   runTasks: async (request, ui) => (await commands()).runTasks(request, ui),
   generate: async (request, ui, listener) => (await commands()).generate(request, ui, listener),
   converse: async (request, ui) => (await commands()).converse(request, ui),
-  merge: async (request) => (await import('../eval/merge.js')).mergeShards(request),
+  merge: async (request) => (await import('../driver/commands/mergeParts.js')).mergeParts(request),
   inspect: async ({ target: asked, ...request }) => {
     const { chooseTarget } = await import('../driver/devices/chooseTarget.js');
     const { target } = await chooseTarget({ ...request, ...(asked === undefined ? {} : { target: asked }) });

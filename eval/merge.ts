@@ -5,7 +5,6 @@
 import { createHash } from 'node:crypto';
 import { UserError } from '../errors.js';
 import { quoteForShell } from '../system/shell.js';
-import { isOfTasks, mergeTasks } from './harness/merge.js';
 import { claimModelName } from './output.js';
 import {
   buildResults,
@@ -185,7 +184,6 @@ const dateOf = (seconds: number): Date => new Date(Math.round(seconds * 1000));
  */
 export function mergeShards(request: MergeRequest): Merged {
   const folders = findShardFolders(request.folders);
-  if (folders.some(isOfTasks)) return mergeTasks(folders, request.output);
   const parts = ofOneTask(folders.flatMap(readShardResults), request.task).sort(
     (a, b) => a.shard.index - b.shard.index,
   );
