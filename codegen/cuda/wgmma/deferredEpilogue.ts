@@ -14,8 +14,8 @@ export interface SegmentText {
   readonly map: number;
   readonly firstTile: number;
   readonly endTile: number;
-  /** Columns of its packed weight: of one expert's, if there are experts. */
-  readonly physical: number;
+  /** C text that is added to a column to reach that of the tile's expert; empty if there is one matrix. */
+  readonly ofExpert: string;
   readonly isOnlyOrLast: boolean;
   readonly epilogue: string;
 }

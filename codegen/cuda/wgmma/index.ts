@@ -91,7 +91,8 @@ function bodyText(context: WgmmaContext, head: string, maps: number): string {
     map: i + 1,
     firstTile: firstTiles[i]!,
     endTile: firstTiles[i + 1] ?? options.columnTiles,
-    physical: physicalColumns(segment.columns, segment.pairing),
+    ofExpert:
+      options.experts === undefined ? '' : ` + place.expert * ${physicalColumns(segment.columns, segment.pairing)}`,
     isOnlyOrLast: i === segments.length - 1,
     epilogue: kernel.anchor === 'gemm' ? epilogueText(context, segment) : logProbText(kernel, operands, prologue),
   }));
