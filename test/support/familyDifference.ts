@@ -12,6 +12,7 @@ import { runGenerated } from '../codegen/harness.js';
 import { Dice, randomTrees } from './randomFamily.js';
 
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
+const BF16: Numerics = { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } };
 
 export interface Difference {
   /** Largest difference of a log-probability, over 1 + |it|. */
@@ -21,7 +22,10 @@ export interface Difference {
   readonly rows: number;
 }
 
-/** `isa`: generated code for it; absent: kernel IR as the interpreter has it, with exact sums. */
+/**
+ * `isa`: generated code for it; absent: kernel IR as the interpreter has it, with exact sums. AMX computes in bf16: its
+ * code is compared with kernel IR that rounds where it does, since other experts may be chosen in float64.
+ */
 export function familyDifference(json: Json, seed: number, isa?: CpuIsa): Difference {
   const model = describeModel(json, 'config.json', 'bf16');
   const graph = model.graph({ mask: 'tree', dtypeOf: () => 'bf16' });
@@ -52,8 +56,9 @@ export function familyDifference(json: Json, seed: number, isa?: CpuIsa): Differ
   });
   const [logProb, isArgmax] = interpretGraph(graph, { sizes, weights, params });
 
-  const optimised = optimise(graph, F32);
-  const module = lower(optimised, F32);
+  const numerics = isa === 'amx' ? BF16 : F32;
+  const optimised = optimise(graph, numerics);
+  const module = lower(optimised, numerics);
   // Vectors are tables of a loop, or factors of columns of a matrix.
   const vectors = new Set(graph.weights.filter(({ type }) => type.shape.length === 1).map(({ name }) => name));
   const tables = new Set(module.weights.flatMap(({ sources }) => sources.map(({ tensor }) => tensor)));
@@ -67,7 +72,8 @@ export function familyDifference(json: Json, seed: number, isa?: CpuIsa): Differ
   );
   for (const { name, values } of module.constants)
     tensors.set(name, { rows: values.length, columns: 1, data: Float64Array.from(values) });
-  const facts = { isas: ['portable', ...(isa === undefined ? [] : [isa])] as CpuIsa[], l1: 32768, l2: 1 << 20 };
+  const isas = isa === 'amx' ? (['portable', 'avx512', 'amx'] as const) : isa === undefined ? [] : [isa];
+  const facts = { isas, l1: 32768, l2: 1 << 20 };
   const values = (): ReadonlyMap<string, Float64Array> => {
     if (isa === undefined) return interpretModule(module, { sizes, buffers, tensors, round: false });
     const bucket = scoringBucket({ tokens, rows: inputs.row.length, longest: tokens });
@@ -82,10 +88,13 @@ export function familyDifference(json: Json, seed: number, isa?: CpuIsa): Differ
     return run.values;
   };
   const got = values();
+  const rounded = isa === 'amx' ? interpretModule(module, { sizes, buffers, tensors, round: true }) : undefined;
   const outputs = module.buffers.filter(({ space }) => space === 'output');
   const output = (dtype: string): Float64Array => got.get(outputs.find((buffer) => buffer.dtype === dtype)!.name)!;
+  const name = outputs.find((buffer) => buffer.dtype === 'f32')!.name;
+  const wanted = rounded?.get(name) ?? logProb!.data;
   const distance = output('f32').reduce((most, x, i) => {
-    const d = Math.abs(x - logProb!.data[i]!) / (1 + Math.abs(logProb!.data[i]!));
+    const d = Math.abs(x - wanted[i]!) / (1 + Math.abs(wanted[i]!));
     return Number.isNaN(d) ? Infinity : Math.max(most, d);
   }, 0);
   const flips = output('i32').reduce((count, x, i) => count + Number(x !== isArgmax!.data[i]!), 0);
