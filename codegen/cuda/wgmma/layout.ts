@@ -114,6 +114,8 @@ export function wgmmaLayout(
 const MOST_RELAXED = 192;
 const MOST_RELAXED_IDLE = 160;
 export const MOST_ACCUMULATORS = 208;
+/** The same where an epilogue adds up whole heads before it reads them: 192 spilled 960 bytes. */
+export const MOST_ACCUMULATORS_OF_HEADS = 160;
 
 /** Column tiles of each segment, in order: the first of each, and the total number. */
 export function columnTiles(

@@ -1,5 +1,6 @@
 /** Which schedules of the wgmma skeleton are legal for a kernel. */
 import { everyExtent } from '../../../ir/function.js';
+import { groupWidth } from '../../../ir/groupSums.js';
 import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule, Segment } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
@@ -12,7 +13,7 @@ import { expertsOf, rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import { CudaOperands, leastCommonMultiple } from '../text/operands.js';
 import { fragmentProblem, rowPrologue, tileStep } from '../text/programs.js';
 import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
-import { MOST_ACCUMULATORS, MOST_BOX_ROWS, MOST_COLUMNS, wgmmaLayout } from './layout.js';
+import { MOST_ACCUMULATORS, MOST_ACCUMULATORS_OF_HEADS, MOST_BOX_ROWS, MOST_COLUMNS, wgmmaLayout } from './layout.js';
 
 /** The facts about a GPU that this skeleton depends on. */
 export interface WgmmaFacts {
@@ -101,9 +102,9 @@ function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts
   if (kernel.anchor === 'logprob' && s.tn !== LOGPROB_BLOCK)
     return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
   const accumulators = (s.tm / rows) * (s.tn / 2);
-  return accumulators <= MOST_ACCUMULATORS
-    ? undefined
-    : `a thread would hold ${accumulators} accumulators, ${MOST_ACCUMULATORS} at most`;
+  const sumsHeads = segmentsOf(kernel).some(({ outputs }) => groupWidth(outputs) !== undefined);
+  const most = sumsHeads ? MOST_ACCUMULATORS_OF_HEADS : MOST_ACCUMULATORS;
+  return accumulators <= most ? undefined : `a thread would hold ${accumulators} accumulators, ${most} at most`;
 }
 
 /** Facts that do not depend on the schedule. */
