@@ -220,7 +220,7 @@ export interface RunOptions {
 }
 
 export interface RunResult {
-  /** Dense values of every buffer but weights, as doubles. */
+  /** Dense values of every buffer but those of declared weights, as doubles. */
   readonly values: ReadonlyMap<string, Float64Array>;
   /** Columns between the last one and the next multiple of 32 that are not zero, by buffer. */
   readonly dirtyPads: readonly string[];
@@ -289,7 +289,8 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
   const values = new Map<string, Float64Array>();
   const dirtyPads: string[] = [];
   const overruns: string[] = [];
-  for (const decl of module.buffers.filter(({ space }) => space !== 'weight')) {
+  const declared = new Set(module.weights.map(({ name }) => name));
+  for (const decl of module.buffers.filter(({ name }) => !declared.has(name))) {
     const { rows, columns, stride, bytes } = shape(decl);
     const data = memory.get(decl.name)!;
     const dense = new Float64Array(rows * columns);
@@ -301,7 +302,7 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
           if (take(data, r * stride + c, decl.dtype) !== 0) dirtyPads.push(decl.name);
     }
     values.set(decl.name, dense);
-    const end = roundUp(rows, ROW_PAD) * stride * bytes;
+    const end = (decl.space === 'weight' ? rows : roundUp(rows, ROW_PAD)) * stride * bytes;
     if (data.subarray(end, end + 256).some((byte) => byte !== GUARD)) overruns.push(decl.name);
   }
   return { values, dirtyPads: [...new Set(dirtyPads)], overruns, emitted };

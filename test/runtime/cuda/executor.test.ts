@@ -10,6 +10,7 @@ import {
   requireDeviceMemory,
   type CudaMemoryUse,
 } from '../../../runtime/cuda/memoryUse.js';
+import { JOB_BYTES } from '../../../runtime/cuda/packJob.js';
 import type { LoadProgress } from '../../../runtime/files.js';
 import { NonFiniteError } from '../../../runtime/call.js';
 import type { TensorSource } from '../../../runtime/tensorSource.js';
@@ -147,7 +148,7 @@ describe.skipIf(!isPossible)('CudaExecutor', () => {
     expect(use.arenaBytes).toBe(plan.arenaBytes);
     // Three jobs and one vector of factors. The table and the head, padded to 256, share one staging buffer; the
     // factors are in another.
-    expect(use.stagingBytes).toBe(3 * 80 + 256 + 2 * (768 + 640));
+    expect(use.stagingBytes).toBe(3 * JOB_BYTES + 256 + 2 * (768 + 640));
     expect(fake.state.peakBytes).toBeGreaterThan(0);
     expect(fake.state.peakBytes).toBeLessThanOrEqual(peakBytes(use));
     const total = VOCAB * WIDTH * 2 + VOCAB * WIDTH * 2;
