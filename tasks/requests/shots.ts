@@ -5,6 +5,7 @@ import { isDict, isInt, isList, type Dict } from '../python/value.js';
 import type { Documents } from './documents.js';
 import type { Source } from './fields.js';
 import type { Keys } from './keys.js';
+import { Pool } from './pool.js';
 import { Sampler } from './sampler.js';
 
 /** Draws the examples of one document after another. */
@@ -40,15 +41,15 @@ export async function shotsOf(
   const split = textOrNull(config.get('split') ?? keys.get('fewshot_split'), where);
   const excludesItself = str(split) === str(keys.get('test_split'));
   const samples = config.get('samples') ?? null;
-  const pool: Dict[] = [];
+  const pool = new Pool();
   if (split === null && samples !== null) {
     if (!isList(samples as never)) throw new UserError(`${where}: samples: expected a list`);
-    for (const sample of samples as readonly unknown[]) if (isDict(sample)) pool.push(sample);
+    for (const sample of samples as readonly unknown[]) if (isDict(sample)) pool.add(sample);
   } else {
     const from = split ?? keys.text('training_split') ?? keys.text('validation_split') ?? scored;
     // The first ones are enough where the document itself cannot be among them.
     const needed = name === 'first_n' && !excludesItself ? count : Infinity;
-    for await (const document of documents.of(from, needed)) pool.push(document);
+    for await (const document of documents.of(from, needed)) pool.add(document);
   }
   const sampler = new Sampler(name, pool, fewshotSeed);
   const drawn = (document: Dict): readonly Dict[] => {
