@@ -147,6 +147,11 @@ if (flag === '--one') {
   }
 } else {
   const counts = process.argv.slice(2);
+  const wrong = counts.find((count) => !/^[1-9][0-9]{0,6}$/.test(count));
+  if (wrong !== undefined) {
+    process.stderr.write(`usage: npm run bench:tasks -- [DOCUMENTS …], for example 25000 200000, not '${wrong}'\n`);
+    process.exit(wrong === '--help' ? 0 : 2);
+  }
   for (const name of TASKS)
     for (const count of counts.length > 0 ? counts : COUNTS)
       execFileSync(process.execPath, [fileURLToPath(import.meta.url), '--one', name, String(count)], {
