@@ -135,3 +135,19 @@ export function layoutProblem(layout: Layout, name: FormatName): string | undefi
   const held = FORMAT_NAMES.filter((each) => isFormatIn(layout, each));
   return `layout ${layout} supports ${held.join(' or ')}, not ${name}`;
 }
+
+/** A rectangle of a tensor, and where it lies in a file. */
+export interface FileTile {
+  /** Absolute path. */
+  readonly file: string;
+  /** Bytes from the start of the file to its first element. */
+  readonly offset: number;
+  readonly row: number;
+  readonly rows: number;
+  readonly column: number;
+  readonly columns: number;
+  /** True if stored lines are its columns. Else they are its rows. */
+  readonly isTransposed: boolean;
+  /** Elements from the beginning of a stored line to that of the next. */
+  readonly stride: number;
+}

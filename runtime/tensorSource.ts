@@ -1,6 +1,6 @@
 /** Where the values of a checkpoint tensor come from, and the checks that make its bytes safe to read. */
 import { UserError } from '../errors.js';
-import { FORMATS, type FormatName } from '../ir/storage.js';
+import { FORMATS, type FileTile, type FormatName } from '../ir/storage.js';
 
 /** Row-major. `random` is nearly normal with deviation `scale`, the same for a (seed, flat index) on every machine. */
 export type TensorSource =
@@ -38,21 +38,6 @@ export type TensorSource =
       readonly shape: readonly number[];
       readonly value: number;
     };
-
-/** A rectangle of a tensor, and where it lies in a file. */
-export interface FileTile {
-  readonly file: string;
-  /** Bytes from the start of the file to its first element. */
-  readonly offset: number;
-  readonly row: number;
-  readonly rows: number;
-  readonly column: number;
-  readonly columns: number;
-  /** True if stored lines are its columns. Else they are its rows. */
-  readonly isTransposed: boolean;
-  /** Elements from the beginning of a stored line to that of the next. */
-  readonly stride: number;
-}
 
 /** Stored lines of a tile, and elements of each. */
 export const linesOf = ({

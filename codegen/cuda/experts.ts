@@ -3,7 +3,7 @@ import type { CudaLoopSchedule } from '../../ir/cuda.js';
 import type { ArrangeKernel, GemmKernel, LogProbKernel, RouteKernel } from '../../ir/kernel.js';
 import { arrangeValues, routeValues } from '../experts.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
-import { kernelHead } from './text/operands.js';
+import { emittedPlain, kernelHead } from './text/operands.js';
 import { render } from './text/templates.js';
 
 /**
@@ -25,14 +25,6 @@ export function expertTiles(
   };
 }
 
-/** A kernel on a line of blocks that needs no dynamic shared memory. */
-const emitted = (source: string, threads: number, gridX: EmittedCuda['launch']['gridX']): EmittedCuda => ({
-  source,
-  tensorMaps: [],
-  waitsForPredecessor: true,
-  launch: { threads, sharedBytes: 0, cluster: 1, gridX, gridY: { kind: 'constant', count: 1 } },
-});
-
 /** One warp a row. */
 export function emitRoute(
   kernel: RouteKernel,
@@ -50,7 +42,7 @@ export function emitRoute(
     perLane: Math.ceil(kernel.count / 32),
     ...routeValues(kernel, operands),
   });
-  return emitted(source, threads, { kind: 'tiles', extent: kernel.rows, per: warps, times: 1 });
+  return emittedPlain(source, threads, { kind: 'tiles', extent: kernel.rows, per: warps, times: 1 });
 }
 
 /** One block an expert: it counts the pairs of those before, and lists its own in their order. */
@@ -69,5 +61,5 @@ export function emitArrange(
     rows: kernel.rows,
     ...arrangeValues(kernel, operands),
   });
-  return emitted(source, threads, { kind: 'constant', count: kernel.count });
+  return emittedPlain(source, threads, { kind: 'constant', count: kernel.count });
 }

@@ -5,7 +5,7 @@ import { loopDomains, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import { gumbelText } from './text/draw.js';
 import { logprobReduceValues } from '../logprobReduce.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
-import { kernelHead } from './text/operands.js';
+import { emittedPlain, kernelHead } from './text/operands.js';
 import { programValues, storeLine } from './text/programs.js';
 import type { Site } from './text/scalarPrinter.js';
 import { Body, RowScope } from './text/scalarPrinter.js';
@@ -38,18 +38,8 @@ export function emitLoop(
     isMany: domains.length > 1,
     domains: domains.map((domain, at) => ({ ...common, ...domain, at })),
   });
-  return {
-    source,
-    tensorMaps: [],
-    waitsForPredecessor: true,
-    launch: {
-      threads: schedule.threads,
-      sharedBytes: 0,
-      cluster: 1,
-      gridX: { kind: 'tiles', extent: kernel.rows, per: rowsOfBlock, times: 1 },
-      gridY: { kind: 'constant', count: domains.length },
-    },
-  };
+  const gridX = { kind: 'tiles', extent: kernel.rows, per: rowsOfBlock, times: 1 } as const;
+  return emittedPlain(source, schedule.threads, gridX, domains.length);
 }
 
 /** What a warp does for a piece of a row; `perRow`: columns of it, as far as they matter for rows of a block. */
@@ -112,16 +102,6 @@ export function emitLogProbReduce(
     noise: kernel.draw === undefined ? '' : gumbelText(),
     ...logprobReduceValues(kernel, operands),
   });
-  return {
-    source,
-    tensorMaps: [],
-    waitsForPredecessor: true,
-    launch: {
-      threads: schedule.threads,
-      sharedBytes: 0,
-      cluster: 1,
-      gridX: { kind: 'tiles', extent: kernel.rows, per: warps, times: 1 },
-      gridY: { kind: 'constant', count: 1 },
-    },
-  };
+  const gridX = { kind: 'tiles', extent: kernel.rows, per: warps, times: 1 } as const;
+  return emittedPlain(source, schedule.threads, gridX);
 }

@@ -188,7 +188,7 @@ export async function packWithPrefixes(
   const repeated = { ...packed, longest, note: `prefixes: ${inTrees}; kept, they would take ${count(shared)}` };
   const isChoice = prefixes === 'auto' && oversized === undefined;
   if (prefixes === 'repeat' || sharing !== 'tree') return repeated;
-  // Of what follows, no more is known than that it is alike.
+  // Only the first window is known yet. Later ones are taken to be like it.
   const isWorth = !isChoice || (isFirst ? trees >= LEAST_GAIN * shared : isWorthKeeping(trees, shared));
   if (!isWorth && !isFirst) return repeated;
   const opened = await compileWithRoom(loading, request, { wanted, least });

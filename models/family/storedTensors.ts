@@ -4,13 +4,12 @@ import {
   weightFormat,
   type AssembledTensor,
   type ExpectedTensor,
-  type FileTile,
   type TensorLocation,
   type TensorPart,
 } from './tensors.js';
 import type { WeightEntry } from './weightFile.js';
 import { UserError } from '../../errors.js';
-import type { FormatName } from '../../ir/storage.js';
+import type { FileTile, FormatName } from '../../ir/storage.js';
 
 /** A tensor in one file. */
 export interface WholeTensor extends WeightEntry {

@@ -1,5 +1,5 @@
 /** The tensors of a checkpoint: which ones it must have, and where each is stored. */
-import type { FormatName } from '../../ir/storage.js';
+import type { FileTile, FormatName } from '../../ir/storage.js';
 
 interface Described {
   readonly name: string;
@@ -27,22 +27,6 @@ export interface FileTensor extends Described {
 export interface AssembledTensor extends Described {
   readonly kind: 'assembled';
   readonly tiles: readonly FileTile[];
-}
-
-/** A rectangle of a tensor, and where it lies in a file. */
-export interface FileTile {
-  /** Absolute path. */
-  readonly file: string;
-  /** Bytes from the start of the file to its first element. */
-  readonly offset: number;
-  readonly row: number;
-  readonly rows: number;
-  readonly column: number;
-  readonly columns: number;
-  /** True if stored lines are its columns. Else they are its rows. */
-  readonly isTransposed: boolean;
-  /** Elements from the beginning of a stored line to that of the next. */
-  readonly stride: number;
 }
 
 /** Made-up values: mean 0, standard deviation `scale`, a pure function of `seed` and the element's index. */

@@ -3,9 +3,10 @@
  * devices keep apart, of the columns of those whose results they add up.
  */
 import { UserError } from '../../errors.js';
+import type { FileTile } from '../../ir/storage.js';
 import { quote } from '../../system/json.js';
 import { readRange, withFile } from '../../system/read.js';
-import type { FileTile, ShapeOf } from '../family/tensors.js';
+import type { ShapeOf } from '../family/tensors.js';
 import type { WeightEntry, WeightFile } from '../family/weightFile.js';
 import type { StoredTensor } from '../family/storedTensors.js';
 

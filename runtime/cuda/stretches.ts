@@ -1,6 +1,6 @@
 /** The places of a source in files, as lines that a staging buffer takes any number of. Pure. */
-import { FORMATS } from '../../ir/storage.js';
-import { fileRow, linesOf, type FileTile, type TensorSource } from '../tensorSource.js';
+import { FORMATS, type FileTile } from '../../ir/storage.js';
+import { fileRow, linesOf, type TensorSource } from '../tensorSource.js';
 import type { PackRange } from './packJob.js';
 
 /** Lines that lie in equal steps in a file, or that are made up. */

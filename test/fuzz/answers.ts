@@ -1,6 +1,5 @@
 /** Hostile questions, journals, results of shards, and records of tuning. */
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CPU_RECORDS } from '../../autotune/cpu/target.js';
 import { TuningDatabase } from '../../autotune/database.js';
@@ -16,17 +15,7 @@ import { scoringBucket } from '../../ir/scoring.js';
 import { TARGET } from '../autotune/fixture.js';
 import { mutateBytes, pick, several, type Random } from './mutate.js';
 import { expectRefusal, refusedWell } from './refusals.js';
-
-let made: string | undefined;
-/** A folder of this process. */
-function scratch(): string {
-  if (made === undefined) {
-    const dir = mkdtempSync(join(tmpdir(), 'tilewright-fuzz-'));
-    process.once('exit', () => rmSync(dir, { recursive: true, force: true }));
-    made = dir;
-  }
-  return made;
-}
+import { scratch } from './scratch.js';
 
 /** JSON lines, some of them changed as values or byte by byte. */
 function mutateLines(lines: readonly unknown[], random: Random): Buffer {

@@ -1,6 +1,5 @@
 /** Hostile task files, data sets and answers of models, through prompts to figures. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../../errors.js';
 import { openSplit } from '../../tasks/data/splits.js';
@@ -11,16 +10,7 @@ import { openTask } from '../../tasks/requests/task.js';
 import { TaskScores, type Measured } from '../../tasks/scores/ofTask.js';
 import { mutateBytes, mutateText, pick, several, type Random } from './mutate.js';
 import { expectRefusal } from './refusals.js';
-
-let made: string | undefined;
-function scratch(): string {
-  if (made === undefined) {
-    const dir = mkdtempSync(join(tmpdir(), 'tilewright-fuzz-'));
-    process.once('exit', () => rmSync(dir, { recursive: true, force: true }));
-    made = dir;
-  }
-  return made;
-}
+import { scratch } from './scratch.js';
 
 const CHOICES = `output_type: multiple_choice
 doc_to_choice: "{{choices}}"

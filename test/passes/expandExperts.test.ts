@@ -6,6 +6,7 @@ import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { expandExperts } from '../../passes/expandExperts.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { unrecognised } from '../../passes/unrecognised.js';
+import { expertGraph } from './expertGraph.js';
 import { checkUnchanged, edit, parse, sameMeaning } from './support.js';
 
 const expand = (graph: Graph): Graph => {
@@ -13,20 +14,8 @@ const expand = (graph: Graph): Graph => {
   return result === graph ? graph : eliminateDeadCode(result);
 };
 
-/** Two of three experts of width 2, chosen by sigmoids of the logits, which are their weights too. */
-const SIGMOIDS = `
-  func @g(%x: f32[T, 3]) -> (f32[T, 3]) {
-    weight @router : f32[3, 3]
-    weight @g0 : f32[2, 3]
-    weight @g1 : f32[2, 3]
-    weight @g2 : f32[2, 3]
-    weight @u0 : f32[2, 3]
-    weight @u1 : f32[2, 3]
-    weight @u2 : f32[2, 3]
-    weight @d0 : f32[3, 2]
-    weight @d1 : f32[3, 2]
-    weight @d2 : f32[3, 2]
-    %logits = linear(%x, @router) : f32[T, 3]
+/** Chosen by sigmoids of the logits, which are their weights too. */
+const SIGMOIDS = expertGraph(`
     %negative = neg(%logits) : f32[T, 3]
     %exp = exp(%negative) : f32[T, 3]
     %one = const() {value = 1} : f32[]
@@ -34,20 +23,7 @@ const SIGMOIDS = `
     %p = div(%one, %more) : f32[T, 3]
     %mask = top_mask(%p) {k = 2} : f32[T, 3]
     %w = mul(%p, %mask) : f32[T, 3]
-    %gates = concat(@g0, @g1, @g2) {axis = 0} : f32[6, 3]
-    %gate = linear(%x, %gates) : f32[T, 6]
-    %ups = concat(@u0, @u1, @u2) {axis = 0} : f32[6, 3]
-    %up = linear(%x, %ups) : f32[T, 6]
-    %inner = mul(%gate, %up) : f32[T, 6]
-    %by_expert = reshape(%inner) {shape = [T, 3, 2]} : f32[T, 3, 2]
-    %w_by_expert = reshape(%w) {shape = [T, 3, 1]} : f32[T, 3, 1]
-    %weighted = mul(%by_expert, %w_by_expert) : f32[T, 3, 2]
-    %flat = reshape(%weighted) {shape = [T, 6]} : f32[T, 6]
-    %downs = concat(@d0, @d1, @d2) {axis = 1} : f32[3, 6]
-    %out = linear(%flat, %downs) : f32[T, 3] at "layers.0.ffn.experts.down"
-    return %out
-  }
-`;
+`);
 
 /** The chosen of a softmax over the logits that are chosen: a maximum of rows that nothing else takes. */
 const SOFTMAX = edit(

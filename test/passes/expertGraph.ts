@@ -1,7 +1,7 @@
-/** A mixture of experts in primitive ops, for tests of passes. */
+/** Mixtures of experts in primitive ops, for tests of passes. */
 
-/** Two of three experts of width 2, whose weights add up to 1. */
-export const EXPERTS = `
+/** Two of three experts of width 2. `weights` computes %w : f32[T, 3] from %logits : f32[T, 3]. */
+export const expertGraph = (weights: string): string => `
   func @g(%x: f32[T, 3]) -> (f32[T, 3]) {
     weight @router : f32[3, 3]
     weight @g0 : f32[2, 3]
@@ -14,15 +14,7 @@ export const EXPERTS = `
     weight @d1 : f32[3, 2]
     weight @d2 : f32[3, 2]
     %logits = linear(%x, @router) : f32[T, 3]
-    %top = reduce_max(%logits) : f32[T, 1]
-    %shifted = sub(%logits, %top) : f32[T, 3]
-    %exp = exp(%shifted) : f32[T, 3]
-    %total = sum(%exp) : f32[T, 1]
-    %p = div(%exp, %total) : f32[T, 3]
-    %mask = top_mask(%p) {k = 2} : f32[T, 3]
-    %kept = mul(%p, %mask) : f32[T, 3]
-    %share = sum(%kept) : f32[T, 1]
-    %w = div(%kept, %share) : f32[T, 3]
+    ${weights.trim()}
     %gates = concat(@g0, @g1, @g2) {axis = 0} : f32[6, 3]
     %gate = linear(%x, %gates) : f32[T, 6]
     %ups = concat(@u0, @u1, @u2) {axis = 0} : f32[6, 3]
@@ -37,3 +29,16 @@ export const EXPERTS = `
     return %out
   }
 `;
+
+/** Their weights are a softmax's largest, and add up to 1. */
+export const EXPERTS = expertGraph(`
+    %top = reduce_max(%logits) : f32[T, 1]
+    %shifted = sub(%logits, %top) : f32[T, 3]
+    %exp = exp(%shifted) : f32[T, 3]
+    %total = sum(%exp) : f32[T, 1]
+    %p = div(%exp, %total) : f32[T, 3]
+    %mask = top_mask(%p) {k = 2} : f32[T, 3]
+    %kept = mul(%p, %mask) : f32[T, 3]
+    %share = sum(%kept) : f32[T, 1]
+    %w = div(%kept, %share) : f32[T, 3]
+`);

@@ -1,5 +1,5 @@
 /** How generated CUDA names memory: C types, base pointers of buffers, kernel heads; and what a generator returns. */
-import type { CudaKernelText, TensorMapDecl } from '../../../ir/cuda.js';
+import type { CudaKernelText, GridExtent, TensorMapDecl } from '../../../ir/cuda.js';
 import type { BufferDType } from '../../../ir/types.js';
 import type { Operand } from '../../operands.js';
 import { KernelOperands } from '../../operands.js';
@@ -27,6 +27,14 @@ export class CudaOperands extends KernelOperands {
 
 /** A kernel's text without the prelude, how to launch it, and whether it waits for the kernel before it. */
 export type EmittedCuda = Pick<CudaKernelText, 'source' | 'tensorMaps' | 'launch' | 'waitsForPredecessor'>;
+
+/** A kernel of blocks side by side, `lines` of them, that needs no dynamic shared memory. */
+export const emittedPlain = (source: string, threads: number, gridX: GridExtent, lines = 1): EmittedCuda => ({
+  source,
+  tensorMaps: [],
+  waitsForPredecessor: true,
+  launch: { threads, sharedBytes: 0, cluster: 1, gridX, gridY: { kind: 'constant', count: lines } },
+});
 
 export interface KernelHead {
   readonly symbol: string;
