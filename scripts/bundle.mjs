@@ -29,7 +29,8 @@ const MAX_BYTES = 45e6;
 const NEVER_LOADED = new Set(['node-addon-api', 'node-api-headers', 'uglify-js']);
 /** Parts of packages that are never loaded: declarations, maps, sources and texts. Licences stay. */
 const UNUSED_FILE = /\.(map|d\.ts|d\.mts|d\.cts|ts|mts|cts|flow|md|markdown|html|cc|hh|h|S|asm)$/i;
-const UNUSED_FOLDER = /(^|\/)(test|tests|doc|docs|vendor|typings)$/;
+/** Folders of a package that are never loaded. Deeper ones of these names may be code: yaml has dist/doc/. */
+const UNUSED_FOLDER = /^node_modules\/(@[^/]+\/)?[^/]+\/(test|tests|doc|docs|vendor|typings)$/;
 const OTHER_PLATFORM = /(android|darwin|win32|freebsd|musl|arm|loong|riscv|ppc|ia32)/;
 /** handlebars: builds for browsers and bundlers. */
 const UNUSED_PATH = new RegExp(

@@ -194,6 +194,30 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     expect(results.results.hellaswag).toHaveProperty('acc,none');
   });
 
+  it('scores tasks of the harness, whose files it reads with packages of its own', () => {
+    const folder = place('trivia');
+    mkdirSync(folder);
+    writeFileSync(join(folder, 'data.jsonl'), '{"q": "Is snow white?", "a": 0}\n{"q": "Is coal white?", "a": 1}\n');
+    const task = {
+      task: 'trivia',
+      dataset_path: 'json',
+      dataset_kwargs: { data_files: { test: join(folder, 'data.jsonl') } },
+      output_type: 'multiple_choice',
+      test_split: 'test',
+      doc_to_text: '{{q}}',
+      doc_to_choice: ['yes', 'no'],
+      doc_to_target: 'a',
+    };
+    writeFileSync(join(folder, 'trivia.yaml'), JSON.stringify(task));
+    const { status, stdout } = start(
+      './tilewright',
+      ['run', 'models/demo', '--tasks', 'trivia', '--include_path', folder, '--max-tokens', '96', '--json'],
+      bundle(),
+    );
+    expect(status).toBe(0);
+    expect(JSON.parse(stdout)).toHaveProperty(['results', 'trivia', 'acc,none']);
+  });
+
   it('opens the artifact that it has compiled', () => {
     const compiled = start(
       './tilewright',
