@@ -6,7 +6,7 @@
 import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { isGiven, isRecord, parseJson, quote } from '../system/json.js';
-import { regexProblem } from './boundedRegex.js';
+import { regexProblem } from '../system/boundedRegex.js';
 import { checkCharsmap } from './charsmap.js';
 import { parseDecoders, writeDecoders, type Decoder } from './tokenizerDecoders.js';
 import { MAX_ID, MAX_PIECE, pieceIds, tokenizerModel, type TokenizerModel } from './tokenizerModels.js';

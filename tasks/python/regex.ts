@@ -191,9 +191,12 @@ export function pythonRegex(pattern: string): RegExp {
 
 /** re.findall(): whole matches, or the group, or all groups where there are several. */
 export function findAll(regex: RegExp, text: string): (string | string[])[] {
-  return [...text.matchAll(regex)].map((match) => {
-    if (match.length === 1) return match[0];
-    const groups = match.slice(1).map((group) => (group as string | undefined) ?? '');
-    return groups.length === 1 ? groups[0]! : groups;
-  });
+  return [...text.matchAll(regex)].map(foundIn);
+}
+
+/** What re.findall() gives of one match. */
+export function foundIn(match: RegExpMatchArray): string | string[] {
+  if (match.length === 1) return match[0];
+  const groups = match.slice(1).map((group) => (group as string | undefined) ?? '');
+  return groups.length === 1 ? groups[0]! : groups;
 }

@@ -1,15 +1,16 @@
 /** The filter multi_choice_regex: a letter in brackets, or the text of a choice, or a letter after a colon. */
+import type { FileRegex } from '../python/fileRegex.js';
 import { findAll, pythonRegex } from '../python/regex.js';
 import { strip } from '../python/text.js';
 import { isDict, isList, type Dict, type Value } from '../python/value.js';
 
 export interface ChoiceRegex {
-  readonly pattern: RegExp;
+  readonly pattern: FileRegex;
   readonly select: number;
   readonly fallback: string;
   readonly ignoresCase: boolean;
   readonly ignoresPunctuation: boolean;
-  readonly ignored: readonly RegExp[];
+  readonly ignored: readonly FileRegex[];
 }
 
 /** No choice can be shown by a letter beyond these. */
@@ -30,7 +31,7 @@ export function choiceIn(options: ChoiceRegex, document: Dict, fail: (problem: s
   const choices = choicesOf(document);
   if (typeof choices === 'string') throw fail(choices);
   const cleaned = (text: string): string => {
-    const left = options.ignored.reduce((rest, regex) => rest.replace(regex, ''), text);
+    const left = options.ignored.reduce((rest, regex) => regex.without(rest), text);
     const lower = options.ignoresCase ? left.toLowerCase() : left;
     return options.ignoresPunctuation ? lower.replace(/\p{P}/gu, '') : lower;
   };
@@ -42,8 +43,7 @@ export function choiceIn(options: ChoiceRegex, document: Dict, fail: (problem: s
   const ofLetters = inBrackets(letters);
   const anyText = new RegExp(texts.map(escaped).join('|'), 'gu');
   const anyLetter = pythonRegex(`:[\\s]*(${letters.join('|')})`);
-  const found = (regex: RegExp, text: string, names: ReadonlyMap<string, string>): string => {
-    const all = findAll(regex, text);
+  const named = (all: readonly (string | string[])[], names: ReadonlyMap<string, string>): string => {
     if (all.length === 0) return '';
     const match = all.at(options.select);
     if (match === undefined) throw fail(`selects match ${options.select} of ${all.length}`);
@@ -51,8 +51,8 @@ export function choiceIn(options: ChoiceRegex, document: Dict, fail: (problem: s
     return names.get(one) ?? one;
   };
   return (text: string): string =>
-    found(options.pattern, text, new Map()) ||
-    found(anyText, cleaned(text), ofTexts) ||
-    found(anyLetter, text, ofLetters) ||
+    named(options.pattern.findAll(text), new Map()) ||
+    named(findAll(anyText, cleaned(text)), ofTexts) ||
+    named(findAll(anyLetter, text), ofLetters) ||
     options.fallback;
 }

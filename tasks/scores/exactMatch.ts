@@ -1,7 +1,7 @@
 /** exact_match of generated texts: what the harness takes from Hugging Face's evaluate library. */
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
-import { pythonRegex, RegexError } from '../python/regex.js';
+import { FileRegex } from '../python/fileRegex.js';
 import { isList, isTruthy, type Dict } from '../python/value.js';
 
 const OPTIONS: ReadonlySet<string> = new Set([
@@ -21,16 +21,10 @@ export function comparable(entry: Dict, where: string): (text: string) => string
     if (!OPTIONS.has(key)) throw new UserError(`${where}: exact_match has no setting ${quote(key)}`);
   const isOn = (key: string): boolean => isTruthy(entry.get(key) ?? null);
   const ignored = entry.get('regexes_to_ignore') ?? null;
-  const regexes = (isList(ignored) ? ignored : []).map((pattern) => {
-    try {
-      return pythonRegex(String(pattern as string));
-    } catch (error) {
-      if (error instanceof RegexError) throw new UserError(`${where}: ${quote(pattern)}: ${error.message}`);
-      throw error;
-    }
-  });
+  const fail = (problem: string): UserError => new UserError(`${where}: exact_match ${problem}`);
+  const regexes = (isList(ignored) ? ignored : []).map((pattern) => new FileRegex(String(pattern as string), fail));
   return (text) => {
-    let left = regexes.reduce((rest, regex) => rest.replace(regex, ''), text);
+    let left = regexes.reduce((rest, regex) => regex.without(rest), text);
     if (isOn('ignore_case')) left = left.toLowerCase();
     if (isOn('ignore_punctuation')) left = left.replace(PUNCTUATION, '');
     if (isOn('ignore_numbers')) left = left.replace(/[0-9]/g, '');

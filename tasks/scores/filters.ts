@@ -2,7 +2,7 @@
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { choiceIn } from './choiceRegex.js';
-import { findAll, pythonRegex, RegexError } from '../python/regex.js';
+import { FileRegex } from '../python/fileRegex.js';
 import { strip } from '../python/text.js';
 import { isDict, isInt, isList, isTruthy, type Dict, type Value } from '../python/value.js';
 
@@ -53,14 +53,8 @@ class Arguments {
   }
 }
 
-function compiled(given: Arguments, pattern: string): RegExp {
-  try {
-    return pythonRegex(pattern);
-  } catch (error) {
-    if (error instanceof RegexError) throw given.fail(`cannot use ${quote(pattern)}: ${error.message}`);
-    throw error;
-  }
-}
+const compiled = (given: Arguments, pattern: string): FileRegex =>
+  new FileRegex(pattern, (problem) => given.fail(problem));
 
 const PATTERN = '#### (\\-?[0-9\\.\\,]+)';
 
@@ -85,7 +79,7 @@ function regexStep(given: Arguments): Step {
   const regex = compiled(given, given.text('regex_pattern', PATTERN));
   return (texts) =>
     texts.map((text) => {
-      const found = findAll(regex, text);
+      const found = regex.findAll(text);
       if (found.length === 0) return fallback;
       const match = found.at(select);
       if (match === undefined) throw given.fail(`selects match ${select} of ${found.length}`);

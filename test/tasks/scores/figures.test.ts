@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { findAll, pythonRegex } from '../../../tasks/python/regex.js';
 import type { Value } from '../../../tasks/python/value.js';
+import { comparable } from '../../../tasks/scores/exactMatch.js';
 import { AGGREGATIONS, standardError } from '../../../tasks/scores/aggregate.js';
 import { readFilters } from '../../../tasks/scores/filters.js';
 import { readMetrics } from '../../../tasks/scores/metrics.js';
@@ -98,6 +99,19 @@ describe('filters', () => {
     );
     expect(CHOICE_TEXTS.map((text) => filter!.apply([text], CHOICES))).toEqual(expected);
     expect(() => filter!.apply(['a'], NO_DOCUMENT)).toThrow('needs documents with a list of texts');
+  });
+
+  it('end a run with a line where a pattern takes exponential or polynomial time', () => {
+    const hostile = (pattern: string, text: string): void => {
+      const [filter] = readFilters(steps({ function: 'regex', regex_pattern: pattern }), 'a.yaml:7: filter_list');
+      const message = `a.yaml:7: filter_list: the filter "regex" takes more than 1 s to match ${JSON.stringify(pattern)}`;
+      expect(() => filter!.apply([text], NO_DOCUMENT)).toThrow(message);
+    };
+    hostile('(a+)+$', `${'a'.repeat(60)}!`);
+    const entry = new Map<string, Value>([['regexes_to_ignore', ['a*a*a*b']]]);
+    expect(() => comparable(entry, 'b.yaml:3: metric_list')('a'.repeat(100_000))).toThrow(
+      'b.yaml:3: metric_list: exact_match takes more than 1 s to match "a*a*a*b" in a text of 100000 letters',
+    );
   });
 
   it('that are not there are refused', () => {

@@ -1,7 +1,6 @@
 /**
- * Decides which regular expressions of a tokenizer.json can be matched in time proportional to the text. The tokenizer
- * library backtracks and ends the process when a match takes too long, so dangerous expressions are refused before the
- * library sees them.
+ * Decides which regular expressions of a file (a tokenizer.json, a task file) can be matched from one place in time
+ * proportional to the text. Engines backtrack: of any other expression a match may never end.
  */
 
 const MAX_LENGTH = 4096;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { regexProblem } from '../../models/boundedRegex.js';
+import { regexProblem } from '../../system/boundedRegex.js';
 
 /** Patterns by which tokenizers of published families split text. */
 const PUBLISHED = {

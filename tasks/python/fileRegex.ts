@@ -1,0 +1,78 @@
+/**
+ * Regular expressions of task files. Whoever writes the file decides how long a match takes: `(a+)+$` never ends on a
+ * text of 40 letters. So a match that may take long runs with a limit of time, and a run ends with a line about it.
+ */
+import { createContext, Script } from 'node:vm';
+import { isRecord, quote } from '../../system/json.js';
+import { regexProblem } from '../../system/boundedRegex.js';
+import { foundIn, pythonRegex, RegexError } from './regex.js';
+
+/** Milliseconds that all matches in one text may take. */
+const LIMIT_MS = 1000;
+/** Letters of a text in which expressions that cannot take exponential time are matched without a clock. */
+const SHORT = 4096;
+
+/** The engine looks at the clock's signal while it backtracks, within calls that a context makes. */
+const context = createContext(Object.create(null) as object) as { work?: () => unknown };
+const script = new Script('work()');
+
+function timed<T>(work: () => T): T {
+  context.work = work;
+  try {
+    return script.runInContext(context, { timeout: LIMIT_MS }) as T;
+  } finally {
+    delete context.work;
+  }
+}
+
+const isTimeout = (error: unknown): boolean =>
+  isRecord(error) && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT';
+
+export class FileRegex {
+  readonly #regex: RegExp;
+  readonly #pattern: string;
+  readonly #isTame: boolean;
+  readonly #fail: (problem: string) => Error;
+
+  /** `fail` makes the error for a pattern that cannot be used, or that takes too long: it names file and key. */
+  constructor(pattern: string, fail: (problem: string) => Error) {
+    this.#pattern = pattern;
+    this.#isTame = regexProblem(pattern) === undefined;
+    this.#fail = fail;
+    try {
+      this.#regex = pythonRegex(pattern);
+    } catch (error) {
+      if (error instanceof RegexError) throw fail(`cannot use ${quote(pattern)}: ${error.message}`);
+      throw error;
+    }
+  }
+
+  /** re.findall() */
+  findAll(text: string): (string | string[])[] {
+    return this.matches(text).map(foundIn);
+  }
+
+  /** The first match with its groups; undefined if there is none. */
+  first(text: string): RegExpMatchArray | undefined {
+    const regex = new RegExp(this.#regex.source, this.#regex.flags.replace('g', ''));
+    return this.#run(text, () => text.match(regex) ?? undefined);
+  }
+
+  matches(text: string): RegExpMatchArray[] {
+    return this.#run(text, () => [...text.matchAll(this.#regex)]);
+  }
+
+  /** The text without what matches. */
+  without(text: string): string {
+    return this.#run(text, () => text.replace(this.#regex, ''));
+  }
+
+  #run<T>(text: string, work: () => T): T {
+    try {
+      return this.#isTame && text.length <= SHORT ? work() : timed(work);
+    } catch (error) {
+      const takes = isTimeout(error) ? `takes more than ${LIMIT_MS / 1000} s` : 'takes too much memory';
+      throw this.#fail(`${takes} to match ${quote(this.#pattern)} in a text of ${text.length} letters`);
+    }
+  }
+}
