@@ -25,8 +25,7 @@ function timed<T>(work: () => T): T {
   }
 }
 
-const isTimeout = (error: unknown): boolean =>
-  isRecord(error) && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT';
+const isTimeout = (error: unknown): boolean => isRecord(error) && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT';
 
 export class FileRegex {
   readonly #regex: RegExp;
