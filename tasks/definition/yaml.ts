@@ -4,6 +4,7 @@ import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import { Float, toInt } from '../python/value.js';
+import { parseQuoted } from './quotedLines.js';
 
 /** `!function module.name`: a Python function, in a module beside the file that names it. */
 export class Hook {
@@ -124,13 +125,16 @@ export function readYaml(path: string): YamlFile {
 
 export function parseYaml(text: string, path: string): YamlFile {
   const counter = new LineCounter();
-  // `failsafe` leaves every scalar as text, whose meaning is PyYAML's.
-  const document = parseDocument(text, {
-    version: '1.1',
-    schema: 'failsafe',
-    lineCounter: counter,
-    uniqueKeys: false,
-    logLevel: 'silent',
+  const document = parseQuoted(text, (current) => {
+    counter.lineStarts.length = 0;
+    // `failsafe` leaves every scalar as text, whose meaning is PyYAML's.
+    return parseDocument(current, {
+      version: '1.1',
+      schema: 'failsafe',
+      lineCounter: counter,
+      uniqueKeys: false,
+      logLevel: 'silent',
+    });
   });
   const [error] = document.errors;
   if (error !== undefined) {

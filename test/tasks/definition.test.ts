@@ -87,8 +87,22 @@ describe('a folder of task files', () => {
     ['task: g\nclass: !function x.Y\n', 'g.yaml:2: class: a task that is written in Python'],
     ['task: g\nclasses: 1\n', 'g.yaml:2: classes: no key of a task'],
     ['task: g\ndescription: "x\n', 'g.yaml:3: not valid YAML'],
+    ['task: g\ndescription: "x\n--- y"\n', 'g.yaml:2: not valid YAML'],
+    ['task: g\ndescription: "x" "y\nz"\n', 'g.yaml:2: not valid YAML'],
+    ['task: g\ndescription: {a: [b}]\n', 'g.yaml:2: not valid YAML'],
   ])('refuses %j', (text, message) => {
     expect(() => library({ 'g.yaml': text }).resolve('g')).toThrow(message);
+  });
+
+  it('reads quoted lines as PyYAML does, however they are indented', () => {
+    const text = 'task: g\na:\n  - b: "x: \\"\ny\n\n  z\n"\n  - \'it\'\'s\n: fine\'\n  - "c\n  d"\ntag: u\n';
+    const { values, lines } = parseYaml(text, 'g.yaml');
+    expect(toPlain(values as never)).toEqual({
+      task: 'g',
+      a: [{ b: 'x: " y\nz ' }, "it's : fine", 'c d'],
+      tag: 'u',
+    });
+    expect(lines.get('tag')).toBe(12);
   });
 
   it('suggests names, and says that a file cannot be read', () => {

@@ -102,12 +102,10 @@ describe('filters', () => {
   });
 
   it('end a run with a line where a pattern takes exponential or polynomial time', () => {
-    const hostile = (pattern: string, text: string): void => {
-      const [filter] = readFilters(steps({ function: 'regex', regex_pattern: pattern }), 'a.yaml:7: filter_list');
-      const message = `a.yaml:7: filter_list: the filter "regex" takes more than 1 s to match ${JSON.stringify(pattern)}`;
-      expect(() => filter!.apply([text], NO_DOCUMENT)).toThrow(message);
-    };
-    hostile('(a+)+$', `${'a'.repeat(60)}!`);
+    const [filter] = readFilters(steps({ function: 'regex', regex_pattern: '(a+)+$' }), 'a.yaml:7: filter_list');
+    expect(() => filter!.apply([`${'a'.repeat(60)}!`], NO_DOCUMENT)).toThrow(
+      'a.yaml:7: filter_list: the filter "regex" takes more than 1 s to match "(a+)+$" in a text of 61 letters',
+    );
     const entry = new Map<string, Value>([['regexes_to_ignore', ['a*a*a*b']]]);
     expect(() => comparable(entry, 'b.yaml:3: metric_list')('a'.repeat(100_000))).toThrow(
       'b.yaml:3: metric_list: exact_match takes more than 1 s to match "a*a*a*b" in a text of 100000 letters',
