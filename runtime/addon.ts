@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UserError } from '../errors.js';
+import type { Encoding, PerPart } from '../ir/encoding.js';
 import { tooOldSystem } from './cLibrary.js';
 
 /** Read-only mapping of a file, or zero-initialised memory aligned to 64 bytes. Freed when nothing uses it any more. */
@@ -165,7 +166,20 @@ export type PackSource =
       readonly scale: number;
     }
   | { readonly kind: 'constant'; readonly format: number; readonly rows: number; readonly value: number }
-  | { readonly kind: 'tiles'; readonly format: number; readonly rows: number; readonly tiles: readonly PackTile[] };
+  | { readonly kind: 'tiles'; readonly format: number; readonly rows: number; readonly tiles: readonly PackTile[] }
+  | EncodedMatrix;
+
+/** An encoded matrix [rows, k], decoded as f32. The addon checks that its parts lie inside their memories. */
+export interface EncodedMatrix {
+  readonly kind: 'encoded';
+  readonly format: number;
+  readonly rows: number;
+  readonly k: number;
+  /** For messages. */
+  readonly name: string;
+  readonly encoding: Encoding;
+  readonly parts: PerPart<{ readonly memory: NativeMemory; readonly offset: number }>;
+}
 
 /**
  * A rectangle of a matrix: element (row + i, column + j) lies i·rowStride + j·columnStride elements behind `offset`.

@@ -1,5 +1,6 @@
 /** Where the values of a checkpoint tensor come from, and the checks that make its bytes safe to read. */
 import { UserError } from '../errors.js';
+import { encodingProblem, PART_NAMES, partBytes, type Encoding, type FilePart, type PerPart } from '../ir/encoding.js';
 import { FORMATS, type FileTile, type FormatName } from '../ir/storage.js';
 
 /** Row-major. `random` is nearly normal with deviation `scale`, the same for a (seed, flat index) on every machine. */
@@ -25,6 +26,7 @@ export type TensorSource =
       readonly shape: readonly number[];
       readonly tiles: readonly FileTile[];
     }
+  | EncodedSource
   | {
       readonly kind: 'random';
       readonly format: FormatName;
@@ -38,6 +40,19 @@ export type TensorSource =
       readonly shape: readonly number[];
       readonly value: number;
     };
+
+/** Rows of a matrix whose elements are encoded. They are decoded as f32. */
+export interface EncodedSource {
+  readonly kind: 'encoded';
+  readonly format: 'f32';
+  readonly shape: readonly number[];
+  readonly encoding: Encoding;
+  /** Rows of the encoded matrix. */
+  readonly rows: number;
+  /** Rows of it that are not this tensor's: it has blocks of `rows` rows from `first` on, `stride` apart. Default: all. */
+  readonly view?: { readonly first: number; readonly rows: number; readonly stride: number };
+  readonly parts: PerPart<FilePart>;
+}
 
 /** Stored lines of a tile, and elements of each. */
 export const linesOf = ({
@@ -71,6 +86,10 @@ export function fileSpan(source: FileSource): {
   return { rowBytes, rows: spanned, bytes: spanned * rowBytes };
 }
 
+/** The row of the encoded matrix that is row `row` of the tensor. */
+export const encodedRow = ({ view }: Pick<EncodedSource, 'view'>, row: number): number =>
+  view === undefined ? row : view.first + Math.floor(row / view.rows) * view.stride + (row % view.rows);
+
 /** Where files hold a tensor: bytes from the first to the last, of which `own` are the tensor's. */
 export interface FileRange {
   readonly file: string;
@@ -83,6 +102,13 @@ export interface FileRange {
 export function fileRanges(source: TensorSource): readonly FileRange[] {
   if (source.kind === 'file')
     return [{ file: source.file, offset: source.offset, bytes: fileSpan(source).bytes, own: source.byteLength }];
+  if (source.kind === 'encoded')
+    return PART_NAMES.flatMap((name) => source.parts[name] ?? []).map(({ file, offset, byteLength: bytes }) => ({
+      file,
+      offset,
+      bytes,
+      own: Math.ceil((bytes * source.shape[0]!) / source.rows),
+    }));
   if (source.kind !== 'assembled') return [];
   const { bytes } = FORMATS[source.format];
   return source.tiles.map((tile) => ({
@@ -104,6 +130,27 @@ function isCovered(tiles: readonly FileTile[], rows: number, k: number): boolean
     tile.offset >= 0 &&
     tile.stride >= linesOf(tile).length;
   return tiles.every(isSound) && tiles.reduce((sum, tile) => sum + tile.rows * tile.columns, 0) === rows * k;
+}
+
+/** Why parts of files cannot be an encoded matrix; undefined if they can. */
+function encodedProblem({ encoding, rows, shape, view, parts }: EncodedSource): string | undefined {
+  const [own = 0, k = 0] = shape;
+  const problem = shape.length === 2 ? encodingProblem(encoding, rows, k) : 'it is no matrix';
+  if (problem !== undefined) return problem;
+  const isInside =
+    view === undefined
+      ? own === rows
+      : view.first >= 0 && view.rows > 0 && view.stride >= view.rows && encodedRow({ view }, own - 1) < rows;
+  if (!isInside) return `its rows are not inside a matrix of ${rows}`;
+  const needed = partBytes(encoding, rows, k);
+  for (const name of PART_NAMES) {
+    const part = parts[name];
+    const isSound = part !== undefined && Number.isSafeInteger(part.offset) && part.offset >= 0;
+    if (needed[name] !== undefined && !(isSound && part.byteLength === needed[name]))
+      return `${name}: ${part?.byteLength ?? 'no'} bytes, its shape needs ${needed[name]}`;
+    if (needed[name] === undefined && part !== undefined) return `its encoding has no ${name}`;
+  }
+  return undefined;
 }
 
 /**
@@ -135,6 +182,11 @@ export function requireTensor(
   }
   if (source.kind === 'assembled' && !isCovered(source.tiles, rows, k))
     throw new UserError(`Tensor ${name}: its parts do not make up [${rows}, ${k}].`, 'Download the checkpoint again.');
+  if (source.kind === 'encoded') {
+    const problem = encodedProblem(source);
+    if (problem !== undefined)
+      throw new UserError(`Tensor ${name}: ${problem}.`, 'The checkpoint is damaged: download it again.');
+  }
   if (source.kind === 'file') {
     const needed = FORMATS[source.format].bytes(rows, k);
     const { blocks } = source;

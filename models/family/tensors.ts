@@ -1,4 +1,5 @@
 /** The tensors of a checkpoint: which ones it must have, and where each is stored. */
+import type { Encoding, FilePart, PerPart } from '../../ir/encoding.js';
 import type { FileTile, FormatName } from '../../ir/storage.js';
 
 interface Described {
@@ -29,6 +30,18 @@ export interface AssembledTensor extends Described {
   readonly tiles: readonly FileTile[];
 }
 
+/** Rows of a matrix whose elements are encoded. They are decoded as f32. */
+export interface EncodedTensor extends Described {
+  readonly kind: 'encoded';
+  readonly format: 'f32';
+  readonly encoding: Encoding;
+  /** Rows of the encoded matrix. */
+  readonly rows: number;
+  /** Where the tensor is not all of it: blocks of `rows` rows from `first` on, whose beginnings are `stride` apart. */
+  readonly view?: { readonly first: number; readonly rows: number; readonly stride: number };
+  readonly parts: PerPart<FilePart>;
+}
+
 /** Made-up values: mean 0, standard deviation `scale`, a pure function of `seed` and the element's index. */
 export interface RandomTensor extends Described {
   readonly kind: 'random';
@@ -43,7 +56,7 @@ export interface ConstantTensor extends Described {
   readonly value: number;
 }
 
-export type TensorLocation = FileTensor | AssembledTensor | RandomTensor | ConstantTensor;
+export type TensorLocation = FileTensor | AssembledTensor | EncodedTensor | RandomTensor | ConstantTensor;
 
 /** Rows of a tensor: `count` blocks of `rows` rows, from row `first` on, whose beginnings are `stride` rows apart. */
 export interface RowsPart {

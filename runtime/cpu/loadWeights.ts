@@ -3,12 +3,13 @@ import type { WeightDecl } from '../../ir/kernel.js';
 import { physicalToLogical, sourceRows, tensorRow } from '../../ir/packing.js';
 import { FORMATS } from '../../ir/storage.js';
 import type { FileMappings, LoadProgress } from '../files.js';
-import { fileRanges, fileRow, fileSpan, type TensorSource } from '../tensorSource.js';
+import { encodedMatrix, orDamaged } from '../encodedMatrix.js';
+import { encodedRow, fileRanges, fileRow, fileSpan, type TensorSource } from '../tensorSource.js';
 import { tensorFiles, type PackedWeight, type WeightPlan } from '../weightPlan.js';
-import { loadAddon, type NativeMemory, type NativePool, type PackSource, type Slot } from '../addon.js';
+import { loadAddon, type NativeMemory, type NativePool, type PackJob, type PackSource, type Slot } from '../addon.js';
 
 /** `rows`: those of the source; of a file, what lies between its blocks counts too. */
-function packSource(source: TensorSource, rows: number, files: FileMappings): PackSource {
+function packSource(source: TensorSource, name: string, rows: number, files: FileMappings): PackSource {
   switch (source.kind) {
     case 'file':
       return {
@@ -33,6 +34,8 @@ function packSource(source: TensorSource, rows: number, files: FileMappings): Pa
       }));
       return { kind: 'tiles', format: FORMATS[format].code, rows, tiles: places };
     }
+    case 'encoded':
+      return encodedMatrix(source, name, files);
     case 'random':
       return { kind: 'random', format: FORMATS[source.format].code, rows, seed: source.seed, scale: source.scale };
     case 'constant':
@@ -44,21 +47,33 @@ function packSource(source: TensorSource, rows: number, files: FileMappings): Pa
 
 /** Rows of a source as its memory has them, which rowMap numbers one source after another. */
 const rowsInMemory = (source: TensorSource, rows: number): number =>
-  source.kind === 'file' && source.blocks !== undefined ? fileSpan(source).rows : rows;
+  source.kind === 'file' && source.blocks !== undefined
+    ? fileSpan(source).rows
+    : source.kind === 'encoded'
+      ? source.rows
+      : rows;
+
+/** The row of a source's memory that is row `row` of the source. */
+const rowInMemory = (source: TensorSource, row: number): number =>
+  source.kind === 'file' ? fileRow(source, row) : source.kind === 'encoded' ? encodedRow(source, row) : row;
+
+const isWhole = (source: TensorSource): boolean =>
+  !(
+    (source.kind === 'file' && source.blocks !== undefined) ||
+    (source.kind === 'encoded' && source.view !== undefined)
+  );
 
 /** For each physical column, the row that it holds, in memory; −1 for padding. */
 function memoryRows({ weight, sources }: PackedWeight): Int32Array {
   const logical = physicalToLogical(weight);
-  if (sources.every((source) => source.kind !== 'file' || source.blocks === undefined) && !hasOrder(weight))
-    return logical;
+  if (sources.every(isWhole) && !hasOrder(weight)) return logical;
   const places = new Int32Array(sourceRows(weight));
   let [first, firstInMemory] = [0, 0];
   sources.forEach((source, i) => {
     const own = weight.sources[i]!;
     const { rows } = own;
     for (let row = 0; row < rows; row++) {
-      const stored = tensorRow(own, row);
-      places[first + row] = firstInMemory + (source.kind === 'file' ? fileRow(source, stored) : stored);
+      places[first + row] = firstInMemory + rowInMemory(source, tensorRow(own, row));
     }
     first += rows;
     firstInMemory += rowsInMemory(source, rows);
@@ -74,18 +89,23 @@ async function packWeight(
   files: FileMappings,
   target: NativeMemory,
 ): Promise<void> {
-  const { layout, format, k, sources, columnOffset } = weight.weight;
+  const { layout, format, k, sources, columnScale, columnOffset } = weight.weight;
   if (layout === 'kmajor') throw new Error(`Weight ${weight.weight.name} is laid out for a GPU.`);
-  await loadAddon().pack(pool, {
+  const job: PackJob = {
     layout,
     format: FORMATS[format].code,
     k,
     rowMap: memoryRows(weight),
-    sources: weight.sources.map((source, i) => packSource(source, rowsInMemory(source, sources[i]!.rows), files)),
-    ...(weight.columnScale === undefined ? {} : { columnScale: packSource(weight.columnScale, 1, files) }),
+    sources: weight.sources.map((source, i) =>
+      packSource(source, sources[i]!.tensor, rowsInMemory(source, sources[i]!.rows), files),
+    ),
+    ...(weight.columnScale === undefined
+      ? {}
+      : { columnScale: packSource(weight.columnScale, columnScale!, 1, files) }),
     ...(columnOffset === undefined ? {} : { columnOffset }),
     target: { memory: target, offset: weight.offset, bytes: weight.bytes },
-  });
+  };
+  await orDamaged(async () => loadAddon().pack(pool, job));
 }
 
 function advise(weight: PackedWeight | undefined, files: FileMappings, advice: 'willneed' | 'dontneed'): void {

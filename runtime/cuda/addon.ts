@@ -7,6 +7,7 @@ import type { LaunchShape } from '../../ir/cuda.js';
 import { readSettings } from '../../settings.js';
 import {
   loadAddon,
+  type EncodedMatrix,
   type Extent,
   type NativeMemory,
   type PortBinding,
@@ -248,13 +249,13 @@ export interface CudaProgram {
 }
 
 /** Bytes of a mapped file (or other host memory) and where on the device they go. */
-export interface CudaUploadPart {
-  readonly source: NativeMemory;
+/** Bytes to copy: of a memory, or of an encoded matrix as f32, by rows. */
+export type CudaUploadPart = ({ readonly source: NativeMemory } | { readonly encoded: EncodedMatrix }) & {
   readonly sourceOffset: number;
   readonly target: CudaMemory;
   readonly targetOffset: number;
   readonly bytes: number;
-}
+};
 
 /** Copies, then launches that read what was copied. */
 export interface CudaUploadStep {

@@ -6,7 +6,7 @@ import { packedDepth, rowMaps } from '../../ir/packing.js';
 import { FORMATS } from '../../ir/storage.js';
 import { roundUp } from '../../ir/types.js';
 import { UserError } from '../../errors.js';
-import type { TensorSource } from '../tensorSource.js';
+import type { EncodedSource, TensorSource } from '../tensorSource.js';
 import type { PackedWeight, WeightPlan } from '../weightPlan.js';
 import { endOf, JOB_BYTES, packJob, wholeRows, type DeviceJob, type PackColumns } from './packJob.js';
 import { stretchesOf } from './stretches.js';
@@ -18,7 +18,10 @@ export interface Piece {
   readonly jobOffset: number;
   /** Bytes copied to the step's staging buffer first; absent if values are made up. */
   readonly upload?: {
-    readonly file: string;
+    /** An encoded matrix is copied as f32; the offset is that of its rows as f32. */
+    readonly file: string | EncodedSource;
+    /** Its tensor, for messages. */
+    readonly name: string;
     readonly offset: number;
     readonly bytes: number;
     readonly stagedAt: number;
@@ -93,7 +96,7 @@ class StepBuilder {
   add(
     weight: WeightDecl,
     tensor: TensorSource,
-    source: { readonly rows: number; readonly sourceRow: number; readonly added?: number },
+    source: { readonly name: string; readonly rows: number; readonly sourceRow: number; readonly added?: number },
     place: Pick<Piece, 'target' | 'scale'>,
   ): void {
     for (const { lines, stored, range } of stretchesOf(tensor, source.rows, weight.k)) {
@@ -112,7 +115,13 @@ class StepBuilder {
         const job = packJob(weight, { tensor, ...part, sourceRow, isScaled: place.scale !== undefined, added });
         const stagedAt = roundUp(this.stagedBytes, ALIGNMENT);
         const bytes = (count - 1) * stepBytes + lineBytes;
-        const upload = stored && { file: stored.file, offset: stored.offset + first * stepBytes, bytes, stagedAt };
+        const upload = stored && {
+          file: stored.file,
+          name: source.name,
+          offset: stored.offset + first * stepBytes,
+          bytes,
+          stagedAt,
+        };
         this.pieces.push({
           ...place,
           job,
@@ -184,7 +193,7 @@ function addScales(
     builder.add(
       vector,
       weight.columnScale,
-      { rows: 1, sourceRow: 0, added },
+      { name: columnScale!, rows: 1, sourceRow: 0, added },
       { target: { memory: 'scales', ...place } },
     );
   }
@@ -218,13 +227,13 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
     const own = { sources: sources.length / experts, bytes: bytes / experts };
     let sourceRow = 0;
     sources.forEach((tensor, i) => {
-      const { rows } = weight.sources[i]!;
+      const { rows, tensor: name } = weight.sources[i]!;
       if (i % own.sources === 0) sourceRow = 0;
       const place: Pick<Piece, 'target' | 'scale'> = {
         target: { memory: 'weights', offset: offset + Math.floor(i / own.sources) * own.bytes, bytes: own.bytes },
         ...(scale === undefined ? {} : { scale }),
       };
-      builder.add(weight, tensor, { rows, sourceRow }, place);
+      builder.add(weight, tensor, { name, rows, sourceRow }, place);
       sourceRow += rows;
     });
   }

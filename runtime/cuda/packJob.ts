@@ -9,7 +9,13 @@ import type { TensorSource } from '../tensorSource.js';
 import { PACK_THREADS } from './packKernels.js';
 
 const PAIRINGS: Readonly<Record<Pairing['kind'], number>> = { none: 0, rotate: 1, interleave: 2 };
-const KINDS: Readonly<Record<TensorSource['kind'], number>> = { file: 0, assembled: 0, random: 1, constant: 2 };
+const KINDS: Readonly<Record<TensorSource['kind'], number>> = {
+  file: 0,
+  assembled: 0,
+  encoded: 0,
+  random: 1,
+  constant: 2,
+};
 
 /** Bytes from one job to the next in device memory; both structs fit. */
 export const JOB_BYTES = 96;

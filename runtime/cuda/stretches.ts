@@ -1,6 +1,6 @@
 /** The places of a source in files, as lines that a staging buffer takes any number of. Pure. */
 import { FORMATS, type FileTile } from '../../ir/storage.js';
-import { fileRow, linesOf, type TensorSource } from '../tensorSource.js';
+import { encodedRow, fileRow, linesOf, type EncodedSource, type TensorSource } from '../tensorSource.js';
 import type { PackRange } from './packJob.js';
 
 /** Lines that lie in equal steps in a file, or that are made up. */
@@ -8,7 +8,8 @@ export interface Stretch {
   readonly lines: number;
   /** Absent if values are made up. */
   readonly stored?: {
-    readonly file: string;
+    /** A file, or an encoded matrix that is staged as f32, as if that were a file. */
+    readonly file: string | EncodedSource;
     /** Of the first line. */
     readonly offset: number;
     /** From the beginning of a line to that of the next, and to its own end. */
@@ -44,6 +45,20 @@ export function stretchesOf(tensor: TensorSource, rows: number, k: number): read
         stored: {
           file: tensor.file,
           offset: tensor.offset + fileRow(tensor, i * block) * rowBytes,
+          stepBytes: rowBytes,
+          lineBytes: rowBytes,
+        },
+        range: (first, count) => ({ firstRow: i * block + first, rows: count }),
+      }));
+    }
+    case 'encoded': {
+      const rowBytes = bytes(1, k);
+      const block = tensor.view?.rows ?? rows;
+      return Array.from({ length: Math.ceil(rows / block) }, (_, i) => ({
+        lines: Math.min(block, rows - i * block),
+        stored: {
+          file: tensor,
+          offset: encodedRow(tensor, i * block) * rowBytes,
           stepBytes: rowBytes,
           lineBytes: rowBytes,
         },

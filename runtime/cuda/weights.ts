@@ -18,7 +18,9 @@ import type {
   CudaUploadStep,
   CudaUploadTimes,
 } from './addon.js';
-import type { LoadPlan, Step } from './loadPlan.js';
+import { encodedMatrix, orDamaged } from '../encodedMatrix.js';
+import type { EncodedMatrix, NativeMemory } from '../addon.js';
+import type { LoadPlan, Piece, Step } from './loadPlan.js';
 import { PACK_ENTRIES } from './packKernels.js';
 
 /** Device memory that loading needs besides the weights. */
@@ -116,6 +118,8 @@ const isUnreadableFile = (error: unknown): error is Error =>
 
 const NOTHING_STREAMED: CudaUploadTimes = { total: 0, reading: 0, bus: 0, launches: 0, device: 0 };
 
+type Upload = NonNullable<Piece['upload']>;
+
 /** What loading holds until its end. */
 class Loading {
   private readonly request: LoadRequest;
@@ -137,7 +141,7 @@ class Loading {
     try {
       // A file that is missing or cut off is found before the first gigabyte is on the bus.
       for (const { upload } of loadPlan.steps.flatMap((step) => step.pieces))
-        if (upload !== undefined) this.files.get(upload.file, upload.offset, upload.bytes);
+        if (upload !== undefined) this.sourceOf(upload);
       this.jobs = allocate(loadPlan.jobBytes);
       // Slots that a piece does not need are given the jobs: never read.
       const scales = loadPlan.scaleBytes > 0 ? allocate(loadPlan.scaleBytes) : this.jobs;
@@ -164,7 +168,7 @@ class Loading {
     const stopWatching = onProgress === undefined ? undefined : this.watch(onProgress);
     let times: CudaUploadTimes;
     try {
-      times = await this.upload.load(this.program, this.steps);
+      times = await orDamaged(async () => this.upload.load(this.program, this.steps));
     } catch (error) {
       if (!isUnreadableFile(error)) throw error;
       throw new UserError(`${error.message}.`, 'Is the checkpoint whole, and the disk? Download it again if not.', {
@@ -212,15 +216,21 @@ class Loading {
       end += pieces.length;
       const parts = pieces
         .flatMap(({ upload }) => upload ?? [])
-        .map(({ file, offset, bytes, stagedAt }) => ({
-          source: this.files.get(file, offset, bytes),
-          sourceOffset: offset,
+        .map((upload) => ({
+          ...this.sourceOf(upload),
+          sourceOffset: upload.offset,
           target: stagings[staging]!,
-          targetOffset: stagedAt,
-          bytes,
+          targetOffset: upload.stagedAt,
+          bytes: upload.bytes,
         }));
       return { parts, launches: { first, end }, after };
     });
+  }
+
+  private sourceOf({ file, name, offset, bytes }: Upload): { source: NativeMemory } | { encoded: EncodedMatrix } {
+    return typeof file === 'string'
+      ? { source: this.files.get(file, offset, bytes) }
+      : { encoded: encodedMatrix(file, name, this.files) };
   }
 
   /** Reports what is on its way to the device now and then; returns what ends it. */

@@ -13,6 +13,8 @@ using Clock = std::chrono::steady_clock;
 
 /** Steps ahead of the one being read for which the system is asked to read pages that are not in memory. */
 constexpr size_t READ_AHEAD = 2;
+/** Of buffers, which threads fill with whole elements. */
+constexpr size_t BUFFER_STEP = 64;
 
 /** Adds the seconds of a block to a sum. */
 class Stopwatch {
@@ -30,9 +32,9 @@ class Stopwatch {
 }  // namespace
 
 CudaUpload::CudaUpload(std::shared_ptr<CudaDevice> device, size_t bufferBytes, size_t threads, size_t buffers)
-    : device_(std::move(device)), bufferBytes_(bufferBytes), lanes_(threads) {
+    : device_(std::move(device)), bufferBytes_(bufferBytes / BUFFER_STEP * BUFFER_STEP), lanes_(threads) {
   // One allocation: each costs a call into the kernel beside its pages.
-  pinned_ = std::make_unique<PinnedMemory>(device_, threads * buffers * bufferBytes);
+  pinned_ = std::make_unique<PinnedMemory>(device_, threads * buffers * bufferBytes_);
   uint8_t *data = pinned_->data();
   for (Lane &lane : lanes_) {
     lane.stream = std::make_unique<CudaStream>(device_);
@@ -41,7 +43,7 @@ CudaUpload::CudaUpload(std::shared_ptr<CudaDevice> device, size_t bufferBytes, s
     for (Buffer &buffer : lane.buffers) {
       buffer.data = data;
       buffer.emptied = std::make_unique<CudaEvent>(device_, false);
-      data += bufferBytes;
+      data += bufferBytes_;
     }
   }
 }
@@ -55,7 +57,7 @@ class CudaUpload::Run {
       for (const CudaUploadPart &part : steps[step].parts) {
         for (size_t at = 0; at < part.bytes; at += upload.bufferBytes_) {
           const size_t bytes = std::min(upload.bufferBytes_, part.bytes - at);
-          chunks_.push_back({step, part.source.get(), part.sourceOffset + at,
+          chunks_.push_back({step, part.source.get(), part.encoded.get(), part.sourceOffset + at,
                              part.target->address() + part.targetOffset + at, bytes});
           left_[step]++;
         }
@@ -99,6 +101,7 @@ class CudaUpload::Run {
   struct Chunk {
     size_t step;
     const Memory *source;
+    const Encoded *encoded;
     size_t offset;
     CuAddress target;
     size_t bytes;
@@ -138,7 +141,11 @@ class CudaUpload::Run {
     buffer.isInFlight = false;
     {
       const Stopwatch watch(lane.times.reading);
-      chunk.source->copyTo(buffer.data, chunk.offset, chunk.bytes);
+      if (chunk.encoded == nullptr)
+        chunk.source->copyTo(buffer.data, chunk.offset, chunk.bytes);
+      else
+        decodeRange(*chunk.encoded, chunk.offset / sizeof(float), chunk.bytes / sizeof(float),
+                    reinterpret_cast<float *>(buffer.data));
     }
     if (!awaitLaunches(lane, steps_[chunk.step].after)) return false;
     buffer.isInFlight = true;
@@ -157,7 +164,7 @@ class CudaUpload::Run {
     for (size_t known = advised_.load(); known < wanted; known = advised_.load()) {
       if (!advised_.compare_exchange_strong(known, known + 1)) continue;
       for (const CudaUploadPart &part : steps_[known].parts) {
-        if (!part.source->isWritable()) part.source->advise(part.sourceOffset, part.bytes, MADV_WILLNEED);
+        if (part.source && !part.source->isWritable()) part.source->advise(part.sourceOffset, part.bytes, MADV_WILLNEED);
       }
     }
   }

@@ -6,12 +6,15 @@
 
 #include "cudaMemory.h"
 #include "cudaProgram.h"
+#include "encoded.h"
 #include "memory.h"
 
 namespace tw {
 
 struct CudaUploadPart {
+  /** Bytes, or a matrix that is copied as f32, by rows. */
   std::shared_ptr<Memory> source;
+  std::shared_ptr<const Encoded> encoded;
   size_t sourceOffset = 0;
   std::shared_ptr<CudaMemory> target;
   size_t targetOffset = 0;
@@ -30,7 +33,7 @@ struct CudaUploadStep {
 /** Seconds. Those of threads are means over the threads. */
 struct CudaUploadTimes {
   double total = 0;
-  /** Threads: reading sources into pinned buffers. */
+  /** Threads: reading sources into pinned buffers, and decoding. */
   double reading = 0;
   /** Threads: waiting for the bus to empty a buffer. */
   double bus = 0;

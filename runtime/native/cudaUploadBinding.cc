@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "cudaBinding.h"
+#include "encodedBinding.h"
 
 namespace tw {
 namespace {
@@ -23,6 +24,14 @@ constexpr unsigned DEFAULT_MOST_THREADS = 8;
 
 size_t defaultThreads() { return std::clamp(std::thread::hardware_concurrency() / 2, 1u, DEFAULT_MOST_THREADS); }
 
+/** A range of whole elements of a matrix that is copied as f32. */
+void requireElements(const Encoded &matrix, size_t offset, size_t bytes, const std::string &what) {
+  const size_t size = matrix.rows * matrix.k * sizeof(float);
+  if (offset % sizeof(float) != 0 || bytes % sizeof(float) != 0 || !isInside(offset, bytes, size))
+    fail(what + ": " + std::to_string(bytes) + " bytes at " + std::to_string(offset) + " are no elements of a matrix " +
+         "of " + std::to_string(size) + " bytes");
+}
+
 std::vector<CudaUploadPart> parseParts(const CudaUpload &upload, const Napi::Value &value, const std::string &name) {
   const Napi::Array list = arrayArg(value, name);
   std::vector<CudaUploadPart> parts;
@@ -30,13 +39,16 @@ std::vector<CudaUploadPart> parseParts(const CudaUpload &upload, const Napi::Val
     const std::string what = name + "[" + std::to_string(i) + "]";
     const Napi::Object object = objectArg(list.Get(i), what);
     CudaUploadPart part;
-    part.source = memoryArg(object.Get("source"), what + ".source");
+    const Napi::Value encoded = object.Get("encoded");
+    if (encoded.IsUndefined()) part.source = memoryArg(object.Get("source"), what + ".source");
+    else part.encoded = encodedArg(encoded, what + ".encoded");
     part.sourceOffset = sizeArg(object.Get("sourceOffset"), what + ".sourceOffset");
     part.target = cudaArg<CudaMemoryWrap>(object.Get("target"), what + ".target");
     part.targetOffset = sizeArg(object.Get("targetOffset"), what + ".targetOffset");
     part.bytes = sizeArg(object.Get("bytes"), what + ".bytes");
     requireDevice(*upload.device(), *part.target->device(), what + ".target");
-    part.source->requireInside(part.sourceOffset, part.bytes, what + ".source");
+    if (part.source) part.source->requireInside(part.sourceOffset, part.bytes, what + ".source");
+    else requireElements(*part.encoded, part.sourceOffset, part.bytes, what);
     part.target->requireInside(part.targetOffset, part.bytes, what + ".target");
     parts.push_back(std::move(part));
   }
@@ -118,8 +130,10 @@ Napi::Value CudaUploadWrap::load(const Napi::CallbackInfo &info) {
   if (program->extents.size() > 0) fail("program has extents; what loads weights has none");
   const Napi::Array list = arrayArg(info[1], "steps");
   auto steps = std::make_shared<std::vector<CudaUploadStep>>();
-  for (uint32_t i = 0; i < boundedLength(list, MOST_STEPS, "steps"); i++)
-    steps->push_back(parseStep(*upload, *program, list.Get(i), i));
+  coded(info.Env(), [&] {
+    for (uint32_t i = 0; i < boundedLength(list, MOST_STEPS, "steps"); i++)
+      steps->push_back(parseStep(*upload, *program, list.Get(i), i));
+  });
   // Copies wait for nobody's launches, so whoever has the first turn gets the second.
   auto place = upload->takePlace();
   auto devicePlace = upload->device()->takePlace();

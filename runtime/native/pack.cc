@@ -3,30 +3,14 @@
 #include <algorithm>
 #include <cstring>
 
-// The loops below are written for the compiler's vectoriser; wider instruction sets are chosen when the addon loads.
-#if defined(__x86_64__) && defined(__linux__) && (defined(__GNUC__) || defined(__clang__))
-#define TW_CLONES __attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
-#else
-#define TW_CLONES
-#endif
+#include "encoded.h"
+#include "halves.h"
 
 namespace tw {
 namespace {
 
 /** Columns of k converted at a time: the rows of a panel stay in L1. */
 constexpr size_t CHUNK = 128;
-
-inline uint32_t bitsOf(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  return bits;
-}
-
-inline float floatOf(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, 4);
-  return value;
-}
 
 /** Round to nearest, ties to even; a NaN stays one (its top mantissa bit is set, so that truncation cannot lose it). */
 inline uint16_t toBf16(float value) {
@@ -50,16 +34,6 @@ uint16_t toF16(float value) {
   }
   const uint32_t rebased = magnitude - 0x38000000u;
   return static_cast<uint16_t>(sign | ((rebased + 0xfffu + ((rebased >> 13) & 1u)) >> 13));
-}
-
-inline float fromF16(uint16_t half) {
-  const uint32_t sign = (uint32_t{half} & 0x8000u) << 16;
-  const uint32_t magnitude = uint32_t{half} & 0x7fffu;
-  const uint32_t normal = (magnitude << 13) + (112u << 23);  // from bias 15 to bias 127
-  const uint32_t special = (magnitude << 13) | 0x7f800000u;
-  // Through an integer, not through a subnormal float: those cost a hundred cycles each.
-  const uint32_t subnormal = bitsOf(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
-  return floatOf(sign | (magnitude >= 0x7c00u ? special : magnitude < 0x0400u ? subnormal : normal));
 }
 
 inline uint64_t mix(uint64_t z) {
@@ -241,6 +215,9 @@ void loadRow(const PackSource &source, size_t k, size_t row, size_t from, size_t
       return;
     case PackSource::Kind::Tiles:
       loadTiles(source, row, from, count, out);
+      return;
+    case PackSource::Kind::Encoded:
+      decodeRow(*source.encoded, row, from, count, out);
       return;
     case PackSource::Kind::Memory:
       source.format->decode(source.data + index * source.format->bytes, count, out);

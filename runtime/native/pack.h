@@ -3,9 +3,12 @@
 #define TILEWRIGHT_PACK_H
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace tw {
+
+struct Encoded;
 
 /** How stored elements become f32 and back. Memory may be unaligned. */
 struct StorageFormat {
@@ -28,11 +31,11 @@ struct PackTile {
 };
 
 /**
- * A [rows, k] matrix: bytes in memory, in one place or in tiles that cover it, or values made up from a counter, or one
- * value throughout.
+ * A [rows, k] matrix: bytes in memory, in one place or in tiles that cover it, or encoded, or values made up from a
+ * counter, or one value throughout.
  */
 struct PackSource {
-  enum class Kind { Memory, Random, Constant, Tiles };
+  enum class Kind { Memory, Random, Constant, Tiles, Encoded };
   Kind kind = Kind::Memory;
   const StorageFormat *format = nullptr;
   size_t rows = 0;
@@ -41,6 +44,7 @@ struct PackSource {
   float factor = 0;  // standard deviation × √3 / 65536
   float value = 0;
   std::vector<PackTile> tiles;
+  std::shared_ptr<const Encoded> encoded;
 };
 
 struct PackJob {

@@ -1,6 +1,7 @@
 // pack(pool, job): checks a packing job that comes from JavaScript and runs it on the pool.
 #include <atomic>
 
+#include "encodedBinding.h"
 #include "memory.h"
 #include "pack.h"
 #include "pool.h"
@@ -74,8 +75,12 @@ PackSource parseSource(const Napi::Value &value, size_t k, OwnedJob &owner, cons
       covered += source.tiles.back().rows * source.tiles.back().columns;
     }
     if (covered != source.rows * k) fail(what + ".tiles do not cover the matrix");
+  } else if (kind == "encoded") {
+    source.kind = PackSource::Kind::Encoded;
+    source.encoded = encodedArg(value, what);
+    if (source.encoded->rows != source.rows || source.encoded->k != k) fail(what + " is a matrix of another shape");
   } else {
-    fail(what + ".kind must be memory, random, constant or tiles, not " + kind);
+    fail(what + ".kind must be memory, random, constant, tiles or encoded, not " + kind);
   }
   return source;
 }
@@ -150,7 +155,7 @@ std::shared_ptr<OwnedJob> parseJob(const Napi::Object &object) {
 
 Napi::Value pack(const Napi::CallbackInfo &info) {
   const std::shared_ptr<Pool> pool = poolArg(info[0], "pool");
-  const std::shared_ptr<OwnedJob> owned = parseJob(objectArg(info[1], "job"));
+  const std::shared_ptr<OwnedJob> owned = coded(info.Env(), [&] { return parseJob(objectArg(info[1], "job")); });
   auto lease = Pool::lease(pool);
   return PromiseWorker::start(
       info.Env(),

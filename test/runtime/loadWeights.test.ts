@@ -9,7 +9,7 @@ import { requireMemory } from '../../runtime/cpu/memoryUse.js';
 import { FileMappings } from '../../runtime/files.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
 import { planWeights } from '../../runtime/weightPlan.js';
-import { weightWorld } from '../support/weightWorld.js';
+import { elements, weightWorld } from '../support/weightWorld.js';
 import { temporaryFolder } from './kernels.js';
 
 const folder = temporaryFolder();
@@ -58,7 +58,7 @@ describe('loadWeights', () => {
     const slots = await loadWeights(plan, new Pool(2), files, new Memory(plan.packedBytes));
     for (const each of declared) {
       const { memory, offset, bytes } = slots.get(each.name)!;
-      expect([...new Uint16Array(memory.read(offset, bytes))], each.name).toEqual(expected(each));
+      expect(elements(each, memory.read(offset, bytes)), each.name).toEqual(expected(each));
     }
     files.release();
   });

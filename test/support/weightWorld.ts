@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ConstantVector, WeightDecl } from '../../ir/kernel.js';
 import type { FormatName } from '../../ir/storage.js';
-import type { TensorSource } from '../../runtime/tensorSource.js';
+import { encodedRow, type EncodedSource, type TensorSource } from '../../runtime/tensorSource.js';
 import {
   floatBits,
   packReference,
@@ -13,6 +13,7 @@ import {
   toF16,
   type Matrix,
 } from '../runtime/packReference.js';
+import { ENCODINGS, sampleSource } from './encodedSamples.js';
 
 /** Columns of most weights: not a multiple of 8. */
 export const K = 52;
@@ -142,6 +143,17 @@ export function weightWorld(folder: string): WeightWorld {
   tensor('turned', 'f32', [K, 61]);
   assembled('turned_over', [['turned', 0, 0]]);
 
+  /** An encoded matrix of 96 rows, or the 24 rows of a part of it. */
+  function encoded(name: string, encoding: string, view?: EncodedSource['view']): void {
+    const { source, values } = sampleSource(folder, name, ENCODINGS[encoding]!, 96, K, Number(seed++));
+    const all = values();
+    matrices.set(name, (row, column) => all[encodedRow(view === undefined ? {} : { view }, row) * K + column]!);
+    tensors.set(name, view === undefined ? source : { ...source, shape: [24, K], view });
+  }
+  encoded('packed', 'packed');
+  encoded('permuted', 'gptqGroups', { first: 8, rows: 8, stride: 24 });
+  encoded('small_floats', 'fp8Blocks', { first: 3, rows: 24, stride: 24 });
+
   const weights: readonly WeightDecl[] = [
     decl('w_q', [['q', 96]], { pairing: { kind: 'rotate', headDim: 32, width: 8 }, columnScale: 'norm1' }),
     decl('w_k', [['k', 32]], { pairing: { kind: 'rotate', headDim: 32, width: 8 }, columnScale: 'norm1' }),
@@ -197,6 +209,16 @@ export function weightWorld(folder: string): WeightWorld {
     }),
     decl('w_column_table', [['columns', 64]], { layout: 'rows' }),
     decl('w_rows', [['rows', 32]]),
+    decl('w_packed', [['packed', 96]], { pairing: { kind: 'rotate', headDim: 32, width: 8 }, columnScale: 'norm1' }),
+    decl(
+      'w_encoded_parts',
+      [
+        ['permuted', 24],
+        ['small_floats', 24],
+      ],
+      { pairing: { kind: 'interleave', width: 8 } },
+    ),
+    decl('w_encoded_table', [['packed', 96]], { layout: 'rows', format: 'f32' }),
     decl(
       'w_turned',
       [

@@ -260,8 +260,11 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
       state.mostCopies = Math.max(state.mostCopies, ++state.copies);
       const job = this.last.then(async () => {
         await pause();
-        for (const { source, sourceOffset, target, targetOffset, bytes } of parts)
+        for (const part of parts) {
+          if (!('source' in part)) throw new Error('Encoded matrices are left to the fake driver.');
+          const { source, sourceOffset, target, targetOffset, bytes } = part;
           hosts.get(target)!.write(targetOffset, new Uint8Array(source.read(sourceOffset, bytes)));
+        }
         state.copies--;
         return 0;
       });

@@ -1,0 +1,75 @@
+// Matrices whose elements are codes with scales, or blocks that hold both (ir/encoding.ts), as f32.
+#ifndef TILEWRIGHT_ENCODED_H
+#define TILEWRIGHT_ENCODED_H
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tw {
+
+enum class CodeType { U2, U4, U8, I8, E4M3, E5M2 };
+enum class ScaleType { F32, F16, BF16, E8M0 };
+
+/** A matrix of codes, several in a word. Strides count words. */
+struct CodeGrid {
+  const uint8_t *data = nullptr;  // may be unaligned
+  CodeType type = CodeType::U4;
+  unsigned bits = 4;
+  size_t wordBytes = 4;
+  /** Codes in a word: neighbours in a row, or in a column. */
+  size_t inWord = 8;
+  bool isAlongRow = true;
+  size_t rowStride = 0, columnStride = 1;
+  /** Bits below each of the neighbours. */
+  uint8_t shifts[32] = {};
+};
+
+struct ScaleGrid {
+  const uint8_t *data = nullptr;
+  ScaleType type = ScaleType::F32;
+  size_t blockRows = 1, blockColumns = 1;
+  size_t rowStride = 0, columnStride = 1;
+};
+
+/** Blocks of ggml. Each consists of units of 32 elements. */
+struct BlockFormat {
+  const char *name;
+  size_t units;
+  size_t bytes;
+  /** Elements of a unit of a block; false where a scale is not finite. */
+  bool (*decode)(const uint8_t *block, size_t unit, float *out);
+};
+constexpr size_t BLOCK_UNIT = 32;
+/** By name; null if there is none. */
+const BlockFormat *findBlockFormat(const std::string &name);
+
+/** A [rows, k] matrix. Every part lies inside the memory of an owner, and groups are columns of scales. */
+struct Encoded {
+  std::string name;  // for messages
+  size_t rows = 0, k = 0;
+  /** Null: codes with scales. */
+  const BlockFormat *block = nullptr;
+  const uint8_t *blocks = nullptr;
+  CodeGrid codes;
+  ScaleGrid scales;
+  bool hasZeros = false;
+  CodeGrid zeros;
+  /** Added to a stored zero point modulo its range; or the zero point of all codes. */
+  int32_t zero = 0;
+  /** i32[k], unaligned, or null: column c is in group c / blockColumns. */
+  const uint8_t *groups = nullptr;
+  std::vector<std::shared_ptr<const void>> owners;
+};
+
+/**
+ * `count` elements of a row from column `from`: exact values of the formula, rounded to f32 once. Throws CodedError,
+ * WEIGHTS_DAMAGED, for a scale that is zero, infinite or no number.
+ */
+void decodeRow(const Encoded &matrix, size_t row, size_t from, size_t count, float *out);
+/** `count` elements from flat index `first`, by rows. */
+void decodeRange(const Encoded &matrix, size_t first, size_t count, float *out);
+
+}  // namespace tw
+#endif
