@@ -49,7 +49,7 @@ export interface EncodedSource {
   readonly encoding: Encoding;
   /** Rows of the encoded matrix. */
   readonly rows: number;
-  /** Rows of it that are not this tensor's: it has blocks of `rows` rows from `first` on, `stride` apart. Default: all. */
+  /** Where the tensor is not all of it: blocks of `rows` rows from `first` on, whose beginnings are `stride` apart. */
   readonly view?: { readonly first: number; readonly rows: number; readonly stride: number };
   readonly parts: PerPart<FilePart>;
 }
