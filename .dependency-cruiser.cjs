@@ -37,7 +37,9 @@ const MAY_IMPORT = {
   // Code generation prints decisions made before it. No pass, no runtime: its output is a function of kernel IR.
   codegen: ['^ir/'],
   // A runtime executes a plan made elsewhere, perhaps long ago. Seeing only plan data, it cannot lean on the compiler.
-  runtime: ['^ir/(plan|function|extents|roles|scoring|placement|cuda|kernel|kernelAccess|types|packing|storage)[.]ts$'],
+  runtime: [
+    '^ir/(plan|function|extents|roles|scoring|placement|cuda|kernel|kernelAccess|types|packing|storage|encoding)[.]ts$',
+  ],
   // The tuner drives the compiler and the runtime, and nothing of theirs depends on being tuned.
   autotune: ['^ir/', '^passes/', '^codegen/', '^runtime/'],
   // Tasks turn files into requests: texts, not tokens. They know no model and nobody who scores them.
