@@ -164,7 +164,8 @@ class CudaUpload::Run {
     for (size_t known = advised_.load(); known < wanted; known = advised_.load()) {
       if (!advised_.compare_exchange_strong(known, known + 1)) continue;
       for (const CudaUploadPart &part : steps_[known].parts) {
-        if (part.source && !part.source->isWritable()) part.source->advise(part.sourceOffset, part.bytes, MADV_WILLNEED);
+        if (part.source == nullptr || part.source->isWritable()) continue;
+        part.source->advise(part.sourceOffset, part.bytes, MADV_WILLNEED);
       }
     }
   }
