@@ -6,7 +6,14 @@
  * formatTable.
  */
 export { loadDataset, type Dataset, type DatasetOptions } from './dataset.js';
-export { countTokens, isWorthKeeping, LEAST_GAIN, pathsOf, type TokenCounts } from './tokenCounts.js';
+export {
+  countTokens,
+  isWorthKeeping,
+  isWorthKeepingWithin,
+  LEAST_GAIN,
+  pathsOf,
+  type TokenCounts,
+} from './tokenCounts.js';
 export { planQuestions, type QuestionPlan, type ScorerLimits } from './questionPlan.js';
 export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
 export { datasetOfRecords, type DatasetRecord } from './records.js';

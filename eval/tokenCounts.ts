@@ -24,6 +24,10 @@ const LEAST_SAVED = 100_000;
 export const isWorthKeeping = (inTrees: number, kept: number): boolean =>
   inTrees >= LEAST_GAIN * kept && inTrees - kept >= LEAST_SAVED;
 
+/** The same factor where the memory and the kernels are there already: calls of both kinds take equally long. */
+const LEAST_GAIN_WITHIN = 1.02;
+export const isWorthKeepingWithin = (inTrees: number, kept: number): boolean => inTrees >= LEAST_GAIN_WITHIN * kept;
+
 export const pathsOf = (questions: readonly TokenisedQuestion[]): Path[] =>
   questions.flatMap((question, index) =>
     question.continuations.map((continuation, choice): Path => ({

@@ -6,6 +6,7 @@ import { UsageError, UserError } from '../../errors.js';
 import {
   countTokens,
   isWorthKeeping,
+  isWorthKeepingWithin,
   LEAST_GAIN,
   pathLength,
   pathsOf,
@@ -161,7 +162,7 @@ export function keepWithin(
         (oversized === undefined ? '' : '; or with larger calls, maxTokens'),
     );
   }
-  return isChoice && !isWorthKeeping(trees, kept) ? packed : { ...packed, cacheTokens };
+  return isChoice && !isWorthKeepingWithin(trees, kept) ? packed : { ...packed, cacheTokens };
 }
 
 /**
@@ -188,8 +189,8 @@ export async function packWithPrefixes(
   const repeated = { ...packed, longest, note: `prefixes: ${inTrees}; kept, they would take ${count(shared)}` };
   const isChoice = prefixes === 'auto' && oversized === undefined;
   if (prefixes === 'repeat' || sharing !== 'tree') return repeated;
-  // Only the first window is known yet. Later ones are taken to be like it.
-  const isWorth = !isChoice || (isFirst ? trees >= LEAST_GAIN * shared : isWorthKeeping(trees, shared));
+  // Where more questions follow, memory is there in any case.
+  const isWorth = !isChoice || (isFirst ? isWorthKeepingWithin(trees, shared) : isWorthKeeping(trees, shared));
   if (!isWorth && !isFirst) return repeated;
   const opened = await compileWithRoom(loading, request, { wanted, least });
   if (opened === undefined) {
