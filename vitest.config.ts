@@ -91,6 +91,7 @@ const THOROUGH = [
   'codegen/cuda/hopperExperts',
   'codegen/cuda/skinny',
   'codegen/layer',
+  'e2e/compare',
   'e2e/golden',
 ].map((name) => `test/${name}.test.ts`);
 /** Files that CI has no time for: what they prove at length, others there prove in part. */

@@ -15,6 +15,7 @@ export const ALL_COMMANDS: Commands = {
   generate: async (request, ui, listener) => (await commands()).generate(request, ui, listener),
   converse: async (request, ui) => (await commands()).converse(request, ui),
   merge: async (request) => (await import('../driver/commands/mergeParts.js')).mergeParts(request),
+  compare: async ({ a, b }) => (await import('../eval/compare/compareRuns.js')).compareRuns(a, b),
   inspect: async ({ target: asked, ...request }) => {
     const { chooseTarget } = await import('../driver/devices/chooseTarget.js');
     const { target } = await chooseTarget({ ...request, ...(asked === undefined ? {} : { target: asked }) });

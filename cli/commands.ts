@@ -15,6 +15,7 @@ import type { Conversation, ConverseRequest } from '../driver/commands/converse.
 import type { Check } from '../driver/commands/doctor.js';
 import type { TaskNames } from '../driver/commands/listTasks.js';
 import type { Asked } from '../driver/target.js';
+import type { Comparison } from '../eval/compare/compareRuns.js';
 import type { Merged, MergeRequest } from '../eval/index.js';
 import type { Inspection, InspectRequest } from '../driver/commands/inspect.js';
 
@@ -27,6 +28,8 @@ export interface Commands {
   generate(request: Asked<GenerateRequest>, ui: Ui, listener: ContinueListener): Promise<GenerateResult>;
   converse(request: Asked<ConverseRequest>, ui: Ui): Promise<Conversation>;
   merge(request: MergeRequest): Promise<Merged>;
+  /** Folders or files of results. */
+  compare(request: { readonly a: string; readonly b: string }): Promise<Comparison>;
   inspect(request: Asked<InspectRequest>): Promise<Inspection>;
   listTasks(includePaths: readonly string[]): Promise<TaskNames>;
   doctor(): Promise<readonly Check[]>;

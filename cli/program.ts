@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { UsageError, UserError } from '../errors.js';
 import { VERSION } from '../driver/version.js';
 import type { Commands } from './commands.js';
+import { addCompare } from './compare.js';
 import { addCompile } from './compile.js';
 import { addCompletion } from './completion.js';
 import { addDoctor } from './doctor.js';
@@ -83,6 +84,7 @@ function createProgram(context: Context): Command {
   addCompile(program, context);
   addTune(program, context);
   addMerge(program, context);
+  addCompare(program, context);
   addInspect(program, context);
   addTasks(program, context);
   addDoctor(program, context);
@@ -155,6 +157,7 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   run: 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl',
   generate: 'tilewright generate models/demo "Once upon a time"',
   compile: 'tilewright compile models/demo -o demo.tw',
+  compare: 'tilewright compare results-16bit results-fp8',
   tune: 'tilewright tune demo.tw --budget 30s',
   inspect: 'tilewright inspect models/demo',
   completion: 'source <(tilewright completion bash)',

@@ -37,6 +37,9 @@ export const isRecord = (value: unknown): value is Readonly<Record<string, unkno
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
+const LETTER_I = 0x49;
+const LETTER_N = 0x4e;
+const MINUS = 0x2d;
 
 /** Index of the quote that ends the string which starts at `start`; the text's length if it does not end. */
 function endOfString(text: string, start: number): number {
@@ -85,4 +88,25 @@ export function parseJson(text: string, where: string, hint?: string): unknown {
     const detail = error instanceof Error ? quote(error.message, 160).slice(1, -1).replaceAll('\\"', '"') : '';
     throw new UserError(`${where}: not valid JSON: ${detail}`, hint, { cause: error });
   }
+}
+
+/** Python's json module writes NaN and infinities as bare words, which JSON does not know: null takes their place. */
+export function parsePythonJson(text: string, where: string, hint?: string): unknown {
+  if (!/NaN|Infinity/.test(text)) return parseJson(text, where, hint);
+  const parts: string[] = [];
+  let from = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) {
+      i = endOfString(text, i);
+      continue;
+    }
+    if (code !== LETTER_N && code !== LETTER_I) continue;
+    const word = text.startsWith('NaN', i) ? 'NaN' : text.startsWith('Infinity', i) ? 'Infinity' : undefined;
+    if (word === undefined) continue;
+    parts.push(text.slice(from, text.charCodeAt(i - 1) === MINUS ? i - 1 : i), 'null');
+    i += word.length - 1;
+    from = i + 1;
+  }
+  return parseJson(parts.length === 0 ? text : parts.join('') + text.slice(from), where, hint);
 }

@@ -64,6 +64,9 @@ export interface Metric {
 const knownOf = (name: string): Known | undefined =>
   Object.hasOwn(METRICS, name) ? METRICS[name as MetricName] : undefined;
 
+/** How the harness joins a metric unless a task says otherwise; undefined for a metric that it does not know. */
+export const aggregationOf = (name: string): AggregationName | undefined => knownOf(name)?.aggregation;
+
 /** A metric by its entry of a list. `isOwn`: a function of the task computes it, under any name. */
 function metricOf(entry: Dict, type: OutputType, isOwn: boolean, where: string): Metric {
   const name = entry.get('metric');

@@ -8,7 +8,19 @@ import { TASKS } from '../../eval/tasks/index.js';
 import { runCli } from './fakeIo.js';
 
 const script = async (shell: string): Promise<string> => (await runCli(['completion', shell])).stdout;
-const COMMANDS = ['run', 'generate', 'compile', 'tune', 'merge', 'inspect', 'tasks', 'doctor', 'completion', 'help'];
+const COMMANDS = [
+  'run',
+  'generate',
+  'compile',
+  'tune',
+  'merge',
+  'compare',
+  'inspect',
+  'tasks',
+  'doctor',
+  'completion',
+  'help',
+];
 
 let folder = '';
 const scripts = { bash: '', zsh: '', fish: '' };
@@ -98,7 +110,7 @@ describe.each(['bash', 'zsh', 'fish'] as const)('completion in %s', (shell) => {
   test('proposes commands', () => {
     const general = shell === 'bash' ? ['--help', '--version'] : [];
     expect(proposed('tilewright ')).toEqual([...general, ...COMMANDS].sort());
-    expect(proposed('tilewright co')).toEqual(['compile', 'completion']);
+    expect(proposed('tilewright co')).toEqual(['compare', 'compile', 'completion']);
   });
 
   test('proposes the flags of the command', () => {

@@ -84,6 +84,7 @@ export const fakeCommands = (given: Partial<Commands>): Commands => ({
   generate: unexpected('generate'),
   converse: unexpected('converse'),
   merge: unexpected('merge'),
+  compare: unexpected('compare'),
   inspect: unexpected('inspect'),
   listTasks: unexpected('listTasks'),
   doctor: unexpected('doctor'),
