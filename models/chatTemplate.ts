@@ -10,6 +10,9 @@ import { Worker } from 'node:worker_threads';
 import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/read.js';
+import { ggufTemplate, specialTexts } from './gguf/vocabulary.js';
+import { ggufMetadata } from './ggufTokenizer.js';
+import { findGgufModel } from './weightFiles.js';
 import { chatRenderer, type ChatMessage, type ChatRequest, type TemplateSource } from './renderChat.js';
 
 /** Folder of named templates, a file each. */
@@ -26,12 +29,16 @@ export interface FoundTemplate extends TemplateSource {
 }
 
 const DEFAULT = 'default';
+/** What begins the keys of named templates in GGUF files. */
+const NAMED_KEY = 'tokenizer.chat_template.';
 
 /**
- * The template of the folder `dir`; undefined if it has none. Throws UserError for a damaged file, and for a name that
+ * The template of the checkpoint `dir`, a folder or a GGUF file; undefined if it has none. Throws UserError for a damaged file, and for a name that
  * no template has. Where there is one template without a name, it is called `default`.
  */
 export function findChatTemplate(dir: string, name = DEFAULT): FoundTemplate | undefined {
+  const gguf = findGgufModel(dir);
+  if (gguf !== undefined) return templateOfGguf(gguf, name);
   const own = name === DEFAULT ? join(dir, 'chat_template.jinja') : join(dir, NAMED, `${name}.jinja`);
   const configPath = join(dir, 'tokenizer_config.json');
   const config = fileSize(configPath) === undefined ? {} : readJsonObject(configPath, CONFIG_BYTES).value;
@@ -58,6 +65,20 @@ export function findChatTemplate(dir: string, name = DEFAULT): FoundTemplate | u
       'download tokenizer_config.json again',
     );
   return { text, special, where: configPath };
+}
+
+function templateOfGguf(path: string, name: string): FoundTemplate | undefined {
+  const metadata = ggufMetadata(path);
+  const text = ggufTemplate(metadata, name, DEFAULT);
+  if (text === undefined && name !== DEFAULT) {
+    const names = metadata.keys(NAMED_KEY).map((key) => key.slice(NAMED_KEY.length));
+    const all = [...(ggufTemplate(metadata, DEFAULT, DEFAULT) === undefined ? [] : [DEFAULT]), ...names];
+    throw new UserError(`${path}: no chat template is called ${quote(name)}`, `There are ${all.join(', ') || 'none'}`);
+  }
+  if (text === undefined) return undefined;
+  if (text.length > TEMPLATE_BYTES)
+    throw new UserError(`${path}: a chat template of ${text.length} characters; at most ${TEMPLATE_BYTES} are read`);
+  return { text, special: specialTexts(metadata), where: path };
 }
 
 /** A text, or of several named ones that of this name; the first, if none is the default. */

@@ -16,7 +16,7 @@ function ranges(sorted: readonly number[]): string {
   return parts.length > 8 ? `${parts.slice(0, 8).join(',')},…` : parts.join(',');
 }
 
-const LAYER = /^([\w.]{1,100}\.layers)\.(\d{1,6})\.([\w.]{1,200})$/;
+const LAYER = /^([\w.]{1,100}\.layers|blk)\.(\d{1,6})\.([\w.]{1,200})$/;
 const PATTERN_LINES = 10;
 /** If more tensors than this are missing from the same layers, they are printed as one line. */
 const SUFFIXES_SHOWN = 3;
@@ -67,12 +67,13 @@ function groupByPattern(problems: readonly Problem[]): string[] {
  * The reasons why `found` is not a checkpoint of `model`: missing tensors, wrong shapes, element types that cannot be
  * weights, and tensors (biases, say) that the model would leave unread and so compute a different result. Grouped by
  * pattern in a few lines; empty if there are none. `found` maps a name to its safetensors dtype and shape; `show` makes
- * a name printable.
+ * a name printable, as the files have it. `describedBy`: what says how large they are.
  */
 export function checkTensors(
   model: Pick<Model, 'tensors' | 'isIgnored'>,
   found: ReadonlyMap<string, { readonly dtype: string; readonly shape: readonly number[] }>,
   show: (name: string) => string = (name) => name,
+  describedBy = 'config.json',
 ): string[] {
   const problems: Problem[] = [];
   const known = new Set<string>();
@@ -80,15 +81,15 @@ export function checkTensors(
     known.add(name);
     const entry = found.get(name);
     if (entry === undefined)
-      problems.push({ tensor: name, text: missingHint === undefined ? 'missing' : `missing (${missingHint})` });
+      problems.push({ tensor: show(name), text: missingHint === undefined ? 'missing' : `missing (${missingHint})` });
     else if (entry.shape.length !== shape.length || entry.shape.some((extent, i) => extent !== shape[i])) {
       problems.push({
-        tensor: name,
-        text: `shape [${entry.shape.slice(0, 8).join(', ')}], but config.json requires [${shape.join(', ')}]`,
+        tensor: show(name),
+        text: `shape [${entry.shape.slice(0, 8).join(', ')}], but ${describedBy} requires [${shape.join(', ')}]`,
       });
     } else if (weightFormat(entry.dtype) === undefined) {
       problems.push({
-        tensor: name,
+        tensor: show(name),
         text: `element type ${entry.dtype} is not supported; supported: ${Object.keys(FORMATS_OF).join(', ')}`,
       });
     }

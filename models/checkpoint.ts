@@ -6,16 +6,20 @@ import { createHash } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import { UserError } from '../errors.js';
 import { checkTensors } from './checkTensors.js';
-import { configPathOf, loadModel, readModel } from './config.js';
+import { configPathOf, describeGgufModel, loadModel, readModel } from './config.js';
+import type { FormatName } from '../ir/storage.js';
 import { quote } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
 import type { Model, ModelConfig } from './family/model.js';
 import { partShape, weightFormat, type ShapeOf, type TensorLocation } from './family/tensors.js';
 import type { WeightFile } from './family/weightFile.js';
+import { readGgufFiles } from './gguf/files.js';
+import { describeGguf } from './gguf/settings.js';
+import { ggufName, namedTensors } from './gguf/tensorNames.js';
 import { mergeParts } from './meta/parts.js';
 import { joinedVectors, placesOf, type StoredTensor } from './family/storedTensors.js';
 import { findTokenizer } from './tokenizer.js';
-import { readWeightFiles } from './weightFiles.js';
+import { findGgufModel, readWeightFiles } from './weightFiles.js';
 import { textTensor } from './wrapper.js';
 
 export {
@@ -27,9 +31,9 @@ export {
 } from './family/tensors.js';
 
 export interface Checkpoint {
-  /** Absolute path. */
-  readonly dir: string;
-  /** Absolute path of its config.json or params.json. */
+  /** Absolute path of its folder, or of its GGUF file (the first of several). */
+  readonly path: string;
+  /** Absolute path of its config.json or params.json, or of its GGUF file. */
   readonly configPath: string;
   readonly model: Model;
   /** The model's configuration. */
@@ -38,7 +42,7 @@ export interface Checkpoint {
   readonly tensors: ReadonlyMap<string, TensorLocation>;
   /** Absolute paths of the weight files; empty for made-up weights. */
   readonly files: readonly string[];
-  /** tokenizer.json, else tokenizer.model; undefined if the folder has neither. */
+  /** tokenizer.json, else tokenizer.model, or the GGUF file; undefined if the folder has neither. */
   readonly tokenizerPath: string | undefined;
   /**
    * SHA-256, hexadecimal, of the configuration, the headers, the file sizes and a sample of every tensor (its first,
@@ -65,31 +69,84 @@ function hashFiles(config: ModelConfig, headers: readonly WeightFile[]): string 
   return hash.digest('hex');
 }
 
-/**
- * Opens a Hugging Face folder: config.json and its weights, as safetensors or as torch.save writes them, in one file or
- * in shards that an index names. Reads headers only. A folder's own symbolic links are followed (download caches are
- * made of them); names inside files never leave the folder. Throws UserError: the first line says what is wrong, and
- * further lines list patterns.
- */
-export function openCheckpoint(path: string): Checkpoint {
-  const dir = resolve(path);
+/** Where a checkpoint's model and weights are from. */
+interface Source {
+  readonly path: string;
+  readonly configPath: string;
+  /** What describes the model, for messages. */
+  readonly describedBy: string;
+  /** The model, where its weights are of this type. */
+  readonly model: (dtype?: FormatName) => Model;
+  readonly headers: readonly WeightFile[];
+  readonly found: ReadonlyMap<string, StoredTensor>;
+  /** The name of a tensor in its file. */
+  readonly show: (name: string) => string;
+  /** What to say of files that nothing names. */
+  readonly strays: () => string;
+  readonly tokenizerPath: string | undefined;
+}
+
+const shown = (name: string): string => quote(name, 120).slice(1, -1);
+
+function folderSource(dir: string): Source {
   const checked = loadModel(dir); // An unsupported architecture is reported before anything about its weights.
   const { headers, strays, isInParts } = readWeightFiles(dir);
+  return {
+    path: dir,
+    configPath: configPathOf(dir),
+    describedBy: 'config.json',
+    model: (dtype) => (dtype === undefined ? checked : loadModel(dir, dtype)),
+    headers,
+    found: isInParts ? mergeParts(headers, shapesOf(checked)) : tensorsOf(headers, checked.isWrapped === true),
+    show: shown,
+    strays,
+    tokenizerPath: findTokenizer(dir),
+  };
+}
 
-  const found = isInParts ? mergeParts(headers, shapesOf(checked)) : tensorsOf(headers, checked.isWrapped === true);
+/** The model whose first GGUF file is `file`, which says all of it. */
+function ggufSource(file: string): Source {
+  const headers = readGgufFiles(file);
+  const { json, modules, ways } = describeGguf(headers);
+  return {
+    path: file,
+    configPath: file,
+    describedBy: 'its metadata',
+    model: (dtype = 'f32') => describeGgufModel(json, file, dtype, ways),
+    headers,
+    found: namedTensors(headers, modules),
+    show: (name) => shown(ggufName(name, modules)),
+    strays: () => '',
+    tokenizerPath: file,
+  };
+}
+
+/**
+ * Opens a Hugging Face folder: config.json and its weights, as safetensors or as torch.save writes them, in one file or
+ * in shards that an index names; or a GGUF file, or a folder with one. Reads headers only. A folder's own symbolic
+ * links are followed (download caches are made of them); names inside files never leave the folder. Throws UserError:
+ * the first line says what is wrong, and further lines list patterns.
+ */
+export function openCheckpoint(path: string): Checkpoint {
+  const gguf = findGgufModel(path);
+  const source = gguf === undefined ? folderSource(resolve(path)) : ggufSource(gguf);
+  const { headers, found, describedBy } = source;
+  const checked = source.model();
   const storedOf = ({ tensors, stored }: Model): Model['tensors'] =>
     stored?.((name) => found.get(name)?.shape) ?? tensors;
-  const problems = checkTensors({ tensors: storedOf(checked), isIgnored: checked.isIgnored }, found, (name) =>
-    quote(name, 120).slice(1, -1),
-  );
+  const stated = { tensors: storedOf(checked), isIgnored: checked.isIgnored };
+  const problems = checkTensors(stated, found, source.show, describedBy);
   if (problems.length > 0) {
     throw new UserError(
-      `${dir}: the weights are not the model that config.json describes:\n  ` + `${problems.join('\n  ')}${strays()}`,
-      'compare config.json with the weights, or download both again from one revision',
+      `${source.path}: the weights are not the model that ${describedBy} describes:\n  ` +
+        `${problems.join('\n  ')}${source.strays()}`,
+      gguf === undefined
+        ? 'compare config.json with the weights, or download both again from one revision'
+        : 'download the file again, or convert the model again with a current converter',
     );
   }
   const [first] = checked.tensors;
-  const model = loadModel(dir, weightFormat(found.get(first?.name ?? '')?.dtype ?? ''));
+  const model = source.model(weightFormat(found.get(first?.name ?? '')?.dtype ?? ''));
   const { config } = model;
   const tensors = new Map<string, TensorLocation>();
   const expected = storedOf(model);
@@ -101,13 +158,13 @@ export function openCheckpoint(path: string): Checkpoint {
   for (const vector of joinedVectors(expected, found)) tensors.set(vector.name, vector);
   let fingerprint: string | undefined;
   return {
-    dir,
-    configPath: configPathOf(dir),
+    path: source.path,
+    configPath: source.configPath,
     model,
     config,
     tensors,
     files: headers.map((header) => header.file),
-    tokenizerPath: findTokenizer(dir),
+    tokenizerPath: source.tokenizerPath,
     fingerprint: () => (fingerprint ??= hashFiles(config, headers)),
   };
 }
@@ -175,7 +232,7 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
     .update(`random ${seed}\n${JSON.stringify(config)}`)
     .digest('hex');
   return {
-    dir,
+    path: dir,
     configPath: isFile ? resolve(path) : configPathOf(dir),
     model,
     config,

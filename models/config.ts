@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject } from '../system/read.js';
-import type { Model } from './family/model.js';
+import type { Json, Model, StoredWays } from './family/model.js';
 import { meta } from './meta/index.js';
 import { countParts, FIRST_PART } from './meta/partFiles.js';
 import { configOfParams, isMetaParams } from './meta/params.js';
@@ -31,6 +31,10 @@ export function describeModel(json: unknown, where: string, fallbackDType: Forma
   const model = findArchitecture(text, place).describe(text, place, fallbackDType);
   return { ...model, summary: `the language model of a multimodal one, ${model.summary}`, isWrapped: true };
 }
+
+/** The model that the metadata of a GGUF file describes, in the words of config.json. Throws UserError, one line. */
+export const describeGgufModel = (json: Json, where: string, fallbackDType: FormatName, ways: StoredWays): Model =>
+  findArchitecture(json, where).describe(json, where, fallbackDType, ways);
 
 /** The model of the file at `path`. Throws UserError if the file is missing or the model is not supported. */
 export function readModel(path: string, fallbackDType?: FormatName): Model {

@@ -14,7 +14,7 @@ export interface ContentsOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-type Files = Pick<Checkpoint, 'dir' | 'configPath' | 'files'>;
+type Files = Pick<Checkpoint, 'path' | 'configPath' | 'files'>;
 
 /** What is read of a checkpoint beside its configuration and weights; each may be missing. */
 const BESIDE: readonly string[] = [
@@ -40,7 +40,8 @@ function part(name: string, path: string): Part {
 
 const weightParts = ({ files }: Files): readonly Part[] => files.map((path) => part(basename(path), path));
 
-function otherParts({ dir, configPath, files }: Files): readonly Part[] {
+function otherParts({ path: dir, configPath, files }: Files): readonly Part[] {
+  if (files.includes(configPath)) return []; // A GGUF file describes its model itself.
   const isIndexed = files.some((path) => !isSingleFile(path));
   const beside = BESIDE.filter((name) => isIndexed || !INDEXES.includes(name))
     .map((name) => join(dir, name))
@@ -91,7 +92,7 @@ export async function verifyContents(
   for (const name of new Set([...Object.keys(expected), ...Object.keys(found)])) {
     if (found[name] !== expected[name])
       throw new UserError(
-        `${join(checkpoint.dir, name)}: its bytes are not those that the artifact was compiled with ` +
+        `${checkpoint.files.find((path) => basename(path) === name) ?? name}: its bytes are not those that the artifact was compiled with ` +
           `(SHA-256 ${shown(found[name])}, expected ${shown(expected[name])})`,
         options.hint,
       );

@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { fileSize, readJsonObject } from '../system/read.js';
 import type { Checkpoint } from './checkpoint.js';
+import { findGgufModel } from './weightFiles.js';
 
 const FILE = 'generation_config.json';
 const MOST_BYTES = 1 << 20;
@@ -45,9 +46,11 @@ export interface GenerationConfig {
 }
 
 /** Throws UserError where the file is damaged. */
-export function readGenerationConfig({ dir, config }: Pick<Checkpoint, 'dir' | 'config'>): GenerationConfig {
-  const path = join(dir, FILE);
-  if (fileSize(path) === undefined) return { eosTokenIds: new Set(config.eosTokenIds), suggested: undefined };
+export function readGenerationConfig({ path: from, config }: Pick<Checkpoint, 'path' | 'config'>): GenerationConfig {
+  const path = join(from, FILE);
+  // What a GGUF file says of itself is all that counts.
+  if (findGgufModel(from) !== undefined || fileSize(path) === undefined)
+    return { eosTokenIds: new Set(config.eosTokenIds), suggested: undefined };
   const checked = schema.safeParse(readJsonObject(path, MOST_BYTES).value);
   if (!checked.success) {
     const [issue] = checked.error.issues;

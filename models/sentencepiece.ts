@@ -140,8 +140,22 @@ export interface SpecialTokens {
  * control pieces, as in transformers' conversion. If two different pieces have the same score, SentencePiece takes the
  * leftmost and this takes the lower id; trained models have no equal scores. Throws UserError.
  */
-export function convertSentencePiece(model: Uint8Array, where: string, special: SpecialTokens): string {
-  const { pieces, byteFallback, addDummyPrefix, bosId, eosId } = parseSentencePiece(model, where);
+export const convertSentencePiece = (model: Uint8Array, where: string, special: SpecialTokens): string =>
+  writePieces(parseSentencePiece(model, where), where, special);
+
+/** What else a vocabulary may have. */
+export interface PiecesOptions {
+  /** User-defined pieces, which are searched for before anything is merged, and unused ones. Default: refused. */
+  readonly hasAdded?: boolean;
+}
+
+/** The tokenizer.json (its text) of such pieces. Throws UserError. */
+export function writePieces(
+  { pieces, byteFallback, addDummyPrefix, bosId, eosId }: SentencePieceModel,
+  where: string,
+  special: SpecialTokens,
+  { hasAdded = false }: PiecesOptions = {},
+): string {
   const refuse = (what: string): never => {
     throw new UserError(`${where}: ${what}`, USE_JSON);
   };
@@ -155,13 +169,18 @@ export function convertSentencePiece(model: Uint8Array, where: string, special: 
     [UNUSED, 'unused'],
   ] as const) {
     const id = pieces.findIndex((piece) => piece.type === type);
-    if (id !== -1)
+    if (id !== -1 && !hasAdded)
       refuse(
         `piece ${id} (${quote(pieces[id]?.piece)}) is ${name}: such a tokenizer.model cannot be converted exactly`,
       );
   }
   const unknown = pieces.filter((piece) => piece.type === UNKNOWN);
   if (unknown.length !== 1) refuse(`${unknown.length} unknown pieces; expected 1`);
+  // The library searches for such pieces in the normalised text, where the mark before it would be a part of them.
+  const isMarked = ({ piece, type }: SentencePiece): boolean => type === USER_DEFINED && piece.includes(SPACE);
+  const marked = addDummyPrefix ? pieces.findIndex(isMarked) : -1;
+  if (marked !== -1)
+    refuse(`piece ${marked} (${quote(pieces[marked]?.piece)}) is user-defined, and a space is put before texts`);
   const isByte = (value: number): boolean => {
     const id = ids.get(`<0x${value.toString(16).toUpperCase().padStart(2, '0')}>`);
     return id !== undefined && pieces[id]?.type === BYTE;
@@ -188,11 +207,12 @@ export function convertSentencePiece(model: Uint8Array, where: string, special: 
     version: '1.0',
     truncation: null,
     padding: null,
-    added_tokens: pieces.flatMap(({ piece, type }, id) =>
-      type === UNKNOWN || type === CONTROL
-        ? [{ id, content: piece, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }]
-        : [],
-    ),
+    added_tokens: pieces.flatMap((each, id) => {
+      const { piece: content, type } = each;
+      if (type !== UNKNOWN && type !== CONTROL && type !== USER_DEFINED) return [];
+      const plain = { id, content, single_word: false, lstrip: false, rstrip: false };
+      return [{ ...plain, normalized: isMarked(each), special: type !== USER_DEFINED }];
+    }),
     normalizer: {
       type: 'Sequence',
       normalizers: [

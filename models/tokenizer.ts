@@ -1,15 +1,20 @@
-/** Tokenizers of checkpoint folders: tokenizer.json as it is, or a converted SentencePiece tokenizer.model. */
+/**
+ * Tokenizers of checkpoints: tokenizer.json as it is, or a converted SentencePiece tokenizer.model, or that of a GGUF
+ * file.
+ */
 import { createHash } from 'node:crypto';
 import { join, resolve } from 'node:path';
 import { BPE, Tokenizer as NativeTokenizer, type BpeOptions } from 'tokenizers';
 import { UserError } from '../errors.js';
 import { isGiven, isRecord, quote } from '../system/json.js';
 import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/read.js';
+import { convertGgufTokenizer, describeGgufTokenizer } from './ggufTokenizer.js';
 import { convertSentencePiece, parseSentencePiece, type SpecialTokens } from './sentencepiece.js';
 import { cuttableTexts, encodeSharing, SPACE, type Around } from './sharedHeads.js';
 import { cutsOf, mayCutLines, SharedLines } from './sharedLines.js';
 import { parseTokenizerJson, writeTokenizerJson, type Beside, type TokenizerJson } from './tokenizerJson.js';
 import { pieceId } from './tokenizerModels.js';
+import { findGgufModel } from './weightFiles.js';
 
 /** All that a worker thread needs to make the same tokenizer: plain data that postMessage can copy. */
 export type TokenizerSpec = {
@@ -29,6 +34,7 @@ export type TokenizerSpec = {
       readonly where: string;
     }
   | { readonly kind: 'sentencepiece'; readonly path: string; readonly special: SpecialTokens }
+  | { readonly kind: 'gguf'; readonly path: string }
 );
 
 export interface Tokenizer {
@@ -71,6 +77,8 @@ export function jsonOf(spec: TokenizerSpec): string {
       return spec.text;
     case 'sentencepiece':
       return convertSentencePiece(readBounded(spec.path, MODEL_BYTES), spec.path, spec.special);
+    case 'gguf':
+      return convertGgufTokenizer(spec.path);
   }
 }
 
@@ -292,11 +300,14 @@ function besideByConfig(dir: string, json: TokenizerJson, where: string): Partia
 export type TokenizerDescription = Pick<OpenTokenizer, 'spec' | 'vocabSize' | 'hash'>;
 
 /**
- * The tokenizer of the checkpoint folder `dir`, without creating it: threads create their own from the spec, and a
- * second one here would only take memory. `embeddings` is the number of tokens that the model knows. Throws UserError
- * if there is no tokenizer or its file is damaged.
+ * The tokenizer of the checkpoint `dir`, a folder or a GGUF file, without creating it: threads create their own from the
+ * spec, and a second one here would only take memory. `embeddings` is the number of tokens that the model knows. Throws
+ * UserError if there is no tokenizer or its file is damaged.
  */
 export function describeTokenizer(dir: string, embeddings?: number): TokenizerDescription {
+  const limit = embeddings === undefined ? {} : { embeddings };
+  const gguf = findGgufModel(dir);
+  if (gguf !== undefined) return { spec: { kind: 'gguf', path: gguf, ...limit }, ...describeGgufTokenizer(gguf) };
   const path = findTokenizer(dir);
   if (path === undefined) {
     throw new UserError(
@@ -304,7 +315,6 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
       'copy the tokenizer of the model into the folder',
     );
   }
-  const limit = embeddings === undefined ? {} : { embeddings };
   if (path.endsWith('.json')) {
     const text = decodeUtf8(readBounded(path, JSON_BYTES), path);
     const json = parseTokenizerJson(text, path);
@@ -328,7 +338,7 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
   };
 }
 
-/** Opens the tokenizer of the checkpoint folder `dir`. Throws UserError if there is none or it cannot be read. */
+/** Opens the tokenizer of the checkpoint `dir`. Throws UserError if there is none or it cannot be read. */
 export function openTokenizer(dir: string): OpenTokenizer {
   const description = describeTokenizer(dir);
   return { ...createTokenizer(description.spec), ...description };

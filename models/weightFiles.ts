@@ -4,6 +4,7 @@ import { basename, join } from 'node:path';
 import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject } from '../system/read.js';
+import { findGguf, isFolder } from './gguf/files.js';
 import { findDuplicateKey } from './jsonKeys.js';
 import { countParts, FIRST_PART, partName } from './meta/partFiles.js';
 import { readSafetensorsHeader } from './safetensors.js';
@@ -71,7 +72,7 @@ function noWeights(dir: string): UserError {
       'give the folder of a Hugging Face checkpoint: config.json and *.safetensors',
     );
   }
-  const other = names.find((name) => /\.(bin|pth|pt|gguf|safetensors)$/.test(name));
+  const other = names.find((name) => /\.(bin|pth|pt|safetensors)$/.test(name));
   const wanted = LAYOUTS.map((layout) =>
     isSharded(layout) ? `${layout.single} (or ${layout.index} and its shards)` : layout.single,
   ).join(', ');
@@ -162,6 +163,20 @@ function strayShards(dir: string, { index, suffix }: ShardedLayout, headers: rea
     : `\n  in the folder, but not named by ${index}: ${shown.join(', ')}${stray.length > SHOWN ? ', …' : ''}`;
 }
 
+/** How the weights in `dir` are stored; undefined if there are none. */
+function layoutIn(dir: string): Layout | ShardedLayout | undefined {
+  const exists = (name: string): boolean => fileSize(join(dir, name)) !== undefined;
+  return LAYOUTS.find((each) => exists(each.single) || (isSharded(each) && exists(each.index)));
+}
+
+/**
+ * The first GGUF file of the model at `path`: the path of such a file, or a folder with one model of them and no other
+ * weights. Undefined for other folders. Throws UserError for a folder with several.
+ */
+export function findGgufModel(path: string): string | undefined {
+  return isFolder(path) && layoutIn(path) !== undefined ? undefined : findGguf(path);
+}
+
 export interface WeightFiles {
   readonly headers: readonly WeightFile[];
   /** What to say of files in the folder that nothing names; a line break first, if there are any. */
@@ -174,10 +189,9 @@ export interface WeightFiles {
  * Reads the headers of the weight files in `dir`: safetensors, else those of torch.save. Throws UserError, one line.
  */
 export function readWeightFiles(dir: string): WeightFiles {
-  const exists = (name: string): boolean => fileSize(join(dir, name)) !== undefined;
-  const layout = LAYOUTS.find((each) => exists(each.single) || (isSharded(each) && exists(each.index)));
+  const layout = layoutIn(dir);
   if (layout === undefined) throw noWeights(dir);
-  if (isSharded(layout) && !exists(layout.single)) {
+  if (isSharded(layout) && fileSize(join(dir, layout.single)) === undefined) {
     const headers = readShards(dir, layout);
     return { headers, strays: () => strayShards(dir, layout, headers), isInParts: false };
   }

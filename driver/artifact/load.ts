@@ -64,7 +64,7 @@ export function codeOf(dir: string, { manifest, again }: Artifact, isTrusted: bo
 function requireSame(dir: string, { model }: Manifest, checkpoint: Checkpoint, again: string): void {
   if (checkpoint.fingerprint() !== model.fingerprint)
     throw new UserError(
-      `${dir}: the checkpoint ${checkpoint.dir} is not the one that was compiled: it has changed since, or is another`,
+      `${dir}: the checkpoint ${checkpoint.path} is not the one that was compiled: it has changed since, or is another`,
       again,
     );
 }

@@ -32,9 +32,9 @@ export interface Conversation {
 export async function converse(request: ConverseRequest, ui: Ui): Promise<Conversation> {
   const asked = { ...request, logits: wantsLogits(request), feeds: mayFeed(request) };
   const loading = beginLoading(asked, ui, new Phases());
-  const { config, dir } = loading.checkpoint;
+  const { config, path } = loading.checkpoint;
   const tokenizer = createTokenizer(loading.tokenizer.spec);
-  const found = findChatTemplate(dir);
+  const found = findChatTemplate(path);
   checkBiases(request.logitBias, config);
   const own = readGenerationConfig(loading.checkpoint);
   noteSuggestion(own, request, ui);

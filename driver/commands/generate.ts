@@ -47,7 +47,9 @@ export async function generate(
   noteSuggestion(own, request, ui);
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const named = [...request.prompts, ...fromFile];
-  const found = named.some(({ prompt }) => 'messages' in prompt) ? findChatTemplate(loading.checkpoint.dir) : undefined;
+  const found = named.some(({ prompt }) => 'messages' in prompt)
+    ? findChatTemplate(loading.checkpoint.path)
+    : undefined;
   const template = found === undefined ? undefined : new ChatTemplate(found);
   const prompts = await tokenisePrompts(named, { tokenizer, template }, config).finally(() => template?.close());
   const several = continuationsOf(request);

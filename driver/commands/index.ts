@@ -96,8 +96,8 @@ async function identify(
   options: ContentsOptions,
   ui: Ui,
 ): Promise<ModelReference> {
-  const { dir, tokenizerPath, config } = checkpoint;
-  const tokenizer = tokenizerPath === undefined ? {} : { tokenizer: describeTokenizer(dir, config.vocabSize).hash };
+  const { path, tokenizerPath, config } = checkpoint;
+  const tokenizer = tokenizerPath === undefined ? {} : { tokenizer: describeTokenizer(path, config.vocabSize).hash };
   if (hashesWeights !== true || packsWeights === true) return { ...reference, ...tokenizer };
   ui.phase('hash weights');
   return { ...reference, ...tokenizer, contents: await readContents(checkpoint, options) };

@@ -140,7 +140,7 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
 function usableCheckpoint(request: InspectRequest, manifest: Manifest, notes: string[]): Checkpoint | undefined {
   try {
     const checkpoint = checkpointOf(request.model, manifest, request.checkpoint);
-    const { dir, config, tokenizerPath } = checkpoint;
+    const { path: dir, config, tokenizerPath } = checkpoint;
     if (checkpoint.fingerprint() !== manifest.model.fingerprint) {
       notes.push(`${dir} is not the checkpoint that was compiled: running the artifact would be refused`);
       return undefined;

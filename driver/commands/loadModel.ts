@@ -57,7 +57,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
   ui.phase('open model', request.model);
   const opening = beginOpening(request, machine, ui);
   const { checkpoint, target } = opening;
-  const tokenizer = describeTokenizer(checkpoint.dir, checkpoint.config.vocabSize);
+  const tokenizer = describeTokenizer(checkpoint.path, checkpoint.config.vocabSize);
   opening.requireTokenizer(tokenizer.hash);
   // A run on a CPU promises a bound on memory, which includes this process. Hosts of GPUs have memory to spare.
   if (target.isHost) loadAddon().boundHeaps();

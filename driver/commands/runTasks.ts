@@ -44,7 +44,7 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const chat =
     request.appliesChatTemplate === true
-      ? new TaskChat(loading.checkpoint.dir, request.isMultiturn !== false, request.templateName)
+      ? new TaskChat(loading.checkpoint.path, request.isMultiturn !== false, request.templateName)
       : undefined;
   phases.begin('prompts');
   const adds = chat?.begin !== undefined && (await tokenizer.encode('')).length > 0;

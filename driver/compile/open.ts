@@ -122,7 +122,7 @@ function beginArtifact(
   const requireTokenizer = (found: string): void => {
     if (named.tokenizer !== undefined && named.tokenizer !== found)
       throw new UserError(
-        `${dir}: the tokenizer in ${checkpoint.dir} is not the one that was there when it was compiled`,
+        `${dir}: the tokenizer in ${checkpoint.path} is not the one that was there when it was compiled`,
         rebuild(dir, {
           model: reference,
           arithmetic: manifest.target.arithmetic,

@@ -65,14 +65,14 @@ export class ModelGenerator {
   /** Tells of everything that happens to the prompts. Rejects with UserError for a prompt that cannot be taken. */
   async run(asked: GenerateOptions, signal: AbortSignal, tell: Tell<GenerateEvent>): Promise<void> {
     const { prompts, ...options } = present(asked);
-    const { config, dir } = this.model.checkpoint;
+    const { config, path } = this.model.checkpoint;
     checkBiases(options.logitBias, config);
     const named = prompts.map((prompt, i) => ({
       where: `prompts[${i}]`,
       prompt: typeof prompt === 'string' ? { prompt } : prompt,
     }));
     if (this.template === undefined && named.some(({ prompt }) => 'messages' in prompt)) {
-      const found = findChatTemplate(dir);
+      const found = findChatTemplate(path);
       this.template = found === undefined ? undefined : new ChatTemplate(found);
     }
     const tokenised = await tokenisePrompts(named, { tokenizer: this.tokenizer, template: this.template }, config);

@@ -1,6 +1,6 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
 import type { FormatName } from '../../ir/storage.js';
-import type { Architecture, Json } from '../family/model.js';
+import type { Architecture, Json, StoredWays } from '../family/model.js';
 import type { ShapeOf } from '../family/tensors.js';
 import { parseDecoderConfig, parseDType, type DecoderConfig, type Differences, type FamilyConfig } from './config.js';
 import type { ExpertsConfig } from './expertConfig.js';
@@ -19,18 +19,21 @@ export interface DecoderFamily
 }
 
 export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
-  const { name, modelType, covers, differences, prepare, names = LLAMA_NAMES, ...defaults } = family;
+  const { name, modelType, covers, differences, prepare, names: published = LLAMA_NAMES, ...defaults } = family;
   return {
     name,
     modelType,
     covers,
-    describe: (file, where, fallbackDType) => {
+    describe: (file, where, fallbackDType, ways = {}) => {
       const json = prepare === undefined ? file : prepare(file);
+      const own = differences(json, where, ways.original ?? parseDType(json, where, fallbackDType));
       const config = parseDecoderConfig(json, where, fallbackDType, {
         ...defaults,
+        ...(ways.hasInterleavedPairs === true ? { hasInterleavedPairs: true } : {}),
         architecture: name,
-        differences: differences(json, where, parseDType(json, where, fallbackDType)),
+        differences: withWholeNorms(own, ways),
       });
+      const names = ways.hasProjectionsInTurn === true ? inTurn(published) : published;
       return {
         config,
         summary: summarise(config),
@@ -44,6 +47,16 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
       };
     },
   };
+}
+
+/** Norms whose weights are whole: nothing is added to them. */
+function withWholeNorms(own: Differences, { hasWholeNormWeights = false }: StoredWays): Differences {
+  return hasWholeNormWeights && own.norm !== undefined ? { ...own, norm: { ...own.norm, offset: 0 } } : own;
+}
+
+/** Names of modules that hold the rows of one projection after those of another. */
+function inTurn({ fused, ...names }: TensorNames): TensorNames {
+  return fused === undefined ? names : { ...names, fused: fused.map((each) => ({ ...each, isByHead: false })) };
 }
 
 function summarise({ hiddenSize, intermediateSize, layers, heads, headDim, kvHeads, ...rest }: DecoderConfig): string {

@@ -78,6 +78,18 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
   readonly step: (options: StepOptions) => Graph;
 }
 
+/** How files hold the weights of a family in another way than Hugging Face checkpoints do. Default of each: false. */
+export interface StoredWays {
+  /** Rows of q and k lie so that rotary embedding turns pairs of neighbours. */
+  readonly hasInterleavedPairs?: boolean;
+  /** Norm weights are whole where the family keeps differences from 1. */
+  readonly hasWholeNormWeights?: boolean;
+  /** A tensor with q, k and v has all of q first, where the family has those of each head together. */
+  readonly hasProjectionsInTurn?: boolean;
+  /** Element type of the published checkpoint, which some factors are rounded to. Default: that of the weights. */
+  readonly original?: FormatName;
+}
+
 /** A family of models: one folder of models/, listed in registry.ts. */
 export interface Architecture<Config extends ModelConfig = ModelConfig> {
   /** `architectures[0]` of its config.json. */
@@ -90,5 +102,5 @@ export interface Architecture<Config extends ModelConfig = ModelConfig> {
    * Reads a parsed config.json. `where` (its path) starts every message. `fallbackDType` is the element type of the
    * weights if the file names none. Throws UserError, one line.
    */
-  readonly describe: (json: Json, where: string, fallbackDType: FormatName) => Model<Config>;
+  readonly describe: (json: Json, where: string, fallbackDType: FormatName, ways?: StoredWays) => Model<Config>;
 }

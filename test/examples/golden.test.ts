@@ -25,7 +25,7 @@ const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, no
 /** In float64, every answer with its whole context: nothing is shared. */
 async function float64(docs?: Selection['docs']): Promise<readonly Scores[]> {
   const checkpoint = openCheckpoint(MODEL);
-  const tokenizer = describeTokenizer(checkpoint.dir);
+  const tokenizer = describeTokenizer(checkpoint.path);
   const loaded = await tokeniseDataset(
     await loadDataset({ path: DATA, task: taskByName('hellaswag'), ...(docs === undefined ? {} : { docs }) }),
     {

@@ -5,6 +5,7 @@
 import { addon } from './addon.js';
 import { datasets, journals, merges, tuning } from './answers.js';
 import { artifacts, graphs } from './artifacts.js';
+import { gguf } from './gguf.js';
 import { models } from './models.js';
 import type { Random } from './mutate.js';
 import { tasks } from './tasks.js';
@@ -20,6 +21,7 @@ export interface Fuzzer {
 
 export const FUZZERS: Readonly<Record<string, Fuzzer>> = {
   models,
+  gguf,
   graphs,
   artifacts,
   datasets,

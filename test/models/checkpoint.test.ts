@@ -358,7 +358,7 @@ describe('describeRandomCheckpoint', () => {
     const dir = temporaryFolder();
     const path = writeJson(dir, 'shape.json', SMALL_CONFIG);
     const checkpoint = describeRandomCheckpoint(path, 7);
-    expect(checkpoint).toMatchObject({ dir, files: [], tokenizerPath: undefined });
+    expect(checkpoint).toMatchObject({ path: dir, files: [], tokenizerPath: undefined });
     expect([...checkpoint.tensors.keys()]).toEqual([...shapes().keys()]);
     expect(checkpoint.tensors.get('model.norm.weight')).toEqual({
       kind: 'constant',

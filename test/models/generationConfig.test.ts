@@ -15,7 +15,7 @@ afterAll(() => rmSync(dir, { recursive: true }));
 function read(json: unknown) {
   writeFileSync(join(dir, 'generation_config.json'), JSON.stringify(json));
   const config = { eosTokenIds: [2], vocabSize: 100 } as unknown as Checkpoint['config'];
-  const { eosTokenIds, suggested } = readGenerationConfig({ dir, config });
+  const { eosTokenIds, suggested } = readGenerationConfig({ path: dir, config });
   return [[...eosTokenIds], suggested];
 }
 

@@ -1,0 +1,65 @@
+/** The tensors of GGUF files by the names that families have for them. */
+import type { StoredTensor } from '../family/storedTensors.js';
+import type { GgufHeader } from './header.js';
+import { EACH, type ModuleNames } from './modules.js';
+import { isSetting } from './settings.js';
+
+const LAYER = /^blk\.(\d{1,4})\.(\w+)\.(weight|bias)$/;
+const TOP = /^(\w+)\.(weight|bias)$/;
+/** Matrices in one tensor: experts, or heads with norms of their own. */
+const MOST_EACH = 1024;
+
+/** The name of a tensor in Hugging Face checkpoints, with EACH in it where it holds several; undefined if unknown. */
+function foreignName(name: string, { model, layers, layer }: ModuleNames): string | undefined {
+  const inLayer = LAYER.exec(name);
+  const [, number, module = '', kind] = inLayer ?? [undefined, undefined, ...(TOP.exec(name) ?? []).slice(1)];
+  const names = inLayer === null ? model : layer;
+  if (!Object.hasOwn(names, module)) return undefined;
+  return inLayer === null ? `${names[module]}.${kind}` : `${layers}.${number}.${names[module]}.${kind}`;
+}
+
+/**
+ * The tensors of `headers` by the names of a family; those that it does not know keep their own. A tensor with several
+ * matrices becomes so many.
+ */
+export function namedTensors(headers: readonly GgufHeader[], names: ModuleNames): ReadonlyMap<string, StoredTensor> {
+  const found = new Map<string, StoredTensor>();
+  for (const { file, entries } of headers)
+    for (const entry of entries) {
+      if (isSetting(entry.name)) continue;
+      const { offset, byteLength } = entry;
+      const name = foreignName(entry.name, names) ?? entry.name;
+      const [count = 1, ...shape] = entry.shape;
+      if (!name.includes(EACH) || count > MOST_EACH || shape.length === 0) {
+        found.set(name, { ...entry, name, file, shape: rowOf(name, entry.shape) });
+        continue;
+      }
+      const bytes = byteLength / count;
+      for (let i = 0; i < count; i++) {
+        const each = name.replace(EACH, String(i));
+        found.set(each, { ...entry, name: each, file, shape, offset: offset + i * bytes, byteLength: bytes });
+      }
+    }
+  return found;
+}
+
+/** Converters leave out dimensions of 1: the gate of a shared expert is a matrix of one row. */
+const rowOf = (name: string, shape: readonly number[]): readonly number[] =>
+  name.endsWith('.shared_expert_gate.weight') && shape.length === 1 ? [1, ...shape] : shape;
+
+/** The name that a GGUF file has for a family's tensor, for messages. */
+export function ggufName(name: string, { model, layers, layer }: ModuleNames): string {
+  const inLayer = name.startsWith(`${layers}.`)
+    ? /^(\d+)\.(.+)\.(weight|bias)$/.exec(name.slice(layers.length + 1))
+    : null;
+  const [, number, module, kind] = inLayer ?? [
+    undefined,
+    undefined,
+    ...(/^(.+)\.(weight|bias)$/.exec(name) ?? []).slice(1),
+  ];
+  const isOf = (foreign: string): boolean =>
+    module !== undefined && (foreign === module || foreign === module.replace(/(?<=\.(?:experts|norms)\.)\d+/, EACH));
+  const own = Object.entries(inLayer === null ? model : layer).find(([, foreign]) => isOf(foreign))?.[0];
+  if (own === undefined) return name;
+  return inLayer === null ? `${own}.${kind}` : `blk.${number}.${own}.${kind}`;
+}

@@ -1,0 +1,108 @@
+/** The tokenizer of a GGUF file as the text of a tokenizer.json that gives the same tokens. */
+import { UserError } from '../errors.js';
+import { quote } from '../system/json.js';
+import { readGgufHeader } from './gguf/header.js';
+import type { Metadata } from './gguf/metadata.js';
+import { readVocabulary, TOKEN_TYPES, type MergedVocabulary, type ScoredVocabulary } from './gguf/vocabulary.js';
+import { writePieces } from './sentencepiece.js';
+
+/** The metadata of a GGUF file. Throws UserError. */
+export const ggufMetadata = (path: string): Metadata => readGgufHeader(path).metadata;
+
+/** What decides the tokens of a GGUF file. Throws UserError if its tokenizer is not known. */
+export function describeGgufTokenizer(path: string): { readonly vocabSize: number; readonly hash: string } {
+  const metadata = ggufMetadata(path);
+  const vocabulary = readVocabulary(metadata);
+  const { length } = vocabulary.kind === 'scored' ? vocabulary.pieces : vocabulary.tokens;
+  return { vocabSize: length, hash: metadata.digest('tokenizer.ggml.') };
+}
+
+/** The tokenizer.json of a GGUF file. Throws UserError. */
+export function convertGgufTokenizer(path: string): string {
+  const vocabulary = readVocabulary(ggufMetadata(path));
+  return vocabulary.kind === 'scored' ? fromScores(vocabulary, path) : fromMerges(vocabulary, path);
+}
+
+const USE_HF = 'use the Hugging Face checkpoint of the model, with its tokenizer.json';
+
+function fromScores({ pieces, addsSpace, bosId, eosId, addBos, addEos }: ScoredVocabulary, path: string): string {
+  checkScores(pieces, path);
+  const byteFallback = pieces.some(({ type }) => type === TOKEN_TYPES.byte);
+  return writePieces(
+    { pieces, byteFallback, addDummyPrefix: addsSpace, bosId: bosId ?? 1, eosId: eosId ?? 2 },
+    path,
+    { addBos, addEos },
+    { hasAdded: true },
+  );
+}
+
+/**
+ * Converters that do not know the scores write one for all pieces, and the order of merges is lost. A few pieces with
+ * one score are usual: LLaMA's runs of spaces.
+ */
+function checkScores(pieces: ScoredVocabulary['pieces'], path: string): void {
+  const longer = pieces.filter(({ piece, type }) => type === TOKEN_TYPES.normal && [...piece].length > 1);
+  const scores = new Set(longer.map(({ score }) => score));
+  if (2 * scores.size < longer.length)
+    throw new UserError(
+      `${path}: tokenizer.ggml.scores has ${scores.size} different scores for ${longer.length} pieces: ` +
+        'the order of merges is not known',
+      USE_HF,
+    );
+}
+
+function fromMerges({ tokens, merges, pre, ...around }: MergedVocabulary, path: string): string {
+  const vocab = Object.create(null) as Record<string, number>;
+  tokens.forEach(({ piece }, id) => {
+    if (piece in vocab)
+      throw new UserError(`${path}: tokens ${vocab[piece]} and ${id} are both ${quote(piece)}`, USE_HF);
+    vocab[piece] = id;
+  });
+  const special = (name: 'bos' | 'eos', id: number | undefined): { SpecialToken: { id: string } } => {
+    const token = id === undefined ? undefined : tokens[id];
+    if (token === undefined)
+      throw new UserError(`${path}: tokenizer.ggml.add_${name}_token is true, and no ${name} token is given`, USE_HF);
+    return { SpecialToken: { id: token.piece } };
+  };
+  const single = [
+    ...(around.addBos ? [special('bos', around.bosId)] : []),
+    { Sequence: { id: 'A' } },
+    ...(around.addEos ? [special('eos', around.eosId)] : []),
+  ];
+  const named = single.flatMap((item) => ('SpecialToken' in item ? [item.SpecialToken.id] : []));
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true };
+  return JSON.stringify({
+    version: '1.0',
+    added_tokens: tokens.flatMap(({ piece, type }, id) =>
+      type === TOKEN_TYPES.control || type === TOKEN_TYPES.userDefined || type === TOKEN_TYPES.unknown
+        ? [{ id, content: piece, normalized: false, special: type !== TOKEN_TYPES.userDefined }]
+        : [],
+    ),
+    normalizer: pre.normalizer === undefined ? null : { type: pre.normalizer },
+    pre_tokenizer: {
+      type: 'Sequence',
+      pretokenizers: [
+        ...(pre.hasSingleDigits === true ? [{ type: 'Digits', individual_digits: true }] : []),
+        ...(pre.split === undefined
+          ? []
+          : [{ type: 'Split', pattern: { Regex: pre.split }, behavior: 'Isolated', invert: false }]),
+        { ...byteLevel, use_regex: pre.split === undefined },
+      ],
+    },
+    post_processor: {
+      type: 'TemplateProcessing',
+      single,
+      special_tokens: Object.fromEntries(named.map((name) => [name, { ids: [vocab[name]] }])),
+    },
+    decoder: { ...byteLevel, use_regex: true },
+    model: {
+      type: 'BPE',
+      unk_token: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: pre.ignoresMerges ?? false,
+      vocab,
+      merges,
+    },
+  });
+}

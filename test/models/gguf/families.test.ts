@@ -1,0 +1,146 @@
+/** The same small model as a Hugging Face folder and as a GGUF file: the same log-probabilities, to the bit. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { interpretGraph } from '../../../ir/graph/interpreter.js';
+import { openCheckpoint, type Checkpoint } from '../../../models/checkpoint.js';
+import { describeModel } from '../../../models/config.js';
+import type { Json } from '../../../models/family/model.js';
+import { ggufPairs, ggufTensors, type PlainTensor } from '../../support/ggufModel.js';
+import { ggufFile, type GgufType } from '../../support/ggufWriter.js';
+import { expectSame } from '../../support/sameValues.js';
+import { randomTrees } from '../../support/randomFamily.js';
+import { storedValues } from '../../support/storedValues.js';
+import { randomOf } from '../../fuzz/mutate.js';
+import { safetensors, temporaryFolder, writeJson } from '../support.js';
+
+const SIZES = {
+  dtype: 'bfloat16',
+  hidden_size: 32,
+  intermediate_size: 48,
+  num_hidden_layers: 3,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  vocab_size: 96,
+  max_position_embeddings: 64,
+  rms_norm_eps: 1e-5,
+  rope_theta: 10_000,
+};
+const EXPERTS = { num_experts_per_tok: 2, moe_intermediate_size: 24 };
+const YARN = { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 16 };
+
+const MODELS: Readonly<Record<string, Json>> = {
+  llama: { model_type: 'llama' },
+  'llama with biases, tied': {
+    model_type: 'llama',
+    attention_bias: true,
+    mlp_bias: true,
+    head_dim: 16,
+    tie_word_embeddings: true,
+  },
+  'llama with YaRN': { model_type: 'llama', rope_scaling: YARN },
+  'llama with stretched positions': { model_type: 'llama', rope_scaling: { rope_type: 'linear', factor: 2.5 } },
+  mistral: { model_type: 'mistral', sliding_window: 5 },
+  mixtral: { model_type: 'mixtral', num_local_experts: 4, num_experts_per_tok: 2 },
+  qwen2: { model_type: 'qwen2', tie_word_embeddings: true },
+  'qwen2 with experts': {
+    ...{ model_type: 'qwen2_moe', num_experts: 6, ...EXPERTS },
+    shared_expert_intermediate_size: 40,
+  },
+  qwen3: { model_type: 'qwen3', head_dim: 16 },
+  'qwen3 with experts': { model_type: 'qwen3_moe', num_experts: 6, ...EXPERTS, norm_topk_prob: true, head_dim: 16 },
+  gemma: { model_type: 'gemma', head_dim: 16 },
+  gemma2: {
+    ...{ model_type: 'gemma2', head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 4 },
+    ...{ attn_logit_softcapping: 7, final_logit_softcapping: 5 },
+  },
+  gemma3: {
+    ...{ model_type: 'gemma3_text', head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 4 },
+    ...{ num_hidden_layers: 7, rope_theta: 1_000_000, rope_scaling: { rope_type: 'linear', factor: 8 } },
+  },
+  phi3: { model_type: 'phi3', partial_rotary_factor: 0.5, sliding_window: null },
+  'phi3 with a window': { model_type: 'phi3', sliding_window: 6 },
+  stablelm: { model_type: 'stablelm', use_qkv_bias: true, partial_rotary_factor: 0.25, layer_norm_eps: 1e-5 },
+  'stablelm with norms of heads': {
+    ...{ model_type: 'stablelm', qk_layernorm: true, use_parallel_residual: true },
+    ...{ partial_rotary_factor: 0.5, layer_norm_eps: 1e-6 },
+  },
+  olmo2: { model_type: 'olmo2' },
+  olmo3: { model_type: 'olmo3', sliding_window: 5, num_hidden_layers: 5 },
+  granite: {
+    ...{ model_type: 'granite', embedding_multiplier: 12, residual_multiplier: 0.22 },
+    ...{ attention_multiplier: 0.1, logits_scaling: 8 },
+  },
+  smollm3: { model_type: 'smollm3', num_hidden_layers: 5, tie_word_embeddings: true },
+  cohere2: { model_type: 'cohere2', sliding_window: 4, num_hidden_layers: 5, logit_scale: 0.25, layer_norm_eps: 1e-5 },
+  gptneox: {
+    ...{ model_type: 'gpt_neox', num_key_value_heads: 4, rotary_pct: 0.5, layer_norm_eps: 1e-5 },
+    use_parallel_residual: true,
+  },
+};
+
+/** Numbers that F16 and BF16 hold exactly, and that stay exact when 1 is added. */
+function tensorsOf(json: Json, seed: number): PlainTensor[] {
+  const random = randomOf(seed);
+  return describeModel(json, 'config.json').tensors.map(({ name, shape, role, neutral = 1 }) => ({
+    name,
+    shape,
+    values: Float64Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => {
+      const value = Math.round((random() - 0.5) * 64) / 64;
+      return role === 'norm' ? neutral + value : value;
+    }),
+  }));
+}
+
+function folder(json: Json, tensors: readonly PlainTensor[]): string {
+  const dir = temporaryFolder();
+  let at = 0;
+  const header = Object.fromEntries(
+    tensors.map(({ name, shape, values }) => {
+      const begin = at;
+      at += 4 * values.length;
+      return [name, { dtype: 'F32', shape, data_offsets: [begin, at] }];
+    }),
+  );
+  const data = Buffer.concat(tensors.map(({ values }) => Buffer.from(Float32Array.from(values).buffer)));
+  writeFileSync(join(dir, 'model.safetensors'), safetensors(header, data));
+  writeJson(dir, 'config.json', json);
+  return dir;
+}
+
+function gguf(json: Json, tensors: readonly PlainTensor[], type: GgufType): string {
+  const path = join(temporaryFolder(), 'model.gguf');
+  writeFileSync(path, ggufFile({ pairs: ggufPairs(json), tensors: ggufTensors(tensors, json, () => type) }));
+  return path;
+}
+
+/** Log-probabilities of trees of tokens, by the graph in float64. */
+function scores({ model, tensors, config }: Checkpoint): Float64Array {
+  const graph = model.graph({ mask: 'tree', dtypeOf: (name) => tensors.get(name)?.format ?? config.dtype });
+  const inputs = randomTrees(7, 14, config.vocabSize);
+  const params = new Map(Object.entries(inputs).map(([name, values]) => [name, Float64Array.from(values)]));
+  const weights = new Map(graph.weights.map(({ name }) => [name, storedValues(tensors.get(name)!)]));
+  return interpretGraph(graph, { sizes: { T: 14, R: inputs.row.length }, weights, params })[0]!.data;
+}
+
+describe('a GGUF file', () => {
+  it.each(Object.keys(MODELS))('computes what the Hugging Face folder does: %s', (name) => {
+    const json: Json = { ...SIZES, ...MODELS[name] };
+    const tensors = tensorsOf(json, 3);
+    const plain = openCheckpoint(folder(json, tensors));
+    const want = scores(plain);
+    expect(new Set(want).size).toBeGreaterThan(5);
+    for (const type of name === 'llama' ? (['F32', 'F16', 'BF16'] as const) : (['BF16'] as const)) {
+      const copy = openCheckpoint(gguf(json, tensors, type));
+      expect(new Set(copy.tensors.keys())).toEqual(new Set(plain.tensors.keys()));
+      const { architecture, layers, vocabSize, maxPositions } = plain.config;
+      expect(copy.config).toMatchObject({ architecture, layers, vocabSize, maxPositions });
+      const got = scores(copy);
+      // Layers that do not turn q and k add up their products in the order in which the file has them.
+      if (name !== 'smollm3') expectSame(got, want, `${name} in ${type}`);
+      got.forEach((value, i) => {
+        expect(Math.abs(value - want[i]!)).toBeLessThan(1e-12);
+      });
+    }
+  });
+});
