@@ -17,7 +17,7 @@ export const isFolder = (path: string): boolean => statSync(path, { throwIfNoEnt
 
 /** Names of the models among files of a folder: of one in several files, its first. */
 const modelsAmong = (names: readonly string[]): readonly string[] =>
-  names.filter((name) => name.endsWith(SUFFIX) && !BESIDE.test(name) && (PART.exec(name)?.[2] ?? '00001') === '00001');
+  names.filter((name) => !BESIDE.test(name) && (PART.exec(name)?.[2] ?? '00001') === '00001');
 
 /**
  * The first file of the GGUF model at `path`, a file or a folder with exactly one model; undefined if it is neither.
@@ -26,7 +26,8 @@ const modelsAmong = (names: readonly string[]): readonly string[] =>
 export function findGguf(path: string): string | undefined {
   const full = resolve(path);
   if (!isFolder(full)) return full.endsWith(SUFFIX) ? firstFile(full) : undefined;
-  const models = modelsAmong(readdirSync(full).sort());
+  const names = readdirSync(full).filter((name) => name.endsWith(SUFFIX) && !isFolder(join(full, name)));
+  const models = modelsAmong(names.sort());
   if (models.length > 1)
     throw new UserError(
       `${path}: has ${models.length} GGUF models: ${models.slice(0, 4).join(', ')}${models.length > 4 ? ', …' : ''}`,
