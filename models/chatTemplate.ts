@@ -33,8 +33,9 @@ const DEFAULT = 'default';
 const NAMED_KEY = 'tokenizer.chat_template.';
 
 /**
- * The template of the checkpoint `dir`, a folder or a GGUF file; undefined if it has none. Throws UserError for a damaged file, and for a name that
- * no template has. Where there is one template without a name, it is called `default`.
+ * The template of the checkpoint `dir`, a folder or a GGUF file; undefined if it has none. Throws UserError for a
+ * damaged file, and for a name that no template has. Where there is one template without a name, it is called
+ * `default`.
  */
 export function findChatTemplate(dir: string, name = DEFAULT): FoundTemplate | undefined {
   const gguf = findGgufModel(dir);

@@ -92,8 +92,8 @@ export async function verifyContents(
   for (const name of new Set([...Object.keys(expected), ...Object.keys(found)])) {
     if (found[name] !== expected[name])
       throw new UserError(
-        `${checkpoint.files.find((path) => basename(path) === name) ?? name}: its bytes are not those that the artifact was compiled with ` +
-          `(SHA-256 ${shown(found[name])}, expected ${shown(expected[name])})`,
+        `${checkpoint.files.find((path) => basename(path) === name) ?? name}: its bytes are not those that the ` +
+          `artifact was compiled with (SHA-256 ${shown(found[name])}, expected ${shown(expected[name])})`,
         options.hint,
       );
   }

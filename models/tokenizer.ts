@@ -300,9 +300,9 @@ function besideByConfig(dir: string, json: TokenizerJson, where: string): Partia
 export type TokenizerDescription = Pick<OpenTokenizer, 'spec' | 'vocabSize' | 'hash'>;
 
 /**
- * The tokenizer of the checkpoint `dir`, a folder or a GGUF file, without creating it: threads create their own from the
- * spec, and a second one here would only take memory. `embeddings` is the number of tokens that the model knows. Throws
- * UserError if there is no tokenizer or its file is damaged.
+ * The tokenizer of the checkpoint `dir`, a folder or a GGUF file, without creating it: threads create their own from
+ * the spec, and a second one here would only take memory. `embeddings` is the number of tokens that the model knows.
+ * Throws UserError if there is no tokenizer or its file is damaged.
  */
 export function describeTokenizer(dir: string, embeddings?: number): TokenizerDescription {
   const limit = embeddings === undefined ? {} : { embeddings };

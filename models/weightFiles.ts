@@ -75,7 +75,9 @@ function noWeights(dir: string): UserError {
   const other = names.find((name) => /\.(bin|pth|pt|safetensors)$/.test(name));
   const wanted = LAYOUTS.map((layout) =>
     isSharded(layout) ? `${layout.single} (or ${layout.index} and its shards)` : layout.single,
-  ).join(', ');
+  )
+    .concat('a GGUF file')
+    .join(', ');
   return new UserError(
     `${dir}: found no weights: ${wanted}${other === undefined ? '' : `; ${quote(other)} cannot be read`}`,
     other !== undefined && !/\.(safetensors|bin|pth)$/.test(other)

@@ -66,7 +66,8 @@ export function readGgufFiles(first: string): readonly [GgufHeader, ...GgufHeade
     // A model in one file says nothing, 0 or 1.
     if (number !== i || Math.max(1, count) !== headers.length)
       throw new UserError(
-        `${file}: says that it is file ${number + 1} of ${Math.max(1, count)}, and is file ${i + 1} of ${headers.length}`,
+        `${file}: says that it is file ${number + 1} of ${Math.max(1, count)}, ` +
+          `and is file ${i + 1} of ${headers.length}`,
         'give files of a model in several their names back: NAME-00001-of-0000N.gguf',
       );
     for (const { name } of entries) {

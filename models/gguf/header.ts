@@ -113,7 +113,7 @@ function checkPlaces(found: readonly Described[], dataBytes: number, alignment: 
     if (begin - end >= alignment) cursor.fail(`${begin - end} bytes before ${shown} belong to no tensor`);
     if (begin + byteLength > dataBytes)
       cursor.fail(
-        `truncated: ${shown} ends at byte ${begin + byteLength} of the data, of which there are ${Math.max(0, dataBytes)}`,
+        `truncated: ${shown} ends at byte ${begin + byteLength} of the data, ` + `which has ${Math.max(0, dataBytes)}`,
       );
     end = begin + byteLength;
     before = shown;

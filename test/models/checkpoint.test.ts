@@ -138,15 +138,15 @@ describe('openCheckpoint', () => {
 
   it('says what a folder contains if it contains no weights', () => {
     const dir = folder();
-    renameSync(join(dir, 'model.safetensors'), join(dir, 'model.gguf'));
+    renameSync(join(dir, 'model.safetensors'), join(dir, 'model.pt'));
     const error = userError(() => openCheckpoint(dir));
     expect(error.message).toBe(
       `${dir}: found no weights: model.safetensors (or model.safetensors.index.json and its shards), ` +
-        'pytorch_model.bin (or pytorch_model.bin.index.json and its shards), consolidated.00.pth; ' +
-        '"model.gguf" cannot be read',
+        'pytorch_model.bin (or pytorch_model.bin.index.json and its shards), consolidated.00.pth, a GGUF file; ' +
+        '"model.pt" cannot be read',
     );
     expect(error.hint).toContain('safetensors copy');
-    rmSync(join(dir, 'model.gguf'));
+    rmSync(join(dir, 'model.pt'));
     expect(userError(() => openCheckpoint(dir)).hint).toContain('hf download');
     expect(refusal('/nowhere')).toContain('/nowhere');
   });
