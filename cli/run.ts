@@ -1,7 +1,9 @@
 /** `tilewright run`: scores a data set and prints the results. */
 import type { Command } from 'commander';
+import { existsSync } from 'node:fs';
 import { isArtifact, modelName } from '../driver/names.js';
 import {
+  BASELINES,
   Interrupted,
   PREFIXES,
   type RunRequest,
@@ -45,6 +47,8 @@ import {
   type Flags,
 } from './options.js';
 import { HARNESS_HELP, harnessNotes, translated } from './harnessFlags.js';
+import { comparisonText } from './compareText.js';
+import { printable } from './report.js';
 import { shard } from './shard.js';
 import { addTaskFlags, refuseMixed, resultsFolderOf, taskRequest } from './taskFlags.js';
 import { printJson, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
@@ -95,6 +99,10 @@ export function addRun(program: Command, context: Context): void {
       'write a timeline of what every device did, and of some micro-batches kernel by kernel; ui.perfetto.dev opens it',
     )
     .option('--dump <dir>', 'write every stage of the compilation, numbered')
+    .option(
+      '--compare-with <dir>',
+      `folder of an earlier run, or ${BASELINES.join(', ')}: the same questions in that arithmetic (see below)`,
+    )
     .option('--dry-run', 'count what each way of sharing would compute, and compute nothing')
     .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
     .option('--json', 'print the results as JSON and nothing else')
@@ -133,6 +141,13 @@ export function addRun(program: Command, context: Context): void {
       'sharing mode and choice of questions; on a GPU unless --mask tree says otherwise. Two kinds of',
       'processor, instruction set or arithmetic differ in the last bits.',
     ],
+    'What it costs in answers': [
+      '--compare-with DIR compares this run with the results of another one, as tilewright compare does.',
+      '--compare-with f32 (bf16, f16; 16bit: the checkpoint as a run computes it by default) computes the',
+      'same questions a second time in that arithmetic, f32 on the CPU, and compares the two. Prints',
+      'differences of metrics with a paired test, of log-likelihoods and of choices, and writes',
+      'comparison.json beside the results in --out.',
+    ],
     'Shards, one run on many machines': [
       '--shard 3/8 scores the third of eight parts, of about equal work, into a folder of its own',
       "in --out, which shards may share; tilewright merge makes one run's results of all. Without",
@@ -160,6 +175,7 @@ export function addRun(program: Command, context: Context): void {
       `${EXAMPLE} --out results --resume`,
       `${EXAMPLE} --out parts --shard 1/2`,
       `${EXAMPLE} --limit 100 --json`,
+      `${EXAMPLE} --compare-with f32`,
       'tilewright run models/demo --tasks mmlu,hellaswag --num_fewshot 5 --data_root HUB',
     ],
     'Exit status': EXIT_STATUSES,
@@ -226,11 +242,25 @@ function parse(context: Context, model: string, flags: Flags): Parsed {
     ...(output === undefined ? {} : { output }),
     ...(trace === undefined ? {} : { trace }),
     ...(part === undefined ? {} : { shard: part }),
+    ...comparedWith(text(flags, 'compareWith')),
     ...(isSet(flags, 'dryRun') ? { isDryRun: true } : {}),
   };
   if (isArtifact(model)) refuseCompileFlags(flags, model);
   if (output !== undefined) refuseArtifactFolder(output, name ?? modelName(model));
   return { ...asked, ...request, threads: threads(flags, () => context.commands.cores()) };
+}
+
+/** A word for an arithmetic, or a folder; ./f32 is a folder of that name. */
+function comparedWith(given: string | undefined): Pick<ScoreRequest, 'compareWith'> {
+  if (given === undefined) return {};
+  const precision = BASELINES.find((each) => each === given);
+  if (precision !== undefined) return { compareWith: { kind: 'precision', precision } };
+  if (!existsSync(given))
+    throw new UsageError(
+      `--compare-with ${given}: there is no such folder`,
+      `give the folder of an earlier run, or one of ${BASELINES.join(', ')}`,
+    );
+  return { compareWith: { kind: 'results', path: given } };
 }
 
 async function run(context: Context, model: string, flags: Flags): Promise<void> {
@@ -260,7 +290,8 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
     const { kind: _kind, ...asked } = parsed;
     return commands.runTasks({ ...asked, signal }, ui);
   });
-  if (isJson) printJson(io, result.results);
+  const { comparison } = result;
+  if (isJson) printJson(io, comparison === undefined ? result.results : { ...result.results, comparison });
   else io.stdout.write(describe(result));
   if (!isJson && request.shard !== undefined)
     io.stdout.write(
@@ -274,7 +305,10 @@ function describe(result: RunResult): string {
   lines.push(...generationLines(result.results['generation']));
   if (result.resultsPath !== undefined) lines.push(`results: ${result.resultsPath}`);
   if (result.samplesPath !== undefined) lines.push(`samples: ${result.samplesPath}`);
-  return `${lines.join('\n')}\n`;
+  if (result.comparisonPath !== undefined) lines.push(`comparison: ${result.comparisonPath}`);
+  const { comparison } = result;
+  const compared = comparison === undefined ? '' : `\n${printable(comparisonText(comparison))}`;
+  return `${lines.join('\n')}\n${compared}`;
 }
 
 /** The run in a few lines, from its throughput block. */

@@ -1,4 +1,5 @@
 /** Requests and results of the three commands, and the interface through which they report progress. */
+import type { Comparison } from '../eval/compare/compareRuns.js';
 import type { DocRange } from '../eval/selection.js';
 import type { Sharing } from '../eval/sharing.js';
 import type { Seeds } from '../tasks/requests/seeds.js';
@@ -156,6 +157,17 @@ export interface LoadRequest extends ModelRequest, ArtifactRequest {
   readonly parallel?: 'auto' | Parallelism;
 }
 
+/**
+ * What answers of narrower numbers are compared with: `16bit` computes with the checkpoint's own numbers as a run does
+ * by default; the others name the arithmetic.
+ */
+export const BASELINES = ['16bit', 'f32', 'bf16', 'f16'] as const;
+export type Baseline = (typeof BASELINES)[number];
+
+/** Another run: its results, or the arithmetic in which the same questions are to be computed once more. */
+export type CompareWith =
+  { readonly kind: 'results'; readonly path: string } | { readonly kind: 'precision'; readonly precision: Baseline };
+
 /** What runs have in common, whatever they score. */
 export interface ScoreRequest extends LoadRequest {
   readonly sharing: Sharing;
@@ -178,6 +190,8 @@ export interface ScoreRequest extends LoadRequest {
   readonly resumeCommand?: string;
   /** File for a timeline in Chrome's trace format, with one slice per kernel launch. */
   readonly trace?: string;
+  /** The run is compared with another one when it is done. */
+  readonly compareWith?: CompareWith;
 }
 
 export interface RunRequest extends ScoreRequest {
@@ -224,6 +238,9 @@ export interface RunResult {
   readonly table: string;
   readonly resultsPath: string | undefined;
   readonly samplesPath: string | undefined;
+  /** Where the run was to be compared, with the file that holds it if there is a folder. */
+  readonly comparison?: Comparison;
+  readonly comparisonPath?: string;
 }
 
 /** A run that was told to stop. Thrown once its journal is on disk. */

@@ -109,6 +109,7 @@ export const tune = async (request: TuneRequest, ui: Ui): Promise<TuneResult> =>
 
 /** Checkpoint or artifact, and a question set → results. */
 export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> {
+  if (asked.compareWith !== undefined) return (await import('./compareWith.js')).runCompared(asked, ui, run);
   const { target: _, ...rest } = asked;
   const request = { ...rest, ...(await settleTarget(asked, ui)) };
   if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');
@@ -117,6 +118,7 @@ export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> 
 
 /** Checkpoint or artifact, and tasks of lm-evaluation-harness → results in its layout. */
 export async function runTasks(asked: Asked<TasksRequest>, ui: Ui): Promise<RunResult> {
+  if (asked.compareWith !== undefined) return (await import('./compareWith.js')).runCompared(asked, ui, runTasks);
   const { target: _, ...rest } = asked;
   const request = { ...rest, ...(await settleTarget(asked, ui)) };
   if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');

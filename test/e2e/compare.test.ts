@@ -8,9 +8,24 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import type { Comparison } from '../../eval/compare/compareRuns.js';
 import { isThorough } from '../support/thorough.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
-import { CAPACITY, filesOf, isBuilt, ROOT, success, temporaryFolder, tilewright, type Outcome } from './support.js';
+import {
+  CAPACITY,
+  failure,
+  filesOf,
+  isBuilt,
+  ROOT,
+  success,
+  temporaryFolder,
+  tilewright,
+  type Outcome,
+} from './support.js';
 
 const QUESTIONS = 60;
+
+/** The same comparison, of files that were named in another way. */
+const pathsOf =
+  ({ a, b }: Comparison) =>
+  (of: Comparison): Comparison => ({ ...of, a: { ...of.a, path: a.path }, b: { ...of.b, path: b.path } });
 
 describe.skipIf(!isBuilt)('compared runs', () => {
   const [model, task, data] = isThorough
@@ -71,5 +86,29 @@ describe.skipIf(!isBuilt)('compared runs', () => {
     expect(likelihoods!.worst!.difference).toBeLessThan(0.01);
     expect(choices!.changed).toEqual([]);
     expect(summary).toMatch(/: no difference within the error$/);
+  });
+
+  test('by the run itself, with earlier results or a second pass, are written beside the results', async () => {
+    const capacity = isThorough ? [] : CAPACITY;
+    const { stdout } = success(await run('later', '--compare-with', folder('large'), ...capacity));
+    const path = /^comparison: (.*)$/m.exec(stdout)![1]!;
+    const written = JSON.parse(readFileSync(path, 'utf8')) as Comparison;
+    expect(written).toEqual(await comparison(folder('large'), folder('later')).then(pathsOf(written)));
+    expect(stdout.trimEnd().split('\n').at(-1)).toBe(written.summary);
+    const printed = JSON.parse(
+      success(await run('twice', '--compare-with', 'f32', '--json', '--resume', ...capacity)).stdout,
+    ) as { comparison: Comparison };
+    expect(printed.comparison.a.file).toMatch(/twice\/compared-with-f32\/.*results_/);
+    expect(printed.comparison.tasks[0]).toMatchObject({ isEqual: true, questions: { common: QUESTIONS } });
+  });
+
+  test('that cannot be compared are refused before anything is computed', async () => {
+    const refused = async (...more: string[]): Promise<string> => failure(await run('none', ...more)).error;
+    expect(await refused('--compare-with', 'f16', '--target', 'cpu')).toMatch(/--compare-with f16: .* is for GPUs/);
+    expect(await refused('--compare-with', '16bit')).toMatch(/there is nothing to compare/);
+    expect(await refused('--compare-with', join(out, 'absent'))).toMatch(/absent: there is no such folder/);
+    expect(await refused('--compare-with', temporaryFolder())).toMatch(/no results_\*\.json in it/);
+    expect(await refused('--compare-with', 'f32', '--shard', '1/2')).toMatch(/a shard has a part of the questions/);
+    expect(filesOf(folder('none'), 'results')).toEqual([]);
   });
 });
