@@ -13,6 +13,7 @@ export type {
 export type { ProgressEvent, ProgressListener } from './driver/library/progress.js';
 export { Interrupted, type CompileResult, type RunProgress, type TuneResult } from './driver/requests.js';
 export { mergeShards as merge, type Merged, type MergeRequest } from './eval/merge.js';
+export { compareRuns as compare, type Comparison } from './eval/compare/compareRuns.js';
 export type { DatasetRecord } from './eval/records.js';
 export type { Results, Throughput } from './eval/results.js';
 export { UsageError, UserError } from './errors.js';

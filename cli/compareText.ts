@@ -6,7 +6,7 @@ import type { TaskDifference } from '../eval/compare/compareTask.js';
 import { shownP } from '../eval/compare/verdict.js';
 import { count, counted, percent, textTable } from '../system/format.js';
 
-const decimal = (value: number): string => value.toFixed(4);
+const decimal = (value: number): string => value.toFixed(4).replace('-', '−');
 const signed = (value: number): string => {
   const text = Math.abs(value).toFixed(4);
   return `${Number(text) === 0 ? ' ' : value < 0 ? '−' : '+'}${text}`;

@@ -2,6 +2,7 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 import { UserError } from '../errors.js';
 import { codeOf, reasonOf } from './errno.js';
+import { fileSize } from './read.js';
 
 const BUFFER = 1 << 20;
 
@@ -37,6 +38,8 @@ export class FileLines {
   constructor(path: string, options: FileLineOptions) {
     this.path = path;
     this.#options = options;
+    // A pipe would be waited for.
+    if (fileSize(path, options.hint) === undefined) throw new UserError(`${path}: no such file`, options.hint);
     this.#fd = this.#system(() => openSync(path, 'r'));
   }
 

@@ -92,10 +92,11 @@ const resultsIn = (folder: string): ResultsFile[] =>
 
 /** What is said of a folder in which there are no results. */
 function nothingIn(folder: string): UserError {
-  const names = entriesOf(folder).map(({ name }) => name);
+  const entries = entriesOf(folder);
+  const names = entries.map(({ name }) => name);
   const isPart = (name: string): boolean => /^shard-\d+-of-\d+$/.test(name);
-  const inner = names.flatMap((name) =>
-    statSync(join(folder, name)).isDirectory() ? entriesOf(join(folder, name)).map((entry) => entry.name) : [],
+  const inner = entries.flatMap((entry) =>
+    entry.isDirectory() ? entriesOf(join(folder, entry.name)).map(({ name }) => name) : [],
   );
   if ([...names, ...inner].some(isPart))
     return new UserError(
@@ -216,7 +217,7 @@ function runOf(path: string, files: readonly ResultsFile[]): RunFiles {
   return {
     path,
     file: newest!.path,
-    model: clip(results['model_name'] ?? config['model'] ?? basename(dirname(newest!.path))),
+    model: clip(asText(results['model_name']) || asText(config['model']) || basename(dirname(newest!.path))),
     arithmetic: asText(config['arithmetic']) === undefined ? undefined : clip(config['arithmetic']),
     tasks: new Map(older.flatMap(({ tasks }) => [...tasks])),
     groups: new Map(older.flatMap(({ groups }) => [...groups])),

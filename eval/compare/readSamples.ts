@@ -133,10 +133,14 @@ class Reader {
   readonly #path: string;
   readonly #places = new Map<string, number>();
   readonly #seen = new Map<number, number>();
+  readonly #filters: readonly string[];
+  readonly #metrics: readonly string[];
 
   constructor(task: TaskFiles, path: string) {
     this.#task = task;
     this.#path = path;
+    this.#filters = filtersOf(task.figures);
+    this.#metrics = metricsOf(task.figures);
   }
 
   take(line: FileLine): void {
@@ -149,9 +153,9 @@ class Reader {
     const times = this.#seen.get(docId) ?? 0;
     this.#seen.set(docId, times + 1);
     const named = sample['filter'];
-    const filter = typeof named === 'string' ? named : (filtersOf(this.#task.figures)[times] ?? 'none');
+    const filter = typeof named === 'string' ? named : (this.#filters[times] ?? 'none');
     const question = this.questions.get(docId) ?? this.#begin(docId, sample, line, where);
-    const listed = Array.isArray(sample['metrics']) ? (sample['metrics'] as unknown[]) : metricsOf(this.#task.figures);
+    const listed = Array.isArray(sample['metrics']) ? (sample['metrics'] as unknown[]) : this.#metrics;
     for (const metric of listed.slice(0, MAX_METRICS)) {
       if (typeof metric !== 'string' || !Object.hasOwn(sample, metric)) continue;
       const place = this.#place(`${metric},${filter}`, where);
