@@ -1,0 +1,152 @@
+/** Windows of a run of tasks: scored, generated, measured and written. */
+import type { Answers, TaskAnswers } from '../../eval/harness/answers.js';
+import { printDocs, type RunIdentity } from '../../eval/index.js';
+import type { createTokenizer } from '../../models/tokenizer.js';
+import { counted } from '../../system/format.js';
+import { SEEDS } from '../../tasks/requests/seeds.js';
+import type { Phases } from '../phases.js';
+import { Interrupted, type RunResult, type TasksRequest, type Ui } from '../requests.js';
+import { VERSION } from '../version.js';
+import { firstAnswer } from './loadQuestions.js';
+import type { AboutTasks } from './prepareTasks.js';
+import type { TaskReporter, TasksState } from './reportTasks.js';
+import { traceRun } from './runModel.js';
+import { modelIdentity, scoreSet, type ScoredSet } from './scoreSet.js';
+import type { PackedWindow, TaskModel } from './taskModel.js';
+import { textAnswers } from './taskTexts.js';
+import { isEmpty, TaskTotals } from './taskTotals.js';
+import { generateTexts, type GeneratedTexts } from './taskWriting.js';
+
+interface Running {
+  readonly request: TasksRequest;
+  readonly about: AboutTasks;
+  readonly model: TaskModel;
+  readonly reporter: TaskReporter;
+  readonly loadSeconds: number;
+  readonly tokenizer: ReturnType<typeof createTokenizer>;
+  readonly phases: Phases;
+}
+
+/** A window whose answers are there, and the run as it stood then. */
+export interface ComputedWindow {
+  readonly packed: PackedWindow;
+  readonly scored: ScoredSet | undefined;
+  readonly texts: GeneratedTexts | undefined;
+  readonly state: TasksState;
+}
+
+/** Computes windows one after another. */
+export class TasksRun {
+  readonly #of: Running;
+  readonly #ui: Ui;
+  readonly #totals: TaskTotals;
+  readonly #onFirst: () => void;
+
+  constructor(of: Running, ui: Ui) {
+    this.#of = of;
+    this.#ui = ui;
+    this.#totals = new TaskTotals(of.request.overlong);
+    this.#onFirst = firstAnswer(of.phases, of.model.model, ui);
+  }
+
+  /** Scores a window and generates its texts. */
+  async compute(packed: PackedWindow): Promise<ComputedWindow> {
+    const { model, loadSeconds } = this.#of;
+    const scored = isEmpty(packed.window) ? undefined : await this.#score(packed);
+    const texts = packed.prompts === undefined ? undefined : await this.#generate(packed);
+    const totals = this.#totals;
+    totals.add(packed, scored, texts);
+    return {
+      ...{ packed, scored, texts },
+      state: {
+        ...{ model: model.model, modelName: model.name, loadSeconds, about: totals.about },
+        ...{ computed: totals.computed(model.computed), generated: totals.generated },
+        identity: await this.#identity(),
+      },
+    };
+  }
+
+  /** Measures and writes, while the next window is computed; the results of all tasks that are finished by then. */
+  async report({ packed, scored, texts, state }: ComputedWindow): Promise<RunResult> {
+    const { reporter } = this.#of;
+    const { window } = packed;
+    const answers: Answers = {
+      scores: new Map(scored?.scores.map((each) => [each.docId, each])),
+      texts: textAnswers(window.tasks, texts?.texts ?? new Map<number, readonly (readonly string[])[]>()),
+    };
+    if (window.isLast) this.#ui.phase('metrics');
+    const finished = await reporter.add(window, answers, state.modelName);
+    if (!window.isLast) for (const each of finished) this.#ui.note(shown(each));
+    for (const { task, missing } of finished)
+      if (missing > 0)
+        this.#ui.warn(
+          `${task.name}: right answers of ${counted(missing, 'document')} are no choices, and count as wrong`,
+        );
+    const result = reporter.write(state);
+    if (window.isLast && scored !== undefined) await this.#trace(packed, scored);
+    return result;
+  }
+
+  async #identity(): Promise<RunIdentity> {
+    const { request, about, model } = this.#of;
+    const { sha256, docs } = this.#totals.about;
+    return {
+      ...(await modelIdentity(model.model)),
+      ...{ task: about.task.name, taskVersion: about.task.version, dataset: sha256, docs: printDocs(docs) },
+      ...{ sharing: request.sharing, overlong: request.overlong ?? 'truncate', version: VERSION },
+      seeds: JSON.stringify(request.seeds ?? SEEDS),
+    };
+  }
+
+  async #score({ window, questions }: PackedWindow): Promise<ScoredSet> {
+    const { request, about, model } = this.#of;
+    const { output, resume, resumeCommand, signal } = request;
+    const before = this.#totals.documents;
+    this.#ui.phase(
+      'score',
+      `${counted(window.documents, 'document')}${window.isLast && before === 0 ? '' : ` from ${before} on`}, ` +
+        `sharing ${request.sharing}`,
+    );
+    const scored = await scoreSet(
+      model.model,
+      questions,
+      {
+        ...{ task: about.task, modelName: model.name, output, resume, resumeCommand, signal },
+        scorer: model.scorer,
+        onProgress: this.#onFirst,
+      },
+      this.#ui,
+    );
+    if (scored.isInterrupted) {
+      await this.#trace({ window, questions, prompts: undefined }, scored);
+      throw new Interrupted(before + scored.scores.length);
+    }
+    return scored;
+  }
+
+  async #generate({ window, prompts }: PackedWindow): Promise<GeneratedTexts> {
+    const { request, about, model, tokenizer } = this.#of;
+    return generateTexts(
+      {
+        ...{ model: model.model, modelName: model.name, tokenizer, request },
+        ...{ prompts: prompts!, task: about.task, sha256: window.dataset.sha256 },
+      },
+      this.#ui,
+    );
+  }
+
+  async #trace({ questions }: PackedWindow, scored: ScoredSet): Promise<void> {
+    const { request, model } = this.#of;
+    if (request.trace !== undefined) await traceRun(request.trace, model.model, questions, scored);
+  }
+}
+
+/** `mmlu_anatomy: acc 0.4296 ± 0.0428, …; 135 documents`. */
+function shown({ task, documents, figures }: TaskAnswers): string {
+  const all = [...figures].map(([key, { value, error }]) => {
+    const [metric = '', filter = 'none'] = key.split(',');
+    const of = filter === 'none' ? metric : `${metric} (${filter})`;
+    return `${of} ${value.toFixed(4)}${error === null ? '' : ` ± ${error.toFixed(4)}`}`;
+  });
+  return `${task.name}: ${all.join(', ')}; ${counted(documents, 'document')}`;
+}
