@@ -93,6 +93,7 @@ const THOROUGH = [
   'codegen/layer',
   'e2e/compare',
   'e2e/golden',
+  'models/gguf/families',
 ].map((name) => `test/${name}.test.ts`);
 /** Files that CI has no time for: what they prove at length, others there prove in part. */
 const LENGTHY = [
@@ -101,6 +102,7 @@ const LENGTHY = [
   'codegen/cuda/randomModel',
   'codegen/draw',
   'e2e/generateSmall',
+  'e2e/gguf',
   'e2e/gpuTune',
   'e2e/sameAnswers',
   'e2e/taskWindows',

@@ -112,7 +112,8 @@ function ggufSource(file: string): Source {
     path: file,
     configPath: file,
     describedBy: 'its metadata',
-    model: (dtype = 'f32') => describeGgufModel(json, file, dtype, ways),
+    // Where weights are quantised, those of the published checkpoint were not: nearly all are in bf16.
+    model: (dtype = 'bf16') => describeGgufModel(json, file, dtype, ways),
     headers,
     found: namedTensors(headers, modules),
     show: (name) => shown(ggufName(name, modules)),
@@ -146,7 +147,7 @@ export function openCheckpoint(path: string): Checkpoint {
     );
   }
   const [first] = checked.tensors;
-  const model = source.model(weightFormat(found.get(first?.name ?? '')?.dtype ?? ''));
+  const model = source.model(floatFormat(found.get(first?.name ?? '')));
   const { config } = model;
   const tensors = new Map<string, TensorLocation>();
   const expected = storedOf(model);
@@ -182,6 +183,10 @@ function tensorsOf(files: readonly WeightFile[], isWrapped: boolean): ReadonlyMa
     }
   return found;
 }
+
+/** The storage format of a tensor of floats; undefined for another one. */
+const floatFormat = (stored: StoredTensor | undefined): FormatName | undefined =>
+  stored === undefined || 'encoding' in stored ? undefined : weightFormat(stored.dtype);
 
 function shapesOf({ tensors }: Model): ShapeOf {
   const shapes = new Map(tensors.map(({ name, shape }) => [name, shape]));

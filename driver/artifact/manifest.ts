@@ -58,7 +58,7 @@ const manifestSchema = z.strictObject({
     /** Absent if the checkpoint had none. */
     tokenizer: hash.optional(),
     /** Hashes of all bytes of the weight files, if they were read. */
-    contents: hashesOf(/^(?!\.)[\w.-]{1,200}\.safetensors$/, 4096).optional(),
+    contents: hashesOf(/^(?!\.)[^/\\\p{Cc}]{1,200}\.(?:safetensors|bin|pth|gguf)$/u, 4096).optional(),
   }),
   tuned: z.boolean(),
   files: z.strictObject({ 'graph.tw': hash, 'plan.json': hash }),

@@ -9,6 +9,7 @@ import {
 } from './tensors.js';
 import type { WeightEntry } from './weightFile.js';
 import { UserError } from '../../errors.js';
+import type { Encoding, FilePart, PerPart } from '../../ir/encoding.js';
 import type { FileTile, FormatName } from '../../ir/storage.js';
 
 /** A tensor in one file. */
@@ -21,13 +22,22 @@ export interface SplitTensor extends Pick<WeightEntry, 'name' | 'dtype' | 'shape
   readonly tiles: readonly FileTile[];
 }
 
-export type StoredTensor = WholeTensor | SplitTensor;
+/** A matrix that is encoded, decoded as F32. */
+export interface EncodedStored extends Pick<WeightEntry, 'name' | 'dtype' | 'shape'> {
+  readonly encoding: Encoding;
+  readonly places: PerPart<FilePart>;
+  /** Scales for each part of the matrix, where `places.scales` is the list of all. */
+  readonly hasScalePerPart: boolean;
+}
+
+export type StoredTensor = WholeTensor | SplitTensor | EncodedStored;
 
 /** Where a stored tensor lies, or its parts. Its element type is one of weights. */
 export function placesOf(stored: StoredTensor, parts: readonly TensorPart[] | undefined): readonly TensorLocation[] {
   const { name, dtype, shape } = stored;
   const format = weightFormat(dtype);
   if (format === undefined) throw new Error(`${name} passed checkTensors with elements of ${dtype}`);
+  if ('encoding' in stored) return encodedPlaces(stored, parts);
   if ('tiles' in stored) {
     if (parts !== undefined) throw new Error(`${name} is in parts, which lie in several files`);
     return [{ kind: 'assembled', name, format, shape, tiles: stored.tiles }];
@@ -35,6 +45,31 @@ export function placesOf(stored: StoredTensor, parts: readonly TensorPart[] | un
   const { file, offset, byteLength } = stored;
   if (parts === undefined) return [{ kind: 'file', name, format, shape, file, offset, byteLength }];
   return parts.map((part) => placeOfPart(stored, part, format));
+}
+
+function encodedPlaces(
+  { name, shape, encoding, places, hasScalePerPart }: EncodedStored,
+  parts: readonly TensorPart[] | undefined,
+): readonly TensorLocation[] {
+  const [rows = 0] = shape;
+  const whole = { kind: 'encoded', format: 'f32', encoding, rows, parts: places } as const;
+  if (parts === undefined) return [{ ...whole, name, shape }];
+  return parts.map((part, i): TensorLocation => {
+    if ('columns' in part) throw new Error(`${name} is encoded, and has parts whose rows are columns`);
+    const { first, rows: own, stride } = part;
+    return {
+      ...whole,
+      name: part.name,
+      shape: partShape(part, shape),
+      view: { first, rows: own, stride },
+      ...(hasScalePerPart ? { parts: { ...places, scales: scaleOfPart(places.scales!, i, parts.length) } } : {}),
+    };
+  });
+}
+
+function scaleOfPart({ file, offset, byteLength }: FilePart, i: number, count: number): FilePart {
+  const own = byteLength / count;
+  return { file, offset: offset + i * own, byteLength: own };
 }
 
 function placeOfPart(whole: WholeTensor, part: TensorPart, format: FormatName): TensorLocation {

@@ -1,20 +1,30 @@
 /** Element types of GGUF tensors: names by number, and sizes of those that are read. Facts: ggml's type table. */
+import { BLOCKS, type BlockName } from '../../ir/blocks.js';
 
 /** How the elements of a row are stored: blocks of so many elements in so many bytes. */
 export interface ElementType {
   readonly name: string;
   readonly blockElements: number;
   readonly blockBytes: number;
+  /** Default: elements are floats. */
+  readonly block?: BlockName;
 }
+
+const quantised = (name: string, block: BlockName): ElementType => ({
+  name,
+  blockElements: BLOCKS[block].elements,
+  blockBytes: BLOCKS[block].bytes,
+  block,
+});
 
 const READ: Readonly<Record<number, ElementType>> = {
   0: { name: 'F32', blockElements: 1, blockBytes: 4 },
   1: { name: 'F16', blockElements: 1, blockBytes: 2 },
-  2: { name: 'Q4_0', blockElements: 32, blockBytes: 18 },
-  8: { name: 'Q8_0', blockElements: 32, blockBytes: 34 },
-  12: { name: 'Q4_K', blockElements: 256, blockBytes: 144 },
-  13: { name: 'Q5_K', blockElements: 256, blockBytes: 176 },
-  14: { name: 'Q6_K', blockElements: 256, blockBytes: 210 },
+  2: quantised('Q4_0', 'q4_0'),
+  8: quantised('Q8_0', 'q8_0'),
+  12: quantised('Q4_K', 'q4_k'),
+  13: quantised('Q5_K', 'q5_k'),
+  14: quantised('Q6_K', 'q6_k'),
   30: { name: 'BF16', blockElements: 1, blockBytes: 2 },
 };
 
@@ -52,6 +62,10 @@ export const READ_TYPES: readonly string[] = Object.values(READ).map(({ name }) 
 /** The type of this number; undefined if it is not read. */
 export const elementType = (code: number): ElementType | undefined =>
   Object.hasOwn(READ, code) ? READ[code] : undefined;
+
+/** The blocks of a type by its name; undefined if its elements are floats. */
+export const blockOf = (name: string): BlockName | undefined =>
+  Object.values(READ).find((type) => type.name === name)?.block;
 
 /** The name of a type that is not read. */
 export const otherType = (code: number): string =>

@@ -1,5 +1,6 @@
 /** The tensors of GGUF files by the names that families have for them. */
-import type { StoredTensor } from '../family/storedTensors.js';
+import type { StoredTensor, WholeTensor } from '../family/storedTensors.js';
+import { blockOf } from './elementTypes.js';
 import type { GgufHeader } from './header.js';
 import { EACH, type ModuleNames } from './modules.js';
 import { isSetting } from './settings.js';
@@ -31,16 +32,25 @@ export function namedTensors(headers: readonly GgufHeader[], names: ModuleNames)
       const name = foreignName(entry.name, names) ?? entry.name;
       const [count = 1, ...shape] = entry.shape;
       if (!name.includes(EACH) || count > MOST_EACH || shape.length === 0) {
-        found.set(name, { ...entry, name, file, shape: rowOf(name, entry.shape) });
+        found.set(name, stored({ ...entry, name, file, shape: rowOf(name, entry.shape) }));
         continue;
       }
       const bytes = byteLength / count;
       for (let i = 0; i < count; i++) {
         const each = name.replace(EACH, String(i));
-        found.set(each, { ...entry, name: each, file, shape, offset: offset + i * bytes, byteLength: bytes });
+        found.set(each, stored({ ...entry, name: each, file, shape, offset: offset + i * bytes, byteLength: bytes }));
       }
     }
   return found;
+}
+
+/** Matrices of blocks are decoded as F32. Vectors are never stored so: they keep the name of their type. */
+function stored(tensor: WholeTensor): StoredTensor {
+  const { name, dtype, shape, file, offset, byteLength } = tensor;
+  const block = blockOf(dtype);
+  if (block === undefined || shape.length !== 2) return tensor;
+  const places = { blocks: { file, offset, byteLength } };
+  return { name, dtype: 'F32', shape, encoding: { kind: 'blocks', block }, places, hasScalePerPart: false };
 }
 
 /** Converters leave out dimensions of 1: the gate of a shared expert is a matrix of one row. */

@@ -84,7 +84,7 @@ const isListing = (error: unknown): boolean =>
 
 export const gguf = {
   about: 'GGUF files: headers, settings and tokenizers',
-  rounds: 600,
+  rounds: 300,
   round: async (random: Random): Promise<void> => {
     const sound = changed(random);
     const file = random() < 0.5 ? sound : mutateBytes(sound, random);

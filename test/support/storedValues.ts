@@ -1,8 +1,9 @@
 /** Values of tensors where checkpoints say they are. */
 import { readFileSync } from 'node:fs';
+import { decodeEncoded } from '../../ir/encoding.js';
 import { FORMATS } from '../../ir/storage.js';
 import type { TensorLocation } from '../../models/checkpoint.js';
-import { fileRow } from '../../runtime/tensorSource.js';
+import { encodedRow, fileRow } from '../../runtime/tensorSource.js';
 
 /** The elements of a tensor in files, row by row. */
 export function storedValues(place: TensorLocation): Float64Array {
@@ -17,6 +18,17 @@ export function storedValues(place: TensorLocation): Float64Array {
     for (let row = 0; row < rows; row++) {
       const start = place.offset + fileRow(place, row) * length;
       values.set(decode(file.subarray(start, start + length)), (row * elements) / rows);
+    }
+    return values;
+  }
+  if (place.kind === 'encoded') {
+    const { file, offset, byteLength } = place.parts.blocks!;
+    const blocks = readFileSync(file).subarray(offset, offset + byteLength);
+    const columns = elements / rows;
+    const whole = decodeEncoded(place.encoding, place.rows, columns, { blocks });
+    for (let row = 0; row < rows; row++) {
+      const from = encodedRow(place, row) * columns;
+      values.set(whole.subarray(from, from + columns), row * columns);
     }
     return values;
   }

@@ -6,7 +6,10 @@ import { interpretGraph } from '../../../ir/graph/interpreter.js';
 import { openCheckpoint, type Checkpoint } from '../../../models/checkpoint.js';
 import { describeModel } from '../../../models/config.js';
 import type { Json } from '../../../models/family/model.js';
-import { ggufPairs, ggufTensors, type PlainTensor } from '../../support/ggufModel.js';
+import { casesHere } from '../../support/thorough.js';
+import { BLOCKS } from '../../../ir/blocks.js';
+import { BLOCK_TYPES, BlockWriter, randomBlock, type BlockType } from '../../support/ggufBlocks.js';
+import { ggufPairs, ggufTensors, type Encode, type PlainTensor } from '../../support/ggufModel.js';
 import { ggufFile, type GgufType } from '../../support/ggufWriter.js';
 import { expectSame } from '../../support/sameValues.js';
 import { randomTrees } from '../../support/randomFamily.js';
@@ -79,18 +82,23 @@ const MODELS: Readonly<Record<string, Json>> = {
   },
 };
 
-/** Numbers that F16 and BF16 hold exactly, and that stay exact when 1 is added. */
-function tensorsOf(json: Json, seed: number): PlainTensor[] {
+type Draw = (rows: number, columns: number) => Float64Array;
+
+/** Numbers that F16 and BF16 hold exactly, and that stay exact when 1 is added. `draw`: those of matrices. */
+function tensorsOf(json: Json, seed: number, draw?: Draw): PlainTensor[] {
   const random = randomOf(seed);
-  return describeModel(json, 'config.json').tensors.map(({ name, shape, role, neutral = 1 }) => ({
-    name,
-    shape,
-    values: Float64Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => {
+  return describeModel(json, 'config.json').tensors.map(({ name, shape, role, neutral = 1 }) => {
+    const plain = Float64Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => {
       const value = Math.round((random() - 0.5) * 64) / 64;
       return role === 'norm' ? neutral + value : value;
-    }),
-  }));
+    });
+    const isDrawn = role === 'matrix' && !isRouter(name) && draw !== undefined;
+    return { name, shape, values: isDrawn ? draw(shape[0]!, shape[1]!) : plain };
+  });
 }
+
+/** Routers and gates of shared experts are F32. */
+const isRouter = (name: string): boolean => /(?:mlp|block_sparse_moe)\.(?:gate|shared_expert_gate)\./.test(name);
 
 function folder(json: Json, tensors: readonly PlainTensor[]): string {
   const dir = temporaryFolder();
@@ -108,9 +116,9 @@ function folder(json: Json, tensors: readonly PlainTensor[]): string {
   return dir;
 }
 
-function gguf(json: Json, tensors: readonly PlainTensor[], type: GgufType): string {
+function gguf(json: Json, tensors: readonly PlainTensor[], type: GgufType, encode?: Encode): string {
   const path = join(temporaryFolder(), 'model.gguf');
-  writeFileSync(path, ggufFile({ pairs: ggufPairs(json), tensors: ggufTensors(tensors, json, () => type) }));
+  writeFileSync(path, ggufFile({ pairs: ggufPairs(json), tensors: ggufTensors(tensors, json, () => type, encode) }));
   return path;
 }
 
@@ -124,23 +132,62 @@ function scores({ model, tensors, config }: Checkpoint): Float64Array {
 }
 
 describe('a GGUF file', () => {
-  it.each(Object.keys(MODELS))('computes what the Hugging Face folder does: %s', (name) => {
-    const json: Json = { ...SIZES, ...MODELS[name] };
-    const tensors = tensorsOf(json, 3);
-    const plain = openCheckpoint(folder(json, tensors));
-    const want = scores(plain);
-    expect(new Set(want).size).toBeGreaterThan(5);
-    for (const type of name === 'llama' ? (['F32', 'F16', 'BF16'] as const) : (['BF16'] as const)) {
-      const copy = openCheckpoint(gguf(json, tensors, type));
-      expect(new Set(copy.tensors.keys())).toEqual(new Set(plain.tensors.keys()));
-      const { architecture, layers, vocabSize, maxPositions } = plain.config;
-      expect(copy.config).toMatchObject({ architecture, layers, vocabSize, maxPositions });
-      const got = scores(copy);
-      // Layers that do not turn q and k add up their products in the order in which the file has them.
-      if (name !== 'smollm3') expectSame(got, want, `${name} in ${type}`);
-      got.forEach((value, i) => {
-        expect(Math.abs(value - want[i]!)).toBeLessThan(1e-12);
-      });
+  it.each(casesHere(Object.keys(MODELS), 0, 5, 7, 12, 13, 15, 16, 18, 19, 22))(
+    'computes what the Hugging Face folder does: %s',
+    (name) => {
+      const json: Json = { ...SIZES, ...MODELS[name] };
+      const tensors = tensorsOf(json, 3);
+      const plain = openCheckpoint(folder(json, tensors));
+      const want = scores(plain);
+      expect(new Set(want).size).toBeGreaterThan(5);
+      for (const type of name === 'llama' ? (['F32', 'F16', 'BF16'] as const) : (['BF16'] as const)) {
+        const copy = openCheckpoint(gguf(json, tensors, type));
+        expect(new Set(copy.tensors.keys())).toEqual(new Set(plain.tensors.keys()));
+        const { architecture, layers, vocabSize, maxPositions } = plain.config;
+        expect(copy.config).toMatchObject({ architecture, layers, vocabSize, maxPositions });
+        const got = scores(copy);
+        // Layers that do not turn q and k add up their products in the order in which the file has them.
+        if (name !== 'smollm3') expectSame(got, want, `${name} in ${type}`);
+        got.forEach((value, i) => {
+          expect(Math.abs(value - want[i]!)).toBeLessThan(1e-12);
+        });
+      }
+    },
+  );
+});
+
+const WIDE: Json = { ...SIZES, hidden_size: 256, intermediate_size: 256, num_hidden_layers: 1, head_dim: 64 };
+/** The model with widths of whole blocks of 32. */
+const inBlocks = (json: Json): Json =>
+  Object.fromEntries(
+    Object.entries({ ...SIZES, ...json }).map(([key, value]) => [key, key.endsWith('intermediate_size') ? 32 : value]),
+  );
+
+describe('a quantised GGUF file', () => {
+  it.each(BLOCK_TYPES)('has blocks of %s as the reference decodes them', (type) => {
+    const random = randomOf(11);
+    const { bytes: size, elements, decode } = BLOCKS[type.toLowerCase() as Lowercase<BlockType>];
+    for (let round = 0; round < 50; round++) {
+      const { bytes, values } = randomBlock(type, random);
+      expect([bytes.length, values.length]).toEqual([size, elements]);
+      expect(Array.from(decode(bytes), Math.fround)).toEqual(values);
     }
+  });
+
+  const cases: readonly [string, BlockType, Json][] = [
+    ...BLOCK_TYPES.map((type): [string, BlockType, Json] => ['llama', type, { ...WIDE, model_type: 'llama' }]),
+    ...['qwen2', 'mixtral', 'qwen2 with experts', 'phi3', 'gptneox'].map((name): [string, BlockType, Json] => [
+      name,
+      'Q8_0',
+      inBlocks(MODELS[name]!),
+    ]),
+  ];
+  it.each(casesHere(cases, 2, 6, 8))('computes with its weights as they are stored: %s in %s', (name, type, json) => {
+    const blocks = new BlockWriter(type, randomOf(13));
+    const tensors = tensorsOf(json, 5, (rows, columns) => blocks.draw(rows, columns));
+    const copy = openCheckpoint(gguf(json, tensors, type, blocks.encode));
+    expect(new Set([...copy.tensors.values()].map(({ kind }) => kind))).toEqual(new Set(['encoded', 'file']));
+    expect(copy.config.dtype).toBe('bf16');
+    expectSame(scores(copy), scores(openCheckpoint(folder(json, tensors))), `${name} in ${type}`);
   });
 });
