@@ -21,7 +21,7 @@ const PATTERN_LINES = 10;
 /** If more tensors than this are missing from the same layers, they are printed as one line. */
 const SUFFIXES_SHOWN = 3;
 
-interface Problem {
+export interface Problem {
   readonly tensor: string;
   /** Equal for tensors with the same fault. */
   readonly text: string;
@@ -67,15 +67,17 @@ function groupByPattern(problems: readonly Problem[]): string[] {
  * The reasons why `found` is not a checkpoint of `model`: missing tensors, wrong shapes, element types that cannot be
  * weights, and tensors (biases, say) that the model would leave unread and so compute a different result. Grouped by
  * pattern in a few lines; empty if there are none. `found` maps a name to its safetensors dtype and shape; `show` makes
- * a name printable, as the files have it. `describedBy`: what says how large they are.
+ * a name printable, as the files have it. `describedBy`: what says how large they are. Problems that were `told` before
+ * are printed with the others.
  */
 export function checkTensors(
   model: Pick<Model, 'tensors' | 'isIgnored'>,
   found: ReadonlyMap<string, { readonly dtype: string; readonly shape: readonly number[] }>,
   show: (name: string) => string = (name) => name,
   describedBy = 'config.json',
+  told: readonly Problem[] = [],
 ): string[] {
-  const problems: Problem[] = [];
+  const problems = [...told];
   const known = new Set<string>();
   for (const { name, shape, missingHint } of model.tensors) {
     known.add(name);

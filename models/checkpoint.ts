@@ -6,11 +6,11 @@ import { createHash } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import { UserError } from '../errors.js';
 import { checkTensors } from './checkTensors.js';
-import { configPathOf, describeGgufModel, loadModel, readModel } from './config.js';
+import { configPathOf, describeGgufModel, loadModel, readConfig, readModel } from './config.js';
 import type { FormatName } from '../ir/storage.js';
 import { quote } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
-import type { Model, ModelConfig } from './family/model.js';
+import type { Json, Model, ModelConfig } from './family/model.js';
 import { partShape, weightFormat, type ShapeOf, type TensorLocation } from './family/tensors.js';
 import type { WeightFile } from './family/weightFile.js';
 import { readGgufFiles } from './gguf/files.js';
@@ -18,6 +18,12 @@ import { describeGguf } from './gguf/settings.js';
 import { ggufName, namedTensors } from './gguf/tensorNames.js';
 import { mergeParts } from './meta/parts.js';
 import { joinedVectors, placesOf, type StoredTensor } from './family/storedTensors.js';
+import {
+  quantisedTensors,
+  readQuantisation,
+  type QuantisationConfig,
+  type QuantisedTensors,
+} from './quantised/index.js';
 import { findTokenizer } from './tokenizer.js';
 import { findGgufModel, readWeightFiles } from './weightFiles.js';
 import { textTensor } from './wrapper.js';
@@ -40,6 +46,8 @@ export interface Checkpoint {
   readonly config: ModelConfig;
   /** Exactly the tensors of the model; parts in place of tensors that have parts. */
   readonly tensors: ReadonlyMap<string, TensorLocation>;
+  /** How its quantised matrices are stored; absent if none is quantised. */
+  readonly quantised?: Pick<QuantisedTensors, 'schemes' | 'scales'>;
   /** Absolute paths of the weight files; empty for made-up weights. */
   readonly files: readonly string[];
   /** tokenizer.json, else tokenizer.model, or the GGUF file; undefined if the folder has neither. */
@@ -54,8 +62,9 @@ export interface Checkpoint {
 
 const SAMPLE_BYTES = 256;
 
-function hashFiles(config: ModelConfig, headers: readonly WeightFile[]): string {
+function hashFiles(config: ModelConfig, headers: readonly WeightFile[], quantisation: Json | undefined): string {
   const hash = createHash('sha256').update(JSON.stringify(config));
+  if (quantisation !== undefined) hash.update(`\n${JSON.stringify(quantisation)}`);
   for (const header of headers) {
     hash.update(`\n${header.sizeBytes} ${header.headerHash}\n`);
     withFile(header.file, (fd) => {
@@ -79,6 +88,8 @@ interface Source {
   readonly model: (dtype?: FormatName) => Model;
   readonly headers: readonly WeightFile[];
   readonly found: ReadonlyMap<string, StoredTensor>;
+  /** What says how modules are quantised, where several tensors store the matrix of one. */
+  readonly quantisation?: QuantisationConfig;
   /** The name of a tensor in its file. */
   readonly show: (name: string) => string;
   /** What to say of files that nothing names. */
@@ -90,14 +101,17 @@ const shown = (name: string): string => quote(name, 120).slice(1, -1);
 
 function folderSource(dir: string): Source {
   const checked = loadModel(dir); // An unsupported architecture is reported before anything about its weights.
+  const configPath = configPathOf(dir);
+  const quantisation = readQuantisation(dir, readConfig(configPath), configPath);
   const { headers, strays, isInParts } = readWeightFiles(dir);
   return {
     path: dir,
-    configPath: configPathOf(dir),
+    configPath,
     describedBy: 'config.json',
     model: (dtype) => (dtype === undefined ? checked : loadModel(dir, dtype)),
     headers,
     found: isInParts ? mergeParts(headers, shapesOf(checked)) : tensorsOf(headers, checked.isWrapped === true),
+    ...(quantisation === undefined ? {} : { quantisation }),
     show: shown,
     strays,
     tokenizerPath: findTokenizer(dir),
@@ -131,12 +145,14 @@ function ggufSource(file: string): Source {
 export function openCheckpoint(path: string): Checkpoint {
   const gguf = findGgufModel(path);
   const source = gguf === undefined ? folderSource(resolve(path)) : ggufSource(gguf);
-  const { headers, found, describedBy } = source;
+  const { headers, quantisation, describedBy } = source;
   const checked = source.model();
   const storedOf = ({ tensors, stored }: Model): Model['tensors'] =>
-    stored?.((name) => found.get(name)?.shape) ?? tensors;
+    stored?.((name) => source.found.get(name)?.shape) ?? tensors;
   const stated = { tensors: storedOf(checked), isIgnored: checked.isIgnored };
-  const problems = checkTensors(stated, found, source.show, describedBy);
+  const quantised = quantisation && quantisedTensors(quantisation, source.found, stated.tensors);
+  const found = quantised?.found ?? source.found;
+  const problems = checkTensors(stated, found, source.show, describedBy, quantised?.problems);
   if (problems.length > 0) {
     throw new UserError(
       `${source.path}: the weights are not the model that ${describedBy} describes:\n  ` +
@@ -164,9 +180,10 @@ export function openCheckpoint(path: string): Checkpoint {
     model,
     config,
     tensors,
+    ...(quantised === undefined ? {} : { quantised }),
     files: headers.map((header) => header.file),
     tokenizerPath: source.tokenizerPath,
-    fingerprint: () => (fingerprint ??= hashFiles(config, headers)),
+    fingerprint: () => (fingerprint ??= hashFiles(config, headers, quantisation?.config)),
   };
 }
 

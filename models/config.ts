@@ -36,9 +36,12 @@ export function describeModel(json: unknown, where: string, fallbackDType: Forma
 export const describeGgufModel = (json: Json, where: string, fallbackDType: FormatName, ways: StoredWays): Model =>
   findArchitecture(json, where).describe(json, where, fallbackDType, ways);
 
+/** The JSON of the file at `path`. Throws UserError. */
+export const readConfig = (path: string): Json => readJsonObject(path, CONFIG_BYTES, WANTED).value;
+
 /** The model of the file at `path`. Throws UserError if the file is missing or the model is not supported. */
 export function readModel(path: string, fallbackDType?: FormatName): Model {
-  const { value } = readJsonObject(path, CONFIG_BYTES, WANTED);
+  const value = readConfig(path);
   try {
     const rows =
       isMetaParams(value) && value['vocab_size'] === -1 ? embeddingRows(dirname(path), value['dim']) : undefined;

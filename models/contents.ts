@@ -4,6 +4,7 @@ import { digestFile } from '../system/digest.js';
 import { UserError } from '../errors.js';
 import { fileSize } from '../system/read.js';
 import type { Checkpoint } from './checkpoint.js';
+import { QUANTISATION_FILES } from './quantised/index.js';
 import { INDEXES, isSingleFile } from './weightFiles.js';
 
 /** SHA-256, hexadecimal, by name of each weight file. Empty for made-up weights. */
@@ -24,6 +25,7 @@ const BESIDE: readonly string[] = [
   'tokenizer_config.json',
   'chat_template.jinja',
   'generation_config.json',
+  ...QUANTISATION_FILES,
 ];
 
 interface Part {

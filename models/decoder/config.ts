@@ -176,15 +176,6 @@ export function parseDType(config: Json, where: string, fallback: FormatName): F
   return dtype;
 }
 
-/** Refuses weights that no reader knows. */
-function checkFixed(json: Json, where: string): void {
-  if (isGiven(json['quantization_config']))
-    throw new UserError(
-      `${where}: quantised weights are not supported`,
-      'use the unquantised checkpoint (float32, float16 or bfloat16)',
-    );
-}
-
 /** The flag `key`; false if it is absent. Throws UserError. */
 export function readFlag(json: Json, key: string, where: string): boolean {
   const value = json[key] ?? false;
@@ -222,7 +213,6 @@ export function parseDecoderConfig(
   fallbackDType: FormatName,
   family: FamilyConfig,
 ): DecoderConfig {
-  checkFixed(json, where);
   const parsed = schema.safeParse(json);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];

@@ -159,7 +159,6 @@ describe('describeModel', () => {
       'model_type "qwen2" does not belong to LlamaForCausalLM, whose model_type is "llama"',
     ],
     ['no architecture', { architectures: undefined, model_type: undefined }, 'neither architectures nor model_type'],
-    ['quantised weights', { quantization_config: { bits: 4 } }, 'quantised weights are not supported'],
     ['attention bias', { attention_bias: 1 }, 'attention_bias: expected true or false, got 1'],
     ['mlp bias', { mlp_bias: 'yes' }, 'mlp_bias: expected true or false, got "yes"'],
     ['another activation', { hidden_act: 'relu' }, 'hidden_act is "relu": supported activations are silu, swish, gelu'],

@@ -58,7 +58,6 @@ describe('a multimodal model', () => {
     expect(refusal({ text_config: {} })).toContain('config.json: text_config: neither architectures nor model_type');
     expect(refusal({ text_config: { ...text, model_type: 'mamba' } })).toContain('model_type "mamba" is not supported');
     expect(refusal({ text_config: { ...text, hidden_size: 0 } })).toContain('text_config: hidden_size: expected');
-    expect(refusal({ quantization_config: { bits: 4 } })).toContain('quantised weights are not supported');
   });
 
   it('has no tensor twice and none that nobody knows', () => {

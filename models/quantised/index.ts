@@ -1,0 +1,106 @@
+/**
+ * Quantised checkpoints: their configuration, and the matrices of their modules as tensors that are encoded. What a
+ * method calls its tensors stays in this folder.
+ */
+import { join } from 'node:path';
+import type { FilePart } from '../../ir/encoding.js';
+import { UserError } from '../../errors.js';
+import { isGiven, isRecord, quote } from '../../system/json.js';
+import { fileSize, readJsonObject } from '../../system/read.js';
+import type { Json } from '../family/model.js';
+import type { EncodedStored, StoredTensor } from '../family/storedTensors.js';
+import type { ExpectedTensor } from '../family/tensors.js';
+import { QuantisedModule, type Quantisation, type TensorProblem } from './method.js';
+import { readMethod } from './registry.js';
+import { OTHER_WEIGHTS } from './settings.js';
+
+const CONFIG_BYTES = 1 << 20;
+const DOWNLOAD = 'download the checkpoint again';
+
+/** Configurations in files of their own, as older tools write them, and whose they are if they do not say. */
+const FILES: readonly (readonly [file: string, method: string])[] = [
+  ['quantize_config.json', 'gptq'],
+  ['quant_config.json', 'awq'],
+];
+export const QUANTISATION_FILES: readonly string[] = FILES.map(([file]) => file);
+
+/** What a checkpoint says of its quantised weights. */
+export interface QuantisationConfig extends Quantisation {
+  readonly config: Json;
+}
+
+/**
+ * The configuration of quantised weights of a checkpoint whose config.json is `json`; undefined if there is none.
+ * Throws UserError, one line.
+ */
+export function readQuantisation(dir: string, json: Json, path: string): QuantisationConfig | undefined {
+  const text = json['text_config'];
+  for (const outer of isRecord(text) ? [text, json] : [json])
+    for (const key of ['quantization_config', 'compression_config']) {
+      const config = outer[key];
+      if (isRecord(config)) return { ...readMethod(config, `${path}: ${key}`), config };
+      if (isGiven(config))
+        throw new UserError(`${path}: ${key}: expected an object, got ${quote(config)}`, OTHER_WEIGHTS);
+    }
+  for (const [file, method] of FILES) {
+    const place = join(dir, file);
+    if (fileSize(place) === undefined) continue;
+    const config = readJsonObject(place, CONFIG_BYTES, DOWNLOAD).value;
+    return { ...readMethod(config, place, method), config };
+  }
+  return undefined;
+}
+
+/** Scales of activations, and of keys and values in a cache. */
+const KEPT =
+  /\.(?:input_scale|input_scale_ub|input_zero_point|output_scale|k_scale|v_scale|kv_scale|q_scale|prob_output_scale)$/;
+
+export interface QuantisedTensors {
+  /** Tensors by name: matrices that are quantised under the names of modules with weights. */
+  readonly found: ReadonlyMap<string, StoredTensor>;
+  readonly problems: readonly TensorProblem[];
+  /** How matrices are stored, and how many are stored so, with how many elements. */
+  readonly schemes: ReadonlyMap<string, { readonly matrices: number; readonly elements: number }>;
+  /** Scales that are read and not used, by name. */
+  readonly scales: ReadonlyMap<string, FilePart>;
+}
+
+const WEIGHT = '.weight';
+
+/** Finds the matrices that a model expects among the tensors of a quantised checkpoint. */
+export function quantisedTensors(
+  { matrixOf }: Quantisation,
+  stored: ReadonlyMap<string, StoredTensor>,
+  expected: readonly ExpectedTensor[],
+): QuantisedTensors {
+  const found = new Map(stored);
+  const problems: TensorProblem[] = [];
+  const schemes = new Map<string, { matrices: number; elements: number }>();
+  for (const { name, shape, role, parts } of expected) {
+    const [rows, k] = shape;
+    if (role !== 'matrix' || !name.endsWith(WEIGHT) || shape.length !== 2) continue;
+    const module = new QuantisedModule(name.slice(0, -WEIGHT.length), stored, [rows!, k!], parts?.length ?? 1);
+    const matrix = matrixOf(module);
+    for (const read of module.read) found.delete(read);
+    problems.push(...module.problems);
+    if (matrix === undefined && module.problems.length === 0) continue;
+    // One with problems stays, so that it is not missing as well.
+    if (matrix === undefined) {
+      found.set(name, { name, dtype: 'F32', shape, tiles: [] });
+      continue;
+    }
+    const { encoding, parts: places, hasScalePerPart = false, scheme } = matrix;
+    const tensor: EncodedStored = { name, dtype: 'F32', shape, encoding, places, hasScalePerPart };
+    found.set(name, tensor);
+    const { matrices, elements } = schemes.get(scheme) ?? { matrices: 0, elements: 0 };
+    schemes.set(scheme, { matrices: matrices + 1, elements: elements + rows! * k! });
+  }
+  const scales = new Map<string, FilePart>();
+  for (const [name, tensor] of stored) {
+    if (!found.has(name) || !KEPT.test(name) || !('file' in tensor)) continue;
+    const { file, offset, byteLength } = tensor;
+    scales.set(name, { file, offset, byteLength });
+    found.delete(name);
+  }
+  return { found, problems, schemes, scales };
+}
