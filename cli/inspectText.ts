@@ -6,6 +6,7 @@ import { groupKernels, type KernelRow, type KernelSource } from '../driver/comma
 import type { ArenaSlot, MemoryReport } from '../driver/commands/inspectMemory.js';
 import type { LinkedFunction } from '../ir/plan.js';
 import { quoteForShell } from '../system/shell.js';
+import { describeQuantised } from './quantisedText.js';
 import { bytes, count, cut, si, textTable } from '../system/format.js';
 
 /** `12 matmul, 4 mul, …`: neighbours that repeat are counted. */
@@ -272,6 +273,7 @@ export function describeSummary(
     ['model', `${request.model} (${kind})`],
     ...(checkpoint === undefined ? [] : [['parameters', count(parameterCount(checkpoint))]]),
     ...shape,
+    ...(checkpoint === undefined ? [] : describeQuantised(checkpoint)),
     [
       'target',
       `${isa.startsWith(inspection.model.target.name) ? '' : `${inspection.model.target.name}, `}${isa}, ` +

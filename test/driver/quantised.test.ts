@@ -1,0 +1,77 @@
+/**
+ * Quantised checkpoints computed in f32: the answers of the same numbers stored as f32, bit for bit, and those of
+ * float64 on the weights that the checkpoint means.
+ */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { describeQuantised } from '../../cli/quantisedText.js';
+import { openOrCompile } from '../../driver/compile/open.js';
+import { detectMachine } from '../../driver/machine.js';
+import { buildGraph } from '../../driver/model.js';
+import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
+import type { Ui } from '../../driver/requests.js';
+import type { MicroBatch, ScoredRows } from '../../eval/scorer.js';
+import { interpretGraph } from '../../ir/graph/interpreter.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import type { Json } from '../../models/family/model.js';
+import { CONFIG } from '../e2e/smallModel.js';
+import { environment } from '../e2e/support.js';
+import { temporaryFolder, writeJson } from '../models/support.js';
+import { FORMATS, quantisedTensors, safetensorsOf, writeQuantised } from '../support/quantisedCheckpoints.js';
+import { float } from '../support/quantiseMatrix.js';
+import { randomTrees } from '../support/randomFamily.js';
+
+const ignore = (): void => undefined;
+const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
+/** The kernels of end-to-end tests, which are compiled once in a run of tests. */
+const SMALL: Json = { ...CONFIG, tie_word_embeddings: false };
+const TOKENS = 48;
+const trees = randomTrees(5, TOKENS, CONFIG.vocab_size);
+const batch: MicroBatch = {
+  tokens: Int32Array.from(trees.tokens),
+  position: Int32Array.from(trees.position),
+  subtreeEnd: Int32Array.from(trees.subtreeEnd),
+  row: Int32Array.from(trees.row),
+  target: Int32Array.from(trees.target),
+};
+
+async function score(model: string): Promise<{ readonly checkpoint: Checkpoint; readonly rows: ScoredRows }> {
+  const request = { model, init: { kind: 'checkpoint' }, precision: 'f32', target: 'cpu', maxTokens: 96 } as const;
+  const { checkpoint, model: compiled } = await openOrCompile(request, detectMachine(), SILENT);
+  const options = { threads: 1, devices: [0], rebuild: String };
+  const executor = await compiled.target.open(checkpoint, compiled, options, SILENT);
+  const rows = scoredRows(await executor.call('score', scoreInputs(batch, executor)));
+  await executor.close();
+  return { checkpoint, rows };
+}
+
+describe('a quantised checkpoint in f32', () => {
+  beforeAll(() => {
+    for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
+  });
+
+  // All formats have their values checked in test/models/quantised.test.ts.
+  it.each(['gptq by activation', 'awq', 'FP8 in blocks'])('%s', async (name) => {
+    const format = FORMATS[name]!;
+    const { tensors, meant } = quantisedTensors(SMALL, format.write, 3);
+    const [dir, plain] = [temporaryFolder(), temporaryFolder()];
+    writeQuantised(dir, SMALL, format, safetensorsOf(tensors));
+    const wide = [...meant].map(([name, { shape, values }]) => [name, float('F32', shape, Float64Array.from(values))]);
+    writeJson(plain, 'config.json', SMALL);
+    writeFileSync(join(plain, 'model.safetensors'), safetensorsOf(new Map(wide as [string, never][])));
+    const [{ checkpoint, rows }, wanted] = [await score(dir), await score(plain)];
+    expect(rows).toEqual(wanted.rows);
+
+    const weights = new Map([...meant].map(([name, { values }]) => [name, Float64Array.from(values)]));
+    const params = new Map(Object.entries(trees).map(([name, list]) => [name, Float64Array.from(list)]));
+    const sizes = { T: TOKENS, R: trees.row.length };
+    const [logProb] = interpretGraph(buildGraph(checkpoint), { sizes, weights, params });
+    rows.logProb.forEach((x, i) =>
+      expect(Math.abs(x - logProb!.data[i]!)).toBeLessThan(0.01 + 1e-4 * Math.abs(logProb!.data[i]!)),
+    );
+    const [first, second] = describeQuantised(checkpoint);
+    expect(first![1]).toMatch(/^14 matrices: .* \(\d\d\.\d % of the parameters\)$/);
+    expect(second![1]).toBe('matrices of floats: model.embed_tokens, lm_head');
+  });
+});
