@@ -98,7 +98,7 @@ describe('quantised checkpoints', () => {
     await expectMeant(config, FORMATS[format]!);
   });
 
-  it('say how they are stored, keep scales of activations and caches, and are told apart by their configuration', () => {
+  it('say how they are stored, keep scales of activations, and differ where their configurations do', () => {
     const static8 = FORMATS['FP8, static']!;
     const layer = 'model.layers.0.self_attn';
     const cache = new Map(['k_proj.k_scale', 'v_proj.v_scale'].map((name) => [`${layer}.${name}`, SCALAR]));
