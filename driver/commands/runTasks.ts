@@ -7,6 +7,7 @@ import type { Leaf } from '../../eval/harness/windows.js';
 import { needsLogits } from '../../generate/sampling.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
+import { notesOn } from '../../tasks/hooks/notes.js';
 import { unreadModules } from '../../tasks/hooks/unread.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
 import { clock, Phases } from '../phases.js';
@@ -49,7 +50,8 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   const signal = request.signal === undefined ? over.signal : AbortSignal.any([over.signal, request.signal]);
   let isRunning = false;
   ui.phase('prompts', counted(found.leaves.length, 'task'));
-  for (const line of unreadModules(found.leaves.map(({ settings }) => settings))) ui.note(line);
+  const all = found.leaves.map(({ settings }) => settings);
+  for (const line of [...unreadModules(all), ...notesOn(all)]) ui.note(line);
   const windows = readTasks(request, found.leaves, written, signal, (documents) => {
     if (!isRunning && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
   });

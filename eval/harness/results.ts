@@ -1,5 +1,6 @@
 /** The results of a run of tasks, in the layout of the public harness's results_*.json. */
 import { createHash } from 'node:crypto';
+import { notesOn } from '../../tasks/hooks/notes.js';
 import { str } from '../../tasks/python/show.js';
 import type { Value } from '../../tasks/python/value.js';
 import type { Figure } from '../../tasks/scores/groups.js';
@@ -118,6 +119,7 @@ export function buildTaskResults(
   groups: readonly GroupAnswers[],
 ): Record<string, unknown> {
   const { modelName, started, finished } = header;
+  const notes = notesOn(tasks.map(({ task }) => task.settings));
   const [begin, end] = [started.getTime() / 1000, finished.getTime() / 1000];
   return {
     ...taskResults(tasks, groups),
@@ -126,6 +128,7 @@ export function buildTaskResults(
     date: begin,
     lm_eval_version: EMULATED.version,
     emulates: { program: 'lm-evaluation-harness', ...EMULATED },
+    ...(notes.length === 0 ? {} : { notes }),
     task_hashes: Object.fromEntries(tasks.map(({ task, hash }) => [task.name, hash])),
     max_length: header.provenance.context_length,
     provenance: header.provenance,

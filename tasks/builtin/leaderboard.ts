@@ -1,5 +1,5 @@
 /** The Open LLM Leaderboard, first (openllm) and second (leaderboard_*). */
-import { hook, mean, overall, version, type Definitions } from './define.js';
+import { hook, mean, overall, version, ZERO, type Definitions, type Written, type WrittenMap } from './define.js';
 
 const MUSR = ['murder_mysteries', 'object_placements', 'team_allocation'];
 
@@ -67,6 +67,38 @@ function gpqa(all: Definitions): void {
   );
 }
 
+/** A prompt with instructions whose answers functions check. */
+function instructions(all: Definitions): void {
+  const results = hook('ifeval', 'utils.process_results');
+  const joined = hook('ifeval', 'utils.agg_inst_level_acc');
+  const metric = (name: string, aggregation: Written): WrittenMap => ({
+    metric: name,
+    aggregation,
+    higher_is_better: true,
+  });
+  const keys = (dataset: string): WrittenMap => ({
+    dataset_path: dataset,
+    output_type: 'generate_until',
+    test_split: 'train',
+    num_fewshot: 0,
+    doc_to_text: 'prompt',
+    doc_to_target: 0,
+    generation_kwargs: { until: [], do_sample: false, temperature: ZERO, max_gen_toks: 1280 },
+    process_results: results,
+    metric_list: ['strict', 'loose'].flatMap((how) => [
+      metric(`prompt_level_${how}_acc`, 'mean'),
+      metric(`inst_level_${how}_acc`, joined),
+    ]),
+  });
+  all.task('ifeval', () => ({ ...keys('google/IFEval'), ...version(4) }));
+  all.task('leaderboard_ifeval', () => ({
+    ...keys('wis-k/instruction-following-eval'),
+    fewshot_config: { sampler: 'first_n' },
+    ...version(3),
+  }));
+  all.group('leaderboard_instruction_following', ['leaderboard_ifeval']);
+}
+
 const OPEN_LLM = [
   { task: 'arc_challenge', fewshot_split: 'train', num_fewshot: 25 },
   { task: 'hellaswag', fewshot_split: 'train', num_fewshot: 10 },
@@ -79,8 +111,7 @@ const OPEN_LLM = [
 /** Their scores need Python. */
 const REFUSED = {
   leaderboard_math_hard: 'answers are compared by a computer algebra system',
-  leaderboard_ifeval: 'instructions are checked by Python functions',
-  leaderboard: 'two of its groups (math_hard, ifeval) need Python',
+  leaderboard: 'one of its groups (math_hard) needs Python',
 };
 
 export function leaderboard(all: Definitions): void {
@@ -88,6 +119,7 @@ export function leaderboard(all: Definitions): void {
   proWithLetters(all);
   musr(all);
   gpqa(all);
+  instructions(all);
   for (const [name, reason] of Object.entries(REFUSED))
     all.refused(name, reason, 'Try: --tasks leaderboard_bbh,leaderboard_gpqa,leaderboard_mmlu_pro,leaderboard_musr');
 }

@@ -2,8 +2,8 @@
 import type { PythonRandom } from '../python/random.js';
 import { isDict, isInt, isList, typeName, type Dict, type Value } from '../python/value.js';
 
-/** A metric's value for one document, or its sum and weight, where the mean over documents is weighted. */
-export type Scored = number | readonly [sum: number, weight: number];
+/** A metric's value for one document, or several that only the aggregation over documents joins. */
+export type Scored = number | readonly number[];
 
 /** What the functions are that take the places of Python's, by kind. */
 export interface Ports {
@@ -17,10 +17,17 @@ export interface Ports {
   readonly results: (document: Dict, logLikelihoods: readonly number[]) => ReadonlyMap<string, Scored>;
   /** process_results of a task that generates: metrics of a document by its texts. */
   readonly texts: (document: Dict, texts: readonly string[]) => ReadonlyMap<string, Scored>;
+  /** The aggregation of a metric: the name of one of tilewright's own. */
+  readonly aggregation: string;
+  /** Examples that are written in Python. */
+  readonly samples: () => readonly Dict[];
 }
 
 /** One function of these, by its kind. */
-export type Ported = Partial<Ports>;
+export type Ported = Partial<Ports> & {
+  /** Where its values may differ from the public harness's: a line for people. */
+  readonly note?: string;
+};
 
 /** A document that the function cannot use. The caller says which it is and where the function is named. */
 export class HookProblem extends Error {}

@@ -9,6 +9,7 @@ import type { Hook } from '../definition/yaml.js';
 import type { Ported, Ports } from './hook.js';
 import { gpqaDocument, type GpqaForm } from './gpqa.js';
 import * as exams from './exams.js';
+import { instructionResults } from './ifeval/results.js';
 import * as truthful from './truthful.js';
 import * as questions from './questions.js';
 import * as reading from './reading.js';
@@ -34,6 +35,11 @@ const field = (run: Ports['field']): Ported => ({ field: run });
 const document = (run: Ports['document']): Ported => ({ document: run });
 const shuffled = (form: GpqaForm): Ported => ({ shuffled: gpqaDocument(form) });
 const results = (run: Ports['results']): Ported => ({ results: run });
+
+const IFEVAL_NOTE =
+  'languages (response_language, english_capital, english_lowercase) and sentences (number_sentences) are found by ' +
+  "tilewright's own rules, not by langdetect and nltk: verdicts on these instructions may differ";
+const IFEVAL_SETS = ['google/IFEval', 'wis-k/instruction-following-eval'];
 
 /** The forms that generate have one function, in three folders. */
 const GPQA_TEXTS = shuffled({ hasList: true });
@@ -67,6 +73,10 @@ const TABLE: readonly (readonly [name: string, dataset: string, hook: Ported, ou
   ['truthfulqa/utils.process_results_mc2', 'truthfulqa/truthful_qa', results(questions.truthfulShare)],
   ['truthfulqa/utils.process_docs_gen', 'truthfulqa/truthful_qa', document(truthful.truthfulDocument)],
   ['truthfulqa/utils.process_results_gen', 'truthfulqa/truthful_qa', { texts: truthful.truthfulScores }],
+  ...IFEVAL_SETS.flatMap((dataset) => [
+    ['ifeval/utils.process_results', dataset, { texts: instructionResults, note: IFEVAL_NOTE }] as const,
+    ['ifeval/utils.agg_inst_level_acc', dataset, { aggregation: 'mean_of_all' }] as const,
+  ]),
   ['logiqa/utils_logiqa.doc_to_text', 'EleutherAI/logiqa', field(exams.logiqaText)],
   ['logiqa/utils_logiqa.doc_to_target', 'EleutherAI/logiqa', field(exams.logiqaTarget)],
   ['logiqa2/utils_logiqa2.doc_to_text', 'baber/logiqa2', field(exams.logiqa2Text)],
@@ -129,6 +139,9 @@ const portOf = (hook: Hook, task: HookedTask): Ported | undefined =>
       (dataset === task.dataset || basename(dataset) === task.dataset) &&
       (outputType === undefined || outputType === task.outputType),
   )?.hook;
+
+/** Where a function's values may differ from the public harness's; undefined where they are equal. */
+export const noteOf = (hook: Hook, task: HookedTask): string | undefined => portOf(hook, task)?.note;
 
 /** Folder, module and name. */
 const nameOf = (hook: Hook): string => `${basename(dirname(hook.file))}/${hook.name}`;

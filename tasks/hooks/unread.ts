@@ -39,6 +39,7 @@ const KNOWN: ReadonlySet<string> = new Set([
   '9776c2ffc09ae0569d2cea41856f7a9c712a38362c8ea33ac61239005062df0f', // global_mmlu
   '49aaaf0034ee7413385b68533fa22f5d664dc4c97f814985c353156f6ad6a85d', // openai_mmmlu
   'ffe5920d8ee35daa9271be669629b928a76ac82ede88bdb21683c56785efa474', // bigbench
+  '1ab8f14808c826f93f2364883487ed63cf4267980bf4761fda8053899c013632', // ifeval
 ]);
 
 function hooksIn(value: Yaml): Hook[] {

@@ -29,6 +29,7 @@ const isTimeout = (error: unknown): boolean => isRecord(error) && error.code ===
 
 export class FileRegex {
   readonly #regex: RegExp;
+  readonly #once: RegExp;
   readonly #pattern: string;
   readonly #isTame: boolean;
   readonly #fail: (problem: string) => Error;
@@ -40,6 +41,7 @@ export class FileRegex {
     this.#fail = fail;
     try {
       this.#regex = pythonRegex(pattern);
+      this.#once = new RegExp(this.#regex.source, this.#regex.flags.replace('g', ''));
     } catch (error) {
       if (error instanceof RegexError) throw fail(`cannot use ${quote(pattern)}: ${error.message}`);
       throw error;
@@ -53,8 +55,7 @@ export class FileRegex {
 
   /** The first match with its groups; undefined if there is none. */
   first(text: string): RegExpMatchArray | undefined {
-    const regex = new RegExp(this.#regex.source, this.#regex.flags.replace('g', ''));
-    return this.#run(text, () => text.match(regex) ?? undefined);
+    return this.#run(text, () => text.match(this.#once) ?? undefined);
   }
 
   matches(text: string): RegExpMatchArray[] {

@@ -86,6 +86,20 @@ export class Keys {
     return portedHook(setting.value, kind, this.#task, setting.where);
   }
 
+  /** metric_list; functions in it that join values have become names of aggregations. Throws UserError. */
+  metrics(): Value {
+    const setting = this.#settings.get('metric_list');
+    if (setting === undefined || !Array.isArray(setting.value)) return this.get('metric_list');
+    const { where } = setting;
+    const named = (entry: Yaml): Yaml => {
+      const how = entry instanceof Map ? (entry as ReadonlyMap<string, Yaml>).get('aggregation') : undefined;
+      if (!(how instanceof Hook)) return entry;
+      const name = portedHook(how, 'aggregation', this.#task, where);
+      return new Map([...(entry as ReadonlyMap<string, Yaml>), ['aggregation', name]]);
+    };
+    return plain((setting.value as readonly Yaml[]).map(named), where);
+  }
+
   /** The keys of fewshot_config. Throws UserError. */
   shots(): ReadonlyMap<string, Source> {
     const setting = this.#settings.get('fewshot_config');
@@ -99,7 +113,11 @@ export class Keys {
     return new Map(
       entries.map(([key, value]) => [
         key,
-        key.startsWith('doc_to_') ? this.#source({ value, where: setting.where }) : plain(value, setting.where),
+        key.startsWith('doc_to_')
+          ? this.#source({ value, where: setting.where })
+          : key === 'samples' && value instanceof Hook
+            ? portedHook(value, 'samples', this.#task, setting.where)()
+            : plain(value, setting.where),
       ]),
     );
   }

@@ -148,7 +148,7 @@ class Maker {
     const isContinued = options.chat === undefined || (prefix !== '' && !isSpace(prefix.slice(-1)));
     this.#continued = isContinued ? this.#side.targetDelimiter : '';
     this.#generation = outputType === 'generate_until' ? generation(keys, this.#side.fewshotDelimiter) : new Map();
-    const metrics = keys.get('metric_list');
+    const metrics = keys.metrics();
     this.#needsAlone =
       isList(metrics) && metrics.some((each) => isDict(each) && each.get('metric') === 'acc_mutual_info');
     if (outputType === 'multiple_choice' && this.#side.choices === undefined)

@@ -13,6 +13,12 @@ const columnsOf = (items: readonly Item[]): readonly [number[], number[]] => [
 
 const mean = (items: readonly Item[]): number => sum(items.map((item) => at(item, 0))) / items.length;
 
+/** Of all numbers of all documents. */
+const meanOfAll = (items: readonly Item[]): number => {
+  const all = items.flat();
+  return sum(all) / all.length;
+};
+
 /** Of (log-likelihood, weight). */
 function weightedMean(items: readonly Item[]): number {
   const [values, weights] = columnsOf(items);
@@ -74,6 +80,7 @@ export const AGGREGATIONS = {
   f1: { of: f1, error: 'bootstrap' },
   mcc: { of: correlation, error: 'bootstrap' },
   brier_score: { of: brier, error: null },
+  mean_of_all: { of: meanOfAll, error: null },
   bypass: { of: () => 999, error: null },
 } as const satisfies Readonly<Record<string, Aggregation>>;
 

@@ -59,7 +59,7 @@ export class TaskScores {
     this.type = type;
     this.#own = ownResults(keys, type);
     this.#where = where('process_results');
-    this.metrics = readMetrics(get('metric_list'), type, this.#own !== undefined, where('metric_list'));
+    this.metrics = readMetrics(keys.metrics(), type, this.#own !== undefined, where('metric_list'));
     this.filters = readFilters(get('filter_list'), where('filter_list'));
     const repeats = get('repeats') ?? 1;
     if (!isInt(repeats) || repeats < 1 || repeats > 1000)
