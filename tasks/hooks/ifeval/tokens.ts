@@ -38,19 +38,21 @@ export const isLower = (text: string): boolean => /\p{Lowercase}/u.test(text) &&
 /** Written with a period that ends no sentence. */
 const ABBREVIATIONS = new Set(
   (
-    'mr mrs ms dr prof rev hon gen col capt lt sgt maj gov sen rep pres st jr sr messrs mme mlle inc ltd co corp bros ' +
-    'llc vs etc cf al ca approx dept dist est ave blvd rd ft mt no nos vol vols pp pg fig figs ed eds ch sec jan feb ' +
-    'mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun a.m p.m e.g i.e u.s u.k u.n u.s.a ph.d b.a ' +
-    'm.a m.d d.c b.c a.d p.s p.p.s viz min max tel ext univ assn oz lb lbs hr hrs'
+    'mr mrs ms dr prof rev hon gen col capt lt sgt maj gov sen rep pres st jr sr messrs mme mlle inc ltd ' +
+    'co corp bros llc vs etc cf al ca approx dept dist est ave blvd rd ft mt no nos vol vols pp pg fig ' +
+    'figs ed eds ch sec jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun a.m ' +
+    'p.m e.g i.e u.s u.k u.n u.s.a ph.d b.a m.a m.d d.c b.c a.d p.s p.p.s viz min max tel ext univ assn ' +
+    'oz lb lbs hr hrs'
   ).split(' '),
 );
 /** With a capital, these begin a sentence even after an abbreviation. */
 const STARTERS = new Set(
   (
-    'the a an this that these those he she it we they you i his her its our their my your in on at for from with by as ' +
-    'if when while after before since although though because but and or so however therefore moreover furthermore ' +
-    'there here what who why how where which is are was were do does did have has had can could will would should may ' +
-    'might must let not no yes all some many most each every both either neither one two first second finally then also'
+    'the a an this that these those he she it we they you i his her its our their my your in on at for ' +
+    'from with by as if when while after before since although though because but and or so however ' +
+    'therefore moreover furthermore there here what who why how where which is are was were do does did ' +
+    'have has had can could will would should may might must let not no yes all some many most each every ' +
+    'both either neither one two first second finally then also'
   ).split(' '),
 );
 const CLOSERS = `["')\\]}*_”’»]`;
