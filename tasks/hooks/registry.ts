@@ -9,7 +9,7 @@ import type { Hook } from '../definition/yaml.js';
 import type { Ported, Ports } from './hook.js';
 import { gpqaDocument, type GpqaForm } from './gpqa.js';
 import * as exams from './exams.js';
-import { instructionResults } from './ifeval/results.js';
+import { instructionResults } from './instructionResults.js';
 import * as truthful from './truthful.js';
 import * as questions from './questions.js';
 import * as reading from './reading.js';

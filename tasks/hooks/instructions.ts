@@ -2,14 +2,14 @@
  * The instructions of IFEval (Zhou et al. 2023) and when a text follows them, with the quirks that the public harness's
  * scores have: which letters count as a bullet, a title or a word.
  */
-import { parseJsonValue } from '../../data/jsonValue.js';
-import { FileRegex } from '../../python/fileRegex.js';
-import { pythonRegex } from '../../python/regex.js';
-import { leftStrip, splitAtSpace, strip, stripCharacters } from '../../python/text.js';
-import type { HookProblem } from '../hook.js';
-import { languageOf } from './language.js';
-import type { Settings } from './settings.js';
-import { isLower, isUpper, sentenceCount, tokensOf, wordCount } from './tokens.js';
+import { parseJsonValue } from '../data/jsonValue.js';
+import { FileRegex } from '../python/fileRegex.js';
+import { pythonRegex } from '../python/regex.js';
+import { leftStrip, splitAtSpace, strip, stripCharacters } from '../python/text.js';
+import type { HookProblem } from './hook.js';
+import { languageOf } from './ifeval/language.js';
+import type { Settings } from './instructionSettings.js';
+import { isLower, isUpper, sentenceCount, tokensOf, wordCount } from './ifeval/tokens.js';
 
 export type Check = (text: string) => boolean;
 

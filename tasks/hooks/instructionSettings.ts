@@ -1,6 +1,6 @@
 /** The settings of an instruction: its entry of a document's `kwargs`. */
-import { isList, numeric, typeName, type Dict, type Value } from '../../python/value.js';
-import { HookProblem } from '../hook.js';
+import { isList, numeric, typeName, type Dict, type Value } from '../python/value.js';
+import { HookProblem } from './hook.js';
 
 export class Settings {
   readonly #given: Dict;
