@@ -17,7 +17,7 @@ export function addCompile(program: Command, context: Context): void {
       'Compiles a checkpoint into an artifact: a folder with the graph, the plan, the generated sources ' +
         'and their machine code. Weights stay where they are and are read when the artifact runs.',
     )
-    .argument('<checkpoint>', 'folder of a Hugging Face checkpoint')
+    .argument('<checkpoint>', 'folder of a Hugging Face checkpoint, or a .gguf file')
     .option('-o, --output <dir>', 'artifact folder to write, by habit name.tw; an artifact that is there is replaced');
   command
     .option('--pack-weights', 'copy the checkpoint into the artifact, so that it runs without it, also elsewhere')

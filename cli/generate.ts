@@ -44,7 +44,10 @@ export function addGenerate(program: Command, context: Context): void {
       'Continues each prompt with the most likely tokens. Prompts are computed together; a beginning that several ' +
         'have in common is computed once. What a prompt gets does not depend on the others.',
     )
-    .argument('<model>', 'checkpoint folder, or artifact folder written by tilewright compile --cache-tokens')
+    .argument(
+      '<model>',
+      'checkpoint folder or .gguf file, or artifact folder written by tilewright compile --cache-tokens',
+    )
     .argument('[text...]', 'what to continue')
     .option(
       '--prompts <file>',

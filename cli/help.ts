@@ -20,8 +20,8 @@ export const EXIT_STATUSES = [
 
 export const CHECKPOINT_HELP = [
   'A checkpoint is a Hugging Face folder: config.json, model.safetensors',
-  '(or its index and shards), and tokenizer.json or tokenizer.model. With',
-  '--init random:SEED the weights are made up and config.json alone describes them.',
+  '(or its index and shards), and tokenizer.json or tokenizer.model; or a GGUF file.',
+  'With --init random:SEED the weights are made up and config.json alone describes them.',
 ];
 
 /** The flags that decide how a model is compiled. */
@@ -62,7 +62,7 @@ export const addDeviceFlags = (command: Command): Command =>
 
 /** The flag that says where an artifact's checkpoint is. */
 export const addCheckpointFlag = (command: Command): Command =>
-  command.option('--checkpoint <dir>', "the artifact's checkpoint, where it is no longer where it was compiled");
+  command.option('--checkpoint <path>', "the artifact's checkpoint, where it is no longer where it was compiled");
 
 /** The flags that say how far an artifact is trusted. */
 export const addVerifyFlag = (command: Command): Command =>

@@ -20,7 +20,7 @@ export function addInspect(program: Command, context: Context): void {
       'Shows what the compiler made of a checkpoint or artifact. ' +
         'Reads no weights and needs no C compiler. Without a flag: one screen with the whole.',
     )
-    .argument('<model>', 'checkpoint folder, config.json (with --init), or artifact folder')
+    .argument('<model>', 'checkpoint folder or .gguf file, config.json (with --init), or artifact folder')
     .option('--passes', 'the passes in order, why each stands there, and what it left')
     .option('--pass <name>', 'the graph after this pass (a name or number from --passes)')
     .option('--kernels', 'every fused kernel: shape, cost, the ops that went into it')

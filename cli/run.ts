@@ -66,7 +66,7 @@ export function addRun(program: Command, context: Context): void {
         'A checkpoint is compiled first (and cached); an artifact runs as it is.',
     )
     .usage('[options] <model>')
-    .argument('[model]', 'checkpoint folder, or artifact folder written by tilewright compile')
+    .argument('[model]', 'checkpoint folder or .gguf file, or artifact folder written by tilewright compile')
     .option('--task <name>', `how to read --data: ${TASK_NAMES.join(', ')}`)
     .option('--data <file>', 'questions as JSON lines, plain or .gz; - for the standard input')
     .option('--out <dir>', 'folder for results_*.json, samples_*.jsonl and the journal; without it nothing is written')

@@ -1,4 +1,4 @@
-/** Opens a model: a checkpoint folder, or a config.json with random weights. */
+/** Opens a model: a checkpoint folder, a GGUF file, or a config.json with random weights. */
 import type { Graph } from '../ir/graph/graph.js';
 import { describeRandomCheckpoint, openCheckpoint, type Checkpoint } from '../models/checkpoint.js';
 import type { DType } from '../ir/types.js';

@@ -64,7 +64,7 @@ export interface ArtifactRequest {
 }
 
 export interface ModelRequest {
-  /** A checkpoint folder, a config.json (with `init` random), or (tune, run) an artifact. */
+  /** A checkpoint folder or GGUF file, a config.json (with `init` random), or (tune, run) an artifact. */
   readonly model: string;
   readonly init: WeightInit;
   readonly precision: Precision;

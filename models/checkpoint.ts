@@ -229,6 +229,11 @@ export function fnv1a64(text: string): bigint {
  * if it is not supported.
  */
 export function describeRandomCheckpoint(path: string, seed: number | bigint): Checkpoint {
+  if (path.endsWith('.gguf'))
+    throw new UserError(
+      `${path}: made-up weights need a config.json, and a GGUF file brings its own`,
+      'give a config.json, or drop the made-up weights',
+    );
   const isFile = path.endsWith('.json');
   const dir = resolve(isFile ? dirname(path) : path);
   const model = isFile ? readModel(resolve(path)) : loadModel(dir);

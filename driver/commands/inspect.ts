@@ -23,7 +23,7 @@ import { openModel } from '../model.js';
 import { targetOf } from '../targets/index.js';
 
 export interface InspectRequest extends Omit<ArtifactRequest, 'trustsCode'> {
-  /** A checkpoint folder, a config.json (with `init` random), or an artifact. */
+  /** A checkpoint folder or GGUF file, a config.json (with `init` random), or an artifact. */
   readonly model: string;
   readonly init: WeightInit;
   readonly precision: Precision;

@@ -21,7 +21,7 @@ const common = {
 };
 
 const modelFields = {
-  /** A checkpoint folder, a config.json (with `init`), or an artifact. */
+  /** A checkpoint folder, a GGUF file, a config.json (with `init`), or an artifact. */
   model: z.string().min(1),
   /** `random:1`: made-up weights from a seed. */
   init: z
