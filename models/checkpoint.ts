@@ -15,7 +15,7 @@ import { partShape, weightFormat, type ShapeOf, type TensorLocation } from './fa
 import type { WeightFile } from './family/weightFile.js';
 import { readGgufFiles } from './gguf/files.js';
 import { describeGguf } from './gguf/settings.js';
-import { ggufName, namedTensors } from './gguf/tensorNames.js';
+import { blockSchemes, ggufName, namedTensors } from './gguf/tensorNames.js';
 import { mergeParts } from './meta/parts.js';
 import { joinedVectors, placesOf, type StoredTensor } from './family/storedTensors.js';
 import {
@@ -90,6 +90,8 @@ interface Source {
   readonly found: ReadonlyMap<string, StoredTensor>;
   /** What says how modules are quantised, where several tensors store the matrix of one. */
   readonly quantisation?: QuantisationConfig;
+  /** Matrices of blocks, of which `found` has the places already. */
+  readonly blocks?: NonNullable<Checkpoint['quantised']>;
   /** The name of a tensor in its file. */
   readonly show: (name: string) => string;
   /** What to say of files that nothing names. */
@@ -122,6 +124,8 @@ function folderSource(dir: string): Source {
 function ggufSource(file: string): Source {
   const headers = readGgufFiles(file);
   const { json, modules, ways } = describeGguf(headers);
+  const found = namedTensors(headers, modules);
+  const schemes = blockSchemes(found);
   return {
     path: file,
     configPath: file,
@@ -129,7 +133,8 @@ function ggufSource(file: string): Source {
     // Where weights are quantised, those of the published checkpoint were not: nearly all are in bf16.
     model: (dtype = 'bf16') => describeGgufModel(json, file, dtype, ways),
     headers,
-    found: namedTensors(headers, modules),
+    found,
+    ...(schemes.size === 0 ? {} : { blocks: { schemes, scales: new Map() } }),
     show: (name) => shown(ggufName(name, modules)),
     strays: () => '',
     tokenizerPath: file,
@@ -145,7 +150,7 @@ function ggufSource(file: string): Source {
 export function openCheckpoint(path: string): Checkpoint {
   const gguf = findGgufModel(path);
   const source = gguf === undefined ? folderSource(resolve(path)) : ggufSource(gguf);
-  const { headers, quantisation, describedBy } = source;
+  const { headers, quantisation, describedBy, blocks } = source;
   const checked = source.model();
   const storedOf = ({ tensors, stored }: Model): Model['tensors'] =>
     stored?.((name) => source.found.get(name)?.shape) ?? tensors;
@@ -181,6 +186,7 @@ export function openCheckpoint(path: string): Checkpoint {
     config,
     tensors,
     ...(quantised === undefined ? {} : { quantised }),
+    ...(blocks === undefined ? {} : { quantised: blocks }),
     files: headers.map((header) => header.file),
     tokenizerPath: source.tokenizerPath,
     fingerprint: () => (fingerprint ??= hashFiles(config, headers, quantisation?.config)),

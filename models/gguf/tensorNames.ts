@@ -53,6 +53,21 @@ function stored(tensor: WholeTensor): StoredTensor {
   return { name, dtype: 'F32', shape, encoding: { kind: 'blocks', block }, places, hasScalePerPart: false };
 }
 
+/** How matrices of blocks are stored, and how many are stored so, with how many elements. */
+export function blockSchemes(
+  found: ReadonlyMap<string, StoredTensor>,
+): ReadonlyMap<string, { readonly matrices: number; readonly elements: number }> {
+  const schemes = new Map<string, { matrices: number; elements: number }>();
+  for (const tensor of found.values()) {
+    if (!('encoding' in tensor) || tensor.encoding.kind !== 'blocks') continue;
+    const scheme = `GGUF ${tensor.encoding.block.toUpperCase()}`;
+    const { matrices, elements } = schemes.get(scheme) ?? { matrices: 0, elements: 0 };
+    const own = tensor.shape.reduce((product, extent) => product * extent, 1);
+    schemes.set(scheme, { matrices: matrices + 1, elements: elements + own });
+  }
+  return schemes;
+}
+
 /** Converters leave out dimensions of 1: the gate of a shared expert is a matrix of one row. */
 const rowOf = (name: string, shape: readonly number[]): readonly number[] =>
   name.endsWith('.shared_expert_gate.weight') && shape.length === 1 ? [1, ...shape] : shape;

@@ -188,6 +188,7 @@ describe('a quantised GGUF file', () => {
     const copy = openCheckpoint(gguf(json, tensors, type, blocks.encode));
     expect(new Set([...copy.tensors.values()].map(({ kind }) => kind))).toEqual(new Set(['encoded', 'file']));
     expect(copy.config.dtype).toBe('bf16');
+    expect([...copy.quantised!.schemes.keys()]).toEqual([`GGUF ${type}`]);
     expectSame(scores(copy), scores(openCheckpoint(folder(json, tensors))), `${name} in ${type}`);
   });
 });
