@@ -9,7 +9,7 @@ import { parseBenchOptions, USAGE, type BenchOptions } from './options.js';
 import { runProgram } from './program.js';
 import { printMeasured, printSharing } from './report.js';
 
-async function bench({ models, precisions, threads, questions, ...options }: BenchOptions): Promise<void> {
+async function bench({ models, precisions, threads, isa: wanted, questions, ...options }: BenchOptions): Promise<void> {
   const machine = detectMachine();
   const peaks: string[] = [];
   for (const isa of machine.isas) peaks.push(`${isa} ${((await peakOf(isa, threads)) / 1e9).toFixed(0)} GFLOP/s`);
@@ -21,7 +21,7 @@ async function bench({ models, precisions, threads, questions, ...options }: Ben
   const done = new Set<string>();
   for (const model of models) {
     for (const precision of precisions) {
-      const isa = chooseIsa(machine, precision);
+      const isa = chooseIsa(machine, precision, wanted);
       if (done.has(`${model} ${isa}`)) continue;
       done.add(`${model} ${isa}`);
       const { seconds, tuneSeconds, maxTokens } = options;

@@ -1,15 +1,17 @@
 /** The command line of the CPU benchmark. */
 import { parseArgs } from 'node:util';
+import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import { OptionReader } from './optionReader.js';
 
-export const USAGE = `bench [--model llama-1.1b|llama-110m|PATH]… [--precision auto|f32]… [--threads 2] [--seconds 15]
-      [--questions 400] [--tune 0] [--max-tokens 1024] [--data FILE] [--tokenizer DIR]
+export const USAGE = `bench [--model llama-1.1b|llama-110m|PATH]… [--precision auto|f32]… [--isa avx2] [--threads 2]
+      [--seconds 15] [--questions 400] [--tune 0] [--max-tokens 1024] [--data FILE] [--tokenizer DIR]
 
 Scoring rates on real question trees, each as a share of the arithmetic peak measured in the same run, where the time
 goes by kernel, and what each sharing mode gains over none.
 
   --model       folder of a config.json, or one below bench/models; weights are random (default: both of those)
   --precision   arithmetic, may be given twice (default: auto and f32)
+  --isa         micro-kernels: portable, avx2, avx512 or amx (default: the best this CPU has)
   --threads     threads that compute
   --seconds     seconds to spend scoring with each model and precision
   --questions   questions to score: the first of the data set
@@ -23,6 +25,8 @@ export type Precision = 'auto' | 'f32';
 export interface BenchOptions {
   readonly models: readonly string[];
   readonly precisions: readonly Precision[];
+  /** Default: the best that the CPU has. */
+  readonly isa: CpuIsa | undefined;
   readonly threads: number;
   readonly seconds: number;
   readonly questions: number;
@@ -44,6 +48,7 @@ export function parseBenchOptions(args: readonly string[]): BenchOptions | undef
       options: {
         model: { type: 'string', multiple: true, default: ['llama-110m', 'llama-1.1b'] },
         precision: { type: 'string', multiple: true, default: ['auto', 'f32'] },
+        isa: { type: 'string' },
         threads: { type: 'string', default: '2' },
         seconds: { type: 'string', default: '15' },
         questions: { type: 'string', default: '400' },
@@ -59,6 +64,7 @@ export function parseBenchOptions(args: readonly string[]): BenchOptions | undef
   return {
     models: values.model,
     precisions: values.precision.map((text) => read.oneOf('precision', text, PRECISIONS)),
+    isa: values.isa === undefined ? undefined : read.oneOf('isa', values.isa, CPU_ISAS),
     threads: read.whole('threads', values.threads, 1, 1024),
     seconds: read.number('seconds', values.seconds, 0.1, 86_400),
     questions: read.whole('questions', values.questions, 1, 1_000_000),

@@ -11,7 +11,7 @@ import { sampleValues } from '../sample.js';
 import { logprobReduceValues } from '../logprobReduce.js';
 import { loopProgram } from './programLoops.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
-import { abiText, render } from './templates.js';
+import { abiText, preludeText, render } from './templates.js';
 
 export { kernelSignature, parametersOf } from '../signature.js';
 export { isLegal } from './legality.js';
@@ -121,5 +121,5 @@ export const unitOf = (emitted: EmittedKernel): { readonly name: string; readonl
 /** A C file: the ABI, the shared prelude, and every kernel once. Compile it with the compilerFlags of its schedules. */
 export function emitTranslationUnit(emitted: readonly EmittedKernel[]): string {
   const unique = new Map(emitted.map((kernel) => [kernel.symbol, kernel.source]));
-  return [abiText(), render('prelude', {}), render('math', {}), render('amx', {}), ...unique.values()].join('\n');
+  return [abiText(), preludeText(), ...unique.values()].join('\n');
 }

@@ -7,6 +7,10 @@ const ABI = new URL('../../runtime/native/abi.h', import.meta.url);
 
 export type TemplateName =
   | 'prelude'
+  | 'vectors512'
+  | 'vectors256'
+  | 'vectorsPortable'
+  | 'vectors'
   | 'math'
   | 'amx'
   | 'microFma'
@@ -28,6 +32,12 @@ const templates = new Templates<TemplateName>(new URL('./templates/', import.met
 export function render(name: TemplateName, values: object): string {
   return templates.render(name, values);
 }
+
+/** What every C file of kernels begins with: vectors of 16 lanes for each instruction set, elementary functions. */
+export const preludeText = (): string =>
+  (['prelude', 'vectors512', 'vectors256', 'vectorsPortable', 'vectors', 'math', 'amx'] as const)
+    .map((name) => render(name, {}))
+    .join('\n');
 
 /** The text of runtime/native/abi.h. */
 export function abiText(): string {

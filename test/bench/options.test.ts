@@ -8,6 +8,7 @@ describe('npm run bench', () => {
     expect(parseBenchOptions([])).toEqual({
       models: ['llama-110m', 'llama-1.1b'],
       precisions: ['auto', 'f32'],
+      isa: undefined,
       threads: 2,
       seconds: 15,
       questions: 400,
@@ -22,6 +23,7 @@ describe('npm run bench', () => {
     const given = {
       model: 'mine',
       precision: 'f32',
+      isa: 'avx2',
       threads: '3',
       seconds: '0.5',
       questions: '7',
@@ -35,6 +37,7 @@ describe('npm run bench', () => {
     expect(parseBenchOptions(Object.entries(given).flatMap(([name, value]) => [`--${name}`, value]))).toEqual({
       models: ['mine'],
       precisions: ['f32'],
+      isa: 'avx2',
       threads: 3,
       seconds: 0.5,
       questions: 7,
@@ -55,6 +58,7 @@ describe('npm run bench', () => {
     ['--tune', 'Infinity', 'expected a number from 0 to 86400'],
     ['--max-tokens', '31', 'expected a whole number from 32 to 32768'],
     ['--precision', 'bf16', 'expected auto or f32'],
+    ['--isa', 'sse', 'expected portable or avx2 or avx512 or amx'],
     ['--fast', 'yes', "Unknown option '--fast'"],
   ])('refuses %s %j', (flag, value, message) => {
     const parse = (): unknown => parseBenchOptions([flag, value]);
