@@ -80,7 +80,7 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   const panel = panelColumns(first.weight);
   const splitsPanel = schedule.nr % panel !== 0;
   // Narrow panels are widened once per work item if enough rows share them, or if tiles would begin between panels;
-  // otherwise in registers.
+  // otherwise in registers. Columns of one register tile at a time: what was widened stays in the first-level cache.
   const expands =
     !isAmx && format.elementBits < 32 && (schedule.mb > WIDENED_ROWS || (splitsPanel && panel % schedule.nr !== 0));
   const bp = panelElements(first.weight);
@@ -147,12 +147,8 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
     panel,
     splitsPanel: !expands && splitsPanel,
     microPanel,
-    wideStep: panel / WIDE_PANEL,
-    wideBp: kc * WIDE_PANEL,
-    wideParts: Array.from({ length: panel / vectors.lanes }, (_, i) => i * vectors.lanes).map((column) => ({
-      from: column,
-      to: Math.floor(column / WIDE_PANEL) * kc * WIDE_PANEL + (column % WIDE_PANEL),
-    })),
+    wideColumns: WIDE_PANEL,
+    wideVectors: Array.from({ length: WIDE_PANEL / vectors.lanes }, (_, i) => i * vectors.lanes),
     store: vectors.store,
     loadPanel: vectors.loadPanel[format.element],
     microBp,
@@ -176,7 +172,7 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
     return placed;
   });
   const tileBytes = roundUp(roundUp(schedule.mb, schedule.mr) * ldc * 4, 64);
-  const wideBytes = expands ? kc * Math.max(...plan.segments.map(({ nb }) => nb)) * 4 : 0;
+  const wideBytes = expands ? kc * schedule.nr * 4 : 0;
   const source =
     block +
     render('gemm', {
@@ -294,6 +290,7 @@ export function emitLogProb(
     scale: scale.kind === 'f' ? scale.code : `(float)${scale.code}`,
     cap: kernel.cap === undefined ? undefined : capOf(kernel.cap),
     vocab: kernel.vocab,
+    isPartial: kernel.vocab % 16 !== 0,
     block: LOGPROB_BLOCK,
     width: partWidth(kernel),
     draw:

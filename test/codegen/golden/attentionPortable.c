@@ -156,7 +156,7 @@ static void k_attention_427d012ea5c82013_8c2171fa_list(const tw_launch *launch, 
  */
 static int k_attention_427d012ea5c82013_8c2171fa_fetch(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int32_t from, int32_t to, int64_t kv,
     int64_t next) {
-  tw_v check = tw_set1(0.0f);
+  tw_carried check = tw_carry(tw_set1(0.0f));
   for (int32_t j = from; j < to; j++) {
     const int64_t ahead = t->id[j + 6 < to ? j + 6 : to - 1];
     for (int64_t i = 0; i < 32; i += 16) {
@@ -173,11 +173,11 @@ static int k_attention_427d012ea5c82013_8c2171fa_fetch(const tw_launch *launch, 
       const tw_v x = k_attention_427d012ea5c82013_8c2171fa_load_k(v, i);
       tw_store(t->k + (j - from) * 32 + i, k_attention_427d012ea5c82013_8c2171fa_load_k(k, i));
       tw_store(t->v + (j - from) * 32 + i, x);
-      check += x * tw_set1(0.0f);
+      check = tw_carry(tw_value(check) + x * tw_set1(0.0f));
     }
   }
   for (int32_t j = to - from; j % 8 != 0; j++) memset(t->k + j * 32, 0, 32 * 4);
-  return tw_sum(check) == 0.0f;
+  return tw_sum(tw_value(check)) == 0.0f;
 }
 
 /* scale·q of one head, turned: [16 queries a panel][d][16]. */
@@ -208,8 +208,11 @@ static void k_attention_427d012ea5c82013_8c2171fa_softmax(const tw_launch *launc
   const int32_t *token = t->token + g * 32;
   float *scores = t->s + g * 128 * 32;
   const uint8_t *seen = t->seen + g * 128 / 8;
-  tw_v top[2], sum[2];
-  for (int u = 0; u < 2; u++) { top[u] = tw_set1(-__builtin_inff()); sum[u] = tw_set1(0.0f); }
+  tw_carried top[2], sum[2];
+  for (int u = 0; u < 2; u++) {
+    top[u] = tw_carry(tw_set1(-__builtin_inff()));
+    sum[u] = tw_carry(tw_set1(0.0f));
+  }
   for (int32_t b = 0; b < t->keys; b += 8) {
     if (!seen[b / 8]) continue;
     for (int32_t j = b; j < b + 8 && j < t->keys; j++) {
@@ -223,7 +226,7 @@ static void k_attention_427d012ea5c82013_8c2171fa_softmax(const tw_launch *launc
       }
       for (int u = 0; u < 2; u++) {
         const tw_v x = tw_load(s + u * 16);
-        top[u] = tw_select(tw_lt(top[u], x), x, top[u]);
+        top[u] = tw_carry(tw_select(tw_lt(tw_value(top[u]), x), x, tw_value(top[u])));
       }
     }
   }
@@ -232,13 +235,13 @@ static void k_attention_427d012ea5c82013_8c2171fa_softmax(const tw_launch *launc
     for (int32_t j = b; j < b + 8 && j < t->keys; j++) {
       float *s = scores + (int64_t)j * 32;
       for (int u = 0; u < 2; u++) {
-        const tw_v e = tw_exp(tw_load(s + u * 16) - top[u]);
+        const tw_v e = tw_exp(tw_load(s + u * 16) - tw_value(top[u]));
         tw_store(s + u * 16, e);
-        sum[u] += e;
+        sum[u] = tw_carry(tw_value(sum[u]) + e);
       }
     }
   }
-  for (int u = 0; u < 2; u++) tw_store(t->sum + g * 32 + u * 16, sum[u]);
+  for (int u = 0; u < 2; u++) tw_store(t->sum + g * 32 + u * 16, tw_value(sum[u]));
 }
 
 /*

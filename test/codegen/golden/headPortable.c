@@ -122,28 +122,24 @@ static void k_logprob_0fdc246afe567546_d39c3da7_epilogue(const tw_launch *launch
       float *z = tile + i * 512 + b;
       const int64_t first = c0 + b;
       const int32_t n = 600 - first < 256 ? (int32_t)(600 - first) : 256;
-      tw_v top = tw_set1(-__builtin_inff());
-      tw_i at = tw_seti(0);
+      tw_carried top = tw_carry(tw_set1(-__builtin_inff())), at = tw_carry(tw_from_bits(tw_seti(0)));
       for (int32_t j = 0; j < n; j += 16) {
         tw_v x = tw_load(z + j) * scale;
-        if (n - j < 16) x = tw_select(tw_first(n - j), x, tw_set1(-__builtin_inff()));
+        x = tw_select(tw_first(n - j), x, tw_set1(-__builtin_inff()));
         tw_store(z + j, x);
-        const tw_m more = tw_lt(top, x);
-        top = tw_select(more, x, top);
-        at = tw_selecti(more, tw_lane + tw_seti(j), at);
+        const tw_m more = tw_lt(tw_value(top), x);
+        top = tw_carry(tw_select(more, x, tw_value(top)));
+        at = tw_carry(tw_select(more, tw_from_bits(tw_lane + tw_seti(j)), tw_value(at)));
       }
-      float m = -__builtin_inff();
-      int32_t where = 0;
-      for (int l = 0; l < 16; l++) {
-        if (top[l] > m || (top[l] == m && at[l] < where)) { m = top[l]; where = at[l]; }
-      }
-      tw_v sum = tw_set1(0.0f);
-      for (int32_t j = 0; j < n; j += 16) sum += tw_exp(tw_load(z + j) - tw_set1(m));
+      const tw_place greatest = tw_greatest(tw_value(top), tw_bits(tw_value(at)));
+      const float m = greatest.value;
+      tw_carried sum = tw_carry(tw_set1(0.0f));
+      for (int32_t j = 0; j < n; j += 16) sum = tw_carry(tw_value(sum) + tw_exp(tw_load(z + j) - tw_set1(m)));
       float *out = parts + row * 32 + first / 256 * 4;
       const int64_t t = target[row] - first;
       out[0] = m;
-      out[1] = tw_sum(sum);
-      out[2] = (float)(first + where);
+      out[1] = tw_sum(tw_value(sum));
+      out[2] = (float)(first + greatest.at);
       out[3] = t >= 0 && t < n ? z[t] : -__builtin_inff();
     }
   }
