@@ -12,12 +12,18 @@ export function printMeasured(m: Measured): void {
     `  compile ${m.compileSeconds.toFixed(2)} s, ` +
       `kernels ${m.kernelsCompileSeconds.toFixed(2)} s, weights ${m.loadSeconds.toFixed(2)} s`,
   );
-  const total = m.kernels.reduce((sum, kernel) => sum + kernel.milliseconds, 0);
-  for (const { name, milliseconds, gflops } of m.kernels) {
+  const { kernels, peakFlops, share } = m.inTurn;
+  const total = kernels.reduce((sum, kernel) => sum + kernel.milliseconds, 0);
+  console.log(
+    `  in turn with the register loop, each at its fastest: ` +
+      `${(100 * share).toFixed(1)} % of ${(peakFlops / 1e9).toFixed(0)} GFLOP/s`,
+  );
+  for (const { name, milliseconds, gflops, share: ofPeak } of kernels) {
     const time = milliseconds.toFixed(2).padStart(9);
-    const share = ((100 * milliseconds) / total).toFixed(1).padStart(6);
-    const rate = gflops > 0 ? ` ${gflops.toFixed(0).padStart(7)} GFLOP/s` : '';
-    console.log(`  ${name.padEnd(18)} ${time} ms ${share} %${rate}`);
+    const part = ((100 * milliseconds) / total).toFixed(1).padStart(6);
+    const rate =
+      gflops > 0 ? ` ${gflops.toFixed(0).padStart(7)} GFLOP/s ${(100 * ofPeak).toFixed(1).padStart(5)} % of peak` : '';
+    console.log(`  ${name.padEnd(18)} ${time} ms ${part} %${rate}`);
   }
   console.log('');
 }
