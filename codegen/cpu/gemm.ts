@@ -228,7 +228,7 @@ const AHEAD_A = 2;
 const AHEAD_B = 4;
 
 const staticFunction = (name: string, parameters: string, text: string): string =>
-  `static void ${name}(const tw_launch *launch, ${parameters}) {\n  (void)launch;\n${text}}\n`;
+  `static void ${name}(\n    const tw_launch *launch, ${parameters}) {\n  (void)launch;\n${text}}\n`;
 
 /** Prints a gemm kernel as C. The schedule must be legal for it (isLegal). */
 export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGemmSchedule, symbol: string): Emitted {

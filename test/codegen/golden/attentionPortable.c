@@ -4,8 +4,8 @@
  * c[2][16] (+)= a·b in order of k, one accumulator an element.
  * a[r·32 + k·1]; b: float[k·16 + panel·512 + lane].
  */
-static __attribute__((noinline)) void tw_portable_2x16_f32_a32_1_b16_512_c32_u4(const float *a, const float *b, float *c, int64_t kn,
-    int first) {
+static __attribute__((noinline)) void tw_portable_2x16_f32_a32_1_b16_512_c32_u4(
+    const float *a, const float *b, float *c, int64_t kn, int first) {
   tw_v c0_0, c1_0;
   if (first) {
     c0_0 = tw_set1(0.0f);
@@ -58,8 +58,8 @@ static __attribute__((noinline)) void tw_portable_2x16_f32_a32_1_b16_512_c32_u4(
  * c[2][16] (+)= a·b in order of k, one accumulator an element.
  * a[r·1 + k·32]; b: float[k·32 + panel·16 + lane].
  */
-static __attribute__((noinline)) void tw_portable_2x16_f32_a1_32_b32_16_c32_u4(const float *a, const float *b, float *c, int64_t kn,
-    int first) {
+static __attribute__((noinline)) void tw_portable_2x16_f32_a1_32_b32_16_c32_u4(
+    const float *a, const float *b, float *c, int64_t kn, int first) {
   tw_v c0_0, c1_0;
   if (first) {
     c0_0 = tw_set1(0.0f);
@@ -126,7 +126,8 @@ typedef struct k_attention_427d012ea5c82013_8c2171fa_item {
 TW_FN tw_v k_attention_427d012ea5c82013_8c2171fa_load_k(const float *p, int64_t i) { return tw_load_f32(p + i); }
 
 /* Keys that the item may see: the ancestors of its least token, then every token up to its greatest. */
-static void k_attention_427d012ea5c82013_8c2171fa_list(const tw_launch *launch, k_attention_427d012ea5c82013_8c2171fa_item *t) {
+static void k_attention_427d012ea5c82013_8c2171fa_list(
+    const tw_launch *launch, k_attention_427d012ea5c82013_8c2171fa_item *t) {
   int32_t n = 0;
   const int32_t *end = (const int32_t *)launch->buffers[3];
   int32_t low = t->low[0];
@@ -154,8 +155,9 @@ static void k_attention_427d012ea5c82013_8c2171fa_list(const tw_launch *launch, 
  * is short and rows are far apart, which no prefetcher of the hardware follows: rows ahead are asked for here, and the
  * part of the head `next` heads on, which this worker is likely to take next.
  */
-static int k_attention_427d012ea5c82013_8c2171fa_fetch(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int32_t from, int32_t to, int64_t kv,
-    int64_t next) {
+static int k_attention_427d012ea5c82013_8c2171fa_fetch(
+    const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t,
+    int32_t from, int32_t to, int64_t kv, int64_t next) {
   tw_carried check = tw_carry(tw_set1(0.0f));
   for (int32_t j = from; j < to; j++) {
     const int64_t ahead = t->id[j + 6 < to ? j + 6 : to - 1];
@@ -181,8 +183,9 @@ static int k_attention_427d012ea5c82013_8c2171fa_fetch(const tw_launch *launch, 
 }
 
 /* scale·q of one head, turned: [16 queries a panel][d][16]. */
-static void k_attention_427d012ea5c82013_8c2171fa_turn(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t head, int64_t count,
-    int64_t next) {
+static void k_attention_427d012ea5c82013_8c2171fa_turn(
+    const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t,
+    int64_t head, int64_t count, int64_t next) {
   for (int64_t p = 0; p < count; p += 16) {
     for (int l = 0; l < 16; l++) {
       const float *q = (const float *)launch->buffers[0] + (int64_t)t->token[p + l] * 64
@@ -203,7 +206,8 @@ static void k_attention_427d012ea5c82013_8c2171fa_turn(const tw_launch *launch, 
 }
 
 /* Masks the scores of one group of lanes, then softmax without the division; sums go to t->sum. */
-static void k_attention_427d012ea5c82013_8c2171fa_softmax(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t g) {
+static void k_attention_427d012ea5c82013_8c2171fa_softmax(
+    const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t g) {
   (void)launch;
   const int32_t *token = t->token + g * 32;
   float *scores = t->s + g * 128 * 32;
@@ -248,8 +252,9 @@ static void k_attention_427d012ea5c82013_8c2171fa_softmax(const tw_launch *launc
  * Adds values [from, to), which lie from row `row` of t->v on, where some value is NaN or infinite: zero times it must
  * not reach a query that cannot see it.
  */
-static void k_attention_427d012ea5c82013_8c2171fa_add_seen(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t g, int32_t from, int32_t to,
-    int32_t row, int first) {
+static void k_attention_427d012ea5c82013_8c2171fa_add_seen(
+    const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t,
+    int64_t g, int32_t from, int32_t to, int32_t row, int first) {
   (void)launch;
   float *o = t->o + g * 32 * 32;
   if (first) memset(o, 0, 32 * 32 * 4);
@@ -266,7 +271,8 @@ static void k_attention_427d012ea5c82013_8c2171fa_add_seen(const tw_launch *laun
   }
 }
 
-static void k_attention_427d012ea5c82013_8c2171fa_finish(const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t head) {
+static void k_attention_427d012ea5c82013_8c2171fa_finish(
+    const tw_launch *launch, const k_attention_427d012ea5c82013_8c2171fa_item *t, int64_t head) {
   for (int64_t r = 0; r < t->rows; r++) {
     float *out = (float *)launch->buffers[5] + (t->first_row + r) * 64;
     const tw_v sum = tw_set1(t->sum[r]);
@@ -315,18 +321,19 @@ void k_attention_427d012ea5c82013_8c2171fa(const tw_launch *launch, int32_t work
     const int64_t next_kv = kv + workers < 1 ? workers : 0;
     int finite = 1;
     for (int64_t head = kv * 2; head < (kv + 1) * 2; head++) {
-      k_attention_427d012ea5c82013_8c2171fa_turn(launch, &t, head, groups * 32, head + 1 < (kv + 1) * 2 ? head + 1 : (kv + next_kv)
-          * 2);
+      k_attention_427d012ea5c82013_8c2171fa_turn(launch, &t, head, groups * 32,
+          head + 1 < (kv + 1) * 2 ? head + 1 : (kv + next_kv) * 2);
       /* One block of keys stays for all heads of the group; more are fetched again. */
       for (int32_t from = 0; from < t.keys; from += 64) {
         const int32_t to = t.keys - from < 64 ? t.keys : from + 64;
-        if (t.keys > 64 || head == kv * 2) finite = k_attention_427d012ea5c82013_8c2171fa_fetch(launch, &t, from, to, kv, next_kv);
+        if (t.keys > 64 || head == kv * 2)
+          finite = k_attention_427d012ea5c82013_8c2171fa_fetch(launch, &t, from, to, kv, next_kv);
         for (int64_t g = 0; g < groups; g++) {
           for (int32_t j = from; j < to; j += 2) {
             if (!t.seen[g * 128 / 8 + j / 8]) continue;
             for (int64_t p = 0; p < 32; p += 16) {
-              tw_portable_2x16_f32_a32_1_b16_512_c32_u4(t.k + (j - from) * 32, t.q + (g * 32 + p) * 32, t.s + (g * 128 + j)
-                  * 32 + p, 32, 1);
+              tw_portable_2x16_f32_a32_1_b16_512_c32_u4(t.k + (j - from) * 32, t.q + (g * 32 + p) * 32,
+                  t.s + (g * 128 + j) * 32 + p, 32, 1);
             }
           }
         }

@@ -1,8 +1,8 @@
 #ifndef TW_HAS_tw_amx_32x32_a96_b1536_c64
 #define TW_HAS_tw_amx_32x32_a96_b1536_c64
 /* c[32][32] (+)= a·b: 2×2 tiles, in steps of 32 in order of k. */
-static __attribute__((noinline)) void tw_amx_32x32_a96_b1536_c64(const uint16_t *a, const uint16_t *b, float *c, int64_t steps,
-    int first) {
+static __attribute__((noinline)) void tw_amx_32x32_a96_b1536_c64(
+    const uint16_t *a, const uint16_t *b, float *c, int64_t steps, int first) {
   if (first) {
     TW_TILE_ZERO(0);
     TW_TILE_ZERO(1);
@@ -36,8 +36,8 @@ static __attribute__((noinline)) void tw_amx_32x32_a96_b1536_c64(const uint16_t 
 #ifndef TW_HAS_tw_amx_16x32_a96_b1536_c64
 #define TW_HAS_tw_amx_16x32_a96_b1536_c64
 /* c[16][32] (+)= a·b: 1×2 tiles, in steps of 32 in order of k. */
-static __attribute__((noinline)) void tw_amx_16x32_a96_b1536_c64(const uint16_t *a, const uint16_t *b, float *c, int64_t steps,
-    int first) {
+static __attribute__((noinline)) void tw_amx_16x32_a96_b1536_c64(
+    const uint16_t *a, const uint16_t *b, float *c, int64_t steps, int first) {
   if (first) {
     TW_TILE_ZERO(0);
     TW_TILE_ZERO(1);
@@ -59,7 +59,8 @@ static __attribute__((noinline)) void tw_amx_16x32_a96_b1536_c64(const uint16_t 
 }
 #endif
 
-static void k_gemm_316ec34aa423c48c_e5a81b1b_epilogue0(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
+static void k_gemm_316ec34aa423c48c_e5a81b1b_epilogue0(
+    const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
   (void)launch;
   for (int64_t i = 0; i < mn; i++) {
     const int64_t row = m0 + i;
@@ -84,7 +85,8 @@ static void k_gemm_316ec34aa423c48c_e5a81b1b_epilogue0(const tw_launch *launch, 
  * c[rows][columns] = a[rows, k]·w over the whole depth. Writes whole register tiles: up to 31 rows past
  * `rows`.
  */
-static void k_gemm_316ec34aa423c48c_e5a81b1b_block(const uint16_t *a, const uint16_t *w, float *c, int64_t rows, int64_t columns,
+static void k_gemm_316ec34aa423c48c_e5a81b1b_block(
+    const uint16_t *a, const uint16_t *w, float *c, int64_t rows, int64_t columns,
     const uint16_t *next_a, const uint16_t *next_w) {
   (void)next_a;
   (void)next_w;

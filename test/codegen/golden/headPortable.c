@@ -6,8 +6,9 @@
  * Every 16 k it fetches 2 lines from `far` (lines of rows `far_row` bytes apart) and 4 from `near`
  * into the second-level cache.
  */
-static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u4_p2_4(const float *a, const float *b, float *c, int64_t kn,
-    int first, const char *far, int64_t far_row, const char *near) {
+static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u4_p2_4(
+    const float *a, const float *b, float *c, int64_t kn, int first,
+    const char *far, int64_t far_row, const char *near) {
   tw_v c0_0, c1_0;
   if (first) {
     c0_0 = tw_set1(0.0f);
@@ -71,8 +72,8 @@ static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u
  * c[2][16] (+)= a·b in order of k, one accumulator an element.
  * a[r·64 + k·1]; b: float[k·16 + panel·1024 + lane].
  */
-static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u1(const float *a, const float *b, float *c, int64_t kn,
-    int first) {
+static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u1(
+    const float *a, const float *b, float *c, int64_t kn, int first) {
   tw_v c0_0, c1_0;
   if (first) {
     c0_0 = tw_set1(0.0f);
@@ -107,7 +108,8 @@ static __attribute__((noinline)) void tw_portable_2x16_f32_a64_1_b16_1024_c512_u
 /*
  * For each 256 columns: max z, Σ exp(z − max), first column of the max, z at the target. z = scale·acc, in place.
  */
-static void k_logprob_0fdc246afe567546_d39c3da7_epilogue(const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
+static void k_logprob_0fdc246afe567546_d39c3da7_epilogue(
+    const tw_launch *launch, float *tile, int64_t m0, int64_t mn, int64_t c0, int64_t cn) {
   const int32_t *target = (const int32_t *)launch->buffers[3];
   float *parts = (float *)launch->buffers[4];
   for (int64_t i = 0; i < mn; i++) {
@@ -150,7 +152,8 @@ static void k_logprob_0fdc246afe567546_d39c3da7_epilogue(const tw_launch *launch
  * While it works on one panel of w the next one is fetched, and the rows of the next pass over k; at the end, those of
  * the work item that this worker is likely to take next.
  */
-static void k_logprob_0fdc246afe567546_d39c3da7_block(const float *a, const float *w, float *c, int64_t rows, int64_t columns,
+static void k_logprob_0fdc246afe567546_d39c3da7_block(
+    const float *a, const float *w, float *c, int64_t rows, int64_t columns,
     const float *next_a, const float *next_w) {
   const int64_t calls = (rows + 2 - 1) / 2 * ((columns + 16 - 1) / 16);
   const int64_t far_rows = rows > calls ? 2 : 1;
