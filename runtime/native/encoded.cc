@@ -50,24 +50,25 @@ void loadBytes(CodeType type, const uint8_t *in, size_t count, float *out) {
   }
 }
 
-/** Codes in whole words, `IN_WORD` each; words lie `step` bytes apart. */
+/** Codes in whole words that lie one after another, `IN_WORD` each. */
 template <size_t IN_WORD>
-inline void unpackWords(const uint8_t *in, size_t step, const uint8_t *shifts, size_t words, uint8_t *out) {
+inline void unpackWords(const uint8_t *in, const uint8_t *shifts, size_t words, uint8_t *out) {
   constexpr uint32_t MASK = (1u << (32 / IN_WORD)) - 1u;
   for (size_t word = 0; word < words; word++) {
-    const uint32_t bits = wordAt(in + word * step);
-    for (size_t i = 0; i < IN_WORD; i++)
-      out[word * IN_WORD + i] = static_cast<uint8_t>(bits >> shifts[i] & MASK);
+    const uint32_t bits = wordAt(in + 4 * word);
+    for (size_t i = 0; i < IN_WORD; i++) out[word * IN_WORD + i] = static_cast<uint8_t>(bits >> shifts[i] & MASK);
   }
 }
 
-TW_CLONES void unpackNibbles(const uint8_t *in, size_t step, const uint8_t *shifts, size_t words, uint8_t *out) {
-  unpackWords<8>(in, step, shifts, words, out);
+TW_CLONES void unpackRow(const uint8_t *in, const CodeGrid &grid, size_t words, uint8_t *out) {
+  if (grid.inWord == 8) unpackWords<8>(in, grid.shifts, words, out);
+  else if (grid.inWord == 4) unpackWords<4>(in, grid.shifts, words, out);
+  else unpackWords<16>(in, grid.shifts, words, out);
 }
 
 /** One code of each word. */
-TW_CLONES void unpackColumn(const uint8_t *in, size_t step, unsigned shift, uint32_t mask, size_t count, uint8_t *out) {
-  for (size_t i = 0; i < count; i++) out[i] = static_cast<uint8_t>(wordAt(in + i * step) >> shift & mask);
+TW_CLONES void unpackColumn(const uint8_t *in, unsigned shift, uint32_t mask, size_t count, uint8_t *out) {
+  for (size_t i = 0; i < count; i++) out[i] = static_cast<uint8_t>(wordAt(in + 4 * i) >> shift & mask);
 }
 
 uint8_t codeAt(const CodeGrid &grid, size_t row, size_t column) {
@@ -79,35 +80,71 @@ uint8_t codeAt(const CodeGrid &grid, size_t row, size_t column) {
   return static_cast<uint8_t>(word >> grid.shifts[packed % grid.inWord] & ((1u << grid.bits) - 1u));
 }
 
-constexpr size_t CODES_AT_ONCE = 512;
+/** The words of a tile: those of a row of words lie together. */
+struct WordTile {
+  const uint8_t *words = nullptr;
+  /** Bytes from a row of words to the next. */
+  size_t stride = 0;
+  uint32_t gathered[TILE_ROWS * (TILE_COLUMNS + 2)];
+
+  WordTile(const CodeGrid &grid, size_t row, size_t rows, size_t from, size_t count) {
+    const size_t first = grid.isAlongRow ? row : row / grid.inWord;
+    const size_t wordRows = grid.isAlongRow ? rows : (row + rows - 1) / grid.inWord - first + 1;
+    const size_t column = grid.isAlongRow ? from / grid.inWord : from;
+    const size_t columns = grid.isAlongRow ? (from + count - 1) / grid.inWord - column + 1 : count;
+    const uint8_t *in = grid.data + 4 * (first * grid.rowStride + column * grid.columnStride);
+    if (grid.columnStride == 1) {
+      words = in;
+      stride = 4 * grid.rowStride;
+      return;
+    }
+    // Every cache line of the source is read once: its words are apart by a power of two, which caches hold badly.
+    for (size_t i = 0; i < columns; i++) {
+      for (size_t lane = 0; lane < wordRows; lane++)
+        gathered[lane * columns + i] = wordAt(in + 4 * (lane * grid.rowStride + i * grid.columnStride));
+    }
+    words = reinterpret_cast<const uint8_t *>(gathered);
+    stride = 4 * columns;
+  }
+};
+
+/** Codes of a row of a tile of words of 4 bytes. `row` counts from the first row of the tile's words. */
+void unpackTile(const CodeGrid &grid, const WordTile &tile, size_t row, size_t from, size_t count, uint8_t *codes) {
+  const uint32_t mask = (1u << grid.bits) - 1u;
+  if (!grid.isAlongRow) {
+    const uint8_t *words = tile.words + row / grid.inWord * tile.stride;
+    return unpackColumn(words, grid.shifts[row % grid.inWord], mask, count, codes);
+  }
+  const uint8_t *words = tile.words + row * tile.stride;
+  const size_t skipped = from % grid.inWord;
+  if (skipped == 0) unpackRow(words, grid, count / grid.inWord, codes);
+  const size_t done = skipped == 0 ? count / grid.inWord * grid.inWord : 0;
+  for (size_t i = done; i < count; i++) {
+    const size_t at = skipped + i;
+    codes[i] = static_cast<uint8_t>(wordAt(words + 4 * (at / grid.inWord)) >> grid.shifts[at % grid.inWord] & mask);
+  }
+}
 
 /** Values of codes, as f32. */
-void loadCodes(const CodeGrid &grid, size_t row, size_t from, size_t count, float *out) {
-  if (grid.wordBytes == 1 && grid.inWord == 1 && grid.columnStride == 1)
-    return loadBytes(grid.type, grid.data + row * grid.rowStride + from, count, out);
-  uint8_t codes[CODES_AT_ONCE];
-  for (size_t done = 0; done < count;) {
-    const size_t column = from + done;
-    const size_t part = std::min(CODES_AT_ONCE, count - done);
-    size_t loaded = 1;
-    if (grid.wordBytes == 4 && !grid.isAlongRow) {
-      const size_t word = row / grid.inWord * grid.rowStride + column * grid.columnStride;
-      unpackColumn(grid.data + 4 * word, 4 * grid.columnStride, grid.shifts[row % grid.inWord],
-                   (1u << grid.bits) - 1u, part, codes);
-      loaded = part;
-    } else if (grid.wordBytes == 4 && column % grid.inWord == 0 && part >= grid.inWord) {
-      const size_t words = part / grid.inWord;
-      const uint8_t *in = grid.data + 4 * (row * grid.rowStride + column / grid.inWord * grid.columnStride);
-      const size_t step = 4 * grid.columnStride;
-      if (grid.inWord == 8) unpackNibbles(in, step, grid.shifts, words, codes);
-      else if (grid.inWord == 4) unpackWords<4>(in, step, grid.shifts, words, codes);
-      else unpackWords<16>(in, step, grid.shifts, words, codes);
-      loaded = words * grid.inWord;
-    } else {
-      codes[0] = codeAt(grid, row, column);
+void loadCodes(const CodeGrid &grid, size_t row, size_t rows, size_t from, size_t count, float *out, size_t stride) {
+  if (grid.wordBytes == 1 && grid.inWord == 1 && grid.columnStride == 1) {
+    for (size_t lane = 0; lane < rows; lane++)
+      loadBytes(grid.type, grid.data + (row + lane) * grid.rowStride + from, count, out + lane * stride);
+    return;
+  }
+  uint8_t codes[TILE_COLUMNS];
+  if (grid.wordBytes == 1) {
+    for (size_t lane = 0; lane < rows; lane++) {
+      for (size_t i = 0; i < count; i++) codes[i] = codeAt(grid, row + lane, from + i);
+      loadBytes(grid.type, codes, count, out + lane * stride);
     }
-    loadBytes(grid.type, codes, loaded, out + done);
-    done += loaded;
+    return;
+  }
+  const WordTile tile(grid, row, rows, from, count);
+  const size_t above = grid.isAlongRow ? 0 : row % grid.inWord;
+  for (size_t lane = 0; lane < rows; lane++) {
+    unpackTile(grid, tile, above + lane, from, count, codes);
+    loadBytes(grid.type, codes, count, out + lane * stride);
   }
 }
 
@@ -156,14 +193,41 @@ TW_CLONES void applyAffine(Affine affine, size_t count, float *values) {
   for (size_t i = 0; i < count; i++) values[i] = (values[i] - affine.zero) * affine.scale;
 }
 
-void decodeCodes(const Encoded &matrix, size_t row, size_t from, size_t count, float *out) {
-  loadCodes(matrix.codes, row, from, count, out);
-  if (matrix.groups != nullptr) {
-    for (size_t i = 0; i < count; i++) {
-      const size_t group = wordAt(matrix.groups + 4 * (from + i));
-      applyAffine(affineOf(matrix, row, group, from + i), 1, out + i);
-    }
-    return;
+/** Scales and zero points of all groups of a row, where columns are in another order. */
+struct RowGroups {
+  uint64_t id = 0;
+  size_t row = 0;
+  std::vector<float> scales, zeros;
+};
+
+/** Of a row, kept for the thread: rows of a tile are decoded some columns at a time. */
+const RowGroups &groupsOf(const Encoded &matrix, size_t row) {
+  thread_local RowGroups kept[TILE_ROWS];
+  RowGroups &own = kept[row % TILE_ROWS];
+  if (own.id == matrix.id && own.row == row) return own;
+  const size_t width = matrix.scales.blockColumns, count = (matrix.k + width - 1) / width;
+  own.id = 0;
+  own.scales.resize(count);
+  own.zeros.resize(count);
+  for (size_t group = 0; group < count; group++) {
+    const Affine affine = affineOf(matrix, row, group, group * width);
+    own.scales[group] = affine.scale;
+    own.zeros[group] = affine.zero;
+  }
+  own.id = matrix.id;
+  own.row = row;
+  return own;
+}
+
+TW_CLONES void applyGroups(const int32_t *groups, const float *zeros, const float *scales, size_t count,
+                           float *values) {
+  for (size_t i = 0; i < count; i++) values[i] = (values[i] - zeros[groups[i]]) * scales[groups[i]];
+}
+
+void applyScales(const Encoded &matrix, size_t row, size_t from, size_t count, float *out) {
+  if (!matrix.groups.empty()) {
+    const RowGroups &groups = groupsOf(matrix, row);
+    return applyGroups(matrix.groups.data() + from, groups.zeros.data(), groups.scales.data(), count, out);
   }
   const size_t width = matrix.scales.blockColumns;
   for (size_t done = 0; done < count;) {
@@ -193,17 +257,32 @@ void decodeBlocks(const Encoded &matrix, size_t row, size_t from, size_t count, 
 
 }  // namespace
 
+void decodeTile(const Encoded &matrix, size_t row, size_t rows, size_t from, size_t count, float *out, size_t stride) {
+  if (matrix.block == nullptr) loadCodes(matrix.codes, row, rows, from, count, out, stride);
+  for (size_t lane = 0; lane < rows; lane++) {
+    if (matrix.block == nullptr) applyScales(matrix, row + lane, from, count, out + lane * stride);
+    else decodeBlocks(matrix, row + lane, from, count, out + lane * stride);
+  }
+}
+
 void decodeRow(const Encoded &matrix, size_t row, size_t from, size_t count, float *out) {
-  if (matrix.block == nullptr) decodeCodes(matrix, row, from, count, out);
-  else decodeBlocks(matrix, row, from, count, out);
+  for (size_t done = 0; done < count; done += TILE_COLUMNS)
+    decodeTile(matrix, row, 1, from + done, std::min(TILE_COLUMNS, count - done), out + done, TILE_COLUMNS);
 }
 
 void decodeRange(const Encoded &matrix, size_t first, size_t count, float *out) {
   for (size_t done = 0; done < count;) {
     const size_t row = (first + done) / matrix.k, column = (first + done) % matrix.k;
-    const size_t part = std::min(matrix.k - column, count - done);
-    decodeRow(matrix, row, column, part, out + done);
-    done += part;
+    const size_t rows = std::min((count - done) / matrix.k, TILE_ROWS);
+    if (column != 0 || rows == 0) {
+      const size_t part = std::min(matrix.k - column, count - done);
+      decodeRow(matrix, row, column, part, out + done);
+      done += part;
+      continue;
+    }
+    for (size_t from = 0; from < matrix.k; from += TILE_COLUMNS)
+      decodeTile(matrix, row, rows, from, std::min(TILE_COLUMNS, matrix.k - from), out + done + from, matrix.k);
+    done += rows * matrix.k;
   }
 }
 

@@ -58,15 +58,23 @@ struct Encoded {
   CodeGrid zeros;
   /** Added to a stored zero point modulo its range; or the zero point of all codes. */
   int32_t zero = 0;
-  /** i32[k], unaligned, or null: column c is in group c / blockColumns. */
-  const uint8_t *groups = nullptr;
+  /** The group of each of the k columns, if they are not in order: then column c is in group c / blockColumns. */
+  std::vector<int32_t> groups;
+  /** Another for every matrix of the process. */
+  uint64_t id = 0;
   std::vector<std::shared_ptr<const void>> owners;
 };
 
+/** Most rows and columns of a tile. */
+constexpr size_t TILE_ROWS = 32, TILE_COLUMNS = 128;
+
 /**
- * `count` elements of a row from column `from`: exact values of the formula, rounded to f32 once. Throws CodedError,
- * WEIGHTS_DAMAGED, for a scale that is zero, infinite or no number.
+ * Columns from `from` on of neighbouring rows, each `stride` elements behind the one before: exact values of the
+ * formula, rounded to f32 once. At most TILE_ROWS rows of TILE_COLUMNS. Throws CodedError, WEIGHTS_DAMAGED, for a scale
+ * that is zero, infinite or no number.
  */
+void decodeTile(const Encoded &matrix, size_t row, size_t rows, size_t from, size_t count, float *out, size_t stride);
+/** `count` elements of a row from column `from`. */
 void decodeRow(const Encoded &matrix, size_t row, size_t from, size_t count, float *out);
 /** `count` elements from flat index `first`, by rows. */
 void decodeRange(const Encoded &matrix, size_t first, size_t count, float *out);

@@ -1,5 +1,7 @@
 #include "encodedBinding.h"
 
+#include <atomic>
+
 #include "memory.h"
 
 namespace tw {
@@ -84,24 +86,31 @@ CodeGrid codeGrid(Encoded &matrix, const Fields &fields, const Fields &parts, co
   throw CodedError("Tensor " + matrix.name + ": " + what, "WEIGHTS_DAMAGED", "decode", false);
 }
 
-/** Each group has the columns that its scales are for: the columns, sorted by group, are those of a plain matrix. */
-void checkGroups(const Encoded &matrix, size_t count) {
+/**
+ * Each group has the columns that its scales are for: the columns, sorted by group, are those of a plain matrix. Keeps
+ * groups only where columns are in another order.
+ */
+void readGroups(Encoded &matrix, const uint8_t *data, size_t count) {
   std::vector<size_t> sizes(count, 0);
+  const size_t width = matrix.scales.blockColumns;
+  bool isInOrder = true;
+  matrix.groups.resize(matrix.k);
+  std::memcpy(matrix.groups.data(), data, 4 * matrix.k);
   for (size_t column = 0; column < matrix.k; column++) {
-    int32_t group;
-    std::memcpy(&group, matrix.groups + 4 * column, 4);
+    const int32_t group = matrix.groups[column];
     if (group < 0 || static_cast<size_t>(group) >= count)
       failGroups(matrix, "column " + std::to_string(column) + " is in group " + std::to_string(group) + " of " +
                              std::to_string(count));
     sizes[static_cast<size_t>(group)]++;
+    isInOrder = isInOrder && static_cast<size_t>(group) == column / width;
   }
-  const size_t width = matrix.scales.blockColumns;
   for (size_t group = 0; group < count; group++) {
     const size_t wanted = std::min(width, matrix.k - group * width);
     if (sizes[group] != wanted)
       failGroups(matrix, "group " + std::to_string(group) + " has " + std::to_string(sizes[group]) + " columns, not " +
                              std::to_string(wanted) + ": no permutation of columns");
   }
+  if (isInOrder) matrix.groups.clear();
 }
 
 void parseCodes(Encoded &matrix, const Fields &encoding, const Fields &parts) {
@@ -130,8 +139,7 @@ void parseCodes(Encoded &matrix, const Fields &encoding, const Fields &parts) {
     fail(zero.path("kind") + " must be constant or stored, not " + kind);
   }
   if (!encoding.flag("hasGroups")) return;
-  matrix.groups = partAt(matrix, parts, "groups", product(matrix.k, 4, "groups"));
-  checkGroups(matrix, columns);
+  readGroups(matrix, partAt(matrix, parts, "groups", product(matrix.k, 4, "groups")), columns);
 }
 
 void parseBlocks(Encoded &matrix, const Fields &encoding, const Fields &parts) {
@@ -148,7 +156,9 @@ void parseBlocks(Encoded &matrix, const Fields &encoding, const Fields &parts) {
 
 std::shared_ptr<const Encoded> encodedArg(const Napi::Value &value, const std::string &what) {
   const Fields source(value, what);
+  static std::atomic<uint64_t> made{0};
   auto matrix = std::make_shared<Encoded>();
+  matrix->id = made.fetch_add(1) + 1;
   matrix->name = source.text("name");
   matrix->rows = source.extent("rows");
   matrix->k = source.extent("k");

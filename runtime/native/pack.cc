@@ -162,24 +162,56 @@ void loadChunk(const PackJob &job, const RowRef &ref, size_t from, size_t count,
   if (!job.columnScale.empty()) multiply(out, job.columnScale.data() + from, count);
 }
 
+static_assert(CHUNK == TILE_COLUMNS && MAX_PANEL <= TILE_ROWS, "a panel is decoded as a tile");
+
+/** Lanes from `lane` on whose rows are neighbours in one encoded matrix; 0 if its row is in none. */
+size_t encodedRun(const RowRef *rows, size_t lane, size_t end) {
+  const PackSource *source = rows[lane].source;
+  if (source == nullptr || source->kind != PackSource::Kind::Encoded) return 0;
+  size_t count = 1;
+  while (lane + count < end && rows[lane + count].source == source && rows[lane + count].row == rows[lane].row + count)
+    count++;
+  return count;
+}
+
+/** Rows that are loaded together: at least one. Lanes of the others are `CHUNK` elements behind it. */
+size_t loadChunks(const PackJob &job, const RowRef *rows, size_t lane, size_t end, size_t from, size_t count,
+                  float *out) {
+  const size_t run = encodedRun(rows, lane, end);
+  if (run == 0) {
+    loadChunk(job, rows[lane], from, count, out);
+    return 1;
+  }
+  decodeTile(*rows[lane].source->encoded, rows[lane].row, run, from, count, out, CHUNK);
+  for (size_t i = 0; i < run && !job.columnScale.empty(); i++)
+    multiply(out + i * CHUNK, job.columnScale.data() + from, count);
+  return run;
+}
+
 void packRows(const PackJob &job, size_t panel) {
-  alignas(64) float values[CHUNK];
+  alignas(64) float values[MAX_PANEL * CHUNK];
   const size_t size = job.format->bytes;
-  const size_t lanes = panelColumns(job);
-  const size_t end = std::min(job.rowMap.size(), (panel + 1) * lanes);
-  for (size_t column = panel * lanes; column < end; column++) {
-    const RowRef ref = findRow(job, column);
-    uint8_t *out = job.target + column * job.k * size;
+  const size_t first = panel * panelColumns(job);
+  const size_t end = std::min(job.rowMap.size() - first, panelColumns(job));
+  RowRef rows[MAX_PANEL];
+  for (size_t lane = 0; lane < end; lane++) rows[lane] = findRow(job, first + lane);
+  for (size_t lane = 0; lane < end;) {
+    const RowRef &ref = rows[lane];
+    uint8_t *out = job.target + (first + lane) * job.k * size;
     if (ref.source != nullptr && ref.source->kind == PackSource::Kind::Memory && ref.source->format == job.format &&
         job.columnScale.empty()) {
       std::memcpy(out, ref.source->data + ref.row * job.k * size, job.k * size);
+      lane++;
       continue;
     }
+    size_t run = 1;
     for (size_t from = 0; from < job.k; from += CHUNK) {
       const size_t count = std::min(CHUNK, job.k - from);
-      loadChunk(job, ref, from, count, values);
-      job.format->encode(values, count, out + from * size);
+      run = loadChunks(job, rows, lane, end, from, count, values);
+      for (size_t i = 0; i < run; i++)
+        job.format->encode(values + i * CHUNK, count, out + (i * job.k + from) * size);
     }
+    lane += run;
   }
 }
 
@@ -233,17 +265,21 @@ void packPanel(const PackJob &job, size_t panel) {
   RowRef rows[MAX_PANEL];
   for (size_t lane = 0; lane < lanes; lane++) rows[lane] = findRow(job, panel * lanes + lane);
 
-  alignas(64) float line[CHUNK];
+  alignas(64) float values[MAX_PANEL * CHUNK];
   const size_t size = job.format->bytes;
   alignas(64) uint8_t lines[16 * CHUNK * sizeof(float)];  // encoded: 16 columns of f32, or 32 of 16 bits
   uint8_t *out = job.target + panel * lanes * depth * size;
   for (size_t from = 0; from < depth; from += CHUNK) {
     const size_t span = std::min(CHUNK, depth - from);  // even for vnni, where depth is a multiple of 32
     const size_t count = from < job.k ? std::min(span, job.k - from) : 0;
-    for (size_t lane = 0; lane < lanes; lane++) {
-      if (count > 0) loadChunk(job, rows[lane], from, count, line);
-      std::fill(line + count, line + span, 0.0f);
-      job.format->encode(line, span, lines + lane * CHUNK * size);
+    for (size_t lane = 0; lane < lanes;) {
+      const size_t run = count > 0 ? loadChunks(job, rows, lane, lanes, from, count, values) : 1;
+      for (size_t i = 0; i < run; i++) {
+        float *line = values + i * CHUNK;
+        std::fill(line + count, line + span, 0.0f);
+        job.format->encode(line, span, lines + (lane + i) * CHUNK * size);
+      }
+      lane += run;
     }
     // What stays together: an element, or the two that vnni keeps beside each other.
     const size_t unit = isVnni ? 2 * size : size;
