@@ -54,7 +54,78 @@ const source = () =>
     value: maybe(1),
   });
 
+/** Near the end of a memory, or at its beginning, or anywhere. */
+const placed = (bytes) => ({ memory: memory(), offset: maybe(pick([SIZE - bytes, SIZE - bytes + 1, 0, number()])) });
+const PLACES = { 4: [0, 4, 1, 5, 2, 6, 3, 7], 8: [0, 1, 2, 3], 2: [...Array(16).keys()] };
+const grid = (bits) => ({
+  type: maybe(`u${bits}`),
+  wordBytes: maybe(4),
+  along: maybe(pick(['row', 'column'])),
+  isTransposed: maybe(random() < 0.5),
+  places: maybe(PLACES[bits]),
+});
+/** Matrices whose parts mostly lie inside their memories. */
+const encoded = (k) => {
+  const rows = pick([1, 7, 16, 32, 33]);
+  const bits = pick([2, 4, 8]);
+  const inWord = 32 / bits;
+  const group = pick([1, 8, 32, 64]);
+  const [codes, zeros] = [grid(bits), grid(bits)];
+  const sizeOf = ({ along }, columns) =>
+    along === 'row' ? 4 * rows * Math.ceil(columns / inWord) : 4 * Math.ceil(rows / inWord) * columns;
+  const groups = Math.ceil(k / group);
+  const block = pick(['q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k']);
+  const isBlock = random() < 0.2;
+  return maybe({
+    kind: 'encoded',
+    format: 0,
+    rows: maybe(rows),
+    k: maybe(k),
+    name: maybe('t'),
+    encoding: maybe(
+      isBlock
+        ? { kind: 'blocks', block: maybe(block) }
+        : {
+            kind: maybe('codes'),
+            codes,
+            scales: {
+              type: maybe(pick(['f32', 'f16', 'bf16', 'e8m0'])),
+              blockRows: maybe(pick([1, 16, rows])),
+              blockColumns: maybe(group),
+              isTransposed: maybe(random() < 0.5),
+            },
+            zero: maybe(
+              pick([
+                { kind: 'constant', value: small() },
+                { kind: 'stored', codes: zeros, added: small() },
+              ]),
+            ),
+            hasGroups: maybe(random() < 0.1),
+          },
+    ),
+    parts: maybe({
+      codes: placed(sizeOf(codes, k)),
+      scales: placed(4 * rows * groups),
+      zeros: placed(sizeOf(zeros, groups)),
+      groups: placed(4 * k),
+      blocks: placed(rows * Math.ceil(k / 256) * 210),
+    }),
+  });
+};
+const packEncoded = () => {
+  const k = pick([1, 8, 31, 32, 100, 256]);
+  return addon.pack(pick(pools), {
+    layout: pick(['rows', 'panels', 'vnni']),
+    format: pick([0, 2]),
+    k,
+    rowMap: Int32Array.from({ length: pick([1, 16, 32]) }, (_, i) => pick([i, i, i, 0, -1])),
+    sources: [encoded(k), encoded(k)],
+    target: slot(),
+  });
+};
+
 const CALLS = {
+  packEncoded,
   read: () => memory().read(number(), number()),
   write: () => memories[Math.floor(random() * 2)].write(number(), array()),
   advise: () => memory().advise(maybe(pick(['willneed', 'dontneed'])), number(), number()),

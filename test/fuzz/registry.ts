@@ -8,6 +8,7 @@ import { artifacts, graphs } from './artifacts.js';
 import { gguf } from './gguf.js';
 import { models } from './models.js';
 import type { Random } from './mutate.js';
+import { quantised } from './quantised.js';
 import { tasks } from './tasks.js';
 
 export interface Fuzzer {
@@ -22,6 +23,7 @@ export interface Fuzzer {
 export const FUZZERS: Readonly<Record<string, Fuzzer>> = {
   models,
   gguf,
+  quantised,
   graphs,
   artifacts,
   datasets,
