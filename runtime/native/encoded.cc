@@ -60,8 +60,18 @@ inline void unpackWords(const uint8_t *in, const uint8_t *shifts, size_t words, 
   }
 }
 
+/** Codes of 4 bits in order, lower halves of bytes first. */
+TW_CLONES void unpackHalves(const uint8_t *in, size_t bytes, uint8_t *out) {
+  for (size_t i = 0; i < bytes; i++) {
+    out[2 * i] = in[i] & 15;
+    out[2 * i + 1] = in[i] >> 4;
+  }
+}
+
 TW_CLONES void unpackRow(const uint8_t *in, const CodeGrid &grid, size_t words, uint8_t *out) {
-  if (grid.inWord == 8) unpackWords<8>(in, grid.shifts, words, out);
+  if (grid.isInOrder && grid.bits == 8) std::memcpy(out, in, 4 * words);
+  else if (grid.isInOrder && grid.bits == 4) unpackHalves(in, 4 * words, out);
+  else if (grid.inWord == 8) unpackWords<8>(in, grid.shifts, words, out);
   else if (grid.inWord == 4) unpackWords<4>(in, grid.shifts, words, out);
   else unpackWords<16>(in, grid.shifts, words, out);
 }
@@ -274,7 +284,7 @@ void decodeRange(const Encoded &matrix, size_t first, size_t count, float *out) 
   for (size_t done = 0; done < count;) {
     const size_t row = (first + done) / matrix.k, column = (first + done) % matrix.k;
     const size_t rows = std::min((count - done) / matrix.k, TILE_ROWS);
-    if (column != 0 || rows == 0) {
+    if (column != 0 || rows == 0 || !matrix.isScattered()) {
       const size_t part = std::min(matrix.k - column, count - done);
       decodeRow(matrix, row, column, part, out + done);
       done += part;

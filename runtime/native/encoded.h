@@ -21,6 +21,8 @@ struct CodeGrid {
   /** Codes in a word: neighbours in a row, or in a column. */
   size_t inWord = 8;
   bool isAlongRow = true;
+  /** Neighbours lie from the lowest bits of a word on. */
+  bool isInOrder = true;
   size_t rowStride = 0, columnStride = 1;
   /** Bits below each of the neighbours. */
   uint8_t shifts[32] = {};
@@ -63,6 +65,8 @@ struct Encoded {
   /** Another for every matrix of the process. */
   uint64_t id = 0;
   std::vector<std::shared_ptr<const void>> owners;
+  /** Whether neighbours in a row are in different cache lines: then several rows are best decoded together. */
+  bool isScattered() const { return block == nullptr && codes.wordBytes == 4 && codes.columnStride != 1; }
 };
 
 /** Most rows and columns of a tile. */

@@ -72,6 +72,7 @@ CodeGrid codeGrid(Encoded &matrix, const Fields &fields, const Fields &parts, co
   for (uint32_t i = 0; i < places.Length(); i++) {
     const int64_t place = integerArg(places.Get(i), fields.path("places"), 0, static_cast<int64_t>(grid.inWord) - 1);
     grid.shifts[i] = static_cast<uint8_t>(static_cast<size_t>(place) * grid.bits);
+    grid.isInOrder = grid.isInOrder && place == static_cast<int64_t>(i);
   }
   const size_t wordRows = grid.isAlongRow ? rows : ceilDiv(rows, grid.inWord);
   const size_t wordColumns = grid.isAlongRow ? ceilDiv(columns, grid.inWord) : columns;

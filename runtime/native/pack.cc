@@ -164,10 +164,10 @@ void loadChunk(const PackJob &job, const RowRef &ref, size_t from, size_t count,
 
 static_assert(CHUNK == TILE_COLUMNS && MAX_PANEL <= TILE_ROWS, "a panel is decoded as a tile");
 
-/** Lanes from `lane` on whose rows are neighbours in one encoded matrix; 0 if its row is in none. */
+/** Lanes from `lane` on whose rows are neighbours in one matrix that is decoded in tiles; 0 if its row is in none. */
 size_t encodedRun(const RowRef *rows, size_t lane, size_t end) {
   const PackSource *source = rows[lane].source;
-  if (source == nullptr || source->kind != PackSource::Kind::Encoded) return 0;
+  if (source == nullptr || source->kind != PackSource::Kind::Encoded || !source->encoded->isScattered()) return 0;
   size_t count = 1;
   while (lane + count < end && rows[lane + count].source == source && rows[lane + count].row == rows[lane].row + count)
     count++;

@@ -36,11 +36,10 @@ const NONE = { kind: 'constant', value: 0 } as const;
 /** By name; for matrices of rows and columns that are multiples of 32. */
 export const ENCODINGS: Readonly<Record<string, Encoding>> = {
   gptq: codes({
-    codes: wordCodes('u4', 'column', true),
+    codes: wordCodes('u4', 'row', true),
     scales: grid('f16', 1, 32, true),
-    zero: { kind: 'stored', codes: wordCodes('u4', 'row', true), added: 1 },
+    zero: { kind: 'stored', codes: wordCodes('u4', 'column', true), added: 1 },
   }),
-  // Words of codes go along k, which are the columns here; words of zero points along the rows.
   gptqGroups: codes(
     {
       codes: wordCodes('u4', 'row', true),
