@@ -24,6 +24,7 @@ export const ALL_COMMANDS: Commands = {
       ...(target === undefined ? {} : { target }),
     });
   },
+  inspectError: async (request) => (await import('../driver/commands/inspectError.js')).inspectError(request),
   listTasks: async (folders) => (await import('../driver/commands/listTasks.js')).listTasks(folders),
   doctor: async () => (await import('../driver/commands/doctor.js')).examineMachine(),
   cores: () => detectMachine().cpu.cores,

@@ -17,6 +17,7 @@ import type { TaskNames } from '../driver/commands/listTasks.js';
 import type { Asked } from '../driver/target.js';
 import type { Comparison } from '../eval/compare/compareRuns.js';
 import type { Merged, MergeRequest } from '../eval/index.js';
+import type { ErrorReport, ErrorRequest } from '../driver/commands/inspectError.js';
 import type { Inspection, InspectRequest } from '../driver/commands/inspect.js';
 
 /** A command rejects with UserError where the user can act; with anything else once its signal is aborted. */
@@ -31,6 +32,7 @@ export interface Commands {
   /** Folders or files of results. */
   compare(request: { readonly a: string; readonly b: string }): Promise<Comparison>;
   inspect(request: Asked<InspectRequest>): Promise<Inspection>;
+  inspectError(request: ErrorRequest): Promise<ErrorReport>;
   listTasks(includePaths: readonly string[]): Promise<TaskNames>;
   doctor(): Promise<readonly Check[]>;
   /** Processors to use where --threads is absent. */

@@ -9,8 +9,23 @@ import {
   CHECKPOINT_HELP,
   EXIT_STATUSES,
 } from './help.js';
-import type { Flags } from './options.js';
+import { UsageError } from '../errors.js';
+import { isSet, type Flags } from './options.js';
 import type { Context } from './work.js';
+
+const VIEWS = ['passes', 'pass', 'kernels', 'kernel', 'plan', 'memory', 'parallel', 'mask'] as const;
+
+/** Whether errors are asked for; UsageError for flags that have no effect. */
+function refuseErrorFlags(flags: Flags): boolean {
+  if (isSet(flags, 'error')) {
+    const other = VIEWS.find((view) => flags[view] !== undefined);
+    if (other === undefined) return true;
+    throw new UsageError(`--error and --${other}: one at a time`, 'leave one of the two out');
+  }
+  const given = (['data', 'limit', 'against'] as const).find((name) => flags[name] !== undefined);
+  if (given !== undefined) throw new UsageError(`--${given} is for --error`, `add --error, or leave --${given} out`);
+  return false;
+}
 
 export function addInspect(program: Command, context: Context): void {
   const command = program
@@ -28,20 +43,34 @@ export function addInspect(program: Command, context: Context): void {
     .option('--plan', 'launches and schedules, for each size of micro-batch')
     .option('--memory', 'the arena over time, and where the weights go')
     .option('--parallel <how>', 'what each of several devices would do and hold: dp=N, pp=N, dpxpp=AxB')
-    .option('--tokens <n>', 'tokens of a micro-batch, for costs and schedules (default: the largest)')
+    .option('--error', 'what rounding costs: error of every kernel and layer beside float64 (see below)')
+    .option('--against <precision>', 'with --error: f32, bf16 or f16 (default: float64, without any rounding)')
+    .option('--data <file>', 'with --error: prompts, one on each line, or JSON lines of questions')
+    .option('--limit <n>', 'with --error: at most n prompts (default: 4)')
+    .option('--tokens <n>', 'tokens of a micro-batch, for costs and schedules (default: the largest); of a prompt')
     .option('--cache-tokens <n>', 'with the function step, and memory for the keys and values of n tokens')
     .option('--json', 'print what was asked for as JSON and nothing else');
   addVerifyFlag(addCheckpointFlag(command));
   addMaskFlag(addModelFlags(command)).action(async (model: string, _options: unknown, self: Command) => {
-    await (await import('./inspectViews.js')).inspect(context, model, self.opts<Flags>());
+    const flags = self.opts<Flags>();
+    if (refuseErrorFlags(flags)) await (await import('./inspectError.js')).showError(context, model, flags);
+    else await (await import('./inspectViews.js')).inspect(context, model, flags);
   });
   addSections(command, {
+    'Error of activations': [
+      '--error computes a few prompts twice: as --precision and --target say, with everything rounded',
+      'that kernels store, and in float64 without any rounding, or as --against says. Of every kernel it',
+      'shows the rms of the difference divided by the rms of the value, and for every layer that of the',
+      'residual stream. Sums within a kernel are exact: what their order costs is not in it.',
+      'It interprets the kernels: it needs neither a GPU nor matrix units, and is for small models.',
+    ],
     'About the input': CHECKPOINT_HELP,
     Examples: [
       'tilewright inspect models/demo',
       'tilewright inspect models/demo --pass canonicaliseMask | less',
       'tilewright inspect models/demo --kernels --tokens 512',
       'tilewright inspect models/demo --kernel layers.3.ffn.down',
+      'tilewright inspect models/demo --error --precision bf16',
       'tilewright inspect models/demo/config.json --init random:1 --memory',
       'tilewright inspect models/demo/config.json --init random:1 --target cuda:sm_90a --parallel pp=2',
     ],

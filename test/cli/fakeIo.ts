@@ -86,6 +86,7 @@ export const fakeCommands = (given: Partial<Commands>): Commands => ({
   merge: unexpected('merge'),
   compare: unexpected('compare'),
   inspect: unexpected('inspect'),
+  inspectError: unexpected('inspectError'),
   listTasks: unexpected('listTasks'),
   doctor: unexpected('doctor'),
   cores: () => 2,

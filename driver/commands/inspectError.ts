@@ -1,0 +1,238 @@
+/**
+ * `inspect --error`: what an arithmetic costs inside of a model. A few prompts go through its kernels twice, in the
+ * interpreter of kernel IR: once with everything that is stored rounded as the target rounds it, once without any
+ * rounding, in float64. No kernel is compiled, and no matrix unit is needed.
+ */
+import { createTokenizer, describeTokenizer } from '../../models/tokenizer.js';
+import { UserError, UsageError } from '../../errors.js';
+import type { KernelModule } from '../../ir/kernel.js';
+import { interpretModule, logicalWeight, type RawTensor } from '../../ir/kernelInterpreter.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { detectMachine, numericsOf } from '../machine.js';
+import { buildGraph, openModel } from '../model.js';
+import { isArtifact } from '../names.js';
+import type { Precision } from '../target.js';
+import { targetOf } from '../targets/index.js';
+import type { InspectRequest } from './inspect.js';
+import { comparedResults, resultsOf, Sums, valuesOf, type Compared, type IsSame } from './kernelResults.js';
+import { tensorValues } from './tensorValues.js';
+
+/** Multiplications that the interpreter does in a few minutes, and parameters that fit as float64, twice. */
+const MOST_WORK = 1e10;
+const MOST_PARAMETERS = 1.5e8;
+
+export interface ErrorRequest extends Pick<InspectRequest, 'model' | 'init' | 'precision' | 'target' | 'isa'> {
+  readonly prompts: readonly string[];
+  /** Of each prompt at most so many. */
+  readonly tokens: number;
+  /** What it is measured by; by default float64 without any rounding. */
+  readonly against?: Exclude<Precision, 'auto'>;
+}
+
+/** Root mean square of the differences of a kernel's results, divided by that of the exact results. */
+export interface KernelError {
+  /** Its place in the model: `layers.0.attention.qkv`. */
+  readonly path: string;
+  /** Undefined outside of layers. */
+  readonly layer: number | undefined;
+  /** By buffers that it writes; sums of squares and the like are left out. */
+  readonly outputs: readonly { readonly buffer: string; readonly error: number }[];
+}
+
+export interface ErrorReport {
+  readonly model: string;
+  /** Element types of activations and weights. */
+  readonly activations: string;
+  readonly weights: string;
+  readonly target: string;
+  /** `float64`, or the precision that it was measured by. */
+  readonly against: string;
+  readonly prompts: number;
+  readonly tokens: number;
+  readonly kernels: readonly KernelError[];
+  /** Error of the residual stream behind each layer. */
+  readonly layers: readonly { readonly layer: number; readonly error: number }[];
+  /** Log-probabilities of the prompts' own tokens, in nats. */
+  readonly logProbability: { readonly meanAbsolute: number; readonly worst: number };
+}
+
+/** Throws UserError. */
+function numericsFor({ target: name = 'cpu', precision, isa }: ErrorRequest, checkpoint: Checkpoint): Numerics {
+  const target = targetOf(name);
+  // Rounding needs no matrix units.
+  if (target.isHost && precision === 'bf16' && isa === undefined) return numericsOf('amx');
+  const wanted = { target: name, precision, ...(isa === undefined ? {} : { isa }) };
+  return target.numerics(target.choose(wanted, detectMachine(), checkpoint.config.dtype));
+}
+
+const ROUNDS: ReadonlySet<unknown> = new Set(['roundBf16', 'roundF20', 'roundF24']);
+
+/** Kernels without the rounding that their programs spell out. */
+function exact<T>(value: T): T {
+  if (Array.isArray(value)) return (value as unknown[]).map(exact) as T;
+  if (typeof value !== 'object' || value === null) return value;
+  const record = value as Readonly<Record<string, unknown>>;
+  if (ROUNDS.has(record['op'])) return exact(record['a']) as T;
+  return Object.fromEntries(Object.entries(record).map(([name, each]) => [name, exact(each)])) as T;
+}
+
+function tensorsOf(checkpoint: Checkpoint, { weights }: KernelModule): ReadonlyMap<string, RawTensor> {
+  const found = new Map<string, RawTensor>();
+  const take = (name: string, k: number): void => {
+    if (!found.has(name) && checkpoint.tensors.has(name)) found.set(name, tensorValues(checkpoint.tensors, name, k));
+  };
+  for (const { sources, k, columnScale } of weights) {
+    for (const { tensor } of sources) take(tensor, k);
+    if (columnScale !== undefined) take(columnScale, k);
+  }
+  return found;
+}
+
+const constantsOf = ({ constants = [] }: KernelModule): readonly (readonly [string, RawTensor])[] =>
+  constants.map(({ name, values }) => [name, { rows: values.length, columns: 1, data: Float64Array.from(values) }]);
+
+/** A prompt: one path, every token of which but the last predicts the next. */
+function inputsOf(tokens: readonly number[]): ReadonlyMap<string, Float64Array> {
+  const count = tokens.length;
+  const places = Float64Array.from(tokens, (_, i) => i);
+  return new Map([
+    ['tokens', Float64Array.from(tokens)],
+    ['position', places],
+    ['subtree_end', new Float64Array(count).fill(count)],
+    ['row', places.subarray(0, count - 1)],
+    ['target', Float64Array.from(tokens.slice(1))],
+  ]);
+}
+
+const layerOf = (path: string): number | undefined => {
+  const number = /^layers\.(\d+)\./.exec(path)?.[1];
+  return number === undefined ? undefined : Number(number);
+};
+
+/** Errors by kernel, and of the residual stream behind each layer. */
+function errorsOf(module: KernelModule, compared: readonly Compared[]): Pick<ErrorReport, 'kernels' | 'layers'> {
+  const kernels = module.kernels.flatMap(({ path }): readonly KernelError[] => {
+    const own = compared.filter(({ kernel }) => kernel === path);
+    const outputs = own.map(({ name, sums }) => ({ buffer: name, error: sums.error }));
+    return outputs.length === 0 ? [] : [{ path, layer: layerOf(path), outputs }];
+  });
+  // What the last kernel of a layer writes in the width that the head reads.
+  const head = module.kernels.find(({ anchor }) => anchor === 'logprob');
+  const width = head?.anchor === 'logprob' ? head.k : undefined;
+  const last = new Map(module.kernels.map(({ path }) => [layerOf(path), path]));
+  const streams = new Map<number, number>();
+  for (const { kernel, buffer, sums } of compared) {
+    const layer = layerOf(kernel);
+    if (layer !== undefined && last.get(layer) === kernel && buffer.columns === width) streams.set(layer, sums.error);
+  }
+  return { kernels, layers: [...streams].map(([layer, error]) => ({ layer, error })) };
+}
+
+/** A way to compute a model's scores. */
+interface Computation {
+  readonly module: KernelModule;
+  /** The buffer of log-probabilities. */
+  readonly output: string;
+  run(tokens: readonly number[]): ReadonlyMap<string, Float64Array>;
+}
+
+function computation(checkpoint: Checkpoint, module: KernelModule, round: boolean): Computation {
+  const tensors = tensorsOf(checkpoint, module);
+  const all = new Map([...tensors, ...constantsOf(module)]);
+  const weights = new Map(module.weights.map((weight) => [weight.name, logicalWeight(weight, all, round)]));
+  return {
+    module,
+    output: module.buffers.find(({ space, dtype }) => space === 'output' && dtype === 'f32')!.name,
+    run: (tokens) =>
+      interpretModule(module, {
+        sizes: { T: tokens.length, R: tokens.length - 1 },
+        buffers: inputsOf(tokens),
+        ...{ tensors, weights, round },
+      }),
+  };
+}
+
+/** Results that are one quantity differ by the order of additions alone. */
+const SAME = 1e-6;
+
+/** Whether two results are one quantity: where kernels differ, that is seen by their exact values for a prompt. */
+function sameValues(a: Computation, b: Computation, prompt: readonly number[]): IsSame {
+  const [left, right] = [a, b].map((each) => {
+    const values = each.run(prompt);
+    return new Map(resultsOf(each.module).map((result) => [result.name, valuesOf(result, values)]));
+  });
+  return (one, other) => {
+    const sums = new Sums();
+    const [found, wanted] = [left!.get(one.name), right!.get(other.name)];
+    if (found === undefined || wanted === undefined) return false;
+    sums.add(found, wanted);
+    return sums.error < SAME;
+  };
+}
+
+/** What is measured, and what it is measured by; `prompt` tells which of their results are the same. */
+function computationsOf(
+  request: ErrorRequest,
+  checkpoint: Checkpoint,
+  numerics: Numerics,
+  prompt: readonly number[],
+): { readonly own: Computation; readonly other: Computation; readonly isSame: IsSame } {
+  const graph = buildGraph(checkpoint, 'tree');
+  const roundedBy = (of: Numerics): Computation => computation(checkpoint, lower(optimise(graph, of), of), true);
+  // The same kernels without rounding: their stream is one number.
+  const exactBy = (of: Numerics): Computation => {
+    const whole: Numerics = { ...of, stream: 'f32', products: 'f32' };
+    return computation(checkpoint, exact(lower(optimise(graph, whole), whole)), false);
+  };
+  const { against } = request;
+  const own = roundedBy(numerics);
+  if (against === undefined) return { own, other: exactBy(numerics), isSame: (a, b) => a.name === b.name };
+  // GPUs multiply 16-bit numbers.
+  const place = against === 'f32' ? { target: 'cpu' as const } : {};
+  const others = numericsFor({ ...request, ...place, precision: against }, checkpoint);
+  return { own, other: roundedBy(others), isSame: sameValues(exactBy(numerics), exactBy(others), prompt) };
+}
+
+/** Throws UserError for a model that is too large, or whose weights are not there. */
+export async function inspectError(request: ErrorRequest): Promise<ErrorReport> {
+  const { model: path, init, target = 'cpu' } = request;
+  if (isArtifact(path)) throw new UsageError(`${path} is an artifact`, 'name the checkpoint that it was compiled from');
+  const checkpoint = openModel(path, init);
+  const { config, tensors } = checkpoint;
+  const parameters = [...tensors.values()].reduce(
+    (sum, { shape }) => sum + shape.reduce((product, extent) => product * extent, 1),
+    0,
+  );
+  const tokenizer = createTokenizer(describeTokenizer(checkpoint.path, config.vocabSize).spec);
+  const limit = Math.min(request.tokens, config.maxPositions);
+  const texts = await Promise.all(request.prompts.map((prompt) => tokenizer.encode(prompt)));
+  const prompts = texts.map((tokens) => tokens.slice(0, limit)).filter(({ length }) => length > 1);
+  if (prompts.length === 0) throw new UserError('no prompt has two tokens', 'Give longer texts');
+  const tokens = prompts.reduce((sum, { length }) => sum + length, 0);
+  if (parameters > MOST_PARAMETERS || parameters * tokens > MOST_WORK)
+    throw new UserError(
+      `${tokens} tokens through ${Math.round(parameters / 1e6)} M parameters are more than an interpreter does`,
+      'Take fewer prompts (--limit), fewer tokens of each (--tokens), or a smaller model of the family',
+    );
+  const numerics = numericsFor(request, checkpoint);
+  const { own, other, isSame } = computationsOf(request, checkpoint, numerics, prompts[0]!);
+  const compared = comparedResults(own.module, other.module, isSame);
+  let [absolute, worst, scored] = [0, 0, 0];
+  for (const prompt of prompts) {
+    const [got, wanted] = [own.run(prompt), other.run(prompt)];
+    for (const each of compared) each.sums.add(valuesOf(each, got), valuesOf(each.other, wanted));
+    const [found, right] = [got.get(own.output)!, wanted.get(other.output)!];
+    for (let i = 0; i < right.length; i++) {
+      const difference = Math.abs(found[i]! - right[i]!);
+      [absolute, worst, scored] = [absolute + difference, Math.max(worst, difference), scored + 1];
+    }
+  }
+  return {
+    ...{ model: path, activations: numerics.activations, weights: numerics.weights.format, target },
+    ...{ prompts: prompts.length, tokens },
+    against: request.against ?? 'float64',
+    ...errorsOf(own.module, compared),
+    logProbability: { meanAbsolute: absolute / scored, worst },
+  };
+}

@@ -1,0 +1,106 @@
+/** What rounding costs inside of a small model, and the values that its interpreter reads. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { inspectError, type ErrorReport, type ErrorRequest } from '../../driver/commands/inspectError.js';
+import { tensorValues } from '../../driver/commands/tensorValues.js';
+import type { TensorLocation } from '../../models/checkpoint.js';
+import { ENCODINGS, sampleSource } from '../support/encodedSamples.js';
+import { writeCheckpoint } from './smallModel.js';
+import { ROOT, temporaryFolder } from './support.js';
+
+const DEMO = join(ROOT, 'models', 'demo');
+const SMALL = writeCheckpoint();
+const folder = temporaryFolder();
+
+const errors = (more: Partial<ErrorRequest>): Promise<ErrorReport> =>
+  inspectError({
+    ...{ model: SMALL, init: { kind: 'checkpoint' }, precision: 'f32', tokens: 16 },
+    ...{ prompts: ['The sky is blue and the sea is green.'], ...more },
+  });
+const outputsOf = ({ kernels }: ErrorReport): readonly number[] =>
+  kernels.flatMap(({ outputs }) => outputs.map(({ error }) => error));
+
+describe('errors of activations', () => {
+  it('are those of the element types: f32, f16 and bf16 differ by the bits they keep', async () => {
+    const [f32, bf16, f16] = [
+      await errors({}),
+      await errors({ precision: 'bf16' }),
+      await errors({ precision: 'f16', target: 'cuda:sm_90a' }),
+    ];
+    expect([f32, bf16, f16].map(({ activations, weights }) => [activations, weights])).toEqual([
+      ['f32', 'stored'],
+      ['bf16', 'bf16'],
+      ['f16', 'f16'],
+    ]);
+    for (const { layers, tokens } of [f32, bf16, f16]) expect([layers.length, tokens]).toEqual([2, 16]);
+    // 2⁻²⁴, 2⁻⁹ and 2⁻¹² are the largest errors of one rounding; a layer rounds a few times.
+    const [first, half, sixteen] = [f32, bf16, f16].map(({ layers }) => layers[0]!.error) as [number, number, number];
+    expect(first / 2 ** -24).toBeGreaterThan(0.2);
+    expect(Math.max(...outputsOf(f32)) / 2 ** -24).toBeLessThan(20);
+    expect(half / 2 ** -9).toBeGreaterThan(0.2);
+    expect(Math.max(...outputsOf(bf16)) / 2 ** -9).toBeLessThan(20);
+    expect(half / sixteen).toBeGreaterThan(4);
+    expect(half / sixteen).toBeLessThan(12);
+    expect(bf16.logProbability.worst).toBeGreaterThan(1000 * f32.logProbability.worst);
+  });
+
+  it('beside f32 are those beside float64, of kernels of another target', async () => {
+    const request = { precision: 'bf16', target: 'cuda:sm_90a' } as const;
+    const [exact, f32] = [await errors(request), await errors({ ...request, against: 'f32' })];
+    const known = new Map(exact.layers.map(({ layer, error }) => [layer, error]));
+    // The last layer's stream is another quantity where the next norm's weight is multiplied into it.
+    expect(f32.layers.length).toBeGreaterThanOrEqual(1);
+    for (const { layer, error } of f32.layers) expect(error / known.get(layer)!).toBeCloseTo(1, 3);
+    expect(f32.against).toBe('f32');
+  });
+
+  it('are refused where they would take too long, or nothing is there', async () => {
+    await expect(errors({ prompts: [''] })).rejects.toThrow(/no prompt has two tokens/);
+    await expect(errors({ model: DEMO, prompts: Array<string>(2000).fill('one two three four') })).rejects.toThrow(
+      /more than an/,
+    );
+    await expect(errors({ init: { kind: 'random', seed: 1 }, model: join(DEMO, 'config.json') })).rejects.toThrow();
+  });
+});
+
+describe('values of tensors', () => {
+  const of = (place: TensorLocation, k: number): number[] => [
+    ...tensorValues(new Map([[place.name, place]]), place.name, k).data,
+  ];
+  const file = join(folder, 'values');
+  writeFileSync(file, Buffer.from(Float32Array.from({ length: 24 }, (_, i) => i).buffer));
+  const place = { name: 't', format: 'f32', file } as const;
+
+  it('are those of rows in blocks', () => {
+    const blocks = { rows: 1, stride: 2 };
+    expect(of({ ...place, kind: 'file', shape: [2, 4], offset: 4, byteLength: 32, blocks }, 4)).toEqual([
+      ...[1, 2, 3, 4],
+      ...[9, 10, 11, 12],
+    ]);
+  });
+
+  it('are those of rectangles, also turned ones', () => {
+    const tile = { file, rows: 2, columns: 2, row: 0 };
+    const tiles = [
+      { ...tile, offset: 0, column: 0, isTransposed: false, stride: 6 },
+      { ...tile, offset: 8, column: 2, isTransposed: true, stride: 6 },
+    ];
+    expect(of({ name: 't', format: 'f32', kind: 'assembled', shape: [2, 4], tiles }, 4)).toEqual([
+      ...[0, 1, 2, 8],
+      ...[6, 7, 3, 9],
+    ]);
+  });
+
+  it.each(['gptq', 'fp8Blocks', 'q4_k'])('are those that %s encodes, of the rows that a tensor has', (name) => {
+    const encoding = ENCODINGS[name] ?? ENCODINGS['int8']!;
+    const { source, values } = sampleSource(folder, name, encoding, 64, 256, 3);
+    const all = values();
+    expect(of({ ...source, name }, 256)).toEqual([...all]);
+    const view = { first: 2, rows: 1, stride: 3 };
+    expect(of({ ...source, name, shape: [2, 256], view }, 256)).toEqual([
+      ...all.subarray(2 * 256, 3 * 256),
+      ...all.subarray(5 * 256, 6 * 256),
+    ]);
+  });
+});
