@@ -42,11 +42,6 @@ export class Definitions {
     const settings = (): Settings => settingsOf('group', name, { group: name, task: members, ...keys });
     this.entries.set(name, { kind: 'group', tags: [], settings });
   }
-
-  /** A name of the public harness that is known and cannot be run; `hint` says what can be. */
-  refused(name: string, reason: string, hint: string): void {
-    this.entries.set(name, { kind: 'refused', reason, hint });
-  }
 }
 
 /** A metric whose mean over documents counts. */

@@ -108,18 +108,52 @@ const OPEN_LLM = [
   { task: 'gsm8k', num_fewshot: 5 },
 ];
 
-/** Their scores need Python. */
-const REFUSED = {
-  leaderboard_math_hard: 'answers are compared by a computer algebra system',
-  leaderboard: 'one of its groups (math_hard) needs Python',
+const SUBJECTS = {
+  algebra: 'algebra',
+  counting_and_prob: 'counting_and_probability',
+  geometry: 'geometry',
+  intermediate_algebra: 'intermediate_algebra',
+  num_theory: 'number_theory',
+  prealgebra: 'prealgebra',
+  precalculus: 'precalculus',
 };
+
+/** Problems of level 5; answers are compared as expressions. */
+function hardMath(all: Definitions): void {
+  for (const [name, config] of Object.entries(SUBJECTS))
+    all.task(`leaderboard_math_${name}_hard`, () => ({
+      dataset_path: 'DigitalLearningGmbH/MATH-lighteval',
+      dataset_name: config,
+      process_docs: hook('math', 'utils.process_docs'),
+      output_type: 'generate_until',
+      training_split: 'train',
+      test_split: 'test',
+      doc_to_text: hook('math', 'utils.doc_to_text'),
+      process_results: hook('math', 'utils.process_results'),
+      doc_to_target: '{{answer if few_shot is undefined else solution}}',
+      generation_kwargs: { until: ['Problem:'], do_sample: false, temperature: 0, max_gen_toks: 1024 },
+      metric_list: [mean('exact_match'), mean('exact_match_original')],
+      num_fewshot: 4,
+      ...version(3),
+      fewshot_config: { sampler: 'first_n', samples: hook('math', 'utils.list_fewshot_samples') },
+    }));
+  all.group(
+    'leaderboard_math_hard',
+    Object.keys(SUBJECTS).map((name) => `leaderboard_math_${name}_hard`),
+    { aggregate_metric_list: [overall('exact_match', { aggregation: 'mean' })] },
+  );
+}
+
+const SECOND = ['mmlu_pro', 'bbh', 'gpqa', 'math_hard', 'ifeval', 'musr'];
+const LEVELS = ['inst_level_loose', 'inst_level_strict', 'prompt_level_loose', 'prompt_level_strict'];
+const FIGURES = ['acc', 'acc_norm', 'exact_match', ...LEVELS.map((level) => `${level}_acc`)];
 
 export function leaderboard(all: Definitions): void {
   all.group('openllm', OPEN_LLM, { group_alias: 'Open LLM Leaderboard', metadata: { version: 2 } });
-  proWithLetters(all);
-  musr(all);
-  gpqa(all);
-  instructions(all);
-  for (const [name, reason] of Object.entries(REFUSED))
-    all.refused(name, reason, 'Try: --tasks leaderboard_bbh,leaderboard_gpqa,leaderboard_mmlu_pro,leaderboard_musr');
+  for (const add of [proWithLetters, musr, gpqa, instructions, hardMath]) add(all);
+  all.group(
+    'leaderboard',
+    SECOND.map((name) => `leaderboard_${name}`),
+    { aggregate_metric_list: FIGURES.map((name) => overall(name, { aggregation: 'mean' })), ...version(1) },
+  );
 }

@@ -4,9 +4,7 @@ import type { Settings } from './settings.js';
 /** One name: a task or a group with the way to its settings, or the tasks of a tag. */
 export type Entry =
   | { readonly kind: 'task' | 'group'; readonly tags: readonly string[]; readonly settings: () => Settings }
-  | { readonly kind: 'tag'; readonly tasks: string[] }
-  /** Known, and not to be run. */
-  | { readonly kind: 'refused'; readonly reason: string; readonly hint: string };
+  | { readonly kind: 'tag'; readonly tasks: string[] };
 
 /** Gives a task the tags it names. */
 export function addTags(entries: Map<string, Entry>, task: string, tags: readonly string[]): void {

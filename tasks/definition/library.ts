@@ -128,7 +128,6 @@ export class TaskLibrary {
     if (++this.#nodes > MAX_NODES) throw new UserError(`more than ${MAX_NODES} tasks in one group`);
     const entry = this.#entry(name);
     if (entry.kind === 'tag') return [...entry.tasks].sort().flatMap((task) => this.#build(task, overrides, depth + 1));
-    if (entry.kind === 'refused') throw new UserError(`${name}: ${entry.reason}`, entry.hint);
     const settings = entry.settings();
     return [
       entry.kind === 'task' ? taskNode(name, settings, overrides) : this.#group(name, settings, overrides, depth),

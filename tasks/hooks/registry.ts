@@ -9,6 +9,8 @@ import type { Hook } from '../definition/yaml.js';
 import type { Ported, Ports } from './hook.js';
 import { gpqaDocument, type GpqaForm } from './gpqa.js';
 import * as exams from './exams.js';
+import { hardProblem, mathResults, problemText } from './mathAnswers.js';
+import { mathExamples } from './mathExamples.js';
 import { instructionResults } from './instructionResults.js';
 import * as truthful from './truthful.js';
 import * as questions from './questions.js';
@@ -39,6 +41,10 @@ const results = (run: Ports['results']): Ported => ({ results: run });
 const IFEVAL_NOTE =
   'languages (response_language, english_capital, english_lowercase) and sentences (number_sentences) are found by ' +
   "tilewright's own rules, not by langdetect and nltk: verdicts on these instructions may differ";
+const MATH_SET = 'DigitalLearningGmbH/MATH-lighteval';
+const MATH_NOTE =
+  "answers are read and compared by tilewright's own rules, not by Math-Verify and sympy: a few in a hundred " +
+  'verdicts on unusual answers may differ';
 const IFEVAL_SETS = ['google/IFEval', 'wis-k/instruction-following-eval'];
 
 /** The forms that generate have one function, in three folders. */
@@ -77,6 +83,10 @@ const TABLE: readonly (readonly [name: string, dataset: string, hook: Ported, ou
     ['ifeval/utils.process_results', dataset, { texts: instructionResults, note: IFEVAL_NOTE }] as const,
     ['ifeval/utils.agg_inst_level_acc', dataset, { aggregation: 'mean_of_all' }] as const,
   ]),
+  ['math/utils.process_docs', MATH_SET, document(hardProblem)],
+  ['math/utils.doc_to_text', MATH_SET, field(problemText)],
+  ['math/utils.process_results', MATH_SET, { texts: mathResults, note: MATH_NOTE }],
+  ['math/utils.list_fewshot_samples', MATH_SET, { samples: mathExamples }],
   ['logiqa/utils_logiqa.doc_to_text', 'EleutherAI/logiqa', field(exams.logiqaText)],
   ['logiqa/utils_logiqa.doc_to_target', 'EleutherAI/logiqa', field(exams.logiqaTarget)],
   ['logiqa2/utils_logiqa2.doc_to_text', 'baber/logiqa2', field(exams.logiqa2Text)],

@@ -40,6 +40,7 @@ const KNOWN: ReadonlySet<string> = new Set([
   '49aaaf0034ee7413385b68533fa22f5d664dc4c97f814985c353156f6ad6a85d', // openai_mmmlu
   'ffe5920d8ee35daa9271be669629b928a76ac82ede88bdb21683c56785efa474', // bigbench
   '1ab8f14808c826f93f2364883487ed63cf4267980bf4761fda8053899c013632', // ifeval
+  'ac7865eec34c588da832eac8f5b2602275cf0b51ee2effa5674ed319d7db104d', // leaderboard_math_hard
 ]);
 
 function hooksIn(value: Yaml): Hook[] {

@@ -1,0 +1,170 @@
+/**
+ * Whether an answer is the right one, as Math-Verify decides it: what is compared with what follows from the kinds of
+ * both. The right answer decides how much must be said: to x = 5 the answer 5 is enough.
+ */
+import type { Expression, Sign } from './expression.js';
+import { difference, minus } from './expression.js';
+import { hasSameValue, isMultiple, isNumberLike } from './sameValue.js';
+
+type Relation = Extract<Expression, { readonly kind: 'relation' }>;
+type Interval = Extract<Expression, { readonly kind: 'interval' }>;
+
+const FLIPPED: Readonly<Record<Sign, Sign>> = {
+  '=': '=',
+  '!=': '!=',
+  in: 'in',
+  '<': '>',
+  '>': '<',
+  '<=': '>=',
+  '>=': '<=',
+};
+
+const isRelation = (of: Expression): of is Relation => of.kind === 'relation';
+const isEquation = (of: Expression): of is Relation =>
+  isRelation(of) && of.signs.every((sign) => sign === '=' || sign === 'in');
+const last = (of: Relation): Expression => of.sides.at(-1)!;
+
+const isSymbols = (of: Expression): boolean =>
+  of.kind === 'symbol' || of.kind === 'text' || (of.kind === 'apply' && of.op === '*' && of.of.every(isSymbols));
+/** A name and its value. */
+const isAssignment = (of: Expression): of is Relation => isEquation(of) && isSymbols(of.sides[0]!);
+
+/** A word, or letters one after another; undefined for anything else. */
+function wordOf(of: Expression): string | undefined {
+  if (of.kind === 'text') return of.text.replace(/[()\s.]/g, '').toLowerCase();
+  if (of.kind === 'symbol' || (of.kind === 'constant' && of.name.length === 1)) return of.name;
+  if (of.kind !== 'apply' || of.op !== '*') return undefined;
+  const parts = of.of.map(wordOf);
+  return parts.includes(undefined) ? undefined : parts.join('').toLowerCase();
+}
+
+function isSameWord(a: Expression, b: Expression): boolean {
+  const [left, right] = [wordOf(a), wordOf(b)];
+  if (left === undefined || right === undefined) return false;
+  const isOne = left.length === 1 && right.length === 1 && a.kind !== 'text' && b.kind !== 'text';
+  return isOne ? left === right : left.toLowerCase() === right.toLowerCase();
+}
+
+/** Each of the one is among the other, as often. */
+function isSameSet(a: readonly Expression[], b: readonly Expression[]): boolean {
+  const left = [...b];
+  if (a.length !== b.length) return false;
+  return a.every((item) => {
+    const place = left.findIndex((other) => isSameAnswer(item, other));
+    if (place >= 0) left.splice(place, 1);
+    return place >= 0;
+  });
+}
+
+const isSameList = (a: readonly Expression[], b: readonly Expression[]): boolean =>
+  a.length === b.length && a.every((item, i) => isSameAnswer(item, b[i]!));
+
+const isOpen = ({ isOpen: [left, right] }: Interval): boolean => left && right;
+
+const LISTS: ReadonlySet<Expression['kind']> = new Set(['set', 'tuple', 'interval', 'union']);
+
+function isSameCollection(right: Expression, answer: Expression): boolean {
+  if (right.kind === 'interval' && answer.kind === 'interval')
+    return right.isOpen.every((open, i) => open === answer.isOpen[i]) && isSameList(right.items, answer.items);
+  if (right.kind === 'union' && answer.kind === 'union') return isSameSet(right.items, answer.items);
+  if (right.kind === 'union' || answer.kind === 'union') return false;
+  // A point is written as an open interval is.
+  if (right.kind === 'interval' && (answer.kind === 'set' || answer.kind === 'tuple'))
+    return isOpen(right) && isSameList(right.items, answer.items);
+  if (answer.kind === 'interval' && (right.kind === 'set' || right.kind === 'tuple'))
+    return isOpen(answer) && isSameList(right.items, answer.items);
+  if (right.kind === 'tuple' && (answer.kind === 'tuple' || answer.kind === 'set'))
+    return isSameList(right.items, answer.items);
+  const items = (of: Expression): readonly Expression[] => (of.kind === 'set' || of.kind === 'tuple' ? of.items : [of]);
+  if (right.kind === 'interval' || answer.kind === 'interval') return false;
+  return isSameSet(items(right), items(answer));
+}
+
+/** The values between the sides of x < b, a <= x < b and the like. */
+function intervalOf({ sides, signs }: Relation): Interval | undefined {
+  const infinity: Expression = { kind: 'constant', name: 'infinity' };
+  const isLess = (sign: Sign | undefined): boolean => sign === '<' || sign === '<=';
+  const isMore = (sign: Sign | undefined): boolean => sign === '>' || sign === '>=';
+  const open = (sign: Sign | undefined): boolean => sign === '<' || sign === '>';
+  const made = (a: Expression, b: Expression, left: boolean, right: boolean): Interval => ({
+    kind: 'interval',
+    items: [a, b],
+    isOpen: [left, right],
+  });
+  const [a, b, c] = sides;
+  const [first, second] = signs;
+  if (sides.length === 3 && b?.kind === 'symbol') {
+    if (isLess(first) && isLess(second)) return made(a!, c!, open(first), open(second));
+    if (isMore(first) && isMore(second)) return made(c!, a!, open(second), open(first));
+  }
+  if (sides.length !== 2 || a === undefined || b === undefined) return undefined;
+  const [value, sign] = a.kind === 'symbol' ? [b, first!] : b.kind === 'symbol' ? [a, FLIPPED[first!]] : [];
+  if (value === undefined) return undefined;
+  if (isLess(sign)) return made(minus(infinity), value, true, open(sign));
+  return isMore(sign) ? made(value, infinity, open(sign), true) : undefined;
+}
+
+/** Both are equivalent: their sides differ by a factor alone. */
+function isSameStep(a: Relation, b: Relation, at: number): boolean {
+  const of = ({ sides }: Relation): Expression => difference(sides[at]!, sides[at + 1]!);
+  const [left, right] = [a.signs[at]!, b.signs[at]!];
+  if (left === '=' || left === '!=') return left === right && isMultiple(of(a), of(b), false);
+  if (left === right) return isMultiple(of(a), of(b), true);
+  return FLIPPED[left] === right && isMultiple(of(a), minus(of(b)), true);
+}
+
+function isSameRelation(a: Relation, b: Relation): boolean {
+  const turned: Relation = {
+    ...b,
+    sides: [...b.sides].reverse(),
+    signs: [...b.signs].reverse().map((s) => FLIPPED[s]),
+  };
+  return [b, turned].some(
+    (other) => a.signs.length === other.signs.length && a.signs.every((_, at) => isSameStep(a, other, at)),
+  );
+}
+
+function isSameMatrix(a: readonly (readonly Expression[])[], b: readonly (readonly Expression[])[]): boolean {
+  return a.length === b.length && a.every((row, i) => isSameList(row, b[i]!));
+}
+
+/** Infinities have no difference. */
+const infinite = (of: Expression): number => {
+  if (of.kind === 'constant' && of.name === 'infinity') return 1;
+  const [factor, infinity] = of.kind === 'apply' && of.op === '*' ? of.of : [];
+  return factor?.kind === 'number' && infinity?.kind === 'constant' && infinity.name === 'infinity'
+    ? Math.sign(Number(factor.value.top))
+    : 0;
+};
+
+/** `right`: the reference. */
+export function isSameAnswer(right: Expression, answer: Expression): boolean {
+  if (isRelation(right) && isRelation(answer)) {
+    const ends = (of: Relation): Relation =>
+      isAssignment(of) ? { kind: 'relation', sides: [of.sides[0]!, last(of)], signs: [of.signs.at(-1)!] } : of;
+    const [a, b] = [ends(right), ends(answer)];
+    if (isEquation(a) && isEquation(b) && a.signs.length === 1 && b.signs.length === 1) {
+      const isNamed = isAssignment(a) && isAssignment(b) && isSameAnswer(a.sides[0]!, b.sides[0]!);
+      if (isNamed && isSameAnswer(last(a), last(b))) return true;
+    }
+    if (isEquation(b) && !isEquation(a)) return isSameAnswer(a, last(b));
+    return isSameRelation(a, b);
+  }
+  if (isEquation(answer) && !isRelation(right)) return isSameAnswer(right, last(answer));
+  if (isAssignment(right) && !isRelation(answer)) return isSameAnswer(last(right), answer);
+  if (isRelation(right)) {
+    const values = LISTS.has(answer.kind) ? intervalOf(right) : undefined;
+    return values !== undefined && isSameAnswer(values, answer);
+  }
+  if (isRelation(answer)) return false;
+  if (LISTS.has(right.kind) || LISTS.has(answer.kind)) return isSameCollection(right, answer);
+  if (right.kind === 'matrix' && answer.kind === 'matrix') return isSameMatrix(right.rows, answer.rows);
+  if (right.kind === 'matrix' || answer.kind === 'matrix') return false;
+  if (infinite(right) !== 0 || infinite(answer) !== 0) return infinite(right) === infinite(answer);
+  return isSameWord(right, answer) || isNumberLike(right, answer);
+}
+
+/** Whether sympy's simplify() would find no difference between two expressions. */
+export const isSameExpression = (a: Expression, b: Expression): boolean =>
+  [a, b].every((each) => each.kind === 'number' || each.kind === 'symbol' || each.kind === 'apply') &&
+  hasSameValue(a, b, false);
