@@ -1,4 +1,5 @@
 /** How alike two texts are: BLEU as in sacrebleu with its international tokenizer, and ROUGE as in rouge_score. */
+import { common, counted, grams } from '../python/counts.js';
 import { rightStrip, splitAtSpace } from '../python/text.js';
 
 /** Punctuation and symbols as tokens of their own, but within numbers. */
@@ -8,23 +9,6 @@ function bleuTokens(text: string): readonly string[] {
     .replace(/(\p{P})(\P{N})/gu, ' $1 $2')
     .replace(/(\p{S})/gu, ' $1 ');
   return splitAtSpace(apart).filter((token) => token !== '');
-}
-
-function counted(items: Iterable<string>): Map<string, number> {
-  const counts = new Map<string, number>();
-  for (const item of items) counts.set(item, (counts.get(item) ?? 0) + 1);
-  return counts;
-}
-
-/** Runs of n tokens, as texts. */
-const grams = (tokens: readonly string[], n: number): string[] =>
-  Array.from({ length: Math.max(0, tokens.length - n + 1) }, (_, i) => tokens.slice(i, i + n).join(' '));
-
-/** How many items both have, counted as often as the rarer one. */
-function common(left: ReadonlyMap<string, number>, right: ReadonlyMap<string, number>): number {
-  let sum = 0;
-  for (const [item, count] of left) sum += Math.min(count, right.get(item) ?? 0);
-  return sum;
 }
 
 const MOST_GRAM = 4;

@@ -1,5 +1,8 @@
 /** What becomes of the values of a metric: their mean or another figure, and its standard error, as the harness has. */
 import { PythonRandom } from '../python/random.js';
+import { bleuOf } from './corpus/bleu.js';
+import { chrfOf } from './corpus/chrf.js';
+import { terOf } from './corpus/ter.js';
 
 /** A document's value of a metric: a number, or several that only the aggregation joins. */
 export type Item = number | readonly number[];
@@ -55,6 +58,16 @@ function correlation(items: readonly Item[]): number {
   return spread === 0 ? 0 : covariance / Math.sqrt(spread);
 }
 
+/** Of counts, which are added up over all documents. */
+const ofSums =
+  (figure: (sums: readonly number[]) => number) =>
+  (items: readonly Item[]): number => {
+    const sums: number[] = [];
+    for (const item of items)
+      for (const [i, value] of (typeof item === 'number' ? [item] : item).entries()) sums[i] = (sums[i] ?? 0) + value;
+    return figure(sums);
+  };
+
 /** Of (right choice, probability of each choice). */
 function brier(items: readonly Item[]): number {
   const errors = items.map((item) => {
@@ -68,6 +81,8 @@ interface Aggregation {
   readonly of: (items: readonly Item[]) => number;
   /** How its standard error is found; null: the harness has none. */
   readonly error: 'sample' | 'bootstrap' | null;
+  /** The most samples that the harness draws of it. */
+  readonly draws?: number;
 }
 
 /** By their names in task files. */
@@ -81,6 +96,9 @@ export const AGGREGATIONS = {
   mcc: { of: correlation, error: 'bootstrap' },
   brier_score: { of: brier, error: null },
   mean_of_all: { of: meanOfAll, error: null },
+  bleu: { of: ofSums(bleuOf), error: 'bootstrap', draws: 100 },
+  chrf: { of: ofSums(chrfOf), error: 'bootstrap', draws: 100 },
+  ter: { of: ofSums(terOf), error: 'bootstrap', draws: 100 },
   bypass: { of: () => 999, error: null },
 } as const satisfies Readonly<Record<string, Aggregation>>;
 
@@ -116,8 +134,8 @@ export function standardError(
   items: readonly Item[],
   draws: number = BOOTSTRAP_DRAWS,
 ): number | null {
-  const { of, error }: Aggregation = AGGREGATIONS[name];
+  const { of, error, draws: most = Infinity }: Aggregation = AGGREGATIONS[name];
   if (items.length < 2) return null;
   if (error === 'sample') return sampleDeviation(items.map((item) => at(item, 0))) / Math.sqrt(items.length);
-  return error === null || draws < 2 ? null : bootstrap(of, items, draws);
+  return error === null || draws < 2 ? null : bootstrap(of, items, Math.min(draws, most));
 }

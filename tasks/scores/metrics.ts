@@ -24,6 +24,12 @@ const rolling = (aggregation: AggregationName): Known => ({
   types: ['loglikelihood_rolling'],
 });
 
+const corpus = (aggregation: AggregationName, isHigherBetter = true): Known => ({
+  aggregation,
+  isHigherBetter,
+  types: ['generate_until'],
+});
+
 /** By their names in task files, with what a task need not say. */
 const METRICS = {
   acc: { ...choice(), types: ['multiple_choice', 'loglikelihood'] },
@@ -38,6 +44,9 @@ const METRICS = {
   word_perplexity: rolling('weighted_perplexity'),
   byte_perplexity: rolling('weighted_perplexity'),
   bits_per_byte: rolling('bits_per_byte'),
+  bleu: corpus('bleu'),
+  chrf: corpus('chrf'),
+  ter: corpus('ter', false),
   /** Nothing is measured; the harness gives it for texts alone. */
   bypass: { aggregation: 'bypass', isHigherBetter: true, types: OUTPUT_TYPES },
 } as const satisfies Readonly<Record<string, Known>>;

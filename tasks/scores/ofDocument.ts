@@ -2,6 +2,10 @@
 import { codePointLength, splitAtSpace } from '../python/text.js';
 import { str } from '../python/show.js';
 import { isInt, isList, type Dict, type Value } from '../python/value.js';
+import { UserError } from '../../errors.js';
+import { bleuCounts } from './corpus/bleu.js';
+import { chrfCounts } from './corpus/chrf.js';
+import { terCounts } from './corpus/ter.js';
 import type { Item } from './aggregate.js';
 import { comparable } from './exactMatch.js';
 import type { Metric, OutputType } from './metrics.js';
@@ -97,12 +101,24 @@ function ofRolling({ target }: Answerable, ll: number, names: ReadonlySet<string
   );
 }
 
+/** What is counted of a text, from which the figure of all texts follows. */
+const CORPUS: Readonly<Record<string, (text: string, reference: string) => readonly number[]>> = {
+  bleu: bleuCounts,
+  chrf: chrfCounts,
+  ter: terCounts,
+};
+
 function ofText({ gold, choices }: Answerable, text: string, metrics: readonly Metric[]): Values {
   const right = choices !== undefined && isInt(gold) ? (choices.at(Number(gold)) ?? gold) : gold;
   const golds = isList(right) ? right.map(str) : [str(right)];
   return new Map(
-    metrics.map(({ name, entry, where }) => {
+    metrics.map(({ name, entry, where }): [string, Item] => {
       if (name === 'bypass') return [name, 0];
+      const counts = Object.hasOwn(CORPUS, name) ? CORPUS[name] : undefined;
+      if (counts !== undefined) {
+        if (golds.length !== 1) throw new UserError(`${where}: ${name} takes one reference, not ${golds.length}`);
+        return [name, counts(text, golds[0]!)];
+      }
       const clean = comparable(entry, where);
       const cleaned = clean(text);
       return [name, golds.some((each) => clean(each) === cleaned) ? 1 : 0];

@@ -116,8 +116,8 @@ describe('filters', () => {
     expect(() => readFilters(steps({ function: 'custom' }), 'a.yaml:1')).toThrow('a.yaml:1: no filter "custom"');
     expect(() => readFilters(steps({ function: 'regex', regex_pattern: '(?>a)' }), 'x')).toThrow('cannot use');
     expect(() => readFilters(steps({ function: 'lowercase', k: 1 }), 'x')).toThrow('has no setting "k"');
-    expect(() => readMetrics([new Map([['metric', 'bleu']])], 'generate_until', false, 'x')).toThrow(
-      'no metric "bleu"',
+    expect(() => readMetrics([new Map([['metric', 'comet']])], 'generate_until', false, 'x')).toThrow(
+      'no metric "comet"',
     );
   });
 });

@@ -1,0 +1,130 @@
+/**
+ * Translation edit rate of a corpus (Snover et al. 2006), with the bounds of Tercom that sacrebleu has: edits are
+ * insertions, deletions, substitutions and shifts of words.
+ */
+import { rightStrip, splitAtSpace } from '../../python/text.js';
+
+const MOST_SHIFTED = 10;
+const MOST_DISTANCE = 50;
+const BEAM = 25;
+const MOST_CANDIDATES = 1000;
+/** Words of one text; more are cut, so that a measure ends. */
+const MOST_WORDS = 2000;
+
+type Words = readonly string[];
+const SAME = 0,
+  CHANGED = 1,
+  DELETED = 2,
+  INSERTED = 3;
+
+/** Edits from `own` to `other`, and which they are, first to last. Only cells near the diagonal are looked at. */
+function edits(own: Words, other: Words): { readonly cost: number; readonly steps: readonly number[] } {
+  const width = other.length + 1;
+  const costs = new Float64Array((own.length + 1) * width).fill(Infinity);
+  const steps = new Uint8Array((own.length + 1) * width);
+  for (let j = 0; j < width; j++) [costs[j], steps[j]] = [j, INSERTED];
+  const ratio = own.length > 0 ? other.length / own.length : 1;
+  const beam = ratio / 2 > BEAM ? Math.ceil(ratio / 2 + BEAM) : BEAM;
+  for (let i = 1; i <= own.length; i++) {
+    const middle = Math.floor(i * ratio);
+    const end = i === own.length ? width : Math.min(width, middle + beam);
+    for (let j = Math.max(0, middle - beam); j < end; j++) {
+      const at = i * width + j;
+      const set = (cost: number, step: number): void => {
+        if (cost < costs[at]!) [costs[at], steps[at]] = [cost, step];
+      };
+      const isSame = j > 0 && own[i - 1] === other[j - 1];
+      if (j > 0) set(costs[at - width - 1]! + (isSame ? 0 : 1), isSame ? SAME : CHANGED);
+      set(costs[at - width]! + 1, DELETED);
+      if (j > 0) set(costs[at - 1]! + 1, INSERTED);
+    }
+  }
+  const found: number[] = [];
+  for (let i = own.length, j = other.length; i > 0 || j > 0;) {
+    const step = steps[i * width + j]!;
+    found.push(step);
+    if (step !== INSERTED) i--;
+    if (step !== DELETED) j--;
+  }
+  return { cost: costs.at(-1)!, steps: found.reverse() };
+}
+
+/** Where words of the reference stand in the text, and which words of both are wrong. */
+function aligned(steps: readonly number[]): { places: number[]; wrongOwn: boolean[]; wrongOther: boolean[] } {
+  const [places, wrongOwn, wrongOther]: [number[], boolean[], boolean[]] = [[], [], []];
+  for (const step of steps) {
+    if (step !== INSERTED) wrongOwn.push(step !== SAME);
+    if (step === DELETED) continue;
+    places.push(wrongOwn.length - 1);
+    wrongOther.push(step !== SAME);
+  }
+  return { places, wrongOwn, wrongOther };
+}
+
+function moved(words: Words, from: number, length: number, to: number): Words {
+  const part = words.slice(from, from + length);
+  if (to < from) return [...words.slice(0, to), ...part, ...words.slice(to, from), ...words.slice(from + length)];
+  const end = to > from + length ? to : to + length;
+  return [...words.slice(0, from), ...words.slice(from + length, end), ...part, ...words.slice(end)];
+}
+
+interface Shift {
+  readonly rank: readonly number[];
+  readonly words: Words;
+}
+
+const isBetter = (a: readonly number[], b: readonly number[]): boolean => {
+  const place = a.findIndex((value, i) => value !== b[i]);
+  return place >= 0 && a[place]! > b[place]!;
+};
+
+/** The shift that saves most edits; `checked` counts those that were tried. */
+function bestShift(own: Words, other: Words, checked: number): { best: Shift | undefined; checked: number } {
+  const { cost, steps } = edits(own, other);
+  const { places, wrongOwn, wrongOther } = aligned(steps);
+  let best: Shift | undefined;
+  let count = checked;
+  for (let i = 0; i < own.length; i++) {
+    const last = Math.min(other.length - 1, i + MOST_DISTANCE);
+    for (let j = Math.max(0, i - MOST_DISTANCE); j <= last; j++) {
+      for (let n = 1; n <= MOST_SHIFTED && own[i + n - 1] !== undefined && own[i + n - 1] === other[j + n - 1]; n++) {
+        const isWrong = wrongOwn.slice(i, i + n).includes(true) && wrongOther.slice(j, j + n).includes(true);
+        if (!isWrong || (i <= places[j]! && places[j]! < i + n)) continue;
+        let before = -1;
+        for (let offset = -1; offset < n && j + offset < places.length; offset++) {
+          const to = j + offset === -1 ? 0 : places[j + offset]! + 1;
+          if (to === before) continue;
+          before = to;
+          const words = moved(own, i, n, to);
+          const rank = [cost - edits(words, other).cost, n, -i, -to];
+          count++;
+          if (best === undefined || isBetter(rank, best.rank)) best = { rank, words };
+        }
+        if (count >= MOST_CANDIDATES) return { best, checked: count };
+      }
+    }
+  }
+  return { best, checked: count };
+}
+
+/** Of a text: its edits, and the words of the reference. */
+export function terCounts(text: string, reference: string): readonly number[] {
+  const words = (of: string): Words => splitAtSpace(rightStrip(of).toLowerCase()).slice(0, MOST_WORDS);
+  let own = words(text);
+  const other = words(reference);
+  if (other.length === 0) return [own.length, 0];
+  let shifts = 0;
+  for (let checked = 0; ;) {
+    const found = bestShift(own, other, checked);
+    checked = found.checked;
+    if (checked >= MOST_CANDIDATES || found.best === undefined || found.best.rank[0]! <= 0) break;
+    shifts++;
+    own = found.best.words;
+  }
+  return [shifts + edits(own, other).cost, other.length];
+}
+
+/** Edits for 100 words; it may be more than 100. */
+export function terOf([changes = 0, words = 0]: readonly number[]): number {
+  return words > 0 ? (100 * changes) / words : changes > 0 ? 100 : 0;
+}
