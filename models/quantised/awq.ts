@@ -15,8 +15,8 @@ export const awq: QuantisationMethod = {
   read: (config, where) => {
     const settings = new Settings(config, where);
     settings.oneOf(['bits', 'w_bit'], [4]);
-    settings.oneOf(['version'], ['gemm'], 'gemm');
-    settings.oneOf(['backend'], ['autoawq'], 'autoawq');
+    settings.oneOf(['version', 'checkpoint_format', 'format'], ['gemm'], 'gemm');
+    settings.oneOf(['backend'], ['autoawq', 'auto'], 'autoawq');
     settings.oneOf(['zero_point'], [true], true);
     const size = settings.groupSize(['group_size', 'q_group_size']);
     return {

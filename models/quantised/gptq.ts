@@ -17,6 +17,7 @@ export const gptq: QuantisationMethod = {
     const size = settings.groupSize(['group_size', 'q_group_size']);
     const format = settings.oneOf(['checkpoint_format', 'format'], ['gptq', 'gptq_v2'], 'gptq');
     const isOrdered = settings.oneOf(['desc_act'], [true, false], false);
+    settings.oneOf(['pack_dtype'], ['int32'], 'int32');
     for (const key of ['is_marlin_format', 'dynamic', 'adapter', 'rotation']) settings.forbid(key);
     const inWord = 32 / bits;
     const scheme = `GPTQ${format === 'gptq' ? '' : ' version 2'}, ${bits} bits, ${printGroups(size)}${

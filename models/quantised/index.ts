@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { FilePart } from '../../ir/encoding.js';
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
-import { fileSize, readJsonObject } from '../../system/read.js';
+import { fileSize, readJsonObject, readRange, withFile } from '../../system/read.js';
 import type { Json } from '../family/model.js';
 import type { EncodedStored, StoredTensor } from '../family/storedTensors.js';
 import type { ExpectedTensor } from '../family/tensors.js';
@@ -66,6 +66,14 @@ export interface QuantisedTensors {
 }
 
 const WEIGHT = '.weight';
+const BIAS_BYTES = 1 << 22;
+
+/** Whether a bias changes nothing: older tools give one to every module. */
+function isZero(tensor: StoredTensor | undefined): boolean {
+  if (tensor === undefined || !('file' in tensor) || tensor.byteLength > BIAS_BYTES) return false;
+  const { file, offset, byteLength } = tensor;
+  return withFile(file, (fd) => readRange(fd, offset, byteLength)).every((byte) => byte === 0);
+}
 
 /** Finds the matrices that a model expects among the tensors of a quantised checkpoint. */
 export function quantisedTensors(
@@ -76,6 +84,7 @@ export function quantisedTensors(
   const found = new Map(stored);
   const problems: TensorProblem[] = [];
   const schemes = new Map<string, { matrices: number; elements: number }>();
+  const names = new Set(expected.map(({ name }) => name));
   for (const { name, shape, role, parts } of expected) {
     const [rows, k] = shape;
     if (role !== 'matrix' || !name.endsWith(WEIGHT) || shape.length !== 2) continue;
@@ -89,6 +98,8 @@ export function quantisedTensors(
       found.set(name, { name, dtype: 'F32', shape, tiles: [] });
       continue;
     }
+    const bias = name.replace(/\.weight$/, '.bias');
+    if (!names.has(bias) && isZero(stored.get(bias))) found.delete(bias);
     const { encoding, parts: places, hasScalePerPart = false, scheme } = matrix;
     const tensor: EncodedStored = { name, dtype: 'F32', shape, encoding, places, hasScalePerPart };
     found.set(name, tensor);

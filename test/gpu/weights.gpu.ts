@@ -77,7 +77,8 @@ async function load(
 describe('weights on the device', { skip }, () => {
   it("have the reference's bits, in one step or in many", async () => {
     const bench = await open();
-    const { weights, constants, tensors, expected } = weightWorld(temporaryFolder());
+    const { weights: plain, ordered, constants, tensors, expected } = weightWorld(temporaryFolder());
+    const weights = [...plain, ...ordered];
     const plan = planWeights(weights, constants, tensors, { isMapping: false });
     for (const staging of [256, 2048, undefined]) {
       const { memory } = await load(bench, plan, staging);

@@ -118,6 +118,28 @@ describe('quantised checkpoints', () => {
   });
 });
 
+describe('a bias that the model does not have', () => {
+  const withBias =
+    (value: number) =>
+    (tensors: Map<string, StoredBytes>): void => {
+      const values = new Float64Array(64);
+      values[63] = value;
+      tensors.set('model.layers.0.self_attn.q_proj.bias', float('F16', [64], values));
+    };
+
+  it('is none where it is zero, and refused where it is not', () => {
+    const format = FORMATS['gptq, asymmetric']!;
+    const { dir } = write(LLAMA, format, withBias(0));
+    expect(openCheckpoint(dir).tensors.has('model.layers.0.self_attn.q_proj.bias')).toBe(false);
+    const other = write(LLAMA, format, withBias(0.5)).dir;
+    expect(userError(() => openCheckpoint(other)).message).toContain('q_proj.bias: not a tensor of this model');
+  });
+
+  it('is read by a model that has it', async () => {
+    await expectMeant({ ...LLAMA, attention_bias: true }, FORMATS['gptq, asymmetric']!);
+  });
+});
+
 describe('quantised checkpoints that are refused', () => {
   const refusal = (format: string, config: Json = {}, change?: (tensors: Map<string, StoredBytes>) => void): string => {
     const known = FORMATS[format]!;
