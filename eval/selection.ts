@@ -57,9 +57,12 @@ export const printDocs = (ranges: readonly DocRange[]): string =>
 /** The value of --docs that leaves one question out. */
 export const allBut = (docId: number): string => `${docId > 0 ? `:${docId},` : ''}${docId + 1}:`;
 
+/** What Python's float() reads, but for signs, infinity and NaN: underscores stand between digits. */
+const PYTHON_FLOAT = /^\s*(?:\d+(?:_\d+)*(?:\.(?:\d+(?:_\d+)*)?)?|\.\d+(?:_\d+)*)(?:[eE][-+]?\d+(?:_\d+)*)?\s*$/;
+
 /** Parses a positive number: a count when 1 or more (then whole), a fraction below. */
 export function parseLimit(text: string): number {
-  const limit = /^[\d.]+$/.test(text) ? Number(text) : NaN;
+  const limit = PYTHON_FLOAT.test(text) ? Number(text.replaceAll('_', '')) : NaN;
   if (!(limit > 0) || (limit >= 1 && !Number.isInteger(limit))) {
     throw new UsageError(
       `--limit ${text} is neither a count nor a fraction`,

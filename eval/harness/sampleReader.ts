@@ -62,7 +62,8 @@ export class SampleReader {
     const { doc_id: docId, filter, doc_hash, prompt_hash, target_hash, ...rest } = parsed.data;
     const values = new Map<string, Item>();
     for (const name of this.#metrics) {
-      const value = ITEM.safeParse(rest[name]);
+      // Where nothing is measured, nothing is what the line says.
+      const value = ITEM.safeParse(name === 'bypass' && rest[name] === null ? 0 : rest[name]);
       if (value.success) values.set(name, value.data);
       else if (rest[name] !== undefined) throw new UserError(`${where}: ${name} is no number`, AGAIN);
     }

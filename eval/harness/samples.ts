@@ -39,7 +39,7 @@ export function sampleLines({ document: of, responses, measured, hashes }: Answe
       ['doc_hash', hashes.document],
       ['prompt_hash', hashes.prompt],
       ['target_hash', hashes.target],
-      ...[...values].map(([metric, item]) => [metric, number(item)] as const),
+      ...[...values].map(([metric, item]) => [metric, metric === 'bypass' ? null : number(item)] as const),
     ]);
     return `${compactJson(line)}\n`;
   });

@@ -113,3 +113,17 @@ describe.skipIf(isAbsent)('results in the layout of the public harness', () => {
       expect(samples[i], `${name} ${i}`).toMatchObject({ doc_hash, prompt_hash, target_hash });
   });
 });
+
+it('writes null where nothing is measured, as the public harness does', () => {
+  const document: DocumentRequests = {
+    ...{ docId: 0, document: new Map(), target: '', gold: '', choices: undefined },
+    requests: [],
+  };
+  const [line] = sampleLines({
+    document,
+    responses: [['a text']],
+    measured: [{ filter: 'none', filtered: ['a text'], values: new Map([['bypass', 0]]) }],
+    hashes: { document: '', prompt: '', target: '' },
+  });
+  expect(JSON.parse(line!)).toMatchObject({ metrics: ['bypass'], bypass: null });
+});
