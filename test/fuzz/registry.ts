@@ -5,6 +5,7 @@
 import { addon } from './addon.js';
 import { datasets, journals, merges, tuning } from './answers.js';
 import { artifacts, graphs } from './artifacts.js';
+import { comparisons } from './comparisons.js';
 import { gguf } from './gguf.js';
 import { models } from './models.js';
 import type { Random } from './mutate.js';
@@ -29,6 +30,7 @@ export const FUZZERS: Readonly<Record<string, Fuzzer>> = {
   datasets,
   journals,
   merges,
+  comparisons,
   tuning,
   tasks,
   addon,
