@@ -19,6 +19,8 @@ export interface Ports {
   readonly texts: (document: Dict, texts: readonly string[]) => ReadonlyMap<string, Scored>;
   /** The aggregation of a metric: the name of one of tilewright's own. */
   readonly aggregation: string;
+  /** The class of a filter: the name of one of tilewright's own. */
+  readonly filter: string;
   /** Examples that are written in Python. */
   readonly samples: () => readonly Dict[];
 }

@@ -41,6 +41,13 @@ const results = (run: Ports['results']): Ported => ({ results: run });
 const IFEVAL_NOTE =
   'languages (response_language, english_capital, english_lowercase) and sentences (number_sentences) are found by ' +
   "tilewright's own rules, not by langdetect and nltk: verdicts on these instructions may differ";
+/** Classes of BIG-Bench-Hard's filters, in two folders. */
+const HARD_FILTERS = {
+  MultiChoiceRegexFilter: '!choices_in_input',
+  MapRegexFilter: '!map_regex',
+  NumberParseRegexFilter: '!number_regex',
+  WordSortFilter: '!word_sort',
+};
 const MATH_SET = 'DigitalLearningGmbH/MATH-lighteval';
 const MATH_NOTE =
   "answers are read and compared by tilewright's own rules, not by Math-Verify and sympy: a few in a hundred " +
@@ -83,6 +90,11 @@ const TABLE: readonly (readonly [name: string, dataset: string, hook: Ported, ou
     ['ifeval/utils.process_results', dataset, { texts: instructionResults, note: IFEVAL_NOTE }] as const,
     ['ifeval/utils.agg_inst_level_acc', dataset, { aggregation: 'mean_of_all' }] as const,
   ]),
+  ...['zeroshot', 'cot_zeroshot'].flatMap((folder) =>
+    Object.entries(HARD_FILTERS).map(
+      ([name, filter]) => [`${folder}/utils.${name}`, 'SaylorTwift/bbh', { filter }] as const,
+    ),
+  ),
   ['math/utils.process_docs', MATH_SET, document(hardProblem)],
   ['math/utils.doc_to_text', MATH_SET, field(problemText)],
   ['math/utils.process_results', MATH_SET, { texts: mathResults, note: MATH_NOTE }],

@@ -41,6 +41,7 @@ const KNOWN: ReadonlySet<string> = new Set([
   'ffe5920d8ee35daa9271be669629b928a76ac82ede88bdb21683c56785efa474', // bigbench
   '1ab8f14808c826f93f2364883487ed63cf4267980bf4761fda8053899c013632', // ifeval
   'ac7865eec34c588da832eac8f5b2602275cf0b51ee2effa5674ed319d7db104d', // leaderboard_math_hard
+  '1faaca748bffd4ac209fd43671c40ecc08f081d6e74d279a3e62ca0c11335305', // bbh_zeroshot, bbh_cot_zeroshot
 ]);
 
 function hooksIn(value: Yaml): Hook[] {

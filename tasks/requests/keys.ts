@@ -100,6 +100,23 @@ export class Keys {
     return plain((setting.value as readonly Yaml[]).map(named), where);
   }
 
+  /** filter_list; classes in it have become names of filters. Throws UserError. */
+  filters(): Value {
+    const setting = this.#settings.get('filter_list');
+    if (setting === undefined || setting.value === null) return null;
+    const { where } = setting;
+    const named = (value: Yaml): Yaml => {
+      if (Array.isArray(value)) return (value as readonly Yaml[]).map(named);
+      if (!(value instanceof Map)) return value;
+      const entries = [...(value as ReadonlyMap<string, Yaml>)].map(([key, item]): [string, Yaml] => {
+        if (key === 'function' && item instanceof Hook) return [key, portedHook(item, 'filter', this.#task, where)];
+        return [key, key === 'filter' ? named(item) : item];
+      });
+      return new Map(entries);
+    };
+    return plain(named(setting.value), where);
+  }
+
   /** The keys of fewshot_config. Throws UserError. */
   shots(): ReadonlyMap<string, Source> {
     const setting = this.#settings.get('fewshot_config');

@@ -11,6 +11,8 @@ export interface ChoiceRegex {
   readonly ignoresCase: boolean;
   readonly ignoresPunctuation: boolean;
   readonly ignored: readonly FileRegex[];
+  /** Texts of the choices, or the problem with them. Default: the column `choices`. */
+  readonly choices?: (document: Dict) => readonly string[] | string;
 }
 
 /** No choice can be shown by a letter beyond these. */
@@ -26,15 +28,30 @@ function choicesOf(document: Dict): readonly string[] | string {
   return items.length > LETTERS.length ? `has letters for ${LETTERS.length} choices, not ${items.length}` : items;
 }
 
+/** The choices that a question of BIG-Bench-Hard lists: (A) one (B) another. */
+export function choicesInInput(document: Dict): readonly string[] | string {
+  const input = document.get('input');
+  const found =
+    typeof input === 'string' ? [...input.matchAll(/\([A-Z]\)([^\n^(]*)/g)].map(([, text = '']) => text) : [];
+  if (found.length === 0) return 'needs documents with choices in a column "input"';
+  return found.length > LETTERS.length ? `has letters for ${LETTERS.length} choices, not ${found.length}` : found;
+}
+
+/** A text as it is looked at where a choice is looked for. */
+export function withoutIgnored(
+  options: Pick<ChoiceRegex, 'ignored' | 'ignoresCase' | 'ignoresPunctuation'>,
+  text: string,
+): string {
+  const left = options.ignored.reduce((rest, regex) => regex.without(rest), text);
+  const lower = options.ignoresCase ? left.toLowerCase() : left;
+  return options.ignoresPunctuation ? lower.replace(/\p{P}/gu, '') : lower;
+}
+
 /** What a text says of a document's choices. `fail` makes the error for a document without choices. */
 export function choiceIn(options: ChoiceRegex, document: Dict, fail: (problem: string) => Error) {
-  const choices = choicesOf(document);
+  const choices = (options.choices ?? choicesOf)(document);
   if (typeof choices === 'string') throw fail(choices);
-  const cleaned = (text: string): string => {
-    const left = options.ignored.reduce((rest, regex) => regex.without(rest), text);
-    const lower = options.ignoresCase ? left.toLowerCase() : left;
-    return options.ignoresPunctuation ? lower.replace(/\p{P}/gu, '') : lower;
-  };
+  const cleaned = (text: string): string => withoutIgnored(options, text);
   const texts = choices.map((choice) => cleaned(strip(choice)));
   const letters = [...LETTERS.slice(0, texts.length)];
   const inBrackets = (names: readonly string[]): Map<string, string> =>

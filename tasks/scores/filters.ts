@@ -1,10 +1,11 @@
 /** The filters of a task: what is taken from generated texts before they are compared. */
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
-import { choiceIn } from './choiceRegex.js';
-import { FileRegex } from '../python/fileRegex.js';
+import { choiceIn, choicesInInput, type ChoiceRegex } from './choiceRegex.js';
+import { Arguments, compiled, INVALID, PATTERN } from './filterArguments.js';
+import { mapStep, numberStep, sortStep } from './hardFilters.js';
 import { strip } from '../python/text.js';
-import { isDict, isInt, isList, isTruthy, type Dict, type Value } from '../python/value.js';
+import { isDict, isList, type Dict, type Value } from '../python/value.js';
 
 /** Texts of one request, in the order in which they were generated. */
 type Texts = readonly string[];
@@ -16,49 +17,7 @@ export interface Filter {
   apply(texts: Texts, document: Dict): string;
 }
 
-const INVALID = '[invalid]';
-
-/** A filter's own keys. Throws UserError for one that is not there. */
-class Arguments {
-  readonly #given: Dict;
-  readonly #where: string;
-  constructor(given: Dict, where: string) {
-    this.#given = given;
-    this.#where = where;
-  }
-  only(...names: string[]): void {
-    for (const name of this.#given.keys())
-      if (name !== 'function' && !names.includes(name)) throw this.fail(`has no setting ${quote(name)}`);
-  }
-  fail(problem: string): UserError {
-    return new UserError(`${this.#where}: the filter ${quote(this.#given.get('function') ?? null)} ${problem}`);
-  }
-  text(name: string, otherwise: string): string {
-    const value = this.#given.get(name) ?? otherwise;
-    if (typeof value !== 'string') throw this.fail(`needs text for ${name}`);
-    return value;
-  }
-  isOn(name: string): boolean {
-    return isTruthy(this.#given.get(name) ?? null);
-  }
-  texts(name: string): readonly string[] {
-    const value = this.#given.get(name) ?? [];
-    if (!isList(value) || !value.every((each) => typeof each === 'string')) throw this.fail(`needs texts for ${name}`);
-    return value;
-  }
-  whole(name: string, otherwise: number): number {
-    const value = this.#given.get(name) ?? otherwise;
-    if (!isInt(value)) throw this.fail(`needs a whole number for ${name}`);
-    return Number(value);
-  }
-}
-
-const compiled = (given: Arguments, pattern: string): FileRegex =>
-  new FileRegex(pattern, (problem) => given.fail(problem));
-
-const PATTERN = '#### (\\-?[0-9\\.\\,]+)';
-
-function choiceStep(given: Arguments): Step {
+function choiceStep(given: Arguments, choices?: ChoiceRegex['choices']): Step {
   const settings = 'regex_pattern group_select fallback ignore_case ignore_punctuation regexes_to_ignore';
   given.only(...settings.split(' '));
   const options = {
@@ -68,6 +27,7 @@ function choiceStep(given: Arguments): Step {
     ignoresCase: given.isOn('ignore_case'),
     ignoresPunctuation: given.isOn('ignore_punctuation'),
     ignored: given.texts('regexes_to_ignore').map((pattern) => compiled(given, pattern)),
+    ...(choices === undefined ? {} : { choices }),
   };
   return (texts, document) => texts.map(choiceIn(options, document, (problem) => given.fail(problem)));
 }
@@ -95,10 +55,14 @@ function majority(texts: Texts): Texts {
   return [[...counts].find(([, count]) => count === most)![0]];
 }
 
-/** Steps by their names in task files. */
+/** Steps by their names in task files; those that take the places of Python classes have names with a mark. */
 const STEPS: Readonly<Record<string, (given: Arguments) => Step>> = {
   regex: regexStep,
-  multi_choice_regex: choiceStep,
+  multi_choice_regex: (given) => choiceStep(given),
+  '!choices_in_input': (given) => choiceStep(given, choicesInInput),
+  '!map_regex': mapStep,
+  '!number_regex': numberStep,
+  '!word_sort': sortStep,
   take_first: (given) => {
     given.only();
     return (texts) => texts.slice(0, 1);
@@ -133,7 +97,12 @@ function stepOf(value: Value, where: string): Step {
   const name = isDict(value) ? value.get('function') : undefined;
   if (!isDict(value) || typeof name !== 'string') throw new UserError(`${where}: a filter without a function`);
   if (!Object.hasOwn(STEPS, name))
-    throw new UserError(`${where}: no filter ${quote(name)}`, `There are ${Object.keys(STEPS).join(', ')}`);
+    throw new UserError(
+      `${where}: no filter ${quote(name)}`,
+      `There are ${Object.keys(STEPS)
+        .filter((each) => !each.startsWith('!'))
+        .join(', ')}`,
+    );
   return STEPS[name]!(new Arguments(value, where));
 }
 

@@ -60,7 +60,7 @@ export class TaskScores {
     this.#own = ownResults(keys, type);
     this.#where = where('process_results');
     this.metrics = readMetrics(keys.metrics(), type, this.#own !== undefined, where('metric_list'));
-    this.filters = readFilters(get('filter_list'), where('filter_list'));
+    this.filters = readFilters(keys.filters(), where('filter_list'));
     const repeats = get('repeats') ?? 1;
     if (!isInt(repeats) || repeats < 1 || repeats > 1000)
       throw new UserError(`${where('repeats')}: expected a number from 1 to 1000`);
