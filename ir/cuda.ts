@@ -59,8 +59,11 @@ export interface CudaGemmSchedule {
  */
 export interface CudaAttentionSchedule {
   readonly kind: 'attention';
-  /** `simt`: CUDA cores, any head size, also a materialised bias. `mma`: tensor cores, 16-bit operands. */
-  readonly skeleton: 'simt' | 'mma';
+  /**
+   * `simt`: CUDA cores, any head size, also a materialised bias. `mma`: tensor cores, 16-bit operands. `wgmma`: those
+   * of Hopper, over long paths.
+   */
+  readonly skeleton: 'simt' | 'mma' | 'wgmma';
   readonly queries: number;
   readonly keys: number;
   /** Blocks of a cluster that share one query and take the chunks of its path in turn. Absent: one block. */

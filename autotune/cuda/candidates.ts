@@ -101,7 +101,10 @@ export class CudaSpace {
       case 'attention':
         return this.kernel.anchor !== 'attention'
           ? []
-          : attentionSchedules(this.kernel, this.module, this.facts).filter((s) => s.skeleton === start.skeleton);
+          : attentionSchedules(this.kernel, this.module, this.facts).filter(
+              // Products of warps and of warpgroups have the same bits (decision 58).
+              (s) => (s.skeleton === 'simt') === (start.kind === 'attention' && start.skeleton === 'simt'),
+            );
       case 'loop':
         return THREADS.map((threads): CudaSchedule => ({ kind: 'loop', threads })).filter(this.isLegal);
       default:

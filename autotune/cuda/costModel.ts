@@ -67,7 +67,11 @@ const EXPOSED = 0.1;
 /** Scalar operations per cycle of a multiprocessor, relative to its tensor cores' operations. */
 const SCALAR_SHARE = 1 / 64;
 /** Rates of attention kernels as a share of the tensor cores' rate. */
-const ATTENTION_REACH: Readonly<Record<CudaAttentionSchedule['skeleton'], number>> = { mma: 0.3, simt: 0.015 };
+const ATTENTION_REACH: Readonly<Record<CudaAttentionSchedule['skeleton'], number>> = {
+  wgmma: 0.5,
+  mma: 0.3,
+  simt: 0.015,
+};
 /** Time of one softmax step per score, in equivalent tensor operations. */
 const SOFTMAX_FLOPS = 600;
 

@@ -14,7 +14,9 @@ import {
   PATH_CHUNK,
   SIMT_WARPS,
   tileOf,
+  WGMMA_KEYS,
 } from './attentionTile.js';
+import { columnsBase, DESCRIPTOR_BASE, SLAB, wgmmaOperands } from './wgmma/instruction.js';
 import { floatLiteral } from './text/literals.js';
 import { BOUNDED_UNIT, capFunctions, capText } from './text/softCap.js';
 import type { CudaOperands, EmittedCuda, Operand } from './text/operands.js';
@@ -83,7 +85,7 @@ export function emitAttention(
     queryRowIndex: queryRow?.index ?? -1,
   };
   const body =
-    skeleton === 'mma'
+    skeleton !== 'simt'
       ? renderMma(mmaTemplate(kernel, schedule), {
           ...values,
           ...(isDecode
@@ -107,6 +109,7 @@ export function emitAttention(
           scale: floatLiteral(kernel.scale),
           ...capText(kernel.cap),
         });
+  const hopper = skeleton === 'wgmma' ? hopperText(d, q.dtype) : '';
   const launch: LaunchShape = {
     threads,
     sharedBytes: dynamicBytes,
@@ -124,16 +127,46 @@ export function emitAttention(
         }),
   };
   return {
-    source: `${render('attentionWarp', {})}${capFunctions(kernel.cap)}\n${body}`,
+    source: `${render('attentionWarp', {})}${hopper}${capFunctions(kernel.cap)}\n${body}`,
     tensorMaps: [],
     launch,
     waitsForPredecessor: true,
   };
 }
 
+/** Registers of a thread after setmaxnreg; 504 in total for the three warpgroups of a block. */
+const REGISTERS = { producerRegisters: 56, consumerRegisters: 224 } as const;
+
+/** What kernels of warpgroup products call. */
+function hopperText(d: number, dtype: string): string {
+  const values = wgmmaOperands(d);
+  const first = values.accumulators;
+  const slabBytes = WGMMA_KEYS * SLAB * 2;
+  return render('attentionWgmma', {
+    product: render('wgmmaProduct', {
+      ...wgmmaOperands(WGMMA_KEYS),
+      ...{ mmaType: dtype, columns: WGMMA_KEYS, multiply: 'tw_wgmma' },
+    }).trimEnd(),
+    ...values,
+    ...{
+      mmaType: dtype,
+      columns: d,
+      a0: first,
+      a1: first + 1,
+      a2: first + 2,
+      a3: first + 3,
+      b: first + 4,
+      isAdded: first + 5,
+    },
+    ...{ descriptorBase: DESCRIPTOR_BASE, columnsBase: columnsBase(slabBytes), slabBytes },
+    ...REGISTERS,
+  });
+}
+
 /** The template of a kernel on tensor cores. */
 function mmaTemplate(kernel: AttentionKernel, schedule: CudaAttentionSchedule): MmaTemplate {
   if (kernel.mask.kind !== 'path') return 'attentionMma';
+  if (schedule.skeleton === 'wgmma') return 'attentionPathWgmma';
   if (tileOf(kernel, schedule).isDecode) return 'attentionPathDecode';
   return schedule.sharesTiles === true ? 'attentionPathShared' : 'attentionPathMma';
 }

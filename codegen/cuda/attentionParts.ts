@@ -6,7 +6,8 @@ import { indent } from './text/statements.js';
 import { render } from './text/templates.js';
 
 /** A kernel on tensor cores: over trees; of one query of a path; of queries of paths, run by run or tile by tile. */
-export type MmaTemplate = 'attentionMma' | 'attentionPathDecode' | 'attentionPathMma' | 'attentionPathShared';
+export type MmaTemplate =
+  'attentionMma' | 'attentionPathDecode' | 'attentionPathMma' | 'attentionPathShared' | 'attentionPathWgmma';
 
 /** The text of a kernel. `values` are what its template and those of its pieces read. */
 export function renderMma(template: MmaTemplate, values: object): string {
@@ -28,6 +29,12 @@ function partsOf(template: MmaTemplate, values: object): Readonly<Record<string,
       return pathParts(values, 4, 3);
     case 'attentionPathShared':
       return pathParts(values, 3, 2);
+    case 'attentionPathWgmma':
+      return {
+        power2: part('attentionPower2', values),
+        totals: part('attentionTotals', values),
+        tile: part('attentionWgmmaTile', values, 4),
+      };
     default:
       return template satisfies never;
   }

@@ -4,12 +4,17 @@ import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { hasOwnKeys } from '../../ir/kernelAccess.js';
 import { MMA_ROWS, MOST_ROWS, tileOf } from './attentionTile.js';
+import { WGMMA_ROWS } from './wgmma/instruction.js';
 
 /**
  * Keys per step of the online softmax. The step determines rounding, so each skeleton has a fixed one, and results do
  * not depend on the schedule.
  */
-export const ATTENTION_KEYS: Readonly<Record<CudaAttentionSchedule['skeleton'], number>> = { simt: 32, mma: 32 };
+export const ATTENTION_KEYS: Readonly<Record<CudaAttentionSchedule['skeleton'], number>> = {
+  simt: 32,
+  mma: 32,
+  wgmma: 32,
+};
 
 /** What a GPU grants a block: bytes of shared memory, and other blocks' memory where there are clusters. */
 export interface AttentionLimits {
@@ -39,6 +44,8 @@ function queriesOf(
   skeleton: CudaAttentionSchedule['skeleton'],
   { mask, heads, kvHeads }: AttentionKernel,
 ): readonly number[] {
+  // Two warpgroups have 64 rows each.
+  if (skeleton === 'wgmma') return [(MOST_ROWS * kvHeads) / heads];
   if (skeleton === 'simt' || mask.kind !== 'path') return QUERIES[skeleton];
   const distance = (queries: number): number => Math.abs(Math.log2((queries * heads) / kvHeads / PATH_ROWS));
   return PATH_QUERIES.toSorted((a, b) => distance(a) - distance(b));
@@ -74,6 +81,22 @@ function sharingProblem(
   return arch === 'sm_80' ? `${arch} has no clusters` : undefined;
 }
 
+/** Why a kernel cannot be computed by warpgroup products. */
+function wgmmaProblem(
+  { headDim: d, heads, kvHeads, mask, scale }: AttentionKernel,
+  dtype: BufferDType,
+  { arch }: AttentionLimits,
+): string | undefined {
+  if (arch !== 'sm_90a') return `wgmma needs sm_90a, the target is ${arch}`;
+  if (mask.kind !== 'path' || mask.window !== undefined) return 'wgmma takes paths without a window';
+  // That mma.sync and wgmma give the same bits is known of bf16.
+  if (dtype !== 'bf16') return `wgmma wants queries, keys and values in bf16, not ${dtype}`;
+  if (d !== 64 && d !== 128) return `wgmma wants heads of 64 or 128, not ${d}`;
+  if (WGMMA_ROWS % (heads / kvHeads) !== 0)
+    return `${heads / kvHeads} heads of a group do not divide ${WGMMA_ROWS} rows`;
+  return scale > 0 ? undefined : `wgmma folds a positive scale into the softmax, not ${scale}`;
+}
+
 /** `true`, or the reason why `schedule` cannot be used for `kernel`. */
 export function isLegalAttention(
   kernel: AttentionKernel,
@@ -101,6 +124,9 @@ export function isLegalAttention(
     if (d % 16 !== 0 || d < 16 || d > MAX_MMA_HEAD)
       return `mma wants heads of a multiple of 16, at most ${MAX_MMA_HEAD}, not ${d}`;
     if (!(kernel.scale > 0)) return `mma folds a positive scale into the softmax, not ${kernel.scale}`;
+  } else if (skeleton === 'wgmma') {
+    const problem = wgmmaProblem(kernel, dtype, limits);
+    if (problem !== undefined) return problem;
   } else {
     if (!Number.isSafeInteger(d) || d < 1 || d > MAX_SIMT_COLUMNS)
       return `simt wants heads of at most ${MAX_SIMT_COLUMNS}, not ${d}`;
@@ -150,9 +176,15 @@ export function defaultAttentionSchedule(
   );
   // Trees: many branches of a few tokens each, on stems that they share.
   const branches = candidates.find(({ sharesTiles }) => sharesTiles === true && hasOwnKeys(kernel, module));
+  // Prompts over kept keys: paths are long, and neighbours mostly share one.
+  const long =
+    rows > MOST_SPARSE_ROWS && kernel.mask.kind === 'path' && !hasOwnKeys(kernel, module)
+      ? candidates.find(({ skeleton }) => skeleton === 'wgmma')
+      : undefined;
   const schedule =
     single.toSorted((a, b) => (b.teams ?? 1) - (a.teams ?? 1) || (b.cluster ?? 1) - (a.cluster ?? 1))[0] ??
     branches ??
+    long ??
     candidates[0];
   if (schedule !== undefined) return schedule;
   const why = isLegalAttention(
@@ -170,7 +202,7 @@ export function attentionSchedules(
   module: Pick<KernelModule, 'buffers'>,
   limits: AttentionLimits = LEAST_LIMITS,
 ): CudaAttentionSchedule[] {
-  return (['mma', 'simt'] as const)
+  return (['mma', 'wgmma', 'simt'] as const)
     .flatMap((skeleton) =>
       queriesOf(skeleton, kernel).flatMap((queries) => {
         const schedule = { kind: 'attention', skeleton, queries, keys: ATTENTION_KEYS[skeleton] } as const;

@@ -2,6 +2,7 @@
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import type { AttentionKernel } from '../../ir/kernel.js';
 import { roundUp } from '../../ir/types.js';
+import { SLAB, WGMMA_THREADS } from './wgmma/instruction.js';
 
 /**
  * Longest batch of the mma skeleton with column masks: the ends of all its tiles of keys are in static shared memory,
@@ -14,7 +15,7 @@ export const MAX_TOKENS = 1 << 16;
  */
 export const PATH_CHUNK = 128;
 /** Static shared memory: those ends, the queries' tokens, ends of keys, and roots. */
-const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024, shared: 3072 } as const;
+const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024, shared: 3072, wgmma: 4096 } as const;
 
 /** Rows of a tensor-core instruction, which are the rows of a warp. */
 export const MMA_ROWS = 16;
@@ -34,6 +35,11 @@ const FEW_THREADS = 256;
 const MOST_BLOCKS = 5;
 /** Blocks of one query and at most this many threads share a multiprocessor by twos, if shared memory allows. */
 const DECODE_THREADS = 256;
+
+/** Keys of a tile of the wgmma skeleton: two steps of the softmax. */
+export const WGMMA_KEYS = 64;
+/** Tiles in its ring. */
+const WGMMA_SLOTS = 3;
 
 /** A block of an attention kernel. */
 export interface AttentionTile {
@@ -96,6 +102,21 @@ export function tileOf(
       blocks: 1,
       dynamicBytes: (queries * d + keys * (2 * d + 1)) * 4,
       staticBytes: STATIC_BYTES.simt,
+    };
+  }
+  if (skeleton === 'wgmma') {
+    const slotBytes = 2 * WGMMA_KEYS * d * 2;
+    return {
+      isDecode: false,
+      isGrouped: true,
+      rows: (queries * heads) / kvHeads,
+      workers: 1,
+      threads: WGMMA_THREADS,
+      slots: WGMMA_SLOTS,
+      blocks: 1,
+      // Slabs begin at multiples of 1,024 bytes. Behind the ring lie totals of chunks, and two barriers for each tile.
+      dynamicBytes: 1024 + MOST_ROWS * (roundUp(d, SLAB) * 2 + (d + 8) * 4) + WGMMA_SLOTS * (slotBytes + 16),
+      staticBytes: STATIC_BYTES.wgmma,
     };
   }
   const isPath = mask.kind === 'path';

@@ -21,7 +21,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
     }),
     z.strictObject({
       kind: z.literal('attention'),
-      skeleton: z.enum(['simt', 'mma']),
+      skeleton: z.enum(['simt', 'mma', 'wgmma']),
       queries: extent,
       keys: extent,
       cluster: z.union([z.literal(2), z.literal(4), z.literal(8)]).exactOptional(),

@@ -20,6 +20,13 @@ export const PRODUCER_IDLE_WARPS = WARPS_OF_GROUP - 1;
  */
 export const DESCRIPTOR_BASE = `0x${((1n << 62n) | (64n << 32n) | (1n << 16n)).toString(16)}`;
 
+/**
+ * Descriptor, without its address, of an operand whose columns are multiplied by rows (transposed), in slabs of
+ * `slabBytes`: the leading offset goes from 64 columns to the next, the stride offset from 8 rows to the next.
+ */
+export const columnsBase = (slabBytes: number): string =>
+  `0x${((1n << 62n) | (64n << 32n) | (BigInt(slabBytes / 16) << 16n)).toString(16)}`;
+
 /** `bytes` in descriptor units of 16 bytes. */
 export const descriptorUnits = (bytes: number): number => bytes / 16;
 

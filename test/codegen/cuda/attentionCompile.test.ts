@@ -7,6 +7,7 @@ import {
   attentionSchedules,
   defaultAttentionSchedule,
   isLegalAttention,
+  type AttentionLimits,
 } from '../../../codegen/cuda/attentionSchedules.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { hasNvcc } from '../../support/nvcc.js';
@@ -34,6 +35,11 @@ describe('the text of attention', () => {
       'attentionPathShared',
       { heads: 4, kvHeads: 2, headDim: 96, dtype: 'bf16', mask: 'path' },
       { ...schedule('mma', 32), sharesTiles: true },
+    ],
+    [
+      'attentionPathWgmma',
+      { heads: 8, kvHeads: 2, headDim: 128, dtype: 'bf16', mask: 'path', hasQueryRow: true },
+      schedule('wgmma', 32),
     ],
     [
       'attentionPathDecode',
@@ -127,9 +133,14 @@ describe('schedules of attention', () => {
 
   it('take a query a block where a call over paths has few', () => {
     const s: Shape = { heads: 32, kvHeads: 8, headDim: 128, dtype: 'bf16', mask: 'path' };
-    const choose = (shape: Shape, rows: number, continuesPaths = false): CudaAttentionSchedule => {
+    const choose = (
+      shape: Shape,
+      rows: number,
+      continuesPaths = false,
+      limits: AttentionLimits = HOPPER,
+    ): CudaAttentionSchedule => {
       const { module, kernel } = attentionModule(shape);
-      return defaultAttentionSchedule(kernel, module, HOPPER, { rows, multiprocessors: 132, continuesPaths });
+      return defaultAttentionSchedule(kernel, module, limits, { rows, multiprocessors: 132, continuesPaths });
     };
     expect(choose(s, 64)).toEqual(schedule('mma', 1));
     // Where one block for each multiprocessor is enough, it has two teams.
@@ -139,11 +150,12 @@ describe('schedules of attention', () => {
     expect(choose(s, 1)).toEqual({ ...schedule('mma', 1), cluster: 8, teams: 2 });
     expect(choose({ ...s, headDim: 256 }, 1)).toEqual({ ...schedule('mma', 1), cluster: 8 });
     expect(choose({ ...s, heads: 8 * 17 }, 1)).toEqual(schedule('mma', 1));
-    expect(choose(s, 512)).toEqual(schedule('mma', 16));
+    expect(choose(s, 512)).toEqual(schedule('wgmma', 32));
+    expect(choose(s, 512, false, { ...HOPPER, arch: 'sm_80' })).toEqual(schedule('mma', 16));
     expect(choose(s, 512, true)).toEqual(schedule('mma', 1));
     expect(choose({ ...s, dtype: 'f32' }, 512, true)).toEqual(schedule('simt', 16));
     expect(choose({ ...s, heads: 56 }, 512)).toEqual(schedule('mma', 8));
-    expect(choose({ ...s, heads: 8 }, 512)).toEqual(schedule('mma', 64));
+    expect(choose({ ...s, heads: 8 }, 512)).toEqual(schedule('wgmma', 128));
     expect(choose({ ...s, dtype: 'f32' }, 512)).toEqual(schedule('simt', 16));
   });
 

@@ -14,6 +14,7 @@ import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { aligned, put, take } from '../harness.js';
 import { blocksOf } from './emulate.js';
+import { hopperSupport } from './emulateHopper.js';
 
 const GUARD = 0xff; // NaN in every float type, −1 as an index.
 /** Tokens that buffers have room for. */
@@ -151,7 +152,8 @@ function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'exte
     return `namespace of_${i} {\n${unit}\n}`;
   });
   if (missing.length === 0) return;
-  const library = loadOverFibres([prelude, ...texts].join('\n'));
+  const hopper = missing.some(({ text }) => text.includes('tw_wgmma_values')) ? [hopperSupport('attention')] : [];
+  const library = loadOverFibres([prelude, ...hopper, ...texts].join('\n'));
   missing.forEach(({ text }, i) => {
     compiled.set(
       text,

@@ -5,7 +5,8 @@ import type { CudaArch, CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
 import { attentionModule, generate, type Shape } from './attentionHarness.js';
 
-export const schedule = (skeleton: 'mma' | 'simt', queries: number, keys = 32): CudaAttentionSchedule => ({
+type Skeleton = CudaAttentionSchedule['skeleton'];
+export const schedule = (skeleton: Skeleton, queries: number, keys = 32): CudaAttentionSchedule => ({
   kind: 'attention',
   skeleton,
   queries,
@@ -40,6 +41,7 @@ export const COMPILED: readonly RegisterCase[] = [
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 16), 2],
   [{ ...SHAPE, headDim: 64, kvHeads: 13, mask: 'path', hasQueryRow: true, out: 'f32' }, schedule('mma', 32), 2],
   [{ ...SHAPE, mask: 'path', out: 'f32' }, { ...schedule('mma', 64), sharesTiles: true }, 4],
+  [{ ...SHAPE, mask: 'path' }, schedule('wgmma', 128), 1],
   [{ ...SHAPE, heads: 28, kvHeads: 4, mask: 'path', dtype: 'f16' }, schedule('mma', 16), 1],
   [{ ...SHAPE, headDim: 256, mask: 'path' }, schedule('mma', 16), 1],
   [{ ...SHAPE, headDim: 256, kvHeads: 13, mask: 'path' }, schedule('mma', 8), 1],
@@ -71,7 +73,7 @@ export function testRegisters(cases: readonly RegisterCase[], archs: readonly Cu
         // Registers are granted to a warp in units of 256.
         expect(Math.ceil(registers / 8) * 8 * kernels[i]!.launch.threads * blocks).toBeLessThanOrEqual(65_536);
         // isLegalAttention relies on this.
-        expect(staticBytes).toBeLessThanOrEqual(plan.skeleton === 'mma' ? 2048 + 7680 / 4 : 1024);
+        expect(staticBytes).toBeLessThanOrEqual({ mma: 2048 + 7680 / 4, wgmma: 4096, simt: 1024 }[plan.skeleton]);
       },
     );
   });

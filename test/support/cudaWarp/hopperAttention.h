@@ -1,0 +1,42 @@
+/*
+ * What attention by warpgroup products uses besides warp.h and hopper.h. Comes after them, in place of the kernel's own
+ * definitions (templates/attentionWgmma).
+ */
+static void tw_bar_show() {}
+static void tw_show_products() {}
+static void tw_registers_of_producers() {}
+static void tw_registers_of_consumers() {}
+static void tw_products_begin() {}
+static void tw_products_end() {
+  tw_product_commit();
+  tw_product_wait(0);
+}
+static void tw_settled(float &) {}
+template <int N> static void tw_wgmma(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded) {
+  tw_product<64>(d, a, b, isAdded, tw_from_bf16);
+}
+/* Operand b lies in slabs of 64 columns, 8 rows in 1024 bytes; the descriptor's leading offset leads to the next. */
+template <int N> static void tw_wgmma_values(float (&d)[N], const unsigned (&a)[4], unsigned long long b,
+                                              int isAdded) {
+  if ((b >> 32 & 0x3fff) != 64 || (b >> 62) != 1) tw_fail("a descriptor without 128-byte swizzle");
+  const unsigned at = (unsigned)(b & 0x3fff) << 4, slab = (unsigned)(b >> 16 & 0x3fff) << 4, lane = tw_current % 32;
+  const auto place = [at, slab](unsigned row, unsigned column) {
+    return at + column / 64 * slab + row / 8 * 1024 + row % 8 * 128 + column % 64 * 2;
+  };
+  if (lane == 0)
+    for (unsigned row = 0; row < 16; row++)
+      for (unsigned column = 0; column < 2 * N; column += 8)
+        tw_race_operand(::tw_shared + tw_swizzled(place(row, column)), 16);
+  for (unsigned j = 0; j < N / 4; j++) {
+    const unsigned column = 8 * j + lane / 4;
+    unsigned pair[2];
+    for (unsigned i = 0; i < 2; i++) {
+      const unsigned row = lane % 4 * 2 + 8 * i;
+      pair[i] = tw_half_at(place(row, column)) | (unsigned)tw_half_at(place(row + 1, column)) << 16;
+    }
+    float own[4];
+    for (unsigned i = 0; i < 4; i++) own[i] = isAdded ? d[4 * j + i] : 0.0f;
+    tw_mma(own, a, pair[0], pair[1], tw_from_bf16);
+    for (unsigned i = 0; i < 4; i++) d[4 * j + i] = own[i];
+  }
+}
