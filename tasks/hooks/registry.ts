@@ -129,11 +129,16 @@ const TABLE: readonly (readonly [name: string, dataset: string, hook: Ported, ou
   ),
 ];
 
+/** What every task of the public harness calls so is scikit-learn's, whatever the data set. */
+const WEIGHTED: Ported = { aggregation: 'weighted_f1' };
+
 /** Functions of which a module has one for each subject: what they keep follows from their names. */
 const FAMILIES: readonly (readonly [dataset: RegExp, module: string, made: (subject: string) => Ported])[] = [
   [/^openai\/MMMLU$/, 'utils.process_', (subject) => document(questions.ofSubject(subject))],
   [/^Cohere\w+\/Global-MMLU$/, 'utils.process_', (subject) => document(questions.ofColumn('subject', subject))],
   [/^Cohere\w+\/Global-MMLU-Lite$/, 'utils.process_', (area) => document(questions.ofColumn('subject_category', area))],
+  [/./, 'utils.weighted_f1_score', () => WEIGHTED],
+  [/./, 'metrics.weighted_f1_score', () => WEIGHTED],
   [/^hails\/bigbench$/, 'utils.filter_multiple_choice', () => document(questions.withChoices)],
 ];
 

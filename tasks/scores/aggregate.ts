@@ -39,6 +39,18 @@ function f1(items: readonly Item[]): number {
   return either === 0 ? 0 : (2 * both) / either;
 }
 
+/** The F1 of every label, by how often it is right. */
+function weightedF1(items: readonly Item[]): number {
+  const [right, chosen] = columnsOf(items);
+  const shares = [...new Set(right)].map((label) => {
+    const both = right.filter((each, i) => each === label && chosen[i] === label).length;
+    const support = right.filter((each) => each === label).length;
+    const all = support + chosen.filter((each) => each === label).length;
+    return ((2 * both) / all) * support;
+  });
+  return sum(shares) / right.length;
+}
+
 /** Matthews' correlation of (right, chosen) labels, of any number of classes. */
 function correlation(items: readonly Item[]): number {
   const [right, chosen] = columnsOf(items);
@@ -95,6 +107,7 @@ export const AGGREGATIONS = {
   f1: { of: f1, error: 'bootstrap' },
   mcc: { of: correlation, error: 'bootstrap' },
   brier_score: { of: brier, error: null },
+  weighted_f1: { of: weightedF1, error: null },
   mean_of_all: { of: meanOfAll, error: null },
   bleu: { of: ofSums(bleuOf), error: 'bootstrap', draws: 100 },
   chrf: { of: ofSums(chrfOf), error: 'bootstrap', draws: 100 },

@@ -154,6 +154,16 @@ describe('figures', () => {
         [0, 0],
       ]),
     ).toBeCloseTo(0.5773502691896258, 12);
+    // scikit-learn's f1_score(…, average="weighted").
+    const labels = [
+      [0, 0],
+      [0, 1],
+      [1, 1],
+      [2, 1],
+      [2, 2],
+      [2, 3],
+    ];
+    expect(AGGREGATIONS.weighted_f1.of(labels)).toBeCloseTo(0.5555555555555555, 12);
     expect(AGGREGATIONS.brier_score.of([[0, 0.5, 0.5]])).toBe(0.5);
     expect(standardError('mean', [1])).toBeNull();
     expect(
