@@ -92,15 +92,15 @@ function toJudge(a: RunFiles, tasks: readonly ComparedTask[], groups: readonly G
 
 function summaryOf(judged: readonly Judged[], verdicts: readonly Verdict[], tasks: readonly ComparedTask[]): string {
   const [only] = verdicts;
+  const asked = tasks.reduce((sum, { questions }) => sum + questions.common, 0);
   if (only === undefined) {
-    const asked = tasks.reduce((sum, { questions }) => sum + questions.common, 0);
     return asked > 0 && tasks.every(({ isEqual }) => isEqual)
       ? `B and A answer the same, to the bit, in all ${asked.toLocaleString('en-US')} questions`
       : 'there is no metric that both runs have: nothing is tested';
   }
   if (verdicts.length === 1) return only.line;
   if (verdicts.every(({ finding }) => finding === 'equal'))
-    return `B and A answer the same, to the bit, in all ${verdicts.length} of them`;
+    return `B and A answer the same, to the bit, in all ${asked.toLocaleString('en-US')} questions`;
   const tested = judged.flatMap(({ name, metric }) => (metric.test === null ? [] : [{ name, metric }]));
   const adjusted = holm(tested.map(({ metric }) => metric.test!.p));
   const apart = tested.filter(({ metric }, i) => adjusted[i]! < LEVEL && metric.difference !== 0);
