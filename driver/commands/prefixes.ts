@@ -131,13 +131,14 @@ function countBothWays({ loaded, plan }: PackedQuestions, { maxTokens }: ModelLi
 }
 
 /**
- * The choice for a model that is open: prefixes are kept in the cache that it has. Throws UserError where they must be
- * kept and it has too little.
+ * The choice for a model that is open: prefixes are kept in the cache that it has, if `isWorth` of the tokens both ways
+ * says so. Throws UserError where they must be kept and it has too little.
  */
 export function keepWithin(
   { model, limits }: LoadedModel,
   packed: PackedQuestions,
   { prefixes = 'auto' }: Pick<ScoreRequest, 'prefixes'>,
+  isWorth: (inTrees: number, kept: number) => boolean = isWorthKeeping,
 ): PackedQuestions {
   if (prefixes === 'keep' && packed.sharing !== 'tree')
     throw new UsageError(
@@ -162,7 +163,7 @@ export function keepWithin(
         (oversized === undefined ? '' : '; or with larger calls, maxTokens'),
     );
   }
-  return isChoice && !isWorthKeepingWithin(trees, kept) ? packed : { ...packed, cacheTokens };
+  return isChoice && !isWorth(trees, kept) ? packed : { ...packed, cacheTokens };
 }
 
 /**

@@ -4,7 +4,7 @@
  */
 import type { TaskWindow } from '../../eval/harness/windows.js';
 import type { Computed } from './runFacts.js';
-import type { LoadedQuestions, TokeniserThreads } from '../../eval/index.js';
+import { isWorthKeepingWithin, type LoadedQuestions, type TokeniserThreads } from '../../eval/index.js';
 import { UserError } from '../../errors.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
@@ -168,7 +168,10 @@ export class TaskModel {
   #pack(tokens: LoadedQuestions): PackedQuestions {
     const { request } = this.#options;
     const packed = packQuestions(tokens, request, this.model.limits, mayCutPaths(request));
-    return request.sharing === 'kv' ? withContexts(packed, this.model.model) : keepWithin(this.model, packed, request);
+    // The memory is there for questions alone.
+    return request.sharing === 'kv'
+      ? withContexts(packed, this.model.model)
+      : keepWithin(this.model, packed, request, isWorthKeepingWithin);
   }
 
   /** Undefined where the model lacks memory, or for another reason, which opening it again will name. */
