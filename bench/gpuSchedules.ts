@@ -50,7 +50,7 @@ const GEMM = new RegExp(
   String.raw`^(wgmma|mma|simt|skinny|skinnyWgmma) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) ` +
     String.raw`(cooperative|pingpong|deferred)(?: rem(\d+))?$`,
 );
-const ATTENTION = /^(mma|simt) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?( shared)?$/;
+const ATTENTION = /^(mma|simt|wgmma) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?( shared)?$/;
 
 /** The inverse of cudaScheduling.key; undefined if `key` is invalid. */
 function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
