@@ -149,7 +149,7 @@ describe('a layer by warpgroup products', () => {
     ],
   ] as const;
   // The bits below are those of all others.
-  it.each(casesHere<(typeof CASES)[number]>(CASES, 0, 1, 3, 4, 7))(
+  it.each(casesHere<(typeof CASES)[number]>(CASES, 0, 3, 7))(
     'agrees with float64: %s',
     (_, layer, head, dtype, options) => {
       const { got, want } = run(layer, head, dtype, options);
