@@ -62,7 +62,7 @@ async function writeChat(
 ): Promise<readonly number[]> {
   if (template === undefined)
     throw new UserError(
-      `${where}: the model has no chat template: neither chat_template.jinja nor one in tokenizer_config.json`,
+      `${where}: the model has no chat template: none in chat_template.jinja, tokenizer_config.json or a GGUF file`,
       'write the text yourself: {"prompt": "…"}, or copy the template of the original model into the folder',
     );
   try {

@@ -27,7 +27,7 @@ export class TaskChat {
     const found = findChatTemplate(dir, name);
     if (found === undefined)
       throw new UserError(
-        `${dir}: the model has no chat template: neither chat_template.jinja nor one in tokenizer_config.json`,
+        `${dir}: the model has no chat template: none in chat_template.jinja, tokenizer_config.json or a GGUF file`,
         'leave out --apply_chat_template, or copy the template of the original model into the folder',
       );
     this.source = found.text;

@@ -6,12 +6,17 @@ import { EACH, type ModuleNames } from './modules.js';
 import { isSetting } from './settings.js';
 
 const LAYER = /^blk\.(\d{1,4})\.(\w+)\.(weight|bias)$/;
+/** One expert, as files of Mixtral from 2023 have it. */
+const EXPERT = /^blk\.(\d{1,4})\.(ffn_(?:gate|up|down))\.(\d{1,4})\.weight$/;
 const TOP = /^(\w+)\.(weight|bias)$/;
 /** Matrices in one tensor: experts, or heads with norms of their own. */
 const MOST_EACH = 1024;
 
 /** The name of a tensor in Hugging Face checkpoints, with EACH in it where it holds several; undefined if unknown. */
 function foreignName(name: string, { model, layers, layer }: ModuleNames): string | undefined {
+  const [, at, matrix, expert] = EXPERT.exec(name) ?? [];
+  const all = layer[`${matrix}_exps`];
+  if (expert !== undefined && all !== undefined) return `${layers}.${at}.${all.replace(EACH, expert)}.weight`;
   const inLayer = LAYER.exec(name);
   const [, number, module = '', kind] = inLayer ?? [undefined, undefined, ...(TOP.exec(name) ?? []).slice(1)];
   const names = inLayer === null ? model : layer;

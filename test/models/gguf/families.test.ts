@@ -156,6 +156,52 @@ describe('a GGUF file', () => {
   );
 });
 
+describe('a GGUF file of Mixtral from 2023', () => {
+  it('has a tensor for each expert', () => {
+    const json: Json = { ...SIZES, ...MODELS['mixtral'] };
+    const tensors = tensorsOf(json, 3);
+    const apart = ggufTensors(tensors, json, () => 'BF16').flatMap((tensor) => {
+      const { name, shape, bytes } = tensor;
+      if (!name.includes('_exps')) return [tensor];
+      const [count = 1, ...own] = shape;
+      const size = bytes.length / count;
+      return Array.from({ length: count }, (_, i) => ({
+        ...tensor,
+        name: name.replace('_exps', `.${i}`),
+        shape: own,
+        bytes: bytes.subarray(i * size, (i + 1) * size),
+      }));
+    });
+    const path = join(temporaryFolder(), 'model.gguf');
+    writeFileSync(path, ggufFile({ pairs: ggufPairs(json), tensors: apart }));
+    expectSame(scores(openCheckpoint(path)), scores(openCheckpoint(gguf(json, tensors, 'BF16'))));
+  });
+});
+
+describe('a GGUF model in several files', () => {
+  it('computes what it does in one', () => {
+    const json: Json = { ...SIZES, ...MODELS['llama'] };
+    const tensors = tensorsOf(json, 3);
+    const all = ggufTensors(tensors, json, () => 'F16');
+    const dir = temporaryFolder();
+    for (let part = 0; part < 3; part++) {
+      const split = {
+        'split.no': { u32: part },
+        'split.count': { u32: 3 },
+        'split.tensors.count': { u32: all.length },
+      };
+      const pairs = part === 0 ? { ...ggufPairs(json), ...split } : split;
+      const file = ggufFile({ pairs, tensors: all.filter((_, i) => i % 3 === part) });
+      writeFileSync(join(dir, `small-0000${part + 1}-of-00003.gguf`), file);
+    }
+    const { files, path, ...whole } = openCheckpoint(dir);
+    expect([files.length, path]).toEqual([3, join(dir, 'small-00001-of-00003.gguf')]);
+    expectSame(scores({ files, path, ...whole }), scores(openCheckpoint(gguf(json, tensors, 'F16'))));
+    // A copy elsewhere is the same checkpoint.
+    expect(whole.fingerprint()).toBe(openCheckpoint(join(dir, 'small-00002-of-00003.gguf')).fingerprint());
+  });
+});
+
 const WIDE: Json = { ...SIZES, hidden_size: 256, intermediate_size: 256, num_hidden_layers: 1, head_dim: 64 };
 /** The model with widths of whole blocks of 32. */
 const inBlocks = (json: Json): Json =>
