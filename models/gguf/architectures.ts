@@ -114,7 +114,9 @@ function llamaSettings(facts: Facts): Json {
   if (layout !== 'Meta AI original pth') facts.refuse(`${facts.key('tensor_data_layout')} is not known`);
   if (count > 0) {
     const inner = widthOf(facts, 'expert_feed_forward_length', 'ffn_gate_exps');
-    return { model_type: 'mixtral', ...settings, sliding_window: width, intermediate_size: inner };
+    // Where experts have a tensor each, feed_forward_length is their width.
+    const own = inner === undefined ? {} : { intermediate_size: inner };
+    return { model_type: 'mixtral', ...settings, sliding_window: width, ...own };
   }
   if (width !== null) return { model_type: 'mistral', sliding_window: width };
   return { model_type: 'llama', ...biases(facts) };
