@@ -107,6 +107,7 @@ const LENGTHY = [
   'e2e/sameAnswers',
   'e2e/taskWindows',
   'e2e/twoPhase',
+  'runtime/step',
 ].map((name) => `test/${name}.test.ts`);
 /** A file that is named on the command line runs once. */
 const isSlowRun = process.argv.some((argument) => /^(--project=)?slow$/.test(argument));

@@ -112,23 +112,27 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   // Experts: routers whose shares add up to 1 or do not, a shared expert, a layer without experts. A copy has all
   // experts of a layer in one tensor.
   const renamed = (name: string): string => name.replace('.block_sparse_moe.', '.mlp.');
-  test.each([
+  const EXPERTS = [
     ['mixtral', { isTurned: false, rename: renamed }],
     ['qwen2-moe', { isTurned: true }],
     ['qwen3-moe', { isTurned: false }],
-  ] as const)('are reached for families/%s on 12 questions of HellaSwag', async (family, options) => {
-    const model = `families/${family}`;
-    const scored = (of: string): Promise<Scored> => score(of, 'hellaswag', 'hellaswag_val.jsonl.gz', 12, 'tree', 128);
-    const { samplesPath } = await scored(model);
-    compare(samplesPath, `${model}.jsonl`, 12);
-    const turns = isThorough ? [options, { ...options, isTurned: !options.isTurned }] : [options];
-    for (const each of turns) {
-      const copy = temporaryFolder();
-      fuseExperts(join(SHARED, 'checkpoints', model), copy, each);
-      const again = await scored(copy);
-      expect(readFileSync(again.samplesPath, 'utf8'), JSON.stringify(each)).toBe(readFileSync(samplesPath, 'utf8'));
-    }
-  });
+  ] as const;
+  test.each(casesHere<(typeof EXPERTS)[number]>(EXPERTS, 1))(
+    'are reached for families/%s on 12 questions of HellaSwag',
+    async (family, options) => {
+      const model = `families/${family}`;
+      const scored = (of: string): Promise<Scored> => score(of, 'hellaswag', 'hellaswag_val.jsonl.gz', 12, 'tree', 128);
+      const { samplesPath } = await scored(model);
+      compare(samplesPath, `${model}.jsonl`, 12);
+      const turns = isThorough ? [options, { ...options, isTurned: !options.isTurned }] : [options];
+      for (const each of turns) {
+        const copy = temporaryFolder();
+        fuseExperts(join(SHARED, 'checkpoints', model), copy, each);
+        const again = await scored(copy);
+        expect(readFileSync(again.samplesPath, 'utf8'), JSON.stringify(each)).toBe(readFileSync(samplesPath, 'utf8'));
+      }
+    },
+  );
 
   test('are reached for demo on 100 questions of ARC-Challenge', async () => {
     const { samplesPath } = await score('demo', 'arc_challenge', 'arc_challenge_test.jsonl.gz', 100, 'tree');

@@ -192,7 +192,7 @@ describe('the emulation', () => {
     ['where a run begins', 'list[begin + i]', 'list[i]'],
     ['to rescale', 'sum0 = tw_mul(sum0, keep0);', ''],
   ] as const;
-  it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0, 2, 4))(
+  it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0))(
     'notices a kernel that forgets %s',
     (_, what, by) => {
       expect(isNoticed(s, plan, data, whole, what, by)).toBe(true);
@@ -245,7 +245,7 @@ describe('one query a block', () => {
     ['that blocks still read', decode(4), 'if (round > 0) tw_cluster_wait();', ''],
     ['that blocks still read its memory', decode(8), 'tw_cluster_wait();  /* The other blocks', '/* The other blocks'],
   ] as const;
-  it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0, 2, 7, 8))(
+  it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0, 7))(
     'is noticed when it forgets %s',
     (...mutation) => {
       const [, plan, what, by] = mutation;
