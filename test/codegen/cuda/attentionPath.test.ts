@@ -192,12 +192,9 @@ describe('the emulation', () => {
     ['where a run begins', 'list[begin + i]', 'list[i]'],
     ['to rescale', 'sum0 = tw_mul(sum0, keep0);', ''],
   ] as const;
-  it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0))(
-    'notices a kernel that forgets %s',
-    (_, what, by) => {
-      expect(isNoticed(s, plan, data, whole, what, by)).toBe(true);
-    },
-  );
+  it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0))('notices a kernel that forgets %s', (_, what, by) => {
+    expect(isNoticed(s, plan, data, whole, what, by)).toBe(true);
+  });
 });
 
 /** Blocks of one query: clusters, teams, and what they must not forget. */
@@ -245,11 +242,8 @@ describe('one query a block', () => {
     ['that blocks still read', decode(4), 'if (round > 0) tw_cluster_wait();', ''],
     ['that blocks still read its memory', decode(8), 'tw_cluster_wait();  /* The other blocks', '/* The other blocks'],
   ] as const;
-  it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0, 7))(
-    'is noticed when it forgets %s',
-    (...mutation) => {
-      const [, plan, what, by] = mutation;
-      expect(isNoticed(LONG, plan, ends, right, what, by)).toBe(true);
-    },
-  );
+  it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0, 7))('is noticed when it forgets %s', (...mutation) => {
+    const [, plan, what, by] = mutation;
+    expect(isNoticed(LONG, plan, ends, right, what, by)).toBe(true);
+  });
 });
