@@ -98,13 +98,14 @@ export class CudaSpace {
     switch (start.kind) {
       case 'gemm':
         return this.gemmTiles(start.skeleton);
-      case 'attention':
-        return this.kernel.anchor !== 'attention'
-          ? []
-          : attentionSchedules(this.kernel, this.module, this.facts).filter(
-              // Products of warps and of warpgroups have the same bits (decision 58).
-              (s) => (s.skeleton === 'simt') === (start.kind === 'attention' && start.skeleton === 'simt'),
-            );
+      case 'attention': {
+        if (this.kernel.anchor !== 'attention') return [];
+        // Products of warps and of warpgroups have the same bits (decision 58).
+        const isSimt = start.skeleton === 'simt';
+        return attentionSchedules(this.kernel, this.module, this.facts).filter(
+          ({ skeleton }) => (skeleton === 'simt') === isSimt,
+        );
+      }
       case 'loop':
         return THREADS.map((threads): CudaSchedule => ({ kind: 'loop', threads })).filter(this.isLegal);
       default:

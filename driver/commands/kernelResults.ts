@@ -45,7 +45,7 @@ export function resultsOf({ buffers, kernels }: KernelModule): readonly Result[]
     const written = [...kernelWrites(kernel)].flatMap((name) => decls.get(name) ?? []).filter(isFloat);
     return written.flatMap((buffer): readonly Result[] => {
       const name = buffer.name.replace(HALF, '');
-      // Of a value that is stored twice the wider one; parts of sums are no results.
+      // Where a value is stored twice, the wider copy is compared. Partial sums are not results.
       const isNarrow = name !== buffer.name && decls.has(name);
       if (isNarrow || name.endsWith('_parts') || buffer.space === 'state') return [];
       const tail = decls.has(`${name}${TAIL}`) ? `${name}${TAIL}` : undefined;

@@ -169,7 +169,7 @@ it('groups are pooled as their files pool them', () => {
     );
   const wrong = lines({ ll: [-3, -2] });
   const group = (a: string, b: string) => compareRuns(a, b).groups[0]!.metrics[0]!;
-  // Of the file's 0.75 and 0.5: by questions, and every task alike.
+  // The file has 0.75 and 0.5. They are pooled by number of questions, and with every task counted alike.
   expect(group(run(0.75, wrong), run(1, y))).toMatchObject({ a: 0.75, b: 1, difference: 0.25, questions: 4 });
   expect(group(run(0.75, wrong), run(1, y)).test!.name).toBe('exact McNemar');
   expect(group(run(0.5, wrong), run(1, y))).toMatchObject({ a: 0.5, b: 1, difference: 0.5 });

@@ -65,7 +65,7 @@ function sixBits(random: Random): Row {
   const codes = drawn(random, 256, 64);
   const [low, high] = [Buffer.alloc(128), Buffer.alloc(64)];
   codes.forEach((code, i) => {
-    // Of each half of 128 elements, four runs of 32 share 64 and 32 bytes.
+    // The four runs of 32 elements in each half of 128 share 64 bytes of low bits and 32 of high bits.
     const [part, run, l] = [i >> 7, (i % 128) >> 5, i % 32];
     low[64 * part + 32 * (run & 1) + l]! |= (code & 15) << (4 * (run >> 1));
     high[32 * part + l]! |= (code >> 4) << (2 * run);

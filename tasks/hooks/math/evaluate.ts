@@ -82,7 +82,7 @@ function applied(expression: Extract<Expression, { readonly kind: 'apply' }>, va
       return divide(logarithm(a), logarithm(b!));
     case 'factorial':
     case 'binomial':
-      // Of symbols: an arbitrary function that is the same on both sides.
+      // A function of symbols that is not known: any fixed one will do, as both sides get the same.
       return real(Math.sin(a.re * 12.9898 + (b?.re ?? 0) * 78.233) * 4.37);
     case 'call':
       return (FUNCTIONS[expression.name ?? ''] ?? (() => NOTHING))(a);

@@ -224,7 +224,7 @@ class Parser {
     const { kind, text } = this.#next;
     if (takesBrackets && kind === 'mark' && text === '(') return this.#atom();
     if (kind === 'number' && /^\d\d/.test(text)) {
-      // Of several digits, TeX takes one.
+      // TeX takes only the first of several digits as the argument.
       (this.#tokens as Token[]).splice(
         this.#at,
         1,
