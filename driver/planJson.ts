@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { BINARY, UNARY, type BinaryOp, type Scalar, type UnaryOp } from '../ir/scalar.js';
 import type { Plan } from '../ir/plan.js';
-import { FORMAT_NAMES, LAYOUTS } from '../ir/storage.js';
+import { CODE_FORMATS, LAYOUTS, WEIGHT_FORMATS } from '../ir/storage.js';
 import { MAX_RANK, NAME } from '../ir/graph/checkNode.js';
 import { MOST_CHOSEN, MOST_EXPERTS } from '../ir/experts.js';
 import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
@@ -288,7 +288,7 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
         z.strictObject({
           name: identifier,
           layout: z.enum(LAYOUTS),
-          format: z.enum(FORMAT_NAMES),
+          format: z.enum(WEIGHT_FORMATS),
           sources: z
             .array(z.strictObject({ tensor: tensorName, rows: extent, order: order.optional() }))
             .min(1)
@@ -298,6 +298,8 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
           pairing,
           columnScale: tensorName.optional(),
           columnOffset: z.number().optional(),
+          scalesOf: z.strictObject({ format: z.enum(CODE_FORMATS), k: extent }).exactOptional(),
+          from: z.enum(['values', 'codes']).exactOptional(),
         }),
       )
       .max(20_000),

@@ -9,7 +9,7 @@ import type { SampleInput } from './sampleInputs.js';
 import type { RotaryOrder } from './rotaryOrder.js';
 import type { BufferDType, Dim, ExtentName } from './types.js';
 import type { Scalar } from './scalar.js';
-import type { FormatName, Layout } from './storage.js';
+import type { CodeFormat, Layout, WeightFormat } from './storage.js';
 
 /** A two-dimensional buffer `dtype[rows, columns]`. A vector has one column. Inputs and outputs are buffers too. */
 export interface BufferDecl {
@@ -346,7 +346,7 @@ export interface WeightSource {
 export interface WeightDecl {
   readonly name: string;
   readonly layout: Layout;
-  readonly format: FormatName;
+  readonly format: WeightFormat;
   readonly sources: readonly WeightSource[];
   /** Default: one matrix. */
   readonly experts?: number;
@@ -355,6 +355,16 @@ export interface WeightDecl {
   readonly columnScale?: string;
   /** Default 0. */
   readonly columnOffset?: number;
+  /**
+   * The weight holds the scales of rows of a matrix of codes [rows, scalesOf.k]: f32[rows] in layout `rows`, k is 1.
+   * Sources and columns' factors are those of the codes.
+   */
+  readonly scalesOf?: { readonly format: CodeFormat; readonly k: number };
+  /**
+   * Codes: `values` (the default) if the sources' values are rounded while they are packed; `codes` if the sources are
+   * encoded with these codes and scales for whole rows, which are kept.
+   */
+  readonly from?: 'values' | 'codes';
 }
 
 /** A literal f32 vector of the graph (rotary frequencies). It comes with the program, not with the checkpoint. */

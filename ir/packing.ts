@@ -10,8 +10,8 @@ export const PACKED_COLUMNS = 32;
 const LINE_BYTES = 64;
 /** Adjacent columns in one panel of AMX tiles. */
 const VNNI_COLUMNS = 16;
-/** Rows of `kmajor` weights start at multiples of this many 16-bit elements: 16 bytes, which tensor maps require. */
-export const KMAJOR_STEP = 8;
+/** Rows of `kmajor` weights start at multiples of so many bytes, which tensor maps require. */
+const KMAJOR_BYTES = 16;
 /** The depth of one AMX step. The k of `vnni` weights is padded with zeros to a multiple of it. */
 export const VNNI_DEPTH = 32;
 
@@ -107,8 +107,10 @@ export function rowMaps(): (weight: WeightDecl) => Int32Array {
   };
 }
 
+type DepthOf = Pick<WeightDecl, 'layout' | 'format' | 'k'>;
+
 /** Elements along k that each physical column takes in memory, including padding. */
-export function packedDepth({ layout, k }: Pick<WeightDecl, 'layout' | 'k'>): number {
+export function packedDepth({ layout, format, k }: DepthOf): number {
   switch (layout) {
     case 'rows':
     case 'panels':
@@ -116,7 +118,7 @@ export function packedDepth({ layout, k }: Pick<WeightDecl, 'layout' | 'k'>): nu
     case 'vnni':
       return roundUp(k, VNNI_DEPTH);
     case 'kmajor':
-      return roundUp(k, KMAJOR_STEP);
+      return roundUp(k, (8 * KMAJOR_BYTES) / FORMATS[format].elementBits);
     default:
       return layout satisfies never;
   }

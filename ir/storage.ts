@@ -3,27 +3,39 @@
  * name the format of every tensor, packing converts it to the format of the weight, and code generators ask how an
  * element is loaded.
  */
-import { roundToDType } from './round.js';
+import { LARGEST, roundToDType } from './round.js';
 import { DTYPE_BYTES, type FloatType } from './types.js';
 
 /** Layouts of a packed weight; see WeightDecl. */
 export const LAYOUTS = ['panels', 'vnni', 'kmajor', 'rows'] as const;
 export type Layout = (typeof LAYOUTS)[number];
 
+/** Formats of checkpoint tensors whose elements are floats of their own. */
 export const FORMAT_NAMES = ['f32', 'f16', 'bf16'] as const;
 export type FormatName = (typeof FORMAT_NAMES)[number];
 
+/** Formats of codes of 8 bits: a packed row's values are its codes times a scale, which is kept apart (rowScale). */
+export const CODE_FORMATS = ['e4m3', 'i8'] as const;
+export type CodeFormat = (typeof CODE_FORMATS)[number];
+
+export const WEIGHT_FORMATS = [...FORMAT_NAMES, ...CODE_FORMATS] as const;
+/** Formats of packed weights. */
+export type WeightFormat = (typeof WEIGHT_FORMATS)[number];
+
 export interface StorageFormat {
-  readonly name: FormatName;
+  readonly name: WeightFormat;
   /** Number of the format in packing jobs: its index in FORMATS of runtime/native/pack.cc and in packKernels.ts. */
   readonly code: number;
   /** Element type that generated code loads and converts to f32. */
-  readonly element: FloatType;
+  readonly element: FloatType | CodeFormat;
   readonly elementBits: number;
   /** Neighbouring elements of a row that are encoded together. */
   readonly blockElements: 1;
-  /** Factors and offsets that are stored beside the elements. `none`: an element is its own value. */
-  readonly scales: 'none';
+  /**
+   * Factors that are not part of the elements. `none`: an element is its own value. `rows`: one for each row, in a
+   * weight of its own.
+   */
+  readonly scales: 'none' | 'rows';
   readonly zeroPoints: 'none';
   /** Whether every column may be multiplied by its own factor (a folded norm weight) at the cost of one rounding. */
   readonly takesColumnScale: boolean;
@@ -112,27 +124,84 @@ function floats<N extends FormatName, const L extends readonly Layout[]>(
   };
 }
 
+/** A format of codes of one byte each. Elements are codes as numbers, without the scales of rows. */
+function codes<N extends CodeFormat, const L extends readonly Layout[]>(
+  name: N,
+  code: number,
+  layouts: L,
+  { toValue, ofValue }: Bits,
+): StorageFormat & { readonly name: N; readonly element: N; readonly layouts: L } {
+  return {
+    name,
+    code,
+    element: name,
+    elementBits: 8,
+    blockElements: 1,
+    scales: 'rows',
+    zeroPoints: 'none',
+    takesColumnScale: true,
+    layouts,
+    bytes: (rows, k) => rows * k,
+    decode: (bytes) => Float64Array.from(bytes, toValue),
+    encode: (values) => Uint8Array.from(values, (value) => ofValue(roundToDType(value, name))),
+  };
+}
+
+/** Sign, 4 bits of exponent with bias 7, 3 of the fraction; all ones are NaN, and there is no infinity (E4M3FN). */
+const E4M3: Bits = {
+  toValue: (bits) => {
+    const sign = bits & 0x80 ? -1 : 1;
+    const [exponent, fraction] = [(bits >> 3) & 15, bits & 7];
+    if ((bits & 0x7f) === 0x7f) return NaN;
+    return sign * (exponent === 0 ? fraction * 2 ** -9 : (8 + fraction) * 2 ** (exponent - 10));
+  },
+  ofValue: (value) => {
+    const sign = value < 0 || Object.is(value, -0) ? 0x80 : 0;
+    const magnitude = Math.abs(value);
+    if (Number.isNaN(value)) return 0x7f;
+    if (magnitude < 2 ** -6) return sign | (magnitude * 2 ** 9);
+    const exponent = Math.floor(Math.log2(magnitude));
+    return sign | ((exponent + 7) << 3) | (magnitude * 2 ** (3 - exponent) - 8);
+  },
+};
+
+const I8: Bits = { toValue: (bits) => (bits << 24) >> 24, ofValue: (value) => value & 0xff };
+
+/**
+ * The scale of a row of codes: its largest magnitude becomes the largest code. A row of zeros has the scale 1. A code
+ * is the nearest to value / scale. Both divisions are rounded to f32.
+ */
+export function rowScale(row: Float64Array, format: CodeFormat): number {
+  const largest = row.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const scale = Math.fround(Math.fround(largest) / LARGEST[format]);
+  return scale === 0 ? 1 : scale;
+}
+
 /** All formats by name. */
 export const FORMATS = {
   f32: floats('f32', 0, ['panels', 'rows'], F32),
   f16: floats('f16', 1, ['panels', 'kmajor', 'rows'], F16),
   bf16: floats('bf16', 2, ['panels', 'vnni', 'kmajor', 'rows'], BF16),
-} as const satisfies Readonly<Record<FormatName, StorageFormat>>;
+  e4m3: codes('e4m3', 3, ['kmajor'], E4M3),
+  i8: codes('i8', 4, [], I8),
+} as const satisfies Readonly<Record<WeightFormat, StorageFormat>>;
+
+export const isCodeFormat = (name: string): name is CodeFormat => CODE_FORMATS.some((each) => each === name);
 
 /** Formats that kernels read in layout `L`. A table over them must have an entry for each to compile. */
 export type FormatIn<L extends Layout> = {
-  [N in FormatName]: L extends (typeof FORMATS)[N]['layouts'][number] ? N : never;
-}[FormatName];
+  [N in WeightFormat]: L extends (typeof FORMATS)[N]['layouts'][number] ? N : never;
+}[WeightFormat];
 
-export function isFormatIn<L extends Layout>(layout: L, name: FormatName): name is FormatIn<L> {
+export function isFormatIn<L extends Layout>(layout: L, name: WeightFormat): name is FormatIn<L> {
   const { layouts }: StorageFormat = FORMATS[name];
   return layouts.includes(layout);
 }
 
 /** The reason why a weight of this format cannot have `layout`; undefined if it can. */
-export function layoutProblem(layout: Layout, name: FormatName): string | undefined {
+export function layoutProblem(layout: Layout, name: WeightFormat): string | undefined {
   if (isFormatIn(layout, name)) return undefined;
-  const held = FORMAT_NAMES.filter((each) => isFormatIn(layout, each));
+  const held = WEIGHT_FORMATS.filter((each) => isFormatIn(layout, each));
   return `layout ${layout} supports ${held.join(' or ')}, not ${name}`;
 }
 

@@ -1,7 +1,7 @@
 /** Element types, symbolic dimensions and tensor types: shared by both IRs and the plan. */
 
-export const DTYPES = ['f32', 'f16', 'bf16', 'i32', 'bool'] as const;
-/** Element type of a tensor. */
+export const DTYPES = ['f32', 'f16', 'bf16', 'e4m3', 'i8', 'i32', 'bool'] as const;
+/** Element type of a tensor. Stores of `e4m3` (E4M3FN) and `i8` round to even, and to ±448 and ±127 what is larger. */
 export type DType = (typeof DTYPES)[number];
 
 /**
@@ -18,7 +18,16 @@ export const isFloat = (dtype: BufferDType): dtype is FloatType =>
   dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
 
 /** Bytes of one element of a buffer (a bool takes one byte). For weights see ir/storage.ts. */
-export const DTYPE_BYTES: Readonly<Record<BufferDType, number>> = { f32: 4, f16: 2, bf16: 2, i32: 4, bool: 1, u8: 1 };
+export const DTYPE_BYTES: Readonly<Record<BufferDType, number>> = {
+  f32: 4,
+  f16: 2,
+  bf16: 2,
+  e4m3: 1,
+  i8: 1,
+  i32: 4,
+  bool: 1,
+  u8: 1,
+};
 
 /** Name of an extent that is known only when a function is called, such as T for packed tokens. See ir/extents.ts. */
 export type ExtentName = string;

@@ -322,7 +322,7 @@ class KernelCheck implements Reader {
   private gemm(kernel: GemmKernel): void {
     if (!isExtent(kernel.k)) this.fail(`k ${kernel.k} is not an extent.`);
     const a = this.read(kernel.a);
-    this.is(a, ['f32', 'bf16', 'f16'], kernel.rows, kernel.k, 'the left operand');
+    this.is(a, ['f32', 'bf16', 'f16', 'e4m3', 'i8'], kernel.rows, kernel.k, 'the left operand');
     if (kernel.segments.length === 0) this.fail('it has no segments.');
     const { experts } = kernel;
     if (experts !== undefined)

@@ -3,7 +3,7 @@ import type { BufferDecl, Pairing, WeightDecl } from './kernel.js';
 import { sourceRows } from './packing.js';
 import { expertsProblem } from './verifyExperts.js';
 import { orderProblem } from './rotaryOrder.js';
-import { FORMATS, layoutProblem } from './storage.js';
+import { FORMATS, isCodeFormat, layoutProblem } from './storage.js';
 import { shape } from './verifyProgram.js';
 
 /** Names of declarations. They appear in generated source. */
@@ -53,8 +53,13 @@ export function verifyWeight(
     fail(`format ${weight.format} takes no column scale.`);
   if (weight.columnOffset !== undefined && (weight.columnScale === undefined || !Number.isFinite(weight.columnOffset)))
     fail('a column offset is a number, which is added to a column scale.');
+  if (weight.scalesOf !== undefined && (weight.layout !== 'rows' || weight.format !== 'f32' || weight.k !== 1))
+    fail('scales of rows are f32 in layout rows.');
+  if (weight.from !== undefined && weight.scalesOf === undefined && !isCodeFormat(weight.format))
+    fail(`${weight.format} are no codes.`);
   if (weight.layout === 'rows') {
-    if (weight.columnScale !== undefined) fail("layout rows is the checkpoint's own memory: it takes no column scale.");
+    if (weight.columnScale !== undefined && weight.scalesOf === undefined)
+      fail("layout rows is the checkpoint's own memory: it takes no column scale.");
     if (weight.pairing.kind !== 'none' || weight.sources.length !== 1)
       fail('layout rows has one source and no pairing.');
   }

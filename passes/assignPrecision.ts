@@ -1,5 +1,6 @@
 import { isScoreOp } from '../ir/ops/fused.js';
 import { definitions, loadTimeValues, rewrite, type Graph, type Value } from '../ir/graph/graph.js';
+import { isCodeFormat } from '../ir/storage.js';
 import type { FloatType } from '../ir/types.js';
 
 /**
@@ -39,6 +40,7 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
     const x = node.operands[0];
     if (!isContraction || x === undefined || !loaded.has(node.operands[1]!)) return undefined;
     const gather = defs.get(x);
+    if (isCodeFormat(x.type.dtype)) return undefined;
     if (x.type.dtype === dtype && gather?.op !== 'gather_rows') return undefined;
     if (node.op === 'expert_linear' && gather?.op === 'gather_rows' && !casts.has(x)) {
       const rows = [narrowed(gather.operands[0]!, dtype), rewriter.map(gather.operands[1]!)];

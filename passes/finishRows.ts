@@ -14,7 +14,7 @@ import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import type { BufferDType } from '../ir/types.js';
 
 /** Types that lanes read and write several columns of at a time. */
-const WIDE: ReadonlySet<BufferDType> = new Set(['f32', 'bf16', 'f16', 'u8']);
+const WIDE: ReadonlySet<BufferDType> = new Set(['f32', 'bf16', 'f16', 'u8', 'e4m3']);
 
 /** Whether a program reads what is in `stored` at its own row only. */
 const staysInRow = (s: Scalar, stored: ReadonlySet<string>): boolean => {

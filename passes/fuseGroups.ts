@@ -5,7 +5,8 @@ import { isGroupOp, isRouteOp } from '../ir/ops/experts.js';
 import { isSampleOp } from '../ir/ops/sampling.js';
 import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
-import { isSymbol, printType, type Dim, type ExtentName } from '../ir/types.js';
+import { isCodeFormat } from '../ir/storage.js';
+import { isFloat, isSymbol, printType, type Dim, type ExtentName } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 import { EpilogueSums, type Placed } from './epilogueSums.js';
 import type { Group, Home } from './groups.js';
@@ -170,11 +171,11 @@ class Fuser implements Placed {
       type.shape.length !== 2 ||
       k !== columnsOf(left) ||
       rows !== left.type.shape[0] ||
-      (type.dtype !== 'f32' && type.dtype !== 'bf16' && type.dtype !== 'f16')
+      !(isFloat(type.dtype) || isCodeFormat(type.dtype))
     ) {
       throw new CompileError(
         `%${node.result.name}: no kernel for linear of ${printType(type)}; ` +
-          'the left operand must be f32, bf16 or f16[rows, K]',
+          'the left operand must be f32, bf16, f16, e4m3 or i8[rows, K]',
       );
     }
     const [, , experts] = node.operands;

@@ -44,6 +44,7 @@ export class Buffers {
     const stored = v.kind === 'weight' || node?.op === 'pair_halves' ? checkpointTensor(this.defs, v) : undefined;
     if (stored !== undefined) return this.declareTable(v, stored);
     if (node?.op === 'vector') return this.declareConstant(v, node);
+    if (node?.op === 'row_scales') return this.declareScales(v, node);
     return this.declareValue(v, this.returned.has(v) ? 'output' : 'arena');
   }
 
@@ -99,6 +100,14 @@ export class Buffers {
     const name = this.declare(`${tensor.name}_table`, { dtype, rows, columns, space: 'weight' });
     this.ofValues.set(v, name);
     this.weights.declareTable(name, tensor.name, dtype, rows, columns, order);
+    return name;
+  }
+
+  private declareScales(v: Value, node: Node): string {
+    const name = this.names.unique(v.name);
+    const rows = this.weights.declareScales(name, node);
+    this.decls.set(name, { name, dtype: 'f32', rows, columns: 1, space: 'weight' });
+    this.ofValues.set(v, name);
     return name;
   }
 

@@ -4,7 +4,7 @@
  */
 import type { Node, Value } from '../ir/graph/graph.js';
 import type { GemmKernel, Output, Pairing, Segment } from '../ir/kernel.js';
-import type { FormatName } from '../ir/storage.js';
+import type { WeightFormat } from '../ir/storage.js';
 import { CompileError } from './compileError.js';
 import type { Group } from './fuseGroups.js';
 import { groupPath } from './kernelNames.js';
@@ -62,7 +62,7 @@ function lowerSegment(
   group: Group,
   anchors: readonly Node[],
   weight: string,
-  format: FormatName,
+  format: WeightFormat,
 ): Segment {
   if (anchors.length > 2)
     throw new CompileError(

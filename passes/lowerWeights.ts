@@ -3,7 +3,14 @@ import type { Node, Value } from '../ir/graph/graph.js';
 import type { ConstantVector, Pairing, WeightDecl, WeightSource } from '../ir/kernel.js';
 import { rotaryOrderOf } from '../ir/ops/movement.js';
 import type { RotaryOrder } from '../ir/rotaryOrder.js';
-import { isFormatIn, type FormatName, type Layout } from '../ir/storage.js';
+import {
+  isCodeFormat,
+  isFormatIn,
+  type CodeFormat,
+  type FormatName,
+  type Layout,
+  type WeightFormat,
+} from '../ir/storage.js';
 import { isFloat } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 
@@ -22,15 +29,20 @@ export interface WeightStorage {
 export interface WeightMatch extends WeightSource {
   readonly columnScale?: string;
   readonly columnOffset?: number;
-  /** Narrowest format that holds the matrix exactly. */
-  readonly format: FormatName;
+  /** Narrowest format that holds the matrix exactly; or codes to which it is rounded, or as which it is stored. */
+  readonly format: WeightFormat;
+  readonly from?: WeightDecl['from'];
 }
 
-/** Reads W, cast(W), cast(W)·cast(norm) or cast(W)·(cast(norm) + literal), the forms that foldNormWeights produces. */
+/**
+ * Reads W, cast(W), cast(W)·cast(norm) or cast(W)·(cast(norm) + literal), the forms that foldNormWeights produces, or
+ * codes of one of them.
+ */
 export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMatch {
   const direct = checkpointTensor(defs, v);
   if (direct !== undefined) return matrix(direct);
   const node = defs.get(v);
+  if (node?.op === 'codes') return { ...matchWeight(defs, node.operands[0]!), ...codesOf(node) };
   if (node?.op === 'mul') {
     const a = checkpointTensor(defs, node.operands[0]!);
     const by = columnFactors(defs, node.operands[1]!);
@@ -40,6 +52,15 @@ export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMat
     `%${v.name}: the weight packer does not support this load-time expression; ` +
       'it takes a matrix, or a matrix times a norm weight',
   );
+}
+
+/** Format and origin of codes, or of scales of rows. */
+function codesOf({
+  attributes,
+}: Node): Required<Pick<WeightMatch, 'format' | 'from'>> & { readonly format: CodeFormat } {
+  const format = String(attributes['format']);
+  if (!isCodeFormat(format)) throw new CompileError(`there are no codes of ${format}`);
+  return { format, from: attributes['from'] === 'codes' ? 'codes' : 'values' };
 }
 
 /** A norm weight, to which a literal may be added. */
@@ -102,11 +123,13 @@ export function pairingWidth(half: number, most = 16): number {
 /** What the kernels of a function read of weights, in order of first use. */
 export class Weights {
   private readonly storage: WeightStorage;
+  private readonly defs: ReadonlyMap<Value, Node>;
   private readonly decls = new Map<string, WeightDecl>();
   private readonly vectors: ConstantVector[] = [];
 
-  constructor(storage: WeightStorage) {
+  constructor(storage: WeightStorage, defs: ReadonlyMap<Value, Node>) {
     this.storage = storage;
+    this.defs = defs;
   }
 
   get all(): readonly WeightDecl[] {
@@ -118,10 +141,11 @@ export class Weights {
   }
 
   /** The format of all matrices of one kernel: register tiles of a kernel read one format. */
-  formatOf(matches: readonly WeightMatch[]): FormatName {
+  formatOf(matches: readonly WeightMatch[]): WeightFormat {
     const { format, layout } = this.storage;
-    if (format !== 'stored') return format;
     const [first = 'f32', ...rest] = new Set(matches.map((match) => match.format));
+    if (isCodeFormat(first) && rest.length === 0) return first;
+    if (format !== 'stored') return format;
     return rest.length === 0 && isFormatIn(layout, first) ? first : 'f32';
   }
 
@@ -139,11 +163,11 @@ export class Weights {
     name: string,
     k: number,
     matches: readonly WeightMatch[],
-    format: FormatName,
+    format: WeightFormat,
     pairing: Pairing,
     experts?: number,
   ): void {
-    const { columnScale, columnOffset } = matches[0]!;
+    const { columnScale, columnOffset, from } = matches[0]!;
     this.decls.set(name, {
       name,
       layout: this.storage.layout,
@@ -154,7 +178,29 @@ export class Weights {
       sources: matches.map(({ tensor, rows, order }) => ({ tensor, rows, ...inOrder(order) })),
       ...(columnScale === undefined ? {} : { columnScale }),
       ...(columnOffset === undefined ? {} : { columnOffset }),
+      ...(from === 'codes' ? { from } : {}),
     });
+  }
+
+  /** The scales of the rows of a matrix of codes over `k` columns. Returns their number. */
+  declareScales(name: string, scales: Node): number {
+    const [matrix] = scales.operands as [Value];
+    const { tensor, rows, order, columnScale, columnOffset } = matchWeight(this.defs, matrix);
+    const { format, from } = codesOf(scales);
+    const [, k] = matrix.type.shape;
+    this.decls.set(name, {
+      name,
+      layout: 'rows',
+      format: 'f32',
+      scalesOf: { format, k: Number(k) },
+      k: 1,
+      pairing: { kind: 'none' },
+      sources: [{ tensor, rows, ...inOrder(order) }],
+      ...(columnScale === undefined ? {} : { columnScale }),
+      ...(columnOffset === undefined ? {} : { columnOffset }),
+      ...(from === 'codes' ? { from } : {}),
+    });
+    return rows;
   }
 
   /** A tensor [rows, k] whose rows are looked up. */

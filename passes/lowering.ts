@@ -32,7 +32,7 @@ export class Lowering {
     this.fused = fused;
     this.defs = definitions(fused.graph);
     for (const name of states) this.names.reserve(name);
-    this.weights = new Weights(storage);
+    this.weights = new Weights(storage, this.defs);
     this.buffers = new Buffers(fused, this.defs, this.names, this.weights);
     this.scalars = new ScalarLowering(
       fused.graph,

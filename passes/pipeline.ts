@@ -20,6 +20,7 @@ import { fuseWrites } from './fuseWrites.js';
 import { lowerKernels, type LoweredModule } from './lowerKernels.js';
 import type { WeightStorage } from './lowerWeights.js';
 import { mergeLoops } from './mergeLoops.js';
+import { narrowContractions, type Narrow } from './narrowContractions.js';
 import { narrowTables } from './narrowTables.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
 import { recogniseAttention } from './recogniseAttention.js';
@@ -34,6 +35,8 @@ export interface Numerics {
   /** Type of queries, keys and values that attention reads. Default f32. */
   readonly attention?: FloatType;
   readonly weights: WeightStorage;
+  /** Contractions whose operands have 8 bits. Default: none. */
+  readonly narrow?: Narrow;
   /** Type in which an epilogue reads its product. Default f32. */
   readonly products?: 'f32' | 'f20';
   /** Which kernels store rows of states: loops of their own, or those that compute the rows. Default `loops`. */
@@ -105,6 +108,11 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     reason: 'after pruning, so that a norm is folded where it is finally computed',
   },
   { name: 'fuseLogProb', run: fuseLogProb, reason: 'needs the row scale that foldNormWeights put behind the head' },
+  {
+    name: 'narrowContractions',
+    run: (graph, { narrow, activations }) => narrowContractions(graph, narrow, activations),
+    reason: 'after norms are folded, so that rows are scaled as contractions read them; the head is no contraction now',
+  },
   {
     name: 'assignPrecision',
     run: (graph, { activations, attention }) => assignPrecision(graph, activations, attention),

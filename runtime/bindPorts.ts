@@ -70,7 +70,14 @@ export function portOf(
   slot: number,
 ): PortBinding {
   const buffer = fn.buffers.find((each) => each.name === name);
-  if (buffer === undefined || dtype === 'bool' || buffer.dtype !== dtype || typeof buffer.columns !== 'number')
+  if (
+    buffer === undefined ||
+    dtype === 'bool' ||
+    dtype === 'e4m3' ||
+    dtype === 'i8' ||
+    buffer.dtype !== dtype ||
+    typeof buffer.columns !== 'number'
+  )
     throw new Error(`${nameOf(fn)}: buffer ${name} cannot be copied in or out as ${dtype}.`);
   const stride = rowBytes(fn, buffer) / DTYPE_BYTES[dtype];
   return { slot, dtype, rows: buffer.rows, columns: buffer.columns, stride };

@@ -65,7 +65,9 @@ const typeOf = ({ dtype }: Pick<InputDecl, 'dtype'>): new (length: number) => Po
     case 'bf16':
       return Uint16Array;
     case 'bool':
-      throw new Error('A bool is no array of a call.');
+    case 'e4m3':
+    case 'i8':
+      throw new Error(`A ${dtype} is no array of a call.`);
     default:
       return dtype satisfies never;
   }

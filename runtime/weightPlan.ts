@@ -61,6 +61,8 @@ const keyOf = ({ name: _name, ...rest }: WeightDecl): string =>
     rest.columnScale ?? null,
     rest.columnOffset ?? 0,
     rest.experts ?? 1,
+    rest.scalesOf ?? null,
+    rest.from ?? null,
   ]);
 
 /** The location of bytes that can be read in place: in the right format, from one tensor, with aligned elements. */
@@ -70,6 +72,7 @@ function isReadable(weight: WeightDecl, sources: readonly TensorSource[]): boole
     weight.layout === 'rows' &&
     sources.length === 1 &&
     weight.columnScale === undefined &&
+    weight.scalesOf === undefined &&
     weight.pairing.kind === 'none' &&
     weight.sources[0]?.order === undefined &&
     source?.kind === 'file' &&
@@ -131,9 +134,10 @@ export function planWeights(
       placed.push({ kind: 'literal', names, weight, bytes, offset: reserve(bytes), values });
       continue;
     }
-    const sources = weight.sources.map(({ tensor, rows }) => requireTensor(tensors, tensor, rows, weight.k));
+    const columns = weight.scalesOf?.k ?? weight.k;
+    const sources = weight.sources.map(({ tensor, rows }) => requireTensor(tensors, tensor, rows, columns));
     const columnScale =
-      weight.columnScale === undefined ? undefined : requireTensor(tensors, weight.columnScale, 1, weight.k);
+      weight.columnScale === undefined ? undefined : requireTensor(tensors, weight.columnScale, 1, columns);
     const [first] = sources;
     if (isMapping && isReadable(weight, sources) && first?.kind === 'file') {
       placed.push({ kind: 'mapped', names, weight, bytes, file: first.file, offset: first.offset });

@@ -85,7 +85,15 @@ extern "C" __global__ void tw_compare(const void *jobs, const void *expected, co
 export const COMPARE_JOB_BYTES = 40;
 export const COMPARE_FOUND_BYTES = 32;
 
-const TYPES: Readonly<Record<Exclude<BufferDType, 'bool'>, number>> = { f32: 0, f16: 1, bf16: 2, i32: 3, u8: 4 };
+const TYPES: Readonly<Record<Exclude<BufferDType, 'bool'>, number>> = {
+  f32: 0,
+  f16: 1,
+  bf16: 2,
+  i32: 3,
+  u8: 4,
+  e4m3: 5,
+  i8: 6,
+};
 
 export interface Tolerance {
   readonly relative: number;

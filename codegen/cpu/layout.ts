@@ -13,6 +13,8 @@ export const C_TYPES: Readonly<Record<BufferDType, string>> = {
   f32: 'float',
   bf16: 'uint16_t',
   f16: 'uint16_t',
+  e4m3: 'uint8_t',
+  i8: 'int8_t',
   i32: 'int32_t',
   bool: 'uint8_t',
   u8: 'uint8_t',

@@ -140,9 +140,11 @@ export const ELEMENTWISE = {
           return { op: 'not', a: { op: 'eq', a: x!, b: { op: 'const', value: 0 } } };
         case 'f32':
           return { op: 'toF32', a: x! };
-        // Casts to i32 and f16 happen in a store, which rounds.
+        // The store rounds.
         case 'i32':
         case 'f16':
+        case 'e4m3':
+        case 'i8':
           return { op: 'toF32', a: x! };
         default:
           return dtype satisfies never;

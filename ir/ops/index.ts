@@ -4,6 +4,7 @@ import { ELEMENTWISE } from './elementwise.js';
 import { EXPERTS } from './experts.js';
 import { FUSED } from './fused.js';
 import { MOVEMENTS } from './movement.js';
+import { NARROW } from './narrow.js';
 import { REDUCTIONS } from './reduction.js';
 import { SAMPLING } from './sampling.js';
 import type { OpDef } from './opDef.js';
@@ -16,6 +17,7 @@ const TABLE = {
   ...FUSED,
   ...SAMPLING,
   ...EXPERTS,
+  ...NARROW,
 } as const;
 
 export type OpName = keyof typeof TABLE;

@@ -15,8 +15,9 @@ import type { RawTensor } from '../../ir/kernelInterpreter.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import type { CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { ROW_PAD, rowStride } from '../../ir/plan.js';
-import { roundToF16 } from '../../ir/round.js';
+import { roundToF16, roundToI8 } from '../../ir/round.js';
 import { roundToBf16 } from '../../ir/scalar.js';
+import { FORMATS } from '../../ir/storage.js';
 import type { BufferDType } from '../../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { quickCc } from '../support/quickCc.js';
@@ -144,6 +145,12 @@ export function put(memory: Buffer, index: number, dtype: BufferDType, value: nu
     case 'bool':
       memory.writeUInt8(value === 0 ? 0 : 1, index);
       break;
+    case 'e4m3':
+      memory[index] = FORMATS.e4m3.encode(Float64Array.of(value))[0]!;
+      break;
+    case 'i8':
+      memory.writeInt8(roundToI8(value), index);
+      break;
     case 'u8':
       memory.writeUInt8(value, index);
       break;
@@ -171,6 +178,10 @@ export function take(memory: Buffer, index: number, dtype: BufferDType): number 
     }
     case 'i32':
       return memory.readInt32LE(index * 4);
+    case 'e4m3':
+      return FORMATS.e4m3.decode(memory.subarray(index, index + 1))[0]!;
+    case 'i8':
+      return memory.readInt8(index);
     case 'bool':
     case 'u8':
       return memory.readUInt8(index);

@@ -63,7 +63,7 @@ describe('storage formats', () => {
     expect(layoutProblem('vnni', 'bf16')).toBeUndefined();
     expect(layoutProblem('vnni', 'f16')).toBe('layout vnni supports bf16, not f16');
     expect(layoutProblem('panels', 'f16')).toBeUndefined();
-    expect(layoutProblem('kmajor', 'f32')).toBe('layout kmajor supports f16 or bf16, not f32');
+    expect(layoutProblem('kmajor', 'f32')).toBe('layout kmajor supports f16 or bf16 or e4m3, not f32');
     expect(FORMAT_NAMES.every((name) => isFormatIn('rows', name))).toBe(true);
   });
 

@@ -149,11 +149,11 @@ describe('errors of the parser', () => {
       `"g.tw:4:3: found a second '%x', expected a name that is not taken"`,
     );
     expect(message(around('  %y = softmax(%x) : f32[T, 4]'))).toMatchInlineSnapshot(
-      `"g.tw:4:8: found 'softmax', expected an op: add, and, argmax, attention, cast, concat, const, cos, div, ` +
-        'draw, draw_logprob, eq, erf, exp, expert_linear, expert_place, expert_rows, expert_weight, first_rows, ' +
+      `"g.tw:4:8: found 'softmax', expected an op: add, and, argmax, attention, cast, codes, concat, const, cos, ` +
+        'div, draw, draw_logprob, eq, erf, exp, expert_linear, expert_place, expert_rows, expert_weight, first_rows, ' +
         'gather_last, gather_rows, gumbel, head_logits, iota, is_argmax, le, linear, log, logprob, lt, matmul, max, ' +
-        'mean, min, mul, neg, not, or, pair_halves, reduce_max, repeat, reshape, rotate_half, rsqrt, sample, ' +
-        'sample_logprob, select, sin, sqrt, sub, sum, tanh, top_experts, top_logprobs, top_mask, top_tokens, ' +
+        'mean, min, mul, neg, not, or, pair_halves, reduce_max, repeat, reshape, rotate_half, row_scales, rsqrt, ' +
+        'sample, sample_logprob, select, sin, sqrt, sub, sum, tanh, top_experts, top_logprobs, top_mask, top_tokens, ' +
         'transpose, vector, write_rows"',
     );
     expect(message(around('  %y = add(%x, %i) : f32[T, 4]'))).toMatchInlineSnapshot(
@@ -170,7 +170,7 @@ describe('errors of the parser', () => {
       `"g.tw:4:34: found 'N', expected a dimension: a whole number up to 67108864, or an extent of the function: T"`,
     );
     expect(message(around('  %y = linear(%x, @w.0) : f64[T, 8]'))).toMatchInlineSnapshot(
-      `"g.tw:4:27: found 'f64', expected an element type: f32, f16, bf16, i32, bool"`,
+      `"g.tw:4:27: found 'f64', expected an element type: f32, f16, bf16, e4m3, i8, i32, bool"`,
     );
     expect(message(around('  %y = const() : f32[]'))).toMatchInlineSnapshot(
       `"g.tw:4:8: found 'const' without attribute 'value', expected {value = …}, a number"`,
@@ -189,7 +189,7 @@ describe('errors of the parser', () => {
     );
     expect(message(around('  %y = cast(%x) {dtype = "f64"} : f32[T, 4]'))).toMatchInlineSnapshot(
       `"g.tw:4:8: found cast(f32[T, 4]), expected operands that the op accepts: 'f64' is not an ` +
-        'element type (f32, f16, bf16, i32, bool)"',
+        'element type (f32, f16, bf16, e4m3, i8, i32, bool)"',
     );
     expect(message(around('  %y = reshape(%x) {shape = [4, s]} : f32[4, T]'))).toMatchInlineSnapshot(
       `"g.tw:4:21: found attribute 'shape' = [4,"s"], expected a list of dimensions (whole ` +

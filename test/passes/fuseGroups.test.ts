@@ -297,12 +297,12 @@ describe('graphs that no kernel computes', () => {
       refused(body('%y = gather_rows(%x, %row) : f32[R, 4]\n %z = linear(%y, @w) : f32[R, 3]', '%z f32[R, 3]')),
     ).toMatchInlineSnapshot(`"%y is a gather that a contraction reads: pruneDeadRows should have moved it"`);
     expect(refused(body('%z = linear(%heads, @v) : f32[T, 2, 3]', '%z f32[T, 2, 3]'))).toMatchInlineSnapshot(
-      `"%z: no kernel for linear of f32[T, 2, 2]; the left operand must be f32, bf16 or f16[rows, K]"`,
+      `"%z: no kernel for linear of f32[T, 2, 2]; the left operand must be f32, bf16, f16, e4m3 or i8[rows, K]"`,
     );
     expect(
       refused(body('%y = cast(%x) {dtype = "i32"} : i32[T, 4]\n %z = linear(%y, @w) : f32[T, 3]', '%z f32[T, 3]')),
     ).toMatchInlineSnapshot(
-      `"%z: no kernel for linear of i32[T, 4]; the left operand must be f32, bf16 or f16[rows, K]"`,
+      `"%z: no kernel for linear of i32[T, 4]; the left operand must be f32, bf16, f16, e4m3 or i8[rows, K]"`,
     );
     expect(
       refused(body('%y = exp(%x) : f32[T, 4]\n %z = gather_rows(%y, %row) : f32[R, 4]', '%z f32[R, 4]')),

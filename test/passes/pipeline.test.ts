@@ -40,6 +40,7 @@ describe('the pipeline', () => {
         "expandExperts",
         "foldNormWeights",
         "fuseLogProb",
+        "narrowContractions",
         "assignPrecision",
         "eliminateCommonSubexpressions",
         "eliminateDeadCode",

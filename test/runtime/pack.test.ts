@@ -118,8 +118,8 @@ describe('pack', () => {
             matrices.map(({ matrix }) => matrix),
             scale && ((column) => scale.matrix(0, column)),
           );
-          expect(got.map((bits) => normalise(weight.format, bits))).toEqual(
-            wanted.map((bits) => normalise(weight.format, bits)),
+          expect(got.map((bits) => normalise(weight.format as FormatName, bits))).toEqual(
+            wanted.map((bits) => normalise(weight.format as FormatName, bits)),
           );
         },
       ),

@@ -12,6 +12,8 @@ export const CUDA_TYPES: Readonly<Record<BufferDType, string>> = {
   f32: 'float',
   bf16: 'unsigned short',
   f16: 'unsigned short',
+  e4m3: 'unsigned char',
+  i8: 'signed char',
   i32: 'int',
   bool: 'unsigned char',
   u8: 'unsigned char',

@@ -151,8 +151,8 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
             matrices.map(({ matrix }) => matrix),
             scale && ((column) => scale[column]!),
           );
-          expect(got.map((bits) => normalise(weight.format, bits))).toEqual(
-            wanted.map((bits) => normalise(weight.format, bits)),
+          expect(got.map((bits) => normalise(weight.format as FormatName, bits))).toEqual(
+            wanted.map((bits) => normalise(weight.format as FormatName, bits)),
           );
         },
       ),

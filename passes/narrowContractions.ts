@@ -1,0 +1,106 @@
+import {
+  definitions,
+  loadTimeValues,
+  rewrite,
+  uses,
+  type Graph,
+  type Rewriter,
+  type Value,
+} from '../ir/graph/graph.js';
+import { isRouteOp } from '../ir/ops/experts.js';
+import { LARGEST } from '../ir/round.js';
+import type { CodeFormat } from '../ir/storage.js';
+import type { FloatType } from '../ir/types.js';
+
+/** Contractions in numbers of 8 bits. */
+export interface Narrow {
+  /** Both operands. */
+  readonly format: CodeFormat;
+  /** `values`: matrices are rounded while they load. `codes`: the checkpoint stores them in this format. */
+  readonly from: 'values' | 'codes';
+  /** Tensors that stay as they are, by name. */
+  readonly keep: readonly string[];
+}
+
+/** Keeps the scale of a row of zeros finite. Squares of what is larger than 1e-13 are far above it. */
+const TINY = 1e-30;
+
+/**
+ * linear(x, W) = linear(x8, codes)·scales·s with x8 = x / s in 8 bits, a scale s for each row of x, and scales for rows
+ * of W. The head, routers of experts and tensors of `keep` stay as they are.
+ *
+ * s of E4M3: with r the root mean square of a row of K, no |x| / r exceeds √K. s = r / c for the largest power of two c
+ * with c·√K ≤ 448 lets no number saturate, and rounds as well as a scale by the row's largest magnitude does, because a
+ * float's relative error does not depend on its scale: what becomes denormal is below r / 211 (K = 17,920). Sums of
+ * squares are what norms need as well.
+ *
+ * s of i8: the largest magnitude / 127.
+ *
+ * A row is stored before its scale is known: in the type `stored` where only contractions read it, and as it is where
+ * others do (the stream).
+ */
+export function narrowContractions(graph: Graph, narrow: Narrow | undefined, stored: FloatType): Graph {
+  if (narrow === undefined) return graph;
+  const loaded = loadTimeValues(graph);
+  const defs = definitions(graph);
+  const readers = uses(graph);
+  const kept = new Set(narrow.keep);
+  const isKept = (matrix: Value): boolean => {
+    const node = defs.get(matrix);
+    return (matrix.kind === 'weight' && kept.has(matrix.name)) || (node?.operands.some(isKept) ?? false);
+  };
+  const inMemory = (x: Value, rewriter: Rewriter): Value => {
+    const own = rewriter.map(x);
+    const isWide = stored !== 'f32' && own.type.dtype === 'f32';
+    if (!isWide || !(readers.get(x) ?? []).every(({ op }) => op === 'linear')) return own;
+    const cast = rewriter.add('cast', [own], { dtype: stored }, `${x.name}_${stored}`);
+    return rewriter.add('cast', [cast], { dtype: 'f32' }, `${x.name}_wide`);
+  };
+  const rows = new Map<Value, Scaled>();
+  return rewrite(graph, (node, rewriter) => {
+    if (node.op !== 'linear') return undefined;
+    const [x, matrix] = node.operands as [Value, Value];
+    if (!loaded.has(matrix) || isKept(matrix) || x.type.shape.length !== 2) return undefined;
+    if ((readers.get(node.result) ?? []).some(({ op }) => isRouteOp(op))) return undefined;
+    const scaled = rows.get(x) ?? scaleRows(rewriter, inMemory(x, rewriter), narrow.format);
+    rows.set(x, scaled);
+    const { name } = node.result;
+    const attributes = { format: narrow.format, from: narrow.from };
+    const own = rewriter.map(matrix);
+    const values = own.type.dtype === 'f32' ? own : rewriter.add('cast', [own], { dtype: 'f32' }, `${name}_matrix`);
+    const codes = rewriter.add('codes', [values], attributes, `${name}_codes`);
+    const scales = rewriter.add('row_scales', [values], attributes, `${name}_scales`);
+    const product = rewriter.add('linear', [scaled.codes, codes], {}, `${name}_narrow`);
+    const wide = rewriter.add('mul', [product, scales], {}, `${name}_unscaled`);
+    return rewriter.add('mul', [wide, scaled.scale], {}, name);
+  });
+}
+
+/** Rows in 8 bits, and what each is to be multiplied by: [rows, 1]. */
+interface Scaled {
+  readonly codes: Value;
+  readonly scale: Value;
+}
+
+function scaleRows(rewriter: Rewriter, x: Value, format: CodeFormat): Scaled {
+  const add = (op: Parameters<Rewriter['add']>[0], operands: readonly Value[], what: string): Value =>
+    rewriter.add(op, operands, {}, `${x.name}_${what}`);
+  const literal = (value: number): Value => rewriter.add('const', [], { value }, `${x.name}_const`);
+  const round = (inverse: Value): Value =>
+    rewriter.add('cast', [add('mul', [x, inverse], 'scaled')], { dtype: format }, `${x.name}_${format}`);
+  if (format === 'i8') {
+    const magnitudes = add('max', [x, add('neg', [x], 'neg')], 'magnitude');
+    const most = add('max', [add('reduce_max', [magnitudes], 'most'), literal(TINY)], 'most');
+    return {
+      codes: round(add('div', [literal(LARGEST.i8), most], 'inverse')),
+      scale: add('mul', [most, literal(1 / LARGEST.i8)], 'scale'),
+    };
+  }
+  const width = x.type.shape.at(-1);
+  const by = 2 ** Math.floor(Math.log2(LARGEST.e4m3 / Math.sqrt(Number(width))));
+  const mean = add('add', [add('mean', [add('mul', [x, x], 'squares')], 'mean'), literal(TINY)], 'mean_square');
+  return {
+    codes: round(add('mul', [add('rsqrt', [mean], 'inverse_root'), literal(by)], 'inverse')),
+    scale: add('mul', [add('sqrt', [mean], 'root'), literal(1 / by)], 'scale'),
+  };
+}

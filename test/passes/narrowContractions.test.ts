@@ -1,0 +1,98 @@
+/** Contractions in 8 bits: what the pass makes of a model, and that kernels mean what the graph says. */
+import { describe, expect, it } from 'vitest';
+import { interpretGraph } from '../../ir/graph/interpreter.js';
+import { interpretModule } from '../../ir/kernelInterpreter.js';
+import type { Graph } from '../../ir/graph/graph.js';
+import { FORMATS, rowScale } from '../../ir/storage.js';
+import type { LoweredModule } from '../../passes/lowerKernels.js';
+import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { llama } from './llamaGraph.js';
+import { TENSOR_CORES } from './lowered.js';
+import { distance, environment, TREES } from './modelEnvironment.js';
+
+const NARROW: Numerics = { ...TENSOR_CORES, narrow: { format: 'e4m3', from: 'values', keep: [] } };
+
+const model = (): Graph => llama({ hiddenSize: 64, intermediateSize: 128, headDim: 16 });
+
+function logProbs(graph: Graph, module: LoweredModule, round: boolean): Float64Array {
+  const env = environment(graph, TREES);
+  const given = new Map([...env.params].map(([name, values]) => [name.toLowerCase(), values]));
+  const inputs = module.buffers.filter(({ space }) => space === 'input').map(({ name }) => name);
+  const buffers = new Map(inputs.map((name) => [name, given.get(name.replaceAll('_', ''))!]));
+  const out = interpretModule(module, { sizes: env.sizes, buffers, tensors: env.tensors, round });
+  const output = module.buffers.find(({ space, dtype }) => space === 'output' && dtype === 'f32')!;
+  return out.get(output.name)!;
+}
+
+describe('narrowContractions', () => {
+  const graph = model();
+  const narrowed = optimise(graph, NARROW);
+  const module = lower(narrowed, NARROW);
+  const [wanted] = interpretGraph(graph, environment(graph, TREES));
+
+  it('computes every contraction of a layer in 8 bits, and the head as before', () => {
+    const dtypes = new Map(module.buffers.map(({ name, dtype }) => [name, dtype]));
+    const operands = module.kernels.flatMap((kernel) =>
+      kernel.anchor === 'gemm' || kernel.anchor === 'logprob' ? [`${kernel.path} ${dtypes.get(kernel.a)}`] : [],
+    );
+    expect(operands.slice(-5)).toEqual([
+      'layers.1.attention.qkv e4m3',
+      'layers.1.attention.o e4m3',
+      'layers.1.ffn.gate_up e4m3',
+      'layers.1.ffn.down e4m3',
+      'head bf16',
+    ]);
+    const formats = module.weights.filter(({ layout }) => layout === 'kmajor').map(({ format }) => format);
+    expect(formats.filter((format) => format !== 'e4m3')).toEqual(['bf16']);
+  });
+
+  it('means in kernels what it means in the graph, within what 8 bits cost', () => {
+    const inGraph = interpretGraph(narrowed, environment(graph, TREES))[0]!.data;
+    const rounded = logProbs(graph, module, true);
+    // Rounding to 16 bits between kernels moves a few numbers over a border of 8 bits.
+    expect(distance(rounded, inGraph)).toBeLessThan(0.5 * distance(inGraph, wanted!.data) + 0.05);
+    expect(distance(rounded, wanted!.data)).toBeLessThan(0.5);
+    expect(distance(rounded, wanted!.data)).toBeGreaterThan(1e-4);
+  });
+
+  it('keeps tensors that it is told to keep', () => {
+    const kept = graph.weights.map(({ name }) => name).filter((name) => name.includes('.0.'));
+    const numerics: Numerics = { ...NARROW, narrow: { ...NARROW.narrow!, keep: kept } };
+    const { weights } = lower(optimise(graph, numerics), numerics);
+    const formatOf = (layer: string): readonly string[] => [
+      ...new Set(
+        weights
+          .filter(({ layout, sources }) => layout === 'kmajor' && sources[0]!.tensor.includes(layer))
+          .map(({ format }) => format),
+      ),
+    ];
+    expect(formatOf('.0.')).toEqual(['bf16']);
+    expect(formatOf('.1.')).toEqual(['e4m3']);
+  });
+});
+
+describe('codes', () => {
+  it('reach the largest code, and rows of zeros have a scale', () => {
+    const row = Float64Array.of(0.5, -3, 0, 1e-6);
+    expect(rowScale(row, 'e4m3')).toBe(Math.fround(3 / 448));
+    expect(rowScale(row, 'i8')).toBe(Math.fround(3 / 127));
+    expect(rowScale(new Float64Array(3), 'i8')).toBe(1);
+  });
+
+  it.each(['e4m3', 'i8'] as const)('of %s read back as they are, and others as the nearest', (name) => {
+    const { encode, decode } = FORMATS[name];
+    const codes = Uint8Array.from({ length: 256 }, (_, i) => i).filter((code) => name === 'e4m3' || code !== 0x80);
+    const values = decode(codes);
+    expect(decode(encode(values))).toEqual(values);
+    const sorted = [...values].filter(Number.isFinite).sort((a, b) => a - b);
+    for (let i = 1; i < sorted.length; i++) {
+      const [low, high] = [sorted[i - 1]!, sorted[i]!];
+      if (low === high) continue;
+      const between = Float64Array.of(low + (high - low) * 0.49, low + (high - low) * 0.51);
+      expect([...decode(encode(between))].map((value) => value + 0)).toEqual([low + 0, high + 0]);
+    }
+    expect(decode(encode(Float64Array.of(1e9, -1e9)))).toEqual(
+      name === 'i8' ? Float64Array.of(127, -127) : Float64Array.of(448, -448),
+    );
+  });
+});
