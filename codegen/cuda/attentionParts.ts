@@ -7,7 +7,12 @@ import { render } from './text/templates.js';
 
 /** A kernel on tensor cores: over trees; of one query of a path; of queries of paths, run by run or tile by tile. */
 export type MmaTemplate =
-  'attentionMma' | 'attentionPathDecode' | 'attentionPathMma' | 'attentionPathShared' | 'attentionPathWgmma';
+  | 'attentionMma'
+  | 'attentionPathDecode'
+  | 'attentionPathMma'
+  | 'attentionPathShared'
+  | 'attentionPathWgmma'
+  | 'attentionPathAhead';
 
 /** The text of a kernel. `values` are what its template and those of its pieces read. */
 export function renderMma(template: MmaTemplate, values: object): string {
@@ -34,6 +39,11 @@ function partsOf(template: MmaTemplate, values: object): Readonly<Record<string,
         power2: part('attentionPower2', values),
         totals: part('attentionTotals', values),
         tile: part('attentionWgmmaTile', values, 4),
+      };
+    case 'attentionPathAhead':
+      return {
+        producer: part('attentionAheadProducer', values, 2),
+        consumer: part('attentionAheadConsumer', { ...values, softmax: part('attentionAheadSoftmax', values, 1) }, 1),
       };
     default:
       return template satisfies never;

@@ -42,6 +42,8 @@ export const COMPILED: readonly RegisterCase[] = [
   [{ ...SHAPE, headDim: 64, kvHeads: 13, mask: 'path', hasQueryRow: true, out: 'f32' }, schedule('mma', 32), 2],
   [{ ...SHAPE, mask: 'path', out: 'f32' }, { ...schedule('mma', 64), sharesTiles: true }, 4],
   [{ ...SHAPE, mask: 'path' }, schedule('wgmma', 128), 1],
+  [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('wgmma', 32), overlap: 'tiles' }, 1],
+  [{ ...SHAPE, kvHeads: 13, mask: 'path', cap: 30 }, { ...schedule('wgmma', 32), overlap: 'turns' }, 1],
   [{ ...SHAPE, heads: 28, kvHeads: 4, mask: 'path', dtype: 'f16' }, schedule('mma', 16), 1],
   [{ ...SHAPE, headDim: 256, mask: 'path' }, schedule('mma', 16), 1],
   [{ ...SHAPE, headDim: 256, kvHeads: 13, mask: 'path' }, schedule('mma', 8), 1],

@@ -3,7 +3,7 @@
  * copies arrive and in whatever order threads run.
  */
 import { describe, expect, it } from 'vitest';
-import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
+import type { AttentionOverlap, CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { isLegalAttention } from '../../../codegen/cuda/attentionSchedules.js';
 import { expectSame } from '../../support/sameValues.js';
 import { label, reference, rowsOf, tolerance } from './attentionCases.js';
@@ -22,11 +22,12 @@ const shape = (heads: number, kvHeads: number, headDim: number, more: Partial<Sh
   mask: 'path',
   ...more,
 });
-const wgmma = ({ heads, kvHeads }: Shape): CudaAttentionSchedule => ({
+const wgmma = ({ heads, kvHeads }: Shape, overlap?: AttentionOverlap): CudaAttentionSchedule => ({
   kind: 'attention',
   skeleton: 'wgmma',
   queries: (128 * kvHeads) / heads,
   keys: 32,
+  ...(overlap === undefined ? {} : { overlap }),
 });
 /** Queries of the same heads in blocks of 16 rows or more. */
 const mma = ({ heads, kvHeads }: Shape): CudaAttentionSchedule =>
@@ -37,23 +38,30 @@ const CASES = [
   shape(4, 1, 128, { out: 'bf16' }),
   shape(8, 2, 64, { hasQueryRow: true, cap: 3 }),
 ] as const;
-prepare(CASES.flatMap((s) => [wgmma(s), mma(s)].map((plan) => ({ s, plan, capacity: OPTIONS.tokensCapacity }))));
+const OVERLAPS = [undefined, 'tiles', 'turns'] as const;
+/** Every case once, the first under every overlap. */
+const PLANS = CASES.flatMap((s, i) =>
+  (i === 0 ? OVERLAPS : OVERLAPS.slice(i, i + 1)).map((overlap) => ({ s, plan: wgmma(s, overlap) })),
+);
+prepare(
+  [...PLANS, ...CASES.map((s) => ({ s, plan: mma(s) }))].map((each) => ({ ...each, capacity: OPTIONS.tokensCapacity })),
+);
 
 const rowsOfCall = ({ hasQueryRow }: Shape): readonly number[] | undefined =>
   hasQueryRow === true ? [2, 69, 70, 80, 81, 140, 157, 158, 159, 160, 200, 230, 231, 3, 3] : undefined;
 
-describe.each(CASES.map((s) => ({ s, name: label(s, wgmma(s)) })))('warpgroup products: $name', ({ s }) => {
+describe.each(PLANS.map((each) => ({ ...each, name: label(each.s, each.plan) })))('products: $name', ({ s, plan }) => {
   const data = treeCall(s, 5, rowsOfCall(s));
   const right = emulate(s, mma(s), data, OPTIONS).out;
   const found = (given: AttentionData, options = {}): Float64Array =>
-    emulate(s, wgmma(s), given, { ...OPTIONS, ...options }).out;
+    emulate(s, plan, given, { ...OPTIONS, ...options }).out;
 
   it('are legal on Hopper only', () => {
     const { module, kernel } = attentionModule(s);
-    expect(isLegalAttention(kernel, module, wgmma(s), HOPPER)).toBe(true);
-    expect(isLegalAttention(kernel, module, wgmma(s), { ...HOPPER, arch: 'sm_80' })).toMatch(/sm_90a/);
+    expect(isLegalAttention(kernel, module, plan, HOPPER)).toBe(true);
+    expect(isLegalAttention(kernel, module, plan, { ...HOPPER, arch: 'sm_80' })).toMatch(/sm_90a/);
     const narrow = attentionModule({ ...s, headDim: 80 });
-    expect(isLegalAttention(narrow.kernel, narrow.module, wgmma(s), HOPPER)).toMatch(/heads of 64 or 128/);
+    expect(isLegalAttention(narrow.kernel, narrow.module, plan, HOPPER)).toMatch(/heads of 64 or 128/);
   });
 
   it('give the bits of products of warps', () => {
@@ -61,7 +69,7 @@ describe.each(CASES.map((s) => ({ s, name: label(s, wgmma(s)) })))('warpgroup pr
   });
 
   it('agree with float64', () => {
-    const { out, buffers } = emulate(s, wgmma(s), data, OPTIONS);
+    const { out, buffers } = emulate(s, plan, data, OPTIONS);
     const want = reference(s, data, buffers);
     expect(out.every((x, i) => Math.abs(x - want[i]!) < tolerance(s, mma(s)))).toBe(true);
   });
@@ -72,30 +80,30 @@ describe.each(CASES.map((s) => ({ s, name: label(s, wgmma(s)) })))('warpgroup pr
   });
 });
 
-describe('warpgroup products', () => {
+describe.each(OVERLAPS)('warpgroup products, overlap %s', (overlap) => {
   const s = CASES[0];
 
   it('have the bits of several paths of several chunks, cut anywhere', () => {
     const world = new PathWorld(s, [300, 150, 40], 3);
     const whole = world.call(world.whole, { placement: 1 });
     const want = emulate(s, mma(s), whole, OPTIONS).out;
-    expectSame(emulate(s, wgmma(s), whole, OPTIONS).out, want, 'whole');
+    expectSame(emulate(s, wgmma(s, overlap), whole, OPTIONS).out, want, 'whole');
     const pieces = [
       { sequence: 1, from: 100, to: 150 },
       { sequence: 0, from: 129, to: 260 },
     ];
     const part = world.call(pieces, { placement: 2 });
-    expectSame(emulate(s, wgmma(s), part, OPTIONS).out, emulate(s, mma(s), part, OPTIONS).out, 'pieces');
+    expectSame(emulate(s, wgmma(s, overlap), part, OPTIONS).out, emulate(s, mma(s), part, OPTIONS).out, 'pieces');
   });
 
   it('spread NaN and infinity to nobody who does not see them', () => {
-    const wanted = emulate(s, wgmma(s), treeCall(s, 5), OPTIONS).out;
+    const wanted = emulate(s, wgmma(s, overlap), treeCall(s, 5), OPTIONS).out;
     for (const value of [NaN, Infinity]) {
       const data = treeCall(s, 5);
       const token = 69;
       const row = data.inputs.get('key')![token]!;
       for (const name of ['k', 'v']) data.inputs.get(name)!.fill(value, row * s.headDim, (row + 1) * s.headDim);
-      const { out } = emulate(s, wgmma(s), data, OPTIONS);
+      const { out } = emulate(s, wgmma(s, overlap), data, OPTIONS);
       expectSame(rowsOf(out, s.headDim, 0, token), rowsOf(wanted, s.headDim, 0, token), 'before');
       expectSame(rowsOf(out, s.headDim, token + 1, data.T), rowsOf(wanted, s.headDim, token + 1, data.T), 'behind');
       expect(rowsOf(out, s.headDim, token, token + 1).every(Number.isNaN)).toBe(true);

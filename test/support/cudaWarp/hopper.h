@@ -9,7 +9,14 @@
 
 struct tw_view { const unsigned char *base; long long rows, columns, stride; int boxRows, boxColumns; };
 struct tw_box { unsigned to; tw_view view; long long column, row; };
-struct tw_barrier { int count, pending; long long bytes; unsigned phase; std::vector<tw_box> boxes; };
+/* `copies`: of threads that arrive when their copies land. */
+struct tw_barrier {
+  int count, pending;
+  long long bytes;
+  unsigned phase;
+  std::vector<tw_box> boxes;
+  std::vector<std::vector<tw_copy>> copies;
+};
 static std::map<unsigned, tw_barrier> tw_barriers;
 static std::map<unsigned, tw_meeting> tw_named;
 
@@ -45,7 +52,7 @@ static void tw_bar_settle(tw_barrier &b) {
 static void tw_bar_use(unsigned bar) { tw_race_read(::tw_shared + bar, 8); }
 static void tw_bar_init(unsigned bar, unsigned count) {
   tw_race_write(::tw_shared + bar, 8);
-  tw_barriers[bar] = { (int)count, (int)count, 0, 0, {} };
+  tw_barriers[bar] = { (int)count, (int)count, 0, 0, {}, {} };
 }
 static void tw_bar_expect(unsigned bar, unsigned bytes) {
   tw_barrier &b = tw_barrier_at(bar);
@@ -123,6 +130,17 @@ static void tw_bar_wait(unsigned bar, unsigned parity) {
       b.bytes -= tw_box_bytes(box.view);
     }
     if (!boxes.empty()) tw_bar_settle(b);
+    std::vector<std::vector<tw_copy>> copies;
+    copies.swap(b.copies);
+    for (const auto &own : copies) {
+      for (const tw_copy &copy : own) {
+        memset(copy.to, 0, (size_t)copy.size);
+        memcpy(copy.to, copy.from, (size_t)copy.bytes);
+        tw_race_landed(copy.to, (size_t)copy.size);
+      }
+      b.pending--;
+      tw_bar_settle(b);
+    }
     if ((b.phase & 1) != parity) break;
     tw_yield();
   }

@@ -6,12 +6,29 @@ static void tw_bar_show() {}
 static void tw_show_products() {}
 static void tw_registers_of_producers() {}
 static void tw_registers_of_consumers() {}
+/* Copies that are late land when somebody waits for the barrier. */
+static void tw_bar_arrive_copied(unsigned bar) {
+  if (!tw_late_copies) { tw_bar_arrive(bar); return; }
+  std::vector<tw_copy> copies;
+  for (auto &group : tw_fibres[tw_current].copies) {
+    copies.insert(copies.end(), group.begin(), group.end());
+    group.clear();
+  }
+  tw_barrier &b = tw_barrier_at(bar);
+  tw_bar_use(bar);
+  tw_race_release(&b);
+  b.copies.push_back(copies);
+  tw_progress++;
+}
 static void tw_products_begin() {}
+static void tw_products_commit() { tw_product_commit(); }
+template <int N> static void tw_products_wait() { tw_product_wait(N); }
 static void tw_products_end() {
   tw_product_commit();
   tw_product_wait(0);
 }
 static void tw_settled(float &) {}
+static void tw_computed(float) {}
 template <int N> static void tw_wgmma(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded) {
   tw_product<64>(d, a, b, isAdded, tw_from_bf16);
 }

@@ -51,7 +51,18 @@ __device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
   asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
                "@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
 }
-/* Makes what this thread has written to shared memory visible to products. */
+/* Arrives when all copies that this thread has started are there. */
+__device__ __forceinline__ void tw_bar_arrive_copied(unsigned bar) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(bar) : "memory");
+}
+/* Barriers by number, of `count` threads: those that wait, and those that only arrive. */
+__device__ __forceinline__ void tw_named_sync(int id, int count) {
+  asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(count) : "memory");
+}
+__device__ __forceinline__ void tw_named_arrive(int id, int count) {
+  asm volatile("bar.arrive %0, %1;" :: "r"(id), "r"(count) : "memory");
+}
+/* Makes what this thread has written to shared memory, or has waited for, visible to products. */
 __device__ __forceinline__ void tw_show_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void tw_registers_of_producers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
@@ -61,11 +72,23 @@ __device__ __forceinline__ void tw_registers_of_consumers() {
 }
 /* Products from here on read registers that were written before; and the end of them. */
 __device__ __forceinline__ void tw_products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void tw_products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/* Waits until at most N groups of products are under way. */
+template <int N> __device__ __forceinline__ void tw_products_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
+}
 __device__ __forceinline__ void tw_products_end() {
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 /* Tells the compiler that a product has written an accumulator. */
 __device__ __forceinline__ void tw_settled(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
+/*
+ * All that makes up x, a sum that is not negative, is computed before what follows: the assembler, which does not know
+ * that, moves no computations across the branch.
+ */
+__device__ __forceinline__ void tw_computed(float x) {
+  if (__any_sync(0xffffffffu, x < 0.0f)) asm volatile("trap;");
+}
 /* d[64 × 64] (+)= a[64 × 16]·b[64 × 16]ᵀ, operands in shared memory; `isAdded` 0 starts from zero. */
 __device__ __forceinline__ void tw_wgmma(float (&d)[32], unsigned long long a, unsigned long long b,
     int isAdded) {
