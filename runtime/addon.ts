@@ -227,6 +227,39 @@ export interface CpuInfo {
   readonly l3Bytes: number;
 }
 
+interface HessianJob {
+  readonly k: number;
+  readonly hessian: NativeMemory;
+}
+
+interface FactorJob {
+  readonly k: number;
+  readonly factor: NativeMemory;
+}
+
+/** Rows of weights to code. `order`: columns as they are quantised. Without `inverse` they are rounded. */
+export interface CodeJob {
+  readonly k: number;
+  readonly weights: Float32Array;
+  readonly order: Int32Array;
+  readonly bits: number;
+  readonly group: number;
+  readonly isSymmetric: boolean;
+  readonly inverse?: NativeMemory;
+}
+
+/** A matrix [rows, k] as (code − zero)·scale, with a scale for each group of columns that follow each other in order. */
+export interface CodedRows {
+  /** [rows, k], columns as stored. */
+  readonly codes: Uint8Array;
+  /** [groups, rows]: bits of f16. */
+  readonly scales: Uint16Array;
+  /** [groups, rows] */
+  readonly zeros: Uint8Array;
+  /** The error of the outputs by the damped matrix of inputs; 0 where rows were rounded. */
+  readonly loss: number;
+}
+
 export interface Addon {
   /** A path maps that file; a number allocates that many bytes. */
   readonly Memory: new (source: string | number) => NativeMemory;
@@ -236,6 +269,18 @@ export interface Addon {
   cpuInfo(): CpuInfo;
   pack(pool: NativePool, job: PackJob): Promise<undefined>;
   peak(pool: NativePool, kind: PeakKind, seconds: number): Promise<number>;
+  /** Quantisation, of matrices of doubles for k columns (hessian.ts). What it rejects with may have a code. */
+  addHessian(pool: NativePool, job: HessianJob & { readonly inputs: Float32Array }): Promise<undefined>;
+  factorHessian(
+    pool: NativePool,
+    job: HessianJob & FactorJob & { readonly order: Int32Array; readonly damping: number },
+  ): Promise<undefined>;
+  invertFactor(pool: NativePool, job: FactorJob): Promise<undefined>;
+  weightedNorm(
+    pool: NativePool,
+    job: FactorJob & { readonly order: Int32Array; readonly values: Float32Array },
+  ): Promise<number>;
+  codeRows(pool: NativePool, job: CodeJob): Promise<CodedRows>;
   /** From now on all threads together allocate from two heaps: they hold less memory, but wait for each other. */
   boundHeaps(): void;
   /** Returns freed memory of all native code to the system. */

@@ -36,6 +36,11 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   exports.Set("cpuInfo", Napi::Function::New<tw::cpuInfo>(env, "cpuInfo"));
   exports.Set("pack", Napi::Function::New<tw::pack>(env, "pack"));
   exports.Set("peak", Napi::Function::New<tw::peak>(env, "peak"));
+  exports.Set("addHessian", Napi::Function::New<tw::addHessian>(env, "addHessian"));
+  exports.Set("factorHessian", Napi::Function::New<tw::factorHessian>(env, "factorHessian"));
+  exports.Set("invertFactor", Napi::Function::New<tw::invertFactor>(env, "invertFactor"));
+  exports.Set("weightedNorm", Napi::Function::New<tw::weightedNorm>(env, "weightedNorm"));
+  exports.Set("codeRows", Napi::Function::New<tw::codeRows>(env, "codeRows"));
   exports.Set("boundHeaps", Napi::Function::New<boundHeaps>(env, "boundHeaps"));
   exports.Set("trim", Napi::Function::New<trim>(env, "trim"));
   exports.Set("cuda", tw::initCuda(env));

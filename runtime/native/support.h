@@ -228,6 +228,11 @@ Napi::Object initCuda(Napi::Env env);
 Napi::Value cpuInfo(const Napi::CallbackInfo &info);
 Napi::Value pack(const Napi::CallbackInfo &info);
 Napi::Value peak(const Napi::CallbackInfo &info);
+Napi::Value addHessian(const Napi::CallbackInfo &info);
+Napi::Value factorHessian(const Napi::CallbackInfo &info);
+Napi::Value invertFactor(const Napi::CallbackInfo &info);
+Napi::Value weightedNorm(const Napi::CallbackInfo &info);
+Napi::Value codeRows(const Napi::CallbackInfo &info);
 
 }  // namespace tw
 #endif
