@@ -28,6 +28,23 @@ const BESIDE: readonly string[] = [
   ...QUANTISATION_FILES,
 ];
 
+/** What other programs read of a checkpoint beside all that. */
+const OTHERS_READ: readonly string[] = [
+  'special_tokens_map.json',
+  'added_tokens.json',
+  'vocab.json',
+  'merges.txt',
+  'chat_template.json',
+  'preprocessor_config.json',
+  'processor_config.json',
+];
+
+/** Absolute paths of what lies beside configuration and weights, for a folder with other weights of the model. */
+export const besideWeights = ({ path: dir }: Pick<Checkpoint, 'path'>): readonly string[] =>
+  [...BESIDE.filter((name) => !INDEXES.includes(name) && !QUANTISATION_FILES.includes(name)), ...OTHERS_READ]
+    .map((name) => join(dir, name))
+    .filter((path) => fileSize(path) !== undefined);
+
 interface Part {
   readonly name: string;
   readonly path: string;

@@ -16,7 +16,7 @@ import type { Precision } from '../target.js';
 import { targetOf } from '../targets/index.js';
 import type { InspectRequest } from './inspect.js';
 import { comparedResults, resultsOf, Sums, valuesOf, type Compared, type IsSame } from './kernelResults.js';
-import { tensorValues } from './tensorValues.js';
+import { tensorValues } from '../tensorValues.js';
 
 /** Multiplications that the interpreter does in a few minutes, and parameters that fit as float64, twice. */
 const MOST_WORK = 1e10;

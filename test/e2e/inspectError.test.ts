@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { inspectError, type ErrorReport, type ErrorRequest } from '../../driver/commands/inspectError.js';
-import { tensorValues } from '../../driver/commands/tensorValues.js';
+import { tensorValues } from '../../driver/tensorValues.js';
 import type { TensorLocation } from '../../models/checkpoint.js';
 import { ENCODINGS, sampleSource } from '../support/encodedSamples.js';
 import { writeCheckpoint } from './smallModel.js';

@@ -1,11 +1,11 @@
 /** Values of a checkpoint's tensors as float64, for the interpreters. Runtimes read them by code of their own. */
-import { UserError } from '../../errors.js';
-import { decodeEncoded, PART_NAMES, type PerPart } from '../../ir/encoding.js';
-import type { RawTensor } from '../../ir/kernelInterpreter.js';
-import { FORMATS } from '../../ir/storage.js';
-import type { TensorLocation } from '../../models/checkpoint.js';
-import { encodedRow, fileRow, linesOf, tileSpan, type TensorSource } from '../../runtime/tensorSource.js';
-import { readRange, withFile } from '../../system/read.js';
+import { UserError } from '../errors.js';
+import { decodeEncoded, PART_NAMES, type PerPart } from '../ir/encoding.js';
+import type { RawTensor } from '../ir/kernelInterpreter.js';
+import { FORMATS } from '../ir/storage.js';
+import type { TensorLocation } from '../models/checkpoint.js';
+import { encodedRow, fileRow, linesOf, tileSpan, type TensorSource } from '../runtime/tensorSource.js';
+import { readRange, withFile } from '../system/read.js';
 
 type Source<K> = Extract<TensorSource, { readonly kind: K }>;
 

@@ -1,0 +1,71 @@
+/** Texts that show a model the inputs that it is quantised for: pieces of one file, of the same length. */
+import { createTokenizer, describeTokenizer } from '../../models/tokenizer.js';
+import { UserError } from '../../errors.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import { decodeUtf8, readBounded } from '../../system/read.js';
+import { counted } from '../../system/format.js';
+
+/** Largest file of calibration text: enough for the largest number of samples many times over. */
+const MOST_BYTES = 64 << 20;
+
+export interface CalibrationOptions {
+  readonly file: string;
+  readonly samples: number;
+  /** Tokens of a sample. */
+  readonly length: number;
+  readonly seed: number;
+}
+
+/** SplitMix32: whole numbers below 2^32. */
+function randomNumbers(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x9e3779b9) >>> 0;
+    let z = Math.imul(state ^ (state >>> 16), 0x21f0aaad);
+    z = Math.imul(z ^ (z >>> 15), 0x735a2d97);
+    return (z ^ (z >>> 15)) >>> 0;
+  };
+}
+
+/** `count` different numbers below `most`, in order; all of them where there are no more. */
+function draw(count: number, most: number, seed: number): readonly number[] {
+  const all = Array.from({ length: most }, (_, i) => i);
+  const next = randomNumbers(seed);
+  for (let i = 0; i < Math.min(count, most); i++) {
+    const other = i + (next() % (most - i));
+    [all[i], all[other]] = [all[other]!, all[i]!];
+  }
+  return all.slice(0, count).sort((a, b) => a - b);
+}
+
+/**
+ * Samples of the file's tokens, drawn from its stretches of `length`: the same for the same seed. Every sample begins
+ * as a text does, with the token of a beginning where the tokenizer adds one. Throws UserError, one line.
+ */
+export async function readSamples(
+  { path, config }: Pick<Checkpoint, 'path' | 'config'>,
+  { file, samples, length, seed }: CalibrationOptions,
+): Promise<readonly Int32Array[]> {
+  if (length > config.maxPositions)
+    throw new UserError(
+      `samples of ${length} tokens: the model has ${config.maxPositions} positions`,
+      `take samples of at most ${config.maxPositions} tokens`,
+    );
+  const hint = 'name a text file, about what the model will be used for';
+  const text = decodeUtf8(readBounded(file, MOST_BYTES, hint), file, hint);
+  if (text.trim() === '') throw new UserError(`${file}: the calibration text is empty`, hint);
+  const tokenizer = createTokenizer(describeTokenizer(path, config.vocabSize).spec);
+  const [begin] = await tokenizer.encode('');
+  const first = begin !== undefined && begin === config.bosTokenId ? [begin] : [];
+  const own = await tokenizer.encodeWritten(text);
+  const width = length - first.length;
+  const stretches = Math.floor(own.length / width);
+  if (width < 1 || stretches < 1)
+    throw new UserError(
+      `${file}: ${counted(own.length, 'token')} of calibration text, fewer than the ${length} of one sample`,
+      'give a longer text, or take shorter samples',
+    );
+  return draw(samples, stretches, seed).map((at) =>
+    Int32Array.from([...first, ...own.slice(at * width, (at + 1) * width)]),
+  );
+}

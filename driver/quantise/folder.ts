@@ -1,0 +1,155 @@
+/** The folder of a checkpoint that is being written: under a temporary name, synced to disk, then renamed. */
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  ftruncateSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statfsSync,
+  writeSync,
+} from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import { UsageError, UserError } from '../../errors.js';
+import type { WeightEntry } from '../../models/family/weightFile.js';
+import type { SafetensorsLayout } from '../../models/safetensorsLayout.js';
+import { codeOf, diskProblem } from '../../system/errno.js';
+import { bytes } from '../../system/format.js';
+import { isRunning } from '../../system/process.js';
+import { readRange, withFile } from '../../system/read.js';
+import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
+
+const ANOTHER = 'free some space, or give another folder';
+const WEIGHTS = 'model.safetensors';
+const PIECE_BYTES = 8 << 20;
+/** Space to leave free beside the checkpoint, bytes: a full disk affects everybody. */
+const SPARE_BYTES = 64 << 20;
+
+function writeBytes(fd: number, data: Uint8Array, offset: number): void {
+  for (let at = 0; at < data.length;) at += writeSync(fd, data, at, data.length - at, offset + at);
+}
+
+/** Runs `write`, with errors of the system as UserError. */
+function guarded<T>(path: string, write: () => T): T {
+  try {
+    return write();
+  } catch (error) {
+    if (codeOf(error) === '' || error instanceof UserError) throw error;
+    throw diskProblem(path, error, ANOTHER);
+  }
+}
+
+/** What processes that were killed left beside `target`. */
+function removeLeftovers(target: string): void {
+  const pattern = /^\.(\d{1,10})\.new$/;
+  for (const name of readdirSync(dirname(target))) {
+    if (!name.startsWith(`${basename(target)}.`)) continue;
+    const pid = pattern.exec(name.slice(basename(target).length))?.[1];
+    if (pid !== undefined && !isRunning(Number(pid)))
+      rmSync(join(dirname(target), name), { recursive: true, force: true });
+  }
+}
+
+/**
+ * Proves, before any work is done, that a new folder can be written there. Throws UsageError where something is there
+ * already, UserError where it cannot be written.
+ */
+export function prepareFolder(path: string): void {
+  const target = resolve(path);
+  if (existsSync(target)) throw new UsageError(`${path}: is there already`, 'give the path of a new folder, or delete it');
+  try {
+    prepareOutput(dirname(target));
+    removeLeftovers(target);
+  } catch (error) {
+    throw error instanceof UserError
+      ? new UserError(error.message, ANOTHER, { cause: error })
+      : diskProblem(path, error, ANOTHER);
+  }
+}
+
+export class CheckpointFolder {
+  /** Absolute path of the weights while they are written. */
+  readonly weights: string;
+  private readonly target: string;
+  private readonly folder: string;
+  private fd: number | undefined;
+
+  /** `layout`: of the weights. Throws UserError where the disk has no room. */
+  constructor(path: string, { header, sizeBytes }: SafetensorsLayout) {
+    this.target = resolve(path);
+    this.folder = `${this.target}.${process.pid}.new`;
+    this.weights = join(this.folder, WEIGHTS);
+    guarded(path, () => {
+      const { bavail, bsize } = statfsSync(dirname(this.target));
+      if (bavail * bsize < sizeBytes + SPARE_BYTES)
+        throw new UserError(
+          `${path}: the checkpoint takes ${bytes(sizeBytes)}, the disk has ${bytes(bavail * bsize)} left`,
+          ANOTHER,
+        );
+      rmSync(this.folder, { recursive: true, force: true });
+      makeFolder(this.folder);
+      this.fd = openSync(this.weights, 'wx');
+      ftruncateSync(this.fd, sizeBytes);
+      writeBytes(this.fd, header, 0);
+    });
+  }
+
+  write({ offset }: Pick<WeightEntry, 'offset'>, data: Uint8Array): void {
+    guarded(this.weights, () => {
+      writeBytes(this.fd!, data, offset);
+    });
+  }
+
+  /** Copies a tensor as it is stored elsewhere. */
+  copy(to: WeightEntry, file: string, from: Pick<WeightEntry, 'offset'>): void {
+    withFile(file, (fd) => {
+      for (let at = 0; at < to.byteLength; at += PIECE_BYTES)
+        this.write(
+          { offset: to.offset + at },
+          readRange(fd, from.offset + at, Math.min(PIECE_BYTES, to.byteLength - at)),
+        );
+    });
+  }
+
+  /** Adds the other files, and moves the folder to its place. */
+  finish(texts: ReadonlyMap<string, string>, copied: readonly string[]): void {
+    guarded(this.target, () => {
+      fsyncSync(this.fd!);
+      this.close();
+      for (const [name, text] of texts) this.add(name, (fd) => writeBytes(fd, Buffer.from(text), 0));
+      for (const path of copied) {
+        copyFileSync(path, join(this.folder, basename(path)));
+        this.add(basename(path));
+      }
+      syncFolder(this.folder);
+      if (existsSync(this.target)) throw new UsageError(`${this.target}: is there by now`, 'give another folder');
+      renameSync(this.folder, this.target);
+      syncFolder(dirname(this.target));
+    });
+  }
+
+  /** Leaves nothing behind where it was not finished. */
+  abandon(): void {
+    this.close();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  private close(): void {
+    if (this.fd !== undefined) closeSync(this.fd);
+    this.fd = undefined;
+  }
+
+  /** A file of the folder, synced. */
+  private add(name: string, write?: (fd: number) => void): void {
+    const fd = openSync(join(this.folder, name), write === undefined ? 'r+' : 'wx');
+    try {
+      write?.(fd);
+      fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+    }
+  }
+}
