@@ -18,6 +18,7 @@ import type { Asked } from '../driver/target.js';
 import type { Comparison } from '../eval/compare/compareRuns.js';
 import type { Merged, MergeRequest } from '../eval/index.js';
 import type { ErrorReport, ErrorRequest } from '../driver/commands/inspectError.js';
+import type { QuantiseRequest, QuantiseResult } from '../driver/quantise/quantiseCheckpoint.js';
 import type { Inspection, InspectRequest } from '../driver/commands/inspect.js';
 
 /** A command rejects with UserError where the user can act; with anything else once its signal is aborted. */
@@ -31,6 +32,7 @@ export interface Commands {
   merge(request: MergeRequest): Promise<Merged>;
   /** Folders or files of results. */
   compare(request: { readonly a: string; readonly b: string }): Promise<Comparison>;
+  quantize(request: QuantiseRequest, ui: Ui): Promise<QuantiseResult>;
   inspect(request: Asked<InspectRequest>): Promise<Inspection>;
   inspectError(request: ErrorRequest): Promise<ErrorReport>;
   listTasks(includePaths: readonly string[]): Promise<TaskNames>;

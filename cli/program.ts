@@ -15,6 +15,7 @@ import { styleFor, type Io } from './io.js';
 import { addMerge } from './merge.js';
 import { choice } from './options.js';
 import { label, printError } from './report.js';
+import { addQuantize } from './quantize.js';
 import { addRun } from './run.js';
 import { exitStatus } from './stop.js';
 import { styleOf, wantsColour } from './style.js';
@@ -85,6 +86,7 @@ function createProgram(context: Context): Command {
   addTune(program, context);
   addMerge(program, context);
   addCompare(program, context);
+  addQuantize(program, context);
   addInspect(program, context);
   addTasks(program, context);
   addDoctor(program, context);
@@ -160,6 +162,7 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   compare: 'tilewright compare results-16bit results-fp8',
   tune: 'tilewright tune demo.tw --budget 30s',
   inspect: 'tilewright inspect models/demo',
+  quantize: 'tilewright quantize models/demo -o demo-int4 --group 64 --calibration text.txt',
   completion: 'source <(tilewright completion bash)',
 };
 

@@ -14,7 +14,11 @@ interface Batch {
 
 function batchOf(samples: readonly Int32Array[]): Batch {
   const total = samples.reduce((sum, { length }) => sum + length, 0);
-  const [tokens, position, subtreeEnd] = [0, 1, 2].map(() => new Int32Array(total)) as [Int32Array, Int32Array, Int32Array];
+  const [tokens, position, subtreeEnd] = [0, 1, 2].map(() => new Int32Array(total)) as [
+    Int32Array,
+    Int32Array,
+    Int32Array,
+  ];
   let at = 0;
   for (const sample of samples) {
     tokens.set(sample, at);
@@ -34,7 +38,10 @@ export function valueBytes(pieces: readonly Piece[], tokens: number): number {
   let most = 0;
   for (const { gives, drops } of pieces) {
     for (const value of gives.values()) live.add(value);
-    most = Math.max(most, [...live].reduce((sum, value) => sum + bytesOf(value, tokens), 0));
+    most = Math.max(
+      most,
+      [...live].reduce((sum, value) => sum + bytesOf(value, tokens), 0),
+    );
     for (const value of drops) live.delete(value);
   }
   return most;
@@ -62,7 +69,11 @@ export class Activations {
   }
 
   /** Calls the piece for every batch; `onBatch` is called after each, with its tokens. */
-  async run({ graph, takes, gives, drops }: Piece, executor: Executor, onBatch: (tokens: number) => void): Promise<void> {
+  async run(
+    { graph, takes, gives, drops }: Piece,
+    executor: Executor,
+    onBatch: (tokens: number) => void,
+  ): Promise<void> {
     for (const { tokens, position, subtreeEnd, values } of this.batches) {
       const own: Record<string, Int32Array> = { tokens, position, subtreeEnd };
       const inputs = graph.params.map(({ name }) => {

@@ -2,7 +2,7 @@
  * A model's function cut into pieces, each of which computes the inputs of one group of matrices from what the piece
  * before it left. So every op is computed once, with matrices of earlier groups as they were quantised.
  */
-import { GraphBuilder, uses, type Graph, type Node, type Value } from '../../ir/graph/graph.js';
+import { GraphBuilder, loadTimeValues, uses, type Graph, type Node, type Value } from '../../ir/graph/graph.js';
 
 /** A function of the model's own parameters and of values that pieces before it computed. */
 export interface Piece {
@@ -15,11 +15,16 @@ export interface Piece {
   readonly drops: readonly Value[];
 }
 
-/** Values that depend on parameters and on weights: the others are computed again where they are needed. */
+/**
+ * Values that depend on parameters and on weights. The others are computed again where they are needed, and so are
+ * rows of a table of weights, which no kernel stores as they are.
+ */
 function computedValues(graph: Graph): ReadonlySet<Value> {
+  const loaded = loadTimeValues(graph);
   const fromParams = new Set<Value>(graph.params);
   const fromWeights = new Set<Value>(graph.weights);
-  for (const { operands, result } of graph.nodes) {
+  for (const { op, operands, result } of graph.nodes) {
+    if (op === 'gather_rows' && loaded.has(operands[0]!)) continue;
     if (operands.some((v) => fromParams.has(v))) fromParams.add(result);
     if (operands.some((v) => fromWeights.has(v))) fromWeights.add(result);
   }
@@ -48,7 +53,12 @@ export function cutGraph(graph: Graph, values: readonly Value[]): readonly Piece
   const indexOf = new Map(graph.nodes.map((node, i) => [node, i]));
   const computed = computedValues(graph);
   const cuts = values.map((value) =>
-    Math.min(...readers.get(value)!.filter(({ op }) => op === 'linear').map((node) => indexOf.get(node)!)),
+    Math.min(
+      ...readers
+        .get(value)!
+        .filter(({ op }) => op === 'linear')
+        .map((node) => indexOf.get(node)!),
+    ),
   );
   const pieces: Piece[] = [];
   let live = new Set<Value>();
@@ -61,7 +71,15 @@ export function cutGraph(graph: Graph, values: readonly Value[]): readonly Piece
       .filter((v) => computed.has(v) && (places.get(v) ?? Infinity) < cut);
     const next = new Set([value, ...crossing]);
     const fresh = [...next].filter((v) => !live.has(v));
-    pieces.push(buildPiece(graph, `piece_${i}`, live, fresh, [...live].filter((v) => !next.has(v))));
+    pieces.push(
+      buildPiece(
+        graph,
+        `piece_${i}`,
+        live,
+        fresh,
+        [...live].filter((v) => !next.has(v)),
+      ),
+    );
     live = next;
   });
   return pieces;
@@ -94,7 +112,16 @@ function buildPiece(
   for (const weight of graph.weights)
     if (read.has(weight)) mapped.set(weight, b.weight(weight.name, weight.type.dtype, weight.type.shape));
   for (const { op, operands, attributes, result, path } of nodes)
-    mapped.set(result, b.add(op, operands.map((v) => mapped.get(v)!), attributes, result.name, path));
+    mapped.set(
+      result,
+      b.add(
+        op,
+        operands.map((v) => mapped.get(v)!),
+        attributes,
+        result.name,
+        path,
+      ),
+    );
   const results = wanted.map((v) => mapped.get(v)!);
   const outputs = results.map((_, i) => `result${i}`);
   return {

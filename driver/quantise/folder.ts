@@ -59,7 +59,8 @@ function removeLeftovers(target: string): void {
  */
 export function prepareFolder(path: string): void {
   const target = resolve(path);
-  if (existsSync(target)) throw new UsageError(`${path}: is there already`, 'give the path of a new folder, or delete it');
+  if (existsSync(target))
+    throw new UsageError(`${path}: is there already`, 'give the path of a new folder, or delete it');
   try {
     prepareOutput(dirname(target));
     removeLeftovers(target);

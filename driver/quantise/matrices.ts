@@ -39,7 +39,10 @@ interface Use {
 }
 
 /** Weights that a value made of weights consists of, with the first of its columns that each has. */
-function weightsIn(value: Value, makers: ReadonlyMap<Value, Node>): readonly (readonly [name: string, first: number])[] {
+function weightsIn(
+  value: Value,
+  makers: ReadonlyMap<Value, Node>,
+): readonly (readonly [name: string, first: number])[] {
   if (value.kind === 'weight') return [[value.name, 0]];
   const node = makers.get(value);
   if (node === undefined) return [];
@@ -59,7 +62,8 @@ function usesOf(graph: Graph): ReadonlyMap<string, readonly Use[]> {
   for (const node of graph.nodes) {
     const [x, matrix] = node.operands;
     if (node.op !== 'linear' || x === undefined || matrix === undefined || !loaded.has(matrix)) continue;
-    for (const [name, first] of weightsIn(matrix, makers)) found.set(name, [...(found.get(name) ?? []), { x, first, node }]);
+    for (const [name, first] of weightsIn(matrix, makers))
+      found.set(name, [...(found.get(name) ?? []), { x, first, node }]);
   }
   return found;
 }
@@ -71,7 +75,11 @@ export const HEAD = 'head and embeddings';
 export const ROUTER = 'routers of experts';
 
 /** Why a matrix stays as it is, or the product that decides how it is quantised. */
-function decide(tensor: ExpectedTensor, found: ReadonlyMap<string, readonly Use[]>, settings: GptqSettings): string | Use {
+function decide(
+  tensor: ExpectedTensor,
+  found: ReadonlyMap<string, readonly Use[]>,
+  settings: GptqSettings,
+): string | Use {
   const all = readAs(tensor).flatMap((name) => found.get(name) ?? []);
   const [use] = all;
   if (use === undefined || !all.every(({ node }) => node.path.startsWith('layers.'))) return HEAD;
@@ -84,11 +92,7 @@ function decide(tensor: ExpectedTensor, found: ReadonlyMap<string, readonly Use[
 }
 
 /** The matrices of a model whose function `score` is `graph`, in primitive ops. */
-export function chooseMatrices(
-  graph: Graph,
-  tensors: readonly ExpectedTensor[],
-  settings: GptqSettings,
-): MatrixChoice {
+export function chooseMatrices(graph: Graph, tensors: readonly ExpectedTensor[], settings: GptqSettings): MatrixChoice {
   const found = usesOf(graph);
   const kept = new Map<string, string[]>();
   const byValue = new Map<Value, Map<number, ChosenMatrix[]>>();
@@ -108,12 +112,15 @@ export function chooseMatrices(
   const readers = uses(graph);
   const places = new Map(graph.nodes.map((node, i) => [node, i]));
   const place = ({ value }: InputGroup): number =>
-    Math.min(...readers.get(value)!.filter(({ op }) => op === 'linear').map((node) => places.get(node)!));
-  const groups = [...byValue].map(
-    ([value, inputs]): InputGroup => ({
-      value,
-      inputs: [...inputs].map(([first, matrices]) => ({ first, k: matrices[0]!.k, matrices })),
-    }),
-  );
+    Math.min(
+      ...readers
+        .get(value)!
+        .filter(({ op }) => op === 'linear')
+        .map((node) => places.get(node)!),
+    );
+  const groups = [...byValue].map(([value, inputs]): InputGroup => ({
+    value,
+    inputs: [...inputs].map(([first, matrices]) => ({ first, k: matrices[0]!.k, matrices })),
+  }));
   return { groups: groups.sort((a, b) => place(a) - place(b)), kept };
 }

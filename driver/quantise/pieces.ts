@@ -45,7 +45,13 @@ export async function compilePieces(
   return {
     open: (index, tensors) => {
       const { name } = pieces[index]!.graph;
-      return openCpuExecutor({ plan: plans[index]!, symbols: { [name]: symbols[name]! }, tensors, threads, maxLength: longest });
+      return openCpuExecutor({
+        plan: plans[index]!,
+        symbols: { [name]: symbols[name]! },
+        tensors,
+        threads,
+        maxLength: longest,
+      });
     },
   };
 }

@@ -9,22 +9,20 @@ import type { Graph } from '../../ir/graph/graph.js';
 import { openCheckpoint, type Checkpoint } from '../../models/checkpoint.js';
 import { readConfig } from '../../models/config.js';
 import type { Json } from '../../models/family/model.js';
-import type { TensorLocation } from '../../models/family/tensors.js';
 import { gptqConfig, type GptqSettings } from '../../models/quantised/gptqTensors.js';
 import { findGgufModel } from '../../models/weightFiles.js';
-import { loadAddon, type CodedRows, type NativePool } from '../../runtime/addon.js';
-import { machineBytes } from '../../runtime/cpu/memoryUse.js';
-import { hessianBytes, inOrder, LayerHessian, roundRows, type CodeSettings } from '../../runtime/hessian.js';
-import { bytes } from '../../system/format.js';
+import { loadAddon } from '../../runtime/addon.js';
 import type { Ui } from '../requests.js';
 import { VERSION } from '../version.js';
-import { Activations, valueBytes } from './activations.js';
-import { readSamples, type CalibrationOptions } from './calibration.js';
-import { cutGraph } from './cutGraph.js';
+import { calibrate } from './calibrate.js';
+import { readSamples, type CalibrationOptions } from './samples.js';
 import { prepareFolder } from './folder.js';
-import { chooseMatrices, type ChosenMatrix, type InputGroup, type SharedInputs } from './matrices.js';
-import { compilePieces } from './pieces.js';
+import { chooseMatrices, type ChosenMatrix, type InputGroup } from './matrices.js';
+import { Quantiser, type MatrixReport } from './quantiser.js';
 import { QuantisedTensors, storedTensors } from './tensors.js';
+
+export type { CalibrationOptions } from './samples.js';
+export type { MatrixReport } from './quantiser.js';
 
 export interface QuantiseRequest {
   /** Folder of a Hugging Face checkpoint. */
@@ -43,19 +41,6 @@ export interface QuantiseRequest {
   readonly signal?: AbortSignal;
 }
 
-/** What quantising cost a matrix. */
-export interface MatrixReport {
-  readonly tensor: string;
-  readonly rows: number;
-  readonly k: number;
-  /**
-   * Root of the error of its outputs, squared, over that of the outputs, for the calibration text: as it was written,
-   * and as rounding to the nearest would have made it. Absent where nothing was calibrated.
-   */
-  readonly error?: number;
-  readonly roundingError?: number;
-}
-
 export interface QuantiseResult {
   readonly output: string;
   readonly method: QuantiseRequest['method'];
@@ -69,11 +54,8 @@ export interface QuantiseResult {
   readonly seconds: number;
 }
 
-/** Tokens of a call, where samples are shorter. */
-const CALL_TOKENS = 2048;
-/** Share of the memory that activations and sums of products may take; the rest is for kernels and weights. */
-const MEMORY_SHARE = 0.5;
-const LAST_NAMES = 3;
+/** Names that are told of matrices that stay as they are. */
+const SHOWN = 3;
 
 /** The checkpoint, if it can be quantised. Throws UserError, one line. */
 function openPlain(path: string): Checkpoint {
@@ -105,111 +87,11 @@ function requireGroups(matrices: readonly ChosenMatrix[], group: QuantiseRequest
   );
 }
 
-/** Throws UserError where activations and sums of products take more memory than there is. */
-function requireRoom(activations: number, inputs: readonly SharedInputs[][]): void {
-  const squares = Math.max(...inputs.map((group) => group.reduce((sum, { k }) => sum + hessianBytes(k), 0)));
-  const needed = activations + squares;
-  const room = MEMORY_SHARE * machineBytes();
-  if (needed > room)
-    throw new UserError(
-      `the inputs of layers take ${bytes(activations)} and their products ${bytes(squares)}; there is room for ` +
-        bytes(room),
-      'take fewer or shorter samples, or a machine with more memory',
-    );
-}
-
-/** The work of one call of quantiseCheckpoint. */
-class Quantiser {
-  readonly reports: MatrixReport[] = [];
-  /** Tensors as the model reads them now. */
-  readonly tensors: Map<string, TensorLocation>;
-  private readonly request: QuantiseRequest;
-  private readonly out: QuantisedTensors;
-  private readonly pool: NativePool;
-
-  constructor(request: QuantiseRequest, checkpoint: Checkpoint, out: QuantisedTensors, pool: NativePool) {
-    this.request = request;
-    this.tensors = new Map(checkpoint.tensors);
-    this.out = out;
-    this.pool = pool;
-  }
-
-  private settingsFor(k: number): CodeSettings {
-    const { bits, group, isSymmetric } = this.request;
-    return { bits, group: group === -1 ? k : group, isSymmetric };
-  }
-
-  private take(matrix: ChosenMatrix, coded: CodedRows, order: Int32Array, errors: Partial<MatrixReport>): void {
-    for (const place of this.out.write(matrix, { ...coded, order })) this.tensors.set(place.name, place);
-    const { tensor, rows, k } = matrix;
-    this.reports.push({ tensor: tensor.name, rows, k, ...errors });
-  }
-
-  async round(matrix: ChosenMatrix): Promise<void> {
-    const { k } = matrix;
-    const coded = await roundRows(this.pool, this.valuesOf(matrix), k, this.settingsFor(k));
-    this.take(matrix, coded, inOrder(k), {});
-  }
-
-  /** Quantises matrices of the same inputs. */
-  async calibrated({ k, matrices }: SharedInputs, hessian: LayerHessian): Promise<void> {
-    const factored = await hessian.factor(this.request.byActivation === true);
-    try {
-      const settings = this.settingsFor(k);
-      const measured: { readonly weights: Float32Array; readonly all: number; readonly rounding: number }[] = [];
-      for (const matrix of matrices) {
-        const weights = this.valuesOf(matrix);
-        const rounded = errorsOf(weights, k, await roundRows(this.pool, weights, k, settings), settings);
-        measured.push({ weights, all: await factored.norm(weights), rounding: await factored.norm(rounded) });
-      }
-      await factored.invert();
-      for (const [i, matrix] of matrices.entries()) {
-        const { weights, all, rounding } = measured[i]!;
-        const coded = await factored.code(weights, settings);
-        const share = (norm: number): number => (all === 0 ? 0 : Math.sqrt(norm / all));
-        this.take(matrix, coded, factored.order, { error: share(coded.loss), roundingError: share(rounding) });
-      }
-    } finally {
-      factored.release();
-    }
-  }
-
-  private valuesOf(matrix: ChosenMatrix): Float32Array {
-    const values = this.out.values(matrix);
-    if (values.every(Number.isFinite)) return values;
-    throw new UserError(
-      `${matrix.tensor.name}: has a weight that is not finite`,
-      'download the checkpoint again, or use another one',
-    );
-  }
-}
-
-/** What rounding in order of columns takes from weights [rows, k]. */
-function errorsOf(
-  weights: Float32Array,
-  k: number,
-  { codes, scales, zeros }: CodedRows,
-  { group }: CodeSettings,
-): Float32Array {
-  const rows = weights.length / k;
-  const factors = halves(scales);
-  return weights.map((value, i) => {
-    const at = Math.floor((i % k) / group) * rows + Math.floor(i / k);
-    return value - (codes[i]! - zeros[at]!) * factors[at]!;
-  });
-}
-
-/** Values of positive f16 numbers. */
-const halves = (bits: Uint16Array): Float64Array =>
-  Float64Array.from(bits, (half) =>
-    half < 0x400 ? half * 2 ** -24 : (1024 + (half & 0x3ff)) * 2 ** ((half >> 10) - 25),
-  );
-
 /** Says what stays as it is, in one line each. */
 function tellKept(kept: ReadonlyMap<string, readonly string[]>, ui: Pick<Ui, 'note'>): void {
   for (const [reason, names] of kept) {
-    const more = names.length - LAST_NAMES;
-    ui.note(`stays as stored (${reason}): ${names.slice(0, LAST_NAMES).join(', ')}${more > 0 ? `, … ${more} more` : ''}`);
+    const more = names.length - SHOWN;
+    ui.note(`stays as stored (${reason}): ${names.slice(0, SHOWN).join(', ')}${more > 0 ? `, … ${more} more` : ''}`);
   }
 }
 
@@ -219,55 +101,6 @@ const graphOf = ({ model, tensors, config }: Checkpoint, quantised: ReadonlySet<
     mask: 'tree',
     dtypeOf: (name) => (quantised.has(name) ? 'f32' : (tensors.get(name)?.format ?? config.dtype)),
   });
-
-/** Samples through the model, group by group. */
-async function calibrate(
-  work: Quantiser,
-  groups: readonly InputGroup[],
-  graph: Graph,
-  samples: readonly Int32Array[],
-  { threads, pool, signal }: { readonly threads: number; readonly pool: NativePool; readonly signal?: AbortSignal },
-  ui: Ui,
-): Promise<number> {
-  const length = samples[0]!.length;
-  const perCall = Math.max(1, Math.floor(CALL_TOKENS / length)) * length;
-  const pieces = cutGraph(graph, groups.map(({ value }) => value));
-  const activations = new Activations(samples, perCall);
-  requireRoom(valueBytes(pieces, activations.tokens), groups.map(({ inputs }) => [...inputs]));
-  const compiled = await compilePieces(pieces, { tokens: perCall, longest: length, threads }, ui);
-  const total = groups.reduce((sum, { inputs }) => sum + inputs.flatMap((each) => each.matrices).length, 0);
-  ui.phase('quantise', `${activations.tokens} tokens in samples of ${length}`);
-  for (const [i, { value, inputs }] of groups.entries()) {
-    const show = (share: number): void =>
-      ui.step((i + share) / groups.length, { done: work.reports.length, total, unit: 'matrices' });
-    const executor = await compiled.open(i, work.tensors);
-    let done = 0;
-    try {
-      await activations.run(pieces[i]!, executor, (tokens) => {
-        signal?.throwIfAborted();
-        done += tokens;
-        show((0.4 * done) / activations.tokens);
-      });
-    } finally {
-      await executor.close();
-    }
-    for (const [at, own] of inputs.entries()) {
-      const hessian = new LayerHessian(pool, own.k);
-      try {
-        for (const columns of activations.columns(value, own.first, own.k)) {
-          await hessian.add(columns);
-          signal?.throwIfAborted();
-        }
-        await work.calibrated(own, hessian);
-      } finally {
-        hessian.release();
-      }
-      signal?.throwIfAborted();
-      show(0.4 + (0.6 * (at + 1)) / inputs.length);
-    }
-  }
-  return activations.tokens;
-}
 
 /**
  * Writes a quantised copy of a checkpoint. Throws UserError, one line, for what cannot be quantised or written; rejects
@@ -302,17 +135,12 @@ export async function quantiseCheckpoint(request: QuantiseRequest, ui: Ui): Prom
   const pool = new (loadAddon().Pool)(threads);
   const out = new QuantisedTensors(output, checkpoint, matrices, settings, config);
   try {
-    const work = new Quantiser(request, checkpoint, out, pool);
-    let tokens = 0;
+    const work = new Quantiser(checkpoint, settings, out, pool);
     if (method === 'gptq') {
-      const quantised = new Set(matrices.flatMap(({ tensor }) => tensor.parts?.map(({ name }) => name) ?? [tensor.name]));
-      const graph = graphOf(checkpoint, quantised);
+      const names = matrices.flatMap(({ tensor: { name, parts } }) => parts?.map((part) => part.name) ?? [name]);
+      const graph = graphOf(checkpoint, new Set(names));
       const { groups } = chooseMatrices(graph, stored, settings);
-      tokens = await calibrate(
-        ...([work, groups, graph, samples] as const),
-        { threads, pool, ...(signal === undefined ? {} : { signal }) },
-        ui,
-      );
+      await calibrate(work, graph, groups, samples, { threads, pool, signal }, ui);
     } else {
       ui.phase('quantise', 'to the nearest');
       for (const [i, matrix] of matrices.entries()) {
@@ -325,7 +153,9 @@ export async function quantiseCheckpoint(request: QuantiseRequest, ui: Ui): Prom
     out.finish({ ...readConfig(checkpoint.configPath), quantization_config: config });
     return {
       ...{ output, method, settings, matrices: work.reports, kept: Object.fromEntries(kept) },
-      ...{ samples: samples.length, tokens, seconds: (performance.now() - begin) / 1000 },
+      samples: samples.length,
+      tokens: samples.reduce((sum, { length }) => sum + length, 0),
+      seconds: (performance.now() - begin) / 1000,
     };
   } finally {
     out.abandon();

@@ -63,11 +63,13 @@ export class QuantisedTensors {
     this.sources = sourceTensors(checkpoint);
     const chosen = new Map(matrices.map((matrix) => [matrix.tensor.name, matrix]));
     const layout = layOut(
-      this.sources.flatMap((source) => {
-        const matrix = chosen.get(source.named ?? '');
-        if (matrix === undefined) return [source];
-        return gptqTensors(source.name.replace(WEIGHT, ''), [matrix.rows, matrix.k], settings);
-      }).map(({ name, dtype, shape, byteLength }) => ({ name, dtype, shape, byteLength })),
+      this.sources
+        .flatMap((source) => {
+          const matrix = chosen.get(source.named ?? '');
+          if (matrix === undefined) return [source];
+          return gptqTensors(source.name.replace(WEIGHT, ''), [matrix.rows, matrix.k], settings);
+        })
+        .map(({ name, dtype, shape, byteLength }) => ({ name, dtype, shape, byteLength })),
     );
     this.places = new Map(layout.entries.map((entry) => [entry.name, entry]));
     this.fileNames = new Map(

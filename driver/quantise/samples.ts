@@ -8,11 +8,13 @@ import { counted } from '../../system/format.js';
 /** Largest file of calibration text: enough for the largest number of samples many times over. */
 const MOST_BYTES = 64 << 20;
 
+const DEFAULT_LENGTH = 512;
+
 export interface CalibrationOptions {
   readonly file: string;
   readonly samples: number;
-  /** Tokens of a sample. */
-  readonly length: number;
+  /** Tokens of a sample. Default: 512, or as many as the model has positions. */
+  readonly length?: number;
   readonly seed: number;
 }
 
@@ -44,7 +46,7 @@ function draw(count: number, most: number, seed: number): readonly number[] {
  */
 export async function readSamples(
   { path, config }: Pick<Checkpoint, 'path' | 'config'>,
-  { file, samples, length, seed }: CalibrationOptions,
+  { file, samples, seed, length = Math.min(DEFAULT_LENGTH, config.maxPositions) }: CalibrationOptions,
 ): Promise<readonly Int32Array[]> {
   if (length > config.maxPositions)
     throw new UserError(
