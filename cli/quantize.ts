@@ -57,8 +57,8 @@ export function addQuantize(program: Command, context: Context): void {
       'the outputs. gptq: as written; nearest: what rounding to the nearest would have cost the same matrix.',
     ],
     'What it takes': [
-      'A layer with k inputs takes k² multiplications for each token, k³ / 3 once, and k² / 2 for each output. Inputs of',
-      'all samples are kept in memory: about 8 × k bytes for each token. docs/quantised.md has measured rates.',
+      'A matrix of n rows and k columns takes k² / 2 multiplications for each token, k³ / 3 once and n·k² after that.',
+      'Inputs of all samples are kept in memory: about 8 × k bytes for each token. docs/quantised.md has rates.',
     ],
     Examples: [
       'tilewright quantize models/demo -o demo-int4 --group 64 --calibration text.txt',

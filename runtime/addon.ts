@@ -248,7 +248,7 @@ export interface CodeJob {
   readonly inverse?: NativeMemory;
 }
 
-/** A matrix [rows, k] as (code − zero)·scale, with a scale for each group of columns that follow each other in order. */
+/** A matrix [rows, k] as (code − zero)·scale, with a scale for each row and group of columns, in their order. */
 export interface CodedRows {
   /** [rows, k], columns as stored. */
   readonly codes: Uint8Array;

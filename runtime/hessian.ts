@@ -19,7 +19,7 @@ const strideOf = (k: number): number => roundUp(k + 8, 16);
 /** Bytes of the two matrices of a layer with k inputs. */
 export const hessianBytes = (k: number): number => 2 * 8 * strideOf(k) ** 2;
 
-/** Share of the mean diagonal that is added to the diagonal, as in the authors' program; more where that is too little. */
+/** Share of the mean diagonal that is added to the diagonal, as in the paper; more where that is too little. */
 const DAMPING = 0.01;
 const MOST_DAMPING = 1;
 

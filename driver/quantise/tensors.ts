@@ -18,7 +18,7 @@ import type { ChosenMatrix } from './matrices.js';
 
 const WEIGHT = /\.weight$/;
 
-/** A tensor of the model's files, and its name in the model; undefined for one of another part of a multimodal model. */
+/** A tensor of the model's files, and its name in the model; undefined where a multimodal model has it beside. */
 interface SourceTensor extends WeightEntry {
   readonly file: string;
   readonly named: string | undefined;

@@ -75,7 +75,7 @@ class PanelCoder {
   }
 
  private:
-  /** The columns at these places of the order. Row a = k − 1 − place of the panel has them, corrected by those before. */
+  /** The columns at these places of the order: rows k − 1 − place of the panel, corrected by the columns before. */
   void codeBlock(size_t begin, size_t end, size_t rows, size_t first, CodedRows &out) {
     const size_t lowest = k_ - end;
     for (size_t place = begin; place < end; place++) {

@@ -1,5 +1,5 @@
-// Quantisation for JavaScript: matrices of a layer's inputs, their factors, and rows as codes. Every argument is checked
-// here; the work runs on a pool.
+// Quantisation for JavaScript: matrices of a layer's inputs, their factors, and rows as codes. Every argument is
+// checked here; the work runs on a pool.
 #include "gptq.h"
 
 namespace tw {

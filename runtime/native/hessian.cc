@@ -50,7 +50,7 @@ void factorDiagonal(const SquareMatrix &m, size_t first, size_t size) {
   }
 }
 
-/** Rows of L in the block's columns: x·Lᵀ = what is there, for PANEL_COLUMNS rows at a time. They are left in `panel`. */
+/** PANEL_COLUMNS rows of L in the block's columns: x·Lᵀ = what is there. They are left in `panel` as well. */
 void solveRows(const SquareMatrix &m, size_t row, size_t first, size_t size, double *panel) {
   for (size_t t = 0; t < size; t++)
     for (size_t r = 0; r < PANEL_COLUMNS; r++) panel[t * PANEL_COLUMNS + r] = m.row(row + r)[first + t];
