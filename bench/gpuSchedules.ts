@@ -12,7 +12,7 @@ import { winnerOf } from '../autotune/searchJob.js';
 import { sizeOf } from '../autotune/work.js';
 import { defaultCudaSchedule, isLegalCuda, kernelSignature } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
-import type { AttentionOverlap, CudaSchedule } from '../ir/cuda.js';
+import type { CudaSchedule } from '../ir/cuda.js';
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import { roleOf, type BenchModel } from './gpuModel.js';
@@ -50,7 +50,7 @@ const GEMM = new RegExp(
   String.raw`^(wgmma|mma|simt|skinny|skinnyWgmma) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) ` +
     String.raw`(cooperative|pingpong|deferred)(?: rem(\d+))?$`,
 );
-const ATTENTION = /^(mma|simt|wgmma) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?( shared)?(?: (tiles|turns))?$/;
+const ATTENTION = /^(mma|simt|wgmma) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?( shared)?$/;
 
 /** The inverse of cudaScheduling.key; undefined if `key` is invalid. */
 function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
@@ -81,7 +81,7 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       ...(gemm[9] === undefined ? {} : { remainderTn: Number(gemm[9]) }),
     };
   } else if (attention !== null && start.kind === 'attention') {
-    const [, skeleton, queries, keys, cluster, teams, shared, overlap] = attention;
+    const [, skeleton, queries, keys, cluster, teams, shared] = attention;
     found = {
       kind: 'attention',
       skeleton: skeleton as 'mma',
@@ -90,7 +90,6 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       ...(cluster === undefined ? {} : { cluster: Number(cluster) as 2 }),
       ...(teams === undefined ? {} : { teams: Number(teams) }),
       ...(shared === undefined ? {} : { sharesTiles: true }),
-      ...(overlap === undefined ? {} : { overlap: overlap as AttentionOverlap }),
     };
   } else if (loop !== null && start.kind === 'loop') {
     found = { ...start, threads: Number(loop[1]) };

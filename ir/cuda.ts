@@ -78,16 +78,7 @@ export interface CudaAttentionSchedule {
    * after another. For blocks of several queries in the mma skeleton under a path mask.
    */
   readonly sharesTiles?: true;
-  /**
-   * What weights of a tile are computed under, in the wgmma skeleton. `tiles`: the products of values of the tile
-   * before. `turns`: those, and the products of the other warpgroup, which takes turns with this one. Absent: nothing
-   * of the same warpgroup.
-   */
-  readonly overlap?: AttentionOverlap;
 }
-
-export const ATTENTION_OVERLAPS = ['tiles', 'turns'] as const;
-export type AttentionOverlap = (typeof ATTENTION_OVERLAPS)[number];
 
 /** Every other kernel: a generated loop nest. */
 export interface CudaLoopSchedule {

@@ -102,7 +102,6 @@ export function emitAttention(
           capFactor: floatLiteral((kernel.scale / (kernel.cap ?? 1)) * BOUNDED_UNIT),
           queriesInRegisters: d <= MAX_HEAD_IN_REGISTERS,
           isWideOut: out.dtype === 'f32',
-          turns: schedule.overlap === 'turns',
         })
       : render('attentionSimt', {
           ...values,
@@ -110,7 +109,7 @@ export function emitAttention(
           scale: floatLiteral(kernel.scale),
           ...capText(kernel.cap),
         });
-  const hopper = skeleton === 'wgmma' ? hopperText(d, q.dtype, schedule) : '';
+  const hopper = skeleton === 'wgmma' ? hopperText(d, q.dtype) : '';
   const launch: LaunchShape = {
     threads,
     sharedBytes: dynamicBytes,
@@ -136,12 +135,10 @@ export function emitAttention(
 }
 
 /** Registers of a thread after setmaxnreg; 504 in total for the three warpgroups of a block. */
-const REGISTERS = { producerRegisters: 56, consumerRegisters: 224 } as const;
-
-const REGISTERS_AHEAD = { producerRegisters: 40, consumerRegisters: 232 } as const;
+const REGISTERS = { producerRegisters: 40, consumerRegisters: 232 } as const;
 
 /** What kernels of warpgroup products call. */
-function hopperText(d: number, dtype: string, { overlap }: CudaAttentionSchedule): string {
+function hopperText(d: number, dtype: string): string {
   const values = wgmmaOperands(d);
   const first = values.accumulators;
   const slabBytes = WGMMA_KEYS * SLAB * 2;
@@ -162,15 +159,14 @@ function hopperText(d: number, dtype: string, { overlap }: CudaAttentionSchedule
       isAdded: first + 5,
     },
     ...{ descriptorBase: DESCRIPTOR_BASE, columnsBase: columnsBase(slabBytes), slabBytes },
-    ...(overlap === undefined ? REGISTERS : REGISTERS_AHEAD),
+    ...REGISTERS,
   });
 }
 
 /** The template of a kernel on tensor cores. */
 function mmaTemplate(kernel: AttentionKernel, schedule: CudaAttentionSchedule): MmaTemplate {
   if (kernel.mask.kind !== 'path') return 'attentionMma';
-  if (schedule.skeleton === 'wgmma')
-    return schedule.overlap === undefined ? 'attentionPathWgmma' : 'attentionPathAhead';
+  if (schedule.skeleton === 'wgmma') return 'attentionPathWgmma';
   if (tileOf(kernel, schedule).isDecode) return 'attentionPathDecode';
   return schedule.sharesTiles === true ? 'attentionPathShared' : 'attentionPathMma';
 }

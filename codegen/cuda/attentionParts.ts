@@ -7,12 +7,7 @@ import { render } from './text/templates.js';
 
 /** A kernel on tensor cores: over trees; of one query of a path; of queries of paths, run by run or tile by tile. */
 export type MmaTemplate =
-  | 'attentionMma'
-  | 'attentionPathDecode'
-  | 'attentionPathMma'
-  | 'attentionPathShared'
-  | 'attentionPathWgmma'
-  | 'attentionPathAhead';
+  'attentionMma' | 'attentionPathDecode' | 'attentionPathMma' | 'attentionPathShared' | 'attentionPathWgmma';
 
 /** The text of a kernel. `values` are what its template and those of its pieces read. */
 export function renderMma(template: MmaTemplate, values: object): string {
@@ -36,14 +31,8 @@ function partsOf(template: MmaTemplate, values: object): Readonly<Record<string,
       return pathParts(values, 3, 2);
     case 'attentionPathWgmma':
       return {
-        power2: part('attentionPower2', values),
-        totals: part('attentionTotals', values),
-        tile: part('attentionWgmmaTile', values, 4),
-      };
-    case 'attentionPathAhead':
-      return {
-        producer: part('attentionAheadProducer', values, 2),
-        consumer: part('attentionAheadConsumer', { ...values, softmax: part('attentionAheadSoftmax', values, 1) }, 1),
+        producer: part('attentionWgmmaProducer', values, 2),
+        consumer: part('attentionWgmmaConsumer', { ...values, softmax: part('attentionWgmmaSoftmax', values, 1) }, 1),
       };
     default:
       return template satisfies never;

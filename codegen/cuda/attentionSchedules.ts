@@ -1,11 +1,5 @@
 /** Which schedules attention has on a GPU: legality, the default, and all of them in a promising order. */
-import {
-  ATTENTION_OVERLAPS,
-  CLUSTER_SIZES,
-  type ClusterSize,
-  type CudaArch,
-  type CudaAttentionSchedule,
-} from '../../ir/cuda.js';
+import { CLUSTER_SIZES, type ClusterSize, type CudaArch, type CudaAttentionSchedule } from '../../ir/cuda.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { hasOwnKeys } from '../../ir/kernelAccess.js';
@@ -78,7 +72,6 @@ function sharingProblem(
   const { skeleton, teams, cluster, sharesTiles } = schedule;
   if (sharesTiles === true && (skeleton !== 'mma' || kernel.mask.kind !== 'path' || tileOf(kernel, schedule).isDecode))
     return 'shared tiles want mma over paths, and several queries a block';
-  if (schedule.overlap !== undefined && skeleton !== 'wgmma') return 'weights are computed under products of wgmma';
   if (teams === undefined && cluster === undefined) return undefined;
   if (!tileOf(kernel, schedule).isDecode)
     return `teams and clusters want mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
@@ -219,7 +212,6 @@ export function attentionSchedules(
             ...TEAMS.map((teams) => ({ ...schedule, ...shared, teams })),
           ]),
           { ...schedule, sharesTiles: true } as const,
-          ...ATTENTION_OVERLAPS.map((overlap) => ({ ...schedule, overlap })),
         ];
       }),
     )

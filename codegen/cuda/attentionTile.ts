@@ -38,9 +38,8 @@ const DECODE_THREADS = 256;
 
 /** Keys of a tile of the wgmma skeleton: two steps of the softmax. */
 export const WGMMA_KEYS = 64;
-/** Tiles in its ring. */
-const WGMMA_SLOTS = 3;
-const WGMMA_SLOTS_AHEAD = 5;
+/** Tiles in its rings. */
+const WGMMA_SLOTS = 5;
 
 /** A block of an attention kernel. */
 export interface AttentionTile {
@@ -90,7 +89,7 @@ export function decodeTeamBytes(d: number, group: number, keys: number): number 
 /** The block of `kernel` under `schedule`. */
 export function tileOf(
   { headDim: d, heads, kvHeads, mask }: Pick<AttentionKernel, 'headDim' | 'heads' | 'kvHeads' | 'mask'>,
-  { skeleton, queries, keys, teams = 1, cluster = 1, sharesTiles, overlap }: CudaAttentionSchedule,
+  { skeleton, queries, keys, teams = 1, cluster = 1, sharesTiles }: CudaAttentionSchedule,
 ): AttentionTile {
   if (skeleton === 'simt') {
     return {
@@ -107,20 +106,16 @@ export function tileOf(
   }
   if (skeleton === 'wgmma') {
     const slotBytes = 2 * WGMMA_KEYS * d * 2;
-    const slots = overlap === undefined ? WGMMA_SLOTS : WGMMA_SLOTS_AHEAD;
     return {
       isDecode: false,
       isGrouped: true,
       rows: (queries * heads) / kvHeads,
       workers: 1,
       threads: WGMMA_THREADS,
-      slots,
+      slots: WGMMA_SLOTS,
       blocks: 1,
-      // Slabs begin at multiples of 1,024 bytes. Behind the ring lie totals of chunks, and two barriers for each tile.
-      dynamicBytes:
-        1024 +
-        MOST_ROWS * (roundUp(d, SLAB) * 2 + (overlap === undefined ? (d + 8) * 4 : 0)) +
-        slots * (slotBytes + 32),
+      // Slabs begin at multiples of 1,024 bytes. Behind the rings lie four barriers for each tile.
+      dynamicBytes: 1024 + MOST_ROWS * roundUp(d, SLAB) * 2 + WGMMA_SLOTS * (slotBytes + 32),
       staticBytes: STATIC_BYTES.wgmma,
     };
   }

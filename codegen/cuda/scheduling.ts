@@ -1,6 +1,6 @@
 /** Schedules of the CUDA target: their encoding, and which ones are legal for a kernel. */
 import { z } from 'zod';
-import { ATTENTION_OVERLAPS, CUDA_GEMM_MODES, CUDA_GEMM_SKELETONS, type CudaSchedule } from '../../ir/cuda.js';
+import { CUDA_GEMM_MODES, CUDA_GEMM_SKELETONS, type CudaSchedule } from '../../ir/cuda.js';
 import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';
 import { defaultCudaSchedule } from './defaults.js';
 import { isLegalCuda, type CudaFacts } from './legality.js';
@@ -27,7 +27,6 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       cluster: z.union([z.literal(2), z.literal(4), z.literal(8)]).exactOptional(),
       teams: extent.exactOptional(),
       sharesTiles: z.literal(true).exactOptional(),
-      overlap: z.enum(ATTENTION_OVERLAPS).exactOptional(),
     }),
     z.strictObject({ kind: z.literal('loop'), threads: extent }),
   ]),
@@ -44,7 +43,6 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           ...(s.cluster === undefined ? [] : [`c${s.cluster}`]),
           ...(s.teams === undefined ? [] : [`t${s.teams}`]),
           ...(s.sharesTiles === undefined ? [] : ['shared']),
-          ...(s.overlap === undefined ? [] : [s.overlap]),
         ].join(' ');
       case 'loop':
         return `t${s.threads}`;
@@ -68,7 +66,6 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           ...(s.cluster === undefined ? [] : [`clusters of ${s.cluster}`]),
           ...(s.teams === undefined ? [] : [`${s.teams} teams`]),
           ...(s.sharesTiles === undefined ? [] : ['shared tiles']),
-          ...(s.overlap === undefined ? [] : [`weights under ${s.overlap}`]),
         ].join(', ');
       case 'loop':
         return `blocks of ${s.threads} threads`;

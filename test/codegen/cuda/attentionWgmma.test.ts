@@ -3,7 +3,7 @@
  * copies arrive and in whatever order threads run.
  */
 import { describe, expect, it } from 'vitest';
-import type { AttentionOverlap, CudaAttentionSchedule } from '../../../ir/cuda.js';
+import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { isLegalAttention } from '../../../codegen/cuda/attentionSchedules.js';
 import { expectSame } from '../../support/sameValues.js';
 import { label, reference, rowsOf, tolerance } from './attentionCases.js';
@@ -22,12 +22,11 @@ const shape = (heads: number, kvHeads: number, headDim: number, more: Partial<Sh
   mask: 'path',
   ...more,
 });
-const wgmma = ({ heads, kvHeads }: Shape, overlap?: AttentionOverlap): CudaAttentionSchedule => ({
+const wgmma = ({ heads, kvHeads }: Shape): CudaAttentionSchedule => ({
   kind: 'attention',
   skeleton: 'wgmma',
   queries: (128 * kvHeads) / heads,
   keys: 32,
-  ...(overlap === undefined ? {} : { overlap }),
 });
 /** Queries of the same heads in blocks of 16 rows or more. */
 const mma = ({ heads, kvHeads }: Shape): CudaAttentionSchedule =>
@@ -38,11 +37,7 @@ const CASES = [
   shape(4, 1, 128, { out: 'bf16' }),
   shape(8, 2, 64, { hasQueryRow: true, cap: 3 }),
 ] as const;
-const OVERLAPS = [undefined, 'tiles', 'turns'] as const;
-/** Every case once, the first under every overlap. */
-const PLANS = CASES.flatMap((s, i) =>
-  (i === 0 ? OVERLAPS : OVERLAPS.slice(i, i + 1)).map((overlap) => ({ s, plan: wgmma(s, overlap) })),
-);
+const PLANS = CASES.map((s) => ({ s, plan: wgmma(s) }));
 prepare(
   [...PLANS, ...CASES.map((s) => ({ s, plan: mma(s) }))].map((each) => ({ ...each, capacity: OPTIONS.tokensCapacity })),
 );
@@ -80,30 +75,30 @@ describe.each(PLANS.map((each) => ({ ...each, name: label(each.s, each.plan) }))
   });
 });
 
-describe.each(OVERLAPS)('warpgroup products, overlap %s', (overlap) => {
+describe('warpgroup products', () => {
   const s = CASES[0];
 
   it('have the bits of several paths of several chunks, cut anywhere', () => {
     const world = new PathWorld(s, [300, 150, 40], 3);
     const whole = world.call(world.whole, { placement: 1 });
     const want = emulate(s, mma(s), whole, OPTIONS).out;
-    expectSame(emulate(s, wgmma(s, overlap), whole, OPTIONS).out, want, 'whole');
+    expectSame(emulate(s, wgmma(s), whole, OPTIONS).out, want, 'whole');
     const pieces = [
       { sequence: 1, from: 100, to: 150 },
       { sequence: 0, from: 129, to: 260 },
     ];
     const part = world.call(pieces, { placement: 2 });
-    expectSame(emulate(s, wgmma(s, overlap), part, OPTIONS).out, emulate(s, mma(s), part, OPTIONS).out, 'pieces');
+    expectSame(emulate(s, wgmma(s), part, OPTIONS).out, emulate(s, mma(s), part, OPTIONS).out, 'pieces');
   });
 
   it('spread NaN and infinity to nobody who does not see them', () => {
-    const wanted = emulate(s, wgmma(s, overlap), treeCall(s, 5), OPTIONS).out;
+    const wanted = emulate(s, wgmma(s), treeCall(s, 5), OPTIONS).out;
     for (const value of [NaN, Infinity]) {
       const data = treeCall(s, 5);
       const token = 69;
       const row = data.inputs.get('key')![token]!;
       for (const name of ['k', 'v']) data.inputs.get(name)!.fill(value, row * s.headDim, (row + 1) * s.headDim);
-      const { out } = emulate(s, wgmma(s, overlap), data, OPTIONS);
+      const { out } = emulate(s, wgmma(s), data, OPTIONS);
       expectSame(rowsOf(out, s.headDim, 0, token), rowsOf(wanted, s.headDim, 0, token), 'before');
       expectSame(rowsOf(out, s.headDim, token + 1, data.T), rowsOf(wanted, s.headDim, token + 1, data.T), 'behind');
       expect(rowsOf(out, s.headDim, token, token + 1).every(Number.isNaN)).toBe(true);

@@ -23,10 +23,6 @@ static void tw_bar_arrive_copied(unsigned bar) {
 static void tw_products_begin() {}
 static void tw_products_commit() { tw_product_commit(); }
 template <int N> static void tw_products_wait() { tw_product_wait(N); }
-static void tw_products_end() {
-  tw_product_commit();
-  tw_product_wait(0);
-}
 static void tw_settled(float &) {}
 static void tw_computed(float) {}
 template <int N> static void tw_wgmma(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded) {

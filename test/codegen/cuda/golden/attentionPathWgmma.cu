@@ -65,10 +65,10 @@ __device__ __forceinline__ void tw_named_arrive(int id, int count) {
 /* Makes what this thread has written to shared memory, or has waited for, visible to products. */
 __device__ __forceinline__ void tw_show_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void tw_registers_of_producers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 }
 __device__ __forceinline__ void tw_registers_of_consumers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 }
 /* Products from here on read registers that were written before; and the end of them. */
 __device__ __forceinline__ void tw_products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -76,9 +76,6 @@ __device__ __forceinline__ void tw_products_commit() { asm volatile("wgmma.commi
 /* Waits until at most N groups of products are under way. */
 template <int N> __device__ __forceinline__ void tw_products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
-}
-__device__ __forceinline__ void tw_products_end() {
-  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 /* Tells the compiler that a product has written an accumulator. */
 __device__ __forceinline__ void tw_settled(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
@@ -124,12 +121,15 @@ TW_FN int tw_most(int a, int b) { return a > b ? a : b; }
 /*
  * 8 heads of 128 over 2 of keys: a block computes 32 queries of the 4 heads that
  * share one head of keys, so that a key is loaded once for all of them. Row r of the block's tile is head r % GROUP of
- * query r / GROUP; each of two warpgroups multiplies 64 rows. A third one gathers keys and values into a ring.
+ * query r / GROUP; each of two warpgroups multiplies 64 rows. A third one gathers keys and values into rings.
  *
  * Query q sees the rows key[begin[q] + i] of keys and values for i from 0 to position[q]. Queries next to each other
  * with one `begin` are a run. A tile is KEYS entries of a run's list. Runs whose lists begin alike, as questions after
  * the same examples do, share their first tiles: those are loaded and multiplied once, for the queries of all these
  * runs.
+ *
+ * A warpgroup issues the scores of a tile together with the products of values of the tile before. It computes the
+ * tile's weights while those are multiplied.
  *
  * The bits of an answer are those of the kernels on mma.sync (attentionPathMma): keys are taken in order of position,
  * 16 a step of a product, STEP a step of the softmax, CHUNK a partial result. A tile has two steps of the softmax.
@@ -140,76 +140,36 @@ TW_FN int tw_most(int a, int b) { return a > b ? a : b; }
 namespace attention {
 constexpr int D = 128, GROUP = 4, QUERIES = 32, KV_HEADS = 2, ROWS = 128, STEP = 32,
     KEYS = 64, CHUNK = 128, PRODUCERS = 128, CONSUMERS = 256,
-    THREADS = PRODUCERS + CONSUMERS, SLOTS = 3;
+    THREADS = PRODUCERS + CONSUMERS, SLOTS = 5;
 constexpr int PIECES = D / 8, SLABS = D / 64;
-/* Slabs of 64 columns, rows of 128 bytes with the 128-byte swizzle: queries, then a ring of keys and values. */
+/* Slabs of 64 columns, rows of 128 bytes with the 128-byte swizzle: queries, then rings of keys and of values. */
 constexpr unsigned QUERY_SLAB = ROWS * 128, KEY_SLAB = KEYS * 128, SIDE_BYTES = SLABS * KEY_SLAB,
-    SLOT_BYTES = 2 * SIDE_BYTES, RING_AT = SLABS * QUERY_SLAB, TOTALS_AT = RING_AT + SLOTS * SLOT_BYTES,
-    BARRIERS_AT = TOTALS_AT + CONSUMERS * (D / 8 + 1) * 16;
+    RING_AT = SLABS * QUERY_SLAB, RING_BYTES = SLOTS * SIDE_BYTES, BARRIERS_AT = RING_AT + 2 * RING_BYTES;
+/* Named barriers: of the consumers, and of what runs share. */
+constexpr int CONSUMERS_MEET = 1, RUNS_ARE_KNOWN = 2;
 constexpr float SCALE = 0.127517431974411f;
 
-/* 2^x for a whole x of at most 0; 0 where that is no normal number, and for −inf and NaN. */
-TW_FN float power2(float x) { return x >= -126.0f ? __int_as_float(((int)x + 127) << 23) : 0.0f; }
+/*
+ * 2^x for a whole x of at most 0; 0 where that is no normal number, and for −inf and NaN. Beside 2^23 the last bits of
+ * a number are its whole part.
+ */
+TW_FN float power2(float x) { return x >= -126.0f ? __uint_as_float(__float_as_uint(x + 8388735.0f) << 23) : 0.0f; }
+/* A value that all lanes have, exchanged so that the compiler knows it. */
+TW_FN int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 /* Where 16 bytes of a row lie in a slab. */
 TW_FN unsigned place_of_piece(int row, int piece, unsigned slab) {
   return (piece >> 3) * slab + row * 128 + ((piece ^ row) & 7) * 16;
 }
-
-/*
- * What the chunks of a thread's two rows add up to, in shared memory, since registers are full of products: pairs of
- * values of the first row and of the second, then maximum and sum of each.
- */
-TW_FN tw_f4 &total_of(tw_f4 *total, int i) { return total[i * CONSUMERS]; }
-template <int ROW> TW_FN tw_f2 &half_of(tw_f4 &x) { return ((tw_f2 *)&x)[ROW]; }
-/* Adds the total of the chunks before to a row's current chunk. */
-template <int ROW> TW_FN void add_total(tw_f4 *total, float (&o)[D / 2], float &top, float &sum) {
-  const tw_f2 before = half_of<ROW>(total_of(total, D / 8));
-  const float most = fmaxf(before.x, top), old = power2(before.x - most), now = power2(top - most);
-  sum = fmaf(sum, now, tw_mul(before.y, old));
-  top = most;
+/* Adds a row's chunk, its maximum and its sum to the total of the chunks before. */
+template <int ROW> TW_FN void add_chunk(float (&total)[D / 2], float &total_top, float &total_sum,
+    const float (&o)[D / 2], float top, float sum) {
+  const float most = fmaxf(total_top, top), old = power2(total_top - most), now = power2(top - most);
+  total_sum = fmaf(sum, now, tw_mul(total_sum, old));
+  total_top = most;
 #pragma unroll
-  for (int i = 0; i < D / 8; i++) {
-    const tw_f2 x = half_of<ROW>(total_of(total, i));
-    o[4 * i + 2 * ROW] = fmaf(o[4 * i + 2 * ROW], now, tw_mul(x.x, old));
-    o[4 * i + 2 * ROW + 1] = fmaf(o[4 * i + 2 * ROW + 1], now, tw_mul(x.y, old));
-  }
-}
-/* Ends a row's chunk, which is not the first if `has_total`. `all` is its sum over the row's threads. */
-template <int ROW>
-TW_FN void end_chunk(tw_f4 *total, bool has_total, float (&o)[D / 2], float &top, float &sum, float all) {
-  if (has_total) add_total<ROW>(total, o, top, all);
-  half_of<ROW>(total_of(total, D / 8)) = tw_f2{ top, all };
-  top = -tw_inf();
-  sum = 0.0f;
-#pragma unroll
-  for (int i = 0; i < D / 8; i++) {
-    half_of<ROW>(total_of(total, i)) = tw_f2{ o[4 * i + 2 * ROW], o[4 * i + 2 * ROW + 1] };
-    o[4 * i + 2 * ROW] = o[4 * i + 2 * ROW + 1] = 0.0f;
-  }
-}
-/* Puts the chunk of both rows into the total. The next chunk's first product replaces `o`. */
-TW_FN void end_chunks(tw_f4 *total, bool has_total, const float (&o)[D / 2], float top0, float top1, float all0,
-    float all1) {
-  float now0 = 1.0f, now1 = 1.0f, old0 = 0.0f, old1 = 0.0f;
-  if (has_total) {
-    const tw_f4 before = total_of(total, D / 8);
-    const float most0 = fmaxf(before.x, top0), most1 = fmaxf(before.z, top1);
-    now0 = power2(top0 - most0);
-    now1 = power2(top1 - most1);
-    old0 = power2(before.x - most0);
-    old1 = power2(before.z - most1);
-    all0 = fmaf(all0, now0, tw_mul(before.y, old0));
-    all1 = fmaf(all1, now1, tw_mul(before.w, old1));
-    top0 = most0;
-    top1 = most1;
-  }
-  total_of(total, D / 8) = tw_f4{ top0, all0, top1, all1 };
-#pragma unroll
-  for (int i = 0; i < D / 8; i++) {
-    tw_f4 x = { 0.0f, 0.0f, 0.0f, 0.0f };
-    if (has_total) x = total_of(total, i);
-    total_of(total, i) = tw_f4{ fmaf(o[4 * i], now0, tw_mul(x.x, old0)), fmaf(o[4 * i + 1], now0, tw_mul(x.y, old0)),
-        fmaf(o[4 * i + 2], now1, tw_mul(x.z, old1)), fmaf(o[4 * i + 3], now1, tw_mul(x.w, old1)) };
+  for (int i = 2 * ROW; i < D / 2; i += 4) {
+    total[i] = fmaf(o[i], now, tw_mul(total[i], old));
+    total[i + 1] = fmaf(o[i + 1], now, tw_mul(total[i + 1], old));
   }
 }
 
@@ -227,20 +187,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
   /* Of the first query of each run: the run before, the run behind, its keys, and the tiles that the run before has. */
   __shared__ int s_before[QUERIES], s_next[QUERIES], s_keys[QUERIES], s_shared[QUERIES];
   const int thread = threadIdx.x, lane = thread & 31;
-  /* Exchanged, so that the compiler knows it to be uniform. */
-  const int group = __shfl_sync(0xffffffffu, thread >> 7, 0);
+  const int group = uniform(thread >> 7);
   const int kv = (int)blockIdx.x % KV_HEADS, first = (int)blockIdx.x / KV_HEADS * QUERIES, rows = R;
   const int count = tw_least(QUERIES, rows - first);
-  const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D;
-  const unsigned short *k = (const unsigned short *)p1 + kv * D;
-  const unsigned short *v = (const unsigned short *)p2 + kv * D;
   const int *list = (const int *)p5;
   const unsigned shared = (tw_shared_address(tw_shared) + 1023u) & ~1023u, ring = shared + RING_AT,
-      full = shared + BARRIERS_AT, empty = full + 8 * SLOTS;
+      keys_full = shared + BARRIERS_AT, values_full = keys_full + 8 * SLOTS, keys_empty = values_full + 8 * SLOTS,
+      values_empty = keys_empty + 8 * SLOTS;
   if (thread == 0) {
-    for (int i = 0; i < SLOTS; i++) {
-      tw_bar_init(full + 8 * i, PRODUCERS);
-      tw_bar_init(empty + 8 * i, CONSUMERS / 32);
+    for (int i = 0; i < 2 * SLOTS; i++) {
+      tw_bar_init(keys_full + 8 * i, PRODUCERS);
+      tw_bar_init(keys_empty + 8 * i, CONSUMERS / 32);
     }
     tw_bar_show();
   }
@@ -256,12 +213,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
     s_begin[i] = begin;
     s_position[i] = begin < 0 ? -1 : tw_least(((const int *)p4)[token], C - begin - 1);
   }
-  for (int i = thread; i < ROWS * PIECES; i += THREADS) {
-    const int row = i / PIECES, piece = i % PIECES, token = token_of(row / GROUP);
-    tw_cp_async16(shared + place_of_piece(row, piece, QUERY_SLAB),
-        q + (token < 0 ? 0 : token * 1024ll + row % GROUP * D + piece * 8), token < 0 ? 0 : 16);
+  if (group > 0) {
+    const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D;
+    for (int i = thread - PRODUCERS; i < ROWS * PIECES; i += CONSUMERS) {
+      const int row = i / PIECES, piece = i % PIECES, token = token_of(row / GROUP);
+      tw_cp_async16(shared + place_of_piece(row, piece, QUERY_SLAB),
+          q + (token < 0 ? 0 : token * 1024ll + row % GROUP * D + piece * 8), token < 0 ? 0 : 16);
+    }
+    tw_cp_async_commit();
   }
-  tw_cp_async_commit();
   __syncthreads();  /* Begins and positions are there. */
   for (int run = thread >> 5; run < count; run += THREADS / 32) {
     const int begin = s_begin[run];
@@ -274,24 +234,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
     if (lane == 0) {
       s_next[run] = next;
       s_keys[run] = highest + 1;
-      s_shared[run] = 0;
+      s_shared[run] = run == 0 ? 0 : 0x7fffffff;
       if (next < count) s_before[next] = run;
     }
   }
   __syncthreads();  /* The runs are there. */
-  for (int run = thread >> 5; run < count; run += THREADS / 32) {
-    const int begin = s_begin[run];
-    if (run == 0 || s_begin[run - 1] == begin) continue;
-    const int before = s_before[run], most = tw_least(s_keys[before], s_keys[run]) / KEYS;
-    const int *ours = list + begin + lane, *theirs = list + s_begin[before] + lane;
-    int tiles = 0;
-    while (tiles < most && !__any_sync(0xffffffffu, ours[tiles * KEYS] != theirs[tiles * KEYS] ||
-        ours[tiles * KEYS + 32] != theirs[tiles * KEYS + 32])) tiles++;
-    if (lane == 0) s_shared[run] = tiles;
-  }
-  tw_cp_async_wait<0>();
-  tw_show_products();
-  __syncthreads();  /* The queries and what runs share are there. */
 
   int slot = 0;
   unsigned phase = 0;
@@ -299,12 +246,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
   int pass = -1, end = count;
   /* The first tile of its own of run `run` or, where it has none, of a later run. */
   const auto enter = [&](int run) {
-    for (; run < end; run = s_next[run])
-      if (s_shared[run] * KEYS < s_keys[run]) return Tile{ run, s_begin[run], s_keys[run], s_shared[run] };
+    for (; run < end; run = uniform(s_next[run])) {
+      const int keys = uniform(s_keys[run]), index = uniform(s_shared[run]);
+      if (index * KEYS < keys) return Tile{ run, uniform(s_begin[run]), keys, index };
+    }
     return Tile{ end, 0, 0, 0 };
   };
   const auto after = [&](Tile tile) {
-    if ((tile.index + 1) * KEYS >= tile.keys) return enter(s_next[tile.run]);
+    if ((tile.index + 1) * KEYS >= tile.keys) return enter(uniform(s_next[tile.run]));
     tile.index++;
     return tile;
   };
@@ -324,37 +273,46 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
 
   if (group == 0) {
     tw_registers_of_producers();
+    /* A thread copies 16 bytes of each of ROWS_APART-th rows of a tile. */
+    constexpr int ROWS_APART = PRODUCERS / PIECES;
+    const int own_row = thread / PIECES, piece = thread % PIECES;
+    const unsigned place = ring + place_of_piece(own_row, piece, KEY_SLAB);
+    const unsigned short *k = (const unsigned short *)p1 + kv * D + piece * 8;
+    const unsigned short *v = (const unsigned short *)p2 + kv * D + piece * 8;
     /* Lane l has the rows of keys l and 32 + l of a tile, −1 past the last key. */
     const auto id_of = [&](const Tile &tile, int at) {
       const int i = tile.index * KEYS + at + lane;
       return i < tile.keys ? list[tile.begin + i] : -1;
     };
-    do {
-      int before = -1;
-      for (Tile tile = enter(pass < 0 ? 0 : pass); tile.run < end; tile = after(tile)) {
-        const int low = id_of(tile, 0), high = id_of(tile, 32);
-        tw_bar_wait(empty + 8 * slot, phase ^ 1);
-#pragma unroll 4
-        for (int i = thread; i < KEYS * PIECES; i += PRODUCERS) {
-          const int at = i / PIECES, piece = i % PIECES;
-          const int row = __shfl_sync(0xffffffffu, at < 32 ? low : high, at & 31);
-          const unsigned place = ring + slot * SLOT_BYTES + place_of_piece(at, piece, KEY_SLAB);
-          tw_cp_async16(place, k + (row < 0 ? 0 : row * 256ll + piece * 8), row < 0 ? 0 : 16);
-          tw_cp_async16(place + SIDE_BYTES, v + (row < 0 ? 0 : row * 256ll + piece * 8), row < 0 ? 0 : 16);
-        }
-        tw_cp_async_commit();
-        if (before >= 0) {
-          tw_cp_async_wait<1>();
-          tw_show_products();
-          tw_bar_arrive(full + 8 * before);
-        }
-        before = slot;
-        if (++slot == SLOTS) { slot = 0; phase ^= 1; }
+    const auto gather = [&](const unsigned short *from, long long stride, unsigned to, int low, int high, unsigned bar) {
+#pragma unroll
+      for (int j = 0; j < KEYS; j += ROWS_APART) {
+        const int row = __shfl_sync(0xffffffffu, j < 32 ? low : high, (own_row + j) & 31);
+        tw_cp_async16(to + j * 128, from + (row < 0 ? 0 : row * stride), row < 0 ? 0 : 16);
       }
-      if (before >= 0) {
-        tw_cp_async_wait<0>();
-        tw_show_products();
-        tw_bar_arrive(full + 8 * before);
+      tw_bar_arrive_copied(bar);
+    };
+    /* The first run has no tiles of another: consumers compare the others' lists while its tiles are on their way. */
+    bool is_known = false;
+    const auto know = [&] {
+      if (!is_known) tw_named_sync(RUNS_ARE_KNOWN, THREADS);
+      is_known = true;
+    };
+    do {
+      if (s_keys[0] == 0) know();
+      Tile tile = enter(pass < 0 ? 0 : pass);
+      int low = id_of(tile, 0), high = id_of(tile, 32);
+      while (tile.run < end) {
+        tw_bar_wait(keys_empty + 8 * slot, phase ^ 1);
+        gather(k, 256, place + slot * SIDE_BYTES, low, high, keys_full + 8 * slot);
+        if ((tile.index + 1) * KEYS >= tile.keys) know();
+        tile = after(tile);
+        const int next_low = id_of(tile, 0), next_high = id_of(tile, 32);
+        tw_bar_wait(values_empty + 8 * slot, phase ^ 1);
+        gather(v, 256, place + RING_BYTES + slot * SIDE_BYTES, low, high, values_full + 8 * slot);
+        low = next_low;
+        high = next_high;
+        if (++slot == SLOTS) { slot = 0; phase ^= 1; }
       }
     } while (again(true));
     return;
@@ -363,22 +321,58 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
   tw_registers_of_consumers();
   const int warp = (thread >> 5) - 4, row0 = warp * 16 + (lane >> 2), row1 = row0 + 8;
   const unsigned long long queries = tw_rows_at(shared) + (group - 1) * (64 * 128 / 16);
-  tw_f4 *const total = (tw_f4 *)(tw_shared + (shared - tw_shared_address(tw_shared)) + TOTALS_AT) + thread - PRODUCERS;
+  for (int run = uniform(s_next[0]); run < count; run = uniform(s_next[run])) {
+    const int before = uniform(s_before[run]), most = tw_least(s_keys[before], s_keys[run]) / KEYS;
+    const int *ours = list + s_begin[run] + lane, *theirs = list + s_begin[before] + lane;
+    int tiles = most;
+    /* Four tiles at once, so that their loads overlap. */
+    for (int tile = warp; tile < tiles; tile += 4 * CONSUMERS / 32) {
+      int least = most;
+#pragma unroll
+      for (int i = 3; i >= 0; i--) {
+        const int at = tile + i * (CONSUMERS / 32);
+        if (at < most && ((ours[at * KEYS] ^ theirs[at * KEYS]) | (ours[at * KEYS + 32] ^ theirs[at * KEYS + 32])) != 0)
+          least = at;
+      }
+      tiles = tw_least(tiles, __reduce_min_sync(0xffffffffu, least));
+    }
+    if (lane == 0) atomicMin(&s_shared[run], tiles);
+  }
+  tw_cp_async_wait<0>();
+  tw_show_products();
+  tw_named_arrive(RUNS_ARE_KNOWN, THREADS);
+  tw_named_sync(CONSUMERS_MEET, CONSUMERS);  /* The queries and what runs share are there. */
+  
   bool is_finite;
   do {
-    float o[D / 2];
+    float o[D / 2], total[D / 2], s[KEYS / 2];
+    unsigned weight[KEYS / 16][4];
     float top0 = -tw_inf(), top1 = -tw_inf(), sum0 = 0.0f, sum1 = 0.0f;
+    float total_top0 = -tw_inf(), total_top1 = -tw_inf(), total_sum0 = 0.0f, total_sum1 = 0.0f;
 #pragma unroll
-    for (int i = 0; i < D / 2; i++) o[i] = 0.0f;
+    for (int i = 0; i < D / 2; i++) o[i] = total[i] = 0.0f;
     int run = -1, until = 0, highest = -1, lowest = -1, last0 = -1, last1 = -1;
-    for (Tile tile = enter(pass < 0 ? 0 : pass); tile.run < end; tile = after(tile)) {
-      const int key = tile.index * KEYS;
+    /* Whether all rows of the warpgroup begin a chunk with the tile whose weights there are. */
+    bool is_fresh = false;
+    Tile tile = enter(pass < 0 ? 0 : pass);
+    const auto step = [&] {
+      tile = after(tile);
+      if (++slot == SLOTS) { slot = 0; phase ^= 1; }
+    };
+    /* Whether there is a tile, and a row of the warpgroup sees it. */
+    const auto is_seen = [&] {
+      if (tile.run >= end) return false;
       if (tile.run != run || tile.index >= until) {
         /* The queries [run, to) share the run's tiles up to `until`. */
         run = tile.run;
         until = 0x7fffffff;
-        int to = pass < 0 ? s_next[run] : end;
-        for (; to < end && s_shared[to] > tile.index; to = s_next[to]) until = tw_least(until, s_shared[to]);
+        int to = pass < 0 ? uniform(s_next[run]) : end;
+        while (to < end) {
+          const int tiles = uniform(s_shared[to]);
+          if (tiles <= tile.index) break;
+          until = tw_least(until, tiles);
+          to = uniform(s_next[to]);
+        }
         /* Their positions, and −1 of others. */
         const auto position_of = [&](int row) {
           const int i = row / GROUP;
@@ -390,117 +384,192 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
         last0 = position_of(row0);
         last1 = position_of(row1);
       }
-      tw_bar_wait(full + 8 * slot, phase);
-      if (key <= highest) {
-        /* Whether all rows of the warpgroup begin a chunk. */
-        const bool is_fresh = key % CHUNK == 0 && lowest >= key;
-        if (key > 0 && key % CHUNK == 0) {
-          const float all0 = tw_quad_sum(sum0), all1 = tw_quad_sum(sum1);
-          if (is_fresh) {
-            end_chunks(total, key > CHUNK, o, top0, top1, all0, all1);
-            top0 = top1 = -tw_inf();
-            sum0 = sum1 = 0.0f;
-          } else {
-            if (last0 >= key) end_chunk<0>(total, key > CHUNK, o, top0, sum0, all0);
-            if (last1 >= key) end_chunk<1>(total, key > CHUNK, o, top1, sum1, all1);
-          }
-          __syncwarp();
-        }
-        const unsigned long long keys = tw_rows_at(ring + slot * SLOT_BYTES);
-        const unsigned long long values = tw_columns_at(ring + slot * SLOT_BYTES + SIDE_BYTES);
-        float s[KEYS / 2];
-        unsigned weight[KEYS / 16][4];
-        tw_products_begin();
+      return tile.index * KEYS <= highest;
+    };
+    const auto release = [&](unsigned bar) { if (lane == 0) tw_bar_arrive(bar); };
+    const auto multiply_keys = [&] {
+      const unsigned long long keys = tw_rows_at(ring) + uniform(slot) * (SIDE_BYTES / 16);
 #pragma unroll
-        for (int i = 0; i < D / 16; i++)
-          tw_wgmma(s, queries + (i >> 2) * (QUERY_SLAB / 16) + (i & 3) * 2,
-              keys + (i >> 2) * (KEY_SLAB / 16) + (i & 3) * 2, i);
-        tw_products_end();
+      for (int i = 0; i < D / 16; i++)
+        tw_wgmma(s, queries + (i >> 2) * (QUERY_SLAB / 16) + (i & 3) * 2,
+            keys + (i >> 2) * (KEY_SLAB / 16) + (i & 3) * 2, i);
+      tw_products_commit();
+    };
+    const auto multiply_values = [&](int at) {
+      const unsigned long long values = tw_columns_at(ring + RING_BYTES) + uniform(at) * (SIDE_BYTES / 16);
+#pragma unroll
+      for (int n = 0; n < KEYS / 16; n++)
+        tw_wgmma_values(o, weight[n], values + n * (16 * 128 / 16), n > 0 || !is_fresh);
+      tw_products_commit();
+    };
+    float keep0 = 1.0f, keep1 = 1.0f, ended_top0 = 0.0f, ended_top1 = 0.0f, ended_sum0 = 0.0f, ended_sum1 = 0.0f;
+    bool is_end = false, is_rescaled = false;
+    /* In place of scores: weights. Nothing of the results is read or written, as products still add to them. */
+    const auto make_weights = [&] {
+      const int key = tile.index * KEYS;
+      if (key + KEYS - 1 > lowest) {
+        const int left0 = last0 - key - (lane & 3) * 2, left1 = last1 - key - (lane & 3) * 2;
+#pragma unroll
+        for (int i = 0; i < KEYS / 2; i++)
+          if (i / 4 * 8 + (i & 1) > ((i & 2) == 0 ? left0 : left1)) s[i] = -tw_inf();
+      }
+      is_end = key > 0 && key % CHUNK == 0;
+      is_fresh = key % CHUNK == 0 && lowest >= key;
+      if (is_end) {
+        ended_top0 = top0;
+        ended_top1 = top1;
+        ended_sum0 = tw_quad_sum(sum0);
+        ended_sum1 = tw_quad_sum(sum1);
+        if (last0 >= key) { top0 = -tw_inf(); sum0 = 0.0f; }
+        if (last1 >= key) { top1 = -tw_inf(); sum1 = 0.0f; }
+      }
+      /* The maxima after each step of the softmax. */
+      float most0[KEYS / STEP], most1[KEYS / STEP];
+#pragma unroll
+      for (int step = 0; step < KEYS / STEP; step++) {
+        constexpr int OWN = STEP / 2;
+        float own0 = s[step * OWN], own1 = s[step * OWN + 2];
+#pragma unroll
+        for (int i = 0; i < OWN; i += 4) {
+          own0 = fmaxf(own0, fmaxf(s[step * OWN + i], s[step * OWN + i + 1]));
+          own1 = fmaxf(own1, fmaxf(s[step * OWN + i + 2], s[step * OWN + i + 3]));
+        }
+        most0[step] = own0;
+        most1[step] = own1;
+      }
+#pragma unroll
+      for (int by = 1; by < 4; by *= 2) {
+#pragma unroll
+        for (int step = 0; step < KEYS / STEP; step++) {
+          most0[step] = fmaxf(most0[step], __shfl_xor_sync(0xffffffffu, most0[step], by));
+          most1[step] = fmaxf(most1[step], __shfl_xor_sync(0xffffffffu, most1[step], by));
+        }
+      }
+#pragma unroll
+      for (int step = 0; step < KEYS / STEP; step++) {
+        most0[step] = fmaxf(step == 0 ? top0 : most0[0], ceilf(tw_mul(most0[step], SCALE)));
+        most1[step] = fmaxf(step == 0 ? top1 : most1[0], ceilf(tw_mul(most1[step], SCALE)));
+      }
+      /* What was added before the first step, and by it, is kept by these factors. */
+      const float early0 = power2(top0 - most0[0]), early1 = power2(top1 - most1[0]);
+      const float late0 = power2(most0[0] - most0[1]), late1 = power2(most1[0] - most1[1]);
+      is_rescaled = __any_sync(0xffffffffu, most0[1] != top0 || most1[1] != top1) && !is_fresh;
+      keep0 = tw_mul(early0, late0);
+      keep1 = tw_mul(early1, late1);
+      top0 = most0[1];
+      top1 = most1[1];
+      sum0 = tw_mul(sum0, early0);
+      sum1 = tw_mul(sum1, early1);
+#pragma unroll
+      for (int step = 0; step < KEYS / STEP; step++) {
+        /* A row may have seen nothing yet. */
+        const float shift0 = most0[step] == -tw_inf() ? 0.0f : -most0[step];
+        const float shift1 = most1[step] == -tw_inf() ? 0.0f : -most1[step];
+        if (step > 0) {
+          sum0 = tw_mul(sum0, late0);
+          sum1 = tw_mul(sum1, late1);
+        }
+#pragma unroll
+        for (int i = step * STEP / 2; i < (step + 1) * STEP / 2; i += 4) {
+          float x0 = tw_exp2(fmaf(s[i], SCALE, shift0)), x1 = tw_exp2(fmaf(s[i + 1], SCALE, shift0));
+          float x2 = tw_exp2(fmaf(s[i + 2], SCALE, shift1)), x3 = tw_exp2(fmaf(s[i + 3], SCALE, shift1));
+          sum0 += x0 + x1;
+          sum1 += x2 + x3;
+          if (step == 0) {
+            x0 = tw_mul(x0, late0);
+            x1 = tw_mul(x1, late0);
+            x2 = tw_mul(x2, late1);
+            x3 = tw_mul(x3, late1);
+          }
+          s[i] = x0;
+          s[i + 1] = x1;
+          s[i + 2] = x2;
+          s[i + 3] = x3;
+        }
+      }
+    };
+    /* The products so far are there: ends chunks, rescales results, and makes operands of the weights. */
+    const auto fold = [&] {
+      const int key = tile.index * KEYS;
+      if (is_end) {
+        if (is_fresh || last0 >= key) add_chunk<0>(total, total_top0, total_sum0, o, ended_top0, ended_sum0);
+        if (is_fresh || last1 >= key) add_chunk<1>(total, total_top1, total_sum1, o, ended_top1, ended_sum1);
+        if (!is_fresh) {
+#pragma unroll
+          for (int i = 0; i < D / 2; i++) if (((i & 2) == 0 ? last0 : last1) >= key) o[i] = 0.0f;
+        }
+        __syncwarp();
+      }
+      if (is_rescaled) {
+#pragma unroll
+        for (int i = 0; i < D / 2; i++) o[i] = tw_mul(o[i], (i & 2) == 0 ? keep0 : keep1);
+      }
+#pragma unroll
+      for (int i = 0; i < KEYS / 2; i += 4) {
+        weight[i / 8][i / 4 % 2 * 2] = tw_pack_bf16(s[i], s[i + 1]);
+        weight[i / 8][i / 4 % 2 * 2 + 1] = tw_pack_bf16(s[i + 2], s[i + 3]);
+      }
+    };
+    for (;;) {
+      for (; tile.run < end && !is_seen(); step()) {
+        tw_bar_wait(keys_full + 8 * slot, phase);
+        release(keys_empty + 8 * slot);
+        tw_bar_wait(values_full + 8 * slot, phase);
+        release(values_empty + 8 * slot);
+      }
+      if (tile.run >= end) break;
+      tw_bar_wait(keys_full + 8 * slot, phase);
+      tw_show_products();
+      tw_products_begin();
+      multiply_keys();
+      tw_products_wait<0>();
+#pragma unroll
+      for (int i = 0; i < KEYS / 2; i++) tw_settled(s[i]);
+      release(keys_empty + 8 * slot);
+      make_weights();
+      fold();
+      int at = slot;
+      unsigned at_phase = phase;
+      for (step(); is_seen(); step()) {
+        tw_bar_wait(keys_full + 8 * slot, phase);
+        tw_bar_wait(values_full + 8 * at, at_phase);
+        tw_show_products();
+        tw_products_begin();
+        multiply_keys();
+        multiply_values(at);
+        tw_products_wait<1>();
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++) tw_settled(s[i]);
-        if (key + KEYS - 1 > lowest) {
-#pragma unroll
-          for (int i = 0; i < KEYS / 2; i++)
-            if (key + i / 4 * 8 + (lane & 3) * 2 + (i & 1) > ((i & 2) == 0 ? last0 : last1)) s[i] = -tw_inf();
-        }
-        /* The maxima after each step of the softmax. */
-        float most0[KEYS / STEP], most1[KEYS / STEP];
-#pragma unroll
-        for (int step = 0; step < KEYS / STEP; step++) {
-          constexpr int OWN = STEP / 2;
-          float own0 = s[step * OWN], own1 = s[step * OWN + 2];
-#pragma unroll
-          for (int i = 0; i < OWN; i += 4) {
-            own0 = fmaxf(own0, fmaxf(s[step * OWN + i], s[step * OWN + i + 1]));
-            own1 = fmaxf(own1, fmaxf(s[step * OWN + i + 2], s[step * OWN + i + 3]));
-          }
-          own0 = fmaxf(own0, __shfl_xor_sync(0xffffffffu, own0, 1));
-          own1 = fmaxf(own1, __shfl_xor_sync(0xffffffffu, own1, 1));
-          own0 = fmaxf(own0, __shfl_xor_sync(0xffffffffu, own0, 2));
-          own1 = fmaxf(own1, __shfl_xor_sync(0xffffffffu, own1, 2));
-          most0[step] = fmaxf(step == 0 ? top0 : most0[0], ceilf(tw_mul(own0, SCALE)));
-          most1[step] = fmaxf(step == 0 ? top1 : most1[0], ceilf(tw_mul(own1, SCALE)));
-        }
-        /* What was added before the first step, and by it, is kept by these factors. */
-        const float early0 = power2(top0 - most0[0]), early1 = power2(top1 - most1[0]);
-        const float late0 = power2(most0[0] - most0[1]), late1 = power2(most1[0] - most1[1]);
-        if (__any_sync(0xffffffffu, most0[1] != top0 || most1[1] != top1) && !is_fresh) {
-          const float keep0 = tw_mul(early0, late0), keep1 = tw_mul(early1, late1);
-#pragma unroll
-          for (int i = 0; i < D / 2; i++) o[i] = tw_mul(o[i], (i & 2) == 0 ? keep0 : keep1);
-        }
-        top0 = most0[1];
-        top1 = most1[1];
-        sum0 = tw_mul(sum0, early0);
-        sum1 = tw_mul(sum1, early1);
-#pragma unroll
-        for (int step = 0; step < KEYS / STEP; step++) {
-          /* A row may have seen nothing yet. */
-          const float shift0 = most0[step] == -tw_inf() ? 0.0f : -most0[step];
-          const float shift1 = most1[step] == -tw_inf() ? 0.0f : -most1[step];
-          if (step > 0) {
-            sum0 = tw_mul(sum0, late0);
-            sum1 = tw_mul(sum1, late1);
-          }
-#pragma unroll
-          for (int n = step * STEP / 8; n < (step + 1) * STEP / 8; n++) {
-            float x0 = tw_exp2(fmaf(s[4 * n], SCALE, shift0)), x1 = tw_exp2(fmaf(s[4 * n + 1], SCALE, shift0));
-            float x2 = tw_exp2(fmaf(s[4 * n + 2], SCALE, shift1)), x3 = tw_exp2(fmaf(s[4 * n + 3], SCALE, shift1));
-            sum0 += x0 + x1;
-            sum1 += x2 + x3;
-            if (step == 0) {
-              x0 = tw_mul(x0, late0);
-              x1 = tw_mul(x1, late0);
-              x2 = tw_mul(x2, late1);
-              x3 = tw_mul(x3, late1);
-            }
-            weight[n / 2][n % 2 * 2] = tw_pack_bf16(x0, x1);
-            weight[n / 2][n % 2 * 2 + 1] = tw_pack_bf16(x2, x3);
-          }
-        }
-        tw_products_begin();
-#pragma unroll
-        for (int n = 0; n < KEYS / 16; n++)
-          tw_wgmma_values(o, weight[n], values + n * (16 * 128 / 16), n > 0 || !is_fresh);
-        tw_products_end();
+        release(keys_empty + 8 * slot);
+        make_weights();
+        tw_computed(sum0 + sum1);
+        tw_products_wait<0>();
 #pragma unroll
         for (int i = 0; i < D / 2; i++) tw_settled(o[i]);
+        release(values_empty + 8 * at);
+        fold();
+        at = slot;
+        at_phase = phase;
       }
-      if (lane == 0) tw_bar_arrive(empty + 8 * slot);
-      if (++slot == SLOTS) { slot = 0; phase ^= 1; }
+      tw_bar_wait(values_full + 8 * at, at_phase);
+      tw_show_products();
+      tw_products_begin();
+      multiply_values(at);
+      tw_products_wait<0>();
+#pragma unroll
+      for (int i = 0; i < D / 2; i++) tw_settled(o[i]);
+      release(values_empty + 8 * at);
     }
-
-    sum0 = tw_quad_sum(sum0);
-    sum1 = tw_quad_sum(sum1);
+  
+    add_chunk<0>(total, total_top0, total_sum0, o, top0, tw_quad_sum(sum0));
+    add_chunk<1>(total, total_top1, total_sum1, o, top1, tw_quad_sum(sum1));
     const auto last_of = [&](int row) {
       const int i = row / GROUP;
       return i < count && (pass < 0 || i == pass) ? s_position[i] : -1;
     };
     last0 = last_of(row0);
     last1 = last_of(row1);
-    if (last0 >= CHUNK) add_total<0>(total, o, top0, sum0);
-    if (last1 >= CHUNK) add_total<1>(total, o, top1, sum1);
-    const float inverse0 = 1.0f / sum0, inverse1 = 1.0f / sum1;
+    const float inverse0 = 1.0f / total_sum0, inverse1 = 1.0f / total_sum1;
     float check0 = 0.0f, check1 = 0.0f;
     const auto place_of = [&](int row) {
       return (unsigned short *)p7 + (long long)(first + row / GROUP) * 1024 +
@@ -509,8 +578,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
 #pragma unroll
     for (int i = 0; i < D / 8; i++) {
       /* Adding zero makes −0 of a tile left out and +0 of one that added nothing the same. */
-      const float x0 = o[4 * i] * inverse0 + 0.0f, x1 = o[4 * i + 1] * inverse0 + 0.0f;
-      const float x2 = o[4 * i + 2] * inverse1 + 0.0f, x3 = o[4 * i + 3] * inverse1 + 0.0f;
+      const float x0 = total[4 * i] * inverse0 + 0.0f, x1 = total[4 * i + 1] * inverse0 + 0.0f;
+      const float x2 = total[4 * i + 2] * inverse1 + 0.0f, x3 = total[4 * i + 3] * inverse1 + 0.0f;
       if (last0 >= 0) tw_store2_bf16(place_of(row0) + i * 8, x0, x1);
       if (last1 >= 0) tw_store2_bf16(place_of(row1) + i * 8, x2, x3);
       check0 = fmaf(x0, 0.0f, fmaf(x1, 0.0f, check0));
