@@ -11,13 +11,14 @@ import { readConfig } from '../../models/config.js';
 import type { Json } from '../../models/family/model.js';
 import { gptqConfig, type GptqSettings } from '../../models/quantised/gptqTensors.js';
 import { findGgufModel } from '../../models/weightFiles.js';
+import { expandExperts } from '../../passes/expandExperts.js';
 import { loadAddon } from '../../runtime/addon.js';
 import type { Ui } from '../requests.js';
 import { VERSION } from '../version.js';
 import { calibrate } from './calibrate.js';
 import { readSamples, type CalibrationOptions } from './samples.js';
 import { prepareFolder } from './folder.js';
-import { chooseMatrices, type ChosenMatrix, type InputGroup } from './matrices.js';
+import { chooseMatrices, HEAD, type ChosenMatrix, type InputGroup } from './matrices.js';
 import { Quantiser, type MatrixReport } from './quantiser.js';
 import { QuantisedTensors, storedTensors } from './tensors.js';
 
@@ -95,12 +96,22 @@ function tellKept(kept: ReadonlyMap<string, readonly string[]>, ui: Pick<Ui, 'no
   }
 }
 
-/** The model's function `score`; matrices that are quantised are read as f32. */
+/** Names of quantised modules within a layer, as other tools want to be told where a layer has others as well. */
+const modulesOf = (matrices: readonly ChosenMatrix[]): readonly (readonly string[])[] => [
+  [...new Set(matrices.map(({ tensor: { name } }) => name.replace(/\.weight$/, '').replace(/^.*?\.\d+\./, '')))],
+];
+
+/**
+ * The model's function `score`; matrices that are quantised are read as f32. Experts are computed one by one, for all
+ * tokens: what the matrix behind an expert's activation multiplies is 0 where a token has chosen others.
+ */
 const graphOf = ({ model, tensors, config }: Checkpoint, quantised: ReadonlySet<string>): Graph =>
-  model.graph({
-    mask: 'tree',
-    dtypeOf: (name) => (quantised.has(name) ? 'f32' : (tensors.get(name)?.format ?? config.dtype)),
-  });
+  expandExperts(
+    model.graph({
+      mask: 'tree',
+      dtypeOf: (name) => (quantised.has(name) ? 'f32' : (tensors.get(name)?.format ?? config.dtype)),
+    }),
+  );
 
 /**
  * Writes a quantised copy of a checkpoint. Throws UserError, one line, for what cannot be quantised or written; rejects
@@ -127,11 +138,15 @@ export async function quantiseCheckpoint(request: QuantiseRequest, ui: Ui): Prom
   const samples = method === 'gptq' ? await readSamples(checkpoint, calibration!) : [];
   if (calibration !== undefined && samples.length < calibration.samples && method === 'gptq')
     ui.note(`the calibration text has ${samples.length} samples, not ${calibration.samples}`);
+  const isPartial = [...kept.keys()].some((reason) => reason !== HEAD);
   const facts: Json = {
     ...(method === 'gptq' ? { damp_percent: 0.01 } : {}),
     meta: { quantizer: [`tilewright:${VERSION}`], method },
   };
-  const config = gptqConfig(settings, facts);
+  const config = gptqConfig(settings, {
+    ...facts,
+    ...(isPartial ? { modules_in_block_to_quantize: modulesOf(matrices) } : {}),
+  });
   const pool = new (loadAddon().Pool)(threads);
   const out = new QuantisedTensors(output, checkpoint, matrices, settings, config);
   try {
