@@ -4,6 +4,7 @@ import { loadExecutor } from '../driver/devices/openReplica.js';
 import type { Executor } from '../driver/executor.js';
 import { detectMachine } from '../driver/machine.js';
 import type { Ui } from '../driver/requests.js';
+import type { WeightInit } from '../driver/names.js';
 import type { CpuIsa } from '../ir/plan.js';
 import { modelPath, type BenchTarget } from './optionReader.js';
 
@@ -15,7 +16,7 @@ const print = (line: string): void => {
 const ui: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: print, warn: print };
 
 export interface RandomModelOptions {
-  /** Folder of a config.json, or one below bench/models. */
+  /** Folder of a config.json, or one below bench/models; or a GGUF file, which is read with its weights. */
   readonly model: string;
   readonly target: BenchTarget;
   /** Threads that compute on a CPU. */
@@ -34,13 +35,17 @@ export interface RandomModelOptions {
   readonly script: string;
 }
 
+/** Weights are made up, except those of a GGUF file. */
+const initOf = (model: string): WeightInit =>
+  model.endsWith('.gguf') ? { kind: 'checkpoint' } : { kind: 'random', seed: 1 };
+
 /** Throws UserError. The caller closes the executor. */
 export async function openRandomModel(
   options: RandomModelOptions,
 ): Promise<Pick<OpenedModel, 'model' | 'checkpoint'> & { readonly executor: Executor }> {
   const { model: name, threads, script, ...compiling } = options;
   const { model, checkpoint } = await openOrCompile(
-    { model: modelPath(name), init: { kind: 'random', seed: 1 }, precision: 'auto', ...compiling },
+    { model: modelPath(name), init: initOf(name), precision: 'auto', ...compiling },
     detectMachine(),
     ui,
   );

@@ -1,6 +1,7 @@
 /** Describes this machine, and the numerics and micro-kernels that a plan for it uses. */
 import { loadAddon, type CpuInfo } from '../runtime/addon.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
+import type { StoredBlocks } from '../passes/multiplyBlocks.js';
 import type { Numerics } from '../passes/pipeline.js';
 import { UsageError, UserError } from '../errors.js';
 import type { Precision } from './target.js';
@@ -29,8 +30,11 @@ export const scheduleFacts = (machine: Machine): { isas: readonly CpuIsa[]; l1: 
   l2: machine.cpu.l2Bytes || 1 << 20,
 });
 
-/** The strongest micro-kernel that computes in `precision`; `wanted` overrides the choice. */
-export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIsa): CpuIsa {
+/**
+ * The strongest micro-kernel that computes in `precision`; `wanted` overrides the choice. `hasBlocks`: matrices are
+ * multiplied in blocks, which amx does not.
+ */
+export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIsa, hasBlocks = false): CpuIsa {
   if (precision === 'f16')
     throw new UsageError('--precision f16 is for GPUs: CPUs compute in bf16 or f32 here', 'use --precision auto');
   if (precision === 'bf16' && (wanted ?? 'amx') !== 'amx')
@@ -47,7 +51,7 @@ export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIs
       throw new UsageError('amx multiplies bf16, not f32', 'drop --isa amx, or use --precision auto');
     return wanted;
   }
-  return machine.isas.filter((isa) => isa !== 'amx' || precision !== 'f32').at(-1)!;
+  return machine.isas.filter((isa) => isa !== 'amx' || (precision !== 'f32' && !hasBlocks)).at(-1)!;
 }
 
 /** Micro-kernels that a plan for `isa` may use: weaker ones run kernels that `isa` lacks (attention on amx). */
@@ -55,13 +59,18 @@ export const upTo = (machine: Machine, isa: CpuIsa): readonly CpuIsa[] =>
   machine.isas.filter((each) => CPU_ISAS.indexOf(each) <= CPU_ISAS.indexOf(isa));
 
 /**
- * amx: bf16 operands in VNNI order. Others: f32 activations, and weights as they are stored, widened in registers. Both
- * accumulate in f32.
+ * amx: bf16 operands in VNNI order. Others: f32 activations, and weights as they are stored, widened in registers;
+ * matrices of `blocks` are multiplied as codes. All accumulate in f32.
  */
-export const numericsOf = (isa: CpuIsa): Numerics =>
+export const numericsOf = (isa: CpuIsa, blocks?: StoredBlocks): Numerics =>
   isa === 'amx'
     ? { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } }
-    : { activations: 'f32', weights: { layout: 'panels', format: 'stored' } };
+    : {
+        activations: 'f32',
+        weights: { layout: 'panels', format: 'stored' },
+        ...(blocks === undefined || blocks.size === 0 ? {} : { blocks }),
+      };
 
 /** Name of the arithmetic in results and journals. Answers are comparable only if it is equal. */
-export const arithmeticOf = (isa: CpuIsa): 'bf16' | 'f32' => (isa === 'amx' ? 'bf16' : 'f32');
+export const arithmeticOf = (isa: CpuIsa, blocks?: StoredBlocks): 'bf16' | 'f32' | 'int8' =>
+  isa === 'amx' ? 'bf16' : blocks === undefined || blocks.size === 0 ? 'f32' : 'int8';

@@ -93,12 +93,14 @@ const head = {
 };
 const expertCount = z.number().int().min(1).max(MOST_EXPERTS);
 const totals = z.strictObject({ top: identifier, sum: identifier });
+const rounding = z.strictObject({ columns: extent }).optional();
 const kernel = z.discriminatedUnion('anchor', [
   z.strictObject({
     ...head,
     anchor: z.literal('gemm'),
     k: extent,
     a: identifier,
+    rounding,
     experts: z.strictObject({ count: expertCount, starts: identifier }).optional(),
     segments: z
       .array(z.strictObject({ weight: identifier, columns: extent, pairing, outputs }))
@@ -141,6 +143,7 @@ const kernel = z.discriminatedUnion('anchor', [
     anchor: z.literal('logprob'),
     k: extent,
     a: identifier,
+    rounding,
     weight: identifier,
     vocab: extent,
     rowScale: scalar,

@@ -24,7 +24,7 @@ export const PRECISIONS = ['auto', 'f32', 'bf16', 'f16'] as const;
 export type Precision = (typeof PRECISIONS)[number];
 
 /** Name of the arithmetic in results and journals. Answers are comparable only if it is equal. */
-export const ARITHMETICS = ['bf16', 'f16', 'f32'] as const;
+export const ARITHMETICS = ['bf16', 'f16', 'f32', 'int8'] as const;
 export type Arithmetic = (typeof ARITHMETICS)[number];
 
 /** The largest chip of each architecture, for compiling without one: A100, H100 SXM. */

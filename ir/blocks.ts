@@ -2,10 +2,9 @@
  * Blocks of ggml: neighbours of a row with their scales, packed together. Layouts: ggml-common.h and ggml-quants.c of
  * https://github.com/ggml-org/ggml. Scales of blocks are f16; `d` is the first unless said otherwise.
  */
-import { FORMATS } from './storage.js';
+import { FORMATS, type BlockName } from './storage.js';
 
-export const BLOCK_NAMES = ['q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k'] as const;
-export type BlockName = (typeof BLOCK_NAMES)[number];
+export { BLOCK_NAMES, type BlockName } from './storage.js';
 
 export interface Block {
   readonly elements: number;

@@ -95,8 +95,18 @@ export interface GemmKernel extends KernelBase {
   readonly k: number;
   /** Left operand buffer [rows, k]; bf16 for the AMX micro-kernel and f32 for the others. */
   readonly a: string;
+  /** The left operand is rounded as it is read. */
+  readonly rounding?: Rounding;
   readonly segments: readonly Segment[];
   readonly finish?: readonly Output[];
+}
+
+/**
+ * Elements become codes of 8 bits, −127 … 127, times a scale: the largest magnitude / 127 of `columns` neighbours in a
+ * row, or of all of them (ir/rounding.ts).
+ */
+export interface Rounding {
+  readonly columns: number;
 }
 
 /** Rows in order of experts: those of expert e are starts[e] … starts[e + 1] − 1. `starts` is i32[count + 1]. */
@@ -194,6 +204,7 @@ export interface LogProbKernel extends KernelBase {
   readonly anchor: 'logprob';
   readonly k: number;
   readonly a: string;
+  readonly rounding?: Rounding;
   readonly weight: string;
   readonly vocab: number;
   /**
@@ -339,6 +350,7 @@ export interface WeightSource {
  * is rounded to the format.
  * - `panels`: [⌈n/p⌉][k][p], panels of p adjacent output columns: 16 of f32, 32 of a 16-bit format (panelColumns).
  * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2], pairs of adjacent k, as AMX requires.
+ * - `quads`: panels of 32 columns of codes, with or without their scales (ir/quads.ts).
  * - `kmajor`: [n, roundUp(k, 8)], row-major with rows in physical order, as tensor cores read it from shared memory.
  * - `rows`: the checkpoint's own [n, k] in its own format, mapped and never copied (embedding tables); no scale.
  * ir/storage.ts says which formats each layout supports.

@@ -27,6 +27,7 @@ import { evaluateScalar } from './evaluateScalar.js';
 import type { KernelEnv, ModuleEnv, View } from './kernelMemory.js';
 import { arrange, route, rowExperts } from './interpretExperts.js';
 import { KernelMemory } from './kernelMemory.js';
+import { roundToCodes } from './rounding.js';
 export { evaluateScalar } from './evaluateScalar.js';
 export type { ScalarContext } from './evaluateScalar.js';
 export { logicalWeight } from './logicalWeight.js';
@@ -128,7 +129,13 @@ function leftOperand(memory: KernelMemory, kernel: GemmKernel | LogProbKernel, r
   if (a.rows !== rows || a.columns !== kernel.k) {
     throw new Error(`'${kernel.a}' is [${a.rows}, ${a.columns}], the contraction needs [${rows}, ${kernel.k}].`);
   }
-  return a;
+  if (kernel.rounding === undefined) return a;
+  const rounded = new Float64Array(a.data.length);
+  for (let row = 0; row < a.rows; row++) {
+    const at = row * a.columns;
+    rounded.set(roundToCodes(a.data.subarray(at, at + a.columns), kernel.rounding.columns), at);
+  }
+  return { ...a, data: rounded };
 }
 
 function loop(memory: KernelMemory, kernel: LoopKernel): void {

@@ -1,6 +1,7 @@
 /** Deterministic text of kernels, for dumps, `inspect` and tests. Nothing parses it. */
 import { maskBuffers } from './kernelAccess.js';
 import type {
+  Rounding,
   BufferDecl,
   ExpertRows,
   Kernel,
@@ -42,13 +43,17 @@ function printPairing(pairing: Pairing): string {
 const printExperts = (experts: ExpertRows | undefined): string =>
   experts === undefined ? '' : `, ${experts.count} experts from ${experts.starts}`;
 
+const printRounding = (rounding: Rounding | undefined): string =>
+  rounding === undefined ? '' : ` in 8 bits by ${rounding.columns}`;
+
 /** A kernel in a few lines: its anchor, and a line for each result that it writes. */
 export function printKernel(kernel: Kernel): string {
   const head = `${kernel.name}: ${kernel.anchor} over ${kernel.rows}`;
   switch (kernel.anchor) {
     case 'gemm':
       return [
-        `${head}, ${kernel.a}[${kernel.rows}, ${kernel.k}]${printExperts(kernel.experts)}`,
+        `${head}, ${kernel.a}[${kernel.rows}, ${kernel.k}]` +
+          `${printRounding(kernel.rounding)}${printExperts(kernel.experts)}`,
         ...kernel.segments.flatMap(({ weight, columns, pairing, outputs }) => [
           `  ${weight}: ${columns} columns${printPairing(pairing)}`,
           ...outputs.map((output) => `    ${printOutput(output)}`),
@@ -68,10 +73,13 @@ export function printKernel(kernel: Kernel): string {
       );
     }
     case 'logprob': {
-      const { parts, a, k, weight, vocab, rowScale, cap, target, draw, logits: stored } = kernel;
+      const { parts, a, k, weight, vocab, rowScale, cap, target, draw, logits: stored, rounding } = kernel;
       const logits = stored === undefined ? '' : `, first rows in ${stored}`;
       const drawn = draw === undefined ? '' : `, draw by ${drawBuffers(draw).join(' ')}`;
-      const score = printCapped(`${a}[R, ${k}]·${weight}[${vocab}]·${printScalar(rowScale)}`, cap);
+      const score = printCapped(
+        `${a}[R, ${k}]${printRounding(rounding)}·${weight}[${vocab}]·${printScalar(rowScale)}`,
+        cap,
+      );
       return `${head}, ${parts} of ${score} at ${target}${drawn}${logits}`;
     }
     case 'logprobReduce':

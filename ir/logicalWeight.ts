@@ -1,7 +1,7 @@
 /** The logical matrix that a WeightDecl stands for, before any packing. */
 import type { WeightDecl } from './kernel.js';
 import { sourceRows, tensorRow } from './packing.js';
-import { FORMATS, isCodeFormat, rowScale, type CodeFormat } from './storage.js';
+import { FORMATS, isBlockFormat, isCodeFormat, rowScale, type CodeFormat } from './storage.js';
 
 /** A checkpoint tensor, row-major [rows, columns]; a vector (a norm weight) has rows 1. */
 export interface RawTensor {
@@ -55,7 +55,7 @@ export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, Raw
     for (let i = 0; i < result.length; i++)
       result[i] = (round ? Math.fround(result[i]!) : result[i]!) / scales[Math.floor(i / k)]!;
   }
-  if (!round || decl.from === 'codes') return result;
+  if (!round || decl.from === 'codes' || isBlockFormat(decl.format)) return result;
   const format = FORMATS[decl.format];
   return format.decode(format.encode(result));
 }

@@ -1,6 +1,7 @@
 /** The order of columns in a packed weight. The packer (runtime) and the code that reads it (codegen) share this. */
 import type { WeightDecl, WeightSource } from './kernel.js';
 import { storedRow } from './rotaryOrder.js';
+import { GROUP, QUAD_COLUMNS } from './quads.js';
 import { FORMATS } from './storage.js';
 import { roundUp } from './types.js';
 
@@ -117,6 +118,8 @@ export function packedDepth({ layout, format, k }: DepthOf): number {
       return k;
     case 'vnni':
       return roundUp(k, VNNI_DEPTH);
+    case 'quads':
+      return roundUp(k, FORMATS[format].blockElements === 1 ? GROUP : FORMATS[format].blockElements);
     case 'kmajor':
       return roundUp(k, (8 * KMAJOR_BYTES) / FORMATS[format].elementBits);
     default:
@@ -126,11 +129,11 @@ export function packedDepth({ layout, format, k }: DepthOf): number {
 
 /** Adjacent columns in one panel: 16 of f32, 32 of a 16-bit format. */
 export const panelColumns = ({ layout, format }: Pick<WeightDecl, 'layout' | 'format'>): number =>
-  layout === 'vnni' ? VNNI_COLUMNS : (LINE_BYTES * 8) / FORMATS[format].elementBits;
+  layout === 'vnni' ? VNNI_COLUMNS : layout === 'quads' ? QUAD_COLUMNS : (LINE_BYTES * 8) / FORMATS[format].elementBits;
 
 /** Bytes of a packed weight with `columns` physical columns (the length of physicalToLogical). */
 export function packedBytes(weight: WeightDecl, columns: number): number {
-  const isInPanels = weight.layout === 'panels' || weight.layout === 'vnni';
+  const isInPanels = weight.layout === 'panels' || weight.layout === 'vnni' || weight.layout === 'quads';
   return FORMATS[weight.format].bytes(
     isInPanels ? roundUp(columns, panelColumns(weight)) : columns,
     packedDepth(weight),

@@ -3,11 +3,12 @@
  * name the format of every tensor, packing converts it to the format of the weight, and code generators ask how an
  * element is loaded.
  */
+import { QUAD_COLUMNS, QUADS, quadPanelBytes, unitBytes, unitDepth } from './quads.js';
 import { LARGEST, roundToDType } from './round.js';
 import { DTYPE_BYTES, type FloatType } from './types.js';
 
 /** Layouts of a packed weight; see WeightDecl. */
-export const LAYOUTS = ['panels', 'vnni', 'kmajor', 'rows'] as const;
+export const LAYOUTS = ['panels', 'vnni', 'quads', 'kmajor', 'rows'] as const;
 export type Layout = (typeof LAYOUTS)[number];
 
 /** Formats of checkpoint tensors whose elements are floats of their own. */
@@ -18,7 +19,11 @@ export type FormatName = (typeof FORMAT_NAMES)[number];
 export const CODE_FORMATS = ['e4m3', 'i8'] as const;
 export type CodeFormat = (typeof CODE_FORMATS)[number];
 
-export const WEIGHT_FORMATS = [...FORMAT_NAMES, ...CODE_FORMATS] as const;
+/** Formats of blocks of ggml (ir/blocks.ts), which hold their scales. */
+export const BLOCK_NAMES = ['q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k'] as const;
+export type BlockName = (typeof BLOCK_NAMES)[number];
+
+export const WEIGHT_FORMATS = [...FORMAT_NAMES, ...CODE_FORMATS, ...BLOCK_NAMES] as const;
 /** Formats of packed weights. */
 export type WeightFormat = (typeof WEIGHT_FORMATS)[number];
 
@@ -27,15 +32,16 @@ export interface StorageFormat {
   /** Number of the format in packing jobs: its index in FORMATS of runtime/native/pack.cc and in packKernels.ts. */
   readonly code: number;
   /** Element type that generated code loads and converts to f32. */
-  readonly element: FloatType | CodeFormat;
+  readonly element: FloatType | CodeFormat | 'u8';
+  /** Of blocks, scales included. */
   readonly elementBits: number;
   /** Neighbouring elements of a row that are encoded together. */
-  readonly blockElements: 1;
+  readonly blockElements: number;
   /**
    * Factors that are not part of the elements. `none`: an element is its own value. `rows`: one for each row, in a
-   * weight of its own.
+   * weight of its own. `blocks`: in the blocks.
    */
-  readonly scales: 'none' | 'rows';
+  readonly scales: 'none' | 'rows' | 'blocks';
   readonly zeroPoints: 'none';
   /** Whether every column may be multiplied by its own factor (a folded norm weight) at the cost of one rounding. */
   readonly takesColumnScale: boolean;
@@ -177,14 +183,46 @@ export function rowScale(row: Float64Array, format: CodeFormat): number {
   return scale === 0 ? 1 : scale;
 }
 
+/** Blocks, which are packed as they are stored. Their values are those of ir/blocks.ts. */
+function blocks<N extends BlockName>(
+  name: N,
+  code: number,
+): StorageFormat & { readonly name: N; readonly element: 'u8'; readonly layouts: readonly ['quads'] } {
+  const panel = QUADS[name];
+  const refuse = (): never => {
+    throw new Error(`${name} is no format of single elements.`);
+  };
+  return {
+    name,
+    code,
+    element: 'u8',
+    elementBits: (8 * unitBytes(panel)) / QUAD_COLUMNS / unitDepth(panel),
+    blockElements: unitDepth(panel),
+    scales: 'blocks',
+    zeroPoints: 'none',
+    takesColumnScale: false,
+    layouts: ['quads'],
+    bytes: (rows, k) => (rows / QUAD_COLUMNS) * quadPanelBytes(panel, k),
+    decode: refuse,
+    encode: refuse,
+  };
+}
+
 /** All formats by name. */
 export const FORMATS = {
   f32: floats('f32', 0, ['panels', 'rows'], F32),
   f16: floats('f16', 1, ['panels', 'kmajor', 'rows'], F16),
   bf16: floats('bf16', 2, ['panels', 'vnni', 'kmajor', 'rows'], BF16),
   e4m3: codes('e4m3', 3, ['kmajor'], E4M3),
-  i8: codes('i8', 4, [], I8),
+  i8: codes('i8', 4, ['quads'], I8),
+  q8_0: blocks('q8_0', 5),
+  q4_0: blocks('q4_0', 6),
+  q4_k: blocks('q4_k', 7),
+  q5_k: blocks('q5_k', 8),
+  q6_k: blocks('q6_k', 9),
 } as const satisfies Readonly<Record<WeightFormat, StorageFormat>>;
+
+export const isBlockFormat = (name: string): name is BlockName => BLOCK_NAMES.some((each) => each === name);
 
 export const isCodeFormat = (name: string): name is CodeFormat => CODE_FORMATS.some((each) => each === name);
 

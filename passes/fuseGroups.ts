@@ -184,6 +184,7 @@ class Fuser implements Placed {
       (g) =>
         g.kind === 'gemm' &&
         g.anchors[0]!.operands[2] === experts &&
+        g.anchors[0]!.attributes['rounding'] === node.attributes['rounding'] &&
         this.viewed(g.anchors[0]!.operands[0]!) === left &&
         g.rows === this.rows(node.result),
     );

@@ -16,12 +16,29 @@ export function lowerGemm(lowering: Lowering, group: Group, head: KernelHead): G
   const left = group.anchors[0]!.operands[0]!;
   const format = weights.formatOf(group.anchors.flatMap((anchor) => lowering.weightsOf(anchor)));
   const experts = expertsOf(lowering, group);
-  const segments = splitSegments(lowering, group).map((anchors, i) =>
-    lowerSegment(lowering, group, anchors, names.unique(`${head.name}_w${i}`), format),
-  );
+  const { rounding } = group.anchors[0]!.attributes;
+  const segments = splitSegments(lowering, group).map((anchors, i) => {
+    // Where rows are rounded, each matrix keeps its blocks.
+    const own =
+      typeof rounding === 'number' ? weights.formatOf(anchors.flatMap((each) => lowering.weightsOf(each))) : format;
+    return lowerSegment(lowering, group, anchors, names.unique(`${head.name}_w${i}`), own);
+  });
   const a = lowering.bufferBehind(left);
-  return { ...head, anchor: 'gemm', rows: group.rows, k: lastExtent(left), a, ...experts, segments };
+  return {
+    ...head,
+    anchor: 'gemm',
+    rows: group.rows,
+    k: lastExtent(left),
+    a,
+    ...roundingOf(group.anchors[0]!),
+    ...experts,
+    segments,
+  };
 }
+
+/** How the rows of a contraction are rounded. */
+export const roundingOf = ({ attributes }: Node): Pick<GemmKernel, 'rounding'> =>
+  typeof attributes['rounding'] === 'number' ? { rounding: { columns: attributes['rounding'] } } : {};
 
 /** The experts whose matrices the group's products read. */
 function expertsOf(lowering: Lowering, { anchors }: Group): Pick<GemmKernel, 'experts'> {

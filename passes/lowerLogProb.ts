@@ -7,6 +7,7 @@ import { LOGPROB_BLOCK, partWidth, type Draw, type LogProbKernel, type LogProbRe
 import type { ScoreOp } from '../ir/ops/fused.js';
 import { CompileError } from './compileError.js';
 import type { Group } from './fuseGroups.js';
+import { roundingOf } from './lowerGemm.js';
 import { lastExtent, NO_ACCUMULATORS, type KernelHead, type Lowering } from './lowering.js';
 
 export function lowerLogProb(
@@ -40,6 +41,7 @@ export function lowerLogProb(
       ...shared,
       k,
       a: lowering.bufferBehind(x),
+      ...roundingOf(node),
       weight,
       rowScale: scalars.lower(scale, undefined, NO_ACCUMULATORS),
       ...(typeof node.attributes['cap'] === 'number' ? { cap: node.attributes['cap'] } : {}),

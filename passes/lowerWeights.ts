@@ -4,13 +4,16 @@ import type { ConstantVector, Pairing, WeightDecl, WeightSource } from '../ir/ke
 import { rotaryOrderOf } from '../ir/ops/movement.js';
 import type { RotaryOrder } from '../ir/rotaryOrder.js';
 import {
+  isBlockFormat,
   isCodeFormat,
   isFormatIn,
+  type BlockName,
   type CodeFormat,
   type FormatName,
   type Layout,
   type WeightFormat,
 } from '../ir/storage.js';
+import { isQuads } from '../ir/quads.js';
 import { isFloat } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 
@@ -42,6 +45,7 @@ export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMat
   const direct = checkpointTensor(defs, v);
   if (direct !== undefined) return matrix(direct);
   const node = defs.get(v);
+  if (node?.op === 'blocks') return { ...matchWeight(defs, node.operands[0]!), format: blocksOf(node) };
   if (node?.op === 'codes') return { ...matchWeight(defs, node.operands[0]!), ...codesOf(node) };
   if (node?.op === 'mul') {
     const a = checkpointTensor(defs, node.operands[0]!);
@@ -52,6 +56,12 @@ export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMat
     `%${v.name}: the weight packer does not support this load-time expression; ` +
       'it takes a matrix, or a matrix times a norm weight',
   );
+}
+
+function blocksOf({ attributes }: Node): BlockName {
+  const format = String(attributes['format']);
+  if (!isBlockFormat(format)) throw new CompileError(`there are no blocks of ${format}`);
+  return format;
 }
 
 /** Format and origin of codes, or of scales of rows. */
@@ -144,7 +154,7 @@ export class Weights {
   formatOf(matches: readonly WeightMatch[]): WeightFormat {
     const { format, layout } = this.storage;
     const [first = 'f32', ...rest] = new Set(matches.map((match) => match.format));
-    if (isCodeFormat(first) && rest.length === 0) return first;
+    if ((isCodeFormat(first) || isBlockFormat(first)) && rest.length === 0) return first;
     if (format !== 'stored') return format;
     return rest.length === 0 && isFormatIn(layout, first) ? first : 'f32';
   }
@@ -170,7 +180,7 @@ export class Weights {
     const { columnScale, columnOffset, from } = matches[0]!;
     this.decls.set(name, {
       name,
-      layout: this.storage.layout,
+      layout: isQuads(format) && !isFormatIn(this.storage.layout, format) ? 'quads' : this.storage.layout,
       format,
       k,
       pairing,

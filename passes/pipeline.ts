@@ -20,6 +20,7 @@ import { fuseWrites } from './fuseWrites.js';
 import { lowerKernels, type LoweredModule } from './lowerKernels.js';
 import type { WeightStorage } from './lowerWeights.js';
 import { mergeLoops } from './mergeLoops.js';
+import { multiplyBlocks, type StoredBlocks } from './multiplyBlocks.js';
 import { narrowContractions, type Narrow } from './narrowContractions.js';
 import { narrowTables } from './narrowTables.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
@@ -37,6 +38,8 @@ export interface Numerics {
   readonly weights: WeightStorage;
   /** Contractions whose operands have 8 bits. Default: none. */
   readonly narrow?: Narrow;
+  /** Matrices that are multiplied as the blocks in which they are stored. Default: none. */
+  readonly blocks?: StoredBlocks;
   /** Type in which an epilogue reads its product. Default f32. */
   readonly products?: 'f32' | 'f20';
   /** Which kernels store rows of states: loops of their own, or those that compute the rows. Default `loops`. */
@@ -112,6 +115,11 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     name: 'narrowContractions',
     run: (graph, { narrow, activations }) => narrowContractions(graph, narrow, activations),
     reason: 'after norms are folded, so that rows are scaled as contractions read them; the head is no contraction now',
+  },
+  {
+    name: 'multiplyBlocks',
+    run: (graph, { blocks }) => multiplyBlocks(graph, blocks),
+    reason: 'after norms stayed with rows, and with the head; before rows of another type are cast',
   },
   {
     name: 'assignPrecision',

@@ -198,8 +198,10 @@ export interface PackTile {
 }
 
 export interface PackJob {
-  readonly layout: 'rows' | 'panels' | 'vnni';
+  readonly layout: 'rows' | 'panels' | 'vnni' | 'quads';
   readonly format: number;
+  /** The format of layout `quads`, in whose blocks all sources are stored. */
+  readonly quads?: string;
   readonly k: number;
   /** ir/packing's physicalToLogical. */
   readonly rowMap: Int32Array;

@@ -178,6 +178,11 @@ export class Workbench {
     const weight = this.weights.get(name)!;
     const { layout } = weight;
     if (layout === 'kmajor') throw new Error(`Weight ${name} is packed for a GPU and cannot be measured on a CPU.`);
+    if (layout === 'quads') {
+      // Codes and scales of ordinary size.
+      memory.write(0, new Uint8Array(bytes).fill(0x35));
+      return;
+    }
     const isRows = layout === 'rows';
     const rows = isRows ? (this.tableRows(name) ?? sourceRows(weight)) : sourceRows(weight);
     // Scaled so that sums of k products of unit normals have variance near one.

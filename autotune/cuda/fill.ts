@@ -2,7 +2,7 @@
 import { rowStride, type Bucket } from '../../ir/plan.js';
 import type { BufferDecl, WeightDecl } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
-import { isCodeFormat, type FormatName } from '../../ir/storage.js';
+import { isBlockFormat, isCodeFormat, type FormatName } from '../../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/addon.js';
 import { JOB_BYTES, packJob, type DeviceJob } from '../../runtime/cuda/packJob.js';
@@ -38,11 +38,16 @@ export class DeviceFill {
       if (i % own.sources === 0) sourceRow = 0;
       const rows = tableRows === undefined ? source.rows : Math.min(source.rows, tableRows);
       const job = packJob(weight, {
-        tensor: tensorOf(isCodeFormat(weight.format) ? 'f32' : weight.format, rows, weight.k, {
-          kind: 'random',
-          seed: seed + 7919 * i,
-          scale,
-        }),
+        tensor: tensorOf(
+          isCodeFormat(weight.format) || isBlockFormat(weight.format) ? 'f32' : weight.format,
+          rows,
+          weight.k,
+          {
+            kind: 'random',
+            seed: seed + 7919 * i,
+            scale,
+          },
+        ),
         firstRow: 0,
         rows,
         sourceRow,

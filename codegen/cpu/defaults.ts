@@ -4,10 +4,13 @@ import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { CPU_ISAS } from '../../ir/plan.js';
 import { panelColumns } from '../../ir/packing.js';
+import { QUAD_COLUMNS } from '../../ir/quads.js';
 import { roundUp } from '../../ir/types.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import { leastCommonMultiple, physicalColumns } from './layout.js';
 import type { CpuFacts } from './legality.js';
+import type { QuadIsa } from './quadIsas.js';
+import { FEW_ROWS, manyColumns, QUAD_CHUNK } from './quadTile.js';
 import { itemStep, weightNames, type Contraction } from './legality.js';
 
 const REGISTER_TILES: Readonly<Record<CpuIsa, { mr: number; nr: number }>> = {
@@ -31,6 +34,7 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
       const isVnni = first?.layout === 'vnni';
       const isa = bestIsa(facts, (candidate) => (candidate === 'amx') === isVnni);
       const rows = extentIn(kernel.rows, bucket.extents);
+      if (first?.layout === 'quads') return quadContraction(kernel, isa === 'amx' ? 'avx512' : isa, facts, rows);
       const panel = first === undefined ? 16 : panelColumns(first);
       return (isa === 'amx' ? undefined : stream(kernel, isa, rows, panel)) ?? contraction(kernel, isa, facts, rows);
     }
@@ -55,16 +59,39 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
   }
 }
 
+/** Codes: one tile has all of few rows. More rows share the columns that a tile widens. */
+function quadContraction(kernel: Contraction, isa: QuadIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
+  const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
+  const shape = { kind: 'gemm', isa, kc: QUAD_CHUNK } as const;
+  if (rows <= FEW_ROWS) {
+    const mr = Math.max(1, rows);
+    return { ...shape, mr, nr: QUAD_COLUMNS, mb: mr, nb: step };
+  }
+  const mr = isa === 'avx512' ? tileRows(rows) : REGISTER_TILES[isa].mr;
+  const columns = columnsOf(kernel);
+  let nb = roundUp(Math.max(step, Math.min(256, columns)), step);
+  // A quarter of the L2 cache for the tile, a half for the rows' codes of one pass.
+  const most = Math.min(facts.l2 / 4 / (nb * 4), 256);
+  let mb = Math.max(2 * mr, Math.min(roundUp(rows, mr), Math.floor(most / mr) * mr));
+  const items = (): number => Math.ceil(rows / mb) * Math.ceil(columns / nb);
+  while (items() < ENOUGH_ITEMS && nb / 2 >= Math.max(step, 64) && (nb / 2) % step === 0) nb /= 2;
+  while (items() < ENOUGH_ITEMS && mb >= 6 * mr) mb = roundUp(mb / 2, mr);
+  return { ...shape, mr, nr: manyColumns(isa), mb, nb };
+}
+
+/** Columns of the widest segment, in memory. */
+const columnsOf = (kernel: Contraction): number =>
+  kernel.anchor === 'gemm'
+    ? Math.max(...kernel.segments.map((s) => physicalColumns(s.columns, s.pairing)))
+    : physicalColumns(kernel.vocab, { kind: 'none' });
+
 function contraction(kernel: Contraction, isa: CpuIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
   const { nr } = REGISTER_TILES[isa];
   const mr = isa === 'avx512' ? tileRows(rows) : REGISTER_TILES[isa].mr;
   const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
   const weightBytes = isa === 'amx' ? 2 : 4;
   const kc = Math.min(roundUp(kernel.k, 32), isa === 'amx' ? 2048 : 256);
-  const columns =
-    kernel.anchor === 'gemm'
-      ? Math.max(...kernel.segments.map((s) => physicalColumns(s.columns, s.pairing)))
-      : physicalColumns(kernel.vocab, { kind: 'none' });
+  const columns = columnsOf(kernel);
   // Half of the L2 cache for the weights of one pass, a quarter for the tile.
   let nb = roundUp(Math.max(step, Math.min(256, columns, Math.floor(facts.l2 / 2 / (kc * weightBytes)))), step);
   let mb = Math.max(mr, Math.min(roundUp(Math.max(rows, 1), mr), Math.floor(facts.l2 / 4 / (nb * 4) / mr) * mr));

@@ -5,7 +5,9 @@ import type { ExpertRows, GemmKernel, LogProbKernel, Segment } from '../../ir/ke
 import { LOGPROB_BLOCK, partWidth } from '../../ir/kernel.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
 import { panelColumns } from '../../ir/packing.js';
+import { isQuads, QUAD_COLUMNS } from '../../ir/quads.js';
 import { roundUp } from '../../ir/types.js';
+import { quadBlocks } from './gemmQuads.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import type { Operands } from './layout.js';
 import { C_TYPES, columnStep, matricesOf, panelElements, panelFormat, physicalColumns } from './layout.js';
@@ -65,10 +67,74 @@ function evenBlocks(physical: number, nb: number, step: number): number {
   return Math.min(nb, roundUp(Math.ceil(physical / blocks), step));
 }
 
+/** Work items of all segments, one segment after another. */
+function placeSegments(plan: Plan, operands: Operands, panel: number, bp: (index: number) => number): Placed {
+  let start = 0;
+  const segments = plan.segments.map((segment, i) => {
+    const blocks = Math.ceil(segment.physical / segment.nb);
+    const matrix = (segment.physical / panel) * bp(i);
+    const weight = operands.weight(segment.weight).index;
+    const placed = { ...segment, matrix, panel, start, end: start + blocks, weight };
+    start += blocks;
+    return placed;
+  });
+  return { segments, across: start };
+}
+
+interface Placed {
+  readonly segments: readonly object[];
+  readonly across: number;
+}
+
+/** What the loop over work items is, whatever multiplies. */
+function itemValues(plan: Plan, operands: Operands): object {
+  const { schedule, symbol, experts } = plan;
+  return {
+    symbol,
+    rows: operands.extentIndex(plan.rows),
+    experts: experts === undefined ? undefined : { count: experts.count, starts: operands.get(experts.starts).index },
+    usesLines: plan.lines > 0,
+    mb: schedule.mb,
+    mr: schedule.mr,
+    takesRuns: schedule.isa !== 'amx' && schedule.mb <= STREAM_ROWS && experts === undefined,
+    a: operands.get(plan.a).index,
+    lda: operands.get(plan.a).stride,
+  };
+}
+
+const tileBytesOf = ({ schedule, ldc }: Plan): number => roundUp(roundUp(schedule.mb, schedule.mr) * ldc * 4, 64);
+const linesBytesOf = ({ lines, ldc }: Plan): number => (lines > 0 ? (lines * ldc + 1024) * 4 : 0);
+
+/** A contraction of codes. */
+function emitQuadDriver(plan: Plan, operands: Operands): Emitted {
+  const { schedule, symbol, ldc } = plan;
+  const weights = plan.segments.map((segment) => operands.weight(segment.weight).weight);
+  const quads = quadBlocks(symbol, weights, plan.k, operands.get(plan.a).stride, ldc, schedule);
+  const wideOffset = tileBytesOf(plan);
+  const groupsOffset = wideOffset + quads.wideBytes;
+  const codesOffset = groupsOffset + quads.groupsBytes;
+  const linesOffset = codesOffset + quads.codesBytes;
+  const { segments, across } = placeSegments(plan, operands, QUAD_COLUMNS, (i) => quads.blocks[i]!.panelBytes);
+  const source =
+    quads.source +
+    render('gemm', {
+      ...itemValues(plan, operands),
+      quads: { ...quads, groupsOffset, codesOffset },
+      isAmx: false,
+      expands: false,
+      wideOffset,
+      linesOffset,
+      across,
+      segments: segments.map((segment, i) => ({ ...segment, ...quads.blocks[i]! })),
+    });
+  return { source, helpers: quads.helpers, scratchBytes: roundUp(linesOffset + linesBytesOf(plan), 4096) };
+}
+
 function emitDriver(plan: Plan, operands: Operands): Emitted {
   const { schedule, symbol, ldc } = plan;
   const a = operands.get(plan.a);
   const weights = plan.segments.map((segment) => operands.weight(segment.weight));
+  if (weights.some(({ weight }) => isQuads(weight.format))) return emitQuadDriver(plan, operands);
   const [first] = weights;
   if (first === undefined) throw new Error(`Kernel ${symbol} has no segment.`);
   const isAmx = schedule.isa === 'amx';
@@ -163,44 +229,26 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
     bType: expands ? C_TYPES.f32 : types.wType,
     padRows: schedule.mr - 1,
   });
-  let start = 0;
-  const segments = plan.segments.map((segment, i) => {
-    const blocks = Math.ceil(segment.physical / segment.nb);
-    const matrix = (segment.physical / panel) * bp;
-    const placed = { ...segment, matrix, panel, start, end: start + blocks, weight: weights[i]!.index };
-    start += blocks;
-    return placed;
-  });
-  const tileBytes = roundUp(roundUp(schedule.mb, schedule.mr) * ldc * 4, 64);
-  const wideBytes = expands ? kc * schedule.nr * 4 : 0;
+  const { segments, across } = placeSegments(plan, operands, panel, () => bp);
+  const wideOffset = tileBytesOf(plan);
+  const linesOffset = wideOffset + (expands ? kc * schedule.nr * 4 : 0);
   const source =
     block +
     render('gemm', {
       ...types,
-      symbol,
-      rows: operands.extentIndex(plan.rows),
-      experts:
-        plan.experts === undefined
-          ? undefined
-          : { count: plan.experts.count, starts: operands.get(plan.experts.starts).index },
+      ...itemValues(plan, operands),
+      quads: undefined,
       expands,
-      wideOffset: tileBytes,
-      linesOffset: tileBytes + wideBytes,
-      usesLines: plan.lines > 0,
-      mb: schedule.mb,
-      mr: schedule.mr,
+      wideOffset,
+      linesOffset,
       isAmx,
-      across: start,
-      takesRuns: !isAmx && schedule.mb <= STREAM_ROWS && plan.experts === undefined,
+      across,
       block: blockName,
-      a: a.index,
-      lda: a.stride,
       panel,
       bp,
       segments,
     });
-  const linesBytes = plan.lines > 0 ? (plan.lines * ldc + 1024) * 4 : 0;
-  return { source, helpers, scratchBytes: roundUp(tileBytes + wideBytes + linesBytes, 4096) };
+  return { source, helpers, scratchBytes: roundUp(linesOffset + linesBytesOf(plan), 4096) };
 }
 
 /** Columns of a panel that was widened to f32. */

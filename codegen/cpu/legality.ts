@@ -2,13 +2,16 @@
  * Decides which schedules are legal for a kernel: a pure function of the kernel, the schedule and facts about the
  * target.
  */
-import type { Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
+import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import type { CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
+import { GROUP, MOST_WHOLE_ROW, QUAD_COLUMNS } from '../../ir/quads.js';
 import { layoutProblem } from '../../ir/storage.js';
 import { KEY_STEP } from './attention.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import { columnStep } from './layout.js';
+import type { QuadIsa } from './quadIsas.js';
+import { FEW_ROWS, manyColumns, QUAD_CHUNK } from './quadTile.js';
 
 /** What a CPU target provides. */
 export interface CpuFacts {
@@ -37,6 +40,35 @@ const isCount = (value: number, step = 1): boolean => Number.isSafeInteger(value
 const MAX_ITEM = 16384;
 const MAX_TILE_BYTES = 64 << 20;
 
+/** Rows of the highest register tile of codes, by instruction set: of few rows, and of many. */
+const QUAD_ROWS: Readonly<Record<QuadIsa, number>> = { portable: 4, avx2: 6, avx512: 14 };
+
+function quadContraction(
+  kernel: Contraction,
+  a: BufferDecl,
+  weights: readonly WeightDecl[],
+  s: CpuGemmSchedule,
+): true | string {
+  if (s.isa === 'amx') return 'amx has no tiles of codes';
+  if (weights.some(({ layout }) => layout !== 'quads')) return 'the weights of one kernel differ in layout';
+  if (a.dtype !== 'f32') return `codes are made of f32, ${a.name} is ${a.dtype}`;
+  const isWhole = weights.some(({ format }) => format === 'i8');
+  if (isWhole && weights.some(({ format }) => format !== 'i8')) return 'scales are of rows or of groups, not both';
+  if (kernel.rounding?.columns !== (isWhole ? kernel.k : GROUP)) return 'rows are rounded as weights are';
+  if (isWhole && kernel.k > MOST_WHOLE_ROW) return `sums of ${kernel.k} products do not fit 32 bits`;
+  if (!isCount(s.mr) || !isCount(s.mb, s.mr) || s.mb > MAX_ITEM)
+    return `mb must be a multiple of mr, at most ${MAX_ITEM}`;
+  if (s.kc !== QUAD_CHUNK) return `codes are widened ${QUAD_CHUNK} at a time`;
+  if (!isCount(s.nb, 32) || s.nb > MAX_ITEM) return `nb must be a multiple of 32, at most ${MAX_ITEM}`;
+  if (s.mb * (s.nb + 16) * 4 > MAX_TILE_BYTES) return 'the tile of a work item is too large';
+  for (const step of itemStep(kernel))
+    if (s.nb % step !== 0) return `nb must be a multiple of ${step}: whole heads, pairs and blocks of 32`;
+  const isFew = s.mb <= FEW_ROWS;
+  const nr = isFew ? QUAD_COLUMNS : manyColumns(s.isa);
+  const most = isFew ? FEW_ROWS : QUAD_ROWS[s.isa];
+  return s.nr === nr && s.mr <= most ? true : `tiles of codes on ${s.isa} are up to ${most} rows by ${nr} columns`;
+}
+
 function contraction(kernel: Contraction, module: KernelModule, s: CpuGemmSchedule): true | string {
   const a = module.buffers.find((buffer) => buffer.name === kernel.a);
   if (a === undefined) return `the left operand ${kernel.a} is not declared`;
@@ -46,6 +78,7 @@ function contraction(kernel: Contraction, module: KernelModule, s: CpuGemmSchedu
     if (weight === undefined) return `the weight ${name} is not declared`;
     weights.push(weight);
   }
+  if (weights.some(({ layout }) => layout === 'quads')) return quadContraction(kernel, a, weights, s);
   const isAmx = s.isa === 'amx';
   for (const weight of weights) {
     if (isAmx !== (weight.layout === 'vnni'))

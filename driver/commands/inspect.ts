@@ -20,6 +20,7 @@ import { cacheTokensOf } from '../functions.js';
 import { detectMachine, type Machine } from '../machine.js';
 import type { Arithmetic, Precision, TargetName } from '../target.js';
 import { openModel } from '../model.js';
+import { storedBlocks } from '../storedBlocks.js';
 import { targetOf } from '../targets/index.js';
 
 export interface InspectRequest extends Omit<ArtifactRequest, 'trustsCode'> {
@@ -110,6 +111,7 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
     { target: name, precision, ...(isa === undefined ? {} : { isa }) },
     machine,
     checkpoint.config.dtype,
+    storedBlocks(checkpoint),
   );
   const { stages, observe } = recordStages();
   const compiled = compileModel(checkpoint, target, device, {

@@ -28,7 +28,7 @@ export type { Accuracy, QuestionAnswer, ScoreResult } from './score.js';
 export interface Model {
   /** Instruction set or GPU architecture: `avx512`, `cuda:sm_90a`. */
   readonly isa: string;
-  readonly arithmetic: 'bf16' | 'f16' | 'f32';
+  readonly arithmetic: 'bf16' | 'f16' | 'f32' | 'int8';
   /** Longest context, in tokens. */
   readonly contextLength: number;
   /** Scores a set of questions. Overlapping calls run one after another. */

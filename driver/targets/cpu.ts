@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { defaultBuckets } from '../../autotune/buckets.js';
 import { emitKernel } from '../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import { BLOCK_NAMES } from '../../ir/storage.js';
 import { CPU_ISAS, scoreOf, type CpuSchedule } from '../../ir/plan.js';
 import { machineBytes } from '../../runtime/cpu/memoryUse.js';
 import { compileKernels, emitPlan } from './cpuKernels.js';
@@ -15,7 +16,12 @@ export { cpuDevice, type CpuDevice, type CpuModel } from './cpuModel.js';
 const manifest = z.strictObject({
   kind: z.literal('cpu'),
   isa: z.enum(CPU_ISAS),
-  arithmetic: z.enum(['bf16', 'f32']),
+  arithmetic: z.enum(['bf16', 'f32', 'int8']),
+  /** Formats of matrices that are multiplied as blocks, by tensor. */
+  blocks: z
+    .record(z.string().max(300), z.enum(BLOCK_NAMES))
+    .refine((blocks) => Object.keys(blocks).length <= 100_000)
+    .optional(),
   cpu: z.string().max(200),
 });
 
@@ -32,26 +38,34 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
   // A CPU adds one key after another, so that neighbours in a micro-batch do not matter.
   mask: 'tree',
 
-  choose: ({ precision, isa }, machine) => cpuDevice(machine, precision, isa),
+  choose: ({ precision, isa }, machine, _stored, blocks) => cpuDevice(machine, precision, isa, blocks),
   label: ({ isa }) => isa,
   option: () => 'cpu',
-  arithmetic: ({ isa }) => arithmeticOf(isa),
-  numerics: ({ isa }) => numericsOf(isa),
+  arithmetic: ({ isa, blocks }) => arithmeticOf(isa, blocks),
+  numerics: ({ isa, blocks }) => numericsOf(isa, blocks),
   capacity: () => ({ least: 1024, most: 4096 }),
   buckets: defaultBuckets,
   // A query costs the same beside others of its path.
   decodeSizes: [],
 
   manifest,
-  describe: ({ isa, cpu: model }) => ({ kind: 'cpu', isa, arithmetic: arithmeticOf(isa), cpu: model }),
+  describe: ({ isa, cpu: model, blocks }) => ({
+    kind: 'cpu',
+    isa,
+    arithmetic: arithmeticOf(isa, blocks),
+    cpu: model,
+    ...(blocks.size === 0 ? {} : { blocks: Object.fromEntries(blocks) }),
+  }),
   restore: (described, machine) => {
-    const { isa, arithmetic, cpu: model } = manifest.parse(described);
+    const { isa, arithmetic, cpu: model, blocks: stored = {} } = manifest.parse(described);
+    const blocks = new Map(Object.entries(stored));
     if (!machine.isas.includes(isa))
       throw new Error(
         `compiled for ${isa} on ${model}; this CPU (${machine.cpu.model}) has ${machine.isas.join(', ')}`,
       );
-    if (arithmeticOf(isa) !== arithmetic) throw new Error(`manifest.json: ${isa} does not compute in ${arithmetic}`);
-    return cpuDeviceFor(machine, isa);
+    if (arithmeticOf(isa, blocks) !== arithmetic)
+      throw new Error(`manifest.json: ${isa} does not compute in ${arithmetic}`);
+    return cpuDeviceFor(machine, isa, blocks);
   },
 
   sources: (plan) => emitPlan(plan).sources,

@@ -11,6 +11,7 @@ import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket, CpuIsa, Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/family/mask.js';
+import type { StoredBlocks } from '../../passes/multiplyBlocks.js';
 import type { Numerics } from '../../passes/pipeline.js';
 import type { KernelResources } from '../../runtime/cuda/ptxasLog.js';
 import type { PlanStages } from '../../runtime/stagePlan.js';
@@ -168,8 +169,11 @@ export interface Target<S, D> {
   /** How `score` is told what tokens see, unless the user says otherwise. */
   readonly mask: MaskKind;
 
-  /** The machine to compile for. `stored`: the checkpoint's element type. Throws UserError if there is none. */
-  choose(request: TargetRequest, machine: Machine, stored: 'f32' | 'bf16' | 'f16'): D;
+  /**
+   * The machine to compile for. `stored`: the checkpoint's element type; `blocks`: its matrices that are stored in
+   * blocks. Throws UserError if there is none.
+   */
+  choose(request: TargetRequest, machine: Machine, stored: 'f32' | 'bf16' | 'f16', blocks?: StoredBlocks): D;
   label(device: D): string;
   /** The `--target` value that selects such a machine. */
   option(device: D): string;

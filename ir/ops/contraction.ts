@@ -1,26 +1,30 @@
 /** Matrix products. */
 import { TypeMismatch, elementCount, type OpDef } from './opDef.js';
+import { checkRounding, roundedRows, ROUNDING } from './rounding.js';
 
 export const CONTRACTIONS = {
   linear: {
-    summary: 'linear(x[…, K], w[N, K]): f32[…, N] = x·wᵀ, fp32 accumulation',
+    summary: 'linear(x[…, K], w[N, K]): f32[…, N] = x·wᵀ, fp32 accumulation; with {rounding}, x is rounded to codes',
     fuse: 'contraction',
     attributes: {},
+    optional: ROUNDING,
     arity: [2, 2],
-    infer: ([x, w]) => {
+    infer: ([x, w], attributes) => {
       if (x!.shape.length < 1 || w!.shape.length !== 2) throw new TypeMismatch('linear needs x[…, K] and w[N, K]');
       const k = x!.shape.at(-1)!;
       if (k !== w!.shape[1]) throw new TypeMismatch(`linear: x has ${k} columns, w has ${w!.shape[1]!}`);
+      checkRounding(attributes, k);
       return { dtype: 'f32', shape: [...x!.shape.slice(0, -1), w!.shape[0]!] };
     },
-    evaluate: ([x, w], _, shape) => {
+    evaluate: ([given, w], attributes, shape) => {
+      const x = roundedRows(given!, attributes);
       const [n, k] = [w!.shape[0]!, w!.shape[1]!];
       const rows = elementCount(shape) / n;
       const data = new Float64Array(rows * n);
       for (let row = 0; row < rows; row++) {
         for (let j = 0; j < n; j++) {
           let acc = 0;
-          for (let i = 0; i < k; i++) acc += x!.data[row * k + i]! * w!.data[j * k + i]!;
+          for (let i = 0; i < k; i++) acc += x.data[row * k + i]! * w!.data[j * k + i]!;
           data[row * n + j] = acc;
         }
       }

@@ -7,6 +7,7 @@ import { expertOrder, largestOf } from '../experts.js';
 import { productName } from '../extents.js';
 import { isSymbol } from '../types.js';
 import { TypeMismatch, elementCount, numberAttribute, type OpDef } from './opDef.js';
+import { checkRounding, roundedRows, ROUNDING } from './rounding.js';
 
 type Attributes = Parameters<OpDef['infer']>[1];
 
@@ -172,12 +173,14 @@ export const EXPERTS = {
       'expert_linear(x[T·k, K], w[E·N, K], experts[T, k]): f32[T·k, N], rows in order of experts by their matrix',
     fuse: 'contraction',
     attributes: { experts: 'number' },
+    optional: ROUNDING,
     arity: [3, 3],
     infer: ([x, w, experts], attributes) => {
       const [rows, depth] = matrix('expert_linear', x!);
       const [all, k] = matrix('expert_linear', w!);
       const [each, slots] = matrix('expert_linear', experts!);
       const number = count(attributes, 'experts');
+      checkRounding(attributes, k);
       if (depth !== k) throw new TypeMismatch(`expert_linear: x has ${depth} columns, w has ${k}`);
       if (isSymbol(all) || all % number !== 0)
         throw new TypeMismatch(`expert_linear: ${all} rows are not those of ${number} matrices`);
@@ -185,15 +188,16 @@ export const EXPERTS = {
         throw new TypeMismatch(`expert_linear: ${rows} rows are not ${slots} for each of ${each}`);
       return { dtype: 'f32', shape: [rows, all / number] };
     },
-    evaluate: ([x, w, experts], _, shape) => {
-      const [rows, n, k] = [shape[0]!, shape[1]!, x!.shape[1]!];
+    evaluate: ([given, w, experts], attributes, shape) => {
+      const x = roundedRows(given!, attributes);
+      const [rows, n, k] = [shape[0]!, shape[1]!, x.shape[1]!];
       const { order } = expertOrder(experts!.data);
       const data = new Float64Array(rows * n);
       for (let row = 0; row < rows; row++) {
         const first = experts!.data[order[row]!]! * n;
         for (let j = 0; j < n; j++) {
           let acc = 0;
-          for (let i = 0; i < k; i++) acc += x!.data[row * k + i]! * w!.data[(first + j) * k + i]!;
+          for (let i = 0; i < k; i++) acc += x.data[row * k + i]! * w!.data[(first + j) * k + i]!;
           data[row * n + j] = acc;
         }
       }

@@ -6,6 +6,7 @@ import { drawScore } from '../gumbel.js';
 import { softCap } from '../softCap.js';
 import { attention } from './attention.js';
 import { TypeMismatch, dimsAttribute, indexAt, positiveAttribute, type OpDef, type Tensor } from './opDef.js';
+import { checkRounding, roundedRows, ROUNDING } from './rounding.js';
 
 /** z[i, ·] = cap(scale[i]·(x[i]·wᵀ)) for the vocabulary. A scale of rank 0 is that of every row. */
 function logits(x: Tensor, w: Tensor, scale: Tensor, row: number, cap: number | undefined): Float64Array {
@@ -28,10 +29,11 @@ function scoring(
     summary,
     fuse: 'opaque',
     attributes: {},
-    optional: { cap: 'number' },
+    optional: { cap: 'number', ...ROUNDING },
     arity: [operands, operands],
     infer: ([x, w, scale, target], attributes) => {
       positiveAttribute(attributes, 'cap');
+      checkRounding(attributes, x!.shape[1]);
       if (x!.shape.length !== 2 || w!.shape.length !== 2 || x!.shape[1] !== w!.shape[1])
         throw new TypeMismatch('needs x[R, K] and w[V, K]');
       const isOfRows = scale!.shape.length === 2 && scale!.shape[1] === 1 && scale!.shape[0] === x!.shape[0];
@@ -43,15 +45,18 @@ function scoring(
         throw new TypeMismatch('the target must be i32[R]');
       return { dtype, shape: [x!.shape[0]!] };
     },
-    evaluate: ([x, w, scale, target], attributes, shape) => ({
-      shape,
-      data: Float64Array.from({ length: shape[0]! }, (_v, row) =>
-        score(
-          logits(x!, w!, scale!, row, positiveAttribute(attributes, 'cap')),
-          target === undefined ? NaN : indexAt(target, row, w!.shape[0]!),
+    evaluate: ([given, w, scale, target], attributes, shape) => {
+      const x = roundedRows(given!, attributes);
+      return {
+        shape,
+        data: Float64Array.from({ length: shape[0]! }, (_v, row) =>
+          score(
+            logits(x, w!, scale!, row, positiveAttribute(attributes, 'cap')),
+            target === undefined ? NaN : indexAt(target, row, w!.shape[0]!),
+          ),
         ),
-      ),
-    }),
+      };
+    },
   };
 }
 
@@ -78,14 +83,15 @@ function drawing(summary: string, dtype: 'f32' | 'i32', result: (z: Float64Array
         throw new TypeMismatch('a draw needs f32[R] inverse temperatures and two i32[R] halves of keys');
       return type;
     },
-    evaluate: ([x, w, scale, heat, low, high], attributes, shape) => ({
-      shape,
-      data: Float64Array.from({ length: shape[0]! }, (_v, row) => {
-        const z = logits(x!, w!, scale!, row, positiveAttribute(attributes, 'cap'));
+    evaluate: ([given, w, scale, heat, low, high], attributes, shape) => {
+      const x = roundedRows(given!, attributes);
+      const data = Float64Array.from({ length: shape[0]! }, (_v, row) => {
+        const z = logits(x, w!, scale!, row, positiveAttribute(attributes, 'cap'));
         const key = { low: low!.data[row]!, high: high!.data[row]! };
         return result(z, bestOf(z.map((value, token) => drawScore(value, heat!.data[row]!, key, token))));
-      }),
-    }),
+      });
+      return { shape, data };
+    },
   };
 }
 
@@ -100,10 +106,11 @@ const headLogits: OpDef = {
     if (rows.length !== 1) throw new TypeMismatch('the rows must be one extent');
     return { dtype: type.dtype, shape: [rows[0]!, w!.shape[0]!] };
   },
-  evaluate: ([x, w, scale], attributes, shape) => {
+  evaluate: ([given, w, scale], attributes, shape) => {
+    const x = roundedRows(given!, attributes);
     const data = new Float64Array(shape[0]! * shape[1]!);
     const cap = positiveAttribute(attributes, 'cap');
-    for (let row = 0; row < shape[0]!; row++) data.set(logits(x!, w!, scale!, row, cap), row * shape[1]!);
+    for (let row = 0; row < shape[0]!; row++) data.set(logits(x, w!, scale!, row, cap), row * shape[1]!);
     return { shape, data };
   },
 };

@@ -1,6 +1,6 @@
 /** Matrices as codes of 8 bits, while weights load: W[n, k] ≈ codes[n, k] · scales[n]. */
 import { roundToDType } from '../round.js';
-import { isCodeFormat, rowScale, type CodeFormat } from '../storage.js';
+import { isBlockFormat, isCodeFormat, rowScale, type CodeFormat } from '../storage.js';
 import { TypeMismatch, stringAttribute, type OpDef, type Tensor } from './opDef.js';
 
 type Attributes = Parameters<OpDef['infer']>[1];
@@ -30,6 +30,19 @@ const rowsOf = ({ shape, data }: Tensor): readonly Float64Array[] =>
 const ATTRIBUTES = { format: 'string', from: 'string' } as const;
 
 export const NARROW = {
+  blocks: {
+    summary: 'blocks(w[N, K]) {format}: w, which is stored in blocks of that format and stays in them',
+    fuse: 'movement',
+    attributes: { format: 'string' },
+    arity: [1, 1],
+    infer: ([w], attributes) => {
+      const format = stringAttribute(attributes, 'format');
+      if (!isBlockFormat(format)) throw new TypeMismatch(`'${format}' is no format of blocks`);
+      if (w!.dtype !== 'f32' || w!.shape.length !== 2) throw new TypeMismatch('needs w: f32[N, K]');
+      return w!;
+    },
+    evaluate: ([w]) => w!,
+  },
   codes: {
     summary: 'codes(w[N, K]) {format, from}: w / row_scales(w), rounded to the format',
     fuse: 'movement',

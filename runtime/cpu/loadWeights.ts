@@ -94,6 +94,7 @@ async function packWeight(
   const job: PackJob = {
     layout,
     format: FORMATS[format].code,
+    ...(layout === 'quads' ? { quads: format } : {}),
     k,
     rowMap: memoryRows(weight),
     sources: weight.sources.map((source, i) =>

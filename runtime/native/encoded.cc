@@ -6,6 +6,13 @@
 #include "support.h"
 
 namespace tw {
+
+void failScale(const Encoded &matrix, size_t row, size_t column, const std::string &what) {
+  throw CodedError("Tensor " + matrix.name + ": the scale of row " + std::to_string(row) + ", column " +
+                       std::to_string(column) + " is " + what,
+                   "WEIGHTS_DAMAGED", "decode", false);
+}
+
 namespace {
 
 inline uint32_t wordAt(const uint8_t *at) {
@@ -156,12 +163,6 @@ void loadCodes(const CodeGrid &grid, size_t row, size_t rows, size_t from, size_
     unpackTile(grid, tile, above + lane, from, count, codes);
     loadBytes(grid.type, codes, count, out + lane * stride);
   }
-}
-
-[[noreturn]] void failScale(const Encoded &matrix, size_t row, size_t column, const std::string &what) {
-  throw CodedError("Tensor " + matrix.name + ": the scale of row " + std::to_string(row) + ", column " +
-                       std::to_string(column) + " is " + what,
-                   "WEIGHTS_DAMAGED", "decode", false);
 }
 
 float scaleAt(const Encoded &matrix, size_t row, size_t group) {

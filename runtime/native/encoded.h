@@ -69,6 +69,9 @@ struct Encoded {
   bool isScattered() const { return block == nullptr && codes.wordBytes == 4 && codes.columnStride != 1; }
 };
 
+/** Throws CodedError, WEIGHTS_DAMAGED: the scale of an element is `what`. */
+[[noreturn]] void failScale(const Encoded &matrix, size_t row, size_t column, const std::string &what);
+
 /** Most rows and columns of a tile. */
 constexpr size_t TILE_ROWS = 32, TILE_COLUMNS = 128;
 

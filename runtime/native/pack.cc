@@ -114,22 +114,6 @@ TW_CLONES void transpose16(const uint8_t *in, size_t stride, size_t count, uint8
   transpose<uint16_t, 32>(in, stride, count, out);
 }
 
-/** A row of the stacked sources. */
-struct RowRef {
-  const PackSource *source = nullptr;  // null: zeros
-  size_t row = 0;
-};
-
-RowRef findRow(const PackJob &job, size_t column) {
-  if (column >= job.rowMap.size() || job.rowMap[column] < 0) return {};
-  auto row = static_cast<size_t>(job.rowMap[column]);
-  for (const PackSource &source : job.sources) {
-    if (row < source.rows) return {&source, row};
-    row -= source.rows;
-  }
-  return {};
-}
-
 /** Elements of a row of a matrix in tiles, from column `from`. */
 void loadTiles(const PackSource &source, size_t row, size_t from, size_t count, float *out) {
   const size_t size = source.format->bytes;
@@ -223,12 +207,24 @@ const StorageFormat FORMATS[FORMAT_COUNT] = {
     {2, decodeBf16, encodeBf16, roundBf16},
 };
 
+RowRef findRow(const PackJob &job, size_t column) {
+  if (column >= job.rowMap.size() || job.rowMap[column] < 0) return {};
+  auto row = static_cast<size_t>(job.rowMap[column]);
+  for (const PackSource &source : job.sources) {
+    if (row < source.rows) return {&source, row};
+    row -= source.rows;
+  }
+  return {};
+}
+
 size_t packedBytes(const PackJob &job) {
+  if (job.layout == PackJob::Layout::Quads) return panelsOf(job) * quadPanelBytes(*job.quads, job.k);
   const size_t columns = panelsOf(job) * panelColumns(job);
   const size_t bytes = job.format->bytes;
   switch (job.layout) {
     case PackJob::Layout::Rows: return job.rowMap.size() * job.k * bytes;
     case PackJob::Layout::Panels: return columns * job.k * bytes;
+    case PackJob::Layout::Quads: break;
     case PackJob::Layout::Vnni: return columns * ((job.k + VNNI_DEPTH - 1) / VNNI_DEPTH * VNNI_DEPTH) * bytes;
   }
   return 0;
@@ -259,6 +255,7 @@ void loadRow(const PackSource &source, size_t k, size_t row, size_t from, size_t
 
 void packPanel(const PackJob &job, size_t panel) {
   if (job.layout == PackJob::Layout::Rows) return packRows(job, panel);
+  if (job.layout == PackJob::Layout::Quads) return packQuads(job, panel);
   const bool isVnni = job.layout == PackJob::Layout::Vnni;
   const size_t depth = isVnni ? (job.k + VNNI_DEPTH - 1) / VNNI_DEPTH * VNNI_DEPTH : job.k;
   const size_t lanes = panelColumns(job);

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace tw {
 
 struct Encoded;
+struct QuadFormat;
 
 /** How stored elements become f32 and back. Memory may be unaligned. */
 struct StorageFormat {
@@ -48,9 +50,10 @@ struct PackSource {
 };
 
 struct PackJob {
-  enum class Layout { Rows, Panels, Vnni };
+  enum class Layout { Rows, Panels, Vnni, Quads };
   Layout layout = Layout::Panels;
-  const StorageFormat *format = nullptr;
+  const StorageFormat *format = nullptr;  // of single elements
+  const QuadFormat *quads = nullptr;      // of layout Quads, whose sources hold blocks of it
   size_t k = 0;
   /** For each physical column the row of the stacked sources, or −1 for zeros. */
   std::vector<int32_t> rowMap;
@@ -63,9 +66,12 @@ struct PackJob {
 constexpr size_t VNNI_DEPTH = 32;
 /** Columns of the widest panel. */
 constexpr size_t MAX_PANEL = 32;
+/** Columns of a panel of quads. */
+constexpr size_t QUAD_COLUMNS = 32;
 
 /** Adjacent columns in one panel: a cache line for each k, or for each pair of k (ir/packing.ts, panelColumns). */
 inline size_t panelColumns(const PackJob &job) {
+  if (job.layout == PackJob::Layout::Quads) return QUAD_COLUMNS;
   return job.layout == PackJob::Layout::Vnni ? 16 : 64 / job.format->bytes;
 }
 
@@ -79,6 +85,23 @@ inline size_t panelsOf(const PackJob &job) {
 void packPanel(const PackJob &job, size_t panel);
 /** `count` elements of a row of a source, from column `from`, as f32. */
 void loadRow(const PackSource &source, size_t k, size_t row, size_t from, size_t count, float *out);
+
+/** A row of the stacked sources. */
+struct RowRef {
+  const PackSource *source = nullptr;  // null: zeros
+  size_t row = 0;
+};
+RowRef findRow(const PackJob &job, size_t column);
+
+/** By name; null if there is none. */
+const QuadFormat *findQuadFormat(const std::string &name);
+/** Elements of a unit along k, which divide k; bytes of a panel. */
+size_t quadDepth(const QuadFormat &format);
+size_t quadPanelBytes(const QuadFormat &format, size_t k);
+/** Whether a matrix is stored in blocks of the format. */
+bool holdsBlocks(const QuadFormat &format, const Encoded &matrix);
+/** Packs one panel of quads. Throws CodedError, WEIGHTS_DAMAGED, for a scale that is not finite. */
+void packQuads(const PackJob &job, size_t panel);
 
 }  // namespace tw
 #endif

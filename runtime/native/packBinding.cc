@@ -90,7 +90,8 @@ PackJob::Layout parseLayout(const Napi::Value &value) {
   if (name == "rows") return PackJob::Layout::Rows;
   if (name == "panels") return PackJob::Layout::Panels;
   if (name == "vnni") return PackJob::Layout::Vnni;
-  fail("layout must be rows, panels or vnni, not " + name);
+  if (name == "quads") return PackJob::Layout::Quads;
+  fail("layout must be rows, panels, vnni or quads, not " + name);
 }
 
 void checkRowMap(const PackJob &job) {
@@ -109,7 +110,13 @@ std::shared_ptr<OwnedJob> parseJob(const Napi::Object &object) {
   auto owned = std::make_shared<OwnedJob>();
   PackJob &job = owned->job;
   job.layout = parseLayout(object.Get("layout"));
-  job.format = parseFormat(object.Get("format"), "format");
+  if (job.layout == PackJob::Layout::Quads) {
+    const std::string name = stringArg(object.Get("quads"), "quads");
+    job.quads = findQuadFormat(name);
+    if (job.quads == nullptr) fail("quads: there is no format " + name);
+  } else {
+    job.format = parseFormat(object.Get("format"), "format");
+  }
   if (job.layout == PackJob::Layout::Vnni && job.format->bytes != 2)
     fail("layout vnni holds elements of 2 bytes, not " + std::to_string(job.format->bytes));
   job.k = static_cast<size_t>(integerArg(object.Get("k"), "k", 1, MAX_EXTENT));
@@ -117,6 +124,13 @@ std::shared_ptr<OwnedJob> parseJob(const Napi::Object &object) {
   const Napi::Array sources = arrayArg(object.Get("sources"), "sources");
   for (uint32_t i = 0; i < sources.Length(); i++) {
     job.sources.push_back(parseSource(sources.Get(i), job.k, *owned, "sources[" + std::to_string(i) + "]"));
+  }
+  if (job.quads != nullptr) {
+    if (job.k % quadDepth(*job.quads) != 0) fail("k is not whole blocks");
+    for (const PackSource &source : job.sources)
+      if (source.kind != PackSource::Kind::Encoded || !holdsBlocks(*job.quads, *source.encoded))
+        fail("a source of quads is not stored in their blocks");
+    if (!object.Get("columnScale").IsUndefined()) fail("quads take no columnScale");
   }
   const auto [rows, columns] = typedArg<int32_t>(object.Get("rowMap"), "rowMap", napi_int32_array);
   if (columns == 0 || columns > static_cast<size_t>(MAX_EXTENT)) fail("rowMap is empty or too long");

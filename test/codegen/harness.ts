@@ -17,7 +17,7 @@ import type { CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { ROW_PAD, rowStride } from '../../ir/plan.js';
 import { roundToF16, roundToI8 } from '../../ir/round.js';
 import { roundToBf16 } from '../../ir/scalar.js';
-import { FORMATS } from '../../ir/storage.js';
+import { FORMATS, isBlockFormat } from '../../ir/storage.js';
 import type { BufferDType } from '../../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { quickCc } from '../support/quickCc.js';
@@ -194,9 +194,11 @@ export function take(memory: Buffer, index: number, dtype: BufferDType): number 
 export function packWeight(decl: WeightDecl, logical: Float64Array): Buffer {
   const order = physicalToLogical(decl);
   const memory = aligned(packedBytes(decl, order.length), 0);
-  const bytes = DTYPE_BYTES[decl.format];
+  const { format } = decl;
+  if (isBlockFormat(format)) throw new Error('blocks are packed by quadPanels');
+  const bytes = DTYPE_BYTES[format];
   if (decl.layout === 'rows') {
-    for (let i = 0; i < order.length * decl.k; i++) put(memory, i, decl.format, logical[i]!);
+    for (let i = 0; i < order.length * decl.k; i++) put(memory, i, format, logical[i]!);
     return memory;
   }
   const deep = roundUp(decl.k, 32);
@@ -208,7 +210,7 @@ export function packWeight(decl: WeightDecl, logical: Float64Array): Buffer {
         decl.layout === 'panels'
           ? (Math.floor(p / width) * decl.k + k) * width + (p % width)
           : ((p >> 4) * (deep / 2) + (k >> 1)) * 32 + (p & 15) * 2 + (k & 1);
-      put(memory.subarray(at * bytes), 0, decl.format, logical[order[p]! * decl.k + k]!);
+      put(memory.subarray(at * bytes), 0, format, logical[order[p]! * decl.k + k]!);
     }
   }
   return memory;
@@ -219,6 +221,8 @@ export interface RunOptions {
   readonly inputs: ReadonlyMap<string, Float64Array>;
   readonly tensors?: ReadonlyMap<string, RawTensor>;
   readonly weights?: ReadonlyMap<string, Float64Array>;
+  /** Weights that are packed already. */
+  readonly packed?: ReadonlyMap<string, Uint8Array>;
   readonly schedules: readonly CpuSchedule[];
   /** The capacity of every extent. Default: the size of the first, at least 64. */
   readonly tokensCapacity?: number;
@@ -287,6 +291,14 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
     memory.set(decl.name, data);
   }
   for (const decl of module.weights) {
+    const packed = options.packed?.get(decl.name);
+    if (packed !== undefined) {
+      // A stream is fetched ahead of its end.
+      const bytes = aligned(packed.length, 0);
+      bytes.set(packed);
+      memory.set(decl.name, bytes);
+      continue;
+    }
     const logical = options.weights?.get(decl.name) ?? logicalWeight(decl, options.tensors ?? new Map(), true);
     memory.set(decl.name, packWeight(decl, logical));
   }

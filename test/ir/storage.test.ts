@@ -76,7 +76,7 @@ describe('storage formats', () => {
       k: 33,
       pairing: { kind: 'none' },
     });
-    expect(LAYOUTS.map((layout) => packedDepth(weight(layout, 'bf16')))).toEqual([33, 64, 40, 33]);
+    expect(LAYOUTS.map((layout) => packedDepth(weight(layout, 'bf16')))).toEqual([33, 64, 64, 40, 33]);
     expect(packedBytes(weight('panels', 'f32'), 20)).toBe(32 * 33 * 4);
     expect(packedBytes(weight('panels', 'bf16'), 20)).toBe(32 * 33 * 2);
     expect(packedBytes(weight('vnni', 'bf16'), 20)).toBe(32 * 64 * 2);

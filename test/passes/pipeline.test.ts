@@ -41,6 +41,7 @@ describe('the pipeline', () => {
         "foldNormWeights",
         "fuseLogProb",
         "narrowContractions",
+        "multiplyBlocks",
         "assignPrecision",
         "eliminateCommonSubexpressions",
         "eliminateDeadCode",

@@ -153,6 +153,8 @@ export function packReference(
         }
       }
       break;
+    case 'quads':
+      throw new Error('panels of quads have a reference of their own');
     default:
       return weight.layout satisfies never;
   }

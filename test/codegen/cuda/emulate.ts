@@ -1,6 +1,7 @@
 /**
  * Runs generated CUDA without a GPU: each kernel's text as C++ over fibres (test/support/cudaWarp), block after block.
  */
+import { isBlockFormat } from '../../../ir/storage.js';
 import { extentIn, type Extents } from '../../../ir/extents.js';
 import { everyExtent } from '../../../ir/function.js';
 import koffi from 'koffi';
@@ -161,12 +162,13 @@ export interface Emulated {
 /** A weight's bytes as ir/packing.ts describes them. */
 export function packForGpu(decl: WeightDecl, logical: Float64Array): Buffer {
   if (decl.layout !== 'kmajor') return packWeight(decl, logical);
+  const { format } = decl;
+  if (isBlockFormat(format)) throw new Error('blocks are for CPUs');
   const order = physicalToLogical(decl);
   const bytes = aligned(packedBytes(decl, order.length), 0);
   const stride = roundUp(decl.k, 8);
   order.forEach((from, p) => {
-    if (from >= 0)
-      for (let k = 0; k < decl.k; k++) put(bytes, p * stride + k, decl.format, logical[from * decl.k + k]!);
+    if (from >= 0) for (let k = 0; k < decl.k; k++) put(bytes, p * stride + k, format, logical[from * decl.k + k]!);
   });
   return bytes;
 }

@@ -1,0 +1,231 @@
+/** The table of what register tiles of bytes need, for each instruction set. */
+import type { CpuIsa } from '../../ir/plan.js';
+import { render } from './templates.js';
+
+/** Instruction sets with tiles of bytes that are printed. */
+export type QuadIsa = Exclude<CpuIsa, 'amx'>;
+
+export interface QuadVectors {
+  /** C types of a vector of 32-bit lanes, of the codes of its quads, and of floats. */
+  readonly int: string;
+  readonly codes: string;
+  readonly float: string;
+  readonly lanes: number;
+  readonly zero: string;
+  readonly setInt: string;
+  /** Loads the bytes of a vector's quads; (v >> n or v << −n) & mask for each byte; or. */
+  readonly load: string;
+  readonly take: string;
+  readonly or: string;
+  /** A vector of f16, of unsigned and of signed bytes, as floats. */
+  readonly halves: string;
+  readonly bytes: string;
+  readonly signed: string;
+  readonly set: string;
+  readonly multiply: string;
+  readonly loadFloat: string;
+  readonly storeFloat: string;
+  readonly toFloat: (value: string) => string;
+  readonly fma: (a: string, b: string, c: string) => string;
+  /** c − a·b */
+  readonly fnma: (a: string, b: string, c: string) => string;
+  /** Adds a vector of integers to memory. */
+  readonly addTo: (place: string, value: string) => string;
+  /**
+   * Statements that add products of 4 quads from `first` on, `name`N of codes of `bits`, and of the row at `a`, to
+   * `sum`. The row's codes are followed by those of even and odd places in 16 bits, `depth` bytes each (AVX2).
+   */
+  readonly dot: (sum: string, name: string, first: number, bits: number, a: string, depth: number) => readonly string[];
+  /** Statements that store the codes `value` of a quad and vector of columns for tiles of many rows. */
+  readonly widen: (value: string, quad: number, vector: number, zero: number) => readonly string[];
+  /** Whether these codes are unsigned still. */
+  readonly widenedZero: boolean;
+  /** Statements that add products of a quad of widened codes to all sums `c`R_V of `mr` rows and `nv` vectors. */
+  readonly many: (quad: number, mr: number, nv: number, rows: RowCodes) => readonly string[];
+  readonly add: (a: string, b: string) => string;
+  readonly loadInt: (place: string) => string;
+  readonly storeInt: (place: string, value: string) => string;
+  /** Feature of the processor whose dot product of bytes takes the place of several instructions. */
+  readonly feature?: string;
+  /**
+   * Where all vectors of a panel's columns are best multiplied side by side, up to so many sums: statements that add
+   * products of a quad, whose codes of 8 bits lie at `places`, and of the rows at `rows`, to `c`ROW_VECTOR.
+   */
+  readonly across?: {
+    readonly sums: number;
+    readonly dot: (
+      quad: number,
+      places: readonly string[],
+      rows: readonly string[],
+      depth: number,
+    ) => readonly string[];
+  };
+  /** Whether rows have codes in 16 bits. */
+  readonly hasPairs: boolean;
+  /** Functions that tiles call. */
+  readonly helpers: () => string;
+}
+
+/** Bytes from one row's codes to the next, and codes of a row. */
+interface RowCodes {
+  readonly pitch: number;
+  readonly depth: number;
+}
+
+const range = (count: number): readonly number[] => Array.from({ length: count }, (_, i) => i);
+const quad = (a: string, offset: number): string => `*(const tw_quad *)(${a} + ${offset})`;
+
+const AVX2: QuadVectors = {
+  int: '__m256i',
+  codes: '__m256i',
+  float: '__m256',
+  lanes: 8,
+  zero: '_mm256_setzero_si256()',
+  setInt: '_mm256_set1_epi32',
+  load: 'tw_q256_load',
+  take: 'tw_q256_take',
+  or: '_mm256_or_si256',
+  halves: 'tw_q256_halves',
+  bytes: 'tw_q256_bytes',
+  signed: 'tw_q256_signed',
+  set: '_mm256_set1_ps',
+  multiply: '_mm256_mul_ps',
+  loadFloat: '_mm256_loadu_ps',
+  storeFloat: '_mm256_storeu_ps',
+  toFloat: (value) => `_mm256_cvtepi32_ps(${value})`,
+  fma: (a, b, c) => `_mm256_fmadd_ps(${a}, ${b}, ${c})`,
+  fnma: (a, b, c) => `_mm256_fnmadd_ps(${a}, ${b}, ${c})`,
+  addTo: (place, value) => `tw_q256_add(${place}, ${value});`,
+  dot: (sum, name, first, bits, a, depth) => {
+    const at = (i: number): number => 4 * (first + i);
+    const w = (i: number): string => `${name}${first + i}`;
+    if (bits === 8)
+      return [0, 1, 2, 3].map(
+        (i) => `TW_Q256_WIDE(${sum}, ${w(i)}, ${quad(a, depth + at(i))}, ${quad(a, 2 * depth + at(i))});`,
+      );
+    // Of 4 and 5 bits, sums of 8 products fit 16 bits; of 6 bits, sums of 4.
+    const part = (i: number): string => `TW_Q256_PART(${w(i)}, ${quad(a, at(i))})`;
+    const pair = (i: number): string => `_mm256_add_epi16(${part(i)}, ${part(i + 1)})`;
+    return bits < 6
+      ? [`TW_Q256_SUM(${sum}, _mm256_add_epi16(${pair(0)}, ${pair(2)}));`]
+      : [`TW_Q256_SUM(${sum}, ${pair(0)});`, `TW_Q256_SUM(${sum}, ${pair(2)});`];
+  },
+  widen: (value, at, vector, zero) =>
+    ['EVEN', 'ODD'].map(
+      (half, i) =>
+        `_mm256_storeu_si256((__m256i *)(codes + ${128 * at + 64 * i + 32 * vector}), ` +
+        `_mm256_sub_epi16(TW_Q256_${half}(${value}), _mm256_set1_epi16(${zero})));`,
+    ),
+  across: {
+    sums: 8,
+    dot: (at, places, rows, depth) => [
+      ...rows.flatMap((row, r) =>
+        [1, 2].map((half) => `const __m256i a${r}_${half} = _mm256_set1_epi32(${quad(row, half * depth + 4 * at)});`),
+      ),
+      ...places.flatMap((place, j) => [
+        '{',
+        `const __m256i w = tw_q256_load(${place}), even = TW_Q256_EVEN(w), odd = TW_Q256_ODD(w);`,
+        ...rows.flatMap((_, r) => [
+          `TW_Q256_MADD(c${r}_${j}, even, a${r}_1);`,
+          `TW_Q256_MADD(c${r}_${j}, odd, a${r}_2);`,
+        ]),
+        '}',
+      ]),
+    ],
+  },
+  widenedZero: false,
+  many: (at, mr, nv, { pitch, depth }) =>
+    [0, 1].flatMap((half) => [
+      '{',
+      ...range(nv).map((j) => `const __m256i b${j} = tw_q256_load(w + ${128 * at + 64 * half + 32 * j});`),
+      ...range(mr).flatMap((r) => [
+        `const __m256i a${r} = _mm256_set1_epi32(${quad('a', r * pitch + (1 + half) * depth + 4 * at)});`,
+        ...range(nv).map((j) => `TW_Q256_MADD(c${r}_${j}, b${j}, a${r});`),
+      ]),
+      '}',
+    ]),
+  add: (a, b) => `_mm256_add_epi32(${a}, ${b})`,
+  loadInt: (place) => `_mm256_loadu_si256((const __m256i *)(${place}))`,
+  storeInt: (place, value) => `_mm256_storeu_si256((__m256i *)(${place}), ${value});`,
+  hasPairs: true,
+  helpers: () => render('quads256', {}),
+};
+
+const AVX512: QuadVectors = {
+  int: '__m512i',
+  codes: '__m512i',
+  float: '__m512',
+  lanes: 16,
+  zero: '_mm512_setzero_si512()',
+  setInt: '_mm512_set1_epi32',
+  load: '_mm512_loadu_si512',
+  take: 'tw_q512_take',
+  or: '_mm512_or_si512',
+  halves: 'tw_q512_halves',
+  bytes: 'tw_q512_bytes',
+  signed: 'tw_q512_signed',
+  set: '_mm512_set1_ps',
+  multiply: '_mm512_mul_ps',
+  loadFloat: '_mm512_loadu_ps',
+  storeFloat: '_mm512_storeu_ps',
+  toFloat: (value) => `_mm512_cvtepi32_ps(${value})`,
+  fma: (a, b, c) => `_mm512_fmadd_ps(${a}, ${b}, ${c})`,
+  fnma: (a, b, c) => `_mm512_fnmadd_ps(${a}, ${b}, ${c})`,
+  addTo: (place, value) => `tw_q512_add(${place}, ${value});`,
+  dot: (sum, name, first, _bits, a) =>
+    [0, 1, 2, 3].map((i) => `TW_DOT(${sum}, ${name}${first + i}, ${quad(a, 4 * (first + i))});`),
+  widen: (value, at, vector) => [`_mm512_storeu_si512(codes + ${128 * at + 64 * vector}, ${value});`],
+  widenedZero: true,
+  many: (at, mr, nv, { pitch }) => [
+    '{',
+    ...range(nv).map((j) => `const __m512i b${j} = _mm512_loadu_si512(w + ${128 * at + 64 * j});`),
+    ...range(mr).flatMap((r) => range(nv).map((j) => `TW_DOT(c${r}_${j}, b${j}, ${quad('a', r * pitch + 4 * at)});`)),
+    '}',
+  ],
+  add: (a, b) => `_mm512_add_epi32(${a}, ${b})`,
+  loadInt: (place) => `_mm512_loadu_si512(${place})`,
+  storeInt: (place, value) => `_mm512_storeu_si512(${place}, ${value});`,
+  feature: 'avx512vnni',
+  hasPairs: false,
+  helpers: () => render('quads512', {}),
+};
+
+const PORTABLE: QuadVectors = {
+  int: 'tw_i',
+  codes: 'tw_q',
+  float: 'tw_v',
+  lanes: 16,
+  zero: 'tw_seti(0)',
+  setInt: 'tw_seti',
+  load: 'tw_q_load',
+  take: 'tw_q_take',
+  or: 'tw_q_or',
+  halves: 'tw_q_halves',
+  bytes: 'tw_q_bytes',
+  signed: 'tw_q_signed',
+  set: 'tw_set1',
+  multiply: 'tw_q_multiply',
+  loadFloat: 'tw_load',
+  storeFloat: 'tw_store',
+  toFloat: (value) => `tw_float(${value})`,
+  fma: (a, b, c) => `tw_fma(${a}, ${b}, ${c})`,
+  fnma: (a, b, c) => `tw_fma(-(${a}), ${b}, ${c})`,
+  addTo: (place, value) => `tw_q_add(${place}, ${value});`,
+  dot: (sum, name, first, _bits, a) =>
+    [0, 1, 2, 3].map((i) => `tw_q_dot(&${sum}, &${name}${first + i}, ${a} + ${4 * (first + i)});`),
+  widen: (value, at, vector) => [`memcpy(codes + ${128 * at + 64 * vector}, &${value}, 64);`],
+  widenedZero: true,
+  many: (at, mr, nv, { pitch }) => [
+    '{',
+    ...range(nv).map((j) => `const tw_q b${j} = tw_q_load(w + ${128 * at + 64 * j});`),
+    ...range(mr).flatMap((r) => range(nv).map((j) => `tw_q_dot(&c${r}_${j}, &b${j}, a + ${r * pitch + 4 * at});`)),
+    '}',
+  ],
+  add: (a, b) => `tw_q_sum(${a}, ${b})`,
+  loadInt: (place) => `tw_loadi((const int32_t *)(${place}))`,
+  storeInt: (place, value) => `memcpy(${place}, &${value}, 64);`,
+  hasPairs: false,
+  helpers: () => render('quadsPortable', {}),
+};
+
+export const QUAD_ISAS: Readonly<Record<QuadIsa, QuadVectors>> = { portable: PORTABLE, avx2: AVX2, avx512: AVX512 };
