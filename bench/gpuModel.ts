@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { contractionOf } from '../autotune/cuda/rival.js';
 import { compileModel } from '../driver/compile/compile.js';
 import { cuda, cudaDevice } from '../driver/targets/cuda.js';
+import type { Precision } from '../driver/target.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
@@ -51,6 +52,7 @@ export function openBenchModel(
   facts: CudaFacts,
   mostTokens: number,
   mask: MaskKind = cuda.mask,
+  precision: Precision = 'auto',
 ): BenchModel {
   const checkpoint = describeRandomCheckpoint(path, 1);
   const file = path.endsWith('.json') ? path : join(path, 'config.json');
@@ -58,7 +60,7 @@ export function openBenchModel(
   const model = describeModel({ ...value, num_hidden_layers: Math.min(LAYERS, checkpoint.config.layers) }, file);
   const { config } = model;
   const compile = (maxTokens?: number): LinkedFunction<CudaSchedule> => {
-    const device = cudaDevice(facts, 'auto', config.dtype);
+    const device = cudaDevice(facts, precision, config.dtype);
     const options = maxTokens === undefined ? { mask } : { mask, maxTokens };
     return scoreOf(compileModel({ ...checkpoint, model, config }, cuda, device, options).plan);
   };

@@ -37,6 +37,10 @@ export const addModelFlags = (command: Command): Command =>
       'auto: 16-bit inputs where the target has matrix units for them, f32 elsewhere; ' +
         'f32: always (CPU); bf16, f16 (default: auto)',
     )
+    .option(
+      '--quantize <format>',
+      'fp8: matrices are rounded to 8 bits (E4M3, a scale for each row) while they load, and multiplied so (Hopper)',
+    )
     .option('--init <random:SEED>', 'make weights up instead of reading them: for measuring')
     .option('--isa <isa>', 'micro-kernels: portable, avx2, avx512 or amx (default: the best this CPU has)')
     .option(

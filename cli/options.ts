@@ -2,7 +2,7 @@
 import { UsageError } from '../errors.js';
 import { isArtifact, MAX_CACHE_TOKENS, parseInit, type WeightInit } from '../driver/names.js';
 import type { ArtifactRequest } from '../driver/requests.js';
-import { PRECISIONS, TARGET_CHOICES, type Precision, type TargetChoice } from '../driver/target.js';
+import { PRECISIONS, QUANTISED, TARGET_CHOICES, type Precision, type TargetChoice } from '../driver/target.js';
 import { SHARING_MODES, type Sharing } from '../eval/sharing.js';
 import type { Parallelism } from '../ir/placement.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
@@ -154,11 +154,20 @@ export interface ModelFlags {
   readonly dump?: string;
 }
 
+/** --quantize names a precision of its own. */
+function precisionOf(precision: string | undefined, quantize: string | undefined): Precision {
+  if (precision !== undefined && quantize !== undefined)
+    throw new UsageError('--precision and --quantize both say what is multiplied', 'leave one of them out');
+  if (quantize !== undefined) return choice('--quantize', quantize, QUANTISED);
+  return precision === undefined ? 'auto' : choice('--precision', precision, PRECISIONS);
+}
+
 /** The flags that say how a model is compiled; `masks` are those that make sense to the command. */
 export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS): ModelFlags {
-  const [init, precision, target, isa, mask, maxTokens, cacheTokens, dump] = [
+  const [init, precision, quantize, target, isa, mask, maxTokens, cacheTokens, dump] = [
     'init',
     'precision',
+    'quantize',
     'target',
     'isa',
     'mask',
@@ -168,7 +177,7 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
   ].map((name) => text(flags, name));
   return {
     init: init === undefined ? { kind: 'checkpoint' } : parseInit(init),
-    precision: precision === undefined ? 'auto' : choice('--precision', precision, PRECISIONS),
+    precision: precisionOf(precision, quantize),
     ...(target === undefined ? {} : { target: choice('--target', target, TARGET_CHOICES) }),
     ...(isa === undefined ? {} : { isa: choice('--isa', isa, CPU_ISAS) }),
     ...(mask === undefined ? {} : { mask: choice('--mask', mask, masks) }),
@@ -183,6 +192,7 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
 const FIXED_BY_ARTIFACT: Readonly<Record<string, string>> = {
   init: '--init',
   precision: '--precision',
+  quantize: '--quantize',
   target: '--target',
   isa: '--isa',
   mask: '--mask',

@@ -16,15 +16,18 @@ export type TargetChoice = (typeof TARGET_CHOICES)[number];
 /** A request whose target may not be resolved yet. */
 export type Asked<R extends { readonly target?: TargetName }> = Omit<R, 'target'> & { readonly target?: TargetChoice };
 
+/** Numbers of 8 bits to which `--quantize` rounds the matrices of a checkpoint while they load. */
+export const QUANTISED = ['fp8'] as const;
+
 /**
  * `auto`: 16-bit contractions if the target has matrix units for them (f16 if the checkpoint is f16), else f32. Other
- * values name the precision.
+ * values name the precision; fp8: both operands of contractions are E4M3, everything between them is bf16.
  */
-export const PRECISIONS = ['auto', 'f32', 'bf16', 'f16'] as const;
+export const PRECISIONS = ['auto', 'f32', 'bf16', 'f16', ...QUANTISED] as const;
 export type Precision = (typeof PRECISIONS)[number];
 
 /** Name of the arithmetic in results and journals. Answers are comparable only if it is equal. */
-export const ARITHMETICS = ['bf16', 'f16', 'f32', 'int8'] as const;
+export const ARITHMETICS = ['bf16', 'f16', 'f32', 'int8', 'fp8'] as const;
 export type Arithmetic = (typeof ARITHMETICS)[number];
 
 /** The largest chip of each architecture, for compiling without one: A100, H100 SXM. */
@@ -33,22 +36,37 @@ export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {
   sm_90a: { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 },
 };
 
+/** What tensor cores multiply. */
+export const CUDA_ARITHMETICS = ['bf16', 'f16', 'fp8'] as const;
+export type CudaArithmetic = (typeof CUDA_ARITHMETICS)[number];
+
 /**
- * Tensor cores multiply 16-bit operands, products are rounded to 20 bits, and pairs are grouped by 8 columns to match
+ * Tensor cores multiply operands of 16 or 8 bits, products are rounded to 20 bits, and pairs are grouped by 8 columns to match
  * the fragment layout.
  */
-export const cudaNumerics = (dtype: 'bf16' | 'f16'): Numerics => ({
-  activations: dtype,
-  attention: dtype,
-  products: 'f20',
-  stream: 'f24',
-  writes: 'epilogues',
-  rows: 'contractions',
-  weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
-});
+export function cudaNumerics(arithmetic: CudaArithmetic): Numerics {
+  const dtype = arithmetic === 'fp8' ? 'bf16' : arithmetic;
+  return {
+    activations: dtype,
+    attention: dtype,
+    products: 'f20',
+    stream: 'f24',
+    writes: 'epilogues',
+    rows: 'contractions',
+    weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
+    ...(arithmetic === 'fp8' ? { narrow: { format: 'e4m3', from: 'values', keep: [] } } : {}),
+  };
+}
 
-/** Element type of a GPU's contractions for a checkpoint stored in `stored`. */
-export function cudaArithmetic(precision: Precision, stored: FormatName): 'bf16' | 'f16' {
+/**
+ * What a GPU's contractions multiply for a checkpoint stored in `stored`. Throws UsageError where the GPU cannot.
+ */
+export function cudaArithmetic(precision: Precision, stored: FormatName, arch: CudaArch): CudaArithmetic {
+  if (precision === 'fp8' && arch !== 'sm_90a')
+    throw new UsageError(
+      `--quantize fp8 needs Hopper (sm_90a): ${arch} does not multiply numbers of 8 bits`,
+      'leave --quantize out, or use --target cuda:sm_90a',
+    );
   if (precision === 'f32')
     throw new UsageError(
       '--precision f32 is for the CPU: GPUs multiply 16-bit numbers here',

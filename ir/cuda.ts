@@ -97,7 +97,7 @@ export type CudaSchedule = CudaGemmSchedule | CudaAttentionSchedule | CudaLoopSc
 export interface TensorMapDecl {
   /** Index into the kernel's parameters. */
   readonly parameter: number;
-  readonly dtype: 'f16' | 'bf16' | 'f32';
+  readonly dtype: 'f16' | 'bf16' | 'f32' | 'u8';
   /** Rows of the view: an extent at its capacity, or a weight's physical rows. */
   readonly rows: Dim;
   readonly columns: number;

@@ -10,6 +10,7 @@ import { isFloat, isSymbol, printType, type Dim, type ExtentName } from '../ir/t
 import { CompileError } from './compileError.js';
 import { EpilogueSums, type Placed } from './epilogueSums.js';
 import type { Group, Home } from './groups.js';
+import { isWidening } from './view.js';
 
 export type { Group, Home } from './groups.js';
 
@@ -84,7 +85,7 @@ class Fuser implements Placed {
   }
 
   place(node: Node): void {
-    const kind = OPS[node.op].fuse;
+    const kind = isWidening(node, this.defs) ? 'view' : OPS[node.op].fuse;
     switch (kind) {
       case 'contraction':
         return this.placeContraction(node);
@@ -427,12 +428,12 @@ class Fuser implements Placed {
     return this.viewed(v);
   }
 
-  /** The value behind views: reshapes that keep row-major order, and row gathers except those of a state. */
+  /** The value behind views: reshapes that keep row-major order, widening casts, and row gathers except those of a state. */
   viewed(v: Value): Value {
     const node = this.defs.get(v);
-    if (node?.op === 'reshape' || (node?.op === 'gather_rows' && !readsState(node, this.versions)))
-      return this.viewed(node.operands[0]!);
-    return v;
+    if (node === undefined) return v;
+    const isGather = node.op === 'gather_rows' && !readsState(node, this.versions);
+    return node.op === 'reshape' || isGather || isWidening(node, this.defs) ? this.viewed(node.operands[0]!) : v;
   }
 
   home(v: Value): Home {

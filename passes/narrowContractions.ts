@@ -4,6 +4,7 @@ import {
   rewrite,
   uses,
   type Graph,
+  type Node,
   type Rewriter,
   type Value,
 } from '../ir/graph/graph.js';
@@ -57,7 +58,9 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
     return rewriter.add('cast', [cast], { dtype: 'f32' }, `${x.name}_wide`);
   };
   const rows = new Map<Value, Scaled>();
+  const products = new Map<Value, Product>();
   return rewrite(graph, (node, rewriter) => {
+    if (node.op === 'mul') return rescaled(rewriter, node, products);
     if (node.op !== 'linear') return undefined;
     const [x, matrix] = node.operands as [Value, Value];
     if (!loaded.has(matrix) || isKept(matrix) || x.type.shape.length !== 2) return undefined;
@@ -72,6 +75,7 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
     const scales = rewriter.add('row_scales', [values], attributes, `${name}_scales`);
     const product = rewriter.add('linear', [scaled.codes, codes], {}, `${name}_narrow`);
     const wide = rewriter.add('mul', [product, scales], {}, `${name}_unscaled`);
+    products.set(node.result, { wide, scale: scaled.scale });
     return rewriter.add('mul', [wide, scaled.scale], {}, name);
   });
 }
@@ -80,6 +84,25 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
 interface Scaled {
   readonly codes: Value;
   readonly scale: Value;
+}
+
+/** A product without the scale of its rows. */
+interface Product {
+  readonly wide: Value;
+  readonly scale: Value;
+}
+
+/** product · s for a factor s of each row, as 1/rms of a norm: both factors of a row become one. */
+function rescaled(
+  rewriter: Rewriter,
+  { operands, result }: Node,
+  products: ReadonlyMap<Value, Product>,
+): Value | undefined {
+  const [left, right] = operands as [Value, Value];
+  const [product, factor] = products.has(left) ? [products.get(left)!, right] : [products.get(right), left];
+  if (product === undefined || factor.type.shape.length !== 2 || factor.type.shape[1] !== 1) return undefined;
+  const scale = rewriter.add('mul', [product.scale, rewriter.map(factor)], {}, `${result.name}_scale`);
+  return rewriter.add('mul', [product.wide, scale], {}, result.name);
 }
 
 function scaleRows(rewriter: Rewriter, x: Value, format: CodeFormat): Scaled {

@@ -5,7 +5,7 @@ import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import { isBlockFormat, isCodeFormat, type FormatName } from '../../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/addon.js';
-import { JOB_BYTES, packJob, type DeviceJob } from '../../runtime/cuda/packJob.js';
+import { JOB_BYTES, matrixColumns, packJob, type DeviceJob } from '../../runtime/cuda/packJob.js';
 import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
 
@@ -41,7 +41,7 @@ export class DeviceFill {
         tensor: tensorOf(
           isCodeFormat(weight.format) || isBlockFormat(weight.format) ? 'f32' : weight.format,
           rows,
-          weight.k,
+          matrixColumns(weight),
           {
             kind: 'random',
             seed: seed + 7919 * i,
@@ -59,8 +59,8 @@ export class DeviceFill {
     await this.run(memory, jobs);
   }
 
-  /** `rows` rows of `stride` elements. */
-  async matrix(memory: CudaMemory, format: FormatName, rows: number, stride: number, fill: Fill): Promise<void> {
+  /** `rows` rows of `stride` elements; codes reach the largest one in every row. */
+  async matrix(memory: CudaMemory, format: FormatName | 'e4m3', rows: number, stride: number, fill: Fill): Promise<void> {
     if (rows === 0) return;
     const like: WeightDecl = {
       name: 'values',
@@ -70,7 +70,7 @@ export class DeviceFill {
       k: stride,
       pairing: { kind: 'none' },
     };
-    const tensor = tensorOf(format, rows, stride, fill);
+    const tensor = tensorOf(format === 'e4m3' ? 'f32' : format, rows, stride, fill);
     const job = packJob(like, { tensor, firstRow: 0, rows, sourceRow: 0, isScaled: false });
     await this.run(memory, [{ ...job, place: { offset: 0, bytes: memory.sizeBytes } }]);
   }

@@ -16,7 +16,7 @@ import {
   tileOf,
   WGMMA_KEYS,
 } from './attentionTile.js';
-import { columnsBase, DESCRIPTOR_BASE, SLAB, wgmmaOperands } from './wgmma/instruction.js';
+import { columnsBase, DESCRIPTOR_BASE, operandType, SLAB_BYTES, stepOf, wgmmaOperands } from './wgmma/instruction.js';
 import { floatLiteral } from './text/literals.js';
 import { BOUNDED_UNIT, capFunctions, capText } from './text/softCap.js';
 import type { CudaOperands, EmittedCuda, Operand } from './text/operands.js';
@@ -141,10 +141,11 @@ const REGISTERS = { producerRegisters: 40, consumerRegisters: 232 } as const;
 function hopperText(d: number, dtype: string): string {
   const values = wgmmaOperands(d);
   const first = values.accumulators;
-  const slabBytes = WGMMA_KEYS * SLAB * 2;
+  const slabBytes = WGMMA_KEYS * SLAB_BYTES;
   return render('attentionWgmma', {
     product: render('wgmmaProduct', {
       ...wgmmaOperands(WGMMA_KEYS),
+      ...stepOf(operandType(dtype)),
       ...{ mmaType: dtype, columns: WGMMA_KEYS, multiply: 'tw_wgmma' },
     }).trimEnd(),
     ...values,

@@ -2,7 +2,7 @@
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import type { AttentionKernel } from '../../ir/kernel.js';
 import { roundUp } from '../../ir/types.js';
-import { SLAB, WGMMA_THREADS } from './wgmma/instruction.js';
+import { SLAB_BYTES, WGMMA_THREADS } from './wgmma/instruction.js';
 
 /**
  * Longest batch of the mma skeleton with column masks: the ends of all its tiles of keys are in static shared memory,
@@ -115,7 +115,7 @@ export function tileOf(
       slots: WGMMA_SLOTS,
       blocks: 1,
       // Slabs begin at multiples of 1,024 bytes. Behind the rings lie four barriers for each tile.
-      dynamicBytes: 1024 + MOST_ROWS * roundUp(d, SLAB) * 2 + WGMMA_SLOTS * (slotBytes + 32),
+      dynamicBytes: 1024 + MOST_ROWS * roundUp(2 * d, SLAB_BYTES) + WGMMA_SLOTS * (slotBytes + 32),
       staticBytes: STATIC_BYTES.wgmma,
     };
   }

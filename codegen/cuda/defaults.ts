@@ -12,6 +12,7 @@ import type { CudaFacts } from './legality.js';
 import { contractionTypes, isLegalCuda, rowValuesOf } from './legality.js';
 import { defaultSkinnySchedule, SKINNY_ROWS } from './skinny/candidates.js';
 import { defaultWgmmaSchedule } from './wgmma/index.js';
+import { WGMMA_TYPES } from './wgmma/instruction.js';
 
 /** A legal schedule of `kernel` for micro-batches of `bucket`. Throws if the kernel has none on a GPU. */
 export function defaultCudaSchedule(
@@ -65,8 +66,10 @@ function skinnySchedule(
   facts: CudaFacts,
   rows: number,
 ): CudaGemmSchedule | undefined {
-  if (typeof contractionTypes(kernel, module) === 'string') return undefined;
-  const schedule = defaultSkinnySchedule(kernel, facts, rowValuesOf(kernel, module), rows);
+  const types = contractionTypes(kernel, module);
+  if (typeof types === 'string') return undefined;
+  const dtype = WGMMA_TYPES.find((each) => each === types.a);
+  const schedule = defaultSkinnySchedule(kernel, facts, rowValuesOf(kernel, module), rows, dtype);
   return schedule !== undefined && isLegalCuda(kernel, module, schedule, facts) === true ? schedule : undefined;
 }
 

@@ -37,7 +37,9 @@ export function emitCudaKernel(
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
   const operands = new CudaOperands(kernel, module, parameters, capacity);
   const emitted = emitAnchor(kernel, operands, schedule, symbol, parameters.length);
-  return { symbol, parameters, ...emitted, source: `${render('prelude', {})}\n${emitted.source}` };
+  const isNarrow = parameters.some((name) => operands.get(name).dtype === 'e4m3');
+  const prelude = render('prelude', {}) + (isNarrow ? render('preludeE4m3', {}) : '');
+  return { symbol, parameters, ...emitted, source: `${prelude}\n${emitted.source}` };
 }
 
 function emitAnchor(

@@ -18,6 +18,7 @@ import { CudaOperands } from './text/operands.js';
 import { rowPrologue } from './text/programs.js';
 import { FEW_ROWS } from './skinny/skeletons.js';
 import { isLegalWgmma } from './wgmma/index.js';
+import { WGMMA_TYPES } from './wgmma/instruction.js';
 
 /** What a GPU provides. */
 export interface CudaFacts {
@@ -30,6 +31,8 @@ export interface CudaFacts {
 /** Shared memory that a compiler adds to what a schedule asks for: a few words for every kernel. */
 const STATIC_SHARED = 1024;
 const MAX_THREADS = 1024;
+/** Products in FP8 are added up with fewer bits than f32 has, and mma.sync adds them in another order than wgmma. */
+const WARPGROUPS_ONLY = 'products of e4m3 have the same bits only where warpgroups make all of them';
 /** Largest tile on CUDA cores: a thread's accumulators take tm/16 × tn/16 registers. */
 const MAX_SIMT_ACCUMULATORS = 80;
 
@@ -49,7 +52,7 @@ export function contractionTypes(
 ): { readonly a: BufferDType; readonly w: BufferDType } | string {
   const a = module.buffers.find((buffer) => buffer.name === kernel.a)?.dtype;
   if (a === undefined) return `the left operand ${kernel.a} is not declared`;
-  if (!isFloat(a)) return `the left operand ${kernel.a} is ${a}, not floats`;
+  if (!isFloat(a) && a !== 'e4m3') return `the left operand ${kernel.a} is ${a}, not floats`;
   let w: BufferDType | undefined;
   for (const segment of segmentsOf(kernel)) {
     const weight = module.weights.find(({ name }) => name === segment.weight);
@@ -113,6 +116,7 @@ function mma(
 ): true | string {
   if (s.cluster !== 1) return 'clusters are for wgmma';
   if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
+  if (a === 'e4m3') return WARPGROUPS_ONLY;
   const problem = mmaProblem(segmentsOf(kernel), s, kernel.anchor === 'logprob');
   if (problem !== undefined) return problem;
   const bytes = mmaSharedBytes(s, rowValuesOf(kernel, module), kernel);
@@ -132,11 +136,13 @@ function fewRows(
   const isLogProb = kernel.anchor === 'logprob';
   if (s.cluster !== 1) return 'clusters are for wgmma';
   if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
-  if (a !== 'bf16' && a !== 'f16') return `tensor cores read 16-bit operands, ${kernel.a} is ${a}`;
+  const dtype = WGMMA_TYPES.find((each) => each === a);
+  if (dtype === undefined) return `tensor cores read operands of ${WGMMA_TYPES.join(', ')}, ${kernel.a} is ${a}`;
+  if (dtype === 'e4m3' && s.skeleton === 'skinny') return WARPGROUPS_ONLY;
   if (kernel.k < 2) return 'tensor maps need rows of more than one element';
-  const reason = archProblem(facts.arch, isLogProb) ?? problem(segmentsOf(kernel), s, isLogProb);
+  const reason = archProblem(facts.arch, isLogProb) ?? problem(segmentsOf(kernel), s, isLogProb, dtype);
   if (reason !== undefined) return reason;
-  const bytes = sharedBytes(s, rowValuesOf(kernel, module), isLogProb);
+  const bytes = sharedBytes(s, rowValuesOf(kernel, module), isLogProb, dtype);
   return bytes + STATIC_SHARED <= facts.sharedBytesPerBlock
     ? true
     : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;

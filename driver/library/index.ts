@@ -5,6 +5,7 @@ import { beginLoading, type LoadedModel, type ModelLoading } from '../commands/l
 import { detectMachine } from '../machine.js';
 import { mayFeed } from '../targets/index.js';
 import { parseInit, type WeightInit } from '../names.js';
+import type { Arithmetic } from '../target.js';
 import { Phases } from '../phases.js';
 import { Interrupted, type CompileResult, type LoadRequest, type TuneResult, type Ui } from '../requests.js';
 import { packFor, readSet } from './askedSet.js';
@@ -28,7 +29,7 @@ export type { Accuracy, QuestionAnswer, ScoreResult } from './score.js';
 export interface Model {
   /** Instruction set or GPU architecture: `avx512`, `cuda:sm_90a`. */
   readonly isa: string;
-  readonly arithmetic: 'bf16' | 'f16' | 'f32' | 'int8';
+  readonly arithmetic: Arithmetic;
   /** Longest context, in tokens. */
   readonly contextLength: number;
   /** Scores a set of questions. Overlapping calls run one after another. */

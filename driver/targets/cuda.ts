@@ -12,7 +12,7 @@ import { freeDeviceBytes } from '../../runtime/cuda/freeMemory.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { compileCudaKernels, cudaSources, emitCudaPlan } from './cudaKernels.js';
 import { cudaFactsOf, devicesFor, visibleGpus } from './gpu.js';
-import { cudaNumerics } from '../target.js';
+import { CUDA_ARITHMETICS, cudaNumerics } from '../target.js';
 import { cudaDevice, type CudaDevice } from './cudaModel.js';
 import type { Target } from './target.js';
 
@@ -22,7 +22,7 @@ const count = (most: number) => z.number().int().min(1).max(most);
 const manifest = z.strictObject({
   kind: z.literal('cuda'),
   arch: z.enum(CUDA_ARCHS),
-  arithmetic: z.enum(['bf16', 'f16']),
+  arithmetic: z.enum(CUDA_ARITHMETICS),
   sharedBytesPerBlock: count(1 << 24),
   multiprocessors: count(1 << 12),
 });

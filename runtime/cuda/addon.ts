@@ -153,7 +153,7 @@ export interface CudaSlot {
 export interface CudaTensorMapBinding {
   /** Index into CudaProgramBinding.slots; the view starts at the slot's start. */
   readonly slot: number;
-  readonly dtype: 'f16' | 'bf16' | 'f32';
+  readonly dtype: 'f16' | 'bf16' | 'f32' | 'u8';
   /** For a named extent: the largest value that the program is bound for. */
   readonly rows: Extent;
   readonly columns: number;

@@ -8,7 +8,7 @@ import { roundUp } from '../../ir/types.js';
 import { UserError } from '../../errors.js';
 import type { EncodedSource, TensorSource } from '../tensorSource.js';
 import type { PackedWeight, WeightPlan } from '../weightPlan.js';
-import { endOf, JOB_BYTES, packJob, wholeRows, type DeviceJob, type PackColumns } from './packJob.js';
+import { endOf, JOB_BYTES, matrixColumns, packJob, wholeRows, type DeviceJob, type PackColumns } from './packJob.js';
 import { stretchesOf } from './stretches.js';
 
 /** Whole rows of a source: where they come from, and the job that lays them out. */
@@ -99,11 +99,11 @@ class StepBuilder {
     source: { readonly name: string; readonly rows: number; readonly sourceRow: number; readonly added?: number },
     place: Pick<Piece, 'target' | 'scale'>,
   ): void {
-    for (const { lines, stored, range } of stretchesOf(tensor, source.rows, weight.k)) {
+    for (const { lines, stored, range } of stretchesOf(tensor, source.rows, matrixColumns(weight))) {
       const { stepBytes = 0, lineBytes = 0 } = stored ?? {};
       if (lineBytes > this.staging)
         throw new UserError(
-          `Weight ${weight.name}: a row of ${weight.k} elements exceeds the ${this.staging} bytes of a staging buffer.`,
+          `Weight ${weight.name}: a row of ${matrixColumns(weight)} elements exceeds the ${this.staging} bytes of a staging buffer.`,
           'config.json describes no model that this program knows.',
         );
       for (let first = 0; first < lines;) {
@@ -130,7 +130,10 @@ class StepBuilder {
         });
         if (upload !== undefined) this.stagedBytes = stagedAt + bytes;
         if (place.target.memory === 'weights')
-          this.weightBytes += FORMATS[weight.format].bytes(part.rows, writtenColumns(weight, part.view));
+          this.weightBytes += FORMATS[weight.format].bytes(
+            part.rows,
+            weight.scalesOf === undefined ? writtenColumns(weight, part.view) : 1,
+          );
         this.weight = weight.name;
         first += count;
       }
@@ -165,8 +168,8 @@ class StepBuilder {
 const writtenColumns = (weight: WeightDecl, view: PackColumns = wholeRows(weight)): number =>
   endOf(weight, view) - view.column;
 
-const scaleKey = ({ weight: { columnScale, columnOffset = 0, k } }: PackedWeight): string =>
-  `${columnScale} ${columnOffset} ${k}`;
+const scaleKey = ({ weight }: PackedWeight): string =>
+  `${weight.columnScale} ${weight.columnOffset ?? 0} ${matrixColumns(weight)}`;
 
 /** Factors of columns, once each, as f32 vectors. */
 function addScales(
@@ -178,7 +181,8 @@ function addScales(
   for (const weight of weights) {
     const key = scaleKey(weight);
     if (weight.columnScale === undefined || places.has(key)) continue;
-    const { k, columnScale, columnOffset: added = 0 } = weight.weight;
+    const { columnScale, columnOffset: added = 0 } = weight.weight;
+    const k = matrixColumns(weight.weight);
     const place = { offset: end, bytes: k * 4 };
     places.set(key, place);
     end = roundUp(end + place.bytes, ALIGNMENT);
@@ -212,7 +216,7 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
   const rowMap = rowMaps();
   const zeros: { offset: number; bytes: number }[] = [];
   for (const { weight, sources, offset, bytes, columnScale, ...rest } of packed) {
-    if (weight.k > MOST_ROWS || bytes / FORMATS[weight.format].bytes(1, weight.k) > MOST_ROWS)
+    if (matrixColumns(weight) > MOST_ROWS || bytes / FORMATS[weight.format].bytes(1, weight.k) > MOST_ROWS)
       throw new Error(`Weight ${weight.name} has too many rows or columns.`);
     const map = rowMap(weight);
     const padding = map.indexOf(-1);

@@ -2,9 +2,11 @@
 import type { LaunchShape } from '../../ir/cuda.js';
 import type { Pairing, WeightDecl } from '../../ir/kernel.js';
 import { packedDepth } from '../../ir/packing.js';
-import { FORMATS } from '../../ir/storage.js';
+import { LARGEST } from '../../ir/round.js';
+import { FORMATS, isCodeFormat } from '../../ir/storage.js';
 import type { FloatType } from '../../ir/types.js';
 import type { Extent } from '../addon.js';
+import { UserError } from '../../errors.js';
 import type { TensorSource } from '../tensorSource.js';
 import { PACK_THREADS } from './packKernels.js';
 
@@ -18,7 +20,10 @@ const KINDS: Readonly<Record<TensorSource['kind'], number>> = {
 };
 
 /** Bytes from one job to the next in device memory; both structs fit. */
-export const JOB_BYTES = 96;
+export const JOB_BYTES = 104;
+
+/** What becomes of a row: `tw_part` of packKernels.ts. */
+const PARTS = { elements: 0, codes: 1, scale: 2 } as const;
 
 /** Columns of a range, and how elements lie: whole rows, one after another, unless stated. */
 export interface PackColumns {
@@ -99,23 +104,37 @@ const launchOf = (columns: number, rows: number): LaunchShape => ({
   gridY: { kind: 'constant', count: Math.min(rows, MAX_GRID_Y) },
 });
 
-export const wholeRows = ({ k }: WeightDecl): PackColumns => ({ column: 0, columns: k, rowStride: k, columnStride: 1 });
+/** Columns of the matrix that a weight is made of. */
+export const matrixColumns = ({ k, scalesOf }: Pick<WeightDecl, 'k' | 'scalesOf'>): number => scalesOf?.k ?? k;
+
+export const wholeRows = (weight: WeightDecl): PackColumns => {
+  const columns = matrixColumns(weight);
+  return { column: 0, columns, rowStride: columns, columnStride: 1 };
+};
+
+/** The codes that a weight holds, or the scales of; undefined for elements. */
+function codesIn({ format, scalesOf }: WeightDecl): { readonly part: number; readonly largest: number } | undefined {
+  if (scalesOf !== undefined) return { part: PARTS.scale, largest: LARGEST[scalesOf.format] };
+  return isCodeFormat(format) ? { part: PARTS.codes, largest: LARGEST[format] } : undefined;
+}
 
 /** Behind the last column that a job writes: with the last of a row it also writes what pads it. */
 export const endOf = (weight: WeightDecl, { column, columns }: PackColumns): number =>
-  column + columns === weight.k ? deviceStride(weight) : column + columns;
+  column + columns === weight.k && weight.scalesOf === undefined ? deviceStride(weight) : column + columns;
 
 /** Job of tw_pack_rows. */
 export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
   const stride = deviceStride(weight);
+  const k = matrixColumns(weight);
+  const codes = codesIn(weight);
   const view = new DataView(new ArrayBuffer(JOB_BYTES));
   const { tensor } = range;
   view.setBigUint64(0, tensor.kind === 'random' ? startOf(tensor.seed) : 0n, true);
-  view.setBigUint64(8, BigInt(range.firstRow) * BigInt(weight.k), true);
+  view.setBigUint64(8, BigInt(range.firstRow) * BigInt(k), true);
   [
     range.rows,
     range.sourceRow + range.firstRow,
-    weight.k,
+    k,
     stride,
     KINDS[tensor.kind],
     FORMATS[tensor.format].code,
@@ -132,10 +151,18 @@ export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
   view.setInt32(72, order?.interleaved === true ? 1 : 0, true);
   view.setFloat32(76, range.added ?? 0, true);
   const columns = range.view ?? wholeRows(weight);
+  if (codes !== undefined && columns.columns !== k)
+    throw new UserError(
+      `Weight ${weight.name} is rounded to 8 bits by rows, and the checkpoint stores parts of them.`,
+      'use --precision bf16, or a checkpoint whose matrices are stored whole',
+    );
   const { column, rowStride, columnStride } = columns;
   const end = endOf(weight, columns);
   [column, end, rowStride, columnStride].forEach((value, i) => view.setInt32(80 + 4 * i, value, true));
-  return { bytes: new Uint8Array(view.buffer), launch: launchOf(end - column, range.rows) };
+  view.setInt32(96, codes?.part ?? PARTS.elements, true);
+  view.setFloat32(100, codes?.largest ?? 0, true);
+  // A block finds the largest magnitude of a whole row.
+  return { bytes: new Uint8Array(view.buffer), launch: launchOf(codes === undefined ? end - column : 1, range.rows) };
 }
 
 /** A floating buffer to be searched, and the index into the u64 array of answers (all ones: nothing found). */

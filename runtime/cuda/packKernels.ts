@@ -25,7 +25,10 @@ export const PACK_SOURCE = String.raw`// Weights into the layout of kernels; the
 // Jobs: see packJob.ts.
 
 /** Storage formats by the code that jobs give them. */
-enum tw_format { TW_F32 = ${FORMATS.f32.code}, TW_F16 = ${FORMATS.f16.code}, TW_BF16 = ${FORMATS.bf16.code} };
+enum tw_format { TW_F32 = ${FORMATS.f32.code}, TW_F16 = ${FORMATS.f16.code}, TW_BF16 = ${FORMATS.bf16.code}, TW_E4M3 = ${FORMATS.e4m3.code} };
+
+/** What becomes of a row: its elements, codes (elements over the row's scale), or the scale itself. */
+enum tw_part { TW_ELEMENTS, TW_CODES, TW_SCALE };
 
 /** A range of rows of one source of a weight. */
 struct tw_pack_job {
@@ -51,6 +54,8 @@ struct tw_pack_job {
   int end;                     // behind its last column, or behind the padding of a row
   int rowStride;               // stored: elements from row to row
   int columnStride;            // and from column to column
+  int part;                    // tw_part; codes and scales are of whole rows
+  float largest;               // code
 };
 
 /** The first columns of the first rows of a buffer. */
@@ -115,8 +120,29 @@ static __device__ __forceinline__ float tw_from_f16(unsigned half) {
   return __uint_as_float(sign | (magnitude >= 0x7c00u ? special : magnitude < 0x0400u ? subnormal : normal));
 }
 
+static __device__ __forceinline__ float tw_quotient(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float quotient;
+  asm("div.rn.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
+  return quotient;
+#else
+  return a / b;
+#endif
+}
+
+/** Round to nearest, ties to even, what is larger than 448 to 448; NaN stays NaN. */
+static __device__ __forceinline__ unsigned tw_to_e4m3(float value) {
+  const unsigned bits = __float_as_uint(value), sign = (bits >> 24) & 0x80u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7fu;
+  if (magnitude >= 0x43e00000u) return sign | 0x7eu;
+  // The last bit of 2^14 + |x| weighs 2^-9, the quantum of subnormals.
+  if (magnitude < 0x3c800000u) return sign | (__float_as_uint(__uint_as_float(magnitude) + 16384.0f) - 0x46800000u);
+  return sign | ((magnitude - 0x3c000000u + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20);
+}
+
 /** Bits of the stored element nearest to value, and the value of such bits. */
 static __device__ __forceinline__ unsigned tw_encode(float value, int format) {
+  if (format == TW_E4M3) return tw_to_e4m3(value);
   return format == TW_F32 ? __float_as_uint(value) : format == TW_F16 ? tw_to_f16(value) : tw_to_bf16(value);
 }
 
@@ -130,6 +156,7 @@ static __device__ __forceinline__ unsigned tw_load(const void *data, long long i
 
 static __device__ __forceinline__ void tw_store(void *data, long long index, unsigned bits, int format) {
   if (format == TW_F32) ((unsigned *)data)[index] = bits;
+  else if (format == TW_E4M3) ((unsigned char *)data)[index] = (unsigned char)bits;
   else ((unsigned short *)data)[index] = (unsigned short)bits;
 }
 
@@ -171,25 +198,68 @@ static __device__ __forceinline__ long long tw_physical(int row, int pairing, in
   return (long long)group + (long long)(lane / width) * 2 * width + second * width + lane % width;
 }
 
-/** source: the elements of the range, aligned, read where kind is 0. scale: k factors, read where isScaled. */
+/** An element of the range before it is rounded to the weight's format, at column job.column + at. */
+static __device__ __forceinline__ float tw_value(const tw_pack_job &job, const void *source, const void *scale, int row,
+                                                 int at) {
+  const int column = job.column + at;
+  if (column >= job.k) return 0.0f;
+  const long long index = (long long)row * job.k + column;
+  const long long place = (long long)row * job.rowStride + (long long)at * job.columnStride;
+  float value;
+  if (job.kind == 0) value = tw_decode(tw_load(source, place, job.sourceFormat), job.sourceFormat);
+  else if (job.kind == 1) value = tw_round(tw_random(job.start, job.first + index, job.factor), job.sourceFormat);
+  else value = tw_round(job.factor, job.sourceFormat);
+  if (job.added != 0.0f) value += job.added;
+  if (job.isScaled != 0) value = tw_product(value, ((const float *)scale)[column]);
+  return value;
+}
+
+/** The scale of a row's codes: its largest magnitude becomes the largest code; 1 of a row of zeros. */
+static __device__ __forceinline__ float tw_scale_of(const tw_pack_job &job, const void *source, const void *scale,
+                                                    int row) {
+  unsigned most = 0;
+#ifdef __CUDA_ARCH__
+  for (int at = threadIdx.x; at < job.k; at += blockDim.x) {
+#else
+  for (int at = 0; at < job.k; at++) {
+#endif
+    // Magnitudes have the order of their bits; a NaN is the largest.
+    const unsigned own = __float_as_uint(tw_value(job, source, scale, row, at)) & 0x7fffffffu;
+    most = own > most ? own : most;
+  }
+#ifdef __CUDA_ARCH__
+  __shared__ unsigned parts[32];
+  for (int width = 16; width > 0; width /= 2) {
+    const unsigned other = __shfl_xor_sync(0xffffffffu, most, width);
+    most = other > most ? other : most;
+  }
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = most;
+  __syncthreads();
+  for (unsigned i = 0; i < blockDim.x / 32; i++) most = parts[i] > most ? parts[i] : most;
+  __syncthreads();
+#endif
+  const float found = tw_quotient(__uint_as_float(most), job.largest);
+  return found == 0.0f ? 1.0f : found;
+}
+
+/**
+ * source: the elements of the range, aligned, read where kind is 0. scale: k factors, read where isScaled. Where rows
+ * have scales, a block has whole rows.
+ */
 extern "C" __global__ void tw_pack_rows(const void *jobs, const void *source, void *weight, const void *scale) {
   const tw_pack_job job = *(const tw_pack_job *)jobs;
   for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
     const int logical = tw_ordered(job.row + row, job.headDim, job.rotated, job.interleaved);
     const long long target = tw_physical(logical, job.pairing, job.width, job.span) * job.stride;
+    const float rowScale = job.part == TW_ELEMENTS ? 1.0f : tw_scale_of(job, source, scale, row);
+    if (job.part == TW_SCALE) {
+      if (threadIdx.x == 0) ((float *)weight)[target] = rowScale;
+      continue;
+    }
     for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < job.end - job.column; at += gridDim.x * blockDim.x) {
-      const int column = job.column + at;
-      float value = 0.0f;
-      if (column < job.k) {
-        const long long index = (long long)row * job.k + column;
-        const long long place = (long long)row * job.rowStride + (long long)at * job.columnStride;
-        if (job.kind == 0) value = tw_decode(tw_load(source, place, job.sourceFormat), job.sourceFormat);
-        else if (job.kind == 1) value = tw_round(tw_random(job.start, job.first + index, job.factor), job.sourceFormat);
-        else value = tw_round(job.factor, job.sourceFormat);
-        if (job.added != 0.0f) value += job.added;
-        if (job.isScaled != 0) value = tw_product(value, ((const float *)scale)[column]);
-      }
-      tw_store(weight, target + column, tw_encode(value, job.targetFormat), job.targetFormat);
+      float value = tw_value(job, source, scale, row, at);
+      if (job.part == TW_CODES) value = tw_quotient(value, rowScale);
+      tw_store(weight, target + job.column + at, tw_encode(value, job.targetFormat), job.targetFormat);
     }
   }
 }

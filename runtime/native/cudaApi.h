@@ -90,7 +90,7 @@ struct CuLaunchConfig {
 static_assert(sizeof(CuLaunchConfig) == 56, "CUlaunchConfig has 56 bytes");
 
 /** CUtensorMapDataType */
-enum class CuTensorMapDataType : int { F16 = 6, F32 = 7, BF16 = 9 };
+enum class CuTensorMapDataType : int { U8 = 0, F16 = 6, F32 = 7, BF16 = 9 };
 /** CUtensorMapSwizzle */
 enum class CuTensorMapSwizzle : int { None = 0, B32 = 1, B64 = 2, B128 = 3 };
 /** CUtensorMapInterleave, CUtensorMapL2promotion and CUtensorMapFloatOOBfill: the only values used here. */

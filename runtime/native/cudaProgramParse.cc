@@ -69,11 +69,13 @@ CuTensorMap parseMap(const CudaProgram &program, const Napi::Value &value, const
   const Napi::Object object = objectArg(value, what);
   const CudaSlot &slot = program.slots[indexArg(object.Get("slot"), program.slots.size(), what + ".slot")];
   const std::string dtype = stringArg(object.Get("dtype"), what + ".dtype");
-  if (dtype != "f16" && dtype != "bf16" && dtype != "f32") fail(what + ".dtype must be f16, bf16 or f32, not " + dtype);
+  if (dtype != "f16" && dtype != "bf16" && dtype != "f32" && dtype != "u8")
+    fail(what + ".dtype must be f16, bf16, f32 or u8, not " + dtype);
   const CuTensorMapDataType type = dtype == "f32"   ? CuTensorMapDataType::F32
                                    : dtype == "f16" ? CuTensorMapDataType::F16
+                                   : dtype == "u8"  ? CuTensorMapDataType::U8
                                                     : CuTensorMapDataType::BF16;
-  const size_t elementBytes = dtype == "f32" ? 4 : 2;
+  const size_t elementBytes = dtype == "f32" ? 4 : dtype == "u8" ? 1 : 2;
   const size_t rows = program.extents.parseExtent(object.Get("rows"), what + ".rows").in(program.extents.most());
   if (rows == 0) fail(what + ".rows must not be 0");
   const size_t columns = extentArg(object.Get("columns"), what + ".columns", 1, MAX_EXTENT);

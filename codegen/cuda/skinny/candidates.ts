@@ -3,6 +3,7 @@ import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import type { Contraction } from '../text/contraction.js';
 import { segmentsOf } from '../text/contraction.js';
+import { SLAB_BYTES, slabOf, type WgmmaType } from '../wgmma/instruction.js';
 import { columnTiles } from '../wgmma/layout.js';
 import { skinnyTileStep } from './layout.js';
 import { FEW_ROWS } from './skeletons.js';
@@ -36,7 +37,9 @@ export function defaultSkinnySchedule(
   { arch, sharedBytesPerBlock, multiprocessors }: SkinnyDevice,
   rowValues: number,
   rows: number,
+  dtype: WgmmaType = 'bf16',
 ): CudaGemmSchedule | undefined {
+  const slab = slabOf(dtype);
   const skeleton = arch === 'sm_90a' ? 'skinnyWgmma' : 'skinny';
   const { stages, sharedBytes, problem } = FEW_ROWS[skeleton];
   // Deepest first.
@@ -47,7 +50,7 @@ export function defaultSkinnySchedule(
   const tilesOf = (width: number): number => columnTiles(segments, width).total;
   const tiles = (isLogProb ? [LOGPROB_BLOCK] : widths(skinnyTileStep(segments), tilesOf, multiprocessors)).flatMap(
     (tn) =>
-      ((tm + tn) * 128 * 2 <= DEEP_STAGE ? [128, 64] : [64]).flatMap((tk) =>
+      ((tm + tn) * 2 * SLAB_BYTES <= DEEP_STAGE ? [2 * slab, slab] : [slab]).flatMap((tk) =>
         depths.map((depth): CudaGemmSchedule => ({
           ...{ kind: 'gemm', skeleton, tm, tn, tk, stages: depth },
           ...{ cluster: 1, raster: 1, mode: 'cooperative' },
@@ -59,7 +62,8 @@ export function defaultSkinnySchedule(
   for (const blocks of isWholeMemory ? [1] : [2, 1]) {
     const room = Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES;
     const found = tiles.find(
-      (each) => sharedBytes(each, rowValues, isLogProb) <= room && problem(segments, each, isLogProb) === undefined,
+      (each) => 
+        sharedBytes(each, rowValues, isLogProb, dtype) <= room && problem(segments, each, isLogProb, dtype) === undefined,
     );
     if (found !== undefined) return found;
   }

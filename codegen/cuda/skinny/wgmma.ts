@@ -12,12 +12,11 @@ import { finishOfTile } from '../text/finish.js';
 import type { Fragment, RowPrologue } from '../text/programs.js';
 import { fragmentEpilogue, rowPrologue } from '../text/programs.js';
 import { render } from '../text/templates.js';
-import { DESCRIPTOR_BASE, descriptorUnits, SLAB } from '../wgmma/instruction.js';
+import { DESCRIPTOR_BASE, descriptorUnits, operandType, SLAB_BYTES } from '../wgmma/instruction.js';
 import { columnTiles } from '../wgmma/layout.js';
 import { loadTexts } from '../wgmma/loads.js';
 import { keepLogitsText, logProbFunctions, logProbText } from '../wgmma/logprob.js';
 import { MULTIPLY, productText, stepOffsets, waitText } from '../wgmma/mainLoop.js';
-import { halfType } from '../wgmma/options.js';
 import { tensorMapsOf } from '../wgmma/tensorMaps.js';
 import { skinnyStep } from './layout.js';
 import { rowGroups } from './rowGroups.js';
@@ -36,7 +35,8 @@ export function emitSkinnyWgmma(
   const segments = segmentsOf(kernel);
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
   const values = prologue.scalars.length;
-  const layout = skinnyWgmmaLayout(schedule, values);
+  const mmaType = operandType(operands.get(kernel.a).dtype);
+  const layout = skinnyWgmmaLayout(schedule, mmaType, values);
   const { wn, warps, consumerWarps, valueWarps, aBytes, stageBytes, pitch, slabs } = layout;
   const tiles = columnTiles(segments, tn);
   const [threads, kBlocks, step] = [32 * warps, Math.ceil(kernel.k / tk), skinnyStep(segments)];
@@ -46,7 +46,7 @@ export function emitSkinnyWgmma(
   const tensorMaps = tensorMapsOf({ kernel, segments, operands, options: { tm, ...boxes } });
   const common = {
     ...layout,
-    ...loadTexts({ tm, tn, tk, slabs, aBytes, stageBytes, ...boxes }),
+    ...loadTexts({ tm, tn, tk, slabs, aBytes, stageBytes, mmaType, ...boxes }),
     ...{ tm, tn, tk, stages, threads, kBlocks, step },
     k: kernel.k,
     rows: kernel.rows,
@@ -70,10 +70,10 @@ export function emitSkinnyWgmma(
     segments: segments.map((_, i) => ({ map: i + 1, start: tiles.first[i]!, end: tiles.first[i + 1] ?? tiles.total })),
     wait: waitText(1, wn),
     loop: render('wgmmaLoop', {
-      ...stepOffsets(schedule),
+      ...stepOffsets({ tm, tn, slabs }),
       ...{ kBlocks, stages, isPingPong: true, consumerUnits: 0, blocks: 1, multiply: MULTIPLY, aBlock: '', bBlock: '' },
       stageUnits: descriptorUnits(stageBytes),
-      bUnits: `${descriptorUnits(aBytes)} + group * ${descriptorUnits(wn * SLAB * 2)}`,
+      bUnits: `${descriptorUnits(aBytes)} + group * ${descriptorUnits(wn * SLAB_BYTES)}`,
       release: 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
     }).trimEnd(),
   };
@@ -88,7 +88,7 @@ export function emitSkinnyWgmma(
   });
   const finish = finishOfTile(kernel, operands, { tm, across: tiles.total, warps, isSmall: true }, `row0 / ${tm}`);
   const body = { ...common, loop: render('skinnyWgmma', { ...common, head }) };
-  const product = productText({ wn, mmaType: halfType(operands.get(kernel.a).dtype) }, wn);
+  const product = productText({ wn, mmaType }, wn);
   return {
     source:
       (kernel.anchor === 'gemm' ? '' : logProbFunctions(kernel)) +

@@ -3,14 +3,16 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { fragmentProblem } from '../text/programs.js';
-import { SLAB, WARPS_OF_GROUP, WGMMA_ROWS } from '../wgmma/instruction.js';
+import { DTYPE_BYTES } from '../../../ir/types.js';
+import { SLAB_BYTES, WARPS_OF_GROUP, WGMMA_ROWS, slabOf, type WgmmaType } from '../wgmma/instruction.js';
 import { MOST_COLUMNS } from '../wgmma/layout.js';
 import { skinnyTileStep } from './layout.js';
 
 const ALIGNMENT = 1024;
 const BARRIER = 8;
 const TILE_ROWS: readonly number[] = [8, 16, 32, 64];
-const DEPTHS: readonly number[] = [SLAB, 2 * SLAB, 4 * SLAB];
+/** Slabs of a stage. */
+const DEPTHS: readonly number[] = [1, 2, 4];
 export const STAGES = { least: 2, most: 24 } as const;
 /** Columns of a tile from which on two warpgroups share it: each has half of the accumulators. */
 const SHARED_COLUMNS = 160;
@@ -39,17 +41,21 @@ export interface SkinnyWgmmaLayout {
   readonly sharedBytes: number;
 }
 
-/** `rowValues` floats per row are kept for the epilogue. */
-export function skinnyWgmmaLayout({ tm, tn, tk, stages }: CudaGemmSchedule, rowValues: number): SkinnyWgmmaLayout {
+/** For operands of `dtype`. `rowValues` floats per row are kept for the epilogue. */
+export function skinnyWgmmaLayout(
+  { tm, tn, tk, stages }: CudaGemmSchedule,
+  dtype: WgmmaType,
+  rowValues: number,
+): SkinnyWgmmaLayout {
   const groups = tn < SHARED_COLUMNS ? 1 : 2;
   const consumerWarps = groups * WARPS_OF_GROUP;
   const valueWarps = rowValues === 0 ? 0 : Math.ceil(tm / rowsOfWarp(tn));
-  const slabs = tk / SLAB;
-  const aBytes = tm * tk * 2;
-  const stageBytes = aBytes + tn * tk * 2;
+  const slabs = tk / slabOf(dtype);
+  const aBytes = tm * tk * DTYPE_BYTES[dtype];
+  const stageBytes = aBytes + tn * tk * DTYPE_BYTES[dtype];
   const pitch = tn + 8;
   // An instruction reads 64 rows from where a slab of tm rows begins, so memory must not end before.
-  const readPast = Math.max(0, (tm * (slabs - 1) + WGMMA_ROWS) * SLAB * 2 - stageBytes);
+  const readPast = Math.max(0, (tm * (slabs - 1) + WGMMA_ROWS) * SLAB_BYTES - stageBytes);
   const barrierOffset = Math.max(stages * stageBytes + readPast, tm * pitch * 4);
   const valuesOffset = barrierOffset + 2 * BARRIER * stages;
   return {
@@ -64,6 +70,7 @@ export function skinnyWgmmaProblem(
   segments: readonly Segment[],
   { tm, tn, tk, stages }: CudaGemmSchedule,
   isLogProb: boolean,
+  dtype: WgmmaType,
 ): string | undefined {
   if (!isLogProb) {
     for (const segment of segments) {
@@ -72,7 +79,8 @@ export function skinnyWgmmaProblem(
     }
   }
   if (!TILE_ROWS.includes(tm)) return `tiles of few rows have ${TILE_ROWS.join(', ')} rows`;
-  if (!DEPTHS.includes(tk)) return `tk must be ${DEPTHS.join(', ')}`;
+  const depths = DEPTHS.map((slabs) => slabs * slabOf(dtype));
+  if (!depths.includes(tk)) return `tk must be ${depths.join(', ')}`;
   if (stages < STAGES.least || stages > STAGES.most) return `stages must be ${STAGES.least} to ${STAGES.most}`;
   const step = skinnyTileStep(segments);
   if (tn % step !== 0 || tn > MOST_COLUMNS)

@@ -6,9 +6,9 @@ import type { Output } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Access, Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf } from '../../../ir/scalar.js';
-import { DTYPE_BYTES } from '../../../ir/types.js';
+import { DTYPE_BYTES, isFloat } from '../../../ir/types.js';
 import type { CudaOperands, Operand } from './operands.js';
-import { packElement, unpackElement } from './packedWords.js';
+import { isByte, packElement, unpackElement } from './packedWords.js';
 import { programValues } from './programs.js';
 import type { Site } from './scalarPrinter.js';
 import { Body, RowScope } from './scalarPrinter.js';
@@ -24,7 +24,7 @@ export interface LaneLoad {
 }
 
 const isFloatOrByte = ({ dtype }: Operand): boolean =>
-  dtype === 'f32' || dtype === 'bf16' || dtype === 'f16' || dtype === 'u8';
+  isFloat(dtype) || isByte({ dtype });
 /** Whether lanes can load or store all of a row of `operand`. */
 export const isWholeRow = (operand: Operand): boolean =>
   isFloatOrByte(operand) && operand.stride % COLUMNS_OF_LANE === 0;

@@ -3,8 +3,15 @@
  */
 import type { Operand } from './operands.js';
 
-const wordOf = (name: string, { dtype }: Operand, group: string): string =>
-  dtype === 'u8' ? `${name}[(${group}) / 2]` : `${name}[${group}]`;
+/** Whether a word holds four elements, of two pairs. */
+export const isByte = ({ dtype }: Pick<Operand, 'dtype'>): boolean => dtype === 'u8' || dtype === 'e4m3';
+
+const wordOf = (name: string, operand: Operand, group: string): string =>
+  isByte(operand) ? `${name}[(${group}) / 2]` : `${name}[${group}]`;
+
+/** C expression of two bytes, given the bytes themselves, or floats to be rounded to them. */
+const bytePair = ({ dtype }: Operand, x: string, y: string): string =>
+  dtype === 'e4m3' ? `tw_pack_e4m3(${x}, ${y})` : `(${x} | ${y} << 8)`;
 
 /** C expression of an element of pair `pair` in such words: float, or unsigned for a byte. */
 export function unpackElement(operand: Operand, name: string, pair: string, lane: number): string {
@@ -14,6 +21,8 @@ export function unpackElement(operand: Operand, name: string, pair: string, lane
       return `__uint_as_float(${lane === 0 ? `${word} << 16` : `${word} & 0xffff0000u`})`;
     case 'f16':
       return `tw_from_f16((unsigned short)(${word}${lane === 0 ? '' : ' >> 16'}))`;
+    case 'e4m3':
+      return `tw_from_e4m3((unsigned char)(${word} >> (16 * ((${pair}) % 2) + ${8 * lane})))`;
     default:
       return `(${word} >> (16 * ((${pair}) % 2) + ${8 * lane}) & 255u)`;
   }
@@ -24,6 +33,6 @@ export function unpackElement(operand: Operand, name: string, pair: string, lane
  * zeros.
  */
 export const packElement = (operand: Operand, name: string, pair: string, [x, y]: readonly string[]): string =>
-  operand.dtype === 'u8'
-    ? `${wordOf(name, operand, pair)} |= (${x!} | ${y!} << 8) << 16 * ((${pair}) % 2);`
+  isByte(operand)
+    ? `${wordOf(name, operand, pair)} |= ${bytePair(operand, x!, y!)} << 16 * ((${pair}) % 2);`
     : `${name}[${pair}] = tw_pack_${operand.dtype}(${x!}, ${y!});`;

@@ -7,7 +7,8 @@ import { expertsOf, finishesRows, segmentsOf } from '../text/contraction.js';
 import { remainderColumns, waveCount } from './remainderTiles.js';
 import { columnTiles, MOST_COLUMNS } from './layout.js';
 import type { WgmmaFacts } from './legality.js';
-import { isLegalWgmma } from './legality.js';
+import { isLegalWgmma, typeOf } from './legality.js';
+import { slabOf } from './instruction.js';
 
 export interface WgmmaDevice extends WgmmaFacts {
   readonly multiprocessors: number;
@@ -109,7 +110,7 @@ const FULL_WAVES = 0.93;
 /** Share of the multiprocessors that one wave may take: 120 blocks took 80 µs where 132 narrower ones took 97 µs. */
 const ONE_WAVE = 0.97;
 
-const base = { kind: 'gemm', skeleton: 'wgmma', tk: 64 } as const;
+const base = { kind: 'gemm', skeleton: 'wgmma' } as const;
 
 /**
  * Rate of a tile if a block has `tilesOfBlock` of them. The epilogue of a block's final tile is not deferred and takes
@@ -130,10 +131,10 @@ function deepest(
   kernel: Contraction,
   module: KernelModule,
   device: WgmmaDevice,
-  tile: Omit<CudaGemmSchedule, 'stages'>,
+  tile: Omit<CudaGemmSchedule, 'stages' | 'tk'>,
 ): CudaGemmSchedule | undefined {
   for (let stages = MOST_STAGES; stages >= 2; stages--) {
-    const schedule = { ...tile, stages };
+    const schedule = { ...tile, tk: slabOf(typeOf(kernel, module)), stages };
     if (isLegalWgmma(kernel, module, schedule, device) === true) return schedule;
   }
   return undefined;

@@ -1,9 +1,26 @@
 /** Hopper's warpgroup instructions and descriptors as text and numbers. */
+import { DTYPE_BYTES } from '../../../ir/types.js';
 
 /** Rows of one warpgroup instruction. */
 export const WGMMA_ROWS = 64;
-/** Elements of k in one slab: a 128-byte row of 16-bit elements, the width of the widest swizzle pattern. */
-export const SLAB = 64;
+/** Bytes of a row of a slab: the width of the widest swizzle pattern. */
+export const SLAB_BYTES = 128;
+/** Bytes of k that an instruction multiplies: 16 elements of 16 bits, 32 of 8. */
+const STEP_BYTES = 32;
+/** Element types of both operands. */
+export const WGMMA_TYPES = ['bf16', 'f16', 'e4m3'] as const;
+export type WgmmaType = (typeof WGMMA_TYPES)[number];
+/** The dtype of an operand that wgmma can read. Throws for other dtypes. */
+export function operandType(dtype: string): WgmmaType {
+  const found = WGMMA_TYPES.find((each) => each === dtype);
+  if (found !== undefined) return found;
+  throw new Error(`wgmma reads operands of ${WGMMA_TYPES.join(', ')}, not ${dtype}.`);
+}
+
+/** Elements of k in one slab. */
+export const slabOf = (dtype: WgmmaType): number => SLAB_BYTES / DTYPE_BYTES[dtype];
+/** Instructions for each row of a slab, one behind another along k. */
+export const STEPS_OF_SLAB = SLAB_BYTES / STEP_BYTES;
 /** Threads of a block: a producer warpgroup and two consumer warpgroups. */
 export const WGMMA_THREADS = 384;
 export const CONSUMERS = 2;
@@ -30,7 +47,13 @@ export const columnsBase = (slabBytes: number): string =>
 /** `bytes` in descriptor units of 16 bytes. */
 export const descriptorUnits = (bytes: number): number => bytes / 16;
 
-/** Template values for wgmma.mma_async m64n<tn>k16: its operand lists. */
+/** Elements of k that an instruction multiplies, and what follows its operands: whether 16-bit ones are transposed. */
+export const stepOf = (dtype: WgmmaType): { readonly depth: number; readonly transposed: string } => ({
+  depth: STEP_BYTES / DTYPE_BYTES[dtype],
+  transposed: DTYPE_BYTES[dtype] === 2 ? ', 0, 0' : '',
+});
+
+/** Template values for wgmma.mma_async m64n<tn>: its operand lists. */
 export function wgmmaOperands(tn: number): Readonly<
   Record<'accumulators' | 'aIndex' | 'bIndex' | 'predicateIndex', number>
 > & {

@@ -3,7 +3,7 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { physicalColumns } from '../../operands.js';
 import { handoffWarpBytes } from './handoff.js';
-import { CONSUMERS, CONSUMER_WARPS, SLAB, WGMMA_ROWS } from './instruction.js';
+import { CONSUMERS, CONSUMER_WARPS, SLAB_BYTES, WGMMA_ROWS } from './instruction.js';
 
 const ALIGNMENT = 1024;
 const BARRIER = 8;
@@ -24,7 +24,7 @@ export interface WgmmaLayout {
   /** The producer's idle warps run the epilogue on products that consumers hand over (deferredEpilogue.ts). */
   readonly isDeferred: boolean;
   /**
-   * Instructions of 64 rows that a consumer warpgroup issues, one below the other, for each 16 of k. Accumulators take
+   * Instructions of 64 rows that a consumer warpgroup issues, one below the other, for each step. Accumulators take
    * rowBlocks · tn/2 registers.
    */
   readonly rowBlocks: number;
@@ -35,7 +35,7 @@ export interface WgmmaLayout {
   /** The copies that load a block's share of a weight slab, and their rows. */
   readonly boxes: number;
   readonly boxRows: number;
-  /** 64-wide slabs of k in a stage. */
+  /** Slabs of k in a stage. */
   readonly slabs: number;
   readonly aBytes: number;
   readonly bBytes: number;
@@ -57,16 +57,20 @@ export interface WgmmaLayout {
 /** Bytes of the tables of row tiles and first rows of so many experts, and of their ends. */
 export const expertTables = (experts: number): number => 2 * 4 * (experts + 1);
 
-/** Shared memory and registers of a block. `rowValues` floats per row are kept, twice; or tables of `experts`. */
+/**
+ * Shared memory and registers of a block, for operands of `elementBytes`. `rowValues` floats per row are kept, twice; or
+ * tables of `experts`.
+ */
 export function wgmmaLayout(
   { tm, tn, tk, stages, cluster, mode }: CudaGemmSchedule,
+  elementBytes: number,
   rowValues: number,
   experts?: number,
 ): WgmmaLayout {
   const isPingPong = mode === 'pingpong';
   const isDeferred = mode === 'deferred';
-  const aBytes = tm * tk * 2;
-  const bBytes = tn * tk * 2;
+  const aBytes = tm * tk * elementBytes;
+  const bBytes = tn * tk * elementBytes;
   const handoffOffset = stages * (aBytes + bBytes);
   const barrierOffset = handoffOffset + (isDeferred ? CONSUMER_WARPS * handoffWarpBytes(tn) : 0);
   // Two barriers per stage, and two pairs for the row values.
@@ -85,7 +89,7 @@ export function wgmmaLayout(
     wn: tn / columnBlocks,
     boxes,
     boxRows: tn / cluster / boxes,
-    slabs: tk / SLAB,
+    slabs: (tk * elementBytes) / SLAB_BYTES,
     aBytes,
     bBytes,
     stageBytes: aBytes + bBytes,

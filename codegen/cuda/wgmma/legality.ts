@@ -12,7 +12,8 @@ import type { Contraction } from '../text/contraction.js';
 import { expertsOf, rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import { CudaOperands, leastCommonMultiple } from '../text/operands.js';
 import { fragmentProblem, rowPrologue, tileStep } from '../text/programs.js';
-import { CONSUMERS, SLAB, WGMMA_ROWS } from './instruction.js';
+import { DTYPE_BYTES } from '../../../ir/types.js';
+import { CONSUMERS, slabOf, WGMMA_ROWS, WGMMA_TYPES, type WgmmaType } from './instruction.js';
 import { MOST_ACCUMULATORS, MOST_ACCUMULATORS_OF_HEADS, MOST_BOX_ROWS, MOST_COLUMNS, wgmmaLayout } from './layout.js';
 
 /** The facts about a GPU that this skeleton depends on. */
@@ -37,7 +38,7 @@ export function isLegalWgmma(
   return (
     knownOf(kernel, module).problem ??
     expertProblem(kernel, module, schedule) ??
-    tileProblem(kernel, schedule, facts) ??
+    tileProblem(kernel, module, schedule, facts) ??
     sharedProblem(kernel, module, schedule, facts) ??
     true
   );
@@ -46,7 +47,8 @@ export function isLegalWgmma(
 function operandProblem(kernel: Contraction, module: KernelModule): string | undefined {
   const a = module.buffers.find(({ name }) => name === kernel.a);
   if (a === undefined) return `the left operand ${kernel.a} is not declared`;
-  if (a.dtype !== 'bf16' && a.dtype !== 'f16') return `wgmma reads 16-bit operands, ${a.name} is ${a.dtype}`;
+  if (!WGMMA_TYPES.some((each) => each === a.dtype))
+    return `wgmma reads operands of ${WGMMA_TYPES.join(', ')}, ${a.name} is ${a.dtype}`;
   if (kernel.k < 2) return 'tensor maps need rows of more than one element';
   for (const segment of segmentsOf(kernel)) {
     const weight = module.weights.find(({ name }) => name === segment.weight);
@@ -68,7 +70,18 @@ const isRounded = (s: Scalar): boolean =>
 const isCount = (value: number, step: number, most: number): boolean =>
   Number.isSafeInteger(value) && value > 0 && value <= most && value % step === 0;
 
-function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
+/** Element type of a kernel's operands. Only asked where operandProblem has found none. */
+export const typeOf = (kernel: Contraction, { buffers }: Pick<KernelModule, 'buffers'>): WgmmaType => {
+  const dtype = buffers.find(({ name }) => name === kernel.a)?.dtype;
+  return WGMMA_TYPES.find((each) => each === dtype) ?? 'bf16';
+};
+
+function tileProblem(
+  kernel: Contraction,
+  module: KernelModule,
+  s: CudaGemmSchedule,
+  facts: WgmmaFacts,
+): string | undefined {
   if (facts.arch !== 'sm_90a') return `wgmma needs sm_90a, the target is ${facts.arch}`;
   if (s.skeleton !== 'wgmma') return `the schedule is for ${s.skeleton}`;
   const rows = WGMMA_ROWS * (s.mode === 'pingpong' ? 1 : CONSUMERS);
@@ -77,7 +90,8 @@ function tileProblem(kernel: Contraction, s: CudaGemmSchedule, facts: WgmmaFacts
   const step = s.tn > MOST_COLUMNS ? 32 : 16;
   if (!isCount(s.tn, step, 2 * MOST_COLUMNS))
     return `tn must be a multiple of 16 up to ${MOST_COLUMNS}, of 32 up to ${2 * MOST_COLUMNS}`;
-  if (!isCount(s.tk, SLAB, 2 * SLAB)) return `tk must be ${SLAB} or ${2 * SLAB}`;
+  const slab = slabOf(typeOf(kernel, module));
+  if (!isCount(s.tk, slab, 2 * slab)) return `tk must be ${slab} or ${2 * slab}`;
   if (!isCount(s.stages, 1, MOST_STAGES) || s.stages < 2) return `stages must be 2 to ${MOST_STAGES}`;
   if (s.cluster !== 1 && s.cluster !== 2) return 'a cluster is 1 or 2 blocks';
   if (!isCount(s.raster, 1, MOST_RASTER)) return `raster must be 1 to ${MOST_RASTER}`;
@@ -149,7 +163,12 @@ function sharedProblem(
   schedule: CudaGemmSchedule,
   facts: WgmmaFacts,
 ): string | undefined {
-  const { sharedBytes } = wgmmaLayout(schedule, knownOf(kernel, module).rowValues, expertsOf(kernel)?.count);
+  const { sharedBytes } = wgmmaLayout(
+    schedule,
+    DTYPE_BYTES[typeOf(kernel, module)],
+    knownOf(kernel, module).rowValues,
+    expertsOf(kernel)?.count,
+  );
   return sharedBytes <= facts.sharedBytesPerBlock
     ? undefined
     : `a block needs ${sharedBytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;

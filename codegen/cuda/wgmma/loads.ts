@@ -1,8 +1,6 @@
 /** How a stage of the ring is filled: copies by TMA, slab by slab. */
-import { SLAB } from './instruction.js';
+import { SLAB_BYTES as ROW_BYTES, slabOf } from './instruction.js';
 import type { WgmmaOptions } from './options.js';
-
-const ROW_BYTES = SLAB * 2;
 
 type LoadTexts = Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPrefetchB' | 'expected', string>> &
   Readonly<Record<'own' | 'remainderOwn' | 'bytesOfOwn', number>>;
@@ -10,7 +8,18 @@ type LoadTexts = Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPref
 /** What the copies of a stage depend on. */
 export type LoadOptions = Pick<
   WgmmaOptions,
-  'tm' | 'tn' | 'tk' | 'cluster' | 'isCluster' | 'remainderTn' | 'slabs' | 'aBytes' | 'stageBytes' | 'boxes' | 'boxRows'
+  | 'tm'
+  | 'tn'
+  | 'tk'
+  | 'cluster'
+  | 'isCluster'
+  | 'remainderTn'
+  | 'slabs'
+  | 'aBytes'
+  | 'stageBytes'
+  | 'boxes'
+  | 'boxRows'
+  | 'mmaType'
 >;
 
 /**
@@ -19,7 +28,8 @@ export type LoadOptions = Pick<
  * narrower remainder tiles.
  */
 export function loadTexts(options: LoadOptions): LoadTexts {
-  const { tm, tn, tk, cluster, isCluster, remainderTn, slabs, aBytes, stageBytes, boxes, boxRows } = options;
+  const { tm, tn, tk, cluster, isCluster, remainderTn, slabs, aBytes, stageBytes, boxes, boxRows, mmaType } = options;
+  const slabColumns = slabOf(mmaType);
   const own = tn / cluster;
   const ownBytes = remainderTn === 0 ? String(own * ROW_BYTES) : `own * ${ROW_BYTES}`;
   const ownRows = remainderTn === 0 ? String(own) : 'own';
@@ -31,14 +41,14 @@ export function loadTexts(options: LoadOptions): LoadTexts {
   const a = (stage: string, block: string): string =>
     perSlab((slab) => {
       const to = `shared + ${stage} * ${stageBytes}${plus(slab * tm * ROW_BYTES)}`;
-      return `tw_load_box(${to}, &m0, ${block} * ${tk}${plus(slab * SLAB)}, row0, full + 8 * ${stage});`;
+      return `tw_load_box(${to}, &m0, ${block} * ${tk}${plus(slab * slabColumns)}, row0, full + 8 * ${stage});`;
     });
   const b = (stage: string, block: string): string =>
     perSlab((slab) =>
       Array.from({ length: boxes }, (_, box) => {
         const offset = aBytes + (slab * tn + box * boxRows) * ROW_BYTES;
         const to = `shared + ${stage} * ${stageBytes}${plus(offset)}${rankBytes}`;
-        const from = `weight, ${block} * ${tk}${plus(slab * SLAB)}, column0${plus(box * boxRows)}${rankRow}`;
+        const from = `weight, ${block} * ${tk}${plus(slab * slabColumns)}, column0${plus(box * boxRows)}${rankRow}`;
         return `tw_load_box${isCluster ? '_both' : ''}(${to}, ${from}, full + 8 * ${stage});`;
       }).join(' '),
     );
@@ -50,6 +60,6 @@ export function loadTexts(options: LoadOptions): LoadTexts {
     expected: remainderTn === 0 ? String(stageBytes) : 'bytes',
     own,
     remainderOwn: remainderTn / cluster,
-    bytesOfOwn: cluster * tk * 2,
+    bytesOfOwn: cluster * slabs * ROW_BYTES,
   };
 }

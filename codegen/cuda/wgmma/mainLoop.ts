@@ -1,7 +1,14 @@
 /** The consumers' loop over k, and the instruction that it issues. */
-import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { render } from '../text/templates.js';
-import { descriptorUnits, SLAB, WGMMA_ROWS, wgmmaOperands } from './instruction.js';
+import {
+  descriptorUnits,
+  SLAB_BYTES,
+  STEPS_OF_SLAB,
+  stepOf,
+  WGMMA_ROWS,
+  wgmmaOperands,
+  type WgmmaType,
+} from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
 import type { WgmmaOptions } from './options.js';
 
@@ -11,9 +18,13 @@ export const MULTIPLY = 'tw_wgmma';
 const MULTIPLY_REMAINDER = 'tw_wgmma_narrow';
 
 /** The function that multiplies `columns` columns at once: those of an instruction, or of remainder tiles. */
-export const productText = ({ wn, mmaType }: Pick<WgmmaOptions, 'wn' | 'mmaType'>, columns: number): string =>
+export const productText = (
+  { wn, mmaType }: { readonly wn: number; readonly mmaType: WgmmaType },
+  columns: number,
+): string =>
   render('wgmmaProduct', {
     ...wgmmaOperands(columns),
+    ...stepOf(mmaType),
     mmaType,
     columns,
     multiply: columns === wn ? MULTIPLY : MULTIPLY_REMAINDER,
@@ -28,7 +39,7 @@ export const loopText = (options: WgmmaOptions, isRemainder = false): string =>
     multiply: isRemainder ? MULTIPLY_REMAINDER : MULTIPLY,
     stageUnits: descriptorUnits(options.stageBytes),
     bUnits: descriptorUnits(options.aBytes),
-    consumerUnits: descriptorUnits(options.consumerRows * SLAB * 2),
+    consumerUnits: descriptorUnits(options.consumerRows * SLAB_BYTES),
     release: releaseText(options),
   }).trimEnd();
 
@@ -45,15 +56,15 @@ export const releaseText = ({ isCluster }: WgmmaOptions): string =>
     ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);'
     : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);';
 
-/** Descriptor offsets of step k of a stage: 16 elements are 32 bytes inside a slab's swizzled row. */
-export function stepOffsets({ tm, tn, tk }: Pick<CudaGemmSchedule, 'tm' | 'tn' | 'tk'>): Readonly<
+/** Descriptor offsets of step k of a stage: a step is 32 bytes inside a slab's swizzled row. */
+export function stepOffsets({ tm, tn, slabs }: Pick<WgmmaOptions, 'tm' | 'tn' | 'slabs'>): Readonly<
   Record<'aStep' | 'bStep', string>
 > & {
   readonly kSteps: number;
 } {
-  const kSteps = tk / 16;
-  if (tk === SLAB) return { kSteps, aStep: '2 * k', bStep: '2 * k' };
-  const step = (rows: number): string => `(k >> 2) * ${descriptorUnits(rows * SLAB * 2)} + (k & 3) * 2`;
+  const kSteps = slabs * STEPS_OF_SLAB;
+  if (slabs === 1) return { kSteps, aStep: '2 * k', bStep: '2 * k' };
+  const step = (rows: number): string => `(k >> 2) * ${descriptorUnits(rows * SLAB_BYTES)} + (k & 3) * 2`;
   return { kSteps, aStep: step(tm), bStep: step(tn) };
 }
 
@@ -66,8 +77,8 @@ function instructionOffsets({
   columnBlocks,
   wn,
 }: WgmmaLayout): Readonly<Record<'aBlock' | 'bBlock', string>> {
-  const aUnits = descriptorUnits(WGMMA_ROWS * SLAB * 2);
-  const bUnits = descriptorUnits(wn * SLAB * 2);
+  const aUnits = descriptorUnits(WGMMA_ROWS * SLAB_BYTES);
+  const bUnits = descriptorUnits(wn * SLAB_BYTES);
   if (columnBlocks === 1) return { aBlock: rowBlocks === 1 ? '' : ` + m * ${aUnits}`, bBlock: '' };
   return { aBlock: ` + m / ${columnBlocks} * ${aUnits}`, bBlock: ` + m % ${columnBlocks} * ${bUnits}` };
 }

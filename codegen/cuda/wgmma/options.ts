@@ -10,12 +10,22 @@ import { expertsOf, rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import type { CudaOperands } from '../text/operands.js';
 import type { FinishText } from '../text/finish.js';
 import { finishText } from '../text/finish.js';
+import { isByte } from '../text/packedWords.js';
 import type { RowPrologue } from '../text/programs.js';
 import { rowPrologue } from '../text/programs.js';
 import type { FinalTile } from './finalTile.js';
 import { finalTileOf } from './finalTile.js';
 import { handoffWarpBytes } from './handoff.js';
-import { CONSUMERS, CONSUMER_WARPS, PRODUCER_IDLE_WARPS, WARPS_OF_GROUP, WGMMA_ROWS } from './instruction.js';
+import { DTYPE_BYTES } from '../../../ir/types.js';
+import {
+  CONSUMERS,
+  CONSUMER_WARPS,
+  operandType,
+  PRODUCER_IDLE_WARPS,
+  WARPS_OF_GROUP,
+  WGMMA_ROWS,
+  type WgmmaType,
+} from './instruction.js';
 import type { WgmmaLayout } from './layout.js';
 import { columnTiles, wgmmaLayout } from './layout.js';
 
@@ -45,7 +55,7 @@ export interface WgmmaOptions extends WgmmaLayout {
   /** Offsets in bytes in the tables: the number of all row tiles, and the first rows. */
   readonly endOfTiles: number;
   readonly startsOffset: number;
-  readonly mmaType: 'bf16' | 'f16';
+  readonly mmaType: WgmmaType;
   readonly tm: number;
   readonly tn: number;
   readonly tk: number;
@@ -117,7 +127,8 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
   const values = prologue.scalars.length;
   const experts = expertsOf(kernel);
-  const layout = wgmmaLayout(schedule, values, experts?.count);
+  const mmaType = operandType(operands.get(kernel.a).dtype);
+  const layout = wgmmaLayout(schedule, DTYPE_BYTES[mmaType], values, experts?.count);
   const tiles = columnTiles(segments, tn);
   const warps = WARPS_OF_GROUP * (layout.isPingPong ? 1 : CONSUMERS);
   const raster = Math.max(1, Math.floor(schedule.raster / cluster));
@@ -136,7 +147,7 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
     where: experts === undefined ? kernel.rows : `shared + ${layout.tablesOffset}`,
     endOfTiles: 4 * (experts?.count ?? 0),
     startsOffset: 4 * ((experts?.count ?? 0) + 1),
-    mmaType: halfType(operands.get(kernel.a).dtype),
+    mmaType,
     tm,
     tn,
     tk,
@@ -155,7 +166,9 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
     prefetchPhase: Math.floor(prefetch / stages) % 2,
     hasRowValues: values > 0,
     hasRowSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')),
-    hasBytes: [...kernelReads(kernel), ...kernelWrites(kernel)].some((name) => operands.get(name).dtype === 'u8'),
+    hasBytes: [...kernelReads(kernel), ...kernelWrites(kernel)].some(
+      (name) => name !== kernel.a && isByte(operands.get(name)),
+    ),
     hasFinalTile: finalTile !== undefined,
     rowValuesSlot: tm * values,
     slotNumber: layout.rowSlots * tm * values,
@@ -183,10 +196,4 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
     isDivided: false,
   });
   return { kernel, operands, schedule, segments, firstTiles: tiles.first, prologue, finalTile, finish, options };
-}
-
-/** The dtype of an operand that wgmma can read. Throws for other dtypes. */
-export function halfType(dtype: string): 'f16' | 'bf16' {
-  if (dtype === 'f16' || dtype === 'bf16') return dtype;
-  throw new Error(`wgmma reads 16-bit operands, not ${dtype}.`);
 }

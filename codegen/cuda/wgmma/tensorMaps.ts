@@ -3,10 +3,9 @@ import type { TensorMapDecl } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { expertsOf } from '../text/contraction.js';
 import { physicalColumns } from '../text/operands.js';
-import { SLAB } from './instruction.js';
+import { operandType, slabOf } from './instruction.js';
 import type { LoadOptions } from './loads.js';
 import type { WgmmaContext } from './options.js';
-import { halfType } from './options.js';
 
 /**
  * Map 0 is the left operand. Each segment's weight has one map, and the last weight has a second if there are remainder
@@ -21,14 +20,15 @@ export function tensorMapsOf({
   readonly options: Pick<LoadOptions, 'tm' | 'cluster' | 'remainderTn' | 'boxRows'>;
 }): TensorMapDecl[] {
   const { tm, cluster, remainderTn, boxRows } = options;
-  const box = { columns: kernel.k, boxColumns: SLAB, swizzle: 128 } as const;
   const a = operands.get(kernel.a);
+  const own = operandType(a.dtype);
+  const dtype = own === 'e4m3' ? 'u8' : own;
+  const box = { dtype, columns: kernel.k, boxColumns: slabOf(own), swizzle: 128 } as const;
   const weightMap = ({ weight, columns, pairing }: Segment, rows: number): TensorMapDecl => {
     const w = operands.weight(weight);
     return {
       ...box,
       parameter: w.index,
-      dtype: halfType(w.dtype),
       rows: physicalColumns(columns, pairing) * (expertsOf(kernel)?.count ?? 1),
       stride: w.stride,
       boxRows: rows,
@@ -38,7 +38,6 @@ export function tensorMapsOf({
     {
       ...box,
       parameter: a.index,
-      dtype: halfType(a.dtype),
       rows: kernel.rows,
       stride: a.stride,
       boxRows: tm,

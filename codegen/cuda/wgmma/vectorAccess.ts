@@ -9,7 +9,7 @@ import { roundUp } from '../../../ir/types.js';
 import type { CudaOperands, Operand } from '../text/operands.js';
 import type { StoreSite } from '../text/programs.js';
 import { firstHalf } from '../text/programs.js';
-import { packElement, unpackElement } from '../text/packedWords.js';
+import { isByte, packElement, unpackElement } from '../text/packedWords.js';
 
 /** Lanes that share a row of a fragment, and therefore groups among which they exchange words. */
 export const QUAD = 4;
@@ -30,21 +30,22 @@ export interface VectorContext {
  * Whether `operand` is read or written by whole groups, `units` of them in a batch. Without pairs, lanes without a
  * group do nothing.
  */
-function isVector({ dtype, stride }: Operand, { columns, pairing }: Segment, units: number): boolean {
-  const isNarrow = dtype === 'bf16' || dtype === 'f16' || (dtype === 'u8' && pairing.kind === 'none');
+function isVector(operand: Operand, { columns, pairing }: Segment, units: number): boolean {
+  const { dtype, stride } = operand;
+  const isNarrow = dtype === 'bf16' || dtype === 'f16' || (isByte(operand) && pairing.kind === 'none');
   return isNarrow && (pairing.kind === 'none' || units % QUAD === 0) && columns % 8 === 0 && stride % 8 === 0;
 }
 
 /**
  * How a lane holds its elements of a batch: words of two adjacent elements, of one group or, for bytes, of two groups.
  */
-const wordsOf = ({ dtype }: Operand, groups: number): number => roundUp(groups, QUAD) / (dtype === 'u8' ? 2 : 1);
+const wordsOf = (operand: Operand, groups: number): number => roundUp(groups, QUAD) / (isByte(operand) ? 2 : 1);
 
 /** The part of a group that a lane loads or stores. */
-const accessType = ({ dtype }: Operand): string => (dtype === 'u8' ? 'tw_u2' : 'tw_u4');
+const accessType = (operand: Operand): string => (isByte(operand) ? 'tw_u2' : 'tw_u4');
 /** The words of the four groups from `unit_` on. */
-const unitWords = (name: string, { dtype }: Operand): string[] =>
-  dtype === 'u8' ? [0, 1].map((i) => `${name}[unit_ / 2 + ${i}]`) : [0, 1, 2, 3].map((i) => `${name}[unit_ + ${i}]`);
+const unitWords = (name: string, operand: Operand): string[] =>
+  isByte(operand) ? [0, 1].map((i) => `${name}[unit_ / 2 + ${i}]`) : [0, 1, 2, 3].map((i) => `${name}[unit_ + ${i}]`);
 const FIELDS = ['x', 'y', 'z', 'w'] as const;
 
 /** Buffers that an epilogue without pairs reads at the element itself. They are loaded before they are used. */
@@ -134,7 +135,7 @@ export class VectorLoads {
  * adjacent in memory to the lane's own columns, and back.
  */
 const exchanged = (name: string, operand: Operand): string =>
-  `tw_quad_turn${operand.dtype === 'u8' ? '_bytes' : ''}(quad, ${unitWords(name, operand).join(', ')})`;
+  `tw_quad_turn${isByte(operand) ? '_bytes' : ''}(quad, ${unitWords(name, operand).join(', ')})`;
 
 interface Loaded {
   readonly operand: Operand;
