@@ -94,7 +94,7 @@ export const rivalRecordSchema = z.strictObject({
     library: recordText,
     gpu: recordText,
     driver: recordVersion,
-    dtype: z.enum(['f16', 'bf16']),
+    dtype: z.enum(['f16', 'bf16', 'e4m3']),
     m: extent,
     n: extent,
     k: extent,

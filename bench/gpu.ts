@@ -23,7 +23,13 @@ async function main(options: GpuOptions): Promise<void> {
   try {
     lab = await openLab();
     const readBytesPerSecond = await measureReadRate(lab, options.rounds, READ_WARM_SECONDS);
-    const model = openBenchModel(options.model, lab.facts, Math.max(...options.tokens), options.mask);
+    const model = openBenchModel(
+      options.model,
+      lab.facts,
+      Math.max(...options.tokens),
+      options.mask,
+      options.precision,
+    );
     const results = { ...(await runGpuBench(lab, model, options, note)), readBytesPerSecond };
     if (options.json !== undefined) {
       writeAtomically(options.json, [`${JSON.stringify(results, undefined, 1)}\n`]);

@@ -6,7 +6,7 @@ import { modelPath, OptionReader } from './optionReader.js';
 
 export const USAGE = `bench:gpu [--model DIR] [--tokens 1024,2048,3840,5760,7680] [--rounds 20] [--seconds 0.3]
           [--kernel NAME[,NAME]] [--try KERNEL[@TOKENS]:SCHEDULE]… [--all N] [--tuned] [--database FILE]
-          [--mask path|tree] [--no-check] [--json FILE]
+          [--mask path|tree] [--precision fp8] [--no-check] [--json FILE]
 
 Each contraction of a layer, epilogue included, against cuBLASLt's best bare product, and the whole layer against the
 sum of those products and against their sequence; all in one process, in turn. Few tokens (--tokens 1,8,32,64) are
@@ -22,6 +22,7 @@ of this run only reads.
   --all       the N schedules that the cost model ranks first
   --tuned     the tuner's schedules instead of the compiler's, from its database (--database)
   --mask      what attention groups keys by: path, by position (as a run does), or tree, by place in the micro-batch
+  --precision what is multiplied: auto (16 bits) or fp8, against the library's products of the same numbers
   --no-check  do not compare results with those of CUDA cores before timing
   --json      writes the results to a file`;
 
@@ -38,11 +39,13 @@ export interface GpuOptions {
   /** The tuner's database, if its schedules are asked for. */
   readonly database?: string;
   readonly mask?: 'path' | 'tree';
+  readonly precision: (typeof KINDS)[number];
   readonly isChecked: boolean;
   readonly json?: string;
 }
 
 const MASKS = ['path', 'tree'] as const;
+const KINDS = ['auto', 'fp8'] as const;
 
 /** `undefined` if help was asked for. Throws UserError. */
 export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined {
@@ -61,6 +64,7 @@ export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined
         tuned: { type: 'boolean', default: false },
         database: { type: 'string' },
         mask: { type: 'string' },
+        precision: { type: 'string', default: 'auto' },
         'no-check': { type: 'boolean', default: false },
         json: { type: 'string' },
         help: { type: 'boolean', default: false },
@@ -80,6 +84,7 @@ export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined
     trials: values.try.map(parseTrial),
     all: read.whole('all', values.all, 0, 256),
     ...(values.mask === undefined ? {} : { mask: read.oneOf('mask', values.mask, MASKS) }),
+    precision: read.oneOf('precision', values.precision, KINDS),
     isChecked: !values['no-check'],
     ...(values.tuned || values.database !== undefined ? { database: values.database ?? defaultDatabasePath() } : {}),
     ...(values.json === undefined ? {} : { json: values.json }),

@@ -41,8 +41,8 @@ export const CUDA_ARITHMETICS = ['bf16', 'f16', 'fp8'] as const;
 export type CudaArithmetic = (typeof CUDA_ARITHMETICS)[number];
 
 /**
- * Tensor cores multiply operands of 16 or 8 bits, products are rounded to 20 bits, and pairs are grouped by 8 columns to match
- * the fragment layout.
+ * Tensor cores multiply operands of 16 or 8 bits, products are rounded to 20 bits, and pairs are grouped by 8 columns
+ * to match the fragment layout.
  */
 export function cudaNumerics(arithmetic: CudaArithmetic): Numerics {
   const dtype = arithmetic === 'fp8' ? 'bf16' : arithmetic;

@@ -65,7 +65,7 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
     const [x, matrix] = node.operands as [Value, Value];
     if (!loaded.has(matrix) || isKept(matrix) || x.type.shape.length !== 2) return undefined;
     if ((readers.get(node.result) ?? []).some(({ op }) => isRouteOp(op))) return undefined;
-    const scaled = rows.get(x) ?? scaleRows(rewriter, inMemory(x, rewriter), narrow.format);
+    const scaled = rows.get(x) ?? scaleRows(rewriter, inMemory(x, rewriter), narrow.format, `${node.path}.quantise`);
     rows.set(x, scaled);
     const { name } = node.result;
     const attributes = { format: narrow.format, from: narrow.from };
@@ -105,12 +105,12 @@ function rescaled(
   return rewriter.add('mul', [product.wide, scale], {}, result.name);
 }
 
-function scaleRows(rewriter: Rewriter, x: Value, format: CodeFormat): Scaled {
+function scaleRows(rewriter: Rewriter, x: Value, format: CodeFormat, path: string): Scaled {
   const add = (op: Parameters<Rewriter['add']>[0], operands: readonly Value[], what: string): Value =>
-    rewriter.add(op, operands, {}, `${x.name}_${what}`);
-  const literal = (value: number): Value => rewriter.add('const', [], { value }, `${x.name}_const`);
+    rewriter.add(op, operands, {}, `${x.name}_${what}`, path);
+  const literal = (value: number): Value => rewriter.add('const', [], { value }, `${x.name}_const`, path);
   const round = (inverse: Value): Value =>
-    rewriter.add('cast', [add('mul', [x, inverse], 'scaled')], { dtype: format }, `${x.name}_${format}`);
+    rewriter.add('cast', [add('mul', [x, inverse], 'scaled')], { dtype: format }, `${x.name}_${format}`, path);
   if (format === 'i8') {
     const magnitudes = add('max', [x, add('neg', [x], 'neg')], 'magnitude');
     const most = add('max', [add('reduce_max', [magnitudes], 'most'), literal(TINY)], 'most');

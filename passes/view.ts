@@ -10,8 +10,8 @@ export interface View {
 }
 
 /**
- * Whether `node` widens a value that was rounded to 16 bits. Readers widen what they load, so 16 bits are stored. Values
- * of other origin (tables) are no part of it: their own readers widen them.
+ * Whether `node` widens a value that was rounded to 16 bits. Readers widen what they load, so 16 bits are stored.
+ * Values of other origin (tables) are no part of it: their own readers widen them.
  */
 export function isWidening(node: Node, defs: ReadonlyMap<Value, Node>): boolean {
   const [from] = node.operands;
@@ -23,7 +23,10 @@ export function isWidening(node: Node, defs: ReadonlyMap<Value, Node>): boolean 
   );
 }
 
-/** The stored value behind reshapes, widening casts and at most one gather of rows. Rows that are read of a state are stored. */
+/**
+ * The stored value behind reshapes, widening casts and at most one gather of rows. Rows that are read of a state are
+ * stored.
+ */
 export function viewOf(v: Value, defs: ReadonlyMap<Value, Node>, { versions }: Pick<FusedGraph, 'versions'>): View {
   const node = defs.get(v);
   if (node !== undefined && (node.op === 'reshape' || isWidening(node, defs)))

@@ -1,4 +1,5 @@
 /** Device code that compares a candidate's results with the reference's, and the tolerances it applies. */
+import { FORMATS } from '../../ir/storage.js';
 import type { LaunchShape } from '../../ir/cuda.js';
 import type { BufferDecl, Kernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
@@ -13,7 +14,7 @@ const MAX_GRID_Y = 32_768;
 
 export const COMPARE_SOURCE = String.raw`// Compares a candidate's results with the reference's. Jobs: see compare.ts.
 
-/** Types: 0 f32, 1 f16, 2 bf16, 3 i32, 4 bytes that extend bf16 numbers. */
+/** Types: 0 f32, 1 f16, 2 bf16, 3 i32, 4 bytes that extend bf16 numbers, 5 e4m3. */
 struct tw_compare_job {
   long long stride;
   int rows;
@@ -27,6 +28,13 @@ struct tw_compare_job {
 
 static __device__ __forceinline__ float tw_value(const void *data, long long index, int type) {
   if (type == 0) return ((const float *)data)[index];
+  if (type == 5) {
+    const unsigned code = ((const unsigned char *)data)[index], low = code & 0x7fu;
+    const float small = (float)(int)low * 0.001953125f;
+    const float number = low == 0x7fu ? __uint_as_float(0x7fc00000u)
+                                      : low < 8u ? small : __uint_as_float((low << 20) + 0x3c000000u);
+    return (code & 0x80u) != 0 ? -number : number;
+  }
   const unsigned short bits = ((const unsigned short *)data)[index];
   if (type == 2) return __uint_as_float((unsigned)bits << 16);
   // The exponent's bias differs by 112; the multiplication also handles subnormal numbers.
@@ -102,9 +110,11 @@ export interface Tolerance {
 }
 
 /** Relative rounding error: half a unit in the last place. */
-const ROUNDING: Readonly<Record<'f16' | 'bf16' | 'f32', number>> = { f16: 2 ** -11, bf16: 2 ** -8, f32: 2 ** -24 };
+const ROUNDING = { f16: 2 ** -11, bf16: 2 ** -8, f32: 2 ** -24, e4m3: 2 ** -4 } as const;
 /** Deviation, for values of unit scale, when products of 16-bit numbers are summed in f32 in another order. */
 const SUMMED = 2 ** -10;
+/** The same of products of E4M3, which tensor cores sum with fewer bits than f32 has. */
+const SUMMED_NARROW = 2 ** -6;
 /** Deviation of kernels that add the same f32 numbers in another order. */
 const REORDERED = 2 ** -16;
 
@@ -114,12 +124,14 @@ const REORDERED = 2 ** -16;
  * f32.
  */
 export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pick<BufferDecl, 'dtype'>): Tolerance {
-  const stored = isFloat(dtype) ? ROUNDING[dtype] : 0;
+  const stored = isFloat(dtype) || dtype === 'e4m3' ? ROUNDING[dtype] : 0;
   const typeOf = (name: string): BufferDType | undefined => module.buffers.find((b) => b.name === name)?.dtype;
   switch (kernel.anchor) {
     case 'gemm':
-    case 'logprob':
-      return { relative: 4 * stored + SUMMED, absolute: 2 * stored + SUMMED };
+    case 'logprob': {
+      const summed = typeOf(kernel.a) === 'e4m3' ? SUMMED_NARROW : SUMMED;
+      return { relative: 4 * stored + summed, absolute: 2 * stored + summed };
+    }
     case 'attention': {
       const operand = typeOf(kernel.v);
       const probability = operand === 'f16' || operand === 'bf16' ? ROUNDING[operand] : 0;
@@ -192,7 +204,8 @@ export function compareJob({
 export const nothingFound = (): BigUint64Array => new BigUint64Array([0n, 2n ** 64n - 1n, 0n, 0n]);
 
 /** Decodes 16-bit or 32-bit floats. */
-function numbersOf(bytes: ArrayBuffer, dtype: 'f32' | 'f16' | 'bf16'): Float32Array {
+function numbersOf(bytes: ArrayBuffer, dtype: 'f32' | 'f16' | 'bf16' | 'e4m3'): Float32Array {
+  if (dtype === 'e4m3') return Float32Array.from(FORMATS.e4m3.decode(new Uint8Array(bytes)));
   if (dtype === 'f32') return new Float32Array(bytes);
   const halves = new Uint16Array(bytes);
   if (dtype === 'bf16') return new Float32Array(Uint32Array.from(halves, (half) => half << 16).buffer);
@@ -213,7 +226,7 @@ function numbersOf(bytes: ArrayBuffer, dtype: 'f32' | 'f16' | 'bf16'): Float32Ar
 
 /** Root mean square of a sample's finite values; 0 if none. Rows of `columns` elements, `stride` elements apart. */
 export function scaleOf(bytes: ArrayBuffer, dtype: BufferDType, columns: number, stride: number): number {
-  if (!isFloat(dtype)) return 0;
+  if (!isFloat(dtype) && dtype !== 'e4m3') return 0;
   let sum = 0,
     count = 0;
   numbersOf(bytes, dtype).forEach((value, i) => {

@@ -60,7 +60,13 @@ export class DeviceFill {
   }
 
   /** `rows` rows of `stride` elements; codes reach the largest one in every row. */
-  async matrix(memory: CudaMemory, format: FormatName | 'e4m3', rows: number, stride: number, fill: Fill): Promise<void> {
+  async matrix(
+    memory: CudaMemory,
+    format: FormatName | 'e4m3',
+    rows: number,
+    stride: number,
+    fill: Fill,
+  ): Promise<void> {
     if (rows === 0) return;
     const like: WeightDecl = {
       name: 'values',

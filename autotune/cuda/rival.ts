@@ -3,7 +3,7 @@ import { extentIn } from '../../ir/extents.js';
 import { physicalToLogical } from '../../ir/packing.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
-import { roundUp } from '../../ir/types.js';
+import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { CudaAddon, CudaDevice, CudaEvent, CudaMemory } from '../../runtime/cuda/addon.js';
 import type { CublasLt, CublasLtContraction, CublasLtOperands } from '../../runtime/cuda/cublasLt.js';
 import { median } from '../median.js';
@@ -13,7 +13,7 @@ import { sample } from './sample.js';
 
 /** C[m, n] = A[m, k]·W[n, k]ᵀ. */
 export interface BareContraction {
-  readonly dtype: 'f16' | 'bf16';
+  readonly dtype: 'f16' | 'bf16' | 'e4m3';
   readonly m: number;
   readonly n: number;
   readonly k: number;
@@ -21,12 +21,12 @@ export interface BareContraction {
 
 /**
  * The contraction in a kernel, with all segments side by side, as if all experts had one matrix; undefined if there is
- * none in 16 bits.
+ * none on tensor cores.
  */
 export function contractionOf(kernel: Kernel, module: KernelModule, bucket: Bucket): BareContraction | undefined {
   if (kernel.anchor !== 'gemm' && kernel.anchor !== 'logprob') return undefined;
   const dtype = module.buffers.find(({ name }) => name === kernel.a)?.dtype;
-  if (dtype !== 'f16' && dtype !== 'bf16') return undefined;
+  if (dtype !== 'f16' && dtype !== 'bf16' && dtype !== 'e4m3') return undefined;
   const names = kernel.anchor === 'gemm' ? kernel.segments.map(({ weight }) => weight) : [kernel.weight];
   const n = names.reduce((sum, name) => {
     const weight = module.weights.find((w) => w.name === name);
@@ -130,11 +130,12 @@ export class RivalBench {
       return resource;
     };
     try {
-      const stride = { k: roundUp(k, 8), n: roundUp(n, 8) };
-      const one = (m * stride.k + n * stride.k + m * stride.n) * 2;
+      const { [dtype]: bytes } = DTYPE_BYTES;
+      const stride = { k: roundUp(k, 16 / bytes), n: roundUp(n, 8) };
+      const one = (m + n) * stride.k * bytes + m * stride.n * 2;
       const copies = Math.max(1, Math.min(MAX_COPIES, Math.ceil((2 * device.info.l2Bytes) / one)));
       const matrix = async (rows: number, columns: number, seed: number, scale: number): Promise<CudaMemory> => {
-        const memory = own(new addon.Memory(device, roundUp(rows * columns * 2, 256)));
+        const memory = own(new addon.Memory(device, roundUp(rows * columns * bytes, 256)));
         await fill.matrix(memory, dtype, rows, columns, { kind: 'random', seed, scale });
         return memory;
       };

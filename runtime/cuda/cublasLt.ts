@@ -7,9 +7,12 @@ import type { CudaVersion } from './cudaVersion.js';
 // koffi's stacks are set when this is loaded; that must come before the first library.
 import './nvrtc.js';
 
-/** C[m, n] = A[m, k]·W[n, k]ᵀ, all row-major with rows `ld` elements apart, summed in f32. */
+/**
+ * C[m, n] = A[m, k]·W[n, k]ᵀ, all row-major with rows `ld` elements apart. 16 bits are summed in f32; E4M3 as tensor
+ * cores sum it, and stored as bf16.
+ */
 export interface CublasLtShape {
-  readonly dtype: 'f16' | 'bf16';
+  readonly dtype: 'f16' | 'bf16' | 'e4m3';
   readonly m: number;
   readonly n: number;
   readonly k: number;
@@ -59,9 +62,10 @@ export interface CublasLt {
 
 const COMPUTE_32F = 68;
 const R_32F = 0;
-const TYPES: Readonly<Record<CublasLtShape['dtype'], number>> = { f16: 2, bf16: 14 };
+const TYPES: Readonly<Record<CublasLtShape['dtype'], number>> = { f16: 2, bf16: 14, e4m3: 28 };
 const DESC_TRANSA = 3;
 const DESC_TRANSB = 4;
+const DESC_FAST_ACCUM = 25;
 const OP_N = 0;
 const OP_T = 1;
 const PREF_MAX_WORKSPACE_BYTES = 1;
@@ -204,15 +208,17 @@ class Contraction implements CublasLtContraction {
       // Column-major in the library's eyes: D[n, m] = Wᵀ[n, k]·A[k, m], which is C row by row.
       check('cublasLtMatmulDescSetAttribute', f.descSet(desc, DESC_TRANSA, Int32Array.of(OP_T), 4));
       check('cublasLtMatmulDescSetAttribute', f.descSet(desc, DESC_TRANSB, Int32Array.of(OP_N), 4));
-      const layout = (rows: number, columns: number, ld: number): Pointer =>
+      if (shape.dtype === 'e4m3')
+        check('cublasLtMatmulDescSetAttribute', f.descSet(desc, DESC_FAST_ACCUM, Int32Array.of(1), 1));
+      const layout = (rows: number, columns: number, ld: number, of = type): Pointer =>
         own(
-          created('cublasLtMatrixLayoutCreate', (out) => f.layoutCreate(out, type, rows, columns, ld)),
+          created('cublasLtMatrixLayoutCreate', (out) => f.layoutCreate(out, of, rows, columns, ld)),
           f.layoutDestroy,
         );
       const layouts = {
         w: layout(shape.k, shape.n, shape.ldw),
         a: layout(shape.k, shape.m, shape.lda),
-        c: layout(shape.n, shape.m, shape.ldc),
+        c: layout(shape.n, shape.m, shape.ldc, shape.dtype === 'e4m3' ? TYPES.bf16 : type),
       };
       const preference = own(
         created('cublasLtMatmulPreferenceCreate', (out) => f.preferenceCreate(out)),

@@ -99,11 +99,12 @@ class StepBuilder {
     source: { readonly name: string; readonly rows: number; readonly sourceRow: number; readonly added?: number },
     place: Pick<Piece, 'target' | 'scale'>,
   ): void {
-    for (const { lines, stored, range } of stretchesOf(tensor, source.rows, matrixColumns(weight))) {
+    const columns = matrixColumns(weight);
+    for (const { lines, stored, range } of stretchesOf(tensor, source.rows, columns)) {
       const { stepBytes = 0, lineBytes = 0 } = stored ?? {};
       if (lineBytes > this.staging)
         throw new UserError(
-          `Weight ${weight.name}: a row of ${matrixColumns(weight)} elements exceeds the ${this.staging} bytes of a staging buffer.`,
+          `Weight ${weight.name}: a row of ${columns} elements exceeds the ${this.staging} bytes of a staging buffer.`,
           'config.json describes no model that this program knows.',
         );
       for (let first = 0; first < lines;) {

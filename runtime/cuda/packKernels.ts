@@ -25,7 +25,12 @@ export const PACK_SOURCE = String.raw`// Weights into the layout of kernels; the
 // Jobs: see packJob.ts.
 
 /** Storage formats by the code that jobs give them. */
-enum tw_format { TW_F32 = ${FORMATS.f32.code}, TW_F16 = ${FORMATS.f16.code}, TW_BF16 = ${FORMATS.bf16.code}, TW_E4M3 = ${FORMATS.e4m3.code} };
+enum tw_format {
+  TW_F32 = ${FORMATS.f32.code},
+  TW_F16 = ${FORMATS.f16.code},
+  TW_BF16 = ${FORMATS.bf16.code},
+  TW_E4M3 = ${FORMATS.e4m3.code},
+};
 
 /** What becomes of a row: its elements, codes (elements over the row's scale), or the scale itself. */
 enum tw_part { TW_ELEMENTS, TW_CODES, TW_SCALE };

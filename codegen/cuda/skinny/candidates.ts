@@ -62,8 +62,9 @@ export function defaultSkinnySchedule(
   for (const blocks of isWholeMemory ? [1] : [2, 1]) {
     const room = Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES;
     const found = tiles.find(
-      (each) => 
-        sharedBytes(each, rowValues, isLogProb, dtype) <= room && problem(segments, each, isLogProb, dtype) === undefined,
+      (each) =>
+        sharedBytes(each, rowValues, isLogProb, dtype) <= room &&
+        problem(segments, each, isLogProb, dtype) === undefined,
     );
     if (found !== undefined) return found;
   }

@@ -23,8 +23,7 @@ export interface LaneLoad {
   readonly access: Access & { readonly kind: 'element' | 'column' };
 }
 
-const isFloatOrByte = ({ dtype }: Operand): boolean =>
-  isFloat(dtype) || isByte({ dtype });
+const isFloatOrByte = ({ dtype }: Operand): boolean => isFloat(dtype) || isByte({ dtype });
 /** Whether lanes can load or store all of a row of `operand`. */
 export const isWholeRow = (operand: Operand): boolean =>
   isFloatOrByte(operand) && operand.stride % COLUMNS_OF_LANE === 0;

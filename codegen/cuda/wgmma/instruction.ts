@@ -48,8 +48,8 @@ export const columnsBase = (slabBytes: number): string =>
 export const descriptorUnits = (bytes: number): number => bytes / 16;
 
 /** Elements of k that an instruction multiplies, and what follows its operands: whether 16-bit ones are transposed. */
-export const stepOf = (dtype: WgmmaType): { readonly depth: number; readonly transposed: string } => ({
-  depth: STEP_BYTES / DTYPE_BYTES[dtype],
+export const stepOf = (dtype: WgmmaType): { readonly k: number; readonly transposed: string } => ({
+  k: STEP_BYTES / DTYPE_BYTES[dtype],
   transposed: DTYPE_BYTES[dtype] === 2 ? ', 0, 0' : '',
 });
 

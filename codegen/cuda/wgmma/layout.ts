@@ -58,8 +58,8 @@ export interface WgmmaLayout {
 export const expertTables = (experts: number): number => 2 * 4 * (experts + 1);
 
 /**
- * Shared memory and registers of a block, for operands of `elementBytes`. `rowValues` floats per row are kept, twice; or
- * tables of `experts`.
+ * Shared memory and registers of a block, for operands of `elementBytes`. `rowValues` floats per row are kept, twice;
+ * or tables of `experts`.
  */
 export function wgmmaLayout(
   { tm, tn, tk, stages, cluster, mode }: CudaGemmSchedule,

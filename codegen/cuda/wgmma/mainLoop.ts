@@ -26,7 +26,7 @@ export const productText = (
     ...wgmmaOperands(columns),
     ...stepOf(mmaType),
     mmaType,
-    columns,
+    n: columns,
     multiply: columns === wn ? MULTIPLY : MULTIPLY_REMAINDER,
   });
 

@@ -8,7 +8,7 @@ import koffi from 'koffi';
 import type { LibraryHandle } from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
 import { render } from '../../../codegen/cuda/text/templates.js';
-import { physicalToLogical, packedBytes } from '../../../ir/packing.js';
+import { physicalToLogical, packedBytes, packedDepth } from '../../../ir/packing.js';
 import type { CudaKernelText, CudaSchedule, GridExtent } from '../../../ir/cuda.js';
 import type { BufferDecl, KernelModule, WeightDecl } from '../../../ir/kernel.js';
 import { logicalWeight } from '../../../ir/kernelInterpreter.js';
@@ -166,7 +166,7 @@ export function packForGpu(decl: WeightDecl, logical: Float64Array): Buffer {
   if (isBlockFormat(format)) throw new Error('blocks are for CPUs');
   const order = physicalToLogical(decl);
   const bytes = aligned(packedBytes(decl, order.length), 0);
-  const stride = roundUp(decl.k, 8);
+  const stride = packedDepth(decl);
   order.forEach((from, p) => {
     if (from >= 0) for (let k = 0; k < decl.k; k++) put(bytes, p * stride + k, format, logical[from * decl.k + k]!);
   });

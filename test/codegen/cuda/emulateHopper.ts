@@ -28,7 +28,7 @@ export function hopperText(text: string, kernel: Pick<CudaKernelText, 'symbol' |
     throw new Error(`${kernel.symbol}: blocks are emulated one by one, so clusters cannot be`);
   const from = text.indexOf('/* Hopper contraction');
   const to = text.indexOf('/* Lane t of a quad');
-  const type = /\.f32\.(bf16|f16)\./.exec(text)?.[1];
+  const type = /\.f32\.(bf16|f16|e4m3)\./.exec(text)?.[1];
   if (from < 0 || to < from || type === undefined)
     throw new Error(`${kernel.symbol} is not the text of a wgmma contraction`);
   // Kernels of few rows multiply 64 and use those that they have.

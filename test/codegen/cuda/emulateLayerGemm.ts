@@ -1,4 +1,5 @@
 /** Emulates one contraction of a layer on made-up values. */
+import { interpretModule, type RawTensor } from '../../../ir/kernelInterpreter.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
 import { emulateModule, type EmulateOptions } from './emulate.js';
 import type { WgmmaCase } from './wgmmaKernels.js';
@@ -7,14 +8,14 @@ import type { WgmmaCase } from './wgmmaKernels.js';
 const numbers = (count: number, seed: number): Float64Array =>
   Float64Array.from({ length: count }, (_, i) => (((i * 7919 + seed * 104_729) % 257) - 128) / 64);
 
-/** Every buffer, as doubles. */
-export function emulateLayerGemm(
+function valuesOf(
   { kernel, module }: WgmmaCase,
   rows: number,
-  schedule: CudaSchedule,
-  options: Pick<EmulateOptions, 'backwards' | 'mutate'> = {},
-): ReadonlyMap<string, Float64Array> {
-  const inputs = module.buffers.map(({ name, dtype, columns }, i): [string, Float64Array] => {
+): Pick<EmulateOptions, 'sizes' | 'inputs'> & {
+  readonly tensors: ReadonlyMap<string, RawTensor>;
+} {
+  const filled = module.buffers.filter(({ space }) => space !== 'weight');
+  const inputs = filled.map(({ name, dtype, columns }, i): [string, Float64Array] => {
     const values = numbers(rows * Number(columns), i);
     return [
       name,
@@ -29,8 +30,20 @@ export function emulateLayerGemm(
     ['a', matrix(3)],
     ['b', matrix(4)],
   ]);
-  return emulateModule(module, {
-    ...{ sizes: { T: rows, R: 1 }, inputs: new Map(inputs), tensors, schedules: [schedule] },
-    ...options,
-  }).values;
+  return { sizes: { T: rows, R: 1 }, inputs: new Map(inputs), tensors };
+}
+
+/** Every buffer, as doubles. */
+export const emulateLayerGemm = (
+  own: WgmmaCase,
+  rows: number,
+  schedule: CudaSchedule,
+  options: Pick<EmulateOptions, 'backwards' | 'mutate'> = {},
+): ReadonlyMap<string, Float64Array> =>
+  emulateModule(own.module, { ...valuesOf(own, rows), schedules: [schedule], ...options }).values;
+
+/** The same in float64, rounded where kernels round. */
+export function interpretLayerGemm(own: WgmmaCase, rows: number): ReadonlyMap<string, Float64Array> {
+  const { sizes, inputs, tensors } = valuesOf(own, rows);
+  return interpretModule(own.module, { sizes, buffers: inputs, tensors, round: true });
 }

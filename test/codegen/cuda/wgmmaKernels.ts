@@ -1,9 +1,17 @@
 /** Contractions of a LLaMA layer as kernels for tensor cores: what the wgmma skeleton is tested on. */
 import { interfaceOf } from '../../support/interface.js';
-import type { BufferDecl, GemmKernel, KernelModule, LogProbKernel, Output, Pairing } from '../../../ir/kernel.js';
+import type {
+  BufferDecl,
+  GemmKernel,
+  KernelModule,
+  LogProbKernel,
+  Output,
+  Pairing,
+  WeightDecl,
+} from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 
-import type { Scalar } from '../../../ir/scalar.js';
+import { mapScalar, type Scalar } from '../../../ir/scalar.js';
 import { roundProducts } from '../../../passes/roundProducts.js';
 import { acc, add, constant, div, element, mul, rowSum, store } from '../modules.js';
 
@@ -119,6 +127,55 @@ export function layerGemm(
     kernels: [kernel],
   });
   return { kernel: module.kernels[0] as GemmKernel, module };
+}
+
+/**
+ * The same of codes in E4M3: products are multiplied by scales of the weight's rows. What 16 bits held is stored as
+ * before.
+ */
+export function inE4m3({ kernel, module }: WgmmaCase): WgmmaCase {
+  const scaled = (name: string): Output[] => {
+    const at = kernel.segments.findIndex(({ weight }) => weight === name);
+    return kernel.segments[at]!.outputs.map((output) => ({
+      ...output,
+      value: mapScalar(output.value, (s) =>
+        s.op === 'roundF20'
+          ? mul(s, {
+              op: 'load',
+              buffer: `${name}_scales${s.a.op === 'acc' && s.a.index === 1 ? '1' : ''}`,
+              access: { kind: 'column' },
+            })
+          : s,
+      ),
+    }));
+  };
+  const scales = module.weights.flatMap(({ name, sources }) =>
+    sources.map((source, i) => ({ name: `${name}_scales${i === 0 ? '' : i}`, source })),
+  );
+  const own: GemmKernel = {
+    ...kernel,
+    segments: kernel.segments.map((segment) => ({ ...segment, outputs: scaled(segment.weight) })),
+  };
+  return {
+    kernel: own,
+    module: {
+      ...module,
+      buffers: [
+        ...module.buffers.map((buffer) => (buffer.name === 'x' ? { ...buffer, dtype: 'e4m3' as const } : buffer)),
+        ...scales.map(({ name, source }): BufferDecl => ({
+          ...{ name, dtype: 'f32', rows: source.rows, columns: 1, space: 'weight' },
+        })),
+      ],
+      weights: [
+        ...module.weights.map((weight) => ({ ...weight, format: 'e4m3' as const })),
+        ...scales.map(({ name, source }): WeightDecl => ({
+          ...{ name, layout: 'rows', format: 'f32', k: 1, pairing: { kind: 'none' }, sources: [source] },
+          scalesOf: { format: 'e4m3', k: kernel.k },
+        })),
+      ],
+      kernels: [own],
+    },
+  };
 }
 
 /** The vocabulary contraction behind a norm. */

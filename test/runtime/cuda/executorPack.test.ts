@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { WeightDecl } from '../../../ir/kernel.js';
-import { packedBytes, physicalToLogical } from '../../../ir/packing.js';
+import { logicalWeight, type RawTensor } from '../../../ir/logicalWeight.js';
+import { packedBytes, packedDepth, physicalToLogical } from '../../../ir/packing.js';
 import { loadAddon, type NativeMemory } from '../../../runtime/addon.js';
 import { findJob, JOB_BYTES, packJob, type DeviceJob } from '../../../runtime/cuda/packJob.js';
 import { PACK_ENTRIES, PACK_SOURCE } from '../../../runtime/cuda/packKernels.js';
@@ -112,8 +113,67 @@ describe.skipIf(!isPossible)('device packing, as C++', () => {
   }
 
   it('has the structs that packJob writes', () => {
-    expect(shim.jobBytes).toEqual([96, 24]);
-    expect(JOB_BYTES).toBe(96);
+    expect(shim.jobBytes).toEqual([104, 24]);
+    expect(JOB_BYTES).toBe(104);
+  });
+
+  it('rounds matrices to codes of E4M3 with a scale for each row', () => {
+    const check = (
+      format: FormatName,
+      { rows, pairing }: { rows: readonly number[]; pairing: WeightDecl['pairing'] },
+      k: number,
+      isScaled: boolean,
+      step: number,
+    ): void => {
+      const common = { k, pairing, sources: rows.map((n, i) => ({ tensor: `t${i}`, rows: n })) };
+      const codes: WeightDecl = {
+        ...{ name: 'w', layout: 'kmajor', format: 'e4m3', ...common },
+        ...(isScaled ? { columnScale: 'norm' } : {}),
+      };
+      const scale = Float32Array.from({ length: k }, (_, i) => randomValue(5n, i, 1));
+      const value = (source: number, i: number): number => roundTo(format, randomValue(BigInt(source), i, 0.02));
+      const tensors = new Map<string, RawTensor>([
+        ['norm', { rows: 1, columns: k, data: Float64Array.from(scale) }],
+        ...rows.map((n, i): [string, RawTensor] => [
+          `t${i}`,
+          { rows: n, columns: k, data: Float64Array.from({ length: n * k }, (_, at) => value(i, at)) },
+        ]),
+      ]);
+      const map = physicalToLogical(codes);
+      const stride = packedDepth(codes);
+      const wanted = new Uint8Array(map.length * stride);
+      const encoded = FORMATS.e4m3.encode(logicalWeight(codes, tensors, true));
+      map.forEach((from, to) => {
+        if (from >= 0) wanted.set(encoded.subarray(from * k, (from + 1) * k), to * stride);
+      });
+      const target = memoryOf(new Uint8Array(wanted.length));
+      const factors = memoryOf(new Uint8Array(scale.buffer));
+      const lay = (weight: WeightDecl, memory: NativeMemory, source: number, sourceRow: number): void => {
+        const n = rows[source]!;
+        for (let firstRow = 0; firstRow < n; firstRow += step) {
+          const shape = [n, k] as const;
+          const tensor: TensorSource = { kind: 'random', format: format, shape, seed: BigInt(source), scale: 0.02 };
+          const range = { tensor, firstRow, rows: Math.min(step, n - firstRow), sourceRow, isScaled };
+          launch(PACK_ENTRIES.rows, packJob(weight, range), [0n, memory.address, factors.address]);
+        }
+      };
+      rows.forEach((_, i) => {
+        lay(codes, target, i, i === 0 ? 0 : rows[0]!);
+        const scales: WeightDecl = {
+          ...{ name: 's', layout: 'rows', format: 'f32', k: 1, pairing: { kind: 'none' } },
+          ...{ sources: [common.sources[i]!], scalesOf: { format: 'e4m3', k } },
+          ...(isScaled ? { columnScale: 'norm' } : {}),
+        };
+        const own = memoryOf(new Uint8Array(4 * rows[i]!));
+        lay(scales, own, i, 0);
+        const found = [...new Float32Array(own.read(0, 4 * rows[i]!))];
+        expect(found).toEqual([...logicalWeight(scales, tensors, true)]);
+      });
+      expect([...new Uint8Array(target.read(0, wanted.length))]).toEqual([...wanted]);
+    };
+    check('bf16', { rows: [40], pairing: { kind: 'none' } }, 52, true, 7);
+    check('f32', { rows: [24, 24], pairing: { kind: 'interleave', width: 8 } }, 130, false, 50);
+    check('f16', { rows: [64], pairing: { kind: 'rotate', headDim: 32, width: 8 } }, 31, false, 64);
   });
 
   it('equals the reference for random shapes, pairings, formats, scales and row ranges', () => {

@@ -28,13 +28,14 @@ static tw_map tw_map_of(const tw_view &view) {
 }
 /* The 128-byte swizzle: bits 4 to 6 of an address are changed by bits 7 to 9. */
 static unsigned tw_swizzled(unsigned at) { return at ^ ((at >> 3) & 0x70); }
-static uint16_t tw_half_at(unsigned at) {
+template <class Element> static Element tw_element_at(unsigned at) {
   at = tw_swizzled(at);
-  if (at + 2 > TW_SHARED_BYTES) tw_fail("a product reads past shared memory");
-  uint16_t h;
-  memcpy(&h, ::tw_shared + at, 2);
+  if (at + sizeof(Element) > TW_SHARED_BYTES) tw_fail("a product reads past shared memory");
+  Element h;
+  memcpy(&h, ::tw_shared + at, sizeof h);
   return h;
 }
+static uint16_t tw_half_at(unsigned at) { return tw_element_at<uint16_t>(at); }
 static tw_barrier &tw_barrier_at(unsigned bar) {
   const auto found = tw_barriers.find(bar);
   if (found == tw_barriers.end()) tw_fail("a barrier that nobody initialised");
@@ -106,16 +107,19 @@ static void tw_take_eight(unsigned at, float *to) {
   tw_race_read(::tw_shared + at, 32);
   memcpy(to, ::tw_shared + at, 32);
 }
-static unsigned tw_box_bytes(const tw_view &view) { return (unsigned)(view.boxRows * view.boxColumns * 2); }
+/* A row of a box is as wide as the swizzle pattern. */
+static unsigned tw_box_bytes(const tw_view &view) { return (unsigned)view.boxRows * 128; }
+static unsigned tw_element_bytes(const tw_view &view) { return 128 / (unsigned)view.boxColumns; }
 static void tw_box_land(const tw_box &box) {
   tw_race_landed(::tw_shared + box.to, tw_box_bytes(box.view));
   for (int r = 0; r < box.view.boxRows; r++) {
     for (int c = 0; c < box.view.boxColumns; c++) {
       const long long row = box.row + r, column = box.column + c;
+      const unsigned size = tw_element_bytes(box.view);
       uint16_t h = 0;
       if (row >= 0 && row < box.view.rows && column >= 0 && column < box.view.columns)
-        memcpy(&h, box.view.base + (row * box.view.stride + column) * 2, 2);
-      memcpy(::tw_shared + tw_swizzled(box.to + (unsigned)(r * box.view.boxColumns + c) * 2), &h, 2);
+        memcpy(&h, box.view.base + (row * box.view.stride + column) * size, size);
+      memcpy(::tw_shared + tw_swizzled(box.to + (unsigned)(r * box.view.boxColumns + c) * size), &h, size);
     }
   }
 }
@@ -152,7 +156,8 @@ static void tw_load_box(unsigned to, const tw_map *map, int column, int row, uns
   const unsigned bytes = tw_box_bytes(view);
   if (to % 1024 != 0 || to + bytes > TW_SHARED_BYTES)
     tw_fail("a box does not begin at a multiple of 1024 in shared memory");
-  if (view.boxColumns * 2 != 128 || (uintptr_t)view.base % 16 != 0 || view.stride * 2 % 16 != 0)
+  if ((view.boxColumns != 64 && view.boxColumns != 128) || (uintptr_t)view.base % 16 != 0 ||
+      view.stride * tw_element_bytes(view) % 16 != 0)
     tw_fail("a tensor map that a GPU refuses");
   memset(::tw_shared + to, 0xff, bytes);
   tw_bar_use(bar);
@@ -184,30 +189,33 @@ static void tw_product_wait(unsigned groups_left) { if (tw_current % 32 == 0) tw
  * Two K-major operands, 1024 bytes from one 8 rows to the next, as the descriptor says. Nobody uses what becomes of
  * rows of `a` from `ROWS` on, which may be read while they are written.
  */
-template <int ROWS, int N>
+template <int ROWS, int N, class Element>
 static void tw_product(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded,
-                       float (*value)(uint16_t)) {
+                       float (*value)(Element)) {
+  /* A step along k has 32 bytes. */
+  constexpr unsigned size = sizeof(Element), depth = 32 / size;
   if ((a >> 32 & 0x3fff) != 64 || (a >> 62) != 1 || (b >> 32 & 0x3fff) != 64 || (b >> 62) != 1)
     tw_fail("a descriptor without 128-byte swizzle");
   const unsigned lane = tw_current % 32, warp = tw_current / 32 % 4;
   const unsigned at_a = (unsigned)(a & 0x3fff) << 4, at_b = (unsigned)(b & 0x3fff) << 4;
-  const auto row = [](unsigned at, unsigned r, unsigned k) { return at + r / 8 * 1024 + r % 8 * 128 + 2 * k; };
+  const auto row = [](unsigned at, unsigned r, unsigned k) { return at + r / 8 * 1024 + r % 8 * 128 + size * k; };
   if (lane == 0) {
     const auto use = [row](unsigned at, unsigned r) {
-      for (unsigned k = 0; k < 16; k += 8) tw_race_operand(::tw_shared + tw_swizzled(row(at, r, k)), 16);
+      for (unsigned k = 0; k < depth; k += depth / 2) tw_race_operand(::tw_shared + tw_swizzled(row(at, r, k)), 16);
     };
     for (unsigned r = 16 * warp; r < 16 * warp + 16 && r < ROWS; r++) use(at_a, r);
     for (unsigned r = 0; r < 2 * N; r++) use(at_b, r);
   }
-  float x[2][16], y[16];
+  float x[2][depth], y[depth];
   for (unsigned h = 0; h < 2; h++)
-    for (unsigned k = 0; k < 16; k++) x[h][k] = value(tw_half_at(row(at_a, 16 * warp + lane / 4 + 8 * h, k)));
+    for (unsigned k = 0; k < depth; k++)
+      x[h][k] = value(tw_element_at<Element>(row(at_a, 16 * warp + lane / 4 + 8 * h, k)));
   for (unsigned j = 0; j < N / 4; j++) {
     for (unsigned e = 0; e < 2; e++) {
-      for (unsigned k = 0; k < 16; k++) y[k] = value(tw_half_at(row(at_b, 8 * j + lane % 4 * 2 + e, k)));
+      for (unsigned k = 0; k < depth; k++) y[k] = value(tw_element_at<Element>(row(at_b, 8 * j + lane % 4 * 2 + e, k)));
       for (unsigned h = 0; h < 2; h++) {
         double sum = 0;
-        for (unsigned k = 0; k < 16; k++) sum += (double)x[h][k] * y[k];
+        for (unsigned k = 0; k < depth; k++) sum += (double)x[h][k] * y[k];
         float &to = d[4 * j + 2 * h + e];
         to = (float)((isAdded ? to : 0.0) + sum);
       }

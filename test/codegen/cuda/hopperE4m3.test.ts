@@ -1,0 +1,64 @@
+/** Contractions of E4M3 over fibres: their products are those of float64, and the same bits whatever the schedule. */
+import { describe, expect, it } from 'vitest';
+import { isLegalCuda } from '../../../codegen/cuda/index.js';
+import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import { expectSame } from '../../support/sameValues.js';
+import { casesHere } from '../../support/thorough.js';
+import { emulateLayerGemm, interpretLayerGemm } from './emulateLayerGemm.js';
+import { inE4m3, layerGemm, type LayerGemm } from './wgmmaKernels.js';
+
+const FACTS = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
+const ROWS = 70;
+
+const schedule = (
+  skeleton: CudaGemmSchedule['skeleton'],
+  [tm, tn, tk, stages]: readonly [number, number, number, number],
+  mode: CudaGemmSchedule['mode'] = 'cooperative',
+): CudaGemmSchedule => ({ kind: 'gemm', skeleton, tm, tn, tk, stages, cluster: 1, raster: 2, mode });
+
+const SIMT = schedule('simt', [64, 64, 32, 1]);
+const SCHEDULES = [
+  schedule('wgmma', [64, 64, 128, 3], 'pingpong'),
+  schedule('skinnyWgmma', [32, 64, 128, 3]),
+  schedule('wgmma', [128, 128, 128, 2], 'deferred'),
+  schedule('wgmma', [128, 64, 256, 2]),
+  schedule('skinnyWgmma', [64, 192, 256, 2]),
+];
+
+/** Neither depth is a multiple of what a stage holds. */
+const CASES: readonly (readonly [LayerGemm, number, number])[] = [
+  ['o', 160, 208],
+  ['gateUp', 160, 192],
+  ['qkv', 160, 208],
+  ['down', 160, 208],
+];
+
+describe('contractions of E4M3', () => {
+  it.each(casesHere(CASES, 0, 1))('%s', (which, hidden, inter) => {
+    const own = inE4m3(layerGemm(which, hidden, inter, 32));
+    const wanted = interpretLayerGemm(own, ROWS);
+    const outputs = own.kernel.segments.flatMap((segment) => segment.outputs.map(({ buffer }) => buffer));
+    const close = (got: ReadonlyMap<string, Float64Array>): void => {
+      for (const name of outputs.filter((each) => each !== 'nextTail')) {
+        const [values, right] = [got.get(name)!, wanted.get(name)!];
+        const largest = right.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+        right.forEach((x, i) => expect(Math.abs(values[i]! - x), `${name} ${i}`).toBeLessThan(0.01 * largest));
+      }
+    };
+    const [first, ...rest] = SCHEDULES.map((each) => {
+      expect(isLegalCuda(own.kernel, own.module, each, FACTS)).toBe(true);
+      return emulateLayerGemm(own, ROWS, each);
+    });
+    close(first!);
+    for (const got of rest) for (const name of outputs) expectSame(got.get(name), first!.get(name)!, name);
+    close(emulateLayerGemm(own, ROWS, SIMT));
+  });
+
+  it('are made by warpgroups alone', () => {
+    const { kernel, module } = inE4m3(layerGemm('o', 160, 208));
+    for (const skeleton of ['mma', 'skinny'] as const)
+      expect(isLegalCuda(kernel, module, schedule(skeleton, [16, 64, 64, 3]), FACTS)).toMatch(/only where warpgroups/);
+    const older = { ...FACTS, arch: 'sm_80' } as const;
+    expect(isLegalCuda(kernel, module, SCHEDULES[0]!, older)).toBe('wgmma needs sm_90a, the target is sm_80');
+  });
+});
