@@ -428,7 +428,7 @@ class Fuser implements Placed {
     return this.viewed(v);
   }
 
-  /** The value behind views: reshapes that keep row-major order, widening casts, row gathers except those of a state. */
+  /** The value behind views: reshapes that keep row-major order, widening casts, gathers except those of a state. */
   viewed(v: Value): Value {
     const node = this.defs.get(v);
     if (node === undefined) return v;

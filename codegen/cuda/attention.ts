@@ -146,7 +146,7 @@ function hopperText(d: number, dtype: string): string {
     product: render('wgmmaProduct', {
       ...wgmmaOperands(WGMMA_KEYS),
       ...stepOf(operandType(dtype)),
-      ...{ mmaType: dtype, columns: WGMMA_KEYS, multiply: 'tw_wgmma' },
+      ...{ mmaType: dtype, n: WGMMA_KEYS, multiply: 'tw_wgmma' },
     }).trimEnd(),
     ...values,
     ...{

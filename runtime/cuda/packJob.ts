@@ -19,8 +19,8 @@ const KINDS: Readonly<Record<TensorSource['kind'], number>> = {
   constant: 2,
 };
 
-/** Bytes from one job to the next in device memory; both structs fit. */
-export const JOB_BYTES = 104;
+/** Bytes from one job to the next in device memory: a multiple of 16 in which both structs fit. */
+export const JOB_BYTES = 112;
 
 /** What becomes of a row: `tw_part` of packKernels.ts. */
 const PARTS = { elements: 0, codes: 1, scale: 2 } as const;
