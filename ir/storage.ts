@@ -7,6 +7,8 @@ import { QUAD_COLUMNS, QUADS, quadPanelBytes, unitBytes, unitDepth } from './qua
 import { LARGEST, roundToDType } from './round.js';
 import { DTYPE_BYTES, type FloatType } from './types.js';
 
+export { LARGEST };
+
 /** Layouts of a packed weight; see WeightDecl. */
 export const LAYOUTS = ['panels', 'vnni', 'quads', 'kmajor', 'rows'] as const;
 export type Layout = (typeof LAYOUTS)[number];

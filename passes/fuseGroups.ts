@@ -10,7 +10,7 @@ import { isFloat, isSymbol, printType, type Dim, type ExtentName } from '../ir/t
 import { CompileError } from './compileError.js';
 import { EpilogueSums, type Placed } from './epilogueSums.js';
 import type { Group, Home } from './groups.js';
-import { isWidening } from './view.js';
+import { isWidening } from './widening.js';
 
 export type { Group, Home } from './groups.js';
 

@@ -2,25 +2,12 @@
 import type { Node, Value } from '../ir/graph/graph.js';
 import { CompileError } from './compileError.js';
 import { readsState, type FusedGraph } from './fuseGroups.js';
+import { isWidening } from './widening.js';
 
 /** A stored value as it is read: `via` lists the rows that a gather reads of it. */
 export interface View {
   readonly base: Value;
   readonly via: Value | undefined;
-}
-
-/**
- * Whether `node` widens a value that was rounded to 16 bits. Readers widen what they load, so 16 bits are stored.
- * Values of other origin (tables) are no part of it: their own readers widen them.
- */
-export function isWidening(node: Node, defs: ReadonlyMap<Value, Node>): boolean {
-  const [from] = node.operands;
-  return (
-    node.op === 'cast' &&
-    node.result.type.dtype === 'f32' &&
-    (from?.type.dtype === 'bf16' || from?.type.dtype === 'f16') &&
-    defs.get(from)?.op === 'cast'
-  );
 }
 
 /**

@@ -2,8 +2,7 @@
 import type { LaunchShape } from '../../ir/cuda.js';
 import type { Pairing, WeightDecl } from '../../ir/kernel.js';
 import { packedDepth } from '../../ir/packing.js';
-import { LARGEST } from '../../ir/round.js';
-import { FORMATS, isCodeFormat } from '../../ir/storage.js';
+import { FORMATS, isCodeFormat, LARGEST } from '../../ir/storage.js';
 import type { FloatType } from '../../ir/types.js';
 import type { Extent } from '../addon.js';
 import { UserError } from '../../errors.js';
