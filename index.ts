@@ -1,16 +1,18 @@
 /** The library. docs/library.md shows its use. */
-export { compile, openModel, run, tune } from './driver/library/index.js';
+export { compile, openModel, quantize, run, tune } from './driver/library/index.js';
 export type { Accuracy, Model, QuestionAnswer, ScoreResult } from './driver/library/index.js';
 export type { GenerateEvent } from './driver/library/generate.js';
 export type {
   CompileOptions,
   GenerateOptions,
   ModelOptions,
+  QuantizeOptions,
   RunOptions,
   ScoreOptions,
   TuneOptions,
 } from './driver/library/options.js';
 export type { ProgressEvent, ProgressListener } from './driver/library/progress.js';
+export type { MatrixReport, QuantiseResult } from './driver/quantise/quantiseCheckpoint.js';
 export { Interrupted, type CompileResult, type RunProgress, type TuneResult } from './driver/requests.js';
 export { mergeShards as merge, type Merged, type MergeRequest } from './eval/merge.js';
 export { compareRuns as compare, type Comparison } from './eval/compare/compareRuns.js';

@@ -8,6 +8,7 @@ import { parseInit, type WeightInit } from '../names.js';
 import type { Arithmetic } from '../target.js';
 import { Phases } from '../phases.js';
 import { Interrupted, type CompileResult, type LoadRequest, type TuneResult, type Ui } from '../requests.js';
+import type { QuantiseRequest, QuantiseResult } from '../quantise/quantiseCheckpoint.js';
 import { packFor, readSet } from './askedSet.js';
 import { CacheUse } from './cacheUse.js';
 import { eventsOf, ModelGenerator, type GenerateEvent } from './generate.js';
@@ -16,6 +17,7 @@ import type {
   CompileOptions,
   GenerateOptions,
   ModelOptions,
+  QuantizeOptions,
   RunOptions,
   ScoreOptions,
   TuneOptions,
@@ -191,4 +193,21 @@ export async function tune(options: TuneOptions): Promise<TuneResult> {
   checkOptions('tune', options);
   const { budgetSeconds = 300, threads = detectMachine().cpu.cores, onProgress, ...rest } = present(options);
   return tuneArtifact({ ...rest, budgetSeconds, threads }, uiOf(onProgress));
+}
+
+/**
+ * Writes a copy of a checkpoint with weights of 4 or 8 bits. Rejects with UserError if the user can fix the problem,
+ * with the signal's reason once it is aborted.
+ */
+export async function quantize(options: QuantizeOptions): Promise<QuantiseResult> {
+  checkOptions('quantize', options);
+  const { model, output, method = 'gptq', bits = 4, group = 128, symmetric = true, ...rest } = present(options);
+  const { actOrder = false, calibration: file, samples = 128, length, seed = 1, onProgress, ...others } = rest;
+  const text = { samples, seed, ...(length === undefined ? {} : { length }) };
+  const request: QuantiseRequest = {
+    ...{ model, output, method, bits, group, isSymmetric: symmetric, byActivation: actOrder, ...others },
+    ...(file === undefined ? {} : { calibration: { file, ...text } }),
+  };
+  const { quantiseCheckpoint } = await import('../quantise/quantiseCheckpoint.js');
+  return quantiseCheckpoint(request, uiOf(onProgress));
 }

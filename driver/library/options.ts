@@ -106,6 +106,22 @@ const SCHEMAS = {
     database: z.string().min(1).optional(),
     ...common,
   }),
+  quantize: z.strictObject({
+    model: z.string().min(1),
+    output: z.string().min(1),
+    method: z.enum(['gptq', 'round']).optional(),
+    /** A text file. */
+    calibration: z.string().min(1).optional(),
+    bits: z.union([z.literal(4), z.literal(8)]).optional(),
+    group: z.union([z.literal(128), z.literal(64), z.literal(32), z.literal(-1)]).optional(),
+    symmetric: z.boolean().optional(),
+    actOrder: z.boolean().optional(),
+    samples: whole(1, 1 << 16).optional(),
+    length: whole(1, 1 << 16).optional(),
+    seed: whole(0, 2 ** 32 - 1).optional(),
+    threads: whole(1, 1024).optional(),
+    ...common,
+  }),
 };
 
 export type ModelOptions = Readonly<z.infer<(typeof SCHEMAS)['openModel']>>;
@@ -113,6 +129,7 @@ export type ScoreOptions = Readonly<z.infer<(typeof SCHEMAS)['score']>>;
 export type GenerateOptions = Readonly<z.infer<(typeof SCHEMAS)['generate']>>;
 export type RunOptions = ModelOptions & ScoreOptions;
 export type CompileOptions = Readonly<z.infer<(typeof SCHEMAS)['compile']>>;
+export type QuantizeOptions = Readonly<z.infer<(typeof SCHEMAS)['quantize']>>;
 export type TuneOptions = Readonly<z.infer<(typeof SCHEMAS)['tune']>>;
 
 /** An optional field given as undefined counts as absent. */

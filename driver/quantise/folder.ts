@@ -76,31 +76,35 @@ export class CheckpointFolder {
   readonly weights: string;
   private readonly target: string;
   private readonly folder: string;
+  private readonly layout: SafetensorsLayout;
   private fd: number | undefined;
 
-  /** `layout`: of the weights. Throws UserError where the disk has no room. */
-  constructor(path: string, { header, sizeBytes }: SafetensorsLayout) {
+  /** Nothing is there before the first tensor is written. Throws UserError where the disk has no room. */
+  constructor(path: string, layout: SafetensorsLayout) {
     this.target = resolve(path);
     this.folder = `${this.target}.${process.pid}.new`;
     this.weights = join(this.folder, WEIGHTS);
-    guarded(path, () => {
-      const { bavail, bsize } = statfsSync(dirname(this.target));
-      if (bavail * bsize < sizeBytes + SPARE_BYTES)
-        throw new UserError(
-          `${path}: the checkpoint takes ${bytes(sizeBytes)}, the disk has ${bytes(bavail * bsize)} left`,
-          ANOTHER,
-        );
-      rmSync(this.folder, { recursive: true, force: true });
-      makeFolder(this.folder);
-      this.fd = openSync(this.weights, 'wx');
-      ftruncateSync(this.fd, sizeBytes);
-      writeBytes(this.fd, header, 0);
-    });
+    this.layout = layout;
+    const { bavail, bsize } = guarded(path, () => statfsSync(dirname(this.target)));
+    if (bavail * bsize < layout.sizeBytes + SPARE_BYTES)
+      throw new UserError(
+        `${path}: the checkpoint takes ${bytes(layout.sizeBytes)}, the disk has ${bytes(bavail * bsize)} left`,
+        ANOTHER,
+      );
+  }
+
+  private open(): number {
+    rmSync(this.folder, { recursive: true, force: true });
+    makeFolder(this.folder);
+    this.fd = openSync(this.weights, 'wx');
+    ftruncateSync(this.fd, this.layout.sizeBytes);
+    writeBytes(this.fd, this.layout.header, 0);
+    return this.fd;
   }
 
   write({ offset }: Pick<WeightEntry, 'offset'>, data: Uint8Array): void {
     guarded(this.weights, () => {
-      writeBytes(this.fd!, data, offset);
+      writeBytes(this.fd ?? this.open(), data, offset);
     });
   }
 

@@ -4,7 +4,7 @@
  * quantised. The files are in the format of AutoGPTQ and GPTQModel.
  */
 import { availableParallelism } from 'node:os';
-import { UserError } from '../../errors.js';
+import { UsageError, UserError } from '../../errors.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { openCheckpoint, type Checkpoint } from '../../models/checkpoint.js';
 import { readConfig } from '../../models/config.js';
@@ -121,6 +121,10 @@ export async function quantiseCheckpoint(request: QuantiseRequest, ui: Ui): Prom
   const begin = performance.now();
   const { model: path, output, bits, group, method, isSymmetric, byActivation = false, signal } = request;
   const { calibration, threads = availableParallelism() } = request;
+  if (method === 'gptq' && calibration === undefined)
+    throw new UsageError('GPTQ needs a calibration text', 'name one, or round to the nearest');
+  if (method === 'round' && byActivation)
+    throw new UsageError('rounding to the nearest has no order of columns', 'use GPTQ for one');
   ui.phase('open model', path);
   prepareFolder(output);
   const checkpoint = openPlain(path);
@@ -133,8 +137,6 @@ export async function quantiseCheckpoint(request: QuantiseRequest, ui: Ui): Prom
   if (matrices.length === 0) throw new UserError(`${path}: none of its matrices can be quantised so`);
   requireGroups(matrices, group);
   tellKept(kept, ui);
-  if (method === 'gptq' && calibration === undefined)
-    throw new UserError('GPTQ needs a calibration text', 'name one, or round to the nearest');
   const samples = method === 'gptq' ? await readSamples(checkpoint, calibration!) : [];
   if (calibration !== undefined && samples.length < calibration.samples && method === 'gptq')
     ui.note(`the calibration text has ${samples.length} samples, not ${calibration.samples}`);

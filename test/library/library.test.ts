@@ -31,7 +31,7 @@ const RECORDS = readFileSync(EVERYDAY, 'utf8')
   .map((line) => JSON.parse(line) as Record<string, unknown>);
 
 describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
-  const { openModel, run, Interrupted } = isBuilt
+  const { openModel, quantize, run, Interrupted } = isBuilt
     ? ((await import(pathToFileURL(INDEX).href)) as typeof Library)
     : ({} as typeof Library);
 
@@ -243,6 +243,23 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
       name: 'UsageError',
       message: expect.stringContaining(message) as string,
     });
+  });
+
+  it('quantises a checkpoint, and scores with it', async () => {
+    const output = join(folder, 'int8');
+    const { matrices } = await quantize({ model: DEMO, output, method: 'round', bits: 8, group: 64 });
+    expect(matrices.length).toBe(56);
+    const asked = { task: 'hellaswag', data: RECORDS, precision: 'f32', target: 'cpu' } as const;
+    const [exact, coded] = [await run({ ...asked, model: DEMO }), await run({ ...asked, model: output })];
+    coded.answers.forEach(({ logLikelihoods }, question) =>
+      logLikelihoods.forEach((value, choice) =>
+        expect(Math.abs(value - exact.answers[question]!.logLikelihoods[choice]!)).toBeLessThan(2),
+      ),
+    );
+    expect(coded.answers).not.toEqual(exact.answers);
+    await expect(quantize({ model: DEMO, output: join(folder, 'other') })).rejects.toThrow('needs a calibration text');
+    const wrong = { model: DEMO, output, group: 48 } as unknown as Library.QuantizeOptions;
+    await expect(quantize(wrong)).rejects.toMatchObject({ name: 'UsageError', message: /^quantize: group: / });
   });
 
   it('refuses an empty list of questions', async () => {
