@@ -23,6 +23,7 @@ import { describeTokenizer } from '../models/tokenizer.js';
 import { openLibrary } from '../tasks/builtin/index.js';
 import { tasksBelow } from '../tasks/definition/nodes.js';
 import type { Dict, Value } from '../tasks/python/value.js';
+import { inParts } from '../system/parts.js';
 import { prepareOutput } from '../system/write.js';
 import { openTask } from '../tasks/requests/task.js';
 import { TaskScores } from '../tasks/scores/ofTask.js';
@@ -112,7 +113,7 @@ async function measure(name: string, count: number, output: string): Promise<str
   while (next !== undefined) {
     const { window, loaded }: Prepared = await next;
     next = window.isLast ? undefined : windows.next().then(({ value }) => prepare(value!));
-    const { plan, loaded: packed } = packQuestions(loaded, { sharing: 'tree' }, limits, true);
+    const { plan, loaded: packed } = await inParts(packQuestions(loaded, { sharing: 'tree' }, limits, true));
     const { questions, tokenised } = packed;
     const found = await evaluate({ questions, tokenised, plan, scorer, pathScorer, sharing: 'tree' });
     tokens += found.tokensComputed;

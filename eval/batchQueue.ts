@@ -41,6 +41,10 @@ export class BatchQueue<T extends Packable> {
     this.#secondsLeft = this.#seconds;
   }
 
+  get isEmpty(): boolean {
+    return this.#left.length === 0;
+  }
+
   /** The next micro-batch; undefined if none is left. */
   take(): Pack<T> | undefined {
     if (this.#scorer.replicas > 1 && !this.#isByLength) {

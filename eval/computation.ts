@@ -2,6 +2,7 @@
 import type { AnswerCollector } from './answers.js';
 import type { ScoredRows } from './scorer.js';
 import type { ScoredToken } from './tree.js';
+import type { Turn } from './turns.js';
 
 /** A call whose results are there. */
 export interface Landed {
@@ -16,6 +17,8 @@ export interface Landed {
 /** Where a computation leaves its results. */
 export interface Sink {
   readonly collector: AnswerCollector;
+  /** When it may make calls. */
+  readonly turn: Turn;
   /** File that holds what was landed, for messages. */
   readonly journal?: string | undefined;
   readonly signal?: AbortSignal | undefined;

@@ -1,4 +1,5 @@
 /** Scores tokenised questions, and keeps every answer as soon as it is known. */
+import { inParts, type Parts } from '../system/parts.js';
 import { AnswerCollector } from './answers.js';
 import type { Computation, Landed } from './computation.js';
 import type { Scores } from './metrics.js';
@@ -10,8 +11,10 @@ import type { PathScorer, Scorer } from './scorer.js';
 import type { Shard, WorkOf } from './shard.js';
 import { treeSharing, type Sharing } from './sharing.js';
 import type { Question } from './tasks/task.js';
-import { countTokens, pathsOf, type TokenCounts } from './tokenCounts.js';
+import { keepPaths } from './pathOrder.js';
+import { countOrdered, type TokenCounts } from './tokenCounts.js';
 import type { TokenisedQuestion } from './tokenise.js';
+import { Turns, type Turn } from './turns.js';
 
 export interface EvaluateOptions {
   readonly questions: readonly Question[];
@@ -39,6 +42,8 @@ export interface EvaluateOptions {
   readonly onWarning?: (line: string) => void;
   /** Stops after the calls that are being computed. */
   readonly signal?: AbortSignal | undefined;
+  /** Its place among sets that are computed one behind another; alone by default. */
+  readonly turn?: Turn | undefined;
 }
 
 export interface Evaluation {
@@ -46,8 +51,8 @@ export interface Evaluation {
   readonly scores: readonly Scores[];
   readonly isInterrupted: boolean;
   /**
-   * What this call did, without questions that were taken over. Seconds are measured from the first micro-batch to the
-   * last. A call over kept keys and values counts as a micro-batch.
+   * What this call did, without questions that were taken over. Seconds are measured from the first micro-batch, or
+   * from the end of the set before, to the last. A call over kept keys and values counts as a micro-batch.
    */
   readonly questionsScored: number;
   readonly tokensComputed: number;
@@ -65,7 +70,8 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const { questions, tokenised } = options;
   if (questions.length !== tokenised.length)
     throw new Error(`${questions.length} questions, ${tokenised.length} tokenised`);
-  const plan = options.plan ?? planQuestions(options);
+  const plan = options.plan ?? (await inParts(planQuestions(options)));
+  const turn = options.turn ?? new Turns().next();
   const byId = new Map(questions.map((question) => [question.docId, question]));
   const own = new Set(plan.questions.map((question) => tokenised[question]!.docId));
   const all = new Map<number, Scores>();
@@ -79,17 +85,17 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   for (const scores of options.done?.values() ?? []) finish(scores);
 
   const isLeft = tokenised.map(({ docId }) => own.has(docId) && !all.has(docId));
-  const computation = computationOf(options, plan, isLeft);
+  const computation = await inParts(computationOf(options, plan, isLeft));
   const { tokensTotal, estimateTotal } = computation;
   const collector = new AnswerCollector(tokenised);
   let tokensDone = 0,
     estimateDone = 0,
     callsDone = 0,
     questionsScored = 0;
-  const started = performance.now();
-  const elapsed = (): number => (performance.now() - started) / 1000;
   const report = (): void =>
-    options.onProgress?.(tally.progress({ tokensDone, tokensTotal, estimateDone, estimateTotal, elapsed: elapsed() }));
+    options.onProgress?.(
+      tally.progress({ tokensDone, tokensTotal, estimateDone, estimateTotal, elapsed: turn.seconds }),
+    );
   report();
   let canKeep = true;
   const land = ({ scored, rows, tokens, seconds }: Landed): void => {
@@ -106,10 +112,16 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
     canKeep = true;
   };
   const { journal, signal, onWarning } = options;
-  await computation.compute({ collector, journal, signal, onWarning, land });
+  const computed = computation.compute({ collector, turn, journal, signal, onWarning, land });
+  // It is awaited below; a set without walks is ordered meanwhile.
+  computed.catch(() => undefined);
+  const ordered = await inParts(plan.order());
+  await computed;
+  const scoreSeconds = turn.seconds;
+  turn.close();
   const scores = [...all.values()].sort((a, b) => a.docId - b.docId);
-  const scoreSeconds = elapsed();
-  const tokenCounts = countTokens(pathsOf(tokenised.filter(({ docId }, i) => isLeft[i] === true && all.has(docId))));
+  const isScored = tokenised.map(({ docId }, i) => isLeft[i] === true && all.has(docId));
+  const tokenCounts = countOrdered(keepPaths(ordered, ({ question }) => isScored[question] === true));
   return {
     scores,
     isInterrupted: all.size < own.size,
@@ -121,16 +133,18 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   };
 }
 
-function computationOf(
+function* computationOf(
   { tokenised, scorer, pathScorer, sharing }: EvaluateOptions,
   plan: QuestionPlan,
   isLeft: readonly boolean[],
-): Computation {
+): Parts<Computation> {
   const isTwoPhase = sharing === 'kv';
-  if (pathScorer !== undefined)
-    return (isTwoPhase ? twoPhaseComputation : walkComputation)({ tokenised, scorer: pathScorer }, isLeft);
+  if (pathScorer !== undefined) {
+    const options = { tokenised, plan, scorer: pathScorer };
+    return isTwoPhase ? twoPhaseComputation(options, isLeft) : yield* walkComputation(options, isLeft);
+  }
   if (isTwoPhase) throw new Error('sharing kv needs a model that keeps keys and values');
   if (plan.oversized.length > 0)
     throw new Error('paths that fit no micro-batch need a model that keeps keys and values');
-  return batchComputation({ plan, scorer, sharing: treeSharing(sharing) }, isLeft);
+  return yield* batchComputation({ plan, scorer, sharing: treeSharing(sharing) }, isLeft);
 }

@@ -2,6 +2,7 @@
  * Fills micro-batches as full as possible: best fit, largest first. If a device works in whole waves, or a micro-batch
  * has a high fixed cost, full micro-batches beat micro-batches of similar trees.
  */
+import { atOnce, type Parts } from '../system/parts.js';
 import { EMPTY, fits, packOf, together, type BatchCost, type Pack, type Packable } from './packing.js';
 import type { TreeSize } from './tree.js';
 
@@ -98,7 +99,11 @@ class Rooms<T> {
 }
 
 /** Micro-batches of the cheapest size, as full as possible. Deterministic. Every tree must fit `limits` by itself. */
-export function fillBatches<T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] {
+export const fillBatches = <T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] =>
+  atOnce(fillInParts(trees, limits));
+
+/** The same in parts. */
+export function* fillInParts<T extends Packable>(trees: readonly T[], limits: BatchCost): Parts<Pack<T>[]> {
   if (trees.length === 0) return [];
   const size = cheapestSize(trees, limits);
   const bins: Unit<T>[] = [];
@@ -112,6 +117,7 @@ export function fillBatches<T extends Packable>(trees: readonly T[], limits: Bat
     bin.items.push(...unit.items);
     bin.size = together(bin.size, unit.size);
     rooms.put(bin, size - bin.size.tokens);
+    yield;
   }
   return bins.map(({ items }) => packOf(items, limits));
 }

@@ -7,6 +7,7 @@
  */
 export { loadDataset, type Dataset, type DatasetOptions } from './dataset.js';
 export {
+  countOrdered,
   countTokens,
   isWorthKeeping,
   isWorthKeepingWithin,
@@ -73,5 +74,6 @@ export {
   type TreeSharing,
   type TreeSize,
 } from './tree.js';
+export { Turns, type Turn } from './turns.js';
 export { planTrees, type Forest, type TreePlan } from './treePlan.js';
 export { groupCalls, groupContexts, twoPhase, type TwoPhaseOptions } from './twoPhase.js';

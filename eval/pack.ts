@@ -3,7 +3,8 @@
  * one is taken. Either trees are ordered by length and the order is cut by dynamic programming, so that each
  * micro-batch holds similar trees; or micro-batches are filled as full as possible.
  */
-import { fillBatches } from './fillBatches.js';
+import { atOnce, type Parts } from '../system/parts.js';
+import { fillInParts } from './fillBatches.js';
 import { EMPTY, fits, packOf, together, type BatchCost, type Pack, type Packable } from './packing.js';
 import type { TreeSize } from './tree.js';
 
@@ -71,9 +72,13 @@ const secondsOf = (packs: readonly Pack<Packable>[]): number => packs.reduce((su
  * Micro-batches that cost the least: similar trees together, or full ones. Deterministic. Every tree must fit by
  * itself. Throws Error if one does not, or if the cost is not a number.
  */
-export function packTrees<T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] {
-  const similar = cutByLength(trees, limits),
-    full = fillBatches(trees, limits);
+export const packTrees = <T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] =>
+  atOnce(packInParts(trees, limits));
+
+/** The same in parts. */
+export function* packInParts<T extends Packable>(trees: readonly T[], limits: BatchCost): Parts<Pack<T>[]> {
+  const similar = yield* cutInParts(trees, limits),
+    full = yield* fillInParts(trees, limits);
   return secondsOf(full) < secondsOf(similar) ? full : similar;
 }
 
@@ -81,7 +86,10 @@ export function packTrees<T extends Packable>(trees: readonly T[], limits: Batch
  * The cheapest cut of the ordered trees into runs that fit, in that order; exact while the number of possible runs is
  * within bounds, otherwise with small neighbours kept together.
  */
-export function cutByLength<T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] {
+export const cutByLength = <T extends Packable>(trees: readonly T[], limits: BatchCost): Pack<T>[] =>
+  atOnce(cutInParts(trees, limits));
+
+function* cutInParts<T extends Packable>(trees: readonly T[], limits: BatchCost): Parts<Pack<T>[]> {
   const items = trees
     .map((tree, index) => ({ tree, index, length: tree.orderLength ?? tree.longest }))
     .sort((a, b) => a.length - b.length || a.index - b.index)
@@ -96,6 +104,7 @@ export function cutByLength<T extends Packable>(trees: readonly T[], limits: Bat
   let blocks: Block[] = [];
   for (const grain of GRAINS) {
     blocks = blocksOf(items, limits, grain);
+    yield;
     if (countRuns(blocks, limits) <= MAX_EVALUATIONS) break;
   }
 
@@ -115,6 +124,7 @@ export function cutByLength<T extends Packable>(trees: readonly T[], limits: Bat
       }
     }
     if (!Number.isFinite(best[end])) throw new Error('the cost of a micro-batch must be a finite number of seconds');
+    yield;
   }
 
   const packs: Pack<T>[] = [];

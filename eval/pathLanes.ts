@@ -80,23 +80,26 @@ class Lanes {
   /** Never rejects. */
   private async runLane(index: number): Promise<void> {
     while (this.left.length > 0 && !this.isStopped) {
+      await this.sink.turn.enter(index);
       let lane: PathLane;
       try {
         lane = await this.scorer.open(index);
       } catch (error) {
         this.lost.set(index, error);
-        return;
+        break;
       }
       try {
-        await this.compute(lane);
+        await this.compute(lane, index);
       } catch (error) {
         if (!(error instanceof Error && error.name === 'ProcessEnded')) this.failure ??= { error };
       }
     }
+    this.sink.turn.leave(index);
   }
 
   /** Computes until no share is left. */
-  private async compute(lane: PathLane): Promise<void> {
+  private async compute(lane: PathLane, index: number): Promise<void> {
+    const { turn } = this.sink;
     const taken: Share[] = [];
     const flights: Flight[] = [];
     const landFirst = async (): Promise<void> => {
@@ -104,18 +107,24 @@ class Lanes {
       this.land(walked, await rows);
     };
     try {
-      for (const walked of this.calls(taken)) {
+      for (const walked of this.calls(taken, index)) {
+        // Calls of the set before may still be in flight.
+        await turn.room(index, lane.inFlight);
         if (this.isStopped) break;
-        flights.push(this.launch(lane, walked));
+        const flight = this.launch(lane, walked);
+        turn.made(index, flight.rows);
+        flights.push(flight);
         if (flights.length >= lane.inFlight) await landFirst();
         // The event loop turns once per call, so that Ctrl-C works even if scoring never waits.
         await setImmediate();
       }
+      turn.leave(index);
       while (flights.length > 0) await landFirst();
     } catch (error) {
       this.left.push(...taken.filter(({ paths }) => paths.some((path) => !this.isFinished(path))).reverse());
       throw error;
     } finally {
+      turn.leave(index);
       // After an error the device may still be at work on memory that the caller is about to release.
       for (const { walked, rows } of flights) {
         const found = await rows.catch(() => undefined);
@@ -133,12 +142,14 @@ class Lanes {
   }
 
   /** The calls of shares, each taken from the queue when the device comes to it. */
-  private *calls(taken: Share[]): Generator<WalkedBatch> {
+  private *calls(taken: Share[], index: number): Generator<WalkedBatch> {
     const maker = this.work.begin();
-    for (let next = this.left.pop(); next !== undefined; next = this.left.pop()) {
+    do {
+      const next = this.left.pop();
+      if (next === undefined) break;
       taken.push(next);
       yield* maker.take(this.unfinished(next));
-    }
+    } while (!this.sink.turn.isAwaited(index));
     const last = maker.end();
     if (last !== undefined) yield last;
   }

@@ -2,6 +2,7 @@
  * Paths in lexicographic order of their input tokens. The time is proportional to the tokens: hundreds of questions
  * with the same shots are read once, and not compared pair by pair.
  */
+import { atOnce, type Parts } from '../system/parts.js';
 import { pathLength, tokenAt, type Path } from './tree.js';
 
 export interface OrderedPaths {
@@ -18,14 +19,20 @@ interface Range {
   readonly depth: number;
 }
 
-export function orderPaths(unordered: readonly Path[]): OrderedPaths {
+/** Tokens that are read before the work may be left. */
+const PART_TOKENS = 1 << 14;
+
+export const orderPaths = (unordered: readonly Path[]): OrderedPaths => atOnce(orderInParts(unordered));
+
+/** The same in parts. */
+export function* orderInParts(unordered: readonly Path[]): Parts<OrderedPaths> {
   const paths = unordered.slice();
   const shared = new Int32Array(paths.length);
   const ranges: Range[] = [{ from: 0, to: paths.length, depth: 0 }];
   for (let range = ranges.pop(); range !== undefined; range = ranges.pop()) {
     const { from, to } = range;
     if (to - from < 2) continue;
-    const depth = commonDepth(paths, range);
+    const depth = yield* commonDepth(paths, range);
     const ended: Path[] = [];
     const byToken = new Map<number, Path[]>();
     for (let i = from; i < to; i++) {
@@ -56,16 +63,39 @@ export function orderPaths(unordered: readonly Path[]): OrderedPaths {
 }
 
 /** The number of leading tokens in which all paths of the range agree. */
-function commonDepth(paths: readonly Path[], { from, to, depth }: Range): number {
+function* commonDepth(paths: readonly Path[], { from, to, depth }: Range): Parts<number> {
   const first = paths[from]!;
-  let end = pathLength(first);
+  let end = pathLength(first),
+    read = 0;
   for (let i = from + 1; i < to && end > depth; i++) {
     const path = paths[i]!;
-    // Choices of a question have one context.
-    let at = path.context === first.context ? Math.max(depth, Math.min(end, path.context.length)) : depth;
     const most = Math.min(end, pathLength(path));
+    // Choices of a question have one context, which was read with the choice before.
+    const isRead = path.context === paths[i - 1]!.context || path.context === first.context;
+    let at = isRead ? Math.max(depth, Math.min(most, path.context.length)) : depth;
+    const begin = at;
     while (at < most && tokenAt(path, at) === tokenAt(first, at)) at++;
     end = Math.min(at, most);
+    read += at - begin + 1;
+    if (read < PART_TOKENS) continue;
+    yield;
+    read = 0;
   }
+  if (read > 0) yield;
   return end;
+}
+
+/** Some of the paths, in their order. */
+export function keepPaths({ paths, shared }: OrderedPaths, isKept: (path: Path) => boolean): OrderedPaths {
+  const left: Path[] = [];
+  const common: number[] = [];
+  let least = 0;
+  paths.forEach((path, i) => {
+    least = Math.min(least, shared[i]!);
+    if (!isKept(path)) return;
+    left.push(path);
+    common.push(least);
+    least = Infinity;
+  });
+  return left.length === paths.length ? { paths, shared } : { paths: left, shared: Int32Array.from(common) };
 }

@@ -2,15 +2,17 @@
  * Plans how questions are computed: their trees and micro-batches. Needs the model's limits and costs, but no device
  * yet.
  */
+import { once, type Parts } from '../system/parts.js';
 import { checkLengths, type PathLimit } from './pathLengths.js';
-import { packTrees, shuffled } from './pack.js';
+import { orderInParts, type OrderedPaths } from './pathOrder.js';
+import { packInParts, shuffled } from './pack.js';
 import { fits, type Capacity, type Pack } from './packing.js';
 import type { Scorer } from './scorer.js';
 import { treesOfShard, type Shard, type WorkOf } from './shard.js';
 import { treeSharing, type Sharing } from './sharing.js';
-import { countTokens, isWorthKeeping, pathsOf } from './tokenCounts.js';
+import { countOrdered, isWorthKeeping, pathsOf } from './tokenCounts.js';
 import type { TokenisedQuestion } from './tokenise.js';
-import { planTrees, type TreePlan } from './treePlan.js';
+import { planTreesInParts, type TreePlan } from './treePlan.js';
 
 /** The properties of a scorer that a plan depends on. */
 export type ScorerLimits = Pick<Scorer, 'maxTokens' | 'maxRows' | 'maxKeys' | 'maxLength' | 'cost'>;
@@ -24,8 +26,10 @@ export interface PackedTree extends TreePlan {
 export interface QuestionPlan {
   /** Those of the shard if there is one, else all. */
   readonly trees: readonly TreePlan[];
-  /** Micro-batches of all of them, except those that fit none. */
-  readonly packs: readonly Pack<PackedTree>[];
+  /** Micro-batches of all of them, except those that fit none. Made when first asked for. */
+  readonly packs: () => Parts<readonly Pack<PackedTree>[]>;
+  /** Their paths in order. Made when first asked for. */
+  readonly order: () => Parts<OrderedPaths>;
   /** Trees that fit no micro-batch: only calls that keep keys and values compute them, a part at a time. */
   readonly oversized: readonly TreePlan[];
   /** Indices of the questions in these trees. */
@@ -45,7 +49,7 @@ export interface PlanQuestions {
  * Micro-batches in the order in which one device computes them: determined by the questions, the mode and the scorer's
  * costs.
  */
-export function planBatches(trees: readonly TreePlan[], scorer: ScorerLimits): Pack<PackedTree>[] {
+export function* planBatches(trees: readonly TreePlan[], scorer: ScorerLimits): Parts<Pack<PackedTree>[]> {
   const longestOf = new Map<number, number>();
   for (const { paths, longest } of trees) {
     for (const { question } of paths) longestOf.set(question, Math.max(longest, longestOf.get(question) ?? 0));
@@ -58,7 +62,7 @@ export function planBatches(trees: readonly TreePlan[], scorer: ScorerLimits): P
       group: first?.question ?? -1,
     };
   });
-  return shuffled(packTrees(packable, scorer));
+  return shuffled(yield* packInParts(packable, scorer));
 }
 
 /** Checks that the scorer's largest micro-batch can hold anything at all. */
@@ -69,11 +73,12 @@ function capacityOf({ maxTokens, maxRows, maxKeys }: ScorerLimits): Capacity {
 }
 
 /** Whether prefixes are worth keeping. Shards ask for the questions alone, whatever memory their machines have. */
-const areAlike = (trees: readonly TreePlan[], tokenised: readonly TokenisedQuestion[]): boolean =>
-  isWorthKeeping(
+function* areAlike(trees: readonly TreePlan[], tokenised: readonly TokenisedQuestion[]): Parts<boolean> {
+  return isWorthKeeping(
     trees.reduce((sum, { tokens }) => sum + tokens, 0),
-    countTokens(pathsOf(tokenised)).shared,
+    countOrdered(yield* orderInParts(pathsOf(tokenised))).shared,
   );
+}
 
 const uncutLimit = ({ maxLength, maxTokens }: ScorerLimits): PathLimit => ({
   kind: maxTokens <= maxLength ? 'call' : 'context',
@@ -81,18 +86,25 @@ const uncutLimit = ({ maxLength, maxTokens }: ScorerLimits): PathLimit => ({
 });
 
 /** Throws UserError if a choice does not fit the model. */
-export function planQuestions({ tokenised, sharing, scorer, shard, cutLimit }: PlanQuestions): QuestionPlan {
+export function* planQuestions(asked: PlanQuestions): Parts<QuestionPlan> {
+  const { tokenised, sharing, scorer, shard, cutLimit } = asked;
   const capacity = capacityOf(scorer);
   checkLengths(tokenised, cutLimit ?? uncutLimit(scorer));
   // Trees of all questions, including those of other shards and finished ones: results may depend on the tree in their
   // last bits, so every run has the same trees.
-  const planned = planTrees(tokenised, treeSharing(sharing), capacity, cutLimit !== undefined).trees;
+  const { trees: planned } = yield* planTreesInParts(tokenised, treeSharing(sharing), capacity, cutLimit !== undefined);
   const trees =
     shard === undefined
       ? planned
-      : treesOfShard(planned, shard, shard.workOf, sharing === 'tree' && areAlike(planned, tokenised));
-  const questions = [...new Set(trees.flatMap(({ paths }) => paths.map(({ question }) => question)))];
+      : treesOfShard(planned, shard, shard.workOf, sharing === 'tree' && (yield* areAlike(planned, tokenised)));
+  const own = new Set(trees.flatMap(({ paths }) => paths.map(({ question }) => question)));
   const packed = trees.filter((tree) => fits(tree, capacity));
   const oversized = trees.filter((tree) => !fits(tree, capacity));
-  return { trees, packs: planBatches(packed, scorer), oversized, questions };
+  return {
+    trees,
+    packs: once(() => planBatches(packed, scorer)),
+    order: once(() => orderInParts(pathsOf(tokenised).filter(({ question }) => own.has(question)))),
+    oversized,
+    questions: [...own],
+  };
 }

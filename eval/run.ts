@@ -24,7 +24,7 @@ export async function tokeniseDataset(dataset: Dataset, options: TokeniseOptions
 
 export interface ScoreOptions extends Pick<
   EvaluateOptions,
-  'onProgress' | 'onWarning' | 'pathScorer' | 'plan' | 'shard' | 'signal'
+  'onProgress' | 'onWarning' | 'pathScorer' | 'plan' | 'shard' | 'signal' | 'turn'
 > {
   readonly task: TaskName;
   readonly loaded: LoadedQuestions;
@@ -84,7 +84,7 @@ export function checkResumed(
 
 /** Scores with a journal. The journal is closed and on disk when this returns or throws. */
 export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
-  const { task, loaded, scorer, pathScorer, sharing, shard, plan, onProgress, onWarning, signal } = options;
+  const { task, loaded, scorer, pathScorer, sharing, shard, plan, onProgress, onWarning, signal, turn } = options;
   if (options.resume)
     checkResumedShard(options.out, options.modelName, { task: task.name, dataset: loaded.sha256 }, shard);
   const folder = resultsFolder(options.out, options.modelName, shard);
@@ -112,6 +112,7 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
       done: journal.done,
       journal: journal.path,
       signal,
+      turn,
       onFinished: (finished) => journal.append(finished),
       ...(onProgress === undefined ? {} : { onProgress }),
       ...(onWarning === undefined ? {} : { onWarning }),

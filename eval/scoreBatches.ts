@@ -1,4 +1,5 @@
 /** Scores trees in micro-batches, enough of them in flight to keep the scorer busy. */
+import type { Parts } from '../system/parts.js';
 import { checkedRows, scoredTokens } from './answers.js';
 import { BatchQueue } from './batchQueue.js';
 import { isAborted, type Computation, type Sink } from './computation.js';
@@ -23,10 +24,10 @@ interface Flight {
 }
 
 /** `isLeft`: which questions have no answer yet. */
-export function batchComputation(options: BatchOptions, isLeft: readonly boolean[]): Computation {
+export function* batchComputation(options: BatchOptions, isLeft: readonly boolean[]): Parts<Computation> {
   const { plan, scorer } = options;
   const trees = plan.trees.filter(({ paths }) => paths.some(({ question }) => isLeft[question]));
-  const packs = trees.length === plan.trees.length ? plan.packs : planBatches(trees, scorer);
+  const packs = yield* trees.length === plan.trees.length ? plan.packs() : planBatches(trees, scorer);
   return {
     tokensTotal: trees.reduce((sum, { tokens }) => sum + tokens, 0),
     estimateTotal: packs.reduce((sum, { seconds }) => sum + seconds, 0),
@@ -65,6 +66,7 @@ function launch(pack: Pack<PackedTree>, { scorer, sharing }: BatchOptions, sink:
 
 async function computeBatches(packs: readonly Pack<PackedTree>[], options: BatchOptions, sink: Sink): Promise<void> {
   const { scorer } = options;
+  const { turn } = sink;
   const queue = new BatchQueue(packs, scorer, sink.onWarning);
   const flights = new Set<Flight>();
   /** If the device ran out of memory, there is no result and halves are put back into the queue. */
@@ -77,21 +79,34 @@ async function computeBatches(packs: readonly Pack<PackedTree>[], options: Batch
       return undefined;
     }
   };
-  const fill = (): void => {
-    while (!isAborted(sink.signal) && flights.size < Math.max(1, scorer.inFlight)) {
+  /** Whether nothing is left to launch. */
+  const fill = (): boolean => {
+    while (!isAborted(sink.signal) && turn.hasRoom('all', Math.max(1, scorer.inFlight))) {
       const pack = queue.take();
-      if (pack === undefined) return;
-      flights.add(launch(pack, options, sink));
+      if (pack === undefined) break;
+      const flight = launch(pack, options, sink);
+      turn.made('all', flight.ended);
+      flights.add(flight);
     }
+    const isOver = queue.isEmpty || isAborted(sink.signal);
+    if (isOver) turn.leave('all');
+    return isOver;
   };
   try {
-    for (fill(); flights.size > 0;) {
-      const flight = await Promise.race([...flights].map(({ ended }) => ended));
+    await turn.enter('all');
+    for (let isOver = fill(); !isOver || flights.size > 0;) {
+      const ended = [...flights].map((flight) => flight.ended);
+      // Calls of the set before may still be in flight.
+      const flight = await Promise.race(isOver ? ended : [...ended, turn.change()]);
+      if (flight === undefined) {
+        isOver = fill();
+        continue;
+      }
       flights.delete(flight);
       const rows = await rowsOf(flight);
       // The event loop turns once per micro-batch, so that Ctrl-C works even if scoring never waits.
       await new Promise((resolve) => setImmediate(resolve));
-      fill();
+      isOver = fill();
       if (rows !== undefined) flight.land(rows);
     }
   } finally {

@@ -3,10 +3,13 @@
  * subtrees, and its cache holds the path on which it stands, so common beginnings within a subtree are computed once.
  * In two phases, the cache holds the contexts of a group of questions.
  */
+import type { Parts } from '../system/parts.js';
 import type { Computation } from './computation.js';
 import { laneComputation, type CallMaker } from './pathLanes.js';
 import { questionName } from './naming.js';
 import { shuffled } from './pack.js';
+import { keepPaths } from './pathOrder.js';
+import type { QuestionPlan } from './questionPlan.js';
 import type { PathScorer } from './scorer.js';
 import { cutSubtrees } from './subtrees.js';
 import type { TokenisedQuestion } from './tokenise.js';
@@ -18,21 +21,21 @@ import { Walk, type WalkLimits } from './walk.js';
 export interface PathOptions {
   readonly scorer: PathScorer;
   readonly tokenised: readonly TokenisedQuestion[];
+  readonly plan: Pick<QuestionPlan, 'order'>;
 }
 
 /** Devices finish together if there are a few groups for each. */
 const GROUPS_PER_LANE = 4;
 
-const pathsLeft = (tokenised: readonly TokenisedQuestion[], isLeft: readonly boolean[]): readonly Path[] =>
-  pathsOf(tokenised).filter(({ question }) => isLeft[question]);
-
 /** By walks. `isLeft`: which questions are to be scored. */
-export const walkComputation = ({ scorer, tokenised }: PathOptions, isLeft: readonly boolean[]): Computation =>
-  laneComputation(scorer, {
-    shares: cutSubtrees(pathsLeft(tokenised, isLeft), scorer.lanes),
+export function* walkComputation({ scorer, plan }: PathOptions, isLeft: readonly boolean[]): Parts<Computation> {
+  const ordered = keepPaths(yield* plan.order(), ({ question }) => isLeft[question] === true);
+  return laneComputation(scorer, {
+    shares: cutSubtrees(ordered, scorer.lanes),
     begin: () => walkCalls(scorer.limits),
     otherWay: '--prefixes repeat',
   });
+}
 
 function walkCalls(limits: WalkLimits): CallMaker {
   const walk = new Walk(limits);
@@ -45,9 +48,12 @@ function walkCalls(limits: WalkLimits): CallMaker {
 }
 
 /** In two phases. Throws UserError where groupContexts does. */
-export function twoPhaseComputation({ scorer, tokenised }: PathOptions, isLeft: readonly boolean[]): Computation {
+export function twoPhaseComputation(
+  { scorer, tokenised }: Pick<PathOptions, 'scorer' | 'tokenised'>,
+  isLeft: readonly boolean[],
+): Computation {
   const { limits, lanes } = scorer;
-  const paths = pathsLeft(tokenised, isLeft);
+  const paths: readonly Path[] = pathsOf(tokenised).filter(({ question }) => isLeft[question]);
   const contextTokens = paths.reduce((sum, path) => sum + (path.choice === 0 ? path.context.length : 0), 0);
   const groupTokens = lanes === 1 ? Infinity : Math.ceil(contextTokens / (lanes * GROUPS_PER_LANE));
   return laneComputation(scorer, {

@@ -1,7 +1,7 @@
 /** Cuts all paths, in lexicographic order, into subtrees that can be walked in any order and on any device. */
 import { Cutter } from './cutter.js';
 import { shuffled } from './pack.js';
-import { orderPaths } from './pathOrder.js';
+import type { OrderedPaths } from './pathOrder.js';
 import { pathLength, type Path } from './tree.js';
 
 /** Paths that are walked one after another. Its first one is computed from its first token. */
@@ -15,8 +15,7 @@ export interface Subtree {
 const SUBTREES_PER_LANE = 4;
 
 /** Subtrees in the order in which devices take them: several take the largest first, one takes them shuffled. */
-export function cutSubtrees(unordered: readonly Path[], lanes = 1): Subtree[] {
-  const ordered = orderPaths(unordered);
+export function cutSubtrees(ordered: OrderedPaths, lanes = 1): Subtree[] {
   const cutter = new Cutter(ordered.paths.map(pathLength), ordered.shared);
   const most = lanes === 1 ? Infinity : cutter.tokens / (lanes * SUBTREES_PER_LANE);
   const subtrees = cutter

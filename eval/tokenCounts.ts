@@ -1,5 +1,5 @@
 /** How many tokens a question set takes, by how much of it is shared. */
-import { orderPaths } from './pathOrder.js';
+import { orderPaths, type OrderedPaths } from './pathOrder.js';
 import { contextOf, type TokenisedQuestion } from './tokenise.js';
 import { pathLength, type Path } from './tree.js';
 
@@ -38,8 +38,9 @@ export const pathsOf = (questions: readonly TokenisedQuestion[]): Path[] =>
     })),
   );
 
-export function countTokens(paths: readonly Path[]): TokenCounts {
-  const ordered = orderPaths(paths);
+export const countTokens = (paths: readonly Path[]): TokenCounts => countOrdered(orderPaths(paths));
+
+export function countOrdered(ordered: OrderedPaths): TokenCounts {
   let alone = 0,
     grouped = 0,
     shared = 0;

@@ -1,18 +1,11 @@
 /** Decides which choices go into one tree. Trees themselves are laid out when their micro-batch is due. */
 import { UserError } from '../errors.js';
+import { atOnce, type Parts } from '../system/parts.js';
 import { leaveOut, questionName, type Named } from './naming.js';
 import { fits, type Capacity } from './packing.js';
+import { orderInParts } from './pathOrder.js';
 import { contextOf, type TokenisedQuestion } from './tokenise.js';
-import {
-  commonInputs,
-  comparePaths,
-  inLayoutOrder,
-  measureTree,
-  pathLength,
-  type Path,
-  type TreeSharing,
-  type TreeSize,
-} from './tree.js';
+import { inLayoutOrder, measureTree, pathLength, type Path, type TreeSharing, type TreeSize } from './tree.js';
 
 /** The choices of one tree, and its size. */
 export interface TreePlan extends TreeSize {
@@ -96,14 +89,13 @@ function contextPath(plan: TreePlan): Path {
  * most, and a run of neighbours saves the sum of their common prefixes. Cuts the order into runs that fit and save the
  * most: best[i] is the most that the first i questions can save.
  */
-function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePlan[] {
-  const ordered = single
-    .map((plan) => ({ plan, context: contextPath(plan), saved: 0 }))
-    .sort((a, b) => comparePaths(a.context, b.context));
-  for (const [i, entry] of ordered.entries()) {
-    const before = ordered[i - 1];
-    entry.saved = before === undefined ? 0 : commonInputs(before.context, entry.context);
-  }
+function* joinQuestions(single: readonly TreePlan[], capacity: Capacity): Parts<TreePlan[]> {
+  const planOfContext = new Map(single.map((plan) => [contextPath(plan), plan]));
+  const contexts = yield* orderInParts([...planOfContext.keys()]);
+  const ordered = contexts.paths.map((context, i) => ({
+    plan: planOfContext.get(context)!,
+    saved: contexts.shared[i]!,
+  }));
   const best = new Float64Array(ordered.length + 1);
   const runStart = new Int32Array(ordered.length + 1);
   for (let end = 1; end <= ordered.length; end++) {
@@ -132,6 +124,7 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
       saved += entry.saved;
       isClose &&= entry.saved * 2 >= entry.plan.tokens;
     }
+    yield;
   }
   const joined: TreePlan[] = [];
   for (let end = ordered.length; end > 0; end = runStart[end] ?? 0) {
@@ -143,6 +136,7 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
     // Questions that interleave may need longer lists of keys together than one by one.
     if (run.length > 1 && fits(whole, capacity)) joined.push(whole);
     else joined.push(...run.map(({ plan }) => plan).reverse());
+    yield;
   }
   return joined.reverse();
 }
@@ -151,12 +145,15 @@ function joinQuestions(single: readonly TreePlan[], capacity: Capacity): TreePla
  * Groups every choice of every question into trees that fit a micro-batch, in a fixed order. A question with a choice
  * that alone does not fit becomes one tree if trees `mayExceed` a micro-batch. Otherwise throws UserError.
  */
-export function planTrees(
+export const planTrees = (...asked: Parameters<typeof planTreesInParts>): Forest => atOnce(planTreesInParts(...asked));
+
+/** The same in parts. */
+export function* planTreesInParts(
   questions: readonly TokenisedQuestion[],
   sharing: TreeSharing,
   capacity: Capacity,
   mayExceed = false,
-): Forest {
+): Parts<Forest> {
   const single: TreePlan[] = [];
   const split: TreePlan[] = [];
   let tokensWithoutSharing = 0;
@@ -173,8 +170,9 @@ export function planTrees(
     const plans = groups.flatMap((group) => planQuestion(group, question, { sharing, capacity, mayExceed }));
     const areWhole = plans.length === groups.length && plans.every((plan) => fits(plan, capacity));
     (areWhole ? single : split).push(...plans);
+    yield;
   }
-  const trees = [...(sharing === 'tree' ? joinQuestions(single, capacity) : single), ...split];
+  const trees = [...(sharing === 'tree' ? yield* joinQuestions(single, capacity) : single), ...split];
   const tokensComputed = trees.reduce((sum, tree) => sum + tree.tokens, 0);
   return { trees, tokensComputed, tokensWithoutSharing };
 }

@@ -1,6 +1,6 @@
 /** What walks over a question set would compute, without a model: exact for one device, and for equally fast ones. */
+import type { OrderedPaths } from './pathOrder.js';
 import { cutSubtrees } from './subtrees.js';
-import type { Path } from './tree.js';
 import { Walk, type WalkedBatch, type WalkLimits } from './walk.js';
 
 export interface WalkPlan {
@@ -10,7 +10,7 @@ export interface WalkPlan {
 }
 
 /** Each subtree goes to the device that has computed the least so far. */
-export function planWalks(paths: readonly Path[], limits: WalkLimits, lanes = 1): WalkPlan {
+export function planWalks(paths: OrderedPaths, limits: WalkLimits, lanes = 1): WalkPlan {
   const walks = Array.from({ length: lanes }, () => new Walk(limits));
   const tokens = walks.map(() => 0);
   let calls = 0;

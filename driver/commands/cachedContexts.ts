@@ -8,6 +8,7 @@ import { STEP } from '../../ir/function.js';
 import { stepSize } from '../../ir/stepping.js';
 import { roundUp } from '../../ir/types.js';
 import { bytes, count } from '../../system/format.js';
+import { inParts } from '../../system/parts.js';
 import { cacheTokensOf } from '../functions.js';
 import type { ScoreRequest } from '../requests.js';
 import type { CompiledModel } from '../targets/target.js';
@@ -46,7 +47,7 @@ async function packWithContexts(
   loaded: LoadedQuestions,
 ): Promise<PackedWithCache> {
   const { maxTokens, ...limits } = limitsOf(loading.checkpoint, (await loading.compile()).model);
-  const packed = packQuestions(loaded, request, { ...limits, maxTokens }, mayCutPaths(request));
+  const packed = await inParts(packQuestions(loaded, request, { ...limits, maxTokens }, mayCutPaths(request)));
   const own = new Set(packed.plan.questions);
   const paths = pathsOf(packed.loaded.tokenised).filter(({ question }) => own.has(question));
   const longest = paths.reduce((most, each) => Math.max(most, pathLength(each)), 0);

@@ -1,13 +1,14 @@
 /** The second step of a run, beside its questions: they are tokenised while the model is compiled and loaded. */
 import { checkResumed, claimModelName, modelFolder, type TokeniserThreads } from '../../eval/index.js';
 import { counted } from '../../system/format.js';
+import { inParts } from '../../system/parts.js';
 import { type Phases, printPhases } from '../phases.js';
 import type { ScoreRequest, Ui } from '../requests.js';
 import { packWithCache } from './cachedContexts.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
 import type { PreparedQuestions } from './prepareRun.js';
 import { mayKeepPrefixes, mayNeedCache } from './prefixes.js';
-import { packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
+import { packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 
 /** The loaded model, and the questions packed for it. `threads`: those that tokenise, and stay open. */
 export async function loadWithQuestions(
@@ -35,18 +36,23 @@ export async function loadWithQuestions(
     ui.phase('tokenise', source);
     const chosen = await packWithCache(loading, request, await tokens, isFirst);
     ui.note(chosen.note);
-    packing = Promise.resolve(chosen);
+    packing = prepareCalls(chosen).then(() => chosen);
+    packing.catch(() => undefined);
   }
   const model = await loading.finish((limits) => {
     modelName ??= settleName(prepared, loading, request, ui);
     packing ??= tokens.then((loaded) =>
-      phases.during('pack', () => Promise.resolve(packQuestions(loaded, request, limits))),
+      phases.during('pack', async () => {
+        const packed = await inParts(packQuestions(loaded, request, limits));
+        await prepareCalls(packed);
+        return packed;
+      }),
     );
     packing.catch(() => undefined);
   });
   try {
     if (!isChosenByTokens) ui.phase('tokenise', source);
-    const questions = (await packing) ?? packQuestions(await tokens, request, model.limits);
+    const questions = (await packing) ?? (await inParts(packQuestions(await tokens, request, model.limits)));
     warnOfTruncated(questions, model, ui);
     return { model, questions, modelName: modelName ?? prepared.modelName };
   } catch (error) {

@@ -1,6 +1,6 @@
 /** `run --dry-run`: what each way of computing would take, counted without loading weights. */
 import {
-  countTokens,
+  countOrdered,
   pathLength,
   pathsOf,
   planWalks,
@@ -17,6 +17,7 @@ import { scoreOf } from '../../ir/plan.js';
 import { rowsIn, tokensIn } from '../../ir/scoring.js';
 import { MOST_KEYS } from '../../ir/stepping.js';
 import { count, counted } from '../../system/format.js';
+import { atOnce, inParts } from '../../system/parts.js';
 import type { OpenedModel } from '../compile/open.js';
 import { parallelismFor } from '../devices/openDevices.js';
 import type { RunResult, ScoreRequest, Ui } from '../requests.js';
@@ -52,7 +53,7 @@ export async function planRun(
       threads ??= openThreads(loading, dataset.questions);
       const tokens = await tokenise(dataset, loading, prefixToken, threads);
       planned ??= await Planning.open(loading, request, tokens, !isLast);
-      planned.add(tokens);
+      await planned.add(tokens);
     }
   } finally {
     await threads?.close();
@@ -115,14 +116,15 @@ class Planning {
     return new Planning(request, loading, await loading.compile(chosen.cacheTokens), chosen, isFirst);
   }
 
-  add(tokens: LoadedQuestions): void {
-    const packed = packQuestions(tokens, this.#request, this.#model, mayCutPaths(this.#request));
+  async add(tokens: LoadedQuestions): Promise<void> {
+    const packed = await inParts(packQuestions(tokens, this.#request, this.#model, mayCutPaths(this.#request)));
     const own = new Set(packed.plan.questions);
     const paths = pathsOf(packed.loaded.tokenised).filter(({ question }) => own.has(question));
     const longest = paths.reduce((most, path) => Math.max(most, pathLength(path)), 0);
-    const { alone, grouped, shared } = countTokens(paths);
+    const ordered = await inParts(packed.plan.order());
+    const { alone, grouped, shared } = countOrdered(ordered);
     const cacheRows = Math.max(this.limits.cacheRows, longest + this.limits.tokens);
-    const kept = planWalks(paths, { ...this.limits, cacheRows }, this.#kept.length);
+    const kept = planWalks(ordered, { ...this.limits, cacheRows }, this.#kept.length);
     kept.tokens.forEach((count, device) => (this.#kept[device]! += count));
     const repeated = this.#repeated && repeatedOf(packed, paths, this.#cache);
     this.#repeated = repeated && {
@@ -177,7 +179,7 @@ function repeatedOf(
 
 const countTrees = ({ trees, packs }: QuestionPlan): Counted => ({
   tokens: trees.reduce((sum, { tokens }) => sum + tokens, 0),
-  calls: packs.length,
+  calls: atOnce(packs()).length,
 });
 
 function countTwoPhase(paths: readonly Path[], limits: WalkLimits): Counted {

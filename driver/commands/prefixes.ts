@@ -4,7 +4,7 @@
  */
 import { UsageError, UserError } from '../../errors.js';
 import {
-  countTokens,
+  countOrdered,
   isWorthKeeping,
   isWorthKeepingWithin,
   LEAST_GAIN,
@@ -19,6 +19,7 @@ import { scoreOf } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import { roundUp } from '../../ir/types.js';
 import { bytes, count } from '../../system/format.js';
+import { inParts } from '../../system/parts.js';
 import { cacheTokensOf } from '../functions.js';
 import type { ScoreRequest } from '../requests.js';
 import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
@@ -118,13 +119,12 @@ interface TokensBothWays {
   readonly least: number;
 }
 
-function countBothWays({ loaded, plan }: PackedQuestions, { maxTokens }: ModelLimits): TokensBothWays {
-  const paths = pathsOf(loaded.tokenised);
-  const own = new Set(plan.questions);
-  const longest = paths.reduce((most, each) => Math.max(most, pathLength(each)), 0);
+async function countBothWays({ loaded, plan }: PackedQuestions, { maxTokens }: ModelLimits): Promise<TokensBothWays> {
+  const ordered = await inParts(plan.order());
+  const longest = pathsOf(loaded.tokenised).reduce((most, each) => Math.max(most, pathLength(each)), 0);
   return {
     trees: plan.trees.reduce((sum, { tokens }) => sum + tokens, 0),
-    kept: countTokens(paths.filter(({ question }) => own.has(question))).shared,
+    kept: countOrdered(ordered).shared,
     longest,
     least: roundUp(longest + Math.min(maxTokens, LEAST_CALL), PAGE_TOKENS),
   };
@@ -134,12 +134,12 @@ function countBothWays({ loaded, plan }: PackedQuestions, { maxTokens }: ModelLi
  * The choice for a model that is open: prefixes are kept in the cache that it has, if `isWorth` of the tokens both ways
  * says so. Throws UserError where they must be kept and it has too little.
  */
-export function keepWithin(
+export async function keepWithin(
   { model, limits }: LoadedModel,
   packed: PackedQuestions,
   { prefixes = 'auto' }: Pick<ScoreRequest, 'prefixes'>,
   isWorth: (inTrees: number, kept: number) => boolean = isWorthKeeping,
-): PackedQuestions {
+): Promise<PackedQuestions> {
   if (prefixes === 'keep' && packed.sharing !== 'tree')
     throw new UsageError(
       `score: prefixes 'keep': with sharing '${packed.sharing}', trees have no beginning in common`,
@@ -149,7 +149,7 @@ export function keepWithin(
   const oversized = oversizedOf(packed);
   const isChoice = prefixes === 'auto' && oversized === undefined;
   if (prefixes === 'repeat' || packed.sharing !== 'tree' || (isChoice && cacheTokens === undefined)) return packed;
-  const { trees, kept, least } = countBothWays(packed, limits);
+  const { trees, kept, least } = await countBothWays(packed, limits);
   if (cacheTokens === undefined || cacheTokens < least) {
     if (isChoice) return packed;
     const why =
@@ -179,9 +179,9 @@ export async function packWithPrefixes(
   requireTree(request);
   const { prefixes = 'auto', sharing } = request;
   const limits = limitsOf(loading.checkpoint, (await loading.compile()).model);
-  const packed = packQuestions(loaded, request, limits, mayCutPaths(request));
+  const packed = await inParts(packQuestions(loaded, request, limits, mayCutPaths(request)));
   const oversized = oversizedOf(packed);
-  const { trees, kept: shared, longest, least } = countBothWays(packed, limits);
+  const { trees, kept: shared, longest, least } = await countBothWays(packed, limits);
   const inTrees = `${count(trees)} tokens in trees that each compute their own`;
   // A power of two, since each size has kernels of its own to compile.
   // Questions that follow may be longer.
@@ -202,7 +202,7 @@ export async function packWithPrefixes(
         'leave out --prefixes; or use a smaller --max-tokens, more devices, or an artifact with more --cache-tokens',
       );
     // Throws: paths may not be cut now, and this one fits no micro-batch.
-    if (oversized !== undefined) packQuestions(loaded, request, limits);
+    if (oversized !== undefined) await inParts(packQuestions(loaded, request, limits));
     await loading.compile();
     return { ...repeated, note: `${repeated.note}, but there is ${missing}` };
   }

@@ -21,6 +21,7 @@ import {
 } from '../../eval/index.js';
 import { MOST_KEYS } from '../../ir/stepping.js';
 import { loadAddon } from '../../runtime/addon.js';
+import { inParts, type Parts } from '../../system/parts.js';
 import type { ModelLoading } from './loadModel.js';
 import type { ModelLimits } from './modelLimits.js';
 import { tokeniserThreads } from './tokeniserThreads.js';
@@ -98,16 +99,18 @@ const cutLimit = ({ contextLength }: ModelLimits): PathLimit =>
  * `mayCut`: paths that are longer than a micro-batch may be cut into calls, which keep keys and values. Throws
  * UserError if a choice does not fit the model and must not, or cannot, be truncated.
  */
-export function packQuestions(
+export function* packQuestions(
   whole: LoadedQuestions,
   { sharing, shard, overlong = 'truncate' }: PackOptions,
   limits: ModelLimits,
   mayCut = false,
-): PackedQuestions {
+): Parts<PackedQuestions> {
   const cut = whole.tokenised.map((question) => cutWindows(question, limits.contextLength, whole.addedTokens));
+  yield;
   const { questions: tokenised, choices } =
     overlong === 'truncate' ? truncateOverlong(cut, limits.contextLength) : { questions: cut, choices: 0 };
-  const plan = planQuestions({
+  yield;
+  const plan = yield* planQuestions({
     tokenised,
     sharing,
     scorer: limits,
@@ -115,4 +118,10 @@ export function packQuestions(
     cutLimit: mayCut ? cutLimit(limits) : undefined,
   });
   return { loaded: { ...whole, tokenised }, sharing, shard, overlong, plan, truncatedChoices: choices };
+}
+
+/** Makes ahead what the first call needs: micro-batches, or the order of the walk. */
+export async function prepareCalls({ plan, cacheTokens, sharing }: PackedQuestions): Promise<void> {
+  if (cacheTokens === undefined) await inParts(plan.packs());
+  else if (sharing !== 'kv') await inParts(plan.order());
 }

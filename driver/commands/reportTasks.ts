@@ -25,6 +25,7 @@ import { fileDate, resultsName, samplesName } from '../../eval/results.js';
 import { tasksBelow, type Node } from '../../tasks/definition/nodes.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
 import { BOOTSTRAP_DRAWS } from '../../tasks/scores/aggregate.js';
+import { Pause } from '../../system/parts.js';
 import { Scratch, writeAtomically } from '../../system/write.js';
 import { clock } from '../phases.js';
 import type { RunResult, TasksRequest } from '../requests.js';
@@ -82,9 +83,13 @@ export class TaskReporter {
 
   /** Takes the answers to a window's documents; the tasks that they finish. Throws UserError for a full disk. */
   async add({ tasks, ended }: TaskWindow, answers: Answers, modelName: string): Promise<readonly TaskAnswers[]> {
-    for (const task of tasks) this.#take(task, answers, modelName);
+    const pause = new Pause();
+    for (const task of tasks) await this.#take(task, answers, modelName, pause);
     const finished: TaskAnswers[] = [];
-    for (const { task, total } of ended) finished.push(await this.#finish(task, total, modelName));
+    for (const { task, total } of ended) {
+      finished.push(await this.#finish(task, total, modelName));
+      await pause.take();
+    }
     this.#finished.push(...finished);
     return finished;
   }
@@ -175,17 +180,24 @@ export class TaskReporter {
     return open;
   }
 
-  #take(task: RunTask, answers: Answers, modelName: string): void {
+  async #take(task: RunTask, answers: Answers, modelName: string, pause: Pause): Promise<void> {
     const { tally, samples } = this.#opened(task, modelName);
-    const lines: string[][] = samples.map(() => []);
+    let lines: string[][] = samples.map(() => []);
+    const write = (): void => {
+      samples.forEach((file, filter) => file.append(lines[filter]!));
+      lines = samples.map(() => []);
+    };
     const isPart = this.#report.request.shard !== undefined;
     for (const document of task.documents) {
       // Other shards have the rest.
       if (isPart && responsesOf(answers, task, document) === undefined) continue;
       const answered: AnsweredDocument = tally.add(document, answers);
       if (samples.length > 0) sampleLines(answered).forEach((line, filter) => lines[filter]!.push(line));
+      if (!pause.isDue) continue;
+      write();
+      await pause.take();
     }
-    samples.forEach((file, filter) => file.append(lines[filter]!));
+    write();
   }
 
   async #finish(task: TaskFacts, total: EndedTask['total'], modelName: string): Promise<TaskAnswers> {

@@ -1,7 +1,6 @@
 /**
- * `run --tasks`: documents are read, tokenised, scored and let go in windows. While one is computed, the next is read
- * and tokenised, and the answers to the one before are measured and written. Results come in the public harness's
- * layout, those of a task as soon as it is finished.
+ * `run --tasks`: documents are read, tokenised, scored and let go in windows, which windowTurns.ts computes. Results
+ * come in the public harness's layout, those of a task as soon as it is finished.
  */
 import type { Leaf } from '../../eval/harness/windows.js';
 import { needsLogits } from '../../generate/sampling.js';
@@ -22,6 +21,7 @@ import { TasksRun } from './tasksRun.js';
 import { TaskChat } from './taskChat.js';
 import { TaskModel } from './taskModel.js';
 import { asksForTexts, demandOfTexts, tokeniseTexts } from './taskTexts.js';
+import { computeWindows } from './windowTurns.js';
 
 export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult> {
   const started = new Date(clock());
@@ -68,27 +68,13 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
         : undefined;
     const model = new TaskModel({ request, load, loading, about, tokenizer, writing, foreseen }, ui, phases);
     const reporter = new TaskReporter({ request, nodes: found.nodes, started, template: chat?.source });
-    let reported: Promise<RunResult> | undefined;
     try {
-      let window = await model.begin(first.value);
+      const begun = await model.begin(first.value);
       isRunning = true;
       const loadSeconds = (performance.now() - begin) / 1000;
-      const run = new TasksRun({ request, about, model, reporter, loadSeconds, tokenizer, phases }, ui);
-      for (;;) {
-        const next = window.window.isLast ? undefined : windows.next().then(({ value }) => model.prepare(value!));
-        // It is awaited below; this window is finished first.
-        next?.catch(() => undefined);
-        const computed = await run.compute(window);
-        await reported;
-        reported = run.report(computed);
-        if (next === undefined) return await reported;
-        // It is awaited above, once the next window is computed, or below.
-        reported.catch(() => undefined);
-        window = await model.take(await next);
-      }
+      const run = new TasksRun({ request, about, model, reporter, loadSeconds, tokenizer, phases, signal }, ui);
+      return await computeWindows(begun, { windows, model, run, over, signal });
     } finally {
-      await reported?.catch(() => undefined);
-      over.abort();
       reporter.close();
       await model.close();
     }

@@ -6,6 +6,7 @@ import {
   type Progress,
   type Scored,
   type TaskName,
+  type Turn,
 } from '../../eval/index.js';
 import { takesDrawn } from '../../ir/stepping.js';
 import { counted } from '../../system/format.js';
@@ -32,6 +33,8 @@ export interface ScoreSetOptions {
   readonly onProgress?: (() => void) | undefined;
   /** Records what the model does for several sets; by default one of its own. */
   readonly scorer?: PlanScorer | undefined;
+  /** Its place among sets that are computed one behind another; alone by default. */
+  readonly turn?: Turn | undefined;
 }
 
 export interface ScoredSet extends Evaluation, Partial<Pick<Scored, 'identity'>> {
@@ -40,13 +43,24 @@ export interface ScoredSet extends Evaluation, Partial<Pick<Scored, 'identity'>>
 }
 
 /** What names a model's answers, in journals and shards. */
-export const modelIdentity = async (model: LoadedModel): Promise<Readonly<Record<string, string>>> => ({
-  artifact: await scoringId(model),
-  checkpoint: checkpointId(model),
-  tokenizer: model.tokenizer.hash,
-  arithmetic: model.model.arithmetic,
-  isa: model.model.isa,
-});
+export async function modelIdentity(model: LoadedModel): Promise<ModelIdentity> {
+  const known = identities.get(model);
+  if (known !== undefined) return known;
+  const identity = {
+    artifact: await scoringId(model),
+    checkpoint: checkpointId(model),
+    tokenizer: model.tokenizer.hash,
+    arithmetic: model.model.arithmetic,
+    isa: model.model.isa,
+  };
+  identities.set(model, identity);
+  return identity;
+}
+
+type ModelIdentity = Readonly<Record<string, string>>;
+
+/** Of models that are open: the graph of one is read for it. */
+const identities = new WeakMap<LoadedModel, ModelIdentity>();
 
 export const scorerOf = ({ executor, limits, model }: LoadedModel): PlanScorer =>
   new PlanScorer(executor, { ...limits, nonFiniteAdvice: nonFiniteAdvice(model.target.isHost, model.arithmetic) });
@@ -67,6 +81,7 @@ export async function scoreSet(
         : planPathScorer(model.executor, { cacheTokens, feeds: takesDrawn(model.model.plan) }, scorer),
     plan,
     sharing,
+    turn: options.turn,
     onProgress: (progress: Progress) => {
       options.onProgress?.();
       ui.run(toRunProgress(progress));

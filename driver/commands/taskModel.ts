@@ -8,6 +8,7 @@ import { isWorthKeepingWithin, type LoadedQuestions, type TokeniserThreads } fro
 import { UserError } from '../../errors.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
+import { inParts } from '../../system/parts.js';
 import { cacheTokensOf } from '../functions.js';
 import type { Phases } from '../phases.js';
 import type { LoadRequest, TasksRequest, Ui } from '../requests.js';
@@ -17,7 +18,7 @@ import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.j
 import { loadWithQuestions, settleName, warnOfTruncated } from './loadQuestions.js';
 import { keepWithin, mayCutPaths } from './prefixes.js';
 import type { AboutTasks } from './prepareTasks.js';
-import { openThreads, packQuestions, tokenise, type PackedQuestions } from './questionSet.js';
+import { openThreads, packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 import type { PlanScorer } from './scorer.js';
 import { scorerOf } from './scoreSet.js';
 import { demandOfTexts, promptsOfShard, tokeniseTexts, type TextPrompts } from './taskTexts.js';
@@ -132,10 +133,12 @@ export class TaskModel {
     const { about } = this.#options;
     const tokens = await tokenise(window.dataset, this.#loading, about.prefixToken, this.#threads);
     const tokenised = { window, tokens, prompts: await this.#prompts(window) };
-    return { ...tokenised, questions: this.#packWithin(tokenised) };
+    const questions = await this.#packWithin(tokenised);
+    if (questions !== undefined) await prepareCalls(questions);
+    return { ...tokenised, questions };
   }
 
-  /** The window for the model; opens the model again where it has too little memory. */
+  /** The window for the model. Where that has too little memory, it is opened again, and must not be at work then. */
   async take({ questions, ...tokenised }: WaitingWindow): Promise<PackedWindow> {
     const taken = questions === undefined ? await this.#reopen(tokenised) : { ...tokenised, questions };
     warnOfTruncated(taken.questions, this.model, this.#ui);
@@ -165,21 +168,21 @@ export class TaskModel {
     return prompts.prompts.length === 0 ? undefined : prompts;
   }
 
-  #pack(tokens: LoadedQuestions): PackedQuestions {
+  async #pack(tokens: LoadedQuestions): Promise<PackedQuestions> {
     const { request } = this.#options;
-    const packed = packQuestions(tokens, request, this.model.limits, mayCutPaths(request));
+    const packed = await inParts(packQuestions(tokens, request, this.model.limits, mayCutPaths(request)));
     // The memory is there for questions alone.
     return request.sharing === 'kv'
       ? withContexts(packed, this.model.model)
-      : keepWithin(this.model, packed, request, isWorthKeepingWithin);
+      : await keepWithin(this.model, packed, request, isWorthKeepingWithin);
   }
 
   /** Undefined where the model lacks memory, or for another reason, which opening it again will name. */
-  #packWithin({ tokens, prompts }: TokenisedWindow): PackedQuestions | undefined {
+  async #packWithin({ tokens, prompts }: TokenisedWindow): Promise<PackedQuestions | undefined> {
     const longest = prompts === undefined ? 0 : demandOfTexts(prompts.prompts).prompt;
     if (prompts !== undefined && (cacheTokensOf(this.model.model) ?? 0) <= longest) return undefined;
     try {
-      return this.#pack(tokens);
+      return await this.#pack(tokens);
     } catch (error) {
       if (error instanceof UserError) return undefined;
       throw error;
@@ -214,6 +217,6 @@ export class TaskModel {
     const { request, load } = this.#options;
     await compileWithCache(this.#loading, { ...request, logits: load.logits ?? false }, demand, this.#ui);
     this.#settle(await this.#loading.finish(), name);
-    return { window, prompts, questions: this.#pack(tokens) };
+    return { window, prompts, questions: await this.#pack(tokens) };
   }
 }

@@ -1,11 +1,11 @@
 /** Windows of a run of tasks: scored, generated, measured and written. */
 import type { Answers, TaskAnswers } from '../../eval/harness/answers.js';
-import { printDocs, type RunIdentity } from '../../eval/index.js';
+import { printDocs, Turns, type RunIdentity, type Turn } from '../../eval/index.js';
 import type { createTokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
 import type { Phases } from '../phases.js';
-import { Interrupted, type RunResult, type TasksRequest, type Ui } from '../requests.js';
+import { Interrupted, type RunProgress, type RunResult, type TasksRequest, type Ui } from '../requests.js';
 import { VERSION } from '../version.js';
 import { firstAnswer } from './loadQuestions.js';
 import type { AboutTasks } from './prepareTasks.js';
@@ -25,6 +25,8 @@ interface Running {
   readonly loadSeconds: number;
   readonly tokenizer: ReturnType<typeof createTokenizer>;
   readonly phases: Phases;
+  /** Stops after the calls that are being computed. */
+  readonly signal: AbortSignal;
 }
 
 /** A window whose answers are there, and the run as it stood then. */
@@ -35,12 +37,13 @@ export interface ComputedWindow {
   readonly state: TasksState;
 }
 
-/** Computes windows one after another. */
+/** Computes windows one behind another. */
 export class TasksRun {
   readonly #of: Running;
   readonly #ui: Ui;
   readonly #totals: TaskTotals;
   readonly #onFirst: () => void;
+  readonly #turns = new Turns();
 
   constructor(of: Running, ui: Ui) {
     this.#of = of;
@@ -49,10 +52,20 @@ export class TasksRun {
     this.#onFirst = firstAnswer(of.phases, of.model.model, ui);
   }
 
-  /** Scores a window and generates its texts. */
-  async compute(packed: PackedWindow): Promise<ComputedWindow> {
+  /**
+   * Scores a window and generates its texts. `former`: the window before, which may still be computed: its calls come
+   * before those of this one, and it must have no texts.
+   */
+  async compute(packed: PackedWindow, former: Promise<unknown> = Promise.resolve()): Promise<ComputedWindow> {
     const { model, loadSeconds } = this.#of;
-    const scored = isEmpty(packed.window) ? undefined : await this.#score(packed);
+    const turn = this.#turns.next();
+    let scored: ScoredSet | undefined;
+    try {
+      if (!isEmpty(packed.window)) scored = await this.#score(packed, turn, former);
+    } finally {
+      turn.close();
+    }
+    await former;
     const texts = packed.prompts === undefined ? undefined : await this.#generate(packed);
     const totals = this.#totals;
     totals.add(packed, scored, texts);
@@ -98,30 +111,69 @@ export class TasksRun {
     };
   }
 
-  async #score({ window, questions }: PackedWindow): Promise<ScoredSet> {
-    const { request, about, model } = this.#of;
-    const { output, resume, resumeCommand, signal } = request;
-    const before = this.#totals.documents;
-    this.#ui.phase(
-      'score',
-      `${counted(window.documents, 'document')}${window.isLast && before === 0 ? '' : ` from ${before} on`}, ` +
-        `sharing ${request.sharing}`,
+  async #score({ window, questions }: PackedWindow, turn: Turn, former: Promise<unknown>): Promise<ScoredSet> {
+    const { request, about, model, signal } = this.#of;
+    const { output, resume, resumeCommand } = request;
+    const { ui, show } = this.#later();
+    former.then(
+      () => {
+        if (signal.aborted) return;
+        const before = this.#totals.documents;
+        this.#ui.phase(
+          'score',
+          `${counted(window.documents, 'document')}${window.isLast && before === 0 ? '' : ` from ${before} on`}, ` +
+            `sharing ${request.sharing}`,
+        );
+        show();
+      },
+      // It is reported where the former window is awaited.
+      () => undefined,
     );
     const scored = await scoreSet(
       model.model,
       questions,
       {
-        ...{ task: about.task, modelName: model.name, output, resume, resumeCommand, signal },
+        ...{ task: about.task, modelName: model.name, output, resume, resumeCommand, signal, turn },
         scorer: model.scorer,
-        onProgress: this.#onFirst,
       },
-      this.#ui,
+      ui,
     );
     if (scored.isInterrupted) {
+      await former;
       await this.#trace({ window, questions, prompts: undefined }, scored);
-      throw new Interrupted(before + scored.scores.length);
+      throw new Interrupted(this.#totals.documents + scored.scores.length);
     }
     return scored;
+  }
+
+  /** Keeps progress back until it is shown. */
+  #later(): { readonly ui: Ui; readonly show: () => void } {
+    const ui = this.#ui;
+    let held: RunProgress | undefined;
+    let isShown = false;
+    const run = (progress: RunProgress): void => {
+      if (!isShown) {
+        held = progress;
+        return;
+      }
+      this.#onFirst();
+      ui.run(progress);
+    };
+    const show = (): void => {
+      isShown = true;
+      if (held !== undefined) run(held);
+    };
+    return {
+      ui: {
+        phase: (...of) => ui.phase(...of),
+        step: (...of) => ui.step(...of),
+        table: (lines) => ui.table(lines),
+        note: (line) => ui.note(line),
+        warn: (line) => ui.warn(line),
+        run,
+      },
+      show,
+    };
   }
 
   async #generate({ window, prompts }: PackedWindow): Promise<GeneratedTexts> {

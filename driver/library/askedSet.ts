@@ -9,6 +9,7 @@ import { packQuestions, tokenise, type PackedQuestions } from '../commands/quest
 import { modelName } from '../names.js';
 import { clock } from '../phases.js';
 import { Interrupted, type LoadRequest, type RunRequest, type Ui } from '../requests.js';
+import { inParts } from '../../system/parts.js';
 import { present, type ScoreOptions } from './options.js';
 
 /** A set of questions that has been read. */
@@ -64,7 +65,7 @@ export async function packWithin(
 ): Promise<PackedQuestions> {
   const { target } = model.model;
   const tokens = await tokenise(prepared.dataset, { tokenizer: model.tokenizer, target, cores });
-  const packed = packQuestions(tokens, request, model.limits, mayCutPaths(request));
+  const packed = await inParts(packQuestions(tokens, request, model.limits, mayCutPaths(request)));
   return request.sharing === 'kv' ? withContexts(packed, model.model) : keepWithin(model, packed, request);
 }
 

@@ -1,5 +1,6 @@
 /** Documents of tasks as one set of questions: those of a window are planned and scored together. */
 import { createHash } from 'node:crypto';
+import { Pause } from '../../system/parts.js';
 import type { Settings } from '../../tasks/definition/settings.js';
 import type { DocumentRequests, Request } from '../../tasks/requests/task.js';
 import { placeOfGold } from '../../tasks/scores/ofDocument.js';
@@ -61,7 +62,8 @@ function questionOf(task: RunTask, document: DocumentRequests, begin: string | u
  * What is to be scored of documents whose numbers follow each other. Its hash covers every request. `begin`: a text
  * that the tokenizer puts first as a token; where a prompt writes it, it is left out, so that it comes once.
  */
-export function datasetOfTasks(tasks: readonly RunTask[], begin?: string): Dataset {
+export async function datasetOfTasks(tasks: readonly RunTask[], begin?: string): Promise<Dataset> {
+  const pause = new Pause();
   const hash = createHash('sha256');
   const questions: Question[] = [];
   let first: number | undefined;
@@ -77,6 +79,7 @@ export function datasetOfTasks(tasks: readonly RunTask[], begin?: string): Datas
       const question = questionOf(task, document, begin);
       if (question !== undefined) questions.push(question);
       total++;
+      if (pause.isDue) await pause.take();
     }
   }
   const from = first ?? 0;

@@ -92,10 +92,10 @@ class Filling {
     return Math.max(this.documents / documents, this.#characters / characters);
   }
 
-  window(begin: string | undefined, isLast: boolean): TaskWindow {
+  async window(begin: string | undefined, isLast: boolean): Promise<TaskWindow> {
     const tasks = this.#tasks.map(({ task, documents }): RunTask => ({ ...task, documents }));
     const { ended, documents } = this;
-    return { tasks, ended, dataset: datasetOfTasks(tasks, begin), documents, isLast };
+    return { tasks, ended, dataset: await datasetOfTasks(tasks, begin), documents, isLast };
   }
 }
 
@@ -113,7 +113,7 @@ export async function* taskWindows(leaves: readonly Leaf[], options: WindowOptio
     let count = 0;
     for await (const document of opened.documents()) {
       if (isFull) {
-        yield filling.window(begin, false);
+        yield await filling.window(begin, false);
         [filling, isFull, size] = [new Filling(), false, Math.min(2 * size, bounds.most)];
       }
       filling.add(task, write === undefined ? document : await write(document));
@@ -127,5 +127,5 @@ export async function* taskWindows(leaves: readonly Leaf[], options: WindowOptio
     // Tasks share little with each other: the end of one is a good end of a window.
     isFull ||= filling.fullness(size, bounds.characters) >= 0.5;
   }
-  yield filling.window(begin, true);
+  yield await filling.window(begin, true);
 }

@@ -8,6 +8,7 @@ import { planQuestions } from '../../eval/questionPlan.js';
 import { NonFiniteError } from '../../runtime/call.js';
 import { TREE_SHARING } from '../../eval/tree.js';
 import type { TokenisedQuestion } from '../../eval/tokenise.js';
+import { atOnce } from '../../system/parts.js';
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';
 
@@ -60,7 +61,7 @@ describe('evaluate', () => {
         fc.integer({ min: 1, max: 5 }),
         async (tokenised, sharing, step) => {
           const limits = { maxTokens: 300, maxRows: 200 };
-          const plan = planQuestions({ tokenised, sharing, scorer: fakeScorer(limits) });
+          const plan = atOnce(planQuestions({ tokenised, sharing, scorer: fakeScorer(limits) }));
           const [ahead, alone] = [fakeScorer(limits), fakeScorer(limits)];
           expect((await run(tokenised, { sharing, scorer: ahead, plan })).scores).toEqual(expectedScores(tokenised));
           await run(tokenised, { sharing, scorer: alone });

@@ -107,7 +107,7 @@ describe.skipIf(isAbsent)('results in the layout of the public harness', () => {
     const found = taskResults(measured, groups);
     for (const block of BLOCKS) expect(found[block], block).toEqual(run[block]);
     if (run.configs !== undefined) expect(found['configs']).toEqual(withoutPython(run.configs));
-    expect(datasetOfTasks(tasks).total).toBe(golden.length);
+    expect((await datasetOfTasks(tasks)).total).toBe(golden.length);
     expect(formatTasks(measured, groups).split('\n').length).toBeGreaterThan(2);
     for (const [i, { doc_hash, prompt_hash, target_hash }] of golden.entries())
       expect(samples[i], `${name} ${i}`).toMatchObject({ doc_hash, prompt_hash, target_hash });

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { orderPaths } from '../../eval/pathOrder.js';
+import { keepPaths, orderPaths } from '../../eval/pathOrder.js';
+import { pathsOf } from '../../eval/tokenCounts.js';
 import { commonInputs, inLayoutOrder, type Path } from '../../eval/tree.js';
 import { randomQuestions } from './support/questions.js';
 
@@ -17,5 +18,16 @@ it('orders paths as comparing them does, and counts what neighbours have in comm
       );
     }),
     { numRuns: 500 },
+  );
+});
+
+it('keeps some of them as if they alone had been ordered (random questions)', () => {
+  fc.assert(
+    fc.property(randomQuestions(20), fc.integer({ min: 0, max: 255 }), (questions, mask) => {
+      const paths = pathsOf(questions);
+      const isKept = ({ question }: Path): boolean => ((mask >> (question % 8)) & 1) === 1;
+      expect(keepPaths(orderPaths(paths), isKept)).toEqual(orderPaths(paths.filter(isKept)));
+    }),
+    { numRuns: 300 },
   );
 });

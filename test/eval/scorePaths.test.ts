@@ -8,6 +8,7 @@ import { planQuestions } from '../../eval/questionPlan.js';
 import { countTokens, pathsOf } from '../../eval/tokenCounts.js';
 import type { TokenisedQuestion } from '../../eval/tokenise.js';
 import { NonFiniteError } from '../../runtime/call.js';
+import { atOnce } from '../../system/parts.js';
 import { fakePathScorer, processEnded, type FakePathScorer } from './support/fakePathScorer.js';
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';
@@ -69,15 +70,16 @@ describe('walks', () => {
     const scorer = fakeScorer({ maxTokens: 64, maxLength: 64 });
     const cutLimit = { kind: 'context', tokens: 70 } as const;
     const planned = { tokenised: shots, sharing: 'tree', scorer } as const;
-    expect(() => planQuestions(planned)).toThrow('65 input tokens (context 65');
-    expect(() => planQuestions({ ...planned, cutLimit: { ...cutLimit, tokens: 66 } })).toThrow(
+    expect(() => atOnce(planQuestions(planned))).toThrow('65 input tokens (context 65');
+    expect(() => atOnce(planQuestions({ ...planned, cutLimit: { ...cutLimit, tokens: 66 } }))).toThrow(
       "but the model's context is 66",
     );
-    const plan = planQuestions({ ...planned, cutLimit });
+    const plan = atOnce(planQuestions({ ...planned, cutLimit }));
+    const packs = atOnce(plan.packs());
     expect(plan.questions).toHaveLength(200);
-    const inTrees = plan.packs.flatMap(({ items }) => items.flatMap(({ paths }) => paths));
+    const inTrees = packs.flatMap(({ items }) => items.flatMap(({ paths }) => paths));
     expect(inTrees.length + plan.oversized.flatMap(({ paths }) => paths).length).toBe(4 * 200);
-    expect(Math.max(...plan.packs.map(({ tokens }) => tokens))).toBeLessThanOrEqual(64);
+    expect(Math.max(...packs.map(({ tokens }) => tokens))).toBeLessThanOrEqual(64);
     const { scores } = await run(shots, fakePathScorer({ tokens: 64 }), { scorer, plan });
     expect(scores).toEqual(expectedScores(shots));
     const questions = shots.map(bareQuestion);

@@ -8,6 +8,7 @@ import { countTokens, pathsOf } from '../../eval/tokenCounts.js';
 import type { TokenisedQuestion } from '../../eval/tokenise.js';
 import { TREE_SHARING } from '../../eval/tree.js';
 import { planTrees } from '../../eval/treePlan.js';
+import { atOnce } from '../../system/parts.js';
 import { fakeScorer } from './support/fakeScorer.js';
 import { bareQuestion, randomQuestions } from './support/questions.js';
 
@@ -121,7 +122,7 @@ describe('shards', () => {
       const tokenised = Array.from({ length: count }, (_, i) => question(i, (i * 3) % 4));
       return [1, 2].map((index) => {
         const shard = { index, count: 2, workOf };
-        return planQuestions({ tokenised, sharing: 'tree', scorer, shard }).questions.map((i) => (i * 3) % 4);
+        return atOnce(planQuestions({ tokenised, sharing: 'tree', scorer, shard })).questions.map((i) => (i * 3) % 4);
       });
     };
     const subjectsOf = (part: readonly number[]): number => new Set(part).size;

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { evaluate } from '../../eval/evaluate.js';
+import { orderPaths } from '../../eval/pathOrder.js';
 import { pathLength } from '../../eval/tree.js';
 import { countTokens, pathsOf } from '../../eval/tokenCounts.js';
 import type { TokenisedQuestion } from '../../eval/tokenise.js';
@@ -16,7 +17,7 @@ describe('a plan of walks', () => {
         const paths = pathsOf(tokenised);
         const cacheRows = Math.max(0, ...paths.map(pathLength)) + tokens;
         const pathScorer = fakePathScorer({ tokens, cacheRows });
-        const plan = planWalks(paths, pathScorer.limits);
+        const plan = planWalks(orderPaths(paths), pathScorer.limits);
         const questions = tokenised.map(bareQuestion);
         await evaluate({ questions, tokenised, scorer: fakeScorer(), sharing: 'tree', pathScorer });
         expect(plan.calls).toBe(pathScorer.calls.length);
@@ -40,7 +41,11 @@ describe('a plan of walks', () => {
     const paths = pathsOf(tokenised);
     const { shared, grouped } = countTokens(paths);
     for (const lanes of [1, 2, 4]) {
-      const { tokens } = planWalks(paths, { tokens: 8192, keys: 65_536, rows: 8192, cacheRows: 16_384 }, lanes);
+      const { tokens } = planWalks(
+        orderPaths(paths),
+        { tokens: 8192, keys: 65_536, rows: 8192, cacheRows: 16_384 },
+        lanes,
+      );
       const all = tokens.reduce((sum, each) => sum + each, 0);
       expect(all).toBeLessThanOrEqual(1.03 * shared + (lanes - 1) * 4 * 500);
       expect(all).toBeLessThan(grouped / 4);

@@ -34,8 +34,20 @@ function scoreOn(cache: Map<number, number>, batch: PathBatch): ScoredRows {
   };
 }
 
+/** A device: its memory stays from one opening of its lane to the next, until its process ends. */
+interface FakeDevice {
+  cache: Map<number, number>;
+  epoch: number;
+  last: Promise<unknown>;
+}
+
 export function fakePathScorer(options: FakePathOptions = {}): FakePathScorer {
   const { tokens = 64, keys = 4096, rows = 64, cacheRows = 256, lanes = 1, inFlight = 2 } = options;
+  const devices = Array.from({ length: lanes }, (): FakeDevice => ({
+    cache: new Map(),
+    epoch: 0,
+    last: Promise.resolve(),
+  }));
   const scorer: FakePathScorer = {
     limits: { tokens, keys, rows, cacheRows },
     lanes,
@@ -46,17 +58,20 @@ export function fakePathScorer(options: FakePathOptions = {}): FakePathScorer {
       } catch (error) {
         return Promise.reject(error as Error);
       }
-      const cache = new Map<number, number>();
-      let last: Promise<unknown> = Promise.resolve();
-      let isGone = false;
+      const device = devices[lane]!;
+      const { epoch } = device;
       const score = (batch: PathBatch): Promise<ScoredRows> => {
         const index = scorer.calls.push({ lane, batch }) - 1;
-        const scored = last.then(async () => {
-          if (isGone) throw processEnded();
+        const scored = device.last.then(async () => {
+          if (device.epoch !== epoch) throw processEnded();
           await options.before?.(lane, index);
-          return scoreOn(cache, batch);
+          return scoreOn(device.cache, batch);
         });
-        last = scored.catch((error: Error) => (isGone ||= error.name === 'ProcessEnded'));
+        device.last = scored.catch((error: Error) => {
+          if (error.name !== 'ProcessEnded' || device.epoch !== epoch) return;
+          device.epoch++;
+          device.cache = new Map();
+        });
         return scored;
       };
       return Promise.resolve({ inFlight, score });
