@@ -89,7 +89,7 @@ async function computeAll(
   return { found, log };
 }
 
-/** The first call of each set comes after the last of the one before, and before all of that one's answers are there. */
+/** The first call of each set comes after the last of the one before, and before all of its answers are there. */
 function expectNoGaps({ events }: Log): void {
   for (const set of [1, 2]) {
     const begun = events.indexOf(`${set}`);
