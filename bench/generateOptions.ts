@@ -15,7 +15,7 @@ call. Prints the median time of a call, tokens per second, the bytes that a call
 values of every sequence) per second, the same for the fastest call, and whether every sequence got the same bits in
 every batch. On a CPU the rate is compared with that of threads that only read, measured before and after each batch.
 
-  --model    folder of a config.json, or one below bench/models; weights are random
+  --model    folder of a config.json, or one below bench/models, with random weights; or a GGUF file with its own
   --target   cpu or cuda
   --batch    sequences side by side
   --prompt   tokens of each prompt

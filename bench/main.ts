@@ -2,7 +2,7 @@
  * `npm run bench`: scoring rates on real question trees, each as a share of the arithmetic peak measured in the same
  * run, where the time goes by kernel, and what each sharing mode gains over `none`. For options see options.ts.
  */
-import { detectMachine, chooseIsa } from '../driver/machine.js';
+import { arithmeticOf, chooseIsa, detectMachine } from '../driver/machine.js';
 import { benchData } from './data.js';
 import { measureModel, peakOf, type Measured } from './measureModel.js';
 import { parseBenchOptions, USAGE, type BenchOptions } from './options.js';
@@ -21,11 +21,23 @@ async function bench({ models, precisions, threads, isa: wanted, questions, ...o
   const done = new Set<string>();
   for (const model of models) {
     for (const precision of precisions) {
-      const isa = chooseIsa(machine, precision, wanted);
-      if (done.has(`${model} ${isa}`)) continue;
-      done.add(`${model} ${isa}`);
+      const hasBlocks = model.endsWith('.gguf') && precision === 'auto' && wanted !== 'amx';
+      const isa = chooseIsa(machine, precision, wanted, hasBlocks);
+      const arithmetic = hasBlocks ? 'int8' : arithmeticOf(isa);
+      if (done.has(`${model} ${isa} ${arithmetic}`)) continue;
+      done.add(`${model} ${isa} ${arithmetic}`);
       const { seconds, tuneSeconds, maxTokens } = options;
-      const result = await measureModel({ model, machine, isa, threads, data, seconds, tuneSeconds, maxTokens });
+      const result = await measureModel({
+        model,
+        machine,
+        isa,
+        precision,
+        threads,
+        data,
+        seconds,
+        tuneSeconds,
+        maxTokens,
+      });
       measured.push(result);
       printMeasured(result);
     }

@@ -3,25 +3,28 @@ import { scoreOf } from '../ir/plan.js';
 import { compileModel } from '../driver/compile/compile.js';
 import { compileKernels, emitPlan } from '../driver/targets/cpuKernels.js';
 import type { Machine } from '../driver/machine.js';
+import { openModel } from '../driver/model.js';
+import { storedBlocks } from '../driver/storedBlocks.js';
 import { cpu, cpuDevice, type CpuDevice, type CpuModel } from '../driver/targets/cpu.js';
 import type { CpuSchedule } from '../ir/plan.js';
 import { tuneCompiled } from '../driver/commands/tuneModel.js';
 import { BatchWork } from '../driver/commands/work.js';
 import { layBatch, packTrees, planTrees, type MicroBatch, type TreeSharing } from '../eval/index.js';
 import type { CpuIsa } from '../ir/plan.js';
-import { describeRandomCheckpoint } from '../models/checkpoint.js';
 import { loadAddon } from '../runtime/addon.js';
 import { openCpuExecutor } from '../runtime/cpu/openExecutor.js';
 import type { Executor } from '../runtime/executor.js';
 import { scoreInputs, scoringLimits } from '../driver/commands/scorer.js';
 import { SCORE } from '../ir/function.js';
 import type { BenchData } from './data.js';
-import { modelPath } from './optionReader.js';
+import { initOf, modelPath } from './optionReader.js';
 
 export interface MeasureRequest {
   readonly model: string;
   readonly machine: Machine;
   readonly isa: CpuIsa;
+  /** `f32` decodes the blocks of a GGUF file. */
+  readonly precision: 'auto' | 'f32';
   readonly threads: number;
   readonly data: BenchData;
   /** Time to spend scoring, in seconds. */
@@ -77,9 +80,10 @@ const SHARINGS: readonly TreeSharing[] = ['none', 'context', 'tree'];
 
 export async function measureModel(request: MeasureRequest): Promise<Measured> {
   const { machine, isa, threads, data } = request;
-  const checkpoint = describeRandomCheckpoint(modelPath(request.model), 1);
+  const checkpoint = openModel(modelPath(request.model), initOf(request.model));
   const t0 = performance.now();
-  const compiled = compileModel(checkpoint, cpu, cpuDevice(machine, isa === 'amx' ? 'auto' : 'f32', isa), {
+  const device = cpuDevice(machine, request.precision, isa, storedBlocks(checkpoint));
+  const compiled = compileModel(checkpoint, cpu, device, {
     maxTokens: request.maxTokens,
   });
   const t1 = performance.now();

@@ -1,6 +1,7 @@
 /** Options of benchmarks, read from their command lines. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import type { WeightInit } from '../driver/names.js';
 import { UserError } from '../errors.js';
 import { packageRoot } from './data.js';
 
@@ -13,6 +14,10 @@ export function modelPath(model: string): string {
   const bundled = join(packageRoot(), 'bench', 'models', model);
   return existsSync(bundled) ? bundled : model;
 }
+
+/** Weights are made up, except those of a GGUF file. */
+export const initOf = (model: string): WeightInit =>
+  model.endsWith('.gguf') ? { kind: 'checkpoint' } : { kind: 'random', seed: 1 };
 
 /** Reads the options of `npm run SCRIPT`. Whatever it refuses is a UserError whose hint names the script. */
 export class OptionReader {

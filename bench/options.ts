@@ -9,7 +9,8 @@ export const USAGE = `bench [--model llama-1.1b|llama-110m|PATH]… [--precision
 Scoring rates on real question trees, each as a share of the arithmetic peak measured in the same run, where the time
 goes by kernel, and what each sharing mode gains over none.
 
-  --model       folder of a config.json, or one below bench/models; weights are random (default: both of those)
+  --model       folder of a config.json, or one below bench/models, with random weights (default: both of those);
+                or a GGUF file with its own: auto multiplies its blocks, f32 decodes them
   --precision   arithmetic, may be given twice (default: auto and f32)
   --isa         micro-kernels: portable, avx2, avx512 or amx (default: the best this CPU has)
   --threads     threads that compute

@@ -4,9 +4,8 @@ import { loadExecutor } from '../driver/devices/openReplica.js';
 import type { Executor } from '../driver/executor.js';
 import { detectMachine } from '../driver/machine.js';
 import type { Ui } from '../driver/requests.js';
-import type { WeightInit } from '../driver/names.js';
 import type { CpuIsa } from '../ir/plan.js';
-import { modelPath, type BenchTarget } from './optionReader.js';
+import { initOf, modelPath, type BenchTarget } from './optionReader.js';
 
 const ignore = (): void => undefined;
 const print = (line: string): void => {
@@ -34,10 +33,6 @@ export interface RandomModelOptions {
   /** The npm script, for messages. */
   readonly script: string;
 }
-
-/** Weights are made up, except those of a GGUF file. */
-const initOf = (model: string): WeightInit =>
-  model.endsWith('.gguf') ? { kind: 'checkpoint' } : { kind: 'random', seed: 1 };
 
 /** Throws UserError. The caller closes the executor. */
 export async function openRandomModel(
