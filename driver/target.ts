@@ -54,7 +54,7 @@ export function cudaNumerics(arithmetic: CudaArithmetic): Numerics {
     writes: 'epilogues',
     rows: 'contractions',
     weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
-    ...(arithmetic === 'fp8' ? { narrow: { format: 'e4m3', from: 'values', keep: [] } } : {}),
+    ...(arithmetic === 'fp8' ? { narrow: { format: 'e4m3', from: 'values', keep: [], ends: 'wide' } } : {}),
   };
 }
 

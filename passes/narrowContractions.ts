@@ -21,14 +21,27 @@ export interface Narrow {
   readonly from: 'values' | 'codes';
   /** Tensors that stay as they are, by name. */
   readonly keep: readonly string[];
+  /** Whether the layers at both ends stay as they are (wideLayers). */
+  readonly ends?: 'wide';
 }
+
+/**
+ * Layers at each end that stay as they are: two, at most a quarter of all. Answers depend on them most
+ * (docs/quantised.md).
+ */
+export const wideLayers = (layers: number): number => Math.min(2, Math.floor(layers / 4));
+
+const layerOf = ({ path }: Node): number | undefined => {
+  const [, layer] = /^layers\.(\d+)\./.exec(path) ?? [];
+  return layer === undefined ? undefined : Number(layer);
+};
 
 /** Keeps the scale of a row of zeros finite. Squares of what is larger than 1e-13 are far above it. */
 const TINY = 1e-30;
 
 /**
  * linear(x, W) = linear(x8, codes)·scales·s with x8 = x / s in 8 bits, a scale s for each row of x, and scales for rows
- * of W. The head, routers of experts and tensors of `keep` stay as they are.
+ * of W. The head, routers of experts, tensors of `keep` and layers at the ends stay as they are.
  *
  * s of E4M3: with r the root mean square of a row of K, no |x| / r exceeds √K. s = r / c for the largest power of two c
  * with c·√K ≤ 448 lets no number saturate, and rounds as well as a scale by the row's largest magnitude does, because a
@@ -50,6 +63,12 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
     const node = defs.get(matrix);
     return (matrix.kind === 'weight' && kept.has(matrix.name)) || (node?.operands.some(isKept) ?? false);
   };
+  const layers = Math.max(0, ...graph.nodes.map((node) => (layerOf(node) ?? -1) + 1));
+  const wide = narrow.ends === 'wide' ? wideLayers(layers) : 0;
+  const isAtEnd = (node: Node): boolean => {
+    const layer = layerOf(node);
+    return layer !== undefined && (layer < wide || layer >= layers - wide);
+  };
   const inMemory = (x: Value, rewriter: Rewriter): Value => {
     const own = rewriter.map(x);
     const isWide = stored !== 'f32' && own.type.dtype === 'f32';
@@ -64,6 +83,7 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
     if (node.op !== 'linear') return undefined;
     const [x, matrix] = node.operands as [Value, Value];
     if (!loaded.has(matrix) || isKept(matrix) || x.type.shape.length !== 2) return undefined;
+    if (isAtEnd(node)) return undefined;
     if ((readers.get(node.result) ?? []).some(({ op }) => isRouteOp(op))) return undefined;
     const scaled = rows.get(x) ?? scaleRows(rewriter, inMemory(x, rewriter), narrow.format, `${node.path}.quantise`);
     rows.set(x, scaled);

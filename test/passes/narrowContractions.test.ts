@@ -5,6 +5,7 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { FORMATS, rowScale } from '../../ir/storage.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
+import { wideLayers } from '../../passes/narrowContractions.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { llama } from './llamaGraph.js';
 import { TENSOR_CORES } from './lowered.js';
@@ -68,6 +69,22 @@ describe('narrowContractions', () => {
     ];
     expect(formatOf('.0.')).toEqual(['bf16']);
     expect(formatOf('.1.')).toEqual(['e4m3']);
+  });
+});
+
+describe('layers at the ends', () => {
+  it.each([
+    [1, 0],
+    [4, 1],
+    [8, 2],
+    [60, 2],
+  ])('of %i layers: %i at each end stay as they are', (layers, wide) => {
+    const ends: Numerics = { ...NARROW, narrow: { ...NARROW.narrow!, ends: 'wide' } };
+    const { kernels, buffers } = lower(optimise(llama({ layers: Math.min(layers, 8) }), ends), ends);
+    const dtypes = new Map(buffers.map(({ name, dtype }) => [name, dtype]));
+    const narrowed = kernels.filter((kernel) => kernel.anchor === 'gemm' && dtypes.get(kernel.a) === 'e4m3');
+    expect(wideLayers(layers)).toBe(wide);
+    if (layers <= 8) expect(narrowed).toHaveLength(4 * (layers - 2 * wide));
   });
 });
 
