@@ -1,7 +1,7 @@
 /** Device code that compares a candidate's results with the reference's, and the tolerances it applies. */
 import { FORMATS } from '../../ir/storage.js';
 import type { LaunchShape } from '../../ir/cuda.js';
-import type { BufferDecl, Kernel, KernelModule } from '../../ir/kernel.js';
+import type { BufferDecl, GemmKernel, Kernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 
 /**
@@ -113,8 +113,16 @@ export interface Tolerance {
 const ROUNDING = { f16: 2 ** -11, bf16: 2 ** -8, f32: 2 ** -24, e4m3: 2 ** -4 } as const;
 /** Deviation, for values of unit scale, when products of 16-bit numbers are summed in f32 in another order. */
 const SUMMED = 2 ** -10;
-/** The same of products of E4M3, which tensor cores sum with fewer bits than f32 has. */
-const SUMMED_NARROW = 2 ** -6;
+/**
+ * The same of products of E4M3, for sums of root mean square σ. Tensor cores align a step of 32 along k, products and
+ * the sum so far, to the largest of them, and cut off what is below 2⁻¹³ of its power of two. That takes at most
+ * 2⁻¹³·|sum| from the sum, half of it on average and always towards zero, so the cuts of a sum that keeps its sign add
+ * up. Sums that end near zero were within 4σ on the way: k/32 steps of 2⁻¹³·4σ/2 are k·2⁻¹⁷ σ. Of its own size a sum
+ * that grows evenly loses at most k/32·2⁻¹³/4 = k·2⁻²⁰; twice that is allowed. 2⁻⁶ is for the cuts of the products
+ * themselves. A stage of 128 that is left out changes sums by √(128/k) σ, and one in 400 by three times that: more than
+ * is allowed as far as k = 22,000.
+ */
+const narrowSums = (k: number): Tolerance => ({ relative: 2 ** -6 + k * 2 ** -19, absolute: 2 ** -6 + k * 2 ** -17 });
 /** Deviation of kernels that add the same f32 numbers in another order. */
 const REORDERED = 2 ** -16;
 
@@ -129,8 +137,10 @@ export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pic
   switch (kernel.anchor) {
     case 'gemm':
     case 'logprob': {
-      const summed = typeOf(kernel.a) === 'e4m3' ? SUMMED_NARROW : SUMMED;
-      return { relative: 4 * stored + summed, absolute: 2 * stored + summed };
+      const summed = typeOf(kernel.a) === 'e4m3' ? narrowSums(kernel.k) : { relative: SUMMED, absolute: SUMMED };
+      // An element made of several sums (gate and up, the pair of a rotation) has the deviations of all.
+      const sums = kernel.anchor === 'gemm' && typeOf(kernel.a) === 'e4m3' ? sumsOf(kernel) : 1;
+      return { relative: 4 * stored + sums * summed.relative, absolute: 2 * stored + sums * summed.absolute };
     }
     case 'attention': {
       const operand = typeOf(kernel.v);
@@ -147,6 +157,10 @@ export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pic
       return kernel satisfies never;
   }
 }
+
+/** Most products of which one element of a result is made. */
+const sumsOf = ({ segments }: GemmKernel): number =>
+  Math.max(...segments.map(({ pairing }) => (pairing.kind === 'none' ? 1 : 2)));
 
 /** Number of indices of maxima that may differ: near ties are decided by the order of additions. */
 export const tiesAllowed = (count: number): number => Math.max(4, Math.ceil(count / 200));

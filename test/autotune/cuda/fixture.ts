@@ -31,7 +31,7 @@ export const WIDE: DecoderShape = {
   biased: [],
 };
 
-export function cudaModule(shape: DecoderShape = SHAPE): KernelModule {
+export function cudaModule(shape: DecoderShape = SHAPE, numerics = NUMERICS): KernelModule {
   const frequencies = Float64Array.from({ length: shape.headDim / 2 }, (_, i) => 10_000 ** ((-2 * i) / shape.headDim));
   return lower(
     optimise(
@@ -41,9 +41,9 @@ export function cudaModule(shape: DecoderShape = SHAPE): KernelModule {
         rotary: { inverseFrequencies: frequencies, factor: 1 },
         dtypeOf: () => 'bf16',
       }),
-      NUMERICS,
+      numerics,
     ),
-    NUMERICS,
+    numerics,
   );
 }
 

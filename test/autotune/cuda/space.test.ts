@@ -6,7 +6,8 @@ import { cudaCost } from '../../../autotune/cuda/costModel.js';
 import { contractionOf } from '../../../autotune/cuda/rival.js';
 import { cudaScheduling } from '../../../codegen/cuda/scheduling.js';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
-import type { CudaSchedule } from '../../../ir/cuda.js';
+import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
+import { cudaNumerics } from '../../../driver/target.js';
 import { kernelAt } from '../fixture.js';
 import { cudaModule, FACTS, MACHINE, WIDE } from './fixture.js';
 
@@ -30,6 +31,25 @@ describe('the space of a kernel', () => {
       const reference = referenceSchedule(kernel, wide, FACTS, start);
       expect(isLegalCuda(kernel, wide, reference, FACTS)).toBe(true);
       expect('skeleton' in reference ? reference.skeleton : 'loop').toBe('skeleton' in start ? 'simt' : 'loop');
+    }
+  });
+});
+
+describe('products of E4M3', () => {
+  it('start with cooperative tiles or ping-pong, because deferred epilogues are late', () => {
+    const narrow = cudaModule(WIDE, cudaNumerics('fp8'));
+    for (const path of ['layers.0.attention.qkv', 'layers.0.attention.o', 'layers.0.ffn.down']) {
+      const kernel = kernelAt(narrow, path);
+      for (const rows of [3840, 8448]) {
+        const bucket = scoringBucket({ tokens: rows, rows, longest: 256 });
+        const start = defaultCudaSchedule(kernel, narrow, FACTS, bucket) as CudaGemmSchedule;
+        expect(['cooperative', 'pingpong']).toContain(start.mode);
+        expect(start).toMatchObject({ skeleton: 'wgmma', tm: 128, tk: 128 });
+        const cost = cudaCost(kernel, narrow, bucket, MACHINE);
+        const deferred = { ...start, tn: 256, mode: 'deferred', stages: 3 } as const;
+        expect(cost({ ...start, tn: 256, mode: 'cooperative', stages: 4 })).toBeLessThan(cost(deferred));
+        expect(cost({ ...start, tn: 192, mode: 'pingpong', stages: 5 })).toBeLessThan(cost(deferred));
+      }
     }
   });
 });
