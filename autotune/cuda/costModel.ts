@@ -65,8 +65,8 @@ const TAIL_SECONDS = 3e-6;
 /** Loads and products overlap imperfectly: this share of the hidden time is exposed. */
 const EXPOSED = 0.1;
 /**
- * Epilogues of E4M3 that are deferred: three warps take 8/3 of what two warpgroups take, and the product that hides them
- * takes half the time of one in 16 bits. Measured on an H200: 766 TFLOP/s where cooperative tiles have 959.
+ * Epilogues of E4M3 that are deferred: three warps take 8/3 of what two warpgroups take, and the product that hides
+ * them takes half the time of one in 16 bits. Measured on an H200: 766 TFLOP/s where cooperative tiles have 959.
  */
 const DEFERRED_NARROW = 2;
 /** Scalar operations per cycle of a multiprocessor, relative to its tensor cores' operations. */
