@@ -4,7 +4,7 @@ import { listPaths, rowsIn, tokensIn, type PathLists } from '../ir/scoring.js';
 import type { Kernel, KernelModule, SampleKernel } from '../ir/kernel.js';
 import { SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from '../ir/sampleInputs.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
-import { hasOwnKeys, outputsOf } from '../ir/kernelAccess.js';
+import { hasOwnKeys, outputsOf, scaleBuffers } from '../ir/kernelAccess.js';
 import type { Bucket } from '../ir/plan.js';
 import type { ExtentName } from '../ir/types.js';
 import { PAGE_ROWS, pathShape, pathTokens, type PathShape } from './pathShape.js';
@@ -149,6 +149,7 @@ export function rolesOf(
       give(mask.key, isOwn ? { kind: 'key' } : { kind: 'cacheKey', rows: tableRows(kernel.k) ?? 1 });
     }
     if (kernel.queryRow !== undefined) give(kernel.queryRow, { kind: 'row' });
+    for (const name of scaleBuffers(kernel)) positive.add(name);
   }
   if (kernel.anchor === 'logprob' || kernel.anchor === 'logprobReduce')
     give(kernel.target, { kind: 'below', bound: kernel.vocab });

@@ -8,7 +8,7 @@ import { tokensIn } from '../ir/scoring.js';
 import type { AttentionKernel, Kernel, KernelModule, Output } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import { LOGPROB_BLOCK, loopDomains, partWidth, windowOfMask } from '../ir/kernel.js';
-import { kernelWrites, outputsOf } from '../ir/kernelAccess.js';
+import { kernelWrites, outputsOf, scaleBuffers } from '../ir/kernelAccess.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { FORMATS } from '../ir/storage.js';
 import { pathShape } from './pathShape.js';
@@ -265,7 +265,8 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
     }
     case 'attention': {
       const pairs = rows * depthOf(kernel, size);
-      const read = [kernel.k, kernel.v].reduce((sum, name) => sum + keyBytes(kernel, name, size, declarations), 0);
+      const kept = [kernel.k, kernel.v, ...scaleBuffers(kernel)];
+      const read = kept.reduce((sum, name) => sum + keyBytes(kernel, name, size, declarations), 0);
       const queries = rows * kernel.heads * kernel.headDim * declarations.elementBytes(kernel.q);
       const keys = tokensIn(size);
       const mask = kernel.mask.kind === 'bias' ? rows * keys * 4 : keys * 4;

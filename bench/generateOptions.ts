@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util';
 import { PAGE_TOKENS } from '../generate/pages.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
+import { KV_CACHES, type KvCache } from '../driver/target.js';
 import type { SamplingOptions } from '../generate/sampling.js';
 import { BENCH_TARGETS, OptionReader, type BenchTarget } from './optionReader.js';
 import { SPREAD } from './requests.js';
@@ -31,6 +32,7 @@ every batch. On a CPU the rate is compared with that of threads that only read, 
              prints which calls the time goes to, and the share of an H100's roofline
   --spread   standard deviation of the logarithm of those lengths
   --cache-tokens  room for keys and values of the requests (default: what all of them need together)
+  --kv-cache fp8: keys and values of half the size (default: 16bit)
   --profile  also the time of each kind of kernel, measured one launch at a time: the fastest of 12 for each launch`;
 
 export interface GenerateBenchOptions {
@@ -49,6 +51,7 @@ export interface GenerateBenchOptions {
   readonly requests: number;
   readonly spread: number;
   readonly cacheTokens?: number;
+  readonly kvCache?: KvCache;
   /** How tokens are chosen. Default: the most likely ones, without logits. */
   readonly sampling?: SamplingOptions;
 }
@@ -75,6 +78,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
         requests: { type: 'string', default: '0' },
         spread: { type: 'string', default: String(SPREAD) },
         'cache-tokens': { type: 'string' },
+        'kv-cache': { type: 'string' },
         help: { type: 'boolean', default: false },
       },
     }),
@@ -99,6 +103,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
     requests: read.whole('requests', values.requests, 0, 100_000),
     ...(Object.keys(filters).length === 0 ? {} : { sampling: { temperature: 1, ...filters } }),
     ...(values.isa === undefined ? {} : { isa: read.oneOf('isa', values.isa, CPU_ISAS) }),
+    ...(values['kv-cache'] === undefined ? {} : { kvCache: read.oneOf('kv-cache', values['kv-cache'], KV_CACHES) }),
     ...(values['cache-tokens'] === undefined
       ? {}
       : { cacheTokens: read.whole('cache-tokens', values['cache-tokens'], PAGE_TOKENS, 1 << 24) }),

@@ -4,6 +4,7 @@ import { loadExecutor } from '../driver/devices/openReplica.js';
 import type { Executor } from '../driver/executor.js';
 import { detectMachine } from '../driver/machine.js';
 import type { Ui } from '../driver/requests.js';
+import type { KvCache } from '../driver/target.js';
 import type { CpuIsa } from '../ir/plan.js';
 import { initOf, modelPath, type BenchTarget } from './optionReader.js';
 
@@ -24,6 +25,7 @@ export interface RandomModelOptions {
   readonly isa?: CpuIsa;
   /** Tokens whose keys and values are kept. */
   readonly cacheTokens: number;
+  readonly kvCache?: KvCache;
   /** Tokens of the largest call; by default as `run` has it. */
   readonly maxTokens?: number;
   /** A call of `step` takes tokens that the one before it has drawn. */

@@ -1,5 +1,6 @@
 /** Texts that several commands' help share. */
-import type { Command } from 'commander';
+import { Option, type Command } from 'commander';
+import { KV_CACHES } from '../driver/target.js';
 import { styleOf } from './style.js';
 
 /** Lines after the list of flags: what was not obvious from it. */
@@ -41,6 +42,12 @@ export const addModelFlags = (command: Command): Command =>
       '--quantize <format>',
       'fp8: matrices are rounded to 8 bits (E4M3, a scale for each row) while they load, and multiplied so (Hopper)',
     )
+    .option(
+      '--kv-cache <how>',
+      `keys and values: ${KV_CACHES[0]}, as attention multiplies them, or fp8 (E4M3 with a scale for each head of a ` +
+        'token): half the memory, in scores as in texts (default: 16bit)',
+    )
+    .addOption(new Option('--kv-cache-dtype <how>', 'the same').hideHelp())
     .option('--init <random:SEED>', 'make weights up instead of reading them: for measuring')
     .option('--isa <isa>', 'micro-kernels: portable, avx2, avx512 or amx (default: the best this CPU has)')
     .option(

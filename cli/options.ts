@@ -2,7 +2,15 @@
 import { UsageError } from '../errors.js';
 import { isArtifact, MAX_CACHE_TOKENS, parseInit, type WeightInit } from '../driver/names.js';
 import type { ArtifactRequest } from '../driver/requests.js';
-import { PRECISIONS, QUANTISED, TARGET_CHOICES, type Precision, type TargetChoice } from '../driver/target.js';
+import {
+  KV_CACHES,
+  PRECISIONS,
+  QUANTISED,
+  TARGET_CHOICES,
+  type KvCache,
+  type Precision,
+  type TargetChoice,
+} from '../driver/target.js';
 import { SHARING_MODES, type Sharing } from '../eval/sharing.js';
 import type { Parallelism } from '../ir/placement.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
@@ -151,6 +159,7 @@ export interface ModelFlags {
   readonly mask?: MaskKind;
   readonly maxTokens?: number;
   readonly cacheTokens?: number;
+  readonly kvCache?: KvCache;
   readonly dump?: string;
 }
 
@@ -164,7 +173,7 @@ function precisionOf(precision: string | undefined, quantize: string | undefined
 
 /** The flags that say how a model is compiled; `masks` are those that make sense to the command. */
 export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS): ModelFlags {
-  const [init, precision, quantize, target, isa, mask, maxTokens, cacheTokens, dump] = [
+  const [init, precision, quantize, target, isa, mask, maxTokens, cacheTokens, kvCache, dump] = [
     'init',
     'precision',
     'quantize',
@@ -173,8 +182,10 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
     'mask',
     'maxTokens',
     'cacheTokens',
+    'kvCache',
     'dump',
   ].map((name) => text(flags, name));
+  const cache = kvCache ?? text(flags, 'kvCacheDtype');
   return {
     init: init === undefined ? { kind: 'checkpoint' } : parseInit(init),
     precision: precisionOf(precision, quantize),
@@ -185,6 +196,7 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
     ...(cacheTokens === undefined
       ? {}
       : { cacheTokens: wholeNumber('--cache-tokens', cacheTokens, 16, MAX_CACHE_TOKENS, '32768') }),
+    ...(cache === undefined ? {} : { kvCache: choice('--kv-cache', cache, KV_CACHES) }),
     ...(dump === undefined ? {} : { dump }),
   };
 }
@@ -198,6 +210,7 @@ const FIXED_BY_ARTIFACT: Readonly<Record<string, string>> = {
   mask: '--mask',
   maxTokens: '--max-tokens',
   cacheTokens: '--cache-tokens',
+  kvCache: '--kv-cache',
   dump: '--dump',
 };
 

@@ -51,10 +51,12 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
         ...(kernel.finish === undefined ? {} : { finish: kernel.finish.map(output) }),
       };
     case 'attention': {
+      const { scales } = kernel;
       const renamed = { ...kernel, q: rename(kernel.q), k: rename(kernel.k), v: rename(kernel.v) };
+      const scaled = scales === undefined ? {} : { scales: { k: rename(scales.k), v: rename(scales.v) } };
       const mask = renameMask(kernel.mask, rename);
       const queryRow = kernel.queryRow === undefined ? {} : { queryRow: rename(kernel.queryRow) };
-      return { ...renamed, mask, ...queryRow, out: rename(kernel.out) };
+      return { ...renamed, ...scaled, mask, ...queryRow, out: rename(kernel.out) };
     }
     case 'logprob':
       return {

@@ -114,6 +114,7 @@ const kernel = z.discriminatedUnion('anchor', [
     q: identifier,
     k: identifier,
     v: identifier,
+    scales: z.strictObject({ k: identifier, v: identifier }).optional(),
     out: identifier,
     heads: extent,
     kvHeads: extent,

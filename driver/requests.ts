@@ -8,7 +8,7 @@ import type { Overlong } from '../eval/pathLengths.js';
 import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/family/mask.js';
-import type { Arithmetic, Precision, TargetName } from './target.js';
+import type { Arithmetic, KvCache, Precision, TargetName } from './target.js';
 import { counted } from '../system/format.js';
 import type { WeightInit } from './names.js';
 
@@ -76,6 +76,8 @@ export interface ModelRequest {
   readonly maxTokens?: number;
   /** Tokens whose keys and values are kept between calls; the model then has the function `step`. */
   readonly cacheTokens?: number;
+  /** How keys and values are kept. Default: in the type that attention multiplies. */
+  readonly kvCache?: KvCache;
   /** `step` can keep logits on the device, which some options of generation need. */
   readonly logits?: boolean;
   /** A call of `step` takes tokens that the one before it has drawn, so that it can begin before they are read. */

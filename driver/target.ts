@@ -30,6 +30,23 @@ export type Precision = (typeof PRECISIONS)[number];
 export const ARITHMETICS = ['bf16', 'f16', 'f32', 'int8', 'fp8'] as const;
 export type Arithmetic = (typeof ARITHMETICS)[number];
 
+/** How keys and values are kept: in the type that attention multiplies, or as E4M3 with a scale for each head. */
+export const KV_CACHES = ['16bit', 'fp8'] as const;
+export type KvCache = (typeof KV_CACHES)[number];
+
+/** A target's numerics for a cache of this kind. */
+export const withCache = (numerics: Numerics, kvCache: KvCache = '16bit'): Numerics =>
+  kvCache === 'fp8' ? { ...numerics, cache: 'e4m3' } : numerics;
+
+/** What results and journals name: a model's arithmetic and its cache. Answers are comparable only if it is equal. */
+export const arithmeticName = ({
+  arithmetic,
+  kvCache,
+}: {
+  readonly arithmetic: Arithmetic;
+  readonly kvCache?: KvCache;
+}): string => (kvCache === 'fp8' ? `${arithmetic}, FP8 cache` : arithmetic);
+
 /** The largest chip of each architecture, for compiling without one: A100, H100 SXM. */
 export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {
   sm_80: { arch: 'sm_80', sharedBytesPerBlock: 166_912, multiprocessors: 108 },

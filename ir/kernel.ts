@@ -159,13 +159,16 @@ export const windowOfMask = (mask: Mask): number | undefined => (mask.kind === '
 /**
  * out[row, h·d + i] = Σ_k softmax_k(s + mask)·v[k, h', i] with s = scale·q[row, h]·k[k, h'] and h' = ⌊h·kvHeads/heads⌋.
  * With a cap, s is cap·tanh(s / cap). Queries are rows of `q`, read through `queryRow` if there is one. The row is also
- * the query's position in token order.
+ * the query's position in token order. With scales, keys and values are codes: row k of head h' is to be multiplied by
+ * scales.k[k, h'] and scales.v[k, h'].
  */
 export interface AttentionKernel extends KernelBase {
   readonly anchor: 'attention';
   readonly q: string;
   readonly k: string;
   readonly v: string;
+  /** f32[rows of keys, kvHeads] each. */
+  readonly scales?: { readonly k: string; readonly v: string };
   readonly out: string;
   readonly heads: number;
   readonly kvHeads: number;

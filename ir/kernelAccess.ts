@@ -29,6 +29,10 @@ export function maskBuffers(mask: Mask): readonly string[] {
   return names;
 }
 
+/** Names of the buffers that hold scales of keys and of values. */
+export const scaleBuffers = ({ scales }: Pick<AttentionKernel, 'scales'>): readonly string[] =>
+  scales === undefined ? [] : [scales.k, scales.v];
+
 function outputReads(output: Output, into: Set<string>): void {
   scalarReads(output.value, into);
   if (output.kind === 'store' && output.via !== undefined) into.add(output.via);
@@ -62,7 +66,8 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
       if (kernel.finish !== undefined) finishReads(kernel, kernel.finish, reads);
       break;
     case 'attention':
-      for (const name of [kernel.q, kernel.k, kernel.v, ...maskBuffers(kernel.mask)]) reads.add(name);
+      for (const name of [kernel.q, kernel.k, kernel.v, ...scaleBuffers(kernel)]) reads.add(name);
+      for (const name of maskBuffers(kernel.mask)) reads.add(name);
       if (kernel.queryRow !== undefined) reads.add(kernel.queryRow);
       break;
     case 'logprob':

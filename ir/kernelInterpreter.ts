@@ -19,6 +19,7 @@ import type {
 } from './kernel.js';
 import { LOGPROB_BLOCK, loopDomains, partWidth, ROW_SUM_BLOCK } from './kernel.js';
 import { adjustLogits, chooseToken, largestTokens } from './filters.js';
+import { scaleBuffers } from './kernelAccess.js';
 import { rowSampling, SAMPLE_INPUT_NAMES, sampleInputsOf } from './sampleInputs.js';
 import { softCap } from './softCap.js';
 import { drawScore, type NoiseKey } from './gumbel.js';
@@ -186,6 +187,7 @@ function attention(memory: KernelMemory, kernel: AttentionKernel): void {
   const k = memory.read(kernel.k);
   const tokens = k.rows;
   const v = memory.read(kernel.v);
+  const [kScale, vScale] = scaleBuffers(kernel).map((name) => memory.read(name));
   const out = memory.write(kernel.out);
   const visible = visibleKeys(memory, mask, tokens);
   for (let row = 0; row < rows; row++) {
@@ -199,7 +201,8 @@ function attention(memory: KernelMemory, kernel: AttentionKernel): void {
       keys.forEach(({ row: key, bias }, i) => {
         const product =
           scale * dot(q.data, query * q.columns + h * headDim, k.data, key * k.columns + kv * headDim, headDim);
-        scores[i] = softCap(product, kernel.cap) + bias;
+        const scaled = product * (kScale?.data[key * kScale.columns + kv] ?? 1);
+        scores[i] = softCap(scaled, kernel.cap) + bias;
         max = Math.max(max, scores[i]!);
       });
       let sum = 0;
@@ -207,8 +210,9 @@ function attention(memory: KernelMemory, kernel: AttentionKernel): void {
       keys.forEach(({ row: key }, at) => {
         const p = scores[at]! / sum;
         if (p === 0) return;
+        const weight = p * (vScale?.data[key * vScale.columns + kv] ?? 1);
         for (let i = 0; i < headDim; i++) {
-          out.data[row * out.columns + h * headDim + i]! += p * v.data[key * v.columns + kv * headDim + i]!;
+          out.data[row * out.columns + h * headDim + i]! += weight * v.data[key * v.columns + kv * headDim + i]!;
         }
       });
     }

@@ -62,7 +62,9 @@ export function printKernel(kernel: Kernel): string {
         ...(kernel.finish ?? []).map((output) => `    ${printOutput(output)}`),
       ].join('\n');
     case 'attention': {
-      const { q, k, v, out, mask, scale, cap, heads, kvHeads, headDim, queryRow } = kernel;
+      const { q, out, mask, scale, cap, heads, kvHeads, headDim, queryRow, scales } = kernel;
+      const [k, v] =
+        scales === undefined ? [kernel.k, kernel.v] : [`${kernel.k}·${scales.k}`, `${kernel.v}·${scales.v}`];
       const width = windowOfMask(mask);
       const window = width === undefined ? '' : ` of the last ${width}`;
       const bias = mask.kind === 'bias' ? mask.buffer : `${mask.kind} ${maskBuffers(mask).join(' ')}${window}`;

@@ -6,7 +6,7 @@
 import { storedBounds } from './boundedValues.js';
 import { productName } from './extents.js';
 import type { Kernel, KernelModule } from './kernel.js';
-import { outputsOf } from './kernelAccess.js';
+import { outputsOf, scaleBuffers } from './kernelAccess.js';
 import { sourceRows } from './packing.js';
 import { indexBound, printRole, type Role } from './roles.js';
 import { operands, readOf, type Scalar } from './scalar.js';
@@ -118,7 +118,8 @@ function lookups(kernel: Kernel, rows: ReadonlyMap<string, Dim>): readonly Looku
       if (kernel.mask.kind === 'path') {
         const { begin, key } = kernel.mask;
         found.push({ index: begin, rows: rowsOf(key), what: `'${key}'` });
-        for (const read of [kernel.k, kernel.v]) found.push({ index: key, rows: rowsOf(read), what: `'${read}'` });
+        for (const read of [kernel.k, kernel.v, ...scaleBuffers(kernel)])
+          found.push({ index: key, rows: rowsOf(read), what: `'${read}'` });
       }
       break;
     case 'logprob':

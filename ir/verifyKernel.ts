@@ -19,6 +19,7 @@ import type {
 } from './kernel.js';
 import { LOGPROB_BLOCK, loopDomains, partWidth, ROW_SUM_BLOCK, windowOfMask } from './kernel.js';
 import { groupSumsOf } from './groupSums.js';
+import { scaleBuffers } from './kernelAccess.js';
 import { sourceRows } from './packing.js';
 import { operands, readOf, type Scalar } from './scalar.js';
 import { FORMATS } from './storage.js';
@@ -391,8 +392,10 @@ class KernelCheck implements Reader {
     const q = this.read(kernel.q);
     const queries = mask.kind === 'path' ? q.rows : keys;
     this.is(q, float, queries, heads * headDim, 'queries');
-    this.is(k, float, keys, kvHeads * headDim, 'keys');
-    this.is(this.read(kernel.v), float, keys, kvHeads * headDim, 'values');
+    const stored = kernel.scales === undefined ? float : (['e4m3'] as const);
+    this.is(k, stored, keys, kvHeads * headDim, 'keys');
+    this.is(this.read(kernel.v), stored, keys, kvHeads * headDim, 'values');
+    for (const name of scaleBuffers(kernel)) this.is(this.read(name), ['f32'], keys, kvHeads, 'scales');
     this.mask(mask, queries, keys);
     if (kernel.queryRow !== undefined) this.is(this.read(kernel.queryRow), ['i32'], kernel.rows, 1, 'rows of queries');
     if (kernel.queryRow === undefined && kernel.rows !== queries)

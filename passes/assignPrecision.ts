@@ -1,3 +1,4 @@
+import { isScaled } from '../ir/ops/attention.js';
 import { isScoreOp } from '../ir/ops/fused.js';
 import { definitions, loadTimeValues, rewrite, type Graph, type Value } from '../ir/graph/graph.js';
 import { isCodeFormat } from '../ir/storage.js';
@@ -25,9 +26,12 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
       return narrow;
     };
     if (node.op === 'attention') {
-      if (attention === 'f32' || node.operands.slice(0, 3).every((v) => v.type.dtype === attention)) return undefined;
+      // Codes of keys and values stay as they are.
+      const read = isScaled(node.attributes) ? 1 : 3;
+      if (attention === 'f32' || node.operands.slice(0, read).every((v) => v.type.dtype === attention))
+        return undefined;
       const narrow = node.operands.map((v, i) =>
-        i < 3 && v.type.dtype !== attention ? narrowed(v, attention) : rewriter.map(v),
+        i < read && v.type.dtype !== attention ? narrowed(v, attention) : rewriter.map(v),
       );
       return rewriter.add('attention', narrow, node.attributes, node.result.name);
     }

@@ -65,6 +65,9 @@ function sharesPass(a: Node, b: Node): boolean {
   return a.operands.slice(0, count).every((v, i) => v === b.operands[i]);
 }
 
+/** Whether `node` is a sum that the kernel of its operand does not take. */
+const isApart = ({ attributes }: Node): boolean => attributes['apart'] === true;
+
 class Fuser implements Placed {
   readonly groups: Group[] = [];
   readonly homes = new Map<Value, Home>();
@@ -148,13 +151,15 @@ class Fuser implements Placed {
   private copy(v: Value): void {
     if (this.copies.has(v)) return;
     const node = this.defs.get(v);
-    if (node === undefined || OPS[node.op].fuse !== 'elementwise' || columnsOf(v) !== 1) {
+    const columns = columnsOf(v);
+    const isPerHead = v.type.shape.length === 3 && v.type.shape[2] === 1;
+    if (node === undefined || OPS[node.op].fuse !== 'elementwise' || !(columns === 1 || isPerHead)) {
       throw new CompileError(
         `%${v.name}${node === undefined ? '' : ` = ${node.op}(…)`} is needed in memory, ` +
           'but no kernel writes it: its readers recompute it',
       );
     }
-    const group = this.open('loop', this.rows(v), 1);
+    const group = this.open('loop', this.rows(v), columns);
     group.members.push(node);
     group.stored.add(v);
     this.copies.set(v, group);
@@ -248,10 +253,9 @@ class Fuser implements Placed {
     this.homes.set(node.result, { kind: 'inline' });
     if (shape.length === 3 && width % ROW_SUM_BLOCK !== 0) return this.store(operand);
     const home = this.home(operand);
-    const group =
-      !this.isGathered(read) && home.kind === 'group' && (home.group.kind === 'gemm' || home.group.kind === 'loop')
-        ? home.group
-        : this.open('loop', this.rows(read), columns);
+    const isOwn =
+      home.kind === 'group' && (home.group.kind === 'loop' || (home.group.kind === 'gemm' && !isApart(node)));
+    const group = isOwn && !this.isGathered(read) ? home.group : this.open('loop', this.rows(read), columns);
     if (home.kind === 'group' && home.group !== group) home.group.stored.add(operand);
     group.members.push(node);
   }
@@ -335,11 +339,15 @@ class Fuser implements Placed {
         : latest.rows === rows
           ? [latest]
           : this.groups.slice(this.groups.indexOf(latest)).filter(isLoop);
+    const isOpen = (g: Group): boolean => g.kind !== 'gemm' || !this.isApart(node);
     const group =
       candidates.find(
         (g) =>
           this.isRounding(g, node) ||
-          (this.mayJoin(g, rows, columns, node.operands) && rotatesAlike(g, node) && this.sums.allow(node, g)),
+          (isOpen(g) &&
+            this.mayJoin(g, rows, columns, node.operands) &&
+            rotatesAlike(g, node) &&
+            this.sums.allow(node, g)),
       ) ?? this.open('loop', rows, columns);
     for (const v of node.operands) {
       const [base, home] = [this.viewed(v), this.home(this.viewed(v))];
@@ -347,6 +355,12 @@ class Fuser implements Placed {
     }
     group.members.push(node);
     this.homes.set(node.result, { kind: 'group', group });
+  }
+
+  /** Whether only sums read `node` that a loop takes, which computes it as well. */
+  private isApart({ result }: Node): boolean {
+    const readers = this.readers.get(result) ?? [];
+    return readers.length > 0 && readers.every(isApart) && !this.results.has(result);
   }
 
   /** Whether everything in `operands` is ready before `group` starts, or is computed in it. */

@@ -9,7 +9,7 @@ import type { KernelHead, Lowering } from './lowering.js';
 export function lowerAttention(lowering: Lowering, group: Group, head: KernelHead): AttentionKernel {
   const { buffers } = lowering;
   const node = group.anchors[0]!;
-  const { q, k, v, mask, queryRow } = attentionOperands(
+  const { q, k, v, scales, mask, queryRow } = attentionOperands(
     node.operands.map((operand) => lowering.base(operand)),
     node.attributes,
   );
@@ -25,6 +25,7 @@ export function lowerAttention(lowering: Lowering, group: Group, head: KernelHea
     q: buffers.of(q),
     k: buffers.of(k),
     v: buffers.of(v),
+    ...(scales === undefined ? {} : { scales: { k: buffers.of(scales.k), v: buffers.of(scales.v) } }),
     out: buffers.of(result),
     mask: lowerMask(
       node,

@@ -1,7 +1,7 @@
 /**
- * Puts neighbouring loops into one kernel if they go on with results of the same contraction: the norms of q and of k
- * over their whole width, which no epilogue sees. Their columns differ, so each keeps a domain of its own. Kernels in,
- * kernels out.
+ * Puts neighbouring loops into one kernel if they go on with results of the kernel before them: the norms of q and of k
+ * over their whole width, which no epilogue sees; codes and scales of keys and values. Their columns differ, so each
+ * keeps a domain of its own. Kernels in, kernels out.
  */
 import { loopDomains, type Kernel, type KernelModule, type LoopKernel } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
@@ -20,9 +20,10 @@ function areIndependent(a: LoopKernel, b: LoopKernel): boolean {
   );
 }
 
-/** Whether both read what `contraction` stores. */
-const goOn = (contraction: Kernel | undefined, a: Kernel, b: Kernel): boolean =>
-  contraction?.anchor === 'gemm' && [a, b].every((loop) => meet(kernelWrites(contraction), kernelReads(loop)));
+/** Whether both read what `maker`, a contraction or a loop, stores. */
+const goOn = (maker: Kernel | undefined, a: Kernel, b: Kernel): boolean =>
+  (maker?.anchor === 'gemm' || maker?.anchor === 'loop') &&
+  [a, b].every((loop) => meet(kernelWrites(maker), kernelReads(loop)));
 
 /** `layers.0.attention.qk.norm` for `….q.norm` and `….k.norm`; the first path if they differ otherwise. */
 function pathOf(a: string, b: string): string {
@@ -40,7 +41,13 @@ function merged(a: LoopKernel, b: LoopKernel, names: ReadonlySet<string>): LoopK
   const versions = { ...a.versions, ...b.versions };
   const [own, ...beside] = [...loopDomains(a), ...loopDomains(b)];
   return {
-    ...{ anchor: 'loop', name: names.has(name) ? a.name : name, path, rows: a.rows, ops: [...a.ops, ...b.ops] },
+    ...{
+      anchor: 'loop',
+      name: name === '' || names.has(name) ? a.name : name,
+      path,
+      rows: a.rows,
+      ops: [...a.ops, ...b.ops],
+    },
     ...(Object.keys(versions).length === 0 ? {} : { versions }),
     ...own!,
     beside,

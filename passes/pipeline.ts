@@ -5,6 +5,7 @@
 import type { Graph } from '../ir/graph/graph.js';
 import { verifyGraph } from '../ir/graph/verify.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
+import type { CacheFormat } from '../ir/cacheFormat.js';
 import type { FloatType } from '../ir/types.js';
 import { assignPrecision } from './assignPrecision.js';
 import { canonicaliseMask } from './canonicaliseMask.js';
@@ -21,6 +22,7 @@ import { lowerKernels, type LoweredModule } from './lowerKernels.js';
 import type { WeightStorage } from './lowerWeights.js';
 import { mergeLoops } from './mergeLoops.js';
 import { multiplyBlocks, type StoredBlocks } from './multiplyBlocks.js';
+import { narrowCache } from './narrowCache.js';
 import { narrowContractions, type Narrow } from './narrowContractions.js';
 import { narrowTables } from './narrowTables.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
@@ -35,6 +37,8 @@ export interface Numerics {
   readonly activations: FloatType;
   /** Type of queries, keys and values that attention reads. Default f32. */
   readonly attention?: FloatType;
+  /** Type of keys and values that attention reads, as codes with scales. Default: that of `attention`. */
+  readonly cache?: CacheFormat;
   readonly weights: WeightStorage;
   /** Contractions whose operands have 8 bits. Default: none. */
   readonly narrow?: Narrow;
@@ -120,6 +124,11 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     name: 'multiplyBlocks',
     run: (graph, { blocks }) => multiplyBlocks(graph, blocks),
     reason: 'after norms stayed with rows, and with the head; before rows of another type are cast',
+  },
+  {
+    name: 'narrowCache',
+    run: (graph, { cache }) => narrowCache(graph, cache),
+    reason: 'needs the attention node, and the values behind the casts to the type that it would read',
   },
   {
     name: 'assignPrecision',

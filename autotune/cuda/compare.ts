@@ -144,7 +144,9 @@ export function toleranceOf(kernel: Kernel, module: KernelModule, { dtype }: Pic
     }
     case 'attention': {
       const operand = typeOf(kernel.v);
-      const probability = operand === 'f16' || operand === 'bf16' ? ROUNDING[operand] : 0;
+      // Weights of codes are rounded to binary16.
+      const weight = operand === 'e4m3' ? 'f16' : operand;
+      const probability = weight === 'f16' || weight === 'bf16' ? ROUNDING[weight] : 0;
       return { relative: 4 * stored + 2 * probability, absolute: 4 * (stored + probability) };
     }
     case 'loop':

@@ -1,6 +1,6 @@
 /** Tree attention: each tile of queries against the list of keys that it may see. */
 import { windowOfMask, type AttentionKernel } from '../../ir/kernel.js';
-import { maskBuffers } from '../../ir/kernelAccess.js';
+import { maskBuffers, scaleBuffers } from '../../ir/kernelAccess.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { Emitted } from './gemm.js';
@@ -110,7 +110,8 @@ export function emitAttention(
       ahead: undefined,
     }),
   }));
-  const data = ({ index }: Operand): string => `(const ${C_TYPES[k.dtype]} *)launch->buffers[${index}]`;
+  const data = ({ index, dtype }: Operand): string => `(const ${C_TYPES[dtype]} *)launch->buffers[${index}]`;
+  const [kScale, vScale] = scaleBuffers(kernel).map((name) => operands.get(name));
   const source = render('attention', {
     symbol,
     heads,
@@ -140,6 +141,15 @@ export function emitAttention(
     outStride: out.stride,
     kType: C_TYPES[k.dtype],
     kDtype: k.dtype,
+    // Queries of another type have a load of their own.
+    qType: C_TYPES[q.dtype],
+    qDtype: q.dtype,
+    queryLoad: q.dtype === k.dtype ? 'load_k' : 'load_q',
+    isScaled: kScale !== undefined,
+    kScales: kScale && `(${data(kScale)})`,
+    vScales: vScale && `(${data(vScale)})`,
+    kScaleStride: kScale?.stride,
+    vScaleStride: vScale?.stride,
     outType: C_TYPES[out.dtype],
     outDtype: out.dtype,
     isColumn: mask.kind !== 'bias',

@@ -2,11 +2,12 @@
  * Decides which schedules are legal for a kernel: a pure function of the kernel, the schedule and facts about the
  * target.
  */
-import type { BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
+import type { AttentionKernel, BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import type { CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { GROUP, MOST_WHOLE_ROW, QUAD_COLUMNS } from '../../ir/quads.js';
 import { layoutProblem } from '../../ir/storage.js';
+import type { BufferDType } from '../../ir/types.js';
 import { KEY_STEP } from './attention.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import { columnStep } from './layout.js';
@@ -107,6 +108,14 @@ function contraction(kernel: Contraction, module: KernelModule, s: CpuGemmSchedu
   return true;
 }
 
+/** Why a kernel cannot read its keys and values: those without scales have the type of queries. */
+function keysProblem({ q, k, v, scales }: AttentionKernel, { buffers }: KernelModule): string | undefined {
+  const dtypeOf = (name: string): BufferDType | undefined => buffers.find((b) => b.name === name)?.dtype;
+  const stored = scales === undefined ? dtypeOf(q) : 'e4m3';
+  if (stored !== undefined && [k, v].every((name) => dtypeOf(name) === stored)) return undefined;
+  return scales === undefined ? 'queries, keys and values must have one dtype' : 'keys and values must be codes';
+}
+
 /** `true`, or the reason why `schedule` cannot be used for `kernel` on a target with these facts. */
 export function isLegal(kernel: Kernel, module: KernelModule, schedule: CpuSchedule, facts: CpuFacts): true | string {
   if (!facts.isas.includes(schedule.isa)) return `the target has no ${schedule.isa}`;
@@ -122,13 +131,7 @@ export function isLegal(kernel: Kernel, module: KernelModule, schedule: CpuSched
         return 'queries must be a multiple of 16, at most 256';
       if (!isCount(schedule.keys, KEY_STEP) || schedule.keys > MAX_ITEM)
         return `keys must be a multiple of ${KEY_STEP}, at most ${MAX_ITEM}`;
-      if (
-        new Set([kernel.q, kernel.k, kernel.v].map((name) => module.buffers.find((b) => b.name === name)?.dtype))
-          .size !== 1
-      ) {
-        return 'queries, keys and values must have one dtype';
-      }
-      return true;
+      return keysProblem(kernel, module) ?? true;
     case 'loop':
     case 'logprobReduce':
     case 'sample':

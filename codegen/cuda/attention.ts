@@ -4,7 +4,7 @@
  */
 import type { CudaAttentionSchedule, LaunchShape } from '../../ir/cuda.js';
 import { windowOfMask, type AttentionKernel, type Mask } from '../../ir/kernel.js';
-import { maskBuffers } from '../../ir/kernelAccess.js';
+import { maskBuffers, scaleBuffers } from '../../ir/kernelAccess.js';
 import { renderMma, type MmaTemplate } from './attentionParts.js';
 import {
   decodeTeamBytes,
@@ -12,6 +12,7 @@ import {
   MAX_TOKENS,
   MMA_ROWS,
   PATH_CHUNK,
+  rowPieces,
   SIMT_WARPS,
   tileOf,
   WGMMA_KEYS,
@@ -51,10 +52,11 @@ export function emitAttention(
     operands.get(kernel.out),
   ];
   const masks = maskBuffers(mask).map((name) => operands.get(name));
+  const scales = scaleBuffers(kernel).map((name) => operands.get(name));
   const queryRow = kernel.queryRow === undefined ? undefined : operands.get(kernel.queryRow);
   const { isDecode, rows, isGrouped, threads, slots, blocks, dynamicBytes } = tileOf(kernel, schedule);
   const parameters = new Set(
-    [q, k, v, out, ...masks, ...(queryRow === undefined ? [] : [queryRow])].map(({ name }) => name),
+    [q, k, v, out, ...scales, ...masks, ...(queryRow === undefined ? [] : [queryRow])].map(({ name }) => name),
   ).size;
   const values = {
     head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads, blocks }),
@@ -79,6 +81,7 @@ export function emitAttention(
     kStride: k.stride,
     vStride: v.stride,
     outStride: out.stride,
+    ...keyValues(kernel, [q, k, v], scales),
     ...maskValues(mask, masks),
     window: windowOfMask(mask),
     hasQueryRow: queryRow !== undefined,
@@ -105,6 +108,8 @@ export function emitAttention(
         })
       : render('attentionSimt', {
           ...values,
+          // Queries are loaded as they are.
+          dtype: q.dtype,
           warpQueries: queries / SIMT_WARPS,
           scale: floatLiteral(kernel.scale),
           ...capText(kernel.cap),
@@ -174,7 +179,7 @@ function mmaTemplate(kernel: AttentionKernel, schedule: CudaAttentionSchedule): 
 
 /** What the template of one query a block reads beside the others. `indices`: buffers that say where keys lie. */
 function decodeValues(
-  { headDim: d, heads, kvHeads }: AttentionKernel,
+  kernel: AttentionKernel,
   { keys, cluster = 1, teams = 1 }: CudaAttentionSchedule,
   indices: readonly Operand[],
 ): object {
@@ -184,8 +189,45 @@ function decodeValues(
     isCluster: cluster > 1,
     manyTeams: teams > 1,
     readsAhead: indices.every(({ isInput }) => isInput),
-    teamBytes: decodeTeamBytes(d, heads / kvHeads, keys),
-    unrolledCopies: Math.min(4, d / 8),
+    teamBytes: decodeTeamBytes(kernel, keys),
+    unrolledCopies: Math.min(4, rowPieces(kernel)),
+  };
+}
+
+/** What templates read about keys and values: as attention multiplies them, or as codes with `scales`. */
+function keyValues(
+  kernel: AttentionKernel,
+  [q, k, v]: readonly [Operand, Operand, Operand],
+  [kScale, vScale]: readonly Operand[],
+): object {
+  const load = (of: Operand, name: string): string => `tw_load_${of.dtype}(${name} + row * ${of.stride}ll + i % D)`;
+  const plain = {
+    scaled: false,
+    codes: '',
+    keyType: CUDA_TYPES[k.dtype],
+    keyValue: load(k, 'k'),
+    valueValue: load(v, 'v'),
+    step: 8,
+    queryBytes: 'ROW_BYTES',
+    queryPieces: 'PIECES',
+  };
+  if (kScale === undefined || vScale === undefined) return plain;
+  return {
+    ...plain,
+    scaled: true,
+    codes: render('attentionCodes', {}),
+    // Both products are of binary16.
+    queryDtype: q.dtype,
+    dtype: kernel.scales === undefined || q.dtype === 'f32' ? q.dtype : 'f16',
+    kScaleIndex: kScale.index,
+    vScaleIndex: vScale.index,
+    kScaleStride: kScale.stride,
+    vScaleStride: vScale.stride,
+    keyValue: `${plain.keyValue} * k_scales[row * ${kScale.stride}ll]`,
+    valueValue: `${plain.valueValue} * v_scales[row * ${vScale.stride}ll]`,
+    step: 16,
+    queryBytes: 'QUERY_BYTES',
+    queryPieces: 'QUERY_PIECES',
   };
 }
 

@@ -106,11 +106,12 @@ export function isLegalAttention(
 ): true | string {
   const { skeleton, queries, keys } = schedule;
   const { headDim: d, heads, kvHeads } = kernel;
-  const dtypes = new Set(
-    [kernel.q, kernel.k, kernel.v].map((name) => module.buffers.find((b) => b.name === name)?.dtype),
-  );
-  const [dtype] = dtypes;
-  if (dtypes.size !== 1 || dtype === undefined) return 'queries, keys and values must be declared with one dtype';
+  const dtypeOf = (name: string): BufferDType | undefined => module.buffers.find((b) => b.name === name)?.dtype;
+  const dtype = dtypeOf(kernel.q);
+  const isScaled = kernel.scales !== undefined;
+  const stored = isScaled ? 'e4m3' : dtype;
+  if (dtype === undefined || [kernel.k, kernel.v].some((name) => dtypeOf(name) !== stored))
+    return isScaled ? 'keys and values must be codes' : 'queries, keys and values must be declared with one dtype';
   if (!isFloat(dtype)) return `queries are ${dtype}, not floats`;
   const out = module.buffers.find((b) => b.name === kernel.out)?.dtype;
   if (out === undefined || !isFloat(out)) return `the result ${kernel.out} is not declared as floats`;
@@ -120,11 +121,13 @@ export function isLegalAttention(
   if (skeleton === 'mma') {
     if (!is16(dtype)) return `tensor cores want queries, keys and values in 16 bits, not ${dtype}`;
     if (kernel.mask.kind === 'bias') return 'only simt takes a materialised bias';
+    if (isScaled && kernel.mask.kind !== 'path') return 'only simt takes keys and values in codes over trees';
     if (kernel.mask.kind === 'column' && kernel.mask.window !== undefined) return 'only simt takes a window over trees';
     if (d % 16 !== 0 || d < 16 || d > MAX_MMA_HEAD)
       return `mma wants heads of a multiple of 16, at most ${MAX_MMA_HEAD}, not ${d}`;
     if (!(kernel.scale > 0)) return `mma folds a positive scale into the softmax, not ${kernel.scale}`;
   } else if (skeleton === 'wgmma') {
+    if (isScaled) return 'wgmma wants keys and values in 16 bits, not codes';
     const problem = wgmmaProblem(kernel, dtype, limits);
     if (problem !== undefined) return problem;
   } else {

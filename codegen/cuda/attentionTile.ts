@@ -31,6 +31,8 @@ export const MAX_HEAD_IN_REGISTERS = 64;
 const MAX_HEAD_OF_MANY = 128;
 const MANY_THREADS = 512;
 const FEW_THREADS = 256;
+/** Codes are turned into numbers in registers. */
+const CODED_THREADS = 384;
 /** With few queries, larger tiles of keys do not fit in shared memory. */
 const MOST_BLOCKS = 5;
 /** Blocks of one query and at most this many threads share a multiprocessor by twos, if shared memory allows. */
@@ -70,27 +72,40 @@ const slotsOf = (d: number, rows: number): number =>
 /** Paths: a block of few rows reads keys as fast as memory delivers them, so it always keeps a third tile. */
 const pathSlotsOf = (d: number): number => (d <= MAX_HEAD_OF_MANY ? 3 : 2);
 
-/** `most`: the longest head that leaves registers for MANY_THREADS. */
-const blocksOf = (d: number, threads: number, most: number): number =>
-  Math.min(MOST_BLOCKS, Math.max(1, Math.floor((d <= most ? MANY_THREADS : FEW_THREADS) / threads)));
+/** `most`: the longest head that leaves registers for so many threads. */
+const blocksOf = (d: number, threads: number, most: number, many = MANY_THREADS): number =>
+  Math.min(MOST_BLOCKS, Math.max(1, Math.floor((d <= most ? many : FEW_THREADS) / threads)));
+
+/** What the block of a kernel depends on. */
+export type TiledAttention = Pick<AttentionKernel, 'headDim' | 'heads' | 'kvHeads' | 'mask' | 'scales'>;
+
+/** Pieces of 16 bytes of a head of a key. */
+export const rowPieces = ({ headDim, scales }: TiledAttention): number => headDim / (scales === undefined ? 8 : 16);
+
+/** Bytes of a head of a key in shared memory: an odd number of pieces, so that eight rows lie in different banks. */
+const keyRowBytes = (kernel: TiledAttention): number =>
+  kernel.scales === undefined ? (kernel.headDim + 8) * 2 : (rowPieces(kernel) | 1) * 16;
 
 /**
  * Shared memory of a team of a decode kernel: a chunk of keys and values; the weights of 16 rows as operands of a
  * product, four of their sums for each thread and half of the rows, and a maximum for each row and warp; the partial
  * result of each head with its maximum and sum.
  */
-export function decodeTeamBytes(d: number, group: number, keys: number): number {
+export function decodeTeamBytes(kernel: TiledAttention, keys: number): number {
+  const { headDim: d, heads, kvHeads } = kernel;
+  const group = heads / kvHeads;
   const warps = PATH_CHUNK / keys;
   const halves = group > MMA_ROWS / 2 ? 2 : 1;
   const weights = 2 * PATH_CHUNK * MMA_ROWS + warps * halves * 512 + MMA_ROWS * warps * 4;
-  return roundUp(2 * PATH_CHUNK * (d + 8) * 2 + weights + group * (d + 8) * 4 + group * 8, 16);
+  return roundUp(2 * PATH_CHUNK * keyRowBytes(kernel) + weights + group * (d + 8) * 4 + group * 8, 16);
 }
 
 /** The block of `kernel` under `schedule`. */
 export function tileOf(
-  { headDim: d, heads, kvHeads, mask }: Pick<AttentionKernel, 'headDim' | 'heads' | 'kvHeads' | 'mask'>,
+  kernel: TiledAttention,
   { skeleton, queries, keys, teams = 1, cluster = 1, sharesTiles }: CudaAttentionSchedule,
 ): AttentionTile {
+  const { headDim: d, heads, kvHeads, mask, scales } = kernel;
   if (skeleton === 'simt') {
     return {
       isDecode: false,
@@ -130,8 +145,11 @@ export function tileOf(
       workers: teams * cluster,
       threads,
       slots: 1,
-      blocks: d <= MAX_HEAD_OF_MANY ? Math.max(1, Math.floor(DECODE_THREADS / threads)) : 1,
-      dynamicBytes: teams * decodeTeamBytes(d, heads / kvHeads, keys),
+      blocks:
+        d <= MAX_HEAD_OF_MANY
+          ? Math.max(1, Math.floor(((scales === undefined ? 1 : 2) * DECODE_THREADS) / threads))
+          : 1,
+      dynamicBytes: teams * decodeTeamBytes(kernel, keys),
       staticBytes: 0,
     };
   }
@@ -148,8 +166,13 @@ export function tileOf(
     threads,
     slots,
     // Shared memory holds no more blocks of long heads over paths, so they may use more registers.
-    blocks: blocksOf(d, threads, keepsTotals ? MAX_HEAD_IN_REGISTERS : MAX_HEAD_OF_MANY),
-    dynamicBytes: (rows + 2 * slots * keys) * (d + 8) * 2 + totals,
+    blocks: blocksOf(
+      d,
+      threads,
+      keepsTotals ? MAX_HEAD_IN_REGISTERS : MAX_HEAD_OF_MANY,
+      scales === undefined ? MANY_THREADS : CODED_THREADS,
+    ),
+    dynamicBytes: rows * (d + 8) * 2 + 2 * slots * keys * keyRowBytes(kernel) + totals,
     staticBytes: STATIC_BYTES[!isPath ? 'mma' : sharesTiles === true ? 'shared' : 'path'],
   };
 }

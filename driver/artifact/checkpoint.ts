@@ -20,10 +20,11 @@ function packedCheckpoint(dir: string, again: string): string {
 /** The checkpoint of an artifact: packed inside it, at the path in the manifest, or at the path that the user gives. */
 export function checkpointOf(
   dir: string,
-  { model, target, cacheTokens, logits }: Manifest,
+  { model, target, cacheTokens, kvCache, logits }: Manifest,
   elsewhere: string | undefined,
 ): Checkpoint {
-  const again = rebuild(dir, { model, arithmetic: target.arithmetic, target: target.kind, cacheTokens, logits });
+  const { arithmetic, kind } = target;
+  const again = rebuild(dir, { model, arithmetic, target: kind, cacheTokens, kvCache, logits });
   const path = elsewhere ?? (model.isPacked ? packedCheckpoint(dir, again) : model.path);
   if (!existsSync(path))
     throw new UserError(

@@ -15,6 +15,7 @@ import { pathInside } from '../../system/inside.js';
 import { readBounded } from '../../system/read.js';
 import { checkAgainstGraph, checkPlan } from '../checkPlan.js';
 import { cacheTokensOf, modelFunctions, printFunctions } from '../functions.js';
+import { withCache } from '../target.js';
 import type { Machine } from '../machine.js';
 import { parsePlan } from '../planJson.js';
 import { packedCode, type PackedCode } from '../targets/machineCode.js';
@@ -72,7 +73,7 @@ function requireSame(dir: string, { model }: Manifest, checkpoint: Checkpoint, a
 /** The module of the text. If there is a checkpoint, its functions must be the checkpoint's own. */
 async function moduleIn<S, D>(
   text: string,
-  { mask, cacheTokens, logits, feeds }: Manifest,
+  { mask, cacheTokens, kvCache, logits, feeds }: Manifest,
   target: Target<S, D>,
   device: D,
   checkpoint: Checkpoint | undefined,
@@ -87,7 +88,7 @@ async function moduleIn<S, D>(
   }
   const options =
     cacheTokens === undefined ? { mask } : { mask, cacheTokens, logits: logits === true, feeds: feeds === true };
-  const module = modelFunctions(checkpoint, target.numerics(device), options);
+  const module = modelFunctions(checkpoint, withCache(target.numerics(device), kvCache), options);
   if (printFunctions(module) !== text)
     throw new Error('this is not the graph that the config.json of the checkpoint compiles to');
   return module;
@@ -103,8 +104,9 @@ async function loadAs<S, D>(
 ): Promise<Artifact> {
   const { arithmetic } = manifest.target;
   const source = { ...manifest.model, path };
-  const { cacheTokens, logits } = manifest;
-  let again = rebuild(dir, { model: source, arithmetic, target: target.name, cacheTokens, logits });
+  const { cacheTokens, kvCache, logits } = manifest;
+  const known = { model: source, arithmetic, cacheTokens, kvCache, logits };
+  let again = rebuild(dir, { ...known, target: target.name });
   const check = async <T>(name: string, run: () => T | Promise<T>): Promise<T> => {
     try {
       return await run();
@@ -116,7 +118,7 @@ async function loadAs<S, D>(
     }
   };
   const device = await check('', () => target.restore(manifest.target, machine));
-  again = rebuild(dir, { model: source, arithmetic, target: target.option(device), cacheTokens, logits });
+  again = rebuild(dir, { ...known, target: target.option(device) });
   if (checkpoint !== undefined) requireSame(dir, manifest, checkpoint, again);
   const texts = { 'graph.tw': readPart(dir, 'graph.tw', again), 'plan.json': readPart(dir, 'plan.json', again) };
   for (const name of ['graph.tw', 'plan.json'] as const) {
@@ -139,9 +141,11 @@ async function loadAs<S, D>(
     const most = tokensIn(scoreOf(plan).capacity);
     if (most !== (manifest.maxTokens ?? most))
       throw new Error(`its largest micro-batch has ${most} tokens, not the ${manifest.maxTokens} of the manifest`);
-    checkAgainstGraph(plan, module, target.numerics(device));
+    checkAgainstGraph(plan, module, withCache(target.numerics(device), kvCache));
   });
   const { mask } = manifest;
-  const model = { target, device, isa: target.label(device), arithmetic, mask, graphText: texts['graph.tw'], plan };
+  const isa = target.label(device);
+  const cache = kvCache === undefined ? {} : { kvCache };
+  const model = { target, device, isa, arithmetic, ...cache, mask, graphText: texts['graph.tw'], plan };
   return { manifest, model, again };
 }

@@ -12,7 +12,7 @@ import { decodeUtf8, readBounded } from '../../system/read.js';
 import { quoteForShell } from '../../system/shell.js';
 import { MANIFEST, MAX_CACHE_TOKENS, type WeightInit } from '../names.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
-import { ARITHMETICS, type Arithmetic } from '../target.js';
+import { ARITHMETICS, type Arithmetic, type KvCache } from '../target.js';
 import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Rebuild } from '../targets/index.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
@@ -42,6 +42,8 @@ const manifestSchema = z.strictObject({
   maxTokens: z.number().int().min(1).max(MAX_CAPACITY).optional(),
   /** Tokens whose keys and values the function `step` keeps; absent if the artifact only scores. */
   cacheTokens: z.number().int().min(1).max(MAX_CACHE_TOKENS).optional(),
+  /** Absent: keys and values are kept in the type that attention multiplies. */
+  kvCache: z.literal('fp8').optional(),
   /** Whether `step` can keep logits on the device and choose from them. */
   logits: z.literal(true).optional(),
   /** Whether `step` takes tokens that the call before it has drawn. */
@@ -126,10 +128,11 @@ export function rebuild(
     readonly target?: string;
     readonly arithmetic?: Arithmetic;
     readonly cacheTokens?: number | undefined;
+    readonly kvCache?: KvCache | undefined;
     readonly logits?: boolean | undefined;
   } = {},
 ): string {
-  const { arithmetic, target, model, cacheTokens, logits = false } = known;
+  const { arithmetic, target, model, cacheTokens, kvCache, logits = false } = known;
   const isHost = target === undefined || target === HOST_TARGET;
   const precision = arithmetic === 'f32' || !isHost ? arithmetic : undefined;
   const words = [
@@ -139,6 +142,7 @@ export function rebuild(
     ...(target === undefined ? [] : [`--target ${target}`]),
     ...(precision === undefined ? [] : [`--precision ${precision}`]),
     ...(cacheTokens === undefined ? [] : [`--cache-tokens ${cacheTokens}`]),
+    ...(kvCache === undefined ? [] : [`--kv-cache ${kvCache}`]),
     ...(logits ? ['--logits'] : []),
     `-o ${quoteForShell(dir)}`,
   ];
@@ -147,9 +151,13 @@ export function rebuild(
 
 /** The commands that rebuild the artifact at `dir` for other targets. A CPU chooses its own arithmetic. */
 export const rebuildFor =
-  (dir: string, model: Pick<ModelReference, 'path' | 'init'>, arithmetic: Arithmetic): Rebuild =>
+  (
+    dir: string,
+    model: Pick<ModelReference, 'path' | 'init'>,
+    { arithmetic, kvCache }: Pick<CompiledModel, 'arithmetic' | 'kvCache'>,
+  ): Rebuild =>
   (target) =>
-    rebuild(dir, { model, target, ...(target === HOST_TARGET ? {} : { arithmetic }) });
+    rebuild(dir, { model, target, kvCache, ...(target === HOST_TARGET ? {} : { arithmetic }) });
 
 /** Reads the manifest of an artifact and nothing else. Throws UserError. */
 export function readManifest(dir: string, targets: readonly AnyTarget[] = TARGET_RECORDS): Manifest {

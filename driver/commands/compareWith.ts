@@ -20,11 +20,11 @@ import { targetOf } from '../targets/index.js';
 type AskedScore = Asked<ScoreRequest>;
 
 /** Fields of a request that change its arithmetic: those in which a baseline may differ from its run. */
-const ARITHMETIC = ['precision'] as const satisfies readonly (keyof ScoreRequest)[];
+const ARITHMETIC = ['precision', 'kvCache'] as const satisfies readonly (keyof ScoreRequest)[];
 
 /** The same run in the arithmetic of a baseline. GPUs multiply 16-bit numbers, so that f32 is computed on the CPU. */
 export function baselineOf<R extends AskedScore>(asked: R, baseline: Baseline): R {
-  const { compareWith: _, trace: __, dump: ___, ...rest } = asked;
+  const { compareWith: _, trace: __, dump: ___, kvCache: ____, ...rest } = asked;
   const precision = baseline === '16bit' ? 'auto' : baseline;
   if (baseline !== 'f32') return { ...rest, precision } as unknown as R;
   const { devices, parallel, isa, ...others } = rest;

@@ -18,7 +18,7 @@ import { isArtifact, type WeightInit } from '../names.js';
 import { compileModel, type CompiledModel } from '../compile/compile.js';
 import { cacheTokensOf } from '../functions.js';
 import { detectMachine, type Machine } from '../machine.js';
-import type { Arithmetic, Precision, TargetName } from '../target.js';
+import { arithmeticName, type KvCache, type Precision, type TargetName } from '../target.js';
 import { openModel } from '../model.js';
 import { storedBlocks } from '../storedBlocks.js';
 import { targetOf } from '../targets/index.js';
@@ -36,6 +36,7 @@ export interface InspectRequest extends Omit<ArtifactRequest, 'trustsCode'> {
   readonly maxTokens?: number;
   /** Tokens whose keys and values are kept between calls; the model then has the function `step`. */
   readonly cacheTokens?: number;
+  readonly kvCache?: KvCache;
 }
 
 /** The graph or the kernels after one pass. A second run of a pass is called `name.2`. */
@@ -72,7 +73,8 @@ export interface Inspection {
   readonly model: CompiledModel;
   /** Instruction set, or `cuda:` and an architecture. */
   readonly isa: string;
-  readonly arithmetic: Arithmetic;
+  /** And the cache. */
+  readonly arithmetic: string;
   readonly plan: LinkedFunction<unknown>;
   /** Absent if an artifact's checkpoint was moved or removed. */
   readonly checkpoint: Checkpoint | undefined;
@@ -119,6 +121,7 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
     ...(request.mask === undefined ? {} : { mask: request.mask }),
     ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
     ...(request.cacheTokens === undefined ? {} : { cacheTokens: request.cacheTokens }),
+    ...(request.kvCache === undefined ? {} : { kvCache: request.kvCache }),
   });
   return {
     request,
@@ -126,7 +129,7 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
     isTuned: false,
     model: compiled,
     isa: compiled.isa,
-    arithmetic: compiled.arithmetic,
+    arithmetic: arithmeticName(compiled),
     plan: scoreOf(compiled.plan),
     checkpoint,
     config: checkpoint.config,
@@ -216,7 +219,7 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
     contents: describeContents(request.model, artifact, isVerified, notes),
     model,
     isa: model.isa,
-    arithmetic: model.arithmetic,
+    arithmetic: arithmeticName(model),
     plan: scoreOf(model.plan),
     checkpoint,
     config: checkpoint?.config,
@@ -240,6 +243,7 @@ function replay(checkpoint: Checkpoint, model: CompiledModel): readonly Recorded
   const again = compileModel(checkpoint, model.target, model.device, {
     maxTokens: tokensIn(scoreOf(model.plan).capacity),
     ...(cacheTokens === undefined ? {} : { cacheTokens }),
+    ...(model.kvCache === undefined ? {} : { kvCache: model.kvCache }),
     observe,
     mask: model.mask,
   });

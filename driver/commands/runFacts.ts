@@ -10,6 +10,7 @@ import {
 } from '../../eval/index.js';
 import type { ClosedRange } from '../../eval/selection.js';
 import type { ScoreRequest } from '../requests.js';
+import { arithmeticName } from '../target.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import type { PackedQuestions } from './questionSet.js';
 import type { ScoredSet } from './scoreSet.js';
@@ -77,7 +78,7 @@ export const settingsOf = (
   model_args: `model=${request.model},precision=${request.precision}`,
   batch_size: 'auto',
   device: model.model.target.name,
-  arithmetic: model.model.arithmetic,
+  arithmetic: arithmeticName(model.model),
   isa: model.model.isa,
   sharing: request.sharing,
   limit: request.limit ?? null,

@@ -14,7 +14,7 @@ import { quoteForShell } from '../../system/shell.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import { weighedShard, type PackedQuestions } from './questionSet.js';
 import type { RunProgress, Ui } from '../requests.js';
-import type { Arithmetic } from '../target.js';
+import { arithmeticName, type Arithmetic } from '../target.js';
 import { scoringId } from './scoringId.js';
 import { planPathScorer } from './pathScorer.js';
 import { PlanScorer } from './scorer.js';
@@ -50,7 +50,7 @@ export async function modelIdentity(model: LoadedModel): Promise<ModelIdentity> 
     artifact: await scoringId(model),
     checkpoint: checkpointId(model),
     tokenizer: model.tokenizer.hash,
-    arithmetic: model.model.arithmetic,
+    arithmetic: arithmeticName(model.model),
     isa: model.model.isa,
   };
   identities.set(model, identity);

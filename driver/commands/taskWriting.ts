@@ -8,6 +8,7 @@ import type { Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { SEEDS, type Seeds } from '../../tasks/requests/seeds.js';
 import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
+import { arithmeticName } from '../target.js';
 import { Continuer } from './continuation.js';
 import { checkpointId, type LoadedModel } from './loadModel.js';
 import { scoringId } from './scoringId.js';
@@ -46,7 +47,7 @@ async function openJournal({
     artifact: await scoringId(model),
     checkpoint: checkpointId(model),
     tokenizer: model.tokenizer.hash,
-    arithmetic: model.model.arithmetic,
+    arithmetic: arithmeticName(model.model),
     isa: model.model.isa,
     task: task.name,
     dataset: sha256,

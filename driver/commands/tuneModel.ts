@@ -52,7 +52,7 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
         const options = {
           budgetSeconds: seconds,
           threads,
-          rebuild: rebuildFor(artifact, reference, model.arithmetic),
+          rebuild: rebuildFor(artifact, reference, model),
           ...(database === undefined ? {} : { database }),
           ...(signal === undefined ? {} : { signal }),
         };

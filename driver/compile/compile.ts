@@ -10,6 +10,7 @@ import type { Observer } from '../../passes/pipeline.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
 import { modelFunctions, printFunctions } from '../functions.js';
 import { planFunction } from '../planFunction.js';
+import { withCache, type KvCache } from '../target.js';
 import type { CompiledModel, Target } from '../targets/target.js';
 
 export type { CompiledModel } from '../targets/target.js';
@@ -20,6 +21,8 @@ export interface CompileOptions {
   readonly maxTokens?: number;
   /** Adds the function `step`, with memory for the keys and values of this many tokens. */
   readonly cacheTokens?: number;
+  /** How keys and values are kept. Default: in the type that attention multiplies. */
+  readonly kvCache?: KvCache;
   /** `step` chooses tokens from whole rows of logits where it is asked to. */
   readonly logits?: boolean;
   /** `step` takes tokens that the call before it has drawn. Such a plan is for one device: it is no pipeline. */
@@ -42,7 +45,8 @@ export function compileModel<S, D>(
   device: D,
   options: CompileOptions = {},
 ): CompiledModel<S, D> {
-  const numerics = target.numerics(device);
+  const { kvCache } = options;
+  const numerics = withCache(target.numerics(device), kvCache);
   const { least, most } = target.capacity(device);
   const tokens = options.maxTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
   if (!Number.isInteger(tokens) || tokens < LEAST_CAPACITY || tokens > MAX_CAPACITY)
@@ -65,6 +69,7 @@ export function compileModel<S, D>(
     device,
     isa: target.label(device),
     arithmetic: target.arithmetic(device),
+    ...(kvCache === 'fp8' ? { kvCache } : {}),
     mask,
     graphText: printFunctions(module),
     plan: {

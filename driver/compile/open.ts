@@ -68,6 +68,7 @@ export function beginOpening(
       ...(request.mask === undefined ? {} : { mask: request.mask }),
       ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
       ...(cacheTokens === undefined ? {} : { cacheTokens }),
+      ...(request.kvCache === undefined ? {} : { kvCache: request.kvCache }),
       ...(request.logits === undefined ? {} : { logits: request.logits }),
       ...(request.feeds === undefined ? {} : { feeds: request.feeds }),
       ...(dump === undefined ? {} : { observe: (stage) => dump.stage(stage) }),
@@ -129,6 +130,7 @@ function beginArtifact(
           arithmetic: manifest.target.arithmetic,
           target: manifest.target.kind,
           cacheTokens: manifest.cacheTokens,
+          kvCache: manifest.kvCache,
           logits: manifest.logits,
         }),
       );
@@ -165,4 +167,4 @@ export const openArtifact = async (
 
 /** The commands that rebuild the model opened at `path` for other targets. */
 export const rebuildOpened = (path: string, { reference, model, isArtifact: isOne }: OpenedModel): Rebuild =>
-  rebuildFor(isOne ? path : 'model.tw', reference, model.arithmetic);
+  rebuildFor(isOne ? path : 'model.tw', reference, model);

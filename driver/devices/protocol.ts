@@ -17,6 +17,7 @@ export interface DeviceRequest extends Pick<
   | 'mask'
   | 'maxTokens'
   | 'cacheTokens'
+  | 'kvCache'
   | 'logits'
   | 'feeds'
   | 'checkpoint'

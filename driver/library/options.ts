@@ -8,7 +8,7 @@ import { CPU_ISAS } from '../../ir/plan.js';
 import { MAX_CACHE_TOKENS } from '../names.js';
 import type { ProgressListener } from './progress.js';
 import { PREFIXES } from '../requests.js';
-import { PRECISIONS, TARGET_CHOICES } from '../target.js';
+import { KV_CACHES, PRECISIONS, TARGET_CHOICES } from '../target.js';
 
 const whole = (least: number, most: number) => z.number().int().min(least).max(most);
 const MAX_DEVICES = 64;
@@ -35,6 +35,8 @@ const modelFields = {
   maxTokens: whole(32, 1 << 16).optional(),
   /** Tokens whose keys and values are kept: needed to generate. */
   cacheTokens: whole(16, MAX_CACHE_TOKENS).optional(),
+  /** How keys and values are kept. Default: in the type that attention multiplies. */
+  kvCache: z.enum(KV_CACHES).optional(),
   /** Steps can keep logits, which filters, penalties, biases, beams, `minNewTokens` and `topLogProbs` need. */
   logits: z.boolean().optional(),
 };

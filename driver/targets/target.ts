@@ -20,7 +20,7 @@ import type { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
 import type { Executor } from '../executor.js';
 import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
-import type { Arithmetic, Precision } from '../target.js';
+import type { Arithmetic, KvCache, Precision } from '../target.js';
 import type { CompiledCode, PackedCode } from './machineCode.js';
 
 /**
@@ -34,6 +34,8 @@ export interface CompiledModel<S = unknown, D = unknown> {
   /** Names the machine code in results, journals and messages: `avx512`, `cuda:sm_90a`. */
   readonly isa: string;
   readonly arithmetic: Arithmetic;
+  /** Absent: in the type that attention multiplies. */
+  readonly kvCache?: KvCache;
   readonly mask: MaskKind;
   /** Text of the optimised graph. */
   readonly graphText: string;

@@ -3,6 +3,7 @@
  * That is sound if nobody reads a version once the next is made, which verifyVersions proves.
  */
 import type { StateDecl } from '../function.js';
+import { isScaled } from '../ops/attention.js';
 import type { Graph, Node, Value } from './graph.js';
 
 /** Which state a value is a version of, and how many writes of this call came before it. */
@@ -13,7 +14,7 @@ export interface Version {
 
 /** Whether operand `i` of the node may be a version of a state: rows of it are read by index, or written. */
 function takesState({ op, attributes }: Node, i: number): boolean {
-  if (op === 'attention') return attributes['mask'] === 'path' && (i === 1 || i === 2);
+  if (op === 'attention') return attributes['mask'] === 'path' && i > 0 && i < (isScaled(attributes) ? 5 : 3);
   return i === 0 && (op === 'gather_rows' || op === 'write_rows');
 }
 

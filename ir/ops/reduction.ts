@@ -1,4 +1,7 @@
-/** Reductions over the last axis. The axis stays with extent 1, so that results broadcast against the operand. */
+/**
+ * Reductions over the last axis. The axis stays with extent 1, so that results broadcast against the operand. Sums that
+ * are `apart` are not taken by the kernel that computes the operand, but by a loop behind it.
+ */
 import { TypeMismatch, elementCount, type OpDef } from './opDef.js';
 
 function reduction(
@@ -11,6 +14,7 @@ function reduction(
     summary,
     fuse,
     attributes: {},
+    ...(fuse === 'sum' ? { optional: { apart: 'boolean' } as const } : {}),
     arity: [1, 1],
     infer: ([x]) => {
       if (x!.shape.length === 0) throw new TypeMismatch('cannot reduce a scalar');

@@ -30,8 +30,10 @@ describe('the command that rebuilds an artifact', () => {
 
   test('leaves it to a CPU whether it computes in bf16: only those with AMX can', () => {
     expect(rebuild('m.tw', { target: 'cpu', arithmetic: 'bf16' })).not.toContain('--precision');
-    expect(rebuildFor('m.tw', model, 'bf16')('cpu')).toMatch(/ --target cpu -o m\.tw$/);
-    expect(rebuildFor('m.tw', model, 'f16')('cuda:sm_80')).toMatch(/ --target cuda:sm_80 --precision f16 -o m\.tw$/);
+    expect(rebuildFor('m.tw', model, { arithmetic: 'bf16' })('cpu')).toMatch(/ --target cpu -o m\.tw$/);
+    expect(rebuildFor('m.tw', model, { arithmetic: 'f16' })('cuda:sm_80')).toMatch(
+      / --target cuda:sm_80 --precision f16 -o m\.tw$/,
+    );
   });
 
   test.each([

@@ -42,6 +42,7 @@ describe('the pipeline', () => {
         "fuseLogProb",
         "narrowContractions",
         "multiplyBlocks",
+        "narrowCache",
         "assignPrecision",
         "eliminateCommonSubexpressions",
         "eliminateDeadCode",

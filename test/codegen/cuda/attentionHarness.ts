@@ -32,6 +32,8 @@ export interface Shape {
   readonly hasQueryRow?: boolean;
   readonly cap?: number;
   readonly window?: number;
+  /** Keys and values are codes, with scales. */
+  readonly scaled?: boolean;
 }
 
 /** Rows of the states that paths run through, if a shape does not say. */
@@ -76,16 +78,21 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     scale: 1 / Math.sqrt(headDim),
     ...(s.cap === undefined ? {} : { cap: s.cap }),
     mask: withWindow(MASKS[mask], s.window),
+    ...(s.scaled === true ? { scales: { k: 'kScale', v: 'vScale' } } : {}),
     ...(hasQueryRow ? { queryRow: 'row' } : {}),
   };
+  const keyRows = isPath ? cacheRows : 'T';
+  const stored = s.scaled === true ? 'e4m3' : dtype;
+  const scales = s.scaled === true ? ['kScale', 'vScale'] : [];
   const buffers: BufferDecl[] = [
     { name: 'q', dtype, rows: 'T', columns: heads * headDim, space: 'arena' },
-    { name: 'k', dtype, rows: isPath ? cacheRows : 'T', columns: kvHeads * headDim, space: 'arena' },
-    { name: 'v', dtype, rows: isPath ? cacheRows : 'T', columns: kvHeads * headDim, space: 'arena' },
+    { name: 'k', dtype: stored, rows: keyRows, columns: kvHeads * headDim, space: 'arena' },
+    { name: 'v', dtype: stored, rows: keyRows, columns: kvHeads * headDim, space: 'arena' },
     { name: 'out', dtype: out, rows, columns: heads * headDim, space: 'arena' },
     { name: 'subtreeEnd', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
     { name: 'bias', dtype: 'f32', rows: 'T', columns: 'T', space: 'arena' },
     { name: 'row', dtype: 'i32', rows: 'R', columns: 1, space: 'input' },
+    ...scales.map((name) => ({ name, dtype: 'f32', rows: keyRows, columns: kvHeads, space: 'arena' }) as const),
     ...(isPath ? PATH_BUFFERS : s.window === undefined ? [] : PATH_BUFFERS.filter(({ name }) => name === 'position')),
   ];
   const scoring = interfaceOf(buffers);
@@ -107,7 +114,14 @@ export function generate(s: Shape, schedule: CudaAttentionSchedule, tokensCapaci
   const symbol = 'k_attention_test';
   const { source, launch } = emitAttention(kernel, operands, schedule, symbol);
   const extents = extentNames(module.interface);
-  return { source, launch, parameters, symbol, extents, text: `${render('prelude', {})}\n${source}` };
+  return {
+    source,
+    launch,
+    parameters,
+    symbol,
+    extents,
+    text: `${render('prelude', {})}${s.scaled === true ? render('preludeE4m3', {}) : ''}\n${source}`,
+  };
 }
 
 const DRIVER = `

@@ -2,6 +2,7 @@
 import { randomArray, randomSource } from '../harness.js';
 import { CACHE_ROWS, type AttentionData, type Shape } from './attentionHarness.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
+import { roundToE4m3 } from '../../../ir/round.js';
 import { listPaths } from '../../../ir/scoring.js';
 
 /** Tokens [from, to) of a sequence, which a call adds. */
@@ -22,6 +23,29 @@ interface Sequence {
   readonly q: Float64Array;
   readonly k: Float64Array;
   readonly v: Float64Array;
+}
+
+/** Keys and values as a shape's kernels read them: numbers, or codes with the scale of each head. */
+function keysAndValues(s: Shape, k: Float64Array, v: Float64Array): readonly (readonly [string, Float64Array])[] {
+  if (s.scaled !== true)
+    return [
+      ['k', k],
+      ['v', v],
+    ];
+  const scaled = (
+    [
+      ['k', k],
+      ['v', v],
+    ] as const
+  ).map(([name, values]) => {
+    const scales = Float64Array.from({ length: values.length / s.headDim }, (_, head) => {
+      const squares = values.subarray(head * s.headDim, (head + 1) * s.headDim).map((x) => x * x);
+      return Math.fround(Math.sqrt(squares.reduce((a, b) => a + b, 0) / s.headDim + 1e-30) / 16);
+    });
+    const codes = values.map((x, i) => roundToE4m3(x / scales[Math.floor(i / s.headDim)]!));
+    return [[name, codes] as const, [`${name}Scale`, scales] as const];
+  });
+  return scaled.flat();
 }
 
 /** Sequences with random queries, keys and values for each position. */
@@ -83,8 +107,7 @@ export class PathWorld {
       T,
       inputs: new Map([
         ['q', q],
-        ['k', k],
-        ['v', v],
+        ...keysAndValues(this.shape, k, v),
         ...Object.entries(integers).map(([name, values]) => [name, Float64Array.from(values)] as const),
       ]),
     };
@@ -169,8 +192,7 @@ export function treeCall(s: Shape, seed: number, row?: readonly number[]): Atten
     T,
     inputs: new Map([
       ['q', randomArray(random, T * s.heads * s.headDim, 3)],
-      ['k', values(s.kvHeads * s.headDim, 3)],
-      ['v', values(s.kvHeads * s.headDim, 1)],
+      ...keysAndValues(s, values(s.kvHeads * s.headDim, 3), values(s.kvHeads * s.headDim, 1)),
       ['begin', Float64Array.from(begin)],
       ['position', Float64Array.from(position)],
       ['key', Float64Array.from(key, place)],

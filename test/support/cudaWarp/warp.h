@@ -216,6 +216,7 @@ static float __uint_as_float(unsigned i) { float f; memcpy(&f, &i, 4); return f;
 static unsigned __float_as_uint(float f) { unsigned i; memcpy(&i, &f, 4); return i; }
 
 static float tw_exp2(float x) { return exp2f(x); }
+static float tw_log2(float x) { return log2f(x); }
 static unsigned tw_shared_address(const void *p) { return (unsigned)((const unsigned char *)p - tw_shared); }
 static unsigned char *tw_shared_at(unsigned at, unsigned bytes) {
   if (at % 16 != 0 || at + bytes > TW_SHARED_BYTES)

@@ -1,0 +1,100 @@
+/**
+ * Keys and values in FP8 on a CPU: steps give what score gives, to the bit, in any pieces and beside others, from pages
+ * and in beams; texts of the demo model stay near those of f32; the cache is as small as it says.
+ */
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { cacheBytesOf } from '../../driver/commands/cacheSize.js';
+import { stepperOf } from '../../driver/commands/continuation.js';
+import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
+import { Phases } from '../../driver/phases.js';
+import type { Ui } from '../../driver/requests.js';
+import { arithmeticName } from '../../driver/target.js';
+import { searchBeams } from '../../generate/beams.js';
+import { Generator } from '../../generate/generator.js';
+import { SCORE } from '../../ir/function.js';
+import { environment, ROOT } from './support.js';
+
+const ignore = (): void => undefined;
+const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
+const CACHE_TOKENS = 16 * 64;
+
+/** Park–Miller: the same sequences everywhere. */
+function randomTokens(seed: number, length: number): number[] {
+  let state = seed;
+  return Array.from({ length }, () => (state = (state * 48271) % 2147483647) % 500);
+}
+const SHARED = randomTokens(7, 50);
+const SEQUENCES = [SHARED, [...SHARED.slice(0, 37), ...randomTokens(4, 40)], randomTokens(5, 1), randomTokens(6, 90)];
+
+const open = (kvCache: '16bit' | 'fp8'): Promise<LoadedModel> =>
+  beginLoading(
+    {
+      model: join(ROOT, 'models', 'demo'),
+      init: { kind: 'checkpoint' },
+      precision: 'f32',
+      threads: 2,
+      cacheTokens: CACHE_TOKENS,
+      logits: true,
+      kvCache,
+    },
+    SILENT,
+    new Phases(),
+  ).finish();
+
+const scoreOf = async ({ executor }: LoadedModel, tokens: readonly number[]): Promise<number[]> => {
+  const all = Int32Array.from(tokens, (_, i) => i);
+  const { outputs } = await executor.call(SCORE, {
+    tokens: Int32Array.from(tokens),
+    position: all,
+    subtreeEnd: all.map(() => tokens.length),
+    row: all.slice(0, -1),
+    target: Int32Array.from(tokens.slice(1)),
+  });
+  return Array.from(outputs['logProb']!);
+};
+
+describe('a cache in FP8 on a CPU', () => {
+  let model: LoadedModel;
+  let plain: LoadedModel;
+  const generator = (limits = {}): Generator => {
+    const whole = stepperOf(model, CACHE_TOKENS, {});
+    return new Generator({ ...whole, limits: { ...whole.limits, ...limits } });
+  };
+  const scores = async (own: Generator): Promise<readonly (readonly number[])[]> => {
+    const all = await Promise.all(SEQUENCES.map((prompt) => own.generate({ prompt, maxNewTokens: 0, scoreFrom: 1 })));
+    return all.map(({ promptScores }) => promptScores.map(({ logProb }) => logProb));
+  };
+
+  beforeAll(async () => {
+    for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
+    [model, plain] = [await open('fp8'), await open('16bit')];
+  }, 120_000);
+  afterAll(() => Promise.all([model.close(), plain.close()]));
+
+  it('gives what score gives, in any pieces and from pages', async () => {
+    const wanted = [];
+    for (const tokens of SEQUENCES) wanted.push(await scoreOf(model, tokens));
+    for (const tokens of [1, 7, 1000]) expect(await scores(generator({ tokens })), `${tokens} a call`).toEqual(wanted);
+    const own = generator();
+    expect(await scores(own)).toEqual(wanted);
+    expect(await scores(own), 'from pages').toEqual(wanted);
+    expect(own.counts.foundTokens).toBeGreaterThan(0);
+  });
+
+  it('gives beams the bits of their own paths', async () => {
+    const prompt = SEQUENCES[1]!;
+    for (const { tokens, logProbs } of await searchBeams(generator(), { prompt, maxNewTokens: 6, beams: 3 }))
+      expect((await scoreOf(model, [...prompt, ...tokens])).slice(prompt.length - 1)).toEqual(logProbs);
+  });
+
+  it('changes answers a little, and names itself', async () => {
+    const tokens = SEQUENCES[3]!;
+    const [own, other] = [await scoreOf(model, tokens), await scoreOf(plain, tokens)];
+    const mean = own.reduce((sum, x, i) => sum + Math.abs(x - other[i]!), 0) / own.length;
+    expect(mean).toBeGreaterThan(1e-4);
+    expect(mean).toBeLessThan(0.1);
+    expect(arithmeticName(model.model)).toBe('f32, FP8 cache');
+    expect(cacheBytesOf(model.model)).toBeLessThan(0.4 * cacheBytesOf(plain.model));
+  });
+});

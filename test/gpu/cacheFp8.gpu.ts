@@ -1,0 +1,148 @@
+/**
+ * Keys and values as codes (E4M3) on a real device: kernels against float64 on the same codes and with the same bits
+ * under every schedule; steps with the bits of score in any batch and any pieces; answers near those of 16 bits.
+ */
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
+import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
+import type { LoadedModel } from '../../driver/commands/loadModel.js';
+import { searchBeams } from '../../generate/beams.js';
+import { Generator } from '../../generate/generator.js';
+import { SCORE } from '../../ir/function.js';
+import { label, reference, tolerance } from '../codegen/cuda/attentionCases.js';
+import { attentionModule, type Shape } from '../codegen/cuda/attentionHarness.js';
+import { PathWorld, treeCall, type Piece } from '../codegen/cuda/pathCases.js';
+import { Bench, skip } from './attentionBench.js';
+import { demo, grouped, loadOnDevice, randomTokens, scoresOf, stepperFor, write } from './sequences.js';
+
+const CAPACITY = 4096;
+const shape = (heads: number, kvHeads: number, headDim: number, dtype: 'bf16' | 'f16'): Shape => ({
+  ...{ heads, kvHeads, headDim, dtype, out: 'f32', mask: 'path', scaled: true },
+});
+const SHAPES: readonly Shape[] = [
+  shape(2, 2, 32, 'bf16'),
+  shape(4, 2, 64, 'f16'),
+  shape(8, 2, 128, 'bf16'),
+  shape(7, 1, 80, 'bf16'),
+  shape(12, 1, 256, 'bf16'),
+  { ...shape(4, 1, 64, 'bf16'), cap: 3, window: 150 },
+];
+
+describe('attention over codes on a device', { skip }, () => {
+  let bench: Bench;
+  before(() => {
+    bench = new Bench();
+  });
+  after(() => {
+    bench.release();
+  });
+
+  it('agrees with float64, with the same bits under every schedule', async () => {
+    const pieces: Piece[] = [
+      { sequence: 3, from: 10, to: 70 },
+      { sequence: 4, from: 540, to: 600 },
+      { sequence: 0, from: 0, to: 1 },
+      { sequence: 2, from: 32, to: 33 },
+    ];
+    for (const s of SHAPES) {
+      const { module, kernel } = attentionModule(s);
+      const plans = attentionSchedules(kernel, module, bench.limits);
+      await bench.prepare(
+        plans.map((plan) => ({ s, plan })),
+        CAPACITY,
+      );
+      const world = new PathWorld(s, [1, 5, 33, 70, 600], 3);
+      for (const data of [world.call(pieces, { placement: 1 }), treeCall(s, 5)]) {
+        let first: { readonly out: Float64Array; readonly want: Float64Array } | undefined;
+        for (const plan of plans) {
+          const { out, buffers } = await bench.run(s, plan, data, CAPACITY);
+          first ??= { out, want: reference(s, data, buffers) };
+          const { want } = first;
+          const wrong = out.findIndex((x, i) => !(Math.abs(x - want[i]!) < 4 * tolerance(s, plan)));
+          assert(wrong < 0, `${label(s, plan)}: element ${wrong} is ${out[wrong]!}, not ${want[wrong]!}`);
+          if (plan.skeleton === 'mma') assert.deepEqual(out, first.out, `${JSON.stringify(plan)}: other bits`);
+        }
+      }
+    }
+  });
+});
+
+const SHARED = randomTokens(7, 50);
+const SEQUENCES = [
+  SHARED,
+  [...SHARED, ...randomTokens(3, 70)],
+  [...SHARED.slice(0, 37), ...randomTokens(4, 40)],
+  randomTokens(5, 1),
+  randomTokens(6, 400),
+];
+const REQUESTS = Array.from({ length: 96 }, (_, i) => ({
+  prompt: [...(i % 5 === 0 ? SHARED.slice(0, 18) : []), ...randomTokens(100 + i, 3 + ((i * 11) % 23))],
+  maxNewTokens: 8,
+}));
+
+const scored = ({ executor }: LoadedModel, sequences: readonly (readonly number[])[]): Promise<number[][]> =>
+  Promise.all(
+    sequences.map(async (tokens) => {
+      const all = Int32Array.from(tokens, (_, i) => i);
+      const batch = {
+        tokens: Int32Array.from(tokens),
+        position: all,
+        subtreeEnd: all.map(() => tokens.length),
+        row: all.slice(0, -1),
+        target: Int32Array.from(tokens.slice(1)),
+      };
+      return Array.from(scoredRows(await executor.call(SCORE, scoreInputs(batch, executor))).logProb);
+    }),
+  );
+
+/** Mean difference of a log-probability that codes may cause. */
+const MOST_ERROR = 0.1;
+
+for (const [name, requestOf] of [
+  ['the demo checkpoint', () => demo],
+  ['a small model with random weights', grouped],
+] as const) {
+  describe(`steps of ${name} over codes`, { skip }, () => {
+    let model: LoadedModel;
+    let wanted: readonly (readonly number[])[];
+    before(async () => {
+      model = await loadOnDevice(requestOf(), { feeds: true, logits: true, kvCache: 'fp8' });
+      wanted = await scored(model, SEQUENCES);
+    });
+    after(() => model.close());
+    const generator = (limits = {}): Generator => new Generator(stepperFor(model, { feeds: true }, limits));
+
+    for (const tokens of [1, 16, 100, 1000])
+      it(`give what score gives, to the bit, in calls of ${tokens} tokens`, async () => {
+        assert.deepEqual(await scoresOf(generator({ tokens }), SEQUENCES), wanted);
+      });
+
+    it('write in batches of any size what they write together', async () => {
+      const together = await write(generator(), REQUESTS);
+      for (const batch of [1, 7, 64])
+        assert.deepEqual(await write(generator(), REQUESTS.slice(0, batch)), together.slice(0, batch), `${batch}`);
+      const paths = REQUESTS.map(({ prompt }, i) => [...prompt, ...together[i]!.tokens]);
+      const found = await scoresOf(generator(), paths, (i) => REQUESTS[i]!.prompt.length);
+      const right = together.map(({ logProbs }) => logProbs);
+      assert.deepEqual(found, right, 'scored afterwards');
+    });
+
+    it('have beams with the bits of their own paths', async () => {
+      const prompt = SEQUENCES[2]!;
+      const beams = await searchBeams(generator(), { prompt, maxNewTokens: 12, beams: 4 });
+      const paths = beams.map(({ tokens }) => [...prompt, ...tokens]);
+      const right = beams.map(({ logProbs }) => logProbs);
+      assert.deepEqual(await scoresOf(generator(), paths, () => prompt.length), right);
+    });
+
+    it('are near those of 16 bits', async () => {
+      const plain = await loadOnDevice(requestOf(), { feeds: true });
+      const other = (await scored(plain, SEQUENCES)).flat();
+      await plain.close();
+      const error = wanted.flat().reduce((sum, x, i) => sum + Math.abs(x - other[i]!), 0) / other.length;
+      console.log(`${name}: mean difference to 16 bits ${error.toFixed(4)} (at most ${MOST_ERROR})`);
+      assert(error > 0 && error < MOST_ERROR);
+    });
+  });
+}
