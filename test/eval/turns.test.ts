@@ -67,11 +67,12 @@ const SETS = [0, 1, 2].map((set) => questionsOf(set, 30 + set));
 /** Computes all sets, each begun while the one before is computed. */
 async function computeAll(
   optionsOf: (set: number, log: Log) => Partial<EvaluateOptions>,
+  sets = SETS,
 ): Promise<{ readonly found: readonly Evaluation[]; readonly log: Log }> {
   const turns = new Turns();
   const log: Log = { events: [], most: 0, flying: [] };
   const found = await Promise.all(
-    SETS.map(async (tokenised, set) => {
+    sets.map(async (tokenised, set) => {
       const turn = turns.next();
       try {
         const options = {
@@ -85,7 +86,7 @@ async function computeAll(
       }
     }),
   );
-  for (const [set, { scores }] of found.entries()) expect(scores).toEqual(expected(SETS[set]!));
+  for (const [set, { scores }] of found.entries()) expect(scores).toEqual(expected(sets[set]!));
   return { found, log };
 }
 
@@ -170,6 +171,24 @@ describe('sets one behind another', () => {
       },
     });
     await computeAll(walks(scorer));
+  });
+
+  it('let the one before have a device again for what another has lost', async () => {
+    let opened = 0;
+    const scorer = fakePathScorer({
+      lanes: 2,
+      onOpen: (lane) => {
+        if (lane === 1 && ++opened > 1) throw new Error('no such device');
+      },
+      // The second device ends when the first is at work on the next set.
+      before: async (lane) => {
+        await wait(lane === 1 ? 25 : 1);
+        if (lane === 1) throw processEnded();
+      },
+    });
+    const { log } = await computeAll(walks(scorer), [SETS[0]!, questionsOf(1, 600)]);
+    expect(log.events.indexOf('landed 0')).toBeGreaterThan(log.events.indexOf('1'));
+    expect(log.events.indexOf('landed 0')).toBeLessThan(log.events.lastIndexOf('1'));
   });
 
   it('end all when one ends early', async () => {
