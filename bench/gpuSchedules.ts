@@ -47,7 +47,7 @@ export const isTrialOf = ({ kernel, tokens }: Trial, path: string, t: number): b
   (roleOf(path) === kernel || path === kernel) && (tokens === undefined || tokens === t);
 
 const GEMM = new RegExp(
-  String.raw`^(wgmma|mma|simt|skinny|skinnyWgmma) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) ` +
+  String.raw`^(wgmma|mma|simt|skinny|skinnyWgmma|grouped) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) ` +
     String.raw`(cooperative|pingpong|deferred)(?: rem(\d+))?$`,
 );
 const ATTENTION = /^(mma|simt|wgmma) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?( shared)?$/;

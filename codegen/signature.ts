@@ -181,8 +181,12 @@ function describe(kernel: Kernel, module: KernelModule, capacity: Extents): Read
     const weight = weights.get(name);
     if (weight !== undefined) {
       const rows = weight.sources.reduce((sum, source) => sum + source.rows, 0);
-      const { layout, format, k, pairing, experts } = weight;
-      return { kind: 'weight', layout, dtype: format, rows, k, pairing, ...(experts === undefined ? {} : { experts }) };
+      const { layout, format, k, pairing, experts, group } = weight;
+      return {
+        ...{ kind: 'weight', layout, dtype: format, rows, k, pairing },
+        ...(experts === undefined ? {} : { experts }),
+        ...(group === undefined ? {} : { group }),
+      };
     }
     const buffer = buffers.get(name)!;
     const stride = rowStride(buffer, capacity, DTYPE_BYTES[buffer.dtype]);

@@ -6,6 +6,8 @@ import { DRAWN } from '../ir/stepping.js';
 import type { SharedData } from '../ir/plan.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { MaskKind } from '../models/family/mask.js';
+import { keptGroups } from '../models/quantised/keptGroups.js';
+import type { GroupsOf } from '../passes/groupWeights.js';
 import { optimise, type Numerics, type Observer } from '../passes/pipeline.js';
 import { buildGraph, buildStepGraph } from './model.js';
 
@@ -23,12 +25,20 @@ export function modelFunctions(
   numerics: Numerics,
   { mask, cacheTokens, logits = false, feeds = false, observe }: FunctionOptions,
 ): GraphModule {
+  const own: Numerics =
+    numerics.groups === 'kept' ? { ...numerics, groupsOf: groupsIn(checkpoint) } : numerics;
   const graphs = [buildGraph(checkpoint, mask)];
   if (cacheTokens !== undefined) {
     const cache = { rows: cacheTokens, dtype: numerics.attention ?? 'f32' };
     graphs.push(buildStepGraph(checkpoint, { cache, filters: logits, feeds }));
   }
-  return { name: 'model', functions: graphs.map((graph) => optimise(graph, numerics, observe)) };
+  return { name: 'model', functions: graphs.map((graph) => optimise(graph, own, observe)) };
+}
+
+/** The groups of a checkpoint's matrices of 4 bits. */
+function groupsIn({ tensors }: Checkpoint): GroupsOf {
+  const { groups } = keptGroups(tensors);
+  return (tensor) => groups.get(tensor);
 }
 
 /** The text of an artifact's graph.tw. */

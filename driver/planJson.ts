@@ -5,6 +5,7 @@ import { BINARY, UNARY, type BinaryOp, type Scalar, type UnaryOp } from '../ir/s
 import type { Plan } from '../ir/plan.js';
 import { CODE_FORMATS, LAYOUTS, WEIGHT_FORMATS } from '../ir/storage.js';
 import { MAX_RANK, NAME } from '../ir/graph/checkNode.js';
+import { GROUP_SIZES } from '../ir/groups.js';
 import { MOST_CHOSEN, MOST_EXPERTS } from '../ir/experts.js';
 import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
 import { EXTENT_COUNTS, EXTENT_NAME } from '../ir/extents.js';
@@ -304,6 +305,7 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
           columnOffset: z.number().optional(),
           scalesOf: z.strictObject({ format: z.enum(CODE_FORMATS), k: extent }).exactOptional(),
           from: z.enum(['values', 'codes']).exactOptional(),
+          group: z.literal(GROUP_SIZES).exactOptional(),
         }),
       )
       .max(20_000),

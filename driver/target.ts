@@ -61,7 +61,7 @@ export type CudaArithmetic = (typeof CUDA_ARITHMETICS)[number];
  * Tensor cores multiply operands of 16 or 8 bits, products are rounded to 20 bits, and pairs are grouped by 8 columns
  * to match the fragment layout.
  */
-export function cudaNumerics(arithmetic: CudaArithmetic): Numerics {
+export function cudaNumerics(arithmetic: CudaArithmetic, keepsGroups = false): Numerics {
   const dtype = arithmetic === 'fp8' ? 'bf16' : arithmetic;
   return {
     activations: dtype,
@@ -70,6 +70,7 @@ export function cudaNumerics(arithmetic: CudaArithmetic): Numerics {
     stream: 'f24',
     writes: 'epilogues',
     rows: 'contractions',
+    ...(keepsGroups ? { groups: 'kept' } : {}),
     weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
     ...(arithmetic === 'fp8' ? { narrow: { format: 'e4m3', from: 'values', keep: [], ends: 'wide' } } : {}),
   };

@@ -9,6 +9,7 @@ import type { SampleInput } from './sampleInputs.js';
 import type { RotaryOrder } from './rotaryOrder.js';
 import type { BufferDType, Dim, ExtentName } from './types.js';
 import type { Scalar } from './scalar.js';
+import type { GroupSize } from './groups.js';
 import type { CodeFormat, Layout, WeightFormat } from './storage.js';
 
 /** A two-dimensional buffer `dtype[rows, columns]`. A vector has one column. Inputs and outputs are buffers too. */
@@ -355,6 +356,7 @@ export interface WeightSource {
  * - `vnni`: [⌈n/16⌉][⌈k/32⌉·16][16][2], pairs of adjacent k, as AMX requires.
  * - `quads`: panels of 32 columns of codes, with or without their scales (ir/quads.ts).
  * - `kmajor`: [n, roundUp(k, 8)], row-major with rows in physical order, as tensor cores read it from shared memory.
+ * - `groups`: codes of 4 bits with their scales and zero points, in blocks of 8 rows × 128 columns (ir/groups.ts).
  * - `rows`: the checkpoint's own [n, k] in its own format, mapped and never copied (embedding tables); no scale.
  * ir/storage.ts says which formats each layout supports.
  */
@@ -380,6 +382,8 @@ export interface WeightDecl {
    * encoded with these codes and scales for whole rows, which are kept.
    */
   readonly from?: 'values' | 'codes';
+  /** Of format `u4`: adjacent columns that share a scale and a zero point. */
+  readonly group?: GroupSize;
 }
 
 /** A literal f32 vector of the graph (rotary frequencies). It comes with the program, not with the checkpoint. */

@@ -1,6 +1,7 @@
 /** The logical matrix that a WeightDecl stands for, before any packing. */
 import type { WeightDecl } from './kernel.js';
 import { sourceRows, tensorRow } from './packing.js';
+import { roundToGroups, valuesOfGroups } from './groups.js';
 import { FORMATS, isBlockFormat, isCodeFormat, rowScale, type CodeFormat } from './storage.js';
 
 /** A checkpoint tensor, row-major [rows, columns]; a vector (a norm weight) has rows 1. */
@@ -56,6 +57,7 @@ export function logicalWeight(decl: WeightDecl, tensors: ReadonlyMap<string, Raw
       result[i] = (round ? Math.fround(result[i]!) : result[i]!) / scales[Math.floor(i / k)]!;
   }
   if (!round || decl.from === 'codes' || isBlockFormat(decl.format)) return result;
+  if (decl.group !== undefined) return valuesOfGroups(roundToGroups(result, decl.group), decl.group);
   const format = FORMATS[decl.format];
   return format.decode(format.encode(result));
 }

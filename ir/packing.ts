@@ -1,6 +1,7 @@
 /** The order of columns in a packed weight. The packer (runtime) and the code that reads it (codegen) share this. */
 import type { WeightDecl, WeightSource } from './kernel.js';
 import { storedRow } from './rotaryOrder.js';
+import { groupedBytes } from './groups.js';
 import { GROUP, QUAD_COLUMNS } from './quads.js';
 import { FORMATS } from './storage.js';
 import { roundUp } from './types.js';
@@ -115,6 +116,7 @@ export function packedDepth({ layout, format, k }: DepthOf): number {
   switch (layout) {
     case 'rows':
     case 'panels':
+    case 'groups':
       return k;
     case 'vnni':
       return roundUp(k, VNNI_DEPTH);
@@ -133,6 +135,7 @@ export const panelColumns = ({ layout, format }: Pick<WeightDecl, 'layout' | 'fo
 
 /** Bytes of a packed weight with `columns` physical columns (the length of physicalToLogical). */
 export function packedBytes(weight: WeightDecl, columns: number): number {
+  if (weight.group !== undefined) return groupedBytes(columns, weight.k, weight.group);
   const isInPanels = weight.layout === 'panels' || weight.layout === 'vnni' || weight.layout === 'quads';
   return FORMATS[weight.format].bytes(
     isInPanels ? roundUp(columns, panelColumns(weight)) : columns,

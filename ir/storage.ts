@@ -10,7 +10,7 @@ import { DTYPE_BYTES, type FloatType } from './types.js';
 export { LARGEST };
 
 /** Layouts of a packed weight; see WeightDecl. */
-export const LAYOUTS = ['panels', 'vnni', 'quads', 'kmajor', 'rows'] as const;
+export const LAYOUTS = ['panels', 'vnni', 'quads', 'kmajor', 'groups', 'rows'] as const;
 export type Layout = (typeof LAYOUTS)[number];
 
 /** Formats of checkpoint tensors whose elements are floats of their own. */
@@ -25,7 +25,10 @@ export type CodeFormat = (typeof CODE_FORMATS)[number];
 export const BLOCK_NAMES = ['q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k'] as const;
 export type BlockName = (typeof BLOCK_NAMES)[number];
 
-export const WEIGHT_FORMATS = [...FORMAT_NAMES, ...CODE_FORMATS, ...BLOCK_NAMES] as const;
+/** Codes of 4 bits: a value is (code − zero point) · scale, both of its group of columns (ir/groups.ts). */
+export const GROUP_FORMATS = ['u4'] as const;
+
+export const WEIGHT_FORMATS = [...FORMAT_NAMES, ...CODE_FORMATS, ...BLOCK_NAMES, ...GROUP_FORMATS] as const;
 /** Formats of packed weights. */
 export type WeightFormat = (typeof WEIGHT_FORMATS)[number];
 
@@ -33,7 +36,7 @@ export interface StorageFormat {
   readonly name: WeightFormat;
   /** Number of the format in packing jobs: its index in FORMATS of runtime/native/pack.cc and in packKernels.ts. */
   readonly code: number;
-  /** Element type that generated code loads and converts to f32. */
+  /** Element type that generated code loads and converts to f32; bytes where it unpacks them. */
   readonly element: FloatType | CodeFormat | 'u8';
   /** Of blocks, scales included. */
   readonly elementBits: number;
@@ -41,10 +44,10 @@ export interface StorageFormat {
   readonly blockElements: number;
   /**
    * Factors that are not part of the elements. `none`: an element is its own value. `rows`: one for each row, in a
-   * weight of its own. `blocks`: in the blocks.
+   * weight of its own. `blocks`: in the blocks. `groups`: one for each row and group of columns, beside the codes.
    */
-  readonly scales: 'none' | 'rows' | 'blocks';
-  readonly zeroPoints: 'none';
+  readonly scales: 'none' | 'rows' | 'blocks' | 'groups';
+  readonly zeroPoints: 'none' | 'groups';
   /** Whether every column may be multiplied by its own factor (a folded norm weight) at the cost of one rounding. */
   readonly takesColumnScale: boolean;
   /** Layouts in which kernels read the format. */
@@ -173,6 +176,23 @@ const E4M3: Bits = {
   },
 };
 
+/** Codes of 4 bits without their scales, two in a byte. */
+const u4 = {
+  name: 'u4',
+  code: 10,
+  element: 'u8',
+  elementBits: 4,
+  blockElements: 1,
+  scales: 'groups',
+  zeroPoints: 'groups',
+  takesColumnScale: false,
+  layouts: ['groups'],
+  bytes: (rows, k) => Math.ceil((rows * k) / 2),
+  decode: (bytes) => Float64Array.from({ length: 2 * bytes.length }, (_, i) => (bytes[i >> 1]! >> (4 * (i & 1))) & 15),
+  encode: (values) =>
+    Uint8Array.from({ length: Math.ceil(values.length / 2) }, (_, i) => values[2 * i]! | ((values[2 * i + 1] ?? 0) << 4)),
+} as const satisfies StorageFormat;
+
 const I8: Bits = { toValue: (bits) => (bits << 24) >> 24, ofValue: (value) => value & 0xff };
 
 /**
@@ -222,6 +242,7 @@ export const FORMATS = {
   q4_k: blocks('q4_k', 7),
   q5_k: blocks('q5_k', 8),
   q6_k: blocks('q6_k', 9),
+  u4,
 } as const satisfies Readonly<Record<WeightFormat, StorageFormat>>;
 
 export const isBlockFormat = (name: string): name is BlockName => BLOCK_NAMES.some((each) => each === name);

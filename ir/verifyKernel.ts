@@ -316,6 +316,8 @@ class KernelCheck implements Reader {
     const { element } = FORMATS[weight.format];
     if (weight.layout === 'kmajor' && a.dtype !== element)
       this.fail(`weight '${name}' is ${weight.format}, '${a.name}' is ${a.dtype}: tensor cores multiply equal types.`);
+    if (weight.layout === 'groups' && a.dtype !== 'bf16' && a.dtype !== 'f16')
+      this.fail(`weight '${name}' is in groups, but '${a.name}' is ${a.dtype}: tensor cores multiply 16-bit numbers.`);
     if (weight.layout === 'vnni' && a.dtype !== element)
       this.fail(`weight '${name}' is in layout vnni, but '${a.name}' is ${a.dtype}.`);
   }

@@ -2,6 +2,7 @@
 import type { BufferDecl, Pairing, WeightDecl } from './kernel.js';
 import { sourceRows } from './packing.js';
 import { expertsProblem } from './verifyExperts.js';
+import { groupOf } from './groups.js';
 import { orderProblem } from './rotaryOrder.js';
 import { FORMATS, isCodeFormat, layoutProblem } from './storage.js';
 import { shape } from './verifyProgram.js';
@@ -55,7 +56,17 @@ export function verifyWeight(
     fail('a column offset is a number, which is added to a column scale.');
   if (weight.scalesOf !== undefined && (weight.layout !== 'rows' || weight.format !== 'f32' || weight.k !== 1))
     fail('scales of rows are f32 in layout rows.');
-  if (weight.from !== undefined && weight.scalesOf === undefined && !isCodeFormat(weight.format))
+  if ((weight.group !== undefined) !== (weight.format === 'u4'))
+    fail(`format ${weight.format} ${weight.group === undefined ? 'needs' : 'has no'} groups of columns.`);
+  if (weight.group !== undefined && groupOf(weight.group, weight.k) !== weight.group)
+    fail(`groups of ${weight.group} columns of ${weight.k} cannot be packed.`);
+  if (weight.group !== undefined && weight.experts !== undefined) fail('matrices of experts are not kept in groups.');
+  if (
+    weight.from !== undefined &&
+    weight.scalesOf === undefined &&
+    weight.group === undefined &&
+    !isCodeFormat(weight.format)
+  )
     fail(`${weight.format} are no codes.`);
   if (weight.layout === 'rows') {
     if (weight.columnScale !== undefined && weight.scalesOf === undefined)

@@ -7,11 +7,12 @@ import { dirname, resolve } from 'node:path';
 import { UserError } from '../errors.js';
 import { checkTensors } from './checkTensors.js';
 import { configPathOf, describeGgufModel, loadModel, readConfig, readModel } from './config.js';
+import { groupOf, type GroupSize } from '../ir/groups.js';
 import type { FormatName } from '../ir/storage.js';
 import { quote } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
 import type { Json, Model, ModelConfig } from './family/model.js';
-import { partShape, weightFormat, type ShapeOf, type TensorLocation } from './family/tensors.js';
+import { partShape, weightFormat, type ExpectedTensor, type ShapeOf, type TensorLocation } from './family/tensors.js';
 import type { WeightFile } from './family/weightFile.js';
 import { readGgufFiles } from './gguf/files.js';
 import { describeGguf } from './gguf/settings.js';
@@ -216,6 +217,8 @@ function shapesOf({ tensors }: Model): ShapeOf {
   return (name) => shapes.get(name);
 }
 
+/** Tensors of layers, whose names have a number: the head and embeddings of quantised models are floats. */
+const IN_LAYER = /\.\d+\./;
 /** Standard deviation of made-up matrices: transformers' initializer_range. */
 const RANDOM_SCALE = 0.02;
 const FNV_OFFSET = 0xcbf29ce484222325n;
@@ -245,8 +248,17 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
   const model = isFile ? readModel(resolve(path)) : loadModel(dir);
   const { config } = model;
   const { dtype: format } = config;
+  const configPath = isFile ? resolve(path) : configPathOf(dir);
+  const quantisation = readQuantisation(dir, readConfig(configPath), configPath);
+  const groupsOf = ({ name, shape, role }: ExpectedTensor): { readonly group?: GroupSize } => {
+    const [, k = 0] = shape;
+    const { group } = quantisation ?? {};
+    const size = group === undefined || role !== 'matrix' || shape.length !== 2 ? undefined : groupOf(group < 0 ? k : group, k);
+    return size === undefined || !IN_LAYER.test(name) ? {} : { group: size };
+  };
   const tensors = new Map<string, TensorLocation>();
-  for (const { name: stored, shape: whole, role, neutral = 1, parts, partOf } of model.tensors) {
+  for (const expected of model.tensors) {
+    const { name: stored, shape: whole, role, neutral = 1, parts, partOf } = expected;
     if (partOf !== undefined) {
       const { name, rows } = partOf;
       tensors.set(name, { kind: 'constant', name, format, shape: [rows], value: neutral });
@@ -258,7 +270,7 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
         name,
         role === 'norm'
           ? { kind: 'constant', name, format, shape, value: neutral }
-          : { kind: 'random', name, format, shape, seed: fnv1a64(`${seed}:${name}`), scale: RANDOM_SCALE },
+          : { kind: 'random', name, format, shape, seed: fnv1a64(`${seed}:${name}`), scale: RANDOM_SCALE, ...groupsOf(expected) },
       );
   }
   const fingerprint = createHash('sha256')
@@ -266,7 +278,7 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
     .digest('hex');
   return {
     path: dir,
-    configPath: isFile ? resolve(path) : configPathOf(dir),
+    configPath,
     model,
     config,
     tensors,

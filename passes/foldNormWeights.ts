@@ -31,6 +31,7 @@ export function foldNormWeights(graph: Graph, format: WeightStorage['format']): 
 
 /** Whether columns of the packed matrix can be multiplied by factors, at the cost of one rounding at most. */
 function takesColumnScale(m: Matcher, matrix: Value, format: WeightStorage['format']): boolean {
+  if (m.node(matrix, 'grouped') !== undefined) return false;
   const stored = (m.through(matrix, 'cast') ?? matrix).type.dtype;
   return isFloat(stored) && FORMATS[stored].takesColumnScale && format !== 'stored';
 }

@@ -1,5 +1,6 @@
 /** Turns load-time expressions over checkpoint tensors into packing instructions, and keeps what a function loads. */
 import type { Node, Value } from '../ir/graph/graph.js';
+import { GROUP_SIZES, type GroupSize } from '../ir/groups.js';
 import type { ConstantVector, Pairing, WeightDecl, WeightSource } from '../ir/kernel.js';
 import { rotaryOrderOf } from '../ir/ops/movement.js';
 import type { RotaryOrder } from '../ir/rotaryOrder.js';
@@ -35,6 +36,8 @@ export interface WeightMatch extends WeightSource {
   /** Narrowest format that holds the matrix exactly; or codes to which it is rounded, or as which it is stored. */
   readonly format: WeightFormat;
   readonly from?: WeightDecl['from'];
+  /** Of u4. */
+  readonly group?: GroupSize;
 }
 
 /**
@@ -46,6 +49,8 @@ export function matchWeight(defs: ReadonlyMap<Value, Node>, v: Value): WeightMat
   if (direct !== undefined) return matrix(direct);
   const node = defs.get(v);
   if (node?.op === 'blocks') return { ...matchWeight(defs, node.operands[0]!), format: blocksOf(node) };
+  if (node?.op === 'grouped')
+    return { ...matchWeight(defs, node.operands[0]!), format: 'u4', from: 'codes', group: groupIn(node) };
   if (node?.op === 'codes') return { ...matchWeight(defs, node.operands[0]!), ...codesOf(node) };
   if (node?.op === 'mul') {
     const a = checkpointTensor(defs, node.operands[0]!);
@@ -62,6 +67,12 @@ function blocksOf({ attributes }: Node): BlockName {
   const format = String(attributes['format']);
   if (!isBlockFormat(format)) throw new CompileError(`there are no blocks of ${format}`);
   return format;
+}
+
+function groupIn({ attributes }: Node): GroupSize {
+  const found = GROUP_SIZES.find((size) => size === attributes['group']);
+  if (found === undefined) throw new CompileError(`there are no groups of ${String(attributes['group'])} columns`);
+  return found;
 }
 
 /** Format and origin of codes, or of scales of rows. */
@@ -155,6 +166,8 @@ export class Weights {
     const { format, layout } = this.storage;
     const [first = 'f32', ...rest] = new Set(matches.map((match) => match.format));
     if ((isCodeFormat(first) || isBlockFormat(first)) && rest.length === 0) return first;
+    const groups = new Set(matches.map(({ group }) => group));
+    if (first === 'u4' && rest.length === 0 && groups.size === 1) return first;
     if (format !== 'stored') return format;
     return rest.length === 0 && isFormatIn(layout, first) ? first : 'f32';
   }
@@ -177,10 +190,15 @@ export class Weights {
     pairing: Pairing,
     experts?: number,
   ): void {
-    const { columnScale, columnOffset, from } = matches[0]!;
+    const { columnScale, columnOffset, from, group } = matches[0]!;
+    const isGrouped = format === 'u4' && group !== undefined;
     this.decls.set(name, {
       name,
-      layout: isQuads(format) && !isFormatIn(this.storage.layout, format) ? 'quads' : this.storage.layout,
+      layout: isGrouped
+        ? 'groups'
+        : isQuads(format) && !isFormatIn(this.storage.layout, format)
+          ? 'quads'
+          : this.storage.layout,
       format,
       k,
       pairing,
@@ -188,7 +206,8 @@ export class Weights {
       sources: matches.map(({ tensor, rows, order }) => ({ tensor, rows, ...inOrder(order) })),
       ...(columnScale === undefined ? {} : { columnScale }),
       ...(columnOffset === undefined ? {} : { columnOffset }),
-      ...(from === 'codes' ? { from } : {}),
+      ...(from === 'codes' && (isGrouped || isCodeFormat(format)) ? { from } : {}),
+      ...(isGrouped ? { group } : {}),
     });
   }
 

@@ -18,6 +18,7 @@ import { foldNormWeights } from './foldNormWeights.js';
 import { fuseGroups } from './fuseGroups.js';
 import { fuseLogProb } from './fuseLogProb.js';
 import { fuseWrites } from './fuseWrites.js';
+import { groupWeights, type GroupsOf } from './groupWeights.js';
 import { lowerKernels, type LoweredModule } from './lowerKernels.js';
 import type { WeightStorage } from './lowerWeights.js';
 import { mergeLoops } from './mergeLoops.js';
@@ -44,6 +45,10 @@ export interface Numerics {
   readonly narrow?: Narrow;
   /** Matrices that are multiplied as the blocks in which they are stored. Default: none. */
   readonly blocks?: StoredBlocks;
+  /** Whether matrices that are stored in 4 bits stay so. Default: they are decoded while they load. */
+  readonly groups?: 'kept';
+  /** Which they are; what a model's checkpoint says. Default: none. */
+  readonly groupsOf?: GroupsOf;
   /** Type in which an epilogue reads its product. Default f32. */
   readonly products?: 'f32' | 'f20';
   /** Which kernels store rows of states: loops of their own, or those that compute the rows. Default `loops`. */
@@ -108,6 +113,11 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
     name: 'expandExperts',
     run: expandExperts,
     reason: 'what recogniseExperts left is computed by all experts for all rows',
+  },
+  {
+    name: 'groupWeights',
+    run: (graph, { groupsOf }) => groupWeights(graph, groupsOf),
+    reason: 'before norms are folded: columns of matrices in groups take no factors',
   },
   {
     name: 'foldNormWeights',

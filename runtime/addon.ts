@@ -178,6 +178,8 @@ export interface EncodedMatrix {
   /** For messages. */
   readonly name: string;
   readonly encoding: Encoding;
+  /** See EncodedPart in tensorSource.ts. Default: values. Uploads only. */
+  readonly reads?: { readonly kind: 'codes' } | { readonly kind: 'scales'; readonly group: number };
   readonly parts: PerPart<{ readonly memory: NativeMemory; readonly offset: number }>;
 }
 

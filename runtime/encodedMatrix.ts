@@ -14,7 +14,7 @@ export function encodedMatrix(source: EncodedSource, name: string, files: FileMa
     const { file, offset, byteLength } = place;
     return [[part, { memory: files.get(file, offset, byteLength), offset }]];
   });
-  const { rows, shape, encoding, format } = source;
+  const { rows, shape, encoding, format, reads } = source;
   return {
     kind: 'encoded',
     format: FORMATS[format].code,
@@ -22,6 +22,7 @@ export function encodedMatrix(source: EncodedSource, name: string, files: FileMa
     k: shape[1]!,
     name,
     encoding,
+    ...(reads === undefined ? {} : { reads }),
     parts: Object.fromEntries(parts),
   };
 }

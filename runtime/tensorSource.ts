@@ -41,6 +41,12 @@ export type TensorSource =
       readonly value: number;
     };
 
+/**
+ * What is read of an encoded matrix in place of its values: codes as f32; or for each row and group of columns the f32
+ * of its scale with its zero point in the lowest four bits (ir/groups.ts).
+ */
+export type EncodedPart = { readonly kind: 'codes' } | { readonly kind: 'scales'; readonly group: number };
+
 /** Rows of a matrix whose elements are encoded. They are decoded as f32. */
 export interface EncodedSource {
   readonly kind: 'encoded';
@@ -52,6 +58,8 @@ export interface EncodedSource {
   /** Where the tensor is not all of it: blocks of `rows` rows from `first` on, whose beginnings are `stride` apart. */
   readonly view?: { readonly first: number; readonly rows: number; readonly stride: number };
   readonly parts: PerPart<FilePart>;
+  /** Default: values. */
+  readonly reads?: EncodedPart;
 }
 
 /** Stored lines of a tile, and elements of each. */

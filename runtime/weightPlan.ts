@@ -63,6 +63,7 @@ const keyOf = ({ name: _name, ...rest }: WeightDecl): string =>
     rest.experts ?? 1,
     rest.scalesOf ?? null,
     rest.from ?? null,
+    rest.group ?? null,
   ]);
 
 /** The location of bytes that can be read in place: in the right format, from one tensor, with aligned elements. */

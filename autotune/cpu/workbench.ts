@@ -177,7 +177,8 @@ export class Workbench {
   private async fillWeight({ name, memory, bytes }: Placed, seed: number): Promise<void> {
     const weight = this.weights.get(name)!;
     const { layout } = weight;
-    if (layout === 'kmajor') throw new Error(`Weight ${name} is packed for a GPU and cannot be measured on a CPU.`);
+    if (layout === 'kmajor' || layout === 'groups')
+      throw new Error(`Weight ${name} is packed for a GPU and cannot be measured on a CPU.`);
     if (layout === 'quads') {
       // Codes and scales of ordinary size.
       memory.write(0, new Uint8Array(bytes).fill(0x35));

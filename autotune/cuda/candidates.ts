@@ -57,6 +57,14 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
     stages: [24, 20, 16, 12, 10, 8, 7, 6, 5, 4, 3, 2],
     clusters: [1],
   },
+  grouped: {
+    modes: ['cooperative'],
+    tm: [8, 16, 32, 64],
+    tn: steps(16, 256, 16),
+    tk: [256, 128, 512],
+    stages: [24, 20, 16, 12, 10, 8, 7, 6, 5, 4, 3, 2],
+    clusters: [1],
+  },
   simt: {
     modes: ['cooperative'],
     tm: [16, 32, 64, 128],

@@ -52,6 +52,7 @@ const REACH: Readonly<Record<CudaGemmSkeleton, number>> = {
   mma: 0.5,
   skinny: 0.5,
   skinnyWgmma: 0.5,
+  grouped: 0.4,
   simt: 0.03,
 };
 /**

@@ -5,6 +5,7 @@ import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import { isBlockFormat, isCodeFormat, type FormatName } from '../../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import type { CudaAddon, CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/addon.js';
+import { groupJob } from '../../runtime/cuda/packGroups.js';
 import { JOB_BYTES, matrixColumns, packJob, type DeviceJob } from '../../runtime/cuda/packJob.js';
 import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
@@ -34,27 +35,27 @@ export class DeviceFill {
     const own = { sources: weight.sources.length / experts, bytes: memory.sizeBytes };
     if (experts > 1) own.bytes = packedBytes(weight, physicalToLogical(weight).length) / experts;
     let sourceRow = 0;
-    const jobs = weight.sources.map((source, i): PlacedJob => {
+    const jobs = weight.sources.flatMap((source, i): readonly PlacedJob[] => {
       if (i % own.sources === 0) sourceRow = 0;
       const rows = tableRows === undefined ? source.rows : Math.min(source.rows, tableRows);
-      const job = packJob(weight, {
-        tensor: tensorOf(
-          isCodeFormat(weight.format) || isBlockFormat(weight.format) ? 'f32' : weight.format,
-          rows,
-          matrixColumns(weight),
-          {
-            kind: 'random',
-            seed: seed + 7919 * i,
-            scale,
-          },
-        ),
+      const { format } = weight;
+      const isNarrow = isCodeFormat(format) || isBlockFormat(format) || format === 'u4';
+      const range = {
+        tensor: tensorOf(isNarrow ? 'f32' : format, rows, matrixColumns(weight), {
+          kind: 'random',
+          seed: seed + 7919 * i,
+          scale,
+        }),
         firstRow: 0,
         rows,
         sourceRow,
         isScaled: false,
-      });
+      };
       sourceRow += source.rows;
-      return { ...job, place: { offset: Math.floor(i / own.sources) * own.bytes, bytes: own.bytes } };
+      const place = { offset: Math.floor(i / own.sources) * own.bytes, bytes: own.bytes };
+      return weight.group === undefined
+        ? [{ ...packJob(weight, range), place }]
+        : (['codes', 'scales'] as const).map((part) => ({ ...groupJob(weight, range, part), place }));
     });
     await this.run(memory, jobs);
   }
@@ -97,10 +98,10 @@ export class DeviceFill {
           { memory, ...place },
         ]),
         // Nothing is loaded or scaled, so the job's memory serves as a placeholder for both unused operands.
-        launches: jobs.map(({ launch }, i) => ({
+        launches: jobs.map(({ launch, symbol = PACK_ENTRIES.rows }, i) => ({
           name: 'random numbers',
           module: this.pack,
-          symbol: PACK_ENTRIES.rows,
+          symbol,
           tensorMaps: [],
           launch,
           usesProgrammaticLaunch: false,

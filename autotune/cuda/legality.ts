@@ -7,7 +7,7 @@ import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 /** Smaller tiles make too few products per loaded element and wait for L2 at any micro-batch size. */
 const LEAST_TILE = 16 * 32;
 /** Where this does not count: they wait for memory anyway. */
-const OF_FEW_ROWS: readonly CudaGemmSkeleton[] = ['skinny', 'skinnyWgmma'];
+const OF_FEW_ROWS: readonly CudaGemmSkeleton[] = ['skinny', 'skinnyWgmma', 'grouped'];
 /** Loops with fewer threads per block leave multiprocessors idle. */
 const LEAST_THREADS = 64;
 

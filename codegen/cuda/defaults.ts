@@ -6,6 +6,7 @@ import type { Bucket } from '../../ir/plan.js';
 import { defaultAttentionSchedule } from './attentionSchedules.js';
 import type { Contraction } from './text/contraction.js';
 import { segmentsOf } from './text/contraction.js';
+import { defaultGroupedSchedule, groupOfKernel } from './grouped/schedules.js';
 import { mmaStep } from './gemmMma.js';
 import { simtStep } from './gemmSimt.js';
 import type { CudaFacts } from './legality.js';
@@ -46,6 +47,10 @@ export function defaultCudaSchedule(
 }
 
 function contraction(kernel: Contraction, module: KernelModule, facts: CudaFacts, rows: number): CudaGemmSchedule {
+  if (kernel.anchor === 'gemm' && groupOfKernel(kernel, module) !== undefined) {
+    const grouped = defaultGroupedSchedule(kernel, module, facts, rowValuesOf(kernel, module), rows);
+    if (grouped !== undefined) return grouped;
+  }
   const skinny = rows <= SKINNY_ROWS ? skinnySchedule(kernel, module, facts, rows) : undefined;
   if (skinny !== undefined) return skinny;
   const wgmma = defaultWgmmaSchedule(kernel, module, facts, rows);

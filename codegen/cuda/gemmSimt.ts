@@ -4,7 +4,8 @@
  */
 import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import { groupWidth } from '../../ir/groupSums.js';
-import type { GemmKernel, LogProbKernel, Pairing, Segment } from '../../ir/kernel.js';
+import { BLOCK_COLUMNS, blockWords, groupedBytes } from '../../ir/groups.js';
+import type { GemmKernel, LogProbKernel, Pairing, Segment, WeightDecl } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import { columnStep, storedLogits } from '../operands.js';
 import { LOGPROB_PIECE, partsBytes } from './logprobParts.js';
@@ -67,11 +68,23 @@ function tileText(
     aDtype: a.dtype,
     aStride: a.stride,
     wType: CUDA_TYPES[w.dtype],
-    wDtype: w.dtype,
-    wStride: w.stride,
+    ...weightLoad(w),
   };
-  return { text: render('simtTile', values), values };
+  return { text: groupFunctions(w.weight) + render('simtTile', values), values };
 }
+
+/** How element (r, k0 + c) behind row 0 of `w` is read, and elements from row to row, of eight rows at a time. */
+function weightLoad({ dtype, stride, weight: { group, k } }: ReturnType<CudaOperands['weight']>) {
+  return group === undefined
+    ? { wStride: stride, loadW: `tw_load_${dtype}(w + (long long)r * ${stride} + k0 + c)` }
+    : { wStride: groupedBytes(1, k, group), loadW: 'tw_load_group(w, r, k0 + c)' };
+}
+
+/** The function that reads weights in groups. */
+const groupFunctions = ({ group, k }: WeightDecl): string =>
+  group === undefined
+    ? ''
+    : render('groupedLoad', { group, chunks: k / BLOCK_COLUMNS, words: blockWords(group), groups: BLOCK_COLUMNS / group });
 
 /** A gemm kernel on CUDA cores. The schedule must be legal for it (isLegalCuda). */
 export function emitGemmSimt(

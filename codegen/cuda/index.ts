@@ -7,6 +7,7 @@ import { emitAttention } from './attention.js';
 import { emitArrange, emitRoute } from './experts.js';
 import { emitGemmMma, emitLogProbMma } from './gemmMma.js';
 import { emitGemmSimt, emitLogProbSimt } from './gemmSimt.js';
+import { emitGrouped } from './grouped/index.js';
 import { emitLogProbReduce, emitLoop } from './loop.js';
 import { emitSample } from './sample.js';
 import type { EmittedCuda } from './text/operands.js';
@@ -73,6 +74,8 @@ function emitAnchor(
           return emitSkinny(kernel, operands, schedule, symbol, parameters);
         case 'skinnyWgmma':
           return emitSkinnyWgmma(kernel, operands, schedule, symbol, parameters);
+        case 'grouped':
+          return kernel.anchor === 'gemm' ? emitGrouped(kernel, operands, schedule, symbol, parameters) : mismatch();
         default:
           return mismatch();
       }

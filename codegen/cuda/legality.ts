@@ -3,7 +3,7 @@
  * the device.
  */
 import { everyExtent } from '../../ir/function.js';
-import type { CudaArch, CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
+import type { CudaArch, CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import { FORMATS, layoutProblem } from '../../ir/storage.js';
@@ -14,6 +14,7 @@ import type { Contraction } from './text/contraction.js';
 import { expertsOf, rowProgramsOf, segmentsOf } from './text/contraction.js';
 import { mmaProblem, mmaSharedBytes } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
+import { groupedScheduleProblem } from './grouped/schedules.js';
 import { CudaOperands } from './text/operands.js';
 import { rowPrologue } from './text/programs.js';
 import { FEW_ROWS } from './skinny/skeletons.js';
@@ -54,30 +55,35 @@ export function contractionTypes(
   if (a === undefined) return `the left operand ${kernel.a} is not declared`;
   if (!isFloat(a) && a !== 'e4m3') return `the left operand ${kernel.a} is ${a}, not floats`;
   let w: BufferDType | undefined;
+  const { group } = module.weights.find(({ name }) => name === segmentsOf(kernel)[0]?.weight) ?? {};
   for (const segment of segmentsOf(kernel)) {
     const weight = module.weights.find(({ name }) => name === segment.weight);
     if (weight === undefined) return `the weight ${segment.weight} is not declared`;
-    if (weight.layout !== 'kmajor') return `GPUs cannot read weight ${weight.name} in layout ${weight.layout}`;
+    if (weight.layout !== 'kmajor' && weight.layout !== 'groups')
+      return `GPUs cannot read weight ${weight.name} in layout ${weight.layout}`;
     const problem = layoutProblem(weight.layout, weight.format);
     if (problem !== undefined) return `GPUs cannot read weight ${weight.name}: ${problem}`;
     const { element } = FORMATS[weight.format];
     if (w !== undefined && w !== element) return 'the weights of one kernel differ in format';
     w = element;
+    if (weight.group !== group) return 'the weights of one kernel differ in groups';
   }
   return w === undefined ? 'the kernel has no segment' : { a, w };
 }
+
+const FEW_ROWS_TILES: readonly CudaGemmSkeleton[] = ['skinny', 'skinnyWgmma', 'grouped'];
 
 function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts): true | string {
   const types = contractionTypes(kernel, module);
   if (typeof types === 'string') return types;
   if (
-    !isCount(s.tm, s.skeleton === 'skinny' || s.skeleton === 'skinnyWgmma' ? 8 : 16) ||
+    !isCount(s.tm, FEW_ROWS_TILES.includes(s.skeleton) ? 8 : 16) ||
     !isCount(s.tn, 16) ||
     !isCount(s.tk, 16)
   )
     return 'tm, tn and tk must be positive multiples of 16';
   if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
-  if (expertsOf(kernel) !== undefined && (s.skeleton === 'skinny' || s.skeleton === 'skinnyWgmma'))
+  if (expertsOf(kernel) !== undefined && FEW_ROWS_TILES.includes(s.skeleton))
     return `${s.skeleton} has no row tiles of experts; simt, mma and wgmma have`;
   switch (s.skeleton) {
     case 'simt':
@@ -89,6 +95,9 @@ function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSched
     case 'skinny':
     case 'skinnyWgmma':
       return fewRows(kernel, module, s, facts, types, FEW_ROWS[s.skeleton]);
+    case 'grouped':
+      if (kernel.anchor !== 'gemm') return 'the vocabulary is in no groups';
+      return groupedScheduleProblem(kernel, module, s, facts, rowValuesOf(kernel, module)) ?? true;
     default:
       return s.skeleton satisfies never;
   }

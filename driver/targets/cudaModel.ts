@@ -7,6 +7,8 @@ import type { CompiledModel } from './target.js';
 /** A GPU, and the number format that its tensor cores multiply. */
 export interface CudaDevice extends CudaFacts {
   readonly arithmetic: CudaArithmetic;
+  /** Matrices that are stored in 4 bits are decoded to 16 while they load: a precision was asked for. */
+  readonly decodes?: true;
 }
 
 export type CudaModel = CompiledModel<CudaSchedule, CudaDevice>;
@@ -16,4 +18,8 @@ export const cudaDevice = (
   facts: CudaFacts,
   precision: Precision = 'auto',
   stored: 'f32' | 'bf16' | 'f16' = 'bf16',
-): CudaDevice => ({ ...facts, arithmetic: cudaArithmetic(precision, stored, facts.arch) });
+): CudaDevice => ({
+  ...facts,
+  arithmetic: cudaArithmetic(precision, stored, facts.arch),
+  ...(precision === 'auto' ? {} : { decodes: true }),
+});

@@ -3,6 +3,7 @@ import { CONTRACTIONS } from './contraction.js';
 import { ELEMENTWISE } from './elementwise.js';
 import { EXPERTS } from './experts.js';
 import { FUSED } from './fused.js';
+import { GROUPED } from './grouped.js';
 import { MOVEMENTS } from './movement.js';
 import { NARROW } from './narrow.js';
 import { REDUCTIONS } from './reduction.js';
@@ -18,6 +19,7 @@ const TABLE = {
   ...SAMPLING,
   ...EXPERTS,
   ...NARROW,
+  ...GROUPED,
 } as const;
 
 export type OpName = keyof typeof TABLE;

@@ -1,5 +1,6 @@
 /** The tensors of a checkpoint: which ones it must have, and where each is stored. */
 import type { Encoding, FilePart, PerPart } from '../../ir/encoding.js';
+import type { GroupSize } from '../../ir/groups.js';
 import type { FileTile, FormatName } from '../../ir/storage.js';
 
 interface Described {
@@ -48,6 +49,8 @@ export interface RandomTensor extends Described {
   /** 64 bits, unsigned. */
   readonly seed: bigint;
   readonly scale: number;
+  /** Of a matrix that the configuration says is stored in 4 bits: columns that share a scale. */
+  readonly group?: GroupSize;
 }
 
 /** Every element is `value`. */

@@ -20,6 +20,7 @@ export const awq: QuantisationMethod = {
     settings.oneOf(['zero_point'], [true], true);
     const size = settings.groupSize(['group_size', 'q_group_size']);
     return {
+      group: size,
       matrixOf: (module) => {
         if (module.get('qweight') === undefined) return undefined;
         const { rows, k } = module;

@@ -24,6 +24,7 @@ export const gptq: QuantisationMethod = {
       isOrdered ? ', columns by activation' : ''
     }`;
     return {
+      ...(bits === 4 ? { group: size } : {}),
       matrixOf: (module) => {
         if (module.get('qweight') === undefined) return undefined;
         const { rows, k } = module;

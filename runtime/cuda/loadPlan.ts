@@ -1,6 +1,7 @@
 /**
  * Divides the loading of weights into steps that fit the staging buffers. Pure: touches neither files nor the device.
  */
+import type { GroupSize } from '../../ir/groups.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { packedDepth, rowMaps } from '../../ir/packing.js';
 import { FORMATS } from '../../ir/storage.js';
@@ -8,6 +9,7 @@ import { roundUp } from '../../ir/types.js';
 import { UserError } from '../../errors.js';
 import type { EncodedSource, TensorSource } from '../tensorSource.js';
 import type { PackedWeight, WeightPlan } from '../weightPlan.js';
+import { groupColumns, groupJob, type GroupPart } from './packGroups.js';
 import { endOf, JOB_BYTES, matrixColumns, packJob, wholeRows, type DeviceJob, type PackColumns } from './packJob.js';
 import { stretchesOf } from './stretches.js';
 
@@ -96,10 +98,11 @@ class StepBuilder {
   add(
     weight: WeightDecl,
     tensor: TensorSource,
-    source: { readonly name: string; readonly rows: number; readonly sourceRow: number; readonly added?: number },
+    source: { readonly name: string; readonly rows: number; readonly sourceRow: number; readonly added?: number; readonly part?: GroupPart },
     place: Pick<Piece, 'target' | 'scale'>,
   ): void {
-    const columns = matrixColumns(weight);
+    const { part: own } = source;
+    const columns = own === undefined ? matrixColumns(weight) : groupColumns(weight, own);
     for (const { lines, stored, range } of stretchesOf(tensor, source.rows, columns)) {
       const { stepBytes = 0, lineBytes = 0 } = stored ?? {};
       if (lineBytes > this.staging)
@@ -113,7 +116,8 @@ class StepBuilder {
         const count = Math.min(lines - first, fitting);
         const part = range(first, count);
         const { sourceRow, added = 0 } = source;
-        const job = packJob(weight, { tensor, ...part, sourceRow, isScaled: place.scale !== undefined, added });
+        const whole = { tensor, ...part, sourceRow, isScaled: place.scale !== undefined, added };
+        const job = own === undefined ? packJob(weight, whole) : groupJob(weight, whole, own);
         const stagedAt = roundUp(this.stagedBytes, ALIGNMENT);
         const bytes = (count - 1) * stepBytes + lineBytes;
         const upload = stored && {
@@ -130,7 +134,7 @@ class StepBuilder {
           ...(upload === undefined ? {} : { upload }),
         });
         if (upload !== undefined) this.stagedBytes = stagedAt + bytes;
-        if (place.target.memory === 'weights')
+        if (place.target.memory === 'weights' && own !== 'scales')
           this.weightBytes += FORMATS[weight.format].bytes(
             part.rows,
             weight.scalesOf === undefined ? writtenColumns(weight, part.view) : 1,
@@ -164,6 +168,10 @@ class StepBuilder {
     return this.staging - roundUp(this.stagedBytes, ALIGNMENT);
   }
 }
+
+/** An encoded tensor whose codes or scales are staged, in place of its values. */
+const partOf = (tensor: TensorSource, part: GroupPart, group: GroupSize): TensorSource =>
+  tensor.kind === 'encoded' ? { ...tensor, reads: part === 'codes' ? { kind: part } : { kind: part, group } } : tensor;
 
 /** Columns that a job writes; what pads a row belongs to the last of it. */
 const writtenColumns = (weight: WeightDecl, view: PackColumns = wholeRows(weight)): number =>
@@ -222,7 +230,9 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
     const map = rowMap(weight);
     const padding = map.indexOf(-1);
     const rowBytes = FORMATS[weight.format].bytes(1, packedDepth(weight));
-    if (padding >= 0) zeros.push({ offset: offset + padding * rowBytes, bytes: bytes - padding * rowBytes });
+    // Padding rows of a weight in groups lie among others.
+    if (padding >= 0 && weight.group !== undefined) zeros.push({ offset, bytes });
+    else if (padding >= 0) zeros.push({ offset: offset + padding * rowBytes, bytes: bytes - padding * rowBytes });
     const scale =
       columnScale === undefined
         ? undefined
@@ -238,7 +248,11 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
         target: { memory: 'weights', offset: offset + Math.floor(i / own.sources) * own.bytes, bytes: own.bytes },
         ...(scale === undefined ? {} : { scale }),
       };
-      builder.add(weight, tensor, { name, rows, sourceRow }, place);
+      const source = { name, rows, sourceRow };
+      if (weight.group === undefined) builder.add(weight, tensor, source, place);
+      else
+        for (const part of ['codes', 'scales'] as const)
+          builder.add(weight, partOf(tensor, part, weight.group), { ...source, part }, place);
       sourceRow += rows;
     });
   }

@@ -50,6 +50,8 @@ export interface PackRange {
 export interface DeviceJob {
   readonly bytes: Uint8Array;
   readonly launch: LaunchShape;
+  /** Its kernel. Default: the one that lays out rows. */
+  readonly symbol?: string;
 }
 
 const MASK = (1n << 64n) - 1n;
@@ -95,7 +97,7 @@ const factorOf = (tensor: TensorSource): number =>
 /** Rows of the grid of blocks: each block takes every so many rows. */
 const MAX_GRID_Y = 32768;
 
-const launchOf = (columns: number, rows: number): LaunchShape => ({
+export const launchOf = (columns: number, rows: number): LaunchShape => ({
   threads: PACK_THREADS,
   sharedBytes: 0,
   cluster: 1,

@@ -8,6 +8,7 @@
  */
 
 import { FORMATS } from '../../ir/storage.js';
+import { PACK_GROUPS_SOURCE } from './packGroupsKernel.js';
 
 /** Name of the text among kernels that are compiled and kept. */
 export const PACK_SYMBOL = 'tw_pack';
@@ -21,7 +22,7 @@ export const PACK_ENTRIES = { rows: 'tw_pack_rows', find: 'tw_pack_find' } as co
 /** Threads of a block of both. */
 export const PACK_THREADS = 256;
 
-export const PACK_SOURCE = String.raw`// Weights into the layout of kernels; the search for values that are not finite.
+const ROWS_SOURCE = String.raw`// Weights into the layout of kernels; the search for values that are not finite.
 // Jobs: see packJob.ts.
 
 /** Storage formats by the code that jobs give them. */
@@ -285,3 +286,5 @@ extern "C" __global__ void tw_pack_find(int rows, int columns, const void *jobs,
   }
 }
 `;
+
+export const PACK_SOURCE = ROWS_SOURCE + PACK_GROUPS_SOURCE;

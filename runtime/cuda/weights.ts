@@ -198,7 +198,7 @@ class Loading {
         return {
           name: 'loading weights',
           module: pack,
-          symbol: PACK_ENTRIES.rows,
+          symbol: job.symbol ?? PACK_ENTRIES.rows,
           tensorMaps: [],
           launch: job.launch,
           usesProgrammaticLaunch: false,

@@ -26,7 +26,7 @@ size_t defaultThreads() { return std::clamp(std::thread::hardware_concurrency() 
 
 /** A range of whole elements of a matrix that is copied as f32. */
 void requireElements(const Encoded &matrix, size_t offset, size_t bytes, const std::string &what) {
-  const size_t size = matrix.rows * matrix.k * sizeof(float);
+  const size_t size = matrix.rows * matrix.readColumns() * sizeof(float);
   if (offset % sizeof(float) != 0 || bytes % sizeof(float) != 0 || !isInside(offset, bytes, size))
     fail(what + ": " + std::to_string(bytes) + " bytes at " + std::to_string(offset) + " are no elements of a matrix " +
          "of " + std::to_string(size) + " bytes");

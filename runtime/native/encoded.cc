@@ -268,9 +268,23 @@ void decodeBlocks(const Encoded &matrix, size_t row, size_t from, size_t count, 
 
 }  // namespace
 
+/** Words of a scale and its zero point, as floats' bits. */
+void readScales(const Encoded &matrix, size_t first, size_t count, float *out) {
+  const size_t columns = matrix.readColumns();
+  for (size_t i = 0; i < count; i++) {
+    const size_t row = (first + i) / columns, column = (first + i) % columns * matrix.group;
+    const Affine affine = affineOf(matrix, row, column / matrix.scales.blockColumns, column);
+    const uint32_t scale = bitsOf(affine.scale), zero = static_cast<uint32_t>(static_cast<int32_t>(affine.zero));
+    if ((scale & 15u) != 0 || zero > 15u) failScale(matrix, row, column, "none of 16 bits");
+    const uint32_t word = scale | zero;
+    std::memcpy(out + i, &word, 4);
+  }
+}
+
 void decodeTile(const Encoded &matrix, size_t row, size_t rows, size_t from, size_t count, float *out, size_t stride) {
   if (matrix.block == nullptr) loadCodes(matrix.codes, row, rows, from, count, out, stride);
   for (size_t lane = 0; lane < rows; lane++) {
+    if (matrix.reads == EncodedReads::Codes) continue;
     if (matrix.block == nullptr) applyScales(matrix, row + lane, from, count, out + lane * stride);
     else decodeBlocks(matrix, row + lane, from, count, out + lane * stride);
   }
@@ -282,6 +296,7 @@ void decodeRow(const Encoded &matrix, size_t row, size_t from, size_t count, flo
 }
 
 void decodeRange(const Encoded &matrix, size_t first, size_t count, float *out) {
+  if (matrix.reads == EncodedReads::Scales) return readScales(matrix, first, count, out);
   for (size_t done = 0; done < count;) {
     const size_t row = (first + done) / matrix.k, column = (first + done) % matrix.k;
     const size_t rows = std::min((count - done) / matrix.k, TILE_ROWS);

@@ -47,6 +47,9 @@ constexpr size_t BLOCK_UNIT = 32;
 /** By name; null if there is none. */
 const BlockFormat *findBlockFormat(const std::string &name);
 
+/** What is read of a matrix: values; codes as f32; or scales with zero points in their lowest four bits. */
+enum class EncodedReads { Values, Codes, Scales };
+
 /** A [rows, k] matrix. Every part lies inside the memory of an owner, and groups are columns of scales. */
 struct Encoded {
   std::string name;  // for messages
@@ -62,6 +65,11 @@ struct Encoded {
   int32_t zero = 0;
   /** The group of each of the k columns, if they are not in order: then column c is in group c / blockColumns. */
   std::vector<int32_t> groups;
+  EncodedReads reads = EncodedReads::Values;
+  /** Scales: columns that one of those read is for; it divides those of a stored one, and k. */
+  size_t group = 0;
+  /** Elements of a row that are read. */
+  size_t readColumns() const { return reads == EncodedReads::Scales ? k / group : k; }
   /** Another for every matrix of the process. */
   uint64_t id = 0;
   std::vector<std::shared_ptr<const void>> owners;

@@ -153,6 +153,22 @@ void parseBlocks(Encoded &matrix, const Fields &encoding, const Fields &parts) {
   matrix.blocks = partAt(matrix, parts, "blocks", product(count, matrix.block->bytes, "a matrix"));
 }
 
+/** Codes of 4 bits and their scales can be read apart, where columns are in order. */
+void parseReads(Encoded &matrix, const Fields &source) {
+  if (source.get("reads").IsUndefined()) return;
+  const Fields reads = source.fields("reads");
+  const std::string kind = reads.text("kind");
+  if (kind != "codes" && kind != "scales") fail(reads.path("kind") + " must be codes or scales, not " + kind);
+  if (matrix.block != nullptr || matrix.codes.type != CodeType::U4)
+    fail(reads.path("kind") + ": the matrix has no codes of 4 bits");
+  if (!matrix.groups.empty()) failGroups(matrix, "its columns are in another order than its groups");
+  matrix.reads = kind == "codes" ? EncodedReads::Codes : EncodedReads::Scales;
+  if (matrix.reads == EncodedReads::Codes) return;
+  matrix.group = reads.extent("group");
+  if (matrix.k % matrix.group != 0 || matrix.scales.blockColumns % matrix.group != 0)
+    fail(reads.path("group") + " does not divide the groups of the matrix");
+}
+
 }  // namespace
 
 std::shared_ptr<const Encoded> encodedArg(const Napi::Value &value, const std::string &what) {
@@ -169,6 +185,7 @@ std::shared_ptr<const Encoded> encodedArg(const Napi::Value &value, const std::s
   if (kind == "codes") parseCodes(*matrix, encoding, parts);
   else if (kind == "blocks") parseBlocks(*matrix, encoding, parts);
   else fail(encoding.path("kind") + " must be codes or blocks, not " + kind);
+  parseReads(*matrix, source);
   return matrix;
 }
 

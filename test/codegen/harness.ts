@@ -192,9 +192,10 @@ export function take(memory: Buffer, index: number, dtype: BufferDType): number 
 
 /** The packed bytes of a weight, from its logical matrix [n, k]. */
 export function packWeight(decl: WeightDecl, logical: Float64Array): Buffer {
+  if (decl.format === 'u4') throw new Error('a format of GPUs');
+  const { format } = decl;
   const order = physicalToLogical(decl);
   const memory = aligned(packedBytes(decl, order.length), 0);
-  const { format } = decl;
   if (isBlockFormat(format)) throw new Error('blocks are packed by quadPanels');
   const bytes = DTYPE_BYTES[format];
   if (decl.layout === 'rows') {
@@ -202,7 +203,7 @@ export function packWeight(decl: WeightDecl, logical: Float64Array): Buffer {
     return memory;
   }
   const deep = roundUp(decl.k, 32);
-  const width = decl.format === 'f32' ? 16 : 32;
+  const width = format === 'f32' ? 16 : 32;
   for (let p = 0; p < order.length; p++) {
     if (order[p]! < 0) continue;
     for (let k = 0; k < decl.k; k++) {

@@ -155,6 +155,8 @@ export function packReference(
       break;
     case 'quads':
       throw new Error('panels of quads have a reference of their own');
+    case 'groups':
+      throw new Error('groups are packed by ir/groups.ts');
     default:
       return weight.layout satisfies never;
   }

@@ -72,7 +72,7 @@ export function defaultSkinnySchedule(
 }
 
 /** Widths to try, best first: the narrowest with at most one tile for each multiprocessor, then narrower ones. */
-function widths(step: number, tilesOf: (width: number) => number, multiprocessors: number): readonly number[] {
+export function widths(step: number, tilesOf: (width: number) => number, multiprocessors: number): readonly number[] {
   const all = Array.from({ length: Math.floor(LOGPROB_BLOCK / step) }, (_, i) => (i + 1) * step);
   const within = (blocks: number): number | undefined => all.find((width) => tilesOf(width) <= blocks);
   const best = within(multiprocessors) ?? within(2 * multiprocessors) ?? all.at(-1) ?? step;

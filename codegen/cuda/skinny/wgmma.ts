@@ -87,7 +87,9 @@ export function emitSkinnyWgmma(
     isRestrict: !finishesRows(kernel),
   });
   const finish = finishOfTile(kernel, operands, { tm, across: tiles.total, warps, isSmall: true }, `row0 / ${tm}`);
-  const body = { ...common, loop: render('skinnyWgmma', { ...common, head }) };
+  const consumer = render('skinnyWgmmaConsumer', common);
+  const about = render('skinnyWgmmaAbout', common);
+  const body = { ...common, loop: render('skinnyWgmma', { ...common, head, about, consumer }) };
   const product = productText({ wn, mmaType }, wn);
   return {
     source:
@@ -132,10 +134,10 @@ export function emitSkinnyWgmma(
 }
 
 /** Rows whose values a warp computes at once. With memory this busy, each turn waits for microseconds. */
-const ROWS_AT_ONCE = 16;
+export const ROWS_AT_ONCE = 16;
 
 /** Functions of the wgmma skeleton that this one does without. */
-const FUNCTIONS = {
+export const FUNCTIONS = {
   hasBytes: false,
   hasFinalTile: false,
   laneBlockSum: '',
@@ -144,14 +146,14 @@ const FUNCTIONS = {
 } as const;
 
 /** Blocks that share a multiprocessor if their shared memory does: the next kernel's begin beside this one's. */
-const blocksOf = ({ sharedBytes }: { readonly sharedBytes: number }): number =>
+export const blocksOf = ({ sharedBytes }: { readonly sharedBytes: number }): number =>
   2 * (sharedBytes + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES ? 2 : 1;
 const RESERVED_BYTES = 1024;
 /** Shared memory of a multiprocessor of compute capability 9.0. */
 const MULTIPROCESSOR_BYTES = 228 << 10;
 
 /** Eight rows and `step` columns of the tile's products, as gemmSkinnyWgmma names them. */
-function fragmentOf(kernel: Contraction, index: number, tn: number, pitch: number, prologue: RowPrologue): Fragment {
+export function fragmentOf(kernel: Contraction, index: number, tn: number, pitch: number, prologue: RowPrologue): Fragment {
   const segments = segmentsOf(kernel);
   const { columns, pairing } = segments[index]!;
   const physical = physicalColumns(columns, pairing);

@@ -8,6 +8,7 @@ import koffi from 'koffi';
 import type { LibraryHandle } from 'koffi';
 import { emitCudaKernel } from '../../../codegen/cuda/index.js';
 import { render } from '../../../codegen/cuda/text/templates.js';
+import { packGroups, roundToGroups, type Grouped, type GroupSize } from '../../../ir/groups.js';
 import { physicalToLogical, packedBytes, packedDepth } from '../../../ir/packing.js';
 import type { CudaKernelText, CudaSchedule, GridExtent } from '../../../ir/cuda.js';
 import type { BufferDecl, KernelModule, WeightDecl } from '../../../ir/kernel.js';
@@ -159,12 +160,30 @@ export interface Emulated {
   readonly emitted: readonly CudaKernelText[];
 }
 
+/** The same values by other codes: every zero point is as far from 8 as the codes of its group allow. */
+function withOtherZeros(matrix: Grouped, group: GroupSize): Grouped {
+  const [codes, zeros] = [matrix.codes.slice(), matrix.zeros.slice()];
+  zeros.forEach((zero, i) => {
+    const own = codes.subarray(i * group, (i + 1) * group);
+    const by = i % 2 === 0 ? 15 - Math.max(...own) : -Math.min(...own);
+    own.forEach((code, at) => (own[at] = code + by));
+    zeros[i] = Math.max(0, Math.min(15, zero + by));
+    if (zeros[i] !== zero + by) throw new Error('a zero point outside its range');
+  });
+  return { ...matrix, codes, zeros };
+}
+
 /** A weight's bytes as ir/packing.ts describes them. */
 export function packForGpu(decl: WeightDecl, logical: Float64Array): Buffer {
-  if (decl.layout !== 'kmajor') return packWeight(decl, logical);
-  const { format } = decl;
-  if (isBlockFormat(format)) throw new Error('blocks are for CPUs');
+  const { format, group, k } = decl;
   const order = physicalToLogical(decl);
+  if (group !== undefined) {
+    const words = packGroups(withOtherZeros(roundToGroups(logical, group), group), order, k, group);
+    const bytes = aligned(words.byteLength, 0);
+    bytes.set(new Uint8Array(words.buffer));
+    return bytes;
+  }
+  if (decl.layout !== 'kmajor' || format === 'u4' || isBlockFormat(format)) return packWeight(decl, logical);
   const bytes = aligned(packedBytes(decl, order.length), 0);
   const stride = packedDepth(decl);
   order.forEach((from, p) => {

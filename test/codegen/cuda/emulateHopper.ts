@@ -1,5 +1,6 @@
 /** Makes the text of a wgmma kernel fit for fibres: test/support/cudaWarp/hopper.h replaces its inline assembly. */
 import { readFileSync } from 'node:fs';
+import { DTYPE_BYTES } from '../../../ir/types.js';
 import type { CudaKernelText, TensorMapDecl } from '../../../ir/cuda.js';
 
 const HOPPER = new URL('../../support/cudaWarp/hopper.h', import.meta.url);
@@ -56,11 +57,11 @@ export const mapArguments = (
   rowPad: number,
   extentOf: (name: string) => string,
 ): string[] =>
-  maps.map(({ parameter, rows, columns, stride, boxRows, boxColumns }) => {
+  maps.map(({ parameter, dtype, rows, columns, stride, boxRows, boxColumns, swizzle }) => {
     const extent =
       typeof rows === 'number' ? String(rows) : `(${extentOf(rows)} + ${rowPad - 1}) / ${rowPad} * ${rowPad}`;
     return (
       `tw_map_of({ (const unsigned char *)p[${parameter}], ${extent}, ${columns}, ${stride}, ` +
-      `${boxRows}, ${boxColumns} })`
+      `${boxRows}, ${boxColumns}, ${DTYPE_BYTES[dtype]}, ${swizzle} })`
     );
   });

@@ -28,6 +28,7 @@ export function randomCases(folder: string, seed: number, facts: CudaFacts): Cas
       mma: 1,
       skinny: 1,
       skinnyWgmma: facts.arch === 'sm_90a' ? 1 : 0,
+      grouped: 0,
       wgmma: facts.arch === 'sm_90a' ? 1 : 0,
     };
     const plan = scoreOf(model.plan);

@@ -7,7 +7,11 @@
  */
 #include <map>
 
-struct tw_view { const unsigned char *base; long long rows, columns, stride; int boxRows, boxColumns; };
+struct tw_view {
+  const unsigned char *base;
+  long long rows, columns, stride;
+  int boxRows, boxColumns, elementBytes, swizzle;
+};
 struct tw_box { unsigned to; tw_view view; long long column, row; };
 /* `copies`: of threads that arrive when their copies land. */
 struct tw_barrier {
@@ -107,19 +111,18 @@ static void tw_take_eight(unsigned at, float *to) {
   tw_race_read(::tw_shared + at, 32);
   memcpy(to, ::tw_shared + at, 32);
 }
-/* A row of a box is as wide as the swizzle pattern. */
-static unsigned tw_box_bytes(const tw_view &view) { return (unsigned)view.boxRows * 128; }
-static unsigned tw_element_bytes(const tw_view &view) { return 128 / (unsigned)view.boxColumns; }
+static unsigned tw_box_bytes(const tw_view &view) { return (unsigned)(view.boxRows * view.boxColumns * view.elementBytes); }
 static void tw_box_land(const tw_box &box) {
   tw_race_landed(::tw_shared + box.to, tw_box_bytes(box.view));
   for (int r = 0; r < box.view.boxRows; r++) {
     for (int c = 0; c < box.view.boxColumns; c++) {
       const long long row = box.row + r, column = box.column + c;
-      const unsigned size = tw_element_bytes(box.view);
-      uint16_t h = 0;
+      const int bytes = box.view.elementBytes;
+      uint32_t h = 0;
       if (row >= 0 && row < box.view.rows && column >= 0 && column < box.view.columns)
-        memcpy(&h, box.view.base + (row * box.view.stride + column) * size, size);
-      memcpy(::tw_shared + tw_swizzled(box.to + (unsigned)(r * box.view.boxColumns + c) * size), &h, size);
+        memcpy(&h, box.view.base + (row * box.view.stride + column) * bytes, bytes);
+      const unsigned at = box.to + (unsigned)((r * box.view.boxColumns + c) * bytes);
+      memcpy(::tw_shared + (box.view.swizzle == 0 ? at : tw_swizzled(at)), &h, bytes);
     }
   }
 }
@@ -154,10 +157,11 @@ static void tw_load_box(unsigned to, const tw_map *map, int column, int row, uns
   tw_view view;
   memcpy(&view, map, sizeof view);
   const unsigned bytes = tw_box_bytes(view);
-  if (to % 1024 != 0 || to + bytes > TW_SHARED_BYTES)
+  if (to % (view.swizzle == 0 ? 128 : 1024) != 0 || to + bytes > TW_SHARED_BYTES)
     tw_fail("a box does not begin at a multiple of 1024 in shared memory");
-  if ((view.boxColumns != 64 && view.boxColumns != 128) || (uintptr_t)view.base % 16 != 0 ||
-      view.stride * tw_element_bytes(view) % 16 != 0)
+  const int width = view.boxColumns * view.elementBytes;
+  if ((view.swizzle == 0 ? width % 16 != 0 || view.boxColumns > 256 : width != view.swizzle || width != 128) ||
+      (uintptr_t)view.base % 16 != 0 || view.stride * view.elementBytes % 16 != 0)
     tw_fail("a tensor map that a GPU refuses");
   memset(::tw_shared + to, 0xff, bytes);
   tw_bar_use(bar);

