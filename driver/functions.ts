@@ -25,8 +25,7 @@ export function modelFunctions(
   numerics: Numerics,
   { mask, cacheTokens, logits = false, feeds = false, observe }: FunctionOptions,
 ): GraphModule {
-  const own: Numerics =
-    numerics.groups === 'kept' ? { ...numerics, groupsOf: groupsIn(checkpoint) } : numerics;
+  const own: Numerics = numerics.groups === 'kept' ? { ...numerics, groupsOf: groupsIn(checkpoint) } : numerics;
   const graphs = [buildGraph(checkpoint, mask)];
   if (cacheTokens !== undefined) {
     const cache = { rows: cacheTokens, dtype: numerics.attention ?? 'f32' };

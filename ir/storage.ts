@@ -190,7 +190,10 @@ const u4 = {
   bytes: (rows, k) => Math.ceil((rows * k) / 2),
   decode: (bytes) => Float64Array.from({ length: 2 * bytes.length }, (_, i) => (bytes[i >> 1]! >> (4 * (i & 1))) & 15),
   encode: (values) =>
-    Uint8Array.from({ length: Math.ceil(values.length / 2) }, (_, i) => values[2 * i]! | ((values[2 * i + 1] ?? 0) << 4)),
+    Uint8Array.from(
+      { length: Math.ceil(values.length / 2) },
+      (_, i) => values[2 * i]! | ((values[2 * i + 1] ?? 0) << 4),
+    ),
 } as const satisfies StorageFormat;
 
 const I8: Bits = { toValue: (bits) => (bits << 24) >> 24, ofValue: (value) => value & 0xff };

@@ -253,7 +253,8 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
   const groupsOf = ({ name, shape, role }: ExpectedTensor): { readonly group?: GroupSize } => {
     const [, k = 0] = shape;
     const { group } = quantisation ?? {};
-    const size = group === undefined || role !== 'matrix' || shape.length !== 2 ? undefined : groupOf(group < 0 ? k : group, k);
+    const size =
+      group === undefined || role !== 'matrix' || shape.length !== 2 ? undefined : groupOf(group < 0 ? k : group, k);
     return size === undefined || !IN_LAYER.test(name) ? {} : { group: size };
   };
   const tensors = new Map<string, TensorLocation>();
@@ -270,7 +271,15 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
         name,
         role === 'norm'
           ? { kind: 'constant', name, format, shape, value: neutral }
-          : { kind: 'random', name, format, shape, seed: fnv1a64(`${seed}:${name}`), scale: RANDOM_SCALE, ...groupsOf(expected) },
+          : {
+              kind: 'random',
+              name,
+              format,
+              shape,
+              seed: fnv1a64(`${seed}:${name}`),
+              scale: RANDOM_SCALE,
+              ...groupsOf(expected),
+            },
       );
   }
   const fingerprint = createHash('sha256')

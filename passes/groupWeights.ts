@@ -16,7 +16,8 @@ export function groupWeights(graph: Graph, groupsOf: GroupsOf | undefined): Grap
   const tensor = (v: Value): Value => m.through(v, 'cast') ?? v;
   return rewrite(graph, (node, rewriter) => {
     const [x, matrix] = node.operands;
-    if (node.op !== 'linear' || x?.type.shape.length !== 2 || matrix === undefined || !loaded.has(matrix)) return undefined;
+    if (node.op !== 'linear' || x?.type.shape.length !== 2 || matrix === undefined || !loaded.has(matrix))
+      return undefined;
     const stored = tensor(matrix);
     const group = stored.kind === 'weight' ? groupsOf(stored.name) : undefined;
     if (group === undefined) return undefined;

@@ -84,7 +84,12 @@ function weightLoad({ dtype, stride, weight: { group, k } }: ReturnType<CudaOper
 const groupFunctions = ({ group, k }: WeightDecl): string =>
   group === undefined
     ? ''
-    : render('groupedLoad', { group, chunks: k / BLOCK_COLUMNS, words: blockWords(group), groups: BLOCK_COLUMNS / group });
+    : render('groupedLoad', {
+        group,
+        chunks: k / BLOCK_COLUMNS,
+        words: blockWords(group),
+        groups: BLOCK_COLUMNS / group,
+      });
 
 /** A gemm kernel on CUDA cores. The schedule must be legal for it (isLegalCuda). */
 export function emitGemmSimt(

@@ -76,11 +76,7 @@ const FEW_ROWS_TILES: readonly CudaGemmSkeleton[] = ['skinny', 'skinnyWgmma', 'g
 function contraction(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule, facts: CudaFacts): true | string {
   const types = contractionTypes(kernel, module);
   if (typeof types === 'string') return types;
-  if (
-    !isCount(s.tm, FEW_ROWS_TILES.includes(s.skeleton) ? 8 : 16) ||
-    !isCount(s.tn, 16) ||
-    !isCount(s.tk, 16)
-  )
+  if (!isCount(s.tm, FEW_ROWS_TILES.includes(s.skeleton) ? 8 : 16) || !isCount(s.tn, 16) || !isCount(s.tk, 16))
     return 'tm, tn and tk must be positive multiples of 16';
   if (!isCount(s.stages) || !isCount(s.raster)) return 'stages and raster must be positive';
   if (expertsOf(kernel) !== undefined && FEW_ROWS_TILES.includes(s.skeleton))

@@ -11,7 +11,8 @@ export const GROUPED = {
     infer: ([w], attributes) => {
       const group = numberAttribute(attributes, 'group');
       if (w!.dtype !== 'f32' || w!.shape.length !== 2) throw new TypeMismatch('needs w: f32[N, K]');
-      if (!GROUP_SIZES.some((size) => size === group)) throw new TypeMismatch(`there are no groups of ${group} columns`);
+      if (!GROUP_SIZES.some((size) => size === group))
+        throw new TypeMismatch(`there are no groups of ${group} columns`);
       return w!;
     },
     evaluate: ([w], _attributes, shape) => ({ shape, data: w!.data }),

@@ -90,7 +90,8 @@ async function packWeight(
   target: NativeMemory,
 ): Promise<void> {
   const { layout, format, k, sources, columnScale, columnOffset } = weight.weight;
-  if (layout === 'kmajor' || layout === 'groups') throw new Error(`Weight ${weight.weight.name} is laid out for a GPU.`);
+  if (layout === 'kmajor' || layout === 'groups')
+    throw new Error(`Weight ${weight.weight.name} is laid out for a GPU.`);
   const job: PackJob = {
     layout,
     format: FORMATS[format].code,

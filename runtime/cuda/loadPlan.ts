@@ -98,7 +98,13 @@ class StepBuilder {
   add(
     weight: WeightDecl,
     tensor: TensorSource,
-    source: { readonly name: string; readonly rows: number; readonly sourceRow: number; readonly added?: number; readonly part?: GroupPart },
+    source: {
+      readonly name: string;
+      readonly rows: number;
+      readonly sourceRow: number;
+      readonly added?: number;
+      readonly part?: GroupPart;
+    },
     place: Pick<Piece, 'target' | 'scale'>,
   ): void {
     const { part: own } = source;

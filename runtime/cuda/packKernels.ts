@@ -8,7 +8,7 @@
  */
 
 import { FORMATS } from '../../ir/storage.js';
-import { PACK_GROUPS_SOURCE } from './packGroupsKernel.js';
+import { PACK_GROUPS, PACK_GROUPS_SOURCE } from './packGroupsKernel.js';
 
 /** Name of the text among kernels that are compiled and kept. */
 export const PACK_SYMBOL = 'tw_pack';
@@ -17,7 +17,7 @@ export const PACK_SYMBOL = 'tw_pack';
  * The kernels of the text. They take pointers, first of all to a job; the search also takes rows and columns before
  * them.
  */
-export const PACK_ENTRIES = { rows: 'tw_pack_rows', find: 'tw_pack_find' } as const;
+export const PACK_ENTRIES = { rows: 'tw_pack_rows', find: 'tw_pack_find', groups: PACK_GROUPS } as const;
 
 /** Threads of a block of both. */
 export const PACK_THREADS = 256;

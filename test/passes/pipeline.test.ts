@@ -38,6 +38,7 @@ describe('the pipeline', () => {
         "pruneDeadRows",
         "recogniseExperts",
         "expandExperts",
+        "groupWeights",
         "foldNormWeights",
         "fuseLogProb",
         "narrowContractions",

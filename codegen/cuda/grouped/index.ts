@@ -145,12 +145,10 @@ function tensorMapsOf(
       ...{ parameter: a.index, dtype: halfType(a.dtype), rows: kernel.rows, columns: kernel.k, stride: a.stride },
       ...{ boxRows: tm, boxColumns: SLAB, swizzle: 128 },
     },
-    ...kernel.segments.map(
-      ({ weight, columns: own, pairing }): TensorMapDecl => ({
-        ...{ parameter: operands.get(weight).index, dtype: 'f32', rows: physicalColumns(own, pairing) / BLOCK_ROWS },
-        ...{ columns, stride: columns, boxRows: tn / BLOCK_ROWS, boxColumns: words, swizzle: 0 },
-      }),
-    ),
+    ...kernel.segments.map(({ weight, columns: own, pairing }): TensorMapDecl => ({
+      ...{ parameter: operands.get(weight).index, dtype: 'f32', rows: physicalColumns(own, pairing) / BLOCK_ROWS },
+      ...{ columns, stride: columns, boxRows: tn / BLOCK_ROWS, boxColumns: words, swizzle: 0 },
+    })),
   ];
 }
 
@@ -175,5 +173,10 @@ function loadTexts(
         `tw_load_box(shared + ${stage} * ${stageBytes} + ${aBytes + chunk * chunkBytes}, weight, ` +
         `(${block} * ${chunks} + ${chunk}) * ${blockBytes / 4}, column0 / ${BLOCK_ROWS}, full + 8 * ${stage});`,
     );
-  return { loadA: a('stage', 'block'), loadB: b('stage', 'block'), loadPrefetchA: a('i', 'i'), loadPrefetchB: b('i', 'i') };
+  return {
+    loadA: a('stage', 'block'),
+    loadB: b('stage', 'block'),
+    loadPrefetchA: a('i', 'i'),
+    loadPrefetchB: b('i', 'i'),
+  };
 }

@@ -153,7 +153,13 @@ const RESERVED_BYTES = 1024;
 const MULTIPROCESSOR_BYTES = 228 << 10;
 
 /** Eight rows and `step` columns of the tile's products, as gemmSkinnyWgmma names them. */
-export function fragmentOf(kernel: Contraction, index: number, tn: number, pitch: number, prologue: RowPrologue): Fragment {
+export function fragmentOf(
+  kernel: Contraction,
+  index: number,
+  tn: number,
+  pitch: number,
+  prologue: RowPrologue,
+): Fragment {
   const segments = segmentsOf(kernel);
   const { columns, pairing } = segments[index]!;
   const physical = physicalColumns(columns, pairing);

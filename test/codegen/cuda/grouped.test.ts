@@ -28,7 +28,7 @@ function inGroups(
   which: LayerGemm,
   group: GroupSize,
   half: 'bf16' | 'f16' = 'bf16',
-  [hidden, inter, headDim]: readonly [number, number, number] = [384, 256, 32],
+  [hidden, inter, headDim]: readonly [number, number, number] = [384, 128, 32],
 ): WgmmaCase {
   const { kernel, module } = layerGemm(which, hidden, inter, headDim, half);
   const weights = module.weights.map((weight) => ({ ...weight, layout: 'groups', format: 'u4', group }) as const);
@@ -45,25 +45,17 @@ const run = (
   return emulateLayerGemm(each, rows, schedule, { backwards });
 };
 
-/** The first rows of every buffer of `columns` columns a row. */
-const firstRows = (
-  values: ReadonlyMap<string, Float64Array>,
-  rows: number,
-  of: number,
-): ReadonlyMap<string, Float64Array> =>
-  new Map([...values].map(([name, all]) => [name, all.subarray(0, (all.length / of) * rows)]));
-
 const RESULTS = ['q', 'k', 'v', 'gated', 'nextHalf', 'next', 'nextTail', 'nextParts'];
 
 describe('weights of 4 bits', () => {
   const CASES = [
     ['o', 128, 'bf16', 1, grouped(8, 96, 128, 3), grouped(64, 48, 256, 2)],
-    ['gateUp', 64, 'f16', 9, grouped(16, 64, 256, 2), grouped(32, 128, 512, 2)],
+    ['gateUp', 64, 'f16', 9, grouped(16, 64, 512, 2), grouped(32, 128, 256, 2)],
     ['qkv', 32, 'bf16', 20, grouped(8, 32, 512, 2), grouped(16, 96, 256, 3)],
     ['down', 128, 'f16', 70, grouped(64, 32, 128, 4), grouped(16, 16, 256, 3)],
     ['o', 64, 'bf16', 17, grouped(8, 16, 512, 3), grouped(32, 256, 128, 4)],
   ] as const;
-  it.each(casesHere<(typeof CASES)[number]>(CASES, 0, 2))(
+  it.each(casesHere<(typeof CASES)[number]>(CASES, 1))(
     '%s in groups of %i, %s, %i rows: one result in any tile, near that of CUDA cores',
     (which, group, half, rows, first, second) => {
       const layer = inGroups(which, group, half);
@@ -73,9 +65,9 @@ describe('weights of 4 bits', () => {
       for (const name of RESULTS) {
         const [own, other] = [got.get(name), reference.get(name)];
         if (own === undefined || other === undefined || name === 'nextTail') continue;
-        const most = other.reduce((a, x) => (Number.isNaN(x) ? a : Math.max(a, Math.abs(x))), 0);
+        const most = other.reduce((a, x) => (Number.isFinite(x) ? Math.max(a, Math.abs(x)) : a), 0);
         own.forEach((x, i) => {
-          if (!Number.isNaN(other[i]!)) expect(Math.abs(x - other[i]!)).toBeLessThan(most * 2 ** -7);
+          if (Number.isFinite(other[i]!)) expect(Math.abs(x - other[i]!)).toBeLessThan(most * 2 ** -7);
         });
       }
     },
@@ -86,7 +78,6 @@ describe('the compiler', () => {
   const WIDE = [6656, 17_920, 128] as const;
   const kernels = casesHere(
     (['o', 'gateUp'] as const).flatMap((which) => [1, 16, 64].map((rows) => ({ which, rows }))),
-    0,
     4,
   ).map(({ which, rows }) => {
     const { kernel, module } = inGroups(which, 128, 'bf16', WIDE);
@@ -97,12 +88,17 @@ describe('the compiler', () => {
   });
   let reports: readonly NvccReport[] = [];
   beforeAll(() => {
-    if (hasNvcc) reports = compileByNvcc(kernels.map(({ text }) => text), 'sm_90a');
+    if (hasNvcc)
+      reports = compileByNvcc(
+        kernels.map(({ text }) => text),
+        'sm_90a',
+      );
   });
   it.runIf(hasNvcc)('spills no registers', () => {
-    console.log(reports);
     expect(reports).toHaveLength(kernels.length);
+    reports.forEach(({ spillStores, spillLoads, registers }, i) => {
+      expect({ ...kernels[i], text: '', spillStores, spillLoads }).toMatchObject({ spillStores: 0, spillLoads: 0 });
+      expect(registers).toBeLessThanOrEqual(128);
+    });
   });
 });
-
-void firstRows;
