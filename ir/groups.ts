@@ -82,7 +82,9 @@ function shortened(value: number): number {
   return SINGLE[0];
 }
 
-/** The nearest codes around 8 of each group, whose largest magnitude becomes 7. What is in such groups stays as it is. */
+/**
+ * The nearest codes around 8 of each group, whose largest magnitude becomes 7. What is in such groups stays as it is.
+ */
 export function roundToGroups(values: Float64Array, group: GroupSize): Grouped {
   const count = values.length / group;
   const [codes, scales] = [new Uint8Array(values.length), new Float64Array(count)];

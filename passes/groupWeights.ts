@@ -6,8 +6,8 @@ import { Matcher } from './match.js';
 export type GroupsOf = (tensor: string) => GroupSize | undefined;
 
 /**
- * linear(x, W) = linear(x, grouped(W)) for matrices that are stored in 4 bits with scales for groups of columns, so that
- * kernels read them so. `groupsOf` says which.
+ * linear(x, W) = linear(x, grouped(W)) for matrices that are stored in 4 bits with scales for groups of columns,
+ * so that kernels read them so. `groupsOf` says which.
  */
 export function groupWeights(graph: Graph, groupsOf: GroupsOf | undefined): Graph {
   if (groupsOf === undefined) return graph;

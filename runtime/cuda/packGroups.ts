@@ -11,7 +11,7 @@ export type GroupPart = 'codes' | 'scales';
 export const groupColumns = ({ k, group = BLOCK_COLUMNS }: WeightDecl, part: GroupPart): number =>
   part === 'codes' ? k : k / group;
 
-/** Job of tw_pack_groups: that of tw_pack_rows with the group in place of a stride. Throws for other than whole rows. */
+/** Job of tw_pack_groups: that of tw_pack_rows with the group as its stride. Throws for other than whole rows. */
 export function groupJob(weight: WeightDecl, range: PackRange, part: GroupPart): DeviceJob {
   const { group } = weight;
   if (group === undefined || range.view !== undefined || !['encoded', 'random'].includes(range.tensor.kind))

@@ -111,7 +111,9 @@ static void tw_take_eight(unsigned at, float *to) {
   tw_race_read(::tw_shared + at, 32);
   memcpy(to, ::tw_shared + at, 32);
 }
-static unsigned tw_box_bytes(const tw_view &view) { return (unsigned)(view.boxRows * view.boxColumns * view.elementBytes); }
+static unsigned tw_box_bytes(const tw_view &view) {
+  return (unsigned)(view.boxRows * view.boxColumns * view.elementBytes);
+}
 static void tw_box_land(const tw_box &box) {
   tw_race_landed(::tw_shared + box.to, tw_box_bytes(box.view));
   for (int r = 0; r < box.view.boxRows; r++) {
