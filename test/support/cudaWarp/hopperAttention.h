@@ -23,6 +23,12 @@ static void tw_bar_arrive_copied(unsigned bar) {
 static void tw_products_begin() {}
 static void tw_products_commit() { tw_product_commit(); }
 template <int N> static void tw_products_wait() { tw_product_wait(N); }
+static unsigned tw_scaled_pair(unsigned pair, unsigned factors) {
+  const auto half = [=](int by) {
+    return (unsigned)tw_to_bf16(tw_from_bf16((uint16_t)(pair >> by)) * tw_from_bf16((uint16_t)(factors >> by)));
+  };
+  return half(0) | half(16) << 16;
+}
 static void tw_settled(float &) {}
 static void tw_computed(float) {}
 template <int N> static void tw_wgmma(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded) {
