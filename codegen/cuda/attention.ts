@@ -140,7 +140,7 @@ export function emitAttention(
 }
 
 /** Registers of a thread after setmaxnreg; 504 in total for the three warpgroups of a block. */
-const REGISTERS = { producerRegisters: 24, consumerRegisters: 240 } as const;
+const REGISTERS = { producerRegisters: 40, consumerRegisters: 232 } as const;
 
 /** What kernels of warpgroup products call. */
 function hopperText(d: number, dtype: string): string {

@@ -30,7 +30,6 @@ static unsigned tw_scaled_pair(unsigned pair, unsigned factors) {
   return half(0) | half(16) << 16;
 }
 static void tw_settled(float &) {}
-static void tw_computed(float) {}
 template <int N> static void tw_wgmma(float (&d)[N], unsigned long long a, unsigned long long b, int isAdded) {
   tw_product<64>(d, a, b, isAdded, tw_from_bf16);
 }

@@ -77,15 +77,14 @@ __device__ __forceinline__ void tw_products_commit() { asm volatile("wgmma.commi
 template <int N> __device__ __forceinline__ void tw_products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
 }
+/* Two bf16 numbers by two factors. */
+__device__ __forceinline__ unsigned tw_scaled_pair(unsigned pair, unsigned factors) {
+  unsigned y;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(pair), "r"(factors));
+  return y;
+}
 /* Tells the compiler that a product has written an accumulator. */
 __device__ __forceinline__ void tw_settled(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
-/*
- * All that makes up x, a sum that is not negative, is computed before what follows: the assembler, which does not know
- * that, moves no computations across the branch.
- */
-__device__ __forceinline__ void tw_computed(float x) {
-  if (__any_sync(0xffffffffu, x < 0.0f)) asm volatile("trap;");
-}
 /* d[64 × 64] (+)= a[64 × 16]·b[64 × 16]ᵀ, operands in shared memory; `isAdded` 0 starts from zero. */
 __device__ __forceinline__ void tw_wgmma(float (&d)[32], unsigned long long a, unsigned long long b,
     int isAdded) {
@@ -124,18 +123,19 @@ TW_FN int tw_most(int a, int b) { return a > b ? a : b; }
  * query r / GROUP; each of two warpgroups multiplies 64 rows. A third one gathers keys and values into rings.
  *
  * Query q sees the rows key[begin[q] + i] of keys and values for i from 0 to position[q]. Queries next to each other
- * with one `begin` are a run. A tile is KEYS entries of a run's list. Runs whose lists begin alike, as questions after
- * the same examples do, share their first tiles: those are loaded and multiplied once, for the queries of all these
- * runs.
+ * with one `begin` are a run. A tile is KEYS entries of a run's list, two tiles are a chunk. Runs whose lists begin
+ * alike, as questions after the same examples do, share their first chunks: those are loaded and multiplied once, for
+ * the queries of all these runs.
  *
- * A warpgroup issues the scores of a tile together with the products of values of the tile before. It computes the
- * tile's weights while those are multiplied.
+ * A warpgroup issues the scores of a chunk's first tile together with the products of values of the chunk before, and
+ * computes the tile's weights while those are multiplied. It issues the scores of the second tile before it adds the
+ * chunk before to the total.
  *
  * The bits of an answer are those of the kernels on mma.sync (attentionPathMma): keys are taken in order of position,
- * 16 a step of a product, STEP a step of the softmax, CHUNK a partial result. A tile has two steps of the softmax.
- * Where the second one moves a row's maximum, the first one's weights are rescaled before they are multiplied: by
- * powers of two, so the sums are the same. A row that does not see a tile adds exact zeros. If a result of the block is
- * not finite, the block is repeated query by query, with zeros in place of the keys that the query does not see.
+ * 16 a step of a product, STEP a step of the softmax, CHUNK a partial result. A chunk has four steps of the softmax.
+ * Where a later one moves a row's maximum, the weights of those before are rescaled before they are multiplied: by
+ * powers of two, so the sums are the same. A row that does not see a chunk adds exact zeros. If a result of the block
+ * is not finite, the block is repeated query by query, with zeros in place of the keys that the query does not see.
  */
 namespace attention {
 constexpr int D = 128, GROUP = 4, QUERIES = 32, KV_HEADS = 2, ROWS = 128, STEP = 32,
@@ -148,6 +148,9 @@ constexpr unsigned QUERY_SLAB = ROWS * 128, KEY_SLAB = KEYS * 128, SIDE_BYTES = 
 /* Named barriers: of the consumers, and of what runs share. */
 constexpr int CONSUMERS_MEET = 1, RUNS_ARE_KNOWN = 2;
 constexpr float SCALE = 0.127517431974411f;
+/* The maximum of no scores: finite, so that it may be subtracted. */
+constexpr float NOTHING = -3.40282347e38f;
+static_assert(CHUNK == 2 * KEYS && KEYS == 2 * STEP, "a chunk has two tiles, a tile two steps");
 
 /*
  * 2^x for a whole x of at most 0; 0 where that is no normal number, and for −inf and NaN. Beside 2^23 the last bits of
@@ -160,16 +163,81 @@ TW_FN int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 TW_FN unsigned place_of_piece(int row, int piece, unsigned slab) {
   return (piece >> 3) * slab + row * 128 + ((piece ^ row) & 7) * 16;
 }
-/* Adds a row's chunk, its maximum and its sum to the total of the chunks before. */
-template <int ROW> TW_FN void add_chunk(float (&total)[D / 2], float &total_top, float &total_sum,
-    const float (&o)[D / 2], float top, float sum) {
-  const float most = fmaxf(total_top, top), old = power2(total_top - most), now = power2(top - most);
-  total_sum = fmaf(sum, now, tw_mul(total_sum, old));
-  total_top = most;
+/* A power of two twice, as bf16. */
+TW_FN unsigned pair_of(float x) { return __float_as_uint(x) >> 16 | (__float_as_uint(x) & 0xffff0000u); }
+/* Adds chunks of a thread's two rows, their maxima and their sums to the totals of the chunks before. */
+TW_FN void add_chunks(float (&total)[D / 2], float &total_top0, float &total_top1, float &total_sum0,
+    float &total_sum1, const float (&o)[D / 2], float top0, float top1, float sum0, float sum1) {
+  const float most0 = fmaxf(total_top0, top0), most1 = fmaxf(total_top1, top1);
+  const float old0 = power2(total_top0 - most0), old1 = power2(total_top1 - most1);
+  const float now0 = power2(top0 - most0), now1 = power2(top1 - most1);
+  if (__any_sync(0xffffffffu, most0 != total_top0 || most1 != total_top1)) {
 #pragma unroll
-  for (int i = 2 * ROW; i < D / 2; i += 4) {
-    total[i] = fmaf(o[i], now, tw_mul(total[i], old));
-    total[i + 1] = fmaf(o[i + 1], now, tw_mul(total[i + 1], old));
+    for (int i = 0; i < D / 2; i++) total[i] = tw_mul(total[i], (i & 2) == 0 ? old0 : old1);
+  }
+#pragma unroll
+  for (int i = 0; i < D / 2; i++) total[i] = fmaf(o[i], (i & 2) == 0 ? now0 : now1, total[i]);
+  total_sum0 = fmaf(sum0, now0, tw_mul(total_sum0, old0));
+  total_sum1 = fmaf(sum1, now1, tw_mul(total_sum1, old1));
+  total_top0 = most0;
+  total_top1 = most1;
+}
+/*
+ * Weights of a tile from its scores: two steps of the softmax of two rows, each by the maximum after it. Maxima and sums
+ * are those before the tile, and become those behind it. `late`: what the first step must be rescaled by in the second.
+ */
+TW_FN void weigh(const float (&s)[KEYS / 2], unsigned (&weight)[KEYS / 16][4], float &top0, float &top1, float &sum0,
+    float &sum1, float &late0, float &late1) {
+  constexpr int STEPS = KEYS / STEP, OWN = STEP / 2;
+  float most0[STEPS], most1[STEPS];
+#pragma unroll
+  for (int step = 0; step < STEPS; step++) {
+    const float *const own = s + step * OWN;
+    float a0 = fmaxf(own[0], own[1]), a1 = fmaxf(own[2], own[3]), b0 = fmaxf(own[4], own[5]), b1 = fmaxf(own[6], own[7]);
+#pragma unroll
+    for (int i = 8; i < OWN; i += 8) {
+      a0 = fmaxf(a0, fmaxf(own[i], own[i + 1]));
+      a1 = fmaxf(a1, fmaxf(own[i + 2], own[i + 3]));
+      b0 = fmaxf(b0, fmaxf(own[i + 4], own[i + 5]));
+      b1 = fmaxf(b1, fmaxf(own[i + 6], own[i + 7]));
+    }
+    most0[step] = fmaxf(a0, b0);
+    most1[step] = fmaxf(a1, b1);
+  }
+#pragma unroll
+  for (int by = 1; by < 4; by *= 2) {
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+      most0[step] = fmaxf(most0[step], __shfl_xor_sync(0xffffffffu, most0[step], by));
+      most1[step] = fmaxf(most1[step], __shfl_xor_sync(0xffffffffu, most1[step], by));
+    }
+  }
+#pragma unroll
+  for (int step = 0; step < STEPS; step++) {
+    most0[step] = fmaxf(step == 0 ? top0 : most0[0], ceilf(tw_mul(most0[step], SCALE)));
+    most1[step] = fmaxf(step == 0 ? top1 : most1[0], ceilf(tw_mul(most1[step], SCALE)));
+  }
+  sum0 = tw_mul(sum0, power2(top0 - most0[0]));
+  sum1 = tw_mul(sum1, power2(top1 - most1[0]));
+  late0 = power2(most0[0] - most0[1]);
+  late1 = power2(most1[0] - most1[1]);
+  top0 = most0[1];
+  top1 = most1[1];
+#pragma unroll
+  for (int step = 0; step < STEPS; step++) {
+    if (step > 0) {
+      sum0 = tw_mul(sum0, late0);
+      sum1 = tw_mul(sum1, late1);
+    }
+#pragma unroll
+    for (int i = step * OWN; i < (step + 1) * OWN; i += 4) {
+      const float x0 = tw_exp2(fmaf(s[i], SCALE, -most0[step])), x1 = tw_exp2(fmaf(s[i + 1], SCALE, -most0[step]));
+      const float x2 = tw_exp2(fmaf(s[i + 2], SCALE, -most1[step])), x3 = tw_exp2(fmaf(s[i + 3], SCALE, -most1[step]));
+      sum0 += x0 + x1;
+      sum1 += x2 + x3;
+      weight[i / 8][i / 4 % 2 * 2] = tw_pack_bf16(x0, x1);
+      weight[i / 8][i / 4 % 2 * 2 + 1] = tw_pack_bf16(x2, x3);
+    }
   }
 }
 
@@ -336,7 +404,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
       }
       tiles = tw_least(tiles, __reduce_min_sync(0xffffffffu, least));
     }
-    if (lane == 0) atomicMin(&s_shared[run], tiles);
+    /* Whole chunks, so that every run begins with one. */
+    if (lane == 0) atomicMin(&s_shared[run], tiles - tiles % (CHUNK / KEYS));
   }
   tw_cp_async_wait<0>();
   tw_show_products();
@@ -346,20 +415,34 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
   bool is_finite;
   do {
     float o[D / 2], total[D / 2], s[KEYS / 2];
-    unsigned weight[KEYS / 16][4];
-    float top0 = -tw_inf(), top1 = -tw_inf(), sum0 = 0.0f, sum1 = 0.0f;
-    float total_top0 = -tw_inf(), total_top1 = -tw_inf(), total_sum0 = 0.0f, total_sum1 = 0.0f;
+    unsigned early[KEYS / 16][4], weight[CHUNK / 16][4];
+    float top0 = NOTHING, top1 = NOTHING, sum0 = 0.0f, sum1 = 0.0f, first0 = 1.0f, first1 = 1.0f;
+    float total_top0 = NOTHING, total_top1 = NOTHING, total_sum0 = 0.0f, total_sum1 = 0.0f;
 #pragma unroll
-    for (int i = 0; i < D / 2; i++) o[i] = total[i] = 0.0f;
+    for (int i = 0; i < D / 2; i++) total[i] = 0.0f;
     int run = -1, until = 0, highest = -1, lowest = -1, last0 = -1, last1 = -1;
-    /* Whether all rows of the warpgroup begin a chunk with the tile whose weights there are. */
-    bool is_fresh = false;
+    /* How far the rows see into the second tile of a chunk, and whether one of them does not see all of it. */
+    int left0 = 0, left1 = 0;
+    bool is_cut = false;
+    /* A chunk's first tile; where its tiles lie, which are the same one if it has no second. */
     Tile tile = enter(pass < 0 ? 0 : pass);
-    const auto step = [&] {
-      tile = after(tile);
-      if (++slot == SLOTS) { slot = 0; phase ^= 1; }
+    int a = 0, b = 0, one = 0, other = 0;
+    unsigned a_phase = 0, b_phase = 0;
+    const auto turn = [&] { if (++slot == SLOTS) { slot = 0; phase ^= 1; } };
+    const auto place = [&] {
+      a = b = slot;
+      a_phase = b_phase = phase;
+      turn();
+      if ((tile.index + 1) * KEYS >= tile.keys) return;
+      b = slot;
+      b_phase = phase;
+      turn();
     };
-    /* Whether there is a tile, and a row of the warpgroup sees it. */
+    const auto step = [&] {
+      if (a != b) tile.index++;
+      tile = after(tile);
+    };
+    /* Whether there is a chunk, and a row of the warpgroup sees it. */
     const auto is_seen = [&] {
       if (tile.run >= end) return false;
       if (tile.run != run || tile.index >= until) {
@@ -387,182 +470,142 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
       return tile.index * KEYS <= highest;
     };
     const auto release = [&](unsigned bar) { if (lane == 0) tw_bar_arrive(bar); };
-    const auto multiply_keys = [&] {
-      const unsigned long long keys = tw_rows_at(ring) + uniform(slot) * (SIDE_BYTES / 16);
+    const auto multiply_keys = [&](int at) {
+      const unsigned long long keys = tw_rows_at(ring) + uniform(at) * (SIDE_BYTES / 16);
 #pragma unroll
       for (int i = 0; i < D / 16; i++)
         tw_wgmma(s, queries + (i >> 2) * (QUERY_SLAB / 16) + (i & 3) * 2,
             keys + (i >> 2) * (KEY_SLAB / 16) + (i & 3) * 2, i);
       tw_products_commit();
     };
-    const auto multiply_values = [&](int at) {
-      const unsigned long long values = tw_columns_at(ring + RING_BYTES) + uniform(at) * (SIDE_BYTES / 16);
+    const auto multiply_values = [&](int one, int other) {
+      const unsigned long long early_values = tw_columns_at(ring + RING_BYTES) + uniform(one) * (SIDE_BYTES / 16);
+      const unsigned long long late_values = tw_columns_at(ring + RING_BYTES) + uniform(other) * (SIDE_BYTES / 16);
 #pragma unroll
-      for (int n = 0; n < KEYS / 16; n++)
-        tw_wgmma_values(o, weight[n], values + n * (16 * 128 / 16), n > 0 || !is_fresh);
+      for (int n = 0; n < CHUNK / 16; n++)
+        tw_wgmma_values(o, weight[n],
+            (n < KEYS / 16 ? early_values : late_values) + n % (KEYS / 16) * (16 * 128 / 16), n);
       tw_products_commit();
     };
-    float keep0 = 1.0f, keep1 = 1.0f, ended_top0 = 0.0f, ended_top1 = 0.0f, ended_sum0 = 0.0f, ended_sum1 = 0.0f;
-    bool is_end = false, is_rescaled = false;
-    /* In place of scores: weights. Nothing of the results is read or written, as products still add to them. */
-    const auto make_weights = [&] {
-      const int key = tile.index * KEYS;
-      if (key + KEYS - 1 > lowest) {
-        const int left0 = last0 - key - (lane & 3) * 2, left1 = last1 - key - (lane & 3) * 2;
+    /* Products of values are there. */
+    const auto settle_values = [&](int one, int other) {
 #pragma unroll
-        for (int i = 0; i < KEYS / 2; i++)
-          if (i / 4 * 8 + (i & 1) > ((i & 2) == 0 ? left0 : left1)) s[i] = -tw_inf();
-      }
-      is_end = key > 0 && key % CHUNK == 0;
-      is_fresh = key % CHUNK == 0 && lowest >= key;
-      if (is_end) {
-        ended_top0 = top0;
-        ended_top1 = top1;
-        ended_sum0 = tw_quad_sum(sum0);
-        ended_sum1 = tw_quad_sum(sum1);
-        if (last0 >= key) { top0 = -tw_inf(); sum0 = 0.0f; }
-        if (last1 >= key) { top1 = -tw_inf(); sum1 = 0.0f; }
-      }
-      /* The maxima after each step of the softmax. */
-      float most0[KEYS / STEP], most1[KEYS / STEP];
-#pragma unroll
-      for (int step = 0; step < KEYS / STEP; step++) {
-        constexpr int OWN = STEP / 2;
-        float own0 = s[step * OWN], own1 = s[step * OWN + 2];
-#pragma unroll
-        for (int i = 0; i < OWN; i += 4) {
-          own0 = fmaxf(own0, fmaxf(s[step * OWN + i], s[step * OWN + i + 1]));
-          own1 = fmaxf(own1, fmaxf(s[step * OWN + i + 2], s[step * OWN + i + 3]));
-        }
-        most0[step] = own0;
-        most1[step] = own1;
-      }
-#pragma unroll
-      for (int by = 1; by < 4; by *= 2) {
-#pragma unroll
-        for (int step = 0; step < KEYS / STEP; step++) {
-          most0[step] = fmaxf(most0[step], __shfl_xor_sync(0xffffffffu, most0[step], by));
-          most1[step] = fmaxf(most1[step], __shfl_xor_sync(0xffffffffu, most1[step], by));
-        }
-      }
-#pragma unroll
-      for (int step = 0; step < KEYS / STEP; step++) {
-        most0[step] = fmaxf(step == 0 ? top0 : most0[0], ceilf(tw_mul(most0[step], SCALE)));
-        most1[step] = fmaxf(step == 0 ? top1 : most1[0], ceilf(tw_mul(most1[step], SCALE)));
-      }
-      /* What was added before the first step, and by it, is kept by these factors. */
-      const float early0 = power2(top0 - most0[0]), early1 = power2(top1 - most1[0]);
-      const float late0 = power2(most0[0] - most0[1]), late1 = power2(most1[0] - most1[1]);
-      is_rescaled = __any_sync(0xffffffffu, most0[1] != top0 || most1[1] != top1) && !is_fresh;
-      keep0 = tw_mul(early0, late0);
-      keep1 = tw_mul(early1, late1);
-      top0 = most0[1];
-      top1 = most1[1];
-      sum0 = tw_mul(sum0, early0);
-      sum1 = tw_mul(sum1, early1);
-#pragma unroll
-      for (int step = 0; step < KEYS / STEP; step++) {
-        /* A row may have seen nothing yet. */
-        const float shift0 = most0[step] == -tw_inf() ? 0.0f : -most0[step];
-        const float shift1 = most1[step] == -tw_inf() ? 0.0f : -most1[step];
-        if (step > 0) {
-          sum0 = tw_mul(sum0, late0);
-          sum1 = tw_mul(sum1, late1);
-        }
-#pragma unroll
-        for (int i = step * STEP / 2; i < (step + 1) * STEP / 2; i += 4) {
-          float x0 = tw_exp2(fmaf(s[i], SCALE, shift0)), x1 = tw_exp2(fmaf(s[i + 1], SCALE, shift0));
-          float x2 = tw_exp2(fmaf(s[i + 2], SCALE, shift1)), x3 = tw_exp2(fmaf(s[i + 3], SCALE, shift1));
-          sum0 += x0 + x1;
-          sum1 += x2 + x3;
-          if (step == 0) {
-            x0 = tw_mul(x0, late0);
-            x1 = tw_mul(x1, late0);
-            x2 = tw_mul(x2, late1);
-            x3 = tw_mul(x3, late1);
-          }
-          s[i] = x0;
-          s[i + 1] = x1;
-          s[i + 2] = x2;
-          s[i + 3] = x3;
-        }
-      }
+      for (int i = 0; i < D / 2; i++) tw_settled(o[i]);
+      release(values_empty + 8 * one);
+      if (one != other) release(values_empty + 8 * other);
     };
-    /* The products so far are there: ends chunks, rescales results, and makes operands of the weights. */
-    const auto fold = [&] {
-      const int key = tile.index * KEYS;
-      if (is_end) {
-        if (is_fresh || last0 >= key) add_chunk<0>(total, total_top0, total_sum0, o, ended_top0, ended_sum0);
-        if (is_fresh || last1 >= key) add_chunk<1>(total, total_top1, total_sum1, o, ended_top1, ended_sum1);
-        if (!is_fresh) {
+    const auto wait_for_keys = [&] {
+      tw_bar_wait(keys_full + 8 * a, a_phase);
+      tw_bar_wait(keys_full + 8 * b, b_phase);
+    };
+    const auto skip = [&](int at, unsigned of) {
+      tw_bar_wait(keys_full + 8 * at, of);
+      release(keys_empty + 8 * at);
+      tw_bar_wait(values_full + 8 * at, of);
+      release(values_empty + 8 * at);
+    };
+    /* Scores are there; the tile of keys at `at` is used no more if `is_over`. */
+    const auto settle = [&](int at, bool is_over) {
 #pragma unroll
-          for (int i = 0; i < D / 2; i++) if (((i & 2) == 0 ? last0 : last1) >= key) o[i] = 0.0f;
+      for (int i = 0; i < KEYS / 2; i++) tw_settled(s[i]);
+      if (is_over) release(keys_empty + 8 * at);
+    };
+    /* Scores of the keys from `key` on are −inf where a row does not see them. */
+    const auto hide = [&](int left0, int left1) {
+      left0 -= (lane & 3) * 2;
+      left1 -= (lane & 3) * 2;
+#pragma unroll
+      for (int i = 0; i < KEYS / 2; i++) if (i / 4 * 8 + (i & 1) > ((i & 2) == 0 ? left0 : left1)) s[i] = -tw_inf();
+    };
+    /* The chunk's first tile: its weights are rescaled when the second one's maxima are known. */
+    const auto weigh_first = [&] {
+      if (tile.index * KEYS + KEYS - 1 > lowest) hide(last0 - tile.index * KEYS, last1 - tile.index * KEYS);
+      top0 = top1 = NOTHING;
+      sum0 = sum1 = 0.0f;
+      weigh(s, early, top0, top1, sum0, sum1, first0, first1);
+    };
+    /* The second tile, and the whole chunk's weights. */
+    const auto weigh_second = [&] {
+      if (is_cut) hide(left0, left1);
+      const float before0 = top0, before1 = top1;
+      float last_step0, last_step1;
+      unsigned late[KEYS / 16][4];
+      weigh(s, late, top0, top1, sum0, sum1, last_step0, last_step1);
+      const float keep0 = power2(before0 - top0), keep1 = power2(before1 - top1);
+      const unsigned factors[3][2] = { { pair_of(tw_mul(first0, keep0)), pair_of(tw_mul(first1, keep1)) },
+          { pair_of(keep0), pair_of(keep1) }, { pair_of(last_step0), pair_of(last_step1) } };
+#pragma unroll
+      for (int n = 0; n < KEYS / 16; n++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          weight[n][i] = tw_scaled_pair(early[n][i], factors[n / (STEP / 16)][i & 1]);
+          weight[KEYS / 16 + n][i] = n < STEP / 16 ? tw_scaled_pair(late[n][i], factors[2][i & 1]) : late[n][i];
         }
-        __syncwarp();
-      }
-      if (is_rescaled) {
-#pragma unroll
-        for (int i = 0; i < D / 2; i++) o[i] = tw_mul(o[i], (i & 2) == 0 ? keep0 : keep1);
-      }
-#pragma unroll
-      for (int i = 0; i < KEYS / 2; i += 4) {
-        weight[i / 8][i / 4 % 2 * 2] = tw_pack_bf16(s[i], s[i + 1]);
-        weight[i / 8][i / 4 % 2 * 2 + 1] = tw_pack_bf16(s[i + 2], s[i + 3]);
       }
     };
     for (;;) {
       for (; tile.run < end && !is_seen(); step()) {
-        tw_bar_wait(keys_full + 8 * slot, phase);
-        release(keys_empty + 8 * slot);
-        tw_bar_wait(values_full + 8 * slot, phase);
-        release(values_empty + 8 * slot);
+        place();
+        skip(a, a_phase);
+        if (a != b) skip(b, b_phase);
       }
       if (tile.run >= end) break;
-      tw_bar_wait(keys_full + 8 * slot, phase);
+      place();
+      wait_for_keys();
       tw_show_products();
       tw_products_begin();
-      multiply_keys();
+      multiply_keys(a);
       tw_products_wait<0>();
+      settle(a, a != b);
+      weigh_first();
+      float ended_top0 = NOTHING, ended_top1 = NOTHING, ended_sum0 = 0.0f, ended_sum1 = 0.0f;
 #pragma unroll
-      for (int i = 0; i < KEYS / 2; i++) tw_settled(s[i]);
-      release(keys_empty + 8 * slot);
-      make_weights();
-      fold();
-      int at = slot;
-      unsigned at_phase = phase;
-      for (step(); is_seen(); step()) {
-        tw_bar_wait(keys_full + 8 * slot, phase);
-        tw_bar_wait(values_full + 8 * at, at_phase);
-        tw_show_products();
+      for (int i = 0; i < D / 2; i++) o[i] = 0.0f;
+      for (;;) {
         tw_products_begin();
-        multiply_keys();
-        multiply_values(at);
-        tw_products_wait<1>();
-#pragma unroll
-        for (int i = 0; i < KEYS / 2; i++) tw_settled(s[i]);
-        release(keys_empty + 8 * slot);
-        make_weights();
-        tw_computed(sum0 + sum1);
+        multiply_keys(b);
+        /* While those are multiplied: the chunk before, and what there is to know of the next one. */
+        add_chunks(total, total_top0, total_top1, total_sum0, total_sum1, o, ended_top0, ended_top1,
+            tw_quad_sum(ended_sum0), tw_quad_sum(ended_sum1));
+        left0 = last0 - (tile.index + 1) * KEYS;
+        left1 = last1 - (tile.index + 1) * KEYS;
+        is_cut = (tile.index + 2) * KEYS - 1 > lowest;
+        one = a;
+        other = b;
+        tw_bar_wait(values_full + 8 * one, a_phase);
+        tw_bar_wait(values_full + 8 * other, b_phase);
+        step();
+        const bool is_more = is_seen();
+        if (is_more) {
+          place();
+          wait_for_keys();
+        }
+        tw_show_products();
         tw_products_wait<0>();
-#pragma unroll
-        for (int i = 0; i < D / 2; i++) tw_settled(o[i]);
-        release(values_empty + 8 * at);
-        fold();
-        at = slot;
-        at_phase = phase;
+        settle(other, true);
+        weigh_second();
+        if (!is_more) break;
+        ended_top0 = top0;
+        ended_top1 = top1;
+        ended_sum0 = sum0;
+        ended_sum1 = sum1;
+        tw_products_begin();
+        multiply_keys(a);
+        multiply_values(one, other);
+        tw_products_wait<1>();
+        settle(a, a != b);
+        weigh_first();
+        tw_products_wait<0>();
+        settle_values(one, other);
       }
-      tw_bar_wait(values_full + 8 * at, at_phase);
-      tw_show_products();
       tw_products_begin();
-      multiply_values(at);
+      multiply_values(one, other);
       tw_products_wait<0>();
-#pragma unroll
-      for (int i = 0; i < D / 2; i++) tw_settled(o[i]);
-      release(values_empty + 8 * at);
+      settle_values(one, other);
+      add_chunks(total, total_top0, total_top1, total_sum0, total_sum1, o, top0, top1, tw_quad_sum(sum0),
+          tw_quad_sum(sum1));
     }
   
-    add_chunk<0>(total, total_top0, total_sum0, o, top0, tw_quad_sum(sum0));
-    add_chunk<1>(total, total_top1, total_sum1, o, top1, tw_quad_sum(sum1));
     const auto last_of = [&](int row) {
       const int i = row / GROUP;
       return i < count && (pass < 0 || i == pass) ? s_position[i] : -1;
