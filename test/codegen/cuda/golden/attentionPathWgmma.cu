@@ -427,17 +427,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
     /* A chunk's first tile; where its tiles lie, which are the same one if it has no second. */
     Tile tile = enter(pass < 0 ? 0 : pass);
     int a = 0, b = 0, one = 0, other = 0;
-    unsigned a_phase = 0, b_phase = 0;
     const auto turn = [&] { if (++slot == SLOTS) { slot = 0; phase ^= 1; } };
     const auto place = [&] {
       a = b = slot;
-      a_phase = b_phase = phase;
       turn();
       if ((tile.index + 1) * KEYS >= tile.keys) return;
       b = slot;
-      b_phase = phase;
       turn();
     };
+    /* Waits for the newest tile at `at`, where the ring has gone on by fewer than SLOTS tiles. */
+    const auto await = [&](unsigned full, int at) { tw_bar_wait(full + 8 * at, phase ^ (unsigned)(at >= slot)); };
     const auto step = [&] {
       if (a != b) tile.index++;
       tile = after(tile);
@@ -495,13 +494,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
       if (one != other) release(values_empty + 8 * other);
     };
     const auto wait_for_keys = [&] {
-      tw_bar_wait(keys_full + 8 * a, a_phase);
-      tw_bar_wait(keys_full + 8 * b, b_phase);
+      await(keys_full, a);
+      await(keys_full, b);
     };
-    const auto skip = [&](int at, unsigned of) {
-      tw_bar_wait(keys_full + 8 * at, of);
+    const auto skip = [&](int at) {
+      await(keys_full, at);
       release(keys_empty + 8 * at);
-      tw_bar_wait(values_full + 8 * at, of);
+      await(values_full, at);
       release(values_empty + 8 * at);
     };
     /* Scores are there; the tile of keys at `at` is used no more if `is_over`. */
@@ -546,8 +545,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
     for (;;) {
       for (; tile.run < end && !is_seen(); step()) {
         place();
-        skip(a, a_phase);
-        if (a != b) skip(b, b_phase);
+        skip(a);
+        if (a != b) skip(b);
       }
       if (tile.run >= end) break;
       place();
@@ -572,8 +571,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
         is_cut = (tile.index + 2) * KEYS - 1 > lowest;
         one = a;
         other = b;
-        tw_bar_wait(values_full + 8 * one, a_phase);
-        tw_bar_wait(values_full + 8 * other, b_phase);
+        await(values_full, one);
+        await(values_full, other);
         step();
         const bool is_more = is_seen();
         if (is_more) {
@@ -614,8 +613,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
     last1 = last_of(row1);
     const float inverse0 = 1.0f / total_sum0, inverse1 = 1.0f / total_sum1;
     float check0 = 0.0f, check1 = 0.0f;
+    /* Exchanged, so that places of results take no registers before. */
+    const int from = uniform(first);
     const auto place_of = [&](int row) {
-      return (unsigned short *)p7 + (long long)(first + row / GROUP) * 1024 +
+      return (unsigned short *)p7 + (long long)(from + row / GROUP) * 1024 +
           (kv * GROUP + row % GROUP) * D + (lane & 3) * 2;
     };
 #pragma unroll
