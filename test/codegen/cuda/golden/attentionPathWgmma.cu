@@ -509,7 +509,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
       for (int i = 0; i < KEYS / 2; i++) tw_settled(s[i]);
       if (is_over) release(keys_empty + 8 * at);
     };
-    /* Scores of the keys from `key` on are −inf where a row does not see them. */
+    /* Scores of keys that a row does not see become −inf; `left0`, `left1`: the last key of the tile that each row sees. */
     const auto hide = [&](int left0, int left1) {
       left0 -= (lane & 3) * 2;
       left1 -= (lane & 3) * 2;
