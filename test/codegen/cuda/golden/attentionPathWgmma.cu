@@ -183,8 +183,9 @@ TW_FN void add_chunks(float (&total)[D / 2], float &total_top0, float &total_top
   total_top1 = most1;
 }
 /*
- * Weights of a tile from its scores: two steps of the softmax of two rows, each by the maximum after it. Maxima and sums
- * are those before the tile, and become those behind it. `late`: what the first step must be rescaled by in the second.
+ * Weights of a tile from its scores: two steps of the softmax of two rows, each by the maximum after it. Maxima and
+ * sums are those before the tile, and become those behind it. `late0`, `late1`: what the first step's weights must be
+ * rescaled by.
  */
 TW_FN void weigh(const float (&s)[KEYS / 2], unsigned (&weight)[KEYS / 16][4], float &top0, float &top1, float &sum0,
     float &sum1, float &late0, float &late1) {
@@ -193,7 +194,8 @@ TW_FN void weigh(const float (&s)[KEYS / 2], unsigned (&weight)[KEYS / 16][4], f
 #pragma unroll
   for (int step = 0; step < STEPS; step++) {
     const float *const own = s + step * OWN;
-    float a0 = fmaxf(own[0], own[1]), a1 = fmaxf(own[2], own[3]), b0 = fmaxf(own[4], own[5]), b1 = fmaxf(own[6], own[7]);
+    float a0 = fmaxf(own[0], own[1]), a1 = fmaxf(own[2], own[3]);
+    float b0 = fmaxf(own[4], own[5]), b1 = fmaxf(own[6], own[7]);
 #pragma unroll
     for (int i = 8; i < OWN; i += 8) {
       a0 = fmaxf(a0, fmaxf(own[i], own[i + 1]));
