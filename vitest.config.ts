@@ -101,6 +101,7 @@ const LENGTHY = [
   'bench/checkpoint',
   'codegen/cuda/randomModel',
   'codegen/draw',
+  'e2e/cacheFp8',
   'e2e/generateSmall',
   'e2e/gguf',
   'e2e/gpuTune',

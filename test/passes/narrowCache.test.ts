@@ -1,0 +1,73 @@
+/** Keys and values as codes with scales: what the pass makes of scores and steps, and that kernels mean the same. */
+import { describe, expect, it } from 'vitest';
+import { interpretGraph } from '../../ir/graph/interpreter.js';
+import { interpretModule } from '../../ir/kernelInterpreter.js';
+import type { Graph } from '../../ir/graph/graph.js';
+import { buildStep } from '../../models/decoder/graph.js';
+import { narrowCache } from '../../passes/narrowCache.js';
+import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { llama, SHAPE } from './llamaGraph.js';
+import { F32, TENSOR_CORES } from './lowered.js';
+import { distance, environment, TREES } from './modelEnvironment.js';
+
+const SIZES = { hiddenSize: 64, headDim: 16 } as const;
+const CODES: Numerics = { ...F32, cache: 'e4m3' };
+
+const step = (dtype: 'f32' | 'bf16'): Graph =>
+  buildStep(
+    { ...SHAPE, ...SIZES },
+    {
+      cache: { rows: 64, dtype },
+      rotary: { inverseFrequencies: Float64Array.from({ length: 8 }, (_, i) => 1 / (i + 1)), factor: 1 },
+      dtypeOf: () => 'bf16',
+    },
+  );
+
+describe('narrowCache', () => {
+  it('changes nothing without a format', () => {
+    const graph = llama(SIZES);
+    expect(optimise(graph, F32)).toEqual(optimise(graph, { ...F32 }));
+    expect(optimise(graph, F32).nodes.some(({ attributes }) => attributes['scaled'] === true)).toBe(false);
+  });
+
+  it('means in kernels what it means in the graph, near what the model means', () => {
+    const graph = llama(SIZES);
+    const env = environment(graph, TREES);
+    const narrowed = optimise(graph, CODES);
+    const [wanted] = interpretGraph(graph, env);
+    const [inGraph] = interpretGraph(narrowed, environment(narrowed, TREES));
+    const module = lower(narrowed, CODES);
+    const given = new Map([...env.params].map(([name, values]) => [name.toLowerCase(), values]));
+    const inputs = module.buffers.filter(({ space }) => space === 'input').map(({ name }) => name);
+    const buffers = new Map(inputs.map((name) => [name, given.get(name.replaceAll('_', ''))!]));
+    const out = interpretModule(module, { sizes: env.sizes, buffers, tensors: env.tensors, round: false });
+    const output = module.buffers.find(({ space, dtype }) => space === 'output' && dtype === 'f32')!;
+    expect(distance(inGraph!.data, wanted!.data)).toBeGreaterThan(1e-5);
+    expect(distance(inGraph!.data, wanted!.data)).toBeLessThan(0.3);
+    expect(distance(out.get(output.name)!, inGraph!.data)).toBeLessThan(0.3);
+  });
+
+  it.each([
+    ['a CPU', CODES, 'f32'],
+    ['a GPU', { ...TENSOR_CORES, cache: 'e4m3' }, 'bf16'],
+  ] as const)('keeps codes and scales in states of %s, for the rows that slots name', (_name, numerics, dtype) => {
+    const module = lower(optimise(step(dtype), numerics), numerics);
+    expect(module.states.slice(0, 4)).toEqual([
+      { name: 'k_0', dtype: 'e4m3', rows: 64, columns: 32 },
+      { name: 'k_0_scale', dtype: 'f32', rows: 64, columns: 2 },
+      { name: 'v_0', dtype: 'e4m3', rows: 64, columns: 32 },
+      { name: 'v_0_scale', dtype: 'f32', rows: 64, columns: 2 },
+    ]);
+    expect(module.interface.gives).toHaveLength(8);
+    const mix = module.kernels.find(({ anchor }) => anchor === 'attention');
+    expect(mix).toMatchObject({ k: 'k_0', v: 'v_0', scales: { k: 'k_0_scale', v: 'v_0_scale' } });
+    const loops = module.kernels.filter(({ anchor, path }) => anchor === 'loop' && path.startsWith('layers.0'));
+    // Sums; codes; codes and scales that a CPU puts into slots. A GPU stores codes and scales in one kernel.
+    expect(loops.length).toBe(dtype === 'bf16' ? 2 : 4);
+  });
+
+  it('refuses a model whose attention is not recognised', () => {
+    expect(() => narrowCache(step('f32'), 'e4m3')).toThrow(/no attention was recognised that reads keys and values/);
+    expect(() => narrowCache(llama(SIZES), 'e4m3')).toThrow(/@score: no attention was recognised/);
+  });
+});
