@@ -7,7 +7,7 @@ import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { Ui } from '../../driver/requests.js';
-import type { TargetName } from '../../driver/target.js';
+import type { Precision, TargetName } from '../../driver/target.js';
 import { loadDataset, taskByName, tokeniseDataset } from '../../eval/index.js';
 import { Generator } from '../../generate/generator.js';
 import { openTokenizer } from '../../models/tokenizer.js';
@@ -29,6 +29,8 @@ export interface EveryAnswer {
   /** A file of HellaSwag's questions. */
   readonly data: string;
   readonly target: TargetName;
+  /** Of the function step; flags say it to `run`. Default: auto. */
+  readonly precision?: Precision;
   /** Runs the command `run MODEL --task hellaswag --data DATA` with more flags and returns its samples. */
   readonly run: (flags: readonly string[]) => Promise<string>;
   /** Number of questions that step answers too. */
@@ -55,12 +57,18 @@ const answersIn = (samples: string): Answers =>
   );
 
 /** The choices of the first `count` questions as prompts of which the last tokens are scored. */
-async function answersByStep({ model: dir, data, target, stepQuestions }: EveryAnswer): Promise<Answers> {
+async function answersByStep({
+  model: dir,
+  data,
+  target,
+  stepQuestions,
+  precision = 'auto',
+}: EveryAnswer): Promise<Answers> {
   const { spec } = openTokenizer(dir);
   const moduleUrl = new URL('../../models/tokenizer.js', import.meta.url).href;
   const dataset = await loadDataset({ path: data, task: taskByName('hellaswag'), limit: stepQuestions });
   const { tokenised } = await tokeniseDataset(dataset, { tokenizer: { moduleUrl, spec }, workers: 0 });
-  const request = { model: dir, init: { kind: 'checkpoint' }, precision: 'auto', threads: 2, target } as const;
+  const request = { model: dir, init: { kind: 'checkpoint' }, precision, threads: 2, target } as const;
   const model = await beginLoading({ ...request, cacheTokens: CACHE_TOKENS }, SILENT, new Phases()).finish();
   try {
     const generator = new Generator(stepperOf(model, CACHE_TOKENS));

@@ -239,11 +239,18 @@ export function loadEmulator(kernels: readonly CudaKernelText[]): Emulator {
   };
 }
 
-/**
- * Runs every kernel of `module` in order. Memory that nothing has written holds NaN. Throws if a kernel writes outside
- * its buffers.
- */
-export function emulateModule(module: KernelModule, options: EmulateOptions): Emulated {
+/** A module's kernels, the memory that they run on, and the values in it afterwards. */
+export interface Arranged {
+  readonly emitted: readonly CudaKernelText[];
+  readonly memory: ReadonlyMap<string, Buffer>;
+  /** Room for this many of the first extent. */
+  readonly capacity: number;
+  /** Dense values of every buffer, as doubles. Throws if a kernel wrote outside its buffers. */
+  readonly values: () => ReadonlyMap<string, Float64Array>;
+}
+
+/** Memory that nothing has written holds NaN. */
+export function arrangeModule(module: KernelModule, options: EmulateOptions): Arranged {
   const { sizes } = options;
   const leading = extentIn(module.interface.extents[0]!.name, sizes);
   const capacity = everyExtent(module.interface, options.tokensCapacity ?? roundUp(Math.max(64, leading), 64));
@@ -277,17 +284,12 @@ export function emulateModule(module: KernelModule, options: EmulateOptions): Em
     if (options.mutate !== undefined && source === text.source) throw new Error('the mutation changed nothing');
     return { ...text, source };
   });
-  const run = loadEmulator(emitted);
-  for (const text of emitted) run(text, memory, sizes, options);
-  const values = new Map<string, Float64Array>();
-  for (const decl of module.buffers) {
+  const read = (): ReadonlyMap<string, Float64Array> => new Map(module.buffers.map((decl) => [decl.name, dense(decl)]));
+  const dense = (decl: BufferDecl): Float64Array => {
     const { rows, columns, stride } = shape(decl);
     const bytes = memory.get(decl.name)!;
-    values.set(
-      decl.name,
-      Float64Array.from({ length: rows * columns }, (_, i) =>
-        take(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype),
-      ),
+    const values = Float64Array.from({ length: rows * columns }, (_, i) =>
+      take(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype),
     );
     const size = DTYPE_BYTES[decl.dtype];
     for (let row = 0; row * stride * size < bytes.length; row++) {
@@ -298,6 +300,15 @@ export function emulateModule(module: KernelModule, options: EmulateOptions): Em
         );
       }
     }
-  }
-  return { values, emitted };
+    return values;
+  };
+  return { emitted, memory, capacity: extentIn(module.interface.extents[0]!.name, capacity), values: read };
+}
+
+/** Runs every kernel of `module` in order. Throws if a kernel writes outside its buffers. */
+export function emulateModule(module: KernelModule, options: EmulateOptions): Emulated {
+  const { emitted, memory, values } = arrangeModule(module, options);
+  const run = loadEmulator(emitted);
+  for (const text of emitted) run(text, memory, options.sizes, options);
+  return { values: values(), emitted };
 }

@@ -1,7 +1,7 @@
 /** Emulates one contraction of a layer on made-up values. */
 import { interpretModule, type RawTensor } from '../../../ir/kernelInterpreter.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
-import { emulateModule, type EmulateOptions } from './emulate.js';
+import { arrangeModule, emulateModule, type Arranged, type EmulateOptions } from './emulate.js';
 import type { WgmmaCase } from './wgmmaKernels.js';
 
 /** Values that are exact in 16 bits, so that rounding hides nothing. */
@@ -41,6 +41,10 @@ export const emulateLayerGemm = (
   options: Pick<EmulateOptions, 'backwards' | 'mutate'> = {},
 ): ReadonlyMap<string, Float64Array> =>
   emulateModule(own.module, { ...valuesOf(own, rows), schedules: [schedule], ...options }).values;
+
+/** The contraction under one schedule, and its memory, for running it on a GPU. */
+export const arrangeLayerGemm = (own: WgmmaCase, rows: number, schedule: CudaSchedule): Arranged =>
+  arrangeModule(own.module, { ...valuesOf(own, rows), schedules: [schedule] });
 
 /** The same in float64, rounded where kernels round. */
 export function interpretLayerGemm(own: WgmmaCase, rows: number): ReadonlyMap<string, Float64Array> {
