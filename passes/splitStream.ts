@@ -1,10 +1,11 @@
 /**
  * Keeps the residual stream in 24 bits. If a kernel stores an f32 buffer and also its rounding to bf16 (the operand of
- * the next product), the f32 buffer shrinks to the one byte that extends the bf16 number to 24 bits. Kernels in,
- * kernels out.
+ * the next product), the f32 buffer shrinks to the one byte that extends the bf16 number to 24 bits. Where the next
+ * product reads codes of E4M3, nothing stores that rounding: the f32 buffer becomes both. Kernels in, kernels out.
  *
- * An epilogue that adds to the stream then reads 3 bytes and writes 3 bytes per element, instead of 4 and 6. The error
- * of each addition is at most 2⁻¹⁶ of the stream's value, 1/128 of the error of rounding a product's operands to bf16.
+ * An epilogue that adds to the stream then reads 3 bytes and writes 3 bytes per element, instead of 4 and 6; before
+ * codes, instead of 4 and 4, and the rows are read again to be rounded. The error of each addition is at most 2⁻¹⁶ of
+ * the stream's value, 1/128 of the error of rounding a product's operands to bf16.
  */
 import type { BufferDecl, Kernel, KernelModule, Output } from '../ir/kernel.js';
 import { kernelReads, outputsOf } from '../ir/kernelAccess.js';
@@ -13,8 +14,10 @@ import { mapScalar, operands, printScalar, readOf, type Scalar } from '../ir/sca
 /** A buffer that shrinks. */
 interface Split {
   readonly tail: BufferDecl;
-  /** The bf16 buffer that already holds the upper half. */
+  /** The bf16 buffer of the upper half. */
   readonly upper: string;
+  /** Declares `upper` where no kernel stores it yet. */
+  readonly added?: BufferDecl;
 }
 
 const loadsOf = (s: Scalar, buffer: string): readonly Scalar[] => [
@@ -51,6 +54,21 @@ const upperOf = (
   )?.buffer;
 };
 
+/** A buffer for the upper half of what only becomes codes; undefined where no reader makes them. */
+function addedUpper(
+  buffer: BufferDecl,
+  readers: readonly Kernel[],
+  declared: ReadonlyMap<string, BufferDecl>,
+): BufferDecl | undefined {
+  const name = `${buffer.name}_upper`;
+  const makesCodes = (kernel: Kernel): boolean =>
+    kernel.anchor === 'loop' &&
+    kernel.outputs.some(
+      (output) => declared.get(output.buffer)?.dtype === 'e4m3' && loadsOf(output.value, buffer.name).length > 0,
+    );
+  return declared.has(name) || !readers.some(makesCodes) ? undefined : { ...buffer, name, dtype: 'bf16' };
+}
+
 function splitsOf({ buffers, kernels }: KernelModule): ReadonlyMap<string, Split> {
   const declared = new Map(buffers.map((buffer) => [buffer.name, buffer]));
   const splits = new Map<string, Split>();
@@ -64,15 +82,18 @@ function splitsOf({ buffers, kernels }: KernelModule): ReadonlyMap<string, Split
       for (const output of outputs) {
         const buffer = declared.get(output.buffer);
         if (output.kind !== 'store' || buffer?.dtype !== 'f32' || buffer.space !== 'arena') continue;
-        const upper = upperOf(output, outputs, declared);
         const readers = readersOf.get(buffer.name) ?? [];
+        const own = upperOf(output, outputs, declared);
+        const added = own === undefined ? addedUpper(buffer, readers, declared) : undefined;
+        const upper = own ?? added?.name;
         if (
           upper === undefined ||
           readers.length === 0 ||
           !readers.every((kernel) => readsElements(kernel, buffer.name))
         )
           continue;
-        splits.set(buffer.name, { tail: { ...buffer, name: `${buffer.name}_tail`, dtype: 'u8', upper }, upper });
+        const tail: BufferDecl = { ...buffer, name: `${buffer.name}_tail`, dtype: 'u8', upper };
+        splits.set(buffer.name, { tail, upper, ...(added === undefined ? {} : { added }) });
       }
     }
   }
@@ -91,25 +112,32 @@ export function splitStream<M extends KernelModule>(module: M): M {
         ? s
         : { op: 'joinF24', a: { ...s, buffer: split.upper }, b: { ...s, buffer: split.tail.name } };
     });
-  const stored = (output: Output): Output => {
+  const rounded = (a: Scalar): Scalar => ({ op: 'roundBf16', a: { op: 'roundF24', a } });
+  const stored = (output: Output): readonly Output[] => {
     const value = joined(output.value);
     const split = splits.get(output.buffer);
-    if (split !== undefined) return { ...output, buffer: split.tail.name, value: { op: 'tailF24', a: value } };
-    if (!uppers.has(output.buffer) || value.op !== 'roundBf16') return { ...output, value };
-    return { ...output, value: { op: 'roundBf16', a: { op: 'roundF24', a: value.a } } };
+    if (split !== undefined) {
+      const tail: Output = { ...output, buffer: split.tail.name, value: { op: 'tailF24', a: value } };
+      return split.added === undefined ? [tail] : [{ ...output, buffer: split.upper, value: rounded(value) }, tail];
+    }
+    if (!uppers.has(output.buffer) || value.op !== 'roundBf16') return [{ ...output, value }];
+    return [{ ...output, value: rounded(value.a) }];
   };
   return {
     ...module,
-    buffers: module.buffers.map((buffer) => splits.get(buffer.name)?.tail ?? buffer),
+    buffers: module.buffers.flatMap((buffer) => {
+      const split = splits.get(buffer.name);
+      return split === undefined ? [buffer] : split.added === undefined ? [split.tail] : [split.added, split.tail];
+    }),
     kernels: module.kernels.map((kernel): Kernel => {
       switch (kernel.anchor) {
         case 'gemm':
           return {
             ...kernel,
-            segments: kernel.segments.map((segment) => ({ ...segment, outputs: segment.outputs.map(stored) })),
+            segments: kernel.segments.map((segment) => ({ ...segment, outputs: segment.outputs.flatMap(stored) })),
           };
         case 'loop':
-          return { ...kernel, outputs: kernel.outputs.map(stored) };
+          return { ...kernel, outputs: kernel.outputs.flatMap(stored) };
         default:
           return kernel;
       }

@@ -1,10 +1,10 @@
 /** The residual stream in 24 bits: its numbers, which buffers shrink, and how it affects a module's values. */
 import { describe, expect, it } from 'vitest';
-import type { KernelModule } from '../../ir/kernel.js';
+import type { BufferDecl, KernelModule } from '../../ir/kernel.js';
 import { outputsOf } from '../../ir/kernelAccess.js';
 import { joinF24, printScalar, roundToBf16, roundToF24, tailOfF24 } from '../../ir/scalar.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { lower, optimise } from '../../passes/pipeline.js';
+import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { splitStream } from '../../passes/splitStream.js';
 import { llama } from './llamaGraph.js';
 import { HALF, TENSOR_CORES } from './lowered.js';
@@ -83,6 +83,25 @@ describe('splitStream', () => {
     expect(programs(rounded)).toEqual(programs(split));
     const half = lower(optimise(llama(), HALF), HALF);
     expect(splitStream(half)).toBe(half);
+  });
+
+  it('splits what only becomes codes of E4M3 into two buffers, which those who add to it and make codes read', () => {
+    const narrow: Numerics = { ...TENSOR_CORES, narrow: { format: 'e4m3', from: 'values', keep: [] } };
+    const { stream: __, ...wide } = narrow;
+    const before = lower(optimise(llama(), wide), wide);
+    const after = lower(optimise(llama(), narrow), narrow);
+    const isStream = ({ name, dtype, space }: BufferDecl): boolean =>
+      dtype === 'f32' && space === 'arena' && /^h\d*$/.test(name);
+    const stream = before.buffers.filter(isStream);
+    expect(stream.length).toBeGreaterThan(2);
+    expect(after.buffers.filter(isStream)).toEqual([]);
+    for (const { name, rows, columns } of stream) {
+      const upper = after.buffers.find((buffer) => buffer.name === `${name}_tail`)!.upper!;
+      expect(after.buffers).toContainEqual({ name: upper, dtype: 'bf16', rows, columns, space: 'arena' });
+    }
+    const text = programs(after).join('\n');
+    expect(text).toMatch(/ffn\.down: h(\d+)_upper = roundBf16\(roundF24\(add\(joinF24\(h\d+_upper\[row, column\]/);
+    expect(text).toMatch(/h(\d+)_e4m3 = toF32\(mul\(joinF24\(h\1_upper\[row, column\], h\1_tail\[row, column\]\)/);
   });
 
   it('keeps what is read as a whole buffer, or what the caller wants', () => {
