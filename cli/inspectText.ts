@@ -6,7 +6,7 @@ import { groupKernels, type KernelRow, type KernelSource } from '../driver/comma
 import type { ArenaSlot, MemoryReport } from '../driver/commands/inspectMemory.js';
 import type { LinkedFunction } from '../ir/plan.js';
 import { quoteForShell } from '../system/shell.js';
-import { describeQuantised } from './quantisedText.js';
+import { describeNarrow, describeQuantised } from './quantisedText.js';
 import { bytes, count, cut, si, textTable } from '../system/format.js';
 
 /** `12 matmul, 4 mul, …`: neighbours that repeat are counted. */
@@ -279,6 +279,7 @@ export function describeSummary(
       `${isa.startsWith(inspection.model.target.name) ? '' : `${inspection.model.target.name}, `}${isa}, ` +
         `${arithmetic} inputs, f32 accumulation`,
     ],
+    ...describeNarrow(inspection.plan.weights),
     [
       'kernels',
       `${rows.length}${layers === undefined ? '' : `: ${perLayer} a layer, ${outside} besides`}; ` +

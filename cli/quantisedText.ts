@@ -1,5 +1,7 @@
 /** What of a checkpoint is quantised, how, and what is not. */
 import { count } from '../system/format.js';
+import type { WeightDecl } from '../ir/kernel.js';
+import { isCodeFormat } from '../ir/storage.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { TensorLocation } from '../models/family/tensors.js';
 
@@ -28,4 +30,38 @@ export function describeQuantised({ quantised, tensors }: Checkpoint): readonly 
       : [`${count(quantised.scales.size)} scales of activations or caches are not used`]),
   ];
   return lines.map((line, i) => [i === 0 ? 'quantised' : '', line]);
+}
+
+const LAYER = /(?:^|\.)(?:layers|h|blocks)\.(\d+)\./;
+
+/** `0–1, 6–7`. */
+function ranges(numbers: readonly number[]): string {
+  const sorted = [...new Set(numbers)].sort((a, b) => a - b);
+  const starts = sorted.filter((n) => !sorted.includes(n - 1));
+  const ends = sorted.filter((n) => !sorted.includes(n + 1));
+  return starts.map((first, i) => (first === ends[i] ? `${first}` : `${first}–${ends[i]!}`)).join(', ');
+}
+
+/** Which layers' matrices are multiplied as codes of 8 bits, and which matrices are not; none where all are floats. */
+export function describeNarrow(weights: readonly WeightDecl[]): readonly (readonly [string, string])[] {
+  const matrices = weights.filter(({ layout }) => layout === 'kmajor');
+  const tensorsOf = (isCodes: boolean): readonly string[] =>
+    matrices
+      .filter(({ format }) => isCodeFormat(format) === isCodes)
+      .flatMap(({ sources }) => sources.map(({ tensor }) => tensor));
+  const layersOf = (tensors: readonly string[]): readonly number[] =>
+    tensors.flatMap((tensor) => {
+      const [, layer] = LAYER.exec(tensor) ?? [];
+      return layer === undefined ? [] : [Number(layer)];
+    });
+  const codes = tensorsOf(true);
+  if (codes.length === 0) return [];
+  const floats = tensorsOf(false);
+  const [narrow, wide] = [layersOf(codes), layersOf(floats)];
+  const others = floats.filter((tensor) => !LAYER.test(tensor)).map((tensor) => tensor.replace(/\.weight$/, ''));
+  const kept = [...(wide.length === 0 ? [] : [`of layers ${ranges(wide)}`]), ...new Set(others)];
+  return [
+    ['8 bits', `${count(codes.length)} matrices, of layers ${ranges(narrow)}`],
+    ['16 bits', kept.length === 0 ? 'none' : kept.join(', ')],
+  ];
 }

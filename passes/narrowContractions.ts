@@ -36,6 +36,9 @@ const layerOf = ({ path }: Node): number | undefined => {
   return layer === undefined ? undefined : Number(layer);
 };
 
+/** Last name in the path of what rounds rows. */
+export const QUANTISE = 'quantise';
+
 /** Keeps the scale of a row of zeros finite. Squares of what is larger than 1e-13 are far above it. */
 const TINY = 1e-30;
 
@@ -85,7 +88,7 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
     if (!loaded.has(matrix) || isKept(matrix) || x.type.shape.length !== 2) return undefined;
     if (isAtEnd(node)) return undefined;
     if ((readers.get(node.result) ?? []).some(({ op }) => isRouteOp(op))) return undefined;
-    const scaled = rows.get(x) ?? scaleRows(rewriter, inMemory(x, rewriter), narrow.format, `${node.path}.quantise`);
+    const scaled = rows.get(x) ?? scaleRows(rewriter, inMemory(x, rewriter), narrow.format, `${node.path}.${QUANTISE}`);
     rows.set(x, scaled);
     const { name } = node.result;
     const attributes = { format: narrow.format, from: narrow.from };

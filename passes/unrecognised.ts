@@ -2,6 +2,7 @@
 import { EVERY_EXPERT } from './expandExperts.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import { kernelReads, kernelWrites } from '../ir/kernelAccess.js';
+import { QUANTISE } from './narrowContractions.js';
 
 /** Buffers that depend on a product or an attention, directly or through other kernels. */
 function computedBuffers(kernels: readonly Kernel[]): ReadonlySet<string> {
@@ -16,7 +17,7 @@ function computedBuffers(kernels: readonly Kernel[]): ReadonlySet<string> {
 /**
  * One line for each kernel that exists because a pattern was missed. Loops that only prepare inputs (embeddings, rotary
  * tables) are not listed. A loop counts if it reads what a product or an attention computed, because ops between those
- * belong into their epilogues.
+ * belong into their epilogues; loops that round rows to 8 bits do not, because they need whole rows.
  */
 export function unrecognised({ kernels }: KernelModule): readonly string[] {
   const computed = computedBuffers(kernels);
@@ -34,6 +35,7 @@ export function unrecognised({ kernels }: KernelModule): readonly string[] {
     if (
       kernel.anchor === 'loop' &&
       !expanded.has(kernel.path) &&
+      !kernel.path.endsWith(`.${QUANTISE}`) &&
       [...kernelReads(kernel)].some((name) => computed.has(name))
     )
       return [`${kernel.path}: not fused: a separate loop computes ${kernel.ops.join(', ')}`];

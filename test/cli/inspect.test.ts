@@ -1,4 +1,6 @@
 import { describeMemory } from '../../cli/inspectText.js';
+import { describeNarrow } from '../../cli/quantisedText.js';
+import type { WeightDecl } from '../../ir/kernel.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import { linkFunction } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
@@ -212,6 +214,19 @@ describe('inspect', () => {
       expect(stdout).toContain(line);
     const json = JSON.parse((await inspect('--json')).stdout) as Record<string, unknown>;
     expect(json).toMatchObject({ parameters: 7475456, kernels: 44, distinctKernels: 13, isa: 'avx2', notes: [] });
+  });
+
+  it('names the layers whose matrices are codes of 8 bits, and the matrices that are not', () => {
+    const weight = (tensor: string, format: 'e4m3' | 'bf16'): WeightDecl => ({
+      ...{ name: tensor, layout: 'kmajor', format, k: 64, pairing: { kind: 'none' }, sources: [{ tensor, rows: 8 }] },
+    });
+    const layer = (i: number, format: 'e4m3' | 'bf16'): WeightDecl => weight(`model.layers.${i}.o_proj.weight`, format);
+    const ends = [layer(0, 'bf16'), layer(1, 'e4m3'), layer(2, 'e4m3'), layer(4, 'e4m3'), layer(3, 'bf16')];
+    expect(describeNarrow([...ends, weight('lm_head.weight', 'bf16')])).toEqual([
+      ['8 bits', '3 matrices, of layers 1–2, 4'],
+      ['16 bits', 'of layers 0, 3, lm_head'],
+    ]);
+    expect(describeNarrow([layer(0, 'bf16')])).toEqual([]);
   });
 
   it('finds as many kernels in 16 bits', async () => {

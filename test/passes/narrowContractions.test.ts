@@ -6,6 +6,7 @@ import type { Graph } from '../../ir/graph/graph.js';
 import { FORMATS, rowScale } from '../../ir/storage.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
 import { wideLayers } from '../../passes/narrowContractions.js';
+import { unrecognised } from '../../passes/unrecognised.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { llama } from './llamaGraph.js';
 import { TENSOR_CORES } from './lowered.js';
@@ -45,6 +46,7 @@ describe('narrowContractions', () => {
     ]);
     const formats = module.weights.filter(({ layout }) => layout === 'kmajor').map(({ format }) => format);
     expect(formats.filter((format) => format !== 'e4m3')).toEqual(['bf16']);
+    expect(unrecognised(module)).toEqual([]);
   });
 
   it('means in kernels what it means in the graph, within what 8 bits cost', () => {
