@@ -1,0 +1,78 @@
+/**
+ * Checkpoints of 4 bits on a real device: codes that stay in 4 bits give nearly the scores of decoded matrices, and the
+ * same bits alone, in company, and where a text is written token by token.
+ */
+import assert from 'node:assert/strict';
+import { copyFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { Generator } from '../../generate/generator.js';
+import { awqWriter, gptqWriter } from '../support/quantiseMatrix.js';
+import {
+  quantisedTensors,
+  safetensorsOf,
+  writeQuantised,
+  type QuantisedFormat,
+} from '../support/quantisedCheckpoints.js';
+import { DEMO } from './command.js';
+import { deviceHere } from './device.js';
+import { temporaryFolder } from './support.js';
+import { loadOnDevice, randomTokens, scoresOf, stepperFor, write } from './sequences.js';
+
+const { arch, skip } = await deviceHere();
+
+const CONFIG = {
+  architectures: ['LlamaForCausalLM'],
+  model_type: 'llama',
+  torch_dtype: 'bfloat16',
+  hidden_size: 512,
+  intermediate_size: 1024,
+  num_hidden_layers: 3,
+  num_attention_heads: 8,
+  num_key_value_heads: 2,
+  head_dim: 64,
+  vocab_size: 2000,
+  max_position_embeddings: 2048,
+  rms_norm_eps: 1e-5,
+  tie_word_embeddings: false,
+};
+
+const FORMATS: Readonly<Record<string, QuantisedFormat>> = {
+  'GPTQ, groups of 128': {
+    config: { quant_method: 'gptq', bits: 4, group_size: 128, desc_act: false, sym: false },
+    write: gptqWriter({ bits: 4, size: 128, isSymmetric: false, dtype: 'F16', version: 1 }),
+  },
+  'AWQ, groups of 64': {
+    config: { quant_method: 'awq', bits: 4, group_size: 64, zero_point: true, version: 'gemm' },
+    write: awqWriter({ bits: 4, size: 64, isSymmetric: false, dtype: 'F16' }),
+  },
+};
+
+describe('matrices of 4 bits', { skip: arch === 'sm_90a' ? skip : 'they are decoded before Hopper' }, () => {
+  for (const [name, format] of Object.entries(FORMATS))
+    it(`${name}: as decoded, within the rounding of 16 bits; the same bits in any company`, async () => {
+      const model = temporaryFolder();
+      writeQuantised(model, CONFIG, format, safetensorsOf(quantisedTensors(CONFIG, format.write, 5).tensors));
+      copyFileSync(join(DEMO, 'tokenizer.json'), join(model, 'tokenizer.json'));
+      const request = { model, init: { kind: 'checkpoint' }, threads: 2 } as const;
+      const texts = [3, 40, 130, 300].map((length, i) => randomTokens(77 + i, length));
+      const kept = await loadOnDevice(request, { precision: 'auto' });
+      const formats = new Set(kept.model.plan.weights.map((weight) => weight.format));
+      assert(formats.has('u4'), `weights are ${[...formats].join(', ')}`);
+      const generator = (): Generator => new Generator(stepperFor(kept, {}));
+      const together = await scoresOf(generator(), texts);
+      for (const [i, text] of texts.entries()) assert.deepEqual(await scoresOf(generator(), [text]), [together[i]]);
+      const written = await write(generator(), [{ prompt: texts[1]!, maxNewTokens: 20 }]);
+      const { tokens, logProbs } = written[0]!;
+      const whole = await scoresOf(generator(), [[...texts[1]!, ...tokens]], () => texts[1]!.length);
+      assert.deepEqual(whole, [logProbs]);
+      await kept.close();
+      const decoded = await loadOnDevice(request, { precision: 'bf16' });
+      const others = await scoresOf(new Generator(stepperFor(decoded, {})), texts);
+      await decoded.close();
+      const errors = together.flatMap((own, i) => own.map((x, t) => Math.abs(x - others[i]![t]!)));
+      const mean = errors.reduce((a, b) => a + b, 0) / errors.length;
+      console.log(`${name}: ${errors.length} log-probabilities, mean distance ${mean.toFixed(4)} from decoded`);
+      assert(mean < 0.05 && Math.max(...errors) < 0.5, `largest distance ${Math.max(...errors)}`);
+    });
+});
