@@ -152,7 +152,8 @@ describe('errors of the parser', () => {
       `"g.tw:4:8: found 'softmax', expected an op: add, and, argmax, attention, blocks, cast, codes, concat, const, ` +
         'cos, div, draw, draw_logprob, eq, erf, exp, expert_linear, expert_place, expert_rows, expert_weight, ' +
         'first_rows, gather_last, gather_rows, grouped, gumbel, head_logits, iota, is_argmax, le, linear, log, ' +
-        'logprob, lt, matmul, max, mean, min, mul, neg, not, or, pair_halves, reduce_max, repeat, reshape, rotate_half, ' +
+        'logprob, lt, matmul, max, mean, min, mul, neg, not, or, pair_halves, reduce_max, repeat, reshape, ' +
+        'rotate_half, ' +
         'row_scales, rsqrt, sample, sample_logprob, select, sin, sqrt, sub, sum, tanh, top_experts, top_logprobs, ' +
         'top_mask, top_tokens, transpose, vector, write_rows"',
     );
