@@ -39,7 +39,7 @@ const SCHEDULES = [
 ];
 const MOST_ROWS = 512;
 const ROWS = [1, 7, 64, 130, MOST_ROWS];
-const HIDDEN = 1024;
+const HIDDEN = 256;
 
 describe('contractions of E4M3', { skip: device.skip }, () => {
   for (const which of ['o', 'gateUp'] as const)
