@@ -78,8 +78,11 @@ describe('a cache in FP8 on a CPU', () => {
     for (const tokens of [1, 7, 1000]) expect(await scores(generator({ tokens })), `${tokens} a call`).toEqual(wanted);
     const own = generator();
     expect(await scores(own)).toEqual(wanted);
-    expect(await scores(own), 'from pages').toEqual(wanted);
-    expect(own.counts.foundTokens).toBeGreaterThan(0);
+    // What only scores its last token takes the pages of the others as they are.
+    const prompt = SEQUENCES[3]!;
+    const last = await own.generate({ prompt, maxNewTokens: 0, scoreFrom: prompt.length - 1 });
+    expect(last.promptScores.map(({ logProb }) => logProb)).toEqual(wanted[3]!.slice(-1));
+    expect(last.foundTokens).toBe(80);
   });
 
   it('gives beams the bits of their own paths', async () => {
@@ -93,7 +96,7 @@ describe('a cache in FP8 on a CPU', () => {
     const [own, other] = [await scoreOf(model, tokens), await scoreOf(plain, tokens)];
     const mean = own.reduce((sum, x, i) => sum + Math.abs(x - other[i]!), 0) / own.length;
     expect(mean).toBeGreaterThan(1e-4);
-    expect(mean).toBeLessThan(0.1);
+    expect(mean).toBeLessThan(0.3);
     expect(arithmeticName(model.model)).toBe('f32, FP8 cache');
     expect(cacheBytesOf(model.model)).toBeLessThan(0.4 * cacheBytesOf(plain.model));
   });
