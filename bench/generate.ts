@@ -143,6 +143,7 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     feeds: options.feeds,
     logits: options.sampling !== undefined,
     ...(options.isa === undefined ? {} : { isa: options.isa }),
+    ...(options.precision === undefined ? {} : { precision: options.precision }),
     ...(options.kvCache === undefined ? {} : { kvCache: options.kvCache }),
     script: 'bench:generate',
   });

@@ -1,6 +1,7 @@
 /** The command line of the benchmark of generation. */
 import { parseArgs } from 'node:util';
 import { PAGE_TOKENS } from '../generate/pages.js';
+import { QUANTISED, type Precision } from '../driver/target.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import { KV_CACHES, type KvCache } from '../driver/target.js';
 import type { SamplingOptions } from '../generate/sampling.js';
@@ -22,6 +23,7 @@ every batch. On a CPU the rate is compared with that of threads that only read, 
   --prompt   tokens of each prompt
   --new      tokens to generate after each
   --threads  threads that compute on a CPU
+  --quantize fp8 (weights and activations), or int4 for a model whose config.json says that it is stored so
   --isa      instruction set on a CPU: portable, avx2, avx512 or amx (default: the best that the CPU has)
   --top-p    draw at temperature 1 with this filter, by a model that chooses from logits; 1 leaves nothing out, so that
              the head draws
@@ -44,6 +46,7 @@ export interface GenerateBenchOptions {
   readonly newTokens: number;
   readonly threads: number;
   readonly isa?: CpuIsa;
+  readonly precision?: Precision;
   readonly profiles: boolean;
   /** A call begins while the one before it runs. */
   readonly feeds: boolean;
@@ -70,6 +73,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
         new: { type: 'string', default: '64' },
         threads: { type: 'string', default: '2' },
         isa: { type: 'string' },
+        quantize: { type: 'string' },
         profile: { type: 'boolean', default: false },
         wait: { type: 'boolean', default: false },
         'top-p': { type: 'string' },
@@ -102,6 +106,7 @@ export function parseGenerateOptions(args: readonly string[]): GenerateBenchOpti
     spread: read.number('spread', values.spread, 0.1, 2),
     requests: read.whole('requests', values.requests, 0, 100_000),
     ...(Object.keys(filters).length === 0 ? {} : { sampling: { temperature: 1, ...filters } }),
+    ...(values.quantize === undefined ? {} : { precision: read.oneOf('quantize', values.quantize, QUANTISED) }),
     ...(values.isa === undefined ? {} : { isa: read.oneOf('isa', values.isa, CPU_ISAS) }),
     ...(values['kv-cache'] === undefined ? {} : { kvCache: read.oneOf('kv-cache', values['kv-cache'], KV_CACHES) }),
     ...(values['cache-tokens'] === undefined

@@ -5,6 +5,7 @@ import type { Executor } from '../driver/executor.js';
 import { detectMachine } from '../driver/machine.js';
 import type { Ui } from '../driver/requests.js';
 import type { KvCache } from '../driver/target.js';
+import type { Precision } from '../driver/target.js';
 import type { CpuIsa } from '../ir/plan.js';
 import { initOf, modelPath, type BenchTarget } from './optionReader.js';
 
@@ -21,6 +22,8 @@ export interface RandomModelOptions {
   readonly target: BenchTarget;
   /** Threads that compute on a CPU. */
   readonly threads: number;
+  /** Default: auto. */
+  readonly precision?: Precision;
   /** Instruction set on a CPU; by default the best that it has. */
   readonly isa?: CpuIsa;
   /** Tokens whose keys and values are kept. */

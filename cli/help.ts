@@ -40,7 +40,8 @@ export const addModelFlags = (command: Command): Command =>
     )
     .option(
       '--quantize <format>',
-      'fp8: matrices are rounded to 8 bits (E4M3, a scale for each row) while they load, and multiplied so (Hopper)',
+      'fp8: matrices are rounded to 8 bits (E4M3, a scale for each row) while they load, and multiplied so; ' +
+        'int4: matrices that are stored in 4 bits stay so in memory, for texts (both on Hopper)',
     )
     .option(
       '--kv-cache <how>',

@@ -1,4 +1,5 @@
 /** The functions of a model: which there are, and their text in an artifact. */
+import { UsageError } from '../errors.js';
 import type { FunctionInterface } from '../ir/function.js';
 import type { GraphModule } from '../ir/graph/graph.js';
 import { printGraph, printModule } from '../ir/graph/printer.js';
@@ -34,9 +35,14 @@ export function modelFunctions(
   return { name: 'model', functions: graphs.map((graph) => optimise(graph, own, observe)) };
 }
 
-/** The groups of a checkpoint's matrices of 4 bits. */
+/** The groups of a checkpoint's matrices of 4 bits. Throws UsageError where it has none that kernels read so. */
 function groupsIn({ tensors }: Checkpoint): GroupsOf {
   const { groups } = keptGroups(tensors);
+  if (groups.size === 0)
+    throw new UsageError(
+      '--quantize int4 keeps matrices that are stored in 4 bits, and this checkpoint has none that kernels read so',
+      'tilewright quantize makes such a checkpoint; without --quantize this one is computed as it is',
+    );
   return (tensor) => groups.get(tensor);
 }
 

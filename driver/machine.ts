@@ -37,8 +37,11 @@ export const scheduleFacts = (machine: Machine): { isas: readonly CpuIsa[]; l1: 
 export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIsa, hasBlocks = false): CpuIsa {
   if (precision === 'f16')
     throw new UsageError('--precision f16 is for GPUs: CPUs compute in bf16 or f32 here', 'use --precision auto');
-  if (precision === 'fp8')
-    throw new UsageError('--quantize fp8 is for GPUs (Hopper): CPUs compute in bf16 or f32 here', 'leave it out');
+  if (precision === 'fp8' || precision === 'int4')
+    throw new UsageError(
+      `--quantize ${precision} is for GPUs (Hopper): CPUs compute in bf16 or f32 here`,
+      'leave it out',
+    );
   if (precision === 'bf16' && (wanted ?? 'amx') !== 'amx')
     throw new UsageError(`${wanted!} computes in f32, not bf16`, 'drop --isa, or use --precision auto');
   if (precision === 'bf16' && !machine.isas.includes('amx'))

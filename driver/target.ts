@@ -16,18 +16,22 @@ export type TargetChoice = (typeof TARGET_CHOICES)[number];
 /** A request whose target may not be resolved yet. */
 export type Asked<R extends { readonly target?: TargetName }> = Omit<R, 'target'> & { readonly target?: TargetChoice };
 
-/** Numbers of 8 bits to which `--quantize` rounds the matrices of a checkpoint while they load. */
-export const QUANTISED = ['fp8'] as const;
+/**
+ * Values of `--quantize`. `fp8`: the matrices of a checkpoint are rounded to 8 bits while they load. `int4`: matrices
+ * that a checkpoint stores in 4 bits stay so in memory.
+ */
+export const QUANTISED = ['fp8', 'int4'] as const;
 
 /**
  * `auto`: 16-bit contractions if the target has matrix units for them (f16 if the checkpoint is f16), else f32. Other
- * values name the precision; fp8: both operands of contractions are E4M3, everything between them is bf16.
+ * values name the precision; fp8: both operands of contractions are E4M3, everything between them is bf16; int4:
+ * weights of 4 bits become bf16 in registers.
  */
 export const PRECISIONS = ['auto', 'f32', 'bf16', 'f16', ...QUANTISED] as const;
 export type Precision = (typeof PRECISIONS)[number];
 
 /** Name of the arithmetic in results and journals. Answers are comparable only if it is equal. */
-export const ARITHMETICS = ['bf16', 'f16', 'f32', 'int8', 'fp8'] as const;
+export const ARITHMETICS = ['bf16', 'f16', 'f32', 'int8', 'fp8', 'int4'] as const;
 export type Arithmetic = (typeof ARITHMETICS)[number];
 
 /** How keys and values are kept: in the type that attention multiplies, or as E4M3 with a scale for each head. */
@@ -54,15 +58,15 @@ export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {
 };
 
 /** What tensor cores multiply. */
-export const CUDA_ARITHMETICS = ['bf16', 'f16', 'fp8'] as const;
+export const CUDA_ARITHMETICS = ['bf16', 'f16', 'fp8', 'int4'] as const;
 export type CudaArithmetic = (typeof CUDA_ARITHMETICS)[number];
 
 /**
  * Tensor cores multiply operands of 16 or 8 bits, products are rounded to 20 bits, and pairs are grouped by 8 columns
  * to match the fragment layout.
  */
-export function cudaNumerics(arithmetic: CudaArithmetic, keepsGroups = false): Numerics {
-  const dtype = arithmetic === 'fp8' ? 'bf16' : arithmetic;
+export function cudaNumerics(arithmetic: CudaArithmetic): Numerics {
+  const dtype = arithmetic === 'f16' ? 'f16' : 'bf16';
   return {
     activations: dtype,
     attention: dtype,
@@ -70,7 +74,7 @@ export function cudaNumerics(arithmetic: CudaArithmetic, keepsGroups = false): N
     stream: 'f24',
     writes: 'epilogues',
     rows: 'contractions',
-    ...(keepsGroups ? { groups: 'kept' } : {}),
+    ...(arithmetic === 'int4' ? { groups: 'kept' } : {}),
     weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
     ...(arithmetic === 'fp8' ? { narrow: { format: 'e4m3', from: 'values', keep: [], ends: 'wide' } } : {}),
   };
@@ -80,9 +84,9 @@ export function cudaNumerics(arithmetic: CudaArithmetic, keepsGroups = false): N
  * What a GPU's contractions multiply for a checkpoint stored in `stored`. Throws UsageError where the GPU cannot.
  */
 export function cudaArithmetic(precision: Precision, stored: FormatName, arch: CudaArch): CudaArithmetic {
-  if (precision === 'fp8' && arch !== 'sm_90a')
+  if ((precision === 'fp8' || precision === 'int4') && arch !== 'sm_90a')
     throw new UsageError(
-      `--quantize fp8 needs Hopper (sm_90a): ${arch} does not multiply numbers of 8 bits`,
+      `--quantize ${precision} needs Hopper (sm_90a), not ${arch}`,
       'leave --quantize out, or use --target cuda:sm_90a',
     );
   if (precision === 'f32')

@@ -25,7 +25,6 @@ const manifest = z.strictObject({
   arithmetic: z.enum(CUDA_ARITHMETICS),
   sharedBytesPerBlock: count(1 << 24),
   multiprocessors: count(1 << 12),
-  decodes: z.literal(true).exactOptional(),
 });
 
 const RATES: Readonly<Record<CudaArch, Rates>> = {
@@ -58,8 +57,7 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
   label: ({ arch }) => `cuda:${arch}`,
   option: ({ arch }) => `cuda:${arch}`,
   arithmetic: ({ arithmetic }) => arithmetic,
-  // Weights in groups are copied by TMA.
-  numerics: ({ arch, arithmetic, decodes }) => cudaNumerics(arithmetic, arch === 'sm_90a' && decodes !== true),
+  numerics: ({ arithmetic }) => cudaNumerics(arithmetic),
   // A row tile of 128 for every other multiprocessor: if the number of column tiles is even, whole waves of tiles keep
   // all multiprocessors busy (docs/performance.md). 8,448 tokens on an H100.
   capacity: ({ multiprocessors }) => ({ least: 64 * Math.max(16, multiprocessors), most: 16_384 }),

@@ -7,8 +7,6 @@ import type { CompiledModel } from './target.js';
 /** A GPU, and the number format that its tensor cores multiply. */
 export interface CudaDevice extends CudaFacts {
   readonly arithmetic: CudaArithmetic;
-  /** Matrices that are stored in 4 bits are decoded to 16 while they load: a precision was asked for. */
-  readonly decodes?: true;
 }
 
 export type CudaModel = CompiledModel<CudaSchedule, CudaDevice>;
@@ -21,5 +19,4 @@ export const cudaDevice = (
 ): CudaDevice => ({
   ...facts,
   arithmetic: cudaArithmetic(precision, stored, facts.arch),
-  ...(precision === 'auto' ? {} : { decodes: true }),
 });

@@ -19,7 +19,7 @@ import { CONFIG } from '../e2e/smallModel.js';
 import { environment } from '../e2e/support.js';
 import { temporaryFolder, writeJson } from '../models/support.js';
 import { FORMATS, quantisedTensors, safetensorsOf, writeQuantised } from '../support/quantisedCheckpoints.js';
-import { float } from '../support/quantiseMatrix.js';
+import { float, gptqWriter } from '../support/quantiseMatrix.js';
 import { randomTrees } from '../support/randomFamily.js';
 
 const ignore = (): void => undefined;
@@ -73,5 +73,35 @@ describe('a quantised checkpoint in f32', () => {
     const [first, second] = describeQuantised(checkpoint);
     expect(first![1]).toMatch(/^14 matrices: .* \(\d\d\.\d % of the parameters\)$/);
     expect(second![1]).toBe('matrices of floats: model.embed_tokens, lm_head');
+  });
+});
+
+describe('a checkpoint of 4 bits on Hopper', () => {
+  const compiled = (model: string, precision: 'auto' | 'int4') =>
+    openOrCompile(
+      { model, init: { kind: 'checkpoint' }, precision, target: 'cuda:sm_90a', maxTokens: 64 },
+      detectMachine(),
+      SILENT,
+    );
+
+  it('is decoded unless --quantize int4 keeps its matrices, and only such a checkpoint takes the flag', async () => {
+    const model = temporaryFolder();
+    const heads = { num_attention_heads: 2, num_key_value_heads: 2, head_dim: 64 };
+    const config = { ...SMALL, ...heads, hidden_size: 128, intermediate_size: 128 };
+    const write = gptqWriter({ bits: 4, size: 128, isSymmetric: true, dtype: 'F16', version: 1 });
+    const format = {
+      config: { quant_method: 'gptq', bits: 4, group_size: 128, desc_act: false, sym: true },
+      write,
+    };
+    writeQuantised(model, config, format, safetensorsOf(quantisedTensors(config, write, 5).tensors));
+    const [decoded, kept] = [await compiled(model, 'auto'), await compiled(model, 'int4')];
+    const formatsOf = ({ model: { plan } }: typeof kept): ReadonlySet<string> =>
+      new Set(plan.weights.map((weight) => weight.format));
+    expect(formatsOf(decoded).has('u4')).toBe(false);
+    expect(formatsOf(kept).has('u4')).toBe(true);
+    expect(kept.model.target.arithmetic(kept.model.device)).toBe('int4');
+    await expect(compiled(join(import.meta.dirname, '../../models/demo'), 'int4')).rejects.toThrow(
+      /this checkpoint has none that kernels read so/,
+    );
   });
 });

@@ -96,8 +96,8 @@ const scored = ({ executor }: LoadedModel, sequences: readonly (readonly number[
     }),
   );
 
-/** Mean difference of a log-probability that codes may cause. */
-const MOST_ERROR = 0.1;
+/** Mean difference of a log-probability that codes may cause: those of random tokens vary widely. */
+const MOST_ERROR = 0.3;
 
 for (const [name, requestOf] of [
   ['the demo checkpoint', () => demo],

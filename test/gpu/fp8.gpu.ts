@@ -9,6 +9,8 @@ import { describe, it } from 'node:test';
 import { toleranceOf } from '../../autotune/cuda/compare.js';
 import { isLegalCuda } from '../../codegen/cuda/index.js';
 import type { CudaGemmSchedule } from '../../ir/cuda.js';
+import { ROW_PAD } from '../../ir/plan.js';
+import { roundUp } from '../../ir/types.js';
 import { arrangeLayerGemm, interpretLayerGemm } from '../codegen/cuda/emulateLayerGemm.js';
 import { inE4m3, layerGemm } from '../codegen/cuda/wgmmaKernels.js';
 import { compareEveryAnswer, printCompared } from '../support/everyAnswer.js';
@@ -54,9 +56,9 @@ describe('contractions of E4M3', { skip: device.skip }, () => {
         const wanted = interpretLayerGemm(own, rows);
         let first: ReadonlyMap<string, Float64Array> | undefined;
         for (const each of legal) {
-          const { emitted, memory, capacity, values } = arrangeLayerGemm(own, rows, each);
+          const { emitted, memory, values } = arrangeLayerGemm(own, rows, each);
           await launcher.load(emitted);
-          for (const text of emitted) await launcher.launch(text, memory, { T: rows, R: 1 }, capacity);
+          for (const text of emitted) await launcher.launch(text, memory, { T: rows, R: 1 }, roundUp(rows, ROW_PAD));
           const got = values();
           const where = `${rows} rows under ${JSON.stringify(each)}`;
           for (const name of outputs) {

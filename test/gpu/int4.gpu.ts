@@ -56,7 +56,7 @@ describe('matrices of 4 bits', { skip: arch === 'sm_90a' ? skip : 'they are deco
       copyFileSync(join(DEMO, 'tokenizer.json'), join(model, 'tokenizer.json'));
       const request = { model, init: { kind: 'checkpoint' }, threads: 2 } as const;
       const texts = [3, 40, 130, 300].map((length, i) => randomTokens(77 + i, length));
-      const kept = await loadOnDevice(request, { precision: 'auto' });
+      const kept = await loadOnDevice(request, { precision: 'int4' });
       const formats = new Set(kept.model.plan.weights.map((weight) => weight.format));
       assert(formats.has('u4'), `weights are ${[...formats].join(', ')}`);
       const generator = (): Generator => new Generator(stepperFor(kept, {}));
