@@ -199,11 +199,12 @@ describe('pipes', () => {
     return path;
   };
 
-  /** Connects the output of a shell command, which gets `input`, to a pipe that ends with it. */
+  /**
+   * Connects the output of a shell command, which gets `bytes`, to a pipe that ends with it. The shell opens the pipe, and
+   * so begins when there is a reader: what is written before is lost with the last writer.
+   */
   const writing = (path: string, command: string, bytes: Uint8Array): void => {
-    const fd = openForWriting(path);
-    spawn('sh', ['-c', command], { stdio: ['pipe', fd, 2] }).stdin!.end(bytes);
-    closeSync(fd);
+    spawn('sh', ['-c', `{ ${command}; } > "$0"`, path], { stdio: ['pipe', 'ignore', 2] }).stdin!.end(bytes);
   };
 
   it('are read as a stream, plain or compressed, however they are written', async () => {
