@@ -200,8 +200,8 @@ describe('pipes', () => {
   };
 
   /**
-   * Connects the output of a shell command, which gets `bytes`, to a pipe that ends with it. The shell opens the pipe, and
-   * so begins when there is a reader: what is written before is lost with the last writer.
+   * Connects the output of a shell command, which gets `bytes`, to a pipe that ends with it. The shell opens the pipe,
+   * and so begins when there is a reader: what is written before is lost with the last writer.
    */
   const writing = (path: string, command: string, bytes: Uint8Array): void => {
     spawn('sh', ['-c', `{ ${command}; } > "$0"`, path], { stdio: ['pipe', 'ignore', 2] }).stdin!.end(bytes);
