@@ -23,6 +23,15 @@ interface Axes {
 const steps = (from: number, to: number, step: number): number[] =>
   Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, i) => from + i * step);
 
+/** Few rows, whose weights flow through a deep ring of stages. */
+const RING: Omit<Axes, 'tk'> = {
+  modes: ['cooperative'],
+  tm: [8, 16, 32, 64],
+  tn: steps(16, 256, 16),
+  stages: [24, 20, 16, 12, 10, 8, 7, 6, 5, 4, 3, 2],
+  clusters: [1],
+};
+
 const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
   // Column tiles in steps of 16: the width decides how full the last wave of multiprocessors is.
   wgmma: {
@@ -49,22 +58,8 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
     stages: [16, 12, 10, 8, 7, 6, 5, 4, 3],
     clusters: [1],
   },
-  skinnyWgmma: {
-    modes: ['cooperative'],
-    tm: [8, 16, 32, 64],
-    tn: steps(16, 256, 16),
-    tk: [128, 64, 256],
-    stages: [24, 20, 16, 12, 10, 8, 7, 6, 5, 4, 3, 2],
-    clusters: [1],
-  },
-  grouped: {
-    modes: ['cooperative'],
-    tm: [8, 16, 32, 64],
-    tn: steps(16, 256, 16),
-    tk: [256, 128, 512],
-    stages: [24, 20, 16, 12, 10, 8, 7, 6, 5, 4, 3, 2],
-    clusters: [1],
-  },
+  skinnyWgmma: { ...RING, tk: [128, 64, 256] },
+  grouped: { ...RING, tk: [256, 128, 512] },
   simt: {
     modes: ['cooperative'],
     tm: [16, 32, 64, 128],

@@ -8,10 +8,9 @@ import type { Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { SEEDS, type Seeds } from '../../tasks/requests/seeds.js';
 import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
-import { arithmeticName } from '../target.js';
 import { Continuer } from './continuation.js';
-import { checkpointId, type LoadedModel } from './loadModel.js';
-import { scoringId } from './scoringId.js';
+import type { LoadedModel } from './loadModel.js';
+import { modelIdentity } from './scoreSet.js';
 import { writeTexts, type TextPrompts, type Written } from './taskTexts.js';
 
 export interface GeneratedTexts extends Pick<Written, 'texts'> {
@@ -44,11 +43,7 @@ async function openJournal({
   if (output === undefined) return undefined;
   const draws = prompts.prompts.some(({ generation }) => generation.drawing !== undefined);
   const identity = {
-    artifact: await scoringId(model),
-    checkpoint: checkpointId(model),
-    tokenizer: model.tokenizer.hash,
-    arithmetic: arithmeticName(model.model),
-    isa: model.model.isa,
+    ...(await modelIdentity(model)),
     task: task.name,
     dataset: sha256,
     ...(draws ? { seed: seedsOf(request).torch } : {}),

@@ -12,7 +12,7 @@ import type { Ui } from '../../driver/requests.js';
 import { arithmeticName } from '../../driver/target.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
-import { SCORE } from '../../ir/function.js';
+import { scoreSequence } from '../support/scoreSequences.js';
 import { environment, ROOT } from './support.js';
 
 const ignore = (): void => undefined;
@@ -42,18 +42,6 @@ const open = (kvCache: '16bit' | 'fp8'): Promise<LoadedModel> =>
     new Phases(),
   ).finish();
 
-const scoreOf = async ({ executor }: LoadedModel, tokens: readonly number[]): Promise<number[]> => {
-  const all = Int32Array.from(tokens, (_, i) => i);
-  const { outputs } = await executor.call(SCORE, {
-    tokens: Int32Array.from(tokens),
-    position: all,
-    subtreeEnd: all.map(() => tokens.length),
-    row: all.slice(0, -1),
-    target: Int32Array.from(tokens.slice(1)),
-  });
-  return Array.from(outputs['logProb']!);
-};
-
 describe('a cache in FP8 on a CPU', () => {
   let model: LoadedModel;
   let plain: LoadedModel;
@@ -74,7 +62,7 @@ describe('a cache in FP8 on a CPU', () => {
 
   it('gives what score gives, in any pieces and from pages', async () => {
     const wanted = [];
-    for (const tokens of SEQUENCES) wanted.push(await scoreOf(model, tokens));
+    for (const tokens of SEQUENCES) wanted.push(await scoreSequence(model, tokens));
     for (const tokens of [1, 7, 1000]) expect(await scores(generator({ tokens })), `${tokens} a call`).toEqual(wanted);
     const own = generator();
     expect(await scores(own)).toEqual(wanted);
@@ -88,12 +76,12 @@ describe('a cache in FP8 on a CPU', () => {
   it('gives beams the bits of their own paths', async () => {
     const prompt = SEQUENCES[1]!;
     for (const { tokens, logProbs } of await searchBeams(generator(), { prompt, maxNewTokens: 6, beams: 3 }))
-      expect((await scoreOf(model, [...prompt, ...tokens])).slice(prompt.length - 1)).toEqual(logProbs);
+      expect((await scoreSequence(model, [...prompt, ...tokens])).slice(prompt.length - 1)).toEqual(logProbs);
   });
 
   it('changes answers a little, and names itself', async () => {
     const tokens = SEQUENCES[3]!;
-    const [own, other] = [await scoreOf(model, tokens), await scoreOf(plain, tokens)];
+    const [own, other] = [await scoreSequence(model, tokens), await scoreSequence(plain, tokens)];
     const mean = own.reduce((sum, x, i) => sum + Math.abs(x - other[i]!), 0) / own.length;
     expect(mean).toBeGreaterThan(1e-4);
     expect(mean).toBeLessThan(0.3);

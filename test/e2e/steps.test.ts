@@ -14,7 +14,7 @@ import { Generator } from '../../generate/generator.js';
 import type { Generated, GenerateRequest } from '../../generate/request.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
 import type { Stepper } from '../../generate/stepper.js';
-import { SCORE } from '../../ir/function.js';
+import { scoreSequences } from '../support/scoreSequences.js';
 import { environment, ROOT } from './support.js';
 
 const ignore = (): void => undefined;
@@ -68,19 +68,7 @@ describe('steps on a CPU', () => {
       feeds: true,
     };
     model = await beginLoading(request, SILENT, new Phases()).finish();
-    wanted = await Promise.all(
-      SEQUENCES.map(async (tokens) => {
-        const all = Int32Array.from(tokens, (_, i) => i);
-        const { outputs } = await model.executor.call(SCORE, {
-          tokens: Int32Array.from(tokens),
-          position: all,
-          subtreeEnd: all.map(() => tokens.length),
-          row: all.slice(0, -1),
-          target: Int32Array.from(tokens.slice(1)),
-        });
-        return Array.from(outputs['logProb']!);
-      }),
-    );
+    wanted = await scoreSequences(model, SEQUENCES);
   }, 120_000);
   afterAll(() => model.close());
 

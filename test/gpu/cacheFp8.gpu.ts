@@ -5,16 +5,25 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
-import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
 import type { LoadedModel } from '../../driver/commands/loadModel.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
-import { SCORE } from '../../ir/function.js';
 import { label, reference, tolerance } from '../codegen/cuda/attentionCases.js';
 import { attentionModule, type Shape } from '../codegen/cuda/attentionHarness.js';
 import { PathWorld, treeCall, type Piece } from '../codegen/cuda/pathCases.js';
+import { scoreSequences } from '../support/scoreSequences.js';
 import { Bench, skip } from './attentionBench.js';
-import { demo, grouped, loadOnDevice, randomTokens, scoresOf, stepperFor, write } from './sequences.js';
+import {
+  demo,
+  grouped,
+  loadOnDevice,
+  randomTokens,
+  scoresOf,
+  SEQUENCES as ALL,
+  SHARED,
+  stepperFor,
+  write,
+} from './sequences.js';
 
 const CAPACITY = 4096;
 const shape = (heads: number, kvHeads: number, headDim: number, dtype: 'bf16' | 'f16'): Shape => ({
@@ -68,33 +77,12 @@ describe('attention over codes on a device', { skip }, () => {
   });
 });
 
-const SHARED = randomTokens(7, 50);
-const SEQUENCES = [
-  SHARED,
-  [...SHARED, ...randomTokens(3, 70)],
-  [...SHARED.slice(0, 37), ...randomTokens(4, 40)],
-  randomTokens(5, 1),
-  randomTokens(6, 400),
-];
+/** Those that fit a call of score. */
+const SEQUENCES = ALL.filter(({ length }) => length <= 1024);
 const REQUESTS = Array.from({ length: 96 }, (_, i) => ({
   prompt: [...(i % 5 === 0 ? SHARED.slice(0, 18) : []), ...randomTokens(100 + i, 3 + ((i * 11) % 23))],
   maxNewTokens: 8,
 }));
-
-const scored = ({ executor }: LoadedModel, sequences: readonly (readonly number[])[]): Promise<number[][]> =>
-  Promise.all(
-    sequences.map(async (tokens) => {
-      const all = Int32Array.from(tokens, (_, i) => i);
-      const batch = {
-        tokens: Int32Array.from(tokens),
-        position: all,
-        subtreeEnd: all.map(() => tokens.length),
-        row: all.slice(0, -1),
-        target: Int32Array.from(tokens.slice(1)),
-      };
-      return Array.from(scoredRows(await executor.call(SCORE, scoreInputs(batch, executor))).logProb);
-    }),
-  );
 
 /** Mean difference of a log-probability that codes may cause: those of random tokens vary widely. */
 const MOST_ERROR = 0.3;
@@ -108,7 +96,7 @@ for (const [name, requestOf] of [
     let wanted: readonly (readonly number[])[];
     before(async () => {
       model = await loadOnDevice(requestOf(), { feeds: true, logits: true, kvCache: 'fp8' });
-      wanted = await scored(model, SEQUENCES);
+      wanted = await scoreSequences(model, SEQUENCES);
     });
     after(() => model.close());
     const generator = (limits = {}): Generator => new Generator(stepperFor(model, { feeds: true }, limits));
@@ -138,7 +126,7 @@ for (const [name, requestOf] of [
 
     it('are near those of 16 bits', async () => {
       const plain = await loadOnDevice(requestOf(), { feeds: true });
-      const other = (await scored(plain, SEQUENCES)).flat();
+      const other = (await scoreSequences(plain, SEQUENCES)).flat();
       await plain.close();
       const error = wanted.flat().reduce((sum, x, i) => sum + Math.abs(x - other[i]!), 0) / other.length;
       console.log(`${name}: mean difference to 16 bits ${error.toFixed(4)} (at most ${MOST_ERROR})`);

@@ -25,6 +25,19 @@ export function randomTokens(seed: number, length: number): number[] {
   return Array.from({ length }, () => (state = (state * 48271) % 2147483647) % 500);
 }
 
+/** The beginning of some of them, and of some requests. */
+export const SHARED = randomTokens(7, 50);
+/** Some begin alike, within a page and past one. One is longer than a call: for models that have room for it. */
+export const SEQUENCES = [
+  SHARED,
+  [...SHARED, ...randomTokens(3, 70)],
+  [...SHARED.slice(0, 37), ...randomTokens(4, 40)],
+  randomTokens(5, 1),
+  randomTokens(6, 400),
+  randomTokens(8, 1100),
+  [...SHARED.slice(0, 5), 9, 9, 9],
+];
+
 export const demo: ModelRequest = { model: DEMO, init: { kind: 'checkpoint' }, threads: 2 };
 
 /** A small model with random weights, whose heads share keys in groups of 7. */

@@ -5,13 +5,12 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
 import type { LoadedModel } from '../../driver/commands/loadModel.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
 import type { GenerateRequest } from '../../generate/request.js';
 import type { Stepper } from '../../generate/stepper.js';
-import { SCORE } from '../../ir/function.js';
+import { scoreSequences } from '../support/scoreSequences.js';
 import { deviceHere } from './device.js';
 import {
   demo,
@@ -20,24 +19,14 @@ import {
   loadOnDevice,
   randomTokens,
   scoresOf,
+  SEQUENCES,
+  SHARED,
   stepperFor,
   write,
   type Written,
 } from './sequences.js';
 
 const { skip } = await deviceHere();
-
-const SHARED = randomTokens(7, 50);
-/** Some begin alike, within a page and past one. One is longer than a call: for models that have room for it. */
-const SEQUENCES = [
-  SHARED,
-  [...SHARED, ...randomTokens(3, 70)],
-  [...SHARED.slice(0, 37), ...randomTokens(4, 40)],
-  randomTokens(5, 1),
-  randomTokens(6, 400),
-  randomTokens(8, 1100),
-  [...SHARED.slice(0, 5), 9, 9, 9],
-];
 
 /** Prompts that decode together: every third is drawn, some begin alike. */
 const MOST_BATCH = 256;
@@ -47,22 +36,6 @@ const REQUESTS: readonly GenerateRequest[] = Array.from({ length: MOST_BATCH }, 
   maxNewTokens: NEW_TOKENS,
   ...(i % 3 === 0 ? { sampling: { temperature: 0.5 + (i % 7) / 4, seed: 77 + (i % 4) } } : {}),
 }));
-
-/** Log-probabilities of every token but the first of each sequence, by the function score. */
-const scored = ({ executor }: LoadedModel, sequences: readonly (readonly number[])[]): Promise<number[][]> =>
-  Promise.all(
-    sequences.map(async (tokens) => {
-      const all = Int32Array.from(tokens, (_, i) => i);
-      const batch = {
-        tokens: Int32Array.from(tokens),
-        position: all,
-        subtreeEnd: all.map(() => tokens.length),
-        row: all.slice(0, -1),
-        target: Int32Array.from(tokens.slice(1)),
-      };
-      return Array.from(scoredRows(await executor.call(SCORE, scoreInputs(batch, executor))).logProb);
-    }),
-  );
 
 function meanDistance(a: readonly (readonly number[])[], b: readonly (readonly number[])[]): number {
   const differences = a.flatMap((values, i) => values.map((value, j) => Math.abs(value - b[i]![j]!)));
@@ -111,9 +84,9 @@ for (const [name, requestOf] of [
       assert(wanted.flat().every(Number.isFinite));
       const short = sequences.filter(fits);
       const same = wanted.filter((_, i) => fits(sequences[i]!));
-      assert.deepEqual(same, await scored(model, short), 'the function score');
+      assert.deepEqual(same, await scoreSequences(model, short), 'the function score');
       const cpu = await load({ ...request, precision: 'f32', target: 'cpu', maxTokens: 1024 });
-      const error = meanDistance(same, await scored(cpu, short));
+      const error = meanDistance(same, await scoreSequences(cpu, short));
       await cpu.close();
       console.log(`${name}: mean error to f32 on a CPU ${error.toFixed(4)} (at most ${MOST_ERROR})`);
       assert(error < MOST_ERROR);
@@ -174,7 +147,7 @@ for (const [name, requestOf] of [
       const right = together.map(({ logProbs }) => logProbs);
       assert.deepEqual(found, right, 'by step');
       const few = paths.slice(0, 16);
-      const byScore = (await scored(model, few)).map((values, i) => values.slice(lengths[i]! - 1));
+      const byScore = (await scoreSequences(model, few)).map((values, i) => values.slice(lengths[i]! - 1));
       assert.deepEqual(byScore, right.slice(0, 16), 'by the function score');
     });
   });
@@ -190,7 +163,7 @@ describe('beams of the demo checkpoint', { skip }, () => {
       const paths = beams.map(({ tokens }) => [...prompt, ...tokens]);
       const right = beams.map(({ logProbs }) => logProbs);
       assert.deepEqual(await scoresOf(generator(), paths, () => prompt.length), right, 'by step');
-      const byScore = (await scored(model, paths)).map((values) => values.slice(prompt.length - 1));
+      const byScore = (await scoreSequences(model, paths)).map((values) => values.slice(prompt.length - 1));
       assert.deepEqual(byScore, right, 'by the function score');
     }
     await model.close();

@@ -10,12 +10,9 @@ import type { GemmKernel } from '../../../ir/kernel.js';
 import { finishesRows, rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import { finishOfTile } from '../text/finish.js';
 import { kernelHead, physicalColumns, type CudaOperands, type EmittedCuda } from '../text/operands.js';
-import { fragmentEpilogue, rowPrologue } from '../text/programs.js';
+import { rowPrologue } from '../text/programs.js';
 import { render } from '../text/templates.js';
-import { skinnyStep } from '../skinny/layout.js';
-import { rowGroups } from '../skinny/rowGroups.js';
-import { rowValuesText } from '../skinny/rowValues.js';
-import { blocksOf, fragmentOf, FUNCTIONS, ROWS_AT_ONCE } from '../skinny/wgmma.js';
+import { blocksOf, FUNCTIONS, launchOfTiles, ringOptions, unitPrograms } from '../skinny/ring.js';
 import { columnTiles } from '../wgmma/layout.js';
 import { groupedLayout, SLAB, SLABS_OF_CHUNK, SLICE, type GroupedLayout } from './layout.js';
 
@@ -42,26 +39,24 @@ export function emitGrouped(
   symbol: string,
   parameters: number,
 ): EmittedCuda {
-  const { tm, tn, tk, stages } = schedule;
+  const { tm, tn } = schedule;
   const segments = segmentsOf(kernel);
   const group = groupSizeOf(kernel, operands);
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
   const values = prologue.scalars.length;
   const layout = groupedLayout(schedule, values, group);
-  const { warps, consumerWarps, valueWarps, groups, split, chunks, pitch } = layout;
+  const { warps, groups, split, chunks, pitch } = layout;
   const tiles = columnTiles(segments, tn);
   const allChunks = kernel.k / BLOCK_COLUMNS;
-  const [threads, kBlocks, step] = [32 * warps, Math.ceil(kernel.k / tk), skinnyStep(segments)];
-  const prefetch = Math.min(stages, kBlocks);
-  const rowsAtOnce = Math.min(ROWS_AT_ONCE, Math.ceil(tm / Math.max(1, valueWarps)));
+  const shared = ringOptions(kernel, schedule, layout, tiles, prologue);
+  const { threads } = shared;
   const mmaType = halfType(operands.get(kernel.a).dtype);
   const tensorMaps = tensorMapsOf(kernel, operands, schedule, group);
   const common = {
     ...layout,
     ...loadTexts(schedule, layout),
-    ...{ tm, tn, tk, stages, threads, kBlocks, step, group, allChunks, mmaType, prefetch },
-    k: kernel.k,
-    rows: kernel.rows,
+    ...shared,
+    ...{ group, allChunks, mmaType },
     magic: MAGIC[mmaType],
     isSplit: split > 1,
     isPartial: allChunks % chunks !== 0,
@@ -74,20 +69,7 @@ export function emitGrouped(
     slabBytes: tm * SLAB * 2,
     sliceFloats: split * groups * tm * SLICE,
     splitThreads: 32 * split,
-    multipliers: 32 * consumerWarps,
-    firstValueWarp: consumerWarps + 1,
-    emptyOffset: 8 * stages,
-    acrossAll: tiles.total,
-    hasValues: values > 0,
-    valuesOffset: layout.valuesOffset / 4,
     exchangeOffset: layout.exchangeOffset / 4,
-    valuesDistance: valueWarps * rowsAtOnce,
-    rowValues: rowValuesText(prologue, tm, valueWarps, rowsAtOnce, 'row0'),
-    prefetchStage: prefetch % stages,
-    prefetchPhase: Math.floor(prefetch / stages) % 2,
-    units: (tn / step) * (tm / 8),
-    rowGroups: tm / 8,
-    segments: segments.map((_, i) => ({ map: i + 1, start: tiles.first[i]!, end: tiles.first[i + 1] ?? tiles.total })),
   };
   const head = kernelHead({
     ...{ symbol, extents: operands.extents, parameters, tensorMaps, threads },
@@ -111,22 +93,11 @@ export function emitGrouped(
         ...common,
         loop,
         finish: finish.finish,
-        segments: common.segments.map((placed, i) => {
-          const own = fragmentOf(kernel, i, tn, pitch, prologue);
-          const at = { column0: 'column0', pitch, depth: 3 };
-          const { text, fragment } = rowGroups(segments[i]!, operands, own, at);
-          return { ...placed, program: text + fragmentEpilogue(segments[i]!, operands, fragment, 3) };
-        }),
+        segments: unitPrograms(kernel, operands, schedule, pitch, shared.segments, prologue),
       }),
     tensorMaps,
     waitsForPredecessor: true,
-    launch: {
-      threads,
-      sharedBytes: layout.sharedBytes,
-      cluster: 1,
-      gridX: { kind: 'tiles', extent: kernel.rows, per: tm, times: tiles.total },
-      gridY: { kind: 'constant', count: 1 },
-    },
+    launch: launchOfTiles(kernel, { tm, threads, sharedBytes: layout.sharedBytes, columnTiles: tiles.total }),
   };
 }
 

@@ -26,6 +26,7 @@ import {
   skinnyValuesOffset,
   skinnyWarps,
 } from './layout.js';
+import { launchOfTiles } from './ring.js';
 import { rowGroups } from './rowGroups.js';
 import { ROWS_AT_ONCE, rowValuesText } from './rowValues.js';
 
@@ -139,13 +140,10 @@ export function emitSkinny(
     source: render('attentionWarp', {}) + render('skinnyTile', common) + finish.functions + text,
     tensorMaps: [],
     waitsForPredecessor: true,
-    launch: {
-      threads,
+    launch: launchOfTiles(kernel, {
+      ...{ tm, threads, columnTiles: tiles.total },
       sharedBytes: skinnySharedBytes(schedule, prologue.scalars.length, isLogProb),
-      cluster: 1,
-      gridX: { kind: 'tiles', extent: kernel.rows, per: tm, times: tiles.total },
-      gridY: { kind: 'constant', count: 1 },
-    },
+    }),
   };
 }
 
