@@ -84,6 +84,10 @@ export function addRun(program: Command, context: Context): void {
     )
     .option('--limit <n>', 'at most n questions; below 1, that share of them')
     .option('--shard [i/n]', 'only part i of n, for merge to join; without a value, as the scheduler says (see below)')
+    .option(
+      '--log-tokens',
+      'also write tokens_*.jsonl into --out: every token of every choice with its log-probability (for report)',
+    )
     .option('--resume', 'go on with the journal in --out; without it, an earlier journal is kept under a numbered name')
     .option('--model-name <name>', "the model's name in results and its folder in --out (default: the folder's name)")
     .option('--threads <n>', 'worker threads (default: all processors)');
@@ -227,6 +231,12 @@ function parse(context: Context, model: string, flags: Flags): Parsed {
       '--shard needs --out: merge joins what the shards write there',
       'add --out shards, the same for all',
     );
+  const logsTokens = isSet(flags, 'logTokens');
+  if (logsTokens && (output === undefined || part !== undefined || flags['logSamples'] === 'false'))
+    throw new UsageError(
+      '--log-tokens writes beside samples_*.jsonl of a whole run',
+      'it needs --out, and neither --shard nor --log_samples false',
+    );
   const request = {
     model,
     resume,
@@ -241,6 +251,7 @@ function parse(context: Context, model: string, flags: Flags): Parsed {
     ...(limit === undefined ? {} : { limit: parseLimit(limit) }),
     ...(output === undefined ? {} : { output }),
     ...(trace === undefined ? {} : { trace }),
+    ...(logsTokens ? { logsTokens } : {}),
     ...(part === undefined ? {} : { shard: part }),
     ...comparedWith(text(flags, 'compareWith')),
     ...(isSet(flags, 'dryRun') ? { isDryRun: true } : {}),

@@ -190,6 +190,8 @@ export interface ScoreRequest extends LoadRequest {
   readonly overlong?: Overlong;
   /** The command that continues with the journal, for messages. */
   readonly resumeCommand?: string;
+  /** Writes tokens_*.jsonl, the log-probability of every token of a choice; needs `output`. */
+  readonly logsTokens?: boolean;
   /** File for a timeline in Chrome's trace format, with one slice per kernel launch. */
   readonly trace?: string;
   /** The run is compared with another one when it is done. */

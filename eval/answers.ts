@@ -31,8 +31,12 @@ export class AnswerCollector {
   readonly #unfinished = new Map<number, Unfinished>();
   readonly #finished = new Set<number>();
 
-  constructor(questions: readonly TokenisedQuestion[]) {
+  readonly #keepsTokens: boolean;
+
+  /** `keepsTokens`: scores name the log-probability of every token. */
+  constructor(questions: readonly TokenisedQuestion[], keepsTokens = false) {
     this.#questions = questions;
+    this.#keepsTokens = keepsTokens;
   }
 
   /** The questions that the results of a call complete, by doc_id. A token that was scored before is ignored. */
@@ -55,6 +59,7 @@ export class AnswerCollector {
         // Added in token order and in float64: the sum does not depend on how the choice was batched.
         ll: unfinished.choices.map((each) => each.logProb.reduce((sum, value) => sum + value, 0)),
         greedy: unfinished.choices.map(({ isGreedy }) => isGreedy),
+        ...(this.#keepsTokens ? { tokens: unfinished.choices.map((each) => Array.from(each.logProb)) } : {}),
       });
     }
     return finished.sort((a, b) => a.docId - b.docId);

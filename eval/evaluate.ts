@@ -44,6 +44,8 @@ export interface EvaluateOptions {
   readonly signal?: AbortSignal | undefined;
   /** Its place among sets that are computed one behind another; alone by default. */
   readonly turn?: Turn | undefined;
+  /** Scores name the log-probability of every token. */
+  readonly keepsTokens?: boolean | undefined;
 }
 
 export interface Evaluation {
@@ -87,7 +89,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const isLeft = tokenised.map(({ docId }) => own.has(docId) && !all.has(docId));
   const computation = await inParts(computationOf(options, plan, isLeft));
   const { tokensTotal, estimateTotal } = computation;
-  const collector = new AnswerCollector(tokenised);
+  const collector = new AnswerCollector(tokenised, options.keepsTokens);
   let tokensDone = 0,
     estimateDone = 0,
     callsDone = 0,

@@ -1,6 +1,7 @@
 /**
  * The journal of finished questions: JSON lines, append-only, so that a run that was killed can continue. Line 1
- * identifies the run; each further line is a finished question {doc_id, ll, greedy}. Every line ends with its checksum,
+ * identifies the run; each further line is a finished question {doc_id, ll, greedy}, with
+ * the log-probabilities of its tokens where a run keeps them. Every line ends with its checksum,
  * so that an edited or damaged answer is never used.
  */
 import {
@@ -86,11 +87,21 @@ function parseEntry(line: string, choices: JournalOptions['choices']): Scores | 
     greedy.length === count &&
     ll.every((value) => typeof value === 'number' && Number.isFinite(value)) &&
     greedy.every((value) => typeof value === 'boolean');
-  return isWhole ? { docId, ll: ll as number[], greedy: greedy as boolean[] } : undefined;
+  if (!isWhole) return undefined;
+  const scores = { docId, ll: ll as number[], greedy: greedy as boolean[] };
+  const tokens = entry?.['tokens'];
+  if (tokens === undefined) return scores;
+  return isTokens(tokens, ll.length) ? { ...scores, tokens } : undefined;
 }
 
+const isTokens = (value: unknown, choices: number): value is number[][] =>
+  Array.isArray(value) &&
+  value.length === choices &&
+  value.every((each) => Array.isArray(each) && each.every((x) => typeof x === 'number' && Number.isFinite(x)));
+
 /** JSON prints a double with enough digits to read back the same double. */
-const printEntry = ({ docId, ll, greedy }: Scores): string => printLine({ doc_id: docId, ll, greedy });
+const printEntry = ({ docId, ll, greedy, tokens }: Scores): string =>
+  printLine({ doc_id: docId, ll, greedy, ...(tokens === undefined ? {} : { tokens }) });
 
 const shown = (value: unknown): string => {
   const text = value === undefined ? 'absent' : JSON.stringify(value);
@@ -178,7 +189,8 @@ function readJournal({ path, identity, choices }: JournalOptions): { done: Map<n
           deleteLine(path, number),
         );
       }
-      if (!done.has(entry.docId)) done.set(entry.docId, entry);
+      // Computed again for the sake of its tokens: the answers are the same.
+      if (!done.has(entry.docId) || entry.tokens !== undefined) done.set(entry.docId, entry);
     }
     start = end + 1;
   }

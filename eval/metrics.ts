@@ -9,6 +9,8 @@ export interface Scores {
   readonly ll: readonly number[];
   /** Whether every token of the choice is the most likely one. */
   readonly greedy: readonly boolean[];
+  /** Natural logs of the tokens of each choice, where they are kept. */
+  readonly tokens?: readonly (readonly number[])[] | undefined;
 }
 
 /** 1 if the question is answered correctly, 0 otherwise. */

@@ -9,6 +9,7 @@ import { resultsFolder, type Shard } from './shard.js';
 import { makeSample, toJson } from './samples.js';
 import type { Question } from './tasks/task.js';
 import type { Overlong } from './pathLengths.js';
+import { tokenLine, type TokenSource } from './tokenLines.js';
 
 /** What this process did and how fast. A resumed run counts only its own part. */
 export interface Throughput {
@@ -73,6 +74,8 @@ export interface ResultsInput extends ResultsHeader {
   /** Of all questions, or of those of the shard. */
   readonly questions: readonly Question[];
   readonly scores: readonly Scores[];
+  /** What tokens_*.jsonl is made of, where it is asked for. */
+  readonly tokens?: TokenSource | undefined;
 }
 
 /** Everything but the questions. */
@@ -132,6 +135,7 @@ const METRICS = [
 export const fileDate = (date: Date): string => `${date.toISOString().slice(0, -1).replaceAll(':', '-')}000`;
 
 export const samplesName = (task: string, date: string): string => `samples_${task}_${date}.jsonl`;
+export const tokensName = (task: string, date: string): string => `tokens_${task}_${date}.jsonl`;
 export const resultsName = (date: string): string => `results_${date}.json`;
 
 function taskResults(
@@ -254,11 +258,20 @@ export function summariseResults(input: ResultsInput): Results {
  */
 export function writeResults(out: string, input: ResultsInput): WrittenResults {
   const summary = new SampleSummary();
-  return writeFiles(out, input, summary.lines(input), () => summary.results(input));
+  return writeFiles(out, input, summary.lines(input), () => summary.results(input), tokenLines(input));
 }
 
 const AGAIN =
   'Free some space or fix the folder, then run the same command with --resume: finished questions are in the journal';
+
+/** The lines of tokens_*.jsonl by doc_id; undefined where they are not asked for. */
+function tokenLines({ scores, tokens }: ResultsInput): Iterable<string> | undefined {
+  if (tokens === undefined) return undefined;
+  const sorted = scores.slice().sort((a, b) => a.docId - b.docId);
+  return (function* () {
+    for (const each of sorted) yield tokenLine(each.docId, each.docId, each, tokens) ?? '';
+  })();
+}
 
 /** The samples first, then the results that are computed from them. */
 export function writeFiles(
@@ -266,11 +279,13 @@ export function writeFiles(
   header: ResultsHeader,
   samples: Iterable<string>,
   resultsOf: () => Results,
+  tokens?: Iterable<string>,
 ): WrittenResults {
   const folder = resultsFolder(out, header.modelName, header.shard);
   const date = fileDate(header.finished);
   const samplesPath = join(folder, samplesName(header.taskName, date));
   writeAtomically(samplesPath, samples, AGAIN);
+  if (tokens !== undefined) writeAtomically(join(folder, tokensName(header.taskName, date)), tokens, AGAIN);
   const results = resultsOf();
   const resultsPath = join(folder, resultsName(date));
   writeAtomically(resultsPath, [`${toJson(results, 2)}\n`], AGAIN);

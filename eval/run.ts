@@ -24,7 +24,7 @@ export async function tokeniseDataset(dataset: Dataset, options: TokeniseOptions
 
 export interface ScoreOptions extends Pick<
   EvaluateOptions,
-  'onProgress' | 'onWarning' | 'pathScorer' | 'plan' | 'shard' | 'signal' | 'turn'
+  'keepsTokens' | 'onProgress' | 'onWarning' | 'pathScorer' | 'plan' | 'shard' | 'signal' | 'turn'
 > {
   readonly task: TaskName;
   readonly loaded: LoadedQuestions;
@@ -84,7 +84,8 @@ export function checkResumed(
 
 /** Scores with a journal. The journal is closed and on disk when this returns or throws. */
 export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
-  const { task, loaded, scorer, pathScorer, sharing, shard, plan, onProgress, onWarning, signal, turn } = options;
+  const { task, loaded, scorer, pathScorer, sharing, shard, plan, keepsTokens, onProgress, onWarning, signal, turn } =
+    options;
   if (options.resume)
     checkResumedShard(options.out, options.modelName, { task: task.name, dataset: loaded.sha256 }, shard);
   const folder = resultsFolder(options.out, options.modelName, shard);
@@ -99,6 +100,9 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
     choices: new Map(loaded.tokenised.map(({ docId, continuations }) => [docId, continuations.length])),
     identity: { ...identity, ...(shard === undefined ? {} : { shard: shardName(shard) }) },
   });
+  // Answers without tokens, of a run that kept none, are computed again where tokens are asked for.
+  const done =
+    keepsTokens === true ? new Map([...journal.done].filter(([, { tokens }]) => tokens !== undefined)) : journal.done;
   if (journal.kept !== undefined) options.onKept?.(journal.path, journal.kept);
   try {
     const evaluation = await evaluate({
@@ -109,7 +113,8 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
       sharing,
       shard,
       plan,
-      done: journal.done,
+      done,
+      keepsTokens,
       journal: journal.path,
       signal,
       turn,
@@ -117,7 +122,7 @@ export async function scoreQuestions(options: ScoreOptions): Promise<Scored> {
       ...(onProgress === undefined ? {} : { onProgress }),
       ...(onWarning === undefined ? {} : { onWarning }),
     });
-    return { ...evaluation, journal: journal.path, questionsResumed: journal.done.size, identity };
+    return { ...evaluation, journal: journal.path, questionsResumed: done.size, identity };
   } finally {
     journal.close();
   }

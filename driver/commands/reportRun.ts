@@ -8,6 +8,7 @@ import {
   type Results,
   type ResultsInput,
 } from '../../eval/index.js';
+import type { TokenSource } from '../../eval/tokenLines.js';
 import { clock } from '../phases.js';
 import type { PreparedRun } from './prepareRun.js';
 import type { RunRequest, RunResult } from '../requests.js';
@@ -21,6 +22,7 @@ export interface RunReport extends Pick<RunFacts, 'model' | 'loadSeconds'> {
   readonly prepared: PreparedRun;
   readonly questions: PackedQuestions;
   readonly scored: ScoredSet;
+  readonly tokens?: TokenSource | undefined;
   /** The model's name in results. */
   readonly modelName: string;
   readonly started: Date;
@@ -49,6 +51,7 @@ function resultsInput(report: RunReport): ResultsInput {
     questionsInDataset: loaded.total,
     questions: loaded.questions.filter(({ docId }) => finished.has(docId)),
     scores: scored.scores,
+    tokens: report.tokens,
     throughput: ratesOf(facts),
     started,
     finished: new Date(clock()),

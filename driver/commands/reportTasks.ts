@@ -3,7 +3,7 @@
  * are written as soon as its last document is answered.
  */
 import { createHash, type Hash } from 'node:crypto';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { resultsFolder, type RunIdentity } from '../../eval/index.js';
 import {
   answersOfGroups,
@@ -14,14 +14,15 @@ import {
   type GroupAnswers,
   type TaskAnswers,
 } from '../../eval/harness/answers.js';
-import type { RunTask, TaskFacts } from '../../eval/harness/documents.js';
+import { numberOf, type RunTask, type TaskFacts } from '../../eval/harness/documents.js';
 import { jsonOf } from '../../eval/harness/config.js';
 import { buildTaskResults, type TasksHeader } from '../../eval/harness/results.js';
 import { sampleLines } from '../../eval/harness/samples.js';
 import { formatTasks } from '../../eval/harness/table.js';
 import { shardBlock } from '../../eval/harness/shardBlock.js';
 import type { EndedTask, TaskWindow } from '../../eval/harness/windows.js';
-import { fileDate, resultsName, samplesName } from '../../eval/results.js';
+import { fileDate, resultsName, samplesName, tokensName } from '../../eval/results.js';
+import { tokenLine } from '../../eval/tokenLines.js';
 import { tasksBelow, type Node } from '../../tasks/definition/nodes.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
 import { BOOTSTRAP_DRAWS } from '../../tasks/scores/aggregate.js';
@@ -66,6 +67,8 @@ interface Open {
   readonly tally: TaskTally;
   /** Lines of its samples, by filter. */
   readonly samples: readonly Scratch[];
+  /** Lines of its tokens, where they are asked for. */
+  readonly tokens: Scratch | undefined;
 }
 
 export class TaskReporter {
@@ -141,7 +144,7 @@ export class TaskReporter {
 
   /** Removes what is of no use without the rest of a run. */
   close(): void {
-    for (const { samples } of this.#open.values()) for (const each of samples) each.close();
+    for (const { samples, tokens } of this.#open.values()) for (const each of [...samples, tokens]) each?.close();
     this.#open.clear();
   }
 
@@ -175,17 +178,24 @@ export class TaskReporter {
     const folder = this.#report.request.logsSamples === false ? undefined : this.#folder(modelName);
     const path = folder && join(folder, samplesName(task.name, 'unfinished'));
     const samples = path === undefined ? [] : task.scores.filters.map(() => new Scratch(path, AGAIN));
-    const open = { tally: new TaskTally(task), samples };
+    const keepsTokens = path !== undefined && this.#report.request.logsTokens === true;
+    const tokens = keepsTokens
+      ? new Scratch(join(dirname(path), tokensName(task.name, 'unfinished')), AGAIN)
+      : undefined;
+    const open = { tally: new TaskTally(task), samples, tokens };
     this.#open.set(task.name, open);
     return open;
   }
 
   async #take(task: RunTask, answers: Answers, modelName: string, pause: Pause): Promise<void> {
-    const { tally, samples } = this.#opened(task, modelName);
+    const { tally, samples, tokens } = this.#opened(task, modelName);
+    let tokenLines: string[] = [];
     let lines: string[][] = samples.map(() => []);
     const write = (): void => {
       samples.forEach((file, filter) => file.append(lines[filter]!));
       lines = samples.map(() => []);
+      tokens?.append(tokenLines);
+      tokenLines = [];
     };
     const isPart = this.#report.request.shard !== undefined;
     for (const document of task.documents) {
@@ -193,6 +203,7 @@ export class TaskReporter {
       if (isPart && responsesOf(answers, task, document) === undefined) continue;
       const answered: AnsweredDocument = tally.add(document, answers);
       if (samples.length > 0) sampleLines(answered).forEach((line, filter) => lines[filter]!.push(line));
+      if (tokens !== undefined) tokenLines.push(lineOfTokens(task, document, answers));
       if (!pause.isDue) continue;
       write();
       await pause.take();
@@ -201,18 +212,28 @@ export class TaskReporter {
   }
 
   async #finish(task: TaskFacts, total: EndedTask['total'], modelName: string): Promise<TaskAnswers> {
-    const { tally, samples } = this.#opened(task, modelName);
+    const { tally, samples, tokens } = this.#opened(task, modelName);
     const folder = this.#folder(modelName);
     if (samples.length > 0 && folder !== undefined) {
       const hash = createHash('sha256');
       writeAtomically(join(folder, samplesName(task.name, this.#dated())), joined(samples, hash), AGAIN);
       this.#hashes.set(task.name, hash.digest('hex'));
     }
-    for (const each of samples) each.close();
+    if (tokens !== undefined && folder !== undefined)
+      writeAtomically(join(folder, tokensName(task.name, this.#dated())), tokens.parts(), AGAIN);
+    for (const each of [...samples, tokens]) each?.close();
     this.#open.delete(task.name);
     // Errors that need all documents are found when shards are merged.
     return tally.finish(await total(), this.#report.request.shard === undefined ? BOOTSTRAP_DRAWS : 0);
   }
+}
+
+/** The line of a document in tokens_*.jsonl; empty where it has none, as a text that was generated. */
+function lineOfTokens(task: RunTask, document: RunTask['documents'][number], { scores, tokens }: Answers): string {
+  const number = numberOf(task, document);
+  const found = scores.get(number);
+  if (found === undefined || tokens === undefined) return '';
+  return tokenLine(document.index ?? document.docId, number, found, tokens) ?? '';
 }
 
 function* joined(files: readonly Scratch[], hash: Hash): Generator<string> {

@@ -2,6 +2,7 @@
 import { shardName, treeSharing } from '../../eval/index.js';
 import { beginLoading, type LoadedModel } from './loadModel.js';
 import { firstAnswer, loadWithQuestions } from './loadQuestions.js';
+import { createTokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { clock, Phases } from '../phases.js';
 import { prepareRun } from './prepareRun.js';
@@ -9,6 +10,7 @@ import type { PackedQuestions } from './questionSet.js';
 import { planRun } from './planRun.js';
 import { reportRun } from './reportRun.js';
 import { Interrupted, type RunRequest, type RunResult, type Ui } from '../requests.js';
+import { tokenSource } from './tokenSource.js';
 import { scoreSet, type ScoredSet } from './scoreSet.js';
 import { profileEvents, timelineEvents, writeTrace } from './trace.js';
 
@@ -29,13 +31,15 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
     const loadSeconds = (performance.now() - begin) / 1000;
     const part = request.shard === undefined ? '' : `shard ${shardName(request.shard)} of `;
     ui.phase('score', `${part}${counted(prepared.dataset.questions.length, 'question')}, sharing ${request.sharing}`);
-    const { output, resume, resumeCommand, signal } = request;
+    const { output, resume, resumeCommand, signal, logsTokens: keepsTokens } = request;
     const onProgress = firstAnswer(phases, model, ui);
-    const options = { task: prepared.task, modelName, output, resume, resumeCommand, signal, onProgress };
+    const options = { task: prepared.task, modelName, output, resume, resumeCommand, signal, onProgress, keepsTokens };
     const scored = await scoreSet(model, questions, options, ui);
     if (request.trace !== undefined) await traceRun(request.trace, model, questions, scored);
     if (scored.isInterrupted) throw new Interrupted(scored.scores.length);
-    return reportRun({ request, prepared, modelName, model, questions, scored, started, loadSeconds });
+    const tokens =
+      keepsTokens === true ? await tokenSource(createTokenizer(model.tokenizer.spec), questions.loaded) : undefined;
+    return reportRun({ request, prepared, modelName, model, questions, scored, tokens, started, loadSeconds });
   } finally {
     await model.close();
   }

@@ -35,6 +35,8 @@ export interface ScoreSetOptions {
   readonly scorer?: PlanScorer | undefined;
   /** Its place among sets that are computed one behind another; alone by default. */
   readonly turn?: Turn | undefined;
+  /** Scores name the log-probability of every token. */
+  readonly keepsTokens?: boolean | undefined;
 }
 
 export interface ScoredSet extends Evaluation, Partial<Pick<Scored, 'identity'>> {
@@ -82,6 +84,7 @@ export async function scoreSet(
     plan,
     sharing,
     turn: options.turn,
+    keepsTokens: options.keepsTokens,
     onProgress: (progress: Progress) => {
       options.onProgress?.();
       ui.run(toRunProgress(progress));

@@ -13,6 +13,7 @@ import type { TaskReporter, TasksState } from './reportTasks.js';
 import { traceRun } from './runModel.js';
 import { modelIdentity, scoreSet, type ScoredSet } from './scoreSet.js';
 import type { PackedWindow, TaskModel } from './taskModel.js';
+import { tokenSource } from './tokenSource.js';
 import { textAnswers } from './taskTexts.js';
 import { isEmpty, TaskTotals } from './taskTotals.js';
 import { generateTexts, type GeneratedTexts } from './taskWriting.js';
@@ -81,10 +82,14 @@ export class TasksRun {
 
   /** Measures and writes, while the next window is computed; the results of all tasks that are finished by then. */
   async report({ packed, scored, texts, state }: ComputedWindow): Promise<RunResult> {
-    const { reporter } = this.#of;
+    const { reporter, request } = this.#of;
     const { window } = packed;
     const answers: Answers = {
       scores: new Map(scored?.scores.map((each) => [each.docId, each])),
+      tokens:
+        request.logsTokens === true && scored !== undefined
+          ? await tokenSource(this.#of.tokenizer, packed.questions.loaded)
+          : undefined,
       texts: textAnswers(window.tasks, texts?.texts ?? new Map<number, readonly (readonly string[])[]>()),
     };
     if (window.isLast) this.#ui.phase('metrics');
@@ -134,7 +139,7 @@ export class TasksRun {
       questions,
       {
         ...{ task: about.task, modelName: model.name, output, resume, resumeCommand, signal, turn },
-        scorer: model.scorer,
+        ...{ scorer: model.scorer, keepsTokens: request.logsTokens },
       },
       ui,
     );

@@ -7,12 +7,15 @@ import { TaskValues, type Measured } from '../../tasks/scores/ofTask.js';
 import { isGoldMissing } from '../../tasks/scores/ofDocument.js';
 import type { Response } from '../../tasks/scores/response.js';
 import type { Scores } from '../metrics.js';
+import type { TokenSource } from '../tokenLines.js';
 import { numberOf, type TaskFacts } from './documents.js';
 import { hashesOf, type SampleHashes } from './hashes.js';
 
 /** Answers by the numbers of documents. */
 export interface Answers {
-  readonly scores: ReadonlyMap<number, Pick<Scores, 'll' | 'greedy'>>;
+  readonly scores: ReadonlyMap<number, Omit<Scores, 'docId'>>;
+  /** What tokens_*.jsonl is made of, where it is asked for. */
+  readonly tokens?: TokenSource | undefined;
   /** For each request, one text for each repeat. */
   readonly texts: ReadonlyMap<number, readonly (readonly string[])[]>;
 }

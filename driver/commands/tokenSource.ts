@@ -1,0 +1,13 @@
+/** What log-probabilities of tokens are written with: the tokens of questions, and their texts. */
+import type { LoadedQuestions } from '../../eval/index.js';
+import { tokensOfLines, type TokenSource } from '../../eval/tokenLines.js';
+import type { Tokenizer } from '../../models/tokenizer.js';
+import { tokenTexts } from '../../models/tokenTexts.js';
+
+export async function tokenSource(tokenizer: Tokenizer, { tokenised }: LoadedQuestions): Promise<TokenSource> {
+  const texts = await tokenTexts(tokenizer, tokensOfLines(tokenised));
+  return {
+    questions: new Map(tokenised.map((question) => [question.docId, question])),
+    textOf: (id) => texts.get(id) ?? null,
+  };
+}
