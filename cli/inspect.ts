@@ -13,7 +13,7 @@ import { UsageError } from '../errors.js';
 import { isSet, type Flags } from './options.js';
 import type { Context } from './work.js';
 
-const VIEWS = ['passes', 'pass', 'kernels', 'kernel', 'plan', 'memory', 'parallel', 'mask'] as const;
+const VIEWS = ['passes', 'pass', 'diff', 'kernels', 'kernel', 'plan', 'memory', 'parallel', 'mask'] as const;
 
 /** Whether errors are asked for; UsageError for flags that have no effect. */
 function refuseErrorFlags(flags: Flags): boolean {
@@ -38,6 +38,7 @@ export function addInspect(program: Command, context: Context): void {
     .argument('<model>', 'checkpoint folder or .gguf file, config.json (with --init), or artifact folder')
     .option('--passes', 'the passes in order, why each stands there, and what it left')
     .option('--pass <name>', 'the graph after this pass (a name or number from --passes)')
+    .option('--diff <name>', 'what this pass changed, as a unified diff (a name or number from --passes)')
     .option('--kernels', 'every fused kernel: shape, cost, the ops that went into it')
     .option('--kernel <name>', 'the generated source of a kernel, by name or path')
     .option('--plan', 'launches and schedules, for each size of micro-batch')
@@ -68,6 +69,7 @@ export function addInspect(program: Command, context: Context): void {
     Examples: [
       'tilewright inspect models/demo',
       'tilewright inspect models/demo --pass canonicaliseMask | less',
+      'tilewright inspect models/demo --diff recogniseAttention',
       'tilewright inspect models/demo --kernels --tokens 512',
       'tilewright inspect models/demo --kernel layers.3.ffn.down',
       'tilewright inspect models/demo --error --precision bf16',

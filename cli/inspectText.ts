@@ -307,6 +307,7 @@ export function describeSummary(
     ...textTable([
       [`  ${command} --passes`, 'the passes, in order, with reasons'],
       [`  ${command} --pass recogniseAttention`, 'the graph after one of them'],
+      [`  ${command} --diff recogniseAttention`, 'what it changed'],
       [`  ${command} --kernels`, 'what was fused, and what it costs'],
       [`  ${command} --kernel ${example?.path ?? 'NAME'}`, 'generated source'],
       [`  ${command} --plan`, 'launches and schedules'],

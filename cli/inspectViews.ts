@@ -8,6 +8,7 @@ import { placeAnywhere } from '../driver/devices/placement.js';
 import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
 import { printPlacement } from '../passes/placeStages.js';
+import { describeDiff, stageDiff } from './inspectDiff.js';
 import {
   describeKernels,
   describeMemory,
@@ -28,12 +29,14 @@ import {
   wholeNumber,
   type Flags,
 } from './options.js';
+import { styleFor, type Io } from './io.js';
 import { printJson, type Context } from './work.js';
 
-const VIEWS = ['passes', 'pass', 'kernels', 'kernel', 'plan', 'memory', 'parallel'] as const;
+const VIEWS = ['passes', 'pass', 'diff', 'kernels', 'kernel', 'plan', 'memory', 'parallel'] as const;
 /** What a view needs beside its name. */
 const NEEDS: Readonly<Partial<Record<(typeof VIEWS)[number], string>>> = {
   pass: ' NAME',
+  diff: ' NAME',
   kernel: ' NAME',
   parallel: ' pp=2',
 };
@@ -55,7 +58,7 @@ export async function inspect(context: Context, model: string, flags: Flags): Pr
   const given = text(flags, 'tokens');
   const tokens =
     given === undefined ? tokensIn(plan.capacity) : wholeNumber('--tokens', given, 1, tokensIn(plan.capacity), '256');
-  const [data, words] = await view(inspection, views[0], flags, tokens, io.stdout.columns ?? 200, io.invocation);
+  const [data, words] = await view(inspection, views[0], flags, tokens, io);
   if (isSet(flags, 'json')) printJson(io, data());
   else io.stdout.write(words());
 }
@@ -66,10 +69,10 @@ async function view(
   name: (typeof VIEWS)[number] | undefined,
   flags: Flags,
   tokens: number,
-  width: number,
-  invocation: string,
+  io: Io,
 ): Promise<readonly [() => unknown, () => string]> {
   const { plan, stages } = inspection;
+  const width = io.stdout.columns ?? 200;
   const size = typicalSize(tokens);
   const rows = () => kernelRows(plan, size);
   const memory = () => memoryReport(plan, inspection.checkpoint);
@@ -89,6 +92,10 @@ async function view(
       const stage = findStage(inspection, text(flags, 'pass') ?? '');
       const printed = stageText(stage);
       return [() => ({ name: stage.name, reason: stage.reason, [stage.level]: printed }), () => printed];
+    }
+    case 'diff': {
+      const diff = stageDiff(inspection, text(flags, 'diff') ?? '');
+      return [() => diff, () => describeDiff(diff, styleFor(io, 'stdout'))];
     }
     case 'kernels':
       return [() => ({ size, kernels: rows() }), () => describeKernels(rows(), tokensIn(size), rowsIn(size))];
@@ -121,7 +128,7 @@ async function view(
     case undefined:
       return [
         () => summary(inspection, rows().length),
-        () => describeSummary(inspection, rows(), memory(), invocation),
+        () => describeSummary(inspection, rows(), memory(), io.invocation),
       ];
     default:
       return name satisfies never;

@@ -267,6 +267,24 @@ export function findStage(inspection: Inspection, wanted: string): RecordedStage
   return found;
 }
 
+/** The function of a model that a stage is of: `score`, `step`. */
+export const functionOf = (stage: Stage): string =>
+  stage.level === 'graph' ? stage.graph.name : stage.module.interface.name;
+
+/** What the pass of `stage` was given: the stage before it of the same function. Throws UsageError if it has none. */
+export function stageBefore({ stages }: Pick<Inspection, 'stages'>, stage: RecordedStage): RecordedStage {
+  const own = stages.filter((each) => functionOf(each) === functionOf(stage));
+  const before = own[own.indexOf(stage) - 1];
+  if (before === undefined)
+    throw new UsageError(`${stage.name} is the first stage: no pass made it`, `name a pass: ${own[1]?.name ?? 'none'}`);
+  if (before.level !== stage.level)
+    throw new UsageError(
+      `${stage.name} makes kernels of the graph: their texts have no line in common`,
+      `show what it made: --pass ${stage.name}`,
+    );
+  return before;
+}
+
 /** Number of ops in a graph, or of kernels. */
 export const stageSize = (stage: Stage): number =>
   stage.level === 'graph' ? stage.graph.nodes.length : stage.module.kernels.length;

@@ -68,6 +68,34 @@ describe('passes', async () => {
     expect(() => findStage(inspection, '99')).toThrow('there is no pass "99"');
   });
 
+  it('show what they changed, as a diff that makes the one text of the other', async () => {
+    const { stdout } = await inspect('--diff', 'recogniseAttention');
+    expect(stdout).toContain('\n--- foldConstants\n+++ recogniseAttention\n@@ -');
+    expect(stdout.match(/^\+.*= attention\(/gm)).toHaveLength(8);
+    expect(stdout.match(/^-.*= matmul\(/gm)).toHaveLength(8);
+    expect(stdout).not.toContain('\x1b');
+    const json = JSON.parse((await inspect('--diff', 'foldConstants.2', '--json')).stdout) as Record<string, unknown>;
+    expect(json).toMatchObject({ pass: 'foldConstants.2', before: 'canonicaliseMask' });
+    const [size, before] = ['foldConstants.2', 'canonicaliseMask'].map((name) =>
+      stageSize(findStage(inspection, name)),
+    );
+    expect(Number(json['added']) - Number(json['removed'])).toBe(size! - before!);
+    expect((await inspect('--diff', 'splitVariance')).stdout).toContain('# no line differs from foldConstants.2\n');
+  });
+
+  it('have something before them to be compared with', async () => {
+    const first = await inspect('--diff', 'model');
+    expect([first.status, first.stderr]).toEqual([2, expect.stringContaining('model is the first stage')]);
+    const kernels = await inspect('--diff', 'lowerKernels');
+    expect(kernels.stderr).toContain('--pass lowerKernels');
+  });
+
+  it('of one function are compared with each other', async () => {
+    const { stdout } = await inspect('--diff', 'recogniseAttention.2', '--cache-tokens', '512');
+    expect(stdout).toMatch(/^--- foldConstants\.\d$/m);
+    expect(stdout).toMatch(/^\+.*= attention\(.*_path/m);
+  });
+
   it('print as text that parses again', async () => {
     const before = await inspect('--pass', 'model');
     const after = await inspect('--pass', 'recogniseAttention');
