@@ -12,6 +12,7 @@ import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import { openModel } from '../../driver/model.js';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
+import { isThorough } from '../support/thorough.js';
 import { allGone, devicesOf } from './children.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import {
@@ -31,6 +32,9 @@ import {
 } from './support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: faults of GPUs through the command: no cc or g++ on PATH\n');
+
+/** Cases that CI has no time for. */
+const thorough = test.runIf(isThorough);
 
 describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   const QUESTIONS = 60;
@@ -113,7 +117,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(hint).not.toBe('');
   });
 
-  test('gives the command that rebuilds an artifact for another architecture, and the command works', async () => {
+  thorough('gives the command that rebuilds an artifact for another architecture, and the command works', async () => {
     const artifact = join(temporaryFolder(), 'old gpu.tw');
     success(
       await tilewright(['compile', model, '--target', 'cuda:sm_80', ...GPU_CAPACITY, '-o', artifact], { env: env() }),
@@ -125,7 +129,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     success(await tilewright(command(artifact), { env: env() }));
   });
 
-  test('of a damaged artifact for the CPU gives the command that rebuilds it for the CPU', async () => {
+  thorough('of a damaged artifact for the CPU gives the command that rebuilds it for the CPU', async () => {
     const artifact = join(temporaryFolder(), 'host.tw');
     success(await tilewright(['compile', model, '--target', 'cpu', ...CAPACITY, '-o', artifact], { env: env() }));
     writeFileSync(join(artifact, 'plan.json'), '{}');
@@ -151,7 +155,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(hint).not.toContain('cuda');
   });
 
-  test('names a micro-batch that fits if the activations of a model do not', async () => {
+  thorough('names a micro-batch that fits if the activations of a model do not', async () => {
     const large = env(`totalBytes=${136 << 20}`);
     const { error, hint } = failure(
       await tilewrightProcess(command(model, '--target', 'cuda', '--max-tokens', '16384'), { env: large }),
@@ -206,7 +210,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(samples(out)).toBe(wanted);
   });
 
-  test('ends if the device is lost again and again, with its journal whole, and can be resumed', async () => {
+  thorough('ends if the device is lost again and again, with its journal whole, and can be resumed', async () => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     const outcome = await run(env('fail:cuLaunchKernelEx:700:50'), '--out', out);

@@ -4,6 +4,7 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { casesHere } from '../support/thorough.js';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import { counted } from '../../system/format.js';
 import { questions, random, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
@@ -205,12 +206,13 @@ describe.skipIf(!isBuilt)('a run', () => {
     const swapped = (what: string, by: string): string[] =>
       run(out, '--resume').map((argument) => (argument === what ? by : argument));
 
-    test.each<[string, () => string[], RegExp]>([
+    const others: readonly [string, () => string[], RegExp][] = [
       ['sharing mode', () => run(out, '--resume', '--sharing', 'none'), /differs in .*sharing/],
       ['choice of questions', () => run(out, '--resume', '--docs', '10:'), /differs in .*docs/],
       // Small micro-batches have the fewest kernels to compile.
       ['arithmetic', () => [...swapped('96', '64'), '--isa', 'portable'], /differs in .*isa/],
-    ])('with another %s', async (_, args, expected) => {
+    ];
+    test.each(casesHere(others, 0, 1))('with another %s', async (_, args, expected) => {
       const before = readFileSync(filesOf(out, 'journal')[0] ?? '', 'utf8');
       const { error, hint } = failure(await tilewright(args()));
       expect(error).toMatch(expected);
