@@ -5,7 +5,16 @@ export interface PhaseSpan {
   readonly name: string;
   readonly begin: number;
   readonly end: number;
+  /** It lies within another phase, of which it shows more: one weight of all that are loaded. */
+  readonly isPart?: boolean;
+  /** Bytes that it moved. */
+  readonly bytes?: number;
+  /** The replica whose process it was, counted from 0; absent for this one. */
+  readonly replica?: number;
 }
+
+/** Parts of phases that are kept: the weights of the largest models, several times. */
+const MOST_PARTS = 5000;
 
 /** Milliseconds since the epoch at this process's start, advanced by a monotonic clock. */
 export const clock = (): number => performance.timeOrigin + performance.now();
@@ -15,6 +24,7 @@ export const clock = (): number => performance.timeOrigin + performance.now();
  */
 export class Phases {
   private readonly ended: PhaseSpan[] = [];
+  private parts = 0;
   private present: { readonly name: string; readonly begin: number } | undefined = {
     name: 'process',
     begin: performance.timeOrigin,
@@ -40,6 +50,12 @@ export class Phases {
     } finally {
       this.ended.push({ name, begin, end: clock() });
     }
+  }
+
+  /** A part of the current phase that has just ended. Those beyond MOST_PARTS are left out. */
+  part(name: string, seconds: number, bytes: number, end = clock()): void {
+    if (this.parts++ >= MOST_PARTS) return;
+    this.ended.push({ name, begin: end - 1000 * seconds, end, isPart: true, bytes });
   }
 
   /** In order of their start. */
@@ -68,7 +84,7 @@ export function printPhases(own: readonly PhaseSpan[], devices: readonly PhaseSp
   const origin = performance.timeOrigin;
   const seconds = (at: number): string => (Math.max(0, at - origin) / 1000).toFixed(2);
   const list = (spans: readonly PhaseSpan[]): string =>
-    merge(spans)
+    merge(spans.filter(({ isPart }) => isPart !== true))
       .map(({ name, begin, end }) => `${name} ${seconds(begin)}–${seconds(end)}`)
       .join(', ');
   return `seconds since the command: ${list(own)}${devices.length === 0 ? '' : `; devices: ${list(devices)}`}`;

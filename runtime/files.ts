@@ -8,6 +8,8 @@ export interface LoadProgress {
   readonly totalBytes: number;
   /** The weight that was just finished. */
   readonly weight: string;
+  /** What reading and packing it took, where it was loaded by itself: seconds and bytes. */
+  readonly took?: { readonly seconds: number; readonly bytes: number };
 }
 
 /** The files of a checkpoint, each mapped once. */

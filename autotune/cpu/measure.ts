@@ -22,8 +22,10 @@ import { programExtents, sizesOf } from '../../runtime/extents.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import type { Settings } from '../../settings.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
+import type { Rates } from '../bucketCost.js';
 import { median } from '../median.js';
 import { kernelWork } from '../work.js';
+import { measurePeaks } from './peaks.js';
 import { Workbench } from './workbench.js';
 
 export interface MeasurerOptions {
@@ -80,20 +82,9 @@ export class Measurer {
     this.pool = new this.addon.Pool(options.threads);
   }
 
-  /**
-   * Peak rates for the cost model and for shares of peak, all threads: floating-point operations and bytes per second.
-   * The best of several tries each, because other programs and clocks that have not risen yet only make a try slower.
-   * On a machine so busy that tries take long, only one is made.
-   */
-  async peaks(seconds = 0.1, tries = 3): Promise<{ readonly flopsPerSecond: number; readonly bytesPerSecond: number }> {
-    const best = async (kind: Parameters<Addon['peak']>[1]): Promise<number> => {
-      let rate = 0;
-      const begin = performance.now();
-      for (let i = 0; i < tries && performance.now() - begin < 2000 * tries * seconds; i++)
-        rate = Math.max(rate, await this.addon.peak(this.pool, kind, seconds));
-      return rate;
-    };
-    return { flopsPerSecond: await best(this.options.isa), bytesPerSecond: await best('read') };
+  /** Peak rates for the cost model and for shares of peak, all threads. */
+  peaks(): Promise<Rates> {
+    return measurePeaks(this.addon, this.pool, this.options.isa);
   }
 
   /** Bound to this object, so that it can be passed to the search. Throws UserError if no compiler works. */

@@ -16,6 +16,7 @@ import type {
 import type { AttentionKernel, GemmKernel, Kernel, KernelModule, LogProbKernel } from '../../ir/kernel.js';
 import { tileOf } from '../../codegen/cuda/attentionTile.js';
 import { pathShape } from '../pathShape.js';
+import { rooflineSeconds } from '../peaks.js';
 import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
 
 export interface CudaMachine {
@@ -228,5 +229,5 @@ export function cudaCost(
 }
 
 /** Share of the device's peak at `seconds`: of the tensor cores for contractions, of memory for other kernels. */
-export const cudaShareOfPeak = ({ flops, bytes }: Work, machine: CudaMachine, seconds: number): number =>
-  Math.max(flops / machine.flopsPerSecond, bytes / machine.bytesPerSecond) / seconds;
+export const cudaShareOfPeak = (work: Work, machine: CudaMachine, seconds: number): number =>
+  rooflineSeconds(work, machine) / seconds;

@@ -45,6 +45,35 @@ function lifetimes(plan: LinkedFunction<unknown>): ReadonlyMap<string, readonly 
   return range;
 }
 
+/** A buffer's place in the arena, and the launches that need it, first and last inclusive. */
+export interface ArenaBuffer {
+  readonly name: string;
+  readonly offset: number;
+  readonly bytes: number;
+  readonly first: number;
+  readonly last: number;
+}
+
+/** In the order of the plan. */
+export function arenaBuffers(plan: LinkedFunction<unknown>): readonly ArenaBuffer[] {
+  const alive = lifetimes(plan);
+  const end = plan.kernels.length - 1;
+  return plan.placements.map(({ buffer, offset, sizeBytes }) => {
+    const [first, last] = alive.get(buffer) ?? [0, end];
+    return { name: buffer, offset, bytes: sizeBytes, first, last };
+  });
+}
+
+/** Weights as they are stored for kernels, and those that stay in the checkpoint's files. */
+export function weightBytes(
+  plan: LinkedFunction<unknown>,
+  checkpoint: Checkpoint | undefined,
+): MemoryReport['weights'] {
+  if (checkpoint === undefined) return undefined;
+  const { mappedBytes, packedBytes } = planWeights(plan.weights, plan.constants, checkpoint.tensors);
+  return { mappedBytes, packedBytes };
+}
+
 /** Joins ranges that touch or overlap. */
 function merge(sorted: readonly (readonly [number, number])[]): readonly (readonly [number, number])[] {
   const merged: [number, number][] = [];
@@ -58,19 +87,16 @@ function merge(sorted: readonly (readonly [number, number])[]): readonly (readon
 
 export function memoryReport(plan: LinkedFunction<unknown>, checkpoint: Checkpoint | undefined): MemoryReport {
   const { most, counts } = leadingExtent(plan);
-  const alive = lifetimes(plan);
-  const end = plan.kernels.length - 1;
   const slots = new Map<
     string,
     { offset: number; sizeBytes: number; buffers: { name: string; life: readonly [number, number] }[] }
   >();
-  for (const { buffer, offset, sizeBytes } of plan.placements) {
+  for (const { name, offset, bytes: sizeBytes, first, last } of arenaBuffers(plan)) {
     const key = `${offset} ${sizeBytes}`;
     const slot = slots.get(key) ?? { offset, sizeBytes, buffers: [] };
-    slot.buffers.push({ name: buffer, life: alive.get(buffer) ?? [0, end] });
+    slot.buffers.push({ name, life: [first, last] });
     slots.set(key, slot);
   }
-  const weights = checkpoint === undefined ? undefined : planWeights(plan.weights, plan.constants, checkpoint.tensors);
   return {
     capacity: { most, counts },
     launches: plan.kernels.length,
@@ -88,6 +114,6 @@ export function memoryReport(plan: LinkedFunction<unknown>, checkpoint: Checkpoi
         };
       }),
     states: plan.states.map((state) => ({ ...state, sizeBytes: stateBytes(state) })),
-    weights: weights === undefined ? undefined : { mappedBytes: weights.mappedBytes, packedBytes: weights.packedBytes },
+    weights: weightBytes(plan, checkpoint),
   };
 }

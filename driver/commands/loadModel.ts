@@ -3,6 +3,7 @@
  * scores any number of sets.
  */
 import { createHash } from 'node:crypto';
+import type { Parallelism } from '../../ir/placement.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { describeTokenizer, type TokenizerDescription } from '../../models/tokenizer.js';
 import { loadAddon } from '../../runtime/addon.js';
@@ -20,6 +21,7 @@ export interface LoadedModel extends OpenedModel {
   readonly limits: ModelLimits;
   readonly executor: Executor;
   readonly devices: number;
+  readonly parallelism: Parallelism;
   close(): Promise<void>;
 }
 
@@ -94,6 +96,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
       limits,
       executor,
       devices: parallelism.replicas * parallelism.stages,
+      parallelism,
       close: () => executor.close(),
     };
   };

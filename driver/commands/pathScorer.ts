@@ -60,9 +60,10 @@ async function openLane(replica: Executor, index: number, scorer: PlanScorer, fe
     inFlight: inFlightOf(replica),
     score: async (batch) => {
       const number = scorer.nextIndex();
-      const result = await replica.call(STEP, stepInputs(batch, feeds, filtered !== undefined), epoch);
+      const inputs = stepInputs(batch, feeds, filtered !== undefined);
+      const result = await replica.call(STEP, inputs, epoch);
       const spans = result.spans?.map((span) => ({ ...span, device: firstDevice + span.device }));
-      scorer.record(number, batch, spans);
+      scorer.record(number, batch, spans === undefined ? result : { ...result, spans }, STEP, inputs);
       return scoredRows(result);
     },
   };

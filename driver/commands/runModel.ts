@@ -1,18 +1,17 @@
 /** `run`: prepare, load, score, report. Questions are tokenised and packed while the model is compiled and loaded. */
-import { shardName, treeSharing } from '../../eval/index.js';
-import { beginLoading, type LoadedModel } from './loadModel.js';
+import { shardName } from '../../eval/index.js';
+import { beginLoading } from './loadModel.js';
 import { firstAnswer, loadWithQuestions } from './loadQuestions.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { clock, Phases } from '../phases.js';
 import { prepareRun } from './prepareRun.js';
-import type { PackedQuestions } from './questionSet.js';
 import { planRun } from './planRun.js';
 import { reportRun } from './reportRun.js';
 import { Interrupted, type RunRequest, type RunResult, type Ui } from '../requests.js';
 import { tokenSource } from './tokenSource.js';
-import { scoreSet, type ScoredSet } from './scoreSet.js';
-import { profileEvents, timelineEvents, writeTrace } from './trace.js';
+import { scoreSet } from './scoreSet.js';
+import { traceRun } from './trace.js';
 
 export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> {
   const started = new Date(clock());
@@ -35,7 +34,11 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
     const onProgress = firstAnswer(phases, model, ui);
     const options = { task: prepared.task, modelName, output, resume, resumeCommand, signal, onProgress, keepsTokens };
     const scored = await scoreSet(model, questions, options, ui);
-    if (request.trace !== undefined) await traceRun(request.trace, model, questions, scored);
+    if (request.trace !== undefined)
+      await traceRun(request.trace, {
+        ...{ model, modelPath: request.model, modelName, threads: request.threads, phases, scorer: scored.scorer },
+        questions: scored.isInterrupted ? undefined : questions,
+      });
     if (scored.isInterrupted) throw new Interrupted(scored.scores.length);
     const tokens =
       keepsTokens === true ? await tokenSource(createTokenizer(model.tokenizer.spec), questions.loaded) : undefined;
@@ -43,18 +46,4 @@ export async function runModel(request: RunRequest, ui: Ui): Promise<RunResult> 
   } finally {
     await model.close();
   }
-}
-
-/** Writes the timeline of a run. */
-export async function traceRun(
-  path: string,
-  { executor, devices }: LoadedModel,
-  { loaded, sharing }: PackedQuestions,
-  { scorer, isInterrupted }: ScoredSet,
-): Promise<void> {
-  const { timeline } = scorer;
-  const kernels = isInterrupted
-    ? []
-    : await profileEvents(executor, loaded, treeSharing(sharing), scorer, { timeline, pid: devices + 1 });
-  writeTrace(path, [...timelineEvents(timeline, devices), ...kernels]);
 }

@@ -65,7 +65,11 @@ type ModelIdentity = Readonly<Record<string, string>>;
 const identities = new WeakMap<LoadedModel, ModelIdentity>();
 
 export const scorerOf = ({ executor, limits, model }: LoadedModel): PlanScorer =>
-  new PlanScorer(executor, { ...limits, nonFiniteAdvice: nonFiniteAdvice(model.target.isHost, model.arithmetic) });
+  new PlanScorer(executor, {
+    ...limits,
+    functions: model.plan.functions,
+    nonFiniteAdvice: nonFiniteAdvice(model.target.isHost, model.arithmetic),
+  });
 
 /** Scores one set. The model stays open, so another set may follow. */
 export async function scoreSet(

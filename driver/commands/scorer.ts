@@ -3,8 +3,10 @@ import type { Capacity } from '../../eval/packing.js';
 import type { MicroBatch, ScoredRows, Scorer } from '../../eval/scorer.js';
 import { SCORE } from '../../ir/function.js';
 import { keysIn, listPaths, rowsIn, tokensIn } from '../../ir/scoring.js';
-import type { CallArrays, CallResult, DeviceSpan } from '../../runtime/call.js';
+import type { FunctionPlan } from '../../ir/plan.js';
+import type { CallArrays, CallResult } from '../../runtime/call.js';
 import { inFlightOf, type Executor } from '../executor.js';
+import { sizeOfCall } from './callWork.js';
 import { Timeline } from './timeline.js';
 import type { BatchWork, ScoredTokens } from './work.js';
 
@@ -45,6 +47,7 @@ export class PlanScorer implements Scorer {
   readonly nonFiniteAdvice: string | undefined;
   private readonly executor: Executor;
   private readonly work: BatchWork;
+  private readonly functions: readonly Pick<FunctionPlan<unknown>, 'interface'>[] | undefined;
   private flops = 0;
   private asked = 0;
   /** When each device was busy with the questions scored so far. */
@@ -57,6 +60,8 @@ export class PlanScorer implements Scorer {
       readonly cost: BatchCost;
       readonly work: BatchWork;
       readonly nonFiniteAdvice?: string;
+      /** Those of the plan: the work of a call is counted from their interfaces. */
+      readonly functions?: PlanScorer['functions'];
     },
   ) {
     this.executor = executor;
@@ -65,6 +70,7 @@ export class PlanScorer implements Scorer {
     this.cost = options.cost;
     this.nonFiniteAdvice = options.nonFiniteAdvice;
     this.work = options.work;
+    this.functions = options.functions;
   }
 
   get inFlight(): number {
@@ -85,8 +91,10 @@ export class PlanScorer implements Scorer {
   }
 
   /** Counts a call, and what devices did for it. `index`: of all calls, in the order in which they were made. */
-  record(index: number, batch: ScoredTokens, spans: readonly DeviceSpan[] | undefined): void {
-    this.timeline.add(index, batch, spans);
+  record(index: number, batch: ScoredTokens, { spans }: CallResult, name: string, inputs: CallArrays): void {
+    const of = this.functions?.find(({ interface: own }) => own.name === name);
+    const call = of && spans && { function: name, size: sizeOfCall(of.interface, inputs, batch) };
+    this.timeline.add(index, batch, spans, call);
     this.flops += this.work.flops(batch);
   }
 
@@ -99,8 +107,9 @@ export class PlanScorer implements Scorer {
     const index = this.nextIndex();
     // Nothing to score: no kernel has work, and the outputs have no rows.
     if (batch.row.length === 0) return { logProb: new Float32Array(0), isArgmax: new Int32Array(0) };
-    const result = await this.executor.call(SCORE, scoreInputs(batch, this.executor));
-    this.record(index, batch, result.spans);
+    const inputs = scoreInputs(batch, this.executor);
+    const result = await this.executor.call(SCORE, inputs);
+    this.record(index, batch, result, SCORE, inputs);
     return scoredRows(result);
   }
 }

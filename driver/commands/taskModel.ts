@@ -124,14 +124,18 @@ export class TaskModel {
       return { window, prompts, questions: found.questions };
     }
     const name = settleName(prepared, this.#loading, request, this.#ui);
-    const tokens = await tokenise(window.dataset, this.#loading, about.prefixToken, threads);
+    const tokens = await this.#phases.during('tokenise', () =>
+      tokenise(window.dataset, this.#loading, about.prefixToken, threads),
+    );
     return this.#openForTexts({ window, tokens, prompts }, demand, name);
   }
 
   /** Tokenises a window while the model is at work on another. */
   async prepare(window: TaskWindow): Promise<WaitingWindow> {
     const { about } = this.#options;
-    const tokens = await tokenise(window.dataset, this.#loading, about.prefixToken, this.#threads);
+    const tokens = await this.#phases.during('tokenise', () =>
+      tokenise(window.dataset, this.#loading, about.prefixToken, this.#threads),
+    );
     const tokenised = { window, tokens, prompts: await this.#prompts(window) };
     const questions = await this.#packWithin(tokenised);
     if (questions !== undefined) await prepareCalls(questions);
@@ -156,7 +160,7 @@ export class TaskModel {
 
   async #prompts({ tasks }: TaskWindow): Promise<TextPrompts | undefined> {
     const { request, tokenizer, writing } = this.#options;
-    const all = await tokeniseTexts(tasks, tokenizer, writing);
+    const all = await this.#phases.during('tokenise prompts', () => tokeniseTexts(tasks, tokenizer, writing));
     const prompts = request.shard === undefined ? all : promptsOfShard(all, request.shard);
     if (prompts.truncated > 0)
       this.#ui.warn(

@@ -10,13 +10,13 @@ import { VERSION } from '../version.js';
 import { firstAnswer } from './loadQuestions.js';
 import type { AboutTasks } from './prepareTasks.js';
 import type { TaskReporter, TasksState } from './reportTasks.js';
-import { traceRun } from './runModel.js';
 import { modelIdentity, scoreSet, type ScoredSet } from './scoreSet.js';
 import type { PackedWindow, TaskModel } from './taskModel.js';
 import { tokenSource } from './tokenSource.js';
 import { textAnswers } from './taskTexts.js';
 import { isEmpty, TaskTotals } from './taskTotals.js';
 import { generateTexts, type GeneratedTexts } from './taskWriting.js';
+import { traceRun } from './trace.js';
 
 interface Running {
   readonly request: TasksRequest;
@@ -101,7 +101,7 @@ export class TasksRun {
           `${task.name}: right answers of ${counted(missing, 'document')} are no choices, and count as wrong`,
         );
     const result = reporter.write(state);
-    if (window.isLast && scored !== undefined) await this.#trace(packed, scored);
+    if (window.isLast) await this.#trace(scored === undefined ? undefined : packed.questions);
     return result;
   }
 
@@ -145,7 +145,7 @@ export class TasksRun {
     );
     if (scored.isInterrupted) {
       await former;
-      await this.#trace({ window, questions, prompts: undefined }, scored);
+      await this.#trace(undefined);
       throw new Interrupted(this.#totals.documents + scored.scores.length);
     }
     return scored;
@@ -192,9 +192,15 @@ export class TasksRun {
     );
   }
 
-  async #trace({ questions }: PackedWindow, scored: ScoredSet): Promise<void> {
-    const { request, model } = this.#of;
-    if (request.trace !== undefined) await traceRun(request.trace, model.model, questions, scored);
+  /** `questions`: some of them are computed once more, launch by launch. */
+  async #trace(questions: PackedWindow['questions'] | undefined): Promise<void> {
+    const { request, model, phases } = this.#of;
+    if (request.trace === undefined) return;
+    const { scorer, name: modelName } = model;
+    await traceRun(request.trace, {
+      ...{ model: model.model, modelPath: request.model, modelName, threads: request.threads },
+      ...{ phases, scorer, questions },
+    });
   }
 }
 

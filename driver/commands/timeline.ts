@@ -1,7 +1,14 @@
 /** What each device did while a question set was scored: busy shares, and the slices of `--trace`. */
+import type { WorkSize } from '../../autotune/work.js';
 import type { DeviceUse } from '../../eval/index.js';
 import type { MicroBatch } from '../../eval/scorer.js';
 import type { DeviceSpan } from '../../runtime/call.js';
+
+/** The call of a function that computed a micro-batch: what its work is counted from. */
+export interface CallSize {
+  readonly function: string;
+  readonly size: WorkSize;
+}
 
 /** A span and the micro-batch that it belongs to. */
 export interface BatchSpan extends DeviceSpan {
@@ -9,6 +16,8 @@ export interface BatchSpan extends DeviceSpan {
   readonly batch: number;
   readonly tokens: number;
   readonly rows: number;
+  /** Absent where nobody knows the function's interface. */
+  readonly call?: CallSize | undefined;
 }
 
 export interface Interval {
@@ -34,8 +43,13 @@ export class Timeline {
   private readonly list: BatchSpan[] = [];
 
   /** Devices whose executors report no spans leave no trace. */
-  add(batch: number, { tokens, row }: Pick<MicroBatch, 'tokens' | 'row'>, spans: readonly DeviceSpan[] = []): void {
-    for (const span of spans) this.list.push({ ...span, batch, tokens: tokens.length, rows: row.length });
+  add(
+    batch: number,
+    { tokens, row }: Pick<MicroBatch, 'tokens' | 'row'>,
+    spans: readonly DeviceSpan[] = [],
+    call?: CallSize,
+  ): void {
+    for (const span of spans) this.list.push({ ...span, batch, tokens: tokens.length, rows: row.length, call });
   }
 
   get spans(): readonly BatchSpan[] {

@@ -1,151 +1,127 @@
 /**
- * `--trace FILE`: a run on all its devices, and some micro-batches kernel by kernel, in Chrome's trace format (Perfetto
- * opens it).
+ * `--trace FILE`: how a command started, a run on all its devices, and some micro-batches kernel by kernel, in Chrome's
+ * trace format (Perfetto opens it). What a report needs beside the events is in `otherData`.
  */
-import {
-  fits,
-  layBatch,
-  packTrees,
-  planTrees,
-  type LoadedQuestions,
-  type Scorer,
-  type TreeSharing,
-} from '../../eval/index.js';
-import { writeAtomically } from '../../system/write.js';
-import type { Executor } from '../executor.js';
+import { ratesOf, type Peaks } from '../../autotune/peaks.js';
+import { fits, layBatch, packTrees, planTrees, treeSharing, type Scorer } from '../../eval/index.js';
 import { SCORE } from '../../ir/function.js';
-import { scoreInputs } from './scorer.js';
-import type { Timeline } from './timeline.js';
-
-/** A slice. Times are in microseconds, as the format requires, from the start of the run's first span. */
-interface Slice {
-  readonly name: string;
-  readonly cat: 'compute' | 'copy' | 'idle' | 'kernel';
-  readonly ph: 'X';
-  readonly ts: number;
-  readonly dur: number;
-  readonly pid: number;
-  readonly tid: number;
-  readonly args: Readonly<Record<string, number>>;
-}
-
-/** Names a track. In this format a process is a device and a thread is a kind of work. */
-interface TrackName {
-  readonly name: 'process_name' | 'thread_name' | 'process_sort_index';
-  readonly ph: 'M';
-  readonly pid: number;
-  readonly tid?: number;
-  readonly args: Readonly<Record<string, string | number>>;
-}
-
-export type TraceEvent = Slice | TrackName;
-
-/** The tracks of a device, in display order. */
-const TRACKS = ['compute', 'copy', 'idle'] as const;
-const TRACK_NAMES: Readonly<Record<(typeof TRACKS)[number], string>> = {
-  compute: 'compute',
-  copy: 'copies to the next stage',
-  idle: 'gaps',
-};
+import { linkFunction, scoreOf } from '../../ir/plan.js';
+import type { TraceFacts } from '../../report/document/trace.js';
+import { writeAtomically } from '../../system/write.js';
+import { cutsOf } from '../devices/openReplica.js';
+import { rebuildOpened } from '../compile/open.js';
+import type { Phases } from '../phases.js';
+import { launchWorks, sizeOfCall, StageWork, type CallWork } from './callWork.js';
+import type { LoadedModel } from './loadModel.js';
+import type { BatchSpan } from './timeline.js';
+import type { PackedQuestions } from './questionSet.js';
+import { scoreInputs, type PlanScorer } from './scorer.js';
+import { traceFacts } from './traceFacts.js';
+import { namesOf, startupEvents, timelineEvents, workArgs, type Slice, type TraceEvent } from './traceEvents.js';
 
 /** Number of micro-batches that are profiled: enough to see past the first, cold one. */
 const TRACED_BATCHES = 3;
 
-const MICROSECONDS = 1000;
-
-/** The slices of one device: what it computed, what it sent, and when it was idle. */
-export function timelineEvents(timeline: Timeline, devices: number): readonly TraceEvent[] {
-  const start = timeline.window?.begin ?? 0;
-  return Array.from({ length: devices }, (_, device): TraceEvent[] => {
-    const pid = device + 1;
-    const slice = (
-      name: string,
-      cat: Slice['cat'],
-      { begin, end }: { readonly begin: number; readonly end: number },
-      args: Slice['args'],
-    ): Slice => ({
-      name,
-      cat,
-      ph: 'X',
-      ts: (begin - start) * MICROSECONDS,
-      dur: (end - begin) * MICROSECONDS,
-      pid,
-      tid: TRACKS.findIndex((track) => track === cat) + 1,
-      args,
-    });
-    const work = (['compute', 'copy'] as const).flatMap((kind) =>
-      timeline
-        .of(device, kind)
-        .map((span) => slice(`micro-batch ${span.batch}`, kind, span, { tokens: span.tokens, rows: span.rows })),
-    );
-    return [
-      ...namesOf(
-        pid,
-        `device ${device}`,
-        TRACKS.map((track) => TRACK_NAMES[track]),
-      ),
-      ...work,
-      ...timeline.gaps(device).map((gap) => slice('idle', 'idle', gap, {})),
-    ];
-  }).flat();
+/** What is traced. */
+export interface Traced {
+  readonly model: LoadedModel;
+  /** As the user named it, for a command that builds it again. */
+  readonly modelPath: string;
+  readonly modelName: string;
+  readonly threads: number;
+  readonly phases: Phases;
+  readonly scorer: PlanScorer;
+  /** Some of these are computed once more, launch by launch; absent if nothing was scored or the run was stopped. */
+  readonly questions: PackedQuestions | undefined;
 }
 
-function namesOf(pid: number, name: string, threads: readonly string[]): TrackName[] {
-  return [
-    { name: 'process_name', ph: 'M', pid, args: { name } },
-    { name: 'process_sort_index', ph: 'M', pid, args: { sort_index: pid } },
-    ...threads.map((thread, i): TrackName => ({
-      name: 'thread_name',
-      ph: 'M',
-      pid,
-      tid: i + 1,
-      args: { name: thread },
-    })),
-  ];
+/** The work of a stage in a call that a span belongs to. */
+function workOfSpans({ model, modelPath }: Traced, peaks: Peaks): (span: BatchSpan) => CallWork | undefined {
+  const { plan } = model.model;
+  const { stages } = model.parallelism;
+  const cuts = cutsOf(model.model, model.parallelism, rebuildOpened(modelPath, model));
+  const known = new Map<string, StageWork>();
+  return ({ device, call }) => {
+    if (call === undefined) return undefined;
+    const stage = device % stages;
+    const key = `${call.function} ${stage}`;
+    let work = known.get(key);
+    if (work === undefined) {
+      const fn = linkFunction(plan, call.function);
+      const range = cuts?.[call.function]?.[stage] ?? { first: 0, end: fn.kernels.length };
+      known.set(key, (work = new StageWork(fn, range, ratesOf(peaks))));
+    }
+    return work.of(call.size);
+  };
 }
 
 /**
- * Runs a few micro-batches of the question set again and times each launch. Their slices form a process of their own
- * after those of the run.
+ * Runs a few micro-batches of the question set again and times each launch. Their slices form a process of their own,
+ * from `from` microseconds on.
  */
-export async function profileEvents(
-  executor: Executor,
-  loaded: LoadedQuestions,
-  sharing: TreeSharing,
+async function profileEvents(
+  { model: { executor, model }, questions }: Traced,
   scorer: Scorer,
-  { timeline, pid }: { readonly timeline: Timeline; readonly pid: number },
+  peaks: Peaks,
+  { from, pid }: { readonly from: number; readonly pid: number },
 ): Promise<readonly TraceEvent[]> {
-  const forest = planTrees(loaded.tokenised, sharing, scorer, true);
+  if (questions === undefined) return [];
+  const sharing = treeSharing(questions.sharing);
+  const forest = planTrees(questions.loaded.tokenised, sharing, scorer, true);
   const packs = packTrees(
     forest.trees.filter((tree) => fits(tree, scorer)).map((tree) => ({ ...tree, orderLength: tree.longest })),
     scorer,
   ).slice(0, TRACED_BATCHES);
   const events: TraceEvent[] = namesOf(pid, 'kernels, timed one by one after the run', ['kernels']);
-  const { window } = timeline;
-  let now = window === undefined ? 0 : (window.end - window.begin) * MICROSECONDS;
-  for (const pack of packs) {
+  const score = scoreOf(model.plan);
+  let now = from;
+  for (const [number, pack] of packs.entries()) {
     const { batch } = layBatch(
       pack.items.map(({ paths }) => paths),
       sharing,
     );
-    const { launches } = await executor.profile(SCORE, scoreInputs(batch, executor));
-    for (const launch of launches) {
-      const dur = launch.nanoseconds / 1000;
-      events.push({
-        name: launch.path,
-        cat: 'kernel',
-        ph: 'X',
-        ts: now,
-        dur,
-        pid,
-        tid: 1,
-        args: { tokens: batch.tokens.length, rows: batch.row.length },
-      });
-      now += dur;
-    }
+    const inputs = scoreInputs(batch, executor);
+    const works = launchWorks(score, sizeOfCall(score.interface, inputs, batch), ratesOf(peaks));
+    const { launches } = await executor.profile(SCORE, inputs);
+    launches.forEach(({ path, nanoseconds }, i) => {
+      const slice: Slice = {
+        ...{ name: path, cat: 'kernel', ph: 'X', ts: now, dur: nanoseconds / 1000, pid, tid: 1 },
+        args: {
+          ...{ tokens: batch.tokens.length, rows: batch.row.length, batch: number },
+          ...(score.kernels[i]?.path === path ? workArgs(works[i]!, nanoseconds / 1e9) : {}),
+        },
+      };
+      events.push(slice);
+      now += slice.dur;
+    });
   }
   return events;
 }
 
-export const writeTrace = (path: string, events: readonly TraceEvent[]): void =>
-  writeAtomically(path, [`${JSON.stringify({ displayTimeUnit: 'ms', traceEvents: events })}\n`]);
+/** Writes the trace of a run. */
+export async function traceRun(path: string, traced: Traced): Promise<void> {
+  const { model, phases, scorer, threads, modelPath } = traced;
+  const { devices, executor, parallelism } = model;
+  const { target, device } = model.model;
+  const { timeline } = scorer;
+  const origin = performance.timeOrigin;
+  const end = timeline.window?.end ?? Math.max(...phases.spans.map((span) => span.end));
+  const rebuild = rebuildOpened(modelPath, model);
+  const peaks = await target.peaks(device, { threads: Math.max(1, Math.floor(threads / devices)), rebuild });
+  const kernels = await profileEvents(traced, scorer, peaks, { from: (end - origin) * 1000, pid: devices + 1 });
+  const spans = [...phases.spans, ...(executor.phases ?? [])];
+  writeTrace(path, traceFacts(traced, peaks), [
+    ...startupEvents(spans, { origin, pid: devices + 2, stages: parallelism.stages }),
+    ...timelineEvents(timeline, devices, { origin, workOf: workOfSpans(traced, peaks) }),
+    ...kernels,
+  ]);
+}
+
+function* traceText(facts: TraceFacts, events: readonly TraceEvent[]): Generator<string> {
+  yield `{"displayTimeUnit":"ms","otherData":${JSON.stringify({ tilewright: facts })},"traceEvents":[\n`;
+  for (const [i, event] of events.entries()) yield `${JSON.stringify(event)}${i === events.length - 1 ? '' : ','}\n`;
+  yield ']}\n';
+}
+
+export const writeTrace = (path: string, facts: TraceFacts, events: readonly TraceEvent[]): void =>
+  writeAtomically(path, traceText(facts, events));

@@ -1,14 +1,14 @@
 /** Decides where a replica is opened: in a process of its own, or in this one. */
 import { existsSync } from 'node:fs';
 import { UserError } from '../../errors.js';
-import type { Stage } from '../../ir/placement.js';
+import type { Parallelism, Stage } from '../../ir/placement.js';
 import { scoreOf } from '../../ir/plan.js';
 import { followCuts } from '../../passes/followCuts.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { readSettings } from '../../settings.js';
 import type { Executor } from '../executor.js';
 import type { Ui } from '../requests.js';
-import type { AnyTarget, CompiledModel, OpenOptions } from '../targets/target.js';
+import type { AnyTarget, CompiledModel, OpenOptions, Rebuild } from '../targets/target.js';
 import { placeModel } from './placement.js';
 import type { DeviceRequest } from './protocol.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
@@ -48,6 +48,21 @@ export interface LoadOptions extends Omit<OpenOptions, 'devices' | 'stages'> {
   readonly replicas?: number;
 }
 
+/**
+ * The launches of each function on each stage; undefined where one device runs all. They depend only on the plan and
+ * the devices, so every process computes the same ones.
+ */
+export function cutsOf(
+  model: CompiledModel,
+  { replicas, stages }: Parallelism,
+  rebuild: Rebuild,
+): Readonly<Record<string, readonly Stage[]>> | undefined {
+  if (stages === 1) return undefined;
+  const placed = placeModel(model, { devices: replicas * stages, rebuild, wanted: { replicas, stages } });
+  const cuts = placed.stages.map(({ first, end }): Stage => ({ first, end }));
+  return followCuts(model.plan.functions, scoreOf(model.plan), cuts);
+}
+
 /** The executor in this process: the whole plan on one device, or a pipeline over several. */
 export function loadExecutor(
   checkpoint: Checkpoint,
@@ -56,19 +71,7 @@ export function loadExecutor(
   ui: Ui,
 ): Promise<Executor> {
   const { devices = [0], replicas = 1, ...others } = options;
-  // The cuts depend only on the plan and the devices, so every process computes the same ones.
-  const stages =
-    devices.length === 1
-      ? undefined
-      : followCuts(
-          model.plan.functions,
-          scoreOf(model.plan),
-          placeModel(model, {
-            devices: replicas * devices.length,
-            rebuild: options.rebuild,
-            wanted: { replicas, stages: devices.length },
-          }).stages.map(({ first, end }): Stage => ({ first, end })),
-        );
+  const stages = cutsOf(model, { replicas, stages: devices.length }, options.rebuild);
   const open = { ...others, devices, ...(stages === undefined ? {} : { stages }) };
   return model.target.open(checkpoint, model, open, ui);
 }

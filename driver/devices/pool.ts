@@ -133,7 +133,9 @@ export class DevicePool implements Executor {
 
   /** Phases of all replicas that have loaded the model. */
   get phases(): readonly PhaseSpan[] {
-    return this.all.flatMap(({ replica }) => replica.phases ?? []);
+    return this.all.flatMap(({ replica, index }) =>
+      (replica.phases ?? []).map((span) => ({ ...span, replica: index })),
+    );
   }
 
   /** Replicas that compute or will compute: the end of a run is divided among all of them. */

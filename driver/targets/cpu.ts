@@ -84,6 +84,7 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
   requireDevices: () => undefined,
   room: (_device, devices) => machineBytes() / devices,
   rates: () => ({ flopsPerSecond: 4e11, bytesPerSecond: 2e10 }),
+  peaks: async ({ isa }, { threads }) => (await import('./peaks.js')).cpuPeaks(isa, threads),
   open: async (checkpoint, model, options, ui) =>
     (await import('./executors.js')).loadCpuExecutor(checkpoint, model, options, ui),
   measure: async (model, machine, options) => (await import('./measureCpu.js')).measureCpu(model, machine, options),

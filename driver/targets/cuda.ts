@@ -109,6 +109,7 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
         .map(({ ordinal }) => ordinal),
     ),
   rates: ({ arch }) => RATES[arch],
+  peaks: async ({ arch }, { rebuild }) => (await import('./peaks.js')).cudaPeaks(arch, rebuild, RATES[arch]),
   open: async (checkpoint, model, options, ui) =>
     (await import('./executors.js')).loadCudaExecutor(checkpoint, model, options, ui),
   measure: async (model, _machine, options) => (await import('./measureCuda.js')).measureCuda(model, options),

@@ -6,7 +6,7 @@ import { printMemoryUse } from '../../runtime/cpu/memoryUse.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { printCudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
-import { printLoadTimes } from '../../runtime/cuda/weights.js';
+import { printLoadTimes, type LoadTimes } from '../../runtime/cuda/weights.js';
 import { duration } from '../../system/format.js';
 import type { CpuModel } from './cpuModel.js';
 import type { CudaModel } from './cudaModel.js';
@@ -15,6 +15,7 @@ import { compileCudaKernels, emitCudaPlan } from './cudaKernels.js';
 import { devicesFor } from './gpu.js';
 import { compileKernels, emitPlan } from './cpuKernels.js';
 import { stepTo, type Ui } from '../requests.js';
+import { clock, type Phases } from '../phases.js';
 import type { Executor } from '../executor.js';
 
 /** Reported when --trust-code takes effect. */
@@ -52,8 +53,20 @@ export async function loadCpuExecutor(
     threads,
     ...(stages === undefined ? {} : { stages }),
     onMemory: (use) => ui.note(printMemoryUse(use)),
-    onProgress: ({ doneBytes, totalBytes }) => stepTo(ui, { done: doneBytes, total: totalBytes, unit: 'bytes' }),
+    onProgress: ({ doneBytes, totalBytes, weight, took }) => {
+      if (took !== undefined) phases?.part(`read and pack ${weight}`, took.seconds, took.bytes);
+      stepTo(ui, { done: doneBytes, total: totalBytes, unit: 'bytes' });
+    },
   });
+}
+
+/** The parts of a load that has just ended. */
+function addParts(phases: Phases, { preparing, streaming, releasing, copiedBytes }: LoadTimes): void {
+  const released = clock();
+  const streamed = released - 1000 * releasing;
+  phases.part('prepare to load', preparing, 0, streamed - 1000 * streaming.total);
+  phases.part('read, copy and lay out weights', streaming.total, copiedBytes, streamed);
+  phases.part('release what loading needed', releasing, 0, released);
 }
 
 /** How stages reach each other, in words. */
@@ -102,6 +115,7 @@ export async function loadCudaExecutor(
             ui.note(`stages hand on ${[...new Set(routes)].map((route) => ROUTES[route]).join(', ')}`),
         }),
     onLoaded: (times) => {
+      if (phases !== undefined) addParts(phases, times);
       phases?.begin('programs');
       ui.note(printLoadTimes(times));
     },

@@ -4,6 +4,7 @@
  */
 import type { z } from 'zod';
 import type { Rates } from '../../autotune/bucketCost.js';
+import type { Peaks } from '../../autotune/peaks.js';
 import type { TuneResult as SearchResult } from '../../autotune/search.js';
 import type { Scheduling } from '../../codegen/scheduling.js';
 import type { LaunchShape } from '../../ir/cuda.js';
@@ -214,6 +215,8 @@ export interface Target<S, D> {
    * The machine's rates. Only their ratio matters: it decides which launches wait for arithmetic and which for memory.
    */
   rates(device: D): Rates;
+  /** What one device of a run reaches at most: measured where this machine can, else what its kind is known for. */
+  peaks(device: D, options: Pick<OpenOptions, 'threads' | 'rebuild'>): Promise<Peaks>;
   /** Loads the model onto its devices in this process: kernels compiled, weights loaded. */
   open(checkpoint: Checkpoint, model: CompiledModel<S, D>, options: OpenOptions, ui: Ui): Promise<Executor>;
   /** Searches for the best schedules within a budget. */

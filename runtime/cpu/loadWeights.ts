@@ -155,12 +155,14 @@ export async function loadWeights(
     }
   }
   for (const [i, weight] of toPack.entries()) {
+    const begin = performance.now();
     advise(toPack[i + 1], files, 'willneed');
     await packWeight(pool, weight, files, packedMemory());
     advise(weight, files, 'dontneed');
     place(weight.names, { memory: packedMemory(), offset: weight.offset, bytes: weight.bytes });
     doneBytes += weight.bytes;
-    onProgress?.({ doneBytes, totalBytes, weight: weight.weight.name });
+    const took = { seconds: (performance.now() - begin) / 1000, bytes: weight.bytes };
+    onProgress?.({ doneBytes, totalBytes, weight: weight.weight.name, took });
   }
   return slots;
 }

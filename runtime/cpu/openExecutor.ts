@@ -98,9 +98,9 @@ export async function openCpuExecutor(options: CpuExecutorOptions): Promise<Exec
             files: resources.files,
             scratchBytes,
             isPinned: options.isPinned ?? false,
-            onProgress: ({ doneBytes, weight }) => {
+            onProgress: ({ doneBytes, ...rest }) => {
               done[i] = doneBytes;
-              options.onProgress?.({ doneBytes: done.reduce((a, b) => a + b, 0), totalBytes, weight });
+              options.onProgress?.({ ...rest, doneBytes: done.reduce((a, b) => a + b, 0), totalBytes });
             },
           },
           each,

@@ -1,5 +1,6 @@
 /** A third target, as small as possible: the interpreter of kernel IR, in this process, with a single schedule. */
 import { z } from 'zod';
+import { peaksOf } from '../../autotune/peaks.js';
 import { defaultBuckets } from '../../autotune/buckets.js';
 import type { Target } from '../../driver/targets/target.js';
 import { scoreOf } from '../../ir/plan.js';
@@ -52,6 +53,7 @@ export const interpreter: Target<Plain, Precise> = {
   requireDevices: () => undefined,
   room: () => Infinity,
   rates: () => ({ flopsPerSecond: 1e8, bytesPerSecond: 1e9 }),
+  peaks: () => Promise.resolve(peaksOf({ flopsPerSecond: 1e8, bytesPerSecond: 1e9 }, 'nominal')),
   open: (checkpoint, model) => {
     const plan = scoreOf(model.plan);
     const constants = plan.constants.map(({ name, values }): [string, RawTensor] => [

@@ -1,7 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Timeline, united } from '../../driver/commands/timeline.js';
-import { timelineEvents } from '../../driver/commands/trace.js';
+import type { CallWork } from '../../driver/commands/callWork.js';
+import { Timeline, united, type BatchSpan } from '../../driver/commands/timeline.js';
+import { startupEvents, timelineEvents } from '../../driver/commands/traceEvents.js';
+import type { PhaseSpan } from '../../driver/phases.js';
 import type { DeviceSpan } from '../../runtime/call.js';
 
 const batch = (tokens: number): { tokens: Int32Array; row: Int32Array } => ({
@@ -91,5 +93,48 @@ describe('the timeline of a run', () => {
     const tracks = new Set(events.flatMap((event) => (event.ph === 'X' ? [`${event.cat} ${event.tid}`] : [])));
     expect([...tracks].sort()).toEqual(['compute 1', 'copy 2', 'idle 3']);
     expect(events.find((event) => event.ph === 'X' && event.cat === 'compute')?.args).toEqual({ tokens: 7, rows: 1 });
+  });
+
+  it('says what each micro-batch computed and moved, and how near to the roofline it came', () => {
+    const workOf = ({ tokens }: BatchSpan): CallWork => ({ flops: tokens * 100, bytes: tokens, leastSeconds: 0.004 });
+    const [first] = timelineEvents(pipeline(), 2, { workOf }).filter((event) => event.ph === 'X');
+    expect(first?.args).toEqual({ tokens: 7, rows: 1, flops: 700, bytes: 7, shareOfPeak: 0.4 });
+  });
+
+  it('joins neighbours of a long run, and nothing is lost', () => {
+    const timeline = new Timeline();
+    for (let i = 0; i < 1000; i++) timeline.add(i, batch(3), [span(i % 2, 10 * i, 10 * i + 5)]);
+    const events = timelineEvents(timeline, 2, { origin: 0, mostSlices: 100 });
+    const slices = events.filter((event) => event.ph === 'X');
+    expect(slices).toHaveLength(100);
+    expect(slices.reduce((sum, { args }) => sum + Number(args['tokens']), 0)).toBe(3000);
+    expect(slices.reduce((sum, { args }) => sum + Number(args['busySeconds']), 0)).toBeCloseTo(5, 9);
+    expect(slices[0]).toMatchObject({ name: 'micro-batches 0–18', ts: 0, dur: 185_000, args: { batches: 10 } });
+  });
+
+  it('shows how the command and its devices started; what overlaps is on tracks of its own', () => {
+    const phase = (name: string, begin: number, end: number, more: Partial<PhaseSpan> = {}): PhaseSpan => ({
+      ...{ name, begin, end },
+      ...more,
+    });
+    const spans = [
+      phase('open', 100, 110),
+      phase('tokenise', 105, 130),
+      phase('weights', 110, 120),
+      phase('weights', 108, 140, { replica: 1 }),
+      phase('read and pack w', 111, 112, { replica: 1, isPart: true, bytes: 77 }),
+    ];
+    const events = startupEvents(spans, { origin: 100, pid: 5, stages: 2 });
+    const slices = events.flatMap((event) =>
+      event.ph === 'X' ? [[event.name, event.pid, event.tid, event.ts, event.dur, event.args['bytes']]] : [],
+    );
+    expect(slices).toEqual([
+      ['open', 5, 1, 0, 10_000, undefined],
+      ['weights', 5, 1, 10_000, 10_000, undefined],
+      ['tokenise', 5, 2, 5000, 25_000, undefined],
+      // The second replica's first device, behind its own tracks.
+      ['weights', 3, 4, 8000, 32_000, undefined],
+      ['read and pack w', 3, 5, 11_000, 1000, 77],
+    ]);
   });
 });

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
+import type { TraceFacts } from '../../report/document/trace.js';
 import { counted } from '../../system/format.js';
 import { allGone, devicesOf, midst, together } from './children.js';
 import { questions, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
@@ -103,7 +104,8 @@ describe.skipIf(!isBuilt)('several devices', () => {
     const file = join(temporaryFolder(), 'trace.json');
     const out = temporaryFolder();
     success(await tilewright(run(out, '--devices', '2', '--trace', file), { onProgress: together() }));
-    const { traceEvents } = JSON.parse(readFileSync(file, 'utf8')) as {
+    const { traceEvents, otherData } = JSON.parse(readFileSync(file, 'utf8')) as {
+      otherData: { tilewright: TraceFacts };
       traceEvents: {
         name: string;
         ph: string;
@@ -111,10 +113,11 @@ describe.skipIf(!isBuilt)('several devices', () => {
         pid: number;
         ts?: number;
         dur?: number;
-        args: { tokens?: number; name?: string };
+        args: { tokens?: number; name?: string; flops?: number; bytes?: number; shareOfPeak?: number };
       }[];
     };
     expect(traceEvents.flatMap(({ name, args }) => (name === 'process_name' ? [args.name] : []))).toEqual([
+      'command',
       'device 0',
       'device 1',
       'kernels, timed one by one after the run',
@@ -133,7 +136,28 @@ describe.skipIf(!isBuilt)('several devices', () => {
       for (let i = 1; i < own.length; i++)
         expect(own[i]!.ts!).toBeGreaterThanOrEqual(own[i - 1]!.ts! + own[i - 1]!.dur! - 1);
     }
-    expect(traceEvents.filter(({ cat }) => cat === 'kernel').map(({ name }) => name)).toContain('layers.1.ffn.down');
+    const kernels = traceEvents.filter(({ cat }) => cat === 'kernel');
+    expect(kernels.map(({ name }) => name)).toContain('layers.1.ffn.down');
+    // Every product says what it computes and moves, and how near it came to the peak of one device.
+    const facts = otherData.tilewright;
+    expect(facts).toMatchObject({ format: 1, replicas: 2, stages: 1, peaks: { arithmetic: { source: 'measured' } } });
+    const { arithmetic, memory } = facts.peaks;
+    for (const { name, dur, args } of kernels.filter((event) => event.name.endsWith('ffn.down'))) {
+      const least = Math.max(args.flops! / arithmetic.perSecond, args.bytes! / memory.perSecond);
+      expect(args.shareOfPeak, name).toBeCloseTo(least / (dur! / 1e6), 3);
+    }
+    const { modelFlops } = (JSON.parse(textOf(out, 'results')) as { throughput: { modelFlops: number } }).throughput;
+    expect(computed.reduce((sum, { args }) => sum + args.flops!, 0) / modelFlops).toBeCloseTo(1, 6);
+    // How the command and its devices started is there too.
+    const phases = (pid: number): readonly string[] =>
+      traceEvents.flatMap((event) => (event.cat === 'startup' && event.pid === pid ? [event.name] : []));
+    expect(phases(4)).toEqual(expect.arrayContaining(['open', 'compile', 'tokenise', 'first micro-batch']));
+    for (const pid of [1, 2]) expect(phases(pid)).toEqual(expect.arrayContaining(['compile', 'kernels', 'weights']));
+    expect(phases(1).some((name) => name.startsWith('read and pack '))).toBe(true);
+    expect(facts.kernels).toHaveLength(new Set(kernels.map(({ name }) => name)).size);
+    expect(Math.max(...facts.memory.buffers.map(({ offset, bytes }) => offset + bytes))).toBeLessThanOrEqual(
+      facts.memory.arenaBytes,
+    );
   });
 
   test.each([

@@ -135,7 +135,7 @@ describe.skipIf(missing.length > 0)('measuring', () => {
       facts,
       capacity: CAPACITY.extents,
       measure: measurer.measure,
-      machine: machineModel({ ...facts, l3: 8 << 20 }, { isa, threads: 2, ...(await measurer.peaks(0.02)) }),
+      machine: machineModel({ ...facts, l3: 8 << 20 }, { isa, threads: 2, ...(await measurer.peaks()) }),
       target: await currentTarget(isa, 2, settings),
     };
     const database = TuningDatabase.open(path, CPU_RECORDS);
