@@ -49,12 +49,14 @@ const MAY_IMPORT = {
   eval: ['^tasks/'],
   // Generation sees any engine as a Stepper: pages and scheduling are tested with a fake one.
   generate: ['^ir/'],
+  // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
+  report: ['^ir/', '^tasks/', '^eval/'],
   // compile, tune and run as functions: the composition of all rooms, callable without a command line.
-  driver: COMPOSED,
+  driver: [...COMPOSED, '^report/'],
   // Flags in, calls out.
-  cli: [...COMPOSED, '^driver/'],
+  cli: [...COMPOSED, '^report/', '^driver/'],
   // Benchmarks may measure anything, but nothing shipped depends on them.
-  bench: [...COMPOSED, '^driver/', '^cli/'],
+  bench: [...COMPOSED, '^report/', '^driver/', '^cli/'],
 };
 
 const TARGETS = `^(${[...Object.keys(MAY_IMPORT), 'test', 'scripts', 'index[.]ts$'].join('|')})(/|$)`;
@@ -99,6 +101,21 @@ module.exports = {
       to: { path: '^runtime/cpu/' },
     },
     {
+      name: 'pages-know-documents-only',
+      severity: 'error',
+      comment: 'A page runs in a browser: of this project it sees the types and tables of documents, and no Node.',
+      from: { path: '^report/(page|document)/' },
+      to: { path: '.', pathNot: ['^report/document/', 'node_modules', '^report/page/'] },
+    },
+    {
+      name: 'pages-are-bundled',
+      severity: 'error',
+      comment:
+        'Documents must not depend on how they are shown. Only the bundler reads pages (scripts/buildPages.mjs).',
+      from: { pathNot: '^report/page/' },
+      to: { path: '^report/page/' },
+    },
+    {
       name: 'no-test-in-product',
       severity: 'error',
       comment: 'What ships must build without the tests.',
@@ -110,8 +127,9 @@ module.exports = {
       severity: 'error',
       comment:
         'A development package is absent where tilewright is installed: list it under dependencies or do without. ' +
-        'Scripts for a checkout may use them; buildAddon.mjs is the only script that is installed.',
-      from: { pathNot: ['^test/', '^scripts/(?!buildAddon[.]mjs)', '[.]config[.](ts|js)$'] },
+        'Scripts for a checkout may use them; buildAddon.mjs is the only script that is installed. Packages of pages ' +
+        'are bundled with them.',
+      from: { pathNot: ['^test/', '^report/page/', '^scripts/(?!buildAddon[.]mjs)', '[.]config[.](ts|js)$'] },
       to: { dependencyTypes: ['npm-dev'], dependencyTypesNot: ['type-only'] },
     },
     {

@@ -56,13 +56,17 @@ export default tseslint.config(
   { ignores: ['dist/**', 'build/**', 'node_modules/**', '**/*.tw/**', 'results/**', '.tilewright/**', 'coverage/**'] },
   { linterOptions: { reportUnusedDisableDirectives: 'error' } },
   {
-    files: ['**/*.ts'],
+    files: ['**/*.ts', '**/*.tsx'],
     // Configuration at the root lies outside tsconfig.json's `include`.
     ignores: ['*.config.ts'],
     plugins: { '@typescript-eslint': tseslint.plugin },
     languageOptions: {
       parser: tseslint.parser,
-      parserOptions: { project: './tsconfig.json', tsconfigRootDir: import.meta.dirname },
+      parserOptions: {
+        // Pages run in a browser: they are checked against its library.
+        project: ['./tsconfig.json', './report/page/tsconfig.json'],
+        tsconfigRootDir: import.meta.dirname,
+      },
     },
     rules: { ...textual, ...typeChecked, ...oneReaderOfTheEnvironment },
   },

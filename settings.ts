@@ -72,6 +72,8 @@ export interface Settings {
    * toolkit.
    */
   readonly computeSanitizer: string | undefined;
+  /** TILEWRIGHT_CHROMIUM: full path of the browser in which pages are tested; otherwise chromium on PATH. */
+  readonly chromium: string | undefined;
   /** TILEWRIGHT_TEST_SEED: whole number from which the GPU tests draw shapes and schedules; 1 by default. */
   readonly testSeed: number;
   /**
@@ -196,6 +198,7 @@ export function readSettings(environment: Environment = process.env): Settings {
     hubCaches: hubCaches(environment),
     datasetsCache: datasetsCache(environment),
     path: text(environment, 'PATH') ?? '',
+    chromium: text(environment, 'TILEWRIGHT_CHROMIUM'),
     nvrtc: text(environment, 'TILEWRIGHT_NVRTC'),
     nvcc: text(environment, 'TILEWRIGHT_NVCC'),
     cublasLt: text(environment, 'TILEWRIGHT_CUBLASLT'),

@@ -80,6 +80,7 @@ const TOGETHER = [
   'ir',
   'models',
   'passes',
+  'report',
   'tasks',
 ].map((folder) => `test/${folder}/**/*.test.ts`);
 

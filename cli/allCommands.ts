@@ -16,6 +16,7 @@ export const ALL_COMMANDS: Commands = {
   converse: async (request, ui) => (await commands()).converse(request, ui),
   merge: async (request) => (await import('../driver/commands/mergeParts.js')).mergeParts(request),
   compare: async ({ a, b }) => (await import('../eval/compare/compareRuns.js')).compareRuns(a, b),
+  report: async (request) => (await import('../report/writeReport.js')).writeReport(request),
   quantize: async (request, ui) =>
     (await import('../driver/quantise/quantiseCheckpoint.js')).quantiseCheckpoint(request, ui),
   inspect: async ({ target: asked, ...request }) => {

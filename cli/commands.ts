@@ -18,6 +18,7 @@ import type { Asked } from '../driver/target.js';
 import type { Comparison } from '../eval/compare/compareRuns.js';
 import type { Merged, MergeRequest } from '../eval/index.js';
 import type { ErrorReport, ErrorRequest } from '../driver/commands/inspectError.js';
+import type { WriteReportRequest, WrittenReport } from '../report/writeReport.js';
 import type { QuantiseRequest, QuantiseResult } from '../driver/quantise/quantiseCheckpoint.js';
 import type { Inspection, InspectRequest } from '../driver/commands/inspect.js';
 
@@ -32,6 +33,8 @@ export interface Commands {
   merge(request: MergeRequest): Promise<Merged>;
   /** Folders or files of results. */
   compare(request: { readonly a: string; readonly b: string }): Promise<Comparison>;
+  /** Results as a page. */
+  report(request: WriteReportRequest): Promise<WrittenReport>;
   quantize(request: QuantiseRequest, ui: Ui): Promise<QuantiseResult>;
   inspect(request: Asked<InspectRequest>): Promise<Inspection>;
   inspectError(request: ErrorRequest): Promise<ErrorReport>;

@@ -16,6 +16,7 @@ import { addMerge } from './merge.js';
 import { choice } from './options.js';
 import { label, printError } from './report.js';
 import { addQuantize } from './quantize.js';
+import { addReport } from './reportCommand.js';
 import { addRun } from './run.js';
 import { exitStatus } from './stop.js';
 import { styleOf, wantsColour } from './style.js';
@@ -86,6 +87,7 @@ function createProgram(context: Context): Command {
   addTune(program, context);
   addMerge(program, context);
   addCompare(program, context);
+  addReport(program, context);
   addQuantize(program, context);
   addInspect(program, context);
   addTasks(program, context);
@@ -160,6 +162,7 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   generate: 'tilewright generate models/demo "Once upon a time"',
   compile: 'tilewright compile models/demo -o demo.tw',
   compare: 'tilewright compare results-16bit results-fp8',
+  report: 'tilewright report results -o report.html',
   tune: 'tilewright tune demo.tw --budget 30s',
   inspect: 'tilewright inspect models/demo',
   quantize: 'tilewright quantize models/demo -o demo-int4 --group 64 --calibration text.txt',

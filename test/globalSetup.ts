@@ -6,6 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { CHROMIUM } from './support/browser.js';
 import { runFolder } from './support/runFolder.js';
 import { hasSlurm } from './support/slurm.js';
 
@@ -37,6 +38,12 @@ const OPTIONAL: readonly Optional[] = [
     isPresent: () => existsSync(join(ROOT, 'build', 'Release', 'tilewright.node')),
     skipped: 'the runtime and everything end to end',
     remedy: 'npm run build:native',
+  },
+  {
+    what: 'the browser Chromium',
+    isPresent: () => CHROMIUM !== undefined,
+    skipped: 'what pages do in a browser (test/browser)',
+    remedy: 'install it (Debian, Ubuntu: apt-get install chromium), or name one in TILEWRIGHT_CHROMIUM',
   },
   {
     what: 'Slurm (slurmctld, slurmd, sbatch)',

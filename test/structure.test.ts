@@ -16,7 +16,7 @@ const MAX_LINES = 500;
 const MAX_COLUMNS = 120;
 /** Kernels as the code generators print them. */
 const GENERATED = /^test\/codegen\/(.*\/)?golden\//;
-const SOURCE = /\.(ts|mjs|cjs|js|hbs|c|cc|cpp|h|hpp|sh)$/;
+const SOURCE = /\.(ts|tsx|css|mjs|cjs|js|hbs|c|cc|cpp|h|hpp|sh)$/;
 const CRUISER = join(ROOT, 'node_modules', 'dependency-cruiser', 'bin', 'dependency-cruise.mjs');
 
 /** What .gitignore names, and what is not part of the project. */
@@ -135,7 +135,7 @@ function importViolations(folder: string): { rule: string; from: string; to: str
 
 describe('source files', () => {
   const files = sourceFiles();
-  const typescript = files.filter((file) => file.endsWith('.ts'));
+  const typescript = files.filter((file) => /\.tsx?$/.test(file));
 
   it('are found', () => {
     expect(typescript).toContain('ir/kernel.ts');
@@ -163,7 +163,7 @@ describe('source files', () => {
 
   it('read the environment in settings.ts only', () => {
     const readers = files
-      .filter((file) => /\.(ts|mjs|cjs|js)$/.test(file) && file !== 'settings.ts' && file !== 'eslint.config.js')
+      .filter((file) => /\.(tsx?|mjs|cjs|js)$/.test(file) && file !== 'settings.ts' && file !== 'eslint.config.js')
       .flatMap((file) => [
         ...matchingLines(file, text(file), READS_ENVIRONMENT),
         ...matchingLines(file, text(file), IMPORTS_ENVIRONMENT),
@@ -212,7 +212,7 @@ describe('imports', () => {
   });
 
   it('form no circle of folders', () => {
-    const product = sourceFiles().filter((file) => /^(?!test|bench|examples|scripts|docs).*\/.*\.ts$/.test(file));
+    const product = sourceFiles().filter((file) => /^(?!test|bench|examples|scripts|docs).*\/.*\.tsx?$/.test(file));
     const folders = [...new Set(product.map(folderOf))];
     expect(folders).toEqual(expect.arrayContaining(['driver', 'driver/devices', 'runtime/cpu']));
     const imports = new Map(folders.map((folder) => [folder, foldersImportedBy(folder, product)]));

@@ -53,6 +53,8 @@ export interface RunFiles {
   readonly asked: ReadonlyMap<string, string>;
   /** Tasks that an unfinished run still lacks. */
   readonly unfinished: readonly string[];
+  /** All of its newest file of results, unchecked; empty where only samples are there. */
+  readonly content: Block;
 }
 
 const record = (value: unknown): Block => (isRecord(value) ? value : {});
@@ -223,6 +225,7 @@ function runOf(path: string, files: readonly ResultsFile[]): RunFiles {
     groups: new Map(older.flatMap(({ groups }) => [...groups])),
     asked: askedOf(results),
     unfinished: texts(results['unfinished']),
+    content: results,
   };
 }
 
@@ -244,7 +247,7 @@ function runOfSamples(path: string): RunFiles {
   };
   return {
     ...{ path, file: path, model: basename(folder), arithmetic: undefined },
-    ...{ tasks: new Map([[name, alone]]), groups: new Map(), asked: new Map(), unfinished: [] },
+    ...{ tasks: new Map([[name, alone]]), groups: new Map(), asked: new Map(), unfinished: [], content: {} },
   };
 }
 

@@ -1,6 +1,6 @@
 /**
  * Reads samples_*.jsonl of this program and of versions of lm-evaluation-harness. Of each question numbers and hashes
- * are kept, and no text; texts that differ are read again where they lie. The file is untrusted.
+ * are kept, and no text; who wants texts is handed each sample, or reads it again where it lies. The file is untrusted.
  */
 import { createHash } from 'node:crypto';
 import { closeSync, openSync } from 'node:fs';
@@ -46,6 +46,9 @@ export interface SampleSet {
   readonly notes: readonly string[];
 }
 
+/** A sample as it is in the file, with what is kept of it. Called once for each question, in the order of the file. */
+export type SampleListener = (question: Answered, sample: Block) => void;
+
 const short = (parts: readonly string[]): string => {
   const hash = createHash('sha256');
   for (const part of parts) hash.update(part).update('\0');
@@ -64,7 +67,7 @@ const stable = (value: unknown): string =>
       : (JSON.stringify(value) ?? 'null');
 
 /** The requests of a sample: lists of what each asks. Versions before 0.4.3 write lists, later ones objects. */
-function requestsOf(sample: Block): readonly (readonly unknown[])[] {
+export function requestsOf(sample: Block): readonly (readonly unknown[])[] {
   const { arguments: asked } = sample;
   const all = Array.isArray(asked) ? asked : isRecord(asked) ? Object.values(asked) : [];
   return all.map((each) => (Array.isArray(each) ? each : isRecord(each) ? Object.values(each) : [each]));
@@ -136,9 +139,12 @@ class Reader {
   readonly #filters: readonly string[];
   readonly #metrics: readonly string[];
 
-  constructor(task: TaskFiles, path: string) {
+  readonly #onQuestion: SampleListener | undefined;
+
+  constructor(task: TaskFiles, path: string, onQuestion: SampleListener | undefined) {
     this.#task = task;
     this.#path = path;
+    this.#onQuestion = onQuestion;
     this.#filters = filtersOf(task.figures);
     this.#metrics = metricsOf(task.figures);
   }
@@ -192,14 +198,15 @@ class Reader {
       ...{ offset: line.offset, length: line.bytes.length },
     };
     this.questions.set(docId, question);
+    this.#onQuestion?.(question, sample);
     return question;
   }
 }
 
 /** Throws UserError for what is no file of samples. A last line that was cut off is left out, and noted. */
-export function readSamples(task: TaskFiles, path: string): SampleSet {
+export function readSamples(task: TaskFiles, path: string, onQuestion?: SampleListener): SampleSet {
   const lines = new FileLines(path, { maxLineBytes: MAX_LINE_BYTES, hint: AGAIN });
-  const reader = new Reader(task, path);
+  const reader = new Reader(task, path, onQuestion);
   const notes: string[] = [];
   try {
     for (let line = lines.next(); line !== undefined; line = lines.next()) {

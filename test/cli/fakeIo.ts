@@ -85,6 +85,7 @@ export const fakeCommands = (given: Partial<Commands>): Commands => ({
   converse: unexpected('converse'),
   merge: unexpected('merge'),
   compare: unexpected('compare'),
+  report: unexpected('report'),
   quantize: unexpected('quantize'),
   inspect: unexpected('inspect'),
   inspectError: unexpected('inspectError'),

@@ -8,7 +8,18 @@ import { TARGET_RECORDS } from '../../driver/targets/index.js';
 import { runCli } from './fakeIo.js';
 
 const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
-const COMMANDS = ['run', 'generate', 'compile', 'tune', 'merge', 'compare', 'inspect', 'doctor', 'completion'];
+const COMMANDS = [
+  'run',
+  'generate',
+  'compile',
+  'tune',
+  'merge',
+  'compare',
+  'report',
+  'inspect',
+  'doctor',
+  'completion',
+];
 
 const helpOf = async (...command: string[]): Promise<string> => (await runCli([...command, '--help'])).stdout;
 

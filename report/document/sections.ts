@@ -1,0 +1,22 @@
+/**
+ * The sections of pages: what a page may hold, by the name of its data block. A section is a type of document here, a
+ * collector in report/collect and a view in report/page. A page has those for which there was something to read.
+ */
+import type { About } from './about.js';
+import type { ResultsDocument } from './results.js';
+
+export interface Sections {
+  readonly about: About;
+  readonly results: ResultsDocument;
+}
+
+export type SectionName = keyof Sections;
+
+/** A block of a page, with its content: any JSON. Names that are no section's belong to one: `questions.texts.0`. */
+export interface Block {
+  readonly name: string;
+  readonly content: unknown;
+}
+
+/** A block's name in HTML. */
+export const blockId = (name: string): string => `data-${name}`;

@@ -1,0 +1,57 @@
+/** A chart, drawn by Observable Plot, with its figures as text for those who do not see it. */
+import * as Plot from '@observablehq/plot';
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+
+export interface ChartProps {
+  readonly title: string;
+  /** What the chart says, in a sentence with its figures. */
+  readonly summary: string;
+  /** The chart for a width in pixels. Colours are custom properties, so that they follow the theme. */
+  readonly options: (width: number) => Plot.PlotOptions;
+  /** What `options` depends on. */
+  readonly inputs: readonly unknown[];
+  /** The figures as a table. */
+  readonly children?: ComponentChildren;
+}
+
+const FALLBACK_WIDTH = 640;
+
+/** The width of an element, as it changes. */
+function useWidth(): readonly [{ readonly current: HTMLDivElement | null }, number] {
+  const holder = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const element = holder.current;
+    if (element === null) return undefined;
+    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry?.contentRect.width ?? FALLBACK_WIDTH)));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  return [holder, width];
+}
+
+export function Chart({ title, summary, options, inputs, children }: ChartProps) {
+  const [holder, width] = useWidth();
+  useEffect(() => {
+    if (holder.current === null || width === 0) return;
+    const chart = Plot.plot({ ...options(width), width, style: { background: 'transparent', overflow: 'visible' } });
+    chart.setAttribute('aria-hidden', 'true');
+    holder.current.replaceChildren(chart);
+  }, [width, ...inputs]);
+  return (
+    <figure class="chart">
+      <figcaption>
+        <strong>{title}</strong>
+        <span>{summary}</span>
+      </figcaption>
+      <div ref={holder} class="plot" />
+      {children !== undefined && (
+        <details class="figures">
+          <summary>Figures</summary>
+          {children}
+        </details>
+      )}
+    </figure>
+  );
+}

@@ -1,0 +1,30 @@
+/** Numbers as the page writes them. Minus signs are those of typography; digits are those of the files, rounded. */
+const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
+const minus = (text: string): string => text.replace('-', '−');
+
+export const count = (value: number): string => minus(grouped.format(value));
+export const fixed = (value: number, digits: number): string => minus(value.toFixed(digits));
+/** `33.82 %` */
+export const percent = (share: number, digits = 2): string => `${fixed(100 * share, digits)} %`;
+/** `30.1–38.4 %` */
+export const percents = ([from, to]: readonly [number, number], digits = 1): string =>
+  `${fixed(100 * from, digits)}–${fixed(100 * to, digits)} %`;
+export const signed = (value: number, digits: number): string => `${value > 0 ? '+' : ''}${fixed(value, digits)}`;
+
+const POWERS = ['', 'k', 'M', 'G', 'T', 'P', 'E'];
+
+/** `13.4 TFLOP`: powers of a thousand, three digits. */
+export function si(value: number, unit: string): string {
+  let [scaled, power] = [value, 0];
+  for (; Math.abs(scaled) >= 999.5 && power < POWERS.length - 1; power++) scaled /= 1000;
+  return `${minus(scaled.toPrecision(3).replace(/\.?0+$/, ''))} ${POWERS[power]!}${unit}`;
+}
+
+/** `0.34 s`, `12.5 s`, `2 min 49 s`, `1 h 5 min`. */
+export function duration(seconds: number): string {
+  if (seconds < 59.95) return `${seconds.toFixed(seconds < 9.995 ? 2 : 1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  const minutes = Math.round(seconds / 60);
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}

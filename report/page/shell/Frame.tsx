@@ -1,0 +1,114 @@
+/** The frame of a page: its title, the sections that it has, and the one that is shown. */
+import type { ComponentChildren, ComponentType } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import type { About } from '../../document/about.js';
+import type { SectionName, Sections } from '../../document/sections.js';
+import { Shown } from '../parts/Text.js';
+import { hasBlock, useLoaded, readSection } from './data.js';
+import { hashOf, useRoute, type Route } from './route.js';
+import { ThemeSwitch } from './Theme.js';
+
+/** A section as a tab. It is shown where the page has its data, which it reads by itself. */
+export interface SectionView {
+  /** Also its name in addresses. */
+  readonly name: SectionName;
+  readonly title: string;
+  readonly View: ComponentType<{ readonly route: Route }>;
+}
+
+/** Called with what failed, so that a page never stays blank. */
+function Failed({ message }: { readonly message: string }) {
+  return (
+    <p class="failed" role="alert">
+      This part cannot be shown: <Shown text={message} />
+    </p>
+  );
+}
+
+/** Shows a section's content once it is read. */
+export function Section<K extends SectionName>({
+  name,
+  children,
+}: {
+  readonly name: K;
+  readonly children: (content: Sections[K]) => ComponentChildren;
+}) {
+  const loading = useLoaded(() => readSection(name), [name]);
+  if (loading.state === 'loading') return <p aria-busy="true">Reading…</p>;
+  if (loading.state === 'failed') return <Failed message={loading.message} />;
+  return <>{children(loading.value)}</>;
+}
+
+function Head({ about }: { readonly about: About }) {
+  return (
+    <div class="title">
+      <h1>
+        <Shown text={about.title} />
+      </h1>
+      <p>
+        <Shown text={about.subtitle} />
+      </p>
+    </div>
+  );
+}
+
+function Foot({ about }: { readonly about: About }) {
+  return (
+    <footer>
+      {about.notes.length > 0 && (
+        <details>
+          <summary>{about.notes.length === 1 ? 'One note' : `${about.notes.length} notes`} on the files</summary>
+          <ul>
+            {about.notes.map((note) => (
+              <li key={note}>
+                <Shown text={note} />
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+      <p>
+        Written by <Shown text={about.writer} /> on <time dateTime={about.written}>{about.written.slice(0, 10)}</time>.
+        Everything is in this file.
+      </p>
+    </footer>
+  );
+}
+
+export function Frame({ sections }: { readonly sections: readonly SectionView[] }) {
+  const route = useRoute();
+  const about = useLoaded(() => readSection('about'), []);
+  const present = sections.filter(({ name }) => hasBlock(name));
+  const shown = present.find(({ name }) => name === route.section) ?? present[0];
+  const main = useRef<HTMLElement>(null);
+  const last = useRef(shown?.name);
+  useEffect(() => {
+    if (last.current === shown?.name) return;
+    last.current = shown?.name;
+    main.current?.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }, [shown?.name]);
+  return (
+    <>
+      <a class="skip" href={hashOf(route)} onClick={(event) => (event.preventDefault(), main.current?.focus())}>
+        To the content
+      </a>
+      <header>
+        {about.state === 'ready' && <Head about={about.value} />}
+        <ThemeSwitch />
+        <nav aria-label="Sections">
+          {present.map(({ name, title }) => (
+            <a key={name} href={hashOf({ section: name, state: {} })} aria-current={name === shown?.name && 'page'}>
+              {title}
+            </a>
+          ))}
+        </nav>
+      </header>
+      <main ref={main} tabIndex={-1}>
+        {about.state === 'failed' && <Failed message={about.message} />}
+        {shown === undefined ? <p>There is nothing to show.</p> : <shown.View key={shown.name} route={route} />}
+      </main>
+      {about.state === 'ready' && <Foot about={about.value} />}
+    </>
+  );
+}
