@@ -8,6 +8,7 @@ import { rowStride } from '../ir/plan.js';
 import { FORMATS } from '../ir/storage.js';
 import type { BufferDType, Dim, ExtentName } from '../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
+import type { MarkOf } from './marks.js';
 import { namesOf, type ModuleNames } from './names.js';
 
 /** A buffer or weight as generated code reads it. */
@@ -34,13 +35,16 @@ export class KernelOperands {
   private readonly capacity: Extents;
   /** Extents of the function. A generated kernel takes them all, in this order. */
   readonly extents: readonly ExtentName[];
+  /** Marks of the statements of scalar programs; absent: none. */
+  readonly markOf: MarkOf | undefined;
 
-  constructor(kernel: Kernel, module: KernelModule, parameters: readonly string[], capacity: Extents) {
+  constructor(kernel: Kernel, module: KernelModule, parameters: readonly string[], capacity: Extents, markOf?: MarkOf) {
     this.names = namesOf(module);
     this.order = new Map(parameters.map((name, i) => [name, i]));
     this.kernel = kernel;
     this.capacity = capacity;
     this.extents = extentNames(module.interface);
+    this.markOf = markOf;
   }
 
   /** The named extent of a buffer's rows, and how many there are at most. Throws if the number of rows is fixed. */

@@ -6,6 +6,8 @@
  * compile.
  */
 
+import { originOf, withOrigin } from './origin.js';
+
 export const UNARY = [
   'neg',
   'exp',
@@ -131,15 +133,19 @@ export const renameReads = (s: Scalar, rename: (name: string) => string): Scalar
     return leaf.op === 'load' ? { ...leaf, buffer, access: { ...leaf.access, ...via } } : { ...leaf, buffer, ...via };
   });
 
-/** Rebuilds `s` with every sub-expression (leaves first) passed through `f`. */
+/**
+ * Rebuilds `s` with every sub-expression (leaves first) passed through `f`. What takes the place of an expression keeps
+ * its origin.
+ */
 export function mapScalar(s: Scalar, f: (s: Scalar) => Scalar): Scalar {
-  if (isUnary(s)) return f({ op: s.op, a: mapScalar(s.a, f) });
-  if (s.op === 'rotateHalf') return f({ op: 'rotateHalf', a: mapScalar(s.a, f) });
-  if (s.op === 'groupSum') return f({ ...s, a: mapScalar(s.a, f) });
-  if (isBinary(s)) return f({ op: s.op, a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
+  const made = (inner: Scalar): Scalar => withOrigin(f(withOrigin(inner, originOf(s))), originOf(s));
+  if (isUnary(s)) return made({ op: s.op, a: mapScalar(s.a, f) });
+  if (s.op === 'rotateHalf') return made({ op: 'rotateHalf', a: mapScalar(s.a, f) });
+  if (s.op === 'groupSum') return made({ ...s, a: mapScalar(s.a, f) });
+  if (isBinary(s)) return made({ op: s.op, a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
   if (s.op === 'select')
-    return f({ op: 'select', condition: mapScalar(s.condition, f), a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
-  return f(s satisfies ScalarLeaf);
+    return made({ op: 'select', condition: mapScalar(s.condition, f), a: mapScalar(s.a, f), b: mapScalar(s.b, f) });
+  return made(s satisfies ScalarLeaf);
 }
 
 /** Round-to-nearest-even of a double to bfloat16, as a double. */

@@ -1,6 +1,7 @@
 /** Lowers the elementwise ops of a group to scalar expressions over buffers. */
 import { definitions, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import { roundToDType } from '../ir/round.js';
+import { withOrigin } from '../ir/origin.js';
 import type { Access, Scalar } from '../ir/scalar.js';
 import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
@@ -57,7 +58,7 @@ export class ScalarLowering {
   private element(v: Value, domain: Domain, context: Context): Scalar {
     const { base, via } = this.view(v);
     const index = context.accumulators.get(base);
-    if (index !== undefined && via === undefined) return { op: 'acc', index };
+    if (index !== undefined && via === undefined) return withOrigin({ op: 'acc', index }, base.name);
     const node = this.defs.get(base);
     const home = this.fused.homes.get(base);
     const isMember = home?.kind === 'group' && home.group === context.group && via === undefined;
@@ -69,7 +70,7 @@ export class ScalarLowering {
     if (node === undefined || !(isMember || isInline) || isCopied) return this.load(v, base, domain, via);
     if (node.op === 'iota') return this.index(v, domain, via);
     if (readsState(node, this.fused.versions)) return this.read(node);
-    if (OPS[node.op].fuse === 'sum') return this.sum(v, node, domain, via, context);
+    if (OPS[node.op].fuse === 'sum') return withOrigin(this.sum(v, node, domain, via, context), base.name);
     if (via !== undefined)
       throw new CompileError(`%${v.name}: a gather of a value that readers recompute is not supported`);
     if (node.op === 'rotate_half' && !isMember)
@@ -77,10 +78,10 @@ export class ScalarLowering {
         `%${base.name}: rotate_half of a value that no contraction of the same kernel computes is not supported`,
       );
     if (node.op === 'rotate_half')
-      return {
-        op: 'rotateHalf',
-        a: context.visit(node.operands[0]!, { shape: node.result.type.shape, along: 'grid' }),
-      };
+      return withOrigin(
+        { op: 'rotateHalf', a: context.visit(node.operands[0]!, { shape: node.result.type.shape, along: 'grid' }) },
+        base.name,
+      );
     const scalar = OPS[node.op].scalar;
     if (scalar === undefined) throw new CompileError(`%${v.name}: '${node.op}' has no scalar expression`);
     const inner: Domain = isMember
@@ -89,9 +90,8 @@ export class ScalarLowering {
         ? domain
         : unfold(v, base, domain);
     const args = node.operands.map((operand) => context.visit(operand, inner));
-    return node.op === 'cast'
-      ? cast(node, args[0]!, scalar(args, node.attributes), base === context.root)
-      : scalar(args, node.attributes);
+    const value = scalar(args, node.attributes);
+    return withOrigin(node.op === 'cast' ? cast(node, args[0]!, value, base === context.root) : value, base.name);
   }
 
   /** A row of a state, which the kernel of `node` reads. */

@@ -18,6 +18,7 @@ import { foldNormWeights } from './foldNormWeights.js';
 import { fuseGroups } from './fuseGroups.js';
 import { fuseLogProb } from './fuseLogProb.js';
 import { fuseWrites } from './fuseWrites.js';
+import type { Group } from './groups.js';
 import { groupWeights, type GroupsOf } from './groupWeights.js';
 import { lowerKernels, type LoweredModule } from './lowerKernels.js';
 import type { WeightStorage } from './lowerWeights.js';
@@ -64,6 +65,8 @@ export interface Numerics {
 /** One step of the compilation. It is pure, and returns the same object if nothing changed. */
 export interface Pass<Program> {
   readonly name: string;
+  /** What it does, in a sentence. */
+  readonly does: string;
   /** The reason for its place in the list. */
   readonly reason: string;
   /** The pass runs only for targets whose numerics have these values. Default: all targets. */
@@ -71,87 +74,120 @@ export interface Pass<Program> {
   readonly run: (program: Program, numerics: Numerics) => Program;
 }
 
+/** The first stage, which no pass has made. */
+const MODEL = {
+  name: 'model',
+  does: 'The model as its family is written: every norm, rotation and softmax in primitive ops.',
+  reason: 'the model in primitive ops, as models/ writes it',
+} as const;
+
 /** Passes from graph to graph, in order. */
 export const GRAPH_PASSES: readonly Pass<Graph>[] = [
   {
     name: 'eliminateCommonSubexpressions',
+    does: 'Values that are computed alike become one.',
     run: eliminateCommonSubexpressions,
     reason: 'patterns compare values by identity, so equal values must be one',
   },
-  { name: 'foldConstants', run: foldConstants, reason: 'literals and undone movement would hide patterns' },
+  {
+    name: 'foldConstants',
+    does: 'Computes what depends on literals alone, and takes out movements that cancel.',
+    run: foldConstants,
+    reason: 'literals and undone movement would hide patterns',
+  },
   {
     name: 'recogniseAttention',
+    does: 'Replaces softmax(q·kᵀ·scale + bias)·v by one node.',
     run: recogniseAttention,
     reason: 'softmax(q·kᵀ + bias)·v becomes one node, before anything rewrites its parts',
   },
   {
     name: 'canonicaliseMask',
+    does: 'Proves which keys a query sees, and puts one integer a key, or lists of keys, in place of the bias.',
     run: (graph, { attention }) => canonicaliseMask(graph, attention),
     reason: 'needs the attention node; a proved mask frees the f32[T, T] bias',
   },
   {
     name: 'foldConstants',
+    does: 'Computes what depends on literals alone, and takes out movements that cancel.',
     run: foldConstants,
     reason: "transposes that recogniseAttention left cancel with the model's own",
   },
   {
     name: 'splitVariance',
+    does: 'Computes variances of LayerNorm from sums of x and of x², which the kernel that makes x leaves.',
     run: splitVariance,
     reason: 'sums of rows of x take the place of sums of what is computed from them, before rows are pruned',
   },
   {
     name: 'pruneDeadRows',
+    does: 'Moves the gather of the scored rows up to the last attention, so that the rest computes these rows only.',
     run: pruneDeadRows,
     reason: 'needs attention as a barrier between rows; shrinks everything after the last one',
   },
   {
     name: 'recogniseExperts',
+    does: 'Finds a mixture of experts, and sends each row to its own.',
     run: recogniseExperts,
     reason: 'after pruning, so that only scored rows are sent to experts; before norms are folded into matrices',
   },
   {
     name: 'expandExperts',
+    does: 'Lets all experts compute every row, where nothing better was recognised.',
     run: expandExperts,
     reason: 'what recogniseExperts left is computed by all experts for all rows',
   },
   {
     name: 'groupWeights',
+    does: 'Keeps matrices that are stored in 4 bits in their groups.',
     run: (graph, { groupsOf }) => groupWeights(graph, groupsOf),
     reason: 'before norms are folded: columns of matrices in groups take no factors',
   },
   {
     name: 'foldNormWeights',
+    does: 'Multiplies norm weights into the next matrix while it loads, and moves 1/rms behind the product.',
     run: (graph, { weights }) => foldNormWeights(graph, weights.format),
     reason: 'after pruning, so that a norm is folded where it is finally computed',
   },
-  { name: 'fuseLogProb', run: fuseLogProb, reason: 'needs the row scale that foldNormWeights put behind the head' },
+  {
+    name: 'fuseLogProb',
+    does: 'Turns log-softmax and gather into one op that never stores a logit.',
+    run: fuseLogProb,
+    reason: 'needs the row scale that foldNormWeights put behind the head',
+  },
   {
     name: 'narrowContractions',
+    does: 'Rounds operands of contractions to 8 bits, with scales, where that is asked for.',
     run: (graph, { narrow, activations }) => narrowContractions(graph, narrow, activations),
     reason: 'after norms are folded, so that rows are scaled as contractions read them; the head is no contraction now',
   },
   {
     name: 'multiplyBlocks',
+    does: 'Multiplies matrices as the blocks in which they are stored.',
     run: (graph, { blocks }) => multiplyBlocks(graph, blocks),
     reason: 'after norms stayed with rows, and with the head; before rows of another type are cast',
   },
   {
     name: 'narrowCache',
+    does: 'Keeps keys and values as codes of 8 bits with scales, where that is asked for.',
     run: (graph, { cache }) => narrowCache(graph, cache),
     reason: 'needs the attention node, and the values behind the casts to the type that it would read',
   },
   {
     name: 'assignPrecision',
+    does: 'Writes down where a target of 16 bits rounds.',
     run: (graph, { activations, attention }) => assignPrecision(graph, activations, attention),
     reason: 'last rewrite of operands; its casts are fused next',
   },
   {
     name: 'eliminateCommonSubexpressions',
+    does: 'Values that are computed alike become one.',
     run: eliminateCommonSubexpressions,
     reason: 'rewrites repeat casts and folded weights',
   },
   {
     name: 'eliminateDeadCode',
+    does: 'Takes out what nobody reads.',
     run: eliminateDeadCode,
     reason: 'fusion looks at readers, so dead readers must be gone',
   },
@@ -160,6 +196,7 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
 /** The step between the lists: fuseGroups decides which ops share a kernel, and lowerKernels builds the kernels. */
 export const BRIDGE = {
   name: 'lowerKernels',
+  does: 'Groups ops that share a kernel, and writes the kernels down.',
   reason: 'the graph is final: every op is assigned to a group, every group becomes kernels',
 } as const;
 
@@ -167,11 +204,13 @@ export const BRIDGE = {
 export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
   {
     name: 'narrowTables',
+    does: 'Keeps once what repeats in a table, such as the rotary cosines of both halves of a head.',
     run: narrowTables,
     reason: 'needs to see every reader of a table; a table whose columns repeat is kept once',
   },
   {
     name: 'fuseWrites',
+    does: 'Stores rows of states, as keys and values of new tokens, where they are computed.',
     when: { writes: 'epilogues' },
     run: fuseWrites,
     reason:
@@ -179,24 +218,28 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
   },
   {
     name: 'splitStream',
+    does: 'Keeps the residual stream in 24 bits: as bf16 numbers with a byte each.',
     when: { stream: 'f24' },
     run: splitStream,
     reason: 'matches stores and their roundings, which roundProducts would make look different',
   },
   {
     name: 'roundProducts',
+    does: 'Writes down that epilogues read products of 20 bits.',
     when: { products: 'f20' },
     run: roundProducts,
     reason: 'rounds every product that an epilogue reads, once the passes that match epilogues have run',
   },
   {
     name: 'finishRows',
+    does: 'Lets a contraction norm its own rows once they are whole.',
     when: { rows: 'contractions' },
     run: finishRows,
     reason: 'last: the passes before it see stores of loops, and change nothing that a contraction finishes',
   },
   {
     name: 'mergeLoops',
+    does: 'Puts loops that go on with one contraction into one kernel.',
     run: mergeLoops,
     reason: 'after the passes that give loops to contractions, or rewrite what they store',
   },
@@ -206,10 +249,20 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
 export const isNeeded = ({ when = {} }: Pick<Pass<never>, 'when'>, numerics: Numerics): boolean =>
   Object.entries(when).every(([setting, value]) => numerics[setting as keyof Numerics] === value);
 
-/** The program after one stage, and the reason for the stage's place. */
-export type Stage = { readonly name: string; readonly reason: string } & (
-  { readonly level: 'graph'; readonly graph: Graph } | { readonly level: 'kernels'; readonly module: LoweredModule }
-);
+/** What a stage says of itself: the pass that made it, what that does, and the reason for its place. */
+export type StageFacts = Pick<Pass<never>, 'name' | 'does' | 'reason'>;
+
+/** The program after one stage. */
+export type Stage = StageFacts &
+  (
+    | { readonly level: 'graph'; readonly graph: Graph }
+    | {
+        readonly level: 'kernels';
+        readonly module: LoweredModule;
+        /** Of the first such stage: the groups of ops that became kernels, in order. */
+        readonly groups?: readonly Group[];
+      }
+  );
 
 /** Called with every stage once it is verified, for dumps and `inspect`. */
 export type Observer = (stage: Stage) => void;
@@ -218,11 +271,11 @@ const ignore: Observer = () => undefined;
 
 /** Graph → optimised graph. Throws, naming the pass, if a pass returns a graph that does not verify. */
 export function optimise(graph: Graph, numerics: Numerics, observe: Observer = ignore): Graph {
-  const show = (current: Graph, name: string, reason: string): void => {
+  const show = (current: Graph, { name, does, reason }: StageFacts): void => {
     verifyGraph(current, name);
-    observe({ level: 'graph', name, reason, graph: current });
+    observe({ level: 'graph', name, does, reason, graph: current });
   };
-  show(graph, 'model', 'the model in primitive ops, as models/ writes it');
+  show(graph, MODEL);
   return runPasses(GRAPH_PASSES, graph, numerics, show);
 }
 
@@ -236,12 +289,13 @@ export function lower(
   observe: Observer = ignore,
   states: readonly string[] = [],
 ): LoweredModule {
-  const show = (current: LoweredModule, name: string, reason: string): void => {
+  const show = (current: LoweredModule, { name, does, reason }: StageFacts, groups?: readonly Group[]): void => {
     verifyKernels(current, name);
-    observe({ level: 'kernels', name, reason, module: current });
+    observe({ level: 'kernels', name, does, reason, module: current, ...(groups === undefined ? {} : { groups }) });
   };
-  const module = lowerKernels(fuseGroups(graph), numerics.weights, states);
-  show(module, BRIDGE.name, BRIDGE.reason);
+  const fused = fuseGroups(graph);
+  const module = lowerKernels(fused, numerics.weights, states);
+  show(module, BRIDGE, fused.groups);
   return runPasses(KERNEL_PASSES, module, numerics, show);
 }
 
@@ -249,12 +303,12 @@ const runPasses = <Program>(
   passes: readonly Pass<Program>[],
   program: Program,
   numerics: Numerics,
-  show: (program: Program, name: string, reason: string) => void,
+  show: (program: Program, pass: StageFacts) => void,
 ): Program =>
   passes
     .filter((pass) => isNeeded(pass, numerics))
     .reduce((current, pass) => {
       const next = pass.run(current, numerics);
-      show(next, pass.name, pass.reason);
+      show(next, pass);
       return next;
     }, program);

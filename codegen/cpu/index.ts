@@ -10,6 +10,7 @@ import { arrangeValues, routeValues } from '../experts.js';
 import { sampleValues } from '../sample.js';
 import { logprobReduceValues } from '../logprobReduce.js';
 import { loopProgram } from './programLoops.js';
+import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { abiText, preludeText, render } from './templates.js';
 
@@ -35,18 +36,19 @@ export interface EmittedKernel {
 /**
  * Prints `kernel` under `schedule`. `capacity` is the largest call: it fixes the strides of [T, T] buffers and the
  * scratch memory of attention. Throws if kernel and schedule are of different kinds or a program cannot be printed. The
- * text is undefined for a schedule that isLegal refuses.
+ * text is undefined for a schedule that isLegal refuses. `markOf`: marks of statements, see marks.ts.
  */
 export function emitKernel(
   kernel: Kernel,
   module: KernelModule,
   schedule: CpuSchedule,
   capacity: Extents,
+  markOf?: MarkOf,
 ): EmittedKernel {
   const parameters = parametersOf(kernel, module);
   const signature = kernelSignature(kernel, module, capacity);
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
-  const operands = new Operands(kernel, module, parameters, capacity);
+  const operands = new Operands(kernel, module, parameters, capacity, markOf);
   const { source, helpers, scratchBytes } = emitAnchor(kernel, operands, schedule, symbol);
   const unique = new Map(helpers.map((helper) => [helper.name, helper.source]));
   return { symbol, source: [...unique.values(), source].join('\n'), scratchBytes, parameters };

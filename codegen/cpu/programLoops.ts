@@ -47,15 +47,13 @@ function printOutputs(outputs: readonly Output[], site: Site, body: Body): void 
   const values = outputs.map((output) => body.masked(output.value, site));
   outputs.forEach((output, i) => {
     const { operand, pointer, guard } = targetOf(output, body.row);
-    if (output.kind === 'rowSum') {
-      body.lines.push(`${pointer}[(${site.column}) / ${ROW_SUM_BLOCK}] = tw_sum(${values[i]!});`);
-      return;
-    }
-    body.lines.push(
-      operand.columns === 1
-        ? `${guard}tw_s_store_${operand.dtype}(${pointer}, ${values[i]!}[0]);`
-        : `${guard}tw_store_${operand.dtype}(${pointer} + ${site.column}, ${values[i]!});`,
-    );
+    const store =
+      output.kind === 'rowSum'
+        ? `${pointer}[(${site.column}) / ${ROW_SUM_BLOCK}] = tw_sum(${values[i]!});`
+        : operand.columns === 1
+          ? `${guard}tw_s_store_${operand.dtype}(${pointer}, ${values[i]!}[0]);`
+          : `${guard}tw_store_${operand.dtype}(${pointer} + ${site.column}, ${values[i]!});`;
+    body.lines.push(store + (body.row.operands.markOf?.(output.value) ?? ''));
   });
 }
 

@@ -71,12 +71,24 @@ export class RowScope {
     this.prefix = prefix;
   }
 
+  /** The mark of the statements that are being printed: that of the innermost expression which has one. */
+  mark = '';
+
+  /** What `print` adds belongs to `s`. */
+  within<T>(s: Scalar, print: () => T): T {
+    const outer = this.mark;
+    this.mark = this.operands.markOf?.(s) ?? outer;
+    const made = print();
+    this.mark = outer;
+    return made;
+  }
+
   define(key: string, type: string, code: string): string {
     const known = this.names.get(key);
     if (known !== undefined) return known;
     const name = `${this.prefix}${this.names.size}`;
     this.names.set(key, name);
-    this.lines.push(`${type} const ${name} = ${code};`);
+    this.lines.push(`${type} const ${name} = ${code};${this.mark}`);
     return name;
   }
 
@@ -136,7 +148,7 @@ export class Body {
     const known = this.values.get(key);
     if (known !== undefined) return known;
     const given = site.given?.get(printScalar(s));
-    const value = given === undefined ? this.print(s, site) : this.columnValue('f', given);
+    const value = this.row.within(s, () => (given === undefined ? this.print(s, site) : this.columnValue('f', given)));
     this.values.set(key, value);
     return value;
   }
@@ -148,9 +160,14 @@ export class Body {
     return this.define('tw_v', `tw_select(tw_first(${site.lanes}), ${vector}, tw_set1(0.0f))`);
   }
 
+  /** Adds statements of the expression that is being printed. */
+  private put(...lines: readonly string[]): void {
+    this.lines.push(...lines.map((line) => line + this.row.mark));
+  }
+
   define(type: string, code: string): string {
     const name = `${type === 'tw_m' ? 'm' : 'v'}${this.counter++}`;
-    this.lines.push(`const ${type} ${name} = ${code};`);
+    this.put(`const ${type} ${name} = ${code};`);
     return name;
   }
 
@@ -362,7 +379,7 @@ export class Body {
   private segmentSum(pointer: string, width: number, parts: number, site: Site): Value {
     if (width % 16 === 0 && site.at === undefined) {
       const name = `v${this.counter++}`;
-      this.lines.push(
+      this.put(
         `float ${name}s = 0.0f;`,
         `for (int p_ = 0; p_ < ${parts}; p_++) ${name}s += ${pointer}[(${site.column}) / ${width} * ${parts} + p_];`,
         `const tw_v ${name} = tw_set1(${name}s);`,
@@ -370,7 +387,7 @@ export class Body {
       return { code: name, kind: 'f', isRow: false };
     }
     const name = `v${this.counter++}`;
-    this.lines.push(
+    this.put(
       `float ${name}l[16] = { 0 };`,
       `for (int l_ = 0; l_ < 16${site.lanes === 16 ? '' : ` && l_ < (${site.lanes})`}; l_++)`,
       `  for (int p_ = 0; p_ < ${parts}; p_++)`,
@@ -389,7 +406,7 @@ export class Body {
   private gathered(lane: (l: string) => string, site: Pick<Site, 'lanes'>, isSafePastEnd: boolean): Value {
     const name = `v${this.counter++}`;
     const bound = isSafePastEnd || site.lanes === 16 ? '' : ` && l_ < (${site.lanes})`;
-    this.lines.push(
+    this.put(
       `float ${name}l[16] = { 0 };`,
       `for (int l_ = 0; l_ < 16${bound}; l_++) ${name}l[l_] = ${lane('l_')};`,
       `const tw_v ${name} = tw_load(${name}l);`,

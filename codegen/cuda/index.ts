@@ -2,6 +2,7 @@
 import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import type { MarkOf } from '../marks.js';
 import { kernelSignature, parametersOf, scheduleHash } from '../signature.js';
 import { emitAttention } from './attention.js';
 import { emitArrange, emitRoute } from './experts.js';
@@ -25,18 +26,19 @@ export { cudaTemplatesHash } from './text/templates.js';
 /**
  * Prints `kernel` under `schedule` as a whole translation unit. `capacity` is the largest call: it fixes the strides of
  * [T, T] buffers. Throws if kernel and schedule are of different kinds or a program cannot be printed. The text is
- * undefined for a schedule that isLegalCuda refuses.
+ * undefined for a schedule that isLegalCuda refuses. `markOf`: marks of statements, see marks.ts.
  */
 export function emitCudaKernel(
   kernel: Kernel,
   module: KernelModule,
   schedule: CudaSchedule,
   capacity: Extents,
+  markOf?: MarkOf,
 ): CudaKernelText {
   const parameters = parametersOf(kernel, module);
   const signature = kernelSignature(kernel, module, capacity);
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
-  const operands = new CudaOperands(kernel, module, parameters, capacity);
+  const operands = new CudaOperands(kernel, module, parameters, capacity, markOf);
   const emitted = emitAnchor(kernel, operands, schedule, symbol, parameters.length);
   const isNarrow = parameters.some((name) => operands.get(name).dtype === 'e4m3');
   const prelude = render('prelude', {}) + (isNarrow ? render('preludeE4m3', {}) : '');

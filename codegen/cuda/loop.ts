@@ -54,7 +54,12 @@ function domainText({ columns, headDim, outputs }: LoopDomain, operands: CudaOpe
   const site = headDim === undefined ? plain : withRotation(plain, headDim);
   const values = outputs.map((output) => programValues(output, body, site));
   const stores = outputs.flatMap((output, i) =>
-    output.kind === 'store' ? [storeLine(operands.get(output.buffer), row, site, values[i]!, output.via)] : [],
+    output.kind === 'store'
+      ? [
+          storeLine(operands.get(output.buffer), row, site, values[i]!, output.via) +
+            (operands.markOf?.(output.value) ?? ''),
+        ]
+      : [],
   );
   const adds = outputs.flatMap((output, i) =>
     output.kind === 'rowSum' ? [`s${sums.indexOf(output)} = ${values[i]![0]!};`] : [],

@@ -205,6 +205,7 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
   const last: RecordedStage = {
     level: 'graph',
     name: 'artifact',
+    does: 'The optimised graph, as the artifact keeps it.',
     reason: 'the graph that the plan was made of',
     graph: scoreIn(parseModule(model.graphText)),
     changed: true,

@@ -1,7 +1,7 @@
 /** The kernels of a plan for display: what each does, what it costs, and its source. */
 import { scoringExtents, tokensIn } from '../../ir/scoring.js';
 import { kernelWork, type Work, type WorkSize } from '../../autotune/work.js';
-import type { CompiledModel, PrintedKernel } from '../targets/target.js';
+import type { CompiledModel, ExaminedKernel, PrintedKernel } from '../targets/target.js';
 import { UsageError } from '../../errors.js';
 import { loopDomains, windowOfMask, type Kernel, type Mask } from '../../ir/kernel.js';
 import { scoreOf, type Bucket, type LinkedFunction } from '../../ir/plan.js';
@@ -155,7 +155,7 @@ export function bucketFor(
   return { index, bucket: plan.buckets[index]! };
 }
 
-export interface KernelSource extends PrintedKernel {
+export interface KernelSource extends PrintedKernel, ExaminedKernel {
   readonly name: string;
   readonly path: string;
   readonly signature: string;
@@ -172,7 +172,8 @@ export async function kernelSource(model: CompiledModel, wanted: string, tokens:
   const { index, bucket } = bucketFor(plan, tokens);
   const schedule = plan.schedules[index]?.[signature];
   if (schedule === undefined) throw new Error(`bucket ${index} has no schedule for ${kernel.name}`);
-  const printed = await model.target.print(kernel, model, schedule);
+  const printed = model.target.print(kernel, plan, schedule);
+  const examined = await model.target.examine?.(printed, model.device);
   const scheduleText = model.target.scheduling.describe(schedule);
-  return { ...printed, name: kernel.name, path: kernel.path, signature, bucket, schedule, scheduleText };
+  return { ...printed, ...examined, name: kernel.name, path: kernel.path, signature, bucket, schedule, scheduleText };
 }

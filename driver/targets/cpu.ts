@@ -4,7 +4,7 @@ import { defaultBuckets } from '../../autotune/buckets.js';
 import { emitKernel } from '../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import { BLOCK_NAMES } from '../../ir/storage.js';
-import { CPU_ISAS, scoreOf, type CpuSchedule } from '../../ir/plan.js';
+import { CPU_ISAS, type CpuSchedule } from '../../ir/plan.js';
 import { machineBytes } from '../../runtime/cpu/memoryUse.js';
 import { compileKernels, emitPlan } from './cpuKernels.js';
 import { arithmeticOf, numericsOf } from '../machine.js';
@@ -69,10 +69,7 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
   },
 
   sources: (plan) => emitPlan(plan).sources,
-  print: (kernel, model, schedule) => {
-    const plan = scoreOf(model.plan);
-    return Promise.resolve(emitKernel(kernel, plan, schedule, plan.capacity.extents));
-  },
+  print: (kernel, plan, schedule, markOf) => emitKernel(kernel, plan, schedule, plan.capacity.extents, markOf),
   compile: async ({ plan, device }, options) => {
     const emitted = emitPlan(plan);
     const compiled = await compileKernels(emitted, device.isa, options);

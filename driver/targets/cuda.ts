@@ -6,7 +6,6 @@ import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import { UsageError, UserError } from '../../errors.js';
 import { CUDA_ARCHS, type CudaArch, type CudaSchedule } from '../../ir/cuda.js';
-import { scoreOf } from '../../ir/plan.js';
 import { requireCuda } from '../../runtime/cuda/addon.js';
 import { freeDeviceBytes } from '../../runtime/cuda/freeMemory.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
@@ -73,17 +72,19 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
   },
 
   sources: (plan) => cudaSources(emitCudaPlan(plan)),
-  print: async (kernel, { plan: whole, device }, schedule) => {
-    const plan = scoreOf(whole);
-    const { symbol, source, launch, parameters } = emitCudaKernel(kernel, plan, schedule, plan.capacity.extents);
-    const printed = { symbol, source, launch, parameters };
+  print: (kernel, plan, schedule, markOf) => {
+    const { extents } = plan.capacity;
+    const { symbol, source, launch, parameters } = emitCudaKernel(kernel, plan, schedule, extents, markOf);
+    return { symbol, source, launch, parameters };
+  },
+  examine: async ({ symbol, source }, { arch }) => {
     try {
-      const { resources } = await compileCubins([{ symbol, source }], { arch: device.arch });
+      const { resources } = await compileCubins([{ symbol, source }], { arch });
       const found = resources.get(symbol);
-      return found === undefined ? printed : { ...printed, resources: found };
+      return found === undefined ? {} : { resources: found };
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
-      return { ...printed, note: error.message };
+      return { note: error.message };
     }
   },
   compile: async ({ plan, device }, options = {}) => {

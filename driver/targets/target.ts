@@ -6,10 +6,11 @@ import type { z } from 'zod';
 import type { Rates } from '../../autotune/bucketCost.js';
 import type { Peaks } from '../../autotune/peaks.js';
 import type { TuneResult as SearchResult } from '../../autotune/search.js';
+import type { MarkOf } from '../../codegen/marks.js';
 import type { Scheduling } from '../../codegen/scheduling.js';
 import type { LaunchShape } from '../../ir/cuda.js';
 import type { Kernel } from '../../ir/kernel.js';
-import type { Bucket, CpuIsa, Plan } from '../../ir/plan.js';
+import type { Bucket, CpuIsa, LinkedFunction, Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/family/mask.js';
 import type { StoredBlocks } from '../../passes/multiplyBlocks.js';
@@ -97,6 +98,10 @@ export interface PrintedKernel {
   readonly scratchBytes?: number;
   /** The launch shape, on a device. */
   readonly launch?: LaunchShape;
+}
+
+/** What compiling a kernel tells. */
+export interface ExaminedKernel {
   /** What the compiler reports about it, if there is a compiler. */
   readonly resources?: KernelResources;
   /** Why there are no resources. */
@@ -197,7 +202,10 @@ export interface Target<S, D> {
   restore(manifest: TargetManifest, machine: Machine): D;
 
   sources(plan: Plan<S>): readonly SourceText[];
-  print(kernel: Kernel, model: CompiledModel<S, D>, schedule: S): Promise<PrintedKernel>;
+  /** The text of a kernel of `plan`. `markOf`: marks of statements (codegen/marks.ts). */
+  print(kernel: Kernel, plan: LinkedFunction<S>, schedule: S, markOf?: MarkOf): PrintedKernel;
+  /** Compiles a printed kernel for what the compiler says about it. Absent where compilers say nothing. */
+  examine?(printed: PrintedKernel, device: D): Promise<ExaminedKernel>;
   /** Prints and compiles a model's kernels, or finds them in the cache. Rejects if it was stopped. */
   compile(model: CompiledModel<S, D>, options?: CompileOptions): Promise<MachineCode>;
 

@@ -317,16 +317,17 @@ function printOutputs(
   let sum = 0;
   outputs.forEach((output) => {
     const values = programValues(output, body, site);
+    const mark = body.row.operands.markOf?.(output.value) ?? '';
     if (output.kind === 'rowSum') {
       const name = `${fragment.prefix}s${sum++}`;
       if (isFirst) sums.push(name);
-      adds.push(...values.map((value) => `${name} = tw_add(${name}, ${value});`));
+      adds.push(...values.map((value) => `${name} = tw_add(${name}, ${value});${mark}`));
       return;
     }
     const operand = body.row.operands.get(output.buffer);
     const own = fragment.store?.({ operand, values, isPartner, via: output.via });
-    if (own !== undefined) kept.push(...own);
-    else stores.push(storeLine(operand, body.row, site, values, output.via));
+    if (own !== undefined) kept.push(...own.map((line) => line + mark));
+    else stores.push(storeLine(operand, body.row, site, values, output.via) + mark);
   });
   return { stores, kept, adds };
 }

@@ -67,12 +67,24 @@ export class RowScope {
     return this.given.get(printScalar(s));
   }
 
+  /** The mark of the statements that are being printed: that of the innermost expression which has one. */
+  mark = '';
+
+  /** What `print` adds belongs to `s`. */
+  within<T>(s: Scalar, print: () => T): T {
+    const outer = this.mark;
+    this.mark = this.operands.markOf?.(s) ?? outer;
+    const made = print();
+    this.mark = outer;
+    return made;
+  }
+
   define(key: string, type: string, code: string): string {
     const known = this.names.get(key);
     if (known !== undefined) return known;
     const name = `${this.prefix}${this.names.size}`;
     this.names.set(key, name);
-    this.lines.push(`${type} const ${name} = ${code};`);
+    this.lines.push(`${type} const ${name} = ${code};${this.mark}`);
     return name;
   }
 
@@ -112,12 +124,10 @@ export class Body {
     const known = this.values.get(key);
     if (known !== undefined) return known;
     const [ofRow, ofGroup] = [this.row.givenValue(s), site.given?.get(printScalar(s))];
-    const value =
-      ofRow !== undefined
-        ? this.rowValue('f', ofRow)
-        : ofGroup !== undefined
-          ? ({ codes: [ofGroup, ofGroup], kind: 'f', isRow: false } as const)
-          : this.print(s, site);
+    const value = this.row.within(s, (): Value => {
+      if (ofRow !== undefined) return this.rowValue('f', ofRow);
+      return ofGroup === undefined ? this.print(s, site) : { codes: [ofGroup, ofGroup], kind: 'f', isRow: false };
+    });
     this.values.set(key, value);
     return value;
   }
@@ -134,9 +144,14 @@ export class Body {
     return Array.from({ length: site.lanes }, (_, lane) => byteOf(value, lane));
   }
 
+  /** Adds statements of the expression that is being printed. */
+  private put(...lines: readonly string[]): void {
+    this.lines.push(...lines.map((line) => line + this.row.mark));
+  }
+
   define(type: string, code: string): string {
     const name = `${this.prefix}${this.counter++}`;
-    this.lines.push(`const ${type} ${name} = ${code};`);
+    this.put(`const ${type} ${name} = ${code};`);
     return name;
   }
 
@@ -284,7 +299,7 @@ export class Body {
     const sum = (lane: number): string => {
       const name = `${this.prefix}${this.counter++}`;
       const first = `(${columnAt(site, lane)}) / ${width} * ${parts}`;
-      this.lines.push(
+      this.put(
         `float ${name} = 0.0f;`,
         `for (int p_ = 0; p_ < ${parts}; p_++) ${name} += tw_load_f32(${pointer} + ${first} + p_);`,
       );
