@@ -21,13 +21,18 @@ import { requireCacheDir } from '../runtime/cacheFolder.js';
 import type { Bucket } from '../ir/plan.js';
 import { readSettings, type Settings } from '../settings.js';
 import { median } from './median.js';
+import type { Peaks } from './peaks.js';
 import {
   DATABASE_VERSION,
   finalSchema,
+  jobSchema,
+  peaksSchema,
   rivalRecordSchema,
   trialSchema,
   type Facts,
   type FinalLine,
+  type JobLine,
+  type PeaksLine,
   type RecordFormat,
   type RivalKey,
   type RivalRecord,
@@ -61,8 +66,13 @@ export interface Measured<T> {
   readonly target: T;
 }
 
+/** What the trials of a place are of. */
+export type JobFacts<S> = Omit<JobLine['job'], 'schedule'> & { readonly schedule: S };
+
 /** Measurements on one machine, which outlive a search. */
 export interface Records<S> {
+  /** Says once what the trials that follow are of. */
+  describe(signature: string, bucket: Bucket, job: JobFacts<S>): void;
   known(signature: string, bucket: Bucket): Iterable<Known<S>>;
   /** Writes one record at once. Empty `seconds` means that the schedule failed; `failure` says why. */
   append(signature: string, bucket: Bucket, schedule: S, seconds: readonly number[], failure?: string): void;
@@ -96,6 +106,9 @@ export class TuningDatabase<S, T extends Facts> {
   /** By place: the newest final. */
   private readonly finals = new Map<string, Final<S>>();
   private readonly rivals = new Map<string, RivalRecord>();
+  /** By its text: machines with measurements, the latest last. */
+  private readonly machines = new Map<string, T>();
+  private readonly rates = new Map<string, Peaks>();
   /** Whether the file ends in the middle of a line. The next record then starts a new line. */
   private isCutOff: boolean;
 
@@ -120,6 +133,28 @@ export class TuningDatabase<S, T extends Facts> {
       if (file !== undefined) closeSync(file);
       throw failure(path, error);
     }
+  }
+
+  /** Opens a database for reading; undefined if there is none, or none that can be read. */
+  static openExisting<S, T extends Facts>(path: string, format: RecordFormat<S, T>): TuningDatabase<S, T> | undefined {
+    let file: number | undefined;
+    try {
+      file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+      return new TuningDatabase(path, file, format);
+    } catch {
+      if (file !== undefined) closeSync(file);
+      return undefined;
+    }
+  }
+
+  /** The machines that were measured, the latest first. */
+  get targets(): readonly T[] {
+    return [...this.machines.values()].reverse();
+  }
+
+  /** What a machine reached when it was last tuned. */
+  peaks(target: T): Peaks | undefined {
+    return this.rates.get(textOf(target));
   }
 
   /** All measurements of one kernel and bucket on one machine, by schedule: the newest record of each. */
@@ -150,6 +185,7 @@ export class TuningDatabase<S, T extends Facts> {
   /** What a search on one machine reads and writes. */
   recordsFor(target: T): Records<S> {
     return {
+      describe: (key, bucket, job) => this.describe({ key, bucket, target, job }),
       known: (key, bucket) => this.known(key, bucket, target).values(),
       append: (key, bucket, schedule, seconds, reason) => {
         this.append({ key, bucket, target, schedule, seconds, ...(reason === undefined ? {} : { failure: reason }) });
@@ -171,11 +207,21 @@ export class TuningDatabase<S, T extends Facts> {
     this.writePlaced(trial, now);
   }
 
+  /** What the trials that follow are of. */
+  describe(of: Measured<T> & { readonly job: JobFacts<S> }, now: Date = new Date()): void {
+    this.writePlaced(of, now);
+  }
+
   appendFinal(
     final: Measured<T> & { readonly final: readonly Known<S>[]; readonly marginSeconds: number },
     now: Date = new Date(),
   ): void {
     this.writePlaced(final, now);
+  }
+
+  appendPeaks(target: T, peaks: Peaks, now: Date = new Date()): void {
+    const { field } = this.format;
+    this.write({ version: DATABASE_VERSION, peaks, [field]: target, timestamp: now.toISOString() });
   }
 
   appendRival(record: Omit<RivalRecord, 'version' | 'timestamp'>, now: Date = new Date()): void {
@@ -227,7 +273,15 @@ export class TuningDatabase<S, T extends Facts> {
     const trial = trialSchema.safeParse(line);
     if (trial.success) return this.rememberTrial(trial.data);
     const final = finalSchema.safeParse(line);
-    return final.success && this.rememberFinal(final.data);
+    if (final.success) return this.rememberFinal(final.data);
+    const rates = peaksSchema.safeParse(line);
+    return rates.success ? this.rememberPeaks(rates.data) : jobSchema.safeParse(line).success;
+  }
+
+  private rememberPeaks({ peaks, target }: PeaksLine): boolean {
+    const parsed = this.format.target.safeParse(target);
+    if (parsed.success) this.rates.set(textOf(parsed.data), peaks);
+    return parsed.success;
   }
 
   private rememberTrial({ key, bucket, target, schedule, seconds }: TrialLine): boolean {
@@ -253,9 +307,14 @@ export class TuningDatabase<S, T extends Facts> {
     return parsed.success ? { schedule: parsed.data, seconds } : undefined;
   }
 
+  /** Where a measurement belongs; its machine is remembered. */
   private placeOf(key: string, bucket: Bucket, target: unknown): string | undefined {
     const parsed = this.format.target.safeParse(target);
-    return parsed.success ? placeOf({ key, bucket, target: parsed.data }) : undefined;
+    if (!parsed.success) return undefined;
+    const text = textOf(parsed.data);
+    this.machines.delete(text);
+    this.machines.set(text, parsed.data);
+    return placeOf({ key, bucket, target: parsed.data });
   }
 }
 

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { EXTENT_NAME } from '../ir/extents.js';
 import { scoringBucket } from '../ir/scoring.js';
 import type { Scheduling } from '../codegen/scheduling.js';
+import { PEAK_SOURCES } from './peaks.js';
 
 /** Incremented when a record's meaning changes. Records of other versions are skipped. */
 export const DATABASE_VERSION = 1;
@@ -86,6 +87,8 @@ export const finalSchema = z.strictObject({
 });
 export type FinalLine = z.infer<typeof finalSchema>;
 
+const RIVAL_DTYPES = ['f16', 'bf16', 'e4m3'] as const;
+
 /** A bare contraction C[m, n] = A[m, k]·W[n, k]ᵀ by the vendor's library. */
 export const rivalRecordSchema = z.strictObject({
   version: z.literal(DATABASE_VERSION),
@@ -94,7 +97,7 @@ export const rivalRecordSchema = z.strictObject({
     library: recordText,
     gpu: recordText,
     driver: recordVersion,
-    dtype: z.enum(['f16', 'bf16', 'e4m3']),
+    dtype: z.enum(RIVAL_DTYPES),
     m: extent,
     n: extent,
     k: extent,
@@ -106,3 +109,43 @@ export const rivalRecordSchema = z.strictObject({
 });
 export type RivalRecord = z.infer<typeof rivalRecordSchema>;
 export type RivalKey = RivalRecord['rival'];
+
+/** A rate, and whether it was measured or is known of the machine's kind. */
+const peak = z.strictObject({ perSecond: z.number().positive().max(1e20), source: z.enum(PEAK_SOURCES) });
+
+/** What the machine reached when it was tuned: the roof that kernels are compared with. */
+export const peaksSchema = z.strictObject({
+  version: z.literal(DATABASE_VERSION),
+  peaks: z.strictObject({ arithmetic: peak, memory: peak }),
+  target: z.unknown(),
+  timestamp,
+});
+export type PeaksLine = z.infer<typeof peaksSchema>;
+
+/**
+ * What the trials of a place are of, for people: written once by each search, before its first trial there. Readers
+ * that do not know it skip it.
+ */
+export const jobSchema = z.strictObject({
+  ...place,
+  job: z.strictObject({
+    /** Model path of the first kernel with this signature, and the number of them. */
+    kernel: z.string().min(1).max(300),
+    count: z
+      .int()
+      .min(1)
+      .max(1 << 20),
+    /** Under which finals are recorded. */
+    signature: z.string().regex(/^[0-9a-f]{8,64}$/),
+    /** Code generation's default, with which all others are compared. */
+    schedule: z.unknown(),
+    /** Work of a launch, and the cost model's estimate for the default. */
+    flops: z.number().min(0).max(1e20),
+    bytes: z.number().min(0).max(1e18),
+    estimateSeconds: z.number().min(0).max(3600),
+    /** The bare product that a vendor's library would compute. */
+    product: z.strictObject({ dtype: z.enum(RIVAL_DTYPES), m: extent, n: extent, k: extent }).exactOptional(),
+  }),
+  timestamp,
+});
+export type JobLine = z.infer<typeof jobSchema>;

@@ -8,7 +8,7 @@ import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import type { BucketSeconds } from './bucketCost.js';
 import { costOfBuckets } from './costOfBuckets.js';
-import type { Records } from './database.js';
+import type { JobFacts, Records } from './database.js';
 import { holdFinals, type HoldFinal } from './finals.js';
 import { measuredPlace } from './measuredPlace.js';
 import { knownOf, twinsOf, weightsOf } from './sharing.js';
@@ -49,6 +49,8 @@ export interface SearchOptions<S> extends SearchRequest<S> {
   readonly candidates: (kernel: Kernel, bucket: Bucket) => Candidates<S>;
   readonly records: Records<S>;
   readonly rounds?: Rounds;
+  /** The bare product of a contraction that a vendor's library computes, if it has one. */
+  readonly product?: (kernel: Kernel, bucket: Bucket) => JobFacts<S>['product'];
   /** The vendor's time for the kernel, asked once per job that is measured. */
   readonly rival?: (request: MeasureRequest<S>) => Promise<Rival | undefined>;
 }
@@ -174,13 +176,28 @@ async function search<S>(options: SearchOptions<S> & { readonly signal: AbortSig
     // A pair under comparison is timed in full.
     return job.isConfirmed || job.best === undefined ? known : { ...known, bestSeconds: job.best.seconds };
   };
+  const described = new Set<Job<S>>();
+  const describe = (job: Job<S>, place: Bucket): void => {
+    if (described.has(job)) return;
+    described.add(job);
+    const { kernel, count, signature, start: schedule } = job;
+    const { flops, bytes } = job.candidates.work;
+    const product = options.product?.(kernel, job.bucket);
+    records.describe(job.recordKey, place, {
+      ...{ kernel: kernel.path, count, signature, schedule, flops, bytes },
+      estimateSeconds: job.candidates.cost(schedule),
+      ...(product === undefined ? {} : { product }),
+    });
+  };
   const measure = async (job: Job<S>, schedules: readonly S[]): Promise<void> => {
     for await (const measurement of until(options.measure(requestOf(job, schedules)), signal)) {
       const { schedule } = measurement;
       const failure = 'failure' in measurement ? measurement.failure : undefined;
       const seconds = 'failure' in measurement ? [] : measurement.seconds;
       const known = { schedule, seconds: failure === undefined ? median(seconds) : Infinity };
-      records.append(job.recordKey, measuredPlace(job.kernel, module, job.bucket), schedule, seconds, failure);
+      const place = measuredPlace(job.kernel, module, job.bucket);
+      describe(job, place);
+      records.append(job.recordKey, place, schedule, seconds, failure);
       job.learn(known);
       job.trials++;
       for (const twin of twins.get(job) ?? []) if (twin.share(known)) report(twin);

@@ -39,7 +39,7 @@ export function addInspect(program: Command, context: Context): void {
     .option('--passes', 'the passes in order, why each stands there, and what it left')
     .option('--pass <name>', 'the graph after this pass (a name or number from --passes)')
     .option('--diff <name>', 'what this pass changed, as a unified diff (a name or number from --passes)')
-    .option('--kernels', 'every fused kernel: shape, cost, the ops that went into it')
+    .option('--kernels', 'every fused kernel: shape, cost, time predicted and measured, the ops that went into it')
     .option('--kernel <name>', 'the generated source of a kernel, by name or path')
     .option('--plan', 'launches and schedules, for each size of micro-batch')
     .option('--memory', 'the arena over time, and where the weights go')
@@ -49,6 +49,7 @@ export function addInspect(program: Command, context: Context): void {
     .option('--data <file>', 'with --error: prompts, one on each line, or JSON lines of questions')
     .option('--limit <n>', 'with --error: at most n prompts (default: 4)')
     .option('--tokens <n>', 'tokens of a micro-batch, for costs and schedules (default: the largest); of a prompt')
+    .option('--database <file>', 'with --kernels: measurements of tilewright tune (default: in the cache folder)')
     .option('--cache-tokens <n>', 'with the function step, and memory for the keys and values of n tokens')
     .option('--json', 'print what was asked for as JSON and nothing else');
   addVerifyFlag(addCheckpointFlag(command));
@@ -64,6 +65,11 @@ export function addInspect(program: Command, context: Context): void {
       'shows the rms of the difference divided by the rms of the value, and for every layer that of the',
       'residual stream. Sums within a kernel are exact: what their order costs is not in it.',
       'It interprets the kernels: it needs neither a GPU nor matrix units, and is for small models.',
+    ],
+    'Times of kernels': [
+      '--kernels shows seconds as the cost model predicts them, those that the tuner has measured on this',
+      'machine for the schedule at hand, and the share of peak: the least time that the roofline allows,',
+      'divided by the measured one. Where nothing was measured it shows –.',
     ],
     'About the input': CHECKPOINT_HELP,
     Examples: [

@@ -1,13 +1,16 @@
 /** What `inspect` prints, for people. */
-import { tokensIn } from '../ir/scoring.js';
+import { formatSeconds } from '../autotune/index.js';
+import type { Peaks } from '../autotune/peaks.js';
+import type { Bucket } from '../ir/plan.js';
+import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { parameterCount, stageSize, type Inspection, type RecordedStage } from '../driver/commands/inspect.js';
 import type { CompiledModel } from '../driver/targets/target.js';
-import { groupKernels, type KernelRow, type KernelSource } from '../driver/commands/inspectKernels.js';
+import { groupKernels, type KernelRow, type KernelSource, type TimedRow } from '../driver/commands/inspectKernels.js';
 import type { ArenaSlot, MemoryReport } from '../driver/commands/inspectMemory.js';
 import type { LinkedFunction } from '../ir/plan.js';
 import { quoteForShell } from '../system/shell.js';
 import { describeNarrow, describeQuantised } from './quantisedText.js';
-import { bytes, count, cut, si, textTable } from '../system/format.js';
+import { bytes, count, cut, percent, si, textTable } from '../system/format.js';
 
 /** `12 matmul, 4 mul, …`: neighbours that repeat are counted. */
 function fusedOps(ops: readonly string[], width: number): string {
@@ -19,15 +22,43 @@ function fusedOps(ops: readonly string[], width: number): string {
 const sum = <T>(items: readonly T[], f: (item: T) => number): number =>
   items.reduce((total, item) => total + f(item), 0);
 
-/** Kernels that are one text share a line; FLOPs and bytes are of all of them. */
-export function describeKernels(rows: readonly KernelRow[], tokens: number, scored: number): string {
-  const groups = groupKernels(rows);
+/** Data in caches arrive faster than memory's peak allows. */
+function shareText({ shareOfPeak, flops }: TimedRow): string {
+  if (shareOfPeak === undefined) return '–';
+  return flops === 0 && shareOfPeak > 1 ? 'cached' : percent(shareOfPeak, 0);
+}
+
+/** What a table of kernels is about. */
+export interface KernelTable {
+  readonly rows: readonly TimedRow[];
+  readonly peaks: Peaks;
+  /** The bucket in which launches were measured. */
+  readonly bucket: Bucket;
+  readonly tokens: number;
+  readonly scored: number;
+}
+
+/** Kernels that are one text share a line; FLOPs, bytes and seconds are of all of them. */
+export function describeKernels({ rows, peaks, bucket, tokens, scored }: KernelTable): string {
   const table = textTable(
     [
-      ['kernel', '×', 'anchor', 'shape', 'FLOPs', 'bytes', 'FLOPs/byte', 'fused ops'],
-      ...groups.map(({ path, rows: members }) => {
+      [
+        'kernel',
+        '×',
+        'anchor',
+        'shape',
+        'FLOPs',
+        'bytes',
+        'FLOPs/byte',
+        'predicted',
+        'measured',
+        'of peak',
+        'fused ops',
+      ],
+      ...groupKernels(rows).map(({ path, rows: members }) => {
         const [flops, traffic] = [sum(members, (row) => row.flops), sum(members, (row) => row.bytes)];
         const first = members[0]!;
+        const { measuredSeconds } = first;
         return [
           path,
           String(members.length),
@@ -36,19 +67,40 @@ export function describeKernels(rows: readonly KernelRow[], tokens: number, scor
           flops === 0 ? '-' : si(flops, ''),
           bytes(traffic),
           flops === 0 ? '-' : (flops / traffic).toFixed(0),
+          formatSeconds(members.length * first.predictedSeconds),
+          measuredSeconds === undefined ? '–' : formatSeconds(members.length * measuredSeconds),
+          shareText(first),
           fusedOps(first.ops, 90),
         ];
       }),
     ],
-    new Set([1, 4, 5, 6]),
+    new Set([1, 4, 5, 6, 7, 8, 9]),
   );
   const flops = sum(rows, (row) => row.flops);
   const moved = sum(rows, (row) => row.bytes);
   const total =
     `${rows.length} kernels, ${new Set(rows.map(({ signature }) => signature)).size} different; ` +
     `at ${count(tokens)} tokens with ${count(scored)} scored rows: ` +
-    `${si(flops, 'FLOP')}, ${bytes(moved)} read and written`;
-  return `${[...table, '', total].join('\n')}\n`;
+    `${si(flops, 'FLOP')}, ${bytes(moved)} read and written, ` +
+    `${formatSeconds(sum(rows, (row) => row.predictedSeconds))} predicted`;
+  return `${[...table, '', total, ...describeTimes(rows, peaks, bucket)].join('\n')}\n`;
+}
+
+/** Where measured times are from, and the peaks that they are a share of. */
+function describeTimes(rows: readonly TimedRow[], { arithmetic, memory }: Peaks, bucket: Bucket): readonly string[] {
+  const measured = rows.filter(({ measuredSeconds }) => measuredSeconds !== undefined);
+  const roof =
+    `peaks: ${si(arithmetic.perSecond, 'FLOP/s')} (${arithmetic.source}), ` +
+    `${si(memory.perSecond, 'B/s')} (${memory.source})`;
+  if (measured.length === 0)
+    return [roof, 'measured: nothing here (tilewright tune measures, and keeps what it measured)'];
+  const call =
+    measured.length < rows.length ? '' : `, ${formatSeconds(sum(rows, (row) => row.measuredSeconds!))} in all`;
+  return [
+    roof,
+    `measured: by the tuner, in the bucket of ${count(tokensIn(bucket))} tokens and ${count(rowsIn(bucket))} rows; ` +
+      `${measured.length} of ${rows.length} kernels${call}`,
+  ];
 }
 
 export function describeSource(kernel: KernelSource): string {

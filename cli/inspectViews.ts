@@ -2,9 +2,10 @@
 import { rowsIn, tokensIn } from '../ir/scoring.js';
 import { findStage, parameterCount, stageSize, type Inspection } from '../driver/commands/inspect.js';
 import { stageText } from '../driver/compile/dump.js';
-import { bucketFor, kernelRows, kernelSource, typicalSize } from '../driver/commands/inspectKernels.js';
+import { bucketFor, kernelRows, kernelSource, timedRows, typicalSize } from '../driver/commands/inspectKernels.js';
 import { memoryReport } from '../driver/commands/inspectMemory.js';
 import { placeAnywhere } from '../driver/devices/placement.js';
+import { detectMachine } from '../driver/machine.js';
 import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
 import { printPlacement } from '../passes/placeStages.js';
@@ -97,8 +98,16 @@ async function view(
       const diff = stageDiff(inspection, text(flags, 'diff') ?? '');
       return [() => diff, () => describeDiff(diff, styleFor(io, 'stdout'))];
     }
-    case 'kernels':
-      return [() => ({ size, kernels: rows() }), () => describeKernels(rows(), tokensIn(size), rowsIn(size))];
+    case 'kernels': {
+      const { database } = flags;
+      const timed = await timedRows(inspection.model, detectMachine(), size, {
+        database: typeof database === 'string' ? database : undefined,
+      });
+      return [
+        () => ({ size, peaks: timed.peaks, bucket: timed.bucket, kernels: timed.rows }),
+        () => describeKernels({ ...timed, tokens: tokensIn(size), scored: rowsIn(size) }),
+      ];
+    }
     case 'kernel': {
       const source = await kernelSource(inspection.model, text(flags, 'kernel') ?? '', tokens);
       return [() => source, () => describeSource(source)];

@@ -29,21 +29,20 @@ export const CPU_RECORDS: RecordFormat<CpuSchedule, CpuTuningTarget> = {
   scheduling: cpuScheduling,
 };
 
+const short = (text: string): string => text.slice(0, 200) || 'unknown';
+
+/** What a measurement depends on that does not change from run to run: not the compiler, and not the threads. */
+export function thisCpu(isa: CpuIsa): Pick<CpuTuningTarget, 'isa' | 'cpu' | 'abi' | 'codegen'> {
+  const addon = loadAddon();
+  return { isa: `${arch()}/${isa}`, cpu: short(addon.cpuInfo().model), abi: addon.abi, codegen: templatesHash() };
+}
+
 /** This machine, its compiler and the kernel ABI. Throws UserError if the addon or a compiler is missing. */
 export async function currentTarget(
   isa: CpuIsa,
   threads: number,
   settings: Settings = readSettings(),
 ): Promise<CpuTuningTarget> {
-  const addon = loadAddon();
   const compiler = await findCompiler(settings);
-  const short = (text: string): string => text.slice(0, 200) || 'unknown';
-  return {
-    isa: `${arch()}/${isa}`,
-    cpu: short(addon.cpuInfo().model),
-    threads,
-    compiler: short(compiler.version),
-    abi: addon.abi,
-    codegen: templatesHash(),
-  };
+  return { ...thisCpu(isa), threads, compiler: short(compiler.version) };
 }

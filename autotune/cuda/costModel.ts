@@ -16,6 +16,7 @@ import type {
 import type { AttentionKernel, GemmKernel, Kernel, KernelModule, LogProbKernel } from '../../ir/kernel.js';
 import { tileOf } from '../../codegen/cuda/attentionTile.js';
 import { pathShape } from '../pathShape.js';
+import type { Rates } from '../bucketCost.js';
 import { rooflineSeconds } from '../peaks.js';
 import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
 
@@ -46,6 +47,12 @@ export const cudaMachine = (
   bytesPerSecond,
   sharedBytesPerMultiprocessor: device.sharedBytesPerMultiprocessor,
 });
+
+/** A chip of these facts and rates. Shared memory of a multiprocessor is a little more than a block's. */
+export const typicalMachine = (
+  { multiprocessors, sharedBytesPerBlock }: { readonly multiprocessors: number; readonly sharedBytesPerBlock: number },
+  rates: Rates,
+): CudaMachine => ({ multiprocessors, sharedBytesPerMultiprocessor: sharedBytesPerBlock + 1024, ...rates });
 
 /** Share of the nominal rate that a skeleton's inner loop reaches (docs/performance.md). */
 const REACH: Readonly<Record<CudaGemmSkeleton, number>> = {

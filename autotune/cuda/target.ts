@@ -25,6 +25,17 @@ export const CUDA_RECORDS: RecordFormat<CudaSchedule, CudaTuningTarget> = {
   scheduling: cudaScheduling,
 };
 
+const gpuName = ({ name, multiprocessors }: CudaDeviceInfo): string => `${name}/${multiprocessors}`.slice(0, 200);
+
+/** Whether records are of this device, its driver and this code generator, whatever compiled them. */
+export const isThisGpu = (
+  { gpu, arch, driver, codegen }: CudaTuningTarget,
+  facts: CudaFacts,
+  device: CudaDeviceInfo,
+  driverVersion: number,
+): boolean =>
+  gpu === gpuName(device) && arch === facts.arch && driver === driverVersion && codegen === cudaTemplatesHash();
+
 /** `compilerBuild`: as compileCubins reports it. */
 export const cudaTarget = (
   facts: CudaFacts,
@@ -32,7 +43,7 @@ export const cudaTarget = (
   driverVersion: number,
   compilerBuild: string,
 ): CudaTuningTarget => ({
-  gpu: `${device.name}/${device.multiprocessors}`.slice(0, 200),
+  gpu: gpuName(device),
   arch: facts.arch,
   driver: driverVersion,
   compiler: compilerBuild.slice(0, 200) || 'unknown',

@@ -110,6 +110,7 @@ export function tuneCuda(options: CudaTuneOptions): Promise<TuneResult<CudaSched
       );
     },
     records: database.recordsFor(target),
+    product: (kernel, bucket) => contractionOf(kernel, module, bucket),
     ...(rival === undefined ? {} : { rival: askRival }),
   });
 }

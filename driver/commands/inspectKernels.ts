@@ -1,7 +1,9 @@
 /** The kernels of a plan for display: what each does, what it costs, and its source. */
 import { scoringExtents, tokensIn } from '../../ir/scoring.js';
-import { kernelWork, type Work, type WorkSize } from '../../autotune/work.js';
-import type { CompiledModel, ExaminedKernel, PrintedKernel } from '../targets/target.js';
+import { ratesOf, rooflineSeconds, type Peaks } from '../../autotune/peaks.js';
+import { kernelWork, sizeOf, type Work, type WorkSize } from '../../autotune/work.js';
+import type { Machine } from '../machine.js';
+import type { CompiledModel, ExaminedKernel, PrintedKernel, TimesOptions } from '../targets/target.js';
 import { UsageError } from '../../errors.js';
 import { loopDomains, windowOfMask, type Kernel, type Mask } from '../../ir/kernel.js';
 import { scoreOf, type Bucket, type LinkedFunction } from '../../ir/plan.js';
@@ -82,11 +84,52 @@ export function kernelRows(plan: LinkedFunction<unknown>, size: WorkSize): reado
   });
 }
 
+/** A kernel with what is known of its time. */
+export interface TimedRow extends KernelRow {
+  /** Seconds by the model that ranks the tuner's candidates, for the requested size, with the plan's schedule. */
+  readonly predictedSeconds: number;
+  /** Median seconds in the bucket that such a call runs in, if the tuner has measured that schedule here. */
+  readonly measuredSeconds: number | undefined;
+  /** Least time that the roofline allows in the bucket, divided by the measured one. */
+  readonly shareOfPeak: number | undefined;
+}
+
+/** Every kernel with its times, in launch order, and what they are compared with. */
+export async function timedRows(
+  model: CompiledModel,
+  machine: Machine,
+  size: WorkSize,
+  options: TimesOptions,
+): Promise<{ readonly rows: readonly TimedRow[]; readonly peaks: Peaks; readonly bucket: Bucket }> {
+  const plan = scoreOf(model.plan);
+  const times = await model.target.times(model, machine, options);
+  const { index, bucket } = bucketFor(plan, tokensIn(size));
+  const declarations = new Declarations(plan);
+  type Timed = Omit<TimedRow, keyof KernelRow>;
+  const known = new Map<string, Timed>();
+  const timesOf = (kernel: Kernel, signature: string): Timed => {
+    const schedule = plan.schedules[index]?.[signature];
+    if (schedule === undefined) throw new Error(`bucket ${index} has no schedule for ${kernel.name}`);
+    const measuredSeconds = times.measured(plan, kernel, schedule, bucket);
+    const least = rooflineSeconds(kernelWork(kernel, declarations, sizeOf(bucket)), ratesOf(times.peaks));
+    return {
+      predictedSeconds: times.predict(plan, kernel, schedule, size),
+      ...{ measuredSeconds, shareOfPeak: measuredSeconds === undefined ? undefined : least / measuredSeconds },
+    };
+  };
+  const rows = kernelRows(plan, size).map((row, i): TimedRow => {
+    const found = known.get(row.signature) ?? timesOf(plan.kernels[i]!, row.signature);
+    known.set(row.signature, found);
+    return { ...row, ...found };
+  });
+  return { rows, peaks: times.peaks, bucket };
+}
+
 /** Kernels with the same text in several layers. */
-export interface KernelGroup {
+export interface KernelGroup<R extends KernelRow = KernelRow> {
   /** `layers.{0..7}.attention.qkv`, or a single kernel's path. */
   readonly path: string;
-  readonly rows: readonly KernelRow[];
+  readonly rows: readonly R[];
 }
 
 /** A number, or ranges without gaps: `3`, `0..7`, `0..5,7`. */
@@ -104,8 +147,8 @@ function ranges(numbers: readonly number[]): string {
 const LAYER = /^layers\.(\d+)\.(.*)$/;
 
 /** Kernels with one signature and, apart from the layer, one path, in order of their first launch. */
-export function groupKernels(rows: readonly KernelRow[]): readonly KernelGroup[] {
-  const groups = new Map<string, KernelRow[]>();
+export function groupKernels<R extends KernelRow>(rows: readonly R[]): readonly KernelGroup<R>[] {
+  const groups = new Map<string, R[]>();
   for (const row of rows) {
     const key = `${row.signature} ${LAYER.exec(row.path)?.[2] ?? `=${row.path}`}`;
     const group = groups.get(key);

@@ -1,5 +1,6 @@
 /** This host's processors: C, compiled by the system's compiler. */
 import { z } from 'zod';
+import type { Rates } from '../../autotune/bucketCost.js';
 import { defaultBuckets } from '../../autotune/buckets.js';
 import { emitKernel } from '../../codegen/cpu/index.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
@@ -24,6 +25,8 @@ const manifest = z.strictObject({
     .optional(),
   cpu: z.string().max(200),
 });
+
+const RATES: Rates = { flopsPerSecond: 4e11, bytesPerSecond: 2e10 };
 
 export const cpu: Target<CpuSchedule, CpuDevice> = {
   name: 'cpu',
@@ -80,8 +83,9 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
   visibleDevices: () => 1,
   requireDevices: () => undefined,
   room: (_device, devices) => machineBytes() / devices,
-  rates: () => ({ flopsPerSecond: 4e11, bytesPerSecond: 2e10 }),
+  rates: () => RATES,
   peaks: async ({ isa }, { threads }) => (await import('./peaks.js')).cpuPeaks(isa, threads),
+  times: async (model, machine, options) => (await import('./kernelTimes.js')).cpuTimes(model, machine, options, RATES),
   open: async (checkpoint, model, options, ui) =>
     (await import('./executors.js')).loadCpuExecutor(checkpoint, model, options, ui),
   measure: async (model, machine, options) => (await import('./measureCpu.js')).measureCpu(model, machine, options),

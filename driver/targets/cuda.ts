@@ -111,6 +111,8 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
     ),
   rates: ({ arch }) => RATES[arch],
   peaks: async ({ arch }, { rebuild }) => (await import('./peaks.js')).cudaPeaks(arch, rebuild, RATES[arch]),
+  times: async (model, _machine, options) =>
+    (await import('./kernelTimes.js')).cudaTimes(model, options, RATES[model.device.arch]),
   open: async (checkpoint, model, options, ui) =>
     (await import('./executors.js')).loadCudaExecutor(checkpoint, model, options, ui),
   measure: async (model, _machine, options) => (await import('./measureCuda.js')).measureCuda(model, options),

@@ -3,6 +3,7 @@ import { machineModel } from '../../autotune/cpu/costModel.js';
 import { Measurer } from '../../autotune/cpu/measure.js';
 import { CPU_RECORDS, currentTarget } from '../../autotune/cpu/target.js';
 import { tuneCpu } from '../../autotune/cpu/tune.js';
+import { peaksOf } from '../../autotune/peaks.js';
 import { deadline, unlessStopped } from '../../autotune/until.js';
 import { defaultDatabasePath, renderTable, TuningDatabase, type TuneResult } from '../../autotune/index.js';
 import type { CpuSchedule, LinkedFunction } from '../../ir/plan.js';
@@ -65,6 +66,7 @@ export async function measureCpu(
       if (peaks === undefined) {
         onActivity('measuring the peak');
         peaks = await measurer.peaks();
+        database.appendPeaks(target, peaksOf(peaks, 'measured'));
       }
       const request = {
         module: fn,

@@ -6,7 +6,7 @@ import { cudaMachine } from '../../autotune/cuda/costModel.js';
 import { CudaMeasurer, isDeviceHung, type CompileKernels } from '../../autotune/cuda/measure.js';
 import { timeRival } from '../../autotune/cuda/rival.js';
 import { renderCudaTable } from '../../autotune/cuda/table.js';
-import { CUDA_RECORDS, cudaTarget } from '../../autotune/cuda/target.js';
+import { CUDA_RECORDS, cudaTarget, type CudaTuningTarget } from '../../autotune/cuda/target.js';
 import { tuneCuda, type CudaRival } from '../../autotune/cuda/tune.js';
 import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
@@ -75,6 +75,7 @@ export async function measureCuda(
                 measuring.tellBeside(beside, time),
               ),
           };
+    let target: CudaTuningTarget | undefined;
     const machine = cudaMachine(facts.arch, info, measureBandwidth(addon, device));
     const search = async (
       fn: LinkedFunction<CudaSchedule>,
@@ -93,6 +94,13 @@ export async function measureCuda(
         },
       });
       const rival = rivalOf(measurer);
+      if (target === undefined) {
+        target = cudaTarget(facts, info, driverVersion, compilerBuild);
+        database.appendPeaks(target, {
+          arithmetic: { perSecond: machine.flopsPerSecond, source: 'nominal' },
+          memory: { perSecond: machine.bytesPerSecond, source: 'measured' },
+        });
+      }
       try {
         return await tuneCuda({
           module: fn,
@@ -102,7 +110,7 @@ export async function measureCuda(
           capacity: fn.capacity.extents,
           budgetSeconds: Math.max(0, budgetSeconds - (performance.now() - from) / 1000),
           database,
-          target: cudaTarget(facts, info, driverVersion, compilerBuild),
+          target,
           measure: measurer.measure,
           hold: measurer.hold,
           prepare: measurer.prepare,

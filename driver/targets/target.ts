@@ -5,6 +5,7 @@
 import type { z } from 'zod';
 import type { Rates } from '../../autotune/bucketCost.js';
 import type { Peaks } from '../../autotune/peaks.js';
+import type { WorkSize } from '../../autotune/work.js';
 import type { TuneResult as SearchResult } from '../../autotune/search.js';
 import type { MarkOf } from '../../codegen/marks.js';
 import type { Scheduling } from '../../codegen/scheduling.js';
@@ -152,6 +153,19 @@ export interface Tuned<S> {
   readonly table: readonly string[];
 }
 
+/** What is known of the times of kernels here, without measuring any. */
+export interface KernelTimes<S> {
+  /** As they were measured when this machine was tuned, else what its kind is known for. */
+  readonly peaks: Peaks;
+  /** Estimated seconds of a launch, by the model that ranks candidates. */
+  predict(fn: LinkedFunction<S>, kernel: Kernel, schedule: S, size: WorkSize): number;
+  /** Median seconds of a launch in a bucket, if the tuner has measured it here. */
+  measured(fn: LinkedFunction<S>, kernel: Kernel, schedule: S, bucket: Bucket): number | undefined;
+}
+
+/** `database`: the file of records; by default where `tune` keeps them. */
+export type TimesOptions = { readonly database?: string | undefined };
+
 export interface Target<S, D> {
   /** Its name in manifests and results. */
   readonly name: string;
@@ -225,6 +239,8 @@ export interface Target<S, D> {
   rates(device: D): Rates;
   /** What one device of a run reaches at most: measured where this machine can, else what its kind is known for. */
   peaks(device: D, options: Pick<OpenOptions, 'threads' | 'rebuild'>): Promise<Peaks>;
+  /** What is known of the times of this model's kernels here. */
+  times(model: CompiledModel<S, D>, machine: Machine, options: TimesOptions): Promise<KernelTimes<S>>;
   /** Loads the model onto its devices in this process: kernels compiled, weights loaded. */
   open(checkpoint: Checkpoint, model: CompiledModel<S, D>, options: OpenOptions, ui: Ui): Promise<Executor>;
   /** Searches for the best schedules within a budget. */

@@ -88,6 +88,26 @@ describe('a database', () => {
     again.close();
   });
 
+  it('keeps what a machine reached, and which machines were measured, the latest first', () => {
+    const path = filled({ 28: [1] });
+    const database = TuningDatabase.open(path, CPU_RECORDS);
+    const other = { ...TARGET, threads: 3 };
+    const rate = (perSecond: number) => ({ perSecond, source: 'measured' as const });
+    database.append({ key: KEY, bucket: BUCKET, target: other, schedule: gemm(28), seconds: [3] });
+    database.appendPeaks(other, { arithmetic: rate(1e12), memory: rate(1e10) });
+    database.appendPeaks(other, { arithmetic: rate(2e12), memory: rate(1e10) });
+    expect(() => database.appendPeaks(other, { arithmetic: rate(0), memory: rate(1) })).toThrow('Invalid measurement');
+    database.close();
+    const again = TuningDatabase.openExisting(path, CPU_RECORDS)!;
+    expect(again.skipped).toBe(0);
+    expect(again.targets).toEqual([other, TARGET]);
+    expect(again.peaks(other)?.arithmetic).toEqual(rate(2e12));
+    expect(again.peaks(TARGET)).toBeUndefined();
+    again.close();
+    expect(TuningDatabase.openExisting(join(folder, 'none.jsonl'), CPU_RECORDS)).toBeUndefined();
+    expect(TuningDatabase.openExisting(folder, CPU_RECORDS)).toBeUndefined();
+  });
+
   it('keeps failures, and never returns one as the best', () => {
     const path = fresh();
     const database = TuningDatabase.open(path, CPU_RECORDS);

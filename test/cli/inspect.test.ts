@@ -1,8 +1,12 @@
 import { describeMemory } from '../../cli/inspectText.js';
 import { describeNarrow } from '../../cli/quantisedText.js';
 import type { WeightDecl } from '../../ir/kernel.js';
+import { CPU_RECORDS, thisCpu } from '../../autotune/cpu/target.js';
+import { TuningDatabase } from '../../autotune/database.js';
+import type { Peaks } from '../../autotune/peaks.js';
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
-import { linkFunction } from '../../ir/plan.js';
+import { computationHash } from '../../codegen/signature.js';
+import { linkFunction, type CpuSchedule } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -15,12 +19,14 @@ import {
   kernelRows,
   kernelSource,
   typicalSize,
+  type TimedRow,
 } from '../../driver/commands/inspectKernels.js';
 import { memoryReport } from '../../driver/commands/inspectMemory.js';
 import type { Machine } from '../../driver/machine.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { planMemory } from '../../passes/planMemory.js';
 import { memoryPlan } from '../support/memoryFunction.js';
+import { temporaryFolder } from '../models/support.js';
 import { runCli } from './fakeIo.js';
 
 const DEMO = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'models', 'demo');
@@ -165,6 +171,33 @@ describe('kernels', async () => {
     expect(stdout).toContain('44 kernels, 13 different; at 64 tokens with 32 scored rows: ');
     const json = JSON.parse((await inspect('--kernels', '--json')).stdout) as { kernels: unknown[] };
     expect(json.kernels).toHaveLength(44);
+  });
+
+  it('show what the tuner has measured here, and how near to the peak that is', async () => {
+    const path = join(temporaryFolder(), 'tuning.jsonl');
+    const database = TuningDatabase.open(path, CPU_RECORDS);
+    const target = { ...thisCpu('avx2'), threads: 2, compiler: 'any' };
+    const at = plan.kernels.findIndex((kernel) => kernel.path === 'layers.3.ffn.down');
+    const bucket = plan.buckets.at(-1)!;
+    const key = computationHash(plan.kernels[at]!, plan, plan.capacity.extents);
+    const schedule = plan.schedules.at(-1)![plan.launches[at]!.signature] as CpuSchedule;
+    database.append({ key, bucket, target, schedule, seconds: [0.002, 0.004, 0.002] });
+    const peak = (perSecond: number) => ({ perSecond, source: 'measured' as const });
+    database.appendPeaks(target, { arithmetic: peak(1e12), memory: peak(1e11) });
+    database.close();
+    const { stdout } = await inspect('--kernels', '--database', path);
+    // 7 layers of 2 ms; 2 · 1,024 · 256 · 704 operations at 10¹² a second are 369 µs.
+    expect(stdout).toMatch(/^layers\.\{0\.\.6\}\.ffn\.down .* 14\.0 ms +18 % /m);
+    expect(stdout).toMatch(/^head .* – +– /m);
+    expect(stdout).toContain('peaks: 1 TFLOP/s (measured), 100 GB/s (measured)');
+    const json = JSON.parse((await inspect('--kernels', '--json', '--database', path)).stdout) as {
+      peaks: Peaks;
+      kernels: TimedRow[];
+    };
+    const [row] = json.kernels.filter((kernel) => kernel.path === 'layers.3.ffn.down');
+    expect(row).toMatchObject({ measuredSeconds: 0.002, shareOfPeak: row!.flops / 1e12 / 0.002 });
+    for (const { predictedSeconds } of json.kernels) expect(predictedSeconds).toBeGreaterThan(0);
+    expect(json.kernels.filter((kernel) => 'measuredSeconds' in kernel)).toHaveLength(7);
   });
 
   it('print their source, and what belongs to it', async () => {

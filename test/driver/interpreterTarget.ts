@@ -54,6 +54,12 @@ export const interpreter: Target<Plain, Precise> = {
   room: () => Infinity,
   rates: () => ({ flopsPerSecond: 1e8, bytesPerSecond: 1e9 }),
   peaks: () => Promise.resolve(peaksOf({ flopsPerSecond: 1e8, bytesPerSecond: 1e9 }, 'nominal')),
+  times: () =>
+    Promise.resolve({
+      peaks: peaksOf({ flopsPerSecond: 1e8, bytesPerSecond: 1e9 }, 'nominal'),
+      predict: () => 1,
+      measured: () => undefined,
+    }),
   open: (checkpoint, model) => {
     const plan = scoreOf(model.plan);
     const constants = plan.constants.map(({ name, values }): [string, RawTensor] => [

@@ -97,7 +97,28 @@ function options(
   };
 }
 
+const linesOf = (path: string): readonly Readonly<Record<string, unknown>>[] =>
+  readFileSync(path, 'utf8')
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Readonly<Record<string, unknown>>);
+const trialsIn = (path: string): readonly unknown[] => linesOf(path).filter((line) => 'seconds' in line);
+
 describe('tune', () => {
+  it('says once of each kernel and bucket what its trials are of, before the first of them', async () => {
+    const path = databasePath();
+    const database = TuningDatabase.open(path, CPU_RECORDS);
+    await tuneCpu(options(fake(), database));
+    database.close();
+    const seen = new Set<string>();
+    for (const { key, bucket, job } of linesOf(path)) {
+      const place = JSON.stringify([key, bucket]);
+      expect(seen.has(place)).toBe(job === undefined);
+      seen.add(place);
+    }
+    expect(linesOf(path)[0]!['job']).toMatchObject({ kernel: 'layers.0.attention.mix', count: 2 });
+  });
+
   it('returns a legal schedule for every kernel and bucket without any time, and measures nothing', async () => {
     const machine = fake();
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
@@ -221,7 +242,7 @@ describe('tune', () => {
     database.close();
     expect(cut.trials).toBe(37);
     expect(cut.isExhausted).toBe(false);
-    expect(readFileSync(path, 'utf8').trimEnd().split('\n')).toHaveLength(37);
+    expect(trialsIn(path)).toHaveLength(37);
     appendFileSync(path, '{"version":1,"key":"0123');
 
     database = TuningDatabase.open(path, CPU_RECORDS);
@@ -425,7 +446,7 @@ describe('tune', () => {
     });
     await expect(tuneCpu(options(failing, database))).rejects.toThrow('the compiler vanished');
     database.close();
-    expect(readFileSync(path, 'utf8').trimEnd().split('\n')).toHaveLength(3);
+    expect(trialsIn(path)).toHaveLength(3);
   });
 });
 
