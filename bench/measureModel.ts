@@ -4,7 +4,7 @@ import { compileModel } from '../driver/compile/compile.js';
 import { compileKernels, emitPlan } from '../driver/targets/cpuKernels.js';
 import type { Machine } from '../driver/machine.js';
 import { openModel } from '../driver/model.js';
-import { storedBlocks } from '../driver/storedBlocks.js';
+import { storedFormats } from '../driver/storedFormats.js';
 import { cpu, cpuDevice, type CpuDevice, type CpuModel } from '../driver/targets/cpu.js';
 import type { CpuSchedule } from '../ir/plan.js';
 import { tuneCompiled } from '../driver/commands/tuneModel.js';
@@ -82,7 +82,7 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
   const { machine, isa, threads, data } = request;
   const checkpoint = openModel(modelPath(request.model), initOf(request.model));
   const t0 = performance.now();
-  const device = cpuDevice(machine, request.precision, isa, storedBlocks(checkpoint));
+  const device = cpuDevice(machine, request.precision, isa, storedFormats(checkpoint, request.precision));
   const compiled = compileModel(checkpoint, cpu, device, {
     maxTokens: request.maxTokens,
   });

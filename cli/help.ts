@@ -40,8 +40,9 @@ export const addModelFlags = (command: Command): Command =>
     )
     .option(
       '--quantize <format>',
-      'fp8: matrices are rounded to 8 bits (E4M3, a scale for each row) while they load, and multiplied so; ' +
-        'int4: matrices that are stored in 4 bits stay so in memory, for texts (both on Hopper)',
+      'fp8 (Hopper), int8 (CPU): matrices are rounded to 8 bits, a scale for each row, while they load, and rows of ' +
+        'activations as they are multiplied; ' +
+        'int4 (Hopper): matrices that are stored in 4 bits stay so in memory, for texts',
     )
     .option(
       '--kv-cache <how>',

@@ -44,7 +44,7 @@ function ranges(numbers: readonly number[]): string {
 
 /** Which layers' matrices are multiplied as codes of 8 bits, and which matrices are not; none where all are floats. */
 export function describeNarrow(weights: readonly WeightDecl[]): readonly (readonly [string, string])[] {
-  const matrices = weights.filter(({ layout }) => layout === 'kmajor');
+  const matrices = weights.filter(({ layout }) => layout !== 'rows');
   const tensorsOf = (isCodes: boolean): readonly string[] =>
     matrices
       .filter(({ format }) => isCodeFormat(format) === isCodes)
@@ -62,6 +62,9 @@ export function describeNarrow(weights: readonly WeightDecl[]): readonly (readon
   const kept = [...(wide.length === 0 ? [] : [`of layers ${ranges(wide)}`]), ...new Set(others)];
   return [
     ['8 bits', `${count(codes.length)} matrices, of layers ${ranges(narrow)}`],
-    ['16 bits', kept.length === 0 ? 'none' : kept.join(', ')],
+    [
+      matrices.some(({ layout }) => layout === 'kmajor') ? '16 bits' : 'floats',
+      kept.length === 0 ? 'none' : kept.join(', '),
+    ],
   ];
 }

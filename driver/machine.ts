@@ -1,10 +1,10 @@
 /** Describes this machine, and the numerics and micro-kernels that a plan for it uses. */
 import { loadAddon, type CpuInfo } from '../runtime/addon.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
-import type { StoredBlocks } from '../passes/multiplyBlocks.js';
+import type { StoredFormats } from '../passes/multiplyBlocks.js';
 import type { Numerics } from '../passes/pipeline.js';
 import { UsageError, UserError } from '../errors.js';
-import type { Precision } from './target.js';
+import type { CpuArithmetic, Precision } from './target.js';
 
 export interface Machine {
   readonly cpu: CpuInfo;
@@ -39,8 +39,8 @@ export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIs
     throw new UsageError('--precision f16 is for GPUs: CPUs compute in bf16 or f32 here', 'use --precision auto');
   if (precision === 'fp8' || precision === 'int4')
     throw new UsageError(
-      `--quantize ${precision} is for GPUs (Hopper): CPUs compute in bf16 or f32 here`,
-      'leave it out',
+      `--quantize ${precision} is for GPUs (Hopper): CPUs multiply 8 bits as int8`,
+      'use --quantize int8, or leave it out',
     );
   if (precision === 'bf16' && (wanted ?? 'amx') !== 'amx')
     throw new UsageError(`${wanted!} computes in f32, not bf16`, 'drop --isa, or use --precision auto');
@@ -63,19 +63,36 @@ export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIs
 export const upTo = (machine: Machine, isa: CpuIsa): readonly CpuIsa[] =>
   machine.isas.filter((each) => CPU_ISAS.indexOf(each) <= CPU_ISAS.indexOf(isa));
 
+/** What a CPU's contractions multiply: matrices as they are `stored`, or rounded to codes of 8 bits while they load. */
+export interface CpuContractions {
+  readonly stored: StoredFormats;
+  readonly rounds: boolean;
+}
+
+/** Matrices of floats, whatever the checkpoint stores. */
+export const FLOATS: CpuContractions = { stored: new Map(), rounds: false };
+
 /**
- * amx: bf16 operands in VNNI order. Others: f32 activations, and weights as they are stored, widened in registers;
- * matrices of `blocks` are multiplied as codes. All accumulate in f32.
+ * amx: bf16 operands in VNNI order. Others: f32 activations, and weights as they are stored, widened in registers.
+ * Matrices of blocks and of codes are multiplied as codes. All accumulate in f32.
  */
-export const numericsOf = (isa: CpuIsa, blocks?: StoredBlocks): Numerics =>
-  isa === 'amx'
-    ? { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } }
-    : {
-        activations: 'f32',
-        weights: { layout: 'panels', format: 'stored' },
-        ...(blocks === undefined || blocks.size === 0 ? {} : { blocks }),
-      };
+export function numericsOf(isa: CpuIsa, { stored, rounds }: CpuContractions = FLOATS): Numerics {
+  const own: Numerics =
+    isa === 'amx'
+      ? { activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } }
+      : { activations: 'f32', weights: { layout: 'panels', format: 'stored' } };
+  const codes = new Set([...stored].flatMap(([name, format]) => (format === 'i8' ? [name] : [])));
+  const narrow: Numerics['narrow'] = rounds
+    ? { format: 'i8', from: 'values', keep: [], ends: 'wide' }
+    : codes.size > 0
+      ? { format: 'i8', from: 'codes', keep: [], only: codes }
+      : undefined;
+  return { ...own, ...(stored.size === 0 ? {} : { stored }), ...(narrow === undefined ? {} : { narrow }) };
+}
 
 /** Name of the arithmetic in results and journals. Answers are comparable only if it is equal. */
-export const arithmeticOf = (isa: CpuIsa, blocks?: StoredBlocks): 'bf16' | 'f32' | 'int8' =>
-  isa === 'amx' ? 'bf16' : blocks === undefined || blocks.size === 0 ? 'f32' : 'int8';
+export function arithmeticOf(isa: CpuIsa, { stored, rounds }: CpuContractions = FLOATS): CpuArithmetic {
+  const isNarrow = rounds || stored.size > 0;
+  if (isa === 'amx') return isNarrow ? 'int8 and bf16' : 'bf16';
+  return isNarrow ? 'int8' : 'f32';
+}

@@ -17,22 +17,29 @@ export type TargetChoice = (typeof TARGET_CHOICES)[number];
 export type Asked<R extends { readonly target?: TargetName }> = Omit<R, 'target'> & { readonly target?: TargetChoice };
 
 /**
- * Values of `--quantize`. `fp8`: the matrices of a checkpoint are rounded to 8 bits while they load. `int4`: matrices
- * that a checkpoint stores in 4 bits stay so in memory.
+ * Values of `--quantize`. `fp8`, `int8`: the matrices of a checkpoint are rounded to 8 bits while they load. `int4`:
+ * matrices that a checkpoint stores in 4 bits stay so in memory.
  */
-export const QUANTISED = ['fp8', 'int4'] as const;
+export const QUANTISED = ['fp8', 'int8', 'int4'] as const;
 
 /**
  * `auto`: 16-bit contractions if the target has matrix units for them (f16 if the checkpoint is f16), else f32. Other
- * values name the precision; fp8: both operands of contractions are E4M3, everything between them is bf16; int4:
- * weights of 4 bits become bf16 in registers.
+ * values name the precision; fp8: both operands of contractions are E4M3, everything between them is bf16; int8, on
+ * CPUs: both are integers; int4: weights of 4 bits become bf16 in registers.
  */
 export const PRECISIONS = ['auto', 'f32', 'bf16', 'f16', ...QUANTISED] as const;
 export type Precision = (typeof PRECISIONS)[number];
 
 /** Name of the arithmetic in results and journals. Answers are comparable only if it is equal. */
-export const ARITHMETICS = ['bf16', 'f16', 'f32', 'int8', 'fp8', 'int4'] as const;
+export const ARITHMETICS = ['bf16', 'f16', 'f32', 'int8', 'int8 and bf16', 'fp8', 'int4'] as const;
 export type Arithmetic = (typeof ARITHMETICS)[number];
+
+/** Those of CPUs: what is multiplied as integers, and the other matrices in f32, or on AMX in bf16. */
+export const CPU_ARITHMETICS = ['bf16', 'f32', 'int8', 'int8 and bf16'] as const;
+export type CpuArithmetic = (typeof CPU_ARITHMETICS)[number];
+
+/** Whether contractions of a CPU are of integers. */
+export const isInteger = (arithmetic: Arithmetic): boolean => arithmetic === 'int8' || arithmetic === 'int8 and bf16';
 
 /** How keys and values are kept: in the type that attention multiplies, or as E4M3 with a scale for each head. */
 export const KV_CACHES = ['16bit', 'fp8'] as const;
@@ -93,6 +100,11 @@ export function cudaArithmetic(precision: Precision, stored: FormatName, arch: C
     throw new UsageError(
       '--precision f32 is for the CPU: GPUs multiply 16-bit numbers here',
       'use --target cpu, or leave --precision out',
+    );
+  if (precision === 'int8')
+    throw new UsageError(
+      '--quantize int8 is for the CPU: GPUs multiply 8 bits as FP8 here',
+      'use --quantize fp8, or --target cpu',
     );
   if (precision !== 'auto') return precision;
   return stored === 'f16' ? 'f16' : 'bf16';

@@ -2,7 +2,7 @@
 import type { WeightDecl, WeightSource } from './kernel.js';
 import { storedRow } from './rotaryOrder.js';
 import { groupedBytes } from './groups.js';
-import { GROUP, QUAD_COLUMNS } from './quads.js';
+import { isQuads, QUAD_COLUMNS, QUADS, unitDepth } from './quads.js';
 import { FORMATS } from './storage.js';
 import { roundUp } from './types.js';
 
@@ -121,7 +121,7 @@ export function packedDepth({ layout, format, k }: DepthOf): number {
     case 'vnni':
       return roundUp(k, VNNI_DEPTH);
     case 'quads':
-      return roundUp(k, FORMATS[format].blockElements === 1 ? GROUP : FORMATS[format].blockElements);
+      return isQuads(format) ? roundUp(k, unitDepth(QUADS[format])) : k;
     case 'kmajor':
       return roundUp(k, (8 * KMAJOR_BYTES) / FORMATS[format].elementBits);
     default:

@@ -48,7 +48,7 @@ export interface Checkpoint {
   /** Exactly the tensors of the model; parts in place of tensors that have parts. */
   readonly tensors: ReadonlyMap<string, TensorLocation>;
   /** How its quantised matrices are stored; absent if none is quantised. */
-  readonly quantised?: Pick<QuantisedTensors, 'schemes' | 'scales'>;
+  readonly quantised?: Pick<QuantisedTensors, 'schemes' | 'scales' | 'activations'>;
   /** Absolute paths of the weight files; empty for made-up weights. */
   readonly files: readonly string[];
   /** tokenizer.json, else tokenizer.model, or the GGUF file; undefined if the folder has neither. */

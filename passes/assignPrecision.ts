@@ -44,7 +44,9 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
     const x = node.operands[0];
     if (!isContraction || x === undefined || !loaded.has(node.operands[1]!)) return undefined;
     const gather = defs.get(x);
-    if (isCodeFormat(x.type.dtype)) return undefined;
+    // The contraction makes codes itself.
+    if (isCodeFormat(x.type.dtype) || (node.attributes['rounding'] !== undefined && x.type.dtype === 'f32'))
+      return undefined;
     if (x.type.dtype === dtype && gather?.op !== 'gather_rows') return undefined;
     if (node.op === 'expert_linear' && gather?.op === 'gather_rows' && !casts.has(x)) {
       const rows = [narrowed(gather.operands[0]!, dtype), rewriter.map(gather.operands[1]!)];

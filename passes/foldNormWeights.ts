@@ -2,6 +2,7 @@ import { loadTimeValues, rewrite, uses, type Graph, type Node, type Rewriter, ty
 import { FORMATS } from '../ir/storage.js';
 import { isFloat } from '../ir/types.js';
 import type { WeightStorage } from './lowerWeights.js';
+import type { StoredFormats } from './multiplyBlocks.js';
 import { Matcher } from './match.js';
 
 /**
@@ -10,9 +11,13 @@ import { Matcher } from './match.js';
  * sums x² where x is produced, no norm kernel remains. Applies if every reader of the normed value is a linear. Where
  * one of their matrices takes no factor for each column, w stays with x, and the kernel that produces x multiplies:
  * linear(x·w, W)·s. So do matrices that stay as they are stored (`format`): W·w has more digits than 16 bits hold, and
- * answers do not depend on how equal weights are stored.
+ * answers do not depend on how equal weights are stored. Nor do codes that are `stored` take a factor.
  */
-export function foldNormWeights(graph: Graph, format: WeightStorage['format']): Graph {
+export function foldNormWeights(
+  graph: Graph,
+  format: WeightStorage['format'],
+  stored: StoredFormats = new Map(),
+): Graph {
   const m = new Matcher(graph);
   const readers = uses(graph);
   const loaded = loadTimeValues(graph);
@@ -24,16 +29,17 @@ export function foldNormWeights(graph: Graph, format: WeightStorage['format']): 
       users.every((reader) => reader.op === 'linear') && !graph.results.includes(normed) && normed.type.dtype === 'f32';
     const parts = isOnlyMultiplied ? matchNorm(m, normed, loaded) : undefined;
     if (parts === undefined) return undefined;
-    const takesScale = users.every((reader) => takesColumnScale(m, reader.operands[1]!, format));
+    const takesScale = users.every((reader) => takesColumnScale(m, reader.operands[1]!, format, stored));
     return takesScale ? foldIntoMatrix(node, parts, rewriter) : foldIntoOperand(node, parts, rewriter);
   });
 }
 
 /** Whether columns of the packed matrix can be multiplied by factors, at the cost of one rounding at most. */
-function takesColumnScale(m: Matcher, matrix: Value, format: WeightStorage['format']): boolean {
-  if (m.node(matrix, 'grouped') !== undefined) return false;
-  const stored = (m.through(matrix, 'cast') ?? matrix).type.dtype;
-  return isFloat(stored) && FORMATS[stored].takesColumnScale && format !== 'stored';
+function takesColumnScale(m: Matcher, matrix: Value, format: WeightStorage['format'], stored: StoredFormats): boolean {
+  const tensor = m.through(matrix, 'cast') ?? matrix;
+  if (m.node(matrix, 'grouped') !== undefined || stored.has(tensor.name)) return false;
+  const { dtype } = tensor.type;
+  return isFloat(dtype) && FORMATS[dtype].takesColumnScale && format !== 'stored';
 }
 
 interface NormParts {

@@ -1,11 +1,11 @@
 import { definitions, loadTimeValues, rewrite, uses, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import { isScoreOp } from '../ir/ops/fused.js';
 import { GROUP } from '../ir/quads.js';
-import type { BlockName } from '../ir/storage.js';
+import { isBlockFormat, type BlockName } from '../ir/storage.js';
 import { checkpointTensor } from './lowerWeights.js';
 
-/** Formats of the checkpoint's tensors that are stored in blocks, by name. */
-export type StoredBlocks = ReadonlyMap<string, BlockName>;
+/** Formats of the checkpoint's tensors whose matrices stay as they are stored: blocks, or codes. By name. */
+export type StoredFormats = ReadonlyMap<string, BlockName | 'i8'>;
 
 /**
  * linear(x, W) = linear(x, blocks(W)) {rounding} for matrices that are stored in blocks: kernels read the blocks, and
@@ -13,7 +13,7 @@ export type StoredBlocks = ReadonlyMap<string, BlockName>;
  * and the head. Products with one x are computed by one kernel, so that x is rounded for all of them or for none. Two
  * products of equal width may meet in one tile, and have one format then.
  */
-export function multiplyBlocks(graph: Graph, stored: StoredBlocks | undefined): Graph {
+export function multiplyBlocks(graph: Graph, stored: StoredFormats | undefined): Graph {
   if (stored === undefined || stored.size === 0) return graph;
   const loaded = loadTimeValues(graph);
   const defs = definitions(graph);
@@ -25,7 +25,8 @@ export function multiplyBlocks(graph: Graph, stored: StoredBlocks | undefined): 
     const own = defs.get(matrix);
     const parts = own?.op === 'concat' ? own.operands : [matrix];
     const formats = new Set(parts.map((part) => stored.get(checkpointTensor(defs, part)?.tensor.name ?? '')));
-    return formats.size === 1 ? [...formats][0] : undefined;
+    const [first] = formats;
+    return formats.size === 1 && first !== undefined && isBlockFormat(first) ? first : undefined;
   };
   const chosen = new Map<Value, boolean>();
   const isRounded = (x: Value): boolean => {

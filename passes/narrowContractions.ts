@@ -21,6 +21,8 @@ export interface Narrow {
   readonly from: 'values' | 'codes';
   /** Tensors that stay as they are, by name. */
   readonly keep: readonly string[];
+  /** The tensors whose matrices are narrowed, where they are not all. */
+  readonly only?: ReadonlySet<string>;
   /** Whether the layers at both ends stay as they are (wideLayers). */
   readonly ends?: 'wide';
 }
@@ -51,9 +53,9 @@ const TINY = 1e-30;
  * float's relative error does not depend on its scale: what becomes denormal is below r / 211 (K = 17,920). Sums of
  * squares are what norms need as well.
  *
- * s of i8: the largest magnitude / 127.
+ * s of i8: the largest magnitude / 127, which the contraction finds itself: linear(x, codes) {rounding: K}·scales.
  *
- * A row is stored before its scale is known: in the type `stored` where only contractions read it, and as it is where
+ * A row in E4M3 is stored before its scale is known: in the type `stored` where only contractions read it, and as it is where
  * others do (the stream).
  */
 export function narrowContractions(graph: Graph, narrow: Narrow | undefined, stored: FloatType): Graph {
@@ -64,7 +66,8 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
   const kept = new Set(narrow.keep);
   const isKept = (matrix: Value): boolean => {
     const node = defs.get(matrix);
-    return (matrix.kind === 'weight' && kept.has(matrix.name)) || (node?.operands.some(isKept) ?? false);
+    const isWide = kept.has(matrix.name) || narrow.only?.has(matrix.name) === false;
+    return (matrix.kind === 'weight' && isWide) || (node?.operands.some(isKept) ?? false);
   };
   const layers = Math.max(0, ...graph.nodes.map((node) => (layerOf(node) ?? -1) + 1));
   const wide = narrow.ends === 'wide' ? wideLayers(layers) : 0;
@@ -88,14 +91,19 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
     if (!loaded.has(matrix) || isKept(matrix) || x.type.shape.length !== 2) return undefined;
     if (isAtEnd(node)) return undefined;
     if ((readers.get(node.result) ?? []).some(({ op }) => isRouteOp(op))) return undefined;
-    const scaled = rows.get(x) ?? scaleRows(rewriter, inMemory(x, rewriter), narrow.format, `${node.path}.${QUANTISE}`);
-    rows.set(x, scaled);
     const { name } = node.result;
     const attributes = { format: narrow.format, from: narrow.from };
     const own = rewriter.map(matrix);
     const values = own.type.dtype === 'f32' ? own : rewriter.add('cast', [own], { dtype: 'f32' }, `${name}_matrix`);
     const codes = rewriter.add('codes', [values], attributes, `${name}_codes`);
     const scales = rewriter.add('row_scales', [values], attributes, `${name}_scales`);
+    if (narrow.format === 'i8') {
+      const rounding = Number(x.type.shape[1]);
+      const product = rewriter.add('linear', [rewriter.map(x), codes], { rounding }, `${name}_narrow`);
+      return rewriter.add('mul', [product, scales], {}, name);
+    }
+    const scaled = rows.get(x) ?? scaleRows(rewriter, inMemory(x, rewriter), `${node.path}.${QUANTISE}`);
+    rows.set(x, scaled);
     const product = rewriter.add('linear', [scaled.codes, codes], {}, `${name}_narrow`);
     const wide = rewriter.add('mul', [product, scales], {}, `${name}_unscaled`);
     products.set(node.result, { wide, scale: scaled.scale });
@@ -128,20 +136,12 @@ function rescaled(
   return rewriter.add('mul', [product.wide, scale], {}, result.name);
 }
 
-function scaleRows(rewriter: Rewriter, x: Value, format: CodeFormat, path: string): Scaled {
+function scaleRows(rewriter: Rewriter, x: Value, path: string): Scaled {
   const add = (op: Parameters<Rewriter['add']>[0], operands: readonly Value[], what: string): Value =>
     rewriter.add(op, operands, {}, `${x.name}_${what}`, path);
   const literal = (value: number): Value => rewriter.add('const', [], { value }, `${x.name}_const`, path);
   const round = (inverse: Value): Value =>
-    rewriter.add('cast', [add('mul', [x, inverse], 'scaled')], { dtype: format }, `${x.name}_${format}`, path);
-  if (format === 'i8') {
-    const magnitudes = add('max', [x, add('neg', [x], 'neg')], 'magnitude');
-    const most = add('max', [add('reduce_max', [magnitudes], 'most'), literal(TINY)], 'most');
-    return {
-      codes: round(add('div', [literal(LARGEST.i8), most], 'inverse')),
-      scale: add('mul', [most, literal(1 / LARGEST.i8)], 'scale'),
-    };
-  }
+    rewriter.add('cast', [add('mul', [x, inverse], 'scaled')], { dtype: 'e4m3' }, `${x.name}_e4m3`, path);
   const width = x.type.shape.at(-1);
   const by = 2 ** Math.floor(Math.log2(LARGEST.e4m3 / Math.sqrt(Number(width))));
   const mean = add('add', [add('mean', [add('mul', [x, x], 'squares')], 'mean'), literal(TINY)], 'mean_square');

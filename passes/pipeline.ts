@@ -23,7 +23,7 @@ import { groupWeights, type GroupsOf } from './groupWeights.js';
 import { lowerKernels, type LoweredModule } from './lowerKernels.js';
 import type { WeightStorage } from './lowerWeights.js';
 import { mergeLoops } from './mergeLoops.js';
-import { multiplyBlocks, type StoredBlocks } from './multiplyBlocks.js';
+import { multiplyBlocks, type StoredFormats } from './multiplyBlocks.js';
 import { narrowCache } from './narrowCache.js';
 import { narrowContractions, type Narrow } from './narrowContractions.js';
 import { narrowTables } from './narrowTables.js';
@@ -44,8 +44,8 @@ export interface Numerics {
   readonly weights: WeightStorage;
   /** Contractions whose operands have 8 bits. Default: none. */
   readonly narrow?: Narrow;
-  /** Matrices that are multiplied as the blocks in which they are stored. Default: none. */
-  readonly blocks?: StoredBlocks;
+  /** Matrices that are multiplied as they are stored: in blocks, or codes. Default: none. */
+  readonly stored?: StoredFormats;
   /** Whether matrices that are stored in 4 bits stay so. Default: they are decoded while they load. */
   readonly groups?: 'kept';
   /** Which they are; what a model's checkpoint says. Default: none. */
@@ -146,7 +146,7 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
   {
     name: 'foldNormWeights',
     does: 'Multiplies norm weights into the next matrix while it loads, and moves 1/rms behind the product.',
-    run: (graph, { weights }) => foldNormWeights(graph, weights.format),
+    run: (graph, { weights, stored }) => foldNormWeights(graph, weights.format, stored),
     reason: 'after pruning, so that a norm is folded where it is finally computed',
   },
   {
@@ -164,7 +164,7 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
   {
     name: 'multiplyBlocks',
     does: 'Multiplies matrices as the blocks in which they are stored.',
-    run: (graph, { blocks }) => multiplyBlocks(graph, blocks),
+    run: (graph, { stored }) => multiplyBlocks(graph, stored),
     reason: 'after norms stayed with rows, and with the head; before rows of another type are cast',
   },
   {

@@ -202,8 +202,12 @@ export interface PackTile {
 export interface PackJob {
   readonly layout: 'rows' | 'panels' | 'vnni' | 'quads';
   readonly format: number;
-  /** The format of layout `quads`, in whose blocks all sources are stored. */
+  /** The format of layout `quads`, in whose blocks all sources are stored; `i8` for codes with scales for rows. */
   readonly quads?: string;
+  /**
+   * The result is codes of rows (quads of i8), or their scales (rows): rounded here, or as encoded sources have them.
+   */
+  readonly codes?: 'stored' | 'rounded';
   readonly k: number;
   /** ir/packing's physicalToLogical. */
   readonly rowMap: Int32Array;

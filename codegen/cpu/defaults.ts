@@ -1,6 +1,6 @@
 /** Default schedules for a target that has not been tuned: good, but not optimal. */
 import { extentIn } from '../../ir/extents.js';
-import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import type { Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
 import type { Bucket, CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { CPU_ISAS } from '../../ir/plan.js';
 import { panelColumns } from '../../ir/packing.js';
@@ -9,7 +9,6 @@ import { roundUp } from '../../ir/types.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import { leastCommonMultiple, physicalColumns } from './layout.js';
 import type { CpuFacts } from './legality.js';
-import type { QuadIsa } from './quadIsas.js';
 import { FEW_ROWS, manyColumns, QUAD_CHUNK } from './quadTile.js';
 import { itemStep, weightNames, type Contraction } from './legality.js';
 
@@ -34,7 +33,7 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
       const isVnni = first?.layout === 'vnni';
       const isa = bestIsa(facts, (candidate) => (candidate === 'amx') === isVnni);
       const rows = extentIn(kernel.rows, bucket.extents);
-      if (first?.layout === 'quads') return quadContraction(kernel, isa === 'amx' ? 'avx512' : isa, facts, rows);
+      if (first?.layout === 'quads') return quadContraction(kernel, quadIsa(facts, first, rows), facts, rows);
       const panel = first === undefined ? 16 : panelColumns(first);
       return (isa === 'amx' ? undefined : stream(kernel, isa, rows, panel)) ?? contraction(kernel, isa, facts, rows);
     }
@@ -59,8 +58,12 @@ export function defaultSchedule(kernel: Kernel, module: KernelModule, facts: Cpu
   }
 }
 
+/** Tiles of AMX sum whole rows. Few rows are a stream, which vectors read as fast. */
+const quadIsa = (facts: CpuFacts, { format }: WeightDecl, rows: number): CpuIsa =>
+  bestIsa(facts, (isa) => isa !== 'amx' || (format === 'i8' && rows > FEW_ROWS));
+
 /** Codes: one tile has all of few rows. More rows share the columns that a tile widens. */
-function quadContraction(kernel: Contraction, isa: QuadIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
+function quadContraction(kernel: Contraction, isa: CpuIsa, facts: CpuFacts, rows: number): CpuGemmSchedule {
   const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
   const shape = { kind: 'gemm', isa, kc: QUAD_CHUNK } as const;
   if (rows <= FEW_ROWS) {

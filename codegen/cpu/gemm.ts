@@ -120,7 +120,7 @@ function emitQuadDriver(plan: Plan, operands: Operands): Emitted {
     render('gemm', {
       ...itemValues(plan, operands),
       quads: { ...quads, groupsOffset, codesOffset },
-      isAmx: false,
+      isAmx: schedule.isa === 'amx',
       expands: false,
       wideOffset,
       linesOffset,

@@ -2,12 +2,12 @@
  * Contractions of codes of 8 bits: a worker turns the rows of its items into codes, and multiplies them with panels of
  * quads (ir/quads.ts). Few rows read packed codes; for more, the columns of a register tile are widened once.
  */
-import { isQuads, QUADS, quadPanelBytes, unitBytes, unitDepth, type QuadName } from '../../ir/quads.js';
+import { GROUP, isQuads, QUADS, quadPanelBytes, unitBytes, unitDepth, type QuadName } from '../../ir/quads.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
-import type { Helper } from './micro.js';
-import { QUAD_ISAS, type QuadIsa } from './quadIsas.js';
+import { amxBytes, type Helper } from './micro.js';
+import { QUAD_ISAS, quadIsas } from './quadIsas.js';
 import {
   FEW_ROWS,
   fewQuads,
@@ -50,17 +50,19 @@ export function quadBlocks(
   ldc: number,
   schedule: CpuGemmSchedule,
 ): QuadBlocks {
-  const isa: QuadIsa = schedule.isa === 'amx' ? 'avx512' : schedule.isa;
-  const { hasPairs } = QUAD_ISAS[isa];
-  const depth = roundUp(k, 32);
-  const rows = { depth, pitch: depth * (hasPairs ? 3 : 1) + 64, groups: depth / 32 };
-  const isFew = schedule.mb <= FEW_ROWS;
+  const isas = quadIsas(schedule.isa);
+  const hasPairs = isas.some((isa) => QUAD_ISAS[isa].hasPairs);
   const formats = weights.map(quadFormat);
   const isWhole = formats.every((format) => QUADS[format].scaleQuads === 0);
+  const read = roundUp(k, GROUP);
+  const depth = isWhole ? roundUp(k, unitDepth(QUADS.i8)) : read;
+  const rows = { depth, pitch: depth * (hasPairs ? 3 : 1) + 64, groups: isWhole ? 1 : depth / GROUP };
   const round = `${symbol}_round`;
+  const pads = depth > read ? (hasPairs ? [0, 1, 2] : [0]) : [];
   let source = render('quadRound', {
     name: round,
     k,
+    read,
     depth,
     twice: 2 * depth,
     lda,
@@ -68,47 +70,25 @@ export function quadBlocks(
     groups: rows.groups,
     isWhole,
     pairs: hasPairs,
+    padding: pads.map((copy) => ({ from: copy * depth + read, bytes: depth - read })),
   });
   const helpers: Helper[] = [{ name: 'quadRows', source: render('quadRows', {}) }];
-  const wide = widenedBytes(isa, Math.min(depth, QUAD_CHUNK));
   const made = new Map<QuadName, string>();
   const blocks = formats.map((format) => {
-    const panel = QUADS[format];
-    const panelBytes = quadPanelBytes(panel, k);
     const multiply = made.get(format) ?? `${symbol}_${format}`;
-    if (made.has(format)) return { multiply, panelBytes };
+    const printed = made.has(format)
+      ? []
+      : isas.map((isa) => quadBlock(multiply, { isa, format, rows, ldc }, schedule));
     made.set(format, multiply);
-    const own: QuadTile = { isa, format, rows, ldc };
-    const few = isFew ? fewQuads(own, schedule.mr) : undefined;
-    const heights = isFew ? [] : [schedule.mr, ...tailsOf(schedule.mr)];
-    const many = heights.map((mr) => manyQuads(own, mr));
-    const widen = isFew ? undefined : widenQuads(isa, format);
-    helpers.push(...many, ...[few, widen].filter((helper) => helper !== undefined));
-    source += render('quadBlock', {
-      name: multiply,
-      format,
-      isFew,
-      isWhole,
-      padRows: schedule.mr - 1,
-      panelBytes,
-      mr: schedule.mr,
-      pitch: rows.pitch,
-      groups: rows.groups,
-      ldc,
-      units: Math.ceil(k / unitDepth(panel)),
-      tile: few?.name ?? '',
-      widen: widen?.name ?? '',
-      depth: QUAD_CHUNK / 32,
-      nr: manyColumns(isa),
-      unitGroups: panel.groups,
-      unitBytes: unitBytes(panel),
-      scalesOffset: wide.codes,
-      minimaOffset: wide.codes + wide.scales,
-      tiles: many.map(({ name }, i) => ({ name, mr: heights[i], isMain: i === 0 })),
-    });
-    return { multiply, panelBytes };
+    printed.forEach((each) => helpers.push(...each.helpers));
+    source += printed.map((each) => each.source).join('');
+    const [plain, better] = isas;
+    const choice = { name: multiply, plain, better, feature: better && QUAD_ISAS[better].needs };
+    if (printed.length > 1) source += render('quadChoice', choice);
+    return { multiply, panelBytes: quadPanelBytes(QUADS[format], k) };
   });
   const most = roundUp(schedule.mb, schedule.mr);
+  const isTiled = schedule.mb <= FEW_ROWS || schedule.isa === 'amx';
   return {
     round,
     blocks,
@@ -116,6 +96,56 @@ export function quadBlocks(
     helpers,
     groupsBytes: roundUp(most * rows.groups * 16, 64),
     codesBytes: roundUp(most * rows.pitch, 64),
-    wideBytes: isFew ? 0 : wide.codes + wide.scales + wide.minima,
+    wideBytes: isTiled ? 0 : Math.max(...isas.map((isa) => total(widenedBytes(isa, Math.min(depth, QUAD_CHUNK))))),
   };
+}
+
+const total = ({ codes, scales, minima }: ReturnType<typeof widenedBytes>): number => codes + scales + minima;
+
+/** The function that multiplies rows with the panels of one format, by tiles of one instruction set. */
+function quadBlock(
+  multiply: string,
+  own: QuadTile,
+  { isa: scheduled, mr, mb }: CpuGemmSchedule,
+): { readonly source: string; readonly helpers: readonly Helper[] } {
+  const { isa, format, rows, ldc } = own;
+  const panel = QUADS[format];
+  const isFew = mb <= FEW_ROWS;
+  const isAmx = scheduled === 'amx';
+  const isMany = !isFew && !isAmx;
+  const few = isFew ? fewQuads(own, mr) : undefined;
+  const heights = isFew ? [] : isAmx ? [mr, 16, ...(mr > 16 ? [mr] : [])] : [mr, ...tailsOf(mr)];
+  const tiles = heights.map((height) =>
+    isAmx ? amxBytes({ mr: height, pitch: rows.pitch, ldc }) : manyQuads(own, height),
+  );
+  const widen = isMany ? widenQuads(isa, format) : undefined;
+  const wide = widenedBytes(isa, Math.min(rows.depth, QUAD_CHUNK));
+  const isAlone = quadIsas(scheduled).length === 1;
+  const source = render('quadBlock', {
+    name: isAlone ? multiply : `${multiply}_${isa}`,
+    format,
+    isFew,
+    isAmx,
+    isMany,
+    isWhole: panel.scaleQuads === 0,
+    zero: isMany && !QUAD_ISAS[isa].widenedZero ? 0 : panel.zero,
+    padRows: mr - 1,
+    panelBytes: quadPanelBytes(panel, rows.depth),
+    mr,
+    pitch: rows.pitch,
+    rowGroups: rows.groups,
+    steps: rows.depth / GROUP,
+    ldc,
+    units: rows.depth / unitDepth(panel),
+    tile: few?.name ?? '',
+    widen: widen?.name ?? '',
+    depth: QUAD_CHUNK / GROUP,
+    nr: manyColumns(isa),
+    unitGroups: panel.groups,
+    unitBytes: unitBytes(panel),
+    scalesOffset: wide.codes,
+    minimaOffset: wide.codes + wide.scales,
+    tiles: tiles.map(({ name }, i) => ({ name, mr: heights[i], isMain: i === 0 })),
+  });
+  return { source, helpers: [...tiles, ...[few, widen].filter((helper) => helper !== undefined)] };
 }

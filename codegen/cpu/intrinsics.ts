@@ -33,7 +33,7 @@ const AVX512: VectorIsa = {
   loadPanel: { f32: '_mm512_loadu_ps', bf16: '(__m512)tw_load_bf16', f16: '(__m512)tw_load_f16' },
 };
 
-/** `amx` multiplies tiles of bf16; its vector arithmetic is AVX-512. */
+/** `amx` multiplies tiles of bf16, or of bytes; its vector arithmetic is AVX-512. */
 export const VECTOR_ISAS: Readonly<Record<CpuIsa, VectorIsa>> = {
   portable: {
     vector: 'tw_v',
@@ -76,6 +76,6 @@ export function compilerFlags(isas: readonly CpuIsa[]): string[] {
   const is512 = has('avx512') || has('amx');
   if (has('avx2') || is512) flags.push('-mavx2', '-mfma', '-mf16c', '-mbmi2');
   if (is512) flags.push('-mavx512f', '-mavx512bw', '-mavx512dq', '-mavx512vl', '-mprefer-vector-width=512');
-  if (has('amx')) flags.push('-mamx-tile', '-mamx-bf16');
+  if (has('amx')) flags.push('-mamx-tile', '-mamx-bf16', '-mamx-int8');
   return flags;
 }

@@ -11,7 +11,6 @@ import type { BufferDType } from '../../ir/types.js';
 import { KEY_STEP } from './attention.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import { columnStep } from './layout.js';
-import type { QuadIsa } from './quadIsas.js';
 import { FEW_ROWS, manyColumns, QUAD_CHUNK } from './quadTile.js';
 
 /** What a CPU target provides. */
@@ -42,7 +41,7 @@ const MAX_ITEM = 16384;
 const MAX_TILE_BYTES = 64 << 20;
 
 /** Rows of the highest register tile of codes, by instruction set: of few rows, and of many. */
-const QUAD_ROWS: Readonly<Record<QuadIsa, number>> = { portable: 4, avx2: 6, avx512: 14 };
+const QUAD_ROWS: Readonly<Record<CpuIsa, number>> = { portable: 4, avx2: 6, avx512: 14, amx: 32 };
 
 function quadContraction(
   kernel: Contraction,
@@ -50,11 +49,12 @@ function quadContraction(
   weights: readonly WeightDecl[],
   s: CpuGemmSchedule,
 ): true | string {
-  if (s.isa === 'amx') return 'amx has no tiles of codes';
   if (weights.some(({ layout }) => layout !== 'quads')) return 'the weights of one kernel differ in layout';
   if (a.dtype !== 'f32') return `codes are made of f32, ${a.name} is ${a.dtype}`;
+  const isAmx = s.isa === 'amx';
   const isWhole = weights.some(({ format }) => format === 'i8');
   if (isWhole && weights.some(({ format }) => format !== 'i8')) return 'scales are of rows or of groups, not both';
+  if (isAmx && !isWhole) return 'amx has no scales for groups';
   if (kernel.rounding?.columns !== (isWhole ? kernel.k : GROUP)) return 'rows are rounded as weights are';
   if (isWhole && kernel.k > MOST_WHOLE_ROW) return `sums of ${kernel.k} products do not fit 32 bits`;
   if (!isCount(s.mr) || !isCount(s.mb, s.mr) || s.mb > MAX_ITEM)
@@ -64,6 +64,7 @@ function quadContraction(
   if (s.mb * (s.nb + 16) * 4 > MAX_TILE_BYTES) return 'the tile of a work item is too large';
   for (const step of itemStep(kernel))
     if (s.nb % step !== 0) return `nb must be a multiple of ${step}: whole heads, pairs and blocks of 32`;
+  if (isAmx && s.mr !== 16 && s.mr !== 32) return 'amx tiles are 16 or 32 rows by 32 columns';
   const isFew = s.mb <= FEW_ROWS;
   const nr = isFew ? QUAD_COLUMNS : manyColumns(s.isa);
   const most = isFew ? FEW_ROWS : QUAD_ROWS[s.isa];

@@ -121,19 +121,56 @@ export interface AmxTile {
  * c[mr][nr] (+)= a·b by TDPBF16PS. Tiles 0–3 accumulate, 4–5 hold rows of a, 6–7 columns of b. The loads of a step are
  * interleaved with its products. Nothing is prefetched: tile loads leave no free load slots.
  */
-export function amxTile(tile: AmxTile): Helper {
-  const { mr, nr, lda, bp, ldc } = tile;
+export function amxTile({ mr, nr, lda, bp, ldc }: AmxTile): Helper {
   const name = `tw_amx_${mr}x${nr}_a${lda}_b${bp}_c${ldc}`;
+  const types = { aType: 'uint16_t', bType: 'uint16_t', cType: 'float', dot: 'TW_TILE_DOT' };
+  const steps = { strideA: lda * 2, nextB: bp, strideB: 64, depth: 32, advance: 512 };
+  return tilesOf(name, { mr, nr, lda, ldc }, { ...types, ...steps });
+}
+
+/**
+ * c[mr][32] (+)= a·b by TDPBSUD: rows' codes with signs, `pitch` bytes apart, by unsigned ones of a panel of quads, in
+ * which the quads of 16 columns are half of a line. Sums are integers. mr: 16 or 32.
+ */
+export function amxBytes({ mr, pitch, ldc }: Pick<AmxTile, 'mr' | 'ldc'> & { readonly pitch: number }): Helper {
+  const name = `tw_amx_bytes_${mr}_a${pitch}_c${ldc}`;
+  const types = { aType: 'int8_t', bType: 'uint8_t', cType: 'int32_t', dot: 'TW_TILE_DOT_BYTES' };
+  const steps = { strideA: pitch, nextB: 64, strideB: 128, depth: 64, advance: 2048 };
+  return tilesOf(name, { mr, nr: 32, lda: pitch, ldc }, { ...types, ...steps });
+}
+
+/** Elements along k of a step, and from its columns to those of the next; bytes between rows and lines. */
+interface AmxSteps {
+  readonly strideA: number;
+  /** Elements from 16 columns to the next 16. */
+  readonly nextB: number;
+  readonly strideB: number;
+  readonly depth: number;
+  readonly advance: number;
+  readonly [name: string]: number | string;
+}
+
+function tilesOf(name: string, { mr, nr, lda, ldc }: Omit<AmxTile, 'bp'>, steps: AmxSteps): Helper {
   const [mt, nt] = [mr / 16, nr / 16];
   const cells = Array.from({ length: mt * nt }, (_, i) => ({
     tile: i,
     offset: Math.floor(i / nt) * 16 * ldc + (i % nt) * 16,
   }));
-  const loadA = (m: number): object => ({ isLoad: true, tile: 4 + m, pointer: `a + ${m * 16 * lda}`, stride: lda * 2 });
-  const loadB = (n: number): object => ({ isLoad: true, tile: 6 + n, pointer: `b + ${n * bp}`, stride: 64 });
+  const loadA = (m: number): object => ({
+    isLoad: true,
+    tile: 4 + m,
+    pointer: `a + ${m * 16 * lda}`,
+    stride: steps.strideA,
+  });
+  const loadB = (n: number): object => ({
+    isLoad: true,
+    tile: 6 + n,
+    pointer: `b + ${n * steps.nextB}`,
+    stride: steps.strideB,
+  });
   const dot = (m: number, n: number): object => ({ isLoad: false, tile: m * nt + n, a: 4 + m, b: 6 + n });
   const tiles = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
   const order = [...tiles(nt).map(loadB), ...tiles(mt).flatMap((m) => [loadA(m), ...tiles(nt).map((n) => dot(m, n))])];
-  const source = render('microAmx', { name, mr, nr, mt, nt, cells, order, ldcBytes: ldc * 4 });
+  const source = render('microAmx', { name, mr, nr, mt, nt, cells, order, ldcBytes: ldc * 4, ...steps });
   return { name, source: guard(name, source) };
 }

@@ -2,8 +2,15 @@
 import type { CpuIsa } from '../../ir/plan.js';
 import { render } from './templates.js';
 
-/** Instruction sets with tiles of bytes that are printed. */
-export type QuadIsa = Exclude<CpuIsa, 'amx'>;
+/** Instruction sets with tiles of vectors that are printed. `avxvnni` multiplies quads of 8 columns at once. */
+export type QuadIsa = Exclude<CpuIsa, 'amx'> | 'avxvnni';
+
+/**
+ * The tiles of a schedule, weakest first. Where there are two, their results have the same bits, and the processor
+ * decides which of them runs, so that an artifact runs anywhere.
+ */
+export const quadIsas = (isa: CpuIsa): readonly QuadIsa[] =>
+  isa === 'amx' ? ['avx512'] : isa === 'avx2' ? ['avx2', 'avxvnni'] : [isa];
 
 export interface QuadVectors {
   /** C types of a vector of 32-bit lanes, of the codes of its quads, and of floats. */
@@ -40,13 +47,16 @@ export interface QuadVectors {
   readonly widen: (value: string, quad: number, vector: number, zero: number) => readonly string[];
   /** Whether these codes are unsigned still. */
   readonly widenedZero: boolean;
+  /** Bytes of a quad of widened codes, of all columns of a tile. */
+  readonly quadBytes: 64 | 128;
   /** Statements that add products of a quad of widened codes to all sums `c`R_V of `mr` rows and `nv` vectors. */
   readonly many: (quad: number, mr: number, nv: number, rows: RowCodes) => readonly string[];
-  readonly add: (a: string, b: string) => string;
   readonly loadInt: (place: string) => string;
   readonly storeInt: (place: string, value: string) => string;
   /** Feature of the processor whose dot product of bytes takes the place of several instructions. */
   readonly feature?: string;
+  /** Feature without which no function of these tiles runs. */
+  readonly needs?: string;
   /**
    * Where all vectors of a panel's columns are best multiplied side by side, up to so many sums: statements that add
    * products of a quad, whose codes of 8 bits lie at `places`, and of the rows at `rows`, to `c`ROW_VECTOR.
@@ -134,6 +144,7 @@ const AVX2: QuadVectors = {
     ],
   },
   widenedZero: false,
+  quadBytes: 128,
   many: (at, mr, nv, { pitch, depth }) =>
     [0, 1].flatMap((half) => [
       '{',
@@ -144,11 +155,45 @@ const AVX2: QuadVectors = {
       ]),
       '}',
     ]),
-  add: (a, b) => `_mm256_add_epi32(${a}, ${b})`,
   loadInt: (place) => `_mm256_loadu_si256((const __m256i *)(${place}))`,
   storeInt: (place, value) => `_mm256_storeu_si256((__m256i *)(${place}), ${value});`,
   hasPairs: true,
   helpers: () => render('quads256', {}),
+};
+
+const dot256 = (sum: string, w: string, a: string): string => `${sum} = _mm256_dpbusd_avx_epi32(${sum}, ${w}, ${a});`;
+const quad256 = (a: string, offset: number): string => `_mm256_set1_epi32(${quad(a, offset)})`;
+
+const AVX_VNNI: QuadVectors = {
+  ...AVX2,
+  dot: (sum, name, first, _bits, a) =>
+    range(4).map((i) => dot256(sum, `${name}${first + i}`, quad256(a, 4 * (first + i)))),
+  widen: (value, at, vector) => [`_mm256_storeu_si256((__m256i *)(codes + ${64 * at + 32 * vector}), ${value});`],
+  widenedZero: true,
+  quadBytes: 64,
+  across: {
+    sums: 8,
+    dot: (at, places, rows) => [
+      ...rows.map((row, r) => `const __m256i a${r} = ${quad256(row, 4 * at)};`),
+      ...places.flatMap((place, j) => [
+        '{',
+        `const __m256i w = tw_q256_load(${place});`,
+        ...rows.map((_, r) => dot256(`c${r}_${j}`, 'w', `a${r}`)),
+        '}',
+      ]),
+    ],
+  },
+  many: (at, mr, nv, { pitch }) => [
+    '{',
+    ...range(nv).map((j) => `const __m256i b${j} = tw_q256_load(w + ${64 * at + 32 * j});`),
+    ...range(mr).flatMap((r) => [
+      `const __m256i a${r} = ${quad256('a', r * pitch + 4 * at)};`,
+      ...range(nv).map((j) => dot256(`c${r}_${j}`, `b${j}`, `a${r}`)),
+    ]),
+    '}',
+  ],
+  needs: 'avxvnni',
+  hasPairs: false,
 };
 
 const AVX512: QuadVectors = {
@@ -176,13 +221,13 @@ const AVX512: QuadVectors = {
     [0, 1, 2, 3].map((i) => `TW_DOT(${sum}, ${name}${first + i}, ${quad(a, 4 * (first + i))});`),
   widen: (value, at, vector) => [`_mm512_storeu_si512(codes + ${128 * at + 64 * vector}, ${value});`],
   widenedZero: true,
+  quadBytes: 128,
   many: (at, mr, nv, { pitch }) => [
     '{',
     ...range(nv).map((j) => `const __m512i b${j} = _mm512_loadu_si512(w + ${128 * at + 64 * j});`),
     ...range(mr).flatMap((r) => range(nv).map((j) => `TW_DOT(c${r}_${j}, b${j}, ${quad('a', r * pitch + 4 * at)});`)),
     '}',
   ],
-  add: (a, b) => `_mm512_add_epi32(${a}, ${b})`,
   loadInt: (place) => `_mm512_loadu_si512(${place})`,
   storeInt: (place, value) => `_mm512_storeu_si512(${place}, ${value});`,
   feature: 'avx512vnni',
@@ -215,17 +260,22 @@ const PORTABLE: QuadVectors = {
     [0, 1, 2, 3].map((i) => `tw_q_dot(&${sum}, &${name}${first + i}, ${a} + ${4 * (first + i)});`),
   widen: (value, at, vector) => [`memcpy(codes + ${128 * at + 64 * vector}, &${value}, 64);`],
   widenedZero: true,
+  quadBytes: 128,
   many: (at, mr, nv, { pitch }) => [
     '{',
     ...range(nv).map((j) => `const tw_q b${j} = tw_q_load(w + ${128 * at + 64 * j});`),
     ...range(mr).flatMap((r) => range(nv).map((j) => `tw_q_dot(&c${r}_${j}, &b${j}, a + ${r * pitch + 4 * at});`)),
     '}',
   ],
-  add: (a, b) => `tw_q_sum(${a}, ${b})`,
   loadInt: (place) => `tw_loadi((const int32_t *)(${place}))`,
   storeInt: (place, value) => `memcpy(${place}, &${value}, 64);`,
   hasPairs: false,
   helpers: () => render('quadsPortable', {}),
 };
 
-export const QUAD_ISAS: Readonly<Record<QuadIsa, QuadVectors>> = { portable: PORTABLE, avx2: AVX2, avx512: AVX512 };
+export const QUAD_ISAS: Readonly<Record<QuadIsa, QuadVectors>> = {
+  portable: PORTABLE,
+  avx2: AVX2,
+  avxvnni: AVX_VNNI,
+  avx512: AVX512,
+};

@@ -2,9 +2,11 @@
  * Register tiles of dot products of bytes: unsigned codes of weights (ir/quads.ts) by signed codes of rows. Sums of
  * integers are exact, and those of floats are added in order of k, so that every tile and instruction set has the same
  * bits: total = fma(sum of products, scale of columns · scale of row, total) for each scale; then, of formats with
- * minima, total = fma(−minimum, scale of row · sum of the row's codes, total).
+ * minima, total = fma(−minimum, scale of row · sum of the row's codes, total). Of whole rows, tiles leave the sums of
+ * integers as they are, of unsigned codes where those are.
  */
 import { groupBytes, QUAD_COLUMNS, QUADS, unitBytes, type QuadName, type QuadPanel } from '../../ir/quads.js';
+import type { CpuIsa } from '../../ir/plan.js';
 import { QUAD_ISAS, type QuadIsa, type QuadVectors } from './quadIsas.js';
 import type { Helper } from './micro.js';
 import { render } from './templates.js';
@@ -64,8 +66,9 @@ function scaleOf(panel: QuadPanel, own: QuadVectors, part: number, column: numbe
 const minimumOf = (own: QuadVectors, column: number): string =>
   `${own.multiply}(${own.halves}(d + ${64 + 2 * column}), ${own.bytes}(s + ${32 + column}))`;
 
-/** What the products of unsigned codes have too much, negative: of row `r` and a part. */
+/** What the products of unsigned codes have too much, negative: of row `r` and a part. None of whole rows yet. */
 function correction(panel: QuadPanel, own: QuadVectors, r: number, part: number): string {
+  if (panel.scaleQuads === 0) return own.zero;
   const sum = panel.scaleQuads !== 4 ? `(g${r}->low + g${r}->high)` : part === 0 ? `g${r}->low` : `g${r}->high`;
   return panel.zero === 0 ? own.zero : `${own.setInt}(-${panel.zero} * ${sum})`;
 }
@@ -80,15 +83,15 @@ function addTotal(panel: QuadPanel, own: QuadVectors, r: number, sum: string, at
 
 /** A function's text for each of the ways to multiply, under one name that chooses. `print` gets name and attribute. */
 function versions(own: QuadVectors, name: string, print: (name: string, target: string) => string): Helper {
-  const { feature } = own;
+  const { feature, needs } = own;
   const text =
     feature === undefined
-      ? print(name, '')
+      ? print(name, needs === undefined ? '' : `, target("${needs}")`)
       : '#define TW_DOT TW_DOT_PLAIN\n' +
         print(`${name}_plain`, '') +
         '#undef TW_DOT\n#define TW_DOT TW_DOT_FEATURE\n' +
         print(`${name}_${feature}`, `, target("${feature}")`) +
-        `#undef TW_DOT\n#define ${name} (__builtin_cpu_supports("${feature}") ? ${name}_${feature} : ${name}_plain)\n`;
+        `#undef TW_DOT\n#define ${name} (TW_SUPPORTS("${feature}") ? ${name}_${feature} : ${name}_plain)\n`;
   return { name, source: `${own.helpers()}#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n` };
 }
 
@@ -96,11 +99,14 @@ function versions(own: QuadVectors, name: string, print: (name: string, target: 
 export function fewQuads({ isa, format, rows, ldc }: QuadTile, mr: number): Helper {
   const panel = QUADS[format];
   const own = QUAD_ISAS[isa];
-  const body: string[] = range(mr).map((r) => `const tw_group *g${r} = groups + ${r * rows.groups} + n;`);
+  const isWhole = panel.scaleQuads === 0;
+  const body: string[] = isWhole
+    ? []
+    : range(mr).map((r) => `const tw_group *g${r} = groups + ${r * rows.groups} + n;`);
   const vectors = range(QUAD_COLUMNS / own.lanes);
   const finish = (j: number, part: number, sum: (r: number) => string): readonly string[] => {
     const place = (r: number): string => `c + ${r * ldc + j * own.lanes}`;
-    if (panel.scaleQuads === 0) return range(mr).map((r) => own.addTo(`(int32_t *)(${place(r)})`, sum(r)));
+    if (isWhole) return range(mr).map((r) => own.addTo(`(int32_t *)(${place(r)})`, sum(r)));
     return [
       `const ${own.float} scale = ${scaleOf(panel, own, part, j * own.lanes)};`,
       ...(panel.hasMinimum ? [`const ${own.float} minimum = ${minimumOf(own, j * own.lanes)};`] : []),
@@ -160,8 +166,8 @@ const unitValues = (panel: QuadPanel): object => ({
   groupBytes: groupBytes(panel),
 });
 
-/** Columns of the tiles of many rows. A group of their codes takes 1 KiB in memory, whatever the instruction set. */
-export const manyColumns = (isa: QuadIsa): 16 | 32 => (isa === 'avx2' ? 16 : 32);
+/** Columns of the tiles of many rows. */
+export const manyColumns = (isa: QuadIsa | CpuIsa): 16 | 32 => (isa === 'avx2' || isa === 'avxvnni' ? 16 : 32);
 
 /** Makes `manyColumns` columns of a panel ready for tiles of many rows: codes, scales and minima of some units. */
 export function widenQuads(isa: QuadIsa, format: QuadName): Helper {
@@ -192,7 +198,8 @@ export function widenQuads(isa: QuadIsa, format: QuadName): Helper {
     body.push(`minima += ${nr};`);
   }
   const name = `tw_widen_${isa}_${format}`;
-  const text = render('quadWiden', { name, nr, format, ...unitValues(panel), body });
+  const target = own.needs === undefined ? '' : `, target("${own.needs}")`;
+  const text = render('quadWiden', { name, target, nr, format, ...unitValues(panel), body, wide: 8 * own.quadBytes });
   return { name, source: `${own.helpers()}#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n` };
 }
 
@@ -205,16 +212,20 @@ export function manyQuads({ isa, format, rows, ldc }: QuadTile, mr: number): Hel
   const cells = range(mr).flatMap((r) =>
     range(nr / own.lanes).map((j) => ({ r, j, sum: `c${r}_${j}`, at: `c + ${r * ldc + j * own.lanes}` })),
   );
-  const groups = range(mr).map((r) => `const tw_group *g${r} = groups + ${r * rows.groups} + n;`);
+  const groups = isWhole ? [] : range(mr).map((r) => `const tw_group *g${r} = groups + ${r * rows.groups} + n;`);
   const zero = (r: number, part: number): string => (own.widenedZero ? correction(panel, own, r, part) : own.zero);
   const parts = partsOf(panel);
   const products = (firsts: readonly number[]): readonly string[] =>
     firsts.flatMap((first) => range(4).flatMap((i) => own.many(first + i, mr, nr / own.lanes, rows)));
   const body = parts.flatMap((firsts, part) => [
     '{',
-    ...range(mr).map((r) => `const ${own.int} z${r} = ${zero(r, part)};`),
-    ...cells.map(({ r, sum }) => (isWhole ? `${sum} = ${own.add(sum, `z${r}`)};` : `${own.int} ${sum} = z${r};`)),
-    ...products(firsts),
+    ...(isWhole
+      ? products(firsts)
+      : [
+          ...range(mr).map((r) => `const ${own.int} z${r} = ${zero(r, part)};`),
+          ...cells.map(({ r, sum }) => `${own.int} ${sum} = z${r};`),
+          ...products(firsts),
+        ]),
     ...(isWhole
       ? []
       : range(nr / own.lanes).flatMap((j) => [
@@ -237,6 +248,7 @@ export function manyQuads({ isa, format, rows, ldc }: QuadTile, mr: number): Hel
         ? cells.map(({ sum, at }) => `${own.int} ${sum} = first ? ${own.zero} : ${own.loadInt(at)};`)
         : [`if (first) for (int r = 0; r < ${mr}; r++) memset(c + r * ${ldc}, 0, ${4 * nr});`],
       body: [...groups, ...body],
+      wide: 8 * own.quadBytes,
       advance: { scales: isWhole ? 0 : parts.length * nr, minima: panel.hasMinimum ? nr : 0 },
       end: isWhole ? cells.map(({ sum, at }) => own.storeInt(at, sum)) : [],
     }),
@@ -246,5 +258,9 @@ export function manyQuads({ isa, format, rows, ldc }: QuadTile, mr: number): Hel
 /** Bytes that widened columns of `depth` along k take: codes, scales and minima. */
 export function widenedBytes(isa: QuadIsa, depth: number): { codes: number; scales: number; minima: number } {
   const groups = depth / 32;
-  return { codes: groups * 1024, scales: groups * 2 * manyColumns(isa) * 4, minima: groups * manyColumns(isa) * 4 };
+  return {
+    codes: groups * 8 * QUAD_ISAS[isa].quadBytes,
+    scales: groups * 2 * manyColumns(isa) * 4,
+    minima: groups * manyColumns(isa) * 4,
+  };
 }

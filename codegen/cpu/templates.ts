@@ -25,6 +25,7 @@ export type TemplateName =
   | 'quadMany'
   | 'quadWiden'
   | 'quadBlock'
+  | 'quadChoice'
   | 'gemm'
   | 'attention'
   | 'logprob'

@@ -12,7 +12,7 @@ import { decodeUtf8, readBounded } from '../../system/read.js';
 import { quoteForShell } from '../../system/shell.js';
 import { MANIFEST, MAX_CACHE_TOKENS, type WeightInit } from '../names.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
-import { ARITHMETICS, type Arithmetic, type KvCache } from '../target.js';
+import { ARITHMETICS, isInteger, type Arithmetic, type KvCache } from '../target.js';
 import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Rebuild } from '../targets/index.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
@@ -134,7 +134,8 @@ export function rebuild(
 ): string {
   const { arithmetic, target, model, cacheTokens, kvCache, logits = false } = known;
   const isHost = target === undefined || target === HOST_TARGET;
-  const precision = arithmetic === 'f32' || !isHost ? arithmetic : undefined;
+  const isNarrow = arithmetic !== undefined && isInteger(arithmetic);
+  const precision = isNarrow ? 'int8' : arithmetic === 'f32' || !isHost ? arithmetic : undefined;
   const words = [
     'tilewright compile',
     model === undefined ? '<checkpoint>' : quoteForShell(model.path),

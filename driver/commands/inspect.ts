@@ -20,7 +20,7 @@ import { cacheTokensOf } from '../functions.js';
 import { detectMachine, type Machine } from '../machine.js';
 import { arithmeticName, type KvCache, type Precision, type TargetName } from '../target.js';
 import { openModel } from '../model.js';
-import { storedBlocks } from '../storedBlocks.js';
+import { storedFormats } from '../storedFormats.js';
 import { targetOf } from '../targets/index.js';
 
 export interface InspectRequest extends Omit<ArtifactRequest, 'trustsCode'> {
@@ -113,7 +113,7 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
     { target: name, precision, ...(isa === undefined ? {} : { isa }) },
     machine,
     checkpoint.config.dtype,
-    storedBlocks(checkpoint),
+    storedFormats(checkpoint, precision),
   );
   const { stages, observe } = recordStages();
   const compiled = compileModel(checkpoint, target, device, {

@@ -13,7 +13,7 @@ import { detectMachine, numericsOf } from '../machine.js';
 import { buildGraph, openModel } from '../model.js';
 import { isArtifact } from '../names.js';
 import type { Precision } from '../target.js';
-import { storedBlocks } from '../storedBlocks.js';
+import { storedFormats } from '../storedFormats.js';
 import { targetOf } from '../targets/index.js';
 import type { InspectRequest } from './inspect.js';
 import { comparedResults, resultsOf, Sums, valuesOf, type Compared, type IsSame } from './kernelResults.js';
@@ -64,7 +64,9 @@ function numericsFor({ target: name = 'cpu', precision, isa }: ErrorRequest, che
   // Rounding needs no matrix units.
   if (target.isHost && precision === 'bf16' && isa === undefined) return numericsOf('amx');
   const wanted = { target: name, precision, ...(isa === undefined ? {} : { isa }) };
-  return target.numerics(target.choose(wanted, detectMachine(), checkpoint.config.dtype, storedBlocks(checkpoint)));
+  return target.numerics(
+    target.choose(wanted, detectMachine(), checkpoint.config.dtype, storedFormats(checkpoint, precision)),
+  );
 }
 
 const ROUNDS: ReadonlySet<unknown> = new Set(['roundBf16', 'roundF20', 'roundF24']);

@@ -11,7 +11,7 @@ import { Dump } from './dump.js';
 import type { Machine } from '../machine.js';
 import { openModel } from '../model.js';
 import type { ArtifactRequest, CompileRequest, Ui } from '../requests.js';
-import { storedBlocks } from '../storedBlocks.js';
+import { storedFormats } from '../storedFormats.js';
 import type { PackedCode } from '../targets/machineCode.js';
 import { TARGET_RECORDS, targetOf, type AnyTarget, type CompiledModel, type Rebuild } from '../targets/index.js';
 
@@ -61,7 +61,7 @@ export function beginOpening(
   const reference = (): ModelReference => referenceTo(request.model, checkpoint, request.init);
   const finish = async (cacheTokens = request.cacheTokens): Promise<OpenedModel> => {
     const wanted = { target: name, precision, ...(request.isa === undefined ? {} : { isa: request.isa }) };
-    const device = target.choose(wanted, machine, checkpoint.config.dtype, storedBlocks(checkpoint));
+    const device = target.choose(wanted, machine, checkpoint.config.dtype, storedFormats(checkpoint, precision));
     ui.phase('compile');
     const dump = request.dump === undefined ? undefined : new Dump(request.dump);
     const model = compileModel(checkpoint, target, device, {

@@ -9,6 +9,7 @@ import { CPU_ISAS, type CpuSchedule } from '../../ir/plan.js';
 import { machineBytes } from '../../runtime/cpu/memoryUse.js';
 import { compileKernels, emitPlan } from './cpuKernels.js';
 import { arithmeticOf, numericsOf } from '../machine.js';
+import { CPU_ARITHMETICS, isInteger } from '../target.js';
 import { cpuDevice, cpuDeviceFor, type CpuDevice } from './cpuModel.js';
 import type { Target } from './target.js';
 
@@ -17,10 +18,10 @@ export { cpuDevice, type CpuDevice, type CpuModel } from './cpuModel.js';
 const manifest = z.strictObject({
   kind: z.literal('cpu'),
   isa: z.enum(CPU_ISAS),
-  arithmetic: z.enum(['bf16', 'f32', 'int8']),
-  /** Formats of matrices that are multiplied as blocks, by tensor. */
+  arithmetic: z.enum(CPU_ARITHMETICS),
+  /** Formats of matrices that are multiplied as they are stored, by tensor. */
   blocks: z
-    .record(z.string().max(300), z.enum(BLOCK_NAMES))
+    .record(z.string().max(300), z.enum([...BLOCK_NAMES, 'i8']))
     .refine((blocks) => Object.keys(blocks).length <= 100_000)
     .optional(),
   cpu: z.string().max(200),
@@ -41,34 +42,35 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
   // A CPU adds one key after another, so that neighbours in a micro-batch do not matter.
   mask: 'tree',
 
-  choose: ({ precision, isa }, machine, _stored, blocks) => cpuDevice(machine, precision, isa, blocks),
+  choose: ({ precision, isa }, machine, _stored, kept) => cpuDevice(machine, precision, isa, kept),
   label: ({ isa }) => isa,
   option: () => 'cpu',
-  arithmetic: ({ isa, blocks }) => arithmeticOf(isa, blocks),
-  numerics: ({ isa, blocks }) => numericsOf(isa, blocks),
+  arithmetic: ({ isa, contractions }) => arithmeticOf(isa, contractions),
+  numerics: ({ isa, contractions }) => numericsOf(isa, contractions),
   capacity: () => ({ least: 1024, most: 4096 }),
   buckets: defaultBuckets,
   // A query costs the same beside others of its path.
   decodeSizes: [],
 
   manifest,
-  describe: ({ isa, cpu: model, blocks }) => ({
+  describe: ({ isa, cpu: model, contractions }) => ({
     kind: 'cpu',
     isa,
-    arithmetic: arithmeticOf(isa, blocks),
+    arithmetic: arithmeticOf(isa, contractions),
     cpu: model,
-    ...(blocks.size === 0 ? {} : { blocks: Object.fromEntries(blocks) }),
+    ...(contractions.stored.size === 0 ? {} : { blocks: Object.fromEntries(contractions.stored) }),
   }),
   restore: (described, machine) => {
-    const { isa, arithmetic, cpu: model, blocks: stored = {} } = manifest.parse(described);
-    const blocks = new Map(Object.entries(stored));
+    const { isa, arithmetic, cpu: model, blocks = {} } = manifest.parse(described);
+    const stored = new Map(Object.entries(blocks));
+    const contractions = { stored, rounds: stored.size === 0 && isInteger(arithmetic) };
     if (!machine.isas.includes(isa))
       throw new Error(
         `compiled for ${isa} on ${model}; this CPU (${machine.cpu.model}) has ${machine.isas.join(', ')}`,
       );
-    if (arithmeticOf(isa, blocks) !== arithmetic)
+    if (arithmeticOf(isa, contractions) !== arithmetic)
       throw new Error(`manifest.json: ${isa} does not compute in ${arithmetic}`);
-    return cpuDeviceFor(machine, isa, blocks);
+    return cpuDeviceFor(machine, isa, contractions);
   },
 
   sources: (plan) => emitPlan(plan).sources,

@@ -14,7 +14,7 @@ import type { Kernel } from '../../ir/kernel.js';
 import type { Bucket, CpuIsa, LinkedFunction, Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/family/mask.js';
-import type { StoredBlocks } from '../../passes/multiplyBlocks.js';
+import type { StoredFormats } from '../../passes/multiplyBlocks.js';
 import type { Numerics } from '../../passes/pipeline.js';
 import type { KernelResources } from '../../runtime/cuda/ptxasLog.js';
 import type { PlanStages } from '../../runtime/stagePlan.js';
@@ -195,7 +195,7 @@ export interface Target<S, D> {
    * The machine to compile for. `stored`: the checkpoint's element type; `blocks`: its matrices that are stored in
    * blocks. Throws UserError if there is none.
    */
-  choose(request: TargetRequest, machine: Machine, stored: 'f32' | 'bf16' | 'f16', blocks?: StoredBlocks): D;
+  choose(request: TargetRequest, machine: Machine, stored: 'f32' | 'bf16' | 'f16', kept?: StoredFormats): D;
   label(device: D): string;
   /** The `--target` value that selects such a machine. */
   option(device: D): string;

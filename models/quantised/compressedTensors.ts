@@ -21,6 +21,8 @@ interface Scheme {
   readonly isSymmetric: boolean;
   readonly block?: readonly [number, number];
   readonly strategy: (typeof STRATEGIES)[number];
+  /** Whether rows of activations become int8 as well, by their largest magnitudes. */
+  readonly roundsRows: boolean;
 }
 
 export const compressedTensors: QuantisationMethod = {
@@ -44,9 +46,10 @@ function onlyScheme(settings: Settings, where: string, format: string): Scheme {
   const schemes = groups.map(([name, group]) => {
     const place = `${where}: config_groups: ${name.slice(0, 80)}`;
     const weights = isRecord(group) ? group['weights'] : undefined;
-    if (!isRecord(weights)) throw new UserError(`${place}: weights: expected an object, got ${quote(weights)}`);
-    if (isRecord(group)) new Settings(group, place).oneOf(['format'], [format], format);
-    return readScheme(weights, `${place}: weights`);
+    if (!isRecord(group) || !isRecord(weights))
+      throw new UserError(`${place}: weights: expected an object, got ${quote(weights)}`);
+    new Settings(group, place).oneOf(['format'], [format], format);
+    return { ...readScheme(weights, `${place}: weights`), roundsRows: roundsRows(group['input_activations']) };
   });
   const [first] = schemes;
   if (first === undefined) settings.refuse('config_groups', 'groups of modules');
@@ -55,7 +58,14 @@ function onlyScheme(settings: Settings, where: string, format: string): Scheme {
   return first;
 }
 
-function readScheme(weights: Json, where: string): Scheme {
+/** Whether these settings of activations mean int8 with a scale for each row, computed with it, and no zero point. */
+function roundsRows(activations: unknown): boolean {
+  if (!isRecord(activations)) return false;
+  const { type = 'int', num_bits: bits = 8, strategy, dynamic, symmetric = true } = activations;
+  return type === 'int' && bits === 8 && strategy === 'token' && dynamic === true && symmetric === true;
+}
+
+function readScheme(weights: Json, where: string): Omit<Scheme, 'roundsRows'> {
   const settings = new Settings(weights, where);
   const type = settings.oneOf(['type'], ['int', 'float'], 'int');
   const bits = settings.oneOf(['num_bits'], type === 'float' ? [8] : [4, 8], 8);
@@ -81,7 +91,8 @@ function blockOf(settings: Settings): readonly [number, number] {
   return isBlock ? [sizes[0] as number, sizes[1] as number] : settings.refuse('block_structure', 'two sizes');
 }
 
-const plain = ({ strategy, group, block }: Scheme): Quantisation => ({
+const plain = ({ strategy, group, block, roundsRows: isInteger }: Scheme): Quantisation => ({
+  ...(isInteger ? { activations: 'int8' } : {}),
   matrixOf: (module) =>
     plainMatrix(module, ['weight_scale'], {
       ...(strategy === 'group' && group !== -1 ? { group } : {}),

@@ -63,6 +63,8 @@ export interface QuantisedTensors {
   readonly schemes: ReadonlyMap<string, { readonly matrices: number; readonly elements: number }>;
   /** Scales that are read and not used, by name. */
   readonly scales: ReadonlyMap<string, FilePart>;
+  /** What rows of activations become, if that is said. */
+  readonly activations?: 'int8';
 }
 
 const WEIGHT = '.weight';
@@ -77,7 +79,7 @@ function isZero(tensor: StoredTensor | undefined): boolean {
 
 /** Finds the matrices that a model expects among the tensors of a quantised checkpoint. */
 export function quantisedTensors(
-  { matrixOf }: Quantisation,
+  { matrixOf, activations }: Quantisation,
   stored: ReadonlyMap<string, StoredTensor>,
   expected: readonly ExpectedTensor[],
 ): QuantisedTensors {
@@ -113,5 +115,5 @@ export function quantisedTensors(
     scales.set(name, { file, offset, byteLength });
     found.delete(name);
   }
-  return { found, problems, schemes, scales };
+  return { found, problems, schemes, scales, ...(activations === undefined ? {} : { activations }) };
 }

@@ -1,7 +1,7 @@
 /** Maps and packs weights as planned by runtime/weightPlan.ts. */
 import type { WeightDecl } from '../../ir/kernel.js';
 import { physicalToLogical, sourceRows, tensorRow } from '../../ir/packing.js';
-import { FORMATS } from '../../ir/storage.js';
+import { FORMATS, isCodeFormat } from '../../ir/storage.js';
 import type { FileMappings, LoadProgress } from '../files.js';
 import { encodedMatrix, orDamaged } from '../encodedMatrix.js';
 import { encodedRow, fileRanges, fileRow, fileSpan, type TensorSource } from '../tensorSource.js';
@@ -89,14 +89,15 @@ async function packWeight(
   files: FileMappings,
   target: NativeMemory,
 ): Promise<void> {
-  const { layout, format, k, sources, columnScale, columnOffset } = weight.weight;
+  const { layout, format, scalesOf, from, sources, columnScale, columnOffset } = weight.weight;
   if (layout === 'kmajor' || layout === 'groups')
     throw new Error(`Weight ${weight.weight.name} is laid out for a GPU.`);
   const job: PackJob = {
     layout,
     format: FORMATS[format].code,
     ...(layout === 'quads' ? { quads: format } : {}),
-    k,
+    ...(isCodeFormat(format) || scalesOf !== undefined ? { codes: from === 'codes' ? 'stored' : 'rounded' } : {}),
+    k: scalesOf?.k ?? weight.weight.k,
     rowMap: memoryRows(weight),
     sources: weight.sources.map((source, i) =>
       packSource(source, sources[i]!.tensor, rowsInMemory(source, sources[i]!.rows), files),

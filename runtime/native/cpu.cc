@@ -84,7 +84,8 @@ void readFeatures(CpuInfo &info) {
   info.hasAvx512 =
       info.hasAvx2 && savesZmm && bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) && bit(seven.b, 31);
   const bool hasBf16 = query(7, 1, sevenOne) && bit(sevenOne.a, 5);
-  info.hasAmx = info.hasAvx512 && hasBf16 && savesTiles && bit(seven.d, 24) && bit(seven.d, 22) && requestTiles();
+  info.hasAmx = info.hasAvx512 && hasBf16 && savesTiles && bit(seven.d, 24) && bit(seven.d, 22) &&
+                bit(seven.d, 25) && requestTiles();
 }
 
 void readNames(CpuInfo &info) {

@@ -290,6 +290,18 @@ void decodeTile(const Encoded &matrix, size_t row, size_t rows, size_t from, siz
   }
 }
 
+bool hasRowScales(const Encoded &matrix) {
+  const CodeGrid &codes = matrix.codes;
+  return matrix.block == nullptr && codes.type == CodeType::I8 && codes.wordBytes == 1 && codes.columnStride == 1 &&
+         !matrix.hasZeros && matrix.zero == 0 && matrix.groups.empty() && matrix.scales.blockColumns >= matrix.k;
+}
+
+void copyCodes(const Encoded &matrix, size_t row, int8_t *out) {
+  std::memcpy(out, matrix.codes.data + row * matrix.codes.rowStride, matrix.k);
+}
+
+float rowScale(const Encoded &matrix, size_t row) { return affineOf(matrix, row, 0, 0).scale; }
+
 void decodeRow(const Encoded &matrix, size_t row, size_t from, size_t count, float *out) {
   for (size_t done = 0; done < count; done += TILE_COLUMNS)
     decodeTile(matrix, row, 1, from + done, std::min(TILE_COLUMNS, count - done), out + done, TILE_COLUMNS);

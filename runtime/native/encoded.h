@@ -89,6 +89,11 @@ constexpr size_t TILE_ROWS = 32, TILE_COLUMNS = 128;
  * that is zero, infinite or no number.
  */
 void decodeTile(const Encoded &matrix, size_t row, size_t rows, size_t from, size_t count, float *out, size_t stride);
+/** Whether elements are codes of a byte with signs, times one scale for each row. */
+bool hasRowScales(const Encoded &matrix);
+/** The codes of such a row, as they are stored, and its scale. Throws as decodeTile does. */
+void copyCodes(const Encoded &matrix, size_t row, int8_t *out);
+float rowScale(const Encoded &matrix, size_t row);
 /** `count` elements of a row from column `from`. */
 void decodeRow(const Encoded &matrix, size_t row, size_t from, size_t count, float *out);
 /** `count` elements from flat index `first`, by rows. */

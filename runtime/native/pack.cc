@@ -199,6 +199,16 @@ void packRows(const PackJob &job, size_t panel) {
   }
 }
 
+/** The scales of rows of codes, in f32. */
+void packScales(const PackJob &job, size_t panel) {
+  const size_t first = panel * panelColumns(job);
+  const size_t end = std::min(job.rowMap.size() - first, panelColumns(job));
+  for (size_t lane = 0; lane < end; lane++) {
+    const float scale = codeRow(job, findRow(job, first + lane), nullptr);
+    std::memcpy(job.target + (first + lane) * sizeof(float), &scale, sizeof(float));
+  }
+}
+
 }  // namespace
 
 const StorageFormat FORMATS[FORMAT_COUNT] = {
@@ -222,7 +232,7 @@ size_t packedBytes(const PackJob &job) {
   const size_t columns = panelsOf(job) * panelColumns(job);
   const size_t bytes = job.format->bytes;
   switch (job.layout) {
-    case PackJob::Layout::Rows: return job.rowMap.size() * job.k * bytes;
+    case PackJob::Layout::Rows: return job.rowMap.size() * (job.isScales ? 1 : job.k) * bytes;
     case PackJob::Layout::Panels: return columns * job.k * bytes;
     case PackJob::Layout::Quads: break;
     case PackJob::Layout::Vnni: return columns * ((job.k + VNNI_DEPTH - 1) / VNNI_DEPTH * VNNI_DEPTH) * bytes;
@@ -254,6 +264,7 @@ void loadRow(const PackSource &source, size_t k, size_t row, size_t from, size_t
 }
 
 void packPanel(const PackJob &job, size_t panel) {
+  if (job.isScales) return packScales(job, panel);
   if (job.layout == PackJob::Layout::Rows) return packRows(job, panel);
   if (job.layout == PackJob::Layout::Quads) return packQuads(job, panel);
   const bool isVnni = job.layout == PackJob::Layout::Vnni;

@@ -53,7 +53,11 @@ struct PackJob {
   enum class Layout { Rows, Panels, Vnni, Quads };
   Layout layout = Layout::Panels;
   const StorageFormat *format = nullptr;  // of single elements
-  const QuadFormat *quads = nullptr;      // of layout Quads, whose sources hold blocks of it
+  const QuadFormat *quads = nullptr;      // of layout Quads, whose sources hold blocks of it, or rows that become codes
+  /** Codes of rows, and their scales: made here, or as encoded sources hold them. */
+  bool isStored = false;
+  /** Of layout Rows: the scale of each row, in place of its elements. */
+  bool isScales = false;
   size_t k = 0;
   /** For each physical column the row of the stacked sources, or −1 for zeros. */
   std::vector<int32_t> rowMap;
@@ -100,6 +104,13 @@ size_t quadDepth(const QuadFormat &format);
 size_t quadPanelBytes(const QuadFormat &format, size_t k);
 /** Whether a matrix is stored in blocks of the format. */
 bool holdsBlocks(const QuadFormat &format, const Encoded &matrix);
+/** Whether the format has a scale for whole rows, which is kept elsewhere. */
+bool hasWholeRows(const QuadFormat &format);
+/**
+ * The scale of a row of codes of 8 bits: the stored one, or its largest magnitude / 127. The row's codes, −128 … 127,
+ * go to `codes` unless it is null. Throws CodedError, WEIGHTS_DAMAGED, for a stored scale that is none.
+ */
+float codeRow(const PackJob &job, const RowRef &ref, int8_t *codes);
 /** Packs one panel of quads. Throws CodedError, WEIGHTS_DAMAGED, for a scale that is not finite. */
 void packQuads(const PackJob &job, size_t panel);
 

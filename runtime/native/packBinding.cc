@@ -125,7 +125,20 @@ std::shared_ptr<OwnedJob> parseJob(const Napi::Object &object) {
   for (uint32_t i = 0; i < sources.Length(); i++) {
     job.sources.push_back(parseSource(sources.Get(i), job.k, *owned, "sources[" + std::to_string(i) + "]"));
   }
-  if (job.quads != nullptr) {
+  const Napi::Value codes = object.Get("codes");
+  if (!codes.IsUndefined()) {
+    const std::string kind = stringArg(codes, "codes");
+    if (kind != "stored" && kind != "rounded") fail("codes must be stored or rounded, not " + kind);
+    job.isStored = kind == "stored";
+    job.isScales = job.layout == PackJob::Layout::Rows;
+    if (job.isScales ? job.format->bytes != 4 : job.quads == nullptr || !hasWholeRows(*job.quads))
+      fail("codes of whole rows lie in quads of i8, their scales in rows of f32");
+    for (const PackSource &source : job.sources)
+      if (job.isStored && (source.kind != PackSource::Kind::Encoded || !hasRowScales(*source.encoded)))
+        fail("a source has no codes of 8 bits with scales for rows");
+    if (job.isStored && !object.Get("columnScale").IsUndefined()) fail("stored codes take no columnScale");
+  } else if (job.quads != nullptr) {
+    if (hasWholeRows(*job.quads)) fail("codes must be stored or rounded");
     if (job.k % quadDepth(*job.quads) != 0) fail("k is not whole blocks");
     for (const PackSource &source : job.sources)
       if (source.kind != PackSource::Kind::Encoded || !holdsBlocks(*job.quads, *source.encoded))
@@ -136,6 +149,8 @@ std::shared_ptr<OwnedJob> parseJob(const Napi::Object &object) {
   if (columns == 0 || columns > static_cast<size_t>(MAX_EXTENT)) fail("rowMap is empty or too long");
   job.rowMap.assign(rows, rows + columns);
   checkRowMap(job);
+  for (size_t i = 0; job.isScales && i < columns; i++)
+    if (job.rowMap[i] < 0) fail("rowMap: padding has no scale");
 
   const Napi::Value scale = object.Get("columnScale");
   if (!scale.IsUndefined()) {

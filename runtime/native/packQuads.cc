@@ -1,8 +1,10 @@
 // Panels of quads (ir/quads.ts): codes of 32 columns, 4 neighbours along k together, with the scales of their blocks.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "encoded.h"
+#include "halves.h"
 #include "pack.h"
 
 namespace tw {
@@ -117,7 +119,7 @@ namespace {
 const QuadFormat QUAD_FORMATS[] = {
     {"q8_0", 8, 1, 64, 0, 128, loadQ8_0},   {"q4_0", 4, 1, 64, 0, 8, loadQ4_0},
     {"q4_k", 4, 8, 128, 64, 0, loadQ4_K},   {"q5_k", 5, 8, 128, 64, 0, loadQ5_K},
-    {"q6_k", 6, 8, 64, 64, 32, loadQ6_K},
+    {"q6_k", 6, 8, 64, 64, 32, loadQ6_K},   {"i8", 8, 2, 0, 0, 128, nullptr},
 };
 
 size_t groupBytes(const QuadFormat &format) { return format.scales + format.bits * QUAD_LINE; }
@@ -146,15 +148,67 @@ const QuadFormat *findQuadFormat(const std::string &name) {
 size_t quadDepth(const QuadFormat &format) { return QUAD_GROUP * format.groups; }
 
 size_t quadPanelBytes(const QuadFormat &format, size_t k) {
-  return k / quadDepth(format) * (format.head + format.groups * groupBytes(format));
+  return (k + quadDepth(format) - 1) / quadDepth(format) * (format.head + format.groups * groupBytes(format));
 }
 
 bool holdsBlocks(const QuadFormat &format, const Encoded &matrix) {
   return matrix.block != nullptr && std::strcmp(matrix.block->name, format.name) == 0;
 }
 
+bool hasWholeRows(const QuadFormat &format) { return format.load == nullptr; }
+
+namespace {
+
+float largestOf(const float *row, size_t count) {
+  float largest = 0;
+  for (size_t i = 0; i < count; i++) {
+    const float magnitude = std::fabs(row[i]);
+    if (!(magnitude <= largest) && !std::isnan(largest)) largest = magnitude;
+  }
+  return largest;
+}
+
+TW_CLONES void roundCodes(const float *row, float scale, size_t count, int8_t *codes) {
+  for (size_t i = 0; i < count; i++) {
+    const float code = std::nearbyintf(row[i] / scale);
+    codes[i] = static_cast<int8_t>(code > 127 ? 127 : code < -127 ? -127 : code == code ? code : 0);
+  }
+}
+
+void packWholeRows(const PackJob &job, size_t panel) {
+  const size_t bytes = quadPanelBytes(*job.quads, job.k);
+  uint8_t *out = job.target + panel * bytes;
+  std::memset(out, job.quads->zero, bytes);
+  std::vector<int8_t> codes(job.k);
+  for (size_t lane = 0; lane < QUAD_COLUMNS; lane++) {
+    const RowRef ref = findRow(job, panel * QUAD_COLUMNS + lane);
+    if (ref.source == nullptr) continue;
+    codeRow(job, ref, codes.data());
+    for (size_t i = 0; i < job.k; i++)
+      out[i / QUAD_CODES * QUAD_LINE + QUAD_CODES * lane + i % QUAD_CODES] = static_cast<uint8_t>(codes[i] + 128);
+  }
+}
+
+}  // namespace
+
+float codeRow(const PackJob &job, const RowRef &ref, int8_t *codes) {
+  if (job.isStored) {
+    if (codes != nullptr) copyCodes(*ref.source->encoded, ref.row, codes);
+    return rowScale(*ref.source->encoded, ref.row);
+  }
+  thread_local std::vector<float> row;
+  row.resize(job.k);
+  loadRow(*ref.source, job.k, ref.row, 0, job.k, row.data());
+  for (size_t i = 0; i < job.columnScale.size(); i++) row[i] *= job.columnScale[i];
+  const float largest = largestOf(row.data(), job.k), scale = largest / 127.0f;
+  const float own = scale == 0 ? 1 : scale;
+  if (codes != nullptr) roundCodes(row.data(), own, job.k, codes);
+  return own;
+}
+
 void packQuads(const PackJob &job, size_t panel) {
   const QuadFormat &format = *job.quads;
+  if (hasWholeRows(format)) return packWholeRows(job, panel);
   const size_t units = job.k / quadDepth(format), bytes = quadPanelBytes(format, job.k) / units;
   uint8_t *out = job.target + panel * units * bytes;
   std::memset(out, 0, units * bytes);

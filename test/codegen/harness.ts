@@ -233,6 +233,8 @@ export interface RunOptions {
    * flags.
    */
   readonly isQuick?: boolean;
+  /** Without the features that the processor decides about. */
+  readonly isPlain?: boolean;
 }
 
 export interface RunResult {
@@ -260,6 +262,7 @@ export function runGenerated(module: KernelModule, options: RunOptions): RunResu
   const flags = [
     ...(options.isQuick === true ? own.map((flag) => (flag === '-O3' ? '-Og' : flag)) : own),
     ...(isEmulated ? ['-DTW_EMULATE_AMX'] : []),
+    ...(options.isPlain === true ? ['-DTW_PLAIN_BYTES'] : []),
   ];
   const library = compile(emitTranslationUnit(emitted) + DRIVER, flags);
   const run = library.func(

@@ -13,7 +13,7 @@ describe('multiplyBlocks', () => {
   const graph = llama({ hiddenSize: 64, intermediateSize: 128, headDim: 16 }, 'tree', 'f32');
   const withBlocks = (formatOf: (name: string) => BlockName | undefined): Numerics => ({
     ...F32,
-    blocks: new Map(
+    stored: new Map(
       graph.weights.flatMap(({ name, type }): [string, BlockName][] => {
         const format = type.shape.length === 2 ? formatOf(name) : undefined;
         return format === undefined ? [] : [[name, format]];

@@ -21,7 +21,15 @@ function logProbs(graph: Graph, module: LoweredModule, round: boolean): Float64A
   const given = new Map([...env.params].map(([name, values]) => [name.toLowerCase(), values]));
   const inputs = module.buffers.filter(({ space }) => space === 'input').map(({ name }) => name);
   const buffers = new Map(inputs.map((name) => [name, given.get(name.replaceAll('_', ''))!]));
-  const out = interpretModule(module, { sizes: env.sizes, buffers, tensors: env.tensors, round });
+  // Kernels read vectors as tables of one column, unless they are folded into matrices.
+  const tables = new Set(module.weights.filter(({ k }) => k === 1).map(({ sources }) => sources[0]!.tensor));
+  const tensors = new Map(
+    [...env.tensors].map(([name, tensor]) => [
+      name,
+      tensor.rows === 1 && tables.has(name) ? { ...tensor, rows: tensor.columns, columns: 1 } : tensor,
+    ]),
+  );
+  const out = interpretModule(module, { sizes: env.sizes, buffers, tensors, round });
   const output = module.buffers.find(({ space, dtype }) => space === 'output' && dtype === 'f32')!;
   return out.get(output.name)!;
 }
@@ -71,6 +79,54 @@ describe('narrowContractions', () => {
     ];
     expect(formatOf('.0.')).toEqual(['bf16']);
     expect(formatOf('.1.')).toEqual(['e4m3']);
+  });
+});
+
+describe('contractions of int8', () => {
+  const graph = model();
+  const plain: Numerics = {
+    activations: 'f32',
+    weights: { layout: 'panels', format: 'stored' },
+    narrow: { format: 'i8', from: 'values', keep: [] },
+  };
+  const tiles: Numerics = { ...plain, activations: 'bf16', weights: { layout: 'vnni', format: 'bf16' } };
+  const [wanted] = interpretGraph(graph, environment(graph, TREES));
+
+  it.each([
+    ['f32', plain],
+    ['bf16', tiles],
+  ] as const)('round rows of f32 themselves, where others multiply %s', (dtype, numerics) => {
+    const narrowed = optimise(graph, numerics);
+    const module = lower(narrowed, numerics);
+    const dtypes = new Map(module.buffers.map((buffer) => [buffer.name, buffer.dtype]));
+    const read = module.kernels.flatMap((kernel) =>
+      kernel.anchor === 'gemm' || kernel.anchor === 'logprob'
+        ? [`${kernel.path} ${dtypes.get(kernel.a)} ${kernel.rounding?.columns ?? 'as it is'}`]
+        : [],
+    );
+    expect(read.slice(-5)).toEqual([
+      'layers.1.attention.qkv f32 64',
+      'layers.1.attention.o f32 64',
+      'layers.1.ffn.gate_up f32 64',
+      'layers.1.ffn.down f32 128',
+      `head ${dtype} as it is`,
+    ]);
+    expect(unrecognised(module)).toEqual([]);
+    const inGraph = interpretGraph(narrowed, environment(graph, TREES))[0]!.data;
+    const rounded = logProbs(graph, module, true);
+    expect(distance(rounded, inGraph)).toBeLessThan(0.5 * distance(inGraph, wanted!.data) + 0.05);
+    expect(distance(rounded, wanted!.data)).toBeLessThan(0.5);
+    expect(distance(rounded, wanted!.data)).toBeGreaterThan(1e-4);
+  });
+
+  it('are those of tensors that are stored so, which take no norm weights', () => {
+    const only = new Set(graph.weights.map(({ name }) => name).filter((name) => /\.0\..*(q_proj|down)/.test(name)));
+    const stored = new Map([...only].map((name): [string, 'i8'] => [name, 'i8']));
+    const numerics: Numerics = { ...tiles, stored, narrow: { format: 'i8', from: 'codes', keep: [], only } };
+    const { weights } = lower(optimise(graph, numerics), numerics);
+    const codes = weights.filter(({ format }) => format === 'i8');
+    expect(codes.map(({ sources }) => sources[0]!.tensor)).toEqual([...only]);
+    expect(codes.every(({ from, columnScale }) => from === 'codes' && columnScale === undefined)).toBe(true);
   });
 });
 

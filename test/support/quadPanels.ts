@@ -87,3 +87,16 @@ export function quadPanels(name: BlockName, blocks: Uint8Array, k: number, order
   }
   return out;
 }
+
+/** Panels of codes with signs, whose scales are for whole rows. `order`: the row in each physical column. */
+export function codePanels(codes: Int8Array, k: number, order: Int32Array): Uint8Array {
+  const own = quadPanelBytes(QUADS.i8, k);
+  const out = new Uint8Array(Math.ceil(order.length / QUAD_COLUMNS) * own).fill(QUADS.i8.zero);
+  order.forEach((row, column) => {
+    if (row < 0) return;
+    const panel = out.subarray(Math.floor(column / QUAD_COLUMNS) * own);
+    for (let i = 0; i < k; i++)
+      panel[128 * (i >> 2) + 4 * (column % QUAD_COLUMNS) + (i & 3)] = codes[row * k + i]! + 128;
+  });
+  return out;
+}
