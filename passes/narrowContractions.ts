@@ -55,8 +55,8 @@ const TINY = 1e-30;
  *
  * s of i8: the largest magnitude / 127, which the contraction finds itself: linear(x, codes) {rounding: K}·scales.
  *
- * A row in E4M3 is stored before its scale is known: in the type `stored` where only contractions read it, and as it is where
- * others do (the stream).
+ * A row in E4M3 is stored before its scale is known: in the type `stored` where only contractions read it, and as it is
+ * where others do (the stream).
  */
 export function narrowContractions(graph: Graph, narrow: Narrow | undefined, stored: FloatType): Graph {
   if (narrow === undefined) return graph;
