@@ -3,7 +3,7 @@ import { UserError } from '../../errors.js';
 import type { LikelihoodDifference } from './compareAnswers.js';
 import { compareGroups, type GroupDifference } from './compareGroups.js';
 import type { MetricDifference } from './compareMetrics.js';
-import { compareTask, type ComparedTask, type TaskDifference } from './compareTask.js';
+import { compareTask, type ComparedTask, type SampleReader, type TaskDifference } from './compareTask.js';
 import { findRun, type RunFiles } from './findRuns.js';
 import { SEED } from './pairedTests.js';
 import { holm, LEVEL, verdictOf, type Verdict } from './verdict.js';
@@ -151,7 +151,7 @@ function overallOf(tasks: readonly TaskDifference[]): Overall {
 }
 
 /** Throws UserError where nothing can be compared. */
-export function compareFiles(a: RunFiles, b: RunFiles): Comparison {
+export function compareFiles(a: RunFiles, b: RunFiles, read?: SampleReader): Comparison {
   const names = [...a.tasks.keys()];
   const common = names.filter((name) => b.tasks.has(name));
   const listed = (tasks: readonly string[]): string =>
@@ -161,7 +161,7 @@ export function compareFiles(a: RunFiles, b: RunFiles): Comparison {
       `no task is in both: ${a.path} has ${listed(names)}, ${b.path} has ${listed([...b.tasks.keys()])}`,
       'Compare runs of the same tasks',
     );
-  const tasks = common.map((name) => compareTask(a.tasks.get(name)!, b.tasks.get(name)!));
+  const tasks = common.map((name) => compareTask(a.tasks.get(name)!, b.tasks.get(name)!, read));
   if (tasks.every(({ questions }) => questions.common === 0)) {
     const [first] = tasks;
     const { onlyA, onlyB } = first!.questions;

@@ -4,7 +4,7 @@ import type { ChoiceDifference, LikelihoodDifference, TextDifference } from './c
 import { compareMetrics, type MetricDifference, type MetricOfTask } from './compareMetrics.js';
 import type { TaskFiles } from './findRuns.js';
 import { matchQuestions } from './matchQuestions.js';
-import { readSamples } from './readSamples.js';
+import { readSamples, type SampleSet } from './readSamples.js';
 
 /** How many questions there are; lists of numbers name the first few. */
 export interface Questions {
@@ -54,8 +54,11 @@ const differs = (what: string, a: unknown, b: unknown): readonly string[] =>
     ? []
     : [`${what}: ${JSON.stringify(a)} in A, ${JSON.stringify(b)} in B`];
 
+/** Reads the samples of a task; who has them already hands them over. */
+export type SampleReader = (task: TaskFiles, path: string) => SampleSet;
+
 /** Throws UserError for samples that cannot be read. */
-export function compareTask(a: TaskFiles, b: TaskFiles): ComparedTask {
+export function compareTask(a: TaskFiles, b: TaskFiles, read: SampleReader = readSamples): ComparedTask {
   const { task } = a;
   const notes = [
     ...differs('examples before each question', a.shots, b.shots),
@@ -68,7 +71,7 @@ export function compareTask(a: TaskFiles, b: TaskFiles): ComparedTask {
       ...{ task, metrics: [] },
       notes: [...notes, `no samples_*.jsonl in ${without.join(' and ')}: questions cannot be compared one by one`],
     };
-  const [setA, setB] = [readSamples(a, a.samplesPath), readSamples(b, b.samplesPath)];
+  const [setA, setB] = [read(a, a.samplesPath), read(b, b.samplesPath)];
   const matched = matchQuestions(setA, setB);
   const { pairs, onlyA, onlyB, renumbered, otherContent, otherPrompt } = matched;
   const likelihoods = compareLikelihoods(pairs) ?? null;

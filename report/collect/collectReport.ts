@@ -2,7 +2,9 @@
 import { counted } from '../../system/format.js';
 import type { About } from '../document/about.js';
 import type { Block, SectionName, Sections } from '../document/sections.js';
-import { loadRuns } from './loadRuns.js';
+import { collectComparison } from './comparison.js';
+import { loadRuns, type LoadedRun } from './loadRuns.js';
+import { questionsOf, rowsOf, TextBlocks } from './questions.js';
 import { collectResults } from './results.js';
 
 export interface ReportRequest {
@@ -21,22 +23,49 @@ export interface CollectedReport {
 
 const block = <K extends SectionName>(name: K, content: Sections[K]): Block => ({ name, content });
 
+/** What is amiss with files, and did not end the reading. */
+function notesOf(runs: readonly LoadedRun[]): string[] {
+  return runs.flatMap(({ name, files, tasks }) => {
+    const without = [...files.tasks.keys()].filter((task) => !tasks.has(task));
+    return [
+      ...(files.unfinished.length === 0
+        ? []
+        : [`${name}: not finished: ${counted(files.unfinished.length, 'task')} to do`]),
+      ...(without.length === 0
+        ? []
+        : [`${name}: no samples_*.jsonl of ${counted(without.length, 'task')}: their questions are not on this page`]),
+      ...[...tasks.values()].flatMap(({ set }) => set.notes),
+    ];
+  });
+}
+
+/** Blocks of questions, where there are samples. */
+function* questionBlocks(runs: readonly LoadedRun[]): Generator<Block> {
+  const rows = rowsOf(runs);
+  if (rows.rows.length === 0) return;
+  const texts = new TextBlocks(rows.rows, runs);
+  yield block('questions', questionsOf(rows, runs, texts.starts));
+  yield* texts.blocks();
+}
+
 /** Throws UserError for what cannot be read. */
 export function collectReport({ runs: paths, title, writer, now }: ReportRequest): CollectedReport {
   const runs = loadRuns(paths);
-  const results = collectResults(runs);
   const tasks = new Set(runs.flatMap(({ files }) => [...files.tasks.keys()]));
   const names = runs.map(({ name }) => name).join(' · ');
   const about: About = {
     title: title ?? names,
     subtitle: `${tasks.size === 1 ? [...tasks][0]! : counted(tasks.size, 'task')}, ${counted(runs.length, 'run')}`,
-    writer,
-    written: now.toISOString(),
-    notes: runs.flatMap(({ files }) =>
-      files.unfinished.length === 0
-        ? []
-        : [`${files.path}: not finished: ${counted(files.unfinished.length, 'task')} to do`],
-    ),
+    ...{ writer, written: now.toISOString(), notes: notesOf(runs) },
   };
-  return { about, blocks: [block('about', about), block('results', results)] };
+  const comparison = collectComparison(runs);
+  return {
+    about,
+    blocks: (function* () {
+      yield block('about', about);
+      yield block('results', collectResults(runs));
+      if (comparison !== undefined) yield block('comparison', comparison);
+      yield* questionBlocks(runs);
+    })(),
+  };
 }

@@ -3,11 +3,15 @@
  * collector in report/collect and a view in report/page. A page has those for which there was something to read.
  */
 import type { About } from './about.js';
+import type { ComparisonDocument } from './comparison.js';
+import type { QuestionsDocument } from './questions.js';
 import type { ResultsDocument } from './results.js';
 
 export interface Sections {
   readonly about: About;
   readonly results: ResultsDocument;
+  readonly questions: QuestionsDocument;
+  readonly comparison: ComparisonDocument;
 }
 
 export type SectionName = keyof Sections;

@@ -1,9 +1,13 @@
 /** The page that `tilewright report` writes. A section of it: a line here, a view, and a collector of its data. */
 import { render } from 'preact';
+import { QuestionsView } from './questions/QuestionsView.js';
 import { ResultsView } from './results/ResultsView.js';
 import { Frame, type SectionView } from './shell/Frame.js';
 
 /** In the order of the tabs. */
-const SECTIONS: readonly SectionView[] = [{ name: 'results', title: 'Results', View: ResultsView }];
+const SECTIONS: readonly SectionView[] = [
+  { name: 'results', title: 'Results', View: ResultsView },
+  { name: 'questions', title: 'Questions', View: QuestionsView },
+];
 
 render(<Frame sections={SECTIONS} />, document.getElementById('page')!);

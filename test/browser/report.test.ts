@@ -29,7 +29,7 @@ describe.skipIf(CHROMIUM === undefined)('a report', () => {
     expect(await shown.textContent('h1')).toBe('<b>&U+202E');
     expect(await shown.textContent('table')).toContain('66.67 %');
     expect(await shown.textContent('main')).toContain('1,200 tokens computed in place of 3,000: 2.50 times fewer');
-    expect(await shown.locator('figure svg').count()).toBe(1);
+    expect(await shown.locator('figure svg').count()).toBe(3);
   });
 
   it('is light or dark as the system says, or as was chosen', async () => {
