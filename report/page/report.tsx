@@ -1,7 +1,7 @@
 /** The page that `tilewright report` writes. A section of it: a line here, a view, and a collector of its data. */
 import { render } from 'preact';
 import { QuestionsView } from './questions/QuestionsView.js';
-import { ResultsView } from './results/ResultsView.js';
+import { ResultsView } from './figures/ResultsView.js';
 import { Frame, type SectionView } from './shell/Frame.js';
 
 /** In the order of the tabs. */
