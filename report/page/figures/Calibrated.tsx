@@ -75,7 +75,8 @@ export function MarginHistogram({ of }: { readonly of: Margins }) {
       title="Margins of the right choice"
       summary={
         `Nats by which the right choice exceeds the best other one: ${fixed(of.median, 2)} in the median; ` +
-        `${count(of.close)} of ${count(of.questions)} questions are closer than half a nat. Left of 0 the answer is wrong.`
+        `${count(of.close)} of ${count(of.questions)} questions are closer than half a nat. ` +
+        'Left of 0 the answer is wrong.'
       }
       inputs={[of]}
       options={() => ({
