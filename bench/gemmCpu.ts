@@ -240,14 +240,19 @@ function main(): void {
   });
   const isa = CPU_ISAS.find((name) => name === values.isa);
   if (isa === undefined) throw new Error(`--isa is one of ${CPU_ISAS.join(', ')}.`);
-  const formats: ('f32' | 'bf16' | QuadName)[] = values.dtype.split(',').map((name) => (name === 'bf16' || isQuads(name) ? name : ('f32' as const)));
+  const formats: ('f32' | 'bf16' | QuadName)[] = values.dtype
+    .split(',')
+    .map((name) => (name === 'bf16' || isQuads(name) ? name : ('f32' as const)));
   const [threads, reps] = [Number(values.threads), Number(values.reps)];
   const shapes = values.shape?.map((text) => numbers(text, 3, '--shape')) ?? SHAPES;
   const facts = { isas: [isa], l1: 32768, l2: 1 << 20 };
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
   try {
     const runs = shapes.flatMap((shape) => formats.map((dtype) => ({ shape, dtype })));
-    for (const { shape: [m = 0, n = 0, k = 0], dtype } of runs) {
+    for (const {
+      shape: [m = 0, n = 0, k = 0],
+      dtype,
+    } of runs) {
       const module = plainGemm(n, k, isa, dtype);
       const kernel = module.kernels[0]!;
       const schedules: CpuGemmSchedule[] = values.schedule?.map((text) => {
@@ -262,7 +267,10 @@ function main(): void {
         return reason === true;
       });
       const emitted = legal.map((schedule) => emitKernel(kernel, module, schedule, { T: m, R: m }));
-      const [c, so] = [`${n}x${k}.c`, `${m}x${n}x${k}${dtype}.so`].map((name) => join(folder, name)) as [string, string];
+      const [c, so] = [`${n}x${k}.c`, `${m}x${n}x${k}${dtype}.so`].map((name) => join(folder, name)) as [
+        string,
+        string,
+      ];
       writeFileSync(c, emitTranslationUnit(emitted) + DRIVER);
       const plain = values.plain ? ['-DTW_PLAIN_BYTES'] : [];
       execFileSync('cc', [...compilerFlags([isa]), ...plain, '-shared', '-fPIC', '-pthread', '-o', so, c, '-lm']);
