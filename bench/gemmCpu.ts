@@ -3,8 +3,8 @@
  * weights per second and the ratio to the rate at which the same threads only read them, measured in the same run. Time
  * is processor time of each thread, so that a busy machine disturbs it little.
  *
- *     node dist/bench/gemmCpu.js [--shape M,N,K]… [--schedule mr,nr,kc,mb,nb]… [--isa avx512] [--dtype f32,bf16,q8_0,i8]
- *     [--threads 2] [--reps 5] [--plain]
+ *     node dist/bench/gemmCpu.js [--shape M,N,K]… [--schedule mr,nr,kc,mb,nb]… [--isa avx512]
+ *     [--dtype f32,bf16,q8_0,i8] [--threads 2] [--reps 5] [--plain]
  *
  * --dtype: formats of the weights, in turn; of codes, rows are rounded as well. --plain: without VNNI.
  */
