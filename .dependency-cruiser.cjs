@@ -50,7 +50,7 @@ const MAY_IMPORT = {
   // Generation sees any engine as a Stepper: pages and scheduling are tested with a fake one.
   generate: ['^ir/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
-  report: ['^ir/', '^tasks/', '^eval/'],
+  report: ['^ir/', '^tasks/', '^eval/', '^autotune/(recordSchemas|peaks|winner|median)[.]ts$'],
   // compile, tune and run as functions: the composition of all rooms, callable without a command line.
   driver: [...COMPOSED, '^report/'],
   // Flags in, calls out.

@@ -2,6 +2,7 @@
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import type { Final, Known } from './database.js';
+import { winnerOf } from './winner.js';
 import type { Work } from './work.js';
 
 /** What a target knows about one kernel in one bucket. */
@@ -73,19 +74,6 @@ export interface TuneRow<S> {
   /** Number of candidates that failed: the result differs, or the compiler refuses. */
   readonly failures: number;
   readonly isDone: boolean;
-}
-
-/** The fastest entry of a final, or the default if it was not beaten clearly. Undefined if there are no entries. */
-export function winnerOf<S>(
-  { entries, marginSeconds }: Final<S>,
-  isDefault: (schedule: S) => boolean,
-): Known<S> | undefined {
-  const first = entries.reduce<Known<S> | undefined>(
-    (top, each) => (top === undefined || each.seconds < top.seconds ? each : top),
-    undefined,
-  );
-  const start = entries.find(({ schedule }) => isDefault(schedule));
-  return first !== undefined && start !== undefined && first.seconds >= start.seconds - marginSeconds ? start : first;
 }
 
 /** What a job is built from. */

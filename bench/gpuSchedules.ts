@@ -8,7 +8,7 @@ import { cudaCost, type CudaMachine } from '../autotune/cuda/costModel.js';
 import type { TuningDatabase } from '../autotune/database.js';
 import type { CudaTuningTarget } from '../autotune/cuda/target.js';
 import { cudaScheduling } from '../codegen/cuda/scheduling.js';
-import { winnerOf } from '../autotune/searchJob.js';
+import { winnerOf } from '../autotune/winner.js';
 import { sizeOf } from '../autotune/work.js';
 import { defaultCudaSchedule, isLegalCuda, kernelSignature } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';

@@ -23,8 +23,7 @@ export function lowerOutputs(
     .filter((node) => belongs(scalars.view(node.operands[0]!).base))
     .map((node): Output => {
       const buffer = buffers.ofRowSum(node);
-      const value = scalars.lower(node.operands[0]!, group, accumulators);
-      return { kind: 'rowSum', ...(node.op === 'reduce_max' ? { by: 'max' as const } : {}), buffer, value };
+      return { kind: 'rowSum', buffer, value: scalars.lower(node.operands[0]!, group, accumulators) };
     });
   return [...stores, ...sums];
 }

@@ -1,14 +1,16 @@
 /** The blocks of a report, in the order in which they are shown. What is not there to read is left out. */
+import { findRun } from '../../eval/compare/findRuns.js';
 import { counted } from '../../system/format.js';
 import type { About } from '../document/about.js';
 import type { Block, SectionName, Sections } from '../document/sections.js';
 import { collectComparison } from './comparison.js';
 import { loadRuns, type LoadedRun } from './loadRuns.js';
+import { collectMeasurements, isFolder, type MeasurementPaths } from './measurements.js';
 import { questionsOf, rowsOf, TextBlocks } from './questions.js';
 import { collectResults } from './results.js';
 
-export interface ReportRequest {
-  /** Folders or files of results. */
+export interface ReportRequest extends MeasurementPaths {
+  /** Folders or files of results; none where there are traces or tuning records. */
   readonly runs: readonly string[];
   readonly title?: string;
   /** The program and its version. */
@@ -48,24 +50,39 @@ function* questionBlocks(runs: readonly LoadedRun[]): Generator<Block> {
   yield* texts.blocks();
 }
 
+/** Whether there is something at a path that `findRun` would read, or say what is wrong with it. */
+const holdsRun = (path: string): boolean => {
+  try {
+    findRun(path);
+    return true;
+  } catch {
+    return !isFolder(path);
+  }
+};
+
 /** Throws UserError for what cannot be read. */
-export function collectReport({ runs: paths, title, writer, now }: ReportRequest): CollectedReport {
-  const runs = loadRuns(paths);
+export function collectReport({ runs: paths, title, writer, now, ...others }: ReportRequest): CollectedReport {
+  const measured = collectMeasurements(others, paths);
+  // A folder may hold nothing but a trace or records.
+  const isBare = measured.blocks.length > 0 && !paths.some(holdsRun);
+  const runs = isBare ? [] : loadRuns(paths);
   const tasks = new Set(runs.flatMap(({ files }) => [...files.tasks.keys()]));
   const names = runs.map(({ name }) => name).join(' · ');
+  const of = `${tasks.size === 1 ? [...tasks][0]! : counted(tasks.size, 'task')}, ${counted(runs.length, 'run')}`;
   const about: About = {
-    title: title ?? names,
-    subtitle: `${tasks.size === 1 ? [...tasks][0]! : counted(tasks.size, 'task')}, ${counted(runs.length, 'run')}`,
-    ...{ writer, written: now.toISOString(), notes: notesOf(runs) },
+    title: title ?? (isBare ? measured.title! : names),
+    subtitle: isBare ? 'Measurements of the machine' : of,
+    ...{ writer, written: now.toISOString(), notes: [...notesOf(runs), ...measured.notes] },
   };
   const comparison = collectComparison(runs);
   return {
     about,
     blocks: (function* () {
       yield block('about', about);
-      yield block('results', collectResults(runs));
+      if (!isBare) yield block('results', collectResults(runs));
       if (comparison !== undefined) yield block('comparison', comparison);
       yield* questionBlocks(runs);
+      yield* measured.blocks;
     })(),
   };
 }

@@ -5,13 +5,17 @@
 import type { About } from './about.js';
 import type { ComparisonDocument } from './comparison.js';
 import type { QuestionsDocument } from './questions.js';
+import type { MachineDocument } from './machine.js';
 import type { ResultsDocument } from './results.js';
+import type { TuningDocument } from './tuning.js';
 
 export interface Sections {
   readonly about: About;
   readonly results: ResultsDocument;
   readonly questions: QuestionsDocument;
   readonly comparison: ComparisonDocument;
+  readonly machine: MachineDocument;
+  readonly tuning: TuningDocument;
 }
 
 export type SectionName = keyof Sections;

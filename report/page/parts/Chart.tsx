@@ -3,6 +3,8 @@ import * as Plot from '@observablehq/plot';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
+export type DrawnPlot = ReturnType<typeof Plot.plot>;
+
 export interface ChartProps {
   readonly title: string;
   /** What the chart says, in a sentence with its figures. */
@@ -11,6 +13,8 @@ export interface ChartProps {
   readonly options: (width: number) => Plot.PlotOptions;
   /** What `options` depends on. */
   readonly inputs: readonly unknown[];
+  /** Called with each chart as it is drawn, for what a page does with pointers. */
+  readonly onDraw?: (plot: DrawnPlot) => void;
   /** The figures as a table. */
   readonly children?: ComponentChildren;
 }
@@ -31,18 +35,19 @@ function useWidth(): readonly [{ readonly current: HTMLDivElement | null }, numb
   return [holder, width];
 }
 
-export function Chart({ title, summary, options, inputs, children }: ChartProps) {
+export function Chart({ title, summary, options, inputs, onDraw, children }: ChartProps) {
   const [holder, width] = useWidth();
   useEffect(() => {
     if (holder.current === null || width === 0) return;
     const chart = Plot.plot({ ...options(width), width, style: { background: 'transparent', overflow: 'visible' } });
     chart.setAttribute('aria-hidden', 'true');
     holder.current.replaceChildren(chart);
+    onDraw?.(chart);
   }, [width, ...inputs]);
   return (
     <figure class="chart">
       <figcaption>
-        <strong>{title}</strong>
+        {title !== '' && <strong>{title}</strong>}
         <span>{summary}</span>
       </figcaption>
       <div ref={holder} class="plot" />

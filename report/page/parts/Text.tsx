@@ -8,6 +8,9 @@ const SPLIT = new RegExp(`(${INVISIBLE.source})`, 'g');
 const codeOf = (character: string): string =>
   `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
 
+/** The same for text in charts, which knows no elements. */
+export const visible = (text: string): string => text.replace(new RegExp(INVISIBLE.source, 'g'), codeOf);
+
 /** A text that cannot act on what is around it. */
 export function Shown({ text }: { readonly text: string }) {
   if (!INVISIBLE.test(text)) return <bdi>{text}</bdi>;

@@ -17,7 +17,7 @@ const POWERS = ['', 'k', 'M', 'G', 'T', 'P', 'E'];
 export function si(value: number, unit: string): string {
   let [scaled, power] = [value, 0];
   for (; Math.abs(scaled) >= 999.5 && power < POWERS.length - 1; power++) scaled /= 1000;
-  return `${minus(scaled.toPrecision(3).replace(/\.?0+$/, ''))} ${POWERS[power]!}${unit}`;
+  return `${minus(String(Number(scaled.toPrecision(3))))} ${POWERS[power]!}${unit}`;
 }
 
 /** `0.34 s`, `12.5 s`, `2 min 49 s`, `1 h 5 min`. */
@@ -28,3 +28,6 @@ export function duration(seconds: number): string {
   const minutes = Math.round(seconds / 60);
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
+
+/** `1 replica`, `1,024 replicas`. */
+export const counted = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? '' : 's'}`;

@@ -1,0 +1,95 @@
+/**
+ * The lines of tuning records, whatever target they are of. Files are untrusted: lines are bounded, fields checked by
+ * the tuner's own schemas, and what is damaged or of another program is counted and left out.
+ */
+import { z } from 'zod';
+import {
+  finalSchema,
+  jobSchema,
+  peaksSchema,
+  rivalRecordSchema,
+  trialSchema,
+  type FinalLine,
+  type JobLine,
+  type PeaksLine,
+  type RivalRecord,
+  type TrialLine,
+} from '../../autotune/recordSchemas.js';
+import { UserError } from '../../errors.js';
+import { isRecord } from '../../system/json.js';
+import { decodeUtf8, readBounded } from '../../system/read.js';
+
+const MAX_FILE_BYTES = 1 << 27;
+/** As long as the tuner's own. */
+const MAX_LINE_BYTES = 1 << 14;
+/** Trials on a page. */
+export const MOST_TRIALS = 200_000;
+export const TUNING_HINT = 'give a file of tilewright tune --database FILE, or of bench:gpu --json';
+
+/** What measurements depend on: short texts and numbers, as each target names them. */
+const machineSchema = z
+  .record(z.string().max(40), z.union([z.string().max(200), z.number()]))
+  .refine((facts) => Object.keys(facts).length <= 20);
+export type MachineFacts = z.infer<typeof machineSchema>;
+
+type Of<L> = Omit<L, 'target'> & { readonly machine: MachineFacts };
+
+export type TuningLine =
+  | ({ readonly kind: 'trial' } & Of<TrialLine>)
+  | ({ readonly kind: 'final' } & Of<FinalLine>)
+  | ({ readonly kind: 'job' } & Of<JobLine>)
+  | ({ readonly kind: 'peaks' } & Of<PeaksLine>)
+  | { readonly kind: 'rival'; readonly record: RivalRecord };
+
+/** Fields of machines, by targets. */
+const FIELDS = ['target', 'cuda'] as const;
+
+/** Undefined for a line that is none of ours. */
+export function tuningLine(text: string): TuningLine | undefined {
+  if (text.length > MAX_LINE_BYTES) return undefined;
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (!isRecord(value)) return undefined;
+  if ('rival' in value) {
+    const { data } = rivalRecordSchema.safeParse(value);
+    return data && { kind: 'rival', record: data };
+  }
+  const field = FIELDS.find((name) => name in value);
+  if (field === undefined) return undefined;
+  const { [field]: target, ...rest } = value;
+  const { data: machine } = machineSchema.safeParse(target);
+  if (machine === undefined) return undefined;
+  const line = { ...rest, target };
+  if ('final' in value) return withKind('final', finalSchema.safeParse(line).data, machine);
+  if ('job' in value) return withKind('job', jobSchema.safeParse(line).data, machine);
+  if ('peaks' in value) return withKind('peaks', peaksSchema.safeParse(line).data, machine);
+  return withKind('trial', trialSchema.safeParse(line).data, machine);
+}
+
+const withKind = <K extends string, L extends object>(
+  kind: K,
+  line: L | undefined,
+  machine: MachineFacts,
+): ({ readonly kind: K; readonly machine: MachineFacts } & L) | undefined => line && { ...line, kind, machine };
+
+export interface TuningFile {
+  readonly lines: readonly TuningLine[];
+  /** Lines that are none of ours. */
+  readonly skipped: number;
+}
+
+/** Throws UserError for a file that cannot be read, is too large, or has no record. */
+export function readTuningFile(path: string): TuningFile {
+  const texts = decodeUtf8(readBounded(path, MAX_FILE_BYTES, TUNING_HINT), path)
+    .split('\n')
+    .filter((text) => text.trim() !== '');
+  if (texts.length > MOST_TRIALS)
+    throw new UserError(`${path}: ${texts.length} records are more than a page can show (${MOST_TRIALS})`, TUNING_HINT);
+  const lines = texts.flatMap((text) => tuningLine(text) ?? []);
+  if (lines.length === 0) throw new UserError(`${path}: has no record of the tuner`, TUNING_HINT);
+  return { lines, skipped: texts.length - lines.length };
+}

@@ -1,0 +1,76 @@
+/** Where the time of a call goes, kernel by kernel. */
+import * as Plot from '@observablehq/plot';
+import type { KernelUse } from '../../document/machine.js';
+import { Chart } from '../parts/Chart.js';
+import { count, fixed, percent, si } from '../parts/numbers.js';
+import { Table } from '../parts/Table.js';
+import { Shown, visible } from '../parts/Text.js';
+
+const MOST_BARS = 24;
+const rate = (amount: number | null, seconds: number, unit: string): string =>
+  amount === null || amount === 0 || seconds === 0 ? '–' : si(amount / seconds, unit);
+
+export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[] }) {
+  if (kernels.length === 0) return null;
+  const total = kernels.reduce((sum, { seconds }) => sum + seconds, 0);
+  const bars = kernels.slice(0, MOST_BARS);
+  const [first] = kernels;
+  const summary =
+    `${count(kernels.reduce((sum, { launches }) => sum + launches, 0))} launches, timed one by one, took ` +
+    `${(1000 * total).toPrecision(4)} ms; ${visible(first!.path)} took ${percent(first!.seconds / total, 1)} of it`;
+  const nameOf = ({ path }: KernelUse): string => visible(path);
+  return (
+    <Chart
+      title="Share of time by kernel"
+      summary={summary}
+      inputs={[kernels]}
+      options={() => ({
+        height: bars.length * 24 + 36,
+        marginLeft: 170,
+        marginRight: 170,
+        x: { label: null, percent: true, grid: true, axis: 'top', tickFormat: (value: number) => `${value} %` },
+        y: { domain: bars.map(nameOf), label: null, tickSize: 0 },
+        marks: [
+          Plot.barX(bars, {
+            ...{ y: nameOf, fill: 'var(--three)', insetTop: 3, insetBottom: 3 },
+            x: ({ seconds }: KernelUse) => seconds / total,
+          }),
+          Plot.text(bars, {
+            ...{ y: nameOf, textAnchor: 'start', dx: 5, fill: 'var(--soft)' },
+            x: ({ seconds }: KernelUse) => seconds / total,
+            text: ({ seconds, shareOfPeak }: KernelUse) =>
+              `${percent(seconds / total, 1)}${shareOfPeak === null ? '' : `, ${percent(shareOfPeak, 0)} of peak`}`,
+          }),
+        ],
+      })}
+    >
+      <Table
+        caption="Kernels, in order of their time"
+        columns={[
+          { title: 'Kernel' },
+          { title: 'Kind' },
+          { title: 'Launches', isRight: true },
+          { title: 'Time, ms', isRight: true },
+          { title: 'Of all', isRight: true },
+          { title: 'FLOPs', isRight: true },
+          { title: 'Bytes', isRight: true },
+          { title: 'FLOP/s', isRight: true },
+          { title: 'B/s', isRight: true },
+          { title: 'Of peak', isRight: true },
+        ]}
+        rows={kernels.map(({ path, anchor, launches, seconds, flops, bytes, shareOfPeak }) => [
+          <Shown key="path" text={path} />,
+          <Shown key="anchor" text={anchor} />,
+          count(launches),
+          fixed(1000 * seconds, 3),
+          percent(seconds / total, 1),
+          flops === null ? '–' : si(flops, ''),
+          bytes === null ? '–' : si(bytes, ''),
+          rate(flops, seconds, 'FLOP/s'),
+          rate(bytes, seconds, 'B/s'),
+          shareOfPeak === null ? '–' : percent(shareOfPeak, 1),
+        ])}
+      />
+    </Chart>
+  );
+}
