@@ -1,7 +1,9 @@
 /** `tilewright run`: scores a data set and prints the results. */
 import type { Command } from 'commander';
 import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { isArtifact, modelName } from '../driver/names.js';
+import { VERSION } from '../driver/version.js';
 import {
   BASELINES,
   Interrupted,
@@ -22,6 +24,7 @@ import { UsageError } from '../errors.js';
 import { readSettings } from '../settings.js';
 import { isRecord } from '../system/json.js';
 import { quoteForShell } from '../system/shell.js';
+import { prepareFile } from '../system/write.js';
 import { count, counted, duration, percent, si } from '../system/format.js';
 import {
   addCheckpointFlag,
@@ -107,6 +110,7 @@ export function addRun(program: Command, context: Context): void {
       '--compare-with <dir>',
       `folder of an earlier run, or ${BASELINES.join(', ')}: the same questions in that arithmetic (see below)`,
     )
+    .option('--report [file]', 'write the results as a page to look at (default: report.html beside them in --out)')
     .option('--dry-run', 'count what each way of sharing would compute, and compute nothing')
     .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
     .option('--json', 'print the results as JSON and nothing else')
@@ -202,6 +206,7 @@ type Parsed = Of<RunRequest, 'run'> | Of<TasksRequest, 'tasks'>;
 /** Everything that can be refused without looking at a file is refused before one is opened. */
 function parse(context: Context, model: string, flags: Flags): Parsed {
   refuseMixed(flags);
+  refuseReport(flags);
   const docs = text(flags, 'docs');
   const asked =
     flags['tasks'] === undefined
@@ -261,6 +266,22 @@ function parse(context: Context, model: string, flags: Flags): Parsed {
   return { ...asked, ...request, threads: threads(flags, () => context.commands.cores()) };
 }
 
+/** A page is made of the files of a run. */
+function refuseReport(flags: Flags): void {
+  if (flags['report'] === undefined) return;
+  if (isSet(flags, 'dryRun')) throw new UsageError('--dry-run computes nothing to report', 'leave --report out');
+  if (resultsFolderOf(flags) === undefined)
+    throw new UsageError('--report needs --out: the page is made of the files there', 'add --out results');
+}
+
+/** Where the page goes, and whether that can be written is found out before the run. */
+function reportPath(flags: Flags): ((result: RunResult) => string) | undefined {
+  const file = text(flags, 'report');
+  if (file !== undefined) prepareFile(file);
+  if (file === undefined && !isSet(flags, 'report')) return undefined;
+  return ({ resultsPath }) => file ?? join(dirname(resultsPath!), 'report.html');
+}
+
 /** A word for an arithmetic, or a folder; ./f32 is a folder of that name. */
 function comparedWith(given: string | undefined): Pick<ScoreRequest, 'compareWith'> {
   if (given === undefined) return {};
@@ -281,6 +302,7 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   const notes = harnessNotes(flags);
   if (!isSet(flags, 'quiet')) for (const note of notes) io.stderr.write(`${note}\n`);
   const isJson = isSet(flags, 'json');
+  const pageOf = reportPath(flags);
   const advice = (error: unknown): string => {
     if (error instanceof StoppedEarly)
       return `no question was scored yet; the same command starts again:\n  ${sameCommand(context)}`;
@@ -301,9 +323,16 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
     const { kind: _kind, ...asked } = parsed;
     return commands.runTasks({ ...asked, signal }, ui);
   });
-  const { comparison } = result;
+  const { comparison, resultsPath } = result;
+  const page =
+    pageOf === undefined || resultsPath === undefined
+      ? undefined
+      : await commands.report({
+          runs: [...(comparison === undefined ? [] : [comparison.a.file]), resultsPath],
+          ...{ output: pageOf(result), writer: `tilewright ${VERSION}`, now: new Date() },
+        });
   if (isJson) printJson(io, comparison === undefined ? result.results : { ...result.results, comparison });
-  else io.stdout.write(describe(result));
+  else io.stdout.write(describe(result) + (page === undefined ? '' : `report: ${page.path}\n`));
   if (!isJson && request.shard !== undefined)
     io.stdout.write(
       `shard ${shardName(request.shard)}; when all are done: ` +

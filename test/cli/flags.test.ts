@@ -44,7 +44,7 @@ describe('help', () => {
   it('names every setting from the environment, except those of tests', async () => {
     const settings = readFileSync(new URL('../../settings.ts', import.meta.url), 'utf8');
     const names = new Set([...settings.matchAll(/'(TILEWRIGHT_\w+)'/g)].map(([, name = '']) => name));
-    for (const name of ['TILEWRIGHT_TEST_SEED', 'TILEWRIGHT_COMPUTE_SANITIZER'])
+    for (const name of ['TILEWRIGHT_TEST_SEED', 'TILEWRIGHT_COMPUTE_SANITIZER', 'TILEWRIGHT_CHROMIUM'])
       expect(names.delete(name), name).toBe(true);
     expect(names.size).toBeGreaterThan(7);
     const { stdout } = await runCli(['--help']);
@@ -279,6 +279,7 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
     'error: --mask metaPair: expected path, tree or slidingWindow',
     'hint:',
   ],
+  ['run m --task hellaswag --data d --report', 'error: --report needs --out', 'add --out'],
   ['run m --task hellaswag --data d --resume', 'error: --resume needs --out', 'add --out'],
   ['compile m', 'error: -o DIR is missing', 'tilewright compile m -o model.tw'],
   [

@@ -97,6 +97,7 @@ export function Accuracies({ run }: { readonly run: RunResult }) {
           inputs={[run]}
           options={(width) => ({
             height: 50 + ROW * bars.length,
+            marginBottom: 30,
             marginLeft: Math.min(240, Math.floor(width / 2.5)),
             marginRight: 50,
             x: { label: null, percent: true, grid: true, nice: true },

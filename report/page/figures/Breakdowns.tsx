@@ -2,7 +2,7 @@
 import * as Plot from '@observablehq/plot';
 import { useState } from 'preact/hooks';
 import type { Breakdown, Slice } from '../../document/results.js';
-import { Chart } from '../parts/Chart.js';
+import { BELOW, Chart } from '../parts/Chart.js';
 import { Choose } from '../parts/Choose.js';
 import { count, fixed, percent, percents } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
@@ -32,8 +32,7 @@ function lengthOptions(points: readonly Point[]): Plot.PlotOptions {
   return {
     height: 240,
     marginLeft: 46,
-    marginBottom: 46,
-    x: { type: 'point', domain: points.map(({ label }) => label), label: 'Characters of the context' },
+    x: { ...BELOW, type: 'point', domain: points.map(({ label }) => label), label: 'Characters of the context' },
     y: { percent: true, grid: true, label: '% right', nice: true },
     marks: [
       Plot.ruleX(points, { x: 'label', y1: 'from', y2: 'to', stroke: 'var(--accent)', strokeWidth: 2 }),
@@ -48,6 +47,7 @@ function categoryOptions(points: readonly Point[], width: number): Plot.PlotOpti
   return {
     height: 46 + ROW * points.length,
     marginLeft: left,
+    marginBottom: 10,
     x: { percent: true, grid: true, label: '% right', nice: true, axis: 'top' },
     y: {
       domain: points.map(({ label }) => label),

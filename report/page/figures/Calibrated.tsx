@@ -1,7 +1,7 @@
 /** The reliability diagram, and the histogram of margins. */
 import * as Plot from '@observablehq/plot';
 import type { Calibration, Margins } from '../../document/results.js';
-import { Chart } from '../parts/Chart.js';
+import { BELOW, Chart } from '../parts/Chart.js';
 import { count, fixed, percent, percents } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 
@@ -26,7 +26,7 @@ export function Reliability({ of }: { readonly of: Calibration }) {
       options={() => ({
         height: 320,
         marginLeft: 46,
-        x: { domain: [0, 100], percent: true, label: 'Probability of the most likely choice, %' },
+        x: { ...BELOW, domain: [0, 100], percent: true, label: 'Probability of the most likely choice, %' },
         y: { domain: [0, 100], percent: true, label: '% right', grid: true },
         r: { range: [2, 11] },
         marks: [
@@ -82,7 +82,7 @@ export function MarginHistogram({ of }: { readonly of: Margins }) {
       options={() => ({
         height: 320,
         marginLeft: 52,
-        x: { label: 'Nats' },
+        x: { ...BELOW, label: 'Nats' },
         y: { label: 'Questions', grid: true },
         marks: [
           Plot.rectY(of.bins, {

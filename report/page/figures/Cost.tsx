@@ -37,6 +37,7 @@ function Tokens({ cost }: { readonly cost: RunCost }) {
       inputs={[cost]}
       options={(width) => ({
         height: 34 * ways.length + 40,
+        marginBottom: 30,
         marginLeft: Math.min(190, Math.floor(width / 2.4)),
         marginRight: 70,
         x: { label: null, tickFormat: 's', grid: true },

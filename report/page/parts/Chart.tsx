@@ -35,11 +35,19 @@ function useWidth(): readonly [{ readonly current: HTMLDivElement | null }, numb
   return [holder, width];
 }
 
+/** An axis below a chart whose name lies in its middle, clear of the ticks. */
+export const BELOW = { labelAnchor: 'center', labelOffset: 36 } as const;
+
 export function Chart({ title, summary, options, inputs, onDraw, children }: ChartProps) {
   const [holder, width] = useWidth();
   useEffect(() => {
     if (holder.current === null || width === 0) return;
-    const chart = Plot.plot({ ...options(width), width, style: { background: 'transparent', overflow: 'visible' } });
+    const chart = Plot.plot({
+      marginBottom: 44,
+      ...options(width),
+      width,
+      style: { background: 'transparent', overflow: 'visible' },
+    });
     chart.setAttribute('aria-hidden', 'true');
     holder.current.replaceChildren(chart);
     onDraw?.(chart);
