@@ -1,4 +1,4 @@
-/** Several runs and tasks in a browser: figures are those of the files, and links lead to the questions that flipped. */
+/** Several runs in a browser: figures are those of the files, and links lead to the questions that flipped. */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

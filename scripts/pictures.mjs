@@ -1,0 +1,67 @@
+/**
+ * `npm run pictures`: the pictures of docs/pictures, made from the bundled model: runs, pages, and what a browser shows
+ * of them. Everything else that it writes is under results/pictures.
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, rmSync, statSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { openBrowser, settled } from './browser.mjs';
+
+const ROOT = join(import.meta.dirname, '..');
+const WORK = join(ROOT, 'results', 'pictures');
+const TO = join(ROOT, 'docs', 'pictures');
+/** What a README may weigh. */
+const MAX_BYTES = 150_000;
+
+function tilewright(...args) {
+  process.stdout.write(`tilewright ${args.map((arg) => relative(ROOT, arg) || arg).join(' ')}\n`);
+  const { status, stderr } = spawnSync(process.execPath, [join(ROOT, 'dist', 'cli', 'main.js'), ...args], {
+    cwd: ROOT,
+    encoding: 'utf8',
+  });
+  if (status !== 0) throw new Error(stderr);
+}
+
+const at = (...path) => join(WORK, ...path);
+const questions = ['--task', 'hellaswag', '--data', join('examples', 'everyday.jsonl'), '--quiet'];
+
+/** The pages, by name: each makes its file. */
+const PAGES = {
+  report: (file) => {
+    tilewright('run', 'models/demo', ...questions, '--out', at('f32'));
+    tilewright('quantize', 'models/demo', '-o', at('demo-int4'), '--method', 'round', '--group', '64', '--quiet');
+    tilewright('run', at('demo-int4'), ...questions, '--out', at('int4'));
+    tilewright('report', at('f32'), at('int4'), '--title', 'What weights of 4 bits cost', '-o', file);
+  },
+};
+
+/** The pictures: of which page, what is behind # in its address, and how large the window is. */
+const PICTURES = [
+  { name: 'results', page: 'report', hash: 'results', width: 1160, height: 900 },
+  { name: 'questions', page: 'report', hash: 'questions?order=closest', width: 1160, height: 760 },
+  { name: 'comparison', page: 'report', hash: 'comparison', width: 1160, height: 1000, isDark: true },
+];
+
+rmSync(WORK, { recursive: true, force: true });
+mkdirSync(WORK, { recursive: true });
+mkdirSync(TO, { recursive: true });
+const browser = await openBrowser();
+try {
+  for (const [name, make] of Object.entries(PAGES)) make(at(`${name}.html`));
+  for (const { name, page: of, hash, width, height, isDark = false } of PICTURES) {
+    const page = await browser.newPage({ viewport: { width, height }, colorScheme: isDark ? 'dark' : 'light' });
+    await page.goto(`${pathToFileURL(at(`${of}.html`)).href}#${hash}`);
+    await settled(page);
+    await page.waitForTimeout(500);
+    const path = join(TO, `${name}.png`);
+    await page.screenshot({ path });
+    await page.close();
+    const { size } = statSync(path);
+    process.stdout.write(`${relative(ROOT, path)}: ${(size / 1000).toFixed(0)} kB\n`);
+    if (size > MAX_BYTES) throw new Error(`${path}: more than ${MAX_BYTES} bytes: make its window smaller`);
+  }
+} finally {
+  await browser.close();
+  if (existsSync(WORK)) rmSync(WORK, { recursive: true, force: true });
+}
