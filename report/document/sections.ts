@@ -6,6 +6,7 @@ import type { About } from './about.js';
 import type { ComparisonDocument } from './comparison.js';
 import type { QuestionsDocument } from './questions.js';
 import type { MachineDocument } from './machine.js';
+import type { KernelsDocument, PassesDocument } from './explore.js';
 import type { ResultsDocument } from './results.js';
 import type { TuningDocument } from './tuning.js';
 
@@ -16,6 +17,8 @@ export interface Sections {
   readonly comparison: ComparisonDocument;
   readonly machine: MachineDocument;
   readonly tuning: TuningDocument;
+  readonly passes: PassesDocument;
+  readonly kernels: KernelsDocument;
 }
 
 export type SectionName = keyof Sections;
