@@ -27,6 +27,14 @@ export const ALL_COMMANDS: Commands = {
       ...(target === undefined ? {} : { target }),
     });
   },
+  explore: async ({ target: asked, ...request }) => {
+    const { chooseTarget } = await import('../driver/devices/chooseTarget.js');
+    const { target } = await chooseTarget({ ...request, ...(asked === undefined ? {} : { target: asked }) });
+    return (await import('../driver/explore/exploreModel.js')).exploreModel({
+      ...request,
+      ...(target === undefined ? {} : { target }),
+    });
+  },
   inspectError: async (request) => (await import('../driver/commands/inspectError.js')).inspectError(request),
   listTasks: async (folders) => (await import('../driver/commands/listTasks.js')).listTasks(folders),
   doctor: async () => (await import('../driver/commands/doctor.js')).examineMachine(),

@@ -20,6 +20,7 @@ import type { Merged, MergeRequest } from '../eval/index.js';
 import type { ErrorReport, ErrorRequest } from '../driver/commands/inspectError.js';
 import type { WriteReportRequest, WrittenReport } from '../report/writeReport.js';
 import type { QuantiseRequest, QuantiseResult } from '../driver/quantise/quantiseCheckpoint.js';
+import type { Explored, ExploreRequest } from '../driver/explore/exploreModel.js';
 import type { Inspection, InspectRequest } from '../driver/commands/inspect.js';
 
 /** A command rejects with UserError where the user can act; with anything else once its signal is aborted. */
@@ -37,6 +38,7 @@ export interface Commands {
   report(request: WriteReportRequest): Promise<WrittenReport>;
   quantize(request: QuantiseRequest, ui: Ui): Promise<QuantiseResult>;
   inspect(request: Asked<InspectRequest>): Promise<Inspection>;
+  explore(request: Asked<ExploreRequest>): Promise<Explored>;
   inspectError(request: ErrorRequest): Promise<ErrorReport>;
   listTasks(includePaths: readonly string[]): Promise<TaskNames>;
   doctor(): Promise<readonly Check[]>;

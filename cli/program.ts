@@ -7,6 +7,7 @@ import { addCompare } from './compare.js';
 import { addCompile } from './compile.js';
 import { addCompletion } from './completion.js';
 import { addDoctor } from './doctor.js';
+import { addExplore } from './explore.js';
 import { addGenerate } from './generate.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { harnessSpelling } from './harnessFlags.js';
@@ -90,6 +91,7 @@ function createProgram(context: Context): Command {
   addReport(program, context);
   addQuantize(program, context);
   addInspect(program, context);
+  addExplore(program, context);
   addTasks(program, context);
   addDoctor(program, context);
   addCompletion(program, context);

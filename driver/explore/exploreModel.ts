@@ -1,6 +1,7 @@
 /** `tilewright explore`: a compilation as a page. Reads no weights; compiles nothing unless asked. */
 import { statSync } from 'node:fs';
-import { ratesOf, type Peaks, peaksOf } from '../../autotune/peaks.js';
+import { ratesOf, type Peaks } from '../../autotune/peaks.js';
+import { UsageError } from '../../errors.js';
 import { linkFunction } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
 import type { About } from '../../report/document/about.js';
@@ -22,6 +23,8 @@ export interface ExploreRequest extends InspectRequest {
   readonly output: string;
   /** Tokens of a call, for costs and schedules. Default: the largest. */
   readonly tokens?: number;
+  /** Records of the tuner. Default: where `tune` keeps them. */
+  readonly database?: string;
   /** Whether kernels are compiled for their registers and spills. */
   readonly examines?: boolean;
 }
@@ -56,16 +59,11 @@ function opsAtEnd(stages: Inspection['stages']): KernelOps {
   return ops;
 }
 
-/** Measured where this machine has such a device; otherwise what its kind is known for. */
-async function rooflineOf({ model }: Inspection, machine: Machine): Promise<Roofline> {
-  const { target, device, isa } = model;
-  const known = (): Peaks => peaksOf(target.rates(device), 'nominal');
-  const canMeasure = !target.isHost || machine.isas.some((each) => each === isa);
-  const options = { threads: machine.cpu.cores, rebuild: () => '' };
-  const peaks = canMeasure ? await target.peaks(device, options).catch(known) : known();
-  const says = ({ perSecond, source }: Peaks['memory'], unit: string): string => `${si(perSecond, unit)} ${source}`;
+/** The peaks that times are compared with, as text too. */
+function rooflineOf({ isa }: Pick<Inspection, 'isa'>, peaks: Peaks): Roofline {
+  const says = ({ perSecond, source }: Peaks['memory'], unit: string): string => `${si(perSecond, unit)} (${source})`;
   return {
-    name: `${isa}: ${says(peaks.arithmetic, 'FLOP/s')}, ${says(peaks.memory, 'B/s')}`,
+    name: `${isa}, ${says(peaks.arithmetic, 'FLOP/s')} and ${says(peaks.memory, 'B/s')}`,
     ...ratesOf(peaks),
   };
 }
@@ -77,8 +75,12 @@ export async function collectExplored(
 ): Promise<ExploreSections> {
   const inspection = await inspectModel(request, machine);
   const { model, stages, notes, plan: score } = inspection;
-  const roofline = await rooflineOf(inspection, machine);
-  const tokens = request.tokens ?? tokensIn(score.capacity);
+  const times = await model.target.times(model, machine, { database: request.database });
+  const roofline = rooflineOf(inspection, times.peaks);
+  const most = tokensIn(score.capacity);
+  const { tokens = most } = request;
+  if (tokens > most)
+    throw new UsageError(`a call of ${tokens} tokens: this model takes ${most} at most`, `ask for ${most} or fewer`);
   const [units, texts] = [new Pool<Unit>(), new Pool<string>()];
   const passes: PassesDocument['functions'][number][] = [];
   const functions: KernelsDocument['functions'][number][] = [];
@@ -103,7 +105,7 @@ export async function collectExplored(
     });
     functions.push(
       await functionKernels(plan, {
-        ...{ model, ops, tokens, rates: roofline, texts, examines: request.examines === true },
+        ...{ model, ops, tokens, times, texts, examines: request.examines === true },
         module: end?.level === 'kernels' ? end.module : undefined,
       }),
     );

@@ -1,5 +1,5 @@
 /** The kernels of a function for the explorer: kernels of one text once, with their source, schedule and cost. */
-import { rooflineSeconds } from '../../autotune/peaks.js';
+import { ratesOf, rooflineSeconds } from '../../autotune/peaks.js';
 import { sizeOf, type WorkSize } from '../../autotune/work.js';
 import { originMarks, unmarked } from '../../codegen/marks.js';
 import { SCORE } from '../../ir/function.js';
@@ -9,7 +9,6 @@ import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import { printKernel } from '../../ir/kernelPrinter.js';
 import type { Bucket, LinkedFunction } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
-import type { Rates } from '../../autotune/bucketCost.js';
 import type {
   FunctionKernels,
   KernelEntry,
@@ -20,7 +19,7 @@ import type {
 import type { Pool } from '../../report/explore/fold.js';
 import { bytes, count } from '../../system/format.js';
 import { bucketFor, groupKernels, kernelRows, typicalSize } from '../commands/inspectKernels.js';
-import type { CompiledModel, ExaminedKernel, PrintedKernel } from '../targets/target.js';
+import type { CompiledModel, ExaminedKernel, KernelTimes, PrintedKernel } from '../targets/target.js';
 import type { KernelOps } from './kernelOps.js';
 
 export interface EntryOptions {
@@ -29,7 +28,7 @@ export interface EntryOptions {
   readonly module: KernelModule | undefined;
   readonly ops: KernelOps;
   readonly tokens: number;
-  readonly rates: Rates;
+  readonly times: KernelTimes<unknown>;
   readonly texts: Pool<string>;
   /** Whether kernels are compiled for what the compiler says of them. */
   readonly examines: boolean;
@@ -37,7 +36,7 @@ export interface EntryOptions {
 
 export async function functionKernels(
   plan: LinkedFunction<unknown>,
-  { model, module, ops, tokens, rates, texts, examines }: EntryOptions,
+  { model, module, ops, tokens, times, texts, examines }: EntryOptions,
 ): Promise<FunctionKernels> {
   const { index, bucket } = bucketFor(plan, tokens);
   const isScore = plan.interface.name === SCORE;
@@ -54,10 +53,13 @@ export async function functionKernels(
     const printed = { ...marked, source: text };
     const examined = examines ? await model.target.examine?.(printed, model.device) : undefined;
     const nodes = ops.get(kernel.name) ?? [];
+    const measured = times.measured(plan, kernel, schedule, bucket);
     kernels.push({
       ...{ name: first.name, title, path: first.path, count: members.length, signature: first.signature },
       ...{ anchor: first.anchor, shape: first.shape, flops: first.flops, bytes: first.bytes },
-      seconds: rooflineSeconds(first, rates),
+      seconds: rooflineSeconds(first, ratesOf(times.peaks)),
+      predictedSeconds: times.predict(plan, kernel, schedule, size),
+      ...(measured === undefined ? {} : { measuredSeconds: measured }),
       ops: nodes.map((node): KernelOp => {
         return { op: node.op, name: node.result.name, path: node.path, text: printNode(node).slice(0, 600) };
       }),

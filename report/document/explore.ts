@@ -104,6 +104,10 @@ export interface KernelEntry {
   readonly bytes: number;
   /** By the roofline: the longer of arithmetic at peak and traffic at peak. */
   readonly seconds: number;
+  /** By the model that ranks the tuner's candidates, with this schedule. */
+  readonly predictedSeconds: number;
+  /** Median of what the tuner measured with this schedule, in the bucket of this size of call. */
+  readonly measuredSeconds?: number;
   readonly schedule: string;
   /** Schedules for other sizes of call: tokens, and the schedule. */
   readonly schedules: readonly (readonly [sizes: string, schedule: string])[];

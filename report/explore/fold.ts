@@ -73,7 +73,12 @@ function describe(
     const before = entry.before?.replace(/\d+/g, '#');
     return [entry.form, entry.sign, before, entry.type, kernelOf(entry) ?? -1, mentions];
   });
-  const kinds = inputs.map(({ name, from }) => (from === undefined ? given.get(name) : entries[from]!.type));
+  // The first layer may read a parameter where the others read what the layer before them made.
+  const kinds = inputs.map(({ name, from }) => {
+    if (from !== undefined) return entries[from]!.type;
+    const found = given.get(name);
+    return found === undefined || found.kind === 'param' ? (found?.type ?? '') : `${found.kind} ${found.type}`;
+  });
   return { key: JSON.stringify([words, kinds]), inputs };
 }
 

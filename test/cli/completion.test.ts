@@ -20,6 +20,7 @@ const COMMANDS = [
   'inspect',
   'tasks',
   'doctor',
+  'explore',
   'completion',
   'help',
 ];

@@ -88,6 +88,7 @@ export const fakeCommands = (given: Partial<Commands>): Commands => ({
   report: unexpected('report'),
   quantize: unexpected('quantize'),
   inspect: unexpected('inspect'),
+  explore: unexpected('explore'),
   inspectError: unexpected('inspectError'),
   listTasks: unexpected('listTasks'),
   doctor: unexpected('doctor'),

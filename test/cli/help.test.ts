@@ -17,6 +17,7 @@ const COMMANDS = [
   'compare',
   'report',
   'inspect',
+  'explore',
   'doctor',
   'completion',
 ];

@@ -1,0 +1,172 @@
+/** A part of a stage: equal layers as one graph, and the op of it that is looked at. */
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { Part, PassesDocument, Stage, UnitOp } from '../../document/explore.js';
+import { Shown } from '../parts/Text.js';
+import { setState, type Route } from '../shell/route.js';
+import { changesText, drawingOf, groupsOf, isChanged, type Grouping } from './graphModel.js';
+import { OpPanel } from './OpPanel.js';
+import { StageGraph } from './StageGraph.js';
+
+export interface PartProps {
+  readonly document: PassesDocument;
+  readonly stage: Stage;
+  readonly part: Part;
+  /** Position of the part. */
+  readonly at: number;
+  readonly fn: string;
+  /** Titles of the function's kernels. */
+  readonly titles: readonly string[];
+  readonly route: Route;
+  /** Whether the stage is the last graph, whose ops are those of kernels. */
+  readonly isFinal: boolean;
+  /** Whether it is shown before anybody asks. */
+  readonly isShown: boolean;
+}
+
+/** Groups beyond which only those with changes are open at first. */
+const MOST_OPEN = 60;
+
+/** A part, below a title that shows or hides it. */
+export function PartView(props: PartProps) {
+  const { document, stage, part, at, route, isShown } = props;
+  const unit = document.units[part.unit]!;
+  const isAsked = route.state['part'] === String(at);
+  const [toggled, setToggled] = useState<{ readonly stage: Stage; readonly isOpen: boolean }>();
+  const isOpen = isAsked || (toggled?.stage === stage ? toggled.isOpen : isShown);
+  const counts = (sign: UnitOp['sign']): number => unit.ops.filter((op) => op.sign === sign).length;
+  const changes = changesText({ '+': counts('+'), '-': counts('-'), '~': counts('~') });
+  const there = unit.ops.length - counts('-');
+  const noun = stage.level === 'kernels' ? 'kernel' : 'op';
+  const toggle = (): void => {
+    if (isAsked) setState({ part: '', op: '' });
+    setToggled({ stage, isOpen: !isOpen });
+  };
+  return (
+    <section class="part" aria-label={part.title} data-part={at}>
+      <h3>
+        <button type="button" class="toggle" aria-expanded={isOpen} onClick={toggle}>
+          {part.title}
+        </button>
+        {part.count > 1 && <span class="times">×{part.count}</span>}
+        <span class="soft">
+          {there} {there === 1 ? noun : `${noun}s`}
+          {changes === '' ? '' : `; ${changes}`}
+          {part.count > 1 ? ' in each' : ''}
+        </span>
+      </h3>
+      {isOpen && <OpenPart {...props} />}
+    </section>
+  );
+}
+
+function OpenPart({ document, stage, part, at, fn, titles, route, isFinal }: PartProps) {
+  const unit = document.units[part.unit]!;
+  const hasKernels = isFinal && titles.length > 0 && unit.ops.some(({ kernel }) => kernel !== undefined);
+  const [wished, wish] = useState<Grouping | undefined>(undefined);
+  const grouping = hasKernels ? (wished ?? 'kernel') : 'module';
+  const groups = useMemo(
+    () => groupsOf(unit, grouping, (kernel) => titles[kernel] ?? `kernel ${kernel}`),
+    [unit, grouping, titles],
+  );
+  const chosen = route.state['part'] === String(at) ? unit.ops.findIndex(({ name }) => name === route.state['op']) : -1;
+  const chosenGroup = chosen < 0 ? undefined : groups.find(({ ops }) => ops.includes(chosen));
+  const first = useMemo(() => {
+    const changed = groups.filter(isChanged);
+    const ops = changed.reduce((sum, { ops: own }) => sum + own.length, 0);
+    return new Set(ops <= MOST_OPEN ? changed.map(({ id }) => id) : []);
+  }, [groups]);
+  const [toggled, setToggled] = useState<{ readonly of: typeof first; readonly open: ReadonlySet<string> }>();
+  const base = toggled?.of === first ? toggled.open : first;
+  const open = useMemo(
+    () => (chosenGroup === undefined || stage.level === 'kernels' ? base : new Set([...base, chosenGroup.id])),
+    [base, chosenGroup?.id, stage.level],
+  );
+  const setOpen = (next: ReadonlySet<string>): void => setToggled({ of: first, open: next });
+  const drawing = useMemo(() => drawingOf({ stage, part, unit, groups, open }), [stage, part, unit, groups, open]);
+  const toggle = (id: string): void => {
+    const next = new Set(open);
+    if (!next.delete(id)) next.add(id);
+    else if (chosenGroup?.id === id) setState({ part: '', op: '' });
+    setOpen(next);
+  };
+  const section = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (chosen >= 0) section.current?.querySelector(`[data-box="o${chosen}"]`)?.scrollIntoView({ block: 'nearest' });
+  }, [chosen]);
+  const isKernels = stage.level === 'kernels';
+  const all = isKernels ? unit.ops.map((_, i) => `k${i}`) : groups.map(({ id }) => id);
+  return (
+    <div ref={section}>
+      <div class="tools">
+        {hasKernels && (
+          <label>
+            Groups are{' '}
+            <select
+              value={grouping}
+              onChange={({ currentTarget }) => wish(currentTarget.value === 'module' ? 'module' : 'kernel')}
+            >
+              <option value="kernel">kernels</option>
+              <option value="module">modules</option>
+            </select>
+          </label>
+        )}
+        <button type="button" class="more" onClick={() => setOpen(new Set(all))}>
+          Open all
+        </button>
+        <button type="button" class="more" onClick={() => setOpen(new Set())} disabled={open.size === 0}>
+          Close all
+        </button>
+      </div>
+      <StageGraph
+        label={`Graph of ${part.title} after ${stage.name}`}
+        drawing={drawing}
+        chosen={chosen < 0 ? undefined : chosen}
+        onOp={(op) => setState(op === chosen ? { part: '', op: '' } : { part: String(at), op: unit.ops[op]!.name })}
+        onGroup={toggle}
+      />
+      {chosen >= 0 && (
+        <OpPanel
+          {...{ unit, stage, part, fn }}
+          at={chosen}
+          titles={titles}
+          isOpen={open.has(`k${chosen}`)}
+          onOpen={isKernels ? () => toggle(`k${chosen}`) : undefined}
+          onOp={(op) => setState({ part: String(at), op: unit.ops[op]!.name })}
+        />
+      )}
+      <Listing ops={unit.ops} isKernels={isKernels} />
+    </div>
+  );
+}
+
+/** The part as text, for those who read rather than look. */
+function Listing({ ops, isKernels }: { readonly ops: readonly UnitOp[]; readonly isKernels: boolean }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary>As text</summary>
+      {isOpen && (
+        <pre class="listing" tabIndex={0}>
+          {ops.map(({ sign, text, before }, i) => (
+            <span key={i} class={sign === '+' ? 'added' : sign === '-' ? 'gone' : sign === '~' ? 'other' : undefined}>
+              {before !== undefined && <Lines sign="-" text={before} />}
+              <Lines sign={sign === '~' ? '+' : sign} text={text} />
+              {isKernels && '\n'}
+            </span>
+          ))}
+        </pre>
+      )}
+    </details>
+  );
+}
+
+const Lines = ({ sign, text }: { readonly sign: UnitOp['sign']; readonly text: string }) => (
+  <>
+    {text.split('\n').map((line, i) => (
+      <span key={i}>
+        {sign === '' ? ' ' : sign === '-' ? '−' : sign} <Shown text={line} />
+        {'\n'}
+      </span>
+    ))}
+  </>
+);

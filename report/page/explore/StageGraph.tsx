@@ -1,0 +1,150 @@
+/** A part of a stage as a graph: groups that open, ops that are looked at. */
+import { useMemo } from 'preact/hooks';
+import { changesText, signShown, signText, type Box, type Drawing, type OpGroup } from './graphModel.js';
+import { FRAME_HEAD, insideLines, layoutOf, shortened, type Placed } from './layout.js';
+
+export interface StageGraphProps {
+  /** What it shows, in words. */
+  readonly label: string;
+  readonly drawing: Drawing;
+  /** The op that is looked at. */
+  readonly chosen: number | undefined;
+  readonly onOp: (op: number) => void;
+  readonly onGroup: (group: string) => void;
+}
+
+/** What pressing a box says to readers who do not see it. */
+function labelOf({ kind, title, detail, sign, counts }: Box): string {
+  const changes = counts === undefined ? signText(sign) : changesText(counts);
+  const what = kind === 'group' ? 'group ' : kind === 'input' ? 'input ' : '';
+  return `${what}${title}, ${detail}${changes === '' ? '' : `, ${changes}`}`;
+}
+
+/** Enter and the space bar press what has the focus. */
+const onPress = (press: () => void) => ({
+  onClick: press,
+  onKeyDown: (event: KeyboardEvent) => {
+    if (event.key !== 'Enter' && event.key !== ' ') return;
+    event.preventDefault();
+    press();
+  },
+});
+
+const Counts = ({ counts, x, y }: { readonly counts: OpGroup['counts']; readonly x: number; readonly y: number }) => (
+  <text x={x} y={y} text-anchor="end" class="counts" aria-hidden="true">
+    {(['+', '-', '~'] as const).map(
+      (sign) =>
+        counts[sign] > 0 && (
+          <tspan key={sign} class={`sign ${CLASS[sign]}`} dx="4">
+            {signShown(sign)}
+            {counts[sign]}
+          </tspan>
+        ),
+    )}
+  </text>
+);
+
+/** What is wider than the page shrinks, as long as it can be read; beyond that it scrolls. */
+const LEAST_SCALE = 0.7;
+
+const CLASS = { '': '', '+': 'added', '-': 'gone', '~': 'other' } as const;
+
+function BoxView({
+  box,
+  place,
+  isChosen,
+  press,
+}: {
+  readonly box: Box;
+  readonly place: Placed;
+  readonly isChosen: boolean;
+  readonly press: (() => void) | undefined;
+}) {
+  const { width, height } = place;
+  const [left, top] = [place.x - width / 2, place.y - height / 2];
+  const buttons =
+    press === undefined ? { role: 'img' as const } : { role: 'button' as const, tabIndex: 0, ...onPress(press) };
+  const isOpenable = box.kind === 'group';
+  return (
+    <g
+      class={`box ${box.kind} ${CLASS[box.sign]} ${isChosen ? 'chosen' : ''}`}
+      data-box={box.id}
+      aria-label={labelOf(box)}
+      aria-expanded={isOpenable ? false : undefined}
+      aria-pressed={box.kind === 'op' ? isChosen : undefined}
+      {...buttons}
+    >
+      {isOpenable && <rect x={left + 4} y={top + 4} width={width} height={height} rx={7} class="behind" />}
+      <rect x={left} y={top} width={width} height={height} rx={box.kind === 'input' ? height / 2 : 7} />
+      <text x={place.x} y={top + 20} text-anchor="middle" class="name">
+        {shortened(box.title)}
+      </text>
+      <text x={place.x} y={top + 35} text-anchor="middle" class="detail">
+        {shortened(box.detail)}
+      </text>
+      {box.inside !== undefined &&
+        insideLines(box.inside).map((line, i) => (
+          <text key={i} x={place.x} y={top + 53 + 16 * i} text-anchor="middle" class="inside">
+            {shortened(line)}
+          </text>
+        ))}
+      {box.counts === undefined
+        ? box.sign !== '' && (
+            <text x={left + 9} y={top + 16} class={`sign ${CLASS[box.sign]}`} aria-hidden="true">
+              {signShown(box.sign)}
+            </text>
+          )
+        : Object.values(box.counts).some((count) => count > 0) && (
+            <Counts counts={box.counts} x={left + width - 6} y={top + height - 6} />
+          )}
+    </g>
+  );
+}
+
+export function StageGraph({ label, drawing, chosen, onOp, onGroup }: StageGraphProps) {
+  const { width, height, places, paths } = useMemo(() => layoutOf(drawing), [drawing]);
+  return (
+    <div class="graph" role="region" aria-label={label} tabIndex={0}>
+      <svg
+        viewBox={`0 0 ${Math.ceil(width)} ${Math.ceil(height)}`}
+        style={{ width: `${Math.ceil(width)}px`, minWidth: `${Math.ceil(LEAST_SCALE * width)}px` }}
+      >
+        <defs>
+          <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+            <path d="M0 0.8 L8 4 L0 7.2 Z" class="head" />
+          </marker>
+        </defs>
+        {drawing.frames.map(({ id, group }) => {
+          const place = places.get(id)!;
+          const [left, top] = [place.x - place.width / 2, place.y - place.height / 2 - FRAME_HEAD];
+          return (
+            <g key={id} class="frame">
+              <rect x={left} y={top} width={place.width} height={place.height + FRAME_HEAD} rx={9} />
+              <g
+                role="button"
+                tabIndex={0}
+                aria-expanded="true"
+                aria-label={`group ${group.title}, open`}
+                {...onPress(() => onGroup(group.id))}
+              >
+                <rect x={left} y={top} width={place.width} height={FRAME_HEAD} rx={9} class="bar" />
+                <text x={left + 10} y={top + 16}>
+                  ▾ {shortened(group.title)}
+                </text>
+              </g>
+            </g>
+          );
+        })}
+        {paths.map(({ from, to, path, isGone }) => (
+          <path key={`${from} ${to}`} d={path} class={`flow ${isGone ? 'gone' : ''}`} marker-end="url(#arrow)" />
+        ))}
+        {drawing.boxes.map((box) => {
+          const { op, group } = box;
+          const press = group !== undefined ? () => onGroup(group) : op !== undefined ? () => onOp(op) : undefined;
+          const isChosen = op !== undefined && op === chosen;
+          return <BoxView key={box.id} {...{ box, press, isChosen }} place={places.get(box.id)!} />;
+        })}
+      </svg>
+    </div>
+  );
+}
