@@ -63,7 +63,7 @@ function BoxView({
   const { width, height } = place;
   const [left, top] = [place.x - width / 2, place.y - height / 2];
   const buttons =
-    press === undefined ? { role: 'img' as const } : { role: 'button' as const, tabIndex: 0, ...onPress(press) };
+    press === undefined ? { role: 'img' as const } : { role: 'button' as const, tabindex: 0, ...onPress(press) };
   const isOpenable = box.kind === 'group';
   return (
     <g
@@ -122,7 +122,7 @@ export function StageGraph({ label, drawing, chosen, onOp, onGroup }: StageGraph
               <rect x={left} y={top} width={place.width} height={place.height + FRAME_HEAD} rx={9} />
               <g
                 role="button"
-                tabIndex={0}
+                tabindex={0}
                 aria-expanded="true"
                 aria-label={`group ${group.title}, open`}
                 {...onPress(() => onGroup(group.id))}
