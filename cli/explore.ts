@@ -25,7 +25,7 @@ export function addExplore(program: Command, context: Context): void {
     .command('explore')
     .summary('the compiler at work, as a page to look at: graphs after every pass, kernels, sources')
     .description(
-      'Writes one HTML file that shows how a model is compiled: the graph after every pass and what the pass changed, ' +
+      'Writes one HTML file that shows how a model is compiled: the graph after every pass and what it changed, ' +
         'the kernels with the ops that went into them, their source, schedule, cost and place on the roofline. ' +
         'It opens from a disk and uses no network. Reads no weights and needs neither a GPU nor a compiler.',
     )

@@ -1,5 +1,6 @@
 /**
- * What the explorer's page shows: the program after every pass of each function, and the kernels that it became. Layers that are equal up to names are there once, and so is every text.
+ * What the explorer's page shows: the program after every pass of each function, and the kernels that it became. Layers
+ * that are equal up to names are there once, and so is every text.
  */
 
 /** A value that ops of a unit read and none of them makes. */

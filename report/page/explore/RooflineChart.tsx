@@ -68,8 +68,9 @@ export function RooflineChart({
     <Chart
       title="Roofline"
       summary={
-        `${name}. The roof bends at ${count(ridge)} FLOPs/byte: ${bound} of ${dots.length} kernels lie where memory is ` +
-        `the limit. The fastest is ${best.title} with ${si(best.rate, 'FLOP/s')}, ${percent(best.rate / flopsPerSecond, 0)} of peak. ` +
+        `${name}. The roof bends at ${count(ridge)} FLOPs/byte: ${bound} of ${dots.length} kernels lie where memory ` +
+        `is the limit. The fastest is ${best.title} with ${si(best.rate, 'FLOP/s')}, ` +
+        `${percent(best.rate / flopsPerSecond, 0)} of peak. ` +
         'Larger dots take more of the time.'
       }
       inputs={[roofline, fn, chosen]}
