@@ -36,7 +36,7 @@ const schema = z.object({
 export const isBench = (path: string): boolean =>
   withFile(
     path,
-    (fd, size) => /^\s*\{\s*\n/.test(readRange(fd, 0, Math.min(size, BEGINNING)).toString('latin1')),
+    (fd, size) => /^\s*\{\s*\n\s*"/.test(readRange(fd, 0, Math.min(size, BEGINNING)).toString('latin1')),
     TUNING_HINT,
   );
 

@@ -5,7 +5,7 @@ import type { TraceView, Track, TrackKind } from '../../document/machine.js';
 import { Chart, type DrawnPlot } from '../parts/Chart.js';
 import { percent } from '../parts/numbers.js';
 import { setState, type Route } from '../shell/route.js';
-import { drawnOf, moved, secondsIn, zoomed, type Drawn, type View } from './bins.js';
+import { drawnOf, moved, secondsIn, zoomed, type Drawn, type View } from '../../document/timelineBins.js';
 import { DeviceTable } from './DeviceTable.js';
 import { rowsOf, spanOf, time, wordsOf, type Row } from './rows.js';
 

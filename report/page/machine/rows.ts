@@ -2,7 +2,7 @@
 import type { Figure, Track, TraceView } from '../../document/machine.js';
 import { visible } from '../parts/Text.js';
 import { count, percent, si } from '../parts/numbers.js';
-import type { Drawn, View } from './bins.js';
+import type { Drawn, View } from '../../document/timelineBins.js';
 
 export interface Row {
   /** What stands beside it; no other row has it. */

@@ -6,7 +6,7 @@ import { count, fixed, percent } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown, visible } from '../parts/Text.js';
 import { hashOf, type Route } from '../shell/route.js';
-import { gainOf, weightOf } from './progress.js';
+import { gainOf, weightOf } from '../../document/tuningProgress.js';
 import { timeText } from './times.js';
 
 interface Row {

@@ -5,7 +5,7 @@ import { Chart } from '../parts/Chart.js';
 import { count, duration, percent } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown } from '../parts/Text.js';
-import { progressOf, type Progress } from './progress.js';
+import { progressOf, type Progress } from '../../document/tuningProgress.js';
 
 /** Points of a line that nobody could tell apart. */
 const MOST_POINTS = 1500;

@@ -6,7 +6,7 @@ import { count, fixed } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown, visible } from '../parts/Text.js';
 import { timeText } from './times.js';
-import { trialsOf, type Trial } from './progress.js';
+import { trialsOf, type Trial } from '../../document/tuningProgress.js';
 
 const MOST_ROWS = 500;
 

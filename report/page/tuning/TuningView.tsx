@@ -7,7 +7,7 @@ import { setState, type Route } from '../shell/route.js';
 import { Benches } from './Benches.js';
 import { Jobs } from './Jobs.js';
 import { Overall } from './Overall.js';
-import { weightOf } from './progress.js';
+import { weightOf } from '../../document/tuningProgress.js';
 import { Trials } from './Trials.js';
 
 /** The one that takes most of a run, unless the address names another. */

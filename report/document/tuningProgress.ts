@@ -1,5 +1,5 @@
 /** What the tuner had found after each trial. */
-import type { TuningJob, TuningMachine } from '../../document/tuning.js';
+import type { TuningJob, TuningMachine } from './tuning.js';
 
 /** A trial of one kernel and bucket. */
 export interface Trial {

@@ -1,5 +1,5 @@
 /** What a timeline draws of its tracks: slices that are in view, those too narrow to be seen joined to one. */
-import type { Track } from '../../document/machine.js';
+import type { Track } from './machine.js';
 
 /** The part of the timeline that is shown, in microseconds. */
 export interface View {
