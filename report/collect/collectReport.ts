@@ -8,6 +8,7 @@ import { loadRuns, type LoadedRun } from './loadRuns.js';
 import { collectMeasurements, isFolder, type MeasurementPaths } from './measurements.js';
 import { questionsOf, rowsOf, TextBlocks } from './questions.js';
 import { collectResults } from './results.js';
+import { TokenFiles } from './tokens.js';
 
 export interface ReportRequest extends MeasurementPaths {
   /** Folders or files of results; none where there are traces or tuning records. */
@@ -42,12 +43,13 @@ function notesOf(runs: readonly LoadedRun[]): string[] {
 }
 
 /** Blocks of questions, where there are samples. */
-function* questionBlocks(runs: readonly LoadedRun[]): Generator<Block> {
+function* questionBlocks(runs: readonly LoadedRun[], tokens: TokenFiles): Generator<Block> {
   const rows = rowsOf(runs);
   if (rows.rows.length === 0) return;
   const texts = new TextBlocks(rows.rows, runs);
   yield block('questions', questionsOf(rows, runs, texts.starts));
   yield* texts.blocks();
+  yield* tokens.blocks(rows.rows, texts.starts, (row) => texts.kept(row));
 }
 
 /** Whether there is something at a path that `findRun` would read, or say what is wrong with it. */
@@ -66,13 +68,14 @@ export function collectReport({ runs: paths, title, writer, now, ...others }: Re
   // A folder may hold nothing but a trace or records.
   const isBare = measured.blocks.length > 0 && !paths.some(holdsRun);
   const runs = isBare ? [] : loadRuns(paths);
+  const tokens = new TokenFiles(runs);
   const tasks = new Set(runs.flatMap(({ files }) => [...files.tasks.keys()]));
   const names = runs.map(({ name }) => name).join(' · ');
   const of = `${tasks.size === 1 ? [...tasks][0]! : counted(tasks.size, 'task')}, ${counted(runs.length, 'run')}`;
   const about: About = {
     title: title ?? (isBare ? measured.title! : names),
     subtitle: isBare ? 'Measurements of the machine' : of,
-    ...{ writer, written: now.toISOString(), notes: [...notesOf(runs), ...measured.notes] },
+    ...{ writer, written: now.toISOString(), notes: [...notesOf(runs), ...tokens.notes, ...measured.notes] },
   };
   const comparison = collectComparison(runs);
   return {
@@ -81,7 +84,7 @@ export function collectReport({ runs: paths, title, writer, now, ...others }: Re
       yield block('about', about);
       if (!isBare) yield block('results', collectResults(runs));
       if (comparison !== undefined) yield block('comparison', comparison);
-      yield* questionBlocks(runs);
+      yield* questionBlocks(runs, tokens);
       yield* measured.blocks;
     })(),
   };

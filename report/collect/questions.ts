@@ -154,7 +154,7 @@ export class TextBlocks {
     const starts: number[] = [];
     let [size, from] = [Infinity, 0];
     rows.forEach((row, at) => {
-      const text = this.#kept(row);
+      const text = this.kept(row);
       const own =
         text === undefined ? 0 : text.context.length + text.choices.reduce((sum, each) => sum + each.length, 0);
       if (size + own > BLOCK_CHARACTERS || at - from >= BLOCK_ROWS) {
@@ -173,12 +173,13 @@ export class TextBlocks {
     }
   }
 
-  #kept(row: Row): Omit<QuestionText, 'shots' | 'outputs'> | undefined {
+  /** What the page holds of a row's texts. */
+  kept(row: Row): Omit<QuestionText, 'shots' | 'outputs'> | undefined {
     return this.#runs[row.run]!.tasks.get(row.task)!.texts.get(row.answered[row.run]!.docId);
   }
 
   #texts(rows: readonly Row[]): QuestionTexts {
-    const texts = rows.map((row) => this.#kept(row) ?? NO_TEXT);
+    const texts = rows.map((row) => this.kept(row) ?? NO_TEXT);
     return rows.map((row, i) => {
       const { context } = texts[i]!;
       const beside = [texts[i - 1], texts[i + 1]].filter(

@@ -3,11 +3,9 @@ import { useState } from 'preact/hooks';
 import { numberOf, type Likelihood, type QuestionsDocument, type QuestionText } from '../../document/questions.js';
 import { count, fixed, percent } from '../parts/numbers.js';
 import { LongText, Shown } from '../parts/Text.js';
+import { letter } from './letters.js';
 import { QUESTION_PARTS } from './parts.js';
 import { taskOf } from './select.js';
-
-const LETTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';
-const letter = (choice: number): string => LETTERS[choice] ?? String(choice + 1);
 
 const nats = (value: Likelihood | undefined): string => {
   if (value === undefined) return '–';

@@ -1,16 +1,7 @@
 /** What is shown of a question beneath its choices: a line here for each part, which reads its own blocks. */
 import type { ComponentType } from 'preact';
-import type { QuestionsDocument, QuestionText } from '../../document/questions.js';
-
-export interface QuestionPartProps {
-  readonly document: QuestionsDocument;
-  readonly row: number;
-  readonly task: string;
-  readonly docId: number;
-  readonly text: QuestionText;
-  /** The run that is looked at: place in `document.runs`. */
-  readonly run: number;
-}
+import type { QuestionPartProps } from './partProps.js';
+import { Tokens } from './Tokens.js';
 
 export interface QuestionPart {
   readonly name: string;
@@ -18,4 +9,4 @@ export interface QuestionPart {
   readonly Part: ComponentType<QuestionPartProps>;
 }
 
-export const QUESTION_PARTS: readonly QuestionPart[] = [];
+export const QUESTION_PARTS: readonly QuestionPart[] = [{ name: 'tokens', Part: Tokens }];

@@ -6,6 +6,17 @@ import { readBlock } from '../shell/data.js';
 const searched = ({ context, shots, choices, target = '', outputs = [] }: QuestionText): string =>
   [context.slice(shots), ...choices, target, ...outputs.flat()].join('\n').toLowerCase();
 
+/** The block in which a row lies, of those that begin with the rows `starts`. */
+export function blockOf(starts: readonly number[], row: number): number {
+  let [low, high] = [0, starts.length];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (starts[middle]! <= row) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
 export class Texts {
   readonly #blocks: readonly number[];
   readonly #rows: number;
@@ -22,13 +33,7 @@ export class Texts {
   }
 
   blockOf(row: number): number {
-    let [low, high] = [0, this.#blocks.length];
-    while (high - low > 1) {
-      const middle = (low + high) >> 1;
-      if (this.#blocks[middle]! <= row) low = middle;
-      else high = middle;
-    }
-    return low;
+    return blockOf(this.#blocks, row);
   }
 
   /** What has been read of a row; undefined where its block has not. */
