@@ -34,11 +34,14 @@ const PAGES = {
     tilewright('run', at('demo-int4'), ...questions, '--out', at('int4'));
     tilewright('report', at('f32'), at('int4'), '--title', 'What weights of 4 bits cost', '-o', file);
   },
+  single: (file) => {
+    tilewright('report', at('f32'), '--title', 'Everyday questions', '-o', file);
+  },
 };
 
 /** The pictures: of which page, what is behind # in its address, and how large the window is. */
 const PICTURES = [
-  { name: 'results', page: 'report', hash: 'results', width: 1160, height: 900 },
+  { name: 'results', page: 'single', hash: 'results', width: 1160, height: 1180 },
   { name: 'questions', page: 'report', hash: 'questions?order=closest', width: 1160, height: 760 },
   { name: 'comparison', page: 'report', hash: 'comparison', width: 1160, height: 1000, isDark: true },
 ];

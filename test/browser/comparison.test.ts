@@ -36,11 +36,15 @@ describe.skipIf(CHROMIUM === undefined)('several runs', () => {
       const { results } = JSON.parse(readFileSync(join(folder, `results_${DATE}.json`), 'utf8')) as {
         results: Record<string, Record<string, number>>;
       };
-      const run = shown.locator('.run').nth(i);
-      const table = run.getByRole('table', { name: 'All figures' });
+      await shown.getByLabel('Run', { exact: true }).selectOption(String(i));
+      const table = shown.getByRole('table', { name: 'All figures' });
+      const both = shown.getByRole('table', { name: 'Figures of all runs' });
       for (const [task, block] of Object.entries(results)) {
         const row = (await table.getByRole('row').filter({ hasText: task }).textContent()) ?? '';
         expect(row).toContain(percent(block['acc,none']!));
+        expect(await both.getByRole('row').filter({ hasText: task }).textContent()).toContain(
+          percent(block['acc,none']!),
+        );
         expect(row).toContain(percent(block['acc_stderr,none']!));
         expect(row).toMatch(new RegExp(`${block['sample_len']!}$`));
       }

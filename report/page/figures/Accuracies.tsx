@@ -1,15 +1,11 @@
 /** Figures of tasks and groups: a chart of shares with their intervals, and a table of everything. */
 import * as Plot from '@observablehq/plot';
-import type { Figure, RunResult, TaskResult } from '../../document/results.js';
+import type { RunResult, TaskResult } from '../../document/results.js';
 import { Chart } from '../parts/Chart.js';
-import { count, fixed, percent, percents } from '../parts/numbers.js';
+import { count, percent, percents } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown } from '../parts/Text.js';
-
-const nameOf = ({ metric, filter }: Figure): string => (filter === 'none' ? metric : `${metric} (${filter})`);
-const valueOf = ({ value, isShare }: Figure): string => (isShare ? percent(value) : fixed(value, 4));
-const intervalOf = ({ interval, isShare }: Figure): string =>
-  interval === null ? '–' : isShare ? percents(interval) : `${fixed(interval[0], 4)} to ${fixed(interval[1], 4)}`;
+import { errorOf, intervalOf, nameOf, valueOf } from './figureTexts.js';
 
 function Numbers({ tasks }: { readonly tasks: readonly TaskResult[] }) {
   const rows = tasks.flatMap(({ task, depth, questions, shots, figures }) =>
@@ -20,7 +16,7 @@ function Numbers({ tasks }: { readonly tasks: readonly TaskResult[] }) {
       nameOf(figure),
       <strong>{valueOf(figure)}</strong>,
       intervalOf(figure),
-      figure.error === null ? '–' : figure.isShare ? percent(figure.error) : fixed(figure.error, 4),
+      errorOf(figure),
       i > 0 || questions === null ? '' : count(questions),
       i > 0 || shots === null ? '' : String(shots),
     ]),

@@ -28,11 +28,19 @@ const pointsOf = (slices: readonly Slice[], metric: number): Point[] =>
 const tip = ({ label, value, from, to, questions }: Point): string =>
   `${label}\n${percent(value)} (${percents([from, to])})\n${count(questions)} questions`;
 
-function lengthOptions(points: readonly Point[]): Plot.PlotOptions {
+function lengthOptions(points: readonly Point[], width: number): Plot.PlotOptions {
+  const isNarrow = width < 90 * points.length;
   return {
-    height: 240,
+    height: isNarrow ? 280 : 240,
+    ...(isNarrow ? { marginBottom: 84 } : {}),
     marginLeft: 46,
-    x: { ...BELOW, type: 'point', domain: points.map(({ label }) => label), label: 'Characters of the context' },
+    x: {
+      ...BELOW,
+      type: 'point',
+      domain: points.map(({ label }) => label),
+      label: 'Characters of the context',
+      ...(isNarrow ? { tickRotate: -50, labelOffset: 78 } : {}),
+    },
     y: { percent: true, grid: true, label: '% right', nice: true },
     marks: [
       Plot.ruleX(points, { x: 'label', y1: 'from', y2: 'to', stroke: 'var(--accent)', strokeWidth: 2 }),
@@ -139,7 +147,7 @@ export function Breakdowns({ all }: { readonly all: readonly Breakdown[] }) {
           (left > 0 ? `; ${count(left)} more are ${of.left.slices > 0 ? 'not shown' : 'in the table'}.` : '.')
         }
         inputs={[of, place, order]}
-        options={(width) => (isOfLength ? lengthOptions(points) : categoryOptions(points, width))}
+        options={(width) => (isOfLength ? lengthOptions(points, width) : categoryOptions(points, width))}
       >
         <Figures of={of} rows={slices} />
       </Chart>

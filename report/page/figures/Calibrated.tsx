@@ -82,6 +82,7 @@ export function MarginHistogram({ of }: { readonly of: Margins }) {
       options={() => ({
         height: 320,
         marginLeft: 52,
+        marginTop: 34,
         x: { ...BELOW, label: 'Nats' },
         y: { label: 'Questions', grid: true },
         marks: [
@@ -94,11 +95,27 @@ export function MarginHistogram({ of }: { readonly of: Margins }) {
           Plot.ruleY([0]),
           Plot.ruleX([0], { stroke: 'currentColor' }),
           Plot.text(SIDES, {
-            ...{ x: () => 0, text: 'word', textAnchor: 'start', frameAnchor: 'top', dx: 6, fill: 'currentColor' },
+            ...{
+              x: () => 0,
+              text: 'word',
+              textAnchor: 'start',
+              frameAnchor: 'top',
+              dx: 6,
+              dy: -14,
+              fill: 'currentColor',
+            },
             filter: ({ side }: (typeof SIDES)[number]) => side > 0,
           }),
           Plot.text(SIDES, {
-            ...{ x: () => 0, text: 'word', textAnchor: 'end', frameAnchor: 'top', dx: -6, fill: 'currentColor' },
+            ...{
+              x: () => 0,
+              text: 'word',
+              textAnchor: 'end',
+              frameAnchor: 'top',
+              dx: -6,
+              dy: -14,
+              fill: 'currentColor',
+            },
             filter: ({ side }: (typeof SIDES)[number]) => side < 0,
           }),
         ],

@@ -4,10 +4,12 @@ import type { ResultsDocument, RunResult } from '../../document/results.js';
 import { Choose } from '../parts/Choose.js';
 import { Shown } from '../parts/Text.js';
 import { Section } from '../shell/Frame.js';
+import { setState, type Route } from '../shell/route.js';
 import { Accuracies } from './Accuracies.js';
 import { Breakdowns } from './Breakdowns.js';
 import { MarginHistogram, Reliability } from './Calibrated.js';
 import { Cost } from './Cost.js';
+import { Overview } from './Overview.js';
 
 /** What is shown of one task at a time. */
 function Task({ run }: { readonly run: RunResult }) {
@@ -55,14 +57,31 @@ function Run({ run, isOnly }: { readonly run: RunResult; readonly isOnly: boolea
   );
 }
 
-function Results({ runs }: ResultsDocument) {
+/** Several runs side by side, and one of them at length. */
+function Results({ runs, route }: ResultsDocument & { readonly route: Route }) {
+  const chosen = runs[Number(route.state['run'] ?? 0)] ?? runs[0];
+  if (chosen === undefined) return <p>There are no results.</p>;
+  const options = runs.map(({ name }, run) => ({ value: String(run), title: name }));
   return (
     <>
-      {runs.map((run) => (
-        <Run key={run.name} run={run} isOnly={runs.length === 1} />
-      ))}
+      {runs.length > 1 && (
+        <>
+          <Overview runs={runs} />
+          <div class="controls top">
+            <Choose
+              label="Run"
+              value={String(runs.indexOf(chosen))}
+              options={options}
+              onChange={(run) => setState({ run })}
+            />
+          </div>
+        </>
+      )}
+      <Run key={chosen.name} run={chosen} isOnly={runs.length === 1} />
     </>
   );
 }
 
-export const ResultsView = () => <Section name="results">{(content) => <Results {...content} />}</Section>;
+export const ResultsView = ({ route }: { readonly route: Route }) => (
+  <Section name="results">{(content) => <Results {...content} route={route} />}</Section>
+);

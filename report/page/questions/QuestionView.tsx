@@ -65,14 +65,14 @@ function Choices({ document, row, text }: ChoiceProps) {
   if (length === 0) return null;
   return (
     <div class="scroll">
-      <table class="choices">
+      <table class={several ? 'choices several' : 'choices'}>
         <caption class="hidden">Choices and their log-likelihoods</caption>
         <thead>
           <tr>
             <th scope="col">Choice</th>
             <th scope="col">Text</th>
             {runs.map((name, run) => (
-              <th key={run} scope="col" class="right" colSpan={2}>
+              <th key={run} scope="col">
                 {several ? <Shown text={name} /> : 'Nats'}
               </th>
             ))}
@@ -93,11 +93,9 @@ function Choices({ document, row, text }: ChoiceProps) {
               <td>
                 <LongText text={(text.choices[choice] ?? '').trimStart()} cut={600} />
               </td>
-              {all.map((lls, run) => [
-                <td key={`${run}n`} class="right">
-                  {nats(lls?.[choice])}
-                </td>,
-                <td key={`${run}p`} class="share">
+              {all.map((lls, run) => (
+                <td key={run} class="answer">
+                  <span>{nats(lls?.[choice])}</span>
                   {shares[run] !== undefined && (
                     <span
                       class="bar"
@@ -106,8 +104,8 @@ function Choices({ document, row, text }: ChoiceProps) {
                     />
                   )}
                   {answers[run]!.chosen[row] === choice && <span class="tag chosen">● most likely</span>}
-                </td>,
-              ])}
+                </td>
+              ))}
               {isByLength && !several && (
                 <td class="right">
                   {lengthOf(text.choices[choice]) === 0 || all[0]?.[choice] === undefined
