@@ -2,6 +2,7 @@
 import { openOrCompile, type OpenedModel } from '../driver/compile/open.js';
 import { loadExecutor } from '../driver/devices/openReplica.js';
 import type { Executor } from '../driver/executor.js';
+import type { WeightInit } from '../driver/names.js';
 import { detectMachine } from '../driver/machine.js';
 import type { Ui } from '../driver/requests.js';
 import type { KvCache } from '../driver/target.js';
@@ -35,6 +36,8 @@ export interface RandomModelOptions {
   readonly feeds?: boolean;
   /** `step` chooses tokens from whole rows of logits where it is asked to. */
   readonly logits?: boolean;
+  /** Default: made-up weights. */
+  readonly init?: WeightInit;
   /** The npm script, for messages. */
   readonly script: string;
 }

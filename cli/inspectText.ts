@@ -9,7 +9,7 @@ import { groupKernels, type KernelRow, type KernelSource, type TimedRow } from '
 import type { ArenaSlot, MemoryReport } from '../driver/commands/inspectMemory.js';
 import type { LinkedFunction } from '../ir/plan.js';
 import { quoteForShell } from '../system/shell.js';
-import { describeNarrow, describeQuantised } from './quantisedText.js';
+import { describeDecoded, describeNarrow, describeQuantised } from './quantisedText.js';
 import { bytes, count, cut, percent, si, textTable } from '../system/format.js';
 
 /** `12 matmul, 4 mul, …`: neighbours that repeat are counted. */
@@ -331,6 +331,7 @@ export function describeSummary(
       `${isa.startsWith(inspection.model.target.name) ? '' : `${inspection.model.target.name}, `}${isa}, ` +
         `${arithmetic} inputs, f32 accumulation`,
     ],
+    ...(checkpoint === undefined ? [] : describeDecoded(checkpoint, inspection.arithmetic)),
     ...describeNarrow(inspection.plan.weights),
     [
       'kernels',

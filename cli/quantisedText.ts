@@ -4,6 +4,7 @@ import type { WeightDecl } from '../ir/kernel.js';
 import { isCodeFormat } from '../ir/storage.js';
 import type { Checkpoint } from '../models/checkpoint.js';
 import type { TensorLocation } from '../models/family/tensors.js';
+import { keptGroups } from '../models/quantised/keptGroups.js';
 
 /** Names of matrices that are shown. */
 const SHOWN = 4;
@@ -67,4 +68,29 @@ export function describeNarrow(weights: readonly WeightDecl[]): readonly (readon
       kept.length === 0 ? 'none' : kept.join(', '),
     ],
   ];
+}
+
+/** Why matrices that are stored in 4 bits are not multiplied so; none where all are, or there are no such. */
+export function describeDecoded(
+  { tensors }: Pick<Checkpoint, 'tensors'>,
+  arithmetic: string,
+): readonly (readonly [string, string])[] {
+  const isStored = (tensor: TensorLocation): boolean =>
+    tensor.kind === 'encoded' && tensor.encoding.kind === 'codes' && tensor.encoding.codes.type === 'u4';
+  const stored = new Map([...tensors].filter(([, tensor]) => isStored(tensor)));
+  const { groups, decoded } = keptGroups(stored);
+  const others = stored.size - groups.size - [...decoded.values()].reduce((sum, each) => sum + each, 0);
+  const reasons: (readonly [number, string])[] = [
+    ...(arithmetic.startsWith('int4')
+      ? []
+      : [[groups.size, 'only --quantize int4 on Hopper (sm_90a) multiplies 4 bits'] as const]),
+    ...[...decoded].map(([reason, matrices]) => [matrices, reason] as const),
+    [others, 'outside of layers'],
+  ];
+  return reasons
+    .filter(([matrices]) => matrices > 0)
+    .map(([matrices, reason], i) => [
+      i === 0 ? 'decoded' : '',
+      `${count(matrices)} ${matrices === 1 ? 'matrix' : 'matrices'} of 4 bits: ${reason}`,
+    ]);
 }

@@ -5,7 +5,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
-import { describeQuantised } from '../../cli/quantisedText.js';
+import { describeDecoded, describeQuantised } from '../../cli/quantisedText.js';
 import { openOrCompile } from '../../driver/compile/open.js';
 import { detectMachine } from '../../driver/machine.js';
 import { buildGraph } from '../../driver/model.js';
@@ -70,6 +70,11 @@ describe('a quantised checkpoint in f32', () => {
     rows.logProb.forEach((x, i) =>
       expect(Math.abs(x - logProb!.data[i]!)).toBeLessThan(0.01 + 1e-4 * Math.abs(logProb!.data[i]!)),
     );
+    if (name === 'gptq by activation')
+      expect(describeDecoded(checkpoint, 'int4').map(([, text]) => text)).toEqual([
+        '12 matrices of 4 bits: groups of 32 columns of 64',
+        '2 matrices of 4 bits: groups of 32 columns of 96',
+      ]);
     const [first, second] = describeQuantised(checkpoint);
     expect(first![1]).toMatch(/^14 matrices: .* \(\d\d\.\d % of the parameters\)$/);
     expect(second![1]).toBe('matrices of floats: model.embed_tokens, lm_head');
@@ -95,6 +100,10 @@ describe('a checkpoint of 4 bits on Hopper', () => {
     };
     writeQuantised(model, config, format, safetensorsOf(quantisedTensors(config, write, 5).tensors));
     const [decoded, kept] = [await compiled(model, 'auto'), await compiled(model, 'int4')];
+    expect(describeDecoded(decoded.checkpoint, 'bf16')).toEqual([
+      ['decoded', '14 matrices of 4 bits: only --quantize int4 on Hopper (sm_90a) multiplies 4 bits'],
+    ]);
+    expect(describeDecoded(kept.checkpoint, 'int4')).toEqual([]);
     const formatsOf = ({ model: { plan } }: typeof kept): ReadonlySet<string> =>
       new Set(plan.weights.map((weight) => weight.format));
     expect(formatsOf(decoded).has('u4')).toBe(false);

@@ -1,0 +1,99 @@
+/** A checkpoint whose keys and values have a head for each head of queries: the same function, without grouping. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { CheckpointFolder, prepareFolder } from '../driver/quantise/folder.js';
+import { UserError } from '../errors.js';
+import type { Checkpoint } from '../models/checkpoint.js';
+import type { WeightEntry } from '../models/family/weightFile.js';
+import { readSafetensorsHeader } from '../models/safetensors.js';
+import { layOut } from '../models/safetensorsLayout.js';
+import { isRecord } from '../system/json.js';
+import { readRange, withFile } from '../system/read.js';
+
+/** Tensors of projections to keys and values, and what of them they are. */
+const PROJECTION = /\.[kv]_proj\.(weight|bias|qweight|qzeros|scales|weight_scale)$/;
+/** Tensors whose outputs are not their rows: GPTQ's, of which columns are outputs or words of them. */
+const BY_COLUMNS: ReadonlySet<string> = new Set(['qweight', 'qzeros', 'scales']);
+
+/** How a tensor consists of heads: `lines` pieces one after another, each with as many bytes for every head. */
+interface Heads {
+  readonly lines: number;
+  readonly headBytes: number;
+}
+
+function headsOf({ name, shape, byteLength }: WeightEntry, heads: number): Heads | undefined {
+  const [, kind] = PROJECTION.exec(name) ?? [];
+  if (kind === undefined) return undefined;
+  const lines = BY_COLUMNS.has(kind) ? shape[0]! : 1;
+  const headBytes = byteLength / lines / heads;
+  if (!Number.isInteger(headBytes) || (BY_COLUMNS.has(kind) && shape[1]! % heads !== 0))
+    throw new UserError(`${name}: [${shape.join(', ')}] does not consist of ${heads} heads`, 'use another checkpoint');
+  return { lines, headBytes };
+}
+
+/** Each head of each line `times` times. */
+export function repeatHeads(data: Uint8Array, { lines, headBytes }: Heads, heads: number, times: number): Uint8Array {
+  const out = new Uint8Array(data.length * times);
+  for (let piece = 0; piece < lines * heads; piece++)
+    for (let i = 0; i < times; i++)
+      out.set(data.subarray(piece * headBytes, (piece + 1) * headBytes), (piece * times + i) * headBytes);
+  return out;
+}
+
+const repeatedShape = (entry: WeightEntry, times: number): readonly number[] => {
+  const [, kind = ''] = PROJECTION.exec(entry.name) ?? [];
+  const axis = BY_COLUMNS.has(kind) ? 1 : 0;
+  return entry.shape.map((extent, i) => (i === axis ? extent * times : extent));
+};
+
+/**
+ * Writes the checkpoint to the new folder `target`. Of one that is only a config.json, that. Throws UserError where its
+ * heads cannot be told apart.
+ */
+export function writeRepeated(
+  { configPath, files, tokenizerPath }: Pick<Checkpoint, 'configPath' | 'files' | 'tokenizerPath'>,
+  target: string,
+): void {
+  const json: unknown = JSON.parse(readFileSync(configPath, 'utf8'));
+  const given = isRecord(json) ? json : {};
+  const all = Number(given['num_attention_heads']);
+  const heads = Number(given['num_key_value_heads'] ?? all);
+  if (!Number.isInteger(all / heads))
+    throw new UserError(`${configPath}: ${all} heads of queries, ${heads} of keys`, 'use the checkpoint of a LLaMA');
+  const text = JSON.stringify({ ...given, num_key_value_heads: all }, undefined, 2);
+  if (files.length === 0) {
+    mkdirSync(target, { recursive: true });
+    writeFileSync(join(target, 'config.json'), text);
+    return;
+  }
+  const times = all / heads;
+  const headers = files.map((file) => readSafetensorsHeader(file));
+  const stored = headers.flatMap(({ file, entries }) => [...entries].map((entry) => ({ file, entry })));
+  const parts = new Map(stored.map((each) => [each.entry.name, { ...each, own: headsOf(each.entry, heads) }]));
+  if (times > 1 && ![...parts.values()].some(({ own }) => own !== undefined))
+    throw new UserError(`${dirname(configPath)}: no k_proj and v_proj to repeat`, 'use another checkpoint');
+  const layout = layOut(
+    stored.map(({ entry }) => ({
+      ...entry,
+      ...(parts.get(entry.name)!.own === undefined
+        ? {}
+        : { shape: repeatedShape(entry, times), byteLength: entry.byteLength * times }),
+    })),
+  );
+  prepareFolder(target);
+  const folder = new CheckpointFolder(target, layout);
+  try {
+    for (const place of layout.entries) {
+      const { file, entry, own } = parts.get(place.name)!;
+      if (own === undefined) folder.copy(place, file, entry);
+      else
+        folder.write(
+          place,
+          withFile(file, (fd) => repeatHeads(readRange(fd, entry.offset, entry.byteLength), own, heads, times)),
+        );
+    }
+    folder.finish(new Map([['config.json', text]]), tokenizerPath === undefined ? [] : [tokenizerPath]);
+  } finally {
+    folder.abandon();
+  }
+}

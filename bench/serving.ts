@@ -1,0 +1,224 @@
+/** `npm run bench:serving`: what each technique of serving gives, in time and in answers. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { stepperOf } from '../driver/commands/continuation.js';
+import type { Executor } from '../driver/executor.js';
+import { run } from '../driver/library/index.js';
+import { openModel } from '../driver/model.js';
+import { Generator } from '../generate/generator.js';
+import { PAGE_TOKENS } from '../generate/pages.js';
+import type { Stepper } from '../generate/stepper.js';
+import type { Checkpoint } from '../models/checkpoint.js';
+import { initOf, modelPath } from './optionReader.js';
+import { paddedStepper } from './paddedStepper.js';
+import { runProgram } from './program.js';
+import { promptOf } from './prompts.js';
+import { openRandomModel } from './randomModel.js';
+import { writeRepeated } from './repeatHeads.js';
+import { requestLengths, type RequestLengths } from './requests.js';
+import { parseServingOptions, USAGE, type ServingOptions } from './servingOptions.js';
+import { SERVING_ROWS, type ServingRow } from './servingRows.js';
+
+/** A checkpoint as it is, and with its heads repeated. */
+interface Weights {
+  readonly name: string;
+  readonly own: string;
+  readonly repeated: string;
+  readonly precision: 'auto' | 'int4';
+  /** Whether it has weights of its own, so that answers mean something. */
+  readonly isTrained: boolean;
+}
+
+interface Served {
+  /** From all requests to the end of each, ascending. */
+  readonly latencies: readonly number[];
+  readonly seconds: number;
+  readonly cpuSeconds: number;
+}
+
+/** A file of questions, and the task that reads it. */
+interface Questions {
+  readonly task: string;
+  readonly data: string;
+}
+
+/** A row that is ready to serve. */
+interface Ready {
+  readonly stepper: Stepper;
+  readonly vocabSize: number;
+  readonly executor: Executor;
+}
+
+const pagesFor = (tokens: number): number => Math.ceil(tokens / PAGE_TOKENS);
+
+/** Lengths that fit `context`: half of it at most for either side. */
+const lengthsOf = ({ requests, spread }: ServingOptions, context: number): readonly RequestLengths[] =>
+  requestLengths(requests, spread).map(({ prompt, answer }) => ({
+    prompt: Math.min(prompt, context >> 1),
+    answer: Math.min(answer, context >> 1),
+  }));
+
+async function open(row: ServingRow, weights: Weights, options: ServingOptions, context: number): Promise<Ready> {
+  const { target, threads } = options;
+  const pages = lengthsOf(options, context).reduce((sum, { prompt, answer }) => sum + pagesFor(prompt + answer), 0);
+  const cacheTokens = pages * PAGE_TOKENS;
+  const { checkpoint, executor } = await openRandomModel({
+    model: row.isRepeated ? weights.repeated : weights.own,
+    ...(weights.isTrained ? { init: { kind: 'checkpoint' } } : {}),
+    target,
+    threads,
+    precision: weights.precision,
+    cacheTokens,
+    kvCache: row.kvCache,
+    script: 'bench:serving',
+  });
+  const stepper = stepperOf({ executor, checkpoint }, cacheTokens);
+  const { vocabSize } = checkpoint.config;
+  return { stepper: row.isPadded ? paddedStepper(stepper, context) : stepper, vocabSize, executor };
+}
+
+/** Serves all requests at once. */
+async function serve({ stepper, vocabSize }: Ready, lengths: readonly RequestLengths[]): Promise<Served> {
+  const generator = new Generator(stepper);
+  const cpu = process.cpuUsage();
+  const started = performance.now();
+  const latencies = await Promise.all(
+    lengths.map(async ({ prompt, answer }, i) => {
+      await generator.generate({ prompt: promptOf(i, prompt, vocabSize), maxNewTokens: answer, sampling: {} });
+      return (performance.now() - started) / 1000;
+    }),
+  );
+  const { user, system } = process.cpuUsage(cpu);
+  const seconds = (performance.now() - started) / 1000;
+  return { latencies: latencies.sort((a, b) => a - b), seconds, cpuSeconds: (user + system) / 1e6 };
+}
+
+/** `25.59 ± 0.44`, in percent, of the questions in a file. */
+async function accuracyOf(
+  row: ServingRow,
+  weights: Weights,
+  { task, data }: Questions,
+  options: ServingOptions,
+): Promise<string> {
+  const { target, threads, limit } = options;
+  const { accuracy } = await run({
+    model: row.isRepeated ? weights.repeated : weights.own,
+    task,
+    data,
+    target,
+    threads,
+    precision: weights.precision,
+    kvCache: row.kvCache,
+    ...(limit === undefined ? {} : { limit }),
+  });
+  const percent = (share: number): string => (100 * share).toFixed(2);
+  return `${percent(accuracy.value)} ± ${percent(accuracy.standardError ?? 0)}`;
+}
+
+/** The fastest round of each of these rows, which take turns. */
+async function fastest(
+  rows: readonly ServingRow[],
+  weights: Weights,
+  options: ServingOptions,
+  context: number,
+): Promise<readonly Served[]> {
+  const lengths = lengthsOf(options, context);
+  const ready: Ready[] = [];
+  const best: Served[] = [];
+  try {
+    for (const row of rows) ready.push(await open(row, weights, options, context));
+    for (let round = 0; round <= options.rounds; round++)
+      for (const [i, own] of ready.entries()) {
+        const served = await serve(own, lengths);
+        // The first round warms up.
+        if (round > 0 && served.seconds < (best[i]?.seconds ?? Infinity)) best[i] = served;
+      }
+  } finally {
+    for (const { executor } of ready) await executor.close();
+  }
+  return best;
+}
+
+const sum = (values: readonly number[]): number => values.reduce((all, each) => all + each, 0);
+
+async function measure(weights: Weights, options: ServingOptions, context: number): Promise<void> {
+  const lengths = lengthsOf(options, context);
+  const isHost = options.target === 'cpu';
+  // The memory of a device holds the weights once.
+  const groups = isHost ? [SERVING_ROWS] : SERVING_ROWS.map((row) => [row]);
+  const best: Served[] = [];
+  for (const rows of groups) best.push(...(await fastest(rows, weights, options, context)));
+  const tokens = sum(lengths.map(({ answer }) => answer));
+  const asked = [
+    { task: 'arc_challenge', data: options.challenge },
+    { task: 'arc_easy', data: options.easy },
+  ];
+  // Padding is no part of what a checkpoint means.
+  const known = new Map<string, string>();
+  for (const [i, row] of SERVING_ROWS.entries()) {
+    const { latencies, seconds, cpuSeconds } = best[i]!;
+    const ratioOf = ({ seconds: wall, cpuSeconds: work }: Served): number => (isHost ? work : wall);
+    const accuracies: string[] = [];
+    for (const { task, data } of asked) {
+      const key = `${row.isRepeated} ${row.kvCache} ${task}`;
+      const isAsked = data !== undefined && weights.isTrained;
+      const text = !isAsked ? '–' : (known.get(key) ?? (await accuracyOf(row, weights, { task, data }, options)));
+      known.set(key, text);
+      accuracies.push(text);
+    }
+    const cells = [
+      weights.name,
+      row.name,
+      (sum(latencies) / latencies.length).toFixed(2),
+      latencies[Math.ceil(0.95 * latencies.length) - 1]!.toFixed(2),
+      (tokens / seconds).toFixed(0),
+      ...(isHost ? [(tokens / cpuSeconds).toFixed(0)] : []),
+      (ratioOf(best[0]!) / ratioOf(best[i]!)).toFixed(2),
+      ...accuracies,
+    ];
+    console.log(`| ${cells.join(' | ')} |`);
+  }
+}
+
+const repeatedFolder = (checkpoint: Checkpoint, folder: string, name: string): string => {
+  const target = join(folder, name);
+  writeRepeated(checkpoint, target);
+  return target;
+};
+
+async function main(options: ServingOptions): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), 'tilewright-serving-'));
+  try {
+    const given: (Pick<Weights, 'name' | 'precision'> & { readonly model: string })[] = [
+      { name: '16 bits', model: options.model, precision: 'auto' },
+    ];
+    const precision = options.target === 'cuda' ? 'int4' : 'auto';
+    if (options.gptq !== undefined) given.push({ name: 'GPTQ', model: options.gptq, precision });
+    const opened = given.map(({ model, ...rest }, i) => {
+      const own = modelPath(model);
+      const known = openModel(own, own === model ? { kind: 'checkpoint' } : initOf(own));
+      const isTrained = own === model;
+      return { ...rest, own, repeated: repeatedFolder(known, folder, `repeated${i}`), isTrained, known };
+    });
+    const { maxPositions } = opened[0]!.known.config;
+    const context = Math.min(options.context, maxPositions);
+    const lengths = lengthsOf(options, context);
+    console.log(
+      `${options.model}, ${options.target}: ${lengths.length} requests, ` +
+        `${sum(lengths.map(({ prompt }) => prompt))} tokens of prompts and ` +
+        `${sum(lengths.map(({ answer }) => answer))} new ones, contexts padded to ${context} keys\n`,
+    );
+    const columns = [
+      ...['weights', 'row', 'mean s', '95 % s', 'tokens/s'],
+      ...(options.target === 'cpu' ? ['tokens a CPU second'] : []),
+      ...['× baseline', 'ARC-Challenge', 'ARC-Easy'],
+    ];
+    console.log(`| ${columns.join(' | ')} |\n|${'---|'.repeat(columns.length)}`);
+    for (const weights of opened) await measure(weights, options, context);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+await runProgram(USAGE, parseServingOptions, main);

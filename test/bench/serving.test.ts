@@ -1,0 +1,120 @@
+/** The ablation of serving: its command line, padded contexts, and checkpoints whose heads are repeated. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { padded, paddedStepper } from '../../bench/paddedStepper.js';
+import { writeRepeated } from '../../bench/repeatHeads.js';
+import { parseServingOptions, USAGE } from '../../bench/servingOptions.js';
+import { SERVING_ROWS } from '../../bench/servingRows.js';
+import { UserError } from '../../errors.js';
+import type { StepInputs } from '../../generate/scheduler.js';
+import type { Stepper } from '../../generate/stepper.js';
+import { openCheckpoint } from '../../models/checkpoint.js';
+import { decodeEncoded } from '../../ir/encoding.js';
+import { readRange, withFile } from '../../system/read.js';
+import { CONFIG } from '../e2e/smallModel.js';
+import { temporaryFolder } from '../models/support.js';
+import { gptqWriter } from '../support/quantiseMatrix.js';
+import { quantisedTensors, safetensorsOf, writeQuantised } from '../support/quantisedCheckpoints.js';
+
+describe('npm run bench:serving', () => {
+  it('reads every option that its usage names', () => {
+    const given = {
+      model: 'mine',
+      gptq: 'mine4',
+      target: 'cuda',
+      threads: '3',
+      requests: '7',
+      rounds: '2',
+      spread: '0.5',
+      context: '256',
+      challenge: 'c.jsonl',
+      easy: 'e.jsonl',
+      limit: '9',
+    };
+    expect([...USAGE.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, name]) => name)).toEqual(Object.keys(given));
+    expect(parseServingOptions(Object.entries(given).flatMap(([name, value]) => [`--${name}`, value]))).toEqual({
+      ...given,
+      ...{ threads: 3, requests: 7, rounds: 2, spread: 0.5, context: 256, limit: 9 },
+    });
+    expect(parseServingOptions(['--help'])).toBeUndefined();
+    expect(() => parseServingOptions([])).toThrow(UserError);
+    expect(() => parseServingOptions(['--model', 'm', '--context', '1'])).toThrow('--context "1"');
+  });
+
+  it('changes one thing in each row but the last, which has all', () => {
+    const [baseline, ...others] = SERVING_ROWS;
+    const changed = others.map((row) =>
+      (['isRepeated', 'kvCache', 'isPadded'] as const).filter((name) => row[name] !== baseline![name]),
+    );
+    expect(changed).toEqual([['kvCache'], ['isRepeated'], ['isPadded'], ['isRepeated', 'kvCache', 'isPadded']]);
+  });
+});
+
+describe('padded contexts', () => {
+  const none = new Int32Array(0);
+  /** Two tokens of a prompt, and one that continues a text of three. */
+  const inputs: StepInputs = {
+    tokens: Int32Array.of(5, 6, 7),
+    position: Int32Array.of(0, 1, 3),
+    slot: Int32Array.of(20, 21, 13),
+    begin: Int32Array.of(0, 0, 2),
+    key: Int32Array.of(20, 21, 10, 11, 12, 13),
+    row: Int32Array.of(1, 2),
+    ...{ target: none, inverseTemperature: new Float32Array(0), keyLow: none, keyHigh: none },
+  };
+
+  it('end with the keys of their own, and are as long as the longest may be', () => {
+    const { position, begin, key } = padded(inputs, 5, [90, 91]);
+    expect([...key]).toEqual([90, 91, 90, 20, 21, 91, 10, 11, 12, 13]);
+    expect([[...begin], [...position]]).toEqual([
+      [0, 0, 5],
+      [3, 4, 4],
+    ]);
+  });
+
+  it('take keys that were written, and fit a call', async () => {
+    const seen: StepInputs[] = [];
+    const stepper = {
+      limits: { tokens: 64, keys: 40 },
+      step: (given: StepInputs) => Promise.resolve(void seen.push(given)),
+    } as unknown as Stepper;
+    const own = paddedStepper(stepper, 5);
+    expect(own.limits.tokens).toBe(8);
+    await own.step(inputs);
+    const known = new Set([20, 21, 13]);
+    expect([...seen[0]!.key].filter((slot) => !known.has(slot))).toEqual([10, 11, 12]);
+  });
+});
+
+describe('a checkpoint whose heads are repeated', () => {
+  it('means the same matrices, each head as often as queries share it', () => {
+    const [dir, target] = [temporaryFolder(), join(temporaryFolder(), 'repeated')];
+    const heads = { num_attention_heads: 4, num_key_value_heads: 2, head_dim: 16, hidden_size: 64 };
+    const config = { ...CONFIG, ...heads, tie_word_embeddings: true };
+    const write = gptqWriter({ bits: 4, size: 32, isSymmetric: true, dtype: 'F16', version: 1 });
+    const format = { config: { quant_method: 'gptq', bits: 4, group_size: 32, desc_act: false, sym: true }, write };
+    const { tensors, meant } = quantisedTensors(config, write, 5);
+    writeQuantised(dir, config, format, safetensorsOf(tensors));
+    writeFileSync(join(dir, 'tokenizer.model'), 'kept');
+    writeRepeated(openCheckpoint(dir), target);
+    const repeated = openCheckpoint(target);
+    for (const [name, { shape, values }] of meant) {
+      const found = repeated.tensors.get(name)!;
+      const times = /[kv]_proj/.test(name) ? 2 : 1;
+      expect(found.shape).toEqual(shape.map((extent, i) => (i === 0 ? extent * times : extent)));
+      if (found.kind !== 'encoded') continue;
+      const parts = Object.entries(found.parts).map(([part, { file, offset, byteLength }]) => [
+        part,
+        withFile(file, (fd) => readRange(fd, offset, byteLength)),
+      ]);
+      const [rows = 1, k = 1] = found.shape;
+      const got = decodeEncoded(found.encoding, rows, k, Object.fromEntries(parts) as Record<string, Uint8Array>);
+      for (let row = 0; row < rows; row++) {
+        const own = times * 16;
+        const from = times === 1 ? row : Math.floor(row / own) * 16 + (row % 16);
+        expect([...got.subarray(row * k, row * k + k)]).toEqual([...values.subarray(from * k, from * k + k)]);
+      }
+    }
+  });
+});
