@@ -27,5 +27,7 @@ export async function openBrowser() {
 
 /** Waits until a page shows a section with its texts and charts. */
 export async function settled(page) {
-  await page.waitForSelector('main:not(:has([aria-busy])) :is(.plot svg, .row, table)');
+  await page.waitForSelector('main:not(:has([aria-busy])) :is(.plot svg, .graph svg, .row, table)', {
+    state: 'attached',
+  });
 }

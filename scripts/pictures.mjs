@@ -37,12 +37,24 @@ const PAGES = {
   single: (file) => {
     tilewright('report', at('f32'), '--title', 'Everyday questions', '-o', file);
   },
+  explore: (file) => {
+    tilewright('explore', 'models/demo/config.json', '--init', 'random:1', '--target', 'cuda:sm_90a', '-o', file);
+  },
 };
 
 /** The pictures: of which page, what is behind # in its address, and how large the window is. */
 const PICTURES = [
   { name: 'results', page: 'single', hash: 'results', width: 1160, height: 1180 },
   { name: 'questions', page: 'report', hash: 'questions?order=closest', width: 1160, height: 760 },
+  { name: 'explore-pass', page: 'explore', hash: 'passes?pass=splitStream', width: 1240, height: 1000 },
+  { name: 'explore-kernels', page: 'explore', hash: 'kernels', width: 1160, height: 1020, isDark: true },
+  {
+    name: 'explore-source',
+    page: 'explore',
+    hash: 'kernels?kernel=layers.0.ffn.gate_up&op=silu',
+    width: 1160,
+    height: 760,
+  },
   { name: 'comparison', page: 'report', hash: 'comparison', width: 1160, height: 1000, isDark: true },
 ];
 

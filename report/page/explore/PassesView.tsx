@@ -2,7 +2,6 @@
 import { useEffect, useMemo } from 'preact/hooks';
 import type { KernelsDocument, PassesDocument, Stage } from '../../document/explore.js';
 import { count } from '../parts/numbers.js';
-import { Shown } from '../parts/Text.js';
 import { readSection, useLoaded } from '../shell/data.js';
 import { Section } from '../shell/Frame.js';
 import { hashOf, setState, type Route } from '../shell/route.js';
@@ -194,6 +193,10 @@ function partsToShow({ units }: PassesDocument, { parts }: Stage): ReadonlySet<n
   return new Set([...(most === undefined ? [] : [most]), ...outside]);
 }
 
+/** A name of the program's own that may break before its words. */
+const broken = (name: string) =>
+  name.split(/(?=[A-Z])/).flatMap((word, i) => (i === 0 ? [word] : [<wbr key={i} />, word]));
+
 function PassList({
   stages,
   shown,
@@ -215,7 +218,7 @@ function PassList({
                 aria-current={i === shown ? 'step' : undefined}
                 class={stage.changed ? undefined : 'same'}
               >
-                <Shown text={stage.name} /> {i > 0 && !isNew && <Changes stage={stage} />}
+                <span>{broken(stage.name)}</span> {i > 0 && !isNew && <Changes stage={stage} />}
               </a>
             </li>
           );

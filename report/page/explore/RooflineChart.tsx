@@ -60,6 +60,7 @@ export function RooflineChart({
     { x: ridge, y: flopsPerSecond },
     { x: most, y: flopsPerSecond },
   ];
+  const slowest = Math.min(...dots.map(({ rate }) => rate), least * bytesPerSecond);
   const bound = dots.filter(({ intensity }) => intensity < ridge).length;
   const best = dots.reduce((a, b) => (b.rate > a.rate ? b : a));
   const longest = [...dots].sort((a, b) => b.share - a.share).slice(0, NAMED);
@@ -84,7 +85,13 @@ export function RooflineChart({
           domain: [least, most],
           tickFormat: (value: number) => si(value, '').trim(),
         },
-        y: { type: 'log', label: '↑ FLOP/s', tickFormat: (value: number) => si(value, '').trim(), grid: true },
+        y: {
+          type: 'log',
+          label: '↑ FLOP/s',
+          domain: [slowest / 2, flopsPerSecond * 1.5],
+          tickFormat: (value: number) => si(value, '').trim(),
+          grid: true,
+        },
         r: { range: [3, 16], domain: [0, 1] },
         marks: [
           Plot.line(roof, { x: 'x', y: 'y', stroke: 'var(--soft)', strokeWidth: 1.5 }),

@@ -1,5 +1,5 @@
 /** A part of a stage as a graph: groups that open, ops that are looked at. */
-import { useMemo } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
 import { changesText, signShown, signText, type Box, type Drawing, type OpGroup } from './graphModel.js';
 import { FRAME_HEAD, insideLines, layoutOf, shortened, type Placed } from './layout.js';
 
@@ -69,6 +69,7 @@ function BoxView({
     <g
       class={`box ${box.kind} ${CLASS[box.sign]} ${isChosen ? 'chosen' : ''}`}
       data-box={box.id}
+      data-group={box.group}
       aria-label={labelOf(box)}
       aria-expanded={isOpenable ? false : undefined}
       aria-pressed={box.kind === 'op' ? isChosen : undefined}
@@ -103,8 +104,30 @@ function BoxView({
 
 export function StageGraph({ label, drawing, chosen, onOp, onGroup }: StageGraphProps) {
   const { width, height, places, paths } = useMemo(() => layoutOf(drawing), [drawing]);
+  const region = useRef<HTMLDivElement>(null);
+  /** The group that was opened or closed last: whoever did it goes on from there. */
+  const moved = useRef<string | undefined>(undefined);
+  const press = (group: string): void => {
+    moved.current = group;
+    onGroup(group);
+  };
+  useLayoutEffect(() => {
+    // What is wider than the page shows what changed, or else its middle.
+    const element = region.current!;
+    if (moved.current !== undefined || element.scrollWidth <= element.clientWidth) return;
+    const changed = drawing.boxes.filter(({ sign }) => sign !== '').map(({ id }) => places.get(id)!.x);
+    const middle = changed.length === 0 ? width / 2 : changed.reduce((sum, x) => sum + x, 0) / changed.length;
+    element.scrollLeft = (middle / width) * element.scrollWidth - element.clientWidth / 2;
+  }, [drawing]);
+  useEffect(() => {
+    const group = moved.current;
+    moved.current = undefined;
+    if (group === undefined) return;
+    const all = region.current!.querySelectorAll<SVGElement>('[data-group]');
+    [...all].find(({ dataset }) => dataset['group'] === group)?.focus({ preventScroll: true });
+  }, [drawing]);
   return (
-    <div class="graph" role="region" aria-label={label} tabIndex={0}>
+    <div class="graph" ref={region} role="region" aria-label={label} tabIndex={0}>
       <svg
         viewBox={`0 0 ${Math.ceil(width)} ${Math.ceil(height)}`}
         style={{ width: `${Math.ceil(width)}px`, minWidth: `${Math.ceil(LEAST_SCALE * width)}px` }}
@@ -125,7 +148,8 @@ export function StageGraph({ label, drawing, chosen, onOp, onGroup }: StageGraph
                 tabindex={0}
                 aria-expanded="true"
                 aria-label={`group ${group.title}, open`}
-                {...onPress(() => onGroup(group.id))}
+                data-group={group.id}
+                {...onPress(() => press(group.id))}
               >
                 <rect x={left} y={top} width={place.width} height={FRAME_HEAD} rx={9} class="bar" />
                 <text x={left + 10} y={top + 16}>
@@ -140,9 +164,9 @@ export function StageGraph({ label, drawing, chosen, onOp, onGroup }: StageGraph
         ))}
         {drawing.boxes.map((box) => {
           const { op, group } = box;
-          const press = group !== undefined ? () => onGroup(group) : op !== undefined ? () => onOp(op) : undefined;
+          const go = group !== undefined ? () => press(group) : op !== undefined ? () => onOp(op) : undefined;
           const isChosen = op !== undefined && op === chosen;
-          return <BoxView key={box.id} {...{ box, press, isChosen }} place={places.get(box.id)!} />;
+          return <BoxView key={box.id} {...{ box, isChosen }} press={go} place={places.get(box.id)!} />;
         })}
       </svg>
     </div>

@@ -30,11 +30,14 @@ export function groupsOf(
   kernelTitle: (kernel: number) => string,
 ): readonly OpGroup[] {
   const groups = new Map<string, { title: string; kernel?: number; ops: number[] }>();
-  ops.forEach(({ path, kernel }, at) => {
+  ops.forEach(({ path, kernel, sign }, at) => {
     const isKernel = grouping === 'kernel' && kernel !== undefined;
-    const id = isKernel ? `kernel ${kernel}` : path;
+    // What no kernel stores or computes alone is computed by all that read it.
+    const isInline = grouping === 'kernel' && kernel === undefined && sign !== '-';
+    const id = isKernel ? `kernel ${kernel}` : `${isInline ? 'inline ' : ''}${path}`;
+    const module = path === '' ? 'other ops' : path;
     const group = groups.get(id) ?? {
-      title: isKernel ? kernelTitle(kernel) : path === '' ? 'other ops' : path,
+      title: isKernel ? kernelTitle(kernel) : isInline ? `${module}, in its readers` : module,
       ...(isKernel ? { kernel } : {}),
       ops: [],
     };
