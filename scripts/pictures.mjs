@@ -46,7 +46,7 @@ const PAGES = {
 const PICTURES = [
   { name: 'results', page: 'single', hash: 'results', width: 1160, height: 1180 },
   { name: 'questions', page: 'report', hash: 'questions?order=closest', width: 1160, height: 760 },
-  { name: 'explore-pass', page: 'explore', hash: 'passes?pass=splitStream', width: 1240, height: 1000 },
+  { name: 'explore-pass', page: 'explore', hash: 'passes?pass=roundProducts', width: 1160, height: 940 },
   { name: 'explore-kernels', page: 'explore', hash: 'kernels', width: 1160, height: 1020, isDark: true },
   {
     name: 'explore-source',
