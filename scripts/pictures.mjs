@@ -1,6 +1,6 @@
 /**
  * `npm run pictures`: the pictures of docs/pictures, made from the bundled model: runs, pages, and what a browser shows
- * of them. Everything else that it writes is under results/pictures.
+ * of them. `-- machine` makes those of one page alone. Everything else that it writes is under results/pictures.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync, statSync } from 'node:fs';
@@ -40,9 +40,19 @@ const PAGES = {
   explore: (file) => {
     tilewright('explore', 'models/demo/config.json', '--init', 'random:1', '--target', 'cuda:sm_90a', '-o', file);
   },
+  machine: (file) => {
+    const [trace, records, artifact] = [at('trace.json'), at('records.jsonl'), at('demo.tw')];
+    tilewright('run', 'models/demo', ...questions, '--devices', '2', '--trace', trace);
+    tilewright('compile', 'models/demo', '-o', artifact);
+    tilewright('tune', artifact, '--budget', '45s', '--database', records, '--quiet');
+    const about = ['--title', 'The bundled model on two cores'];
+    tilewright('report', '--trace', trace, '--tuning', records, ...about, '-o', file);
+  },
 };
 
-/** The pictures: of which page, what is behind # in its address, and how large the window is. */
+/**
+ * The pictures: of which page, what is behind # in its address, how large the window is, and the element at its top.
+ */
 const PICTURES = [
   { name: 'results', page: 'single', hash: 'results', width: 1160, height: 1180 },
   { name: 'questions', page: 'report', hash: 'questions?order=closest', width: 1160, height: 760 },
@@ -56,6 +66,10 @@ const PICTURES = [
     height: 760,
   },
   { name: 'comparison', page: 'report', hash: 'comparison', width: 1160, height: 1000, isDark: true },
+  { name: 'machine', page: 'machine', hash: 'machine', width: 1160, height: 780 },
+  { name: 'kernels', page: 'machine', hash: 'machine', from: '#kernels', width: 1160, height: 960, isDark: true },
+  { name: 'memory', page: 'machine', hash: 'machine?layer=3', from: '#memory', width: 1160, height: 560 },
+  { name: 'tuning', page: 'machine', hash: 'tuning', from: '#search', width: 1160, height: 880 },
 ];
 
 rmSync(WORK, { recursive: true, force: true });
@@ -63,11 +77,14 @@ mkdirSync(WORK, { recursive: true });
 mkdirSync(TO, { recursive: true });
 const browser = await openBrowser();
 try {
-  for (const [name, make] of Object.entries(PAGES)) make(at(`${name}.html`));
-  for (const { name, page: of, hash, width, height, isDark = false } of PICTURES) {
+  const isWanted = (page) => process.argv.length < 3 || process.argv.includes(page);
+  for (const [name, make] of Object.entries(PAGES)) if (isWanted(name)) make(at(`${name}.html`));
+  for (const { name, page: of, hash, from, width, height, isDark = false } of PICTURES) {
+    if (!isWanted(of)) continue;
     const page = await browser.newPage({ viewport: { width, height }, colorScheme: isDark ? 'dark' : 'light' });
     await page.goto(`${pathToFileURL(at(`${of}.html`)).href}#${hash}`);
     await settled(page);
+    if (from !== undefined) await page.locator(from).evaluate((element) => element.scrollIntoView());
     await page.waitForTimeout(500);
     const path = join(TO, `${name}.png`);
     await page.screenshot({ path });

@@ -10,6 +10,15 @@ const MOST_BARS = 24;
 const rate = (amount: number | null, seconds: number, unit: string): string =>
   amount === null || amount === 0 || seconds === 0 ? '–' : si(amount / seconds, unit);
 
+/** Data in caches arrive faster than memory's peak allows. */
+const isCached = ({ flops, shareOfPeak }: Pick<KernelUse, 'flops' | 'shareOfPeak'>): boolean =>
+  shareOfPeak !== null && shareOfPeak > 1 && (flops ?? 0) === 0;
+
+function peakText(kernel: KernelUse): string {
+  if (kernel.shareOfPeak === null) return '';
+  return isCached(kernel) ? ', from caches' : `, ${percent(kernel.shareOfPeak, 0)} of peak`;
+}
+
 export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[] }) {
   if (kernels.length === 0) return null;
   const total = kernels.reduce((sum, { seconds }) => sum + seconds, 0);
@@ -38,8 +47,7 @@ export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[]
           Plot.text(bars, {
             ...{ y: nameOf, textAnchor: 'start', dx: 5, fill: 'var(--soft)' },
             x: ({ seconds }: KernelUse) => seconds / total,
-            text: ({ seconds, shareOfPeak }: KernelUse) =>
-              `${percent(seconds / total, 1)}${shareOfPeak === null ? '' : `, ${percent(shareOfPeak, 0)} of peak`}`,
+            text: (kernel: KernelUse) => `${percent(kernel.seconds / total, 1)}${peakText(kernel)}`,
           }),
         ],
       })}
@@ -68,7 +76,7 @@ export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[]
           bytes === null ? '–' : si(bytes, ''),
           rate(flops, seconds, 'FLOP/s'),
           rate(bytes, seconds, 'B/s'),
-          shareOfPeak === null ? '–' : percent(shareOfPeak, 1),
+          shareOfPeak === null ? '–' : isCached({ flops, shareOfPeak }) ? 'cached' : percent(shareOfPeak, 1),
         ])}
       />
     </Chart>

@@ -35,10 +35,13 @@ function domainsOf(points: readonly Point[], ridge: number, top: number): { x: [
   };
 }
 
+/** First digits of values that an axis names. */
+const ROUND: ReadonlySet<string> = new Set(['1', '2', '5']);
+const RADII = [3, 18] as const;
 const LETTER = 6.2;
 const LINE = 14;
 /** Where names may stand above and below their points, the nearest first. */
-const PLACES = [-20, 22, -34, 36, -48, 50, -62, 64, -76, 78];
+const PLACES = [-9, 11, -23, 25, -37, 39, -51, 53, -65, 67];
 const height = (width: number): number => Math.max(320, Math.min(480, width * 0.5));
 
 /** Names beside their points so that none lies upon another. */
@@ -47,6 +50,7 @@ function placed(
   x: readonly [number, number],
   y: readonly [number, number],
   width: number,
+  radiusOf: (point: Point) => number,
 ): readonly { readonly point: Point; readonly dy: number }[] {
   const at = (value: number, [from, to]: readonly [number, number], pixels: number): number =>
     (pixels * Math.log(value / from)) / Math.log(to / from);
@@ -55,12 +59,14 @@ function placed(
     const across = at(point.intensity, x, width - 96);
     const down = -at(point.rate, y, height(width) - 50);
     const half = (LETTER * point.name.length) / 2;
+    const radius = radiusOf(point);
     const isFree = (dy: number): boolean =>
       taken.every(
         ({ left, right, middle }) =>
           across + half < left || across - half > right || Math.abs(down + dy - middle) >= LINE,
       );
-    const dy = PLACES.find(isFree) ?? PLACES[0]!;
+    const places = PLACES.map((place) => place + Math.sign(place) * radius);
+    const dy = places.find(isFree) ?? places[0]!;
     taken.push({ left: across - half, right: across + half, middle: down + dy });
     return { point, dy };
   });
@@ -82,6 +88,10 @@ export function Roofline({ kernels, peaks }: RooflineProps) {
     rate: Math.min(arithmetic.perSecond, memory.perSecond * at),
   }));
   const total = points.reduce((sum, { kernel }) => sum + kernel.seconds, 0);
+  const most = points.reduce((top, { kernel }) => Math.max(top, kernel.seconds / total), 0);
+  // The area of a circle is the share of time.
+  const radiusOf = ({ kernel }: Point): number =>
+    RADII[0] + (RADII[1] - RADII[0]) * Math.sqrt(kernel.seconds / total / most);
   const said = (source: string): string => (source === 'measured' ? 'as measured here' : 'as it is known for');
   const bound = points.filter(({ intensity }) => intensity < ridge).length;
   const summary =
@@ -100,9 +110,9 @@ export function Roofline({ kernels, peaks }: RooflineProps) {
         marginBottom: 44,
         y: {
           ...{ type: 'log', domain: y, grid: true, label: 'FLOP/s' },
-          tickFormat: (value: number) => (Math.log10(value) % 1 === 0 ? si(value, '') : ''),
+          tickFormat: (value: number) => (ROUND.has(value.toPrecision(1)[0]!) ? si(value, '') : ''),
         },
-        r: { range: [3, 18] },
+        r: { range: [...RADII], domain: [0, most] },
         marks: [
           Plot.line(roof, { x: 'at', y: 'rate', stroke: 'var(--soft)', strokeWidth: 2 }),
           Plot.ruleX([ridge], { stroke: 'var(--faint)', strokeDasharray: '3,4' }),
@@ -110,7 +120,7 @@ export function Roofline({ kernels, peaks }: RooflineProps) {
             ...{ x: 'intensity', y: 'rate', fill: 'var(--three)', fillOpacity: 0.75, stroke: 'var(--card)' },
             r: ({ kernel }: Point) => kernel.seconds / total,
           }),
-          ...placed(points, x, y, width).map(({ point, dy }) =>
+          ...placed(points, x, y, width, radiusOf).map(({ point, dy }) =>
             Plot.text([point], { x: 'intensity', y: 'rate', dy, text: 'name', fill: 'var(--ink)', fontSize: 11 }),
           ),
           Plot.tip(

@@ -40,7 +40,11 @@ export function Startup({ trace: { phases, loads } }: { readonly trace: TraceVie
               fillOpacity: (phase: Phase) => (isCommand(phase) ? 0.9 : 0.45),
             }),
             Plot.text(
-              rows.map((row) => sorted.filter((phase) => rowOf(phase) === row).at(-1)!),
+              rows.map((row) =>
+                sorted
+                  .filter((phase) => rowOf(phase) === row)
+                  .reduce((top, phase) => (phase.end > top.end ? phase : top)),
+              ),
               {
                 ...{ x: 'end', y: rowOf, textAnchor: 'start', dx: 5, fill: 'var(--soft)' },
                 text: (phase: Phase) => duration(phase.end - phase.begin),
