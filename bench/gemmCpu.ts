@@ -3,8 +3,10 @@
  * weights per second and the ratio to the rate at which the same threads only read them, measured in the same run. Time
  * is processor time of each thread, so that a busy machine disturbs it little.
  *
- *     node dist/bench/gemmCpu.js [--shape M,N,K]… [--schedule mr,nr,kc,mb,nb]… [--isa avx512] [--dtype f32|bf16]
- *     [--threads 2] [--reps 5]
+ *     node dist/bench/gemmCpu.js [--shape M,N,K]… [--schedule mr,nr,kc,mb,nb]… [--isa avx512]
+ *     [--dtype f32,bf16,q8_0,i8] [--threads 2] [--reps 5] [--plain]
+ *
+ * --dtype: formats of the weights, in turn; of codes, rows are rounded as well. --plain: without VNNI.
  */
 import { scoringBucket } from '../ir/scoring.js';
 import { execFileSync } from 'node:child_process';
@@ -16,9 +18,10 @@ import { parseArgs } from 'node:util';
 import koffi from 'koffi';
 import { compilerFlags, defaultSchedule, emitKernel, emitTranslationUnit, isLegal } from '../codegen/cpu/index.js';
 import type { KernelModule } from '../ir/kernel.js';
-import { PACKED_COLUMNS } from '../ir/packing.js';
+import { PACKED_COLUMNS, packedBytes } from '../ir/packing.js';
 import type { CpuGemmSchedule, CpuIsa } from '../ir/plan.js';
 import { CPU_ISAS, rowStride } from '../ir/plan.js';
+import { GROUP, isQuads, type QuadName } from '../ir/quads.js';
 import { FORMATS } from '../ir/storage.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
 
@@ -101,8 +104,9 @@ double bench_run(tw_kernel kernel, const int64_t *bytes, const int32_t *halves, 
   for (int b = 0; b < buffers; b++) {
     table[b] = bench_memory(bytes[b]);
     for (int64_t i = 0; i < bytes[b] / 4; i++) {
-      /* bf16 between 0.5 and 1.5 */
-      if (halves[b]) ((uint32_t *)table[b])[i] = 0x3f003f00u + (uint32_t)(i % 0x60) * 0x10001u;
+      /* Codes and scales of ordinary size; bf16 between 0.5 and 1.5. */
+      if (halves[b] == 2) ((uint32_t *)table[b])[i] = 0x35353535u;
+      else if (halves[b]) ((uint32_t *)table[b])[i] = 0x3f003f00u + (uint32_t)(i % 0x60) * 0x10001u;
       else ((float *)table[b])[i] = 0.001f * (float)(i % 1000) - 0.5f;
     }
   }
@@ -173,8 +177,9 @@ double bench_peak(void) {
 const ROUNDS = 5;
 
 /** One contraction with the simplest epilogue: y = x·Wᵀ. */
-export function plainGemm(n: number, k: number, isa: CpuIsa, dtype: 'f32' | 'bf16'): KernelModule {
-  const isAmx = isa === 'amx';
+export function plainGemm(n: number, k: number, isa: CpuIsa, dtype: 'f32' | 'bf16' | QuadName): KernelModule {
+  const isCodes = isQuads(dtype);
+  const isAmx = isa === 'amx' && !isCodes;
   return {
     interface: { name: 'gemm', extents: [{ name: 'T' }, { name: 'R' }], inputs: [], outputs: [], takes: [], gives: [] },
     buffers: [
@@ -184,7 +189,7 @@ export function plainGemm(n: number, k: number, isa: CpuIsa, dtype: 'f32' | 'bf1
     weights: [
       {
         name: 'w',
-        layout: isAmx ? 'vnni' : 'panels',
+        layout: isCodes ? 'quads' : isAmx ? 'vnni' : 'panels',
         format: isAmx ? 'bf16' : dtype,
         sources: [{ tensor: 'w', rows: n }],
         k,
@@ -200,6 +205,7 @@ export function plainGemm(n: number, k: number, isa: CpuIsa, dtype: 'f32' | 'bf1
         ops: [],
         k,
         a: 'x',
+        ...(isCodes ? { rounding: { columns: dtype === 'i8' ? k : GROUP } } : {}),
         segments: [
           {
             weight: 'w',
@@ -229,17 +235,24 @@ function main(): void {
       dtype: { type: 'string', default: 'f32' },
       threads: { type: 'string', default: '2' },
       reps: { type: 'string', default: '5' },
+      plain: { type: 'boolean', default: false },
     },
   });
   const isa = CPU_ISAS.find((name) => name === values.isa);
   if (isa === undefined) throw new Error(`--isa is one of ${CPU_ISAS.join(', ')}.`);
-  const dtype = values.dtype === 'bf16' ? 'bf16' : 'f32';
+  const formats: ('f32' | 'bf16' | QuadName)[] = values.dtype
+    .split(',')
+    .map((name) => (name === 'bf16' || isQuads(name) ? name : ('f32' as const)));
   const [threads, reps] = [Number(values.threads), Number(values.reps)];
   const shapes = values.shape?.map((text) => numbers(text, 3, '--shape')) ?? SHAPES;
   const facts = { isas: [isa], l1: 32768, l2: 1 << 20 };
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-bench-'));
   try {
-    for (const [m = 0, n = 0, k = 0] of shapes) {
+    const runs = shapes.flatMap((shape) => formats.map((dtype) => ({ shape, dtype })));
+    for (const {
+      shape: [m = 0, n = 0, k = 0],
+      dtype,
+    } of runs) {
       const module = plainGemm(n, k, isa, dtype);
       const kernel = module.kernels[0]!;
       const schedules: CpuGemmSchedule[] = values.schedule?.map((text) => {
@@ -254,9 +267,13 @@ function main(): void {
         return reason === true;
       });
       const emitted = legal.map((schedule) => emitKernel(kernel, module, schedule, { T: m, R: m }));
-      const [c, so] = [join(folder, `${n}x${k}.c`), join(folder, `${m}x${n}x${k}.so`)];
+      const [c, so] = [`${n}x${k}.c`, `${m}x${n}x${k}${dtype}.so`].map((name) => join(folder, name)) as [
+        string,
+        string,
+      ];
       writeFileSync(c, emitTranslationUnit(emitted) + DRIVER);
-      execFileSync('cc', [...compilerFlags([isa]), '-shared', '-fPIC', '-pthread', '-o', so, c, '-lm']);
+      const plain = values.plain ? ['-DTW_PLAIN_BYTES'] : [];
+      execFileSync('cc', [...compilerFlags([isa]), ...plain, '-shared', '-fPIC', '-pthread', '-o', so, c, '-lm']);
       const library = koffi.load(so);
       const run = library.func(
         'double bench_run(void *kernel, int64_t *bytes, int32_t *halves, ' +
@@ -269,13 +286,18 @@ function main(): void {
           return (
             roundUp(m, 32) * rowStride(buffer, { T: m, R: m }, DTYPE_BYTES[buffer.dtype]) * DTYPE_BYTES[buffer.dtype]
           );
-        return FORMATS[module.weights[0]!.format].bytes(roundUp(n, PACKED_COLUMNS), roundUp(k, 32));
+        return packedBytes(module.weights[0]!, roundUp(n, PACKED_COLUMNS));
       });
       const dtypes = new Map([
         ...module.buffers.map(({ name, dtype }) => [name, dtype] as const),
         ...module.weights.map(({ name, format }) => [name, FORMATS[format].element] as const),
       ]);
-      const halves = emitted[0]!.parameters.map((name) => (dtypes.get(name) === 'bf16' ? 1 : 0));
+      const kinds = new Map<string | undefined, number>([
+        ['bf16', 1],
+        ['u8', 2],
+        ['i8', 2],
+      ]);
+      const halves = emitted[0]!.parameters.map((name) => kinds.get(dtypes.get(name)) ?? 0);
       const weight = emitted[0]!.parameters.indexOf('w');
       const measure = (kernel: unknown, extent: number, scratch: number): number =>
         Number(run(kernel, bytes, halves, bytes.length, extent, scratch, threads, reps));
@@ -293,7 +315,7 @@ function main(): void {
         const rate = (2 * m * n * k) / kernelSeconds / 1e9;
         const best = 32 / Number(peak()) / 1e9;
         console.log(
-          `${m}×${n}×${k}  ${s.isa} ${s.mr}×${s.nr} kc ${s.kc} mb ${s.mb} nb ${s.nb}: ` +
+          `${m}×${n}×${k}  ${dtype}  ${s.isa} ${s.mr}×${s.nr} kc ${s.kc} mb ${s.mb} nb ${s.nb}: ` +
             `${rate.toFixed(1)} GFLOP/s a thread, ${(rate / best).toFixed(3)} of the FMA peak ${best.toFixed(1)}; ` +
             `${weightRate.toFixed(1)} GB/s a thread, ` +
             `${(weightRate / readRate).toFixed(3)} of reading ${readRate.toFixed(1)}`,

@@ -46,8 +46,8 @@ export const addModelFlags = (command: Command): Command =>
     )
     .option(
       '--kv-cache <how>',
-      `keys and values: ${KV_CACHES[0]}, as attention multiplies them, or fp8 (E4M3 with a scale for each head of a ` +
-        'token): half the memory, in scores as in texts (default: 16bit)',
+      `keys and values: ${KV_CACHES[0]}, as attention multiplies them; int8 or fp8 (E4M3), with a scale for each ` +
+        'head of a token: half the memory, in scores as in texts; int8 changes answers least (default: 16bit)',
     )
     .addOption(new Option('--kv-cache-dtype <how>', 'the same').hideHelp())
     .option('--init <random:SEED>', 'make weights up instead of reading them: for measuring')

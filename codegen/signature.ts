@@ -35,8 +35,9 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
   const scalar = (s: Scalar): Scalar => renameReads(s, rename);
   const output = (o: Output): Output => {
     const value = scalar(o.value);
-    if (o.kind === 'rowSum' || o.via === undefined) return { kind: o.kind, value, buffer: rename(o.buffer) };
-    return { kind: 'store', value, via: rename(o.via), buffer: rename(o.buffer) };
+    const buffer = rename(o.buffer);
+    if (o.kind === 'rowSum') return { ...o, value, buffer };
+    return { kind: 'store', value, ...(o.via === undefined ? {} : { via: rename(o.via) }), buffer };
   };
   const totals = ({ top, sum }: Totals): Totals => ({ top: rename(top), sum: rename(sum) });
   switch (kernel.anchor) {

@@ -41,22 +41,42 @@ export type CpuArithmetic = (typeof CPU_ARITHMETICS)[number];
 /** Whether contractions of a CPU are of integers. */
 export const isInteger = (arithmetic: Arithmetic): boolean => arithmetic === 'int8' || arithmetic === 'int8 and bf16';
 
-/** How keys and values are kept: in the type that attention multiplies, or as E4M3 with a scale for each head. */
-export const KV_CACHES = ['16bit', 'fp8'] as const;
+/**
+ * How keys and values are kept: in the type that attention multiplies, or in 8 bits with a scale for each head of a
+ * token, as E4M3 or as whole numbers.
+ */
+export const CODED_CACHES = ['fp8', 'int8'] as const;
+export type CodedCache = (typeof CODED_CACHES)[number];
+export const KV_CACHES = ['16bit', ...CODED_CACHES] as const;
 export type KvCache = (typeof KV_CACHES)[number];
 
+/** The type of codes, and the name in results. */
+const CACHES = {
+  fp8: { format: 'e4m3', name: 'FP8 cache' },
+  int8: { format: 'i8', name: 'int8 cache' },
+} as const satisfies Readonly<Record<CodedCache, unknown>>;
+
+/** Undefined for a cache in 16 bits. */
+export const codedCache = (kvCache: KvCache = '16bit'): CodedCache | undefined =>
+  kvCache === '16bit' ? undefined : kvCache;
+
 /** A target's numerics for a cache of this kind. */
-export const withCache = (numerics: Numerics, kvCache: KvCache = '16bit'): Numerics =>
-  kvCache === 'fp8' ? { ...numerics, cache: 'e4m3' } : numerics;
+export function withCache(numerics: Numerics, kvCache?: KvCache): Numerics {
+  const coded = codedCache(kvCache);
+  return coded === undefined ? numerics : { ...numerics, cache: CACHES[coded].format };
+}
 
 /** What results and journals name: a model's arithmetic and its cache. Answers are comparable only if it is equal. */
-export const arithmeticName = ({
+export function arithmeticName({
   arithmetic,
   kvCache,
 }: {
   readonly arithmetic: Arithmetic;
   readonly kvCache?: KvCache;
-}): string => (kvCache === 'fp8' ? `${arithmetic}, FP8 cache` : arithmetic);
+}): string {
+  const coded = codedCache(kvCache);
+  return coded === undefined ? arithmetic : `${arithmetic}, ${CACHES[coded].name}`;
+}
 
 /** The largest chip of each architecture, for compiling without one: A100, H100 SXM. */
 export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {

@@ -14,9 +14,9 @@ export interface ScalarContext {
   arg?(index: number): number;
   acc?(index: 0 | 1, row: number, column: number): number;
   load?(buffer: string, access: Access, row: number, column: number): number;
-  rowSum?(buffer: string, via: string | undefined, row: number): number;
-  /** Sum of buffer[row, first … first + count). */
-  partSum?(buffer: string, via: string | undefined, row: number, first: number, count: number): number;
+  rowSum?(buffer: string, via: string | undefined, row: number, by?: 'max'): number;
+  /** Sum of buffer[row, first … first + count), or the largest of these. */
+  partSum?(buffer: string, via: string | undefined, row: number, first: number, count: number, by?: 'max'): number;
 }
 
 /**
@@ -58,12 +58,13 @@ function makeEvaluator(s: Scalar): Evaluator {
       return (context, column) =>
         context.load === undefined ? misplaced(s) : context.load(s.buffer, s.access, context.row, column);
     case 'rowSum':
-      return (context) => (context.rowSum === undefined ? misplaced(s) : context.rowSum(s.buffer, s.via, context.row));
+      return (context) =>
+        context.rowSum === undefined ? misplaced(s) : context.rowSum(s.buffer, s.via, context.row, s.by);
     case 'segmentSum':
       return (context, column) =>
         context.partSum === undefined
           ? misplaced(s)
-          : context.partSum(s.buffer, s.via, context.row, s.parts * Math.floor(column / s.width), s.parts);
+          : context.partSum(s.buffer, s.via, context.row, s.parts * Math.floor(column / s.width), s.parts, s.by);
     case 'rowIndex':
       return (context) => context.row;
     case 'columnIndex':

@@ -48,11 +48,12 @@ export type Pairing =
  *   buffer[via[row], column], and nothing where via[row] is −1. Only loops and contractions store so, and only into
  *   states. No two rows have the same target.
  * - `rowSum`: buffer[row, floor(column / ROW_SUM_BLOCK)] = Σ of value over the block's columns. The fixed block makes
- *   the order of additions, and so the result, independent of tiles and of the number of threads.
+ *   the order of additions, and so the result, independent of tiles and of the number of threads. With `by` it is the
+ *   largest of the values instead; only loops write so, of whole blocks.
  */
 export type Output =
   | { readonly kind: 'store'; readonly buffer: string; readonly via?: string; readonly value: Scalar }
-  | { readonly kind: 'rowSum'; readonly buffer: string; readonly value: Scalar };
+  | { readonly kind: 'rowSum'; readonly by?: 'max'; readonly buffer: string; readonly value: Scalar };
 
 /** Columns that are summed into one part of a row sum. Every column tile is a multiple of it. */
 export const ROW_SUM_BLOCK = 16;

@@ -173,11 +173,17 @@ function program(
         context.column = column;
         const value = evaluateScalar(output.value, context);
         if (output.kind === 'store') target.data[to * wanted + column] = value;
-        else target.data[to * wanted + Math.floor(column / ROW_SUM_BLOCK)]! += value;
+        else addTo(target.data, to * wanted + Math.floor(column / ROW_SUM_BLOCK), value, column, output.by);
       }
     }
     memory.finish(output.buffer);
   }
+}
+
+/** A value of a block: its first begins the block where the largest is wanted. */
+function addTo(parts: Float64Array, at: number, value: number, column: number, by: 'max' | undefined): void {
+  if (by === undefined) parts[at]! += value;
+  else parts[at] = column % ROW_SUM_BLOCK === 0 ? value : Math.max(parts[at]!, value);
 }
 
 function attention(memory: KernelMemory, kernel: AttentionKernel): void {
@@ -389,8 +395,8 @@ function programContext(memory: KernelMemory, leaves: Pick<ScalarContext, 'acc' 
     column: 0,
     ...leaves,
     load: (buffer, access, row, column) => memory.load(memory.read(buffer), access, row, column),
-    rowSum: (buffer, via, row) => partSum(memory, buffer, via, row, 0, memory.read(buffer).columns),
-    partSum: (buffer, via, row, first, count) => partSum(memory, buffer, via, row, first, count),
+    rowSum: (buffer, via, row, by) => partSum(memory, buffer, via, row, 0, memory.read(buffer).columns, by),
+    partSum: (...of) => partSum(memory, ...of),
   };
 }
 
@@ -401,11 +407,13 @@ function partSum(
   row: number,
   first: number,
   count: number,
+  by: 'max' | undefined,
 ): number {
   const view = memory.read(buffer);
   if (first + count > view.columns)
     throw new Error(`sums ${buffer}[…, ${first}…${first + count}), which has only ${view.columns} columns.`);
   const at = (via === undefined ? row : memory.index(via, row, view.rows)) * view.columns + first;
+  if (by === 'max') return view.data.subarray(at, at + count).reduce((a, b) => Math.max(a, b), -Infinity);
   let sum = 0;
   for (let i = at; i < at + count; i++) sum += view.data[i]!;
   return sum;

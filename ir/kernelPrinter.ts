@@ -21,7 +21,7 @@ const printOutput = (output: Output): string => {
     case 'store':
       return output.via === undefined ? `${buffer} = ${value}` : `${buffer}[${output.via}[row]] = ${value}`;
     case 'rowSum':
-      return `${buffer} Σ= ${value}`;
+      return `${buffer} ${output.by === 'max' ? 'max=' : 'Σ='} ${value}`;
     default:
       return output satisfies never;
   }

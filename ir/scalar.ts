@@ -58,14 +58,14 @@ export type ScalarLeaf =
   | { readonly op: 'load'; readonly buffer: string; readonly access: Access }
   /**
    * Sum over all columns of buffer[row, ·] (the partial sums of x² that an earlier epilogue wrote), through `via` if
-   * given.
+   * given. With `by` the largest of them.
    */
-  | { readonly op: 'rowSum'; readonly buffer: string; readonly via?: string }
+  | { readonly op: 'rowSum'; readonly buffer: string; readonly via?: string; readonly by?: 'max' }
   /**
    * Sum over the segment that contains the column. Segments are `width` columns of the domain. Each has `parts`
    * adjacent columns of the buffer (partial sums of x² of a head that an earlier epilogue wrote, or the elements of the
    * head itself). They are added one by one from the first to the last: Σ_{i < parts} buffer[row, parts·⌊column /
-   * width⌋ + i].
+   * width⌋ + i]. With `by` the largest of them.
    */
   | {
       readonly op: 'segmentSum';
@@ -73,6 +73,7 @@ export type ScalarLeaf =
       readonly width: number;
       readonly parts: number;
       readonly via?: string;
+      readonly by?: 'max';
     }
   | { readonly op: 'rowIndex' }
   | { readonly op: 'columnIndex' };
@@ -96,6 +97,7 @@ export type Scalar =
 
 const UNARY_SET: ReadonlySet<string> = new Set(UNARY);
 const BINARY_SET: ReadonlySet<string> = new Set(BINARY);
+export type SegmentSum = Extract<Scalar, { op: 'segmentSum' }>;
 export type UnaryScalar = Extract<Scalar, { op: UnaryOp }>;
 export type BinaryScalar = Extract<Scalar, { op: BinaryOp }>;
 export type SelectScalar = Extract<Scalar, { op: 'select' }>;
@@ -264,10 +266,10 @@ export function printScalar(s: Scalar): string {
     case 'columnIndex':
       return 'column';
     case 'rowSum':
-      return `rowSum(${s.buffer}${s.via === undefined ? '' : `[${s.via}]`})`;
+      return `${s.by === 'max' ? 'rowMax' : 'rowSum'}(${s.buffer}${s.via === undefined ? '' : `[${s.via}]`})`;
     case 'segmentSum': {
       const at = s.via === undefined ? '' : `[${s.via}]`;
-      return `segmentSum(${s.buffer}${at}, ${s.parts} for ${s.width} columns)`;
+      return `${s.by === 'max' ? 'segmentMax' : 'segmentSum'}(${s.buffer}${at}, ${s.parts} for ${s.width} columns)`;
     }
     case 'load': {
       const list = viaOf(s.access);

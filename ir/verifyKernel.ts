@@ -2,6 +2,7 @@
  * Verifier of kernel IR. It runs on every module before code generation. Names from here appear in generated source, so
  * the identifier grammar is checked too.
  */
+import { CACHE_FORMATS } from './cacheFormat.js';
 import type {
   AttentionKernel,
   BufferDecl,
@@ -394,9 +395,9 @@ class KernelCheck implements Reader {
     const q = this.read(kernel.q);
     const queries = mask.kind === 'path' ? q.rows : keys;
     this.is(q, float, queries, heads * headDim, 'queries');
-    const stored = kernel.scales === undefined ? float : (['e4m3'] as const);
+    const stored = kernel.scales === undefined ? float : CACHE_FORMATS;
     this.is(k, stored, keys, kvHeads * headDim, 'keys');
-    this.is(this.read(kernel.v), stored, keys, kvHeads * headDim, 'values');
+    this.is(this.read(kernel.v), [k.dtype], keys, kvHeads * headDim, 'values');
     for (const name of scaleBuffers(kernel)) this.is(this.read(name), ['f32'], keys, kvHeads, 'scales');
     this.mask(mask, queries, keys);
     if (kernel.queryRow !== undefined) this.is(this.read(kernel.queryRow), ['i32'], kernel.rows, 1, 'rows of queries');

@@ -65,8 +65,8 @@ function sharesPass(a: Node, b: Node): boolean {
   return a.operands.slice(0, count).every((v, i) => v === b.operands[i]);
 }
 
-/** Whether `node` is a sum that the kernel of its operand does not take. */
-const isApart = ({ attributes }: Node): boolean => attributes['apart'] === true;
+/** Whether `node` is a sum, or a maximum, that the kernel of its operand does not take. */
+const isApart = ({ op, attributes }: Node): boolean => attributes['apart'] === true || op === 'reduce_max';
 
 class Fuser implements Placed {
   readonly groups: Group[] = [];
@@ -113,7 +113,7 @@ class Fuser implements Placed {
         return this.placeElementwise(node);
       case 'reduction':
         throw new CompileError(
-          `no kernel for '${node.op}' (%${node.result.name}): only sums and means of rows can be fused; ` +
+          `no kernel for '${node.op}' (%${node.result.name}): only sums, means and maxima of rows can be fused; ` +
             'see docs/addAnOp.md',
         );
       case 'movement':
@@ -250,6 +250,10 @@ class Fuser implements Placed {
           'whole rows of a value [rows, K], or segments of them as [rows, n, K / n], can be summed',
       );
     }
+    if (node.op === 'reduce_max' && width % ROW_SUM_BLOCK !== 0)
+      throw new CompileError(
+        `no kernel for 'reduce_max' (%${node.result.name}): ${width} columns are no multiple of ${ROW_SUM_BLOCK}`,
+      );
     this.homes.set(node.result, { kind: 'inline' });
     if (shape.length === 3 && width % ROW_SUM_BLOCK !== 0) return this.store(operand);
     const home = this.home(operand);

@@ -23,7 +23,8 @@ export function lowerOutputs(
     .filter((node) => belongs(scalars.view(node.operands[0]!).base))
     .map((node): Output => {
       const buffer = buffers.ofRowSum(node);
-      return { kind: 'rowSum', buffer, value: scalars.lower(node.operands[0]!, group, accumulators) };
+      const value = scalars.lower(node.operands[0]!, group, accumulators);
+      return { kind: 'rowSum', ...(node.op === 'reduce_max' ? { by: 'max' as const } : {}), buffer, value };
     });
   return [...stores, ...sums];
 }

@@ -127,7 +127,7 @@ export class ScalarLowering {
       : shape.length === 3
         ? this.segmentSum(v, node, domain, via)
         : this.rowSum(v, node, domain, via);
-    if (node.op === 'sum') return sum;
+    if (node.op === 'sum' || node.op === 'reduce_max') return sum;
     const count = shape.at(-1);
     if (typeof count !== 'number')
       throw new CompileError(`%${node.result.name}: the mean of a symbolic extent is not supported`);
@@ -136,7 +136,8 @@ export class ScalarLowering {
 
   private rowSum(v: Value, node: Node, domain: Domain, via: Value | undefined): Scalar {
     if (access(v, domain, undefined).kind !== 'row') throw unreadable(v, domain);
-    return { op: 'rowSum', buffer: this.rowSumOf(node), ...(via === undefined ? {} : { via: this.bufferOf(via) }) };
+    const list = via === undefined ? {} : { via: this.bufferOf(via) };
+    return { op: 'rowSum', buffer: this.rowSumOf(node), ...list, ...combinedBy(node) };
   }
 
   /**
@@ -159,6 +160,7 @@ export class ScalarLowering {
       width,
       parts: isOfParts ? count / ROW_SUM_BLOCK : count,
       ...(list === undefined ? {} : { via: this.bufferOf(list) }),
+      ...combinedBy(node),
     };
   }
 
@@ -167,6 +169,8 @@ export class ScalarLowering {
     return viewOf(v, this.defs, this.fused);
   }
 }
+
+const combinedBy = ({ op }: Node): { readonly by?: 'max' } => (op === 'reduce_max' ? { by: 'max' } : {});
 
 interface Context {
   readonly root: Value;

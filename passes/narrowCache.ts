@@ -54,8 +54,8 @@ export function narrowCache(graph: Graph, cache: CacheFormat | undefined): Graph
     const [q, k, v, ...rest] = node.operands as [Value, Value, Value, ...Value[]];
     const fresh = [k, v].filter((each) => !kept.has(each));
     const rows = fresh.map((each) => asF32(wide(writes.get(each)?.rows ?? each), rewriter));
-    const squares = rows.map((x) => meanSquare(x, rewriter));
-    const scaled = rows.map((x, i) => codesOf(x, squares[i]!, cache, rewriter));
+    const sizes = rows.map((x) => sizeOf(x, cache, rewriter));
+    const scaled = rows.map((x, i) => codesOf(x, sizes[i]!, cache, rewriter));
     const codes = fresh.map((each, i) => writeRows(writes.get(each), codeStates, scaled[i]!.codes, rewriter));
     const scales = fresh.map((each, i) => writeRows(writes.get(each), scaleStates, scaled[i]!.scale, rewriter));
     fresh.forEach((each, i) => kept.set(each, { codes: codes[i]!, scale: scales[i]! }));
@@ -110,24 +110,40 @@ function asF32(x: Value, rewriter: Rewriter): Value {
   return own.type.dtype === 'f32' ? own : rewriter.add('cast', [own], { dtype: 'f32' }, `${x.name}_wide`);
 }
 
-/** [T, g, 1]: the mean of the squares of each head, and a little more than 0. */
-function meanSquare(x: Value, rewriter: Rewriter): Value {
+/** [T, g, 1]: of each head the mean of its squares (e4m3) or its largest magnitude (i8), and a little more than 0. */
+function sizeOf(x: Value, cache: CacheFormat, rewriter: Rewriter): Value {
+  const tiny = rewriter.add('const', [], { value: TINY }, `${x.name}_const`);
+  if (cache === 'i8') {
+    const magnitudes = rewriter.add(
+      'max',
+      [x, rewriter.add('neg', [x], {}, `${x.name}_neg`)],
+      {},
+      `${x.name}_magnitude`,
+    );
+    const most = rewriter.add('reduce_max', [magnitudes], {}, `${x.name}_most`);
+    return rewriter.add('max', [most, tiny], {}, `${x.name}_most`);
+  }
   const squares = rewriter.add('mul', [x, x], {}, `${x.name}_squares`);
   const mean = rewriter.add('mean', [squares], { apart: true }, `${x.name}_mean`);
-  const tiny = rewriter.add('const', [], { value: TINY }, `${x.name}_const`);
   return rewriter.add('add', [mean, tiny], {}, `${x.name}_mean_square`);
 }
 
-/** x / (r / c) in the format of the cache, and r / c. */
-function codesOf(x: Value, square: Value, cache: CacheFormat, rewriter: Rewriter): Scaled {
+/** x / s in the format of the cache, and s. */
+function codesOf(x: Value, size: Value, cache: CacheFormat, rewriter: Rewriter): Scaled {
   const add = (op: Parameters<Rewriter['add']>[0], operands: readonly Value[], what: string): Value =>
     rewriter.add(op, operands, {}, `${x.name}_${what}`);
   const literal = (value: number): Value => rewriter.add('const', [], { value }, `${x.name}_const`);
   const [rows, heads, width] = x.type.shape;
-  const by = 2 ** Math.floor(Math.log2(LARGEST[cache] / Math.sqrt(Number(width))));
-  const inverse = add('mul', [add('rsqrt', [square], 'inverse_root'), literal(by)], 'inverse');
+  const by = 2 ** Math.floor(Math.log2(LARGEST.e4m3 / Math.sqrt(Number(width))));
+  const inverse =
+    cache === 'i8'
+      ? add('div', [literal(LARGEST.i8), size], 'inverse')
+      : add('mul', [add('rsqrt', [size], 'inverse_root'), literal(by)], 'inverse');
   const codes = rewriter.add('cast', [add('mul', [x, inverse], 'scaled')], { dtype: cache }, `${x.name}_${cache}`);
-  const scale = add('mul', [add('sqrt', [square], 'root'), literal(1 / by)], 'scale');
+  const scale =
+    cache === 'i8'
+      ? add('mul', [size, literal(1 / LARGEST.i8)], 'scale')
+      : add('mul', [add('sqrt', [size], 'root'), literal(1 / by)], 'scale');
   const shape = { shape: [rows!, heads!] };
   return { codes, scale: rewriter.add('reshape', [scale], shape, `${x.name}_scales`) };
 }

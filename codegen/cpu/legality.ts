@@ -2,6 +2,7 @@
  * Decides which schedules are legal for a kernel: a pure function of the kernel, the schedule and facts about the
  * target.
  */
+import { CACHE_FORMATS } from '../../ir/cacheFormat.js';
 import type { AttentionKernel, BufferDecl, Kernel, KernelModule, WeightDecl } from '../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import type { CpuGemmSchedule, CpuIsa, CpuSchedule } from '../../ir/plan.js';
@@ -112,8 +113,9 @@ function contraction(kernel: Contraction, module: KernelModule, s: CpuGemmSchedu
 /** Why a kernel cannot read its keys and values: those without scales have the type of queries. */
 function keysProblem({ q, k, v, scales }: AttentionKernel, { buffers }: KernelModule): string | undefined {
   const dtypeOf = (name: string): BufferDType | undefined => buffers.find((b) => b.name === name)?.dtype;
-  const stored = scales === undefined ? dtypeOf(q) : 'e4m3';
-  if (stored !== undefined && [k, v].every((name) => dtypeOf(name) === stored)) return undefined;
+  const stored = dtypeOf(scales === undefined ? q : k);
+  const isKnown = scales === undefined ? stored !== undefined : CACHE_FORMATS.some((format) => format === stored);
+  if (isKnown && [k, v].every((name) => dtypeOf(name) === stored)) return undefined;
   return scales === undefined ? 'queries, keys and values must have one dtype' : 'keys and values must be codes';
 }
 

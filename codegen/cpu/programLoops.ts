@@ -40,6 +40,9 @@ function targetOf(
   };
 }
 
+/** The function that makes one number of a block's lanes. */
+const combine = ({ by }: Extract<Output, { kind: 'rowSum' }>): string => (by === 'max' ? 'tw_most' : 'tw_sum');
+
 /** Prints the outputs at one site into `body`. A block of a row sum is one vector, whose lanes are added here. */
 function printOutputs(outputs: readonly Output[], site: Site, body: Body): void {
   // All values are computed before the first store, because an output may be stored over a buffer that another output
@@ -49,7 +52,7 @@ function printOutputs(outputs: readonly Output[], site: Site, body: Body): void 
     const { operand, pointer, guard } = targetOf(output, body.row);
     const store =
       output.kind === 'rowSum'
-        ? `${pointer}[(${site.column}) / ${ROW_SUM_BLOCK}] = tw_sum(${values[i]!});`
+        ? `${pointer}[(${site.column}) / ${ROW_SUM_BLOCK}] = ${combine(output)}(${values[i]!});`
         : operand.columns === 1
           ? `${guard}tw_s_store_${operand.dtype}(${pointer}, ${values[i]!}[0]);`
           : `${guard}tw_store_${operand.dtype}(${pointer} + ${site.column}, ${values[i]!});`;

@@ -2,7 +2,7 @@
  * Scalar programs printed as C over vectors of 16 columns. Common subexpressions are computed once. Values that depend
  * on the row alone are computed once per row, as scalars.
  */
-import type { Access, BinaryScalar, Scalar, UnaryScalar } from '../../ir/scalar.js';
+import type { Access, BinaryScalar, Scalar, SegmentSum, UnaryScalar } from '../../ir/scalar.js';
 import { isBinary, isUnary, printScalar, viaOf } from '../../ir/scalar.js';
 import type { Dim, ExtentName } from '../../ir/types.js';
 import { C_ARITHMETIC, C_COMPARE, C_LOGIC, printDouble } from '../scalarText.js';
@@ -218,11 +218,14 @@ export class Body {
       case 'rowSum': {
         const operand = this.row.operands.get(s.buffer);
         const columns = this.row.extent(operand.columns);
-        return this.rowValue('f', `tw_sum_of(${this.row.rowPointer(operand, s.via)}, ${columns})`);
+        return this.rowValue(
+          'f',
+          `${s.by === 'max' ? 'tw_most_of' : 'tw_sum_of'}(${this.row.rowPointer(operand, s.via)}, ${columns})`,
+        );
       }
       case 'segmentSum': {
         const operand = this.row.operands.get(s.buffer);
-        return this.segmentSum(this.row.rowPointer(operand, s.via), s.width, s.parts, site);
+        return this.segmentSum(this.row.rowPointer(operand, s.via), s, site);
       }
       case 'rowIndex':
         return this.rowValue('f', '(float)row');
@@ -375,23 +378,29 @@ export class Body {
       : this.row.rowPointer(operand, viaOf(access));
   }
 
-  /** Parts are added one by one. A vector that lies within one segment adds them once for all lanes. */
-  private segmentSum(pointer: string, width: number, parts: number, site: Site): Value {
+  /** Parts are combined one by one. A vector that lies within one segment combines them once for all lanes. */
+  private segmentSum(pointer: string, { width, parts, by }: SegmentSum, site: Site): Value {
+    const begin = by === 'max' ? '-__builtin_inff()' : '0.0f';
+    const take = (into: string, x: string): string =>
+      by === 'max' ? `${into} = tw_s_most(${into}, ${x})` : `${into} += ${x}`;
     if (width % 16 === 0 && site.at === undefined) {
       const name = `v${this.counter++}`;
       this.put(
-        `float ${name}s = 0.0f;`,
-        `for (int p_ = 0; p_ < ${parts}; p_++) ${name}s += ${pointer}[(${site.column}) / ${width} * ${parts} + p_];`,
+        `float ${name}s = ${begin};`,
+        `for (int p_ = 0; p_ < ${parts}; p_++) ` +
+          `${take(`${name}s`, `${pointer}[(${site.column}) / ${width} * ${parts} + p_]`)};`,
         `const tw_v ${name} = tw_set1(${name}s);`,
       );
       return { code: name, kind: 'f', isRow: false };
     }
     const name = `v${this.counter++}`;
     this.put(
-      `float ${name}l[16] = { 0 };`,
+      by === 'max'
+        ? `float ${name}l[16] = { ${Array.from({ length: 16 }, () => begin).join(', ')} };`
+        : `float ${name}l[16] = { 0 };`,
       `for (int l_ = 0; l_ < 16${site.lanes === 16 ? '' : ` && l_ < (${site.lanes})`}; l_++)`,
       `  for (int p_ = 0; p_ < ${parts}; p_++)`,
-      `    ${name}l[l_] += ${pointer}[(${columnOf(site, 'l_')}) / ${width} * ${parts} + p_];`,
+      `    ${take(`${name}l[l_]`, `${pointer}[(${columnOf(site, 'l_')}) / ${width} * ${parts} + p_]`)};`,
       `const tw_v ${name} = tw_load(${name}l);`,
     );
     return { code: name, kind: 'f', isRow: false };

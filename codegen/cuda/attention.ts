@@ -215,7 +215,7 @@ function keyValues(
   return {
     ...plain,
     scaled: true,
-    codes: render('attentionCodes', {}),
+    codes: render('attentionCodes', { isWhole: k.dtype === 'i8' }),
     // Both products are of binary16.
     queryDtype: q.dtype,
     dtype: kernel.scales === undefined || q.dtype === 'f32' ? q.dtype : 'f16',

@@ -1,4 +1,5 @@
 /** Which schedules attention has on a GPU: legality, the default, and all of them in a promising order. */
+import { CACHE_FORMATS } from '../../ir/cacheFormat.js';
 import { CLUSTER_SIZES, type ClusterSize, type CudaArch, type CudaAttentionSchedule } from '../../ir/cuda.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
@@ -109,8 +110,8 @@ export function isLegalAttention(
   const dtypeOf = (name: string): BufferDType | undefined => module.buffers.find((b) => b.name === name)?.dtype;
   const dtype = dtypeOf(kernel.q);
   const isScaled = kernel.scales !== undefined;
-  const stored = isScaled ? 'e4m3' : dtype;
-  if (dtype === undefined || [kernel.k, kernel.v].some((name) => dtypeOf(name) !== stored))
+  const stored = isScaled ? CACHE_FORMATS.find((format) => format === dtypeOf(kernel.k)) : dtype;
+  if (dtype === undefined || [kernel.k, kernel.v].some((name) => dtypeOf(name) !== (stored ?? 'codes')))
     return isScaled ? 'keys and values must be codes' : 'queries, keys and values must be declared with one dtype';
   if (!isFloat(dtype)) return `queries are ${dtype}, not floats`;
   const out = module.buffers.find((b) => b.name === kernel.out)?.dtype;

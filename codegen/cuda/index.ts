@@ -1,5 +1,6 @@
 /** Kernel IR and a schedule to CUDA: the entry point of codegen/cuda. */
 import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
+import type { BufferDType } from '../../ir/types.js';
 import type { Extents } from '../../ir/extents.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { MarkOf } from '../marks.js';
@@ -40,10 +41,15 @@ export function emitCudaKernel(
   const symbol = `k_${kernel.anchor.toLowerCase()}_${signature}_${scheduleHash(schedule)}`;
   const operands = new CudaOperands(kernel, module, parameters, capacity, markOf);
   const emitted = emitAnchor(kernel, operands, schedule, symbol, parameters.length);
-  const isNarrow = parameters.some((name) => operands.get(name).dtype === 'e4m3');
-  const prelude = render('prelude', {}) + (isNarrow ? render('preludeE4m3', {}) : '');
+  const prelude = preludeOf(parameters.map((name) => operands.get(name).dtype));
   return { symbol, parameters, ...emitted, source: `${prelude}\n${emitted.source}` };
 }
+
+/** Functions that kernels over buffers of these types call. */
+export const preludeOf = (dtypes: readonly BufferDType[]): string =>
+  render('prelude', {}) +
+  (dtypes.includes('e4m3') ? render('preludeE4m3', {}) : '') +
+  (dtypes.includes('i8') ? render('preludeI8', {}) : '');
 
 function emitAnchor(
   kernel: Kernel,

@@ -44,7 +44,7 @@ export function emitLoop(
 
 /** What a warp does for a piece of a row; `perRow`: columns of it, as far as they matter for rows of a block. */
 function domainText({ columns, headDim, outputs }: LoopDomain, operands: CudaOperands) {
-  const sums = outputs.filter(({ kind }) => kind === 'rowSum');
+  const sums = outputs.filter((output) => output.kind === 'rowSum');
   // Partners of two adjacent columns are adjacent if half a head is even.
   const arePairs = headDim === undefined || headDim % 4 === 0;
   const lanes = sums.length === 0 && typeof columns === 'number' && columns % 2 === 0 && arePairs ? 2 : 1;
@@ -74,7 +74,7 @@ function domainText({ columns, headDim, outputs }: LoopDomain, operands: CudaOpe
     step: 32 * lanes,
     perRow: typeof columns === 'string' ? ELEMENTS_OF_BLOCK : Math.min(columns, ELEMENTS_OF_BLOCK),
     row: indent(row.lines, 2),
-    sums: sums.map((_, i) => `s${i}`),
+    sums: sums.map(({ by }, i) => ({ name: `s${i}`, combine: by === 'max' ? 'tw_block_max' : 'tw_block_sum' })),
     program: indent([...body.lines, ...adds, ...stores], 4),
     close: indent(closes, 3),
   };

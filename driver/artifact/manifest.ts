@@ -12,7 +12,7 @@ import { decodeUtf8, readBounded } from '../../system/read.js';
 import { quoteForShell } from '../../system/shell.js';
 import { MANIFEST, MAX_CACHE_TOKENS, type WeightInit } from '../names.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
-import { ARITHMETICS, isInteger, type Arithmetic, type KvCache } from '../target.js';
+import { ARITHMETICS, CODED_CACHES, isInteger, type Arithmetic, type CodedCache } from '../target.js';
 import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Rebuild } from '../targets/index.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
@@ -43,7 +43,7 @@ const manifestSchema = z.strictObject({
   /** Tokens whose keys and values the function `step` keeps; absent if the artifact only scores. */
   cacheTokens: z.number().int().min(1).max(MAX_CACHE_TOKENS).optional(),
   /** Absent: keys and values are kept in the type that attention multiplies. */
-  kvCache: z.literal('fp8').optional(),
+  kvCache: z.enum(CODED_CACHES).optional(),
   /** Whether `step` can keep logits on the device and choose from them. */
   logits: z.literal(true).optional(),
   /** Whether `step` takes tokens that the call before it has drawn. */
@@ -128,7 +128,7 @@ export function rebuild(
     readonly target?: string;
     readonly arithmetic?: Arithmetic;
     readonly cacheTokens?: number | undefined;
-    readonly kvCache?: KvCache | undefined;
+    readonly kvCache?: CodedCache | undefined;
     readonly logits?: boolean | undefined;
   } = {},
 ): string {

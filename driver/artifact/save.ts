@@ -128,7 +128,7 @@ export async function saveArtifact(
       mask: model.mask,
       maxTokens: tokensIn(scoreOf(model.plan).capacity),
       ...(cacheTokens === undefined ? {} : { cacheTokens }),
-      ...(model.kvCache === 'fp8' ? { kvCache: model.kvCache } : {}),
+      ...(model.kvCache === undefined ? {} : { kvCache: model.kvCache }),
       ...(choosesFromLogits(model) ? { logits: true } : {}),
       ...(takesDrawn(model.plan) ? { feeds: true } : {}),
       model: {

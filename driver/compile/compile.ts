@@ -10,7 +10,7 @@ import type { Observer } from '../../passes/pipeline.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
 import { modelFunctions, printFunctions } from '../functions.js';
 import { planFunction } from '../planFunction.js';
-import { withCache, type KvCache } from '../target.js';
+import { codedCache, withCache, type KvCache } from '../target.js';
 import type { CompiledModel, Target } from '../targets/target.js';
 
 export type { CompiledModel } from '../targets/target.js';
@@ -45,8 +45,8 @@ export function compileModel<S, D>(
   device: D,
   options: CompileOptions = {},
 ): CompiledModel<S, D> {
-  const { kvCache } = options;
-  const numerics = withCache(target.numerics(device), kvCache);
+  const coded = codedCache(options.kvCache);
+  const numerics = withCache(target.numerics(device), coded);
   const { least, most } = target.capacity(device);
   const tokens = options.maxTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
   if (!Number.isInteger(tokens) || tokens < LEAST_CAPACITY || tokens > MAX_CAPACITY)
@@ -69,7 +69,7 @@ export function compileModel<S, D>(
     device,
     isa: target.label(device),
     arithmetic: target.arithmetic(device),
-    ...(kvCache === 'fp8' ? { kvCache } : {}),
+    ...(coded === undefined ? {} : { kvCache: coded }),
     mask,
     graphText: printFunctions(module),
     plan: {

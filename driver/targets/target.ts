@@ -23,7 +23,7 @@ import type { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
 import type { Executor } from '../executor.js';
 import type { WeightExchange } from '../../runtime/cuda/shareWeights.js';
-import type { Arithmetic, KvCache, Precision } from '../target.js';
+import type { Arithmetic, CodedCache, Precision } from '../target.js';
 import type { CompiledCode, PackedCode } from './machineCode.js';
 
 /**
@@ -38,7 +38,7 @@ export interface CompiledModel<S = unknown, D = unknown> {
   readonly isa: string;
   readonly arithmetic: Arithmetic;
   /** Absent: in the type that attention multiplies. */
-  readonly kvCache?: KvCache;
+  readonly kvCache?: CodedCache;
   readonly mask: MaskKind;
   /** Text of the optimised graph. */
   readonly graphText: string;

@@ -1,6 +1,6 @@
 /**
  * Reductions over the last axis. The axis stays with extent 1, so that results broadcast against the operand. Sums that
- * are `apart` are not taken by the kernel that computes the operand, but by a loop behind it.
+ * are `apart`, and maxima, are not taken by the kernel that computes the operand, but by a loop behind it.
  */
 import { TypeMismatch, elementCount, type OpDef } from './opDef.js';
 
@@ -37,7 +37,7 @@ const argmax = (row: Float64Array): number => row.reduce((best, v, i) => (v > ro
 export const REDUCTIONS = {
   sum: reduction('sum', 'sum(x): Σ over the last axis, kept as 1', sum),
   mean: reduction('sum', 'mean(x): mean over the last axis, kept as 1', (row) => sum(row) / row.length),
-  reduce_max: reduction('reduction', 'reduce_max(x): maximum over the last axis, kept as 1', (row) =>
+  reduce_max: reduction('sum', 'reduce_max(x): maximum over the last axis, kept as 1', (row) =>
     row.reduce((a, b) => Math.max(a, b), -Infinity),
   ),
   argmax: reduction(

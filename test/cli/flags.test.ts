@@ -265,7 +265,7 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
   ],
   [
     'run m --task hellaswag --data d --precision f17',
-    'error: --precision f17: expected auto, f32, bf16, f16, fp8 or int4',
+    'error: --precision f17: expected auto, f32, bf16, f16, fp8, int8 or int4',
     'did you mean --precision f16?',
   ],
   ['run m --task hellaswag --data d --init 7', 'error: --init "7": expected random:SEED', '--init random:1'],

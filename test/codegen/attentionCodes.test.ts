@@ -1,11 +1,13 @@
-/** Keys and values as codes on a CPU: stores of E4M3 to the bit, attention near float64, in every instruction set. */
+/** Keys and values as codes on a CPU: stores to the bit, attention near float64, in every instruction set. */
 import { expect, it } from 'vitest';
 import { interfaceOf } from '../support/interface.js';
-import type { KernelModule } from '../../ir/kernel.js';
+import { CACHE_FORMATS } from '../../ir/cacheFormat.js';
+import type { BufferDecl, KernelModule } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
-import { roundToE4m3 } from '../../ir/round.js';
+import { roundToDType } from '../../ir/round.js';
 import { randomArray, randomSource, runGenerated, RUNNABLE } from './harness.js';
-it('agree with float64', () => {
+it.each(CACHE_FORMATS)('agree with float64 as %s', (format) => {
+  const round = (x: number): number => roundToDType(x, format);
   const r = randomSource(3);
   const T = 70,
     heads = 4,
@@ -13,15 +15,15 @@ it('agree with float64', () => {
     d = 48;
   const buffers = [
     { name: 'q', dtype: 'f32', rows: 'T', columns: heads * d, space: 'input' },
-    { name: 'k', dtype: 'e4m3', rows: 'T', columns: kvHeads * d, space: 'input' },
-    { name: 'v', dtype: 'e4m3', rows: 'T', columns: kvHeads * d, space: 'input' },
+    { name: 'k', dtype: format, rows: 'T', columns: kvHeads * d, space: 'input' },
+    { name: 'v', dtype: format, rows: 'T', columns: kvHeads * d, space: 'input' },
     { name: 'ks', dtype: 'f32', rows: 'T', columns: kvHeads, space: 'input' },
     { name: 'vs', dtype: 'f32', rows: 'T', columns: kvHeads, space: 'input' },
     { name: 'subtreeEnd', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
     { name: 'o', dtype: 'f32', rows: 'T', columns: heads * d, space: 'arena' },
     { name: 'x', dtype: 'f32', rows: 'T', columns: 40, space: 'input' },
-    { name: 'c', dtype: 'e4m3', rows: 'T', columns: 40, space: 'arena' },
-  ] as const;
+    { name: 'c', dtype: format, rows: 'T', columns: 40, space: 'arena' },
+  ] as const satisfies readonly BufferDecl[];
   const module: KernelModule = {
     interface: interfaceOf([]),
     weights: [],
@@ -57,8 +59,8 @@ it('agree with float64', () => {
   };
   const data = new Map<string, Float64Array>([
     ['q', randomArray(r, T * heads * d, 1).map(Math.fround)],
-    ['k', randomArray(r, T * kvHeads * d, 200).map(roundToE4m3)],
-    ['v', randomArray(r, T * kvHeads * d, 200).map(roundToE4m3)],
+    ['k', randomArray(r, T * kvHeads * d, 200).map(round)],
+    ['v', randomArray(r, T * kvHeads * d, 200).map(round)],
     ['ks', randomArray(r, T * kvHeads, 0.01).map((x) => Math.fround(Math.abs(x)))],
     ['vs', randomArray(r, T * kvHeads, 0.01).map((x) => Math.fround(Math.abs(x)))],
     ['subtreeEnd', new Float64Array(T).fill(T)],

@@ -18,6 +18,7 @@ export const element = (buffer: string, via?: string): Scalar => ({
   access: via === undefined ? { kind: 'element' } : { kind: 'element', via },
 });
 export const store = (buffer: string, value: Scalar): Output => ({ kind: 'store', buffer, value });
+export const rowMax = (buffer: string, value: Scalar): Output => ({ kind: 'rowSum', by: 'max', buffer, value });
 export const rowSum = (buffer: string, value: Scalar): Output => ({ kind: 'rowSum', buffer, value });
 
 export interface LayerShape {

@@ -1,6 +1,6 @@
 /**
- * Keys and values in FP8 on a CPU: steps give what score gives, to the bit, in any pieces and beside others, from pages
- * and in beams; texts of the demo model stay near those of f32; the cache is as small as it says.
+ * Keys and values in 8 bits on a CPU: steps give what score gives, to the bit, in any pieces and beside others, from
+ * pages and in beams; texts of the demo model stay near those of f32; the cache is as small as it says.
  */
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -9,7 +9,7 @@ import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
 import type { Ui } from '../../driver/requests.js';
-import { arithmeticName } from '../../driver/target.js';
+import { arithmeticName, CODED_CACHES, type KvCache } from '../../driver/target.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
 import { scoreSequence } from '../support/scoreSequences.js';
@@ -27,7 +27,7 @@ function randomTokens(seed: number, length: number): number[] {
 const SHARED = randomTokens(7, 50);
 const SEQUENCES = [SHARED, [...SHARED.slice(0, 37), ...randomTokens(4, 40)], randomTokens(5, 1), randomTokens(6, 90)];
 
-const open = (kvCache: '16bit' | 'fp8'): Promise<LoadedModel> =>
+const open = (kvCache: KvCache): Promise<LoadedModel> =>
   beginLoading(
     {
       model: join(ROOT, 'models', 'demo'),
@@ -42,7 +42,7 @@ const open = (kvCache: '16bit' | 'fp8'): Promise<LoadedModel> =>
     new Phases(),
   ).finish();
 
-describe('a cache in FP8 on a CPU', () => {
+describe.each(CODED_CACHES)('a cache in %s on a CPU', (kvCache) => {
   let model: LoadedModel;
   let plain: LoadedModel;
   const generator = (limits = {}): Generator => {
@@ -56,7 +56,7 @@ describe('a cache in FP8 on a CPU', () => {
 
   beforeAll(async () => {
     for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
-    [model, plain] = [await open('fp8'), await open('16bit')];
+    [model, plain] = [await open(kvCache), await open('16bit')];
   }, 120_000);
   afterAll(() => Promise.all([model.close(), plain.close()]));
 
@@ -85,7 +85,7 @@ describe('a cache in FP8 on a CPU', () => {
     const mean = own.reduce((sum, x, i) => sum + Math.abs(x - other[i]!), 0) / own.length;
     expect(mean).toBeGreaterThan(1e-4);
     expect(mean).toBeLessThan(0.3);
-    expect(arithmeticName(model.model)).toBe('f32, FP8 cache');
+    expect(arithmeticName(model.model)).toBe(`f32, ${kvCache === 'fp8' ? 'FP8' : 'int8'} cache`);
     expect(cacheBytesOf(model.model)).toBeLessThan(0.4 * cacheBytesOf(plain.model));
   });
 });

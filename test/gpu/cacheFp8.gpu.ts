@@ -1,6 +1,6 @@
 /**
- * Keys and values as codes (E4M3) on a real device: kernels against float64 on the same codes and with the same bits
- * under every schedule; steps with the bits of score in any batch and any pieces; answers near those of 16 bits.
+ * Keys and values as codes (E4M3, int8) on a real device: kernels against float64 on the same codes, and with the same
+ * bits under every schedule; steps with the bits of score in any batch and any pieces; answers near those of 16 bits.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
@@ -27,7 +27,7 @@ import {
 
 const CAPACITY = 4096;
 const shape = (heads: number, kvHeads: number, headDim: number, dtype: 'bf16' | 'f16'): Shape => ({
-  ...{ heads, kvHeads, headDim, dtype, out: 'f32', mask: 'path', scaled: true },
+  ...{ heads, kvHeads, headDim, dtype, out: 'f32', mask: 'path', scaled: 'e4m3' },
 });
 const SHAPES: readonly Shape[] = [
   shape(2, 2, 32, 'bf16'),
@@ -36,6 +36,8 @@ const SHAPES: readonly Shape[] = [
   shape(7, 1, 80, 'bf16'),
   shape(12, 1, 256, 'bf16'),
   { ...shape(4, 1, 64, 'bf16'), cap: 3, window: 150 },
+  { ...shape(8, 2, 128, 'bf16'), scaled: 'i8' },
+  { ...shape(7, 1, 80, 'f16'), scaled: 'i8' },
 ];
 
 describe('attention over codes on a device', { skip }, () => {
@@ -87,15 +89,17 @@ const REQUESTS = Array.from({ length: 96 }, (_, i) => ({
 /** Mean difference of a log-probability that codes may cause: those of random tokens vary widely. */
 const MOST_ERROR = 0.3;
 
-for (const [name, requestOf] of [
-  ['the demo checkpoint', () => demo],
-  ['a small model with random weights', grouped],
+for (const [name, requestOf, kvCache] of [
+  ['the demo checkpoint', () => demo, 'fp8'],
+  ['a small model with random weights', grouped, 'fp8'],
+  ['the demo checkpoint', () => demo, 'int8'],
+  ['a small model with random weights', grouped, 'int8'],
 ] as const) {
-  describe(`steps of ${name} over codes`, { skip }, () => {
+  describe(`steps of ${name} over codes, ${kvCache}`, { skip }, () => {
     let model: LoadedModel;
     let wanted: readonly (readonly number[])[];
     before(async () => {
-      model = await loadOnDevice(requestOf(), { feeds: true, logits: true, kvCache: 'fp8' });
+      model = await loadOnDevice(requestOf(), { feeds: true, logits: true, kvCache });
       wanted = await scoreSequences(model, SEQUENCES);
     });
     after(() => model.close());

@@ -274,7 +274,7 @@ describe('graphs that no kernel computes', () => {
       `"no kernel for 'matmul' (%y) outside attention: recogniseAttention did not match it"`,
     );
     expect(refused(body('%y = reduce_max(%x) : f32[T, 1]', '%y f32[T, 1]'))).toMatchInlineSnapshot(
-      `"no kernel for 'reduce_max' (%y): only sums and means of rows can be fused; see docs/addAnOp.md"`,
+      `"no kernel for 'reduce_max' (%y): 4 columns are no multiple of 16"`,
     );
     expect(
       refused(body('%y = sum(%deep) : f32[T, 2, 2, 1]', '%y f32[T, 2, 2, 1]', ', %deep: f32[T, 2, 2, 2]')),

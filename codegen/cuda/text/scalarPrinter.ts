@@ -2,7 +2,7 @@
  * Scalar programs printed as CUDA: straight-line float code for a few adjacent columns of one row. Common
  * subexpressions are computed once. Values that depend on the row alone are computed once per row.
  */
-import type { Access, BinaryScalar, Scalar, UnaryScalar } from '../../../ir/scalar.js';
+import type { Access, BinaryScalar, Scalar, SegmentSum, UnaryScalar } from '../../../ir/scalar.js';
 import { isBinary, isUnary, operands as childrenOf, printScalar, viaOf } from '../../../ir/scalar.js';
 import { C_COMPARE, C_LOGIC, printDouble } from '../../scalarText.js';
 import { doubleLiteral, floatLiteral } from './literals.js';
@@ -185,11 +185,14 @@ export class Body {
         return this.load(s.buffer, s.access, site);
       case 'rowSum': {
         const operand = this.row.operands.get(s.buffer);
-        return this.rowValue('f', `tw_row_sum(${this.row.rowPointer(operand, s.via)}, ${operand.columns})`);
+        return this.rowValue(
+          'f',
+          `${s.by === 'max' ? 'tw_row_max' : 'tw_row_sum'}(${this.row.rowPointer(operand, s.via)}, ${operand.columns})`,
+        );
       }
       case 'segmentSum': {
         const operand = this.row.operands.get(s.buffer);
-        return this.segmentSum(this.row.rowPointer(operand, s.via), s.width, s.parts, site);
+        return this.segmentSum(this.row.rowPointer(operand, s.via), s, site);
       }
       case 'rowIndex':
         return this.rowValue('f', `(float)(${this.row.row})`);
@@ -294,14 +297,15 @@ export class Body {
     }
   }
 
-  /** Parts are added one by one. Two lanes of an even segment belong to the same segment. */
-  private segmentSum(pointer: string, width: number, parts: number, site: Site): Value {
+  /** Parts are combined one by one. Two lanes of an even segment belong to the same segment. */
+  private segmentSum(pointer: string, { width, parts, by }: SegmentSum, site: Site): Value {
     const sum = (lane: number): string => {
       const name = `${this.prefix}${this.counter++}`;
-      const first = `(${columnAt(site, lane)}) / ${width} * ${parts}`;
+      const part = `tw_load_f32(${pointer} + (${columnAt(site, lane)}) / ${width} * ${parts} + p_)`;
       this.put(
-        `float ${name} = 0.0f;`,
-        `for (int p_ = 0; p_ < ${parts}; p_++) ${name} += tw_load_f32(${pointer} + ${first} + p_);`,
+        `float ${name} = ${by === 'max' ? '-tw_inf()' : '0.0f'};`,
+        `for (int p_ = 0; p_ < ${parts}; p_++) ` +
+          (by === 'max' ? `${name} = tw_max(${name}, ${part});` : `${name} += ${part};`),
       );
       return name;
     };

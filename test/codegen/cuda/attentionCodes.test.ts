@@ -1,6 +1,6 @@
 /**
- * Attention over keys and values in codes (E4M3) on CUDA, run without a GPU (test/support/cudaWarp): compared with
- * float64 on the same codes, and the same bits under all schedules, cuts of a prompt and places of keys.
+ * Attention over keys and values in codes (E4M3, int8) on CUDA, run without a GPU (test/support/cudaWarp): compared
+ * with float64 on the same codes, and the same bits under all schedules, cuts of a prompt and places of keys.
  */
 import { describe, expect, it } from 'vitest';
 import { attentionSchedules, isLegalAttention } from '../../../codegen/cuda/attentionSchedules.js';
@@ -16,7 +16,8 @@ import { pathShape } from './pathSchedules.js';
 const CAPACITY = 2048;
 const OPTIONS = { tokensCapacity: CAPACITY };
 
-const coded = (...shape: Parameters<typeof pathShape>): Shape => ({ ...pathShape(...shape), scaled: true });
+const coded = (...shape: Parameters<typeof pathShape>): Shape => ({ ...pathShape(...shape), scaled: 'e4m3' });
+const whole = (s: Shape): Shape => ({ ...s, scaled: 'i8' });
 const SHARED = { ...pathSchedule('mma', 16), sharesTiles: true } as const;
 const DECODE = pathSchedule('mma', 1);
 
@@ -27,6 +28,9 @@ const CASES: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule 
   { s: coded(2, 2, 80, 'bf16', 'f32'), plan: SHARED },
   { s: { ...coded(4, 2, 64, 'bf16', 'f32'), cap: 3 }, plan: pathSchedule('mma', 8) },
   { s: coded(3, 1, 37, 'bf16', 'f32'), plan: pathSchedule('simt', 4) },
+  { s: whole(coded(4, 1, 128, 'bf16')), plan: DECODE },
+  { s: whole(coded(2, 2, 80, 'f16', 'f32')), plan: SHARED },
+  { s: whole(coded(3, 1, 37, 'bf16', 'f32')), plan: pathSchedule('simt', 4) },
 ];
 /** Queries in registers and read again for each tile; a window; a group that needs both halves of a tile. */
 const BITS: readonly { readonly s: Shape; readonly plans: readonly CudaAttentionSchedule[] }[] = [
@@ -35,6 +39,7 @@ const BITS: readonly { readonly s: Shape; readonly plans: readonly CudaAttention
     plans: [pathSchedule('mma', 16), DECODE, { ...DECODE, cluster: 2, teams: 2 }, SHARED],
   },
   { s: { ...coded(12, 1, 80, 'bf16', 'f32'), cap: 3, window: 40 }, plans: [pathSchedule('mma', 4), DECODE] },
+  { s: whole(coded(4, 1, 48, 'bf16', 'f32')), plans: [pathSchedule('mma', 16), DECODE] },
 ];
 
 prepare([
@@ -78,7 +83,8 @@ describe.each(BITS)('an answer over codes of $s.heads/$s.kvHeads heads of $s.hea
     const place = data.inputs.get('key')![40]!;
     for (const name of ['k', 'v']) {
       const columns = s.kvHeads * s.headDim;
-      data.inputs.get(name)!.fill(NaN, place * columns, (place + 1) * columns);
+      // Whole numbers have no NaN: the scale alone says it.
+      data.inputs.get(name)!.fill(s.scaled === 'i8' ? 127 : NaN, place * columns, (place + 1) * columns);
       data.inputs.get(`${name}Scale`)!.fill(name === 'k' ? NaN : Infinity, place * s.kvHeads, (place + 1) * s.kvHeads);
     }
     const width = s.heads * s.headDim;
@@ -124,9 +130,9 @@ describe('schedules over codes', () => {
       const { module, kernel } = attentionModule(s);
       return [...new Set(attentionSchedules(kernel, module, HOPPER).map(({ skeleton }) => skeleton))];
     };
-    expect(skeletons({ ...SHAPE, mask: 'path', scaled: true })).toEqual(['mma', 'simt']);
-    expect(skeletons({ ...SHAPE, scaled: true })).toEqual(['simt']);
-    const { module, kernel } = attentionModule({ ...SHAPE, mask: 'path', scaled: true });
+    expect(skeletons({ ...SHAPE, mask: 'path', scaled: 'e4m3' })).toEqual(['mma', 'simt']);
+    expect(skeletons({ ...SHAPE, scaled: 'e4m3' })).toEqual(['simt']);
+    const { module, kernel } = attentionModule({ ...SHAPE, mask: 'path', scaled: 'e4m3' });
     const { scales: _, ...plain } = kernel;
     expect(isLegalAttention(plain, module, schedule('mma', 1), HOPPER)).toMatch(/one dtype/);
   });
@@ -135,10 +141,10 @@ describe('schedules over codes', () => {
 if (!hasNvcc) console.warn('SKIPPED: nvcc is not on PATH, so no attention over codes was compiled for a GPU.');
 testRegisters(
   [
-    [{ ...SHAPE, mask: 'path', scaled: true }, schedule('mma', 1), 4],
-    [{ ...SHAPE, kvHeads: 13, mask: 'path', scaled: true }, schedule('mma', 1), 4],
-    [{ ...SHAPE, kvHeads: 13, mask: 'path', scaled: true }, schedule('mma', 16), 2],
-    [{ ...SHAPE, mask: 'path', scaled: true }, { ...schedule('mma', 64), sharesTiles: true }, 3],
+    [{ ...SHAPE, mask: 'path', scaled: 'e4m3' }, schedule('mma', 1), 4],
+    [{ ...SHAPE, kvHeads: 13, mask: 'path', scaled: 'e4m3' }, schedule('mma', 1), 4],
+    [{ ...SHAPE, kvHeads: 13, mask: 'path', scaled: 'e4m3' }, schedule('mma', 16), 2],
+    [{ ...SHAPE, mask: 'path', scaled: 'e4m3' }, { ...schedule('mma', 64), sharesTiles: true }, 3],
   ],
   ['sm_90a'],
 );

@@ -1,11 +1,12 @@
 /** Runs generated attention without a GPU: its text as C++ over fibres (test/support/cudaWarp), a block at a time. */
+import type { CacheFormat } from '../../../ir/cacheFormat.js';
 import { extentIn, type Extents } from '../../../ir/extents.js';
 import { everyExtent, extentNames } from '../../../ir/function.js';
 import { interfaceOf } from '../../support/interface.js';
 import koffi from 'koffi';
 import { emitAttention } from '../../../codegen/cuda/attention.js';
+import { preludeOf } from '../../../codegen/cuda/index.js';
 import { CudaOperands } from '../../../codegen/cuda/text/operands.js';
-import { render } from '../../../codegen/cuda/text/templates.js';
 import { parametersOf } from '../../../codegen/signature.js';
 import type { CudaAttentionSchedule, CudaKernelText } from '../../../ir/cuda.js';
 import type { AttentionKernel, BufferDecl, KernelModule, Mask } from '../../../ir/kernel.js';
@@ -33,7 +34,7 @@ export interface Shape {
   readonly cap?: number;
   readonly window?: number;
   /** Keys and values are codes, with scales. */
-  readonly scaled?: boolean;
+  readonly scaled?: CacheFormat;
 }
 
 /** Rows of the states that paths run through, if a shape does not say. */
@@ -78,12 +79,12 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     scale: 1 / Math.sqrt(headDim),
     ...(s.cap === undefined ? {} : { cap: s.cap }),
     mask: withWindow(MASKS[mask], s.window),
-    ...(s.scaled === true ? { scales: { k: 'kScale', v: 'vScale' } } : {}),
+    ...(s.scaled !== undefined ? { scales: { k: 'kScale', v: 'vScale' } } : {}),
     ...(hasQueryRow ? { queryRow: 'row' } : {}),
   };
   const keyRows = isPath ? cacheRows : 'T';
-  const stored = s.scaled === true ? 'e4m3' : dtype;
-  const scales = s.scaled === true ? ['kScale', 'vScale'] : [];
+  const stored = s.scaled ?? dtype;
+  const scales = s.scaled !== undefined ? ['kScale', 'vScale'] : [];
   const buffers: BufferDecl[] = [
     { name: 'q', dtype, rows: 'T', columns: heads * headDim, space: 'arena' },
     { name: 'k', dtype: stored, rows: keyRows, columns: kvHeads * headDim, space: 'arena' },
@@ -120,7 +121,7 @@ export function generate(s: Shape, schedule: CudaAttentionSchedule, tokensCapaci
     parameters,
     symbol,
     extents,
-    text: `${render('prelude', {})}${s.scaled === true ? render('preludeE4m3', {}) : ''}\n${source}`,
+    text: `${preludeOf(parameters.map((name) => operands.get(name).dtype))}\n${source}`,
   };
 }
 
@@ -151,7 +152,7 @@ const compiled = new Map<string, Run>();
  * compiled are not compiled again.
  */
 function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'extents' | 'symbol'>[]): void {
-  const prelude = render('prelude', {});
+  const prelude = preludeOf([]);
   const missing = kernels.filter(({ text }) => !compiled.has(text));
   const texts = missing.map(({ text, parameters, extents, symbol }, i) => {
     if (!text.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);

@@ -2,7 +2,7 @@
 import { randomArray, randomSource } from '../harness.js';
 import { CACHE_ROWS, type AttentionData, type Shape } from './attentionHarness.js';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
-import { roundToE4m3 } from '../../../ir/round.js';
+import { roundToDType } from '../../../ir/round.js';
 import { listPaths } from '../../../ir/scoring.js';
 
 /** Tokens [from, to) of a sequence, which a call adds. */
@@ -27,7 +27,8 @@ interface Sequence {
 
 /** Keys and values as a shape's kernels read them: numbers, or codes with the scale of each head. */
 function keysAndValues(s: Shape, k: Float64Array, v: Float64Array): readonly (readonly [string, Float64Array])[] {
-  if (s.scaled !== true)
+  const { scaled: format } = s;
+  if (format === undefined)
     return [
       ['k', k],
       ['v', v],
@@ -40,9 +41,11 @@ function keysAndValues(s: Shape, k: Float64Array, v: Float64Array): readonly (re
   ).map(([name, values]) => {
     const scales = Float64Array.from({ length: values.length / s.headDim }, (_, head) => {
       const squares = values.subarray(head * s.headDim, (head + 1) * s.headDim).map((x) => x * x);
-      return Math.fround(Math.sqrt(squares.reduce((a, b) => a + b, 0) / s.headDim + 1e-30) / 16);
+      return format === 'i8'
+        ? Math.fround(Math.sqrt(Math.max(...squares)) / 127 + 1e-30)
+        : Math.fround(Math.sqrt(squares.reduce((a, b) => a + b, 0) / s.headDim + 1e-30) / 16);
     });
-    const codes = values.map((x, i) => roundToE4m3(x / scales[Math.floor(i / s.headDim)]!));
+    const codes = values.map((x, i) => roundToDType(x / scales[Math.floor(i / s.headDim)]!, format));
     return [[name, codes] as const, [`${name}Scale`, scales] as const];
   });
   return scaled.flat();
