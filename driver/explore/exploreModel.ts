@@ -75,6 +75,11 @@ export async function collectExplored(
 ): Promise<ExploreSections> {
   const inspection = await inspectModel(request, machine);
   const { model, stages, notes, plan: score } = inspection;
+  if (request.examines === true && model.target.examine === undefined)
+    throw new UsageError(
+      `no compiler says what kernels for ${model.isa} take: their registers cannot be asked for`,
+      'leave that out, or explore a GPU: --target cuda:sm_90a',
+    );
   const times = await model.target.times(model, machine, { database: request.database });
   const roofline = rooflineOf(inspection, times.peaks);
   const most = tokensIn(score.capacity);

@@ -177,6 +177,10 @@ describe('a model of 60 layers', () => {
     expect(statSync(output).size).toBeLessThan(3e6);
   });
 
+  it('is not asked for registers where no compiler tells them', async () => {
+    await expect(collectExplored({ ...DEMO, examines: true })).rejects.toThrow('their registers cannot be asked for');
+  });
+
   it('is not asked for calls that are too large for it', async () => {
     await expect(collectExplored({ ...DEMO, tokens: 60_000 })).rejects.toThrow('this model takes 1024 at most');
   });
