@@ -21,12 +21,12 @@ interface Write {
  * keeps are written to it as codes, and their scales to a state of their own. Keys and values that no state keeps (of
  * `score`) are rounded in the same way, so that both functions give the same answers.
  *
- * The scale of a head of d numbers is r / c, where r is their root mean square and c the largest power of two with
- * c·√d ≤ 448. No number exceeds r·√d, so nothing saturates, and a float rounds equally well at any scale (decision 61).
- * It belongs to one row: a scale for a page would depend on which calls wrote the page.
+ * The scale of a head of d numbers is r / c. For e4m3 r is their root mean square and c the largest power of two with
+ * c·√d ≤ 448: no number exceeds r·√d, so nothing saturates, and a float rounds equally well at any scale (decision 61).
+ * For i8 r is the largest magnitude and c = 127 (decision 69). The scale belongs to one row: one for a page would
+ * depend on which calls wrote the page.
  *
- * Throws CompileError where rows of a state reach attention
- * in another way, or no attention was recognised.
+ * Throws CompileError where rows of a state reach attention in another way, or no attention was recognised.
  */
 export function narrowCache(graph: Graph, cache: CacheFormat | undefined): Graph {
   if (cache === undefined) return graph;
@@ -110,40 +110,28 @@ function asF32(x: Value, rewriter: Rewriter): Value {
   return own.type.dtype === 'f32' ? own : rewriter.add('cast', [own], { dtype: 'f32' }, `${x.name}_wide`);
 }
 
-/** [T, g, 1]: of each head the mean of its squares (e4m3) or its largest magnitude (i8), and a little more than 0. */
+/** [T, g, 1]: of each head the mean of the squares (e4m3) or the largest of them (i8), and not below a little. */
 function sizeOf(x: Value, cache: CacheFormat, rewriter: Rewriter): Value {
+  const squares = rewriter.add('mul', [x, x], {}, `${x.name}_squares`);
   const tiny = rewriter.add('const', [], { value: TINY }, `${x.name}_const`);
   if (cache === 'i8') {
-    const magnitudes = rewriter.add(
-      'max',
-      [x, rewriter.add('neg', [x], {}, `${x.name}_neg`)],
-      {},
-      `${x.name}_magnitude`,
-    );
-    const most = rewriter.add('reduce_max', [magnitudes], {}, `${x.name}_most`);
-    return rewriter.add('max', [most, tiny], {}, `${x.name}_most`);
+    const most = rewriter.add('reduce_max', [squares], {}, `${x.name}_most`);
+    return rewriter.add('max', [most, tiny], {}, `${x.name}_most_square`);
   }
-  const squares = rewriter.add('mul', [x, x], {}, `${x.name}_squares`);
   const mean = rewriter.add('mean', [squares], { apart: true }, `${x.name}_mean`);
   return rewriter.add('add', [mean, tiny], {}, `${x.name}_mean_square`);
 }
 
-/** x / s in the format of the cache, and s. */
+/** x / (r / c) in the format of the cache, and r / c, where r² is `size`. */
 function codesOf(x: Value, size: Value, cache: CacheFormat, rewriter: Rewriter): Scaled {
   const add = (op: Parameters<Rewriter['add']>[0], operands: readonly Value[], what: string): Value =>
     rewriter.add(op, operands, {}, `${x.name}_${what}`);
   const literal = (value: number): Value => rewriter.add('const', [], { value }, `${x.name}_const`);
   const [rows, heads, width] = x.type.shape;
-  const by = 2 ** Math.floor(Math.log2(LARGEST.e4m3 / Math.sqrt(Number(width))));
-  const inverse =
-    cache === 'i8'
-      ? add('div', [literal(LARGEST.i8), size], 'inverse')
-      : add('mul', [add('rsqrt', [size], 'inverse_root'), literal(by)], 'inverse');
+  const by = cache === 'i8' ? LARGEST.i8 : 2 ** Math.floor(Math.log2(LARGEST.e4m3 / Math.sqrt(Number(width))));
+  const inverse = add('mul', [add('rsqrt', [size], 'inverse_root'), literal(by)], 'inverse');
   const codes = rewriter.add('cast', [add('mul', [x, inverse], 'scaled')], { dtype: cache }, `${x.name}_${cache}`);
-  const scale =
-    cache === 'i8'
-      ? add('mul', [size, literal(1 / LARGEST.i8)], 'scale')
-      : add('mul', [add('sqrt', [size], 'root'), literal(1 / by)], 'scale');
+  const scale = add('mul', [add('sqrt', [size], 'root'), literal(1 / by)], 'scale');
   const shape = { shape: [rows!, heads!] };
   return { codes, scale: rewriter.add('reshape', [scale], shape, `${x.name}_scales`) };
 }
