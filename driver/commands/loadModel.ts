@@ -84,6 +84,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
       ui,
       phases,
     );
+    phases.end();
     limits ??= limitsOf(checkpoint, opened.model);
     const { maxTokens, maxRows, maxKeys } = scoringLimits(executor);
     if (maxTokens !== limits.maxTokens || maxRows !== limits.maxRows || maxKeys !== limits.maxKeys) {
