@@ -12,14 +12,14 @@ export interface GroupDifference {
   readonly metrics: readonly MetricDifference[];
 }
 
-const MAX_DEPTH = 100;
-
-/** Tasks below a group, each once; groups in circles end. */
-function leavesOf({ groups, tasks }: RunFiles, name: string, found = new Set<string>(), depth = 0): Set<string> {
-  for (const member of groups.get(name)?.members ?? [])
-    if (groups.has(member)) {
-      if (depth < MAX_DEPTH) leavesOf({ groups, tasks } as RunFiles, member, found, depth + 1);
-    } else found.add(member);
+/** Tasks below a group, each once. Each group is looked into once: hostile ones are in circles. */
+function leavesOf({ groups }: RunFiles, name: string): Set<string> {
+  const found = new Set<string>();
+  const seen = new Set([name]);
+  for (const group of seen)
+    for (const member of groups.get(group)?.members ?? [])
+      if (groups.has(member)) seen.add(member);
+      else found.add(member);
   return found;
 }
 

@@ -1,8 +1,21 @@
 /** How probable choices are beside how often they are right, and how far right choices lead. */
+import type { Answered } from '../../eval/compare/readSamples.js';
 import type { Calibration, Margins } from '../document/results.js';
 import { chosenOf, marginOf } from './answers.js';
 import { wilson } from './intervals.js';
 import type { LoadedTask } from './loadRuns.js';
+
+/** A question whose right choice is known. */
+interface Judged {
+  readonly answered: Answered;
+  readonly gold: number;
+}
+
+/** The questions of tasks whose right choice is known. */
+const judgedOf = (tasks: readonly LoadedTask[]): Judged[] =>
+  tasks.flatMap(({ set, golds }) =>
+    [...set.questions.values()].flatMap((answered, i) => (golds[i]! < 0 ? [] : [{ answered, gold: golds[i]! }])),
+  );
 
 const BINS = 10;
 const CLOSE = 0.5;
@@ -15,15 +28,13 @@ export function confidenceOf(lls: Float64Array, chosen: number): number {
   return 1 / sum;
 }
 
-/** Undefined where no question has choices of which the right one is known. */
-export function calibrationOf(task: string, { set, golds }: LoadedTask): Calibration | undefined {
+/** Of one task, or of several as one. Undefined where no question has choices of which the right one is known. */
+export function calibrationOf(name: string, tasks: readonly LoadedTask[]): Calibration | undefined {
   const bins = Array.from({ length: BINS }, () => ({ questions: 0, right: 0, confidence: 0 }));
-  let place = 0;
   let questions = 0;
-  for (const answered of set.questions.values()) {
-    const gold = golds[place++]!;
+  for (const { answered, gold } of judgedOf(tasks)) {
     const chosen = chosenOf(answered);
-    if (chosen < 0 || gold < 0) continue;
+    if (chosen < 0) continue;
     const confidence = confidenceOf(answered.lls!.subarray(0, answered.choices), chosen);
     if (!Number.isFinite(confidence)) continue;
     const bin = bins[Math.min(BINS - 1, Math.floor(confidence * BINS))]!;
@@ -34,7 +45,7 @@ export function calibrationOf(task: string, { set, golds }: LoadedTask): Calibra
   }
   if (questions === 0) return undefined;
   return {
-    ...{ task, questions },
+    ...{ task: name, questions },
     ece: bins.reduce((sum, { right, confidence }) => sum + Math.abs(right - confidence), 0) / questions,
     bins: bins.map((bin, i) => ({
       ...{ from: i / BINS, to: (i + 1) / BINS, questions: bin.questions },
@@ -52,14 +63,8 @@ function roundStep(least: number): number {
 }
 
 /** Undefined where no question has a margin. All but one in a hundred at each end lie in bins of their own. */
-export function marginsOf(task: string, { set, golds }: LoadedTask): Margins | undefined {
-  let place = 0;
-  const all: number[] = [];
-  for (const answered of set.questions.values()) {
-    const gold = golds[place++]!;
-    const margin = gold < 0 ? null : marginOf(answered, gold);
-    if (margin !== null) all.push(margin);
-  }
+export function marginsOf(name: string, tasks: readonly LoadedTask[]): Margins | undefined {
+  const all = judgedOf(tasks).flatMap(({ answered, gold }) => marginOf(answered, gold) ?? []);
   if (all.length === 0) return undefined;
   const sorted = Float64Array.from(all).sort();
   const at = (share: number): number => sorted[Math.round(share * (sorted.length - 1))]!;
@@ -69,7 +74,7 @@ export function marginsOf(task: string, { set, golds }: LoadedTask): Margins | u
   const counts = new Array<number>(2 * half).fill(0);
   for (const margin of all) counts[Math.min(2 * half - 1, Math.max(0, Math.floor(margin / step) + half))]!++;
   return {
-    ...{ task, questions: all.length, median: at(0.5) },
+    ...{ task: name, questions: all.length, median: at(0.5) },
     close: all.filter((margin) => Math.abs(margin) < CLOSE).length,
     bins: counts.map((questions, i) => ({ from: (i - half) * step, to: (i - half + 1) * step, questions })),
   };

@@ -16,6 +16,7 @@ import { cutOutputs } from './sampleTexts.js';
 
 const MOST_ROWS = 250_000;
 const MOST_METRICS = 4;
+const MOST_CHOICES = 200;
 /** A block of texts ends with whichever is reached first. */
 const BLOCK_ROWS = 500;
 const BLOCK_CHARACTERS = 1 << 20;
@@ -112,7 +113,9 @@ function answersOf(rows: readonly Row[], run: number, loaded: LoadedRun, metrics
   const own = rows.map(({ answered }) => answered[run]);
   return {
     lls: own.map((each) =>
-      each?.lls === undefined ? null : Array.from(each.lls.subarray(0, each.choices), likelihood),
+      each?.lls === undefined
+        ? null
+        : Array.from(each.lls.subarray(0, Math.min(each.choices, MOST_CHOICES)), likelihood),
     ),
     chosen: own.map((each) => (each === undefined ? -1 : chosenOf(each))),
     margins: own.map((each, row) => {

@@ -24,8 +24,9 @@ function commonBeginning(texts: readonly string[]): string {
     while (i < length && i < other.length && first[i] === other[i]) i++;
     length = i;
   }
-  const common = first.slice(0, length);
-  return texts.every((text) => text === common) ? common : common.slice(0, common.search(/\S*$/u));
+  if (texts.every((text) => text.length === length)) return first;
+  while (length > 0 && !/\s/.test(first[length - 1]!)) length--;
+  return first.slice(0, length);
 }
 
 /** Cuts texts so that a question stays within its bounds, and counts what is left out. */

@@ -176,6 +176,16 @@ it('groups are pooled as their files pool them', () => {
   expect(compareRuns(run(0.75, wrong), run(1, y)).verdicts.map(({ name }) => name)).toEqual(['g']);
 });
 
+it('groups that are in each other many times are looked into once', () => {
+  const subtasks = { x: [], g: ['x', 'h', 'h'], h: ['g', 'g'] };
+  const results = { x: { sample_len: 1, 'acc,none': 1 }, g: { 'acc,none': 1 }, h: { 'acc,none': 1 } };
+  const folder = write({ x: lines({ ll: [-1, -2] }) }, { results, group_subtasks: subtasks });
+  expect(compareRuns(folder, folder).groups.map(({ group, tasks }) => [group, ...tasks])).toEqual([
+    ['g', 'x'],
+    ['h', 'x'],
+  ]);
+});
+
 describe('what is amiss', () => {
   const good = write({ t: lines({ ll: [-1, -2] }, { ll: [-1, -2] }) });
   const folder = (files: Readonly<Record<string, string>>): string => {

@@ -1,7 +1,8 @@
-/** Hostile results and samples of runs, for compare. */
+/** Hostile results and samples of runs, for compare and for report. */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { comparisonText } from '../../cli/compareText.js';
+import { collectReport } from '../../report/collect/collectReport.js';
 import { compareRuns } from '../../eval/compare/compareRuns.js';
 import { mutateBytes, pick, several, type Random } from './mutate.js';
 import { refusedWell } from './refusals.js';
@@ -70,5 +71,14 @@ function comparison(random: Random): void {
       for (const { test } of metrics)
         if (test !== null && !(test.p >= 0 && test.p <= 1)) throw new Error(`a probability of ${test.p}`);
   });
+  refusedWell(() => {
+    for (const { name, content } of collectReport({ runs: [a, b], writer: '', now: new Date(0) }).blocks)
+      if (JSON.stringify(content, (_, value: unknown) => (Number.isNaN(value) ? 'NaN' : value)).includes(':"NaN"'))
+        throw new Error(`${name}: a number that is none`);
+  });
 }
-export const comparisons = { about: 'results and samples of two runs, for compare', rounds: 60, round: comparison };
+export const comparisons = {
+  about: 'results and samples of two runs, for compare and report',
+  rounds: 60,
+  round: comparison,
+};

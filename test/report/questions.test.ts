@@ -114,15 +114,34 @@ describe('figures of questions', () => {
 
   it('say how sure the model is, and how right', () => {
     expect(confidenceOf(Float64Array.of(-1, -1 - Math.log(3)), 0)).toBeCloseTo(0.75, 12);
-    const { ece, bins, questions } = calibrationOf('t', task)!;
+    const { ece, bins, questions } = calibrationOf('t', [task])!;
     expect(questions).toBe(80);
     expect(bins[7]).toMatchObject({ questions: 80, accuracy: 10 / 80 });
     expect(ece).toBeCloseTo(0.75 - 10 / 80, 12);
-    const margins = marginsOf('t', task)!;
+    const margins = marginsOf('t', [task])!;
     expect(margins.median).toBeCloseTo(-Math.log(3), 12);
     expect(margins.bins.reduce((sum, bin) => sum + bin.questions, 0)).toBe(80);
     expect(margins.bins.filter(({ from }) => from < 0).reduce((sum, bin) => sum + bin.questions, 0)).toBe(70);
   });
+});
+
+it('of an older harness are read as they are', () => {
+  const old = {
+    arguments: [
+      ['Why?', ' a'],
+      ['Why?', ' b'],
+    ],
+    ...{ resps: [[[-1, false]], [[-2, false]]], filter: undefined, metrics: undefined, acc: 1 },
+    filtered_resps: [
+      [-1, false],
+      [-2, false],
+    ],
+  };
+  const results = { results: { t: { 'acc,none': 1, 'acc_stderr,none': 'N/A', alias: 't' } } };
+  const folder = writeRun(join(root, 'old'), { t: [{ lls: [-1, -2], more: old }] }, results);
+  const { questions, texts } = collect(folder);
+  expect(questions.answers[0]).toMatchObject({ lls: [[-1, -2]], chosen: [0], margins: [1], values: [[1]] });
+  expect(texts[0]).toMatchObject({ context: 'Why?', choices: [' a', ' b'] });
 });
 
 describe('comparisons', () => {

@@ -14,7 +14,7 @@ import { Overview } from './Overview.js';
 /** What is shown of one task at a time. */
 function Task({ run }: { readonly run: RunResult }) {
   const { breakdowns, calibrations, margins } = run;
-  const tasks = [...new Set([...breakdowns, ...calibrations, ...margins].map(({ task }) => task))];
+  const tasks = [...new Set([...calibrations, ...margins, ...breakdowns].map(({ task }) => task))];
   const [chosen, setChosen] = useState(tasks[0] ?? '');
   const task = tasks.includes(chosen) ? chosen : tasks[0];
   if (task === undefined) return null;

@@ -1,5 +1,5 @@
 /** The frame of a page: its title, the sections that it has, and the one that is shown. */
-import type { ComponentChildren, ComponentType } from 'preact';
+import { Component, type ComponentChildren, type ComponentType } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import type { About } from '../../document/about.js';
 import type { SectionName, Sections } from '../../document/sections.js';
@@ -75,6 +75,20 @@ function Foot({ about }: { readonly about: About }) {
   );
 }
 
+/** What goes wrong in a section is said in its place; the others stay. */
+class Guard extends Component<{ readonly children: ComponentChildren }, { readonly message: string | undefined }> {
+  override state = { message: undefined };
+
+  static override getDerivedStateFromError(error: unknown): { readonly message: string } {
+    return { message: error instanceof Error ? error.message : String(error) };
+  }
+
+  override render() {
+    const { message } = this.state;
+    return message === undefined ? this.props.children : <Failed message={message} />;
+  }
+}
+
 export function Frame({ sections }: { readonly sections: readonly SectionView[] }) {
   const route = useRoute();
   const about = useLoaded(() => readSection('about'), []);
@@ -106,7 +120,13 @@ export function Frame({ sections }: { readonly sections: readonly SectionView[] 
       </header>
       <main ref={main} tabIndex={-1}>
         {about.state === 'failed' && <Failed message={about.message} />}
-        {shown === undefined ? <p>There is nothing to show.</p> : <shown.View key={shown.name} route={route} />}
+        {shown === undefined ? (
+          <p>There is nothing to show.</p>
+        ) : (
+          <Guard key={shown.name}>
+            <shown.View route={route} />
+          </Guard>
+        )}
       </main>
       {about.state === 'ready' && <Foot about={about.value} />}
     </>
