@@ -127,6 +127,8 @@ describe.skipIf(CHROMIUM === undefined)('the tab of tuning', () => {
     await shown.locator('details:has-text("Best schedule") > summary').click();
     await shown.click('a:has-text("onerror")');
     expect((await cellsOf(shown, 'Trials')).map(([, , time]) => time)).toContain('failed');
+    await shown.setViewportSize({ width: 400, height: 800 });
+    expect(await shown.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
     expect(await shown.locator('img').count()).toBe(0);
   });
 });
