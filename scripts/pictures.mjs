@@ -29,7 +29,7 @@ const questions = ['--task', 'hellaswag', '--data', join('examples', 'everyday.j
 /** The pages, by name: each makes its file. */
 const PAGES = {
   report: (file) => {
-    tilewright('run', 'models/demo', ...questions, '--out', at('f32'));
+    tilewright('run', 'models/demo', ...questions, '--log-tokens', '--out', at('f32'));
     tilewright('quantize', 'models/demo', '-o', at('demo-int4'), '--method', 'round', '--group', '64', '--quiet');
     tilewright('run', at('demo-int4'), ...questions, '--out', at('int4'));
     tilewright('report', at('f32'), at('int4'), '--title', 'What weights of 4 bits cost', '-o', file);
@@ -56,6 +56,7 @@ const PAGES = {
 const PICTURES = [
   { name: 'results', page: 'single', hash: 'results', width: 1160, height: 1180 },
   { name: 'questions', page: 'report', hash: 'questions?order=closest', width: 1160, height: 760 },
+  { name: 'tokens', page: 'single', hash: 'questions?order=closest', from: '.token-part', width: 1160, height: 520 },
   { name: 'explore-pass', page: 'explore', hash: 'passes?pass=roundProducts', width: 1160, height: 940 },
   { name: 'explore-kernels', page: 'explore', hash: 'kernels', width: 1160, height: 1020, isDark: true },
   {

@@ -168,7 +168,8 @@ describe('CpuExecutor', () => {
       scratchBytes: 2 * 4096,
     });
     expect(announced).toEqual(executor.memory());
-    expect(progress).toEqual([{ doneBytes: 64 * WIDTH * 4, totalBytes: 64 * WIDTH * 4, weight: 'head_copy' }]);
+    expect(progress).toMatchObject([{ doneBytes: 64 * WIDTH * 4, totalBytes: 64 * WIDTH * 4, weight: 'head_copy' }]);
+    expect(progress[0]).toMatchObject({ took: { bytes: 64 * WIDTH * 4, seconds: expect.any(Number) as number } });
     expect(printMemoryUse({ ...executor.memory(), packedBytes: 3 << 20 })).toMatch(/weights, packed +3 MiB/);
     await executor.close();
   });
