@@ -88,7 +88,6 @@ const SLOW = 'test/slow/**/*.test.ts';
 
 /** Files with cases that run in test:slow only (test/support/thorough.ts): there, they run with all of them. */
 const THOROUGH = [
-  'codegen/cuda/attentionPath',
   'codegen/cuda/hopper',
   'codegen/cuda/normedHeads',
   'codegen/cuda/hopperExperts',
@@ -97,6 +96,7 @@ const THOROUGH = [
   'e2e/badDevice',
   'e2e/compare',
   'e2e/golden',
+  'e2e/gpuPipeline',
   'e2e/interrupted',
   'models/gguf/families',
 ].map((name) => `test/${name}.test.ts`);
@@ -105,16 +105,19 @@ const LENGTHY = [
   'autotune/cpu/measureStep',
   'bench/checkpoint',
   'codegen/cuda/attentionCodes',
+  'codegen/cuda/attentionPath',
   'codegen/cuda/attentionWindow',
   'codegen/cuda/randomModel',
   'codegen/cuda/slotStores',
   'codegen/draw',
+  'e2e/ablation',
   'e2e/cacheFp8',
   'e2e/fedArtifact',
   'e2e/generateSmall',
   'e2e/gguf',
   'e2e/gpuTune',
   'e2e/longQuestions',
+  'e2e/metaCheckpoint',
   'e2e/sameAnswers',
   'e2e/taskWindows',
   'e2e/twoPhase',

@@ -12,6 +12,7 @@ import { describe, expect, test } from 'vitest';
 import type { Amount } from '../../driver/requests.js';
 import { readSettings } from '../../settings.js';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
+import { isThorough } from '../support/thorough.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import { GPU_CAPACITY, isBuilt, ROOT, success, temporaryFolder, textOf, tilewright, type Outcome } from './support.js';
 
@@ -68,7 +69,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
     expect(pids('copy')).toBe((worked / stages) * (stages - 1));
   });
 
-  test('counts the kernels that processes compile, and the bytes they load', async () => {
+  test.runIf(isThorough)('counts the kernels that processes compile, and the bytes they load', async () => {
     // A cache of its own: everything is compiled.
     const cold = new FakeGpu(temporaryFolder());
     const program = `
