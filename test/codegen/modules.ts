@@ -18,7 +18,7 @@ export const element = (buffer: string, via?: string): Scalar => ({
   access: via === undefined ? { kind: 'element' } : { kind: 'element', via },
 });
 export const store = (buffer: string, value: Scalar): Output => ({ kind: 'store', buffer, value });
-export const rowMax = (buffer: string, value: Scalar): Output => ({ kind: 'rowSum', by: 'max', buffer, value });
+const rowMax = (buffer: string, value: Scalar): Output => ({ kind: 'rowSum', by: 'max', buffer, value });
 export const rowSum = (buffer: string, value: Scalar): Output => ({ kind: 'rowSum', buffer, value });
 
 export interface LayerShape {
@@ -325,4 +325,31 @@ export function layerCase(shape: LayerShape, sizes: { T: number; R: number }, se
     ],
   };
   return { module, tensors, inputs };
+}
+
+/** A loop that finds the largest of blocks, rows and heads, with negative numbers and some NaN. */
+export function largestLoop(random: () => number) {
+  const [T, columns] = [40, 96];
+  const buffer = (name: string, count: number, space: BufferDecl['space'] = 'arena'): BufferDecl => ({
+    ...{ name, dtype: 'f32', rows: 'T', columns: count, space },
+  });
+  return {
+    ...{ T, columns },
+    buffers: [
+      buffer('x', columns, 'input'),
+      buffer('parts', 6, 'input'),
+      buffer('most_parts', 6),
+      buffer('row', columns),
+      buffer('head', columns),
+    ],
+    inputs: new Map([
+      ['x', randomArray(random, T * columns).map((x, i) => (i % 97 === 5 ? NaN : x - 2))],
+      ['parts', randomArray(random, T * 6).map((x, i) => (i === 100 ? NaN : x - 2))],
+    ]),
+    outputs: [
+      rowMax('most_parts', element('x')),
+      store('row', { op: 'rowSum', by: 'max', buffer: 'parts' }),
+      store('head', { op: 'segmentSum', by: 'max', buffer: 'parts', width: 48, parts: 3 }),
+    ],
+  };
 }
