@@ -2,10 +2,22 @@
  * The commands that the command line calls where nobody hands it others. Each loads what it needs when called: help
  * needs none of it.
  */
+import type { TargetFacts } from '../driver/devices/chooseTarget.js';
 import { detectMachine } from '../driver/machine.js';
+import type { TargetChoice, TargetName } from '../driver/target.js';
 import type { Commands } from './commands.js';
 
 const commands = () => import('../driver/commands/index.js');
+
+/** The request with the kind of machine that is asked for, or that is here; an artifact names its own. */
+async function withTarget<R extends TargetFacts & { readonly target?: TargetChoice }>(
+  asked: R,
+): Promise<Omit<R, 'target'> & { readonly target?: TargetName }> {
+  const { chooseTarget } = await import('../driver/devices/chooseTarget.js');
+  const { target } = await chooseTarget(asked);
+  const { target: _, ...request } = asked;
+  return { ...request, ...(target === undefined ? {} : { target }) };
+}
 
 export const ALL_COMMANDS: Commands = {
   compile: async (request, ui) => (await commands()).compile(request, ui),
@@ -19,22 +31,9 @@ export const ALL_COMMANDS: Commands = {
   report: async (request) => (await import('../report/writeReport.js')).writeReport(request),
   quantize: async (request, ui) =>
     (await import('../driver/quantise/quantiseCheckpoint.js')).quantiseCheckpoint(request, ui),
-  inspect: async ({ target: asked, ...request }) => {
-    const { chooseTarget } = await import('../driver/devices/chooseTarget.js');
-    const { target } = await chooseTarget({ ...request, ...(asked === undefined ? {} : { target: asked }) });
-    return (await import('../driver/commands/inspect.js')).inspectModel({
-      ...request,
-      ...(target === undefined ? {} : { target }),
-    });
-  },
-  explore: async ({ target: asked, ...request }) => {
-    const { chooseTarget } = await import('../driver/devices/chooseTarget.js');
-    const { target } = await chooseTarget({ ...request, ...(asked === undefined ? {} : { target: asked }) });
-    return (await import('../driver/explore/exploreModel.js')).exploreModel({
-      ...request,
-      ...(target === undefined ? {} : { target }),
-    });
-  },
+  inspect: async (request) => (await import('../driver/commands/inspect.js')).inspectModel(await withTarget(request)),
+  explore: async (request) =>
+    (await import('../driver/explore/exploreModel.js')).exploreModel(await withTarget(request)),
   inspectError: async (request) => (await import('../driver/commands/inspectError.js')).inspectError(request),
   listTasks: async (folders) => (await import('../driver/commands/listTasks.js')).listTasks(folders),
   doctor: async () => (await import('../driver/commands/doctor.js')).examineMachine(),

@@ -91,7 +91,7 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
   },
   {
     name: 'foldConstants',
-    does: 'Computes what depends on literals alone, and takes out movements that cancel.',
+    does: 'Computes what depends on literals alone, and removes movements that cancel.',
     run: foldConstants,
     reason: 'literals and undone movement would hide patterns',
   },
@@ -109,7 +109,7 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
   },
   {
     name: 'foldConstants',
-    does: 'Computes what depends on literals alone, and takes out movements that cancel.',
+    does: 'Computes what depends on literals alone, and removes movements that cancel.',
     run: foldConstants,
     reason: "transposes that recogniseAttention left cancel with the model's own",
   },
@@ -187,7 +187,7 @@ export const GRAPH_PASSES: readonly Pass<Graph>[] = [
   },
   {
     name: 'eliminateDeadCode',
-    does: 'Takes out what nobody reads.',
+    does: 'Removes ops whose results nothing reads.',
     run: eliminateDeadCode,
     reason: 'fusion looks at readers, so dead readers must be gone',
   },

@@ -29,7 +29,7 @@ export interface TargetProbes {
   weightBytes(): number;
 }
 
-type TargetFacts = Pick<LoadRequest, 'model' | 'init'> &
+export type TargetFacts = Pick<LoadRequest, 'model' | 'init'> &
   Partial<Pick<LoadRequest, 'precision' | 'isa' | 'devices' | 'parallel'>>;
 
 function parametersOf({ model, init }: TargetFacts): number {

@@ -1,6 +1,7 @@
 /** A kernel: the ops in it, its program, its source, and what it costs. */
 import { useState } from 'preact/hooks';
 import type { FunctionKernels, KernelEntry, KernelsDocument } from '../../document/explore.js';
+import { Facts } from '../parts/Facts.js';
 import { count, percent, si } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown } from '../parts/Text.js';
@@ -14,19 +15,6 @@ export interface KernelProps {
   readonly kernel: KernelEntry;
   readonly route: Route;
 }
-
-const Facts = ({ facts }: { readonly facts: readonly (readonly [string, string])[] }) => (
-  <dl class="facts small">
-    {facts.map(([name, value]) => (
-      <div key={name}>
-        <dt>{name}</dt>
-        <dd>
-          <Shown text={value} />
-        </dd>
-      </div>
-    ))}
-  </dl>
-);
 
 export function KernelPanel({ document, fn, kernel, route }: KernelProps) {
   const { flops, bytes, seconds, predictedSeconds, measuredSeconds, count: launches } = kernel;
@@ -50,6 +38,7 @@ export function KernelPanel({ document, fn, kernel, route }: KernelProps) {
         {kernel.anchor} {kernel.shape}, one launch of {fn.name} with {fn.size}
       </p>
       <Facts
+        isSmall
         facts={[
           ['FLOPs', flops === 0 ? 'none counted' : si(flops, '')],
           ['bytes', si(bytes, 'B')],

@@ -1,6 +1,7 @@
 /** The kernels of a function: what they cost, where they lie on the roofline, and the one that is looked at. */
 import { useMemo } from 'preact/hooks';
 import type { FunctionKernels, KernelEntry, KernelsDocument, PassesDocument } from '../../document/explore.js';
+import { Facts } from '../parts/Facts.js';
 import { count, percent, si } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown } from '../parts/Text.js';
@@ -55,16 +56,7 @@ function Kernels({ document, passes, route }: KernelsProps) {
         <Search passes={passes} kernels={document} fn={fn.name} stage={stage} />
       </div>
       {chosen === undefined ? (
-        <dl class="facts small">
-          {document.facts.map(([name, value]) => (
-            <div key={name}>
-              <dt>{name}</dt>
-              <dd>
-                <Shown text={value} />
-              </dd>
-            </div>
-          ))}
-        </dl>
+        <Facts isSmall facts={document.facts} />
       ) : (
         <KernelPanel key={chosen.name} {...{ document, fn, kernel: chosen, route }} />
       )}

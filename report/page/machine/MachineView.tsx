@@ -1,5 +1,6 @@
 /** The section on machines: what devices did, how near to their peaks they came, and where memory went. */
 import type { MachineDocument, TraceView } from '../../document/machine.js';
+import { Facts } from '../parts/Facts.js';
 import { counted } from '../parts/numbers.js';
 import { Shown } from '../parts/Text.js';
 import { Section } from '../shell/Frame.js';
@@ -29,18 +30,7 @@ function About({ trace: { about, file } }: { readonly trace: TraceView }) {
     ],
     ['Version', version],
   ];
-  return (
-    <dl class="facts">
-      {facts.map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>
-            <Shown text={value} />
-          </dd>
-        </div>
-      ))}
-    </dl>
-  );
+  return <Facts facts={facts} />;
 }
 
 function Machine({ traces, route }: MachineDocument & { readonly route: Route }) {

@@ -1,5 +1,6 @@
 /** The section on tuning: how the search went, what it found, and what that is compared with. */
 import type { TuningDocument, TuningMachine } from '../../document/tuning.js';
+import { Facts } from '../parts/Facts.js';
 import { si } from '../parts/numbers.js';
 import { Shown, visible } from '../parts/Text.js';
 import { Section } from '../shell/Frame.js';
@@ -17,7 +18,7 @@ function jobOf({ jobs }: TuningMachine, { state }: Route): number {
   return jobs.reduce((top, job, i) => (weightOf(job) > weightOf(jobs[top]!) ? i : top), 0);
 }
 
-function Facts({ machine: { name, facts, peaks, begin } }: { readonly machine: TuningMachine }) {
+function MachineFacts({ machine: { name, facts, peaks, begin } }: { readonly machine: TuningMachine }) {
   const all: readonly (readonly [string, string])[] = [
     ['Machine', name],
     ['Begun', begin.slice(0, 10)],
@@ -30,16 +31,7 @@ function Facts({ machine: { name, facts, peaks, begin } }: { readonly machine: T
   ];
   return (
     <>
-      <dl class="facts">
-        {all.map(([fact, value]) => (
-          <div key={fact}>
-            <dt>{fact}</dt>
-            <dd>
-              <Shown text={value} />
-            </dd>
-          </div>
-        ))}
-      </dl>
+      <Facts facts={all} />
       <details>
         <summary>What the measurements depend on</summary>
         <p>
@@ -57,7 +49,7 @@ function Machine({ machine, route }: { readonly machine: TuningMachine; readonly
     .sort((a, b) => (a.job.kernel === b.job.kernel ? b.job.size - a.job.size : a.job.kernel < b.job.kernel ? -1 : 1));
   return (
     <>
-      <Facts machine={machine} />
+      <MachineFacts machine={machine} />
       <section aria-labelledby="search">
         <h3 id="search">The search</h3>
         <Overall machine={machine} />
