@@ -88,11 +88,20 @@ export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {
 export const CUDA_ARITHMETICS = ['bf16', 'f16', 'fp8', 'int4'] as const;
 export type CudaArithmetic = (typeof CUDA_ARITHMETICS)[number];
 
+/** Matrices of a checkpoint's floats are rounded to E4M3, besides those of the layers at its ends; codes stay. */
+const e4m3Of = (codes?: readonly string[]): Pick<Numerics, 'narrow' | 'stored'> =>
+  codes === undefined
+    ? { narrow: { format: 'e4m3', from: 'values', keep: [], ends: 'wide' } }
+    : {
+        narrow: { format: 'e4m3', from: 'codes', keep: [], only: new Set(codes) },
+        stored: new Map(codes.map((name) => [name, 'e4m3'])),
+      };
+
 /**
  * Tensor cores multiply operands of 16 or 8 bits, products are rounded to 20 bits, and pairs are grouped by 8 columns
- * to match the fragment layout.
+ * to match the fragment layout. `codes`: tensors that the checkpoint stores in E4M3.
  */
-export function cudaNumerics(arithmetic: CudaArithmetic): Numerics {
+export function cudaNumerics(arithmetic: CudaArithmetic, codes?: readonly string[]): Numerics {
   const dtype = arithmetic === 'f16' ? 'f16' : 'bf16';
   return {
     activations: dtype,
@@ -103,7 +112,7 @@ export function cudaNumerics(arithmetic: CudaArithmetic): Numerics {
     rows: 'contractions',
     ...(arithmetic === 'int4' ? { groups: 'kept' } : {}),
     weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
-    ...(arithmetic === 'fp8' ? { narrow: { format: 'e4m3', from: 'values', keep: [], ends: 'wide' } } : {}),
+    ...(arithmetic === 'fp8' ? e4m3Of(codes) : {}),
   };
 }
 

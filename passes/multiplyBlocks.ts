@@ -1,11 +1,11 @@
 import { definitions, loadTimeValues, rewrite, uses, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import { isScoreOp } from '../ir/ops/fused.js';
 import { GROUP } from '../ir/quads.js';
-import { isBlockFormat, type BlockName } from '../ir/storage.js';
+import { isBlockFormat, type BlockName, type CodeFormat } from '../ir/storage.js';
 import { checkpointTensor } from './lowerWeights.js';
 
 /** Formats of the checkpoint's tensors whose matrices stay as they are stored: blocks, or codes. By name. */
-export type StoredFormats = ReadonlyMap<string, BlockName | 'i8'>;
+export type StoredFormats = ReadonlyMap<string, BlockName | CodeFormat>;
 
 /**
  * linear(x, W) = linear(x, blocks(W)) {rounding} for matrices that are stored in blocks: kernels read the blocks, and

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { UserError } from '../errors.js';
 import type { Encoding, PerPart } from '../ir/encoding.js';
 import { tooOldSystem } from './cLibrary.js';
+import type { EncodedPart } from './tensorSource.js';
 
 /** Read-only mapping of a file, or zero-initialised memory aligned to 64 bytes. Freed when nothing uses it any more. */
 export interface NativeMemory {
@@ -179,7 +180,7 @@ export interface EncodedMatrix {
   readonly name: string;
   readonly encoding: Encoding;
   /** See EncodedPart in tensorSource.ts. Default: values. Uploads only. */
-  readonly reads?: { readonly kind: 'codes' } | { readonly kind: 'scales'; readonly group: number };
+  readonly reads?: EncodedPart;
   readonly parts: PerPart<{ readonly memory: NativeMemory; readonly offset: number }>;
 }
 

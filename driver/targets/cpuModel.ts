@@ -36,8 +36,9 @@ export function cpuDevice(
   wanted?: CpuIsa,
   stored: StoredFormats = new Map(),
 ): CpuDevice {
-  const isKept = precision === 'int8' || (precision === 'auto' && !(wanted === 'amx' && hasBlocks(stored)));
-  const kept: StoredFormats = isKept ? stored : new Map();
+  const own = new Map([...stored].filter(([, format]) => format !== 'e4m3'));
+  const isKept = precision === 'int8' || (precision === 'auto' && !(wanted === 'amx' && hasBlocks(own)));
+  const kept: StoredFormats = isKept ? own : new Map();
   const isa = chooseIsa(machine, precision, wanted, hasBlocks(kept));
   return cpuDeviceFor(machine, isa, { stored: kept, rounds: precision === 'int8' && kept.size === 0 });
 }

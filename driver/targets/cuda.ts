@@ -24,6 +24,8 @@ const manifest = z.strictObject({
   arithmetic: z.enum(CUDA_ARITHMETICS),
   sharedBytesPerBlock: count(1 << 24),
   multiprocessors: count(1 << 12),
+  /** Matrices that are multiplied as they are stored, in E4M3. */
+  codes: z.array(z.string().max(300)).min(1).max(100_000).exactOptional(),
 });
 
 const RATES: Readonly<Record<CudaArch, Rates>> = {
@@ -47,16 +49,16 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
   // Tensor cores add keys in groups. Grouped by position, they give the same bits in any company.
   mask: 'path',
 
-  choose: ({ target, precision, isa }, _machine, stored) => {
+  choose: ({ target, precision, isa }, _machine, stored, kept) => {
     const facts = cudaFactsOf(target);
     if (isa !== undefined)
       throw new UsageError('--isa is an instruction set of CPUs', 'drop --isa, or use --target cpu');
-    return cudaDevice(facts, precision, stored);
+    return cudaDevice(facts, precision, stored, kept);
   },
   label: ({ arch }) => `cuda:${arch}`,
   option: ({ arch }) => `cuda:${arch}`,
   arithmetic: ({ arithmetic }) => arithmetic,
-  numerics: ({ arithmetic }) => cudaNumerics(arithmetic),
+  numerics: ({ arithmetic, codes }) => cudaNumerics(arithmetic, codes),
   // A row tile of 128 for every other multiprocessor: if the number of column tiles is even, whole waves of tiles keep
   // all multiprocessors busy (docs/performance.md). 8,448 tokens on an H100.
   capacity: ({ multiprocessors }) => ({ least: 64 * Math.max(16, multiprocessors), most: 16_384 }),

@@ -21,8 +21,8 @@ interface Scheme {
   readonly isSymmetric: boolean;
   readonly block?: readonly [number, number];
   readonly strategy: (typeof STRATEGIES)[number];
-  /** Whether rows of activations become int8 as well, by their largest magnitudes. */
-  readonly roundsRows: boolean;
+  /** What rows of activations become, with scales that are computed with them. */
+  readonly activations?: Quantisation['activations'];
 }
 
 export const compressedTensors: QuantisationMethod = {
@@ -49,7 +49,8 @@ function onlyScheme(settings: Settings, where: string, format: string): Scheme {
     if (!isRecord(group) || !isRecord(weights))
       throw new UserError(`${place}: weights: expected an object, got ${quote(weights)}`);
     new Settings(group, place).oneOf(['format'], [format], format);
-    return { ...readScheme(weights, `${place}: weights`), roundsRows: roundsRows(group['input_activations']) };
+    const activations = roundedRows(group['input_activations']);
+    return { ...readScheme(weights, `${place}: weights`), ...(activations === undefined ? {} : { activations }) };
   });
   const [first] = schemes;
   if (first === undefined) settings.refuse('config_groups', 'groups of modules');
@@ -58,14 +59,15 @@ function onlyScheme(settings: Settings, where: string, format: string): Scheme {
   return first;
 }
 
-/** Whether these settings of activations mean int8 with a scale for each row, computed with it, and no zero point. */
-function roundsRows(activations: unknown): boolean {
-  if (!isRecord(activations)) return false;
+/** Codes of 8 bits with a scale for each row, computed with it, and no zero point; undefined for other settings. */
+function roundedRows(activations: unknown): Quantisation['activations'] {
+  if (!isRecord(activations)) return undefined;
   const { type = 'int', num_bits: bits = 8, strategy, dynamic, symmetric = true } = activations;
-  return type === 'int' && bits === 8 && strategy === 'token' && dynamic === true && symmetric === true;
+  if (bits !== 8 || strategy !== 'token' || dynamic !== true || symmetric !== true) return undefined;
+  return type === 'int' ? 'int8' : type === 'float' ? 'fp8' : undefined;
 }
 
-function readScheme(weights: Json, where: string): Omit<Scheme, 'roundsRows'> {
+function readScheme(weights: Json, where: string): Omit<Scheme, 'activations'> {
   const settings = new Settings(weights, where);
   const type = settings.oneOf(['type'], ['int', 'float'], 'int');
   const bits = settings.oneOf(['num_bits'], type === 'float' ? [8] : [4, 8], 8);
@@ -91,8 +93,8 @@ function blockOf(settings: Settings): readonly [number, number] {
   return isBlock ? [sizes[0] as number, sizes[1] as number] : settings.refuse('block_structure', 'two sizes');
 }
 
-const plain = ({ strategy, group, block, roundsRows: isInteger }: Scheme): Quantisation => ({
-  ...(isInteger ? { activations: 'int8' } : {}),
+const plain = ({ strategy, group, block, activations }: Scheme): Quantisation => ({
+  ...(activations === undefined ? {} : { activations }),
   matrixOf: (module) =>
     plainMatrix(module, ['weight_scale'], {
       ...(strategy === 'group' && group !== -1 ? { group } : {}),

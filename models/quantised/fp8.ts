@@ -11,10 +11,11 @@ export const fp8: QuantisationMethod = {
   names: ['fp8', 'fbgemm_fp8'],
   read: (config, where) => {
     const settings = new Settings(config, where);
-    settings.oneOf(['activation_scheme'], ['dynamic', 'static'], 'dynamic');
+    const scheme = settings.oneOf(['activation_scheme'], ['dynamic', 'static'], 'dynamic');
     settings.oneOf(['fmt'], ['e4m3'], 'e4m3');
     const block = blockOf(settings);
     return {
+      ...(scheme === 'dynamic' && block === undefined ? { activations: 'fp8' } : {}),
       matrixOf: (module) =>
         plainMatrix(
           module,

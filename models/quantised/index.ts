@@ -64,7 +64,7 @@ export interface QuantisedTensors {
   /** Scales that are read and not used, by name. */
   readonly scales: ReadonlyMap<string, FilePart>;
   /** What rows of activations become, if that is said. */
-  readonly activations?: 'int8';
+  readonly activations?: Quantisation['activations'];
 }
 
 const WEIGHT = '.weight';

@@ -19,7 +19,7 @@ export interface Quantisation {
   /** The matrix of a module; undefined if it is not quantised, or has a problem that was told. */
   readonly matrixOf: (module: QuantisedModule) => QuantisedMatrix | undefined;
   /** What rows of activations become, with a scale of their own; absent if they stay, or become anything else. */
-  readonly activations?: 'int8';
+  readonly activations?: 'int8' | 'fp8';
   /** Columns that share a scale (−1: all of a row), where codes have 4 bits. */
   readonly group?: number;
 }

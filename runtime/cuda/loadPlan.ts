@@ -7,7 +7,7 @@ import { packedDepth, rowMaps } from '../../ir/packing.js';
 import { FORMATS } from '../../ir/storage.js';
 import { roundUp } from '../../ir/types.js';
 import { UserError } from '../../errors.js';
-import type { EncodedSource, TensorSource } from '../tensorSource.js';
+import type { EncodedPart, EncodedSource, TensorSource } from '../tensorSource.js';
 import type { PackedWeight, WeightPlan } from '../weightPlan.js';
 import { groupColumns, groupJob, type GroupPart } from './packGroups.js';
 import { endOf, JOB_BYTES, matrixColumns, packJob, wholeRows, type DeviceJob, type PackColumns } from './packJob.js';
@@ -175,9 +175,17 @@ class StepBuilder {
   }
 }
 
-/** An encoded tensor whose codes or scales are staged, in place of its values. */
-const partOf = (tensor: TensorSource, part: GroupPart, group: GroupSize): TensorSource =>
-  tensor.kind === 'encoded' ? { ...tensor, reads: part === 'codes' ? { kind: part } : { kind: part, group } } : tensor;
+/** An encoded tensor of which a part is staged in place of its values. */
+const reading = (tensor: TensorSource, reads: EncodedPart): TensorSource =>
+  tensor.kind === 'encoded' ? { ...tensor, reads } : tensor;
+
+/** Of weights in groups. */
+const partOf = (part: GroupPart, group: GroupSize): EncodedPart =>
+  part === 'codes' ? { kind: part } : { kind: part, group };
+
+/** What is read of a weight's tensors, where it is not their values. */
+const storedPart = ({ from, scalesOf }: WeightDecl): EncodedPart | undefined =>
+  from === 'codes' ? { kind: scalesOf === undefined ? 'codes' : 'row scales' } : undefined;
 
 /** Columns that a job writes; what pads a row belongs to the last of it. */
 const writtenColumns = (weight: WeightDecl, view: PackColumns = wholeRows(weight)): number =>
@@ -255,10 +263,11 @@ export function planLoading(plan: WeightPlan, staging = STAGING): LoadPlan {
         ...(scale === undefined ? {} : { scale }),
       };
       const source = { name, rows, sourceRow };
-      if (weight.group === undefined) builder.add(weight, tensor, source, place);
-      else
+      const stored = storedPart(weight);
+      if (weight.group !== undefined)
         for (const part of ['codes', 'scales'] as const)
-          builder.add(weight, partOf(tensor, part, weight.group), { ...source, part }, place);
+          builder.add(weight, reading(tensor, partOf(part, weight.group)), { ...source, part }, place);
+      else builder.add(weight, stored === undefined ? tensor : reading(tensor, stored), source, place);
       sourceRow += rows;
     });
   }

@@ -105,16 +105,22 @@ export const launchOf = (columns: number, rows: number): LaunchShape => ({
   gridY: { kind: 'constant', count: Math.min(rows, MAX_GRID_Y) },
 });
 
-/** Columns of the matrix that a weight is made of. */
-export const matrixColumns = ({ k, scalesOf }: Pick<WeightDecl, 'k' | 'scalesOf'>): number => scalesOf?.k ?? k;
+/** Columns of the matrix that a weight is made of; 1 for scales that are read as they are stored. */
+export const matrixColumns = ({ k, scalesOf, from }: Pick<WeightDecl, 'k' | 'scalesOf' | 'from'>): number =>
+  from === 'codes' ? k : (scalesOf?.k ?? k);
 
 export const wholeRows = (weight: WeightDecl): PackColumns => {
   const columns = matrixColumns(weight);
   return { column: 0, columns, rowStride: columns, columnStride: 1 };
 };
 
-/** The codes that a weight holds, or the scales of; undefined for elements. */
-function codesIn({ format, scalesOf }: WeightDecl): { readonly part: number; readonly largest: number } | undefined {
+/** The codes to which a weight is rounded, or the scales of; undefined for elements, as stored codes and scales are. */
+function codesIn({
+  format,
+  scalesOf,
+  from,
+}: WeightDecl): { readonly part: number; readonly largest: number } | undefined {
+  if (from === 'codes') return undefined;
   if (scalesOf !== undefined) return { part: PARTS.scale, largest: LARGEST[scalesOf.format] };
   return isCodeFormat(format) ? { part: PARTS.codes, largest: LARGEST[format] } : undefined;
 }

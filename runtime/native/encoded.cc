@@ -290,9 +290,9 @@ void decodeTile(const Encoded &matrix, size_t row, size_t rows, size_t from, siz
   }
 }
 
-bool hasRowScales(const Encoded &matrix) {
+bool hasRowScales(const Encoded &matrix, CodeType type) {
   const CodeGrid &codes = matrix.codes;
-  return matrix.block == nullptr && codes.type == CodeType::I8 && codes.wordBytes == 1 && codes.columnStride == 1 &&
+  return matrix.block == nullptr && codes.type == type && codes.wordBytes == 1 && codes.columnStride == 1 &&
          !matrix.hasZeros && matrix.zero == 0 && matrix.groups.empty() && matrix.scales.blockColumns >= matrix.k;
 }
 
@@ -309,6 +309,10 @@ void decodeRow(const Encoded &matrix, size_t row, size_t from, size_t count, flo
 
 void decodeRange(const Encoded &matrix, size_t first, size_t count, float *out) {
   if (matrix.reads == EncodedReads::Scales) return readScales(matrix, first, count, out);
+  if (matrix.reads == EncodedReads::RowScales) {
+    for (size_t i = 0; i < count; i++) out[i] = rowScale(matrix, first + i);
+    return;
+  }
   for (size_t done = 0; done < count;) {
     const size_t row = (first + done) / matrix.k, column = (first + done) % matrix.k;
     const size_t rows = std::min((count - done) / matrix.k, TILE_ROWS);

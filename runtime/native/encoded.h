@@ -47,8 +47,8 @@ constexpr size_t BLOCK_UNIT = 32;
 /** By name; null if there is none. */
 const BlockFormat *findBlockFormat(const std::string &name);
 
-/** What is read of a matrix: values; codes as f32; or scales with zero points in their lowest four bits. */
-enum class EncodedReads { Values, Codes, Scales };
+/** What is read of a matrix: values; codes as f32; scales with zero points in their lowest four bits; a row's scale. */
+enum class EncodedReads { Values, Codes, Scales, RowScales };
 
 /** A [rows, k] matrix. Every part lies inside the memory of an owner, and groups are columns of scales. */
 struct Encoded {
@@ -69,7 +69,9 @@ struct Encoded {
   /** Scales: columns that one of those read is for; it divides those of a stored one, and k. */
   size_t group = 0;
   /** Elements of a row that are read. */
-  size_t readColumns() const { return reads == EncodedReads::Scales ? k / group : k; }
+  size_t readColumns() const {
+    return reads == EncodedReads::Scales ? k / group : reads == EncodedReads::RowScales ? 1 : k;
+  }
   /** Another for every matrix of the process. */
   uint64_t id = 0;
   std::vector<std::shared_ptr<const void>> owners;
@@ -89,8 +91,8 @@ constexpr size_t TILE_ROWS = 32, TILE_COLUMNS = 128;
  * that is zero, infinite or no number.
  */
 void decodeTile(const Encoded &matrix, size_t row, size_t rows, size_t from, size_t count, float *out, size_t stride);
-/** Whether elements are codes of a byte with signs, times one scale for each row. */
-bool hasRowScales(const Encoded &matrix);
+/** Whether elements are codes of a byte with signs, `type`, times one scale for each row. */
+bool hasRowScales(const Encoded &matrix, CodeType type);
 /** The codes of such a row, as they are stored, and its scale. Throws as decodeTile does. */
 void copyCodes(const Encoded &matrix, size_t row, int8_t *out);
 float rowScale(const Encoded &matrix, size_t row);

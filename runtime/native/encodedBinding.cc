@@ -153,12 +153,18 @@ void parseBlocks(Encoded &matrix, const Fields &encoding, const Fields &parts) {
   matrix.blocks = partAt(matrix, parts, "blocks", product(count, matrix.block->bytes, "a matrix"));
 }
 
-/** Codes of 4 bits and their scales can be read apart, where columns are in order. */
+/** Codes can be read apart from their scales: those of 4 bits where columns are in order, E4M3 with scales of rows. */
 void parseReads(Encoded &matrix, const Fields &source) {
   if (source.get("reads").IsUndefined()) return;
   const Fields reads = source.fields("reads");
   const std::string kind = reads.text("kind");
-  if (kind != "codes" && kind != "scales") fail(reads.path("kind") + " must be codes or scales, not " + kind);
+  if (kind != "codes" && kind != "scales" && kind != "row scales")
+    fail(reads.path("kind") + " must be codes, scales or row scales, not " + kind);
+  if (hasRowScales(matrix, CodeType::E4M3) && kind != "scales") {
+    matrix.reads = kind == "codes" ? EncodedReads::Codes : EncodedReads::RowScales;
+    return;
+  }
+  if (kind == "row scales") fail(reads.path("kind") + ": the matrix has no codes of E4M3 with scales of rows");
   if (matrix.block != nullptr || matrix.codes.type != CodeType::U4)
     fail(reads.path("kind") + ": the matrix has no codes of 4 bits");
   if (!matrix.groups.empty()) failGroups(matrix, "its columns are in another order than its groups");

@@ -134,7 +134,7 @@ std::shared_ptr<OwnedJob> parseJob(const Napi::Object &object) {
     if (job.isScales ? job.format->bytes != 4 : job.quads == nullptr || !hasWholeRows(*job.quads))
       fail("codes of whole rows lie in quads of i8, their scales in rows of f32");
     for (const PackSource &source : job.sources)
-      if (job.isStored && (source.kind != PackSource::Kind::Encoded || !hasRowScales(*source.encoded)))
+      if (job.isStored && (source.kind != PackSource::Kind::Encoded || !hasRowScales(*source.encoded, CodeType::I8)))
         fail("a source has no codes of 8 bits with scales for rows");
     if (job.isStored && !object.Get("columnScale").IsUndefined()) fail("stored codes take no columnScale");
   } else if (job.quads != nullptr) {
