@@ -97,6 +97,7 @@ describe('a function with state', () => {
       ['f32', 1],
       ['bf16', 37],
       ['f16', 3],
+      ['bf16', 264],
     ] as const) {
       const graph = parseGraph(`state @kept : ${dtype}[9, ${columns}]
 func @keep(%x: f32[N, ${columns}], %s: i32[N] is slot(@kept); %kept: state @kept) -> (; %kept1) {

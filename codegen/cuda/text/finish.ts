@@ -3,7 +3,7 @@
  * way to share rows among warps; a skeleton says what of a row a warp has stored, and when its warps take rows.
  */
 import type { GemmKernel, LogProbKernel, Output } from '../../../ir/kernel.js';
-import { COLUMNS_OF_LANE, laneLoads, lanePrograms, wordsOf } from './lanePrograms.js';
+import { blockFunctions, laneLoads, lanePrograms, WARP_COLUMNS, wordsOf } from './lanePrograms.js';
 import type { CudaOperands } from './operands.js';
 import { indent } from './statements.js';
 import { render } from './templates.js';
@@ -23,8 +23,6 @@ export interface StoredRows {
   readonly isDivided: boolean;
 }
 
-/** Columns of a warp's turn. */
-const LANE_COLUMNS = 32 * COLUMNS_OF_LANE;
 /** 32-bit words of operands that a lane has under way at once, of the 120 registers that the narrowest warps have. */
 const MOST_WORDS = 64;
 /**
@@ -45,7 +43,7 @@ export class FinishText {
     const { columns } = kernel.segments[0]!;
     const loads = laneLoads(finish, operands);
     const words = loads.reduce((sum, { operand }) => sum + wordsOf(operand), 0);
-    const chunks = Math.ceil(columns / LANE_COLUMNS);
+    const chunks = Math.ceil(columns / WARP_COLUMNS);
     const turns = Math.ceil(chunks / Math.max(1, Math.floor(MOST_WORDS / Math.max(1, words))));
     const atOnce = Math.ceil(chunks / turns);
     const pieces = stored.isDivided ? turns : 1;
@@ -56,12 +54,12 @@ export class FinishText {
       ...stored,
       ...{ pieces, blockPieces, mostBlocks },
       lastPiece: blockPieces - 1,
-      blockSum: render('laneBlockSum', {}),
+      blockFunctions: blockFunctions(finish),
     });
     const values = {
       ...{ pieces, atOnce, columns, rows: kernel.rows, isDivided: pieces > 1 },
-      step: LANE_COLUMNS * atOnce,
-      laneColumns: LANE_COLUMNS,
+      step: WARP_COLUMNS * atOnce,
+      laneColumns: WARP_COLUMNS,
       declared: indent(text.declared, 4),
       load: indent(text.load, 6),
       row: indent(text.row, 4),

@@ -12,10 +12,13 @@ import { isByte, packElement, unpackElement } from './packedWords.js';
 import { programValues } from './programs.js';
 import type { Site } from './scalarPrinter.js';
 import { Body, RowScope } from './scalarPrinter.js';
-import { block, Constants, unrolled } from './statements.js';
+import { Constants, guarded, unrolled } from './statements.js';
+import { render } from './templates.js';
 
 /** Adjacent columns per lane. */
 export const COLUMNS_OF_LANE = 8;
+/** Columns of a warp's turn. */
+export const WARP_COLUMNS = 32 * COLUMNS_OF_LANE;
 
 /** What programs read at every column: elements of a row, of a row that an index selects, or a vector's. */
 export interface LaneLoad {
@@ -46,6 +49,12 @@ export function laneLoads(outputs: readonly Output[], operands: CudaOperands): L
   outputs.forEach(({ value }) => visit(value));
   return found;
 }
+
+/** The functions that close sums of blocks, as `outputs` call them. */
+export const blockFunctions = (outputs: readonly Output[]): string => {
+  const calls = (by: 'max' | undefined): boolean => outputs.some((o) => o.kind === 'rowSum' && o.by === by);
+  return (calls(undefined) ? render('laneBlockSum', {}) : '') + (calls('max') ? render('laneBlockMax', {}) : '');
+};
 
 /** Number of 32-bit words that hold a lane's columns. */
 export const wordsOf = ({ dtype }: Operand): number => (COLUMNS_OF_LANE * DTYPE_BYTES[dtype]) / 4;
@@ -102,6 +111,7 @@ export interface LaneOptions {
 export function lanePrograms({ outputs, loads, atOnce, acc }: LaneOptions, operands: CudaOperands): LanePrograms {
   const scope = new RowScope(operands, 'row', 'r');
   const body = new Body(scope, 'v');
+  const markOf = (value: Scalar): string => operands.markOf?.(value) ?? '';
   const constants = new Constants();
   const column = constants.add('column', () => 'first + 2 * pair_');
   const nameOf = (load: LaneLoad): string => `l${loads.indexOf(load)}_`;
@@ -117,7 +127,7 @@ export function lanePrograms({ outputs, loads, atOnce, acc }: LaneOptions, opera
       return own === undefined ? undefined : elementOf(own.operand, `${nameOf(own)}[i]`, lane);
     },
   };
-  const stores = outputs.filter(({ kind }) => kind === 'store').map(({ buffer }) => operands.get(buffer));
+  const stores = outputs.filter((output) => output.kind === 'store');
   const values = outputs.map((output) => programValues(output, body, site));
   let [stored, summed] = [0, 0];
   const kept = outputs.flatMap((output, i) =>
@@ -125,9 +135,19 @@ export function lanePrograms({ outputs, loads, atOnce, acc }: LaneOptions, opera
       ? keep(operands.get(output.buffer), `w${stored++}_`, values[i]!)
       : [`a${summed}_[2 * pair_] = ${values[i]![0]!};`, `a${summed++}_[2 * pair_ + 1] = ${values[i]![1]!};`],
   );
-  const sums = outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer));
+  const sums = outputs.filter((output) => output.kind === 'rowSum');
   const at = (operand: Operand, row = 'row'): string =>
     `${operands.base(operand)} + (long long)${row} * ${operand.stride} + first`;
+  const closing = ({ buffer, by, value }: (typeof sums)[number], i: number): string =>
+    `tw_store_block_${by ?? 'sum'}(${at(operands.get(buffer))} / ${ROW_SUM_BLOCK}, a${i}_, lane, isStored);` +
+    markOf(value);
+  const storing = ({ buffer, via, value }: (typeof stores)[number], i: number): string[] => {
+    const operand = operands.get(buffer);
+    const index = via === undefined ? undefined : scope.rowIndex(via);
+    const lines = copies(operand, `w${i}_`, at(operand, index), false).map((line) => line + markOf(value));
+    return guarded(index === undefined ? undefined : `${index} >= 0`, lines);
+  };
+  const store = [...sums.map(closing), ...guarded('isStored', stores.flatMap(storing))];
   const from = ({ operand, access }: LaneLoad): string => {
     if (access.kind === 'column') return `${operands.base(operand)} + first`;
     return access.via === undefined ? at(operand) : at(operand, `${operands.base(operands.get(access.via))}[row]`);
@@ -136,7 +156,7 @@ export function lanePrograms({ outputs, loads, atOnce, acc }: LaneOptions, opera
     declared: loads.map((load) => `unsigned ${nameOf(load)}[${atOnce}][${wordsOf(load.operand)}];`),
     load: loads.flatMap((load) => copies(load.operand, `${nameOf(load)}[i]`, from(load), true)),
     words: [
-      ...stores.map((operand, i) => `unsigned w${i}_[${wordsOf(operand)}] = {};`),
+      ...stores.map(({ buffer }, i) => `unsigned w${i}_[${wordsOf(operands.get(buffer))}] = {};`),
       ...sums.map((_, i) => `float a${i}_[${COLUMNS_OF_LANE}];`),
     ],
     row: scope.lines,
@@ -145,12 +165,6 @@ export function lanePrograms({ outputs, loads, atOnce, acc }: LaneOptions, opera
       ...body.lines,
       ...kept,
     ]),
-    store: [
-      ...sums.map((operand, i) => `tw_store_block_sum(${at(operand)} / ${ROW_SUM_BLOCK}, a${i}_, lane, isStored);`),
-      ...block(
-        'if (isStored)',
-        stores.flatMap((operand, i) => copies(operand, `w${i}_`, at(operand), false)),
-      ),
-    ],
+    store,
   };
 }

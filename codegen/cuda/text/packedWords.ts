@@ -4,14 +4,15 @@
 import type { Operand } from './operands.js';
 
 /** Whether a word holds four elements, of two pairs. */
-export const isByte = ({ dtype }: Pick<Operand, 'dtype'>): boolean => dtype === 'u8' || dtype === 'e4m3';
+export const isByte = ({ dtype }: Pick<Operand, 'dtype'>): boolean =>
+  dtype === 'u8' || dtype === 'e4m3' || dtype === 'i8';
 
 const wordOf = (name: string, operand: Operand, group: string): string =>
   isByte(operand) ? `${name}[(${group}) / 2]` : `${name}[${group}]`;
 
 /** C expression of two bytes, given the bytes themselves, or floats to be rounded to them. */
 const bytePair = ({ dtype }: Operand, x: string, y: string): string =>
-  dtype === 'e4m3' ? `tw_pack_e4m3(${x}, ${y})` : `(${x} | ${y} << 8)`;
+  dtype === 'u8' ? `(${x} | ${y} << 8)` : `tw_pack_${dtype}(${x}, ${y})`;
 
 /** C expression of an element of pair `pair` in such words: float, or unsigned for a byte. */
 export function unpackElement(operand: Operand, name: string, pair: string, lane: number): string {
@@ -23,6 +24,8 @@ export function unpackElement(operand: Operand, name: string, pair: string, lane
       return `tw_from_f16((unsigned short)(${word}${lane === 0 ? '' : ' >> 16'}))`;
     case 'e4m3':
       return `tw_from_e4m3((unsigned char)(${word} >> (16 * ((${pair}) % 2) + ${8 * lane})))`;
+    case 'i8':
+      return `(float)(signed char)(${word} >> (16 * ((${pair}) % 2) + ${8 * lane}))`;
     default:
       return `(${word} >> (16 * ((${pair}) % 2) + ${8 * lane}) & 255u)`;
   }

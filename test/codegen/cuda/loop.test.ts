@@ -158,6 +158,46 @@ describe('a loop on a GPU', () => {
     expect(worst(buffers, columns, outputs, T, inputs, 96)).toBeLessThan(2e-6);
   });
 
+  // Eight columns a lane; of several turns some are empty, and warps pass over long rows more than once.
+  it.each([
+    { columns: 272, threads: 96 },
+    { columns: 264, threads: 256 },
+    { columns: 1296, threads: 32 },
+  ])('reads and writes long rows: $columns columns, $threads threads', ({ columns, threads }) => {
+    const T = 11;
+    const isSummed = columns % ROW_SUM_BLOCK === 0;
+    const types = ['f16', 'bf16', 'f32', 'e4m3', 'i8'] as const;
+    const buffers = [
+      b('i', 'i32', 'T', columns, 'input'),
+      b('u', 'u8', 'T', columns, 'input'),
+      b('x', 'f32', 'T', columns, 'input'),
+      b('v', 'f32', columns, 1, 'weight'),
+      b('via', 'i32', 'T', 1, 'input'),
+      b('parts', 'f32', 'T', 40, 'input'),
+      b('ou', 'u8', 'T', columns),
+      ...types.map((dtype) => b(`o_${dtype}`, dtype, 'T', columns)),
+      ...(isSummed ? [b('sums', 'f32', 'T', columns / ROW_SUM_BLOCK), b('most', 'f32', 'T', columns / 16)] : []),
+    ];
+    const of = (n: number, f: () => number): Float64Array => Float64Array.from({ length: n }, f);
+    const inputs = new Map([
+      ['i', of(T * columns, () => Math.round(random() * 100))],
+      ['u', of(T * columns, () => Math.floor((random() + 1) * 128))],
+      ['x', of(T * columns, () => Math.round(random() * 4096) / 16)],
+      ['v', of(columns, () => Math.round(random() * 8) / 4)],
+      ['via', of(T, () => Math.floor(((random() + 1) / 2) * T))],
+      ['parts', of(T * 40, () => Math.round(random() * 8))],
+    ]);
+    // Sums are exact: their order matters in rowSums.test.ts.
+    const scaled = mul(element('x', 'via'), { op: 'load', buffer: 'v', access: { kind: 'column' } });
+    const value = add(scaled, { op: 'max', a: element('i'), b: { op: 'rowSum', buffer: 'parts', via: 'via' } });
+    const outputs = [
+      store('ou', element('u')),
+      ...types.map((dtype) => store(`o_${dtype}`, value)),
+      ...(isSummed ? [rowSum('sums', value), { ...rowSum('most', value), by: 'max' } as const] : []),
+    ];
+    expect(worst(buffers, columns, outputs, T, inputs, threads)).toBe(0);
+  });
+
   it('computes sigmoids, exponentials, logarithms and negatives of literals', () => {
     const T = 9;
     const x = randomArray(random, T * 64, 30);

@@ -55,6 +55,8 @@ const CASES: readonly Case[] = [
     pairing: { kind: 'none' },
     gemms: [...EVERYWHERE, wgmma('pingpong', 64, 48), wgmma('cooperative', 128, 208)],
   },
+  // A loop of long rows, whose lanes have eight columns each.
+  { columns: 272, pairing: { kind: 'none' }, gemms: [gemm('simt', 16, 64), gemm('mma', 16, 64)] },
   { columns: 104, pairing: { kind: 'interleave', width: 8 }, gemms: [...EVERYWHERE, wgmma('cooperative', 128, 160)] },
 ];
 

@@ -13,27 +13,24 @@ extern "C" __global__ void __launch_bounds__(128, 1) k_loop_b991c64543e68ef5_a61
   tw_await_previous();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int rows = T, columns = 64;
-  const int end = rows - (int)blockIdx.x * 16 < 16 ? rows : (int)blockIdx.x * 16
-      + 16;
-  /* A warp takes 32 columns of a row at a time; rows of few columns share a block. */
-  const int pieces = (columns + 32 - 1) / 32;
-  for (int piece = warp; piece < (end - (int)blockIdx.x * 16) * pieces; piece += 128 / 32) {
-    const int row = (int)blockIdx.x * 16 + piece / pieces;
-    const int first = piece % pieces * 32;
-    const int column = first + lane * 1;
+  const int begin = (int)blockIdx.x * 16, end = tw_least(rows, begin + 16);
+  /* Warps that share a row: 2. Each takes 32 columns at a time. */
+  for (int row = begin + warp / 2; row < end; row += 2) {
     long long const r0 = ((int *)p0)[row];
     unsigned short * const r1 = ((unsigned short *)p1) + r0 * 64;
     unsigned short * const r2 = ((unsigned short *)p2) + (long long)(row) * 64;
     float * const r3 = ((float *)p3) + (long long)(row) * 32;
-
-    float s0 = 0.0f;
-    if (column < columns) {
+    for (int turn = warp % 2 * 32; turn < columns; turn += 64) {
+      const int column = turn + lane * 1;
+      float s0 = 0.0f;
+      if (column < columns) {
         const float v0 = tw_load_bf16(r1 + column);
         const float v1 = tw_mul(v0, v0);
         s0 = v1;
         tw_store_bf16(r2 + column, v0);
-    }
-    s0 = tw_block_sum(s0, 16);
+      }
+      s0 = tw_block_sum(s0, 16);
       if (lane % 16 == 0 && column < columns) r3[column / 16] = s0;
+    }
   }
 }
