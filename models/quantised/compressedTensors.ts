@@ -59,12 +59,16 @@ function onlyScheme(settings: Settings, where: string, format: string): Scheme {
   return first;
 }
 
-/** Codes of 8 bits with a scale for each row, computed with it, and no zero point; undefined for other settings. */
+/**
+ * What these settings of activations mean: int8 with a scale for each row, computed with it, and no zero point; or FP8,
+ * whose rows have scales of their own in place of fixed ones, or of one for the whole tensor. Undefined for others.
+ */
 function roundedRows(activations: unknown): Quantisation['activations'] {
   if (!isRecord(activations)) return undefined;
   const { type = 'int', num_bits: bits = 8, strategy, dynamic, symmetric = true } = activations;
-  if (bits !== 8 || strategy !== 'token' || dynamic !== true || symmetric !== true) return undefined;
-  return type === 'int' ? 'int8' : type === 'float' ? 'fp8' : undefined;
+  if (bits !== 8 || symmetric !== true) return undefined;
+  if (type === 'float') return strategy === 'token' || strategy === 'tensor' ? 'fp8' : undefined;
+  return type === 'int' && strategy === 'token' && dynamic === true ? 'int8' : undefined;
 }
 
 function readScheme(weights: Json, where: string): Omit<Scheme, 'activations'> {

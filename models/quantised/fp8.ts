@@ -11,11 +11,12 @@ export const fp8: QuantisationMethod = {
   names: ['fp8', 'fbgemm_fp8'],
   read: (config, where) => {
     const settings = new Settings(config, where);
-    const scheme = settings.oneOf(['activation_scheme'], ['dynamic', 'static'], 'dynamic');
+    settings.oneOf(['activation_scheme'], ['dynamic', 'static'], 'dynamic');
     settings.oneOf(['fmt'], ['e4m3'], 'e4m3');
     const block = blockOf(settings);
     return {
-      ...(scheme === 'dynamic' && block === undefined ? { activations: 'fp8' } : {}),
+      // Rows have scales of their own, which are nearer than a fixed one.
+      ...(block === undefined ? { activations: 'fp8' } : {}),
       matrixOf: (module) =>
         plainMatrix(
           module,
@@ -31,7 +32,7 @@ export const modelopt: QuantisationMethod = {
   names: ['modelopt'],
   read: (config, where) => {
     new Settings(config, where).oneOf(['quant_algo'], ['FP8']);
-    return { matrixOf: (module) => plainMatrix(module, ['weight_scale']) };
+    return { activations: 'fp8', matrixOf: (module) => plainMatrix(module, ['weight_scale']) };
   },
 };
 

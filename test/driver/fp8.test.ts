@@ -45,6 +45,8 @@ describe('a checkpoint with codes of E4M3', () => {
   it.each([
     ['scales of rows', 'compressed FP8', dynamic(rows)],
     ['a scale for each projection', 'FP8 of projections', {}],
+    ['a scale for each matrix, fixed ones for activations', 'FP8, static', {}],
+    ['fixed scales in compressed-tensors', 'compressed FP8', dynamic({ ...rows, strategy: 'tensor', dynamic: false })],
   ] as const)('and %s is computed with them', async (_what, name, config) => {
     const opened = await open(stored(name, config), 'auto');
     expect(opened.model.arithmetic).toBe('fp8');
@@ -61,9 +63,8 @@ describe('a checkpoint with codes of E4M3', () => {
     ['for 16 bits', 'compressed FP8', dynamic(rows), 'bf16', 'cuda:sm_90a', undefined],
     ['on GPUs before Hopper', 'compressed FP8', dynamic(rows), 'auto', 'cuda:sm_80', undefined],
     ['where activations are to stay', 'compressed FP8', {}, 'auto', 'cuda:sm_90a', undefined],
-    ['where scales of activations are fixed', 'FP8, static', {}, 'auto', 'cuda:sm_90a', undefined],
     ['where scales are those of blocks', 'FP8 in blocks', {}, 'auto', 'cuda:sm_90a', undefined],
-    ['unless it is asked for', 'FP8, static', {}, 'fp8', 'cuda:sm_90a', 'codes'],
+    ['unless it is asked for', 'compressed FP8', {}, 'fp8', 'cuda:sm_90a', 'codes'],
   ] as const)('is decoded %s', async (_what, name, config, precision, target, from) => {
     const opened = await open(stored(name, config), precision, target);
     expect(new Set(codesOf(opened).map((weight) => weight.from))).toEqual(new Set(from === undefined ? [] : [from]));
