@@ -1,13 +1,13 @@
 /**
- * Checkpoints of 4 bits on a real device: codes that stay in 4 bits give nearly the scores of decoded matrices, and the
- * same bits alone, in company, and where a text is written token by token.
+ * Checkpoints of 4 bits and of FP8 on a real device: codes that stay as they are stored give nearly the scores of
+ * decoded matrices, and the same bits alone, in company, and where a text is written token by token.
  */
 import assert from 'node:assert/strict';
 import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { Generator } from '../../generate/generator.js';
-import { awqWriter, gptqWriter } from '../support/quantiseMatrix.js';
+import { awqWriter, gptqWriter, plainWriter } from '../support/quantiseMatrix.js';
 import {
   quantisedTensors,
   safetensorsOf,
@@ -37,18 +37,40 @@ const CONFIG = {
   tie_word_embeddings: false,
 };
 
-const FORMATS: Readonly<Record<string, QuantisedFormat>> = {
+interface Stored extends QuantisedFormat {
+  readonly precision: 'int4' | 'auto';
+  readonly codes: 'u4' | 'e4m3';
+  /** Of log-probabilities: mean and largest distance from decoded matrices. */
+  readonly mean: number;
+  readonly largest: number;
+}
+
+const FORMATS: Readonly<Record<string, Stored>> = {
   'GPTQ, groups of 128': {
     config: { quant_method: 'gptq', bits: 4, group_size: 128, desc_act: false, sym: false },
     write: gptqWriter({ bits: 4, size: 128, isSymmetric: false, dtype: 'F16', version: 1 }),
+    ...{ precision: 'int4', codes: 'u4', mean: 0.05, largest: 0.5 },
   },
   'AWQ, groups of 64': {
     config: { quant_method: 'awq', bits: 4, group_size: 64, zero_point: true, version: 'gemm' },
     write: awqWriter({ bits: 4, size: 64, isSymmetric: false, dtype: 'F16' }),
+    ...{ precision: 'int4', codes: 'u4', mean: 0.05, largest: 0.5 },
+  },
+  // Rows of activations are rounded to FP8 as well.
+  'FP8 with scales of rows': {
+    config: { quant_method: 'fbgemm_fp8' },
+    write: plainWriter({
+      code: 'F8_E4M3',
+      block: 'row',
+      dtype: 'F32',
+      scale: 'weight_scale',
+      shape: (rows) => [rows, 1],
+    }),
+    ...{ precision: 'auto', codes: 'e4m3', mean: 0.2, largest: 2 },
   },
 };
 
-describe('matrices of 4 bits', { skip: arch === 'sm_90a' ? skip : 'they are decoded before Hopper' }, () => {
+describe('matrices in codes', { skip: arch === 'sm_90a' ? skip : 'they are decoded before Hopper' }, () => {
   for (const [name, format] of Object.entries(FORMATS))
     it(`${name}: as decoded, within the rounding of 16 bits; the same bits in any company`, async () => {
       const model = temporaryFolder();
@@ -56,9 +78,9 @@ describe('matrices of 4 bits', { skip: arch === 'sm_90a' ? skip : 'they are deco
       copyFileSync(join(DEMO, 'tokenizer.json'), join(model, 'tokenizer.json'));
       const request = { model, init: { kind: 'checkpoint' }, threads: 2 } as const;
       const texts = [3, 40, 130, 300].map((length, i) => randomTokens(77 + i, length));
-      const kept = await loadOnDevice(request, { precision: 'int4' });
+      const kept = await loadOnDevice(request, { precision: format.precision });
       const formats = new Set(kept.model.plan.weights.map((weight) => weight.format));
-      assert(formats.has('u4'), `weights are ${[...formats].join(', ')}`);
+      assert(formats.has(format.codes), `weights are ${[...formats].join(', ')}`);
       const generator = (): Generator => new Generator(stepperFor(kept, {}));
       const together = await scoresOf(generator(), texts);
       for (const [i, text] of texts.entries()) assert.deepEqual(await scoresOf(generator(), [text]), [together[i]]);
@@ -73,6 +95,6 @@ describe('matrices of 4 bits', { skip: arch === 'sm_90a' ? skip : 'they are deco
       const errors = together.flatMap((own, i) => own.map((x, t) => Math.abs(x - others[i]![t]!)));
       const mean = errors.reduce((a, b) => a + b, 0) / errors.length;
       console.log(`${name}: ${errors.length} log-probabilities, mean distance ${mean.toFixed(4)} from decoded`);
-      assert(mean < 0.05 && Math.max(...errors) < 0.5, `largest distance ${Math.max(...errors)}`);
+      assert(mean < format.mean && Math.max(...errors) < format.largest, `largest distance ${Math.max(...errors)}`);
     });
 });
