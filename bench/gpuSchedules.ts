@@ -48,7 +48,7 @@ export const isTrialOf = ({ kernel, tokens }: Trial, path: string, t: number): b
 
 const GEMM = new RegExp(
   String.raw`^(wgmma|mma|simt|skinny|skinnyWgmma|grouped) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) ` +
-    String.raw`(cooperative|pingpong|deferred)(?: rem(\d+))?$`,
+    String.raw`(cooperative|pingpong|deferred)(?: rem(\d+))?(?: e(1))?$`,
 );
 const ATTENTION = /^(mma|simt|wgmma) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?( shared)?$/;
 
@@ -67,7 +67,7 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       1 | 2,
       number,
     ];
-    const { remainderTn: _own, ...whole } = start;
+    const { remainderTn: _own, epilogueGroups: _groups, ...whole } = start;
     found = {
       ...whole,
       skeleton: gemm[1] as 'wgmma',
@@ -79,6 +79,7 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       raster,
       mode: gemm[8] as 'pingpong',
       ...(gemm[9] === undefined ? {} : { remainderTn: Number(gemm[9]) }),
+      ...(gemm[10] === undefined ? {} : { epilogueGroups: 1 }),
     };
   } else if (attention !== null && start.kind === 'attention') {
     const [, skeleton, queries, keys, cluster, teams, shared] = attention;
@@ -101,9 +102,9 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
  * `start` with the changes that a text such as `tm=192,mode=pingpong` lists; undefined if it lists none of its fields.
  */
 function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefined {
-  // remainderTn=0 removes the field.
+  // remainderTn=0 and epilogueGroups=0 remove the fields.
   const changed: Record<string, string | number | boolean> =
-    start.kind === 'gemm' ? { remainderTn: 0, ...start } : { ...start };
+    start.kind === 'gemm' ? { remainderTn: 0, epilogueGroups: 0, ...start } : { ...start };
   for (const part of text.split(',')) {
     const [name = '', value = ''] = part.split('=', 2).map((each) => each.trim());
     const old = changed[name];
@@ -112,6 +113,7 @@ function fromChanges(text: string, start: CudaSchedule): CudaSchedule | undefine
     changed[name] = typeof old === 'number' ? Number(value) : typeof old === 'boolean' ? value === 'true' : value;
   }
   if (changed.remainderTn === 0) delete changed.remainderTn;
+  if (changed.epilogueGroups === 0) delete changed.epilogueGroups;
   return changed as unknown as CudaSchedule;
 }
 

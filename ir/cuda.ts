@@ -51,6 +51,11 @@ export interface CudaGemmSchedule {
    * cluster gets at most one. Absent: all tiles have tn columns.
    */
   readonly remainderTn?: number;
+  /**
+   * Warpgroups that do nothing but run deferred epilogues, beside the idle warps of the producer's group; only with
+   * deferred epilogues. Absent: none.
+   */
+  readonly epilogueGroups?: 1;
 }
 
 /**

@@ -18,6 +18,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       raster: extent,
       mode: z.enum(CUDA_GEMM_MODES),
       remainderTn: extent.exactOptional(),
+      epilogueGroups: z.literal(1).exactOptional(),
     }),
     z.strictObject({
       kind: z.literal('attention'),
@@ -36,6 +37,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
         return [
           `${s.skeleton} ${s.tm}×${s.tn}×${s.tk} s${s.stages} c${s.cluster} r${s.raster} ${s.mode}`,
           ...(s.remainderTn === undefined ? [] : [`rem${s.remainderTn}`]),
+          ...(s.epilogueGroups === undefined ? [] : [`e${s.epilogueGroups}`]),
         ].join(' ');
       case 'attention':
         return [
@@ -55,7 +57,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       case 'gemm': {
         const more =
           s.skeleton === 'wgmma'
-            ? `, ${s.mode}${s.cluster > 1 ? `, clusters of ${s.cluster}` : ''}, raster ${s.raster}`
+            ? `, ${s.mode}${s.epilogueGroups === undefined ? '' : ' by two warpgroups'}${s.cluster > 1 ? `, clusters of ${s.cluster}` : ''}, raster ${s.raster}`
             : '';
         const remainder = s.remainderTn === undefined ? '' : ` (remainder ×${s.remainderTn})`;
         return `${s.skeleton}, tile ${s.tm}×${s.tn}${remainder}×${s.tk}, ${s.stages} stages${more}`;

@@ -1,11 +1,12 @@
 /**
  * The deferred epilogue: consumers leave their products in shared memory and go on to the next tile, while the
- * producer's idle warps run the epilogue. The tensor cores wait only while products are stored there: less than 1 % of
+ * producer's idle warps, and warpgroups for epilogues if the schedule has any, run the epilogue. The tensor cores wait only while products are stored there: less than 1 % of
  * a tile's time for K = 6,656, whatever the epilogue reads and writes. Tiles stay as wide as cooperative ones.
  */
 import { render } from '../text/templates.js';
 import { HALF_BYTES, loadHandoffText, storeHandoffText } from './handoff.js';
-import { CONSUMER_WARPS, PRODUCER_IDLE_WARPS } from './instruction.js';
+import { CONSUMER_WARPS } from './instruction.js';
+import type { ColumnValueTexts } from './columnValues.js';
 import { finishTexts } from './finishTexts.js';
 import type { WgmmaContext, WgmmaOptions } from './options.js';
 
@@ -32,21 +33,21 @@ export const NOT_DEFERRED: DeferredTexts = { deferredEpilogue: '', storeHandoff:
 export function deferredTexts(
   context: WgmmaContext,
   segments: readonly SegmentText[],
-  rowValueCode: string,
+  kept: ColumnValueTexts & { readonly rowValueCode: string },
 ): DeferredTexts {
   const { options } = context;
   const finish = finishTexts(context);
   const epilogue = handoffEpilogueText(options, segments, options.tn);
   return {
-    storeHandoff: storeHandoffText(options.tn, 4),
+    storeHandoff: storeHandoffText(options.tn, options.wn, 4),
     consumerEpilogue: consumerText(options, 'ownTile', epilogue) + finish.storedFinal,
     deferredEpilogue: render('wgmmaDeferred', {
       ...options,
       ...finish,
       hasFinish: context.finish !== undefined,
       epilogue,
-      rowValueCode,
-      epilogueThreads: 32 * PRODUCER_IDLE_WARPS,
+      ...kept,
+      epilogueThreads: 32 * options.epilogueWarps,
       units: 2 * CONSUMER_WARPS,
     }).trimEnd(),
   };
@@ -57,7 +58,7 @@ export const remainderEpilogueTexts = (
   options: WgmmaOptions,
   segment: SegmentText,
 ): Pick<DeferredTexts, 'storeHandoff' | 'consumerEpilogue'> => ({
-  storeHandoff: storeHandoffText(options.remainderTn, 4),
+  storeHandoff: storeHandoffText(options.remainderTn, options.remainderTn, 4),
   consumerEpilogue: consumerText(options, 'tile', handoffEpilogueText(options, [segment], options.remainderTn)),
 });
 

@@ -11,6 +11,7 @@ import type { Fragment, SumSite } from '../text/programs.js';
 import { fragmentEpilogue, fragmentStep } from '../text/programs.js';
 import { RowScope } from '../text/scalarPrinter.js';
 import { indent } from '../text/statements.js';
+import { columnValue } from './columnValues.js';
 import { elementLoads } from './elementLoads.js';
 import { forgetProducts, handoffProduct } from './handoff.js';
 import type { WgmmaLayout } from './layout.js';
@@ -30,6 +31,8 @@ const DEPTHS = [
 ] as const;
 /** The same for the warps that run deferred epilogues. A row half of products takes 40 of their 120 registers. */
 const DEFERRED_DEPTH = { batch: 8, narrow: 16, rotated: 8 } as const;
+/** The same where seven warps run them, which have 88 registers. */
+const SHARED_DEPTH = { batch: 4, narrow: 8, rotated: 4 } as const;
 /** Groups whose results are kept for wide stores when nothing is loaded. */
 const BATCH = 8;
 const DEPTH = 7;
@@ -45,6 +48,8 @@ interface Context extends VectorContext {
   readonly loads: readonly Operand[];
   /** Buffers of row sums that quads store four blocks at a time. */
   readonly sums: readonly Operand[];
+  /** C expression of a column value in shared memory, at a group of 8 columns of the tile; see columnValue. */
+  readonly column: (buffer: string, group: string, lane: number) => string | undefined;
   /** Values that groups of columns share, computed for the whole row of the tile. */
   readonly groups: GroupValues | undefined;
 }
@@ -83,6 +88,8 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
     holdsWholeHeads:
       segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0 && start % segment.pairing.headDim === 0,
     isBranched: !layout.isDeferred,
+    column: (buffer, group, lane) =>
+      options.hasColumnValues ? columnValue(segment, operands, start, buffer, group, lane) : undefined,
   };
   const batch = Math.max(
     step,
@@ -157,7 +164,11 @@ const loadDepth = ({ layout, loads }: Context): number =>
   loads.every(({ dtype }) => DTYPE_BYTES[dtype] <= 2) ? depthOf(layout).narrow : depthOf(layout).batch;
 
 const depthOf = (layout: WgmmaLayout): { readonly batch: number; readonly narrow: number; readonly rotated: number } =>
-  layout.isDeferred ? DEFERRED_DEPTH : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!;
+  layout.isDeferred
+    ? layout.epilogueGroups === 0
+      ? DEFERRED_DEPTH
+      : SHARED_DEPTH
+    : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!;
 
 /** `count` groups from group `first` on: first their loads, then their programs, then their stores. */
 function batchText(context: Context, first: string, count: number, depth: number): string {
@@ -171,6 +182,11 @@ function batchText(context: Context, first: string, count: number, depth: number
   for (let start = 0; start < count; start += part) {
     vectorStores.startAt(start);
     const offset = [...(first === '0' ? [] : [first]), ...(start === 0 ? [] : [String(start)])];
+    const inTile = (group: string): string => {
+      const from = offset.join(' + ');
+      if (from === '') return group;
+      return `${segment.pairing.kind === 'interleave' ? `(${from}) / 2` : from} + ${group}`;
+    };
     const fragment: Fragment = {
       row: 'row',
       isStored: 'isStored',
@@ -184,7 +200,11 @@ function batchText(context: Context, first: string, count: number, depth: number
       acc: accumulator(context.layout, offset.join(' + ')),
       ...sharedOf(context, offset),
       loaded: (buffer: string, access: Access, group: () => string, lane: number) =>
-        access.kind === 'element' && access.via === undefined ? vectorLoads.element(buffer, group, lane) : undefined,
+        access.kind === 'element' && access.via === undefined
+          ? vectorLoads.element(buffer, group, lane)
+          : access.kind === 'column'
+            ? context.column(buffer, inTile(group()), lane)
+            : undefined,
       store: (site) => vectorStores.store(site),
       // A branch between rotated pairs stops the assembler from loading all their table entries at once, which would
       // displace accumulators.

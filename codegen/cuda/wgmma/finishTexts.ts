@@ -1,5 +1,5 @@
 /** Where the warps of a wgmma kernel say what they have stored of a row, and finish rows. */
-import { CONSUMER_WARPS, PRODUCER_IDLE_WARPS } from './instruction.js';
+import { CONSUMER_WARPS } from './instruction.js';
 import type { WgmmaContext } from './options.js';
 
 /**
@@ -18,9 +18,9 @@ const MORE = 2;
 
 export function finishTexts({ finish, kernel, options }: WgmmaContext): FinishTexts {
   if (finish === undefined || kernel.anchor !== 'gemm') return NONE;
-  const { tm, tn, rowBlocks } = options;
+  const { tm, tn, rowBlocks, epilogueWarps } = options;
   const stored = (share: string | number): string => `        tw_rows_stored(place.row0 / ${tm}, ${share});\n`;
-  const share = Math.ceil((tm * tn) / kernel.segments[0]!.columns / PRODUCER_IDLE_WARPS);
+  const share = Math.ceil((tm * tn) / kernel.segments[0]!.columns / epilogueWarps);
   const last = `    unsigned finishing = 0;\n${finish.rest(true)}`;
   return {
     storedRows: stored(rowBlocks * 16),

@@ -20,13 +20,17 @@ const lowChunksOf = (tn: number): number => Math.ceil(chunksOf(tn) / 4);
 /** Bytes of a consumer warp's 16 rows of a tile. */
 export const handoffWarpBytes = (tn: number): number => (chunksOf(tn) + lowChunksOf(tn)) * CHUNK_BYTES;
 
-/** Statements that store the accumulators `acc[0]` of a warp from address `handoff` on, which includes the lane. */
-export function storeHandoffText(tn: number, depth: number): string {
+/**
+ * Statements that store the accumulators of a warp, in instructions of `wn` columns, from address `handoff` on, which
+ * includes the lane.
+ */
+export function storeHandoffText(tn: number, wn: number, depth: number): string {
   const groups = tn / 8,
     chunks = chunksOf(tn);
   const product = (chunk: number, h: number, i: number): string => {
     const group = GROUPS * chunk + (i >> 1);
-    return group < groups ? `acc[0][${4 * group + 2 * h + (i & 1)}]` : '0.0f';
+    const [block, own] = [Math.floor(group / (wn / 8)), group % (wn / 8)];
+    return group < groups ? `acc[${block}][${4 * own + 2 * h + (i & 1)}]` : '0.0f';
   };
   const eight = (chunk: number, h: number): string[] => Array.from({ length: 8 }, (_, i) => product(chunk, h, i));
   const lines: string[] = [];

@@ -5,11 +5,12 @@ import type { CudaOperands, EmittedCuda } from '../text/operands.js';
 import { kernelHead, physicalColumns } from '../text/operands.js';
 import { render } from '../text/templates.js';
 import type { SegmentText } from './deferredEpilogue.js';
+import { columnValueTexts, NO_COLUMN_VALUES, type ColumnValueTexts } from './columnValues.js';
 import { deferredTexts, NOT_DEFERRED } from './deferredEpilogue.js';
 import { epilogueText } from './epilogue.js';
 import { finalTileText } from './finalTileText.js';
 import { finishTexts } from './finishTexts.js';
-import { DESCRIPTOR_BASE, WGMMA_THREADS } from './instruction.js';
+import { DESCRIPTOR_BASE } from './instruction.js';
 import { loadTexts } from './loads.js';
 import { logProbFunctions, logProbText } from './logprob.js';
 import { loopText, productText, releaseText, waitText } from './mainLoop.js';
@@ -46,7 +47,7 @@ export function emitWgmma(
     extents: operands.extents,
     parameters,
     tensorMaps,
-    threads: WGMMA_THREADS,
+    threads: options.threads,
     isRestrict: false,
   });
   return {
@@ -54,7 +55,7 @@ export function emitWgmma(
     tensorMaps,
     waitsForPredecessor: true,
     launch: {
-      threads: WGMMA_THREADS,
+      threads: options.threads,
       sharedBytes: options.sharedBytes,
       cluster: options.cluster,
       gridX: {
@@ -85,6 +86,29 @@ function functionsText({ kernel, finish, options }: WgmmaContext): string {
   );
 }
 
+/** How idle warps keep column values; empty if there are none. */
+function columnTexts({ operands, segments, firstTiles, options }: WgmmaContext): ColumnValueTexts {
+  if (!options.hasColumnValues) return NO_COLUMN_VALUES;
+  const { tn, epilogueWarps, remainderTn } = options;
+  const own = (first: number): string => `(columnTile - ${first}) * ${tn}`;
+  return columnValueTexts(
+    segments.map((segment, i) => ({
+      segment,
+      column0:
+        remainderTn === 0
+          ? own(firstTiles[i]!)
+          : `place.remainderColumn >= 0 ? place.remainderColumn : ${own(firstTiles[i]!)}`,
+      endTile: firstTiles[i + 1] ?? options.columnTiles,
+    })),
+    operands,
+    {
+      ...{ tn, floats: options.columnValues, threads: 32 * epilogueWarps },
+      self: `32 * (${options.epilogueWarp}) + lane`,
+    },
+    4,
+  );
+}
+
 function bodyText(context: WgmmaContext, head: string, maps: number): string {
   const { kernel, operands, segments, firstTiles, prologue, options } = context;
   const segmentTexts = segments.map((segment, i): SegmentText => ({
@@ -97,6 +121,7 @@ function bodyText(context: WgmmaContext, head: string, maps: number): string {
     epilogue: kernel.anchor === 'gemm' ? epilogueText(context, segment) : logProbText(kernel, operands, prologue),
   }));
   const rowValueCode = rowValueText(context);
+  const columnCode = columnTexts(context);
   const remainder = (): SegmentText => ({
     ...segmentTexts.at(-1)!,
     epilogue: epilogueText(context, segments.at(-1)!, options.remainderTn),
@@ -105,7 +130,7 @@ function bodyText(context: WgmmaContext, head: string, maps: number): string {
     ...options,
     expertPlace: options.experts === undefined ? '' : render('wgmmaExpertPlace', options).trimEnd(),
     ...loadTexts(options),
-    ...(options.isDeferred ? deferredTexts(context, segmentTexts, rowValueCode) : NOT_DEFERRED),
+    ...(options.isDeferred ? deferredTexts(context, segmentTexts, { rowValueCode, ...columnCode }) : NOT_DEFERRED),
     ...finishTexts(context),
     ...(options.remainderTn === 0 ? NO_REMAINDER : remainderTexts(context, remainder())),
     head,
@@ -116,6 +141,7 @@ function bodyText(context: WgmmaContext, head: string, maps: number): string {
     wait: waitText(options.blocks, options.wn),
     release: releaseText(options),
     rowValueCode,
+    ...columnCode,
     finalTile: context.finalTile === undefined ? '' : finalTileText(context, context.finalTile),
   });
 }

@@ -21,14 +21,19 @@ export function operandType(dtype: string): WgmmaType {
 export const slabOf = (dtype: WgmmaType): number => SLAB_BYTES / DTYPE_BYTES[dtype];
 /** Instructions for each row of a slab, one behind another along k. */
 export const STEPS_OF_SLAB = SLAB_BYTES / STEP_BYTES;
-/** Threads of a block: a producer warpgroup and two consumer warpgroups. */
+/** Threads of a block without warpgroups for epilogues: a producer warpgroup and two consumer warpgroups. */
 export const WGMMA_THREADS = 384;
 export const CONSUMERS = 2;
 export const WARPS_OF_GROUP = 4;
 /** Consumer warps of a block. */
 export const CONSUMER_WARPS = CONSUMERS * WARPS_OF_GROUP;
-/** Warps of the producer's group besides the one that loads. They compute row values and run deferred epilogues. */
-export const PRODUCER_IDLE_WARPS = WARPS_OF_GROUP - 1;
+/**
+ * Warps that neither load nor multiply: three of the producer's group, and those of `groups` warpgroups. They compute
+ * row values and run deferred epilogues.
+ */
+export const idleWarps = (groups: number): number => WARPS_OF_GROUP * (groups + 1) - 1;
+/** Threads of a block with so many warpgroups for epilogues. */
+export const blockThreads = (groups: number): number => WGMMA_THREADS + 32 * WARPS_OF_GROUP * groups;
 
 /**
  * Descriptor, without its address, of a K-major operand in slabs with 128-byte swizzle: 1024 bytes from one group of 8

@@ -12,17 +12,26 @@ const BARRIER = 8;
  * 1,024 to 3,840 tokens (132 blocks over 16 row tiles: 4; 66 clusters over 15 pairs: 5). Other modes keep the last two.
  */
 const DEFERRED_ROW_SLOTS = 5;
+/** The same where column values are kept beside them: what shared memory has room for. */
+const FEW_ROW_SLOTS = 3;
 /** Bytes that tell consumers which slot holds the row values of a block's final tile. */
 const SLOT_NUMBER = 16;
 
 /** Columns of one instruction, and rows of a tensor map's box. */
 export const MOST_COLUMNS = 256;
 export const MOST_BOX_ROWS = 256;
+/**
+ * Columns of one instruction in a block of 512 threads, which start with 128 registers each: compilers refuse an
+ * instruction whose accumulators do not fit beside 26 more.
+ */
+const MOST_SHARED_COLUMNS = 128;
 
 export interface WgmmaLayout {
   readonly isPingPong: boolean;
   /** The producer's idle warps run the epilogue on products that consumers hand over (deferredEpilogue.ts). */
   readonly isDeferred: boolean;
+  /** Warpgroups that run deferred epilogues beside those idle warps. */
+  readonly epilogueGroups: number;
   /**
    * Instructions of 64 rows that a consumer warpgroup issues, one below the other, for each step. Accumulators take
    * rowBlocks · tn/2 registers.
@@ -46,10 +55,16 @@ export interface WgmmaLayout {
   readonly rowValuesOffset: number;
   /** Tiles whose row values are kept. */
   readonly rowSlots: number;
+  /** Where column values begin (columnValues.ts), and tiles whose values are kept. */
+  readonly columnValuesOffset: number;
+  readonly columnSlots: number;
   /** Tables of the row tiles of experts; they take the place of row values. */
   readonly tablesOffset: number;
   readonly sharedBytes: number;
-  /** Registers of a thread after setmaxnreg; 504 in total for the three warpgroups of a block. */
+  /**
+   * Registers of a thread after setmaxnreg, those of the producer's group and of groups for epilogues, and those of
+   * consumers. All of a block's warpgroups have 504 in total, or 512 if there are four.
+   */
   readonly producerRegisters: number;
   readonly consumerRegisters: number;
 }
@@ -57,16 +72,23 @@ export interface WgmmaLayout {
 /** Bytes of the tables of row tiles and first rows of so many experts, and of their ends. */
 export const expertTables = (experts: number): number => 2 * 4 * (experts + 1);
 
-/**
- * Shared memory and registers of a block, for operands of `elementBytes`. `rowValues` floats per row are kept, twice;
- * or tables of `experts`.
- */
+/** What a block keeps in shared memory for epilogues. */
+export interface Kept {
+  /** Floats for each row of a tile. */
+  readonly rowValues: number;
+  /** Floats for each tile's columns. */
+  readonly columnValues?: number;
+  /** Experts that have tables. */
+  readonly experts?: number | undefined;
+}
+
+/** Shared memory and registers of a block, for operands of `elementBytes`. */
 export function wgmmaLayout(
-  { tm, tn, tk, stages, cluster, mode }: CudaGemmSchedule,
+  { tm, tn, tk, stages, cluster, mode, epilogueGroups: groups }: CudaGemmSchedule,
   elementBytes: number,
-  rowValues: number,
-  experts?: number,
+  { rowValues, columnValues = 0, experts }: Kept,
 ): WgmmaLayout {
+  const epilogueGroups: number = groups ?? 0;
   const isPingPong = mode === 'pingpong';
   const isDeferred = mode === 'deferred';
   const aBytes = tm * tk * elementBytes;
@@ -75,14 +97,18 @@ export function wgmmaLayout(
   const barrierOffset = handoffOffset + (isDeferred ? CONSUMER_WARPS * handoffWarpBytes(tn) : 0);
   // Two barriers per stage, and two pairs for the row values.
   const rowValuesOffset = barrierOffset + 2 * BARRIER * stages + 4 * BARRIER;
-  const rowSlots = isDeferred && rowValues === 1 ? DEFERRED_ROW_SLOTS : 2;
+  const rowSlots = isDeferred && rowValues === 1 ? (columnValues === 0 ? DEFERRED_ROW_SLOTS : FEW_ROW_SLOTS) : 2;
+  const columnValuesOffset =
+    rowValuesOffset + rowSlots * tm * rowValues * 4 + (isDeferred && rowValues > 0 ? SLOT_NUMBER : 0);
+  const columnSlots = isDeferred ? 1 : 2;
   const rowBlocks = tm / WGMMA_ROWS / (isPingPong ? 1 : CONSUMERS);
-  const columnBlocks = Math.ceil(tn / MOST_COLUMNS);
+  const columnBlocks = Math.ceil(tn / (epilogueGroups === 0 ? MOST_COLUMNS : MOST_SHARED_COLUMNS));
   const boxes = Math.ceil(tn / cluster / MOST_BOX_ROWS);
   const isTight = rowBlocks * (tn / 2) > (rowValues > 0 ? MOST_RELAXED : MOST_RELAXED_IDLE);
   return {
     isPingPong,
     isDeferred,
+    epilogueGroups,
     handoffOffset,
     rowBlocks,
     columnBlocks,
@@ -96,15 +122,18 @@ export function wgmmaLayout(
     barrierOffset,
     rowValuesOffset,
     rowSlots,
+    columnValuesOffset,
+    columnSlots,
     tablesOffset: rowValuesOffset,
     sharedBytes:
       (isDeferred ? 0 : ALIGNMENT) +
-      rowValuesOffset +
-      rowSlots * tm * rowValues * 4 +
-      (experts === undefined ? 0 : expertTables(experts)) +
-      (isDeferred && rowValues > 0 ? SLOT_NUMBER : 0),
+      columnValuesOffset +
+      columnSlots * columnValues * 4 +
+      (experts === undefined ? 0 : expertTables(experts)),
     ...(isDeferred
-      ? { producerRegisters: 120, consumerRegisters: 192 }
+      ? epilogueGroups === 0
+        ? { producerRegisters: 120, consumerRegisters: 192 }
+        : { producerRegisters: 88, consumerRegisters: 168 }
       : isTight
         ? { producerRegisters: 24, consumerRegisters: 240 }
         : { producerRegisters: 40, consumerRegisters: 232 }),

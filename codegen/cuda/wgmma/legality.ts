@@ -14,6 +14,7 @@ import { CudaOperands, leastCommonMultiple } from '../text/operands.js';
 import { fragmentProblem, rowPrologue, tileStep } from '../text/programs.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { CONSUMERS, slabOf, WGMMA_ROWS, WGMMA_TYPES, type WgmmaType } from './instruction.js';
+import { columnValuesOf } from './options.js';
 import { MOST_ACCUMULATORS, MOST_ACCUMULATORS_OF_HEADS, MOST_BOX_ROWS, MOST_COLUMNS, wgmmaLayout } from './layout.js';
 
 /** The facts about a GPU that this skeleton depends on. */
@@ -107,6 +108,13 @@ function tileProblem(
     if (!isCount(s.remainderTn, leastCommonMultiple(16, whole), s.tn - 1))
       return `remainderTn must be a multiple of 16 and ${whole}, less than tn`;
   }
+  if (s.epilogueGroups !== undefined) {
+    if (s.mode !== 'deferred') return 'warpgroups for epilogues need the deferred mode';
+    if (typeOf(kernel, module) !== 'e4m3')
+      return 'products of 16 bits take long enough for the epilogues of three warps';
+    if (s.remainderTn !== undefined || s.tn % 32 !== 0)
+      return 'blocks of four warpgroups take tiles of a multiple of 32 columns, and no remainder tiles';
+  }
   if (s.mode === 'deferred') {
     if (s.tm !== DEFERRED_ROWS || s.tn > MOST_COLUMNS)
       return `deferred tiles take ${DEFERRED_ROWS} rows and at most ${MOST_COLUMNS} columns`;
@@ -127,7 +135,12 @@ interface Known {
   readonly problem: string | undefined;
   /** Number of row values that the epilogue reads from shared memory; 0 if there is a problem. */
   readonly rowValues: number;
+  /** Floats of column values that it reads from there, for each column of a tile. */
+  readonly columnShare: number;
 }
+
+/** Columns of the tile from which shares are computed. */
+const SHARE = 32;
 
 /** Cached by kernel, because each is checked against hundreds of schedules. */
 const known = new WeakMap<KernelModule, WeakMap<Contraction, Known>>();
@@ -138,12 +151,13 @@ function knownOf(kernel: Contraction, module: KernelModule): Known {
   let found = ofModule.get(kernel);
   if (found === undefined) {
     const problem = operandProblem(kernel, module);
-    const values = (): number =>
-      rowPrologue(
-        rowProgramsOf(kernel),
-        new CudaOperands(kernel, module, parametersOf(kernel, module), everyExtent(module.interface, 1)),
-      ).scalars.length;
-    found = { problem, rowValues: problem === undefined ? values() : 0 };
+    const values = (): Omit<Known, 'problem'> => {
+      const extents = everyExtent(module.interface, 1);
+      const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), extents);
+      const rowValues = rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
+      return { rowValues, columnShare: columnValuesOf(kernel, operands, rowValues, SHARE) / SHARE };
+    };
+    found = { problem, ...(problem === undefined ? values() : { rowValues: 0, columnShare: 0 }) };
     ofModule.set(kernel, found);
   }
   return found;
@@ -163,12 +177,12 @@ function sharedProblem(
   schedule: CudaGemmSchedule,
   facts: WgmmaFacts,
 ): string | undefined {
-  const { sharedBytes } = wgmmaLayout(
-    schedule,
-    DTYPE_BYTES[typeOf(kernel, module)],
-    knownOf(kernel, module).rowValues,
-    expertsOf(kernel)?.count,
-  );
+  const { rowValues, columnShare } = knownOf(kernel, module);
+  const { sharedBytes } = wgmmaLayout(schedule, DTYPE_BYTES[typeOf(kernel, module)], {
+    rowValues,
+    columnValues: columnShare * schedule.tn,
+    experts: expertsOf(kernel)?.count,
+  });
   return sharedBytes <= facts.sharedBytesPerBlock
     ? undefined
     : `a block needs ${sharedBytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;

@@ -14,6 +14,7 @@ import { isByte } from '../text/packedWords.js';
 import type { RowPrologue } from '../text/programs.js';
 import { rowPrologue } from '../text/programs.js';
 import type { FinalTile } from './finalTile.js';
+import { columnFloats } from './columnValues.js';
 import { finalTileOf } from './finalTile.js';
 import { handoffWarpBytes } from './handoff.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
@@ -21,7 +22,8 @@ import {
   CONSUMERS,
   CONSUMER_WARPS,
   operandType,
-  PRODUCER_IDLE_WARPS,
+  blockThreads,
+  idleWarps,
   WARPS_OF_GROUP,
   WGMMA_ROWS,
   type WgmmaType,
@@ -81,6 +83,13 @@ export interface WgmmaOptions extends WgmmaLayout {
   readonly prefetchPhase: number;
   /** Whether epilogues read values that depend on the row alone, kept in shared memory. */
   readonly hasRowValues: boolean;
+  /**
+   * Whether they read values that depend on the column alone from there, too; floats of a tile's, and the index of the
+   * first, counted from the first row value.
+   */
+  readonly hasColumnValues: boolean;
+  readonly columnValues: number;
+  readonly columnValuesFloat: number;
   readonly hasRowSums: boolean;
   /** Whether buffers of bytes are read or written. */
   readonly hasBytes: boolean;
@@ -105,8 +114,13 @@ export interface WgmmaOptions extends WgmmaLayout {
   readonly blocks: number;
   readonly accumulators: number;
   readonly consumerWarps: number;
-  /** Warps that run deferred epilogues, and bytes of a consumer warp's products in the handoff. */
+  readonly threads: number;
+  /**
+   * Warps that neither load nor multiply, which run deferred epilogues; C expression of the number of such a warp; and
+   * bytes of a consumer warp's products in the handoff.
+   */
   readonly epilogueWarps: number;
+  readonly epilogueWarp: string;
   readonly handoffWarpBytes: number;
   /** Threads that synchronise when the row values of the final tile are ready. */
   readonly finalBarrierThreads: number;
@@ -118,8 +132,14 @@ export interface WgmmaOptions extends WgmmaLayout {
  */
 const ROWS_AT_ONCE = 2;
 const DEFERRED_ROWS_AT_ONCE = 4;
+/** From the number of a warp behind the consumers to its number among those that run epilogues. */
+const EXTRA = CONSUMER_WARPS + 1;
 /** Registers of a producer's thread that suffice for that many rows at once. */
 const ROOMY = 40;
+
+/** Floats of a tile's column values that a kernel keeps in shared memory. Kept where it keeps row values. */
+export const columnValuesOf = (kernel: Contraction, operands: CudaOperands, rowValues: number, tn: number): number =>
+  rowValues > 0 && operands.get(kernel.a).dtype === 'e4m3' ? columnFloats(segmentsOf(kernel), operands, tn) : 0;
 
 export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedule: CudaGemmSchedule): WgmmaContext {
   const { tm, tn, tk, stages, cluster } = schedule;
@@ -128,8 +148,11 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
   const values = prologue.scalars.length;
   const experts = expertsOf(kernel);
   const mmaType = operandType(operands.get(kernel.a).dtype);
-  const layout = wgmmaLayout(schedule, DTYPE_BYTES[mmaType], values, experts?.count);
+  const columnValues = columnValuesOf(kernel, operands, values, tn);
+  const kept = { rowValues: values, columnValues, experts: experts?.count };
+  const layout = wgmmaLayout(schedule, DTYPE_BYTES[mmaType], kept);
   const tiles = columnTiles(segments, tn);
+  const epilogueWarps = idleWarps(layout.epilogueGroups);
   const warps = WARPS_OF_GROUP * (layout.isPingPong ? 1 : CONSUMERS);
   const raster = Math.max(1, Math.floor(schedule.raster / cluster));
   const kBlocks = Math.ceil(kernel.k / tk);
@@ -165,6 +188,9 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
     prefetchStage: prefetch % stages,
     prefetchPhase: Math.floor(prefetch / stages) % 2,
     hasRowValues: values > 0,
+    hasColumnValues: columnValues > 0,
+    columnValues,
+    columnValuesFloat: (layout.columnValuesOffset - layout.rowValuesOffset) / 4,
     hasRowSums: segments.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum')),
     hasBytes: [...kernelReads(kernel), ...kernelWrites(kernel)].some(
       (name) => name !== kernel.a && isByte(operands.get(name)),
@@ -173,7 +199,7 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
     rowValuesSlot: tm * values,
     slotNumber: layout.rowSlots * tm * values,
     rowsAtOnce,
-    rowsAtOnceStep: PRODUCER_IDLE_WARPS * rowsAtOnce,
+    rowsAtOnceStep: epilogueWarps * rowsAtOnce,
     emptyOffset: 8 * stages,
     rowsFullOffset: 16 * stages,
     emptyCount: warps * cluster,
@@ -182,11 +208,13 @@ export function wgmmaContext(kernel: Contraction, operands: CudaOperands, schedu
     blocks: layout.rowBlocks * layout.columnBlocks,
     accumulators: layout.wn / 2,
     consumerWarps: CONSUMER_WARPS,
-    epilogueWarps: PRODUCER_IDLE_WARPS,
+    threads: blockThreads(layout.epilogueGroups),
+    epilogueWarps,
+    epilogueWarp: layout.epilogueGroups === 0 ? '(thread >> 5) - 1' : `(thread >> 5) - (thread < 128 ? 1 : ${EXTRA})`,
     handoffWarpBytes: layout.isDeferred ? handoffWarpBytes(tn) : 0,
-    finalBarrierThreads: 32 * (CONSUMER_WARPS + PRODUCER_IDLE_WARPS),
+    finalBarrierThreads: 32 * (CONSUMER_WARPS + epilogueWarps),
   };
-  const takers = CONSUMER_WARPS + (layout.isDeferred ? PRODUCER_IDLE_WARPS : 0);
+  const takers = CONSUMER_WARPS + (layout.isDeferred ? epilogueWarps : 0);
   const finish = finishText(kernel, operands, {
     blockRows: tm,
     gridRows: tm * cluster,

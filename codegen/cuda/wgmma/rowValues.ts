@@ -1,13 +1,12 @@
 /** Values that depend on the row alone, computed by the producer's idle warps for the epilogues of a tile. */
 import { block, indent } from '../text/statements.js';
-import { PRODUCER_IDLE_WARPS } from './instruction.js';
 import type { WgmmaContext } from './options.js';
 
 /** A warp's share of the row values of a tile: several rows at once, because a single row would wait for memory. */
-export function rowValueText({ prologue, options: { rows, tm, rowsAtOnce } }: WgmmaContext): string {
+export function rowValueText({ prologue, options: { rows, tm, rowsAtOnce, epilogueWarps } }: WgmmaContext): string {
   const count = prologue.scalars.length;
   const each = Array.from({ length: rowsAtOnce }, (_, i) => i);
-  const local = (i: number): string => (i === 0 ? 'local' : `local + ${i * PRODUCER_IDLE_WARPS}`);
+  const local = (i: number): string => (i === 0 ? 'local' : `local + ${i * epilogueWarps}`);
   const texts = each.map(
     (i) =>
       indent(

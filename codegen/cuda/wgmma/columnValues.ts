@@ -1,0 +1,116 @@
+/**
+ * Vectors that epilogues read by column, such as the scales of a weight's rows. Idle warps copy a tile's part of them
+ * to shared memory before its epilogue begins: each row of the tile would otherwise wait for the same numbers again,
+ * with few loads in flight. Only for products of E4M3, whose epilogues have half the time.
+ */
+import type { Segment } from '../../../ir/kernel.js';
+import type { Scalar } from '../../../ir/scalar.js';
+import { operands as childrenOf } from '../../../ir/scalar.js';
+import type { CudaOperands, Operand } from '../text/operands.js';
+import { block, indent } from '../text/statements.js';
+
+/** Buffers of f32 that the segment's programs read by column, each once. */
+export function columnVectors({ outputs }: Segment, operands: CudaOperands): Operand[] {
+  const found = new Map<string, Operand>();
+  const visit = (s: Scalar): void => {
+    if (s.op === 'load' && s.access.kind === 'column') {
+      const operand = operands.get(s.buffer);
+      if (operand.dtype === 'f32') found.set(s.buffer, operand);
+    }
+    childrenOf(s).forEach(visit);
+  };
+  outputs.forEach(({ value }) => visit(value));
+  return [...found.values()];
+}
+
+/** Columns of a vector that a tile of `tn` physical columns reads. */
+const columnsRead = ({ pairing }: Segment, tn: number): number => (pairing.kind === 'interleave' ? tn / 2 : tn);
+
+/** Floats of a tile's column values: those of the segment that has most. */
+export const columnFloats = (segments: readonly Segment[], operands: CudaOperands, tn: number): number =>
+  Math.max(0, ...segments.map((segment) => columnVectors(segment, operands).length * columnsRead(segment, tn)));
+
+/**
+ * C expression (float) of a vector's value at a thread's column `lane` of a group of 8, of the tile whose values
+ * `across` points to: logical groups if interleaved, otherwise physical ones. Undefined for other buffers.
+ */
+export function columnValue(
+  segment: Segment,
+  operands: CudaOperands,
+  tn: number,
+  buffer: string,
+  group: string,
+  lane: number,
+): string | undefined {
+  const at = columnVectors(segment, operands).findIndex(({ name }) => name === buffer);
+  if (at < 0) return undefined;
+  const first = at === 0 ? '' : `${at * columnsRead(segment, tn)} + `;
+  return `tw_load2_f32(across + ${first}8 * (${group}) + 2 * quad).${lane === 0 ? 'x' : 'y'}`;
+}
+
+/** C expression (int): logical column of physical column `lying` of a segment. */
+function logicalColumn({ pairing }: Segment, lying: string): string {
+  if (pairing.kind !== 'rotate') return lying;
+  const { headDim, width } = pairing;
+  const first = `(${lying} - ${lying} % ${2 * width})`;
+  return `${first} - ${first} % ${headDim} / 2 + ${lying} % ${width} + ${lying} / ${width} % 2 * ${headDim / 2}`;
+}
+
+/**
+ * Statements by which `threads` threads, of which this is number `self_`, load the values of the tile at physical
+ * column `column0` of the segment into `held_`.
+ */
+function loadSegment(segment: Segment, operands: CudaOperands, tn: number, threads: number): string[] {
+  const width = columnsRead(segment, tn);
+  const origin = segment.pairing.kind === 'interleave' ? 'column0 / 2' : 'column0';
+  return columnVectors(segment, operands).flatMap((operand, i) => {
+    const from = `(${operands.base(operand)})`;
+    return [
+      '#pragma unroll',
+      ...block(`for (int i = 0; i < ${Math.ceil(((i + 1) * width) / threads)}; i++)`, [
+        `const int lying_ = ${origin} + self_ + ${threads} * i - ${i * width};`,
+        `const int column_ = ${logicalColumn(segment, 'lying_')};`,
+        `if (self_ + ${threads} * i >= ${i * width} && self_ + ${threads} * i < ${(i + 1) * width}) ` +
+          `held_[i] = column_ < ${segment.columns} ? ${from}[column_] : 0.0f;`,
+      ]),
+    ];
+  });
+}
+
+/** The texts by which idle warps keep the column values of a tile. */
+export interface ColumnValueTexts {
+  /** Loads them for column tile `columnTile` into `held_`. */
+  readonly loadColumns: string;
+  /** Stores `held_` at `across_` (float *). */
+  readonly storeColumns: string;
+}
+
+/** For kernels that keep none. */
+export const NO_COLUMN_VALUES: ColumnValueTexts = { loadColumns: '', storeColumns: '' };
+
+/** `self`: C expression (int) of a thread's number among `threads`. `column0` of each segment as the templates count. */
+export function columnValueTexts(
+  segments: readonly { readonly segment: Segment; readonly column0: string; readonly endTile: number }[],
+  operands: CudaOperands,
+  { tn, floats, self, threads }: Readonly<Record<'tn' | 'floats' | 'threads', number>> & { readonly self: string },
+  depth: number,
+): ColumnValueTexts {
+  const count = Math.ceil(floats / threads);
+  const each = segments.flatMap(({ segment, column0, endTile }, i) => {
+    const lines = [`const int column0 = ${column0};`, ...loadSegment(segment, operands, tn, threads)];
+    const isLast = i === segments.length - 1;
+    return block(`${i === 0 ? '' : 'else '}${isLast ? '' : `if (columnTile < ${endTile})`}`.trim(), lines);
+  });
+  return {
+    loadColumns: indent([`const int self_ = ${self};`, `float held_[${count}] = {};`, ...each], depth),
+    storeColumns: indent(
+      [
+        '#pragma unroll',
+        ...block(`for (int i = 0; i < ${count}; i++)`, [
+          `if (self_ + ${threads} * i < ${floats}) across_[self_ + ${threads} * i] = held_[i];`,
+        ]),
+      ],
+      depth,
+    ),
+  };
+}
