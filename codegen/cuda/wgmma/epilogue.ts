@@ -5,7 +5,7 @@ import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Access } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { groupValues, type GroupValues } from '../text/groupValues.js';
-import type { Operand } from '../text/operands.js';
+import type { CudaOperands, Operand } from '../text/operands.js';
 import { physicalColumns } from '../text/operands.js';
 import type { Fragment, SumSite } from '../text/programs.js';
 import { fragmentEpilogue, fragmentStep } from '../text/programs.js';
@@ -16,6 +16,7 @@ import { elementLoads } from './elementLoads.js';
 import { forgetProducts, handoffProduct } from './handoff.js';
 import type { WgmmaLayout } from './layout.js';
 import type { WgmmaContext } from './options.js';
+import { RowTables } from './rowTables.js';
 import { VectorLoads, QUAD, VectorStores, type VectorContext } from './vectorAccess.js';
 
 /**
@@ -50,6 +51,8 @@ interface Context extends VectorContext {
   readonly sums: readonly Operand[];
   /** C expression of a column value in shared memory, at a group of 8 columns of the tile; see columnValue. */
   readonly column: (buffer: string, group: string, lane: number) => string | undefined;
+  /** Tables whose entries are loaded once for a row; undefined if each pair loads its own. */
+  readonly tables: RowTables | undefined;
   /** Values that groups of columns share, computed for the whole row of the tile. */
   readonly groups: GroupValues | undefined;
 }
@@ -70,6 +73,8 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
   const isWhole = physical % tn === 0 && start % tn === 0 && physical === lyingColumns(segment);
   const scope = new RowScope(operands, 'row', 'gr', given);
   const width = groupWidth(segment.outputs) ?? tn;
+  const holdsWholeHeads =
+    segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0 && start % segment.pairing.headDim === 0;
   const context: Context = {
     segment,
     operands,
@@ -85,8 +90,8 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
         ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer))
         : [],
     isWhole,
-    holdsWholeHeads:
-      segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0 && start % segment.pairing.headDim === 0,
+    holdsWholeHeads,
+    tables: options.mmaType === 'e4m3' && holdsWholeHeads ? tablesOf(segment, operands, layout) : undefined,
     isBranched: !layout.isDeferred,
     column: (buffer, group, lane) =>
       options.hasColumnValues ? columnValue(segment, operands, start, buffer, group, lane) : undefined,
@@ -96,7 +101,7 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
     Math.floor(
       (context.loads.length > 0
         ? loadDepth(context)
-        : segment.pairing.kind === 'rotate'
+        : segment.pairing.kind === 'rotate' && context.tables === undefined
           ? Math.max(BATCH, depthOf(layout).rotated)
           : BATCH) / step,
     ) * step,
@@ -104,6 +109,7 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
   const declared = indent(
     [
       ...context.sums.map((_, i) => `tw_sums s${i}_;`),
+      ...(context.tables?.lines() ?? []),
       ...(context.groups === undefined ? [] : [...scope.lines, ...context.groups.lines]),
       ...(context.groups !== undefined && layout.isDeferred ? forgetProducts(tn) : []),
     ],
@@ -122,6 +128,21 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
     indent(lastSums(context, groups), DEPTH),
   ].join('');
 }
+
+/** The tables of a segment's rows, if a thread has registers for their entries. */
+function tablesOf(segment: Segment, operands: CudaOperands, layout: WgmmaLayout): RowTables | undefined {
+  const tables = new RowTables(segment, operands);
+  const most = layout.isDeferred
+    ? layout.epilogueGroups === 0
+      ? MOST_TABLE_WORDS
+      : 0
+    : MOST_BESIDE_TABLES - accumulatorsOf(layout);
+  return tables.isEmpty || tables.words > most ? undefined : tables;
+}
+
+/** Registers for entries of tables: of those that run deferred epilogues, and with accumulators in other modes. */
+const MOST_TABLE_WORDS = 32;
+const MOST_BESIDE_TABLES = 160;
 
 /** 8-column groups per block of row sums. */
 const SUM_GROUPS = ROW_SUM_BLOCK / 8;
@@ -204,11 +225,11 @@ function batchText(context: Context, first: string, count: number, depth: number
           ? vectorLoads.element(buffer, group, lane)
           : access.kind === 'column'
             ? context.column(buffer, inTile(group()), lane)
-            : undefined,
+            : context.tables?.value(buffer, access, inTile(group()), lane),
       store: (site) => vectorStores.store(site),
       // A branch between rotated pairs stops the assembler from loading all their table entries at once, which would
       // displace accumulators.
-      guardsKept: segment.pairing.kind === 'rotate' && context.isBranched,
+      guardsKept: segment.pairing.kind === 'rotate' && context.isBranched && context.tables === undefined,
       ...(context.sums.length === 0
         ? {}
         : {

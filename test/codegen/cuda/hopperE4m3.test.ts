@@ -21,6 +21,7 @@ const SCHEDULES = [
   schedule('wgmma', [64, 64, 128, 3], 'pingpong'),
   schedule('skinnyWgmma', [32, 64, 128, 3]),
   schedule('wgmma', [128, 128, 128, 2], 'deferred'),
+  { ...schedule('wgmma', [128, 192, 128, 2], 'deferred'), epilogueGroups: 1 as const },
   schedule('wgmma', [128, 64, 256, 2]),
   schedule('skinnyWgmma', [64, 192, 256, 2]),
 ];
