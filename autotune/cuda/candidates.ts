@@ -100,7 +100,7 @@ export class CudaSpace {
   enumerate(start: CudaSchedule): readonly CudaSchedule[] {
     switch (start.kind) {
       case 'gemm':
-        return this.gemmTiles(start.skeleton);
+        return this.gemmTiles(start);
       case 'attention': {
         if (this.kernel.anchor !== 'attention') return [];
         // Products of warps and of warpgroups have the same bits (decision 58).
@@ -128,16 +128,14 @@ export class CudaSpace {
     });
   }
 
-  private gemmTiles(skeleton: CudaGemmSkeleton): readonly CudaGemmSchedule[] {
+  private gemmTiles(start: CudaGemmSchedule): readonly CudaGemmSchedule[] {
+    const { skeleton } = start;
     const known = this.tiles.get(skeleton);
     if (known !== undefined) return known;
-    const {
-      modes,
-      tm,
-      tn,
-      tk: [tk],
-      clusters,
-    } = AXES[skeleton];
+    const { modes, tm, tn, tk: depths, clusters } = AXES[skeleton];
+    // Stages of 64 are half a slab of operands of 8 bits.
+    const stages = Math.min(2, start.stages);
+    const tk = depths.find((each) => this.isLegal({ ...start, tk: each, stages })) ?? depths[0];
     const tiles = modes.flatMap((mode) =>
       tm.flatMap((rows) =>
         tn.flatMap((columns) =>
@@ -180,6 +178,8 @@ export class CudaSpace {
       return [...lower.slice(-1), ...upper.slice(0, 1)];
     };
     const { remainderTn, ...plain } = from;
+    const { epilogueGroups, ...three } = plain;
+    const four = { ...three, epilogueGroups: 1 } as const;
     const changed: CudaGemmSchedule[] = [
       // The next legal widths on either side: some widths do not divide into whole pairs.
       ...this.nextColumns(plain, tn.filter((v) => v < from.tn).reverse()),
@@ -191,7 +191,8 @@ export class CudaSpace {
       ...beside(REMAINDER_COLUMNS, remainderTn ?? from.tn).map((value) => ({ ...from, remainderTn: value })),
       ...beside(tm, from.tm).map((value) => ({ ...from, tm: value })),
       ...beside(tk, from.tk).map((value) => ({ ...from, tk: value })),
-      ...modes.filter((mode) => mode !== from.mode).map((mode) => ({ ...plain, mode })),
+      ...modes.filter((mode) => mode !== from.mode).map((mode) => ({ ...three, mode })),
+      ...(from.mode !== 'deferred' ? [] : [epilogueGroups === undefined ? four : three]),
       ...clusters.filter((cluster) => cluster !== from.cluster).map((cluster) => ({ ...from, cluster })),
     ];
     return [

@@ -5,6 +5,7 @@
 import { tokensIn } from '../../ir/scoring.js';
 import { segmentsOf } from '../../codegen/cuda/text/contraction.js';
 import { waveCount } from '../../codegen/cuda/wgmma/remainderTiles.js';
+import { CONSUMER_WARPS, idleWarps } from '../../codegen/cuda/wgmma/instruction.js';
 import { columnTiles } from '../../codegen/cuda/wgmma/layout.js';
 import type {
   CudaArch,
@@ -74,10 +75,10 @@ const TAIL_SECONDS = 3e-6;
 /** Loads and products overlap imperfectly: this share of the hidden time is exposed. */
 const EXPOSED = 0.1;
 /**
- * Epilogues of E4M3 that are deferred: three warps take 8/3 of what two warpgroups take, and the product that hides
- * them takes half the time of one in 16 bits. Measured on an H200: 766 TFLOP/s where cooperative tiles have 959.
+ * Share of memory's rate at which the epilogues of two warpgroups read and write, where products are of E4M3: o of
+ * LLaMA-33B on an H200, 10 bytes an element, takes 0.62 of its product in cooperative tiles.
  */
-const DEFERRED_NARROW = 2;
+const EPILOGUE_RATE = 0.4;
 /** Scalar operations per cycle of a multiprocessor, relative to its tensor cores' operations. */
 const SCALAR_SHARE = 1 / 64;
 /** Rates of attention kernels as a share of the tensor cores' rate. */
@@ -134,13 +135,28 @@ function skinnySeconds(
   return TAIL_SECONDS + overlap(weights, loads, chain);
 }
 
+/** What is known of products of E4M3: bytes that an epilogue moves for each element of a tile. */
+interface Narrow {
+  readonly epilogueBytes: number;
+}
+
+/** Undefined for products of other types. */
+function narrowOf(kernel: GemmKernel, module: KernelModule, size: WorkSize): Narrow | undefined {
+  if (!module.buffers.some(({ name, dtype }) => name === kernel.a && dtype === 'e4m3')) return undefined;
+  const rows = rowsOf(kernel, size);
+  const columns = columnTiles(kernel.segments, 1).total;
+  const { bytes } = kernelWork(kernel, module, size);
+  return { epilogueBytes: Math.max(0, bytes - (rows + columns) * kernel.k) / (Math.max(1, rows) * columns) };
+}
+
 function gemmSeconds(
   kernel: GemmKernel | LogProbKernel,
   s: CudaGemmSchedule,
   rows: number,
   machine: CudaMachine,
-  isNarrow: boolean,
+  narrow: Narrow | undefined,
 ): number {
+  const isNarrow = narrow !== undefined;
   if (s.skeleton === 'skinny' || s.skeleton === 'skinnyWgmma') return skinnySeconds(kernel, s, rows, machine);
   const bytes = isNarrow ? 1 : 2;
   const perMultiprocessor = machine.flopsPerSecond / machine.multiprocessors;
@@ -156,10 +172,14 @@ function gemmSeconds(
   const loads = ((s.tm + s.tn / s.cluster) * kernel.k * bytes) / l2;
   const outputs =
     kernel.anchor === 'gemm' ? kernel.segments[0]!.outputs.reduce((sum, o) => sum + 4 + scalarCost(o.value), 0) : 24;
-  const epilogue = (s.tm * s.tn * outputs) / (perMultiprocessor * SCALAR_SHARE);
-  // Ping-pong hides one warpgroup's epilogue under the other's product; deferred, under the next product.
-  const hidden = s.mode === 'deferred' && isNarrow ? DEFERRED_NARROW : EXPOSED;
-  const shown = s.mode === 'cooperative' ? epilogue : hidden * epilogue;
+  const epilogue = isNarrow
+    ? (s.tm * s.tn * narrow.epilogueBytes * machine.multiprocessors) / (machine.bytesPerSecond * EPILOGUE_RATE)
+    : (s.tm * s.tn * outputs) / (perMultiprocessor * SCALAR_SHARE);
+  // Ping-pong hides one warpgroup's epilogue under the other's product; deferred, under the next product, which is too
+  // short in E4M3 for what a few warps have to move.
+  const late =
+    isNarrow && s.mode === 'deferred' ? (epilogue * CONSUMER_WARPS) / idleWarps(s.epilogueGroups ?? 0) - products : 0;
+  const shown = s.mode === 'cooperative' ? epilogue : EXPOSED * epilogue + Math.max(0, late);
   const depth = s.stages >= 4 || s.mode === 'deferred' ? 1 : 1 + 0.05 * (4 - s.stages);
   const arithmetic = waves * resident * (overlap(products * depth, loads) + shown / resident);
   // Weights are read from memory once for each group of row tiles that are visited together.
@@ -218,12 +238,10 @@ export function cudaCost(
 ): (schedule: CudaSchedule) => number {
   const rows = rowsOf(kernel, size);
   const memory = kernelWork(kernel, module, size).bytes / machine.bytesPerSecond;
-  const isNarrow =
-    (kernel.anchor === 'gemm' || kernel.anchor === 'logprob') &&
-    module.buffers.some(({ name, dtype }) => name === kernel.a && dtype === 'e4m3');
+  const narrow = kernel.anchor === 'gemm' ? narrowOf(kernel, module, size) : undefined;
   const arithmetic = (schedule: CudaSchedule): number => {
     if (kernel.anchor === 'gemm' || kernel.anchor === 'logprob') {
-      if (schedule.kind === 'gemm') return gemmSeconds(kernel, schedule, rows, machine, isNarrow);
+      if (schedule.kind === 'gemm') return gemmSeconds(kernel, schedule, rows, machine, narrow);
     } else if (kernel.anchor === 'attention') {
       if (schedule.kind === 'attention') return attentionSeconds(kernel, schedule, size, machine);
     } else if (schedule.kind === 'loop') {

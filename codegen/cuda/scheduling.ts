@@ -55,10 +55,9 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
   describe: (s) => {
     switch (s.kind) {
       case 'gemm': {
-        const more =
-          s.skeleton === 'wgmma'
-            ? `, ${s.mode}${s.epilogueGroups === undefined ? '' : ' by two warpgroups'}${s.cluster > 1 ? `, clusters of ${s.cluster}` : ''}, raster ${s.raster}`
-            : '';
+        const groups = s.epilogueGroups === undefined ? '' : ' by two warpgroups';
+        const clusters = s.cluster > 1 ? `, clusters of ${s.cluster}` : '';
+        const more = s.skeleton === 'wgmma' ? `, ${s.mode}${groups}${clusters}, raster ${s.raster}` : '';
         const remainder = s.remainderTn === undefined ? '' : ` (remainder ×${s.remainderTn})`;
         return `${s.skeleton}, tile ${s.tm}×${s.tn}${remainder}×${s.tk}, ${s.stages} stages${more}`;
       }

@@ -1,7 +1,9 @@
 /** Candidate schedules of the wgmma skeleton, and the default schedule. */
 import { isDeepStrictEqual } from 'node:util';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
-import type { KernelModule } from '../../../ir/kernel.js';
+import type { KernelModule, Segment } from '../../../ir/kernel.js';
+import type { Scalar } from '../../../ir/scalar.js';
+import { operands as childrenOf } from '../../../ir/scalar.js';
 import type { Contraction } from '../text/contraction.js';
 import { expertsOf, finishesRows, segmentsOf } from '../text/contraction.js';
 import { remainderColumns, waveCount } from './remainderTiles.js';
@@ -34,11 +36,14 @@ interface Tile {
    */
   readonly experts?: number;
   /**
-   * The same for products of E4M3, which take half the time: what hides an epilogue hides half of it, and the three
-   * warps of a deferred one are late. Measured on an H200 (3,840 and 8,448 rows, 6,656 columns, 6,656 deep, finishing
-   * rows; deferred tiles of 224 columns lie between). Tiles without a figure count a tenth less than in 16 bits.
+   * Both for products of E4M3, which take half the time: what hides an epilogue hides half of it, and three warps are
+   * late with the epilogue of the residual stream. Measured on an H200 (docs/log/contractions.md; 3,840 and 8,448 rows
+   * of LLaMA-33B, `residual` for o, which is 6,656 deep; deferred tiles of 224 columns lie between). Tiles without
+   * figures count a tenth less than in 16 bits.
    */
-  readonly narrow?: number;
+  readonly narrow?: Readonly<Record<'rate' | 'residual', number>>;
+  /** Warpgroups for epilogues (CudaGemmSchedule). Only products of E4M3 have them. */
+  readonly epilogueGroups?: 1;
 }
 
 /** What a kernel's rates depend on: the column of TILES, and whether it finishes rows. */
@@ -58,17 +63,21 @@ interface Nature {
  * 192 columns were measured little and are rated low.
  */
 const TILES: readonly Tile[] = [
-  { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.985, narrow: 1 },
+  { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.985, narrow: { rate: 1, residual: 1 } },
   { mode: 'cooperative', tm: 128, tn: 224, rate: 0.935, residual: 0.92 },
   { mode: 'cooperative', tm: 128, tn: 192, rate: 0.93, residual: 0.9 },
-  { mode: 'deferred', tm: 128, tn: 256, rate: 1.02, residual: 1.045, narrow: 0.8 },
-  { mode: 'deferred', tm: 128, tn: 224, rate: 0.95, residual: 0.97, narrow: 0.73 },
-  { mode: 'deferred', tm: 128, tn: 192, rate: 0.95, residual: 0.96, narrow: 0.67 },
+  { mode: 'deferred', tm: 128, tn: 256, rate: 1.02, residual: 1.045, narrow: { rate: 1.105, residual: 0.985 } },
+  {
+    ...{ mode: 'deferred', tm: 128, tn: 256, epilogueGroups: 1 },
+    ...{ rate: 0, residual: 0, narrow: { rate: 1.03, residual: 1.07 } },
+  },
+  { mode: 'deferred', tm: 128, tn: 224, rate: 0.95, residual: 0.97, narrow: { rate: 1.05, residual: 0.9 } },
+  { mode: 'deferred', tm: 128, tn: 192, rate: 0.95, residual: 0.96, narrow: { rate: 1, residual: 0.835 } },
   { mode: 'pingpong', tm: 128, tn: 208, rate: 0.965, residual: 0.985 },
-  { mode: 'pingpong', tm: 128, tn: 192, rate: 0.965, residual: 1, narrow: 0.985 },
+  { mode: 'pingpong', tm: 128, tn: 192, rate: 0.965, residual: 1, narrow: { rate: 1.02, residual: 0.89 } },
   { mode: 'pingpong', tm: 128, tn: 176, rate: 0.93, residual: 0.96 },
   { mode: 'pingpong', tm: 128, tn: 160, rate: 0.9, residual: 0.93 },
-  { mode: 'pingpong', tm: 128, tn: 128, rate: 0.85, residual: 0.88, narrow: 0.92 },
+  { mode: 'pingpong', tm: 128, tn: 128, rate: 0.85, residual: 0.88, narrow: { rate: 0.985, residual: 0.965 } },
   { mode: 'pingpong', tm: 128, tn: 96, rate: 0.75, residual: 0.75 },
   { mode: 'pingpong', tm: 128, tn: 64, rate: 0.6, residual: 0.6 },
   { mode: 'pingpong', tm: 192, tn: 128, rate: 0.86, residual: 0.89 },
@@ -88,8 +97,8 @@ const FINISHED_ROWS = [1408];
  * groups of 6.
  */
 const FINISHED_ALONE = { rate: 1.02, residual: 0.97 } as const;
-/** The same for E4M3 from many rows on: 923 TFLOP/s alone and 959 in clusters of 2. */
-const NARROW_ALONE = 0.965;
+/** The same for E4M3 from many rows on: 0.965 to 1.01 of clusters of 2. */
+const NARROW_ALONE = 0.98;
 /** Rate of E4M3 in tiles that were measured in 16 bits only, as a share of theirs. */
 const UNMEASURED_NARROW = 0.9;
 /**
@@ -132,7 +141,9 @@ const base = { kind: 'gemm', skeleton: 'wgmma' } as const;
 function rateOf(tile: Tile, nature: Nature, cluster: 1 | 2, rows: number, tilesOfBlock: number): number {
   const own = (each: Tile): number => {
     if (nature.hasExperts) return each.experts ?? each[nature.which];
-    return nature.isNarrow ? (each.narrow ?? UNMEASURED_NARROW * each[nature.which]) : each[nature.which];
+    return nature.isNarrow
+      ? (each.narrow?.[nature.which] ?? UNMEASURED_NARROW * each[nature.which])
+      : each[nature.which];
   };
   const rate = (each: Tile): number => own(each) * (cluster === 2 ? 1 : alone(each, nature, rows));
   const last =
@@ -194,6 +205,11 @@ function lowTiles(
   return schedules.find(({ tn }) => inOneWave(tn)) ?? schedules.findLast(isFull);
 }
 
+/** Whether the epilogue reads what it adds to. */
+const readsElements = ({ outputs }: Segment): boolean => outputs.some(({ value }) => isOfElement(value));
+const isOfElement = (s: Scalar): boolean =>
+  (s.op === 'load' && s.access.kind === 'element' && s.access.via === undefined) || childrenOf(s).some(isOfElement);
+
 /** Legal schedules to measure at `rows` rows, the most promising first. Empty if wgmma cannot run the kernel. */
 export function wgmmaCandidates(
   kernel: Contraction,
@@ -202,16 +218,19 @@ export function wgmmaCandidates(
   rows: number,
 ): CudaGemmSchedule[] {
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
-  const addsToStream = segmentsOf(kernel).some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum'));
+  const isNarrow = typeOf(kernel, module) === 'e4m3';
+  // Gates and ups of E4M3 leave sums, too: the scales of the rows that the next product reads.
+  const addsToStream = segmentsOf(kernel).some(
+    (segment) => segment.outputs.some(({ kind }) => kind === 'rowSum') && (!isNarrow || readsElements(segment)),
+  );
   const finishes = finishesRows(kernel);
   const hasExperts = expertsOf(kernel) !== undefined;
-  const isNarrow = typeOf(kernel, module) === 'e4m3';
   const which = kernel.k < DEEP && addsToStream ? 'residual' : 'rate';
   const nature: Nature = { which, finishes, hasExperts, isNarrow };
   // Rows of bytes take half of L2: o of E4M3 reached 563 TFLOP/s in groups of 10 row tiles and 746 in groups of 22.
   const groups = finishes && !isNarrow ? FINISHED_ROWS : RASTER_ROWS;
   for (const tile of TILES) {
-    const { mode, tm, tn } = tile;
+    const { mode, tm, tn, epilogueGroups } = tile;
     for (const cluster of [2, 1] as const) {
       for (const rasterRows of groups) {
         const whole = deepest(kernel, module, device, {
@@ -221,6 +240,7 @@ export function wgmmaCandidates(
           tn,
           cluster,
           raster: rasterOf(device.multiprocessors, cluster, tm, rasterRows, finishes),
+          ...(epilogueGroups === undefined ? {} : { epilogueGroups }),
         });
         if (whole === undefined) continue;
         // Deferred epilogues of the residual stream become slower: only a narrow tile would hide the longest epilogue.

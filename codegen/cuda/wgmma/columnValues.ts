@@ -88,7 +88,7 @@ export interface ColumnValueTexts {
 /** For kernels that keep none. */
 export const NO_COLUMN_VALUES: ColumnValueTexts = { loadColumns: '', storeColumns: '' };
 
-/** `self`: C expression (int) of a thread's number among `threads`. `column0` of each segment as the templates count. */
+/** `self`: C expression (int) of a thread's number among `threads`. `column0`: as the templates count, by segment. */
 export function columnValueTexts(
   segments: readonly { readonly segment: Segment; readonly column0: string; readonly endTile: number }[],
   operands: CudaOperands,

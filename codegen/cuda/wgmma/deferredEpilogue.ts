@@ -1,7 +1,8 @@
 /**
  * The deferred epilogue: consumers leave their products in shared memory and go on to the next tile, while the
- * producer's idle warps, and warpgroups for epilogues if the schedule has any, run the epilogue. The tensor cores wait only while products are stored there: less than 1 % of
- * a tile's time for K = 6,656, whatever the epilogue reads and writes. Tiles stay as wide as cooperative ones.
+ * producer's idle warps, and warpgroups for epilogues if the schedule has any, run the epilogue. The tensor cores wait
+ * only while products are stored there: less than 1 % of a tile's time for K = 6,656, whatever the epilogue reads and
+ * writes. Tiles stay as wide as cooperative ones.
  */
 import { render } from '../text/templates.js';
 import { HALF_BYTES, loadHandoffText, storeHandoffText } from './handoff.js';

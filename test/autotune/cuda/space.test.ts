@@ -7,6 +7,7 @@ import { contractionOf } from '../../../autotune/cuda/rival.js';
 import { cudaScheduling } from '../../../codegen/cuda/scheduling.js';
 import { defaultCudaSchedule, isLegalCuda } from '../../../codegen/cuda/index.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
+import type { Bucket } from '../../../ir/plan.js';
 import { cudaNumerics } from '../../../driver/target.js';
 import { kernelAt } from '../fixture.js';
 import { cudaModule, FACTS, MACHINE, WIDE } from './fixture.js';
@@ -36,21 +37,52 @@ describe('the space of a kernel', () => {
 });
 
 describe('products of E4M3', () => {
-  it('start with cooperative tiles or ping-pong, because deferred epilogues are late', () => {
-    const narrow = cudaModule(WIDE, cudaNumerics('fp8'));
-    for (const path of ['layers.0.attention.qkv', 'layers.0.attention.o', 'layers.0.ffn.down']) {
-      const kernel = kernelAt(narrow, path);
-      for (const rows of [3840, 8448]) {
-        const bucket = scoringBucket({ tokens: rows, rows, longest: 256 });
-        const start = defaultCudaSchedule(kernel, narrow, FACTS, bucket) as CudaGemmSchedule;
-        expect(['cooperative', 'pingpong']).toContain(start.mode);
-        expect(start).toMatchObject({ skeleton: 'wgmma', tm: 128, tk: 128 });
-        const cost = cudaCost(kernel, narrow, bucket, MACHINE);
-        const deferred = { ...start, tn: 256, mode: 'deferred', stages: 3 } as const;
-        expect(cost({ ...start, tn: 256, mode: 'cooperative', stages: 4 })).toBeLessThan(cost(deferred));
-        expect(cost({ ...start, tn: 192, mode: 'pingpong', stages: 5 })).toBeLessThan(cost(deferred));
-      }
+  const narrow = cudaModule(WIDE, cudaNumerics('fp8'));
+  const bucketOf = (rows: number): Bucket => scoringBucket({ tokens: rows, rows, longest: 256 });
+  const defaultOf = (path: string, rows: number): CudaGemmSchedule =>
+    defaultCudaSchedule(kernelAt(narrow, path), narrow, FACTS, bucketOf(rows)) as CudaGemmSchedule;
+  const deferred = { skeleton: 'wgmma', mode: 'deferred', tm: 128, tn: 256, tk: 128, stages: 3 };
+
+  it('start with deferred tiles, and with two warpgroups for epilogues where the stream is read', () => {
+    const three = { ...deferred, cluster: 2, raster: 22 };
+    for (const [path, rows] of [
+      ['layers.0.attention.qkv', 8448],
+      ['layers.0.ffn.gate_up', 3840],
+      ['layers.0.ffn.down', 8448],
+    ] as const) {
+      expect(defaultOf(path, rows)).toMatchObject(three);
+      expect(defaultOf(path, rows).epilogueGroups).toBeUndefined();
     }
+    // Pairs of 45 row tiles would multiply one for nothing.
+    expect(defaultOf('layers.0.ffn.down', 5760)).toMatchObject({ ...three, cluster: 1 });
+    expect(defaultOf('layers.0.attention.o', 8448)).toMatchObject({ ...three, epilogueGroups: 1 });
+    expect(defaultOf('layers.0.attention.qkv', 512).mode).toBe('pingpong');
+  });
+
+  it('are estimated as they were measured: three warps are late where the stream is read', () => {
+    const order = (path: string): number[] => {
+      const cost = cudaCost(kernelAt(narrow, path), narrow, bucketOf(8448), MACHINE);
+      const three = { ...defaultOf('layers.0.attention.qkv', 8448) };
+      return [
+        three,
+        { ...three, epilogueGroups: 1 } as const,
+        { ...three, mode: 'cooperative', stages: 4 } as const,
+      ].map(cost);
+    };
+    const [three, , together] = order('layers.0.attention.qkv');
+    expect(three).toBeLessThan(together!);
+    const [late, four, shown] = order('layers.0.attention.o');
+    expect(four).toBeLessThan(shown!);
+    expect(four).toBeLessThan(late!);
+  });
+
+  it('are enumerated with stages of their own, and reach warpgroups for epilogues in one step', () => {
+    const kernel = kernelAt(narrow, 'layers.0.attention.o');
+    const space = new CudaSpace(kernel, narrow, FACTS);
+    const start = defaultOf('layers.0.attention.qkv', 8448);
+    expect(space.enumerate(start).length).toBeGreaterThan(20);
+    expect(space.neighbours(start)).toContainEqual({ ...start, epilogueGroups: 1 });
+    expect(space.neighbours({ ...start, epilogueGroups: 1 })).toContainEqual(start);
   });
 });
 

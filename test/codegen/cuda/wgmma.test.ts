@@ -142,6 +142,8 @@ describe('isLegalWgmma', () => {
       { ...DEFERRED, remainderTn: 72 },
       /remainderTn must be a multiple of 16/,
     ],
+    ['a warpgroup for epilogues that are shown', o, { ...PINGPONG, epilogueGroups: 1 }, /need the deferred mode/],
+    ['a warpgroup for epilogues of 16 bits', o, { ...DEFERRED, epilogueGroups: 1 }, /take long enough/],
     ['too many accumulators', o, { ...PINGPONG, tn: 224 }, /224 accumulators, 208 at most/],
     ['a deferred epilogue of tall tiles', o, { ...DEFERRED, tm: 256, tn: 96 }, /deferred tiles take 128 rows/],
     ['a deferred epilogue of the vocabulary', HEAD, DEFERRED, /rounded to 20 bits/],
