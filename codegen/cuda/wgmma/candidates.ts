@@ -37,9 +37,9 @@ interface Tile {
   readonly experts?: number;
   /**
    * Both for products of E4M3, which take half the time: what hides an epilogue hides half of it, and three warps are
-   * late with the epilogue of the residual stream. Measured on an H200 (docs/log/contractions.md; 3,840 and 8,448 rows
-   * of LLaMA-33B, `residual` for o, which is 6,656 deep; deferred tiles of 224 columns lie between). Tiles without
-   * figures count a tenth less than in 16 bits.
+   * late with the epilogue of the residual stream. Measured on an H200 (docs/log/contractions.md; 3,840 and 8,448
+   * rows, hidden size 6,656, `residual` for o; deferred tiles of 224 columns lie between). Tiles without figures count
+   * a tenth less than in 16 bits.
    */
   readonly narrow?: Readonly<Record<'rate' | 'residual', number>>;
   /** Warpgroups for epilogues (CudaGemmSchedule). Only products of E4M3 have them. */
