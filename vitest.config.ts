@@ -13,6 +13,7 @@ const LONG = [
   'codegen/cuda/randomModel',
   'codegen/cuda/slotStores',
   'e2e/generate',
+  'codegen/cuda/grouped',
   'codegen/cuda/hopper',
   'codegen/layer',
   'e2e/generateSmall',
@@ -88,6 +89,7 @@ const SLOW = 'test/slow/**/*.test.ts';
 
 /** Files with cases that run in test:slow only (test/support/thorough.ts): there, they run with all of them. */
 const THOROUGH = [
+  'codegen/cuda/grouped',
   'codegen/cuda/hopper',
   'codegen/cuda/normedHeads',
   'codegen/cuda/hopperExperts',

@@ -9,7 +9,7 @@
  *
  * Memory (layout `groups`): blocks of 8 rows × 128 columns, those of 8 rows one after another. A block is 128 words of
  * codes, 16 for each row, then for each row the word of each of its groups: the scale's f32 with the zero point in
- * the lowest four bits, which scales of 16 bits leave free. Word 4·q + i of a row has columns 32·i + 2·q and its
+ * the lowest eight bits, which scales of 16 bits leave free. Word 4·q + i of a row has columns 32·i + 2·q and its
  * neighbour, and those 8, 16 and 24 behind them: the elements that lane q of a quad multiplies in two steps of tensor
  * cores. Pair p of a word is in bits 4·p and 4·p + 16.
  */
@@ -22,8 +22,8 @@ export const BLOCK_ROWS = 8;
 export const BLOCK_COLUMNS = 128;
 const CODE_WORDS = 128;
 const WORDS_OF_ROW = 16;
-/** Bits of a scale's word that hold the zero point. */
-export const ZERO_BITS = 15;
+/** Bits of a scale's word that hold the zero point: a byte, so that one instruction finds it. */
+export const ZERO_BITS = 255;
 
 /** 32-bit words of a block. */
 export const blockWords = (group: GroupSize): number => CODE_WORDS + (BLOCK_ROWS * BLOCK_COLUMNS) / group;

@@ -43,7 +43,7 @@ export type TensorSource =
 
 /**
  * What is read of an encoded matrix in place of its values: codes as f32; for each row and group of columns the f32 of
- * its scale with its zero point in the lowest four bits (ir/groups.ts); or the scale of each row.
+ * its scale with its zero point in the lowest eight bits (ir/groups.ts); or the scale of each row.
  */
 export type EncodedPart =
   { readonly kind: 'codes' | 'row scales' } | { readonly kind: 'scales'; readonly group: number };

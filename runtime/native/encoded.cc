@@ -275,7 +275,7 @@ void readScales(const Encoded &matrix, size_t first, size_t count, float *out) {
     const size_t row = (first + i) / columns, column = (first + i) % columns * matrix.group;
     const Affine affine = affineOf(matrix, row, column / matrix.scales.blockColumns, column);
     const uint32_t scale = bitsOf(affine.scale), zero = static_cast<uint32_t>(static_cast<int32_t>(affine.zero));
-    if ((scale & 15u) != 0 || zero > 15u) failScale(matrix, row, column, "none of 16 bits");
+    if ((scale & 255u) != 0 || zero > 15u) failScale(matrix, row, column, "none of 16 bits");
     const uint32_t word = scale | zero;
     std::memcpy(out + i, &word, 4);
   }

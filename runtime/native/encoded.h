@@ -47,7 +47,7 @@ constexpr size_t BLOCK_UNIT = 32;
 /** By name; null if there is none. */
 const BlockFormat *findBlockFormat(const std::string &name);
 
-/** What is read of a matrix: values; codes as f32; scales with zero points in their lowest four bits; a row's scale. */
+/** What is read of a matrix: values; codes as f32; scales with zero points in their lowest byte; a row's scale. */
 enum class EncodedReads { Values, Codes, Scales, RowScales };
 
 /** A [rows, k] matrix. Every part lies inside the memory of an owner, and groups are columns of scales. */

@@ -2,22 +2,39 @@
  * Contractions over weights of 4 bits in groups (ir/groups.ts). TMA keeps blocks of codes and their scales in flight;
  * warps turn codes into 16-bit integers in registers, with weights as the rows of mma.sync and rows of the call as its
  * columns. The sum of a group is exact up to the instruction's own rounding, in order of k; totals are added in order
- * of groups by fused multiply-adds, whatever the tile and the number of warps that share it.
+ * of groups by fused multiply-adds within each quarter of k, and quarters in their order, whatever the tile and the
+ * number of warps that share it.
  */
 import type { CudaGemmSchedule, TensorMapDecl } from '../../../ir/cuda.js';
-import { BLOCK_COLUMNS, BLOCK_ROWS, blockWords, type GroupSize } from '../../../ir/groups.js';
+import { BLOCK_COLUMNS, BLOCK_ROWS, blockWords, type GroupSize, ZERO_BITS } from '../../../ir/groups.js';
 import type { GemmKernel } from '../../../ir/kernel.js';
 import { finishesRows, rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import { finishOfTile } from '../text/finish.js';
 import { kernelHead, physicalColumns, type CudaOperands, type EmittedCuda } from '../text/operands.js';
 import { rowPrologue } from '../text/programs.js';
 import { render } from '../text/templates.js';
-import { blocksOf, FUNCTIONS, launchOfTiles, ringOptions, unitPrograms } from '../skinny/ring.js';
+import { FUNCTIONS, launchOfTiles, ringOptions, unitPrograms } from '../skinny/ring.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { groupedLayout, SLAB, SLABS_OF_CHUNK, SLICE, type GroupedLayout } from './layout.js';
+import { groupedBlocks, groupedLayout, RANGES, SLAB, SLABS_OF_CHUNK, SLICE, type GroupedLayout } from './layout.js';
 
-/** 16-bit floats whose last bit weighs 1, twice in a word: 128 in bf16, 1,024 in f16. */
-const MAGIC = { bf16: '0x43004300', f16: '0x64006400' } as const;
+/**
+ * How codes become numbers. Bits 0 to 3 of each half of a word, under `magic`, are a float whose last bit weighs a
+ * `unit`th; bits 4 to 7 are one less `offset` after a multiplication by `upperFactor`. In bf16 these bits alone are 16
+ * codes of the smallest subnormal, and 2^127 makes quarters of them: so everything is in quarters there, and the
+ * products are multiplied by 4 at last. In f16 they stay under the same exponent as the lower ones.
+ */
+const CODES = {
+  bf16: {
+    ...{ magic: '0x42004200', magicOffset: '0x42004200', unit: '4.0f' },
+    ...{ upperCodes: 'codes & 0x00f000f0u', upperFactor: '0x7f007f00' },
+    zeroAbout: 'Codes c count as quarters: 32 + c/4 and c/4·2^-127, less 32 + zero/4 and zero/4.',
+  },
+  f16: {
+    ...{ magic: '0x64006400', magicOffset: '0x63806380', unit: '1.0f' },
+    ...{ upperCodes: 'tw_masked(codes, 0x00f000f0u, magic)', upperFactor: '0x2c002c00' },
+    zeroAbout: 'Codes c are 1024 + c and 1024 + 16·c, less 1024 + zero and, after division by 16, 64 + zero.',
+  },
+} as const;
 
 function halfType(dtype: string): 'bf16' | 'f16' {
   if (dtype === 'f16' || dtype === 'bf16') return dtype;
@@ -45,35 +62,42 @@ export function emitGrouped(
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
   const values = prologue.scalars.length;
   const layout = groupedLayout(schedule, values, group);
-  const { warps, groups, split, chunks, pitch } = layout;
+  const { warps, groups, split, regions, pitch } = layout;
   const tiles = columnTiles(segments, tn);
   const allChunks = kernel.k / BLOCK_COLUMNS;
-  const shared = ringOptions(kernel, schedule, layout, tiles, prologue);
+  const rangeChunks = Math.ceil(allChunks / RANGES);
+  const span = (RANGES / split) * rangeChunks;
+  const kBlocks = Math.min(span, allChunks);
+  const shared = ringOptions(kernel, schedule, layout, tiles, prologue, kBlocks);
   const { threads } = shared;
   const mmaType = halfType(operands.get(kernel.a).dtype);
   const tensorMaps = tensorMapsOf(kernel, operands, schedule, group);
   const common = {
     ...layout,
-    ...loadTexts(schedule, layout),
+    ...loadTexts(schedule, layout, span),
     ...shared,
     ...{ group, allChunks, mmaType },
-    magic: MAGIC[mmaType],
+    ...CODES[mmaType],
+    zeroBits: ZERO_BITS,
+    ...{ rangeChunks, span },
+    ...(split === RANGES ? { isOneRange: true, blockEnd: kBlocks } : { isOneRange: false, blockEnd: 'end' }),
     isSplit: split > 1,
-    isPartial: allChunks % chunks !== 0,
-    rounds: chunks / split,
+    isSplitInTwo: split === 2,
+    isPartial: allChunks !== split * span,
     tiles: tm / 8,
-    own: (tm / 8) * (4 / split),
+    own: tm / 2,
     wordsOfGroup: 4 / groups,
-    blockWords: layout.blockBytes / 4,
     sliceBytes: (SLICE / BLOCK_ROWS) * layout.blockBytes,
     slabBytes: tm * SLAB * 2,
-    sliceFloats: split * groups * tm * SLICE,
-    splitThreads: 32 * split,
-    exchangeOffset: layout.exchangeOffset / 4,
+    chunkABytes: SLABS_OF_CHUNK * tm * SLAB * 2,
+    regionFloats: tm * pitch,
+    regions,
+    quarterTile: (tm * tn) / 4,
+    quarterRow: tn / 4,
   };
   const head = kernelHead({
     ...{ symbol, extents: operands.extents, parameters, tensorMaps, threads },
-    blocks: blocksOf(layout),
+    blocks: groupedBlocks(schedule, layout),
     isRestrict: !finishesRows(kernel),
   });
   const finish = finishOfTile(kernel, operands, { tm, across: tiles.total, warps, isSmall: true }, `row0 / ${tm}`);
@@ -125,24 +149,26 @@ function tensorMapsOf(
 
 /** Statements that fill a stage. */
 function loadTexts(
-  { tm, tk }: CudaGemmSchedule,
-  { chunks, aBytes, blockBytes, chunkBytes, stageBytes }: GroupedLayout,
+  { tm }: CudaGemmSchedule,
+  { split, aBytes, blockBytes, chunkBytes, stageBytes }: GroupedLayout,
+  span: number,
 ): Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPrefetchB', string>> {
   const each = (count: number, print: (i: number) => string): string =>
     Array.from({ length: count }, (_, i) => print(i)).join(' ');
   const a = (stage: string, block: string): string =>
-    each(
-      chunks * SLABS_OF_CHUNK,
-      (slab) =>
+    each(split * SLABS_OF_CHUNK, (slab) => {
+      const first = (Math.floor(slab / SLABS_OF_CHUNK) * span * SLABS_OF_CHUNK + (slab % SLABS_OF_CHUNK)) * SLAB;
+      return (
         `tw_load_box(shared + ${stage} * ${stageBytes} + ${slab * tm * SLAB * 2}, &m0, ` +
-        `${block} * ${tk} + ${slab * SLAB}, row0, full + 8 * ${stage});`,
-    );
+        `${block} * ${BLOCK_COLUMNS} + ${first}, row0, full + 8 * ${stage});`
+      );
+    });
   const b = (stage: string, block: string): string =>
     each(
-      chunks,
-      (chunk) =>
-        `tw_load_box(shared + ${stage} * ${stageBytes} + ${aBytes + chunk * chunkBytes}, weight, ` +
-        `(${block} * ${chunks} + ${chunk}) * ${blockBytes / 4}, column0 / ${BLOCK_ROWS}, full + 8 * ${stage});`,
+      split,
+      (part) =>
+        `tw_load_box(shared + ${stage} * ${stageBytes} + ${aBytes + part * chunkBytes}, weight, ` +
+        `(${block} + ${part * span}) * ${blockBytes / 4}, column0 / ${BLOCK_ROWS}, full + 8 * ${stage});`,
     );
   return {
     loadA: a('stage', 'block'),

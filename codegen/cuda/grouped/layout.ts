@@ -4,8 +4,8 @@ import { BLOCK_COLUMNS, BLOCK_ROWS, blockWords, type GroupSize } from '../../../
 import type { Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
 import { fragmentProblem } from '../text/programs.js';
-import { MOST_COLUMNS } from '../wgmma/layout.js';
 import { skinnyTileStep } from '../skinny/layout.js';
+import { blocksOf } from '../skinny/ring.js';
 
 /** Columns of k in a row of a box: the width of the swizzle pattern. */
 export const SLAB = 64;
@@ -15,20 +15,28 @@ const BARRIER = 8;
 const BOX_ALIGNMENT = 128;
 /** Weights that a warp multiplies: the rows of one instruction. */
 export const SLICE = 16;
-const MOST_WARPS = 16;
 const TILE_ROWS: readonly number[] = [8, 16, 32, 64];
+/** A chunk of k for each warp that shares 16 weights. */
 const DEPTHS: readonly number[] = [128, 256, 512];
 export const GROUPED_STAGES = { least: 2, most: 24 } as const;
-/** Most rows of a tile for which warps take the chunks of k in turn: all of them exchange the sums of a chunk. */
-const SPLIT_ROWS = 16;
+/** Most columns of a tile: gate and up of 35,840 columns are one tile for each multiprocessor of an H100. */
+const MOST_COLUMNS = 288;
+
+/**
+ * Ranges of k: chunks of 128 in order, a quarter of them each, rounded up. Sums of groups are added within a range, and
+ * ranges in their order.
+ */
+export const RANGES = 4;
+/** Regions of products: the first warp of two adds its two ranges, the second must leave them apart. */
+const REGIONS: Readonly<Record<number, number>> = { 1: 1, 2: 3 };
 
 export interface GroupedLayout {
-  /** Chunks of 128 of k in a stage. */
-  readonly chunks: number;
-  /** Groups of columns in a chunk. */
+  /** Groups of columns in a chunk of 128 of k. */
   readonly groups: number;
-  /** Warps that share 16 weights, and take chunks in turn. */
+  /** Warps that share 16 weights, each with its own ranges of k, and chunks of a stage. */
   readonly split: number;
+  /** Sums of ranges of k in shared memory at the end. */
+  readonly regions: number;
   readonly consumerWarps: number;
   readonly valueWarps: number;
   readonly warps: number;
@@ -42,42 +50,39 @@ export interface GroupedLayout {
   readonly pitch: number;
   readonly barrierOffset: number;
   readonly valuesOffset: number;
-  /** Where warps exchange sums of groups; two places by turns. */
-  readonly exchangeOffset: number;
-  readonly exchangeFloats: number;
   readonly sharedBytes: number;
-}
-
-/** Warps that share the 16 weights of a slice. */
-function splitOf({ tm, tn, tk }: CudaGemmSchedule): number {
-  if (tm > SPLIT_ROWS) return 1;
-  const slices = Math.ceil(tn / SLICE);
-  return [4, 2].find((split) => split <= tk / BLOCK_COLUMNS && split * slices <= MOST_WARPS) ?? 1;
 }
 
 /** `rowValues` floats per row are kept for the epilogue. */
 export function groupedLayout(schedule: CudaGemmSchedule, rowValues: number, group: GroupSize): GroupedLayout {
   const { tm, tn, tk, stages } = schedule;
-  const [chunks, groups, split] = [tk / BLOCK_COLUMNS, BLOCK_COLUMNS / group, splitOf(schedule)];
+  const [groups, split] = [BLOCK_COLUMNS / group, tk / BLOCK_COLUMNS];
+  const regions = REGIONS[split] ?? RANGES;
   const consumerWarps = (tn / SLICE) * split;
   const valueWarps = rowValues === 0 ? 0 : Math.ceil(tm / (tn < 128 ? 16 : 64));
   const aBytes = tm * tk * 2;
   const blockBytes = blockWords(group) * 4;
   const boxBytes = (tn / BLOCK_ROWS) * blockBytes;
   const chunkBytes = roundUp(boxBytes, BOX_ALIGNMENT);
-  const stageBytes = roundUp(aBytes + chunks * chunkBytes, ALIGNMENT);
+  const stageBytes = roundUp(aBytes + split * chunkBytes, ALIGNMENT);
   const pitch = tn + 8;
-  const barrierOffset = Math.max(stages * stageBytes, tm * pitch * 4);
-  const exchangeOffset = barrierOffset + roundUp(2 * BARRIER * stages, 16);
-  const exchangeFloats = split === 1 ? 0 : (tn / SLICE) * split * groups * tm * SLICE;
-  const valuesOffset = exchangeOffset + 2 * exchangeFloats * 4;
+  const barrierOffset = Math.max(stages * stageBytes, regions * tm * pitch * 4);
+  const valuesOffset = barrierOffset + roundUp(2 * BARRIER * stages, 16);
   return {
-    ...{ chunks, groups, split, consumerWarps, valueWarps, warps: consumerWarps + 1 + valueWarps },
-    ...{ aBytes, blockBytes, chunkBytes, stageBytes, copiedBytes: aBytes + chunks * boxBytes, pitch },
-    ...{ barrierOffset, valuesOffset, exchangeOffset, exchangeFloats },
+    ...{ groups, split, regions, consumerWarps, valueWarps, warps: consumerWarps + 1 + valueWarps },
+    ...{ aBytes, blockBytes, chunkBytes, stageBytes, copiedBytes: aBytes + split * boxBytes, pitch },
+    ...{ barrierOffset, valuesOffset },
     sharedBytes: ALIGNMENT + valuesOffset + tm * rowValues * 4,
   };
 }
+
+const REGISTERS = 65_536;
+/** Registers of a thread whose sums are for so many rows, as NVIDIA's compiler counts them. */
+const REGISTERS_OF: Readonly<Record<number, number>> = { 8: 56, 16: 72, 32: 112, 64: 168 };
+
+/** Blocks that share a multiprocessor if their shared memory and registers do. */
+export const groupedBlocks = ({ tm }: CudaGemmSchedule, layout: GroupedLayout): number =>
+  2 * layout.warps * 32 * REGISTERS_OF[tm]! <= REGISTERS ? blocksOf(layout) : 1;
 
 /** The reason why the skeleton cannot run the kernel with this schedule, apart from operands and shared memory. */
 export function groupedProblem(segments: readonly Segment[], schedule: CudaGemmSchedule): string | undefined {

@@ -6,7 +6,7 @@ import type { SkinnyDevice } from '../skinny/candidates.js';
 import { widths } from '../skinny/candidates.js';
 import { skinnyTileStep } from '../skinny/layout.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { GROUPED_STAGES, groupedLayout, groupedProblem, SLICE } from './layout.js';
+import { GROUPED_STAGES, groupedBlocks, groupedLayout, groupedProblem, SLICE } from './layout.js';
 
 /** Groups of the weights of a kernel; undefined if they have none. */
 export const groupOfKernel = (
@@ -37,12 +37,15 @@ export function groupedScheduleProblem(
 
 const MOST_WARPS_OF_BLOCK = 24;
 const RESERVED_BYTES = 1024;
-/** Warps of a block from which on a multiprocessor is busy. */
-const ENOUGH_WARPS = 8;
-/** Elements of a tile from which on its epilogue leaves memory idle. */
-const LONG_EPILOGUE = 8192;
+/** Warps of a block that multiply, at most: the ranges of k are divided among so many. */
+const ENOUGH_WARPS = 16;
+/** Most rows for which warps divide k. */
+const SPLIT_ROWS = 16;
 
-/** A good untuned schedule at `rows` rows; undefined if there is none. */
+/**
+ * A good untuned schedule at `rows` rows; undefined if there is none. Blocks take half of a multiprocessor where they
+ * can: the next kernel's blocks then begin to read beside them, and these kernels last a few such beginnings.
+ */
 export function defaultGroupedSchedule(
   kernel: GemmKernel,
   module: KernelModule,
@@ -52,23 +55,28 @@ export function defaultGroupedSchedule(
 ): CudaGemmSchedule | undefined {
   const { sharedBytesPerBlock, multiprocessors } = device;
   const { segments } = kernel;
+  const group = groupOfKernel(kernel, module);
+  if (group === undefined) return undefined;
   const tm = [8, 16, 32].find((each) => rows <= each) ?? 64;
+  const isFew = tm <= SPLIT_ROWS;
   const tilesOf = (width: number): number => columnTiles(segments, width).total;
   const step = skinnyTileStep(segments);
-  const all = tm <= 16 ? widths(step, tilesOf, multiprocessors) : [128, 64, step].filter((tn) => tn % step === 0);
+  const all = isFew ? widths(step, tilesOf, multiprocessors) : [128, 64, step].filter((tn) => tn % step === 0);
   for (const tn of all) {
     const slices = tn / SLICE;
-    const deep = tm > 16 || slices >= ENOUGH_WARPS ? 1 : slices * 2 >= ENOUGH_WARPS ? 2 : 4;
-    const isWhole = tilesOf(tn) <= multiprocessors && tm * tn <= LONG_EPILOGUE;
-    for (const blocks of isWhole ? [1] : [2, 1]) {
-      const room = Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES;
-      for (let stages: number = GROUPED_STAGES.most; stages >= GROUPED_STAGES.least; stages--) {
-        const schedule: CudaGemmSchedule = {
-          ...{ kind: 'gemm', skeleton: 'grouped', tm, tn, tk: deep * BLOCK_COLUMNS, stages },
-          ...{ cluster: 1, raster: 1, mode: 'cooperative' },
-        };
-        const fits = { ...device, sharedBytesPerBlock: room + RESERVED_BYTES };
-        if (groupedScheduleProblem(kernel, module, schedule, fits, rowValues) === undefined) return schedule;
+    for (const blocks of [2, 1]) {
+      const room = Math.floor(sharedBytesPerBlock / blocks) - RESERVED_BYTES;
+      for (const split of isFew ? [4, 2, 1] : [1]) {
+        if (slices * split > ENOUGH_WARPS && split > 1) continue;
+        for (let stages: number = GROUPED_STAGES.most; stages >= GROUPED_STAGES.least; stages--) {
+          const schedule: CudaGemmSchedule = {
+            ...{ kind: 'gemm', skeleton: 'grouped', tm, tn, tk: split * BLOCK_COLUMNS, stages },
+            ...{ cluster: 1, raster: 1, mode: 'cooperative' },
+          };
+          const fits = { ...device, sharedBytesPerBlock: room };
+          if (groupedScheduleProblem(kernel, module, schedule, fits, rowValues) !== undefined) continue;
+          if (groupedBlocks(schedule, groupedLayout(schedule, rowValues, group)) >= blocks) return schedule;
+        }
       }
     }
   }

@@ -72,8 +72,13 @@ export function defaultSkinnySchedule(
 }
 
 /** Widths to try, best first: the narrowest with at most one tile for each multiprocessor, then narrower ones. */
-export function widths(step: number, tilesOf: (width: number) => number, multiprocessors: number): readonly number[] {
-  const all = Array.from({ length: Math.floor(LOGPROB_BLOCK / step) }, (_, i) => (i + 1) * step);
+export function widths(
+  step: number,
+  tilesOf: (width: number) => number,
+  multiprocessors: number,
+  most: number = LOGPROB_BLOCK,
+): readonly number[] {
+  const all = Array.from({ length: Math.floor(most / step) }, (_, i) => (i + 1) * step);
   const within = (blocks: number): number | undefined => all.find((width) => tilesOf(width) <= blocks);
   const best = within(multiprocessors) ?? within(2 * multiprocessors) ?? all.at(-1) ?? step;
   return [...all.filter((width) => width <= best).reverse(), step];

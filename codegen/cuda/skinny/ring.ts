@@ -30,16 +30,17 @@ export interface PlacedSegment {
   readonly end: number;
 }
 
-/** The values that templates of rings read by name. */
+/** The values that templates of rings read by name. kBlocks: how often a stage is filled. */
 export function ringOptions(
   kernel: Contraction,
   { tm, tn, tk, stages }: CudaGemmSchedule,
   { warps, consumerWarps, valueWarps, valuesOffset }: RingLayout,
   tiles: ReturnType<typeof columnTiles>,
   prologue: RowPrologue,
+  kBlocks = Math.ceil(kernel.k / tk),
 ) {
   const segments = segmentsOf(kernel);
-  const [kBlocks, step] = [Math.ceil(kernel.k / tk), skinnyStep(segments)];
+  const step = skinnyStep(segments);
   const prefetch = Math.min(stages, kBlocks);
   const rowsAtOnce = Math.min(ROWS_AT_ONCE, Math.ceil(tm / Math.max(1, valueWarps)));
   return {

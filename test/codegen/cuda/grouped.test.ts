@@ -27,8 +27,8 @@ const SIMT: CudaGemmSchedule = { ...GEMM, ...{ skeleton: 'simt', tm: 16, tn: 64,
 function inGroups(
   which: LayerGemm,
   group: GroupSize,
-  half: 'bf16' | 'f16' = 'bf16',
-  [hidden, inter, headDim]: readonly [number, number, number] = [384, 128, 32],
+  half: 'bf16' | 'f16',
+  [hidden, inter, headDim]: readonly [number, number, number],
 ): WgmmaCase {
   const { kernel, module } = layerGemm(which, hidden, inter, headDim, half);
   const weights = module.weights.map((weight) => ({ ...weight, layout: 'groups', format: 'u4', group }) as const);
@@ -54,11 +54,14 @@ describe('weights of 4 bits', () => {
     ['qkv', 32, 'bf16', 20, grouped(8, 32, 512, 2), grouped(16, 96, 256, 3)],
     ['down', 128, 'f16', 70, grouped(64, 32, 128, 4), grouped(16, 16, 256, 3)],
     ['o', 64, 'bf16', 17, grouped(8, 16, 512, 3), grouped(32, 256, 128, 4)],
+    // Quarters of k of 3, 3, 3 and 2 chunks.
+    ['down', 128, 'bf16', 5, grouped(8, 32, 512, 2), grouped(16, 64, 256, 3), [128, 1408, 32]],
+    ['down', 32, 'f16', 3, grouped(8, 128, 256, 4), grouped(64, 16, 128, 5), [128, 1408, 32]],
   ] as const;
-  it.each(casesHere<(typeof CASES)[number]>(CASES, 1))(
+  it.each(casesHere<(typeof CASES)[number]>(CASES, 1, 5))(
     '%s in groups of %i, %s, %i rows: one result in any tile, near that of CUDA cores',
-    (which, group, half, rows, first, second) => {
-      const layer = inGroups(which, group, half);
+    (which, group, half, rows, first, second, sizes) => {
+      const layer = inGroups(which, group, half, sizes ?? [384, 128, 32]);
       const got = run(layer, rows, first, rows % 2 === 0);
       for (const [name, values] of run(layer, rows, second)) expectSame(got.get(name), values, name);
       const reference = run(layer, rows, SIMT);
@@ -98,7 +101,7 @@ describe('the compiler', () => {
     expect(reports).toHaveLength(kernels.length);
     reports.forEach(({ spillStores, spillLoads, registers }, i) => {
       expect({ ...kernels[i], text: '', spillStores, spillLoads }).toMatchObject({ spillStores: 0, spillLoads: 0 });
-      expect(registers).toBeLessThanOrEqual(128);
+      expect(registers).toBeLessThanOrEqual(168);
     });
   });
 });
