@@ -48,20 +48,22 @@ const run = (
 const RESULTS = ['q', 'k', 'v', 'gated', 'nextHalf', 'next', 'nextTail', 'nextParts'];
 
 describe('weights of 4 bits', () => {
+  const SMALL = [384, 128, 32] as const;
+  /** Quarters of k of 3, 3, 3 and 2 chunks. */
+  const LONG = [128, 1408, 32] as const;
   const CASES = [
-    ['o', 128, 'bf16', 1, grouped(8, 96, 128, 3), grouped(64, 48, 256, 2)],
-    ['gateUp', 64, 'f16', 9, grouped(16, 64, 512, 2), grouped(32, 128, 256, 2)],
-    ['qkv', 32, 'bf16', 20, grouped(8, 32, 512, 2), grouped(16, 96, 256, 3)],
-    ['down', 128, 'f16', 70, grouped(64, 32, 128, 4), grouped(16, 16, 256, 3)],
-    ['o', 64, 'bf16', 17, grouped(8, 16, 512, 3), grouped(32, 256, 128, 4)],
-    // Quarters of k of 3, 3, 3 and 2 chunks.
-    ['down', 128, 'bf16', 5, grouped(8, 32, 512, 2), grouped(16, 64, 256, 3), [128, 1408, 32]],
-    ['down', 32, 'f16', 3, grouped(8, 128, 256, 4), grouped(64, 16, 128, 5), [128, 1408, 32]],
+    ['o', 128, 'bf16', 1, grouped(8, 96, 128, 3), grouped(64, 48, 256, 2), SMALL],
+    ['gateUp', 64, 'f16', 9, grouped(16, 64, 512, 2), grouped(32, 128, 256, 2), SMALL],
+    ['qkv', 32, 'bf16', 20, grouped(8, 32, 512, 2), grouped(16, 96, 256, 3), SMALL],
+    ['down', 128, 'f16', 70, grouped(64, 32, 128, 4), grouped(16, 16, 256, 3), SMALL],
+    ['o', 64, 'bf16', 17, grouped(8, 16, 512, 3), grouped(32, 256, 128, 4), SMALL],
+    ['down', 128, 'bf16', 5, grouped(8, 32, 512, 2), grouped(16, 64, 256, 3), LONG],
+    ['down', 32, 'f16', 3, grouped(8, 128, 256, 4), grouped(64, 16, 128, 5), LONG],
   ] as const;
   it.each(casesHere<(typeof CASES)[number]>(CASES, 1, 5))(
     '%s in groups of %i, %s, %i rows: one result in any tile, near that of CUDA cores',
     (which, group, half, rows, first, second, sizes) => {
-      const layer = inGroups(which, group, half, sizes ?? [384, 128, 32]);
+      const layer = inGroups(which, group, half, sizes);
       const got = run(layer, rows, first, rows % 2 === 0);
       for (const [name, values] of run(layer, rows, second)) expectSame(got.get(name), values, name);
       const reference = run(layer, rows, SIMT);
