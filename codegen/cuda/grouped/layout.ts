@@ -5,7 +5,6 @@ import type { Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
 import { fragmentProblem } from '../text/programs.js';
 import { skinnyTileStep } from '../skinny/layout.js';
-import { blocksOf } from '../skinny/ring.js';
 
 /** Columns of k in a row of a box: the width of the swizzle pattern. */
 export const SLAB = 64;
@@ -20,7 +19,7 @@ const TILE_ROWS: readonly number[] = [8, 16, 32, 64];
 const DEPTHS: readonly number[] = [128, 256, 512];
 export const GROUPED_STAGES = { least: 2, most: 24 } as const;
 /** Most columns of a tile: gate and up of 35,840 columns are one tile for each multiprocessor of an H100. */
-const MOST_COLUMNS = 288;
+export const MOST_COLUMNS = 288;
 
 /**
  * Ranges of k: chunks of 128 in order, a quarter of them each, rounded up. Sums of groups are added within a range, and
@@ -76,13 +75,28 @@ export function groupedLayout(schedule: CudaGemmSchedule, rowValues: number, gro
   };
 }
 
-const REGISTERS = 65_536;
+/** Registers of each of the four schedulers of a multiprocessor, which take a block's warps in turn. */
+const REGISTERS = 16_384;
+const SCHEDULERS = 4;
 /** Registers of a thread whose sums are for so many rows, as NVIDIA's compiler counts them. */
-const REGISTERS_OF: Readonly<Record<number, number>> = { 8: 56, 16: 72, 32: 112, 64: 168 };
+const REGISTERS_OF: Readonly<Record<number, number>> = { 8: 64, 16: 72, 32: 112, 64: 168 };
 
-/** Blocks that share a multiprocessor if their shared memory and registers do. */
-export const groupedBlocks = ({ tm }: CudaGemmSchedule, layout: GroupedLayout): number =>
-  2 * layout.warps * 32 * REGISTERS_OF[tm]! <= REGISTERS ? blocksOf(layout) : 1;
+/** Registers that warps take of a scheduler. */
+const registersOf = (tm: number, warps: number): number => Math.ceil(warps / SCHEDULERS) * 32 * REGISTERS_OF[tm]!;
+
+/** Blocks whose registers a multiprocessor holds: what the compiler is told, so that it takes no more of them. */
+export function groupedBlocks({ tm }: CudaGemmSchedule, { warps }: GroupedLayout): number {
+  let blocks = 1;
+  while (registersOf(tm, (blocks + 1) * warps) <= REGISTERS) blocks++;
+  return blocks;
+}
+
+/** Warps of a block of few rows whose tile is narrow, with which wider ones share a multiprocessor. */
+const NEIGHBOUR_WARPS = 8;
+
+/** Whether a block leaves registers for one of another kernel. Shared memory is the schedule's to leave. */
+export const leavesRegisters = ({ tm }: CudaGemmSchedule, { warps }: GroupedLayout): boolean =>
+  registersOf(tm, warps) + registersOf(tm, NEIGHBOUR_WARPS) <= REGISTERS;
 
 /** The reason why the skeleton cannot run the kernel with this schedule, apart from operands and shared memory. */
 export function groupedProblem(segments: readonly Segment[], schedule: CudaGemmSchedule): string | undefined {

@@ -6,7 +6,7 @@ import type { SkinnyDevice } from '../skinny/candidates.js';
 import { widths } from '../skinny/candidates.js';
 import { skinnyTileStep } from '../skinny/layout.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { GROUPED_STAGES, groupedBlocks, groupedLayout, groupedProblem, SLICE } from './layout.js';
+import { GROUPED_STAGES, groupedLayout, groupedProblem, leavesRegisters, MOST_COLUMNS, SLICE } from './layout.js';
 
 /** Groups of the weights of a kernel; undefined if they have none. */
 export const groupOfKernel = (
@@ -38,9 +38,12 @@ export function groupedScheduleProblem(
 const MOST_WARPS_OF_BLOCK = 24;
 const RESERVED_BYTES = 1024;
 /** Warps of a block that multiply, at most: the ranges of k are divided among so many. */
-const ENOUGH_WARPS = 16;
-/** Most rows for which warps divide k. */
-const SPLIT_ROWS = 16;
+const ENOUGH_WARPS = 12;
+/**
+ * Widest tiles that are tried at so many rows, for which warps divide k: one for each multiprocessor is best. Registers
+ * limit the warps of a block, 16 weights each.
+ */
+const WIDEST: Readonly<Record<number, number>> = { 8: MOST_COLUMNS, 16: MOST_COLUMNS, 32: 160 };
 
 /**
  * A good untuned schedule at `rows` rows; undefined if there is none. Blocks take half of a multiprocessor where they
@@ -58,16 +61,19 @@ export function defaultGroupedSchedule(
   const group = groupOfKernel(kernel, module);
   if (group === undefined) return undefined;
   const tm = [8, 16, 32].find((each) => rows <= each) ?? 64;
-  const isFew = tm <= SPLIT_ROWS;
+  const widest = WIDEST[tm];
   const tilesOf = (width: number): number => columnTiles(segments, width).total;
   const step = skinnyTileStep(segments);
-  const all = isFew ? widths(step, tilesOf, multiprocessors) : [128, 64, step].filter((tn) => tn % step === 0);
+  const all =
+    widest === undefined
+      ? [128, 64, step].filter((tn) => tn % step === 0)
+      : widths(step, tilesOf, multiprocessors, widest);
   for (const tn of all) {
     const slices = tn / SLICE;
-    for (const blocks of [2, 1]) {
-      const room = Math.floor(sharedBytesPerBlock / blocks) - RESERVED_BYTES;
-      for (const split of isFew ? [4, 2, 1] : [1]) {
-        if (slices * split > ENOUGH_WARPS && split > 1) continue;
+    for (const split of widest === undefined ? [1] : [4, 2, 1]) {
+      if (slices * split > ENOUGH_WARPS && split > 1) continue;
+      for (const blocks of [2, 1]) {
+        const room = Math.floor(sharedBytesPerBlock / blocks) - RESERVED_BYTES;
         for (let stages: number = GROUPED_STAGES.most; stages >= GROUPED_STAGES.least; stages--) {
           const schedule: CudaGemmSchedule = {
             ...{ kind: 'gemm', skeleton: 'grouped', tm, tn, tk: split * BLOCK_COLUMNS, stages },
@@ -75,7 +81,7 @@ export function defaultGroupedSchedule(
           };
           const fits = { ...device, sharedBytesPerBlock: room };
           if (groupedScheduleProblem(kernel, module, schedule, fits, rowValues) !== undefined) continue;
-          if (groupedBlocks(schedule, groupedLayout(schedule, rowValues, group)) >= blocks) return schedule;
+          if (blocks === 1 || leavesRegisters(schedule, groupedLayout(schedule, rowValues, group))) return schedule;
         }
       }
     }
