@@ -91,6 +91,10 @@ export function groupedBlocks({ tm }: CudaGemmSchedule, { warps }: GroupedLayout
   return blocks;
 }
 
+/** Whether the compiler has the registers that it would take. */
+export const hasRegisters = ({ tm }: CudaGemmSchedule, { warps }: GroupedLayout): boolean =>
+  registersOf(tm, warps) <= REGISTERS;
+
 /** Warps of a block of few rows whose tile is narrow, with which wider ones share a multiprocessor. */
 const NEIGHBOUR_WARPS = 8;
 

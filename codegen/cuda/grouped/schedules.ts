@@ -6,7 +6,15 @@ import type { SkinnyDevice } from '../skinny/candidates.js';
 import { widths } from '../skinny/candidates.js';
 import { skinnyTileStep } from '../skinny/layout.js';
 import { columnTiles } from '../wgmma/layout.js';
-import { GROUPED_STAGES, groupedLayout, groupedProblem, leavesRegisters, MOST_COLUMNS, SLICE } from './layout.js';
+import {
+  GROUPED_STAGES,
+  groupedLayout,
+  groupedProblem,
+  hasRegisters,
+  leavesRegisters,
+  MOST_COLUMNS,
+  SLICE,
+} from './layout.js';
 
 /** Groups of the weights of a kernel; undefined if they have none. */
 export const groupOfKernel = (
@@ -39,11 +47,10 @@ const MOST_WARPS_OF_BLOCK = 24;
 const RESERVED_BYTES = 1024;
 /** Warps of a block that multiply, at most: the ranges of k are divided among so many. */
 const ENOUGH_WARPS = 12;
-/**
- * Widest tiles that are tried at so many rows, for which warps divide k: one for each multiprocessor is best. Registers
- * limit the warps of a block, 16 weights each.
- */
-const WIDEST: Readonly<Record<number, number>> = { 8: MOST_COLUMNS, 16: MOST_COLUMNS, 32: 160 };
+/** Most rows of one tile. For up to so many, one tile for each multiprocessor is best, and warps may divide k. */
+const FEW_ROWS = 64;
+/** Widest tiles that are tried then. Registers limit the warps of a block, 16 weights each. */
+const WIDEST: Readonly<Record<number, number>> = { 8: MOST_COLUMNS, 16: MOST_COLUMNS, 32: 160, 64: 160 };
 
 /**
  * A good untuned schedule at `rows` rows; undefined if there is none. Blocks take half of a multiprocessor where they
@@ -61,16 +68,15 @@ export function defaultGroupedSchedule(
   const group = groupOfKernel(kernel, module);
   if (group === undefined) return undefined;
   const tm = [8, 16, 32].find((each) => rows <= each) ?? 64;
-  const widest = WIDEST[tm];
+  const isFew = rows <= FEW_ROWS;
   const tilesOf = (width: number): number => columnTiles(segments, width).total;
   const step = skinnyTileStep(segments);
-  const all =
-    widest === undefined
-      ? [128, 64, step].filter((tn) => tn % step === 0)
-      : widths(step, tilesOf, multiprocessors, widest);
+  const all = isFew
+    ? widths(step, tilesOf, multiprocessors, WIDEST[tm])
+    : [128, 64, step].filter((tn) => tn % step === 0);
   for (const tn of all) {
     const slices = tn / SLICE;
-    for (const split of widest === undefined ? [1] : [4, 2, 1]) {
+    for (const split of isFew ? [4, 2, 1] : [1]) {
       if (slices * split > ENOUGH_WARPS && split > 1) continue;
       for (const blocks of [2, 1]) {
         const room = Math.floor(sharedBytesPerBlock / blocks) - RESERVED_BYTES;
@@ -81,7 +87,9 @@ export function defaultGroupedSchedule(
           };
           const fits = { ...device, sharedBytesPerBlock: room };
           if (groupedScheduleProblem(kernel, module, schedule, fits, rowValues) !== undefined) continue;
-          if (blocks === 1 || leavesRegisters(schedule, groupedLayout(schedule, rowValues, group))) return schedule;
+          const layout = groupedLayout(schedule, rowValues, group);
+          if (split > 1 && !hasRegisters(schedule, layout)) break;
+          if (blocks === 1 || leavesRegisters(schedule, layout)) return schedule;
         }
       }
     }

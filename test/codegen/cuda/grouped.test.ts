@@ -82,7 +82,7 @@ describe('weights of 4 bits', () => {
 describe('the compiler', () => {
   const WIDE = [6656, 17_920, 128] as const;
   const kernels = casesHere(
-    (['o', 'gateUp'] as const).flatMap((which) => [1, 16, 64].map((rows) => ({ which, rows }))),
+    (['o', 'gateUp'] as const).flatMap((which) => [1, 16, 32, 64].map((rows) => ({ which, rows }))),
     4,
   ).map(({ which, rows }) => {
     const { kernel, module } = inGroups(which, 128, 'bf16', WIDE);
@@ -98,6 +98,13 @@ describe('the compiler', () => {
         kernels.map(({ text }) => text),
         'sm_90a',
       );
+  });
+  it('gives few rows half of the shared memory of a multiprocessor, and tiles for most of them', () => {
+    for (const { rows, text } of kernels) {
+      if (rows <= 16) expect(2 * (text.launch.sharedBytes + 1024)).toBeLessThanOrEqual(228 << 10);
+      expect(text.launch.gridX).toMatchObject({ kind: 'tiles' });
+      if (text.launch.gridX.kind === 'tiles') expect(text.launch.gridX.times).toBeGreaterThanOrEqual(104);
+    }
   });
   it.runIf(hasNvcc)('spills no registers', () => {
     expect(reports).toHaveLength(kernels.length);
