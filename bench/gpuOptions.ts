@@ -6,7 +6,7 @@ import { modelPath, OptionReader } from './optionReader.js';
 
 export const USAGE = `bench:gpu [--model DIR] [--tokens 1024,2048,3840,5760,7680] [--rounds 20] [--seconds 0.3]
           [--kernel NAME[,NAME]] [--try KERNEL[@TOKENS]:SCHEDULE]… [--all N] [--tuned] [--database FILE]
-          [--mask path|tree] [--precision fp8] [--no-check] [--json FILE]
+          [--mask path|tree] [--precision fp8|int4] [--no-check] [--json FILE]
 
 Each contraction of a layer, epilogue included, against cuBLASLt's best bare product, and the whole layer against the
 sum of those products and against their sequence; all in one process, in turn. Few tokens (--tokens 1,8,32,64) are
@@ -22,7 +22,8 @@ of this run only reads.
   --all       the N schedules that the cost model ranks first
   --tuned     the tuner's schedules instead of the compiler's, from its database (--database)
   --mask      what attention groups keys by: path, by position (as a run does), or tree, by place in the micro-batch
-  --precision what is multiplied: auto (16 bits) or fp8, against the library's products of the same numbers
+  --precision what is multiplied: auto (16 bits) or fp8, against the library's products of the same numbers; int4:
+              weights of 4 bits in groups, of a model that stores them (llama-33b-gptq), against products of 16 bits
   --no-check  do not compare results with those of CUDA cores before timing
   --json      writes the results to a file`;
 
@@ -45,7 +46,7 @@ export interface GpuOptions {
 }
 
 const MASKS = ['path', 'tree'] as const;
-const KINDS = ['auto', 'fp8'] as const;
+const KINDS = ['auto', 'fp8', 'int4'] as const;
 
 /** `undefined` if help was asked for. Throws UserError. */
 export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined {

@@ -1,5 +1,5 @@
 /** The GPU benchmark over the real addon and the fake driver, which checks everything that is bound and released. */
-import { trialSchedule } from '../../bench/gpuSchedules.js';
+import { defaultChoice, trialSchedule } from '../../bench/gpuSchedules.js';
 import { attentionSchedules } from '../../codegen/cuda/attentionSchedules.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import type { AttentionKernel } from '../../ir/kernel.js';
@@ -8,7 +8,7 @@ import { expect, it } from 'vitest';
 import { COMPARE_SYMBOL } from '../../autotune/cuda/compare.js';
 import { loadDeviceTools, type CompileKernels } from '../../autotune/cuda/tools.js';
 import { openLab, type GpuLab } from '../../bench/gpuLab.js';
-import { openBenchModel } from '../../bench/gpuModel.js';
+import { openBenchModel, roleOf } from '../../bench/gpuModel.js';
 import { parseGpuOptions } from '../../bench/gpuOptions.js';
 import { runGpuBench } from '../../bench/gpuRun.js';
 import { packageRoot } from '../../bench/data.js';
@@ -108,6 +108,19 @@ describeFake('runGpuBench on the fake driver', (fake) => {
     '0.001',
   ])!;
   const model = openBenchModel(options.model, TYPICAL_FACTS.sm_90a, 48);
+
+  it('opens a model whose weights stay in 4 bits, and reads the keys of its products', () => {
+    const { precision, model: path } = parseGpuOptions(['--model', 'llama-33b-gptq', '--precision', 'int4'])!;
+    const grouped = openBenchModel(path, TYPICAL_FACTS.sm_90a, 48, undefined, precision);
+    const products = grouped.layer.filter(({ anchor }) => anchor === 'gemm');
+    expect(products).toHaveLength(4);
+    for (const kernel of products) {
+      const { schedule } = defaultChoice(kernel, grouped, 16);
+      expect(schedule).toMatchObject({ skeleton: 'grouped' });
+      const trial = { kernel: roleOf(kernel.path), what: cudaScheduling.key(schedule) };
+      expect(trialSchedule(trial, kernel, grouped, schedule)).toEqual(schedule);
+    }
+  });
 
   it('reads every key of attention that a table may print', () => {
     const mix = model.layer.find(({ path }) => path.endsWith('attention.mix'))!;
