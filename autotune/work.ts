@@ -306,7 +306,8 @@ export function kernelWork(kernel: Kernel, module: KernelModule | Declarations, 
       return { flops: 0, scalarOps: 0, bytes: written + 2 * declarations.bytes(kernel.experts, size) };
     case 'loop': {
       const perRow = loopDomains(kernel).reduce((all, { columns, outputs }) => {
-        const perElement = outputs.reduce((sum, o) => sum + 1 + scalarCost(o.value), 0);
+        const own = columns === kernel.columns ? [...outputs, ...(kernel.finish ?? [])] : outputs;
+        const perElement = own.reduce((sum, o) => sum + 1 + scalarCost(o.value), 0);
         return all + extent(columns, size) * perElement;
       }, 0);
       return {

@@ -127,6 +127,7 @@ function visitNames(kernel: Kernel, rename: (name: string) => string): Kernel {
       return {
         ...kernel,
         outputs: kernel.outputs.map(output),
+        ...(kernel.finish === undefined ? {} : { finish: kernel.finish.map(output) }),
         ...(kernel.beside === undefined
           ? {}
           : { beside: kernel.beside.map((domain) => ({ ...domain, outputs: domain.outputs.map(output) })) }),

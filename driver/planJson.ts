@@ -208,6 +208,7 @@ const kernel = z.discriminatedUnion('anchor', [
       .array(z.strictObject({ columns: dim, headDim: extent.optional(), outputs }))
       .max(8)
       .optional(),
+    finish: outputs.optional(),
   }),
 ]);
 /** `longest` is 0 if calls have no trees. */

@@ -5,7 +5,6 @@ import {
   renameMask,
   type AttentionKernel,
   type BufferDecl,
-  type GemmKernel,
   type Kernel,
   type Mask,
   type Output,
@@ -38,9 +37,9 @@ function outputReads(output: Output, into: Set<string>): void {
   if (output.kind === 'store' && output.via !== undefined) into.add(output.via);
 }
 
-/** What a finish reads, but not what the kernel's own segments have written. */
-function finishReads({ segments }: GemmKernel, finish: readonly Output[], into: Set<string>): void {
-  const own = new Set(segments.flatMap(({ outputs }) => outputs.map(({ buffer }) => buffer)));
+/** What a finish reads, but not what the kernel itself has written before, `outputs`. */
+function finishReads(outputs: readonly Output[], finish: readonly Output[], into: Set<string>): void {
+  const own = new Set(outputs.map(({ buffer }) => buffer));
   const reads = new Set<string>();
   finish.forEach((output) => outputReads(output, reads));
   for (const name of reads) if (!own.has(name)) into.add(name);
@@ -63,7 +62,11 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
         reads.add(segment.weight);
         segment.outputs.forEach((output) => outputReads(output, reads));
       }
-      if (kernel.finish !== undefined) finishReads(kernel, kernel.finish, reads);
+      finishReads(
+        kernel.segments.flatMap(({ outputs }) => outputs),
+        kernel.finish ?? [],
+        reads,
+      );
       break;
     case 'attention':
       for (const name of [kernel.q, kernel.k, kernel.v, ...scaleBuffers(kernel)]) reads.add(name);
@@ -89,7 +92,8 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
       reads.add(kernel.experts);
       break;
     case 'loop':
-      for (const output of outputsOf(kernel)) outputReads(output, reads);
+      for (const { outputs } of loopDomains(kernel)) for (const output of outputs) outputReads(output, reads);
+      finishReads(kernel.outputs, kernel.finish ?? [], reads);
       break;
     default:
       kernel satisfies never;
@@ -102,7 +106,7 @@ export const outputsOf = (kernel: Kernel): readonly Output[] =>
   kernel.anchor === 'gemm'
     ? [...kernel.segments.flatMap(({ outputs }) => outputs), ...(kernel.finish ?? [])]
     : kernel.anchor === 'loop'
-      ? loopDomains(kernel).flatMap(({ outputs }) => outputs)
+      ? [...loopDomains(kernel).flatMap(({ outputs }) => outputs), ...(kernel.finish ?? [])]
       : [];
 
 /** Names of buffers the kernel writes. */

@@ -142,6 +142,9 @@ function leftOperand(memory: KernelMemory, kernel: GemmKernel | LogProbKernel, r
 function loop(memory: KernelMemory, kernel: LoopKernel): void {
   for (const { columns, headDim, outputs } of loopDomains(kernel))
     program(memory, outputs, memory.extent(kernel.rows), memory.extent(columns), { headDim });
+  if (kernel.finish === undefined) return;
+  memory.complete();
+  program(memory, kernel.finish, memory.extent(kernel.rows), memory.extent(kernel.columns), {});
 }
 
 /** Evaluates the outputs of one domain for every element, row by row. */

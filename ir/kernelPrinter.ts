@@ -103,12 +103,14 @@ export function printKernel(kernel: Kernel): string {
       return `${head}, ${order}, ${places.join(', ')}, ${starts} = the order of ${experts}`;
     }
     case 'loop': {
-      return loopDomains(kernel)
-        .flatMap(({ columns, headDim, outputs }, i) => [
+      return [
+        ...loopDomains(kernel).flatMap(({ columns, headDim, outputs }, i) => [
           `${i === 0 ? head : '  and'} × ${columns}${headDim === undefined ? '' : `, heads of ${headDim}`}`,
           ...outputs.map((output) => `  ${printOutput(output)}`),
-        ])
-        .join('\n');
+        ]),
+        ...(kernel.finish === undefined ? [] : ['  whole rows:']),
+        ...(kernel.finish ?? []).map((output) => `    ${printOutput(output)}`),
+      ].join('\n');
     }
     default:
       return kernel satisfies never;

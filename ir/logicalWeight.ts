@@ -2,7 +2,8 @@
 import type { WeightDecl } from './kernel.js';
 import { sourceRows, tensorRow } from './packing.js';
 import { roundToGroups, valuesOfGroups } from './groups.js';
-import { FORMATS, isBlockFormat, isCodeFormat, rowScale, type CodeFormat } from './storage.js';
+import { rowScale } from './rowScale.js';
+import { FORMATS, isBlockFormat, isCodeFormat, type CodeFormat } from './storage.js';
 
 /** A checkpoint tensor, row-major [rows, columns]; a vector (a norm weight) has rows 1. */
 export interface RawTensor {

@@ -198,16 +198,6 @@ const u4 = {
 
 const I8: Bits = { toValue: (bits) => (bits << 24) >> 24, ofValue: (value) => value & 0xff };
 
-/**
- * The scale of a row of codes: its largest magnitude becomes the largest code. A row of zeros has the scale 1. A code
- * is the nearest to value / scale. Both divisions are rounded to f32.
- */
-export function rowScale(row: Float64Array, format: CodeFormat): number {
-  const largest = row.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-  const scale = Math.fround(Math.fround(largest) / LARGEST[format]);
-  return scale === 0 ? 1 : scale;
-}
-
 /** Blocks, which are packed as they are stored. Their values are those of ir/blocks.ts. */
 function blocks<N extends BlockName>(
   name: N,

@@ -12,6 +12,7 @@ import type {
   LogProbKernel,
   LogProbReduceKernel,
   LoopDomain,
+  LoopKernel,
   Mask,
   Output,
   Pairing,
@@ -216,6 +217,7 @@ class KernelCheck implements Reader {
         return verifyArrange(kernel, this);
       case 'loop':
         for (const domain of loopDomains(kernel)) this.loop(kernel.rows, domain);
+        if (kernel.finish !== undefined) this.finishLoop(kernel, kernel.finish);
         return;
       default:
         return kernel satisfies never;
@@ -346,14 +348,21 @@ class KernelCheck implements Reader {
         accumulators: segment.pairing.kind === 'interleave' ? 2 : 1,
       });
     }
-    if (kernel.finish !== undefined) this.finish(kernel, kernel.finish);
+    if (kernel.finish === undefined) return;
+    const [{ columns }, ...more] = kernel.segments as readonly [Segment, ...Segment[]];
+    if (more.length > 0 || kernel.experts !== undefined)
+      this.fail('only kernels of one segment, without experts, finish rows.');
+    this.finish(kernel.rows, columns, kernel.finish);
   }
 
-  /** Other rows of what the segment stores may not be complete yet. */
-  private finish({ rows, segments, experts }: GemmKernel, outputs: readonly Output[]): void {
-    const [{ columns }, ...more] = segments as readonly [Segment, ...Segment[]];
-    if (more.length > 0 || experts !== undefined)
-      this.fail('only kernels of one segment, without experts, finish rows.');
+  private finishLoop({ rows, columns, headDim, beside }: LoopKernel, outputs: readonly Output[]): void {
+    if (typeof columns === 'string' || headDim !== undefined || beside !== undefined)
+      this.fail('only loops of one domain without heads, of a fixed number of columns, finish rows.');
+    this.finish(rows, columns, outputs);
+  }
+
+  /** Other rows of what the kernel stores may not be complete yet. */
+  private finish(rows: ExtentName, columns: Dim, outputs: readonly Output[]): void {
     const own = new Set(this.written);
     const far = outputs.flatMap((output) => [
       ...indexedReads(output.value),

@@ -364,7 +364,8 @@ class Fuser implements Placed {
   /** Whether only sums read `node` that a loop takes, which computes it as well. */
   private isApart({ result }: Node): boolean {
     const readers = this.readers.get(result) ?? [];
-    return readers.length > 0 && readers.every(isApart) && !this.results.has(result);
+    const leads = (node: Node): boolean => isApart(node) || (OPS[node.op].fuse === 'elementwise' && this.isApart(node));
+    return readers.length > 0 && readers.every(leads) && !this.results.has(result);
   }
 
   /** Whether everything in `operands` is ready before `group` starts, or is computed in it. */

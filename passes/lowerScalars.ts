@@ -5,7 +5,7 @@ import { withOrigin } from '../ir/origin.js';
 import type { Access, Scalar } from '../ir/scalar.js';
 import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
-import { isSymbol, type Dim } from '../ir/types.js';
+import { isSymbol, type BufferDType, type Dim } from '../ir/types.js';
 import { CompileError } from './compileError.js';
 import { readsState, type FusedGraph, type Group } from './fuseGroups.js';
 import { viewOf, type View } from './view.js';
@@ -185,10 +185,13 @@ function groupSum(v: Value, { operands: [operand] }: Node, domain: Domain, visit
   return { op: 'groupSum', a, width: segmentWidth(v, domain) };
 }
 
-/** A cast inside an expression. Only a store rounds to i32 and f16; no scalar op does. */
+/** Types to which only a store rounds; no scalar op does. */
+const ROUNDED_BY_STORES: ReadonlySet<BufferDType> = new Set(['i32', 'f16', 'e4m3', 'i8']);
+
+/** A cast inside an expression. */
 function cast(node: Node, x: Scalar, converted: Scalar, isRoot: boolean): Scalar {
   const [from, to] = [node.operands[0]!.type.dtype, node.result.type.dtype];
-  const isExact = (to !== 'i32' && to !== 'f16') || from === to || from === 'bool';
+  const isExact = !ROUNDED_BY_STORES.has(to) || from === to || from === 'bool';
   if (!isExact && x.op === 'const') return { op: 'const', value: roundToDType(x.value, to) };
   if (!isExact && !isRoot)
     throw new CompileError(

@@ -13,6 +13,8 @@ function areIndependent(a: LoopKernel, b: LoopKernel): boolean {
   const states = (kernel: LoopKernel): ReadonlySet<string> => new Set(Object.keys(kernel.versions ?? {}));
   return (
     a.rows === b.rows &&
+    a.finish === undefined &&
+    b.finish === undefined &&
     !meet(kernelWrites(a), kernelReads(b)) &&
     !meet(kernelReads(a), kernelWrites(b)) &&
     !meet(kernelWrites(a), kernelWrites(b)) &&

@@ -8,6 +8,7 @@ import {
   type Rewriter,
   type Value,
 } from '../ir/graph/graph.js';
+import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isRouteOp } from '../ir/ops/experts.js';
 import { LARGEST } from '../ir/round.js';
 import type { CodeFormat } from '../ir/storage.js';
@@ -48,10 +49,13 @@ const TINY = 1e-30;
  * linear(x, W) = linear(x8, codes)·scales·s with x8 = x / s in 8 bits, a scale s for each row of x, and scales for rows
  * of W. The head, routers of experts, tensors of `keep` and layers at the ends stay as they are.
  *
- * s of E4M3: with r the root mean square of a row of K, no |x| / r exceeds √K. s = r / c for the largest power of two c
- * with c·√K ≤ 448 lets no number saturate, and rounds as well as a scale by the row's largest magnitude does, because a
- * float's relative error does not depend on its scale: what becomes denormal is below r / 211 (K = 17,920). Sums of
- * squares are what norms need as well.
+ * s of E4M3, where a norm or the stream is read: with r the root mean square of a row of K, no |x| / r exceeds √K. s =
+ * r / c for the largest power of two c with c·√K ≤ 448 lets no number saturate, because a float's relative error does
+ * not depend on its scale: what becomes denormal is below r / 211 (K = 17,920). Sums of squares are what norms need.
+ *
+ * s of E4M3, where only contractions read the row (inputs of o and down): its largest magnitude / 256, which leaves that
+ * number exact. It is often much of a row. A power of two has no numbers of half its precision just below it, as the
+ * largest code, 448, has.
  *
  * s of i8: the largest magnitude / 127, which the contraction finds itself: linear(x, codes) {rounding: K}·scales.
  *
@@ -75,10 +79,12 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
     const layer = layerOf(node);
     return layer !== undefined && (layer < wide || layer >= layers - wide);
   };
+  /** Whether only contractions read the rows, and loops find the largest of them. */
+  const isOwn = (x: Value): boolean =>
+    Number(x.type.shape[1]) % ROW_SUM_BLOCK === 0 && (readers.get(x) ?? []).every(({ op }) => op === 'linear');
   const inMemory = (x: Value, rewriter: Rewriter): Value => {
     const own = rewriter.map(x);
-    const isWide = stored !== 'f32' && own.type.dtype === 'f32';
-    if (!isWide || !(readers.get(x) ?? []).every(({ op }) => op === 'linear')) return own;
+    if (stored === 'f32' || own.type.dtype !== 'f32') return own;
     const cast = rewriter.add('cast', [own], { dtype: stored }, `${x.name}_${stored}`);
     return rewriter.add('cast', [cast], { dtype: 'f32' }, `${x.name}_wide`);
   };
@@ -102,7 +108,10 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
       const product = rewriter.add('linear', [rewriter.map(x), codes], { rounding }, `${name}_narrow`);
       return rewriter.add('mul', [product, scales], {}, name);
     }
-    const scaled = rows.get(x) ?? scaleRows(rewriter, inMemory(x, rewriter), `${node.path}.${QUANTISE}`);
+    const path = `${node.path}.${QUANTISE}`;
+    const scaled =
+      rows.get(x) ??
+      (isOwn(x) ? scaleByLargest(rewriter, inMemory(x, rewriter), path) : scaleByMean(rewriter, rewriter.map(x), path));
     rows.set(x, scaled);
     const product = rewriter.add('linear', [scaled.codes, codes], {}, `${name}_narrow`);
     const wide = rewriter.add('mul', [product, scales], {}, `${name}_unscaled`);
@@ -136,17 +145,54 @@ function rescaled(
   return rewriter.add('mul', [product.wide, scale], {}, result.name);
 }
 
-function scaleRows(rewriter: Rewriter, x: Value, path: string): Scaled {
-  const add = (op: Parameters<Rewriter['add']>[0], operands: readonly Value[], what: string): Value =>
-    rewriter.add(op, operands, {}, `${x.name}_${what}`, path);
-  const literal = (value: number): Value => rewriter.add('const', [], { value }, `${x.name}_const`, path);
-  const round = (inverse: Value): Value =>
-    rewriter.add('cast', [add('mul', [x, inverse], 'scaled')], { dtype: 'e4m3' }, `${x.name}_e4m3`, path);
+/** What a row's largest magnitude becomes. */
+const LARGEST_CODE = 256;
+
+/** Makes nodes at one path for rows of `x`. */
+class RowScaler {
+  private readonly rewriter: Rewriter;
+  private readonly x: Value;
+  private readonly path: string;
+
+  constructor(rewriter: Rewriter, x: Value, path: string) {
+    this.rewriter = rewriter;
+    this.x = x;
+    this.path = path;
+  }
+
+  add(op: Parameters<Rewriter['add']>[0], operands: readonly Value[], what: string): Value {
+    return this.rewriter.add(op, operands, {}, `${this.x.name}_${what}`, this.path);
+  }
+
+  literal(value: number): Value {
+    return this.rewriter.add('const', [], { value }, `${this.x.name}_const`, this.path);
+  }
+
+  /** x · inverse in 8 bits. */
+  codes(inverse: Value): Value {
+    const scaled = this.add('mul', [this.x, inverse], 'scaled');
+    return this.rewriter.add('cast', [scaled], { dtype: 'e4m3' }, `${this.x.name}_e4m3`, this.path);
+  }
+}
+
+function scaleByMean(rewriter: Rewriter, x: Value, path: string): Scaled {
+  const rows = new RowScaler(rewriter, x, path);
   const width = x.type.shape.at(-1);
   const by = 2 ** Math.floor(Math.log2(LARGEST.e4m3 / Math.sqrt(Number(width))));
-  const mean = add('add', [add('mean', [add('mul', [x, x], 'squares')], 'mean'), literal(TINY)], 'mean_square');
+  const squares = rows.add('mul', [x, x], 'squares');
+  const mean = rows.add('add', [rows.add('mean', [squares], 'mean'), rows.literal(TINY)], 'mean_square');
   return {
-    codes: round(add('mul', [add('rsqrt', [mean], 'inverse_root'), literal(by)], 'inverse')),
-    scale: add('mul', [add('sqrt', [mean], 'root'), literal(1 / by)], 'scale'),
+    codes: rows.codes(rows.add('mul', [rows.add('rsqrt', [mean], 'inverse_root'), rows.literal(by)], 'inverse')),
+    scale: rows.add('mul', [rows.add('sqrt', [mean], 'root'), rows.literal(1 / by)], 'scale'),
+  };
+}
+
+function scaleByLargest(rewriter: Rewriter, x: Value, path: string): Scaled {
+  const rows = new RowScaler(rewriter, x, path);
+  const magnitude = rows.add('max', [x, rows.add('neg', [x], 'negative')], 'magnitude');
+  const largest = rows.add('max', [rows.add('reduce_max', [magnitude], 'most'), rows.literal(TINY)], 'largest');
+  return {
+    codes: rows.codes(rows.add('div', [rows.literal(LARGEST_CODE), largest], 'inverse')),
+    scale: rows.add('mul', [largest, rows.literal(1 / LARGEST_CODE)], 'scale'),
   };
 }

@@ -136,12 +136,13 @@ function withRotation(site: Site, headDim: number): Site {
 }
 
 /** Body of a function (launch, m0, mn): rows [m0, m0 + mn) of a loop kernel. */
-export const loopProgram = (kernel: LoopKernel, operands: Operands): string =>
-  loopDomains(kernel)
-    .map(
-      (domain, i, all) => (all.length === 1 ? '' : `  ${i === 0 ? '' : '}\n  '}{\n`) + domainProgram(domain, operands),
-    )
-    .join('') + (kernel.beside === undefined ? '' : '  }\n');
+export function loopProgram(kernel: LoopKernel, operands: Operands): string {
+  const { columns, finish } = kernel;
+  // A worker has whole rows: what finishes them comes behind the others.
+  const domains = [...loopDomains(kernel), ...(finish === undefined ? [] : [{ columns, outputs: finish }])];
+  if (domains.length === 1) return domainProgram(domains[0]!, operands);
+  return domains.map((domain) => `  {\n${domainProgram(domain, operands)}  }\n`).join('');
+}
 
 function domainProgram({ outputs, columns, headDim }: LoopDomain, operands: Operands): string {
   const row = new RowScope(operands);

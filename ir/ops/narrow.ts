@@ -1,6 +1,7 @@
 /** Matrices as codes of 8 bits, while weights load: W[n, k] ≈ codes[n, k] · scales[n]. */
 import { roundToDType } from '../round.js';
-import { isBlockFormat, isCodeFormat, rowScale, type CodeFormat } from '../storage.js';
+import { rowScale } from '../rowScale.js';
+import { isBlockFormat, isCodeFormat, type CodeFormat } from '../storage.js';
 import { TypeMismatch, stringAttribute, type OpDef, type Tensor } from './opDef.js';
 
 type Attributes = Parameters<OpDef['infer']>[1];
@@ -62,7 +63,7 @@ export const NARROW = {
     },
   },
   row_scales: {
-    summary: 'row_scales(w[N, K]) {format, from}: f32[N], the largest magnitude of each row / that of the format',
+    summary: 'row_scales(w[N, K]) {format, from}: f32[N], the scale of each row (ir/rowScale.ts)',
     fuse: 'movement',
     attributes: ATTRIBUTES,
     arity: [1, 1],

@@ -168,7 +168,7 @@ export function packJob(weight: WeightDecl, range: PackRange): DeviceJob {
   [column, end, rowStride, columnStride].forEach((value, i) => view.setInt32(80 + 4 * i, value, true));
   view.setInt32(96, codes?.part ?? PARTS.elements, true);
   view.setFloat32(100, codes?.largest ?? 0, true);
-  // A block finds the largest magnitude of a whole row.
+  // A block finds the scale of a whole row.
   return { bytes: new Uint8Array(view.buffer), launch: launchOf(codes === undefined ? end - column : 1, range.rows) };
 }
 

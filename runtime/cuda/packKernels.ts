@@ -7,7 +7,8 @@
  * flag that flushes denormal numbers must not reach them.
  */
 
-import { FORMATS } from '../../ir/storage.js';
+import { ERROR_STEPS, SCALE_STEPS } from '../../ir/rowScale.js';
+import { FORMATS, LARGEST } from '../../ir/storage.js';
 import { PACK_GROUPS, PACK_GROUPS_SOURCE } from './packGroupsKernel.js';
 
 /** Name of the text among kernels that are compiled and kept. */
@@ -146,6 +147,13 @@ static __device__ __forceinline__ unsigned tw_to_e4m3(float value) {
   return sign | ((magnitude - 0x3c000000u + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20);
 }
 
+/** The value of a code that is not NaN. */
+static __device__ __forceinline__ float tw_from_e4m3(unsigned code) {
+  const unsigned sign = (code & 0x80u) << 24, magnitude = code & 0x7fu;
+  if (magnitude < 8u) return __uint_as_float(sign | __float_as_uint(tw_product((float)(int)magnitude, 0.001953125f)));
+  return __uint_as_float(sign | ((magnitude << 20) + 0x3c000000u));
+}
+
 /** Bits of the stored element nearest to value, and the value of such bits. */
 static __device__ __forceinline__ unsigned tw_encode(float value, int format) {
   if (format == TW_E4M3) return tw_to_e4m3(value);
@@ -220,32 +228,72 @@ static __device__ __forceinline__ float tw_value(const tw_pack_job &job, const v
   return value;
 }
 
-/** The scale of a row's codes: its largest magnitude becomes the largest code; 1 of a row of zeros. */
+/** The largest of what the threads of a block have, or their sum. */
+template <typename T>
+static __device__ __forceinline__ T tw_of_block(T own, bool isSum) {
+#ifdef __CUDA_ARCH__
+  __shared__ T parts[32];
+  for (int width = 16; width > 0; width /= 2) {
+    const T other = __shfl_xor_sync(0xffffffffu, own, width);
+    own = isSum ? own + other : other > own ? other : own;
+  }
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = own;
+  __syncthreads();
+  own = parts[0];
+  for (unsigned i = 1; i < blockDim.x / 32; i++) own = isSum ? own + parts[i] : parts[i] > own ? parts[i] : own;
+  __syncthreads();
+#else
+  (void)isSum;
+#endif
+  return own;
+}
+
+/** The scale of a row's codes: see ir/rowScale.ts. */
 static __device__ __forceinline__ float tw_scale_of(const tw_pack_job &job, const void *source, const void *scale,
                                                     int row) {
-  unsigned most = 0;
 #ifdef __CUDA_ARCH__
-  for (int at = threadIdx.x; at < job.k; at += blockDim.x) {
+  const int from = threadIdx.x, step = blockDim.x;
 #else
-  for (int at = 0; at < job.k; at++) {
+  const int from = 0, step = 1;
 #endif
+  unsigned most = 0;
+  for (int at = from; at < job.k; at += step) {
     // Magnitudes have the order of their bits; a NaN is the largest.
     const unsigned own = __float_as_uint(tw_value(job, source, scale, row, at)) & 0x7fffffffu;
     most = own > most ? own : most;
   }
+  most = tw_of_block(most, false);
+  const float least = tw_quotient(__uint_as_float(most), job.largest);
+  if (least == 0.0f) return 1.0f;
+  if (job.largest != ${LARGEST.e4m3}.0f || most >= 0x7f800000u) return least;
+  // Unrolled, so that sums stay in registers.
+  const float steps[${SCALE_STEPS.length}] = { ${SCALE_STEPS.map((step) => `${step.toExponential()}f`).join(', ')} };
+  unsigned long long errors[${SCALE_STEPS.length}] = {};
+  for (int at = from; at < job.k; at += step) {
+    const float value = tw_value(job, source, scale, row, at);
 #ifdef __CUDA_ARCH__
-  __shared__ unsigned parts[32];
-  for (int width = 16; width > 0; width /= 2) {
-    const unsigned other = __shfl_xor_sync(0xffffffffu, most, width);
-    most = other > most ? other : most;
-  }
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = most;
-  __syncthreads();
-  for (unsigned i = 0; i < blockDim.x / 32; i++) most = parts[i] > most ? parts[i] : most;
-  __syncthreads();
+#pragma unroll
 #endif
-  const float found = tw_quotient(__uint_as_float(most), job.largest);
-  return found == 0.0f ? 1.0f : found;
+    for (int i = 0; i < ${SCALE_STEPS.length}; i++) {
+      const float code = tw_quotient(value, tw_product(least, steps[i]));
+      const long long error = (int)((code - tw_from_e4m3(tw_to_e4m3(code))) * ${ERROR_STEPS}.0f);
+      errors[i] += (unsigned long long)(error * error);
+    }
+  }
+  float best = least;
+  double bestCost = 0.0;
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+  for (int i = 0; i < ${SCALE_STEPS.length}; i++) {
+    const float each = tw_product(least, steps[i]);
+    const double cost = (double)tw_of_block(errors[i], true) * ((double)each * (double)each);
+    if (i == 0 || cost < bestCost) {
+      best = each;
+      bestCost = cost;
+    }
+  }
+  return best;
 }
 
 /**

@@ -6,7 +6,7 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { CpuIsa } from '../../ir/plan.js';
 import type { Scalar } from '../../ir/scalar.js';
 import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js';
-import { add, constant, div, element, largestLoop, mul, rowSum, store } from './modules.js';
+import { add, constant, div, element, finishedLoop, largestLoop, mul, rowSum, store } from './modules.js';
 
 const ISAS = RUNNABLE.filter((isa) => isa !== 'amx');
 const row = (buffer: string, via?: string): Scalar => ({
@@ -35,12 +35,18 @@ function worst(
   T: number,
   inputs: ReadonlyMap<string, Float64Array>,
   isQuick = true,
+  finish: readonly Output[] = [],
 ): number {
   const module: KernelModule = {
     interface: interfaceOf(buffers),
     buffers,
     weights: [],
-    kernels: [{ name: 'loop', path: 'test.loop', anchor: 'loop', rows: 'T', ops: [], columns, outputs }],
+    kernels: [
+      {
+        ...{ name: 'loop', path: 'test.loop', anchor: 'loop', rows: 'T', ops: [], columns, outputs },
+        ...(finish.length === 0 ? {} : { finish }),
+      },
+    ],
   };
   const got = runGenerated(module, {
     sizes: { T, R: 0 },
@@ -55,7 +61,7 @@ function worst(
   const given = new Map([...inputs.keys()].map((name) => [name, got.values.get(name)!]));
   const want = interpretModule(module, { sizes: { T, R: 0 }, buffers: given, round: true });
   let most = 0;
-  for (const { buffer } of outputs) {
+  for (const { buffer } of [...outputs, ...finish]) {
     want.get(buffer)!.forEach((x, i) => {
       const y = got.values.get(buffer)![i]!;
       most = Math.max(most, Object.is(x, y) || x === y ? 0 : Math.abs(x - y) / Math.max(1, Math.abs(x)));
@@ -211,6 +217,11 @@ describe.each(ISAS)('a loop on %s', (isa) => {
   it('finds the largest of rows and of segments, also of negative numbers, and NaN', () => {
     const { T, buffers, columns, outputs, inputs } = largestLoop(random);
     expect(worst(isa, buffers, columns, outputs, T, inputs)).toBe(0);
+  });
+
+  it('goes on with rows that are complete', () => {
+    const { T, columns, buffers, outputs, finish, inputs } = finishedLoop(random, 96);
+    expect(worst(isa, buffers, columns, outputs, T, inputs, true, finish)).toBe(0);
   });
 
   it('makes a bias of [T, T]', () => {

@@ -353,3 +353,33 @@ export function largestLoop(random: () => number) {
     ],
   };
 }
+
+/** A loop that finds the largest and the sum of rows of whole numbers, stores twice the rows, and goes on with all. */
+export function finishedLoop(random: () => number, columns: number) {
+  const T = 11;
+  const buffer = (name: string, dtype: BufferDecl['dtype'], count: number, isInput = false): BufferDecl => ({
+    ...{ name, dtype, rows: 'T', columns: count, space: isInput ? 'input' : 'arena' },
+  });
+  const parts = columns / ROW_SUM_BLOCK;
+  const twice = mul(element('x'), constant(2));
+  const sum: Scalar = { op: 'rowSum', buffer: 'sum_parts' };
+  const largest: Scalar = { op: 'rowSum', by: 'max', buffer: 'most_parts' };
+  return {
+    ...{ T, columns },
+    buffers: [
+      buffer('x', 'f32', columns, true),
+      buffer('y', 'f32', columns, true),
+      buffer('most_parts', 'f32', parts),
+      buffer('sum_parts', 'f32', parts),
+      buffer('twice', 'bf16', columns),
+      buffer('codes', 'e4m3', columns),
+      buffer('all', 'f32', columns),
+    ],
+    inputs: new Map(['x', 'y'].map((name) => [name, randomArray(random, T * columns).map((x) => Math.round(x * 99))])),
+    outputs: [rowMax('most_parts', element('x')), rowSum('sum_parts', element('x')), store('twice', twice)],
+    finish: [
+      store('codes', mul(element('x'), div(constant(256), largest))),
+      store('all', add(add(element('twice'), element('y')), sum)),
+    ],
+  };
+}

@@ -6,8 +6,10 @@ import { printKernel } from '../../ir/kernelPrinter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { finishRows } from '../../passes/finishRows.js';
 import { lower, optimise } from '../../passes/pipeline.js';
-import { element, store } from '../codegen/modules.js';
+import { randomSource } from '../codegen/harness.js';
+import { element, finishedLoop, store } from '../codegen/modules.js';
 import { postNorm } from '../codegen/postNorm.js';
+import { interfaceOf } from '../support/interface.js';
 import { llama } from './llamaGraph.js';
 import { TENSOR_CORES } from './lowered.js';
 
@@ -33,6 +35,29 @@ describe('finishRows', () => {
   it('takes one loop of what others read as well', () => {
     const reader: LoopKernel = { ...norm, name: 'reader', outputs: [store('y1', element('y0'))] };
     expect(anchors(kernels(o, norm, reader))).toEqual(['gemm', 'loop']);
+  });
+
+  it('gives a loop the rows that it has reduced', () => {
+    const { T, columns, buffers, inputs: given, outputs, finish } = finishedLoop(randomSource(3), 96);
+    const shared = { path: 'test', anchor: 'loop', rows: 'T', ops: [], columns } as const;
+    const reduce: LoopKernel = { ...shared, name: 'reduce', outputs };
+    const use: LoopKernel = { ...shared, name: 'use', outputs: finish };
+    const apart: KernelModule = { interface: interfaceOf(buffers), buffers, weights: [], kernels: [reduce, use] };
+    const finished = finishRows(apart);
+    verifyKernels(finished);
+    expect(finished.kernels).toEqual([{ ...reduce, finish }]);
+    const run = (of: KernelModule): Map<string, Float64Array> =>
+      interpretModule(of, { sizes: { T, R: 0 }, buffers: given, round: true });
+    expect(run(finished)).toEqual(run(apart));
+    const loops = (...list: readonly LoopKernel[]): string[] =>
+      finishRows({ ...apart, kernels: list }).kernels.map(({ name }) => name);
+    expect(loops(reduce, { ...use, columns: 48 })).toEqual(['reduce', 'use']);
+    expect(loops({ ...reduce, outputs: [store('twice', element('x'))] }, use)).toEqual(['reduce', 'use']);
+    const more: LoopKernel = { ...use, name: 'more', outputs: [store('more', element('twice'))] };
+    expect(loops(reduce, use, more)).toEqual(['reduce', 'more']);
+    expect(() =>
+      verifyKernels({ ...apart, kernels: [{ ...reduce, finish: [store('codes', element('codes'))] }] }),
+    ).toThrow("reads 'codes'");
   });
 
   it('leaves loops that are not over whole rows of a product', () => {

@@ -187,6 +187,17 @@ describe('scalar programs', () => {
       '%whole: a cast from f32 to i32 that the same kernel reads again is not supported; only a ' +
         'stored value is rounded to i32',
     );
+    for (const codes of ['e4m3', 'i8'] as const)
+      expect(() =>
+        lowerAsIs(
+          parse(`
+      func @g(%x: f32[T, 4]) -> (f32[T, 4]) {
+        %codes = cast(%x) {dtype = "${codes}"} : ${codes}[T, 4]
+        %back = cast(%codes) {dtype = "f32"} : f32[T, 4]
+        return %back
+      }`),
+        ),
+      ).toThrow(`only a stored value is rounded to ${codes}`);
     // A truth value, a whole number and a literal lose nothing, or are rounded here.
     const exact = parse(`
       func @g(%x: i32[T, 4], %p: bool[T, 4]) -> (i32[T, 4]) {

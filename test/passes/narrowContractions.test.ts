@@ -3,11 +3,14 @@ import { describe, expect, it } from 'vitest';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { Graph } from '../../ir/graph/graph.js';
-import { FORMATS, rowScale } from '../../ir/storage.js';
+import { roundToE4m3 } from '../../ir/round.js';
+import { rowScale } from '../../ir/rowScale.js';
+import { FORMATS } from '../../ir/storage.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
 import { wideLayers } from '../../passes/narrowContractions.js';
 import { unrecognised } from '../../passes/unrecognised.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { randomSource } from '../codegen/harness.js';
 import { llama } from './llamaGraph.js';
 import { TENSOR_CORES } from './lowered.js';
 import { distance, environment, TREES } from './modelEnvironment.js';
@@ -62,7 +65,7 @@ describe('narrowContractions', () => {
     const rounded = logProbs(graph, module, true);
     // Rounding to 16 bits between kernels moves a few numbers over a border of 8 bits.
     expect(distance(rounded, inGraph)).toBeLessThan(0.5 * distance(inGraph, wanted!.data) + 0.05);
-    expect(distance(rounded, wanted!.data)).toBeLessThan(0.5);
+    expect(distance(rounded, wanted!.data)).toBeLessThan(0.6);
     expect(distance(rounded, wanted!.data)).toBeGreaterThan(1e-4);
   });
 
@@ -147,11 +150,33 @@ describe('layers at the ends', () => {
 });
 
 describe('codes', () => {
-  it('reach the largest code, and rows of zeros have a scale', () => {
+  it('of i8 reach the largest code, and rows of zeros have a scale', () => {
     const row = Float64Array.of(0.5, -3, 0, 1e-6);
-    expect(rowScale(row, 'e4m3')).toBe(Math.fround(3 / 448));
     expect(rowScale(row, 'i8')).toBe(Math.fround(3 / 127));
     expect(rowScale(new Float64Array(3), 'i8')).toBe(1);
+    expect(rowScale(new Float64Array(3), 'e4m3')).toBe(1);
+  });
+
+  it('of E4M3 have the scale with the least error, within an octave of the least that saturates nothing', () => {
+    const random = randomSource(5);
+    const errorOf = (row: Float64Array, scale: number): number =>
+      row.reduce((sum, value) => sum + (value - roundToE4m3(value / scale) * scale) ** 2, 0);
+    const sums = { own: 0, plain: 0 };
+    for (let i = 0; i < 20; i++) {
+      const row = Float64Array.from({ length: 96 }, () => Math.fround(random() * random() * 3));
+      const least = Math.fround(Math.max(...row.map(Math.abs)) / 448);
+      const scale = rowScale(row, 'e4m3');
+      expect(scale).toBeGreaterThanOrEqual(least);
+      expect(scale).toBeLessThan(2 * least);
+      const steps = Array.from({ length: 16 }, (_, at) => errorOf(row, least * 2 ** (at / 16)));
+      expect(errorOf(row, scale)).toBeLessThan(Math.min(...steps) * 1.001);
+      sums.own += errorOf(row, scale);
+      sums.plain += errorOf(row, least);
+    }
+    expect(sums.own).toBeLessThan(0.85 * sums.plain);
+    // All exact: the first of equal scales.
+    expect(rowScale(Float64Array.of(1, -2, 4), 'e4m3')).toBe(Math.fround(4 / 448));
+    expect(rowScale(Float64Array.of(1, NaN), 'e4m3')).toBeNaN();
   });
 
   it.each(['e4m3', 'i8'] as const)('of %s read back as they are, and others as the nearest', (name) => {

@@ -104,6 +104,31 @@ export interface LaneOptions {
   readonly acc?: (lane: number) => string;
 }
 
+const nameOf = (loads: readonly LaneLoad[], load: LaneLoad): string => `l${loads.indexOf(load)}_`;
+
+/** The words of those `loads` that are `wanted`, and statements that load them at turn `i`. */
+export function laneWords(
+  loads: readonly LaneLoad[],
+  atOnce: number,
+  operands: CudaOperands,
+  wanted: (load: LaneLoad) => boolean = () => true,
+): Pick<LanePrograms, 'declared' | 'load'> {
+  const from = ({ operand, access }: LaneLoad): string => {
+    if (access.kind === 'column') return `${operands.base(operand)} + first`;
+    if (access.via === undefined) return placeOf(operand, operands);
+    return placeOf(operand, operands, `${operands.base(operands.get(access.via))}[row]`);
+  };
+  const own = loads.filter(wanted);
+  return {
+    declared: own.map((load) => `unsigned ${nameOf(loads, load)}[${atOnce}][${wordsOf(load.operand)}];`),
+    load: own.flatMap((load) => copies(load.operand, `${nameOf(loads, load)}[i]`, from(load), true)),
+  };
+}
+
+/** Pointer to the lane's first column of a row. */
+const placeOf = (operand: Operand, operands: CudaOperands, row = 'row'): string =>
+  `${operands.base(operand)} + (long long)${row} * ${operand.stride} + first`;
+
 /**
  * A lane's work for eight columns of a row: declare its words, load them, run the programs, store the results. C names:
  * `row`, `lane`, `first` (the lane's first column), `isStored`, and `i`, the turn.
@@ -114,7 +139,6 @@ export function lanePrograms({ outputs, loads, atOnce, acc }: LaneOptions, opera
   const markOf = (value: Scalar): string => operands.markOf?.(value) ?? '';
   const constants = new Constants();
   const column = constants.add('column', () => 'first + 2 * pair_');
-  const nameOf = (load: LaneLoad): string => `l${loads.indexOf(load)}_`;
   const site: Site = {
     id: 'x',
     get column() {
@@ -124,7 +148,7 @@ export function lanePrograms({ outputs, loads, atOnce, acc }: LaneOptions, opera
     ...(acc === undefined ? {} : { acc: (_, lane) => acc(lane) }),
     loaded: (buffer, access, lane) => {
       const own = loads.find(({ operand, access: known }) => operand.name === buffer && sameAccess(known, access));
-      return own === undefined ? undefined : elementOf(own.operand, `${nameOf(own)}[i]`, lane);
+      return own === undefined ? undefined : elementOf(own.operand, `${nameOf(loads, own)}[i]`, lane);
     },
   };
   const stores = outputs.filter((output) => output.kind === 'store');
@@ -136,25 +160,20 @@ export function lanePrograms({ outputs, loads, atOnce, acc }: LaneOptions, opera
       : [`a${summed}_[2 * pair_] = ${values[i]![0]!};`, `a${summed++}_[2 * pair_ + 1] = ${values[i]![1]!};`],
   );
   const sums = outputs.filter((output) => output.kind === 'rowSum');
-  const at = (operand: Operand, row = 'row'): string =>
-    `${operands.base(operand)} + (long long)${row} * ${operand.stride} + first`;
   const closing = ({ buffer, by, value }: (typeof sums)[number], i: number): string =>
-    `tw_store_block_${by ?? 'sum'}(${at(operands.get(buffer))} / ${ROW_SUM_BLOCK}, a${i}_, lane, isStored);` +
+    `tw_store_block_${by ?? 'sum'}(${placeOf(operands.get(buffer), operands)} / ${ROW_SUM_BLOCK}, a${i}_, lane, isStored);` +
     markOf(value);
   const storing = ({ buffer, via, value }: (typeof stores)[number], i: number): string[] => {
     const operand = operands.get(buffer);
     const index = via === undefined ? undefined : scope.rowIndex(via);
-    const lines = copies(operand, `w${i}_`, at(operand, index), false).map((line) => line + markOf(value));
+    const lines = copies(operand, `w${i}_`, placeOf(operand, operands, index), false).map(
+      (line) => line + markOf(value),
+    );
     return guarded(index === undefined ? undefined : `${index} >= 0`, lines);
   };
   const store = [...sums.map(closing), ...guarded('isStored', stores.flatMap(storing))];
-  const from = ({ operand, access }: LaneLoad): string => {
-    if (access.kind === 'column') return `${operands.base(operand)} + first`;
-    return access.via === undefined ? at(operand) : at(operand, `${operands.base(operands.get(access.via))}[row]`);
-  };
   return {
-    declared: loads.map((load) => `unsigned ${nameOf(load)}[${atOnce}][${wordsOf(load.operand)}];`),
-    load: loads.flatMap((load) => copies(load.operand, `${nameOf(load)}[i]`, from(load), true)),
+    ...laneWords(loads, atOnce, operands),
     words: [
       ...stores.map(({ buffer }, i) => `unsigned w${i}_[${wordsOf(operands.get(buffer))}] = {};`),
       ...sums.map((_, i) => `float a${i}_[${COLUMNS_OF_LANE}];`),

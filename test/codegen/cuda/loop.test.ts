@@ -4,9 +4,10 @@ import { describe, expect, it } from 'vitest';
 import type { BufferDecl, KernelModule, Output } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import { interpretModule } from '../../../ir/kernelInterpreter.js';
+import { verifyKernels } from '../../../ir/verifyKernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { randomArray, randomSource } from '../harness.js';
-import { add, constant, div, element, largestLoop, mul, rowSum, store } from '../modules.js';
+import { add, constant, div, element, finishedLoop, largestLoop, mul, rowSum, store } from '../modules.js';
 import { emulateModule } from './emulate.js';
 
 const row = (buffer: string, via?: string): Scalar => ({
@@ -22,11 +23,21 @@ const b = (
   columns: BufferDecl['columns'],
   space: BufferDecl['space'] = 'arena',
 ): BufferDecl => ({ name, dtype, rows, columns, space });
-const moduleOf = (buffers: readonly BufferDecl[], columns: number | 'T', outputs: readonly Output[]): KernelModule => ({
+const moduleOf = (
+  buffers: readonly BufferDecl[],
+  columns: number | 'T',
+  outputs: readonly Output[],
+  finish: readonly Output[],
+): KernelModule => ({
   interface: interfaceOf(buffers),
   buffers,
   weights: [],
-  kernels: [{ name: 'loop', path: 'test.loop', anchor: 'loop', rows: 'T', ops: [], columns, outputs }],
+  kernels: [
+    {
+      ...{ name: 'loop', path: 'test.loop', anchor: 'loop', rows: 'T', ops: [], columns, outputs },
+      ...(finish.length === 0 ? {} : { finish }),
+    },
+  ],
 });
 
 /** Largest error of a loop's results against float64, relative to max(1, |value|). */
@@ -37,8 +48,10 @@ function worst(
   T: number,
   inputs: ReadonlyMap<string, Float64Array>,
   threads = 64,
+  finish: readonly Output[] = [],
 ): number {
-  const module = moduleOf(buffers, columns, outputs);
+  const module = moduleOf(buffers, columns, outputs, finish);
+  if (finish.length > 0) verifyKernels(module);
   const got = emulateModule(module, {
     sizes: { T, R: 0 },
     inputs,
@@ -48,7 +61,7 @@ function worst(
   const given = new Map([...inputs.keys()].map((name) => [name, got.values.get(name)!]));
   const want = interpretModule(module, { sizes: { T, R: 0 }, buffers: given, round: true });
   let most = 0;
-  for (const { buffer } of outputs) {
+  for (const { buffer } of [...outputs, ...finish]) {
     want.get(buffer)!.forEach((x, i) => {
       const y = got.values.get(buffer)![i]!;
       most = Math.max(most, Object.is(x, y) || x === y ? 0 : Math.abs(x - y) / Math.max(1, Math.abs(x)));
@@ -237,6 +250,18 @@ describe('a loop on a GPU', () => {
   it('finds the largest of rows and of segments, also of negative numbers, and NaN', () => {
     const { T, buffers, columns, outputs, inputs } = largestLoop(random);
     expect(worst(buffers, columns, outputs, T, inputs)).toBe(0);
+  });
+
+  // A warp's row, rows in registers of one warp or of several, and rows that are read again.
+  it.each([
+    { columns: 96, threads: 64 },
+    { columns: 272, threads: 32 },
+    { columns: 1296, threads: 96 },
+    { columns: 1296, threads: 32 },
+    { columns: 2576, threads: 64 },
+  ])('goes on with rows that are complete: $columns columns, $threads threads', ({ columns, threads }) => {
+    const { T, buffers, outputs, finish, inputs } = finishedLoop(random, columns);
+    expect(worst(buffers, columns, outputs, T, inputs, threads, finish)).toBe(0);
   });
 
   it('makes a bias of [T, T]', () => {

@@ -1,0 +1,185 @@
+/** What the warps of a block compute of a loop's rows: lanes of one, two or eight columns, and what finishes the rows. */
+import type { LoopDomain, Output } from '../../ir/kernel.js';
+import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import type { Dim } from '../../ir/types.js';
+import type { CudaOperands } from './text/operands.js';
+import {
+  COLUMNS_OF_LANE,
+  isWholeRow,
+  laneLoads,
+  lanePrograms,
+  laneWords,
+  WARP_COLUMNS,
+  wordsOf,
+  type LaneLoad,
+} from './text/lanePrograms.js';
+import { programValues, storeLine } from './text/programs.js';
+import type { Site } from './text/scalarPrinter.js';
+import { Body, RowScope } from './text/scalarPrinter.js';
+import { block, unrolled } from './text/statements.js';
+
+/** 32-bit words of operands that a wide lane has under way at once; a kernel then needs some 64 registers. */
+const MOST_WORDS = 16;
+/** The same where words stay in registers until the row is finished, so that memory gives them once. */
+const MOST_KEPT_WORDS = 36;
+
+/** Lines of the loop over a block's rows, which find `row`, `lane`, `warp` and `columns`. */
+export interface DomainText {
+  readonly lines: readonly string[];
+  /** Warps that share a row, columns that each takes at a time, and rows that a block's warps have at once. */
+  readonly side: number;
+  readonly step: number;
+  readonly rowsAtOnce: number;
+  readonly isWide: boolean;
+}
+
+/** `finish`: programs over the same columns, once the outputs of a row are stored. */
+export function domainText(
+  { finish, ...domain }: LoopDomain & { readonly finish?: readonly Output[] },
+  operands: CudaOperands,
+  warps: number,
+): DomainText {
+  const stages = finish === undefined ? [domain] : [domain, { ...domain, outputs: finish }];
+  const isWide = stages.every((stage) => hasWideLanes(stage, operands));
+  return isWide ? wideText(stages, operands, warps) : narrowText(stages, operands, warps);
+}
+
+/** Whether lanes take eight columns each: a row has enough of them for all lanes of a warp. */
+function hasWideLanes({ columns, headDim, outputs }: LoopDomain, operands: CudaOperands): boolean {
+  if (typeof columns === 'string' || headDim !== undefined || columns < WARP_COLUMNS) return false;
+  return outputs.every((output) => {
+    if (output.kind === 'rowSum') return columns % ROW_SUM_BLOCK === 0;
+    const operand = operands.get(output.buffer);
+    return columns % COLUMNS_OF_LANE === 0 && operand.columns !== 1 && isWholeRow(operand);
+  });
+}
+
+/**
+ * How `warps` warps share rows of `columns` columns of which each takes `step` at a time. Rows that are finished belong
+ * to one warp, or to all, which then wait for each other.
+ */
+function sharing(columns: Dim, step: number, warps: number, isFinished: boolean) {
+  const pieces = typeof columns === 'string' ? warps : Math.ceil(columns / step);
+  const least = pieces === 1 ? 1 : warps;
+  const side = isFinished ? least : (divisors(warps).find((count) => count >= pieces) ?? warps);
+  return { step, side, rowsAtOnce: warps / side, turns: Math.ceil(pieces / side) };
+}
+
+const divisors = (n: number): number[] => Array.from({ length: n }, (_, i) => i + 1).filter((d) => n % d === 0);
+
+/** What lies between two stages of a row. */
+const awaited = (side: number): string => (side === 1 ? '__syncwarp();' : '__syncthreads();');
+
+/**
+ * Lanes of eight columns. Loads of several turns are under way at once, before what depends on the row if all are. Then
+ * what finishes the row finds them in registers.
+ */
+function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: number): DomainText {
+  const isFinished = stages.length > 1;
+  const { turns, ...shared } = sharing(stages[0]!.columns, WARP_COLUMNS, warps, isFinished);
+  const loads = laneLoads(
+    stages.flatMap(({ outputs }) => outputs),
+    operands,
+  );
+  const words = loads.reduce((sum, { operand }) => sum + wordsOf(operand), 0);
+  const most = isFinished ? MOST_KEPT_WORDS : MOST_WORDS;
+  const isHeld = turns * words <= most;
+  const passes = isHeld ? 1 : Math.ceil(turns / Math.max(1, Math.floor(MOST_WORDS / Math.max(1, words))));
+  const atOnce = Math.ceil(turns / passes);
+  const apart = shared.side * WARP_COLUMNS;
+  const each = (lines: readonly string[]): string[] =>
+    unrolled(`for (int i = 0; i < ${atOnce}; i++)`, [`const int first = turn + ${apart} * i + 8 * lane;`, ...lines]);
+  const texts = stages.map(({ outputs }) => lanePrograms({ outputs, loads, atOnce }, operands));
+  const own = new Set(stages[0]!.outputs.map(({ buffer }) => operands.get(buffer).name));
+  const loadsOf = (which: (load: LaneLoad) => boolean): string[] => {
+    const { declared, load } = laneWords(loads, atOnce, operands, which);
+    return load.length === 0 ? [] : [...declared, ...each(block('if (first < columns)', load))];
+  };
+  const programs = texts.map(({ words: kept, program, store }) =>
+    each(['const bool isStored = first < columns;', ...kept, ...program, ...store]),
+  );
+  const begin = `warp % ${shared.side} * ${WARP_COLUMNS}`;
+  const held = (): string[] => [
+    `const int turn = ${begin};`,
+    ...loadsOf(({ operand }) => !own.has(operand.name)),
+    ...texts.flatMap(({ row }, i) => {
+      const isLast = i > 0;
+      return [
+        ...(isLast ? [awaited(shared.side), ...loadsOf(({ operand }) => own.has(operand.name))] : []),
+        ...(isFinished ? block('', [...row, ...programs[i]!]) : [...row, ...programs[i]!]),
+      ];
+    }),
+  ];
+  const repeated = (): string[] =>
+    texts.flatMap(({ row }, i) => {
+      const reads = laneLoads(stages[i]!.outputs, operands);
+      const isRead = ({ operand }: LaneLoad): boolean => reads.some((read) => read.operand.name === operand.name);
+      const turn = `for (int turn = ${begin}; turn < columns; turn += ${apart * atOnce})`;
+      const lines = [...row, ...block(turn, [...loadsOf(isRead), ...programs[i]!])];
+      return isFinished ? [...(i === 0 ? [] : [awaited(shared.side)]), ...block('', lines)] : lines;
+    });
+  return { ...shared, isWide: true, lines: isHeld ? held() : repeated() };
+}
+
+/** Lanes of one or two columns. */
+function narrowText(stages: readonly LoopDomain[], operands: CudaOperands, warps: number): DomainText {
+  const isFinished = stages.length > 1;
+  const { columns, headDim } = stages[0]!;
+  const isSummed = stages.some(({ outputs }) => outputs.some(({ kind }) => kind === 'rowSum'));
+  // Partners of two adjacent columns are adjacent if half a head is even.
+  const arePairs = headDim === undefined || headDim % 4 === 0;
+  const lanes = !isSummed && typeof columns === 'number' && columns % 2 === 0 && arePairs ? 2 : 1;
+  // A warp finishes a row alone.
+  const shared = sharing(columns, 32 * lanes, isFinished ? 1 : warps, isFinished);
+  const text = stages.flatMap((stage, i) => {
+    const lines = narrowStage(stage, operands, lanes, shared.side);
+    return isFinished ? [...(i === 0 ? [] : [awaited(1)]), ...block('', lines)] : lines;
+  });
+  return { ...shared, rowsAtOnce: warps / shared.side, isWide: false, lines: text };
+}
+
+function narrowStage({ headDim, outputs }: LoopDomain, operands: CudaOperands, lanes: 1 | 2, side: number): string[] {
+  const row = new RowScope(operands, 'row');
+  const body = new Body(row);
+  const plain: Site = { id: 'x', column: 'column', lanes };
+  const site = headDim === undefined ? plain : withRotation(plain, headDim);
+  const values = outputs.map((output) => programValues(output, body, site));
+  const sums = outputs.filter((output) => output.kind === 'rowSum');
+  const stores = outputs.flatMap((output, i) =>
+    output.kind === 'store'
+      ? [
+          storeLine(operands.get(output.buffer), row, site, values[i]!, output.via) +
+            (operands.markOf?.(output.value) ?? ''),
+        ]
+      : [],
+  );
+  const adds = outputs.flatMap((output, i) =>
+    output.kind === 'rowSum' ? [`s${sums.indexOf(output)} = ${values[i]![0]!};`] : [],
+  );
+  const closes = sums.flatMap(({ buffer, by }, i) => [
+    `s${i} = ${by === 'max' ? 'tw_block_max' : 'tw_block_sum'}(s${i}, ${ROW_SUM_BLOCK});`,
+    `if (lane % ${ROW_SUM_BLOCK} == 0 && column < columns) ` +
+      `${row.rowPointer(operands.get(buffer), undefined)}[column / ${ROW_SUM_BLOCK}] = s${i};`,
+  ]);
+  const step = 32 * lanes;
+  return [
+    ...row.lines,
+    ...block(`for (int turn = warp % ${side} * ${step}; turn < columns; turn += ${side * step})`, [
+      `const int column = turn + lane * ${lanes};`,
+      ...sums.map((_, i) => `float s${i} = 0.0f;`),
+      ...block('if (column < columns)', [...body.lines, ...adds, ...stores]),
+      ...closes,
+    ]),
+  ];
+}
+
+/** The site with rotateHalf. The partners of its columns are half a head away. */
+function withRotation(site: Site, headDim: number): Site {
+  const half = headDim / 2;
+  const isFirst = `${site.column} % ${headDim} < ${half}`;
+  const column = `(${isFirst} ? ${site.column} + ${half} : ${site.column} - ${half})`;
+  return {
+    ...site,
+    rotate: { partner: () => withRotation({ ...site, id: `${site.id}p`, column }, headDim), isNegated: `(${isFirst})` },
+  };
+}
