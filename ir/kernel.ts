@@ -318,8 +318,8 @@ export interface LoopDomain {
  * A generated loop nest without a template. It computes the outputs for each row and column. `beside`: what it computes
  * over other columns of the same rows. No program reads what another stores.
  *
- * `finish`: programs over the same rows and columns, once all outputs of a row are stored. They may read these, at their
- * own row only. Loops with others beside them, and of heads, have none.
+ * `finish`: programs over the same rows and columns, once all outputs of a row are stored. They may read these, at
+ * their own row only. Loops with others beside them, and of heads, have none.
  */
 export interface LoopKernel extends KernelBase, LoopDomain {
   readonly anchor: 'loop';

@@ -53,9 +53,8 @@ const TINY = 1e-30;
  * r / c for the largest power of two c with c·√K ≤ 448 lets no number saturate, because a float's relative error does
  * not depend on its scale: what becomes denormal is below r / 211 (K = 17,920). Sums of squares are what norms need.
  *
- * s of E4M3, where only contractions read the row (inputs of o and down): its largest magnitude / 256, which leaves that
- * number exact. It is often much of a row. A power of two has no numbers of half its precision just below it, as the
- * largest code, 448, has.
+ * s of E4M3, where only contractions read the row (inputs of o and down): its largest magnitude / 256. That number,
+ * often much of a row, stays exact, and so does s.
  *
  * s of i8: the largest magnitude / 127, which the contraction finds itself: linear(x, codes) {rounding: K}·scales.
  *

@@ -232,7 +232,7 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
   },
   {
     name: 'finishRows',
-    does: 'Lets a contraction norm its own rows once they are whole.',
+    does: 'Lets a contraction or a loop go on with its own rows once they are whole.',
     when: { rows: 'contractions' },
     run: finishRows,
     reason: 'last: the passes before it see stores of loops, and change nothing that a contraction finishes',

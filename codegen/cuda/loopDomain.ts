@@ -1,4 +1,4 @@
-/** What the warps of a block compute of a loop's rows: lanes of one, two or eight columns, and what finishes the rows. */
+/** What warps compute of a loop's rows: lanes of one, two or eight columns each, and what finishes the rows. */
 import type { LoopDomain, Output } from '../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { Dim } from '../../ir/types.js';

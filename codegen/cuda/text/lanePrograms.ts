@@ -160,9 +160,10 @@ export function lanePrograms({ outputs, loads, atOnce, acc }: LaneOptions, opera
       : [`a${summed}_[2 * pair_] = ${values[i]![0]!};`, `a${summed++}_[2 * pair_ + 1] = ${values[i]![1]!};`],
   );
   const sums = outputs.filter((output) => output.kind === 'rowSum');
-  const closing = ({ buffer, by, value }: (typeof sums)[number], i: number): string =>
-    `tw_store_block_${by ?? 'sum'}(${placeOf(operands.get(buffer), operands)} / ${ROW_SUM_BLOCK}, a${i}_, lane, isStored);` +
-    markOf(value);
+  const closing = ({ buffer, by, value }: (typeof sums)[number], i: number): string => {
+    const part = `${placeOf(operands.get(buffer), operands)} / ${ROW_SUM_BLOCK}`;
+    return `tw_store_block_${by ?? 'sum'}(${part}, a${i}_, lane, isStored);${markOf(value)}`;
+  };
   const storing = ({ buffer, via, value }: (typeof stores)[number], i: number): string[] => {
     const operand = operands.get(buffer);
     const index = via === undefined ? undefined : scope.rowIndex(via);
