@@ -14,8 +14,6 @@ import { render } from './text/templates.js';
 
 /** Elements of a block at least, if its rows have few columns. */
 const ELEMENTS_OF_BLOCK = 1024;
-/** Threads of wide lanes that share a multiprocessor: enough loads are then under way to occupy its memory. */
-const WIDE_THREADS = 768;
 
 /** A loop kernel: its domains lie one behind another along y. */
 export function emitLoop(
@@ -35,9 +33,8 @@ export function emitLoop(
     typeof columns === 'string' ? ELEMENTS_OF_BLOCK : Math.min(columns, ELEMENTS_OF_BLOCK);
   const longest = domains.reduce((a, b) => (perRow(b) > perRow(a) ? b : a));
   const rowsOfBlock = Math.max(longest.rowsAtOnce, Math.floor(ELEMENTS_OF_BLOCK / perRow(longest)));
-  // Compilers keep what they have unpacked of eight columns, unless registers are few.
-  const blocks = domains.some(({ isWide }) => isWide) ? Math.max(1, Math.floor(WIDE_THREADS / schedule.threads)) : 1;
   const { threads } = schedule;
+  const blocks = Math.max(1, Math.floor(Math.min(...domains.map(({ resident }) => resident)) / threads));
   const head = kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads, blocks });
   const source = render('loop', {
     head,

@@ -22,6 +22,11 @@ import { block, unrolled } from './text/statements.js';
 const MOST_WORDS = 16;
 /** The same where words stay in registers until the row is finished, so that memory gives them once. */
 const MOST_KEPT_WORDS = 36;
+/**
+ * Threads of wide lanes that share a multiprocessor: enough loads are then under way to occupy its memory. Compilers
+ * would keep what they have unpacked of eight columns, if registers were many. Fewer threads have room for more words.
+ */
+const RESIDENT = { few: 768, many: 512 } as const;
 
 /** Lines of the loop over a block's rows, which find `row`, `lane`, `warp` and `columns`. */
 export interface DomainText {
@@ -31,6 +36,8 @@ export interface DomainText {
   readonly step: number;
   readonly rowsAtOnce: number;
   readonly isWide: boolean;
+  /** Threads that must have room on a multiprocessor; 0 if that does not matter. */
+  readonly resident: number;
 }
 
 /** `finish`: programs over the same columns, once the outputs of a row are stored. */
@@ -118,7 +125,8 @@ function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: 
       const lines = [...row, ...block(turn, [...loadsOf(isRead), ...programs[i]!])];
       return isFinished ? [...(i === 0 ? [] : [awaited(shared.side)]), ...block('', lines)] : lines;
     });
-  return { ...shared, isWide: true, lines: isHeld ? held() : repeated() };
+  const resident = atOnce * words <= MOST_WORDS ? RESIDENT.few : RESIDENT.many;
+  return { ...shared, isWide: true, resident, lines: isHeld ? held() : repeated() };
 }
 
 /** Lanes of one or two columns. */
@@ -135,7 +143,7 @@ function narrowText(stages: readonly LoopDomain[], operands: CudaOperands, warps
     const lines = narrowStage(stage, operands, lanes, shared.side);
     return isFinished ? [...(i === 0 ? [] : [awaited(1)]), ...block('', lines)] : lines;
   });
-  return { ...shared, rowsAtOnce: warps / shared.side, isWide: false, lines: text };
+  return { ...shared, rowsAtOnce: warps / shared.side, isWide: false, resident: 0, lines: text };
 }
 
 function narrowStage({ headDim, outputs }: LoopDomain, operands: CudaOperands, lanes: 1 | 2, side: number): string[] {

@@ -247,6 +247,17 @@ describe('a loop on a GPU', () => {
     ).toBeLessThan(1e-5);
   });
 
+  it('finds the largest of rows of any number of negative parts, and of nothing past them', () => {
+    const [T, counts] = [3, [1, 2, 3, 5, 64, 127, 130, 513, 600]];
+    const buffers = counts.flatMap((parts) => [
+      b(`p${parts}`, 'f32', 'T', parts, 'input'),
+      b(`o${parts}`, 'f32', 'T', 1),
+    ]);
+    const inputs = new Map(counts.map((n) => [`p${n}`, randomArray(random, T * n).map((x) => Math.fround(x - 2))]));
+    const outputs = counts.map((n) => store(`o${n}`, { op: 'rowSum', by: 'max', buffer: `p${n}` }));
+    expect(worst(buffers, 1, outputs, T, inputs)).toBe(0);
+  });
+
   it('finds the largest of rows and of segments, also of negative numbers, and NaN', () => {
     const { T, buffers, columns, outputs, inputs } = largestLoop(random);
     expect(worst(buffers, columns, outputs, T, inputs)).toBe(0);
