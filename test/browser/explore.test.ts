@@ -139,6 +139,7 @@ describe.skipIf(CHROMIUM === undefined)('the explorer', () => {
     await shown.click('.source .fold');
     expect(await shown.locator('.source .line').count()).toBe(62);
     await shown.click('text=← All kernels');
+    await shown.waitForSelector('article.kernel', { state: 'detached' });
     expect(await shown.textContent('dl.facts')).toContain('<img src=x');
     expect(await shown.locator('figure svg circle').count()).toBe(1);
   });
