@@ -123,7 +123,12 @@ export function emitAttention(
     // high, and a call over paths may have more queries of a block each: they lie along x.
     ...(isGrouped
       ? {
-          gridX: { kind: 'tiles', extent: kernel.rows, per: queries, times: kvHeads * cluster },
+          gridX: {
+            ...(skeleton === 'wgmma'
+              ? ({ kind: 'persistent', blocksPerMultiprocessor: 1 } as const)
+              : ({ kind: 'tiles' } as const)),
+            ...{ extent: kernel.rows, per: queries, times: kvHeads * cluster },
+          },
           gridY: { kind: 'constant', count: 1 },
         }
       : {
@@ -140,7 +145,7 @@ export function emitAttention(
 }
 
 /** Registers of a thread after setmaxnreg; 504 in total for the three warpgroups of a block. */
-const REGISTERS = { producerRegisters: 40, consumerRegisters: 232 } as const;
+const REGISTERS = { producerRegisters: 56, consumerRegisters: 224 } as const;
 
 /** What kernels of warpgroup products call. */
 function hopperText(d: number, dtype: string): string {

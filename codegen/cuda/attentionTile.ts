@@ -15,7 +15,7 @@ export const MAX_TOKENS = 1 << 16;
  */
 export const PATH_CHUNK = 128;
 /** Static shared memory: those ends, the queries' tokens, ends of keys, and roots. */
-const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024, shared: 3072, wgmma: 4096 } as const;
+const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024, shared: 3072, wgmma: 8192 } as const;
 
 /** Rows of a tensor-core instruction, which are the rows of a warp. */
 export const MMA_ROWS = 16;
@@ -40,8 +40,8 @@ const DECODE_THREADS = 256;
 
 /** Keys of a tile of the wgmma skeleton: two steps of the softmax. */
 export const WGMMA_KEYS = 64;
-/** Tiles in its rings. */
-const WGMMA_SLOTS = 5;
+/** Tiles in its rings: two chunks. */
+const WGMMA_SLOTS = 4;
 
 /** A block of an attention kernel. */
 export interface AttentionTile {
@@ -129,8 +129,9 @@ export function tileOf(
       threads: WGMMA_THREADS,
       slots: WGMMA_SLOTS,
       blocks: 1,
-      // Slabs begin at multiples of 1,024 bytes. Behind the rings lie four barriers for each tile.
-      dynamicBytes: 1024 + MOST_ROWS * roundUp(2 * d, SLAB_BYTES) + WGMMA_SLOTS * (slotBytes + 32),
+      // Slabs begin at multiples of 1,024 bytes. Queries of two tiles come first, then the rings, then four barriers
+      // for each tile of a ring and three for each tile of queries.
+      dynamicBytes: 1024 + 2 * MOST_ROWS * roundUp(2 * d, SLAB_BYTES) + WGMMA_SLOTS * (slotBytes + 32) + 2 * 24,
       staticBytes: STATIC_BYTES.wgmma,
     };
   }

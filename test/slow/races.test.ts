@@ -190,3 +190,34 @@ describe.skipIf(reason !== undefined)('attention of one query a block', () => {
     expect(racesOfBroken(changes, (mutate) => emulate(LONG, plan, ends, { ...CAPACITY, mutate }))).not.toBe('');
   });
 });
+
+describe.skipIf(reason !== undefined)('attention by warpgroup products', () => {
+  const s = pathShape(4, 1, 64, 'bf16');
+  const plan: CudaAttentionSchedule = { kind: 'attention', skeleton: 'wgmma', queries: 32, keys: 32 };
+  const OPTIONS = { tokensCapacity: 2048 };
+  // Several tiles of queries, whose blocks go through them one after another, and lists of several chunks.
+  const world = new PathWorld(s, [300, 150, 40], 3);
+  const data = world.call(world.whole, { placement: 1 });
+
+  it('has no race', () => {
+    for (const backwards of [false, true]) {
+      emulate(s, plan, data, { ...OPTIONS, backwards });
+      expect(takeRaces()).toEqual([]);
+    }
+  });
+
+  it.each<readonly [what: string, changes: readonly Change[]]>([
+    ['that queries are still read', [['tw_bar_wait(queries_empty + 8 * side, (turn >> 1 & 1) ^ 1);', '']]],
+    ['that keys and values are still read', [['tw_bar_wait(empty + 8 * slot, parity_of(loaded) ^ 1);', '']]],
+    ['to wait for what is known of queries', [['tw_bar_wait(queries_known + 8 * side, round);', '']]],
+    ['to wait for queries', [['tw_bar_wait(queries_full + 8 * side, round);', '']]],
+    ['to wait for values', [['await(values_full, before);', '']]],
+    [
+      'that others still write positions',
+      [['tw_named_sync(PRODUCERS_MEET, PRODUCERS);\n      if (query >= 0', 'if (query >= 0']],
+    ],
+    ['that lanes still read rows of keys', [['each needs those of its own pieces. */\n        __syncwarp();', '*/']]],
+  ])('is reported when it forgets %s', (_, changes) => {
+    expect(racesOfBroken(changes, (mutate) => emulate(s, plan, data, { ...OPTIONS, mutate }))).not.toBe('');
+  });
+});

@@ -65,10 +65,10 @@ __device__ __forceinline__ void tw_named_arrive(int id, int count) {
 /* Makes what this thread has written to shared memory, or has waited for, visible to products. */
 __device__ __forceinline__ void tw_show_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void tw_registers_of_producers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
 }
 __device__ __forceinline__ void tw_registers_of_consumers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
 }
 /* Products from here on read registers that were written before; and the end of them. */
 __device__ __forceinline__ void tw_products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -118,39 +118,42 @@ TW_FN int tw_most(int a, int b) { return a > b ? a : b; }
 
 
 /*
- * 8 heads of 128 over 2 of keys: a block computes 32 queries of the 4 heads that
- * share one head of keys, so that a key is loaded once for all of them. Row r of the block's tile is head r % GROUP of
- * query r / GROUP; each of two warpgroups multiplies 64 rows. A third one gathers keys and values into rings.
+ * 8 heads of 128 over 2 of keys: a tile has 32 queries of the 4 heads that share
+ * one head of keys, so that a key is loaded once for all of them. Row r of a tile is head r % GROUP of query r / GROUP;
+ * each of two warpgroups multiplies 64 rows. A third one loads: while a tile is multiplied it finds out what the
+ * queries of the next one see, copies them, and gathers the first keys and values, so that a block never waits between
+ * tiles. Two of its warps copy keys, two copy values.
  *
  * Query q sees the rows key[begin[q] + i] of keys and values for i from 0 to position[q]. Queries next to each other
- * with one `begin` are a run. A tile is KEYS entries of a run's list, two tiles are a chunk. Runs whose lists begin
+ * with one `begin` are a run. A part is KEYS entries of a run's list, two parts are a chunk. Runs whose lists begin
  * alike, as questions after the same examples do, share their first chunks: those are loaded and multiplied once, for
  * the queries of all these runs.
  *
- * A warpgroup issues the scores of a chunk's first tile together with the products of values of the chunk before, and
- * computes the tile's weights while those are multiplied. It issues the scores of the second tile before it adds the
- * chunk before to the total.
+ * A warpgroup issues the scores of a chunk's first part together with the products of values of the chunk before, and
+ * computes the part's weights while those are multiplied. It issues the scores of the second part before it adds the
+ * products to the total, and computes that part's weights while the other warpgroup multiplies.
  *
  * The bits of an answer are those of the kernels on mma.sync (attentionPathMma): keys are taken in order of position,
  * 16 a step of a product, STEP a step of the softmax, CHUNK a partial result. A chunk has four steps of the softmax.
  * Where a later one moves a row's maximum, the weights of those before are rescaled before they are multiplied: by
- * powers of two, so the sums are the same. A row that does not see a chunk adds exact zeros. If a result of the block
- * is not finite, the block is repeated query by query, with zeros in place of the keys that the query does not see.
+ * powers of two, so the sums are the same. A row that does not see a chunk adds exact zeros. If a result of a tile is
+ * not finite, the tile is repeated query by query, with zeros in place of the keys that the query does not see.
  */
 namespace attention {
 constexpr int D = 128, GROUP = 4, QUERIES = 32, KV_HEADS = 2, ROWS = 128, STEP = 32,
-    KEYS = 64, CHUNK = 128, PRODUCERS = 128, CONSUMERS = 256,
-    THREADS = PRODUCERS + CONSUMERS, SLOTS = 5;
+    KEYS = 64, CHUNK = 128, PRODUCERS = 128, CONSUMERS = 256, SLOTS = 4;
 constexpr int PIECES = D / 8, SLABS = D / 64;
-/* Slabs of 64 columns, rows of 128 bytes with the 128-byte swizzle: queries, then rings of keys and of values. */
-constexpr unsigned QUERY_SLAB = ROWS * 128, KEY_SLAB = KEYS * 128, SIDE_BYTES = SLABS * KEY_SLAB,
-    RING_AT = SLABS * QUERY_SLAB, RING_BYTES = SLOTS * SIDE_BYTES, BARRIERS_AT = RING_AT + 2 * RING_BYTES;
-/* Named barriers: of the consumers, and of what runs share. */
-constexpr int CONSUMERS_MEET = 1, RUNS_ARE_KNOWN = 2;
+/* Slabs of 64 columns, rows of 128 bytes with the 128-byte swizzle: two tiles of queries, rings of keys and values. */
+constexpr unsigned QUERY_SLAB = ROWS * 128, QUERY_BYTES = SLABS * QUERY_SLAB, KEY_SLAB = KEYS * 128,
+    SIDE_BYTES = SLABS * KEY_SLAB, RING_AT = 2 * QUERY_BYTES, RING_BYTES = SLOTS * SIDE_BYTES,
+    BARRIERS_AT = RING_AT + 2 * RING_BYTES;
+/* The named barrier of those that load. */
+constexpr int PRODUCERS_MEET = 1;
 constexpr float SCALE = 0.127517431974411f;
 /* The maximum of no scores: finite, so that it may be subtracted. */
 constexpr float NOTHING = -3.40282347e38f;
-static_assert(CHUNK == 2 * KEYS && KEYS == 2 * STEP, "a chunk has two tiles, a tile two steps");
+static_assert(CHUNK == 2 * KEYS && KEYS == 2 * STEP, "a chunk has two parts, a part two steps");
+static_assert((SLOTS & (SLOTS - 1)) == 0, "places follow from numbers by masks");
 
 /*
  * 2^x for a whole x of at most 0; 0 where that is no normal number, and for −inf and NaN. Beside 2^23 the last bits of
@@ -165,26 +168,9 @@ TW_FN unsigned place_of_piece(int row, int piece, unsigned slab) {
 }
 /* A power of two twice, as bf16. */
 TW_FN unsigned pair_of(float x) { return __float_as_uint(x) >> 16 | (__float_as_uint(x) & 0xffff0000u); }
-/* Adds chunks of a thread's two rows, their maxima and their sums to the totals of the chunks before. */
-TW_FN void add_chunks(float (&total)[D / 2], float &total_top0, float &total_top1, float &total_sum0,
-    float &total_sum1, const float (&o)[D / 2], float top0, float top1, float sum0, float sum1) {
-  const float most0 = fmaxf(total_top0, top0), most1 = fmaxf(total_top1, top1);
-  const float old0 = power2(total_top0 - most0), old1 = power2(total_top1 - most1);
-  const float now0 = power2(top0 - most0), now1 = power2(top1 - most1);
-  if (__any_sync(0xffffffffu, most0 != total_top0 || most1 != total_top1)) {
-#pragma unroll
-    for (int i = 0; i < D / 2; i++) total[i] = tw_mul(total[i], (i & 2) == 0 ? old0 : old1);
-  }
-#pragma unroll
-  for (int i = 0; i < D / 2; i++) total[i] = fmaf(o[i], (i & 2) == 0 ? now0 : now1, total[i]);
-  total_sum0 = fmaf(sum0, now0, tw_mul(total_sum0, old0));
-  total_sum1 = fmaf(sum1, now1, tw_mul(total_sum1, old1));
-  total_top0 = most0;
-  total_top1 = most1;
-}
 /*
- * Weights of a tile from its scores: two steps of the softmax of two rows, each by the maximum after it. Maxima and
- * sums are those before the tile, and become those behind it. `late0`, `late1`: what the first step's weights must be
+ * Weights of a part from its scores: two steps of the softmax of two rows, each by the maximum after it. Maxima and
+ * sums are those before the part, and become those behind it. `late0`, `late1`: what the first step's weights must be
  * rescaled by.
  */
 TW_FN void weigh(const float (&s)[KEYS / 2], unsigned (&weight)[KEYS / 16][4], float &top0, float &top1, float &sum0,
@@ -243,295 +229,362 @@ TW_FN void weigh(const float (&s)[KEYS / 2], unsigned (&weight)[KEYS / 16][4], f
   }
 }
 
-/* A tile of a run: the run's first query, its list, and how far the list goes. */
-struct Tile {
+/*
+ * A tile's queries: where their paths begin, and their positions, −1 past the last query. Of the first query of each
+ * run: the run before, the run behind, its keys, and the parts that it has in common with the run before.
+ */
+struct Queries {
+  int begin[QUERIES], position[QUERIES], before[QUERIES], next[QUERIES], keys[QUERIES], shared[QUERIES];
+  /* Whether no query sees a key. */
+  int isEmpty;
+};
+/* A part of a run's list: the run's first query, its list, and how far the list goes. */
+struct Part {
   int run, begin, keys, index;
 };
+/* What warpgroups must know of a chunk: flags, its first key, and the queries [run, to) that share it. */
+struct Chunk {
+  int flags, from, run, to;
+};
+/* It has two parts; it is the tile's last; of each warpgroup: a row sees it, and a row does not see all of a part. */
+constexpr int HAS_TWO = 1, IS_LAST = 2, IS_SEEN = 4, IS_CUT0 = 16, IS_CUT1 = 64;
+/* The first part of its own of run `run` or, where it has none, of a later run before query `end`. */
+TW_FN Part enter(const Queries &queries, int run, int end) {
+  for (; run < end; run = uniform(queries.next[run])) {
+    const int keys = uniform(queries.keys[run]), index = uniform(queries.shared[run]);
+    if (index * KEYS < keys) return Part{ run, uniform(queries.begin[run]), keys, index };
+  }
+  return Part{ end, 0, 0, 0 };
+}
+TW_FN Part after(const Queries &queries, Part part, int end) {
+  if ((part.index + 1) * KEYS >= part.keys) return enter(queries, uniform(queries.next[part.run]), end);
+  part.index++;
+  return part;
+}
 }  // namespace attention
 
 extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int R, int C, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4, void *__restrict__ p5, void *__restrict__ p6, void *__restrict__ p7) {
   using namespace attention;
   extern __shared__ unsigned char tw_shared[];
-  /* Of each query: where its path begins, and its position; −1 past the last query. */
-  __shared__ int s_begin[QUERIES], s_position[QUERIES];
-  /* Of the first query of each run: the run before, the run behind, its keys, and the tiles that the run before has. */
-  __shared__ int s_before[QUERIES], s_next[QUERIES], s_keys[QUERIES], s_shared[QUERIES];
+  __shared__ Queries s_queries[2];
+  /* Of the chunk whose first part has this number, modulo two rounds: its keys are released before it is done with. */
+  __shared__ Chunk s_chunk[2 * SLOTS];
+  /* Of each warp that loads: where the keys of a part lie, in units of 16 bytes; −1 past the last key. */
+  __shared__ int s_rows[PRODUCERS / 32][KEYS];
+  /* The first and the last of the block's tiles with a result that is not finite. */
+  __shared__ int s_first_bad, s_last_bad;
   const int thread = threadIdx.x, lane = thread & 31;
-  const int group = uniform(thread >> 7);
-  const int kv = (int)blockIdx.x % KV_HEADS, first = (int)blockIdx.x / KV_HEADS * QUERIES, rows = R;
-  const int count = tw_least(QUERIES, rows - first);
-  const int *list = (const int *)p5;
+  const int group = uniform(thread >> 7), rows = R;
+  const int tiles = (rows + QUERIES - 1) / QUERIES * KV_HEADS;
   const unsigned shared = (tw_shared_address(tw_shared) + 1023u) & ~1023u, ring = shared + RING_AT,
       keys_full = shared + BARRIERS_AT, values_full = keys_full + 8 * SLOTS, keys_empty = values_full + 8 * SLOTS,
-      values_empty = keys_empty + 8 * SLOTS;
+      values_empty = keys_empty + 8 * SLOTS, queries_known = values_empty + 8 * SLOTS,
+      queries_full = queries_known + 16, queries_empty = queries_full + 16;
   if (thread == 0) {
     for (int i = 0; i < 2 * SLOTS; i++) {
-      tw_bar_init(keys_full + 8 * i, PRODUCERS);
+      /* One arrives besides, with what is to be known of the chunk. */
+      tw_bar_init(keys_full + 8 * i, PRODUCERS / 2 + (i < SLOTS ? 1 : 0));
       tw_bar_init(keys_empty + 8 * i, CONSUMERS / 32);
     }
+    for (int i = 0; i < 2; i++) {
+      tw_bar_init(queries_known + 8 * i, PRODUCERS);
+      tw_bar_init(queries_full + 8 * i, PRODUCERS);
+      tw_bar_init(queries_empty + 8 * i, CONSUMERS / 32);
+    }
     tw_bar_show();
+    s_first_bad = 0x7fffffff;
+    s_last_bad = -1;
   }
   tw_await_previous();
+  __syncthreads();
 
-  const auto token_of = [&](int i) {
-    if (i >= count) return -1;
-    const int token = ((const int *)p6)[first + i];
-    return (unsigned)token < (unsigned)T ? token : -1;
-  };
-  for (int i = thread; i < QUERIES; i += THREADS) {
-    const int token = token_of(i), begin = token < 0 ? -1 : ((const int *)p3)[token];
-    s_begin[i] = begin;
-    s_position[i] = begin < 0 ? -1 : tw_least(((const int *)p4)[token], C - begin - 1);
-  }
-  if (group > 0) {
-    const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D;
-    for (int i = thread - PRODUCERS; i < ROWS * PIECES; i += CONSUMERS) {
-      const int row = i / PIECES, piece = i % PIECES, token = token_of(row / GROUP);
-      tw_cp_async16(shared + place_of_piece(row, piece, QUERY_SLAB),
-          q + (token < 0 ? 0 : token * 1024ll + row % GROUP * D + piece * 8), token < 0 ? 0 : 16);
+  /* The tile that is under way, of those of this block; queries lie in both places in turn. */
+  int number = 0, turn = 0;
+  /* −1 for all queries of the tile, or the one that is computed alone. */
+  int query = -1;
+  /* The place of a turn's queries, and of a part in a ring; and the parity of the barrier's phase that it ends. */
+  const auto side_of = [](int turn) { return turn & 1; };
+  const auto slot_of = [](int part) { return part & (SLOTS - 1); };
+  const auto parity_of = [](int part) { return (unsigned)part / SLOTS & 1; };
+  const auto tile_of = [&] { return (int)blockIdx.x + number * (int)gridDim.x; };
+  const auto first_of = [&] { return tile_of() / KV_HEADS * QUERIES; };
+  const auto count_of = [&] { return tw_least(QUERIES, rows - first_of()); };
+  /* All threads: the next tile, or the next query of those that are computed again. Whether there is one. */
+  const auto next = [&] {
+    turn++;
+    if (query >= 0) {
+      if (++query < count_of()) return true;
+      query = 0;
+      return ++number <= s_last_bad;
     }
-    tw_cp_async_commit();
-  }
-  __syncthreads();  /* Begins and positions are there. */
-  for (int run = thread >> 5; run < count; run += THREADS / 32) {
-    const int begin = s_begin[run];
-    if (run > 0 && s_begin[run - 1] == begin) continue;
-    int next = count, highest = -1;
-    for (int i = run + 1 + lane; i < next; i += 32) if (s_begin[i] != begin) next = i;
-    next = __reduce_min_sync(0xffffffffu, next);
-    for (int i = run + lane; i < next; i += 32) if (s_position[i] > highest) highest = s_position[i];
-    highest = __reduce_max_sync(0xffffffffu, highest);
-    if (lane == 0) {
-      s_next[run] = next;
-      s_keys[run] = highest + 1;
-      s_shared[run] = run == 0 ? 0 : 0x7fffffff;
-      if (next < count) s_before[next] = run;
-    }
-  }
-  __syncthreads();  /* The runs are there. */
-
-  int slot = 0;
-  unsigned phase = 0;
-  /* Of the pass that is under way: first all queries; then, if a result is not finite, one by one. */
-  int pass = -1, end = count;
-  /* The first tile of its own of run `run` or, where it has none, of a later run. */
-  const auto enter = [&](int run) {
-    for (; run < end; run = uniform(s_next[run])) {
-      const int keys = uniform(s_keys[run]), index = uniform(s_shared[run]);
-      if (index * KEYS < keys) return Tile{ run, uniform(s_begin[run]), keys, index };
-    }
-    return Tile{ end, 0, 0, 0 };
-  };
-  const auto after = [&](Tile tile) {
-    if ((tile.index + 1) * KEYS >= tile.keys) return enter(uniform(s_next[tile.run]));
-    tile.index++;
-    return tile;
-  };
-  /* All threads: the next pass, if one is needed. */
-  const auto again = [&](bool is_finite) {
-    const bool is_over = !__syncthreads_or(!is_finite) && pass < 0;
-    if (is_over || ++pass >= count) return false;
-    end = pass + 1;
-    if (thread == 0) {
-      s_next[pass] = pass + 1;
-      s_keys[pass] = s_position[pass] + 1;
-      s_shared[pass] = 0;
-    }
-    __syncthreads();
-    return true;
+    number++;
+    if (tile_of() < tiles) return true;
+    __syncthreads();  /* All results were looked at. */
+    query = 0;
+    number = s_first_bad;
+    return number <= s_last_bad;
   };
 
   if (group == 0) {
     tw_registers_of_producers();
-    /* A thread copies 16 bytes of each of ROWS_APART-th rows of a tile. */
-    constexpr int ROWS_APART = PRODUCERS / PIECES;
-    const int own_row = thread / PIECES, piece = thread % PIECES;
-    const unsigned place = ring + place_of_piece(own_row, piece, KEY_SLAB);
-    const unsigned short *k = (const unsigned short *)p1 + kv * D + piece * 8;
-    const unsigned short *v = (const unsigned short *)p2 + kv * D + piece * 8;
-    /* Lane l has the rows of keys l and 32 + l of a tile, −1 past the last key. */
-    const auto id_of = [&](const Tile &tile, int at) {
-      const int i = tile.index * KEYS + at + lane;
-      return i < tile.keys ? list[tile.begin + i] : -1;
-    };
-    const auto gather = [&](const unsigned short *from, long long stride, unsigned to, int low, int high, unsigned bar) {
-#pragma unroll
-      for (int j = 0; j < KEYS; j += ROWS_APART) {
-        const int row = __shfl_sync(0xffffffffu, j < 32 ? low : high, (own_row + j) & 31);
-        tw_cp_async16(to + j * 128, from + (row < 0 ? 0 : row * stride), row < 0 ? 0 : 16);
+    /* A thread copies 16 bytes of each of OWN_ROWS rows of a part, of keys or of values. */
+    constexpr int OWN_ROWS = KEYS * PIECES / (PRODUCERS / 2);
+    static_assert(OWN_ROWS % 8 == 0, "rows of a thread begin with one whose pieces lie in order");
+    const bool has_keys = uniform(thread >> 6) == 0;
+    const int warp = thread >> 5, own_row = (thread & 63) / PIECES * OWN_ROWS, piece = thread % PIECES;
+    const unsigned place = ring + (has_keys ? 0 : RING_BYTES) + place_of_piece(own_row, piece, KEY_SLAB);
+    const unsigned full = has_keys ? keys_full : values_full, empty = has_keys ? keys_empty : values_empty;
+    /* Places of rows are counted in units of 16 bytes, which fit 31 bits (attentionSchedules). */
+    const int stride = (has_keys ? 256 : 256) / 8;
+    const int *list = (const int *)p5;
+    const int *const own_rows = s_rows[warp] + own_row;
+    /* Parts that were loaded, which are numbered in this order. */
+    int loaded = 0;
+    for (bool is_more = tile_of() < tiles; is_more; is_more = next()) {
+      const int side = side_of(turn);
+      Queries &queries = s_queries[side];
+      const int first = first_of(), count = count_of(), kv = tile_of() % KV_HEADS;
+      const auto token_of = [&](int i) {
+        if (i >= count) return -1;
+        const int token = ((const int *)p6)[first + i];
+        return (unsigned)token < (unsigned)T ? token : -1;
+      };
+      tw_bar_wait(queries_empty + 8 * side, (turn >> 1 & 1) ^ 1);
+      const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D;
+      /* Registers are few here. */
+#pragma unroll 1
+      for (int i = thread; i < ROWS * PIECES; i += PRODUCERS) {
+        const int row = i / PIECES, token = token_of(row / GROUP);
+        tw_cp_async16(shared + side * QUERY_BYTES + place_of_piece(row, i % PIECES, QUERY_SLAB),
+            q + (token < 0 ? 0 : token * 1024ll + row % GROUP * D + i % PIECES * 8), token < 0 ? 0 : 16);
       }
-      tw_bar_arrive_copied(bar);
-    };
-    /* The first run has no tiles of another: consumers compare the others' lists while its tiles are on their way. */
-    bool is_known = false;
-    const auto know = [&] {
-      if (!is_known) tw_named_sync(RUNS_ARE_KNOWN, THREADS);
-      is_known = true;
-    };
-    do {
-      if (s_keys[0] == 0) know();
-      Tile tile = enter(pass < 0 ? 0 : pass);
-      int low = id_of(tile, 0), high = id_of(tile, 32);
-      while (tile.run < end) {
-        tw_bar_wait(keys_empty + 8 * slot, phase ^ 1);
-        gather(k, 256, place + slot * SIDE_BYTES, low, high, keys_full + 8 * slot);
-        if ((tile.index + 1) * KEYS >= tile.keys) know();
-        tile = after(tile);
-        const int next_low = id_of(tile, 0), next_high = id_of(tile, 32);
-        tw_bar_wait(values_empty + 8 * slot, phase ^ 1);
-        gather(v, 256, place + RING_BYTES + slot * SIDE_BYTES, low, high, values_full + 8 * slot);
+      tw_bar_arrive_copied(queries_full + 8 * side);
+      for (int i = thread; i < QUERIES; i += PRODUCERS) {
+        const int token = token_of(i), begin = token < 0 ? -1 : ((const int *)p3)[token];
+        queries.begin[i] = begin;
+        queries.position[i] =
+            begin < 0 ? -1 : tw_least(((const int *)p4)[token], C - begin - 1);
+      }
+      tw_named_sync(PRODUCERS_MEET, PRODUCERS);
+      if (query >= 0 && thread == 0) {
+        queries.next[query] = query + 1;
+        queries.keys[query] = queries.position[query] + 1;
+        queries.shared[query] = 0;
+      }
+      for (int run = query < 0 ? warp : count; run < count; run += PRODUCERS / 32) {
+        const int begin = queries.begin[run];
+        if (run > 0 && queries.begin[run - 1] == begin) continue;
+        int behind = count, highest = -1;
+        for (int i = run + 1 + lane; i < behind; i += 32) if (queries.begin[i] != begin) behind = i;
+        behind = __reduce_min_sync(0xffffffffu, behind);
+        for (int i = run + lane; i < behind; i += 32) if (queries.position[i] > highest) highest = queries.position[i];
+        highest = __reduce_max_sync(0xffffffffu, highest);
+        if (lane == 0) {
+          queries.next[run] = behind;
+          queries.keys[run] = highest + 1;
+          queries.shared[run] = run == 0 ? 0 : 0x7fffffff;
+          if (behind < count) queries.before[behind] = run;
+        }
+      }
+      tw_named_sync(PRODUCERS_MEET, PRODUCERS);
+      for (int run = query < 0 ? uniform(queries.next[0]) : count; run < count; run = uniform(queries.next[run])) {
+        const int before = uniform(queries.before[run]);
+        const int most = tw_least(queries.keys[before], queries.keys[run]) / KEYS;
+        const int *ours = list + queries.begin[run] + lane, *theirs = list + queries.begin[before] + lane;
+        int parts = most;
+        for (int part = warp; part < parts; part += PRODUCERS / 32) {
+          const bool is_other =
+              ((ours[part * KEYS] ^ theirs[part * KEYS]) | (ours[part * KEYS + 32] ^ theirs[part * KEYS + 32])) != 0;
+          if (__any_sync(0xffffffffu, is_other)) parts = part;
+        }
+        /* Whole chunks, so that every run begins with one. */
+        if (lane == 0) atomicMin(&queries.shared[run], parts - parts % (CHUNK / KEYS));
+      }
+      tw_named_sync(PRODUCERS_MEET, PRODUCERS);
+      const int end = query < 0 ? count : query + 1;
+      Part part = enter(queries, query < 0 ? 0 : query, end);
+      if (thread == 0) queries.isEmpty = part.run >= end;
+      tw_bar_arrive(queries_known + 8 * side);
+    
+      const unsigned char *from =
+          (const unsigned char *)(has_keys ? p1 : p2) + (kv * PIECES + piece) * 16;
+      /* Lane l has the rows of keys l and 32 + l of a part, −1 past the last key. */
+      const auto id_of = [&](const Part &part, int at) {
+        const int i = part.index * KEYS + at + lane;
+        return i < part.keys ? list[part.begin + i] : -1;
+      };
+      /* The queries [run, to) share the run's parts up to `until`; the last keys that they see, of each warpgroup. */
+      int run = -1, to = 0, until = 0, highest[2] = { -1, -1 }, lowest[2] = { -1, -1 };
+      const auto describe = [&](const Part &part, bool is_last) {
+        if (part.run != run || part.index >= until) {
+          run = part.run;
+          until = 0x7fffffff;
+          for (to = uniform(queries.next[run]); to < end; to = uniform(queries.next[to])) {
+            const int parts = uniform(queries.shared[to]);
+            if (parts <= part.index) break;
+            until = tw_least(until, parts);
+          }
+#pragma unroll
+          for (int own = 0; own < 2; own++) {
+            highest[own] = -1;
+            lowest[own] = 0x7fffffff;
+            for (int i = own * (QUERIES / 2) + lane; i < (own + 1) * (QUERIES / 2); i += 32) {
+              const int position = i >= run && i < to ? queries.position[i] : -1;
+              highest[own] = tw_most(highest[own], position);
+              lowest[own] = tw_least(lowest[own], position);
+            }
+            highest[own] = __reduce_max_sync(0xffffffffu, highest[own]);
+            lowest[own] = __reduce_min_sync(0xffffffffu, lowest[own]);
+          }
+        }
+        const int from = part.index * KEYS;
+        int flags = ((part.index + 1) * KEYS < part.keys ? HAS_TWO : 0) | (is_last ? IS_LAST : 0);
+#pragma unroll
+        for (int own = 0; own < 2; own++)
+          flags |= (from <= highest[own] ? IS_SEEN << own : 0) | (from + KEYS - 1 > lowest[own] ? IS_CUT0 << own : 0) |
+              (from + CHUNK - 1 > lowest[own] ? IS_CUT1 << own : 0);
+        if (lane == 0) s_chunk[loaded % (2 * SLOTS)] = Chunk{ flags, from, run, to };
+      };
+      int low = id_of(part, 0), high = id_of(part, 32);
+      while (part.run < end) {
+        const Part behind = after(queries, part, end);
+        const int next_low = id_of(behind, 0), next_high = id_of(behind, 32);
+        const int slot = slot_of(loaded);
+        tw_bar_wait(empty + 8 * slot, parity_of(loaded) ^ 1);
+        if (warp == 0) {
+          /* Chunks begin with even parts. */
+          if (part.index % 2 == 0) {
+            const bool has_two = (part.index + 1) * KEYS < part.keys;
+            describe(part, has_two ? after(queries, behind, end).run >= end : behind.run >= end);
+          }
+          __syncwarp();
+          if (lane == 0) tw_bar_arrive(full + 8 * slot);
+        }
+        /* Lanes have loaded rows of keys; each needs those of its own pieces. */
+        __syncwarp();
+        s_rows[warp][lane] = low < 0 ? -1 : low * stride;
+        s_rows[warp][32 + lane] = high < 0 ? -1 : high * stride;
+        __syncwarp();
+        const unsigned to = place + slot * SIDE_BYTES;
+        if (part.index * KEYS + KEYS <= part.keys) {
+          /* Read together: a copy waits for what was read of shared memory before. */
+          int at[OWN_ROWS];
+#pragma unroll
+          for (int i = 0; i < OWN_ROWS; i++) at[i] = own_rows[i];
+#pragma unroll
+          for (int i = 0; i < OWN_ROWS; i++) tw_cp_async16((to ^ (i & 7) * 16) + i * 128, from + 16ll * at[i], 16);
+        } else {
+#pragma unroll 1
+          for (int i = 0; i < OWN_ROWS; i++) {
+            const int at = own_rows[i];
+            tw_cp_async16((to ^ (i & 7) * 16) + i * 128, from + (at < 0 ? 0 : 16ll * at), at < 0 ? 0 : 16);
+          }
+        }
+        tw_bar_arrive_copied(full + 8 * slot);
         low = next_low;
         high = next_high;
-        if (++slot == SLOTS) { slot = 0; phase ^= 1; }
+        part = behind;
+        loaded++;
       }
-    } while (again(true));
+    }
     return;
   }
 
   tw_registers_of_consumers();
-  const int warp = (thread >> 5) - 4, row0 = warp * 16 + (lane >> 2), row1 = row0 + 8;
-  const unsigned long long queries = tw_rows_at(shared) + (group - 1) * (64 * 128 / 16);
-  for (int run = uniform(s_next[0]); run < count; run = uniform(s_next[run])) {
-    const int before = uniform(s_before[run]), most = tw_least(s_keys[before], s_keys[run]) / KEYS;
-    const int *ours = list + s_begin[run] + lane, *theirs = list + s_begin[before] + lane;
-    int tiles = most;
-    /* Four tiles at once, so that their loads overlap. */
-    for (int tile = warp; tile < tiles; tile += 4 * CONSUMERS / 32) {
-      int least = most;
-#pragma unroll
-      for (int i = 3; i >= 0; i--) {
-        const int at = tile + i * (CONSUMERS / 32);
-        if (at < most && ((ours[at * KEYS] ^ theirs[at * KEYS]) | (ours[at * KEYS + 32] ^ theirs[at * KEYS + 32])) != 0)
-          least = at;
-      }
-      tiles = tw_least(tiles, __reduce_min_sync(0xffffffffu, least));
-    }
-    /* Whole chunks, so that every run begins with one. */
-    if (lane == 0) atomicMin(&s_shared[run], tiles - tiles % (CHUNK / KEYS));
-  }
-  tw_cp_async_wait<0>();
-  tw_show_products();
-  tw_named_arrive(RUNS_ARE_KNOWN, THREADS);
-  tw_named_sync(CONSUMERS_MEET, CONSUMERS);  /* The queries and what runs share are there. */
-  
-  bool is_finite;
-  do {
-    float o[D / 2], total[D / 2], s[KEYS / 2];
+  const int own = group - 1, row0 = ((thread >> 5) - 4) * 16 + (lane >> 2);
+  /* Parts have numbers, in the order in which they come. A chunk's first part and its flags; and the same of the chunk
+     before, whose values are multiplied. */
+  int chunk = -1, flags = 0, before = 0, before_flags = 0;
+  /* A chunk's second part, or its first one again if there is no second. */
+  const auto second_of = [](int chunk, int flags) { return chunk + (flags & HAS_TWO); };
+  const auto about = [&](int chunk) -> const Chunk & { return s_chunk[chunk % (2 * SLOTS)]; };
+  const auto await = [&](unsigned full, int part) { tw_bar_wait(full + 8 * slot_of(part), parity_of(part)); };
+  const auto release = [&](unsigned bar) { if (lane == 0) tw_bar_arrive(bar); };
+  const auto release_both = [&](unsigned empty, int chunk, int flags) {
+    release(empty + 8 * slot_of(chunk));
+    if ((flags & HAS_TWO) != 0) release(empty + 8 * slot_of(chunk + 1));
+  };
+  for (bool is_more = tile_of() < tiles; is_more; is_more = next()) {
+    const int side = side_of(turn);
+    const unsigned round = turn >> 1 & 1;
+    float o[D / 2], total[D / 2], scores[KEYS / 2];
     unsigned early[KEYS / 16][4], weight[CHUNK / 16][4];
-    float top0 = NOTHING, top1 = NOTHING, sum0 = 0.0f, sum1 = 0.0f, first0 = 1.0f, first1 = 1.0f;
+    float top0, top1, sum0, sum1, first0, first1;
     float total_top0 = NOTHING, total_top1 = NOTHING, total_sum0 = 0.0f, total_sum1 = 0.0f;
 #pragma unroll
     for (int i = 0; i < D / 2; i++) total[i] = 0.0f;
-    int run = -1, until = 0, highest = -1, lowest = -1, last0 = -1, last1 = -1;
-    /* How far the rows see into the second tile of a chunk, and whether one of them does not see all of it. */
-    int left0 = 0, left1 = 0;
-    bool is_cut = false;
-    /* A chunk's first tile; where its tiles lie, which are the same one if it has no second. */
-    Tile tile = enter(pass < 0 ? 0 : pass);
-    int a = 0, b = 0, one = 0, other = 0;
-    const auto turn = [&] { if (++slot == SLOTS) { slot = 0; phase ^= 1; } };
-    const auto place = [&] {
-      a = b = slot;
-      turn();
-      if ((tile.index + 1) * KEYS >= tile.keys) return;
-      b = slot;
-      turn();
+    const unsigned long long query_rows = tw_rows_at(shared) + uniform(side) * (QUERY_BYTES / 16) + own * (64 * 128 / 16);
+    tw_bar_wait(queries_known + 8 * side, round);
+    /* Whether there is one. */
+    bool is_open = s_queries[side].isEmpty == 0;
+    /* Goes to the next chunk, whose first keys are there then. Whether a row sees it. */
+    const auto go_on = [&] {
+      chunk = second_of(chunk, flags) + 1;
+      await(keys_full, chunk);
+      flags = uniform(about(chunk).flags);
+      return (flags & IS_SEEN << own) != 0;
     };
-    /* Waits for the newest tile at `at`, where the ring has gone on by fewer than SLOTS tiles. */
-    const auto await = [&](unsigned full, int at) { tw_bar_wait(full + 8 * at, phase ^ (unsigned)(at >= slot)); };
-    const auto step = [&] {
-      if (a != b) tile.index++;
-      tile = after(tile);
+    const auto skip = [&] {
+      await(keys_full, second_of(chunk, flags));
+      await(values_full, chunk);
+      await(values_full, second_of(chunk, flags));
+      release_both(keys_empty, chunk, flags);
+      release_both(values_empty, chunk, flags);
     };
-    /* Whether there is a chunk, and a row of the warpgroup sees it. */
-    const auto is_seen = [&] {
-      if (tile.run >= end) return false;
-      if (tile.run != run || tile.index >= until) {
-        /* The queries [run, to) share the run's tiles up to `until`. */
-        run = tile.run;
-        until = 0x7fffffff;
-        int to = pass < 0 ? uniform(s_next[run]) : end;
-        while (to < end) {
-          const int tiles = uniform(s_shared[to]);
-          if (tiles <= tile.index) break;
-          until = tw_least(until, tiles);
-          to = uniform(s_next[to]);
-        }
-        /* Their positions, and −1 of others. */
-        const auto position_of = [&](int row) {
-          const int i = row / GROUP;
-          return i >= run && i < to ? s_position[i] : -1;
-        };
-        const int one = position_of((group - 1) * 64 + lane), other = position_of((group - 1) * 64 + 32 + lane);
-        highest = __reduce_max_sync(0xffffffffu, tw_most(one, other));
-        lowest = __reduce_min_sync(0xffffffffu, tw_least(one, other));
-        last0 = position_of(row0);
-        last1 = position_of(row1);
-      }
-      return tile.index * KEYS <= highest;
-    };
-    const auto release = [&](unsigned bar) { if (lane == 0) tw_bar_arrive(bar); };
-    const auto multiply_keys = [&](int at) {
-      const unsigned long long keys = tw_rows_at(ring) + uniform(at) * (SIDE_BYTES / 16);
+    const auto multiply_keys = [&](int part) {
+      const unsigned long long keys = tw_rows_at(ring) + uniform(slot_of(part)) * (SIDE_BYTES / 16);
 #pragma unroll
       for (int i = 0; i < D / 16; i++)
-        tw_wgmma(s, queries + (i >> 2) * (QUERY_SLAB / 16) + (i & 3) * 2,
+        tw_wgmma(scores, query_rows + (i >> 2) * (QUERY_SLAB / 16) + (i & 3) * 2,
             keys + (i >> 2) * (KEY_SLAB / 16) + (i & 3) * 2, i);
       tw_products_commit();
     };
-    const auto multiply_values = [&](int one, int other) {
-      const unsigned long long early_values = tw_columns_at(ring + RING_BYTES) + uniform(one) * (SIDE_BYTES / 16);
-      const unsigned long long late_values = tw_columns_at(ring + RING_BYTES) + uniform(other) * (SIDE_BYTES / 16);
+    const auto multiply_values = [&] {
+      const unsigned long long values = tw_columns_at(ring + RING_BYTES);
+      const unsigned long long early = values + uniform(slot_of(before)) * (SIDE_BYTES / 16);
+      const unsigned long long late = values + uniform(slot_of(second_of(before, before_flags))) * (SIDE_BYTES / 16);
 #pragma unroll
       for (int n = 0; n < CHUNK / 16; n++)
-        tw_wgmma_values(o, weight[n],
-            (n < KEYS / 16 ? early_values : late_values) + n % (KEYS / 16) * (16 * 128 / 16), n);
+        tw_wgmma_values(o, weight[n], (n < KEYS / 16 ? early : late) + n % (KEYS / 16) * (16 * 128 / 16), n);
       tw_products_commit();
     };
+    /* Scores of a part are there; its keys are used no more if `is_over`. */
+    const auto settle_scores = [&](int part, bool is_over) {
+#pragma unroll
+      for (int i = 0; i < KEYS / 2; i++) tw_settled(scores[i]);
+      if (is_over) release(keys_empty + 8 * slot_of(part));
+    };
     /* Products of values are there. */
-    const auto settle_values = [&](int one, int other) {
+    const auto settle_values = [&] {
 #pragma unroll
       for (int i = 0; i < D / 2; i++) tw_settled(o[i]);
-      release(values_empty + 8 * one);
-      if (one != other) release(values_empty + 8 * other);
+      release_both(values_empty, before, before_flags);
     };
-    const auto wait_for_keys = [&] {
-      await(keys_full, a);
-      await(keys_full, b);
-    };
-    const auto skip = [&](int at) {
-      await(keys_full, at);
-      release(keys_empty + 8 * at);
-      await(values_full, at);
-      release(values_empty + 8 * at);
-    };
-    /* Scores are there; the tile of keys at `at` is used no more if `is_over`. */
-    const auto settle = [&](int at, bool is_over) {
+    /* Scores of keys that a row does not see become −inf; `from`: the part's first key. */
+    const auto hide = [&](const Chunk &of, int from) {
+      const auto last_of = [&](int row) {
+        const int i = row / GROUP;
+        return (i >= of.run && i < of.to ? s_queries[side].position[i] : -1) - from - (lane & 3) * 2;
+      };
+      const int last0 = last_of(row0), last1 = last_of(row0 + 8);
 #pragma unroll
-      for (int i = 0; i < KEYS / 2; i++) tw_settled(s[i]);
-      if (is_over) release(keys_empty + 8 * at);
+      for (int i = 0; i < KEYS / 2; i++)
+        if (i / 4 * 8 + (i & 1) > ((i & 2) == 0 ? last0 : last1)) scores[i] = -tw_inf();
     };
-    /* Scores of keys that a row does not see become −inf; `left0`, `left1`: the last key of the tile that each row sees. */
-    const auto hide = [&](int left0, int left1) {
-      left0 -= (lane & 3) * 2;
-      left1 -= (lane & 3) * 2;
-#pragma unroll
-      for (int i = 0; i < KEYS / 2; i++) if (i / 4 * 8 + (i & 1) > ((i & 2) == 0 ? left0 : left1)) s[i] = -tw_inf();
-    };
-    /* The chunk's first tile: its weights are rescaled when the second one's maxima are known. */
+    /* The chunk's first part: its weights are rescaled when the second one's maxima are known. */
     const auto weigh_first = [&] {
-      if (tile.index * KEYS + KEYS - 1 > lowest) hide(last0 - tile.index * KEYS, last1 - tile.index * KEYS);
+      if ((flags & IS_CUT0 << own) != 0) hide(about(chunk), about(chunk).from);
       top0 = top1 = NOTHING;
       sum0 = sum1 = 0.0f;
-      weigh(s, early, top0, top1, sum0, sum1, first0, first1);
+      weigh(scores, early, top0, top1, sum0, sum1, first0, first1);
     };
-    /* The second tile, and the whole chunk's weights. */
+    /* The second part, and the whole chunk's weights. */
     const auto weigh_second = [&] {
-      if (is_cut) hide(left0, left1);
+      if ((before_flags & IS_CUT1 << own) != 0) hide(about(before), about(before).from + KEYS);
       const float before0 = top0, before1 = top1;
-      float last_step0, last_step1;
       unsigned late[KEYS / 16][4];
-      weigh(s, late, top0, top1, sum0, sum1, last_step0, last_step1);
+      float last_step0, last_step1;
+      weigh(scores, late, top0, top1, sum0, sum1, last_step0, last_step1);
       const float keep0 = power2(before0 - top0), keep1 = power2(before1 - top1);
       const unsigned factors[3][2] = { { pair_of(tw_mul(first0, keep0)), pair_of(tw_mul(first1, keep1)) },
           { pair_of(keep0), pair_of(keep1) }, { pair_of(last_step0), pair_of(last_step1) } };
@@ -544,93 +597,115 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
         }
       }
     };
-    for (;;) {
-      for (; tile.run < end && !is_seen(); step()) {
-        place();
-        skip(a);
-        if (a != b) skip(b);
+    /* A chunk becomes part of the total: first its maxima and sums, and what its values will be multiplied by. */
+    float now0, now1;
+    const auto join_total = [&] {
+      const float most0 = fmaxf(total_top0, top0), most1 = fmaxf(total_top1, top1);
+      const float old0 = power2(total_top0 - most0), old1 = power2(total_top1 - most1);
+      now0 = power2(top0 - most0);
+      now1 = power2(top1 - most1);
+      if (__any_sync(0xffffffffu, most0 != total_top0 || most1 != total_top1)) {
+#pragma unroll
+        for (int i = 0; i < D / 2; i++) total[i] = tw_mul(total[i], (i & 2) == 0 ? old0 : old1);
       }
-      if (tile.run >= end) break;
-      place();
-      wait_for_keys();
+      total_sum0 = fmaf(tw_quad_sum(sum0), now0, tw_mul(total_sum0, old0));
+      total_sum1 = fmaf(tw_quad_sum(sum1), now1, tw_mul(total_sum1, old1));
+      total_top0 = most0;
+      total_top1 = most1;
+    };
+    const auto add_values = [&] {
+#pragma unroll
+      for (int i = 0; i < D / 2; i++) total[i] = fmaf(o[i], (i & 2) == 0 ? now0 : now1, total[i]);
+    };
+    tw_bar_wait(queries_full + 8 * side, round);
+    bool is_seen = is_open && go_on();
+    while (is_open) {
+      if (!is_seen) {
+        skip();
+        is_open = (flags & IS_LAST) == 0;
+        is_seen = is_open && go_on();
+        continue;
+      }
       tw_show_products();
       tw_products_begin();
-      multiply_keys(a);
+      multiply_keys(chunk);
       tw_products_wait<0>();
-      settle(a, a != b);
+      settle_scores(chunk, (flags & HAS_TWO) != 0);
       weigh_first();
-      float ended_top0 = NOTHING, ended_top1 = NOTHING, ended_sum0 = 0.0f, ended_sum1 = 0.0f;
-#pragma unroll
-      for (int i = 0; i < D / 2; i++) o[i] = 0.0f;
-      for (;;) {
-        tw_products_begin();
-        multiply_keys(b);
-        /* While those are multiplied: the chunk before, and what there is to know of the next one. */
-        add_chunks(total, total_top0, total_top1, total_sum0, total_sum1, o, ended_top0, ended_top1,
-            tw_quad_sum(ended_sum0), tw_quad_sum(ended_sum1));
-        left0 = last0 - (tile.index + 1) * KEYS;
-        left1 = last1 - (tile.index + 1) * KEYS;
-        is_cut = (tile.index + 2) * KEYS - 1 > lowest;
-        one = a;
-        other = b;
-        await(values_full, one);
-        await(values_full, other);
-        step();
-        const bool is_more = is_seen();
-        if (is_more) {
-          place();
-          wait_for_keys();
-        }
+      await(keys_full, second_of(chunk, flags));
+      tw_show_products();
+      tw_products_begin();
+      multiply_keys(second_of(chunk, flags));
+      /* What there is to know while its second part is multiplied: whether there is a chunk behind it. */
+      const auto look_ahead = [&] {
+        before = chunk;
+        before_flags = flags;
+        await(values_full, before);
+        await(values_full, second_of(before, before_flags));
+        is_open = (flags & IS_LAST) == 0;
+        is_seen = is_open && go_on();
         tw_show_products();
-        tw_products_wait<0>();
-        settle(other, true);
-        weigh_second();
-        if (!is_more) break;
-        ended_top0 = top0;
-        ended_top1 = top1;
-        ended_sum0 = sum0;
-        ended_sum1 = sum1;
+      };
+      look_ahead();
+      tw_products_wait<0>();
+      settle_scores(second_of(before, before_flags), true);
+      weigh_second();
+      while (is_seen) {
         tw_products_begin();
-        multiply_keys(a);
-        multiply_values(one, other);
+        multiply_keys(chunk);
+        multiply_values();
+        join_total();
         tw_products_wait<1>();
-        settle(a, a != b);
+        settle_scores(chunk, (flags & HAS_TWO) != 0);
         weigh_first();
+        await(keys_full, second_of(chunk, flags));
+        tw_show_products();
+        tw_products_begin();
+        multiply_keys(second_of(chunk, flags));
+        tw_products_wait<1>();
+        settle_values();
+        add_values();
+        look_ahead();
         tw_products_wait<0>();
-        settle_values(one, other);
+        settle_scores(second_of(before, before_flags), true);
+        weigh_second();
       }
       tw_products_begin();
-      multiply_values(one, other);
+      multiply_values();
+      join_total();
       tw_products_wait<0>();
-      settle_values(one, other);
-      add_chunks(total, total_top0, total_top1, total_sum0, total_sum1, o, top0, top1, tw_quad_sum(sum0),
-          tw_quad_sum(sum1));
+      settle_values();
+      add_values();
     }
   
-    const auto last_of = [&](int row) {
+    /* Whether a row has a result: that of a query with keys. */
+    const auto is_written = [&](int row) {
       const int i = row / GROUP;
-      return i < count && (pass < 0 || i == pass) ? s_position[i] : -1;
+      return s_queries[side].position[i] >= 0 && (query < 0 || i == query);
     };
-    last0 = last_of(row0);
-    last1 = last_of(row1);
+    const bool is_own0 = is_written(row0), is_own1 = is_written(row0 + 8);
+    __syncwarp();
+    release(queries_empty + 8 * side);
     const float inverse0 = 1.0f / total_sum0, inverse1 = 1.0f / total_sum1;
     float check0 = 0.0f, check1 = 0.0f;
-    /* Exchanged, so that places of results take no registers before. */
-    const int from = uniform(first);
     const auto place_of = [&](int row) {
-      return (unsigned short *)p7 + (long long)(from + row / GROUP) * 1024 +
-          (kv * GROUP + row % GROUP) * D + (lane & 3) * 2;
+      return (unsigned short *)p7 + (long long)(first_of() + row / GROUP) * 1024 +
+          (tile_of() % KV_HEADS * GROUP + row % GROUP) * D + (lane & 3) * 2;
     };
+    unsigned short *const out0 = place_of(row0), *const out1 = place_of(row0 + 8);
 #pragma unroll
     for (int i = 0; i < D / 8; i++) {
-      /* Adding zero makes −0 of a tile left out and +0 of one that added nothing the same. */
+      /* Adding zero makes −0 of a part left out and +0 of one that added nothing the same. */
       const float x0 = total[4 * i] * inverse0 + 0.0f, x1 = total[4 * i + 1] * inverse0 + 0.0f;
       const float x2 = total[4 * i + 2] * inverse1 + 0.0f, x3 = total[4 * i + 3] * inverse1 + 0.0f;
-      if (last0 >= 0) tw_store2_bf16(place_of(row0) + i * 8, x0, x1);
-      if (last1 >= 0) tw_store2_bf16(place_of(row1) + i * 8, x2, x3);
+      if (is_own0) tw_store2_bf16(out0 + i * 8, x0, x1);
+      if (is_own1) tw_store2_bf16(out1 + i * 8, x2, x3);
       check0 = fmaf(x0, 0.0f, fmaf(x1, 0.0f, check0));
       check1 = fmaf(x2, 0.0f, fmaf(x3, 0.0f, check1));
     }
-    is_finite = (last0 < 0 || check0 == 0.0f) && (last1 < 0 || check1 == 0.0f);
-  } while (again(is_finite));
+    if (query < 0 && ((is_own0 && check0 != 0.0f) || (is_own1 && check1 != 0.0f))) {
+      atomicMin(&s_first_bad, number);
+      atomicMax(&s_last_bad, number);
+    }
+  }
 }
