@@ -32,15 +32,15 @@ const isWide = (output: Output, dtypes: ReadonlyMap<string, BufferDType>): boole
   output.kind === 'rowSum' || (output.via === undefined && WIDE.has(dtypes.get(output.buffer) ?? 'i32'));
 
 /**
- * Least depth k of products that finish their rows, by the type of their operands. Rows are finished by three warps of a
- * multiprocessor, after the epilogues of tiles, while others multiply. A product of E4M3 takes 1.28 fs of a whole H200
- * for each of its k multiplications, and an epilogue of the residual stream and what finishes its rows take 14.2 ps an
+ * Least depth k of products that finish their rows, by the type of their operands. Three warps of a multiprocessor
+ * finish rows, after the epilogues of tiles, while others multiply. A product of E4M3 takes 1.28 fs of a whole H200 for
+ * each of its k multiplications, and an epilogue of the residual stream and what finishes its rows take 14.2 ps an
  * element at 8,448 rows (docs/log/contractions.md), which is k = 11,100. A loop of its own reads 3 bytes of the stream
  * and writes a code, 1 ps an element, and leaves 0.95 of the product's rate. So both cost the same where
  * 1.28 fs · k / 0.95 + 1 ps = 14.2 ps: k = 9,800.
  *
- * Products of 16 bits take twice as long at equal depth, and loops behind them move three times as many bytes, a product
- * in f32 among them. There the finish paid at every depth that was measured.
+ * Products of 16 bits take twice as long at equal depth, and loops behind them move three times as many bytes, a
+ * product in f32 among them. There the finish paid at every depth that was measured.
  */
 const LEAST_DEPTH: Partial<Record<BufferDType, number>> = { e4m3: 9_800 };
 
