@@ -8,7 +8,7 @@ import { openLab, type GpuLab } from './gpuLab.js';
 import { measureReadRate } from './gpuReadRate.js';
 import { openBenchModel } from './gpuModel.js';
 import { parseGpuOptions, USAGE, type GpuOptions } from './gpuOptions.js';
-import { renderGpuTable } from './gpuResults.js';
+import { renderGpuTable, type GpuResults } from './gpuResults.js';
 import { runGpuBench } from './gpuRun.js';
 import { runProgram } from './program.js';
 
@@ -23,19 +23,17 @@ async function main(options: GpuOptions): Promise<void> {
   try {
     lab = await openLab();
     const readBytesPerSecond = await measureReadRate(lab, options.rounds, READ_WARM_SECONDS);
-    const model = openBenchModel(
-      options.model,
-      lab.facts,
-      Math.max(...options.tokens),
-      options.mask,
-      options.precision,
-    );
-    const results = { ...(await runGpuBench(lab, model, options, note)), readBytesPerSecond };
-    if (options.json !== undefined) {
-      writeAtomically(options.json, [`${JSON.stringify(results, undefined, 1)}\n`]);
+    const { model: path, tokens, mask, precision } = options;
+    const all: GpuResults[] = [];
+    for (const finishing of options.finishing) {
+      const model = openBenchModel(path, lab.facts, Math.max(...tokens), mask, precision, finishing);
+      const results = { ...(await runGpuBench(lab, model, options, note)), readBytesPerSecond, finishing };
+      all.push(results);
+      for (const line of renderGpuTable(results)) console.log(line);
     }
-    for (const line of renderGpuTable(results)) console.log(line);
-    if (results.kernels.some(({ failure }) => failure !== undefined)) process.exitCode = 1;
+    if (options.json !== undefined)
+      writeAtomically(options.json, [`${JSON.stringify(all.length === 1 ? all[0] : all, undefined, 1)}\n`]);
+    if (all.some(({ kernels }) => kernels.some(({ failure }) => failure !== undefined))) process.exitCode = 1;
   } catch (error) {
     if (isDeviceHung(error)) {
       // A lost device releases nothing.

@@ -4,7 +4,7 @@ import { scoringBucket, tokensIn, withKeyRoom } from '../ir/scoring.js';
 import { join } from 'node:path';
 import { contractionOf } from '../autotune/cuda/rival.js';
 import { compileModel } from '../driver/compile/compile.js';
-import { cuda, cudaDevice } from '../driver/targets/cuda.js';
+import { cuda, cudaDevice, type CudaDevice } from '../driver/targets/cuda.js';
 import type { Precision } from '../driver/target.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
@@ -13,6 +13,7 @@ import { scoreOf, type Bucket, type LinkedFunction } from '../ir/plan.js';
 import { describeRandomCheckpoint } from '../models/checkpoint.js';
 import { describeModel } from '../models/config.js';
 import type { MaskKind } from '../models/family/mask.js';
+import type { Finishing } from '../passes/finishRows.js';
 import { readJsonObject } from '../system/read.js';
 
 export interface BenchModel {
@@ -46,6 +47,7 @@ export const benchBucket = ({ plan }: Pick<BenchModel, 'plan'>, tokens: number):
 
 /**
  * Compiles the model of a config.json, or of the folder that holds it, for micro-batches up to at least `mostTokens`.
+ * `finishing`: which products finish their rows.
  */
 export function openBenchModel(
   path: string,
@@ -53,7 +55,9 @@ export function openBenchModel(
   mostTokens: number,
   mask: MaskKind = cuda.mask,
   precision: Precision = 'auto',
+  finishing: Finishing = 'deep',
 ): BenchModel {
+  const target = { ...cuda, numerics: (device: CudaDevice) => ({ ...cuda.numerics(device), finishing }) };
   const checkpoint = describeRandomCheckpoint(path, 1);
   const file = path.endsWith('.json') ? path : join(path, 'config.json');
   const { value } = readJsonObject(file, CONFIG_BYTES);
@@ -62,7 +66,7 @@ export function openBenchModel(
   const compile = (maxTokens?: number): LinkedFunction<CudaSchedule> => {
     const device = cudaDevice(facts, precision, config.dtype);
     const options = maxTokens === undefined ? { mask } : { mask, maxTokens };
-    return scoreOf(compileModel({ ...checkpoint, model, config }, cuda, device, options).plan);
+    return scoreOf(compileModel({ ...checkpoint, model, config }, target, device, options).plan);
   };
   // The default capacity is the tuner's, and signatures depend on it.
   let plan = compile();

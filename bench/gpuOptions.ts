@@ -1,15 +1,16 @@
 /** The command line of the GPU benchmark. */
 import { parseArgs } from 'node:util';
 import { defaultDatabasePath } from '../autotune/database.js';
+import type { Finishing } from '../passes/finishRows.js';
 import { parseTrial, type Trial } from './gpuSchedules.js';
 import { modelPath, OptionReader } from './optionReader.js';
 
 export const USAGE = `bench:gpu [--model DIR] [--tokens 1024,2048,3840,5760,7680] [--rounds 20] [--seconds 0.3]
           [--kernel NAME[,NAME]] [--try KERNEL[@TOKENS]:SCHEDULE]… [--all N] [--tuned] [--database FILE]
-          [--mask path|tree] [--precision fp8|int4] [--no-check] [--json FILE]
+          [--mask path|tree] [--precision fp8|int4] [--finishing deep,all] [--no-check] [--json FILE]
 
-Each contraction of a layer, epilogue included, against cuBLASLt's best bare product, and the whole layer against the
-sum of those products and against their sequence; all in one process, in turn. Few tokens (--tokens 1,8,32,64) are
+Each contraction of a layer, epilogue included, against cuBLASLt's best bare product, its loops, and the layer against
+the sum of those products and against their sequence; all in one process, in turn. Few tokens (--tokens 1,8,32,64) are
 limited by memory: GB/s counts what a kernel must read and write, "of read" is its share of the rate at which a kernel
 of this run only reads.
 
@@ -24,6 +25,8 @@ of this run only reads.
   --mask      what attention groups keys by: path, by position (as a run does), or tree, by place in the micro-batch
   --precision what is multiplied: auto (16 bits) or fp8, against the library's products of the same numbers; int4:
               weights of 4 bits in groups, of a model that stores them (llama-33b-gptq), against products of 16 bits
+  --finishing which products finish rows for the kernel behind them: deep (the compiler's choice), all, or deep,all:
+              first one, then the other, a table each
   --no-check  do not compare results with those of CUDA cores before timing
   --json      writes the results to a file`;
 
@@ -41,11 +44,14 @@ export interface GpuOptions {
   readonly database?: string;
   readonly mask?: 'path' | 'tree';
   readonly precision: (typeof KINDS)[number];
+  /** Each has a plan and a table of its own. */
+  readonly finishing: readonly Finishing[];
   readonly isChecked: boolean;
   readonly json?: string;
 }
 
 const MASKS = ['path', 'tree'] as const;
+const FINISHING = ['deep', 'all'] as const;
 const KINDS = ['auto', 'fp8', 'int4'] as const;
 
 /** `undefined` if help was asked for. Throws UserError. */
@@ -66,6 +72,7 @@ export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined
         database: { type: 'string' },
         mask: { type: 'string' },
         precision: { type: 'string', default: 'auto' },
+        finishing: { type: 'string', default: 'deep' },
         'no-check': { type: 'boolean', default: false },
         json: { type: 'string' },
         help: { type: 'boolean', default: false },
@@ -86,6 +93,7 @@ export function parseGpuOptions(args: readonly string[]): GpuOptions | undefined
     all: read.whole('all', values.all, 0, 256),
     ...(values.mask === undefined ? {} : { mask: read.oneOf('mask', values.mask, MASKS) }),
     precision: read.oneOf('precision', values.precision, KINDS),
+    finishing: [...new Set(values.finishing.split(',').map((text) => read.oneOf('finishing', text, FINISHING)))],
     isChecked: !values['no-check'],
     ...(values.tuned || values.database !== undefined ? { database: values.database ?? defaultDatabasePath() } : {}),
     ...(values.json === undefined ? {} : { json: values.json }),

@@ -1,6 +1,7 @@
 /** The results of a GPU benchmark: ratios of medians over rounds, the table, the file. */
 import { ratioOverRounds, sumOverRounds } from '../autotune/cuda/interleave.js';
 import { median } from '../autotune/median.js';
+import type { Finishing } from '../passes/finishRows.js';
 
 /** One schedule of one kernel at one size. */
 export interface KernelResult {
@@ -48,6 +49,8 @@ export interface GpuResults {
   readonly rounds: number;
   /** The rate of a kernel that only reads, in the same run. The table then shows shares of it. */
   readonly readBytesPerSecond?: number;
+  /** Which products finish rows. Default: the compiler's choice. */
+  readonly finishing?: Finishing;
   readonly kernels: readonly KernelResult[];
   readonly layers: readonly LayerResult[];
 }
@@ -232,7 +235,8 @@ export function renderGpuTable(results: GpuResults): readonly string[] {
         .join('  ')
         .trimEnd(),
     ),
-    `${results.model} on ${results.device}; ${results.compiler}; cuBLASLt ${results.library}; ` +
+    `${results.model} on ${results.device}${results.finishing === 'all' ? ', every product finishes rows' : ''}; ` +
+      `${results.compiler}; cuBLASLt ${results.library}; ` +
       `ratio: its bare product ÷ ours with epilogue, median of ${results.rounds} rounds in turn`,
     ...(readBytesPerSecond === undefined
       ? []

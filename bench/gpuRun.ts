@@ -160,8 +160,9 @@ export async function runGpuBench(
         if (product !== undefined) products.set(kernel, product);
         // Where the kernel itself is not measured, the layer shows what a tried schedule does beside its neighbours.
         let best: Variant | undefined = variants.find(({ origin }) => origin === 'tried') ?? variants[0];
-        // Without a rival and without variants there is nothing to compare; the kernel's time is part of the layer's.
-        if (isSelected(options, kernel) && (product !== undefined || variants.length > 1)) {
+        // Loops have their rate of memory. Attention alone has nothing to compare; its time is part of the layer's.
+        const isCompared = product !== undefined || variants.length > 1 || kernel.anchor === 'loop';
+        if (isSelected(options, kernel) && isCompared) {
           const found = await measureKernel({
             lab,
             model,

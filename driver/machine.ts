@@ -83,7 +83,7 @@ export function numericsOf(isa: CpuIsa, { stored, rounds }: CpuContractions = FL
       : { activations: 'f32', weights: { layout: 'panels', format: 'stored' } };
   const codes = new Set([...stored].flatMap(([name, format]) => (format === 'i8' ? [name] : [])));
   const narrow: Numerics['narrow'] = rounds
-    ? { format: 'i8', from: 'values', keep: [], ends: 'wide' }
+    ? { format: 'i8', from: 'values', keep: [], wide: 'ends' }
     : codes.size > 0
       ? { format: 'i8', from: 'codes', keep: [], only: codes }
       : undefined;

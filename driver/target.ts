@@ -88,10 +88,10 @@ export const TYPICAL_FACTS: Readonly<Record<CudaArch, CudaFacts>> = {
 export const CUDA_ARITHMETICS = ['bf16', 'f16', 'fp8', 'int4'] as const;
 export type CudaArithmetic = (typeof CUDA_ARITHMETICS)[number];
 
-/** Matrices of a checkpoint's floats are rounded to E4M3, besides those of the layers at its ends; codes stay. */
+/** Matrices of a checkpoint's floats are rounded to E4M3, besides those of its first layers; codes stay. */
 const e4m3Of = (codes?: readonly string[]): Pick<Numerics, 'narrow' | 'stored'> =>
   codes === undefined
-    ? { narrow: { format: 'e4m3', from: 'values', keep: [], ends: 'wide' } }
+    ? { narrow: { format: 'e4m3', from: 'values', keep: [], wide: 'first' } }
     : {
         narrow: { format: 'e4m3', from: 'codes', keep: [], only: new Set(codes) },
         stored: new Map(codes.map((name) => [name, 'e4m3'])),

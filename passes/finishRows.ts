@@ -5,6 +5,8 @@
  * them of its own row. The contraction can do so itself as soon as all columns of a row are stored: the row then comes
  * from the L2 cache, other tiles are multiplied meanwhile, and one kernel less runs.
  *
+ * A product that takes less time than its rows do leaves them to the loop (isDeep).
+ *
  * Where a loop reduces rows and another reads what was found and the same rows, the first goes on with each row that it
  * has: memory gives the row once.
  *
@@ -29,12 +31,38 @@ const staysInRow = (s: Scalar, stored: ReadonlySet<string>): boolean => {
 const isWide = (output: Output, dtypes: ReadonlyMap<string, BufferDType>): boolean =>
   output.kind === 'rowSum' || (output.via === undefined && WIDE.has(dtypes.get(output.buffer) ?? 'i32'));
 
+/**
+ * Least depth k of products that finish their rows, by the type of their operands. Three warps of a multiprocessor
+ * finish rows, after the epilogues of tiles, while others multiply. A product of E4M3 takes 1.28 fs of a whole H200 for
+ * each of its k multiplications, and an epilogue of the residual stream and what finishes its rows take 14.2 ps an
+ * element at 8,448 rows (docs/log/contractions.md), which is k = 11,100. A loop of its own reads 3 bytes of the stream
+ * and writes a code, 1 ps an element, and leaves 0.95 of the product's rate. So both cost the same where
+ * 1.28 fs · k / 0.95 + 1 ps = 14.2 ps: k = 9,800.
+ *
+ * Products of 16 bits take twice as long at equal depth, and loops behind them move three times as many bytes, a
+ * product in f32 among them. There the finish paid at every depth that was measured.
+ */
+const LEAST_DEPTH: Partial<Record<BufferDType, number>> = { e4m3: 9_800 };
+
+/** Which products finish their rows: those that are deep enough, or all. */
+export type Finishing = 'deep' | 'all';
+
 /** Kernels that may finish rows. */
 type Finisher = GemmKernel | LoopKernel;
 
+/** What is asked for each loop: the types of buffers, and which products finish rows. */
+interface Setting {
+  readonly dtypes: ReadonlyMap<string, BufferDType>;
+  readonly finishing: Finishing;
+}
+
 /** Whether `kernel` may finish rows of `columns` columns: it has all of them in one segment, in their natural order. */
-const hasRows = (kernel: Kernel, loop: LoopKernel): kernel is Finisher =>
-  kernel.anchor === 'loop' ? isAlike(kernel, loop) : isProduct(kernel, loop);
+const hasRows = (kernel: Kernel, loop: LoopKernel, setting: Setting): kernel is Finisher =>
+  kernel.anchor === 'loop' ? isAlike(kernel, loop) : isProduct(kernel, loop) && isDeep(kernel, setting);
+
+/** Whether multiplying takes at least as long as what the warps beside do with the rows. */
+const isDeep = ({ a, k }: GemmKernel, { dtypes, finishing }: Setting): boolean =>
+  finishing === 'all' || k >= (LEAST_DEPTH[dtypes.get(a) ?? 'f32'] ?? 0);
 
 const isPlain = ({ beside, headDim, versions, finish }: LoopKernel): boolean =>
   beside === undefined && headDim === undefined && versions === undefined && finish === undefined;
@@ -57,7 +85,7 @@ const isProduct = (kernel: Kernel, { rows, columns }: LoopKernel): kernel is Gem
   groupWidth(kernel.segments[0]!.outputs) === undefined;
 
 /** The kernel that can run `loop`: the last one to write what it reads, where nothing between hinders it. */
-function finisherOf(module: KernelModule, at: number, dtypes: ReadonlyMap<string, BufferDType>): number | undefined {
+function finisherOf(module: KernelModule, at: number, setting: Setting): number | undefined {
   const { kernels } = module;
   const loop = kernels[at]!;
   if (loop.anchor !== 'loop' || !isPlain(loop)) return undefined;
@@ -67,21 +95,21 @@ function finisherOf(module: KernelModule, at: number, dtypes: ReadonlyMap<string
     (kernel, i) => i < at && [...kernelWrites(kernel)].some((name) => reads.has(name)),
   );
   const maker = kernels[from];
-  if (maker === undefined || !hasRows(maker, loop)) return undefined;
+  if (maker === undefined || !hasRows(maker, loop, setting)) return undefined;
   const stored = kernelWrites(maker);
-  const isSuited = loop.outputs.every((output) => isWide(output, dtypes) && staysInRow(output.value, stored));
+  const isSuited = loop.outputs.every((output) => isWide(output, setting.dtypes) && staysInRow(output.value, stored));
   return isSuited ? from : undefined;
 }
 
 const dtypesOf = ({ buffers }: { readonly buffers: readonly BufferDecl[] }): ReadonlyMap<string, BufferDType> =>
   new Map(buffers.map(({ name, dtype }) => [name, dtype]));
 
-/** Gives every loop over whole rows to the kernel that makes them, or reduces them. */
-export function finishRows<M extends KernelModule>(module: M): M {
-  const dtypes = dtypesOf(module);
+/** Gives loops over whole rows to the kernels that make them, or reduce them. */
+export function finishRows<M extends KernelModule>(module: M, finishing: Finishing = 'deep'): M {
+  const setting: Setting = { dtypes: dtypesOf(module), finishing };
   const taken = new Map<number, LoopKernel>();
   for (const [at, kernel] of module.kernels.entries()) {
-    const from = finisherOf(module, at, dtypes);
+    const from = finisherOf(module, at, setting);
     const isGone = [...taken.values()].some((loop) => loop === module.kernels[from ?? -1]);
     if (from !== undefined && kernel.anchor === 'loop' && !taken.has(from) && !isGone) taken.set(from, kernel);
   }

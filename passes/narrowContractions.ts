@@ -24,15 +24,24 @@ export interface Narrow {
   readonly keep: readonly string[];
   /** The tensors whose matrices are narrowed, where they are not all. */
   readonly only?: ReadonlySet<string>;
-  /** Whether the layers at both ends stay as they are (wideLayers). */
-  readonly ends?: 'wide';
+  /** Where layers stay as they are (wideLayers): at both ends, or at the beginning. Default: nowhere. */
+  readonly wide?: 'ends' | 'first';
 }
 
+/** Layers from which on a model is large: it has time to gain, and answers that depend less on each layer. */
+const LARGE_MODEL = 17;
+
 /**
- * Layers at each end that stay as they are: two, at most a quarter of all. Answers depend on them most
- * (docs/quantised.md).
+ * How many of the first and of the last layers stay as they are. Their errors go through all layers behind them, so
+ * answers in E4M3 depend most on the first (docs/quantised.md): four, at most half of all, and five of 8 to 16. In i8,
+ * where answers need no more, two at each end, at most a quarter of all.
  */
-export const wideLayers = (layers: number): number => Math.min(2, Math.floor(layers / 4));
+export function wideLayers(layers: number, where: Narrow['wide']): { readonly first: number; readonly last: number } {
+  if (where === undefined) return { first: 0, last: 0 };
+  const each = Math.min(2, Math.floor(layers / 4));
+  if (where === 'ends') return { first: each, last: each };
+  return { first: layers < 8 || layers >= LARGE_MODEL ? 2 * each : 5, last: 0 };
+}
 
 const layerOf = ({ path }: Node): number | undefined => {
   const [, layer] = /^layers\.(\d+)\./.exec(path) ?? [];
@@ -47,7 +56,7 @@ const TINY = 1e-30;
 
 /**
  * linear(x, W) = linear(x8, codes)·scales·s with x8 = x / s in 8 bits, a scale s for each row of x, and scales for rows
- * of W. The head, routers of experts, tensors of `keep` and layers at the ends stay as they are.
+ * of W. The head, routers of experts, tensors of `keep` and some layers stay as they are.
  *
  * s of E4M3, where a norm or the stream is read: with r the root mean square of a row of K, no |x| / r exceeds √K. s =
  * r / c for the largest power of two c with c·√K ≤ 448 lets no number saturate, because a float's relative error does
@@ -69,14 +78,14 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
   const kept = new Set(narrow.keep);
   const isKept = (matrix: Value): boolean => {
     const node = defs.get(matrix);
-    const isWide = kept.has(matrix.name) || narrow.only?.has(matrix.name) === false;
-    return (matrix.kind === 'weight' && isWide) || (node?.operands.some(isKept) ?? false);
+    const isNamed = kept.has(matrix.name) || narrow.only?.has(matrix.name) === false;
+    return (matrix.kind === 'weight' && isNamed) || (node?.operands.some(isKept) ?? false);
   };
   const layers = Math.max(0, ...graph.nodes.map((node) => (layerOf(node) ?? -1) + 1));
-  const wide = narrow.ends === 'wide' ? wideLayers(layers) : 0;
-  const isAtEnd = (node: Node): boolean => {
+  const { first, last } = wideLayers(layers, narrow.wide);
+  const isWide = (node: Node): boolean => {
     const layer = layerOf(node);
-    return layer !== undefined && (layer < wide || layer >= layers - wide);
+    return layer !== undefined && (layer < first || layer >= layers - last);
   };
   /** Whether only contractions read the rows, and loops find the largest of them. */
   const isOwn = (x: Value): boolean =>
@@ -94,7 +103,7 @@ export function narrowContractions(graph: Graph, narrow: Narrow | undefined, sto
     if (node.op !== 'linear') return undefined;
     const [x, matrix] = node.operands as [Value, Value];
     if (!loaded.has(matrix) || isKept(matrix) || x.type.shape.length !== 2) return undefined;
-    if (isAtEnd(node)) return undefined;
+    if (isWide(node)) return undefined;
     if ((readers.get(node.result) ?? []).some(({ op }) => isRouteOp(op))) return undefined;
     const { name } = node.result;
     const attributes = { format: narrow.format, from: narrow.from };

@@ -12,7 +12,7 @@ import { canonicaliseMask } from './canonicaliseMask.js';
 import { eliminateCommonSubexpressions } from './eliminateCommonSubexpressions.js';
 import { eliminateDeadCode } from './eliminateDeadCode.js';
 import { expandExperts } from './expandExperts.js';
-import { finishRows } from './finishRows.js';
+import { finishRows, type Finishing } from './finishRows.js';
 import { foldConstants } from './foldConstants.js';
 import { foldNormWeights } from './foldNormWeights.js';
 import { fuseGroups } from './fuseGroups.js';
@@ -58,6 +58,8 @@ export interface Numerics {
    * Which kernels compute what needs whole rows of a product: loops of their own, or the contraction. Default `loops`.
    */
   readonly rows?: 'loops' | 'contractions';
+  /** Which contractions do so. Default `deep`: not those that multiply for less time than it takes. */
+  readonly finishing?: Finishing;
   /** Type of the residual stream if activations are bf16. Default f32. */
   readonly stream?: 'f32' | 'f24';
 }
@@ -232,9 +234,9 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
   },
   {
     name: 'finishRows',
-    does: 'Lets a contraction or a loop go on with its own rows once they are whole.',
+    does: 'Lets a deep contraction or a loop go on with its own rows once they are whole.',
     when: { rows: 'contractions' },
-    run: finishRows,
+    run: (module, { finishing }) => finishRows(module, finishing),
     reason: 'last: the passes before it see stores of loops, and change nothing that a contraction finishes',
   },
   {

@@ -20,6 +20,8 @@ import { block, unrolled } from './text/statements.js';
 
 /** 32-bit words of operands that a wide lane has under way at once; a kernel then needs some 64 registers. */
 const MOST_WORDS = 16;
+/** The same where all of a row's are under way before what depends on the row, such as 1/rms: 80 registers suffice. */
+const MOST_ROW_WORDS = 24;
 /** The same where words stay in registers until the row is finished, so that memory gives them once. */
 const MOST_KEPT_WORDS = 36;
 /**
@@ -89,7 +91,7 @@ function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: 
     operands,
   );
   const words = loads.reduce((sum, { operand }) => sum + wordsOf(operand), 0);
-  const most = isFinished ? MOST_KEPT_WORDS : MOST_WORDS;
+  const most = isFinished ? MOST_KEPT_WORDS : MOST_ROW_WORDS;
   const isHeld = turns * words <= most;
   const passes = isHeld ? 1 : Math.ceil(turns / Math.max(1, Math.floor(MOST_WORDS / Math.max(1, words))));
   const atOnce = Math.ceil(turns / passes);
@@ -125,7 +127,7 @@ function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: 
       const lines = [...row, ...block(turn, [...loadsOf(isRead), ...programs[i]!])];
       return isFinished ? [...(i === 0 ? [] : [awaited(shared.side)]), ...block('', lines)] : lines;
     });
-  const resident = atOnce * words <= MOST_WORDS ? RESIDENT.few : RESIDENT.many;
+  const resident = atOnce * words <= MOST_ROW_WORDS ? RESIDENT.few : RESIDENT.many;
   return { ...shared, isWide: true, resident, lines: isHeld ? held() : repeated() };
 }
 

@@ -18,6 +18,7 @@ import { runGpuBench } from '../../bench/gpuRun.js';
 import { CUDA_RECORDS, cudaTarget } from '../../autotune/cuda/target.js';
 import { TuningDatabase } from '../../autotune/database.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
+import { cudaNumerics } from '../../driver/target.js';
 import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { LinkedFunction } from '../../ir/plan.js';
@@ -35,8 +36,8 @@ import { fakeCuda, type FakeKernel } from '../runtime/cuda/fakeCudaAddon.js';
 import { CAPACITY, cudaModule, FACTS } from '../autotune/cuda/fixture.js';
 
 const module = cudaModule();
-const plan: LinkedFunction<CudaSchedule> = {
-  ...module,
+const planOf = (lowered: typeof module): LinkedFunction<CudaSchedule> => ({
+  ...lowered,
   constants: [],
   states: [],
   launches: [],
@@ -45,12 +46,14 @@ const plan: LinkedFunction<CudaSchedule> = {
   placements: [],
   buckets: [CAPACITY],
   schedules: [{}],
-};
-const model: BenchModel = {
-  plan,
+});
+const modelOf = (of: LinkedFunction<CudaSchedule>): BenchModel => ({
+  plan: of,
   facts: FACTS,
-  layer: plan.kernels.filter(({ path }) => path.startsWith('layers.1.')),
-};
+  layer: of.kernels.filter(({ path }) => path.startsWith('layers.1.')),
+});
+const plan = planOf(module);
+const model = modelOf(plan);
 const ROLES = ['attention.qkv', 'attention.mix', 'attention.o', 'ffn.gate_up', 'ffn.down'];
 const quiet = (): void => undefined;
 
@@ -61,6 +64,7 @@ const OURS: Readonly<Record<string, number>> = {
   'attention.o': 0.4,
   'ffn.gate_up': 1,
   'ffn.down': 0.6,
+  'ffn.gate.quantise': 0.05,
 };
 
 /** `isQueued`: the run-up was filled since another contender's last turn. */
@@ -244,6 +248,18 @@ describe('runGpuBench', () => {
       expect(state.live).toBe(before);
     },
   );
+
+  it('lists loops with what they move, beside nothing of the library', async () => {
+    const { lab: made } = lab();
+    const narrow = modelOf(planOf(cudaModule(undefined, cudaNumerics('fp8'))));
+    const { kernels } = await runGpuBench(made, narrow, options('--tokens', '64', '--kernel', 'gate.quantise'), quiet);
+    expect(kernels).toMatchObject([{ kernel: 'ffn.gate.quantise', isBest: true }]);
+    expect(kernels[0]!.seconds! * 1e3).toBeCloseTo(OURS['ffn.gate.quantise']!, 9);
+    expect(kernels[0]!.bytes).toBeGreaterThan(0);
+    expect(kernels[0]!.rival).toBeUndefined();
+    expect(options('--finishing', 'deep,all').finishing).toEqual(['deep', 'all']);
+    expect(options().finishing).toEqual(['deep']);
+  });
 
   it('lets a product and its rival alternate, both queued behind the same run-up', async () => {
     const { lab: made, turns } = lab({ slows: 1.01 });

@@ -4,7 +4,7 @@ import type { GemmKernel, KernelModule, LoopKernel } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { printKernel } from '../../ir/kernelPrinter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { finishRows } from '../../passes/finishRows.js';
+import { finishRows, type Finishing } from '../../passes/finishRows.js';
 import { lower, optimise } from '../../passes/pipeline.js';
 import { randomSource } from '../codegen/harness.js';
 import { element, finishedLoop, store } from '../codegen/modules.js';
@@ -35,6 +35,18 @@ describe('finishRows', () => {
   it('takes one loop of what others read as well', () => {
     const reader: LoopKernel = { ...norm, name: 'reader', outputs: [store('y1', element('y0'))] };
     expect(anchors(kernels(o, norm, reader))).toEqual(['gemm', 'loop']);
+  });
+
+  it('leaves rows to the loop where a product of E4M3 is not deep', () => {
+    const buffers = module.buffers.map((each) => (each.name === o.a ? { ...each, dtype: 'e4m3' as const } : each));
+    const left = (k: number, finishing?: Finishing, of: KernelModule['buffers'] = buffers): string[] =>
+      finishRows({ ...module, buffers: of, kernels: [{ ...o, k }, norm] }, finishing).kernels.map(
+        ({ anchor }) => anchor,
+      );
+    expect(left(6_656)).toEqual(['gemm', 'loop']);
+    expect(left(17_920)).toEqual(['gemm']);
+    expect(left(6_656, 'all')).toEqual(['gemm']);
+    expect(left(16, 'deep', module.buffers)).toEqual(['gemm']);
   });
 
   it('gives a loop the rows that it has reduced', () => {

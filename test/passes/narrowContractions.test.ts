@@ -133,19 +133,31 @@ describe('contractions of int8', () => {
   });
 });
 
-describe('layers at the ends', () => {
+describe('layers that stay as they are', () => {
   it.each([
-    [1, 0],
-    [4, 1],
-    [8, 2],
-    [60, 2],
-  ])('of %i layers: %i at each end stay as they are', (layers, wide) => {
-    const ends: Numerics = { ...NARROW, narrow: { ...NARROW.narrow!, ends: 'wide' } };
-    const { kernels, buffers } = lower(optimise(llama({ layers: Math.min(layers, 8) }), ends), ends);
-    const dtypes = new Map(buffers.map(({ name, dtype }) => [name, dtype]));
-    const narrowed = kernels.filter((kernel) => kernel.anchor === 'gemm' && dtypes.get(kernel.a) === 'e4m3');
-    expect(wideLayers(layers)).toBe(wide);
-    if (layers <= 8) expect(narrowed).toHaveLength(4 * (layers - 2 * wide));
+    { layers: 1, first: 0, ends: 0 },
+    { layers: 3, first: 0, ends: 0 },
+    { layers: 4, first: 2, ends: 1 },
+    { layers: 8, first: 5, ends: 2 },
+    { layers: 16, first: 5, ends: 2 },
+    { layers: 60, first: 4, ends: 2 },
+  ])('of $layers are the first $first, or $ends at each end', ({ layers, first, ends }) => {
+    expect(wideLayers(layers, 'first')).toEqual({ first, last: 0 });
+    expect(wideLayers(layers, 'ends')).toEqual({ first: ends, last: ends });
+    expect(wideLayers(layers, undefined)).toEqual({ first: 0, last: 0 });
+    if (layers > 8) return;
+    const narrowed = (wide: 'first' | 'ends'): number[] => {
+      const numerics: Numerics = { ...NARROW, narrow: { ...NARROW.narrow!, wide } };
+      const { kernels, buffers } = lower(optimise(llama({ layers }), numerics), numerics);
+      const dtypes = new Map(buffers.map(({ name, dtype }) => [name, dtype]));
+      const found = kernels.flatMap((kernel) =>
+        kernel.anchor === 'gemm' && dtypes.get(kernel.a) === 'e4m3' ? [Number(kernel.path.split('.')[1])] : [],
+      );
+      return [...new Set(found)];
+    };
+    const all = Array.from({ length: layers }, (_, i) => i);
+    expect(narrowed('first')).toEqual(all.slice(first));
+    expect(narrowed('ends')).toEqual(all.slice(ends, layers - ends));
   });
 });
 

@@ -37,9 +37,9 @@ interface Tile {
   readonly experts?: number;
   /**
    * Both for products of E4M3, which take half the time: what hides an epilogue hides half of it, and three warps are
-   * late with the epilogue of the residual stream. Measured on an H200 (docs/log/contractions.md; 3,840 and 8,448
-   * rows, hidden size 6,656, `residual` for o; deferred tiles of 224 columns lie between). Tiles without figures count
-   * a tenth less than in 16 bits.
+   * late where the epilogue of the residual stream is followed by rows to finish: `residual`. Measured on an H200
+   * (docs/log/contractions.md; 3,840 and 8,448 rows, hidden size 6,656; deferred tiles of 224 columns lie between).
+   * Tiles without figures count a tenth less than in 16 bits.
    */
   readonly narrow?: Readonly<Record<'rate' | 'residual', number>>;
   /** Warpgroups for epilogues (CudaGemmSchedule). Only products of E4M3 have them. */
@@ -225,7 +225,9 @@ export function wgmmaCandidates(
   );
   const finishes = finishesRows(kernel);
   const hasExperts = expertsOf(kernel) !== undefined;
-  const which = kernel.k < DEEP && addsToStream ? 'residual' : 'rate';
+  // Epilogues that add to the stream and finish no rows are expected to be hidden in E4M3 as those of deep ones are.
+  const isLong = addsToStream && (!isNarrow || finishes);
+  const which = kernel.k < DEEP && isLong ? 'residual' : 'rate';
   const nature: Nature = { which, finishes, hasExperts, isNarrow };
   // Rows of bytes take half of L2: o of E4M3 reached 563 TFLOP/s in groups of 10 row tiles and 746 in groups of 22.
   const groups = finishes && !isNarrow ? FINISHED_ROWS : RASTER_ROWS;

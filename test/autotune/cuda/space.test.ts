@@ -39,14 +39,17 @@ describe('the space of a kernel', () => {
 describe('products of E4M3', () => {
   const narrow = cudaModule(WIDE, cudaNumerics('fp8'));
   const bucketOf = (rows: number): Bucket => scoringBucket({ tokens: rows, rows, longest: 256 });
-  const defaultOf = (path: string, rows: number): CudaGemmSchedule =>
-    defaultCudaSchedule(kernelAt(narrow, path), narrow, FACTS, bucketOf(rows)) as CudaGemmSchedule;
+  /** In which o finishes its rows, too. */
+  const finishing = cudaModule(WIDE, { ...cudaNumerics('fp8'), finishing: 'all' });
+  const defaultOf = (path: string, rows: number, module = narrow): CudaGemmSchedule =>
+    defaultCudaSchedule(kernelAt(module, path), module, FACTS, bucketOf(rows)) as CudaGemmSchedule;
   const deferred = { skeleton: 'wgmma', mode: 'deferred', tm: 128, tn: 256, tk: 128, stages: 3 };
 
-  it('start with deferred tiles, and with two warpgroups for epilogues where the stream is read', () => {
+  it('start with deferred tiles, and with two warpgroups for epilogues where rows are finished', () => {
     const three = { ...deferred, cluster: 2, raster: 22 };
     for (const [path, rows] of [
       ['layers.0.attention.qkv', 8448],
+      ['layers.0.attention.o', 8448],
       ['layers.0.ffn.gate_up', 3840],
       ['layers.0.ffn.down', 8448],
     ] as const) {
@@ -55,13 +58,13 @@ describe('products of E4M3', () => {
     }
     // Pairs of 45 row tiles would multiply one for nothing.
     expect(defaultOf('layers.0.ffn.down', 5760)).toMatchObject({ ...three, cluster: 1 });
-    expect(defaultOf('layers.0.attention.o', 8448)).toMatchObject({ ...three, epilogueGroups: 1 });
+    expect(defaultOf('layers.0.attention.o', 8448, finishing)).toMatchObject({ ...three, epilogueGroups: 1 });
     expect(defaultOf('layers.0.attention.qkv', 512).mode).toBe('pingpong');
   });
 
-  it('are estimated as they were measured: three warps are late where the stream is read', () => {
+  it('are estimated as they were measured: three warps are late where rows are finished', () => {
     const order = (path: string): number[] => {
-      const cost = cudaCost(kernelAt(narrow, path), narrow, bucketOf(8448), MACHINE);
+      const cost = cudaCost(kernelAt(finishing, path), finishing, bucketOf(8448), MACHINE);
       const three = { ...defaultOf('layers.0.attention.qkv', 8448) };
       return [
         three,
