@@ -1,4 +1,5 @@
 /** `npm run bench:generate`: decoding rates with random weights, against the bytes that a call must read. */
+import { UserError } from '../errors.js';
 import { median } from '../autotune/median.js';
 import { stepperOf } from '../driver/commands/continuation.js';
 import { BatchWork, packedWeightBytes } from '../driver/commands/work.js';
@@ -184,6 +185,11 @@ async function main(options: GenerateBenchOptions): Promise<void> {
       options,
     );
     await readRate?.measure();
+    if (decode.length === 0)
+      throw new UserError(
+        `${batch} prompts of ${promptTokens} tokens take so many calls that the first texts end before the last begins`,
+        `give --new at least a token for each call of prompts, for example: --new ${2 * newTokens + batch}`,
+      );
     const milliseconds = median(decode);
     const least = Math.min(...decode);
     const device = median(onDevices);

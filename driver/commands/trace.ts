@@ -3,9 +3,7 @@
  * trace format (Perfetto opens it). What a report needs beside the events is in `otherData`.
  */
 import { ratesOf, type Peaks } from '../../autotune/peaks.js';
-import { fits, layBatch, packTrees, planTrees, treeSharing, type Scorer } from '../../eval/index.js';
-import { SCORE } from '../../ir/function.js';
-import { linkFunction, scoreOf } from '../../ir/plan.js';
+import { linkFunction } from '../../ir/plan.js';
 import type { TraceFacts } from '../../report/document/trace.js';
 import { writeAtomically } from '../../system/write.js';
 import { cutsOf } from '../devices/openReplica.js';
@@ -15,7 +13,8 @@ import { launchWorks, sizeOfCall, StageWork, type CallWork } from './callWork.js
 import type { LoadedModel } from './loadModel.js';
 import type { BatchSpan } from './timeline.js';
 import type { PackedQuestions } from './questionSet.js';
-import { scoreInputs, type PlanScorer } from './scorer.js';
+import { profiledCalls } from './profiledCalls.js';
+import type { PlanScorer } from './scorer.js';
 import { traceFacts } from './traceFacts.js';
 import { namesOf, startupEvents, timelineEvents, workArgs, type Slice, type TraceEvent } from './traceEvents.js';
 
@@ -60,35 +59,24 @@ function workOfSpans({ model, modelPath }: Traced, peaks: Peaks): (span: BatchSp
  * from `from` microseconds on.
  */
 async function profileEvents(
-  { model: { executor, model }, questions }: Traced,
-  scorer: Scorer,
+  { model, questions, scorer }: Traced,
   peaks: Peaks,
   { from, pid }: { readonly from: number; readonly pid: number },
 ): Promise<readonly TraceEvent[]> {
   if (questions === undefined) return [];
-  const sharing = treeSharing(questions.sharing);
-  const forest = planTrees(questions.loaded.tokenised, sharing, scorer, true);
-  const packs = packTrees(
-    forest.trees.filter((tree) => fits(tree, scorer)).map((tree) => ({ ...tree, orderLength: tree.longest })),
-    scorer,
-  ).slice(0, TRACED_BATCHES);
   const events: TraceEvent[] = namesOf(pid, 'kernels, timed one by one after the run', ['kernels']);
-  const score = scoreOf(model.plan);
   let now = from;
-  for (const [number, pack] of packs.entries()) {
-    const { batch } = layBatch(
-      pack.items.map(({ paths }) => paths),
-      sharing,
-    );
-    const inputs = scoreInputs(batch, executor);
-    const works = launchWorks(score, sizeOfCall(score.interface, inputs, batch), ratesOf(peaks));
-    const { launches } = await executor.profile(SCORE, inputs);
+  const calls = await profiledCalls(model, questions, scorer, TRACED_BATCHES);
+  for (const [number, { function: name, inputs, batch }] of calls.entries()) {
+    const fn = linkFunction(model.model.plan, name);
+    const works = launchWorks(fn, sizeOfCall(fn.interface, inputs, batch), ratesOf(peaks));
+    const { launches } = await model.executor.profile(name, inputs);
     launches.forEach(({ path, nanoseconds }, i) => {
       const slice: Slice = {
         ...{ name: path, cat: 'kernel', ph: 'X', ts: now, dur: nanoseconds / 1000, pid, tid: 1 },
         args: {
-          ...{ tokens: batch.tokens.length, rows: batch.row.length, batch: number },
-          ...(score.kernels[i]?.path === path ? workArgs(works[i]!, nanoseconds / 1e9) : {}),
+          ...{ function: name, tokens: batch.tokens.length, rows: batch.row.length, batch: number },
+          ...(fn.kernels[i]?.path === path ? workArgs(works[i]!, nanoseconds / 1e9) : {}),
         },
       };
       events.push(slice);
@@ -108,7 +96,7 @@ export async function traceRun(path: string, traced: Traced): Promise<void> {
   const end = timeline.window?.end ?? Math.max(...phases.spans.map((span) => span.end));
   const rebuild = rebuildOpened(modelPath, model);
   const peaks = await target.peaks(device, { threads: Math.max(1, Math.floor(threads / devices)), rebuild });
-  const kernels = await profileEvents(traced, scorer, peaks, { from: (end - origin) * 1000, pid: devices + 1 });
+  const kernels = await profileEvents(traced, peaks, { from: (end - origin) * 1000, pid: devices + 1 });
   const spans = [...phases.spans, ...(executor.phases ?? [])];
   writeTrace(path, traceFacts(traced, peaks), [
     ...startupEvents(spans, { origin, pid: devices + 2, stages: parallelism.stages }),

@@ -14,7 +14,7 @@ export interface Slice {
   readonly dur: number;
   readonly pid: number;
   readonly tid: number;
-  readonly args: Readonly<Record<string, number>>;
+  readonly args: Readonly<Record<string, string | number>>;
 }
 
 /** Names a track. In this format a process is a device and a thread is a kind of work. */

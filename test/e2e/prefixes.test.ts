@@ -2,6 +2,7 @@
  * Beginnings that many questions have in common, computed once and kept: the same files as when each tree computes its
  * own, on any number of devices, also where a run or one of its devices is killed.
  */
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { midst } from './children.js';
@@ -78,6 +79,22 @@ describe.skipIf(!isBuilt)('prefixes', () => {
   ])('give the same with %j', async (flags) => {
     expect(textOf((await score(...flags)).out, 'samples')).toBe(textOf(kept, 'samples'));
   });
+
+  test.each([[[]], [['--devices', '2']], [['--parallel', 'pp=2']]])(
+    'are traced as they were computed: kernels are those of calls that continue paths, with %j',
+    async (flags) => {
+      const trace = join(temporaryFolder(), 'trace.json');
+      const { out } = await score('--prefixes', 'keep', '--trace', trace, ...flags);
+      expect(textOf(out, 'samples')).toBe(textOf(kept, 'samples'));
+      const { traceEvents } = JSON.parse(readFileSync(trace, 'utf8')) as {
+        readonly traceEvents: readonly { cat?: string; args?: { function?: string; tokens?: number } }[];
+      };
+      const kernels = traceEvents.filter(({ cat }) => cat === 'kernel');
+      expect(kernels.length).toBeGreaterThan(10);
+      expect(new Set(kernels.map(({ args }) => args?.function))).toEqual(new Set(['step']));
+      expect(Math.max(...kernels.map(({ args }) => args?.tokens ?? 0))).toBe(96);
+    },
+  );
 
   test('are counted by a dry run, which writes nothing', async () => {
     const out = temporaryFolder();
