@@ -198,6 +198,8 @@ export interface EmulationOptions {
   /** When copies take effect: as late as they may, or at once. */
   readonly late?: boolean;
   readonly backwards?: boolean;
+  /** How many blocks a grid has that goes from tile to tile. Default: 1. */
+  readonly multiprocessors?: number;
   /** Breaks the kernel's text in a way that the emulation must notice. */
   readonly mutate?: (text: string) => string;
 }
@@ -303,7 +305,7 @@ export function emulate(
   const ended = compiled.get(text)!(
     table,
     counts,
-    blocksOf(launch.gridX, sizes, 1),
+    blocksOf(launch.gridX, sizes, options.multiprocessors ?? 1),
     blocksOf(launch.gridY, sizes, 1),
     launch.threads,
     launch.cluster,

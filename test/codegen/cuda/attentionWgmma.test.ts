@@ -8,7 +8,7 @@ import { isLegalAttention } from '../../../codegen/cuda/attentionSchedules.js';
 import { expectSame } from '../../support/sameValues.js';
 import { label, reference, rowsOf, tolerance } from './attentionCases.js';
 import { attentionModule, emulate, prepare, type AttentionData, type Shape } from './attentionHarness.js';
-import { PathWorld, pathSchedule, treeCall } from './pathCases.js';
+import { PathWorld, pathSchedule, tangledCall, treeCall } from './pathCases.js';
 
 const OPTIONS = { tokensCapacity: 4096 };
 const HOPPER = { arch: 'sm_90a', sharedBytesPerBlock: 232_448 } as const;
@@ -103,5 +103,29 @@ describe('warpgroup products', () => {
       expectSame(rowsOf(out, s.headDim, token + 1, data.T), rowsOf(wanted, s.headDim, token + 1, data.T), 'behind');
       expect(rowsOf(out, s.headDim, token, token + 1).every(Number.isNaN)).toBe(true);
     }
+  });
+
+  // Tiles of one block after another, and of several blocks; seeds at which stems begin and end within a tile.
+  it.each([
+    { s: CASES[0], T: 140, seed: 1, multiprocessors: 1 },
+    { s: CASES[1], T: 75, seed: 2, multiprocessors: 2 },
+    { s: CASES[2], T: 61, seed: 3, multiprocessors: 3 },
+  ])('have the bits of paths in no order: seed $seed', ({ s, T, seed, multiprocessors }) => {
+    const data = tangledCall(s, seed, T);
+    const want = emulate(s, mma(s), data, OPTIONS).out;
+    for (const backwards of [false, true])
+      expectSame(emulate(s, wgmma(s), data, { ...OPTIONS, multiprocessors, backwards }).out, want, `${backwards}`);
+  });
+
+  it.each([
+    { value: -Infinity, multiprocessors: 3 },
+    { value: NaN, multiprocessors: 2 },
+  ])('repeat tiles of several blocks: values of $value', ({ value, multiprocessors }) => {
+    const tiled = CASES[2];
+    const data = tangledCall(tiled, 4, 36, value);
+    const want = emulate(tiled, mma(tiled), data, OPTIONS).out;
+    expect(want.some((x) => Object.is(x, value))).toBe(true);
+    expect(want.some(Number.isFinite)).toBe(true);
+    expectSame(emulate(tiled, wgmma(tiled), data, { ...OPTIONS, multiprocessors }).out, want, 'repeated');
   });
 });

@@ -203,3 +203,49 @@ export function treeCall(s: Shape, seed: number, row?: readonly number[]): Atten
     ]),
   };
 }
+
+/** Where the lists of two paths part: within a chunk, a part of it, and beside their ends. */
+const STEMS = [0, 1, 63, 64, 65, 127, 128, 129, 192, 256] as const;
+
+/**
+ * A call of `T` queries over paths in no order. Most have a stem in common with the one before, and some go on into the
+ * list behind theirs. Some queries see nothing: by their position, or as their path begins behind the last key.
+ * `value`: what a few values are.
+ */
+export function tangledCall(s: Shape, seed: number, T: number, value?: number): AttentionData {
+  const random = randomSource(seed);
+  const below = (count: number): number => Math.min(count - 1, Math.floor(((random() + 1) / 2) * count));
+  const pick = (from: readonly number[]): number => from[below(from.length)]!;
+  const width = s.kvHeads * s.headDim;
+  const [q, k, v] = [
+    randomArray(random, T * s.heads * s.headDim, 3),
+    randomArray(random, CACHE_ROWS * width, 3),
+    randomArray(random, CACHE_ROWS * width, 1),
+  ];
+  const [begin, position, key]: [number[], number[], number[]] = [[], [], []];
+  for (let list: readonly number[] = []; begin.length < T;) {
+    const own = Array.from({ length: pick([1, 2, 31, 70]) }, () => below(CACHE_ROWS));
+    list = [...list.slice(0, pick(STEMS)), ...own];
+    const last = list.length - 1;
+    for (let left = Math.min(pick([1, 1, 2, 9, 40]), T - begin.length); left > 0; left--) {
+      begin.push(below(25) === 0 ? 1_000_000 : key.length);
+      position.push(pick([-1, last, last, below(last + 1), below(last + 1), last + 50]));
+    }
+    key.push(...list);
+  }
+  if (value !== undefined) for (let i = 0; i < 16; i++) v[pick(key) * width + below(width)] = value;
+  const row = Array.from({ length: T + 3 }, () => below(T + 2) - 1);
+  return {
+    T,
+    inputs: new Map([
+      ...([
+        ['q', q],
+        ['k', k],
+        ['v', v],
+      ] as const),
+      ...Object.entries({ begin, position, key, ...(s.hasQueryRow === true ? { row } : {}) }).map(
+        ([name, values]) => [name, Float64Array.from(values)] as const,
+      ),
+    ]),
+  };
+}

@@ -368,7 +368,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
       tw_named_sync(PRODUCERS_MEET, PRODUCERS);
       if (query >= 0 && thread == 0) {
         queries.next[query] = query + 1;
-        queries.keys[query] = queries.position[query] + 1;
+        /*
+         * Whole chunks, with zeros past the query's keys: in place of a second part the first one would be multiplied by
+         * zeros, and infinities that the query sees would become NaN.
+         */
+        queries.keys[query] = (queries.position[query] + CHUNK) / CHUNK * CHUNK;
         queries.shared[query] = 0;
       }
       for (int run = query < 0 ? warp : count; run < count; run += PRODUCERS / 32) {
@@ -411,7 +415,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
       /* Lane l has the rows of keys l and 32 + l of a part, −1 past the last key. */
       const auto id_of = [&](const Part &part, int at) {
         const int i = part.index * KEYS + at + lane;
-        return i < part.keys ? list[part.begin + i] : -1;
+        return i < part.keys && (query < 0 || i <= queries.position[query]) ? list[part.begin + i] : -1;
       };
       /* The queries [run, to) share the run's parts up to `until`; the last keys that they see, of each warpgroup. */
       int run = -1, to = 0, until = 0, highest[2] = { -1, -1 }, lowest[2] = { -1, -1 };
@@ -466,7 +470,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
         s_rows[warp][32 + lane] = high < 0 ? -1 : high * stride;
         __syncwarp();
         const unsigned to = place + slot * SIDE_BYTES;
-        if (part.index * KEYS + KEYS <= part.keys) {
+        if (query < 0 && part.index * KEYS + KEYS <= part.keys) {
           /* Read together: a copy waits for what was read of shared memory before. */
           int at[OWN_ROWS];
 #pragma unroll
@@ -528,6 +532,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
       await(keys_full, second_of(chunk, flags));
       await(values_full, chunk);
       await(values_full, second_of(chunk, flags));
+      /* No lane still waits for what others release: barriers might go on by two phases. */
+      __syncwarp();
       release_both(keys_empty, chunk, flags);
       release_both(values_empty, chunk, flags);
     };
