@@ -123,6 +123,9 @@ async function printProfile(profile: () => ReturnType<Executor['profile']>): Pro
   console.log(`  ${'all'.padEnd(24)} ${(least.reduce((sum, each) => sum + each, 0) / 1e6).toFixed(2)} ms`);
 }
 
+/** Tokens of a call of prompts, at least. */
+const LEAST_CALL = 1024;
+
 const pagesFor = (tokens: number): number => Math.ceil(tokens / PAGE_TOKENS);
 
 /** Pages that all sequences of the benchmark need at once. */
@@ -188,7 +191,8 @@ async function main(options: GenerateBenchOptions): Promise<void> {
     if (decode.length === 0)
       throw new UserError(
         `${batch} prompts of ${promptTokens} tokens take so many calls that the first texts end before the last begins`,
-        `give --new at least a token for each call of prompts, for example: --new ${2 * newTokens + batch}`,
+        'give --new at least a token for each call of prompts, for example: ' +
+          `--new ${newTokens + Math.ceil((batch * promptTokens) / LEAST_CALL)}`,
       );
     const milliseconds = median(decode);
     const least = Math.min(...decode);

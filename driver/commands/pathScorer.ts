@@ -22,7 +22,7 @@ export const stepInputs = (batch: PathBatch, feeds = false, filters = false): Ca
 });
 
 /** The largest call of `step`, and its cache. */
-function walkLimits({ capacity }: Pick<Executor, 'capacity'>, cacheRows: number): WalkLimits & StepSize {
+export function walkLimits({ capacity }: Pick<Executor, 'capacity'>, cacheRows: number): WalkLimits & StepSize {
   const extents = capacity[STEP];
   if (extents === undefined) throw new Error('The model has no function that continues paths.');
   return { ...stepSize(extents), cacheRows };

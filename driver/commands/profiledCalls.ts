@@ -8,9 +8,9 @@ import { takesDrawn } from '../../ir/stepping.js';
 import type { CallArrays } from '../../runtime/call.js';
 import { inParts } from '../../system/parts.js';
 import type { LoadedModel } from './loadModel.js';
-import { planPathScorer, stepInputs } from './pathScorer.js';
+import { stepInputs, walkLimits } from './pathScorer.js';
 import type { PackedQuestions } from './questionSet.js';
-import { scoreInputs, type PlanScorer } from './scorer.js';
+import { scoreInputs } from './scorer.js';
 import type { ScoredTokens } from './work.js';
 
 export interface ProfiledCall {
@@ -23,12 +23,12 @@ export interface ProfiledCall {
 export async function profiledCalls(
   model: LoadedModel,
   questions: PackedQuestions,
-  scorer: PlanScorer,
+  scorer: Scorer,
   most: number,
 ): Promise<readonly ProfiledCall[]> {
   if (questions.cacheTokens === undefined) return scoredTrees(model, questions, scorer, most);
   const feeds = takesDrawn(model.model.plan);
-  const { limits } = planPathScorer(model.executor, { cacheTokens: questions.cacheTokens, feeds }, scorer);
+  const limits = walkLimits(model.executor, questions.cacheTokens);
   const batches: Iterable<WalkedBatch> =
     questions.sharing === 'kv'
       ? groupCalls(
@@ -36,10 +36,9 @@ export async function profiledCalls(
           { limits },
         )
       : walk((await inParts(questions.plan.order())).paths, limits);
-  const filters = 'filtered' in limits && limits.filtered !== undefined;
   const calls: ProfiledCall[] = [];
   for (const { batch } of batches) {
-    calls.push({ function: STEP, inputs: stepInputs(batch, feeds, filters), batch });
+    calls.push({ function: STEP, inputs: stepInputs(batch, feeds, limits.filtered !== undefined), batch });
     if (calls.length === most) break;
   }
   return calls;

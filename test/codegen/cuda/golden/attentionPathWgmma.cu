@@ -496,8 +496,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
 
   tw_registers_of_consumers();
   const int own = group - 1, row0 = ((thread >> 5) - 4) * 16 + (lane >> 2);
-  /* Parts have numbers, in the order in which they come. A chunk's first part and its flags; and the same of the chunk
-     before, whose values are multiplied. */
+  /*
+   * Parts have numbers, in the order in which they come. A chunk's first part and its flags; and the same of the chunk
+   * before, whose values are multiplied.
+   */
   int chunk = -1, flags = 0, before = 0, before_flags = 0;
   /* A chunk's second part, or its first one again if there is no second. */
   const auto second_of = [](int chunk, int flags) { return chunk + (flags & HAS_TWO); };
@@ -517,9 +519,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
     float total_top0 = NOTHING, total_top1 = NOTHING, total_sum0 = 0.0f, total_sum1 = 0.0f;
 #pragma unroll
     for (int i = 0; i < D / 2; i++) total[i] = 0.0f;
-    const unsigned long long query_rows = tw_rows_at(shared) + uniform(side) * (QUERY_BYTES / 16) + own * (64 * 128 / 16);
+    const unsigned long long query_rows =
+        tw_rows_at(shared) + uniform(side) * (QUERY_BYTES / 16) + own * (64 * 128 / 16);
     tw_bar_wait(queries_known + 8 * side, round);
-    /* Whether there is one. */
+    /* Whether there is a chunk. */
     bool is_open = s_queries[side].isEmpty == 0;
     /* Goes to the next chunk, whose first keys are there then. Whether a row sees it. */
     const auto go_on = [&] {
