@@ -253,6 +253,7 @@ const functionOf = <S>(schedule: z.ZodType<S>) =>
           rows: dim,
           columns: dim,
           space: z.enum(['input', 'output', 'arena', 'weight', 'state']),
+          isDense: z.literal(true).exactOptional(),
           upper: identifier.optional(),
         }),
       )
@@ -312,7 +313,12 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
       .max(20_000),
     constants: z.array(z.strictObject({ name: tensorName, values: z.array(z.number()).max(1 << 16) })).max(16),
     states: z
-      .array(z.strictObject({ name: stateName, dtype: z.enum(DTYPES), rows: extent, columns: extent }))
+      .array(
+        z.strictObject({
+          ...{ name: stateName, dtype: z.enum(DTYPES), rows: extent, columns: extent },
+          isDense: z.literal(true).exactOptional(),
+        }),
+      )
       .max(1024),
     functions: z.array(functionOf(schedule)).min(1).max(16),
   });

@@ -30,6 +30,8 @@ export interface StateDecl {
   readonly dtype: DType;
   readonly rows: number;
   readonly columns: number;
+  /** Rows lie one behind another, without padding. */
+  readonly isDense?: true;
 }
 
 export interface FunctionInterface {

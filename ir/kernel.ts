@@ -25,6 +25,8 @@ export interface BufferDecl {
    * outlives calls, with the name and shape of a StateDecl.
    */
   readonly space: 'input' | 'output' | 'arena' | 'weight' | 'state';
+  /** Of a state: as its StateDecl says. */
+  readonly isDense?: true;
   /** For a `u8` buffer: the bf16 buffer of the same shape whose numbers it extends (joinF24). */
   readonly upper?: string;
 }

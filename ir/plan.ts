@@ -158,15 +158,19 @@ export interface BucketSeconds extends Bucket {
   readonly attentionSeconds?: number;
 }
 
+/** Columns of a row are padded to a multiple of this, a whole K step of every micro-kernel. */
+export const ROW_COLUMNS = 32;
+
 /**
- * Row stride, in elements, of a buffer in a function of this capacity. Columns are rounded up to 32, a whole K step of
- * every micro-kernel; kernels write zeros to the padding. One cache line is added if the stride would otherwise be a
- * multiple of 4 KiB, because rows would then share L1 sets. One-column buffers (vectors) have stride 1.
+ * Row stride, in elements, of a buffer in a function of this capacity. Columns are rounded up to whole vectors;
+ * kernels write zeros to the padding. One cache line is added if the stride would otherwise be a
+ * multiple of 4 KiB, because rows would then share L1 sets. One-column buffers (vectors) have stride 1, and dense states
+ * that of their columns.
  */
 export function rowStride(buffer: BufferDecl, capacity: Extents, elementBytes: number): number {
   const columns = extentIn(buffer.columns, capacity);
-  if (columns === 1 || buffer.space === 'weight') return columns;
-  const padded = Math.ceil(columns / 32) * 32;
+  if (columns === 1 || buffer.space === 'weight' || buffer.isDense === true) return columns;
+  const padded = roundUp(columns, ROW_COLUMNS);
   return (padded * elementBytes) % 4096 === 0 ? padded + 64 / elementBytes : padded;
 }
 

@@ -27,6 +27,7 @@ import { multiplyBlocks, type StoredFormats } from './multiplyBlocks.js';
 import { narrowCache } from './narrowCache.js';
 import { narrowContractions, type Narrow } from './narrowContractions.js';
 import { narrowTables } from './narrowTables.js';
+import { packStates } from './packStates.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
 import { recogniseAttention } from './recogniseAttention.js';
 import { recogniseExperts } from './recogniseExperts.js';
@@ -60,6 +61,8 @@ export interface Numerics {
   readonly rows?: 'loops' | 'contractions';
   /** Which contractions do so. Default `deep`: not those that multiply for less time than it takes. */
   readonly finishing?: Finishing;
+  /** Whether rows of states are padded to whole vectors, which kernels then write. Default: they are. */
+  readonly states?: 'dense';
   /** Type of the residual stream if activations are bf16. Default f32. */
   readonly stream?: 'f32' | 'f24';
 }
@@ -237,13 +240,20 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
     does: 'Lets a deep contraction or a loop go on with its own rows once they are whole.',
     when: { rows: 'contractions' },
     run: (module, { finishing }) => finishRows(module, finishing),
-    reason: 'last: the passes before it see stores of loops, and change nothing that a contraction finishes',
+    reason: 'late: the passes before it see stores of loops, and change nothing that a contraction finishes',
   },
   {
     name: 'mergeLoops',
     does: 'Puts loops that go on with one contraction into one kernel.',
     run: mergeLoops,
     reason: 'after the passes that give loops to contractions, or rewrite what they store',
+  },
+  {
+    name: 'packStates',
+    does: 'Lays rows of narrow states, as scales of keys, one behind another.',
+    when: { states: 'dense' },
+    run: packStates,
+    reason: 'last: it changes where states lie, and no kernel',
   },
 ];
 

@@ -65,11 +65,12 @@ describe('narrowCache', () => {
     ['a GPU', { ...TENSOR_CORES, cache: 'i8' }, 'bf16'],
   ] as const)('keeps codes and scales in states of %s, for the rows that slots name', (_name, numerics, dtype) => {
     const module = lower(optimise(step(dtype), numerics), numerics);
+    const rows = dtype === 'bf16' ? { isDense: true } : {};
     expect(module.states.slice(0, 4)).toEqual([
       { name: 'k_0', dtype: numerics.cache, rows: 64, columns: 32 },
-      { name: 'k_0_scale', dtype: 'f32', rows: 64, columns: 2 },
+      { name: 'k_0_scale', dtype: 'f32', rows: 64, columns: 2, ...rows },
       { name: 'v_0', dtype: numerics.cache, rows: 64, columns: 32 },
-      { name: 'v_0_scale', dtype: 'f32', rows: 64, columns: 2 },
+      { name: 'v_0_scale', dtype: 'f32', rows: 64, columns: 2, ...rows },
     ]);
     expect(module.interface.gives).toHaveLength(8);
     const mix = module.kernels.find(({ anchor }) => anchor === 'attention');

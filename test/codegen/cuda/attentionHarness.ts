@@ -93,7 +93,10 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     { name: 'subtreeEnd', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
     { name: 'bias', dtype: 'f32', rows: 'T', columns: 'T', space: 'arena' },
     { name: 'row', dtype: 'i32', rows: 'R', columns: 1, space: 'input' },
-    ...scales.map((name) => ({ name, dtype: 'f32', rows: keyRows, columns: kvHeads, space: 'arena' }) as const),
+    // Rows of states of scales lie one behind another (passes/packStates).
+    ...scales.map(
+      (name) => ({ name, dtype: 'f32', rows: keyRows, columns: kvHeads, space: 'arena', isDense: true }) as const,
+    ),
     ...(isPath ? PATH_BUFFERS : s.window === undefined ? [] : PATH_BUFFERS.filter(({ name }) => name === 'position')),
   ];
   const scoring = interfaceOf(buffers);

@@ -1,0 +1,21 @@
+/**
+ * Lays rows of narrow states one behind another. Attention gathers the scales of keys one by one: with rows padded to
+ * whole vectors each key costs a memory transaction for its scale, without padding neighbours share one. Kernels in,
+ * kernels out.
+ */
+import { ROW_COLUMNS } from '../ir/plan.js';
+import type { LoweredModule } from './lowerKernels.js';
+
+const isNarrow = ({ columns }: { readonly columns: number | string }): boolean =>
+  typeof columns === 'number' && columns > 1 && columns < ROW_COLUMNS;
+
+export function packStates(module: LoweredModule): LoweredModule {
+  if (!module.states.some(isNarrow)) return module;
+  return {
+    ...module,
+    states: module.states.map((state) => (isNarrow(state) ? { ...state, isDense: true } : state)),
+    buffers: module.buffers.map((buffer) =>
+      buffer.space === 'state' && isNarrow(buffer) ? { ...buffer, isDense: true } : buffer,
+    ),
+  };
+}
