@@ -3,11 +3,13 @@
  * whole vectors each key costs a memory transaction for its scale, without padding neighbours share one. Kernels in,
  * kernels out.
  */
+import type { BufferDecl } from '../ir/kernel.js';
 import { ROW_COLUMNS } from '../ir/plan.js';
 import type { LoweredModule } from './lowerKernels.js';
 
-const isNarrow = ({ columns }: { readonly columns: number | string }): boolean =>
-  typeof columns === 'number' && columns > 1 && columns < ROW_COLUMNS;
+/** Numbers that kernels load one by one: 16-bit numbers and codes are copied in pieces of 16 bytes, which are aligned. */
+const isNarrow = ({ dtype, columns }: Pick<BufferDecl, 'dtype' | 'columns'>): boolean =>
+  dtype === 'f32' && typeof columns === 'number' && columns > 1 && columns < ROW_COLUMNS;
 
 export function packStates(module: LoweredModule): LoweredModule {
   if (!module.states.some(isNarrow)) return module;

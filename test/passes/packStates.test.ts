@@ -47,6 +47,12 @@ describe('packStates', () => {
     expect(packStates(module)).toBe(module);
   });
 
+  it('leaves keys and values, whose rows are copied in aligned pieces', () => {
+    const module = moduleOf(8);
+    const keys = { ...module, states: module.states.map((each) => ({ ...each, dtype: 'bf16' as const })) };
+    expect(packStates(keys)).toBe(keys);
+  });
+
   it.each([2, 7, 8, 30])('leaves rows of %i columns to kernels that write no padding', (columns) => {
     const x = Float64Array.from({ length: T * columns }, (_, i) => (i % 13) - 4);
     const { values } = emulateModule(packStates(moduleOf(columns)), {
