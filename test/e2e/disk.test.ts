@@ -151,7 +151,7 @@ describe.skipIf(!isBuilt)('the command, on a full or read-only disk', () => {
   });
 
   test('ends the run if the kernel cache cannot be made, even while questions are still being tokenised', async () => {
-    const many = writeData(questions(20_000));
+    const many = writeData(questions(6000));
     const file = join(temporaryFolder(), 'file');
     writeFileSync(file, '');
     const out = temporaryFolder();

@@ -10,6 +10,7 @@ import { emulateModule } from './emulate.js';
 import { postNorm } from '../postNorm.js';
 import { finishRows } from '../../../passes/finishRows.js';
 import { compileByNvcc, hasNvcc } from '../../support/nvcc.js';
+import { casesHere } from '../../support/thorough.js';
 
 const FACTS = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
 
@@ -42,8 +43,18 @@ interface Case {
   readonly schedules: readonly CudaGemmSchedule[];
 }
 const CASES: readonly Case[] = [
-  { what: 'several blocks of rows, of which the last is cut', rows: 134, columns: 144, schedules: HIGH },
-  { what: 'several turns of columns, of which the last is cut', rows: 9, columns: 784, schedules: LOW },
+  {
+    what: 'several blocks of rows, of which the last is cut',
+    rows: 134,
+    columns: 144,
+    schedules: casesHere(HIGH, 0, 3),
+  },
+  {
+    what: 'several turns of columns, of which the last is cut',
+    rows: 9,
+    columns: 784,
+    schedules: casesHere(LOW, 0, 2),
+  },
 ];
 
 describe('rows that a contraction finishes', () => {
