@@ -103,20 +103,17 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     ['too old for the architecture', [11, 2], 13_000, /11\.2/],
     ['too new for the driver', [14, 1], 13_000, /14\.1 .*13\.0/],
   ] as const;
-  test.each(casesHere<(typeof WRONG_NVRTC)[number]>(WRONG_NVRTC, 0))(
-    'says which NVRTC is %s',
-    async (_what, version, driver, said) => {
-      const { error, hint } = failure(
-        await runAlone({
-          ...env(`driverVersion=${driver}`),
-          TILEWRIGHT_NVRTC: gpu!.nvrtcOf(version),
-          TILEWRIGHT_CACHE: temporaryFolder(),
-        }),
-      );
-      expect(error).toMatch(said);
-      expect(hint).not.toBe('');
-    },
-  );
+  thorough.each(WRONG_NVRTC)('says which NVRTC is %s', async (_what, version, driver, said) => {
+    const { error, hint } = failure(
+      await runAlone({
+        ...env(`driverVersion=${driver}`),
+        TILEWRIGHT_NVRTC: gpu!.nvrtcOf(version),
+        TILEWRIGHT_CACHE: temporaryFolder(),
+      }),
+    );
+    expect(error).toMatch(said);
+    expect(hint).not.toBe('');
+  });
 
   thorough('gives the command that rebuilds an artifact for another architecture, and the command works', async () => {
     const artifact = join(temporaryFolder(), 'old gpu.tw');
@@ -189,7 +186,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(hint).toMatch(/spread over \d+ or more such GPUs/);
   });
 
-  test('continues with halves if it runs out of memory, says so, and gives the same answers', async () => {
+  thorough('continues with halves if it runs out of memory, says so, and gives the same answers', async () => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     // Loading takes fewer launches than this, a micro-batch more than the rest.

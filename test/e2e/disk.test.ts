@@ -17,6 +17,7 @@ import {
   tilewright,
   tilewrightProcess,
 } from './support.js';
+import { isThorough } from '../support/thorough.js';
 
 const works = (command: string, ...args: string[]): boolean =>
   spawnSync(command, args, { stdio: 'ignore' }).status === 0;
@@ -118,7 +119,7 @@ describe.skipIf(!isBuilt)('the command, on a full or read-only disk', () => {
     await goesOn(out);
   });
 
-  test.skipIf(!hasLimit)('keeps the journal if samples do not fit, and resuming writes them', async () => {
+  test.runIf(hasLimit && isThorough)('keeps the journal if samples do not fit, and resuming writes them', async () => {
     const out = temporaryFolder();
     const { error, hint } = failure(await tilewrightProcess(run(out), limited(journalBytes() + 1000)));
     expect(error).toMatch(/cannot write .*samples_.*: the file would exceed the size limit/);

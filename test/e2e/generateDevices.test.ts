@@ -10,7 +10,7 @@ import type * as Library from '../../index.js';
 import { holdUntilLoaded } from './children.js';
 import { writeCheckpoint } from './smallModel.js';
 import { CACHE, CAPACITY, failure, isBuilt, ROOT, success, temporaryFolder, tilewright } from './support.js';
-import { casesHere, thorough } from '../support/thorough.js';
+import { thorough } from '../support/thorough.js';
 
 describe.skipIf(!isBuilt)('generate on several devices', () => {
   const model = writeCheckpoint();
@@ -70,25 +70,22 @@ describe.skipIf(!isBuilt)('generate on several devices', () => {
     [['--devices', '2'], 2],
     [['--parallel', 'pp=2'], 1],
   ] as const;
-  test.each(casesHere<(typeof WAYS)[number]>(WAYS, 1))(
-    'gives the same texts if one of %j is killed in the middle',
-    async (flags, processes) => {
-      const killed: number[] = [];
-      const { stdout, stderr } = success(
-        await run(
-          [...flags, ...ROOM],
-          after(30, (pids) => {
-            expect(pids.length).toBe(processes);
-            killed.push(pids.at(-1)!);
-            process.kill(pids.at(-1)!, 'SIGKILL');
-          }),
-        ),
-      );
-      expect(killed).toHaveLength(1);
-      expect(stderr).toContain('the device process ended (SIGKILL): another one takes over what is left');
-      expect(textsOf(stdout)).toEqual(alone);
-    },
-  );
+  thorough.each(WAYS)('gives the same texts if one of %j is killed in the middle', async (flags, processes) => {
+    const killed: number[] = [];
+    const { stdout, stderr } = success(
+      await run(
+        [...flags, ...ROOM],
+        after(30, (pids) => {
+          expect(pids.length).toBe(processes);
+          killed.push(pids.at(-1)!);
+          process.kill(pids.at(-1)!, 'SIGKILL');
+        }),
+      ),
+    );
+    expect(killed).toHaveLength(1);
+    expect(stderr).toContain('the device process ended (SIGKILL): another one takes over what is left');
+    expect(textsOf(stdout)).toEqual(alone);
+  });
 
   thorough.each([
     [{ replicas: 2, stages: 1 }, 2],

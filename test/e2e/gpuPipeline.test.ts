@@ -136,54 +136,48 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
     expect(samplesOf(out)).toBe(wanted);
   });
 
-  test.each(casesHere([1, 2], 0))(
-    'gives the same answers however the streams overtake each other (%i)',
-    async (order) => {
-      const wanted = await soundSamples();
-      const out = temporaryFolder();
-      success(await run([`order=${order}`], '--parallel', 'pp=3', '--out', out));
-      expect(samplesOf(out)).toBe(wanted);
-    },
-  );
+  thorough.each([1, 2])('gives the same answers however the streams overtake each other (%i)', async (order) => {
+    const wanted = await soundSamples();
+    const out = temporaryFolder();
+    success(await run([`order=${order}`], '--parallel', 'pp=3', '--out', out));
+    expect(samplesOf(out)).toBe(wanted);
+  });
 
   const LOSSES = [
     ['is lost', 700, 'CUDA_ERROR_ILLEGAL_ADDRESS', {}],
     ['hangs', -1, 'has not answered for 3 s', { TILEWRIGHT_DEVICE_TIMEOUT: '3' }],
   ] as const;
-  test.each(casesHere<(typeof LOSSES)[number]>(LOSSES, 0))(
-    'continues in another process if the middle one %s',
-    async (_what, code, said, more) => {
-      const wanted = await soundSamples();
-      const out = temporaryFolder();
-      const faults = [
-        ...ROOMY,
-        'failDevice=1',
-        `fail:cuMemcpyPeerAsync:${code}:5`,
-        `once=${join(temporaryFolder(), 'failed')}`,
-      ];
-      const outcome = await tilewright(
-        [
-          'run',
-          model,
-          '--target',
-          'cuda',
-          '--task',
-          'multiple_choice',
-          '--data',
-          data,
-          ...GPU_CAPACITY,
-          '--parallel',
-          'pp=3',
-          '--out',
-          out,
-        ],
-        { env: { ...gpu!.environment(...faults), ...more } },
-      );
-      const { stderr } = success(outcome);
-      expect(stderr).toContain(said);
-      expect(samplesOf(out)).toBe(wanted);
-    },
-  );
+  thorough.each(LOSSES)('continues in another process if the middle one %s', async (_what, code, said, more) => {
+    const wanted = await soundSamples();
+    const out = temporaryFolder();
+    const faults = [
+      ...ROOMY,
+      'failDevice=1',
+      `fail:cuMemcpyPeerAsync:${code}:5`,
+      `once=${join(temporaryFolder(), 'failed')}`,
+    ];
+    const outcome = await tilewright(
+      [
+        'run',
+        model,
+        '--target',
+        'cuda',
+        '--task',
+        'multiple_choice',
+        '--data',
+        data,
+        ...GPU_CAPACITY,
+        '--parallel',
+        'pp=3',
+        '--out',
+        out,
+      ],
+      { env: { ...gpu!.environment(...faults), ...more } },
+    );
+    const { stderr } = success(outcome);
+    expect(stderr).toContain(said);
+    expect(samplesOf(out)).toBe(wanted);
+  });
 
   thorough('continues with halves if one runs out of memory', async () => {
     const wanted = await soundSamples();

@@ -69,7 +69,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several GPUs', ()
     expect(samples).toBe(alone);
   });
 
-  test('chooses a pipeline if the model fits no device, though replicas were already started', async () => {
+  thorough('chooses a pipeline if the model fits no device, though replicas were already started', async () => {
     const { samples, stderr } = await run({ TILEWRIGHT_DEVICE_MEMORY: '6MiB' }, '--devices', '4');
     expect(stderr).toContain('placement: dpxpp=2x2 on 4 devices');
     expect(stderr).not.toMatch(/left out|ended/);

@@ -144,7 +144,7 @@ describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
     expect(hint).toMatch(/a pipeline of 2 \(--parallel pp=2\)/);
   });
 
-  test('is refused if there are too few devices, with the number that would hold it', async () => {
+  thorough('is refused if there are too few devices, with the number that would hold it', async () => {
     const { error, hint } = failure(await tilewright(arguments_('--devices', '2'), within('6MiB')));
     expect(error).toMatch(
       new RegExp(

@@ -102,7 +102,7 @@ describe.skipIf(!isBuilt)('tune', () => {
     success(await runsBare(own));
   });
 
-  test('stops at once at Ctrl-C while compilers run, and leaves the artifact whole', async () => {
+  thorough('stops at once at Ctrl-C while compilers run, and leaves the artifact whole', async () => {
     const running = start(['tune', artifact, '--budget', '5m', '--threads', '2', '--database', database]);
     while (!running.stderr().includes('tune: ')) await sleep(20);
     await sleep(1500);

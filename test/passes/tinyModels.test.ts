@@ -113,7 +113,7 @@ describe('tiny models', () => {
           expect(error(shape, dtype, BF16, false)).toBeLessThan(1);
         },
       ),
-      { numRuns: isThorough ? 200 : 50, seed: 17 },
+      { numRuns: isThorough ? 200 : 30, seed: 17 },
     );
   });
 
@@ -127,7 +127,7 @@ describe('tiny models', () => {
           expect(error(shape, dtype, numerics, false)).toBeLessThan(1e-9);
         },
       ),
-      { numRuns: isThorough ? 150 : 40, seed: 15 },
+      { numRuns: isThorough ? 150 : 25, seed: 15 },
     );
   });
 
@@ -137,7 +137,7 @@ describe('tiny models', () => {
         // Nothing is rounded here, so any difference means another computation.
         expect(error(shape, dtype, BF16, false)).toBeLessThan(1);
       }),
-      { numRuns: isThorough ? 100 : 40, seed: 16 },
+      { numRuns: isThorough ? 100 : 25, seed: 16 },
     );
   });
 

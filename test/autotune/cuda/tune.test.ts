@@ -18,7 +18,7 @@ import type { TuneRow } from '../../../autotune/searchJob.js';
 import { defaultCudaSchedule, kernelSignature } from '../../../codegen/cuda/index.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
 import { kernelAt, SHAPE } from '../fixture.js';
-import { CAPACITY, cudaModule, FACTS, MACHINE, TARGET } from './fixture.js';
+import { CAPACITY, cudaModule, FACTS, MACHINE, once, TARGET } from './fixture.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-tune-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -42,17 +42,6 @@ interface Fake {
   readonly held: { readonly request: FinalRequest<CudaSchedule>; readonly at: number }[];
 }
 
-/** What `of` gives for a kernel and a bucket, found once. */
-function once<T>(of: (kernel: Place['kernel'], bucket: Place['bucket']) => T): typeof of {
-  const known = new Map<Place['kernel'], Map<Place['bucket'], T>>();
-  return (kernel, bucket) => {
-    const own = known.get(kernel) ?? new Map<Place['bucket'], T>();
-    known.set(kernel, own);
-    const found = own.get(bucket) ?? of(kernel, bucket);
-    own.set(bucket, found);
-    return found;
-  };
-}
 const costAt = once((kernel, bucket) => cudaCost(kernel, module, bucket, MACHINE));
 const startAt = once((kernel, bucket) => defaultCudaSchedule(kernel, module, FACTS, bucket));
 const startKeyAt = once((kernel, bucket) => cudaScheduling.key(startAt(kernel, bucket)));

@@ -25,7 +25,7 @@ const ALL_SCHEDULES = [
   schedule('wgmma', [128, 64, 256, 2]),
   schedule('skinnyWgmma', [64, 192, 256, 2]),
 ];
-const SCHEDULES = casesHere(ALL_SCHEDULES, 0, 1, 3);
+const SCHEDULES = casesHere(ALL_SCHEDULES, 0, 1);
 
 /** Neither depth is a multiple of what a stage holds. */
 const CASES: readonly (readonly [LayerGemm, number, number])[] = [

@@ -84,7 +84,6 @@ describe('a layer on CUDA cores', () => {
   it.each(
     casesHere(
       SHAPES.map((shape, i) => ({ shape, i })),
-      1,
       3,
     ),
   )('agrees with float64: shape $i', ({ shape, i }) => {
@@ -108,7 +107,7 @@ describe('a layer on tensor cores', () => {
     { i: 1, schedule: gemm('mma', 32, 64, 64, 4) },
     { i: 2, schedule: gemm('mma', 128, 128, 32, 2) },
   ];
-  it.each(casesHere(CASES, 0, 3))('agrees with float64: shape $i, $schedule.tm × $schedule.tn', ({ i, schedule }) => {
+  it.each(casesHere(CASES, 0))('agrees with float64: shape $i, $schedule.tm × $schedule.tn', ({ i, schedule }) => {
     const shape = SHAPES[i]!;
     check(shape, 11 + i, i === 2 ? 'f16' : 'bf16', firstLegal(shape, [schedule]));
   });
@@ -130,11 +129,12 @@ describe('the bits of a result', () => {
   };
 
   it('do not depend on the tile of tensor cores, or on the order of threads', () => {
-    const [first, ...others] = [
-      run(gemm('mma', 64, 64, 32, 3), false),
-      run(gemm('mma', 16, 128, 64, 2), true),
-      run(gemm('mma', 32, 256, 32, 5, 1), false),
+    const cases = [
+      { schedule: gemm('mma', 64, 64, 32, 3), backwards: false },
+      { schedule: gemm('mma', 16, 128, 64, 2), backwards: true },
+      { schedule: gemm('mma', 32, 256, 32, 5, 1), backwards: false },
     ];
+    const [first, ...others] = casesHere(cases, 0, 1).map(({ schedule, backwards }) => run(schedule, backwards));
     for (const other of others) for (const [name, values] of first!) expectSame(other.get(name), values, name);
   });
 
@@ -145,7 +145,7 @@ describe('the bits of a result', () => {
 });
 
 describe('equal logits', () => {
-  it.each([gemm('simt', 32, 64, 16, 1), gemm('mma', 64, 64, 32, 3)])(
+  it.each(casesHere([gemm('simt', 32, 64, 16, 1), gemm('mma', 64, 64, 32, 3)], 1))(
     'have their maximum in their first column',
     (schedule) => {
       const shape = { ...SHAPES[0]!, T: 8, R: 6 };
