@@ -1,5 +1,6 @@
+import { readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { relative } from 'node:path';
+import { join, relative } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
@@ -87,21 +88,15 @@ const TOGETHER = [
 
 const SLOW = 'test/slow/**/*.test.ts';
 
+/** Test files of a folder, by their paths from the root. */
+const testsIn = (folder: string): string[] =>
+  readdirSync(join(import.meta.dirname, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.test.ts'))
+    .map((name) => `${folder}/${name}`);
 /** Files with cases that run in test:slow only (test/support/thorough.ts): there, they run with all of them. */
-const THOROUGH = [
-  'codegen/cuda/grouped',
-  'codegen/cuda/hopper',
-  'codegen/cuda/normedHeads',
-  'codegen/cuda/hopperExperts',
-  'codegen/cuda/skinny',
-  'codegen/layer',
-  'e2e/badDevice',
-  'e2e/compare',
-  'e2e/golden',
-  'e2e/gpuPipeline',
-  'e2e/interrupted',
-  'models/gguf/families',
-].map((name) => `test/${name}.test.ts`);
+const THOROUGH = testsIn('test').filter((file) =>
+  readFileSync(join(import.meta.dirname, file), 'utf8').includes("/support/thorough.js'"),
+);
 /** Files that CI has no time for: what they prove at length, others there prove in part. */
 const LENGTHY = [
   'autotune/cpu/measureStep',

@@ -19,6 +19,7 @@ import { buildPackShim, PACK_PTX } from '../runtime/cuda/packShim.js';
 import { entryText } from '../runtime/cuda/ptxEntry.js';
 import { temporaryFolder } from '../runtime/kernels.js';
 import { compileLibrary, describeFake } from '../support/fakeCuda/fakeDriver.js';
+import { thorough } from '../support/thorough.js';
 
 /** Pointers and tensor maps of a generated kernel, from its text. */
 function parametersOf(
@@ -132,7 +133,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
     }
   });
 
-  it('times no layer that writes no numbers', async () => {
+  thorough('times no layer that writes no numbers', async () => {
     const lab = await openFake((symbol) => symbol.startsWith('k_gemm'));
     await expect(runGpuBench(lab, model, { ...options, kernels: ['layer'] }, () => undefined)).rejects.toThrow(
       /leaves no numbers in \w+/,
@@ -160,7 +161,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
     expect(fake.live()).toBe(0);
   });
 
-  it('measures the head where it is named, beside the layer and not within it', async () => {
+  thorough('measures the head where it is named, beside the layer and not within it', async () => {
     const lab = await openFake(() => false);
     const { kernels, layers } = await runGpuBench(
       lab,

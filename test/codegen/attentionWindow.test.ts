@@ -8,6 +8,7 @@ import { expectSame } from '../support/sameValues.js';
 import { interfaceOf } from '../support/interface.js';
 import { RUNNABLE, randomArray, randomSource, runGenerated } from './harness.js';
 import { randomTrees } from './modules.js';
+import { casesHere } from '../support/thorough.js';
 
 const TILES = [
   [32, 256],
@@ -69,34 +70,43 @@ function inputsOf(bad?: number): ReadonlyMap<string, Float64Array> {
 }
 
 describe.each(RUNNABLE.filter((isa) => isa !== 'amx'))('windows on %s', (isa) => {
-  it.each([
+  const WINDOWS = [
     [7, false],
     [40, true],
-  ])('of %i keys (chosen queries: %s) agree with float64, whatever the tile', (window, hasQueryRow) => {
-    const module = moduleOf(window, hasQueryRow);
-    const schedules = TILES.map(([queries, keys]): CpuAttentionSchedule => ({ kind: 'attention', isa, queries, keys }));
-    module.kernels.forEach((kernel, i) => {
-      expect(isLegal(kernel, module, schedules[i]!, { isas: [isa], l1: 1, l2: 1 })).toBe(true);
-    });
-    const sizes = { T, R };
-    const of = (inputs: ReadonlyMap<string, Float64Array>): ReadonlyMap<string, Float64Array> =>
-      runGenerated(module, { sizes, inputs, schedules, workers: 2, tokensCapacity: 192, isQuick: true }).values;
-    const inputs = inputsOf();
-    const got = of(inputs);
-    const want = interpretModule(module, { sizes, buffers: inputs }).get('o0')!;
-    expect(got.get('o0')!.reduce((most, x, i) => Math.max(most, Math.abs(x - want[i]!)), 0)).toBeLessThan(4e-5);
-    for (const i of TILES.keys()) expectSame(got.get(`o${i}`), got.get('o0'), `o${i}`);
+  ] as const;
+  it.each(casesHere<(typeof WINDOWS)[number]>(WINDOWS, isa === 'portable' ? 0 : 1))(
+    'of %i keys (chosen queries: %s) agree with float64, whatever the tile',
+    (window, hasQueryRow) => {
+      const module = moduleOf(window, hasQueryRow);
+      const schedules = TILES.map(([queries, keys]): CpuAttentionSchedule => ({
+        kind: 'attention',
+        isa,
+        queries,
+        keys,
+      }));
+      module.kernels.forEach((kernel, i) => {
+        expect(isLegal(kernel, module, schedules[i]!, { isas: [isa], l1: 1, l2: 1 })).toBe(true);
+      });
+      const sizes = { T, R };
+      const of = (inputs: ReadonlyMap<string, Float64Array>): ReadonlyMap<string, Float64Array> =>
+        runGenerated(module, { sizes, inputs, schedules, workers: 2, tokensCapacity: 192, isQuick: true }).values;
+      const inputs = inputsOf();
+      const got = of(inputs);
+      const want = interpretModule(module, { sizes, buffers: inputs }).get('o0')!;
+      expect(got.get('o0')!.reduce((most, x, i) => Math.max(most, Math.abs(x - want[i]!)), 0)).toBeLessThan(4e-5);
+      for (const i of TILES.keys()) expectSame(got.get(`o${i}`), got.get('o0'), `o${i}`);
 
-    // A token that is no number reaches those that see it and nobody else.
-    const [bad, width] = [3, HEADS * D];
-    const spoilt = of(inputsOf(bad)).get('o0')!;
-    const [position, end] = [inputs.get('position')!, inputs.get('subtreeEnd')!];
-    for (let i = 0; i < (hasQueryRow ? R : T); i++) {
-      const token = hasQueryRow ? inputs.get('row')![i]! : i;
-      const sees = bad <= token && token < end[bad]! && position[token]! - position[bad]! < window;
-      const row = spoilt.slice(i * width, (i + 1) * width);
-      if (sees) expect(row.every(Number.isNaN), `token ${token}`).toBe(true);
-      else expectSame(row, got.get('o0')!.slice(i * width, (i + 1) * width), `token ${token}`);
-    }
-  });
+      // A token that is no number reaches those that see it and nobody else.
+      const [bad, width] = [3, HEADS * D];
+      const spoilt = of(inputsOf(bad)).get('o0')!;
+      const [position, end] = [inputs.get('position')!, inputs.get('subtreeEnd')!];
+      for (let i = 0; i < (hasQueryRow ? R : T); i++) {
+        const token = hasQueryRow ? inputs.get('row')![i]! : i;
+        const sees = bad <= token && token < end[bad]! && position[token]! - position[bad]! < window;
+        const row = spoilt.slice(i * width, (i + 1) * width);
+        if (sees) expect(row.every(Number.isNaN), `token ${token}`).toBe(true);
+        else expectSame(row, got.get('o0')!.slice(i * width, (i + 1) * width), `token ${token}`);
+      }
+    },
+  );
 });

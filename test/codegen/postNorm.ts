@@ -21,7 +21,7 @@ const integers = (n: number, seed: number): Float64Array =>
   Float64Array.from({ length: n }, (_, i) => (((i * 7919 + seed * 104_729) % 1009) % 17) - 8);
 
 /** `count` of them over the same input and stream, which is kept in 24 bits; or those of the stream. */
-export function postNorm(rows: number, columns: number, k: number, count: number, ofStream = false): PostNormCase {
+export function postNormModule(columns: number, k: number, count: number, ofStream = false): KernelModule {
   const parts = columns / ROW_SUM_BLOCK;
   const buffer = (name: string, dtype: BufferDecl['dtype'], width: number, upper?: string): BufferDecl => ({
     ...{ name, dtype, rows: 'T', columns: width, space: 'arena' },
@@ -82,21 +82,26 @@ export function postNorm(rows: number, columns: number, k: number, count: number
     ]),
   ];
   return {
-    module: {
-      interface: interfaceOf(buffers),
-      buffers,
-      weights: [
-        {
-          ...{ name: 'w', layout: 'kmajor', format: 'bf16', k, pairing: { kind: 'none' } },
-          sources: [{ tensor: 'w', rows: columns }],
-        },
-        {
-          ...{ name: 'norm', layout: 'rows', format: 'bf16', k: 1, pairing: { kind: 'none' } },
-          sources: [{ tensor: 'norm', rows: columns }],
-        },
-      ],
-      kernels: each.flatMap(kernels),
-    },
+    interface: interfaceOf(buffers),
+    buffers,
+    weights: [
+      {
+        ...{ name: 'w', layout: 'kmajor', format: 'bf16', k, pairing: { kind: 'none' } },
+        sources: [{ tensor: 'w', rows: columns }],
+      },
+      {
+        ...{ name: 'norm', layout: 'rows', format: 'bf16', k: 1, pairing: { kind: 'none' } },
+        sources: [{ tensor: 'norm', rows: columns }],
+      },
+    ],
+    kernels: each.flatMap(kernels),
+  };
+}
+
+/** The module, and what it is run on. */
+export function postNorm(rows: number, columns: number, k: number, count: number, ofStream = false): PostNormCase {
+  return {
+    module: postNormModule(columns, k, count, ofStream),
     sizes: { T: rows, R: 1 },
     inputs: new Map([
       ['x', integers(rows * k, 3)],

@@ -31,6 +31,7 @@ import { NUMERICS } from '../support/planOf.js';
 import { FACTS } from '../autotune/cuda/fixture.js';
 import { emulateModule } from './cuda/emulate.js';
 import { RUNNABLE, runGenerated } from './harness.js';
+import { thorough } from '../support/thorough.js';
 
 const MODULE = memoryKernels().functions[0]!;
 const ISAS = RUNNABLE.filter((isa) => isa !== 'amx');
@@ -92,7 +93,7 @@ describe('a function with state', () => {
     );
   });
 
-  it('writes one or an odd number of columns, rounded to the type of the state', () => {
+  thorough('writes one or an odd number of columns, rounded to the type of the state', () => {
     for (const [dtype, columns] of [
       ['f32', 1],
       ['bf16', 37],

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { questions, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
 import { CAPACITY, failure, isBuilt, success, temporaryFolder, tilewright } from './support.js';
+import { thorough } from '../support/thorough.js';
 
 interface Manifest {
   version: number;
@@ -60,7 +61,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
       expect(accuracies(success(await tilewright(questionsOf(sound, '--trust-code'), bare())))).toEqual(answers);
     });
 
-    test('on several devices as well', async () => {
+    thorough('on several devices as well', async () => {
       const flags = ['--trust-code', '--devices', '2', '--threads', '2'];
       expect(accuracies(success(await tilewright(questionsOf(sound, ...flags), bare())))).toEqual(answers);
     });
@@ -229,7 +230,7 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
       expect(hint).toContain(`tilewright compile ${other}`);
     });
 
-    test('is pointed to them permanently by tune', async () => {
+    thorough('is pointed to them permanently by tune', async () => {
       const tuned = copy(dir);
       success(await tilewright(['tune', tuned, '--budget', '2s', '--checkpoint', moved]));
       expect(readManifest(tuned).model.path).toBe(moved);

@@ -26,6 +26,7 @@ import {
   tilewright,
   warmCache,
 } from './support.js';
+import { casesHere } from '../support/thorough.js';
 
 const three = questions(3);
 /** Longer than the model's context, so a choice is too long for it. */
@@ -208,12 +209,13 @@ describe.skipIf(!isBuilt)('questions from a pipe', () => {
     return textOf(out, 'samples');
   };
 
-  test.each([
+  const PIPES = [
     ['process substitution', `"$@" --data <(gzip -c '${path}' | gzip -dc)`],
     ['compressed process substitution', `"$@" --data <(gzip -c '${path}')`],
     ['the standard input', `"$@" --data - < '${path}'`],
     ['a pipe on the standard input', `gzip -c '${path}' | "$@" --data -`],
-  ])('%s gives the answers of the file', async (_, script) => {
+  ] as const;
+  test.each(casesHere<(typeof PIPES)[number]>(PIPES, 1))('%s gives the answers of the file', async (_, script) => {
     const expected = await samplesOf('bash', '-c', `"$@" --data '${path}'`, 'bash');
     expect(await samplesOf('bash', '-c', script, 'bash')).toBe(expected);
   });

@@ -12,7 +12,7 @@ import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import { openModel } from '../../driver/model.js';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
-import { isThorough } from '../support/thorough.js';
+import { casesHere, thorough } from '../support/thorough.js';
 import { allGone, devicesOf } from './children.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import {
@@ -32,9 +32,6 @@ import {
 } from './support.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: faults of GPUs through the command: no cc or g++ on PATH\n');
-
-/** Cases that CI has no time for. */
-const thorough = test.runIf(isThorough);
 
 describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   const QUESTIONS = 60;
@@ -102,10 +99,11 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(hint).toMatch(/pip install nvidia-cuda-nvrtc|TILEWRIGHT_NVRTC=/);
   });
 
-  test.each([
+  const WRONG_NVRTC = [
     ['too old for the architecture', [11, 2], 13_000, /11\.2/],
     ['too new for the driver', [14, 1], 13_000, /14\.1 .*13\.0/],
-  ] as const)('says which NVRTC is %s', async (_what, version, driver, said) => {
+  ] as const;
+  thorough.each(WRONG_NVRTC)('says which NVRTC is %s', async (_what, version, driver, said) => {
     const { error, hint } = failure(
       await runAlone({
         ...env(`driverVersion=${driver}`),
@@ -167,7 +165,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     success(await tilewright(command(model, '--target', 'cuda', '--max-tokens', tokens!), { env: large }));
   });
 
-  test('says how many GPUs would hold a model whose weights do not fit', async () => {
+  thorough('says how many GPUs would hold a model whose weights do not fit', async () => {
     const big = writeCheckpoint({
       config: {
         hidden_size: 4096,
@@ -188,7 +186,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(hint).toMatch(/spread over \d+ or more such GPUs/);
   });
 
-  test('continues with halves if it runs out of memory, says so, and gives the same answers', async () => {
+  thorough('continues with halves if it runs out of memory, says so, and gives the same answers', async () => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     // Loading takes fewer launches than this, a micro-batch more than the rest.
@@ -197,18 +195,22 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(samples(out)).toBe(wanted);
   });
 
-  test.each([
+  const LOSSES = [
     ['an illegal access', 700, 'CUDA_ERROR_ILLEGAL_ADDRESS', {}],
     ['a kernel that hangs', -1, 'has not answered for 3 s', { TILEWRIGHT_DEVICE_TIMEOUT: '3' }],
-  ] as const)('continues in another process after %s, and keeps what is finished', async (_what, code, said, more) => {
-    const wanted = await soundSamples();
-    const out = temporaryFolder();
-    const faults = [`fail:cuLaunchKernelEx:${code}:70`, `once=${join(temporaryFolder(), 'failed')}`];
-    const { stderr } = success(await run({ ...env(...faults), ...more }, '--out', out));
-    expect(stderr).toContain(said);
-    expect(stderr).toContain('another one takes over what is left');
-    expect(samples(out)).toBe(wanted);
-  });
+  ] as const;
+  test.each(casesHere<(typeof LOSSES)[number]>(LOSSES, 0))(
+    'continues in another process after %s, and keeps what is finished',
+    async (_what, code, said, more) => {
+      const wanted = await soundSamples();
+      const out = temporaryFolder();
+      const faults = [`fail:cuLaunchKernelEx:${code}:70`, `once=${join(temporaryFolder(), 'failed')}`];
+      const { stderr } = success(await run({ ...env(...faults), ...more }, '--out', out));
+      expect(stderr).toContain(said);
+      expect(stderr).toContain('another one takes over what is left');
+      expect(samples(out)).toBe(wanted);
+    },
+  );
 
   thorough('ends if the device is lost again and again, with its journal whole, and can be resumed', async () => {
     const wanted = await soundSamples();
@@ -220,13 +222,13 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(samples(out)).toBe(wanted);
   });
 
-  test('says what would help if it runs out of memory with a single tree', async () => {
+  thorough('says what would help if it runs out of memory with a single tree', async () => {
     const { error, hint } = failure(await run(env('fail:cuLaunchKernelEx:2:40')));
     expect(error).toMatch(/^the device ran out of memory in a micro-batch of \d+ tokens, which is a single tree/);
     expect(hint).toMatch(/--max-tokens \d+/);
   });
 
-  test('names the question and the layer if it computes NaN', async () => {
+  thorough('names the question and the layer if it computes NaN', async () => {
     const checkpoint = openModel(model, { kind: 'checkpoint' });
     const device = cudaDevice(
       { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 6 },
@@ -262,19 +264,23 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(error).toContain('first in layers.0.ffn.down');
   });
 
-  test.each([
-    ['while the weights are loaded', 3],
+  const MOMENTS = [
     ['in a micro-batch', 70],
-  ])('leaves no process behind if it is killed while its device hangs, %s', async (_when, launches) => {
-    const marker = join(temporaryFolder(), 'hung');
-    const running = start(command(model, '--target', 'cuda', ...GPU_CAPACITY), {
-      env: env(`fail:cuLaunchKernelEx:-1:${launches}`, `once=${marker}`),
-    });
-    while (!existsSync(marker) && running.process.exitCode === null) await sleep(20);
-    const [child] = devicesOf(running.process.pid!);
-    expect(child).toBeGreaterThan(0);
-    running.process.kill('SIGKILL');
-    expect((await running.ended).signal).toBe('SIGKILL');
-    expect(await allGone([child!])).toBe(true);
-  });
+    ['while the weights are loaded', 3],
+  ] as const;
+  test.each(casesHere<(typeof MOMENTS)[number]>(MOMENTS, 0))(
+    'leaves no process behind if it is killed while its device hangs, %s',
+    async (_when, launches) => {
+      const marker = join(temporaryFolder(), 'hung');
+      const running = start(command(model, '--target', 'cuda', ...GPU_CAPACITY), {
+        env: env(`fail:cuLaunchKernelEx:-1:${launches}`, `once=${marker}`),
+      });
+      while (!existsSync(marker) && running.process.exitCode === null) await sleep(20);
+      const [child] = devicesOf(running.process.pid!);
+      expect(child).toBeGreaterThan(0);
+      running.process.kill('SIGKILL');
+      expect((await running.ended).signal).toBe('SIGKILL');
+      expect(await allGone([child!])).toBe(true);
+    },
+  );
 });

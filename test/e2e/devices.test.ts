@@ -22,6 +22,7 @@ import {
   tilewright,
   type Running,
 } from './support.js';
+import { casesHere, thorough } from '../support/thorough.js';
 
 describe.skipIf(!isBuilt)('several devices', () => {
   const model = writeCheckpoint();
@@ -80,27 +81,31 @@ describe.skipIf(!isBuilt)('several devices', () => {
     expect(samples.trimEnd().split('\n')).toHaveLength(QUESTIONS);
   });
 
-  test.each([
+  const WAYS = [
     [3, '--devices', '3'],
     [4, '--parallel', 'dpxpp=2x2'],
-  ] as const)('%i of them give the answers of one device with %s %s', async (count, flag, value) => {
-    const out = temporaryFolder();
-    const { stdout } = success(await tilewright(run(out, flag, value)));
-    isAsOnOne(out);
-    expect(stdout).toMatch(
-      new RegExp(`^busy: ${Array.from({ length: count }, (_, i) => `device ${i} [\\d.]+ %`).join(', ')}$`, 'm'),
-    );
-    const { throughput } = JSON.parse(textOf(out, 'results')) as {
-      throughput: { devices: { device: number; computeSeconds: number; busyShare: number }[] };
-    };
-    expect(throughput.devices.map(({ device }) => device)).toEqual(Array.from({ length: count }, (_, i) => i));
-    for (const { busyShare } of throughput.devices) expect(busyShare).toBeLessThanOrEqual(1.001);
-    expect(
-      Math.max(...throughput.devices.map(({ computeSeconds, busyShare }) => Math.min(computeSeconds, busyShare))),
-    ).toBeGreaterThan(0);
-  });
+  ] as const;
+  test.each(casesHere<(typeof WAYS)[number]>(WAYS, 0))(
+    '%i of them give the answers of one device with %s %s',
+    async (count, flag, value) => {
+      const out = temporaryFolder();
+      const { stdout } = success(await tilewright(run(out, flag, value)));
+      isAsOnOne(out);
+      expect(stdout).toMatch(
+        new RegExp(`^busy: ${Array.from({ length: count }, (_, i) => `device ${i} [\\d.]+ %`).join(', ')}$`, 'm'),
+      );
+      const { throughput } = JSON.parse(textOf(out, 'results')) as {
+        throughput: { devices: { device: number; computeSeconds: number; busyShare: number }[] };
+      };
+      expect(throughput.devices.map(({ device }) => device)).toEqual(Array.from({ length: count }, (_, i) => i));
+      for (const { busyShare } of throughput.devices) expect(busyShare).toBeLessThanOrEqual(1.001);
+      expect(
+        Math.max(...throughput.devices.map(({ computeSeconds, busyShare }) => Math.min(computeSeconds, busyShare))),
+      ).toBeGreaterThan(0);
+    },
+  );
 
-  test('are shown in one timeline, each with its computations and gaps', async () => {
+  thorough('are shown in one timeline, each with its computations and gaps', async () => {
     const file = join(temporaryFolder(), 'trace.json');
     const out = temporaryFolder();
     success(await tilewright(run(out, '--devices', '2', '--trace', file), { onProgress: together() }));
@@ -160,10 +165,11 @@ describe.skipIf(!isBuilt)('several devices', () => {
     );
   });
 
-  test.each([
+  const KILLED = [
     [['--devices', '2'], 2, /device 1: the device process ended \(SIGKILL\): another one takes over/],
     [['--parallel', 'dpxpp=2x2'], 2, /devices 2 and 3: the device process ended \(SIGKILL\)/],
-  ] as const)(
+  ] as const;
+  test.each(casesHere<(typeof KILLED)[number]>(KILLED, 0))(
     'continue if one of %j is killed, replace it, and end as if nothing had happened',
     async (flags, processes, says) => {
       const out = temporaryFolder();
@@ -177,7 +183,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     },
   );
 
-  test('continue in other processes if all of them are killed', async () => {
+  thorough('continue in other processes if all of them are killed', async () => {
     const out = temporaryFolder();
     const { stderr } = success(
       await tilewright(run(out, '--devices', '2'), {
@@ -191,7 +197,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     isAsOnOne(out);
   });
 
-  test.each<[string, Readonly<Record<string, string>>, RegExp]>([
+  thorough.each<[string, Readonly<Record<string, string>>, RegExp]>([
     [
       'continue without one that no longer answers',
       { TILEWRIGHT_DEVICE_TIMEOUT: '4' },
@@ -229,7 +235,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     expect(filesOf(out, 'samples')).toEqual([]);
   });
 
-  test('stop at the first Ctrl-C after what is running, and resume with another number of them', async () => {
+  thorough('stop at the first Ctrl-C after what is running, and resume with another number of them', async () => {
     const out = temporaryFolder();
     let pids: readonly number[] = [];
     const { status, stderr } = await tilewright(run(out, '--devices', '3'), {
@@ -253,7 +259,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     expect(textOf(out, 'samples')).toBe(samples);
   });
 
-  test.each(['SIGINT', 'SIGKILL'] as const)('end with their parent: %s', async (signal) => {
+  test.each(casesHere<'SIGINT' | 'SIGKILL'>(['SIGKILL', 'SIGINT'], 0))('end with their parent: %s', async (signal) => {
     // If the machine was too busy to look before the run was over, try again.
     for (;;) {
       const out = temporaryFolder();
@@ -281,7 +287,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     }
   });
 
-  test('score shards', async () => {
+  thorough('score shards', async () => {
     const out = temporaryFolder();
     for (const [shard, devices] of [
       ['1/2', '2'],

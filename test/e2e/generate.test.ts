@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { failure, isBuilt, ROOT, start, success, temporaryFolder, tilewright } from './support.js';
+import { thorough } from '../support/thorough.js';
 
 const DEMO = join(ROOT, 'models', 'demo');
 /** Small steps have the fewest kernels to compile. */
@@ -52,7 +53,7 @@ describe.skipIf(!isBuilt)('generate', () => {
     expect(stopped!.text).not.toContain(first);
   });
 
-  it('gives several texts of a prompt: drawn, the best of those drawn, and found by a search', async () => {
+  thorough('gives several texts of a prompt: drawn, the best of those drawn, and found by a search', async () => {
     interface Ranked extends Line {
       readonly sample: number;
       readonly score?: number;

@@ -10,6 +10,7 @@ import type * as Library from '../../index.js';
 import { holdUntilLoaded } from './children.js';
 import { writeCheckpoint } from './smallModel.js';
 import { CACHE, CAPACITY, failure, isBuilt, ROOT, success, temporaryFolder, tilewright } from './support.js';
+import { thorough } from '../support/thorough.js';
 
 describe.skipIf(!isBuilt)('generate on several devices', () => {
   const model = writeCheckpoint();
@@ -65,10 +66,11 @@ describe.skipIf(!isBuilt)('generate on several devices', () => {
     expect(textsOf(success(await run([...flags, '--temperature', '1', '--n', '3'])).stdout)).toEqual(drawn);
   });
 
-  test.each([
+  const WAYS = [
     [['--devices', '2'], 2],
     [['--parallel', 'pp=2'], 1],
-  ])('gives the same texts if one of %j is killed in the middle', async (flags, processes) => {
+  ] as const;
+  thorough.each(WAYS)('gives the same texts if one of %j is killed in the middle', async (flags, processes) => {
     const killed: number[] = [];
     const { stdout, stderr } = success(
       await run(
@@ -85,7 +87,7 @@ describe.skipIf(!isBuilt)('generate on several devices', () => {
     expect(textsOf(stdout)).toEqual(alone);
   });
 
-  test.each([
+  thorough.each([
     [{ replicas: 2, stages: 1 }, 2],
     [{ replicas: 1, stages: 2 }, 1],
   ])('gives the same texts if all of %j are killed between two calls', async (parallel, processes) => {
@@ -126,7 +128,7 @@ describe.skipIf(!isBuilt)('generate on several devices', () => {
     }
   });
 
-  test('keeps what was generated when it is stopped', async () => {
+  thorough('keeps what was generated when it is stopped', async () => {
     const { status, stdout, stderr } = await run(
       ['--devices', '2', ...ROOM],
       after(30, (_, press) => press()),

@@ -12,7 +12,7 @@ import { describe, expect, test } from 'vitest';
 import type { Amount } from '../../driver/requests.js';
 import { readSettings } from '../../settings.js';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
-import { isThorough } from '../support/thorough.js';
+import { casesHere, thorough } from '../support/thorough.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import { GPU_CAPACITY, isBuilt, ROOT, success, temporaryFolder, textOf, tilewright, type Outcome } from './support.js';
 
@@ -40,36 +40,40 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
       return samplesOf(out);
     })());
 
-  test.each([
+  const WAYS = [
     ['pp=4', 4, 4],
     ['dpxpp=2x2', 4, 2],
-  ] as const)('scores everything with %s, and shows what every device did', async (parallel, devices, stages) => {
-    const out = temporaryFolder();
-    const trace = join(out, 'trace.json');
-    const { stderr, stdout } = success(await run([], '--parallel', parallel, '--out', out, '--trace', trace));
-    expect(stderr).toContain(`placement: ${parallel} on ${devices} devices`);
-    expect(samplesOf(out).trimEnd().split('\n')).toHaveLength(60);
-    const { throughput } = JSON.parse(textOf(out, 'results')) as {
-      readonly throughput: {
-        readonly devices: readonly { readonly device: number; readonly computeSeconds: number }[];
+  ] as const;
+  test.each(casesHere<(typeof WAYS)[number]>(WAYS, 1))(
+    'scores everything with %s, and shows what every device did',
+    async (parallel, devices, stages) => {
+      const out = temporaryFolder();
+      const trace = join(out, 'trace.json');
+      const { stderr, stdout } = success(await run([], '--parallel', parallel, '--out', out, '--trace', trace));
+      expect(stderr).toContain(`placement: ${parallel} on ${devices} devices`);
+      expect(samplesOf(out).trimEnd().split('\n')).toHaveLength(60);
+      const { throughput } = JSON.parse(textOf(out, 'results')) as {
+        readonly throughput: {
+          readonly devices: readonly { readonly device: number; readonly computeSeconds: number }[];
+        };
       };
-    };
-    expect(throughput.devices.map(({ device }) => device)).toEqual(Array.from({ length: devices }, (_, i) => i));
-    // With so little to do, one replica may finish before another has loaded.
-    const worked = throughput.devices.filter(({ computeSeconds }) => computeSeconds > 0).length;
-    expect(worked).toBeGreaterThanOrEqual(stages);
-    expect(worked % stages).toBe(0);
-    expect(stdout).toMatch(/busy: device 0 \d/);
-    const events = JSON.parse(readFileSync(trace, 'utf8')) as {
-      readonly traceEvents: readonly { readonly pid: number; readonly cat?: string }[];
-    };
-    const pids = (kind: string): number =>
-      new Set(events.traceEvents.filter(({ cat }) => cat === kind).map(({ pid }) => pid)).size;
-    expect(pids('compute')).toBe(worked);
-    expect(pids('copy')).toBe((worked / stages) * (stages - 1));
-  });
+      expect(throughput.devices.map(({ device }) => device)).toEqual(Array.from({ length: devices }, (_, i) => i));
+      // With so little to do, one replica may finish before another has loaded.
+      const worked = throughput.devices.filter(({ computeSeconds }) => computeSeconds > 0).length;
+      expect(worked).toBeGreaterThanOrEqual(stages);
+      expect(worked % stages).toBe(0);
+      expect(stdout).toMatch(/busy: device 0 \d/);
+      const events = JSON.parse(readFileSync(trace, 'utf8')) as {
+        readonly traceEvents: readonly { readonly pid: number; readonly cat?: string }[];
+      };
+      const pids = (kind: string): number =>
+        new Set(events.traceEvents.filter(({ cat }) => cat === kind).map(({ pid }) => pid)).size;
+      expect(pids('compute')).toBe(worked);
+      expect(pids('copy')).toBe((worked / stages) * (stages - 1));
+    },
+  );
 
-  test.runIf(isThorough)('counts the kernels that processes compile, and the bytes they load', async () => {
+  thorough('counts the kernels that processes compile, and the bytes they load', async () => {
     // A cache of its own: everything is compiled.
     const cold = new FakeGpu(temporaryFolder());
     const program = `
@@ -100,7 +104,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
     }
   });
 
-  test('copies nothing from GPU to GPU where it is told not to', async () => {
+  thorough('copies nothing from GPU to GPU where it is told not to', async () => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     const { stderr } = success(
@@ -132,17 +136,18 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
     expect(samplesOf(out)).toBe(wanted);
   });
 
-  test.each([1, 2])('gives the same answers however the streams overtake each other (%i)', async (order) => {
+  thorough.each([1, 2])('gives the same answers however the streams overtake each other (%i)', async (order) => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     success(await run([`order=${order}`], '--parallel', 'pp=3', '--out', out));
     expect(samplesOf(out)).toBe(wanted);
   });
 
-  test.each([
+  const LOSSES = [
     ['is lost', 700, 'CUDA_ERROR_ILLEGAL_ADDRESS', {}],
     ['hangs', -1, 'has not answered for 3 s', { TILEWRIGHT_DEVICE_TIMEOUT: '3' }],
-  ] as const)('continues in another process if the middle one %s', async (_what, code, said, more) => {
+  ] as const;
+  thorough.each(LOSSES)('continues in another process if the middle one %s', async (_what, code, said, more) => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     const faults = [
@@ -174,7 +179,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
     expect(samplesOf(out)).toBe(wanted);
   });
 
-  test('continues with halves if one runs out of memory', async () => {
+  thorough('continues with halves if one runs out of memory', async () => {
     const wanted = await soundSamples();
     const out = temporaryFolder();
     const { stderr } = success(

@@ -4,7 +4,7 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { casesHere } from '../support/thorough.js';
+import { casesHere, thorough } from '../support/thorough.js';
 import { VOLATILE_FIELDS } from '../support/volatileFields.js';
 import { counted } from '../../system/format.js';
 import { questions, random, safetensorsFile, tensorsOf, writeCheckpoint, writeData } from './smallModel.js';
@@ -121,7 +121,7 @@ describe.skipIf(!isBuilt)('a run', () => {
     isAsUndisturbed(out);
   });
 
-  test('says that nothing was scored if it is stopped before it scored anything', async () => {
+  thorough('says that nothing was scored if it is stopped before it scored anything', async () => {
     let out = '';
     let running: Running;
     do {
@@ -137,7 +137,7 @@ describe.skipIf(!isBuilt)('a run', () => {
     isAsUndisturbed(out);
   });
 
-  test('resumes with --resume after it was killed at any moment, and ends as if undisturbed', async () => {
+  thorough('resumes with --resume after it was killed at any moment, and ends as if undisturbed', async () => {
     let out = '';
     const next = random(2026);
     const end = journalSize(undisturbed);

@@ -20,6 +20,7 @@ import {
   tilewright,
   type Outcome,
 } from './support.js';
+import { casesHere, thorough } from '../support/thorough.js';
 
 /** Questions after the beginning of one of eight others, with choices of one letter or of some words. */
 function withShots(count: number): WrittenQuestion[] {
@@ -72,15 +73,16 @@ describe.skipIf(!isBuilt)('prefixes', () => {
     expect([again.tokensShared, again.tokensGrouped]).toEqual([once.tokensShared, once.tokensGrouped]);
   });
 
-  test.each([
-    [['--sharing', 'none']],
-    [['--prefixes', 'keep', '--devices', '2']],
-    [['--prefixes', 'keep', '--parallel', 'pp=2']],
-  ])('give the same with %j', async (flags) => {
+  const WAYS = [
+    ['--sharing', 'none'],
+    ['--prefixes', 'keep', '--devices', '2'],
+    ['--prefixes', 'keep', '--parallel', 'pp=2'],
+  ];
+  test.each(casesHere(WAYS, 1).map((flags) => [flags]))('give the same with %j', async (flags) => {
     expect(textOf((await score(...flags)).out, 'samples')).toBe(textOf(kept, 'samples'));
   });
 
-  test.each([[[]], [['--devices', '2']], [['--parallel', 'pp=2']]])(
+  test.each(casesHere([[], ['--devices', '2'], ['--parallel', 'pp=2']], 0).map((flags) => [flags]))(
     'are traced as they were computed: kernels are those of calls that continue paths, with %j',
     async (flags) => {
       const trace = join(temporaryFolder(), 'trace.json');
@@ -111,7 +113,7 @@ describe.skipIf(!isBuilt)('prefixes', () => {
     );
   });
 
-  test('survive the end of a run, which goes on either way', async () => {
+  thorough('survive the end of a run, which goes on either way', async () => {
     const out = temporaryFolder();
     await killedAt(4000, out, run(out, '--prefixes', 'keep'));
     const { stderr } = success(await tilewright(run(out, '--resume', '--prefixes', 'repeat')));
@@ -119,7 +121,7 @@ describe.skipIf(!isBuilt)('prefixes', () => {
     expect(textOf(out, 'samples')).toBe(textOf(kept, 'samples'));
   });
 
-  test('are computed again where the process of a device ends', async () => {
+  thorough('are computed again where the process of a device ends', async () => {
     const out = temporaryFolder();
     const { stderr } = success(
       await tilewright(run(out, '--prefixes', 'keep', '--devices', '2'), {

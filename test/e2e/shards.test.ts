@@ -18,6 +18,7 @@ import {
   tilewrightProcess,
   type Outcome,
 } from './support.js';
+import { thorough } from '../support/thorough.js';
 
 const MODEL = join(ROOT, 'models', 'demo');
 const DATA = join(ROOT, 'examples', 'everyday.jsonl');
@@ -118,7 +119,7 @@ describe.skipIf(!isBuilt)('shards', () => {
     expect(counts.sort()).toEqual([0, 1, 1, 1, 1]);
   });
 
-  test('take their number from a Slurm array, a Kubernetes Indexed Job or srun', async () => {
+  thorough('take their number from a Slurm array, a Kubernetes Indexed Job or srun', async () => {
     const out = temporaryFolder();
     const environments = [
       {

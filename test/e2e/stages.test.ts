@@ -8,6 +8,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { midst } from './children.js';
 import { CONFIG, questions, writeCheckpoint, writeData } from './smallModel.js';
 import { failure, isBuilt, runArguments, success, temporaryFolder, textOf, tilewright, warmCache } from './support.js';
+import { casesHere, thorough } from '../support/thorough.js';
 
 describe.skipIf(!isBuilt)('a model on several devices', () => {
   const model = writeCheckpoint();
@@ -24,10 +25,11 @@ describe.skipIf(!isBuilt)('a model on several devices', () => {
     alone = (await run()).samples;
   });
 
-  test.each<[string, number, RegExp]>([
+  const WAYS: readonly (readonly [string, number, RegExp])[] = [
     ['pp=4', 4, /placement: pp=4 on 4 devices, predicted balance \d\d\.\d%: \d\.\d\d× one device/],
     ['auto', 2, /placement: dp=2 on 2 devices/],
-  ])(
+  ];
+  test.each(casesHere(WAYS, 0))(
     'gives the answers of one device with --parallel %s, and says how it is placed',
     async (parallel, devices, says) => {
       const { samples, stderr } = await run('--target', 'cpu', '--devices', String(devices), '--parallel', parallel);
@@ -40,7 +42,7 @@ describe.skipIf(!isBuilt)('a model on several devices', () => {
     expect((await run('--devices', '1')).stderr).not.toContain('placement');
   });
 
-  test('takes over what another number of devices has finished', async () => {
+  thorough('takes over what another number of devices has finished', async () => {
     const out = temporaryFolder();
     success(
       await tilewright(
@@ -55,7 +57,7 @@ describe.skipIf(!isBuilt)('a model on several devices', () => {
     expect(stderr).toContain('120 questions taken over');
   });
 
-  test('gives the answers of one device though a process of its pipeline is killed', async () => {
+  thorough('gives the answers of one device though a process of its pipeline is killed', async () => {
     const out = temporaryFolder();
     const many = writeData(questions(400, 3));
     const command = (folder: string, ...more: string[]): string[] =>
@@ -117,18 +119,22 @@ describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
     alone = textOf(out, 'samples');
   });
 
-  test.each<[number, string]>([
+  const PLACEMENTS: readonly (readonly [number, string])[] = [
     [2, 'pp=2'],
     [4, 'dpxpp=2x2'],
     [3, 'pp=3'],
-  ])('is spread over %i devices as %s by default, with the same answers', async (devices, placement) => {
-    const out = temporaryFolder();
-    const { stderr } = success(
-      await tilewright(arguments_('--devices', String(devices), '--out', out), within('9MiB')),
-    );
-    expect(stderr).toContain(`placement: ${placement} on ${devices} devices`);
-    expect(textOf(out, 'samples')).toBe(alone);
-  });
+  ];
+  test.each(casesHere(PLACEMENTS, 1))(
+    'is spread over %i devices as %s by default, with the same answers',
+    async (devices, placement) => {
+      const out = temporaryFolder();
+      const { stderr } = success(
+        await tilewright(arguments_('--devices', String(devices), '--out', out), within('9MiB')),
+      );
+      expect(stderr).toContain(`placement: ${placement} on ${devices} devices`);
+      expect(textOf(out, 'samples')).toBe(alone);
+    },
+  );
 
   test('is refused as whole replicas, and the error says what would fit', async () => {
     const { error, hint } = failure(
@@ -138,7 +144,7 @@ describe.skipIf(!isBuilt)('a model that is too large for a device', () => {
     expect(hint).toMatch(/a pipeline of 2 \(--parallel pp=2\)/);
   });
 
-  test('is refused if there are too few devices, with the number that would hold it', async () => {
+  thorough('is refused if there are too few devices, with the number that would hold it', async () => {
     const { error, hint } = failure(await tilewright(arguments_('--devices', '2'), within('6MiB')));
     expect(error).toMatch(
       new RegExp(

@@ -10,6 +10,7 @@ import { detectMachine } from '../../driver/machine.js';
 import type { CpuDevice } from '../../driver/targets/cpu.js';
 import { scoreOf, type CpuGemmSchedule, type CpuSchedule, type LinkedFunction } from '../../ir/plan.js';
 import { isBuilt, ROOT, start, success, temporaryFolder, tilewright, type Outcome } from './support.js';
+import { thorough } from '../support/thorough.js';
 
 /**
  * What a busy machine may add to anything, in seconds. A command that waited for one of the slow compilers here would
@@ -61,7 +62,7 @@ describe.skipIf(!isBuilt)('tune', () => {
     success(await runsBare(artifact));
   });
 
-  test('takes the schedules that were found, with their code', async () => {
+  thorough('takes the schedules that were found, with their code', async () => {
     const folder = temporaryFolder();
     const own = join(folder, 'own.tw');
     cpSync(artifact, own, { recursive: true });
@@ -74,7 +75,7 @@ describe.skipIf(!isBuilt)('tune', () => {
     success(await runsBare(own));
   });
 
-  test('waits for no compiler beyond its budget, and then keeps old schedules with their code', async () => {
+  thorough('waits for no compiler beyond its budget, and then keeps old schedules with their code', async () => {
     const folder = temporaryFolder();
     const cc = join(folder, 'slow-cc');
     writeFileSync(
@@ -101,7 +102,7 @@ describe.skipIf(!isBuilt)('tune', () => {
     success(await runsBare(own));
   });
 
-  test('stops at once at Ctrl-C while compilers run, and leaves the artifact whole', async () => {
+  thorough('stops at once at Ctrl-C while compilers run, and leaves the artifact whole', async () => {
     const running = start(['tune', artifact, '--budget', '5m', '--threads', '2', '--database', database]);
     while (!running.stderr().includes('tune: ')) await sleep(20);
     await sleep(1500);

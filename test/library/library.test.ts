@@ -4,10 +4,12 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type * as Library from '../../index.js';
 import { readSettings } from '../../settings.js';
+import { quickCc } from '../support/quickCc.js';
 import { runFolder } from '../support/runFolder.js';
+import { thorough } from '../support/thorough.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const INDEX = join(ROOT, 'dist', 'index.js');
@@ -18,8 +20,12 @@ if (!isBuilt) console.warn('SKIPPED test/library: dist/ or the addon is missing;
 let folder = '';
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'tilewright-library-'));
+  // As for end-to-end tests, whose kernels these are too.
+  vi.stubEnv('TILEWRIGHT_CACHE', join(runFolder(), 'e2e-cache'));
+  vi.stubEnv('TILEWRIGHT_CC', quickCc('-O1'));
 });
 afterAll(() => {
+  vi.unstubAllEnvs();
   rmSync(folder, { recursive: true, force: true });
 });
 
@@ -129,89 +135,97 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     await expect(model.score({ task: 'hellaswag', data: RECORDS })).rejects.toThrow('score: the model is closed');
   });
 
-  it('keeps prefixes where it is told to, with the same answers; texts do not trust what it overwrote', async () => {
-    const shots = 'The sky is blue. Grass is green. Snow is white. Coal is black. '.repeat(18);
-    const data = Array.from({ length: 160 }, (_, i) => ({
-      context: `${shots}${['A lemon', 'A rose', 'The sea', 'Night'][i % 4]!} number ${i} is`,
-      choices: ['yellow', 'red', 'blue'],
-      label: i % 3,
-    }));
-    // Its keys and values lie where those of the questions will.
-    const tale = 'Once upon a time there was a king who had three sons. '.repeat(9);
-    const model = await openModel({ model: DEMO, target: 'cpu', threads: 1, maxTokens: 512, cacheTokens: 2048 });
-    const score = (prefixes: 'auto' | 'keep' | 'repeat') => model.score({ task: 'multiple_choice', data, prefixes });
-    const write = async (): Promise<readonly (readonly number[])[]> => {
-      const logProbs: (readonly number[])[] = [];
-      for await (const event of model.generate({ prompts: [tale], maxNewTokens: 6, ignoreEos: true }))
-        if (event.kind === 'end') logProbs.push(event.tokens, event.logProbs);
-      return logProbs;
-    };
-    const tokensOf = ({ results }: Library.ScoreResult): unknown =>
-      (results as unknown as { readonly throughput: { readonly tokensComputed: number } }).throughput.tokensComputed;
-    try {
-      const text = await write();
-      const repeated = await score('repeat');
-      const [kept, between] = await Promise.all([score('keep'), write()]);
-      expect(kept.answers).toEqual(repeated.answers);
-      expect(tokensOf(kept)).toBeLessThan(0.6 * Number(tokensOf(repeated)));
-      expect(between).toEqual(text);
-      expect(await write()).toEqual(text);
-      // So few tokens are not worth it.
-      expect(tokensOf(await score('auto'))).toBe(tokensOf(repeated));
-      await expect(model.score({ task: 'multiple_choice', data, prefixes: 'keep', sharing: 'none' })).rejects.toThrow(
-        "prefixes 'keep': with sharing 'none'",
-      );
-    } finally {
-      await model.close();
-    }
-    const small = await openModel({ model: DEMO, target: 'cpu', threads: 1, maxTokens: 512 });
-    await expect(small.score({ task: 'multiple_choice', data, prefixes: 'keep' })).rejects.toMatchObject({
-      name: 'UsageError',
-      hint: expect.stringContaining('openModel({ …, cacheTokens: ') as string,
-    });
-    await small.close();
-  }, 120_000);
-
-  it('scores questions that are longer than a call, with the answers of larger calls', async () => {
-    const tale = 'Once upon a time there was a king who had three sons. ';
-    const data = [2, 9, 1, 14].map((times, i) => ({
-      context: `${tale.repeat(times)}The ${['first', 'second', 'third', 'king'][i]!} was`,
-      choices: ['old', 'brave and strong', 'asleep'],
-      label: i % 3,
-    }));
-    const open = { model: DEMO, target: 'cpu', threads: 1 } as const;
-    const answers = async (model: Library.Model, more: Partial<Library.ScoreOptions> = {}) =>
-      (await model.score({ task: 'multiple_choice', data, ...more })).answers;
-    const large = await openModel(open);
-    const expected = await answers(large);
-    await large.close();
-    const small = await openModel({ ...open, maxTokens: 64, cacheTokens: 1024 });
-    try {
-      expect(await answers(small)).toEqual(expected);
-      expect(await answers(small, { prefixes: 'keep' })).toEqual(expected);
-      expect(await answers(small, { sharing: 'kv' })).toEqual(expected);
-      await expect(answers(small, { prefixes: 'repeat' })).rejects.toThrow('but the largest micro-batch is 64');
-    } finally {
+  thorough(
+    'keeps prefixes where it is told to, with the same answers; texts do not trust what it overwrote',
+    async () => {
+      const shots = 'The sky is blue. Grass is green. Snow is white. Coal is black. '.repeat(18);
+      const data = Array.from({ length: 160 }, (_, i) => ({
+        context: `${shots}${['A lemon', 'A rose', 'The sea', 'Night'][i % 4]!} number ${i} is`,
+        choices: ['yellow', 'red', 'blue'],
+        label: i % 3,
+      }));
+      // Its keys and values lie where those of the questions will.
+      const tale = 'Once upon a time there was a king who had three sons. '.repeat(9);
+      const model = await openModel({ model: DEMO, target: 'cpu', threads: 1, maxTokens: 512, cacheTokens: 2048 });
+      const score = (prefixes: 'auto' | 'keep' | 'repeat') => model.score({ task: 'multiple_choice', data, prefixes });
+      const write = async (): Promise<readonly (readonly number[])[]> => {
+        const logProbs: (readonly number[])[] = [];
+        for await (const event of model.generate({ prompts: [tale], maxNewTokens: 6, ignoreEos: true }))
+          if (event.kind === 'end') logProbs.push(event.tokens, event.logProbs);
+        return logProbs;
+      };
+      const tokensOf = ({ results }: Library.ScoreResult): unknown =>
+        (results as unknown as { readonly throughput: { readonly tokensComputed: number } }).throughput.tokensComputed;
+      try {
+        const text = await write();
+        const repeated = await score('repeat');
+        const [kept, between] = await Promise.all([score('keep'), write()]);
+        expect(kept.answers).toEqual(repeated.answers);
+        expect(tokensOf(kept)).toBeLessThan(0.6 * Number(tokensOf(repeated)));
+        expect(between).toEqual(text);
+        expect(await write()).toEqual(text);
+        // So few tokens are not worth it.
+        expect(tokensOf(await score('auto'))).toBe(tokensOf(repeated));
+        await expect(model.score({ task: 'multiple_choice', data, prefixes: 'keep', sharing: 'none' })).rejects.toThrow(
+          "prefixes 'keep': with sharing 'none'",
+        );
+      } finally {
+        await model.close();
+      }
+      const small = await openModel({ model: DEMO, target: 'cpu', threads: 1, maxTokens: 512 });
+      await expect(small.score({ task: 'multiple_choice', data, prefixes: 'keep' })).rejects.toMatchObject({
+        name: 'UsageError',
+        hint: expect.stringContaining('openModel({ …, cacheTokens: ') as string,
+      });
       await small.close();
-    }
-    // A model that is opened for one set gets the memory that the questions need.
-    const notes: string[] = [];
-    const once = { ...open, task: 'multiple_choice', data, maxTokens: 64 } as const;
-    const onProgress = (event: Library.ProgressEvent) => event.kind === 'note' && notes.push(event.text);
-    expect((await run({ ...once, onProgress })).answers).toEqual(expected);
-    expect(notes.join('\n')).toMatch(/prefixes: kept, .* since question 1 has 1\d\d; keys and values: room for 512/);
-    expect((await run({ ...once, sharing: 'kv', cacheTokens: 512 })).answers).toEqual(expected);
-    await expect(run({ ...once, prefixes: 'repeat' })).rejects.toThrow('but the largest micro-batch is 64');
-    const without = await openModel({ ...open, maxTokens: 64 });
-    await expect(answers(without)).rejects.toMatchObject({
-      name: 'UsageError',
-      message: expect.stringMatching(
-        /question 1 has 1\d\d tokens, more than a call of 64: the model has memory/,
-      ) as string,
-      hint: expect.stringContaining('cacheTokens: ') as string,
-    });
-    await without.close();
-  }, 120_000);
+    },
+    120_000,
+  );
+
+  thorough(
+    'scores questions that are longer than a call, with the answers of larger calls',
+    async () => {
+      const tale = 'Once upon a time there was a king who had three sons. ';
+      const data = [2, 9, 1, 14].map((times, i) => ({
+        context: `${tale.repeat(times)}The ${['first', 'second', 'third', 'king'][i]!} was`,
+        choices: ['old', 'brave and strong', 'asleep'],
+        label: i % 3,
+      }));
+      const open = { model: DEMO, target: 'cpu', threads: 1 } as const;
+      const answers = async (model: Library.Model, more: Partial<Library.ScoreOptions> = {}) =>
+        (await model.score({ task: 'multiple_choice', data, ...more })).answers;
+      const large = await openModel(open);
+      const expected = await answers(large);
+      await large.close();
+      const small = await openModel({ ...open, maxTokens: 64, cacheTokens: 1024 });
+      try {
+        expect(await answers(small)).toEqual(expected);
+        expect(await answers(small, { prefixes: 'keep' })).toEqual(expected);
+        expect(await answers(small, { sharing: 'kv' })).toEqual(expected);
+        await expect(answers(small, { prefixes: 'repeat' })).rejects.toThrow('but the largest micro-batch is 64');
+      } finally {
+        await small.close();
+      }
+      // A model that is opened for one set gets the memory that the questions need.
+      const notes: string[] = [];
+      const once = { ...open, task: 'multiple_choice', data, maxTokens: 64 } as const;
+      const onProgress = (event: Library.ProgressEvent) => event.kind === 'note' && notes.push(event.text);
+      expect((await run({ ...once, onProgress })).answers).toEqual(expected);
+      expect(notes.join('\n')).toMatch(/prefixes: kept, .* since question 1 has 1\d\d; keys and values: room for 512/);
+      expect((await run({ ...once, sharing: 'kv', cacheTokens: 512 })).answers).toEqual(expected);
+      await expect(run({ ...once, prefixes: 'repeat' })).rejects.toThrow('but the largest micro-batch is 64');
+      const without = await openModel({ ...open, maxTokens: 64 });
+      await expect(answers(without)).rejects.toMatchObject({
+        name: 'UsageError',
+        message: expect.stringMatching(
+          /question 1 has 1\d\d tokens, more than a call of 64: the model has memory/,
+        ) as string,
+        hint: expect.stringContaining('cacheTokens: ') as string,
+      });
+      await without.close();
+    },
+    120_000,
+  );
 
   it('stops loading when told to', async () => {
     const controller = new AbortController();
@@ -245,7 +259,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     });
   });
 
-  it('quantises a checkpoint, and scores with it', async () => {
+  thorough('quantises a checkpoint, and scores with it', async () => {
     const output = join(folder, 'int8');
     const { matrices } = await quantize({ model: DEMO, output, method: 'round', bits: 8, group: 64 });
     expect(matrices.length).toBe(56);

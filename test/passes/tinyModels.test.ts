@@ -8,6 +8,7 @@ import type { Projection } from '../../models/decoder/config.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { distance, environment, TREES } from './modelEnvironment.js';
+import { isThorough } from '../support/thorough.js';
 
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 /** As for CPUs: weights stay as they are stored. */
@@ -112,7 +113,7 @@ describe('tiny models', () => {
           expect(error(shape, dtype, BF16, false)).toBeLessThan(1);
         },
       ),
-      { numRuns: 200, seed: 17 },
+      { numRuns: isThorough ? 200 : 30, seed: 17 },
     );
   });
 
@@ -126,7 +127,7 @@ describe('tiny models', () => {
           expect(error(shape, dtype, numerics, false)).toBeLessThan(1e-9);
         },
       ),
-      { numRuns: 150, seed: 15 },
+      { numRuns: isThorough ? 150 : 25, seed: 15 },
     );
   });
 
@@ -136,7 +137,7 @@ describe('tiny models', () => {
         // Nothing is rounded here, so any difference means another computation.
         expect(error(shape, dtype, BF16, false)).toBeLessThan(1);
       }),
-      { numRuns: 100, seed: 16 },
+      { numRuns: isThorough ? 100 : 25, seed: 16 },
     );
   });
 

@@ -12,6 +12,7 @@ import { changes } from '../../report/explore/changes.js';
 import { fold, Pool, ranges } from '../../report/explore/fold.js';
 import { programOfGraph } from '../../report/explore/program.js';
 import type { Stage, Unit } from '../../report/document/explore.js';
+import { thorough } from '../support/thorough.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const DEMO = {
@@ -170,7 +171,7 @@ describe("a model's page", async () => {
 });
 
 describe('a model of 60 layers', () => {
-  it('is a page of less than 3 MB, each kind of layer once', async () => {
+  thorough('is a page of less than 3 MB, each kind of layer once', async () => {
     const output = join(folder, 'large.html');
     const { functions } = await exploreModel({ ...LARGE, output });
     expect(functions).toEqual([{ name: 'score', stages: 26, kernels: 304 }]);

@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import { commonHeaders, LEAST_UNITS } from '../../runtime/cpu/sharedHeaders.js';
 import { settingsIn, temporaryFolder } from './kernels.js';
+import { thorough } from '../support/thorough.js';
 
 const folder = temporaryFolder();
 /** Units that name a header where it is not read. */
@@ -58,7 +59,7 @@ describe('headers of generated C', () => {
     expect(await compiled('missing', '', all)).toMatchObject({ precompiled: 1, units: LEAST_UNITS, sharing: 0 });
   });
 
-  it('are read as text where what was compiled is of no use', async () => {
+  thorough('are read as text where what was compiled is of no use', async () => {
     const damaged = await compiled('damaged', 'case "$*" in *c-header*) echo no > headers.h.gch; exit 0 ;; esac');
     expect(damaged).toMatchObject({ precompiled: 1, units: LEAST_UNITS, sharing: 0 });
     // Units that cannot be compiled with them are compiled once more without.
@@ -71,7 +72,7 @@ describe('headers of generated C', () => {
     expect(await compiled('few', '', units(LEAST_UNITS - 1))).toMatchObject({ precompiled: 0, sharing: 0 });
   });
 
-  it('do not hide what is wrong with a unit', async () => {
+  thorough('do not hide what is wrong with a unit', async () => {
     const wrong = units(LEAST_UNITS, { body: 'nothing(x) * ;' });
     await expect(compiled('wrong', '', wrong)).rejects.toThrow(/u\d+\.c/);
     expect(existsSync(join(folder, 'wrong.cache', 'kernels'))).toBe(true);

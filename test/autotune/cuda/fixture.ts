@@ -4,7 +4,7 @@ import type { CudaFacts } from '../../../codegen/cuda/index.js';
 import { cudaMachine, type CudaMachine } from '../../../autotune/cuda/costModel.js';
 import type { CudaTuningTarget } from '../../../autotune/cuda/target.js';
 import type { Bucket } from '../../../ir/plan.js';
-import type { KernelModule } from '../../../ir/kernel.js';
+import type { Kernel, KernelModule } from '../../../ir/kernel.js';
 import { buildDecoder, buildStep, type DecoderShape } from '../../../models/decoder/graph.js';
 import { lower, optimise, type Numerics } from '../../../passes/pipeline.js';
 import { CACHE_ROWS, SHAPE } from '../fixture.js';
@@ -69,3 +69,15 @@ export const TARGET: CudaTuningTarget = {
   compiler: 'nvrtc 13.0',
   codegen: 'c0de',
 };
+
+/** What `of` gives for a kernel and a bucket, found once for each. */
+export function once<T>(of: (kernel: Kernel, bucket: Bucket) => T): typeof of {
+  const known = new Map<Kernel, Map<Bucket, T>>();
+  return (kernel, bucket) => {
+    const own = known.get(kernel) ?? new Map<Bucket, T>();
+    known.set(kernel, own);
+    const found = own.get(bucket) ?? of(kernel, bucket);
+    own.set(bucket, found);
+    return found;
+  };
+}

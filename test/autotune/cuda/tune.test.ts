@@ -18,7 +18,7 @@ import type { TuneRow } from '../../../autotune/searchJob.js';
 import { defaultCudaSchedule, kernelSignature } from '../../../codegen/cuda/index.js';
 import type { CudaSchedule } from '../../../ir/cuda.js';
 import { kernelAt, SHAPE } from '../fixture.js';
-import { CAPACITY, cudaModule, FACTS, MACHINE, TARGET } from './fixture.js';
+import { CAPACITY, cudaModule, FACTS, MACHINE, once, TARGET } from './fixture.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-tune-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -42,10 +42,13 @@ interface Fake {
   readonly held: { readonly request: FinalRequest<CudaSchedule>; readonly at: number }[];
 }
 
+const costAt = once((kernel, bucket) => cudaCost(kernel, module, bucket, MACHINE));
+const startAt = once((kernel, bucket) => defaultCudaSchedule(kernel, module, FACTS, bucket));
+const startKeyAt = once((kernel, bucket) => cudaScheduling.key(startAt(kernel, bucket)));
+
 /** Seconds that the search does not know: the estimate, except for one property of each schedule that it ignores. */
 function truth({ kernel, bucket }: Place, s: CudaSchedule): number {
-  const size = bucket;
-  const base = cudaCost(kernel, module, size, MACHINE)(s);
+  const base = costAt(kernel, bucket)(s);
   return s.kind === 'gemm'
     ? base * (1 + 0.2 * Math.abs(Math.log2(s.raster / 4)))
     : s.kind === 'loop'
@@ -118,9 +121,9 @@ const options = (
   now: machine.now,
   ...change,
 });
-const startOf = ({ kernel, bucket }: Place): CudaSchedule => defaultCudaSchedule(kernel, module, FACTS, bucket);
+const startOf = ({ kernel, bucket }: Place): CudaSchedule => startAt(kernel, bucket);
 const isDefault = (place: Place, s: CudaSchedule): boolean =>
-  cudaScheduling.key(s) === cudaScheduling.key(startOf(place));
+  cudaScheduling.key(s) === startKeyAt(place.kernel, place.bucket);
 const placeOf = (row: TuneRow<CudaSchedule>): Place => ({ kernel: kernelAt(module, row.kernel), bucket: row.bucket });
 const keysOf = (schedules: readonly CudaSchedule[]): readonly string[] => schedules.map(cudaScheduling.key);
 /** Rows of the kernels in a layer, which are the sequence of a final. */

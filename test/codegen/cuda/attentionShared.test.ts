@@ -8,6 +8,7 @@ import { expectSame } from '../../support/sameValues.js';
 import { label, reference, rowsOf, tolerance } from './attentionCases.js';
 import { emulate, prepare, type AttentionData, type Shape } from './attentionHarness.js';
 import { pathSchedule, treeCall } from './pathCases.js';
+import { casesHere } from '../../support/thorough.js';
 
 const OPTIONS = { tokensCapacity: 4096 };
 
@@ -29,7 +30,7 @@ const CASES: readonly { readonly s: Shape; readonly queries: number }[] = [
   { s: shape(7, 1, 16, 'bf16'), queries: 4 },
   { s: shape(2, 2, 80, 'bf16'), queries: 32 },
 ];
-const PLANS = CASES.flatMap(({ s, queries }) =>
+const PLANS = casesHere(CASES, 0, 1).flatMap(({ s, queries }) =>
   [shared(queries), pathSchedule('mma', queries)].map((plan) => ({ s, plan, capacity: OPTIONS.tokensCapacity })),
 );
 prepare(PLANS);
@@ -37,7 +38,7 @@ prepare(PLANS);
 const rowsOfCall = ({ hasQueryRow }: Shape): readonly number[] | undefined =>
   hasQueryRow === true ? [2, 69, 70, 80, 81, 140, 157, 158, 159, 160, 200, 230, 231, 3, 3] : undefined;
 
-describe.each(CASES.map((each) => ({ ...each, name: label(each.s, shared(each.queries)) })))(
+describe.each(casesHere(CASES, 0, 1).map((each) => ({ ...each, name: label(each.s, shared(each.queries)) })))(
   'shared tiles: $name',
   ({ s, queries }) => {
     const data = treeCall(s, 5, rowsOfCall(s));

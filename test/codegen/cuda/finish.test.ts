@@ -7,9 +7,10 @@ import type { GemmKernel, Kernel } from '../../../ir/kernel.js';
 import { everyExtent } from '../../../ir/function.js';
 import { expectSame } from '../../support/sameValues.js';
 import { emulateModule } from './emulate.js';
-import { postNorm } from '../postNorm.js';
+import { postNorm, postNormModule } from '../postNorm.js';
 import { finishRows } from '../../../passes/finishRows.js';
 import { compileByNvcc, hasNvcc } from '../../support/nvcc.js';
+import { casesHere, thorough } from '../../support/thorough.js';
 
 const FACTS = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
 
@@ -42,8 +43,18 @@ interface Case {
   readonly schedules: readonly CudaGemmSchedule[];
 }
 const CASES: readonly Case[] = [
-  { what: 'several blocks of rows, of which the last is cut', rows: 134, columns: 144, schedules: HIGH },
-  { what: 'several turns of columns, of which the last is cut', rows: 9, columns: 784, schedules: LOW },
+  {
+    what: 'several blocks of rows, of which the last is cut',
+    rows: 134,
+    columns: 144,
+    schedules: casesHere(HIGH, 0, 3),
+  },
+  {
+    what: 'several turns of columns, of which the last is cut',
+    rows: 9,
+    columns: 784,
+    schedules: casesHere(LOW, 0, 2),
+  },
 ];
 
 describe('rows that a contraction finishes', () => {
@@ -70,7 +81,7 @@ describe('rows that a contraction finishes', () => {
     ['pairs of blocks share columns of a shallow product', 4096, { cluster: 2, raster: 10 }],
     ['blocks of a deep product stay alone', 14_336, { cluster: 1, raster: 11 }],
   ])('are stored in high groups: %s', (_, k, wanted) => {
-    const { module } = postNorm(16, 3584, 16, 1);
+    const module = postNormModule(3584, 16, 1);
     const deep = {
       ...module,
       buffers: module.buffers.map((each) => (each.name === 'x' ? { ...each, columns: k } : each)),
@@ -84,7 +95,7 @@ describe('rows that a contraction finishes', () => {
     expect(plain?.raster).toBeGreaterThan(11);
   });
 
-  it('are those of a stream that others read', () => {
+  thorough('are those of a stream that others read', () => {
     const schedules = [HIGH[3]!, LOW[2]!];
     const plain = postNorm(20, 144, 16, 1, true);
     const want = emulateModule(plain.module, { ...plain, schedules: [HIGH[0]!, LOOP] }).values;
@@ -96,19 +107,20 @@ describe('rows that a contraction finishes', () => {
   });
 
   it('have no remainder tiles', () => {
-    const module = finishRows(postNorm(128, 512, 64, 1).module);
+    const module = finishRows(postNormModule(512, 64, 1));
     const narrow = { ...gemm('wgmma', 'deferred', [128, 256, 64, 2]), remainderTn: 64 };
     expect(isLegalCuda(module.kernels[0]!, module, narrow, FACTS)).toMatch(/counts whole tiles/);
   });
 });
 
 describe.runIf(hasNvcc)('nvcc', () => {
-  const { module } = postNorm(8448, 3584, 4096, 1);
+  const module = postNormModule(3584, 4096, 1);
   const [kernel] = finishRows(module).kernels as [Kernel];
-  it.each<readonly [CudaArch, CudaGemmSchedule]>([
+  const COMPILED: readonly (readonly [CudaArch, CudaGemmSchedule])[] = [
     ['sm_80', gemm('mma', 'cooperative', [128, 128, 32, 4])],
     ['sm_90a', gemm('wgmma', 'deferred', [128, 256, 64, 3], 2)],
-  ])('compiles it for %s without spills', (arch, schedule) => {
+  ];
+  it.each(casesHere(COMPILED, 1))('compiles it for %s without spills', (arch, schedule) => {
     const text = emitCudaKernel(kernel, module, schedule, everyExtent(module.interface, 8448));
     expect(compileByNvcc([text], arch)[0]).toMatchObject({ spillStores: 0, spillLoads: 0 });
   });

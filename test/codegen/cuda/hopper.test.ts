@@ -149,23 +149,20 @@ describe('a layer by warpgroup products', () => {
     ],
   ] as const;
   // The bits below are those of all others.
-  it.each(casesHere<(typeof CASES)[number]>(CASES, 0, 3, 7))(
-    'agrees with float64: %s',
-    (_, layer, head, dtype, options) => {
-      const { got, want } = run(layer, head, dtype, options);
-      for (const [name, values] of want()) {
-        if (name === 'isArgmax') expect([...got.get(name)!]).toEqual([...values]);
-        else if (name === 'parts')
-          expect({ name, error: error(...withoutColumns(got.get(name)!, values)) }).toSatisfy(
-            (x: { error: number }) => x.error < 3e-2,
-          );
-        else if (got.has(name))
-          expect({ name, error: error(got.get(name)!, values) }).toSatisfy(
-            (x: { error: number }) => x.error < (dtype === 'bf16' ? 3e-2 : 4e-3),
-          );
-      }
-    },
-  );
+  it.each(casesHere<(typeof CASES)[number]>(CASES, 0))('agrees with float64: %s', (_, layer, head, dtype, options) => {
+    const { got, want } = run(layer, head, dtype, options);
+    for (const [name, values] of want()) {
+      if (name === 'isArgmax') expect([...got.get(name)!]).toEqual([...values]);
+      else if (name === 'parts')
+        expect({ name, error: error(...withoutColumns(got.get(name)!, values)) }).toSatisfy(
+          (x: { error: number }) => x.error < 3e-2,
+        );
+      else if (got.has(name))
+        expect({ name, error: error(got.get(name)!, values) }).toSatisfy(
+          (x: { error: number }) => x.error < (dtype === 'bf16' ? 3e-2 : 4e-3),
+        );
+    }
+  });
 });
 
 describe('equal logits', () => {
@@ -199,16 +196,13 @@ describe('equal logits', () => {
 describe('the bits of a result', () => {
   it('do not depend on the tile, the number of blocks, or the order of threads', () => {
     const first = run(wgmma('pingpong', 64, 96, 3), wgmma('pingpong', 64, LOGPROB_BLOCK, 3), 'bf16').got;
-    const second = run(wgmma('cooperative', 256, 96, 2), wgmma('cooperative', 128, LOGPROB_BLOCK, 2), 'bf16', {
-      backwards: true,
-      multiprocessors: 2,
-    }).got;
-    const third = run(wgmma('deferred', 128, 96, 3), wgmma('cooperative', 128, LOGPROB_BLOCK, 3), 'bf16', {
-      multiprocessors: 1,
-    }).got;
-    for (const [name, values] of first) {
-      expectSame(second.get(name), values, name);
-      expectSame(third.get(name), values, name);
+    const others = [
+      [wgmma('cooperative', 256, 96, 2), 2, { backwards: true, multiprocessors: 2 }],
+      [wgmma('deferred', 128, 96, 3), 3, { backwards: true, multiprocessors: 1 }],
+    ] as const;
+    for (const [layer, stages, options] of casesHere<(typeof others)[number]>(others, 1)) {
+      const { got } = run(layer, wgmma('cooperative', 128, LOGPROB_BLOCK, stages), 'bf16', options);
+      for (const [name, values] of first) expectSame(got.get(name), values, name);
     }
   });
 });

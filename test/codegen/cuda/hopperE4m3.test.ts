@@ -17,7 +17,7 @@ const schedule = (
 ): CudaGemmSchedule => ({ kind: 'gemm', skeleton, tm, tn, tk, stages, cluster: 1, raster: 2, mode });
 
 const SIMT = schedule('simt', [64, 64, 32, 1]);
-const SCHEDULES = [
+const ALL_SCHEDULES = [
   schedule('wgmma', [64, 64, 128, 3], 'pingpong'),
   schedule('skinnyWgmma', [32, 64, 128, 3]),
   schedule('wgmma', [128, 128, 128, 2], 'deferred'),
@@ -25,6 +25,7 @@ const SCHEDULES = [
   schedule('wgmma', [128, 64, 256, 2]),
   schedule('skinnyWgmma', [64, 192, 256, 2]),
 ];
+const SCHEDULES = casesHere(ALL_SCHEDULES, 0, 1);
 
 /** Neither depth is a multiple of what a stage holds. */
 const CASES: readonly (readonly [LayerGemm, number, number])[] = [

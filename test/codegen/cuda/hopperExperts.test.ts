@@ -14,7 +14,7 @@ import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
 import { interpretKernel } from '../../../ir/kernelInterpreter.js';
 import { scoreOf } from '../../../ir/plan.js';
 import { describeRandomCheckpoint } from '../../../models/checkpoint.js';
-import { casesHere } from '../../support/thorough.js';
+import { casesHere, thorough } from '../../support/thorough.js';
 import { randomSource } from '../harness.js';
 import { besideCuts } from './besideCuts.js';
 import { emulateModule } from './emulate.js';
@@ -111,7 +111,7 @@ describe('products of experts on Hopper', () => {
       }
   });
 
-  it('have the same bits in every schedule', () => {
+  thorough('have the same bits in every schedule', () => {
     const outputs = PLAN.buffers.filter(({ space }) => space === 'output').map(({ name }) => name);
     const [first, ...others] = casesHere<(typeof CASES)[number]>(CASES, 0, 1).map(([, schedule, options]) =>
       valuesOf(schedule, options),

@@ -10,6 +10,7 @@ import type { LayerShape } from '../modules.js';
 import { emulateModule } from './emulate.js';
 import { cudaLayer } from './modules.js';
 import { expectSame } from '../../support/sameValues.js';
+import { casesHere, thorough } from '../../support/thorough.js';
 
 const FACTS = { arch: 'sm_80', sharedBytesPerBlock: 166_912, multiprocessors: 108 } as const;
 
@@ -80,7 +81,12 @@ const firstLegal =
   };
 
 describe('a layer on CUDA cores', () => {
-  it.each(SHAPES.map((shape, i) => ({ shape, i })))('agrees with float64: shape $i', ({ shape, i }) => {
+  it.each(
+    casesHere(
+      SHAPES.map((shape, i) => ({ shape, i })),
+      3,
+    ),
+  )('agrees with float64: shape $i', ({ shape, i }) => {
     const tm = shape.T > 20 ? 32 : 16;
     check(
       shape,
@@ -95,12 +101,13 @@ describe('a layer on CUDA cores', () => {
 });
 
 describe('a layer on tensor cores', () => {
-  it.each([
+  const CASES = [
     { i: 0, schedule: gemm('mma', 64, 64, 32, 3) },
     { i: 0, schedule: gemm('mma', 16, 128, 64, 2) },
     { i: 1, schedule: gemm('mma', 32, 64, 64, 4) },
     { i: 2, schedule: gemm('mma', 128, 128, 32, 2) },
-  ])('agrees with float64: shape $i, $schedule.tm × $schedule.tn', ({ i, schedule }) => {
+  ];
+  it.each(casesHere(CASES, 0))('agrees with float64: shape $i, $schedule.tm × $schedule.tn', ({ i, schedule }) => {
     const shape = SHAPES[i]!;
     check(shape, 11 + i, i === 2 ? 'f16' : 'bf16', firstLegal(shape, [schedule]));
   });
@@ -122,22 +129,23 @@ describe('the bits of a result', () => {
   };
 
   it('do not depend on the tile of tensor cores, or on the order of threads', () => {
-    const [first, ...others] = [
-      run(gemm('mma', 64, 64, 32, 3), false),
-      run(gemm('mma', 16, 128, 64, 2), true),
-      run(gemm('mma', 32, 256, 32, 5, 1), false),
+    const cases = [
+      { schedule: gemm('mma', 64, 64, 32, 3), backwards: false },
+      { schedule: gemm('mma', 16, 128, 64, 2), backwards: true },
+      { schedule: gemm('mma', 32, 256, 32, 5, 1), backwards: false },
     ];
+    const [first, ...others] = casesHere(cases, 0, 1).map(({ schedule, backwards }) => run(schedule, backwards));
     for (const other of others) for (const [name, values] of first!) expectSame(other.get(name), values, name);
   });
 
-  it('do not depend on the tile of CUDA cores', () => {
+  thorough('do not depend on the tile of CUDA cores', () => {
     const [first, second] = [run(gemm('simt', 32, 64, 16, 1), false), run(gemm('simt', 16, 128, 32, 1), true)];
     for (const [name, values] of first) expectSame(second.get(name), values, name);
   });
 });
 
 describe('equal logits', () => {
-  it.each([gemm('simt', 32, 64, 16, 1), gemm('mma', 64, 64, 32, 3)])(
+  it.each(casesHere([gemm('simt', 32, 64, 16, 1), gemm('mma', 64, 64, 32, 3)], 1))(
     'have their maximum in their first column',
     (schedule) => {
       const shape = { ...SHAPES[0]!, T: 8, R: 6 };

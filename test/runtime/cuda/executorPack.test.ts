@@ -29,6 +29,7 @@ import {
 } from '../packReference.js';
 import { randomShapes } from '../randomShapes.js';
 import { buildPackShim, hasCxx } from './packShim.js';
+import { casesHere } from '../../support/thorough.js';
 
 const isPossible = hasCxx();
 if (!isPossible) process.stderr.write('SKIPPED: device packing as C++: no g++ on PATH\n');
@@ -414,10 +415,11 @@ const nvcc = spawnSync('nvcc', ['--version'], { stdio: 'ignore' }).status === 0;
 if (!nvcc) process.stderr.write('SKIPPED: compiling the device packing for sm_80 and sm_90a: no nvcc on PATH\n');
 
 describe.skipIf(!nvcc)('device packing, by nvcc', () => {
-  it.each([
+  const TARGETS = [
     ['compute_80', 'sm_80'],
     ['compute_90a', 'sm_90a'],
-  ])('compiles for %s', (arch, code) => {
+  ] as const;
+  it.each(casesHere<(typeof TARGETS)[number]>(TARGETS, 1))('compiles for %s', (arch, code) => {
     const folder = temporaryFolder();
     const file = join(folder, 'pack.cu');
     writeFileSync(file, PACK_SOURCE);
