@@ -10,14 +10,10 @@ const LONG = [
   'codegen/cuda/skinny',
   'e2e/devices',
   'e2e/badDevice',
-  'codegen/cuda/attentionWindow',
-  'codegen/cuda/randomModel',
-  'codegen/cuda/slotStores',
   'e2e/generate',
   'codegen/cuda/grouped',
   'codegen/cuda/hopper',
   'codegen/layer',
-  'e2e/generateSmall',
   'e2e/interrupted',
   'e2e/stages',
   'e2e/shards',
@@ -99,25 +95,42 @@ const THOROUGH = testsIn('test').filter((file) =>
 );
 /** Files that CI has no time for: what they prove at length, others there prove in part. */
 const LENGTHY = [
+  'autotune/cpu/measure',
   'autotune/cpu/measureStep',
+  'autotune/cuda/measure',
+  'autotune/cuda/rival',
+  'autotune/cuda/tune',
   'bench/checkpoint',
+  'bench/gpu',
+  'bench/gpuDriver',
+  'codegen/attentionCodes',
   'codegen/cuda/attentionCodes',
   'codegen/cuda/attentionPath',
   'codegen/cuda/attentionWindow',
+  'codegen/cuda/demo',
+  'codegen/cuda/hopperE4m3Model',
   'codegen/cuda/randomModel',
   'codegen/cuda/slotStores',
   'codegen/draw',
+  'codegen/randomPrograms',
   'e2e/ablation',
   'e2e/cacheFp8',
+  'e2e/disk',
   'e2e/fedArtifact',
   'e2e/generateSmall',
   'e2e/gguf',
+  'e2e/gpuStages',
   'e2e/gpuTune',
+  'e2e/logTokens',
   'e2e/longQuestions',
   'e2e/metaCheckpoint',
   'e2e/sameAnswers',
+  'e2e/steps',
   'e2e/taskWindows',
   'e2e/twoPhase',
+  'eval/resume',
+  'examples/golden',
+  'runtime/cuda/racecheckReports',
   'runtime/step',
 ].map((name) => `test/${name}.test.ts`);
 /** A file that is named on the command line runs once. */
@@ -126,8 +139,8 @@ const isSlowRun = process.argv.some((argument) => /^(--project=)?slow$/.test(arg
 export default defineConfig({
   test: {
     globalSetup: ['test/globalSetup.ts'],
-    // One more than two processors: part of a test's time is spent waiting for other processes, and for time to pass.
-    maxWorkers: Math.max(3, availableParallelism() - 1),
+    // Two more than two processors: part of a test's time is spent waiting for other processes, and for time to pass.
+    maxWorkers: Math.max(4, availableParallelism() - 1),
     sequence: { sequencer: LongestFirst },
     passWithNoTests: false,
     // The machine-readable result beside the printed one: .ci/summary.mjs counts from it.

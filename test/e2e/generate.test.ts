@@ -42,15 +42,19 @@ describe.skipIf(!isBuilt)('generate', () => {
     expect(alone.stdout).toBe(`${lines[0]!.text}\n`);
     expect(alone.stderr).toMatch(/keys and values: room for 4,096 tokens, /);
     expect(alone.stderr).toMatch(/12 tokens in .* tokens\/s; first after .*; 1 of 256 pages .*; ended by length/);
-    const [never] = linesOf(
-      success(await generate('The sky is', '--stop', 'never comes', '--json', '--max-new-tokens', '12')).stdout,
-    );
-    expect(never).toMatchObject({ text: lines[0]!.text, tokens: lines[0]!.tokens, reason: 'length' });
-    const [first = ''] = lines[0]!.text.trim().split(' ').slice(1);
-    const [stopped] = linesOf(success(await generate('The sky is', '--stop', first, '--json')).stdout);
-    expect(stopped!.reason).toBe('stop');
-    expect(lines[0]!.text.startsWith(stopped!.text)).toBe(true);
-    expect(stopped!.text).not.toContain(first);
+  });
+
+  thorough('stops where a given text begins', async () => {
+    const few = ['--json', '--max-new-tokens', '12'] as const;
+    const one = async (...more: readonly string[]): Promise<Line> =>
+      linesOf(success(await generate('The sky is', ...more)).stdout)[0]!;
+    const { text, tokens } = await one(...few);
+    expect(await one('--stop', 'never comes', ...few)).toMatchObject({ text, tokens, reason: 'length' });
+    const [first = ''] = text.trim().split(' ').slice(1);
+    const stopped = await one('--stop', first, '--json');
+    expect(stopped.reason).toBe('stop');
+    expect(text.startsWith(stopped.text)).toBe(true);
+    expect(stopped.text).not.toContain(first);
   });
 
   thorough('gives several texts of a prompt: drawn, the best of those drawn, and found by a search', async () => {

@@ -81,7 +81,7 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   // One mode uses the default micro-batches, which are the largest; the others use small ones, whose kernels are
   // compiled sooner.
   const MODELS = [
-    ['demo', isThorough ? 80 : 24, isThorough ? undefined : 128],
+    ['demo', isThorough ? 80 : 12, isThorough ? undefined : 128],
     ['gqa-4m', 60, 128],
     ['mha-2m', 60, 128],
   ] as const;
@@ -102,7 +102,7 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   );
 
   const some = (['qwen3'] as const).map((family) => DENSE_CHECKPOINTS.indexOf(family));
-  const questions = isThorough ? 250 : 12;
+  const questions = isThorough ? 250 : 6;
   test.each(casesHere<string>(DENSE_CHECKPOINTS, ...some))(
     `are reached for families/%s on ${questions} questions of HellaSwag`,
     async (family) => {
@@ -121,13 +121,15 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     ['qwen2-moe', { isTurned: true }],
     ['qwen3-moe', { isTurned: false }],
   ] as const;
+  const few = isThorough ? 12 : 6;
   test.each(casesHere<(typeof EXPERTS)[number]>(EXPERTS, 1))(
-    'are reached for families/%s on 12 questions of HellaSwag',
+    `are reached for families/%s on ${few} questions of HellaSwag`,
     async (family, options) => {
       const model = `families/${family}`;
-      const scored = (of: string): Promise<Scored> => score(of, 'hellaswag', 'hellaswag_val.jsonl.gz', 12, 'tree', 128);
+      const scored = (of: string): Promise<Scored> =>
+        score(of, 'hellaswag', 'hellaswag_val.jsonl.gz', few, 'tree', 128);
       const { samplesPath } = await scored(model);
-      compare(samplesPath, `${model}.jsonl`, 12);
+      compare(samplesPath, `${model}.jsonl`, few);
       const turns = isThorough ? [options, { ...options, isTurned: !options.isTurned }] : [options];
       for (const each of turns) {
         const copy = temporaryFolder();

@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import type { CudaAttentionSchedule } from '../../../ir/cuda.js';
 import { isLegalAttention } from '../../../codegen/cuda/attentionSchedules.js';
 import { expectSame } from '../../support/sameValues.js';
+import { casesHere } from '../../support/thorough.js';
 import { label, reference, rowsOf, tolerance } from './attentionCases.js';
 import { attentionModule, emulate, prepare, type AttentionData, type Shape } from './attentionHarness.js';
 import { PathWorld, pathSchedule, tangledCall, treeCall } from './pathCases.js';
@@ -106,21 +107,26 @@ describe('warpgroup products', () => {
   });
 
   // Tiles of one block after another, and of several blocks; seeds at which stems begin and end within a tile.
-  it.each([
+  const TANGLED = [
     { s: CASES[0], T: 140, seed: 1, multiprocessors: 1 },
     { s: CASES[1], T: 75, seed: 2, multiprocessors: 2 },
     { s: CASES[2], T: 61, seed: 3, multiprocessors: 3 },
-  ])('have the bits of paths in no order: seed $seed', ({ s, T, seed, multiprocessors }) => {
-    const data = tangledCall(s, seed, T);
-    const want = emulate(s, mma(s), data, OPTIONS).out;
-    for (const backwards of [false, true])
-      expectSame(emulate(s, wgmma(s), data, { ...OPTIONS, multiprocessors, backwards }).out, want, `${backwards}`);
-  });
+  ];
+  it.each(casesHere(TANGLED, 0))(
+    'have the bits of paths in no order: seed $seed',
+    ({ s, T, seed, multiprocessors }) => {
+      const data = tangledCall(s, seed, T);
+      const want = emulate(s, mma(s), data, OPTIONS).out;
+      for (const backwards of [false, true])
+        expectSame(emulate(s, wgmma(s), data, { ...OPTIONS, multiprocessors, backwards }).out, want, `${backwards}`);
+    },
+  );
 
-  it.each([
+  const BAD = [
     { value: -Infinity, multiprocessors: 3 },
     { value: NaN, multiprocessors: 2 },
-  ])('repeat tiles of several blocks: values of $value', ({ value, multiprocessors }) => {
+  ];
+  it.each(casesHere(BAD, 0))('repeat tiles of several blocks: values of $value', ({ value, multiprocessors }) => {
     const tiled = CASES[2];
     const data = tangledCall(tiled, 4, 36, value);
     const want = emulate(tiled, mma(tiled), data, OPTIONS).out;
