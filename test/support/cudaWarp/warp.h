@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
-#include <functional>
 #include <vector>
 #include "races.h"
 
@@ -39,6 +38,17 @@ static unsigned tw_rank;
 unsigned char *tw_shared = tw_shared_of[0];
 /* Threads of a block, and the first block of the cluster. */
 static unsigned tw_threads, tw_first_block;
+
+/* A call of something that outlives it: like std::function, but it compiles faster and owns nothing. */
+template <class> class tw_call;
+template <class... A> class tw_call<void(A...)> {
+  const void *of;
+  void (*call)(const void *, A...);
+
+public:
+  template <class F> tw_call(const F &f) : of(&f), call([](const void *each, A... a) { (*(const F *)each)(a...); }) {}
+  void operator()(A... a) const { call(of, a...); }
+};
 
 struct tw_copy { unsigned char *to; const void *from; int size, bytes; };
 struct tw_fibre {
@@ -85,7 +95,7 @@ static void tw_yield() {
   tw_enter(self);
 }
 /* Waits until `count` threads are here; the last runs `then`. Orders their accesses to memory if it is a barrier. */
-static void tw_meet(tw_meeting &m, unsigned count, const std::function<void()> &then, bool is_barrier = true) {
+static void tw_meet(tw_meeting &m, unsigned count, tw_call<void()> then, bool is_barrier = true) {
   const uint64_t generation = m.generation;
   tw_progress++;
   if (is_barrier) tw_race_release(&m);
@@ -99,7 +109,7 @@ static void tw_meet(tw_meeting &m, unsigned count, const std::function<void()> &
   if (is_barrier) tw_race_acquire(&m);
 }
 /* All lanes of a warp at one operation: `f` sees the first fibre of the warp. Only __syncwarp is a barrier. */
-static void tw_warp(const char *operation, const std::function<void(tw_fibre *)> &f, bool is_barrier = false) {
+static void tw_warp(const char *operation, tw_call<void(tw_fibre *)> f, bool is_barrier = false) {
   const unsigned warp = tw_current / 32;
   tw_fibres[tw_current].operation = operation;
   tw_meet(tw_warp_meetings[warp], 32, [&] {
@@ -161,7 +171,7 @@ template <class T> static T atomicMax(T *at, T value) {
 }
 static void __syncwarp() { tw_warp("syncwarp", [](tw_fibre *) {}, true); }
 
-template <class T> static T tw_exchange(const char *operation, T value, const std::function<void(tw_fibre *)> &f) {
+template <class T> static T tw_exchange(const char *operation, T value, tw_call<void(tw_fibre *)> f) {
   tw_fibre &self = tw_fibres[tw_current];
   self.argument = 0;
   memcpy(&self.argument, &value, sizeof value);
@@ -320,7 +330,7 @@ static void tw_mma_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsig
   tw_mma(d, a, b0, b1, tw_from_f16);
 }
 
-static const std::function<void()> *tw_kernel;
+static const tw_call<void()> *tw_kernel;
 static void tw_begin() {
   (*tw_kernel)();
   if (tw_fibres[tw_current].is_awaited) tw_fail("a thread has arrived at the barrier of its cluster and ends");
@@ -346,7 +356,7 @@ __attribute__((noinline)) static void tw_resume(unsigned i) {
  * Runs every block of a grid, in clusters along x. Returns whether all threads came to their end: neither a deadlock
  * nor a bad address.
  */
-static bool tw_run_grid(unsigned grid_x, unsigned grid_y, unsigned threads, const std::function<void()> &kernel,
+static bool tw_run_grid(unsigned grid_x, unsigned grid_y, unsigned threads, tw_call<void()> kernel,
                         unsigned cluster = 1) {
   tw_kernel = &kernel;
   tw_failure = nullptr;
