@@ -23,7 +23,15 @@ const count = (graph: Graph): Record<string, number> => {
   return ops;
 };
 
-const ON_GPUS = ['narrowTables', 'fuseWrites', 'splitStream', 'roundProducts', 'finishRows', 'mergeLoops', 'packStates'];
+const ON_GPUS = [
+  'narrowTables',
+  'fuseWrites',
+  'splitStream',
+  'roundProducts',
+  'finishRows',
+  'mergeLoops',
+  'packStates',
+];
 
 describe('the pipeline', () => {
   it('runs these passes in this order, each with its reason', () => {
