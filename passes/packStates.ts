@@ -7,7 +7,7 @@ import type { BufferDecl } from '../ir/kernel.js';
 import { ROW_COLUMNS } from '../ir/plan.js';
 import type { LoweredModule } from './lowerKernels.js';
 
-/** Numbers that kernels load one by one: 16-bit numbers and codes are copied in pieces of 16 bytes, which are aligned. */
+/** Numbers that kernels load one by one. Those of 16 bits and codes are copied in aligned pieces of 16 bytes. */
 const isNarrow = ({ dtype, columns }: Pick<BufferDecl, 'dtype' | 'columns'>): boolean =>
   dtype === 'f32' && typeof columns === 'number' && columns > 1 && columns < ROW_COLUMNS;
 

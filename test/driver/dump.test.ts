@@ -17,7 +17,6 @@ describe('--dump', () => {
     const files = readdirSync(join(dir, 'stages')).sort();
     expect(files[0]).toBe('00_model.txt');
     expect(files.slice(-8)).toEqual([
-      '18_eliminateDeadCode.txt',
       '19_lowerKernels.txt',
       '20_narrowTables.txt',
       '21_fuseWrites.txt',
@@ -25,6 +24,7 @@ describe('--dump', () => {
       '23_roundProducts.txt',
       '24_finishRows.txt',
       '25_mergeLoops.txt',
+      '26_packStates.txt',
     ]);
     const read = (name: string): string => readFileSync(join(dir, 'stages', name), 'utf8');
     expect(parseGraph(read('18_eliminateDeadCode.txt')).nodes).toHaveLength(graph.nodes.length);
