@@ -91,7 +91,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     expect(failure(await runAlone(env('devices=0'))).error).toContain('CUDA_ERROR_NO_DEVICE');
   });
 
-  test('says what was looked for and what to install if there is no compiler', async () => {
+  thorough('says what was looked for and what to install if there is no compiler', async () => {
     const { error, hint } = failure(
       await run({ ...env(), TILEWRIGHT_NVRTC: temporaryFolder(), TILEWRIGHT_CACHE: temporaryFolder() }),
     );

@@ -12,7 +12,7 @@ import type { Ui } from '../../driver/requests.js';
 import { DENSE_CHECKPOINTS } from '../support/families.js';
 import { fuseExperts } from '../support/fusedExperts.js';
 import { quickCc } from '../support/quickCc.js';
-import { casesHere, isThorough } from '../support/thorough.js';
+import { casesHere, isThorough, thorough } from '../support/thorough.js';
 import { environment, isBuilt, ROOT, temporaryFolder } from './support.js';
 
 const SHARED = join(ROOT, '..', 'shared');
@@ -140,7 +140,7 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     },
   );
 
-  test('are reached for demo on 100 questions of ARC-Challenge', async () => {
+  thorough('are reached for demo on 100 questions of ARC-Challenge', async () => {
     const maxTokens = isThorough ? undefined : 128;
     const data = 'arc_challenge_test.jsonl.gz';
     const { samplesPath } = await score('demo', 'arc_challenge', data, 100, 'tree', maxTokens);

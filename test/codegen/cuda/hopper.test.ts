@@ -12,7 +12,7 @@ import { interpretModule } from '../../../ir/kernelInterpreter.js';
 import { emulateModule } from './emulate.js';
 import { cudaLayer } from './modules.js';
 import { expectSame } from '../../support/sameValues.js';
-import { casesHere } from '../../support/thorough.js';
+import { casesHere, thorough } from '../../support/thorough.js';
 
 const FACTS = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
 const SHAPE = { hidden: 144, heads: 3, kvHeads: 3, headDim: 48, inter: 200, vocab: 600, width: 8 } as const;
@@ -166,7 +166,7 @@ describe('a layer by warpgroup products', () => {
 });
 
 describe('equal logits', () => {
-  it('have their maximum in their first column', () => {
+  thorough('have their maximum in their first column', () => {
     const vocab = 600;
     const { module, tensors, inputs } = cudaLayer({ ...SHAPE, vocab }, SIZES, 8);
     const head = tensors.get('head.0')!;
