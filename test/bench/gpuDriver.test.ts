@@ -19,7 +19,6 @@ import { buildPackShim, PACK_PTX } from '../runtime/cuda/packShim.js';
 import { entryText } from '../runtime/cuda/ptxEntry.js';
 import { temporaryFolder } from '../runtime/kernels.js';
 import { compileLibrary, describeFake } from '../support/fakeCuda/fakeDriver.js';
-import { thorough } from '../support/thorough.js';
 
 /** Pointers and tensor maps of a generated kernel, from its text. */
 function parametersOf(
@@ -133,7 +132,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
     }
   });
 
-  thorough('times no layer that writes no numbers', async () => {
+  it('times no layer that writes no numbers', async () => {
     const lab = await openFake((symbol) => symbol.startsWith('k_gemm'));
     await expect(runGpuBench(lab, model, { ...options, kernels: ['layer'] }, () => undefined)).rejects.toThrow(
       /leaves no numbers in \w+/,
@@ -161,7 +160,7 @@ describeFake('runGpuBench on the fake driver', (fake) => {
     expect(fake.live()).toBe(0);
   });
 
-  thorough('measures the head where it is named, beside the layer and not within it', async () => {
+  it('measures the head where it is named, beside the layer and not within it', async () => {
     const lab = await openFake(() => false);
     const { kernels, layers } = await runGpuBench(
       lab,

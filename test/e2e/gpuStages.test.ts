@@ -5,7 +5,6 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { canFakeGpu, FakeGpu } from '../support/fakeCuda/fakeGpu.js';
 import { CONFIG, questions, writeCheckpoint, writeData } from './smallModel.js';
 import { GPU_CAPACITY, failure, isBuilt, success, temporaryFolder, textOf, tilewright } from './support.js';
-import { thorough } from '../support/thorough.js';
 
 if (!canFakeGpu) process.stderr.write('SKIPPED: several GPUs through the command: no cc or g++ on PATH\n');
 
@@ -55,7 +54,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several GPUs', ()
     alone = (await run({})).samples;
   });
 
-  thorough('says with --parallel pp=4 how the model is placed, and gives the answers of one device', async () => {
+  test('says with --parallel pp=4 how the model is placed, and gives the answers of one device', async () => {
     const { samples, stderr } = await run({}, '--parallel', 'pp=4');
     expect(stderr).toContain('placement: pp=4 on 4 devices');
     for (const text of ['Fake H100, Fake H101, Fake H102, Fake H103', 'stages hand on device to device'])
@@ -69,7 +68,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several GPUs', ()
     expect(samples).toBe(alone);
   });
 
-  thorough('chooses a pipeline if the model fits no device, though replicas were already started', async () => {
+  test('chooses a pipeline if the model fits no device, though replicas were already started', async () => {
     const { samples, stderr } = await run({ TILEWRIGHT_DEVICE_MEMORY: '6MiB' }, '--devices', '4');
     expect(stderr).toContain('placement: dpxpp=2x2 on 4 devices');
     expect(stderr).not.toMatch(/left out|ended/);

@@ -13,7 +13,6 @@ import { describeTokenizer } from '../../models/tokenizer.js';
 import { isBuilt, ROOT, temporaryFolder } from '../e2e/support.js';
 import { compareGolden, EVERYDAY } from '../gpu/golden.js';
 import { Float64Scorer } from './float64.js';
-import { thorough } from '../support/thorough.js';
 
 const GOLDEN = join(ROOT, 'test', 'gpu', 'golden', 'everyday-demo.jsonl');
 const DATA = join(ROOT, 'examples', 'everyday.jsonl');
@@ -59,7 +58,7 @@ const readGolden = (): ReadonlyMap<number, readonly number[]> =>
   );
 
 describe.skipIf(!isBuilt)('golden log-likelihoods of the examples', () => {
-  thorough(
+  it(
     'are those of float64, with nothing shared',
     async () => {
       if (!existsSync(GOLDEN)) writeFileSync(GOLDEN, (await float64()).map((scores) => `${lineOf(scores)}\n`).join(''));

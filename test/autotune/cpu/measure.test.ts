@@ -19,7 +19,6 @@ import { loadAddon } from '../../../runtime/addon.js';
 import { readSettings } from '../../../settings.js';
 import { quickCc } from '../../support/quickCc.js';
 import { CAPACITY, kernelAt, llamaModule } from '../fixture.js';
-import { thorough } from '../../support/thorough.js';
 
 const ROOT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
 const missing = [
@@ -62,7 +61,7 @@ describe.skipIf(missing.length > 0)('measuring', () => {
     return all;
   };
 
-  thorough('times every kind of kernel, and finds that other tiles give identical bits', async () => {
+  it('times every kind of kernel, and finds that other tiles give identical bits', async () => {
     const { measurer, facts } = make();
     const variants = (s: CpuSchedule): CpuSchedule[] => {
       switch (s.kind) {

@@ -8,7 +8,6 @@ import { PACK_ENTRIES } from '../../../runtime/cuda/packKernels.js';
 import { fakeCuda } from '../../runtime/cuda/fakeCudaAddon.js';
 import { kernelAt } from '../fixture.js';
 import { CAPACITY, cudaModule } from './fixture.js';
-import { thorough } from '../../support/thorough.js';
 
 const module = cudaModule();
 
@@ -73,7 +72,7 @@ function lab(times: readonly number[]) {
 }
 
 describe('timeRival', () => {
-  thorough('is the best of the algorithms, over random operands in copies that exceed the L2 cache', async () => {
+  it('is the best of the algorithms, over random operands in copies that exceed the L2 cache', async () => {
     const { options, asked, operands, fills, state, wasReleased } = lab([0.4, NaN, 0.25, 3]);
     const before = state.live;
     const { name, seconds } = await timeRival({ dtype: 'bf16', m: 300, n: 48, k: 60 }, options);
