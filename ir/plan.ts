@@ -163,8 +163,8 @@ export const ROW_COLUMNS = 32;
 
 /**
  * Row stride, in elements, of a buffer in a function of this capacity. Columns are rounded up to whole vectors; kernels
- * write zeros to the padding. One cache line is added if the stride would otherwise be a multiple of 4 KiB, because rows
- * would then share L1 sets. One-column buffers (vectors) and dense states have no padding.
+ * write zeros to the padding. One cache line is added if the stride would otherwise be a multiple of 4 KiB, because
+ * rows would then share L1 sets. One-column buffers (vectors) and dense states have no padding.
  */
 export function rowStride(buffer: BufferDecl, capacity: Extents, elementBytes: number): number {
   const columns = extentIn(buffer.columns, capacity);
