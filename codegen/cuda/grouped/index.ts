@@ -69,7 +69,9 @@ export function emitGrouped(
   const span = (RANGES / split) * rangeChunks;
   const kBlocks = Math.min(span, allChunks);
   const shared = ringOptions(kernel, schedule, layout, tiles, prologue, kBlocks);
-  const { threads } = shared;
+  const { threads, prefetch } = shared;
+  // The stage whose copies leave one ring of them.
+  const lateBlock = Math.max(prefetch, kBlocks - schedule.stages);
   const mmaType = halfType(operands.get(kernel.a).dtype);
   const tensorMaps = tensorMapsOf(kernel, operands, schedule, group);
   const common = {
@@ -77,6 +79,7 @@ export function emitGrouped(
     ...loadTexts(schedule, layout, span),
     ...shared,
     ...{ group, allChunks, mmaType },
+    ...{ lateBlock, beginsNextLate: lateBlock < kBlocks },
     ...CODES[mmaType],
     zeroBits: ZERO_BITS,
     ...{ rangeChunks, span },

@@ -98,6 +98,13 @@ export const hasRegisters = ({ tm }: CudaGemmSchedule, { warps }: GroupedLayout)
 /** Warps of a block of few rows whose tile is narrow, with which wider ones share a multiprocessor. */
 const NEIGHBOUR_WARPS = 8;
 
+/** Registers of a thread that the compiler takes at least. */
+const LEAST_REGISTERS = 56;
+
+/** Whether a multiprocessor has too few registers for a second block. */
+export const isAlone = ({ warps }: GroupedLayout): boolean =>
+  Math.ceil((2 * warps) / SCHEDULERS) * 32 * LEAST_REGISTERS > REGISTERS;
+
 /** Whether a block leaves registers for one of another kernel. Shared memory is the schedule's to leave. */
 export const leavesRegisters = ({ tm }: CudaGemmSchedule, { warps }: GroupedLayout): boolean =>
   registersOf(tm, warps) + registersOf(tm, NEIGHBOUR_WARPS) <= REGISTERS;

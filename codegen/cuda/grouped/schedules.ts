@@ -5,12 +5,15 @@ import type { GemmKernel, KernelModule } from '../../../ir/kernel.js';
 import type { SkinnyDevice } from '../skinny/candidates.js';
 import { widths } from '../skinny/candidates.js';
 import { skinnyTileStep } from '../skinny/layout.js';
+import { blocksOf } from '../skinny/ring.js';
 import { columnTiles } from '../wgmma/layout.js';
 import {
+  type GroupedLayout,
   GROUPED_STAGES,
   groupedLayout,
   groupedProblem,
   hasRegisters,
+  isAlone,
   leavesRegisters,
   MOST_COLUMNS,
   SLICE,
@@ -44,17 +47,20 @@ export function groupedScheduleProblem(
 }
 
 const MOST_WARPS_OF_BLOCK = 24;
+/** Shared memory that the system takes of every block. */
 const RESERVED_BYTES = 1024;
 /** Warps of a block that multiply, at most: the ranges of k are divided among so many. */
-const ENOUGH_WARPS = 12;
+const ENOUGH_WARPS = 16;
 /** Most rows of one tile. For up to so many, one tile for each multiprocessor is best, and warps may divide k. */
 const FEW_ROWS = 64;
 /** Widest tiles that are tried then. Registers limit the warps of a block, 16 weights each. */
 const WIDEST: Readonly<Record<number, number>> = { 8: MOST_COLUMNS, 16: MOST_COLUMNS, 32: 160, 64: 160 };
 
 /**
- * A good untuned schedule at `rows` rows; undefined if there is none. Blocks take half of a multiprocessor where they
- * can: the next kernel's blocks then begin to read beside them, and these kernels last a few such beginnings.
+ * A good untuned schedule at `rows` rows; undefined if there is none. Blocks of few rows leave room for the next
+ * kernel's, which read their weights beside them. But two blocks of one kernel on a multiprocessor end last: where the
+ * kernel before has fewer blocks than there are multiprocessors, the idle ones would get two. So a block takes half of
+ * the shared memory where its registers keep a second one away, else just more than half.
  */
 export function defaultGroupedSchedule(
   kernel: GemmKernel,
@@ -63,7 +69,6 @@ export function defaultGroupedSchedule(
   rowValues: number,
   rows: number,
 ): CudaGemmSchedule | undefined {
-  const { sharedBytesPerBlock, multiprocessors } = device;
   const { segments } = kernel;
   const group = groupOfKernel(kernel, module);
   if (group === undefined) return undefined;
@@ -72,27 +77,29 @@ export function defaultGroupedSchedule(
   const tilesOf = (width: number): number => columnTiles(segments, width).total;
   const step = skinnyTileStep(segments);
   const all = isFew
-    ? widths(step, tilesOf, multiprocessors, WIDEST[tm])
+    ? widths(step, tilesOf, device.multiprocessors, WIDEST[tm])
     : [128, 64, step].filter((tn) => tn % step === 0);
   for (const tn of all) {
     const slices = tn / SLICE;
     for (const split of isFew ? [4, 2, 1] : [1]) {
       if (slices * split > ENOUGH_WARPS && split > 1) continue;
-      for (const blocks of [2, 1]) {
-        const room = Math.floor(sharedBytesPerBlock / blocks) - RESERVED_BYTES;
-        for (let stages: number = GROUPED_STAGES.most; stages >= GROUPED_STAGES.least; stages--) {
-          const schedule: CudaGemmSchedule = {
-            ...{ kind: 'gemm', skeleton: 'grouped', tm, tn, tk: split * BLOCK_COLUMNS, stages },
-            ...{ cluster: 1, raster: 1, mode: 'cooperative' },
-          };
-          const fits = { ...device, sharedBytesPerBlock: room };
-          if (groupedScheduleProblem(kernel, module, schedule, fits, rowValues) !== undefined) continue;
-          const layout = groupedLayout(schedule, rowValues, group);
-          if (split > 1 && !hasRegisters(schedule, layout)) break;
-          if (blocks === 1 || leavesRegisters(schedule, layout)) return schedule;
-        }
-      }
+      const fitting = DEPTHS.map((stages): CudaGemmSchedule => ({
+        ...{ kind: 'gemm', skeleton: 'grouped', tm, tn, tk: split * BLOCK_COLUMNS, stages },
+        ...{ cluster: 1, raster: 1, mode: 'cooperative' },
+      })).filter((each) => groupedScheduleProblem(kernel, module, each, device, rowValues) === undefined);
+      const layoutOf = (each: CudaGemmSchedule): GroupedLayout => groupedLayout(each, rowValues, group);
+      if (fitting.length === 0 || (split > 1 && !hasRegisters(fitting[0]!, layoutOf(fitting[0]!)))) continue;
+      const besides = fitting.filter((each) => leavesRegisters(each, layoutOf(each)));
+      const half = besides.filter((each) => blocksOf(layoutOf(each)) === 2);
+      if (half.length > 0 && isAlone(layoutOf(half[0]!))) return half.at(-1);
+      return besides[half.length] ?? half.at(-1) ?? fitting.at(-1);
     }
   }
   return undefined;
 }
+
+/** Numbers of stages, the smallest first. */
+const DEPTHS = Array.from(
+  { length: GROUPED_STAGES.most - GROUPED_STAGES.least + 1 },
+  (_, i) => GROUPED_STAGES.least + i,
+);

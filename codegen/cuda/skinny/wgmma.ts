@@ -78,7 +78,8 @@ export function emitSkinnyWgmma(
   const finish = finishOfTile(kernel, operands, { tm, across: tiles.total, warps, isSmall: true }, `row0 / ${tm}`);
   const consumer = render('skinnyWgmmaConsumer', common);
   const about = render('skinnyWgmmaAbout', common);
-  const body = { ...common, loop: render('skinnyWgmma', { ...common, head, about, consumer }) };
+  const whole = { ...common, head, about, consumer, beginsNextLate: false };
+  const body = { ...common, loop: render('skinnyWgmma', whole) };
   const product = productText({ wn, mmaType }, wn);
   return {
     source:

@@ -81,35 +81,53 @@ describe('weights of 4 bits', () => {
 
 describe('the compiler', () => {
   const WIDE = [6656, 17_920, 128] as const;
-  const kernels = casesHere(
-    (['o', 'gateUp'] as const).flatMap((which) => [1, 16, 32, 64].map((rows) => ({ which, rows }))),
-    4,
-  ).map(({ which, rows }) => {
-    const { kernel, module } = inGroups(which, 128, 'bf16', WIDE);
-    const bucket = scoringBucket({ tokens: rows, rows, longest: rows });
-    const schedule = defaultCudaSchedule(kernel, module, H100, bucket);
-    expect(schedule).toMatchObject({ skeleton: 'grouped' });
-    return { which, rows, text: emitCudaKernel(kernel, module, schedule, { T: 8192, R: 8192 }) };
-  });
+  const kernels = (['o', 'gateUp'] as const).flatMap((which) =>
+    [1, 16, 32, 64].map((rows) => {
+      const { kernel, module } = inGroups(which, 128, 'bf16', WIDE);
+      const bucket = scoringBucket({ tokens: rows, rows, longest: rows });
+      const schedule = defaultCudaSchedule(kernel, module, H100, bucket);
+      expect(schedule).toMatchObject({ skeleton: 'grouped' });
+      return { which, rows, text: emitCudaKernel(kernel, module, schedule, { T: 8192, R: 8192 }) };
+    }),
+  );
+  const compiled = casesHere(kernels, 4);
   let reports: readonly NvccReport[] = [];
   beforeAll(() => {
     if (hasNvcc)
       reports = compileByNvcc(
-        kernels.map(({ text }) => text),
+        compiled.map(({ text }) => text),
         'sm_90a',
       );
   });
-  it('gives few rows half of the shared memory of a multiprocessor, and tiles for most of them', () => {
-    for (const { rows, text } of kernels) {
-      if (rows <= 16) expect(2 * (text.launch.sharedBytes + 1024)).toBeLessThanOrEqual(228 << 10);
+  it('keeps a second block of a kernel of few rows off a multiprocessor, by shared memory or by registers', () => {
+    for (const { which, rows, text } of kernels.filter(({ rows }) => rows <= 16)) {
+      const { sharedBytes, threads } = text.launch;
+      expect({ rows, isHalf: 2 * (sharedBytes + 1024) <= 228 << 10 }).toEqual({ rows, isHalf: which === 'gateUp' });
+      if (which === 'gateUp') expect(2 * threads * 56).toBeGreaterThan(65_536);
+    }
+  });
+  it('lets the next kernel begin once the last ring of copies is left', () => {
+    for (const { rows, text } of kernels.filter(({ rows }) => rows <= 16)) {
+      const [, first, end, late] =
+        /block = (\d+); block < (\d+);[^}]*?if \(block == (\d+)\) asm volatile\("griddepcontrol.launch_dependents/.exec(
+          text.source,
+        ) ?? [];
+      expect({ rows, late: Number(late) }).toEqual({
+        rows,
+        late: Math.max(Number(first), Number(end) - Number(first)),
+      });
+    }
+  });
+  it('has tiles for most multiprocessors', () => {
+    for (const { text } of kernels) {
       expect(text.launch.gridX).toMatchObject({ kind: 'tiles' });
       if (text.launch.gridX.kind === 'tiles') expect(text.launch.gridX.times).toBeGreaterThanOrEqual(104);
     }
   });
   it.runIf(hasNvcc)('spills no registers', () => {
-    expect(reports).toHaveLength(kernels.length);
+    expect(reports).toHaveLength(compiled.length);
     reports.forEach(({ spillStores, spillLoads, registers }, i) => {
-      expect({ ...kernels[i], text: '', spillStores, spillLoads }).toMatchObject({ spillStores: 0, spillLoads: 0 });
+      expect({ ...compiled[i], text: '', spillStores, spillLoads }).toMatchObject({ spillStores: 0, spillLoads: 0 });
       expect(registers).toBeLessThanOrEqual(168);
     });
   });
