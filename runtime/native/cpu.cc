@@ -132,6 +132,18 @@ void readNames(CpuInfo &info) { info.vendor = "unknown"; }
 void readCaches(CpuInfo &) {}
 #endif
 
+/** What the C library knows, where the processor does not list its caches: virtual machines hide that list. */
+void askForCaches(CpuInfo &info) {
+#if defined(_SC_LEVEL1_DCACHE_SIZE)
+  const auto ask = [](size_t &bytes, int name) {
+    const long known = bytes == 0 ? sysconf(name) : 0;
+    if (known > 0) bytes = static_cast<size_t>(known);
+  };
+  ask(info.l1dBytes, _SC_LEVEL1_DCACHE_SIZE);
+  ask(info.l2Bytes, _SC_LEVEL2_CACHE_SIZE);
+#endif
+}
+
 CpuInfo read() {
   CpuInfo info;
   info.cpus = allowedCpus();
@@ -139,6 +151,7 @@ CpuInfo read() {
   readNames(info);
   readFeatures(info);
   readCaches(info);
+  askForCaches(info);
   return info;
 }
 
