@@ -1,6 +1,6 @@
 /** Question sets that cannot be scored, and weights that lead to values that are not numbers. */
 import { execFileSync } from 'node:child_process';
-import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
@@ -31,6 +31,15 @@ import { casesHere } from '../support/thorough.js';
 const three = questions(3);
 /** Longer than the model's context, so a choice is too long for it. */
 const ROOMY = ['--max-tokens', '256'];
+
+/** What a link names; undefined where it is gone: a process closes its files while they are looked at. */
+function linkOf(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return undefined;
+  }
+}
 
 interface Case {
   readonly name: string;
@@ -233,7 +242,10 @@ describe.skipIf(!isBuilt)('questions from a pipe', () => {
     execFileSync('mkfifo', [fifo]);
     const writer = openSync(fifo, 'r+');
     const running = start(runArguments(model, fifo, ...ROOMY));
-    await sleep(1500);
+    // Once it reads, it has long since said what is to happen at a signal.
+    const files = `/proc/${running.process.pid!}/fd`;
+    const isRead = (): boolean => readdirSync(files).some((name) => linkOf(join(files, name)) === fifo);
+    for (let waited = 0; waited < 60_000 && !isRead(); waited += 50) await sleep(50);
     const begin = performance.now();
     running.process.kill('SIGTERM');
     const { status, stderr } = await running.ended;
