@@ -87,9 +87,9 @@ const testsIn = (folder: string): string[] =>
   readdirSync(join(import.meta.dirname, folder), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.test.ts'))
     .map((name) => `${folder}/${name}`);
-/** Files with cases that run in test:slow only (test/support/thorough.ts): there, they run with all of them. */
+/** Files with cases that run in test:slow only (test/support/thorough.ts, TESTED of test/codegen/harness.ts). */
 const THOROUGH = testsIn('test').filter((file) =>
-  readFileSync(join(import.meta.dirname, file), 'utf8').includes("/support/thorough.js'"),
+  /\/support\/thorough\.js'|\bTESTED\b/.test(readFileSync(join(import.meta.dirname, file), 'utf8')),
 );
 /** Files that CI has no time for: what they prove at length, others there prove in part. */
 const LENGTHY = [

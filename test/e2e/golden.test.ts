@@ -121,8 +121,8 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     ['qwen2-moe', { isTurned: true }],
     ['qwen3-moe', { isTurned: false }],
   ] as const;
-  const few = isThorough ? 12 : 6;
-  test.each(casesHere<(typeof EXPERTS)[number]>(EXPERTS, 1))(
+  const few = 12;
+  test.each(casesHere<(typeof EXPERTS)[number]>(EXPERTS))(
     `are reached for families/%s on ${few} questions of HellaSwag`,
     async (family, options) => {
       const model = `families/${family}`;
@@ -130,8 +130,7 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
         score(of, 'hellaswag', 'hellaswag_val.jsonl.gz', few, 'tree', 128);
       const { samplesPath } = await scored(model);
       compare(samplesPath, `${model}.jsonl`, few);
-      const turns = isThorough ? [options, { ...options, isTurned: !options.isTurned }] : [options];
-      for (const each of turns) {
+      for (const each of [options, { ...options, isTurned: !options.isTurned }]) {
         const copy = temporaryFolder();
         fuseExperts(join(SHARED, 'checkpoints', model), copy, each);
         const again = await scored(copy);

@@ -8,6 +8,7 @@ import { verifyKernels } from '../../../ir/verifyKernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { randomArray, randomSource } from '../harness.js';
 import { add, constant, div, element, finishedLoop, largestLoop, mul, rowSum, store } from '../modules.js';
+import { casesHere } from '../../support/thorough.js';
 import { emulateModule } from './emulate.js';
 
 const row = (buffer: string, via?: string): Scalar => ({
@@ -100,11 +101,17 @@ describe('a loop on a GPU', () => {
   });
 
   // With row sums a lane holds one column, without them two; with an odd extent always one.
-  it.each([
-    { columns: 50, summed: true },
-    { columns: 50, summed: false },
-    { columns: 49, summed: false },
-  ])('reads and writes every dtype: $columns columns, sums $summed', ({ columns, summed }) => {
+  it.each(
+    casesHere(
+      [
+        { columns: 50, summed: true },
+        { columns: 50, summed: false },
+        { columns: 49, summed: false },
+      ],
+      0,
+      2,
+    ),
+  )('reads and writes every dtype: $columns columns, sums $summed', ({ columns, summed }) => {
     const T = 21;
     const buffers = [
       b('h', 'f16', 'T', columns, 'input'),
@@ -172,11 +179,17 @@ describe('a loop on a GPU', () => {
   });
 
   // Eight columns a lane; of several turns some are empty, and warps pass over long rows more than once.
-  it.each([
-    { columns: 272, threads: 96 },
-    { columns: 264, threads: 256 },
-    { columns: 1296, threads: 32 },
-  ])('reads and writes long rows: $columns columns, $threads threads', ({ columns, threads }) => {
+  it.each(
+    casesHere(
+      [
+        { columns: 272, threads: 96 },
+        { columns: 264, threads: 256 },
+        { columns: 1296, threads: 32 },
+      ],
+      0,
+      2,
+    ),
+  )('reads and writes long rows: $columns columns, $threads threads', ({ columns, threads }) => {
     const T = 11;
     const isSummed = columns % ROW_SUM_BLOCK === 0;
     const types = ['f16', 'bf16', 'f32', 'e4m3', 'i8'] as const;
@@ -212,7 +225,7 @@ describe('a loop on a GPU', () => {
   });
 
   // All words of a row are under way before its sum is added up, if they are few enough (24 and 30 a lane here).
-  it.each([6656, 10_240])('makes codes of E4M3 of rows of 24 bits: %i columns', (columns) => {
+  it.each(casesHere([6656, 10_240], 1))('makes codes of E4M3 of rows of 24 bits: %i columns', (columns) => {
     const T = 3;
     const parts = columns / ROW_SUM_BLOCK;
     const buffers = [
@@ -284,13 +297,20 @@ describe('a loop on a GPU', () => {
   });
 
   // A warp's row, rows in registers of one warp or of several, and rows that are read again.
-  it.each([
-    { columns: 96, threads: 64 },
-    { columns: 272, threads: 32 },
-    { columns: 1296, threads: 96 },
-    { columns: 1296, threads: 32 },
-    { columns: 2576, threads: 64 },
-  ])('goes on with rows that are complete: $columns columns, $threads threads', ({ columns, threads }) => {
+  it.each(
+    casesHere(
+      [
+        { columns: 96, threads: 64 },
+        { columns: 272, threads: 32 },
+        { columns: 1296, threads: 96 },
+        { columns: 1296, threads: 32 },
+        { columns: 2576, threads: 64 },
+      ],
+      1,
+      3,
+      4,
+    ),
+  )('goes on with rows that are complete: $columns columns, $threads threads', ({ columns, threads }) => {
     const { T, buffers, outputs, finish, inputs } = finishedLoop(random, columns);
     expect(worst(buffers, columns, outputs, T, inputs, threads, finish)).toBe(0);
   });
