@@ -49,7 +49,7 @@ describe.skipIf(CHROMIUM === undefined)('the tab of machines', () => {
     const begin = performance.now();
     const shown = await browser.open(page);
     await shown.waitForSelector('figure svg');
-    expect(performance.now() - begin).toBeLessThan(5000);
+    expect(performance.now() - begin).toBeLessThan(20_000);
     const devices = await cellsOf(shown, 'What devices did, in the whole run');
     expect(devices.map(([name, batches]) => [name, batches])).toEqual(
       [0, 1, 2, 3].map((device) => [`device ${device}`, '800']),
