@@ -8,7 +8,8 @@ function* counting(milliseconds: number): Parts<number> {
   return parts;
 }
 
-it('is left every few milliseconds, and comes to the same at once', async () => {
+// Once more where something else had the processor.
+it('is left every few milliseconds, and comes to the same at once', { retry: 3 }, async () => {
   let turns = 0,
     isDone = false;
   const turn = (): void => {
@@ -16,7 +17,7 @@ it('is left every few milliseconds, and comes to the same at once', async () => 
     if (!isDone) setImmediate(turn);
   };
   turn();
-  expect(await inParts(counting(400))).toBeGreaterThan(10);
+  expect(await inParts(counting(60))).toBeGreaterThan(10);
   isDone = true;
   expect(turns).toBeGreaterThan(2);
   expect(atOnce(counting(1))).toBeGreaterThan(0);

@@ -81,8 +81,9 @@ const SCHEDULERS = 4;
 /** Registers of a thread whose sums are for so many rows, as NVIDIA's compiler counts them. */
 const REGISTERS_OF: Readonly<Record<number, number>> = { 8: 64, 16: 72, 32: 112, 64: 168 };
 
-/** Registers that warps take of a scheduler. */
-const registersOf = (tm: number, warps: number): number => Math.ceil(warps / SCHEDULERS) * 32 * REGISTERS_OF[tm]!;
+/** Registers that warps take of a scheduler, `each` of a thread. */
+const registersOf = (tm: number, warps: number, each = REGISTERS_OF[tm]!): number =>
+  Math.ceil(warps / SCHEDULERS) * 32 * each;
 
 /** Blocks whose registers a multiprocessor holds: what the compiler is told, so that it takes no more of them. */
 export function groupedBlocks({ tm }: CudaGemmSchedule, { warps }: GroupedLayout): number {
@@ -102,8 +103,8 @@ const NEIGHBOUR_WARPS = 8;
 const LEAST_REGISTERS = 56;
 
 /** Whether a multiprocessor has too few registers for a second block. */
-export const isAlone = ({ warps }: GroupedLayout): boolean =>
-  Math.ceil((2 * warps) / SCHEDULERS) * 32 * LEAST_REGISTERS > REGISTERS;
+export const isAlone = ({ tm }: CudaGemmSchedule, { warps }: GroupedLayout): boolean =>
+  registersOf(tm, 2 * warps, LEAST_REGISTERS) > REGISTERS;
 
 /** Whether a block leaves registers for one of another kernel. Shared memory is the schedule's to leave. */
 export const leavesRegisters = ({ tm }: CudaGemmSchedule, { warps }: GroupedLayout): boolean =>

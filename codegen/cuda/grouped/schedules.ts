@@ -5,10 +5,9 @@ import type { GemmKernel, KernelModule } from '../../../ir/kernel.js';
 import type { SkinnyDevice } from '../skinny/candidates.js';
 import { widths } from '../skinny/candidates.js';
 import { skinnyTileStep } from '../skinny/layout.js';
-import { blocksOf } from '../skinny/ring.js';
+import { blocksOf, RESERVED_BYTES } from '../skinny/ring.js';
 import { columnTiles } from '../wgmma/layout.js';
 import {
-  type GroupedLayout,
   GROUPED_STAGES,
   groupedLayout,
   groupedProblem,
@@ -47,14 +46,18 @@ export function groupedScheduleProblem(
 }
 
 const MOST_WARPS_OF_BLOCK = 24;
-/** Shared memory that the system takes of every block. */
-const RESERVED_BYTES = 1024;
 /** Warps of a block that multiply, at most: the ranges of k are divided among so many. */
 const ENOUGH_WARPS = 16;
 /** Most rows of one tile. For up to so many, one tile for each multiprocessor is best, and warps may divide k. */
 const FEW_ROWS = 64;
 /** Widest tiles that are tried then. Registers limit the warps of a block, 16 weights each. */
 const WIDEST: Readonly<Record<number, number>> = { 8: MOST_COLUMNS, 16: MOST_COLUMNS, 32: 160, 64: 160 };
+
+/** Numbers of stages, the smallest first. */
+const DEPTHS = Array.from(
+  { length: GROUPED_STAGES.most - GROUPED_STAGES.least + 1 },
+  (_, i) => GROUPED_STAGES.least + i,
+);
 
 /**
  * A good untuned schedule at `rows` rows; undefined if there is none. Blocks of few rows leave room for the next
@@ -87,19 +90,16 @@ export function defaultGroupedSchedule(
         ...{ kind: 'gemm', skeleton: 'grouped', tm, tn, tk: split * BLOCK_COLUMNS, stages },
         ...{ cluster: 1, raster: 1, mode: 'cooperative' },
       })).filter((each) => groupedScheduleProblem(kernel, module, each, device, rowValues) === undefined);
-      const layoutOf = (each: CudaGemmSchedule): GroupedLayout => groupedLayout(each, rowValues, group);
-      if (fitting.length === 0 || (split > 1 && !hasRegisters(fitting[0]!, layoutOf(fitting[0]!)))) continue;
-      const besides = fitting.filter((each) => leavesRegisters(each, layoutOf(each)));
-      const half = besides.filter((each) => blocksOf(layoutOf(each)) === 2);
-      if (half.length > 0 && isAlone(layoutOf(half[0]!))) return half.at(-1);
-      return besides[half.length] ?? half.at(-1) ?? fitting.at(-1);
+      const [first] = fitting;
+      if (first === undefined) continue;
+      // Numbers of stages change nothing about registers.
+      const layout = groupedLayout(first, rowValues, group);
+      if (split > 1 && !hasRegisters(first, layout)) continue;
+      if (!leavesRegisters(first, layout)) return fitting.at(-1);
+      const half = fitting.filter((each) => blocksOf(groupedLayout(each, rowValues, group)) === 2);
+      if (half.length > 0 && isAlone(first, layout)) return half.at(-1);
+      return fitting[half.length] ?? half.at(-1);
     }
   }
   return undefined;
 }
-
-/** Numbers of stages, the smallest first. */
-const DEPTHS = Array.from(
-  { length: GROUPED_STAGES.most - GROUPED_STAGES.least + 1 },
-  (_, i) => GROUPED_STAGES.least + i,
-);

@@ -6,12 +6,11 @@ import { segmentsOf } from '../text/contraction.js';
 import { SLAB_BYTES, slabOf, type WgmmaType } from '../wgmma/instruction.js';
 import { columnTiles } from '../wgmma/layout.js';
 import { skinnyTileStep } from './layout.js';
+import { RESERVED_BYTES } from './ring.js';
 import { FEW_ROWS } from './skeletons.js';
 
 /** Most rows for which the skeleton is the default. */
 export const SKINNY_ROWS = 64;
-/** Shared memory that the system takes of every block. */
-const RESERVED_BYTES = 1024;
 /** A stage is twice as deep where it has at most this many bytes, because each stage costs a barrier. */
 const DEEP_STAGE = 18 << 10;
 

@@ -107,7 +107,8 @@ export const FUNCTIONS = {
 /** Blocks that share a multiprocessor if their shared memory does: the next kernel's begin beside this one's. */
 export const blocksOf = ({ sharedBytes }: { readonly sharedBytes: number }): number =>
   2 * (sharedBytes + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES ? 2 : 1;
-const RESERVED_BYTES = 1024;
+/** Shared memory that the system takes of every block. */
+export const RESERVED_BYTES = 1024;
 /** Shared memory of a multiprocessor of compute capability 9.0. */
 const MULTIPROCESSOR_BYTES = 228 << 10;
 

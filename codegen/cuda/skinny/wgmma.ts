@@ -44,6 +44,7 @@ export function emitSkinnyWgmma(
     ...layout,
     ...loadTexts({ tm, tn, tk, slabs, aBytes, stageBytes, mmaType, ...boxes }),
     ...ring,
+    beginsNextLate: false,
     accumulators: wn / 2,
     groupsOfEight: wn / 8,
     manyGroups: layout.groups > 1,
@@ -78,8 +79,7 @@ export function emitSkinnyWgmma(
   const finish = finishOfTile(kernel, operands, { tm, across: tiles.total, warps, isSmall: true }, `row0 / ${tm}`);
   const consumer = render('skinnyWgmmaConsumer', common);
   const about = render('skinnyWgmmaAbout', common);
-  const whole = { ...common, head, about, consumer, beginsNextLate: false };
-  const body = { ...common, loop: render('skinnyWgmma', whole) };
+  const body = { ...common, loop: render('skinnyWgmma', { ...common, head, about, consumer }) };
   const product = productText({ wn, mmaType }, wn);
   return {
     source:
