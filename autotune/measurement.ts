@@ -20,7 +20,8 @@ export interface MeasureRequest<S> {
 
 /** Seconds of each repeat, or why the schedule may not be used. */
 export type Measurement<S> =
-  { readonly schedule: S; readonly seconds: readonly number[] } | { readonly schedule: S; readonly failure: string };
+  | { readonly schedule: S; readonly seconds: readonly number[] }
+  | { readonly schedule: S; readonly failure: string };
 
 /** Yields one measurement per schedule, in order, as it is made. The caller may stop iterating at any time. */
 export type Measure<S> = (request: MeasureRequest<S>) => AsyncIterable<Measurement<S>>;

@@ -168,7 +168,8 @@ export type Baseline = (typeof BASELINES)[number];
 
 /** Another run: its results, or the arithmetic in which the same questions are to be computed once more. */
 export type CompareWith =
-  { readonly kind: 'results'; readonly path: string } | { readonly kind: 'precision'; readonly precision: Baseline };
+  | { readonly kind: 'results'; readonly path: string }
+  | { readonly kind: 'precision'; readonly precision: Baseline };
 
 /** What runs have in common, whatever they score. */
 export interface ScoreRequest extends LoadRequest {

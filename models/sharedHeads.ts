@@ -73,13 +73,9 @@ export async function encodeSharing(
     headAt = -1;
   for (const [i, text] of texts.entries()) {
     const isCut = mayCut(text);
-    if (!(
-      isCut &&
-      headAt >= 0 &&
-      text.startsWith(head) &&
-      text[head.length] === ' ' &&
-      head.length + 1 < text.length
-    )) {
+    if (
+      !(isCut && headAt >= 0 && text.startsWith(head) && text[head.length] === ' ' && head.length + 1 < text.length)
+    ) {
       const next = texts[i + 1];
       const cut = isCut && next !== undefined && mayCut(next) ? cutBefore(text, commonLength(text, next) - 1) : 0;
       head = cut >= SHORTEST_HEAD ? text.slice(0, cut) : '';

@@ -32,4 +32,6 @@ export interface Group {
  * - `memory`: a parameter, state or weight
  */
 export type Home =
-  { readonly kind: 'group'; readonly group: Group } | { readonly kind: 'inline' } | { readonly kind: 'memory' };
+  | { readonly kind: 'group'; readonly group: Group }
+  | { readonly kind: 'inline' }
+  | { readonly kind: 'memory' };

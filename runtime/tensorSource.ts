@@ -46,7 +46,8 @@ export type TensorSource =
  * its scale with its zero point in the lowest eight bits (ir/groups.ts); or the scale of each row.
  */
 export type EncodedPart =
-  { readonly kind: 'codes' | 'row scales' } | { readonly kind: 'scales'; readonly group: number };
+  | { readonly kind: 'codes' | 'row scales' }
+  | { readonly kind: 'scales'; readonly group: number };
 
 /** Rows of a matrix whose elements are encoded. They are decoded as f32. */
 export interface EncodedSource {

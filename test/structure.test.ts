@@ -163,7 +163,7 @@ describe('source files', () => {
 
   it('read the environment in settings.ts only', () => {
     const readers = files
-      .filter((file) => /\.(tsx?|mjs|cjs|js)$/.test(file) && file !== 'settings.ts' && file !== 'eslint.config.js')
+      .filter((file) => /\.(tsx?|mjs|cjs|js)$/.test(file) && file !== 'settings.ts')
       .flatMap((file) => [
         ...matchingLines(file, text(file), READS_ENVIRONMENT),
         ...matchingLines(file, text(file), IMPORTS_ENVIRONMENT),

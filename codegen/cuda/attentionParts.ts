@@ -7,7 +7,11 @@ import { render } from './text/templates.js';
 
 /** A kernel on tensor cores: over trees; of one query of a path; of queries of paths, run by run or tile by tile. */
 export type MmaTemplate =
-  'attentionMma' | 'attentionPathDecode' | 'attentionPathMma' | 'attentionPathShared' | 'attentionPathWgmma';
+  | 'attentionMma'
+  | 'attentionPathDecode'
+  | 'attentionPathMma'
+  | 'attentionPathShared'
+  | 'attentionPathWgmma';
 
 /** The text of a kernel. `values` are what its template and those of its pieces read. */
 export function renderMma(template: MmaTemplate, values: object): string {

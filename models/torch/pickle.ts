@@ -43,7 +43,16 @@ export interface Dictionary {
   readonly entries: Map<PickleValue, PickleValue>;
 }
 export type PickleValue =
-  string | number | boolean | null | Storage | StoredTensor | Global | Tuple | List | Dictionary;
+  | string
+  | number
+  | boolean
+  | null
+  | Storage
+  | StoredTensor
+  | Global
+  | Tuple
+  | List
+  | Dictionary;
 
 /** Bounds on what a pickle may make, far above those of a checkpoint with MAX_TENSORS tensors. */
 const MAX_OPERATIONS = 1 << 24;

@@ -40,7 +40,8 @@ export class Bench {
 
   /** Data as it lies on a device, while the same data is used again: laying it out takes longer than a kernel. */
   private laid:
-    { readonly key: string; readonly data: AttentionData; readonly at: ReturnType<typeof layOut> } | undefined;
+    | { readonly key: string; readonly data: AttentionData; readonly at: ReturnType<typeof layOut> }
+    | undefined;
 
   private layOut(s: Shape, data: AttentionData, capacity: number): ReturnType<typeof layOut> {
     const key = JSON.stringify([s, capacity]);
