@@ -133,7 +133,6 @@ const LENGTHY = [
   'eval/resume',
   'examples/golden',
   'runtime/cuda/racecheckReports',
-  'runtime/sharedHeaders',
   'runtime/step',
 ].map((name) => `test/${name}.test.ts`);
 /** A file that is named on the command line runs once. */

@@ -111,14 +111,38 @@ function emitAnchor(kernel: Kernel, operands: Operands, schedule: CpuSchedule, s
   }
 }
 
-/**
- * One kernel as a C file of its own. Equal kernels give equal files, so compiled objects can be shared between
- * processes.
- */
-export const unitOf = (emitted: EmittedKernel): { readonly name: string; readonly text: string } => ({
+/** A C file. */
+export interface Unit {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** One kernel as a C file of its own. */
+export const unitOf = (emitted: EmittedKernel): Unit => ({
   name: `${emitted.symbol}.c`,
   text: emitTranslationUnit([emitted]),
 });
+
+/**
+ * Kernels of one file. A compiler takes half a second for the headers and the prelude, and a tenth for a usual kernel.
+ */
+const KERNELS_OF_UNIT = 12;
+
+/** Kernels of one kind and schedule lie side by side, since they call the same functions, which are compiled once. */
+function placeOf({ symbol }: EmittedKernel): string {
+  const [, anchor, signature, schedule] = symbol.split('_');
+  return `${anchor} ${schedule} ${signature}`;
+}
+
+/** Kernels as few C files, each of them once, whatever their order. */
+export function unitsOf(emitted: readonly EmittedKernel[]): readonly (Unit & { readonly kernels: number })[] {
+  const unique = [...new Map(emitted.map((kernel) => [placeOf(kernel), kernel])).entries()];
+  const sorted = unique.sort(([a], [b]) => (a < b ? -1 : 1)).map(([, kernel]) => kernel);
+  return Array.from({ length: Math.ceil(sorted.length / KERNELS_OF_UNIT) }, (_, i) => {
+    const own = sorted.slice(i * KERNELS_OF_UNIT, (i + 1) * KERNELS_OF_UNIT);
+    return { name: `kernels_${i}.c`, text: emitTranslationUnit(own), kernels: own.length };
+  });
+}
 
 /** A C file: the ABI, the shared prelude, and every kernel once. Compile it with the compilerFlags of its schedules. */
 export function emitTranslationUnit(emitted: readonly EmittedKernel[]): string {

@@ -1,7 +1,7 @@
 /** A plan's kernels as C source and as a loaded library: one function for each pair of signature and schedule. */
 import { readFile } from 'node:fs/promises';
 import { byFunction, type CpuIsa, type CpuSchedule, type LinkedFunction, type Plan } from '../../ir/plan.js';
-import { emitKernel, unitOf, type EmittedKernel } from '../../codegen/cpu/index.js';
+import { emitKernel, unitOf, unitsOf, type EmittedKernel } from '../../codegen/cpu/index.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { compileShared, installShared, type CompiledLibrary, type SourceText } from '../../runtime/cpu/compiler.js';
@@ -11,7 +11,7 @@ import { sharedObjectProblem } from '../../runtime/cpu/sharedObject.js';
 import type { LaunchSymbol } from '../../runtime/cpu/bindPlan.js';
 
 export interface EmittedPlan {
-  /** A translation unit for each distinct kernel, written to the artifact's kernels/ folder. */
+  /** A C file for each distinct kernel, written to the artifact's kernels/ folder. */
   readonly sources: readonly SourceText[];
   /** kernels[function][bucket][launch] */
   readonly kernels: Readonly<Record<string, readonly (readonly EmittedKernel[])[]>>;
@@ -80,14 +80,19 @@ export async function compileKernels(
   isa: CpuIsa,
   { signal, onProgress, packed }: CompileOptions = {},
 ): Promise<CompiledKernels> {
+  const units = unitsOf(Object.values(emitted.kernels).flat(2));
+  const kernelsOf = new Map(units.map(({ name, kernels }) => [name, kernels]));
   let done = 0;
   let isUnpacked = false;
   const library = await compileOrUnpack(
     packed,
     () =>
-      compileShared(emitted.sources, {
+      compileShared(units, {
         isa,
-        onUnit: () => onProgress?.({ done: ++done, total: emitted.sources.length }),
+        onUnit: ({ name }) => {
+          done += kernelsOf.get(name) ?? 0;
+          onProgress?.({ done, total: emitted.sources.length });
+        },
         ...(signal === undefined ? {} : { signal }),
       }),
     (own) => {

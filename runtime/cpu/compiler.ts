@@ -59,7 +59,7 @@ export interface CompileOptions {
   /** When aborted, compilers end at once, and the signal's reason is thrown. */
   readonly signal?: AbortSignal;
   /** Called after each unit, from the cache or compiled; not called if the whole library is in the cache. */
-  readonly onUnit?: () => void;
+  readonly onUnit?: (unit: SourceText) => void;
 }
 
 export interface CompiledLibrary {

@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import { compileError, type SourceText } from './compileError.js';
 import type { ObjectCache } from './objectCache.js';
 import { runProcess } from './processes.js';
-import { precompileHeaders, removeHeaders, type HeaderFlags } from './sharedHeaders.js';
 import type { SystemCompiler } from './systemCompiler.js';
 
 export async function writeSynced(path: string, data: string | Uint8Array): Promise<void> {
@@ -27,7 +26,7 @@ export interface UnitBuild {
   readonly identity: Readonly<Record<string, unknown>>;
   readonly objects: ObjectCache;
   readonly signal: AbortSignal | undefined;
-  readonly onUnit: (() => void) | undefined;
+  readonly onUnit: ((unit: SourceText) => void) | undefined;
 }
 
 const objectOf = ({ name }: SourceText): string => `${name}.o`;
@@ -43,14 +42,12 @@ async function isCompiled(source: SourceText, folder: string, build: UnitBuild):
 }
 
 /** Compiles one unit to `{name}.o`. */
-async function compileUnit(source: SourceText, folder: string, build: UnitBuild, headers: HeaderFlags): Promise<void> {
+async function compileUnit(source: SourceText, folder: string, build: UnitBuild): Promise<void> {
   const { compiler, flags, objects, signal } = build;
   const object = objectOf(source);
   const shown = ['-pipe', '-fno-diagnostics-show-caret', '-fdiagnostics-color=never'];
-  const run = (more: readonly string[]) =>
-    runProcess(compiler.path, [...flags, ...shown, ...more, '-c', source.name, '-o', object], folder, signal);
-  let result = await run(headers);
-  if (result.status !== 0 && headers.length > 0 && signal?.aborted !== true) result = await run([]);
+  const argv = [...flags, ...shown, '-c', source.name, '-o', object];
+  const result = await runProcess(compiler.path, argv, folder, signal);
   signal?.throwIfAborted();
   if (result.status !== 0) throw compileError(compiler.path, source, result.stderr);
   await objects.keep(keyOf(source, build), join(folder, object));
@@ -72,15 +69,11 @@ export async function compileUnits(
   build: UnitBuild,
 ): Promise<readonly string[]> {
   const found = await allOf(sources.map((source) => isCompiled(source, folder, build)));
-  for (const isThere of found) if (isThere) build.onUnit?.();
-  const missing = sources.filter((_, i) => !found[i]);
-  const headers = await precompileHeaders(missing, { ...build, folder });
   await allOf(
-    missing.map(async (source) => {
-      await compileUnit(source, folder, build, headers);
-      build.onUnit?.();
+    sources.map(async (source, i) => {
+      if (!found[i]!) await compileUnit(source, folder, build);
+      build.onUnit?.(source);
     }),
   );
-  await removeHeaders(folder);
   return sources.map(objectOf);
 }

@@ -6,6 +6,7 @@ import {
   defaultSchedule,
   emitKernel,
   emitTranslationUnit,
+  unitsOf,
   isLegal,
   kernelSignature,
   parametersOf,
@@ -90,6 +91,23 @@ describe('generated text', () => {
     for (const { symbol } of kernels) expect(text.split(`void ${symbol}(`).length).toBe(2);
     expect(text).toContain('#define TW_ABI');
     expect(emitTranslationUnit(kernels)).toBe(text);
+  });
+
+  it('is few files of several kernels, each kernel once, whatever the order in which they come', () => {
+    const schedules = [32, 64, 96, 128].flatMap((kc) =>
+      [28, 42].map((mb): CpuSchedule => ({ kind: 'gemm', isa: 'avx512', mr: 14, nr: 32, kc, mb, nb: 64 })),
+    );
+    const kernels = ['o', 'down'].flatMap((name) =>
+      schedules.map((schedule) => emitKernel(kernelNamed(F32, name), F32, schedule, { T: 128, R: 128 })),
+    );
+    const units = unitsOf([...kernels, ...kernels]);
+    expect(units.map(({ name, kernels }) => [name, kernels])).toEqual([
+      ['kernels_0.c', 12],
+      ['kernels_1.c', 4],
+    ]);
+    for (const { symbol } of kernels)
+      expect(units.filter(({ text }) => text.includes(`void ${symbol}(`)).length).toBe(1);
+    expect(unitsOf(kernels.toReversed())).toEqual(units);
   });
 
   it('has symbols that C accepts', () => {

@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { compileModel } from '../../driver/compile/compile.js';
 import { cpu, cpuDevice, type CpuModel } from '../../driver/targets/cpu.js';
+import { unitsOf } from '../../codegen/cpu/index.js';
 import { emitPlan } from '../../driver/targets/cpuKernels.js';
 import { detectMachine } from '../../driver/machine.js';
 import type { Stage } from '../../ir/placement.js';
@@ -56,7 +57,7 @@ async function compile(mask: MaskKind): Promise<Compiled> {
   const checkpoint = describeRandomCheckpoint(folder, 3);
   const model = compileModel(checkpoint, cpu, cpuDevice(detectMachine(), 'auto'), { mask, maxTokens: TOKENS });
   const emitted = emitPlan(model.plan);
-  const { path: library } = await compileShared(emitted.sources, {
+  const { path: library } = await compileShared(unitsOf(Object.values(emitted.kernels).flat(2)), {
     isa: model.device.isa,
     settings: settingsIn(folder),
   });
