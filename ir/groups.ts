@@ -7,11 +7,11 @@
  * where the sum of a group is in f32 in order of k, and is added to the total by one fused multiply-add, in order of
  * groups. Codes less zero points are integers of at most 15, exact in any 16-bit float.
  *
- * Memory (layout `groups`): blocks of 8 rows × 128 columns, those of 8 rows one after another. A block is 128 words of
- * codes, 16 for each row, then for each row the word of each of its groups: the scale's f32 with the zero point in
- * the lowest eight bits, which scales of 16 bits leave free. Word 4·q + i of a row has columns 32·i + 2·q and its
- * neighbour, and those 8, 16 and 24 behind them: the elements that lane q of a quad multiplies in two steps of tensor
- * cores. Pair p of a word is in bits 4·p and 4·p + 16.
+ * Memory (layout `groups`): blocks of 8 rows × 128 columns, those of 128 columns one after another, so that many rows
+ * of them are one stretch. A block is 128 words of codes, 16 for each row, then for each row the word of each of its
+ * groups: the scale's f32 with the zero point in the lowest eight bits, which scales of 16 bits leave free. Word
+ * 4·q + i of a row has columns 32·i + 2·q and its neighbour, and those 8, 16 and 24 behind them: the elements that lane
+ * q of a quad multiplies in two steps of tensor cores. Pair p of a word is in bits 4·p and 4·p + 16.
  */
 
 export const GROUP_SIZES = [32, 64, 128] as const;
@@ -32,28 +32,36 @@ export const blockWords = (group: GroupSize): number => CODE_WORDS + (BLOCK_ROWS
 export const groupedBytes = (rows: number, k: number, group: GroupSize): number =>
   (rows / BLOCK_ROWS) * (k / BLOCK_COLUMNS) * blockWords(group) * 4;
 
-/** The word of a code, and the bits below it. */
+/** The first word of a block, in a matrix of `rows` rows. */
+const blockAt = (row: number, chunk: number, rows: number, group: GroupSize): number =>
+  (chunk * (rows / BLOCK_ROWS) + Math.floor(row / BLOCK_ROWS)) * blockWords(group);
+
+/** The word of a code, and the bits below it, in a matrix of `rows` rows. */
 export function codePlace(
   row: number,
   column: number,
-  k: number,
+  rows: number,
   group: GroupSize,
 ): { readonly word: number; readonly shift: number } {
-  const block = Math.floor(row / BLOCK_ROWS) * (k / BLOCK_COLUMNS) + Math.floor(column / BLOCK_COLUMNS);
+  const block = blockAt(row, Math.floor(column / BLOCK_COLUMNS), rows, group);
   const within = column % 32;
   const lane = (within % 8) >> 1;
   const word = 4 * lane + Math.floor((column % BLOCK_COLUMNS) / 32);
   return {
-    word: block * blockWords(group) + (row % BLOCK_ROWS) * WORDS_OF_ROW + word,
+    word: block + (row % BLOCK_ROWS) * WORDS_OF_ROW + word,
     shift: 4 * (within >> 3) + 16 * (within & 1),
   };
 }
 
-/** The word of a group's scale and zero point. */
-export function scalePlace(row: number, index: number, k: number, group: GroupSize): number {
+/** The word of a group's scale and zero point, in a matrix of `rows` rows. */
+export function scalePlace(row: number, index: number, rows: number, group: GroupSize): number {
   const inBlock = BLOCK_COLUMNS / group;
-  const block = Math.floor(row / BLOCK_ROWS) * (k / BLOCK_COLUMNS) + Math.floor(index / inBlock);
-  return block * blockWords(group) + CODE_WORDS + (row % BLOCK_ROWS) * inBlock + (index % inBlock);
+  return (
+    blockAt(row, Math.floor(index / inBlock), rows, group) +
+    CODE_WORDS +
+    (row % BLOCK_ROWS) * inBlock +
+    (index % inBlock)
+  );
 }
 
 /** The group in which weights are kept whose scales are for `columns` columns of k; undefined if there is none. */
@@ -118,11 +126,14 @@ export function packGroups(matrix: Grouped, rowOf: Int32Array, k: number, group:
   rowOf.forEach((row, at) => {
     if (row < 0) return;
     for (let column = 0; column < k; column++) {
-      const { word, shift } = codePlace(at, column, k, group);
+      const { word, shift } = codePlace(at, column, rowOf.length, group);
       words[word] = (words[word]! | (matrix.codes[row * k + column]! << shift)) >>> 0;
     }
     for (let i = 0; i < count; i++)
-      words[scalePlace(at, i, k, group)] = scaleWord(matrix.scales[row * count + i]!, matrix.zeros[row * count + i]!);
+      words[scalePlace(at, i, rowOf.length, group)] = scaleWord(
+        matrix.scales[row * count + i]!,
+        matrix.zeros[row * count + i]!,
+      );
   });
   return words;
 }

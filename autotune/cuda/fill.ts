@@ -55,7 +55,7 @@ export class DeviceFill {
       const place = { offset: Math.floor(i / own.sources) * own.bytes, bytes: own.bytes };
       return weight.group === undefined
         ? [{ ...packJob(weight, range), place }]
-        : (['codes', 'scales'] as const).map((part) => ({ ...groupJob(weight, range, part), place }));
+        : (['codes', 'scales'] as const).map((part) => ({ ...groupJob(weight, range, part, place.bytes), place }));
     });
     await this.run(memory, jobs);
   }

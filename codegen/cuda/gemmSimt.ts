@@ -68,25 +68,25 @@ function tileText(
     aDtype: a.dtype,
     aStride: a.stride,
     wType: CUDA_TYPES[w.dtype],
+    isGrouped: w.weight.group !== undefined,
     ...weightLoad(w),
   };
   return { text: groupFunctions(w.weight) + render('simtTile', values), values };
 }
 
 /** How element (r, k0 + c) behind row 0 of `w` is read, and elements from row to row, of eight rows at a time. */
-function weightLoad({ dtype, stride, weight: { group, k } }: ReturnType<CudaOperands['weight']>) {
+function weightLoad({ dtype, stride, weight: { group } }: ReturnType<CudaOperands['weight']>) {
   return group === undefined
     ? { wStride: stride, loadW: `tw_load_${dtype}(w + (long long)r * ${stride} + k0 + c)` }
-    : { wStride: groupedBytes(1, k, group), loadW: 'tw_load_group(w, r, k0 + c)' };
+    : { wStride: groupedBytes(1, BLOCK_COLUMNS, group), loadW: 'tw_load_group(w, blocks, r, k0 + c)' };
 }
 
 /** The function that reads weights in groups. */
-const groupFunctions = ({ group, k }: WeightDecl): string =>
+const groupFunctions = ({ group }: WeightDecl): string =>
   group === undefined
     ? ''
     : render('groupedLoad', {
         group,
-        chunks: k / BLOCK_COLUMNS,
         words: blockWords(group),
         groups: BLOCK_COLUMNS / group,
       });

@@ -123,7 +123,7 @@ class StepBuilder {
         const part = range(first, count);
         const { sourceRow, added = 0 } = source;
         const whole = { tensor, ...part, sourceRow, isScaled: place.scale !== undefined, added };
-        const job = own === undefined ? packJob(weight, whole) : groupJob(weight, whole, own);
+        const job = own === undefined ? packJob(weight, whole) : groupJob(weight, whole, own, place.target.bytes);
         const stagedAt = roundUp(this.stagedBytes, ALIGNMENT);
         const bytes = (count - 1) * stepBytes + lineBytes;
         const upload = stored && {

@@ -1,5 +1,5 @@
 /** Jobs of weights in groups (ir/groups.ts): codes and scales, each laid out by launches of its own. */
-import { BLOCK_COLUMNS } from '../../ir/groups.js';
+import { BLOCK_COLUMNS, groupedBytes } from '../../ir/groups.js';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { PACK_GROUPS } from './packGroupsKernel.js';
 import { launchOf, packJob, type DeviceJob, type PackRange } from './packJob.js';
@@ -11,8 +11,11 @@ export type GroupPart = 'codes' | 'scales';
 export const groupColumns = ({ k, group = BLOCK_COLUMNS }: WeightDecl, part: GroupPart): number =>
   part === 'codes' ? k : k / group;
 
-/** Job of tw_pack_groups: that of tw_pack_rows with the group as its stride. Throws for other than whole rows. */
-export function groupJob(weight: WeightDecl, range: PackRange, part: GroupPart): DeviceJob {
+/**
+ * Job of tw_pack_groups: that of tw_pack_rows, but its stride is the group, its end the rows of a weight of
+ * `weightBytes`. Throws for other than whole rows.
+ */
+export function groupJob(weight: WeightDecl, range: PackRange, part: GroupPart, weightBytes: number): DeviceJob {
   const { group } = weight;
   if (group === undefined || range.view !== undefined || !['encoded', 'random'].includes(range.tensor.kind))
     throw new Error(`Weight ${weight.name} is in no groups: its source is ${range.tensor.kind}.`);
@@ -20,6 +23,7 @@ export function groupJob(weight: WeightDecl, range: PackRange, part: GroupPart):
   const view = new DataView(bytes.buffer);
   view.setInt32(28, group, true);
   view.setInt32(60, part === 'scales' ? 1 : 0, true);
+  view.setInt32(84, weightBytes / groupedBytes(1, weight.k, group), true);
   const columns = part === 'scales' ? weight.k / group : weight.k / 8;
   return { bytes, launch: launchOf(columns, range.rows), symbol: PACK_GROUPS };
 }

@@ -6,7 +6,7 @@ export const PACK_GROUPS = 'tw_pack_groups';
 export const PACK_GROUPS_SOURCE = String.raw`
 /**
  * Weights in groups: the codes of a range of rows, or with isScaled the words of their scales. stride: columns of a
- * group. source: codes as f32, or the words. Made-up codes are uniform, around 8.
+ * group. end: rows of the weight. source: codes as f32, or the words. Made-up codes are uniform, around 8.
  */
 extern "C" __global__ void tw_pack_groups(const void *jobs, const void *source, void *weight, const void *) {
   const tw_pack_job job = *(const tw_pack_job *)jobs;
@@ -16,12 +16,13 @@ extern "C" __global__ void tw_pack_groups(const void *jobs, const void *source, 
   for (int row = blockIdx.y; row < job.rows; row += gridDim.y) {
     const int logical = tw_ordered(job.row + row, job.headDim, job.rotated, job.interleaved);
     const long long physical = tw_physical(logical, job.pairing, job.width, job.span);
-    unsigned *const blocks = (unsigned *)weight + physical / 8 * (job.k / 128) * words;
+    unsigned *const blocks = (unsigned *)weight + physical / 8 * words;
+    const long long next = (long long)(job.end / 8) * words;
     const int within = (int)(physical % 8);
     for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += gridDim.x * blockDim.x) {
       if (job.isScaled != 0) {
         const unsigned bits = job.kind == 0 ? ((const unsigned *)source)[(long long)row * count + at] : made;
-        blocks[(long long)(at / inBlock) * words + 128 + within * inBlock + at % inBlock] = bits;
+        blocks[at / inBlock * next + 128 + within * inBlock + at % inBlock] = bits;
         continue;
       }
       const int first = at / 16 * 128 + at % 4 * 32 + at % 16 / 4 * 2;
@@ -33,7 +34,7 @@ extern "C" __global__ void tw_pack_groups(const void *jobs, const void *source, 
             : (unsigned)(tw_mix(job.start + (job.first + index) * 0x9e3779b97f4a7c15ull) >> 60);
         bits |= code << (4 * (i / 2) + 16 * (i % 2));
       }
-      blocks[(long long)(at / 16) * words + within * 16 + at % 16] = bits;
+      blocks[at / 16 * next + within * 16 + at % 16] = bits;
     }
   }
 }

@@ -7,7 +7,7 @@
  */
 import type { CudaGemmSchedule, TensorMapDecl } from '../../../ir/cuda.js';
 import { BLOCK_COLUMNS, BLOCK_ROWS, blockWords, type GroupSize, ZERO_BITS } from '../../../ir/groups.js';
-import type { GemmKernel } from '../../../ir/kernel.js';
+import type { GemmKernel, Pairing } from '../../../ir/kernel.js';
 import { finishesRows, rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import { finishOfTile } from '../text/finish.js';
 import { kernelHead, physicalColumns, type CudaOperands, type EmittedCuda } from '../text/operands.js';
@@ -68,7 +68,12 @@ export function emitGrouped(
   const rangeChunks = Math.ceil(allChunks / RANGES);
   const span = (RANGES / split) * rangeChunks;
   const kBlocks = Math.min(span, allChunks);
-  const shared = ringOptions(kernel, schedule, layout, tiles, prologue, kBlocks);
+  const ringOf = ringOptions(kernel, schedule, layout, tiles, prologue, kBlocks);
+  const placed = ringOf.segments.map((place, i) => {
+    const { columns, pairing } = segments[i]!;
+    return { ...place, blocks: blocksOfChunk(columns, pairing) };
+  });
+  const shared = { ...ringOf, segments: placed };
   const { threads, prefetch } = shared;
   // The stage whose copies leave one ring of them.
   const lateBlock = Math.max(prefetch, kBlocks - schedule.stages);
@@ -84,6 +89,8 @@ export function emitGrouped(
     zeroBits: ZERO_BITS,
     ...{ rangeChunks, span },
     ...(split === RANGES ? { isOneRange: true, blockEnd: kBlocks } : { isOneRange: false, blockEnd: 'end' }),
+    ...{ rowsFullOffset: 16 * schedule.stages, rowsEmptyOffset: 16 * schedule.stages + 8 * layout.rowStages },
+    firstValueWarp: layout.consumerWarps + 2,
     isSplit: split > 1,
     isSplitInTwo: split === 2,
     isPartial: allChunks !== split * span,
@@ -104,9 +111,8 @@ export function emitGrouped(
     isRestrict: !finishesRows(kernel),
   });
   const finish = finishOfTile(kernel, operands, { tm, across: tiles.total, warps, isSmall: true }, `row0 / ${tm}`);
-  const ring = { ...common, stageBytes: layout.copiedBytes };
-  const loop = render('skinnyWgmma', {
-    ...ring,
+  const loop = render('groupedLoop', {
+    ...common,
     head,
     about: render('groupedAbout', common),
     consumer: render('groupedConsumer', common),
@@ -128,7 +134,10 @@ export function emitGrouped(
   };
 }
 
-/** Map 0 is the left operand, a box one slab of it; then each segment's weight, a box all blocks of one chunk. */
+/**
+ * Map 0 is the left operand, a box one slab of it; then each segment's weight, a row for each block of all chunks, a
+ * box those of the tile's columns in one chunk.
+ */
 function tensorMapsOf(
   kernel: GemmKernel,
   operands: CudaOperands,
@@ -137,46 +146,47 @@ function tensorMapsOf(
 ): TensorMapDecl[] {
   const a = operands.get(kernel.a);
   const words = blockWords(group);
-  const columns = (kernel.k / BLOCK_COLUMNS) * words;
+  const chunks = kernel.k / BLOCK_COLUMNS;
   return [
     {
       ...{ parameter: a.index, dtype: halfType(a.dtype), rows: kernel.rows, columns: kernel.k, stride: a.stride },
       ...{ boxRows: tm, boxColumns: SLAB, swizzle: 128 },
     },
     ...kernel.segments.map(({ weight, columns: own, pairing }): TensorMapDecl => ({
-      ...{ parameter: operands.get(weight).index, dtype: 'f32', rows: physicalColumns(own, pairing) / BLOCK_ROWS },
-      ...{ columns, stride: columns, boxRows: tn / BLOCK_ROWS, boxColumns: words, swizzle: 0 },
+      ...{ parameter: operands.get(weight).index, dtype: 'f32', rows: chunks * blocksOfChunk(own, pairing) },
+      ...{ columns: words, stride: words, boxRows: tn / BLOCK_ROWS, boxColumns: words, swizzle: 0 },
     })),
   ];
 }
 
+const blocksOfChunk = (columns: number, pairing: Pairing): number => physicalColumns(columns, pairing) / BLOCK_ROWS;
+
 /** Statements that fill a stage. */
 function loadTexts(
   { tm }: CudaGemmSchedule,
-  { split, aBytes, blockBytes, chunkBytes, stageBytes }: GroupedLayout,
+  { split, aBytes, weightsAt, chunkBytes, stageBytes }: GroupedLayout,
   span: number,
-): Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchA' | 'loadPrefetchB', string>> {
+): Readonly<Record<'loadA' | 'loadB' | 'loadPrefetchB', string>> {
   const each = (count: number, print: (i: number) => string): string =>
     Array.from({ length: count }, (_, i) => print(i)).join(' ');
   const a = (stage: string, block: string): string =>
     each(split * SLABS_OF_CHUNK, (slab) => {
       const first = (Math.floor(slab / SLABS_OF_CHUNK) * span * SLABS_OF_CHUNK + (slab % SLABS_OF_CHUNK)) * SLAB;
       return (
-        `tw_load_box(shared + ${stage} * ${stageBytes} + ${slab * tm * SLAB * 2}, &m0, ` +
-        `${block} * ${BLOCK_COLUMNS} + ${first}, row0, full + 8 * ${stage});`
+        `tw_load_box(shared + ${stage} * ${aBytes} + ${slab * tm * SLAB * 2}, &m0, ` +
+        `${block} * ${BLOCK_COLUMNS} + ${first}, row0, rowsFull + 8 * ${stage});`
       );
     });
   const b = (stage: string, block: string): string =>
     each(
       split,
       (part) =>
-        `tw_load_box(shared + ${stage} * ${stageBytes} + ${aBytes + part * chunkBytes}, weight, ` +
-        `(${block} + ${part * span}) * ${blockBytes / 4}, column0 / ${BLOCK_ROWS}, full + 8 * ${stage});`,
+        `tw_load_box(shared + ${stage} * ${stageBytes} + ${weightsAt + part * chunkBytes}, weight, ` +
+        `0, (${block} + ${part * span}) * blocks + firstBlock, full + 8 * ${stage});`,
     );
   return {
     loadA: a('stage', 'block'),
     loadB: b('stage', 'block'),
-    loadPrefetchA: a('i', 'i'),
     loadPrefetchB: b('i', 'i'),
   };
 }

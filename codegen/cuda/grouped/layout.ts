@@ -6,6 +6,8 @@ import { roundUp } from '../../../ir/types.js';
 import { fragmentProblem } from '../text/programs.js';
 import { skinnyTileStep } from '../skinny/layout.js';
 
+/** Stages of rows, by their columns: rows come from L2, and fewer would not cover the way from there. */
+const ROW_STAGES: Readonly<Record<number, number>> = { 128: 8, 256: 4, 512: 4 };
 /** Columns of k in a row of a box: the width of the swizzle pattern. */
 export const SLAB = 64;
 const ALIGNMENT = 1024;
@@ -39,13 +41,17 @@ export interface GroupedLayout {
   readonly consumerWarps: number;
   readonly valueWarps: number;
   readonly warps: number;
+  /** Rows that lie in shared memory: stages, and bytes of each. */
+  readonly rowStages: number;
   readonly aBytes: number;
+  /** Where weights begin. */
+  readonly weightsAt: number;
   /** Of a block of 8 weights × 128 of k, and of all of a chunk. */
   readonly blockBytes: number;
   readonly chunkBytes: number;
-  /** From one stage to the next, and what copies bring of it. */
+  /** From one stage of weights to the next, and what copies bring of it. */
   readonly stageBytes: number;
-  readonly copiedBytes: number;
+  readonly boxBytes: number;
   readonly pitch: number;
   readonly barrierOffset: number;
   readonly valuesOffset: number;
@@ -61,15 +67,17 @@ export function groupedLayout(schedule: CudaGemmSchedule, rowValues: number, gro
   const valueWarps = rowValues === 0 ? 0 : Math.ceil(tm / (tn < 128 ? 16 : 64));
   const aBytes = tm * tk * 2;
   const blockBytes = blockWords(group) * 4;
-  const boxBytes = (tn / BLOCK_ROWS) * blockBytes;
-  const chunkBytes = roundUp(boxBytes, BOX_ALIGNMENT);
-  const stageBytes = roundUp(aBytes + split * chunkBytes, ALIGNMENT);
+  const rowStages = Math.min(stages, ROW_STAGES[tk] ?? stages);
+  const weightsAt = rowStages * aBytes;
+  const chunkBytes = roundUp((tn / BLOCK_ROWS) * blockBytes, BOX_ALIGNMENT);
+  const stageBytes = split * chunkBytes;
   const pitch = tn + 8;
-  const barrierOffset = Math.max(stages * stageBytes, regions * tm * pitch * 4);
-  const valuesOffset = barrierOffset + roundUp(2 * BARRIER * stages, 16);
+  const barrierOffset = roundUp(Math.max(weightsAt + stages * stageBytes, regions * tm * pitch * 4), BOX_ALIGNMENT);
+  const valuesOffset = barrierOffset + roundUp(2 * BARRIER * (stages + rowStages), 16);
   return {
-    ...{ groups, split, regions, consumerWarps, valueWarps, warps: consumerWarps + 1 + valueWarps },
-    ...{ aBytes, blockBytes, chunkBytes, stageBytes, copiedBytes: aBytes + split * boxBytes, pitch },
+    ...{ groups, split, regions, consumerWarps, valueWarps, warps: consumerWarps + 2 + valueWarps },
+    ...{ rowStages, aBytes, weightsAt, blockBytes, chunkBytes, stageBytes, pitch },
+    boxBytes: ((split * tn) / BLOCK_ROWS) * blockBytes,
     ...{ barrierOffset, valuesOffset },
     sharedBytes: ALIGNMENT + valuesOffset + tm * rowValues * 4,
   };

@@ -44,7 +44,6 @@ export function emitSkinnyWgmma(
     ...layout,
     ...loadTexts({ tm, tn, tk, slabs, aBytes, stageBytes, mmaType, ...boxes }),
     ...ring,
-    beginsNextLate: false,
     accumulators: wn / 2,
     groupsOfEight: wn / 8,
     manyGroups: layout.groups > 1,

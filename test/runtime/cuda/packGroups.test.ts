@@ -1,7 +1,7 @@
 /** Weights in groups through the real addon and the device's own code on the fake driver: the values of their files. */
 import { expect, it } from 'vitest';
 import { wordCodes, type CodesEncoding } from '../../../ir/encoding.js';
-import { codePlace, scalePlace, type GroupSize } from '../../../ir/groups.js';
+import { codePlace, groupedBytes, scalePlace, type GroupSize } from '../../../ir/groups.js';
 import type { WeightDecl } from '../../../ir/kernel.js';
 import { physicalToLogical } from '../../../ir/packing.js';
 import { loadDeviceWeights } from '../../../runtime/cuda/weights.js';
@@ -19,8 +19,9 @@ const BITS = new Uint32Array(FLOAT.buffer);
 
 /** Element (row, column) of packed words. */
 function valueAt(words: Uint32Array, row: number, column: number, group: GroupSize): number {
-  const { word, shift } = codePlace(row, column, K, group);
-  const scale = words[scalePlace(row, Math.floor(column / group), K, group)]!;
+  const rows = words.byteLength / groupedBytes(1, K, group);
+  const { word, shift } = codePlace(row, column, rows, group);
+  const scale = words[scalePlace(row, Math.floor(column / group), rows, group)]!;
   BITS[0] = scale & ~15;
   return (((words[word]! >>> shift) & 15) - (scale & 15)) * FLOAT[0]!;
 }
