@@ -123,6 +123,13 @@ module.exports = {
       to: { path: '^test/' },
     },
     {
+      name: 'no-test-runner-on-a-gpu',
+      severity: 'error',
+      comment: 'The bundle runs test/gpu by Node itself, where no development package is.',
+      from: { path: '^test/gpu/' },
+      to: { path: 'node_modules/vitest', reachable: true },
+    },
+    {
       name: 'no-dev-package-in-product',
       severity: 'error',
       comment:

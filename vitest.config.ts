@@ -87,7 +87,7 @@ const testsIn = (folder: string): string[] =>
   readdirSync(join(import.meta.dirname, folder), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.test.ts'))
     .map((name) => `${folder}/${name}`);
-/** Files with cases that run in test:slow only (test/support/thorough.ts, TESTED of test/codegen/harness.ts). */
+/** Files with cases that run in test:slow only (test/support/thorough.ts, TESTED of test/codegen/tested.ts). */
 const THOROUGH = testsIn('test').filter((file) =>
   /\/support\/thorough\.js'|\bTESTED\b/.test(readFileSync(join(import.meta.dirname, file), 'utf8')),
 );
@@ -96,6 +96,7 @@ const LENGTHY = [
   'autotune/cpu/measure',
   'autotune/cpu/measureStep',
   'autotune/cuda/measure',
+  'autotune/cuda/measureStep',
   'autotune/cuda/rival',
   'autotune/cuda/tune',
   'bench/checkpoint',

@@ -22,7 +22,6 @@ import type { BufferDType } from '../../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { quickCc } from '../support/quickCc.js';
 import { runFolder } from '../support/runFolder.js';
-import { isThorough } from '../support/thorough.js';
 
 const FLAGS = readFileSync('/proc/cpuinfo', 'utf8');
 const hasFlags = (...names: string[]): boolean => names.every((name) => new RegExp(`\\b${name}\\b`).test(FLAGS));
@@ -33,9 +32,6 @@ export const RUNNABLE: readonly CpuIsa[] = [
   ...(hasFlags('avx2', 'fma', 'f16c') ? ['avx2' as const] : []),
   ...(hasFlags('avx512f', 'avx512bw', 'avx512dq', 'avx512vl') ? ['avx512' as const, 'amx' as const] : []),
 ];
-
-/** Those that CI tests at length: all but the portable one, which test:slow has too. */
-export const TESTED = isThorough || RUNNABLE.length === 1 ? RUNNABLE : RUNNABLE.slice(1);
 
 const DRIVER = `
 #include <pthread.h>

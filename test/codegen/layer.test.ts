@@ -71,9 +71,9 @@ describe.each([...RUNNABLE])('a layer on %s', (isa) => {
   // One instruction set runs every shape, in f32 or bf16; the others run the two shapes with the most awkward pairs and
   // heads.
   const shapesOf = {
-    f32: casesHere([1, 0, 3], ...(isa === 'avx512' ? [1, 2] : isa === 'avx2' ? [0] : [2])),
-    bf16: casesHere([2, 1, 4], ...(isa === 'avx512' ? [0, 1, 2] : isa === 'avx2' ? [0] : [])),
-    amx: casesHere([0, 1, 2, 3, 4], 0, 2, 3),
+    f32: casesHere([1, 0, 3], ...(isa === 'avx512' ? [1] : isa === 'avx2' ? [0] : [])),
+    bf16: casesHere([2, 1, 4], ...(isa === 'avx512' ? [0, 1] : [])),
+    amx: casesHere([0, 1, 2, 3, 4], 0, 2),
   };
   const cases = modes.flatMap((mode) => shapesOf[mode].map((i) => ({ mode, i, shape: SHAPES[i]! })));
   it.each(cases)('agrees with float64: $mode, shape $i', ({ mode, i, shape }) => {

@@ -14,7 +14,8 @@ import { interfaceOf } from '../support/interface.js';
 import { quadPanels } from '../support/quadPanels.js';
 import { expectSame } from '../support/sameValues.js';
 import { isThorough } from '../support/thorough.js';
-import { TESTED, runGenerated } from './harness.js';
+import { runGenerated } from './harness.js';
+import { TESTED } from './tested.js';
 import { acc, element, add, store } from './modules.js';
 
 const FACTS = { isas: ['portable', 'avx2', 'avx512'] as const, l1: 32768, l2: 1 << 20 };

@@ -107,7 +107,9 @@ describe('products of whole rows', () => {
   const isas = RUNNABLE;
   const plain = isas.filter((isa) => isa === 'avx2' || (isa === 'avx512' && isThorough));
   const cases = [isas, plain].flatMap((some, i) =>
-    some.flatMap((isa) => SCHEDULES[isa].map((shape) => ({ isa, shape, isPlain: i === 1 }))),
+    some.flatMap((isa) =>
+      SCHEDULES[isa].slice(0, isThorough ? undefined : 1).map((shape) => ({ isa, shape, isPlain: i === 1 })),
+    ),
   );
   it.each(cases)('$isa $shape, without features: $isPlain', ({ isa, shape: [mr, nr, mb], isPlain }) => {
     const schedule: CpuGemmSchedule = { kind: 'gemm', isa, mr, nr, kc: 256, mb, nb: 64 };

@@ -268,7 +268,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
     ['in a micro-batch', 70],
     ['while the weights are loaded', 3],
   ] as const;
-  test.each(casesHere<(typeof MOMENTS)[number]>(MOMENTS, 0))(
+  test.each(casesHere<(typeof MOMENTS)[number]>(MOMENTS))(
     'leaves no process behind if it is killed while its device hangs, %s',
     async (_when, launches) => {
       const marker = join(temporaryFolder(), 'hung');

@@ -259,7 +259,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     expect(textOf(out, 'samples')).toBe(samples);
   });
 
-  test.each(casesHere<'SIGINT' | 'SIGKILL'>(['SIGKILL', 'SIGINT'], 0))('end with their parent: %s', async (signal) => {
+  thorough.each(['SIGKILL', 'SIGINT'] as const)('end with their parent: %s', async (signal) => {
     // If the machine was too busy to look before the run was over, try again.
     for (;;) {
       const out = temporaryFolder();

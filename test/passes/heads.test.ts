@@ -1,5 +1,6 @@
 /** Norms of heads with rotation behind them, as graphs write them: kernels compute what the graph computes. */
 import { describe, expect, it } from 'vitest';
+import { casesHere } from '../support/thorough.js';
 import { defaultCudaSchedule } from '../../codegen/cuda/index.js';
 import { defaultSchedule } from '../../codegen/cpu/index.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
@@ -80,7 +81,7 @@ describe('norms of heads', () => {
     kernelsOf(normedHeads(headDim, 4, 2));
   });
 
-  it.each([32, 20])('of %i columns compute it in C', (headDim) => {
+  it.each(casesHere([32, 20], 1))('of %i columns compute it in C', (headDim) => {
     const graph = parse(normedHeads(headDim));
     const env = environment(graph);
     const module = lowerAsIs(graph);
@@ -96,7 +97,7 @@ describe('norms of heads', () => {
     });
   });
 
-  it.each([32, 20])('of %i columns compute it in CUDA', (headDim) => {
+  it.each(casesHere([32, 20], 0))('of %i columns compute it in CUDA', (headDim) => {
     const graph = optimise(parse(normedHeads(headDim)), TENSOR_CORES);
     const env = environment(graph);
     const module = lower(graph, TENSOR_CORES);

@@ -232,7 +232,7 @@ describe('the emulation', () => {
   const s = FORGETFUL;
   const data = dataOf(s, ends([...EDGES, ...ZOO]), 4);
   const whole = emulate(s, MMA, data).out;
-  it.each([
+  const FORGOTTEN = [
     ['to wait for copies', '      tw_cp_async_wait<SLOTS - 2>();\n', ''],
     ['the barrier of a step', '      __syncthreads();  /* The tile is there', '      /* The tile is there'],
     ['the barrier between trees', 'if (stop <= highest) __syncthreads();  /* Keys of the next', '/* Keys of the next'],
@@ -243,7 +243,8 @@ describe('the emulation', () => {
       'const int key = root + tile * KEYS;\n      tw_cp',
       'const int key = root / KEYS * KEYS + tile * KEYS;\n      tw_cp',
     ],
-  ])('notices a kernel that forgets %s', (_, what, by) => {
+  ] as const;
+  it.each(casesHere<(typeof FORGOTTEN)[number]>(FORGOTTEN, 0, 4))('notices a kernel that forgets %s', (_, what, by) => {
     const outcomes = [false, true].map((backwards) => {
       try {
         return emulate(s, MMA, data, { backwards, mutate: (text) => text.replace(what, by) }).out;

@@ -81,12 +81,13 @@ describe('shared tiles', () => {
     }
   });
 
-  it.each([
+  const NEEDED = [
     ['the tiles that a run has from the run before', 's_shared[run] = tiles;', 's_shared[run] = tiles + 1;'],
     ['the runs that share a tile', 's_shared[to] > tile.index', 's_shared[to] > tile.index + 1'],
     ['the end of a chunk', 'key > CHUNK, o, top0', 'false, o, top0'],
     ['the total of the chunks before', 'if (last0 >= CHUNK) add_total<0>', 'if (false) add_total<0>'],
-  ])('need %s', (_what, text, by) => {
+  ] as const;
+  it.each(casesHere<(typeof NEEDED)[number]>(NEEDED, 3))('need %s', (_what, text, by) => {
     const data = treeCall(s, 5);
     const right = emulate(s, shared(queries), data, OPTIONS).out;
     const { out } = emulate(s, shared(queries), data, { ...OPTIONS, mutate: (source) => source.replace(text, by) });

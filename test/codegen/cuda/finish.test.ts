@@ -58,7 +58,7 @@ const CASES: readonly Case[] = [
 ];
 
 describe('rows that a contraction finishes', () => {
-  it.each(CASES)('are those of a loop: $what', ({ rows, columns, schedules }) => {
+  it.each(casesHere(CASES, 0))('are those of a loop: $what', ({ rows, columns, schedules }) => {
     const plain = postNorm(rows, columns, 16, 1);
     const want = emulateModule(plain.module, { ...plain, schedules: [schedules[0]!, LOOP] }).values;
     // Each schedule twice: the second launch begins with the numbers that the first has left.
@@ -120,7 +120,7 @@ describe.runIf(hasNvcc)('nvcc', () => {
     ['sm_80', gemm('mma', 'cooperative', [128, 128, 32, 4])],
     ['sm_90a', gemm('wgmma', 'deferred', [128, 256, 64, 3], 2)],
   ];
-  it.each(casesHere(COMPILED, 1))('compiles it for %s without spills', (arch, schedule) => {
+  thorough.each(COMPILED)('compiles it for %s without spills', (arch, schedule) => {
     const text = emitCudaKernel(kernel, module, schedule, everyExtent(module.interface, 8448));
     expect(compileByNvcc([text], arch)[0]).toMatchObject({ spillStores: 0, spillLoads: 0 });
   });

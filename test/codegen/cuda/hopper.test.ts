@@ -194,7 +194,7 @@ describe('equal logits', () => {
 });
 
 describe('the bits of a result', () => {
-  it('do not depend on the tile, the number of blocks, or the order of threads', () => {
+  thorough('do not depend on the tile, the number of blocks, or the order of threads', () => {
     const first = run(wgmma('pingpong', 64, 96, 3), wgmma('pingpong', 64, LOGPROB_BLOCK, 3), 'bf16').got;
     const others = [
       [wgmma('cooperative', 256, 96, 2), 2, { backwards: true, multiprocessors: 2 }],

@@ -186,7 +186,6 @@ describe('a loop on a GPU', () => {
         { columns: 264, threads: 256 },
         { columns: 1296, threads: 32 },
       ],
-      0,
       2,
     ),
   )('reads and writes long rows: $columns columns, $threads threads', ({ columns, threads }) => {
@@ -306,9 +305,7 @@ describe('a loop on a GPU', () => {
         { columns: 1296, threads: 32 },
         { columns: 2576, threads: 64 },
       ],
-      1,
       3,
-      4,
     ),
   )('goes on with rows that are complete: $columns columns, $threads threads', ({ columns, threads }) => {
     const { T, buffers, outputs, finish, inputs } = finishedLoop(random, columns);

@@ -11,7 +11,7 @@ import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { scoringBucket } from '../../../ir/scoring.js';
 import { compileByNvcc, hasNvcc, type NvccReport } from '../../support/nvcc.js';
 import { expectSame } from '../../support/sameValues.js';
-import { casesHere } from '../../support/thorough.js';
+import { casesHere, thorough } from '../../support/thorough.js';
 import { emulateModule } from './emulate.js';
 import { emulateLayerGemm } from './emulateLayerGemm.js';
 import { cudaLayer } from './modules.js';
@@ -105,7 +105,7 @@ describe('every epilogue of a layer', () => {
   const epilogues = casesHere<LayerGemm>(['qkv', 'o', 'gateUp', 'down'], 2).flatMap((which) =>
     casesHere([1, 20], 1).map((rows) => ({ which, rows })),
   );
-  it.each(epilogues)('has the bits of mma and of wgmma: $which of $rows', ({ which, rows }) => {
+  thorough.each(epilogues)('has the bits of mma and of wgmma: $which of $rows', ({ which, rows }) => {
     const layer = layerGemm(which, hidden, inter, headDim);
     // Several row tiles, or one that is mostly empty: both numbers of rows run the same kernels.
     const tm = which === 'qkv' || which === 'gateUp' ? 8 : 32;
