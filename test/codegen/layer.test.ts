@@ -66,17 +66,22 @@ function check(
   }
 }
 
-describe.each([...RUNNABLE])('a layer on %s', (isa) => {
+/** One instruction set runs every shape; the others run those with the most awkward pairs and heads. */
+function casesOf(isa: CpuIsa) {
   const modes = isa === 'amx' ? (['amx'] as const) : (['f32', 'bf16'] as const);
-  // One instruction set runs every shape, in f32 or bf16; the others run the two shapes with the most awkward pairs and
-  // heads.
   const shapesOf = {
-    f32: casesHere([1, 0, 3], ...(isa === 'avx512' ? [1] : isa === 'avx2' ? [0] : [])),
+    f32: casesHere(
+      [1, 0, 3],
+      ...(isa === 'avx512' ? [1] : isa === RUNNABLE[1] ? [0] : RUNNABLE.length === 1 ? [2] : []),
+    ),
     bf16: casesHere([2, 1, 4], ...(isa === 'avx512' ? [0, 1] : [])),
     amx: casesHere([0, 1, 2, 3, 4], 0, 2),
   };
-  const cases = modes.flatMap((mode) => shapesOf[mode].map((i) => ({ mode, i, shape: SHAPES[i]! })));
-  it.each(cases)('agrees with float64: $mode, shape $i', ({ mode, i, shape }) => {
+  return modes.flatMap((mode) => shapesOf[mode].map((i) => ({ mode, i, shape: SHAPES[i]! })));
+}
+
+describe.each(RUNNABLE.filter((isa) => casesOf(isa).length > 0))('a layer on %s', (isa) => {
+  it.each(casesOf(isa))('agrees with float64: $mode, shape $i', ({ mode, i, shape }) => {
     // One shape of the vector instruction sets is compiled with the product's own flags.
     check(isa, mode, shape, 11 + i, isa === 'portable' || i !== (isa === 'avx2' ? 1 : 0));
   });
