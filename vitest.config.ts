@@ -17,7 +17,6 @@ const LONG = [
   'e2e/interrupted',
   'codegen/attention',
   'codegen/gemm',
-  'codegen/heads',
   'e2e/tune',
   'e2e/gpuPipeline',
   'e2e/badData',
@@ -108,9 +107,12 @@ const LENGTHY = [
   'codegen/cuda/attentionWindow',
   'codegen/cuda/demo',
   'codegen/cuda/hopperE4m3Model',
+  'codegen/cuda/loop',
   'codegen/cuda/randomModel',
+  'codegen/cuda/rowSums',
   'codegen/cuda/slotStores',
   'codegen/draw',
+  'codegen/heads',
   'codegen/randomPrograms',
   'e2e/ablation',
   'e2e/cacheFp8',
@@ -134,6 +136,7 @@ const LENGTHY = [
   'eval/resume',
   'examples/golden',
   'runtime/cuda/racecheckReports',
+  'runtime/stages',
   'runtime/step',
 ].map((name) => `test/${name}.test.ts`);
 /** A file that is named on the command line runs once. */

@@ -85,7 +85,7 @@ describe.skipIf(!isBuilt)('generate', () => {
     expect(biased!.tokens[0]).not.toBe(greedy!.tokens[0]);
   });
 
-  it('ends with the memory for keys and values, and with the context', async () => {
+  thorough('ends with the memory for keys and values, and with the context', async () => {
     const [cache] = linesOf(
       success(await generate('The sky is', '--ignore-eos', '--cache-tokens', '32', '--json')).stdout,
     );

@@ -41,17 +41,21 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     ? ((await import(pathToFileURL(INDEX).href)) as typeof Library)
     : ({} as typeof Library);
 
-  it('runs the examples of docs/library.md', () => {
-    const text = readFileSync(join(ROOT, 'docs', 'library.md'), 'utf8');
-    const [scoring = '', generating = ''] = [...text.matchAll(/```js\n(.*?)```/gs)].map(([, example]) => example);
-    const { stdout, stderr } = runExample(scoring);
-    expect(stdout).toMatch(/^question 0: .+\nquestion 1: .+\naccuracy 0\.\d\d ± 0\.\d\d\n$/);
-    expect(stderr).toMatch(/^20 of 20$/m);
-    expect(runExample(generating).stdout.trimEnd().split('\n').sort()).toEqual([
-      expect.stringMatching(/^prompt 0 \((length|stop|eos)\): \S/) as string,
-      expect.stringMatching(/^prompt 1 \((length|stop|eos)\):/) as string,
-    ]);
-  }, 120_000);
+  thorough(
+    'runs the examples of docs/library.md',
+    () => {
+      const text = readFileSync(join(ROOT, 'docs', 'library.md'), 'utf8');
+      const [scoring = '', generating = ''] = [...text.matchAll(/```js\n(.*?)```/gs)].map(([, example]) => example);
+      const { stdout, stderr } = runExample(scoring);
+      expect(stdout).toMatch(/^question 0: .+\nquestion 1: .+\naccuracy 0\.\d\d ± 0\.\d\d\n$/);
+      expect(stderr).toMatch(/^20 of 20$/m);
+      expect(runExample(generating).stdout.trimEnd().split('\n').sort()).toEqual([
+        expect.stringMatching(/^prompt 0 \((length|stop|eos)\): \S/) as string,
+        expect.stringMatching(/^prompt 1 \((length|stop|eos)\):/) as string,
+      ]);
+    },
+    120_000,
+  );
 
   function runExample(example: string): { readonly stdout: string; readonly stderr: string } {
     const file = join(folder, 'example.mjs');
