@@ -78,6 +78,8 @@ export interface CudaAttentionSchedule {
    * blocks of one query in the mma skeleton under a path mask.
    */
   readonly teams?: number;
+  /** Whether a block is one warp, which takes a query's whole path by itself. Absent: teams take its chunks. */
+  readonly lone?: true;
   /**
    * Whether paths in a block that begin alike read the tiles of keys that they share once. Absent: paths are read one
    * after another. For blocks of several queries in the mma skeleton under a path mask.

@@ -18,6 +18,7 @@ import {
   WGMMA_KEYS,
 } from './attentionTile.js';
 import { columnsBase, DESCRIPTOR_BASE, operandType, SLAB_BYTES, stepOf, wgmmaOperands } from './wgmma/instruction.js';
+import { DTYPE_BYTES } from '../../ir/types.js';
 import { floatLiteral } from './text/literals.js';
 import { BOUNDED_UNIT, capFunctions, capText } from './text/softCap.js';
 import type { CudaOperands, EmittedCuda, Operand } from './text/operands.js';
@@ -54,7 +55,7 @@ export function emitAttention(
   const masks = maskBuffers(mask).map((name) => operands.get(name));
   const scales = scaleBuffers(kernel).map((name) => operands.get(name));
   const queryRow = kernel.queryRow === undefined ? undefined : operands.get(kernel.queryRow);
-  const { isDecode, rows, isGrouped, threads, slots, blocks, dynamicBytes } = tileOf(kernel, schedule);
+  const { isDecode, isLone, rows, isGrouped, threads, slots, blocks, dynamicBytes } = tileOf(kernel, schedule);
   const parameters = new Set(
     [q, k, v, out, ...scales, ...masks, ...(queryRow === undefined ? [] : [queryRow])].map(({ name }) => name),
   ).size;
@@ -80,6 +81,8 @@ export function emitAttention(
     qStride: q.stride,
     kStride: k.stride,
     vStride: v.stride,
+    kUnits: unitsOf(k),
+    vUnits: unitsOf(v),
     outStride: out.stride,
     ...keyValues(kernel, [q, k, v], scales),
     ...maskValues(mask, masks),
@@ -91,7 +94,7 @@ export function emitAttention(
     skeleton !== 'simt'
       ? renderMma(mmaTemplate(kernel, schedule), {
           ...values,
-          ...(isDecode
+          ...(isDecode || isLone
             ? decodeValues(kernel, schedule, [...masks, ...(queryRow === undefined ? [] : [queryRow])])
             : {}),
           warps: isDecode ? PATH_CHUNK / keys : rows / MMA_ROWS,
@@ -103,7 +106,7 @@ export function emitAttention(
           scale: floatLiteral((kernel.cap ?? kernel.scale) * Math.LOG2E),
           cap: kernel.cap !== undefined,
           capFactor: floatLiteral((kernel.scale / (kernel.cap ?? 1)) * BOUNDED_UNIT),
-          queriesInRegisters: d <= MAX_HEAD_IN_REGISTERS,
+          queriesInRegisters: isLone || d <= MAX_HEAD_IN_REGISTERS,
           isWideOut: out.dtype === 'f32',
         })
       : render('attentionSimt', {
@@ -178,7 +181,9 @@ function hopperText(d: number, dtype: string): string {
 function mmaTemplate(kernel: AttentionKernel, schedule: CudaAttentionSchedule): MmaTemplate {
   if (kernel.mask.kind !== 'path') return 'attentionMma';
   if (schedule.skeleton === 'wgmma') return 'attentionPathWgmma';
-  if (tileOf(kernel, schedule).isDecode) return 'attentionPathDecode';
+  const { isDecode, isLone } = tileOf(kernel, schedule);
+  if (isLone) return 'attentionPathLone';
+  if (isDecode) return 'attentionPathDecode';
   return schedule.sharesTiles === true ? 'attentionPathShared' : 'attentionPathMma';
 }
 
@@ -193,11 +198,15 @@ function decodeValues(
     teams,
     isCluster: cluster > 1,
     manyTeams: teams > 1,
+    isHalf: kernel.heads / kernel.kvHeads <= MMA_ROWS / 2,
     readsAhead: indices.every(({ isInput }) => isInput),
     teamBytes: decodeTeamBytes(kernel, keys),
-    unrolledCopies: Math.min(4, rowPieces(kernel)),
+    wholeRows: 32 % rowPieces(kernel) === 0,
   };
 }
+
+/** Units of 16 bytes from a row of an operand to the next. */
+const unitsOf = ({ stride, dtype }: Operand): number => (stride * DTYPE_BYTES[dtype]) / 16;
 
 /** What templates read about keys and values: as attention multiplies them, or as codes with `scales`. */
 function keyValues(

@@ -5,10 +5,14 @@
 import { indent } from './text/statements.js';
 import { render } from './text/templates.js';
 
-/** A kernel on tensor cores: over trees; of one query of a path; of queries of paths, run by run or tile by tile. */
+/**
+ * A kernel on tensor cores: over trees; of one query of a path, by teams or by one warp; of queries of paths, run by run
+ * or tile by tile.
+ */
 export type MmaTemplate =
   | 'attentionMma'
   | 'attentionPathDecode'
+  | 'attentionPathLone'
   | 'attentionPathMma'
   | 'attentionPathShared'
   | 'attentionPathWgmma';
@@ -26,13 +30,19 @@ function partsOf(template: MmaTemplate, values: object): Readonly<Record<string,
     case 'attentionPathDecode':
       return {
         power2: part('attentionPower2', values),
-        functions: render('attentionDecodeFunctions', values),
+        ...queryParts(values),
         merge: part('attentionDecodeMerge', values),
+      };
+    case 'attentionPathLone':
+      return {
+        ...pathParts({ ...values, isLone: true, slot: 'slot' }, 2, 2),
+        ...queryParts(values),
+        totals: totals(values),
       };
     case 'attentionPathMma':
       return pathParts(values, 4, 3);
     case 'attentionPathShared':
-      return pathParts(values, 3, 2);
+      return { ...pathParts(values, 3, 2), totals: totals(values) };
     case 'attentionPathWgmma':
       return {
         producer: part('attentionWgmmaProducer', values, 2),
@@ -45,13 +55,23 @@ function partsOf(template: MmaTemplate, values: object): Readonly<Record<string,
 
 /** A step of the softmax over one tile of keys, and what ends a path. */
 function pathParts(values: object, tileDepth: number, storeDepth: number): Readonly<Record<string, string>> {
-  const tile = { ...values, ...tileParts({ ...values, slot: 'at_slot' }) };
+  const tile = { ...values, ...tileParts({ slot: 'at_slot', ...values }) };
   return {
     power2: part('attentionPower2', values),
     tile: part('attentionPathTile', tile, tileDepth),
     store: part('attentionPathStore', values, storeDepth),
   };
 }
+
+/** How a block finds its only query, and holds it. */
+const queryParts = (values: object): Readonly<Record<string, string>> => ({
+  functions: render('attentionDecodeFunctions', values),
+  path: part('attentionOneQuery', values, 1),
+  operand: part('attentionQueryOperand', values, 1),
+  copy: part('attentionCopyRows', values, 1),
+});
+
+const totals = (values: object): string => part('attentionPathTotals', values);
 
 /** The products of one tile of keys and values, and the exponentials between them. `slot`: where the tile lies. */
 const tileParts = (values: object & { slot: string }, depth = 0): Readonly<Record<string, string>> => ({

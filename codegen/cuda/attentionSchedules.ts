@@ -4,7 +4,7 @@ import { CLUSTER_SIZES, type ClusterSize, type CudaArch, type CudaAttentionSched
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { hasOwnKeys } from '../../ir/kernelAccess.js';
-import { MMA_ROWS, MOST_ROWS, tileOf } from './attentionTile.js';
+import { LONE_BLOCKS, MMA_ROWS, MOST_ROWS, tileOf } from './attentionTile.js';
 import { WGMMA_ROWS } from './wgmma/instruction.js';
 
 /**
@@ -38,6 +38,8 @@ const QUERIES = { simt: [16, 8, 32, 4], mma: [64, 128, 32, 16] } as const;
 const PATH_QUERIES = [1, 2, 4, 8, 16, 32, 64, 128] as const;
 /** Teams of a block of one query over a path. */
 const TEAMS = [2, 4] as const;
+/** The answer and the total of the chunks before it lie in registers. */
+const MAX_LONE_HEAD = 128;
 /** Rows of a tile over a path that are best for prompts. */
 const PATH_ROWS = 64;
 
@@ -54,6 +56,8 @@ function queriesOf(
 
 /** Blocks of one team for each multiprocessor above which clusters gain nothing. Blocks of two teams: half of them. */
 const MOST_CLUSTER_BLOCKS = 2;
+/** Blocks of one team that share a multiprocessor: of more than these, some wait for others to end. */
+const TEAM_BLOCKS = 3;
 /** Largest call that is taken for one in which many paths have few queries each, where nothing more is known. */
 const MOST_SPARSE_ROWS = 64;
 
@@ -70,12 +74,17 @@ function sharingProblem(
   schedule: CudaAttentionSchedule,
   { arch }: AttentionLimits,
 ): string | undefined {
-  const { skeleton, teams, cluster, sharesTiles } = schedule;
-  if (sharesTiles === true && (skeleton !== 'mma' || kernel.mask.kind !== 'path' || tileOf(kernel, schedule).isDecode))
+  const { skeleton, teams, cluster, lone, sharesTiles } = schedule;
+  const { isDecode, isLone } = tileOf(kernel, schedule);
+  if (sharesTiles === true && (skeleton !== 'mma' || kernel.mask.kind !== 'path' || isDecode || isLone))
     return 'shared tiles want mma over paths, and several queries a block';
+  if (lone === true) {
+    if (!isLone) return `a lone warp wants mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
+    if (kernel.headDim > MAX_LONE_HEAD) return `a lone warp has registers for heads of ${MAX_LONE_HEAD} at most`;
+    return teams === undefined && cluster === undefined ? undefined : 'a lone warp has no teams and no cluster';
+  }
   if (teams === undefined && cluster === undefined) return undefined;
-  if (!tileOf(kernel, schedule).isDecode)
-    return `teams and clusters want mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
+  if (!isDecode) return `teams and clusters want mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
   if (teams !== undefined && !TEAMS.some((count) => count === teams)) return `a block has ${inWords(TEAMS)} teams`;
   if (cluster === undefined) return undefined;
   if (!CLUSTERS.includes(cluster)) return `a cluster has ${inWords(CLUSTERS)} blocks`;
@@ -166,8 +175,9 @@ export interface AttentionCall {
 /**
  * A legal schedule for a kernel that has not been tuned: on tensor cores if they can be used. Few queries, and those of
  * a call that only continues paths, are mostly queries of different paths. Each then has blocks of its own, as many as
- * keep every multiprocessor busy, with two teams where one block for each multiprocessor is enough. The lengths of
- * paths do not matter: a block without a chunk costs next to nothing.
+ * keep every multiprocessor busy, with two teams where one block for each multiprocessor is enough. Lone warps take
+ * them where all of these can run at once and teams would take turns. The lengths of paths do not matter: a block
+ * without a chunk costs next to nothing.
  */
 export function defaultAttentionSchedule(
   kernel: AttentionKernel,
@@ -176,15 +186,23 @@ export function defaultAttentionSchedule(
   { rows, multiprocessors, continuesPaths = false }: AttentionCall = { rows: Infinity, multiprocessors: 1 },
 ): CudaAttentionSchedule {
   const candidates = attentionSchedules(kernel, module, limits);
-  const most = multiprocessors / (rows * kernel.kvHeads);
+  const blocks = (rows * kernel.kvHeads) / multiprocessors;
   const single = candidates.filter(
-    ({ skeleton, queries, cluster = 1, teams = 1 }) =>
+    ({ skeleton, queries }) =>
       (continuesPaths || rows <= MOST_SPARSE_ROWS) &&
       kernel.mask.kind === 'path' &&
       skeleton === 'mma' &&
-      queries === 1 &&
-      (teams === 1 ? cluster === 1 || cluster <= MOST_CLUSTER_BLOCKS * most : teams === 2 && cluster <= most),
+      queries === 1,
   );
+  const lone =
+    blocks > TEAM_BLOCKS && blocks <= LONE_BLOCKS ? single.find((schedule) => schedule.lone === true) : undefined;
+  const shared = single
+    .filter(
+      ({ cluster = 1, teams = 1, lone: isLone }) =>
+        isLone === undefined &&
+        (teams === 1 ? cluster === 1 || cluster * blocks <= MOST_CLUSTER_BLOCKS : teams === 2 && cluster * blocks <= 1),
+    )
+    .toSorted((a, b) => (b.teams ?? 1) - (a.teams ?? 1) || (b.cluster ?? 1) - (a.cluster ?? 1))[0];
   // Trees: many branches of a few tokens each, on stems that they share.
   const branches = candidates.find(({ sharesTiles }) => sharesTiles === true && hasOwnKeys(kernel, module));
   // Prompts over kept keys: paths are long, and neighbours mostly share one.
@@ -192,11 +210,7 @@ export function defaultAttentionSchedule(
     rows > MOST_SPARSE_ROWS && kernel.mask.kind === 'path' && !hasOwnKeys(kernel, module)
       ? candidates.find(({ skeleton }) => skeleton === 'wgmma')
       : undefined;
-  const schedule =
-    single.toSorted((a, b) => (b.teams ?? 1) - (a.teams ?? 1) || (b.cluster ?? 1) - (a.cluster ?? 1))[0] ??
-    branches ??
-    long ??
-    candidates[0];
+  const schedule = lone ?? shared ?? branches ?? long ?? candidates[0];
   if (schedule !== undefined) return schedule;
   const why = isLegalAttention(
     kernel,
@@ -222,6 +236,7 @@ export function attentionSchedules(
             { ...schedule, ...shared },
             ...TEAMS.map((teams) => ({ ...schedule, ...shared, teams })),
           ]),
+          { ...schedule, lone: true } as const,
           { ...schedule, sharesTiles: true } as const,
         ];
       }),

@@ -43,10 +43,20 @@ export const WGMMA_KEYS = 64;
 /** Tiles in its rings: two chunks. */
 const WGMMA_SLOTS = 4;
 
+/** Blocks of a lone warp on a multiprocessor: eight leave a thread all the registers that it can have. */
+export const LONE_BLOCKS = 8;
+/**
+ * Parts of tiles, keys and values in turn, that a lone warp has under way: enough for LONE_BLOCKS of them to keep memory
+ * busy, and as many as fit.
+ */
+const LONE_PARTS = 3;
+
 /** A block of an attention kernel. */
 export interface AttentionTile {
   /** Whether a block has one query, and its warps share its keys instead of its rows. */
   readonly isDecode: boolean;
+  /** Whether a block is one warp with one query. */
+  readonly isLone: boolean;
   /** Whether a query has a row for each head that shares its keys, instead of one. */
   readonly isGrouped: boolean;
   /** Rows of the tile of scores. */
@@ -103,12 +113,13 @@ export function decodeTeamBytes(kernel: TiledAttention, keys: number): number {
 /** The block of `kernel` under `schedule`. */
 export function tileOf(
   kernel: TiledAttention,
-  { skeleton, queries, keys, teams = 1, cluster = 1, sharesTiles }: CudaAttentionSchedule,
+  { skeleton, queries, keys, teams = 1, cluster = 1, lone, sharesTiles }: CudaAttentionSchedule,
 ): AttentionTile {
   const { headDim: d, heads, kvHeads, mask, scales } = kernel;
   if (skeleton === 'simt') {
     return {
       isDecode: false,
+      isLone: false,
       isGrouped: false,
       rows: queries,
       workers: 1,
@@ -123,6 +134,7 @@ export function tileOf(
     const slotBytes = 2 * WGMMA_KEYS * d * 2;
     return {
       isDecode: false,
+      isLone: false,
       isGrouped: true,
       rows: (queries * heads) / kvHeads,
       workers: 1,
@@ -137,10 +149,26 @@ export function tileOf(
   }
   const isPath = mask.kind === 'path';
   const rows = isPath ? roundUp((queries * heads) / kvHeads, MMA_ROWS) : queries;
-  if (isPath && queries === 1 && rows === MMA_ROWS) {
+  const isSingle = isPath && queries === 1 && rows === MMA_ROWS;
+  if (isSingle && lone === true) {
+    return {
+      isDecode: false,
+      isLone: true,
+      isGrouped: true,
+      rows,
+      workers: 1,
+      threads: 32,
+      slots: LONE_PARTS,
+      blocks: LONE_BLOCKS,
+      dynamicBytes: LONE_PARTS * keys * keyRowBytes(kernel),
+      staticBytes: 0,
+    };
+  }
+  if (isSingle) {
     const threads = (PATH_CHUNK / keys) * 32 * teams;
     return {
       isDecode: true,
+      isLone: false,
       isGrouped: true,
       rows,
       workers: teams * cluster,
@@ -161,6 +189,7 @@ export function tileOf(
   const totals = keepsTotals ? rows * (d + 8) * 4 : 0;
   return {
     isDecode: false,
+    isLone: false,
     isGrouped: isPath,
     rows,
     workers: 1,

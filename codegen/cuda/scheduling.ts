@@ -27,6 +27,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       keys: extent,
       cluster: z.union([z.literal(2), z.literal(4), z.literal(8)]).exactOptional(),
       teams: extent.exactOptional(),
+      lone: z.literal(true).exactOptional(),
       sharesTiles: z.literal(true).exactOptional(),
     }),
     z.strictObject({ kind: z.literal('loop'), threads: extent }),
@@ -44,6 +45,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           `${s.skeleton} q${s.queries} k${s.keys}`,
           ...(s.cluster === undefined ? [] : [`c${s.cluster}`]),
           ...(s.teams === undefined ? [] : [`t${s.teams}`]),
+          ...(s.lone === undefined ? [] : ['lone']),
           ...(s.sharesTiles === undefined ? [] : ['shared']),
         ].join(' ');
       case 'loop':
@@ -66,6 +68,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           `${s.skeleton}, ${s.queries} queries × ${s.keys} keys`,
           ...(s.cluster === undefined ? [] : [`clusters of ${s.cluster}`]),
           ...(s.teams === undefined ? [] : [`${s.teams} teams`]),
+          ...(s.lone === undefined ? [] : ['a lone warp']),
           ...(s.sharesTiles === undefined ? [] : ['shared tiles']),
         ].join(', ');
       case 'loop':

@@ -159,12 +159,16 @@ describe.skipIf(reason !== undefined)('attention of one query a block', () => {
   it.each([
     ...[decode(), decode(2), decode(4, 2), decode(8), decode(undefined, 4)].map((plan) => ({ s: LONG, plan })),
     ...[decode(4), decode(2, 2)].map((plan) => ({ s: wide, plan })),
-  ])('has no race: head dimension $s.headDim, cluster $plan.cluster, teams $plan.teams', ({ s, plan }) => {
-    for (const backwards of [false, true]) {
-      emulate(s, plan, s === LONG ? ends : callOf(new PathWorld(s, LENGTHS, 6)), { ...CAPACITY, backwards });
-      expect(takeRaces()).toEqual([]);
-    }
-  });
+    ...[LONG, wide].map((s) => ({ s, plan: { ...decode(), lone: true } as const })),
+  ])(
+    'has no race: head dimension $s.headDim, cluster $plan.cluster, teams $plan.teams, lone $plan.lone',
+    ({ s, plan }) => {
+      for (const backwards of [false, true]) {
+        emulate(s, plan, s === LONG ? ends : callOf(new PathWorld(s, LENGTHS, 6)), { ...CAPACITY, backwards });
+        expect(takeRaces()).toEqual([]);
+      }
+    },
+  );
 
   const WAIT = 'if (round > 0) tw_cluster_wait();';
   const MEETING = 'tw_cluster_arrive();\n    tw_cluster_wait();';

@@ -20,11 +20,13 @@ const coded = (...shape: Parameters<typeof pathShape>): Shape => ({ ...pathShape
 const whole = (s: Shape): Shape => ({ ...s, scaled: 'i8' });
 const SHARED = { ...pathSchedule('mma', 16), sharesTiles: true } as const;
 const DECODE = pathSchedule('mma', 1);
+const LONE = { ...DECODE, lone: true } as const;
 
 const CASES: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule }[] = [
   { s: coded(4, 1, 32, 'bf16', 'f32'), plan: pathSchedule('mma', 4) },
   { s: coded(7, 1, 48, 'f16'), plan: DECODE },
   { s: coded(4, 1, 128, 'bf16'), plan: DECODE },
+  { s: coded(4, 1, 128, 'bf16'), plan: LONE },
   { s: coded(2, 2, 80, 'bf16', 'f32'), plan: SHARED },
   { s: { ...coded(4, 2, 64, 'bf16', 'f32'), cap: 3 }, plan: pathSchedule('mma', 8) },
   { s: coded(3, 1, 37, 'bf16', 'f32'), plan: pathSchedule('simt', 4) },
@@ -36,10 +38,10 @@ const CASES: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule 
 const BITS: readonly { readonly s: Shape; readonly plans: readonly CudaAttentionSchedule[] }[] = [
   {
     s: coded(4, 1, 32, 'bf16', 'f32'),
-    plans: [pathSchedule('mma', 16), DECODE, { ...DECODE, cluster: 2, teams: 2 }, SHARED],
+    plans: [pathSchedule('mma', 16), DECODE, { ...DECODE, cluster: 2, teams: 2 }, LONE, SHARED],
   },
-  { s: { ...coded(12, 1, 80, 'bf16', 'f32'), cap: 3, window: 40 }, plans: [pathSchedule('mma', 4), DECODE] },
-  { s: whole(coded(4, 1, 48, 'bf16', 'f32')), plans: [pathSchedule('mma', 16), DECODE] },
+  { s: { ...coded(12, 1, 80, 'bf16', 'f32'), cap: 3, window: 40 }, plans: [pathSchedule('mma', 4), DECODE, LONE] },
+  { s: whole(coded(4, 1, 48, 'bf16', 'f32')), plans: [pathSchedule('mma', 16), DECODE, LONE] },
 ];
 
 prepare([

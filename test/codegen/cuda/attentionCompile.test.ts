@@ -51,6 +51,11 @@ describe('the text of attention', () => {
       { heads: 32, kvHeads: 8, headDim: 128, dtype: 'bf16', mask: 'path', hasQueryRow: true },
       { ...schedule('mma', 1), cluster: 4, teams: 2 },
     ],
+    [
+      'attentionPathLone',
+      { heads: 4, kvHeads: 1, headDim: 64, dtype: 'bf16', mask: 'path' },
+      { ...schedule('mma', 1), lone: true },
+    ],
     ['attentionPathSimt', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'path' }, schedule('simt', 16)],
     ['attentionBias', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'bias' }, schedule('simt', 16)],
   ] as const)('is golden %s', async (file, s, plan) => {
@@ -142,7 +147,11 @@ describe('schedules of attention', () => {
       const { module, kernel } = attentionModule(shape);
       return defaultAttentionSchedule(kernel, module, limits, { rows, multiprocessors: 132, continuesPaths });
     };
-    expect(choose(s, 64)).toEqual(schedule('mma', 1));
+    // Where more blocks than three are there for each multiprocessor, and at most eight, each is a lone warp.
+    expect(choose(s, 64)).toEqual({ ...schedule('mma', 1), lone: true });
+    expect(choose(s, 48)).toEqual(schedule('mma', 1));
+    expect(choose({ ...s, kvHeads: 32 }, 64)).toEqual(schedule('mma', 1));
+    expect(choose({ ...s, headDim: 256 }, 64)).toEqual(schedule('mma', 1));
     // Where one block for each multiprocessor is enough, it has two teams.
     expect(choose(s, 32)).toEqual(schedule('mma', 1));
     expect(choose(s, 16)).toEqual({ ...schedule('mma', 1), teams: 2 });
@@ -175,6 +184,9 @@ describe('schedules of attention', () => {
     expect(legal(grouped, schedule('mma', 16))).toBe(true);
     expect(legal(grouped, { ...schedule('mma', 1), teams: 2, cluster: 8 })).toBe(true);
     expect(legal(grouped, { ...schedule('mma', 1), teams: 3 })).toMatch(/a block has 2 or 4 teams/);
+    expect(legal(grouped, { ...schedule('mma', 1), lone: true, teams: 2 })).toMatch(/a lone warp has no teams/);
+    expect(legal({ ...grouped, headDim: 256 }, { ...schedule('mma', 1), lone: true })).toMatch(/heads of 128 at most/);
+    expect(legal(grouped, { ...schedule('mma', 4), lone: true })).toMatch(/a lone warp wants mma over paths, and one/);
     expect(legal(grouped, { ...schedule('mma', 1), cluster: 1 })).toMatch(/a cluster has 2, 4 or 8 blocks/);
     expect(legal(grouped, { ...schedule('mma', 1), cluster: 2 }, LEAST)).toMatch(/sm_80 has no clusters/);
     for (const shared of [{ teams: 2 }, { cluster: 2 }] as const) {

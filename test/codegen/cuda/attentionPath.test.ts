@@ -197,7 +197,7 @@ describe('the emulation', () => {
   });
 });
 
-/** Blocks of one query: clusters, teams, and what they must not forget. */
+/** Blocks of one query: clusters, teams, lone warps, and what they must not forget. */
 describe('one query a block', () => {
   const world = new PathWorld(LONG, [700, 300, 129, 1], 6);
   const ends = world.call(
@@ -211,8 +211,10 @@ describe('one query a block', () => {
     ...(teams === undefined ? {} : { teams }),
   });
 
-  it.each([decode(), decode(2), decode(4, 2), decode(8), decode(undefined, 4)])(
-    'has the same bits whenever copies arrive and in whatever order threads run: $cluster $teams',
+  const lone: CudaAttentionSchedule = { ...decode(), lone: true };
+
+  it.each([decode(), decode(2), decode(4, 2), decode(8), decode(undefined, 4), lone])(
+    'has the same bits whenever copies arrive and in whatever order threads run: $cluster $teams $lone',
     (plan) => {
       for (const options of [{ late: false }, { backwards: true }, { late: false, backwards: true }])
         expectSame(emulate(LONG, plan, ends, { ...OPTIONS, ...options }).out, right, JSON.stringify(options));
@@ -220,6 +222,8 @@ describe('one query a block', () => {
   );
 
   const MUTATIONS = [
+    ['to wait for a part', lone, 'tw_cp_async_wait<PARTS - 1>();\n    __syncwarp();', '__syncwarp();'],
+    ['chunks that have ended', lone, 'if ((keys - 1) / CHUNK > first_chunk)', 'if (false)'],
     ['to wait for keys', decode(), '      tw_cp_async_wait<1>();\n      __syncwarp();', '      __syncwarp();'],
     ['to wait for values', decode(), '      tw_cp_async_wait<1>();\n      meet();', '      meet();'],
     ['the maxima of other warps', decode(), 'meet();  /* The maxima of all warps are there. */', ''],
@@ -242,7 +246,7 @@ describe('one query a block', () => {
     ['that blocks still read', decode(4), 'if (round > 0) tw_cluster_wait();', ''],
     ['that blocks still read its memory', decode(8), 'tw_cluster_wait();  /* The other blocks', '/* The other blocks'],
   ] as const;
-  it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0, 7))('is noticed when it forgets %s', (...mutation) => {
+  it.each(casesHere<(typeof MUTATIONS)[number]>(MUTATIONS, 0, 2, 9))('is noticed when it forgets %s', (...mutation) => {
     const [, plan, what, by] = mutation;
     expect(isNoticed(LONG, plan, ends, right, what, by)).toBe(true);
   });

@@ -35,6 +35,8 @@ export const COMPILED: readonly RegisterCase[] = [
   [{ ...SHAPE, headDim: 37, dtype: 'f32', mask: 'bias' }, schedule('simt', 32), 4],
   [{ ...SHAPE, mask: 'path' }, schedule('mma', 1), 2],
   [{ ...SHAPE, mask: 'path' }, { ...schedule('mma', 1), cluster: 8, teams: 2 }, 1],
+  [{ ...SHAPE, mask: 'path' }, { ...schedule('mma', 1), lone: true }, 8],
+  [{ ...SHAPE, heads: 32, kvHeads: 2, mask: 'path', hasQueryRow: true }, { ...schedule('mma', 1), lone: true }, 8],
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('mma', 1), cluster: 4 }, 2],
   [{ ...SHAPE, heads: 32, kvHeads: 2, headDim: 256, mask: 'path', hasQueryRow: true }, schedule('mma', 1), 1],
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 4), 5],
@@ -50,8 +52,8 @@ export const COMPILED: readonly RegisterCase[] = [
   [{ ...SHAPE, headDim: 80, dtype: 'f32', mask: 'path' }, schedule('simt', 16), 4],
 ];
 
-/** Trees, and paths of one query, of several, of shared tiles and of a team in a cluster. */
-export const COMPILED_FIRST: readonly RegisterCase[] = [3, 8, 9, 12, 14].map((at) => COMPILED[at]!);
+/** Trees, and paths of one query, of several, of shared tiles, of a team in a cluster and of a lone warp. */
+export const COMPILED_FIRST: readonly RegisterCase[] = [3, 8, 9, 14, 16].map((at) => COMPILED[at]!);
 
 /** Tests of what NVIDIA's compiler makes of them. */
 export function testRegisters(cases: readonly RegisterCase[], archs: readonly CudaArch[]): void {

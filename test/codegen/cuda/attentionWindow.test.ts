@@ -14,13 +14,17 @@ import { pathShape } from './pathSchedules.js';
 
 const OPTIONS = { tokensCapacity: 2048 };
 const shared: CudaAttentionSchedule = { ...pathSchedule('mma', 16), sharesTiles: true };
-/** One by one, in tiles, in tiles that branches share, and a query a block of one team, of several and of a cluster. */
+/**
+ * One by one, in tiles, in tiles that branches share, and a query a block of one team, of several, of a cluster and of a
+ * lone warp.
+ */
 const PLANS: readonly CudaAttentionSchedule[] = [
   pathSchedule('mma', 16),
   shared,
   pathSchedule('mma', 1),
   { ...pathSchedule('mma', 1), teams: 2 },
   { ...pathSchedule('mma', 1), cluster: 4 },
+  { ...pathSchedule('mma', 1), lone: true },
 ];
 const of = (window: number): Shape => ({ ...pathShape(2, 1, 16, 'bf16', 'f32'), window });
 /** Less than a tile; not a multiple of one; a chunk and more. */

@@ -220,6 +220,7 @@ static int __any_sync(unsigned, int value) {
     for (int i = 0; i < 32; i++) w[i].result = any;
   });
 }
+static int __all_sync(unsigned mask, int value) { return !__any_sync(mask, !value); }
 
 static float __int_as_float(int i) { float f; memcpy(&f, &i, 4); return f; }
 static float __uint_as_float(unsigned i) { float f; memcpy(&f, &i, 4); return f; }

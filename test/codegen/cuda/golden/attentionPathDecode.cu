@@ -48,18 +48,19 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
   extern __shared__ __align__(128) unsigned char tw_shared[];
   const int team = (int)threadIdx.x / TEAM_THREADS, lane = threadIdx.x & 31, warp = (int)threadIdx.x / 32 % WARPS;
   const int rank = (int)blockIdx.x % CLUSTER, kv = (int)blockIdx.x / CLUSTER % KV_HEADS,
-      query = (int)blockIdx.x / (CLUSTER * KV_HEADS);
+      first = (int)blockIdx.x / (CLUSTER * KV_HEADS);
   const int row0 = lane >> 2, quad = lane & 3;
   const unsigned short *k = (const unsigned short *)p1 + kv * D;
   const unsigned short *v = (const unsigned short *)p2 + kv * D;
   const int *list = (const int *)p5;
-  unsigned char *const own = tw_shared + team * TEAM_BYTES;
-  const unsigned shared = tw_shared_address(tw_shared), slots = shared + team * TEAM_BYTES;
   /* The inputs of the call are there before its first kernel: they are read while the kernel before this one ends. */
-  const int token = query;
+  const int token = first;
   const int begin = token < 0 ? -1 : ((const int *)p3)[token];
   const int position = begin < 0 ? -1 : ((const int *)p4)[token];
-  const int keys = begin < 0 ? 0 : tw_least(position + 1, C - begin), chunks = (keys + CHUNK - 1) / CHUNK;
+  const int keys = begin < 0 ? 0 : tw_least(position + 1, C - begin);
+  unsigned char *const own = tw_shared + team * TEAM_BYTES;
+  const unsigned shared = tw_shared_address(tw_shared), slots = shared + team * TEAM_BYTES;
+  const int chunks = (keys + CHUNK - 1) / CHUNK;
   /* Waits for the other warps of the team. */
   const auto meet = [] { __syncthreads(); };
   /* The team's chunk of each round. */
@@ -80,34 +81,48 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
   tw_await_previous();
   if (keys <= 0) return;
 
-  /* The warp copies its own part of a chunk, 16 bytes a lane at a time. */
-  const auto start = [&](unsigned to, const unsigned short *from, long long stride, int places) {
+  /* The warp copies its own part of a chunk. */
+  const unsigned own_slots = slots + warp * KEYS * ROW_BYTES;
+  /* Row `place` of this lane lies place * row_units units of 16 bytes behind `from`; 32 bits count 64 GiB of them. */
+  const auto start = [&](unsigned to, const unsigned short *from, unsigned row_units, int place) {
+    const unsigned own_unit = (unsigned)place * row_units;
+    if (__all_sync(0xffffffffu, place >= 0)) {
+#pragma unroll
+      for (int j = 0; j < PIECES; j++) {
+        const int at = j * (32 / PIECES) + lane / PIECES, piece = lane % PIECES;
+        const unsigned unit = __shfl_sync(0xffffffffu, own_unit, at);
+        tw_cp_async16(to + at * ROW_BYTES + piece * 16, (const unsigned char *)from + piece * 16 + unit * 16ull, 16);
+      }
+    } else {
+      /* Rows that are missing are zeros. */
 #pragma unroll 4
-    for (int j = 0; j < PIECES; j++) {
-      const int i = j * 32 + lane, at = i / PIECES, piece = i % PIECES, row = __shfl_sync(0xffffffffu, places, at);
-      tw_cp_async16(to + (warp * KEYS + at) * ROW_BYTES + piece * 16, from + piece * 8 + (row < 0 ? 0 : row) * stride,
-          row < 0 ? 0 : 16);
+      for (int j = 0; j < PIECES; j++) {
+        const int at = (j * 32 + lane) / PIECES, piece = (j * 32 + lane) % PIECES;
+        const unsigned unit = __shfl_sync(0xffffffffu, own_unit, at);
+        const bool is_there = __shfl_sync(0xffffffffu, place, at) >= 0;
+        tw_cp_async16(to + at * ROW_BYTES + piece * 16,
+            (const unsigned char *)from + (is_there ? piece * 16 + unit * 16ull : 0ull), is_there ? 16 : 0);
+      }
     }
   };
-  if (chunk_of(0) < chunks) start(slots, k, 64ll, place);
+  if (chunk_of(0) < chunks) start(own_slots, k, 8, place);
   tw_cp_async_commit();
-  if (chunk_of(0) < chunks) start(slots + VALUES_AT, v, 64ll, place);
+  if (chunk_of(0) < chunks) start(own_slots + VALUES_AT, v, 8, place);
   tw_cp_async_commit();
   int next_place = place_of(chunk_of(1));
 
   /* The left operand of the scores, zero in rows without a head. */
-  unsigned a[D / 16][4];
+  unsigned query[D / 16][4];
   const unsigned short *q = (const unsigned short *)p0 + token * 256ll + kv * GROUP * D + quad * 2;
 #pragma unroll
   for (int i = 0; i < D / 16; i++) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const int row = row0 + 8 * half;
-      a[i][half] = half < HALVES && row < GROUP ? *(const unsigned *)(q + row * D + i * 16) : 0u;
-      a[i][half + 2] = half < HALVES && row < GROUP ? *(const unsigned *)(q + row * D + i * 16 + 8) : 0u;
+      query[i][half] = half < HALVES && row < GROUP ? *(const unsigned *)(q + row * D + i * 16) : 0u;
+      query[i][half + 2] = half < HALVES && row < GROUP ? *(const unsigned *)(q + row * D + i * 16 + 8) : 0u;
     }
   }
-
   const unsigned k_lane = slots + (warp * KEYS + (lane >> 4) * 8 + (lane & 7)) * ROW_BYTES + ((lane >> 3) & 1) * 16;
   const unsigned v_lane = slots + VALUES_AT + (lane & 15) * ROW_BYTES + (lane >> 4) * 16;
   float *const tops = (float *)(own + TOPS_AT), *const part = (float *)(own + PART_AT);
@@ -150,12 +165,12 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
         for (int n = 0; n < KEYS / 16; n++) {
           unsigned b[4];
           tw_ldmatrix_x4(b, k_lane + n * 16 * ROW_BYTES + i * 32);
-          tw_mma_f16(s[2 * n], a[i], b[0], b[1]);
-          tw_mma_f16(s[2 * n + 1], a[i], b[2], b[3]);
+          tw_mma_f16(s[2 * n], query[i], b[0], b[1]);
+          tw_mma_f16(s[2 * n + 1], query[i], b[2], b[3]);
         }
       }
       __syncwarp();  /* The warp's keys have been read. */
-      if (goes_on) start(slots, k, 64ll, next_place);
+      if (goes_on) start(own_slots, k, 8, next_place);
       tw_cp_async_commit();
       if (key + KEYS > keys) {
 #pragma unroll
@@ -245,7 +260,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
       }
       if (goes_on) {
         meet();  /* The values have been read. */
-        start(slots + VALUES_AT, v, 64ll, next_place);
+        start(own_slots + VALUES_AT, v, 8, next_place);
       }
       tw_cp_async_commit();
       next_place = place_of(chunk_of(round + 2));
@@ -310,7 +325,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
       }
     }
   }
-  float *const out = (float *)p6 + query * 256ll + kv * GROUP * D;
+  float *const out = (float *)p6 + first * 256ll + kv * GROUP * D;
 #pragma unroll
   for (int i = 0; i < PAIRS_OF_THREAD; i++) {
     const int pair = pair_of_thread(i);

@@ -27,17 +27,11 @@ constexpr float SCALE = 0.14724445343017578f;
 /* 2^x for a whole x of at most 0; 0 where that is no normal number, and for −inf and NaN. */
 TW_FN float power2(float x) { return x >= -126.0f ? __int_as_float(((int)x + 127) << 23) : 0.0f; }
 
-/* What the chunks of a thread's two rows add up to. Few paths are longer than a chunk, so it lies in local memory. */
+/* What the chunks of a thread's two rows add up to. */
 struct Total {
   tw_f2 o[D / 8][2];
   float top[2], sum[2];
 };
-TW_FN Total *in_memory(Total *total) {
-#if TW_PTX
-  asm volatile("" : "+l"(total));
-#endif
-  return total;
-}
 
 /* Adds the total of the chunks before to a row's current chunk. */
 template <int ROW> TW_FN void add_total(const Total &total, float (&o)[D / 8][4], float &top, float &sum) {
@@ -64,6 +58,14 @@ TW_FN void end_chunk(Total &total, bool has_total, float (&o)[D / 8][4], float &
     total.o[i][ROW] = tw_f2{ o[i][2 * ROW], o[i][2 * ROW + 1] };
     o[i][2 * ROW] = o[i][2 * ROW + 1] = 0.0f;
   }
+}
+
+/* Few paths are longer than a chunk, so totals lie in local memory. */
+TW_FN Total *in_memory(Total *total) {
+#if TW_PTX
+  asm volatile("" : "+l"(total));
+#endif
+  return total;
 }
 
 /* A tile of a run: the run's first query, its list, and how far the list goes. */
