@@ -6,8 +6,8 @@ import { indent } from './text/statements.js';
 import { render } from './text/templates.js';
 
 /**
- * A kernel on tensor cores: over trees; of one query of a path, by teams or by one warp; of queries of paths, run by run
- * or tile by tile.
+ * A kernel on tensor cores: over trees; of one query of a path, by teams or by one warp; of queries of paths, run by
+ * run or tile by tile.
  */
 export type MmaTemplate =
   | 'attentionMma'

@@ -46,8 +46,8 @@ const WGMMA_SLOTS = 4;
 /** Blocks of a lone warp on a multiprocessor: eight leave a thread all the registers that it can have. */
 export const LONE_BLOCKS = 8;
 /**
- * Parts of tiles, keys and values in turn, that a lone warp has under way: enough for LONE_BLOCKS of them to keep memory
- * busy, and as many as fit.
+ * Parts of tiles, keys and values in turn, that a lone warp has under way: enough for LONE_BLOCKS of them to keep
+ * memory busy, and as many as fit.
  */
 const LONE_PARTS = 3;
 

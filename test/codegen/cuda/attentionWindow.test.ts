@@ -15,8 +15,8 @@ import { pathShape } from './pathSchedules.js';
 const OPTIONS = { tokensCapacity: 2048 };
 const shared: CudaAttentionSchedule = { ...pathSchedule('mma', 16), sharesTiles: true };
 /**
- * One by one, in tiles, in tiles that branches share, and a query a block of one team, of several, of a cluster and of a
- * lone warp.
+ * One by one, in tiles, in tiles that branches share, and a query a block of one team, of several, of a cluster and of
+ * a lone warp.
  */
 const PLANS: readonly CudaAttentionSchedule[] = [
   pathSchedule('mma', 16),

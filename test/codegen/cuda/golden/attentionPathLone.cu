@@ -1,10 +1,10 @@
 /*
- * 4 heads of 64 over 1 of keys: a block is one warp, which computes one query of the 4 heads
- * that share one head of keys. The heads are the rows of one tile of a tensor core.
+ * 4 heads of 64 over 1 of keys: a block is one warp, which computes one query of the 4
+ * heads that share one head of keys. The heads are the rows of one tile of a tensor core.
  *
- * Query q sees the rows key[begin[q] + i] of keys and values for i from 0 to position[q]. The warp takes KEYS of them at
- * a time. Keys and values of such tiles, in turn, are a ring of parts: a part that has been multiplied is filled again
- * at once, so copies are under way whatever the warp does, and it waits for no other warp.
+ * Query q sees the rows key[begin[q] + i] of keys and values for i from 0 to position[q]. The warp takes KEYS of them
+ * at a time. Keys and values of such tiles, in turn, are a ring of parts: a part that has been multiplied is filled
+ * again at once, so copies are under way whatever the warp does, and it waits for no other warp.
  *
  * Additions have the order of the kernel for many queries of a path (attentionPathMma), so the bits are the same: 16
  * keys are one step of a product, KEYS one step of the softmax, CHUNK one partial result.
