@@ -174,7 +174,7 @@ describe('a model of 60 layers', () => {
   thorough('is a page of less than 3 MB, each kind of layer once', async () => {
     const output = join(folder, 'large.html');
     const { functions } = await exploreModel({ ...LARGE, output });
-    expect(functions).toEqual([{ name: 'score', stages: 26, kernels: 304 }]);
+    expect(functions).toMatchObject([{ name: 'score', kernels: 304 }]);
     expect(statSync(output).size).toBeLessThan(3e6);
   });
 
