@@ -37,7 +37,7 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
   const share = (): number => (budgetSeconds === 0 ? 1 : (performance.now() - tuning) / 1000 / budgetSeconds);
   const tuned = await tuneWithin(
     model,
-    { budgetSeconds, signal },
+    { budgetSeconds, closingSeconds: model.target.compileSeconds?.(model.plan) ?? 0, signal },
     {
       isSame: hasSameSchedules,
       compile: (each, stop) => {

@@ -4,8 +4,11 @@
  */
 import { deadline, realAlarm, unlessStopped, type Alarm } from '../../autotune/until.js';
 
-/** The part of the budget reserved for compiling the result: a share of it, and at most this many seconds. */
-const CLOSING = { share: 0.1, seconds: 10 };
+/**
+ * The part of the budget that is reserved for compiling the result: a share of it, of at most so many seconds, or what
+ * compiling is expected to take, up to a larger share.
+ */
+const CLOSING = { share: 0.1, seconds: 10, mostShare: 0.5 };
 /** Seconds by which compiling may exceed the budget, and those it may take after Ctrl-C. */
 export const GRACE_SECONDS = 1;
 
@@ -36,16 +39,23 @@ export interface TunedWithin<M, F, K> {
 }
 
 /**
- * Compiles the model as it is before anything is measured. Most kernels of the result are then compiled already: those
- * that keep their schedules here, and those that do not when they are measured.
+ * Compiles the model as it is before anything is measured. Where each kernel is compiled by itself, most of the result
+ * are then compiled already: those that keep their schedules here, and those that do not when they are measured.
  */
 export async function tuneWithin<M, F, K>(
   before: M,
   {
     budgetSeconds,
+    closingSeconds = 0,
     signal,
     time = realTime,
-  }: { readonly budgetSeconds: number; readonly signal?: AbortSignal | undefined; readonly time?: Time },
+  }: {
+    readonly budgetSeconds: number;
+    /** What compiling the result is expected to take. */
+    readonly closingSeconds?: number;
+    readonly signal?: AbortSignal | undefined;
+    readonly time?: Time;
+  },
   { compile, search, isSame }: Steps<M, F, K>,
 ): Promise<TunedWithin<M, F, K>> {
   const begin = time.now();
@@ -58,7 +68,10 @@ export async function tuneWithin<M, F, K>(
       limit.end();
     }
   };
-  const reserved = Math.min(CLOSING.seconds, CLOSING.share * budgetSeconds);
+  const reserved = Math.max(
+    Math.min(CLOSING.seconds, CLOSING.share * budgetSeconds),
+    Math.min(closingSeconds, CLOSING.mostShare * budgetSeconds),
+  );
   const own = await within(before, secondsLeft() - reserved, signal);
   const { model, found } = await search(Math.max(0, secondsLeft() - reserved));
   if (isSame(model, before)) return { model, found, code: own, isSame: true };

@@ -1,4 +1,5 @@
 /** This host's processors: C, compiled by the system's compiler. */
+import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import type { Rates } from '../../autotune/bucketCost.js';
 import { defaultBuckets } from '../../autotune/buckets.js';
@@ -26,6 +27,9 @@ const manifest = z.strictObject({
     .optional(),
   cpu: z.string().max(200),
 });
+
+/** Of one processor, for each kernel of a plan. */
+const COMPILE_SECONDS = 0.2;
 
 const RATES: Rates = { flopsPerSecond: 4e11, bytesPerSecond: 2e10 };
 
@@ -80,6 +84,7 @@ export const cpu: Target<CpuSchedule, CpuDevice> = {
     const compiled = await compileKernels(emitted, device.isa, options);
     return { sources: emitted.sources, code: await compiled.code(), isCached: compiled.isCached };
   },
+  compileSeconds: (plan) => (COMPILE_SECONDS * emitPlan(plan).sources.length) / availableParallelism(),
 
   // A CPU is one device unless the user asks for several.
   visibleDevices: () => 1,

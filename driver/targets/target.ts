@@ -222,6 +222,11 @@ export interface Target<S, D> {
   examine?(printed: PrintedKernel, device: D): Promise<ExaminedKernel>;
   /** Prints and compiles a model's kernels, or finds them in the cache. Rejects if it was stopped. */
   compile(model: CompiledModel<S, D>, options?: CompileOptions): Promise<MachineCode>;
+  /**
+   * About how many seconds this host compiles a plan with as many kernels. Absent where kernels that were compiled for
+   * measurements are not compiled again for a plan.
+   */
+  compileSeconds?(plan: Plan<S>): number;
 
   /** Number of devices of this machine in a run that asks for all of them. */
   visibleDevices(): number;

@@ -49,10 +49,11 @@ class VirtualTime implements Time {
 async function tune(options: {
   budget: number;
   compileSeconds: { readonly old: number; readonly tuned: number };
+  closing?: number;
   finds?: 'old' | 'tuned';
   stopsAfter?: number;
 }): Promise<{ seconds: number; code: string | undefined; searched: number }> {
-  const { budget, compileSeconds, finds = 'tuned', stopsAfter } = options;
+  const { budget, compileSeconds, closing, finds = 'tuned', stopsAfter } = options;
   const time = new VirtualTime();
   const stop = new AbortController();
   if (stopsAfter !== undefined) time.alarm(stopsAfter, () => stop.abort());
@@ -66,7 +67,13 @@ async function tune(options: {
       return { model: finds, found: undefined };
     },
   };
-  const { code } = await time.run(tuneWithin('old', { budgetSeconds: budget, signal: stop.signal, time }, steps));
+  const limits = {
+    budgetSeconds: budget,
+    signal: stop.signal,
+    time,
+    ...(closing === undefined ? {} : { closingSeconds: closing }),
+  };
+  const { code } = await time.run(tuneWithin('old', limits, steps));
   return { seconds: time.now(), code, searched };
 }
 
@@ -93,6 +100,14 @@ describe('tuning within a budget', () => {
   it('gives the search what compiling leaves, and reserves at most ten seconds for the result', async () => {
     expect((await tune({ budget: 300, compileSeconds: { old: 0, tuned: 0 } })).searched).toBeCloseTo(290);
     expect((await tune({ budget: 10, compileSeconds: { old: 1e6, tuned: 0 } })).searched).toBe(0);
+  });
+
+  it('reserves what compiling the result is expected to take, but at most half of the budget', async () => {
+    const enough = await tune({ budget: 40, compileSeconds: { old: 0, tuned: 8 }, closing: 9 });
+    expect(enough).toMatchObject({ searched: 31, seconds: 39, code: 'code of tuned' });
+    const short = await tune({ budget: 40, compileSeconds: { old: 0, tuned: 50 }, closing: 50 });
+    expect(short).toMatchObject({ searched: 20, seconds: 40 + GRACE_SECONDS, code: undefined });
+    expect((await tune({ budget: 300, compileSeconds: { old: 0, tuned: 0 }, closing: 3 })).searched).toBeCloseTo(290);
   });
 
   it('compiles nothing again where nothing better was found', async () => {

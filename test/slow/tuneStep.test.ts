@@ -51,14 +51,14 @@ describe.skipIf(!isBuilt)('tune of an artifact with a cache', () => {
   });
 
   test('measures both functions, keeps all bits, and finds again what it knows', async () => {
-    const first = await tune('10s');
+    const first = await tune('20s');
     expect(first.functions.map(({ name }) => name)).toEqual(['score', 'step']);
     expect(first.trials).toBe(first.functions.reduce((sum, { trials }) => sum + trials, 0));
     // Products of score and step that are alike are measured once.
     expect(first.functions[1]!.reused).toBeGreaterThan(0);
     expect(first.table.join('\n')).toMatch(/^score: /m);
     expect(first.table.join('\n')).toMatch(/^step: layers.0.attention.mix/m);
-    const again = await tune('10s');
+    const again = await tune('20s');
     expect(again.isSaved).toBe(true);
     for (const [i, { reused }] of again.functions.entries())
       expect(reused).toBeGreaterThanOrEqual(first.functions[i]!.trials / 2);
