@@ -40,7 +40,10 @@ export interface CudaGemmSchedule {
   readonly tk: number;
   /** Shared-memory stages in flight. */
   readonly stages: number;
-  /** Blocks of a cluster along rows, which share weight tiles by multicast. */
+  /**
+   * Blocks of a cluster, which share tiles by multicast: of weights, side by side along rows, or with few rows those of
+   * the rows, side by side along columns.
+   */
   readonly cluster: 1 | 2;
   /** Row tiles that are computed before the next column tile, so that L2 keeps the weight tile. */
   readonly raster: number;

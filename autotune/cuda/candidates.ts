@@ -58,7 +58,7 @@ const AXES: Readonly<Record<CudaGemmSkeleton, Axes>> = {
     stages: [16, 12, 10, 8, 7, 6, 5, 4, 3],
     clusters: [1],
   },
-  skinnyWgmma: { ...RING, tk: [128, 64, 256] },
+  skinnyWgmma: { ...RING, tk: [128, 64, 256], clusters: [1, 2] },
   grouped: { ...RING, tk: [256, 128, 512] },
   simt: {
     modes: ['cooperative'],

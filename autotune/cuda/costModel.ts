@@ -130,7 +130,7 @@ function skinnySeconds(
   // What one multiprocessor takes from L2: its tiles' weights, and the rows again for each tile.
   const l2 = (machine.bytesPerSecond * L2_OVER_MEMORY) / machine.multiprocessors;
   const ownTiles = Math.ceil(blocks / machine.multiprocessors);
-  const loads = (ownTiles * (s.tn + Math.min(rows, s.tm)) * kernel.k * 2) / l2;
+  const loads = (ownTiles * (s.tn + Math.min(rows, s.tm) / s.cluster) * kernel.k * 2) / l2;
   const chain = Math.ceil(blocks / atOnce) * (kernel.k / 16) * STEP_SECONDS * Math.max(1, s.tm / 16);
   return TAIL_SECONDS + overlap(weights, loads, chain);
 }

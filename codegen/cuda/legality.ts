@@ -139,7 +139,7 @@ function fewRows(
   { problem, sharedBytes, archProblem }: (typeof FEW_ROWS)[keyof typeof FEW_ROWS],
 ): true | string {
   const isLogProb = kernel.anchor === 'logprob';
-  if (s.cluster !== 1) return 'clusters are for wgmma';
+  if (s.cluster !== 1 && s.skeleton !== 'skinnyWgmma') return 'clusters are for wgmma';
   if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
   const dtype = WGMMA_TYPES.find((each) => each === a);
   if (dtype === undefined) return `tensor cores read operands of ${WGMMA_TYPES.join(', ')}, ${kernel.a} is ${a}`;

@@ -45,6 +45,8 @@ const skinny = (tm: number, tn: number, stages: number): CudaGemmSchedule => ({
   ...{ tm, tn, tk: 64, stages },
 });
 
+const inPairs = (tm: number, tn: number): CudaGemmSchedule => ({ ...skinny(tm, tn, 2), cluster: 2 });
+
 describe.skipIf(reason !== undefined)('contractions of few rows on Hopper', () => {
   it.each([8, 16, 32, 64].flatMap((tm) => GEMMS.map((which) => ({ tm, which }))))(
     'have no race: tiles of $tm rows, $which',
@@ -53,8 +55,9 @@ describe.skipIf(reason !== undefined)('contractions of few rows on Hopper', () =
       const bucket = scoringBucket({ tokens: tm, rows: tm, longest: tm });
       const chosen = defaultCudaSchedule(each.kernel, each.module, H100, bucket);
       expect(chosen).toMatchObject({ skeleton: 'skinnyWgmma', tm });
-      // A ring that is used again, by one warpgroup and by two, and a tile with fewer rows than it has.
-      for (const schedule of [chosen, skinny(tm, 48, 2), skinny(tm, 192, 2)]) {
+      // A ring that is used again, by one warpgroup and by two, and in pairs; a tile with fewer rows than it has.
+      const pairs = [inPairs(tm, which === 'gateUp' ? 208 : 96)].filter(() => tm >= 16);
+      for (const schedule of [chosen, skinny(tm, 48, 2), skinny(tm, 192, 2), ...pairs]) {
         expect(isLegalCuda(each.kernel, each.module, schedule, H100)).toBe(true);
         for (const backwards of [false, true]) {
           emulateLayerGemm(each, tm + 3, schedule, { backwards });
@@ -121,6 +124,50 @@ describe.skipIf(reason !== undefined)('contractions of few rows on Hopper', () =
   ])('are reported when they forget $what', ({ changes, races }) => {
     expect(broken(skinny(64, 48, 2), ...changes)).toMatch(races);
   });
+
+  it.each<{ what: string; races: RegExp; changes: readonly Change[] }>([
+    {
+      what: 'that the neighbour still reads a stage',
+      races: /a read of .* a copy of/,
+      changes: [
+        ['tw_bar_init(empty + 8 * i, 8);', 'tw_bar_init(empty + 8 * i, 4);'],
+        [
+          'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);',
+          'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
+        ],
+      ],
+    },
+    {
+      what: "that the neighbour's barriers must be there",
+      races: /a write of thread \d+ at `tw_race_write/,
+      changes: [['tw_cluster_arrive();\n  tw_cluster_wait();', '__syncthreads();']],
+    },
+  ])('in pairs are reported when they forget $what', ({ changes, races }) => {
+    expect(broken(inPairs(64, 96), ...changes)).toMatch(races);
+  });
+
+  it('in pairs must not end before their neighbours', () => {
+    const RELEASE = 'if (lane < 2) tw_bar_arrive_at(';
+    const LATE = 'for (int late = 0; rank == 1 && late < 2000; late++) { tw_progress++; tw_yield(); }';
+    const run = (...changes: readonly Change[]): void => {
+      const mutate = (source: string): string =>
+        [[RELEASE, `${LATE} ${RELEASE}`] as const, ...changes].reduce((text, [from, to]) => {
+          expect(text).toContain(from);
+          return text.replace(from, to);
+        }, source);
+      emulateLayerGemm(layerGemm('o', HIDDEN, INTER, HEAD_DIM), 64, inPairs(64, 96), { mutate });
+    };
+    run();
+    expect(takeRaces()).toEqual([]);
+    const endsFirst: readonly Change[] = [
+      ['  tw_cluster_arrive();\n  const int self', '  const int self'],
+      ['  tw_cluster_wait();\n}', '}'],
+    ];
+    expect(() => {
+      run(...endsFirst);
+    }).toThrow(/wait for each other/);
+    takeRaces();
+  });
 });
 
 describe.skipIf(reason !== undefined)('other contractions by tensor cores', () => {
@@ -133,7 +180,9 @@ describe.skipIf(reason !== undefined)('other contractions by tensor cores', () =
     { ...wgmma, tm: 128 },
     { ...wgmma, tm: 64, mode: 'pingpong' },
     { ...wgmma, tm: 128, mode: 'deferred' },
-  ])('have no race: $skeleton, $mode', (schedule) => {
+    { ...wgmma, tm: 64, mode: 'pingpong', cluster: 2 },
+    { ...wgmma, tm: 128, mode: 'deferred', cluster: 2 },
+  ])('have no race: $skeleton, $mode, clusters of $cluster', (schedule) => {
     expect(isLegalCuda(each.kernel, each.module, schedule, H100)).toBe(true);
     emulateLayerGemm(each, 150, schedule);
     expect(takeRaces()).toEqual([]);

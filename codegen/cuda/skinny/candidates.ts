@@ -14,8 +14,13 @@ export const SKINNY_ROWS = 64;
 /** A stage is twice as deep where it has at most this many bytes, because each stage costs a barrier. */
 const DEEP_STAGE = 18 << 10;
 
-/** Elements of a tile from which on its epilogue leaves memory idle: 64 × 224 took 101 µs, and 91 µs as one of two. */
+/**
+ * Elements of a tile from which on its epilogue leaves memory idle, so that two narrower tiles share a multiprocessor:
+ * a layer of 8B took 205 µs with tiles of 64 × 224 and 188 µs with 64 × 112 on an H100, 177 and 149 µs on an H200.
+ */
 const LONG_EPILOGUE = 8192;
+/** So many times as many rows as columns are loaded for two tiles at once, because L2 delivers more of them than memory. */
+const ROWS_TO_SHARE = 2;
 
 export interface SkinnyDevice {
   readonly arch: CudaArch;
@@ -25,10 +30,10 @@ export interface SkinnyDevice {
 
 /**
  * A good untuned schedule at `rows` rows; undefined if the skeleton cannot run the kernel. One tile for each
- * multiprocessor, or two where one would be too wide.
+ * multiprocessor, or two where one would be too wide or have a long epilogue.
  *
  * A block of skinnyWgmma takes all shared memory that its share of a multiprocessor has: the more bytes are under way,
- * the nearer memory comes to its read rate. The next kernel's blocks come as these end. A block with a long epilogue,
+ * the nearer memory comes to its read rate. The next kernel's blocks come as these end. One of two on a multiprocessor,
  * and a block of skinny, take less than half, so that the next kernel's blocks read their weights beside it.
  */
 export function defaultSkinnySchedule(
@@ -47,17 +52,20 @@ export function defaultSkinnySchedule(
   const isLogProb = kernel.anchor === 'logprob';
   const tm = [8, 16, 32].find((each) => rows <= each) ?? 64;
   const tilesOf = (width: number): number => columnTiles(segments, width).total;
-  const tiles = (isLogProb ? [LOGPROB_BLOCK] : widths(skinnyTileStep(segments), tilesOf, multiprocessors)).flatMap(
-    (tn) =>
-      ((tm + tn) * 2 * SLAB_BYTES <= DEEP_STAGE ? [2 * slab, slab] : [slab]).flatMap((tk) =>
-        depths.map((depth): CudaGemmSchedule => ({
-          ...{ kind: 'gemm', skeleton, tm, tn, tk, stages: depth },
-          ...{ cluster: 1, raster: 1, mode: 'cooperative' },
-        })),
-      ),
+  const isOnHopper = skeleton === 'skinnyWgmma';
+  const within = (most: number): readonly number[] => widths(skinnyTileStep(segments), tilesOf, most);
+  const one = isLogProb ? [LOGPROB_BLOCK] : within(multiprocessors);
+  const isLong = tm * one[0]! > LONG_EPILOGUE;
+  const isWholeMemory = isOnHopper && !isLong && tilesOf(one[0]!) <= multiprocessors;
+  const tiles = (isOnHopper && isLong && !isLogProb ? within(2 * multiprocessors) : one).flatMap((tn) =>
+    ((tm + tn) * 2 * SLAB_BYTES <= DEEP_STAGE ? [2 * slab, slab] : [slab]).flatMap((tk) =>
+      depths.map((depth): CudaGemmSchedule => ({
+        ...{ kind: 'gemm', skeleton, tm, tn, tk, stages: depth },
+        cluster: isOnHopper && isWholeMemory && tm >= ROWS_TO_SHARE * tn && tilesOf(tn) % 2 === 0 ? 2 : 1,
+        ...{ raster: 1, mode: 'cooperative' },
+      })),
+    ),
   );
-  const { tn: width } = tiles[0]!;
-  const isWholeMemory = skeleton === 'skinnyWgmma' && tilesOf(width) <= multiprocessors && tm * width <= LONG_EPILOGUE;
   for (const blocks of isWholeMemory ? [1] : [2, 1]) {
     const room = Math.floor(sharedBytesPerBlock / blocks) - 2 * RESERVED_BYTES;
     const found = tiles.find(

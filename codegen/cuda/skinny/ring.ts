@@ -2,7 +2,7 @@
  * What kernels share that keep a ring of stages in flight for few rows and lay their products into shared memory: sizes
  * that their texts depend on, the programs of their epilogues, and their launch.
  */
-import type { CudaGemmSchedule, LaunchShape } from '../../../ir/cuda.js';
+import type { ClusterSize, CudaGemmSchedule, LaunchShape } from '../../../ir/cuda.js';
 import type { Contraction } from '../text/contraction.js';
 import { segmentsOf } from '../text/contraction.js';
 import { matricesOf, physicalColumns, type CudaOperands } from '../text/operands.js';
@@ -71,11 +71,17 @@ export function ringOptions(
 /** One block for each tile of the rows and columns. */
 export const launchOfTiles = (
   kernel: Contraction,
-  size: { readonly tm: number; readonly threads: number; readonly sharedBytes: number; readonly columnTiles: number },
+  size: {
+    readonly tm: number;
+    readonly threads: number;
+    readonly sharedBytes: number;
+    readonly columnTiles: number;
+    readonly cluster?: ClusterSize;
+  },
 ): LaunchShape => ({
   threads: size.threads,
   sharedBytes: size.sharedBytes,
-  cluster: 1,
+  cluster: size.cluster ?? 1,
   gridX: { kind: 'tiles', extent: kernel.rows, per: size.tm, times: size.columnTiles },
   gridY: { kind: 'constant', count: 1 },
 });

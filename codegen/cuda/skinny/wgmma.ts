@@ -28,7 +28,7 @@ export function emitSkinnyWgmma(
   symbol: string,
   parameters: number,
 ): EmittedCuda {
-  const { tm, tn, tk, stages } = schedule;
+  const { tm, tn, tk, stages, cluster } = schedule;
   const segments = segmentsOf(kernel);
   const prologue = rowPrologue(rowProgramsOf(kernel), operands);
   const values = prologue.scalars.length;
@@ -38,7 +38,7 @@ export function emitSkinnyWgmma(
   const tiles = columnTiles(segments, tn);
   const ring = ringOptions(kernel, schedule, layout, tiles, prologue);
   const { threads } = ring;
-  const boxes = { cluster: 1, isCluster: false, remainderTn: 0, boxes: 1, boxRows: tn } as const;
+  const boxes = { cluster: 1, isCluster: false, remainderTn: 0, boxes: 1, boxRows: tn, sharers: cluster } as const;
   const tensorMaps = tensorMapsOf({ kernel, segments, operands, options: { tm, ...boxes } });
   const common = {
     ...layout,
@@ -47,6 +47,8 @@ export function emitSkinnyWgmma(
     accumulators: wn / 2,
     groupsOfEight: wn / 8,
     manyGroups: layout.groups > 1,
+    isCluster: cluster > 1,
+    emptyCount: layout.consumerWarps * cluster,
     descriptorBase: DESCRIPTOR_BASE,
     wait: waitText(1, wn),
     loop: render('wgmmaLoop', {
@@ -63,7 +65,10 @@ export function emitSkinnyWgmma(
       },
       stageUnits: descriptorUnits(stageBytes),
       bUnits: `${descriptorUnits(aBytes)} + group * ${descriptorUnits(wn * SLAB_BYTES)}`,
-      release: 'if (lane == 0) tw_bar_arrive(empty + 8 * before);',
+      release:
+        cluster === 1
+          ? 'if (lane == 0) tw_bar_arrive(empty + 8 * before);'
+          : `if (lane < ${cluster}) tw_bar_arrive_at(empty + 8 * before, lane);`,
     }).trimEnd(),
   };
   const head = kernelHead({
@@ -107,6 +112,8 @@ export function emitSkinnyWgmma(
           })),
     tensorMaps,
     waitsForPredecessor: true,
-    launch: launchOfTiles(kernel, { tm, threads, sharedBytes: layout.sharedBytes, columnTiles: tiles.total }),
+    launch: launchOfTiles(kernel, {
+      ...{ tm, threads, sharedBytes: layout.sharedBytes, columnTiles: tiles.total, cluster },
+    }),
   };
 }

@@ -5,7 +5,7 @@ import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { fragmentProblem } from '../text/programs.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { SLAB_BYTES, WARPS_OF_GROUP, WGMMA_ROWS, slabOf, type WgmmaType } from '../wgmma/instruction.js';
-import { MOST_COLUMNS } from '../wgmma/layout.js';
+import { columnTiles, MOST_COLUMNS } from '../wgmma/layout.js';
 import { skinnyTileStep } from './layout.js';
 
 const ALIGNMENT = 1024;
@@ -68,7 +68,7 @@ export function skinnyWgmmaLayout(
 /** The reason why the skeleton cannot run the kernel with this schedule, apart from operands and shared memory. */
 export function skinnyWgmmaProblem(
   segments: readonly Segment[],
-  { tm, tn, tk, stages }: CudaGemmSchedule,
+  { tm, tn, tk, stages, cluster }: CudaGemmSchedule,
   isLogProb: boolean,
   dtype: WgmmaType,
 ): string | undefined {
@@ -85,6 +85,8 @@ export function skinnyWgmmaProblem(
   const step = skinnyTileStep(segments);
   if (tn % step !== 0 || tn > MOST_COLUMNS)
     return `tn must be a multiple of ${step}, whole pairs, heads and blocks of row sums, and at most ${MOST_COLUMNS}`;
+  if (columnTiles(segments, tn).total % cluster !== 0) return 'a cluster is a whole number of column tiles';
+  if (tm % (8 * cluster) !== 0) return 'each block of a cluster loads at least eight rows';
   if (isLogProb && tn !== LOGPROB_BLOCK) return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
   return undefined;
 }

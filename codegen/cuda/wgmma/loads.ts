@@ -20,7 +20,10 @@ export type LoadOptions = Pick<
   | 'boxes'
   | 'boxRows'
   | 'mmaType'
->;
+> & {
+  /** Blocks of a cluster that have the same rows, of which each loads a part for all; absent: one. */
+  readonly sharers?: number;
+};
 
 /**
  * Statements that fill a stage, and the bytes that it then waits for. In a cluster each block loads half of the weight
@@ -29,6 +32,7 @@ export type LoadOptions = Pick<
  */
 export function loadTexts(options: LoadOptions): LoadTexts {
   const { tm, tn, tk, cluster, isCluster, remainderTn, slabs, aBytes, stageBytes, boxes, boxRows, mmaType } = options;
+  const { sharers = 1 } = options;
   const slabColumns = slabOf(mmaType);
   const own = tn / cluster;
   const ownBytes = remainderTn === 0 ? String(own * ROW_BYTES) : `own * ${ROW_BYTES}`;
@@ -41,7 +45,13 @@ export function loadTexts(options: LoadOptions): LoadTexts {
   const a = (stage: string, block: string): string =>
     perSlab((slab) => {
       const to = `shared + ${stage} * ${stageBytes}${plus(slab * tm * ROW_BYTES)}`;
-      return `tw_load_box(${to}, &m0, ${block} * ${tk}${plus(slab * slabColumns)}, row0, full + 8 * ${stage});`;
+      const column = `${block} * ${tk}${plus(slab * slabColumns)}`;
+      if (sharers === 1) return `tw_load_box(${to}, &m0, ${column}, row0, full + 8 * ${stage});`;
+      const part = tm / sharers;
+      return (
+        `tw_load_box_all(${to} + rank * ${part * ROW_BYTES}, &m0, ${column}, row0 + (int)rank * ${part}, ` +
+        `full + 8 * ${stage}, ${(1 << sharers) - 1});`
+      );
     });
   const b = (stage: string, block: string): string =>
     perSlab((slab) =>
@@ -49,7 +59,9 @@ export function loadTexts(options: LoadOptions): LoadTexts {
         const offset = aBytes + (slab * tn + box * boxRows) * ROW_BYTES;
         const to = `shared + ${stage} * ${stageBytes}${plus(offset)}${rankBytes}`;
         const from = `weight, ${block} * ${tk}${plus(slab * slabColumns)}, column0${plus(box * boxRows)}${rankRow}`;
-        return `tw_load_box${isCluster ? '_both' : ''}(${to}, ${from}, full + 8 * ${stage});`;
+        return isCluster
+          ? `tw_load_box_all(${to}, ${from}, full + 8 * ${stage}, 3);`
+          : `tw_load_box(${to}, ${from}, full + 8 * ${stage});`;
       }).join(' '),
     );
   return {

@@ -17,9 +17,9 @@ export function tensorMapsOf({
   operands,
   options,
 }: Pick<WgmmaContext, 'kernel' | 'segments' | 'operands'> & {
-  readonly options: Pick<LoadOptions, 'tm' | 'cluster' | 'remainderTn' | 'boxRows'>;
+  readonly options: Pick<LoadOptions, 'tm' | 'cluster' | 'remainderTn' | 'boxRows' | 'sharers'>;
 }): TensorMapDecl[] {
-  const { tm, cluster, remainderTn, boxRows } = options;
+  const { tm, cluster, remainderTn, boxRows, sharers = 1 } = options;
   const a = operands.get(kernel.a);
   const own = operandType(a.dtype);
   const dtype = own === 'e4m3' ? 'u8' : own;
@@ -40,7 +40,7 @@ export function tensorMapsOf({
       parameter: a.index,
       rows: kernel.rows,
       stride: a.stride,
-      boxRows: tm,
+      boxRows: tm / sharers,
     },
     ...segments.map((segment) => weightMap(segment, boxRows)),
     ...(remainderTn === 0 ? [] : [weightMap(segments.at(-1)!, remainderTn / cluster)]),

@@ -192,12 +192,12 @@ export function packForGpu(decl: WeightDecl, logical: Float64Array): Buffer {
   return bytes;
 }
 
-export function blocksOf(extent: GridExtent, sizes: Extents, multiprocessors: number): number {
+export function blocksOf(extent: GridExtent, sizes: Extents, multiprocessors: number, cluster = 1): number {
   if (extent.kind === 'constant') return extent.count;
   const tiles = Math.ceil(extentIn(extent.extent, sizes) / extent.per) * extent.times;
-  return extent.kind === 'tiles'
-    ? tiles
-    : Math.max(1, Math.min(tiles, multiprocessors * extent.blocksPerMultiprocessor));
+  if (extent.kind === 'tiles') return tiles;
+  const clusters = Math.floor(Math.min(tiles, multiprocessors * extent.blocksPerMultiprocessor) / cluster);
+  return Math.max(1, clusters) * cluster;
 }
 
 /**
@@ -221,14 +221,16 @@ export function loadEmulator(kernels: readonly CudaKernelText[]): Emulator {
       table.writeBigUInt64LE(koffi.address(memory.get(name)!), at * 8);
       sizesTable.writeBigUInt64LE(BigInt(memory.get(name)!.length), at * 8);
     });
-    const [x, y] = [launch.gridX, launch.gridY].map((each) => blocksOf(each, sizes, options.multiprocessors ?? 3));
+    const multiprocessors = options.multiprocessors ?? 3 * launch.cluster;
+    const x = blocksOf(launch.gridX, sizes, multiprocessors, launch.cluster);
+    const y = blocksOf(launch.gridY, sizes, multiprocessors);
     if (
       run(text)(
         table,
         sizesTable,
         Int32Array.from(extentsOf(text), (name) => extentIn(name, sizes)),
-        x!,
-        y!,
+        x,
+        y,
         launch.threads,
         launch.cluster,
         options.backwards === true ? 1 : 0,

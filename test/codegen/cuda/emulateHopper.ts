@@ -17,6 +17,7 @@ export const isHopper = ({ tensorMaps }: Pick<CudaKernelText, 'tensorMaps'>): bo
 const INSTRUCTIONS: readonly (readonly [RegExp, string])[] = [
   [/asm volatile\("mov\.u32 %0, %%nctaid\.x;" : "=r"\((\w+)\)\);/g, '$1 = (int)gridDim.x;'],
   [/asm volatile\("mov\.u32 %0, %%tid\.x;" : "=r"\((\w+)\)\);/g, '$1 = (int)threadIdx.x;'],
+  [/asm(?: volatile)?\("mov\.u32 %0, %%cluster_ctarank;" : "=r"\((\w+)\)\);/g, '$1 = tw_rank;'],
   [/asm volatile\("bar\.(sync|arrive) %0, (\d+);" :: "r"\((.*?)\) : "memory"\);/g, 'tw_named_$1((unsigned)($3), $2);'],
   [/asm volatile\("wgmma\.commit_group\.sync\.aligned;" ::: "memory"\);/g, 'tw_product_commit();'],
   [/asm volatile\("wgmma\.wait_group\.sync\.aligned (\d+);" ::: "memory"\);/g, 'tw_product_wait($1);'],
@@ -24,9 +25,7 @@ const INSTRUCTIONS: readonly (readonly [RegExp, string])[] = [
 ];
 
 /** `text` without the prelude. Throws if the kernel contains what fibres cannot do. */
-export function hopperText(text: string, kernel: Pick<CudaKernelText, 'symbol' | 'launch'>): string {
-  if (kernel.launch.cluster !== 1)
-    throw new Error(`${kernel.symbol}: blocks are emulated one by one, so clusters cannot be`);
+export function hopperText(text: string, kernel: Pick<CudaKernelText, 'symbol'>): string {
   const from = text.indexOf('/* Hopper contraction');
   const to = text.indexOf('/* Lane t of a quad');
   const type = /\.f32\.(bf16|f16|e4m3)\./.exec(text)?.[1];

@@ -85,7 +85,10 @@ export function randomSchedules(
     ...Array.from({ length: counts.simt }, () => ({ skeleton: 'simt', ...common }) as const),
     ...Array.from({ length: counts.mma }, () => ({ skeleton: 'mma', ...common }) as const),
     ...Array.from({ length: counts.skinny }, () => ({ skeleton: 'skinny', ...common }) as const),
-    ...Array.from({ length: counts.skinnyWgmma }, () => ({ skeleton: 'skinnyWgmma', ...common }) as const),
+    ...Array.from({ length: counts.skinnyWgmma }, () => {
+      const cluster = below(random, 2) === 0 ? 1 : 2;
+      return { skeleton: 'skinnyWgmma', ...common, cluster } as const;
+    }),
     ...Array.from({ length: counts.wgmma }, () =>
       (['pingpong', 'cooperative', 'deferred'] as const).flatMap((mode) =>
         ([1, 2] as const).map((cluster) => ({ skeleton: 'wgmma', mode, cluster }) as const),
@@ -94,7 +97,10 @@ export function randomSchedules(
   ];
   const found = new Map<string, CudaSchedule>();
   for (const kind of kinds) {
-    const schedule = draw(kernel, module, facts, random, kind);
+    // Few rows in pairs of tiles, unless the tiles are odd in number.
+    const schedule =
+      draw(kernel, module, facts, random, kind) ??
+      (kind.skeleton === 'skinnyWgmma' ? draw(kernel, module, facts, random, { ...kind, cluster: 1 }) : undefined);
     if (schedule !== undefined) found.set(JSON.stringify(schedule), schedule);
   }
   return [...found.values()];

@@ -31,12 +31,15 @@ const onHopper = (tm: number, tn: number, tk: number, stages: number): CudaGemmS
   ...skinny(tm, tn, tk, stages),
   skeleton: 'skinnyWgmma',
 });
+const inPairs = (schedule: CudaGemmSchedule): CudaGemmSchedule => ({ ...schedule, cluster: 2 });
 const MMA: CudaGemmSchedule = { ...GEMM, ...{ skeleton: 'mma', tm: 32, tn: 64, tk: 32, stages: 3 } };
 const WGMMA: CudaGemmSchedule = {
   ...GEMM,
   ...{ skeleton: 'wgmma', tm: 64, tn: 96, tk: 64, stages: 3, mode: 'pingpong' },
 };
 const WGMMA_HEAD: CudaGemmSchedule = { ...WGMMA, tn: LOGPROB_BLOCK };
+
+const ODD_TILES = 'a cluster is a whole number of column tiles';
 
 /** k of 144 and 200 ends within a stage; 600 columns end within a block of the vocabulary. */
 const SHAPE = { hidden: 144, heads: 3, kvHeads: 3, headDim: 48, inter: 200, vocab: 600, width: 8 } as const;
@@ -54,7 +57,9 @@ describe('a layer of few rows', () => {
     const schedules = module.kernels.map((kernel) => {
       const schedule =
         kernel.anchor === 'gemm'
-          ? layer
+          ? isLegalCuda(kernel, module, layer, H100) === ODD_TILES
+            ? { ...layer, cluster: 1 as const }
+            : layer
           : kernel.anchor === 'logprob'
             ? head
             : defaultCudaSchedule(kernel, module, H100, bucket);
@@ -80,6 +85,8 @@ describe('a layer of few rows', () => {
     [9, onHopper(16, 240, 64, 4), onHopper(16, 256, 64, 2)],
     [30, onHopper(32, 48, 256, 2), onHopper(32, 256, 64, 3)],
     [70, onHopper(32, 192, 64, 3), onHopper(16, 256, 64, 3)],
+    [30, inPairs(onHopper(32, 96, 64, 2)), onHopper(32, 256, 64, 3)],
+    [70, inPairs(onHopper(16, 96, 128, 3)), onHopper(16, 256, 64, 3)],
   ] as const;
   it.each(casesHere<(typeof CASES)[number]>(CASES, 4))(
     'of %i has the bits of mma and of wgmma',
@@ -178,13 +185,14 @@ describe('legality', () => {
     ['half a warp of columns', skinny(8, 40, 64, 4), /multiples of 16/],
     ['too many warps', skinny(8, 272, 64, 3), /17 warps/],
     ['too much shared memory', skinny(64, 256, 128, 3), /shared memory/],
-    ['clusters', { ...skinny(8, 32, 64, 4), cluster: 2 }, /wgmma/],
+    ['clusters', inPairs(skinny(16, 32, 64, 4)), /wgmma/],
     ['on Hopper: rows between the steps', onHopper(24, 32, 64, 4), /have 8, 16, 32, 64 rows/],
     ['on Hopper: half a slab', onHopper(8, 32, 32, 4), /tk must be 64, 128, 256/],
     ['on Hopper: one stage', onHopper(8, 32, 64, 1), /stages must be 2 to 24/],
     ['on Hopper: more columns than an instruction has', onHopper(8, 272, 64, 3), /at most 256/],
     ['on Hopper: too much shared memory', onHopper(64, 256, 128, 4), /shared memory/],
-    ['on Hopper: clusters', { ...onHopper(8, 32, 64, 4), cluster: 2 }, /wgmma/],
+    ['on Hopper: pairs of four rows each', inPairs(onHopper(8, 32, 64, 4)), /at least eight rows/],
+    ['on Hopper: half a pair', inPairs(onHopper(16, 224, 64, 4)), /whole number of column tiles/],
   ] as const)('refuses %s', (_what, schedule, reason) => {
     expect(legal(ALL[1]!, schedule)).toMatch(reason);
   });

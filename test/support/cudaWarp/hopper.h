@@ -1,8 +1,8 @@
 /*
  * What a Hopper contraction uses besides warp.h: barriers that count bytes, boxes copied by tensor maps, warpgroup
  * products of swizzled shared memory. Comes after the prelude, in place of the kernel's own definitions
- * (emulateHopper.ts). Its kernels run without clusters. Copies land when somebody waits for them, and
- * not before; until then their places hold NaN. Products are computed where they are issued: what a kernel reads before
+ * (emulateHopper.ts). Copies land when somebody of the block waits for them, and not before; until then
+ * their places hold NaN. Products are computed where they are issued: what a kernel reads before
  * it waited for them is not caught.
  */
 #include <map>
@@ -21,8 +21,9 @@ struct tw_barrier {
   std::vector<tw_box> boxes;
   std::vector<std::vector<tw_copy>> copies;
 };
-static std::map<unsigned, tw_barrier> tw_barriers;
-static std::map<unsigned, tw_meeting> tw_named;
+/* Of each block of the cluster. */
+static std::map<unsigned, tw_barrier> tw_barriers[TW_MOST_BLOCKS];
+static std::map<unsigned, tw_meeting> tw_named[TW_MOST_BLOCKS];
 
 static tw_map tw_map_of(const tw_view &view) {
   tw_map map;
@@ -40,10 +41,18 @@ template <class Element> static Element tw_element_at(unsigned at) {
   return h;
 }
 static uint16_t tw_half_at(unsigned at) { return tw_element_at<uint16_t>(at); }
-static tw_barrier &tw_barrier_at(unsigned bar) {
-  const auto found = tw_barriers.find(bar);
-  if (found == tw_barriers.end()) tw_fail("a barrier that nobody initialised");
+static tw_barrier &tw_barrier_at(unsigned bar, unsigned rank = tw_rank) {
+  const auto found = tw_barriers[rank].find(bar);
+  if (found == tw_barriers[rank].end()) tw_fail("a barrier that nobody initialised");
   return found->second;
+}
+/* Of a block of the cluster, whose memory is there as long as one of its threads is. */
+static unsigned char *tw_memory_of(unsigned rank) {
+  if (rank >= tw_fibres.size() / tw_threads) tw_fail("a cluster has no such block");
+  bool is_there = false;
+  for (unsigned i = 0; i < tw_threads; i++) is_there |= !tw_fibres[rank * tw_threads + i].is_done;
+  if (!is_there) tw_fail("the memory of a block that has ended");
+  return tw_shared_of[rank];
 }
 static void tw_bar_settle(tw_barrier &b) {
   tw_progress++;
@@ -54,10 +63,10 @@ static void tw_bar_settle(tw_barrier &b) {
   tw_race_close(&b);
 }
 /* Uses a barrier: its words are only written where it is initialised, and by whoever overwrites it. */
-static void tw_bar_use(unsigned bar) { tw_race_read(::tw_shared + bar, 8); }
+static void tw_bar_use(unsigned bar, unsigned rank = tw_rank) { tw_race_read(tw_shared_of[rank] + bar, 8); }
 static void tw_bar_init(unsigned bar, unsigned count) {
   tw_race_write(::tw_shared + bar, 8);
-  tw_barriers[bar] = { (int)count, (int)count, 0, 0, {}, {} };
+  tw_barriers[tw_rank][bar] = { (int)count, (int)count, 0, 0, {}, {} };
 }
 static void tw_bar_expect(unsigned bar, unsigned bytes) {
   tw_barrier &b = tw_barrier_at(bar);
@@ -67,13 +76,15 @@ static void tw_bar_expect(unsigned bar, unsigned bytes) {
   b.pending--;
   tw_bar_settle(b);
 }
-static void tw_bar_arrive(unsigned bar) {
-  tw_barrier &b = tw_barrier_at(bar);
-  tw_bar_use(bar);
+static void tw_bar_arrive_at(unsigned bar, unsigned rank) {
+  tw_memory_of(rank);
+  tw_barrier &b = tw_barrier_at(bar, rank);
+  tw_bar_use(bar, rank);
   tw_race_release(&b);
   b.pending--;
   tw_bar_settle(b);
 }
+static void tw_bar_arrive(unsigned bar) { tw_bar_arrive_at(bar, tw_rank); }
 static void tw_put(unsigned at, unsigned x, unsigned y, unsigned z, unsigned w) {
   const unsigned words[4] = { x, y, z, w };
   tw_race_write(::tw_shared + at, 16);
@@ -155,7 +166,7 @@ static void tw_bar_wait(unsigned bar, unsigned parity) {
   }
   tw_race_acquire(&b);
 }
-static void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
+static void tw_load_box_all(unsigned to, const tw_map *map, int column, int row, unsigned bar, unsigned blocks) {
   tw_view view;
   memcpy(&view, map, sizeof view);
   const unsigned bytes = tw_box_bytes(view);
@@ -165,15 +176,23 @@ static void tw_load_box(unsigned to, const tw_map *map, int column, int row, uns
   if ((view.swizzle == 0 ? width % 16 != 0 || view.boxColumns > 256 : width != view.swizzle || width != 128) ||
       (uintptr_t)view.base % 16 != 0 || view.stride * view.elementBytes % 16 != 0)
     tw_fail("a tensor map that a GPU refuses");
-  memset(::tw_shared + to, 0xff, bytes);
-  tw_bar_use(bar);
-  tw_race_copy(::tw_shared + to, bytes);
-  tw_race_release(&tw_barrier_at(bar));
-  tw_barrier_at(bar).boxes.push_back({ to, view, column, row });
+  for (unsigned rank = 0; blocks >> rank != 0; rank++) {
+    if ((blocks >> rank & 1) == 0) continue;
+    unsigned char *const memory = tw_memory_of(rank);
+    memset(memory + to, 0xff, bytes);
+    tw_bar_use(bar, rank);
+    tw_race_copy(memory + to, bytes);
+    tw_barrier &b = tw_barrier_at(bar, rank);
+    tw_race_release(&b);
+    b.boxes.push_back({ to, view, column, row });
+  }
+}
+static void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
+  tw_load_box_all(to, map, column, row, bar, 1u << tw_rank);
 }
 /* bar.sync and bar.arrive of two warpgroups. */
 static void tw_named_arrive(unsigned id, unsigned count) {
-  tw_meeting &m = tw_named[id];
+  tw_meeting &m = tw_named[tw_rank][id];
   tw_progress++;
   tw_race_release(&m);
   if (++m.arrived < count) return;
@@ -182,15 +201,18 @@ static void tw_named_arrive(unsigned id, unsigned count) {
   tw_race_close(&m);
 }
 static void tw_named_sync(unsigned id, unsigned count) {
-  tw_meeting &m = tw_named[id];
+  tw_meeting &m = tw_named[tw_rank][id];
   const uint64_t generation = m.generation;
   tw_named_arrive(id, count);
   while (m.generation == generation) tw_yield();
   tw_race_acquire(&m);
 }
-/* One lane stands for its warp: all of it issues products and waits for them. */
+/* One lane stands for its warp: all of it issues products and waits for them, and all of it knows that they are done. */
 static void tw_product_commit() { if (tw_current % 32 == 0) tw_race_commit(); }
-static void tw_product_wait(unsigned groups_left) { if (tw_current % 32 == 0) tw_race_complete(groups_left); }
+static void tw_product_wait(unsigned groups_left) {
+  if (tw_current % 32 == 0) tw_race_complete(groups_left);
+  tw_warp("wgmma.wait_group", [](tw_fibre *) {}, true);
+}
 /*
  * Two K-major operands, 1024 bytes from one 8 rows to the next, as the descriptor says. Nobody uses what becomes of
  * rows of `a` from `ROWS` on, which may be read while they are written.
@@ -202,7 +224,7 @@ static void tw_product(float (&d)[N], unsigned long long a, unsigned long long b
   constexpr unsigned size = sizeof(Element), depth = 32 / size;
   if ((a >> 32 & 0x3fff) != 64 || (a >> 62) != 1 || (b >> 32 & 0x3fff) != 64 || (b >> 62) != 1)
     tw_fail("a descriptor without 128-byte swizzle");
-  const unsigned lane = tw_current % 32, warp = tw_current / 32 % 4;
+  const unsigned lane = tw_current % 32, warp = tw_current % tw_threads / 32 % 4;
   const unsigned at_a = (unsigned)(a & 0x3fff) << 4, at_b = (unsigned)(b & 0x3fff) << 4;
   const auto row = [](unsigned at, unsigned r, unsigned k) { return at + r / 8 * 1024 + r % 8 * 128 + size * k; };
   if (lane == 0) {

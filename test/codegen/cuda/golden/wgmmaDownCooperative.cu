@@ -26,11 +26,19 @@ __device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int 
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar) : "memory");
 }
-/* One copy from L2 lands in both blocks of the cluster, and counts at both blocks' barriers. */
-__device__ __forceinline__ void tw_load_box_both(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
+/* A barrier of all threads of a cluster in two halves: what a thread wrote before it arrived is there after a wait. */
+__device__ __forceinline__ void tw_cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void tw_cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/* One copy from L2 lands in several blocks of the cluster, and counts at their barriers. */
+__device__ __forceinline__ void tw_load_box_all(unsigned to, const tw_map *map, int column, int row, unsigned bar,
+    unsigned short blocks) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
                "[%0], [%1, {%2, %3}], [%4], %5;"
-               :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"((unsigned short)3) : "memory");
+               :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"(blocks) : "memory");
 }
 /* As one instruction: compilers split some of them into words. */
 __device__ __forceinline__ void tw_store_words(void *to, const tw_u4 &x, int isStored) {

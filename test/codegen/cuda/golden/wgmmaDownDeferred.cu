@@ -26,11 +26,19 @@ __device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int 
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar) : "memory");
 }
-/* One copy from L2 lands in both blocks of the cluster, and counts at both blocks' barriers. */
-__device__ __forceinline__ void tw_load_box_both(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
+/* A barrier of all threads of a cluster in two halves: what a thread wrote before it arrived is there after a wait. */
+__device__ __forceinline__ void tw_cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void tw_cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/* One copy from L2 lands in several blocks of the cluster, and counts at their barriers. */
+__device__ __forceinline__ void tw_load_box_all(unsigned to, const tw_map *map, int column, int row, unsigned bar,
+    unsigned short blocks) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
                "[%0], [%1, {%2, %3}], [%4], %5;"
-               :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"((unsigned short)3) : "memory");
+               :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar), "h"(blocks) : "memory");
 }
 /* As one instruction: compilers split some of them into words. */
 __device__ __forceinline__ void tw_store_words(void *to, const tw_u4 &x, int isStored) {
@@ -174,7 +182,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
     tw_bar_init(handoffEmpty, 3);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  tw_cluster_arrive();
+  tw_cluster_wait();
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 
   const int first = blockIdx.x / 2;
@@ -197,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
           /* Weights do not depend on the kernel before this one: they are on their way while it ends. */
           for (int i = 0; i < 3; i++) {
             tw_bar_expect(full + 8 * i, 28672);
-            tw_load_box_both(shared + i * 28672 + 16384 + rank * 6144, weight, i * 64, column0 + (int)rank * 48, full + 8 * i);
+            tw_load_box_all(shared + i * 28672 + 16384 + rank * 6144, weight, i * 64, column0 + (int)rank * 48, full + 8 * i, 3);
           }
           asm volatile("griddepcontrol.wait;" ::: "memory");
           for (int i = 0; i < 3; i++) { tw_load_box(shared + i * 28672, &m0, i * 64, row0, full + 8 * i); }
@@ -210,7 +219,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
           tw_bar_wait(empty + 8 * stage, phase ^ 1);
           tw_bar_expect(full + 8 * stage, 28672);
           tw_load_box(shared + stage * 28672, &m0, block * 64, row0, full + 8 * stage);
-          tw_load_box_both(shared + stage * 28672 + 16384 + rank * 6144, weight, block * 64, column0 + (int)rank * 48, full + 8 * stage);
+          tw_load_box_all(shared + stage * 28672 + 16384 + rank * 6144, weight, block * 64, column0 + (int)rank * 48, full + 8 * stage, 3);
           if (++stage == 3) { stage = 0; phase ^= 1; }
         }
       }
@@ -476,5 +485,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_d783c17777fa2aa4_e05
   }
   __syncwarp();
   /* A block's shared memory must outlive the copies and arrivals its neighbour sends. */
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  tw_cluster_arrive();
+  tw_cluster_wait();
 }
