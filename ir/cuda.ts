@@ -30,6 +30,10 @@ export const CUDA_GEMM_MODES = ['cooperative', 'pingpong', 'deferred'] as const;
 export const CLUSTER_SIZES = [1, 2, 4, 8] as const;
 export type ClusterSize = (typeof CLUSTER_SIZES)[number];
 
+/** Blocks of a lone warp on a multiprocessor: eight leave a thread all the registers that it can have. */
+export const LONE_BLOCKS = [5, 6, 7, 8] as const;
+export type LoneBlocks = (typeof LONE_BLOCKS)[number];
+
 /** Tiles of a contraction. A block computes tm rows × tn physical columns in steps of tk. */
 export interface CudaGemmSchedule {
   readonly kind: 'gemm';
@@ -81,8 +85,11 @@ export interface CudaAttentionSchedule {
    * blocks of one query in the mma skeleton under a path mask.
    */
   readonly teams?: number;
-  /** Whether a block is one warp, which takes a query's whole path by itself. Absent: teams take its chunks. */
-  readonly lone?: true;
+  /**
+   * A block is one warp, which takes a query's whole path by itself. So many of them share a multiprocessor, each with
+   * an equal part of its memory. Absent: teams take a path's chunks.
+   */
+  readonly lone?: LoneBlocks;
   /**
    * Whether paths in a block that begin alike read the tiles of keys that they share once. Absent: paths are read one
    * after another. For blocks of several queries in the mma skeleton under a path mask.

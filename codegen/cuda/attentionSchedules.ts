@@ -1,10 +1,16 @@
 /** Which schedules attention has on a GPU: legality, the default, and all of them in a promising order. */
 import { CACHE_FORMATS } from '../../ir/cacheFormat.js';
-import { CLUSTER_SIZES, type ClusterSize, type CudaArch, type CudaAttentionSchedule } from '../../ir/cuda.js';
+import {
+  CLUSTER_SIZES,
+  LONE_BLOCKS,
+  type ClusterSize,
+  type CudaArch,
+  type CudaAttentionSchedule,
+} from '../../ir/cuda.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { hasOwnKeys } from '../../ir/kernelAccess.js';
-import { LONE_BLOCKS, MMA_ROWS, MOST_ROWS, tileOf } from './attentionTile.js';
+import { MMA_ROWS, MOST_ROWS, tileOf } from './attentionTile.js';
 import { WGMMA_ROWS } from './wgmma/instruction.js';
 
 /**
@@ -56,8 +62,11 @@ function queriesOf(
 
 /** Blocks of one team for each multiprocessor above which clusters gain nothing. Blocks of two teams: half of them. */
 const MOST_CLUSTER_BLOCKS = 2;
-/** Blocks of one team that share a multiprocessor: of more than these, some wait for others to end. */
-const TEAM_BLOCKS = 3;
+/**
+ * Blocks of one team for each multiprocessor, of which three run at once, up to which they do as well as lone warps:
+ * better over long paths, since more of a path is under way, and worse over short ones.
+ */
+const TEAM_BLOCKS = 4;
 /** Largest call that is taken for one in which many paths have few queries each, where nothing more is known. */
 const MOST_SPARSE_ROWS = 64;
 
@@ -78,7 +87,7 @@ function sharingProblem(
   const { isDecode, isLone } = tileOf(kernel, schedule);
   if (sharesTiles === true && (skeleton !== 'mma' || kernel.mask.kind !== 'path' || isDecode || isLone))
     return 'shared tiles want mma over paths, and several queries a block';
-  if (lone === true) {
+  if (lone !== undefined) {
     if (!isLone) return `a lone warp wants mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
     if (kernel.headDim > MAX_LONE_HEAD) return `a lone warp has registers for heads of ${MAX_LONE_HEAD} at most`;
     return teams === undefined && cluster === undefined ? undefined : 'a lone warp has no teams and no cluster';
@@ -195,7 +204,9 @@ export function defaultAttentionSchedule(
       queries === 1,
   );
   const lone =
-    blocks > TEAM_BLOCKS && blocks <= LONE_BLOCKS ? single.find((schedule) => schedule.lone === true) : undefined;
+    blocks > TEAM_BLOCKS && limits.arch === 'sm_90a'
+      ? single.filter((schedule) => (schedule.lone ?? 0) >= blocks).toSorted((a, b) => a.lone! - b.lone!)[0]
+      : undefined;
   const shared = single
     .filter(
       ({ cluster = 1, teams = 1, lone: isLone }) =>
@@ -236,7 +247,7 @@ export function attentionSchedules(
             { ...schedule, ...shared },
             ...TEAMS.map((teams) => ({ ...schedule, ...shared, teams })),
           ]),
-          { ...schedule, lone: true } as const,
+          ...LONE_BLOCKS.map((lone) => ({ ...schedule, lone })),
           { ...schedule, sharesTiles: true } as const,
         ];
       }),

@@ -43,13 +43,16 @@ export const WGMMA_KEYS = 64;
 /** Tiles in its rings: two chunks. */
 const WGMMA_SLOTS = 4;
 
-/** Blocks of a lone warp on a multiprocessor: eight leave a thread all the registers that it can have. */
-export const LONE_BLOCKS = 8;
+/** Keys or values of a tile that a lone warp has under way are a part of its ring. More do not make it faster. */
+const MOST_LONE_PARTS = 11;
+/** Shared memory of a Hopper multiprocessor, and what the system takes of it for each block. */
+const MULTIPROCESSOR_BYTES = 228 << 10;
+const RESERVED_BYTES = 1024;
 /**
- * Parts of tiles, keys and values in turn, that a lone warp has under way: enough for LONE_BLOCKS of them to keep
- * memory busy, and as many as fit.
+ * The share of each of so many blocks of a lone warp. They take all of it, also what their rings leave over: where one
+ * more had room, some multiprocessors would have twice as many blocks as others.
  */
-const LONE_PARTS = 3;
+const loneBytes = (blocks: number): number => (Math.floor(MULTIPROCESSOR_BYTES / blocks) & -128) - RESERVED_BYTES;
 
 /** A block of an attention kernel. */
 export interface AttentionTile {
@@ -150,7 +153,11 @@ export function tileOf(
   const isPath = mask.kind === 'path';
   const rows = isPath ? roundUp((queries * heads) / kvHeads, MMA_ROWS) : queries;
   const isSingle = isPath && queries === 1 && rows === MMA_ROWS;
-  if (isSingle && lone === true) {
+  if (isSingle && lone !== undefined) {
+    const bytes = loneBytes(lone);
+    // Keys and values of tiles in turn: an odd number, so that values follow where keys were.
+    const most = Math.min(MOST_LONE_PARTS, Math.floor(bytes / (keys * keyRowBytes(kernel))));
+    const parts = most % 2 === 1 ? most : most - 1;
     return {
       isDecode: false,
       isLone: true,
@@ -158,9 +165,9 @@ export function tileOf(
       rows,
       workers: 1,
       threads: 32,
-      slots: LONE_PARTS,
-      blocks: LONE_BLOCKS,
-      dynamicBytes: LONE_PARTS * keys * keyRowBytes(kernel),
+      slots: parts,
+      blocks: lone,
+      dynamicBytes: bytes,
       staticBytes: 0,
     };
   }

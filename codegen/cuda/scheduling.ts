@@ -1,6 +1,6 @@
 /** Schedules of the CUDA target: their encoding, and which ones are legal for a kernel. */
 import { z } from 'zod';
-import { CUDA_GEMM_MODES, CUDA_GEMM_SKELETONS, type CudaSchedule } from '../../ir/cuda.js';
+import { CUDA_GEMM_MODES, CUDA_GEMM_SKELETONS, LONE_BLOCKS, type CudaSchedule } from '../../ir/cuda.js';
 import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';
 import { defaultCudaSchedule } from './defaults.js';
 import { isLegalCuda, type CudaFacts } from './legality.js';
@@ -27,7 +27,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       keys: extent,
       cluster: z.union([z.literal(2), z.literal(4), z.literal(8)]).exactOptional(),
       teams: extent.exactOptional(),
-      lone: z.literal(true).exactOptional(),
+      lone: z.literal(LONE_BLOCKS).exactOptional(),
       sharesTiles: z.literal(true).exactOptional(),
     }),
     z.strictObject({ kind: z.literal('loop'), threads: extent }),
@@ -45,7 +45,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           `${s.skeleton} q${s.queries} k${s.keys}`,
           ...(s.cluster === undefined ? [] : [`c${s.cluster}`]),
           ...(s.teams === undefined ? [] : [`t${s.teams}`]),
-          ...(s.lone === undefined ? [] : ['lone']),
+          ...(s.lone === undefined ? [] : [`lone${s.lone}`]),
           ...(s.sharesTiles === undefined ? [] : ['shared']),
         ].join(' ');
       case 'loop':
@@ -68,7 +68,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           `${s.skeleton}, ${s.queries} queries × ${s.keys} keys`,
           ...(s.cluster === undefined ? [] : [`clusters of ${s.cluster}`]),
           ...(s.teams === undefined ? [] : [`${s.teams} teams`]),
-          ...(s.lone === undefined ? [] : ['a lone warp']),
+          ...(s.lone === undefined ? [] : [`a lone warp, ${s.lone} a multiprocessor`]),
           ...(s.sharesTiles === undefined ? [] : ['shared tiles']),
         ].join(', ');
       case 'loop':

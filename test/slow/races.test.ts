@@ -208,7 +208,7 @@ describe.skipIf(reason !== undefined)('attention of one query a block', () => {
   it.each([
     ...[decode(), decode(2), decode(4, 2), decode(8), decode(undefined, 4)].map((plan) => ({ s: LONG, plan })),
     ...[decode(4), decode(2, 2)].map((plan) => ({ s: wide, plan })),
-    ...[LONG, wide].map((s) => ({ s, plan: { ...decode(), lone: true } as const })),
+    ...[LONG, wide].map((s) => ({ s, plan: { ...decode(), lone: 8 } as const })),
   ])(
     'has no race: head dimension $s.headDim, cluster $plan.cluster, teams $plan.teams, lone $plan.lone',
     ({ s, plan }) => {

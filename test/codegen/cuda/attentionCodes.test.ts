@@ -20,7 +20,7 @@ const coded = (...shape: Parameters<typeof pathShape>): Shape => ({ ...pathShape
 const whole = (s: Shape): Shape => ({ ...s, scaled: 'i8' });
 const SHARED = { ...pathSchedule('mma', 16), sharesTiles: true } as const;
 const DECODE = pathSchedule('mma', 1);
-const LONE = { ...DECODE, lone: true } as const;
+const LONE = { ...DECODE, lone: 5 } as const;
 
 const CASES: readonly { readonly s: Shape; readonly plan: CudaAttentionSchedule }[] = [
   { s: coded(4, 1, 32, 'bf16', 'f32'), plan: pathSchedule('mma', 4) },

@@ -54,7 +54,7 @@ describe('the text of attention', () => {
     [
       'attentionPathLone',
       { heads: 4, kvHeads: 1, headDim: 64, dtype: 'bf16', mask: 'path' },
-      { ...schedule('mma', 1), lone: true },
+      { ...schedule('mma', 1), lone: 8 },
     ],
     ['attentionPathSimt', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'path' }, schedule('simt', 16)],
     ['attentionBias', { heads: 2, kvHeads: 1, headDim: 40, dtype: 'f32', mask: 'bias' }, schedule('simt', 16)],
@@ -147,9 +147,10 @@ describe('schedules of attention', () => {
       const { module, kernel } = attentionModule(shape);
       return defaultAttentionSchedule(kernel, module, limits, { rows, multiprocessors: 132, continuesPaths });
     };
-    // Where more blocks than three are there for each multiprocessor, and at most eight, each is a lone warp.
-    expect(choose(s, 64)).toEqual({ ...schedule('mma', 1), lone: true });
-    expect(choose(s, 48)).toEqual(schedule('mma', 1));
+    // Where more blocks than four are there for each multiprocessor, and at most eight, each is a lone warp.
+    expect(choose(s, 64)).toEqual(schedule('mma', 1));
+    expect(choose({ ...s, kvHeads: 16 }, 40)).toEqual({ ...schedule('mma', 1), lone: 5 });
+    expect(choose({ ...s, kvHeads: 16 }, 64)).toEqual({ ...schedule('mma', 1), lone: 8 });
     expect(choose({ ...s, kvHeads: 32 }, 64)).toEqual(schedule('mma', 1));
     expect(choose({ ...s, headDim: 256 }, 64)).toEqual(schedule('mma', 1));
     // Where one block for each multiprocessor is enough, it has two teams.
@@ -184,9 +185,9 @@ describe('schedules of attention', () => {
     expect(legal(grouped, schedule('mma', 16))).toBe(true);
     expect(legal(grouped, { ...schedule('mma', 1), teams: 2, cluster: 8 })).toBe(true);
     expect(legal(grouped, { ...schedule('mma', 1), teams: 3 })).toMatch(/a block has 2 or 4 teams/);
-    expect(legal(grouped, { ...schedule('mma', 1), lone: true, teams: 2 })).toMatch(/a lone warp has no teams/);
-    expect(legal({ ...grouped, headDim: 256 }, { ...schedule('mma', 1), lone: true })).toMatch(/heads of 128 at most/);
-    expect(legal(grouped, { ...schedule('mma', 4), lone: true })).toMatch(/a lone warp wants mma over paths, and one/);
+    expect(legal(grouped, { ...schedule('mma', 1), lone: 8, teams: 2 })).toMatch(/a lone warp has no teams/);
+    expect(legal({ ...grouped, headDim: 256 }, { ...schedule('mma', 1), lone: 8 })).toMatch(/heads of 128 at most/);
+    expect(legal(grouped, { ...schedule('mma', 4), lone: 8 })).toMatch(/a lone warp wants mma over paths, and one/);
     expect(legal(grouped, { ...schedule('mma', 1), cluster: 1 })).toMatch(/a cluster has 2, 4 or 8 blocks/);
     expect(legal(grouped, { ...schedule('mma', 1), cluster: 2 }, LEAST)).toMatch(/sm_80 has no clusters/);
     for (const shared of [{ teams: 2 }, { cluster: 2 }] as const) {

@@ -211,7 +211,7 @@ describe('one query a block', () => {
     ...(teams === undefined ? {} : { teams }),
   });
 
-  const lone: CudaAttentionSchedule = { ...decode(), lone: true };
+  const lone: CudaAttentionSchedule = { ...decode(), lone: 8 };
 
   it.each([decode(), decode(2), decode(4, 2), decode(8), decode(undefined, 4), lone])(
     'has the same bits whenever copies arrive and in whatever order threads run: $cluster $teams $lone',

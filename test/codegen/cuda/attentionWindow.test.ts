@@ -24,7 +24,7 @@ const PLANS: readonly CudaAttentionSchedule[] = [
   pathSchedule('mma', 1),
   { ...pathSchedule('mma', 1), teams: 2 },
   { ...pathSchedule('mma', 1), cluster: 4 },
-  { ...pathSchedule('mma', 1), lone: true },
+  { ...pathSchedule('mma', 1), lone: 8 },
 ];
 const of = (window: number): Shape => ({ ...pathShape(2, 1, 16, 'bf16', 'f32'), window });
 /** Less than a tile; not a multiple of one; a chunk and more. */

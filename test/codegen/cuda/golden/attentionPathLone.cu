@@ -19,7 +19,7 @@ constexpr int D = 64, GROUP = 4, KV_HEADS = 1, KEYS = 32, CHUNK = 128;
 /* Halves of a tile of 16 rows that have heads. */
 constexpr int HALVES = GROUP > 8 ? 2 : 1;
 /* Parts of the ring. They are odd in number: where keys were, values come next. */
-constexpr int PARTS = 3, TILES_AHEAD = (PARTS + 1) / 2;
+constexpr int PARTS = 5;
 static_assert(PARTS % 2 == 1, "a part with keys of one tile has values of another next");
 /* 16 bytes more than a row: eight rows at one column lie in different banks. */
 constexpr int PIECES = D / 8;
@@ -84,8 +84,11 @@ extern "C" __global__ void __launch_bounds__(32, 8) k_attention_test(int T, int 
     const int i = tile * KEYS + lane;
     return i < keys ? list[begin + i] : -1;
   };
-  /* Rows that this call has yet to write are brought to L2 as well. Nothing is read from there before the wait. */
-  for (int tile = first_tile; tile < first_tile + TILES_AHEAD; tile++) {
+  /*
+   * Two tiles are brought to L2: more of them keep others waiting. Rows that this call has yet to write are among them,
+   * and nothing is read from there before the wait.
+   */
+  for (int tile = first_tile; tile < first_tile + 2; tile++) {
     const int place = place_of(tile);
     if (place < 0) break;
     for (int i = 0; i < D; i += 64) {
