@@ -4,7 +4,7 @@ import { extentNames } from '../ir/function.js';
 import { groupWidth } from '../ir/groupSums.js';
 import type { Draw, Kernel, KernelModule, LogProbKernel, Pairing, Segment, WeightDecl } from '../ir/kernel.js';
 import { PACKED_COLUMNS, packedDepth } from '../ir/packing.js';
-import { rowStride } from '../ir/plan.js';
+import { columnStride, rowStride } from '../ir/plan.js';
 import { FORMATS } from '../ir/storage.js';
 import type { BufferDType, Dim, ExtentName } from '../ir/types.js';
 import { DTYPE_BYTES, roundUp } from '../ir/types.js';
@@ -20,6 +20,8 @@ export interface Operand {
   readonly dtype: BufferDType;
   /** Elements from one row to the next; 1 for vectors. Meaningless for weights in panels. */
   readonly stride: number;
+  /** Elements from one column to the next: 1, but for states that lie by column. */
+  readonly columnStride: number;
   readonly columns: Dim;
   /** Rows are padded to PACKED_COLUMNS columns, and vectors to ROW_PAD elements: whole vectors may be read. */
   readonly isPadded: boolean;
@@ -74,6 +76,7 @@ export class KernelOperands {
         index,
         dtype,
         stride: packedDepth(weight),
+        columnStride: 1,
         columns: weight.k,
         isPadded: false,
         isInput: false,
@@ -91,6 +94,7 @@ export class KernelOperands {
       index,
       dtype: buffer.dtype,
       stride,
+      columnStride: columnStride(buffer, this.capacity),
       columns: buffer.columns,
       isPadded: buffer.space !== 'weight',
       isInput: buffer.space === 'input',

@@ -253,7 +253,7 @@ const functionOf = <S>(schedule: z.ZodType<S>) =>
           rows: dim,
           columns: dim,
           space: z.enum(['input', 'output', 'arena', 'weight', 'state']),
-          isDense: z.literal(true).exactOptional(),
+          isByColumn: z.literal(true).exactOptional(),
           upper: identifier.optional(),
         }),
       )
@@ -316,7 +316,7 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
       .array(
         z.strictObject({
           ...{ name: stateName, dtype: z.enum(DTYPES), rows: extent, columns: extent },
-          isDense: z.literal(true).exactOptional(),
+          isByColumn: z.literal(true).exactOptional(),
         }),
       )
       .max(1024),

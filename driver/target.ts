@@ -110,7 +110,7 @@ export function cudaNumerics(arithmetic: CudaArithmetic, codes?: readonly string
     stream: 'f24',
     writes: 'epilogues',
     rows: 'contractions',
-    states: 'dense',
+    states: 'byColumn',
     ...(arithmetic === 'int4' ? { groups: 'kept' } : {}),
     weights: { layout: 'kmajor', format: dtype, pairingWidth: 8 },
     ...(arithmetic === 'fp8' ? e4m3Of(codes) : {}),

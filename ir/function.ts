@@ -30,8 +30,8 @@ export interface StateDecl {
   readonly dtype: DType;
   readonly rows: number;
   readonly columns: number;
-  /** Rows lie one behind another, without padding. */
-  readonly isDense?: true;
+  /** Its columns lie one behind another, rows of a column beside each other. Otherwise rows do, padded. */
+  readonly isByColumn?: true;
 }
 
 export interface FunctionInterface {

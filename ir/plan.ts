@@ -164,11 +164,12 @@ export const ROW_COLUMNS = 32;
 /**
  * Row stride, in elements, of a buffer in a function of this capacity. Columns are rounded up to whole vectors; kernels
  * write zeros to the padding. One cache line is added if the stride would otherwise be a multiple of 4 KiB, because
- * rows would then share L1 sets. One-column buffers (vectors) and dense states have no padding.
+ * rows would then share L1 sets. One-column buffers (vectors) have no padding. 1 where columns lie one behind another.
  */
 export function rowStride(buffer: BufferDecl, capacity: Extents, elementBytes: number): number {
   const columns = extentIn(buffer.columns, capacity);
-  if (columns === 1 || buffer.space === 'weight' || buffer.isDense === true) return columns;
+  if (buffer.isByColumn === true) return 1;
+  if (columns === 1 || buffer.space === 'weight') return columns;
   const padded = roundUp(columns, ROW_COLUMNS);
   return (padded * elementBytes) % 4096 === 0 ? padded + 64 / elementBytes : padded;
 }
@@ -176,8 +177,15 @@ export function rowStride(buffer: BufferDecl, capacity: Extents, elementBytes: n
 /** Rows are allocated up to a multiple of this, so that a register tile may read (but never use) rows past the end. */
 export const ROW_PAD = 32;
 
+/** Elements from one column of a row to the next: 1, or where columns lie one behind another a column's rows. */
+export const columnStride = ({ isByColumn, rows }: BufferDecl, capacity: Extents): number =>
+  isByColumn === true ? roundUp(extentIn(rows, capacity), ROW_PAD) : 1;
+
 /** Bytes of a state: its rows are padded like those of any buffer. */
 export function stateBytes(state: StateDecl): number {
   const elementBytes = DTYPE_BYTES[state.dtype];
-  return roundUp(state.rows, ROW_PAD) * rowStride({ ...state, space: 'state' }, {}, elementBytes) * elementBytes;
+  const buffer: BufferDecl = { ...state, space: 'state' };
+  return state.isByColumn === true
+    ? columnStride(buffer, {}) * state.columns * elementBytes
+    : roundUp(state.rows, ROW_PAD) * rowStride(buffer, {}, elementBytes) * elementBytes;
 }

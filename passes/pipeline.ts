@@ -61,8 +61,8 @@ export interface Numerics {
   readonly rows?: 'loops' | 'contractions';
   /** Which contractions do so. Default `deep`: not those that multiply for less time than it takes. */
   readonly finishing?: Finishing;
-  /** Whether rows of states are padded to whole vectors, which kernels then write. Default: they are. */
-  readonly states?: 'dense';
+  /** How narrow states lie. Default: by row, padded to whole vectors, which kernels then write. */
+  readonly states?: 'byColumn';
   /** Type of the residual stream if activations are bf16. Default f32. */
   readonly stream?: 'f32' | 'f24';
 }
@@ -250,8 +250,8 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
   },
   {
     name: 'packStates',
-    does: 'Lays rows of narrow states, as scales of keys, one behind another.',
-    when: { states: 'dense' },
+    does: 'Lays narrow states, as scales of keys, column by column.',
+    when: { states: 'byColumn' },
     run: packStates,
     reason: 'last: it changes where states lie, and no kernel',
   },

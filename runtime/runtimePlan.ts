@@ -1,7 +1,7 @@
 /** The parts of a plan that a runtime reads, and small queries used by binding, searching and profiling. */
 import type { BufferDecl, Kernel } from '../ir/kernel.js';
 import { kernelWrites } from '../ir/kernelAccess.js';
-import { rowStride, type FunctionPlan, type Plan } from '../ir/plan.js';
+import { columnStride, rowStride, type FunctionPlan, type Plan } from '../ir/plan.js';
 import { DTYPE_BYTES, isFloat, type Dim } from '../ir/types.js';
 
 /** The runtime does not read schedules. */
@@ -63,8 +63,11 @@ export function floatWrites(fn: RuntimeFunction): readonly (readonly FloatWrite[
       if (buffer === undefined) throw new Error(`The plan has no buffer ${name}.`);
       const { dtype, rows, columns } = buffer;
       if (!isFloat(dtype)) return [];
-      const stride = rowBytes(fn, buffer) / DTYPE_BYTES[dtype];
-      return [{ buffer: name, dtype, rows, columns, stride, allowsNegativeInfinity: masks.has(name) }];
+      const found = { buffer: name, dtype, allowsNegativeInfinity: masks.has(name) };
+      // By column it is a matrix of as many rows as it has columns.
+      return buffer.isByColumn === true
+        ? [{ ...found, rows: columns, columns: rows, stride: columnStride(buffer, fn.capacity.extents) }]
+        : [{ ...found, rows, columns, stride: rowBytes(fn, buffer) / DTYPE_BYTES[dtype] }];
     });
   return fn.launches.map((_, i) => {
     const kernel = kernelOf(fn, i);

@@ -208,6 +208,9 @@ function decodeValues(
 /** Units of 16 bytes from a row of an operand to the next. */
 const unitsOf = ({ stride, dtype }: Operand): number => (stride * DTYPE_BYTES[dtype]) / 16;
 
+/** Behind `kv` or the like: what leads to the scales of that head. */
+const headOffset = ({ columnStride }: Operand): string => (columnStride === 1 ? '' : ` * ${columnStride}ll`);
+
 /** What templates read about keys and values: as attention multiplies them, or as codes with `scales`. */
 function keyValues(
   kernel: AttentionKernel,
@@ -236,6 +239,8 @@ function keyValues(
     kScaleIndex: kScale.index,
     vScaleIndex: vScale.index,
     kScaleStride: kScale.stride,
+    kScaleHead: headOffset(kScale),
+    vScaleHead: headOffset(vScale),
     vScaleStride: vScale.stride,
     keyValue: `${plain.keyValue} * k_scales[row * ${kScale.stride}ll]`,
     valueValue: `${plain.valueValue} * v_scales[row * ${vScale.stride}ll]`,

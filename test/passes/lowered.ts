@@ -20,7 +20,7 @@ export const TENSOR_CORES: Numerics = {
   stream: 'f24',
   writes: 'epilogues',
   rows: 'contractions',
-  states: 'dense',
+  states: 'byColumn',
   weights: { layout: 'kmajor', format: 'bf16', pairingWidth: 8 },
 };
 export const HALF: Numerics = {
@@ -29,7 +29,7 @@ export const HALF: Numerics = {
   products: 'f20',
   writes: 'epilogues',
   rows: 'contractions',
-  states: 'dense',
+  states: 'byColumn',
   weights: { layout: 'kmajor', format: 'f16', pairingWidth: 8 },
 };
 

@@ -65,7 +65,7 @@ describe('narrowCache', () => {
     ['a GPU', { ...TENSOR_CORES, cache: 'i8' }, 'bf16'],
   ] as const)('keeps codes and scales in states of %s, for the rows that slots name', (_name, numerics, dtype) => {
     const module = lower(optimise(step(dtype), numerics), numerics);
-    const rows = dtype === 'bf16' ? { isDense: true } : {};
+    const rows = dtype === 'bf16' ? { isByColumn: true } : {};
     expect(module.states.slice(0, 4)).toEqual([
       { name: 'k_0', dtype: numerics.cache, rows: 64, columns: 32 },
       { name: 'k_0_scale', dtype: 'f32', rows: 64, columns: 2, ...rows },

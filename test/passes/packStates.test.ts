@@ -1,7 +1,7 @@
-/** Which states lose the padding of their rows, and that kernels on a GPU write such rows beside each other. */
+/** Which states lie by column, and that kernels on a GPU write them so. */
 import { describe, expect, it } from 'vitest';
 import type { BufferDecl, KernelModule } from '../../ir/kernel.js';
-import { rowStride, stateBytes } from '../../ir/plan.js';
+import { columnStride, rowStride, stateBytes } from '../../ir/plan.js';
 import { packStates } from '../../passes/packStates.js';
 import { emulateModule } from '../codegen/cuda/emulate.js';
 import { element, mul } from '../codegen/modules.js';
@@ -34,11 +34,12 @@ function moduleOf(columns: number) {
 }
 
 describe('packStates', () => {
-  it('lays rows with fewer columns than a vector one behind another', () => {
+  it('lays those with fewer columns than a vector by column', () => {
     const packed = packStates(moduleOf(8));
-    expect(packed.states[0]).toMatchObject({ isDense: true });
-    expect(packed.buffers.map(({ isDense }) => isDense)).toEqual([undefined, undefined, true]);
-    expect(rowStride(packed.buffers[2]!, {}, 4)).toBe(8);
+    expect(packed.states[0]).toMatchObject({ isByColumn: true });
+    expect(packed.buffers.map(({ isByColumn }) => isByColumn)).toEqual([undefined, undefined, true]);
+    expect(rowStride(packed.buffers[2]!, {}, 4)).toBe(1);
+    expect(columnStride(packed.buffers[2]!, {})).toBe(64);
     expect(stateBytes(packed.states[0]!)).toBe(64 * 8 * 4);
   });
 

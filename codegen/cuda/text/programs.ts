@@ -12,7 +12,7 @@ import type { CudaOperands, Operand } from './operands.js';
 import { CUDA_TYPES, leastCommonMultiple } from './operands.js';
 import type { Site } from './scalarPrinter.js';
 import { groupValues, type GroupValues } from './groupValues.js';
-import { Body, modulo, RowScope, rowScalars } from './scalarPrinter.js';
+import { Body, columnAt, modulo, RowScope, rowScalars } from './scalarPrinter.js';
 import { block, Constants, guarded, indent, unrolled } from './statements.js';
 
 /** The row values of all programs of a block, kept in shared memory as `values.length` floats per row. */
@@ -347,6 +347,13 @@ export function storeLine(
       ? scope.rowPointer(operand, undefined)
       : `${scope.operands.base(operand)} + ${index} * ${operand.stride}`;
   if (operand.columns === 1) return `${guard}tw_store_${operand.dtype}(${pointer}, ${values[0]!});`;
+  if (operand.columnStride !== 1) {
+    const stores = values.map((value, lane) => {
+      const at = `${pointer} + (${columnAt(site, lane)}) * ${operand.columnStride}ll`;
+      return `tw_store_${operand.dtype}(${at}, ${value});`;
+    });
+    return `${guard}{ ${stores.join(' ')} }`;
+  }
   const width = values.length === 2 ? '2' : '';
   return `${guard}tw_store${width}_${operand.dtype}(${pointer} + ${site.column}, ${values.join(', ')});`;
 }

@@ -352,7 +352,8 @@ export class Body {
 export const modulo = (column: string, period: number): string =>
   (period & (period - 1)) === 0 ? `(${column} & ${period - 1})` : `${column} % ${period}`;
 
-const columnAt = (site: Site, lane: number): string => (lane === 0 ? site.column : `${site.column} + ${lane}`);
+/** The column of a lane's value. */
+export const columnAt = (site: Site, lane: number): string => (lane === 0 ? site.column : `${site.column} + ${lane}`);
 const codeOf = (value: Value, lane: number): string => (value.isRow ? value.codes[0]! : value.codes[lane]!);
 const floatOf = (value: Value, lane: number): string =>
   value.kind === 'f' ? codeOf(value, lane) : `(float)${codeOf(value, lane)}`;

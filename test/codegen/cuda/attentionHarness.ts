@@ -10,7 +10,7 @@ import { CudaOperands } from '../../../codegen/cuda/text/operands.js';
 import { parametersOf } from '../../../codegen/signature.js';
 import type { CudaAttentionSchedule, CudaKernelText } from '../../../ir/cuda.js';
 import type { AttentionKernel, BufferDecl, KernelModule, Mask } from '../../../ir/kernel.js';
-import { ROW_PAD, rowStride } from '../../../ir/plan.js';
+import { ROW_PAD, columnStride, rowStride } from '../../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { aligned, put, take } from '../harness.js';
@@ -93,10 +93,11 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
     { name: 'subtreeEnd', dtype: 'i32', rows: 'T', columns: 1, space: 'input' },
     { name: 'bias', dtype: 'f32', rows: 'T', columns: 'T', space: 'arena' },
     { name: 'row', dtype: 'i32', rows: 'R', columns: 1, space: 'input' },
-    // Rows of states of scales lie one behind another (passes/packStates).
-    ...scales.map(
-      (name) => ({ name, dtype: 'f32', rows: keyRows, columns: kvHeads, space: 'arena', isDense: true }) as const,
-    ),
+    // States of scales lie by column (passes/packStates).
+    ...scales.map((name): BufferDecl => ({
+      ...{ name, dtype: 'f32', rows: keyRows, columns: kvHeads, space: 'arena' },
+      ...(isPath ? { isByColumn: true } : {}),
+    })),
     ...(isPath ? PATH_BUFFERS : s.window === undefined ? [] : PATH_BUFFERS.filter(({ name }) => name === 'position')),
   ];
   const scoring = interfaceOf(buffers);
@@ -225,13 +226,16 @@ function extents(
   decl: BufferDecl,
   data: AttentionData,
   capacity: number,
-): { rows: number; columns: number; stride: number } {
+): { rows: number; columns: number; stride: number; bytes: number; at: (i: number) => number } {
   const sizes = sizesOf(data);
   const extent = (dim: BufferDecl['rows']): number => extentIn(dim, sizes);
+  const [rows, columns] = [extent(decl.rows), extent(decl.columns)];
+  const most = { T: capacity, R: capacity, C: capacity };
+  const [down, across] = [rowStride(decl, most, DTYPE_BYTES[decl.dtype]), columnStride(decl, most)];
+  const elements = across === 1 ? roundUp(Math.max(rows, 1), ROW_PAD) * down : columns * across;
   return {
-    rows: extent(decl.rows),
-    columns: extent(decl.columns),
-    stride: rowStride(decl, { T: capacity, R: capacity, C: capacity }, DTYPE_BYTES[decl.dtype]),
+    ...{ rows, columns, stride: down, bytes: elements * DTYPE_BYTES[decl.dtype] },
+    at: (i) => Math.floor(i / columns) * down + (i % columns) * across,
   };
 }
 
@@ -246,8 +250,8 @@ export function layOut(
   const memory = new Map<string, Buffer>();
   const buffers = new Map<string, Float64Array>();
   for (const decl of attentionModule(s).module.buffers) {
-    const { rows, columns, stride } = extents(decl, data, capacity);
-    const bytes = aligned(roundUp(Math.max(rows, 1), ROW_PAD) * stride * DTYPE_BYTES[decl.dtype], GUARD);
+    const { rows, columns, bytes: size, at: placeOf } = extents(decl, data, capacity);
+    const bytes = aligned(size, GUARD);
     memory.set(decl.name, bytes);
     const given = data.inputs.get(decl.name);
     if (given === undefined) continue;
@@ -258,7 +262,7 @@ export function layOut(
         seen[i] = NaN;
         continue;
       }
-      const at = Math.floor(i / columns) * stride + (i % columns);
+      const at = placeOf(i);
       put(bytes, at, decl.dtype, given[i]!);
       seen[i] = take(bytes, at, decl.dtype);
     }
@@ -270,7 +274,7 @@ export function layOut(
 /** The dense result. Throws if the kernel wrote outside it. */
 export function readOut(s: Shape, data: AttentionData, capacity: number, result: Buffer): Float64Array {
   const decl = attentionModule(s).module.buffers.find(({ name }) => name === 'out')!;
-  const { rows, columns, stride } = extents(decl, data, capacity);
+  const { rows, columns, stride, at } = extents(decl, data, capacity);
   const size = DTYPE_BYTES[decl.dtype];
   for (let row = 0; row * stride * size < result.length; row++) {
     const from = row < rows ? columns : 0;
@@ -280,9 +284,7 @@ export function readOut(s: Shape, data: AttentionData, capacity: number, result:
       );
     }
   }
-  return Float64Array.from({ length: rows * columns }, (_, i) =>
-    take(result, Math.floor(i / columns) * stride + (i % columns), decl.dtype),
-  );
+  return Float64Array.from({ length: rows * columns }, (_, i) => take(result, at(i), decl.dtype));
 }
 
 /**

@@ -14,7 +14,7 @@ import type { CudaKernelText, CudaSchedule, GridExtent } from '../../../ir/cuda.
 import type { BufferDecl, KernelModule, WeightDecl } from '../../../ir/kernel.js';
 import { logicalWeight } from '../../../ir/kernelInterpreter.js';
 import type { RawTensor } from '../../../ir/kernelInterpreter.js';
-import { ROW_PAD, rowStride } from '../../../ir/plan.js';
+import { ROW_PAD, columnStride, rowStride } from '../../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { compileOverFibres, loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { aligned, packWeight, put, take } from '../harness.js';
@@ -256,21 +256,23 @@ export function arrangeModule(module: KernelModule, options: EmulateOptions): Ar
   const { sizes } = options;
   const leading = extentIn(module.interface.extents[0]!.name, sizes);
   const capacity = everyExtent(module.interface, options.tokensCapacity ?? roundUp(Math.max(64, leading), 64));
-  const shape = (decl: BufferDecl): { rows: number; columns: number; stride: number } => ({
-    rows: extentIn(decl.rows, sizes),
-    columns: extentIn(decl.columns, sizes),
-    stride: rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]),
-  });
+  /** Rows and columns as they lie, and the place of an element in order of rows. */
+  const shape = (decl: BufferDecl): { rows: number; columns: number; stride: number; at: (i: number) => number } => {
+    const [rows, columns] = [extentIn(decl.rows, sizes), extentIn(decl.columns, sizes)];
+    const [down, across] = [rowStride(decl, capacity, DTYPE_BYTES[decl.dtype]), columnStride(decl, capacity)];
+    const at = (i: number): number => Math.floor(i / columns) * down + (i % columns) * across;
+    return across === 1 ? { rows, columns, stride: down, at } : { rows: columns, columns: rows, stride: across, at };
+  };
   const memory = new Map<string, Buffer>();
   for (const decl of module.buffers) {
-    const { rows, columns, stride } = shape(decl);
+    const { rows, stride, at } = shape(decl);
     const bytes = aligned(
       (decl.space === 'weight' ? rows : roundUp(Math.max(rows, 1), ROW_PAD)) * stride * DTYPE_BYTES[decl.dtype],
       GUARD,
     );
     const given = options.inputs.get(decl.name);
     given?.forEach((value, i) => {
-      put(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype, value);
+      put(bytes, at(i), decl.dtype, value);
     });
     memory.set(decl.name, bytes);
   }
@@ -288,11 +290,9 @@ export function arrangeModule(module: KernelModule, options: EmulateOptions): Ar
   });
   const read = (): ReadonlyMap<string, Float64Array> => new Map(module.buffers.map((decl) => [decl.name, dense(decl)]));
   const dense = (decl: BufferDecl): Float64Array => {
-    const { rows, columns, stride } = shape(decl);
+    const { rows, columns, stride, at } = shape(decl);
     const bytes = memory.get(decl.name)!;
-    const values = Float64Array.from({ length: rows * columns }, (_, i) =>
-      take(bytes, Math.floor(i / columns) * stride + (i % columns), decl.dtype),
-    );
+    const values = Float64Array.from({ length: rows * columns }, (_, i) => take(bytes, at(i), decl.dtype));
     const size = DTYPE_BYTES[decl.dtype];
     for (let row = 0; row * stride * size < bytes.length; row++) {
       const from = row < rows ? columns : 0;
