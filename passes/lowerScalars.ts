@@ -243,10 +243,11 @@ function access(v: Value, domain: Domain, via: string | undefined): Access {
 
 /**
  * Number of columns of `domain` for each element of `v`, whose last extents are 1 where those of the domain are not:
- * [T, n, 1] for heads.
+ * [T, n, 1] for heads. A vector has one column for its only head.
  */
 function segmentWidth(v: Value, domain: Domain): number {
   const { shape } = v.type;
+  if (domain.along === 'row' && extents(shape).join() === extents(domain.shape).join()) return 1;
   const trailing = shape.length - 1 - shape.findLastIndex((dim, axis) => dim !== 1 || axis === 0);
   const kept = shape.length - trailing;
   const isPrefix =

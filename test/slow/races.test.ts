@@ -161,7 +161,7 @@ describe.skipIf(reason !== undefined)('contractions of few rows on Hopper', () =
     expect(takeRaces()).toEqual([]);
     const endsFirst: readonly Change[] = [
       ['  tw_cluster_arrive();\n  const int self', '  const int self'],
-      ['  tw_cluster_wait();\n}', '}'],
+      ['  __syncwarp();\n  tw_cluster_wait();\n}', '}'],
     ];
     expect(() => {
       run(...endsFirst);

@@ -19,8 +19,6 @@ const DEEP_STAGE = 18 << 10;
  * a layer of 8B took 205 µs with tiles of 64 × 224 and 188 µs with 64 × 112 on an H100, 177 and 149 µs on an H200.
  */
 const LONG_EPILOGUE = 8192;
-/** So many times as many rows as columns are loaded for two tiles at once, because L2 delivers more of them than memory. */
-const ROWS_TO_SHARE = 2;
 
 export interface SkinnyDevice {
   readonly arch: CudaArch;
@@ -61,8 +59,7 @@ export function defaultSkinnySchedule(
     ((tm + tn) * 2 * SLAB_BYTES <= DEEP_STAGE ? [2 * slab, slab] : [slab]).flatMap((tk) =>
       depths.map((depth): CudaGemmSchedule => ({
         ...{ kind: 'gemm', skeleton, tm, tn, tk, stages: depth },
-        cluster: isOnHopper && isWholeMemory && tm >= ROWS_TO_SHARE * tn && tilesOf(tn) % 2 === 0 ? 2 : 1,
-        ...{ raster: 1, mode: 'cooperative' },
+        ...{ cluster: 1, raster: 1, mode: 'cooperative' },
       })),
     ),
   );

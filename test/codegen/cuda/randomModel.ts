@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { CudaFacts } from '../../../codegen/cuda/index.js';
 import { compileModel } from '../../../driver/compile/compile.js';
 import { cuda, cudaDevice } from '../../../driver/targets/cuda.js';
+import type { KvCache } from '../../../driver/target.js';
 import type { RawTensor } from '../../../ir/kernelInterpreter.js';
 import type { CudaPlan } from '../../../ir/plan.js';
 import { listPaths } from '../../../ir/scoring.js';
@@ -73,6 +74,17 @@ export interface RandomModel {
   readonly tensors: ReadonlyMap<string, RawTensor>;
 }
 
+interface RandomModelOptions {
+  readonly scale?: number;
+  readonly step?: number;
+  readonly hasBiases?: boolean;
+  readonly cacheTokens?: number;
+  readonly feeds?: boolean;
+  readonly logits?: boolean;
+  readonly mask?: typeof cuda.mask;
+  readonly kvCache?: KvCache;
+}
+
 /**
  * A model of two layers: one over all tokens, and one pruned to scored rows. Writes its config.json to `folder`.
  * `scale` bounds widths; `hasBiases` gives every projection a bias. Widths are multiples of `step`: with 2 they hardly
@@ -83,8 +95,10 @@ export function randomModel(
   seed: number,
   dtype: 'bf16' | 'f16',
   facts: CudaFacts,
-  { scale = 1, step = 2, hasBiases = false, cacheTokens = 0, feeds = false, logits = false, mask = cuda.mask } = {},
+  options: RandomModelOptions = {},
 ): RandomModel {
+  const { scale = 1, step = 2, hasBiases = false, cacheTokens = 0, feeds = false, logits = false } = options;
+  const { mask = cuda.mask, kvCache = '16bit' } = options;
   const random = randomSource(seed);
   const pick = <T>(list: readonly T[]): T => list[below(random, list.length)]!;
   const headDim = pick(step > 2 ? [32, 64, 128] : [32, 48, 64, 80, 96, 128]);
@@ -117,7 +131,7 @@ export function randomModel(
   const model = compileModel(describeRandomCheckpoint(folder, seed), cuda, cudaDevice(facts, dtype), {
     maxTokens: 512,
     mask,
-    ...(cacheTokens === 0 ? {} : { cacheTokens, feeds, logits }),
+    ...(cacheTokens === 0 ? {} : { cacheTokens, feeds, logits, kvCache }),
   });
   return {
     name:
