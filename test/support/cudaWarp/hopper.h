@@ -207,7 +207,7 @@ static void tw_named_sync(unsigned id, unsigned count) {
   while (m.generation == generation) tw_yield();
   tw_race_acquire(&m);
 }
-/* One lane stands for its warp: all of it issues products and waits for them, and all of it knows that they are done. */
+/* One lane stands for its warp: all of it issues products, waits for them, and knows that they are done. */
 static void tw_product_commit() { if (tw_current % 32 == 0) tw_race_commit(); }
 static void tw_product_wait(unsigned groups_left) {
   if (tw_current % 32 == 0) tw_race_complete(groups_left);
