@@ -135,21 +135,26 @@ function Filters({ document, selection, query, search }: FilterProps) {
   );
 }
 
-/** Keys that work anywhere in the section: / searches, j and k go through the list. */
+/**
+ * Keys that work anywhere in the section: / searches, j and k go through the list. Effects run later than what is drawn
+ * can be seen, so the listener stays and finds the newest `move` in a reference: a quick key goes on from there too.
+ */
 function useKeys(search: FilterProps['search'], move: (by: number) => void): void {
+  const newest = useRef(move);
+  newest.current = move;
   useEffect(() => {
     const listen = (event: KeyboardEvent): void => {
       const isTyping = event.target instanceof Element && event.target.closest('input, select, textarea') !== null;
       if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key === '/') search.current?.focus();
-      else if (event.key === 'j') move(1);
-      else if (event.key === 'k') move(-1);
+      else if (event.key === 'j') newest.current(1);
+      else if (event.key === 'k') newest.current(-1);
       else return;
       event.preventDefault();
     };
     addEventListener('keydown', listen);
     return () => removeEventListener('keydown', listen);
-  }, [search, move]);
+  }, [search]);
 }
 
 function Questions({ document, route }: { readonly document: QuestionsDocument; readonly route: Route }) {
@@ -165,12 +170,9 @@ function Questions({ document, route }: { readonly document: QuestionsDocument; 
   const chosen = named === undefined ? -1 : rows.indexOf(named);
   const row = named ?? rows[0];
   const choose = useCallback((place: number) => setState({ at: nameOf(document, rows[place]!) }), [document, rows]);
-  const move = useCallback(
-    (by: number) => {
-      if (rows.length > 0) choose(Math.min(rows.length - 1, Math.max(0, chosen + by)));
-    },
-    [rows, chosen, choose],
-  );
+  const move = (by: number): void => {
+    if (rows.length > 0) choose(Math.min(rows.length - 1, Math.max(0, chosen + by)));
+  };
   const search = useRef<HTMLInputElement>(null);
   useKeys(search, move);
   useEffect(() => {
