@@ -149,14 +149,17 @@ function inChunks(steps: Steps, size: number): readonly Float64Array[] {
   return OUTPUTS.map((_, i) => Float64Array.from(found.flatMap((each) => each[i]!)));
 }
 
-/** `off`: what float64 with the same roundings may differ by: a code is rounded another way where it nearly was. */
+/**
+ * What may differ from float64 with the same roundings, where a number near the middle between two codes becomes the
+ * other one: log-probabilities by `off`, and so many drawn tokens of 54.
+ */
 const CACHES = [
-  { kvCache: '16bit', seed: 3, heads: 3, off: 0.15 },
-  { kvCache: 'fp8', seed: 9, heads: 2, off: 0.5 },
-  { kvCache: 'int8', seed: 8, heads: 1, off: 0.2 },
+  { kvCache: '16bit', seed: 3, heads: 3, off: 0.15, draws: 2 },
+  { kvCache: 'fp8', seed: 9, heads: 2, off: 0.5, draws: 5 },
+  { kvCache: 'int8', seed: 8, heads: 1, off: 0.2, draws: 2 },
 ] as const;
 
-describe.each(CACHES)('step over fibres, $kvCache, $heads heads of keys', ({ kvCache, seed, heads, off }) => {
+describe.each(CACHES)('step over fibres, $kvCache, $heads heads of keys', ({ kvCache, seed, heads, off, draws }) => {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-step-'));
   afterAll(() => {
     rmSync(folder, { recursive: true });
@@ -179,7 +182,7 @@ describe.each(CACHES)('step over fibres, $kvCache, $heads heads of keys', ({ kvC
     expect(most).toBeLessThan(off);
     for (const i of [1, 3]) {
       const others = wanted[i]!.filter((token, row) => token !== exact[i]![row]);
-      expect(others.length).toBeLessThanOrEqual(2);
+      expect(others.length).toBeLessThanOrEqual(draws);
     }
   });
 
