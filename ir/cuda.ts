@@ -30,6 +30,11 @@ export const CUDA_GEMM_MODES = ['cooperative', 'pingpong', 'deferred'] as const;
 export const CLUSTER_SIZES = [1, 2, 4, 8] as const;
 export type ClusterSize = (typeof CLUSTER_SIZES)[number];
 
+/** Bytes of shared memory that the blocks of a Hopper multiprocessor divide among them. */
+export const MULTIPROCESSOR_BYTES = 228 << 10;
+/** What the system takes of them for every block. */
+export const RESERVED_BYTES = 1024;
+
 /** Blocks of a lone warp on a multiprocessor: eight leave a thread all the registers that it can have. */
 export const LONE_BLOCKS = [5, 6, 7, 8] as const;
 export type LoneBlocks = (typeof LONE_BLOCKS)[number];

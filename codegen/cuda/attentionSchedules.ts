@@ -205,7 +205,7 @@ export function defaultAttentionSchedule(
   );
   const lone =
     blocks > TEAM_BLOCKS && limits.arch === 'sm_90a'
-      ? single.filter((schedule) => (schedule.lone ?? 0) >= blocks).toSorted((a, b) => a.lone! - b.lone!)[0]
+      ? single.find((schedule) => (schedule.lone ?? 0) >= blocks)
       : undefined;
   const shared = single
     .filter(

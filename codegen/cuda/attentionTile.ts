@@ -1,5 +1,5 @@
 /** What a block of each attention kernel holds: rows, threads, shared memory, and its share of a multiprocessor. */
-import type { CudaAttentionSchedule } from '../../ir/cuda.js';
+import { MULTIPROCESSOR_BYTES, RESERVED_BYTES, type CudaAttentionSchedule } from '../../ir/cuda.js';
 import type { AttentionKernel } from '../../ir/kernel.js';
 import { roundUp } from '../../ir/types.js';
 import { SLAB_BYTES, WGMMA_THREADS } from './wgmma/instruction.js';
@@ -45,9 +45,6 @@ const WGMMA_SLOTS = 4;
 
 /** Keys or values of a tile that a lone warp has under way are a part of its ring. More do not make it faster. */
 const MOST_LONE_PARTS = 11;
-/** Shared memory of a Hopper multiprocessor, and what the system takes of it for each block. */
-const MULTIPROCESSOR_BYTES = 228 << 10;
-const RESERVED_BYTES = 1024;
 /**
  * The share of each of so many blocks of a lone warp. They take all of it, also what their rings leave over: where one
  * more had room, some multiprocessors would have twice as many blocks as others.

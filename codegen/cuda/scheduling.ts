@@ -59,7 +59,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       case 'gemm': {
         const groups = s.epilogueGroups === undefined ? '' : ' by two warpgroups';
         const clusters = s.cluster > 1 ? `, clusters of ${s.cluster}` : '';
-        const more = s.skeleton === 'wgmma' ? `, ${s.mode}${groups}${clusters}, raster ${s.raster}` : '';
+        const more = s.skeleton === 'wgmma' ? `, ${s.mode}${groups}${clusters}, raster ${s.raster}` : clusters;
         const remainder = s.remainderTn === undefined ? '' : ` (remainder ×${s.remainderTn})`;
         return `${s.skeleton}, tile ${s.tm}×${s.tn}${remainder}×${s.tk}, ${s.stages} stages${more}`;
       }

@@ -21,15 +21,17 @@ else console.warn(`SKIPPED: ${reason}, so no kernel was searched for races.`);
 /** What is replaced in a kernel's text, and by what. */
 type Change = readonly [text: string, by: string];
 
+/** Makes changes, each of which must find its text. */
+const changed = (source: string, changes: readonly Change[]): string =>
+  changes.reduce((text, [from, to]) => {
+    expect(text).toContain(from);
+    return text.replace(from, to);
+  }, source);
+
 /** Races of a broken kernel, which may also wait for ever and give wrong values. */
 function racesOfBroken(changes: readonly Change[], run: (mutate: (text: string) => string) => unknown): string {
   try {
-    run((source) =>
-      changes.reduce((text, [from, to]) => {
-        expect(text).toContain(from);
-        return text.replace(from, to);
-      }, source),
-    );
+    run((source) => changed(source, changes));
   } catch (error) {
     if (!/threads.* wait for each other/.test(String(error))) throw error;
   }
@@ -56,7 +58,7 @@ describe.skipIf(reason !== undefined)('contractions of few rows on Hopper', () =
       const chosen = defaultCudaSchedule(each.kernel, each.module, H100, bucket);
       expect(chosen).toMatchObject({ skeleton: 'skinnyWgmma', tm });
       // A ring that is used again, by one warpgroup and by two, and in pairs; a tile with fewer rows than it has.
-      const pairs = [inPairs(tm, which === 'gateUp' ? 208 : 96)].filter(() => tm >= 16);
+      const pairs = tm < 16 ? [] : [inPairs(tm, which === 'gateUp' ? 208 : 96)];
       for (const schedule of [chosen, skinny(tm, 48, 2), skinny(tm, 192, 2), ...pairs]) {
         expect(isLegalCuda(each.kernel, each.module, schedule, H100)).toBe(true);
         for (const backwards of [false, true]) {
@@ -150,11 +152,7 @@ describe.skipIf(reason !== undefined)('contractions of few rows on Hopper', () =
     const RELEASE = 'if (lane < 2) tw_bar_arrive_at(';
     const LATE = 'for (int late = 0; rank == 1 && late < 2000; late++) { tw_progress++; tw_yield(); }';
     const run = (...changes: readonly Change[]): void => {
-      const mutate = (source: string): string =>
-        [[RELEASE, `${LATE} ${RELEASE}`] as const, ...changes].reduce((text, [from, to]) => {
-          expect(text).toContain(from);
-          return text.replace(from, to);
-        }, source);
+      const mutate = (source: string): string => changed(source, [[RELEASE, `${LATE} ${RELEASE}`], ...changes]);
       emulateLayerGemm(layerGemm('o', HIDDEN, INTER, HEAD_DIM), 64, inPairs(64, 96), { mutate });
     };
     run();

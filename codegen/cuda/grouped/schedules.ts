@@ -1,11 +1,11 @@
 /** Which schedules run weights in groups, and the default. */
-import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import { RESERVED_BYTES, type CudaGemmSchedule } from '../../../ir/cuda.js';
 import { BLOCK_COLUMNS, type GroupSize } from '../../../ir/groups.js';
 import type { GemmKernel, KernelModule } from '../../../ir/kernel.js';
 import type { SkinnyDevice } from '../skinny/candidates.js';
 import { widths } from '../skinny/candidates.js';
 import { skinnyTileStep } from '../skinny/layout.js';
-import { blocksOf, RESERVED_BYTES } from '../skinny/ring.js';
+import { blocksOf } from '../skinny/ring.js';
 import { columnTiles } from '../wgmma/layout.js';
 import {
   GROUPED_STAGES,

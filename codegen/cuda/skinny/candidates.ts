@@ -1,12 +1,11 @@
 /** The default schedule for few rows: of skinnyWgmma on Hopper, of skinny on other GPUs. */
-import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
+import { RESERVED_BYTES, type CudaArch, type CudaGemmSchedule } from '../../../ir/cuda.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import type { Contraction } from '../text/contraction.js';
 import { segmentsOf } from '../text/contraction.js';
 import { SLAB_BYTES, slabOf, type WgmmaType } from '../wgmma/instruction.js';
 import { columnTiles } from '../wgmma/layout.js';
 import { skinnyTileStep } from './layout.js';
-import { RESERVED_BYTES } from './ring.js';
 import { FEW_ROWS } from './skeletons.js';
 
 /** Most rows for which the skeleton is the default. */

@@ -2,7 +2,13 @@
  * What kernels share that keep a ring of stages in flight for few rows and lay their products into shared memory: sizes
  * that their texts depend on, the programs of their epilogues, and their launch.
  */
-import type { ClusterSize, CudaGemmSchedule, LaunchShape } from '../../../ir/cuda.js';
+import {
+  MULTIPROCESSOR_BYTES,
+  RESERVED_BYTES,
+  type ClusterSize,
+  type CudaGemmSchedule,
+  type LaunchShape,
+} from '../../../ir/cuda.js';
 import type { Contraction } from '../text/contraction.js';
 import { segmentsOf } from '../text/contraction.js';
 import { matricesOf, physicalColumns, type CudaOperands } from '../text/operands.js';
@@ -113,10 +119,6 @@ export const FUNCTIONS = {
 /** Blocks that share a multiprocessor if their shared memory does: the next kernel's begin beside this one's. */
 export const blocksOf = ({ sharedBytes }: { readonly sharedBytes: number }): number =>
   2 * (sharedBytes + RESERVED_BYTES) <= MULTIPROCESSOR_BYTES ? 2 : 1;
-/** Shared memory that the system takes of every block. */
-export const RESERVED_BYTES = 1024;
-/** Shared memory of a multiprocessor of compute capability 9.0. */
-const MULTIPROCESSOR_BYTES = 228 << 10;
 
 /** Eight rows and `step` columns of the tile's products, as gemmSkinnyWgmma names them. */
 function fragmentOf(kernel: Contraction, index: number, tn: number, pitch: number, prologue: RowPrologue): Fragment {

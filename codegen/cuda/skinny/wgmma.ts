@@ -15,7 +15,7 @@ import { DESCRIPTOR_BASE, descriptorUnits, operandType, SLAB_BYTES } from '../wg
 import { columnTiles } from '../wgmma/layout.js';
 import { loadTexts } from '../wgmma/loads.js';
 import { keepLogitsText, logProbFunctions, logProbText } from '../wgmma/logprob.js';
-import { MULTIPLY, productText, stepOffsets, waitText } from '../wgmma/mainLoop.js';
+import { MULTIPLY, productText, releaseText, stepOffsets, waitText } from '../wgmma/mainLoop.js';
 import { tensorMapsOf } from '../wgmma/tensorMaps.js';
 import { blocksOf, FUNCTIONS, launchOfTiles, ringOptions, unitPrograms } from './ring.js';
 import { skinnyWgmmaLayout } from './wgmmaLayout.js';
@@ -65,10 +65,7 @@ export function emitSkinnyWgmma(
       },
       stageUnits: descriptorUnits(stageBytes),
       bUnits: `${descriptorUnits(aBytes)} + group * ${descriptorUnits(wn * SLAB_BYTES)}`,
-      release:
-        cluster === 1
-          ? 'if (lane == 0) tw_bar_arrive(empty + 8 * before);'
-          : `if (lane < ${cluster}) tw_bar_arrive_at(empty + 8 * before, lane);`,
+      release: releaseText(schedule),
     }).trimEnd(),
   };
   const head = kernelHead({

@@ -94,8 +94,9 @@ export class RowScope {
     return this.define(`index ${via}`, 'long long', `${this.operands.base(this.operands.get(via))}[${this.row}]`);
   }
 
-  /** Pointer to a buffer's row. */
+  /** Pointer to a buffer's row, whose columns lie one behind another. */
   rowPointer(operand: Operand, via: string | undefined): string {
+    if (operand.columnStride !== 1) throw new Error(`'${operand.name}' lies by column: programs only store into it.`);
     const stride = typeof operand.columns === 'string' ? `(long long)${operand.stride}` : operand.stride;
     return this.define(
       `row ${operand.name} ${via ?? ''}`,

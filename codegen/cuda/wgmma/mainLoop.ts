@@ -51,10 +51,10 @@ export const waitText = (blocks: number, columns: number): string =>
   render('wgmmaWait', { blocks, accumulators: columns / 2 });
 
 /** Tells every producer of the cluster that stage `before` has been read. */
-export const releaseText = ({ isCluster }: WgmmaOptions): string =>
-  isCluster
-    ? 'if (lane < 2) tw_bar_arrive_at(empty + 8 * before, lane);'
-    : 'if (lane == 0) tw_bar_arrive(empty + 8 * before);';
+export const releaseText = ({ cluster }: Pick<WgmmaOptions, 'cluster'>): string =>
+  cluster === 1
+    ? 'if (lane == 0) tw_bar_arrive(empty + 8 * before);'
+    : `if (lane < ${cluster}) tw_bar_arrive_at(empty + 8 * before, lane);`;
 
 /** Descriptor offsets of step k of a stage: a step is 32 bytes inside a slab's swizzled row. */
 export function stepOffsets({ tm, tn, slabs }: Pick<WgmmaOptions, 'tm' | 'tn' | 'slabs'>): Readonly<

@@ -1,9 +1,8 @@
 /*
  * What a Hopper contraction uses besides warp.h: barriers that count bytes, boxes copied by tensor maps, warpgroup
  * products of swizzled shared memory. Comes after the prelude, in place of the kernel's own definitions
- * (emulateHopper.ts). Copies land when somebody of the block waits for them, and not before; until then
- * their places hold NaN. Products are computed where they are issued: what a kernel reads before
- * it waited for them is not caught.
+ * (emulateHopper.ts). Copies land when somebody of the block waits for them, and not before; until then their places
+ * hold NaN. Products are computed where they are issued: what a kernel reads before it waited for them is not caught.
  */
 #include <map>
 
