@@ -275,7 +275,7 @@ function arraysOf(
   let at = 0;
   let path = 0;
   for (const { sequence, from, to } of pieces) {
-    for (let i = 0; i < to; i++) key[path + i] = sequence.slot(i);
+    sequence.copySlots(to, key, path);
     for (let i = from; i < to; i++, at++) {
       const token = sequence.tokens[i]!;
       tokens[at] = Math.max(0, token);

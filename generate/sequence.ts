@@ -189,6 +189,16 @@ export class Sequence {
     return this.pages[Math.floor(position / PAGE_TOKENS)]! * PAGE_TOKENS + (position % PAGE_TOKENS);
   }
 
+  /** Writes the rows of the first `length` tokens from `at` on. Long contexts have hundreds of thousands in a call. */
+  copySlots(length: number, to: Int32Array, at: number): void {
+    for (let i = 0; i * PAGE_TOKENS < length; i++) {
+      const first = this.pages[i]! * PAGE_TOKENS;
+      const start = at + i * PAGE_TOKENS;
+      const count = Math.min(PAGE_TOKENS, length - i * PAGE_TOKENS);
+      for (let j = 0; j < count; j++) to[start + j] = first + j;
+    }
+  }
+
   /** Lets others find the full pages, as far as their tokens are known. */
   publish(pool: PagePool): void {
     for (; (this.published + 1) * PAGE_TOKENS <= this.computed; this.published++) {

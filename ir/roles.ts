@@ -38,6 +38,8 @@ export interface RoleLimits {
 export interface RoleRange {
   readonly low: (row: number) => number;
   readonly below: (row: number) => number;
+  /** Whether all rows have the same bounds. */
+  readonly isUniform: boolean;
 }
 
 type Rule<K extends Role['kind']> = (
@@ -46,14 +48,24 @@ type Rule<K extends Role['kind']> = (
   rows: number,
 ) => RoleRange | undefined;
 
-const from = (low: number, below: number): RoleRange => ({ low: () => low, below: () => below });
+const from = (low: number, below: number): RoleRange => ({ low: () => low, below: () => below, isUniform: true });
+
+const byRow = (low: RoleRange['low'], below: RoleRange['below']): RoleRange => ({ low, below, isUniform: false });
 
 /** The bounds that each role sets for an input of `rows` rows; undefined if any number is valid. */
 const RANGES: { readonly [K in Role['kind']]: Rule<K> } = {
   token: ({ vocab }) => from(0, vocab),
-  position: (_, { maxLength }) => ({ low: () => 0, below: (row) => Math.min(maxLength, row + 1) }),
+  position: (_, { maxLength }) =>
+    byRow(
+      () => 0,
+      (row) => Math.min(maxLength, row + 1),
+    ),
   depth: (_, { maxLength }) => from(0, maxLength),
-  subtreeEnd: (_, __, rows) => ({ low: (row) => row + 1, below: () => rows + 1 }),
+  subtreeEnd: (_, __, rows) =>
+    byRow(
+      (row) => row + 1,
+      () => rows + 1,
+    ),
   row: ({ of }, { extents }) => from(0, extentIn(of, extents)),
   slot: ({ state }, { states }) => from(-1, extentIn(state, states)),
   entry: ({ state }, { states }) => from(0, extentIn(state, states)),

@@ -2,7 +2,7 @@
 import { extentIn, fitsIn, printExtents, type Extents } from '../ir/extents.js';
 import { sizeNames, type FunctionInterface, type InputDecl } from '../ir/function.js';
 import type { Bucket } from '../ir/plan.js';
-import { isDistinct, roleRange, type RoleLimits } from '../ir/roles.js';
+import { isDistinct, roleRange, type RoleLimits, type RoleRange } from '../ir/roles.js';
 import type { Dim } from '../ir/types.js';
 import type { PortData } from './addon.js';
 
@@ -130,16 +130,30 @@ export function checkRoles({ inputs: declared }: FunctionInterface, inputs: Call
     const width = rowElements(input, limits.extents);
     const range = roleRange(input.role, limits, values.length / width);
     if (range === undefined) continue;
-    for (let i = 0; i < values.length; i++) {
-      const value = values[i]!;
-      const row = width === 1 ? i : Math.floor(i / width);
-      const low = range.low(row);
-      const below = range.below(row);
-      if (value < low || value >= below)
-        throw new RangeError(`${input.name}[${i}] = ${value} lies outside ${low} to ${below - 1}.`);
+    const wrong = firstOutside(values, width, range);
+    if (wrong >= 0) {
+      const row = Math.floor(wrong / width);
+      const bounds = `${range.low(row)} to ${range.below(row) - 1}`;
+      throw new RangeError(`${input.name}[${wrong}] = ${values[wrong]!} lies outside ${bounds}.`);
     }
     if (isDistinct(input.role)) checkDistinct(input.name, values);
   }
+}
+
+/** Index of the first value that is out of range; −1 if there is none. */
+function firstOutside(values: PortData, width: number, range: RoleRange): number {
+  // A call over long contexts lists hundreds of thousands of keys, and its device waits for them.
+  if (range.isUniform && values instanceof Int32Array) return firstBeyond(values, range.low(0), range.below(0));
+  for (let i = 0; i < values.length; i++) {
+    const row = width === 1 ? i : Math.floor(i / width);
+    if (values[i]! < range.low(row) || values[i]! >= range.below(row)) return i;
+  }
+  return -1;
+}
+
+function firstBeyond(values: Int32Array, low: number, below: number): number {
+  for (let i = 0; i < values.length; i++) if (values[i]! < low || values[i]! >= below) return i;
+  return -1;
 }
 
 /** Threads write rows in no order, so that two numbers for one row would leave either. */

@@ -54,11 +54,13 @@ export function defaultSkinnySchedule(
   const one = isLogProb ? [LOGPROB_BLOCK] : within(multiprocessors);
   const isLong = tm * one[0]! > LONG_EPILOGUE;
   const isWholeMemory = isOnHopper && !isLong && tilesOf(one[0]!) <= multiprocessors;
+  // A pair loads its rows once, which pays where they are at least twice the bytes of a tile's weights.
+  const sharesRows = (tn: number): boolean => isWholeMemory && tm >= 2 * tn && tilesOf(tn) % 2 === 0;
   const tiles = (isOnHopper && isLong && !isLogProb ? within(2 * multiprocessors) : one).flatMap((tn) =>
     ((tm + tn) * 2 * SLAB_BYTES <= DEEP_STAGE ? [2 * slab, slab] : [slab]).flatMap((tk) =>
       depths.map((depth): CudaGemmSchedule => ({
         ...{ kind: 'gemm', skeleton, tm, tn, tk, stages: depth },
-        ...{ cluster: 1, raster: 1, mode: 'cooperative' },
+        ...{ cluster: sharesRows(tn) ? 2 : 1, raster: 1, mode: 'cooperative' },
       })),
     ),
   );
