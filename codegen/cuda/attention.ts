@@ -198,6 +198,7 @@ function decodeValues(
     teams,
     isCluster: cluster > 1,
     manyTeams: teams > 1,
+    isAlone: cluster * teams === 1,
     isHalf: kernel.heads / kernel.kvHeads <= MMA_ROWS / 2,
     readsAhead: indices.every(({ isInput }) => isInput),
     teamBytes: decodeTeamBytes(kernel, keys),

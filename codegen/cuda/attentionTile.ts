@@ -97,17 +97,18 @@ const keyRowBytes = (kernel: TiledAttention): number =>
   kernel.scales === undefined ? (kernel.headDim + 8) * 2 : (rowPieces(kernel) | 1) * 16;
 
 /**
- * Shared memory of a team of a decode kernel: a chunk of keys and values; the weights of 16 rows as operands of a
- * product, four of their sums for each thread and half of the rows, and a maximum for each row and warp; the partial
- * result of each head with its maximum and sum.
+ * Shared memory of a team of a decode kernel: a chunk of keys and values; weights as operands of a product and four of
+ * their sums, for each thread and eight heads; a maximum for each head and warp; three numbers for the scales of a key;
+ * the partial result of each head with its maximum and sum.
  */
 export function decodeTeamBytes(kernel: TiledAttention, keys: number): number {
   const { headDim: d, heads, kvHeads } = kernel;
   const group = heads / kvHeads;
   const warps = PATH_CHUNK / keys;
   const halves = group > MMA_ROWS / 2 ? 2 : 1;
-  const weights = 2 * PATH_CHUNK * MMA_ROWS + warps * halves * 512 + MMA_ROWS * warps * 4;
-  return roundUp(2 * PATH_CHUNK * keyRowBytes(kernel) + weights + group * (d + 8) * 4 + group * 8, 16);
+  const weights = PATH_CHUNK * MMA_ROWS * halves + warps * halves * 512 + MMA_ROWS * warps * 4;
+  const scales = kernel.scales === undefined ? 0 : 3 * PATH_CHUNK * 4;
+  return roundUp(2 * PATH_CHUNK * keyRowBytes(kernel) + weights + scales + group * (d + 8) * 4 + group * 8, 16);
 }
 
 /** The block of `kernel` under `schedule`. */

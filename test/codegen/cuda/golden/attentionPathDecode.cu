@@ -1,6 +1,7 @@
 /*
  * 4 heads of 64 over 1 of keys: a cluster computes one query of the 4 heads that
- * share one head of keys. The heads are the rows of one tile of a tensor core.
+ * share one head of keys. Of scores, the heads are the rows of a tile of a tensor core; of results they are its
+ * columns, eight in each half, so that few heads leave less of it idle.
  *
  * Query q sees the rows key[begin[q] + i] of keys and values for i from 0 to position[q]. A team of
  * 4 warps takes CHUNK keys at a time. Each warp computes the scores and weights of KEYS of them, and then some
@@ -20,7 +21,7 @@ namespace attention {
 constexpr int D = 64, GROUP = 4, KV_HEADS = 1, CLUSTER = 1, TEAMS = 1,
     KEYS = 32, CHUNK = 128, WARPS = CHUNK / KEYS, TEAM_THREADS = 32 * WARPS,
     THREADS = TEAMS * TEAM_THREADS, WORKERS = CLUSTER * TEAMS;
-/* Halves of a tile of 16 rows that have heads. */
+/* Halves of 16 heads that a tile has. */
 constexpr int HALVES = GROUP > 8 ? 2 : 1;
 /* Pieces of 16 bytes of a row, and most blocks of 16 columns of the result that a warp computes. */
 constexpr int PIECES = D / 8, UNITS = (D / 16 + WARPS - 1) / WARPS;
@@ -33,9 +34,10 @@ constexpr unsigned ROW_BYTES = D * 2 + 16;
  * Shared memory of a team: the keys and values of a chunk; weights as operands of a product, sums of weights and maxima
  * of each warp's keys; the partial result with its maximum and sum.
  */
-constexpr unsigned VALUES_AT = CHUNK * ROW_BYTES, WEIGHTS_AT = 2 * VALUES_AT, SUMS_AT = WEIGHTS_AT + WARPS * 2 * 512,
-    TOPS_AT = SUMS_AT + WARPS * HALVES * 512, PART_AT = TOPS_AT + 16 * WARPS * 4, PART_PITCH = D + 8,
-    ENDS_AT = PART_AT + GROUP * PART_PITCH * 4, TEAM_BYTES = 44448;
+constexpr unsigned VALUES_AT = CHUNK * ROW_BYTES, WEIGHTS_AT = 2 * VALUES_AT,
+    SUMS_AT = WEIGHTS_AT + WARPS * HALVES * 512, TOPS_AT = SUMS_AT + WARPS * HALVES * 512,
+    SCALES_AT = TOPS_AT + 16 * WARPS * 4, PART_AT = SCALES_AT, PART_PITCH = D + 8,
+    ENDS_AT = PART_AT + GROUP * PART_PITCH * 4, TEAM_BYTES = 42400;
 static_assert(WARPS == 4 && ENDS_AT + GROUP * 8 <= TEAM_BYTES, "a team's memory is what its schedule says");
 constexpr float SCALE = 0.1803368777036667f;
 
@@ -83,15 +85,21 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
 
   /* The warp copies its own part of a chunk. */
   const unsigned own_slots = slots + warp * KEYS * ROW_BYTES;
+  /* This lane's piece of row 0. Compilers that know its parts add them up for every row. */
+  const unsigned char *k_rows = (const unsigned char *)k + lane % PIECES * 16;
+  const unsigned char *v_rows = (const unsigned char *)v + lane % PIECES * 16;
+#if TW_PTX
+  asm("" : "+l"(k_rows), "+l"(v_rows));
+#endif
   /* Row `place` of this lane lies place * row_units units of 16 bytes behind `from`; 32 bits count 64 GiB of them. */
-  const auto start = [&](unsigned to, const unsigned short *from, unsigned row_units, int place) {
+  const auto start = [&](unsigned to, const unsigned char *from, unsigned row_units, int place) {
     const unsigned own_unit = (unsigned)place * row_units;
     if (__all_sync(0xffffffffu, place >= 0)) {
 #pragma unroll
       for (int j = 0; j < PIECES; j++) {
         const int at = j * (32 / PIECES) + lane / PIECES, piece = lane % PIECES;
         const unsigned unit = __shfl_sync(0xffffffffu, own_unit, at);
-        tw_cp_async16(to + at * ROW_BYTES + piece * 16, (const unsigned char *)from + piece * 16 + unit * 16ull, 16);
+        tw_cp_async16(to + at * ROW_BYTES + piece * 16, from + unit * 16ull, 16);
       }
     } else {
       /* Rows that are missing are zeros. */
@@ -100,14 +108,13 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
         const int at = (j * 32 + lane) / PIECES, piece = (j * 32 + lane) % PIECES;
         const unsigned unit = __shfl_sync(0xffffffffu, own_unit, at);
         const bool is_there = __shfl_sync(0xffffffffu, place, at) >= 0;
-        tw_cp_async16(to + at * ROW_BYTES + piece * 16,
-            (const unsigned char *)from + (is_there ? piece * 16 + unit * 16ull : 0ull), is_there ? 16 : 0);
+        tw_cp_async16(to + at * ROW_BYTES + piece * 16, from + (is_there ? unit * 16ull : 0ull), is_there ? 16 : 0);
       }
     }
   };
-  if (chunk_of(0) < chunks) start(own_slots, k, 8, place);
+  if (chunk_of(0) < chunks) start(own_slots, k_rows, 8, place);
   tw_cp_async_commit();
-  if (chunk_of(0) < chunks) start(own_slots + VALUES_AT, v, 8, place);
+  if (chunk_of(0) < chunks) start(own_slots + VALUES_AT, v_rows, 8, place);
   tw_cp_async_commit();
   int next_place = place_of(chunk_of(1));
 
@@ -128,28 +135,46 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
   float *const tops = (float *)(own + TOPS_AT), *const part = (float *)(own + PART_AT);
   tw_u4 *const weights = (tw_u4 *)(own + WEIGHTS_AT) + lane;
   tw_f4 *const sums = (tw_f4 *)(own + SUMS_AT) + lane;
-  /* Two floats of worker w's memory. Workers take chunks in order: the first team of each block, then the second. */
-  const auto two_of = [&](int w, unsigned at) {
-    return *(const tw_f2 *)(tw_shared + w * TEAM_BYTES + at);
-  };
-  /* The i-th pair of columns that this thread adds up; −1 if it has none. */
+  /* The i-th pair of columns that this thread stores; −1 if it has none. */
   const auto pair_of_thread = [&](int i) {
     const int own = i * THREADS + (int)threadIdx.x, pair = rank * PAIRS_OF_BLOCK + own;
     return own < PAIRS_OF_BLOCK && pair < PAIRS ? pair : -1;
   };
-  /* The answer so far: maximum, sum, and two columns of a head. */
-  float all_top[PAIRS_OF_THREAD], all_sum[PAIRS_OF_THREAD];
-  tw_f2 all[PAIRS_OF_THREAD];
+  /* Results of heads 8 half + 2 quad + e, and of heads 8 half + row0 the maxima and sums, which the last warp has. */
+  const auto leave_part = [&](const float (&x)[UNITS][HALVES][4], const tw_f2 (&ends)[HALVES]) {
 #pragma unroll
-  for (int i = 0; i < PAIRS_OF_THREAD; i++) {
-    all_top[i] = -tw_inf();
-    all_sum[i] = all[i].x = all[i].y = 0.0f;
+    for (int half = 0; half < HALVES; half++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const int row = 8 * half + 2 * quad + e;
+        if (row >= GROUP) break;
+#pragma unroll
+        for (int u = 0; u < UNITS; u++) {
+          const int unit = u * WARPS + warp;
+          if (D / 16 % WARPS != 0 && unit >= D / 16) break;
+          float *const to = part + row * PART_PITCH + unit * 16;
+          to[row0] = x[u][half][e];
+          to[row0 + 8] = x[u][half][2 + e];
+        }
+      }
+      if (warp == WARPS - 1 && quad == 0 && row0 + 8 * half < GROUP)
+        *(tw_f2 *)(own + ENDS_AT + (row0 + 8 * half) * 8) = ends[half];
+    }
+  };
+  /* The answer so far, as a chunk's is, with the maxima of its heads. */
+  float all[UNITS][HALVES][4] = {}, all_top[HALVES][2];
+  tw_f2 all_ends[HALVES];
+#pragma unroll
+  for (int half = 0; half < HALVES; half++) {
+    all_top[half][0] = all_top[half][1] = -tw_inf();
+    all_ends[half] = { -tw_inf(), 0.0f };
   }
 
   for (int round = 0; round * WORKERS < chunks; round++) {
     const int chunk = chunk_of(round), key = (chunk) * CHUNK + warp * KEYS;
     const bool works = chunk < chunks, goes_on = chunk_of(round + 1) < chunks;
-    float o[UNITS][2][4];
+    /* Two columns of heads 8 half + 2 quad and 8 half + 2 quad + 1, the first column of both, and their maxima. */
+    float o[UNITS][HALVES][4], o_top[HALVES][2][WARPS];
     tw_f2 end[HALVES];
     if (works) {
       /* Parts of the chunk that have keys. */
@@ -170,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
         }
       }
       __syncwarp();  /* The warp's keys have been read. */
-      if (goes_on) start(own_slots, k, 8, next_place);
+      if (goes_on) start(own_slots, k_rows, 8, next_place);
       tw_cp_async_commit();
       if (key + KEYS > keys) {
 #pragma unroll
@@ -199,9 +224,16 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
         top[half][1] = fmaxf(top[half][0], x.y);
         top[half][2] = fmaxf(top[half][1], x.z);
         top[half][3] = fmaxf(top[half][2], x.w);
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          const tw_f4 y = *(const tw_f4 *)(tops + (2 * quad + e + 8 * half) * WARPS);
+          o_top[half][e][0] = fmaxf(-tw_inf(), y.x);
+          o_top[half][e][1] = fmaxf(o_top[half][e][0], y.y);
+          o_top[half][e][2] = fmaxf(o_top[half][e][1], y.z);
+          o_top[half][e][3] = fmaxf(o_top[half][e][2], y.w);
+        }
       }
       if (warp < parts) {
-        unsigned weight[KEYS / 16][4] = {};
 #pragma unroll
         for (int half = 0; half < HALVES; half++) {
           float most = top[half][0];
@@ -209,25 +241,24 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
           for (int t = 1; t < WARPS; t++) if (t == warp) most = top[half][t];
           const float shift = most == -tw_inf() ? 0.0f : -most;
           float sum[KEYS / 8];
+          unsigned weight[KEYS / 8];
 #pragma unroll
           for (int n = 0; n < KEYS / 8; n++) {
             const float x0 = tw_exp2(fmaf(s[n][2 * half], SCALE, shift));
             const float x1 = tw_exp2(fmaf(s[n][2 * half + 1], SCALE, shift));
             sum[n] = x0 + x1;
-            weight[n / 2][n % 2 * 2 + half] = tw_pack_f16(x0, x1);
+            weight[n] = tw_pack_f16(x0, x1);
           }
           sums[(warp * HALVES + half) * 32] = tw_f4{ sum[0], sum[1], sum[2], sum[3] };
+          weights[(warp * HALVES + half) * 32] = tw_u4{ weight[0], weight[1], weight[2], weight[3] };
         }
-#pragma unroll
-        for (int n = 0; n < KEYS / 16; n++)
-          weights[(warp * 2 + n) * 32] = tw_u4{ weight[n][0], weight[n][1], weight[n][2], weight[n][3] };
       }
       tw_cp_async_wait<1>();
       meet();  /* The weights and the values of all warps are there. */
 #pragma unroll
       for (int u = 0; u < UNITS; u++) {
 #pragma unroll
-        for (int e = 0; e < 4; e++) o[u][0][e] = o[u][1][e] = 0.0f;
+        for (int half = 0; half < HALVES; half++) o[u][half][0] = o[u][half][1] = o[u][half][2] = o[u][half][3] = 0.0f;
       }
 #pragma unroll
       for (int t = 0; t < WARPS; t++) {
@@ -235,32 +266,40 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
         if (t > 0) {
 #pragma unroll
           for (int half = 0; half < HALVES; half++) {
-            const float keep = power2(top[half][t - 1] - top[half][t]);
 #pragma unroll
-            for (int u = 0; u < UNITS; u++) {
+            for (int e = 0; e < 2; e++) {
+              const float keep = power2(o_top[half][e][t - 1] - o_top[half][e][t]);
 #pragma unroll
-              for (int e = 0; e < 4; e++) o[u][e / 2][2 * half + e % 2] = tw_mul(o[u][e / 2][2 * half + e % 2], keep);
+              for (int u = 0; u < UNITS; u++) {
+                o[u][half][e] = tw_mul(o[u][half][e], keep);
+                o[u][half][2 + e] = tw_mul(o[u][half][2 + e], keep);
+              }
             }
           }
         }
+        tw_u4 weight[HALVES];
 #pragma unroll
-        for (int n = 0; n < KEYS / 16; n++) {
-          const tw_u4 x = weights[(t * 2 + n) * 32];
-          const unsigned weight[4] = { x.x, x.y, x.z, x.w };
+        for (int half = 0; half < HALVES; half++) weight[half] = weights[(t * HALVES + half) * 32];
 #pragma unroll
-          for (int u = 0; u < UNITS; u++) {
-            const int unit = u * WARPS + warp;
-            if (D / 16 % WARPS != 0 && unit >= D / 16) break;
+        for (int u = 0; u < UNITS; u++) {
+          const int unit = u * WARPS + warp;
+          if (D / 16 % WARPS != 0 && unit >= D / 16) break;
+#pragma unroll
+          for (int n = 0; n < KEYS / 16; n++) {
+            /* Columns are rows of this product: 16 of them by 16 keys. */
             unsigned b[4];
             tw_ldmatrix_x4_trans(b, v_lane + (t * KEYS + n * 16) * ROW_BYTES + unit * 32);
-            tw_mma_f16(o[u][0], weight, b[0], b[1]);
-            tw_mma_f16(o[u][1], weight, b[2], b[3]);
+            const unsigned columns[4] = { b[0], b[2], b[1], b[3] };
+#pragma unroll
+            for (int half = 0; half < HALVES; half++)
+              tw_mma_f16(o[u][half], columns, n == 0 ? weight[half].x : weight[half].z,
+                  n == 0 ? weight[half].y : weight[half].w);
           }
         }
       }
       if (goes_on) {
         meet();  /* The values have been read. */
-        start(own_slots + VALUES_AT, v, 8, next_place);
+        start(own_slots + VALUES_AT, v_rows, 8, next_place);
       }
       tw_cp_async_commit();
       next_place = place_of(chunk_of(round + 2));
@@ -282,56 +321,38 @@ extern "C" __global__ void __launch_bounds__(128, 2) k_attention_test(int T, int
         }
       }
     }
-    /* Partial results are overwritten when everybody has read them. */
-    if (works) {
+    /* The only worker has every chunk, and each thread the same columns of all. */
 #pragma unroll
-      for (int half = 0; half < HALVES; half++) {
-        const int row = row0 + 8 * half;
-        if (row >= GROUP) continue;
+    for (int half = 0; half < HALVES; half++) {
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const float most = fmaxf(all_top[half][e], o_top[half][e][WARPS - 1]);
+        const float before = power2(all_top[half][e] - most), now = power2(o_top[half][e][WARPS - 1] - most);
+        all_top[half][e] = most;
 #pragma unroll
         for (int u = 0; u < UNITS; u++) {
-          const int unit = u * WARPS + warp;
-          if (D / 16 % WARPS != 0 && unit >= D / 16) break;
-#pragma unroll
-          for (int i = 0; i < 2; i++)
-            *(tw_f2 *)(part + row * PART_PITCH + unit * 16 + i * 8 + quad * 2) =
-                tw_f2{ o[u][i][2 * half], o[u][i][2 * half + 1] };
+          all[u][half][e] = fmaf(o[u][half][e], now, tw_mul(all[u][half][e], before));
+          all[u][half][2 + e] = fmaf(o[u][half][2 + e], now, tw_mul(all[u][half][2 + e], before));
         }
-        if (warp == WARPS - 1 && quad == 0) *(tw_f2 *)(own + ENDS_AT + row * 8) = end[half];
       }
-    }
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < PAIRS_OF_THREAD; i++) {
-      const int pair = pair_of_thread(i);
-      if (pair < 0) break;
-      const int row = pair / (D / 2), column = pair % (D / 2) * 2;
-      tw_f2 ends[WORKERS], x[WORKERS];
-#pragma unroll
-      for (int w = 0; w < WORKERS; w++) {
-        if (round * WORKERS + w >= chunks) break;
-        ends[w] = two_of(w, ENDS_AT + row * 8);
-        x[w] = two_of(w, PART_AT + (row * PART_PITCH + column) * 4);
-      }
-#pragma unroll
-      for (int w = 0; w < WORKERS; w++) {
-        if (round * WORKERS + w >= chunks) break;
-        const float most = fmaxf(all_top[i], ends[w].x);
-        const float before = power2(all_top[i] - most), now = power2(ends[w].x - most);
-        all_top[i] = most;
-        all_sum[i] = fmaf(ends[w].y, now, tw_mul(all_sum[i], before));
-        all[i].x = fmaf(x[w].x, now, tw_mul(all[i].x, before));
-        all[i].y = fmaf(x[w].y, now, tw_mul(all[i].y, before));
+      if (warp == WARPS - 1) {
+        const float most = fmaxf(all_ends[half].x, end[half].x);
+        const float before = power2(all_ends[half].x - most), now = power2(end[half].x - most);
+        all_ends[half] = { most, fmaf(end[half].y, now, tw_mul(all_ends[half].y, before)) };
       }
     }
   }
+  leave_part(all, all_ends);
+  __syncthreads();
   float *const out = (float *)p6 + first * 256ll + kv * GROUP * D;
 #pragma unroll
   for (int i = 0; i < PAIRS_OF_THREAD; i++) {
     const int pair = pair_of_thread(i);
     if (pair < 0) break;
-    const float inverse = 1.0f / all_sum[i];
+    const int row = pair / (D / 2), column = pair % (D / 2) * 2;
+    const tw_f2 x = *(const tw_f2 *)(part + row * PART_PITCH + column);
+    const float inverse = 1.0f / ((const tw_f2 *)(own + ENDS_AT))[row].y;
     /* Adding zero makes −0 of a part left out and +0 of one that added nothing the same. */
-    tw_store2_f32(out + pair * 2, all[i].x * inverse + 0.0f, all[i].y * inverse + 0.0f);
+    tw_store2_f32(out + pair * 2, x.x * inverse + 0.0f, x.y * inverse + 0.0f);
   }
 }
