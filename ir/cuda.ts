@@ -38,6 +38,9 @@ export const RESERVED_BYTES = 1024;
 /** Blocks of a lone warp on a multiprocessor: eight leave a thread all the registers that it can have. */
 export const LONE_BLOCKS = [5, 6, 7, 8] as const;
 export type LoneBlocks = (typeof LONE_BLOCKS)[number];
+/** Blocks of one team on a multiprocessor, where it has room for more. */
+export const RESIDENT_BLOCKS = [2, 3] as const;
+export type ResidentBlocks = (typeof RESIDENT_BLOCKS)[number];
 
 /** Tiles of a contraction. A block computes tm rows × tn physical columns in steps of tk. */
 export interface CudaGemmSchedule {
@@ -95,6 +98,11 @@ export interface CudaAttentionSchedule {
    * an equal part of its memory. Absent: teams take a path's chunks.
    */
   readonly lone?: LoneBlocks;
+  /**
+   * So many blocks of one team share a multiprocessor, each with an equal part of its memory, although more might fit:
+   * turns are then equally long. Absent: as many as fit.
+   */
+  readonly resident?: ResidentBlocks;
   /**
    * Whether paths in a block that begin alike read the tiles of keys that they share once. Absent: paths are read one
    * after another. For blocks of several queries in the mma skeleton under a path mask.

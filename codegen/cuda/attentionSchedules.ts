@@ -3,6 +3,7 @@ import { CACHE_FORMATS } from '../../ir/cacheFormat.js';
 import {
   CLUSTER_SIZES,
   LONE_BLOCKS,
+  RESIDENT_BLOCKS,
   type ClusterSize,
   type CudaArch,
   type CudaAttentionSchedule,
@@ -10,7 +11,7 @@ import {
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { hasOwnKeys } from '../../ir/kernelAccess.js';
-import { MMA_ROWS, MOST_ROWS, tileOf } from './attentionTile.js';
+import { MMA_ROWS, MOST_ROWS, mostResident, tileOf } from './attentionTile.js';
 import { WGMMA_ROWS } from './wgmma/instruction.js';
 
 /**
@@ -63,8 +64,8 @@ function queriesOf(
 /** Blocks of one team for each multiprocessor above which clusters gain nothing. Blocks of two teams: half of them. */
 const MOST_CLUSTER_BLOCKS = 2;
 /**
- * Blocks of one team for each multiprocessor, of which three run at once, up to which they do as well as lone warps:
- * better over long paths, since more of a path is under way, and worse over short ones.
+ * Blocks of one team for each multiprocessor, of which two to four run at once, up to which they do as well as lone
+ * warps: better over long paths, since more of a path is under way, and worse over short ones.
  */
 const TEAM_BLOCKS = 4;
 /** Largest call that is taken for one in which many paths have few queries each, where nothing more is known. */
@@ -83,14 +84,23 @@ function sharingProblem(
   schedule: CudaAttentionSchedule,
   { arch }: AttentionLimits,
 ): string | undefined {
-  const { skeleton, teams, cluster, lone, sharesTiles } = schedule;
+  const { skeleton, keys, teams, cluster, lone, resident, sharesTiles } = schedule;
   const { isDecode, isLone } = tileOf(kernel, schedule);
   if (sharesTiles === true && (skeleton !== 'mma' || kernel.mask.kind !== 'path' || isDecode || isLone))
     return 'shared tiles want mma over paths, and several queries a block';
   if (lone !== undefined) {
     if (!isLone) return `a lone warp wants mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
     if (kernel.headDim > MAX_LONE_HEAD) return `a lone warp has registers for heads of ${MAX_LONE_HEAD} at most`;
-    return teams === undefined && cluster === undefined ? undefined : 'a lone warp has no teams and no cluster';
+    return [teams, cluster, resident].every((each) => each === undefined)
+      ? undefined
+      : 'a lone warp has no teams and no cluster';
+  }
+  if (resident !== undefined) {
+    if (!isDecode || teams !== undefined || cluster !== undefined)
+      return 'blocks of one team, each of one query, take equal parts of a multiprocessor';
+    if (arch !== 'sm_90a') return `how much memory a multiprocessor has is known of sm_90a, the target is ${arch}`;
+    const most = mostResident(kernel, keys);
+    return resident < most ? undefined : `a multiprocessor has room for ${most} blocks`;
   }
   if (teams === undefined && cluster === undefined) return undefined;
   if (!isDecode) return `teams and clusters want mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
@@ -209,8 +219,9 @@ export function defaultAttentionSchedule(
       : undefined;
   const shared = single
     .filter(
-      ({ cluster = 1, teams = 1, lone: isLone }) =>
+      ({ cluster = 1, teams = 1, lone: isLone, resident }) =>
         isLone === undefined &&
+        resident === undefined &&
         (teams === 1 ? cluster === 1 || cluster * blocks <= MOST_CLUSTER_BLOCKS : teams === 2 && cluster * blocks <= 1),
     )
     .toSorted((a, b) => (b.teams ?? 1) - (a.teams ?? 1) || (b.cluster ?? 1) - (a.cluster ?? 1))[0];
@@ -222,7 +233,7 @@ export function defaultAttentionSchedule(
       ? candidates.find(({ skeleton }) => skeleton === 'wgmma')
       : undefined;
   const schedule = lone ?? shared ?? branches ?? long ?? candidates[0];
-  if (schedule !== undefined) return schedule;
+  if (schedule !== undefined) return schedule === shared ? inEqualTurns(kernel, schedule, single, blocks) : schedule;
   const why = isLegalAttention(
     kernel,
     module,
@@ -230,6 +241,21 @@ export function defaultAttentionSchedule(
     limits,
   );
   throw new Error(`Kernel ${kernel.name} (${kernel.path}) has no legal attention schedule: ${String(why)}.`);
+}
+
+/**
+ * Blocks of one team run in turns where a multiprocessor has no room for all that fall to it. If the first turn took
+ * as many as fit, the last one would leave memory idle: each takes as many as the others.
+ */
+function inEqualTurns(
+  kernel: AttentionKernel,
+  schedule: CudaAttentionSchedule,
+  candidates: readonly CudaAttentionSchedule[],
+  blocks: number,
+): CudaAttentionSchedule {
+  if (schedule.teams !== undefined || schedule.cluster !== undefined) return schedule;
+  const turns = Math.ceil(blocks / mostResident(kernel, schedule.keys));
+  return candidates.find(({ resident }) => resident === Math.ceil(blocks / turns)) ?? schedule;
 }
 
 /** Every legal schedule, the most promising first. */
@@ -248,6 +274,7 @@ export function attentionSchedules(
             ...TEAMS.map((teams) => ({ ...schedule, ...shared, teams })),
           ]),
           ...LONE_BLOCKS.map((lone) => ({ ...schedule, lone })),
+          ...RESIDENT_BLOCKS.map((resident) => ({ ...schedule, resident })),
           { ...schedule, sharesTiles: true } as const,
         ];
       }),

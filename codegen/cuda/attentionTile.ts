@@ -46,10 +46,10 @@ const WGMMA_SLOTS = 4;
 /** Keys or values of a tile that a lone warp has under way are a part of its ring. More do not make it faster. */
 const MOST_LONE_PARTS = 11;
 /**
- * The share of each of so many blocks of a lone warp. They take all of it, also what their rings leave over: where one
- * more had room, some multiprocessors would have twice as many blocks as others.
+ * The share of each of so many blocks. They take all of it, also what they have no use for: where one more had room,
+ * some multiprocessors would have twice as many blocks as others.
  */
-const loneBytes = (blocks: number): number => (Math.floor(MULTIPROCESSOR_BYTES / blocks) & -128) - RESERVED_BYTES;
+const shareOf = (blocks: number): number => (Math.floor(MULTIPROCESSOR_BYTES / blocks) & -128) - RESERVED_BYTES;
 
 /** A block of an attention kernel. */
 export interface AttentionTile {
@@ -111,10 +111,14 @@ export function decodeTeamBytes(kernel: TiledAttention, keys: number): number {
   return roundUp(2 * PATH_CHUNK * keyRowBytes(kernel) + weights + scales + group * (d + 8) * 4 + group * 8, 16);
 }
 
+/** Blocks of one team that a multiprocessor has room for: memory, and registers for four. */
+export const mostResident = (kernel: TiledAttention, keys: number): number =>
+  Math.min(4, Math.floor(MULTIPROCESSOR_BYTES / (decodeTeamBytes(kernel, keys) + RESERVED_BYTES)));
+
 /** The block of `kernel` under `schedule`. */
 export function tileOf(
   kernel: TiledAttention,
-  { skeleton, queries, keys, teams = 1, cluster = 1, lone, sharesTiles }: CudaAttentionSchedule,
+  { skeleton, queries, keys, teams = 1, cluster = 1, lone, resident, sharesTiles }: CudaAttentionSchedule,
 ): AttentionTile {
   const { headDim: d, heads, kvHeads, mask, scales } = kernel;
   if (skeleton === 'simt') {
@@ -152,7 +156,7 @@ export function tileOf(
   const rows = isPath ? roundUp((queries * heads) / kvHeads, MMA_ROWS) : queries;
   const isSingle = isPath && queries === 1 && rows === MMA_ROWS;
   if (isSingle && lone !== undefined) {
-    const bytes = loneBytes(lone);
+    const bytes = shareOf(lone);
     // Keys and values of tiles in turn: an odd number, so that values follow where keys were.
     const most = Math.min(MOST_LONE_PARTS, Math.floor(bytes / (keys * keyRowBytes(kernel))));
     const parts = most % 2 === 1 ? most : most - 1;
@@ -183,7 +187,7 @@ export function tileOf(
         d <= MAX_HEAD_OF_MANY
           ? Math.max(1, Math.floor(((scales === undefined ? 1 : 2) * DECODE_THREADS) / threads))
           : 1,
-      dynamicBytes: teams * decodeTeamBytes(kernel, keys),
+      dynamicBytes: Math.max(teams * decodeTeamBytes(kernel, keys), resident === undefined ? 0 : shareOf(resident)),
       staticBytes: 0,
     };
   }

@@ -1,6 +1,12 @@
 /** Schedules of the CUDA target: their encoding, and which ones are legal for a kernel. */
 import { z } from 'zod';
-import { CUDA_GEMM_MODES, CUDA_GEMM_SKELETONS, LONE_BLOCKS, type CudaSchedule } from '../../ir/cuda.js';
+import {
+  CUDA_GEMM_MODES,
+  CUDA_GEMM_SKELETONS,
+  LONE_BLOCKS,
+  RESIDENT_BLOCKS,
+  type CudaSchedule,
+} from '../../ir/cuda.js';
 import { scheduleExtent as extent, type Scheduling } from '../scheduling.js';
 import { defaultCudaSchedule } from './defaults.js';
 import { isLegalCuda, type CudaFacts } from './legality.js';
@@ -28,6 +34,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
       cluster: z.union([z.literal(2), z.literal(4), z.literal(8)]).exactOptional(),
       teams: extent.exactOptional(),
       lone: z.literal(LONE_BLOCKS).exactOptional(),
+      resident: z.literal(RESIDENT_BLOCKS).exactOptional(),
       sharesTiles: z.literal(true).exactOptional(),
     }),
     z.strictObject({ kind: z.literal('loop'), threads: extent }),
@@ -46,6 +53,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           ...(s.cluster === undefined ? [] : [`c${s.cluster}`]),
           ...(s.teams === undefined ? [] : [`t${s.teams}`]),
           ...(s.lone === undefined ? [] : [`lone${s.lone}`]),
+          ...(s.resident === undefined ? [] : [`m${s.resident}`]),
           ...(s.sharesTiles === undefined ? [] : ['shared']),
         ].join(' ');
       case 'loop':
@@ -69,6 +77,7 @@ export const cudaScheduling: Scheduling<CudaSchedule, CudaFacts> = {
           ...(s.cluster === undefined ? [] : [`clusters of ${s.cluster}`]),
           ...(s.teams === undefined ? [] : [`${s.teams} teams`]),
           ...(s.lone === undefined ? [] : [`a lone warp, ${s.lone} a multiprocessor`]),
+          ...(s.resident === undefined ? [] : [`${s.resident} a multiprocessor`]),
           ...(s.sharesTiles === undefined ? [] : ['shared tiles']),
         ].join(', ');
       case 'loop':

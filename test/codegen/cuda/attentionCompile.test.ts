@@ -148,13 +148,17 @@ describe('schedules of attention', () => {
       return defaultAttentionSchedule(kernel, module, limits, { rows, multiprocessors: 132, continuesPaths });
     };
     // Where more blocks than four are there for each multiprocessor, and at most eight, each is a lone warp.
-    expect(choose(s, 64)).toEqual(schedule('mma', 1));
+    expect(choose(s, 64)).toEqual({ ...schedule('mma', 1), resident: 2 });
     expect(choose({ ...s, kvHeads: 16 }, 40)).toEqual({ ...schedule('mma', 1), lone: 5 });
     expect(choose({ ...s, kvHeads: 16 }, 64)).toEqual({ ...schedule('mma', 1), lone: 8 });
     expect(choose({ ...s, kvHeads: 32 }, 64)).toEqual(schedule('mma', 1));
     expect(choose({ ...s, headDim: 256 }, 64)).toEqual(schedule('mma', 1));
+    // Where three have room, two turns of two are shorter than one of three and one of the rest.
+    expect(choose(s, 48)).toEqual(schedule('mma', 1));
+    expect(choose(s, 32)).toEqual({ ...schedule('mma', 1), resident: 2 });
+    expect(choose({ ...s, scaled: 'e4m3' }, 64)).toEqual(schedule('mma', 1));
+    expect(choose(s, 64, false, { ...HOPPER, arch: 'sm_80' })).toEqual(schedule('mma', 1));
     // Where one block for each multiprocessor is enough, it has two teams.
-    expect(choose(s, 32)).toEqual(schedule('mma', 1));
     expect(choose(s, 16)).toEqual({ ...schedule('mma', 1), teams: 2 });
     expect(choose(s, 8)).toEqual({ ...schedule('mma', 1), cluster: 2, teams: 2 });
     expect(choose(s, 1)).toEqual({ ...schedule('mma', 1), cluster: 8, teams: 2 });
@@ -187,6 +191,11 @@ describe('schedules of attention', () => {
     expect(legal(grouped, { ...schedule('mma', 1), teams: 3 })).toMatch(/a block has 2 or 4 teams/);
     expect(legal(grouped, { ...schedule('mma', 1), lone: 8, teams: 2 })).toMatch(/a lone warp has no teams/);
     expect(legal({ ...grouped, headDim: 256 }, { ...schedule('mma', 1), lone: 8 })).toMatch(/heads of 128 at most/);
+    expect(legal({ ...grouped, heads: 32 }, { ...schedule('mma', 1), resident: 2 })).toBe(true);
+    expect(legal(grouped, { ...schedule('mma', 1), resident: 2 })).toMatch(/room for 2 blocks/);
+    expect(legal(grouped, { ...schedule('mma', 1), resident: 2, teams: 2 })).toMatch(/one team, each of one query/);
+    expect(legal(grouped, { ...schedule('mma', 16), resident: 2 })).toMatch(/one team, each of one query/);
+    expect(legal({ ...grouped, headDim: 256 }, { ...schedule('mma', 1), resident: 2 })).toMatch(/room for 1 blocks/);
     expect(legal(grouped, { ...schedule('mma', 4), lone: 8 })).toMatch(/a lone warp wants mma over paths, and one/);
     expect(legal(grouped, { ...schedule('mma', 1), cluster: 1 })).toMatch(/a cluster has 2, 4 or 8 blocks/);
     expect(legal(grouped, { ...schedule('mma', 1), cluster: 2 }, LEAST)).toMatch(/sm_80 has no clusters/);
