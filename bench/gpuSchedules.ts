@@ -50,7 +50,7 @@ const GEMM = new RegExp(
   String.raw`^(wgmma|mma|simt|skinny|skinnyWgmma|grouped) (\d+)[×x](\d+)[×x](\d+) s(\d+) c([12]) r(\d+) ` +
     String.raw`(cooperative|pingpong|deferred)(?: rem(\d+))?(?: e(1))?$`,
 );
-const ATTENTION = /^(mma|simt|wgmma) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?( shared)?$/;
+const ATTENTION = /^(mma|simt|wgmma) q(\d+) k(\d+)(?: c([248]))?(?: t([24]))?(?: lone([5-8]))?(?: m([23]))?( shared)?$/;
 
 /** The inverse of cudaScheduling.key; undefined if `key` is invalid. */
 function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
@@ -82,7 +82,7 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       ...(gemm[10] === undefined ? {} : { epilogueGroups: 1 }),
     };
   } else if (attention !== null && start.kind === 'attention') {
-    const [, skeleton, queries, keys, cluster, teams, shared] = attention;
+    const [, skeleton, queries, keys, cluster, teams, lone, resident, shared] = attention;
     found = {
       kind: 'attention',
       skeleton: skeleton as 'mma',
@@ -90,6 +90,8 @@ function fromKey(key: string, start: CudaSchedule): CudaSchedule | undefined {
       keys: Number(keys),
       ...(cluster === undefined ? {} : { cluster: Number(cluster) as 2 }),
       ...(teams === undefined ? {} : { teams: Number(teams) }),
+      ...(lone === undefined ? {} : { lone: Number(lone) as 5 }),
+      ...(resident === undefined ? {} : { resident: Number(resident) as 2 }),
       ...(shared === undefined ? {} : { sharesTiles: true }),
     };
   } else if (loop !== null && start.kind === 'loop') {

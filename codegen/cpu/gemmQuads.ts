@@ -7,15 +7,19 @@ import type { WeightDecl } from '../../ir/kernel.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import { amxBytes, type Helper } from './micro.js';
-import { QUAD_ISAS, quadIsas } from './quadIsas.js';
+import { QUAD_ISAS, quadIsas, vectorsOf } from './quadIsas.js';
 import {
   FEW_ROWS,
+  BOUNDED_CHUNK,
   fewQuads,
+  isBounded,
+  LIST_BYTES,
   manyColumns,
   manyQuads,
   QUAD_CHUNK,
   widenedBytes,
   widenQuads,
+  type QuadRows,
   type QuadTile,
 } from './quadTile.js';
 import { render } from './templates.js';
@@ -51,14 +55,22 @@ export function quadBlocks(
   schedule: CpuGemmSchedule,
 ): QuadBlocks {
   const isas = quadIsas(schedule.isa);
-  const hasPairs = isas.some((isa) => QUAD_ISAS[isa].hasPairs);
   const formats = weights.map(quadFormat);
   const isWhole = formats.every((format) => QUADS[format].scaleQuads === 0);
+  const hasLists = isWhole && schedule.mb > FEW_ROWS && isas.some(isBounded);
+  const hasPairs = !hasLists && isas.some((isa) => QUAD_ISAS[isa].hasPairs);
   const read = roundUp(k, GROUP);
   const depth = isWhole ? roundUp(k, unitDepth(QUADS.i8)) : read;
-  const rows = { depth, pitch: depth * (hasPairs ? 3 : 1) + 64, groups: isWhole ? 1 : depth / GROUP };
+  const chunk = hasLists ? BOUNDED_CHUNK : QUAD_CHUNK;
+  const listBytes = hasLists ? roundUp(Math.ceil(depth / BOUNDED_CHUNK) * LIST_BYTES, 64) : 0;
+  const rows: QuadRows = {
+    depth,
+    pitch: depth * (hasPairs ? 3 : hasLists ? 2 : 1) + listBytes + 64,
+    groups: isWhole ? 1 : depth / GROUP,
+    ...(hasLists ? { bounded: depth, lists: 2 * depth } : {}),
+  };
   const round = `${symbol}_round`;
-  const pads = depth > read ? (hasPairs ? [0, 1, 2] : [0]) : [];
+  const pads = depth > read ? (hasPairs ? [0, 1, 2] : hasLists ? [0, 1] : [0]) : [];
   let source = render('quadRound', {
     name: round,
     k,
@@ -70,6 +82,7 @@ export function quadBlocks(
     groups: rows.groups,
     isWhole,
     pairs: hasPairs,
+    ...{ hasLists, lists: rows.lists, chunk: BOUNDED_CHUNK, listBytes: LIST_BYTES },
     padding: pads.map((copy) => ({ from: copy * depth + read, bytes: depth - read })),
   });
   const helpers: Helper[] = [{ name: 'quadRows', source: render('quadRows', {}) }];
@@ -96,7 +109,11 @@ export function quadBlocks(
     helpers,
     groupsBytes: roundUp(most * rows.groups * 16, 64),
     codesBytes: roundUp(most * rows.pitch, 64),
-    wideBytes: isTiled ? 0 : Math.max(...isas.map((isa) => total(widenedBytes(isa, Math.min(depth, QUAD_CHUNK))))),
+    wideBytes: isTiled
+      ? 0
+      : Math.max(
+          ...isas.flatMap((isa) => formats.map((format) => total(widenedBytes(isa, format, Math.min(depth, chunk))))),
+        ),
   };
 }
 
@@ -119,7 +136,8 @@ function quadBlock(
     isAmx ? amxBytes({ mr: height, pitch: rows.pitch, ldc }) : manyQuads(own, height),
   );
   const widen = isMany ? widenQuads(isa, format) : undefined;
-  const wide = widenedBytes(isa, Math.min(rows.depth, QUAD_CHUNK));
+  const chunk = rows.lists === undefined ? QUAD_CHUNK : BOUNDED_CHUNK;
+  const wide = widenedBytes(isa, format, Math.min(rows.depth, chunk));
   const isAlone = quadIsas(scheduled).length === 1;
   const source = render('quadBlock', {
     name: isAlone ? multiply : `${multiply}_${isa}`,
@@ -128,7 +146,9 @@ function quadBlock(
     isAmx,
     isMany,
     isWhole: panel.scaleQuads === 0,
-    zero: isMany && !QUAD_ISAS[isa].widenedZero ? 0 : panel.zero,
+    zero: isMany && !vectorsOf(isa, format).widenedZero ? 0 : panel.zero,
+    hasLists: isMany && rows.lists !== undefined && isBounded(isa),
+    ...{ lists: rows.lists, listBytes: LIST_BYTES },
     padRows: mr - 1,
     panelBytes: quadPanelBytes(panel, rows.depth),
     mr,
@@ -139,7 +159,7 @@ function quadBlock(
     units: rows.depth / unitDepth(panel),
     tile: few?.name ?? '',
     widen: widen?.name ?? '',
-    depth: QUAD_CHUNK / GROUP,
+    depth: chunk / GROUP,
     nr: manyColumns(isa),
     unitGroups: panel.groups,
     unitBytes: unitBytes(panel),

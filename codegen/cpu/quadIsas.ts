@@ -1,5 +1,6 @@
 /** The table of what register tiles of bytes need, for each instruction set. */
 import type { CpuIsa } from '../../ir/plan.js';
+import type { QuadName } from '../../ir/quads.js';
 import { render } from './templates.js';
 
 /** Instruction sets with tiles of vectors that are printed. `avxvnni` multiplies quads of 8 columns at once. */
@@ -80,6 +81,8 @@ export interface QuadVectors {
 interface RowCodes {
   readonly pitch: number;
   readonly depth: number;
+  /** Where bounded codes begin, which tiles of many rows multiply in place of the others (quadRound). */
+  readonly bounded?: number;
 }
 
 const range = (count: number): readonly number[] => Array.from({ length: count }, (_, i) => i);
@@ -196,6 +199,25 @@ const AVX_VNNI: QuadVectors = {
   hasPairs: false,
 };
 
+/**
+ * Bytes without AVX-VNNI: vpmaddubsw adds pairs of products in 16 bits, which hold 255 · 128. Codes of weights of up to
+ * 6 bits are below 64. With those of 8 bits, rows have codes of which no pair has a sum above 128, and what was taken
+ * off is multiplied behind the others.
+ */
+const AVX2_BYTES: QuadVectors = {
+  ...AVX2,
+  widen: AVX_VNNI.widen,
+  widenedZero: AVX_VNNI.widenedZero,
+  quadBytes: AVX_VNNI.quadBytes,
+  // A vector of weights at a time, so that twelve sums, it and a row's quad fit in sixteen registers.
+  many: (at, mr, nv, { pitch, bounded = 0 }) =>
+    range(nv).flatMap((j) => [
+      `{ const __m256i b = tw_q256_load(w + ${64 * at + 32 * j});`,
+      ...range(mr).map((r) => `TW_Q256_BYTES(c${r}_${j}, b, ${quad('a', r * pitch + bounded + 4 * at)});`),
+      '}',
+    ]),
+};
+
 const AVX512: QuadVectors = {
   int: '__m512i',
   codes: '__m512i',
@@ -272,6 +294,10 @@ const PORTABLE: QuadVectors = {
   hasPairs: false,
   helpers: () => render('quadsPortable', {}),
 };
+
+/** Tiles of a format: those of bytes where AVX2 has them. Scales of 32 neighbours would leave too much to bound. */
+export const vectorsOf = (isa: QuadIsa, format: QuadName): QuadVectors =>
+  isa === 'avx2' && format !== 'q8_0' ? AVX2_BYTES : QUAD_ISAS[isa];
 
 export const QUAD_ISAS: Readonly<Record<QuadIsa, QuadVectors>> = {
   portable: PORTABLE,

@@ -7,7 +7,7 @@
  */
 import { groupBytes, QUAD_COLUMNS, QUADS, unitBytes, type QuadName, type QuadPanel } from '../../ir/quads.js';
 import type { CpuIsa } from '../../ir/plan.js';
-import { QUAD_ISAS, type QuadIsa, type QuadVectors } from './quadIsas.js';
+import { vectorsOf, type QuadIsa, type QuadVectors } from './quadIsas.js';
 import type { Helper } from './micro.js';
 import { render } from './templates.js';
 
@@ -16,6 +16,12 @@ export interface QuadRows {
   readonly pitch: number;
   readonly groups: number;
   readonly depth: number;
+  /**
+   * Where bounded codes begin, and behind them lists of what was taken off: of each chunk the number of quads, and then
+   * their places in it and four codes (quadRound). Only for tiles of bytes with AVX2.
+   */
+  readonly bounded?: number;
+  readonly lists?: number;
 }
 
 export interface QuadTile {
@@ -30,6 +36,12 @@ export const FEW_ROWS = 8;
 
 /** Neighbours along k whose columns are widened together: whole units of every format. */
 export const QUAD_CHUNK = 256;
+
+/** The same for bounded rows of bytes: 16 KB of a tile's columns. Longer lists cost fewer mispredicted ends. */
+export const BOUNDED_CHUNK = 1024;
+
+/** Bytes of a list of quads of such a chunk: their number, which takes the place of one, all of them, and an end. */
+export const LIST_BYTES = 16 + 8 * (BOUNDED_CHUNK / 4);
 
 /** How far ahead a stream of weights is fetched into the first-level cache. */
 const BYTES_AHEAD = 6144;
@@ -98,7 +110,7 @@ function versions(own: QuadVectors, name: string, print: (name: string, target: 
 /** c[mr][32] (+)= rows·panel for few rows, straight from packed codes. */
 export function fewQuads({ isa, format, rows, ldc }: QuadTile, mr: number): Helper {
   const panel = QUADS[format];
-  const own = QUAD_ISAS[isa];
+  const own = vectorsOf(isa, format);
   const isWhole = panel.scaleQuads === 0;
   const body: string[] = isWhole
     ? []
@@ -172,7 +184,7 @@ export const manyColumns = (isa: QuadIsa | CpuIsa): 16 | 32 => (isa === 'avx2' |
 /** Makes `manyColumns` columns of a panel ready for tiles of many rows: codes, scales and minima of some units. */
 export function widenQuads(isa: QuadIsa, format: QuadName): Helper {
   const panel = QUADS[format];
-  const own = QUAD_ISAS[isa];
+  const own = vectorsOf(isa, format);
   const nr = manyColumns(isa);
   const body: string[] = [];
   for (const j of range(nr / own.lanes)) {
@@ -203,10 +215,33 @@ export function widenQuads(isa: QuadIsa, format: QuadName): Helper {
   return { name, source: `${own.helpers()}#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n` };
 }
 
+/** Whether tiles of whole rows take bounded codes. */
+export const isBounded = (isa: QuadIsa): boolean => isa === 'avx2';
+
+/**
+ * Statements that multiply what was taken off the bounded codes of `mr` rows, side by side: behind its end a list has
+ * zeros, so that all rows go as far as the longest one, and only one end is mispredicted.
+ */
+const restOf = (own: QuadVectors, mr: number, vectors: number, pitch: number): readonly string[] => [
+  'int32_t most = 0;',
+  ...range(mr).map((r) => `if (${quadAt(r * pitch)} > most) most = ${quadAt(r * pitch)};`),
+  'for (; most > 0; most--, lists += 8) {',
+  ...range(mr).flatMap((r) => [
+    `  { const uint8_t *const from = codes + 64 * ${quadAt(r * pitch + 8)};`,
+    ...range(vectors).map(
+      (j) => `  TW_Q256_BYTES(c${r}_${j}, ${own.load}(from + ${32 * j}), ${quadAt(r * pitch + 12)});`,
+    ),
+    '  }',
+  ]),
+  '}',
+];
+
+const quadAt = (offset: number): string => `*(const tw_quad *)(lists + ${offset})`;
+
 /** c[mr][manyColumns] (+)= rows·columns, from codes that widenQuads left. */
 export function manyQuads({ isa, format, rows, ldc }: QuadTile, mr: number): Helper {
   const panel = QUADS[format];
-  const own = QUAD_ISAS[isa];
+  const own = vectorsOf(isa, format);
   const nr = manyColumns(isa);
   const isWhole = panel.scaleQuads === 0;
   const cells = range(mr).flatMap((r) =>
@@ -237,6 +272,7 @@ export function manyQuads({ isa, format, rows, ldc }: QuadTile, mr: number): Hel
         ])),
     '}',
   ]);
+  const hasLists = isWhole && isBounded(isa);
   return versions(own, `tw_many_${isa}_${format}_${mr}_p${rows.pitch}_${rows.groups}_c${ldc}`, (name, target) =>
     render('quadMany', {
       name,
@@ -244,6 +280,8 @@ export function manyQuads({ isa, format, rows, ldc }: QuadTile, mr: number): Hel
       mr,
       nr,
       format,
+      hasLists,
+      rest: hasLists ? restOf(own, mr, nr / own.lanes, rows.pitch) : [],
       start: isWhole
         ? cells.map(({ sum, at }) => `${own.int} ${sum} = first ? ${own.zero} : ${own.loadInt(at)};`)
         : [`if (first) for (int r = 0; r < ${mr}; r++) memset(c + r * ${ldc}, 0, ${4 * nr});`],
@@ -256,10 +294,14 @@ export function manyQuads({ isa, format, rows, ldc }: QuadTile, mr: number): Hel
 }
 
 /** Bytes that widened columns of `depth` along k take: codes, scales and minima. */
-export function widenedBytes(isa: QuadIsa, depth: number): { codes: number; scales: number; minima: number } {
+export function widenedBytes(
+  isa: QuadIsa,
+  format: QuadName,
+  depth: number,
+): { codes: number; scales: number; minima: number } {
   const groups = depth / 32;
   return {
-    codes: groups * 8 * QUAD_ISAS[isa].quadBytes,
+    codes: groups * 8 * vectorsOf(isa, format).quadBytes,
     scales: groups * 2 * manyColumns(isa) * 4,
     minima: groups * manyColumns(isa) * 4,
   };
