@@ -1,6 +1,7 @@
 /** The table of what register tiles of bytes need, for each instruction set. */
 import type { CpuIsa } from '../../ir/plan.js';
 import type { QuadName } from '../../ir/quads.js';
+import type { QuadVectors } from './quadVectors.js';
 import { render } from './templates.js';
 
 /** Instruction sets with tiles of vectors that are printed. `avxvnni` multiplies quads of 8 columns at once. */
@@ -12,78 +13,6 @@ export type QuadIsa = Exclude<CpuIsa, 'amx'> | 'avxvnni';
  */
 export const quadIsas = (isa: CpuIsa): readonly QuadIsa[] =>
   isa === 'amx' ? ['avx512'] : isa === 'avx2' ? ['avx2', 'avxvnni'] : [isa];
-
-export interface QuadVectors {
-  /** C types of a vector of 32-bit lanes, of the codes of its quads, and of floats. */
-  readonly int: string;
-  readonly codes: string;
-  readonly float: string;
-  readonly lanes: number;
-  readonly zero: string;
-  readonly setInt: string;
-  /** Loads the bytes of a vector's quads; (v >> n or v << −n) & mask for each byte; or. */
-  readonly load: string;
-  readonly take: string;
-  readonly or: string;
-  /** A vector of f16, of unsigned and of signed bytes, as floats. */
-  readonly halves: string;
-  readonly bytes: string;
-  readonly signed: string;
-  readonly set: string;
-  readonly multiply: string;
-  readonly loadFloat: string;
-  readonly storeFloat: string;
-  readonly toFloat: (value: string) => string;
-  readonly fma: (a: string, b: string, c: string) => string;
-  /** c − a·b */
-  readonly fnma: (a: string, b: string, c: string) => string;
-  /** Adds a vector of integers to memory. */
-  readonly addTo: (place: string, value: string) => string;
-  /**
-   * Statements that add products of 4 quads from `first` on, `name`N of codes of `bits`, and of the row at `a`, to
-   * `sum`. The row's codes are followed by those of even and odd places in 16 bits, `depth` bytes each (AVX2).
-   */
-  readonly dot: (sum: string, name: string, first: number, bits: number, a: string, depth: number) => readonly string[];
-  /** Statements that store the codes `value` of a quad and vector of columns for tiles of many rows. */
-  readonly widen: (value: string, quad: number, vector: number, zero: number) => readonly string[];
-  /** Whether these codes are unsigned still. */
-  readonly widenedZero: boolean;
-  /** Bytes of a quad of widened codes, of all columns of a tile. */
-  readonly quadBytes: 64 | 128;
-  /** Statements that add products of a quad of widened codes to all sums `c`R_V of `mr` rows and `nv` vectors. */
-  readonly many: (quad: number, mr: number, nv: number, rows: RowCodes) => readonly string[];
-  readonly loadInt: (place: string) => string;
-  readonly storeInt: (place: string, value: string) => string;
-  /** Feature of the processor whose dot product of bytes takes the place of several instructions. */
-  readonly feature?: string;
-  /** Feature without which no function of these tiles runs. */
-  readonly needs?: string;
-  /**
-   * Where all vectors of a panel's columns are best multiplied side by side, up to so many sums: statements that add
-   * products of a quad, whose codes of 8 bits lie at `places`, and of the rows at `rows`, to `c`ROW_VECTOR.
-   */
-  readonly across?: {
-    readonly sums: number;
-    readonly dot: (
-      quad: number,
-      places: readonly string[],
-      rows: readonly string[],
-      depth: number,
-    ) => readonly string[];
-  };
-  /** Whether rows have codes in 16 bits. */
-  readonly hasPairs: boolean;
-  /** Functions that tiles call. */
-  readonly helpers: () => string;
-}
-
-/** Bytes from one row's codes to the next, and codes of a row. */
-interface RowCodes {
-  readonly pitch: number;
-  readonly depth: number;
-  /** Where bounded codes begin, which tiles of many rows multiply in place of the others (quadRound). */
-  readonly bounded?: number;
-}
 
 const range = (count: number): readonly number[] => Array.from({ length: count }, (_, i) => i);
 const quad = (a: string, offset: number): string => `*(const tw_quad *)(${a} + ${offset})`;
@@ -199,6 +128,16 @@ const AVX_VNNI: QuadVectors = {
   hasPairs: false,
 };
 
+/** A vector of weights at a time, so that twelve sums, it and a row's quad fit in sixteen registers. */
+const bytesBy =
+  (add: string): QuadVectors['many'] =>
+  (at, mr, nv, { pitch, bounded = 0 }) =>
+    range(nv).flatMap((j) => [
+      `{ const __m256i b = tw_q256_load(w + ${64 * at + 32 * j});`,
+      ...range(mr).map((r) => `${add}(c${r}_${j}, b, ${quad('a', r * pitch + bounded + 4 * at)});`),
+      '}',
+    ]);
+
 /**
  * Bytes without AVX-VNNI: vpmaddubsw adds pairs of products in 16 bits, which hold 255 · 128. Codes of weights of up to
  * 6 bits are below 64. With those of 8 bits, rows have codes of which no pair has a sum above 128, and what was taken
@@ -209,13 +148,11 @@ const AVX2_BYTES: QuadVectors = {
   widen: AVX_VNNI.widen,
   widenedZero: AVX_VNNI.widenedZero,
   quadBytes: AVX_VNNI.quadBytes,
-  // A vector of weights at a time, so that twelve sums, it and a row's quad fit in sixteen registers.
-  many: (at, mr, nv, { pitch, bounded = 0 }) =>
-    range(nv).flatMap((j) => [
-      `{ const __m256i b = tw_q256_load(w + ${64 * at + 32 * j});`,
-      ...range(mr).map((r) => `TW_Q256_BYTES(c${r}_${j}, b, ${quad('a', r * pitch + bounded + 4 * at)});`),
-      '}',
-    ]),
+  many: bytesBy('TW_Q256_BYTES'),
+  narrow: {
+    many: bytesBy('TW_Q256_NARROW'),
+    widened: (sum, start) => `_mm256_add_epi32(${start}, _mm256_madd_epi16(${sum}, _mm256_set1_epi16(1)))`,
+  },
 };
 
 const AVX512: QuadVectors = {

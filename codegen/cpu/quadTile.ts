@@ -7,7 +7,8 @@
  */
 import { groupBytes, QUAD_COLUMNS, QUADS, unitBytes, type QuadName, type QuadPanel } from '../../ir/quads.js';
 import type { CpuIsa } from '../../ir/plan.js';
-import { vectorsOf, type QuadIsa, type QuadVectors } from './quadIsas.js';
+import { vectorsOf, type QuadIsa } from './quadIsas.js';
+import type { QuadVectors } from './quadVectors.js';
 import type { Helper } from './micro.js';
 import { render } from './templates.js';
 
@@ -250,16 +251,18 @@ export function manyQuads({ isa, format, rows, ldc }: QuadTile, mr: number): Hel
   const groups = isWhole ? [] : range(mr).map((r) => `const tw_group *g${r} = groups + ${r * rows.groups} + n;`);
   const zero = (r: number, part: number): string => (own.widenedZero ? correction(panel, own, r, part) : own.zero);
   const parts = partsOf(panel);
+  const narrow = panel.bits === 4 ? own.narrow : undefined;
   const products = (firsts: readonly number[]): readonly string[] =>
-    firsts.flatMap((first) => range(4).flatMap((i) => own.many(first + i, mr, nr / own.lanes, rows)));
+    firsts.flatMap((first) => range(4).flatMap((i) => (narrow ?? own).many(first + i, mr, nr / own.lanes, rows)));
   const body = parts.flatMap((firsts, part) => [
     '{',
     ...(isWhole
       ? products(firsts)
       : [
           ...range(mr).map((r) => `const ${own.int} z${r} = ${zero(r, part)};`),
-          ...cells.map(({ r, sum }) => `${own.int} ${sum} = z${r};`),
+          ...cells.map(({ r, sum }) => `${own.int} ${sum} = ${narrow === undefined ? `z${r}` : own.zero};`),
           ...products(firsts),
+          ...(narrow === undefined ? [] : cells.map(({ r, sum }) => `${sum} = ${narrow.widened(sum, `z${r}`)};`)),
         ]),
     ...(isWhole
       ? []
