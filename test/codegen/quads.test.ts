@@ -84,13 +84,16 @@ function moduleOf(names: readonly BlockName[]): KernelModule {
   };
 }
 
-/** Rows that are codes times a power of two, the largest of 32 being 127, so that rounding is exact. */
+/**
+ * Rows that are codes times a power of two, the largest of 32 being 127, so that rounding is exact. All codes of the
+ * first row are the largest: products of 4-bit codes are then the largest that 16 bits hold.
+ */
 function exactRows(): Float64Array {
   const next = seeded(7);
   const out = new Float64Array(ROWS * K);
   for (let at = 0; at < out.length; at += 32) {
     const scale = 2 ** -(3 + next(5));
-    for (let i = 0; i < 32; i++) out[at + i] = (i === at % 31 ? -127 : next(255) - 127) * scale;
+    for (let i = 0; i < 32; i++) out[at + i] = (at < K ? 127 : i === at % 31 ? -127 : next(255) - 127) * scale;
   }
   return out;
 }
@@ -98,6 +101,9 @@ function exactRows(): Float64Array {
 describe('products of blocks', () => {
   const all = moduleOf(BLOCK_NAMES);
   const stored = BLOCK_NAMES.map((name, i) => sampleParts(ENCODINGS[name]!, COLUMNS, K, 11 + i));
+  // A block of q4_0 is a scale of two bytes and 16 bytes of codes.
+  const halves = stored[BLOCK_NAMES.indexOf('q4_0')]!.blocks!;
+  for (let at = 0; at < (K / 32) * 18; at++) if (at % 18 >= 2) halves[at] = 255;
   const packed = new Map(
     BLOCK_NAMES.map((name, i) => [
       `w_${name}`,
