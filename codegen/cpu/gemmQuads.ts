@@ -82,7 +82,8 @@ export function quadBlocks(
     groups: rows.groups,
     isWhole,
     pairs: hasPairs,
-    ...{ hasLists, lists: rows.lists, chunk: BOUNDED_CHUNK, listBytes: LIST_BYTES },
+    ...{ hasLists, lists: rows.lists, chunk: BOUNDED_CHUNK, listBytes: LIST_BYTES, listsBytes: listBytes },
+    mr: schedule.mr,
     padding: pads.map((copy) => ({ from: copy * depth + read, bytes: depth - read })),
   });
   const helpers: Helper[] = [{ name: 'quadRows', source: render('quadRows', {}) }];

@@ -53,7 +53,8 @@ double tw_test_run(tw_kernel kernel, void *const *buffers, const int64_t *extent
   memcpy(launch.extents, extents, (size_t)count * sizeof *extents);
   if (scratch > 0) {
     launch.scratch = aligned_alloc(4096, (size_t)(scratch * workers));
-    memset(launch.scratch, 0xff, (size_t)(scratch * workers));
+    /* NaN in every type of floats, and large as a whole number. */
+    for (int64_t i = 0; i < scratch * workers / 4; i++) ((int32_t *)launch.scratch)[i] = 0x7fc07fc0;
   }
   tw_test_ask();
   pthread_t threads[64];
