@@ -190,9 +190,10 @@ function mmaTemplate(kernel: AttentionKernel, schedule: CudaAttentionSchedule): 
 /** What the template of one query a block reads beside the others. `indices`: buffers that say where keys lie. */
 function decodeValues(
   kernel: AttentionKernel,
-  { keys, cluster = 1, teams = 1 }: CudaAttentionSchedule,
+  { keys, cluster = 1, teams = 1, lone }: CudaAttentionSchedule,
   indices: readonly Operand[],
 ): object {
+  const wholeRows = 32 % rowPieces(kernel) === 0;
   return {
     cluster,
     teams,
@@ -202,7 +203,9 @@ function decodeValues(
     isHalf: kernel.heads / kernel.kvHeads <= MMA_ROWS / 2,
     readsAhead: indices.every(({ isInput }) => isInput),
     teamBytes: decodeTeamBytes(kernel, keys),
-    wholeRows: 32 % rowPieces(kernel) === 0,
+    wholeRows,
+    // A lone warp has no registers for it.
+    keepsPiece: wholeRows && lone === undefined,
   };
 }
 

@@ -47,6 +47,8 @@ const PATH_QUERIES = [1, 2, 4, 8, 16, 32, 64, 128] as const;
 const TEAMS = [2, 4] as const;
 /** The answer and the total of the chunks before it lie in registers. */
 const MAX_LONE_HEAD = 128;
+/** Half of a tile's rows: those of sixteen heads spill. */
+const MAX_LONE_GROUP = MMA_ROWS / 2;
 /** Rows of a tile over a path that are best for prompts. */
 const PATH_ROWS = 64;
 
@@ -90,7 +92,8 @@ function sharingProblem(
     return 'shared tiles want mma over paths, and several queries a block';
   if (lone !== undefined) {
     if (!isLone) return `a lone warp wants mma over paths, and one query of at most ${MMA_ROWS} heads a block`;
-    if (kernel.headDim > MAX_LONE_HEAD) return `a lone warp has registers for heads of ${MAX_LONE_HEAD} at most`;
+    if (kernel.headDim > MAX_LONE_HEAD || kernel.heads / kernel.kvHeads > MAX_LONE_GROUP)
+      return `a lone warp has registers for ${MAX_LONE_GROUP} heads of ${MAX_LONE_HEAD} at most`;
     return [teams, cluster, resident].every((each) => each === undefined)
       ? undefined
       : 'a lone warp has no teams and no cluster';

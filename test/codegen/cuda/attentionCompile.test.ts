@@ -190,7 +190,9 @@ describe('schedules of attention', () => {
     expect(legal(grouped, { ...schedule('mma', 1), teams: 2, cluster: 8 })).toBe(true);
     expect(legal(grouped, { ...schedule('mma', 1), teams: 3 })).toMatch(/a block has 2 or 4 teams/);
     expect(legal(grouped, { ...schedule('mma', 1), lone: 8, teams: 2 })).toMatch(/a lone warp has no teams/);
-    expect(legal({ ...grouped, headDim: 256 }, { ...schedule('mma', 1), lone: 8 })).toMatch(/heads of 128 at most/);
+    expect(legal({ ...grouped, headDim: 256 }, { ...schedule('mma', 1), lone: 8 })).toMatch(
+      /registers for 8 heads of 128 at most/,
+    );
     expect(legal({ ...grouped, heads: 32 }, { ...schedule('mma', 1), resident: 2 })).toBe(true);
     expect(legal(grouped, { ...schedule('mma', 1), resident: 2 })).toMatch(/room for 2 blocks/);
     expect(legal(grouped, { ...schedule('mma', 1), resident: 2, teams: 2 })).toMatch(/one team, each of one query/);

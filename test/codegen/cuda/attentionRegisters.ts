@@ -36,7 +36,7 @@ export const COMPILED: readonly RegisterCase[] = [
   [{ ...SHAPE, mask: 'path' }, schedule('mma', 1), 2],
   [{ ...SHAPE, mask: 'path' }, { ...schedule('mma', 1), cluster: 8, teams: 2 }, 1],
   [{ ...SHAPE, mask: 'path' }, { ...schedule('mma', 1), lone: 8 }, 8],
-  [{ ...SHAPE, heads: 32, kvHeads: 2, mask: 'path', hasQueryRow: true }, { ...schedule('mma', 1), lone: 8 }, 8],
+  [{ ...SHAPE, heads: 16, kvHeads: 2, mask: 'path', hasQueryRow: true }, { ...schedule('mma', 1), lone: 8 }, 8],
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, { ...schedule('mma', 1), cluster: 4 }, 2],
   [{ ...SHAPE, heads: 32, kvHeads: 2, headDim: 256, mask: 'path', hasQueryRow: true }, schedule('mma', 1), 1],
   [{ ...SHAPE, kvHeads: 13, mask: 'path' }, schedule('mma', 4), 5],

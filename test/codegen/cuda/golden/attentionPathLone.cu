@@ -101,12 +101,7 @@ extern "C" __global__ void __launch_bounds__(32, 8) k_attention_test(int T, int 
   tw_await_previous();
   if (keys <= 0) return;
 
-  /* This lane's piece of row 0. Compilers that know its parts add them up for every row. */
-  const unsigned char *k_rows = (const unsigned char *)k + lane % PIECES * 16;
-  const unsigned char *v_rows = (const unsigned char *)v + lane % PIECES * 16;
-#if TW_PTX
-  asm("" : "+l"(k_rows), "+l"(v_rows));
-#endif
+  const unsigned char *const k_rows = (const unsigned char *)k, *const v_rows = (const unsigned char *)v;
   /* Row `place` of this lane lies place * row_units units of 16 bytes behind `from`; 32 bits count 64 GiB of them. */
   const auto start = [&](unsigned to, const unsigned char *from, unsigned row_units, int place) {
     const unsigned own_unit = (unsigned)place * row_units;
@@ -115,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(32, 8) k_attention_test(int T, int 
       for (int j = 0; j < PIECES; j++) {
         const int at = j * (32 / PIECES) + lane / PIECES, piece = lane % PIECES;
         const unsigned unit = __shfl_sync(0xffffffffu, own_unit, at);
-        tw_cp_async16(to + at * ROW_BYTES + piece * 16, from + unit * 16ull, 16);
+        tw_cp_async16(to + at * ROW_BYTES + piece * 16, from + piece * 16 + unit * 16ull, 16);
       }
     } else {
       /* Rows that are missing are zeros. */
@@ -124,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(32, 8) k_attention_test(int T, int 
         const int at = (j * 32 + lane) / PIECES, piece = (j * 32 + lane) % PIECES;
         const unsigned unit = __shfl_sync(0xffffffffu, own_unit, at);
         const bool is_there = __shfl_sync(0xffffffffu, place, at) >= 0;
-        tw_cp_async16(to + at * ROW_BYTES + piece * 16, from + (is_there ? unit * 16ull : 0ull), is_there ? 16 : 0);
+        tw_cp_async16(to + at * ROW_BYTES + piece * 16, from + (is_there ? piece * 16 + unit * 16ull : 0ull), is_there ? 16 : 0);
       }
     }
   };
