@@ -61,16 +61,19 @@ export function quadBlocks(
   const hasPairs = !hasLists && isas.some((isa) => QUAD_ISAS[isa].hasPairs);
   const read = roundUp(k, GROUP);
   const depth = isWhole ? roundUp(k, unitDepth(QUADS.i8)) : read;
+  // Codes, and those of even and odd places, or bounded ones.
+  const copies = hasPairs ? 3 : hasLists ? 2 : 1;
   const chunk = hasLists ? BOUNDED_CHUNK : QUAD_CHUNK;
-  const listBytes = hasLists ? roundUp(Math.ceil(depth / BOUNDED_CHUNK) * LIST_BYTES, 64) : 0;
+  const listsBytes = hasLists ? roundUp(Math.ceil(depth / chunk) * LIST_BYTES, 64) : 0;
   const rows: QuadRows = {
     depth,
-    pitch: depth * (hasPairs ? 3 : hasLists ? 2 : 1) + listBytes + 64,
+    pitch: depth * copies + listsBytes + 64,
     groups: isWhole ? 1 : depth / GROUP,
+    chunk,
     ...(hasLists ? { bounded: depth, lists: 2 * depth } : {}),
   };
   const round = `${symbol}_round`;
-  const pads = depth > read ? (hasPairs ? [0, 1, 2] : hasLists ? [0, 1] : [0]) : [];
+  const pads = depth > read ? Array.from({ length: copies }, (_, copy) => copy) : [];
   let source = render('quadRound', {
     name: round,
     k,
@@ -82,7 +85,7 @@ export function quadBlocks(
     groups: rows.groups,
     isWhole,
     pairs: hasPairs,
-    ...{ hasLists, lists: rows.lists, chunk: BOUNDED_CHUNK, listBytes: LIST_BYTES, listsBytes: listBytes },
+    ...{ hasLists, lists: rows.lists, chunk, listBytes: LIST_BYTES, listsBytes },
     mr: schedule.mr,
     padding: pads.map((copy) => ({ from: copy * depth + read, bytes: depth - read })),
   });
@@ -137,8 +140,7 @@ function quadBlock(
     isAmx ? amxBytes({ mr: height, pitch: rows.pitch, ldc }) : manyQuads(own, height),
   );
   const widen = isMany ? widenQuads(isa, format) : undefined;
-  const chunk = rows.lists === undefined ? QUAD_CHUNK : BOUNDED_CHUNK;
-  const wide = widenedBytes(isa, format, Math.min(rows.depth, chunk));
+  const wide = widenedBytes(isa, format, Math.min(rows.depth, rows.chunk));
   const isAlone = quadIsas(scheduled).length === 1;
   const source = render('quadBlock', {
     name: isAlone ? multiply : `${multiply}_${isa}`,
@@ -160,7 +162,7 @@ function quadBlock(
     units: rows.depth / unitDepth(panel),
     tile: few?.name ?? '',
     widen: widen?.name ?? '',
-    depth: chunk / GROUP,
+    depth: rows.chunk / GROUP,
     nr: manyColumns(isa),
     unitGroups: panel.groups,
     unitBytes: unitBytes(panel),

@@ -17,6 +17,8 @@ export interface QuadRows {
   readonly pitch: number;
   readonly groups: number;
   readonly depth: number;
+  /** Neighbours along k whose columns are widened together. */
+  readonly chunk: number;
   /**
    * Where bounded codes begin, and behind them lists of what was taken off: of each chunk the number of quads, and then
    * their places in it and four codes (quadRound). Only for tiles of bytes with AVX2.

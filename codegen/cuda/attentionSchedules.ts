@@ -103,7 +103,7 @@ function sharingProblem(
       return 'blocks of one team, each of one query, take equal parts of a multiprocessor';
     if (arch !== 'sm_90a') return `how much memory a multiprocessor has is known of sm_90a, the target is ${arch}`;
     const most = mostResident(kernel, keys);
-    return resident < most ? undefined : `a multiprocessor has room for ${most} blocks`;
+    return resident < most ? undefined : `as many blocks as have room on a multiprocessor: ${most}`;
   }
   if (teams === undefined && cluster === undefined) return undefined;
   if (!isDecode) return `teams and clusters want mma over paths, and one query of at most ${MMA_ROWS} heads a block`;

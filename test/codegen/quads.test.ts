@@ -102,8 +102,8 @@ describe('products of blocks', () => {
   const all = moduleOf(BLOCK_NAMES);
   const stored = BLOCK_NAMES.map((name, i) => sampleParts(ENCODINGS[name]!, COLUMNS, K, 11 + i));
   // A block of q4_0 is a scale of two bytes and 16 bytes of codes.
-  const halves = stored[BLOCK_NAMES.indexOf('q4_0')]!.blocks!;
-  for (let at = 0; at < (K / 32) * 18; at++) if (at % 18 >= 2) halves[at] = 255;
+  const largest = stored[BLOCK_NAMES.indexOf('q4_0')]!.blocks!;
+  for (let at = 0; at < (K / 32) * 18; at++) if (at % 18 >= 2) largest[at] = 255;
   const packed = new Map(
     BLOCK_NAMES.map((name, i) => [
       `w_${name}`,

@@ -119,7 +119,8 @@ extern "C" __global__ void __launch_bounds__(32, 8) k_attention_test(int T, int 
         const int at = (j * 32 + lane) / PIECES, piece = (j * 32 + lane) % PIECES;
         const unsigned unit = __shfl_sync(0xffffffffu, own_unit, at);
         const bool is_there = __shfl_sync(0xffffffffu, place, at) >= 0;
-        tw_cp_async16(to + at * ROW_BYTES + piece * 16, from + (is_there ? piece * 16 + unit * 16ull : 0ull), is_there ? 16 : 0);
+        tw_cp_async16(to + at * ROW_BYTES + piece * 16,
+            from + (is_there ? piece * 16 + unit * 16ull : 0ull), is_there ? 16 : 0);
       }
     }
   };
