@@ -57,11 +57,16 @@ export class KernelOperands {
     return { extent: rows, most: extentIn(rows, this.capacity) };
   }
 
-  /** Rows of a buffer or state in the largest call. Throws if there is none of this name. */
-  mostRows(name: string): number {
+  /** Rows of a buffer, or of a state, whose number is fixed. Throws if there is none of this name. */
+  dimOf(name: string): Dim {
     const buffer = this.names.buffers.get(name);
     if (buffer === undefined) throw new Error(`Kernel ${this.kernel.name}: there is no buffer '${name}'.`);
-    return extentIn(buffer.rows, this.capacity);
+    return buffer.rows;
+  }
+
+  /** The same in the largest call. */
+  mostRows(name: string): number {
+    return extentIn(this.dimOf(name), this.capacity);
   }
 
   /** Throws if neither a buffer nor a weight has this name. */

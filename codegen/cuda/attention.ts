@@ -2,7 +2,7 @@
  * Attention on a GPU: one block for each tile of queries of each head, and one pass for each tree or path that the tile
  * meets.
  */
-import type { CudaAttentionSchedule, LaunchShape } from '../../ir/cuda.js';
+import type { CudaAttentionSchedule, LaunchShape, TensorMapDecl } from '../../ir/cuda.js';
 import { windowOfMask, type AttentionKernel, type Mask } from '../../ir/kernel.js';
 import { maskBuffers, scaleBuffers } from '../../ir/kernelAccess.js';
 import { renderMma, type MmaTemplate } from './attentionParts.js';
@@ -17,7 +17,15 @@ import {
   tileOf,
   WGMMA_KEYS,
 } from './attentionTile.js';
-import { columnsBase, DESCRIPTOR_BASE, operandType, SLAB_BYTES, stepOf, wgmmaOperands } from './wgmma/instruction.js';
+import {
+  columnsBase,
+  DESCRIPTOR_BASE,
+  operandType,
+  SLAB_BYTES,
+  slabOf,
+  stepOf,
+  wgmmaOperands,
+} from './wgmma/instruction.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
 import { floatLiteral } from './text/literals.js';
 import { BOUNDED_UNIT, capFunctions, capText } from './text/softCap.js';
@@ -59,8 +67,9 @@ export function emitAttention(
   const parameters = new Set(
     [q, k, v, out, ...scales, ...masks, ...(queryRow === undefined ? [] : [queryRow])].map(({ name }) => name),
   ).size;
+  const tensorMaps = skeleton === 'wgmma' ? keyMaps(kernel, operands) : [];
   const values = {
-    head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads, blocks }),
+    head: kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps, threads, blocks }),
     heads,
     kvHeads,
     group: heads / kvHeads,
@@ -87,6 +96,7 @@ export function emitAttention(
     ...keyValues(kernel, [q, k, v], scales),
     ...maskValues(mask, masks),
     window: windowOfMask(mask),
+    isKept: typeof operands.dimOf(kernel.k) === 'number',
     hasQueryRow: queryRow !== undefined,
     queryRowIndex: queryRow?.index ?? -1,
   };
@@ -141,11 +151,28 @@ export function emitAttention(
   };
   return {
     source: `${render('attentionWarp', {})}${hopper}${capFunctions(kernel.cap)}\n${body}`,
-    tensorMaps: [],
+    tensorMaps,
     launch,
     waitsForPredecessor: true,
   };
 }
+
+/** Maps of keys and values. A box is a slab of a tile. */
+const keyMaps = ({ k, v }: AttentionKernel, operands: CudaOperands): TensorMapDecl[] =>
+  [k, v].map((name) => {
+    const { index, stride, columns } = operands.get(name);
+    if (typeof columns !== 'number') throw new Error(`The columns of '${name}' are not a number.`);
+    return {
+      parameter: index,
+      dtype: 'bf16',
+      rows: operands.dimOf(name),
+      columns,
+      stride,
+      boxRows: WGMMA_KEYS,
+      boxColumns: slabOf('bf16'),
+      swizzle: SLAB_BYTES,
+    };
+  });
 
 /** Registers of a thread after setmaxnreg; 504 in total for the three warpgroups of a block. */
 const REGISTERS = { producerRegisters: 56, consumerRegisters: 224 } as const;

@@ -45,13 +45,20 @@ function partsOf(template: MmaTemplate, values: object): Readonly<Record<string,
       return { ...pathParts(values, 3, 2), totals: totals(values) };
     case 'attentionPathWgmma':
       return {
-        producer: part('attentionWgmmaProducer', values, 2),
+        producer: part('attentionWgmmaProducer', { ...values, ...loadParts(values) }, 2),
         consumer: part('attentionWgmmaConsumer', { ...values, softmax: part('attentionWgmmaSoftmax', values, 1) }, 1),
       };
     default:
       return template satisfies never;
   }
 }
+
+/** What the warps do that load keys and values for products of warpgroups. */
+const loadParts = (values: object): Readonly<Record<string, string>> => ({
+  ahead: part('attentionWgmmaAhead', values, 2),
+  gather: part('attentionWgmmaGather', values, 1),
+  lead: part('attentionWgmmaLead', values, 2),
+});
 
 /** A step of the softmax over one tile of keys, and what ends a path. */
 function pathParts(values: object, tileDepth: number, storeDepth: number): Readonly<Record<string, string>> {

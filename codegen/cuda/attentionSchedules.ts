@@ -113,13 +113,9 @@ function sharingProblem(
   return arch === 'sm_80' ? `${arch} has no clusters` : undefined;
 }
 
-/** Largest memory for the keys of a layer, in units of 16 bytes: places in it are counted in 31 bits. */
-const MOST_KEY_UNITS = 2 ** 31;
-
 /** Why a kernel cannot be computed by warpgroup products. */
 function wgmmaProblem(
-  { headDim: d, heads, kvHeads, mask, scale, k }: AttentionKernel,
-  { buffers }: Pick<KernelModule, 'buffers'>,
+  { headDim: d, heads, kvHeads, mask, scale }: AttentionKernel,
   dtype: BufferDType,
   { arch }: AttentionLimits,
 ): string | undefined {
@@ -128,9 +124,6 @@ function wgmmaProblem(
   // That mma.sync and wgmma give the same bits is known of bf16.
   if (dtype !== 'bf16') return `wgmma wants queries, keys and values in bf16, not ${dtype}`;
   if (d !== 64 && d !== 128) return `wgmma wants heads of 64 or 128, not ${d}`;
-  const keyRows = buffers.find(({ name }) => name === k)?.rows;
-  if (typeof keyRows === 'number' && (keyRows * kvHeads * d) / 8 >= MOST_KEY_UNITS)
-    return `wgmma counts places of keys in 31 bits, not those of ${keyRows} rows`;
   if (WGMMA_ROWS % (heads / kvHeads) !== 0)
     return `${heads / kvHeads} heads of a group do not divide ${WGMMA_ROWS} rows`;
   return scale > 0 ? undefined : `wgmma folds a positive scale into the softmax, not ${scale}`;
@@ -167,7 +160,7 @@ export function isLegalAttention(
     if (!(kernel.scale > 0)) return `mma folds a positive scale into the softmax, not ${kernel.scale}`;
   } else if (skeleton === 'wgmma') {
     if (isScaled) return 'wgmma wants keys and values in 16 bits, not codes';
-    const problem = wgmmaProblem(kernel, module, dtype, limits);
+    const problem = wgmmaProblem(kernel, dtype, limits);
     if (problem !== undefined) return problem;
   } else {
     if (!Number.isSafeInteger(d) || d < 1 || d > MAX_SIMT_COLUMNS)

@@ -15,7 +15,7 @@ export const MAX_TOKENS = 1 << 16;
  */
 export const PATH_CHUNK = 128;
 /** Static shared memory: those ends, the queries' tokens, ends of keys, and roots. */
-const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024, shared: 3072, wgmma: 8192 } as const;
+const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024, shared: 3072, wgmma: 12288 } as const;
 
 /** Rows of a tensor-core instruction, which are the rows of a warp. */
 export const MMA_ROWS = 16;
@@ -146,9 +146,9 @@ export function tileOf(
       threads: WGMMA_THREADS,
       slots: WGMMA_SLOTS,
       blocks: 1,
-      // Slabs begin at multiples of 1,024 bytes. Queries of two tiles come first, then the rings, then four barriers
+      // Slabs begin at multiples of 1,024 bytes. Queries of two tiles come first, then the rings, then five barriers
       // for each tile of a ring and three for each tile of queries.
-      dynamicBytes: 1024 + 2 * MOST_ROWS * roundUp(2 * d, SLAB_BYTES) + WGMMA_SLOTS * (slotBytes + 32) + 2 * 24,
+      dynamicBytes: 1024 + 2 * MOST_ROWS * roundUp(2 * d, SLAB_BYTES) + WGMMA_SLOTS * (slotBytes + 40) + 2 * 24,
       staticBytes: STATIC_BYTES.wgmma,
     };
   }

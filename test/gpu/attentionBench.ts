@@ -85,7 +85,7 @@ export class Bench {
     capacity: number,
     use: (program: CudaProgram, sizes: { readonly extents: readonly number[] }) => Promise<unknown>,
   ): Promise<Emulated> {
-    const { text, launch, parameters, extents: names } = generate(s, plan, capacity);
+    const { text, launch, parameters, tensorMaps, extents: names } = generate(s, plan, capacity);
     if (!this.loaded.has(text)) await this.prepare([{ s, plan }], capacity);
     const { module, symbol } = this.kernel(text);
     const { memory, buffers } = this.layOut(s, data, capacity);
@@ -110,7 +110,7 @@ export class Bench {
           module,
           symbol,
           slots: parameters.map((_, i) => i),
-          tensorMaps: [],
+          tensorMaps: tensorMaps.map(({ parameter, ...map }) => ({ slot: parameter, ...map })),
           launch,
           usesProgrammaticLaunch: false,
         },

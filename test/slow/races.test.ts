@@ -246,29 +246,51 @@ describe.skipIf(reason !== undefined)('attention by warpgroup products', () => {
   const s = pathShape(4, 1, 64, 'bf16');
   const plan: CudaAttentionSchedule = { kind: 'attention', skeleton: 'wgmma', queries: 32, keys: 32 };
   const OPTIONS = { tokensCapacity: 2048 };
-  // Several tiles of queries, whose blocks go through them one after another, and lists of several chunks.
+  // Several tiles of queries, whose blocks go through them one after another, and lists of several chunks, whose rows
+  // follow each other or lie anywhere.
   const world = new PathWorld(s, [300, 150, 40], 3);
-  const data = world.call(world.whole, { placement: 1 });
+  const [boxed, data] = [0, 1].map((placement) => world.call(world.whole, { placement })) as [
+    AttentionData,
+    AttentionData,
+  ];
 
   it('has no race', () => {
     for (const backwards of [false, true]) {
-      emulate(s, plan, data, { ...OPTIONS, backwards });
+      for (const each of [boxed, data]) emulate(s, plan, each, { ...OPTIONS, backwards });
       expect(takeRaces()).toEqual([]);
     }
   });
 
   it.each<readonly [what: string, changes: readonly Change[]]>([
-    ['that queries are still read', [['tw_bar_wait(queries_empty + 8 * side, (turn >> 1 & 1) ^ 1);', '']]],
+    ['that queries are still read', [['tw_bar_wait(queries_empty + 8 * side, round ^ 1);', '']]],
+    [
+      'that others that load still read what is known of a tile',
+      [
+        ['CONSUMERS / LANES + 3', 'CONSUMERS / LANES'],
+        ['__syncwarp();\n      if (lane == 0) tw_bar_arrive(queries_empty + 8 * side);', ''],
+      ],
+    ],
     ['that keys and values are still read', [['tw_bar_wait(empty + 8 * slot, parity_of(loaded) ^ 1);', '']]],
-    ['to wait for what is known of queries', [['tw_bar_wait(queries_known + 8 * side, round);', '']]],
+    ['to wait for what is known of queries', [['tw_bar_wait(queries_known + 8 * side, round);\n    /*', '/*']]],
+    ['to wait until keys are wanted', [['tw_bar_wait(keys_wanted + 8 * slot, parities >> slot & 1);', '']]],
     ['to wait for queries', [['tw_bar_wait(queries_full + 8 * side, round);', '']]],
     ['to wait for values', [['await(values_full, before);', '']]],
     [
-      'that others still write positions',
-      [['tw_named_sync(PRODUCERS_MEET, PRODUCERS);\n      if (query >= 0', 'if (query >= 0']],
+      'that lanes still write positions',
+      [
+        [
+          'tw_bar_arrive_copied(queries_full + 8 * side);\n        __syncwarp();',
+          'tw_bar_arrive_copied(queries_full + 8 * side);',
+        ],
+      ],
     ],
-    ['that lanes still read rows of keys', [['each needs those of its own pieces. */\n        __syncwarp();', '*/']]],
+    ['that lanes still read rows of keys', [['__syncwarp();  /* The rows have been read. */', '']]],
   ])('is reported when it forgets %s', (_, changes) => {
     expect(racesOfBroken(changes, (mutate) => emulate(s, plan, data, { ...OPTIONS, mutate }))).not.toBe('');
+  });
+
+  it('is reported when boxes forget that keys and values are still read', () => {
+    const changes = [['tw_bar_wait(empty + 8 * slot, parity_of(loaded) ^ 1);', '']] as const;
+    expect(racesOfBroken(changes, (mutate) => emulate(s, plan, boxed, { ...OPTIONS, mutate }))).not.toBe('');
   });
 });

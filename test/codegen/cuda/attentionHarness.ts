@@ -15,7 +15,7 @@ import { DTYPE_BYTES, roundUp } from '../../../ir/types.js';
 import { loadOverFibres } from '../../support/cudaWarp/compile.js';
 import { aligned, put, take } from '../harness.js';
 import { blocksOf } from './emulate.js';
-import { hopperSupport } from './emulateHopper.js';
+import { hopperSupport, mapArguments } from './emulateHopper.js';
 
 const GUARD = 0xff; // NaN in every float type, −1 as an index.
 /** Tokens that buffers have room for. */
@@ -105,7 +105,7 @@ export function attentionModule(s: Shape): { module: KernelModule; kernel: Atten
   return { module: { interface: { ...scoring, extents }, buffers, weights: [], kernels: [kernel] }, kernel };
 }
 
-export interface Generated extends Pick<CudaKernelText, 'source' | 'launch' | 'parameters' | 'symbol'> {
+export interface Generated extends Pick<CudaKernelText, 'source' | 'launch' | 'parameters' | 'symbol' | 'tensorMaps'> {
   /** The prelude and the kernel: a whole translation unit. */
   readonly text: string;
   /** Extents that the kernel takes, in order. */
@@ -117,12 +117,13 @@ export function generate(s: Shape, schedule: CudaAttentionSchedule, tokensCapaci
   const parameters = parametersOf(kernel, module);
   const operands = new CudaOperands(kernel, module, parameters, everyExtent(module.interface, tokensCapacity));
   const symbol = 'k_attention_test';
-  const { source, launch } = emitAttention(kernel, operands, schedule, symbol);
+  const { source, launch, tensorMaps } = emitAttention(kernel, operands, schedule, symbol);
   const extents = extentNames(module.interface);
   return {
     source,
     launch,
     parameters,
+    tensorMaps,
     symbol,
     extents,
     text: `${preludeOf(parameters.map((name) => operands.get(name).dtype))}\n${source}`,
@@ -155,17 +156,22 @@ const compiled = new Map<string, Run>();
  * Compiles kernels as one library: the prelude once, each kernel's own text in a namespace. Kernels that are already
  * compiled are not compiled again.
  */
-function compile(kernels: readonly Pick<Generated, 'text' | 'parameters' | 'extents' | 'symbol'>[]): void {
+function compile(
+  kernels: readonly Pick<Generated, 'text' | 'parameters' | 'extents' | 'symbol' | 'tensorMaps'>[],
+): void {
   const prelude = preludeOf([]);
   const missing = kernels.filter(({ text }) => !compiled.has(text));
-  const texts = missing.map(({ text, parameters, extents, symbol }, i) => {
+  const texts = missing.map(({ text, parameters, extents, symbol, tensorMaps }, i) => {
     if (!text.startsWith(prelude)) throw new Error(`${symbol} does not begin with the prelude`);
     // Dynamic shared memory is that of warp.h. Blocks run one by one and share no static shared memory.
     const own = text
       .slice(prelude.length)
       .replaceAll(/extern __shared__[^;]*;/g, '')
       .replaceAll('__shared__', 'TW_SHARED_STATIC');
-    const values = [...extents.map((_, at) => `e[${at}]`), ...parameters.map((_, at) => `p[${at}]`)].join(', ');
+    const maps = mapArguments(tensorMaps, ROW_PAD, (name) => `e[${extents.indexOf(name)}]`);
+    const values = [...extents.map((_, at) => `e[${at}]`), ...parameters.map((_, at) => `p[${at}]`), ...maps].join(
+      ', ',
+    );
     const driver = DRIVER.replace('ARGUMENTS', values).replace('run_SYMBOL', `run_${i}`);
     const unit = `${own}\n${driver}`.replaceAll(/SYMBOL|\bk_attention_test\b/g, `k_${i}`);
     return `namespace of_${i} {\n${unit}\n}`;
@@ -298,14 +304,14 @@ export function emulate(
   options: EmulationOptions = {},
 ): Emulated {
   const capacity = options.tokensCapacity ?? CAPACITY;
-  const { text: intact, launch, parameters, extents: names, symbol } = generate(s, schedule, capacity);
+  const { text: intact, launch, parameters, extents: names, symbol, tensorMaps } = generate(s, schedule, capacity);
   const text = options.mutate?.(intact) ?? intact;
   if (options.mutate !== undefined && text === intact) throw new Error('the mutation changed nothing');
   const { memory, buffers } = layOut(s, data, capacity);
   const table = Buffer.alloc(parameters.length * 8);
   parameters.forEach((name, i) => table.writeBigUInt64LE(koffi.address(memory.get(name)!), i * 8));
   const sizes = sizesOf(data);
-  compile([{ text, parameters, extents: names, symbol }]);
+  compile([{ text, parameters, extents: names, symbol, tensorMaps }]);
   const counts = Buffer.from(Int32Array.from(names, (name) => extentIn(name, sizes)).buffer);
   const ended = compiled.get(text)!(
     table,

@@ -122,6 +122,15 @@ describe('warpgroup products', () => {
     },
   );
 
+  it('copy parts whose rows follow each other as boxes, and gather others', () => {
+    const data = tangledCall(CASES[2], 3, 61);
+    const want = emulate(CASES[2], mma(CASES[2]), data, OPTIONS).out;
+    const broken = (from: string, to: string): Float64Array =>
+      emulate(CASES[2], wgmma(CASES[2]), data, { ...OPTIONS, mutate: (text) => text.replace(from, to) }).out;
+    expect(broken('row_of_box(queries, part),', 'row_of_box(queries, part) + 1,')).not.toEqual(want);
+    expect(broken('at[j] * stride', '(at[j] ^ 1) * stride')).not.toEqual(want);
+  });
+
   const BAD = [
     { value: -Infinity, multiprocessors: 3 },
     { value: NaN, multiprocessors: 2 },

@@ -209,7 +209,8 @@ const STEMS = [0, 1, 63, 64, 65, 127, 128, 129, 192, 256] as const;
 
 /**
  * A call of `T` queries over paths in no order. Most have a stem in common with the one before, and some go on into the
- * list behind theirs. Some queries see nothing: by their position, or as their path begins behind the last key.
+ * list behind theirs. Rows of a path follow each other in parts of it. Some queries see nothing: by their position, or
+ * as their path begins behind the last key.
  * `value`: what a few values are.
  */
 export function tangledCall(s: Shape, seed: number, T: number, value?: number): AttentionData {
@@ -224,7 +225,11 @@ export function tangledCall(s: Shape, seed: number, T: number, value?: number): 
   ];
   const [begin, position, key]: [number[], number[], number[]] = [[], [], []];
   for (let list: readonly number[] = []; begin.length < T;) {
-    const own = Array.from({ length: pick([1, 2, 31, 70]) }, () => below(CACHE_ROWS));
+    const length = pick([1, 2, 31, 70, 200]);
+    // Rows that follow each other, or rows of any place.
+    const first = below(CACHE_ROWS - length);
+    const follows = below(3) > 0;
+    const own = Array.from({ length }, (_, i) => (follows ? first + i : below(CACHE_ROWS)));
     list = [...list.slice(0, pick(STEMS)), ...own];
     const last = list.length - 1;
     for (let left = Math.min(pick([1, 1, 2, 9, 40]), T - begin.length); left > 0; left--) {

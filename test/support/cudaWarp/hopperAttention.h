@@ -5,6 +5,13 @@
 static void tw_bar_show() {}
 static void tw_show_products() {}
 static void tw_registers_of_producers() {}
+static void tw_bar_arrive_for(unsigned bar, unsigned count) {
+  tw_barrier &b = tw_barrier_at(bar);
+  tw_bar_use(bar);
+  tw_race_release(&b);
+  b.pending -= (int)count;
+  tw_bar_settle(b);
+}
 static void tw_registers_of_consumers() {}
 /* Copies that are late land when somebody waits for the barrier. */
 static void tw_bar_arrive_copied(unsigned bar) {

@@ -47,6 +47,18 @@ __device__ __forceinline__ void tw_bar_show() { asm volatile("fence.mbarrier_ini
 __device__ __forceinline__ void tw_bar_arrive(unsigned bar) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory");
 }
+/* Arrives `count` times. */
+__device__ __forceinline__ void tw_bar_arrive_for(unsigned bar, unsigned count) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(count) : "memory");
+}
+/* Arrives, and lets the barrier wait for so many bytes of boxes. */
+__device__ __forceinline__ void tw_bar_expect(unsigned bar, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+               :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar) : "memory");
+}
 __device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
   asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
                "@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
@@ -54,13 +66,6 @@ __device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
 /* Arrives when all copies that this thread has started are there. */
 __device__ __forceinline__ void tw_bar_arrive_copied(unsigned bar) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(bar) : "memory");
-}
-/* Barriers by number, of `count` threads: those that wait, and those that only arrive. */
-__device__ __forceinline__ void tw_named_sync(int id, int count) {
-  asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(count) : "memory");
-}
-__device__ __forceinline__ void tw_named_arrive(int id, int count) {
-  asm volatile("bar.arrive %0, %1;" :: "r"(id), "r"(count) : "memory");
 }
 /* Makes what this thread has written to shared memory, or has waited for, visible to products. */
 __device__ __forceinline__ void tw_show_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -120,14 +125,18 @@ TW_FN int tw_most(int a, int b) { return a > b ? a : b; }
 /*
  * 8 heads of 128 over 2 of keys: a tile has 32 queries of the 4 heads that share
  * one head of keys, so that a key is loaded once for all of them. Row r of a tile is head r % GROUP of query r / GROUP;
- * each of two warpgroups multiplies 64 rows. A third one loads: while a tile is multiplied it finds out what the
- * queries of the next one see, copies them, and gathers the first keys and values, so that a block never waits between
- * tiles. Two of its warps copy keys, two copy values.
+ * each of two warpgroups multiplies 64 rows. The warps of a third one load: one is a tile ahead, finds out what its
+ * queries see, and copies them; one loads keys, one values, and one helps with keys. So a block never waits between
+ * tiles.
  *
  * Query q sees the rows key[begin[q] + i] of keys and values for i from 0 to position[q]. Queries next to each other
  * with one `begin` are a run. A part is KEYS entries of a run's list, two parts are a chunk. Runs whose lists begin
  * alike, as questions after the same examples do, share their first chunks: those are loaded and multiplied once, for
  * the queries of all these runs.
+ *
+ * Lists are made of stretches of rows that follow each other: that of the examples, that of a question. A part of one
+ * stretch is a box, which a tensor map copies. The rows of other parts are gathered one by one. A kernel knows the
+ * first two stretches of a list, and takes the part between them for their border.
  *
  * A warpgroup issues the scores of a chunk's first part together with the products of values of the chunk before, and
  * computes the part's weights while those are multiplied. It issues the scores of the second part before it adds the
@@ -141,22 +150,24 @@ TW_FN int tw_most(int a, int b) { return a > b ? a : b; }
  */
 namespace attention {
 constexpr int D = 128, GROUP = 4, QUERIES = 32, KV_HEADS = 2, ROWS = 128, STEP = 32,
-    KEYS = 64, CHUNK = 128, PRODUCERS = 128, CONSUMERS = 256, SLOTS = 4;
+    KEYS = 64, CHUNK = 128, CONSUMERS = 256, SLOTS = 4;
 constexpr int PIECES = D / 8, SLABS = D / 64;
 /* Slabs of 64 columns, rows of 128 bytes with the 128-byte swizzle: two tiles of queries, rings of keys and values. */
 constexpr unsigned QUERY_SLAB = ROWS * 128, QUERY_BYTES = SLABS * QUERY_SLAB, KEY_SLAB = KEYS * 128,
     SIDE_BYTES = SLABS * KEY_SLAB, RING_AT = 2 * QUERY_BYTES, RING_BYTES = SLOTS * SIDE_BYTES,
     BARRIERS_AT = RING_AT + 2 * RING_BYTES;
-/* The named barrier of those that load. */
-constexpr int PRODUCERS_MEET = 1;
+/* The warps that load. A barrier of a part counts what each lane gathers, and once what the leader of its side does. */
+constexpr int LEADS_VALUES = 1, HELPS_KEYS = 2, GOES_AHEAD = 3, LANES = 32;
 constexpr float SCALE = 0.127517431974411f;
 /* The maximum of no scores: finite, so that it may be subtracted. */
 constexpr float NOTHING = -3.40282347e38f;
+/* How far a row's maximum may be above the one by which its totals are scaled. Totals stay far from overflow. */
+constexpr float LEAD = 8.0f;
 static_assert(CHUNK == 2 * KEYS && KEYS == 2 * STEP, "a chunk has two parts, a part two steps");
 static_assert((SLOTS & (SLOTS - 1)) == 0, "places follow from numbers by masks");
 
 /*
- * 2^x for a whole x of at most 0; 0 where that is no normal number, and for −inf and NaN. Beside 2^23 the last bits of
+ * 2^x for a whole x below 128; 0 where that is no normal number, and for −inf and NaN. Beside 2^23 the last bits of
  * a number are its whole part.
  */
 TW_FN float power2(float x) { return x >= -126.0f ? __uint_as_float(__float_as_uint(x + 8388735.0f) << 23) : 0.0f; }
@@ -231,10 +242,12 @@ TW_FN void weigh(const float (&s)[KEYS / 2], unsigned (&weight)[KEYS / 16][4], f
 
 /*
  * A tile's queries: where their paths begin, and their positions, −1 past the last query. Of the first query of each
- * run: the run before, the run behind, its keys, and the parts that it has in common with the run before.
+ * run: the run behind, its keys, the parts that it has in common with the run before, and its two stretches: key i is
+ * row row + i in the parts until `until`.
  */
 struct Queries {
-  int begin[QUERIES], position[QUERIES], before[QUERIES], next[QUERIES], keys[QUERIES], shared[QUERIES];
+  int begin[QUERIES], position[QUERIES], next[QUERIES], keys[QUERIES], shared[QUERIES], row[2][QUERIES],
+      until[2][QUERIES];
   /* Whether no query sees a key. */
   int isEmpty;
 };
@@ -261,16 +274,28 @@ TW_FN Part after(const Queries &queries, Part part, int end) {
   part.index++;
   return part;
 }
+/*
+ * The end of a part's stretch: parts before until[0] lie in the first one, those between until[0] and until[1] in the
+ * second. 0 if its rows do not follow each other.
+ */
+TW_FN int end_of_box(const Queries &queries, const Part &part) {
+  const int first = uniform(queries.until[0][part.run]), second = uniform(queries.until[1][part.run]);
+  return part.index < first ? first : part.index > first && part.index < second ? second : 0;
+}
+/* The row of a box's first key. */
+TW_FN int row_of_box(const Queries &queries, const Part &part) {
+  return queries.row[part.index > queries.until[0][part.run]][part.run] + part.index * KEYS;
+}
 }  // namespace attention
 
-extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int R, int C, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4, void *__restrict__ p5, void *__restrict__ p6, void *__restrict__ p7) {
+extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int R, int C, void *__restrict__ p0, void *__restrict__ p1, void *__restrict__ p2, void *__restrict__ p3, void *__restrict__ p4, void *__restrict__ p5, void *__restrict__ p6, void *__restrict__ p7, const __grid_constant__ tw_map m0, const __grid_constant__ tw_map m1) {
   using namespace attention;
   extern __shared__ unsigned char tw_shared[];
   __shared__ Queries s_queries[2];
   /* Of the chunk whose first part has this number, modulo two rounds: its keys are released before it is done with. */
   __shared__ Chunk s_chunk[2 * SLOTS];
-  /* Of each warp that loads: where the keys of a part lie, in units of 16 bytes; −1 past the last key. */
-  __shared__ int s_rows[PRODUCERS / 32][KEYS];
+  /* Rows of a part that is gathered, of the warp that gathers keys and of the one that gathers values. */
+  __shared__ int s_rows[2][KEYS];
   /* The first and the last of the block's tiles with a result that is not finite. */
   __shared__ int s_first_bad, s_last_bad;
   const int thread = threadIdx.x, lane = thread & 31;
@@ -278,18 +303,19 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
   const int tiles = (rows + QUERIES - 1) / QUERIES * KV_HEADS;
   const unsigned shared = (tw_shared_address(tw_shared) + 1023u) & ~1023u, ring = shared + RING_AT,
       keys_full = shared + BARRIERS_AT, values_full = keys_full + 8 * SLOTS, keys_empty = values_full + 8 * SLOTS,
-      values_empty = keys_empty + 8 * SLOTS, queries_known = values_empty + 8 * SLOTS,
-      queries_full = queries_known + 16, queries_empty = queries_full + 16;
+      values_empty = keys_empty + 8 * SLOTS, keys_wanted = values_empty + 8 * SLOTS,
+      queries_known = keys_wanted + 8 * SLOTS, queries_full = queries_known + 16, queries_empty = queries_full + 16;
   if (thread == 0) {
     for (int i = 0; i < 2 * SLOTS; i++) {
-      /* One arrives besides, with what is to be known of the chunk. */
-      tw_bar_init(keys_full + 8 * i, PRODUCERS / 2 + (i < SLOTS ? 1 : 0));
-      tw_bar_init(keys_empty + 8 * i, CONSUMERS / 32);
+      tw_bar_init(keys_full + 8 * i, LANES + 1);
+      tw_bar_init(keys_empty + 8 * i, CONSUMERS / LANES);
     }
+    for (int i = 0; i < SLOTS; i++) tw_bar_init(keys_wanted + 8 * i, 1);
     for (int i = 0; i < 2; i++) {
-      tw_bar_init(queries_known + 8 * i, PRODUCERS);
-      tw_bar_init(queries_full + 8 * i, PRODUCERS);
-      tw_bar_init(queries_empty + 8 * i, CONSUMERS / 32);
+      tw_bar_init(queries_known + 8 * i, 1);
+      tw_bar_init(queries_full + 8 * i, LANES);
+      /* All warps but the one that goes ahead read what is known of a tile. */
+      tw_bar_init(queries_empty + 8 * i, CONSUMERS / LANES + 3);
     }
     tw_bar_show();
     s_first_bad = 0x7fffffff;
@@ -327,169 +353,224 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
 
   if (group == 0) {
     tw_registers_of_producers();
-    /* A thread copies 16 bytes of each of OWN_ROWS rows of a part, of keys or of values. */
-    constexpr int OWN_ROWS = KEYS * PIECES / (PRODUCERS / 2);
-    static_assert(OWN_ROWS % 8 == 0, "rows of a thread begin with one whose pieces lie in order");
-    const bool has_keys = uniform(thread >> 6) == 0;
-    const int warp = thread >> 5, own_row = (thread & 63) / PIECES * OWN_ROWS, piece = thread % PIECES;
-    const unsigned place = ring + (has_keys ? 0 : RING_BYTES) + place_of_piece(own_row, piece, KEY_SLAB);
-    const unsigned full = has_keys ? keys_full : values_full, empty = has_keys ? keys_empty : values_empty;
-    /* Places of rows are counted in units of 16 bytes, which fit 31 bits (attentionSchedules). */
-    const int stride = (has_keys ? 256 : 256) / 8;
+    /* A lane gathers 16 bytes of each of OWN_ROWS rows of a part. */
+    constexpr int OWN_ROWS = KEYS * PIECES / LANES;
+    static_assert(OWN_ROWS % 8 == 0, "rows of a lane begin with one whose pieces lie in order");
+    const int warp = uniform(thread >> 5), own_row = lane / PIECES * OWN_ROWS, piece = lane % PIECES;
     const int *list = (const int *)p5;
-    const int *const own_rows = s_rows[warp] + own_row;
     /* Parts that were loaded, which are numbered in this order. */
     int loaded = 0;
+    /* The parities of the phases of keys_wanted that come next. */
+    unsigned parities = 0;
     for (bool is_more = tile_of() < tiles; is_more; is_more = next()) {
-      const int side = side_of(turn);
-      Queries &queries = s_queries[side];
-      const int first = first_of(), count = count_of(), kv = tile_of() % KV_HEADS;
-      const auto token_of = [&](int i) {
-        if (i >= count) return -1;
-        const int token = ((const int *)p6)[first + i];
-        return (unsigned)token < (unsigned)T ? token : -1;
-      };
-      tw_bar_wait(queries_empty + 8 * side, (turn >> 1 & 1) ^ 1);
-      const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D;
-      /* Registers are few here. */
-#pragma unroll 1
-      for (int i = thread; i < ROWS * PIECES; i += PRODUCERS) {
-        const int row = i / PIECES, token = token_of(row / GROUP);
-        tw_cp_async16(shared + side * QUERY_BYTES + place_of_piece(row, i % PIECES, QUERY_SLAB),
-            q + (token < 0 ? 0 : token * 1024ll + row % GROUP * D + i % PIECES * 8), token < 0 ? 0 : 16);
-      }
-      tw_bar_arrive_copied(queries_full + 8 * side);
-      for (int i = thread; i < QUERIES; i += PRODUCERS) {
-        const int token = token_of(i), begin = token < 0 ? -1 : ((const int *)p3)[token];
-        queries.begin[i] = begin;
-        queries.position[i] =
-            begin < 0 ? -1 : tw_least(((const int *)p4)[token], C - begin - 1);
-      }
-      tw_named_sync(PRODUCERS_MEET, PRODUCERS);
-      if (query >= 0 && thread == 0) {
-        queries.next[query] = query + 1;
-        /*
-         * Whole chunks, with zeros past the query's keys: in place of a second part the first one would be multiplied by
-         * zeros, and infinities that the query sees would become NaN.
-         */
-        queries.keys[query] = (queries.position[query] + CHUNK) / CHUNK * CHUNK;
-        queries.shared[query] = 0;
-      }
-      for (int run = query < 0 ? warp : count; run < count; run += PRODUCERS / 32) {
-        const int begin = queries.begin[run];
-        if (run > 0 && queries.begin[run - 1] == begin) continue;
-        int behind = count, highest = -1;
-        for (int i = run + 1 + lane; i < behind; i += 32) if (queries.begin[i] != begin) behind = i;
-        behind = __reduce_min_sync(0xffffffffu, behind);
-        for (int i = run + lane; i < behind; i += 32) if (queries.position[i] > highest) highest = queries.position[i];
-        highest = __reduce_max_sync(0xffffffffu, highest);
-        if (lane == 0) {
-          queries.next[run] = behind;
-          queries.keys[run] = highest + 1;
-          queries.shared[run] = run == 0 ? 0 : 0x7fffffff;
-          if (behind < count) queries.before[behind] = run;
-        }
-      }
-      tw_named_sync(PRODUCERS_MEET, PRODUCERS);
-      for (int run = query < 0 ? uniform(queries.next[0]) : count; run < count; run = uniform(queries.next[run])) {
-        const int before = uniform(queries.before[run]);
-        const int most = tw_least(queries.keys[before], queries.keys[run]) / KEYS;
-        const int *ours = list + queries.begin[run] + lane, *theirs = list + queries.begin[before] + lane;
-        int parts = most;
-        for (int part = warp; part < parts; part += PRODUCERS / 32) {
-          const bool is_other =
-              ((ours[part * KEYS] ^ theirs[part * KEYS]) | (ours[part * KEYS + 32] ^ theirs[part * KEYS + 32])) != 0;
-          if (__any_sync(0xffffffffu, is_other)) parts = part;
-        }
-        /* Whole chunks, so that every run begins with one. */
-        if (lane == 0) atomicMin(&queries.shared[run], parts - parts % (CHUNK / KEYS));
-      }
-      tw_named_sync(PRODUCERS_MEET, PRODUCERS);
+      const int side = side_of(turn), first = first_of(), count = count_of(), kv = tile_of() % KV_HEADS;
       const int end = query < 0 ? count : query + 1;
+      const unsigned round = turn >> 1 & 1;
+      Queries &queries = s_queries[side];
+      if (warp == GOES_AHEAD) {
+        const auto token_of = [&](int i) {
+          if (i >= count) return -1;
+          const int token = ((const int *)p6)[first + i];
+          return (unsigned)token < (unsigned)T ? token : -1;
+        };
+        tw_bar_wait(queries_empty + 8 * side, round ^ 1);
+        __syncwarp();
+        for (int i = lane; i < QUERIES; i += LANES) {
+          const int token = token_of(i), begin = token < 0 ? -1 : ((const int *)p3)[token];
+          queries.begin[i] = begin;
+          queries.position[i] = begin < 0 ? -1 : tw_least(((const int *)p4)[token], C - begin - 1);
+        }
+        const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D;
+#pragma unroll 4
+        for (int i = lane; i < ROWS * PIECES; i += LANES) {
+          const int row = i / PIECES, token = token_of(row / GROUP);
+          tw_cp_async16(shared + side * QUERY_BYTES + place_of_piece(row, i % PIECES, QUERY_SLAB),
+              q + (token < 0 ? 0 : token * 1024ll + row % GROUP * D + i % PIECES * 8), token < 0 ? 0 : 16);
+        }
+        tw_bar_arrive_copied(queries_full + 8 * side);
+        __syncwarp();
+        if (query >= 0 && lane == 0) {
+          queries.next[query] = query + 1;
+          /*
+           * Whole chunks, with zeros past the query's keys: in place of a second part the first one would be multiplied by
+           * zeros, and infinities that the query sees would become NaN. All rows are gathered.
+           */
+          queries.keys[query] = (queries.position[query] + CHUNK) / CHUNK * CHUNK;
+          queries.shared[query] = 0;
+#pragma unroll
+          for (int i = 0; i < 2; i++) queries.row[i][query] = queries.until[i][query] = 0;
+        }
+        /* The run before. */
+        int their_begin = 0, their_keys = 0, their_row = 0, their_until = 0;
+        for (int run = query < 0 ? 0 : count, behind = 0; run < count; run = behind) {
+          const int begin = uniform(queries.begin[run]);
+          int highest = -1;
+          behind = count;
+          for (int i = run + 1 + lane; i < behind; i += LANES) if (queries.begin[i] != begin) behind = i;
+          behind = __reduce_min_sync(0xffffffffu, behind);
+          for (int i = run + lane; i < behind; i += LANES) highest = tw_most(highest, queries.position[i]);
+          const int keys = __reduce_max_sync(0xffffffffu, highest) + 1;
+          const int *ours = list + begin;
+          /* What lies behind the last key is multiplied by zero. Rows of states are finite, or a tile is repeated. */
+          const int parts = (keys + KEYS - 1) / KEYS;
+          /* The first part from `part` on whose keys i are not rows row + i. Loads of several parts are under way. */
+          const auto end_of_stretch = [&](int part, int row) {
+            int until = parts;
+#pragma unroll 2
+            for (; part < parts; part++) {
+              const int low = part * KEYS + lane, high = low + LANES;
+              const int other = (low < keys ? ours[low] - low - row : 0) | (high < keys ? ours[high] - high - row : 0);
+              if (other != 0) until = tw_least(until, part);
+            }
+            return __reduce_min_sync(0xffffffffu, until);
+          };
+          const int row = parts > 0 ? ours[0] : 0, until = end_of_stretch(0, row), second = (until + 1) * KEYS;
+          const int second_row = until + 1 < parts ? ours[second] - second : 0;
+          const int second_until = until + 1 < parts ? end_of_stretch(until + 1, second_row) : 0;
+          /* Parts that both lists have whole. Stretches of the same rows need not be compared. */
+          const int most = run == 0 ? 0 : tw_least(their_keys, keys) / KEYS;
+          int shared_parts = row == their_row ? tw_least(most, tw_least(their_until, until)) : 0;
+          const auto is_other = [&](int i) { return ours[i] != list[their_begin + i]; };
+          while (shared_parts < most &&
+              !__any_sync(0xffffffffu, is_other(shared_parts * KEYS + lane) || is_other(shared_parts * KEYS + LANES + lane)))
+            shared_parts++;
+          if (lane == 0) {
+            queries.next[run] = behind;
+            queries.keys[run] = keys;
+            /* Whole chunks, so that every run begins with one. */
+            queries.shared[run] = shared_parts - shared_parts % (CHUNK / KEYS);
+            queries.row[0][run] = row;
+            queries.row[1][run] = second_row;
+            queries.until[0][run] = until;
+            queries.until[1][run] = second_until;
+          }
+          their_begin = begin;
+          their_keys = keys;
+          their_row = row;
+          their_until = until;
+        }
+        __syncwarp();
+        const Part part = enter(queries, query < 0 ? 0 : query, end);
+        if (lane == 0) {
+          queries.isEmpty = part.run >= end;
+          tw_bar_arrive(queries_known + 8 * side);
+        }
+        __syncwarp();
+        continue;
+      }
+      tw_bar_wait(queries_known + 8 * side, round);
+      __syncwarp();
       Part part = enter(queries, query < 0 ? 0 : query, end);
-      if (thread == 0) queries.isEmpty = part.run >= end;
-      tw_bar_arrive(queries_known + 8 * side);
-    
-      const unsigned char *from =
-          (const unsigned char *)(has_keys ? p1 : p2) + (kv * PIECES + piece) * 16;
-      /* Lane l has the rows of keys l and 32 + l of a part, −1 past the last key. */
+      /* The row of key `at` + lane of a part, −1 past the last key. */
       const auto id_of = [&](const Part &part, int at) {
         const int i = part.index * KEYS + at + lane;
         return i < part.keys && (query < 0 || i <= queries.position[query]) ? list[part.begin + i] : -1;
       };
-      /* The queries [run, to) share the run's parts up to `until`; the last keys that they see, of each warpgroup. */
-      int run = -1, to = 0, until = 0, highest[2] = { -1, -1 }, lowest[2] = { -1, -1 };
-      const auto describe = [&](const Part &part, bool is_last) {
-        if (part.run != run || part.index >= until) {
-          run = part.run;
-          until = 0x7fffffff;
-          for (to = uniform(queries.next[run]); to < end; to = uniform(queries.next[to])) {
-            const int parts = uniform(queries.shared[to]);
-            if (parts <= part.index) break;
-            until = tw_least(until, parts);
-          }
+      /* Lanes know the rows `low` and `high` of their keys; each needs those of its own pieces. `stride`: bytes of a row. */
+      const auto gather = [&](int (&rows)[KEYS], int low, int high, const unsigned char *from, long long stride, unsigned to,
+                              unsigned full) {
+        rows[lane] = low;
+        rows[LANES + lane] = high;
+        __syncwarp();
+        from += (kv * PIECES + piece) * 16;
+        to += place_of_piece(own_row, piece, KEY_SLAB);
+#pragma unroll 1
+        for (int i = 0; i < OWN_ROWS; i += 8) {
+          /* Read together: a copy waits for what was read of shared memory before. */
+          int at[8];
 #pragma unroll
-          for (int own = 0; own < 2; own++) {
-            highest[own] = -1;
-            lowest[own] = 0x7fffffff;
-            for (int i = own * (QUERIES / 2) + lane; i < (own + 1) * (QUERIES / 2); i += 32) {
-              const int position = i >= run && i < to ? queries.position[i] : -1;
-              highest[own] = tw_most(highest[own], position);
-              lowest[own] = tw_least(lowest[own], position);
-            }
-            highest[own] = __reduce_max_sync(0xffffffffu, highest[own]);
-            lowest[own] = __reduce_min_sync(0xffffffffu, lowest[own]);
-          }
+          for (int j = 0; j < 8; j++) at[j] = rows[own_row + i + j];
+#pragma unroll
+          for (int j = 0; j < 8; j++)
+            tw_cp_async16((to ^ j * 16) + (i + j) * 128, from + (at[j] < 0 ? 0 : at[j] * stride), at[j] < 0 ? 0 : 16);
         }
-        const int from = part.index * KEYS;
-        int flags = ((part.index + 1) * KEYS < part.keys ? HAS_TWO : 0) | (is_last ? IS_LAST : 0);
-#pragma unroll
-        for (int own = 0; own < 2; own++)
-          flags |= (from <= highest[own] ? IS_SEEN << own : 0) | (from + KEYS - 1 > lowest[own] ? IS_CUT0 << own : 0) |
-              (from + CHUNK - 1 > lowest[own] ? IS_CUT1 << own : 0);
-        if (lane == 0) s_chunk[loaded % (2 * SLOTS)] = Chunk{ flags, from, run, to };
+        tw_bar_arrive_copied(full);
+        __syncwarp();  /* The rows have been read. */
       };
-      int low = id_of(part, 0), high = id_of(part, 32);
-      while (part.run < end) {
-        const Part behind = after(queries, part, end);
-        const int next_low = id_of(behind, 0), next_high = id_of(behind, 32);
-        const int slot = slot_of(loaded);
-        tw_bar_wait(empty + 8 * slot, parity_of(loaded) ^ 1);
-        if (warp == 0) {
+      if (warp == HELPS_KEYS) {
+        while (part.run < end) {
+          const int end_of_own = end_of_box(queries, part);
+          if (end_of_own > 0) {
+            loaded += end_of_own - part.index;
+            part.index = end_of_own - 1;
+          } else {
+            const int slot = slot_of(loaded++), low = id_of(part, 0), high = id_of(part, LANES);
+            tw_bar_wait(keys_wanted + 8 * slot, parities >> slot & 1);
+            parities ^= 1u << slot;
+            gather(s_rows[0], low, high, (const unsigned char *)p1, 256ll * 2, ring + slot * SIDE_BYTES,
+                keys_full + 8 * slot);
+          }
+          part = after(queries, part, end);
+        }
+      } else {
+        const bool has_keys = warp != LEADS_VALUES;
+        const unsigned full = has_keys ? keys_full : values_full, empty = has_keys ? keys_empty : values_empty;
+        const unsigned own_ring = ring + (has_keys ? 0 : RING_BYTES);
+        /* The queries [run, to) share the run's parts up to `until`; the last keys that they see, of each warpgroup. */
+        int run = -1, to = 0, until = 0, highest[2] = { -1, -1 }, lowest[2] = { -1, -1 };
+        const auto describe = [&](const Part &part, bool is_last) {
+          if (part.run != run || part.index >= until) {
+            run = part.run;
+            until = 0x7fffffff;
+            for (to = uniform(queries.next[run]); to < end; to = uniform(queries.next[to])) {
+              const int parts = uniform(queries.shared[to]);
+              if (parts <= part.index) break;
+              until = tw_least(until, parts);
+            }
+#pragma unroll
+            for (int own = 0; own < 2; own++) {
+              highest[own] = -1;
+              lowest[own] = 0x7fffffff;
+              for (int i = own * (QUERIES / 2) + lane; i < (own + 1) * (QUERIES / 2); i += LANES) {
+                const int position = i >= run && i < to ? queries.position[i] : -1;
+                highest[own] = tw_most(highest[own], position);
+                lowest[own] = tw_least(lowest[own], position);
+              }
+              highest[own] = __reduce_max_sync(0xffffffffu, highest[own]);
+              lowest[own] = __reduce_min_sync(0xffffffffu, lowest[own]);
+            }
+          }
+          const int from = part.index * KEYS;
+          int flags = ((part.index + 1) * KEYS < part.keys ? HAS_TWO : 0) | (is_last ? IS_LAST : 0);
+#pragma unroll
+          for (int own = 0; own < 2; own++)
+            flags |= (from <= highest[own] ? IS_SEEN << own : 0) | (from + KEYS - 1 > lowest[own] ? IS_CUT0 << own : 0) |
+                (from + CHUNK - 1 > lowest[own] ? IS_CUT1 << own : 0);
+          if (lane == 0) s_chunk[loaded % (2 * SLOTS)] = Chunk{ flags, from, run, to };
+        };
+        while (part.run < end) {
+          const Part behind = after(queries, part, end);
+          const int slot = slot_of(loaded);
+          const bool is_boxed = end_of_box(queries, part) > 0;
+          tw_bar_wait(empty + 8 * slot, parity_of(loaded) ^ 1);
           /* Chunks begin with even parts. */
-          if (part.index % 2 == 0) {
+          if (has_keys && part.index % 2 == 0) {
             const bool has_two = (part.index + 1) * KEYS < part.keys;
             describe(part, has_two ? after(queries, behind, end).run >= end : behind.run >= end);
           }
           __syncwarp();
-          if (lane == 0) tw_bar_arrive(full + 8 * slot);
-        }
-        /* Lanes have loaded rows of keys; each needs those of its own pieces. */
-        __syncwarp();
-        s_rows[warp][lane] = low < 0 ? -1 : low * stride;
-        s_rows[warp][32 + lane] = high < 0 ? -1 : high * stride;
-        __syncwarp();
-        const unsigned to = place + slot * SIDE_BYTES;
-        if (query < 0 && part.index * KEYS + KEYS <= part.keys) {
-          /* Read together: a copy waits for what was read of shared memory before. */
-          int at[OWN_ROWS];
+          if (lane == 0 && is_boxed) {
+            tw_bar_arrive_for(full + 8 * slot, LANES);
+            tw_bar_expect(full + 8 * slot, SIDE_BYTES);
 #pragma unroll
-          for (int i = 0; i < OWN_ROWS; i++) at[i] = own_rows[i];
-#pragma unroll
-          for (int i = 0; i < OWN_ROWS; i++) tw_cp_async16((to ^ (i & 7) * 16) + i * 128, from + 16ll * at[i], 16);
-        } else {
-#pragma unroll 1
-          for (int i = 0; i < OWN_ROWS; i++) {
-            const int at = own_rows[i];
-            tw_cp_async16((to ^ (i & 7) * 16) + i * 128, from + (at < 0 ? 0 : 16ll * at), at < 0 ? 0 : 16);
+            for (int slab = 0; slab < SLABS; slab++)
+              tw_load_box(own_ring + slot * SIDE_BYTES + slab * KEY_SLAB, has_keys ? &m0 : &m1, kv * D + slab * 64,
+                  row_of_box(queries, part), full + 8 * slot);
           }
+          if (lane == 0 && !is_boxed) {
+            tw_bar_arrive(full + 8 * slot);
+            if (has_keys) tw_bar_arrive(keys_wanted + 8 * slot);
+          }
+          __syncwarp();
+          if (!has_keys && !is_boxed)
+            gather(s_rows[1], id_of(part, 0), id_of(part, LANES), (const unsigned char *)p2, 256ll * 2,
+                own_ring + slot * SIDE_BYTES, full + 8 * slot);
+          part = behind;
+          loaded++;
         }
-        tw_bar_arrive_copied(full + 8 * slot);
-        low = next_low;
-        high = next_high;
-        part = behind;
-        loaded++;
       }
+      __syncwarp();
+      if (lane == 0) tw_bar_arrive(queries_empty + 8 * side);
     }
     return;
   }
@@ -606,10 +687,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
         }
       }
     };
-    /* A chunk becomes part of the total: first its maxima and sums, and what its values will be multiplied by. */
+    /*
+     * A chunk becomes part of the total: first its maxima and sums, and what its values will be multiplied by. The total's
+     * scale is a power of two, so rounding is the same whichever it has. It follows a maximum that leads by far; or each
+     * one, where a query is computed alone because a result was not finite.
+     */
     float now0, now1;
+    const float lead = query < 0 ? LEAD : 0.0f;
     const auto join_total = [&] {
-      const float most0 = fmaxf(total_top0, top0), most1 = fmaxf(total_top1, top1);
+      const float most0 = top0 > total_top0 + lead ? top0 : total_top0, most1 = top1 > total_top1 + lead ? top1 : total_top1;
       const float old0 = power2(total_top0 - most0), old1 = power2(total_top1 - most1);
       now0 = power2(top0 - most0);
       now1 = power2(top1 - most1);
