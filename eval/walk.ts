@@ -3,6 +3,7 @@
  * stands stay in a cache from call to call, so every common beginning is computed once, however many calls its
  * continuations take: the shots of a task, or a context with many choices. The cache holds one path and one call.
  */
+import { CacheRows } from './cacheRows.js';
 import { commonInputs, pathLength, tokenAt, type Path, type ScoredToken } from './tree.js';
 
 /** Inputs of a call that continues paths (the function `step`), by name. */
@@ -48,7 +49,7 @@ export class Walk {
   private readonly limits: WalkLimits;
   private previous: Path | undefined;
   private readonly path: Node[] = [];
-  private readonly free: number[];
+  private readonly rows: CacheRows;
   /** Rows of nodes that the walk has left. The call in progress may still read them. */
   private left: number[] = [];
   private call = 0;
@@ -66,7 +67,7 @@ export class Walk {
 
   constructor(limits: WalkLimits) {
     this.limits = limits;
-    this.free = Array.from({ length: limits.cacheRows }, (_, i) => limits.cacheRows - 1 - i);
+    this.rows = new CacheRows(limits.cacheRows);
   }
 
   /** Takes a path, and keeps what it has in common with the one before. Yields the calls that it fills. */
@@ -110,9 +111,9 @@ export class Walk {
   private *visit(depth: number, token: number): Generator<WalkedBatch> {
     const isNewRun = this.runStart === this.tokens.length;
     const keys = this.key.length + (isNewRun ? 0 : this.path.length) + 1 + (isNewRun ? depth : 0);
-    if (this.tokens.length >= this.limits.tokens || keys > this.limits.keys || this.free.length === 0)
+    if (this.tokens.length >= this.limits.tokens || keys > this.limits.keys || this.rows.free === 0)
       yield this.finish();
-    const slot = this.free.pop();
+    const slot = this.rows.take();
     if (slot === undefined)
       throw new RangeError(`a path of ${depth + 1} tokens needs more than ${this.limits.cacheRows} rows of cache`);
     this.path.push({ slot, call: this.call, place: this.tokens.length });
@@ -154,7 +155,7 @@ export class Walk {
       target: Int32Array.from(this.target),
     };
     const { scored } = this;
-    this.free.push(...this.left);
+    this.rows.giveBack(this.left);
     [this.left, this.tokens, this.position, this.slot] = [[], [], [], []];
     [this.begin, this.key, this.row, this.target, this.scored] = [[], [], [], [], []];
     this.rowOf.clear();

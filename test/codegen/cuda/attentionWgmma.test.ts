@@ -127,8 +127,9 @@ describe('warpgroup products', () => {
     const want = emulate(CASES[2], mma(CASES[2]), data, OPTIONS).out;
     const broken = (from: string, to: string): Float64Array =>
       emulate(CASES[2], wgmma(CASES[2]), data, { ...OPTIONS, mutate: (text) => text.replace(from, to) }).out;
-    expect(broken('row_of_box(queries, part),', 'row_of_box(queries, part) + 1,')).not.toEqual(want);
+    expect(broken('slab * 64, row,', 'slab * 64, row + 1,')).not.toEqual(want);
     expect(broken('at[j] * stride', '(at[j] ^ 1) * stride')).not.toEqual(want);
+    expectSame(broken('BOXES = 512', 'BOXES = 3'), want, 'more parts than are known');
   });
 
   const BAD = [

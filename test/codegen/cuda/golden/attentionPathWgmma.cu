@@ -135,8 +135,7 @@ TW_FN int tw_most(int a, int b) { return a > b ? a : b; }
  * the queries of all these runs.
  *
  * Lists are made of stretches of rows that follow each other: that of the examples, that of a question. A part of one
- * stretch is a box, which a tensor map copies. The rows of other parts are gathered one by one. A kernel knows the
- * first two stretches of a list, and takes the part between them for their border.
+ * stretch is a box, which a tensor map copies. The rows of other parts are gathered one by one.
  *
  * A warpgroup issues the scores of a chunk's first part together with the products of values of the chunk before, and
  * computes the part's weights while those are multiplied. It issues the scores of the second part before it adds the
@@ -158,6 +157,8 @@ constexpr unsigned QUERY_SLAB = ROWS * 128, QUERY_BYTES = SLABS * QUERY_SLAB, KE
     BARRIERS_AT = RING_AT + 2 * RING_BYTES;
 /* The warps that load. A barrier of a part counts what each lane gathers, and once what the leader of its side does. */
 constexpr int LEADS_VALUES = 1, HELPS_KEYS = 2, GOES_AHEAD = 3, LANES = 32;
+/* Parts of a tile that are known to be boxes or not. Any behind them are gathered. */
+constexpr int BOXES = 512;
 constexpr float SCALE = 0.127517431974411f;
 /* The maximum of no scores: finite, so that it may be subtracted. */
 constexpr float NOTHING = -3.40282347e38f;
@@ -242,12 +243,11 @@ TW_FN void weigh(const float (&s)[KEYS / 2], unsigned (&weight)[KEYS / 16][4], f
 
 /*
  * A tile's queries: where their paths begin, and their positions, −1 past the last query. Of the first query of each
- * run: the run behind, its keys, the parts that it has in common with the run before, and its two stretches: key i is
- * row row + i in the parts until `until`.
+ * run: the run behind, its keys, the parts that it has in common with the run before, and the place among the tile's
+ * parts that its first part has, or would have if it were not shared.
  */
 struct Queries {
-  int begin[QUERIES], position[QUERIES], next[QUERIES], keys[QUERIES], shared[QUERIES], row[2][QUERIES],
-      until[2][QUERIES];
+  int begin[QUERIES], position[QUERIES], next[QUERIES], keys[QUERIES], shared[QUERIES], place[QUERIES];
   /* Whether no query sees a key. */
   int isEmpty;
 };
@@ -274,17 +274,10 @@ TW_FN Part after(const Queries &queries, Part part, int end) {
   part.index++;
   return part;
 }
-/*
- * The end of a part's stretch: parts before until[0] lie in the first one, those between until[0] and until[1] in the
- * second. 0 if its rows do not follow each other.
- */
-TW_FN int end_of_box(const Queries &queries, const Part &part) {
-  const int first = uniform(queries.until[0][part.run]), second = uniform(queries.until[1][part.run]);
-  return part.index < first ? first : part.index > first && part.index < second ? second : 0;
-}
-/* The row of a box's first key. */
-TW_FN int row_of_box(const Queries &queries, const Part &part) {
-  return queries.row[part.index > queries.until[0][part.run]][part.run] + part.index * KEYS;
+/* The first row of a part that is a box, −1 of another. `boxes`: of a tile. */
+TW_FN int row_of_box(const int (&boxes)[BOXES], const Queries &queries, const Part &part) {
+  const int place = uniform(queries.place[part.run]) + part.index;
+  return place < BOXES ? uniform(boxes[place]) : -1;
 }
 }  // namespace attention
 
@@ -292,6 +285,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
   using namespace attention;
   extern __shared__ unsigned char tw_shared[];
   __shared__ Queries s_queries[2];
+  __shared__ int s_boxes[2][BOXES];
   /* Of the chunk whose first part has this number, modulo two rounds: its keys are released before it is done with. */
   __shared__ Chunk s_chunk[2 * SLOTS];
   /* Rows of a part that is gathered, of the warp that gathers keys and of the one that gathers values. */
@@ -397,11 +391,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
            */
           queries.keys[query] = (queries.position[query] + CHUNK) / CHUNK * CHUNK;
           queries.shared[query] = 0;
-#pragma unroll
-          for (int i = 0; i < 2; i++) queries.row[i][query] = queries.until[i][query] = 0;
+          queries.place[query] = BOXES;
         }
-        /* The run before. */
-        int their_begin = 0, their_keys = 0, their_row = 0, their_until = 0;
+        /* The list of the run before, and the place of the next part among the tile's. */
+        int their_begin = 0, their_keys = 0, place = 0;
         for (int run = query < 0 ? 0 : count, behind = 0; run < count; run = behind) {
           const int begin = uniform(queries.begin[run]);
           int highest = -1;
@@ -410,44 +403,35 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
           behind = __reduce_min_sync(0xffffffffu, behind);
           for (int i = run + lane; i < behind; i += LANES) highest = tw_most(highest, queries.position[i]);
           const int keys = __reduce_max_sync(0xffffffffu, highest) + 1;
-          const int *ours = list + begin;
-          /* What lies behind the last key is multiplied by zero. Rows of states are finite, or a tile is repeated. */
-          const int parts = (keys + KEYS - 1) / KEYS;
-          /* The first part from `part` on whose keys i are not rows row + i. Loads of several parts are under way. */
-          const auto end_of_stretch = [&](int part, int row) {
-            int until = parts;
+          const int *ours = list + begin, *theirs = list + their_begin;
+          /* Parts that both lists have whole, up to the first that differs. Loads of several parts are under way. */
+          const int most = tw_least(their_keys, keys) / KEYS;
+          int common = most;
 #pragma unroll 2
-            for (; part < parts; part++) {
-              const int low = part * KEYS + lane, high = low + LANES;
-              const int other = (low < keys ? ours[low] - low - row : 0) | (high < keys ? ours[high] - high - row : 0);
-              if (other != 0) until = tw_least(until, part);
-            }
-            return __reduce_min_sync(0xffffffffu, until);
-          };
-          const int row = parts > 0 ? ours[0] : 0, until = end_of_stretch(0, row), second = (until + 1) * KEYS;
-          const int second_row = until + 1 < parts ? ours[second] - second : 0;
-          const int second_until = until + 1 < parts ? end_of_stretch(until + 1, second_row) : 0;
-          /* Parts that both lists have whole. Stretches of the same rows need not be compared. */
-          const int most = run == 0 ? 0 : tw_least(their_keys, keys) / KEYS;
-          int shared_parts = row == their_row ? tw_least(most, tw_least(their_until, until)) : 0;
-          const auto is_other = [&](int i) { return ours[i] != list[their_begin + i]; };
-          while (shared_parts < most &&
-              !__any_sync(0xffffffffu, is_other(shared_parts * KEYS + lane) || is_other(shared_parts * KEYS + LANES + lane)))
-            shared_parts++;
+          for (int part = 0; part < most; part++) {
+            const int low = part * KEYS + lane, high = low + LANES;
+            if (((ours[low] ^ theirs[low]) | (ours[high] ^ theirs[high])) != 0) common = tw_least(common, part);
+          }
+          common = __reduce_min_sync(0xffffffffu, common);
+          /* Whole chunks, so that every run begins with one. */
+          const int from = common - common % (CHUNK / KEYS);
           if (lane == 0) {
             queries.next[run] = behind;
             queries.keys[run] = keys;
-            /* Whole chunks, so that every run begins with one. */
-            queries.shared[run] = shared_parts - shared_parts % (CHUNK / KEYS);
-            queries.row[0][run] = row;
-            queries.row[1][run] = second_row;
-            queries.until[0][run] = until;
-            queries.until[1][run] = second_until;
+            queries.shared[run] = from;
+            queries.place[run] = place - from;
+          }
+#pragma unroll 2
+          for (int part = from; part * KEYS < keys; part++, place++) {
+            const int low = part * KEYS + lane, high = low + LANES;
+            const int row = low < keys ? ours[low] : 0, first = uniform(row);
+            const bool is_other = (low < keys && row != first + lane) || (high < keys && ours[high] != first + LANES + lane);
+            /* What lies behind the last key is multiplied by zero. Rows of states are finite, or a tile is repeated. */
+            const bool is_box = !__any_sync(0xffffffffu, is_other);
+            if (lane == 0 && place < BOXES) s_boxes[side][place] = is_box ? first : -1;
           }
           their_begin = begin;
           their_keys = keys;
-          their_row = row;
-          their_until = until;
         }
         __syncwarp();
         const Part part = enter(queries, query < 0 ? 0 : query, end);
@@ -489,12 +473,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
       };
       if (warp == HELPS_KEYS) {
         while (part.run < end) {
-          const int end_of_own = end_of_box(queries, part);
-          if (end_of_own > 0) {
-            loaded += end_of_own - part.index;
-            part.index = end_of_own - 1;
-          } else {
-            const int slot = slot_of(loaded++), low = id_of(part, 0), high = id_of(part, LANES);
+          const int slot = slot_of(loaded++);
+          if (row_of_box(s_boxes[side], queries, part) < 0) {
+            const int low = id_of(part, 0), high = id_of(part, LANES);
             tw_bar_wait(keys_wanted + 8 * slot, parities >> slot & 1);
             parities ^= 1u << slot;
             gather(s_rows[0], low, high, (const unsigned char *)p1, 256ll * 2, ring + slot * SIDE_BYTES,
@@ -541,7 +522,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
         while (part.run < end) {
           const Part behind = after(queries, part, end);
           const int slot = slot_of(loaded);
-          const bool is_boxed = end_of_box(queries, part) > 0;
+          const int row = row_of_box(s_boxes[side], queries, part);
           tw_bar_wait(empty + 8 * slot, parity_of(loaded) ^ 1);
           /* Chunks begin with even parts. */
           if (has_keys && part.index % 2 == 0) {
@@ -549,20 +530,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
             describe(part, has_two ? after(queries, behind, end).run >= end : behind.run >= end);
           }
           __syncwarp();
-          if (lane == 0 && is_boxed) {
+          if (lane == 0 && row >= 0) {
             tw_bar_arrive_for(full + 8 * slot, LANES);
             tw_bar_expect(full + 8 * slot, SIDE_BYTES);
 #pragma unroll
             for (int slab = 0; slab < SLABS; slab++)
-              tw_load_box(own_ring + slot * SIDE_BYTES + slab * KEY_SLAB, has_keys ? &m0 : &m1, kv * D + slab * 64,
-                  row_of_box(queries, part), full + 8 * slot);
+              tw_load_box(own_ring + slot * SIDE_BYTES + slab * KEY_SLAB, has_keys ? &m0 : &m1, kv * D + slab * 64, row,
+                  full + 8 * slot);
           }
-          if (lane == 0 && !is_boxed) {
+          if (lane == 0 && row < 0) {
             tw_bar_arrive(full + 8 * slot);
             if (has_keys) tw_bar_arrive(keys_wanted + 8 * slot);
           }
           __syncwarp();
-          if (!has_keys && !is_boxed)
+          if (!has_keys && row < 0)
             gather(s_rows[1], id_of(part, 0), id_of(part, LANES), (const unsigned char *)p2, 256ll * 2,
                 own_ring + slot * SIDE_BYTES, full + 8 * slot);
           part = behind;
