@@ -375,7 +375,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
           queries.position[i] = begin < 0 ? -1 : tw_least(((const int *)p4)[token], C - begin - 1);
         }
         const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D;
-#pragma unroll 4
+        /* Registers are few here. */
+#pragma unroll 1
         for (int i = lane; i < ROWS * PIECES; i += LANES) {
           const int row = i / PIECES, token = token_of(row / GROUP);
           tw_cp_async16(shared + side * QUERY_BYTES + place_of_piece(row, i % PIECES, QUERY_SLAB),
@@ -669,14 +670,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
       }
     };
     /*
-     * A chunk becomes part of the total: first its maxima and sums, and what its values will be multiplied by. The total's
-     * scale is a power of two, so rounding is the same whichever it has. It follows a maximum that leads by far; or each
-     * one, where a query is computed alone because a result was not finite.
+     * A chunk becomes part of the total: first its maxima and sums, and what its values will be multiplied by. The scale
+     * of the total is a power of two, so rounding is the same whichever it is. It follows a maximum that leads by far; or
+     * each one, where a query is computed alone because a result was not finite.
      */
     float now0, now1;
     const float lead = query < 0 ? LEAD : 0.0f;
     const auto join_total = [&] {
-      const float most0 = top0 > total_top0 + lead ? top0 : total_top0, most1 = top1 > total_top1 + lead ? top1 : total_top1;
+      const float most0 = top0 > total_top0 + lead ? top0 : total_top0;
+      const float most1 = top1 > total_top1 + lead ? top1 : total_top1;
       const float old0 = power2(total_top0 - most0), old1 = power2(total_top1 - most1);
       now0 = power2(top0 - most0);
       now1 = power2(top1 - most1);
