@@ -242,12 +242,12 @@ TW_FN void weigh(const float (&s)[KEYS / 2], unsigned (&weight)[KEYS / 16][4], f
 }
 
 /*
- * A tile's queries: where their paths begin, and their positions, −1 past the last query. Of the first query of each
- * run: the run behind, its keys, the parts that it has in common with the run before, and the place among the tile's
- * parts that its first part has, or would have if it were not shared.
+ * A tile's queries: their tokens and positions, −1 past the last query, and where their paths begin. Of the first query
+ * of each run: the run behind, its keys, the parts that it has in common with the run before, and the place among the
+ * tile's parts that its first part has, or would have if it were not shared.
  */
 struct Queries {
-  int begin[QUERIES], position[QUERIES], next[QUERIES], keys[QUERIES], shared[QUERIES], place[QUERIES];
+  int token[QUERIES], begin[QUERIES], position[QUERIES], next[QUERIES], keys[QUERIES], shared[QUERIES], place[QUERIES];
   /* Whether no query sees a key. */
   int isEmpty;
 };
@@ -371,19 +371,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
         __syncwarp();
         for (int i = lane; i < QUERIES; i += LANES) {
           const int token = token_of(i), begin = token < 0 ? -1 : ((const int *)p3)[token];
+          queries.token[i] = token;
           queries.begin[i] = begin;
           queries.position[i] = begin < 0 ? -1 : tw_least(((const int *)p4)[token], C - begin - 1);
         }
-        const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D;
+        __syncwarp();  /* Tokens and positions are there. */
+        const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D + piece * 8;
         /* Registers are few here. */
 #pragma unroll 1
-        for (int i = lane; i < ROWS * PIECES; i += LANES) {
-          const int row = i / PIECES, token = token_of(row / GROUP);
-          tw_cp_async16(shared + side * QUERY_BYTES + place_of_piece(row, i % PIECES, QUERY_SLAB),
-              q + (token < 0 ? 0 : token * 1024ll + row % GROUP * D + i % PIECES * 8), token < 0 ? 0 : 16);
+        for (int row = lane / PIECES; row < ROWS; row += LANES / PIECES) {
+          const int token = queries.token[row / GROUP];
+          tw_cp_async16(shared + side * QUERY_BYTES + place_of_piece(row, piece, QUERY_SLAB),
+              q + (token < 0 ? 0 : token * 1024ll + row % GROUP * D), token < 0 ? 0 : 16);
         }
         tw_bar_arrive_copied(queries_full + 8 * side);
-        __syncwarp();
         if (query >= 0 && lane == 0) {
           queries.next[query] = query + 1;
           /*
