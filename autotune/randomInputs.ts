@@ -78,7 +78,7 @@ export type IntegerRole =
   /** Where the path of each new token begins in a list of rows of a cache, and its position on the path. */
   | { readonly kind: 'cacheBegin' }
   | { readonly kind: 'cachePosition' }
-  /** The list of rows of a cache: of each path, pages in any order. */
+  /** The list of rows of a cache: of each path, pages. */
   | { readonly kind: 'cacheKey'; readonly rows: number }
   /** Different rows of a state. */
   | { readonly kind: 'slot'; readonly rows: number }
@@ -187,11 +187,12 @@ export function rolesOf(
 
 /**
  * The list of keys: paths of `length` rows one behind another, each of whole pages, which begin at multiples of 16. No
- * page is taken twice while there are others.
+ * page is taken twice while there are others. Prompts take the pages that follow each other. Texts that grow side by
+ * side take one at a time, so theirs come in any order.
  */
-function pathKeys({ length, paths }: PathShape, rows: number, count: number, random: Random): Int32Array {
+function pathKeys({ length, fresh, paths }: PathShape, rows: number, count: number, random: Random): Int32Array {
   const pages = Int32Array.from({ length: Math.max(1, Math.floor(rows / PAGE_ROWS)) }, (_, i) => i);
-  for (let i = pages.length - 1; i > 0; i--) {
+  for (let i = fresh === 1 ? pages.length - 1 : 0; i > 0; i--) {
     const j = random.below(i + 1);
     [pages[i], pages[j]] = [pages[j]!, pages[i]!];
   }

@@ -121,6 +121,14 @@ describe('roles', () => {
     expect(Math.max(...integersFor({ kind: 'cacheKey', rows: 5 }, bucket, 120, 5))).toBe(4);
   });
 
+  it('lay prompts in pages that follow each other, and texts that grow in any', () => {
+    const follows = (keys: Int32Array): boolean => keys.every((key, i) => key === i);
+    const prompts = { extents: stepExtents({ tokens: 160, keys: 1000, rows: 3 }), longest: 80 };
+    expect(follows(integersFor({ kind: 'cacheKey', rows: 400 }, prompts, 160, 5))).toBe(true);
+    const texts = { extents: stepExtents({ tokens: 2, keys: 160, rows: 2 }), longest: 80 };
+    expect(follows(integersFor({ kind: 'cacheKey', rows: 400 }, texts, 160, 5))).toBe(false);
+  });
+
   it('write each new token to a row of its own, and those beyond the state nowhere', () => {
     const bucket = { extents: stepExtents({ tokens: 5, keys: 1000, rows: 5 }), longest: 40 };
     expect([...integersFor({ kind: 'slot', rows: 3 }, bucket, 5, 1)]).toEqual([0, 1, 2, -1, -1]);
