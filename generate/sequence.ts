@@ -174,14 +174,21 @@ export class Sequence {
     this.computed = this.pages.length * PAGE_TOKENS;
   }
 
-  /** Has pages for the first `length` tokens. Returns false, with those it could get, where the pool has too few. */
+  /**
+   * Has pages for the first `length` tokens. Returns false, with those it could get, where the pool has too few. Pages
+   * of a text that ended come back last first; they are put in order, since a GPU loads rows that follow each other
+   * together.
+   */
   reserve(length: number, pool: PagePool): boolean {
-    while (this.pages.length * PAGE_TOKENS < length) {
+    const missing = Math.ceil(length / PAGE_TOKENS) - this.pages.length;
+    const taken: number[] = [];
+    while (taken.length < missing) {
       const page = pool.take();
-      if (page === undefined) return false;
-      this.pages.push(page);
+      if (page === undefined) break;
+      taken.push(page);
     }
-    return true;
+    for (const page of taken.sort((a, b) => a - b)) this.pages.push(page);
+    return taken.length >= missing;
   }
 
   /** Row of the cache of the token at `position`. */

@@ -159,6 +159,20 @@ describe('the scheduler', () => {
     expect(counts).toEqual([65, 2]);
   });
 
+  it('gives a prompt pages in order, also those of a text that has ended', () => {
+    const pool = new PagePool(6);
+    for (const first of [0, 1000]) {
+      const scheduler = new Scheduler(pool, { tokens: 100, keys: 1000 });
+      const sequence = new Sequence({ prompt: Array.from({ length: 90 }, (_, i) => first + i) });
+      scheduler.add(sequence);
+      const step = scheduler.next()!;
+      expect([...step.inputs.slot]).toEqual(Array.from({ length: 90 }, (_, i) => i));
+      scheduler.read(step);
+      scheduler.remove(sequence);
+    }
+    expect(pool.evictions).toBeGreaterThan(0);
+  });
+
   it('computes less of a prompt in a call for which a text waits', () => {
     const scheduler = new Scheduler(new PagePool(100), { tokens: 100, keys: 1000, besideTokens: 10 });
     const text = new Sequence({ prompt: [1, 2, 3] });
