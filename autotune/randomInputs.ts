@@ -192,7 +192,8 @@ export function rolesOf(
  */
 function pathKeys({ length, fresh, paths }: PathShape, rows: number, count: number, random: Random): Int32Array {
   const pages = Int32Array.from({ length: Math.max(1, Math.floor(rows / PAGE_ROWS)) }, (_, i) => i);
-  for (let i = fresh === 1 ? pages.length - 1 : 0; i > 0; i--) {
+  const isGrowing = fresh === 1;
+  for (let i = pages.length - 1; isGrowing && i > 0; i--) {
     const j = random.below(i + 1);
     [pages[i], pages[j]] = [pages[j]!, pages[i]!];
   }

@@ -26,6 +26,7 @@ import {
   stepOf,
   wgmmaOperands,
 } from './wgmma/instruction.js';
+import { barrierFunctions } from './wgmma/functions.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
 import { floatLiteral } from './text/literals.js';
 import { BOUNDED_UNIT, capFunctions, capText } from './text/softCap.js';
@@ -183,6 +184,7 @@ function hopperText(d: number, dtype: string): string {
   const first = values.accumulators;
   const slabBytes = WGMMA_KEYS * SLAB_BYTES;
   return render('attentionWgmma', {
+    barriers: barrierFunctions(),
     product: render('wgmmaProduct', {
       ...wgmmaOperands(WGMMA_KEYS),
       ...stepOf(operandType(dtype)),

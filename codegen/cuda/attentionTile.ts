@@ -14,7 +14,7 @@ export const MAX_TOKENS = 1 << 16;
  * rounding, so it is part of what an answer means.
  */
 export const PATH_CHUNK = 128;
-/** Static shared memory: those ends, the queries' tokens, ends of keys, and roots. */
+/** Static shared memory: those ends, the queries' tokens, ends of keys, roots, and parts that are boxes. */
 const STATIC_BYTES = { simt: 1024, mma: MAX_TOKENS / 4 + 2048, path: 1024, shared: 3072, wgmma: 12288 } as const;
 
 /** Rows of a tensor-core instruction, which are the rows of a warp. */

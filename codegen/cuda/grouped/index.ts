@@ -15,6 +15,7 @@ import { rowPrologue } from '../text/programs.js';
 import { render } from '../text/templates.js';
 import { FUNCTIONS, launchOfTiles, ringOptions, unitPrograms } from '../skinny/ring.js';
 import { columnTiles } from '../wgmma/layout.js';
+import { contractionFunctions } from '../wgmma/functions.js';
 import { groupedBlocks, groupedLayout, RANGES, SLAB, SLABS_OF_CHUNK, SLICE, type GroupedLayout } from './layout.js';
 
 /**
@@ -120,7 +121,7 @@ export function emitGrouped(
   return {
     source:
       render('attentionWarp', {}) +
-      render('wgmmaFunctions', { ...FUNCTIONS, product: '' }) +
+      contractionFunctions({ ...FUNCTIONS, product: '' }) +
       finish.functions +
       render('gemmSkinnyWgmma', {
         ...common,

@@ -17,6 +17,7 @@ import { loadTexts } from '../wgmma/loads.js';
 import { keepLogitsText, logProbFunctions, logProbText } from '../wgmma/logprob.js';
 import { MULTIPLY, productText, releaseText, stepOffsets, waitText } from '../wgmma/mainLoop.js';
 import { tensorMapsOf } from '../wgmma/tensorMaps.js';
+import { contractionFunctions } from '../wgmma/functions.js';
 import { blocksOf, FUNCTIONS, launchOfTiles, ringOptions, unitPrograms } from './ring.js';
 import { skinnyWgmmaLayout } from './wgmmaLayout.js';
 
@@ -85,7 +86,7 @@ export function emitSkinnyWgmma(
   return {
     source:
       (kernel.anchor === 'gemm' ? '' : logProbFunctions(kernel)) +
-      render('wgmmaFunctions', { ...FUNCTIONS, product }) +
+      contractionFunctions({ ...FUNCTIONS, product }) +
       finish.functions +
       (kernel.anchor === 'gemm'
         ? render('gemmSkinnyWgmma', {

@@ -20,6 +20,7 @@ import { NO_REMAINDER, remainderTexts } from './remainderText.js';
 import { mostColumnTiles } from './remainderTiles.js';
 import { rowValueText } from './rowValues.js';
 import { tensorMapsOf } from './tensorMaps.js';
+import { contractionFunctions } from './functions.js';
 
 export { isLegalWgmma } from './legality.js';
 export type { WgmmaFacts } from './legality.js';
@@ -81,7 +82,7 @@ function functionsText({ kernel, finish, options }: WgmmaContext): string {
   const product = [wn, ...(remainderTn === 0 ? [] : [remainderTn])].map((columns) => productText(options, columns));
   return (
     (kernel.anchor === 'gemm' ? '' : logProbFunctions(kernel)) +
-    render('wgmmaFunctions', { ...options, product: product.join(''), laneBlockSum: laneBlockSum(options) }) +
+    contractionFunctions({ ...options, product: product.join(''), laneBlockSum: laneBlockSum(options) }) +
     (finish?.functions ?? '')
   );
 }

@@ -42,26 +42,26 @@ TW_FN void tw_mma_f16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsign
 __device__ __forceinline__ void tw_bar_init(unsigned bar, unsigned count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(bar), "r"(count) : "memory");
 }
-/* Makes initialised barriers visible. */
-__device__ __forceinline__ void tw_bar_show() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-__device__ __forceinline__ void tw_bar_arrive(unsigned bar) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory");
-}
-/* Arrives `count` times. */
-__device__ __forceinline__ void tw_bar_arrive_for(unsigned bar, unsigned count) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(count) : "memory");
-}
 /* Arrives, and lets the barrier wait for so many bytes of boxes. */
 __device__ __forceinline__ void tw_bar_expect(unsigned bar, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void tw_bar_arrive(unsigned bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory");
+}
+__device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
+  asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+               "@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
 }
 __device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar) : "memory");
 }
-__device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
-  asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-               "@p bra DONE;\nbra AGAIN;\nDONE: }" :: "r"(bar), "r"(parity) : "memory");
+/* Makes initialised barriers visible. */
+__device__ __forceinline__ void tw_bar_show() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+/* Arrives `count` times. */
+__device__ __forceinline__ void tw_bar_arrive_for(unsigned bar, unsigned count) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(count) : "memory");
 }
 /* Arrives when all copies that this thread has started are there. */
 __device__ __forceinline__ void tw_bar_arrive_copied(unsigned bar) {
@@ -156,7 +156,8 @@ constexpr unsigned QUERY_SLAB = ROWS * 128, QUERY_BYTES = SLABS * QUERY_SLAB, KE
     SIDE_BYTES = SLABS * KEY_SLAB, RING_AT = 2 * QUERY_BYTES, RING_BYTES = SLOTS * SIDE_BYTES,
     BARRIERS_AT = RING_AT + 2 * RING_BYTES;
 /* The warps that load. A barrier of a part counts what each lane gathers, and once what the leader of its side does. */
-constexpr int LEADS_VALUES = 1, HELPS_KEYS = 2, GOES_AHEAD = 3, LANES = 32;
+enum { LEADS_KEYS, LEADS_VALUES, HELPS_KEYS, GOES_AHEAD };
+constexpr int LANES = 32;
 /* Parts of a tile that are known to be boxes or not. Any behind them are gathered. */
 constexpr int BOXES = 512;
 constexpr float SCALE = 0.127517431974411f;
@@ -486,7 +487,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
           part = after(queries, part, end);
         }
       } else {
-        const bool has_keys = warp != LEADS_VALUES;
+        const bool has_keys = warp == LEADS_KEYS;
         const unsigned full = has_keys ? keys_full : values_full, empty = has_keys ? keys_empty : values_empty;
         const unsigned own_ring = ring + (has_keys ? 0 : RING_BYTES);
         /* The queries [run, to) share the run's parts up to `until`; the last keys that they see, of each warpgroup. */

@@ -7,16 +7,12 @@ __device__ __forceinline__ unsigned tw_shared(const void *p) {
 __device__ __forceinline__ void tw_bar_init(unsigned bar, unsigned count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(bar), "r"(count) : "memory");
 }
+/* Arrives, and lets the barrier wait for so many bytes of boxes. */
 __device__ __forceinline__ void tw_bar_expect(unsigned bar, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory");
 }
 __device__ __forceinline__ void tw_bar_arrive(unsigned bar) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory");
-}
-/* Arrives at the barrier of the same place in block `rank` of the cluster. */
-__device__ __forceinline__ void tw_bar_arrive_at(unsigned bar, unsigned rank) {
-  asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }" ::
-      "r"(bar), "r"(rank) : "memory");
 }
 __device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
   asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
@@ -25,6 +21,11 @@ __device__ __forceinline__ void tw_bar_wait(unsigned bar, unsigned parity) {
 __device__ __forceinline__ void tw_load_box(unsigned to, const tw_map *map, int column, int row, unsigned bar) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                :: "r"(to), "l"(map), "r"(column), "r"(row), "r"(bar) : "memory");
+}
+/* Arrives at the barrier of the same place in block `rank` of the cluster. */
+__device__ __forceinline__ void tw_bar_arrive_at(unsigned bar, unsigned rank) {
+  asm volatile("{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }" ::
+      "r"(bar), "r"(rank) : "memory");
 }
 /* A barrier of all threads of a cluster in two halves: what a thread wrote before it arrived is there after a wait. */
 __device__ __forceinline__ void tw_cluster_arrive() {
