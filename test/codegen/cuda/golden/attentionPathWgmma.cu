@@ -487,7 +487,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
           part = after(queries, part, end);
         }
       } else {
-        const bool has_keys = warp == LEADS_KEYS;
+        const bool has_keys = warp != LEADS_VALUES;
         const unsigned full = has_keys ? keys_full : values_full, empty = has_keys ? keys_empty : values_empty;
         const unsigned own_ring = ring + (has_keys ? 0 : RING_BYTES);
         /* The queries [run, to) share the run's parts up to `until`; the last keys that they see, of each warpgroup. */
