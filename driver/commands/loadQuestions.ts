@@ -1,5 +1,5 @@
 /** The second step of a run, beside its questions: they are tokenised while the model is compiled and loaded. */
-import { checkResumed, claimModelName, modelFolder, type TokeniserThreads } from '../../eval/index.js';
+import { checkResumed, claimModelName, modelFolder, type LoadedQuestions } from '../../eval/index.js';
 import { counted } from '../../system/format.js';
 import { inParts } from '../../system/parts.js';
 import { type Phases, printPhases } from '../phases.js';
@@ -10,14 +10,14 @@ import type { PreparedQuestions } from './prepareRun.js';
 import { mayKeepPrefixes, mayNeedCache } from './prefixes.js';
 import { packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 
-/** The loaded model, and the questions packed for it. `threads`: those that tokenise, and stay open. */
+/** The loaded model, and the questions packed for it. `begun`: the questions where they are being tokenised. */
 export async function loadWithQuestions(
   loading: ModelLoading,
   prepared: PreparedQuestions,
   request: ScoreRequest,
   ui: Ui,
   phases: Phases,
-  threads?: TokeniserThreads,
+  begun?: Promise<LoadedQuestions>,
 ): Promise<{ readonly model: LoadedModel; readonly questions: PackedQuestions; readonly modelName: string }> {
   const { dataset, source, prefixToken } = prepared;
   // What is kept is a matter of tokens, which must be counted before the model is compiled.
@@ -26,7 +26,7 @@ export async function loadWithQuestions(
   // Whether a journal belongs to this run is known before anything is compiled. Other runs need not wait for samples of
   // the weights before they tokenise.
   let modelName = request.resume ? settleName(prepared, loading, request, ui) : undefined;
-  const tokens = phases.during('tokenise', () => tokenise(dataset, loading, prefixToken, threads));
+  const tokens = begun ?? phases.during('tokenise', () => tokenise(dataset, loading, prefixToken));
   phases.end();
   let packing: Promise<PackedQuestions> | undefined;
   // Both are awaited below. A failure before that must not count as an unhandled rejection.

@@ -21,6 +21,7 @@ import { TasksRun } from './tasksRun.js';
 import { TaskChat } from './taskChat.js';
 import { TaskModel } from './taskModel.js';
 import { asksForTexts, demandOfTexts, tokeniseTexts } from './taskTexts.js';
+import { WindowsAhead } from './windowsAhead.js';
 import { computeWindows } from './windowTurns.js';
 
 export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult> {
@@ -48,18 +49,19 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   // Ends the reading of what is not needed any more.
   const over = new AbortController();
   const signal = request.signal === undefined ? over.signal : AbortSignal.any([over.signal, request.signal]);
-  let isRunning = false;
+  let isFirst = true;
   ui.phase('prompts', counted(found.leaves.length, 'task'));
   const all = found.leaves.map(({ settings }) => settings);
   for (const line of [...unreadModules(all), ...notesOn(all)]) ui.note(line);
   const windows = readTasks(request, found.leaves, written, signal, (documents) => {
-    if (!isRunning && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
+    if (isFirst && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
   });
   try {
     if (request.isDryRun === true && generates) ui.note('texts that tasks generate are not counted');
     if (request.isDryRun === true) return await planRun(request, about, windows, loading, ui);
     const first = await windows.next();
     if (first.done === true) throw new Error('no window of documents');
+    isFirst = false;
     const { maxPositions } = loading.checkpoint.config;
     const writing = { maxPositions, begins, seed: (request.seeds ?? SEEDS).torch };
     const foreseen =
@@ -69,11 +71,12 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     const model = new TaskModel({ request, load, loading, about, tokenizer, writing, foreseen }, ui, phases);
     const reporter = new TaskReporter({ request, nodes: found.nodes, started, template: chat?.source });
     try {
-      const begun = await model.begin(first.value);
-      isRunning = true;
+      const beginning = model.begin(first.value);
+      const ahead = new WindowsAhead(first.value, windows, (window) => model.tokenise(window));
+      const begun = await beginning;
       const loadSeconds = (performance.now() - begin) / 1000;
       const run = new TasksRun({ request, about, model, reporter, loadSeconds, tokenizer, phases, signal }, ui);
-      return await computeWindows(begun, { windows, model, run, over, signal });
+      return await computeWindows(begun, { windows: ahead, model, run, over, signal });
     } finally {
       reporter.close();
       await model.close();

@@ -24,7 +24,7 @@ import { scorerOf } from './scoreSet.js';
 import { demandOfTexts, promptsOfShard, tokeniseTexts, type TextPrompts } from './taskTexts.js';
 
 /** A window as tokens. */
-interface TokenisedWindow {
+export interface TokenisedWindow {
   readonly window: TaskWindow;
   readonly tokens: LoadedQuestions;
   /** What is to be continued; absent where nothing is. */
@@ -76,6 +76,8 @@ export class TaskModel {
   #loading: ModelLoading;
   #threads: TokeniserThreads | undefined;
   #opened: OpenedTaskModel | undefined;
+  /** Settles when the last window that is to be tokenised so far is, and never rejects. */
+  #tokenising: Promise<unknown> = Promise.resolve();
   /** Operations of the models that were open before. */
   #earlierFlops = 0;
 
@@ -114,29 +116,29 @@ export class TaskModel {
   /** Opens the model for the first window, and tokenises that meanwhile. */
   async begin(window: TaskWindow): Promise<PackedWindow> {
     const { request, about, foreseen } = this.#options;
-    const threads = (this.#threads = openThreads(this.#loading, window.dataset.questions));
+    this.#threads = openThreads(this.#loading, window.dataset.questions);
+    const tokens = this.#tokens(window);
     const prompts = await this.#prompts(window);
     const prepared = { ...about, dataset: window.dataset, isFirst: !window.isLast };
     const demand = larger(prompts && demandOfTexts(prompts.prompts), window.isLast ? undefined : foreseen);
     if (demand === undefined) {
-      const found = await loadWithQuestions(this.#loading, prepared, request, this.#ui, this.#phases, threads);
+      const found = await loadWithQuestions(this.#loading, prepared, request, this.#ui, this.#phases, tokens);
       this.#settle(found.model, found.modelName);
       return { window, prompts, questions: found.questions };
     }
     const name = settleName(prepared, this.#loading, request, this.#ui);
-    const tokens = await this.#phases.during('tokenise', () =>
-      tokenise(window.dataset, this.#loading, about.prefixToken, threads),
-    );
-    return this.#openForTexts({ window, tokens, prompts }, demand, name);
+    return this.#openForTexts({ window, tokens: await tokens, prompts }, demand, name);
   }
 
-  /** Tokenises a window while the model is at work on another. */
-  async prepare(window: TaskWindow): Promise<WaitingWindow> {
-    const { about } = this.#options;
-    const tokens = await this.#phases.during('tokenise', () =>
-      tokenise(window.dataset, this.#loading, about.prefixToken, this.#threads),
-    );
-    const tokenised = { window, tokens, prompts: await this.#prompts(window) };
+  /** A later window as tokens; behind those that are being tokenised. */
+  async tokenise(window: TaskWindow): Promise<TokenisedWindow> {
+    const tokens = this.#tokens(window);
+    const prompts = await this.#prompts(window);
+    return { window, tokens: await tokens, prompts };
+  }
+
+  /** Packs a window while the model is at work on another. */
+  async prepare(tokenised: TokenisedWindow): Promise<WaitingWindow> {
     const questions = await this.#packWithin(tokenised);
     if (questions !== undefined) await prepareCalls(questions);
     return { ...tokenised, questions };
@@ -156,6 +158,16 @@ export class TaskModel {
 
   #settle(model: LoadedModel, name: string): void {
     this.#opened = { model, scorer: scorerOf(model), name };
+  }
+
+  /** The threads take one window at a time. A failure is thrown where the tokens are awaited, and may be nowhere. */
+  #tokens({ dataset }: TaskWindow): Promise<LoadedQuestions> {
+    const { prefixToken } = this.#options.about;
+    const tokens = this.#tokenising.then(() =>
+      this.#phases.during('tokenise', () => tokenise(dataset, this.#loading, prefixToken, this.#threads)),
+    );
+    this.#tokenising = tokens.catch(() => undefined);
+    return tokens;
   }
 
   async #prompts({ tasks }: TaskWindow): Promise<TextPrompts | undefined> {

@@ -1,15 +1,15 @@
 /**
- * Windows of documents one behind another: while one is computed, the next is read, tokenised and ordered, and its
- * calls follow those of the former without a gap. Answers are measured and written while later windows are computed.
+ * Windows of documents one behind another: while one is computed, the next is ordered and packed, and its calls follow
+ * those of the former without a gap. Answers are measured and written while later windows are computed.
  */
-import type { TaskWindow } from '../../eval/harness/windows.js';
 import { Interrupted, type RunResult } from '../requests.js';
-import type { PackedWindow, TaskModel } from './taskModel.js';
+import type { PackedWindow, TaskModel, TokenisedWindow } from './taskModel.js';
 import type { ComputedWindow, TasksRun } from './tasksRun.js';
+import type { WindowsAhead } from './windowsAhead.js';
 
 export interface WindowTurns {
   /** Those after the first. */
-  readonly windows: AsyncIterator<TaskWindow>;
+  readonly windows: Pick<WindowsAhead<TokenisedWindow>, 'take'>;
   readonly model: Pick<TaskModel, 'prepare' | 'take'>;
   readonly run: Pick<TasksRun, 'compute' | 'report'>;
   /** Ends the reading and the calls; aborted by computeWindows when it ends. */
@@ -44,7 +44,7 @@ export async function computeWindows(
     return { window, computed, done };
   };
   const follow = async ({ window, computed, done }: Running): Promise<Running> => {
-    const waiting = await model.prepare((await windows.next()).value as TaskWindow);
+    const waiting = await model.prepare(await windows.take());
     // A model that is opened again, or that generates texts, is at work for one window alone.
     if (waiting.questions === undefined || window.prompts !== undefined) await computed;
     if (signal.aborted) throw new Interrupted(0);

@@ -26,6 +26,8 @@ export interface TaskWindow {
   readonly dataset: Dataset;
   /** Documents of this window. */
   readonly documents: number;
+  /** Its size, of the largest windows that there may be. */
+  readonly fullness: number;
   readonly isLast: boolean;
 }
 
@@ -92,16 +94,17 @@ class Filling {
     return Math.max(this.documents / documents, this.#characters / characters);
   }
 
-  async window(begin: string | undefined, isLast: boolean): Promise<TaskWindow> {
+  async window({ begin, bounds = WINDOWS }: WindowOptions, isLast: boolean): Promise<TaskWindow> {
     const tasks = this.#tasks.map(({ task, documents }): RunTask => ({ ...task, documents }));
     const { ended, documents } = this;
-    return { tasks, ended, dataset: await datasetOfTasks(tasks, begin), documents, isLast };
+    const fullness = this.fullness(bounds.most, bounds.characters);
+    return { tasks, ended, dataset: await datasetOfTasks(tasks, begin), documents, fullness, isLast };
   }
 }
 
 /** Reads tasks one after another. At least one window, with no documents where there are none. */
 export async function* taskWindows(leaves: readonly Leaf[], options: WindowOptions): AsyncGenerator<TaskWindow> {
-  const { bounds = WINDOWS, begin, write, readsAll = () => true, onDocument } = options;
+  const { bounds = WINDOWS, write, readsAll = () => true, onDocument } = options;
   let filling = new Filling();
   let size = bounds.first,
     first = 0,
@@ -113,7 +116,7 @@ export async function* taskWindows(leaves: readonly Leaf[], options: WindowOptio
     let count = 0;
     for await (const document of opened.documents()) {
       if (isFull) {
-        yield await filling.window(begin, false);
+        yield await filling.window(options, false);
         [filling, isFull, size] = [new Filling(), false, Math.min(2 * size, bounds.most)];
       }
       filling.add(task, write === undefined ? document : await write(document));
@@ -127,5 +130,5 @@ export async function* taskWindows(leaves: readonly Leaf[], options: WindowOptio
     // Tasks share little with each other: the end of one is a good end of a window.
     isFull ||= filling.fullness(size, bounds.characters) >= 0.5;
   }
-  yield await filling.window(begin, true);
+  yield await filling.window(options, true);
 }

@@ -1,16 +1,16 @@
-import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Dump } from '../../driver/compile/dump.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { lower, optimise } from '../../passes/pipeline.js';
+import { temporaryFolder } from '../models/support.js';
 import { llama } from '../passes/llamaGraph.js';
 import { TENSOR_CORES } from '../passes/lowered.js';
 
 describe('--dump', () => {
   it('writes a numbered file for every stage of graphs and kernels', () => {
-    const dir = mkdtempSync(join(tmpdir(), 'tilewright-dump-'));
+    const dir = temporaryFolder();
     const dump = new Dump(join(dir, 'stages'));
     const graph = optimise(llama(), TENSOR_CORES, (stage) => dump.stage(stage));
     lower(graph, TENSOR_CORES, (stage) => dump.stage(stage));

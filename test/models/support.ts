@@ -1,10 +1,9 @@
 /** Checkpoint files made up for tests. */
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll } from 'vitest';
 import { UserError } from '../../errors.js';
+import { runFolder } from '../support/runFolder.js';
 
 const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 /** The data folder beside the repository. */
@@ -18,17 +17,8 @@ export function skipReason(what: string): string {
   return what;
 }
 
-const folders: string[] = [];
-afterAll(() => {
-  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
-});
-
-/** A new empty folder, removed after the tests of the file. */
-export function temporaryFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'tilewright-models-'));
-  folders.push(folder);
-  return folder;
-}
+/** A new empty folder, removed after the last test of the run. */
+export const temporaryFolder = (): string => mkdtempSync(join(runFolder(), 'models-'));
 
 /** The UserError that `run` throws. Fails if it throws something else or nothing. */
 export function userError(run: () => unknown): UserError {
