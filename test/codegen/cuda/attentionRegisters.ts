@@ -74,7 +74,7 @@ export function testRegisters(cases: readonly RegisterCase[], archs: readonly Cu
       ({ plan, blocks, i }) => {
         const { registers, spillStores, spillLoads, staticBytes } = reports[i]!;
         // Warpgroup products leave no register to a few numbers between products.
-        expect(spillStores + spillLoads).toBeLessThanOrEqual(plan.skeleton === 'wgmma' ? 96 : 0);
+        expect(spillStores + spillLoads).toBeLessThanOrEqual(plan.skeleton === 'wgmma' ? 104 : 0);
         // Registers are granted to a warp in units of 256.
         expect(Math.ceil(registers / 8) * 8 * kernels[i]!.launch.threads * blocks).toBeLessThanOrEqual(65_536);
         // isLegalAttention relies on this.

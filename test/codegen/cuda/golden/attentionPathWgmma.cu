@@ -181,6 +181,28 @@ TW_FN unsigned place_of_piece(int row, int piece, unsigned slab) {
 }
 /* A power of two twice, as bf16. */
 TW_FN unsigned pair_of(float x) { return __float_as_uint(x) >> 16 | (__float_as_uint(x) & 0xffff0000u); }
+/* 16 bytes. */
+struct alignas(16) Pieces {
+  unsigned word[4];
+};
+/*
+ * Four lanes have a word each of the same four pieces of a row. Afterwards each has all of one piece, so that 16 bytes
+ * are stored at once.
+ */
+TW_FN void exchange(Pieces &pieces, int lane) {
+  unsigned (&word)[4] = pieces.word;
+#pragma unroll
+  for (int by = 1; by < 4; by *= 2) {
+    const bool is_high = (lane & by) != 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if ((i & by) != 0) continue;
+      const unsigned other = __shfl_xor_sync(0xffffffffu, is_high ? word[i] : word[i + by], by);
+      if (is_high) word[i] = other;
+      else word[i + by] = other;
+    }
+  }
+}
 /*
  * Weights of a part from its scores: two steps of the softmax of two rows, each by the maximum after it. Maxima and
  * sums are those before the part, and become those behind it. `late0`, `late1`: what the first step's weights must be
@@ -377,15 +399,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
           queries.position[i] = begin < 0 ? -1 : tw_least(((const int *)p4)[token], C - begin - 1);
         }
         __syncwarp();  /* Tokens and positions are there. */
-        const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D + piece * 8;
-        /* Registers are few here. */
-#pragma unroll 1
-        for (int row = lane / PIECES; row < ROWS; row += LANES / PIECES) {
-          const int token = queries.token[row / GROUP];
-          tw_cp_async16(shared + side * QUERY_BYTES + place_of_piece(row, piece, QUERY_SLAB),
-              q + (token < 0 ? 0 : token * 1024ll + row % GROUP * D), token < 0 ? 0 : 16);
-        }
-        tw_bar_arrive_copied(queries_full + 8 * side);
         if (query >= 0 && lane == 0) {
           queries.next[query] = query + 1;
           /*
@@ -396,6 +409,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
           queries.shared[query] = 0;
           queries.place[query] = BOXES;
         }
+        /* Parts whose keys are read together: a read takes as long as a part is multiplied. */
+        constexpr int TOGETHER = 4;
         /* The list of the run before, and the place of the next part among the tile's. */
         int their_begin = 0, their_keys = 0, place = 0;
         for (int run = query < 0 ? 0 : count, behind = 0; run < count; run = behind) {
@@ -407,13 +422,19 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
           for (int i = run + lane; i < behind; i += LANES) highest = tw_most(highest, queries.position[i]);
           const int keys = __reduce_max_sync(0xffffffffu, highest) + 1;
           const int *ours = list + begin, *theirs = list + their_begin;
-          /* Parts that both lists have whole, up to the first that differs. Loads of several parts are under way. */
+          /* Parts that both lists have whole, up to the first that differs. */
           const int most = tw_least(their_keys, keys) / KEYS;
           int common = most;
-#pragma unroll 2
-          for (int part = 0; part < most; part++) {
-            const int low = part * KEYS + lane, high = low + LANES;
-            if (((ours[low] ^ theirs[low]) | (ours[high] ^ theirs[high])) != 0) common = tw_least(common, part);
+#pragma unroll 1
+          for (int part = 0; part < most; part += TOGETHER) {
+            int differs[TOGETHER];
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++) {
+              const int low = tw_least(part + i, most - 1) * KEYS + lane, high = low + LANES;
+              differs[i] = (ours[low] ^ theirs[low]) | (ours[high] ^ theirs[high]);
+            }
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++) if (differs[i] != 0) common = tw_least(common, part + i);
           }
           common = __reduce_min_sync(0xffffffffu, common);
           /* Whole chunks, so that every run begins with one. */
@@ -424,15 +445,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
             queries.shared[run] = from;
             queries.place[run] = place - from;
           }
-#pragma unroll 2
-          for (int part = from; part * KEYS < keys; part++, place++) {
-            const int low = part * KEYS + lane, high = low + LANES;
-            const int row = low < keys ? ours[low] : 0, first = uniform(row);
-            const bool is_other = (low < keys && row != first + lane) || (high < keys && ours[high] != first + LANES + lane);
-            /* What lies behind the last key is multiplied by zero. Rows of states are finite, or a tile is repeated. */
-            const bool is_box = !__any_sync(0xffffffffu, is_other);
-            if (lane == 0 && place < BOXES) s_boxes[side][place] = is_box ? first : -1;
+          const int parts = (keys + KEYS - 1) / KEYS;
+#pragma unroll 1
+          for (int part = from; part < parts; part += TOGETHER) {
+            int low[TOGETHER], high[TOGETHER];
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++) {
+              const int key = (part + i) * KEYS + lane;
+              low[i] = ours[tw_least(key, keys - 1)];
+              high[i] = ours[tw_least(key + LANES, keys - 1)];
+            }
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++) {
+              const int left = keys - (part + i) * KEYS - lane, first = uniform(low[i]);
+              /* What lies behind the last key is multiplied by zero. Rows of states are finite, or a tile is repeated. */
+              const bool is_other =
+                  (left > 0 && low[i] != first + lane) || (left > LANES && high[i] != first + LANES + lane);
+              const bool is_box = !__any_sync(0xffffffffu, is_other);
+              const int at = place + part + i - from;
+              if (lane == 0 && part + i < parts && at < BOXES) s_boxes[side][at] = is_box ? first : -1;
+            }
           }
+          place += parts - from;
           their_begin = begin;
           their_keys = keys;
         }
@@ -443,6 +477,22 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
           tw_bar_arrive(queries_known + 8 * side);
         }
         __syncwarp();
+        const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D + piece * 8;
+        /* Rows that the warp copies at once. */
+        constexpr int AT_ONCE = LANES / PIECES;
+#pragma unroll 2
+        for (int i = 0; i < QUERIES; i++) {
+          const int token = queries.token[i];
+          const unsigned short *const from = q + (token < 0 ? 0 : token * 1024ll);
+#pragma unroll
+          for (int j = 0; j < GROUP; j += AT_ONCE) {
+            const int head = j + lane / PIECES;
+            if (GROUP % AT_ONCE == 0 || head < GROUP)
+              tw_cp_async16(shared + side * QUERY_BYTES + place_of_piece(i * GROUP + head, piece, QUERY_SLAB), from + head * D,
+                  token < 0 ? 0 : 16);
+          }
+        }
+        tw_bar_arrive_copied(queries_full + 8 * side);
         continue;
       }
       tw_bar_wait(queries_known + 8 * side, round);
@@ -766,23 +816,29 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
     const bool is_own0 = is_written(row0), is_own1 = is_written(row0 + 8);
     __syncwarp();
     release(queries_empty + 8 * side);
-    const float inverse0 = 1.0f / total_sum0, inverse1 = 1.0f / total_sum1;
-    float check0 = 0.0f, check1 = 0.0f;
-    const auto place_of = [&](int row) {
-      return (unsigned short *)p7 + (long long)(first_of() + row / GROUP) * 1024 +
-          (tile_of() % KV_HEADS * GROUP + row % GROUP) * D + (lane & 3) * 2;
-    };
-    unsigned short *const out0 = place_of(row0), *const out1 = place_of(row0 + 8);
+    /* Writes a row, and sums up zeros, which are not zero if a result is not finite. */
+    const auto write = [&](int row, const float *values, float sum, bool is_own) {
+      const float inverse = 1.0f / sum;
+      float check = 0.0f;
+      unsigned short *const out = (unsigned short *)p7 + (long long)(first_of() + row / GROUP) * 1024 +
+          (tile_of() % KV_HEADS * GROUP + row % GROUP) * D;
 #pragma unroll
-    for (int i = 0; i < D / 8; i++) {
-      /* Adding zero makes −0 of a part left out and +0 of one that added nothing the same. */
-      const float x0 = total[4 * i] * inverse0 + 0.0f, x1 = total[4 * i + 1] * inverse0 + 0.0f;
-      const float x2 = total[4 * i + 2] * inverse1 + 0.0f, x3 = total[4 * i + 3] * inverse1 + 0.0f;
-      if (is_own0) tw_store2_bf16(out0 + i * 8, x0, x1);
-      if (is_own1) tw_store2_bf16(out1 + i * 8, x2, x3);
-      check0 = fmaf(x0, 0.0f, fmaf(x1, 0.0f, check0));
-      check1 = fmaf(x2, 0.0f, fmaf(x3, 0.0f, check1));
-    }
+      for (int i = 0; i < D / 8; i += 4) {
+        Pieces pieces;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+          /* Adding zero makes −0 of a part left out and +0 of one that added nothing the same. */
+          const float x = values[4 * (i + j)] * inverse + 0.0f, y = values[4 * (i + j) + 1] * inverse + 0.0f;
+          check = fmaf(x, 0.0f, fmaf(y, 0.0f, check));
+          pieces.word[j] = tw_pack_bf16(x, y);
+        }
+        exchange(pieces, lane);
+        if (is_own) *(Pieces *)(out + (i + (lane & 3)) * 8) = pieces;
+      }
+      return check;
+    };
+    const float check0 = write(row0, total, total_sum0, is_own0);
+    const float check1 = write(row0 + 8, total + 2, total_sum1, is_own1);
     if (query < 0 && ((is_own0 && check0 != 0.0f) || (is_own1 && check1 != 0.0f))) {
       atomicMin(&s_first_bad, number);
       atomicMax(&s_last_bad, number);
