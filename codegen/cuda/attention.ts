@@ -84,7 +84,6 @@ export function emitAttention(
     type: CUDA_TYPES[q.dtype],
     outDtype: out.dtype,
     outType: CUDA_TYPES[out.dtype],
-    isOutHalf: out.dtype === 'bf16' || out.dtype === 'f16',
     qIndex: q.index,
     kIndex: k.index,
     vIndex: v.index,

@@ -10,7 +10,7 @@ import type { PreparedQuestions } from './prepareRun.js';
 import { mayKeepPrefixes, mayNeedCache } from './prefixes.js';
 import { packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 
-/** The loaded model, and the questions packed for it. `begun`: the questions where they are being tokenised. */
+/** The loaded model, and the questions packed for it. `begun`: their tokens, if tokenising has begun. */
 export async function loadWithQuestions(
   loading: ModelLoading,
   prepared: PreparedQuestions,
@@ -23,8 +23,8 @@ export async function loadWithQuestions(
   // What is kept is a matter of tokens, which must be counted before the model is compiled.
   const isFirst = prepared.isFirst === true;
   const maySave = isFirst || mayKeepPrefixes(request, dataset.questions) || request.sharing === 'kv';
-  // Whether a journal belongs to this run is known before anything is compiled. Other runs need not wait for samples of
-  // the weights before they tokenise.
+  // Whether a journal belongs to this run is known before anything is compiled. That takes samples of the weights, for
+  // which other runs need not wait.
   let modelName = request.resume ? settleName(prepared, loading, request, ui) : undefined;
   const tokens = begun ?? phases.during('tokenise', () => tokenise(dataset, loading, prefixToken));
   phases.end();

@@ -10,7 +10,7 @@ import { notesOn } from '../../tasks/hooks/notes.js';
 import { unreadModules } from '../../tasks/hooks/unread.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
 import { clock, Phases } from '../phases.js';
-import type { RunResult, TasksRequest, Ui } from '../requests.js';
+import { Interrupted, type RunResult, type TasksRequest, type Ui } from '../requests.js';
 import { mayFeed } from '../targets/index.js';
 import type { Demand } from './cacheSize.js';
 import { beginLoading } from './loadModel.js';
@@ -49,19 +49,19 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   // Ends the reading of what is not needed any more.
   const over = new AbortController();
   const signal = request.signal === undefined ? over.signal : AbortSignal.any([over.signal, request.signal]);
-  let isFirst = true;
+  let readsFirst = true;
   ui.phase('prompts', counted(found.leaves.length, 'task'));
   const all = found.leaves.map(({ settings }) => settings);
   for (const line of [...unreadModules(all), ...notesOn(all)]) ui.note(line);
   const windows = readTasks(request, found.leaves, written, signal, (documents) => {
-    if (isFirst && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
+    if (readsFirst && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
   });
   try {
     if (request.isDryRun === true && generates) ui.note('texts that tasks generate are not counted');
     if (request.isDryRun === true) return await planRun(request, about, windows, loading, ui);
     const first = await windows.next();
     if (first.done === true) throw new Error('no window of documents');
-    isFirst = false;
+    readsFirst = false;
     const { maxPositions } = loading.checkpoint.config;
     const writing = { maxPositions, begins, seed: (request.seeds ?? SEEDS).torch };
     const foreseen =
@@ -72,12 +72,18 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     const reporter = new TaskReporter({ request, nodes: found.nodes, started, template: chat?.source });
     try {
       const beginning = model.begin(first.value);
-      const ahead = new WindowsAhead(first.value, windows, (window) => model.tokenise(window));
+      // A processor that computes itself has none to spare before, and computes a window for longer than it reads one.
+      if (loading.target.isHost) await beginning;
+      const ahead = new WindowsAhead(first.value, windows, async (window) => {
+        if (signal.aborted) throw new Interrupted(0);
+        return model.tokenise(window);
+      });
       const begun = await beginning;
       const loadSeconds = (performance.now() - begin) / 1000;
       const run = new TasksRun({ request, about, model, reporter, loadSeconds, tokenizer, phases, signal }, ui);
       return await computeWindows(begun, { windows: ahead, model, run, over, signal });
     } finally {
+      over.abort();
       reporter.close();
       await model.close();
     }

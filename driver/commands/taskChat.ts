@@ -11,7 +11,7 @@ interface Asked {
 
 /**
  * Conversations are noted while prompts are made, and written afterwards: a template runs in a thread of its own, and
- * requests are made without waiting.
+ * requests are made without waiting. So a document must be written before the next one is made.
  */
 export class TaskChat {
   /** The template, for results. */
@@ -46,11 +46,12 @@ export class TaskChat {
     const texts: string[] = [];
     for (const { messages, opensAnswer } of asked)
       texts.push(continued(await this.#template.render(messages, opensAnswer), messages, opensAnswer));
-    const requests = document.requests.map((request): Request =>
-      request.kind === 'loglikelihood_rolling'
-        ? request
-        : { ...request, context: texts[Number(request.context)] ?? '' },
-    );
+    const requests = document.requests.map((request): Request => {
+      if (request.kind === 'loglikelihood_rolling') return request;
+      const context = texts[Number(request.context)];
+      if (context === undefined) throw new Error(`conversation ${request.context} belongs to another document`);
+      return { ...request, context };
+    });
     return { ...document, requests };
   }
 

@@ -61,6 +61,9 @@ interface OpenedTaskModel {
   readonly name: string;
 }
 
+/** Phases of windows after the first, which are no part of the time until the first answer. */
+const AHEAD = ' ahead';
+
 /** Memory for the longest of both. */
 const larger = (a: Demand | undefined, b: Demand | undefined): Demand | undefined =>
   a === undefined || b === undefined
@@ -76,7 +79,7 @@ export class TaskModel {
   #loading: ModelLoading;
   #threads: TokeniserThreads | undefined;
   #opened: OpenedTaskModel | undefined;
-  /** Settles when the last window that is to be tokenised so far is, and never rejects. */
+  /** Settles when all windows that were begun are tokenised, and never rejects. */
   #tokenising: Promise<unknown> = Promise.resolve();
   /** Operations of the models that were open before. */
   #earlierFlops = 0;
@@ -117,8 +120,8 @@ export class TaskModel {
   async begin(window: TaskWindow): Promise<PackedWindow> {
     const { request, about, foreseen } = this.#options;
     this.#threads = openThreads(this.#loading, window.dataset.questions);
-    const tokens = this.#tokens(window);
-    const prompts = await this.#prompts(window);
+    const tokens = this.#tokens(window, '');
+    const prompts = await this.#prompts(window, '');
     const prepared = { ...about, dataset: window.dataset, isFirst: !window.isLast };
     const demand = larger(prompts && demandOfTexts(prompts.prompts), window.isLast ? undefined : foreseen);
     if (demand === undefined) {
@@ -132,8 +135,8 @@ export class TaskModel {
 
   /** A later window as tokens; behind those that are being tokenised. */
   async tokenise(window: TaskWindow): Promise<TokenisedWindow> {
-    const tokens = this.#tokens(window);
-    const prompts = await this.#prompts(window);
+    const tokens = this.#tokens(window, AHEAD);
+    const prompts = await this.#prompts(window, AHEAD);
     return { window, tokens: await tokens, prompts };
   }
 
@@ -160,19 +163,21 @@ export class TaskModel {
     this.#opened = { model, scorer: scorerOf(model), name };
   }
 
-  /** The threads take one window at a time. A failure is thrown where the tokens are awaited, and may be nowhere. */
-  #tokens({ dataset }: TaskWindow): Promise<LoadedQuestions> {
+  /** The threads take one window at a time. Nobody has to await the tokens. `when`: behind the name of the phase. */
+  #tokens({ dataset }: TaskWindow, when: string): Promise<LoadedQuestions> {
     const { prefixToken } = this.#options.about;
     const tokens = this.#tokenising.then(() =>
-      this.#phases.during('tokenise', () => tokenise(dataset, this.#loading, prefixToken, this.#threads)),
+      this.#phases.during(`tokenise${when}`, () => tokenise(dataset, this.#loading, prefixToken, this.#threads)),
     );
-    this.#tokenising = tokens.catch(() => undefined);
+    // It holds nothing of the window.
+    const settle = (): void => undefined;
+    this.#tokenising = tokens.then(settle, settle);
     return tokens;
   }
 
-  async #prompts({ tasks }: TaskWindow): Promise<TextPrompts | undefined> {
+  async #prompts({ tasks }: TaskWindow, when: string): Promise<TextPrompts | undefined> {
     const { request, tokenizer, writing } = this.#options;
-    const all = await this.#phases.during('tokenise prompts', () => tokeniseTexts(tasks, tokenizer, writing));
+    const all = await this.#phases.during(`tokenise prompts${when}`, () => tokeniseTexts(tasks, tokenizer, writing));
     const prompts = request.shard === undefined ? all : promptsOfShard(all, request.shard);
     if (prompts.truncated > 0)
       this.#ui.warn(

@@ -1,6 +1,7 @@
 /**
- * Windows of documents one behind another: while one is computed, the next is ordered and packed, and its calls follow
- * those of the former without a gap. Answers are measured and written while later windows are computed.
+ * Windows of documents one behind another: while one is computed, the next is taken (read and tokenised, if it is not
+ * yet), ordered and packed, and its calls follow those of the former without a gap. Answers are measured and written
+ * while later windows are computed.
  */
 import { Interrupted, type RunResult } from '../requests.js';
 import type { PackedWindow, TaskModel, TokenisedWindow } from './taskModel.js';

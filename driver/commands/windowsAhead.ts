@@ -5,7 +5,10 @@
  */
 import type { TaskWindow } from '../../eval/harness/windows.js';
 
-/** A window that is computed, the one behind it and the one ahead then hold no more than two of the largest. */
+/**
+ * What the window that is computed and the one behind it may hold, as a share of the largest, where one more is begun:
+ * the three then hold no more than two of the largest.
+ */
 const ROOM = 1;
 
 export class WindowsAhead<T extends { readonly window: TaskWindow }> {

@@ -26,7 +26,7 @@ export interface TaskWindow {
   readonly dataset: Dataset;
   /** Documents of this window. */
   readonly documents: number;
-  /** Its size, of the largest windows that there may be. */
+  /** Its size as a share of the largest window. */
   readonly fullness: number;
   readonly isLast: boolean;
 }
@@ -89,7 +89,7 @@ class Filling {
     this.#characters += charactersOf(document);
   }
 
-  /** How full it is, from 0 to 1. */
+  /** How full it is: from 0 to 1, but for its last document. */
   fullness(documents: number, characters: number): number {
     return Math.max(this.documents / documents, this.#characters / characters);
   }
@@ -114,12 +114,14 @@ export async function* taskWindows(leaves: readonly Leaf[], options: WindowOptio
     const opened = await options.open(leaf);
     const task: TaskFacts = { name, settings, scores, shots: opened.shots, first };
     let count = 0;
-    for await (const document of opened.documents()) {
+    for await (const read of opened.documents()) {
+      // Before the window is given away: whoever has it may make and write documents, too.
+      const document = write === undefined ? read : await write(read);
       if (isFull) {
         yield await filling.window(options, false);
         [filling, isFull, size] = [new Filling(), false, Math.min(2 * size, bounds.most)];
       }
-      filling.add(task, write === undefined ? document : await write(document));
+      filling.add(task, document);
       count++;
       onDocument?.(first + count);
       isFull = filling.fullness(size, bounds.characters) >= 1;

@@ -43,7 +43,7 @@ describe('windows ahead', () => {
     expect(tokenised).toEqual([1, 2]);
   });
 
-  it('waits with the next while two of the largest windows could be held beside it', async () => {
+  it('reads no further where two windows fill more than one of the largest', async () => {
     const { ahead, read } = begin([0.5, 1, 1, 1]);
     await turns();
     await ahead.take();

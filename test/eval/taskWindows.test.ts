@@ -77,6 +77,46 @@ describe('windows of documents', () => {
     expect(read.slice(0, 2)).toEqual([5, 12]);
   });
 
+  it('are given away when every document that was made is written', async () => {
+    function* split(): Generator<Dict> {
+      for (let i = 0; i < 9; i++)
+        yield new Map<string, Value>([
+          ['question', `Which is number ${i}?`],
+          ['choices', ['one', 'two', 'three', 'four']],
+          ['answer', i % 4],
+        ]);
+    }
+    let made = 0,
+      written = 0;
+    const windows = taskWindows(LEAVES.slice(0, 1), {
+      open: async ({ settings }) => {
+        const opened = await openTask(settings, () => split(), { shots: 0 });
+        async function* documents(): ReturnType<typeof opened.documents> {
+          for await (const each of opened.documents()) {
+            made++;
+            yield each;
+          }
+        }
+        return { ...opened, documents };
+      },
+      write: (document) => {
+        written++;
+        return Promise.resolve(document);
+      },
+      bounds: { first: 2, most: 4, characters: 1e9 },
+    });
+    const seen: (readonly [number, number])[] = [];
+    for await (const window of windows) {
+      expect(window.documents).toBeGreaterThan(0);
+      seen.push([made, written]);
+    }
+    expect(seen).toEqual([
+      [3, 3],
+      [7, 7],
+      [9, 9],
+    ]);
+  });
+
   it('end where their prompts have many characters', async () => {
     const { windows } = await windowsOf([6], { first: 100, most: 100, characters: 100 });
     expect(windows.length).toBeGreaterThan(2);

@@ -13,6 +13,8 @@ export interface NvccReport {
   /** The assembler's messages about this kernel. */
   readonly log: string;
   readonly registers: number;
+  /** Local memory of a thread, in bytes: of values without a register, however often they are stored and loaded. */
+  readonly stackBytes: number;
   readonly spillStores: number;
   readonly spillLoads: number;
   /** Static shared memory, in bytes. */
@@ -69,6 +71,7 @@ export function compileByNvcc(
       return {
         log: general + own,
         registers: figure(/Used (\d+) registers/),
+        stackBytes: figure(/(\d+) bytes stack frame/),
         spillStores: figure(/(\d+) bytes spill stores/),
         spillLoads: figure(/(\d+) bytes spill loads/),
         // Not mentioned where a kernel has none.

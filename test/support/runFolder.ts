@@ -1,4 +1,4 @@
-/** What the test files of one run share with each other but with no other run: caches of compiled kernels. */
+/** The folder of one run of all tests: caches of compiled kernels, which test files share, and temporary folders. */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 

@@ -36,7 +36,7 @@ const mma = ({ heads, kvHeads }: Shape): CudaAttentionSchedule =>
 const CASES = [
   shape(1, 1, 64),
   shape(4, 1, 128, { out: 'bf16' }),
-  shape(8, 2, 64, { hasQueryRow: true, cap: 3 }),
+  shape(8, 2, 64, { hasQueryRow: true, cap: 3, out: 'bf16' }),
 ] as const;
 const PLANS = CASES.map((s) => ({ s, plan: wgmma(s) }));
 prepare(

@@ -181,16 +181,16 @@ TW_FN unsigned place_of_piece(int row, int piece, unsigned slab) {
 }
 /* A power of two twice, as bf16. */
 TW_FN unsigned pair_of(float x) { return __float_as_uint(x) >> 16 | (__float_as_uint(x) & 0xffff0000u); }
-/* 16 bytes. */
-struct alignas(16) Pieces {
+/* 16 bytes of a row. */
+struct alignas(16) Piece {
   unsigned word[4];
 };
 /*
- * Four lanes have a word each of the same four pieces of a row. Afterwards each has all of one piece, so that 16 bytes
- * are stored at once.
+ * Of four lanes and four pieces of a row: word i of lane l is word l of piece i, and afterwards word i of piece l, so
+ * that each lane stores a piece.
  */
-TW_FN void exchange(Pieces &pieces, int lane) {
-  unsigned (&word)[4] = pieces.word;
+TW_FN void exchange(Piece &piece, int lane) {
+  unsigned (&word)[4] = piece.word;
 #pragma unroll
   for (int by = 1; by < 4; by *= 2) {
     const bool is_high = (lane & by) != 0;
@@ -478,19 +478,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
         }
         __syncwarp();
         const unsigned short *q = (const unsigned short *)p0 + kv * GROUP * D + piece * 8;
-        /* Rows that the warp copies at once. */
-        constexpr int AT_ONCE = LANES / PIECES;
-#pragma unroll 2
-        for (int i = 0; i < QUERIES; i++) {
+        /* Rows that the warp copies at once, and those for which it looks for a token: of one query, or of several. */
+        constexpr int AT_ONCE = LANES / PIECES, STEP = AT_ONCE < GROUP ? GROUP : AT_ONCE;
+#pragma unroll 1
+        for (int start = 0; start < ROWS; start += STEP) {
+          const int own = start + lane / PIECES, i = (GROUP < AT_ONCE ? own : start) / GROUP;
           const int token = queries.token[i];
           const unsigned short *const from = q + (token < 0 ? 0 : token * 1024ll);
 #pragma unroll
-          for (int j = 0; j < GROUP; j += AT_ONCE) {
-            const int head = j + lane / PIECES;
-            if (GROUP % AT_ONCE == 0 || head < GROUP)
-              tw_cp_async16(shared + side * QUERY_BYTES + place_of_piece(i * GROUP + head, piece, QUERY_SLAB), from + head * D,
-                  token < 0 ? 0 : 16);
-          }
+          for (int row = own; row < own + STEP; row += AT_ONCE)
+            tw_cp_async16(shared + side * QUERY_BYTES + place_of_piece(row, piece, QUERY_SLAB), from + row % GROUP * D,
+                token < 0 ? 0 : 16);
         }
         tw_bar_arrive_copied(queries_full + 8 * side);
         continue;
@@ -816,7 +814,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
     const bool is_own0 = is_written(row0), is_own1 = is_written(row0 + 8);
     __syncwarp();
     release(queries_empty + 8 * side);
-    /* Writes a row, and sums up zeros, which are not zero if a result is not finite. */
+    /* Writes a row, and adds up its results times zero: no zero if one is not finite. */
     const auto write = [&](int row, const float *values, float sum, bool is_own) {
       const float inverse = 1.0f / sum;
       float check = 0.0f;
@@ -824,16 +822,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
           (tile_of() % KV_HEADS * GROUP + row % GROUP) * D;
 #pragma unroll
       for (int i = 0; i < D / 8; i += 4) {
-        Pieces pieces;
+        Piece piece;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
           /* Adding zero makes −0 of a part left out and +0 of one that added nothing the same. */
           const float x = values[4 * (i + j)] * inverse + 0.0f, y = values[4 * (i + j) + 1] * inverse + 0.0f;
           check = fmaf(x, 0.0f, fmaf(y, 0.0f, check));
-          pieces.word[j] = tw_pack_bf16(x, y);
+          piece.word[j] = tw_pack_bf16(x, y);
         }
-        exchange(pieces, lane);
-        if (is_own) *(Pieces *)(out + (i + (lane & 3)) * 8) = pieces;
+        exchange(piece, lane);
+        if (is_own) *(Piece *)(out + (i + (lane & 3)) * 8) = piece;
       }
       return check;
     };
