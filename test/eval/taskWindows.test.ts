@@ -13,6 +13,15 @@ const leaf = (name: string): Leaf => {
 };
 const LEAVES = ['mmlu_anatomy', 'mmlu_virology', 'mmlu_marketing'].map(leaf);
 
+function* questions(count: number): Generator<Dict> {
+  for (let i = 0; i < count; i++)
+    yield new Map<string, Value>([
+      ['question', `Which is number ${i}?`],
+      ['choices', ['one', 'two', 'three', 'four']],
+      ['answer', i % 4],
+    ]);
+}
+
 /** Windows of tasks with these numbers of documents, and how many rows had been read when each was made. */
 async function windowsOf(
   counts: readonly number[],
@@ -21,13 +30,9 @@ async function windowsOf(
 ): Promise<{ readonly windows: readonly TaskWindow[]; readonly read: readonly number[] }> {
   let rows = 0;
   function* split(count: number): Generator<Dict> {
-    for (let i = 0; i < count; i++) {
+    for (const row of questions(count)) {
       rows++;
-      yield new Map<string, Value>([
-        ['question', `Which is number ${i}?`],
-        ['choices', ['one', 'two', 'three', 'four']],
-        ['answer', i % 4],
-      ]);
+      yield row;
     }
   }
   const windows: TaskWindow[] = [];
@@ -78,19 +83,11 @@ describe('windows of documents', () => {
   });
 
   it('are given away when every document that was made is written', async () => {
-    function* split(): Generator<Dict> {
-      for (let i = 0; i < 9; i++)
-        yield new Map<string, Value>([
-          ['question', `Which is number ${i}?`],
-          ['choices', ['one', 'two', 'three', 'four']],
-          ['answer', i % 4],
-        ]);
-    }
     let made = 0,
       written = 0;
     const windows = taskWindows(LEAVES.slice(0, 1), {
       open: async ({ settings }) => {
-        const opened = await openTask(settings, () => split(), { shots: 0 });
+        const opened = await openTask(settings, () => questions(9), { shots: 0 });
         async function* documents(): ReturnType<typeof opened.documents> {
           for await (const each of opened.documents()) {
             made++;
@@ -106,10 +103,7 @@ describe('windows of documents', () => {
       bounds: { first: 2, most: 4, characters: 1e9 },
     });
     const seen: (readonly [number, number])[] = [];
-    for await (const window of windows) {
-      expect(window.documents).toBeGreaterThan(0);
-      seen.push([made, written]);
-    }
+    for await (const _ of windows) seen.push([made, written]);
     expect(seen).toEqual([
       [3, 3],
       [7, 7],

@@ -74,8 +74,8 @@ export function testRegisters(cases: readonly RegisterCase[], archs: readonly Cu
       ({ plan, blocks, i }) => {
         const { registers, stackBytes, spillStores, spillLoads, staticBytes } = reports[i]!;
         // Warpgroup products leave no register to a few numbers between products: six at most.
+        expect(spillStores + spillLoads).toBeLessThanOrEqual(plan.skeleton === 'wgmma' ? 100 : 0);
         if (plan.skeleton === 'wgmma') expect(stackBytes).toBeLessThanOrEqual(24);
-        else expect(spillStores + spillLoads).toBe(0);
         // Registers are granted to a warp in units of 256.
         expect(Math.ceil(registers / 8) * 8 * kernels[i]!.launch.threads * blocks).toBeLessThanOrEqual(65_536);
         // isLegalAttention relies on this.
