@@ -265,12 +265,13 @@ TW_FN void weigh(const float (&s)[KEYS / 2], unsigned (&weight)[KEYS / 16][4], f
 }
 
 /*
- * A tile's queries: their tokens and positions, −1 past the last query, and where their paths begin. Of the first query
- * of each run: the run behind, its keys, the parts that it has in common with the run before, and the place among the
- * tile's parts that its first part has, or would have if it were not shared.
+ * A tile's queries: their positions, −1 past the last query, where their paths begin, and their tokens, if these do not
+ * follow from the tile. Of the first query of each run: the run behind, its keys, the parts that it has in common with
+ * the run before, and the place among the tile's parts that its first part has, or would have if it were not shared.
  */
 struct Queries {
-  int token[QUERIES], begin[QUERIES], position[QUERIES], next[QUERIES], keys[QUERIES], shared[QUERIES], place[QUERIES];
+  int token[QUERIES];
+  int begin[QUERIES], position[QUERIES], next[QUERIES], keys[QUERIES], shared[QUERIES], place[QUERIES];
   /* Whether no query sees a key. */
   int isEmpty;
 };
