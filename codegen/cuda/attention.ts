@@ -17,15 +17,7 @@ import {
   tileOf,
   WGMMA_KEYS,
 } from './attentionTile.js';
-import {
-  columnsBase,
-  DESCRIPTOR_BASE,
-  operandType,
-  SLAB_BYTES,
-  slabOf,
-  stepOf,
-  wgmmaOperands,
-} from './wgmma/instruction.js';
+import { operandType, SLAB_BYTES, slabOf, stepOf, descriptorWords, wgmmaOperands } from './wgmma/instruction.js';
 import { barrierFunctions } from './wgmma/functions.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
 import { floatLiteral } from './text/literals.js';
@@ -201,7 +193,8 @@ function hopperText(d: number, dtype: string): string {
       b: first + 4,
       isAdded: first + 5,
     },
-    ...{ descriptorBase: DESCRIPTOR_BASE, columnsBase: columnsBase(slabBytes), slabBytes },
+    words: descriptorWords(slabBytes),
+    slabBytes,
     ...REGISTERS,
   });
 }

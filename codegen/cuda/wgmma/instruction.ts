@@ -40,14 +40,20 @@ export const blockThreads = (groups: number): number => WGMMA_THREADS + 32 * WAR
  * rows to the next (bits 32–45, in units of 16 bytes), swizzle code 1 (bits 62–63). The leading offset (bits 16–29) is
  * not used. Source: PTX ISA, "matrix descriptor" of wgmma.
  */
-export const DESCRIPTOR_BASE = `0x${((1n << 62n) | (64n << 32n) | (1n << 16n)).toString(16)}`;
+const DESCRIPTOR = (1n << 62n) | (64n << 32n) | (1n << 16n);
+const hex = (n: bigint): string => `0x${n.toString(16)}`;
+export const DESCRIPTOR_BASE = hex(DESCRIPTOR);
 
 /**
- * Descriptor, without its address, of an operand whose columns are multiplied by rows (transposed), in slabs of
- * `slabBytes`: the leading offset goes from 64 columns to the next, the stride offset from 8 rows to the next.
+ * Words of descriptors in slabs of `slabBytes`, without addresses, which are in the lower ones. `rows`: of a K-major
+ * operand. `columns`: of one whose columns are multiplied by rows (transposed), where the leading offset goes from 64
+ * columns to the next.
  */
-export const columnsBase = (slabBytes: number): string =>
-  `0x${((1n << 62n) | (64n << 32n) | (BigInt(slabBytes / 16) << 16n)).toString(16)}`;
+export const descriptorWords = (slabBytes: number): Readonly<Record<'upper' | 'rows' | 'columns', string>> => ({
+  upper: hex(DESCRIPTOR >> 32n),
+  rows: hex(DESCRIPTOR & 0xffff_ffffn),
+  columns: hex(BigInt(descriptorUnits(slabBytes)) << 16n),
+});
 
 /** `bytes` in descriptor units of 16 bytes. */
 export const descriptorUnits = (bytes: number): number => bytes / 16;

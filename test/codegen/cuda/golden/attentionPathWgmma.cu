@@ -111,14 +111,12 @@ __device__ __forceinline__ void tw_wgmma_values(float (&d)[64], const unsigned (
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(isAdded));
 }
 #endif
-/* Descriptor of a slab whose rows are multiplied by rows: 1024 bytes from 8 rows to the next. */
-TW_FN unsigned long long tw_rows_at(unsigned at) {
-  return 0x4000004000010000ull | ((unsigned long long)(at & 0x3ffff) >> 4);
-}
+/* Descriptor with a lower word. The upper one is the same of all operands, so what moves is computed in 32 bits. */
+TW_FN unsigned long long tw_descriptor(unsigned lower) { return (unsigned long long)0x40000040 << 32 | lower; }
+/* Lower word of a slab whose rows are multiplied by rows: 1024 bytes from 8 rows to the next. */
+TW_FN unsigned tw_rows_at(unsigned at) { return 0x10000u | (at & 0x3ffff) >> 4; }
 /* Of slabs whose columns are multiplied by rows: the same, and 8192 bytes from 64 columns to the next. */
-TW_FN unsigned long long tw_columns_at(unsigned at) {
-  return 0x4000004002000000ull | ((unsigned long long)(at & 0x3ffff) >> 4);
-}
+TW_FN unsigned tw_columns_at(unsigned at) { return 0x2000000u | (at & 0x3ffff) >> 4; }
 TW_FN int tw_most(int a, int b) { return a > b ? a : b; }
 
 
@@ -633,7 +631,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
     float total_top0 = NOTHING, total_top1 = NOTHING, total_sum0 = 0.0f, total_sum1 = 0.0f;
 #pragma unroll
     for (int i = 0; i < D / 2; i++) total[i] = 0.0f;
-    const unsigned long long query_rows =
+    const unsigned query_rows =
         tw_rows_at(shared) + uniform(side) * (QUERY_BYTES / 16) + own * (64 * 128 / 16);
     tw_bar_wait(queries_known + 8 * side, round);
     /* Whether there is a chunk. */
@@ -655,20 +653,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_attention_test(int T, int
       release_both(values_empty, chunk, flags);
     };
     const auto multiply_keys = [&](int part) {
-      const unsigned long long keys = tw_rows_at(ring) + uniform(slot_of(part)) * (SIDE_BYTES / 16);
+      const unsigned keys = tw_rows_at(ring) + uniform(slot_of(part)) * (SIDE_BYTES / 16);
 #pragma unroll
       for (int i = 0; i < D / 16; i++)
-        tw_wgmma(scores, query_rows + (i >> 2) * (QUERY_SLAB / 16) + (i & 3) * 2,
-            keys + (i >> 2) * (KEY_SLAB / 16) + (i & 3) * 2, i);
+        tw_wgmma(scores, tw_descriptor(query_rows + (i >> 2) * (QUERY_SLAB / 16) + (i & 3) * 2),
+            tw_descriptor(keys + (i >> 2) * (KEY_SLAB / 16) + (i & 3) * 2), i);
       tw_products_commit();
     };
     const auto multiply_values = [&] {
-      const unsigned long long values = tw_columns_at(ring + RING_BYTES);
-      const unsigned long long early = values + uniform(slot_of(before)) * (SIDE_BYTES / 16);
-      const unsigned long long late = values + uniform(slot_of(second_of(before, before_flags))) * (SIDE_BYTES / 16);
+      const unsigned values = tw_columns_at(ring + RING_BYTES);
+      const unsigned early = values + uniform(slot_of(before)) * (SIDE_BYTES / 16);
+      const unsigned late = values + uniform(slot_of(second_of(before, before_flags))) * (SIDE_BYTES / 16);
 #pragma unroll
       for (int n = 0; n < CHUNK / 16; n++)
-        tw_wgmma_values(o, weight[n], (n < KEYS / 16 ? early : late) + n % (KEYS / 16) * (16 * 128 / 16), n);
+        tw_wgmma_values(o, weight[n],
+            tw_descriptor((n < KEYS / 16 ? early : late) + n % (KEYS / 16) * (16 * 128 / 16)), n);
       tw_products_commit();
     };
     /* Scores of a part are there; its keys are used no more if `is_over`. */
