@@ -99,7 +99,8 @@ function namesIn(listed: unknown, dir: string): string[] {
   return [...(isOne ? [DEFAULT] : []), ...names, ...files.map((file) => file.slice(0, -'.jinja'.length))];
 }
 
-type Reply = { readonly text: string } | { readonly error: string };
+/** `isRefused`: the template itself has failed, and its thread can take the next conversation. */
+type Reply = { readonly text: string } | { readonly error: string; readonly isRefused?: true };
 
 /** Writes conversations, one at a time. */
 export class ChatTemplate {
@@ -163,8 +164,8 @@ export class ChatTemplate {
       worker.postMessage(request);
     });
     clearTimeout(timer);
-    // A thread that failed may still be running.
-    if ('error' in reply) await this.close();
+    // A thread that took too long is still running.
+    if ('error' in reply && reply.isRefused !== true) await this.close();
     return reply;
   }
 }

@@ -11,6 +11,6 @@ port.on('message', ({ messages, opensAnswer }: ChatRequest) => {
     render ??= chatRenderer(workerData as TemplateSource);
     port.postMessage({ text: render(messages, opensAnswer) });
   } catch (error) {
-    port.postMessage({ error: error instanceof Error ? error.message : String(error) });
+    port.postMessage({ error: error instanceof Error ? error.message : String(error), isRefused: true });
   }
 });

@@ -40,7 +40,9 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const chat =
     request.appliesChatTemplate === true
-      ? new TaskChat(loading.checkpoint.path, request.isMultiturn !== false, request.templateName)
+      ? new TaskChat(loading.checkpoint.path, request.isMultiturn !== false, request.templateName, (line) =>
+          ui.warn(line),
+        )
       : undefined;
   phases.begin('prompts');
   const adds = chat?.begin !== undefined && (await tokenizer.encode('')).length > 0;

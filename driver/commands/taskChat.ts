@@ -20,10 +20,12 @@ export class TaskChat {
   readonly begin: string | undefined;
   readonly chat: Chat;
   readonly #template: ChatTemplate;
+  readonly #warn: (line: string) => void;
   #asked: Asked[] = [];
+  #hasWarned = false;
 
   /** Throws UserError where the checkpoint in `dir` has no template, or none of this name. */
-  constructor(dir: string, isMultiturn: boolean, name?: string) {
+  constructor(dir: string, isMultiturn: boolean, name: string | undefined, warn: (line: string) => void) {
     const found = findChatTemplate(dir, name);
     if (found === undefined)
       throw new UserError(
@@ -33,6 +35,7 @@ export class TaskChat {
     this.source = found.text;
     this.begin = found.special['bos_token'];
     this.#template = new ChatTemplate(found);
+    this.#warn = warn;
     this.chat = {
       isMultiturn,
       render: (messages, opensAnswer) => String(this.#asked.push({ messages, opensAnswer }) - 1),
@@ -44,15 +47,29 @@ export class TaskChat {
     const asked = this.#asked;
     this.#asked = [];
     const texts: string[] = [];
-    for (const { messages, opensAnswer } of asked)
-      texts.push(continued(await this.#template.render(messages, opensAnswer), messages, opensAnswer));
+    for (const each of asked) texts.push(continued(await this.#text(each), each.messages, each.opensAnswer));
     const requests = document.requests.map((request): Request => {
-      if (request.kind === 'loglikelihood_rolling') return request;
+      // What is asked for by itself has no conversation before it.
+      if (request.kind === 'loglikelihood_rolling' || request.context === '') return request;
       const context = texts[Number(request.context)];
       if (context === undefined) throw new Error(`conversation ${request.context} belongs to another document`);
       return { ...request, context };
     });
     return { ...document, requests };
+  }
+
+  /** A template that fails is tried without the system message, as the public harness does: some allow none. */
+  async #text({ messages, opensAnswer }: Asked): Promise<string> {
+    try {
+      return await this.#template.render(messages, opensAnswer);
+    } catch (error) {
+      const others = messages.filter(({ role }) => role !== 'system');
+      if (!(error instanceof UserError) || others.length === messages.length) throw error;
+      const text = await this.#template.render(others, opensAnswer);
+      if (!this.#hasWarned) this.#warn(`${error.message}; conversations are written without their system message`);
+      this.#hasWarned = true;
+      return text;
+    }
   }
 
   async close(): Promise<void> {

@@ -34,7 +34,7 @@ export const SHARD_BLOCK = z.object({
       z.object({
         name,
         tasks: names,
-        aggregates: z.array(z.object({ metric: name, weightBySize: z.boolean(), filters: names })).max(1000),
+        aggregates: z.array(z.object({ metric: name, weightBySize: z.boolean(), filters: names.optional() })).max(1000),
       }),
     )
     .max(10_000),
@@ -64,7 +64,8 @@ export function shardBlock(
       name: group.name,
       tasks: [...new Set(tasksBelow([group]).map((task) => task.name))],
       aggregates: group.aggregates.map(({ metric, weightBySize, filters }) => ({
-        ...{ metric, weightBySize, filters: [...filters] },
+        ...{ metric, weightBySize },
+        ...(filters === undefined ? {} : { filters: [...filters] }),
       })),
     })),
   };

@@ -30,8 +30,8 @@ export interface Aggregate {
   readonly metric: string;
   /** Whether a task counts as often as it has documents. */
   readonly weightBySize: boolean;
-  /** Names of the filters whose results are combined. */
-  readonly filters: readonly string[];
+  /** Names of the filters whose results are combined; undefined: all that the tasks have of the metric. */
+  readonly filters?: readonly string[] | undefined;
 }
 
 /** Keys of a group; all others are passed down to its tasks. */
@@ -54,8 +54,9 @@ export function aggregatesOf(settings: Settings): Aggregate[] {
       throw new UserError(`${where}: the aggregation ${quote(String(aggregation))} is not supported; there is mean`);
     const weighted = item.get('weight_by_size') ?? true;
     if (typeof weighted !== 'boolean') throw new UserError(`${where}: weight_by_size: expected true or false`);
-    const filters = listOf(item.get('filter_list') ?? 'none');
-    if (!filters.every((one) => typeof one === 'string'))
+    const given = item.get('filter_list') ?? null;
+    const filters = given === null ? undefined : listOf(given);
+    if (filters?.every((one) => typeof one === 'string') === false)
       throw new UserError(`${where}: filter_list: expected names of filters`);
     return { metric, weightBySize: weighted, filters };
   });

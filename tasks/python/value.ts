@@ -20,6 +20,12 @@ export const isDict = (value: unknown): value is Dict => value instanceof Map;
 export const isInt = (value: unknown): value is number | bigint =>
   typeof value === 'number' || typeof value === 'bigint';
 
+/** A value for which Python's isinstance(value, int) holds, as the number that it is: a bool is 0 or 1. */
+export function asInt(value: unknown): number | bigint | undefined {
+  if (typeof value === 'boolean') return value ? 1 : 0;
+  return isInt(value) ? value : undefined;
+}
+
 /** A whole number in the form that Value asks for. */
 export function toInt(value: bigint): number | bigint {
   const rounded = Number(value);

@@ -22,6 +22,7 @@ export interface Drawing {
 
 /** What the harness generates where a task does not say. */
 const DEFAULT_TOKENS = 256;
+const MOST_TOKENS = 2 ** 31 - 1;
 /** Names of the most tokens to generate; of several the first one counts. */
 const LENGTHS = ['max_gen_toks', 'max_new_tokens', 'max_tokens', 'max_completion_tokens'];
 const NUMBERS = {
@@ -50,7 +51,8 @@ export function generationOf(settings: Dict, where: string): Generation {
   };
   const length = LENGTHS.find((key) => given(key) !== null);
   const maxNewTokens = length === undefined ? DEFAULT_TOKENS : given(length);
-  if (!isInt(maxNewTokens) || maxNewTokens < 1) throw fail(length ?? 'max_gen_toks', 'a whole number from 1');
+  if (!isInt(maxNewTokens) || maxNewTokens < 1 || maxNewTokens > MOST_TOKENS)
+    throw fail(length ?? 'max_gen_toks', `a whole number from 1 to ${MOST_TOKENS}`);
   const until = given('until');
   const texts = until === null ? [] : isList(until) ? until : [until];
   if (!texts.every((text) => typeof text === 'string')) throw fail('until', 'a text, or a list of texts');

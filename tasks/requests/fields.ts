@@ -51,7 +51,7 @@ export class Field {
     const given = this.#given(fields, document);
     if (given !== undefined) return given;
     if (this.#template === undefined) {
-      if (isInt(this.#source)) return this.#source;
+      if (isInt(this.#source) || typeof this.#source === 'boolean') return this.#source;
       throw this.#fail(document, 'expected text, a column or a number');
     }
     const text = this.#template.render(fields, document);

@@ -1,7 +1,7 @@
 /** One side of a prompt: how the question itself, or its shots, are made of a document. */
 import { UserError } from '../../errors.js';
 import { str } from '../python/show.js';
-import { isInt, isList, type Value } from '../python/value.js';
+import { asInt, isList, type Value } from '../python/value.js';
 import { Field, type Source } from './fields.js';
 import type { Keys } from './keys.js';
 import { delimit, needsDelimiter, type Message } from './messages.js';
@@ -65,8 +65,8 @@ export function question(
   const isDelimited = prefix === '' ? hasAnswer : needsDelimiter(text, prefix);
   const asked: Message = { role: 'user', content: text, delimiter: isDelimited ? side.targetDelimiter : '' };
   if (!hasAnswer) return prefix === '' ? [asked] : [asked, { role: 'assistant', content: prefix, delimiter: '' }];
-  const shown =
-    choices !== undefined && isInt(answer) ? choices.at(Number(answer)) : isList(answer) ? answer[0] : answer;
+  const place = choices === undefined ? undefined : asInt(answer);
+  const shown = place !== undefined ? choices?.at(Number(place)) : isList(answer) ? answer[0] : answer;
   if (typeof shown !== 'string') throw new UserError(`${at}: the answer of a shot is no text`);
   return [asked, { role: 'assistant', content: delimit(prefix, shown, ' '), delimiter: side.fewshotDelimiter }];
 }

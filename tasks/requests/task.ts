@@ -3,7 +3,7 @@ import { UserError } from '../../errors.js';
 import type { Settings } from '../definition/settings.js';
 import { str } from '../python/show.js';
 import { isSpace } from '../python/text.js';
-import { isDict, isInt, isList, type Dict, type Value } from '../python/value.js';
+import { asInt, isDict, isList, type Dict, type Value } from '../python/value.js';
 import { Documents, portCall, type ReadSplit } from './documents.js';
 import { Field } from './fields.js';
 import { generation } from './generation.js';
@@ -28,6 +28,8 @@ export interface DocumentRequests {
   readonly gold: Value;
   /** The choices as they are, before a delimiter; undefined for a task without any. */
   readonly choices: readonly Value[] | undefined;
+  /** Whether the task's targets are lists of right answers, as the harness finds by its first document. */
+  readonly hasManyTargets: boolean;
   readonly requests: readonly Request[];
 }
 
@@ -100,8 +102,8 @@ export async function openTask(settings: Settings, readSplit: ReadSplit, options
       index = -1;
     for await (const document of documents.of(scored ?? '', count)) {
       index++;
+      maker ??= new Maker(keys, shots, outputType, document, options);
       if (only?.has(index) === false) continue;
-      maker ??= new Maker(keys, shots, outputType, new Set(document.keys()), options);
       const made = maker.make(document, docId++);
       yield only === undefined ? made : { ...made, index };
     }
@@ -134,8 +136,11 @@ class Maker {
   readonly #continued: string;
   readonly #generation: Dict;
   readonly #needsAlone: boolean;
+  readonly #hasManyTargets: boolean;
 
-  constructor(keys: Keys, shots: Shots, outputType: OutputType, columns: ReadonlySet<string>, options: TaskOptions) {
+  /** `first`: the first document of the split, which says what all have. */
+  constructor(keys: Keys, shots: Shots, outputType: OutputType, first: Dict, options: TaskOptions) {
+    const columns = new Set(first.keys());
     this.#keys = keys;
     this.#shots = shots;
     this.#outputType = outputType;
@@ -153,6 +158,9 @@ class Maker {
       isList(metrics) && metrics.some((each) => isDict(each) && each.get('metric') === 'acc_mutual_info');
     if (outputType === 'multiple_choice' && this.#side.choices === undefined)
       throw new UserError(`${keys.at}: doc_to_choice is missing`);
+    const at = 'document 0';
+    const target = portCall(() => this.#targetOf(first, at), keys.at, at);
+    this.#hasManyTargets = isList(target);
   }
 
   make(document: Dict, docId: number): DocumentRequests {
@@ -160,13 +168,17 @@ class Maker {
     return portCall(() => this.#made(document, docId, at), this.#keys.at, at);
   }
 
+  #targetOf(document: Dict, at: string): Value {
+    return this.#side.target.target(document, at, this.#side.choices !== undefined);
+  }
+
   #made(document: Dict, docId: number, at: string): DocumentRequests {
     const side = this.#side;
     const hasChoices = side.choices !== undefined;
     const choices = side.choices?.choices(document, at);
     const text = side.text.text(document, at, hasChoices);
-    const target = side.target.target(document, at, hasChoices);
-    const isMultipleInput = isInt(text) && choices !== undefined;
+    const target = this.#targetOf(document, at);
+    const isMultipleInput = asInt(text) !== undefined && choices !== undefined;
     const messages = this.#before(document, at, isMultipleInput);
     const prefix = side.prefix?.plain(document, at) ?? '';
     const contextOf = (asked: Value, one: Side): string => {
@@ -175,7 +187,8 @@ class Maker {
       return chat === undefined ? joined(all) : chat.render(chatMessages(all, chat.isMultiturn), prefix === '');
     };
     const requests = this.#requests(text, target, choices, isMultipleInput, contextOf);
-    return { docId, document, target, gold: isMultipleInput ? text : target, choices, requests };
+    const gold = isMultipleInput ? text : target;
+    return { docId, document, target, gold, choices, hasManyTargets: this.#hasManyTargets, requests };
   }
 
   /** System message and shots. */
@@ -193,7 +206,8 @@ class Maker {
       const of = `a shot of ${at}`;
       const asked = shotSide.text.text(shot, of, hasChoices);
       const shown = shotSide.choices?.choices(shot, of);
-      const query = isMultipleInput && isInt(asked) ? (shown?.at(Number(asked)) ?? null) : asked;
+      const place = isMultipleInput ? asInt(asked) : undefined;
+      const query = place === undefined ? asked : (shown?.at(Number(place)) ?? null);
       const answer = shotSide.target.target(shot, of, hasChoices);
       const prefix = shotSide.prefix?.plain(shot, of) ?? '';
       messages.push(...question(query, answer, prefix, shotSide, isMultipleInput ? undefined : shown, of));
@@ -221,17 +235,13 @@ class Maker {
           }));
         }
         const context = contextOf(text, side);
-        const given = (choices ?? []).map((choice): Request => ({
-          kind: 'loglikelihood',
+        const given = (choices ?? []).map((choice) => ({
+          kind: 'loglikelihood' as const,
           context,
           continuation: this.#continued + str(choice),
         }));
         // Compared with how likely each choice is by itself.
-        const alone = this.#needsAlone ? (choices ?? []).map(str) : [];
-        return [
-          ...given,
-          ...alone.map((text): Request => ({ kind: 'loglikelihood', context: '', continuation: text })),
-        ];
+        return this.#needsAlone ? [...given, ...given.map((each) => ({ ...each, context: '' }))] : given;
       }
       case 'loglikelihood':
         return [{ kind: 'loglikelihood', context: contextOf(text, side), continuation: str(target) }];

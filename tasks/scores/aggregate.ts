@@ -28,8 +28,12 @@ function weightedMean(items: readonly Item[]): number {
   return sum(values) / sum(weights);
 }
 
-/** The harness takes the one in the middle as they come, and does not sort. */
-const median = (items: readonly Item[]): number => at(items[items.length >> 1]!, 0);
+/** The upper one of the two in the middle. */
+const median = (items: readonly Item[]): number =>
+  items.map((item) => at(item, 0)).sort((a, b) => a - b)[items.length >> 1]!;
+
+/** Of numbers that are none, the others' mean. */
+const meanOfNumbers = (items: readonly Item[]): number => mean(items.filter((item) => !Number.isNaN(at(item, 0))));
 
 /** Of (right, chosen) labels, of which 1 is the positive one. */
 function f1(items: readonly Item[]): number {
@@ -84,7 +88,9 @@ const ofSums =
 function brier(items: readonly Item[]): number {
   const errors = items.map((item) => {
     const [right = 0, ...shares] = typeof item === 'number' ? [item] : item;
-    return sum(shares.map((share, i) => (share - (i === right ? 1 : 0)) ** 2));
+    // Places may count from the end.
+    const place = right < 0 ? right + shares.length : right;
+    return sum(shares.map((share, i) => (share - (i === place ? 1 : 0)) ** 2));
   });
   return sum(errors) / errors.length;
 }
@@ -100,12 +106,14 @@ interface Aggregation {
 /** By their names in task files. */
 export const AGGREGATIONS = {
   mean: { of: mean, error: 'sample' },
+  nanmean: { of: meanOfNumbers, error: 'bootstrap' },
   median: { of: median, error: 'bootstrap' },
   perplexity: { of: (items) => Math.exp(-mean(items)), error: 'bootstrap' },
   weighted_perplexity: { of: (items) => Math.exp(-weightedMean(items)), error: null },
   bits_per_byte: { of: (items) => -weightedMean(items) / Math.LN2, error: null },
   f1: { of: f1, error: 'bootstrap' },
   mcc: { of: correlation, error: 'bootstrap' },
+  matthews_corrcoef: { of: correlation, error: 'bootstrap' },
   brier_score: { of: brier, error: null },
   weighted_f1: { of: weightedF1, error: null },
   mean_of_all: { of: meanOfAll, error: null },

@@ -65,7 +65,8 @@ export function choiceIn(options: ChoiceRegex, document: Dict, fail: (problem: s
     const match = all.at(options.select);
     if (match === undefined) throw fail(`selects match ${options.select} of ${all.length}`);
     const one = strip(typeof match === 'string' ? match : (match.find((group) => group !== '') ?? ''));
-    return names.get(one) ?? one;
+    // A choice without text names nothing.
+    return one === '' ? '' : (names.get(one) ?? one);
   };
   return (text: string): string =>
     named(options.pattern.findAll(text), new Map()) ||

@@ -28,6 +28,13 @@ export interface GroupFigure extends Figure {
   readonly documents: number;
 }
 
+/** Names of the filters that tasks have results of a metric by, in order of their names. */
+const filtersOf = (leaves: readonly TaskFigures[], metric: string): readonly string[] => {
+  const keys = leaves.flatMap(({ figures }) => [...figures.keys()]);
+  const own = keys.filter((key) => key.startsWith(`${metric},`)).map((key) => key.slice(metric.length + 1));
+  return [...new Set(own)].sort();
+};
+
 /** By `metric,filter`. Tasks without a metric do not count in it; a metric that no task has is left out. */
 export function figuresOfGroup(
   leaves: readonly TaskFigures[],
@@ -35,7 +42,7 @@ export function figuresOfGroup(
 ): ReadonlyMap<string, GroupFigure> {
   const found = new Map<string, GroupFigure>();
   for (const { metric, filters, weightBySize } of aggregates) {
-    for (const filter of filters) {
+    for (const filter of filters ?? filtersOf(leaves, metric)) {
       const key = `${metric},${filter}`;
       const having = leaves.flatMap(({ documents, figures }) => {
         const figure = figures.get(key);

@@ -1,7 +1,7 @@
 /** The metrics of one document, as the harness computes them of the model's answers. */
 import { codePointLength, splitAtSpace } from '../python/text.js';
 import { str } from '../python/show.js';
-import { isInt, isList, type Dict, type Value } from '../python/value.js';
+import { asInt, isList, type Dict, type Value } from '../python/value.js';
 import { UserError } from '../../errors.js';
 import { bleuCounts } from './corpus/bleu.js';
 import { chrfCounts } from './corpus/chrf.js';
@@ -14,8 +14,10 @@ import { isText, type LogLikelihood, type Response } from './response.js';
 /** What is known of a document besides the model's answers. */
 export interface Answerable {
   readonly document: Dict;
-  /** The right answer: of choices its place, its text or a list of places; else a text or a list of texts. */
+  /** The right answer: of choices its place, its text or a list of places; else any value, or a list of answers. */
   readonly gold: Value;
+  /** Whether lists are lists of right answers. */
+  readonly hasManyTargets: boolean;
   /** Absent where the task has none. */
   readonly choices: readonly Value[] | undefined;
   /** Its text is what is counted where a text is scored as a whole. */
@@ -47,9 +49,9 @@ const NONE = -100;
 function placesOf(gold: Value, choices: readonly string[]): readonly number[] {
   const placeOf = (one: Value): number => {
     if (typeof one === 'string') return choices.includes(one) ? choices.indexOf(one) : NONE;
-    if (!isInt(one) || one >= choices.length) return NONE;
+    const place = asInt(one);
     // Python counts negative places from the end.
-    return Number(one);
+    return place === undefined || place >= choices.length ? NONE : Number(place);
   };
   return isList(gold) ? gold.map(placeOf) : [placeOf(gold)];
 }
@@ -108,9 +110,22 @@ const CORPUS: Readonly<Record<string, (text: string, reference: string) => reado
   ter: terCounts,
 };
 
-function ofText({ gold, choices }: Answerable, text: string, metrics: readonly Metric[]): Values {
-  const right = choices !== undefined && isInt(gold) ? (choices.at(Number(gold)) ?? gold) : gold;
-  const golds = isList(right) ? right.map(str) : [str(right)];
+/**
+ * Right answers as texts. Where a task has one for each document, a list is the text that Python shows of it. Of many,
+ * NumPy compares: numbers among texts become texts, and numbers alone equal no text.
+ */
+function textsOf({ gold, choices, hasManyTargets }: Answerable): readonly string[] {
+  const place = choices === undefined ? undefined : asInt(gold);
+  const right = place === undefined ? gold : (choices?.at(Number(place)) ?? gold);
+  if (choices !== undefined) return isList(right) ? right.map(str) : [str(right)];
+  if (!hasManyTargets) return [str(right)];
+  // Python's list of a text is its characters.
+  const answers = isList(right) ? right : typeof right === 'string' ? [...right] : [right];
+  return answers.some((each) => typeof each === 'string') ? answers.map(str) : [];
+}
+
+function ofText(of: Answerable, text: string, metrics: readonly Metric[]): Values {
+  const golds = textsOf(of);
   return new Map(
     metrics.map(({ name, entry, where }): [string, Item] => {
       if (name === 'bypass') return [name, 0];

@@ -117,7 +117,7 @@ describe.skipIf(isAbsent)('results in the layout of the public harness', () => {
 
 it('writes null where nothing is measured, as the public harness does', () => {
   const document: DocumentRequests = {
-    ...{ docId: 0, document: new Map(), target: '', gold: '', choices: undefined },
+    ...{ docId: 0, document: new Map(), target: '', gold: '', choices: undefined, hasManyTargets: false },
     requests: [],
   };
   const [line] = sampleLines({

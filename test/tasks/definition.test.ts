@@ -74,7 +74,7 @@ describe('a folder of task files', () => {
     expect(group.metadata.get('version')).toBe(2);
     expect(group.aggregates).toEqual([
       { metric: 'acc', weightBySize: false, filters: ['x', 'y'] },
-      { metric: 'f1', weightBySize: true, filters: ['none'] },
+      { metric: 'f1', weightBySize: true },
     ]);
     expect((group.members[4] as GroupNode).name).toBe('g::inner');
   });

@@ -21,7 +21,12 @@ const metrics = readMetrics(
   'a.yaml:3: metric_list',
 );
 const counts = (text: string, gold: string): ReadonlyMap<string, Item> =>
-  valuesOf('generate_until', { document: new Map(), gold, choices: undefined, target: gold }, [text], metrics);
+  valuesOf(
+    'generate_until',
+    { document: new Map(), gold, choices: undefined, hasManyTargets: false, target: gold },
+    [text],
+    metrics,
+  );
 const items = ([texts, references]: Corpus, name: string): Item[] =>
   texts.map((text, i) => counts(text, references[i]!).get(name)!);
 
@@ -38,7 +43,7 @@ describe('a corpus', () => {
   });
 
   it('has one reference for each text', () => {
-    const of = { document: new Map(), gold: ['a', 'b'], choices: undefined, target: ['a', 'b'] };
+    const of = { document: new Map(), gold: ['a', 'b'], choices: undefined, hasManyTargets: true, target: [] };
     expect(() => valuesOf('generate_until', of, ['a'], metrics)).toThrow(
       new UserError('a.yaml:3: metric_list: bleu takes one reference, not 2'),
     );

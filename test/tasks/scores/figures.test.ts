@@ -182,7 +182,7 @@ describe('figures', () => {
     const names = ['acc', 'acc_norm', 'acc_bytes', 'acc_mutual_info', 'exact_match', 'brier_score'];
     const list = names.map((name) => new Map<string, Value>([['metric', name]]));
     const metrics = readMetrics(list, 'multiple_choice', false, 'x');
-    const of = { document: new Map(), target: 1, gold: 1, choices: ['a', 'ééé'] };
+    const of = { document: new Map(), target: 1, gold: 1, choices: ['a', 'ééé'], hasManyTargets: false };
     const answers = [-2, -3, -1, -5].map((ll, i) => ({ ll, isGreedy: i === 1 }));
     const share = 1 / (1 + Math.exp(-1));
     expect(Object.fromEntries(valuesOf('multiple_choice', of, answers, metrics))).toEqual({
@@ -198,7 +198,7 @@ describe('figures', () => {
   });
 
   it('of a text that is scored as a whole', () => {
-    const of = { document: new Map(), target: ' two words', gold: '', choices: undefined };
+    const of = { document: new Map(), target: ' two words', gold: '', choices: undefined, hasManyTargets: false };
     const metrics = readMetrics(null, 'loglikelihood_rolling', false, 'x');
     expect(Object.fromEntries(valuesOf('loglikelihood_rolling', of, [{ ll: -7, isGreedy: false }], metrics))).toEqual({
       word_perplexity: [-7, 3],

@@ -113,7 +113,7 @@ describe('a document', () => {
     const one = documentOf(['punctuation:no_comma', {}]);
     const two = documentOf(['punctuation:no_comma', {}], ['startend:quotation', {}], ['detectable_format:title', {}]);
     const measured = [one, two].map((document) =>
-      scores.measure({ document, gold: 0, choices: undefined, target: 0 }, [['a']]),
+      scores.measure({ document, gold: 0, choices: undefined, hasManyTargets: false, target: 0 }, [['a']]),
     );
     expect(Object.fromEntries(scores.figures(measured))).toEqual({
       'prompt_level_strict_acc,none': { value: 0.5, error: 0.5 },
