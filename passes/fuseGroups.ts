@@ -250,7 +250,7 @@ class Fuser implements Placed {
           'whole rows of a value [rows, K], or segments of them as [rows, n, K / n], can be summed',
       );
     }
-    if (node.op === 'reduce_max' && width % ROW_SUM_BLOCK !== 0)
+    if (node.op === 'reduce_max' && shape.length === 2 && width % ROW_SUM_BLOCK !== 0)
       throw new CompileError(
         `no kernel for 'reduce_max' (%${node.result.name}): ${width} columns are no multiple of ${ROW_SUM_BLOCK}`,
       );

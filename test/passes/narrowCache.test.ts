@@ -32,15 +32,18 @@ describe('narrowCache', () => {
   });
 
   it.each([
-    ['e4m3', SHAPE.kvHeads, 0.3, 0.02],
-    ['e4m3', 1, 0.4, 0.02],
-    ['i8', SHAPE.kvHeads, 0.08, 0.02],
-    ['i8', 1, 0.08, 0.02],
+    ['e4m3', SHAPE.kvHeads, 16, 0.3, 0.02],
+    ['e4m3', 1, 16, 0.4, 0.02],
+    ['e4m3', SHAPE.kvHeads, 24, 0.4, 0.02],
+    ['i8', SHAPE.kvHeads, 16, 0.08, 0.02],
+    ['i8', 1, 16, 0.08, 0.02],
+    ['i8', SHAPE.kvHeads, 24, 0.08, 0.02],
+    ['i8', 1, 10, 0.08, 0.02],
   ] as const)(
-    'means in kernels what it means in the graph as %s, near what the model means: %i heads of keys',
-    (format, kvHeads, most, rounding) => {
+    'means in kernels what it means in the graph as %s, near what the model means: %i heads of keys, of %i numbers',
+    (format, kvHeads, headDim, most, rounding) => {
       const numerics = codes(format);
-      const graph = llama({ ...SIZES, kvHeads });
+      const graph = llama({ ...SIZES, kvHeads, headDim });
       const env = environment(graph, TREES);
       const narrowed = optimise(graph, numerics);
       const [wanted] = interpretGraph(graph, env);
