@@ -81,7 +81,10 @@ export class Field {
           : source);
     if (isDict(value)) return [...value.values()];
     if (!isList(value) || value.length === 0)
-      throw this.#fail(document, `expected a list of choices, found ${typeName(value)}`);
+      throw this.#fail(
+        document,
+        `expected a list of choices, found ${isList(value) ? 'an empty one' : typeName(value)}`,
+      );
     return value;
   }
 

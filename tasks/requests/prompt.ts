@@ -1,12 +1,14 @@
 /** One side of a prompt: how the question itself, or its shots, are made of a document. */
 import { UserError } from '../../errors.js';
 import { str } from '../python/show.js';
-import { asInt, isList, type Value } from '../python/value.js';
+import { asInt, isList, typeName, type Value } from '../python/value.js';
 import { Field, type Source } from './fields.js';
 import type { Keys } from './keys.js';
 import { delimit, needsDelimiter, type Message } from './messages.js';
 
 export interface Side {
+  /** The task's file, for messages. */
+  readonly file: string;
   readonly text: Field;
   readonly target: Field;
   readonly choices: Field | undefined;
@@ -42,6 +44,7 @@ export function sideOf(keys: Keys, overrides: ReadonlyMap<string, Source>, colum
     return str(value);
   };
   return {
+    file: keys.at,
     text,
     target,
     choices: field('doc_to_choice'),
@@ -60,13 +63,13 @@ export function question(
   choices: readonly Value[] | undefined,
   at: string,
 ): Message[] {
-  if (typeof text !== 'string') throw new UserError(`${at}: doc_to_text is no text`);
+  if (typeof text !== 'string') throw new UserError(`${side.file}, ${at}: doc_to_text is ${typeName(text)}, no text`);
   const hasAnswer = answer !== undefined && answer !== null && answer !== '';
   const isDelimited = prefix === '' ? hasAnswer : needsDelimiter(text, prefix);
   const asked: Message = { role: 'user', content: text, delimiter: isDelimited ? side.targetDelimiter : '' };
   if (!hasAnswer) return prefix === '' ? [asked] : [asked, { role: 'assistant', content: prefix, delimiter: '' }];
   const place = choices === undefined ? undefined : asInt(answer);
   const shown = place !== undefined ? choices?.at(Number(place)) : isList(answer) ? answer[0] : answer;
-  if (typeof shown !== 'string') throw new UserError(`${at}: the answer of a shot is no text`);
+  if (typeof shown !== 'string') throw new UserError(`${side.file}, ${at}: the answer of a shot is no text`);
   return [asked, { role: 'assistant', content: delimit(prefix, shown, ' '), delimiter: side.fewshotDelimiter }];
 }

@@ -47,7 +47,7 @@ describe('a corpus', () => {
     expect(() => valuesOf('generate_until', of, ['a'], metrics)).toThrow(
       new UserError('a.yaml:3: metric_list: bleu takes one reference, not 2'),
     );
-    expect(metrics.map(({ isHigherBetter }) => isHigherBetter)).toEqual([true, true, false]);
+    expect(metrics.map(({ isHigherBetter }) => isHigherBetter)).toEqual([true, true, true]);
   });
 
   it('may be long and repeat itself', () => {
