@@ -1,4 +1,5 @@
 /** Default schedules for a GPU that has not been tuned: good, but not optimal. */
+import { UserError } from '../../errors.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
 import type { Kernel, KernelModule, Segment } from '../../ir/kernel.js';
@@ -47,6 +48,9 @@ export function defaultCudaSchedule(
 }
 
 function contraction(kernel: Contraction, module: KernelModule, facts: CudaFacts, rows: number): CudaGemmSchedule {
+  // Rows of one column lie one behind another, without the zeros that tiles of k read.
+  if (kernel.k === 1)
+    throw new UserError(`${kernel.path}: its matrix has one column; on GPUs two are the least`, 'use --target cpu');
   if (kernel.anchor === 'gemm' && groupOfKernel(kernel, module) !== undefined) {
     const grouped = defaultGroupedSchedule(kernel, module, facts, rowValuesOf(kernel, module), rows);
     if (grouped !== undefined) return grouped;

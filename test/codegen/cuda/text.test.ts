@@ -52,6 +52,13 @@ const GOLDENS: readonly { file: string; kernel: string; schedule: CudaSchedule }
 /** What follows the shared prelude. */
 const own = (source: string): string => source.slice(source.indexOf('TW_FN float tw_block_sum'));
 
+it('has no schedule for a matrix of one column, whose rows have no zeros behind them', () => {
+  const { module } = cudaLayer({ ...SHAPE, inter: 1 }, { T: 4, R: 2 }, 1);
+  const down = module.kernels.find((kernel) => kernel.anchor === 'gemm' && kernel.k === 1)!;
+  const bucket = scoringBucket({ tokens: 128, rows: 128, longest: 128 });
+  expect(() => defaultCudaSchedule(down, module, FACTS, bucket)).toThrow('its matrix has one column');
+});
+
 describe('generated CUDA', () => {
   it.each(GOLDENS)('is golden $file', async ({ file, kernel, schedule }) => {
     const found = kernelNamed(MODULE, kernel);
