@@ -4,13 +4,20 @@
  */
 import { createContext, Script } from 'node:vm';
 import { isRecord, quote } from '../../system/json.js';
-import { regexProblem } from '../../system/boundedRegex.js';
+import { regexCost, type RegexCost } from '../../system/boundedRegex.js';
 import { foundIn, pythonRegex, RegexError } from './regex.js';
 
 /** Milliseconds that all matches in one text may take. */
 const LIMIT_MS = 1000;
-/** Letters of a text in which expressions that cannot take exponential time are matched without a clock. */
-const SHORT = 4096;
+/**
+ * Steps that the matches in one text may take without a clock: some tenths of a second. Starting the clock takes longer
+ * than most matches.
+ */
+const MAX_UNTIMED_STEPS = 1 << 26;
+
+/** At most so many steps to match everywhere in a text of `length` letters. */
+const stepsIn = (cost: RegexCost, length: number): number =>
+  cost.problem === undefined ? (length + 1) * (cost.hasLoops ? length + 1 : 1) * cost.steps : Number.POSITIVE_INFINITY;
 
 /** The engine looks at the clock's signal while it backtracks, within calls that a context makes. */
 const context = createContext(Object.create(null) as object) as { work?: () => unknown };
@@ -31,13 +38,13 @@ export class FileRegex {
   readonly #regex: RegExp;
   readonly #once: RegExp;
   readonly #pattern: string;
-  readonly #isTame: boolean;
+  readonly #cost: RegexCost;
   readonly #fail: (problem: string) => Error;
 
   /** `fail` makes the error for a pattern that cannot be used, or that takes too long: it names file and key. */
   constructor(pattern: string, fail: (problem: string) => Error) {
     this.#pattern = pattern;
-    this.#isTame = regexProblem(pattern) === undefined;
+    this.#cost = regexCost(pattern, 'flat');
     this.#fail = fail;
     try {
       this.#regex = pythonRegex(pattern);
@@ -69,7 +76,7 @@ export class FileRegex {
 
   #run<T>(text: string, work: () => T): T {
     try {
-      return this.#isTame && text.length <= SHORT ? work() : timed(work);
+      return stepsIn(this.#cost, text.length) <= MAX_UNTIMED_STEPS ? work() : timed(work);
     } catch (error) {
       const takes = isTimeout(error) ? `takes more than ${LIMIT_MS / 1000} s` : 'takes too much memory';
       throw this.#fail(`${takes} to match ${quote(this.#pattern)} in a text of ${text.length} letters`);

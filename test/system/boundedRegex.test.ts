@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { regexProblem } from '../../system/boundedRegex.js';
+import { regexCost, regexProblem } from '../../system/boundedRegex.js';
 
 /** Patterns by which tokenizers of published families split text. */
 const PUBLISHED = {
@@ -20,6 +20,10 @@ const PUBLISHED = {
     String.raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_` +
     '`' +
     String.raw`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
+  'GPT-4 with possessive repetitions':
+    String.raw`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+|` +
+    String.raw` ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s`,
+  BLOOM: ' ?[^(\\s|[.,!?…。，、।۔،])]+',
   'groups of digits': String.raw`\d{1,3}(?=(?:\d{3})*\b)`,
 };
 
@@ -35,6 +39,17 @@ describe('regexProblem', () => {
     ['a*a*b', 'several repetitions follow one another'],
     ['a*(?:a*b)?', 'several repetitions follow one another'],
     ['(?:a*|b)a*b', 'several repetitions follow one another'],
+    ['a*a*(?!b?)', 'several repetitions follow one another'],
+    ['a*(?i)x|a*(?i)y|a*z', 'several repetitions follow one another'],
+    ['a?'.repeat(40) + 'b', 'its choices multiply'],
+    ['a{0,64}'.repeat(3) + 'b', 'its choices multiply'],
+    ['(?:a|aa)'.repeat(20) + 'b', 'its choices multiply'],
+    ['(?=(?:a|aa)(?:b|))'.repeat(6) + 'c', 'its choices multiply'],
+    ['(?:(?:a{64}){64}){64}', 'its choices multiply'],
+    ['(?:a{2}+)*b', 'a group of varying length is repeated'],
+    ['a{1,3}+b', 'several repetitions follow one another'],
+    ['[[:none:](a+)+b]', 'names no kind of characters'],
+    ['(?x:a # comment )', 'is not supported'],
     [String.raw`(a)\1`, 'is not supported'],
     ['(?<name>a)', 'is not supported'],
     [String.raw`\g<0>`, 'is not supported'],
@@ -47,5 +62,19 @@ describe('regexProblem', () => {
     ['a'.repeat(5000), 'it has 5000 characters'],
   ])('refuses %s', (pattern, expected) => {
     expect(regexProblem(pattern)).toContain(expected);
+  });
+
+  it('reads a bracket within a class as Python does where asked to', () => {
+    expect(regexCost('[[](a+)+b]]', 'nested').problem).toBeUndefined();
+    expect(regexCost('[[](a+)+b]]', 'flat').problem).toContain('a group of varying length is repeated');
+  });
+
+  it.each([
+    ['abc', 4, false],
+    ['a?b', 4, false],
+    ['(a|bc)d', 8, false],
+    ['[0-9.,]{2,}', 3, true],
+  ])('counts the steps of %s', (pattern, steps, hasLoops) => {
+    expect(regexCost(pattern, 'flat')).toEqual({ problem: undefined, steps, hasLoops });
   });
 });
