@@ -17,7 +17,8 @@ const BYTE = 6;
 const BPE = 2;
 const MAX_PIECES = 1 << 20;
 const MAX_PIECE_CHARACTERS = 512;
-const MAX_MERGES = 1 << 22;
+/** Twice those of the largest published vocabularies. */
+const MAX_MERGES = 1 << 20;
 const SPACE = '▁';
 const USE_JSON = 'put the tokenizer.json of the model beside it: it is used if both exist';
 

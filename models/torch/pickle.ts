@@ -54,8 +54,12 @@ export type PickleValue =
   | List
   | Dictionary;
 
-/** Bounds on what a pickle may make, far above those of a checkpoint with MAX_TENSORS tensors. */
-const MAX_OPERATIONS = 1 << 24;
+/**
+ * Bounds on what a pickle may do, make and remember. A tensor takes some 45 operations, 12 texts and containers, and 10
+ * of them are remembered: enough for a file of MAX_TENSORS tensors, little enough for a file of nothing else.
+ */
+const MAX_OPERATIONS = 1 << 22;
+const MAX_MADE = 1 << 19;
 const MAX_DEPTH = 1 << 20;
 const MAX_DIMENSIONS = 16;
 
@@ -82,6 +86,8 @@ export function unpickle(bytes: Buffer, where: string): PickleValue {
 
 class Unpickler {
   private at = 0;
+  /** Texts and containers so far. */
+  private made = 0;
   private readonly stack: PickleValue[] = [];
   private readonly memo = new Map<number, PickleValue>();
   /** Heights of the stack at which lists were opened, each above the one before. */
@@ -132,6 +138,12 @@ class Unpickler {
     this.stack.push(value);
   }
 
+  /** Pushes a value that takes memory of its own. */
+  make(value: PickleValue): void {
+    if (++this.made > MAX_MADE) this.refuse(`more than ${MAX_MADE} texts, tuples, lists and dictionaries`);
+    this.push(value);
+  }
+
   pop(): PickleValue {
     if (this.stack.length === (this.marks.at(-1) ?? 0)) this.refuse('it takes a value that is not there');
     return this.stack.pop()!;
@@ -149,6 +161,7 @@ class Unpickler {
   }
 
   remember(index: number): void {
+    if (this.memo.size > MAX_MADE) this.refuse(`it remembers more than ${MAX_MADE} values`);
     this.memo.set(index, this.stack.at(-1) ?? this.refuse('it remembers a value of an empty stack'));
   }
 
@@ -164,7 +177,7 @@ class Unpickler {
   global(module: PickleValue, attribute: PickleValue): void {
     const name = typeof module === 'string' && typeof attribute === 'string' ? `${module} ${attribute}` : '';
     if (!isAllowed(name)) this.refuse(`it asks for ${quote(name.replace(' ', '.'))}, which is not on the list`);
-    this.push({ kind: 'global', name });
+    this.make({ kind: 'global', name });
   }
 
   setItems(items: readonly PickleValue[]): void {
@@ -185,7 +198,7 @@ class Unpickler {
     const name = isKind(type, 'global') ? STORAGE.exec(type.name)?.[1] : undefined;
     if (tag !== 'storage' || name === undefined || typeof key !== 'string' || !isCount(count))
       this.refuse('a storage is not described as torch.save does it');
-    this.push({ kind: 'storage', type: name, key, count });
+    this.make({ kind: 'storage', type: name, key, count });
   }
 
   reduce(): void {
@@ -195,8 +208,8 @@ class Unpickler {
     const { items } = args;
     if (DICTIONARIES.includes(callee.name)) {
       if (items.length > 0) this.refuse('a dictionary is made from other values');
-      this.push({ kind: 'dict', entries: new Map() });
-    } else if (callee.name === TENSOR) this.push(this.tensor(items));
+      this.make({ kind: 'dict', entries: new Map() });
+    } else if (callee.name === TENSOR) this.make(this.tensor(items));
     else if (callee.name === PARAMETER && isKind(items[0], 'tensor')) this.push(items[0]);
     else this.refuse(`it calls ${quote(callee.name.replace(' ', '.'))} with other values than torch.save does`);
   }
@@ -208,7 +221,9 @@ class Unpickler {
         ? items
         : this.refuse('the sizes of a tensor are not whole numbers');
     };
-    if (!isKind(storage, 'storage') || !isCount(offset)) return this.refuse('a tensor has no storage');
+    if (!isKind(storage, 'storage')) return this.refuse('a tensor has no storage');
+    if (!isCount(offset))
+      return this.refuse(`a tensor starts at element ${quote(offset, 40)} of its storage ${quote(storage.key, 40)}`);
     return { kind: 'tensor', storage, offset, shape: sizes(shape), strides: sizes(strides) };
   }
 
@@ -222,7 +237,7 @@ class Unpickler {
   }
 
   text(count: number, encoding: 'utf8' | 'latin1' = 'utf8'): void {
-    this.push(this.take(count).toString(encoding));
+    this.make(this.take(count).toString(encoding));
   }
 }
 
@@ -231,7 +246,7 @@ const isCount = (value: PickleValue | undefined): value is number =>
 
 const tuple = (machine: Unpickler, count: number): void => {
   const items = Array.from({ length: count }, () => machine.pop()).reverse();
-  machine.push({ kind: 'tuple', items });
+  machine.make({ kind: 'tuple', items });
 };
 
 /** What torch.save's pickles of protocols 2 to 5 are made of, by opcode. */
@@ -255,11 +270,11 @@ const OPERATIONS: ReadonlyMap<number, (machine: Unpickler) => void> = new Map([
   [0x85, (m) => tuple(m, 1)], // TUPLE1
   [0x86, (m) => tuple(m, 2)], // TUPLE2
   [0x87, (m) => tuple(m, 3)], // TUPLE3
-  [0x74, (m) => m.push({ kind: 'tuple', items: m.closeList() })], // TUPLE
-  [0x5d, (m) => m.push({ kind: 'list', items: [] })], // EMPTY_LIST
+  [0x74, (m) => m.make({ kind: 'tuple', items: m.closeList() })], // TUPLE
+  [0x5d, (m) => m.make({ kind: 'list', items: [] })], // EMPTY_LIST
   [0x61, (m) => m.append([m.pop()])], // APPEND
   [0x65, (m) => m.append(m.closeList())], // APPENDS
-  [0x7d, (m) => m.push({ kind: 'dict', entries: new Map() })], // EMPTY_DICT
+  [0x7d, (m) => m.make({ kind: 'dict', entries: new Map() })], // EMPTY_DICT
   [0x73, (m) => m.setItems([m.pop(), m.pop()].reverse())], // SETITEM
   [0x75, (m) => m.setItems(m.closeList())], // SETITEMS
   [0x71, (m) => m.remember(m.take(1)[0]!)], // BINPUT

@@ -12,7 +12,7 @@ import { readZipDirectory, type ZipEntry } from './zip.js';
 
 /** Bounds on one file, far above real ones. */
 const MAX_PICKLE_BYTES = 64 << 20;
-const MAX_TENSORS = 1 << 16;
+const MAX_TENSORS = 1 << 15;
 
 interface Element {
   readonly dtype: string;

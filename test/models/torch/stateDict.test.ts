@@ -110,10 +110,20 @@ describe('readTorchFile', () => {
     expect(refusal(withPickle(Buffer.from(pickle, 'latin1')))).toContain(wanted);
   });
 
+  it.each([
+    ['dictionaries', Buffer.alloc(1 << 20, '}'), 'more than 524288 texts, tuples, lists and dictionaries'],
+    ['tuples', Buffer.from(`)${'\u0085'.repeat(1 << 20)}`, 'latin1'), 'more than 524288 texts, tuples'],
+    ['empty texts', Buffer.concat(Array<Buffer>(1 << 20).fill(Buffer.from('\u008c\0', 'latin1'))), 'more than 524288'],
+    ['places in the memo', Buffer.from(`}${'\u0094'.repeat(1 << 20)}`, 'latin1'), 'remembers more than 524288 values'],
+    ['operations', Buffer.from('N0'.repeat(1 << 22), 'latin1'), 'more than 4194304 operations'],
+  ])('refuses a pickle of too many %s', (_, pickle, wanted) => {
+    expect(refusal(withPickle(pickle))).toContain(wanted);
+  });
+
   it.each<[string, Partial<WrittenTensor>, string]>([
     ['more than its storage', { shape: [2, 4] }, '[2,4] from element 0 on is more than its storage holds'],
     ['beyond its storage', { offset: 1 }, 'from element 1 on is more'],
-    ['a negative offset', { offset: -1 }, 'a tensor has no storage'],
+    ['a negative offset', { offset: -1 }, 'a tensor starts at element -1 of its storage "0"'],
     ['transposed', { shape: [3, 2], strides: [1, 3] }, 'its rows do not lie one after another'],
     ['overlapping rows', { strides: [1, 1] }, 'its rows do not lie one after another'],
     ['a storage that is not there', { storage: '7' }, 'its storage "7" is not in the archive'],
