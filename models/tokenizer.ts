@@ -12,7 +12,8 @@ import { convertGgufTokenizer, describeGgufTokenizer } from './ggufTokenizer.js'
 import { convertSentencePiece, parseSentencePiece, type SpecialTokens } from './sentencepiece.js';
 import { cuttableTexts, encodeSharing, SPACE, type Around } from './sharedHeads.js';
 import { cutsOf, mayCutLines, SharedLines } from './sharedLines.js';
-import { parseTokenizerJson, writeTokenizerJson, type Beside, type TokenizerJson } from './tokenizerJson.js';
+import type { Beside } from './tokenizerBeside.js';
+import { parseTokenizerJson, writeTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
 import { pieceId } from './tokenizerModels.js';
 import { findGgufModel } from './weightFiles.js';
 

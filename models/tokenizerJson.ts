@@ -9,19 +9,24 @@ import { isGiven, isRecord, parseJson, quote } from '../system/json.js';
 import { regexProblem } from '../system/boundedRegex.js';
 import { checkCharsmap } from './charsmap.js';
 import { parseDecoders, writeDecoders, type Decoder } from './tokenizerDecoders.js';
-import { MAX_ID, MAX_PIECE, pieceIds, tokenizerModel, type TokenizerModel } from './tokenizerModels.js';
+import { besideOf, postProcessor, type Beside } from './tokenizerBeside.js';
+import {
+  id,
+  MAX_COMPONENTS,
+  MAX_PIECE,
+  pieceIds,
+  plain,
+  sharedId,
+  short,
+  tokenizerModel,
+  type TokenizerModel,
+} from './tokenizerModels.js';
 
 const REFETCH = 'download tokenizer.json again';
 const MAX_ADDED = 1 << 16;
-const MAX_COMPONENTS = 16;
 /** Normalisation may make a text at most this many times longer. */
 const MAX_GROWTH = 64;
 
-const id = z
-  .int()
-  .min(0)
-  .max(MAX_ID - 1);
-const short = z.string().min(1).max(256);
 const regex = z.string().superRefine((pattern, context) => {
   const problem = regexProblem(pattern);
   if (problem !== undefined)
@@ -29,8 +34,6 @@ const regex = z.string().superRefine((pattern, context) => {
 });
 const pattern = z.union([z.strictObject({ String: short }), z.strictObject({ Regex: regex })]);
 const flag = z.boolean().optional();
-const plain = <T extends string>(type: T): z.ZodObject<{ type: z.ZodLiteral<T> }> =>
-  z.object({ type: z.literal(type) });
 
 const charsmap = z.string().superRefine((table, context) => {
   const { problem } = checkCharsmap(table);
@@ -73,21 +76,6 @@ const preTokenizer = z.discriminatedUnion('type', [
     add_prefix_space: flag,
     prepend_scheme: z.enum(['always', 'never', 'first']).optional(),
     split: flag,
-  }),
-]);
-
-const piece = z.union([
-  z.strictObject({ SpecialToken: z.object({ id: short }) }),
-  z.strictObject({ Sequence: z.object({ id: z.enum(['A', 'B']) }) }),
-]);
-const named = z.tuple([short, id]);
-const postProcessor = z.discriminatedUnion('type', [
-  plain('ByteLevel'),
-  z.object({ type: z.enum(['BertProcessing', 'RobertaProcessing']), sep: named, cls: named }),
-  z.object({
-    type: z.literal('TemplateProcessing'),
-    single: z.array(piece).max(MAX_COMPONENTS),
-    special_tokens: z.record(z.string(), z.object({ ids: z.array(id).min(1).max(MAX_COMPONENTS) })),
   }),
 ]);
 
@@ -136,12 +124,6 @@ function growth(component: z.infer<typeof normalizer>): number {
   }
 }
 
-/** Special tokens around a text, each with the ids that it stands for. */
-export interface Beside {
-  readonly before: readonly number[];
-  readonly after: readonly number[];
-}
-
 export interface TokenizerJson {
   readonly added: readonly z.infer<typeof addedToken>[];
   readonly model: TokenizerModel;
@@ -185,6 +167,16 @@ export function parseTokenizerJson(text: string, where: string): TokenizerJson {
 
   const read = check(tokenizerModel, 'type' in stated ? stated : { type: 'BPE', ...stated }, 'model');
   const added = check(z.array(addedToken).max(MAX_ADDED), json['added_tokens'] ?? [], 'added_tokens');
+  const checkIds = (place: string, pieces: Iterable<readonly [string, number]>): void => {
+    const shared = sharedId(pieces);
+    if (shared !== undefined)
+      fail(place, `${shared.pieces.map((each) => quote(each, 60)).join(' and ')} both have the id ${shared.id}`);
+  };
+  if (read.type !== 'Unigram') checkIds('model.vocab', Object.entries(read.vocab));
+  checkIds(
+    'added_tokens',
+    added.map((token) => [token.content, token.id]),
+  );
   const normalizers = list(normalizer, 'normalizer', 'normalizers');
   const longer = normalizers.reduce((product, component) => product * growth(component), 1);
   if (longer > MAX_GROWTH) fail('normalizer', `it may make a text ${longer} times longer; at most ${MAX_GROWTH}`);
@@ -201,37 +193,6 @@ export function parseTokenizerJson(text: string, where: string): TokenizerJson {
     decoders: parseDecoders(json['decoder']),
     vocabSize: [...ids].reduce((largest, each) => Math.max(largest, each), -1) + 1,
   };
-}
-
-/** The tokens that post-processors add before and after every text. */
-function besideOf(processors: readonly z.infer<typeof postProcessor>[], fail: (what: string) => never): Beside {
-  const besides = processors.flatMap((processor): Beside[] => {
-    switch (processor.type) {
-      case 'ByteLevel':
-        return []; // It changes offsets only.
-      case 'BertProcessing':
-      case 'RobertaProcessing':
-        return [{ before: [processor.cls[1]], after: [processor.sep[1]] }];
-      case 'TemplateProcessing': {
-        const { single, special_tokens: special } = processor;
-        const at = single.findIndex((item) => 'Sequence' in item);
-        if (single.filter((item) => 'Sequence' in item).length !== 1)
-          return fail('its template must contain the text exactly once');
-        const idsOf = (items: typeof single): number[] =>
-          items.flatMap((item) =>
-            'SpecialToken' in item
-              ? ((Object.hasOwn(special, item.SpecialToken.id) ? special[item.SpecialToken.id]?.ids : undefined) ??
-                fail(`${quote(item.SpecialToken.id)} is not among its special_tokens`))
-              : [],
-          );
-        return [{ before: idsOf(single.slice(0, at)), after: idsOf(single.slice(at + 1)) }];
-      }
-      default:
-        return processor satisfies never;
-    }
-  });
-  if (besides.length > 1) return fail('several processors add tokens');
-  return besides[0] ?? { before: [], after: [] };
 }
 
 /** The text of a tokenizer.json for the library, made only from checked values. It adds no special tokens. */

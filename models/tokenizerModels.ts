@@ -4,7 +4,10 @@ import { isRecord } from '../system/json.js';
 
 export const MAX_ID = 1 << 22;
 export const MAX_PIECE = 1024;
-const MAX_MERGES = 1 << 22;
+/** Twice those of the largest published vocabularies. */
+const MAX_MERGES = 1 << 20;
+/** Members of a list of components. */
+export const MAX_COMPONENTS = 16;
 /** Log-probabilities of pieces are about -20 to 0. Sums of bounded ones stay finite. */
 const MAX_SCORE = 1e6;
 /** WordPiece compares every part of a word with the vocabulary. */
@@ -43,6 +46,14 @@ const scores = z.custom<readonly (readonly [piece: string, score: number])[]>(
   `expected 1 to ${MAX_ID} pairs of a piece of 1 to ${MAX_PIECE} characters and a score within ±${MAX_SCORE}`,
 );
 
+export const id = z
+  .int()
+  .min(0)
+  .max(MAX_ID - 1);
+export const short = z.string().min(1).max(256);
+/** A component without settings. */
+export const plain = <T extends string>(type: T): z.ZodObject<{ type: z.ZodLiteral<T> }> =>
+  z.object({ type: z.literal(type) });
 const flag = z.boolean().optional();
 const unaffixed = z.literal('').nullish();
 const unknownToken = z.string().max(MAX_PIECE);
@@ -51,15 +62,11 @@ const unigram = z
   .object({
     type: z.literal('Unigram'),
     /** The piece that stands for what no piece covers. A text that needs it where it is absent is refused. */
-    unk_id: z
-      .int()
-      .min(0)
-      .max(MAX_ID - 1)
-      .nullish(),
+    unk_id: id.nullish(),
     byte_fallback: flag,
     vocab: scores,
   })
-  .refine(({ unk_id: id, vocab: pieces }) => (id ?? 0) < pieces.length, {
+  .refine(({ unk_id: unknown, vocab: pieces }) => (unknown ?? 0) < pieces.length, {
     path: ['unk_id'],
     message: 'it is not in the vocabulary',
   });
@@ -98,10 +105,23 @@ export type TokenizerModel = z.infer<typeof tokenizerModel>;
 /** The id of a piece; undefined where the model has no such piece. */
 export function pieceId(model: TokenizerModel, piece: string): number | undefined {
   if (model.type !== 'Unigram') return Object.hasOwn(model.vocab, piece) ? model.vocab[piece] : undefined;
-  const id = model.vocab.findIndex(([text]) => text === piece);
-  return id === -1 ? undefined : id;
+  const at = model.vocab.findIndex(([text]) => text === piece);
+  return at === -1 ? undefined : at;
 }
 
 /** The ids of all pieces. A Unigram model numbers its pieces in order. */
 export const pieceIds = (model: TokenizerModel): number[] =>
   model.type === 'Unigram' ? [...model.vocab.keys()] : Object.values(model.vocab);
+
+/** Two different pieces with one id; undefined if there are none. */
+export function sharedId(
+  pieces: Iterable<readonly [piece: string, id: number]>,
+): { readonly id: number; readonly pieces: readonly [string, string] } | undefined {
+  const texts = new Map<number, string>();
+  for (const [piece, id] of pieces) {
+    const other = texts.get(id);
+    if (other !== undefined && other !== piece) return { id, pieces: [other, piece] };
+    texts.set(id, piece);
+  }
+  return undefined;
+}

@@ -67,6 +67,21 @@ describe('parseTokenizerJson', () => {
     ['a huge id', { added_tokens: [{ id: 2 ** 40, content: 'x' }] }, 'added_tokens'],
     ['an empty added token', { added_tokens: [{ id: 3, content: '' }] }, 'added_tokens'],
     ['an id that is text', { model: { type: 'BPE', vocab: { a: 'b' }, merges: [] } }, 'model.vocab'],
+    [
+      'two pieces of one id',
+      { model: { type: 'BPE', vocab: { a: 0, b: 0 }, merges: [] } },
+      '"a" and "b" both have the id 0',
+    ],
+    [
+      'two added tokens of one id',
+      {
+        added_tokens: [
+          { id: 9, content: '<x>' },
+          { id: 9, content: '<y>' },
+        ],
+      },
+      'added_tokens: "<x>" and "<y>" both have the id 9',
+    ],
     ['a merge of three', { model: { type: 'BPE', vocab: { a: 0 }, merges: ['a b c'] } }, 'model.merges'],
     ['another model', { model: { type: 'Lattice', vocab: [] } }, '"Lattice" is not supported'],
     ['no pieces', { model: { type: 'Unigram', unk_id: 0, vocab: [] } }, 'model.vocab'],
