@@ -165,7 +165,7 @@ export interface ModelFlags {
 
 /** --quantize names a precision of its own. */
 function precisionOf(precision: string | undefined, quantize: string | undefined): Precision {
-  if (precision !== undefined && quantize !== undefined)
+  if (precision !== undefined && precision !== 'auto' && quantize !== undefined)
     throw new UsageError('--precision and --quantize both say what is multiplied', 'leave one of them out');
   if (quantize !== undefined) return choice('--quantize', quantize, QUANTISED);
   return precision === undefined ? 'auto' : choice('--precision', precision, PRECISIONS);

@@ -3,7 +3,7 @@
  * fingerprint.
  */
 import { createHash } from 'node:crypto';
-import { dirname, resolve } from 'node:path';
+import { basename, dirname, resolve } from 'node:path';
 import { UserError } from '../errors.js';
 import { checkTensors } from './checkTensors.js';
 import { configPathOf, describeGgufModel, loadModel, readConfig, readModel } from './config.js';
@@ -17,6 +17,7 @@ import type { WeightFile } from './family/weightFile.js';
 import { readGgufFiles } from './gguf/files.js';
 import { describeGguf } from './gguf/settings.js';
 import { blockSchemes, ggufName, namedTensors } from './gguf/tensorNames.js';
+import { partName } from './meta/partFiles.js';
 import { mergeParts } from './meta/parts.js';
 import { joinedVectors, placesOf, type StoredTensor } from './family/storedTensors.js';
 import {
@@ -85,6 +86,8 @@ interface Source {
   readonly configPath: string;
   /** What describes the model, for messages. */
   readonly describedBy: string;
+  /** What to do where its weights are not those of the model. */
+  readonly hint: string;
   /** The model, where its weights are of this type. */
   readonly model: (dtype?: FormatName) => Model;
   readonly headers: readonly WeightFile[];
@@ -102,6 +105,13 @@ interface Source {
 
 const shown = (name: string): string => quote(name, 120).slice(1, -1);
 
+/** Parts of a model as Meta publishes it carry no number of parts: nothing says that the last one is missing. */
+const hintOf = (headers: readonly WeightFile[]): string =>
+  headers.some(({ file }) => file.endsWith('.pth'))
+    ? `if the model is published in more parts, download ${partName(headers.length)} and those behind it; ` +
+      'else download params.json and the weights again'
+    : 'compare config.json with the weights, or download both again from one revision';
+
 function folderSource(dir: string): Source {
   const checked = loadModel(dir); // An unsupported architecture is reported before anything about its weights.
   const configPath = configPathOf(dir);
@@ -110,7 +120,8 @@ function folderSource(dir: string): Source {
   return {
     path: dir,
     configPath,
-    describedBy: 'config.json',
+    describedBy: basename(configPath),
+    hint: hintOf(headers),
     model: (dtype) => (dtype === undefined ? checked : loadModel(dir, dtype)),
     headers,
     found: isInParts ? mergeParts(headers, shapesOf(checked)) : tensorsOf(headers, checked.isWrapped === true),
@@ -131,6 +142,7 @@ function ggufSource(file: string): Source {
     path: file,
     configPath: file,
     describedBy: 'its metadata',
+    hint: 'download the file again, or convert the model again with a current converter',
     // Where weights are quantised, those of the published checkpoint were not: nearly all are in bf16.
     model: (dtype = 'bf16') => describeGgufModel(json, file, dtype, ways),
     headers,
@@ -163,9 +175,7 @@ export function openCheckpoint(path: string): Checkpoint {
     throw new UserError(
       `${source.path}: the weights are not the model that ${describedBy} describes:\n  ` +
         `${problems.join('\n  ')}${source.strays()}`,
-      gguf === undefined
-        ? 'compare config.json with the weights, or download both again from one revision'
-        : 'download the file again, or convert the model again with a current converter',
+      source.hint,
     );
   }
   const [first] = checked.tensors;

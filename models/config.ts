@@ -6,7 +6,7 @@ import { fileSize, readJsonObject } from '../system/read.js';
 import type { Json, Model, StoredWays } from './family/model.js';
 import { meta } from './meta/index.js';
 import { countParts, FIRST_PART } from './meta/partFiles.js';
-import { configOfParams, isMetaParams } from './meta/params.js';
+import { configOfParams, inParamsWords, isMetaParams } from './meta/params.js';
 import { findArchitecture } from './registry.js';
 import { readTorchFile } from './torch/stateDict.js';
 import type { FormatName } from '../ir/storage.js';
@@ -24,12 +24,22 @@ const OTHER_MODEL =
  */
 export function describeModel(json: unknown, where: string, fallbackDType: FormatName = 'f32', rows?: number): Model {
   if (!isRecord(json)) throw new UserError(`${where}: expected a JSON object, got ${quote(json)}`);
-  if (isMetaParams(json)) return meta.describe(configOfParams(json, where, rows), where, fallbackDType);
+  if (isMetaParams(json)) return describeMeta(json, where, fallbackDType, rows);
   const text = textConfig(json, where);
   if (text === undefined) return findArchitecture(json, where).describe(json, where, fallbackDType);
   const place = `${where}: text_config`;
   const model = findArchitecture(text, place).describe(text, place, fallbackDType);
   return { ...model, summary: `the language model of a multimodal one, ${model.summary}`, isWrapped: true };
+}
+
+function describeMeta(json: Json, where: string, fallbackDType: FormatName, rows: number | undefined): Model {
+  try {
+    return meta.describe(configOfParams(json, where, rows), where, fallbackDType);
+  } catch (error) {
+    if (!(error instanceof UserError) || !error.message.startsWith(where)) throw error;
+    const problem = error.message.slice(where.length);
+    throw new UserError(`${where}${inParamsWords(problem)}`, error.hint, { cause: error });
+  }
 }
 
 /** The model that the metadata of a GGUF file describes, in the words of config.json. Throws UserError, one line. */

@@ -65,6 +65,21 @@ const REFETCH = 'download tokenizer.json again';
 
 const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
+/** What to do about a tokenizer that the library does not take. */
+const AGAIN: Readonly<Record<TokenizerSpec['kind'], string>> = {
+  file: REFETCH,
+  json: REFETCH,
+  sentencepiece: 'download tokenizer.model again',
+  gguf: 'convert the model again with a current converter, or use its Hugging Face checkpoint',
+};
+
+/** The library names a place in the text that was written for it, which says nothing of the file. */
+function whyUnreadable(error: unknown): string {
+  const problem = message(error).replace(/ at line \d+ column \d+$/, '');
+  const piece = /^Token `(.*)` out of vocabulary$/s.exec(problem)?.[1];
+  return piece === undefined ? quote(problem, 200) : `a merge needs ${quote(piece)}, which is not in the vocabulary`;
+}
+
 function describe(spec: TokenizerSpec): string {
   return spec.kind === 'json' ? spec.where : spec.path;
 }
@@ -231,7 +246,7 @@ export function createTokenizer(spec: TokenizerSpec): Tokenizer {
   try {
     return wrap(createNative(json), { before, after }, json, spec);
   } catch (error) {
-    throw new UserError(`${where}: not a tokenizer that can be read: ${quote(message(error), 200)}`, REFETCH, {
+    throw new UserError(`${where}: not a tokenizer that can be read: ${whyUnreadable(error)}`, AGAIN[spec.kind], {
       cause: error,
     });
   }

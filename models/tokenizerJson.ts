@@ -159,7 +159,7 @@ export function parseTokenizerJson(text: string, where: string): TokenizerJson {
     const path = issue?.path.map(String).join('.') ?? '';
     return fail(
       `${place}${path === '' ? '' : `.${quote(path).slice(1, -1)}`}`,
-      `${type}${quote(issue?.message, 200).slice(1, -1)}`,
+      `${type}${quote(issue?.message.replace(/, received undefined$/, ', got nothing'), 200).slice(1, -1)}`,
     );
   };
   const list = <T>(schema: z.ZodType<T>, place: string, key: string): T[] =>

@@ -7,15 +7,22 @@ export const MAX_JSON_DEPTH = 200;
 /** JSON.stringify is recursive and JSON.parse is not: a deep value from a hostile file must not overflow the stack. */
 function stringify(value: unknown): string {
   try {
-    return JSON.stringify(value);
+    // JSON has no word for 1e400, which is read as Infinity, nor for NaN, and would print null.
+    return JSON.stringify(value, (_, each: unknown) =>
+      typeof each === 'number' && !Number.isFinite(each) ? `\u0001${each}\u0001` : each,
+    ).replaceAll(/"\\u0001(-?Infinity|NaN)\\u0001"/g, '$1');
   } catch (error) {
     if (error instanceof RangeError) return '(nested too deeply to show)';
     throw error;
   }
 }
 
-/** A value from a file, safe to show in a message: quoted, clipped, without terminal control characters. */
+/**
+ * A value from a file, safe to show in a message: quoted, clipped, without terminal control characters. A value that is
+ * not there is "nothing".
+ */
 export function quote(value: unknown, limit = 60): string {
+  if (value === undefined) return 'nothing';
   const text = typeof value === 'string' || typeof value === 'object' ? stringify(value) : String(value);
   const clipped = text.length > limit ? `${text.slice(0, limit)}…` : text;
   return clipped.replace(

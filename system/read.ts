@@ -8,7 +8,10 @@ import { isRecord, parseJson, quote } from './json.js';
 export function fileSize(path: string, hint?: string): number | undefined {
   try {
     const stat = statSync(path);
-    if (!stat.isFile()) throw new UserError(`${path}: not a regular file`, hint);
+    if (!stat.isFile()) {
+      const what = stat.isDirectory() ? 'a folder' : stat.isFIFO() ? 'a pipe' : 'a device or socket';
+      throw new UserError(`${path}: not a regular file but ${what}`, hint ?? 'put the file itself there');
+    }
     return stat.size;
   } catch (error) {
     if (error instanceof UserError) throw error;

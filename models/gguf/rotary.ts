@@ -17,6 +17,18 @@ function factorOf(facts: Facts, type: string): number {
   return factor ?? facts.refuse(`${facts.key('rope.scaling.type')} is ${type}, and no factor is given`);
 }
 
+/** The factors in a tensor, one for each frequency; undefined if there is no such tensor. */
+function factorsIn(facts: Facts, tensor: string, frequencies: number): readonly number[] | undefined {
+  const factors = facts.values(tensor);
+  if (factors === undefined) return undefined;
+  if (factors.length !== frequencies)
+    facts.refuse(`tensor ${tensor} has ${factors.length} numbers, and rotary embedding turns ${frequencies} pairs`);
+  const stray = factors.findIndex((factor) => !(factor >= FACTOR[0] && factor <= FACTOR[1]));
+  if (stray !== -1)
+    facts.refuse(`tensor ${tensor}: number ${stray} is ${factors[stray]}; expected ${FACTOR[0]} to ${FACTOR[1]}`);
+  return factors;
+}
+
 /** Frequencies divided by the numbers of a tensor, for texts of up to `positions` tokens. */
 const divided = (factors: readonly number[], positions: number, attention: number): Json => ({
   rope_type: 'longrope',
@@ -44,7 +56,7 @@ function readYarn(facts: Facts): Json {
 }
 
 /** rope_scaling of config.json; undefined if positions are not stretched. Throws UserError for what is not known. */
-function readScaling(facts: Facts): Json | undefined {
+function readScaling(facts: Facts, frequencies: number): Json | undefined {
   const { metadata } = facts;
   const type = metadata.text(facts.key('rope.scaling.type')) ?? 'none';
   const positions = facts.required('context_length', 1, MOST_POSITIONS);
@@ -52,7 +64,7 @@ function readScaling(facts: Facts): Json | undefined {
   metadata.flag(facts.key('rope.scaling.finetuned'));
   const original = facts.whole('rope.scaling.original_context_length', 1, MOST_POSITIONS);
   const attention = facts.number('rope.scaling.attn_factor', ...FACTOR) ?? 1;
-  const [all, short] = [facts.values(FACTORS.all), facts.values(FACTORS.short)];
+  const [all, short] = [FACTORS.all, FACTORS.short].map((tensor) => factorsIn(facts, tensor, frequencies));
   if (all !== undefined) {
     if (type !== 'none' || short !== undefined) facts.refuse(`${FACTORS.all} beside scaling of type ${type}`);
     return divided(all, positions, 1);
@@ -77,10 +89,13 @@ function readScaling(facts: Facts): Json | undefined {
   }
 }
 
-/** Rotary settings: the same for all layers, or others for those with a window. */
-export function readRotary(facts: Facts, hasWindowTheta: boolean): Json {
+/**
+ * Rotary settings: the same for all layers, or others for those with a window. `frequencies`: pairs of dimensions that
+ * are turned.
+ */
+export function readRotary(facts: Facts, hasWindowTheta: boolean, frequencies: number): Json {
   const theta = facts.number('rope.freq_base', 1, 1e12) ?? 10_000;
-  const scaling = readScaling(facts);
+  const scaling = readScaling(facts, frequencies);
   // Families may have a value of their own for files that do not say it outside of the scaling.
   const original = scaling?.['original_max_position_embeddings'];
   const context = original === undefined ? {} : { original_max_position_embeddings: original };

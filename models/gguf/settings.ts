@@ -60,6 +60,7 @@ function readSettings(facts: Facts, { settings, partKey, hasWindowTheta = false 
   const epsilons = ['layer_norm_rms_epsilon', 'layer_norm_epsilon'].map((key) =>
     facts.number(`attention.${key}`, 0, 0.1),
   );
+  const turned = facts.whole('rope.dimension_count', 2, 1024) ?? headDim;
   const shape: Shape = { hidden, heads, headDim, layers };
   return {
     hidden_size: hidden,
@@ -74,15 +75,14 @@ function readSettings(facts: Facts, { settings, partKey, hasWindowTheta = false 
     layer_norm_eps: epsilons[1],
     tie_word_embeddings: !facts.has('output.weight'),
     ...endsOfTexts(facts),
-    ...readRotary(facts, hasWindowTheta),
-    ...turnedPart(facts, headDim, partKey),
+    ...readRotary(facts, hasWindowTheta, turned / 2),
+    ...turnedPart(facts, headDim, turned, partKey),
     ...settings(facts, shape),
   };
 }
 
 /** The part of each head that is turned. */
-function turnedPart(facts: Facts, headDim: number, partKey: GgufArchitecture['partKey']): Json {
-  const turned = facts.whole('rope.dimension_count', 2, 1024) ?? headDim;
+function turnedPart(facts: Facts, headDim: number, turned: number, partKey: GgufArchitecture['partKey']): Json {
   if (partKey !== undefined && turned <= headDim) return { [partKey]: turned / headDim };
   if (turned !== headDim) facts.refuse(`${facts.key('rope.dimension_count')} is ${turned}, and heads have ${headDim}`);
   return {};

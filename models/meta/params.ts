@@ -77,6 +77,18 @@ function scaling(params: Params, where: string): Json {
 export const isMetaParams = (json: Json): boolean =>
   'dim' in json && 'n_layers' in json && !('architectures' in json) && !('model_type' in json);
 
+const SAID: Readonly<Record<string, string>> = {
+  hidden_size: 'dim',
+  num_hidden_layers: 'n_layers',
+  num_attention_heads: 'n_heads',
+  num_key_value_heads: 'n_kv_heads',
+  rms_norm_eps: 'norm_eps',
+  max_position_embeddings: 'max_seq_len',
+};
+
+/** A message about settings of config.json in the words of params.json. */
+export const inParamsWords = (message: string): string => message.replaceAll(/\b\w+\b/g, (word) => SAID[word] ?? word);
+
 /**
  * The settings of `params` under the names of config.json. `rows`: those of the embedding table, for files whose
  * vocab_size is −1, as it is where the tokenizer decides. Throws UserError, one line.

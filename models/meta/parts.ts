@@ -63,7 +63,7 @@ function merge(parts: readonly [PartEntry, ...PartEntry[]], wanted: readonly num
     throw new UserError(
       `${where} has shape [${shape.slice(0, 8).join(', ')}] in each of ${parts.length} parts, ` +
         `which do not make up [${wanted.join(', ')}]`,
-      'compare params.json with the weights, or download both again from one revision',
+      'if it is published in more parts, download the missing ones; else download params.json and all parts again',
     );
   const tiles = parts.map(({ file, offset }, i): FileTile => ({
     file,

@@ -18,10 +18,9 @@ export class Settings {
   }
 
   refuse(key: string, wanted: string): never {
-    throw new UserError(
-      `${this.where}: ${key} ${quote(this.json[key])} is not supported; supported: ${wanted}`,
-      OTHER_WEIGHTS,
-    );
+    const value = this.json[key];
+    const problem = value === undefined ? 'is missing' : `${quote(value)} is not supported`;
+    throw new UserError(`${this.where}: ${key} ${problem}; supported: ${wanted}`, OTHER_WEIGHTS);
   }
 
   isGiven(key: string): boolean {

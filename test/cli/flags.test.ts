@@ -71,6 +71,12 @@ describe('run', () => {
     });
   });
 
+  it('takes what --quantize says where --precision is auto', async () => {
+    const flags = ['--quantize', 'int8', '--precision'];
+    expect(await requestOf(...flags, 'auto')).toMatchObject({ precision: 'int8' });
+    expect((await runCli([...RUN, ...flags, 'f32'])).stderr).toContain('both say what is multiplied');
+  });
+
   it('hands over every flag', async () => {
     const { signal: _, ...request } = await requestOf(
       '--sharing',

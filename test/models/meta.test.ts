@@ -1,5 +1,5 @@
 /** Checkpoints as Meta publishes them: their settings, names and order of rows. */
-import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../models/checkpoint.js';
@@ -49,7 +49,7 @@ describe('params.json', () => {
     [{ dim: 0 }, 'params.json: dim: expected a whole number from 1 to 65536, got 0'],
     [{ n_layers: 'x' }, 'params.json: n_layers: expected a whole number from 1 to 1024, got "x"'],
     [{ moe: { num_experts: 8 } }, 'params.json: moe: unknown setting, got {"num_experts":8}'],
-    [{ n_kv_heads: 5 }, 'num_attention_heads 32 is not a multiple of num_key_value_heads 5'],
+    [{ n_kv_heads: 5 }, 'n_heads 32 is not a multiple of n_kv_heads 5'],
     [{ vocab_size: -1 }, 'params.json: vocab_size is -1, and no weights say how many tokens there are'],
     [{ dim: 2048, use_scaled_rope: true }, 'rope_scaling_factor does not say by how much'],
     [{ ffn_dim_multiplier: 'x' }, 'params.json: ffn_dim_multiplier: expected a number'],
@@ -103,6 +103,15 @@ describe('a folder as Meta publishes it', () => {
     expect(userError(() => openCheckpoint(folder('layers.0.ffn_norm.weight'))).message).toContain(
       'layers.0.ffn_norm.weight: missing',
     );
+  });
+
+  it('says that a part may be missing where the weights are smaller than the model', () => {
+    const dir = inParts(2);
+    rmSync(join(dir, 'consolidated.01.pth'));
+    const { message, hint } = userError(() => openCheckpoint(dir));
+    expect(message).toContain('the weights are not the model that params.json describes');
+    expect(message).not.toContain('config.json');
+    expect(hint).toContain('if the model is published in more parts, download consolidated.01.pth');
   });
 });
 

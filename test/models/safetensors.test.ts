@@ -117,7 +117,9 @@ describe('readSafetensorsHeader', () => {
     expect(userError(() => readSafetensorsHeader('/nowhere/model.safetensors')).message).toBe(
       '/nowhere/model.safetensors: no such file',
     );
-    expect(userError(() => readSafetensorsHeader(temporaryFolder())).message).toContain('not a regular file');
+    expect(userError(() => readSafetensorsHeader(temporaryFolder())).message).toContain(
+      'not a regular file but a folder',
+    );
     const notUtf8 = safetensors('{"a":"xx"}', 0);
     notUtf8[8 + 6] = 0xff;
     expect(refusal(notUtf8).message).toContain('header: not valid UTF-8');

@@ -36,6 +36,8 @@ describe('parseJson', () => {
 describe('quote', () => {
   it('shows values that cannot be printed', () => {
     expect(quote(JSON.parse(nested(100_000)))).toBe('(nested too deeply to show)');
+    expect(quote(undefined)).toBe('nothing');
+    expect(quote(JSON.parse('[1e400, -1e400, "Infinity"]'))).toBe('[Infinity,-Infinity,"Infinity"]');
     expect(quote('\u202eabc')).toBe('"\\u202eabc"');
   });
 });

@@ -50,6 +50,14 @@ describe('settings of a GGUF file', () => {
     expect(rotaryTables(config).rotary.factor).toBe(1);
   });
 
+  it.each([
+    [[1], 'tensor rope_freqs.weight has 1 numbers, and rotary embedding turns 2 pairs'],
+    [[1, 0], 'tensor rope_freqs.weight: number 1 is 0; expected 0.000001 to 1000000'],
+    [[Number.NaN, 1], 'tensor rope_freqs.weight: number 0 is NaN'],
+  ])('refuse the frequencies %j', (values, wanted) => {
+    expect(refusal(SMALL, {}, [factors('rope_freqs.weight', values)])).toContain(wanted);
+  });
+
   it('take the short factors of LongRoPE, with the context that they are for', () => {
     const phi: Json = { ...SMALL, model_type: 'phi3', num_key_value_heads: 2, sliding_window: null };
     const pairs: GgufPairs = {
