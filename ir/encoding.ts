@@ -102,6 +102,8 @@ export interface FilePart {
   /** Bytes from the start of the file. */
   readonly offset: number;
   readonly byteLength: number;
+  /** The tensor's name in the file, for messages. */
+  readonly tensor?: string;
 }
 
 const inOrder = (count: number): readonly number[] => Array.from({ length: count }, (_, i) => i);

@@ -4,7 +4,8 @@ import { PART_NAMES } from '../ir/encoding.js';
 import { FORMATS } from '../ir/storage.js';
 import type { EncodedMatrix, NativeMemory } from './addon.js';
 import type { FileMappings } from './files.js';
-import type { EncodedSource } from './tensorSource.js';
+import { quote } from '../system/json.js';
+import type { EncodedSource, TensorSource } from './tensorSource.js';
 
 /** The whole matrix of an encoded tensor. Throws UserError where a file is missing or cut off. */
 export function encodedMatrix(source: EncodedSource, name: string, files: FileMappings): EncodedMatrix {
@@ -30,14 +31,32 @@ export function encodedMatrix(source: EncodedSource, name: string, files: FileMa
 const isDamaged = (error: unknown): error is Error =>
   error instanceof Error && 'code' in error && error.code === 'WEIGHTS_DAMAGED';
 
-/** `load`, with what the addon finds in encoded weights as UserError. */
-export async function orDamaged<T>(load: () => Promise<T>): Promise<T> {
+/** What the addon says of a tensor: of one of its scales, or of the groups of its columns. */
+const FOUND = /^Tensor (.+): ((?:(the scale)|column|group) .+)$/s;
+
+/** The message of the addon with the file, and the tensor's name there. */
+function located(message: string, sourceOf: (tensor: string) => TensorSource | undefined): string {
+  const [, name = '', problem = '', ofScale] = FOUND.exec(message) ?? [];
+  const source = sourceOf(name);
+  if (source?.kind !== 'encoded') return message;
+  const { scales, groups, blocks } = source.parts;
+  const part = blocks ?? (ofScale === undefined ? groups : scales);
+  return part === undefined ? message : `${part.file}: tensor ${quote(part.tensor ?? name, 120)}: ${problem}`;
+}
+
+/** `load`, with what the addon finds in encoded weights as UserError. `sourceOf`: where a tensor is from. */
+export async function orDamaged<T>(
+  load: () => Promise<T>,
+  sourceOf: (tensor: string) => TensorSource | undefined,
+): Promise<T> {
   try {
     return await load();
   } catch (error) {
     if (!isDamaged(error)) throw error;
-    throw new UserError(`${error.message}.`, 'The checkpoint is damaged, or was quantised wrongly: get another one.', {
-      cause: error,
-    });
+    throw new UserError(
+      located(error.message, sourceOf),
+      'the checkpoint is damaged, or was quantised wrongly: download it again, or use another one',
+      { cause: error },
+    );
   }
 }

@@ -67,9 +67,9 @@ function encodedPlaces(
   });
 }
 
-function scaleOfPart({ file, offset, byteLength }: FilePart, i: number, count: number): FilePart {
-  const own = byteLength / count;
-  return { file, offset: offset + i * own, byteLength: own };
+function scaleOfPart(scales: FilePart, i: number, count: number): FilePart {
+  const own = scales.byteLength / count;
+  return { ...scales, offset: scales.offset + i * own, byteLength: own };
 }
 
 function placeOfPart(whole: WholeTensor, part: TensorPart, format: FormatName): TensorLocation {

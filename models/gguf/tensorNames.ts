@@ -37,24 +37,28 @@ export function namedTensors(headers: readonly GgufHeader[], names: ModuleNames)
       const name = foreignName(entry.name, names) ?? entry.name;
       const [count = 1, ...shape] = entry.shape;
       if (!name.includes(EACH) || count > MOST_EACH || shape.length === 0) {
-        found.set(name, stored({ ...entry, name, file, shape: rowOf(name, entry.shape) }));
+        found.set(name, stored({ ...entry, name, file, shape: rowOf(name, entry.shape) }, entry.name));
         continue;
       }
       const bytes = byteLength / count;
       for (let i = 0; i < count; i++) {
         const each = name.replace(EACH, String(i));
-        found.set(each, stored({ ...entry, name: each, file, shape, offset: offset + i * bytes, byteLength: bytes }));
+        const own = { ...entry, name: each, file, shape, offset: offset + i * bytes, byteLength: bytes };
+        found.set(each, stored(own, entry.name));
       }
     }
   return found;
 }
 
-/** Matrices of blocks are decoded as F32. Vectors are never stored so: they keep the name of their type. */
-function stored(tensor: WholeTensor): StoredTensor {
+/**
+ * Matrices of blocks are decoded as F32. Vectors are never stored so: they keep the name of their type. `inFile`: the
+ * tensor's name there.
+ */
+function stored(tensor: WholeTensor, inFile: string): StoredTensor {
   const { name, dtype, shape, file, offset, byteLength } = tensor;
   const block = blockOf(dtype);
   if (block === undefined || shape.length !== 2) return tensor;
-  const places = { blocks: { file, offset, byteLength } };
+  const places = { blocks: { file, offset, byteLength, tensor: inFile } };
   return { name, dtype: 'F32', shape, encoding: { kind: 'blocks', block }, places, hasScalePerPart: false };
 }
 

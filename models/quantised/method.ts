@@ -99,8 +99,8 @@ export class QuantisedModule {
         `shape [${entry.shape.slice(0, 8).join(', ')}], but its configuration requires [${shapes[0]!.join(', ')}]`,
       );
     this.read.add(`${this.name}.${tensor}`);
-    const { file, offset, byteLength } = entry;
-    return { file, offset, byteLength };
+    const { file, offset, byteLength, name } = entry;
+    return { file, offset, byteLength, tensor: name };
   }
 
   /** Scales, and their type. */

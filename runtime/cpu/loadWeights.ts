@@ -108,7 +108,10 @@ async function packWeight(
     ...(columnOffset === undefined ? {} : { columnOffset }),
     target: { memory: target, offset: weight.offset, bytes: weight.bytes },
   };
-  await orDamaged(async () => loadAddon().pack(pool, job));
+  await orDamaged(
+    async () => loadAddon().pack(pool, job),
+    (tensor) => weight.sources[sources.findIndex((source) => source.tensor === tensor)],
+  );
 }
 
 function advise(weight: PackedWeight | undefined, files: FileMappings, advice: 'willneed' | 'dontneed'): void {

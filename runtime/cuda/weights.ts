@@ -20,6 +20,7 @@ import type {
 } from './addon.js';
 import { encodedMatrix, orDamaged } from '../encodedMatrix.js';
 import type { EncodedMatrix, NativeMemory } from '../addon.js';
+import type { EncodedSource } from '../tensorSource.js';
 import type { LoadPlan, Piece, Step } from './loadPlan.js';
 import { PACK_ENTRIES } from './packKernels.js';
 
@@ -168,7 +169,10 @@ class Loading {
     const stopWatching = onProgress === undefined ? undefined : this.watch(onProgress);
     let times: CudaUploadTimes;
     try {
-      times = await orDamaged(async () => this.upload.load(this.program, this.steps));
+      times = await orDamaged(
+        async () => this.upload.load(this.program, this.steps),
+        (tensor) => this.encodedSource(tensor),
+      );
     } catch (error) {
       if (!isUnreadableFile(error)) throw error;
       throw new UserError(`${error.message}.`, 'Is the checkpoint whole, and the disk? Download it again if not.', {
@@ -225,6 +229,12 @@ class Loading {
         }));
       return { parts, launches: { first, end }, after };
     });
+  }
+
+  private encodedSource(tensor: string): EncodedSource | undefined {
+    for (const { upload } of this.request.loadPlan.steps.flatMap((step) => step.pieces))
+      if (upload?.name === tensor && typeof upload.file !== 'string') return upload.file;
+    return undefined;
   }
 
   private sourceOf({ file, name, offset, bytes }: Upload): { source: NativeMemory } | { encoded: EncodedMatrix } {

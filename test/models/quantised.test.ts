@@ -98,6 +98,24 @@ describe('quantised checkpoints', () => {
     await expectMeant(config, FORMATS[format]!);
   });
 
+  it('name the tensor of the file whose bytes are damaged', async () => {
+    const damaged = (part: string, bytes: (count: number) => Uint8Array): Promise<unknown> => {
+      const name = `model.layers.0.self_attn.qkv_proj.${part}`;
+      const { dir } = write(PHI, FORMATS['gptq by activation']!, (tensors) => {
+        const tensor = tensors.get(name)!;
+        tensors.set(name, { ...tensor, bytes: bytes(tensor.bytes.length) });
+      });
+      return loadAll(openCheckpoint(dir));
+    };
+    const file = String.raw`model\.safetensors: tensor "model\.layers\.0\.self_attn\.qkv_proj\.`;
+    await expect(damaged('scales', (count) => new Uint8Array(count))).rejects.toThrow(
+      new RegExp(`${file}scales": the scale of row \\d+, column \\d+ is 0$`),
+    );
+    await expect(damaged('g_idx', (count) => new Uint8Array(count).fill(0x7f))).rejects.toThrow(
+      new RegExp(`${file}g_idx": column 0 is in group \\d+ of \\d+$`),
+    );
+  });
+
   it('say how they are stored, keep scales of activations, and differ where their configurations do', () => {
     const static8 = FORMATS['FP8, static']!;
     const layer = 'model.layers.0.self_attn';

@@ -73,11 +73,15 @@ describe('encoded weights', () => {
     ['infinite', 0x7c00],
     ['no number', 0x7c01],
   ])('refuses a scale that is %s', async (what, bits) => {
-    const { source, values } = sample(ENCODINGS['gptq']!, 32, 64, (parts) => {
+    const { source: plain, values } = sample(ENCODINGS['gptq']!, 32, 64, (parts) => {
       new DataView(parts.scales!.buffer).setUint16(2 * 35, bits, true);
       return parts;
     });
-    await expect(load(source)).rejects.toThrow(`Tensor t: the scale of row 3, column 32 is ${what}.`);
+    const scales = { ...plain.parts.scales!, tensor: 'm.scales' };
+    const source = { ...plain, parts: { ...plain.parts, scales } };
+    await expect(load(source)).rejects.toThrow(
+      `${scales.file}: tensor "m.scales": the scale of row 3, column 32 is ${what}`,
+    );
     expect(values).toThrow('a scale is');
   });
 
@@ -86,7 +90,9 @@ describe('encoded weights', () => {
       parts.blocks!.set([0, 0x7c], 144 * 3 + 2);
       return parts;
     });
-    await expect(load(source)).rejects.toThrow('Tensor t: the scale of row 1, column 256 is not finite.');
+    await expect(load(source)).rejects.toThrow(
+      `${source.parts.blocks!.file}: tensor "t": the scale of row 1, column 256 is not finite`,
+    );
   });
 
   it.each([
@@ -100,6 +106,7 @@ describe('encoded weights', () => {
       groups.setInt32(4 * column, group === 'other' ? 1 - now : group, true);
       return parts;
     });
+    await expect(load(source)).rejects.toThrow(`${source.parts.groups!.file}: tensor "t": `);
     await expect(load(source)).rejects.toThrow(message);
   });
 

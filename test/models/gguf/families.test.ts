@@ -234,6 +234,9 @@ describe('a quantised GGUF file', () => {
     const copy = openCheckpoint(gguf(json, tensors, type, blocks.encode));
     expect(new Set([...copy.tensors.values()].map(({ kind }) => kind))).toEqual(new Set(['encoded', 'file']));
     expect(copy.config.dtype).toBe('bf16');
+    for (const each of copy.tensors.values())
+      if (each.kind === 'encoded')
+        expect(each.parts.blocks!.tensor).toMatch(/^(?:blk\.\d\.\w+|token_embd|output)\.weight$/);
     expect([...copy.quantised!.schemes.keys()]).toEqual([`GGUF ${type}`]);
     expectSame(scores(copy), scores(openCheckpoint(folder(json, tensors))), `${name} in ${type}`);
   });
