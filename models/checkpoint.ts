@@ -26,6 +26,7 @@ import {
   type QuantisationConfig,
   type QuantisedTensors,
 } from './quantised/index.js';
+import { settleHead } from './tiedHead.js';
 import { findTokenizer } from './tokenizer.js';
 import { findGgufModel, readWeightFiles } from './weightFiles.js';
 import { textTensor } from './wrapper.js';
@@ -54,6 +55,8 @@ export interface Checkpoint {
   readonly files: readonly string[];
   /** tokenizer.json, else tokenizer.model, or the GGUF file; undefined if the folder has neither. */
   readonly tokenizerPath: string | undefined;
+  /** Where the files disagree and one of them was believed: one line each, for users. */
+  readonly warnings: readonly string[];
   /**
    * SHA-256, hexadecimal, of the configuration, the headers, the file sizes and a sample of every tensor (its first,
    * middle and last 256 bytes): the same for a copy elsewhere, another for a fine-tuned sibling. Bytes between the
@@ -164,13 +167,16 @@ export function openCheckpoint(path: string): Checkpoint {
   const gguf = findGgufModel(path);
   const source = gguf === undefined ? folderSource(resolve(path)) : ggufSource(gguf);
   const { headers, quantisation, describedBy, blocks } = source;
-  const checked = source.model();
+  const stated = source.model();
+  const { isOwn, found: held } = settleHead(stated, source.found, quantisation !== undefined);
+  const modelOf = (described: Model): Model => (isOwn ? (described.tied?.untied() ?? described) : described);
+  const checked = modelOf(stated);
   const storedOf = ({ tensors, stored }: Model): Model['tensors'] =>
-    stored?.((name) => source.found.get(name)?.shape) ?? tensors;
-  const stated = { tensors: storedOf(checked), isIgnored: checked.isIgnored };
-  const quantised = quantisation && quantisedTensors(quantisation, source.found, stated.tensors);
-  const found = quantised?.found ?? source.found;
-  const problems = checkTensors(stated, found, source.show, describedBy, quantised?.problems);
+    stored?.((name) => held.get(name)?.shape) ?? tensors;
+  const wanted = { tensors: storedOf(checked), isIgnored: checked.isIgnored };
+  const quantised = quantisation && quantisedTensors(quantisation, held, wanted.tensors);
+  const found = quantised?.found ?? held;
+  const problems = checkTensors(wanted, found, source.show, describedBy, quantised?.problems);
   if (problems.length > 0) {
     throw new UserError(
       `${source.path}: the weights are not the model that ${describedBy} describes:\n  ` +
@@ -179,7 +185,7 @@ export function openCheckpoint(path: string): Checkpoint {
     );
   }
   const [first] = checked.tensors;
-  const model = source.model(floatFormat(found.get(first?.name ?? '')));
+  const model = modelOf(source.model(floatFormat(found.get(first?.name ?? ''))));
   const { config } = model;
   const tensors = new Map<string, TensorLocation>();
   const expected = storedOf(model);
@@ -200,9 +206,14 @@ export function openCheckpoint(path: string): Checkpoint {
     ...(blocks === undefined ? {} : { quantised: blocks }),
     files: headers.map((header) => header.file),
     tokenizerPath: source.tokenizerPath,
+    warnings: isOwn ? [headWarning(source, stated)] : [],
     fingerprint: () => (fingerprint ??= hashFiles(config, headers, quantisation?.config)),
   };
 }
+
+const headWarning = ({ path, describedBy, show }: Source, { tied }: Model): string =>
+  `${path}: ${describedBy} ties the head to the embedding, but the weights hold both and they differ: ` +
+  `the head of the weights is used (${show(tied?.head ?? '')})`;
 
 /** The tensors of files that hold each tensor once, by the names of a model that may lie within a multimodal one. */
 function tensorsOf(files: readonly WeightFile[], isWrapped: boolean): ReadonlyMap<string, StoredTensor> {
@@ -303,6 +314,7 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
     tensors,
     files: [],
     tokenizerPath: findTokenizer(dir),
+    warnings: [],
     fingerprint: () => fingerprint,
   };
 }

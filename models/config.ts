@@ -28,8 +28,7 @@ export function describeModel(json: unknown, where: string, fallbackDType: Forma
   const text = textConfig(json, where);
   if (text === undefined) return findArchitecture(json, where).describe(json, where, fallbackDType);
   const place = `${where}: text_config`;
-  const model = findArchitecture(text, place).describe(text, place, fallbackDType);
-  return { ...model, summary: `the language model of a multimodal one, ${model.summary}`, isWrapped: true };
+  return wrapped(findArchitecture(text, place).describe(text, place, fallbackDType));
 }
 
 function describeMeta(json: Json, where: string, fallbackDType: FormatName, rows: number | undefined): Model {
@@ -41,6 +40,13 @@ function describeMeta(json: Json, where: string, fallbackDType: FormatName, rows
     throw new UserError(`${where}${inParamsWords(problem)}`, error.hint, { cause: error });
   }
 }
+
+const wrapped = ({ tied, ...model }: Model): Model => ({
+  ...model,
+  summary: `the language model of a multimodal one, ${model.summary}`,
+  isWrapped: true,
+  ...(tied === undefined ? {} : { tied: { ...tied, untied: () => wrapped(tied.untied()) } }),
+});
 
 /** The model that the metadata of a GGUF file describes, in the words of config.json. Throws UserError, one line. */
 export const describeGgufModel = (json: Json, where: string, fallbackDType: FormatName, ways: StoredWays): Model =>

@@ -39,8 +39,12 @@ export function withFile<T>(path: string, use: (fd: number, sizeBytes: number) =
 }
 
 /** `length` bytes from byte `offset`, or fewer if the file ends earlier. The caller has bounded `length`. */
-export function readRange(fd: number, offset: number, length: number): Buffer {
-  const bytes = Buffer.alloc(length);
+export const readRange = (fd: number, offset: number, length: number): Buffer =>
+  readInto(fd, offset, Buffer.alloc(length));
+
+/** Fills `bytes` from byte `offset` on; returns as much of them as the file has. */
+export function readInto(fd: number, offset: number, bytes: Buffer): Buffer {
+  const { length } = bytes;
   let filled = 0;
   while (filled < length) {
     const count = readSync(fd, bytes, filled, length - filled, offset + filled);

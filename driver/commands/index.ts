@@ -41,6 +41,7 @@ export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<Com
   ui.phase('open model', request.model);
   const opened = await openOrCompile(request, machine, ui);
   const { model, checkpoint } = opened;
+  for (const line of checkpoint.warnings) ui.warn(line);
   const { functions } = model.plan;
   const launches = functions.flatMap((fn) => fn.launches);
   const signatures = new Set(launches.map((launch) => launch.signature));

@@ -135,7 +135,7 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
     config: checkpoint.config,
     stages,
     unrecognised: unrecognised(scoreOf(compiled.plan)),
-    notes: [],
+    notes: checkpoint.warnings,
   };
 }
 
@@ -196,6 +196,7 @@ async function inspectArtifact(request: InspectRequest, machine: Machine): Promi
   const { manifest, model } = artifact;
   const notes: string[] = [];
   const checkpoint = usableCheckpoint(request, manifest, notes);
+  notes.push(...(checkpoint?.warnings ?? []));
   const isVerified = request.verifies === true;
   if (isVerified) {
     if (checkpoint === undefined) throw new UserError(`${request.model}: there are no weights to verify`, notes.at(-1));

@@ -59,6 +59,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
   ui.phase('open model', request.model);
   const opening = beginOpening(request, machine, ui);
   const { checkpoint, target } = opening;
+  for (const line of checkpoint.warnings) ui.warn(line);
   const tokenizer = describeTokenizer(checkpoint.path, checkpoint.config.vocabSize);
   opening.requireTokenizer(tokenizer.hash);
   // A run on a CPU promises a bound on memory, which includes this process. Hosts of GPUs have memory to spare.

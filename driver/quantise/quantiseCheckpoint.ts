@@ -128,6 +128,7 @@ export async function quantiseCheckpoint(request: QuantiseRequest, ui: Ui): Prom
   ui.phase('open model', path);
   prepareFolder(output);
   const checkpoint = openPlain(path);
+  for (const line of checkpoint.warnings) ui.warn(line);
   const settings: GptqSettings = { bits, group, isSymmetric, isOrdered: byActivation };
   const stored = storedTensors(checkpoint);
   const { groups: plain, kept } = chooseMatrices(graphOf(checkpoint, new Set()), stored, settings);

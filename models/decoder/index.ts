@@ -1,6 +1,6 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
 import type { FormatName } from '../../ir/storage.js';
-import type { Architecture, Json, StoredWays } from '../family/model.js';
+import type { Architecture, Json, Model, StoredWays, TiedHead } from '../family/model.js';
 import type { ShapeOf } from '../family/tensors.js';
 import { parseDecoderConfig, parseDType, type DecoderConfig, type Differences, type FamilyConfig } from './config.js';
 import type { ExpertsConfig } from './expertConfig.js';
@@ -33,21 +33,29 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
         architecture: name,
         differences: withWholeNorms(own, ways),
       });
-      const names = ways.hasProjectionsInTurn === true ? inTurn(published) : published;
-      return {
-        config,
-        summary: summarise(config),
-        tensors: decoderTensors(config, names),
-        ...(config.experts === undefined
-          ? {}
-          : { stored: (shapeOf: ShapeOf) => decoderTensors(config, names, shapeOf) }),
-        isIgnored: (tensor) => isIgnoredTensor(tensor, config, names),
-        graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),
-        step: (options) => buildStep(config, { ...options, names, ...rotaryTables(config) }),
-      };
+      return decoderModel(config, ways.hasProjectionsInTurn === true ? inTurn(published) : published);
     },
   };
 }
+
+function decoderModel(config: DecoderConfig, names: TensorNames): Model<DecoderConfig> {
+  return {
+    config,
+    summary: summarise(config),
+    tensors: decoderTensors(config, names),
+    ...(config.experts === undefined ? {} : { stored: (shapeOf: ShapeOf) => decoderTensors(config, names, shapeOf) }),
+    ...(config.tieWordEmbeddings ? { tied: tiedHead(config, names) } : {}),
+    isIgnored: (tensor) => isIgnoredTensor(tensor, config, names),
+    graph: (options) => buildDecoder(config, { ...options, names, ...rotaryTables(config) }),
+    step: (options) => buildStep(config, { ...options, names, ...rotaryTables(config) }),
+  };
+}
+
+const tiedHead = (config: DecoderConfig, names: TensorNames): TiedHead<DecoderConfig> => ({
+  embedding: `${names.embedding}.weight`,
+  head: `${names.head}.weight`,
+  untied: () => decoderModel(Object.freeze({ ...config, tieWordEmbeddings: false }), names),
+});
 
 /** Norms whose weights are whole: nothing is added to them. */
 function withWholeNorms(own: Differences, { hasWholeNormWeights = false }: StoredWays): Differences {

@@ -43,6 +43,15 @@ export interface StepOptions extends Pick<GraphOptions, 'dtypeOf'> {
   readonly feeds?: boolean;
 }
 
+/** A head that the configuration says to be the embedding table. */
+export interface TiedHead<Config extends ModelConfig = ModelConfig> {
+  /** Names of the tensors; files may hold the head as well. */
+  readonly embedding: string;
+  readonly head: string;
+  /** The same model with a head of its own. */
+  readonly untied: () => Model<Config>;
+}
+
 export interface Model<Config extends ModelConfig = ModelConfig> {
   /** Frozen plain data: with the weights it identifies the model. */
   readonly config: Config;
@@ -52,6 +61,8 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
   readonly tensors: readonly ExpectedTensor[];
   /** `tensors` as a checkpoint stores them whose tensors have these shapes, where it may store them in more ways. */
   readonly stored?: (shapeOf: ShapeOf) => readonly ExpectedTensor[];
+  /** Present if the configuration says that the head is the embedding table. */
+  readonly tied?: TiedHead<Config>;
   /** True if checkpoints hold it inside a multimodal model, with names that models/wrapper.ts reads. */
   readonly isWrapped?: boolean;
   /** Tensors that checkpoints of the family contain but the model does not read. */
