@@ -94,6 +94,11 @@ export function quantisedTensors(
     const matrix = matrixOf(module);
     for (const read of module.read) found.delete(read);
     problems.push(...module.problems);
+    if (matrix !== undefined && stored.has(name) && !module.read.has(name))
+      problems.push({
+        tensor: name,
+        text: `a second matrix of its module, which is stored quantised (${matrix.scheme})`,
+      });
     if (matrix === undefined && module.problems.length === 0) continue;
     // One with problems stays, so that it is not missing as well.
     if (matrix === undefined) {

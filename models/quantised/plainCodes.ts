@@ -21,6 +21,8 @@ interface Granularity {
   readonly blockRows: number;
   readonly blockColumns: number;
   readonly printed: string;
+  /** A scale for each projection in the matrix, whose rows need not be equally many. */
+  readonly isPerPart?: boolean;
 }
 
 function granularities({ rows, k, projections }: QuantisedModule, { block, group }: PlainOptions): Granularity[] {
@@ -38,7 +40,7 @@ function granularities({ rows, k, projections }: QuantisedModule, { block, group
     { shape: [], ...whole },
     { shape: [1], ...whole },
     { shape: [1, 1], ...whole },
-    ...(projections > 1 ? [{ shape: [projections], ...whole }] : []),
+    ...(projections > 1 ? [{ shape: [projections], ...whole, isPerPart: true }] : []),
     { shape: [rows], ...channel },
   ];
 }
@@ -59,7 +61,7 @@ export function plainMatrix(
   const zeros = zeroPoints(module, name);
   if (codes === undefined || scales === undefined || zeros === undefined) return undefined;
   const found = known.find(({ shape }) => shape.join() === module.get(name)!.shape.join())!;
-  const { blockRows, blockColumns, printed } = found;
+  const { blockRows, blockColumns, printed, isPerPart = false } = found;
   const grid: ScaleGrid = { type: scales.type, blockRows, blockColumns, isTransposed: false };
   return {
     scheme: `${PRINTED[weight.dtype]}, ${printed}`,
@@ -71,7 +73,7 @@ export function plainMatrix(
       hasGroups: false,
     },
     parts: { codes, scales: scales.part, ...zeros.parts },
-    ...(blockRows === module.rows && scales.count > 1 ? { hasScalePerPart: true } : {}),
+    ...(isPerPart ? { hasScalePerPart: true } : {}),
   };
 }
 

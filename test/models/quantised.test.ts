@@ -13,7 +13,7 @@ import {
   writeQuantised,
   type QuantisedFormat,
 } from '../support/quantisedCheckpoints.js';
-import { float, i32, type StoredBytes } from '../support/quantiseMatrix.js';
+import { float, i32, plainWriter, type StoredBytes } from '../support/quantiseMatrix.js';
 import { temporaryFolder, userError, writeJson } from './support.js';
 
 const SCALAR = float('F32', [], Float64Array.of(0.5));
@@ -114,6 +114,22 @@ describe('quantised checkpoints', () => {
     await expect(damaged('g_idx', (count) => new Uint8Array(count).fill(0x7f))).rejects.toThrow(
       new RegExp(`${file}g_idx": column 0 is in group \\d+ of \\d+$`),
     );
+  });
+
+  it.each([
+    ['Phi-3, qkv', PHI, 128],
+    ['Phi-3, gate and up', PHI, 192],
+    ['Phi-3, more rows than a matrix has', PHI, 256],
+    ['GPT-NeoX, qkv of each head', NEOX, 192],
+  ] as const)('$0: one row of several blocks, %d', async (_what, config, rows) => {
+    const block = [rows, 40] as const;
+    await expectMeant(config, {
+      config: { quant_method: 'fp8', activation_scheme: 'dynamic', weight_block_size: block },
+      write: plainWriter({
+        ...{ code: 'F8_E4M3', block, dtype: 'F32', scale: 'weight_scale_inv' },
+        shape: (down, across) => [down, across],
+      }),
+    });
   });
 
   it('say how they are stored, keep scales of activations, and differ where their configurations do', () => {
@@ -252,6 +268,15 @@ describe('quantised checkpoints that are refused', () => {
       (all) => all.set(`${Q}.outliers`, SCALAR),
       `${TOLD}.outliers: not a tensor of this model`,
     ],
+    ...(['gptq, asymmetric', 'awq', 'compressed int4'] as const).map(
+      (format): [string, string, Json, (tensors: Map<string, StoredBytes>) => void, string] => [
+        'floats beside codes',
+        format,
+        {},
+        (all) => all.set(`${Q}.weight`, float('BF16', [64, 64], new Float64Array(64 * 64))),
+        `${TOLD}.weight: a second matrix of its module, which is stored quantised (`,
+      ],
+    ),
   ])('%s: %s', (_what, format, config, change, message) => {
     expect(refusal(format, config, change)).toContain(message);
   });
