@@ -189,11 +189,10 @@ export const readBiases = (json: Json, where: string): readonly Projection[] => 
   ...(readFlag(json, 'mlp_bias', where) ? (['gate', 'up', 'down'] as const) : []),
 ];
 
-/** The file with the lengths of contexts that it leaves to its family. */
-const withContexts = (json: Json, { maxPositions, originalMaxPositions }: FamilyConfig): Json => ({
+/** The file with the length of context that it leaves to its family. */
+const withContext = (json: Json, { maxPositions }: FamilyConfig): Json => ({
   ...json,
   max_position_embeddings: json['max_position_embeddings'] ?? maxPositions,
-  original_max_position_embeddings: json['original_max_position_embeddings'] ?? originalMaxPositions,
 });
 
 /** Plain data, frozen to the last field. */
@@ -239,10 +238,11 @@ export function parseDecoderConfig(
   const rotated = readRotated(json, where, headDim, family.rotaryPart);
   const activation = readActivation(json, where, family.activation ?? 'silu', family.activationKey);
   const { theta, thetaKey, scalesFullLayersOnly, ropeTypes } = family;
-  const ropes = parseRopes(withContexts(json, family), where, {
+  const ropes = parseRopes(withContext(json, family), where, {
     theta,
     thetaKey,
     scalesFullLayersOnly,
+    originalContext: family.originalMaxPositions,
     types: ropeTypes,
   });
   const { scaling } = ropes.rope;

@@ -16,6 +16,18 @@ function number(source: Json, key: string, where: string, min: number, max: numb
 const numberOr = (source: Json, key: string, fallback: number, where: string, min: number, max: number): number =>
   isGiven(source[key]) ? number(source, key, where, min, max) : fallback;
 
+/**
+ * The context before it was scaled: that at the top of the file or of the settings, which must not disagree; else the
+ * longest one. As in transformers, a family's own stands for one at the top. Throws UserError.
+ */
+function originalContext(source: Json, where: string, config: Json, { originalContext: own }: RopeDefaults): unknown {
+  const key = 'original_max_position_embeddings';
+  const [inner, outer] = [source[key], config[key]];
+  if (isGiven(inner) && isGiven(outer) && inner !== outer)
+    throw new UserError(`${where}.${key} ${quote(inner)} and that outside of it, ${quote(outer)}, disagree`);
+  return outer ?? own ?? inner ?? config['max_position_embeddings'];
+}
+
 /** Defaults and formulas are those of transformers' modeling_rope_utils. */
 function parseYarn(source: Json, where: string, originalMaxPositions: unknown): RopeScaling {
   const factor = number(source, 'factor', where, 1, 1e6);
@@ -69,13 +81,8 @@ function parseLongRope(source: Json, where: string, originalMaxPositions: unknow
 
 const isFactor = (value: unknown): value is number => typeof value === 'number' && value >= 1e-6 && value <= 1e6;
 
-function parseScaling(
-  source: Json,
-  where: string,
-  config: Json,
-  types: NonNullable<RopeDefaults['types']> = {},
-): RopeScaling {
-  const originalMaxPositions = config['original_max_position_embeddings'];
+function parseScaling(source: Json, where: string, config: Json, defaults: RopeDefaults): RopeScaling {
+  const { types = {} } = defaults;
   const stated = source['rope_type'] ?? source['type'] ?? 'default';
   const named = (typeof stated === 'string' && Object.hasOwn(types, stated) ? types[stated] : undefined) ?? stated;
   if (isGiven(source['rope_type']) && isGiven(source['type']) && source['rope_type'] !== source['type']) {
@@ -95,13 +102,13 @@ function parseScaling(
       return parseLongRope(
         source,
         where,
-        originalMaxPositions ?? source['original_max_position_embeddings'],
+        originalContext(source, where, config, defaults),
         config['max_position_embeddings'],
       );
     case 'llama3': {
       const filled = {
         ...source,
-        original_max_position_embeddings: source['original_max_position_embeddings'] ?? originalMaxPositions,
+        original_max_position_embeddings: originalContext(source, where, config, defaults),
       };
       const scaling = {
         type: 'llama3',
@@ -119,11 +126,7 @@ function parseScaling(
       return scaling;
     }
     case 'yarn':
-      return parseYarn(
-        source,
-        where,
-        source['original_max_position_embeddings'] ?? originalMaxPositions ?? config['max_position_embeddings'],
-      );
+      return parseYarn(source, where, originalContext(source, where, config, defaults));
     default:
       throw new UserError(`${where}: rope type ${quote(named)} is not supported; supported: ${SUPPORTED}`);
   }
@@ -137,6 +140,8 @@ export interface RopeDefaults {
   readonly thetaKey?: string | undefined;
   /** Scaling that is given once is that of layers without a window. Default: of all. */
   readonly scalesFullLayersOnly?: boolean | undefined;
+  /** original_max_position_embeddings if a file names none. Default: none. */
+  readonly originalContext?: number | undefined;
   /** Other names of types of scaling. Default: none. */
   readonly types?: Readonly<Record<string, string>> | undefined;
 }
@@ -182,11 +187,8 @@ export function parseRopes(
  * Rotary settings of a config.json, from the old keys (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`,
  * which holds both). If a file has both, they must agree. Throws UserError.
  */
-function parseRope(
-  config: Json,
-  where: string,
-  { theta: defaultTheta = DEFAULT_THETA, thetaKey: otherKey = 'rope_theta', types }: RopeDefaults = {},
-): RopeConfig {
+function parseRope(config: Json, where: string, defaults: RopeDefaults): RopeConfig {
+  const { theta: defaultTheta = DEFAULT_THETA, thetaKey: otherKey = 'rope_theta' } = defaults;
   const thetas = new Map<string, number>();
   for (const key of new Set(['rope_theta', otherKey]))
     if (isGiven(config[key])) thetas.set(`${where}: ${key}`, number(config, key, where, 1, 1e12));
@@ -197,8 +199,13 @@ function parseRope(
     const place = `${where}: ${key}`;
     if (!isRecord(source)) throw new UserError(`${place}: expected an object, got ${quote(source)}`);
     if (isGiven(source['rope_theta'])) thetas.set(`${place}.rope_theta`, number(source, 'rope_theta', place, 1, 1e12));
-    scalings.push(parseScaling(source, place, config, types));
+    scalings.push(parseScaling(source, place, config, defaults));
   }
+  // rope_scaling has the default of what it leaves out, whatever stands in rope_parameters.
+  const scaling = config['rope_scaling'];
+  const isScaled = isRecord(scaling) && Object.keys(scaling).length > 0;
+  if (isScaled && [...thetas.keys()].join() === `${where}: rope_parameters.rope_theta`)
+    thetas.set(`${where}: default of rope_scaling`, defaultTheta);
   const [first, second] = scalings;
   if (first !== undefined && second !== undefined && JSON.stringify(first) !== JSON.stringify(second)) {
     throw new UserError(

@@ -12,6 +12,9 @@ const parse = (changes: Record<string, unknown>): DecoderConfig =>
 const refusal = (changes: Record<string, unknown>): string =>
   userError(() => describeModel({ ...SMALL_CONFIG, ...changes }, 'config.json')).message;
 
+const LLAMA3 = { rope_type: 'llama3', factor: 8, low_freq_factor: 1, high_freq_factor: 4 } as const;
+const LINEAR = { rope_type: 'linear', factor: 2 } as const;
+
 describe('describeModel', () => {
   it('reads the bundled model', () => {
     expect(loadModel(DEMO).config).toEqual({
@@ -111,6 +114,40 @@ describe('describeModel', () => {
         theta: 5e5,
         scaling: { type: 'llama3', factor: 8, lowFreqFactor: 1, highFreqFactor: 4, originalMaxPositions: 64 },
       },
+    ],
+    [
+      'llama3 whose context before it is not given',
+      { rope_parameters: LLAMA3, max_position_embeddings: 128 },
+      {
+        theta: 1e4,
+        scaling: { type: 'llama3', factor: 8, lowFreqFactor: 1, highFreqFactor: 4, originalMaxPositions: 128 },
+      },
+    ],
+    [
+      'longrope whose context before it is not given',
+      { rope_parameters: { rope_type: 'longrope', short_factor: [1, 2] }, max_position_embeddings: 128 },
+      { theta: 1e4, scaling: { type: 'longrope', factors: [1, 2], originalMaxPositions: 128, attentionFactor: 1 } },
+    ],
+    [
+      'a context that is given twice',
+      {
+        original_max_position_embeddings: 64,
+        rope_parameters: { ...LLAMA3, original_max_position_embeddings: 64 },
+      },
+      {
+        theta: 1e4,
+        scaling: { type: 'llama3', factor: 8, lowFreqFactor: 1, highFreqFactor: 4, originalMaxPositions: 64 },
+      },
+    ],
+    [
+      'both keys with one theta at the top',
+      { rope_theta: 500, rope_scaling: { type: 'linear', factor: 2 }, rope_parameters: { ...LINEAR, rope_theta: 500 } },
+      { theta: 500, scaling: { type: 'linear', factor: 2 } },
+    ],
+    [
+      'an empty old key',
+      { rope_scaling: {}, rope_parameters: { rope_type: 'default', rope_theta: 500 } },
+      { theta: 500, scaling: { type: 'none' } },
     ],
     [
       'yarn, with its defaults',
@@ -215,8 +252,21 @@ describe('describeModel', () => {
     ],
     [
       'rope part missing',
-      { rope_scaling: { rope_type: 'llama3', factor: 8, low_freq_factor: 1, high_freq_factor: 4 } },
-      'original_max_position_embeddings: expected a number from 1 to 16777216',
+      { rope_scaling: { rope_type: 'llama3', factor: 8, high_freq_factor: 4 } },
+      'low_freq_factor: expected a number from 0.000001 to 1000000',
+    ],
+    ...(['llama3', 'yarn', 'longrope'] as const).map((rope_type): [string, Record<string, unknown>, string] => [
+      `two contexts of ${rope_type}`,
+      {
+        original_max_position_embeddings: 32,
+        rope_parameters: { ...LLAMA3, rope_type, short_factor: [1, 1], original_max_position_embeddings: 16 },
+      },
+      'rope_parameters.original_max_position_embeddings 16 and that outside of it, 32, disagree',
+    ]),
+    [
+      'a theta that rope_scaling leaves out',
+      { rope_scaling: { type: 'linear', factor: 2 }, rope_parameters: { ...LINEAR, rope_theta: 500 } },
+      'values of rope_theta disagree: rope_parameters.rope_theta 500, default of rope_scaling 10000',
     ],
     [
       'rope names',
