@@ -28,7 +28,8 @@ export function describeModel(json: unknown, where: string, fallbackDType: Forma
   const text = textConfig(json, where);
   if (text === undefined) return findArchitecture(json, where).describe(json, where, fallbackDType);
   const place = `${where}: text_config`;
-  return wrapped(findArchitecture(text, place).describe(text, place, fallbackDType));
+  const family = findArchitecture(text, place);
+  return wrapped(family.describe({ ...family.textDefaults, ...text }, place, fallbackDType));
 }
 
 function describeMeta(json: Json, where: string, fallbackDType: FormatName, rows: number | undefined): Model {

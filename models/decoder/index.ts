@@ -9,7 +9,9 @@ import { rotaryTables } from './rope.js';
 import { decoderTensors, isIgnoredTensor, LLAMA_NAMES, type TensorNames } from './tensors.js';
 
 export interface DecoderFamily
-  extends Pick<Architecture, 'name' | 'modelType' | 'covers'>, Omit<FamilyConfig, 'architecture' | 'differences'> {
+  extends
+    Pick<Architecture, 'name' | 'modelType' | 'covers' | 'textDefaults'>,
+    Omit<FamilyConfig, 'architecture' | 'differences'> {
   /** Default: those of LLaMA. */
   readonly names?: TensorNames;
   /** What a file says, in the words that are common to decoders. Default: the file itself. */
@@ -19,11 +21,13 @@ export interface DecoderFamily
 }
 
 export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
-  const { name, modelType, covers, differences, prepare, names: published = LLAMA_NAMES, ...defaults } = family;
+  const { name, modelType, covers, textDefaults, ...others } = family;
+  const { differences, prepare, names: published = LLAMA_NAMES, ...defaults } = others;
   return {
     name,
     modelType,
     covers,
+    ...(textDefaults === undefined ? {} : { textDefaults }),
     describe: (file, where, fallbackDType, ways = {}) => {
       const json = prepare === undefined ? file : prepare(file);
       const own = differences(json, where, ways.original ?? parseDType(json, where, fallbackDType));

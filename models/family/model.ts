@@ -107,6 +107,8 @@ export interface Architecture<Config extends ModelConfig = ModelConfig> {
   readonly name: string;
   /** `model_type` of its config.json, which selects the family if `architectures` is absent. */
   readonly modelType: string;
+  /** Sizes that a text_config may leave out, because transformers has defaults for them. Default: none. */
+  readonly textDefaults?: Json;
   /** The published models that belong to it, for users. */
   readonly covers: string;
   /**

@@ -7,6 +7,13 @@ export const gemma = decoderFamily({
   name: 'GemmaForCausalLM',
   modelType: 'gemma',
   covers: 'Gemma 1, CodeGemma',
+  textDefaults: {
+    vocab_size: 256_000,
+    hidden_size: 3072,
+    intermediate_size: 24_576,
+    num_hidden_layers: 28,
+    num_attention_heads: 16,
+  },
   maxPositions: 8192,
   headDim: 256,
   kvHeads: 16,

@@ -9,6 +9,13 @@ export const gemma2 = decoderFamily({
   name: 'Gemma2ForCausalLM',
   modelType: 'gemma2',
   covers: 'Gemma 2',
+  textDefaults: {
+    vocab_size: 256_000,
+    hidden_size: 2304,
+    intermediate_size: 9216,
+    num_hidden_layers: 26,
+    num_attention_heads: 8,
+  },
   maxPositions: 8192,
   headDim: 256,
   kvHeads: 4,

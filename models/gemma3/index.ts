@@ -11,15 +11,6 @@ import { checkGemma, embeddingFactor, GEMMA_NORM, NAMES_WITH_FOUR_NORMS, scoreFa
 const PATTERN = 6;
 const [FULL_THETA, WINDOW_THETA] = [1_000_000, 10_000];
 
-/** Sizes that a text_config may leave out, because transformers has defaults for them. */
-const DEFAULTS = {
-  vocab_size: 262_208,
-  hidden_size: 2304,
-  intermediate_size: 9216,
-  num_hidden_layers: 26,
-  num_attention_heads: 8,
-};
-
 /**
  * Rotary settings by the kind of a layer, as transformers 5 writes them. Files of transformers 4 have those of layers
  * without a window at the top, and rope_local_base_freq.
@@ -43,6 +34,13 @@ export const gemma3 = decoderFamily({
   name: 'Gemma3ForCausalLM',
   modelType: 'gemma3_text',
   covers: 'Gemma 3, text',
+  textDefaults: {
+    vocab_size: 262_208,
+    hidden_size: 2304,
+    intermediate_size: 9216,
+    num_hidden_layers: 26,
+    num_attention_heads: 8,
+  },
   maxPositions: 131_072,
   headDim: 256,
   kvHeads: 4,
@@ -51,7 +49,7 @@ export const gemma3 = decoderFamily({
   activationKey: 'hidden_activation',
   isTied: true,
   names: NAMES_WITH_FOUR_NORMS,
-  prepare: (json) => ropesByKind({ ...DEFAULTS, ...json }),
+  prepare: ropesByKind,
   differences: (json, where, dtype) => {
     checkGemma(json, where);
     const key = isGiven(json['sliding_window_pattern']) ? 'sliding_window_pattern' : '_sliding_window_pattern';

@@ -6,6 +6,13 @@ export const qwen2 = decoderFamily({
   name: 'Qwen2ForCausalLM',
   modelType: 'qwen2',
   covers: 'Qwen 2 and 2.5',
+  textDefaults: {
+    vocab_size: 151_936,
+    hidden_size: 4096,
+    intermediate_size: 22_016,
+    num_hidden_layers: 32,
+    num_attention_heads: 32,
+  },
   maxPositions: 32_768,
   kvHeads: 32,
   differences: (json, where) => ({ biased: ['q', 'k', 'v'], windows: readQwenWindows(json, where) }),

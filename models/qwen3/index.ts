@@ -7,6 +7,13 @@ export const qwen3 = decoderFamily({
   name: 'Qwen3ForCausalLM',
   modelType: 'qwen3',
   covers: 'Qwen 3, dense',
+  textDefaults: {
+    vocab_size: 151_936,
+    hidden_size: 4096,
+    intermediate_size: 22_016,
+    num_hidden_layers: 32,
+    num_attention_heads: 32,
+  },
   maxPositions: 32_768,
   kvHeads: 32,
   headDim: 128,

@@ -60,6 +60,25 @@ describe('a multimodal model', () => {
     expect(refusal({ text_config: { ...text, hidden_size: 0 } })).toContain('text_config: hidden_size: expected');
   });
 
+  it.each([
+    ['llama', { heads: 32, kvHeads: 32, hiddenSize: 4096, intermediateSize: 11_008, layers: 32, vocabSize: 32_064 }],
+    ['mistral', { heads: 32, kvHeads: 8, hiddenSize: 4096, intermediateSize: 14_336, layers: 32, vocabSize: 32_064 }],
+    ['qwen2', { heads: 32, kvHeads: 32, hiddenSize: 4096, intermediateSize: 22_016, layers: 32, vocabSize: 32_064 }],
+    ['qwen3', { heads: 32, kvHeads: 32, headDim: 128, intermediateSize: 22_016, layers: 32, vocabSize: 32_064 }],
+    ['gemma', { heads: 16, kvHeads: 16, headDim: 256, intermediateSize: 24_576, layers: 28, vocabSize: 32_064 }],
+    ['gemma2', { heads: 8, kvHeads: 4, headDim: 256, intermediateSize: 9216, layers: 26, vocabSize: 32_064 }],
+    ['gemma3_text', { heads: 8, kvHeads: 4, headDim: 256, intermediateSize: 9216, layers: 26, vocabSize: 32_064 }],
+  ])(
+    '%s may leave sizes to the defaults of transformers, as LLaVA 1.5 does, and has none outside of one',
+    (type, sizes) => {
+      const text_config = { model_type: type, vocab_size: 32_064 };
+      expect(describeModel({ ...WRAPPED, text_config }, 'config.json').config).toMatchObject(sizes);
+      expect(userError(() => describeModel(text_config, 'config.json')).message).toContain(
+        'hidden_size: expected a whole number from 1 to 65536, got nothing',
+      );
+    },
+  );
+
   it('has no tensor twice and none that nobody knows', () => {
     const twice = folder((name) => name, ['language_model.model.norm.weight']);
     expect(userError(() => openCheckpoint(twice)).message).toContain(
