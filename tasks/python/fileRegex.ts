@@ -74,6 +74,31 @@ export class FileRegex {
     return this.#run(text, () => text.replace(this.#regex, ''));
   }
 
+  /** The number of groups, and the names of those that have one. */
+  groups(): { readonly count: number; readonly names: ReadonlySet<string> } {
+    const match = new RegExp(`${this.#once.source}|`, this.#once.flags).exec('');
+    return { count: (match?.length ?? 1) - 1, names: new Set(Object.keys(match?.groups ?? {})) };
+  }
+
+  /**
+   * re.sub() with at most `count` replacements, 0 for all; undefined where the text becomes longer than `longest`. `by`
+   * throws no errors.
+   */
+  replaced(text: string, by: (match: RegExpMatchArray) => string, count: number, longest: number): string | undefined {
+    return this.#run(text, () => {
+      let result = '',
+        from = 0,
+        done = 0;
+      for (const match of text.matchAll(this.#regex)) {
+        result += text.slice(from, match.index) + by(match);
+        if (result.length > longest) return undefined;
+        from = match.index + match[0].length;
+        if (++done === count) break;
+      }
+      return result.length + text.length - from > longest ? undefined : result + text.slice(from);
+    });
+  }
+
   #run<T>(text: string, work: () => T): T {
     try {
       return stepsIn(this.#cost, text.length) <= MAX_UNTIMED_STEPS ? work() : timed(work);

@@ -1,5 +1,5 @@
 /** How Python shows a value: str(), repr() and json.dumps(). Prompts and the hashes of documents depend on it. */
-import { Float, isDict, isInt, isList, type Value } from './value.js';
+import { Float, isDict, isInt, isList, Sequence, type Value } from './value.js';
 
 /** repr(float): the shortest digits, with an exponent below 1e-4 and from 1e16 on. */
 export function showFloat(value: number): string {
@@ -42,6 +42,13 @@ export function reprText(text: string): string {
   return text.includes('"') ? `'${escaped.replaceAll("'", "\\'")}'` : `"${escaped}"`;
 }
 
+function reprSequence(value: Sequence): string {
+  if (value.shown !== '') return value.shown;
+  const items = value.map(repr).join(', ');
+  if (value.type === 'tuple') return value.length === 1 ? `(${items},)` : `(${items})`;
+  return `${value.type}([${items}])`;
+}
+
 /** repr(value). Values come from bounded readers, so that they do not nest deeply. */
 export function repr(value: Value): string {
   if (value === null) return 'None';
@@ -49,6 +56,7 @@ export function repr(value: Value): string {
   if (isInt(value)) return String(value);
   if (typeof value === 'string') return reprText(value);
   if (value instanceof Float) return showFloat(value.value);
+  if (value instanceof Sequence) return reprSequence(value);
   if (isList(value)) return `[${value.map(repr).join(', ')}]`;
   return `{${[...value].map(([key, item]) => `${reprText(key)}: ${repr(item)}`).join(', ')}}`;
 }

@@ -44,6 +44,22 @@ function titleCase(letter: string): string {
   return first + rest.join('').toLowerCase();
 }
 
+/** str.title(): letters behind a cased one in lower case, the others in title case. */
+export function title(text: string): string {
+  let titled = '',
+    isInWord = false,
+    at = 0;
+  for (const letter of text) {
+    at += letter.length;
+    if (!isInWord) titled += titleCase(letter);
+    else if (letter === '\u03a3')
+      titled += /^\p{Case_Ignorable}*(?!\p{Case_Ignorable})\p{Cased}/u.test(text.slice(at, at + 64)) ? 'σ' : 'ς';
+    else titled += letter.toLowerCase();
+    isInWord = /\p{Cased}/u.test(letter);
+  }
+  return titled;
+}
+
 /** str.capitalize(): the first code point in title case, the rest in lower case. */
 export function capitalize(text: string): string {
   const [first] = text;
@@ -63,13 +79,21 @@ export const codePoints = (text: string): string[] => Array.from(text);
 
 /** str.strip(characters), on the sides that are asked for. */
 export function stripCharacters(text: string, characters: string, sides: { left: boolean; right: boolean }): string {
-  const removed = new Set(codePoints(characters));
-  const letters = codePoints(text);
+  const removed = new Set(characters);
   let from = 0,
-    to = letters.length;
-  while (sides.left && from < to && removed.has(letters[from]!)) from++;
-  while (sides.right && to > from && removed.has(letters[to - 1]!)) to--;
-  return letters.slice(from, to).join('');
+    to = text.length;
+  for (; sides.left && from < to;) {
+    const letter = String.fromCodePoint(text.codePointAt(from) ?? 0);
+    if (!removed.has(letter)) break;
+    from += letter.length;
+  }
+  for (; sides.right && to > from;) {
+    const pair = text.slice(Math.max(from, to - 2), to);
+    const letter = /^[\ud800-\udbff][\udc00-\udfff]$/.test(pair) ? pair : text[to - 1]!;
+    if (!removed.has(letter)) break;
+    to -= letter.length;
+  }
+  return text.slice(from, to);
 }
 
 /** str.split(): at runs of white space, without empty parts. */

@@ -14,6 +14,36 @@ export class Float {
   }
 }
 
+/** Types of Python that are visited as lists are, and shown or compared in another way. */
+export type SequenceType = 'tuple' | 'range' | 'dict_keys' | 'dict_values' | 'dict_items' | 'generator';
+
+/** A sequence that is no list. It is an array, so that whatever reads lists reads it too. */
+export class Sequence extends Array<Value> {
+  readonly type: SequenceType;
+  /** repr() of a range, whose items do not tell where it ends. */
+  readonly shown: string;
+  #isBegun = false;
+
+  constructor(type: SequenceType, items: readonly Value[], shown = '') {
+    super();
+    for (const item of items) this.push(item);
+    this.type = type;
+    this.shown = shown;
+  }
+
+  /** What array methods make of it is a plain array. */
+  static override get [Symbol.species](): ArrayConstructor {
+    return Array;
+  }
+
+  /** Whether a generator may be visited: once. */
+  begin(): boolean {
+    const isFirst = !this.#isBegun;
+    this.#isBegun = true;
+    return isFirst;
+  }
+}
+
 export const isList = (value: unknown): value is readonly Value[] => Array.isArray(value);
 export const isDict = (value: unknown): value is Dict => value instanceof Map;
 /** Python's isinstance(value, int) without bool. */
@@ -39,6 +69,7 @@ export function typeName(value: Value): string {
   if (isInt(value)) return 'int';
   if (typeof value === 'string') return 'str';
   if (value instanceof Float) return 'float';
+  if (value instanceof Sequence) return value.type;
   return isList(value) ? 'list' : 'dict';
 }
 
@@ -49,6 +80,7 @@ export function isTruthy(value: Value): boolean {
   if (isInt(value)) return value !== 0 && value !== 0n;
   if (typeof value === 'string') return value !== '';
   if (value instanceof Float) return value.value !== 0;
+  if (value instanceof Sequence && value.type === 'generator') return true;
   return isList(value) ? value.length > 0 : value.size > 0;
 }
 
@@ -59,6 +91,9 @@ export function numeric(value: Value): number | undefined {
   return value instanceof Float ? value.value : undefined;
 }
 
+/** Tuples equal no lists; views of values and generators equal only themselves. */
+const comparesAs = (value: readonly Value[]): string => (value instanceof Sequence ? value.type : 'list');
+
 /** left == right: 1 == 1.0 == True, lists by item, dictionaries without regard to order. */
 export function isEqual(left: Value, right: Value): boolean {
   if (left === right) return true;
@@ -68,8 +103,11 @@ export function isEqual(left: Value, right: Value): boolean {
   if (a !== undefined || b !== undefined) {
     return isInt(left) && isInt(right) ? BigInt(left) === BigInt(right) : a === b;
   }
-  if (isList(left) && isList(right))
+  if (isList(left) && isList(right)) {
+    const type = comparesAs(left);
+    if (type !== comparesAs(right) || type === 'dict_values' || type === 'generator') return false;
     return left.length === right.length && left.every((item, i) => isEqual(item, right[i]!));
+  }
   if (!isDict(left) || !isDict(right) || left.size !== right.size) return false;
   for (const [key, item] of left) {
     const other = right.get(key);
