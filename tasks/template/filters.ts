@@ -1,102 +1,149 @@
-/** Jinja's filters that templates use. */
-import { str } from '../python/show.js';
-import { codePointLength, codePoints, strip, stripCharacters } from '../python/text.js';
-import { Float, isDict, isInt, isList, toInt, typeName, type Value } from '../python/value.js';
+/** Jinja's filters that templates use, by name. */
+import { isInt, isTruthy, Float, type Value } from '../python/value.js';
+import { bound } from './arguments.js';
+import { runCheck } from './checks.js';
 import { Failure } from './failure.js';
-import { replaceText } from './methods.js';
+import { onValue, type Filter } from './filter.js';
+import { toJson } from './json.js';
+import { generator, LIST_FILTERS } from './listFilters.js';
+import { absolute, floatNumber, round, wholeNumber } from './numbers.js';
+import { itemsOf, partOf } from './sequences.js';
+import { TEXT_FILTERS } from './textFilters.js';
+import { Undefined } from './undefined.js';
+import type { Work } from './work.js';
 
-export type Filter = (of: Value, args: readonly Value[], named: ReadonlyMap<string, Value>) => Value;
+type Named = ReadonlyMap<string, Value>;
 
-/** The items that a loop over a value visits. */
-export function itemsOf(value: Value): readonly Value[] {
-  if (isList(value)) return value;
-  if (typeof value === 'string') return codePoints(value);
-  if (isDict(value)) return [...value.keys()];
-  throw new Failure(`${typeName(value)} is no list`);
+function base(value: Value | undefined): number {
+  if (value === undefined) return 10;
+  if (!isInt(value)) throw new Failure('the base of int must be a whole number');
+  return Number(value);
 }
 
-function lengthOf(value: Value): number {
-  if (typeof value === 'string') return codePointLength(value);
-  if (isList(value)) return value.length;
-  if (isDict(value)) return value.size;
-  throw new Failure(`${typeName(value)} has no length`);
-}
-
-/** Python's int(value); undefined where it raises an error. */
-function wholeNumber(value: Value): number | bigint | undefined {
-  if (typeof value === 'boolean') return value ? 1 : 0;
-  if (isInt(value)) return value;
-  if (value instanceof Float) return Number.isFinite(value.value) ? toInt(BigInt(Math.trunc(value.value))) : undefined;
-  if (typeof value !== 'string') return undefined;
-  const text = strip(value);
-  if (/^[-+]?\d+(_\d+)*$/.test(text) && text.length <= 1000)
-    return toInt(BigInt(text.replaceAll('_', '').replace(/^\+/, '')));
-  return /^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$/.test(text) ? wholeNumber(new Float(Number(text))) : undefined;
-}
-
-/** The field of each item that `map(attribute=…)` takes. */
-function fieldOf(item: Value, path: string): Value {
-  let value = item;
-  for (const name of path.split('.')) {
-    const next = isDict(value)
-      ? value.get(name)
-      : isList(value) && /^\d+$/.test(name)
-        ? value[Number(name)]
-        : undefined;
-    if (next === undefined) throw new Failure(`an item of the list has no field ${JSON.stringify(name)}`);
-    value = next;
-  }
-  return value;
+function indentOf(value: Value | undefined): number | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (isInt(value) && value >= 0 && value <= 16) return Number(value);
+  throw new Failure('the indent of tojson must be a whole number up to 16');
 }
 
 const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
-  ['string', (of) => str(of)],
-  ['length', lengthOf],
-  ['list', (of) => [...itemsOf(of)]],
-  ['lower', (of) => str(of).toLowerCase()],
-  ['upper', (of) => str(of).toUpperCase()],
-  ['int', (of, [otherwise]) => wholeNumber(of) ?? otherwise ?? 0],
-  [
-    'join',
-    (of, [separator]) =>
-      itemsOf(of)
-        .map(str)
-        .join(separator === undefined ? '' : str(separator)),
-  ],
-  [
-    'trim',
-    (of, [characters]) =>
-      characters === undefined || characters === null
-        ? strip(str(of))
-        : stripCharacters(str(of), str(characters), { left: true, right: true }),
-  ],
-  [
-    'replace',
-    (of, [old, by, count]) => {
-      if (old === undefined || by === undefined) throw new Failure('replace needs the old and the new text');
-      return replaceText(str(of), str(old), str(by), isInt(count) ? Number(count) : -1);
-    },
-  ],
-  [
-    'map',
-    (of, args, named) => {
-      const path = named.get('attribute');
-      if (args.length > 0 || typeof path !== 'string') throw new Failure('map is supported with attribute="…" only');
-      return itemsOf(of).map((item) => fieldOf(item, path));
-    },
-  ],
+  ...TEXT_FILTERS,
+  ...LIST_FILTERS,
+  onValue('int', 'default base', (of, [otherwise, to]) => wholeNumber(of, base(to)) ?? otherwise ?? 0),
+  onValue('float', 'default', (of, [otherwise]) => floatNumber(of) ?? otherwise ?? new Float(0)),
+  onValue('abs', '', absolute),
+  onValue('round', 'precision method', (of, [precision, method]) => round(of, precision ?? 0, method ?? 'common')),
+  onValue('tojson', 'indent', (of, [indent], work) => toJson(of, indentOf(indent), work)),
 ]);
 
-/** Names that `filter` takes beside its places. */
-const NAMED: ReadonlyMap<string, ReadonlySet<string>> = new Map([['map', new Set(['attribute'])]]);
+type Special = (of: Value, args: readonly Value[], named: Named, work: Work) => Value;
 
-/** Throws Failure for a filter or a named argument that is not supported. */
-export function filterNamed(name: string, named: Iterable<string>): Filter {
+const textOf = (value: Value | undefined, what: string): string => {
+  if (typeof value === 'string') return value;
+  throw new Failure(`${what} must be text`);
+};
+
+/** What map and select visit: nothing of whatever counts as false. */
+function visited(of: Value, work: Work): readonly Value[] {
+  const items = isTruthy(of) ? itemsOf(of, work) : [];
+  work.items(items.length);
+  return items;
+}
+
+/** map: a part of each item, or what a filter makes of each. */
+function mapped(of: Value, args: readonly Value[], named: Named, work: Work): Value {
+  const items = visited(of, work);
+  const path = named.get('attribute');
+  const [name, ...rest] = args;
+  if (path !== undefined) {
+    bound('the filter "map"', ['attribute', 'default'], ['attribute', 'default'], args, named);
+    const otherwise = named.get('default');
+    return generator(
+      items.map((item) => {
+        const part = partOf(item, path) ?? otherwise;
+        if (part === undefined)
+          throw new Failure(`an item of the list has no field ${JSON.stringify(String(path as string))}`);
+        return part;
+      }),
+    );
+  }
+  const filter = textOf(name, 'what map() applies');
+  return generator(
+    items.map((item) => {
+      const result = applyFilter(filter, item, rest, named, work);
+      if (result instanceof Undefined) throw new Failure(`${result.what} is not defined`);
+      return result;
+    }),
+  );
+}
+
+/** select and reject, and by a part of each item selectattr and rejectattr. */
+function selecting(isKept: boolean, byPart: boolean): Special {
+  return (of, args, named, work) => {
+    if (named.size > 0) throw new Failure('select and reject take no named arguments');
+    const items = itemsOf(of, work);
+    work.items(items.length);
+    const [path, [test, ...rest]] = byPart ? [args[0] ?? null, args.slice(1)] : [null, args];
+    return generator(
+      items.filter((item) => {
+        const value = byPart ? (partOf(item, path) ?? new Undefined('a field of an item')) : item;
+        if (test !== undefined) return runCheck(textOf(test, 'the name of a test'), value, rest, work) === isKept;
+        if (value instanceof Undefined) throw new Failure(`${value.what} is not defined`);
+        return isTruthy(value) === isKept;
+      }),
+    );
+  };
+}
+
+/** Filters that apply others, or tests, with arguments that are theirs. */
+const APPLYING: ReadonlyMap<string, Special> = new Map<string, Special>([
+  ['map', mapped],
+  ['select', selecting(true, false)],
+  ['reject', selecting(false, false)],
+  ['selectattr', selecting(true, true)],
+  ['rejectattr', selecting(false, true)],
+]);
+
+const DEFAULT: ReadonlySet<string> = new Set(['default', 'd']);
+
+function withDefault(of: Value | Undefined, args: readonly Value[], named: Named): Value {
+  const parameters = ['default_value', 'boolean'];
+  const [otherwise, isForFalse] = bound('the filter "default"', parameters, parameters, args, named);
+  const isUsed = of instanceof Undefined || (isForFalse !== undefined && isTruthy(isForFalse) && !isTruthy(of));
+  return isUsed ? (otherwise ?? (otherwise === null ? null : '')) : of;
+}
+
+/** of|name(args). Throws Failure for what is not supported. */
+export function applyFilter(
+  name: string,
+  of: Value | Undefined,
+  args: readonly Value[],
+  named: Named,
+  work: Work,
+): Value | Undefined {
+  if (DEFAULT.has(name)) return withDefault(of, args, named);
+  const applying = APPLYING.get(name);
   const filter = FILTERS.get(name);
-  if (filter === undefined)
-    throw new Failure(`the filter "${name}" is not supported; there are ${[...FILTERS.keys()].join(', ')}`);
-  for (const argument of named)
-    if (NAMED.get(name)?.has(argument) !== true)
-      throw new Failure(`the filter "${name}" has no argument "${argument}" here`);
-  return filter;
+  if (applying === undefined && filter === undefined) {
+    const known = [...FILTERS.keys(), ...APPLYING.keys(), ...DEFAULT].join(', ');
+    throw new Failure(`the filter "${name}" is not supported; there are ${known}`);
+  }
+  let value: Value;
+  if (!(of instanceof Undefined)) value = of;
+  else if (of.isLenient && filter?.on === 'text') value = '';
+  else if (of.isLenient && (filter?.on !== 'value' || name === 'length' || name === 'count')) value = [];
+  else throw new Failure(`${of.what} is not defined`);
+  if (applying !== undefined) return applying(value, args, named, work);
+  if (filter === undefined) return value;
+  const values = bound(`the filter "${name}"`, filter.parameters, filter.parameters, args, named);
+  switch (filter.on) {
+    case 'text':
+      return filter.run(work.str(value), values, work);
+    case 'items':
+      return filter.run(itemsOf(value, work), values, work);
+    case 'value':
+      return filter.run(value, values, work);
+    default:
+      return filter satisfies never;
+  }
 }

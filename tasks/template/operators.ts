@@ -1,39 +1,39 @@
 /** Python's operators on values. */
-import { str } from '../python/show.js';
-import { codePointLength, codePoints } from '../python/text.js';
-import { Float, isDict, isEqual, isInt, isList, numeric, toInt, typeName, type Value } from '../python/value.js';
+import { Float, isDict, isEqual, isList, numeric, Sequence, toInt, typeName, type Value } from '../python/value.js';
 import { Failure } from './failure.js';
+import { asBig, bitsOf, checkBits, power } from './power.js';
 import type { Arithmetic, Comparison } from './syntax.js';
-
-/** Longest text or list that an operator may make. */
-export const MAX_SIZE = 1 << 24;
+import type { Work } from './work.js';
 
 function refuse(op: string, left: Value, right: Value): never {
   throw new Failure(`${typeName(left)} ${op} ${typeName(right)} is not possible`);
 }
 
-const asBig = (value: Value): bigint | undefined =>
-  typeof value === 'boolean' ? BigInt(value) : isInt(value) ? BigInt(value) : undefined;
+/** As a Python type: lists and tuples are not joined with each other. */
+const like = (left: readonly Value[], items: readonly Value[]): readonly Value[] =>
+  left instanceof Sequence ? new Sequence('tuple', items) : items;
 
-function bounded<T extends { readonly length: number }>(value: T): T {
-  if (value.length > MAX_SIZE) throw new Failure(`a result is longer than ${MAX_SIZE}`);
-  return value;
-}
+const isAdded = (value: Value): value is readonly Value[] =>
+  isList(value) && (!(value instanceof Sequence) || value.type === 'tuple');
 
-function repeat(of: string | readonly Value[], count: bigint): Value {
+function repeat(of: string | readonly Value[], count: bigint, work: Work): Value {
   const times = count < 0n ? 0 : Number(count);
-  if (of.length * times > MAX_SIZE) throw new Failure(`a result is longer than ${MAX_SIZE}`);
-  return typeof of === 'string' ? of.repeat(times) : Array.from({ length: times }, () => of).flat();
+  if (typeof of === 'string') {
+    work.text(of.length * times);
+    return of.repeat(times);
+  }
+  work.items(of.length * times);
+  return like(of, of.length === 0 ? [] : Array.from({ length: times }, () => of).flatMap((items) => [...items]));
 }
 
-function onIntegers(op: Exclude<Arithmetic, '~' | '/'>, a: bigint, b: bigint): Value {
+function onIntegers(op: Exclude<Arithmetic, '~' | '/' | '**'>, a: bigint, b: bigint): Value {
   switch (op) {
     case '+':
       return toInt(a + b);
     case '-':
       return toInt(a - b);
     case '*':
-      if (a.toString(16).length + b.toString(16).length > 4096) throw new Failure('a number is too large');
+      checkBits(bitsOf(a) + bitsOf(b));
       return toInt(a * b);
     case '//':
     case '%': {
@@ -48,7 +48,7 @@ function onIntegers(op: Exclude<Arithmetic, '~' | '/'>, a: bigint, b: bigint): V
   }
 }
 
-function onFloats(op: Exclude<Arithmetic, '~'>, a: number, b: number): Float {
+function onFloats(op: Exclude<Arithmetic, '~' | '**'>, a: number, b: number): Float {
   if (op === '+') return new Float(a + b);
   if (op === '-') return new Float(a - b);
   if (op === '*') return new Float(a * b);
@@ -56,18 +56,36 @@ function onFloats(op: Exclude<Arithmetic, '~'>, a: number, b: number): Float {
   if (op === '/') return new Float(a / b);
   const rest = a % b;
   const isBelow = rest !== 0 && rest < 0 !== b < 0;
-  return new Float(op === '//' ? Math.floor(a / b) : isBelow ? rest + b : rest);
+  const modulo = isBelow ? rest + b : rest === 0 ? (b < 0 ? -0 : 0) : rest;
+  if (op === '%') return new Float(modulo);
+  // The quotient of what is left after the remainder is a whole number, but for rounding.
+  const quotient = (a - modulo) / b;
+  const floor = Math.floor(quotient);
+  if (quotient === 0) return new Float(a / b < 0 || Object.is(a / b, -0) ? -0 : 0);
+  return new Float(quotient - floor > 0.5 ? floor + 1 : floor);
 }
 
-export function arithmetic(op: Arithmetic, left: Value, right: Value): Value {
-  if (op === '~') return bounded(str(left) + str(right));
-  if (op === '+' && typeof left === 'string' && typeof right === 'string') return bounded(left + right);
-  if (op === '+' && isList(left) && isList(right)) return bounded([...left, ...right]);
+function joined(left: string, right: string, work: Work): string {
+  work.text(left.length + right.length);
+  return left + right;
+}
+
+export function arithmetic(op: Arithmetic, left: Value, right: Value, work: Work): Value {
+  if (op === '~') return joined(work.str(left), work.str(right), work);
+  // Long numbers take time of their own.
+  if (op === '**' || typeof left === 'bigint' || typeof right === 'bigint') work.spend(16);
+  if (op === '**') return power(left, right) ?? refuse(op, left, right);
+  if (op === '+' && typeof left === 'string' && typeof right === 'string') return joined(left, right, work);
+  if (op === '+' && isAdded(left) && isAdded(right) && left instanceof Sequence === right instanceof Sequence) {
+    work.items(left.length + right.length);
+    return like(left, [...left, ...right]);
+  }
+  if (op === '%' && typeof left === 'string') throw new Failure('"%" on text is not supported; use ~ or .format()');
   const a = asBig(left),
     b = asBig(right);
   if (op === '*') {
-    if ((typeof left === 'string' || isList(left)) && b !== undefined) return repeat(left, b);
-    if ((typeof right === 'string' || isList(right)) && a !== undefined) return repeat(right, a);
+    if ((typeof left === 'string' || isAdded(left)) && b !== undefined) return repeat(left, b, work);
+    if ((typeof right === 'string' || isAdded(right)) && a !== undefined) return repeat(right, a, work);
   }
   if (a !== undefined && b !== undefined && op !== '/') return onIntegers(op, a, b);
   const x = numeric(left),
@@ -90,12 +108,22 @@ function contains(right: Value, left: Value): boolean {
   return refuse('in', left, right);
 }
 
+/** Code points in order: those written as two units come behind all others. */
+export function compareText(left: string, right: string): number {
+  const length = Math.min(left.length, right.length);
+  let at = 0;
+  while (at < length && left.charCodeAt(at) === right.charCodeAt(at)) at++;
+  if (at === length) return left.length - right.length;
+  const rank = (unit: number): number => (unit >= 0xd800 && unit <= 0xdfff ? unit + 0x10000 : unit);
+  return rank(left.charCodeAt(at)) - rank(right.charCodeAt(at));
+}
+
 /** Negative, zero or positive. Texts are ordered by code points, lists by items. */
-function order(op: string, left: Value, right: Value): number {
+export function order(op: string, left: Value, right: Value): number {
   if (typeof left === 'string' && typeof right === 'string') {
-    return left === right ? 0 : Buffer.compare(Buffer.from(left), Buffer.from(right));
+    return compareText(left, right);
   }
-  if (isList(left) && isList(right)) {
+  if (isAdded(left) && isAdded(right) && left instanceof Sequence === right instanceof Sequence) {
     for (const [i, item] of left.entries()) {
       const other = right[i];
       if (other === undefined) return 1;
@@ -111,7 +139,9 @@ function order(op: string, left: Value, right: Value): number {
   return x === undefined || y === undefined ? refuse(op, left, right) : x - y;
 }
 
-export function compare(op: Comparison, left: Value, right: Value): boolean {
+export function compare(op: Comparison, left: Value, right: Value, work: Work): boolean {
+  if (left !== right && (isList(left) || isDict(left) || typeof left === 'string')) work.walk(left);
+  if (left !== right && (isList(right) || isDict(right) || typeof right === 'string')) work.walk(right);
   switch (op) {
     case '==':
       return isEqual(left, right);
@@ -132,37 +162,4 @@ export function compare(op: Comparison, left: Value, right: Value): boolean {
     default:
       return op satisfies never;
   }
-}
-
-/** value[key]; undefined where there is no such item. */
-export function itemAt(of: Value, key: Value): Value | undefined {
-  if (isDict(of)) return typeof key === 'string' ? of.get(key) : undefined;
-  if (!(isList(of) || typeof of === 'string') || !isInt(key)) return undefined;
-  const at = Number(key);
-  const length = typeof of === 'string' ? codePointLength(of) : of.length;
-  const place = at < 0 ? at + length : at;
-  if (place < 0 || place >= length) return undefined;
-  return typeof of === 'string' ? codePoints(of)[place] : of[place];
-}
-
-/** value[from:to:step] */
-export function slice(of: Value, from: Value, to: Value, step: Value): Value {
-  if (typeof of !== 'string' && !isList(of)) throw new Failure(`${typeName(of)} cannot be sliced`);
-  const items: readonly Value[] = typeof of === 'string' ? codePoints(of) : of;
-  const whole = (value: Value, otherwise: number): number => {
-    if (value === null) return otherwise;
-    if (!isInt(value)) throw new Failure(`a place must be a whole number, not ${typeName(value)}`);
-    return Number(value);
-  };
-  const by = whole(step, 1);
-  if (by === 0) throw new Failure('the step of a slice is 0');
-  const clip = (place: number): number => {
-    const counted = place < 0 ? place + items.length : place;
-    return by > 0 ? Math.min(Math.max(counted, 0), items.length) : Math.min(Math.max(counted, -1), items.length - 1);
-  };
-  const start = from === null ? (by > 0 ? 0 : items.length - 1) : clip(whole(from, 0));
-  const end = to === null ? (by > 0 ? items.length : -1) : clip(whole(to, 0));
-  const taken: Value[] = [];
-  for (let i = start; by > 0 ? i < end : i > end; i += by) taken.push(items[i]!);
-  return typeof of === 'string' ? taken.map(str).join('') : taken;
 }

@@ -1,6 +1,6 @@
 /** Parses a template into statements. */
 import { ExpressionParser } from './expressions.js';
-import { TemplateProblem, type Statement } from './syntax.js';
+import { TemplateProblem, type Branch, type Statement } from './syntax.js';
 import { cutTemplate, type Piece } from './tokens.js';
 
 const MAX_LENGTH = 1 << 18;
@@ -30,7 +30,7 @@ class Parser {
       }
       const parser = new ExpressionParser(piece.tokens);
       if (piece.kind === 'print') {
-        statements.push({ kind: 'print', value: parser.expression(), line: piece.line });
+        statements.push({ kind: 'print', value: parser.tuple(), line: piece.line });
         parser.end();
         continue;
       }
@@ -43,58 +43,66 @@ class Parser {
 
   #block(keyword: string, parser: ExpressionParser, line: number, depth: number): Statement {
     switch (keyword) {
-      case 'set': {
-        const name = parser.name();
-        parser.expect('=');
-        const value = parser.expression();
-        parser.end();
-        return { kind: 'set', name, value, line };
-      }
+      case 'set':
+        return this.#set(parser, line, depth);
       case 'if':
         return this.#if(parser, line, depth);
       case 'for':
         return this.#for(parser, line, depth);
       default:
-        throw new TemplateProblem(`the block "{% ${keyword} %}" is not supported; there are if, for, set`, line);
+        throw new TemplateProblem(`the block "{% ${keyword} %}" is not supported; there are if, for, set, raw`, line);
     }
   }
 
-  #if(parser: ExpressionParser, line: number, depth: number): Statement {
-    const condition = parser.expression();
-    parser.end();
-    const { statements: then, end } = this.body(['elif', 'else', 'endif'], depth + 1, line);
-    let otherwise: readonly Statement[] = [];
-    const keyword = end.name();
-    if (keyword === 'elif') otherwise = [this.#if(end, end.next.line, depth + 1)];
-    else {
-      end.end();
-      if (keyword === 'else') {
-        const last = this.body(['endif'], depth + 1, line);
-        last.end.name();
-        last.end.end();
-        otherwise = last.statements;
-      }
+  #set(parser: ExpressionParser, line: number, depth: number): Statement {
+    const target = parser.target();
+    if (parser.isNext('.')) throw parser.problem('a field cannot be set: namespace() is not supported');
+    if (parser.takeIf('=')) {
+      const value = parser.tuple();
+      parser.end();
+      return { kind: 'set', target, value, line };
     }
-    return { kind: 'if', condition, then, otherwise, line };
+    if (parser.isNext('|')) throw parser.problem('a filter of "{% set %}" without "=" is not supported');
+    parser.end();
+    return { kind: 'capture', target, body: this.#last('endset', line, depth), line };
+  }
+
+  /** Statements up to the block that ends the whole, which is taken. */
+  #last(keyword: string, line: number, depth: number): readonly Statement[] {
+    const { statements, end } = this.body([keyword], depth + 1, line);
+    end.name();
+    end.end();
+    return statements;
+  }
+
+  #if(first: ExpressionParser, line: number, depth: number): Statement {
+    const branches: Branch[] = [];
+    for (let parser = first; ;) {
+      const { line: at } = parser.next;
+      const condition = parser.tuple();
+      parser.end();
+      const { statements, end } = this.body(['elif', 'else', 'endif'], depth + 1, line);
+      branches.push({ condition, body: statements, line: at });
+      const keyword = end.name();
+      parser = end;
+      if (keyword === 'elif') continue;
+      end.end();
+      return { kind: 'if', branches, otherwise: keyword === 'else' ? this.#last('endif', line, depth) : [] };
+    }
   }
 
   #for(parser: ExpressionParser, line: number, depth: number): Statement {
-    const names = [parser.name()];
-    while (parser.takeIf(',')) names.push(parser.name());
+    const target = parser.target();
     parser.expect('in');
-    const of = parser.expression();
+    const of = parser.visited();
+    const condition = parser.takeIf('if') ? { condition: parser.expression() } : {};
+    if (parser.isNext('recursive')) throw parser.problem('"recursive" of "{% for %}" is not supported');
     parser.end();
     const { statements: body, end } = this.body(['else', 'endfor'], depth + 1, line);
-    let otherwise: readonly Statement[] = [];
     const keyword = end.name();
     end.end();
-    if (keyword === 'else') {
-      const last = this.body(['endfor'], depth + 1, line);
-      last.end.name();
-      last.end.end();
-      otherwise = last.statements;
-    }
-    return { kind: 'for', names, of, body, otherwise, line };
+    const otherwise = keyword === 'else' ? this.#last('endfor', line, depth) : [];
+    return { kind: 'for', target, of, ...condition, body, otherwise, line };
   }
 }
 

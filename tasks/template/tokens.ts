@@ -15,9 +15,10 @@ export type Piece =
   | { readonly kind: 'print' | 'block'; readonly tokens: readonly Token[]; readonly line: number };
 
 const FLOAT = /(\d[\d_]*(?:\.\d[\d_]*(?:[eE][-+]?\d+)?|[eE][-+]?\d+))/;
+const INT = /0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0[xX](?:_?[\da-fA-F])+|[1-9](?:_?\d)*|0(?:_?0)*/;
 const QUOTED = /('(?:[^'\\]|\\[^])*'|"(?:[^"\\]|\\[^])*")/;
 const MARK = /(\/\/|\*\*|==|!=|<=|>=|[-+*/%~<>=.,:|()[\]{}])/;
-const TOKEN = new RegExp(`(\\s+)|([A-Za-z_]\\w*)|${FLOAT.source}|(\\d[\\d_]*)|${QUOTED.source}|${MARK.source}`, 'y');
+const TOKEN = new RegExp(`(\\s+)|([A-Za-z_]\\w*)|${FLOAT.source}|(${INT.source})|${QUOTED.source}|${MARK.source}`, 'y');
 
 const CLOSING = { '{{': '}}', '{%': '%}', '{#': '#}' } as const;
 
@@ -73,6 +74,29 @@ function textOf(quoted: string, line: number): string {
   }
 }
 
+/** The text of a block "raw" that starts at `start`; undefined if none does. Throws TemplateProblem. */
+function readRaw(
+  source: string,
+  start: number,
+  line: number,
+): { text: string; end: number; trims: boolean } | undefined {
+  const open = /\{%[-+]?\s*raw\s*(-?)%\}/y;
+  open.lastIndex = start;
+  const opened = open.exec(source);
+  if (opened === null) return undefined;
+  const close = /\{%([-+]?)\s*endraw\s*([-+]?)%\}/g;
+  close.lastIndex = open.lastIndex;
+  const closed = close.exec(source);
+  if (closed === null) throw new TemplateProblem('"{% endraw %}" is missing', line);
+  const inside = source.slice(open.lastIndex, closed.index);
+  const left = opened[1] === '-' ? leftStrip(inside) : inside;
+  return {
+    text: closed[1] === '-' ? rightStrip(left) : left,
+    end: close.lastIndex,
+    trims: closed[2] === '-',
+  };
+}
+
 /** Throws TemplateProblem. `source` has \n as its only line ends. */
 export function cutTemplate(source: string): Piece[] {
   const pieces: Piece[] = [];
@@ -97,7 +121,12 @@ export function cutTemplate(source: string): Piece[] {
     const modifier = /^[-+]/.test(source[inside] ?? '') ? source[inside]! : '';
     data(source.slice(at, open.index), modifier === '-');
     line += linesIn(source.slice(at, open.index));
-    if (mark === '{#') {
+    const raw = mark === '{%' ? readRaw(source, open.index, line) : undefined;
+    if (raw !== undefined) {
+      if (raw.text !== '') pieces.push({ kind: 'data', text: raw.text });
+      isTrimmed = raw.trims;
+      at = raw.end;
+    } else if (mark === '{#') {
       const end = source.indexOf('#}', inside);
       if (end < 0) throw new TemplateProblem('"#}" is missing', line);
       isTrimmed = source[end - 1] === '-' && end - 1 >= inside;

@@ -120,14 +120,42 @@ describe('Template', () => {
     ["{{ text.index('z') }}", 'index(): the text is not found'],
     ['{{ choices.items }}', '.items is a method of dictionaries; write ["items"] for the field'],
     ['{{ text.strip }}', '.strip is a method; call it'],
-    ["{{ text.format('x') }}", 'the method .format() is not supported; there are strip'],
+    ['{{ text.zfill(3) }}', 'the method .zfill() is not supported; there are strip'],
+    ["{{ '{:.2f}'.format(1.5) }}", 'format() with {:.2f} is not supported; there are {}, {0} and {name}'],
+    ["{{ '{}'.format() }}", 'format() has no value for {}'],
+    ["{{ '%s' % text }}", '"%" on text is not supported; use ~ or .format()'],
+    ["{{ text.split(sep=' ', count=1) }}", '.split() has no argument "count" here'],
     ['{{ text.constructor }}', 'field "constructor" of str is not defined'],
     ['{{ text.__proto__ }}', 'field "__proto__" of str is not defined'],
     ['{{ choices.__proto__ }}', 'field "__proto__" of dict is not defined'],
     ['{{ constructor }}', '"constructor" is not defined'],
-    ['{{ text|tojson }}', 'the filter "tojson" is not supported; there are string'],
-    ["{{ items|map('upper') }}", 'map is supported with attribute'],
-    ['{{ n is odd }}', 'the test "is odd" is not supported; there are defined, undefined, none'],
+    ['{{ text|safe }}', 'the filter "safe" is not supported; there are string'],
+    ["{{ items|map('safe')|list }}", 'the filter "safe" is not supported'],
+    ["{{ items|map('upper') }}", 'what a filter yields cannot be shown or compared; add |list'],
+    ["{{ items|map('upper')|length }}", 'what a filter yields has no length; add |list'],
+    ["{% set x = items|map('upper') %}{{ x|list }}{{ x|list }}", 'what a filter yields can be visited once'],
+    ["{{ text|tojson + '<' }}", 'what tojson makes can be printed, filtered, set and joined by "~", nothing else'],
+    ["{{ text|join(',', by=1) }}", 'the filter "join" has no argument "by" here'],
+    ["{{ text|regex_replace('(', '') }}", 'regex_replace cannot use "("'],
+    ["{{ text|regex_replace('a', '\\\\1') }}", 'regex_replace has no group 1'],
+    ["{{ text|regex_replace('a', '\\\\q') }}", 'regex_replace cannot read'],
+    ["{{ '\u0661'|int }}", 'digits other than 0 to 9 are not supported in numbers'],
+    ['{{ n is upper }}', 'the test "is upper" is not supported; there are defined, undefined, none'],
+    ['{{ n is odd 3 }}', 'the test "is odd" takes 0 arguments'],
+    ['{% for x in choices.text recursive %}', '"recursive" of "{% for %}" is not supported'],
+    ['{% for x in [1] if loop.first %}{% endfor %}', '"loop" in the condition of "for" is not defined'],
+    ['{% for x in [1] %}{{ loop.previtem }}{% endfor %}', 'loop.previtem of the first item is not defined'],
+    ['{% for x in [1] %}{{ loop.changed(x) }}{% endfor %}', 'loop.changed() is not supported'],
+    ['{% for x in [1] %}{{ loop }}{% endfor %}', 'of "loop", only fields and loop.cycle() are supported'],
+    ['{% set x, y = [1] %}', 'an item has 1 parts and not 2'],
+    ['{% set x.y = 1 %}', 'a field cannot be set: namespace() is not supported'],
+    ['{% set x | upper %}a{% endset %}', 'a filter of "{% set %}" without "=" is not supported'],
+    ['a\n{% raw %}', 'a.yaml:3: doc_to_text, line 2 of the template: "{% endraw %}" is missing'],
+    ["{{ ('x' if not flag) + 'y' }}", 'the value of "if" without "else" is not defined'],
+    ["{{ ('x' if not flag)|int }}", 'the value of "if" without "else" is not defined'],
+    ['{{ [] | first }}', 'the first item of an empty list is not defined'],
+    ['{{ [1] + (2,) }}', 'list + tuple is not possible'],
+    ['{{ joiner is defined }}', 'the function joiner is no value here'],
     ['{{ lipsum() }}', 'the function lipsum() is not supported; there is range()'],
     ['{% macro x() %}', 'the block "{% macro %}" is not supported; there are if, for, set'],
     ['{% if n %}', '"{% endif %}" is missing'],
@@ -136,11 +164,17 @@ describe('Template', () => {
     ['{{ n ? }}', 'cannot read "? }}"'],
     ['{{ n n }}', '"n" is not expected here'],
     ['{{ }}', 'an expression is missing before "}}"'],
-    ['{{ n ** 2 }}', 'the operator ** is not supported'],
+    ['{{ 0 ** -1 }}', 'zero to a negative power'],
+    ['{{ (-8) ** 0.5 }}', 'powers are supported for whole exponents and 0.5'],
     ["{{ '\\N{BULLET}' }}", 'the escape \\N is not complete or not supported'],
   ])('refuses %j', (source, message) => {
     expect(() => render(source)).toThrow(message);
     expect(() => render(source)).toThrow(UserError);
+  });
+
+  it('takes any number of elif', () => {
+    const branches = Array.from({ length: 500 }, (_, i) => `{% elif n == ${i + 8} %}${i}`).join('');
+    expect(render(`{% if n == 0 %}zero${branches}{% elif n == 7 %}seven{% else %}none{% endif %}`)).toBe('seven');
   });
 
   it('ends work that has no bounds', () => {

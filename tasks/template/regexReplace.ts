@@ -1,0 +1,59 @@
+/** The filter regex_replace, which the harness adds to Jinja's: Python's re.sub(). */
+import { FileRegex } from '../python/fileRegex.js';
+import { Failure } from './failure.js';
+import { MAX_TEXT, type Work } from './work.js';
+
+const CONTROL: ReadonlyMap<string, string> = new Map([
+  ['a', '\x07'],
+  ['b', '\b'],
+  ['f', '\f'],
+  ['n', '\n'],
+  ['r', '\r'],
+  ['t', '\t'],
+  ['v', '\v'],
+  ['\\', '\\'],
+]);
+const PIECE = /\\(?:g<(\w+)>|(0[0-7]{0,2}|[1-3][0-7]{2})|([1-9]\d?)|([^]?))|[^\\]+/gu;
+
+/** What stands for a match: texts, and groups by number or name. */
+type Part = string | { readonly group: number | string };
+
+/** Parts of the text that replaces matches, with Python's escapes. */
+function partsOf(by: string, regex: FileRegex): Part[] {
+  const { count, names } = regex.groups();
+  const group = (reference: string): Part => {
+    const isNumber = /^\d+$/.test(reference);
+    if (isNumber ? Number(reference) > count : !names.has(reference))
+      throw new Failure(`regex_replace has no group ${reference}`);
+    return { group: isNumber ? Number(reference) : reference };
+  };
+  return Array.from(by.matchAll(PIECE), ([piece, named, octal, numbered, letter]) => {
+    if (named !== undefined) return group(named);
+    if (octal !== undefined) return String.fromCharCode(Number.parseInt(octal, 8));
+    if (numbered !== undefined) return group(numbered);
+    if (letter === undefined) return piece;
+    const control = CONTROL.get(letter);
+    if (control === undefined && (letter === '' || /[a-zA-Z]/.test(letter)))
+      throw new Failure(`regex_replace cannot read "${piece}" in the new text`);
+    return control ?? piece;
+  });
+}
+
+/** re.sub(pattern, by, text, count) */
+export function regexReplace(text: string, pattern: string, by: string, count: number, work: Work): string {
+  return work.matching(() => {
+    const regex = new FileRegex(pattern, (problem) => new Failure(`regex_replace ${problem}`));
+    const parts = partsOf(by, regex);
+    const written = (match: RegExpMatchArray): string =>
+      parts
+        .map((part) => {
+          if (typeof part === 'string') return part;
+          const found = typeof part.group === 'number' ? match[part.group] : match.groups?.[part.group];
+          return found ?? '';
+        })
+        .join('');
+    const result = count < 0 ? text : regex.replaced(text, written, count, MAX_TEXT);
+    work.text(result?.length ?? MAX_TEXT + 1);
+    return result ?? '';
+  });
+}
