@@ -90,11 +90,11 @@ class Runner {
     }
   }
 
+  /** In the condition, "loop" is that of the loop outside. */
   #isKept({ condition, target }: For, item: Value, scope: Scope): boolean {
     this.#work.spend();
     const inner = new Scope(scope);
     this.#give(target, item, inner);
-    inner.set('loop', new Undefined('"loop" in the condition of "for"'));
     return condition === undefined || this.#expressions.isTrue(condition, inner);
   }
 

@@ -3,6 +3,7 @@ import { str } from '../python/show.js';
 import { Float, isDict, isList, isTruthy, Sequence, typeName, type Dict, type Value } from '../python/value.js';
 import { Failure } from './failure.js';
 import { runCheck } from './checks.js';
+import { defaulted, DEFAULTS } from './default.js';
 import { applyFilter } from './filters.js';
 import { callMethod, METHODS } from './methods.js';
 import { arithmetic, compare, negative } from './operators.js';
@@ -102,10 +103,8 @@ export class ExpressionEvaluator {
         return this.#method(expression, scope);
       case 'range':
         return range(expression.args.map(value));
-      case 'filter': {
-        const of = this.evaluate(expression.of, scope);
-        return applyFilter(expression.name, of, expression.args.map(value), this.#named(expression, scope), this.#work);
-      }
+      case 'filter':
+        return this.#filter(expression, scope);
       case 'check':
         return this.#check(expression, scope) === expression.expected;
       case 'not':
@@ -160,6 +159,18 @@ export class ExpressionEvaluator {
       throw new Failure(`.${name} is a method; call it: .${name}(…)`);
     const value = isDict(of) ? of.get(name) : undefined;
     return value === undefined ? new Undefined(`field "${name}" of ${typeName(of)}`) : value;
+  }
+
+  /** What stands in for a value is evaluated in any case, and may be undefined where it is not used. */
+  #filter(expression: Of<'filter' | 'method'>, scope: Scope): Value | Undefined {
+    const { name, args, named } = expression;
+    const of = this.evaluate(expression.of, scope);
+    if (DEFAULTS.has(name)) {
+      const values = args.map((arg) => this.evaluate(arg, scope));
+      return defaulted(of, values, new Map([...named].map(([key, arg]) => [key, this.evaluate(arg, scope)])));
+    }
+    const values = args.map((arg) => this.#value(arg, scope));
+    return applyFilter(name, of, values, this.#named(expression, scope), this.#work);
   }
 
   #named({ named }: Of<'filter' | 'method'>, scope: Scope): Map<string, Value> {

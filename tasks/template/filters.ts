@@ -2,6 +2,7 @@
 import { isInt, isTruthy, Float, type Value } from '../python/value.js';
 import { bound } from './arguments.js';
 import { runCheck } from './checks.js';
+import { defaulted, DEFAULTS } from './default.js';
 import { Failure } from './failure.js';
 import { onValue, type Filter } from './filter.js';
 import { toJson } from './json.js';
@@ -104,15 +105,6 @@ const APPLYING: ReadonlyMap<string, Special> = new Map<string, Special>([
   ['rejectattr', selecting(false, true)],
 ]);
 
-const DEFAULT: ReadonlySet<string> = new Set(['default', 'd']);
-
-function withDefault(of: Value | Undefined, args: readonly Value[], named: Named): Value {
-  const parameters = ['default_value', 'boolean'];
-  const [otherwise, isForFalse] = bound('the filter "default"', parameters, parameters, args, named);
-  const isUsed = of instanceof Undefined || (isForFalse !== undefined && isTruthy(isForFalse) && !isTruthy(of));
-  return isUsed ? (otherwise ?? (otherwise === null ? null : '')) : of;
-}
-
 /** of|name(args). Throws Failure for what is not supported. */
 export function applyFilter(
   name: string,
@@ -121,11 +113,11 @@ export function applyFilter(
   named: Named,
   work: Work,
 ): Value | Undefined {
-  if (DEFAULT.has(name)) return withDefault(of, args, named);
+  if (DEFAULTS.has(name)) return defaulted(of, args, named);
   const applying = APPLYING.get(name);
   const filter = FILTERS.get(name);
   if (applying === undefined && filter === undefined) {
-    const known = [...FILTERS.keys(), ...APPLYING.keys(), ...DEFAULT].join(', ');
+    const known = [...FILTERS.keys(), ...APPLYING.keys(), ...DEFAULTS].join(', ');
     throw new Failure(`the filter "${name}" is not supported; there are ${known}`);
   }
   let value: Value;

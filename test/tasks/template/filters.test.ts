@@ -22,6 +22,9 @@ const GROUPS: readonly (readonly [string, readonly (readonly [string, string])[]
   [
     'filters',
     [
+      ['{{ 5|default(missing) }}', '5'],
+      ["{{ missing|default('a' if false) }}", ''],
+      ["{{ missing|default(nope)|default('b') }}", 'b'],
       ['{{ missing|default }}', ''],
       ["{{ missing|default('x', true) }}", 'x'],
       ["{{ ''|default('x', true) }}", 'x'],

@@ -30,6 +30,7 @@ const GROUPS: readonly (readonly [string, readonly (readonly [string, string])[]
       ["{% for c in ch if c == 'q' %}{{c}}{% else %}none{% endfor %}", 'none'],
       ['{% for a, b in z if a > 1 %}{{a}}{{b}}{% endfor %}{% for (a, b) in z %}{{a}}{% endfor %}', '3413'],
       ['{% for a, (b, c) in [[1, [2, 3]]] %}{{a}}{{b}}{{c}}{% endfor %}', '123'],
+      ['{% for row in z %}{% for x in row if loop.last %}{{x}}{% endfor %}{% endfor %}', '34'],
       ['{% for x in 1, 2, 3 %}{{x}}{% endfor %}', '123'],
       ['{% for c in (ch if n > 9 else []) %}{{c}}{% else %}none{% endfor %}', 'none'],
       [

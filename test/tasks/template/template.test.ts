@@ -143,7 +143,7 @@ describe('Template', () => {
     ['{{ n is upper }}', 'the test "is upper" is not supported; there are defined, undefined, none'],
     ['{{ n is odd 3 }}', 'the test "is odd" takes 0 arguments'],
     ['{% for x in choices.text recursive %}', '"recursive" of "{% for %}" is not supported'],
-    ['{% for x in [1] if loop.first %}{% endfor %}', '"loop" in the condition of "for" is not defined'],
+    ['{% for x in [1] if loop.first %}{% endfor %}', '"loop" is not defined'],
     ['{% for x in [1] %}{{ loop.previtem }}{% endfor %}', 'loop.previtem of the first item is not defined'],
     ['{% for x in [1] %}{{ loop.changed(x) }}{% endfor %}', 'loop.changed() is not supported'],
     ['{% for x in [1] %}{{ loop }}{% endfor %}', 'of "loop", only fields and loop.cycle() are supported'],
