@@ -43,7 +43,8 @@ export const bounded: Compressors = Object.fromEntries(
     (input: Uint8Array, size: number): Uint8Array => {
       if (!(size >= 0 && size <= MAX_PAGE))
         throw new Error(`a page of ${size} bytes is more than the limit of ${MAX_PAGE}`);
-      return inflate(input, size);
+      // A page without values may have no bytes, or a frame of none.
+      return size === 0 ? new Uint8Array(0) : inflate(input, size);
     },
   ]),
 );

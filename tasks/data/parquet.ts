@@ -13,53 +13,21 @@ import { getTreePath } from 'hyparquet/src/schema.js';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { fileSize, readRange } from '../../system/read.js';
-import { Float, toInt, type Dict, type Value } from '../python/value.js';
+import type { Dict } from '../python/value.js';
 import { labelsOfMetadata, withLabels, type ClassLabels } from './classLabels.js';
 import { bounded } from './inflate.js';
-import { checkColumn } from './parquetCheck.js';
+import { checkColumn, Unsupported } from './parquetCheck.js';
+import { checkZones, parsers, plainTypes, rowOf } from './parquetValues.js';
 
 const MAX_FILE = 2 ** 34;
 const MAX_GROUP = 2 ** 30;
 const MAX_FOOTER = 64 << 20;
 const MAX_ROWS = 5_000_000;
+const MAX_COLUMNS = 100_000;
+const MAX_DEPTH = 100;
+const AGAIN = 'Download the file again';
 /** So many rows of a group are read first: whoever takes a few need not wait for all. */
 const FIRST_ROWS = 256;
-
-const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
-const parsers = { stringFromBytes: (bytes: Uint8Array | undefined) => bytes && decoder.decode(bytes) };
-const isFloat = (node: SchemaTree | undefined): boolean =>
-  node?.element.type === 'FLOAT' || node?.element.type === 'DOUBLE';
-
-/** Below the wrappers of a list: the type of its items. */
-const itemOf = (node: SchemaTree | undefined): SchemaTree | undefined =>
-  node?.children[0]?.children[0] ?? node?.children[0] ?? node;
-
-/** Undefined for a type that no template can show, such as bytes. */
-function convert(value: unknown, node: SchemaTree | undefined): Value | undefined {
-  if (value === null || value === undefined) return null;
-  if (typeof value === 'string' || typeof value === 'boolean') return value;
-  if (typeof value === 'bigint') return toInt(value);
-  if (typeof value === 'number') return isFloat(node) || !Number.isSafeInteger(value) ? new Float(value) : value;
-  if (value instanceof Date || ArrayBuffer.isView(value)) return undefined;
-  if (Array.isArray(value)) {
-    const item = itemOf(node);
-    return value.map((each) => convert(each, item) ?? null);
-  }
-  if (typeof value !== 'object') return undefined;
-  return rowOf(value, node);
-}
-
-function rowOf(record: object, node: SchemaTree | undefined): Dict {
-  const row = new Map<string, Value>();
-  for (const [name, field] of Object.entries(record)) {
-    const value = convert(
-      field,
-      node?.children.find((child) => child.element.name === name),
-    );
-    if (value !== undefined) row.set(name, value);
-  }
-  return row;
-}
 
 /** A file whose parts are read when they are asked for, and never past its end. */
 function bufferOf(fd: number, byteLength: number): AsyncBuffer {
@@ -87,20 +55,46 @@ async function checkGroup(file: AsyncBuffer, group: RowGroup, schema: SchemaTree
   }
 }
 
-async function openMetadata(file: AsyncBuffer): Promise<FileMetaData> {
+/** Throws Error unless the elements make one tree, of bounded depth, with a name for each. */
+function checkSchema(schema: FileMetaData['schema']): void {
+  if (schema.length === 0 || schema.length > MAX_COLUMNS) throw new Error(`a schema of ${schema.length} elements`);
+  /** How many children are still to come, from the outermost group to the innermost. */
+  const open = [1];
+  for (const { name, num_children: children = 0 } of schema) {
+    while (open.at(-1) === 0) open.pop();
+    if (open.length === 0 || typeof name !== 'string') throw new Error('its schema does not fit together');
+    open[open.length - 1]! -= 1;
+    if (!(children >= 0)) throw new Error(`a group of ${children} columns`);
+    if (children > 0) open.push(children);
+    if (open.length > MAX_DEPTH) throw new Error(`columns are nested more than ${MAX_DEPTH} deep`);
+  }
+  if (open.some((left) => left > 0)) throw new Error('its schema is cut off');
+}
+
+interface Description {
+  /** With the types that are stored. */
+  readonly metadata: FileMetaData;
+  /** With the types that the file names. */
+  readonly schema: SchemaTree;
+}
+
+/** Throws Error for a description that does not fit together. */
+async function describe(file: AsyncBuffer): Promise<Description> {
   if (file.byteLength < 12) throw new Error('it is too short');
   const end = new DataView(await file.slice(file.byteLength - 8));
   const footer = end.getUint32(0, true);
   if (end.getUint32(4, true) !== 0x31524150) throw new Error('it does not end as such a file does: it may be cut off');
   if (footer > Math.min(MAX_FOOTER, file.byteLength - 8))
     throw new Error(`its description of ${footer} bytes is more than it can be`);
-  const metadata = await parquetMetadataAsync(file);
+  const metadata = await parquetMetadataAsync(file, { geoparquet: false });
   const count = Number(metadata.num_rows);
   if (!(count >= 0 && count <= MAX_ROWS)) throw new Error(`${count} rows, more than the limit of ${MAX_ROWS}`);
   const inGroups = metadata.row_groups.reduce((sum, group) => sum + Number(group.num_rows), 0);
   if (inGroups !== count || metadata.row_groups.some((group) => group.num_rows < 0))
     throw new Error(`it has ${inGroups} of ${count} rows`);
-  return metadata;
+  checkSchema(metadata.schema);
+  checkZones(metadata);
+  return { metadata: plainTypes(metadata), schema: parquetSchema(metadata) };
 }
 
 /**
@@ -115,8 +109,7 @@ export async function* parquetRows(path: string, labels: ClassLabels = new Map()
   const fd = openSync(path, 'r');
   const file = bufferOf(fd, size);
   try {
-    const metadata = await readable(path, () => openMetadata(file));
-    const schema = parquetSchema(metadata);
+    const { metadata, schema } = await readable(path, () => describe(file));
     const own = labelsOfMetadata(metadata.key_value_metadata ?? []);
     const known = own.size > 0 ? own : labels;
     let start = 0;
@@ -129,12 +122,23 @@ export async function* parquetRows(path: string, labels: ClassLabels = new Map()
         [first, end],
       ] as const) {
         if (rowStart === rowEnd) continue;
-        const options = { file, metadata, compressors: bounded, parsers, rowStart, rowEnd };
+        const options = {
+          file,
+          metadata,
+          compressors: bounded,
+          parsers,
+          utf8: false,
+          geoparquet: false,
+          rowStart,
+          rowEnd,
+        };
         const records = await readable(path, () => parquetReadObjects(options));
         if (records.length !== rowEnd - rowStart)
-          throw new UserError(`${path}: rows ${rowStart} to ${rowEnd} are not all there`, 'Download the file again');
-        for (const [i, record] of records.entries())
-          yield withLabels(rowOf(record, schema), known, () => `${path}, row ${rowStart + i}`);
+          throw new UserError(`${path}: rows ${rowStart} to ${rowEnd} are not all there`, AGAIN);
+        for (const [i, record] of records.entries()) {
+          const where = `${path}, row ${rowStart + i}`;
+          yield withLabels(converted(where, record, schema), known, () => where);
+        }
       }
       start = end;
     }
@@ -143,12 +147,29 @@ export async function* parquetRows(path: string, labels: ClassLabels = new Map()
   }
 }
 
+function problem(path: string, error: unknown, what: string): UserError {
+  if (error instanceof UserError) return error;
+  const reason = quote(error instanceof Error ? error.message : String(error), 120).slice(1, -1);
+  return error instanceof Unsupported
+    ? new UserError(`${path}: ${reason} are not read`, 'Write the file again without them, or as JSON lines')
+    : new UserError(`${path}: ${what}: ${reason}`, AGAIN, { cause: error });
+}
+
 async function readable<T>(path: string, action: () => Promise<T>): Promise<T> {
   try {
     return await action();
   } catch (error) {
-    if (error instanceof UserError) throw error;
-    const reason = quote(error instanceof Error ? error.message : String(error), 120).slice(1, -1);
-    throw new UserError(`${path}: not a readable Parquet file: ${reason}`, 'Download the file again', { cause: error });
+    // Parts of the description that are missing, or lead out of the file.
+    const isDamaged = error instanceof TypeError || error instanceof RangeError;
+    const reason = isDamaged ? new Error('its parts do not fit together', { cause: error }) : error;
+    throw problem(path, reason, 'not a readable Parquet file');
+  }
+}
+
+function converted(where: string, record: object, schema: SchemaTree): Dict {
+  try {
+    return rowOf(record, schema);
+  } catch (error) {
+    throw problem(where, error, 'cannot be shown');
   }
 }

@@ -14,6 +14,9 @@ const MAX_COLUMN = 1 << 30;
 /** Values of one column of one row group, items of lists included. */
 export const MAX_VALUES = 50_000_000;
 
+/** A file that is whole and cannot be read all the same. */
+export class Unsupported extends Error {}
+
 const bitWidth = (value: number): number => 32 - Math.clz32(value);
 const isIndexed = (encoding: string | undefined): boolean =>
   encoding === 'PLAIN_DICTIONARY' || encoding === 'RLE_DICTIONARY';
@@ -47,17 +50,36 @@ class Runs {
     return this.byte() + (this.byte() << 8) + (this.byte() << 16) + this.byte() * 2 ** 24;
   }
 
-  /** `count` values of `width` bits in runs. A run of packed values may end in up to 7 that mean nothing. */
-  check(count: number, width: number): void {
+  /**
+   * `count` values of `width` bits in runs. A run of packed values may end in up to 7 that mean nothing. Returns how
+   * many are `counted`.
+   */
+  check(count: number, width: number, counted?: number): number {
+    let found = 0;
     for (let seen = 0; seen < count;) {
       const header = this.#varint();
       const values = header % 2 === 1 ? ((header - 1) / 2) * 8 : header / 2;
       if (values === 0) throw new Error('a run without values');
       if (values > count - seen + (header % 2 === 1 ? 503 : 0))
         throw new Error(`a run of ${values} values, where ${count - seen} are left`);
-      this.at += header % 2 === 1 ? (values / 8) * width : Math.ceil(width / 8);
+      const bytes = header % 2 === 1 ? (values / 8) * width : Math.ceil(width / 8);
+      if (counted !== undefined) {
+        const first = this.#bits(this.at, 0, width);
+        const inRun = Math.min(values, count - seen);
+        if (header % 2 === 0) found += first === counted ? inRun : 0;
+        else for (let i = 0; i < inRun; i++) found += this.#bits(this.at, i * width, width) === counted ? 1 : 0;
+      }
+      this.at += bytes;
       seen += values;
     }
+    return found;
+  }
+
+  #bits(at: number, from: number, width: number): number {
+    let value = 0;
+    for (let bit = from; bit < from + width; bit++)
+      value += (((this.#bytes[at + (bit >> 3)] ?? 0) >> (bit & 7)) & 1) * 2 ** (bit - from);
+    return value;
   }
 }
 
@@ -140,13 +162,17 @@ export function checkColumn(
       checkPage(decompressPage(body, plain, column.codec, compressors), count, first.encoding, levels);
     } else if (second !== undefined) {
       const sizes = [second.repetition_levels_byte_length, second.definition_levels_byte_length];
-      let at = 0;
+      let at = 0,
+        present = count;
       for (const [i, size] of sizes.entries()) {
         if (!(size >= 0 && at + size <= body.length)) throw new Error('levels lead out of their page');
-        if (size > 0) new Runs(body.subarray(0, at + size), at).check(count, bitWidth(levels[i] ?? 0));
+        const level = levels[i] ?? 0;
+        if (size > 0) present = new Runs(body.subarray(0, at + size), at).check(count, bitWidth(level), level);
         at += size;
       }
       if (second.num_nulls < 0 || second.num_nulls > count) throw new Error(`a page with ${second.num_nulls} nulls`);
+      if (levels[1]! > 0 && sizes[1]! > 0 && present !== count - second.num_nulls)
+        throw new Unsupported(`${column.path_in_schema.join('.')}: pages of version 2 that do not count empty lists`);
       if (!isIndexed(second.encoding)) continue;
       const rest = body.subarray(at);
       const page = second.is_compressed === false ? rest : decompressPage(rest, plain - at, column.codec, compressors);

@@ -1,5 +1,5 @@
 /** How Python shows a value: str(), repr() and json.dumps(). Prompts and the hashes of documents depend on it. */
-import { Float, isDict, isInt, isList, Sequence, type Value } from './value.js';
+import { Float, isDict, isInt, isList, Sequence, Shown, type Value } from './value.js';
 
 /** repr(float): the shortest digits, with an exponent below 1e-4 and from 1e16 on. */
 export function showFloat(value: number): string {
@@ -57,12 +57,14 @@ export function repr(value: Value): string {
   if (typeof value === 'string') return reprText(value);
   if (value instanceof Float) return showFloat(value.value);
   if (value instanceof Sequence) return reprSequence(value);
+  if (value instanceof Shown) return value.code;
   if (isList(value)) return `[${value.map(repr).join(', ')}]`;
   return `{${[...value].map(([key, item]) => `${reprText(key)}: ${repr(item)}`).join(', ')}}`;
 }
 
 /** str(value) */
-export const str = (value: Value): string => (typeof value === 'string' ? value : repr(value));
+export const str = (value: Value): string =>
+  typeof value === 'string' ? value : value instanceof Shown ? value.text : repr(value);
 
 const JSON_SHORT: ReadonlyMap<string, string> = new Map([
   ['"', '\\"'],
@@ -83,12 +85,15 @@ function jsonFloat(value: number): string {
   return Number.isFinite(value) ? showFloat(value) : value > 0 ? 'Infinity' : '-Infinity';
 }
 
-/** json.dumps(value, indent=2, ensure_ascii=False), from which the harness takes the hash of a document. */
+/**
+ * json.dumps(value, indent=2, ensure_ascii=False, default=str), from which the harness takes the hash of a document.
+ */
 export function dumpJson(value: Value, indent = ''): string {
   if (value === null) return 'null';
   if (typeof value === 'boolean' || isInt(value)) return String(value);
   if (typeof value === 'string') return jsonText(value);
   if (value instanceof Float) return jsonFloat(value.value);
+  if (value instanceof Shown) return jsonText(value.text);
   const inner = `${indent}  `;
   const items = isDict(value)
     ? [...value].map(([key, item]) => `${jsonText(key)}: ${dumpJson(item, inner)}`)

@@ -3,7 +3,7 @@
  * where a `number` would round it. A float is a Float, because Python shows 1.0 and 1 differently. A dictionary is a
  * Map: keys come from files, and no name of a key means anything to JavaScript.
  */
-export type Value = null | boolean | number | bigint | string | Float | readonly Value[] | Dict;
+export type Value = null | boolean | number | bigint | string | Float | Shown | readonly Value[] | Dict;
 export type Dict = ReadonlyMap<string, Value>;
 
 /** Python's float. */
@@ -11,6 +11,25 @@ export class Float {
   readonly value: number;
   constructor(value: number) {
     this.value = value;
+  }
+}
+
+/** A value that templates show and compare, and do nothing else with: a date, a time, a decimal number, bytes. */
+export class Shown {
+  /** type(value).__name__ */
+  readonly type: string;
+  /** str(value) */
+  readonly text: string;
+  /** repr(value) */
+  readonly code: string;
+  /** bool(value) */
+  readonly isTruthy: boolean;
+
+  constructor(type: string, text: string, code: string, isTruthy = true) {
+    this.type = type;
+    this.text = text;
+    this.code = code;
+    this.isTruthy = isTruthy;
   }
 }
 
@@ -70,6 +89,7 @@ export function typeName(value: Value): string {
   if (typeof value === 'string') return 'str';
   if (value instanceof Float) return 'float';
   if (value instanceof Sequence) return value.type;
+  if (value instanceof Shown) return value.type;
   return isList(value) ? 'list' : 'dict';
 }
 
@@ -81,6 +101,7 @@ export function isTruthy(value: Value): boolean {
   if (typeof value === 'string') return value !== '';
   if (value instanceof Float) return value.value !== 0;
   if (value instanceof Sequence && value.type === 'generator') return true;
+  if (value instanceof Shown) return value.isTruthy;
   return isList(value) ? value.length > 0 : value.size > 0;
 }
 
@@ -103,6 +124,8 @@ export function isEqual(left: Value, right: Value): boolean {
   if (a !== undefined || b !== undefined) {
     return isInt(left) && isInt(right) ? BigInt(left) === BigInt(right) : a === b;
   }
+  if (left instanceof Shown || right instanceof Shown)
+    return left instanceof Shown && right instanceof Shown && left.type === right.type && left.text === right.text;
   if (isList(left) && isList(right)) {
     const type = comparesAs(left);
     if (type !== comparesAs(right) || type === 'dict_values' || type === 'generator') return false;
