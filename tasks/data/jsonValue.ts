@@ -3,7 +3,7 @@ import { isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
 import { Float, toInt, type Value } from '../python/value.js';
 
 /** A number that JavaScript would not tell from a whole one, or would round. It may be inside of a text. */
-const SPECIAL = /[:[,]\s*-?(?:\d+[.eE]|\d{16})|NaN|Infinity/;
+const SPECIAL = /(?:^|[:[,])\s*-?(?:\d+[.eE]|\d{16})|NaN|Infinity/;
 const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?/y;
 const WORDS: readonly (readonly [string, Value])[] = [
   ['true', true],
@@ -31,6 +31,15 @@ export function parseJsonValue(text: string): Value {
   return value;
 }
 
+/** Values that follow each other, with spaces or ends of lines between them. Throws SyntaxError as parseJsonValue. */
+export function parseJsonValues(text: string): Value[] {
+  if (isDeeperThan(text, MAX_JSON_DEPTH)) throw new SyntaxError(`nested more than ${MAX_JSON_DEPTH} deep`);
+  const reader = new Reader(text);
+  const values: Value[] = [];
+  while (!reader.isAtEnd()) values.push(reader.value());
+  return values;
+}
+
 class Reader {
   readonly #text: string;
   #at = 0;
@@ -53,8 +62,12 @@ class Reader {
     this.#at++;
   }
 
+  isAtEnd(): boolean {
+    return this.#skip() === '';
+  }
+
   end(): void {
-    if (this.#skip() !== '') this.#fail();
+    if (!this.isAtEnd()) this.#fail();
   }
 
   value(): Value {

@@ -6,6 +6,8 @@ import { quote } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import { parseYaml, type Yaml, type YamlMap } from '../definition/yaml.js';
 import { labelsOfReadme, type ClassLabels } from './classLabels.js';
+import type { RecordType } from './columnTypes.js';
+import { declaredColumns } from './declaredTypes.js';
 
 export interface Configuration {
   readonly name: string;
@@ -14,6 +16,8 @@ export interface Configuration {
   /** The folder whose files these are; empty for all. */
   readonly folder: string;
   readonly labels: ClassLabels;
+  /** Columns with types, where it declares them. */
+  readonly columns: RecordType | undefined;
 }
 
 const MAX_README = 16 << 20;
@@ -52,6 +56,11 @@ function patternsOf(given: Yaml, under: string): Map<string, string[]> {
   return patterns;
 }
 
+const declaredBy = (info: YamlMap | undefined): Pick<Configuration, 'labels' | 'columns'> => ({
+  labels: labelsOfReadme(info),
+  columns: declaredColumns(info),
+});
+
 /** The configuration of this name, or the default one. Throws UserError if there is none. */
 export function configurationOf(folder: string, config: string | undefined): Configuration {
   const values = frontMatter(folder);
@@ -65,7 +74,7 @@ export function configurationOf(folder: string, config: string | undefined): Con
     const own = config !== undefined && existsSync(join(folder, config)) ? config : '';
     if (own === '' && name !== 'default')
       throw new UserError(`${folder}: no configuration ${quote(name)}: there is no such folder, nor ${path}`);
-    return { name, patterns: undefined, folder: own, labels: labelsOfReadme(infoOf(name)) };
+    return { name, patterns: undefined, folder: own, ...declaredBy(infoOf(name)) };
   }
   const chosen =
     config === undefined
@@ -83,5 +92,5 @@ export function configurationOf(folder: string, config: string | undefined): Con
   const under = textsOf(chosen.get('data_dir'))[0] ?? '';
   const files = chosen.get('data_files') ?? null;
   const patterns = files === null ? undefined : patternsOf(files, under);
-  return { name, patterns, folder: under, labels: labelsOfReadme(infoOf(name)) };
+  return { name, patterns, folder: under, ...declaredBy(infoOf(name)) };
 }

@@ -8,7 +8,9 @@ import { isDict, isList, type Dict, type Value } from '../python/value.js';
 import type { ClassLabels } from './classLabels.js';
 import { csvRows } from './csv.js';
 import { datasetFolder, downloadCommand, type DataRoots } from './folders.js';
-import { jsonRows } from './jsonLines.js';
+import type { RecordType } from './columnTypes.js';
+import { firstColumns, jsonRows, type Columns } from './jsonLines.js';
+import { NoRows } from './noRows.js';
 import { parquetRows } from './parquet.js';
 import { splitsByName } from './patterns.js';
 import { configurationOf } from './readme.js';
@@ -36,15 +38,37 @@ function filesOf(folder: string): string[] {
     .sort();
 }
 
-async function* rowsOf(paths: readonly string[], labels: ClassLabels): AsyncGenerator<Dict> {
-  for (const path of paths) {
-    if (IS_PARQUET.test(path)) yield* parquetRows(path, labels);
-    else if (IS_CSV.test(path)) yield* csvRows(path, labels);
-    else yield* jsonRows(path, labels);
-  }
+interface Source {
+  readonly split: string;
+  readonly paths: readonly string[];
+  /** The first file of the first split: columns of JSON have its types in all splits, unless some are declared. */
+  readonly first: string | undefined;
+  readonly labels: ClassLabels;
+  readonly columns: RecordType | undefined;
 }
 
-/** `data_files` of a task: paths of each split, or of all. */
+async function* rowsOf({ split, paths, first, labels, columns: declared }: Source): AsyncGenerator<Dict> {
+  const columns: Columns = { type: declared };
+  const hasJson = paths.some((path) => IS_JSON.test(path));
+  if (declared === undefined && hasJson && first !== undefined && first !== paths[0] && IS_JSON.test(first))
+    columns.type = await firstColumns(first);
+  let count = 0;
+  for (const path of paths) {
+    const rows = IS_PARQUET.test(path)
+      ? parquetRows(path, labels)
+      : IS_CSV.test(path)
+        ? csvRows(path, labels)
+        : jsonRows(path, labels, columns);
+    for await (const row of rows) {
+      count++;
+      yield row;
+    }
+  }
+  if (count === 0)
+    throw new NoRows(`the split ${quote(split)} has no rows: ${paths.join(', ').slice(0, 500)}`, 'Download it again');
+}
+
+/** `data_files` of a task: paths of each split, or of all. Throws UserError if there are none, or of no known kind. */
 function ownFiles(given: Value | undefined, split: string, dataset: string): string[] {
   const paths = isDict(given) ? (given.get(split) ?? null) : (given ?? null);
   const listed = isList(paths) ? paths : paths === null ? [] : [paths];
@@ -56,6 +80,12 @@ function ownFiles(given: Value | undefined, split: string, dataset: string): str
   for (const path of found)
     if (!isData(path)) throw new UserError(`${path}: only .parquet, .json, .jsonl, .csv and .tsv are read`);
   return found;
+}
+
+function ownSource(given: Value | undefined, split: string, dataset: string): Source {
+  const paths = ownFiles(given, split, dataset);
+  const [leading = split] = isDict(given) ? given.keys() : [];
+  return { split, paths, first: ownFiles(given, leading, dataset)[0], labels: new Map(), columns: undefined };
 }
 
 /**
@@ -72,7 +102,7 @@ export function openSplit(
   for (const [key, value] of options)
     if (!['data_files', 'data_dir', 'revision', 'trust_remote_code'].includes(key) && value !== null)
       throw new UserError(`dataset_kwargs: ${quote(key)} is not supported; there are data_files, data_dir, revision`);
-  if (BUILDERS.has(dataset)) return rowsOf(ownFiles(options.get('data_files'), split, dataset), new Map());
+  if (BUILDERS.has(dataset)) return rowsOf(ownSource(options.get('data_files'), split, dataset));
   const revision = options.get('revision');
   const isPath = /^(?:\.{0,2}\/|\.{1,2}$)/.test(dataset);
   const folder = isPath
@@ -80,7 +110,7 @@ export function openSplit(
     : datasetFolder(dataset, roots, typeof revision === 'string' ? revision : undefined);
   if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true)
     throw new UserError(`${folder}: no folder of data`);
-  const { name, patterns, folder: own, labels } = configurationOf(folder, config);
+  const { name, patterns, folder: own, labels, columns } = configurationOf(folder, config);
   const files = filesOf(folder);
   const found = splitFiles(files, patterns, own, split, folder);
   const missing = patterns?.get(split)?.[0];
@@ -95,10 +125,15 @@ export function openSplit(
       isPath ? undefined : downloadCommand(dataset, roots, isKnown ? missing : undefined),
     );
   }
-  return rowsOf(
-    found.map((file) => inside(folder, file)),
+  const [leading] = [...(patterns ?? splitsByName(commonest(below(files, own)))).keys()];
+  const first = splitFiles(files, patterns, own, leading ?? split, folder)[0];
+  return rowsOf({
+    split,
+    paths: found.map((file) => inside(folder, file)),
+    first: first === undefined ? undefined : inside(folder, first),
     labels,
-  );
+    columns,
+  });
 }
 
 /** Without patterns, `datasets` reads the files of one kind: that of which there are most. */

@@ -1,6 +1,7 @@
 /** Documents of a task's data set, as process_docs leaves them. */
 import { UserError } from '../../errors.js';
 import { clipped } from '../../system/json.js';
+import { NoRows } from '../data/noRows.js';
 import { HookProblem } from '../hooks/hook.js';
 import type { Dict, Value } from '../python/value.js';
 import type { Keys } from './keys.js';
@@ -30,6 +31,16 @@ export function portCall<T>(action: () => T, where: string, document: string): T
   }
 }
 
+/** The rows; a split without any is named with its task. */
+async function* named(rows: Rows, task: string): AsyncGenerator<Dict> {
+  try {
+    yield* rows;
+  } catch (error) {
+    if (!(error instanceof NoRows)) throw error;
+    throw new UserError(`${task}: ${error.message}`, error.hint, { cause: error });
+  }
+}
+
 export class Documents {
   readonly #keys: Keys;
   readonly #read: ReadSplit;
@@ -51,7 +62,7 @@ export class Documents {
     const process = keys.processDocs();
     const call = <T>(action: () => T, index: number): T =>
       portCall(action, keys.where('process_docs'), `row ${index} of ${split}`);
-    let rows = await this.#rows(split);
+    let rows: Rows = named(await this.#rows(split), keys.at);
     if (process !== undefined && 'shuffled' in process) {
       const name = JSON.stringify([this.#dataset, keys.get('dataset_name'), split]);
       rows = await this.#shuffles.documents(process.shuffled, name, rows, call);

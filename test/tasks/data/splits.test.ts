@@ -57,13 +57,21 @@ dataset_info:
         names:
           '0': 'no'
           '1': 'yes'
+  - name: x
+    dtype: float32
+  - name: y
+    sequence: int64
+  - name: z
+    struct:
+    - name: s
+      dtype: string
 ---
 # Text
 `;
 
 describe('a clone', () => {
   write('clone/o/d/README.md', README);
-  write('clone/o/d/main/train-0.jsonl.gz', gzipSync('{"x": 1}\n\n{"x": 2.0, "y": [1e3]}'));
+  write('clone/o/d/main/train-0.jsonl.gz', gzipSync('{"x": 2}\n\n{"x": 0.1, "y": [1e3], "z": {"s": "2015-05-29"}}'));
   write('clone/o/d/main/test.jsonl', '{"label": "yes"}\r\n{"label": 0}\n');
   write('clone/o/d/main/more/a/b.jsonl', '{"label": "1"}');
   write('clone/o/d/.cache/main/test.jsonl', '{"label": "hidden"}\n');
@@ -71,9 +79,17 @@ describe('a clone', () => {
   const roots = { root: join(root, 'clone') };
 
   it('has splits as its README says', async () => {
-    expect(await rows(roots, 'o/d', undefined, 'train')).toEqual([{ x: 1 }, { x: 2, y: [1000] }]);
-    expect(await rows(roots, 'o/d', 'main', 'test')).toEqual([{ label: 1 }, { label: 1 }, { label: 0 }]);
-    expect(await rows(roots, 'o/d', 'other', 'validation')).toEqual([{ a: '😀' }, { a: null, b: null }]);
+    expect(await rows(roots, 'o/d', undefined, 'train')).toEqual([
+      { label: null, x: 2, y: null, z: null },
+      { label: null, x: Math.fround(0.1), y: [1000], z: { s: '2015-05-29 00:00:00' } },
+    ]);
+    expect(await rows(roots, 'o/d', 'main', 'test')).toEqual(
+      [1, 1, 0].map((label) => ({ label, x: null, y: null, z: null })),
+    );
+    expect(await rows(roots, 'o/d', 'other', 'validation')).toEqual([
+      { a: '😀', b: null },
+      { a: null, b: null },
+    ]);
   });
 
   it('says what is missing', async () => {
@@ -209,7 +225,7 @@ describe('rows of text', () => {
   });
 
   it('are read only as far as they are taken', async () => {
-    write('long/o/d/x.jsonl', `${'{"a": 1}\n'.repeat(200_000)}not JSON\n`);
+    write('long/o/d/x.jsonl', `${`{"a": "${'x'.repeat(100)}"}\n`.repeat(200_000)}not JSON\n`);
     const taken: unknown[] = [];
     for await (const row of openSplit({ root: join(root, 'long') }, 'o/d', undefined, 'train'))
       if (taken.push(row) === 3) break;

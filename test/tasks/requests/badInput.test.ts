@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { openSplit } from '../../../tasks/data/splits.js';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
 import { tasksBelow } from '../../../tasks/definition/nodes.js';
 import type { Settings } from '../../../tasks/definition/settings.js';
@@ -41,6 +42,18 @@ function build(lines: string, shots = 0): ReturnType<typeof buildRequests> {
   const read = (): Promise<readonly Dict[]> => Promise.resolve(ROWS);
   return buildRequests(settingsOf(folder, 't'), read, { shots });
 }
+
+describe('a split without rows', () => {
+  it('is named with its task and file', async () => {
+    write('empty/t.yaml', `task: t\n${BASE}doc_to_text: q\ndoc_to_target: label\n`);
+    write('empty/x.jsonl', '');
+    const options = new Map([['data_files', join(root, 'empty/x.jsonl')]]);
+    const read = (): AsyncGenerator<Dict> => openSplit({}, 'json', undefined, 'test', options);
+    await expect(buildRequests(settingsOf('empty', 't'), read)).rejects.toThrow(
+      /t\.yaml.*: the split "test" has no rows: .*\/empty\/x\.jsonl$/,
+    );
+  });
+});
 
 describe('a task file', () => {
   it.each([

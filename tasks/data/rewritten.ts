@@ -1,0 +1,48 @@
+/**
+ * Numbers and texts after `datasets` wrote them as JSON once more, which it does with rows of mixed types and with
+ * arrays of rows: it keeps ten places after the point.
+ */
+import { Float, isDict, isList, toInt, type Value } from '../python/value.js';
+import { parseJsonValue } from './jsonValue.js';
+
+/** From 1e16 on it keeps ten digits. */
+const LARGE = 1e16;
+
+/** A float as it is read back with care; null for NaN. */
+export function rewrittenFloat(value: number): Float | null {
+  if (Number.isNaN(value)) return null;
+  if (!Number.isFinite(value)) return new Float(value);
+  // Zero has no sign.
+  return new Float((Math.abs(value) > LARGE ? Number(value.toPrecision(10)) : Number(value.toFixed(10))) + 0);
+}
+
+/** A float as the reader that takes whole number and fraction for themselves makes it. */
+function looseFloat(value: number): Float | null {
+  const careful = rewrittenFloat(value);
+  if (careful === null || !Number.isFinite(careful.value)) return careful;
+  const text = Math.abs(value) > LARGE ? careful.value.toExponential() : Math.abs(careful.value).toFixed(10);
+  const [, whole = '0', fraction = '', exponent = '0'] = /^-?(\d+)(?:\.(\d*?)0*)?(?:e\+?(-?\d+))?$/.exec(text) ?? [];
+  const size = Number(whole) + (fraction === '' ? 0 : Number(fraction) * Number(`1e-${fraction.length}`));
+  return new Float(Math.sign(careful.value) * size * Number(`1e${exponent}`));
+}
+
+function loose(value: Value): Value {
+  if (value instanceof Float) return looseFloat(value.value);
+  if (isList(value)) return value.map(loose);
+  return isDict(value) ? new Map([...value].map(([key, item]) => [key, loose(item)])) : value;
+}
+
+/** A value in a column of several kinds. A text that is JSON stands for the value that it describes. */
+export function mixedValue(value: Value): Value {
+  if (typeof value !== 'string') return loose(value);
+  const text = value.trim();
+  if (text === '') return value;
+  if (text === 'NaN') return null;
+  if (/^-?\d*$/.test(text)) return toInt(BigInt(text === '-' ? 0 : text.replace(/^(-?)0+(?=\d)/, '$1')));
+  try {
+    return loose(parseJsonValue(text));
+  } catch (error) {
+    if (error instanceof SyntaxError) return value;
+    throw error;
+  }
+}
