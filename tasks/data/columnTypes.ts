@@ -17,6 +17,9 @@ export interface RecordType {
   readonly fields: ReadonlyMap<string, ColumnType>;
 }
 
+const MAX_FIELDS = 10_000;
+/** Of all rows that are read together. */
+const MAX_CELLS = 100_000_000;
 const MAX_INT64 = 2n ** 63n;
 const isInt64 = (value: Value): boolean =>
   typeof value === 'number' || (typeof value === 'bigint' && value >= -MAX_INT64 && value < MAX_INT64);
@@ -56,6 +59,8 @@ function fieldsOf(records: readonly Dict[], search: Search, known: RecordType | 
       if (column === undefined) columns.set(name, [value]);
       else column.push(value);
     }
+  if (columns.size > MAX_FIELDS || columns.size * records.length > MAX_CELLS)
+    throw new RangeError(`${records.length} records with ${columns.size} keys are too many`);
   for (const [name, values] of columns) found.set(name, typeOf(values, search, known?.fields.get(name)));
   const isFirst = (name: string): boolean => records[0]!.has(name);
   const rank = ([name, type]: readonly [string, ColumnType]): number => (isFirst(name) ? 0 : hasJson(type) ? 1 : 2);
@@ -98,7 +103,7 @@ function typeOf(values: readonly Value[], search: Search, known: ColumnType | un
 
 /**
  * The type of rows that are read together. `known`: of rows before; its columns of several kinds stay such.
- * `isStrict`: records within rows whose keys differ stay as they are written.
+ * `isStrict`: records within rows whose keys differ stay as they are written. Throws RangeError for too many keys.
  */
 export function typeOfRows(rows: readonly Dict[], isStrict: boolean, known?: RecordType): RecordType {
   const found = (skipsNaN: boolean): RecordType => ({

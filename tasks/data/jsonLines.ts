@@ -24,9 +24,12 @@ function named<T>(action: () => T, where: string): T {
   }
 }
 
+const typeOf = ({ rows, where, isLines }: Batch, known: RecordType | undefined): RecordType =>
+  named(() => typeOfRows(rows, known === undefined && isLines, known), where(0));
+
 function* rowsOf(batch: Batch, columns: Columns, labels: ClassLabels): Generator<Dict> {
   const { rows, where } = batch;
-  const found = typeOfRows(rows, columns.type === undefined && batch.isLines, columns.type);
+  const found = typeOf(batch, columns.type);
   const cast = named(() => rowCast(found, columns.type, batch.isArray), where(0));
   columns.type ??= found;
   for (const [index, row] of rows.entries()) {
@@ -37,7 +40,7 @@ function* rowsOf(batch: Batch, columns: Columns, labels: ClassLabels): Generator
 
 /** The type of the first rows of a file; undefined if it has none. Throws UserError with file and line. */
 export async function firstColumns(path: string): Promise<RecordType | undefined> {
-  for await (const { rows, isLines } of batchesOf(path)) if (rows.length > 0) return typeOfRows(rows, isLines);
+  for await (const batch of batchesOf(path)) if (batch.rows.length > 0) return typeOf(batch, undefined);
   return undefined;
 }
 

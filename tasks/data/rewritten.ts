@@ -7,6 +7,8 @@ import { parseJsonValue } from './jsonValue.js';
 
 /** From 1e16 on it keeps ten digits. */
 const LARGE = 1e16;
+/** Digits of a whole number and its sign; more of them are text. */
+const MAX_WHOLE = 20;
 
 /** A float as it is read back with care; null for NaN. */
 export function rewrittenFloat(value: number): Float | null {
@@ -38,7 +40,10 @@ export function mixedValue(value: Value): Value {
   const text = value.trim();
   if (text === '') return value;
   if (text === 'NaN') return null;
-  if (/^-?\d*$/.test(text)) return toInt(BigInt(text === '-' ? 0 : text.replace(/^(-?)0+(?=\d)/, '$1')));
+  if (/^-?\d*$/.test(text)) {
+    if (text.length > MAX_WHOLE) return value;
+    return toInt(BigInt(text === '-' ? 0 : text.replace(/^(-?)0+(?=\d)/, '$1')));
+  }
   try {
     return loose(parseJsonValue(text));
   } catch (error) {

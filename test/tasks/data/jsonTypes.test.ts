@@ -68,6 +68,13 @@ describe('a file after the first', () => {
   });
 });
 
+it('rows with ever new keys are refused, as are whole numbers without end in texts', async () => {
+  const rows = Array.from({ length: 20_000 }, (_, i) => `{"k${i}": 1}`).join('\n');
+  await expect(read([rows])).rejects.toThrow(':1: 20000 records with 20000 keys are too many');
+  const digits = '1'.repeat(1_000_000);
+  expect((await read([`{"a": "${digits}"}\n{"a": 1}`]))[0]).toBe(`{'a': '${digits}'}`);
+});
+
 describe('a long file', () => {
   const line = `{"a": 1, "b": "${'x'.repeat(1000)}"}\n`;
 
