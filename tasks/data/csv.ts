@@ -3,8 +3,9 @@ import { gunzipSync } from 'node:zlib';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
-import { Float, toInt, type Dict, type Value } from '../python/value.js';
+import type { Dict, Value } from '../python/value.js';
 import { withLabels, type ClassLabels } from './classLabels.js';
+import { numberColumn } from './csvNumbers.js';
 
 /** The type of a column follows from all of its values, so a file is read as a whole. */
 const MAX_BYTES = 256 << 20;
@@ -16,8 +17,7 @@ const MISSING: ReadonlySet<string> = new Set([
   '',
   ...'#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null'.split('|'),
 ]);
-const WHOLE = /^\s*([-+]?[0-9]{1,18})\s*$/;
-const NUMBER = /^\s*[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|inf|infinity)\s*$/i;
+const NUMBER = /^\s*[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|inf|infinity)\s*$/i;
 const BOOLEAN = /^(?:true|True|TRUE|false|False|FALSE)$/;
 
 interface Line {
@@ -73,15 +73,14 @@ function* linesOf(text: string, separator: ',' | '\t'): Generator<Line> {
   }
 }
 
-/** How a column's texts become values. */
+/** How a column's texts become values. Throws RangeError for numbers that have no type. */
 function typeOf(texts: readonly (string | undefined)[]): (text: string) => Value {
   const there = texts.filter((text): text is string => text !== undefined && !MISSING.has(text));
   if (there.length === 0) return () => null;
-  // A column with gaps cannot be of whole numbers.
-  if (there.length === texts.length && there.every((text) => WHOLE.test(text)))
-    return (text) => toInt(BigInt(WHOLE.exec(text)![1]!.replace('+', '')));
-  if (there.every((text) => NUMBER.test(text)))
-    return (text) => new Float(Number(text.trim().replace(/inf(?:inity)?$/i, 'Infinity')));
+  const numbers = there.every((text) => NUMBER.test(text))
+    ? numberColumn(there, there.length < texts.length)
+    : undefined;
+  if (numbers !== undefined) return numbers;
   if (there.every((text) => BOOLEAN.test(text))) return (text) => text.toLowerCase() === 'true';
   return (text) => text;
 }
@@ -116,7 +115,16 @@ export function csvRows(path: string, labels: ClassLabels = new Map()): Dict[] {
         `${path}:${long.number}: ${long.fields.length} fields, and ${names.length} columns have names`,
         AGAIN,
       );
-    const types = names.map((_, column) => typeOf(lines.map(({ fields }) => fields[column])));
+    const types = names.map((name, column) => {
+      try {
+        return typeOf(lines.map(({ fields }) => fields[column]));
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error;
+        throw new UserError(`${path}: ${quote(name)}: ${error.message} has no type`, 'Write it as text', {
+          cause: error,
+        });
+      }
+    });
     return lines.map(({ number, fields }) => {
       const row = new Map(
         names.map((name, column): [string, Value] => {

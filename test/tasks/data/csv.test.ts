@@ -68,6 +68,23 @@ describe('comma-separated values', () => {
     ]);
   });
 
+  it.each([
+    ['a\n9223372036854775808\n1\n', [9223372036854775808n, 1]],
+    ['a\n-9223372036854775808\n', [-9223372036854775808n]],
+    ['a\n9223372036854775808\n-1\n', ['9223372036854775808', '-1']],
+    ['a\n9223372036854775808\n1.5\n', [new Float(9.223372036854778e18), new Float(1.5)]],
+    ['a\n0.1234567890123456789\n123456789.123456789\n', [new Float(0.1234567890123456), new Float(123456789.12345678)]],
+    [
+      'a\n0.0025158329759496566\n5.0206729224503585e-08\n',
+      [new Float(0.0025158329759496), new Float(5.020672922450359e-8)],
+    ],
+    ['a\n-1e400\n1e-400\n-inf\n', [new Float(-Infinity), new Float(0), new Float(-Infinity)]],
+  ])('reads numbers as pandas does: %j', (text, values) => {
+    const path = join(root, 'number.csv');
+    writeFileSync(path, text);
+    expect(csvRows(path).map((row) => row.get('a'))).toEqual(values);
+  });
+
   it('reads tabs and gzip', () => {
     expect(rowsOf('a\tb\nx,y\t"1\t2"\n', 'tsv')).toEqual([{ a: 'x,y', b: '1\t2' }]);
     expect(rowsOf(gzipSync('a\n1\n'), 'csv.gz')).toEqual([{ a: 1 }]);
@@ -76,6 +93,8 @@ describe('comma-separated values', () => {
   it.each([
     ['', 'csv', 'there is no line in it'],
     ['a,b\n1,2,3\n', 'csv', ':2: 3 fields, and 2 columns have names'],
+    ['a\n18446744073709551616\n', 'csv', '"a": a whole number of more than 64 bits has no type'],
+    ['a,b\n9223372036854775808,x\n,y\n', 'csv', '"a": a whole number of 64 bits in a column with missing values'],
     ['a\n"x\n', 'csv', ':2: a quote that does not end'],
     ['not gzip', 'csv.gz', 'cannot be read'],
     [Uint8Array.of(0xff, 0xfe), 'csv', 'not valid UTF-8'],
@@ -88,6 +107,10 @@ describe('comma-separated values', () => {
     expect(() => rowsOf(`a\n${'""'.repeat(1_000_000)}\n`)).not.toThrow();
     expect(() => rowsOf('a\n' + '"'.repeat(1_000_001))).toThrow();
     expect(rowsOf(`a\n${' '.repeat(200_000)}x\n`)).toHaveLength(1);
+    for (const long of ['1'.repeat(300_000), '0'.repeat(300_000), `${' '.repeat(300_000)}1`])
+      for (const end of ['x', '.5', 'e1', ''])
+        expect(() => rowsOf(`a\n1${end}\n${long}${end}\n`)).not.toThrow('cannot');
+    expect(rowsOf(`a\n${' '.repeat(300_000)}inf\n`)).toEqual([{ a: Infinity }]);
     expect(performance.now() - before).toBeLessThan(5000);
   });
 });
