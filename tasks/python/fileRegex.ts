@@ -15,6 +15,9 @@ const LIMIT_MS = 1000;
  */
 const MAX_UNTIMED_STEPS = 1 << 26;
 
+/** What they change takes no more steps. */
+const GLOBAL_FLAGS = /^\(\?[imsu]+\)/;
+
 /** At most so many steps to match everywhere in a text of `length` letters. */
 const stepsIn = (cost: RegexCost, length: number): number =>
   cost.problem === undefined ? (length + 1) * (cost.hasLoops ? length + 1 : 1) * cost.steps : Number.POSITIVE_INFINITY;
@@ -44,7 +47,7 @@ export class FileRegex {
   /** `fail` makes the error for a pattern that cannot be used, or that takes too long: it names file and key. */
   constructor(pattern: string, fail: (problem: string) => Error) {
     this.#pattern = pattern;
-    this.#cost = regexCost(pattern, 'flat');
+    this.#cost = regexCost(pattern.replace(GLOBAL_FLAGS, ''), 'flat');
     this.#fail = fail;
     try {
       this.#regex = pythonRegex(pattern);

@@ -15,6 +15,10 @@ describe('FileRegex', () => {
     expect(() => regex.first(text)).toThrow('takes more than 1 s to match');
   });
 
+  it('removes what an expression with flags of Python matches', () => {
+    expect(new FileRegex('(?s).*#### ', fail).without('two\nlines #### 7')).toBe('7');
+  });
+
   it('finds the numbers of a long text', () => {
     const regex = new FileRegex('(-?[$0-9.,]{2,})|(-?[0-9]+)', fail);
     expect(regex.matches('so 7 of 12 '.repeat(1000))).toHaveLength(2000);
