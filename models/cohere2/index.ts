@@ -1,5 +1,4 @@
 /** Command R7B and A (arXiv:2504.00698): blocks side by side behind one LayerNorm, and no angles without a window. */
-import { isGiven } from '../../system/json.js';
 import { readBiases } from '../decoder/config.js';
 import { decoderFamily } from '../decoder/index.js';
 import { readNumber } from '../decoder/settings.js';
@@ -20,8 +19,8 @@ export const cohere2 = decoderFamily({
   isTied: true,
   names: { ...LLAMA_NAMES, norms: { attention: { before: 'input_layernorm' }, ffn: {} } },
   differences: (json, where) => {
-    const key = isGiven(json['sliding_window_pattern']) ? 'sliding_window_pattern' : '_sliding_window_pattern';
-    const pattern = readNumber(json, where, key, PATTERN, [1, 1024]);
+    // Files with _sliding_window_pattern have layer_types, which are what is read.
+    const pattern = readNumber(json, where, 'sliding_window_pattern', PATTERN, [1, 1024]);
     const windows = readWindows(json, where, 4096, (layer) => (layer + 1) % pattern !== 0);
     return {
       biased: readBiases({ attention_bias: json['attention_bias'] }, where),

@@ -1,5 +1,5 @@
 /** Gemma 3 (arXiv:2503.19786), text: Gemma 2 without caps, with norms of heads, and other angles within windows. */
-import { isGiven, isRecord } from '../../system/json.js';
+import { isRecord } from '../../system/json.js';
 import { readBiases } from '../decoder/config.js';
 import { decoderFamily } from '../decoder/index.js';
 import { readNumber } from '../decoder/settings.js';
@@ -52,18 +52,17 @@ export const gemma3 = decoderFamily({
   prepare: ropesByKind,
   differences: (json, where, dtype) => {
     checkGemma(json, where);
-    const key = isGiven(json['sliding_window_pattern']) ? 'sliding_window_pattern' : '_sliding_window_pattern';
-    const pattern = readNumber(json, where, key, PATTERN, [1, 1024]);
-    const [scores, logits] = ['attn_logit_softcapping', 'final_logit_softcapping'].map((cap) =>
-      readNumber(json, where, cap, undefined),
-    );
+    // Files with _sliding_window_pattern have layer_types, which are what is read.
+    const pattern = readNumber(json, where, 'sliding_window_pattern', PATTERN, [1, 1024]);
+    // attn_logit_softcapping is a setting that transformers keeps for this family and does not use.
+    const logits = readNumber(json, where, 'final_logit_softcapping', undefined);
     return {
       biased: readBiases({ attention_bias: json['attention_bias'] }, where),
       norm: GEMMA_NORM,
       qkNorm: 'head',
       windows: readWindows(json, where, 4096, (layer) => (layer + 1) % pattern !== 0),
       factors: { embedding: embeddingFactor(json, dtype), scores: scoreFactor(json, where) },
-      caps: { ...(scores === undefined ? {} : { scores }), ...(logits === undefined ? {} : { logits }) },
+      caps: logits === undefined ? {} : { logits },
     };
   },
 });

@@ -39,6 +39,9 @@ export const smollm3 = decoderFamily({
   differences: (json, where) => {
     const unrotated = readUnrotated(json, where);
     const hasWindow = usesWindow(json, where);
+    const { layer_types: types } = json;
+    if (!hasWindow && Array.isArray(types) && types.includes('sliding_attention'))
+      throw new UserError(`${where}: layer_types names sliding_attention, but use_sliding_window is not true`);
     return {
       biased: readBiases(json, where),
       unrotated,

@@ -216,6 +216,10 @@ describe('families', () => {
         caps: {},
       });
     expect(parse('gemma3_text', small)).toMatchObject({ rope: { theta: 1e6 }, windowRope: { theta: 1e4 } });
+    expect(parse('gemma3_text', { ...small, _sliding_window_pattern: 2 })).toEqual(parse('gemma3_text', small));
+    expect(parse('gemma3_text', { ...small, attn_logit_softcapping: 5, final_logit_softcapping: 9 }).caps).toEqual({
+      logits: 9,
+    });
     expect(parse('gemma3_text', { ...small, sliding_window_pattern: 2 }).windows?.slice(0, 3)).toEqual([
       4096,
       null,
@@ -308,6 +312,11 @@ describe('families', () => {
       'rope_scaling is given beside rope_parameters of kinds of layers',
     ],
     ['olmo3', { rope_parameters: { full_attention: {}, other: {} } }, 'rope_parameters: expected full_attention and'],
+    [
+      'smollm3',
+      { layer_types: ['full_attention', 'sliding_attention', 'full_attention'] },
+      'layer_types names sliding_attention, but use_sliding_window is not true',
+    ],
     ['smollm3', { no_rope_layers: [1, 0] }, 'no_rope_layers: expected a list of 0 and 1 for 3 layers, got [1,0]'],
     ['smollm3', { no_rope_layers: [1, 0, 2] }, 'no_rope_layers: expected a list of 0 and 1 for 3 layers'],
     ['smollm3', { no_rope_layer_interval: 0.5 }, 'no_rope_layer_interval: expected a whole number from 1, got 0.5'],
