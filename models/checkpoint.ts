@@ -55,7 +55,7 @@ export interface Checkpoint {
   readonly files: readonly string[];
   /** tokenizer.json, else tokenizer.model, or the GGUF file; undefined if the folder has neither. */
   readonly tokenizerPath: string | undefined;
-  /** Where the files disagree and one of them was believed: one line each, for users. */
+  /** Where the files contradict each other or themselves, and how that was decided: one line each, for users. */
   readonly warnings: readonly string[];
   /**
    * SHA-256, hexadecimal, of the configuration, the headers, the file sizes and a sample of every tensor (its first,
@@ -168,6 +168,7 @@ export function openCheckpoint(path: string): Checkpoint {
   const source = gguf === undefined ? folderSource(resolve(path)) : ggufSource(gguf);
   const { headers, quantisation, describedBy, blocks } = source;
   const stated = source.model();
+  const notes = stated.note === undefined ? [] : [stated.note];
   const { isOwn, found: held } = settleHead(stated, source.found, quantisation !== undefined);
   const modelOf = (described: Model): Model => (isOwn ? (described.tied?.untied() ?? described) : described);
   const checked = modelOf(stated);
@@ -180,7 +181,7 @@ export function openCheckpoint(path: string): Checkpoint {
   if (problems.length > 0) {
     throw new UserError(
       `${source.path}: the weights are not the model that ${describedBy} describes:\n  ` +
-        `${problems.join('\n  ')}${source.strays()}`,
+        `${[...problems, ...notes].join('\n  ')}${source.strays()}`,
       source.hint,
     );
   }
@@ -206,7 +207,7 @@ export function openCheckpoint(path: string): Checkpoint {
     ...(blocks === undefined ? {} : { quantised: blocks }),
     files: headers.map((header) => header.file),
     tokenizerPath: source.tokenizerPath,
-    warnings: isOwn ? [headWarning(source, stated)] : [],
+    warnings: isOwn ? [...notes, headWarning(source, stated)] : notes,
     fingerprint: () => (fingerprint ??= hashFiles(config, headers, quantisation?.config)),
   };
 }
@@ -314,7 +315,7 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
     tensors,
     files: [],
     tokenizerPath: findTokenizer(dir),
-    warnings: [],
+    warnings: model.note === undefined ? [] : [model.note],
     fingerprint: () => fingerprint,
   };
 }

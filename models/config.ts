@@ -26,10 +26,13 @@ export function describeModel(json: unknown, where: string, fallbackDType: Forma
   if (!isRecord(json)) throw new UserError(`${where}: expected a JSON object, got ${quote(json)}`);
   if (isMetaParams(json)) return describeMeta(json, where, fallbackDType, rows);
   const text = textConfig(json, where);
-  if (text === undefined) return findArchitecture(json, where).describe(json, where, fallbackDType);
-  const place = `${where}: text_config`;
-  const family = findArchitecture(text, place);
-  return wrapped(family.describe({ ...family.textDefaults, ...text }, place, fallbackDType));
+  const place = text === undefined ? where : `${where}: text_config`;
+  const { family, note } = findArchitecture(text ?? json, place);
+  const model =
+    text === undefined
+      ? family.describe(json, place, fallbackDType)
+      : wrapped(family.describe({ ...family.textDefaults, ...text }, place, fallbackDType));
+  return note === undefined ? model : { ...model, note };
 }
 
 function describeMeta(json: Json, where: string, fallbackDType: FormatName, rows: number | undefined): Model {
@@ -51,7 +54,7 @@ const wrapped = ({ tied, ...model }: Model): Model => ({
 
 /** The model that the metadata of a GGUF file describes, in the words of config.json. Throws UserError, one line. */
 export const describeGgufModel = (json: Json, where: string, fallbackDType: FormatName, ways: StoredWays): Model =>
-  findArchitecture(json, where).describe(json, where, fallbackDType, ways);
+  findArchitecture(json, where).family.describe(json, where, fallbackDType, ways);
 
 /** The JSON of the file at `path`. Throws UserError. */
 export const readConfig = (path: string): Json => readJsonObject(path, CONFIG_BYTES, WANTED).value;

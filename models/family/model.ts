@@ -57,6 +57,8 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
   readonly config: Config;
   /** The family's own sizes in a few words, for users. */
   readonly summary: string;
+  /** What its configuration leaves open, and how that was decided: one line, for users. */
+  readonly note?: string;
   /** Every tensor that the model reads, in the order of the computation. */
   readonly tensors: readonly ExpectedTensor[];
   /** `tensors` as a checkpoint stores them whose tensors have these shapes, where it may store them in more ways. */

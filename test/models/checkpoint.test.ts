@@ -171,7 +171,7 @@ describe('openCheckpoint', () => {
   });
 
   it('names the architecture before it mentions weights', () => {
-    const dir = folder(new Map(), { architectures: ['GPT2LMHeadModel'] });
+    const dir = folder(new Map(), { model_type: 'gpt2', architectures: ['GPT2LMHeadModel'] });
     expect(refusal(dir)).toContain('architecture "GPT2LMHeadModel" is not supported');
   });
 
@@ -326,6 +326,11 @@ describe('checkTensors', () => {
       new Map([...shapes(), ...[0, 1, 2].map((i) => [`model.layers.${i}.self_attn.q_proj.bias`, [8]] as const)]),
     );
     expect(refusal(dir)).toContain('model.layers.{0–2}.self_attn.q_proj.bias: not a tensor of this model');
+  });
+
+  it('says by what name it took the model for this one', () => {
+    const dir = folder(new Map(), { architectures: ['LlamaModel'] });
+    expect(refusal(dir)).toMatch(/missing\n.*: architecture "LlamaModel" is not known; read as LlamaForCausalLM/);
   });
 
   it('prints no control characters from a name', () => {

@@ -1,11 +1,12 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { describeRandomCheckpoint } from '../../models/checkpoint.js';
 import { describeModel, loadModel } from '../../models/config.js';
 import type { DecoderConfig } from '../../models/decoder/config.js';
 import { ropeInverseFrequencies } from '../../models/decoder/rope.js';
 import { llama } from '../../models/llama/index.js';
-import { DEMO, SMALL_CONFIG, temporaryFolder, userError } from './support.js';
+import { DEMO, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 
 const parse = (changes: Record<string, unknown>): DecoderConfig =>
   llama.describe({ ...SMALL_CONFIG, ...changes }, 'config.json', 'f32').config;
@@ -35,6 +36,24 @@ describe('describeModel', () => {
       bosTokenId: 1,
       eosTokenIds: [2],
     });
+  });
+
+  it.each(['YiForCausalLM', 'LLaMAForCausalLM', 'LlamaModel'])('goes by model_type beside %s, and says so', (name) => {
+    const plain = describeModel(SMALL_CONFIG, 'config.json');
+    const model = describeModel({ ...SMALL_CONFIG, architectures: [name] }, 'config.json');
+    expect(model.config).toEqual(plain.config);
+    expect(model.note).toBe(
+      `config.json: architecture "${name}" is not known; read as LlamaForCausalLM, by its model_type`,
+    );
+    expect(plain.note).toBeUndefined();
+    const wrapper = { model_type: 'llava', text_config: { ...SMALL_CONFIG, architectures: [name] } };
+    expect(describeModel(wrapper, 'config.json')).toMatchObject({
+      isWrapped: true,
+      note: model.note!.replace(':', ': text_config:'),
+    });
+    const dir = temporaryFolder();
+    const path = writeJson(dir, 'config.json', { ...SMALL_CONFIG, architectures: [name] });
+    expect(describeRandomCheckpoint(path, 1).warnings).toEqual([model.note!.replace('config.json', path)]);
   });
 
   it('reads swish as silu', () => {
@@ -182,13 +201,23 @@ describe('describeModel', () => {
   it.each([
     [
       'another architecture',
-      { architectures: ['MambaForCausalLM'] },
-      'config.json: architecture "MambaForCausalLM" is not supported; supported: LlamaForCausalLM',
+      { architectures: ['MambaForCausalLM'], model_type: 'mamba' },
+      'config.json: architecture "MambaForCausalLM" is not supported; the nearest of the 18 that are: Llama',
     ],
     [
       'another model type',
       { architectures: undefined, model_type: 'gpt2' },
-      'config.json: model_type "gpt2" is not supported; supported: LlamaForCausalLM',
+      'config.json: model_type "gpt2" is not supported; the nearest of the 18 that are: gpt_neox, ',
+    ],
+    [
+      'an architecture that is no text',
+      { architectures: [7], model_type: undefined },
+      'architecture 7 is not supported',
+    ],
+    [
+      'an architecture of another family',
+      { architectures: ['MistralForCausalLM'] },
+      'model_type "llama" does not belong to MistralForCausalLM',
     ],
     [
       'a model type of another family',
@@ -292,7 +321,7 @@ describe('describeModel', () => {
   });
 
   it('never prints control characters of a file', () => {
-    expect(refusal({ architectures: ['\u001b[2J\u009b\u202e'] })).toMatch(/^[ -~]*$/);
+    expect(refusal({ architectures: ['\u001b[2J\u009b\u202e'], model_type: undefined })).toMatch(/^[ -~]*$/);
   });
 });
 
