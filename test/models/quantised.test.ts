@@ -152,6 +152,26 @@ describe('quantised checkpoints', () => {
   });
 });
 
+describe('a quantised head of a model that is tied by its configuration', () => {
+  const UP = 'model.layers.0.mlp.up_proj';
+
+  it.each(['gptq, asymmetric', 'awq', 'compressed int4', 'FP8, static'])(
+    '%s is read: it is not the embedding',
+    async (name) => {
+      const { dir, meant } = write({ ...LLAMA, vocab_size: 96 }, FORMATS[name]!, (tensors) => {
+        for (const [tensor, bytes] of [...tensors])
+          if (tensor.startsWith(`${UP}.`)) tensors.set(tensor.replace(UP, 'lm_head'), bytes);
+      });
+      const checkpoint = openCheckpoint(dir);
+      expect(checkpoint.config).toMatchObject({ tieWordEmbeddings: false });
+      expect(checkpoint.warnings).toHaveLength(1);
+      const loaded = await loadAll(checkpoint);
+      expect(loaded.get('lm_head.weight')).toEqual(meant.get(`${UP}.weight`)!.values);
+      expect(loaded.get('model.embed_tokens.weight')).toEqual(meant.get('model.embed_tokens.weight')!.values);
+    },
+  );
+});
+
 describe('a bias that the model does not have', () => {
   const withBias =
     (value: number) =>
