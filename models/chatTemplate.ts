@@ -102,6 +102,9 @@ function namesIn(listed: unknown, dir: string): string[] {
 /** `isRefused`: the template itself has failed, and its thread can take the next conversation. */
 type Reply = { readonly text: string } | { readonly error: string; readonly isRefused?: true };
 
+/** A template has failed by itself, within its bounds of time and memory: it allows no such conversation. */
+export class TemplateRefusal extends UserError {}
+
 /** Writes conversations, one at a time. */
 export class ChatTemplate {
   private readonly source: FoundTemplate;
@@ -134,7 +137,7 @@ export class ChatTemplate {
     const hasThread = file.protocol === 'file:' && existsSync(fileURLToPath(file));
     const reply = hasThread ? await this.askThread(file, request) : this.askHere(request);
     if ('text' in reply) return reply.text;
-    throw new UserError(
+    throw new (reply.isRefused === true ? TemplateRefusal : UserError)(
       `${this.source.where}: the chat template fails: ${quote(reply.error, 200)}`,
       'check roles and their order, or write the text yourself: {"prompt": "…"}',
     );
@@ -144,7 +147,7 @@ export class ChatTemplate {
     try {
       return { text: chatRenderer(this.source)(messages, opensAnswer) };
     } catch (error) {
-      return { error: error instanceof Error ? error.message : String(error) };
+      return { error: error instanceof Error ? error.message : String(error), isRefused: true };
     }
   }
 

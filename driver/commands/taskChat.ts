@@ -1,6 +1,6 @@
 /** Prompts of tasks as conversations, written by the model's own chat template. */
 import { UserError } from '../../errors.js';
-import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
+import { ChatTemplate, findChatTemplate, TemplateRefusal } from '../../models/chatTemplate.js';
 import type { ChatMessage } from '../../tasks/requests/messages.js';
 import type { Chat, DocumentRequests, Request } from '../../tasks/requests/task.js';
 
@@ -64,7 +64,7 @@ export class TaskChat {
       return await this.#template.render(messages, opensAnswer);
     } catch (error) {
       const others = messages.filter(({ role }) => role !== 'system');
-      if (!(error instanceof UserError) || others.length === messages.length) throw error;
+      if (!(error instanceof TemplateRefusal) || others.length === messages.length) throw error;
       const text = await this.#template.render(others, opensAnswer);
       if (!this.#hasWarned) this.#warn(`${error.message}; conversations are written without their system message`);
       this.#hasWarned = true;

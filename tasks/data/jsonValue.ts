@@ -2,6 +2,8 @@
 import { isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
 import { Float, toInt, type Value } from '../python/value.js';
 
+/** Of a whole number. */
+const MAX_DIGITS = 4300;
 /** A number that JavaScript would not tell from a whole one, or would round. It may be inside of a text. */
 const SPECIAL = /(?:^|[:[,])\s*-?(?:\d+[.eE]|\d{16})|NaN|Infinity/;
 const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?/y;
@@ -83,7 +85,10 @@ class Reader {
     NUMBER.lastIndex = this.#at;
     const [whole, fraction, exponent] = NUMBER.exec(this.#text) ?? this.#fail();
     this.#at += whole.length;
-    return fraction === undefined && exponent === undefined ? toInt(BigInt(whole)) : new Float(Number(whole));
+    if (fraction !== undefined || exponent !== undefined) return new Float(Number(whole));
+    // Python's int() reads no more digits either.
+    if (whole.length > MAX_DIGITS) this.#fail();
+    return toInt(BigInt(whole));
   }
 
   #string(): string {

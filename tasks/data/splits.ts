@@ -1,5 +1,5 @@
 /** Rows of a split of a data set, found as the `datasets` library finds them. Nothing is downloaded. */
-import { readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, relative, resolve, sep } from 'node:path';
 import { UserError } from '../../errors.js';
 import { matching } from '../../system/glob.js';
@@ -84,8 +84,11 @@ function ownFiles(given: Value | undefined, split: string, dataset: string): str
 
 function ownSource(given: Value | undefined, split: string, dataset: string): Source {
   const paths = ownFiles(given, split, dataset);
-  const [leading = split] = isDict(given) ? given.keys() : [];
-  return { split, paths, first: ownFiles(given, leading, dataset)[0], labels: new Map(), columns: undefined };
+  const [leading] = isDict(given) ? [...given.values()] : [];
+  const first = isList(leading) ? leading[0] : leading;
+  const isThere = typeof first === 'string' && IS_JSON.test(first) && existsSync(resolve(first));
+  const schema = isThere ? resolve(first) : paths[0];
+  return { split, paths, first: schema, labels: new Map(), columns: undefined };
 }
 
 /**

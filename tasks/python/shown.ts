@@ -93,20 +93,23 @@ export function decimalOf(value: bigint, scale: number): Shown {
     const rest = digits.length > 1 ? `.${digits.slice(1)}` : '';
     text = `${digits.charAt(0)}${rest}E${exponent < 0 ? '' : '+'}${exponent}`;
   }
-  return new Shown('Decimal', `${sign}${text}`, `Decimal('${sign}${text}')`, value !== 0n);
+  return new Shown('Decimal', `${sign}${text}`, `Decimal('${sign}${text}')`, { isTruthy: value !== 0n });
 }
 
 const SHORT: Readonly<Record<number, string>> = { 0x5c: '\\\\', 0x0a: '\\n', 0x0d: '\\r', 0x09: '\\t' };
 
 /** bytes */
 export function bytesOf(bytes: Uint8Array): Shown {
+  const write = (): string => bytesCode(bytes);
+  return new Shown('bytes', write, write, { isTruthy: bytes.length > 0, letters: 4 * bytes.length + 3 });
+}
+
+function bytesCode(bytes: Uint8Array): string {
   const quote = bytes.includes(0x27) && !bytes.includes(0x22) ? '"' : "'";
-  let code = `b${quote}`;
-  for (const byte of bytes) {
+  const written = Array.from(bytes, (byte) => {
     const letter = String.fromCharCode(byte);
-    if (letter === quote) code += `\\${quote}`;
-    else code += SHORT[byte] ?? (byte < 0x20 || byte > 0x7e ? `\\x${byte.toString(16).padStart(2, '0')}` : letter);
-  }
-  code += quote;
-  return new Shown('bytes', code, code, bytes.length > 0);
+    if (letter === quote) return `\\${quote}`;
+    return SHORT[byte] ?? (byte < 0x20 || byte > 0x7e ? `\\x${byte.toString(16).padStart(2, '0')}` : letter);
+  });
+  return `b${quote}${written.join('')}${quote}`;
 }

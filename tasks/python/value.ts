@@ -18,18 +18,35 @@ export class Float {
 export class Shown {
   /** type(value).__name__ */
   readonly type: string;
-  /** str(value) */
-  readonly text: string;
-  /** repr(value) */
-  readonly code: string;
   /** bool(value) */
   readonly isTruthy: boolean;
+  /** At most so many letters are shown of it. */
+  readonly letters: number;
+  #text: string | (() => string);
+  #code: string | (() => string);
 
-  constructor(type: string, text: string, code: string, isTruthy = true) {
+  /** `text` and `code` may be written when they are asked for: most columns never are. */
+  constructor(
+    type: string,
+    text: string | (() => string),
+    code: string | (() => string),
+    { isTruthy = true, letters = Math.max(text.length, code.length) } = {},
+  ) {
     this.type = type;
-    this.text = text;
-    this.code = code;
     this.isTruthy = isTruthy;
+    this.letters = letters;
+    this.#text = text;
+    this.#code = code;
+  }
+
+  /** str(value) */
+  get text(): string {
+    return (this.#text = typeof this.#text === 'string' ? this.#text : this.#text());
+  }
+
+  /** repr(value) */
+  get code(): string {
+    return (this.#code = typeof this.#code === 'string' ? this.#code : this.#code());
   }
 }
 

@@ -117,6 +117,7 @@ export function evaluateTemplate(statements: readonly Statement[], fields: Dict)
     return runner.text(statements, new Scope());
   } catch (error) {
     if (error instanceof Failure) throw new TemplateProblem(error.message, runner.line);
+    if (error instanceof RangeError) throw new TemplateProblem('a value is too large', runner.line);
     throw error;
   }
 }

@@ -71,6 +71,7 @@ function mapped(of: Value, args: readonly Value[], named: Named, work: Work): Va
   const filter = textOf(name, 'what map() applies');
   return generator(
     items.map((item) => {
+      if (typeof item === 'string') work.spend(item.length / 16);
       const result = applyFilter(filter, item, rest, named, work);
       if (result instanceof Undefined) throw new Failure(`${result.what} is not defined`);
       return result;

@@ -46,7 +46,10 @@ function hashed(value: Value): string {
   const number = numeric(value);
   if (number !== undefined) return `n${isInt(value) ? String(value) : String(number)}`;
   if (value instanceof Sequence && value.type === 'tuple')
-    return `t${value.map((item) => JSON.stringify(hashed(item))).join()}`;
+    return `t${value
+      .map(hashed)
+      .map((item) => `${item.length}:${item}`)
+      .join('')}`;
   throw new Failure(`${typeName(value)} cannot be told apart by unique`);
 }
 

@@ -13,6 +13,9 @@ const CONTROL: ReadonlyMap<string, string> = new Map([
   ['v', '\v'],
   ['\\', '\\'],
 ]);
+/** Groups and texts between them of a new text; groups that all matches take. */
+const MAX_PARTS = 256;
+const MAX_TAKEN = 1 << 22;
 const PIECE = /\\(?:g<(\w+)>|(0[0-7]{0,2}|[1-3][0-7]{2})|([1-9]\d?)|([^]?))|[^\\]+/gu;
 
 /** What stands for a match: texts, and groups by number or name. */
@@ -39,19 +42,36 @@ function partsOf(by: string, regex: FileRegex): Part[] {
   });
 }
 
+/** The parts, with texts next to each other in one. */
+function joined(parts: readonly Part[]): Part[] {
+  const all: Part[] = [];
+  for (const part of parts) {
+    const last = all.at(-1);
+    if (typeof part === 'string' && typeof last === 'string') all[all.length - 1] = last + part;
+    else all.push(part);
+  }
+  return all;
+}
+
 /** re.sub(pattern, by, text, count) */
 export function regexReplace(text: string, pattern: string, by: string, count: number, work: Work): string {
   return work.matching(() => {
     const regex = new FileRegex(pattern, (problem) => new Failure(`regex_replace ${problem}`));
-    const parts = partsOf(by, regex);
-    const written = (match: RegExpMatchArray): string =>
-      parts
+    const parts = joined(partsOf(by, regex));
+    if (parts.length > MAX_PARTS) throw new Failure(`regex_replace takes a new text of at most ${MAX_PARTS} parts`);
+    let taken = 0;
+    // Errors are those of the expression, so too much work ends as a text that is too long.
+    const written = (match: RegExpMatchArray): string => {
+      taken += parts.length;
+      if (taken > MAX_TAKEN) return ' '.repeat(MAX_TEXT + 1);
+      return parts
         .map((part) => {
           if (typeof part === 'string') return part;
           const found = typeof part.group === 'number' ? match[part.group] : match.groups?.[part.group];
           return found ?? '';
         })
         .join('');
+    };
     const result = count < 0 ? text : regex.replaced(text, written, count, MAX_TEXT);
     work.text(result?.length ?? MAX_TEXT + 1);
     return result ?? '';

@@ -86,10 +86,14 @@ function textItems(text: string, work: Work): readonly string[] {
   return codePoints(text);
 }
 
+/** It is taken apart for each item. */
+const MAX_PATH = 256;
+
 /** The part of an item that `attribute="a.b.0"` takes; undefined where there is none. */
 export function partOf(item: Value, path: Value): Value | undefined {
   if (isInt(path)) return itemAt(item, path);
   if (typeof path !== 'string') throw new Failure(`an attribute is named by text, not ${typeName(path)}`);
+  if (path.length > MAX_PATH) throw new Failure(`an attribute is named by more than ${MAX_PATH} letters`);
   let value: Value | undefined = item;
   for (const name of path.split('.'))
     value = value === undefined ? undefined : itemAt(value, /^\d+$/.test(name) ? Number(name) : name);

@@ -1,6 +1,6 @@
 /** The bounds within which one template is evaluated. Each value's size is checked before the value is made. */
 import { str } from '../python/show.js';
-import { isDict, isList, Sequence, type Value } from '../python/value.js';
+import { isDict, isList, Sequence, Shown, type Value } from '../python/value.js';
 import { Failure } from './failure.js';
 
 const MAX_STEPS = 1_000_000;
@@ -47,7 +47,7 @@ export class Work {
 
   /**
    * Before something visits all parts of a value, each as often as it occurs: values can share parts, so that small
-   * ones are seen as huge. Returns at most the number of letters that str() makes of it.
+   * ones are seen as huge. Returns about the number of letters that str() makes of it, escapes left out.
    */
   walk(value: Value, depth = 0): number {
     this.spend(0.25);
@@ -60,6 +60,10 @@ export class Work {
       const digits = value.toString(16).length;
       this.spend(digits / 8);
       return digits;
+    }
+    if (value instanceof Shown) {
+      this.spend(value.letters / 16);
+      return value.letters;
     }
     if (!isList(value) && !isDict(value)) return 1;
     if (depth >= MAX_NESTING) throw new Failure(`a value nests more than ${MAX_NESTING} deep`);
