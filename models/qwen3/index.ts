@@ -2,18 +2,13 @@
 import { readFlag } from '../decoder/config.js';
 import { decoderFamily } from '../decoder/index.js';
 import { readQwenWindows } from '../decoder/window.js';
+import { QWEN_TEXT_DEFAULTS } from '../qwen2/index.js';
 
 export const qwen3 = decoderFamily({
   name: 'Qwen3ForCausalLM',
   modelType: 'qwen3',
   covers: 'Qwen 3, dense',
-  textDefaults: {
-    vocab_size: 151_936,
-    hidden_size: 4096,
-    intermediate_size: 22_016,
-    num_hidden_layers: 32,
-    num_attention_heads: 32,
-  },
+  textDefaults: QWEN_TEXT_DEFAULTS,
   maxPositions: 32_768,
   kvHeads: 32,
   headDim: 128,

@@ -2,11 +2,9 @@
 import { Float, toInt, type Value } from './value.js';
 
 const MAX_DEPTH = 50;
-const SIMPLE_ESCAPES: ReadonlyMap<string, string> = new Map([
-  ['\n', ''],
+/** Escapes that literals and the new texts of re.sub() share. */
+export const SHARED_ESCAPES: ReadonlyMap<string, string> = new Map([
   ['\\', '\\'],
-  ["'", "'"],
-  ['"', '"'],
   ['a', '\x07'],
   ['b', '\b'],
   ['f', '\f'],
@@ -15,6 +13,7 @@ const SIMPLE_ESCAPES: ReadonlyMap<string, string> = new Map([
   ['t', '\t'],
   ['v', '\v'],
 ]);
+const SIMPLE_ESCAPES: ReadonlyMap<string, string> = new Map([...SHARED_ESCAPES, ['\n', ''], ["'", "'"], ['"', '"']]);
 const ESCAPE = /\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|([^]))/gu;
 
 /** The text between the quotes of a literal, with its escapes replaced. Throws SyntaxError for a bad code point. */

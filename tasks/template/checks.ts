@@ -1,7 +1,8 @@
 /** Jinja's tests: what stands behind "is". */
-import { Float, isDict, isInt, isList, numeric, Sequence, typeName, type Value } from '../python/value.js';
+import { Float, isDict, isInt, isList, numeric, typeName, type Value } from '../python/value.js';
 import { Failure } from './failure.js';
 import { arithmetic, compare } from './operators.js';
+import { hasPlaces } from './sequences.js';
 import type { Comparison } from './syntax.js';
 import { Undefined } from './undefined.js';
 import type { Work } from './work.js';
@@ -28,9 +29,6 @@ function remainder(value: Value, by: Value, work: Work): number {
   return numeric(arithmetic('%', value, by, work)) ?? 0;
 }
 
-const hasPlaces = (value: Value): boolean =>
-  !(value instanceof Sequence) || value.type === 'tuple' || value.type === 'range';
-
 const CHECKS: ReadonlyMap<string, Check> = new Map<string, Check>([
   ['defined', kind(() => true)],
   ['undefined', { arguments: 0, ofUndefined: true, run: () => false }],
@@ -43,7 +41,7 @@ const CHECKS: ReadonlyMap<string, Check> = new Map<string, Check>([
   ['true', kind((value) => value === true)],
   ['false', kind((value) => value === false)],
   ['mapping', kind(isDict)],
-  ['sequence', kind((value) => typeof value === 'string' || isDict(value) || (isList(value) && hasPlaces(value)))],
+  ['sequence', kind((value) => isDict(value) || hasPlaces(value))],
   ['iterable', number((value) => typeof value === 'string' || isDict(value) || isList(value), 0)],
   ['odd', number((value, _argument, work) => remainder(value, 2, work) === 1, 0)],
   ['even', number((value, _argument, work) => remainder(value, 2, work) === 0, 0)],

@@ -8,7 +8,7 @@ import { onValue, type Filter } from './filter.js';
 import { toJson } from './json.js';
 import { generator, LIST_FILTERS } from './listFilters.js';
 import { absolute, floatNumber, round, wholeNumber } from './numbers.js';
-import { itemsOf, partOf } from './sequences.js';
+import { itemsOf, partOf, partThere } from './sequences.js';
 import { TEXT_FILTERS } from './textFilters.js';
 import { Undefined } from './undefined.js';
 import type { Work } from './work.js';
@@ -60,12 +60,7 @@ function mapped(of: Value, args: readonly Value[], named: Named, work: Work): Va
     bound('the filter "map"', ['attribute', 'default'], ['attribute', 'default'], args, named);
     const otherwise = named.get('default');
     return generator(
-      items.map((item) => {
-        const part = partOf(item, path) ?? otherwise;
-        if (part === undefined)
-          throw new Failure(`an item of the list has no field ${JSON.stringify(String(path as string))}`);
-        return part;
-      }),
+      items.map((item) => (otherwise === undefined ? partThere(item, path) : (partOf(item, path) ?? otherwise))),
     );
   }
   const filter = textOf(name, 'what map() applies');

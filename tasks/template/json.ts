@@ -32,7 +32,8 @@ function depthOf(value: Value): number {
 
 /** `indent`: spaces a level, each item on a line of its own; undefined for one line. */
 export function toJson(value: Value, indent: number | undefined, work: Work): string {
-  work.text(work.walk(value, 1) * (1 + (indent ?? 0) * depthOf(value)));
+  const letters = work.walk(value, 1);
+  work.text(indent === undefined ? letters : letters * (1 + indent * depthOf(value)));
   const text = textOf(value, indent, 0);
   work.text(text.length);
   return text;

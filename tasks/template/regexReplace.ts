@@ -1,18 +1,9 @@
 /** The filter regex_replace, which the harness adds to Jinja's: Python's re.sub(). */
 import { FileRegex } from '../python/fileRegex.js';
+import { SHARED_ESCAPES } from '../python/literal.js';
 import { Failure } from './failure.js';
 import { MAX_TEXT, type Work } from './work.js';
 
-const CONTROL: ReadonlyMap<string, string> = new Map([
-  ['a', '\x07'],
-  ['b', '\b'],
-  ['f', '\f'],
-  ['n', '\n'],
-  ['r', '\r'],
-  ['t', '\t'],
-  ['v', '\v'],
-  ['\\', '\\'],
-]);
 /** Groups and texts between them of a new text; groups that all matches take. */
 const MAX_PARTS = 256;
 const MAX_TAKEN = 1 << 22;
@@ -35,7 +26,7 @@ function partsOf(by: string, regex: FileRegex): Part[] {
     if (octal !== undefined) return String.fromCharCode(Number.parseInt(octal, 8));
     if (numbered !== undefined) return group(numbered);
     if (letter === undefined) return piece;
-    const control = CONTROL.get(letter);
+    const control = SHARED_ESCAPES.get(letter);
     if (control === undefined && (letter === '' || /[a-zA-Z]/.test(letter)))
       throw new Failure(`regex_replace cannot read "${piece}" in the new text`);
     return control ?? piece;

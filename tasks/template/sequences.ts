@@ -13,10 +13,7 @@ export function itemsOf(value: Value, work: Work): readonly Value[] {
   if (isGenerator(value) && !value.begin())
     throw new Failure('what a filter yields can be visited once; add |list where it is kept');
   if (isList(value)) return value;
-  if (typeof value === 'string') {
-    work.items(codePointLength(value));
-    return codePoints(value);
-  }
+  if (typeof value === 'string') return textItems(value, work);
   if (isDict(value)) {
     work.items(value.size);
     return [...value.keys()];
@@ -34,7 +31,7 @@ export function lengthOf(value: Value): number {
 }
 
 /** Views of dictionaries and generators have no places. */
-const hasPlaces = (value: Value): value is string | readonly Value[] =>
+export const hasPlaces = (value: Value): value is string | readonly Value[] =>
   typeof value === 'string' ||
   (isList(value) && (!(value instanceof Sequence) || value.type === 'tuple' || value.type === 'range'));
 

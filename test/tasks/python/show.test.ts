@@ -1,5 +1,6 @@
 /** How Python 3.11 shows values, and how ast.literal_eval reads them back. */
 import { describe, expect, it } from 'vitest';
+import { bytesOf } from '../../../tasks/python/shown.js';
 import { literalEval } from '../../../tasks/python/literal.js';
 import { dumpJson, repr, showFloat } from '../../../tasks/python/show.js';
 import { Float, isEqual, type Value } from '../../../tasks/python/value.js';
@@ -71,4 +72,9 @@ describe('literalEval', () => {
     expect(() => literalEval(text)).toThrow(SyntaxError);
     expect(() => literalEval(text)).toThrow(message);
   });
+});
+
+it('bytes are written as Python writes them', () => {
+  expect(bytesOf(Buffer.from("it's\n\u00e9")).code).toBe(`b"it's\\n\\xc3\\xa9"`);
+  expect(bytesOf(Buffer.from(`'"`)).text).toBe(`b'\\'"'`);
 });
