@@ -51,7 +51,8 @@ export type Pairing =
  *   states. No two rows have the same target.
  * - `rowSum`: buffer[row, floor(column / ROW_SUM_BLOCK)] = Σ of value over the block's columns. The fixed block makes
  *   the order of additions, and so the result, independent of tiles and of the number of threads. With `by` it is the
- *   largest of the values instead; only loops write so, of whole blocks.
+ *   largest of the values instead, of whole blocks, or of the row where the buffer has one column (`isRowMax`). Only
+ *   loops write so: they have whole rows.
  */
 export type Output =
   | { readonly kind: 'store'; readonly buffer: string; readonly via?: string; readonly value: Scalar }
@@ -59,6 +60,10 @@ export type Output =
 
 /** Columns that are summed into one part of a row sum. Every column tile is a multiple of it. */
 export const ROW_SUM_BLOCK = 16;
+
+/** Whether `output`, which writes a buffer of `columns` columns, is the largest value of a whole row. */
+export const isRowMax = (output: Output, columns: Dim): boolean =>
+  output.kind === 'rowSum' && output.by === 'max' && columns === 1;
 
 /** A range of columns of a contraction with its own matrix, epilogue and results (q, k and v of one QKV kernel). */
 export interface Segment {

@@ -17,7 +17,7 @@ import type {
   Output,
   SampleKernel,
 } from './kernel.js';
-import { LOGPROB_BLOCK, loopDomains, partWidth, ROW_SUM_BLOCK } from './kernel.js';
+import { isRowMax, LOGPROB_BLOCK, loopDomains, partWidth, ROW_SUM_BLOCK } from './kernel.js';
 import { adjustLogits, chooseToken, largestTokens } from './filters.js';
 import { scaleBuffers } from './kernelAccess.js';
 import { rowSampling, SAMPLE_INPUT_NAMES, sampleInputsOf } from './sampleInputs.js';
@@ -158,7 +158,8 @@ function program(
   const context = programContext(memory, leaves);
   for (const output of outputs) {
     const target = memory.write(output.buffer);
-    const wanted = output.kind === 'store' ? columns : Math.ceil(columns / ROW_SUM_BLOCK);
+    const block = isRowMax(output, target.columns) ? columns : ROW_SUM_BLOCK;
+    const wanted = output.kind === 'store' ? columns : Math.ceil(columns / block);
     const via = output.kind === 'store' ? output.via : undefined;
     const stored = new Set<number>();
     if ((via === undefined && target.rows !== rows) || target.columns !== wanted) {
@@ -176,7 +177,7 @@ function program(
         context.column = column;
         const value = evaluateScalar(output.value, context);
         if (output.kind === 'store') target.data[to * wanted + column] = value;
-        else addTo(target.data, to * wanted + Math.floor(column / ROW_SUM_BLOCK), value, column, output.by);
+        else addTo(target.data, to * wanted + Math.floor(column / block), value, column % block === 0, output.by);
       }
     }
     memory.finish(output.buffer);
@@ -184,9 +185,9 @@ function program(
 }
 
 /** A value of a block: its first begins the block where the largest is wanted. */
-function addTo(parts: Float64Array, at: number, value: number, column: number, by: 'max' | undefined): void {
+function addTo(parts: Float64Array, at: number, value: number, isFirst: boolean, by: 'max' | undefined): void {
   if (by === undefined) parts[at]! += value;
-  else parts[at] = column % ROW_SUM_BLOCK === 0 ? value : Math.max(parts[at]!, value);
+  else parts[at] = isFirst ? value : Math.max(parts[at]!, value);
 }
 
 function attention(memory: KernelMemory, kernel: AttentionKernel): void {

@@ -19,7 +19,7 @@ import type {
   Segment,
   WeightDecl,
 } from './kernel.js';
-import { LOGPROB_BLOCK, loopDomains, partWidth, ROW_SUM_BLOCK, windowOfMask } from './kernel.js';
+import { isRowMax, LOGPROB_BLOCK, loopDomains, partWidth, ROW_SUM_BLOCK, windowOfMask } from './kernel.js';
 import { groupSumsOf } from './groupSums.js';
 import { scaleBuffers } from './kernelAccess.js';
 import { sourceRows } from './packing.js';
@@ -282,6 +282,7 @@ class KernelCheck implements Reader {
       const buffer = this.write(output.buffer);
       if (output.kind === 'store') this.is(buffer, [buffer.dtype], domain.rows, domain.columns, 'a store');
       else if (typeof domain.columns === 'string') this.fail('a row sum needs a fixed number of columns.');
+      else if (isRowMax(output, buffer.columns)) this.is(buffer, ['f32'], domain.rows, 1, 'the largest of a row');
       else
         this.is(
           buffer,
@@ -348,6 +349,8 @@ class KernelCheck implements Reader {
         accumulators: segment.pairing.kind === 'interleave' ? 2 : 1,
       });
     }
+    if ([...all, ...(kernel.finish ?? [])].some((output) => output.kind === 'rowSum' && output.by === 'max'))
+      this.fail('only loops find the largest of rows.');
     if (kernel.finish === undefined) return;
     const [{ columns }, ...more] = kernel.segments as readonly [Segment, ...Segment[]];
     if (more.length > 0 || kernel.experts !== undefined)

@@ -74,7 +74,9 @@ const isAlike = (kernel: LoopKernel, { rows, columns }: LoopKernel): boolean =>
   kernel.columns === columns &&
   kernel.outputs.some(({ kind }) => kind === 'rowSum');
 
-const isProduct = (kernel: Kernel, { rows, columns }: LoopKernel): kernel is GemmKernel =>
+/** Warps beside a product finish pieces of rows, so a loop that finds the largest of rows remains one. */
+const isProduct = (kernel: Kernel, { rows, columns, outputs }: LoopKernel): kernel is GemmKernel =>
+  outputs.every((output) => output.kind === 'store' || output.by === undefined) &&
   kernel.anchor === 'gemm' &&
   kernel.experts === undefined &&
   kernel.finish === undefined &&

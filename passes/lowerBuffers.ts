@@ -48,7 +48,10 @@ export class Buffers {
     return this.declareValue(v, this.returned.has(v) ? 'output' : 'arena');
   }
 
-  /** The partial sums of the rows that `node` reduces: one for every ROW_SUM_BLOCK columns. */
+  /**
+   * The partial sums of the rows that `node` reduces: one for every ROW_SUM_BLOCK columns. The largest of a whole row
+   * is one number, because loops, which find it, have whole rows.
+   */
   ofRowSum(node: Node): string {
     const known = this.ofRowSums.get(node);
     if (known !== undefined) return known;
@@ -57,8 +60,9 @@ export class Buffers {
     const columns = columnsOf(operand);
     if (rows === undefined || !isSymbol(rows) || typeof columns !== 'number')
       throw new CompileError(`%${node.result.name}: row sums need symbolic rows`);
-    const partSums = { dtype: 'f32', rows, columns: Math.ceil(columns / ROW_SUM_BLOCK), space: 'arena' } as const;
-    const name = this.declare(`${node.result.name}_parts`, partSums);
+    const isWhole = node.op === 'reduce_max' && operand.type.shape.length === 2;
+    const parts = isWhole ? 1 : Math.ceil(columns / ROW_SUM_BLOCK);
+    const name = this.declare(`${node.result.name}_parts`, { dtype: 'f32', rows, columns: parts, space: 'arena' });
     this.ofRowSums.set(node, name);
     return name;
   }

@@ -1,13 +1,15 @@
 /** Loops over rows and columns around scalar programs: the epilogues of contractions and whole loop kernels. */
 import type { Dim } from '../../ir/types.js';
 import type { LoopDomain, LoopKernel, Output, Pairing, Segment } from '../../ir/kernel.js';
-import { loopDomains, ROW_SUM_BLOCK } from '../../ir/kernel.js';
+import { isRowMax, loopDomains, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';
 import { operands as childrenOf, printScalar } from '../../ir/scalar.js';
 import type { Operand, Operands } from './layout.js';
 import { groupLines } from './groupLines.js';
 import { Body, RowScope } from './scalarPrinter.js';
 import type { Site, Value } from './scalarPrinter.js';
+
+type RowSum = Extract<Output, { kind: 'rowSum' }>;
 
 const indent = (lines: readonly string[], depth: number): string =>
   lines.map((line) => `${'  '.repeat(depth)}${line}\n`).join('');
@@ -40,8 +42,13 @@ function targetOf(
   };
 }
 
-/** The function that makes one number of a block's lanes. */
-const combine = ({ by }: Extract<Output, { kind: 'rowSum' }>): string => (by === 'max' ? 'tw_most' : 'tw_sum');
+/** Makes one number of a block's lanes: a part of its own, or one that goes into the largest of the row. */
+function reduced(output: RowSum, { columns }: Operand, pointer: string, { column }: Site, value: string): string {
+  const part = `${output.by === 'max' ? 'tw_most' : 'tw_sum'}(${value})`;
+  return isRowMax(output, columns)
+    ? `*${pointer} = (${column}) == 0 ? ${part} : tw_s_most(*${pointer}, ${part});`
+    : `${pointer}[(${column}) / ${ROW_SUM_BLOCK}] = ${part};`;
+}
 
 /** Prints the outputs at one site into `body`. A block of a row sum is one vector, whose lanes are added here. */
 function printOutputs(outputs: readonly Output[], site: Site, body: Body): void {
@@ -52,7 +59,7 @@ function printOutputs(outputs: readonly Output[], site: Site, body: Body): void 
     const { operand, pointer, guard } = targetOf(output, body.row);
     const store =
       output.kind === 'rowSum'
-        ? `${pointer}[(${site.column}) / ${ROW_SUM_BLOCK}] = ${combine(output)}(${values[i]!});`
+        ? reduced(output, operand, pointer, site, values[i]!)
         : operand.columns === 1
           ? `${guard}tw_s_store_${operand.dtype}(${pointer}, ${values[i]!}[0]);`
           : `${guard}tw_store_${operand.dtype}(${pointer} + ${site.column}, ${values[i]!});`;

@@ -38,7 +38,10 @@ export function emitLoop(
   const head = kernelHead({ symbol, extents: operands.extents, parameters, tensorMaps: [], threads, blocks });
   const source = render('loop', {
     head,
-    functions: blockFunctions(domains.flatMap(({ isWide, outputs }) => (isWide ? outputs : []))),
+    functions: blockFunctions(
+      domains.flatMap(({ isWide, outputs }) => (isWide ? outputs : [])),
+      operands,
+    ),
     isMany: domains.length > 1,
     domains: domains.map((domain) => ({ ...domain, rowsOfBlock, text: indent(domain.lines, 2) })),
   });

@@ -3,12 +3,15 @@ import type { LoopDomain, Output } from '../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { Dim } from '../../ir/types.js';
 import type { CudaOperands } from './text/operands.js';
+import { rowMaxima, type RowMaxima } from './rowMaxima.js';
 import {
   COLUMNS_OF_LANE,
+  isRowMaxOf,
   isWholeRow,
   laneLoads,
   lanePrograms,
   laneWords,
+  rowMaxName,
   WARP_COLUMNS,
   wordsOf,
   type LaneLoad,
@@ -28,7 +31,9 @@ const MOST_KEPT_WORDS = 36;
  * Threads of wide lanes that share a multiprocessor: enough loads are then under way to occupy its memory. Compilers
  * would keep what they have unpacked of eight columns, if registers were many. Fewer threads have room for more words.
  */
-const RESIDENT = { few: 768, many: 512 } as const;
+const RESIDENT = { least: 1024, few: 768, many: 512 } as const;
+/** Words at once for which 64 registers suffice. */
+const LEAST_WORDS = 20;
 
 /** Lines of the loop over a block's rows, which find `row`, `lane`, `warp` and `columns`. */
 export interface DomainText {
@@ -64,20 +69,25 @@ function hasWideLanes({ columns, headDim, outputs }: LoopDomain, operands: CudaO
 }
 
 /**
- * How `warps` warps share rows of `columns` columns of which each takes `step` at a time. Rows that are finished belong
- * to one warp, or to all, which then wait for each other.
+ * How `warps` warps share rows of `columns` columns of which each takes `step` at a time. Rows that are finished, or
+ * reduced to one number, belong to one warp, or to all, which then wait for each other.
  */
-function sharing(columns: Dim, step: number, warps: number, isFinished: boolean) {
+function sharing(columns: Dim, step: number, warps: number, isWhole: boolean) {
   const pieces = typeof columns === 'string' ? warps : Math.ceil(columns / step);
   const least = pieces === 1 ? 1 : warps;
-  const side = isFinished ? least : (divisors(warps).find((count) => count >= pieces) ?? warps);
+  const side = isWhole ? least : (divisors(warps).find((count) => count >= pieces) ?? warps);
   return { step, side, rowsAtOnce: warps / side, turns: Math.ceil(pieces / side) };
 }
 
 const divisors = (n: number): number[] => Array.from({ length: n }, (_, i) => i + 1).filter((d) => n % d === 0);
 
+/** Whether a warp, or a block, needs whole rows: another stage follows, or the largest of a row is found. */
+const needsRows = (stages: readonly LoopDomain[], operands: CudaOperands): boolean =>
+  stages.length > 1 || stages.some(({ outputs }) => outputs.some((output) => isRowMaxOf(output, operands)));
+
 /** What lies between two stages of a row. */
-const awaited = (side: number): string => (side === 1 ? '__syncwarp();' : '__syncthreads();');
+const awaited = (side: number, { hasMet }: RowMaxima): string[] =>
+  hasMet ? [] : [side === 1 ? '__syncwarp();' : '__syncthreads();'];
 
 /**
  * Lanes of eight columns. Loads of several turns are under way at once, before what depends on the row if all are. Then
@@ -85,7 +95,9 @@ const awaited = (side: number): string => (side === 1 ? '__syncwarp();' : '__syn
  */
 function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: number): DomainText {
   const isFinished = stages.length > 1;
-  const { turns, ...shared } = sharing(stages[0]!.columns, WARP_COLUMNS, warps, isFinished);
+  const { turns, ...shared } = sharing(stages[0]!.columns, WARP_COLUMNS, warps, needsRows(stages, operands));
+  const maxima = stages.map(({ outputs }) => rowMaxima(outputs, operands, shared.side));
+  const { given } = maxima[0]!;
   const loads = laneLoads(
     stages.flatMap(({ outputs }) => outputs),
     operands,
@@ -98,7 +110,9 @@ function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: 
   const apart = shared.side * WARP_COLUMNS;
   const each = (lines: readonly string[]): string[] =>
     unrolled(`for (int i = 0; i < ${atOnce}; i++)`, [`const int first = turn + ${apart} * i + 8 * lane;`, ...lines]);
-  const texts = stages.map(({ outputs }) => lanePrograms({ outputs, loads, atOnce }, operands));
+  const texts = stages.map(({ outputs }, i) =>
+    lanePrograms({ outputs, loads, atOnce, ...(i > 0 ? { given } : {}) }, operands),
+  );
   const own = new Set(stages[0]!.outputs.map(({ buffer }) => operands.get(buffer).name));
   const loadsOf = (which: (load: LaneLoad) => boolean): string[] => {
     const { declared, load } = laneWords(loads, atOnce, operands, which);
@@ -108,14 +122,16 @@ function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: 
     each(['const bool isStored = first < columns;', ...kept, ...program, ...store]),
   );
   const begin = `warp % ${shared.side} * ${WARP_COLUMNS}`;
-  const held = (): string[] => [
+  const once = (): string[] => [
     `const int turn = ${begin};`,
     ...loadsOf(({ operand }) => !own.has(operand.name)),
     ...texts.flatMap(({ row }, i) => {
-      const isLast = i > 0;
+      const { begin: before, end } = maxima[i]!;
       return [
-        ...(isLast ? [awaited(shared.side), ...loadsOf(({ operand }) => own.has(operand.name))] : []),
+        ...(i > 0 ? [...awaited(shared.side, maxima[0]!), ...loadsOf(({ operand }) => own.has(operand.name))] : []),
+        ...before,
         ...(isFinished ? block('', [...row, ...programs[i]!]) : [...row, ...programs[i]!]),
+        ...end,
       ];
     }),
   ];
@@ -125,10 +141,13 @@ function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: 
       const isRead = ({ operand }: LaneLoad): boolean => reads.some((read) => read.operand.name === operand.name);
       const turn = `for (int turn = ${begin}; turn < columns; turn += ${apart * atOnce})`;
       const lines = [...row, ...block(turn, [...loadsOf(isRead), ...programs[i]!])];
-      return isFinished ? [...(i === 0 ? [] : [awaited(shared.side)]), ...block('', lines)] : lines;
+      const { begin: before, end } = maxima[i]!;
+      const text = [...before, ...(isFinished ? block('', lines) : lines), ...end];
+      return i === 0 ? text : [...awaited(shared.side, maxima[0]!), ...text];
     });
-  const resident = atOnce * words <= MOST_ROW_WORDS ? RESIDENT.few : RESIDENT.many;
-  return { ...shared, isWide: true, resident, lines: isHeld ? held() : repeated() };
+  const held = atOnce * words;
+  const resident = RESIDENT[held <= LEAST_WORDS ? 'least' : held <= MOST_ROW_WORDS ? 'few' : 'many'];
+  return { ...shared, isWide: true, resident, lines: isHeld ? once() : repeated() };
 }
 
 /** Lanes of one or two columns. */
@@ -139,22 +158,32 @@ function narrowText(stages: readonly LoopDomain[], operands: CudaOperands, warps
   // Partners of two adjacent columns are adjacent if half a head is even.
   const arePairs = headDim === undefined || headDim % 4 === 0;
   const lanes = !isSummed && typeof columns === 'number' && columns % 2 === 0 && arePairs ? 2 : 1;
-  // A warp finishes a row alone.
-  const shared = sharing(columns, 32 * lanes, isFinished ? 1 : warps, isFinished);
+  // A warp has whole rows alone.
+  const isWhole = needsRows(stages, operands);
+  const shared = sharing(columns, 32 * lanes, isWhole ? 1 : warps, isWhole);
+  const maxima = stages.map(({ outputs }) => rowMaxima(outputs, operands, shared.side));
   const text = stages.flatMap((stage, i) => {
-    const lines = narrowStage(stage, operands, lanes, shared.side);
-    return isFinished ? [...(i === 0 ? [] : [awaited(1)]), ...block('', lines)] : lines;
+    const lines = narrowStage(stage, operands, lanes, shared.side, i > 0 ? maxima[0]!.given : undefined);
+    const { begin, end } = maxima[i]!;
+    return [...(i > 0 ? awaited(1, maxima[0]!) : []), ...begin, ...(isFinished ? block('', lines) : lines), ...end];
   });
   return { ...shared, rowsAtOnce: warps / shared.side, isWide: false, resident: 0, lines: text };
 }
 
-function narrowStage({ headDim, outputs }: LoopDomain, operands: CudaOperands, lanes: 1 | 2, side: number): string[] {
-  const row = new RowScope(operands, 'row');
+function narrowStage(
+  { headDim, outputs }: LoopDomain,
+  operands: CudaOperands,
+  lanes: 1 | 2,
+  side: number,
+  given?: ReadonlyMap<string, string>,
+): string[] {
+  const row = new RowScope(operands, 'row', 'r', given);
   const body = new Body(row);
   const plain: Site = { id: 'x', column: 'column', lanes };
   const site = headDim === undefined ? plain : withRotation(plain, headDim);
   const values = outputs.map((output) => programValues(output, body, site));
-  const sums = outputs.filter((output) => output.kind === 'rowSum');
+  const maxima = outputs.filter((output) => isRowMaxOf(output, operands));
+  const sums = outputs.filter((output) => output.kind === 'rowSum').filter((output) => !maxima.includes(output));
   const stores = outputs.flatMap((output, i) =>
     output.kind === 'store'
       ? [
@@ -163,9 +192,12 @@ function narrowStage({ headDim, outputs }: LoopDomain, operands: CudaOperands, l
         ]
       : [],
   );
-  const adds = outputs.flatMap((output, i) =>
-    output.kind === 'rowSum' ? [`s${sums.indexOf(output)} = ${values[i]![0]!};`] : [],
-  );
+  const adds = outputs.flatMap((output, i) => {
+    if (output.kind !== 'rowSum') return [];
+    const most = rowMaxName(maxima.indexOf(output));
+    if (maxima.includes(output)) return [`${most} = tw_max(${most}, ${values[i]![0]!});`];
+    return [`s${sums.indexOf(output)} = ${values[i]![0]!};`];
+  });
   const closes = sums.flatMap(({ buffer, by }, i) => [
     `s${i} = ${by === 'max' ? 'tw_block_max' : 'tw_block_sum'}(s${i}, ${ROW_SUM_BLOCK});`,
     `if (lane % ${ROW_SUM_BLOCK} == 0 && column < columns) ` +

@@ -339,6 +339,7 @@ export function largestLoop(random: () => number) {
       buffer('x', columns, 'input'),
       buffer('parts', 6, 'input'),
       buffer('most_parts', 6),
+      buffer('most', 1),
       buffer('row', columns),
       buffer('head', columns),
     ],
@@ -348,6 +349,7 @@ export function largestLoop(random: () => number) {
     ]),
     outputs: [
       rowMax('most_parts', element('x')),
+      rowMax('most', element('x')),
       store('row', { op: 'rowSum', by: 'max', buffer: 'parts' }),
       store('head', { op: 'segmentSum', by: 'max', buffer: 'parts', width: 48, parts: 3 }),
     ],
@@ -363,20 +365,20 @@ export function finishedLoop(random: () => number, columns: number) {
   const parts = columns / ROW_SUM_BLOCK;
   const twice = mul(element('x'), constant(2));
   const sum: Scalar = { op: 'rowSum', buffer: 'sum_parts' };
-  const largest: Scalar = { op: 'rowSum', by: 'max', buffer: 'most_parts' };
+  const largest: Scalar = { op: 'rowSum', by: 'max', buffer: 'most' };
   return {
     ...{ T, columns },
     buffers: [
       buffer('x', 'f32', columns, true),
       buffer('y', 'f32', columns, true),
-      buffer('most_parts', 'f32', parts),
+      buffer('most', 'f32', 1),
       buffer('sum_parts', 'f32', parts),
       buffer('twice', 'bf16', columns),
       buffer('codes', 'e4m3', columns),
       buffer('all', 'f32', columns),
     ],
     inputs: new Map(['x', 'y'].map((name) => [name, randomArray(random, T * columns).map((x) => Math.round(x * 99))])),
-    outputs: [rowMax('most_parts', element('x')), rowSum('sum_parts', element('x')), store('twice', twice)],
+    outputs: [rowMax('most', element('x')), rowSum('sum_parts', element('x')), store('twice', twice)],
     finish: [
       store('codes', mul(element('x'), div(constant(256), largest))),
       store('all', add(add(element('twice'), element('y')), sum)),

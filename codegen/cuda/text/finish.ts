@@ -54,7 +54,7 @@ export class FinishText {
       ...stored,
       ...{ pieces, blockPieces, mostBlocks },
       lastPiece: blockPieces - 1,
-      blockFunctions: blockFunctions(finish),
+      blockFunctions: blockFunctions(finish, operands),
     });
     const values = {
       ...{ pieces, atOnce, columns, rows: kernel.rows, isDivided: pieces > 1 },

@@ -3,7 +3,7 @@
  * time. Lanes exchange only parts of row sums, which are added in the same order as in fragments.
  */
 import type { Output } from '../../../ir/kernel.js';
-import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
+import { isRowMax, ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Access, Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf } from '../../../ir/scalar.js';
 import { DTYPE_BYTES, isFloat } from '../../../ir/types.js';
@@ -50,11 +50,22 @@ export function laneLoads(outputs: readonly Output[], operands: CudaOperands): L
   return found;
 }
 
-/** The functions that close sums of blocks, as `outputs` call them. */
-export const blockFunctions = (outputs: readonly Output[]): string => {
-  const calls = (by: 'max' | undefined): boolean => outputs.some((o) => o.kind === 'rowSum' && o.by === by);
-  return (calls(undefined) ? render('laneBlockSum', {}) : '') + (calls('max') ? render('laneBlockMax', {}) : '');
+/** The functions that close sums of blocks, or go on with those of rows, as `outputs` call them. */
+export const blockFunctions = (outputs: readonly Output[], operands: CudaOperands): string => {
+  const calls = (by: 'max' | undefined, isWhole: boolean): boolean =>
+    outputs.some((o) => o.kind === 'rowSum' && o.by === by && isRowMaxOf(o, operands) === isWhole);
+  return (
+    (calls(undefined, false) ? render('laneBlockSum', {}) : '') +
+    (calls('max', false) ? render('laneBlockMax', {}) : '') +
+    (calls('max', true) ? render('laneRowMax', {}) : '')
+  );
 };
+
+export const isRowMaxOf = (output: Output, operands: CudaOperands): boolean =>
+  isRowMax(output, operands.get(output.buffer).columns);
+
+/** The largest value of a row so far, by the position of its output among those that are. */
+export const rowMaxName = (i: number): string => `most${i}_`;
 
 /** Number of 32-bit words that hold a lane's columns. */
 export const wordsOf = ({ dtype }: Operand): number => (COLUMNS_OF_LANE * DTYPE_BYTES[dtype]) / 4;
@@ -102,6 +113,8 @@ export interface LaneOptions {
   readonly atOnce: number;
   /** C expression of an accumulator at column 2 · pair_ + lane of the lane's eight. */
   readonly acc?: (lane: number) => string;
+  /** C expressions of row values that are known, by printScalar of their program. */
+  readonly given?: ReadonlyMap<string, string>;
 }
 
 const nameOf = (loads: readonly LaneLoad[], load: LaneLoad): string => `l${loads.indexOf(load)}_`;
@@ -131,10 +144,11 @@ const placeOf = (operand: Operand, operands: CudaOperands, row = 'row'): string 
 
 /**
  * A lane's work for eight columns of a row: declare its words, load them, run the programs, store the results. C names:
- * `row`, `lane`, `first` (the lane's first column), `isStored`, and `i`, the turn.
+ * `row`, `lane`, `first` (the lane's first column), `isStored`, `i`, the turn, and what rowMaxName says.
  */
-export function lanePrograms({ outputs, loads, atOnce, acc }: LaneOptions, operands: CudaOperands): LanePrograms {
-  const scope = new RowScope(operands, 'row', 'r');
+export function lanePrograms(options: LaneOptions, operands: CudaOperands): LanePrograms {
+  const { outputs, loads, atOnce, acc, given } = options;
+  const scope = new RowScope(operands, 'row', 'r', given);
   const body = new Body(scope, 'v');
   const markOf = (value: Scalar): string => operands.markOf?.(value) ?? '';
   const constants = new Constants();
@@ -160,7 +174,11 @@ export function lanePrograms({ outputs, loads, atOnce, acc }: LaneOptions, opera
       : [`a${summed}_[2 * pair_] = ${values[i]![0]!};`, `a${summed++}_[2 * pair_ + 1] = ${values[i]![1]!};`],
   );
   const sums = outputs.filter((output) => output.kind === 'rowSum');
-  const closing = ({ buffer, by, value }: (typeof sums)[number], i: number): string => {
+  const maxima = sums.filter((output) => isRowMaxOf(output, operands));
+  const closing = (output: (typeof sums)[number], i: number): string => {
+    const { buffer, by, value } = output;
+    const most = rowMaxName(maxima.indexOf(output));
+    if (maxima.includes(output)) return `${most} = tw_lane_max(${most}, a${i}_, isStored);${markOf(value)}`;
     const part = `${placeOf(operands.get(buffer), operands)} / ${ROW_SUM_BLOCK}`;
     return `tw_store_block_${by ?? 'sum'}(${part}, a${i}_, lane, isStored);${markOf(value)}`;
   };

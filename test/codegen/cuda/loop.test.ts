@@ -202,6 +202,7 @@ describe('a loop on a GPU', () => {
       b('ou', 'u8', 'T', columns),
       ...types.map((dtype) => b(`o_${dtype}`, dtype, 'T', columns)),
       ...(isSummed ? [b('sums', 'f32', 'T', columns / ROW_SUM_BLOCK), b('most', 'f32', 'T', columns / 16)] : []),
+      b('largest', 'f32', 'T', 1),
     ];
     const of = (n: number, f: () => number): Float64Array => Float64Array.from({ length: n }, f);
     const inputs = new Map([
@@ -219,6 +220,7 @@ describe('a loop on a GPU', () => {
       store('ou', element('u')),
       ...types.map((dtype) => store(`o_${dtype}`, value)),
       ...(isSummed ? [rowSum('sums', value), { ...rowSum('most', value), by: 'max' } as const] : []),
+      { ...rowSum('largest', value), by: 'max' } as const,
     ];
     expect(worst(buffers, columns, outputs, T, inputs, threads)).toBe(0);
   });
