@@ -2,7 +2,7 @@
 import { UserError } from '../../errors.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
-import type { Kernel, KernelModule, LoopKernel, Segment } from '../../ir/kernel.js';
+import type { Kernel, KernelModule, Segment } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { defaultAttentionSchedule } from './attentionSchedules.js';
 import type { Contraction } from './text/contraction.js';
@@ -34,7 +34,7 @@ export function defaultCudaSchedule(
         continuesPaths: bucket.run !== undefined,
       });
     case 'loop':
-      return { kind: 'loop', threads: finishesLongRows(kernel) ? 512 : 256 };
+      return { kind: 'loop', threads: 256 };
     case 'logprobReduce':
       return { kind: 'loop', threads: 128 };
     case 'route':
@@ -46,12 +46,6 @@ export function defaultCudaSchedule(
       return kernel satisfies never;
   }
 }
-
-/** Columns of a row that 256 threads keep in registers, with room for two more blocks beside theirs. */
-const LONG_ROW = 12_288;
-
-const finishesLongRows = ({ columns, finish }: LoopKernel): boolean =>
-  finish !== undefined && typeof columns === 'number' && columns > LONG_ROW;
 
 function contraction(kernel: Contraction, module: KernelModule, facts: CudaFacts, rows: number): CudaGemmSchedule {
   // Rows of one column lie one behind another, without the zeros that tiles of k read.

@@ -31,9 +31,7 @@ const MOST_KEPT_WORDS = 36;
  * Threads of wide lanes that share a multiprocessor: enough loads are then under way to occupy its memory. Compilers
  * would keep what they have unpacked of eight columns, if registers were many. Fewer threads have room for more words.
  */
-const RESIDENT = { least: 1024, few: 768, many: 512 } as const;
-/** Words at once for which 64 registers suffice. */
-const LEAST_WORDS = 20;
+const RESIDENT = { few: 768, many: 512 } as const;
 
 /** Lines of the loop over a block's rows, which find `row`, `lane`, `warp` and `columns`. */
 export interface DomainText {
@@ -145,8 +143,7 @@ function wideText(stages: readonly LoopDomain[], operands: CudaOperands, warps: 
       const text = [...before, ...(isFinished ? block('', lines) : lines), ...end];
       return i === 0 ? text : [...awaited(shared.side, maxima[0]!), ...text];
     });
-  const held = atOnce * words;
-  const resident = RESIDENT[held <= LEAST_WORDS ? 'least' : held <= MOST_ROW_WORDS ? 'few' : 'many'];
+  const resident = atOnce * words <= MOST_ROW_WORDS ? RESIDENT.few : RESIDENT.many;
   return { ...shared, isWide: true, resident, lines: isHeld ? once() : repeated() };
 }
 
