@@ -79,8 +79,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int
   extern __shared__ __align__(128) unsigned char tw_shared[];
   /* Of each query: where its path begins, and its position; −1 past the last query. */
   __shared__ int s_begin[QUERIES], s_position[QUERIES];
-  /* Of the first query of each run: the run before, the run behind, its keys, and the tiles that the run before has. */
-  __shared__ int s_before[QUERIES], s_next[QUERIES], s_keys[QUERIES], s_shared[QUERIES];
+  /* Of the first query of each run: the run behind, its keys, and the tiles that the run before has. */
+  __shared__ int s_next[QUERIES], s_keys[QUERIES], s_shared[QUERIES];
   const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
   const int kv = (int)blockIdx.x % KV_HEADS, first = (int)blockIdx.x / KV_HEADS * QUERIES, rows = T;
   const int count = tw_least(QUERIES, rows - first);
@@ -109,32 +109,62 @@ extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int
   }
   tw_cp_async_commit();
   __syncthreads();  /* Begins and positions are there. */
-  for (int run = warp; run < count; run += WARPS) {
-    const int begin = s_begin[run];
-    if (run > 0 && s_begin[run - 1] == begin) continue;
-    int next = count, highest = -1;
-    for (int i = run + 1 + lane; i < next; i += 32) if (s_begin[i] != begin) next = i;
-    next = __reduce_min_sync(0xffffffffu, next);
+  /* Bit l of word w: a run begins with query 32·w + l. */
+  constexpr int WORDS = (QUERIES + 31) / 32;
+  unsigned starts[WORDS];
+#pragma unroll
+  for (int w = 0; w < WORDS; w++) {
+    const int i = w * 32 + lane;
+    starts[w] = __ballot_sync(0xffffffffu, i < count && (i == 0 || s_begin[i] != s_begin[i - 1]));
+  }
+  const auto run_after = [&](int i) {
+    int next = count;
+#pragma unroll
+    for (int w = WORDS - 1; w >= 0; w--) {
+      const int from = i + 1 - 32 * w;
+      const unsigned later = from >= 32 ? 0u : starts[w] & 0xffffffffu << (from > 0 ? from : 0);
+      if (later != 0) next = 32 * w + __ffs((int)later) - 1;
+    }
+    return next;
+  };
+  /* Keys that the queries [run, next) see, by a whole warp. */
+  const auto keys_of = [&](int run, int next) {
+    int highest = -1;
     for (int i = run + lane; i < next; i += 32) if (s_position[i] > highest) highest = s_position[i];
-    highest = __reduce_max_sync(0xffffffffu, highest);
+    return __reduce_max_sync(0xffffffffu, highest) + 1;
+  };
+  /* Tiles of lists that are read together. */
+  constexpr int TOGETHER = 4;
+  for (int run = 0, next = 0, before = -1, number = 0; run < count; before = run, run = next, number++) {
+    next = run_after(run);
+    if (number % WARPS != warp) continue;
+    const int keys = keys_of(run, next);
+    int tiles = 0;
+    if (before >= 0) {
+      /* Tiles that both lists have whole, up to the first that differs. */
+      const int most = tw_least(keys_of(before, run), keys) / KEYS;
+      const int *ours = list + s_begin[run] + lane, *theirs = list + s_begin[before] + lane;
+      tiles = most;
+#pragma unroll 1
+      for (int from = 0; from < tiles; from += TOGETHER) {
+        int differs[TOGETHER];
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++) {
+          const int at = tw_least(from + i, most - 1) * KEYS;
+          differs[i] = ours[at] ^ theirs[at];
+        }
+#pragma unroll
+        for (int i = TOGETHER - 1; i >= 0; i--)
+          if (__any_sync(0xffffffffu, differs[i] != 0)) tiles = tw_least(tiles, from + i);
+      }
+    }
     if (lane == 0) {
       s_next[run] = next;
-      s_keys[run] = highest + 1;
-      s_shared[run] = 0;
-      if (next < count) s_before[next] = run;
+      s_keys[run] = keys;
+      s_shared[run] = tiles;
     }
   }
-  __syncthreads();  /* The runs are there. */
-  for (int run = warp; run < count; run += WARPS) {
-    const int begin = s_begin[run];
-    if (run == 0 || s_begin[run - 1] == begin) continue;
-    const int before = s_before[run], most = tw_least(s_keys[before], s_keys[run]) / KEYS;
-    const int *ours = list + begin + lane, *theirs = list + s_begin[before] + lane;
-    int tiles = 0;
-    while (tiles < most && !__any_sync(0xffffffffu, ours[tiles * KEYS] != theirs[tiles * KEYS])) tiles++;
-    if (lane == 0) s_shared[run] = tiles;
-  }
-  __syncthreads();  /* What runs share is there. */
+  __syncthreads();  /* The runs are there, and what they share. */
 
   const unsigned q_lane = shared + (warp * 16 + (lane & 15)) * ROW_BYTES + (lane >> 4) * 16;
   const unsigned k_lane = slots + ((lane >> 4) * 8 + (lane & 7)) * ROW_BYTES + ((lane >> 3) & 1) * 16;
@@ -162,16 +192,18 @@ extern "C" __global__ void __launch_bounds__(128, 4) k_attention_test(int T, int
       return i < tile.keys ? list[tile.begin + i] : -1;
     };
     const auto start = [&](int slot, int ids) {
-      constexpr int COUNT = KEYS * PIECES;
+      constexpr unsigned COUNT = KEYS * PIECES;
 #pragma unroll 2
-      for (int j = 0; j < (COUNT + THREADS - 1) / THREADS; j++) {
-        const int i = j * THREADS + thread;
+      for (unsigned j = 0; j < (COUNT + THREADS - 1) / THREADS; j++) {
+        const unsigned i = j * THREADS + thread;
         if (COUNT % THREADS != 0 && i >= COUNT) break;
-        const int at = i / PIECES, piece = i % PIECES, row = __shfl_sync(0xffffffffu, ids, at);
+        /* A thread has the same piece of every row if the threads have whole rows. */
+        const unsigned at = i / PIECES, piece = (THREADS % PIECES == 0 ? thread : i) % PIECES;
+        const int row = __shfl_sync(0xffffffffu, ids, at);
+        const unsigned from = row < 0 ? 0 : row;
         const unsigned place = slots + slot * SLOT_BYTES + at * ROW_BYTES + piece * 16;
-        tw_cp_async16(place, k + (row < 0 ? 0 : row * 192ll + piece * 8), row < 0 ? 0 : 16);
-        tw_cp_async16(place + KEYS * ROW_BYTES, v + (row < 0 ? 0 : row * 192ll + piece * 8),
-            row < 0 ? 0 : 16);
+        tw_cp_async16(place, k + piece * 8 + from * 192ull, row < 0 ? 0 : 16);
+        tw_cp_async16(place + KEYS * ROW_BYTES, v + piece * 8 + from * 192ull, row < 0 ? 0 : 16);
       }
     };
     if (pass >= 0) {
