@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { comparisonText } from './compareText.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, type Flags } from './options.js';
-import { printable } from './report.js';
+import { printText } from './report.js';
 import { printJson, type Context } from './work.js';
 
 export function addCompare(program: Command, context: Context): void {
@@ -21,7 +21,7 @@ export function addCompare(program: Command, context: Context): void {
     .action(async (a: string, b: string, _options: unknown, self: Command) => {
       const comparison = await context.commands.compare({ a, b });
       if (isSet(self.opts<Flags>(), 'json')) printJson(context.io, comparison);
-      else context.io.stdout.write(printable(comparisonText(comparison)));
+      else printText(context.io, comparisonText(comparison));
     });
   addSections(command, {
     'Which questions': [

@@ -7,6 +7,7 @@ import { bytes, count, duration } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
 import { addMaskFlag, addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import { isSet, modelFlags, required, type Flags } from './options.js';
+import { printText } from './report.js';
 import { printJson, sameCommand, withUi, type Context } from './work.js';
 
 export function addCompile(program: Command, context: Context): void {
@@ -74,7 +75,7 @@ async function compile(context: Context, checkpoint: string, flags: Flags): Prom
     context.commands.compile({ model: checkpoint, output, signal, ...kept, ...model }, ui),
   );
   if (isJson) printJson(io, result);
-  else io.stdout.write(describe(result));
+  else printText(io, describe(result));
 }
 
 const describe = (result: CompileResult): string =>

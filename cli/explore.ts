@@ -13,7 +13,7 @@ import {
 } from './help.js';
 import { artifactFlags, INSPECT_MASKS, isSet, modelFlags, refuseCompileFlags, text, wholeNumber } from './options.js';
 import type { Flags } from './options.js';
-import { printable } from './report.js';
+import { printText } from './report.js';
 import { printJson, type Context } from './work.js';
 
 /** No plan takes more; a model's own says how many it takes. */
@@ -58,7 +58,7 @@ export function addExplore(program: Command, context: Context): void {
       ),
       `${explored.path}: ${bytes(explored.bytes)}; open it in a browser`,
     ];
-    context.io.stdout.write(printable(`${lines.join('\n')}\n`));
+    printText(context.io, `${lines.join('\n')}\n`);
   });
   addSections(command, {
     'About the input': CHECKPOINT_HELP,

@@ -5,6 +5,7 @@ import { FileLines } from '../system/fileLines.js';
 import { count, counted, textTable } from '../system/format.js';
 import { isRecord } from '../system/json.js';
 import { choice, isSet, modelFlags, text, wholeNumber, type Flags } from './options.js';
+import { printText } from './report.js';
 import { printJson, type Context } from './work.js';
 
 const MAX_LINE_BYTES = 1 << 20;
@@ -71,7 +72,7 @@ export async function showError(context: Context, model: string, flags: Flags): 
   };
   const report = await context.commands.inspectError(request);
   if (isSet(flags, 'json')) printJson(context.io, report);
-  else context.io.stdout.write(errorText(report));
+  else printText(context.io, errorText(report));
 }
 
 /** Three digits: errors of 16 bits are thousandths. */

@@ -31,6 +31,7 @@ import {
   type Flags,
 } from './options.js';
 import { styleFor, type Io } from './io.js';
+import { printText } from './report.js';
 import { printJson, type Context } from './work.js';
 
 const VIEWS = ['passes', 'pass', 'diff', 'kernels', 'kernel', 'plan', 'memory', 'parallel'] as const;
@@ -61,7 +62,9 @@ export async function inspect(context: Context, model: string, flags: Flags): Pr
     given === undefined ? tokensIn(plan.capacity) : wholeNumber('--tokens', given, 1, tokensIn(plan.capacity), '256');
   const [data, words] = await view(inspection, views[0], flags, tokens, io);
   if (isSet(flags, 'json')) printJson(io, data());
-  else io.stdout.write(words());
+  // The lines of a difference are painted.
+  else if (views[0] === 'diff') io.stdout.write(words());
+  else printText(io, words());
 }
 
 /** The view as data and as text, each made when asked for. */

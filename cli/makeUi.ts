@@ -2,6 +2,7 @@
 import type { Io } from './io.js';
 import type { LiveUi } from './liveUi.js';
 import { PlainUi } from './plainUi.js';
+import { printable } from './report.js';
 import { TerminalUi } from './terminalUi.js';
 
 /** For --json, where stderr is for warnings and errors; and for --quiet, where it is for errors alone. */
@@ -30,8 +31,22 @@ export interface Face {
   readonly isQuiet: boolean;
 }
 
+/** Names of files, tasks and models are in what is shown. */
+const printing = (ui: LiveUi): LiveUi => {
+  const shown = <T>(text: T): T | string => (typeof text === 'string' ? printable(text) : text);
+  return {
+    phase: (name, detail) => ui.phase(shown(name), shown(detail)),
+    step: (fraction, detail) => ui.step(fraction, shown(detail)),
+    run: (progress) => ui.run(progress),
+    table: (lines) => ui.table(lines.map(printable)),
+    note: (line) => ui.note(printable(line)),
+    warn: (line) => ui.warn(printable(line)),
+    close: () => ui.close(),
+  };
+};
+
 /** --json and --quiet: silent. On a terminal that can redraw lines: drawn in place. Otherwise: lines. */
 export function makeUi(io: Io, { isJson, isQuiet }: Face): LiveUi {
-  if (isJson || isQuiet) return new SilentUi(io, !isQuiet);
-  return io.stderr.isTTY === true && !io.colour.isDumb ? new TerminalUi(io) : new PlainUi(io);
+  if (isJson || isQuiet) return printing(new SilentUi(io, !isQuiet));
+  return printing(io.stderr.isTTY === true && !io.colour.isDumb ? new TerminalUi(io) : new PlainUi(io));
 }

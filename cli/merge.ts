@@ -8,6 +8,7 @@ import { TASKS } from '../eval/tasks/index.js';
 import { counted } from '../system/format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { choice, isSet, required, text, type Flags } from './options.js';
+import { printText } from './report.js';
 import { printJson, type Context } from './work.js';
 
 export function addMerge(program: Command, context: Context): void {
@@ -72,7 +73,8 @@ async function merge(context: Context, folders: readonly string[], flags: Flags)
   const { results, resultsPath, samplesPath, shards, questions } = await commands.merge(request);
   if (isSet(flags, 'json')) printJson(io, results);
   else
-    io.stdout.write(
+    printText(
+      io,
       `${formatTable(results)}\n` +
         `${counted(questions, 'question')} of ${counted(shards, 'shard')}\n` +
         `results: ${resultsPath}\nsamples: ${samplesPath}\n`,

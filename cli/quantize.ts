@@ -7,7 +7,7 @@ import { count, duration, percent, textTable } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { choice, isSet, required, text, threads, wholeNumber, type Flags } from './options.js';
-import { printable } from './report.js';
+import { printText } from './report.js';
 import { printJson, sameCommand, withUi, type Context } from './work.js';
 
 const GROUPS = ['128', '64', '32', '-1'] as const;
@@ -116,7 +116,7 @@ async function quantize(context: Context, model: string, flags: Flags): Promise<
     (ui, signal) => context.commands.quantize({ ...request, signal }, ui),
   );
   if (isJson) printJson(context.io, result);
-  else context.io.stdout.write(printable(describe(result)));
+  else printText(context.io, describe(result));
 }
 
 /** Matrices of one kind in all layers, and of all experts. */

@@ -6,6 +6,11 @@ import { styleOf, type Style } from './style.js';
 /** Text from files and models may be shown; it must not steer the terminal. Line ends and tabs stay. */
 export const printable = (text: string): string => text.replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, '\u00b7');
 
+/** Text of a command on the standard output, which names files, tasks and models. */
+export const printText = (io: Pick<Io, 'stdout'>, text: string): void => {
+  io.stdout.write(printable(text));
+};
+
 const isSystemError = (error: Error): boolean => 'syscall' in error && 'code' in error;
 
 const indent = (text: string): string => text.trimEnd().replaceAll('\n', '\n  ');

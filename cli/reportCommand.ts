@@ -5,7 +5,7 @@ import { VERSION } from '../driver/version.js';
 import { bytes } from '../system/format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, text, type Flags } from './options.js';
-import { printable } from './report.js';
+import { printText } from './report.js';
 import { printJson, type Context } from './work.js';
 
 const DEFAULT_OUTPUT = 'report.html';
@@ -52,7 +52,7 @@ export function addReport(program: Command, context: Context): void {
       if (isSet(flags, 'json')) return printJson(context.io, written);
       const { path, notes } = written;
       const lines = [...notes.map((note) => `note: ${note}`), `${path}: ${bytes(written.bytes)}; open it in a browser`];
-      context.io.stdout.write(printable(`${lines.join('\n')}\n`));
+      printText(context.io, `${lines.join('\n')}\n`);
     });
   addSections(command, {
     'Several runs': [

@@ -51,7 +51,7 @@ import {
 } from './options.js';
 import { HARNESS_HELP, harnessNotes, translated } from './harnessFlags.js';
 import { comparisonText } from './compareText.js';
-import { printable } from './report.js';
+import { printText } from './report.js';
 import { shard } from './shard.js';
 import { addTaskFlags, refuseMixed, resultsFolderOf, taskRequest } from './taskFlags.js';
 import { printJson, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
@@ -333,9 +333,10 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
           ...{ output: pageOf(result), writer: `tilewright ${VERSION}`, now: new Date() },
         });
   if (isJson) printJson(io, comparison === undefined ? result.results : { ...result.results, comparison });
-  else io.stdout.write(describe(result) + (page === undefined ? '' : `report: ${page.path}\n`));
+  else printText(io, describe(result) + (page === undefined ? '' : `report: ${page.path}\n`));
   if (!isJson && request.shard !== undefined)
-    io.stdout.write(
+    printText(
+      io,
       `shard ${shardName(request.shard)}; when all are done: ` +
         `${io.invocation} merge ${quoteForShell(request.output ?? '')} --out results\n`,
     );
@@ -348,7 +349,7 @@ function describe(result: RunResult): string {
   if (result.samplesPath !== undefined) lines.push(`samples: ${result.samplesPath}`);
   if (result.comparisonPath !== undefined) lines.push(`comparison: ${result.comparisonPath}`);
   const { comparison } = result;
-  const compared = comparison === undefined ? '' : `\n${printable(comparisonText(comparison))}`;
+  const compared = comparison === undefined ? '' : `\n${comparisonText(comparison)}`;
   return `${lines.join('\n')}\n${compared}`;
 }
 

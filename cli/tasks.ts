@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { textTable } from '../system/format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, type Flags } from './options.js';
+import { printable, printText } from './report.js';
 import { addTaskSources, taskFolders } from './taskFlags.js';
 import { printJson, type Context } from './work.js';
 
@@ -32,6 +33,6 @@ async function list({ commands, io }: Context, word: string, flags: Flags): Prom
   const found = { groups: chosen(groups), tags: chosen(tags), tasks: chosen(tasks) };
   if (isSet(flags, 'json')) return printJson(io, { ...found, unreadable });
   const rows = Object.entries(found).flatMap(([kind, names]) => names.map((name) => [kind.slice(0, -1), name]));
-  io.stdout.write(`${[...textTable(rows), `${rows.length} names`].join('\n')}\n`);
-  for (const problem of unreadable) io.stderr.write(`note: not readable: ${problem}\n`);
+  printText(io, `${[...textTable(rows), `${rows.length} names`].join('\n')}\n`);
+  for (const problem of unreadable) io.stderr.write(printable(`note: not readable: ${problem}\n`));
 }

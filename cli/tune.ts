@@ -7,6 +7,7 @@ import { count, duration } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, seconds, text, threads, type Flags } from './options.js';
+import { printText } from './report.js';
 import { printJson, sameCommand, Stopped, withUi, type Context } from './work.js';
 
 export function addTune(program: Command, context: Context): void {
@@ -84,7 +85,7 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
     (ui, signal) => commands.tune({ ...request, signal }, ui),
   );
   if (isJson) printJson(io, result);
-  else io.stdout.write(describe(result));
+  else printText(io, describe(result));
   // What was found is in the artifact, but it is not what was asked for: a script must not go on as if it were.
   if (stoppedBy !== undefined) throw new Stopped(stoppedBy, advice(), undefined);
 }

@@ -1,0 +1,45 @@
+/** What tasks, files and models are called is shown and does not steer the terminal. */
+import { expect, test } from 'vitest';
+import type { Commands } from '../../cli/commands.js';
+import type { Results } from '../../eval/results.js';
+import { fakeIo, runCli } from './fakeIo.js';
+
+const NAME = 'evil\x1b[31m\x9b2Jname';
+const SHOWN = 'evil·[31m·2Jname';
+const MERGED: Awaited<ReturnType<Commands['merge']>> = {
+  results: {
+    results: { [NAME]: { alias: NAME, 'acc,none': 0.5 } },
+    ...{ versions: {}, 'n-shot': {}, higher_is_better: {}, throughput: {} },
+  } as unknown as Results,
+  ...{ resultsPath: NAME, samplesPath: NAME, shards: 2, questions: 10 },
+};
+const run: Commands['run'] = (_request, ui) => {
+  ui.phase('open', NAME);
+  ui.step(0.5, NAME);
+  ui.note(NAME);
+  ui.warn(NAME);
+  ui.table([NAME]);
+  return Promise.resolve({ results: {}, table: `|${NAME}|`, resultsPath: NAME, samplesPath: NAME });
+};
+const listTasks: Commands['listTasks'] = () =>
+  Promise.resolve({ tasks: [NAME], groups: [NAME], tags: [NAME], unreadable: [NAME] });
+const RUN = ['run', 'm', '--task', 'hellaswag', '--data', 'd'];
+
+test.each([{ argv: RUN }, { argv: ['merge', 'shards', '--out', 'o'] }, { argv: ['tasks'] }])(
+  'in lines of $argv.0',
+  async ({ argv }) => {
+    const io = fakeIo();
+    const { status, stdout, stderr } = await runCli(argv, { run, listTasks, merge: () => Promise.resolve(MERGED) }, io);
+    expect(status, stderr).toBe(0);
+    expect(stdout).toContain(SHOWN);
+    expect(stdout + stderr).not.toMatch(/[\x1b\x9b]/);
+  },
+);
+
+test('in what is redrawn on a terminal', async () => {
+  const io = fakeIo({ isTTY: true });
+  await runCli(RUN, { run }, io);
+  expect(io.stderr.text).toContain(SHOWN);
+  expect(io.stderr.text).not.toContain(NAME);
+  expect(io.stdout.text).toContain(`|${SHOWN}|`);
+});
