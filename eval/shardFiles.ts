@@ -10,13 +10,13 @@ import { isJournalOf } from './journal.js';
 import { measure, type QuestionMetrics } from './metrics.js';
 import { DELIMITER, resultsName, samplesName } from './results.js';
 import { MAX_SHARDS, shardName, shardOfFolder } from './shard.js';
+import { count, duration, time } from './shardNumbers.js';
 import { OVERLONG } from './pathLengths.js';
 
 const MAX_RESULTS_BYTES = 1 << 24;
 const MAX_SAMPLES_BYTES = 2 ** 30;
 
 const scalar = z.union([z.string(), z.number(), z.boolean(), z.null()]);
-const count = z.number().nonnegative();
 /** A task's name is part of file names. */
 const taskName = z.string().regex(/^\w{1,100}$/);
 const byTask = <T extends z.ZodType>(value: T): z.ZodRecord<typeof taskName, T> => z.record(taskName, value);
@@ -47,16 +47,16 @@ const RESULTS = z.object({
   samples_sha256: byTask(z.string()),
   provenance: PROVENANCE,
   model_name: z.string().max(4096),
-  start_time: count,
-  end_time: count,
+  start_time: time,
+  end_time: time,
   throughput: z.object({
     questions: count,
     tokensComputed: count,
     tokensWithoutSharing: count,
     tokensGrouped: count,
     tokensShared: count,
-    loadSeconds: count,
-    scoreSeconds: count,
+    loadSeconds: duration,
+    scoreSeconds: duration,
     modelFlops: count,
   }),
   shard: z.object({ index: z.int().min(1), count: z.int().min(1).max(MAX_SHARDS), run: z.record(z.string(), scalar) }),

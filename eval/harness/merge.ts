@@ -7,6 +7,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../../errors.js';
+import { quote } from '../../system/json.js';
 import { readJsonObject } from '../../system/read.js';
 import { writeAtomically } from '../../system/write.js';
 import { figuresOfGroup, type TaskFigures } from '../../tasks/scores/groups.js';
@@ -22,27 +23,33 @@ import {
   type WrittenResults,
 } from '../results.js';
 import { resultsFolder, shardName } from '../shard.js';
+import { count, duration, time } from '../shardNumbers.js';
 import { figures, type Block } from './results.js';
 import { SampleReader, type SampleLine } from './sampleReader.js';
 import { SHARD_BLOCK } from './shardBlock.js';
 
 const MAX_RESULTS_BYTES = 1 << 26;
-const count = z.number().nonnegative();
 const block = z.looseObject({ name: z.string(), alias: z.string() });
 /** Part of a file's name. */
-const taskName = z.string().regex(/^[\w.+-]{1,200}$/);
+const taskName = z
+  .string()
+  .regex(/^[\w.+-]{1,200}$/)
+  .refine((name) => !(name in {}), 'a name that every object has');
 
 const RESULTS = z.looseObject({
   results: z.record(z.string(), block),
   groups: z.record(z.string(), block).optional(),
   'n-samples': z.record(taskName, z.object({ original: count, effective: count })),
+  'n-shot': z.record(z.string(), z.unknown()),
+  versions: z.record(z.string(), z.unknown()),
+  higher_is_better: z.record(z.string(), z.record(z.string(), z.unknown())),
   provenance: z.looseObject({ checkpoint: z.string().max(200), docs: z.string().max(100) }),
   model_name: z.string().max(4096),
-  start_time: count,
-  end_time: count,
+  start_time: time,
+  end_time: time,
   throughput: z.looseObject({
     ...{ questions: count, tokensComputed: count, tokensWithoutSharing: count, tokensGrouped: count },
-    ...{ tokensShared: count, loadSeconds: count, scoreSeconds: count, modelFlops: count },
+    ...{ tokensShared: count, loadSeconds: duration, scoreSeconds: duration, modelFlops: count },
   }),
   generation: z.record(z.string(), count).optional(),
   unfinished: z.array(z.string()).optional(),
@@ -114,6 +121,13 @@ function checkParts(parts: readonly Part[], first: Part): void {
       );
     byIndex.set(part.shard.index, part);
   }
+  for (const { name, tasks } of first.shard.groups)
+    for (const task of tasks)
+      if (!Object.hasOwn(first['n-samples'], task))
+        throw new UserError(
+          `${first.folder}: the group ${quote(name)} has ${quote(task)}, of which nothing is known`,
+          again,
+        );
   const missing = Array.from({ length: shards }, (_, i) => i + 1).filter((index) => !byIndex.has(index));
   if (missing.length > 0)
     throw new UserError(

@@ -1,18 +1,16 @@
 /** Hostile questions, journals, results of shards, and records of tuning. */
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CPU_RECORDS } from '../../autotune/cpu/target.js';
 import { TuningDatabase } from '../../autotune/database.js';
 import { loadDataset } from '../../eval/dataset.js';
 import { Journal } from '../../eval/journal.js';
 import { mergeShards } from '../../eval/merge.js';
-import { writeResults, throughputOf } from '../../eval/results.js';
 import { makeSample } from '../../eval/samples.js';
-import { resultsFolder } from '../../eval/shard.js';
-import { multipleChoice } from '../../eval/tasks/multipleChoice.js';
 import { TASKS } from '../../eval/tasks/index.js';
 import { scoringBucket } from '../../ir/scoring.js';
 import { TARGET } from '../autotune/fixture.js';
+import { writeShards } from '../support/shardFolders.js';
 import { mutateBytes, pick, several, type Random } from './mutate.js';
 import { expectRefusal, refusedWell } from './refusals.js';
 import { scratch } from './scratch.js';
@@ -96,59 +94,6 @@ function journal(random: Random): void {
   });
 }
 export const journals = { about: 'lines of journals', rounds: 200, round: journal };
-
-const questions = [0, 1].map((docId) =>
-  multipleChoice.read({ question: 'Why?', choices: ['a', 'b'], label: 1 }, docId, `x:${docId + 1}`),
-);
-/** Two shards of one question each, written as a run writes them. Returns the folder of the first. */
-function writeShards(out: string): string {
-  rmSync(out, { recursive: true, force: true });
-  const run = { checkpoint: 'c0ffee', task: 'multiple_choice', dataset: 'ab', questions: 2 };
-  const throughput = throughputOf({
-    questions: 1,
-    tokensComputed: 4,
-    tokensWithoutSharing: 6,
-    tokensGrouped: 6,
-    tokensShared: 6,
-    loadSeconds: 1,
-    scoreSeconds: 2,
-    modelFlops: 1e6,
-  });
-  for (const index of [1, 2]) {
-    const shard = { index, count: 2, run };
-    mkdirSync(resultsFolder(out, 'm', shard), { recursive: true });
-    writeResults(out, {
-      taskName: 'multiple_choice',
-      taskVersion: 1,
-      modelName: 'm',
-      config: { model: 'tilewright', sharing: 'tree' },
-      taskConfig: { dataset_path: 'x', dataset_sha256: 'ab' },
-      provenance: {
-        checkpoint: 'c0ffee',
-        checkpoint_path: 'm',
-        tokenizer_sha256: 'ab',
-        bos_tokens: [1],
-        context_length: 64,
-        overlong: 'truncate',
-        truncated_choices: 0,
-        dataset_path: 'x',
-        dataset_sha256: 'ab',
-        docs: '0:2',
-        questions: 2,
-        questions_sha256: 'ab',
-      },
-      questionsInDataset: 2,
-      questions: [questions[index - 1]!],
-      scores: [{ docId: index - 1, ll: [-2, -1.25], greedy: [false, true] }],
-      throughput,
-      started: new Date(0),
-      finished: new Date(1000),
-      version: '0.1.0',
-      shard,
-    });
-  }
-  return resultsFolder(out, 'm', { index: 1, count: 2 });
-}
 
 function shards(random: Random): void {
   const out = join(scratch(), 'shards');

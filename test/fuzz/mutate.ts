@@ -25,6 +25,7 @@ const NASTY: readonly unknown[] = [
   -1,
   0.5,
   1e308,
+  1e-320,
   2 ** 31,
   2 ** 53,
   '',
