@@ -129,12 +129,18 @@ export class Generator {
           flights.push(flight);
         }
         const [first, ...later] = flights;
-        if (first === undefined) return;
+        if (first === undefined) return this.requireNothingLeft();
         flights = (await this.land(first, later)) ? later : [];
       }
     } finally {
       this.loop = undefined;
     }
+  }
+
+  /** Whoever waits for a sequence that no call ever takes would wait for ever. */
+  private requireNothingLeft(): void {
+    for (const task of [...this.tasks.values()])
+      this.forget(task.sequence)?.fail(new Error('The scheduler has left a sequence behind.'));
   }
 
   /**

@@ -220,9 +220,10 @@ export class Scheduler {
     this.waiting.unshift(sequence);
   }
 
-  /** Admission: pages for the whole sequence and for a little of what will be generated. */
+  /** Admission: pages for the whole sequence, and for the next token where one will follow. */
   private mayAdmit(sequence: Sequence): boolean {
-    const needed = Math.ceil((sequence.pending + 1) / PAGE_TOKENS);
+    const next = sequence.tokens.length < sequence.longest ? 1 : 0;
+    const needed = Math.ceil((sequence.pending + next) / PAGE_TOKENS);
     return needed <= this.pool.available;
   }
 

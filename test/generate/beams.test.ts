@@ -87,6 +87,8 @@ describe('beam search', () => {
     expect(await search({ maxLength: 99, cacheTokens: 16 * 12, limits: { ...stepper.limits, keys: 62 } })).toEqual(
       Array.from({ length: 3 }, () => [2, 2, 'cache']),
     );
+    // The last token of a path fills the last page, and nothing follows it.
+    expect(await search({ maxLength: 99, cacheTokens: 64 })).toEqual(Array.from({ length: 3 }, () => [4, 4, 'cache']));
   });
 
   it('keeps what it has when it is told to stop', async () => {
