@@ -20,7 +20,7 @@ import {
 import { basename, dirname, join, resolve } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
 import { codeOf, diskProblem } from './errno.js';
-import { isRunning } from './process.js';
+import { hasEnded, PROCESS_MARK, processMark } from './process.js';
 
 /**
  * Makes a folder and its parents. Node's own recursive mkdir never returns if a parent exists but cannot hold folders
@@ -40,15 +40,18 @@ export function makeFolder(path: string, mode = 0o777): void {
   }
 }
 
-/** Names of temporary files are hidden, contain the id of the process that writes them, and cannot be guessed. */
-const temporaryName = (name: string): string => `.${name}.${process.pid}.${randomUUID().slice(0, 8)}.tmp`;
-const TEMPORARY = /^\..*\.(\d{1,10})\.[0-9a-f]{8}\.tmp$/;
+/** Of a file's name, so that a name that is as long as names may be has a temporary one too. */
+const MOST_OF_NAME = 40;
+/** Names of temporary files are hidden, contain the mark of the process that writes them, and cannot be guessed. */
+const temporaryName = (name: string): string =>
+  `.${name.slice(0, MOST_OF_NAME)}.${processMark()}.${randomUUID().slice(0, 8)}.tmp`;
+const TEMPORARY = new RegExp(`^\\..*\\.(${PROCESS_MARK})\\.[0-9a-f]{8}\\.tmp$`);
 
 /** Removes temporary files of processes that no longer exist. */
 function removeLeftovers(folder: string): void {
   for (const name of readdirSync(folder)) {
-    const pid = TEMPORARY.exec(name)?.[1];
-    if (pid !== undefined && !isRunning(Number(pid))) rmSync(join(folder, name), { force: true });
+    const mark = TEMPORARY.exec(name)?.[1];
+    if (mark !== undefined && hasEnded(mark)) rmSync(join(folder, name), { force: true });
   }
 }
 

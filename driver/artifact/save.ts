@@ -19,7 +19,7 @@ import { loadAddon } from '../../runtime/addon.js';
 import { digestFile } from '../../system/digest.js';
 import { codeOf, diskProblem } from '../../system/errno.js';
 import { pathInside } from '../../system/inside.js';
-import { isRunning } from '../../system/process.js';
+import { hasEnded, PROCESS_MARK, processMark } from '../../system/process.js';
 import { fileSize } from '../../system/read.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
 import { cacheTokensOf, choosesFromLogits } from '../functions.js';
@@ -56,6 +56,8 @@ function writeSynced(path: string, content: string | Uint8Array): void {
 
 const ANOTHER = 'free some space, or give another -o';
 
+const UNFINISHED = new RegExp(`^\\.(${PROCESS_MARK})\\.(new|old)$`);
+
 /**
  * Proves, before any work is done, that an artifact can be written to `dir`, and repairs what a process that was killed
  * while writing left there. Throws UserError.
@@ -66,8 +68,8 @@ export function prepareArtifact(dir: string): void {
     prepareOutput(dirname(target));
     for (const name of readdirSync(dirname(target))) {
       if (!name.startsWith(`${basename(target)}.`)) continue;
-      const [, pid, kind] = /^\.(\d{1,10})\.(new|old)$/.exec(name.slice(basename(target).length)) ?? [];
-      if (pid === undefined || isRunning(Number(pid))) continue;
+      const [, mark, kind] = UNFINISHED.exec(name.slice(basename(target).length)) ?? [];
+      if (mark === undefined || !hasEnded(mark)) continue;
       const left = join(dirname(target), name);
       // The process was killed between the two renames of saveArtifact: the earlier artifact is still the valid one.
       if (kind === 'old' && !existsSync(target)) renameSync(left, target);
@@ -110,8 +112,8 @@ export async function saveArtifact(
   const target = resolve(dir);
   const plan = printPlan(model.plan);
   const cacheTokens = cacheTokensOf(model);
-  const fresh = `${target}.${process.pid}.new`;
-  const old = `${target}.${process.pid}.old`;
+  const fresh = `${target}.${processMark()}.new`;
+  const old = `${target}.${processMark()}.old`;
   try {
     makeFolder(dirname(target));
     rmSync(fresh, { recursive: true, force: true });

@@ -18,7 +18,7 @@ import type { WeightEntry } from '../../models/family/weightFile.js';
 import type { SafetensorsLayout } from '../../models/safetensorsLayout.js';
 import { codeOf, diskProblem } from '../../system/errno.js';
 import { bytes } from '../../system/format.js';
-import { isRunning } from '../../system/process.js';
+import { hasEnded, PROCESS_MARK, processMark } from '../../system/process.js';
 import { readRange, withFile } from '../../system/read.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
 
@@ -42,14 +42,14 @@ function guarded<T>(path: string, write: () => T): T {
   }
 }
 
+const UNFINISHED = new RegExp(`^\\.(${PROCESS_MARK})\\.new$`);
+
 /** What processes that were killed left beside `target`. */
 function removeLeftovers(target: string): void {
-  const pattern = /^\.(\d{1,10})\.new$/;
   for (const name of readdirSync(dirname(target))) {
     if (!name.startsWith(`${basename(target)}.`)) continue;
-    const pid = pattern.exec(name.slice(basename(target).length))?.[1];
-    if (pid !== undefined && !isRunning(Number(pid)))
-      rmSync(join(dirname(target), name), { recursive: true, force: true });
+    const mark = UNFINISHED.exec(name.slice(basename(target).length))?.[1];
+    if (mark !== undefined && hasEnded(mark)) rmSync(join(dirname(target), name), { recursive: true, force: true });
   }
 }
 
@@ -82,7 +82,7 @@ export class CheckpointFolder {
   /** Nothing is there before the first tensor is written. Throws UserError where the disk has no room. */
   constructor(path: string, layout: SafetensorsLayout) {
     this.target = resolve(path);
-    this.folder = `${this.target}.${process.pid}.new`;
+    this.folder = `${this.target}.${processMark()}.new`;
     this.weights = join(this.folder, WEIGHTS);
     this.layout = layout;
     const { bavail, bsize } = guarded(path, () => statfsSync(dirname(this.target)));

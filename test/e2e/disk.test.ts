@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { prepareArtifact } from '../../driver/artifact/save.js';
+import { processMark } from '../../system/process.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import {
   CAPACITY,
@@ -77,7 +78,7 @@ describe.skipIf(!isBuilt)('the command, on a full or read-only disk', () => {
 
   test('restores an artifact whose writer was killed between its two renames', async () => {
     const folder = temporaryFolder();
-    const dead = 2 ** 22 + 1;
+    const dead = processMark().replace(/^\d+/, String(2 ** 22 + 1));
     success(await tilewright(['compile', model, ...CAPACITY, '-o', join(folder, `small.tw.${dead}.old`)]));
     mkdirSync(join(folder, `small.tw.${dead}.new`));
     prepareArtifact(join(folder, 'small.tw'));
@@ -86,9 +87,9 @@ describe.skipIf(!isBuilt)('the command, on a full or read-only disk', () => {
       await tilewright(['run', join(folder, 'small.tw'), '--task', 'multiple_choice', '--data', data, '--limit', '1']),
     );
     // An artifact that is still being written is left alone.
-    mkdirSync(join(folder, `small.tw.${process.pid}.new`));
+    mkdirSync(join(folder, `small.tw.${processMark()}.new`));
     prepareArtifact(join(folder, 'small.tw'));
-    expect(readdirSync(folder)).toEqual(['small.tw', `small.tw.${process.pid}.new`]);
+    expect(readdirSync(folder)).toEqual(['small.tw', `small.tw.${processMark()}.new`]);
   });
 
   const limited = (bytes: number): { prefix: string[] } => ({ prefix: ['prlimit', `--fsize=${bytes}`] });
@@ -168,13 +169,13 @@ describe.skipIf(!isBuilt)('the command, on a full or read-only disk', () => {
     const folder = join(out, 'small');
     mkdirSync(folder);
     // No process has this number: Linux's largest is 2^22.
-    const dead = 2 ** 22 + 1;
+    const dead = processMark().replace(/^\d+/, String(2 ** 22 + 1));
     const left = [
       `.samples_multiple_choice_2026-01-01.jsonl.${dead}.0123abcd.tmp`,
       `.results_2026-01-01.json.${dead}.0123abcd.tmp`,
       `.probe.${dead}.0123abcd.tmp`,
     ];
-    const others = [`.results_2026-01-01.json.${process.pid}.0123abcd.tmp`, `.notes.${dead}.txt`, 'samples_old.txt'];
+    const others = [`.results_2026-01-01.json.${processMark()}.0123abcd.tmp`, `.notes.${dead}.txt`, 'samples_old.txt'];
     for (const name of [...left, ...others]) writeFileSync(join(folder, name), 'x');
     success(await tilewright(run(out)));
     expect(left.filter((name) => existsSync(join(folder, name)))).toEqual([]);

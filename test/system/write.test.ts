@@ -19,6 +19,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { UserError } from '../../errors.js';
+import { processMark } from '../../system/process.js';
 import { prepareFile, prepareOutput, writeAtomically } from '../../system/write.js';
 
 /** Temporary files have random names; a test may know one in advance. */
@@ -37,7 +38,9 @@ afterEach(() => {
 });
 
 /** No process has this number, because it is above every kernel's limit. */
-const DEAD = 4_194_305;
+const DEAD = processMark().replace(/^\d+/, '4194305');
+/** Of a process that may run on another host. */
+const ELSEWHERE = '4194305-00000000';
 
 describe('prepareOutput', () => {
   it('creates the folder, leaves nothing in it and keeps what is there', () => {
@@ -54,7 +57,8 @@ describe('prepareOutput', () => {
     writeFileSync(victim, 'precious');
     const folder = join(out, 'results');
     mkdirSync(folder);
-    for (const name of [`.probe-${process.pid}`, `.probe.${process.pid}.tmp`]) symlinkSync(victim, join(folder, name));
+    for (const name of [`.probe-${process.pid}`, `.probe.${processMark()}.tmp`])
+      symlinkSync(victim, join(folder, name));
     prepareOutput(folder);
     expect(readFileSync(victim, 'utf8')).toBe('precious');
   });
@@ -64,8 +68,8 @@ describe('prepareOutput', () => {
     writeFileSync(victim, 'precious');
     random.next = '01234567-89ab-4cde-8f01-23456789abcd';
     try {
-      symlinkSync(victim, join(out, `.probe.${process.pid}.01234567.tmp`));
-      symlinkSync(victim, join(out, `.results.json.${process.pid}.01234567.tmp`));
+      symlinkSync(victim, join(out, `.probe.${processMark()}.01234567.tmp`));
+      symlinkSync(victim, join(out, `.results.json.${processMark()}.01234567.tmp`));
       expect(() => prepareOutput(out)).toThrow(UserError);
       expect(() => writeAtomically(join(out, 'results.json'), ['{}'], 'Try again')).toThrow();
     } finally {
@@ -74,12 +78,12 @@ describe('prepareOutput', () => {
     expect(readFileSync(victim, 'utf8')).toBe('precious');
   });
 
-  it('removes what a killed process left half-written, but nothing of a living one', () => {
+  it('removes what a killed process left half-written, and nothing of a living one or of another host', () => {
     const left = `.samples_x.jsonl.${DEAD}.0123abcd.tmp`,
-      living = `.results_x.json.${process.pid}.0123abcd.tmp`;
-    for (const name of [left, living]) writeFileSync(join(out, name), 'half');
+      others = [`.results_x.json.${processMark()}.0123abcd.tmp`, `.results_x.json.${ELSEWHERE}.0123abcd.tmp`];
+    for (const name of [left, ...others]) writeFileSync(join(out, name), 'half');
     prepareOutput(out);
-    expect(readdirSync(out)).toEqual([living]);
+    expect(readdirSync(out).sort()).toEqual(others.sort());
   });
 
   it('says why a folder cannot be used', () => {
@@ -97,6 +101,12 @@ describe('prepareOutput', () => {
 });
 
 describe('writeAtomically', () => {
+  it('writes a file whose name is as long as names may be', () => {
+    const name = `${'x'.repeat(250)}.json`;
+    writeAtomically(join(out, name), ['{}']);
+    expect(readdirSync(out)).toEqual([name]);
+  });
+
   it('replaces the file whole, or leaves the old one and nothing beside it', () => {
     const path = join(out, 'file.json');
     writeAtomically(path, ['o', 'ld']);
