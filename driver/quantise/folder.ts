@@ -1,7 +1,6 @@
 /** The folder of a checkpoint that is being written: under a temporary name, synced to disk, then renamed. */
 import {
   closeSync,
-  copyFileSync,
   existsSync,
   fsyncSync,
   ftruncateSync,
@@ -40,6 +39,16 @@ function guarded<T>(path: string, write: () => T): T {
     if (codeOf(error) === '' || error instanceof UserError) throw error;
     throw diskProblem(path, error, ANOTHER);
   }
+}
+
+/** The bytes of a file; who may do what with it stays behind. */
+function copyTo(fd: number, target: string, path: string): void {
+  withFile(path, (from, size) => {
+    for (let at = 0; at < size; at += PIECE_BYTES) {
+      const piece = readRange(from, at, Math.min(PIECE_BYTES, size - at));
+      guarded(target, () => writeBytes(fd, piece, at));
+    }
+  });
 }
 
 const UNFINISHED = new RegExp(`^\\.(${PROCESS_MARK})\\.new$`);
@@ -125,10 +134,7 @@ export class CheckpointFolder {
       fsyncSync(this.fd!);
       this.close();
       for (const [name, text] of texts) this.add(name, (fd) => writeBytes(fd, Buffer.from(text), 0));
-      for (const path of copied) {
-        copyFileSync(path, join(this.folder, basename(path)));
-        this.add(basename(path));
-      }
+      for (const path of copied) this.add(basename(path), (fd) => copyTo(fd, this.target, path));
       syncFolder(this.folder);
       if (existsSync(this.target)) throw new UsageError(`${this.target}: is there by now`, 'give another folder');
       renameSync(this.folder, this.target);
@@ -148,10 +154,10 @@ export class CheckpointFolder {
   }
 
   /** A file of the folder, synced. */
-  private add(name: string, write?: (fd: number) => void): void {
-    const fd = openSync(join(this.folder, name), write === undefined ? 'r+' : 'wx');
+  private add(name: string, write: (fd: number) => void): void {
+    const fd = openSync(join(this.folder, name), 'wx');
     try {
-      write?.(fd);
+      write(fd);
       fsyncSync(fd);
     } finally {
       closeSync(fd);

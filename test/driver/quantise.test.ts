@@ -2,7 +2,7 @@
  * A checkpoint is quantised by our kernels, and read back. What GPTQ chose is computed once more by its paper, from
  * inputs that the graph interpreter finds in float64 with the matrices that were written.
  */
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { buildGraph } from '../../driver/model.js';
@@ -155,6 +155,19 @@ describe('quantiseCheckpoint', () => {
     });
     await expect(quantiseCheckpoint({ ...asked, output }, UI)).rejects.toThrow('stopped');
     expect(readdirSync(join(output, '..'))).toEqual([]);
+  });
+
+  it('copies files of a checkpoint that is read-only', async () => {
+    const model = temporaryFolder();
+    cpSync(join(FAMILIES, 'phi3'), model, { recursive: true });
+    chmodSync(model, 0o700);
+    for (const name of readdirSync(model)) chmodSync(join(model, name), 0o444);
+    const { calibration: _, ...asked } = request(model, { method: 'round', byActivation: false });
+    await quantiseCheckpoint(asked, UI);
+    const copied = join(asked.output, 'tokenizer.json');
+    expect(readFileSync(copied)).toEqual(readFileSync(join(model, 'tokenizer.json')));
+    // Its owner may write to it, as to the other files: it is synced by the one that wrote it.
+    expect(statSync(copied).mode & 0o200).toBe(0o200);
   });
 
   it('refuses in one line what it cannot do', async () => {
