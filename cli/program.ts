@@ -165,6 +165,8 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   compile: 'tilewright compile models/demo -o demo.tw',
   compare: 'tilewright compare results-16bit results-fp8',
   report: 'tilewright report results -o report.html',
+  merge: 'tilewright merge shards --out results',
+  explore: 'tilewright explore models/demo',
   tune: 'tilewright tune demo.tw --budget 30s',
   inspect: 'tilewright inspect models/demo',
   quantize: 'tilewright quantize models/demo -o demo-int4 --group 64 --calibration text.txt',

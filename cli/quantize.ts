@@ -12,6 +12,8 @@ import { printJson, sameCommand, withUi, type Context } from './work.js';
 
 const GROUPS = ['128', '64', '32', '-1'] as const;
 const METHODS = ['gptq', 'round'] as const;
+/** Flags about the calibration text. */
+const OF_TEXT = ['calibration', 'samples', 'length', 'seed'] as const;
 const MOST_SAMPLES = 1 << 16;
 const MOST_TOKENS = 1 << 16;
 
@@ -34,9 +36,9 @@ export function addQuantize(program: Command, context: Context): void {
     .option('--sym', 'as much room below zero as above: what all tools read (the default)')
     .option('--asym', 'a zero point for each group')
     .option('--act-order', 'quantise the columns with the largest inputs first: smaller errors, slower in some tools')
-    .option('--samples <n>', 'stretches of the text that go through the model', '128')
+    .option('--samples <n>', 'stretches of the text that go through the model (default: 128)')
     .option('--length <n>', "tokens of a sample (default: 512, or the model's context)")
-    .option('--seed <n>', 'which stretches are drawn', '1')
+    .option('--seed <n>', 'which stretches are drawn (default: 1)')
     .option('--threads <n>', 'threads to compute with (default: all processors)')
     .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
     .option('--json', 'print the result as JSON and nothing else, with the error of every matrix')
@@ -80,10 +82,16 @@ function requestOf(context: Context, model: string, flags: Flags): QuantiseReque
     throw new UsageError(`${model}: is an artifact`, 'give the checkpoint that it was compiled from');
   if (isSet(flags, 'sym') && isSet(flags, 'asym'))
     throw new UsageError('--sym and --asym exclude each other', 'drop one of them');
+  const ofText = OF_TEXT.find((name) => flags[name] !== undefined);
+  if (method === 'round' && ofText !== undefined)
+    throw new UsageError(
+      `--${ofText}: rounding to the nearest reads no text`,
+      `leave --${ofText} out, or use --method gptq`,
+    );
   if (method === 'round' && isSet(flags, 'actOrder'))
     throw new UsageError('--act-order: rounding to the nearest has no order', 'drop it, or use --method gptq');
-  const given = (flag: string, name: string, most: number): number =>
-    wholeNumber(flag, text(flags, name)!, flag === '--seed' ? 0 : 1, most, '128');
+  const given = (name: 'samples' | 'length' | 'seed', least: number, most: number, usual: number): number =>
+    wholeNumber(`--${name}`, text(flags, name) ?? String(usual), least, most, String(usual));
   return {
     model,
     output,
@@ -98,9 +106,9 @@ function requestOf(context: Context, model: string, flags: Flags): QuantiseReque
       : {
           calibration: {
             file: calibration,
-            samples: given('--samples', 'samples', MOST_SAMPLES),
-            seed: given('--seed', 'seed', 2 ** 32 - 1),
-            ...(text(flags, 'length') === undefined ? {} : { length: given('--length', 'length', MOST_TOKENS) }),
+            samples: given('samples', 1, MOST_SAMPLES, 128),
+            seed: given('seed', 0, 2 ** 32 - 1, 1),
+            ...(text(flags, 'length') === undefined ? {} : { length: given('length', 1, MOST_TOKENS, 512) }),
           },
         }),
   };

@@ -159,8 +159,10 @@ export function refuseMixed(flags: Flags): void {
   const isTasks = flags['tasks'] !== undefined;
   for (const [name, flag] of isTasks ? OTHERS : OWN)
     if (flags[name] !== undefined)
-      throw new UsageError(
-        `${flag} is for --${isTasks ? 'task' : 'tasks'}, which is not given`,
-        isTasks ? `leave out ${flag}` : 'give the names of tasks: --tasks mmlu --num_fewshot 5',
-      );
+      throw isTasks
+        ? new UsageError(`${flag} says what to score, and so does --tasks`, `leave out ${flag}, or --tasks`)
+        : new UsageError(
+            `${flag} is for --tasks, which is not given`,
+            'give the names of tasks: --tasks mmlu --num_fewshot 5',
+          );
 }

@@ -61,8 +61,13 @@ export async function readSamples(
   const first = begin !== undefined && begin === config.bosTokenId ? [begin] : [];
   const own = await tokenizer.encodeWritten(text);
   const width = length - first.length;
+  if (width < 1)
+    throw new UserError(
+      `samples of ${counted(length, 'token')}: a sample begins with the token of a beginning, and would have no other`,
+      `take samples of at least ${length + 1} tokens`,
+    );
   const stretches = Math.floor(own.length / width);
-  if (width < 1 || stretches < 1)
+  if (stretches < 1)
     throw new UserError(
       `${file}: ${counted(own.length, 'token')} of calibration text, fewer than the ${length} of one sample`,
       'give a longer text, or take shorter samples',

@@ -287,6 +287,14 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
   ],
   ['run m --task hellaswag --data d --report', 'error: --report needs --out', 'add --out'],
   ['run m --task hellaswag --data d --resume', 'error: --resume needs --out', 'add --out'],
+  [
+    'run m --tasks mmlu --task hellaswag',
+    'error: --task says what to score, and so does --tasks',
+    'leave out --task, or --tasks',
+  ],
+  ['run m --task hellaswag --data d --seed 1', 'error: --seed is for --tasks, which is not given', '--tasks mmlu'],
+  ['merge', "error: missing required argument 'folders'", 'for example: tilewright merge shards --out results'],
+  ['explore', "error: missing required argument 'model'", 'for example: tilewright explore models/demo'],
   ['compile m', 'error: -o DIR is missing', 'tilewright compile m -o model.tw'],
   [
     'compile m -o x --target cuda:sm90a',

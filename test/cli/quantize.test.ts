@@ -55,6 +55,8 @@ describe('quantize', () => {
     [['--calibration', 'a', '--bits', '3'], '--bits 3: expected 4 or 8'],
     [['--calibration', 'a', '--samples', '0'], '--samples 0: expected a whole number from 1 to 65536'],
     [['--calibration', 'a', '--sym', '--asym'], '--sym and --asym exclude each other'],
+    [['--method', 'round', '--calibration', 'a'], '--calibration: rounding to the nearest reads no text'],
+    [['--method', 'round', '--samples', '4'], '--samples: rounding to the nearest reads no text'],
     [['--method', 'round', '--act-order'], '--act-order: rounding to the nearest has no order'],
   ])('%j is wrong use', async (flags, message) => {
     const { status, stderr } = await runCli([...QUANTIZE, ...flags], {});

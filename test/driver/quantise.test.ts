@@ -187,6 +187,7 @@ describe('quantiseCheckpoint', () => {
     expect(await refused(calibratedBy(text('short', 'too short')))).toMatch(
       /tokens of calibration text, fewer than the 24/,
     );
+    expect(await refused(calibratedBy(TEXT, 1))).toMatch(/^samples of 1 token: a sample begins with/);
     expect(await refused(calibratedBy(TEXT, 1 << 20))).toMatch(
       /^samples of 1048576 tokens: the model has \d+ positions/,
     );
