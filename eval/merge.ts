@@ -230,6 +230,7 @@ export function mergeShards(request: MergeRequest): Merged {
       header,
       samples.map(({ line }) => line),
       () => results,
+      'Free some space, or give another --out, and merge again',
     ),
     shards: parts.length,
     questions: samples.length,

@@ -258,7 +258,7 @@ export function summariseResults(input: ResultsInput): Results {
  */
 export function writeResults(out: string, input: ResultsInput): WrittenResults {
   const summary = new SampleSummary();
-  return writeFiles(out, input, summary.lines(input), () => summary.results(input), tokenLines(input));
+  return writeFiles(out, input, summary.lines(input), () => summary.results(input), AGAIN, tokenLines(input));
 }
 
 const AGAIN =
@@ -273,22 +273,23 @@ function tokenLines({ scores, tokens }: ResultsInput): Iterable<string> | undefi
   })();
 }
 
-/** The samples first, then the results that are computed from them. */
+/** The samples first, then the results that are computed from them. `hint`: what to do where the disk refuses. */
 export function writeFiles(
   out: string,
   header: ResultsHeader,
   samples: Iterable<string>,
   resultsOf: () => Results,
+  hint: string,
   tokens?: Iterable<string>,
 ): WrittenResults {
   const folder = resultsFolder(out, header.modelName, header.shard);
   const date = fileDate(header.finished);
   const samplesPath = join(folder, samplesName(header.taskName, date));
-  writeAtomically(samplesPath, samples, AGAIN);
-  if (tokens !== undefined) writeAtomically(join(folder, tokensName(header.taskName, date)), tokens, AGAIN);
+  writeAtomically(samplesPath, samples, hint);
+  if (tokens !== undefined) writeAtomically(join(folder, tokensName(header.taskName, date)), tokens, hint);
   const results = resultsOf();
   const resultsPath = join(folder, resultsName(date));
-  writeAtomically(resultsPath, [`${toJson(results, 2)}\n`], AGAIN);
+  writeAtomically(resultsPath, [`${toJson(results, 2)}\n`], hint);
   return { results, resultsPath, samplesPath };
 }
 

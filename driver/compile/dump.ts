@@ -3,7 +3,7 @@ import { printKernels } from '../../ir/kernelPrinter.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { UserError } from '../../errors.js';
+import { codeOf, diskProblem } from '../../system/errno.js';
 import { makeFolder } from '../../system/write.js';
 import type { CompiledModel } from './compile.js';
 import type { Stage } from '../../passes/pipeline.js';
@@ -19,14 +19,15 @@ export class Dump {
 
   constructor(dir: string) {
     this.dir = dir;
+    this.guarded(dir, () => makeFolder(dir));
+  }
+
+  private guarded(path: string, write: () => void): void {
     try {
-      makeFolder(dir);
+      write();
     } catch (error) {
-      throw new UserError(
-        `--dump ${dir}: cannot be made: ${error instanceof Error ? error.message : String(error)}`,
-        'give a folder that can be written',
-        { cause: error },
-      );
+      if (codeOf(error) === '') throw error;
+      throw diskProblem(path, error, 'free some space, or give --dump a folder that can be written');
     }
   }
 
@@ -44,6 +45,7 @@ export class Dump {
   }
 
   private write(name: string, text: string): void {
-    writeFileSync(join(this.dir, `${String(this.count++).padStart(2, '0')}_${name}`), text);
+    const path = join(this.dir, `${String(this.count++).padStart(2, '0')}_${name}`);
+    this.guarded(path, () => writeFileSync(path, text));
   }
 }

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Dump } from '../../driver/compile/dump.js';
@@ -9,6 +9,17 @@ import { llama } from '../passes/llamaGraph.js';
 import { TENSOR_CORES } from '../passes/lowered.js';
 
 describe('--dump', () => {
+  it('says which file cannot be written', () => {
+    const dir = temporaryFolder();
+    writeFileSync(join(dir, 'file'), '');
+    expect(() => new Dump(join(dir, 'file', 'in'))).toThrow(/^cannot write .*file.in: part of the path is a file/);
+    mkdirSync(join(dir, '00_model.txt'));
+    const dump = new Dump(dir);
+    expect(() => optimise(llama(), TENSOR_CORES, (stage) => dump.stage(stage))).toThrow(
+      /^cannot write .*00_model.txt: it is a folder$/,
+    );
+  });
+
   it('writes a numbered file for every stage of graphs and kernels', () => {
     const dir = temporaryFolder();
     const dump = new Dump(join(dir, 'stages'));

@@ -13,6 +13,14 @@ afterAll(() => {
   rmSync(scratch, { recursive: true });
 });
 
+function caught(work: () => unknown): unknown {
+  try {
+    return work();
+  } catch (error) {
+    return error;
+  }
+}
+
 type Value = Record<string, unknown>;
 
 /** `value` with what stands at the end of `path` replaced. */
@@ -38,6 +46,17 @@ test.each([
   const merge = () => mergeShards({ folders: [out], output: join(scratch, 'merged') });
   expect(merge).toThrow(UserError);
   expect(merge).toThrow(`not what a run with --shard writes (${path}: `);
+});
+
+test('a merge that cannot be written speaks of merging again', () => {
+  const [out, output] = [join(scratch, 'sound'), join(scratch, 'full')];
+  writeShards(out);
+  const { samplesPath } = mergeShards({ folders: [out], output });
+  rmSync(samplesPath);
+  mkdirSync(samplesPath);
+  const error = caught(() => mergeShards({ folders: [out], output }));
+  expect(error).toMatchObject({ message: expect.stringContaining('it is a folder') as string });
+  expect(error).toMatchObject({ hint: 'Free some space, or give another --out, and merge again' });
 });
 
 const TASKS = {
