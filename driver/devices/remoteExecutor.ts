@@ -78,7 +78,7 @@ interface Asked {
 export const fatalCall = ({ name, inputs }: Asked, times: number, how: string): UserError =>
   new UserError(
     `a call of ${name} with ${entriesOf(inputs)} tokens ended the device process ${times} times: ${how}`,
-    'finished questions are in the journal; --max-tokens with a smaller number, or --target cpu, may get past it',
+    'a smaller --max-tokens, or --target cpu, may get past it; a run with --out goes on with --resume',
   );
 
 interface Job {
