@@ -48,19 +48,23 @@ export function addQuantize(program: Command, context: Context): void {
   addSections(command, {
     'What is quantised': [
       'The matrices of all layers. What stays as it is stored: embeddings and head, routers of experts,',
-      'norms and biases, and matrices whose rows or columns do not fill words of 32 bits. A line names them.',
+      'norms and biases, and matrices whose rows or columns do not fill words of 32 bits. A line names',
+      'them.',
     ],
     'The text': [
-      'Any text file in UTF-8, about what the model will be used for, and not the questions that it will be',
-      'judged by. Of its tokens --samples stretches of --length are drawn. More than 128 × 512 rarely helps.',
+      'Any text file in UTF-8, about what the model will be used for, and not the questions that it will',
+      'be judged by. Of its tokens --samples stretches of --length are drawn. More than 128 × 512 rarely',
+      'helps.',
     ],
     'The table': [
-      'The error of the outputs of matrices on the calibration text: root of the mean square, divided by that of',
-      'the outputs. gptq: as written; nearest: what rounding to the nearest would have cost the same matrix.',
+      'The error of the outputs of matrices on the calibration text: root of the mean square, divided by',
+      'that of the outputs. gptq: as written; nearest: what rounding to the nearest would have cost the',
+      'same matrix.',
     ],
     'What it takes': [
-      'A matrix of n rows and k columns takes k² / 2 multiplications for each token, k³ / 3 once and n·k² after that.',
-      'Inputs of all samples are kept in memory: about 8 × k bytes for each token. docs/quantised.md has rates.',
+      'A matrix of n rows and k columns takes k² / 2 multiplications for each token, k³ / 3 once and n·k²',
+      'after that. Inputs of all samples are kept in memory: about 8 × k bytes for each token.',
+      'docs/quantised.md has rates.',
     ],
     Examples: [
       'tilewright quantize models/demo -o demo-int4 --group 64 --calibration text.txt',

@@ -11,7 +11,7 @@ import { printJson, type Context } from './work.js';
 const DEFAULT_OUTPUT = 'report.html';
 
 /** Values of a flag that may be repeated. */
-const listed = (value: string, before: readonly string[]): readonly string[] => [...before, value];
+const listed = (value: string, before: readonly string[] | undefined): readonly string[] => [...(before ?? []), value];
 const listOf = (flags: Flags, name: string): readonly string[] => {
   const value: unknown = flags[name];
   return Array.isArray(value) ? (value as readonly string[]) : [];
@@ -29,12 +29,11 @@ export function addReport(program: Command, context: Context): void {
     .usage('[options] <folder...>')
     .argument('[folder...]', 'folders that runs had as --out; or their results_*.json or samples_*.jsonl')
     .option('-o, --output <file>', `the page (default: ${DEFAULT_OUTPUT})`)
-    .option('--trace <file>', 'a file of run --trace, shown as Machine; repeat it for several', listed, [])
+    .option('--trace <file>', 'a file of run --trace, shown as Machine; repeat it for several', listed)
     .option(
       '--tuning <file>',
       'measurements of tune --database, or of bench:gpu --json, shown as Tuning; repeat it for several',
       listed,
-      [],
     )
     .option('--title <text>', "the page's title (default: the names of the runs)")
     .option('--json', 'print what was written as JSON and nothing else')
