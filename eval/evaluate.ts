@@ -75,7 +75,8 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const plan = options.plan ?? (await inParts(planQuestions(options)));
   const turn = options.turn ?? new Turns().next();
   const byId = new Map(questions.map((question) => [question.docId, question]));
-  const own = new Set(plan.questions.map((question) => tokenised[question]!.docId));
+  const nothing = withoutChoices(options);
+  const own = new Set([...plan.questions.map((question) => tokenised[question]!.docId), ...nothing]);
   const all = new Map<number, Scores>();
   const tally = new Tally(own.size);
   const finish = (scores: Scores): void => {
@@ -85,6 +86,7 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
     tally.add(question, scores);
   };
   for (const scores of options.done?.values() ?? []) finish(scores);
+  for (const docId of nothing) finish({ docId, ll: [], greedy: [] });
 
   const isLeft = tokenised.map(({ docId }) => own.has(docId) && !all.has(docId));
   const computation = await inParts(computationOf(options, plan, isLeft));
@@ -134,6 +136,12 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
     scoreSeconds,
   };
 }
+
+/** Documents that ask nothing, such as empty texts: they are finished. One shard has them. */
+const withoutChoices = ({ tokenised, shard }: EvaluateOptions): number[] =>
+  shard !== undefined && shard.index > 1
+    ? []
+    : tokenised.flatMap(({ docId, continuations }) => (continuations.length === 0 ? [docId] : []));
 
 function* computationOf(
   { tokenised, scorer, pathScorer, sharing }: EvaluateOptions,

@@ -267,7 +267,7 @@ function withPrefix(question: TokenisedQuestion, prefixToken: number): Tokenised
 }
 
 function checkTokens(question: TokenisedQuestion): void {
-  const { docId, context, contexts = [context], continuations } = question;
+  const { docId, context, contexts = [context], continuations, isRolling } = question;
   if (contexts.some(({ length }) => length === 0)) {
     throw new UserError(
       `${questionName(question)}: the context has no tokens, so nothing predicts the first token of a choice`,
@@ -275,7 +275,7 @@ function checkTokens(question: TokenisedQuestion): void {
     );
   }
   const empty = continuations.findIndex((tokens) => tokens.length === 0);
-  if (empty >= 0) {
+  if (empty >= 0 && isRolling !== true) {
     throw new UserError(
       `${questionName(question)}, choice ${empty}: the choice adds no token to its context, so it has no likelihood`,
       'Check the choice in the dataset, or ' +

@@ -81,6 +81,25 @@ describe('evaluate', () => {
     );
   });
 
+  it('finishes questions that ask nothing, in the first shard', async () => {
+    const empty = { context: Int32Array.of(1), contexts: [], continuations: [] };
+    const tokenised = [{ ...empty, docId: 40 }, ...forty, { ...empty, docId: 41 }];
+    const whole = await run(tokenised);
+    expect(whole.scores.slice(40)).toEqual([40, 41].map((docId) => ({ docId, ll: [], greedy: [] })));
+    expect(whole.scores.slice(0, 40)).toEqual(expectedScores(forty));
+    const shards = [1, 2, 3].map((index) => ({ index, count: 3, workOf: ({ tokens }: { tokens: number }) => tokens }));
+    const parts = await Promise.all(shards.map((shard) => run(tokenised, { shard })));
+    const ids = parts.map(({ scores }) => scores.map(({ docId }) => docId));
+    expect(ids[0]).toEqual(expect.arrayContaining([40, 41]));
+    expect(ids.flat().sort((a, b) => a - b)).toEqual(whole.scores.map(({ docId }) => docId));
+    const nothing = await run([{ ...empty, docId: 0 }]);
+    expect(nothing).toMatchObject({
+      scores: [{ docId: 0, ll: [], greedy: [] }],
+      isInterrupted: false,
+      microBatches: 0,
+    });
+  });
+
   it('records one micro-batch while the next is in flight, and never has two in flight', async () => {
     const scorer = fakeScorer({ maxTokens: 300, before: () => new Promise((resolve) => setTimeout(resolve, 1)) });
     const startedWhenRecorded: number[] = [];

@@ -25,6 +25,11 @@ describe('a text that is scored as a whole', () => {
     ]);
   });
 
+  it('has no window where it has no token, added ones included', () => {
+    expect(windows([], 4)).toEqual([]);
+    expect(windows([], 4, [99])).toEqual([[[99], [99]]]);
+  });
+
   it('leaves other questions as they are', () => {
     const question = { docId: 0, context: Int32Array.of(1), continuations: [Int32Array.of(2)] };
     expect(cutWindows(question, 1, [])).toBe(question);
