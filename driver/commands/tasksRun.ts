@@ -205,11 +205,11 @@ export class TasksRun {
 }
 
 /** `mmlu_anatomy: acc 0.4296 ± 0.0428, …; 135 documents`. */
-function shown({ task, documents, figures }: TaskAnswers): string {
+function shown({ task, answered, figures }: TaskAnswers): string {
   const all = [...figures].map(([key, { value, error }]) => {
     const [metric = '', filter = 'none'] = key.split(',');
     const of = filter === 'none' ? metric : `${metric} (${filter})`;
     return `${of} ${value.toFixed(4)}${error === null ? '' : ` ± ${error.toFixed(4)}`}`;
   });
-  return `${task.name}: ${all.join(', ')}; ${counted(documents, 'document')}`;
+  return `${task.name}: ${all.join(', ')}; ${counted(answered, 'document')}`;
 }

@@ -228,7 +228,8 @@ export function readSamples(task: TaskFiles, path: string, onQuestion?: SampleLi
   }
   if (reader.questions.size === 0) throw new UserError(`${path}: holds no samples`, AGAIN);
   const stated = task.figures['sample_len'];
-  if (typeof stated === 'number' && stated !== reader.questions.size && notes.length === 0)
+  // 0: nothing was measured.
+  if (typeof stated === 'number' && stated !== 0 && stated !== reader.questions.size && notes.length === 0)
     notes.push(`${path}: holds ${reader.questions.size} questions, and its results are of ${stated}`);
   return { path, questions: reader.questions, keys: reader.keys, notes };
 }

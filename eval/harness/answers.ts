@@ -49,9 +49,11 @@ export interface TaskAnswers extends TaskFigures {
   /** Documents whose right answer is none of their choices: they count as wrong. */
   readonly missing: number;
   readonly task: TaskFacts;
+  /** Documents that were answered, measured or not. */
+  readonly answered: number;
   /** Documents of the scored split, before any limit. */
   readonly total: number;
-  /** What the harness calls the hash of a task: of the hashes of all its samples. */
+  /** What the harness calls the hash of a task: of the hashes of all its samples, filter by filter. */
   readonly hash: string;
 }
 
@@ -60,6 +62,8 @@ export class TaskTally {
   readonly task: TaskFacts;
   readonly #values: TaskValues;
   readonly #hash = createHash('sha256');
+  /** Of every document, where samples of further filters repeat them. */
+  readonly #repeated: Buffer[] = [];
   #documents = 0;
   #missing = 0;
 
@@ -81,7 +85,9 @@ export class TaskTally {
     const measured = task.scores.measure(document, responses);
     this.#values.add(measured);
     const hashes = hashesOf(document);
-    this.#hash.update(hashes.document + hashes.prompt + hashes.target);
+    const all = hashes.document + hashes.prompt + hashes.target;
+    this.#hash.update(all);
+    if (task.scores.filters.length > 1) this.#repeated.push(Buffer.from(all, 'hex'));
     this.#documents++;
     if (task.scores.type === 'multiple_choice' && isGoldMissing(document)) this.#missing++;
     return { document, responses, measured, hashes };
@@ -90,9 +96,11 @@ export class TaskTally {
   /** Call once, after all documents. `draws`: samples of bootstrapped errors. */
   finish(total: number, draws?: number): TaskAnswers {
     const figures: ReadonlyMap<string, Figure> = this.#values.figures(draws);
+    for (let filter = 1; filter < this.task.scores.filters.length; filter++)
+      for (const each of this.#repeated) this.#hash.update(each.toString('hex'));
     return {
-      ...{ task: this.task, total, documents: this.#documents, missing: this.#missing },
-      ...{ figures, hash: this.#hash.digest('hex') },
+      ...{ task: this.task, total, answered: this.#documents, missing: this.#missing },
+      ...{ documents: this.#values.measured, figures, hash: this.#hash.digest('hex') },
     };
   }
 }
@@ -101,7 +109,7 @@ export class TaskTally {
 export interface GroupAnswers {
   readonly group: Extract<Node, { readonly kind: 'group' }>;
   readonly depth: number;
-  /** Of all tasks in it. */
+  /** Measured documents of all tasks in it. */
   readonly documents: number;
   readonly figures: ReadonlyMap<string, GroupFigure>;
 }

@@ -1,6 +1,8 @@
 /** The settings of a task as results_*.json records them: those of its file with the harness's defaults. */
 import { Hook, type Yaml } from '../../tasks/definition/yaml.js';
 import { Float, isInt, type Dict } from '../../tasks/python/value.js';
+import { generation } from '../../tasks/requests/generation.js';
+import { Keys } from '../../tasks/requests/keys.js';
 import type { TaskFacts } from './documents.js';
 
 /** Plain JSON. */
@@ -58,8 +60,10 @@ export function configOf({ name, settings, scores, shots }: TaskFacts): Readonly
       return [key, key === 'split' ? own('fewshot_split') : PASSED.has(key) ? own(key) : null];
     }),
   );
+  const generates = scores.type === 'generate_until' || own('generation_kwargs') !== null;
   const computed: Readonly<Record<string, Json>> = {
     task: name,
+    generation_kwargs: generates ? jsonOf(generation(new Keys(settings), String(own('fewshot_delimiter')))) : null,
     fewshot_config: fewshot,
     num_fewshot: shots,
     metric_list:

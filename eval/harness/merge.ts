@@ -24,7 +24,7 @@ import {
 } from '../results.js';
 import { resultsFolder, shardName } from '../shard.js';
 import { count, duration, time } from '../shardNumbers.js';
-import { figures, type Block } from './results.js';
+import { countedFigures, figures, type Block } from './results.js';
 import { SampleReader, type SampleLine } from './sampleReader.js';
 import { SHARD_BLOCK } from './shardBlock.js';
 
@@ -162,6 +162,7 @@ function* merged(readers: readonly SampleReader[], filters: readonly string[]): 
 }
 
 interface MergedTask extends TaskFigures {
+  readonly answered: number;
   readonly hash: string;
 }
 
@@ -172,7 +173,7 @@ function mergeTask(name: string, parts: readonly Part[], path: string): MergedTa
   const { filters, metrics } = own;
   const values = new TaskValues({ filters: filters.map((filter) => ({ name: filter })), metrics });
   const hash = createHash('sha256');
-  let documents = 0;
+  let answered = 0;
   const readers = parts.map(({ folder, date, shard }) => {
     const { samples } = shard.tasks[name] ?? {};
     const file = join(folder, samplesName(name, date));
@@ -187,10 +188,8 @@ function mergeTask(name: string, parts: readonly Part[], path: string): MergedTa
   function* lines(): Generator<string> {
     for (const { filter, line, hashes, values: found } of merged(readers, filters)) {
       values.put(filters.indexOf(filter), found);
-      if (filter === filters[0]) {
-        hash.update(hashes);
-        documents++;
-      }
+      hash.update(hashes);
+      if (filter === filters[0]) answered++;
       yield line;
     }
     for (const reader of readers) reader.check();
@@ -200,7 +199,7 @@ function mergeTask(name: string, parts: readonly Part[], path: string): MergedTa
   } finally {
     for (const reader of readers) reader.close();
   }
-  return { documents, figures: values.figures(), hash: hash.digest('hex') };
+  return { answered, documents: values.measured, figures: values.figures(), hash: hash.digest('hex') };
 }
 
 function throughput(parts: readonly Part[]): Throughput {
@@ -246,7 +245,7 @@ export function mergeTasks(
   const date = fileDate(new Date(Math.round(end * 1000)));
   const names = Object.keys(first['n-samples']);
   const tasks = new Map(names.map((name) => [name, mergeTask(name, parts, join(folder, samplesName(name, date)))]));
-  const documents = [...tasks.values()].reduce((sum, each) => sum + each.documents, 0);
+  const documents = [...tasks.values()].reduce((sum, each) => sum + each.answered, 0);
   const expected = Number(first.provenance.docs.split(':')[1] ?? 0);
   if (documents !== expected)
     throw new UserError(
@@ -255,15 +254,14 @@ export function mergeTasks(
     );
   const { shard: _, unfinished: __, generation: ___, ...whole } = first;
   const { folder: ____, date: _____, ...kept } = whole;
-  const groups = first.shard.groups.filter(({ aggregates }) => aggregates.length > 0);
+  const { groups } = first.shard;
   const ofGroups = groups.map(({ name, tasks: members, aggregates }): [string, Block] => {
     const leaves = members.map((member) => tasks.get(member)!);
-    const found = figuresOfGroup(leaves, aggregates);
-    const sample_len = leaves.reduce((sum, each) => sum + each.documents, 0);
-    const counts = Object.fromEntries([...found].map(([key, each]) => [key, each.documents]));
-    const { alias } = first.results[name] ?? { alias: name };
-    return [name, { alias, name, sample_len, ...figures(found), sample_count: counts }];
+    const documents = leaves.reduce((sum, each) => sum + each.documents, 0);
+    const found = aggregates.length === 0 ? {} : countedFigures(documents, figuresOfGroup(leaves, aggregates));
+    return [name, { alias: first.results[name]?.alias ?? name, name, ...found }];
   });
+  const scored = ofGroups.filter((_, i) => groups[i]!.aggregates.length > 0);
   const ofTasks = names.map((name): [string, Block] => {
     const { documents: sample_len, figures: found } = tasks.get(name)!;
     return [name, { name, alias: first.results[name]?.alias ?? name, sample_len, ...figures(found) }];
@@ -272,7 +270,7 @@ export function mergeTasks(
   const results = {
     ...kept,
     results: Object.fromEntries([...ofTasks, ...ofGroups]),
-    ...(ofGroups.length === 0 ? {} : { groups: Object.fromEntries(ofGroups) }),
+    ...(scored.length === 0 ? {} : { groups: Object.fromEntries(scored) }),
     'n-samples': Object.fromEntries(
       names.map((name) => [
         name,

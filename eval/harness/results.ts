@@ -3,7 +3,8 @@ import { createHash } from 'node:crypto';
 import { notesOn } from '../../tasks/hooks/notes.js';
 import { str } from '../../tasks/python/show.js';
 import type { Value } from '../../tasks/python/value.js';
-import type { Figure } from '../../tasks/scores/groups.js';
+import type { GroupNode, Node } from '../../tasks/definition/nodes.js';
+import type { Figure, GroupFigure } from '../../tasks/scores/groups.js';
 import { sanitiseModelName } from '../output.js';
 import type { Provenance, Throughput } from '../results.js';
 import type { GroupAnswers, TaskAnswers } from './answers.js';
@@ -52,13 +53,18 @@ const taskBlock = ({ task, documents, figures: found }: TaskAnswers): Block => {
   };
 };
 
+/** A group that scores nothing has its names alone. */
 const groupBlock = ({ group, documents, figures: found }: GroupAnswers): Block => ({
   alias: group.alias ?? group.name,
   name: group.name,
-  sample_len: documents,
-  ...figures(found),
-  sample_count: Object.fromEntries([...found].map(([key, each]) => [key, each.documents])),
+  ...(group.aggregates.length === 0 ? {} : countedFigures(documents, found)),
 });
+
+/** Figures of a group, with the documents that each is of. */
+export function countedFigures(documents: number, found: ReadonlyMap<string, GroupFigure>): Block {
+  const counts = Object.fromEntries([...found].map(([key, each]) => [key, each.documents]));
+  return { sample_len: documents, ...figures(found), ...(found.size === 0 ? {} : { sample_count: counts }) };
+}
 
 const sorted = <T>(entries: readonly (readonly [string, T])[]): Record<string, T> =>
   Object.fromEntries([...entries].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)));
@@ -66,42 +72,62 @@ const sorted = <T>(entries: readonly (readonly [string, T])[]): Record<string, T
 const betterOf = ({ task }: TaskAnswers): Record<string, boolean> =>
   Object.fromEntries(task.scores.metrics.map(({ name, isHigherBetter }) => [name, isHigherBetter]));
 
-/** A group has what all its tasks agree on; only a group of tasks, not one of groups. */
+/** What a group has of the tasks in it; of groups in it, it has nothing. */
 function passedUp<T>(
   groups: readonly GroupAnswers[],
   tasks: readonly TaskAnswers[],
-  of: (task: TaskAnswers) => T,
+  of: (members: readonly TaskAnswers[]) => T | undefined,
 ): readonly (readonly [string, T])[] {
   const byName = new Map(tasks.map((each) => [each.task.name, each]));
   return groups.flatMap(({ group }) => {
     const members = group.members.flatMap((member) => (member.kind === 'task' ? [byName.get(member.name)!] : []));
-    return members.length === 0 ? [] : [[group.name, of(members.at(-1)!)] as const];
+    const passed = members.length === 0 ? undefined : of(members);
+    return passed === undefined ? [] : [[group.name, passed] as const];
   });
 }
 
+/** Of tasks that have the same. */
+const commonShots = (members: readonly TaskAnswers[]): number | undefined => {
+  const [shots, ...others] = new Set(members.map(({ task }) => task.shots));
+  return others.length === 0 ? shots : undefined;
+};
+
+/** Of all metrics of these tasks; null where they do not agree. */
+function commonBetter(members: readonly TaskAnswers[]): Block {
+  const common: Block = {};
+  for (const [metric, isBetter] of members.flatMap((each) => Object.entries(betterOf(each))))
+    common[metric] = !Object.hasOwn(common, metric) || common[metric] === isBetter ? isBetter : null;
+  return common;
+}
+
+/** Groups before those within them. */
+const groupsFrom = (nodes: readonly Node[]): readonly GroupNode[] =>
+  nodes.flatMap((node) => (node.kind === 'group' ? [node, ...groupsFrom(node.members)] : []));
+
 /** The content of results_*.json, less what is measured of the run itself. */
 export function taskResults(tasks: readonly TaskAnswers[], groups: readonly GroupAnswers[]): Record<string, Json> {
-  const scored = groups.filter(({ group }) => group.aggregates.length > 0);
-  const blocks = scored.map((each) => [each.group.name, groupBlock(each)] as const);
-  const groupVersions = groups.flatMap(({ group }) => {
-    const version = group.metadata.get('version') ?? null;
-    return version === null ? [] : [[group.name, str(version as Value)] as const];
+  const blocks = groups.map((each) => [each.group.name, groupBlock(each)] as const);
+  const scored = blocks.filter((_, i) => groups[i]!.group.aggregates.length > 0);
+  const outermost = groups.flatMap(({ group, depth }) => (depth === 0 ? [group] : []));
+  const groupVersions = groups.map(({ group }) => {
+    const version = group.metadata.get('version');
+    return [group.name, version === undefined ? 'N/A' : str(version as Value)] as const;
   });
   return {
     results: Object.fromEntries([...tasks.map((each) => [each.task.name, taskBlock(each)] as const), ...blocks]),
-    ...(blocks.length === 0 ? {} : { groups: Object.fromEntries(blocks) }),
+    ...(scored.length === 0 ? {} : { groups: Object.fromEntries(scored) }),
     group_subtasks: Object.fromEntries(
-      groups.map(({ group }) => [group.name, group.members.map(({ name }) => name)] as const).reverse(),
+      groupsFrom(outermost).map(({ name, members }) => [name, members.map((member) => member.name)]),
     ),
-    configs: Object.fromEntries(tasks.map(({ task }) => [task.name, configOf(task)])),
+    configs: sorted<Json>(tasks.map(({ task }) => [task.name, configOf(task)])),
     versions: sorted<Json>([...tasks.map(({ task }) => [task.name, versionOf(task)] as const), ...groupVersions]),
     'n-shot': sorted<Json>([
       ...tasks.map(({ task }) => [task.name, task.shots] as const),
-      ...passedUp(groups, tasks, ({ task }) => task.shots),
+      ...passedUp(groups, tasks, commonShots),
     ]),
     higher_is_better: sorted<Json>([
       ...tasks.map((each) => [each.task.name, betterOf(each)] as const),
-      ...passedUp(groups, tasks, betterOf),
+      ...passedUp(groups, tasks, commonBetter),
     ]),
     'n-samples': Object.fromEntries(
       tasks.map(({ task, total, documents }) => [task.name, { original: total, effective: documents }]),

@@ -8,7 +8,7 @@ export interface Figure {
   readonly error: number | null;
 }
 
-/** A task's documents and its figures, by `metric,filter`. */
+/** How many documents of a task were measured, and its figures, by `metric,filter`. */
 export interface TaskFigures {
   readonly documents: number;
   readonly figures: ReadonlyMap<string, Figure>;

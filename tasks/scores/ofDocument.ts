@@ -74,13 +74,13 @@ function ofChoices(
   const greedyAt = (one: number): boolean => answers.at(one)?.isGreedy === true;
   const computed: Readonly<Record<string, () => Item>> = {
     acc: () => isRight(lls),
-    acc_norm: () => isRight(lls.map((ll, i) => ll / codePointLength(choices[i]!))),
-    acc_bytes: () => isRight(lls.map((ll, i) => ll / Buffer.byteLength(choices[i]!))),
-    acc_mutual_info: () => isRight(lls.map((ll, i) => ll - unconditional[i]!)),
-    exact_match: () => (places.some((one) => one !== NONE && greedyAt(one)) ? 1 : 0),
     f1: () => [place, argmax(lls)],
     mcc: () => [place, argmax(lls)],
+    acc_norm: () => isRight(lls.map((ll, i) => ll / codePointLength(choices[i]!))),
+    acc_bytes: () => isRight(lls.map((ll, i) => ll / Buffer.byteLength(choices[i]!))),
+    exact_match: () => (places.some((one) => one !== NONE && greedyAt(one)) ? 1 : 0),
     brier_score: () => [place, ...softmax(lls)],
+    acc_mutual_info: () => isRight(lls.map((ll, i) => ll - unconditional[i]!)),
   };
   return pick(computed, names);
 }

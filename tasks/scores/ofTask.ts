@@ -117,6 +117,11 @@ export class TaskValues {
     measured.forEach(({ values }, filter) => this.put(filter, values));
   }
 
+  /** Documents that have the last metric by the last filter: what the harness calls a task's sample_len. */
+  get measured(): number {
+    return this.#items.flat().findLast((items) => items.length > 0)?.length ?? 0;
+  }
+
   /** The values of one document by one filter. */
   put(filter: number, values: Values): void {
     for (const [m, { name }] of this.#scores.metrics.entries()) {
