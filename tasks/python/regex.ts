@@ -10,13 +10,23 @@ export class RegexError extends Error {
 
 const MOST_LETTERS = 10_000;
 const SPACE = '\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000';
+/** What lies between those, since a class cannot hold the opposite of another. */
+const NO_SPACE =
+  '\\0-\\x08\\x0e-\\x1b\\x21-\\x84\\x86-\\x9f\\xa1-\\u167f\\u1681-\\u1fff\\u200b-\\u2027\\u202a-\\u202e' +
+  '\\u2030-\\u205e\\u2060-\\u2fff\\u3001-\\u{10ffff}';
 const WORD = '\\p{L}\\p{N}_';
+/** All other categories; of the punctuation that connects, all but the low line. */
+const NO_WORD =
+  '\\p{M}\\p{S}\\p{Z}\\p{C}\\p{Pd}\\p{Ps}\\p{Pe}\\p{Pi}\\p{Pf}\\p{Po}' +
+  '\\u203f\\u2040\\u2054\\ufe33\\ufe34\\ufe4d-\\ufe4f\\uff3f';
 /** What an escaped letter stands for inside of a class. */
 const CLASSES: ReadonlyMap<string, string> = new Map([
   ['d', '\\p{Nd}'],
   ['D', '\\P{Nd}'],
   ['s', SPACE],
+  ['S', NO_SPACE],
   ['w', WORD],
+  ['W', NO_WORD],
 ]);
 const CONTROL: ReadonlySet<string> = new Set('nrtfv');
 const AT_WORD = `(?:(?<=[${WORD}])(?![${WORD}])|(?<![${WORD}])(?=[${WORD}]))`;

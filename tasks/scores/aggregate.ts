@@ -95,7 +95,11 @@ function brier(items: readonly Item[]): number {
   return sum(errors) / errors.length;
 }
 
+/** What a document's value is: only figures of the same kind can be made of it. */
+type Kind = 'number' | 'labels' | 'weighted' | 'shares' | 'numbers' | 'bleu' | 'chrf' | 'ter' | 'nothing';
+
 interface Aggregation {
+  readonly joins: Kind;
   readonly of: (items: readonly Item[]) => number;
   /** How its standard error is found; null: the harness has none. */
   readonly error: 'sample' | 'bootstrap' | null;
@@ -105,22 +109,22 @@ interface Aggregation {
 
 /** By their names in task files. */
 export const AGGREGATIONS = {
-  mean: { of: mean, error: 'sample' },
-  nanmean: { of: meanOfNumbers, error: 'bootstrap' },
-  median: { of: median, error: 'bootstrap' },
-  perplexity: { of: (items) => Math.exp(-mean(items)), error: 'bootstrap' },
-  weighted_perplexity: { of: (items) => Math.exp(-weightedMean(items)), error: null },
-  bits_per_byte: { of: (items) => -weightedMean(items) / Math.LN2, error: null },
-  f1: { of: f1, error: 'bootstrap' },
-  mcc: { of: correlation, error: 'bootstrap' },
-  matthews_corrcoef: { of: correlation, error: 'bootstrap' },
-  brier_score: { of: brier, error: null },
-  weighted_f1: { of: weightedF1, error: null },
-  mean_of_all: { of: meanOfAll, error: null },
-  bleu: { of: ofSums(bleuOf), error: 'bootstrap', draws: 100 },
-  chrf: { of: ofSums(chrfOf), error: 'bootstrap', draws: 100 },
-  ter: { of: ofSums(terOf), error: 'bootstrap', draws: 100 },
-  bypass: { of: () => 999, error: null },
+  mean: { joins: 'number', of: mean, error: 'sample' },
+  nanmean: { joins: 'number', of: meanOfNumbers, error: 'bootstrap' },
+  median: { joins: 'number', of: median, error: 'bootstrap' },
+  perplexity: { joins: 'number', of: (items) => Math.exp(-mean(items)), error: 'bootstrap' },
+  weighted_perplexity: { joins: 'weighted', of: (items) => Math.exp(-weightedMean(items)), error: null },
+  bits_per_byte: { joins: 'weighted', of: (items) => -weightedMean(items) / Math.LN2, error: null },
+  f1: { joins: 'labels', of: f1, error: 'bootstrap' },
+  mcc: { joins: 'labels', of: correlation, error: 'bootstrap' },
+  matthews_corrcoef: { joins: 'labels', of: correlation, error: 'bootstrap' },
+  brier_score: { joins: 'shares', of: brier, error: null },
+  weighted_f1: { joins: 'labels', of: weightedF1, error: null },
+  mean_of_all: { joins: 'numbers', of: meanOfAll, error: null },
+  bleu: { joins: 'bleu', of: ofSums(bleuOf), error: 'bootstrap', draws: 100 },
+  chrf: { joins: 'chrf', of: ofSums(chrfOf), error: 'bootstrap', draws: 100 },
+  ter: { joins: 'ter', of: ofSums(terOf), error: 'bootstrap', draws: 100 },
+  bypass: { joins: 'nothing', of: () => 999, error: null },
 } as const satisfies Readonly<Record<string, Aggregation>>;
 
 export type AggregationName = keyof typeof AGGREGATIONS;

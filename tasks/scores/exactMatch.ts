@@ -12,6 +12,8 @@ const OPTIONS: ReadonlySet<string> = new Set([
   'ignore_punctuation',
   'ignore_numbers',
   'regexes_to_ignore',
+  // Says where the harness gets the same metric from.
+  'hf_evaluate',
 ]);
 const PUNCTUATION = /[!-/:-@[-`{-~]/g;
 
@@ -20,9 +22,13 @@ export function comparable(entry: Dict, where: string): (text: string) => string
   for (const key of entry.keys())
     if (!OPTIONS.has(key)) throw new UserError(`${where}: exact_match has no setting ${quote(key)}`);
   const isOn = (key: string): boolean => isTruthy(entry.get(key) ?? null);
-  const ignored = entry.get('regexes_to_ignore') ?? null;
+  const given = entry.get('regexes_to_ignore') ?? [];
   const fail = (problem: string): UserError => new UserError(`${where}: exact_match ${problem}`);
-  const regexes = (isList(ignored) ? ignored : []).map((pattern) => new FileRegex(String(pattern as string), fail));
+  // Python's list of a text is its characters.
+  const ignored = typeof given === 'string' ? [...given] : given;
+  if (!isList(ignored) || !ignored.every((pattern) => typeof pattern === 'string'))
+    throw fail('needs texts for regexes_to_ignore');
+  const regexes = ignored.map((pattern) => new FileRegex(pattern, fail));
   return (text) => {
     let left = regexes.reduce((rest, regex) => regex.without(rest), text);
     if (isOn('ignore_case')) left = left.toLowerCase();

@@ -36,7 +36,9 @@ export class Arguments {
     return isTruthy(this.#given.get(name) ?? null);
   }
   texts(name: string): readonly string[] {
-    const value = this.#given.get(name) ?? [];
+    const given = this.#given.get(name) ?? [];
+    // Python's list of a text is its characters.
+    const value = typeof given === 'string' ? [...given] : given;
     if (!isList(value) || !value.every((each) => typeof each === 'string')) throw this.fail(`needs texts for ${name}`);
     return value;
   }

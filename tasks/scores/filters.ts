@@ -47,6 +47,21 @@ function regexStep(given: Arguments): Step {
     });
 }
 
+/** Texts that a table has, in the place of others. */
+function tableStep(given: Arguments): Step {
+  given.only('mapping_dict', 'default_value');
+  const table = given.get('mapping_dict') ?? new Map<string, Value>();
+  const otherwise = given.get('default_value');
+  if (!isDict(table) || ![...table.values(), otherwise ?? ''].every((value) => typeof value === 'string'))
+    throw given.fail('needs texts by texts for mapping_dict, and a text for default_value');
+  return (texts) =>
+    texts.map((text) => {
+      const value = table.get(text) ?? otherwise;
+      if (typeof value !== 'string') throw given.fail(`has no ${quote(text)} and no default_value`);
+      return value;
+    });
+}
+
 /** The most frequent text; of several, the first. */
 function majority(texts: Texts): Texts {
   const counts = new Map<string, number>();
@@ -58,6 +73,7 @@ function majority(texts: Texts): Texts {
 /** Steps by their names in task files; those that take the places of Python classes have names with a mark. */
 const STEPS: Readonly<Record<string, (given: Arguments) => Step>> = {
   regex: regexStep,
+  map: tableStep,
   multi_choice_regex: (given) => choiceStep(given),
   '!choices_in_input': (given) => choiceStep(given, choicesInInput),
   '!map_regex': mapStep,
@@ -69,6 +85,7 @@ const STEPS: Readonly<Record<string, (given: Arguments) => Step>> = {
   },
   take_first_k: (given) => {
     given.only('k');
+    if (given.get('k') === null) throw given.fail('needs a number k');
     const count = given.whole('k', 1);
     return (texts) => {
       if (count < 1 || texts.length < count) throw given.fail(`takes ${count} of ${texts.length} texts`);
@@ -110,7 +127,7 @@ function stepOf(value: Value, where: string): Step {
 export function readFilters(list: Value, where: string): readonly Filter[] {
   if (list === null) return [{ name: 'none', apply: (texts) => texts[0]! }];
   if (!isList(list) || list.length === 0) throw new UserError(`${where}: expected a list of filters`);
-  return list.map((each): Filter => {
+  const filters = list.map((each): Filter => {
     const name = isDict(each) ? each.get('name') : undefined;
     const steps = isDict(each) ? each.get('filter') : undefined;
     if (typeof name !== 'string' || !isList(steps ?? null))
@@ -124,4 +141,6 @@ export function readFilters(list: Value, where: string): readonly Filter[] {
     };
     return { name, apply };
   });
+  // Of filters with one name, the last counts.
+  return [...new Map(filters.map((filter) => [filter.name, filter])).values()];
 }

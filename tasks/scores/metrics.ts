@@ -2,7 +2,7 @@
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { isDict, isList, isTruthy, type Dict, type Value } from '../python/value.js';
-import { isAggregation, type AggregationName } from './aggregate.js';
+import { AGGREGATIONS, isAggregation, type AggregationName } from './aggregate.js';
 
 export const OUTPUT_TYPES = ['multiple_choice', 'loglikelihood', 'loglikelihood_rolling', 'generate_until'] as const;
 export type OutputType = (typeof OUTPUT_TYPES)[number];
@@ -77,6 +77,11 @@ const knownOf = (name: string): Known | undefined =>
 /** How the harness joins a metric unless a task says otherwise; undefined for a metric that it does not know. */
 export const aggregationOf = (name: string): AggregationName | undefined => knownOf(name)?.aggregation;
 
+const joinsLike =
+  (one: AggregationName) =>
+  (other: string): boolean =>
+    isAggregation(other) && AGGREGATIONS[other].joins === AGGREGATIONS[one].joins;
+
 /** A metric by its entry of a list. `isOwn`: a function of the task computes it, under any name. */
 function metricOf(entry: Dict, type: OutputType, isOwn: boolean, where: string): Metric {
   const name = entry.get('metric');
@@ -92,6 +97,11 @@ function metricOf(entry: Dict, type: OutputType, isOwn: boolean, where: string):
   const aggregation = entry.get('aggregation') ?? known?.aggregation ?? 'mean';
   if (typeof aggregation !== 'string' || !isAggregation(aggregation))
     throw new UserError(`${where}: no aggregation ${quote(aggregation)}`);
+  if (!isOwn && known !== undefined && !joinsLike(known.aggregation)(aggregation))
+    throw new UserError(
+      `${where}: the aggregation ${quote(aggregation)} cannot join values of ${name}`,
+      `There are ${Object.keys(AGGREGATIONS).filter(joinsLike(known.aggregation)).join(', ')}`,
+    );
   const better = entry.get('higher_is_better') ?? known?.isHigherBetter ?? true;
   return { name, aggregation, isHigherBetter: isTruthy(better), entry, where };
 }
