@@ -10,6 +10,7 @@ import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { readJsonObject } from '../../system/read.js';
 import { writeAtomically } from '../../system/write.js';
+import { canNameFiles } from '../../tasks/definition/nodes.js';
 import { figuresOfGroup, type TaskFigures } from '../../tasks/scores/groups.js';
 import { TaskValues } from '../../tasks/scores/ofTask.js';
 import { claimModelName } from '../output.js';
@@ -33,7 +34,7 @@ const block = z.looseObject({ name: z.string(), alias: z.string() });
 /** Part of a file's name. */
 const taskName = z
   .string()
-  .regex(/^[\w.+-]{1,200}$/)
+  .refine(canNameFiles)
   .refine((name) => !(name in {}), 'a name that every object has');
 
 const RESULTS = z.looseObject({

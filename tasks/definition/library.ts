@@ -6,7 +6,15 @@ import { matching } from '../../system/glob.js';
 import { quote } from '../../system/json.js';
 import { addTags, type Entry } from './entries.js';
 import { Scanner } from './scan.js';
-import { aggregatesOf, GROUP_KEYS, metadataOf, type GroupNode, type Node, type TaskNode } from './nodes.js';
+import {
+  aggregatesOf,
+  canNameFiles,
+  GROUP_KEYS,
+  metadataOf,
+  type GroupNode,
+  type Node,
+  type TaskNode,
+} from './nodes.js';
 import { filesNamed, isPattern } from './paths.js';
 import { checkTaskKeys, listOf, MAX_NESTING, SettingsReader, type Setting, type Settings } from './settings.js';
 import type { Yaml } from './yaml.js';
@@ -180,5 +188,10 @@ export class TaskLibrary {
 function taskNode(name: string, settings: Settings, overrides: Overrides): TaskNode {
   const all = new Map([...settings, ...overrides]);
   checkTaskKeys(all);
+  if (!canNameFiles(name))
+    throw new UserError(
+      `${all.get('task')?.where ?? 'task'}: ${quote(name)} cannot be part of the name of a file`,
+      'Name the task by at most 200 letters, digits, spaces and marks other than / and \\',
+    );
   return { kind: 'task', name, settings: all };
 }

@@ -62,6 +62,10 @@ export function aggregatesOf(settings: Settings): Aggregate[] {
   });
 }
 
+/** Files of samples are named after tasks: within their folder, in one line, with room for a date. */
+export const canNameFiles = (name: string): boolean =>
+  /^[^/\\\p{Cc}\u2028\u2029]+$/u.test(name) && Buffer.byteLength(name) <= 200;
+
 /** All tasks below, in order. A task that several groups name is there several times. */
 export function tasksBelow(nodes: readonly Node[]): TaskNode[] {
   return nodes.flatMap((node) => (node.kind === 'task' ? [node] : tasksBelow(node.members)));

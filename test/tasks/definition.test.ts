@@ -49,6 +49,22 @@ describe('a folder of task files', () => {
     expect(tasksBelow(all.resolve('c')).map(({ name }) => name)).toEqual(['b', 'a']);
   });
 
+  it.each(['../../out', 'a/b', 'a\\\\b', 'a\\nb', 'a\\0b', 'x'.repeat(201), 'é'.repeat(101)])(
+    'has no task %j, after which no file can be named',
+    (name) => {
+      const written = `task: "${name}"\ndataset_path: d\n`;
+      const all = library({ 'a.yaml': written, 'g.yaml': 'group: g\ntask: [{task: "c/d", dataset_path: d}]\n' });
+      const [task] = all.names('task');
+      expect(() => all.resolve(task!)).toThrow(/a\.yaml:1: task: ".* cannot be part of the name of a file$/);
+      expect(() => all.resolve('g')).toThrow('task: "g::c/d" cannot be part of the name of a file');
+    },
+  );
+
+  it('has tasks of odd names', () => {
+    const all = library({ 'a.yaml': 'task: "a b, é: -x"\ndataset_path: d\n' });
+    expect(tasksBelow(all.resolve('a b, é: -x'))).toMatchObject([{ name: 'a b, é: -x' }]);
+  });
+
   it('passes down what groups override, the innermost last', () => {
     const all = library({
       'a.yaml': 'task: a\ntag: t\ndataset_path: d\nnum_fewshot: 1\n',
