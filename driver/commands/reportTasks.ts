@@ -4,7 +4,7 @@
  */
 import { createHash, type Hash } from 'node:crypto';
 import { dirname, join } from 'node:path';
-import { resultsFolder, type RunIdentity } from '../../eval/index.js';
+import { formatTable, resultsFolder, type RunIdentity } from '../../eval/index.js';
 import {
   answersOfGroups,
   responsesOf,
@@ -18,7 +18,6 @@ import { numberOf, type RunTask, type TaskFacts } from '../../eval/harness/docum
 import { jsonOf } from '../../eval/harness/config.js';
 import { buildTaskResults, type TasksHeader } from '../../eval/harness/results.js';
 import { sampleLines } from '../../eval/harness/samples.js';
-import { formatTasks } from '../../eval/harness/table.js';
 import { shardBlock } from '../../eval/harness/shardBlock.js';
 import type { EndedTask, TaskWindow } from '../../eval/harness/windows.js';
 import { fileDate, resultsName, samplesName, tokensName } from '../../eval/results.js';
@@ -130,7 +129,7 @@ export class TaskReporter {
       // Only while the run goes on, or where it ended early.
       ...(missing.length === 0 ? {} : { unfinished: missing }),
     };
-    const table = formatTasks(tasks, groups);
+    const table = formatTable(results);
     const folder = this.#folder(state.modelName);
     if (folder === undefined) return { results, table, resultsPath: undefined, samplesPath: undefined };
     const { resultsStem } = request;

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { answersOfGroups, TaskTally, type TaskAnswers } from '../../eval/harness/answers.js';
 import { taskResults } from '../../eval/harness/results.js';
+import { formatTable } from '../../eval/table.js';
 import { sampleLines } from '../../eval/harness/samples.js';
 import { withAsked } from '../../tasks/definition/asked.js';
 import { TaskLibrary } from '../../tasks/definition/library.js';
@@ -27,7 +28,12 @@ interface Golden {
   readonly texts: readonly string[];
   /** By document and choice. */
   readonly likelihoods: readonly (readonly (readonly [number, boolean])[])[];
-  readonly run: Expected & { readonly configs: Block; readonly hashes: Block };
+  readonly run: Expected & {
+    readonly configs: Block;
+    readonly hashes: Block;
+    /** Cells of the tables of results and of groups, without space around them. */
+    readonly tables: readonly (readonly (readonly string[])[])[];
+  };
   readonly predicted: Expected;
 }
 
@@ -88,6 +94,15 @@ describe('a run of groups of groups and tasks of every kind', () => {
     const configs = found['configs'] as Readonly<Record<string, Block>>;
     for (const [name, generation] of Object.entries(run.configs))
       expect(configs[name]?.['generation_kwargs'] ?? null, name).toEqual(generation);
+  });
+
+  it('is shown in the tables of the public harness', async () => {
+    const { found } = await answered(false);
+    const tables = formatTable(found)
+      .split('\n\n')
+      .map((table) => table.split('\n').map((line) => line.slice(1, -1).split('|')))
+      .map(([head, _rule, ...rows]) => [head!, ...rows].map((cells) => cells.map((cell) => cell.trim())));
+    expect(tables).toEqual(golden.run.tables);
   });
 
   it('has them where nothing is measured', async () => {
