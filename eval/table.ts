@@ -34,7 +34,10 @@ function places(shown: Block, subtasks: Block): readonly Place[] {
 
 /** One row for each metric, in the order of their names. A task is named on its first row. */
 function rowsOf({ name, depth }: Place, block: Block, results: Block): string[][] {
-  const of = (field: string): unknown => blockOf(results[field])[name];
+  const of = (field: string): unknown => {
+    const found = blockOf(results[field]);
+    return Object.hasOwn(found, name) ? found[name] : undefined;
+  };
   const alias = `${depth > 0 ? `${' '.repeat(depth)}- ` : ''}${String(block['alias'] ?? name)}`;
   const better = blockOf(of('higher_is_better'));
   const keys = Object.keys(block).filter((key) => /^.+?(?<!_stderr),./s.test(key));

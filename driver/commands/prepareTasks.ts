@@ -55,6 +55,8 @@ export function findTasks(request: TasksRequest): FoundTasks {
     const settings = withAsked(node.settings, request);
     return { ...node, settings, scores: new TaskScores(settings) };
   });
+  if (leaves.length === 0)
+    throw new UserError(`there is no task in ${request.tasks.join(', ')}`, 'List the names: tilewright tasks');
   const names = new Set(leaves.map(({ name }) => name));
   for (const name of request.samples?.keys() ?? [])
     if (!names.has(name))

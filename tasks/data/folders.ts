@@ -4,6 +4,7 @@ import { basename, join } from 'node:path';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { readBounded } from '../../system/read.js';
+import { DataSettingError } from './noRows.js';
 
 /** Where data sets are looked for. */
 export interface DataRoots {
@@ -20,7 +21,7 @@ const NAME = /^[\w.-]{1,100}(\/[\w.-]{1,100})?$/;
 /** A name of the hub, `owner/name` or `name`. Throws UserError for anything else. */
 export function checkDatasetName(dataset: string): void {
   if (!NAME.test(dataset) || dataset.split('/').some((part) => /^\.+$/.test(part)))
-    throw new UserError(`${quote(dataset)} is no name of a data set`);
+    throw new DataSettingError('dataset_path', `${quote(dataset)} is no name of a data set`);
 }
 
 const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;

@@ -10,7 +10,7 @@ import { csvRows } from './csv.js';
 import { datasetFolder, downloadCommand, type DataRoots } from './folders.js';
 import type { RecordType } from './columnTypes.js';
 import { firstColumns, jsonRows, type Columns } from './jsonLines.js';
-import { NoRows } from './noRows.js';
+import { DataSettingError, NoRows } from './noRows.js';
 import { parquetRows } from './parquet.js';
 import { splitsByName } from './patterns.js';
 import { configurationOf } from './readme.js';
@@ -74,8 +74,9 @@ function ownFiles(given: Value | undefined, split: string, dataset: string): str
   const listed = isList(paths) ? paths : paths === null ? [] : [paths];
   const found = listed.filter((path) => typeof path === 'string').map((path) => resolve(path));
   if (found.length === 0)
-    throw new UserError(
-      `dataset_path: ${quote(dataset)} needs dataset_kwargs with data_files of the split ${quote(split)}`,
+    throw new DataSettingError(
+      'dataset_path',
+      `${quote(dataset)} needs dataset_kwargs with data_files of the split ${quote(split)}`,
     );
   for (const path of found)
     if (!isData(path)) throw new UserError(`${path}: only .parquet, .json, .jsonl, .csv and .tsv are read`);
@@ -104,7 +105,10 @@ export function openSplit(
 ): AsyncGenerator<Dict> {
   for (const [key, value] of options)
     if (!['data_files', 'data_dir', 'revision', 'trust_remote_code'].includes(key) && value !== null)
-      throw new UserError(`dataset_kwargs: ${quote(key)} is not supported; there are data_files, data_dir, revision`);
+      throw new DataSettingError(
+        'dataset_kwargs',
+        `${quote(key)} is not supported; there are data_files, data_dir, revision`,
+      );
   if (BUILDERS.has(dataset)) return rowsOf(ownSource(options.get('data_files'), split, dataset));
   const revision = options.get('revision');
   const isPath = /^(?:\.{0,2}\/|\.{1,2}$)/.test(dataset);

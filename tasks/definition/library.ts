@@ -1,6 +1,6 @@
 /** Tasks, groups and tags by name: those that are built in and those of folders of task files. */
 import { readdirSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { UserError } from '../../errors.js';
 import { matching } from '../../system/glob.js';
 import { quote } from '../../system/json.js';
@@ -41,7 +41,7 @@ const similar = (name: string, names: Iterable<string>): string[] => {
 
 export class TaskLibrary {
   readonly #entries = new Map<string, Entry>();
-  readonly #unreadable: string[] = [];
+  readonly #unreadable: { readonly path: string; readonly message: string }[] = [];
   #nodes = 0;
 
   /** Files are only scanned for names here. Of a name in several folders, the last counts; in one, the first. */
@@ -67,7 +67,7 @@ export class TaskLibrary {
         if (kind === 'task') addTags(entries, name, tags);
       } catch (error) {
         if (!(error instanceof UserError)) throw error;
-        this.#unreadable.push(error.message);
+        this.#unreadable.push({ path, message: error.message });
       }
     }
     return entries;
@@ -75,7 +75,7 @@ export class TaskLibrary {
 
   /** Files that are no YAML, or include what is not there: one message each. */
   get unreadable(): readonly string[] {
-    return this.#unreadable;
+    return this.#unreadable.map(({ message }) => message);
   }
 
   /** Names of these kinds, sorted. */
@@ -88,13 +88,15 @@ export class TaskLibrary {
     if (entry !== undefined) return entry;
     const near = similar(name, this.names('task', 'group', 'tag'));
     const [first] = this.#unreadable;
+    const named = this.#unreadable.find(({ path }) => basename(path, '.yaml') === name);
+    const own = named ?? (near.length > 0 ? undefined : first);
     throw new UserError(
       `no task, group or tag ${quote(name)}`,
-      near.length > 0
-        ? `Similar names: ${near.join(', ')}`
-        : first === undefined
-          ? 'Try: tilewright tasks'
-          : `A file that cannot be read: ${first}`,
+      own !== undefined
+        ? `A file that cannot be read: ${own.message}`
+        : near.length > 0
+          ? `Similar names: ${near.join(', ')}`
+          : 'Try: tilewright tasks',
     );
   }
 

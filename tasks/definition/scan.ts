@@ -60,12 +60,15 @@ export class Scanner {
     if (depth > MAX_NESTING || this.#active.has(path)) throw new UserError(`${path}: files include each other`);
     this.#active.add(path);
     const names = new Map<string, Yaml>();
-    for (const each of listOf(own.get('include'))) {
-      const included = this.scan(this.#reader.included(each, path, `${path}: include`), depth + 1);
-      for (const [key, value] of included) names.set(key, value);
+    try {
+      for (const each of listOf(own.get('include'))) {
+        const included = this.scan(this.#reader.included(each, path, `${path}: include`), depth + 1);
+        for (const [key, value] of included) names.set(key, value);
+      }
+    } finally {
+      this.#active.delete(path);
     }
     for (const [key, value] of own) names.set(key, value);
-    this.#active.delete(path);
     return depth > 0 ? this.#keep(path, names) : names;
   }
 

@@ -89,6 +89,8 @@ class Converter {
     if (!isSeq(node) && !isMap(node) && !isScalar(node)) return this.#refuse(node, 'cannot be read');
     // Inside of an alias, anchors of the same name must not take the place of later ones.
     if (node.anchor !== undefined && this.#aliases === 0) this.#anchors.set(node.anchor, node);
+    if (!isScalar(node) && node.tag !== undefined && ![`${STANDARD}seq`, `${STANDARD}map`].includes(node.tag))
+      this.#refuse(node, `the tag ${quote(node.tag)} is not supported`);
     if (isSeq(node)) return node.items.map((item) => this.convert(item, depth + 1));
     if (isMap(node)) return this.#entries(node, depth);
     const text = String(node.value ?? '');
@@ -133,12 +135,14 @@ export function parseYaml(text: string, path: string): YamlFile {
       schema: 'failsafe',
       lineCounter: counter,
       uniqueKeys: false,
-      logLevel: 'silent',
+      // Not `silent`, by which several documents are the first one.
+      logLevel: 'error',
     });
   });
   const [error] = document.errors;
   if (error !== undefined) {
     const line = counter.linePos(error.pos[0]).line;
+    if (error.code === 'MULTIPLE_DOCS') throw new UserError(`${path}: more than one document of YAML`, HINT);
     throw new UserError(
       `${path}:${line}: not valid YAML: ${error.message.split('\n')[0]?.replace(/ at line.*/, '') ?? ''}`,
       HINT,

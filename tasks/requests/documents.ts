@@ -1,7 +1,7 @@
 /** Documents of a task's data set, as process_docs leaves them. */
 import { UserError } from '../../errors.js';
 import { clipped } from '../../system/json.js';
-import { NoRows } from '../data/noRows.js';
+import { DataSettingError, NoRows } from '../data/noRows.js';
 import { HookProblem } from '../hooks/hook.js';
 import type { Dict, Value } from '../python/value.js';
 import type { Keys } from './keys.js';
@@ -80,9 +80,15 @@ export class Documents {
     }
   }
 
-  #rows(split: string): Rows | Promise<Rows> {
-    const options = new Map<string, Value>(this.#keys.dict('dataset_kwargs'));
-    return this.#read(this.#dataset, this.#keys.text('dataset_name'), split, options);
+  async #rows(split: string): Promise<Rows> {
+    const keys = this.#keys;
+    const options = new Map<string, Value>(keys.dict('dataset_kwargs'));
+    try {
+      return await this.#read(this.#dataset, keys.text('dataset_name'), split, options);
+    } catch (error) {
+      if (!(error instanceof DataSettingError)) throw error;
+      throw new UserError(`${keys.where(error.key)}: ${error.problem}`, error.hint, { cause: error });
+    }
   }
 
   async count(split: string): Promise<number> {

@@ -60,6 +60,22 @@ describe('a folder of task files', () => {
     },
   );
 
+  it('says of a name why its file cannot be read', () => {
+    const all = library({
+      'a.yaml': 'task: a\ninclude: none\n',
+      'b.yaml': 'task: bb\n---\ntask: c\n',
+      'long_b.yaml': 'task: long_b\ninclude: a.yaml\n',
+      'abc.yaml': 'task: abc\ndataset_path: d\nmetadata: !!python/object/apply:f [1]\n',
+    });
+    expect(() => all.resolve('a')).toThrow(
+      expect.objectContaining({ hint: expect.stringMatching(/: .*none: no such file$/) as string }) as Error,
+    );
+    // What a file includes is scanned for each that includes it, after a failure too.
+    expect(all.unreadable.filter((message) => message.includes('include each other'))).toEqual([]);
+    expect(all.unreadable).toContainEqual(expect.stringMatching(/b\.yaml: more than one document of YAML$/));
+    expect(() => all.resolve('abc')).toThrow('abc.yaml:3: the tag "tag:yaml.org,2002:python/object/apply:f" is not');
+  });
+
   it('has tasks of odd names', () => {
     const all = library({ 'a.yaml': 'task: "a b, é: -x"\ndataset_path: d\n' });
     expect(tasksBelow(all.resolve('a b, é: -x'))).toMatchObject([{ name: 'a b, é: -x' }]);

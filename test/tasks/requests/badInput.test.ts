@@ -55,6 +55,23 @@ describe('a split without rows', () => {
   });
 });
 
+describe('settings of data', () => {
+  it.each([
+    ['dataset_path: json\n', 'dataset_path: "json" needs dataset_kwargs with data_files of the split "test"'],
+    [
+      'dataset_path: json\ndataset_kwargs: {field: x}\n',
+      'dataset_kwargs: "field" is not supported; there are data_files',
+    ],
+    ['dataset_path: a b\n', 'dataset_path: "a b" is no name of a data set'],
+  ])('%j are named with their file', async (lines, message) => {
+    write('settings/a.yaml', `task: a\ntest_split: test\ndoc_to_text: q\ndoc_to_target: q\n${lines}`);
+    const read = openSplit.bind(undefined, { root, hubCaches: [] });
+    const opened = await openTask(settingsOf('settings', 'a'), (...asked) => read(...asked));
+    const line = lines.includes('kwargs') ? 6 : 5;
+    await expect(opened.documents().next()).rejects.toThrow(`settings/a.yaml:${line}: ${message}`);
+  });
+});
+
 describe('a task file', () => {
   it.each([
     ['doc_to_texts: q\n', 't.yaml:2: doc_to_texts: no key of a task that is supported'],
