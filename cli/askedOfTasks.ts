@@ -9,18 +9,24 @@ import { SEEDS, type Seeds } from '../tasks/requests/seeds.js';
 const MAX_FILE = 64 << 20;
 const MOST_SEED = 2 ** 32;
 
-/** One for all, or those of Python, NumPy, PyTorch and the examples; the last may be left out. */
+/**
+ * One for all, or those of Python, NumPy, PyTorch and the examples; the last may be left out. NumPy's may be None: the
+ * others are drawn from, and without a seed no run is like another.
+ */
 export function parseSeeds(given: string): Seeds {
   const all = Object.values(SEEDS) as readonly number[];
   const parts = given.split(',').map((part) => part.trim());
-  const numbers = parts.map((part) => (/^\d{1,10}$/.test(part) && Number(part) < MOST_SEED ? Number(part) : NaN));
+  const hasNumpy = parts.length === 1 || !/^none$/i.test(parts[1] ?? '');
+  const numbers = parts.map((part, i) =>
+    i === 1 && !hasNumpy ? 0 : /^\d{1,10}$/.test(part) && Number(part) < MOST_SEED ? Number(part) : NaN,
+  );
   if (![1, 3, 4].includes(parts.length) || numbers.some(Number.isNaN))
     throw new UsageError(
       `--seed ${given}: expected one whole number, or four of Python, NumPy, PyTorch and the examples`,
       `for example: --seed ${all.join(',')}, which is the default`,
     );
   const [python, numpy, torch, fewshot] = parts.length === 1 ? [1, 2, 3, 4].map(() => numbers[0]!) : numbers;
-  return { python: python!, numpy: numpy!, torch: torch!, fewshot: fewshot ?? SEEDS.fewshot };
+  return { python: python!, numpy: hasNumpy ? numpy! : null, torch: torch!, fewshot: fewshot ?? SEEDS.fewshot };
 }
 
 const EXAMPLE = `for example: --samples '{"arc_easy": [0, 3, 10]}', or a file with that`;

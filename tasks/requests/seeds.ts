@@ -2,8 +2,8 @@
 export interface Seeds {
   /** Python's own, which some tasks shuffle with. */
   readonly python: number;
-  /** NumPy's: nothing here draws from it, and it is recorded. */
-  readonly numpy: number;
+  /** NumPy's: nothing here draws from it, and it is recorded; null for none. */
+  readonly numpy: number | null;
   /** PyTorch's. Drawn texts follow from it, by tilewright's generator. */
   readonly torch: number;
   /** That of the examples. */

@@ -110,6 +110,9 @@ describe('values', () => {
   it('reads seeds', () => {
     expect(parseSeeds('1,2,3')).toEqual({ python: 1, numpy: 2, torch: 3, fewshot: 1234 });
     expect(parseSeeds('1,2,3,4').fewshot).toBe(4);
+    expect(parseSeeds('0,None,8,52')).toEqual({ python: 0, numpy: null, torch: 8, fewshot: 52 });
+    for (const unseeded of ['None', 'None,1,2,3', '0,1,None,3', '0,1,2,None'])
+      expect(() => parseSeeds(unseeded)).toThrow(`--seed ${unseeded}: expected one whole number, or four`);
   });
 
   it('reads settings of generation as the harness does', () => {
