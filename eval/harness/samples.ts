@@ -33,7 +33,7 @@ const record = (entries: readonly (readonly [string, Value])[]): Dict => new Map
 export function sampleLines({ document: of, responses, measured, hashes }: AnsweredDocument): string[] {
   const { docId, index = docId, document, target, requests } = of;
   const show = (response: Response): Value => shown(response, requests[0]?.kind === 'loglikelihood_rolling');
-  return measured.map(({ filter: name, filtered, values }) => {
+  return measured.map(({ filter: name, filtered, areLists, values }) => {
     const line = record([
       ['doc_id', index],
       ['doc', document],
@@ -48,7 +48,7 @@ export function sampleLines({ document: of, responses, measured, hashes }: Answe
         ),
       ],
       ['resps', responses.map((all) => all.map(show))],
-      ['filtered_resps', filtered.map(show)],
+      ['filtered_resps', filtered.map((each) => (areLists === true ? [show(each)] : show(each)))],
       ['filter', name],
       ['metrics', [...values.keys()]],
       ['doc_hash', hashes.document],

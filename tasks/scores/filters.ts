@@ -13,6 +13,8 @@ type Step = (texts: Texts, document: Dict) => Texts;
 
 export interface Filter {
   readonly name: string;
+  /** Whether it leaves a list, if of one text: nothing takes the first of it. Files of samples show that. */
+  readonly leavesList: boolean;
   /** The text that is compared. `texts` is not empty. */
   apply(texts: Texts, document: Dict): string;
 }
@@ -125,7 +127,7 @@ function stepOf(value: Value, where: string): Step {
 
 /** The filters that a task lists; without a list, one named `none`. Throws UserError. */
 export function readFilters(list: Value, where: string): readonly Filter[] {
-  if (list === null) return [{ name: 'none', apply: (texts) => texts[0]! }];
+  if (list === null) return [{ name: 'none', leavesList: false, apply: (texts) => texts[0]! }];
   if (!isList(list) || list.length === 0) throw new UserError(`${where}: expected a list of filters`);
   const filters = list.map((each): Filter => {
     const name = isDict(each) ? each.get('name') : undefined;
@@ -139,7 +141,10 @@ export function readFilters(list: Value, where: string): readonly Filter[] {
         throw new UserError(`${where}: ${name} leaves ${left.length} texts`, 'end it with take_first');
       return left[0]!;
     };
-    return { name, apply };
+    const leavesList = !(steps as readonly Value[]).some(
+      (step) => isDict(step) && step.get('function') === 'take_first',
+    );
+    return { name, leavesList, apply };
   });
   // Of filters with one name, the last counts.
   return [...new Map(filters.map((filter) => [filter.name, filter])).values()];

@@ -18,6 +18,8 @@ export interface Measured {
   readonly filter: string;
   /** One for each request. */
   readonly filtered: readonly Response[];
+  /** Whether each is a list of one; see Filter. */
+  readonly areLists?: boolean | undefined;
   readonly values: Values;
 }
 
@@ -71,10 +73,10 @@ export class TaskScores {
 
   /** `responses`: for each request, one answer for each repeat. */
   measure(of: Answerable, responses: readonly (readonly Response[])[]): readonly Measured[] {
-    return this.filters.map(({ name, apply }) => {
+    return this.filters.map(({ name, leavesList, apply }) => {
       const filtered = responses.map((all) => (all.every(isText) ? apply(all, of.document) : all[0]!));
       const values = this.#ownValues(of, filtered) ?? valuesOf(this.type, of, filtered, this.metrics);
-      return { filter: name, filtered, values };
+      return { filter: name, filtered, values, areLists: leavesList && this.type === 'generate_until' };
     });
   }
 
