@@ -6,6 +6,7 @@ import { describeModel, loadModel } from '../../models/config.js';
 import type { DecoderConfig } from '../../models/decoder/config.js';
 import { ropeInverseFrequencies } from '../../models/decoder/rope.js';
 import { llama } from '../../models/llama/index.js';
+import { ARCHITECTURES } from '../../models/registry.js';
 import { DEMO, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 
 const parse = (changes: Record<string, unknown>): DecoderConfig =>
@@ -202,12 +203,12 @@ describe('describeModel', () => {
     [
       'another architecture',
       { architectures: ['MambaForCausalLM'], model_type: 'mamba' },
-      'config.json: architecture "MambaForCausalLM" is not supported; the nearest of the 18 that are: Llama',
+      `"MambaForCausalLM" is not supported; the nearest of the ${ARCHITECTURES.length} that are: Llama`,
     ],
     [
       'another model type',
       { architectures: undefined, model_type: 'gpt2' },
-      'config.json: model_type "gpt2" is not supported; the nearest of the 18 that are: gpt_neox, ',
+      `model_type "gpt2" is not supported; the nearest of the ${ARCHITECTURES.length} that are: gpt_neox`,
     ],
     [
       'an architecture that is no text',
