@@ -9,7 +9,7 @@ import type { Activation } from './activation.js';
 import type { ExpertsConfig } from './expertConfig.js';
 import type { RopeConfig } from './rope.js';
 import { parseRopes } from './ropeSettings.js';
-import { readActivation, readRotated, rotaryOf } from './settings.js';
+import { readActivation, readNumber, readRotated, rotaryOf } from './settings.js';
 
 /** A matrix of a layer that may have a bias. A feed-forward block without a gate has `up` alone. */
 export type Projection = 'q' | 'k' | 'v' | 'o' | 'gate' | 'up' | 'down';
@@ -112,7 +112,7 @@ export interface FamilyConfig {
   /** original_max_position_embeddings if the file names none. Default: none. */
   readonly originalMaxPositions?: number;
   /** The key of the ε of norms. Default: rms_norm_eps. */
-  readonly epsilonKey?: 'rms_norm_eps' | 'layer_norm_eps';
+  readonly epsilonKey?: string;
   /** The ε if the file names none. Default: 1e-6. */
   readonly epsilon?: number;
   /** The activation if the file names none. Default: SiLU. */
@@ -134,11 +134,6 @@ const whole = (min: number, max: number): z.ZodNumber => {
   const error = `expected a whole number from ${min} to ${max}`;
   return z.int({ error }).min(min, { error }).max(max, { error });
 };
-const epsilon = z
-  .number({ error: 'expected a number from 0 to 0.1' })
-  .min(0, { error: 'expected a number from 0 to 0.1' })
-  .max(0.1, { error: 'expected a number from 0 to 0.1' })
-  .nullish();
 const tokenId = z.int({ error: 'expected a token id or a list of them' });
 
 /** Bounds are several times those of the largest published model. Within them, no product of two sizes can overflow. */
@@ -151,8 +146,6 @@ const schema = z.looseObject({
   head_dim: whole(2, 1024).nullish(),
   vocab_size: whole(2, 1 << 21),
   max_position_embeddings: whole(1, 1 << 24).nullish(),
-  rms_norm_eps: epsilon,
-  layer_norm_eps: epsilon,
   tie_word_embeddings: z.boolean({ error: 'expected true or false' }).nullish(),
   bos_token_id: tokenId.nullish(),
   eos_token_id: z
@@ -268,7 +261,7 @@ export function parseDecoderConfig(
     headDim,
     vocabSize: raw.vocab_size,
     maxPositions,
-    rmsNormEps: raw[family.epsilonKey ?? 'rms_norm_eps'] ?? family.epsilon ?? 1e-6,
+    rmsNormEps: readNumber(json, where, family.epsilonKey ?? 'rms_norm_eps', family.epsilon ?? 1e-6, [0, 0.1]),
     tieWordEmbeddings: raw.tie_word_embeddings ?? family.isTied ?? false,
     ...differences,
     ...(narrow.every((width) => width === null) ? {} : { windows: narrow }),
