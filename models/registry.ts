@@ -20,6 +20,7 @@ import { qwen3Moe } from './qwen3Moe/index.js';
 import { qwen3 } from './qwen3/index.js';
 import { smollm3 } from './smollm3/index.js';
 import { stablelm } from './stablelm/index.js';
+import { starcoder2 } from './starcoder2/index.js';
 
 export const ARCHITECTURES: readonly Architecture[] = [
   llama,
@@ -32,6 +33,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   granite,
   smollm3,
   stablelm,
+  starcoder2,
   gptNeox,
   gemma,
   gemma2,

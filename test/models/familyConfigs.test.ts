@@ -71,6 +71,20 @@ describe('families', () => {
       },
     ],
     [
+      'starcoder2',
+      { num_attention_heads: 4 },
+      {
+        maxPositions: 4096,
+        kvHeads: 2,
+        biased: ['q', 'k', 'v', 'o', 'up', 'down'],
+        norm: { kind: 'layer', offset: 0, hasBias: true },
+        activation: 'geluTanh',
+        isGated: false,
+        rmsNormEps: 1e-5,
+        tieWordEmbeddings: true,
+      },
+    ],
+    [
       'mistral',
       { num_attention_heads: 8, hidden_size: 16 },
       { maxPositions: 131_072, kvHeads: 8, windows: [4096, 4096, 4096] },
@@ -136,6 +150,8 @@ describe('families', () => {
   it.each([
     ['mistral', { sliding_window: 20, layer_types: ['full_attention'] }, [20, 20, 20]],
     ['mistral', { sliding_window: null }, undefined],
+    ['starcoder2', {}, undefined],
+    ['starcoder2', { sliding_window: 20 }, [20, 20, 20]],
     // A window as long as the context hides nothing.
     ['mistral', { sliding_window: 64, max_position_embeddings: 64 }, undefined],
     ['qwen2', { sliding_window: 20, max_window_layers: 0 }, undefined],
@@ -284,6 +300,8 @@ describe('families', () => {
       'original_max_position_embeddings: expected a number from 2 to 16777216, got 0',
     ],
     ['llama', { rope_scaling: { type: 'dynamic' } }, 'rope_scaling.factor: expected a number from 1 to 1000000'],
+    ['starcoder2', { use_bias: 1 }, 'use_bias: expected true or false, got 1'],
+    ['starcoder2', { norm_epsilon: 'x' }, 'norm_epsilon: expected a number from 0 to 0.1, got "x"'],
     ['stablelm', { qk_layernorm: 'yes' }, 'qk_layernorm: expected true or false, got "yes"'],
     ['stablelm', { partial_rotary_factor: 0.3 }, 'rotary embedding of 0.3 of heads of 4 turns 1 elements'],
     ['mistral', { sliding_window: 0 }, 'sliding_window: expected a whole number from 1 to 16777216, got 0'],

@@ -116,6 +116,11 @@ const FAMILIES: Readonly<Record<string, Own>> = {
     qk_layernorm: dice.chance(0.5),
     head_dim: null,
   }),
+  starcoder2: (dice) => ({
+    tie_word_embeddings: dice.chance(0.5),
+    sliding_window: dice.chance(0.5) ? dice.whole(1, 9) : null,
+    use_bias: dice.chance(0.7),
+  }),
   gpt_neox: (dice, { headDim, heads }) => ({
     rotary_pct: part(dice, headDim),
     use_parallel_residual: dice.chance(0.7),
