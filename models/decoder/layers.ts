@@ -5,7 +5,7 @@
  */
 import type { GraphBuilder, Value } from '../../ir/graph/graph.js';
 import type { GraphOptions } from '../family/model.js';
-import type { DecoderConfig, Projection } from './config.js';
+import type { DecoderConfig, Differences, Projection } from './config.js';
 import type { RotaryTable } from './rope.js';
 import { activate } from './activation.js';
 import { buildExperts, hasExperts, QWEN_EXPERTS } from './experts.js';
@@ -24,18 +24,9 @@ export type DecoderShape = Pick<
   | 'vocabSize'
   | 'rmsNormEps'
   | 'tieWordEmbeddings'
-  | 'biased'
-  | 'norm'
   | 'activation'
-  | 'experts'
-  | 'isGated'
-  | 'parallel'
   | 'rotary'
-  | 'qkNorm'
-  | 'unrotated'
-  | 'windows'
-  | 'caps'
-  | 'factors'
+  | keyof Differences
 >;
 
 export interface LayerOptions extends Pick<GraphOptions, 'dtypeOf'> {
