@@ -187,6 +187,12 @@ describe('source files', () => {
     expect(product.flatMap((file) => matchingLines(file, text(file), families))).toEqual([]);
   });
 
+  it.each(['CONTRIBUTING.md', 'docs/architecture.md'])('are in rooms that the table of %s names', (page) => {
+    const rooms = typescript.flatMap((file) => /^(?!bench|test|examples)(\w+)\//.exec(file)?.[1] ?? []);
+    const named = [...text(page).matchAll(/^\| (?:`|\[)(\w+)\//gm)].map(([, room]) => room);
+    expect(new Set(named.filter((room) => room !== 'bench'))).toEqual(new Set(rooms));
+  });
+
   it('break these rules where the patterns match', () => {
     expect(READS_ENVIRONMENT.test('const home = process' + '.env.HOME;')).toBe(true);
     expect(IMPORTS_ENVIRONMENT.test("import { argv, env } from 'node:" + "process';")).toBe(true);

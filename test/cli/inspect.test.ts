@@ -76,17 +76,21 @@ describe('passes', async () => {
 
   it('show what they changed, as a diff that makes the one text of the other', async () => {
     const { stdout } = await inspect('--diff', 'recogniseAttention');
-    expect(stdout).toContain('\n--- foldConstants\n+++ recogniseAttention\n@@ -');
+    const order = inspection.stages.map(({ name }) => name);
+    const previous = (name: string): string => order[order.indexOf(name) - 1]!;
+    expect(stdout).toContain(`\n--- ${previous('recogniseAttention')}\n+++ recogniseAttention\n@@ -`);
     expect(stdout.match(/^\+.*= attention\(/gm)).toHaveLength(8);
     expect(stdout.match(/^-.*= matmul\(/gm)).toHaveLength(8);
     expect(stdout).not.toContain('\x1b');
     const json = JSON.parse((await inspect('--diff', 'foldConstants.2', '--json')).stdout) as Record<string, unknown>;
-    expect(json).toMatchObject({ pass: 'foldConstants.2', before: 'canonicaliseMask' });
-    const [size, before] = ['foldConstants.2', 'canonicaliseMask'].map((name) =>
+    expect(json).toMatchObject({ pass: 'foldConstants.2', before: previous('foldConstants.2') });
+    const [size, before] = ['foldConstants.2', previous('foldConstants.2')].map((name) =>
       stageSize(findStage(inspection, name)),
     );
     expect(Number(json['added']) - Number(json['removed'])).toBe(size! - before!);
-    expect((await inspect('--diff', 'splitVariance')).stdout).toContain('# no line differs from foldConstants.2\n');
+    expect((await inspect('--diff', 'splitVariance')).stdout).toContain(
+      `# no line differs from ${previous('splitVariance')}\n`,
+    );
   });
 
   it('have something before them to be compared with', async () => {
@@ -98,7 +102,7 @@ describe('passes', async () => {
 
   it('of one function are compared with each other', async () => {
     const { stdout } = await inspect('--diff', 'recogniseAttention.2', '--cache-tokens', '512');
-    expect(stdout).toMatch(/^--- foldConstants\.\d$/m);
+    expect(stdout).toMatch(/^--- \w+\.\d$/m);
     expect(stdout).toMatch(/^\+.*= attention\(.*_path/m);
   });
 
