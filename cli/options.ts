@@ -13,6 +13,7 @@ import {
 } from '../driver/target.js';
 import { SHARING_MODES, type Sharing } from '../eval/sharing.js';
 import type { Parallelism } from '../ir/placement.js';
+import { nearest } from '../system/spelling.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { MaskKind } from '../models/family/mask.js';
 
@@ -32,33 +33,6 @@ export function texts(flags: Flags, name: string): readonly string[] {
 }
 
 export const isSet = (flags: Flags, name: string): boolean => flags[name] === true;
-
-/** Edits (insert, delete, replace, swap neighbours) that lead from `a` to `b`. */
-function distance(a: string, b: string): number {
-  const rows = Array.from({ length: a.length + 1 }, (_, i) =>
-    Array.from({ length: b.length + 1 }, (_, j) => (i === 0 ? j : j === 0 ? i : 0)),
-  );
-  for (let i = 1; i <= a.length; i++) {
-    for (let j = 1; j <= b.length; j++) {
-      const replaced = rows[i - 1]![j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
-      let best = Math.min(replaced, rows[i - 1]![j]! + 1, rows[i]![j - 1]! + 1);
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
-        best = Math.min(best, rows[i - 2]![j - 2]! + 1);
-      rows[i]![j] = best;
-    }
-  }
-  return rows[a.length]![b.length]!;
-}
-
-/** The known word that `given` most likely means; none where all are far off. */
-export function nearest(given: string, known: readonly string[]): string | undefined {
-  if (given.length > 100) return undefined;
-  const ranked = known
-    .map((word) => ({ word, edits: distance(given.toLowerCase(), word.toLowerCase()) }))
-    .sort((a, b) => a.edits - b.edits);
-  const [best] = ranked;
-  return best !== undefined && best.edits <= Math.max(1, Math.floor(best.word.length * 0.4)) ? best.word : undefined;
-}
 
 export function choice<T extends string>(flag: string, given: string, known: readonly T[]): T {
   const found = known.find((word) => word === given);

@@ -164,11 +164,13 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   generate: 'tilewright generate models/demo "Once upon a time"',
   compile: 'tilewright compile models/demo -o demo.tw',
   compare: 'tilewright compare results-16bit results-fp8',
+  merge: 'tilewright merge shards --out results',
   report: 'tilewright report results -o report.html',
   merge: 'tilewright merge shards --out results',
   explore: 'tilewright explore models/demo',
   tune: 'tilewright tune demo.tw --budget 30s',
   inspect: 'tilewright inspect models/demo',
+  explore: 'tilewright explore models/demo -o explore.html',
   quantize: 'tilewright quantize models/demo -o demo-int4 --group 64 --calibration text.txt',
   completion: 'source <(tilewright completion bash)',
 };

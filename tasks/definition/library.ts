@@ -4,6 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { UserError } from '../../errors.js';
 import { matching } from '../../system/glob.js';
 import { quote } from '../../system/json.js';
+import { nearest } from '../../system/spelling.js';
 import { addTags, type Entry } from './entries.js';
 import { Scanner } from './scan.js';
 import {
@@ -34,10 +35,12 @@ function yamlFiles(folder: string): string[] {
   return found.sort().map((name) => join(folder, name));
 }
 
-const similar = (name: string, names: Iterable<string>): string[] => {
+/** Names that contain `name` or are contained in it, five at most; else the one that it is a misspelling of. */
+function similar(name: string, names: readonly string[]): readonly string[] {
   const wanted = name.toLowerCase();
-  return [...names].filter((each) => each.includes(wanted) || (each.length > 2 && wanted.includes(each))).slice(0, 5);
-};
+  const related = names.filter((each) => each.includes(wanted) || (each.length > 2 && wanted.includes(each)));
+  return related.length > 0 ? related.slice(0, 5) : [nearest(name, names) ?? []].flat();
+}
 
 export class TaskLibrary {
   readonly #entries = new Map<string, Entry>();
@@ -96,7 +99,7 @@ export class TaskLibrary {
         ? `A file that cannot be read: ${own.message}`
         : near.length > 0
           ? `Similar names: ${near.join(', ')}`
-          : 'Try: tilewright tasks',
+          : 'List the names: tilewright tasks (with --include_path DIR, also those of task files)',
     );
   }
 

@@ -16,16 +16,25 @@ const filesIn = (folder: string, pattern: string): string[] =>
 
 /**
  * The files that a name stands for if it is a path: one `.yaml` file, those that a pattern in its last part matches, or
- * all of a folder. Undefined for a name that is no path. Throws UserError if there is no such file.
+ * all of a folder. Undefined for a name that is no path. Throws UserError if there is no such file or
+ * folder.
  */
 export function filesNamed(name: string): readonly string[] | undefined {
   const path = resolve(name);
   const isPath = IS_FILE.test(name);
+  if (/[/\\]$/.test(name) && !isFolder(path))
+    throw new UserError(
+      `${path}: there is no such folder`,
+      'Give a folder of task files, or a name of `tilewright tasks`',
+    );
   if (!isPath && !(/[/\\]/.test(name) && isFolder(path))) return undefined;
   const folder = isPath ? dirname(path) : path;
   const pattern = isPath ? basename(path) : '*.yaml';
   const found = !isPath || isPattern(pattern) ? (isFolder(folder) ? filesIn(folder, pattern) : []) : [path];
   if (found.length === 0 || !found.every((each) => statSync(each, { throwIfNoEntry: false })?.isFile() === true))
-    throw new UserError(`${name}: there is no such task file`, 'Give the path of a .yaml file, or a name of `tasks`');
+    throw new UserError(
+      `${name}: there is no such task file`,
+      'Give the path of a .yaml file, or a name of `tilewright tasks`',
+    );
   return found;
 }

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { nearest, seconds, wholeNumber } from '../../cli/options.js';
+import { seconds, wholeNumber } from '../../cli/options.js';
 import type { CompileRequest, RunRequest, RunResult, TuneRequest } from '../../driver/requests.js';
 import type { Asked } from '../../driver/target.js';
 import { runCli } from './fakeIo.js';
@@ -341,13 +341,5 @@ describe('values', () => {
     expect(wholeNumber('-n', '12', 1, 12, '3')).toBe(12);
     for (const text of ['13', '0', '1.5', '1e1', ' 1', '0x1', ''])
       expect(() => wholeNumber('-n', text, 1, 12, '3'), text).toThrow('from 1 to 12');
-  });
-
-  it('get a suggestion if they are misspelt', () => {
-    expect(nearest('contxt', ['none', 'context'])).toBe('context');
-    expect(nearest('TREE', ['none', 'tree'])).toBe('tree');
-    expect(nearest('rtee', ['none', 'tree'])).toBe('tree');
-    expect(nearest('zebra', ['none', 'tree'])).toBeUndefined();
-    expect(nearest('x'.repeat(1e6), ['x'])).toBeUndefined();
   });
 });

@@ -141,6 +141,10 @@ describe('a folder of task files', () => {
     expect(() => library({ 'a.yaml': 'task: mmlu_law\n' }).resolve('law')).toThrow(
       expect.objectContaining({ hint: 'Similar names: mmlu_law' }) as Error,
     );
+    expect(() => library({ 'a.yaml': 'task: hellaswag\n' }).resolve('hellswag')).toThrow(
+      expect.objectContaining({ hint: 'Similar names: hellaswag' }) as Error,
+    );
+    expect(() => library({ 'a.yaml': 'task: t\n' }).resolve('my_tasks/')).toThrow('my_tasks: there is no such folder');
     const all = library({ 'a.yaml': 'task: *gone\n' });
     expect(() => all.resolve('a')).toThrow(
       expect.objectContaining({ hint: expect.stringContaining('a.yaml:1: ') as string }) as Error,

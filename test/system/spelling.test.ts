@@ -1,0 +1,13 @@
+import { expect, it } from 'vitest';
+import { nearest } from '../../system/spelling.js';
+
+it.each([
+  ['contxt', ['none', 'context'], 'context'],
+  ['TREE', ['none', 'tree'], 'tree'],
+  ['rtee', ['none', 'tree'], 'tree'],
+  ['zebra', ['none', 'tree'], undefined],
+  ['x'.repeat(1e6), ['x'], undefined],
+  ['x', ['y'.repeat(1e6)], undefined],
+])('a misspelt word gets a suggestion, if one is near', (given, known, meant) => {
+  expect(nearest(given, known)).toBe(meant);
+});
