@@ -5,7 +5,7 @@ import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { parseJson } from '../system/json.js';
-import { readJsonObject } from '../system/read.js';
+import { isFolder, readJsonObject } from '../system/read.js';
 import { isJournalOf } from './journal.js';
 import { measure, type QuestionMetrics } from './metrics.js';
 import { DELIMITER, resultsName, samplesName } from './results.js';
@@ -103,7 +103,7 @@ const foldersIn = (path: string): string[] =>
 export function findShardFolders(paths: readonly string[]): string[] {
   const found = new Map<string, string>();
   for (const path of paths) {
-    if (!existsSync(path) || !statSync(path).isDirectory())
+    if (!isFolder(path))
       throw new UserError(`${path}: no such folder`, 'Give the folders that the shards had with --out');
     const all = [path, ...foldersIn(path).flatMap((inner) => [inner, ...foldersIn(inner)])].filter(
       (folder) => shardOfFolder(realpathSync(folder)) !== undefined,

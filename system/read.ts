@@ -4,6 +4,18 @@ import { UserError } from '../errors.js';
 import { codeOf, reasonOf } from './errno.js';
 import { isRecord, parseJson, quote } from './json.js';
 
+/** What is at a path, links followed; undefined if nothing is there, or it cannot be examined. Throws nothing. */
+export function kindAt(path: string): 'file' | 'folder' | 'other' | undefined {
+  try {
+    const stat = statSync(path);
+    return stat.isDirectory() ? 'folder' : stat.isFile() ? 'file' : 'other';
+  } catch {
+    return undefined;
+  }
+}
+
+export const isFolder = (path: string): boolean => kindAt(path) === 'folder';
+
 /** Size in bytes of a regular file; undefined if it does not exist. Throws UserError if it cannot be examined. */
 export function fileSize(path: string, hint?: string): number | undefined {
   try {

@@ -2,12 +2,13 @@
  * A run and what it is compared with: the results of an earlier run, or the same questions computed in another
  * arithmetic by a second pass. The other one is A, this run is B.
  */
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { UsageError, UserError } from '../../errors.js';
 import { compareFiles, type Comparison } from '../../eval/compare/compareRuns.js';
 import { findRun, type RunFiles } from '../../eval/compare/findRuns.js';
+import { kindAt } from '../../system/read.js';
 import { writeAtomically } from '../../system/write.js';
 import { chooseTarget } from '../devices/chooseTarget.js';
 import { detectMachine } from '../machine.js';
@@ -47,7 +48,7 @@ async function requireBaseline(asked: AskedScore, other: AskedScore, baseline: B
       'name another arithmetic, for example --compare-with f32, or the folder of another run',
     );
   const data = (asked as Partial<RunRequest>).data;
-  if (data !== undefined && statSync(data, { throwIfNoEntry: false })?.isFile() === false)
+  if (data !== undefined && ['folder', 'other'].includes(kindAt(data) ?? ''))
     throw new UsageError('a stream of questions can be read only once', 'write them to a file for --data');
   if (data === '-') throw new UsageError('the standard input can be read only once', 'write it to a file for --data');
   const { target = 'cpu' } = await chooseTarget(other);

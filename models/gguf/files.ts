@@ -1,9 +1,9 @@
 /** The files of a GGUF model: one, or several that are called NAME-00001-of-0000N.gguf. */
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
-import { fileSize } from '../../system/read.js';
+import { fileSize, isFolder } from '../../system/read.js';
 import { readGgufHeader, type GgufHeader } from './header.js';
 
 const SUFFIX = '.gguf';
@@ -12,8 +12,6 @@ const PART = /^(.+)-(\d{5})-of-(\d{5})\.gguf$/;
 const BESIDE = /^mmproj/i;
 const MAX_PARTS = 4096;
 const AGAIN = 'download all files of the model again from one revision';
-
-export const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 
 /** Names of the models among files of a folder: of one in several files, its first. */
 const modelsAmong = (names: readonly string[]): readonly string[] =>

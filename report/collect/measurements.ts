@@ -1,7 +1,8 @@
 /** Traces and tuning records of a report: the files that were named, and those that lie in the folders of runs. */
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../../errors.js';
+import { isFolder } from '../../system/read.js';
 import type { Block, SectionName, Sections } from '../document/sections.js';
 import { collectTraces } from './trace.js';
 import { collectTuning } from './tuning.js';
@@ -18,14 +19,6 @@ const RECORDS = /^(?:tuning|.{1,200}[._-]tuning)\.jsonl$/;
 const BENCH = /^(?:bench|.{1,200}[._-]bench)\.json$/;
 
 const MOST_FILES = 64;
-
-export const isFolder = (path: string): boolean => {
-  try {
-    return statSync(path).isDirectory();
-  } catch {
-    return false;
-  }
-};
 
 /** Files of a folder itself, by name. */
 function filesOf(folder: string, names: readonly RegExp[]): string[] {

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
-import { readBounded } from '../../system/read.js';
+import { isFolder, readBounded } from '../../system/read.js';
 import { DataSettingError } from './noRows.js';
 
 /** Where data sets are looked for. */
@@ -23,8 +23,6 @@ export function checkDatasetName(dataset: string): void {
   if (!NAME.test(dataset) || dataset.split('/').some((part) => /^\.+$/.test(part)))
     throw new DataSettingError('dataset_path', `${quote(dataset)} is no name of a data set`);
 }
-
-const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
 
 /** The snapshot of a cached repository that a revision names, `main` unless another is asked for. */
 function snapshotOf(repository: string, revision: string): string | undefined {

@@ -1,9 +1,10 @@
 /** Rows of a split of a data set, found as the `datasets` library finds them. Nothing is downloaded. */
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join, relative, resolve, sep } from 'node:path';
 import { UserError } from '../../errors.js';
 import { matching } from '../../system/glob.js';
 import { quote } from '../../system/json.js';
+import { isFolder } from '../../system/read.js';
 import { isDict, isList, type Dict, type Value } from '../python/value.js';
 import type { ClassLabels } from './classLabels.js';
 import { csvRows } from './csv.js';
@@ -115,8 +116,7 @@ export function openSplit(
   const folder = isPath
     ? resolve(dataset)
     : datasetFolder(dataset, roots, typeof revision === 'string' ? revision : undefined);
-  if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true)
-    throw new UserError(`${folder}: no folder of data`);
+  if (!isFolder(folder)) throw new UserError(`${folder}: no folder of data`);
   const { name, patterns, folder: own, labels, columns } = configurationOf(folder, config);
   const files = filesOf(folder);
   const found = splitFiles(files, patterns, own, split, folder);

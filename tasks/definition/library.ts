@@ -1,9 +1,10 @@
 /** Tasks, groups and tags by name: those that are built in and those of folders of task files. */
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { UserError } from '../../errors.js';
 import { matching } from '../../system/glob.js';
 import { quote } from '../../system/json.js';
+import { isFolder } from '../../system/read.js';
 import { nearest } from '../../system/spelling.js';
 import { addTags, type Entry } from './entries.js';
 import { Scanner } from './scan.js';
@@ -26,7 +27,7 @@ const MAX_NODES = 100_000;
 type Overrides = ReadonlyMap<string, Setting>;
 
 function yamlFiles(folder: string): string[] {
-  if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true)
+  if (!isFolder(folder))
     throw new UserError(`${folder}: no folder of task files`, 'Try: --include_path DIR with a folder that is there');
   const found = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(
     (name) => name.endsWith('.yaml') && !/(^|[/\\])(__pycache__|\.ipynb_checkpoints)[/\\]/.test(name),

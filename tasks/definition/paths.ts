@@ -1,15 +1,14 @@
 /** Task files that are named by their path, where a name is expected. */
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import { matching } from '../../system/glob.js';
+import { isFolder, kindAt } from '../../system/read.js';
 
 const IS_FILE = /\.ya?ml$/;
 const IS_PATTERN = /[*?[]/;
 
 export const isPattern = (name: string): boolean => IS_PATTERN.test(name);
-
-const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 
 const filesIn = (folder: string, pattern: string): string[] =>
   matching([pattern], readdirSync(folder).sort()).map((name) => join(folder, name));
@@ -31,7 +30,7 @@ export function filesNamed(name: string): readonly string[] | undefined {
   const folder = isPath ? dirname(path) : path;
   const pattern = isPath ? basename(path) : '*.yaml';
   const found = !isPath || isPattern(pattern) ? (isFolder(folder) ? filesIn(folder, pattern) : []) : [path];
-  if (found.length === 0 || !found.every((each) => statSync(each, { throwIfNoEntry: false })?.isFile() === true))
+  if (found.length === 0 || !found.every((each) => kindAt(each) === 'file'))
     throw new UserError(
       `${name}: there is no such task file`,
       'Give the path of a .yaml file, or a name of `tilewright tasks`',

@@ -219,6 +219,7 @@ describe('what can be asked for', () => {
     ['x*', 'no task, group or tag matches "x*"'],
     [join(folder, 'x.yaml'), 'there is no such task file'],
     [join(folder, 'x*.yaml'), 'there is no such task file'],
+    [join(import.meta.filename, 'x.yaml'), 'there is no such task file'],
     [join(folder, 'sub'), 'neither "task" nor "group" names what it defines'],
   ])('%s is not there', (name, message) => {
     expect(() => all.resolve(name)).toThrow(message);
