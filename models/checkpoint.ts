@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { basename, dirname, resolve } from 'node:path';
 import { UserError } from '../errors.js';
+import { checkFolder } from './checkpointPath.js';
 import { checkTensors } from './checkTensors.js';
 import { configPathOf, describeGgufModel, loadModel, readConfig, readModel } from './config.js';
 import { groupOf, type GroupSize } from '../ir/groups.js';
@@ -165,6 +166,7 @@ function ggufSource(file: string): Source {
  */
 export function openCheckpoint(path: string): Checkpoint {
   const gguf = findGgufModel(path);
+  if (gguf === undefined) checkFolder(path);
   const source = gguf === undefined ? folderSource(resolve(path)) : ggufSource(gguf);
   const { headers, quantisation, describedBy, blocks } = source;
   const stated = source.model();
@@ -266,6 +268,7 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
       'give a config.json, or drop the made-up weights',
     );
   const isFile = path.endsWith('.json');
+  if (!isFile) checkFolder(path);
   const dir = resolve(isFile ? dirname(path) : path);
   const model = isFile ? readModel(resolve(path)) : loadModel(dir);
   const { config } = model;

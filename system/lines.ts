@@ -2,6 +2,7 @@
 import { constants, createReadStream, openSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Socket } from 'node:net';
+import { resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { createGunzip, type Gunzip } from 'node:zlib';
 import { UserError } from '../errors.js';
@@ -44,7 +45,8 @@ function systemProblem(path: string, error: unknown, { noun, flag, command }: Fi
   const code = codeOf(error);
   const options = { cause: error };
   const hint = path === STDIN ? `Try: tilewright ${command} … ${flag} FILE` : `Try: ls -l ${quoteForShell(path)}`;
-  if (code === 'ENOENT') return new UserError(`no such ${noun}: ${path}`, `Check the path given with ${flag}`, options);
+  if (code === 'ENOENT')
+    return new UserError(`no such ${noun}: ${path}`, `Check ${flag}: ${resolve(path)} is not there`, options);
   if (code === 'EISDIR')
     return new UserError(`${path} is a folder, not a file`, `Give one .jsonl or .jsonl.gz file with ${flag}`, options);
   if (code === 'EACCES') return new UserError(`${path} may not be read`, hint, options);

@@ -43,7 +43,7 @@ describe.skipIf(!isBuilt)('the built command', () => {
     expect(tilewright('--version').stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
     const wrong = tilewright('run', 'nowhere', '--task', 'hellaswag', '--data', 'examples/everyday.jsonl');
     expect([wrong.status, wrong.stdout]).toEqual([1, '']);
-    expect(wrong.stderr).toMatch(/error: .*nowhere\/config\.json: no such file\nhint: /);
+    expect(wrong.stderr).toMatch(/error: nowhere: there is no such folder in \/.*\nhint: give the folder /);
     expect(wrong.stderr).not.toMatch(/\n\s+at /);
   });
 
