@@ -29,7 +29,7 @@ export function cudaFactsOf(target: string): CudaFacts {
     if (!available.ok)
       throw new UserError(
         `--target cuda: ${available.reason}`,
-        'name the architecture to compile without a GPU: --target cuda:sm_90a',
+        'compute on this machine: --target cpu; or compile for a GPU elsewhere: --target cuda:sm_90a',
       );
     const device = available.devices[0]!;
     const arch = archOf(device);

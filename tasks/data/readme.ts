@@ -61,8 +61,11 @@ const declaredBy = (info: YamlMap | undefined): Pick<Configuration, 'labels' | '
   columns: declaredColumns(info),
 });
 
-/** The configuration of this name, or the default one. Throws UserError if there is none. */
-export function configurationOf(folder: string, config: string | undefined): Configuration {
+/**
+ * The configuration of this name, or the default one. Throws UserError if there is none. `download`: the command that
+ * gets the whole data set, of which this may be a part.
+ */
+export function configurationOf(folder: string, config: string | undefined, download?: string): Configuration {
   const values = frontMatter(folder);
   const configs = listOf(values.get('configs')).filter(isMap);
   const infos = listOf(values.get('dataset_info')).filter(isMap);
@@ -73,7 +76,7 @@ export function configurationOf(folder: string, config: string | undefined): Con
     const name = config ?? 'default';
     const own = config !== undefined && existsSync(join(folder, config)) ? config : '';
     if (own === '' && name !== 'default')
-      throw new UserError(`${folder}: no configuration ${quote(name)}: there is no such folder, nor ${path}`);
+      throw new UserError(`${folder}: no configuration ${quote(name)}: there is no such folder, nor ${path}`, download);
     return { name, patterns: undefined, folder: own, ...declaredBy(infoOf(name)) };
   }
   const chosen =
@@ -86,7 +89,7 @@ export function configurationOf(folder: string, config: string | undefined): Con
     throw new UserError(
       `${path}: no ${config === undefined ? 'default configuration' : `configuration ${quote(config)}`}; there are ` +
         configs.map(nameOf).join(', ').slice(0, 300),
-      'Write one as dataset_name',
+      config === undefined || download === undefined ? 'Write one as dataset_name' : download,
     );
   const name = nameOf(chosen);
   const under = textsOf(chosen.get('data_dir'))[0] ?? '';

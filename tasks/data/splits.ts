@@ -117,7 +117,13 @@ export function openSplit(
     ? resolve(dataset)
     : datasetFolder(dataset, roots, typeof revision === 'string' ? revision : undefined);
   if (!isFolder(folder)) throw new UserError(`${folder}: no folder of data`);
-  const { name, patterns, folder: own, labels, columns } = configurationOf(folder, config);
+  const {
+    name,
+    patterns,
+    folder: own,
+    labels,
+    columns,
+  } = configurationOf(folder, config, isPath ? undefined : downloadCommand(dataset, roots));
   const files = filesOf(folder);
   const found = splitFiles(files, patterns, own, split, folder);
   const missing = patterns?.get(split)?.[0];

@@ -93,9 +93,10 @@ describe('a clone', () => {
   });
 
   it('says what is missing', async () => {
-    await expect(rows(roots, 'o/d', 'third', 'test')).rejects.toThrow(
-      'no configuration "third"; there are main, other',
-    );
+    await expect(rows(roots, 'o/d', 'third', 'test')).rejects.toMatchObject({
+      message: expect.stringContaining('no configuration "third"; there are main, other') as string,
+      hint: `hf download --repo-type dataset o/d --local-dir ${roots.root}/o/d`,
+    });
     await expect(rows(roots, 'o/d', 'main', 'dev')).rejects.toThrow('no split "dev" of main; there are train, test');
     await expect(rows(roots, 'o/e', undefined, 'test')).rejects.toMatchObject({
       message: `the data set o/e is not in ${roots.root}`,
