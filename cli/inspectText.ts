@@ -3,13 +3,11 @@ import { formatSeconds } from '../autotune/index.js';
 import type { Peaks } from '../autotune/peaks.js';
 import type { Bucket } from '../ir/plan.js';
 import { rowsIn, tokensIn } from '../ir/scoring.js';
-import { parameterCount, stageSize, type Inspection, type RecordedStage } from '../driver/commands/inspect.js';
-import type { CompiledModel } from '../driver/targets/target.js';
+import { stageSize, type Inspection, type RecordedStage } from '../driver/commands/inspect.js';
 import { groupKernels, type KernelRow, type KernelSource, type TimedRow } from '../driver/commands/inspectKernels.js';
+import type { CompiledModel } from '../driver/targets/target.js';
 import type { ArenaSlot, MemoryReport } from '../driver/commands/inspectMemory.js';
 import type { LinkedFunction } from '../ir/plan.js';
-import { quoteForShell } from '../system/shell.js';
-import { describeDecoded, describeNarrow, describeQuantised } from './quantisedText.js';
 import { bytes, count, cut, percent, si, textTable } from '../system/format.js';
 
 /** `12 matmul, 4 mul, …`: neighbours that repeat are counted. */
@@ -19,7 +17,8 @@ function fusedOps(ops: readonly string[], width: number): string {
   return cut([...counts].map(([op, times]) => (times === 1 ? op : `${op}×${times}`)).join(' '), width);
 }
 
-const sum = <T>(items: readonly T[], f: (item: T) => number): number =>
+/** The sum of what `f` gives for each item. */
+export const sum = <T>(items: readonly T[], f: (item: T) => number): number =>
   items.reduce((total, item) => total + f(item), 0);
 
 /** Data in caches arrive faster than memory's peak allows. */
@@ -240,7 +239,7 @@ export const describeStages = (stages: readonly RecordedStage[]): string[] =>
     new Set([0, 2]),
   );
 
-const describeSize = (stage: RecordedStage): string =>
+export const describeSize = (stage: RecordedStage): string =>
   `${count(stageSize(stage))} ${stage.level === 'graph' ? 'ops' : 'kernels'}`;
 
 /** What no pass recognised, equal lines of several layers once. */
@@ -252,120 +251,4 @@ export function describeUnrecognised({ unrecognised }: Pick<Inspection, 'unrecog
   }
   const lines = [...layers].map(([line, times]) => `not recognised: ${line}${times === 1 ? '' : ` (${times} layers)`}`);
   return lines.length === 0 ? ['every pattern was recognised'] : lines;
-}
-
-const WEIGHTS = {
-  sampled:
-    'known by configuration, headers, sizes and samples of every tensor; not every byte (compile --hash-weights)',
-  hashed: 'known by hashes of all bytes, which --verify compares; every run compares samples',
-  verified: 'all bytes compared now: they are those that were compiled',
-} as const;
-
-/** What an artifact holds beside its plan, and what of it must be trusted. */
-function describeContents({ contents }: Inspection): [string, string][] {
-  if (contents === undefined) return [];
-  const { isPacked, weights, code } = contents;
-  return [
-    ['checkpoint', isPacked ? 'inside the artifact' : 'outside, where it was compiled or --checkpoint says'],
-    ['', WEIGHTS[weights]],
-    [
-      'machine code',
-      code === undefined
-        ? 'none: a host needs a compiler'
-        : `${bytes(code.codeBytes)} for ${code.machine}, kernel ABI ${code.abi}, by ${code.compiler}`,
-    ],
-    ...(code === undefined
-      ? []
-      : ([
-          ['', 'runs only with --trust-code where there is no compiler; hashes show damage, not who made it'],
-        ] as const)),
-  ].map(([name = '', value = '']): [string, string] => [name, value]);
-}
-
-/** Sizes of calls, in tokens, that each function has schedules for. */
-function describeBuckets({ plan }: CompiledModel): readonly (readonly [string, string])[] {
-  const ofEach = plan.functions.map(({ interface: { name }, buckets }) => {
-    const sizes = [...new Set(buckets.map(tokensIn))].join(', ');
-    return plan.functions.length === 1 ? sizes : `${name}: ${sizes}`;
-  });
-  return ofEach.map((text, i) => [i === 0 ? 'buckets' : '', text]);
-}
-
-/** One screen. */
-export function describeSummary(
-  inspection: Inspection,
-  rows: readonly KernelRow[],
-  memory: MemoryReport,
-  invocation: string,
-): string {
-  const { request, config, checkpoint, isa, arithmetic, stages, notes } = inspection;
-  const layers = config?.layers;
-  const perLayer = rows.filter(({ path }) => path.startsWith('layers.0.')).length;
-  const outside = rows.filter(({ path }) => !path.startsWith('layers.')).length;
-  const kind = inspection.isArtifact
-    ? `artifact, ${inspection.isTuned ? 'tuned' : 'not tuned'}`
-    : request.init.kind === 'random'
-      ? 'made-up weights'
-      : 'checkpoint';
-  const shape =
-    config === undefined || checkpoint === undefined
-      ? []
-      : [
-          ['shape', checkpoint.model.summary],
-          [
-            '',
-            `vocabulary ${count(config.vocabSize)}, context ${count(config.maxPositions)}, stored as ${config.dtype}`,
-          ],
-        ];
-  const weights =
-    memory.weights === undefined
-      ? 'unknown without the checkpoint'
-      : `${bytes(memory.weights.packedBytes)} packed, ${bytes(memory.weights.mappedBytes)} mapped`;
-  const table = textTable([
-    ['model', `${request.model} (${kind})`],
-    ...(checkpoint === undefined ? [] : [['parameters', count(parameterCount(checkpoint))]]),
-    ...shape,
-    ...(checkpoint === undefined ? [] : describeQuantised(checkpoint)),
-    [
-      'target',
-      `${isa.startsWith(inspection.model.target.name) ? '' : `${inspection.model.target.name}, `}${isa}, ` +
-        `${arithmetic} inputs, f32 accumulation`,
-    ],
-    ...(checkpoint === undefined ? [] : describeDecoded(checkpoint, inspection.arithmetic)),
-    ...describeNarrow(inspection.plan.weights),
-    [
-      'kernels',
-      `${rows.length}${layers === undefined ? '' : `: ${perLayer} a layer, ${outside} besides`}; ` +
-        `${new Set(rows.map(({ signature }) => signature)).size} different texts`,
-    ],
-    [
-      'arena',
-      `${bytes(memory.arenaBytes)} for micro-batches of up to ${count(memory.capacity.most)} ${memory.capacity.counts}`,
-    ],
-    ...(memory.states.length === 0
-      ? []
-      : [['states', `${bytes(sum(memory.states, ({ sizeBytes }) => sizeBytes))}, kept from call to call`]]),
-    ['weights', weights],
-    ...describeContents(inspection),
-    ...describeBuckets(inspection.model),
-    ['passes', `${stages.length} stages, from ${describeSize(stages[0]!)} to ${describeSize(stages.at(-1)!)}`],
-    ['', describeUnrecognised(inspection).join('; ')],
-  ]);
-  const example = rows.find(({ anchor }) => anchor === 'gemm') ?? rows[0];
-  const command =
-    `${invocation} inspect ${quoteForShell(request.model)}` +
-    `${request.init.kind === 'random' && !inspection.isArtifact ? ` --init random:${request.init.seed}` : ''}`;
-  const more = [
-    'More:',
-    ...textTable([
-      [`  ${command} --passes`, 'the passes, in order, with reasons'],
-      [`  ${command} --pass recogniseAttention`, 'the graph after one of them'],
-      [`  ${command} --diff recogniseAttention`, 'what it changed'],
-      [`  ${command} --kernels`, 'what was fused, and what it costs'],
-      [`  ${command} --kernel ${example?.path ?? 'NAME'}`, 'generated source'],
-      [`  ${command} --plan`, 'launches and schedules'],
-      [`  ${command} --memory`, 'the arena over time'],
-    ]),
-  ];
-  return `${[...table, ...notes.map((note) => `note: ${note}`), '', ...more].join('\n')}\n`;
 }

@@ -9,6 +9,7 @@ import { detectMachine } from '../driver/machine.js';
 import { isArtifact } from '../driver/names.js';
 import { UsageError } from '../errors.js';
 import { printPlacement } from '../passes/placeStages.js';
+import { quoteForShell } from '../system/shell.js';
 import { describeDiff, stageDiff } from './inspectDiff.js';
 import {
   describeKernels,
@@ -16,9 +17,9 @@ import {
   describePlan,
   describeSource,
   describeStages,
-  describeSummary,
   describeUnrecognised,
 } from './inspectText.js';
+import { describeSummary } from './inspectSummary.js';
 import {
   artifactFlags,
   INSPECT_MASKS,
@@ -42,6 +43,31 @@ const NEEDS: Readonly<Partial<Record<(typeof VIEWS)[number], string>>> = {
   kernel: ' NAME',
   parallel: ' pp=2',
 };
+
+/** Flags that say what is compiled, so that every view of a model needs them. */
+const CARRIED = [
+  'init',
+  'target',
+  'precision',
+  'quantize',
+  'kvCache',
+  'isa',
+  'maxTokens',
+  'mask',
+  'cacheTokens',
+  'checkpoint',
+] as const;
+
+/** The command that was typed, without a view. */
+const repeated = (model: string, flags: Flags, { invocation }: Io): string =>
+  [
+    `${invocation} inspect ${quoteForShell(model)}`,
+    ...CARRIED.flatMap((name) => {
+      const value = text(flags, name);
+      const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+      return value === undefined ? [] : [`--${flag} ${quoteForShell(value)}`];
+    }),
+  ].join(' ');
 
 /** Compiles the model, or reads the artifact, and prints the view that the flags ask for. */
 export async function inspect(context: Context, model: string, flags: Flags): Promise<void> {
@@ -140,7 +166,7 @@ async function view(
     case undefined:
       return [
         () => summary(inspection, rows().length),
-        () => describeSummary(inspection, rows(), memory(), io.invocation),
+        () => describeSummary(inspection, rows(), memory(), repeated(inspection.request.model, flags, io)),
       ];
     default:
       return name satisfies never;

@@ -281,6 +281,14 @@ describe('inspect', () => {
     expect(json).toMatchObject({ parameters: 7475456, kernels: 44, distinctKernels: 13, isa: 'avx2', notes: [] });
   });
 
+  it('names views of the same kernels, and layers that differ', async () => {
+    const { stdout } = await runCli(['inspect', DEMO, '--quantize', 'fp8', '--target', 'cuda:sm_90a'], {
+      inspect: (request) => inspectModel({ ...request, target: 'cuda:sm_90a' }, MACHINE),
+    });
+    expect(stdout).toContain('55: 5 to 9 a layer, 4 besides;');
+    expect(stdout.match(/ --target cuda:sm_90a --quantize fp8 --/g)).toHaveLength(7);
+  });
+
   it('names the layers whose matrices are codes of 8 bits, and the matrices that are not', () => {
     const weight = (tensor: string, format: 'e4m3' | 'bf16'): WeightDecl => ({
       ...{ name: tensor, layout: 'kmajor', format, k: 64, pairing: { kind: 'none' }, sources: [{ tensor, rows: 8 }] },
