@@ -1,7 +1,7 @@
 // `npm run demo`: builds what is missing, then compiles, tunes briefly and runs the bundled model on the bundled
 // questions. Every step is a command that can be copied; everything it writes is under results/demo.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 
@@ -18,7 +18,7 @@ const built = ['dist/cli/main.js', 'dist/codegen/cpu/templates', 'build/Release/
 const tools = [
   {
     names: ['cmake'],
-    install: 'apt-get install cmake (Debian, Ubuntu), dnf install cmake (Fedora), brew install cmake (macOS)',
+    install: 'apt-get install cmake (Debian, Ubuntu), dnf install cmake (Fedora)',
   },
   { names: ['c++', 'g++', 'clang++'], install: 'apt-get install g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora)' },
 ];
@@ -44,9 +44,10 @@ function step(title, [command, ...args]) {
   }
 }
 
-const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
-if (major < 20 || (major === 20 && minor < 17))
-  fail(`Node ${process.versions.node} is too old; 20.17 or later is needed`, 'nvm install 22');
+const oldest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).engines.node.replace('>=', '');
+const [[major, minor], [leastMajor, leastMinor]] = [process.versions.node, oldest].map((v) => v.split('.').map(Number));
+if (major < leastMajor || (major === leastMajor && minor < leastMinor))
+  fail(`Node ${process.versions.node} is too old; ${oldest} or later is needed`, 'nvm install 22');
 if (!existsSync(join(root, 'node_modules'))) fail('the packages are not installed', 'npm ci');
 // The children report Ctrl-C themselves; this process only has to outlive them.
 process.on('SIGINT', () => {});

@@ -58,7 +58,7 @@ export interface Probes {
 }
 
 /** Oldest supported version of Node, as package.json states it. */
-const NODE = [20, 17] as const;
+export const OLDEST_NODE = [20, 19] as const;
 
 /** The limit of a control group takes precedence. */
 function memory(): { totalBytes: number; freeBytes: number } {
@@ -98,12 +98,12 @@ const cacheSize = (size: number): string => (size === 0 ? 'unknown' : bytes(size
 
 function checkNode({ nodeVersion, platform, glibcVersion: glibc }: Probes): Check {
   const [major = 0, minor = 0] = nodeVersion.split('.').map(Number);
-  const isRecent = major > NODE[0] || (major === NODE[0] && minor >= NODE[1]);
+  const isRecent = major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1]);
   if (!isRecent)
     return {
       name: 'Node',
       status: 'missing',
-      detail: `${nodeVersion}; ${NODE.join('.')} or later is needed`,
+      detail: `${nodeVersion}; ${OLDEST_NODE.join('.')} or later is needed`,
       fix: 'nvm install 22, or nodejs.org/en/download',
     };
   return {

@@ -1,8 +1,17 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { examineMachine, folderBytes, type Check, type Probes } from '../../driver/commands/doctor.js';
+import { examineMachine, folderBytes, OLDEST_NODE, type Check, type Probes } from '../../driver/commands/doctor.js';
 import { UserError } from '../../errors.js';
 import { makeFolder } from '../../system/write.js';
 import { runCli } from './fakeIo.js';
@@ -21,7 +30,7 @@ const fail = (message: string, hint: string) => (): never => {
 
 /** A machine on which everything is in order. */
 const healthy = (): Probes => ({
-  nodeVersion: '20.17.0',
+  nodeVersion: '20.19.0',
   platform: 'linux-x64',
   glibcVersion: '2.36',
   machine: () => ({
@@ -55,7 +64,7 @@ describe('doctor', () => {
   it('finds nothing missing on a healthy machine', async () => {
     const checks = await examineMachine(healthy());
     expect(checks.filter(({ status }) => status === 'missing')).toEqual([]);
-    expect(find(checks, 'Node').detail).toBe('20.17.0 (linux-x64, glibc 2.36)');
+    expect(find(checks, 'Node').detail).toBe('20.19.0 (linux-x64, glibc 2.36)');
     expect(find(checks, 'micro-kernels')).toEqual({
       name: 'micro-kernels',
       status: 'ok',
@@ -79,14 +88,21 @@ describe('doctor', () => {
   });
 
   it.each([
-    ['20.16.9', false],
+    ['20.18.9', false],
     ['18.20.0', false],
-    ['20.17.0', true],
+    ['20.19.0', true],
     ['22.0.0', true],
   ])('Node %s', async (nodeVersion, isFine) => {
     const check = find(await examineMachine({ ...healthy(), nodeVersion }), 'Node');
     expect(check.status).toBe(isFine ? 'ok' : 'missing');
     expect(check.fix === undefined).toBe(isFine);
+  });
+
+  it('asks for the Node that package.json asks for', () => {
+    const { engines } = JSON.parse(readFileSync(join(import.meta.dirname, '..', '..', 'package.json'), 'utf8')) as {
+      readonly engines: { readonly node: string };
+    };
+    expect(engines.node).toBe(`>=${OLDEST_NODE.join('.')}`);
   });
 
   it('names what is missing and how to get it', async () => {
