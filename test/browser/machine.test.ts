@@ -132,4 +132,16 @@ describe.skipIf(CHROMIUM === undefined)('the tab of tuning', () => {
     expect(await shown.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
     expect(await shown.locator('img').count()).toBe(0);
   });
+
+  it.each(['machine', 'tuning'])(
+    'draws %s on a narrow screen: bars have widths, and headings an order',
+    async (hash) => {
+      // The browser logs an error, which fails, where a bar has a width below 0.
+      const shown = await browser.open(page, { width: 320, hash });
+      await shown.waitForSelector('figure svg');
+      expect(await shown.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
+      const levels = await shown.$$eval('h1, h2, h3', (all) => all.map(({ tagName }) => Number(tagName[1])));
+      expect(levels.filter((level, at) => at > 0 && level > levels[at - 1]! + 1)).toEqual([]);
+    },
+  );
 });

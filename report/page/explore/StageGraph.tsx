@@ -1,5 +1,5 @@
 /** A part of a stage as a graph: groups that open, ops that are looked at. */
-import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
+import { useEffect, useId, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
 import { changesText, signShown, signText, type Box, type Drawing, type OpGroup } from './graphModel.js';
 import { FRAME_HEAD, insideLines, layoutOf, shortened, type Placed } from './layout.js';
 
@@ -105,6 +105,7 @@ function BoxView({
 export function StageGraph({ label, drawing, chosen, onOp, onGroup }: StageGraphProps) {
   const { width, height, places, paths } = useMemo(() => layoutOf(drawing), [drawing]);
   const region = useRef<HTMLDivElement>(null);
+  const arrow = useId();
   /** The group that was opened or closed last: whoever did it goes on from there. */
   const moved = useRef<string | undefined>(undefined);
   const press = (group: string): void => {
@@ -133,7 +134,7 @@ export function StageGraph({ label, drawing, chosen, onOp, onGroup }: StageGraph
         style={{ width: `${Math.ceil(width)}px`, minWidth: `${Math.ceil(LEAST_SCALE * width)}px` }}
       >
         <defs>
-          <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+          <marker id={arrow} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
             <path d="M0 0.8 L8 4 L0 7.2 Z" class="head" />
           </marker>
         </defs>
@@ -160,7 +161,7 @@ export function StageGraph({ label, drawing, chosen, onOp, onGroup }: StageGraph
           );
         })}
         {paths.map(({ from, to, path, isGone }) => (
-          <path key={`${from} ${to}`} d={path} class={`flow ${isGone ? 'gone' : ''}`} marker-end="url(#arrow)" />
+          <path key={`${from} ${to}`} d={path} class={`flow ${isGone ? 'gone' : ''}`} marker-end={`url(#${arrow})`} />
         ))}
         {drawing.boxes.map((box) => {
           const { op, group } = box;

@@ -2,6 +2,7 @@
 import * as Plot from '@observablehq/plot';
 import type { RunResult, TaskResult } from '../../document/results.js';
 import { Chart } from '../parts/Chart.js';
+import { namedRows } from '../../document/namedRows.js';
 import { count, percent, percents } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown } from '../parts/Text.js';
@@ -94,10 +95,13 @@ export function Accuracies({ run }: { readonly run: RunResult }) {
           options={(width) => ({
             height: 50 + ROW * bars.length,
             marginBottom: 30,
-            marginLeft: Math.min(240, Math.floor(width / 2.5)),
             marginRight: 50,
             x: { label: null, percent: true, grid: true, nice: true },
-            y: { label: null, domain: bars.map(({ task }) => task), tickSize: 0 },
+            ...namedRows(
+              bars.map(({ task }) => task),
+              width,
+              240,
+            ),
             marks: [
               Plot.link(bars, { y: 'task', x1: 'from', x2: 'to', stroke: 'var(--accent)', strokeWidth: 2 }),
               Plot.dot(bars, { y: 'task', x: 'value', fill: 'var(--accent)', r: 4 }),

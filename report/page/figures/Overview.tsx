@@ -29,7 +29,7 @@ function rowsOf(runs: readonly RunResult[]): Row[] {
 export function Overview({ runs }: { readonly runs: readonly RunResult[] }) {
   return (
     <section>
-      <h3>All runs</h3>
+      <h2>All runs</h2>
       <Table
         caption="Figures of all runs, with 95 % intervals"
         columns={[{ title: 'Task' }, { title: 'Metric' }, ...runs.map(({ name }) => ({ title: name, isRight: true }))]}

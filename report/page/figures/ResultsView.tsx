@@ -45,11 +45,9 @@ function Task({ run }: { readonly run: RunResult }) {
 function Run({ run, isOnly }: { readonly run: RunResult; readonly isOnly: boolean }) {
   return (
     <section class="run">
-      {!isOnly && (
-        <h2>
-          <Shown text={run.name} />
-        </h2>
-      )}
+      <h2 class={isOnly ? 'hidden' : ''}>
+        <Shown text={run.name} />
+      </h2>
       <Accuracies run={run} />
       <Task run={run} />
       <Cost run={run} />

@@ -2,11 +2,14 @@
 import * as Plot from '@observablehq/plot';
 import type { KernelUse } from '../../document/machine.js';
 import { Chart } from '../parts/Chart.js';
+import { namedRows } from '../../document/namedRows.js';
 import { count, fixed, percent, si } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown, visible } from '../parts/Text.js';
 
 const MOST_BARS = 24;
+/** Charts narrower than this leave shares of peak to the table. */
+const NARROW = 520;
 const rate = (amount: number | null, seconds: number, unit: string): string =>
   amount === null || amount === 0 || seconds === 0 ? '–' : si(amount / seconds, unit);
 
@@ -33,12 +36,11 @@ export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[]
       title="Share of time by kernel"
       summary={summary}
       inputs={[kernels]}
-      options={() => ({
+      options={(width) => ({
         height: bars.length * 24 + 36,
-        marginLeft: 170,
-        marginRight: 170,
+        ...namedRows(bars.map(nameOf), width, 170),
+        marginRight: width < NARROW ? 56 : 170,
         x: { label: null, percent: true, grid: true, axis: 'top', tickFormat: (value: number) => `${value} %` },
-        y: { domain: bars.map(nameOf), label: null, tickSize: 0 },
         marks: [
           Plot.barX(bars, {
             ...{ y: nameOf, fill: 'var(--three)', insetTop: 3, insetBottom: 3 },
@@ -47,7 +49,8 @@ export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[]
           Plot.text(bars, {
             ...{ y: nameOf, textAnchor: 'start', dx: 5, fill: 'var(--soft)' },
             x: ({ seconds }: KernelUse) => seconds / total,
-            text: (kernel: KernelUse) => `${percent(kernel.seconds / total, 1)}${peakText(kernel)}`,
+            text: (kernel: KernelUse) =>
+              `${percent(kernel.seconds / total, 1)}${width < NARROW ? '' : peakText(kernel)}`,
           }),
         ],
       })}

@@ -38,6 +38,7 @@ function Machine({ traces, route }: MachineDocument & { readonly route: Route })
   const trace = traces[number]!;
   return (
     <div key={number}>
+      <h2 class="hidden">What the machine did</h2>
       {traces.length > 1 && (
         <div class="controls">
           <label>

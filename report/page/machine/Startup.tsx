@@ -2,6 +2,7 @@
 import * as Plot from '@observablehq/plot';
 import type { Phase, TraceView } from '../../document/machine.js';
 import { Chart } from '../parts/Chart.js';
+import { namedRows } from '../../document/namedRows.js';
 import { count, duration, fixed, si } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown, visible } from '../parts/Text.js';
@@ -26,13 +27,12 @@ export function Startup({ trace: { phases, loads } }: { readonly trace: TraceVie
         title="Phases until the first answer"
         summary={summary}
         inputs={[phases]}
-        options={() => ({
+        options={(width) => ({
           height: rows.length * 24 + 64,
           marginBottom: 44,
-          marginLeft: 150,
+          ...namedRows(rows, width, 150),
           marginRight: 56,
           x: { label: 'seconds since the command', labelOffset: 38, grid: true, domain: [0, end] },
-          y: { domain: rows, label: null, tickSize: 0 },
           marks: [
             Plot.barX(sorted, {
               ...{ x1: 'begin', x2: 'end', y: rowOf, insetTop: 3, insetBottom: 3 },

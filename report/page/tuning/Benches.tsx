@@ -2,6 +2,7 @@
 import * as Plot from '@observablehq/plot';
 import type { Bench, BenchRow } from '../../document/tuning.js';
 import { Chart } from '../parts/Chart.js';
+import { namedRows } from '../../document/namedRows.js';
 import { count, fixed } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown, visible } from '../parts/Text.js';
@@ -25,12 +26,11 @@ export function Benches({ benches }: { readonly benches: readonly Bench[] }) {
             title={`${visible(bench.model)} beside the vendor’s library`}
             summary={summary}
             inputs={[bench]}
-            options={() => ({
+            options={(width) => ({
               height: compared.length * 20 + 48,
-              marginLeft: 220,
+              ...namedRows(compared.map(nameOf), width, 220),
               marginRight: 52,
               x: { label: 'times as fast as the vendor', grid: true, axis: 'top' },
-              y: { domain: compared.map(nameOf), label: null, tickSize: 0 },
               marks: [
                 Plot.ruleX([1], { stroke: 'var(--soft)' }),
                 Plot.dot(compared, { x: ratioOf, y: nameOf, r: 5, fill: 'var(--two)', stroke: 'var(--card)' }),

@@ -2,6 +2,7 @@
 import * as Plot from '@observablehq/plot';
 import type { TuningJob, TuningMachine } from '../../document/tuning.js';
 import { Chart } from '../parts/Chart.js';
+import { namedRows } from '../../document/namedRows.js';
 import { count, fixed, percent } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown, visible } from '../parts/Text.js';
@@ -38,10 +39,6 @@ function shareText({ shareOfPeak, flops }: TuningJob): string {
   return flops === 0 && shareOfPeak > 1 ? 'cached' : percent(shareOfPeak, 0);
 }
 
-const LETTER = 6.4;
-const margin = (width: number): number => Math.min(310, 0.42 * width);
-const cut = (text: string, most: number): string => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
-
 /** Values of a logarithmic scale around 1. */
 const TICKS = [0.1, 0.2, 0.5, 0.8, 1, 1.25, 1.5, 2, 3, 5, 10, 20, 50];
 
@@ -68,15 +65,15 @@ export function Jobs({ machine, route }: { readonly machine: TuningMachine; read
       inputs={[machine]}
       options={(width) => ({
         height: drawn.length * 20 + 48,
-        marginLeft: margin(width),
+        ...namedRows(
+          drawn.map(({ name }) => name),
+          width,
+          310,
+        ),
         marginRight: 52,
         x: {
           ...{ type: 'log', domain, label: 'times as fast', grid: true, axis: 'top' },
           ...{ ticks: TICKS.filter((at) => at >= domain[0] && at <= domain[1]), tickFormat: '~g' },
-        },
-        y: {
-          ...{ domain: drawn.map(({ name }) => name), label: null, tickSize: 0 },
-          tickFormat: (name: string) => cut(name, Math.floor(margin(width) / LETTER)),
         },
         marks: [
           Plot.ruleX([1], { stroke: 'var(--soft)' }),

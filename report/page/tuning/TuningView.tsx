@@ -49,6 +49,7 @@ function Machine({ machine, route }: { readonly machine: TuningMachine; readonly
     .sort((a, b) => (a.job.kernel === b.job.kernel ? b.job.size - a.job.size : a.job.kernel < b.job.kernel ? -1 : 1));
   return (
     <>
+      <h2 class="hidden">What the tuner found</h2>
       <MachineFacts machine={machine} />
       <section aria-labelledby="search">
         <h3 id="search">The search</h3>
