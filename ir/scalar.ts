@@ -100,7 +100,6 @@ const BINARY_SET: ReadonlySet<string> = new Set(BINARY);
 export type SegmentSum = Extract<Scalar, { op: 'segmentSum' }>;
 export type UnaryScalar = Extract<Scalar, { op: UnaryOp }>;
 export type BinaryScalar = Extract<Scalar, { op: BinaryOp }>;
-export type SelectScalar = Extract<Scalar, { op: 'select' }>;
 export const isUnary = (s: Scalar): s is UnaryScalar => UNARY_SET.has(s.op);
 export const isBinary = (s: Scalar): s is BinaryScalar => BINARY_SET.has(s.op);
 

@@ -1,7 +1,7 @@
 /** What native programs are told of a function's extents. */
 import { extentIn, type Extents } from '../ir/extents.js';
 import type { FunctionInterface } from '../ir/function.js';
-import type { Extent, ProgramExtent } from './addon.js';
+import type { ProgramExtent } from './addon.js';
 
 type Declared = Pick<FunctionInterface, 'extents'>;
 
@@ -12,11 +12,3 @@ export const programExtents = ({ extents }: Declared, most: Extents): readonly P
 /** The sizes of a call in the order of its programs' extents. */
 export const sizesOf = ({ extents }: Declared, size: Extents): readonly number[] =>
   extents.map(({ name }) => extentIn(name, size));
-
-/** The most that an extent can be in a program. Throws where the program has no such extent. */
-export function mostOf(extent: Extent, extents: readonly ProgramExtent[]): number {
-  if (typeof extent === 'number') return extent;
-  const found = extents.find(({ name }) => name === extent);
-  if (found === undefined) throw new RangeError(`There is no extent ${extent}.`);
-  return found.most;
-}

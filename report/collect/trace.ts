@@ -111,9 +111,3 @@ export function collectTraces(paths: readonly string[]): CollectedTraces {
   const read = paths.map(readTrace);
   return { document: { traces: read.map(({ view }) => view) }, notes: read.flatMap(({ notes }) => notes) };
 }
-
-const PEEK_BYTES = 1 << 20;
-
-/** Whether a JSON file looks like a trace of this program, by its beginning. */
-export const looksLikeTrace = (beginning: string): boolean =>
-  /^\s*\{\s*"displayTimeUnit"\s*:/.test(beginning.slice(0, PEEK_BYTES));
