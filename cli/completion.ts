@@ -45,7 +45,7 @@ function argumentOf(command: Command, names: readonly string[]): Value {
 }
 
 /** The commands of a program as shells need them; hidden flags stay hidden. */
-export function commandModels(program: Command): readonly CommandModel[] {
+function commandModels(program: Command): readonly CommandModel[] {
   const help = program.createHelp();
   const visible = help.visibleCommands(program);
   const names = visible.map((command) => command.name());
@@ -69,7 +69,7 @@ export function commandModels(program: Command): readonly CommandModel[] {
   }));
 }
 
-export const completionScript = (program: Command, shell: Shell): string => SHELLS[shell](commandModels(program));
+const completionScript = (program: Command, shell: Shell): string => SHELLS[shell](commandModels(program));
 
 /** How each shell takes the script: the one line to install it. */
 export const INSTALL = [

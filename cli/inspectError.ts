@@ -82,7 +82,7 @@ const shown = (error: number): string =>
 const worstOf = ({ outputs }: KernelError): number => Math.max(...outputs.map(({ error }) => error));
 
 /** A row for each layer, a column for each of its kernels; then what lies outside of layers. */
-export function errorText({ kernels, layers, logProbability, ...of }: ErrorReport): string {
+function errorText({ kernels, layers, logProbability, ...of }: ErrorReport): string {
   const inLayers = kernels.filter(({ layer }) => layer !== undefined);
   const nameOf = ({ path }: KernelError): string => path.replace(/^layers\.\d+\./, '');
   const columns = [...new Set(inLayers.map(nameOf))];

@@ -16,7 +16,7 @@ export type Output = NodeJS.WritableStream & {
 /** Where prompts may be typed. */
 export type Input = NodeJS.ReadableStream & { readonly isTTY?: boolean };
 
-export const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 export type StopSignal = (typeof STOP_SIGNALS)[number];
 
 export interface Io {

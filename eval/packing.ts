@@ -21,7 +21,7 @@ export const together = (a: TreeSize, b: TreeSize): TreeSize => ({
   longest: Math.max(a.longest, b.longest),
 });
 
-export const totalSize = (sizes: readonly TreeSize[]): TreeSize => sizes.reduce(together, EMPTY);
+const totalSize = (sizes: readonly TreeSize[]): TreeSize => sizes.reduce(together, EMPTY);
 
 /** What packing needs to know about a tree. */
 export interface Packable extends TreeSize {

@@ -64,7 +64,7 @@ export function commonInputs(a: Path, b: Path): number {
 }
 
 /** Orders paths by their input tokens, a prefix before longer paths, and equal paths by question and choice. */
-export function comparePaths(a: Path, b: Path): number {
+function comparePaths(a: Path, b: Path): number {
   const common = commonInputs(a, b);
   const aLength = pathLength(a),
     bLength = pathLength(b);

@@ -6,7 +6,7 @@ import { isGreedy, MOST_TOP_LOGPROBS, needsLogits, samplingFields, samplingOf } 
 
 export const DEFAULT_NEW_TOKENS = 128;
 /** Beyond any context of today's models. */
-export const MOST_NEW_TOKENS = 1 << 20;
+const MOST_NEW_TOKENS = 1 << 20;
 /** Continuations of one prompt. */
 export const MOST_SAMPLES = 128;
 /** The next tokens of a path are found among its most likely ones. */

@@ -10,7 +10,7 @@ import { BLOCKS, type BlockName } from './blocks.js';
 import { FORMATS, type FormatName } from './storage.js';
 
 /** Numbers of at most 8 bits; `e4m3` has NaN and no infinities (E4M3FN). */
-export const CODE_TYPES = ['u2', 'u4', 'u8', 'i8', 'e4m3', 'e5m2'] as const;
+const CODE_TYPES = ['u2', 'u4', 'u8', 'i8', 'e4m3', 'e5m2'] as const;
 export type CodeType = (typeof CODE_TYPES)[number];
 
 interface CodeFacts {
@@ -132,11 +132,10 @@ function wordsOf({ along, places }: CodeGrid, rows: number, columns: number): re
 }
 
 /** Blocks of scales: [rows, columns]. */
-export const scaleBlocks = (
-  { blockRows, blockColumns }: ScaleGrid,
-  rows: number,
-  k: number,
-): readonly [number, number] => [Math.ceil(rows / blockRows), Math.ceil(k / blockColumns)];
+const scaleBlocks = ({ blockRows, blockColumns }: ScaleGrid, rows: number, k: number): readonly [number, number] => [
+  Math.ceil(rows / blockRows),
+  Math.ceil(k / blockColumns),
+];
 
 const SCALE_BYTES: Readonly<Record<ScaleType, number>> = { f32: 4, f16: 2, bf16: 2, e8m0: 1 };
 
@@ -203,7 +202,7 @@ function decodeScales(type: ScaleType, bytes: Uint8Array): Float64Array {
 }
 
 /** Why a scale cannot be one; undefined if it can. */
-export const scaleProblem = (scale: number): string | undefined =>
+const scaleProblem = (scale: number): string | undefined =>
   Number.isFinite(scale) && scale !== 0 ? undefined : `a scale is ${scale}`;
 
 /** Element by element, for interpreters and tests. Throws Error for scales that are none, and groups that are not. */

@@ -7,7 +7,7 @@ import { isBinary, isUnary, operands, printScalar, type Scalar } from './scalar.
 import type { Dim } from './types.js';
 
 /** Widest group that an epilogue sums: a tile of every skeleton can hold one. */
-export const MOST_GROUP_COLUMNS = 256;
+const MOST_GROUP_COLUMNS = 256;
 
 export type GroupSum = Extract<Scalar, { op: 'groupSum' }>;
 

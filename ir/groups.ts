@@ -113,7 +113,7 @@ export const valuesOfGroups = ({ codes, scales, zeros }: Grouped, group: GroupSi
   });
 
 /** The word of a scale and its zero point. Throws where the scale has digits that the word does not hold. */
-export function scaleWord(scale: number, zero: number): number {
+function scaleWord(scale: number, zero: number): number {
   SINGLE[0] = scale;
   if (SINGLE[0] !== scale || (BITS[0]! & ZERO_BITS) !== 0) throw new Error(`a scale of ${scale} is none of 16 bits`);
   return BITS[0]! | zero;

@@ -15,7 +15,7 @@ const VNNI_COLUMNS = 16;
 /** Rows of `kmajor` weights start at multiples of so many bytes, which tensor maps require. */
 const KMAJOR_BYTES = 16;
 /** The depth of one AMX step. The k of `vnni` weights is padded with zeros to a multiple of it. */
-export const VNNI_DEPTH = 32;
+const VNNI_DEPTH = 32;
 
 /** Rows of all sources together: the logical columns of the product. */
 export const sourceRows = (weight: WeightDecl): number => weight.sources.reduce((sum, source) => sum + source.rows, 0);

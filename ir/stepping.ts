@@ -8,9 +8,9 @@ import type { Bucket } from './plan.js';
 
 export const NEW_TOKENS = 'T';
 export const KEYS = 'C';
-export const STEP_ROWS = 'R';
+const STEP_ROWS = 'R';
 /** Rows whose tokens are chosen from their logits, and entries of their lists (ir/sampleInputs). */
-export const FILTERED_ROWS = 'F';
+const FILTERED_ROWS = 'F';
 export const ENTRIES = 'E';
 
 export interface StepSize {
@@ -61,7 +61,7 @@ export const nothingFed = (tokens: number, rows: number, filtered?: number) => (
 export const MOST_KEYS = 1 << 19;
 
 /** Most filtered rows of a call: the logits of 128,256 tokens for each are 131 MB of a device's memory. */
-export const MOST_FILTERED_ROWS = 256;
+const MOST_FILTERED_ROWS = 256;
 /** Most entries of the lists of a call: those of one row always fit. */
 export const MOST_ENTRIES = MOST_SAMPLE_VOCAB;
 

@@ -26,7 +26,7 @@ export const BLOCK_NAMES = ['q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k'] as const;
 export type BlockName = (typeof BLOCK_NAMES)[number];
 
 /** Codes of 4 bits: a value is (code − zero point) · scale, both of its group of columns (ir/groups.ts). */
-export const GROUP_FORMATS = ['u4'] as const;
+const GROUP_FORMATS = ['u4'] as const;
 
 export const WEIGHT_FORMATS = [...FORMAT_NAMES, ...CODE_FORMATS, ...BLOCK_NAMES, ...GROUP_FORMATS] as const;
 /** Formats of packed weights. */

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { isRecord } from '../system/json.js';
 
-export const MAX_ID = 1 << 22;
+const MAX_ID = 1 << 22;
 export const MAX_PIECE = 1024;
 /** Twice those of the largest published vocabularies. */
 const MAX_MERGES = 1 << 20;

@@ -25,7 +25,7 @@ export const DEFAULT_BOUNDS: LineBounds = { maxLineBytes: 4 << 20, maxTotalBytes
 const RATIO_FROM_BYTES = 16 << 20;
 
 /** The name of the standard input as a path. */
-export const STDIN = '-';
+const STDIN = '-';
 
 export const nameOf = (path: string): string => (path === STDIN ? 'stdin' : path);
 

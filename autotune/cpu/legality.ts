@@ -16,11 +16,11 @@ export function weightBytes(kernel: Contraction, module: KernelModule): number {
 }
 
 /** Bytes of weights that one pass over k reads again for each register tile of rows. */
-export const weightBlockBytes = (kernel: Contraction, module: KernelModule, s: CpuGemmSchedule): number =>
+const weightBlockBytes = (kernel: Contraction, module: KernelModule, s: CpuGemmSchedule): number =>
   s.nb * Math.min(s.kc, kernel.k) * weightBytes(kernel, module);
 
 /** Bytes of a work item's accumulator tile. */
-export const tileBytes = (s: CpuGemmSchedule): number => s.mb * s.nb * 4;
+const tileBytes = (s: CpuGemmSchedule): number => s.mb * s.nb * 4;
 
 /**
  * `true`, or why the tuner leaves `schedule` out. Code generation decides what is correct (codegen/cpu/legality.ts).

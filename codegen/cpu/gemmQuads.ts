@@ -37,7 +37,7 @@ export interface QuadBlocks {
 }
 
 /** The format of a weight in panels of quads. Throws for another. */
-export function quadFormat({ name, format }: WeightDecl): QuadName {
+function quadFormat({ name, format }: WeightDecl): QuadName {
   if (!isQuads(format)) throw new Error(`Weight ${name}: ${format} is in no panels of quads.`);
   return format;
 }

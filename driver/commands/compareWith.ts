@@ -80,7 +80,7 @@ function requireSamples(asked: AskedScore): void {
 }
 
 /** Written beside the results. */
-export const COMPARISON = 'comparison.json';
+const COMPARISON = 'comparison.json';
 
 function written(comparison: Comparison, result: RunResult): RunResult {
   const path = join(dirname(result.resultsPath!), COMPARISON);

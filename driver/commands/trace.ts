@@ -111,5 +111,5 @@ function* traceText(facts: TraceFacts, events: readonly TraceEvent[]): Generator
   yield ']}\n';
 }
 
-export const writeTrace = (path: string, facts: TraceFacts, events: readonly TraceEvent[]): void =>
+const writeTrace = (path: string, facts: TraceFacts, events: readonly TraceEvent[]): void =>
   writeAtomically(path, traceText(facts, events));

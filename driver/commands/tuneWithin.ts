@@ -18,7 +18,7 @@ export interface Time {
   readonly alarm: Alarm;
 }
 
-export const realTime: Time = { now: () => performance.now() / 1000, alarm: realAlarm };
+const realTime: Time = { now: () => performance.now() / 1000, alarm: realAlarm };
 
 export interface Steps<M, F, K> {
   /** Machine code of a model. Ends when the signal is aborted. */

@@ -72,7 +72,7 @@ function usesOf(graph: Graph): ReadonlyMap<string, readonly Use[]> {
 const readAs = ({ name, parts }: ExpectedTensor): readonly string[] => parts?.map((part) => part.name) ?? [name];
 
 export const HEAD = 'head and embeddings';
-export const ROUTER = 'routers of experts';
+const ROUTER = 'routers of experts';
 
 /** Why a matrix stays as it is, or the product that decides how it is quantised. */
 function decide(

@@ -119,7 +119,7 @@ export function packedCode(
 }
 
 /** What a user must know before using --trust-code. */
-export const TRUST =
+const TRUST =
   "--trust-code runs the artifact's own machine code, with your rights, unchecked: " +
   'use it only for artifacts of people whose programs you would run';
 

@@ -11,7 +11,7 @@ import type { GroupAnswers, TaskAnswers } from './answers.js';
 import { configOf, versionOf, type Json } from './config.js';
 
 /** The version of lm-evaluation-harness whose prompts, metrics and files these are. */
-export const EMULATED = { version: '0.4.13.dev0', commit: '4e7e0d47f33bc71070c1d38394bafbb52b117163' } as const;
+const EMULATED = { version: '0.4.13.dev0', commit: '4e7e0d47f33bc71070c1d38394bafbb52b117163' } as const;
 
 export interface TasksHeader {
   readonly modelName: string;

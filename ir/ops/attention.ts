@@ -15,7 +15,7 @@ import {
 type Attributes = Parameters<typeof stringAttribute>[0];
 
 /** How a mask is given. ir/kernel.ts (Mask) says what each kind means. */
-export const MASK_KINDS = ['column', 'path', 'bias'] as const;
+const MASK_KINDS = ['column', 'path', 'bias'] as const;
 export type MaskKind = (typeof MASK_KINDS)[number];
 
 /** Operands of an attention node by what they are. */

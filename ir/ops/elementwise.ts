@@ -16,7 +16,7 @@ import {
 } from './opDef.js';
 
 /** The broadcast shape: axes are aligned at the last one, and extent 1 stretches. */
-export function broadcastShapes(shapes: readonly (readonly Dim[])[]): Dim[] {
+function broadcastShapes(shapes: readonly (readonly Dim[])[]): Dim[] {
   const rank = Math.max(0, ...shapes.map((s) => s.length));
   return Array.from({ length: rank }, (_, axis) => {
     let out: Dim = 1;
@@ -91,7 +91,7 @@ function elementwise(summary: string, count: number, expression: Scalar, result:
 }
 
 /** Replaces `arg` leaves. */
-export const substituteArgs = (s: Scalar, args: readonly Scalar[]): Scalar =>
+const substituteArgs = (s: Scalar, args: readonly Scalar[]): Scalar =>
   mapScalar(s, (leaf) => (leaf.op === 'arg' ? args[leaf.index]! : leaf));
 
 const A: Scalar = { op: 'arg', index: 0 };

@@ -40,7 +40,7 @@ function firstFile(path: string): string {
 }
 
 /** The paths of all files of the model whose first one is `first`. Throws UserError where one is missing. */
-export function ggufFiles(first: string): readonly string[] {
+function ggufFiles(first: string): readonly string[] {
   const part = PART.exec(basename(first));
   if (part === null) return [first];
   const [, name, , count] = part;

@@ -6,7 +6,7 @@ const CODES = { F8_E4M3: 'e4m3', F8_E5M2: 'e5m2', I8: 'i8' } as const;
 type CodeName = keyof typeof CODES;
 const PRINTED: Readonly<Record<CodeName, string>> = { F8_E4M3: 'FP8 (E4M3)', F8_E5M2: 'FP8 (E5M2)', I8: 'int8' };
 
-export const isPlainCode = (dtype: string): dtype is CodeName => Object.hasOwn(CODES, dtype);
+const isPlainCode = (dtype: string): dtype is CodeName => Object.hasOwn(CODES, dtype);
 
 export interface PlainOptions {
   /** Rows and columns of a block, where the configuration names one. */

@@ -23,7 +23,7 @@ function intervalOf(metric: string, value: number, error: number | null, questio
   return error === null ? null : byError(value, error);
 }
 
-export function figuresOf(block: Block, better: Block, questions: number | null, isTask: boolean): Figure[] {
+function figuresOf(block: Block, better: Block, questions: number | null, isTask: boolean): Figure[] {
   const figures: Figure[] = [];
   for (const [key, value] of Object.entries(block)) {
     const [, metric, filter] = /^(.{1,200}?)(?<!_stderr),(.{1,200})$/s.exec(key) ?? [];

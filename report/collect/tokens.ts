@@ -54,7 +54,7 @@ interface TokenFile {
 }
 
 /** The file of tokens that belongs to a file of samples; undefined where there is none. */
-export function tokensBeside(samplesPath: string): string | undefined {
+function tokensBeside(samplesPath: string): string | undefined {
   const name = basename(samplesPath);
   if (!name.startsWith('samples_')) return undefined;
   const path = join(dirname(samplesPath), name.replace('samples_', 'tokens_'));
@@ -107,7 +107,7 @@ function choiceOf({ omitted_tokens, texts, logprobs }: TokenLine['choices'][numb
 }
 
 /** `text`: the question as the page shows it. */
-export function questionTokens(line: TokenLine, text: Pick<QuestionText, 'choices'> | undefined): QuestionTokens {
+function questionTokens(line: TokenLine, text: Pick<QuestionText, 'choices'> | undefined): QuestionTokens {
   const choices = line.choices.slice(
     0,
     text === undefined || text.choices.length === 0 ? undefined : text.choices.length,

@@ -4,7 +4,7 @@ import { TRACE_FORMAT } from '../document/trace.js';
 
 /** Names are cut, not refused. */
 const MOST_NAME = 200;
-export const traceName = z.string().transform((text) => text.slice(0, MOST_NAME));
+const traceName = z.string().transform((text) => text.slice(0, MOST_NAME));
 
 const number = z.number().refine(Number.isFinite);
 const time = number.min(-1e15).max(1e15);

@@ -23,7 +23,7 @@ const MAX_FILE_BYTES = 1 << 27;
 /** As long as the tuner's own. */
 const MAX_LINE_BYTES = 1 << 14;
 /** Trials on a page. */
-export const MOST_TRIALS = 200_000;
+const MOST_TRIALS = 200_000;
 export const TUNING_HINT = 'give a file of tilewright tune --database FILE, or of bench:gpu --json';
 
 /** What measurements depend on: short texts and numbers, as each target names them. */
@@ -45,7 +45,7 @@ export type TuningLine =
 const FIELDS = ['target', 'cuda'] as const;
 
 /** Undefined for a line that is none of ours. */
-export function tuningLine(text: string): TuningLine | undefined {
+function tuningLine(text: string): TuningLine | undefined {
   if (text.length > MAX_LINE_BYTES) return undefined;
   let value: unknown;
   try {

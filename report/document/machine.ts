@@ -2,7 +2,7 @@
 import type { TraceFacts, TraceMemory } from './trace.js';
 
 /** What a track's slices are: those of others are shown as they are. */
-export const TRACK_KINDS = ['startup', 'compute', 'copy', 'idle', 'kernel', 'other'] as const;
+const TRACK_KINDS = ['startup', 'compute', 'copy', 'idle', 'kernel', 'other'] as const;
 export type TrackKind = (typeof TRACK_KINDS)[number];
 
 /** Slices one behind another, as columns: entry i of each is slice i. In order of their begin. */

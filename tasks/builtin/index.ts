@@ -11,7 +11,7 @@ import { texts } from './texts.js';
 import { truthfulQa } from './truthfulQa.js';
 
 /** Name → task, group or tag. No text is read before one is resolved. */
-export function builtinEntries(): ReadonlyMap<string, Entry> {
+function builtinEntries(): ReadonlyMap<string, Entry> {
   const all = new Definitions();
   for (const add of [choices, mmlu, mmluPro, truthfulQa, texts, gsm8k, bigBenchHard, leaderboard]) add(all);
   return all.entries;

@@ -28,7 +28,7 @@ function scaled(number: number, exponent: number): number {
 }
 
 /** The text is a number. Zeros in front count as digits; those past the 17th are cut off. */
-export function pandasFloat(text: string): Float {
+function pandasFloat(text: string): Float {
   const [, sign, whole, fraction = '', exponent = '0'] = NUMBER.exec(text) ?? [];
   const negative = sign === '-' ? -1 : 1;
   if (whole === undefined) return new Float(negative * Infinity);

@@ -19,7 +19,7 @@ export interface DataRoots {
 const NAME = /^[\w.-]{1,100}(\/[\w.-]{1,100})?$/;
 
 /** A name of the hub, `owner/name` or `name`. Throws UserError for anything else. */
-export function checkDatasetName(dataset: string): void {
+function checkDatasetName(dataset: string): void {
   if (!NAME.test(dataset) || dataset.split('/').some((part) => /^\.+$/.test(part)))
     throw new DataSettingError('dataset_path', `${quote(dataset)} is no name of a data set`);
 }

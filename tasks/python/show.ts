@@ -36,7 +36,7 @@ function escapeLetter(letter: string): string {
 }
 
 /** repr(str): in single quotes, unless the text has those and no double ones. */
-export function reprText(text: string): string {
+function reprText(text: string): string {
   const escaped = text.replace(ESCAPED, escapeLetter);
   if (!text.includes("'")) return `'${escaped}'`;
   return text.includes('"') ? `'${escaped.replaceAll("'", "\\'")}'` : `"${escaped}"`;

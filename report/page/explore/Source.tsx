@@ -22,7 +22,7 @@ interface Region {
 }
 
 /** Lines in regions: long ones without an op are folded. */
-export function regionsOf(lines: number, marked: readonly boolean[]): readonly Region[] {
+function regionsOf(lines: number, marked: readonly boolean[]): readonly Region[] {
   const near = Array.from({ length: lines }, () => false);
   marked.forEach((isMarked, at) => {
     if (isMarked) near.fill(true, Math.max(0, at - CONTEXT), Math.min(lines, at + CONTEXT + 1));

@@ -2,7 +2,7 @@
 import type { Part, Sign, Stage, Unit, UnitInput, UnitOp } from '../../document/explore.js';
 
 /** By what ops are grouped: the module of the model, or the kernel that computes them. */
-export const GROUPINGS = ['module', 'kernel'] as const;
+const GROUPINGS = ['module', 'kernel'] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
 export interface OpGroup {

@@ -31,7 +31,7 @@ const PADDING = 12;
 export const FRAME_HEAD = 22;
 const MOST_CHARACTERS = 44;
 /** Columns of names in an opened kernel. */
-export const INSIDE_COLUMNS = 3;
+const INSIDE_COLUMNS = 3;
 
 export const shortened = (text: string): string =>
   text.length <= MOST_CHARACTERS ? text : `${text.slice(0, MOST_CHARACTERS - 1)}…`;

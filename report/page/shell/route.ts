@@ -7,7 +7,7 @@ export interface Route {
   readonly state: Readonly<Record<string, string>>;
 }
 
-export function parseRoute(hash: string): Route {
+function parseRoute(hash: string): Route {
   const [section = '', query = ''] = hash.replace(/^#/, '').split(/\?(.*)/s);
   return { section: decodeURIComponent(section), state: Object.fromEntries(new URLSearchParams(query)) };
 }

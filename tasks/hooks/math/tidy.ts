@@ -32,7 +32,7 @@ const FAR = 70;
 const SEPARATOR = /\b(?:and|or)\b|,|;/;
 
 /** Contents of all boxes, or of the last ones that belong together; the text itself where there is none. */
-export function boxesOf(text: string, isLast: boolean): string {
+function boxesOf(text: string, isLast: boolean): string {
   const found: { content: string; start: number }[] = [];
   for (let from = text.length; ;) {
     const start = Math.max(text.lastIndexOf('\\boxed', from), text.lastIndexOf('\\fbox', from));
