@@ -8,10 +8,9 @@ import { detectMachine } from '../../driver/machine.js';
 import { cpu } from '../../driver/targets/cpu.js';
 import type { CpuModel } from '../../driver/targets/cpuModel.js';
 import { packedWeightBytes } from '../../driver/commands/work.js';
+import { SILENT } from '../support/silent.js';
 
 const MODEL = join(import.meta.dirname, '..', '..', 'models', 'demo');
-const none = (): void => undefined;
-const SILENT = { phase: none, step: none, run: none, table: none, note: none, warn: none };
 const PLENTY = 1e12;
 
 /** Tokens that a device gets room for where it has `room` bytes, of which `free` are free now. */

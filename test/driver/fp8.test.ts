@@ -2,7 +2,6 @@
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { openOrCompile } from '../../driver/compile/open.js';
 import { detectMachine } from '../../driver/machine.js';
-import type { Ui } from '../../driver/requests.js';
 import type { Precision } from '../../driver/target.js';
 import { cuda, type CudaDevice } from '../../driver/targets/cuda.js';
 import type { WeightDecl } from '../../ir/kernel.js';
@@ -11,9 +10,8 @@ import { CONFIG } from '../e2e/smallModel.js';
 import { environment } from '../e2e/support.js';
 import { temporaryFolder } from '../models/support.js';
 import { FORMATS, quantisedTensors, safetensorsOf, writeQuantised } from '../support/quantisedCheckpoints.js';
+import { SILENT } from '../support/silent.js';
 
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 /** Tensor cores take columns in steps of 32. */
 const SMALL: Json = { ...CONFIG, hidden_size: 64, intermediate_size: 128, head_dim: 16, tie_word_embeddings: false };
 const MACHINE = detectMachine();

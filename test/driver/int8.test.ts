@@ -12,7 +12,6 @@ import type { Precision } from '../../driver/target.js';
 import { cpu } from '../../driver/targets/cpu.js';
 import type { CpuDevice } from '../../driver/targets/cpuModel.js';
 import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
-import type { Ui } from '../../driver/requests.js';
 import type { MicroBatch, ScoredRows } from '../../eval/scorer.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import type { CpuIsa } from '../../ir/plan.js';
@@ -26,9 +25,8 @@ import { FORMATS, quantisedTensors, safetensorsOf, writeQuantised } from '../sup
 import { float } from '../support/quantiseMatrix.js';
 import { randomTrees } from '../support/randomFamily.js';
 import { expectSame } from '../support/sameValues.js';
+import { SILENT } from '../support/silent.js';
 
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 const SMALL: Json = { ...CONFIG, tie_word_embeddings: false };
 const MACHINE = detectMachine();
 const ISA: CpuIsa = MACHINE.isas.includes('avx2') ? 'avx2' : 'portable';

@@ -10,7 +10,6 @@ import { openOrCompile } from '../../driver/compile/open.js';
 import { detectMachine } from '../../driver/machine.js';
 import { buildGraph } from '../../driver/model.js';
 import { scoredRows, scoreInputs } from '../../driver/commands/scorer.js';
-import type { Ui } from '../../driver/requests.js';
 import type { MicroBatch, ScoredRows } from '../../eval/scorer.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
@@ -21,9 +20,8 @@ import { temporaryFolder, writeJson } from '../models/support.js';
 import { FORMATS, quantisedTensors, safetensorsOf, writeQuantised } from '../support/quantisedCheckpoints.js';
 import { float, gptqWriter } from '../support/quantiseMatrix.js';
 import { randomTrees } from '../support/randomFamily.js';
+import { SILENT } from '../support/silent.js';
 
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 /** The kernels of end-to-end tests, which are compiled once in a run of tests. */
 const SMALL: Json = { ...CONFIG, tie_word_embeddings: false };
 const TOKENS = 48;

@@ -8,22 +8,16 @@ import { cacheBytesOf } from '../../driver/commands/cacheSize.js';
 import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
-import type { Ui } from '../../driver/requests.js';
 import { arithmeticName, CODED_CACHES, type KvCache } from '../../driver/target.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
 import { scoreSequence } from '../support/scoreSequences.js';
 import { environment, ROOT } from './support.js';
+import { SILENT } from '../support/silent.js';
+import { randomTokens } from '../support/randomNumbers.js';
 
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 const CACHE_TOKENS = 16 * 64;
 
-/** Park–Miller: the same sequences everywhere. */
-function randomTokens(seed: number, length: number): number[] {
-  let state = seed;
-  return Array.from({ length }, () => (state = (state * 48271) % 2147483647) % 500);
-}
 const SHARED = randomTokens(7, 50);
 const SEQUENCES = [SHARED, [...SHARED.slice(0, 37), ...randomTokens(4, 40)], randomTokens(5, 1), randomTokens(6, 90)];
 

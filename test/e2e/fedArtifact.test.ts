@@ -9,12 +9,10 @@ import { saveArtifact } from '../../driver/artifact/save.js';
 import { readManifest } from '../../driver/artifact/manifest.js';
 import { openOrCompile } from '../../driver/compile/open.js';
 import { detectMachine } from '../../driver/machine.js';
-import type { Ui } from '../../driver/requests.js';
 import { questions, writeCheckpoint, writeData } from './smallModel.js';
 import { environment, failure, isBuilt, success, temporaryFolder, textOf, tilewright } from './support.js';
+import { SILENT } from '../support/silent.js';
 
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 const MAX_TOKENS = 96;
 
 async function compileTo(path: string, model: string, feeds: boolean): Promise<void> {

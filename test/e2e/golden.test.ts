@@ -8,12 +8,12 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { run } from '../../driver/commands/index.js';
-import type { Ui } from '../../driver/requests.js';
 import { DENSE_CHECKPOINTS } from '../support/families.js';
 import { fuseExperts } from '../support/fusedExperts.js';
 import { quickCc } from '../support/quickCc.js';
 import { casesHere, isThorough, thorough } from '../support/thorough.js';
 import { environment, isBuilt, ROOT, temporaryFolder } from './support.js';
+import { SILENT } from '../support/silent.js';
 
 const SHARED = join(ROOT, '..', 'shared');
 const hasShared = existsSync(join(SHARED, 'golden'));
@@ -21,9 +21,6 @@ if (!hasShared)
   process.stderr.write(
     'SKIPPED: end-to-end comparison with golden log-likelihoods: the folder ../shared is not beside the repository\n',
   );
-
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 
 interface Scored {
   readonly samplesPath: string;

@@ -6,10 +6,10 @@ import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { run } from '../../driver/commands/index.js';
-import type { Ui } from '../../driver/requests.js';
 import { readSafetensorsHeader } from '../../models/safetensors.js';
 import { torchFile, type WrittenTensor } from '../models/torch/writeTorchFile.js';
 import { environment, isBuilt, ROOT, temporaryFolder } from './support.js';
+import { SILENT } from '../support/silent.js';
 
 const SHARED = join(ROOT, '..', 'shared');
 const MODEL = join(SHARED, 'checkpoints', 'mha-2m');
@@ -20,8 +20,6 @@ if (!hasShared)
     'SKIPPED: a checkpoint in the layout of Meta: the folder ../shared is not beside the repository\n',
   );
 
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 const [HEADS, HEAD_DIM] = [3, 48];
 
 const NAMES: readonly (readonly [hub: RegExp, meta: string])[] = [

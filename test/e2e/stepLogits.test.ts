@@ -4,15 +4,13 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
-import type { Ui } from '../../driver/requests.js';
 import { searchBeams } from '../../generate/beams.js';
 import { Generator } from '../../generate/generator.js';
 import type { Stepper } from '../../generate/stepper.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
 import { environment, ROOT } from './support.js';
+import { SILENT } from '../support/silent.js';
 
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 const CACHE_TOKENS = 16 * 256;
 const PROMPTS = [3, 40, 17, 80, 33].map((length, i) => Array.from({ length }, (_, at) => (at * 37 + i * 101) % 500));
 const OPTIONS: readonly SamplingOptions[] = [

@@ -9,24 +9,17 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
-import type { Ui } from '../../driver/requests.js';
 import { Generator } from '../../generate/generator.js';
 import type { Generated, GenerateRequest } from '../../generate/request.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
 import type { Stepper } from '../../generate/stepper.js';
 import { scoreSequences } from '../support/scoreSequences.js';
 import { environment, ROOT } from './support.js';
+import { SILENT } from '../support/silent.js';
+import { randomTokens } from '../support/randomNumbers.js';
 
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 const CACHE_TOKENS = 16 * 256;
 const GOLDEN = join(ROOT, '..', 'shared', 'golden', 'greedy', 'demo.greedy-pub.jsonl');
-
-/** Park–Miller: the same sequences everywhere. */
-function randomTokens(seed: number, length: number): number[] {
-  let state = seed;
-  return Array.from({ length }, () => (state = (state * 48271) % 2147483647) % 500);
-}
 
 const SHARED = randomTokens(7, 50);
 const generateSamples = (generator: Generator, request: GenerateRequest, count: number) =>

@@ -6,21 +6,18 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { run } from '../../driver/commands/index.js';
-import type { Ui } from '../../driver/requests.js';
 import { evaluate, loadDataset, taskByName, tokeniseDataset, type Scores, type Selection } from '../../eval/index.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeTokenizer } from '../../models/tokenizer.js';
 import { isBuilt, ROOT, temporaryFolder } from '../e2e/support.js';
 import { compareGolden, EVERYDAY } from '../gpu/golden.js';
 import { Float64Scorer } from './float64.js';
+import { SILENT } from '../support/silent.js';
 
 const GOLDEN = join(ROOT, 'test', 'gpu', 'golden', 'everyday-demo.jsonl');
 const DATA = join(ROOT, 'examples', 'everyday.jsonl');
 const MODEL = join(ROOT, 'models', 'demo');
 const HOURS = 3600_000;
-
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 
 /** In float64, every answer with its whole context: nothing is shared. */
 async function float64(docs?: Selection['docs']): Promise<readonly Scores[]> {

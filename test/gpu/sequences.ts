@@ -4,26 +4,21 @@ import { join } from 'node:path';
 import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading, type LoadedModel } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
-import type { LoadRequest, Ui } from '../../driver/requests.js';
+import type { LoadRequest } from '../../driver/requests.js';
 import { type Generator } from '../../generate/generator.js';
 import type { GenerateRequest } from '../../generate/request.js';
 import type { Stepper } from '../../generate/stepper.js';
 import { DEMO } from './command.js';
 import { temporaryFolder } from './support.js';
+import { SILENT } from '../support/silent.js';
+import { randomTokens } from '../support/randomNumbers.js';
 
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
+export { randomTokens };
 
 /** Tokens of keys and values that models here have room for. */
 export const CACHE_TOKENS = 16 * 1024;
 
 export type ModelRequest = Omit<LoadRequest, 'precision'>;
-
-/** Park–Miller: the same sequences everywhere. */
-export function randomTokens(seed: number, length: number): number[] {
-  let state = seed;
-  return Array.from({ length }, () => (state = (state * 48271) % 2147483647) % 500);
-}
 
 /** The beginning of some of them, and of some requests. */
 export const SHARED = randomTokens(7, 50);

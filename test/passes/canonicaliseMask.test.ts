@@ -7,7 +7,8 @@ import { buildMask, type MaskKind } from '../../models/family/mask.js';
 import { canonicaliseMask } from '../../passes/canonicaliseMask.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import { interpretLowered, lowerAsIs } from './lowered.js';
-import { check, checkUnchanged, distance, edit, environment, parse, randomNumbers } from './support.js';
+import { randomNumbers } from '../support/randomNumbers.js';
+import { check, checkUnchanged, distance, edit, environment, parse } from './support.js';
 
 /** The bias that the mask was made of is left to eliminateDeadCode. */
 const canonicalise = (graph: Graph): Graph => {

@@ -3,6 +3,7 @@ import type { Graph } from '../../ir/graph/graph.js';
 import type { GraphEnv } from '../../ir/graph/interpreter.js';
 import type { RawTensor } from '../../ir/kernelInterpreter.js';
 import { roundToDType } from '../../ir/round.js';
+import { randomNumbers } from '../support/randomNumbers.js';
 
 /** Two trees in depth-first order: 0 → {1 → 2, 3 → {4, 5}} and 6 → 7. */
 export const TREES = {
@@ -12,12 +13,6 @@ export const TREES = {
   row: [0, 2, 4, 5, 7],
   target: [17, 1, 598, 512, 7],
 };
-
-/** Park–Miller: small, the same on every machine. Centred, within ±0.5. */
-function randomNumbers(seed: number): () => number {
-  let state = seed;
-  return () => (state = (state * 48271) % 2147483647) / 2147483647 - 0.5;
-}
 
 export function environment(
   graph: Graph,

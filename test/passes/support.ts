@@ -7,6 +7,7 @@ import { parseGraph } from '../../ir/graph/parser.js';
 import { printGraph } from '../../ir/graph/printer.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
 import { isSymbol } from '../../ir/types.js';
+import { randomNumbers } from '../support/randomNumbers.js';
 
 export type Pass = (graph: Graph) => Graph;
 
@@ -21,12 +22,6 @@ const INPUTS: Readonly<Record<string, readonly number[]>> = {
   subtreeEnd: [6, 6, 4, 4, 6, 6, 8, 8],
   row: [0, 2, 4, 5, 7],
 };
-
-/** Park–Miller: small, the same on every machine. Within ±0.5. */
-export function randomNumbers(seed: number): () => number {
-  let state = seed;
-  return () => (state = (state * 48271) % 2147483647) / 2147483647 - 0.5;
-}
 
 /** An environment for `graph`: known names as above, other i32 inputs 0, 1 or 2, everything else random in ±2. */
 export function environment(

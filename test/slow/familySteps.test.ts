@@ -8,15 +8,13 @@ import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
-import type { Ui } from '../../driver/requests.js';
 import { Generator } from '../../generate/generator.js';
 import { SCORE } from '../../ir/function.js';
 import { environment, isBuilt, ROOT } from '../e2e/support.js';
 import { FAMILY_CHECKPOINTS } from '../support/families.js';
+import { SILENT } from '../support/silent.js';
 
 const FAMILIES = join(ROOT, '..', 'shared', 'checkpoints', 'families');
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 const CACHE_TOKENS = 16 * 64;
 const TOKENS = Array.from({ length: 60 }, (_, i) => (i * 379 + 7 * i * i) % 1500);
 

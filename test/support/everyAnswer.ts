@@ -6,11 +6,11 @@
 import { stepperOf } from '../../driver/commands/continuation.js';
 import { beginLoading } from '../../driver/commands/loadModel.js';
 import { Phases } from '../../driver/phases.js';
-import type { Ui } from '../../driver/requests.js';
 import type { Precision, TargetName } from '../../driver/target.js';
 import { loadDataset, taskByName, tokeniseDataset } from '../../eval/index.js';
 import { Generator } from '../../generate/generator.js';
 import { openTokenizer } from '../../models/tokenizer.js';
+import { SILENT } from './silent.js';
 
 /** Log-likelihoods of the choices of each question, by its number. */
 export type Answers = ReadonlyMap<number, readonly number[]>;
@@ -38,9 +38,6 @@ export interface EveryAnswer {
 }
 
 const CACHE_TOKENS = 16 * 4096;
-
-const ignore = (): void => undefined;
-const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
 
 interface Sample {
   readonly doc_id: number;
