@@ -106,6 +106,28 @@ const IDLE: ReadonlySet<string> = new Set(
   'trust_remote_code tokenizer_backend use_fast_tokenizer batch_size max_batch_size backend'.split(' '),
 );
 
+const DEVICES = 'say it with flags: --devices all uses every GPU, --parallel dp=2 (pp=2) how';
+const NARROW =
+  'say it with --quantize int8 (CPU), fp8 or int4 (Hopper); checkpoints of GPTQ and AWQ are read as they are';
+const MEMORY = 'leave it out: memory is planned; --max-tokens and --cache-tokens change the plan';
+
+/** Keys of --model_args that are refused, and what does the same here. */
+const INSTEAD: Readonly<Record<string, string>> = {
+  tensor_parallel_size: DEVICES,
+  pipeline_parallel_size: DEVICES,
+  data_parallel_size: DEVICES,
+  parallelize: DEVICES,
+  device_map: DEVICES,
+  load_in_8bit: NARROW,
+  load_in_4bit: NARROW,
+  quantization: NARROW,
+  gpu_memory_utilization: MEMORY,
+  swap_space: MEMORY,
+  peft: 'merge the adapter into the checkpoint first',
+  revision: 'download that revision: hf download OWNER/NAME --revision REVISION --local-dir DIR, and name DIR',
+  tokenizer: 'put its files into the folder of the checkpoint',
+};
+
 export interface Translated {
   readonly model: string;
   readonly flags: Flags;
@@ -132,7 +154,11 @@ export function translated(given: string | undefined, flags: Flags): Translated 
       if (precision === undefined) throw new UsageError(`${from}: no such precision`, 'for example: --precision bf16');
       take('precision', '--precision', precision, from);
     } else if (!IDLE.has(key))
-      throw new UsageError(`${from}: ${key} is not supported`, 'leave it out; tilewright run --help lists the flags');
+      throw new UsageError(
+        `${from}: ${key} is not supported`,
+        (Object.hasOwn(INSTEAD, key) ? INSTEAD[key] : undefined) ??
+          'leave it out; tilewright run --help lists the flags',
+      );
   }
   const device = text(flags, 'device');
   if (device !== undefined) {

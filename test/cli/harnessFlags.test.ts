@@ -78,7 +78,9 @@ describe('flags that are refused', () => {
   it.each([
     ['--wandb_args project=x', '--wandb_args is not supported'],
     ['--config run.yaml', '--config is not supported'],
-    ['--model_args parallelize=True', 'parallelize is not supported'],
+    ['--model_args parallelize=True', 'parallelize is not supported', '--devices all uses every GPU'],
+    ['--model_args load_in_8bit=True', 'load_in_8bit is not supported', '--quantize int8'],
+    ['--model_args constructor=1', 'constructor is not supported', 'tilewright run --help lists the flags'],
     ['--model_args dtype=int8', 'no such precision'],
     ['--model_args pretrained=other', 'the model is models/demo'],
     ['--device cuda:1', 'expected cpu or cuda'],
@@ -92,10 +94,11 @@ describe('flags that are refused', () => {
     ['--out a --output_path b', 'differ'],
     ['--fewshot_as_multiturn', '--fewshot_as_multiturn needs a chat template'],
     ['--apply_chat_template ../x', 'no name of a template'],
-  ])('%s', async (flags, message) => {
+  ])('%s', async (flags, message, hint = '') => {
     const { status, stderr } = await outcomeOf(['run', 'models/demo', '--tasks', 'mmlu', ...flags.split(' ')]);
     expect([status, stderr.trimEnd().split('\n').length]).toEqual([2, 2]);
     expect(stderr).toContain(message);
+    expect(stderr).toContain(hint);
   });
 
   it('needs a model', async () => {
