@@ -1,6 +1,5 @@
 /** Datasets: JSON lines of questions. */
 import { createHash } from 'node:crypto';
-import { basename } from 'node:path';
 import { UserError } from '../errors.js';
 import { isDeeperThan, MAX_JSON_DEPTH } from '../system/json.js';
 import { nameOf, readLines, type Line, type LineBounds } from '../system/lines.js';
@@ -58,7 +57,7 @@ function checkRanges({ docs = [], path, task }: DatasetOptions, total: number): 
 export async function loadDataset(options: DatasetOptions): Promise<Dataset> {
   const { path, task, bounds, signal } = options;
   const hash = createHash('sha256');
-  const name = basename(nameOf(path));
+  const name = nameOf(path);
   const read = (line: Line, docId: number): Question => {
     const where = `${name}:${line.number}`;
     return { ...task.read(parse(task, line, where), docId, where), line: line.number };

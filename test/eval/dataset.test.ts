@@ -83,10 +83,10 @@ describe('loadDataset', () => {
 
   it('gives file and line of a line that is not JSON', async () => {
     await expect(load(file(`${record(0)}\n\n{"context": \n${record(1)}`))).rejects.toThrow(
-      /^data\.jsonl:3: the line is not JSON/,
+      /\/data\.jsonl:3: the line is not JSON/,
     );
     await expect(load(file(`${record(0)}\n{"context": "x", "choices": [], "label": 0}`))).rejects.toThrow(
-      /^data\.jsonl:2: the question has no choices$/,
+      /\/data\.jsonl:2: the question has no choices$/,
     );
     // A bad line outside the selection is not examined.
     expect(await ids(file(`${record(0)}\nnonsense\n`), { limit: 1 })).toEqual([0]);
