@@ -33,7 +33,7 @@ export type Prefixes = (typeof PREFIXES)[number];
 export interface Amount {
   readonly done: number;
   readonly total: number;
-  readonly unit: 'kernels' | 'bytes' | 'tokens' | 'texts' | 'matrices';
+  readonly unit: 'kernels' | 'bytes' | 'tokens' | 'matrices';
 }
 
 /** Reports an amount as the progress of the current step. */

@@ -7,13 +7,14 @@ import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
 import { readGenerationConfig, type GenerationConfig } from '../../models/generationConfig.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { Phases } from '../phases.js';
-import { stepTo, type LoadRequest, type Ui } from '../requests.js';
+import type { LoadRequest, Ui } from '../requests.js';
 import { cacheBytesOf, compileWithCache } from './cacheSize.js';
 import { mayFeed } from '../targets/index.js';
 import { continuationsOf, continueAll, type ContinueListener, type PromptResult } from './continueAll.js';
 import { Continuer } from './continuation.js';
 import { beginLoading } from './loadModel.js';
 import { checkBiases, demandOf, tokenisePrompts } from './promptTokens.js';
+import { TextProgress } from './textProgress.js';
 
 export interface GenerateRequest extends LoadRequest, GenerateOptions {
   readonly prompts: readonly NamedPrompt[];
@@ -58,7 +59,10 @@ export async function generate(
   try {
     ui.phase('generate', prompts.length === 1 ? undefined : `${prompts.length} prompts`);
     const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);
-    const progress = new GenerateProgress(prompts.length, several * maxNewTokens, ui);
+    const progress = new TextProgress(
+      prompts.map(() => several * maxNewTokens),
+      ui,
+    );
     const started = performance.now();
     const results = await continueAll(continuer, prompts, request, {
       onPiece: (index, piece, sample) => {
@@ -87,36 +91,4 @@ const SUGGESTED = ['temperature', 'topK', 'topP', 'minP', 'repetitionPenalty', '
 export function noteSuggestion({ suggested }: GenerationConfig, options: GenerateOptions, ui: Pick<Ui, 'note'>): void {
   if (suggested !== undefined && SUGGESTED.every((field) => options[field] === undefined))
     ui.note(`generation_config.json suggests ${suggested}; nothing of it is applied unless it is given`);
-}
-
-/** Tokens of all that can still come. A prompt that ends early lowers it. */
-class GenerateProgress {
-  private done = 0;
-  private total: number;
-  private readonly most: number;
-  private readonly ui: Ui;
-  private readonly ofPrompt = new Map<number, number>();
-
-  /** `most`: tokens of all continuations of a prompt. */
-  constructor(prompts: number, most: number, ui: Ui) {
-    this.most = most;
-    this.total = prompts * most;
-    this.ui = ui;
-  }
-
-  add(index: number): void {
-    this.done++;
-    this.ofPrompt.set(index, (this.ofPrompt.get(index) ?? 0) + 1);
-    this.tell();
-  }
-
-  end(index: number): void {
-    this.total -= this.most - (this.ofPrompt.get(index) ?? 0);
-    this.ofPrompt.delete(index);
-    this.tell();
-  }
-
-  private tell(): void {
-    stepTo(this.ui, { done: this.done, total: this.total, unit: 'tokens' });
-  }
 }

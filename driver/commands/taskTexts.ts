@@ -9,8 +9,9 @@ import { UserError } from '../../errors.js';
 import { GenerateError } from '../../generate/request.js';
 import { generationOf, type Generation } from '../../tasks/requests/drawing.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
-import { stepTo, type Ui } from '../requests.js';
+import type { Ui } from '../requests.js';
 import type { Continuer } from './continuation.js';
+import { TextProgress } from './textProgress.js';
 
 /** A prompt that is to be continued. */
 export interface TextPrompt {
@@ -158,13 +159,18 @@ export async function writeTexts(
     return false;
   });
   // Neighbours begin alike: what they share is found in pages.
-  const entries = left.values();
+  const progress = new TextProgress(
+    left.map(({ texts: n, generation }) => n * generation.maxNewTokens),
+    ui,
+  );
+  const entries = left.entries();
   const lane = async (): Promise<void> => {
-    for (const { number, request, where, tokens, texts: n, seed, generation } of entries) {
+    for (const [prompt, { number, request, where, tokens, texts: n, seed, generation }] of entries) {
       if (signal?.aborted === true) return;
       const { drawing, ...limits } = generation;
       const drawn = drawing === undefined ? {} : { ...drawing, seed, n };
-      const outcomes = await continuer.continue(tokens, { ...limits, ...drawn, signal });
+      const onPiece = (): void => progress.add(prompt);
+      const outcomes = await continuer.continue(tokens, { ...limits, ...drawn, onPiece, signal });
       const found: string[] = [];
       for (const outcome of outcomes) {
         if (outcome instanceof GenerateError) throw new UserError(`${where}: ${outcome.message}`);
@@ -174,7 +180,8 @@ export async function writeTexts(
       }
       keep(number, request, found);
       for (const [sample, text] of found.entries()) journal?.append({ number, request, sample, text });
-      stepTo(ui, { done: ++done, total: left.length, unit: 'texts' });
+      progress.end(prompt);
+      done++;
     }
   };
   await Promise.all(Array.from({ length: Math.min(MOST_AT_ONCE, left.length) }, lane));
