@@ -34,5 +34,9 @@ async function list({ commands, io }: Context, word: string, flags: Flags): Prom
   if (isSet(flags, 'json')) return printJson(io, { ...found, unreadable });
   const rows = Object.entries(found).flatMap(([kind, names]) => names.map((name) => [kind.slice(0, -1), name]));
   printText(io, `${[...textTable(rows), `${rows.length} names`].join('\n')}\n`);
+  if (rows.length === 0)
+    io.stderr.write(
+      'note: tasks that are not built in are files of lm-evaluation-harness: --include_path lm_eval/tasks lists them\n',
+    );
   for (const problem of unreadable) io.stderr.write(printable(`note: not readable: ${problem}\n`));
 }

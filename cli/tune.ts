@@ -4,6 +4,7 @@ import { isArtifact } from '../driver/names.js';
 import type { TuneResult } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
 import { count, duration } from '../system/format.js';
+import { kindAt } from '../system/read.js';
 import { quoteForShell } from '../system/shell.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, seconds, text, threads, type Flags } from './options.js';
@@ -63,6 +64,11 @@ export function addTune(program: Command, context: Context): void {
 async function tune(context: Context, artifact: string, flags: Flags): Promise<void> {
   const { io, commands } = context;
   const budgetSeconds = seconds('--budget', text(flags, 'budget') ?? '5m');
+  if (kindAt(artifact) === undefined)
+    throw new UsageError(
+      `${artifact}: there is no such folder`,
+      `make the artifact: tilewright compile CHECKPOINT -o ${quoteForShell(artifact)}`,
+    );
   if (!isArtifact(artifact))
     throw new UsageError(
       `${artifact}: is not an artifact folder`,
