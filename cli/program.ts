@@ -166,8 +166,6 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   compare: 'tilewright compare results-16bit results-fp8',
   merge: 'tilewright merge shards --out results',
   report: 'tilewright report results -o report.html',
-  merge: 'tilewright merge shards --out results',
-  explore: 'tilewright explore models/demo',
   tune: 'tilewright tune demo.tw --budget 30s',
   inspect: 'tilewright inspect models/demo',
   explore: 'tilewright explore models/demo -o explore.html',
