@@ -1,42 +1,16 @@
 /**
- * Races in the shared memory of generated CUDA kernels, searched without a GPU (test/support/cudaWarp/races.cc): every
+ * Races in the shared memory of contractions on GPUs, searched without a GPU (test/support/cudaWarp/races.cc): every
  * two accesses of different threads, of which one writes, are ordered by a barrier. Beside each kernel, the same kernel
  * with a barrier less, which must be reported.
  */
 import { describe, expect, it } from 'vitest';
 import { defaultCudaSchedule, isLegalCuda } from '../../codegen/cuda/index.js';
-import type { ClusterSize, CudaAttentionSchedule, CudaGemmSchedule } from '../../ir/cuda.js';
+import type { CudaGemmSchedule } from '../../ir/cuda.js';
 import { scoringBucket } from '../../ir/scoring.js';
-import { emulate, type AttentionData } from '../codegen/cuda/attentionHarness.js';
 import { emulateLayerGemm } from '../codegen/cuda/emulateLayerGemm.js';
-import { pathSchedule, PathWorld } from '../codegen/cuda/pathCases.js';
-import { LONG, pathShape } from '../codegen/cuda/pathSchedules.js';
 import { layerGemm, type LayerGemm } from '../codegen/cuda/wgmmaKernels.js';
-import { cannotWatch, takeRaces, watchRaces } from '../support/cudaWarp/compile.js';
-
-const reason = cannotWatch();
-if (reason === undefined) watchRaces();
-else console.warn(`SKIPPED: ${reason}, so no kernel was searched for races.`);
-
-/** What is replaced in a kernel's text, and by what. */
-type Change = readonly [text: string, by: string];
-
-/** Makes changes, each of which must find its text. */
-const changed = (source: string, changes: readonly Change[]): string =>
-  changes.reduce((text, [from, to]) => {
-    expect(text).toContain(from);
-    return text.replace(from, to);
-  }, source);
-
-/** Races of a broken kernel, which may also wait for ever and give wrong values. */
-function racesOfBroken(changes: readonly Change[], run: (mutate: (text: string) => string) => unknown): string {
-  try {
-    run((source) => changed(source, changes));
-  } catch (error) {
-    if (!/threads.* wait for each other/.test(String(error))) throw error;
-  }
-  return takeRaces().join('\n');
-}
+import { takeRaces } from '../support/cudaWarp/compile.js';
+import { changed, racesOfBroken, reason, type Change } from './raceSearch.js';
 
 const H100 = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
 const GEMMS: readonly LayerGemm[] = ['qkv', 'o', 'gateUp', 'down'];
@@ -184,105 +158,5 @@ describe.skipIf(reason !== undefined)('other contractions by tensor cores', () =
     expect(isLegalCuda(each.kernel, each.module, schedule, H100)).toBe(true);
     emulateLayerGemm(each, 150, schedule);
     expect(takeRaces()).toEqual([]);
-  });
-});
-
-describe.skipIf(reason !== undefined)('attention of one query a block', () => {
-  const decode = (cluster?: ClusterSize, teams?: number): CudaAttentionSchedule => ({
-    ...pathSchedule('mma', 1),
-    ...(cluster === undefined ? {} : { cluster }),
-    ...(teams === undefined ? {} : { teams }),
-  });
-  const callOf = (world: PathWorld): AttentionData =>
-    world.call(
-      world.lengths.map((to, sequence) => ({ sequence, from: to - 1, to })),
-      { placement: 1 },
-    );
-  const CAPACITY = { tokensCapacity: 2048 };
-  const LENGTHS = [700, 300, 129, 1];
-  const ends = callOf(new PathWorld(LONG, LENGTHS, 6));
-  const wide = pathShape(4, 1, 128, 'bf16');
-
-  it.each([
-    ...[decode(), decode(2), decode(4, 2), decode(8), decode(undefined, 4)].map((plan) => ({ s: LONG, plan })),
-    ...[decode(4), decode(2, 2)].map((plan) => ({ s: wide, plan })),
-    ...[LONG, wide].map((s) => ({ s, plan: { ...decode(), lone: 8 } as const })),
-  ])(
-    'has no race: head dimension $s.headDim, cluster $plan.cluster, teams $plan.teams, lone $plan.lone',
-    ({ s, plan }) => {
-      for (const backwards of [false, true]) {
-        emulate(s, plan, s === LONG ? ends : callOf(new PathWorld(s, LENGTHS, 6)), { ...CAPACITY, backwards });
-        expect(takeRaces()).toEqual([]);
-      }
-    },
-  );
-
-  const WAIT = 'if (round > 0) tw_cluster_wait();';
-  const MEETING = 'tw_cluster_arrive();\n    tw_cluster_wait();';
-  it.each<readonly [what: string, plan: CudaAttentionSchedule, changes: readonly Change[]]>([
-    ['the maxima of other warps', decode(), [['meet();  /* The maxima of all warps are there. */', '']]],
-    ['the maxima of other warps of a team', decode(2, 2), [['meet();  /* The maxima of all warps are there. */', '']]],
-    ['the weights of others', decode(), [['meet();  /* The weights and the values of all warps are there. */', '']]],
-    ['that values are still read', decode(), [['meet();  /* The values have been read. */', '']]],
-    ['that its lanes still read keys', decode(), [["__syncwarp();  /* The warp's keys have been read. */", '']]],
-    ['to wait for keys', decode(), [['      tw_cp_async_wait<1>();\n      __syncwarp();', '      __syncwarp();']]],
-    ['to wait for values', decode(), [['      tw_cp_async_wait<1>();\n      meet();', '      meet();']]],
-    ['that teams still read', decode(undefined, 4), [['if (round > 0) __syncthreads();', '']]],
-    [
-      'that blocks still read',
-      decode(4),
-      [
-        [WAIT, ''],
-        [MEETING, `${WAIT}\n    ${MEETING}`],
-      ],
-    ],
-    ['the partial results of other blocks', decode(4), [[MEETING, '__syncthreads();']]],
-  ])('is reported when it forgets %s', (_, plan, changes) => {
-    expect(racesOfBroken(changes, (mutate) => emulate(LONG, plan, ends, { ...CAPACITY, mutate }))).not.toBe('');
-  });
-});
-
-describe.skipIf(reason !== undefined)('attention by warpgroup products', () => {
-  const s = pathShape(4, 1, 64, 'bf16');
-  const plan: CudaAttentionSchedule = { kind: 'attention', skeleton: 'wgmma', queries: 32, keys: 32 };
-  const OPTIONS = { tokensCapacity: 2048 };
-  // Several tiles of queries, whose blocks go through them one after another, and lists of several chunks, whose rows
-  // follow each other or lie anywhere.
-  const world = new PathWorld(s, [300, 150, 40], 3);
-  const [boxed, data] = [0, 1].map((placement) => world.call(world.whole, { placement })) as [
-    AttentionData,
-    AttentionData,
-  ];
-
-  it('has no race', () => {
-    for (const backwards of [false, true]) {
-      for (const each of [boxed, data]) emulate(s, plan, each, { ...OPTIONS, backwards });
-      expect(takeRaces()).toEqual([]);
-    }
-  });
-
-  it.each<readonly [what: string, changes: readonly Change[]]>([
-    ['that queries are still read', [['tw_bar_wait(queries_empty + 8 * side, round ^ 1);', '']]],
-    [
-      'that others that load still read what is known of a tile',
-      [
-        ['CONSUMERS / LANES + 3', 'CONSUMERS / LANES'],
-        ['__syncwarp();\n      if (lane == 0) tw_bar_arrive(queries_empty + 8 * side);', ''],
-      ],
-    ],
-    ['that keys and values are still read', [['tw_bar_wait(empty + 8 * slot, parity_of(loaded) ^ 1);', '']]],
-    ['to wait for what is known of queries', [['tw_bar_wait(queries_known + 8 * side, round);\n    /*', '/*']]],
-    ['to wait until keys are wanted', [['tw_bar_wait(keys_wanted + 8 * slot, parities >> slot & 1);', '']]],
-    ['to wait for queries', [['tw_bar_wait(queries_full + 8 * side, round);', '']]],
-    ['to wait for values', [['await(values_full, before);', '']]],
-    ['that lanes still write positions', [['__syncwarp();  /* Tokens and positions are there. */', '']]],
-    ['that lanes still read rows of keys', [['__syncwarp();  /* The rows have been read. */', '']]],
-  ])('is reported when it forgets %s', (_, changes) => {
-    expect(racesOfBroken(changes, (mutate) => emulate(s, plan, data, { ...OPTIONS, mutate }))).not.toBe('');
-  });
-
-  it('is reported when boxes forget that keys and values are still read', () => {
-    const changes = [['tw_bar_wait(empty + 8 * slot, parity_of(loaded) ^ 1);', '']] as const;
-    expect(racesOfBroken(changes, (mutate) => emulate(s, plan, boxed, { ...OPTIONS, mutate }))).not.toBe('');
   });
 });
