@@ -15,8 +15,7 @@ const filesIn = (folder: string, pattern: string): string[] =>
 
 /**
  * The files that a name stands for if it is a path: one `.yaml` file, those that a pattern in its last part matches, or
- * all of a folder. Undefined for a name that is no path. Throws UserError if there is no such file or
- * folder.
+ * all of a folder. Undefined for a name that is no path. Throws UserError if there is no such file or folder.
  */
 export function filesNamed(name: string): readonly string[] | undefined {
   const path = resolve(name);
