@@ -1,12 +1,21 @@
 /** The results tables for people: Markdown, in the public harness's columns and order. */
-import { isRecord } from '../system/json.js';
+import { clipped, isGiven, isRecord } from '../system/json.js';
 
 type Block = Readonly<Record<string, unknown>>;
 const RIGHT_ALIGNED: ReadonlySet<string> = new Set(['Version', 'n-shot', 'Value', 'Stderr']);
 const COLUMNS = ['Tasks', 'Version', 'Filter', 'n-shot', 'Metric', '', 'Value', ' ', 'Stderr'] as const;
 
+/** Groups within groups: more than any results have. */
+const MOST_DEPTH = 64;
+
 const blockOf = (value: unknown): Block => (isRecord(value) ? value : {});
-const decimal = (value: unknown): string => (typeof value === 'number' ? value.toFixed(4) : String(value ?? 'N/A'));
+/** A cell is one line of bounded length, whatever a results file holds. */
+const cellOf = (value: unknown, otherwise: string): string =>
+  clipped(typeof value === 'string' ? value : isGiven(value) ? JSON.stringify(value) : otherwise).replace(
+    /[\p{Cc}\u2028\u2029]/gu,
+    '·',
+  );
+const decimal = (value: unknown): string => (typeof value === 'number' ? value.toFixed(4) : cellOf(value, 'N/A'));
 
 interface Place {
   readonly name: string;
@@ -17,11 +26,11 @@ interface Place {
 function places(shown: Block, subtasks: Block): readonly Place[] {
   const membersOf = (name: string): readonly string[] => {
     const members = Object.hasOwn(subtasks, name) ? subtasks[name] : undefined;
-    return Array.isArray(members) ? (members as unknown[]).map(String).sort() : [];
+    return Array.isArray(members) ? members.filter((member) => typeof member === 'string').sort() : [];
   };
   const seen = new Set<string>();
   const visit = (name: string, depth: number): readonly Place[] => {
-    if (seen.has(name)) return [];
+    if (seen.has(name) || depth > MOST_DEPTH) return [];
     seen.add(name);
     const within = membersOf(name).flatMap((member) => visit(member, depth + 1));
     return Object.hasOwn(shown, name) ? [{ name, depth }, ...within] : within;
@@ -38,7 +47,7 @@ function rowsOf({ name, depth }: Place, block: Block, results: Block): string[][
     const found = blockOf(results[field]);
     return Object.hasOwn(found, name) ? found[name] : undefined;
   };
-  const alias = `${depth > 0 ? `${' '.repeat(depth)}- ` : ''}${String(block['alias'] ?? name)}`;
+  const alias = `${depth > 0 ? `${' '.repeat(depth)}- ` : ''}${cellOf(block['alias'], cellOf(name, ''))}`;
   const better = blockOf(of('higher_is_better'));
   const keys = Object.keys(block).filter((key) => /^.+?(?<!_stderr),./s.test(key));
   return keys.sort().map((key, i) => {
@@ -46,10 +55,10 @@ function rowsOf({ name, depth }: Place, block: Block, results: Block): string[][
     const isBetter = better[metric];
     return [
       i === 0 ? alias : '',
-      i === 0 ? String(of('versions') ?? 'N/A') : '',
-      filter,
-      String(of('n-shot') ?? ''),
-      metric,
+      i === 0 ? cellOf(of('versions'), 'N/A') : '',
+      cellOf(filter, ''),
+      cellOf(of('n-shot'), ''),
+      cellOf(metric, ''),
       typeof isBetter === 'boolean' ? (isBetter ? '↑' : '↓') : '',
       decimal(block[key]),
       '±',
@@ -75,7 +84,9 @@ export function formatTable(results: Block): string {
 /** `first`: the heading of the first column; the others are fixed. */
 function printRows(first: string, rows: readonly (readonly string[])[]): string {
   const columns = [first, ...COLUMNS.slice(1)];
-  const widths = columns.map((name, i) => Math.max(name.trim().length, 3, ...rows.map((row) => row[i]?.length ?? 0)));
+  const widths = columns.map((name, i) =>
+    rows.reduce((most, row) => Math.max(most, row[i]?.length ?? 0), Math.max(name.trim().length, 3)),
+  );
   const padded = (cell: string, i: number): string =>
     RIGHT_ALIGNED.has(columns[i] ?? '') ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0);
   const print = (cells: readonly string[]): string => `|${cells.map(padded).join('|')}|`;

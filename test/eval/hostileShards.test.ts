@@ -6,6 +6,7 @@ import { afterAll, expect, test } from 'vitest';
 import { UserError } from '../../errors.js';
 import { mergeTasks } from '../../eval/harness/merge.js';
 import { mergeShards } from '../../eval/merge.js';
+import { formatTable } from '../../eval/table.js';
 import { writeShards } from '../support/shardFolders.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'tilewright-shards-'));
@@ -90,4 +91,28 @@ test.each([
   const merge = () => mergeTasks([folder], join(scratch, 'merged'));
   expect(merge).toThrow(UserError);
   expect(merge).toThrow(message);
+});
+
+/** Groups of which each holds the next. */
+const chain = (length: number): Record<string, string[]> =>
+  Object.fromEntries(Array.from({ length }, (_, i) => [`group${i}`, [`group${i + 1}`]]));
+
+test.each([
+  ['a version that is an object', { versions: { one: { toString: 1 } } }, '|one  |{"toString":1}|none  |'],
+  ['shots that are a list', { 'n-shot': { one: [{ toString: 1 }] } }, '|[{"toString":1}]|acc   |'],
+  ['a name of two lines', { results: { one: { alias: 'o\nne', 'acc,none': 0.5 } } }, '|o·ne |'],
+  ['a figure that is an object', { results: { one: { 'acc,none': { valueOf: 1 } } } }, '|{"valueOf":1}|'],
+  ['groups far within groups', { group_subtasks: chain(20_000) }, '|one  |'],
+  ['members that are no names', { group_subtasks: { all: [{ toString: 1 }, 'one'] } }, '| - one|'],
+])('a table has a row in one line for %s', (_, content, row) => {
+  const table = formatTable({ ...TASKS, results: { one: { alias: 'one', 'acc,none': 0.5 } }, ...content });
+  expect(table).toContain(row);
+  expect(table.split('\n')).toHaveLength(3);
+});
+
+test('a table has many rows, and cells of bounded length', () => {
+  const many = Object.fromEntries(Array.from({ length: 130_000 }, (_, i) => [`m${i},none`, 1]));
+  expect(formatTable({ ...TASKS, results: { one: many } }).split('\n')).toHaveLength(130_002);
+  const alias = 'x'.repeat(1 << 20);
+  expect(formatTable({ ...TASKS, results: { one: { alias, 'acc,none': 1 } } }).length).toBeLessThan(2000);
 });
