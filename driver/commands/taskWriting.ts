@@ -6,6 +6,7 @@ import type { GeneratorCounts } from '../../generate/generator.js';
 import { readGenerationConfig } from '../../models/generationConfig.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
+import { prepareOutput } from '../../system/write.js';
 import { SEEDS, type Seeds } from '../../tasks/requests/seeds.js';
 import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
 import { Continuer } from './continuation.js';
@@ -49,7 +50,9 @@ async function openJournal({
     ...(draws ? { seed: seedsOf(request).torch } : {}),
   };
   const name = `texts_${task.name}_${sha256.slice(0, 8)}.jsonl`;
-  return new TextJournal(join(resultsFolder(output, modelName, request.shard), name), identity, resume);
+  const folder = resultsFolder(output, modelName, request.shard);
+  prepareOutput(folder);
+  return new TextJournal(join(folder, name), identity, resume);
 }
 
 /** Throws Interrupted once the signal is aborted; what is written by then is in the journal. */

@@ -103,6 +103,13 @@ describe.skipIf(!isBuilt)('tasks in windows', () => {
     expect(failure(await tilewright(['merge', parts, '--out', out])).error).toMatch(/does not hold the samples/);
   });
 
+  test('that only write texts are merged from shards', async () => {
+    const [parts, out] = [temporaryFolder(), temporaryFolder()];
+    for (const shard of ['1/2', '2/2']) success(await run(parts, undefined, '--tasks', 'texts', '--shard', shard));
+    success(await tilewright(['merge', parts, '--out', out]));
+    expect(samplesOf(out)).toEqual({ texts: samplesOf(whole)['texts'] });
+  });
+
   test('keep what is finished when a later one cannot be read, and go on with it', async () => {
     const out = temporaryFolder();
     const file = join(tasks, 'second.jsonl');
