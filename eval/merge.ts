@@ -15,7 +15,7 @@ import {
   type WrittenResults,
 } from './results.js';
 import { chooseDocs, countDocs, parseDocs } from './selection.js';
-import { shardName } from './shard.js';
+import { MERGE_AGAIN, shardName } from './shard.js';
 import {
   findShardFolders,
   hasJournal,
@@ -230,7 +230,7 @@ export function mergeShards(request: MergeRequest): Merged {
       header,
       samples.map(({ line }) => line),
       () => results,
-      'Free some space, or give another --out, and merge again',
+      MERGE_AGAIN,
     ),
     shards: parts.length,
     questions: samples.length,

@@ -22,6 +22,9 @@ export interface Shard {
 /** Limit on shards: more than any cluster starts for one question set. */
 export const MAX_SHARDS = 10_000;
 
+/** What to do where the results of a merge cannot be written. */
+export const MERGE_AGAIN = 'Free some space, or give another --out, and merge again';
+
 export const shardName = ({ index, count }: Shard): string => `${index}/${count}`;
 
 const folderName = ({ index, count }: Shard): string => `shard-${index}-of-${count}`;

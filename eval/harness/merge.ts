@@ -23,7 +23,7 @@ import {
   type Throughput,
   type WrittenResults,
 } from '../results.js';
-import { resultsFolder, shardName } from '../shard.js';
+import { MERGE_AGAIN, resultsFolder, shardName } from '../shard.js';
 import { count, duration, time } from '../shardNumbers.js';
 import { countedFigures, figures, type Block } from './results.js';
 import { SampleReader, type SampleLine } from './sampleReader.js';
@@ -196,7 +196,7 @@ function mergeTask(name: string, parts: readonly Part[], path: string): MergedTa
     for (const reader of readers) reader.check();
   }
   try {
-    writeAtomically(path, lines());
+    writeAtomically(path, lines(), MERGE_AGAIN);
   } finally {
     for (const reader of readers) reader.close();
   }
@@ -285,7 +285,7 @@ export function mergeTasks(
     ...(texts === undefined ? {} : { generation: texts }),
   };
   const resultsPath = join(folder, resultsName(date));
-  writeAtomically(resultsPath, [`${JSON.stringify(results, null, 2)}\n`]);
+  writeAtomically(resultsPath, [`${JSON.stringify(results, null, 2)}\n`], MERGE_AGAIN);
   const samplesPath = join(folder, samplesName(names.length === 1 ? names[0]! : '*', date));
   return {
     results: results as unknown as Results,

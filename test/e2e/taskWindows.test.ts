@@ -1,5 +1,5 @@
 /** Runs of tasks in windows of documents: the same samples whatever the window, and what is finished is kept. */
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { writeCheckpoint } from './smallModel.js';
@@ -108,6 +108,13 @@ describe.skipIf(!isBuilt)('tasks in windows', () => {
     for (const shard of ['1/2', '2/2']) success(await run(parts, undefined, '--tasks', 'texts', '--shard', shard));
     success(await tilewright(['merge', parts, '--out', out]));
     expect(samplesOf(out)).toEqual({ texts: samplesOf(whole)['texts'] });
+
+    const [samples] = filesOf(out, 'samples');
+    rmSync(samples!);
+    mkdirSync(samples!);
+    const { error, hint } = failure(await tilewright(['merge', parts, '--out', out]));
+    expect(error).toMatch(/samples_texts_.*: it is a folder/);
+    expect(hint).toBe('Free some space, or give another --out, and merge again');
   });
 
   test('keep what is finished when a later one cannot be read, and go on with it', async () => {
