@@ -14,7 +14,7 @@ export function withoutMiddle(text: string, most: number): string {
 }
 
 /** The left margin of a chart, and its axis of rows. */
-export interface NamedRows {
+interface NamedRows {
   readonly marginLeft: number;
   readonly y: {
     readonly domain: readonly string[];
