@@ -19,14 +19,17 @@ function distance(a: string, b: string): number {
   return rows[a.length]![b.length]!;
 }
 
+/** Edits by which a word may be missed. A difference in length takes as many. */
+const mostEdits = (word: string): number => Math.max(1, Math.floor(word.length * 0.4));
+
 /** The known word that `given` most likely means; undefined where all are far off. Words of 100 letters at most. */
 export function nearest(given: string, known: readonly string[]): string | undefined {
   if (given.length > MOST_LETTERS) return undefined;
   const wanted = given.toLowerCase();
   const ranked = known
-    .filter((word) => word.length <= MOST_LETTERS)
+    .filter((word) => word.length <= MOST_LETTERS && Math.abs(word.length - given.length) <= mostEdits(word))
     .map((word) => ({ word, edits: distance(wanted, word.toLowerCase()) }))
     .sort((a, b) => a.edits - b.edits);
   const [best] = ranked;
-  return best !== undefined && best.edits <= Math.max(1, Math.floor(best.word.length * 0.4)) ? best.word : undefined;
+  return best !== undefined && best.edits <= mostEdits(best.word) ? best.word : undefined;
 }
