@@ -159,7 +159,7 @@ export function* planTreesInParts(
   let tokensWithoutSharing = 0;
   for (const [index, question] of questions.entries()) {
     const { continuations } = question;
-    // Of an empty text nothing is computed.
+    // An empty text needs no computation.
     if (continuations.length === 0) continue;
     const paths = continuations.map((continuation, choice): Path => ({
       question: index,

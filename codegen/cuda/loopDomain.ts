@@ -191,9 +191,9 @@ function narrowStage(
   );
   const adds = outputs.flatMap((output, i) => {
     if (output.kind !== 'rowSum') return [];
-    const most = rowMaxName(maxima.indexOf(output));
-    if (maxima.includes(output)) return [`${most} = tw_max(${most}, ${values[i]![0]!});`];
-    return [`s${sums.indexOf(output)} = ${values[i]![0]!};`];
+    const place = maxima.indexOf(output);
+    if (place < 0) return [`s${sums.indexOf(output)} = ${values[i]![0]!};`];
+    return [`${rowMaxName(place)} = tw_max(${rowMaxName(place)}, ${values[i]![0]!});`];
   });
   const closes = sums.flatMap(({ buffer, by }, i) => [
     `s${i} = ${by === 'max' ? 'tw_block_max' : 'tw_block_sum'}(s${i}, ${ROW_SUM_BLOCK});`,

@@ -146,6 +146,6 @@ export function readFilters(list: Value, where: string): readonly Filter[] {
     );
     return { name, leavesList, apply };
   });
-  // Of filters with one name, the last counts.
+  // Where several filters have the same name, the last one is used.
   return [...new Map(filters.map((filter) => [filter.name, filter])).values()];
 }

@@ -61,6 +61,7 @@ export const blockFunctions = (outputs: readonly Output[], operands: CudaOperand
   );
 };
 
+/** Whether `output` is the largest value of a whole row, by the buffer that it is written to. */
 export const isRowMaxOf = (output: Output, operands: CudaOperands): boolean =>
   isRowMax(output, operands.get(output.buffer).columns);
 
@@ -177,8 +178,9 @@ export function lanePrograms(options: LaneOptions, operands: CudaOperands): Lane
   const maxima = sums.filter((output) => isRowMaxOf(output, operands));
   const closing = (output: (typeof sums)[number], i: number): string => {
     const { buffer, by, value } = output;
-    const most = rowMaxName(maxima.indexOf(output));
-    if (maxima.includes(output)) return `${most} = tw_lane_max(${most}, a${i}_, isStored);${markOf(value)}`;
+    const place = maxima.indexOf(output);
+    if (place >= 0)
+      return `${rowMaxName(place)} = tw_lane_max(${rowMaxName(place)}, a${i}_, isStored);${markOf(value)}`;
     const part = `${placeOf(operands.get(buffer), operands)} / ${ROW_SUM_BLOCK}`;
     return `tw_store_block_${by ?? 'sum'}(${part}, a${i}_, lane, isStored);${markOf(value)}`;
   };
