@@ -7,7 +7,7 @@ import { groupWidth } from '../../../ir/groupSums.js';
 import type { Output, Segment } from '../../../ir/kernel.js';
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Access, Scalar } from '../../../ir/scalar.js';
-import { printScalar } from '../../../ir/scalar.js';
+import { operands as childrenOf, printScalar } from '../../../ir/scalar.js';
 import type { CudaOperands, Operand } from './operands.js';
 import { CUDA_TYPES, leastCommonMultiple } from './operands.js';
 import type { Site } from './scalarPrinter.js';
@@ -25,6 +25,11 @@ export interface RowPrologue {
    * scalars.
    */
   readonly text: (row: string, to: string, depth: number) => string;
+  /**
+   * The same for threads with a row each, which write for themselves. Undefined where a row's parts are added up or
+   * compared: that takes a warp.
+   */
+  readonly ofThread: RowPrologue['text'] | undefined;
   /** The `given` of a Fragment or RowScope. `from` is a C expression (const float *) of the row's floats. */
   readonly given: (from: string) => ReadonlyMap<string, string>;
 }
@@ -32,17 +37,29 @@ export interface RowPrologue {
 /** The values that `programs` compute from the row alone and from memory: 1/rms from row sums, row scales. */
 export function rowPrologue(programs: readonly Scalar[], operands: CudaOperands): RowPrologue {
   const scalars = rowScalars(programs, operands);
-  const text = (row: string, to: string, depth: number): string => {
-    if (scalars.length === 0) return '';
-    const scope = new RowScope(operands, row, 'y');
-    const body = new Body(scope, 'z');
-    const stores = scalars.map(
-      (s, i) => `(${to})[${i}] = ${body.floats(s, { id: 'row', column: '0', lanes: 1 })[0]!};`,
-    );
-    return indent(block('', [...scope.lines, ...body.lines, ...guarded('threadIdx.x % 32 == 0', stores)]), depth);
+  const textWhere =
+    (condition: string | undefined): RowPrologue['text'] =>
+    (row, to, depth) => {
+      if (scalars.length === 0) return '';
+      const scope = new RowScope(operands, row, 'y');
+      const body = new Body(scope, 'z');
+      const stores = scalars.map(
+        (s, i) => `(${to})[${i}] = ${body.floats(s, { id: 'row', column: '0', lanes: 1 })[0]!};`,
+      );
+      return indent(block('', [...scope.lines, ...body.lines, ...guarded(condition, stores)]), depth);
+    };
+  return {
+    scalars,
+    text: textWhere('threadIdx.x % 32 == 0'),
+    ofThread: scalars.some((s) => readsManyParts(s, operands)) ? undefined : textWhere(undefined),
+    given: (from) => new Map(scalars.map((s, i) => [printScalar(s), `(${from})[${i}]`])),
   };
-  return { scalars, text, given: (from) => new Map(scalars.map((s, i) => [printScalar(s), `(${from})[${i}]`])) };
 }
+
+/** Whether a row value is made of more than one number of a buffer's row. */
+const readsManyParts = (s: Scalar, operands: CudaOperands): boolean =>
+  (s.op === 'rowSum' && operands.get(s.buffer).columns !== 1) ||
+  childrenOf(s).some((child) => readsManyParts(child, operands));
 
 /** The programs of all segments of a kernel: the argument of rowPrologue. */
 export const programsOf = (segments: readonly Pick<Segment, 'outputs'>[]): Scalar[] =>

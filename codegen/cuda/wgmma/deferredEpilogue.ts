@@ -5,11 +5,13 @@
  * writes. Tiles stay as wide as cooperative ones.
  */
 import { render } from '../text/templates.js';
-import { HALF_BYTES, loadHandoffText, storeHandoffText } from './handoff.js';
+import { indent } from '../text/statements.js';
+import { declareHandoff, HALF_BYTES, loadHandoffText, storeHandoffText } from './handoff.js';
 import { CONSUMER_WARPS } from './instruction.js';
 import type { ColumnValueTexts } from './columnValues.js';
 import { finishTexts } from './finishTexts.js';
 import type { WgmmaContext, WgmmaOptions } from './options.js';
+import type { RowTurns } from './rowValues.js';
 
 /** A segment's column tiles, its weight's tensor map, and its epilogue for one half of a warp's rows. */
 export interface SegmentText {
@@ -20,6 +22,8 @@ export interface SegmentText {
   readonly ofExpert: string;
   readonly isOnlyOrLast: boolean;
   readonly epilogue: string;
+  /** See EpilogueText. */
+  readonly ahead: string | undefined;
 }
 
 /**
@@ -34,19 +38,20 @@ export const NOT_DEFERRED: DeferredTexts = { deferredEpilogue: '', storeHandoff:
 export function deferredTexts(
   context: WgmmaContext,
   segments: readonly SegmentText[],
-  kept: ColumnValueTexts & { readonly rowValueCode: string },
+  kept: ColumnValueTexts & RowTurns & { readonly rowValueCode: string },
 ): DeferredTexts {
   const { options } = context;
   const finish = finishTexts(context);
   const epilogue = handoffEpilogueText(options, segments, options.tn);
   return {
     storeHandoff: storeHandoffText(options.tn, options.wn, 4),
-    consumerEpilogue: consumerText(options, 'ownTile', epilogue) + finish.storedFinal,
+    consumerEpilogue: consumerText(options, 'ownTile', loadsAheadOf(segments) + epilogue) + finish.storedFinal,
     deferredEpilogue: render('wgmmaDeferred', {
       ...options,
       ...finish,
       hasFinish: context.finish !== undefined,
       epilogue,
+      loadsAhead: loadsAheadOf(segments),
       ...kept,
       epilogueThreads: 32 * options.epilogueWarps,
       units: 2 * CONSUMER_WARPS,
@@ -73,8 +78,11 @@ const handoffEpilogueText = (options: WgmmaOptions, segments: readonly SegmentTe
     segments,
     isRemainder: columns !== options.tn,
     halfBytes: HALF_BYTES,
-    loadHandoff: loadHandoffText(columns, 6),
+    loadHandoff: loadsAheadOf(segments) === '' ? loadHandoffText(columns, 6) : indent([declareHandoff(columns)], 6),
   });
+
+/** Only kernels of one segment load ahead. */
+const loadsAheadOf = (segments: readonly SegmentText[]): string => segments[0]!.ahead ?? '';
 
 const consumerText = (options: WgmmaOptions, tile: string, epilogue: string): string =>
   render('wgmmaConsumerEpilogue', { ...options, tile, epilogue });

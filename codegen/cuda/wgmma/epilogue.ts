@@ -13,6 +13,7 @@ import { RowScope } from '../text/scalarPrinter.js';
 import { indent } from '../text/statements.js';
 import { columnValue } from './columnValues.js';
 import { elementLoads } from './elementLoads.js';
+import { AHEAD_GROUPS, firstLoads, loadsAhead, takeBatch } from './loadsAhead.js';
 import { forgetProducts, handoffProduct } from './handoff.js';
 import type { WgmmaLayout } from './layout.js';
 import type { WgmmaContext } from './options.js';
@@ -47,6 +48,8 @@ interface Context extends VectorContext {
   readonly given: ReadonlyMap<string, string>;
   /** Buffers that programs read at the element itself. */
   readonly loads: readonly Operand[];
+  /** Statements at the beginning of a batch whose loads were begun ahead; undefined if it begins them. */
+  readonly takes: readonly string[] | undefined;
   /** Buffers of row sums that quads store four blocks at a time. */
   readonly sums: readonly Operand[];
   /** C expression of a column value in shared memory, at a group of 8 columns of the tile; see columnValue. */
@@ -57,12 +60,24 @@ interface Context extends VectorContext {
   readonly groups: GroupValues | undefined;
 }
 
+/** The statements of an epilogue. */
+export interface EpilogueText {
+  /** For a row. */
+  readonly epilogue: string;
+  /** Before the first row of a deferred epilogue, if it loads ahead; it then finds its products itself. */
+  readonly ahead: string | undefined;
+}
+
 /**
  * Statements for row `row` of a tile of `tn` columns. `m` is the 64-row instruction, `h` selects the row 8 further;
  * `column0` is the tile's first physical column in the segment; `from` points to the tile's row values. Remainder tiles
  * are narrower than the schedule's tiles but begin at multiples of their columns.
  */
-export function epilogueText({ operands, prologue, options }: WgmmaContext, segment: Segment, tn = options.tn): string {
+export function epilogueText(
+  { operands, prologue, options, segments }: WgmmaContext,
+  segment: Segment,
+  tn = options.tn,
+): EpilogueText {
   const start = options.tn;
   // Only deferred epilogues have remainder tiles, which are one instruction wide.
   const layout: WgmmaLayout = tn === options.tn ? options : { ...options, wn: tn };
@@ -75,35 +90,44 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
   const width = groupWidth(segment.outputs) ?? tn;
   const holdsWholeHeads =
     segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0 && start % segment.pairing.headDim === 0;
+  const access = { segment, operands, isWhole, holdsWholeHeads, isBranched: !layout.isDeferred };
+  const loads = segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [];
+  const ahead =
+    options.mmaType === 'e4m3' &&
+    layout.isDeferred &&
+    layout.epilogueGroups === 0 &&
+    segments.length === 1 &&
+    tn === options.tn
+      ? loadsAhead(access, loads, groups)
+      : undefined;
   const context: Context = {
-    segment,
-    operands,
+    ...access,
     layout,
     given,
     groups: groupValues(segment, scope, {
       ...{ prefix: 'g', count: tn / width, column: 'column0', quad: 'quad', isWhole },
       acc: accumulator(layout, ''),
     }),
-    loads: segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [],
+    loads,
+    takes: ahead === undefined ? undefined : takeBatch(access, ahead, tn, options.rows),
     sums:
       segment.pairing.kind === 'none' && accumulatorsOf(layout) <= MOST_FOR_SUMS
         ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer))
         : [],
-    isWhole,
-    holdsWholeHeads,
     tables: options.mmaType === 'e4m3' && holdsWholeHeads ? tablesOf(segment, operands, layout) : undefined,
-    isBranched: !layout.isDeferred,
     column: (buffer, group, lane) =>
       options.hasColumnValues ? columnValue(segment, operands, start, buffer, group, lane) : undefined,
   };
   const batch = Math.max(
     step,
     Math.floor(
-      (context.loads.length > 0
-        ? loadDepth(context)
-        : segment.pairing.kind === 'rotate' && context.tables === undefined
-          ? Math.max(BATCH, depthOf(layout).rotated)
-          : BATCH) / step,
+      (ahead !== undefined
+        ? AHEAD_GROUPS
+        : context.loads.length > 0
+          ? loadDepth(context)
+          : segment.pairing.kind === 'rotate' && context.tables === undefined
+            ? Math.max(BATCH, depthOf(layout).rotated)
+            : BATCH) / step,
     ) * step,
   );
   const declared = indent(
@@ -115,11 +139,16 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
     ],
     DEPTH,
   );
-  if (groups <= batch)
-    return declared + batchText(context, '0', groups, DEPTH) + indent(lastSums(context, groups), DEPTH);
+  const before =
+    ahead === undefined ? undefined : indent(firstLoads(access, ahead, `place.columnTile * ${tn}`, options.rows), 4);
+  if (groups <= batch && ahead === undefined)
+    return {
+      epilogue: declared + batchText(context, '0', groups, DEPTH) + indent(lastSums(context, groups), DEPTH),
+      ahead: undefined,
+    };
   const whole = Math.floor(groups / batch);
   const rest = groups - whole * batch;
-  return [
+  const epilogue = [
     declared,
     indent(['#pragma unroll', `for (int batch_ = 0; batch_ < ${whole}; batch_++) {`], DEPTH),
     batchText(context, `batch_ * ${batch}`, batch, DEPTH + 1),
@@ -127,6 +156,7 @@ export function epilogueText({ operands, prologue, options }: WgmmaContext, segm
     ...(rest === 0 ? [] : [batchText(context, String(whole * batch), rest, DEPTH)]),
     indent(lastSums(context, groups), DEPTH),
   ].join('');
+  return { epilogue, ahead: before };
 }
 
 /** The tables of a segment's rows, if a thread has registers for their entries. */
@@ -249,7 +279,7 @@ function batchText(context: Context, first: string, count: number, depth: number
   const inner = (lines: readonly string[]): string => indent(lines, depth + 1);
   return [
     indent(['{'], depth),
-    inner([...vectorLoads.lines(), ...vectorStores.declarations()]),
+    inner([...(context.takes ?? vectorLoads.lines()), ...vectorStores.declarations()]),
     ...programs,
     inner(vectorStores.stores()),
     indent(['}'], depth),

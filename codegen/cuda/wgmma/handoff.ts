@@ -9,13 +9,18 @@
  */
 import { indent } from '../text/statements.js';
 
-const GROUPS = 4;
-const CHUNK_BYTES = 1024;
+/** Column groups of a chunk. */
+export const CHUNK_GROUPS = 4;
+export const CHUNK_BYTES = 1024;
+/** Chunks whose lower bits lie together. */
+export const CHUNKS_OF_PART = 4;
 /** Bytes from a row half's part of a chunk to that of the rows 8 further. */
 export const HALF_BYTES = CHUNK_BYTES / 2;
 
-const chunksOf = (tn: number): number => Math.ceil(tn / 8 / GROUPS);
-const lowChunksOf = (tn: number): number => Math.ceil(chunksOf(tn) / 4);
+const chunksOf = (tn: number): number => Math.ceil(tn / 8 / CHUNK_GROUPS);
+const lowChunksOf = (tn: number): number => Math.ceil(chunksOf(tn) / CHUNKS_OF_PART);
+/** Number of the first chunk of lower bits. */
+export const lowChunk = chunksOf;
 
 /** Bytes of a consumer warp's 16 rows of a tile. */
 export const handoffWarpBytes = (tn: number): number => (chunksOf(tn) + lowChunksOf(tn)) * CHUNK_BYTES;
@@ -28,7 +33,7 @@ export function storeHandoffText(tn: number, wn: number, depth: number): string 
   const groups = tn / 8,
     chunks = chunksOf(tn);
   const product = (chunk: number, h: number, i: number): string => {
-    const group = GROUPS * chunk + (i >> 1);
+    const group = CHUNK_GROUPS * chunk + (i >> 1);
     const [block, own] = [Math.floor(group / (wn / 8)), group % (wn / 8)];
     return group < groups ? `acc[${block}][${4 * own + 2 * h + (i & 1)}]` : '0.0f';
   };
@@ -49,16 +54,23 @@ export function storeHandoffText(tn: number, wn: number, depth: number): string 
   return indent(lines, depth);
 }
 
+/** Where a row half's words are loaded. */
+export const declareHandoff = (tn: number): string =>
+  `unsigned high_[${CHUNK_GROUPS * chunksOf(tn)}], low_[${CHUNK_GROUPS * lowChunksOf(tn)}];`;
+
 /** Statements that load a row half into `high_` and `low_` from address `handoff` on, which includes lane and half. */
 export function loadHandoffText(tn: number, depth: number): string {
   const [chunks, lows] = [chunksOf(tn), lowChunksOf(tn)];
   return indent(
     [
-      `unsigned high_[${GROUPS * chunks}], low_[${GROUPS * lows}];`,
-      ...Array.from({ length: chunks }, (_, j) => `tw_take(handoff + ${j * CHUNK_BYTES}, high_ + ${GROUPS * j});`),
+      declareHandoff(tn),
+      ...Array.from(
+        { length: chunks },
+        (_, j) => `tw_take(handoff + ${j * CHUNK_BYTES}, high_ + ${CHUNK_GROUPS * j});`,
+      ),
       ...Array.from(
         { length: lows },
-        (_, j) => `tw_take(handoff + ${(chunks + j) * CHUNK_BYTES}, low_ + ${GROUPS * j});`,
+        (_, j) => `tw_take(handoff + ${(chunks + j) * CHUNK_BYTES}, low_ + ${CHUNK_GROUPS * j});`,
       ),
     ],
     depth,
@@ -67,7 +79,7 @@ export function loadHandoffText(tn: number, depth: number): string {
 
 /** C expression (float): a product of column group `group`, a C expression that is constant once loops are unrolled. */
 export const handoffProduct = (group: string, lane: number): string =>
-  `tw_product_of(high_[${group}], low_[(${group}) / ${GROUPS}], (${group}) % ${GROUPS}, ${lane})`;
+  `tw_product_of(high_[${group}], low_[(${group}) / ${CHUNK_GROUPS}], (${group}) % ${CHUNK_GROUPS}, ${lane})`;
 
 /**
  * Statements that let the compiler forget what it has made of the words of a row half. Products that are read twice
@@ -81,5 +93,5 @@ export const forgetProducts = (tn: number): readonly string[] =>
     ] as const
   ).flatMap(([name, chunks]) => [
     '#pragma unroll',
-    `for (int i = 0; i < ${GROUPS * chunks}; i++) asm volatile("" : "+r"(${name}[i]) :: "memory");`,
+    `for (int i = 0; i < ${CHUNK_GROUPS * chunks}; i++) asm volatile("" : "+r"(${name}[i]) :: "memory");`,
   ]);

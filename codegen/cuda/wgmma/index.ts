@@ -18,7 +18,7 @@ import type { WgmmaContext } from './options.js';
 import { wgmmaContext } from './options.js';
 import { NO_REMAINDER, remainderTexts } from './remainderText.js';
 import { mostColumnTiles } from './remainderTiles.js';
-import { rowValueText } from './rowValues.js';
+import { rowTurns, rowValueText } from './rowValues.js';
 import { tensorMapsOf } from './tensorMaps.js';
 import { contractionFunctions } from './functions.js';
 
@@ -119,19 +119,21 @@ function bodyText(context: WgmmaContext, head: string, maps: number): string {
     ofExpert:
       options.experts === undefined ? '' : ` + place.expert * ${physicalColumns(segment.columns, segment.pairing)}`,
     isOnlyOrLast: i === segments.length - 1,
-    epilogue: kernel.anchor === 'gemm' ? epilogueText(context, segment) : logProbText(kernel, operands, prologue),
+    ...(kernel.anchor === 'gemm'
+      ? epilogueText(context, segment)
+      : { epilogue: logProbText(kernel, operands, prologue), ahead: undefined }),
   }));
-  const rowValueCode = rowValueText(context);
+  const rowValues = { rowValueCode: rowValueText(context), ...rowTurns(context) };
   const columnCode = columnTexts(context);
   const remainder = (): SegmentText => ({
     ...segmentTexts.at(-1)!,
-    epilogue: epilogueText(context, segments.at(-1)!, options.remainderTn),
+    ...epilogueText(context, segments.at(-1)!, options.remainderTn),
   });
   return render('gemmWgmma', {
     ...options,
     expertPlace: options.experts === undefined ? '' : render('wgmmaExpertPlace', options).trimEnd(),
     ...loadTexts(options),
-    ...(options.isDeferred ? deferredTexts(context, segmentTexts, { rowValueCode, ...columnCode }) : NOT_DEFERRED),
+    ...(options.isDeferred ? deferredTexts(context, segmentTexts, { ...rowValues, ...columnCode }) : NOT_DEFERRED),
     ...finishTexts(context),
     ...(options.remainderTn === 0 ? NO_REMAINDER : remainderTexts(context, remainder())),
     head,
@@ -141,7 +143,7 @@ function bodyText(context: WgmmaContext, head: string, maps: number): string {
     loop: loopText(options),
     wait: waitText(options.blocks, options.wn),
     release: releaseText(options),
-    rowValueCode,
+    ...rowValues,
     ...columnCode,
     finalTile: context.finalTile === undefined ? '' : finalTileText(context, context.finalTile),
   });

@@ -2,10 +2,20 @@
 import { block, indent } from '../text/statements.js';
 import type { WgmmaContext } from './options.js';
 
-/** A warp's share of the row values of a tile: several rows at once, because a single row would wait for memory. */
+/** How idle threads share out the rows of a tile: a C expression (int) of the first, the distance to the next. */
+export interface RowTurns {
+  readonly firstRow: string;
+  readonly rowStep: number;
+}
+
+/**
+ * A thread's share of the row values of a tile. A warp computes several rows at once, because a single row would wait
+ * for memory. Where a row's values are made of single numbers, a thread has a row of its own.
+ */
 export function rowValueText({ prologue, options: { rows, tm, rowsAtOnce, epilogueWarps } }: WgmmaContext): string {
   const count = prologue.scalars.length;
-  const each = Array.from({ length: rowsAtOnce }, (_, i) => i);
+  const text = prologue.ofThread ?? prologue.text;
+  const each = Array.from({ length: prologue.ofThread === undefined ? rowsAtOnce : 1 }, (_, i) => i);
   const local = (i: number): string => (i === 0 ? 'local' : `local + ${i * epilogueWarps}`);
   const texts = each.map(
     (i) =>
@@ -15,7 +25,7 @@ export function rowValueText({ prologue, options: { rows, tm, rowsAtOnce, epilog
           `float fold${i}[${count}];`,
         ],
         5,
-      ) + prologue.text(`read${i}`, `fold${i}`, 5),
+      ) + text(`read${i}`, `fold${i}`, 5),
   );
   const stores = each.flatMap((i) =>
     Array.from(
@@ -23,5 +33,14 @@ export function rowValueText({ prologue, options: { rows, tm, rowsAtOnce, epilog
       (_, j) => `if (${local(i)} < ${tm}) to[(${local(i)}) * ${count} + ${j}] = fold${i}[${j}];`,
     ),
   );
-  return texts.join('') + indent(block('if (lane == 0)', stores), 5);
+  return texts.join('') + indent(prologue.ofThread === undefined ? block('if (lane == 0)', stores) : stores, 5);
 }
+
+/** The turns of those threads. */
+export const rowTurns = ({
+  prologue,
+  options: { epilogueWarp, epilogueWarps, rowsAtOnceStep },
+}: WgmmaContext): RowTurns =>
+  prologue.ofThread === undefined
+    ? { firstRow: epilogueWarp, rowStep: rowsAtOnceStep }
+    : { firstRow: `32 * (${epilogueWarp}) + lane`, rowStep: 32 * epilogueWarps };

@@ -30,7 +30,7 @@ export interface VectorContext {
  * Whether `operand` is read or written by whole groups, `units` of them in a batch. Without pairs, lanes without a
  * group do nothing.
  */
-function isVector(operand: Operand, { columns, pairing }: Segment, units: number): boolean {
+export function isVector(operand: Operand, { columns, pairing }: Segment, units: number): boolean {
   const { dtype, stride } = operand;
   const isNarrow = dtype === 'bf16' || dtype === 'f16' || (isByte(operand) && pairing.kind === 'none');
   return isNarrow && (pairing.kind === 'none' || units % QUAD === 0) && columns % 8 === 0 && stride % 8 === 0;
@@ -39,14 +39,14 @@ function isVector(operand: Operand, { columns, pairing }: Segment, units: number
 /**
  * How a lane holds its elements of a batch: words of two adjacent elements, of one group or, for bytes, of two groups.
  */
-const wordsOf = (operand: Operand, groups: number): number => roundUp(groups, QUAD) / (isByte(operand) ? 2 : 1);
+export const wordsOf = (operand: Operand, groups: number): number => roundUp(groups, QUAD) / (isByte(operand) ? 2 : 1);
 
 /** The part of a group that a lane loads or stores. */
-const accessType = (operand: Operand): string => (isByte(operand) ? 'tw_u2' : 'tw_u4');
+export const accessType = (operand: Operand): string => (isByte(operand) ? 'tw_u2' : 'tw_u4');
 /** The words of the four groups from `unit_` on. */
-const unitWords = (name: string, operand: Operand): string[] =>
+export const unitWords = (name: string, operand: Operand): string[] =>
   isByte(operand) ? [0, 1].map((i) => `${name}[unit_ / 2 + ${i}]`) : [0, 1, 2, 3].map((i) => `${name}[unit_ + ${i}]`);
-const FIELDS = ['x', 'y', 'z', 'w'] as const;
+export const FIELDS = ['x', 'y', 'z', 'w'] as const;
 
 /** Buffers that an epilogue without pairs reads at the element itself. They are loaded before they are used. */
 export class VectorLoads {
@@ -134,7 +134,7 @@ export class VectorLoads {
  * C expression of a lane's words of the four groups from `unit_` on after the quad's exchange: from groups that are
  * adjacent in memory to the lane's own columns, and back.
  */
-const exchanged = (name: string, operand: Operand): string =>
+export const exchanged = (name: string, operand: Operand): string =>
   `tw_quad_turn${isByte(operand) ? '_bytes' : ''}(quad, ${unitWords(name, operand).join(', ')})`;
 
 interface Loaded {

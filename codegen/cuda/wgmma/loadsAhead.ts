@@ -1,0 +1,112 @@
+/**
+ * Loads of a deferred epilogue two batches ahead, over the ends of rows: a warp that loaded a batch only when it needs
+ * it would wait for memory most of the time, and three warps would be late for products of 8-bit operands.
+ */
+import type { Operand } from '../text/operands.js';
+import { block } from '../text/statements.js';
+import { CHUNK_BYTES, CHUNK_GROUPS, CHUNKS_OF_PART, lowChunk } from './handoff.js';
+import {
+  accessType,
+  exchanged,
+  FIELDS,
+  isVector,
+  QUAD,
+  unitWords,
+  wordsOf,
+  type VectorContext,
+} from './vectorAccess.js';
+
+/** 8-column groups of a batch. */
+export const AHEAD_GROUPS = 2 * CHUNK_GROUPS;
+/** Batches that are on their way. */
+const DEPTH = 2;
+/** Registers for them: with these, 120 suffice. */
+const MOST_WORDS = 24;
+
+/** What is loaded ahead of an epilogue of `groups` groups, and in how many batches. */
+export interface LoadsAhead {
+  readonly loads: readonly Operand[];
+  readonly batches: number;
+}
+
+/** Undefined where a warp loads what it needs when it needs it. */
+export function loadsAhead(
+  { segment, isWhole }: VectorContext,
+  loads: readonly Operand[],
+  groups: number,
+): LoadsAhead | undefined {
+  const batches = groups / AHEAD_GROUPS;
+  const words = loads.reduce((sum, operand) => sum + DEPTH * wordsOf(operand, AHEAD_GROUPS), 0);
+  return isWhole &&
+    loads.length > 0 &&
+    Number.isInteger(batches / DEPTH) &&
+    words <= MOST_WORDS &&
+    loads.every((operand) => isVector(operand, segment, AHEAD_GROUPS))
+    ? { loads, batches }
+    : undefined;
+}
+
+const aheadName = (i: number): string => `a${i}_`;
+
+/** Loads batch `batch` of row `row` (C expressions, int) to place `to`. They find `quad` and `column0`. */
+const loadText = (
+  { operands }: VectorContext,
+  { loads }: LoadsAhead,
+  { to, batch, row }: Readonly<Record<'to' | 'batch' | 'row', string>>,
+): string[] =>
+  loads.flatMap((operand, i) => {
+    const type = accessType(operand);
+    return [
+      '#pragma unroll',
+      ...block(`for (int unit_ = 0; unit_ < ${AHEAD_GROUPS}; unit_ += ${QUAD})`, [
+        `const int column_ = column0 + 8 * (${AHEAD_GROUPS} * ${batch} + unit_ + quad);`,
+        `const ${type} words_ = *(const ${type} *)(${operands.base(operand)} + (long long)${row} * ${operand.stride}` +
+          ' + column_);',
+        ...unitWords(`${aheadName(i)}[${to}]`, operand).map((word, j) => `${word} = words_.${FIELDS[j]!};`),
+      ]),
+    ];
+  });
+
+/**
+ * Statements before the first of a warp's units: what it needs first is on its way. They find `unit0` and `place`.
+ * `column0`, `rows`: C expressions (int) of the tile's first column, and of the number of rows.
+ */
+export const firstLoads = (context: VectorContext, ahead: LoadsAhead, column0: string, rows: string): string[] => [
+  ...ahead.loads.map((operand, i) => `unsigned ${aheadName(i)}[${DEPTH}][${wordsOf(operand, AHEAD_GROUPS)}];`),
+  ...block('', [
+    `const int self = tw_thread(), quad = self & 3, column0 = ${column0},`,
+    `    row = tw_least(place.row0 + unit0 * 8 + (self >> 2 & 7), ${rows} - 1);`,
+    '#pragma unroll',
+    ...block(
+      `for (int batch_ = 0; batch_ < ${DEPTH}; batch_++)`,
+      loadText(context, ahead, { to: 'batch_', batch: 'batch_', row: 'row' }),
+    ),
+  ]),
+];
+
+/**
+ * Statements at the beginning of batch `batch_`: its products and what was loaded, as `l0_` and so on, and the loads of
+ * a later batch of this row or of the warp's next one.
+ */
+export const takeBatch = (context: VectorContext, ahead: LoadsAhead, tn: number, rows: string): string[] => [
+  ...Array.from({ length: AHEAD_GROUPS / CHUNK_GROUPS }, (_, i) => {
+    const chunk = `(${AHEAD_GROUPS / CHUNK_GROUPS} * batch_ + ${i})`;
+    return `tw_take(handoff + ${chunk} * ${CHUNK_BYTES}, high_ + ${CHUNK_GROUPS} * ${chunk});`;
+  }),
+  `if (batch_ % 2 == 0) tw_take(handoff + (${lowChunk(tn)} + batch_ / 2) * ${CHUNK_BYTES},` +
+    ` low_ + ${CHUNKS_OF_PART} * (batch_ / 2));`,
+  ...ahead.loads.flatMap((operand, i) => [
+    `unsigned l${i}_[${wordsOf(operand, AHEAD_GROUPS)}];`,
+    '#pragma unroll',
+    ...block(`for (int unit_ = 0; unit_ < ${AHEAD_GROUPS}; unit_ += ${QUAD})`, [
+      `const ${accessType(operand)} words_ = ${exchanged(`${aheadName(i)}[batch_ % ${DEPTH}]`, operand)};`,
+      ...unitWords(`l${i}_`, operand).map((word, j) => `${word} = words_.${FIELDS[j]!};`),
+    ]),
+  ]),
+  ...block(`if (batch_ + ${DEPTH} < ${ahead.batches} || unit + unitStep < units)`, [
+    `const bool isOwn = batch_ + ${DEPTH} < ${ahead.batches};`,
+    `const int later_ = isOwn ? batch_ + ${DEPTH} : batch_ + ${DEPTH} - ${ahead.batches},`,
+    `    ahead_ = isOwn ? row : tw_least(place.row0 + local + 8 * unitStep, ${rows} - 1);`,
+    ...loadText(context, ahead, { to: `batch_ % ${DEPTH}`, batch: 'later_', row: 'ahead_' }),
+  ]),
+];
