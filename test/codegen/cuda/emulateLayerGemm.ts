@@ -38,7 +38,7 @@ export const emulateLayerGemm = (
   own: WgmmaCase,
   rows: number,
   schedule: CudaSchedule,
-  options: Pick<EmulateOptions, 'backwards' | 'mutate'> = {},
+  options: Pick<EmulateOptions, 'backwards' | 'mutate' | 'multiprocessors'> = {},
 ): ReadonlyMap<string, Float64Array> =>
   emulateModule(own.module, { ...valuesOf(own, rows), schedules: [schedule], ...options }).values;
 

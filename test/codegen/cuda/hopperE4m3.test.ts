@@ -6,6 +6,7 @@ import { expectSame } from '../../support/sameValues.js';
 import { casesHere } from '../../support/thorough.js';
 import { emulateLayerGemm, interpretLayerGemm } from './emulateLayerGemm.js';
 import { inE4m3, layerGemm, type LayerGemm } from './wgmmaKernels.js';
+import { emit } from './wgmmaRegisters.js';
 
 const FACTS = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
 const ROWS = 70;
@@ -54,6 +55,23 @@ describe('contractions of E4M3', () => {
     close(first!);
     for (const got of rest) for (const name of outputs) expectSame(got.get(name), first!.get(name)!, name);
     close(emulateLayerGemm(own, ROWS, SIMT));
+  });
+
+  it('give the same bits where epilogues load ahead, over tiles and their ends', () => {
+    const own = inE4m3(layerGemm('o', 256, 208, 32), true);
+    // Two blocks for three or six tiles: all but the last of each are left to other warps.
+    const given = (each: CudaGemmSchedule): ReadonlyMap<string, Float64Array> =>
+      emulateLayerGemm(own, 300, each, { multiprocessors: 2 });
+    const wanted = given(ALL_SCHEDULES[0]!);
+    for (const tn of [128, 256]) {
+      const ahead = schedule('wgmma', [128, tn, 128, 2], 'deferred');
+      const got = given(ahead);
+      for (const { outputs } of own.kernel.segments)
+        for (const { buffer } of outputs) expectSame(got.get(buffer), wanted.get(buffer)!, `${tn}: ${buffer}`);
+      const { source } = emit(own, ahead);
+      expect(source).toContain('(quad, a0_[batch_ % 2]');
+      expect(source).toContain('local < 128; local += 96');
+    }
   });
 
   it('are made by warpgroups alone', () => {

@@ -130,17 +130,18 @@ export function layerGemm(
 }
 
 /**
- * The same of codes in E4M3: products are multiplied by scales of the weight's rows. What 16 bits held is stored as
- * before.
+ * The same of codes in E4M3: products are multiplied by scales of the weight's rows and, where rows are scaled, by a
+ * number of their own. What 16 bits held is stored as before.
  */
-export function inE4m3({ kernel, module }: WgmmaCase): WgmmaCase {
+export function inE4m3({ kernel, module }: WgmmaCase, hasRowScales = false): WgmmaCase {
+  const rowScale: Scalar = { op: 'rowSum', by: 'max', buffer: 'rowScales' };
   const scaled = (name: string): Output[] => {
     const at = kernel.segments.findIndex(({ weight }) => weight === name);
     return kernel.segments[at]!.outputs.map((output) => ({
       ...output,
       value: mapScalar(output.value, (s) =>
         s.op === 'roundF20'
-          ? mul(s, {
+          ? mul(hasRowScales ? mul(s, rowScale) : s, {
               op: 'load',
               buffer: `${name}_scales${s.a.op === 'acc' && s.a.index === 1 ? '1' : ''}`,
               access: { kind: 'column' },
@@ -162,6 +163,9 @@ export function inE4m3({ kernel, module }: WgmmaCase): WgmmaCase {
       ...module,
       buffers: [
         ...module.buffers.map((buffer) => (buffer.name === 'x' ? { ...buffer, dtype: 'e4m3' as const } : buffer)),
+        ...(hasRowScales
+          ? [{ name: 'rowScales', dtype: 'f32', rows: 'T', columns: 1, space: 'arena' } satisfies BufferDecl]
+          : []),
         ...scales.map(({ name, source }): BufferDecl => ({
           ...{ name, dtype: 'f32', rows: source.rows, columns: 1, space: 'weight' },
         })),

@@ -284,8 +284,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_687cac5d7a0e8235_2be
         if (isLast) asm volatile("bar.arrive %0, 352;" :: "r"(2) : "memory");
         /* The last tile is its consumers' own. */
         if (isLast) break;
-        tw_bar_wait(handoffFull, sequence & 1);
         const int unit0 = (thread >> 5) - 1, unitStep = 3, units = 16;
+        tw_bar_wait(handoffFull, sequence & 1);
         const int columnTile = place.columnTile;
         {
 #pragma unroll 1

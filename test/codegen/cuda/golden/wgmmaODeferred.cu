@@ -246,8 +246,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) k_gemm_ec4ae1d519d6ff36_60b
         const bool isLast = tile + tw_clusters() >= tw_tiles(T);
         /* The last tile is its consumers' own. */
         if (isLast) break;
-        tw_bar_wait(handoffFull, sequence & 1);
         const int unit0 = (thread >> 5) - 1, unitStep = 3, units = 16;
+        tw_bar_wait(handoffFull, sequence & 1);
         const int columnTile = place.columnTile;
         {
 #pragma unroll 1
