@@ -8,6 +8,7 @@ import type { Contraction } from '../text/contraction.js';
 import { expertsOf, finishesRows, segmentsOf } from '../text/contraction.js';
 import { remainderColumns, waveCount } from './remainderTiles.js';
 import { columnTiles, MOST_COLUMNS } from './layout.js';
+import { rasterOf } from './raster.js';
 import type { WgmmaFacts } from './legality.js';
 import { isLegalWgmma, typeOf } from './legality.js';
 import { slabOf } from './instruction.js';
@@ -174,20 +175,6 @@ function deepest(
 }
 
 /**
- * Row tiles per group: as many as fit in `rows`, and if possible a number that divides the blocks at work. A block then
- * stays on its row tile through the group and keeps the values computed for those rows. Kernels that finish rows read
- * none of their own, and are faster in high groups.
- */
-function rasterOf(multiprocessors: number, cluster: number, tm: number, rows: number, finishes: boolean): number {
-  const clusters = Math.max(1, Math.floor(multiprocessors / cluster));
-  const most = Math.max(1, Math.floor(rows / (tm * cluster)));
-  if (finishes) return most * cluster;
-  let height = most;
-  while (clusters % height !== 0 && height > most / 2) height--;
-  return (clusters % height === 0 ? height : most) * cluster;
-}
-
-/**
  * Tiles of 64 rows for calls that wait for memory and L2 rather than for arithmetic: no cluster waits for a neighbour,
  * and the ring is deep. Measured on an H100 at 128, 256 and 384 rows: the narrowest tiles that fill one wave are within
  * 4 % of the best, and 1.1 to 1.4 times as fast as tiles of 128 rows. Undefined where there are too many rows, or where
@@ -247,7 +234,7 @@ export function wgmmaCandidates(
           tm,
           tn,
           cluster,
-          raster: rasterOf(device.multiprocessors, cluster, tm, rasterRows, finishes),
+          raster: rasterOf(device.multiprocessors, { cluster, tm }, { rows, most: rasterRows, finishes }),
           ...(epilogueGroups === undefined ? {} : { epilogueGroups }),
         });
         if (whole === undefined) continue;

@@ -1,7 +1,6 @@
 /** The epilogue of a wgmma tile: one row of a consumer thread's accumulators, in batches of columns. */
 import { groupWidth } from '../../../ir/groupSums.js';
 import type { Segment } from '../../../ir/kernel.js';
-import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Access } from '../../../ir/scalar.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { groupValues, type GroupValues } from '../text/groupValues.js';
@@ -18,7 +17,8 @@ import { forgetProducts, handoffProduct } from './handoff.js';
 import type { WgmmaLayout } from './layout.js';
 import type { WgmmaContext } from './options.js';
 import { RowTables } from './rowTables.js';
-import { VectorLoads, QUAD, VectorStores, type VectorContext } from './vectorAccess.js';
+import { lastSums, SUM_GROUPS, takeSum, type SumContext } from './rowSums.js';
+import { VectorLoads, VectorStores, type VectorContext } from './vectorAccess.js';
 
 /**
  * 8-column groups of an epilogue that are processed together, by the number of accumulators per thread. More groups
@@ -42,7 +42,7 @@ const DEPTH = 7;
 const MOST_FOR_SUMS = 192;
 
 /** The values that are the same for all batches of a segment. */
-interface Context extends VectorContext {
+interface Context extends VectorContext, SumContext {
   readonly layout: WgmmaLayout;
   /** Row values, keyed as fragments refer to them. */
   readonly given: ReadonlyMap<string, string>;
@@ -50,8 +50,6 @@ interface Context extends VectorContext {
   readonly loads: readonly Operand[];
   /** Statements at the beginning of a batch whose loads were begun ahead; undefined if it begins them. */
   readonly takes: readonly string[] | undefined;
-  /** Buffers of row sums that quads store four blocks at a time. */
-  readonly sums: readonly Operand[];
   /** C expression of a column value in shared memory, at a group of 8 columns of the tile; see columnValue. */
   readonly column: (buffer: string, group: string, lane: number) => string | undefined;
   /** Tables whose entries are loaded once for a row; undefined if each pair loads its own. */
@@ -92,14 +90,8 @@ export function epilogueText(
     segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0 && start % segment.pairing.headDim === 0;
   const access = { segment, operands, isWhole, holdsWholeHeads, isBranched: !layout.isDeferred };
   const loads = segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [];
-  const ahead =
-    options.mmaType === 'e4m3' &&
-    layout.isDeferred &&
-    layout.epilogueGroups === 0 &&
-    segments.length === 1 &&
-    tn === options.tn
-      ? loadsAhead(access, loads, groups)
-      : undefined;
+  const isAlone = segments.length === 1 && tn === options.tn && groupWidth(segment.outputs) === undefined;
+  const ahead = mayLoadAhead(options) && isAlone ? loadsAhead(access, loads, groups) : undefined;
   const context: Context = {
     ...access,
     layout,
@@ -159,6 +151,13 @@ export function epilogueText(
   return { epilogue, ahead: before };
 }
 
+/**
+ * Products of 16 bits take twice as long, and hide their epilogues: loads ahead only compete with those of the product.
+ * In a run of 8B, o took 3 % longer with them.
+ */
+const mayLoadAhead = ({ mmaType, isDeferred, epilogueGroups }: WgmmaContext['options']): boolean =>
+  mmaType === 'e4m3' && isDeferred && epilogueGroups === 0;
+
 /** The tables of a segment's rows, if a thread has registers for their entries. */
 function tablesOf(segment: Segment, operands: CudaOperands, layout: WgmmaLayout): RowTables | undefined {
   const tables = new RowTables(segment, operands);
@@ -173,40 +172,6 @@ function tablesOf(segment: Segment, operands: CudaOperands, layout: WgmmaLayout)
 /** Registers for entries of tables: of those that run deferred epilogues, and with accumulators in other modes. */
 const MOST_TABLE_WORDS = 32;
 const MOST_BESIDE_TABLES = 160;
-
-/** 8-column groups per block of row sums. */
-const SUM_GROUPS = ROW_SUM_BLOCK / 8;
-
-/**
- * A thread's share of a block of row sums, with blocks counted from the tile's first. When the fourth of four blocks is
- * complete, the quad stores them together.
- */
-function takeSum({ segment, operands, sums, isWhole }: Context, { operand, sum }: SumSite, block: string): string[] {
-  const name = `s${sums.findIndex((each) => each.name === operand.name)}_`;
-  const own = `column0 / ${ROW_SUM_BLOCK} + (${block}) - ${QUAD - 1} + quad`;
-  const isInside = isWhole ? '' : ` && (${own}) * ${ROW_SUM_BLOCK} < ${segment.columns}`;
-  return [
-    `tw_sums_take(${name}, ${block}, ${sum}, quad);`,
-    `if ((${block}) % ${QUAD} == ${QUAD - 1} && isStored${isInside}) ` +
-      `(${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = ${name}.whole;`,
-  ];
-}
-
-/** Completes the last blocks of a row if they are fewer than four. */
-function lastSums({ segment, operands, sums, isWhole }: Context, groups: number): string[] {
-  const blocks = groups / SUM_GROUPS;
-  const over = blocks % QUAD;
-  if (over === 0) return [];
-  return sums.flatMap((operand, i) => {
-    const own = `column0 / ${ROW_SUM_BLOCK} + ${blocks - over} + quad`;
-    const isInside = isWhole ? '' : ` && (${own}) * ${ROW_SUM_BLOCK} < ${segment.columns}`;
-    return [
-      ...Array.from({ length: QUAD - over }, (_, j) => `tw_sums_take(s${i}_, ${over + j}, 0.0f, quad);`),
-      `if (quad < ${over} && isStored${isInside}) ` +
-        `(${operands.base(operand)})[(long long)row * ${operand.stride} + ${own}] = s${i}_.whole;`,
-    ];
-  });
-}
 
 /** Accumulators of a thread. */
 const accumulatorsOf = ({ rowBlocks, wn, columnBlocks }: WgmmaLayout): number => (rowBlocks * wn * columnBlocks) / 2;

@@ -15,7 +15,7 @@ import { remainderColumns, waveCount } from '../../../codegen/cuda/wgmma/remaind
 import { hasNvcc } from '../../support/nvcc.js';
 import { mapScalar, type Scalar } from '../../../ir/scalar.js';
 import type { LayerGemm } from './wgmmaKernels.js';
-import { headKernel, layerGemm } from './wgmmaKernels.js';
+import { headKernel, inE4m3, layerGemm } from './wgmmaKernels.js';
 import {
   COMPILED_FIRST,
   testRegisters,
@@ -237,6 +237,13 @@ describe('choice of tiles', () => {
     const bucket = scoringBucket({ tokens: rows, rows, longest: rows });
     // Few rows have a skeleton of their own.
     if (rows > 64) expect(defaultCudaSchedule(HEAD.kernel, HEAD.module, H100, bucket)).toEqual(heads[0]);
+  });
+
+  it('leaves no group of a few row tiles', () => {
+    const { kernel, module } = inE4m3(large('o'));
+    const groups = (rows: number): number => defaultWgmmaSchedule(kernel, module, H100, rows)!.raster;
+    // Of 66, 60, 45 and 30 row tiles: 22 three times; 22, 22, 16; 15 three times; 22, 8.
+    expect([8448, 7680, 5760, 3840].map(groups)).toEqual([22, 22, 15, 22]);
   });
 
   it('is what was fastest on an H100 where numbers of waves differ', () => {
