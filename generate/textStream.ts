@@ -57,9 +57,17 @@ export class TextStream {
     return added;
   }
 
+  /**
+   * Where the text ends: it is cut at one stop string after the other, as the public harness does. So of two that
+   * overlap, the first of the list counts, and the other is not whole any more.
+   */
   private firstStop(): number | undefined {
-    const found = this.stops.map((stop) => this.complete.indexOf(stop, this.text.length)).filter((at) => at >= 0);
-    return found.length === 0 ? undefined : Math.min(...found);
+    let end: number | undefined;
+    for (const stop of this.stops) {
+      const at = this.complete.indexOf(stop, this.text.length);
+      if (at >= 0 && at + stop.length <= (end ?? Infinity)) end = at;
+    }
+    return end;
   }
 
   /** Characters at the end that may be the start of a stop string. */

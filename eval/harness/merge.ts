@@ -10,7 +10,7 @@ import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { readJsonObject } from '../../system/read.js';
 import { writeAtomically } from '../../system/write.js';
-import { canNameFiles } from '../../tasks/definition/nodes.js';
+import { canNameResults } from '../../tasks/definition/nodes.js';
 import { figuresOfGroup, type TaskFigures } from '../../tasks/scores/groups.js';
 import { TaskValues } from '../../tasks/scores/ofTask.js';
 import { claimModelName } from '../output.js';
@@ -32,10 +32,7 @@ import { SHARD_BLOCK } from './shardBlock.js';
 const MAX_RESULTS_BYTES = 1 << 26;
 const block = z.looseObject({ name: z.string(), alias: z.string() });
 /** Part of a file's name. */
-const taskName = z
-  .string()
-  .refine(canNameFiles)
-  .refine((name) => !(name in {}), 'a name that every object has');
+const taskName = z.string().refine(canNameResults);
 
 const RESULTS = z.looseObject({
   results: z.record(z.string(), block),

@@ -10,7 +10,7 @@ import { addTags, type Entry } from './entries.js';
 import { Scanner } from './scan.js';
 import {
   aggregatesOf,
-  canNameFiles,
+  canNameResults,
   GROUP_KEYS,
   metadataOf,
   type GroupNode,
@@ -194,10 +194,10 @@ export class TaskLibrary {
 function taskNode(name: string, settings: Settings, overrides: Overrides): TaskNode {
   const all = new Map([...settings, ...overrides]);
   checkTaskKeys(all);
-  if (!canNameFiles(name))
+  if (!canNameResults(name))
     throw new UserError(
-      `${all.get('task')?.where ?? 'task'}: ${quote(name)} cannot be part of the name of a file`,
-      'Name the task by at most 200 letters, digits, spaces and marks other than / and \\',
+      `${all.get('task')?.where ?? 'task'}: ${quote(name)} cannot name a task's files and results`,
+      'Name the task by at most 200 letters, digits, spaces and marks other than / and \\, and not "constructor" or alike',
     );
   return { kind: 'task', name, settings: all };
 }

@@ -62,9 +62,12 @@ export function aggregatesOf(settings: Settings): Aggregate[] {
   });
 }
 
-/** Files of samples are named after tasks: within their folder, in one line, with room for a date. */
-export const canNameFiles = (name: string): boolean =>
-  /^[^/\\\p{Cc}\u2028\u2029]+$/u.test(name) && Buffer.byteLength(name) <= 200;
+/**
+ * Files of samples are named after tasks, within their folder, in one line, with room for a date; and so are members of
+ * the objects in results: not as one that every object has.
+ */
+export const canNameResults = (name: string): boolean =>
+  /^[^/\\\p{Cc}\u2028\u2029]+$/u.test(name) && Buffer.byteLength(name) <= 200 && !(name in {});
 
 /** All tasks below, in order. A task that several groups name is there several times. */
 export function tasksBelow(nodes: readonly Node[]): TaskNode[] {

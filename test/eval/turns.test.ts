@@ -103,7 +103,7 @@ const walks = (scorer: FakePathScorer) => (set: number, log: Log) => ({ pathScor
 
 describe('sets one behind another', () => {
   it('leave a device no gap, and no more calls in flight than usual', async () => {
-    const scorer = fakePathScorer({ before: () => wait(2) });
+    const scorer = fakePathScorer({ before: () => wait(10) });
     const { found, log } = await computeAll(walks(scorer));
     expectNoGaps(log);
     expect(log.most).toBe(2);
@@ -111,7 +111,7 @@ describe('sets one behind another', () => {
   });
 
   it('share several devices, each of which goes on when it has made its calls', async () => {
-    const { log } = await computeAll(walks(fakePathScorer({ lanes: 3, before: (lane) => wait(1 + lane) })));
+    const { log } = await computeAll(walks(fakePathScorer({ lanes: 3, before: (lane) => wait(10 + lane) })));
     expect(log.most).toBe(2);
     for (const set of [1, 2])
       expect(log.events.indexOf(`${set}`)).toBeLessThan(log.events.indexOf(`landed ${set - 1}`));

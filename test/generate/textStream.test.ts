@@ -36,4 +36,12 @@ describe('the text of tokens', () => {
     expect(await stream('abcabd', ['abd', 'zzz'])).toMatchObject({ text: 'abc', at: 5 });
     expect(await stream('ab', ['abc'])).toMatchObject({ text: 'ab', at: 2 });
   });
+
+  it('ends where strings that overlap cut it one after the other, as the public harness does', async () => {
+    expect(await stream('one\nQ: two', ['Q:', '\nQ:'])).toMatchObject({ text: 'one\n', at: 5 });
+    expect(await stream('one\nQ: two', ['\nQ:', 'Q:'])).toMatchObject({ text: 'one', at: 5 });
+    // The second is whole before what the first leaves.
+    const out = new TextStream((ids) => Promise.resolve(ids.length === 0 ? '' : 'a, b; c'), ['; c', ',']);
+    expect(await out.push(0)).toEqual({ added: 'a', isStopped: true });
+  });
 });

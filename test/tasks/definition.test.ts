@@ -49,14 +49,14 @@ describe('a folder of task files', () => {
     expect(tasksBelow(all.resolve('c')).map(({ name }) => name)).toEqual(['b', 'a']);
   });
 
-  it.each(['../../out', 'a/b', 'a\\\\b', 'a\\nb', 'a\\0b', 'x'.repeat(201), 'é'.repeat(101)])(
-    'has no task %j, after which no file can be named',
+  it.each(['../../out', 'a/b', 'a\\\\b', 'a\\nb', 'a\\0b', 'x'.repeat(201), 'é'.repeat(101), 'constructor'])(
+    'has no task %j, after which no file or result can be named',
     (name) => {
       const written = `task: "${name}"\ndataset_path: d\n`;
       const all = library({ 'a.yaml': written, 'g.yaml': 'group: g\ntask: [{task: "c/d", dataset_path: d}]\n' });
       const [task] = all.names('task');
-      expect(() => all.resolve(task!)).toThrow(/a\.yaml:1: task: ".* cannot be part of the name of a file$/);
-      expect(() => all.resolve('g')).toThrow('task: "g::c/d" cannot be part of the name of a file');
+      expect(() => all.resolve(task!)).toThrow(/a\.yaml:1: task: ".* cannot name a task's files and results$/);
+      expect(() => all.resolve('g')).toThrow(`task: "g::c/d" cannot name a task's files and results`);
     },
   );
 
