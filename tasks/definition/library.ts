@@ -197,7 +197,7 @@ function taskNode(name: string, settings: Settings, overrides: Overrides): TaskN
   if (!canNameResults(name))
     throw new UserError(
       `${all.get('task')?.where ?? 'task'}: ${quote(name)} cannot name a task's files and results`,
-      'Name the task by at most 200 letters, digits, spaces and marks other than / and \\, and not "constructor" or alike',
+      'Name the task by at most 200 letters, digits, spaces and marks but / and \\, and not "constructor" or alike',
     );
   return { kind: 'task', name, settings: all };
 }
