@@ -2,7 +2,7 @@
 import { MOST_CHOSEN, MOST_EXPERTS } from './experts.js';
 import { productName } from './extents.js';
 import type { ArrangeKernel, RouteKernel, WeightDecl } from './kernel.js';
-import type { SampleCheck } from './verifySample.js';
+import type { KernelCheck } from './kernelCheck.js';
 
 /** What is wrong with the matrices of a weight's experts; undefined if nothing is. */
 export function expertsProblem({ experts, sources, layout }: WeightDecl): string | undefined {
@@ -16,14 +16,14 @@ export function expertsProblem({ experts, sources, layout }: WeightDecl): string
   return isAlike ? undefined : 'its experts have matrices of different rows.';
 }
 
-function counts({ count, chosen }: Pick<RouteKernel, 'count' | 'chosen'>, { fail }: SampleCheck): void {
+function counts({ count, chosen }: Pick<RouteKernel, 'count' | 'chosen'>, { fail }: KernelCheck): void {
   if (!Number.isInteger(count) || count < 1 || count > MOST_EXPERTS)
     fail(`${count} experts: there are from 1 to ${MOST_EXPERTS}.`);
   if (!Number.isInteger(chosen) || chosen < 1 || chosen > Math.min(count, MOST_CHOSEN))
     fail(`${chosen} of ${count} experts: a row has from 1 to ${Math.min(count, MOST_CHOSEN)}.`);
 }
 
-export function verifyRoute(kernel: RouteKernel, check: SampleCheck): void {
+export function verifyRoute(kernel: RouteKernel, check: KernelCheck): void {
   const { rows, count, chosen } = kernel;
   counts(kernel, check);
   check.is(check.read(kernel.logits), ['f32'], rows, count, 'logits of a router');
@@ -32,7 +32,7 @@ export function verifyRoute(kernel: RouteKernel, check: SampleCheck): void {
   for (const name of kernel.weights) check.is(check.write(name), ['f32'], rows, 1, 'weights of experts');
 }
 
-export function verifyArrange(kernel: ArrangeKernel, check: SampleCheck): void {
+export function verifyArrange(kernel: ArrangeKernel, check: KernelCheck): void {
   const { rows, count, chosen } = kernel;
   counts(kernel, check);
   check.is(check.read(kernel.experts), ['i32'], rows, chosen, 'chosen experts');

@@ -2,41 +2,37 @@
  * Verifier of kernel IR. It runs on every module before code generation. Names from here appear in generated source, so
  * the identifier grammar is checked too.
  */
-import { CACHE_FORMATS } from './cacheFormat.js';
 import type {
-  AttentionKernel,
   BufferDecl,
   GemmKernel,
   Kernel,
   KernelModule,
-  LogProbKernel,
-  LogProbReduceKernel,
   LoopDomain,
   LoopKernel,
-  Mask,
   Output,
-  Pairing,
   Segment,
   WeightDecl,
 } from './kernel.js';
-import { isRowMax, LOGPROB_BLOCK, loopDomains, partWidth, ROW_SUM_BLOCK, windowOfMask } from './kernel.js';
+import { isRowMax, loopDomains, ROW_SUM_BLOCK } from './kernel.js';
 import { groupSumsOf } from './groupSums.js';
-import { scaleBuffers } from './kernelAccess.js';
+import type { KernelCheck } from './kernelCheck.js';
 import { sourceRows } from './packing.js';
 import { operands, readOf, type Scalar } from './scalar.js';
 import { FORMATS } from './storage.js';
 import { StateVersions, verifyStates } from './verifyStates.js';
-import type { Domain, Reader } from './verifyProgram.js';
-import { isRowInvariant, shape, verifyProgram } from './verifyProgram.js';
-import { EXTENT_NAME, isWithin, productOf, type ExtentDecl } from './extents.js';
+import type { Domain } from './verifyProgram.js';
+import { shape, verifyProgram } from './verifyProgram.js';
+import { verifyAttention } from './verifyAttention.js';
+import { verifyContraction } from './verifyContraction.js';
+import { EXTENT_NAME, productOf, type ExtentDecl } from './extents.js';
 import { verifyArrange, verifyRoute } from './verifyExperts.js';
+import { verifyLogProb, verifyLogProbReduce } from './verifyLogProb.js';
 import { verifySample } from './verifySample.js';
 import { IDENTIFIER, isExtent, MAX_EXTENT, pairingProblem, verifyWeight } from './verifyWeight.js';
 import type { BufferDType, Dim, ExtentName } from './types.js';
 
 /** Paths and op names appear in comments of generated source: they must be printable and must not end a comment. */
 const REMARK = /^(?!.*\*\/)[\x20-\x5b\x5d-\x7e]{0,256}$/;
-const NONE: Pairing = { kind: 'none' };
 /** What is in memory before the first kernel. */
 const READY: ReadonlySet<BufferDecl['space']> = new Set(['input', 'weight', 'state']);
 
@@ -67,7 +63,7 @@ function verifyModule(module: KernelModule): void {
   const names = new Set<string>();
   const versions = new StateVersions(module);
   for (const kernel of module.kernels) {
-    const check = new KernelCheck(kernel, buffers, weights, ready, module.interface.extents);
+    const check = new KernelVerifier(kernel, buffers, weights, ready, module.interface.extents);
     for (const dim of [
       kernel.rows,
       ...(kernel.anchor === 'loop' ? loopDomains(kernel).map(({ columns }) => columns) : []),
@@ -159,18 +155,13 @@ function verifyConstants(module: KernelModule): void {
   }
 }
 
-const samePairing = (a: Pairing, b: Pairing): boolean =>
-  a.kind === b.kind &&
-  (a.kind === 'none' || b.kind === 'none' || a.width === b.width) &&
-  (a.kind !== 'rotate' || b.kind !== 'rotate' || a.headDim === b.headDim);
-
 /** Names of buffers that a program reads at rows of an index, and those of the indices. */
 const indexedReads = (s: Scalar): readonly string[] => {
   const read = readOf(s);
   return [...(read?.via === undefined ? [] : [read.buffer, read.via]), ...operands(s).flatMap(indexedReads)];
 };
 
-class KernelCheck implements Reader {
+class KernelVerifier implements KernelCheck {
   readonly written = new Set<string>();
   /** What the kernel has written and may read, at the row itself. */
   private complete: ReadonlySet<string> = new Set();
@@ -204,11 +195,11 @@ class KernelCheck implements Reader {
       case 'gemm':
         return this.gemm(kernel);
       case 'attention':
-        return this.attention(kernel);
+        return verifyAttention(kernel, this);
       case 'logprob':
-        return this.logProb(kernel);
+        return verifyLogProb(kernel, this);
       case 'logprobReduce':
-        return this.logProbReduce(kernel);
+        return verifyLogProbReduce(kernel, this);
       case 'sample':
         return verifySample(kernel, this);
       case 'route':
@@ -222,6 +213,10 @@ class KernelCheck implements Reader {
       default:
         return kernel satisfies never;
     }
+  }
+
+  weight(name: string): WeightDecl | undefined {
+    return this.weights.get(name);
   }
 
   read(name: string): BufferDecl {
@@ -304,28 +299,6 @@ class KernelCheck implements Reader {
     this.written.add(name);
   }
 
-  private contraction(name: string, k: number, each: number, pairing: Pairing, a: BufferDecl, experts?: number): void {
-    const rows = each * (experts ?? 1);
-    const weight = this.weights.get(name);
-    if (weight === undefined) return this.fail(`weight '${name}' is not declared.`);
-    if (weight.layout === 'rows')
-      this.fail(`weight '${name}' is in layout rows; a contraction reads panels, vnni or kmajor.`);
-    if (weight.k !== k) this.fail(`weight '${name}' has k ${weight.k}, the kernel ${k}.`);
-    if (sourceRows(weight) !== rows)
-      this.fail(`weight '${name}' has ${sourceRows(weight)} rows, the kernel needs ${rows}.`);
-    if (weight.experts !== experts)
-      this.fail(`weight '${name}' has ${weight.experts ?? 1} matrices, the kernel reads ${experts ?? 1}.`);
-    if (!samePairing(weight.pairing, pairing))
-      this.fail(`weight '${name}' is packed with another pairing than the kernel reads.`);
-    const { element } = FORMATS[weight.format];
-    if (weight.layout === 'kmajor' && a.dtype !== element)
-      this.fail(`weight '${name}' is ${weight.format}, '${a.name}' is ${a.dtype}: tensor cores multiply equal types.`);
-    if (weight.layout === 'groups' && a.dtype !== 'bf16' && a.dtype !== 'f16')
-      this.fail(`weight '${name}' is in groups, but '${a.name}' is ${a.dtype}: tensor cores multiply 16-bit numbers.`);
-    if (weight.layout === 'vnni' && a.dtype !== element)
-      this.fail(`weight '${name}' is in layout vnni, but '${a.name}' is ${a.dtype}.`);
-  }
-
   private gemm(kernel: GemmKernel): void {
     if (!isExtent(kernel.k)) this.fail(`k ${kernel.k} is not an extent.`);
     const a = this.read(kernel.a);
@@ -391,110 +364,13 @@ class KernelCheck implements Reader {
     const wrong = pairingProblem(segment.pairing, segment.columns);
     if (wrong !== undefined) this.fail(`segment '${segment.weight}': ${wrong}`);
     const matrices = segment.pairing.kind === 'interleave' ? 2 : 1;
-    this.contraction(segment.weight, kernel.k, segment.columns * matrices, segment.pairing, a, kernel.experts?.count);
-  }
-
-  private attention(kernel: AttentionKernel): void {
-    const { heads, kvHeads, headDim, scale, mask } = kernel;
-    if (![heads, kvHeads, headDim].every(isExtent))
-      this.fail('heads, kvHeads and headDim are whole numbers, at least 1.');
-    if (heads % kvHeads !== 0) this.fail(`${heads} heads are not a multiple of ${kvHeads} key-value heads.`);
-    if (!(Number.isFinite(scale) && scale > 0)) this.fail(`scale ${scale} is not a positive number.`);
-    this.cap(kernel.cap);
-    const float: readonly BufferDType[] = ['f32', 'bf16', 'f16'];
-    const k = this.read(kernel.k);
-    const keys = k.rows;
-    const q = this.read(kernel.q);
-    const queries = mask.kind === 'path' ? q.rows : keys;
-    this.is(q, float, queries, heads * headDim, 'queries');
-    const stored = kernel.scales === undefined ? float : CACHE_FORMATS;
-    this.is(k, stored, keys, kvHeads * headDim, 'keys');
-    this.is(this.read(kernel.v), [k.dtype], keys, kvHeads * headDim, 'values');
-    for (const name of scaleBuffers(kernel)) this.is(this.read(name), ['f32'], keys, kvHeads, 'scales');
-    this.mask(mask, queries, keys);
-    if (kernel.queryRow !== undefined) this.is(this.read(kernel.queryRow), ['i32'], kernel.rows, 1, 'rows of queries');
-    if (kernel.queryRow === undefined && kernel.rows !== queries)
-      this.fail(`its rows are ${kernel.rows}, those of its queries ${queries}: it needs a queryRow.`);
-    this.is(this.write(kernel.out), float, kernel.rows, heads * headDim, 'the result');
-  }
-
-  private cap(cap = 1): void {
-    if (!(Number.isFinite(cap) && cap > 0)) this.fail(`cap ${cap} is not a positive number.`);
-  }
-
-  private mask(mask: Mask, queries: Dim, keys: Dim): void {
-    const window = windowOfMask(mask);
-    if (window !== undefined && !isExtent(window)) this.fail(`a window of ${window} keys is no whole number above 0.`);
-    switch (mask.kind) {
-      case 'column':
-        if ((mask.position === undefined) !== (window === undefined))
-          this.fail('trees need positions for a window, and only for one.');
-        if (mask.position !== undefined) this.is(this.read(mask.position), ['i32'], keys, 1, 'positions');
-        return this.is(this.read(mask.subtreeEnd), ['i32'], keys, 1, 'ends of subtrees');
-      case 'path': {
-        this.is(this.read(mask.begin), ['i32'], queries, 1, 'beginnings of paths');
-        this.is(this.read(mask.position), ['i32'], queries, 1, 'positions of queries');
-        const key = this.read(mask.key);
-        return this.is(key, ['i32'], key.rows, 1, 'rows of keys');
-      }
-      case 'bias':
-        return this.is(this.read(mask.buffer), ['f32'], keys, keys, 'an attention bias');
-      default:
-        return mask satisfies never;
-    }
-  }
-
-  private logProb(kernel: LogProbKernel): void {
-    if (!isExtent(kernel.k) || !isExtent(kernel.vocab)) this.fail('k and vocab are whole numbers, at least 1.');
-    const a = this.read(kernel.a);
-    this.is(a, ['f32', 'bf16', 'f16'], kernel.rows, kernel.k, 'the left operand');
-    this.contraction(kernel.weight, kernel.k, kernel.vocab, NONE, a);
-    if (!isRowInvariant(kernel.rowScale)) this.fail('rowScale differs between columns of a row.');
-    this.cap(kernel.cap);
-    verifyProgram(
-      kernel.rowScale,
-      { rows: kernel.rows, columns: kernel.vocab, accumulators: 0, headDim: undefined },
+    verifyContraction(
+      segment.weight,
+      {
+        ...{ k: kernel.k, each: segment.columns * matrices },
+        ...{ pairing: segment.pairing, a, experts: kernel.experts?.count },
+      },
       this,
     );
-    this.is(this.read(kernel.target), ['i32'], kernel.rows, 1, 'target tokens');
-    if (kernel.draw !== undefined) {
-      const { inverseTemperature, low, high } = kernel.draw;
-      this.is(this.read(inverseTemperature), ['f32'], kernel.rows, 1, 'inverse temperatures');
-      for (const half of [low, high]) this.is(this.read(half), ['i32'], kernel.rows, 1, 'keys of noise');
-    }
-    if (kernel.logits !== undefined) {
-      const logits = this.write(kernel.logits);
-      if (logits.space !== 'arena') this.fail(`'${logits.name}' is an ${logits.space}: logits stay in the arena.`);
-      if (!isWithin(logits.rows, kernel.rows, this.extents))
-        this.fail(`'${logits.name}' has ${logits.rows} rows, which are not the first of ${kernel.rows}.`);
-      this.is(logits, ['f32'], logits.rows, kernel.vocab, 'logits');
-    }
-    this.is(
-      this.write(kernel.parts),
-      ['f32'],
-      kernel.rows,
-      partWidth(kernel) * Math.ceil(kernel.vocab / LOGPROB_BLOCK),
-      'parts of a log-sum-exp',
-    );
-  }
-
-  private logProbReduce(kernel: LogProbReduceKernel): void {
-    if (!isExtent(kernel.vocab)) this.fail('vocab is a whole number, at least 1.');
-    this.is(
-      this.read(kernel.parts),
-      ['f32'],
-      kernel.rows,
-      partWidth(kernel) * Math.ceil(kernel.vocab / LOGPROB_BLOCK),
-      'parts of a log-sum-exp',
-    );
-    this.is(this.read(kernel.target), ['i32'], kernel.rows, 1, 'target tokens');
-    this.is(this.write(kernel.logProb), ['f32'], kernel.rows, 1, 'log-probabilities');
-    this.is(this.write(kernel.isArgmax), ['i32'], kernel.rows, 1, 'argmax flags');
-    if (kernel.totals !== undefined)
-      for (const name of Object.values<string>({ ...kernel.totals }))
-        this.is(this.write(name), ['f32'], kernel.rows, 1, 'totals');
-    if (kernel.draw === undefined) return;
-    this.is(this.write(kernel.draw.token), ['i32'], kernel.rows, 1, 'drawn tokens');
-    this.is(this.write(kernel.draw.logProb), ['f32'], kernel.rows, 1, 'log-probabilities of the drawn tokens');
   }
 }

@@ -1,19 +1,11 @@
 /** Checks a kernel that chooses tokens from logits. */
-import { isWithin, type ExtentDecl } from './extents.js';
-import type { BufferDecl, SampleKernel } from './kernel.js';
+import { isWithin } from './extents.js';
+import type { SampleKernel } from './kernel.js';
+import type { KernelCheck } from './kernelCheck.js';
 import { MOST_SAMPLE_VOCAB, MOST_TOP_TOKENS, SAMPLE_INPUT_NAMES, SAMPLE_INPUTS } from './sampleInputs.js';
-import type { BufferDType, Dim } from './types.js';
+import type { BufferDType } from './types.js';
 
-/** What the verifier of a module knows, and how it complains. */
-export interface SampleCheck {
-  readonly extents: readonly ExtentDecl[];
-  readonly read: (name: string) => BufferDecl;
-  readonly write: (name: string) => BufferDecl;
-  readonly is: (buffer: BufferDecl, dtypes: readonly BufferDType[], rows: Dim, columns: Dim, role: string) => void;
-  readonly fail: (what: string) => never;
-}
-
-export function verifySample(kernel: SampleKernel, check: SampleCheck): void {
+export function verifySample(kernel: SampleKernel, check: KernelCheck): void {
   const { rows, vocab, best, totals, inputs } = kernel;
   /** A vector of which the kernel reads the first elements, one for each of its rows. */
   const vector = (name: string, dtype: BufferDType, role: string): void => {

@@ -1,0 +1,16 @@
+/** What the verifier of a module knows while it checks a kernel, and how it complains. */
+import type { ExtentDecl } from './extents.js';
+import type { BufferDecl, WeightDecl } from './kernel.js';
+import type { BufferDType, Dim } from './types.js';
+
+export interface KernelCheck {
+  readonly extents: readonly ExtentDecl[];
+  /** Declaration of a buffer that the kernel may read here. Throws if it may not. */
+  readonly read: (name: string) => BufferDecl;
+  /** Declaration of a buffer that the kernel may write, which it does now. Throws if it may not. */
+  readonly write: (name: string) => BufferDecl;
+  readonly weight: (name: string) => WeightDecl | undefined;
+  /** Throws if `buffer` has another type or shape than as `role` it must have. */
+  readonly is: (buffer: BufferDecl, dtypes: readonly BufferDType[], rows: Dim, columns: Dim, role: string) => void;
+  readonly fail: (what: string) => never;
+}
