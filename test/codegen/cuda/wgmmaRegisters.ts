@@ -59,7 +59,7 @@ export const COMPILED: readonly RegisterCase[] = [
     { ...PINGPONG, tm: 192, tn: 128, cluster: 1 },
   ],
   ['E4M3, deferred, row and column values', inE4m3(large('qkv')), NARROW],
-  ['E4M3, deferred, the stream in 24 bits', inE4m3(large('down')), NARROW],
+  ['E4M3, deferred, the stream in 24 bits, loaded ahead', inE4m3(large('down'), true), NARROW],
   ['E4M3, two warpgroups for epilogues', inE4m3(large('o')), { ...NARROW, epilogueGroups: 1 }],
   ['the vocabulary, cooperative', HEAD, COOPERATIVE],
   ['the vocabulary, ping-pong', HEAD, { ...PINGPONG, tm: 64, tn: 256 }],
