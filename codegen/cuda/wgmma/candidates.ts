@@ -224,6 +224,8 @@ export function wgmmaCandidates(
   const nature: Nature = { which, finishes, addsToStream, hasExperts, isNarrow };
   // Rows of bytes take half of L2: o of E4M3 reached 563 TFLOP/s in groups of 10 row tiles and 746 in groups of 22.
   const groups = finishes && !isNarrow ? FINISHED_ROWS : RASTER_ROWS;
+  // Row values of E4M3 are single numbers. Where rows of experts end is known on the device only.
+  const height = { rows, finishes, mayWander: isNarrow && !hasExperts };
   for (const tile of TILES) {
     const { mode, tm, tn, epilogueGroups } = tile;
     for (const cluster of [2, 1] as const) {
@@ -234,7 +236,7 @@ export function wgmmaCandidates(
           tm,
           tn,
           cluster,
-          raster: rasterOf(device.multiprocessors, { cluster, tm }, { rows, most: rasterRows, finishes }),
+          raster: rasterOf(device.multiprocessors, { cluster, tm }, { ...height, most: rasterRows }),
           ...(epilogueGroups === undefined ? {} : { epilogueGroups }),
         });
         if (whole === undefined) continue;

@@ -23,7 +23,7 @@ export interface SegmentText {
   readonly isOnlyOrLast: boolean;
   readonly epilogue: string;
   /** See EpilogueText. */
-  readonly ahead: string | undefined;
+  readonly firstLoads: string | undefined;
 }
 
 /**
@@ -45,13 +45,13 @@ export function deferredTexts(
   const epilogue = handoffEpilogueText(options, segments, options.tn);
   return {
     storeHandoff: storeHandoffText(options.tn, options.wn, 4),
-    consumerEpilogue: consumerText(options, 'ownTile', loadsAheadOf(segments) + epilogue) + finish.storedFinal,
+    consumerEpilogue: consumerText(options, 'ownTile', firstLoadsOf(segments) + epilogue) + finish.storedFinal,
     deferredEpilogue: render('wgmmaDeferred', {
       ...options,
       ...finish,
       hasFinish: context.finish !== undefined,
       epilogue,
-      loadsAhead: loadsAheadOf(segments),
+      firstLoads: firstLoadsOf(segments),
       ...kept,
       epilogueThreads: 32 * options.epilogueWarps,
       units: 2 * CONSUMER_WARPS,
@@ -78,11 +78,11 @@ const handoffEpilogueText = (options: WgmmaOptions, segments: readonly SegmentTe
     segments,
     isRemainder: columns !== options.tn,
     halfBytes: HALF_BYTES,
-    loadHandoff: loadsAheadOf(segments) === '' ? loadHandoffText(columns, 6) : indent([declareHandoff(columns)], 6),
+    loadHandoff: firstLoadsOf(segments) === '' ? loadHandoffText(columns, 6) : indent([declareHandoff(columns)], 6),
   });
 
 /** Only kernels of one segment load ahead. */
-const loadsAheadOf = (segments: readonly SegmentText[]): string => segments[0]!.ahead ?? '';
+const firstLoadsOf = (segments: readonly SegmentText[]): string => segments[0]!.firstLoads ?? '';
 
 const consumerText = (options: WgmmaOptions, tile: string, epilogue: string): string =>
   render('wgmmaConsumerEpilogue', { ...options, tile, epilogue });

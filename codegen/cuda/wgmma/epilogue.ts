@@ -62,8 +62,8 @@ interface Context extends VectorContext, SumContext {
 export interface EpilogueText {
   /** For a row. */
   readonly epilogue: string;
-  /** Before the first row of a deferred epilogue, if it loads ahead; it then finds its products itself. */
-  readonly ahead: string | undefined;
+  /** Before the first row of a deferred epilogue that loads ahead. Its batches then load their own products. */
+  readonly firstLoads: string | undefined;
 }
 
 /**
@@ -90,8 +90,8 @@ export function epilogueText(
     segment.pairing.kind === 'rotate' && tn % segment.pairing.headDim === 0 && start % segment.pairing.headDim === 0;
   const access = { segment, operands, isWhole, holdsWholeHeads, isBranched: !layout.isDeferred };
   const loads = segment.pairing.kind === 'none' ? elementLoads(segment, operands) : [];
-  const isAlone = segments.length === 1 && tn === options.tn && groupWidth(segment.outputs) === undefined;
-  const ahead = mayLoadAhead(options) && isAlone ? loadsAhead(access, loads, groups) : undefined;
+  const isPlain = segments.length === 1 && tn === options.tn && groupWidth(segment.outputs) === undefined;
+  const ahead = mayLoadAhead(options) && isPlain ? loadsAhead(access, loads, groups) : undefined;
   const context: Context = {
     ...access,
     layout,
@@ -136,7 +136,7 @@ export function epilogueText(
   if (groups <= batch && ahead === undefined)
     return {
       epilogue: declared + batchText(context, '0', groups, DEPTH) + indent(lastSums(context, groups), DEPTH),
-      ahead: undefined,
+      firstLoads: undefined,
     };
   const whole = Math.floor(groups / batch);
   const rest = groups - whole * batch;
@@ -148,7 +148,7 @@ export function epilogueText(
     ...(rest === 0 ? [] : [batchText(context, String(whole * batch), rest, DEPTH)]),
     indent(lastSums(context, groups), DEPTH),
   ].join('');
-  return { epilogue, ahead: before };
+  return { epilogue, firstLoads: before };
 }
 
 /**

@@ -39,16 +39,20 @@ export function storeHandoffText(tn: number, wn: number, depth: number): string 
   };
   const eight = (chunk: number, h: number): string[] => Array.from({ length: 8 }, (_, i) => product(chunk, h, i));
   const lines: string[] = [];
-  for (let first = 0; first < chunks; first += 4) {
-    const count = Math.min(4, chunks - first);
+  for (let first = 0; first < chunks; first += CHUNKS_OF_PART) {
+    const count = Math.min(CHUNKS_OF_PART, chunks - first);
     for (const h of [0, 1]) {
       const each = Array.from({ length: count }, (_, j) => eight(first + j, h));
       each.forEach((p, j) => {
         const words = [0, 2, 4, 6].map((i) => `tw_high(${p[i]!}, ${p[i + 1]!})`);
         lines.push(`tw_put(handoff + ${(first + j) * CHUNK_BYTES + h * HALF_BYTES}, ${words.join(', ')});`);
       });
-      const low = [0, 1, 2, 3].map((j) => (j < count ? `tw_low(${each[j]!.join(', ')})` : '0u'));
-      lines.push(`tw_put(handoff + ${(chunks + first / 4) * CHUNK_BYTES + h * HALF_BYTES}, ${low.join(', ')});`);
+      const low = Array.from({ length: CHUNKS_OF_PART }, (_, j) =>
+        j < count ? `tw_low(${each[j]!.join(', ')})` : '0u',
+      );
+      lines.push(
+        `tw_put(handoff + ${(chunks + first / CHUNKS_OF_PART) * CHUNK_BYTES + h * HALF_BYTES}, ${low.join(', ')});`,
+      );
     }
   }
   return indent(lines, depth);

@@ -18,8 +18,10 @@ import {
 
 /** 8-column groups of a batch. */
 export const AHEAD_GROUPS = 2 * CHUNK_GROUPS;
+/** Batches whose lower bits lie together. */
+const OF_PART = (CHUNKS_OF_PART * CHUNK_GROUPS) / AHEAD_GROUPS;
 /** Batches that are on their way. */
-const DEPTH = 2;
+const BATCHES_AHEAD = 2;
 /** Registers for them: with these, 120 suffice. */
 const MOST_WORDS = 24;
 
@@ -36,10 +38,10 @@ export function loadsAhead(
   groups: number,
 ): LoadsAhead | undefined {
   const batches = groups / AHEAD_GROUPS;
-  const words = loads.reduce((sum, operand) => sum + DEPTH * wordsOf(operand, AHEAD_GROUPS), 0);
+  const words = loads.reduce((sum, operand) => sum + BATCHES_AHEAD * wordsOf(operand, AHEAD_GROUPS), 0);
   return isWhole &&
     loads.length > 0 &&
-    Number.isInteger(batches / DEPTH) &&
+    Number.isInteger(batches / BATCHES_AHEAD) &&
     words <= MOST_WORDS &&
     loads.every((operand) => isVector(operand, segment, AHEAD_GROUPS))
     ? { loads, batches }
@@ -72,13 +74,13 @@ const loadText = (
  * `column0`, `rows`: C expressions (int) of the tile's first column, and of the number of rows.
  */
 export const firstLoads = (context: VectorContext, ahead: LoadsAhead, column0: string, rows: string): string[] => [
-  ...ahead.loads.map((operand, i) => `unsigned ${aheadName(i)}[${DEPTH}][${wordsOf(operand, AHEAD_GROUPS)}];`),
+  ...ahead.loads.map((operand, i) => `unsigned ${aheadName(i)}[${BATCHES_AHEAD}][${wordsOf(operand, AHEAD_GROUPS)}];`),
   ...block('', [
     `const int self = tw_thread(), quad = self & 3, column0 = ${column0},`,
     `    row = tw_least(place.row0 + unit0 * 8 + (self >> 2 & 7), ${rows} - 1);`,
     '#pragma unroll',
     ...block(
-      `for (int batch_ = 0; batch_ < ${DEPTH}; batch_++)`,
+      `for (int batch_ = 0; batch_ < ${BATCHES_AHEAD}; batch_++)`,
       loadText(context, ahead, { to: 'batch_', batch: 'batch_', row: 'row' }),
     ),
   ]),
@@ -93,20 +95,20 @@ export const takeBatch = (context: VectorContext, ahead: LoadsAhead, tn: number,
     const chunk = `(${AHEAD_GROUPS / CHUNK_GROUPS} * batch_ + ${i})`;
     return `tw_take(handoff + ${chunk} * ${CHUNK_BYTES}, high_ + ${CHUNK_GROUPS} * ${chunk});`;
   }),
-  `if (batch_ % 2 == 0) tw_take(handoff + (${lowChunk(tn)} + batch_ / 2) * ${CHUNK_BYTES},` +
-    ` low_ + ${CHUNKS_OF_PART} * (batch_ / 2));`,
+  `if (batch_ % ${OF_PART} == 0) tw_take(handoff + (${lowChunk(tn)} + batch_ / ${OF_PART}) * ${CHUNK_BYTES},` +
+    ` low_ + ${CHUNKS_OF_PART} * (batch_ / ${OF_PART}));`,
   ...ahead.loads.flatMap((operand, i) => [
     `unsigned l${i}_[${wordsOf(operand, AHEAD_GROUPS)}];`,
     '#pragma unroll',
     ...block(`for (int unit_ = 0; unit_ < ${AHEAD_GROUPS}; unit_ += ${QUAD})`, [
-      `const ${accessType(operand)} words_ = ${exchanged(`${aheadName(i)}[batch_ % ${DEPTH}]`, operand)};`,
+      `const ${accessType(operand)} words_ = ${exchanged(`${aheadName(i)}[batch_ % ${BATCHES_AHEAD}]`, operand)};`,
       ...unitWords(`l${i}_`, operand).map((word, j) => `${word} = words_.${FIELDS[j]!};`),
     ]),
   ]),
-  ...block(`if (batch_ + ${DEPTH} < ${ahead.batches} || unit + unitStep < units)`, [
-    `const bool isOwn = batch_ + ${DEPTH} < ${ahead.batches};`,
-    `const int later_ = isOwn ? batch_ + ${DEPTH} : batch_ + ${DEPTH} - ${ahead.batches},`,
+  ...block(`if (batch_ + ${BATCHES_AHEAD} < ${ahead.batches} || unit + unitStep < units)`, [
+    `const bool isOwn = batch_ + ${BATCHES_AHEAD} < ${ahead.batches};`,
+    `const int later_ = isOwn ? batch_ + ${BATCHES_AHEAD} : batch_ + ${BATCHES_AHEAD} - ${ahead.batches},`,
     `    ahead_ = isOwn ? row : tw_least(place.row0 + local + 8 * unitStep, ${rows} - 1);`,
-    ...loadText(context, ahead, { to: `batch_ % ${DEPTH}`, batch: 'later_', row: 'ahead_' }),
+    ...loadText(context, ahead, { to: `batch_ % ${BATCHES_AHEAD}`, batch: 'later_', row: 'ahead_' }),
   ]),
 ];

@@ -27,10 +27,13 @@ export function rowValueText({ prologue, options: { rows, tm, rowsAtOnce, epilog
         5,
       ) + text(`read${i}`, `fold${i}`, 5),
   );
+  // The first of the rows is in the tile; a warp's others may not be.
   const stores = each.flatMap((i) =>
     Array.from(
       { length: count },
-      (_, j) => `if (${local(i)} < ${tm}) to[(${local(i)}) * ${count} + ${j}] = fold${i}[${j}];`,
+      (_, j) =>
+        `${i === 0 && prologue.ofThread !== undefined ? '' : `if (${local(i)} < ${tm}) `}` +
+        `to[(${local(i)}) * ${count} + ${j}] = fold${i}[${j}];`,
     ),
   );
   return texts.join('') + indent(prologue.ofThread === undefined ? block('if (lane == 0)', stores) : stores, 5);

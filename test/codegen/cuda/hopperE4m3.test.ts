@@ -5,7 +5,7 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { expectSame } from '../../support/sameValues.js';
 import { casesHere } from '../../support/thorough.js';
 import { emulateLayerGemm, interpretLayerGemm } from './emulateLayerGemm.js';
-import { inE4m3, layerGemm, type LayerGemm } from './wgmmaKernels.js';
+import { inE4m3, layerGemm, type LayerGemm, type WgmmaCase } from './wgmmaKernels.js';
 import { emit } from './wgmmaRegisters.js';
 
 const FACTS = { arch: 'sm_90a', sharedBytesPerBlock: 232_448, multiprocessors: 132 } as const;
@@ -36,18 +36,25 @@ const CASES: readonly (readonly [LayerGemm, number, number])[] = [
   ['down', 160, 208],
 ];
 
+const outputsOf = ({ kernel }: WgmmaCase): string[] =>
+  kernel.segments.flatMap((segment) => segment.outputs.map(({ buffer }) => buffer));
+
+type Values = ReadonlyMap<string, Float64Array>;
+
+function expectClose(own: WgmmaCase, got: Values, wanted: Values): void {
+  for (const name of outputsOf(own).filter((each) => each !== 'nextTail')) {
+    const [values, right] = [got.get(name)!, wanted.get(name)!];
+    const largest = right.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+    right.forEach((x, i) => expect(Math.abs(values[i]! - x), `${name} ${i}`).toBeLessThan(0.01 * largest));
+  }
+}
+
 describe('contractions of E4M3', () => {
   it.each(casesHere(CASES, 1))('%s', (which, hidden, inter) => {
     const own = inE4m3(layerGemm(which, hidden, inter, 32));
     const wanted = interpretLayerGemm(own, ROWS);
-    const outputs = own.kernel.segments.flatMap((segment) => segment.outputs.map(({ buffer }) => buffer));
-    const close = (got: ReadonlyMap<string, Float64Array>): void => {
-      for (const name of outputs.filter((each) => each !== 'nextTail')) {
-        const [values, right] = [got.get(name)!, wanted.get(name)!];
-        const largest = right.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
-        right.forEach((x, i) => expect(Math.abs(values[i]! - x), `${name} ${i}`).toBeLessThan(0.01 * largest));
-      }
-    };
+    const outputs = outputsOf(own);
+    const close = (got: Values): void => expectClose(own, got, wanted);
     const [first, ...rest] = SCHEDULES.map((each) => {
       expect(isLegalCuda(own.kernel, own.module, each, FACTS)).toBe(true);
       return emulateLayerGemm(own, ROWS, each);
@@ -60,14 +67,13 @@ describe('contractions of E4M3', () => {
   it('give the same bits where epilogues load ahead, over tiles and their ends', () => {
     const own = inE4m3(layerGemm('o', 256, 208, 32), true);
     // Two blocks for three or six tiles: all but the last of each are left to other warps.
-    const given = (each: CudaGemmSchedule): ReadonlyMap<string, Float64Array> =>
-      emulateLayerGemm(own, 300, each, { multiprocessors: 2 });
+    const given = (each: CudaGemmSchedule): Values => emulateLayerGemm(own, 300, each, { multiprocessors: 2 });
     const wanted = given(ALL_SCHEDULES[0]!);
+    expectClose(own, wanted, interpretLayerGemm(own, 300));
     for (const tn of [128, 256]) {
       const ahead = schedule('wgmma', [128, tn, 128, 2], 'deferred');
       const got = given(ahead);
-      for (const { outputs } of own.kernel.segments)
-        for (const { buffer } of outputs) expectSame(got.get(buffer), wanted.get(buffer)!, `${tn}: ${buffer}`);
+      for (const name of outputsOf(own)) expectSame(got.get(name), wanted.get(name)!, `${tn}: ${name}`);
       const { source } = emit(own, ahead);
       expect(source).toContain('(quad, a0_[batch_ % 2]');
       expect(source).toContain('local < 128; local += 96');

@@ -14,7 +14,8 @@ import {
 import { remainderColumns, waveCount } from '../../../codegen/cuda/wgmma/remainderTiles.js';
 import { hasNvcc } from '../../support/nvcc.js';
 import { mapScalar, type Scalar } from '../../../ir/scalar.js';
-import type { LayerGemm } from './wgmmaKernels.js';
+import { rasterOf } from '../../../codegen/cuda/wgmma/raster.js';
+import type { LayerGemm, WgmmaCase } from './wgmmaKernels.js';
 import { headKernel, inE4m3, layerGemm } from './wgmmaKernels.js';
 import {
   COMPILED_FIRST,
@@ -239,11 +240,16 @@ describe('choice of tiles', () => {
     if (rows > 64) expect(defaultCudaSchedule(HEAD.kernel, HEAD.module, H100, bucket)).toEqual(heads[0]);
   });
 
-  it('leaves no group of a few row tiles', () => {
-    const { kernel, module } = inE4m3(large('o'));
-    const groups = (rows: number): number => defaultWgmmaSchedule(kernel, module, H100, rows)!.raster;
+  it('leaves no small group of row tiles where blocks may come to others', () => {
+    const groups = ({ kernel, module }: WgmmaCase, rows: number): number =>
+      defaultWgmmaSchedule(kernel, module, H100, rows)!.raster;
     // Of 66, 60, 45 and 30 row tiles: 22 three times; 22, 22, 16; 15 three times; 22, 8.
-    expect([8448, 7680, 5760, 3840].map(groups)).toEqual([22, 22, 15, 22]);
+    expect([8448, 7680, 5760, 3840].map((rows) => groups(inE4m3(large('o')), rows))).toEqual([22, 22, 15, 22]);
+    expect(groups(large('o'), 5760)).toBe(22);
+    const height = { most: 2816, finishes: false, mayWander: true };
+    expect(rasterOf(132, { cluster: 2, tm: 128 }, { ...height, rows: 46 * 128 })).toBe(16);
+    expect(rasterOf(132, { cluster: 2, tm: 128 }, { ...height, rows: 46 * 128, mayWander: false })).toBe(22);
+    expect(rasterOf(132, { cluster: 1, tm: 128 }, { ...height, rows: 5760, finishes: true })).toBe(22);
   });
 
   it('is what was fastest on an H100 where numbers of waves differ', () => {
