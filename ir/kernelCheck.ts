@@ -2,15 +2,13 @@
 import type { ExtentDecl } from './extents.js';
 import type { BufferDecl, WeightDecl } from './kernel.js';
 import type { BufferDType, Dim } from './types.js';
+import type { Reader } from './verifyProgram.js';
 
-export interface KernelCheck {
+export interface KernelCheck extends Reader {
   readonly extents: readonly ExtentDecl[];
-  /** Declaration of a buffer that the kernel may read here. Throws if it may not. */
-  readonly read: (name: string) => BufferDecl;
   /** Declaration of a buffer that the kernel may write, which it does now. Throws if it may not. */
-  readonly write: (name: string) => BufferDecl;
-  readonly weight: (name: string) => WeightDecl | undefined;
+  write(name: string): BufferDecl;
+  weight(name: string): WeightDecl | undefined;
   /** Throws if `buffer` has another type or shape than as `role` it must have. */
-  readonly is: (buffer: BufferDecl, dtypes: readonly BufferDType[], rows: Dim, columns: Dim, role: string) => void;
-  readonly fail: (what: string) => never;
+  is(buffer: BufferDecl, dtypes: readonly BufferDType[], rows: Dim, columns: Dim, role: string): void;
 }

@@ -16,11 +16,11 @@ export function expertsProblem({ experts, sources, layout }: WeightDecl): string
   return isAlike ? undefined : 'its experts have matrices of different rows.';
 }
 
-function counts({ count, chosen }: Pick<RouteKernel, 'count' | 'chosen'>, { fail }: KernelCheck): void {
+function counts({ count, chosen }: Pick<RouteKernel, 'count' | 'chosen'>, check: KernelCheck): void {
   if (!Number.isInteger(count) || count < 1 || count > MOST_EXPERTS)
-    fail(`${count} experts: there are from 1 to ${MOST_EXPERTS}.`);
+    check.fail(`${count} experts: there are from 1 to ${MOST_EXPERTS}.`);
   if (!Number.isInteger(chosen) || chosen < 1 || chosen > Math.min(count, MOST_CHOSEN))
-    fail(`${chosen} of ${count} experts: a row has from 1 to ${Math.min(count, MOST_CHOSEN)}.`);
+    check.fail(`${chosen} of ${count} experts: a row has from 1 to ${Math.min(count, MOST_CHOSEN)}.`);
 }
 
 export function verifyRoute(kernel: RouteKernel, check: KernelCheck): void {

@@ -364,13 +364,8 @@ class KernelVerifier implements KernelCheck {
     const wrong = pairingProblem(segment.pairing, segment.columns);
     if (wrong !== undefined) this.fail(`segment '${segment.weight}': ${wrong}`);
     const matrices = segment.pairing.kind === 'interleave' ? 2 : 1;
-    verifyContraction(
-      segment.weight,
-      {
-        ...{ k: kernel.k, each: segment.columns * matrices },
-        ...{ pairing: segment.pairing, a, experts: kernel.experts?.count },
-      },
-      this,
-    );
+    const each = segment.columns * matrices;
+    const read = { k: kernel.k, each, pairing: segment.pairing, a, experts: kernel.experts?.count };
+    verifyContraction(segment.weight, read, this);
   }
 }

@@ -1,6 +1,6 @@
 /** Checks the two kernels that make log-probabilities: parts of a log-sum-exp, and what they amount to. */
 import { isWithin } from './extents.js';
-import type { LogProbKernel, LogProbReduceKernel } from './kernel.js';
+import type { BufferDecl, LogProbKernel, LogProbReduceKernel } from './kernel.js';
 import { LOGPROB_BLOCK, partWidth } from './kernel.js';
 import type { KernelCheck } from './kernelCheck.js';
 import { verifyCap } from './verifyAttention.js';
@@ -33,24 +33,17 @@ export function verifyLogProb(kernel: LogProbKernel, check: KernelCheck): void {
       check.fail(`'${logits.name}' has ${logits.rows} rows, which are not the first of ${kernel.rows}.`);
     check.is(logits, ['f32'], logits.rows, kernel.vocab, 'logits');
   }
-  check.is(
-    check.write(kernel.parts),
-    ['f32'],
-    kernel.rows,
-    partWidth(kernel) * Math.ceil(kernel.vocab / LOGPROB_BLOCK),
-    'parts of a log-sum-exp',
-  );
+  verifyParts(check.write(kernel.parts), kernel, check);
+}
+
+function verifyParts(parts: BufferDecl, kernel: LogProbKernel | LogProbReduceKernel, check: KernelCheck): void {
+  const columns = partWidth(kernel) * Math.ceil(kernel.vocab / LOGPROB_BLOCK);
+  check.is(parts, ['f32'], kernel.rows, columns, 'parts of a log-sum-exp');
 }
 
 export function verifyLogProbReduce(kernel: LogProbReduceKernel, check: KernelCheck): void {
   if (!isExtent(kernel.vocab)) check.fail('vocab is a whole number, at least 1.');
-  check.is(
-    check.read(kernel.parts),
-    ['f32'],
-    kernel.rows,
-    partWidth(kernel) * Math.ceil(kernel.vocab / LOGPROB_BLOCK),
-    'parts of a log-sum-exp',
-  );
+  verifyParts(check.read(kernel.parts), kernel, check);
   check.is(check.read(kernel.target), ['i32'], kernel.rows, 1, 'target tokens');
   check.is(check.write(kernel.logProb), ['f32'], kernel.rows, 1, 'log-probabilities');
   check.is(check.write(kernel.isArgmax), ['i32'], kernel.rows, 1, 'argmax flags');
