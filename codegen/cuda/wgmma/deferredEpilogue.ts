@@ -23,7 +23,7 @@ export interface SegmentText {
   readonly isOnlyOrLast: boolean;
   readonly epilogue: string;
   /** See EpilogueText. */
-  readonly firstLoads: string | undefined;
+  readonly firstLoads: string;
 }
 
 /**
@@ -82,7 +82,7 @@ const handoffEpilogueText = (options: WgmmaOptions, segments: readonly SegmentTe
   });
 
 /** Only kernels of one segment load ahead. */
-const firstLoadsOf = (segments: readonly SegmentText[]): string => segments[0]!.firstLoads ?? '';
+const firstLoadsOf = (segments: readonly SegmentText[]): string => segments[0]!.firstLoads;
 
 const consumerText = (options: WgmmaOptions, tile: string, epilogue: string): string =>
   render('wgmmaConsumerEpilogue', { ...options, tile, epilogue });

@@ -62,8 +62,8 @@ interface Context extends VectorContext, SumContext {
 export interface EpilogueText {
   /** For a row. */
   readonly epilogue: string;
-  /** Before the first row of a deferred epilogue that loads ahead. Its batches then load their own products. */
-  readonly firstLoads: string | undefined;
+  /** Before the first row, if the epilogue loads ahead: its batches then load their own products. Else empty. */
+  readonly firstLoads: string;
 }
 
 /**
@@ -110,18 +110,7 @@ export function epilogueText(
     column: (buffer, group, lane) =>
       options.hasColumnValues ? columnValue(segment, operands, start, buffer, group, lane) : undefined,
   };
-  const batch = Math.max(
-    step,
-    Math.floor(
-      (ahead !== undefined
-        ? AHEAD_GROUPS
-        : context.loads.length > 0
-          ? loadDepth(context)
-          : segment.pairing.kind === 'rotate' && context.tables === undefined
-            ? Math.max(BATCH, depthOf(layout).rotated)
-            : BATCH) / step,
-    ) * step,
-  );
+  const batch = Math.max(step, Math.floor(groupsAtOnce(context) / step) * step);
   const declared = indent(
     [
       ...context.sums.map((_, i) => `tw_sums s${i}_;`),
@@ -132,12 +121,11 @@ export function epilogueText(
     DEPTH,
   );
   const before =
-    ahead === undefined ? undefined : indent(firstLoads(access, ahead, `place.columnTile * ${tn}`, options.rows), 4);
-  if (groups <= batch && ahead === undefined)
-    return {
-      epilogue: declared + batchText(context, '0', groups, DEPTH) + indent(lastSums(context, groups), DEPTH),
-      firstLoads: undefined,
-    };
+    ahead === undefined ? '' : indent(firstLoads(access, ahead, `place.columnTile * ${tn}`, options.rows), 4);
+  const sums = indent(lastSums(context, groups), DEPTH);
+  // What loads ahead has several batches.
+  if (groups <= batch)
+    return { epilogue: declared + batchText(context, '0', groups, DEPTH) + sums, firstLoads: before };
   const whole = Math.floor(groups / batch);
   const rest = groups - whole * batch;
   const epilogue = [
@@ -146,7 +134,7 @@ export function epilogueText(
     batchText(context, `batch_ * ${batch}`, batch, DEPTH + 1),
     indent(['}'], DEPTH),
     ...(rest === 0 ? [] : [batchText(context, String(whole * batch), rest, DEPTH)]),
-    indent(lastSums(context, groups), DEPTH),
+    sums,
   ].join('');
   return { epilogue, firstLoads: before };
 }
@@ -175,6 +163,14 @@ const MOST_BESIDE_TABLES = 160;
 
 /** Accumulators of a thread. */
 const accumulatorsOf = ({ rowBlocks, wn, columnBlocks }: WgmmaLayout): number => (rowBlocks * wn * columnBlocks) / 2;
+
+/** Groups that are best processed together, before rounding to whole steps. */
+function groupsAtOnce(context: Context): number {
+  const { takes, loads, segment, tables, layout } = context;
+  if (takes !== undefined) return AHEAD_GROUPS;
+  if (loads.length > 0) return loadDepth(context);
+  return segment.pairing.kind === 'rotate' && tables === undefined ? Math.max(BATCH, depthOf(layout).rotated) : BATCH;
+}
 
 const loadDepth = ({ layout, loads }: Context): number =>
   loads.every(({ dtype }) => DTYPE_BYTES[dtype] <= 2) ? depthOf(layout).narrow : depthOf(layout).batch;

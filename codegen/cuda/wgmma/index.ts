@@ -121,7 +121,7 @@ function bodyText(context: WgmmaContext, head: string, maps: number): string {
     isOnlyOrLast: i === segments.length - 1,
     ...(kernel.anchor === 'gemm'
       ? epilogueText(context, segment)
-      : { epilogue: logProbText(kernel, operands, prologue), firstLoads: undefined }),
+      : { epilogue: logProbText(kernel, operands, prologue), firstLoads: '' }),
   }));
   const rowValues = { rowValueCode: rowValueText(context), ...rowTurns(context) };
   const columnCode = columnTexts(context);

@@ -13,30 +13,22 @@ export interface RowTurns {
  * for memory. Where a row's values are made of single numbers, a thread has a row of its own.
  */
 export function rowValueText({ prologue, options: { rows, tm, rowsAtOnce, epilogueWarps } }: WgmmaContext): string {
-  const count = prologue.scalars.length;
-  const text = prologue.ofThread ?? prologue.text;
-  const each = Array.from({ length: prologue.ofThread === undefined ? rowsAtOnce : 1 }, (_, i) => i);
+  const { scalars, ofThread, text } = prologue;
   const local = (i: number): string => (i === 0 ? 'local' : `local + ${i * epilogueWarps}`);
-  const texts = each.map(
-    (i) =>
-      indent(
-        [
-          `const int own${i} = row0 + ${local(i)}, read${i} = own${i} < ${rows} ? own${i} : ${rows} - 1;`,
-          `float fold${i}[${count}];`,
-        ],
-        5,
-      ) + text(`read${i}`, `fold${i}`, 5),
-  );
-  // The first of the rows is in the tile; a warp's others may not be.
-  const stores = each.flatMap((i) =>
-    Array.from(
-      { length: count },
-      (_, j) =>
-        `${i === 0 && prologue.ofThread !== undefined ? '' : `if (${local(i)} < ${tm}) `}` +
-        `to[(${local(i)}) * ${count} + ${j}] = fold${i}[${j}];`,
-    ),
-  );
-  return texts.join('') + indent(prologue.ofThread === undefined ? block('if (lane == 0)', stores) : stores, 5);
+  const valueText = (i: number, print: typeof text): string =>
+    indent(
+      [
+        `const int own${i} = row0 + ${local(i)}, read${i} = own${i} < ${rows} ? own${i} : ${rows} - 1;`,
+        `float fold${i}[${scalars.length}];`,
+      ],
+      5,
+    ) + print(`read${i}`, `fold${i}`, 5);
+  const stores = (i: number): string[] =>
+    scalars.map((_, j) => `to[(${local(i)}) * ${scalars.length} + ${j}] = fold${i}[${j}];`);
+  if (ofThread !== undefined) return valueText(0, ofThread) + indent(stores(0), 5);
+  const each = Array.from({ length: rowsAtOnce }, (_, i) => i);
+  const inTile = each.flatMap((i) => stores(i).map((store) => `if (${local(i)} < ${tm}) ${store}`));
+  return each.map((i) => valueText(i, text)).join('') + indent(block('if (lane == 0)', inTile), 5);
 }
 
 /** The turns of those threads. */
