@@ -243,13 +243,18 @@ describe('choice of tiles', () => {
   it('leaves no small group of row tiles where blocks may come to others', () => {
     const groups = ({ kernel, module }: WgmmaCase, rows: number): number =>
       defaultWgmmaSchedule(kernel, module, H100, rows)!.raster;
-    // Of 66, 60, 45 and 30 row tiles: 22 three times; 22, 22, 16; 15 three times; 22, 8.
-    expect([8448, 7680, 5760, 3840].map((rows) => groups(inE4m3(large('o')), rows))).toEqual([22, 22, 15, 22]);
-    expect(groups(large('o'), 5760)).toBe(22);
+    // Of 66, 60, 45 and 30 row tiles: 11 six times; 11 five times and 5; 9 five times; 11, 11, 8.
+    expect([8448, 7680, 5760, 3840].map((rows) => groups(inE4m3(large('o')), rows))).toEqual([11, 11, 9, 11]);
+    // Others keep theirs, whatever is left.
+    for (const other of [large('o'), inE4m3(large('qkv')), inE4m3(large('gateUp'))])
+      expect(groups(other, 5760)).toBe(22);
     const height = { most: 2816, finishes: false, mayWander: true };
     expect(rasterOf(132, { cluster: 2, tm: 128 }, { ...height, rows: 46 * 128 })).toBe(16);
     expect(rasterOf(132, { cluster: 2, tm: 128 }, { ...height, rows: 46 * 128, mayWander: false })).toBe(22);
-    expect(rasterOf(132, { cluster: 1, tm: 128 }, { ...height, rows: 5760, finishes: true })).toBe(22);
+    expect(rasterOf(132, { cluster: 1, tm: 128 }, { ...height, rows: 5760, finishes: true })).toBe(15);
+    expect(rasterOf(132, { cluster: 1, tm: 128 }, { ...height, rows: 5760, finishes: true, mayWander: false })).toBe(
+      22,
+    );
   });
 
   it('is what was fastest on an H100 where numbers of waves differ', () => {
