@@ -1,5 +1,13 @@
 /** How many row tiles a contraction visits before the next column tile. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import type { Nature } from './tileRates.js';
+
+/** Most rows in a group of row tiles, so that what all blocks read at a time fits in L2. */
+const RASTER_ROWS = [2816, 1536];
+/** The same where rows are finished: fewer, because all rows of a group are complete at about the same time. */
+const FINISHED_ROWS = [1408];
+/** The same of E4M3 where no rows are finished: o takes 2 % less than in groups of 22 row tiles. */
+const NARROW_STREAM_ROWS = [1408, 2816];
 
 /** A last group is small if it has at most this part of the row tiles of the others. */
 const SMALL_GROUP = 0.25;
@@ -40,4 +48,12 @@ function heightFor(clusters: number, most: number): number {
   let height = most;
   while (clusters % height !== 0 && height > most / 2) height--;
   return clusters % height === 0 ? height : most;
+}
+
+/** The most rows of a group, the most promising first. */
+export function rasterRowsOf({ isNarrow, finishes, addsToStream }: Nature): readonly number[] {
+  // Rows of bytes take half of L2: where o of E4M3 finished rows, it reached 563 TFLOP/s in groups of 10 row tiles, 746
+  // in groups of 22.
+  if (finishes) return isNarrow ? RASTER_ROWS : FINISHED_ROWS;
+  return isNarrow && addsToStream ? NARROW_STREAM_ROWS : RASTER_ROWS;
 }

@@ -1,0 +1,153 @@
+/** Measured rates of wgmma tiles, by what a kernel's epilogue does. */
+import type { CudaGemmSchedule } from '../../../ir/cuda.js';
+import type { KernelModule, Segment } from '../../../ir/kernel.js';
+import type { Scalar } from '../../../ir/scalar.js';
+import { operands as childrenOf } from '../../../ir/scalar.js';
+import type { Contraction } from '../text/contraction.js';
+import { expertsOf, finishesRows, segmentsOf } from '../text/contraction.js';
+import { typeOf } from './legality.js';
+
+/** A tile, and how fast it is. */
+export interface Tile {
+  readonly mode: CudaGemmSchedule['mode'];
+  readonly tm: number;
+  readonly tn: number;
+  /**
+   * Rate on an H100 at its power limit with clusters of 2, relative to cooperative tiles of 256 columns, without the
+   * effects of waves and padding.
+   */
+  readonly rate: number;
+  /**
+   * The same for epilogues that read and write the residual stream: 6 bytes per element (10 in f32), where others write
+   * 1 or 2. Not used for deep products, whose main loop dominates.
+   */
+  readonly residual: number;
+  /**
+   * The same for experts, if measured: 128 experts with 528 rows each on average, K = 768, reached 0.80 of the dense
+   * rate on an H200, padding included.
+   */
+  readonly experts?: number;
+  /**
+   * Both for products of E4M3, which take half the time: what hides an epilogue hides half of it, and three warps are
+   * late where the epilogue of the residual stream is followed by rows to finish: `residual`. Measured on an H200
+   * (docs/log/contractions.md; 3,840 and 8,448 rows, hidden size 6,656; deferred tiles of 224 columns lie between).
+   * Tiles without figures count a tenth less than in 16 bits.
+   */
+  readonly narrow?: Readonly<Record<'rate' | 'residual', number>>;
+  /** Warpgroups for epilogues (CudaGemmSchedule). Only products of E4M3 have them. */
+  readonly epilogueGroups?: 1;
+}
+
+/** What a kernel's rates depend on: the column of TILES, and whether it finishes rows or only adds to the stream. */
+export interface Nature {
+  readonly which: 'rate' | 'residual';
+  readonly finishes: boolean;
+  readonly addsToStream: boolean;
+  readonly hasExperts: boolean;
+  /** Products of 8 bits. */
+  readonly isNarrow: boolean;
+}
+
+/**
+ * Deferred epilogues run during the next product. Their tiles are as wide as cooperative ones but have fewer stages;
+ * narrower tiles would need more stages. Ping-pong runs epilogues during the other warpgroup's product. Cooperative
+ * tiles hide nothing; wide ones spend less energy on shared memory. Rates of tiles of 128 and more columns are measured
+ * (docs/performance.md); those of narrower tiles follow from shared memory's share of a step. Deferred tiles of 224 and
+ * 192 columns were measured little and are rated low.
+ */
+export const TILES: readonly Tile[] = [
+  { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.985, narrow: { rate: 1, residual: 1 } },
+  { mode: 'cooperative', tm: 128, tn: 224, rate: 0.935, residual: 0.92 },
+  { mode: 'cooperative', tm: 128, tn: 192, rate: 0.93, residual: 0.9 },
+  { mode: 'deferred', tm: 128, tn: 256, rate: 1.02, residual: 1.045, narrow: { rate: 1.105, residual: 0.985 } },
+  {
+    ...{ mode: 'deferred', tm: 128, tn: 256, epilogueGroups: 1 },
+    ...{ rate: 0, residual: 0, narrow: { rate: 1.03, residual: 1.07 } },
+  },
+  { mode: 'deferred', tm: 128, tn: 224, rate: 0.95, residual: 0.97, narrow: { rate: 1.05, residual: 0.9 } },
+  { mode: 'deferred', tm: 128, tn: 192, rate: 0.95, residual: 0.96, narrow: { rate: 1, residual: 0.835 } },
+  { mode: 'pingpong', tm: 128, tn: 208, rate: 0.965, residual: 0.985 },
+  { mode: 'pingpong', tm: 128, tn: 192, rate: 0.965, residual: 1, narrow: { rate: 1.02, residual: 0.89 } },
+  { mode: 'pingpong', tm: 128, tn: 176, rate: 0.93, residual: 0.96 },
+  { mode: 'pingpong', tm: 128, tn: 160, rate: 0.9, residual: 0.93 },
+  { mode: 'pingpong', tm: 128, tn: 128, rate: 0.85, residual: 0.88, narrow: { rate: 0.985, residual: 0.965 } },
+  { mode: 'pingpong', tm: 128, tn: 96, rate: 0.75, residual: 0.75 },
+  { mode: 'pingpong', tm: 128, tn: 64, rate: 0.6, residual: 0.6 },
+  { mode: 'pingpong', tm: 192, tn: 128, rate: 0.86, residual: 0.89 },
+  { mode: 'pingpong', tm: 64, tn: 256, rate: 0.75, residual: 0.75, experts: 0.85 },
+  { mode: 'pingpong', tm: 64, tn: 128, rate: 0.6, residual: 0.6 },
+  { mode: 'pingpong', tm: 64, tn: 64, rate: 0.4, residual: 0.4 },
+  { mode: 'pingpong', tm: 64, tn: 32, rate: 0.25, residual: 0.25 },
+];
+/**
+ * The same as `alone` where rows are finished, from many rows on. Measured on an H200 at 8,448 rows of 3,584 columns in
+ * tiles of 256, as a share of the bare product: o (4,096 deep) 0.777 alone and 0.800 in clusters of 2, both in groups
+ * of 11 row tiles; down (14,336 deep) 0.962 alone in groups of 11, in clusters 0.944 in groups of 22 and 0.931 in
+ * groups of 6.
+ */
+const FINISHED_ALONE = { rate: 1.02, residual: 0.97 } as const;
+/** The same for E4M3 from many rows on: 0.965 to 1.01 of clusters of 2. */
+const NARROW_ALONE = 0.98;
+/**
+ * The same where they add to the stream and finish no rows: o of 6,656 columns reached 0.875 of the bare product alone
+ * and 0.863 in clusters of 2 at 8,448 rows, 0.822 and 0.805 at 3,840, on an H100.
+ */
+const NARROW_STREAM_ALONE = 1.015;
+/** Rate of E4M3 in tiles that were measured in 16 bits only, as a share of theirs. */
+const UNMEASURED_NARROW = 0.9;
+/**
+ * Rate of a block without a neighbour to share weight tiles with. It never waits for a neighbour, but L2 is read more,
+ * least with tiles of 256 columns. At the power limit of a run that costs more than waiting, unless there are few rows
+ * or the epilogue waits for memory anyway.
+ */
+function alone({ tn }: Tile, { which, finishes, addsToStream, isNarrow }: Nature, rows: number): number {
+  if (isNarrow && tn > 192 && rows > FEW_ROWS) return addsToStream && !finishes ? NARROW_STREAM_ALONE : NARROW_ALONE;
+  if (tn > 192 && finishes && rows > FEW_ROWS) return FINISHED_ALONE[which];
+  if (tn > 192 && (rows <= FEW_ROWS || which === 'residual')) return 1.01;
+  return tn < 256 ? 0.89 : 0.98;
+}
+
+/** Rows of a small micro-batch. */
+const FEW_ROWS = 2112;
+
+/**
+ * Rate of a tile if a block has `tilesOfBlock` of them. The epilogue of a block's final tile is not deferred and takes
+ * as long as that of a cooperative tile.
+ */
+export function rateOf(tile: Tile, nature: Nature, cluster: 1 | 2, rows: number, tilesOfBlock: number): number {
+  const own = (each: Tile): number => {
+    if (nature.hasExperts) return each.experts ?? each[nature.which];
+    return nature.isNarrow
+      ? (each.narrow?.[nature.which] ?? UNMEASURED_NARROW * each[nature.which])
+      : each[nature.which];
+  };
+  const rate = (each: Tile): number => own(each) * (cluster === 2 ? 1 : alone(each, nature, rows));
+  const last =
+    tile.mode === 'deferred'
+      ? TILES.find(({ mode, tm, tn }) => mode === 'cooperative' && tm === tile.tm && tn === tile.tn)
+      : undefined;
+  return last === undefined ? rate(tile) : rate(tile) + (rate(last) - rate(tile)) / tilesOfBlock;
+}
+
+/** A product with at least this many columns of its left operand counts as deep. */
+const DEEP = 12_288;
+
+/** What a kernel's rates depend on. */
+export function natureOf(kernel: Contraction, module: KernelModule): Nature {
+  const isNarrow = typeOf(kernel, module) === 'e4m3';
+  // Gates and ups of E4M3 leave sums, too: the scales of the rows that the next product reads.
+  const addsToStream = segmentsOf(kernel).some(
+    (segment) => segment.outputs.some(({ kind }) => kind === 'rowSum') && (!isNarrow || readsElements(segment)),
+  );
+  const finishes = finishesRows(kernel);
+  const hasExperts = expertsOf(kernel) !== undefined;
+  // Epilogues that add to the stream and finish no rows are expected to be hidden in E4M3 as those of deep ones are.
+  const isLong = addsToStream && (!isNarrow || finishes);
+  const which = kernel.k < DEEP && isLong ? 'residual' : 'rate';
+  return { which, finishes, addsToStream, hasExperts, isNarrow };
+}
+
+/** Whether the epilogue reads what it adds to. */
+const readsElements = ({ outputs }: Segment): boolean => outputs.some(({ value }) => isOfElement(value));
+const isOfElement = (s: Scalar): boolean =>
+  (s.op === 'load' && s.access.kind === 'element' && s.access.via === undefined) || childrenOf(s).some(isOfElement);
