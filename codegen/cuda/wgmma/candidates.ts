@@ -80,11 +80,11 @@ export function wgmmaCandidates(
 ): CudaGemmSchedule[] {
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
   const nature = natureOf(kernel, module);
-  const { isNarrow, addsToStream, hasExperts, finishes } = nature;
+  const { narrow: ofE4m3, addsToStream, hasExperts, finishes } = nature;
   const groups = rasterRowsOf(nature);
   // Others of E4M3 lose a sixth where blocks come to other rows with each tile: QKV and gate and up at 5,760 rows, in
   // groups of 15 row tiles. Where rows of experts end is known on the device only.
-  const height = { rows, finishes, mayWander: isNarrow && addsToStream && !hasExperts };
+  const height = { rows, finishes, mayWander: ofE4m3 !== undefined && addsToStream && !hasExperts };
   for (const tile of TILES) {
     const { mode, tm, tn, epilogueGroups } = tile;
     for (const cluster of [2, 1] as const) {

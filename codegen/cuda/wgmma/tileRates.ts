@@ -7,6 +7,9 @@ import type { Contraction } from '../text/contraction.js';
 import { expertsOf, finishesRows, segmentsOf } from '../text/contraction.js';
 import { typeOf } from './legality.js';
 
+/** Which rate counts of products of E4M3. */
+type NarrowColumn = 'rate' | 'residual' | 'stream' | 'deep';
+
 /** A tile, and how fast it is. */
 export interface Tile {
   readonly mode: CudaGemmSchedule['mode'];
@@ -28,12 +31,13 @@ export interface Tile {
    */
   readonly experts?: number;
   /**
-   * Both for products of E4M3, which take half the time: what hides an epilogue hides half of it, and three warps are
-   * late where the epilogue of the residual stream is followed by rows to finish: `residual`. Measured on an H200
-   * (docs/log/contractions.md; 3,840 and 8,448 rows, hidden size 6,656; deferred tiles of 224 columns lie between).
-   * Tiles without figures count a tenth less than in 16 bits.
+   * The same for products of E4M3, which take half the time: what hides an epilogue hides half of it, and three warps
+   * are late where the epilogue of the residual stream is followed by rows to finish: `residual`. They are not in deep
+   * products, `deep`, and where no rows are finished, `stream`; both are as `rate` unless they were measured. Measured
+   * on H100 and H200 (docs/log/contractions.md; 3,840 to 8,448 rows, hidden size 6,656). Tiles without figures count a
+   * tenth less than in 16 bits.
    */
-  readonly narrow?: Readonly<Record<'rate' | 'residual', number>>;
+  readonly narrow?: Readonly<Record<'rate' | 'residual', number> & Partial<Record<NarrowColumn, number>>>;
   /** Warpgroups for epilogues (CudaGemmSchedule). Only products of E4M3 have them. */
   readonly epilogueGroups?: 1;
 }
@@ -44,8 +48,8 @@ export interface Nature {
   readonly finishes: boolean;
   readonly addsToStream: boolean;
   readonly hasExperts: boolean;
-  /** Products of 8 bits. */
-  readonly isNarrow: boolean;
+  /** The column of E4M3, for products of it. */
+  readonly narrow?: NarrowColumn;
 }
 
 /**
@@ -53,7 +57,7 @@ export interface Nature {
  * narrower tiles would need more stages. Ping-pong runs epilogues during the other warpgroup's product. Cooperative
  * tiles hide nothing; wide ones spend less energy on shared memory. Rates of tiles of 128 and more columns are measured
  * (docs/performance.md); those of narrower tiles follow from shared memory's share of a step. Deferred tiles of 224 and
- * 192 columns were measured little and are rated low.
+ * 192 columns were measured little in 16 bits and are rated low; those of 208 were not at all.
  */
 export const TILES: readonly Tile[] = [
   { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.985, narrow: { rate: 1, residual: 1 } },
@@ -64,8 +68,19 @@ export const TILES: readonly Tile[] = [
     ...{ mode: 'deferred', tm: 128, tn: 256, epilogueGroups: 1 },
     ...{ rate: 0, residual: 0, narrow: { rate: 1.03, residual: 1.07 } },
   },
-  { mode: 'deferred', tm: 128, tn: 224, rate: 0.95, residual: 0.97, narrow: { rate: 1.05, residual: 0.9 } },
-  { mode: 'deferred', tm: 128, tn: 192, rate: 0.95, residual: 0.96, narrow: { rate: 1, residual: 0.835 } },
+  {
+    mode: 'deferred',
+    tm: 128,
+    tn: 224,
+    rate: 0.95,
+    residual: 0.97,
+    narrow: { rate: 1.05, residual: 0.9, stream: 0.835, deep: 1.095 },
+  },
+  {
+    ...{ mode: 'deferred', tm: 128, tn: 208, rate: 0, residual: 0 },
+    narrow: { rate: 0.95, residual: 0.9, stream: 1.03, deep: 1.085 },
+  },
+  { mode: 'deferred', tm: 128, tn: 192, rate: 0.95, residual: 0.96, narrow: { rate: 1, residual: 0.835, stream: 0.9 } },
   { mode: 'pingpong', tm: 128, tn: 208, rate: 0.965, residual: 0.985 },
   { mode: 'pingpong', tm: 128, tn: 192, rate: 0.965, residual: 1, narrow: { rate: 1.02, residual: 0.89 } },
   { mode: 'pingpong', tm: 128, tn: 176, rate: 0.93, residual: 0.96 },
@@ -89,10 +104,13 @@ const FINISHED_ALONE = { rate: 1.02, residual: 0.97 } as const;
 /** The same for E4M3 from many rows on: 0.965 to 1.01 of clusters of 2. */
 const NARROW_ALONE = 0.98;
 /**
- * The same where they add to the stream and finish no rows: o of 6,656 columns reached 0.875 of the bare product alone
- * and 0.863 in clusters of 2 at 8,448 rows, 0.822 and 0.805 at 3,840, on an H100.
+ * The same where they add to the stream, on an H100. From many rows on, o of 6,656 columns reached 0.875 of the bare
+ * product alone and 0.863 in clusters of 2 at 8,448 rows, 0.822 and 0.805 at 3,840; down 0.874 and 0.854 at 4,096,
+ * 0.891 and 0.860 at 6,144. With few rows, o reached 0.819 and 0.832 at 1,024, 0.807 and 0.825 at 2,048; down 0.866 and
+ * 0.913, 0.824 and 0.880.
  */
 const NARROW_STREAM_ALONE = 1.015;
+const FEW_NARROW_STREAM_ALONE = 0.96;
 /** Rate of E4M3 in tiles that were measured in 16 bits only, as a share of theirs. */
 const UNMEASURED_NARROW = 0.9;
 /**
@@ -100,10 +118,13 @@ const UNMEASURED_NARROW = 0.9;
  * least with tiles of 256 columns. At the power limit of a run that costs more than waiting, unless there are few rows
  * or the epilogue waits for memory anyway.
  */
-function alone({ tn }: Tile, { which, finishes, addsToStream, isNarrow }: Nature, rows: number): number {
-  if (isNarrow && tn > 192 && rows > FEW_ROWS) return addsToStream && !finishes ? NARROW_STREAM_ALONE : NARROW_ALONE;
-  if (tn > 192 && finishes && rows > FEW_ROWS) return FINISHED_ALONE[which];
-  if (tn > 192 && (rows <= FEW_ROWS || which === 'residual')) return 1.01;
+function alone({ tn }: Tile, { which, finishes, narrow }: Nature, rows: number): number {
+  const isMany = rows > FEW_ROWS;
+  if (tn > 192 && (narrow === 'stream' || narrow === 'deep'))
+    return isMany ? NARROW_STREAM_ALONE : FEW_NARROW_STREAM_ALONE;
+  if (tn > 192 && narrow !== undefined && isMany) return NARROW_ALONE;
+  if (tn > 192 && finishes && isMany) return FINISHED_ALONE[which];
+  if (tn > 192 && (!isMany || which === 'residual')) return 1.01;
   return tn < 256 ? 0.89 : 0.98;
 }
 
@@ -116,16 +137,14 @@ const FEW_ROWS = 2112;
  */
 export function rateOf(tile: Tile, nature: Nature, cluster: 1 | 2, rows: number, tilesOfBlock: number): number {
   const own = (each: Tile): number => {
-    if (nature.hasExperts) return each.experts ?? each[nature.which];
-    return nature.isNarrow
-      ? (each.narrow?.[nature.which] ?? UNMEASURED_NARROW * each[nature.which])
-      : each[nature.which];
+    const { which, narrow, hasExperts } = nature;
+    if (hasExperts) return each.experts ?? each[which];
+    if (narrow === undefined) return each[which];
+    return each.narrow === undefined ? UNMEASURED_NARROW * each[which] : (each.narrow[narrow] ?? each.narrow.rate);
   };
   const rate = (each: Tile): number => own(each) * (cluster === 2 ? 1 : alone(each, nature, rows));
-  const last =
-    tile.mode === 'deferred'
-      ? TILES.find(({ mode, tm, tn }) => mode === 'cooperative' && tm === tile.tm && tn === tile.tn)
-      : undefined;
+  const alike = TILES.filter(({ mode, tm }) => mode === 'cooperative' && tm === tile.tm);
+  const last = tile.mode === 'deferred' ? (alike.find(({ tn }) => tn === tile.tn) ?? alike[0]) : undefined;
   return last === undefined ? rate(tile) : rate(tile) + (rate(last) - rate(tile)) / tilesOfBlock;
 }
 
@@ -144,7 +163,12 @@ export function natureOf(kernel: Contraction, module: KernelModule): Nature {
   // Epilogues that add to the stream and finish no rows are expected to be hidden in E4M3 as those of deep ones are.
   const isLong = addsToStream && (!isNarrow || finishes);
   const which = kernel.k < DEEP && isLong ? 'residual' : 'rate';
-  return { which, finishes, addsToStream, hasExperts, isNarrow };
+  const narrowColumn = (): NarrowColumn => {
+    if (!addsToStream) return 'rate';
+    if (kernel.k >= DEEP) return 'deep';
+    return finishes ? 'residual' : 'stream';
+  };
+  return { which, finishes, addsToStream, hasExperts, ...(isNarrow ? { narrow: narrowColumn() } : {}) };
 }
 
 /** Whether the epilogue reads what it adds to. */

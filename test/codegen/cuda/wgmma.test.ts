@@ -258,11 +258,11 @@ describe('choice of tiles', () => {
   });
 
   it('is what was fastest on an H100 where numbers of waves differ', () => {
-    const choose = (which: LayerGemm, rows: number): string => {
-      const { kernel, module } = large(which);
+    const chooseOf = ({ kernel, module }: WgmmaCase, rows: number): string => {
       const { mode, tm, tn, cluster } = defaultWgmmaSchedule(kernel, module, H100, rows)!;
       return `${mode} ${tm}×${tn} ×${cluster}`;
     };
+    const choose = (which: LayerGemm, rows: number): string => chooseOf(large(which), rows);
     // 32 column tiles of 208 are whole waves where 35 of 192 and 26 of 256 are not.
     for (const rows of [1024, 2048])
       for (const which of ['o', 'down'] as const) expect(choose(which, rows)).toBe('pingpong 128×208 ×1');
@@ -282,6 +282,19 @@ describe('choice of tiles', () => {
     for (const which of ['o', 'down', 'qkv'] as const) expect(choose(which, 256)).toBe('pingpong 64×208 ×1');
     // A block with one tile has no next product.
     for (const which of ['o', 'down'] as const) expect(choose(which, 528)).toBe('cooperative 128×256 ×1');
+    // In E4M3, whole waves of narrower tiles are faster where those of 256 columns leave most of the last one idle.
+    const narrow = (which: LayerGemm, rows: number): string => chooseOf(inE4m3(large(which)), rows);
+    for (const which of ['o', 'down'] as const) {
+      for (const rows of [1024, 2048]) expect(narrow(which, rows)).toBe('deferred 128×208 ×2');
+      for (const rows of [4096, 4608]) expect(narrow(which, rows)).toBe('deferred 128×208 ×1');
+      for (const rows of [3840, 5760, 7680, 8448]) expect(narrow(which, rows)).toBe('deferred 128×256 ×1');
+    }
+    for (const rows of [6144, 6528]) {
+      expect(narrow('o', rows)).toBe('deferred 128×256 ×1');
+      expect(narrow('down', rows)).toBe('deferred 128×224 ×1');
+    }
+    for (const rows of [3840, 8448])
+      for (const which of ['gateUp', 'qkv'] as const) expect(narrow(which, rows)).toBe('deferred 128×256 ×2');
   });
 
   it('offers none without wgmma', () => {
