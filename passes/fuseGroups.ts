@@ -1,15 +1,16 @@
-import { definitions, loadTimeValues, uses, type Graph, type Node, type Value } from '../ir/graph/graph.js';
-import { versionsOf, type Version } from '../ir/graph/versions.js';
+import { loadTimeValues, type Graph, type Node, type Value } from '../ir/graph/graph.js';
+import type { Version } from '../ir/graph/versions.js';
 import { isScoreOp } from '../ir/ops/fused.js';
 import { isGroupOp, isRouteOp } from '../ir/ops/experts.js';
 import { isSampleOp } from '../ir/ops/sampling.js';
 import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isCodeFormat } from '../ir/storage.js';
-import { isFloat, isSymbol, printType, type Dim, type ExtentName } from '../ir/types.js';
+import { isFloat, printType, type Dim, type ExtentName } from '../ir/types.js';
 import { CompileError } from './compileError.js';
-import { EpilogueSums, type Placed } from './epilogueSums.js';
+import { EpilogueSums } from './epilogueSums.js';
 import type { Group, Home } from './groups.js';
+import { columnsOf, PlacedValues, readsState } from './placedValues.js';
 import { isWidening } from './widening.js';
 
 export type { Group, Home } from './groups.js';
@@ -24,10 +25,6 @@ export interface FusedGraph {
   readonly unread: ReadonlySet<Node>;
 }
 
-/** Whether `node` reads rows of a state: at its own place in the order of groups, before a write replaces them. */
-export const readsState = (node: Node, versions: ReadonlyMap<Value, Version>): boolean =>
-  node.op === 'gather_rows' && versions.has(node.operands[0]!);
-
 /**
  * Assigns every node to a group. An elementwise node joins the latest group among its operands if everything else that
  * it reads is ready before that group starts; otherwise it opens a loop. A reduction becomes partial row sums, written
@@ -41,14 +38,6 @@ export function fuseGroups(graph: Graph): FusedGraph {
   for (const result of graph.results) fuser.output(result);
   const { groups, homes, versions, sums } = fuser;
   return { graph, groups, homes, versions, sums, unread: sums.unread(groups) };
-}
-
-/** Columns of a value seen as [rows, columns]; undefined if it has no symbolic rows. */
-export function columnsOf(v: Value): Dim | undefined {
-  const [first, ...rest] = v.type.shape;
-  if (first === undefined || !isSymbol(first)) return undefined;
-  if (rest.length === 1 && isSymbol(rest[0]!)) return rest[0];
-  return rest.reduce<number | undefined>((n, dim) => (n === undefined || isSymbol(dim) ? undefined : n * dim), 1);
 }
 
 /** Whether loop `group`, with `node` added, still rotates heads of at most one width. */
@@ -68,24 +57,8 @@ function sharesPass(a: Node, b: Node): boolean {
 /** Whether `node` is a sum, or a maximum, that the kernel of its operand does not take. */
 const isApart = ({ op, attributes }: Node): boolean => attributes['apart'] === true || op === 'reduce_max';
 
-class Fuser implements Placed {
-  readonly groups: Group[] = [];
-  readonly homes = new Map<Value, Home>();
-  readonly versions: ReadonlyMap<Value, Version>;
+class Fuser extends PlacedValues {
   readonly sums = new EpilogueSums(this);
-  readonly defs: ReadonlyMap<Value, Node>;
-  private readonly readers: ReadonlyMap<Value, readonly Node[]>;
-  private readonly results: ReadonlySet<Value>;
-  /** Inline values that a loop of their own also stores. */
-  private readonly copies = new Map<Value, Group>();
-
-  constructor(graph: Graph) {
-    this.results = new Set(graph.results);
-    this.defs = definitions(graph);
-    this.readers = uses(graph);
-    this.versions = versionsOf(graph);
-    for (const v of [...graph.params, ...graph.states, ...loadTimeValues(graph)]) this.homes.set(v, { kind: 'memory' });
-  }
 
   place(node: Node): void {
     const kind = isWidening(node, this.defs) ? 'view' : OPS[node.op].fuse;
@@ -123,46 +96,6 @@ class Fuser implements Placed {
       default:
         return kind satisfies never;
     }
-  }
-
-  /** Makes sure that `v` is in memory once its group has run. */
-  store(v: Value): void {
-    const base = this.viewed(v);
-    const home = this.home(base);
-    if (home.kind === 'memory') return;
-    if (home.kind === 'inline') this.copy(base);
-    else home.group.stored.add(base);
-  }
-
-  /** Makes sure that the caller can read `v`. */
-  output(v: Value): void {
-    if (this.isGathered(v))
-      throw new CompileError(
-        `%${v.name} is returned, but no kernel writes this gather; return a value computed from it`,
-      );
-    if (this.home(this.viewed(v)).kind === 'memory')
-      throw new CompileError(
-        `%${v.name} is returned, but no kernel computes it: it is a parameter, or depends on weights alone`,
-      );
-    this.store(v);
-  }
-
-  /** A loop that stores an inline value. Other readers still recompute it. */
-  private copy(v: Value): void {
-    if (this.copies.has(v)) return;
-    const node = this.defs.get(v);
-    const columns = columnsOf(v);
-    const isPerHead = v.type.shape.length === 3 && v.type.shape[2] === 1;
-    if (node === undefined || OPS[node.op].fuse !== 'elementwise' || !(columns === 1 || isPerHead)) {
-      throw new CompileError(
-        `%${v.name}${node === undefined ? '' : ` = ${node.op}(…)`} is needed in memory, ` +
-          'but no kernel writes it: its readers recompute it',
-      );
-    }
-    const group = this.open('loop', this.rows(v), columns);
-    group.members.push(node);
-    group.stored.add(v);
-    this.copies.set(v, group);
   }
 
   private placeContraction(node: Node): void {
@@ -401,76 +334,5 @@ class Fuser implements Placed {
       );
     };
     return isOnlyReader(group.anchors[0]!.result);
-  }
-
-  /** Index of the last group that must run before `v` can be read; −1 if there is none. */
-  private readyAt(v: Value): number {
-    return Math.max(this.contentAt(v), ...this.indicesOf(v).map((index) => this.readyAt(index)));
-  }
-
-  /** The indices by which `v` is gathered. */
-  private indicesOf(v: Value): readonly Value[] {
-    const node = this.defs.get(v);
-    if (node?.op === 'reshape') return this.indicesOf(node.operands[0]!);
-    return node !== undefined && this.isGathered(v) ? [node.operands[1]!, ...this.indicesOf(node.operands[0]!)] : [];
-  }
-
-  private contentAt(v: Value): number {
-    const base = this.viewed(v);
-    const home = this.home(base);
-    if (home.kind === 'group') return this.groups.indexOf(home.group);
-    const copy = this.isGathered(v) ? this.copies.get(base) : undefined;
-    if (copy !== undefined) return this.groups.indexOf(copy);
-    const node = this.defs.get(base);
-    if (home.kind === 'memory' || node === undefined) return -1;
-    const summing = this.groups.findIndex((g) => g.members.includes(node));
-    if (OPS[node.op].fuse === 'sum' && summing >= 0) return summing;
-    return Math.max(-1, ...node.operands.map((operand) => this.readyAt(operand)));
-  }
-
-  isGathered(v: Value): boolean {
-    const node = this.defs.get(v);
-    if (node?.op === 'reshape') return this.isGathered(node.operands[0]!);
-    return node?.op === 'gather_rows' && !readsState(node, this.versions);
-  }
-
-  private groupOf(v: Value): Group | undefined {
-    const home = this.home(this.viewed(v));
-    return home.kind === 'group' ? home.group : undefined;
-  }
-
-  /** Stores `v`, which may be behind reshapes and gathers, and returns it without the views. */
-  private materialised(v: Value): Value {
-    if (this.isGathered(v))
-      throw new CompileError(`%${v.name} is a gather that a contraction reads: pruneDeadRows should have moved it`);
-    this.store(v);
-    return this.viewed(v);
-  }
-
-  /** The value behind views: reshapes that keep row-major order, widening casts, gathers except those of a state. */
-  viewed(v: Value): Value {
-    const node = this.defs.get(v);
-    if (node === undefined) return v;
-    const isGather = node.op === 'gather_rows' && !readsState(node, this.versions);
-    return node.op === 'reshape' || isGather || isWidening(node, this.defs) ? this.viewed(node.operands[0]!) : v;
-  }
-
-  home(v: Value): Home {
-    const home = this.homes.get(v);
-    if (home === undefined) throw new CompileError(`%${v.name} is used before it is defined`);
-    return home;
-  }
-
-  private rows(v: Value): ExtentName {
-    const first = v.type.shape[0];
-    if (first === undefined || !isSymbol(first))
-      throw new CompileError(`%${v.name} has no symbolic rows: [${v.type.shape.join(', ')}]`);
-    return first;
-  }
-
-  private open(kind: Group['kind'], rows: ExtentName, columns: Dim | undefined): Group {
-    const group: Group = { kind, rows, columns, anchors: [], members: [], stored: new Set() };
-    this.groups.push(group);
-    return group;
   }
 }

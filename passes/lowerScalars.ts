@@ -7,7 +7,8 @@ import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isSymbol, type BufferDType, type Dim } from '../ir/types.js';
 import { CompileError } from './compileError.js';
-import { readsState, type FusedGraph, type Group } from './fuseGroups.js';
+import type { FusedGraph, Group } from './fuseGroups.js';
+import { readsState } from './placedValues.js';
 import { viewOf, type View } from './view.js';
 
 /** The name of the buffer that holds a stored value, parameter or weight table. */

@@ -1,7 +1,8 @@
 /** Values that are no data of their own: reshapes of stored values, what widens them, and gathers of their rows. */
 import type { Node, Value } from '../ir/graph/graph.js';
 import { CompileError } from './compileError.js';
-import { readsState, type FusedGraph } from './fuseGroups.js';
+import type { FusedGraph } from './fuseGroups.js';
+import { readsState } from './placedValues.js';
 import { isWidening } from './widening.js';
 
 /** A stored value as it is read: `via` lists the rows that a gather reads of it. */
