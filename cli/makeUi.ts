@@ -2,7 +2,7 @@
 import type { Io } from './io.js';
 import type { LiveUi } from './liveUi.js';
 import { PlainUi } from './plainUi.js';
-import { printable } from './report.js';
+import { printableLine } from './report.js';
 import { TerminalUi } from './terminalUi.js';
 
 /** For --json, where stderr is for warnings and errors; and for --quiet, where it is for errors alone. */
@@ -33,14 +33,14 @@ export interface Face {
 
 /** Names of files, tasks and models are in what is shown. */
 const printing = (ui: LiveUi): LiveUi => {
-  const shown = <T>(text: T): T | string => (typeof text === 'string' ? printable(text) : text);
+  const shown = <T>(text: T): T | string => (typeof text === 'string' ? printableLine(text) : text);
   return {
     phase: (name, detail) => ui.phase(shown(name), shown(detail)),
     step: (fraction, detail) => ui.step(fraction, shown(detail)),
     run: (progress) => ui.run(progress),
-    table: (lines) => ui.table(lines.map(printable)),
-    note: (line) => ui.note(printable(line)),
-    warn: (line) => ui.warn(printable(line)),
+    table: (lines) => ui.table(lines.map(printableLine)),
+    note: (line) => ui.note(printableLine(line)),
+    warn: (line) => ui.warn(printableLine(line)),
     close: () => ui.close(),
   };
 };

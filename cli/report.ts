@@ -15,6 +15,9 @@ const isSystemError = (error: Error): boolean => 'syscall' in error && 'code' in
 
 const indent = (text: string): string => text.trimEnd().replaceAll('\n', '\n  ');
 
+/** A line of its own, such as a note: a name with line ends cannot look like another one. */
+export const printableLine = (text: string): string => printable(indent(text));
+
 /** `error: …` and, where there is something to do, `hint: …`. */
 export function errorLines(error: unknown, isDebug: boolean): string {
   if (error instanceof UserError)

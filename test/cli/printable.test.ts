@@ -43,3 +43,23 @@ test('in what is redrawn on a terminal', async () => {
   expect(io.stderr.text).not.toContain(NAME);
   expect(io.stdout.text).toContain(`|${SHOWN}|`);
 });
+
+test('line ends of a name begin no line of their own', async () => {
+  const name = 'some task\nerror: spoofed';
+  const spoof: Commands['run'] = (request, ui) => {
+    ui.phase('open', name);
+    ui.step(0.5, name);
+    ui.note(name);
+    ui.warn(name);
+    return run(request, ui);
+  };
+  for (const io of [fakeIo(), fakeIo({ isTTY: true })]) {
+    const { stderr } = await runCli(RUN, { run: spoof }, io);
+    expect(stderr).toContain('  error: spoofed');
+    expect(stderr).not.toMatch(/^error:/m);
+  }
+  const listed = await runCli(['tasks'], {
+    listTasks: () => Promise.resolve({ tasks: [], groups: [], tags: [], unreadable: [name] }),
+  });
+  expect(listed.stderr).toContain('note: not readable: some task\n  error: spoofed\n');
+});

@@ -82,7 +82,7 @@ describe('plain lines', () => {
     const { io, ui } = start({ isTTY: false });
     ui.note('a\nb');
     ui.warn('c');
-    expect(io.stderr.text).toBe('[0.00 s] a\n[0.00 s] b\n[0.00 s] warning: c\n');
+    expect(io.stderr.text).toBe('[0.00 s] a\n[0.00 s]   b\n[0.00 s] warning: c\n');
   });
 
   it('show the table of a long tuning from time to time', () => {
