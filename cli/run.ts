@@ -1,31 +1,12 @@
 /** `tilewright run`: scores a data set and prints the results. */
 import type { Command } from 'commander';
-import { existsSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { isArtifact, modelName } from '../driver/names.js';
+import { BASELINES, Interrupted, PREFIXES } from '../driver/requests.js';
 import { VERSION } from '../driver/version.js';
-import {
-  BASELINES,
-  Interrupted,
-  PREFIXES,
-  type RunRequest,
-  type RunResult,
-  type ScoreRequest,
-  type TasksRequest,
-} from '../driver/requests.js';
-import { modelFolder } from '../eval/output.js';
-import { parseDocs, parseLimit } from '../eval/selection.js';
 import { shardName } from '../eval/shard.js';
-import { TASKS } from '../eval/tasks/index.js';
-import { OVERLONG } from '../eval/pathLengths.js';
 import { SHARING_MODES } from '../eval/sharing.js';
-import type { Asked } from '../driver/target.js';
-import { UsageError } from '../errors.js';
-import { readSettings } from '../settings.js';
-import { isRecord } from '../system/json.js';
+import { count } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
-import { prepareFile } from '../system/write.js';
-import { count, counted, duration, percent, si } from '../system/format.js';
+import { HARNESS_HELP, harnessNotes, translated } from './harnessFlags.js';
 import {
   addCheckpointFlag,
   addDeviceFlags,
@@ -36,28 +17,12 @@ import {
   CHECKPOINT_HELP,
   EXIT_STATUSES,
 } from './help.js';
-import {
-  artifactFlags,
-  choice,
-  deviceFlags,
-  isSet,
-  modelFlags,
-  refuseCompileFlags,
-  required,
-  sharing,
-  text,
-  threads,
-  type Flags,
-} from './options.js';
-import { HARNESS_HELP, harnessNotes, translated } from './harnessFlags.js';
-import { comparisonText } from './compareText.js';
+import { isSet, type Flags } from './options.js';
 import { printText } from './report.js';
-import { shard } from './shard.js';
-import { addTaskFlags, refuseMixed, resultsFolderOf, taskRequest } from './taskFlags.js';
+import { EXAMPLE, parseRun, reportPath, TASK_NAMES } from './runFlags.js';
+import { runSummary } from './runSummary.js';
+import { addTaskFlags } from './taskFlags.js';
 import { printJson, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
-
-const TASK_NAMES = TASKS.map(({ name }) => name);
-const EXAMPLE = 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl';
 
 export function addRun(program: Command, context: Context): void {
   const command = program
@@ -190,114 +155,9 @@ export function addRun(program: Command, context: Context): void {
   });
 }
 
-/** Compiling again replaces an artifact's folder: results in it would go with it. */
-function refuseArtifactFolder(output: string, name: string): void {
-  const folder = [output, modelFolder(output, name)].find(isArtifact);
-  if (folder !== undefined)
-    throw new UsageError(
-      `--out ${output}: the results would go into the artifact ${folder}, and be lost when it is compiled again`,
-      'give another folder, for example: --out results',
-    );
-}
-
-type Of<R extends ScoreRequest, K> = Omit<Asked<R>, 'signal'> & { readonly kind: K };
-type Parsed = Of<RunRequest, 'run'> | Of<TasksRequest, 'tasks'>;
-
-/** Everything that can be refused without looking at a file is refused before one is opened. */
-function parse(context: Context, model: string, flags: Flags): Parsed {
-  refuseMixed(flags);
-  refuseReport(flags);
-  const docs = text(flags, 'docs');
-  const asked =
-    flags['tasks'] === undefined
-      ? {
-          kind: 'run' as const,
-          task: choice('--task', required(flags, 'task', '--task', EXAMPLE), TASK_NAMES),
-          data: required(flags, 'data', '--data', EXAMPLE),
-          ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
-        }
-      : { kind: 'tasks' as const, ...taskRequest(flags) };
-  const [name, limit, output, trace] = [
-    text(flags, 'modelName'),
-    text(flags, 'limit'),
-    resultsFolderOf(flags),
-    text(flags, 'trace'),
-  ];
-  if (name === '') throw new UsageError('--model-name is empty', 'for example: --model-name my-model');
-  const resume = isSet(flags, 'resume');
-  if (resume && output === undefined)
-    throw new UsageError(
-      '--resume needs --out: the journal of the interrupted run is there',
-      'add --out with the folder of that run',
-    );
-  const part = shard(flags, readSettings());
-  if (part !== undefined && output === undefined)
-    throw new UsageError(
-      '--shard needs --out: merge joins what the shards write there',
-      'add --out shards, the same for all',
-    );
-  const logsTokens = isSet(flags, 'logTokens');
-  if (logsTokens && (output === undefined || part !== undefined || flags['logSamples'] === 'false'))
-    throw new UsageError(
-      '--log-tokens writes beside samples_*.jsonl of a whole run',
-      'it needs --out, and neither --shard nor --log_samples false',
-    );
-  const request = {
-    model,
-    resume,
-    sharing: sharing(flags),
-    prefixes: choice('--prefixes', text(flags, 'prefixes') ?? 'auto', PREFIXES),
-    overlong: choice('--overlong', text(flags, 'overlong') ?? 'truncate', OVERLONG),
-    ...(name === undefined ? {} : { modelName: name }),
-    resumeCommand: sameCommand(context, ['--resume']),
-    ...modelFlags(flags),
-    ...artifactFlags(flags, model),
-    ...deviceFlags(flags),
-    ...(limit === undefined ? {} : { limit: parseLimit(limit) }),
-    ...(output === undefined ? {} : { output }),
-    ...(trace === undefined ? {} : { trace }),
-    ...(logsTokens ? { logsTokens } : {}),
-    ...(part === undefined ? {} : { shard: part }),
-    ...comparedWith(text(flags, 'compareWith')),
-    ...(isSet(flags, 'dryRun') ? { isDryRun: true } : {}),
-  };
-  if (isArtifact(model)) refuseCompileFlags(flags, model);
-  if (output !== undefined) refuseArtifactFolder(output, name ?? modelName(model));
-  return { ...asked, ...request, threads: threads(flags, () => context.commands.cores()) };
-}
-
-/** A page is made of the files of a run. */
-function refuseReport(flags: Flags): void {
-  if (flags['report'] === undefined) return;
-  if (isSet(flags, 'dryRun')) throw new UsageError('--dry-run computes nothing to report', 'leave --report out');
-  if (resultsFolderOf(flags) === undefined)
-    throw new UsageError('--report needs --out: the page is made of the files there', 'add --out results');
-}
-
-/** Where the page goes, and whether that can be written is found out before the run. */
-function reportPath(flags: Flags): ((result: RunResult) => string) | undefined {
-  const file = text(flags, 'report');
-  if (file !== undefined) prepareFile(file);
-  if (file === undefined && !isSet(flags, 'report')) return undefined;
-  return ({ resultsPath }) => file ?? join(dirname(resultsPath!), 'report.html');
-}
-
-/** A word for an arithmetic, or a folder; ./f32 is a folder of that name. */
-function comparedWith(given: string | undefined): Pick<ScoreRequest, 'compareWith'> {
-  if (given === undefined) return {};
-  const precision = BASELINES.find((each) => each === given);
-  if (precision !== undefined) return { compareWith: { kind: 'precision', precision } };
-  if (!existsSync(given))
-    throw new UsageError(
-      `--compare-with ${given}: there is no such folder`,
-      `give the folder of an earlier run, or one of ${BASELINES.join(', ')}`,
-    );
-  return { compareWith: { kind: 'results', path: given } };
-}
-
 async function run(context: Context, model: string, flags: Flags): Promise<void> {
   const { io, commands } = context;
-  const parsed = parse(context, model, flags);
+  const parsed = parseRun(context, model, flags);
   const { kind: _, ...request } = parsed;
   const notes = harnessNotes(flags);
   if (!isSet(flags, 'quiet')) for (const note of notes) io.stderr.write(`${note}\n`);
@@ -333,83 +193,11 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
           ...{ output: pageOf(result), writer: `tilewright ${VERSION}`, now: new Date() },
         });
   if (isJson) printJson(io, comparison === undefined ? result.results : { ...result.results, comparison });
-  else printText(io, describe(result) + (page === undefined ? '' : `report: ${page.path}\n`));
+  else printText(io, runSummary(result) + (page === undefined ? '' : `report: ${page.path}\n`));
   if (!isJson && request.shard !== undefined)
     printText(
       io,
       `shard ${shardName(request.shard)}; when all are done: ` +
         `${io.invocation} merge ${quoteForShell(request.output ?? '')} --out results\n`,
     );
-}
-
-function describe(result: RunResult): string {
-  const lines = [result.table, ...throughputLines(result.results['throughput'])];
-  lines.push(...generationLines(result.results['generation']));
-  if (result.resultsPath !== undefined) lines.push(`results: ${result.resultsPath}`);
-  if (result.samplesPath !== undefined) lines.push(`samples: ${result.samplesPath}`);
-  if (result.comparisonPath !== undefined) lines.push(`comparison: ${result.comparisonPath}`);
-  const { comparison } = result;
-  const compared = comparison === undefined ? '' : `\n${comparisonText(comparison)}`;
-  return `${lines.join('\n')}\n${compared}`;
-}
-
-/** The run in a few lines, from its throughput block. */
-function throughputLines(block: unknown): string[] {
-  if (!isRecord(block)) return [];
-  const read = (name: string): number => {
-    const value = block[name];
-    return typeof value === 'number' ? value : NaN;
-  };
-  const [questions, load, score] = ['questions', 'loadSeconds', 'scoreSeconds'].map(read) as [number, number, number];
-  const rate = read('tokensPerSecond');
-  const flops = score > 0 ? read('modelFlops') / score : NaN;
-  if (questions === 0) return [];
-  return [
-    `${counted(questions, 'question')} in ${duration(score)} after ${duration(load)} of loading: ` +
-      `${count(rate)} tokens/s${flops > 0 ? `, ${si(flops, 'FLOP/s')}` : ''}`,
-    ...sharingLines(read),
-    ...busyLine(block['devices']),
-  ];
-}
-
-/** What it took to generate texts, where tasks ask for some. */
-function generationLines(block: unknown): string[] {
-  if (!isRecord(block)) return [];
-  const [texts, seconds, computed, found] = ['texts', 'seconds', 'computedTokens', 'foundTokens'].map((name) =>
-    Number(block[name]),
-  ) as [number, number, number, number];
-  return [
-    `${counted(texts, 'text')} generated in ${duration(seconds)}: ${count(computed)} tokens computed, ` +
-      `${count(found)} tokens of prompts found in the cache`,
-  ];
-}
-
-/** What was computed, beside what other ways would have computed. Where nothing is shared there is nothing to say. */
-function sharingLines(read: (name: string) => number): string[] {
-  const [computed, alone, grouped, shared] = [
-    'tokensComputed',
-    'tokensWithoutSharing',
-    'tokensGrouped',
-    'tokensShared',
-  ].map(read) as [number, number, number, number];
-  if (!(alone > computed)) return [];
-  const times = (tokens: number): string => `${(tokens / computed).toFixed(2)}×`;
-  return [
-    `${count(computed)} tokens computed instead of ${count(alone)} (${times(alone)} fewer)`,
-    ...(grouped < alone
-      ? [`with one sequence for choices of equal inputs: ${count(grouped)} tokens (${times(grouped)} as many)`]
-      : []),
-    ...(shared > 0
-      ? [`with every common beginning once: ${count(shared)} tokens (this run: ${(computed / shared).toFixed(3)}×)`]
-      : []),
-  ];
-}
-
-/** `busy: device 0 99.2 %, device 1 98.7 %`. */
-function busyLine(devices: unknown): string[] {
-  if (!Array.isArray(devices) || devices.length === 0) return [];
-  const shares = devices
-    .filter(isRecord)
-    .map(({ device, busyShare }) => `device ${Number(device)} ${percent(Number(busyShare))}`);
-  return [`busy: ${shares.join(', ')}`];
 }
