@@ -30,6 +30,7 @@ import {
 import { settleHead } from './tiedHead.js';
 import { findTokenizer } from './tokenizer.js';
 import { findGgufModel, readWeightFiles } from './weightFiles.js';
+import { withPrefix } from './baseModel.js';
 import { textTensor } from './wrapper.js';
 
 export {
@@ -128,7 +129,9 @@ function folderSource(dir: string): Source {
     hint: hintOf(headers),
     model: (dtype) => (dtype === undefined ? checked : loadModel(dir, dtype)),
     headers,
-    found: isInParts ? mergeParts(headers, shapesOf(checked)) : tensorsOf(headers, checked.isWrapped === true),
+    found: isInParts
+      ? mergeParts(headers, shapesOf(checked))
+      : withPrefix(tensorsOf(headers, checked.isWrapped === true), checked),
     ...(quantisation === undefined ? {} : { quantisation }),
     show: shown,
     strays,

@@ -95,11 +95,13 @@ export class TasksRun {
     if (window.isLast) this.#ui.phase('metrics');
     const finished = await reporter.add(window, answers, state.modelName);
     if (!window.isLast) for (const each of finished) this.#ui.note(shown(each));
-    for (const { task, missing } of finished)
+    for (const { task, missing, problems } of finished) {
       if (missing > 0)
         this.#ui.warn(
           `${task.name}: right answers of ${counted(missing, 'document')} are no choices, and count as wrong`,
         );
+      for (const [key, problem] of problems) this.#ui.warn(`${task.name}: no ${key}: ${problem}`);
+    }
     const result = reporter.write(state);
     if (window.isLast) await this.#trace(scored === undefined ? undefined : packed.questions);
     return result;

@@ -48,6 +48,8 @@ export interface AnsweredDocument {
 export interface TaskAnswers extends TaskFigures {
   /** Documents whose right answer is none of their choices: they count as wrong. */
   readonly missing: number;
+  /** Why figures are left out, by `metric,filter`. */
+  readonly problems: ReadonlyMap<string, string>;
   readonly task: TaskFacts;
   /** Documents that were answered, measured or not. */
   readonly answered: number;
@@ -100,6 +102,7 @@ export class TaskTally {
       for (const each of this.#repeated) this.#hash.update(each.toString('hex'));
     return {
       ...{ task: this.task, total, answered: this.#documents, missing: this.#missing },
+      problems: this.#values.problems,
       ...{ documents: this.#values.measured, figures, hash: this.#hash.digest('hex') },
     };
   }

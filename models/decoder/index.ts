@@ -1,8 +1,7 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
-import type { FormatName } from '../../ir/storage.js';
 import type { Architecture, Json, Model, StoredWays, TiedHead } from '../family/model.js';
 import type { ShapeOf } from '../family/tensors.js';
-import { parseDecoderConfig, parseDType, type DecoderConfig, type Differences, type FamilyConfig } from './config.js';
+import { parseDecoderConfig, type DecoderConfig, type Differences, type FamilyConfig } from './config.js';
 import type { ExpertsConfig } from './expertConfig.js';
 import { buildDecoder, buildStep } from './graph.js';
 import { rotaryTables } from './rope.js';
@@ -16,8 +15,8 @@ export interface DecoderFamily
   readonly names?: TensorNames;
   /** What a file says, in the words that are common to decoders. Default: the file itself. */
   readonly prepare?: (json: Json) => Json;
-  /** Reads the family's own keys, of a model whose weights are `dtype`. Throws UserError for what is not supported. */
-  readonly differences: (json: Json, where: string, dtype: FormatName) => Differences;
+  /** Reads the family's own keys. Throws UserError for what is not supported. */
+  readonly differences: (json: Json, where: string) => Differences;
 }
 
 export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig> {
@@ -30,7 +29,7 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
     ...(textDefaults === undefined ? {} : { textDefaults }),
     describe: (file, where, fallbackDType, ways = {}) => {
       const json = prepare === undefined ? file : prepare(file);
-      const own = differences(json, where, ways.original ?? parseDType(json, where, fallbackDType));
+      const own = differences(json, where);
       const config = parseDecoderConfig(json, where, fallbackDType, {
         ...defaults,
         ...(ways.hasInterleavedPairs === true ? { hasInterleavedPairs: true } : {}),

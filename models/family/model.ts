@@ -99,8 +99,6 @@ export interface StoredWays {
   readonly hasWholeNormWeights?: boolean;
   /** A tensor with q, k and v has all of q first, where the family has those of each head together. */
   readonly hasProjectionsInTurn?: boolean;
-  /** Element type of the published checkpoint, which some factors are rounded to. Default: that of the weights. */
-  readonly original?: FormatName;
 }
 
 /** A family of models: one folder of models/, listed in registry.ts. */

@@ -20,12 +20,12 @@ export const gemma = decoderFamily({
   activation: 'geluTanh',
   activationKey: 'hidden_activation',
   isTied: true,
-  differences: (json, where, dtype) => {
+  differences: (json, where) => {
     checkGemma(json, where);
     return {
       biased: readBiases({ attention_bias: json['attention_bias'] }, where),
       norm: GEMMA_NORM,
-      factors: { embedding: embeddingFactor(json, dtype) },
+      factors: { embedding: embeddingFactor(json) },
     };
   },
 });

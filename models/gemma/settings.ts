@@ -1,8 +1,6 @@
 /** What all versions of Gemma have in common. */
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
-import { roundToDType } from '../../ir/round.js';
-import type { FormatName } from '../../ir/storage.js';
 import type { NormKind } from '../decoder/config.js';
 import { readActivation, readNumber } from '../decoder/settings.js';
 import { LLAMA_NAMES, type TensorNames } from '../decoder/tensors.js';
@@ -11,10 +9,10 @@ import type { Json } from '../family/model.js';
 /** Weights of norms are kept as differences from 1. */
 export const GEMMA_NORM: NormKind = { kind: 'rms', offset: 1, hasBias: false };
 
-/** √hidden_size, rounded to the type of the weights, as the model was trained with. */
-export function embeddingFactor({ hidden_size: hidden }: Json, dtype: FormatName): number {
+/** √hidden_size. transformers rounds it to the type in which it computes, which is no difference in f32. */
+export function embeddingFactor({ hidden_size: hidden }: Json): number {
   // A hidden size that is none is refused with the keys that all decoders have.
-  return typeof hidden === 'number' && hidden > 0 ? roundToDType(Math.sqrt(hidden), dtype) : 1;
+  return typeof hidden === 'number' && hidden > 0 ? Math.sqrt(hidden) : 1;
 }
 
 /**

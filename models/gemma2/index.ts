@@ -23,7 +23,7 @@ export const gemma2 = decoderFamily({
   activationKey: 'hidden_activation',
   isTied: true,
   names: NAMES_WITH_FOUR_NORMS,
-  differences: (json, where, dtype) => {
+  differences: (json, where) => {
     checkGemma(json, where);
     // A file that leaves a cap out has transformers' default; null is none.
     const capOf = (key: string, usual: number): number | undefined =>
@@ -33,7 +33,7 @@ export const gemma2 = decoderFamily({
       biased: readBiases({ attention_bias: json['attention_bias'] }, where),
       norm: GEMMA_NORM,
       windows: readWindows(json, where, 4096, (layer) => layer % 2 === 0),
-      factors: { embedding: embeddingFactor(json, dtype), scores: scoreFactor(json, where) },
+      factors: { embedding: embeddingFactor(json), scores: scoreFactor(json, where) },
       caps: { ...(scores === undefined ? {} : { scores }), ...(logits === undefined ? {} : { logits }) },
     };
   },

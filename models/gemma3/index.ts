@@ -50,7 +50,7 @@ export const gemma3 = decoderFamily({
   isTied: true,
   names: NAMES_WITH_FOUR_NORMS,
   prepare: ropesByKind,
-  differences: (json, where, dtype) => {
+  differences: (json, where) => {
     checkGemma(json, where);
     // Files with _sliding_window_pattern have layer_types, which are what is read.
     const pattern = readNumber(json, where, 'sliding_window_pattern', PATTERN, [1, 1024]);
@@ -61,7 +61,7 @@ export const gemma3 = decoderFamily({
       norm: GEMMA_NORM,
       qkNorm: 'head',
       windows: readWindows(json, where, 4096, (layer) => (layer + 1) % pattern !== 0),
-      factors: { embedding: embeddingFactor(json, dtype), scores: scoreFactor(json, where) },
+      factors: { embedding: embeddingFactor(json), scores: scoreFactor(json, where) },
       caps: logits === undefined ? {} : { logits },
     };
   },

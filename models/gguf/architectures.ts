@@ -44,7 +44,7 @@ const MOST = 1 << 24;
 const FACTOR: readonly [number, number] = [1e-6, 1e6];
 const INTERLEAVED: StoredWays = { hasInterleavedPairs: true };
 /** Norm weights are stored with the 1 that these models add; published checkpoints are in bf16. */
-const GEMMA: StoredWays = { hasWholeNormWeights: true, original: 'bf16' };
+const GEMMA: StoredWays = { hasWholeNormWeights: true };
 
 const biases = (facts: Facts): Json => ({
   attention_bias: facts.has('blk.0.attn_q.bias'),

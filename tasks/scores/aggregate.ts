@@ -43,6 +43,14 @@ function f1(items: readonly Item[]): number {
   return either === 0 ? 0 : (2 * both) / either;
 }
 
+/** scikit-learn's F1 takes two labels at most, one of which is 1 if there are two. */
+function problemOfF1(items: readonly Item[]): string | undefined {
+  const labels = [...new Set(columnsOf(items).flat())].sort((a, b) => a - b);
+  if (labels.length < 2 || (labels.length === 2 && labels.includes(1))) return undefined;
+  const shown = labels.slice(0, 5).join(', ') + (labels.length > 5 ? ', …' : '');
+  return `F1 is of labels 0 and 1, and here there are ${shown}`;
+}
+
 /** The F1 of every label, by how often it is right. */
 function weightedF1(items: readonly Item[]): number {
   const [right, chosen] = columnsOf(items);
@@ -95,6 +103,15 @@ function brier(items: readonly Item[]): number {
   return sum(errors) / errors.length;
 }
 
+/** NumPy adds up documents that have equally many choices, the right one among them. */
+function problemOfBrier(items: readonly Item[]): string | undefined {
+  const choices = (item: Item): number => (typeof item === 'number' ? 0 : item.length - 1);
+  const count = choices(items[0]!);
+  if (items.some((item) => choices(item) !== count)) return 'documents have different numbers of choices';
+  const isOutside = (item: Item): boolean => at(item, 0) >= count || at(item, 0) < -count;
+  return items.some(isOutside) ? 'the right answer of a document is none of its choices' : undefined;
+}
+
 /** What a document's value is: only figures of the same kind can be made of it. */
 type Kind = 'number' | 'labels' | 'weighted' | 'shares' | 'numbers' | 'bleu' | 'chrf' | 'ter' | 'nothing';
 
@@ -105,6 +122,8 @@ interface Aggregation {
   readonly error: 'sample' | 'bootstrap' | null;
   /** The most samples that the harness draws of it. */
   readonly draws?: number;
+  /** Why there is no such figure of these values, where the harness ends with an error. */
+  readonly problem?: (items: readonly Item[]) => string | undefined;
 }
 
 /** By their names in task files. */
@@ -115,10 +134,10 @@ export const AGGREGATIONS = {
   perplexity: { joins: 'number', of: (items) => Math.exp(-mean(items)), error: 'bootstrap' },
   weighted_perplexity: { joins: 'weighted', of: (items) => Math.exp(-weightedMean(items)), error: null },
   bits_per_byte: { joins: 'weighted', of: (items) => -weightedMean(items) / Math.LN2, error: null },
-  f1: { joins: 'labels', of: f1, error: 'bootstrap' },
+  f1: { joins: 'labels', of: f1, error: 'bootstrap', problem: problemOfF1 },
   mcc: { joins: 'labels', of: correlation, error: 'bootstrap' },
   matthews_corrcoef: { joins: 'labels', of: correlation, error: 'bootstrap' },
-  brier_score: { joins: 'shares', of: brier, error: null },
+  brier_score: { joins: 'shares', of: brier, error: null, problem: problemOfBrier },
   weighted_f1: { joins: 'labels', of: weightedF1, error: null },
   mean_of_all: { joins: 'numbers', of: meanOfAll, error: null },
   bleu: { joins: 'bleu', of: ofSums(bleuOf), error: 'bootstrap', draws: 100 },
@@ -130,6 +149,12 @@ export const AGGREGATIONS = {
 export type AggregationName = keyof typeof AGGREGATIONS;
 
 export const isAggregation = (name: string): name is AggregationName => Object.hasOwn(AGGREGATIONS, name);
+
+/** Why there is no such figure of these values; undefined where there is one. */
+export function problemOf(name: AggregationName, items: readonly Item[]): string | undefined {
+  const { problem }: Aggregation = AGGREGATIONS[name];
+  return problem?.(items);
+}
 
 function sampleDeviation(values: readonly number[]): number {
   const middle = sum(values) / values.length;

@@ -4,7 +4,7 @@ import { clipped } from '../../system/json.js';
 import type { Settings } from '../definition/settings.js';
 import { HookProblem } from '../hooks/hook.js';
 import { isInt, type Dict, type Value } from '../python/value.js';
-import { AGGREGATIONS, standardError, type Item } from './aggregate.js';
+import { AGGREGATIONS, problemOf, standardError, type AggregationName, type Item } from './aggregate.js';
 import { readFilters, type Filter } from './filters.js';
 import type { Figure } from './groups.js';
 import { OUTPUT_TYPES, readMetrics, type Metric, type OutputType } from './metrics.js';
@@ -132,18 +132,33 @@ export class TaskValues {
     }
   }
 
-  /** By `metric,filter`, in the order of the harness's results. */
+  /** By `metric,filter`, in the order of the harness's results. Figures with a problem are left out. */
   figures(draws?: number): ReadonlyMap<string, Figure> {
     const figures = new Map<string, Figure>();
-    for (const [i, { name: filter }] of this.#scores.filters.entries())
-      for (const [m, { name, aggregation }] of this.#scores.metrics.entries()) {
-        const items = this.#items[i]![m]!;
-        if (items.length === 0) continue;
-        figures.set(`${name},${filter}`, {
+    for (const { key, aggregation, items } of this.#measured())
+      if (problemOf(aggregation, items) === undefined)
+        figures.set(key, {
           value: AGGREGATIONS[aggregation].of(items),
           error: standardError(aggregation, items, draws),
         });
-      }
     return figures;
+  }
+
+  /** Why figures are left out, by `metric,filter`. */
+  get problems(): ReadonlyMap<string, string> {
+    return new Map(
+      this.#measured().flatMap(({ key, aggregation, items }) => {
+        const problem = problemOf(aggregation, items);
+        return problem === undefined ? [] : [[key, problem] as const];
+      }),
+    );
+  }
+
+  #measured(): { key: string; aggregation: AggregationName; items: readonly Item[] }[] {
+    return this.#scores.filters.flatMap(({ name: filter }, i) =>
+      this.#scores.metrics
+        .map(({ name, aggregation }, m) => ({ key: `${name},${filter}`, aggregation, items: this.#items[i]![m]! }))
+        .filter(({ items }) => items.length > 0),
+    );
   }
 }

@@ -54,8 +54,8 @@ describe('families', () => {
         tieWordEmbeddings: true,
         activation: 'geluTanh',
         norm: { kind: 'rms', offset: 1, hasBias: false },
-        // √48 = 6.9282… has 8 bits in bf16.
-        factors: { embedding: 6.9375 },
+        // √48, which bf16 would round to 6.9375.
+        factors: { embedding: Math.sqrt(48) },
       },
     ],
     ['phi3', {}, { maxPositions: 4096, kvHeads: 2, rmsNormEps: 1e-5, biased: [] }],
