@@ -82,7 +82,9 @@ export async function mayNeedCache(
   if (sharing !== 'tree' || prefixes !== 'auto') return false;
   const { maxPositions } = checkpoint.config;
   const bytesOf = ({ context, choices }: Pick<Question, 'context' | 'choices'>): number =>
-    Buffer.byteLength(context) + Math.max(0, ...choices.map((choice) => Buffer.byteLength(choice))) + ADDED_BYTES;
+    Buffer.byteLength(context) +
+    choices.reduce((most, choice) => Math.max(most, Buffer.byteLength(choice)), 0) +
+    ADDED_BYTES;
   const longest = Math.min(
     maxPositions,
     questions.reduce((most, question) => Math.max(most, bytesOf(question)), 0),

@@ -26,10 +26,10 @@ function nameOf(asked: readonly string[]): string {
   return all.length <= MOST_NAME ? all : `${all.slice(0, MOST_NAME)}+`;
 }
 
-/** Every task once, in the order in which they are asked for. */
+/** Every task once, in the order in which they are asked for. Of one that several groups change, the last counts. */
 function distinct(nodes: readonly Node[]): readonly TaskNode[] {
   const byName = new Map<string, TaskNode>();
-  for (const node of tasksBelow(nodes)) if (!byName.has(node.name)) byName.set(node.name, node);
+  for (const node of tasksBelow(nodes)) byName.set(node.name, node);
   return [...byName.values()];
 }
 

@@ -125,8 +125,8 @@ export function answersOfGroups(
 ): readonly GroupAnswers[] {
   return nodes.flatMap((group): readonly GroupAnswers[] => {
     if (group.kind === 'task') return [];
-    const names = new Set(tasksBelow([group]).map(({ name }) => name));
-    const leaves = [...names].map((name) => tasks.get(name)!);
+    // A task in two groups within this one counts twice.
+    const leaves = tasksBelow([group]).map(({ name }) => tasks.get(name)!);
     const own: GroupAnswers = {
       group,
       depth,

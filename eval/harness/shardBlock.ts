@@ -62,7 +62,7 @@ export function shardBlock(
     ),
     groups: groups.map(({ group }) => ({
       name: group.name,
-      tasks: [...new Set(tasksBelow([group]).map((task) => task.name))],
+      tasks: tasksBelow([group]).map((task) => task.name),
       aggregates: group.aggregates.map(({ metric, weightBySize, filters }) => ({
         ...{ metric, weightBySize },
         ...(filters === undefined ? {} : { filters: [...filters] }),

@@ -152,14 +152,16 @@ export class TaskLibrary {
     const own = [...settings].filter(([key]) => !GROUP_KEYS.has(key));
     const passed: Overrides = new Map([...own, ...overrides]);
     const alias = settings.get('group_alias')?.value;
-    const members = settings.get('task');
+    const setting = settings.get('task');
+    const members = listOf(setting?.value).flatMap((member) =>
+      this.#member(name, member, setting?.where ?? '', passed, depth + 1),
+    );
     return {
       kind: 'group',
       name,
       alias: typeof alias === 'string' ? alias : undefined,
-      members: listOf(members?.value).flatMap((member) =>
-        this.#member(name, member, members?.where ?? '', passed, depth + 1),
-      ),
+      // As in a dictionary of Python: of two members with one name the last one counts, at the place of the first.
+      members: [...new Map(members.map((member) => [member.name, member])).values()],
       aggregates: aggregatesOf(settings),
       metadata: metadataOf(settings),
     };

@@ -36,7 +36,7 @@ function argmax(values: readonly number[]): number {
 }
 
 function softmax(values: readonly number[]): number[] {
-  const most = Math.max(...values);
+  const most = values.reduce((largest, value) => Math.max(largest, value), -Infinity);
   const powers = values.map((value) => Math.exp(value - most));
   const total = powers.reduce((sum, value) => sum + value, 0);
   return powers.map((value) => value / total);

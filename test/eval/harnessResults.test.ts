@@ -11,8 +11,9 @@ import { sampleLines } from '../../eval/harness/samples.js';
 import { formatTable } from '../../eval/table.js';
 import { readSplit } from '../../tasks/data/splits.js';
 import { TaskLibrary } from '../../tasks/definition/library.js';
-import { tasksBelow } from '../../tasks/definition/nodes.js';
+import { tasksBelow, type Node } from '../../tasks/definition/nodes.js';
 import { openTask, type DocumentRequests } from '../../tasks/requests/task.js';
+import type { TaskFigures } from '../../tasks/scores/groups.js';
 import { TaskScores } from '../../tasks/scores/ofTask.js';
 import { isThorough } from '../support/thorough.js';
 
@@ -127,4 +128,29 @@ it('writes null where nothing is measured, as the public harness does', () => {
     hashes: { document: '', prompt: '', target: '' },
   });
   expect(JSON.parse(line!)).toMatchObject({ metrics: ['bypass'], bypass: null });
+});
+
+it('counts a task twice in a group of two groups that have it', () => {
+  const leaf = (name: string): Node => ({ kind: 'task', name, settings: new Map() });
+  const group = (name: string, members: readonly Node[]): Node => ({
+    ...{ kind: 'group', name, alias: undefined, members, metadata: new Map<string, never>() },
+    aggregates: [{ metric: 'acc', weightBySize: true }],
+  });
+  const figures = (documents: number, value: number): TaskFigures => ({
+    documents,
+    figures: new Map([['acc,none', { value, error: null }]]),
+  });
+  const outer = group('outer', [group('one', [leaf('a'), leaf('b')]), group('two', [leaf('a')])]);
+  const found = answersOfGroups(
+    [outer],
+    new Map([
+      ['a', figures(10, 1)],
+      ['b', figures(5, 0)],
+    ]),
+  );
+  expect(found.map((each) => [each.group.name, each.documents, each.figures.get('acc,none')?.value])).toEqual([
+    ['one', 15, 10 / 15],
+    ['two', 10, 1],
+    ['outer', 25, 20 / 25],
+  ]);
 });
