@@ -5,7 +5,7 @@
 import { createContext, Script } from 'node:vm';
 import { isRecord, quote } from '../../system/json.js';
 import { regexCost, type RegexCost } from '../../system/boundedRegex.js';
-import { foundIn, pythonRegex, RegexError } from './regex.js';
+import { foundIn, matchesIn, pythonRegex, RegexError } from './regex.js';
 
 /** Milliseconds that all matches in one text may take. */
 const LIMIT_MS = 1000;
@@ -69,12 +69,12 @@ export class FileRegex {
   }
 
   matches(text: string): RegExpMatchArray[] {
-    return this.#run(text, () => [...text.matchAll(this.#regex)]);
+    return this.#run(text, () => [...matchesIn(this.#regex, text)]);
   }
 
   /** The text without what matches. */
   without(text: string): string {
-    return this.#run(text, () => text.replace(this.#regex, ''));
+    return this.replaced(text, () => '', 0, text.length) ?? '';
   }
 
   /** The number of groups, and the names of those that have one. */
@@ -92,7 +92,7 @@ export class FileRegex {
       let result = '',
         from = 0,
         done = 0;
-      for (const match of text.matchAll(this.#regex)) {
+      for (const match of matchesIn(this.#regex, text)) {
         result += text.slice(from, match.index) + by(match);
         if (result.length > longest) return undefined;
         from = match.index + match[0].length;

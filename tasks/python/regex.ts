@@ -38,7 +38,8 @@ const OUTSIDE: ReadonlyMap<string, string> = new Map([
   ['w', `[${WORD}]`],
   ['W', `[^${WORD}]`],
   ['b', AT_WORD],
-  ['B', `(?!${AT_WORD})`],
+  // Not in an empty text, where Python finds neither.
+  ['B', `(?:(?!${AT_WORD})(?:(?<=[^])|(?=[^])))`],
   ['A', '(?<![^])'],
   ['Z', '(?![^])'],
 ]);
@@ -117,7 +118,7 @@ class Translator {
   #braces(): string {
     const [all, least = '', comma = '', most = ''] =
       /^(\d*)(,?)(\d*)\}/.exec(this.#pattern.slice(this.#at, this.#at + 40)) ?? [];
-    if (all === undefined || all === '}' || all === ',}') return '\\{';
+    if (all === undefined || all === '}') return '\\{';
     this.#at += all.length;
     return `{${least === '' ? '0' : least}${comma}${most}}`;
   }
@@ -199,9 +200,60 @@ export function pythonRegex(pattern: string): RegExp {
   return new Translator(pattern).translate();
 }
 
+/** Backward references, as they are translated. */
+const REFERENCE = /\(\?:\\(\d)\)/g;
+const nonEmpty = new WeakMap<RegExp, RegExp>();
+
+/** The same at one place, but for empty matches: group 1 is the rest of the text, and what matches must end later. */
+function nonEmptyOf(regex: RegExp): RegExp {
+  let found = nonEmpty.get(regex);
+  if (found === undefined) {
+    const shifted = regex.source.replace(REFERENCE, (_, group) => `(?:\\${Number(group) + 1})`);
+    found = new RegExp(`(?=([^]*))(?:${shifted})(?!\\1(?![^]))`, regex.flags.replace('g', 'y'));
+    nonEmpty.set(regex, found);
+  }
+  return found;
+}
+
+/** A match that is not empty, exactly at `at`. */
+function nonEmptyAt(regex: RegExp, text: string, at: number): RegExpExecArray | undefined {
+  const own = nonEmptyOf(regex);
+  own.lastIndex = at;
+  const match = own.exec(text);
+  if (match === null) return undefined;
+  match.splice(1, 1);
+  return match;
+}
+
+/** Between the two units of a letter beyond 0xffff, where JavaScript finds empty matches of assertions. */
+const isWithinLetter = (text: string, at: number): boolean => at > 0 && (text.codePointAt(at - 1) ?? 0) > 0xffff;
+
+/**
+ * The matches of a regular expression of pythonRegex(), as re.finditer() gives them. Where one was empty, a longer one
+ * at the same place follows it (since Python 3.7); JavaScript would go on at the next letter.
+ */
+export function* matchesIn(regex: RegExp, text: string): Generator<RegExpExecArray> {
+  const search = new RegExp(regex.source, regex.flags);
+  for (let at = 0; at <= text.length;) {
+    search.lastIndex = at;
+    const match = search.exec(text);
+    if (match === null) return;
+    if (isWithinLetter(text, match.index)) {
+      at = match.index + 1;
+      continue;
+    }
+    yield match;
+    at = match.index + match[0].length;
+    if (match[0] !== '') continue;
+    const longer = nonEmptyAt(regex, text, at);
+    if (longer !== undefined) yield longer;
+    at += longer?.[0].length ?? ((text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1);
+  }
+}
+
 /** re.findall(): whole matches, or the group, or all groups where there are several. */
 export function findAll(regex: RegExp, text: string): (string | string[])[] {
-  return [...text.matchAll(regex)].map(foundIn);
+  return Array.from(matchesIn(regex, text), foundIn);
 }
 
 /** What re.findall() gives of one match. */

@@ -19,6 +19,25 @@ describe('FileRegex', () => {
     expect(new FileRegex('(?s).*#### ', fail).without('two\nlines #### 7')).toBe('7');
   });
 
+  // What CPython 3.11 gives.
+  it.each([
+    ['.*?', 'ab', ['', 'a', '', 'b', '']],
+    ['a*?', 'aab', ['', 'a', '', 'a', '', '']],
+    ['(|a)\\1', 'aa', ['', 'a', '']],
+    ['(?P<x>|a)', 'aa', ['', 'a', '', 'a', '']],
+    ['a*', 'baac', ['', 'aa', '', '']],
+    ['$', '\u{1f600}\u{1f600}x', ['']],
+    ['(?m)^', '\u{1f600}\n\u{1f600}', ['', '']],
+    ['x{,}', 'axx', ['', 'xx', '']],
+    ['\\B', '', []],
+    ['\\B', 'ab', ['']],
+  ])('goes on behind an empty match as Python does: %s in %j', (pattern, text, found) =>
+    expect(new FileRegex(pattern, fail).findAll(text)).toEqual(found),
+  );
+
+  it('removes what follows an empty match at the same place', () =>
+    expect(new FileRegex('.*?', fail).without('all of it')).toBe(''));
+
   it('finds the numbers of a long text', () => {
     const regex = new FileRegex('(-?[$0-9.,]{2,})|(-?[0-9]+)', fail);
     expect(regex.matches('so 7 of 12 '.repeat(1000))).toHaveLength(2000);
