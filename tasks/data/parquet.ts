@@ -159,8 +159,11 @@ async function readable<T>(path: string, action: () => Promise<T>): Promise<T> {
   try {
     return await action();
   } catch (error) {
-    // Parts of the description that are missing, or lead out of the file.
-    const isDamaged = error instanceof TypeError || error instanceof RangeError;
+    // Parts of the description that are missing, or lead out of the file. The library prints what is missing, too.
+    const isDamaged =
+      error instanceof TypeError ||
+      error instanceof RangeError ||
+      (error instanceof Error && /\b(undefined|NaN)\b/.test(error.message));
     const reason = isDamaged ? new Error('its parts do not fit together', { cause: error }) : error;
     throw problem(path, reason, 'not a readable Parquet file');
   }

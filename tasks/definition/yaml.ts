@@ -143,10 +143,10 @@ export function parseYaml(text: string, path: string): YamlFile {
   if (error !== undefined) {
     const line = counter.linePos(error.pos[0]).line;
     if (error.code === 'MULTIPLE_DOCS') throw new UserError(`${path}: more than one document of YAML`, HINT);
-    throw new UserError(
-      `${path}:${line}: not valid YAML: ${error.message.split('\n')[0]?.replace(/ at line.*/, '') ?? ''}`,
-      HINT,
-    );
+    const said = error.message.split('\n')[0]?.replace(/ at line.*/, '') ?? '';
+    // The library reads nested values by calling itself.
+    const reason = said.startsWith('Maximum call stack') ? 'it is nested too deep' : said;
+    throw new UserError(`${path}:${line}: not valid YAML: ${reason}`, HINT);
   }
   const lineOf = (node: unknown): number => {
     const range = isScalar(node) || isMap(node) || isSeq(node) || isAlias(node) ? node.range : undefined;

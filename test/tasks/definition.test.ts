@@ -118,6 +118,7 @@ describe('a folder of task files', () => {
     ['task: g\nclass: !function x.Y\n', 'g.yaml:2: class: a task that is written in Python'],
     ['task: g\nclasses: 1\n', 'g.yaml:2: classes: no key of a task'],
     ['task: g\ndescription: "x\n', 'g.yaml:3: not valid YAML'],
+    [`task: g\nmetadata: ${'['.repeat(50_000)}\n`, 'g.yaml:2: not valid YAML: it is nested too deep'],
     ['task: g\ndescription: "x\n--- y"\n', 'g.yaml:2: not valid YAML'],
     ['task: g\ndescription: "x" "y\nz"\n', 'g.yaml:2: not valid YAML'],
     ['task: g\ndescription: {a: [b}]\n', 'g.yaml:2: not valid YAML'],
