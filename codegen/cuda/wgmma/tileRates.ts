@@ -57,7 +57,7 @@ export interface Nature {
  * narrower tiles would need more stages. Ping-pong runs epilogues during the other warpgroup's product. Cooperative
  * tiles hide nothing; wide ones spend less energy on shared memory. Rates of tiles of 128 and more columns are measured
  * (docs/performance.md); those of narrower tiles follow from shared memory's share of a step. Deferred tiles of 224 and
- * 192 columns were measured little in 16 bits and are rated low; those of 208 were not at all.
+ * 192 columns were measured little in 16 bits and are rated low; those of 208 were not at all (rate 0).
  */
 export const TILES: readonly Tile[] = [
   { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.985, narrow: { rate: 1, residual: 1 } },
@@ -78,7 +78,7 @@ export const TILES: readonly Tile[] = [
   },
   {
     ...{ mode: 'deferred', tm: 128, tn: 208, rate: 0, residual: 0 },
-    narrow: { rate: 0.95, residual: 0.9, stream: 1.03, deep: 1.085 },
+    narrow: { rate: 0, residual: 0, stream: 1.03, deep: 1.085 },
   },
   { mode: 'deferred', tm: 128, tn: 192, rate: 0.95, residual: 0.96, narrow: { rate: 1, residual: 0.835, stream: 0.9 } },
   { mode: 'pingpong', tm: 128, tn: 208, rate: 0.965, residual: 0.985 },
@@ -143,9 +143,12 @@ export function rateOf(tile: Tile, nature: Nature, cluster: 1 | 2, rows: number,
     return each.narrow === undefined ? UNMEASURED_NARROW * each[which] : (each.narrow[narrow] ?? each.narrow.rate);
   };
   const rate = (each: Tile): number => own(each) * (cluster === 2 ? 1 : alone(each, nature, rows));
+  if (tile.mode !== 'deferred') return rate(tile);
   const alike = TILES.filter(({ mode, tm }) => mode === 'cooperative' && tm === tile.tm);
-  const last = tile.mode === 'deferred' ? (alike.find(({ tn }) => tn === tile.tn) ?? alike[0]) : undefined;
-  return last === undefined ? rate(tile) : rate(tile) + (rate(last) - rate(tile)) / tilesOfBlock;
+  const same = alike.find(({ tn }) => tn === tile.tn);
+  // Where a cooperative tile is not in the list, the widest stands for it, unless it is faster than the tile itself.
+  const last = same === undefined ? Math.min(rate(tile), rate(alike[0] ?? tile)) : rate(same);
+  return rate(tile) + (last - rate(tile)) / tilesOfBlock;
 }
 
 /** A product with at least this many columns of its left operand counts as deep. */

@@ -50,15 +50,16 @@ describe('products of E4M3', () => {
     for (const [path, rows] of [
       ['layers.0.attention.qkv', 8448],
       ['layers.0.ffn.gate_up', 3840],
-      ['layers.0.ffn.down', 8448],
     ] as const) {
       expect(defaultOf(path, rows)).toMatchObject(three);
       expect(defaultOf(path, rows).epilogueGroups).toBeUndefined();
     }
     // What adds to the stream waits for no neighbour.
-    expect(defaultOf('layers.0.attention.o', 8448)).toMatchObject({ ...three, cluster: 1 });
-    // Pairs of 45 row tiles would multiply one for nothing.
-    expect(defaultOf('layers.0.ffn.down', 5760)).toMatchObject({ ...three, cluster: 1 });
+    expect(defaultOf('layers.0.attention.o', 8448)).toMatchObject({ ...three, cluster: 1, raster: 11 });
+    expect(defaultOf('layers.0.ffn.down', 8448)).toMatchObject({ ...three, cluster: 1 });
+    expect(defaultOf('layers.0.ffn.down', 8448).epilogueGroups).toBeUndefined();
+    // Groups of 22 of 45 row tiles would leave one.
+    expect(defaultOf('layers.0.ffn.down', 5760)).toMatchObject({ ...three, cluster: 1, raster: 15 });
     expect(defaultOf('layers.0.attention.o', 8448, finishing)).toMatchObject({ ...three, epilogueGroups: 1 });
     expect(defaultOf('layers.0.attention.qkv', 512).mode).toBe('pingpong');
   });
