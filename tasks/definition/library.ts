@@ -160,7 +160,7 @@ export class TaskLibrary {
       kind: 'group',
       name,
       alias: typeof alias === 'string' ? alias : undefined,
-      // As in a dictionary of Python: of two members with one name the last one counts, at the place of the first.
+      // Members with the same name are one, as in a Python dictionary: the last of them, at the place of the first.
       members: [...new Map(members.map((member) => [member.name, member])).values()],
       aggregates: aggregatesOf(settings),
       metadata: metadataOf(settings),

@@ -93,7 +93,7 @@ describe('a folder of task files', () => {
     });
     const nodes = all.resolve('g');
     // If a group and a group inside it both have a key, the outer one wins, as in the public harness.
-    // Of three members called a, the last one counts.
+    // Three members have the name `a`, and the last of them is used.
     expect(settings(nodes, 'num_fewshot')).toEqual([
       ['a', 4],
       ['b', 4],
