@@ -12,7 +12,7 @@ import { RowScope } from '../text/scalarPrinter.js';
 import { indent } from '../text/statements.js';
 import { columnValue } from './columnValues.js';
 import { elementLoads } from './elementLoads.js';
-import { AHEAD_GROUPS, firstLoads, loadsAhead, takeBatch } from './loadsAhead.js';
+import { AHEAD_GROUPS, firstLoads, loadsAhead, takeBatch, type Batch } from './loadsAhead.js';
 import { forgetProducts, handoffProduct } from './handoff.js';
 import type { WgmmaLayout } from './layout.js';
 import type { WgmmaContext } from './options.js';
@@ -48,8 +48,8 @@ interface Context extends VectorContext, SumContext {
   readonly given: ReadonlyMap<string, string>;
   /** Buffers that programs read at the element itself. */
   readonly loads: readonly Operand[];
-  /** Statements at the beginning of a batch whose loads were begun ahead; undefined if it begins them. */
-  readonly takes: readonly string[] | undefined;
+  /** Statements at the beginning of a batch whose loads were begun ahead; undefined if batches begin their own. */
+  readonly takes: ((batch: Batch) => string[]) | undefined;
   /** C expression of a column value in shared memory, at a group of 8 columns of the tile; see columnValue. */
   readonly column: (buffer: string, group: string, lane: number) => string | undefined;
   /** Tables whose entries are loaded once for a row; undefined if each pair loads its own. */
@@ -101,7 +101,7 @@ export function epilogueText(
       acc: accumulator(layout, ''),
     }),
     loads,
-    takes: ahead === undefined ? undefined : takeBatch(access, ahead, tn, options.rows),
+    takes: ahead && ((each) => takeBatch(access, ahead, options.rows, each)),
     sums:
       segment.pairing.kind === 'none' && accumulatorsOf(layout) <= MOST_FOR_SUMS
         ? segment.outputs.filter(({ kind }) => kind === 'rowSum').map(({ buffer }) => operands.get(buffer))
@@ -125,15 +125,18 @@ export function epilogueText(
   const sums = indent(lastSums(context, groups), DEPTH);
   // What loads ahead has several batches.
   if (groups <= batch)
-    return { epilogue: declared + batchText(context, '0', groups, DEPTH) + sums, firstLoads: before };
+    return {
+      epilogue: declared + batchText(context, { batch: '0', count: groups }, '0', DEPTH) + sums,
+      firstLoads: before,
+    };
   const whole = Math.floor(groups / batch);
   const rest = groups - whole * batch;
   const epilogue = [
     declared,
     indent(['#pragma unroll', `for (int batch_ = 0; batch_ < ${whole}; batch_++) {`], DEPTH),
-    batchText(context, `batch_ * ${batch}`, batch, DEPTH + 1),
+    batchText(context, { batch: 'batch_', count: batch }, `batch_ * ${batch}`, DEPTH + 1),
     indent(['}'], DEPTH),
-    ...(rest === 0 ? [] : [batchText(context, String(whole * batch), rest, DEPTH)]),
+    ...(rest === 0 ? [] : [batchText(context, { batch: String(whole), count: rest }, String(whole * batch), DEPTH)]),
     sums,
   ].join('');
   return { epilogue, firstLoads: before };
@@ -182,8 +185,8 @@ const depthOf = (layout: WgmmaLayout): { readonly batch: number; readonly narrow
       : SHARED_DEPTH
     : DEPTHS.find(({ accumulators }) => accumulatorsOf(layout) <= accumulators)!;
 
-/** `count` groups from group `first` on: first their loads, then their programs, then their stores. */
-function batchText(context: Context, first: string, count: number, depth: number): string {
+/** The groups of a batch, from group `first` on: first their loads, then their programs, then their stores. */
+function batchText(context: Context, { batch, count }: Batch, first: string, depth: number): string {
   const { segment, operands, loads, isWhole, holdsWholeHeads, given } = context;
   const origin = first === '0' ? 'column0' : `column0 + 8 * (${first})`;
   const vectorLoads = new VectorLoads(context, loads, origin, count);
@@ -240,7 +243,7 @@ function batchText(context: Context, first: string, count: number, depth: number
   const inner = (lines: readonly string[]): string => indent(lines, depth + 1);
   return [
     indent(['{'], depth),
-    inner([...(context.takes ?? vectorLoads.lines()), ...vectorStores.declarations()]),
+    inner([...(context.takes?.({ batch, count }) ?? vectorLoads.lines()), ...vectorStores.declarations()]),
     ...programs,
     inner(vectorStores.stores()),
     indent(['}'], depth),

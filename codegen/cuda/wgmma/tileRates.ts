@@ -74,11 +74,11 @@ export const TILES: readonly Tile[] = [
     tn: 224,
     rate: 0.95,
     residual: 0.97,
-    narrow: { rate: 1.05, residual: 0.9, stream: 0.835, deep: 1.095 },
+    narrow: { rate: 1.05, residual: 0.9, stream: 1.075, deep: 1.07 },
   },
   {
     ...{ mode: 'deferred', tm: 128, tn: 208, rate: 0, residual: 0 },
-    narrow: { rate: 0, residual: 0, stream: 1.03, deep: 1.085 },
+    narrow: { rate: 0, residual: 0, stream: 1.03, deep: 1.06 },
   },
   { mode: 'deferred', tm: 128, tn: 192, rate: 0.95, residual: 0.96, narrow: { rate: 1, residual: 0.835, stream: 0.9 } },
   { mode: 'pingpong', tm: 128, tn: 208, rate: 0.965, residual: 0.985 },

@@ -64,20 +64,22 @@ describe('contractions of E4M3', () => {
     close(emulateLayerGemm(own, ROWS, SIMT));
   });
 
-  it('give the same bits where epilogues load ahead, over tiles and their ends', () => {
-    const own = inE4m3(layerGemm('o', 256, 208, 32), true);
+  it.each([
+    [256, [128, 208, 224, 256]],
+    [208, [192, 224]],
+  ])('give the same bits where epilogues of %i columns load ahead, over tiles of %j and their ends', (n, tiles) => {
+    const own = inE4m3(layerGemm('o', n, 208, 32), true);
     // Two blocks for three or six tiles: all but the last of each are left to other warps.
     const given = (each: CudaGemmSchedule): Values => emulateLayerGemm(own, 300, each, { multiprocessors: 2 });
     const wanted = given(ALL_SCHEDULES[0]!);
     expectClose(own, wanted, interpretLayerGemm(own, 300));
-    for (const tn of [128, 208, 224, 256]) {
+    for (const tn of tiles) {
       const ahead = schedule('wgmma', [128, tn, 128, 2], 'deferred');
       const got = given(ahead);
       for (const name of outputsOf(own)) expectSame(got.get(name), wanted.get(name)!, `${tn}: ${name}`);
-      /* Others are no whole number of batches. */
-      if (tn % 128 !== 0) continue;
       const { source } = emit(own, ahead);
-      expect(source).toContain('(quad, a0_[batch_ % 2]');
+      // What is loaded ahead lies in two places by turns, so batches come in pairs. 208 columns are not worth it.
+      expect(source.includes('(quad, a0_[batch_ % 2]'), String(tn)).toBe(tn !== 192 && tn !== 208);
       expect(source).toContain('local < 128; local += 96');
     }
   });

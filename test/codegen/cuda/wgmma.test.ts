@@ -289,10 +289,9 @@ describe('choice of tiles', () => {
       for (const rows of [4096, 4608]) expect(narrow(which, rows)).toBe('deferred 128×208 ×1');
       for (const rows of [3840, 5760, 7680, 8448]) expect(narrow(which, rows)).toBe('deferred 128×256 ×1');
     }
-    for (const rows of [6144, 6528]) {
-      expect(narrow('o', rows)).toBe('deferred 128×256 ×1');
-      expect(narrow('down', rows)).toBe('deferred 128×224 ×1');
-    }
+    for (const rows of [6144, 6528]) expect(narrow('o', rows)).toBe('deferred 128×224 ×1');
+    expect(narrow('down', 6144)).toBe('deferred 128×256 ×1');
+    expect(narrow('down', 6528)).toBe('deferred 128×224 ×1');
     for (const rows of [3840, 8448])
       for (const which of ['gateUp', 'qkv'] as const) expect(narrow(which, rows)).toBe('deferred 128×256 ×2');
   });
