@@ -9,7 +9,8 @@ import { roundUp } from '../../ir/types.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import { leastCommonMultiple, physicalColumns } from './layout.js';
 import type { CpuFacts } from './legality.js';
-import { FEW_ROWS, manyColumns, QUAD_CHUNK } from './quadTile.js';
+import { manyColumns } from './quadMany.js';
+import { FEW_ROWS, QUAD_CHUNK } from './quadTile.js';
 import { itemStep, weightNames, type Contraction } from './legality.js';
 
 const REGISTER_TILES: Readonly<Record<CpuIsa, { mr: number; nr: number }>> = {

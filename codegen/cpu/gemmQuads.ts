@@ -8,20 +8,8 @@ import type { CpuGemmSchedule } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
 import { amxBytes, type Helper } from './micro.js';
 import { QUAD_ISAS, quadIsas, vectorsOf } from './quadIsas.js';
-import {
-  FEW_ROWS,
-  BOUNDED_CHUNK,
-  fewQuads,
-  isBounded,
-  LIST_BYTES,
-  manyColumns,
-  manyQuads,
-  QUAD_CHUNK,
-  widenedBytes,
-  widenQuads,
-  type QuadRows,
-  type QuadTile,
-} from './quadTile.js';
+import { isBounded, manyColumns, manyQuads, wholeResult, widenedBytes, widenQuads } from './quadMany.js';
+import { BOUNDED_CHUNK, FEW_ROWS, fewQuads, LIST_BYTES, QUAD_CHUNK, type QuadRows, type QuadTile } from './quadTile.js';
 import { render } from './templates.js';
 
 export interface QuadBlocks {
@@ -149,6 +137,8 @@ function quadBlock(
     isAmx,
     isMany,
     isWhole: panel.scaleQuads === 0,
+    vectors: QUAD_ISAS[isa],
+    result: wholeResult(isa, 'at'),
     zero: isMany && !vectorsOf(isa, format).widenedZero ? 0 : panel.zero,
     hasLists: isMany && rows.lists !== undefined && isBounded(isa),
     ...{ lists: rows.lists, listBytes: LIST_BYTES },

@@ -12,7 +12,8 @@ import type { BufferDType } from '../../ir/types.js';
 import { KEY_STEP } from './attention.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import { columnStep } from './layout.js';
-import { FEW_ROWS, manyColumns, QUAD_CHUNK } from './quadTile.js';
+import { manyColumns } from './quadMany.js';
+import { FEW_ROWS, QUAD_CHUNK } from './quadTile.js';
 
 /** What a CPU target provides. */
 export interface CpuFacts {

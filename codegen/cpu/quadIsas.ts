@@ -34,6 +34,7 @@ const AVX2: QuadVectors = {
   multiply: '_mm256_mul_ps',
   loadFloat: '_mm256_loadu_ps',
   storeFloat: '_mm256_storeu_ps',
+  subtract: '_mm256_sub_epi32',
   toFloat: (value) => `_mm256_cvtepi32_ps(${value})`,
   fma: (a, b, c) => `_mm256_fmadd_ps(${a}, ${b}, ${c})`,
   fnma: (a, b, c) => `_mm256_fnmadd_ps(${a}, ${b}, ${c})`,
@@ -128,15 +129,15 @@ const AVX_VNNI: QuadVectors = {
   hasPairs: false,
 };
 
-/** A vector of weights at a time, so that twelve sums, it and a row's quad fit in sixteen registers. */
+/** Rows by the two vectors of a tile's columns. */
 const bytesBy =
   (add: string): QuadVectors['many'] =>
-  (at, mr, nv, { pitch, bounded = 0 }) =>
-    range(nv).flatMap((j) => [
-      `{ const __m256i b = tw_q256_load(w + ${64 * at + 32 * j});`,
-      ...range(mr).map((r) => `${add}(c${r}_${j}, b, ${quad('a', r * pitch + bounded + 4 * at)});`),
-      '}',
-    ]);
+  (at, mr, _nv, { pitch, bounded = 0 }) => [
+    '{',
+    ...[0, 1].map((j) => `const __m256i b${j} = tw_q256_load(w + ${64 * at + 32 * j});`),
+    ...range(mr).map((r) => `${add}(c${r}_0, c${r}_1, b0, b1, ${quad('a', r * pitch + bounded + 4 * at)});`),
+    '}',
+  ];
 
 /**
  * Bytes without AVX-VNNI: vpmaddubsw adds pairs of products in 16 bits, which hold 255 · 128. Codes of weights of up to
@@ -172,6 +173,7 @@ const AVX512: QuadVectors = {
   multiply: '_mm512_mul_ps',
   loadFloat: '_mm512_loadu_ps',
   storeFloat: '_mm512_storeu_ps',
+  subtract: '_mm512_sub_epi32',
   toFloat: (value) => `_mm512_cvtepi32_ps(${value})`,
   fma: (a, b, c) => `_mm512_fmadd_ps(${a}, ${b}, ${c})`,
   fnma: (a, b, c) => `_mm512_fnmadd_ps(${a}, ${b}, ${c})`,
@@ -211,6 +213,7 @@ const PORTABLE: QuadVectors = {
   multiply: 'tw_q_multiply',
   loadFloat: 'tw_load',
   storeFloat: 'tw_store',
+  subtract: 'tw_q_subtract',
   toFloat: (value) => `tw_float(${value})`,
   fma: (a, b, c) => `tw_fma(${a}, ${b}, ${c})`,
   fnma: (a, b, c) => `tw_fma(-(${a}), ${b}, ${c})`,

@@ -3,10 +3,9 @@
  * integers are exact, and those of floats are added in order of k, so that every tile and instruction set has the same
  * bits: total = fma(sum of products, scale of columns · scale of row, total) for each scale; then, of formats with
  * minima, total = fma(−minimum, scale of row · sum of the row's codes, total). Of whole rows, tiles leave the sums of
- * integers as they are, of unsigned codes where those are.
+ * integers as they are, of unsigned codes where those are. Tiles of many rows: quadMany.ts.
  */
 import { groupBytes, QUAD_COLUMNS, QUADS, unitBytes, type QuadName, type QuadPanel } from '../../ir/quads.js';
-import type { CpuIsa } from '../../ir/plan.js';
 import { vectorsOf, type QuadIsa } from './quadIsas.js';
 import type { QuadVectors } from './quadVectors.js';
 import type { Helper } from './micro.js';
@@ -49,14 +48,14 @@ export const LIST_BYTES = 16 + 8 * (BOUNDED_CHUNK / 4);
 /** How far ahead a stream of weights is fetched into the first-level cache. */
 const BYTES_AHEAD = 6144;
 
-const range = (count: number): readonly number[] => Array.from({ length: count }, (_, i) => i);
+export const range = (count: number): readonly number[] => Array.from({ length: count }, (_, i) => i);
 
 /** Groups of weights and sums of a scale: all 8 quads, or twice 4. */
-const partsOf = ({ scaleQuads }: QuadPanel): readonly (readonly number[])[] =>
+export const partsOf = ({ scaleQuads }: QuadPanel): readonly (readonly number[])[] =>
   scaleQuads === 4 ? [[0], [4]] : [[0, 4]];
 
 /** Statements that make `w`N, the codes of quads `first` … `first + 3` of a vector whose lines start at `at`. */
-function codesOf(panel: QuadPanel, own: QuadVectors, first: number, at: number): readonly string[] {
+export function codesOf(panel: QuadPanel, own: QuadVectors, first: number, at: number): readonly string[] {
   const line = (n: number): string => `${own.load}(p + ${panel.scales + 128 * n + at})`;
   const quads = range(4).map((i) => first + i);
   const define = (name: string, value: string): string => `const ${own.codes} ${name} = ${value};`;
@@ -71,25 +70,25 @@ function codesOf(panel: QuadPanel, own: QuadVectors, first: number, at: number):
 }
 
 /** The scales of a part of a vector of columns from `column` on: of units at `d` and of groups at `s`. */
-function scaleOf(panel: QuadPanel, own: QuadVectors, part: number, column: number): string {
+export function scaleOf(panel: QuadPanel, own: QuadVectors, part: number, column: number): string {
   const d = `${own.halves}(d + ${2 * column})`;
   if (panel.scales === 0) return d;
   const each = panel.hasMinimum ? `${own.bytes}(s + ${column})` : `${own.signed}(s + ${32 * part + column})`;
   return `${own.multiply}(${d}, ${each})`;
 }
 
-const minimumOf = (own: QuadVectors, column: number): string =>
+export const minimumOf = (own: QuadVectors, column: number): string =>
   `${own.multiply}(${own.halves}(d + ${64 + 2 * column}), ${own.bytes}(s + ${32 + column}))`;
 
 /** What the products of unsigned codes have too much, negative: of row `r` and a part. None of whole rows yet. */
-function correction(panel: QuadPanel, own: QuadVectors, r: number, part: number): string {
+export function correction(panel: QuadPanel, own: QuadVectors, r: number, part: number): string {
   if (panel.scaleQuads === 0) return own.zero;
   const sum = panel.scaleQuads !== 4 ? `(g${r}->low + g${r}->high)` : part === 0 ? `g${r}->low` : `g${r}->high`;
   return panel.zero === 0 ? own.zero : `${own.setInt}(-${panel.zero} * ${sum})`;
 }
 
 /** Statements that add the sums of a part to the totals at `c`; minima with the last part. */
-function addTotal(panel: QuadPanel, own: QuadVectors, r: number, sum: string, at: string): string {
+export function addTotal(panel: QuadPanel, own: QuadVectors, r: number, sum: string, at: string): string {
   const scale = `${own.multiply}(scale, ${own.set}(g${r}->scale))`;
   const total = own.fma(own.toFloat(sum), scale, `${own.loadFloat}(${at})`);
   const all = panel.hasMinimum ? own.fnma('minimum', `${own.set}(g${r}->sum)`, total) : total;
@@ -97,7 +96,7 @@ function addTotal(panel: QuadPanel, own: QuadVectors, r: number, sum: string, at
 }
 
 /** A function's text for each of the ways to multiply, under one name that chooses. `print` gets name and attribute. */
-function versions(own: QuadVectors, name: string, print: (name: string, target: string) => string): Helper {
+export function versions(own: QuadVectors, name: string, print: (name: string, target: string) => string): Helper {
   const { feature, needs } = own;
   const text =
     feature === undefined
@@ -174,140 +173,9 @@ export function fewQuads({ isa, format, rows, ldc }: QuadTile, mr: number): Help
   );
 }
 
-const unitValues = (panel: QuadPanel): object => ({
+export const unitValues = (panel: QuadPanel): object => ({
   unitBytes: unitBytes(panel),
   unitGroups: panel.groups,
   head: panel.head,
   groupBytes: groupBytes(panel),
 });
-
-/** Columns of the tiles of many rows. */
-export const manyColumns = (isa: QuadIsa | CpuIsa): 16 | 32 => (isa === 'avx2' || isa === 'avxvnni' ? 16 : 32);
-
-/** Makes `manyColumns` columns of a panel ready for tiles of many rows: codes, scales and minima of some units. */
-export function widenQuads(isa: QuadIsa, format: QuadName): Helper {
-  const panel = QUADS[format];
-  const own = vectorsOf(isa, format);
-  const nr = manyColumns(isa);
-  const body: string[] = [];
-  for (const j of range(nr / own.lanes)) {
-    const column = j * own.lanes;
-    for (const first of [0, 4]) {
-      body.push('{', ...codesOf(panel, own, first, 4 * column));
-      for (const quad of range(4).map((i) => first + i)) body.push(...own.widen(`w${quad}`, quad, j, panel.zero));
-      body.push('}');
-    }
-  }
-  const parts = partsOf(panel).length;
-  if (panel.scaleQuads !== 0) {
-    for (const part of range(parts))
-      for (const j of range(nr / own.lanes))
-        body.push(
-          `${own.storeFloat}(scales + ${part * nr + j * own.lanes}, ${scaleOf(panel, own, part, j * own.lanes)});`,
-        );
-    body.push(`scales += ${parts * nr};`);
-  }
-  if (panel.hasMinimum) {
-    for (const j of range(nr / own.lanes))
-      body.push(`${own.storeFloat}(minima + ${j * own.lanes}, ${minimumOf(own, j * own.lanes)});`);
-    body.push(`minima += ${nr};`);
-  }
-  const name = `tw_widen_${isa}_${format}`;
-  const target = own.needs === undefined ? '' : `, target("${own.needs}")`;
-  const text = render('quadWiden', { name, target, nr, format, ...unitValues(panel), body, wide: 8 * own.quadBytes });
-  return { name, source: `${own.helpers()}#ifndef TW_HAS_${name}\n#define TW_HAS_${name}\n${text}#endif\n` };
-}
-
-/** Whether tiles of whole rows take bounded codes. */
-export const isBounded = (isa: QuadIsa): boolean => isa === 'avx2';
-
-/**
- * Statements that multiply what was taken off the bounded codes of `mr` rows, side by side: behind its end a list has
- * zeros, so that all rows go as far as the longest one, and only one end is mispredicted.
- */
-const restOf = (own: QuadVectors, mr: number, vectors: number, pitch: number): readonly string[] => [
-  'int32_t most = 0;',
-  ...range(mr).map((r) => `if (${quadAt(r * pitch)} > most) most = ${quadAt(r * pitch)};`),
-  'for (; most > 0; most--, lists += 8) {',
-  ...range(mr).flatMap((r) => [
-    `  { const uint8_t *const from = codes + 64 * ${quadAt(r * pitch + 8)};`,
-    ...range(vectors).map(
-      (j) => `  TW_Q256_BYTES(c${r}_${j}, ${own.load}(from + ${32 * j}), ${quadAt(r * pitch + 12)});`,
-    ),
-    '  }',
-  ]),
-  '}',
-];
-
-const quadAt = (offset: number): string => `*(const tw_quad *)(lists + ${offset})`;
-
-/** c[mr][manyColumns] (+)= rows·columns, from codes that widenQuads left. */
-export function manyQuads({ isa, format, rows, ldc }: QuadTile, mr: number): Helper {
-  const panel = QUADS[format];
-  const own = vectorsOf(isa, format);
-  const nr = manyColumns(isa);
-  const isWhole = panel.scaleQuads === 0;
-  const cells = range(mr).flatMap((r) =>
-    range(nr / own.lanes).map((j) => ({ r, j, sum: `c${r}_${j}`, at: `c + ${r * ldc + j * own.lanes}` })),
-  );
-  const groups = isWhole ? [] : range(mr).map((r) => `const tw_group *g${r} = groups + ${r * rows.groups} + n;`);
-  const zero = (r: number, part: number): string => (own.widenedZero ? correction(panel, own, r, part) : own.zero);
-  const parts = partsOf(panel);
-  const narrow = panel.bits === 4 ? own.narrow : undefined;
-  const products = (firsts: readonly number[]): readonly string[] =>
-    firsts.flatMap((first) => range(4).flatMap((i) => (narrow ?? own).many(first + i, mr, nr / own.lanes, rows)));
-  const body = parts.flatMap((firsts, part) => [
-    '{',
-    ...(isWhole
-      ? products(firsts)
-      : [
-          ...range(mr).map((r) => `const ${own.int} z${r} = ${zero(r, part)};`),
-          ...cells.map(({ r, sum }) => `${own.int} ${sum} = ${narrow === undefined ? `z${r}` : own.zero};`),
-          ...products(firsts),
-          ...(narrow === undefined ? [] : cells.map(({ r, sum }) => `${sum} = ${narrow.widened(sum, `z${r}`)};`)),
-        ]),
-    ...(isWhole
-      ? []
-      : range(nr / own.lanes).flatMap((j) => [
-          '{',
-          `const ${own.float} scale = ${own.loadFloat}(scales + ${part * nr + j * own.lanes});`,
-          ...(panel.hasMinimum ? [`const ${own.float} minimum = ${own.loadFloat}(minima + ${j * own.lanes});`] : []),
-          ...cells.filter((cell) => cell.j === j).map(({ r, sum, at }) => addTotal(panel, own, r, sum, at)),
-          '}',
-        ])),
-    '}',
-  ]);
-  const hasLists = isWhole && isBounded(isa);
-  return versions(own, `tw_many_${isa}_${format}_${mr}_p${rows.pitch}_${rows.groups}_c${ldc}`, (name, target) =>
-    render('quadMany', {
-      name,
-      target,
-      mr,
-      nr,
-      format,
-      hasLists,
-      rest: hasLists ? restOf(own, mr, nr / own.lanes, rows.pitch) : [],
-      start: isWhole
-        ? cells.map(({ sum, at }) => `${own.int} ${sum} = first ? ${own.zero} : ${own.loadInt(at)};`)
-        : [`if (first) for (int r = 0; r < ${mr}; r++) memset(c + r * ${ldc}, 0, ${4 * nr});`],
-      body: [...groups, ...body],
-      wide: 8 * own.quadBytes,
-      advance: { scales: isWhole ? 0 : parts.length * nr, minima: panel.hasMinimum ? nr : 0 },
-      end: isWhole ? cells.map(({ sum, at }) => own.storeInt(at, sum)) : [],
-    }),
-  );
-}
-
-/** Bytes that widened columns of `depth` along k take: codes, scales and minima. */
-export function widenedBytes(
-  isa: QuadIsa,
-  format: QuadName,
-  depth: number,
-): { codes: number; scales: number; minima: number } {
-  const groups = depth / 32;
-  return {
-    codes: groups * 8 * vectorsOf(isa, format).quadBytes,
-    scales: groups * 2 * manyColumns(isa) * 4,
-    minima: groups * manyColumns(isa) * 4,
-  };
-}

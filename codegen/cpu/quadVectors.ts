@@ -19,6 +19,8 @@ export interface QuadVectors {
   readonly multiply: string;
   readonly loadFloat: string;
   readonly storeFloat: string;
+  /** Of vectors of integers. */
+  readonly subtract: string;
   readonly toFloat: (value: string) => string;
   readonly fma: (a: string, b: string, c: string) => string;
   /** c − a·b */
