@@ -4,38 +4,33 @@
  * candidate is timed next to the default and its time is scaled to the default's first measurement.
  */
 import { tokensIn } from '../../ir/scoring.js';
-import { emitCudaKernel, kernelSignature } from '../../codegen/cuda/index.js';
+import { kernelSignature } from '../../codegen/cuda/index.js';
 import { UserError } from '../../errors.js';
-import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
+import type { CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
-import { isCudaError, type CudaAddon, type CudaDevice, type CudaProgram } from '../../runtime/cuda/addon.js';
+import { isCudaError, type CudaProgram } from '../../runtime/cuda/addon.js';
 import { median } from '../median.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import type { FinalRequest, HoldFinal } from '../finals.js';
 import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
 import type { DeviceFill } from './fill.js';
-import { contend, type Compiled } from './finals.js';
+import { CompiledKernels, type CompilerOptions } from './compiledKernels.js';
+import { contend } from './finals.js';
 import { Hung, patiently } from './patience.js';
 import { launchTimes } from './interleave.js';
 import { sample, wasGivenUp } from './sample.js';
 import { SequenceBench } from './sequence.js';
-import { loadDeviceTools, type CompileKernels, type DeviceTools } from './tools.js';
+import { loadDeviceTools, type DeviceTools } from './tools.js';
 import { CudaWorkbench } from './workbench.js';
+import { Workbenches } from './workbenches.js';
 
 export { isDeviceHung } from './patience.js';
 export type { CompileKernels } from './tools.js';
 
-export interface CudaMeasurerOptions {
-  readonly addon: CudaAddon;
-  readonly device: CudaDevice;
-  /** Largest micro-batch of the plan. It fixes strides. */
-  readonly capacity: Bucket;
-  readonly compile: CompileKernels;
+export interface CudaMeasurerOptions extends CompilerOptions {
   /** The schedule whose result is taken as correct: CUDA cores, no optimisations. */
   readonly reference: (kernel: Kernel, module: KernelModule, bucket: Bucket) => CudaSchedule;
-  /** Prints kernels. Tests replace it. */
-  readonly emit?: typeof emitCudaKernel;
   /** Limit on device memory for the operands of kernels that may be measured again. Default: 60 % of free memory. */
   readonly memoryBytes?: number;
   /** Seconds after which a launch counts as hung. */
@@ -49,19 +44,16 @@ const FREE_SHARE = 0.6;
 export class CudaMeasurer {
   private readonly options: CudaMeasurerOptions;
   private readonly tools: DeviceTools;
-  private readonly memoryBytes: number;
-  /** Machine code by symbol, or why compilation failed. */
-  private readonly compiled = new Map<string, Uint8Array | string>();
-  /** By signature and bucket, least recently used first. */
-  private readonly benches = new Map<string, CudaWorkbench>();
+  private readonly kernels: CompiledKernels;
+  /** By signature and bucket. */
+  private readonly benches: Workbenches;
   private readonly underWay = new Set<Promise<unknown>>();
-  /** The memory of the last final's sequence. */
-  private sequence: { readonly key: string; readonly bench: SequenceBench } | undefined;
 
   private constructor(options: CudaMeasurerOptions, tools: DeviceTools) {
     this.options = options;
     this.tools = tools;
-    this.memoryBytes = options.memoryBytes ?? FREE_SHARE * options.device.memory().freeBytes;
+    this.kernels = new CompiledKernels(options);
+    this.benches = new Workbenches(options.memoryBytes ?? FREE_SHARE * options.device.memory().freeBytes);
   }
 
   /** Compiles the tuner's own device code. Throws UserError if there is no compiler, CudaError if the device fails. */
@@ -75,10 +67,7 @@ export class CudaMeasurer {
   }
 
   release(): void {
-    for (const bench of this.benches.values()) bench.release();
-    this.benches.clear();
-    this.sequence?.bench.release();
-    this.sequence = undefined;
+    this.benches.release();
     this.tools.release();
   }
 
@@ -88,12 +77,11 @@ export class CudaMeasurer {
   };
 
   private async prepareAll(requests: readonly MeasureRequest<CudaSchedule>[]): Promise<void> {
-    await this.compile(
-      requests.flatMap((request) =>
-        [this.referenceOf(request), ...request.schedules].flatMap((schedule) => this.tryEmit(request, schedule) ?? []),
-      ),
-      requests[0]?.signal,
-    );
+    const all = requests.map((request) => ({
+      ...request,
+      schedules: [this.referenceOf(request), ...request.schedules],
+    }));
+    await this.kernels.prepare(all, requests[0]?.signal);
   }
 
   readonly measure: Measure<CudaSchedule> = (request) => this.run(request);
@@ -138,9 +126,9 @@ export class CudaMeasurer {
     const { addon, device, patienceSeconds } = this.options;
     try {
       const texts = contenders.map((schedules) =>
-        kernels.map((kernel, i) => this.emit({ kernel, module }, schedules[i]!)),
+        kernels.map((kernel, i) => this.kernels.emit({ kernel, module }, schedules[i]!)),
       );
-      await this.compile(texts.flat(), signal);
+      await this.kernels.compile(texts.flat(), signal);
       if (signal?.aborted === true) return undefined;
       const bench = await this.sequenceBench(kernels, module, bucket);
       return await contend(
@@ -152,7 +140,7 @@ export class CudaMeasurer {
           onRound,
           signal,
           patienceSeconds,
-          contenders: texts.map((parts) => parts.map((text) => this.compiledAs(text))),
+          contenders: texts.map((parts) => parts.map((text) => this.kernels.require(text))),
         },
         bench,
       );
@@ -172,35 +160,6 @@ export class CudaMeasurer {
 
   private referenceOf({ kernel, module, bucket }: MeasureRequest<CudaSchedule>): CudaSchedule {
     return this.options.reference(kernel, module, bucket);
-  }
-
-  private emit(
-    { kernel, module }: Pick<MeasureRequest<CudaSchedule>, 'kernel' | 'module'>,
-    schedule: CudaSchedule,
-  ): CudaKernelText {
-    return (this.options.emit ?? emitCudaKernel)(kernel, module, schedule, this.options.capacity.extents);
-  }
-
-  private tryEmit(request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule): CudaKernelText | undefined {
-    try {
-      return this.emit(request, schedule);
-    } catch {
-      // The measurement itself compiles it again and reports the failure.
-      return undefined;
-    }
-  }
-
-  private async compile(texts: readonly CudaKernelText[], signal: AbortSignal | undefined): Promise<void> {
-    const missing = [...new Map(texts.map((text) => [text.symbol, text])).values()].filter(
-      ({ symbol }) => !this.compiled.has(symbol),
-    );
-    if (missing.length === 0) return;
-    const units = missing.map(({ symbol, source }) => ({ symbol, source }));
-    const { cubins, failures } = await this.options.compile(units, signal);
-    for (const { symbol } of missing) {
-      const outcome = cubins.get(symbol) ?? failures.get(symbol)?.message;
-      if (outcome !== undefined) this.compiled.set(symbol, outcome);
-    }
   }
 
   /** Resolves when no request is in progress. Required before release(). */
@@ -285,41 +244,19 @@ export class CudaMeasurer {
 
   /** Seconds of a burst of the default; undefined if it did not compile. */
   private async defaultNow(request: MeasureRequest<CudaSchedule>, bench: CudaWorkbench): Promise<number | undefined> {
-    const text = this.emit(request, request.reference);
-    const cubin = this.compiled.get(text.symbol);
-    if (cubin === undefined || typeof cubin === 'string') return undefined;
-    return median(await this.withProgram(text, cubin, bench, (program) => this.burst(program, bench, Infinity)));
+    const compiled = this.kernels.get(this.kernels.emit(request, request.reference));
+    if (typeof compiled === 'string') return undefined;
+    return median(await this.kernels.withProgram(compiled, bench, (program) => this.burst(program, bench, Infinity)));
   }
 
-  /** Throws Error if it did not compile. */
-  private compiledAs(text: CudaKernelText): Compiled {
-    const cubin = this.compiled.get(text.symbol);
-    if (cubin === undefined || typeof cubin === 'string') throw new Error(cubin ?? `${text.symbol} was not compiled`);
-    return { text, cubin };
-  }
-
-  private async sequenceBench(
-    kernels: readonly Kernel[],
-    module: KernelModule,
-    bucket: Bucket,
-  ): Promise<SequenceBench> {
+  private sequenceBench(kernels: readonly Kernel[], module: KernelModule, bucket: Bucket): Promise<SequenceBench> {
     const { addon, device, capacity } = this.options;
     const key = JSON.stringify([kernels.map(({ name }) => name), bucket]);
-    if (this.sequence?.key === key) return this.sequence.bench;
-    this.sequence?.bench.release();
-    this.sequence = undefined;
-    // The search is over, or nearly: memory kept for single kernels is released.
-    for (const old of this.benches.values()) old.release();
-    this.benches.clear();
-    const bench = new SequenceBench({ addon, device, fill: this.tools.fill, module, kernels, bucket, capacity });
-    try {
-      await bench.fill();
-    } catch (error) {
-      bench.release();
-      throw error;
-    }
-    this.sequence = { key, bench };
-    return bench;
+    return this.benches.getSequence(
+      key,
+      () => new SequenceBench({ addon, device, fill: this.tools.fill, module, kernels, bucket, capacity }),
+      (fresh) => fresh.fill(),
+    );
   }
 
   /** Checks and times one candidate. */
@@ -351,90 +288,47 @@ export class CudaMeasurer {
     fail: (failure: string) => T,
     use: (program: CudaProgram) => Promise<T>,
   ): Promise<T> {
-    let text: CudaKernelText;
+    let compiled: ReturnType<CompiledKernels['get']>;
     try {
-      text = this.emit(request, schedule);
+      compiled = this.kernels.get(this.kernels.emit(request, schedule));
     } catch (error) {
       return fail(`no code could be generated: ${error instanceof Error ? error.message : String(error)}`);
     }
-    const cubin = this.compiled.get(text.symbol);
-    if (cubin === undefined || typeof cubin === 'string') return fail(cubin ?? 'it was not compiled');
-    return this.withProgram(text, cubin, bench, async (program) => {
+    if (typeof compiled === 'string') return fail(compiled);
+    return this.kernels.withProgram(compiled, bench, async (program) => {
       const difference = await this.patiently(bench.difference(program));
       return difference === undefined ? use(program) : fail(difference);
     });
   }
 
-  private async withProgram<T>(
-    text: CudaKernelText,
-    cubin: Uint8Array,
-    bench: CudaWorkbench,
-    use: (program: CudaProgram) => Promise<T>,
-  ): Promise<T> {
-    const module = new this.options.addon.Module(this.options.device, cubin);
-    let program: CudaProgram | undefined;
-    let isHung = false;
-    try {
-      program = bench.program(text, module);
-      return await use(program);
-    } catch (error) {
-      isHung = error instanceof Hung;
-      throw error;
-    } finally {
-      // Memory that a hung kernel uses cannot be released. It is freed when the process exits.
-      if (!isHung) {
-        program?.release();
-        module.release();
-      }
-    }
-  }
-
-  private async benchWithReference(request: MeasureRequest<CudaSchedule>): Promise<CudaWorkbench> {
+  private benchWithReference(request: MeasureRequest<CudaSchedule>): Promise<CudaWorkbench> {
     const { kernel, module, bucket } = request;
     const { capacity, addon, device } = this.options;
     const key = JSON.stringify([kernelSignature(kernel, module, capacity.extents), bucket]);
-    let bench = this.benches.get(key);
-    this.benches.delete(key);
-    if (bench === undefined) {
-      const text = this.emit(request, this.referenceOf(request));
-      const cubin = this.compiled.get(text.symbol);
-      if (cubin === undefined || typeof cubin === 'string')
-        throw new UserError(
-          `The reference of ${kernel.path} does not compile: ${cubin ?? 'it was not attempted'}`,
-          'See its source: tilewright inspect MODEL --kernel NAME',
-        );
-      bench = new CudaWorkbench({
-        kernel,
-        module,
-        bucket,
-        capacity,
-        addon,
-        device,
-        fill: this.tools.fill,
-        compare: this.tools.compare,
-      });
-      const fresh = bench;
-      try {
+    return this.benches.get(
+      key,
+      () =>
+        new CudaWorkbench({
+          kernel,
+          module,
+          bucket,
+          capacity,
+          addon,
+          device,
+          fill: this.tools.fill,
+          compare: this.tools.compare,
+        }),
+      async (fresh) => {
+        const compiled = this.kernels.get(this.kernels.emit(request, this.referenceOf(request)));
+        if (typeof compiled === 'string')
+          throw new UserError(
+            `The reference of ${kernel.path} does not compile: ${compiled}`,
+            'See its source: tilewright inspect MODEL --kernel NAME',
+          );
         await fresh.fill();
-        await this.withProgram(text, cubin, fresh, (program) => this.patiently(fresh.learnReference(program)));
-      } catch (error) {
-        fresh.release();
-        throw error;
-      }
-    }
-    this.benches.set(key, bench);
-    this.trim(bench);
-    return bench;
-  }
-
-  private trim(kept: CudaWorkbench): void {
-    let total = [...this.benches.values()].reduce((sum, b) => sum + b.bytes, 0);
-    for (const [key, old] of this.benches) {
-      if (total <= this.memoryBytes || old === kept) break;
-      total -= old.bytes;
-      old.release();
-      this.benches.delete(key);
-    }
+        await this.kernels.withProgram(compiled, fresh, (program) => this.patiently(fresh.learnReference(program)));
+      },
+    );
   }
 
   private patiently<T>(work: Promise<T>): Promise<T> {
