@@ -16,13 +16,13 @@ import type { FloatType } from '../ir/types.js';
 export function assignPrecision(graph: Graph, dtype: FloatType, attention: FloatType = 'f32'): Graph {
   const defs = definitions(graph);
   const loaded = loadTimeValues(graph);
-  const casts = new Map<Value, Value>();
+  const casts: Readonly<Record<FloatType, Map<Value, Value>>> = { f32: new Map(), f16: new Map(), bf16: new Map() };
   return rewrite(graph, (node, rewriter) => {
     const narrowed = (v: Value, to: FloatType): Value => {
-      const known = casts.get(v);
+      const known = casts[to].get(v);
       if (known !== undefined) return known;
       const narrow = rewriter.add('cast', [rewriter.map(v)], { dtype: to }, `${v.name}_${to}`);
-      casts.set(v, narrow);
+      casts[to].set(v, narrow);
       return narrow;
     };
     if (node.op === 'attention') {
@@ -43,19 +43,19 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
     const isContraction = node.op === 'linear' || node.op === 'expert_linear' || isScoreOp(node.op);
     const x = node.operands[0];
     if (!isContraction || x === undefined || !loaded.has(node.operands[1]!)) return undefined;
+    if (isCodeFormat(x.type.dtype)) return undefined;
+    // What makes codes of its rows itself reads them as they are.
+    const to = node.attributes['rounding'] !== undefined && x.type.dtype === 'f32' ? 'f32' : dtype;
     const gather = defs.get(x);
-    // The contraction makes codes itself.
-    if (isCodeFormat(x.type.dtype) || (node.attributes['rounding'] !== undefined && x.type.dtype === 'f32'))
-      return undefined;
-    if (x.type.dtype === dtype && gather?.op !== 'gather_rows') return undefined;
-    if (node.op === 'expert_linear' && gather?.op === 'gather_rows' && !casts.has(x)) {
-      const rows = [narrowed(gather.operands[0]!, dtype), rewriter.map(gather.operands[1]!)];
+    if (x.type.dtype === to && gather?.op !== 'gather_rows') return undefined;
+    if (node.op === 'expert_linear' && gather?.op === 'gather_rows' && !casts[to].has(x)) {
+      const rows = [narrowed(gather.operands[0]!, to), rewriter.map(gather.operands[1]!)];
       const gathered = rewriter.add('gather_rows', rows, gather.attributes, x.name, gather.path);
-      casts.set(x, rewriter.add('cast', [gathered], { dtype }, `${x.name}_${dtype}`));
+      casts[to].set(x, rewriter.add('cast', [gathered], { dtype: to }, `${x.name}_${to}`));
     }
     return rewriter.add(
       node.op,
-      [narrowed(x, dtype), ...node.operands.slice(1).map(rewriter.map)],
+      [narrowed(x, to), ...node.operands.slice(1).map(rewriter.map)],
       node.attributes,
       node.result.name,
     );
