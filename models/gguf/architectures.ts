@@ -201,13 +201,16 @@ export const GGUF_ARCHITECTURES: readonly GgufArchitecture[] = [
   },
   {
     name: 'stablelm',
-    settings: (facts) => ({
-      model_type: 'stablelm',
-      use_qkv_bias: facts.has('blk.0.attn_q.bias'),
-      qk_layernorm: facts.has('blk.0.attn_q_norm.weight'),
-      use_parallel_residual:
-        facts.metadata.flag(facts.key('use_parallel_residual')) ?? !facts.has('blk.0.ffn_norm.weight'),
-    }),
+    settings: (facts) => {
+      // Converters write true where config.json is silent, which means false: only the second norm tells.
+      facts.metadata.flag(facts.key('use_parallel_residual'));
+      return {
+        model_type: 'stablelm',
+        use_qkv_bias: facts.has('blk.0.attn_q.bias'),
+        qk_layernorm: facts.has('blk.0.attn_q_norm.weight'),
+        use_parallel_residual: !facts.has('blk.0.ffn_norm.weight'),
+      };
+    },
     modules: () =>
       withModules({
         attn_q_norm: `self_attn.q_layernorm.norms.${EACH}`,

@@ -44,11 +44,14 @@ function readYarn(facts: Facts): Json {
   const [fast, slow] = ['yarn_beta_fast', 'yarn_beta_slow'].map((key) =>
     facts.number(`rope.scaling.${key}`, ...FACTOR),
   );
-  if (extrapolation !== 1 || logMultiplier !== 0 || attention !== 1)
+  const factor = factorOf(facts, 'yarn');
+  // What YaRN multiplies by anyway may be said.
+  const isUsual = attention === 1 || Math.abs(attention - (0.1 * Math.log(factor) + 1)) < 1e-5;
+  if (extrapolation !== 1 || logMultiplier !== 0 || !isUsual)
     facts.refuse('YaRN with factors of its own (yarn_ext_factor, yarn_log_multiplier, yarn_attn_factor)');
   return {
     rope_type: 'yarn',
-    factor: factorOf(facts, 'yarn'),
+    factor,
     original_max_position_embeddings: facts.required('rope.scaling.original_context_length', 1, MOST_POSITIONS),
     ...(fast === undefined ? {} : { beta_fast: fast }),
     ...(slow === undefined ? {} : { beta_slow: slow }),

@@ -18,7 +18,10 @@ export const gptq: QuantisationMethod = {
     const format = settings.oneOf(['checkpoint_format', 'format'], ['gptq', 'gptq_v2'], 'gptq');
     const isOrdered = settings.oneOf(['desc_act'], [true, false], false);
     settings.oneOf(['pack_dtype'], ['int32'], 'int32');
-    for (const key of ['is_marlin_format', 'dynamic', 'adapter', 'rotation']) settings.forbid(key);
+    for (const key of ['is_marlin_format', 'adapter', 'rotation']) settings.forbid(key);
+    // Patterns that leave modules out say no more than that these are floats.
+    const others = Object.keys(settings.record('dynamic') ?? {}).filter((pattern) => !pattern.startsWith('-:'));
+    if (others.length > 0) settings.forbid('dynamic');
     const inWord = 32 / bits;
     const scheme = `GPTQ${format === 'gptq' ? '' : ' version 2'}, ${bits} bits, ${printGroups(size)}${
       isOrdered ? ', columns by activation' : ''

@@ -194,6 +194,14 @@ describe('a bias that the model does not have', () => {
   });
 });
 
+describe('settings for some modules', () => {
+  it('may leave modules out, which are floats then', () => {
+    const format = FORMATS['gptq, asymmetric']!;
+    const { dir } = write(LLAMA, { ...format, config: { ...format.config, dynamic: { '-:.*lm_head': {} } } });
+    expect(openCheckpoint(dir).tensors.size).toBeGreaterThan(5);
+  });
+});
+
 describe('quantised checkpoints that are refused', () => {
   const refusal = (format: string, config: Json = {}, change?: (tensors: Map<string, StoredBytes>) => void): string => {
     const known = FORMATS[format]!;

@@ -50,6 +50,20 @@ describe('settings of a GGUF file', () => {
     expect(rotaryTables(config).rotary.factor).toBe(1);
   });
 
+  it('may say the factor that YaRN has anyway, and no other', () => {
+    const json = { ...SMALL, rope_scaling: { rope_type: 'yarn', factor: 8, original_max_position_embeddings: 16 } };
+    const said = (factor: number): GgufPairs => ({ 'llama.rope.scaling.yarn_attn_factor': { f32: factor } });
+    expect(configOf(json, said(Math.fround(0.1 * Math.log(8) + 1)))).toEqual(configOf(json));
+    expect(refusal(json, said(1.3))).toContain('YaRN with factors of its own');
+  });
+
+  it('leave it to the second norm whether StableLM is parallel', () => {
+    const json = { ...SMALL, model_type: 'stablelm', layer_norm_eps: 1e-5, partial_rotary_factor: 0.5 };
+    const parallel = { 'stablelm.use_parallel_residual': { flag: true } };
+    expect(configOf({ ...json, use_parallel_residual: false }, parallel).parallel).toBeUndefined();
+    expect(configOf({ ...json, use_parallel_residual: true }, parallel).parallel).toBe('one norm');
+  });
+
   it.each([
     [[1], 'tensor rope_freqs.weight has 1 numbers, and rotary embedding turns 2 pairs'],
     [[1, 0], 'tensor rope_freqs.weight: number 1 is 0; expected 0.000001 to 1000000'],
