@@ -127,7 +127,10 @@ function parse(
 ): Omit<Asked<GenerateRequest>, 'signal'> {
   const promptFile = text(flags, 'prompts');
   if (prompts.length === 0 && promptFile === undefined && !isTyped)
-    throw new UsageError('there is nothing to continue', `for example: ${EXAMPLE}\nor: --prompts FILE`);
+    throw new UsageError(
+      'there is nothing to continue',
+      `for example: ${EXAMPLE}\nor: --prompts FILE, or --prompts - to read lines that are piped in`,
+    );
   const empty = prompts.findIndex((prompt) => prompt === '');
   if (empty >= 0) throw new UsageError(`prompt ${empty + 1} is empty`, `for example: ${EXAMPLE}`);
   if (isArtifact(model)) refuseCompileFlags(flags, model);

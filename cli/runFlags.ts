@@ -34,9 +34,20 @@ import {
 import { shard } from './shard.js';
 import { refuseMixed, resultsFolderOf, taskRequest } from './taskFlags.js';
 import { sameCommand, type Context } from './work.js';
+import { nearest } from '../system/spelling.js';
 
 export const TASK_NAMES = TASKS.map(({ name }) => name);
 export const EXAMPLE = 'tilewright run models/demo --task hellaswag --data examples/everyday.jsonl';
+
+/** Other tasks are asked for with another flag. */
+function knownTask(given: string): (typeof TASK_NAMES)[number] {
+  if (nearest(given, TASK_NAMES) === undefined)
+    throw new UsageError(
+      `--task ${given}: expected ${TASK_NAMES.slice(0, -1).join(', ')} or ${TASK_NAMES.at(-1)!}`,
+      `tasks of the harness have another flag: --tasks ${given} (tilewright tasks lists them)`,
+    );
+  return choice('--task', given, TASK_NAMES);
+}
 
 /** Compiling again replaces an artifact's folder: results in it would go with it. */
 function refuseArtifactFolder(output: string, name: string): void {
@@ -60,7 +71,7 @@ export function parseRun(context: Context, model: string, flags: Flags): Parsed 
     flags['tasks'] === undefined
       ? {
           kind: 'run' as const,
-          task: choice('--task', required(flags, 'task', '--task', EXAMPLE), TASK_NAMES),
+          task: knownTask(required(flags, 'task', '--task', EXAMPLE)),
           data: required(flags, 'data', '--data', EXAMPLE),
           ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
         }

@@ -125,6 +125,8 @@ function outputPath(flags: Flags): string | undefined {
   const [out, path] = [text(flags, 'out'), text(flags, 'outputPath')];
   if (out !== undefined && path !== undefined && out !== path)
     throw new UsageError(`--out ${out} and --output_path ${path} differ`, 'give one of them');
+  if (out === '' || path === '')
+    throw new UsageError(`${path === '' ? '--output_path' : '--out'} is empty`, 'for example: --output_path results');
   return path;
 }
 

@@ -109,7 +109,9 @@ function describe(result: TuneResult): string {
     ? ['schedules that are new are not in the artifact yet: tune again with a larger --budget']
     : gains.length > 0
       ? gains
-      : ['no schedule beat the default ones'];
+      : result.trials + result.reused === 0
+        ? ['there was no time for a trial: give a larger --budget, for example: --budget 5m']
+        : ['no schedule beat the default ones'];
   return [
     ...result.table,
     `${result.artifact}: ${count(result.trials)} trials in ${duration(result.seconds)}${reused}`,

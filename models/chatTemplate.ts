@@ -55,10 +55,7 @@ export function findChatTemplate(dir: string, name = DEFAULT): FoundTemplate | u
   const listed = config['chat_template'];
   const text = templateIn(listed, name);
   if (text === undefined && name !== DEFAULT)
-    throw new UserError(
-      `${dir}: no chat template is called ${quote(name)}`,
-      `There are ${namesIn(listed, dir).join(', ') || 'none'}`,
-    );
+    throw new UserError(`${dir}: no chat template is called ${quote(name)}`, listedNames(namesIn(listed, dir)));
   if (text === undefined) return undefined;
   if (typeof text !== 'string' || text.length > TEMPLATE_BYTES)
     throw new UserError(
@@ -172,3 +169,6 @@ export class ChatTemplate {
     return reply;
   }
 }
+
+const listedNames = (names: readonly string[]): string =>
+  names.length === 0 ? 'There is none' : `There ${names.length === 1 ? 'is' : 'are'} ${names.join(', ')}`;

@@ -3,7 +3,9 @@ import { readSettings } from '../../settings.js';
 import { UsageError, UserError } from '../../errors.js';
 import { versionOf } from '../../eval/harness/config.js';
 import { taskWindows, WINDOWS, type Leaf, type TaskWindow, type WindowBounds } from '../../eval/harness/windows.js';
+import { requireDatasets } from '../../tasks/requests/requireDatasets.js';
 import { splitReader } from '../../tasks/data/splits.js';
+import type { DataRoots } from '../../tasks/data/folders.js';
 import { openLibrary } from '../../tasks/builtin/index.js';
 import { withAsked } from '../../tasks/definition/asked.js';
 import { tasksBelow, withoutRepeats, type Node, type TaskNode } from '../../tasks/definition/nodes.js';
@@ -41,7 +43,10 @@ export interface FoundTasks {
   readonly leaves: readonly Leaf[];
 }
 
-/** Throws UserError for names that are not there, and for what task files ask that this version lacks. */
+/**
+ * Throws UserError for names and data that are not there, and for what task files ask that this version lacks: before
+ * hours of other tasks.
+ */
 export function findTasks(request: TasksRequest): FoundTasks {
   if (request.shard !== undefined && (request.logsSamples === false || request.resultsStem !== undefined))
     throw new UsageError(
@@ -64,7 +69,14 @@ export function findTasks(request: TasksRequest): FoundTasks {
         `documents of ${quote(name)} are asked for, which is no task of this run`,
         `There are ${[...names].slice(0, 8).join(', ')}`,
       );
+  const all = leaves.map(({ settings }) => settings);
+  requireDatasets(all, rootsOf(request));
   return { modelName, nodes, leaves };
+}
+
+function rootsOf({ dataRoot }: TasksRequest): DataRoots {
+  const { hubCaches, datasetsCache } = readSettings();
+  return { root: dataRoot, hubCaches, datasetsCache };
 }
 
 /** What is known of a run before its documents are read. */
@@ -115,9 +127,9 @@ export function readTasks(
   signal: AbortSignal,
   onDocument?: (documents: number) => void,
 ): AsyncGenerator<TaskWindow> {
-  const { dataRoot, shots, limit, systemInstruction, samples, seeds } = request;
-  const { hubCaches, datasetsCache, windowDocuments } = readSettings();
-  const read = splitReader({ root: dataRoot, hubCaches, datasetsCache });
+  const { shots, limit, systemInstruction, samples, seeds } = request;
+  const { windowDocuments } = readSettings();
+  const read = splitReader(rootsOf(request));
   const options: TaskOptions = {
     ...{ shots, limit, systemInstruction, chat: chat?.chat },
     fewshotSeed: seeds?.fewshot,

@@ -2,6 +2,7 @@
  * `run --tasks`: documents are read, tokenised, scored and let go in windows, which windowTurns.ts computes. Results
  * come in the public harness's layout, those of a task as soon as it is finished.
  */
+import { UserError } from '../../errors.js';
 import type { Leaf } from '../../eval/harness/windows.js';
 import { needsLogits } from '../../generate/sampling.js';
 import { createTokenizer } from '../../models/tokenizer.js';
@@ -83,7 +84,11 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
       const begun = await beginning;
       const loadSeconds = (performance.now() - begin) / 1000;
       const run = new TasksRun({ request, about, model, reporter, loadSeconds, tokenizer, phases, signal }, ui);
-      return await computeWindows(begun, { windows: ahead, model, run, over, signal });
+      try {
+        return await computeWindows(begun, { windows: ahead, model, run, over, signal });
+      } catch (error) {
+        throw request.output === undefined ? error : withDocuments(error, run.documents);
+      }
     } finally {
       over.abort();
       reporter.close();
@@ -94,6 +99,13 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     await windows.return(undefined);
     await chat?.close();
   }
+}
+
+/** A later task's problem, and that the documents before it are not lost. */
+function withDocuments(error: unknown, documents: number): unknown {
+  if (!(error instanceof UserError) || documents === 0 || error.hint?.includes('--resume') === true) return error;
+  const kept = `${counted(documents, 'document')} are kept: then run the same command with --resume`;
+  return new UserError(error.message, error.hint === undefined ? kept : `${error.hint}; ${kept}`, { cause: error });
 }
 
 /** Whether texts are drawn in a way for which the model has to keep logits. */

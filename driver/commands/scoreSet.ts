@@ -1,4 +1,5 @@
 /** The third step of a run: a loaded model scores a set of questions, with a journal if there is a folder. */
+import { dirname } from 'node:path';
 import {
   evaluate,
   scoreQuestions,
@@ -26,6 +27,8 @@ export interface ScoreSetOptions {
   /** The model's name in results. */
   readonly modelName: string;
   readonly resume: boolean;
+  /** Whether questions before these are of the same run. */
+  readonly isLater?: boolean;
   /** The command that continues with a journal, for messages. */
   readonly resumeCommand?: string | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -123,6 +126,11 @@ export async function scoreSet(
   });
   if (scored.questionsResumed > 0)
     ui.note(`${counted(scored.questionsResumed, 'question')} taken over from ${scored.journal}`);
+  else if (options.resume && options.isLater !== true)
+    ui.note(
+      `nothing to take over: there is no answer of this run in ${dirname(scored.journal)} ` +
+        '(with other tasks, limits, shots or seeds it is another run)',
+    );
   return { ...scored, scorer };
 }
 

@@ -45,12 +45,18 @@ export class TasksRun {
   readonly #totals: TaskTotals;
   readonly #onFirst: () => void;
   readonly #turns = new Turns();
+  #hasScored = false;
 
   constructor(of: Running, ui: Ui) {
     this.#of = of;
     this.#ui = ui;
     this.#totals = new TaskTotals(of.request.overlong);
     this.#onFirst = firstAnswer(of.phases, of.model.model, ui);
+  }
+
+  /** Documents of windows that are measured. */
+  get documents(): number {
+    return this.#totals.documents;
   }
 
   /**
@@ -122,6 +128,8 @@ export class TasksRun {
     const { request, about, model, signal } = this.#of;
     const { output, resume, resumeCommand } = request;
     const { ui, show } = this.#later();
+    const isLater = this.#hasScored;
+    this.#hasScored = true;
     former.then(
       () => {
         if (signal.aborted) return;
@@ -140,7 +148,7 @@ export class TasksRun {
       model.model,
       questions,
       {
-        ...{ task: about.task, modelName: model.name, output, resume, resumeCommand, signal, turn },
+        ...{ task: about.task, modelName: model.name, output, resume, resumeCommand, signal, turn, isLater },
         ...{ scorer: model.scorer, keepsTokens: request.logsTokens },
       },
       ui,

@@ -129,7 +129,9 @@ function checkParts(parts: readonly Part[], first: Part): void {
   const missing = Array.from({ length: shards }, (_, i) => i + 1).filter((index) => !byIndex.has(index));
   if (missing.length > 0)
     throw new UserError(
-      `shards ${missing.slice(0, 8).join(', ')} of ${shards} have no results yet`,
+      missing.length === 1
+        ? `shard ${missing[0]!} of ${shards} has no results yet`
+        : `shards ${missing.slice(0, 8).join(', ')} of ${shards} have no results yet`,
       `Run each with the other flags unchanged: tilewright run … --tasks … --shard ${missing[0]}/${shards} --resume`,
     );
 }

@@ -1,5 +1,6 @@
 /** Class labels: columns of whole numbers with a name for each, as the features of a data set declare them. */
 import { UserError } from '../../errors.js';
+import { CHECK } from './noRows.js';
 import { isRecord, parseJson, quote } from '../../system/json.js';
 import type { Yaml, YamlMap } from '../definition/yaml.js';
 import { isInt, type Dict, type Value } from '../python/value.js';
@@ -66,7 +67,7 @@ export function withLabels(row: Dict, labels: ClassLabels, where: () => string):
       throw new UserError(
         `${where()}: ${column}: no class ${quote(typeof value === 'object' ? column : value)}; ` +
           `there are ${names.length}: ${names.slice(0, 8).join(', ')}`.slice(0, 200),
-        'Download the file again',
+        CHECK,
       );
     if (typeof value === 'string') (changed ??= new Map(row)).set(column, index);
   }

@@ -1,6 +1,7 @@
 /** Reads rows of comma- or tab-separated values, with types found as pandas finds them for the `datasets` library. */
 import { gunzipSync } from 'node:zlib';
 import { UserError } from '../../errors.js';
+import { CHECK } from './noRows.js';
 import { quote } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import type { Dict, Value } from '../python/value.js';
@@ -10,7 +11,6 @@ import { numberColumn } from './csvNumbers.js';
 /** The type of a column follows from all of its values, so a file is read as a whole. */
 const MAX_BYTES = 256 << 20;
 const MAX_FIELDS = 20_000_000;
-const AGAIN = 'Download the file again';
 
 /** What pandas takes for a missing value. */
 const MISSING: ReadonlySet<string> = new Set([
@@ -98,22 +98,22 @@ function namesOf(header: readonly string[]): string[] {
 }
 
 function textOf(path: string): string {
-  const bytes = readBounded(path, MAX_BYTES, AGAIN);
+  const bytes = readBounded(path, MAX_BYTES, CHECK);
   const whole = path.endsWith('.gz') ? gunzipSync(bytes, { maxOutputLength: MAX_BYTES }) : bytes;
-  return decodeUtf8(whole, path, AGAIN).replace(/^\ufeff/, '');
+  return decodeUtf8(whole, path, CHECK).replace(/^\ufeff/, '');
 }
 
 /** Rows in order. Throws UserError with file and line. */
 export function csvRows(path: string, labels: ClassLabels = new Map()): Dict[] {
   try {
     const [header, ...lines] = linesOf(textOf(path), /\.tsv(?:\.gz)?$/.test(path) ? '\t' : ',');
-    if (header === undefined) throw new UserError(`${path}: there is no line in it`, AGAIN);
+    if (header === undefined) throw new UserError(`${path}: there is no line in it`, CHECK);
     const names = namesOf(header.fields);
     const long = lines.find(({ fields }) => fields.length > names.length);
     if (long !== undefined)
       throw new UserError(
         `${path}:${long.number}: ${long.fields.length} fields, and ${names.length} columns have names`,
-        AGAIN,
+        CHECK,
       );
     const types = names.map((name, column) => {
       try {
@@ -137,7 +137,7 @@ export function csvRows(path: string, labels: ClassLabels = new Map()): Dict[] {
   } catch (error) {
     if (error instanceof UserError || !(error instanceof Error)) throw error;
     const problem = quote(error.message, 120).slice(1, -1);
-    throw new UserError(`${path}${error instanceof SyntaxError ? ':' : ': cannot be read: '}${problem}`, AGAIN, {
+    throw new UserError(`${path}${error instanceof SyntaxError ? ':' : ': cannot be read: '}${problem}`, CHECK, {
       cause: error,
     });
   }

@@ -1,5 +1,6 @@
 /** Rows of a file of JSON in the batches in which `datasets` reads them, before their columns have types. */
 import { UserError } from '../../errors.js';
+import { CHECK } from './noRows.js';
 import { quote } from '../../system/json.js';
 import { isDict, isList, typeName, type Dict, type Value } from '../python/value.js';
 import { parseJsonValue, parseJsonValues } from './jsonValue.js';
@@ -8,7 +9,6 @@ import { linesOf } from './lines.js';
 /** A batch ends with the line that goes past so many bytes. */
 const BATCH = 10 << 20;
 const MAX_ROWS = 5_000_000;
-export const AGAIN = 'Download the file again';
 
 export interface Batch {
   readonly rows: readonly Dict[];
@@ -34,7 +34,7 @@ function parsed(line: string, where: string): Value {
     return parseJsonValue(line);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    throw new UserError(`${where}: not valid JSON: ${quote(error.message, 100).slice(1, -1)}`, AGAIN, { cause: error });
+    throw new UserError(`${where}: not valid JSON: ${quote(error.message, 100).slice(1, -1)}`, CHECK, { cause: error });
   }
 }
 
@@ -51,7 +51,7 @@ function together(texts: readonly string[]): Value[] | undefined {
 function rowsOf(values: readonly Value[], where: (index: number) => string): Dict[] {
   return values.map((value, index) => {
     if (isDict(value)) return value;
-    throw new UserError(`${where(index)}: expected an object, found ${typeName(value)}`, AGAIN);
+    throw new UserError(`${where(index)}: expected an object, found ${typeName(value)}`, CHECK);
   });
 }
 
@@ -131,6 +131,6 @@ export async function* batchesOf(path: string): AsyncGenerator<Batch> {
   } catch (error) {
     if (error instanceof UserError || !(error instanceof Error)) throw error;
     const reason = quote(error.message, 120).slice(1, -1);
-    throw new UserError(`${path}:${number + 1}: cannot be read: ${reason}`, AGAIN, { cause: error });
+    throw new UserError(`${path}:${number + 1}: cannot be read: ${reason}`, CHECK, { cause: error });
   }
 }

@@ -6,7 +6,8 @@ import type { Dict } from '../python/value.js';
 import { rowCast } from './casts.js';
 import { withLabels, type ClassLabels } from './classLabels.js';
 import { typeOfRows, type RecordType } from './columnTypes.js';
-import { AGAIN, batchesOf, type Batch } from './jsonBatches.js';
+import { batchesOf, type Batch } from './jsonBatches.js';
+import { CHECK } from './noRows.js';
 
 /** The columns of a split: those that are declared, else those of the first rows. */
 export interface Columns {
@@ -54,6 +55,6 @@ export async function* jsonRows(
   labels: ClassLabels = new Map(),
   columns: Columns = { type: undefined },
 ): AsyncGenerator<Dict> {
-  if (fileSize(path) === undefined) throw new UserError(`${path}: no such file`, AGAIN);
+  if (fileSize(path) === undefined) throw new UserError(`${path}: no such file`, CHECK);
   for await (const batch of batchesOf(path)) if (batch.rows.length > 0) yield* rowsOf(batch, columns, labels);
 }

@@ -1,5 +1,8 @@
 import { UserError } from '../../errors.js';
 
+/** What to do about a file that is not as it should be. */
+export const CHECK = 'Check the file; if it was downloaded, download it again';
+
 /** Files of a split without a row. The message names them, and not the task that asks for them. */
 export class NoRows extends UserError {}
 

@@ -11,6 +11,7 @@ import {
 } from 'hyparquet';
 import { getTreePath } from 'hyparquet/src/schema.js';
 import { UserError } from '../../errors.js';
+import { CHECK } from './noRows.js';
 import { quote } from '../../system/json.js';
 import { fileSize, readRange } from '../../system/read.js';
 import type { Dict } from '../python/value.js';
@@ -25,7 +26,6 @@ const MAX_FOOTER = 64 << 20;
 const MAX_ROWS = 5_000_000;
 const MAX_COLUMNS = 100_000;
 const MAX_DEPTH = 100;
-const AGAIN = 'Download the file again';
 /** So many rows of a group are read first: whoever takes a few need not wait for all. */
 const FIRST_ROWS = 256;
 
@@ -134,7 +134,7 @@ export async function* parquetRows(path: string, labels: ClassLabels = new Map()
         };
         const records = await readable(path, () => parquetReadObjects(options));
         if (records.length !== rowEnd - rowStart)
-          throw new UserError(`${path}: rows ${rowStart} to ${rowEnd} are not all there`, AGAIN);
+          throw new UserError(`${path}: rows ${rowStart} to ${rowEnd} are not all there`, CHECK);
         for (const [i, record] of records.entries()) {
           const where = `${path}, row ${rowStart + i}`;
           yield withLabels(converted(where, record, schema), known, () => where);
@@ -152,7 +152,7 @@ function problem(path: string, error: unknown, what: string): UserError {
   const reason = quote(error instanceof Error ? error.message : String(error), 120).slice(1, -1);
   return error instanceof Unsupported
     ? new UserError(`${path}: ${reason} are not read`, 'Write the file again without them, or as JSON lines')
-    : new UserError(`${path}: ${what}: ${reason}`, AGAIN, { cause: error });
+    : new UserError(`${path}: ${what}: ${reason}`, CHECK, { cause: error });
 }
 
 async function readable<T>(path: string, action: () => Promise<T>): Promise<T> {

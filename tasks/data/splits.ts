@@ -11,7 +11,7 @@ import { csvRows } from './csv.js';
 import { datasetFolder, downloadCommand, type DataRoots } from './folders.js';
 import type { RecordType } from './columnTypes.js';
 import { firstColumns, jsonRows, type Columns } from './jsonLines.js';
-import { DataSettingError, NoRows } from './noRows.js';
+import { CHECK, DataSettingError, NoRows } from './noRows.js';
 import { parquetRows } from './parquet.js';
 import { splitsByName } from './patterns.js';
 import { configurationOf } from './readme.js';
@@ -25,10 +25,13 @@ const DESCRIPTIONS: ReadonlySet<string> = new Set(
   'config.json dataset_info.json dataset_infos.json dataset_dict.json state.json package.json'.split(' '),
 );
 /** A module of `datasets` in the place of a data set: the task names the files itself. */
-const BUILDERS: ReadonlySet<string> = new Set(['json', 'parquet', 'csv']);
+export const BUILDERS: ReadonlySet<string> = new Set(['json', 'parquet', 'csv']);
 
 const isData = (name: string): boolean =>
   (IS_JSON.test(name) || IS_PARQUET.test(name) || IS_CSV.test(name)) && !DESCRIPTIONS.has(name.split('/').at(-1) ?? '');
+
+/** Whether a data set is named by the path of its folder: one that starts with a dot or a slash. */
+export const isPathOfData = (dataset: string): boolean => /^(?:\.{0,2}\/|\.{1,2}$)/.test(dataset);
 
 function filesOf(folder: string): string[] {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
@@ -65,8 +68,7 @@ async function* rowsOf({ split, paths, first, labels, columns: declared }: Sourc
       yield row;
     }
   }
-  if (count === 0)
-    throw new NoRows(`the split ${quote(split)} has no rows: ${paths.join(', ').slice(0, 500)}`, 'Download it again');
+  if (count === 0) throw new NoRows(`the split ${quote(split)} has no rows: ${paths.join(', ').slice(0, 500)}`, CHECK);
 }
 
 /** `data_files` of a task: paths of each split, or of all. Throws UserError if there are none, or of no known kind. */
@@ -112,7 +114,7 @@ export function openSplit(
       );
   if (BUILDERS.has(dataset)) return rowsOf(ownSource(options.get('data_files'), split, dataset));
   const revision = options.get('revision');
-  const isPath = /^(?:\.{0,2}\/|\.{1,2}$)/.test(dataset);
+  const isPath = isPathOfData(dataset);
   const folder = isPath
     ? resolve(dataset)
     : datasetFolder(dataset, roots, typeof revision === 'string' ? revision : undefined);

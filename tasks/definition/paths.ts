@@ -25,7 +25,9 @@ export function filesNamed(name: string): readonly string[] | undefined {
       `${path}: there is no such folder`,
       'Give a folder of task files, or a name of `tilewright tasks`',
     );
-  if (!isPath && !(/[/\\]/.test(name) && isFolder(path))) return undefined;
+  if (!isPath && !isFolder(path)) return undefined;
+  // Any folder may have the name of a task.
+  if (!isPath && !/[/\\]/.test(name) && filesIn(path, '*.yaml').length === 0) return undefined;
   const folder = isPath ? dirname(path) : path;
   const pattern = isPath ? basename(path) : '*.yaml';
   const found = !isPath || isPattern(pattern) ? (isFolder(folder) ? filesIn(folder, pattern) : []) : [path];

@@ -2,6 +2,7 @@
 import { dirname, resolve, sep } from 'node:path';
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
+import { nearest } from '../../system/spelling.js';
 import { readYaml, type Yaml, type YamlFile } from './yaml.js';
 
 /** A key's value and where it is written: `file:line: key`. */
@@ -82,5 +83,11 @@ export function checkTaskKeys(settings: Settings): void {
   if (python !== undefined)
     throw new UserError(`${python.where}: a task that is written in Python is not supported`, 'Choose another task');
   for (const [key, { where }] of settings)
-    if (!TASK_KEYS.has(key)) throw new UserError(`${where}: no key of a task that is supported`);
+    if (!TASK_KEYS.has(key)) {
+      const meant = nearest(key, [...TASK_KEYS]);
+      throw new UserError(
+        `${where}: no key of a task that is supported`,
+        meant === undefined ? 'docs/tasks.md says what is refused' : `did you mean ${meant}?`,
+      );
+    }
 }

@@ -4,6 +4,7 @@
  * of them, and generated code.
  */
 import { expect, it } from 'vitest';
+import { ARCHITECTURES } from '../../models/registry.js';
 import { familyDifference } from '../support/familyDifference.js';
 import { FAMILY_TYPES, randomFamily } from '../support/randomFamily.js';
 
@@ -15,4 +16,8 @@ it.each(TYPES)('%s', (type) => {
   const { logProb, isArgmax } = familyDifference(randomFamily(type, 3), 4);
   expect(logProb).toBeLessThan(1e-9);
   expect(isArgmax).toBe(0);
+});
+
+it('has random models of every family', () => {
+  expect(new Set(FAMILY_TYPES)).toEqual(new Set(ARCHITECTURES.map(({ modelType }) => modelType)));
 });
