@@ -71,7 +71,9 @@ export function parseRun(context: Context, model: string, flags: Flags): Parsed 
     flags['tasks'] === undefined
       ? {
           kind: 'run' as const,
-          task: knownTask(required(flags, 'task', '--task', EXAMPLE)),
+          task: knownTask(
+            required(flags, 'task', '--task', `${EXAMPLE}\nor: --tasks NAMES, which tilewright tasks lists`),
+          ),
           data: required(flags, 'data', '--data', EXAMPLE),
           ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
         }

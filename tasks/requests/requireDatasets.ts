@@ -21,10 +21,12 @@ export function requireDatasets(tasks: readonly Settings[], roots: DataRoots): v
   const [first, ...more] = problems.values();
   if (first === undefined) return;
   if (more.length === 0) throw first;
-  const hints = new Set([...problems.values()].flatMap(({ hint }) => hint ?? []));
+  const hints = [...new Set([...problems.values()].flatMap(({ hint }) => hint ?? []))];
+  const isCommand = (hint: string): boolean => hint.startsWith('hf ');
+  const commands = hints.filter(isCommand).join(' && ');
   throw new UserError(
     `data of these tasks are missing:\n${[...problems.keys()].map((line) => `  ${line}`).join('\n')}`,
-    [...hints].join(' && '),
+    [...hints.filter((hint) => !isCommand(hint)), ...(commands === '' ? [] : [commands])].join('; '),
   );
 }
 
