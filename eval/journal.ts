@@ -21,7 +21,7 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { UserError } from '../errors.js';
 import { codeOf, diskProblem } from '../system/errno.js';
-import { isRecord } from '../system/json.js';
+import { isRecord, quote } from '../system/json.js';
 import { quoteForShell } from '../system/shell.js';
 import type { Scores } from './metrics.js';
 
@@ -104,7 +104,7 @@ const printEntry = ({ docId, ll, greedy, tokens }: Scores): string =>
   printLine({ doc_id: docId, ll, greedy, ...(tokens === undefined ? {} : { tokens }) });
 
 const shown = (value: unknown): string => {
-  const text = value === undefined ? 'absent' : JSON.stringify(value);
+  const text = value === undefined ? 'absent' : quote(value, 1000);
   return text.length > 40 ? `${text.slice(0, 16)}…"` : text;
 };
 
@@ -126,7 +126,10 @@ function checkHeader(path: string, line: string, identity: RunIdentity, names?: 
   const differing = all.filter((name) => found[name] !== identity[name]).sort();
   if (differing.length === 0) return;
   const list = differing
-    .map((name) => `${name} (journal ${shown(found[name])}, now ${shown(identity[name])})`)
+    .map(
+      (name) =>
+        `${/^\w{1,40}$/.test(name) ? name : quote(name)} (journal ${shown(found[name])}, now ${shown(identity[name])})`,
+    )
     .join(', ');
   throw new UserError(`${path} belongs to another run: it differs in ${list}`, fresh);
 }

@@ -6,7 +6,7 @@
 import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { isGiven, isRecord, parseJson, quote } from '../system/json.js';
-import { regexProblem } from '../system/boundedRegex.js';
+import { regexCost, regexProblem } from '../system/boundedRegex.js';
 import { checkCharsmap } from './charsmap.js';
 import { parseDecoders, writeDecoders, type Decoder } from './tokenizerDecoders.js';
 import { besideOf, postProcessor, type Beside } from './tokenizerBeside.js';
@@ -41,6 +41,15 @@ const charsmap = z.string().superRefine((table, context) => {
     context.addIssue({ code: 'custom', message: `the table of characters is damaged: ${problem}` });
 });
 
+/** The library ends the process where it puts text behind the last character. */
+const replace = z
+  .object({ type: z.literal('Replace'), pattern, content: z.string().max(256) })
+  .superRefine(({ pattern: from, content }, context) => {
+    const cost = 'Regex' in from ? regexCost(from.Regex, 'nested') : undefined;
+    if (content !== '' && cost?.problem === undefined && cost?.mayBeEmpty === true)
+      context.addIssue({ code: 'custom', message: 'it would replace what may be no character at all by text' });
+  });
+
 const normalizer = z.discriminatedUnion('type', [
   plain('NFC'),
   plain('NFD'),
@@ -50,7 +59,7 @@ const normalizer = z.discriminatedUnion('type', [
   plain('StripAccents'),
   z.object({ type: z.literal('Strip'), strip_left: z.boolean(), strip_right: z.boolean() }),
   z.object({ type: z.literal('Prepend'), prepend: short }),
-  z.object({ type: z.literal('Replace'), pattern, content: z.string().max(256) }),
+  replace,
   z.object({
     type: z.literal('BertNormalizer'),
     clean_text: z.boolean(),

@@ -18,6 +18,7 @@ const ESCAPES =
   /^(?:[rntfvaesSdDwWhHbBAzZ]|[pP]\{\^?\w{1,40}\}|x[\da-fA-F]{2}|x\{[\da-fA-F]{1,6}\}|u[\da-fA-F]{4}|[^\w\s]|[ \n])/u;
 const GROUPS = /^\((?:\?(?:[im]*(?:-[im]+)?:|<?[=!]|>)|(?!\?))/;
 const NEVER_OPTIONAL = /^\(\?<?!/;
+const LOOKS_AROUND = /^\(\?<?[=!]/;
 const FLAGS = /^\(\?[im]*(?:-[im]+)?\)/;
 const POSIX = /^\[:\^?(?:alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|punct|space|upper|word|xdigit):\]/;
 const QUANTIFIER = /^(?:[*+?]|\{(\d{1,4})(,(\d{1,4})?)?\}|\{,(\d{1,4})\})[?+]?/;
@@ -31,6 +32,8 @@ interface Part {
    */
   readonly hasTail: boolean;
   readonly isOptional: boolean;
+  /** Whether every match has a character at least. */
+  readonly takes: boolean;
   /** True if it always matches the same length, in one way. */
   readonly isFixed: boolean;
   /** At most so many ways to match from one place, not counting how often an unbounded repetition repeats. */
@@ -39,8 +42,11 @@ interface Part {
   readonly steps: number;
 }
 
-const EMPTY: Part = { loops: 0, hasTail: false, isOptional: true, isFixed: true, ways: 1, steps: 1 };
-const SINGLE: Part = { ...EMPTY, isOptional: false };
+const EMPTY: Part = { loops: 0, hasTail: false, isOptional: true, takes: false, isFixed: true, ways: 1, steps: 1 };
+const SINGLE: Part = { ...EMPTY, isOptional: false, takes: true };
+/** A place between characters. */
+const PLACE: Part = { ...SINGLE, takes: false };
+const PLACES = /^(?:\\[bBAzZGyYK]|[\^$])/;
 
 class Refusal extends Error {}
 
@@ -55,6 +61,8 @@ export type RegexCost =
       /** Steps from one place: for each character behind it if `hasLoops`, else all of them. */
       readonly steps: number;
       readonly hasLoops: boolean;
+      /** Whether it may match where there is no character. */
+      readonly mayBeEmpty: boolean;
     };
 
 /** Bounds the work of matching `pattern` from one place. */
@@ -63,9 +71,9 @@ export function regexCost(pattern: string, classes: RegexClasses): RegexCost {
     return { problem: `it has ${pattern.length} characters; the limit is ${MAX_LENGTH}` };
   try {
     const parser = new Parser(pattern, classes);
-    const { steps, loops } = parser.alternatives(0);
+    const { steps, loops, takes } = parser.alternatives(0);
     return parser.isAtEnd
-      ? { problem: undefined, steps, hasLoops: loops > 0 }
+      ? { problem: undefined, steps, hasLoops: loops > 0, mayBeEmpty: !takes }
       : { problem: 'its parentheses do not match' };
   } catch (error) {
     if (error instanceof Refusal) return { problem: error.message };
@@ -98,6 +106,7 @@ class Parser {
       loops: Math.max(...found.map(({ loops }) => loops)),
       hasTail: found.some(({ hasTail }) => hasTail),
       isOptional: found.some(({ isOptional }) => isOptional),
+      takes: found.every(({ takes }) => takes),
       isFixed: found.length === 1 && found[0]!.isFixed,
       ways: sum(({ ways }) => ways),
       steps: sum(({ steps }) => steps),
@@ -112,6 +121,7 @@ class Parser {
         loops: all.loops + part.loops,
         hasTail: part.loops > 0 ? part.hasTail : all.hasTail || (all.loops > 0 && !part.isOptional),
         isOptional: all.isOptional && part.isOptional,
+        takes: all.takes || part.takes,
         isFixed: all.isFixed && part.isFixed,
         ways: all.ways * part.ways,
         steps: all.steps + all.ways * part.steps,
@@ -126,16 +136,18 @@ class Parser {
     // Flags hold to the end of the group around them, the alternatives behind them included.
     if (this.take(FLAGS) !== undefined) return this.alternatives(depth + 1);
     const mayFail = NEVER_OPTIONAL.test(this.rest);
+    const looksAround = LOOKS_AROUND.test(this.rest);
     if (this.take(GROUPS) !== undefined) {
       const inner = this.alternatives(depth + 1);
       if (this.take(/^\)/) === undefined) throw new Refusal('its parentheses do not match');
-      return mayFail ? { ...inner, isOptional: false } : inner;
+      return { ...inner, isOptional: inner.isOptional && !mayFail, takes: inner.takes && !looksAround };
     }
+    const single = PLACES.test(this.rest) ? PLACE : SINGLE;
     if (this.rest.startsWith('[')) return (this.characterClass(), SINGLE);
-    if (this.rest.startsWith('\\')) return (this.escape(), SINGLE);
+    if (this.rest.startsWith('\\')) return (this.escape(), single);
     if (this.take(/^[^()[\]{}*+?|\\]/u) === undefined)
       throw new Refusal(`it has ${JSON.stringify(this.rest.slice(0, 12))}, which is not supported`);
-    return SINGLE;
+    return single;
   }
 
   private escape(): void {
@@ -165,7 +177,7 @@ class Parser {
     if (this.take(QUANTIFIER) !== undefined) throw new Refusal('a repetition is repeated');
     const [text, least, range, most, upTo] = found;
     const { steps } = part;
-    if (text.startsWith('?')) return { ...part, isOptional: true, isFixed: false, ways: part.ways + 1 };
+    if (text.startsWith('?')) return { ...part, isOptional: true, takes: false, isFixed: false, ways: part.ways + 1 };
     const count = Math.max(1, ...[least, most, upTo].map((number) => Number(number ?? 0)));
     if (count > MAX_COUNT) throw new Refusal(`it repeats ${count} times; the limit is ${MAX_COUNT}`);
     if (!part.isFixed) throw new Refusal('a group of varying length is repeated, which can take exponential time');
@@ -178,6 +190,7 @@ class Parser {
       loops: (isUnbounded ? 1 : 0) + (isAgain ? (isExact ? 1 : 2) : 0),
       hasTail: false,
       isOptional: text.startsWith('*') || upTo !== undefined || Number(least) === 0,
+      takes: part.takes && !(text.startsWith('*') || upTo !== undefined || Number(least) === 0 || text.endsWith('}?')),
       isFixed,
       ways: isUnbounded || isFixed ? 1 : isExact ? 2 : count + 1,
       steps: steps * count,

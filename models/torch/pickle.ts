@@ -222,6 +222,8 @@ class Unpickler {
         : this.refuse('the sizes of a tensor are not whole numbers');
     };
     if (!isKind(storage, 'storage')) return this.refuse('a tensor has no storage');
+    // A list may hold itself, or one list a million times: it is not shown.
+    if (typeof offset === 'object') return this.refuse('the place of a tensor in its storage is no number');
     if (!isCount(offset))
       return this.refuse(`a tensor starts at element ${quote(offset, 40)} of its storage ${quote(storage.key, 40)}`);
     return { kind: 'tensor', storage, offset, shape: sizes(shape), strides: sizes(strides) };

@@ -32,6 +32,11 @@ describe('parseTokenizerJson', () => {
     ],
     ['an empty pattern', { normalizer: replace({ String: '' }, 'b') }, 'normalizer.pattern'],
     [
+      'text in the place of nothing',
+      { normalizer: replace({ Regex: 'x*' }, 'b') },
+      'it would replace what may be no character at all by text',
+    ],
+    [
       'a regular expression without end',
       { pre_tokenizer: { type: 'Split', pattern: { Regex: '(a+)+b' }, behavior: 'Isolated', invert: false } },
       'exponential',

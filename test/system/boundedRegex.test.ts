@@ -75,6 +75,28 @@ describe('regexProblem', () => {
     ['(a|bc)d', 8, false],
     ['[0-9.,]{2,}', 3, true],
   ])('counts the steps of %s', (pattern, steps, hasLoops) => {
-    expect(regexCost(pattern, 'flat')).toEqual({ problem: undefined, steps, hasLoops });
+    expect(regexCost(pattern, 'flat')).toMatchObject({ problem: undefined, steps, hasLoops });
+  });
+});
+
+describe('regexCost', () => {
+  it.each([
+    ['', true],
+    ['x*', true],
+    ['a|', true],
+    ['(?=a)', true],
+    ['(?<!x)', true],
+    ['\\b', true],
+    ['^', true],
+    ['(?:ab){2}?', true],
+    ['x{,3}', true],
+    ['x+', false],
+    [' {2,}', false],
+    ['(?:a|bc)', false],
+    ['x?y', false],
+    ['\\s+$', false],
+    ['(?<=a)b', false],
+  ])('says of %j whether it may match nothing: %s', (pattern, mayBeEmpty) => {
+    expect(regexCost(pattern, 'nested')).toMatchObject({ problem: undefined, mayBeEmpty });
   });
 });
