@@ -183,14 +183,15 @@ class Parser {
     if (!part.isFixed) throw new Refusal('a group of varying length is repeated, which can take exponential time');
     const isExact = least !== undefined && range === undefined;
     const isFixed = isExact && text.endsWith('}');
+    const isOptional = text.startsWith('*') || upTo !== undefined || Number(least) === 0;
     const isUnbounded = /^[*+]/.test(text) || (range !== undefined && most === undefined);
     // The tokenizer library reads {2}? as (?:…{2})? and a + behind braces as another repetition, {1,3}+ as (?:…{1,3})+.
     const isAgain = text.endsWith('}+');
     return bounded({
       loops: (isUnbounded ? 1 : 0) + (isAgain ? (isExact ? 1 : 2) : 0),
       hasTail: false,
-      isOptional: text.startsWith('*') || upTo !== undefined || Number(least) === 0,
-      takes: part.takes && !(text.startsWith('*') || upTo !== undefined || Number(least) === 0 || text.endsWith('}?')),
+      isOptional,
+      takes: part.takes && !isOptional && !text.endsWith('}?'),
       isFixed,
       ways: isUnbounded || isFixed ? 1 : isExact ? 2 : count + 1,
       steps: steps * count,

@@ -35,7 +35,10 @@ function problemsOf(keys: Keys, roots: DataRoots): readonly UserError[] {
   if (dataset === undefined) return [];
   const options = keys.dict('dataset_kwargs');
   if (BUILDERS.has(dataset)) {
-    const absent = ownPaths(options.get('data_files') ?? null).filter((path) => !existsSync(path));
+    const given = options.get('data_files') ?? null;
+    // Files of splits that are not scored may be missing.
+    const scored = keys.text('test_split') ?? keys.text('validation_split') ?? '';
+    const absent = ownPaths(isDict(given) ? (given.get(scored) ?? null) : given).filter((path) => !existsSync(path));
     return absent.map(
       (path) => new UserError(`${keys.where('dataset_kwargs')}: ${path}: no such file`, 'check data_files there'),
     );
@@ -54,9 +57,5 @@ function problemsOf(keys: Keys, roots: DataRoots): readonly UserError[] {
   }
 }
 
-/** Paths of all splits. */
-function ownPaths(given: Value): readonly string[] {
-  if (typeof given === 'string') return [resolve(given)];
-  if (isList(given)) return given.flatMap(ownPaths);
-  return isDict(given) ? [...given.values()].flatMap(ownPaths) : [];
-}
+const ownPaths = (given: Value): readonly string[] =>
+  (isList(given) ? given : [given]).filter((path) => typeof path === 'string').map((path) => resolve(path));

@@ -1,6 +1,7 @@
 /** Random weights and small inputs for a model's graph, for tests that compare it with what passes make of it. */
 import type { Graph } from '../../ir/graph/graph.js';
 import type { GraphEnv } from '../../ir/graph/interpreter.js';
+import type { KernelModule } from '../../ir/kernel.js';
 import type { RawTensor } from '../../ir/kernelInterpreter.js';
 import { roundToDType } from '../../ir/round.js';
 import { randomNumbers } from '../support/randomNumbers.js';
@@ -36,6 +37,16 @@ export function environment(
     weights: new Map([...tensors].map(([name, t]) => [name, t.data])),
     params: new Map(Object.entries(inputs).map(([name, values]) => [name, Float64Array.from(values)])),
   };
+}
+
+/** The environment's inputs, by the names of a module's buffers. */
+export function inputsOf(
+  { buffers }: Pick<KernelModule, 'buffers'>,
+  { params }: Pick<GraphEnv, 'params'>,
+): Map<string, Float64Array> {
+  const given = new Map([...params].map(([name, values]) => [name.toLowerCase(), values]));
+  const inputs = buffers.filter(({ space }) => space === 'input').map(({ name }) => name);
+  return new Map(inputs.map((name) => [name, given.get(name.replaceAll('_', ''))!]));
 }
 
 /** Largest absolute difference. */

@@ -5,7 +5,7 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { BlockName } from '../../ir/storage.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { llama } from './llamaGraph.js';
-import { distance, environment, TREES } from './modelEnvironment.js';
+import { distance, environment, inputsOf, TREES } from './modelEnvironment.js';
 
 const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'stored' } };
 
@@ -45,9 +45,7 @@ describe('multiplyBlocks', () => {
     const env = environment(graph, TREES);
     const narrowed = optimise(graph, numerics);
     const module = lower(narrowed, numerics);
-    const given = new Map([...env.params].map(([name, values]) => [name.toLowerCase(), values]));
-    const inputs = module.buffers.filter(({ space }) => space === 'input').map(({ name }) => name);
-    const buffers = new Map(inputs.map((name) => [name, given.get(name.replaceAll('_', ''))!]));
+    const buffers = inputsOf(module, env);
     // Kernels read vectors as tables of one column.
     const tensors = new Map(
       [...env.tensors].map(([name, tensor]) => [

@@ -7,7 +7,7 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { describeModel } from '../../models/config.js';
 import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { FAMILY_TYPES, randomFamily } from '../support/randomFamily.js';
-import { distance, environment, TREES } from './modelEnvironment.js';
+import { distance, environment, inputsOf, TREES } from './modelEnvironment.js';
 
 const MASKS = ['tree', 'path'] as const;
 const ISAS = ['portable', 'amx'] as const;
@@ -51,9 +51,7 @@ describe.each(FAMILY_TYPES)('%s', (type) => {
       const env = environment(graph, TREES);
       const narrowed = optimise(graph, numerics);
       const module = lower(narrowed, numerics);
-      const given = new Map([...env.params].map(([name, values]) => [name.toLowerCase(), values]));
-      const inputs = module.buffers.filter(({ space }) => space === 'input').map(({ name }) => name);
-      const buffers = new Map(inputs.map((name) => [name, given.get(name.replaceAll('_', ''))!]));
+      const buffers = inputsOf(module, env);
       // Vectors are tables of a loop, or factors of columns of a matrix.
       const vectors = new Set(
         graph.weights.filter(({ type: { shape } }) => shape.length === 1).map(({ name }) => name),

@@ -16,6 +16,7 @@ const task = (dataset: string, kwargs?: Yaml): Settings =>
   new Map(
     Object.entries({
       task: 't',
+      test_split: 'test',
       dataset_path: dataset,
       ...(kwargs === undefined ? {} : { dataset_kwargs: kwargs }),
     }).map(([key, value]) => [key, { value, where: `t.yaml:1: ${key}` }]),
