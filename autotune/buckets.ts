@@ -25,6 +25,27 @@ export function defaultBuckets(capacityTokens: number, capacityRows = capacityTo
   );
 }
 
+/** Columns of the residual stream up to which a call of twice as many tokens is faster. */
+const NARROW = 4096;
+/** Multiprocessors of the smallest GPU that capacities are made for. */
+const FEWEST_MULTIPROCESSORS = 16;
+/** Room for a long context, whatever the GPU. */
+const LONG_CONTEXT = 16_384;
+
+/**
+ * Bounds of a GPU's default largest micro-batch, in tokens. A row tile of 128 for every other multiprocessor: if the
+ * number of column tiles is even, whole waves of tiles keep all multiprocessors busy. The products of a narrow model
+ * have few waves, and its experts few tokens each, so it gets twice as many tokens (decision 76). An H100: 8,448 and
+ * 16,896 tokens.
+ */
+export function cudaCapacity(
+  multiprocessors: number,
+  width: number,
+): { readonly least: number; readonly most: number } {
+  const waves = 64 * Math.max(FEWEST_MULTIPROCESSORS, multiprocessors);
+  return { least: width <= NARROW ? 2 * waves : waves, most: Math.max(2 * waves, LONG_CONTEXT) };
+}
+
 /**
  * Buckets for micro-batches on a GPU: the capacity and its halves down to 64 tokens. Most micro-batches fill the
  * capacity, which by default is a whole number of waves of tiles.

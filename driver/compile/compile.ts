@@ -47,7 +47,7 @@ export function compileModel<S, D>(
 ): CompiledModel<S, D> {
   const coded = codedCache(options.kvCache);
   const numerics = withCache(target.numerics(device), coded);
-  const { least, most } = target.capacity(device);
+  const { least, most } = target.capacity(device, checkpoint.config.hiddenSize);
   const tokens = options.maxTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
   if (!Number.isInteger(tokens) || tokens < LEAST_CAPACITY || tokens > MAX_CAPACITY)
     throw new UsageError(

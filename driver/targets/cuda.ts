@@ -1,7 +1,7 @@
 /** NVIDIA GPUs: CUDA, compiled by NVRTC or nvcc. */
 import { z } from 'zod';
 import type { Rates } from '../../autotune/bucketCost.js';
-import { cudaBuckets } from '../../autotune/buckets.js';
+import { cudaBuckets, cudaCapacity } from '../../autotune/buckets.js';
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import { UsageError, UserError } from '../../errors.js';
@@ -59,9 +59,7 @@ export const cuda: Target<CudaSchedule, CudaDevice> = {
   option: ({ arch }) => `cuda:${arch}`,
   arithmetic: ({ arithmetic }) => arithmetic,
   numerics: ({ arithmetic, codes }) => cudaNumerics(arithmetic, codes),
-  // A row tile of 128 for every other multiprocessor: if the number of column tiles is even, whole waves of tiles keep
-  // all multiprocessors busy (docs/performance.md). 8,448 tokens on an H100.
-  capacity: ({ multiprocessors }) => ({ least: 64 * Math.max(16, multiprocessors), most: 16_384 }),
+  capacity: ({ multiprocessors }, width) => cudaCapacity(multiprocessors, width),
   buckets: cudaBuckets,
   // Whole tiles of rows: half a tile more costs as much as a tile.
   decodeSizes: [128, 256, 384, 512, 768, 1024],

@@ -201,8 +201,11 @@ export interface Target<S, D> {
   option(device: D): string;
   arithmetic(device: D): Arithmetic;
   numerics(device: D): Numerics;
-  /** Bounds of the default largest micro-batch, which is the model's context within them. */
-  capacity(device: D): { readonly least: number; readonly most: number };
+  /**
+   * Bounds of the default largest micro-batch, which is the model's context within them. `width`: columns of the
+   * residual stream.
+   */
+  capacity(device: D, width: number): { readonly least: number; readonly most: number };
   buckets(tokens: number): readonly Bucket[];
   /** Sizes in which calls that only continue paths have schedules of their own. */
   readonly decodeSizes: readonly number[];

@@ -16,7 +16,6 @@ export type Projection = 'q' | 'k' | 'v' | 'o' | 'gate' | 'up' | 'down';
 
 /** The properties in which these models differ. */
 export interface DecoderConfig extends ModelConfig {
-  readonly hiddenSize: number;
   readonly intermediateSize: number;
   readonly heads: number;
   /** Number of key and value heads. It divides `heads`, and equals it without grouped-query attention. */

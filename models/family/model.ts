@@ -13,6 +13,8 @@ export interface ModelConfig {
   /** As `architectures` in config.json names it. */
   readonly architecture: string;
   readonly layers: number;
+  /** Columns of the residual stream. */
+  readonly hiddenSize: number;
   readonly vocabSize: number;
   /** Longest context the model was made for, in tokens. */
   readonly maxPositions: number;

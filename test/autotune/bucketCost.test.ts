@@ -3,7 +3,7 @@ import { scoringBucket, tokensIn, scoringSize } from '../../ir/scoring.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { analyticBucketCost, bucketCostModel, estimateBuckets, kernelSeconds } from '../../autotune/bucketCost.js';
-import { defaultBuckets } from '../../autotune/buckets.js';
+import { cudaBuckets, cudaCapacity, defaultBuckets } from '../../autotune/buckets.js';
 import { llamaModule } from './fixture.js';
 
 const point = (tokens: number, seconds: number, rowSeconds = 0, attentionSeconds = 0) => ({
@@ -180,5 +180,18 @@ describe('defaultBuckets', () => {
     expect(defaultBuckets(1024).at(-1)).toEqual(scoringBucket({ tokens: 1024, rows: 1024, longest: 256 }));
     expect(defaultBuckets(1024, 700).at(-1)).toEqual(scoringBucket({ tokens: 1024, rows: 700, longest: 256 }));
     expect(defaultBuckets(1024)[0]).toEqual(scoringBucket({ tokens: 64, rows: 64, longest: 64 }));
+  });
+});
+
+describe('cudaCapacity', () => {
+  it('has whole waves of row tiles, twice as many for narrow models', () => {
+    expect(cudaCapacity(132, 4096)).toEqual({ least: 16_896, most: 16_896 });
+    expect(cudaCapacity(132, 5120)).toEqual({ least: 8448, most: 16_896 });
+    expect(cudaBuckets(16_896).map((b) => tokensIn(b))).toEqual([66, 132, 264, 528, 1056, 2112, 4224, 8448, 16_896]);
+  });
+
+  it('leaves room for long contexts on small GPUs', () => {
+    expect(cudaCapacity(8, 8192)).toEqual({ least: 1024, most: 16_384 });
+    expect(cudaCapacity(30, 2048)).toEqual({ least: 3840, most: 16_384 });
   });
 });

@@ -16,10 +16,10 @@ describe('the cost of a micro-batch', () => {
   it('has steps on a GPU: any size between two whole waves costs as much as the larger one', () => {
     const model = compileModel(checkpoint, cuda, cudaDevice(TYPICAL_FACTS.sm_90a));
     const cost = costOf(model, new BatchWork(scoreOf(model.plan)));
-    expect(scoreOf(model.plan).capacity.extents).toMatchObject({ T: 64 * 132, R: 64 * 132 });
-    expect(cost(8200, 6000, 100)).toBe(cost(8448, 6000, 100));
-    expect(cost(8184, 6000, 100)).toBeLessThan(cost(8200, 6000, 100));
-    expect(cost(1, 1, 1)).toBe(cost(264, 1, 1));
+    expect(scoreOf(model.plan).capacity.extents).toMatchObject({ T: 128 * 132, R: 128 * 132 });
+    expect(cost(16_400, 6000, 100)).toBe(cost(16_896, 6000, 100));
+    expect(cost(16_368, 6000, 100)).toBeLessThan(cost(16_400, 6000, 100));
+    expect(cost(1, 1, 1)).toBe(cost(528, 1, 1));
   });
 
   it('has no steps on a CPU', () => {
