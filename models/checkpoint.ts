@@ -258,6 +258,15 @@ export function fnv1a64(text: string): bigint {
   return hash;
 }
 
+/** What is made up for a checkpoint whose matrices are stored in another way. */
+function madeUpNote(quantisation: QuantisationConfig | undefined, format: FormatName): string | undefined {
+  if (quantisation === undefined || quantisation.group !== undefined) return undefined;
+  const { activations } = quantisation;
+  const advice =
+    activations === undefined ? '' : `; for about the speed of the checkpoint add --quantize ${activations}`;
+  return `the configuration is of quantised weights, and those that are made up are ${format}${advice}`;
+}
+
 /**
  * The checkpoint of `--init random:SEED`: a model with the shapes of config.json whose weights are in no file. Norm
  * weights change nothing. Matrices and biases are random with the seed FNV-1a 64 of "SEED:name". Both have the
@@ -321,7 +330,7 @@ export function describeRandomCheckpoint(path: string, seed: number | bigint): C
     tensors,
     files: [],
     tokenizerPath: findTokenizer(dir),
-    warnings: model.note === undefined ? [] : [model.note],
+    warnings: [model.note, madeUpNote(quantisation, format)].filter((line) => line !== undefined),
     fingerprint: () => fingerprint,
   };
 }

@@ -18,9 +18,13 @@ import type { ModelLoading } from './loadModel.js';
 
 /** What is to be generated, in tokens. */
 export interface Demand {
-  /** The longest prompt, and where it is from. */
+  /** The prompt that needs most memory, and where it is from. */
   readonly prompt: number;
   readonly where: string;
+  /** Tokens that there must be room for: more than the prompt, where a text may not end for lack of memory. */
+  readonly least: number;
+  /** What a single text can use, its prompt included. */
+  readonly longest: number;
   /** All prompts with all that may be generated after them. */
   readonly total: number;
 }
@@ -53,14 +57,14 @@ export async function compileWithCache(
   demand: Demand,
   ui: Pick<Ui, 'note'>,
 ): Promise<void> {
-  const least = roundUp(demand.prompt + 1, PAGE_TOKENS);
+  const least = roundUp(demand.least, PAGE_TOKENS);
   const asked = request.cacheTokens;
   if (asked !== undefined && asked < least)
     throw new UsageError(
-      `--cache-tokens ${asked}: ${demand.where} alone has ${count(demand.prompt)} tokens`,
+      `--cache-tokens ${asked}: ${demand.where} alone has ${sizeOf(demand)}`,
       `use --cache-tokens ${least}, or more`,
     );
-  const wanted = asked === undefined ? defaultTokens(demand.total, least) : roundUp(asked, PAGE_TOKENS);
+  const wanted = asked === undefined ? defaultTokens(demand) : roundUp(asked, PAGE_TOKENS);
   let opened = await loading.compile(wanted);
   requireStep(request, opened);
   if (opened.isArtifact) requireRoom(request.model, opened, demand, least);
@@ -74,11 +78,18 @@ export async function compileWithCache(
   ui.note(`keys and values: room for ${count(tokens)} tokens, ${bytes(cacheBytesOf(opened.model))}${short}`);
 }
 
+/** What a text needs: 20 tokens, or 20 tokens and 256 more to generate. */
+function sizeOf({ prompt, least }: Demand): string {
+  const more = least - prompt;
+  return `${count(prompt)} tokens` + (more > 1 ? ` and ${count(more)} more to generate` : '');
+}
+
 /**
- * A power of two, since each size has kernels of its own to compile.
+ * A power of two, since each size has kernels of its own to compile. No text is shorter beside few others than beside
+ * many.
  */
-function defaultTokens(total: number, least: number): number {
-  const useful = Math.max(least, Math.min(total, MOST_DEFAULT_TOKENS), LEAST_TOKENS);
+function defaultTokens({ total, least, longest }: Demand): number {
+  const useful = Math.max(least, longest, Math.min(total, MOST_DEFAULT_TOKENS), LEAST_TOKENS);
   return 2 ** Math.ceil(Math.log2(useful));
 }
 
@@ -118,11 +129,11 @@ function requireStep({ model: path, logits = false }: Asked, opened: OpenedModel
     );
 }
 
-function requireRoom(path: string, opened: OpenedModel, { prompt, where }: Demand, least: number): void {
+function requireRoom(path: string, opened: OpenedModel, demand: Demand, least: number): void {
   const tokens = cacheTokensOf(opened.model) ?? 0;
   if (tokens < least)
     throw new UserError(
-      `${where}: ${count(prompt)} tokens; ${path} was compiled with room for the keys and values of ${count(tokens)}`,
+      `${demand.where}: ${sizeOf(demand)}; ${path} was compiled with room for the keys and values of ${count(tokens)}`,
       again(path, opened, Math.max(least, EXAMPLE_TOKENS)),
     );
 }
@@ -166,16 +177,16 @@ function fittingTokens(opened: OpenedModel, { tensors }: Pick<Checkpoint, 'tenso
   return Math.max(0, Math.floor(spare(parallelism) / tokenBytesOf(model) / PAGE_TOKENS) * PAGE_TOKENS);
 }
 
-function tooLittle(model: CompiledModel, fitting: number, { prompt, where }: Demand, asked?: number): UserError {
+function tooLittle(model: CompiledModel, fitting: number, demand: Demand, asked?: number): UserError {
   const tokenBytes = tokenBytesOf(model);
   const room = `there is memory for ${count(fitting)} (${bytes(fitting * tokenBytes)})`;
-  if (asked !== undefined && fitting > prompt)
+  if (asked !== undefined && fitting >= demand.least)
     return new UserError(
       `--cache-tokens ${asked}: their keys and values take ${bytes(asked * tokenBytes)}; ${room}`,
       `use --cache-tokens ${fitting}, or leave it out`,
     );
   return new UserError(
-    `${where}: no room for the keys and values of its ${count(prompt)} tokens: ${room} beside weights and activations`,
+    `${demand.where}: no room for the keys and values of its ${sizeOf(demand)}: ${room} beside weights and activations`,
     'use a smaller --max-tokens, a shorter prompt or a machine with more memory',
   );
 }

@@ -38,7 +38,12 @@ export async function converse(request: ConverseRequest, ui: Ui): Promise<Conver
   checkBiases(request.logitBias, config);
   const own = readGenerationConfig(loading.checkpoint);
   noteSuggestion(own, request, ui);
-  await compileWithCache(loading, asked, { prompt: 1, where: 'a prompt', total: config.maxPositions }, ui);
+  await compileWithCache(
+    loading,
+    asked,
+    { prompt: 1, where: 'a prompt', least: 2, longest: 2, total: config.maxPositions },
+    ui,
+  );
   const loaded = await loading.finish();
   const template = found === undefined ? undefined : new ChatTemplate(found);
   const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);

@@ -195,6 +195,11 @@ export async function packWithPrefixes(
   // Where more questions follow, memory is there in any case.
   const isWorth = !isChoice || (isFirst ? isWorthKeepingWithin(trees, shared) : isWorthKeeping(trees, shared));
   if (!isWorth && !isFirst) return repeated;
+  if (prefixes === 'keep' && wanted < least)
+    throw new UsageError(
+      `--cache-tokens ${wanted}: --prefixes keep needs room for the keys and values of ${count(least)} tokens`,
+      `use --cache-tokens ${roundUp(least, PAGE_TOKENS)}, or leave it out`,
+    );
   const opened = await compileWithRoom(loading, request, { wanted, least });
   if (opened === undefined) {
     const missing = `no room for the keys and values of ${count(least)} tokens beside weights and activations`;

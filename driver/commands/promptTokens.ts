@@ -106,11 +106,14 @@ export function demandOf(
 ): Demand {
   const lengthOf = ({ tokens }: TokenisedPrompt): number => tokens.length;
   const longest = prompts.reduce((a, b) => (lengthOf(b) > lengthOf(a) ? b : a));
+  const wholeOf = (prompt: TokenisedPrompt): number => Math.min(lengthOf(prompt) + maxNewTokens, maxPositions);
   return {
-    prompt: longest.tokens.length,
+    prompt: lengthOf(longest),
     where: longest.where,
-    total:
-      several * prompts.reduce((sum, each) => sum + Math.min(lengthOf(each) + maxNewTokens, maxPositions) + PARTIAL, 0),
+    // A text that fills the memory says so.
+    least: lengthOf(longest) + 1,
+    longest: wholeOf(longest),
+    total: several * prompts.reduce((sum, each) => sum + wholeOf(each) + PARTIAL, 0),
   };
 }
 

@@ -136,6 +136,8 @@ async function foresee(
     for await (const window of readTasks(few, [leaf], written, signal)) tasks.push(...window.tasks);
   const { prompts } = await tokeniseTexts(tasks, tokenizer, limits);
   if (prompts.length === 0) return undefined;
-  const { prompt, where } = demandOfTexts(prompts);
-  return { prompt: Math.min(limits.maxPositions - 1, Math.ceil(prompt * MARGIN)), where, total: Infinity };
+  const { prompt, where, longest } = demandOfTexts(prompts);
+  const more = Math.ceil(prompt * (MARGIN - 1));
+  // Later prompts are checked when they are known.
+  return { prompt, where, least: 1, longest: Math.min(limits.maxPositions, longest + more), total: Infinity };
 }

@@ -64,13 +64,15 @@ interface OpenedTaskModel {
 /** Phases of windows after the first, which are no part of the time until the first answer. */
 const AHEAD = ' ahead';
 
-/** Memory for the longest of both. */
-const larger = (a: Demand | undefined, b: Demand | undefined): Demand | undefined =>
-  a === undefined || b === undefined
-    ? (a ?? b)
-    : a.prompt >= b.prompt
-      ? { ...a, total: Math.max(a.total, b.total) }
-      : { ...b, total: Math.max(a.total, b.total) };
+/** What there is to generate, and room for what is only expected. */
+const withForeseen = (texts: Demand | undefined, foreseen: Demand | undefined): Demand | undefined =>
+  texts === undefined || foreseen === undefined
+    ? (texts ?? foreseen)
+    : {
+        ...texts,
+        longest: Math.max(texts.longest, foreseen.longest),
+        total: Math.max(texts.total, foreseen.total),
+      };
 
 export class TaskModel {
   readonly #options: TaskModelOptions;
@@ -123,7 +125,7 @@ export class TaskModel {
     const tokens = this.#tokens(window, '');
     const prompts = await this.#prompts(window, '');
     const prepared = { ...about, dataset: window.dataset, isFirst: !window.isLast };
-    const demand = larger(prompts && demandOfTexts(prompts.prompts), window.isLast ? undefined : foreseen);
+    const demand = withForeseen(prompts && demandOfTexts(prompts.prompts), window.isLast ? undefined : foreseen);
     if (demand === undefined) {
       const found = await loadWithQuestions(this.#loading, prepared, request, this.#ui, this.#phases, tokens);
       this.#settle(found.model, found.modelName);
@@ -200,8 +202,8 @@ export class TaskModel {
 
   /** Undefined where the model lacks memory, or for another reason, which opening it again will name. */
   async #packWithin({ tokens, prompts }: TokenisedWindow): Promise<PackedQuestions | undefined> {
-    const longest = prompts === undefined ? 0 : demandOfTexts(prompts.prompts).prompt;
-    if (prompts !== undefined && (cacheTokensOf(this.model.model) ?? 0) <= longest) return undefined;
+    const least = prompts === undefined ? 0 : demandOfTexts(prompts.prompts).least;
+    if ((cacheTokensOf(this.model.model) ?? 0) < least) return undefined;
     try {
       return await this.#pack(tokens);
     } catch (error) {
@@ -220,7 +222,7 @@ export class TaskModel {
     this.#loading = beginLoading(load, this.#ui, this.#phases);
     const { window, tokens, prompts } = tokenised;
     if (prompts !== undefined) {
-      const demand = larger(demandOfTexts(prompts.prompts), foreseen)!;
+      const demand = withForeseen(demandOfTexts(prompts.prompts), foreseen)!;
       return this.#openForTexts(tokenised, demand, name);
     }
     const packed = await packWithCache(this.#loading, request, tokens, !window.isLast);

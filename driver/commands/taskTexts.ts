@@ -119,12 +119,15 @@ export function promptsOfShard({ prompts, ...rest }: TextPrompts, { index, count
   return { ...rest, prompts: prompts.filter(({ number }) => ofDocument.get(number) === index) };
 }
 
-/** What all of them need of the memory for keys and values. */
+/** What all need of the memory for keys and values: answers may not depend on it, so each has room as a whole. */
 export function demandOfTexts(prompts: readonly TextPrompt[]): Demand {
-  const longest = prompts.reduce((a, b) => (b.tokens.length > a.tokens.length ? b : a));
+  const wholeOf = ({ tokens, generation }: TextPrompt): number => tokens.length + generation.maxNewTokens;
+  const longest = prompts.reduce((a, b) => (wholeOf(b) > wholeOf(a) ? b : a));
   return {
     prompt: longest.tokens.length,
     where: longest.where,
+    least: wholeOf(longest),
+    longest: wholeOf(longest),
     total: prompts.reduce(
       (sum, { tokens, texts, generation }) => sum + tokens.length + texts * generation.maxNewTokens,
       0,
@@ -176,6 +179,7 @@ export async function writeTexts(
         if (outcome instanceof GenerateError) throw new UserError(`${where}: ${outcome.message}`);
         if (outcome instanceof Error) throw outcome;
         if (outcome.reason === 'aborted') return;
+        if (outcome.reason === 'cache') throw new Error(`${where}: the text ended for lack of memory`);
         found.push(outcome.text);
       }
       keep(number, request, found);

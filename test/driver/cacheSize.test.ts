@@ -1,7 +1,7 @@
 /** Memory for keys and values: what is asked for, as far as memory that is free now goes. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { compileWithCache } from '../../driver/commands/cacheSize.js';
+import { compileWithCache, type Demand } from '../../driver/commands/cacheSize.js';
 import { beginOpening, type OpenedModel } from '../../driver/compile/open.js';
 import { cacheTokensOf } from '../../driver/functions.js';
 import { detectMachine } from '../../driver/machine.js';
@@ -18,6 +18,7 @@ async function tokensOn(
   device: { readonly room?: number; readonly free?: number },
   total: number,
   request: { readonly cacheTokens?: number; readonly parallel?: { replicas: number; stages: number } } = {},
+  other: Partial<Demand> = {},
 ): Promise<number> {
   const opening = beginOpening(
     { model: MODEL, init: { kind: 'checkpoint' }, precision: 'f32' },
@@ -31,7 +32,7 @@ async function tokensOn(
     const target = { ...cpu, isHost: false, room: () => room, free: () => free };
     return (last = { ...opened, model: { ...(opened.model as CpuModel), target } });
   };
-  const demand = { prompt: 20, where: 'prompt 1', total };
+  const demand = { prompt: 20, where: 'prompt 1', least: 21, longest: 20, total, ...other };
   await compileWithCache({ compile, checkpoint: opening.checkpoint }, { model: MODEL, ...request }, demand, SILENT);
   return cacheTokensOf(last!.model)!;
 }
@@ -40,6 +41,22 @@ describe('memory for keys and values on a device', () => {
   it('is what the prompts need, as a power of two', async () => {
     expect(await tokensOn({}, 20)).toBe(4096);
     expect(await tokensOn({}, 5000)).toBe(8192);
+  });
+
+  it('has room for a whole text, however many others there are', async () => {
+    expect(await tokensOn({}, 65_536, {}, { longest: 70_000 })).toBe(131_072);
+    expect(await tokensOn({}, 20, {}, { longest: 5000 })).toBe(8192);
+  });
+
+  it('is refused where a text that has to be whole would not be', async () => {
+    const whole = { least: 276, longest: 276 };
+    await expect(tokensOn({}, 276, { cacheTokens: 272 }, whole)).rejects.toMatchObject({
+      message: '--cache-tokens 272: prompt 1 alone has 20 tokens and 256 more to generate',
+      hint: 'use --cache-tokens 288, or more',
+    });
+    expect(await tokensOn({}, 276, { cacheTokens: 288 }, whole)).toBe(288);
+    // A text that may end for lack of memory needs room for its prompt and one token.
+    expect(await tokensOn({}, 276, { cacheTokens: 32 })).toBe(32);
   });
 
   it('is what is left of what is free, not of what there is', async () => {

@@ -146,6 +146,13 @@ describe.skipIf(!isBuilt)('prefixes', () => {
     expect(textOf(out, 'samples')).toBe(textOf(kept, 'samples'));
   });
 
+  test('are refused with less memory than a question needs, which is named', async () => {
+    const flags = ['--prefixes', 'keep', '--cache-tokens', '32'];
+    const { error } = failure(await tilewright(runArguments(model, data, '--out', temporaryFolder(), ...flags)));
+    expect(error).toMatch(/--cache-tokens 32: --prefixes keep needs room for the keys and values of [\d,]+ tokens/);
+    expect(error).toMatch(/use --cache-tokens \d+, or leave it out/);
+  });
+
   test('are refused where nothing is shared', async () => {
     for (const more of [[], ['--dry-run']]) {
       const flags = ['--prefixes', 'keep', '--sharing', 'none', ...more];

@@ -386,6 +386,27 @@ describe('describeRandomCheckpoint', () => {
     expect(describeRandomCheckpoint(path, 8).fingerprint()).not.toBe(checkpoint.fingerprint());
   });
 
+  it('says that weights are made up in floats where the configuration is of quantised ones', () => {
+    const scheme = { num_bits: 8, type: 'int', symmetric: true, dynamic: false, strategy: 'channel' };
+    const group = {
+      targets: ['Linear'],
+      weights: scheme,
+      input_activations: { ...scheme, dynamic: true, strategy: 'token' },
+    };
+    const w8a8 = { quant_method: 'compressed-tensors', format: 'int-quantized', config_groups: { group_0: group } };
+    const gptq = { quant_method: 'gptq', bits: 4, group_size: 8, sym: true, desc_act: false };
+    const warnings = (config: unknown): readonly string[] => {
+      const dir = temporaryFolder();
+      return describeRandomCheckpoint(
+        writeJson(dir, 'config.json', { ...SMALL_CONFIG, quantization_config: config }),
+        1,
+      ).warnings;
+    };
+    expect(warnings(w8a8)).toEqual([expect.stringMatching(/made up are bf16; .* add --quantize int8$/)]);
+    // Matrices of 4 bits are made up as they are.
+    expect(warnings(gptq)).toEqual([]);
+  });
+
   it('accepts a folder, and uses the tokenizer in it', () => {
     expect(describeRandomCheckpoint(DEMO, 1).tokenizerPath).toBe(join(DEMO, 'tokenizer.json'));
   });
