@@ -67,7 +67,7 @@ function checkFunction<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void {
   verifyIndices(plan);
   const extents = sizeNames(plan.interface);
   const { capacity } = plan;
-  for (const bucket of [capacity, ...plan.buckets]) {
+  for (const bucket of [capacity, ...plan.buckets, ...(plan.bucketSeconds ?? [])]) {
     if (!isDeepStrictEqual(Object.keys(bucket.extents), extents))
       throw new Error(
         `a bucket of ${printExtents(bucket.extents)}, but the extents are ${extents.join(', ')}, in this order`,
@@ -80,6 +80,9 @@ function checkFunction<S>(plan: LinkedFunction<S>, isLegal: Legality<S>): void {
     if (Math.max(...plan.buckets.map((bucket) => extentIn(extent, bucket.extents))) !== most)
       throw new Error(`its largest bucket is not its capacity of ${most} ${extent}`);
   }
+  // A call of any size has a bucket, then.
+  if (!plan.buckets.some((bucket) => isDeepStrictEqual(bucket.extents, capacity.extents)))
+    throw new Error(`none of its buckets has its capacity of ${printExtents(capacity.extents)}`);
   const memory = planMemory(plan, capacity.extents);
   if (memory.arenaBytes !== plan.arenaBytes || !isDeepStrictEqual(memory.placements, plan.placements))
     throw new Error('the memory placements are not those of its kernels');

@@ -11,6 +11,7 @@ import { SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
 import { EXTENT_COUNTS, EXTENT_NAME } from '../ir/extents.js';
 import { STATE_NAME } from '../ir/function.js';
 import { BUFFER_DTYPES, DTYPES } from '../ir/types.js';
+import { clipped, isDeeperThan, MAX_JSON_DEPTH } from '../system/json.js';
 
 /** JSON has no infinities, so a mask's −∞ is written as a string. */
 export function printPlan(plan: Plan<unknown>): string {
@@ -47,10 +48,8 @@ const access = z.union([
 ]);
 /** Every expression that a kernel may contain has an entry; `arg` occurs only in op definitions. */
 type KernelScalar = Exclude<Scalar['op'], UnaryOp | BinaryOp | 'arg'>;
-const scalar: z.ZodType<Scalar> = z.lazy(() =>
-  z.union([...Object.values(scalars), unaryScalar, binaryScalar]),
-) as z.ZodType<Scalar>;
-const scalars: Readonly<Record<KernelScalar, z.ZodType>> = {
+const scalar: z.ZodType<Scalar> = z.lazy(() => anyScalar) as z.ZodType<Scalar>;
+const scalars = {
   const: z.strictObject({ op: z.literal('const'), value: real }),
   acc: z.strictObject({ op: z.literal('acc'), index: z.union([z.literal(0), z.literal(1)]) }),
   rowIndex: z.strictObject({ op: z.literal('rowIndex') }),
@@ -67,9 +66,24 @@ const scalars: Readonly<Record<KernelScalar, z.ZodType>> = {
   rotateHalf: z.strictObject({ op: z.literal('rotateHalf'), a: scalar }),
   groupSum: z.strictObject({ op: z.literal('groupSum'), a: scalar, width: extent }),
   select: z.strictObject({ op: z.literal('select'), condition: scalar, a: scalar, b: scalar }),
-};
+} satisfies Readonly<Record<KernelScalar, z.ZodType>>;
 const unaryScalar = z.strictObject({ op: z.enum(UNARY), a: scalar });
 const binaryScalar = z.strictObject({ op: z.enum(BINARY), a: scalar, b: scalar });
+/** By `op`: a union that tries one form after another takes seconds, and gigabytes, for a large hostile plan. */
+const anyScalar = z.discriminatedUnion('op', [
+  scalars.const,
+  scalars.acc,
+  scalars.rowIndex,
+  scalars.columnIndex,
+  scalars.load,
+  scalars.rowSum,
+  scalars.segmentSum,
+  scalars.rotateHalf,
+  scalars.groupSum,
+  scalars.select,
+  unaryScalar,
+  binaryScalar,
+]);
 const outputs = z
   .array(
     z.discriminatedUnion('kind', [
@@ -328,6 +342,8 @@ const planOf = <S>(schedule: z.ZodType<S>) =>
  * a plan.
  */
 export function parsePlan<S>(text: string, where: string, rebuild: string, schedule: z.ZodType<S>): Plan<S> {
+  if (isDeeperThan(text, MAX_JSON_DEPTH))
+    throw new UserError(`${where}: is nested more than ${MAX_JSON_DEPTH} deep`, rebuild);
   let json: unknown;
   try {
     json = JSON.parse(text);
@@ -338,7 +354,7 @@ export function parsePlan<S>(text: string, where: string, rebuild: string, sched
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     throw new UserError(
-      `${where}: ${issue === undefined ? 'not a plan' : `${issue.path.join('.')}: ${issue.message}`}`,
+      `${where}: ${issue === undefined ? 'not a plan' : clipped(`${issue.path.join('.')}: ${issue.message}`)}`,
       rebuild,
     );
   }

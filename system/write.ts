@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import {
   closeSync,
+  constants,
   existsSync,
   fsyncSync,
   linkSync,
@@ -19,6 +20,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
+import { UserError } from '../errors.js';
 import { codeOf, diskProblem } from './errno.js';
 import { hasEnded, PROCESS_MARK, processMark } from './process.js';
 
@@ -123,10 +125,34 @@ function writeParts(fd: number, parts: Iterable<string>): void {
   writeAll(fd, held);
 }
 
+/**
+ * Opens what is at `path` already and is no file. To open a pipe that nobody reads would wait for a reader, and no
+ * signal could end that.
+ */
+function openDevice(path: string): number {
+  if (!statSync(path).isFIFO()) return openSync(path, 'w');
+  let first: number;
+  try {
+    first = openSync(path, constants.O_WRONLY | constants.O_NONBLOCK);
+  } catch (error) {
+    if (codeOf(error) !== 'ENXIO') throw error;
+    throw new UserError(
+      `${path}: is a pipe that nobody reads`,
+      'start what reads it before this writes, or name a file',
+    );
+  }
+  // A reader would see the end if it had no writer in between.
+  try {
+    return openSync(path, 'w');
+  } finally {
+    closeSync(first);
+  }
+}
+
 /** Writes to what is at `path` already and is no file: /dev/stdout, a pipe. */
 function writeInto(path: string, parts: Iterable<string>, hint: string): void {
   try {
-    const fd = openSync(path, 'w');
+    const fd = openDevice(path);
     try {
       writeParts(fd, parts);
     } finally {

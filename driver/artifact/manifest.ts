@@ -14,6 +14,7 @@ import { MANIFEST, MAX_CACHE_TOKENS, type WeightInit } from '../names.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
 import { ARITHMETICS, CODED_CACHES, isInteger, type Arithmetic, type CodedCache } from '../target.js';
 import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Rebuild } from '../targets/index.js';
+import { clipped } from '../../system/json.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
 export const ARTIFACT_VERSION = 3;
@@ -196,7 +197,7 @@ function parseManifest(dir: string, text: string, targets: readonly AnyTarget[])
       again,
     );
   const refuse = (path: readonly PropertyKey[], problem: string): UserError =>
-    new UserError(`${dir}: manifest.json: ${[...path.map(String), ''].join('.').slice(0, -1)}: ${problem}`, again);
+    new UserError(`${dir}: manifest.json: ${clipped(`${path.map(String).join('.')}: ${problem}`)}`, again);
   const parsed = manifestSchema.safeParse(json);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;

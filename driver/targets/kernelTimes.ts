@@ -12,6 +12,7 @@ import { computationHash } from '../../codegen/signature.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { CpuSchedule } from '../../ir/plan.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import { UserError } from '../../errors.js';
 import type { Machine } from '../machine.js';
 import type { CpuModel } from './cpuModel.js';
 import type { CudaModel } from './cudaModel.js';
@@ -48,8 +49,16 @@ function openRecords<S, T extends Facts>(
   path: string | undefined,
   format: RecordFormat<S, T>,
 ): TuningDatabase<S, T> | undefined {
+  if (path !== undefined) {
+    const named = TuningDatabase.openExisting(path, format);
+    if (named !== undefined) return named;
+    throw new UserError(
+      `${path}: is no file of tuning records that can be read`,
+      'tilewright tune writes one: --database FILE',
+    );
+  }
   try {
-    return TuningDatabase.openExisting(path ?? defaultDatabasePath(), format);
+    return TuningDatabase.openExisting(defaultDatabasePath(), format);
   } catch {
     // There is no cache folder.
     return undefined;

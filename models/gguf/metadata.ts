@@ -141,11 +141,15 @@ export class Metadata {
     return Array.from({ length: value.count }, (_, i) => this.bytes[value.start + i] !== 0);
   }
 
-  /** The texts of a list, each of at most `most` bytes; undefined if there is no such key. Throws UserError. */
-  texts(key: string, most: number): readonly string[] | undefined {
+  /**
+   * The texts of a list of at most `texts`, each of at most `most` bytes; undefined if there is no such key. Throws
+   * UserError.
+   */
+  texts(key: string, most: number, texts = Infinity): readonly string[] | undefined {
     const value = this.ask(key);
     if (value === undefined) return undefined;
     if (!isList(value) || value.code !== TEXT) return this.refuse(key, 'a list of texts', value);
+    if (value.count > texts) return this.refuse(key, `at most ${texts} texts`, value);
     let at = value.start;
     return Array.from({ length: value.count }, (_, i) => {
       const length = Number(this.bytes.readBigUInt64LE(at));

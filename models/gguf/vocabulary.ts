@@ -7,6 +7,8 @@ import { PRE_TOKENIZERS, type PreTokenizer } from './preTokenizers.js';
 const PREFIX = 'tokenizer.ggml.';
 const MOST_PIECE_BYTES = 4096;
 const MOST_IDS = 1 << 22;
+/** As many as a tokenizer.json may have. */
+const MAX_MERGES = 1 << 20;
 const MERGE_BYTES = 2 * MOST_PIECE_BYTES + 1;
 
 /** Types of tokens. */
@@ -97,7 +99,7 @@ export function readVocabulary(metadata: Metadata): GgufVocabulary {
         refuse(`${PREFIX}pre ${quote(name)} is not known; known: ${Object.keys(PRE_TOKENIZERS).join(', ')}`);
       if (metadata.flag(`${PREFIX}add_space_prefix`) === true)
         refuse(`${PREFIX}add_space_prefix is true, which is not supported here`);
-      const merges = metadata.texts(`${PREFIX}merges`, MERGE_BYTES) ?? refuse(`${PREFIX}merges is missing`);
+      const merges = metadata.texts(`${PREFIX}merges`, MERGE_BYTES, MAX_MERGES) ?? refuse(`${PREFIX}merges is missing`);
       return { kind: 'merged', tokens, merges, pre, ...around(pre.addsBos ?? false) };
     }
     default:

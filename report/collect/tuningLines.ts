@@ -16,7 +16,7 @@ import {
   type TrialLine,
 } from '../../autotune/recordSchemas.js';
 import { UserError } from '../../errors.js';
-import { isRecord } from '../../system/json.js';
+import { isDeeperThan, isRecord, MAX_JSON_DEPTH } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 
 const MAX_FILE_BYTES = 1 << 27;
@@ -46,7 +46,7 @@ const FIELDS = ['target', 'cuda'] as const;
 
 /** Undefined for a line that is none of ours. */
 function tuningLine(text: string): TuningLine | undefined {
-  if (text.length > MAX_LINE_BYTES) return undefined;
+  if (text.length > MAX_LINE_BYTES || isDeeperThan(text, MAX_JSON_DEPTH)) return undefined;
   let value: unknown;
   try {
     value = JSON.parse(text);

@@ -324,6 +324,31 @@ describe.skipIf(!isBuilt)('an artifact', () => {
       /largest bucket/,
     ],
     [
+      'buckets that have the capacity only together',
+      (plan) => {
+        const [T, R] = [plan.buckets.at(-1)!.extents['T']!, plan.buckets.at(-1)!.extents['R']!];
+        Object.assign(plan.buckets.at(-1)!, { extents: { T, R: 1 } });
+        Object.assign(plan.buckets.at(-2)!, { extents: { T: 1, R } });
+      },
+      /none of its buckets has its capacity/,
+    ],
+    [
+      'times of a bucket of other extents',
+      (plan) => {
+        Object.assign(plan, { bucketSeconds: [{ extents: { Z: 1 }, longest: 1, run: 1, seconds: 1 }] });
+      },
+      /a bucket of 1 Z, but the extents are T, R/,
+    ],
+    [
+      'an expression a thousand deep',
+      (plan) => {
+        let deep: unknown = { op: 'const', value: 1 };
+        for (let i = 0; i < 1500; i++) deep = { op: 'neg', a: deep };
+        Object.assign(plan.kernels[0]!, { deep });
+      },
+      /nested more than 200 deep/,
+    ],
+    [
       'weights of two layers swapped',
       (plan) => {
         const [a, b] = plan.weights.filter((weight) => weight.sources[0]?.tensor.endsWith('down_proj.weight'));

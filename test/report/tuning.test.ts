@@ -91,6 +91,13 @@ describe('files', () => {
     expect({}).not.toHaveProperty('polluted');
   });
 
+  it('leaves out lines that nest too deeply to sort', () => {
+    const line = JSON.stringify({ ...trialLine('aaaaaaaa', 64, 64, [0.1], 0), schedule: { kind: 'DEEP' } });
+    const deep = line.replace('"DEEP"', '['.repeat(7000) + ']'.repeat(7000));
+    const path = write([trialLine('aaaaaaaa', 64, 64, [0.1], 0), deep]);
+    expect(collectTuning([path]).notes).toEqual([`${path}: 1 line left out: damaged, or no record`]);
+  });
+
   it('that are no records are refused with one line', () => {
     expect(() => collectTuning([write(['hello'])])).toThrow('has no record of the tuner');
     expect(() => collectTuning([write(['{\n "kernels": 3 }'])])).toThrow('neither tuning records nor a file of bench');

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import type * as Crypto from 'node:crypto';
 import {
   closeSync,
+  constants,
   existsSync,
   lstatSync,
   mkdirSync,
@@ -35,6 +36,17 @@ beforeEach(() => {
 });
 afterEach(() => {
   rmSync(out, { recursive: true, force: true });
+});
+
+it('to a pipe that nobody reads are refused at once, where waiting could not be ended', () => {
+  const pipe = join(out, 'pipe');
+  execFileSync('mkfifo', [pipe]);
+  expect(() => writeAtomically(pipe, ['text'])).toThrow(`${pipe}: is a pipe that nobody reads`);
+  const reader = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
+  writeAtomically(pipe, ['text']);
+  const bytes = Buffer.alloc(8);
+  expect(bytes.subarray(0, readSync(reader, bytes)).toString()).toBe('text');
+  closeSync(reader);
 });
 
 /** No process has this number, because it is above every kernel's limit. */
