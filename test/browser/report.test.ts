@@ -37,7 +37,8 @@ describe.skipIf(CHROMIUM === undefined)('a report', () => {
     const shown = await browser.open(page, { isDark: true });
     expect(await shown.evaluate(colour)).toBe(true);
     await shown.selectOption('.theme select', 'light');
-    expect(await shown.evaluate(colour)).toBe(false);
+    // Styles follow when the browser computes them next.
+    await expect.poll(() => shown.evaluate(colour)).toBe(false);
   });
 
   it('fits a narrow screen', async () => {
