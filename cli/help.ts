@@ -56,7 +56,8 @@ export const addModelFlags = (command: Command): Command =>
       '--max-tokens <n>',
       'largest micro-batch in tokens; larger ones are faster and need more memory (default: ' +
         "the model's context, at least 1024, at most 4096; " +
-        'on a GPU at least 64 for each multiprocessor, 128 if the model is at most 4096 wide; at most 128, or 16384)',
+        'on a GPU at least 64 for each multiprocessor, 128 if the model is at most 4096 wide; ' +
+        'at most 128 for each, or 16384 if that is more)',
     );
 
 /** The flag that says how attention adds up keys. */

@@ -46,6 +46,8 @@ const access = z.union([
   z.strictObject({ kind: z.literal('periodic'), period: extent, via: identifier.optional() }),
   z.strictObject({ kind: z.literal('columnPeriodic'), period: extent }),
 ]);
+/** The largest in place of the sum. */
+const by = z.literal('max').exactOptional();
 /** Every expression that a kernel may contain has an entry; `arg` occurs only in op definitions. */
 type KernelScalar = Exclude<Scalar['op'], UnaryOp | BinaryOp | 'arg'>;
 const scalar: z.ZodType<Scalar> = z.lazy(() => anyScalar) as z.ZodType<Scalar>;
@@ -55,13 +57,14 @@ const scalars = {
   rowIndex: z.strictObject({ op: z.literal('rowIndex') }),
   columnIndex: z.strictObject({ op: z.literal('columnIndex') }),
   load: z.strictObject({ op: z.literal('load'), buffer: identifier, access }),
-  rowSum: z.strictObject({ op: z.literal('rowSum'), buffer: identifier, via: identifier.optional() }),
+  rowSum: z.strictObject({ op: z.literal('rowSum'), buffer: identifier, via: identifier.optional(), by }),
   segmentSum: z.strictObject({
     op: z.literal('segmentSum'),
     buffer: identifier,
     width: extent,
     parts: extent,
     via: identifier.optional(),
+    by,
   }),
   rotateHalf: z.strictObject({ op: z.literal('rotateHalf'), a: scalar }),
   groupSum: z.strictObject({ op: z.literal('groupSum'), a: scalar, width: extent }),
@@ -88,7 +91,7 @@ const outputs = z
   .array(
     z.discriminatedUnion('kind', [
       z.strictObject({ kind: z.literal('store'), buffer: identifier, via: identifier.optional(), value: scalar }),
-      z.strictObject({ kind: z.literal('rowSum'), buffer: identifier, value: scalar }),
+      z.strictObject({ kind: z.literal('rowSum'), by, buffer: identifier, value: scalar }),
     ]),
   )
   .max(16);

@@ -100,8 +100,8 @@ function fileAt(path: string): string | undefined {
     return path;
   }
   try {
-    const real = realpathSync(path);
-    return statSync(real).isFile() ? real : undefined;
+    // A pipe behind /dev/stdout has no path.
+    return statSync(path).isFile() ? realpathSync(path) : undefined;
   } catch (error) {
     throw diskProblem(path, error, 'Remove the link, or give another path');
   }

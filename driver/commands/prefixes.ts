@@ -121,14 +121,24 @@ interface TokensBothWays {
   readonly least: number;
 }
 
+/** Memory, in tokens, that walks over these questions need at least. */
+const leastOf = (longest: number, maxTokens = LEAST_CALL): number =>
+  roundUp(longest + Math.min(maxTokens, LEAST_CALL), PAGE_TOKENS);
+
+const longestOf = ({ tokenised }: Pick<LoadedQuestions, 'tokenised'>): number =>
+  pathsOf(tokenised).reduce((most, each) => Math.max(most, pathLength(each)), 0);
+
+/** Memory, in tokens, for questions that may be longer than a call. */
+export const roomForQuestions = (loaded: Pick<LoadedQuestions, 'tokenised'>): number => leastOf(longestOf(loaded));
+
 async function countBothWays({ loaded, plan }: PackedQuestions, { maxTokens }: ModelLimits): Promise<TokensBothWays> {
   const ordered = await inParts(plan.order());
-  const longest = pathsOf(loaded.tokenised).reduce((most, each) => Math.max(most, pathLength(each)), 0);
+  const longest = longestOf(loaded);
   return {
     trees: plan.trees.reduce((sum, { tokens }) => sum + tokens, 0),
     kept: countOrdered(ordered).shared,
     longest,
-    least: roundUp(longest + Math.min(maxTokens, LEAST_CALL), PAGE_TOKENS),
+    least: leastOf(longest, maxTokens),
   };
 }
 
@@ -161,7 +171,7 @@ export async function keepWithin(
     throw new UsageError(
       `score: ${why}: the model has memory for the keys and values of ${count(cacheTokens ?? 0)} tokens, ` +
         `and these questions need ${count(least)}`,
-      `open it with more: openModel({ …, cacheTokens: ${least} })` +
+      `give it more: --cache-tokens ${least}, or openModel({ …, cacheTokens: ${least} })` +
         (oversized === undefined ? '' : '; or with larger calls, maxTokens'),
     );
   }

@@ -16,7 +16,7 @@ import { compileWithCache, type Demand } from './cacheSize.js';
 import { packWithCache, withContexts } from './cachedContexts.js';
 import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
 import { loadWithQuestions, settleName, warnOfTruncated } from './loadQuestions.js';
-import { keepWithin, mayCutPaths } from './prefixes.js';
+import { keepWithin, mayCutPaths, roomForQuestions } from './prefixes.js';
 import type { AboutTasks } from './prepareTasks.js';
 import { openThreads, packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 import type { PlanScorer } from './scorer.js';
@@ -238,7 +238,10 @@ export class TaskModel {
     name: string,
   ): Promise<PackedWindow> {
     const { request, load } = this.#options;
-    await compileWithCache(this.#loading, { ...request, logits: load.logits ?? false }, demand, this.#ui);
+    // Questions of the window may be kept, too, and have to be where a call holds none of them.
+    const longest = Math.max(demand.longest, roomForQuestions(tokens));
+    const asked = { ...request, logits: load.logits ?? false };
+    await compileWithCache(this.#loading, asked, { ...demand, longest }, this.#ui);
     this.#settle(await this.#loading.finish(), name);
     return { window, prompts, questions: await this.#pack(tokens) };
   }

@@ -1,0 +1,53 @@
+/** Plans of artifacts: what every arithmetic and cache compiles to is read as it was written. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { checkPlan } from '../../driver/checkPlan.js';
+import { compileModel, type CompileOptions } from '../../driver/compile/compile.js';
+import { detectMachine } from '../../driver/machine.js';
+import { parsePlan, printPlan } from '../../driver/planJson.js';
+import { TYPICAL_FACTS, type KvCache } from '../../driver/target.js';
+import { cpu } from '../../driver/targets/cpu.js';
+import { cpuDevice } from '../../driver/targets/cpuModel.js';
+import { cuda } from '../../driver/targets/cuda.js';
+import { cudaDevice } from '../../driver/targets/cudaModel.js';
+import type { Target } from '../../driver/targets/target.js';
+import { describeRandomCheckpoint, type Checkpoint } from '../../models/checkpoint.js';
+import { randomFamily } from '../support/randomFamily.js';
+
+const root = mkdtempSync(join(tmpdir(), 'tilewright-plans-'));
+afterAll(() => rmSync(root, { recursive: true }));
+
+function checkpointOf(type: string): Checkpoint {
+  const path = join(root, `${type}.json`);
+  const sizes = { hidden_size: 256, intermediate_size: 512, num_attention_heads: 4, num_key_value_heads: 2 };
+  const config = { ...randomFamily(type, 5), ...sizes, head_dim: 64, num_hidden_layers: 4, layer_types: undefined };
+  writeFileSync(path, JSON.stringify(config));
+  return describeRandomCheckpoint(path, 1);
+}
+
+function expectRead<S, D>(checkpoint: Checkpoint, target: Target<S, D>, device: D, options: CompileOptions): void {
+  const { plan } = compileModel(checkpoint, target, device, { maxTokens: 256, cacheTokens: 256, ...options });
+  const read = parsePlan(printPlan(plan), 'plan.json', 'compile again', target.scheduling.schema);
+  expect(JSON.parse(printPlan(read))).toEqual(JSON.parse(printPlan(plan)));
+  checkPlan(read, (kernel, module, schedule) => target.scheduling.legality(kernel, module, schedule, device));
+}
+
+const CACHES: readonly (KvCache | undefined)[] = [undefined, 'fp8', 'int8'];
+
+describe.each(['llama', 'qwen3', 'gemma2', 'mixtral', 'olmo2'])('plans of %s', (type) => {
+  const checkpoint = checkpointOf(type);
+
+  it.each(CACHES)('are read on a GPU, with a cache in %s', (kvCache) => {
+    const cache = kvCache === undefined ? {} : { kvCache };
+    for (const precision of ['bf16', 'fp8'] as const)
+      expectRead(checkpoint, cuda, cudaDevice(TYPICAL_FACTS.sm_90a, precision), cache);
+  });
+
+  it.each(CACHES)('are read on a CPU, with a cache in %s', (kvCache) => {
+    const cache = kvCache === undefined ? {} : { kvCache };
+    for (const precision of ['f32', 'int8'] as const)
+      expectRead(checkpoint, cpu, cpuDevice(detectMachine(), precision), cache);
+  });
+});
