@@ -13,7 +13,7 @@ import {
 } from './help.js';
 import { artifactFlags, INSPECT_MASKS, isSet, modelFlags, refuseCompileFlags, text, wholeNumber } from './options.js';
 import type { Flags } from './options.js';
-import { printableLine, printText } from './report.js';
+import { noteLine, printText } from './report.js';
 import { printJson, type Context } from './work.js';
 
 /** No plan takes more; a model's own says how many it takes. */
@@ -52,7 +52,7 @@ export function addExplore(program: Command, context: Context): void {
     });
     if (isSet(flags, 'json')) return printJson(context.io, explored);
     const lines = [
-      ...explored.notes.map((note) => printableLine(`note: ${note}`)),
+      ...explored.notes.map(noteLine),
       ...explored.functions.map(
         ({ name, stages, kernels }) => `${name}: ${counted(stages, 'stage')}, ${count(kernels)} kernels`,
       ),

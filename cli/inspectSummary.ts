@@ -7,7 +7,7 @@ import { tokensIn } from '../ir/scoring.js';
 import { bytes, count, textTable } from '../system/format.js';
 import { describeSize, describeUnrecognised, sum } from './inspectText.js';
 import { describeDecoded, describeNarrow, describeQuantised } from './quantisedText.js';
-import { printableLine } from './report.js';
+import { noteLine } from './report.js';
 
 const WEIGHTS = {
   sampled:
@@ -129,5 +129,5 @@ export function describeSummary(
       [`  ${command} --memory`, 'the arena over time'],
     ]),
   ];
-  return `${[...table, ...notes.map((note) => printableLine(`note: ${note}`)), '', ...more].join('\n')}\n`;
+  return `${[...table, ...notes.map(noteLine), '', ...more].join('\n')}\n`;
 }

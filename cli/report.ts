@@ -18,6 +18,9 @@ const indent = (text: string): string => text.trimEnd().replaceAll('\n', '\n  ')
 /** A line of its own, such as a note: a name with line ends cannot look like another one. */
 export const printableLine = (text: string): string => printable(indent(text));
 
+/** What a user should know, whatever names and texts of files are in it. */
+export const noteLine = (note: string): string => printableLine(`note: ${note}`);
+
 /** `error: …` and, where there is something to do, `hint: …`. */
 export function errorLines(error: unknown, isDebug: boolean): string {
   if (error instanceof UserError)

@@ -5,7 +5,7 @@ import { VERSION } from '../driver/version.js';
 import { bytes } from '../system/format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, text, type Flags } from './options.js';
-import { printableLine, printText } from './report.js';
+import { noteLine, printText } from './report.js';
 import { printJson, type Context } from './work.js';
 
 const DEFAULT_OUTPUT = 'report.html';
@@ -50,10 +50,7 @@ export function addReport(program: Command, context: Context): void {
       });
       if (isSet(flags, 'json')) return printJson(context.io, written);
       const { path, notes } = written;
-      const lines = [
-        ...notes.map((note) => printableLine(`note: ${note}`)),
-        `${path}: ${bytes(written.bytes)}; open it in a browser`,
-      ];
+      const lines = [...notes.map(noteLine), `${path}: ${bytes(written.bytes)}; open it in a browser`];
       printText(context.io, `${lines.join('\n')}\n`);
     });
   addSections(command, {

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { textTable } from '../system/format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, type Flags } from './options.js';
-import { printableLine, printText } from './report.js';
+import { noteLine, printText } from './report.js';
 import { addTaskSources, taskFolders } from './taskFlags.js';
 import { printJson, type Context } from './work.js';
 
@@ -38,5 +38,5 @@ async function list({ commands, io }: Context, word: string, flags: Flags): Prom
     io.stderr.write(
       'note: tasks that are not built in are files of lm-evaluation-harness: --include_path lm_eval/tasks lists them\n',
     );
-  for (const problem of unreadable) io.stderr.write(`${printableLine(`note: not readable: ${problem}`)}\n`);
+  for (const problem of unreadable) io.stderr.write(`${noteLine(`not readable: ${problem}`)}\n`);
 }

@@ -73,20 +73,7 @@ const scalars = {
 const unaryScalar = z.strictObject({ op: z.enum(UNARY), a: scalar });
 const binaryScalar = z.strictObject({ op: z.enum(BINARY), a: scalar, b: scalar });
 /** By `op`: a union that tries one form after another takes seconds, and gigabytes, for a large hostile plan. */
-const anyScalar = z.discriminatedUnion('op', [
-  scalars.const,
-  scalars.acc,
-  scalars.rowIndex,
-  scalars.columnIndex,
-  scalars.load,
-  scalars.rowSum,
-  scalars.segmentSum,
-  scalars.rotateHalf,
-  scalars.groupSum,
-  scalars.select,
-  unaryScalar,
-  binaryScalar,
-]);
+const anyScalar = z.discriminatedUnion('op', [unaryScalar, binaryScalar, ...Object.values(scalars)]);
 const outputs = z
   .array(
     z.discriminatedUnion('kind', [
