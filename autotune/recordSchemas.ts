@@ -111,7 +111,7 @@ export type RivalRecord = z.infer<typeof rivalRecordSchema>;
 export type RivalKey = RivalRecord['rival'];
 
 /** A rate, and whether it was measured or is known of the machine's kind. */
-const peak = z.strictObject({ perSecond: z.number().positive().max(1e20), source: z.enum(PEAK_SOURCES) });
+const peak = z.strictObject({ perSecond: z.number().min(1).max(1e20), source: z.enum(PEAK_SOURCES) });
 
 /** What the machine reached when it was tuned: the roof that kernels are compared with. */
 export const peaksSchema = z.strictObject({

@@ -218,7 +218,7 @@ export class TaskModel {
     this.#earlierFlops += scorer.modelFlops;
     this.#opened = undefined;
     await model.close();
-    this.#ui.note('the model is opened again, with more memory for keys and values');
+    this.#ui.note('the next documents need more memory for keys and values: the model is opened again');
     this.#loading = beginLoading(load, this.#ui, this.#phases);
     const { window, tokens, prompts } = tokenised;
     if (prompts !== undefined) {

@@ -13,6 +13,7 @@ import type { CudaSchedule } from '../../ir/cuda.js';
 import type { CpuSchedule } from '../../ir/plan.js';
 import { cudaAvailable } from '../../runtime/cuda/addon.js';
 import { UserError } from '../../errors.js';
+import { counted } from '../../system/format.js';
 import type { Machine } from '../machine.js';
 import type { CpuModel } from './cpuModel.js';
 import type { CudaModel } from './cudaModel.js';
@@ -51,7 +52,13 @@ function openRecords<S, T extends Facts>(
 ): TuningDatabase<S, T> | undefined {
   if (path !== undefined) {
     const named = TuningDatabase.openExisting(path, format);
-    if (named !== undefined) return named;
+    if (named !== undefined && (named.targets.length > 0 || named.skipped === 0)) return named;
+    named?.close();
+    if (named !== undefined)
+      throw new UserError(
+        `${path}: no tuning record of such a target among ${counted(named.skipped, 'line')}`,
+        'tilewright tune writes them: --database FILE',
+      );
     throw new UserError(
       `${path}: is no file of tuning records that can be read`,
       'tilewright tune writes one: --database FILE',

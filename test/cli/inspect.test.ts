@@ -8,7 +8,7 @@ import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import { computationHash } from '../../codegen/signature.js';
 import { linkFunction, type CpuSchedule } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
-import { existsSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -202,6 +202,15 @@ describe('kernels', async () => {
     expect(row).toMatchObject({ measuredSeconds: 0.002, shareOfPeak: row!.flops / 1e12 / 0.002 });
     for (const { predictedSeconds } of json.kernels) expect(predictedSeconds).toBeGreaterThan(0);
     expect(json.kernels.filter((kernel) => 'measuredSeconds' in kernel)).toHaveLength(7);
+  });
+
+  it('refuse a named file of measurements that is missing, or holds none', async () => {
+    const path = join(temporaryFolder(), 'notes.txt');
+    const missing = await inspect('--kernels', '--database', path);
+    expect(missing.stderr).toMatch(/notes\.txt: is no file of tuning records that can be read/);
+    writeFileSync(path, 'one\ntwo\n');
+    const foreign = await inspect('--kernels', '--database', path);
+    expect(foreign.stderr).toMatch(/notes\.txt: no tuning record of such a target among 2 lines/);
   });
 
   it('print their source, and what belongs to it', async () => {
