@@ -4,6 +4,7 @@ import {
   existsSync,
   fsyncSync,
   linkSync,
+  lstatSync,
   openSync,
   readdirSync,
   renameSync,
@@ -21,6 +22,7 @@ import { codeOf, diskProblem } from '../../system/errno.js';
 import { pathInside } from '../../system/inside.js';
 import { hasEnded, PROCESS_MARK, processMark } from '../../system/process.js';
 import { fileSize } from '../../system/read.js';
+import { quoteForShell } from '../../system/shell.js';
 import { makeFolder, prepareOutput, syncFolder } from '../../system/write.js';
 import { cacheTokensOf, choosesFromLogits } from '../functions.js';
 import { isArtifact, MANIFEST } from '../names.js';
@@ -80,7 +82,10 @@ export function prepareArtifact(dir: string): void {
       ? new UserError(error.message, ANOTHER, { cause: error })
       : diskProblem(dir, error, ANOTHER);
   }
-  if (existsSync(target) && !isArtifact(target))
+  const isThere = existsSync(target);
+  if (!isThere && lstatSync(target, { throwIfNoEntry: false }) !== undefined)
+    throw new UserError(`${dir}: is a link to nothing`, `remove it: rm ${quoteForShell(dir)}`);
+  if (isThere && !isArtifact(target))
     throw new UserError(`${dir}: is there already and is not an artifact`, 'give another -o');
 }
 

@@ -1,6 +1,6 @@
 /** Full disks and folders that cannot be written: reported at once if possible, and nothing finished is lost. */
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { prepareArtifact } from '../../driver/artifact/save.js';
@@ -74,6 +74,14 @@ describe.skipIf(!isBuilt)('the command, on a full or read-only disk', () => {
       /is there already and is not an artifact/,
     );
     expect(readdirSync(folder)).toEqual(['thesis.txt']);
+  });
+
+  test('writes no artifact where a link points to nothing', async () => {
+    const link = join(temporaryFolder(), 'small.tw');
+    symlinkSync('/nowhere/small.tw', link);
+    const outcome = await tilewright(['compile', model, ...CAPACITY, '-o', link]);
+    expect(failure(outcome).error).toMatch(/small\.tw: is a link to nothing/);
+    expect(outcome.stderr).not.toContain('open model');
   });
 
   test('restores an artifact whose writer was killed between its two renames', async () => {
