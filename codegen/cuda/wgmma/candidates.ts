@@ -81,7 +81,7 @@ export function wgmmaCandidates(
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
   const nature = natureOf(kernel, module);
   const { narrow: ofE4m3, addsToStream, hasExperts, finishes } = nature;
-  const groups = rasterRowsOf(nature);
+  const groups = rasterRowsOf(nature, rows);
   // Others of E4M3 lose a sixth where blocks come to other rows with each tile: QKV and gate and up at 5,760 rows, in
   // groups of 15 row tiles. Where rows of experts end is known on the device only.
   const height = { rows, finishes, mayWander: ofE4m3 !== undefined && addsToStream && !hasExperts };

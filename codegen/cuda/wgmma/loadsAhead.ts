@@ -18,6 +18,8 @@ import {
 
 /** 8-column groups of a batch. */
 export const AHEAD_GROUPS = 2 * CHUNK_GROUPS;
+/** Fewest groups of the last batch. */
+const LEAST_GROUPS = AHEAD_GROUPS / 2;
 /** Batches whose lower bits lie together. */
 const OF_PART = (CHUNKS_OF_PART * CHUNK_GROUPS) / AHEAD_GROUPS;
 /** Batches that are on their way. */
@@ -33,8 +35,8 @@ export interface LoadsAhead {
 }
 
 /**
- * Undefined where a warp loads what it needs when it needs it. Tiles of 208 columns do: with loads ahead, o of 6,656
- * columns took as long and down 1 to 2 % longer (an H100, 4,096 to 6,528 rows).
+ * Undefined where a warp loads what it needs when it needs it. Tiles do whose last batch is short, as of 208 columns:
+ * with loads ahead, o of 6,656 columns took as long and down 1 to 2 % longer (an H100, 4,096 to 6,528 rows).
  */
 export function loadsAhead(
   { segment }: VectorContext,
@@ -45,7 +47,7 @@ export function loadsAhead(
   const words = loads.reduce((sum, operand) => sum + BATCHES_AHEAD * wordsOf(operand, AHEAD_GROUPS), 0);
   return loads.length > 0 &&
     Number.isInteger(batches / BATCHES_AHEAD) &&
-    groups % QUAD === 0 &&
+    (groups % AHEAD_GROUPS === 0 || groups % AHEAD_GROUPS >= LEAST_GROUPS) &&
     words <= MOST_WORDS &&
     loads.every((operand) => isVector(operand, segment, AHEAD_GROUPS))
     ? { loads, groups, batches }
@@ -56,7 +58,7 @@ const aheadName = (i: number): string => `a${i}_`;
 
 /**
  * Loads batch `batch` of row `row` (C expressions, int) to place `to`. They find `quad` and `column0`. Lanes behind
- * the last column load the last ones again.
+ * the last column load the last ones again. What lies behind the tile's last group is loaded and not used.
  */
 const loadText = (
   { operands, segment: { columns }, isWhole }: VectorContext,
@@ -65,9 +67,10 @@ const loadText = (
 ): string[] =>
   loads.flatMap((operand, i) => {
     const type = accessType(operand);
+    const isInside = isWhole && groups % QUAD === 0;
     const column = `column0 + 8 * (${AHEAD_GROUPS} * ${batch} + unit_ + quad)`;
     const load = [
-      `const int column_ = ${isWhole ? column : `tw_least(${column}, ${columns - 8})`};`,
+      `const int column_ = ${isInside ? column : `tw_least(${column}, ${columns - 8})`};`,
       `const ${type} words_ = *(const ${type} *)(${operands.base(operand)} + (long long)${row} * ${operand.stride}` +
         ' + column_);',
       ...unitWords(`${aheadName(i)}[${to}]`, operand).map((word, j) => `${word} = words_.${FIELDS[j]!};`),

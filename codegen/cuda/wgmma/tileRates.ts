@@ -57,7 +57,7 @@ export interface Nature {
  * narrower tiles would need more stages. Ping-pong runs epilogues during the other warpgroup's product. Cooperative
  * tiles hide nothing; wide ones spend less energy on shared memory. Rates of tiles of 128 and more columns are measured
  * (docs/performance.md); those of narrower tiles follow from shared memory's share of a step. Deferred tiles of 224 and
- * 192 columns were measured little in 16 bits and are rated low; those of 208 were not at all (rate 0).
+ * 192 columns were measured little in 16 bits and are rated low; those of rate 0 were not at all.
  */
 export const TILES: readonly Tile[] = [
   { mode: 'cooperative', tm: 128, tn: 256, rate: 1, residual: 0.985, narrow: { rate: 1, residual: 1 } },
@@ -74,11 +74,19 @@ export const TILES: readonly Tile[] = [
     tn: 224,
     rate: 0.95,
     residual: 0.97,
-    narrow: { rate: 1.05, residual: 0.9, stream: 1.075, deep: 1.07 },
+    narrow: { rate: 1.05, residual: 0.9, stream: 1.068, deep: 1.08 },
+  },
+  {
+    ...{ mode: 'deferred', tm: 128, tn: 240, rate: 0, residual: 0 },
+    narrow: { rate: 0, residual: 0, stream: 1.065, deep: 1.102 },
   },
   {
     ...{ mode: 'deferred', tm: 128, tn: 208, rate: 0, residual: 0 },
-    narrow: { rate: 0, residual: 0, stream: 1.03, deep: 1.06 },
+    narrow: { rate: 0, residual: 0, stream: 1.061, deep: 1.077 },
+  },
+  {
+    ...{ mode: 'deferred', tm: 128, tn: 128, rate: 0, residual: 0 },
+    narrow: { rate: 0, residual: 0, stream: 1.067, deep: 1.075 },
   },
   { mode: 'deferred', tm: 128, tn: 192, rate: 0.95, residual: 0.96, narrow: { rate: 1, residual: 0.835, stream: 0.9 } },
   { mode: 'pingpong', tm: 128, tn: 208, rate: 0.965, residual: 0.985 },
@@ -118,9 +126,9 @@ const UNMEASURED_NARROW = 0.9;
  * least with tiles of 256 columns. At the power limit of a run that costs more than waiting, unless there are few rows
  * or the epilogue waits for memory anyway.
  */
-function alone({ tn }: Tile, { which, finishes, narrow }: Nature, rows: number): number {
+function alone({ mode, tn }: Tile, { which, finishes, narrow }: Nature, rows: number): number {
   const isMany = rows > FEW_ROWS;
-  if (tn > 192 && (narrow === 'stream' || narrow === 'deep'))
+  if ((tn > 192 || mode === 'deferred') && (narrow === 'stream' || narrow === 'deep'))
     return isMany ? NARROW_STREAM_ALONE : FEW_NARROW_STREAM_ALONE;
   if (tn > 192 && narrow !== undefined && isMany) return NARROW_ALONE;
   if (tn > 192 && finishes && isMany) return FINISHED_ALONE[which];
@@ -129,7 +137,7 @@ function alone({ tn }: Tile, { which, finishes, narrow }: Nature, rows: number):
 }
 
 /** Rows of a small micro-batch. */
-const FEW_ROWS = 2112;
+export const FEW_ROWS = 2112;
 
 /**
  * Rate of a tile if a block has `tilesOfBlock` of them. The epilogue of a block's final tile is not deferred and takes

@@ -56,10 +56,10 @@ describe('products of E4M3', () => {
     }
     // What adds to the stream waits for no neighbour.
     expect(defaultOf('layers.0.attention.o', 8448)).toMatchObject({ ...three, cluster: 1, raster: 11 });
-    expect(defaultOf('layers.0.ffn.down', 8448)).toMatchObject({ ...three, cluster: 1 });
+    expect(defaultOf('layers.0.ffn.down', 8448)).toMatchObject({ ...three, cluster: 1, raster: 11 });
     expect(defaultOf('layers.0.ffn.down', 8448).epilogueGroups).toBeUndefined();
-    // Groups of 22 of 45 row tiles would leave one.
-    expect(defaultOf('layers.0.ffn.down', 5760)).toMatchObject({ ...three, cluster: 1, raster: 15 });
+    // Groups of 11 of 45 row tiles would leave one.
+    expect(defaultOf('layers.0.ffn.down', 5760)).toMatchObject({ ...three, cluster: 1, raster: 9 });
     expect(defaultOf('layers.0.attention.o', 8448, finishing)).toMatchObject({ ...three, epilogueGroups: 1 });
     expect(defaultOf('layers.0.attention.qkv', 512).mode).toBe('pingpong');
   });

@@ -286,12 +286,14 @@ describe('choice of tiles', () => {
     const narrow = (which: LayerGemm, rows: number): string => chooseOf(inE4m3(large(which)), rows);
     for (const which of ['o', 'down'] as const) {
       for (const rows of [1024, 2048]) expect(narrow(which, rows)).toBe('deferred 128×208 ×2');
-      for (const rows of [4096, 4608]) expect(narrow(which, rows)).toBe('deferred 128×208 ×1');
-      for (const rows of [3840, 5760, 7680, 8448]) expect(narrow(which, rows)).toBe('deferred 128×256 ×1');
+      expect(narrow(which, 768)).toBe('deferred 128×128 ×2');
+      expect(narrow(which, 4608)).toBe('deferred 128×208 ×1');
+      expect(narrow(which, 6144)).toBe('deferred 128×128 ×1');
+      for (const rows of [5376, 6528]) expect(narrow(which, rows)).toBe('deferred 128×240 ×1');
+      for (const rows of [3840, 4352, 5760, 7680, 8448]) expect(narrow(which, rows)).toBe('deferred 128×256 ×1');
     }
-    for (const rows of [6144, 6528]) expect(narrow('o', rows)).toBe('deferred 128×224 ×1');
-    expect(narrow('down', 6144)).toBe('deferred 128×256 ×1');
-    expect(narrow('down', 6528)).toBe('deferred 128×224 ×1');
+    expect(narrow('o', 4096)).toBe('deferred 128×128 ×1');
+    expect(narrow('down', 4096)).toBe('deferred 128×240 ×1');
     for (const rows of [3840, 8448])
       for (const which of ['gateUp', 'qkv'] as const) expect(narrow(which, rows)).toBe('deferred 128×256 ×2');
   });
