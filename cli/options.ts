@@ -145,6 +145,14 @@ function precisionOf(precision: string | undefined, quantize: string | undefined
   return precision === undefined ? 'auto' : choice('--precision', precision, PRECISIONS);
 }
 
+/** --kv-cache under its own name or under that of other engines. */
+function cacheOf(own: string | undefined, other: string | undefined): KvCache | undefined {
+  if (own !== undefined && other !== undefined)
+    throw new UsageError('--kv-cache and --kv-cache-dtype are one flag', 'leave one of them out');
+  if (other !== undefined) return choice('--kv-cache-dtype', other, KV_CACHES);
+  return own === undefined ? undefined : choice('--kv-cache', own, KV_CACHES);
+}
+
 /** The flags that say how a model is compiled; `masks` are those that make sense to the command. */
 export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS): ModelFlags {
   const [init, precision, quantize, target, isa, mask, maxTokens, cacheTokens, kvCache, dump] = [
@@ -159,7 +167,7 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
     'kvCache',
     'dump',
   ].map((name) => text(flags, name));
-  const cache = kvCache ?? text(flags, 'kvCacheDtype');
+  const cache = cacheOf(kvCache, text(flags, 'kvCacheDtype'));
   return {
     init: init === undefined ? { kind: 'checkpoint' } : parseInit(init),
     precision: precisionOf(precision, quantize),
@@ -170,7 +178,7 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
     ...(cacheTokens === undefined
       ? {}
       : { cacheTokens: wholeNumber('--cache-tokens', cacheTokens, 16, MAX_CACHE_TOKENS, '32768') }),
-    ...(cache === undefined ? {} : { kvCache: choice('--kv-cache', cache, KV_CACHES) }),
+    ...(cache === undefined ? {} : { kvCache: cache }),
     ...(dump === undefined ? {} : { dump }),
   };
 }
@@ -185,6 +193,7 @@ const FIXED_BY_ARTIFACT: Readonly<Record<string, string>> = {
   maxTokens: '--max-tokens',
   cacheTokens: '--cache-tokens',
   kvCache: '--kv-cache',
+  kvCacheDtype: '--kv-cache-dtype',
   dump: '--dump',
 };
 

@@ -142,6 +142,7 @@ describe('run', () => {
     [['--parallel', 'dp=3'], { parallel: { replicas: 3, stages: 1 } }],
     [['--parallel', 'pp=4', '--devices', '4'], { devices: 4, parallel: { replicas: 1, stages: 4 } }],
     [['--parallel', 'dpxpp=2x3'], { parallel: { replicas: 2, stages: 3 } }],
+    [['--kv-cache-dtype', 'fp8'], { kvCache: 'fp8' }],
   ])('reads %j', async (flags, expected) => {
     expect(await requestOf(...flags)).toMatchObject(expected);
   });
@@ -155,6 +156,8 @@ describe('run', () => {
     [['--parallel', 'dpxpp=9x9'], 'of at most 64 devices'],
     [['--parallel', 'pp=0'], '--parallel pp=0: expected'],
     [['--parallel', 'dp=2', '--devices', '4'], '--parallel dp=2 is for 2 devices, --devices says 4'],
+    [['--kv-cache-dtype', 'fp4'], '--kv-cache-dtype fp4: expected'],
+    [['--kv-cache', 'fp8', '--kv-cache-dtype', 'int8'], '--kv-cache and --kv-cache-dtype are one flag'],
   ])('refuses %j', async (flags, said) => {
     const { status, stderr } = await runCli([...RUN, ...flags]);
     expect(status).toBe(2);
@@ -168,6 +171,8 @@ describe('run', () => {
     const { status, stderr } = await runCli([...line, '--precision', 'f32', '--isa', 'avx2']);
     expect(status).toBe(2);
     expect(stderr).toContain(`error: --precision, --isa: ${artifact} is compiled already`);
+    const cache = await runCli([...line, '--kv-cache-dtype', 'fp8']);
+    expect(cache.stderr).toContain(`error: --kv-cache-dtype: ${artifact} is compiled already`);
     expect(stderr).toContain(
       `hint: leave them out, or compile again: tilewright compile <checkpoint> --precision … --isa … -o ${artifact}`,
     );
