@@ -184,7 +184,7 @@ double bench_peak(void) {
 const ROUNDS = 5;
 
 /** One contraction with the simplest epilogue: y = x·Wᵀ. */
-export function plainGemm(n: number, k: number, isa: CpuIsa, dtype: 'f32' | 'bf16' | QuadName): KernelModule {
+function plainGemm(n: number, k: number, isa: CpuIsa, dtype: 'f32' | 'bf16' | QuadName): KernelModule {
   const isCodes = isQuads(dtype);
   const isAmx = isa === 'amx' && !isCodes;
   return {

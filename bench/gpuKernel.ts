@@ -46,7 +46,7 @@ const CHOOSING: InterleaveOptions = { rounds: 3, seconds: 0.015 };
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** The fastest of the algorithms that the library names, found in a first round in turn. Throws if none works. */
-export async function chooseProduct(lab: GpuLab, contraction: BareContraction): Promise<Product> {
+async function chooseProduct(lab: GpuLab, contraction: BareContraction): Promise<Product> {
   const bench = await RivalBench.create(contraction, {
     addon: lab.addon,
     device: lab.device,

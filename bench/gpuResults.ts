@@ -55,7 +55,7 @@ export interface GpuResults {
   readonly layers: readonly LayerResult[];
 }
 
-export const teraflopsOf = (flops: number, seconds: number): number => flops / seconds / 1e12;
+const teraflopsOf = (flops: number, seconds: number): number => flops / seconds / 1e12;
 
 /** Turns times of our kernel and of the library's, round by round, into a result. */
 export function compareRounds(

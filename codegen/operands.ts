@@ -57,7 +57,7 @@ export class KernelOperands {
     return { extent: rows, most: extentIn(rows, this.capacity) };
   }
 
-  /** Rows of a buffer, or of a state, whose number is fixed. Throws if there is none of this name. */
+  /** Rows of a buffer or state: a fixed number or a named extent. Throws if there is no buffer of this name. */
   dimOf(name: string): Dim {
     const buffer = this.names.buffers.get(name);
     if (buffer === undefined) throw new Error(`Kernel ${this.kernel.name}: there is no buffer '${name}'.`);

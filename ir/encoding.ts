@@ -205,7 +205,10 @@ function decodeScales(type: ScaleType, bytes: Uint8Array): Float64Array {
 const scaleProblem = (scale: number): string | undefined =>
   Number.isFinite(scale) && scale !== 0 ? undefined : `a scale is ${scale}`;
 
-/** Element by element, for interpreters and tests. Throws Error for scales that are none, and groups that are not. */
+/**
+ * Element by element, for interpreters and tests. Throws Error for a scale that is zero or not finite, and for a group
+ * out of range.
+ */
 export function decodeEncoded(encoding: Encoding, rows: number, k: number, parts: PerPart<Uint8Array>): Float64Array {
   const problem = encodingProblem(encoding, rows, k);
   if (problem !== undefined) throw new Error(problem);

@@ -361,7 +361,7 @@ export interface WeightSource {
 
 /**
  * A weight as kernels read it. `sources` are stacked by rows in order; pairing `interleave` has exactly two. With
- * `experts`, there are so many equal lists of sources, one an expert, and a matrix for each. Column c
+ * `experts`, there are that many lists of sources of equal shape, one per expert, and a matrix for each. Column c
  * of every row is multiplied by columnScale[c] (a folded norm weight), to which columnOffset is added first, before it
  * is rounded to the format.
  * - `panels`: [⌈n/p⌉][k][p], panels of p adjacent output columns: 16 of f32, 32 of a 16-bit format (panelColumns).

@@ -101,7 +101,7 @@ export function kernelReads(kernel: Kernel): ReadonlySet<string> {
   return reads;
 }
 
-/** Buffers that the kernel's own programs write. */
+/** What the kernel's own programs write: outputs of all segments or domains, then of its finish. */
 export const outputsOf = (kernel: Kernel): readonly Output[] =>
   kernel.anchor === 'gemm'
     ? [...kernel.segments.flatMap(({ outputs }) => outputs), ...(kernel.finish ?? [])]

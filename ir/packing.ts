@@ -12,7 +12,7 @@ export const PACKED_COLUMNS = 32;
 const LINE_BYTES = 64;
 /** Adjacent columns in one panel of AMX tiles. */
 const VNNI_COLUMNS = 16;
-/** Rows of `kmajor` weights start at multiples of so many bytes, which tensor maps require. */
+/** Rows of `kmajor` weights start at multiples of this many bytes, as tensor maps require. */
 const KMAJOR_BYTES = 16;
 /** The depth of one AMX step. The k of `vnni` weights is padded with zeros to a multiple of it. */
 const VNNI_DEPTH = 32;

@@ -6,7 +6,7 @@ const LEAST = 2 ** -100;
 
 /**
  * `values` as they are multiplied: for each `columns` neighbours, codes of 8 bits times a scale, the largest magnitude
- * / 127. Where a magnitude is infinite or no number, all of them are NaN.
+ * / 127. Where a magnitude is infinite or NaN, all of them become NaN.
  */
 export function roundToCodes(values: Float64Array, columns: number): Float64Array {
   const out = new Float64Array(values.length);

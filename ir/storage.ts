@@ -34,11 +34,14 @@ export type WeightFormat = (typeof WEIGHT_FORMATS)[number];
 
 export interface StorageFormat {
   readonly name: WeightFormat;
-  /** Number of the format in packing jobs: its index in FORMATS of runtime/native/pack.cc and in packKernels.ts. */
+  /**
+   * Number of the format in packing jobs. 0 to 2 index FORMATS of runtime/native/pack.cc; tw_format in
+   * runtime/cuda/packKernels.ts also has 3, e4m3. Other formats are packed by name.
+   */
   readonly code: number;
   /** Element type that generated code loads and converts to f32; bytes where it unpacks them. */
   readonly element: FloatType | CodeFormat | 'u8';
-  /** Of blocks, scales included. */
+  /** Bits of an element in memory; in blocks, with its share of their scales. */
   readonly elementBits: number;
   /** Neighbouring elements of a row that are encoded together. */
   readonly blockElements: number;

@@ -1,6 +1,5 @@
 /** A plan on its devices: any of its functions can be called, measured and searched. Every target has this one. */
 import type { Extents } from '../ir/extents.js';
-import type { FunctionInterface } from '../ir/function.js';
 import type { Bucket } from '../ir/plan.js';
 import {
   arrayOf,
@@ -56,11 +55,6 @@ export class Executor<Memory = unknown> {
     this.capacity = Object.fromEntries(plan.functions.map((fn) => [nameOf(fn), largest(fn.buckets)]));
     this.stateRows = Object.fromEntries(plan.states.map(({ name, rows }) => [name, rows]));
     process.once('exit', this.onExit);
-  }
-
-  /** Throws RangeError if there is no such function. */
-  interfaceOf(name: string): FunctionInterface {
-    return functionOf(this.plan, name).interface;
   }
 
   /**

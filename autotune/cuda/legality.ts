@@ -12,7 +12,7 @@ const OF_FEW_ROWS: readonly CudaGemmSkeleton[] = ['skinny', 'skinnyWgmma', 'grou
 const LEAST_THREADS = 64;
 
 /** `true`, or why the tuner leaves `schedule` out. Pure: depends on its arguments only. */
-export function isCudaCandidate(
+function isCudaCandidate(
   kernel: Kernel,
   module: KernelModule,
   schedule: CudaSchedule,

@@ -4,7 +4,7 @@
  */
 
 /** Longest wait for the device to answer, in seconds. */
-export const PATIENCE_SECONDS = 60;
+const PATIENCE_SECONDS = 60;
 
 export class Hung extends Error {
   override readonly name = 'Hung';

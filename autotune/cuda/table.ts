@@ -35,7 +35,7 @@ export interface BestRates {
   readonly bytesPerSecond: number;
 }
 
-export function bestRates(rows: readonly Row[]): BestRates {
+function bestRates(rows: readonly Row[]): BestRates {
   let gflops = 0,
     bytesPerSecond = 0;
   for (const row of rows) {

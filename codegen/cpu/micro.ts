@@ -36,7 +36,7 @@ export interface FmaTile {
   readonly ahead: StreamAhead | undefined;
 }
 
-/** A stream is fetched into a cache so many bytes before it is read. */
+/** A stream is fetched into a cache this many bytes before it is read. */
 export interface StreamAhead {
   readonly bytes: number;
   readonly cache: 'first' | 'second';

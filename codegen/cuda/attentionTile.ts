@@ -46,7 +46,7 @@ const WGMMA_SLOTS = 4;
 /** Keys or values of a tile that a lone warp has under way are a part of its ring. More do not make it faster. */
 const MOST_LONE_PARTS = 11;
 /**
- * The share of each of so many blocks. They take all of it, also what they have no use for: where one more had room,
+ * The share of each of `blocks` blocks. They take all of it, also what they have no use for: where one more had room,
  * some multiprocessors would have twice as many blocks as others.
  */
 const shareOf = (blocks: number): number => (Math.floor(MULTIPROCESSOR_BYTES / blocks) & -128) - RESERVED_BYTES;
@@ -82,7 +82,7 @@ const slotsOf = (d: number, rows: number): number =>
 /** Paths: a block of few rows reads keys as fast as memory delivers them, so it always keeps a third tile. */
 const pathSlotsOf = (d: number): number => (d <= MAX_HEAD_OF_MANY ? 3 : 2);
 
-/** `most`: the longest head that leaves registers for so many threads. */
+/** `most`: the longest head that leaves registers for that many threads. */
 const blocksOf = (d: number, threads: number, most: number, many = MANY_THREADS): number =>
   Math.min(MOST_BLOCKS, Math.max(1, Math.floor((d <= most ? many : FEW_THREADS) / threads)));
 

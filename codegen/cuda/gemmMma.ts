@@ -37,7 +37,7 @@ export const mmaStep = (segments: readonly Segment[]): number => segments.map(ti
 const MOST_OF_WARP = 4096;
 
 /** A warp's part of a tile: 64 × 32 in large tiles, fewer rows in lower ones; wider, and lower, if heads need it. */
-export function warpTiles({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step: number): WarpTiles {
+function warpTiles({ tm, tn }: Pick<CudaGemmSchedule, 'tm' | 'tn'>, step: number): WarpTiles {
   const wn = Math.max(step, tn % 64 === 0 && tn >= 256 ? 64 : 32);
   const most = tm % 64 === 0 && tm > 64 ? 64 : tm % 32 === 0 ? 32 : 16;
   const wm = [64, 32].find((rows) => rows <= most && rows * wn <= MOST_OF_WARP) ?? 16;

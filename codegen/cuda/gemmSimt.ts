@@ -24,7 +24,7 @@ import { Body, RowScope } from './text/scalarPrinter.js';
 import { indent } from './text/statements.js';
 import { render } from './text/templates.js';
 
-export const SIMT_THREADS = 256;
+const SIMT_THREADS = 256;
 
 /** Logical columns of a row that a warp finishes together, one per lane. */
 const WARP_COLUMNS = 32;

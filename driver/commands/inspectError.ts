@@ -25,7 +25,7 @@ const MOST_PARAMETERS = 1.5e8;
 
 export interface ErrorRequest extends Pick<InspectRequest, 'model' | 'init' | 'precision' | 'target' | 'isa'> {
   readonly prompts: readonly string[];
-  /** Of each prompt at most so many. */
+  /** Most tokens of each prompt. */
   readonly tokens: number;
   /** What it is measured by; by default float64 without any rounding. */
   readonly against?: Exclude<Precision, 'auto'>;

@@ -5,7 +5,7 @@
 import { deadline, realAlarm, unlessStopped, type Alarm } from '../../autotune/until.js';
 
 /**
- * The part of the budget that is reserved for compiling the result: a share of it, of at most so many seconds, or what
+ * The part of the budget that is reserved for compiling the result: a share of it, of at most `seconds`, or what
  * compiling is expected to take, up to a larger share.
  */
 const CLOSING = { share: 0.1, seconds: 10, mostShare: 0.5 };
@@ -23,7 +23,7 @@ const realTime: Time = { now: () => performance.now() / 1000, alarm: realAlarm }
 export interface Steps<M, F, K> {
   /** Machine code of a model. Ends when the signal is aborted. */
   compile(model: M, signal: AbortSignal): Promise<K>;
-  /** Searches for at most so many seconds. */
+  /** Searches for at most `budgetSeconds`. */
   search(budgetSeconds: number): Promise<{ readonly model: M; readonly found: F }>;
   /** Whether both models have the same kernels. */
   isSame(a: M, b: M): boolean;

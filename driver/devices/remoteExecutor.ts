@@ -69,12 +69,12 @@ const CLOSE_MS = 10_000;
 export const entriesOf = (inputs: CallArrays): number =>
   Math.max(0, ...Object.values(inputs).map(({ length }) => length));
 
-/** The error for a call that is at fault. */
 interface Asked {
   readonly name: string;
   readonly inputs: CallArrays;
 }
 
+/** The error for a call that ended its process every time it was tried. */
 export const fatalCall = ({ name, inputs }: Asked, times: number, how: string): UserError =>
   new UserError(
     `a call of ${name} with ${entriesOf(inputs)} tokens ended the device process ${times} times: ${how}`,

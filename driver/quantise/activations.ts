@@ -29,7 +29,7 @@ function batchOf(samples: readonly Int32Array[]): Batch {
   return { tokens, position, subtreeEnd, values: new Map() };
 }
 
-/** Bytes of a value for so many tokens. */
+/** Bytes of a value for `tokens` tokens. */
 const bytesOf = (value: Value, tokens: number): number => 4 * tokens * rowElements(value.type, {});
 
 /** Most bytes that values of all samples take between two pieces. */

@@ -1,4 +1,4 @@
-/** Which matrices of a model are quantised, what they multiply, and which stay as they are, by a rule that is told. */
+/** Which matrices of a model are quantised, what they multiply, and which stay as they are, and why. */
 import { loadTimeValues, uses, type Graph, type Node, type Value } from '../../ir/graph/graph.js';
 import type { ExpectedTensor } from '../../models/family/tensors.js';
 import { gptqShapeProblem, type GptqSettings } from '../../models/quantised/gptqTensors.js';

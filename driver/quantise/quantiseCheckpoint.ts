@@ -55,7 +55,7 @@ export interface QuantiseResult {
   readonly seconds: number;
 }
 
-/** Names that are told of matrices that stay as they are. */
+/** How many names a note lists of matrices that stay as they are. */
 const SHOWN = 3;
 
 /** The checkpoint, if it can be quantised. Throws UserError, one line. */

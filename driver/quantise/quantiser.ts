@@ -15,8 +15,8 @@ export interface MatrixReport {
   readonly rows: number;
   readonly k: number;
   /**
-   * Root of the error of its outputs, squared, over that of the outputs, for the calibration text: as it was written,
-   * and as rounding to the nearest would have made it. Absent where nothing was calibrated.
+   * Relative RMS error of the outputs on the calibration text, ‖ΔW·X‖ / ‖W·X‖: as written, and as rounding to the
+   * nearest code would have given. Absent without calibration.
    */
   readonly error?: number;
   readonly roundingError?: number;

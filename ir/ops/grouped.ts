@@ -4,7 +4,7 @@ import { numberAttribute, TypeMismatch, type OpDef } from './opDef.js';
 
 export const GROUPED = {
   grouped: {
-    summary: 'grouped(w[N, K]) {group}: w, which is stored as codes of 4 bits with a scale for so many columns',
+    summary: 'grouped(w[N, K]) {group}: w, which is stored as codes of 4 bits with a scale for each `group` columns',
     fuse: 'movement',
     attributes: { group: 'number' },
     arity: [1, 1],

@@ -1,4 +1,4 @@
-/** The attribute `rounding` of contractions: so many neighbours of a row of x become codes of 8 bits with a scale. */
+/** The attribute `rounding` of contractions: that many neighbours of a row of x become codes of 8 bits with a scale. */
 import { roundToCodes } from '../rounding.js';
 import { positiveAttribute, TypeMismatch, type OpDef, type Tensor } from './opDef.js';
 

@@ -5,7 +5,7 @@ import { readNumber } from '../decoder/settings.js';
 import { LLAMA_NAMES } from '../decoder/tensors.js';
 import { readWindows } from '../decoder/window.js';
 
-/** One layer of so many has no window, if a file does not say. */
+/** One layer in this many has no window, if a file does not say. */
 const PATTERN = 4;
 
 export const cohere2 = decoderFamily({

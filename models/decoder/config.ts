@@ -155,7 +155,7 @@ const schema = z.looseObject({
 const DTYPES: Readonly<Record<string, FormatName>> = { float32: 'f32', float16: 'f16', bfloat16: 'bf16' };
 
 /** The element type that a file claims for its weights, or `fallback`. Throws UserError. */
-export function parseDType(config: Json, where: string, fallback: FormatName): FormatName {
+function parseDType(config: Json, where: string, fallback: FormatName): FormatName {
   const key = isGiven(config['dtype']) ? 'dtype' : 'torch_dtype';
   const stated = config[key];
   if (!isGiven(stated) || stated === 'auto') return fallback;

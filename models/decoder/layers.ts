@@ -42,7 +42,7 @@ export interface LayerInputs {
   /** i32[T]: token ids, and the depth of each token on its path. */
   readonly tokens: Value;
   readonly position: Value;
-  /** Makes the f32[T, C] bias of the attention scores, and that of layers with a window of so many keys. */
+  /** Makes the f32[T, C] bias of the attention scores, and that of layers with a window of this many keys. */
   readonly biases: () => (window: number | undefined) => Value;
   /** The keys or values [C, g, d] that queries see, made from those of the function's own tokens [T, g, d]. */
   readonly visible: (kind: 'k' | 'v', own: Value, layer: number) => Value;

@@ -155,7 +155,7 @@ export function decoderTensors(
   ];
 }
 
-/** The projections in a tensor of a fused module, of which each has so many rows. */
+/** The projections in a tensor of a fused module, with the rows of each. */
 function partsOf(
   tensor: string,
   { module, of, isByHead = false }: FusedModule,

@@ -7,7 +7,7 @@ import { readWindows } from '../decoder/window.js';
 import type { Json } from '../family/model.js';
 import { checkGemma, embeddingFactor, GEMMA_NORM, NAMES_WITH_FOUR_NORMS, scoreFactor } from '../gemma/settings.js';
 
-/** One layer of so many has no window, if a file does not say. */
+/** One layer in this many has no window, if a file does not say. */
 const PATTERN = 6;
 const [FULL_THETA, WINDOW_THETA] = [1_000_000, 10_000];
 

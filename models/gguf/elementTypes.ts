@@ -1,7 +1,7 @@
 /** Element types of GGUF tensors: names by number, and sizes of those that are read. Facts: ggml's type table. */
 import { BLOCKS, type BlockName } from '../../ir/blocks.js';
 
-/** How the elements of a row are stored: blocks of so many elements in so many bytes. */
+/** How the elements of a row are stored: blocks of `blockElements` elements in `blockBytes` bytes. */
 export interface ElementType {
   readonly name: string;
   readonly blockElements: number;

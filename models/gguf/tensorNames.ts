@@ -26,7 +26,7 @@ function foreignName(name: string, { model, layers, layer }: ModuleNames): strin
 
 /**
  * The tensors of `headers` by the names of a family; those that it does not know keep their own. A tensor with several
- * matrices becomes so many.
+ * matrices becomes one for each.
  */
 export function namedTensors(headers: readonly GgufHeader[], names: ModuleNames): ReadonlyMap<string, StoredTensor> {
   const found = new Map<string, StoredTensor>();

@@ -16,7 +16,7 @@ export interface QuantisedMatrix {
 
 /** What a checkpoint's configuration says of its quantised modules. */
 export interface Quantisation {
-  /** The matrix of a module; undefined if it is not quantised, or has a problem that was told. */
+  /** The matrix of a module; undefined if it is not quantised, or has a problem, which was reported. */
   readonly matrixOf: (module: QuantisedModule) => QuantisedMatrix | undefined;
   /** What rows of activations become, with a scale of their own; absent if they stay, or become anything else. */
   readonly activations?: 'int8' | 'fp8';
@@ -86,7 +86,7 @@ export class QuantisedModule {
     return undefined;
   }
 
-  /** Where a tensor of the module lies; undefined, told, if it is missing or is another than these. */
+  /** Where a tensor of the module lies; undefined, with the problem reported, if it is missing or does not fit. */
   part(tensor: string, dtypes: readonly string[], ...shapes: readonly (readonly number[])[]): FilePart | undefined {
     const entry = this.found.get(`${this.name}.${tensor}`);
     if (entry === undefined) return this.refuse(tensor, 'missing');
@@ -114,7 +114,7 @@ export class QuantisedModule {
     return { part, type: SCALE_TYPES[dtype]!, count: product(shape) };
   }
 
-  /** Whether groups of `size` columns divide the matrix; it is told if they do not. */
+  /** Whether groups of `size` columns divide the matrix; reported if they do not. */
   divides(tensor: string, size: number): boolean {
     if (this.k % size === 0) return true;
     this.refuse(tensor, `groups of ${size} columns do not divide the ${this.k} of its matrix`);

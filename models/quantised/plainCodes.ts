@@ -77,7 +77,7 @@ export function plainMatrix(
   };
 }
 
-/** Zero points of int8, one for each scale; undefined, told, if they are no such ones. */
+/** Zero points of int8, one for each scale; undefined, with the problem reported, if they do not fit. */
 function zeroPoints(
   module: QuantisedModule,
   scale: string,

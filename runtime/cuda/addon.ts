@@ -248,8 +248,7 @@ export interface CudaProgram {
   release(): void;
 }
 
-/** Bytes of a mapped file (or other host memory) and where on the device they go. */
-/** Bytes to copy: of a memory, or of an encoded matrix as f32, by rows. */
+/** Bytes to copy to the device: of a mapped file or other host memory, or of an encoded matrix as f32, by rows. */
 export type CudaUploadPart = ({ readonly source: NativeMemory } | { readonly encoded: EncodedMatrix }) & {
   readonly sourceOffset: number;
   readonly target: CudaMemory;

@@ -94,7 +94,7 @@ const factorOf = (tensor: TensorSource): number =>
       ? tensor.value
       : 0;
 
-/** Rows of the grid of blocks: each block takes every so many rows. */
+/** Rows of the grid of blocks: each block strides over the rows by this number. */
 const MAX_GRID_Y = 32768;
 
 export const launchOf = (columns: number, rows: number): LaunchShape => ({

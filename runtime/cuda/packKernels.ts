@@ -20,7 +20,7 @@ export const PACK_SYMBOL = 'tw_pack';
  */
 export const PACK_ENTRIES = { rows: 'tw_pack_rows', find: 'tw_pack_find', groups: PACK_GROUPS } as const;
 
-/** Threads of a block of both. */
+/** Threads of a block of each kernel. */
 export const PACK_THREADS = 256;
 
 const ROWS_SOURCE = String.raw`// Weights into the layout of kernels; the search for values that are not finite.

@@ -43,7 +43,7 @@ function halfType(dtype: string): 'bf16' | 'f16' {
 }
 
 /** Groups of the weights of a kernel. Throws where they have none. */
-export function groupSizeOf(kernel: GemmKernel, operands: CudaOperands): GroupSize {
+function groupSizeOf(kernel: GemmKernel, operands: CudaOperands): GroupSize {
   const { group } = operands.weight(kernel.segments[0]!.weight).weight;
   if (group === undefined) throw new Error(`Kernel ${kernel.name}: its weights are in no groups.`);
   return group;

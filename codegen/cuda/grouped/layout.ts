@@ -86,7 +86,7 @@ export function groupedLayout(schedule: CudaGemmSchedule, rowValues: number, gro
 /** Registers of each of the four schedulers of a multiprocessor, which take a block's warps in turn. */
 const REGISTERS = 16_384;
 const SCHEDULERS = 4;
-/** Registers of a thread whose sums are for so many rows, as NVIDIA's compiler counts them. */
+/** Registers of a thread by the rows that its sums are for, as NVIDIA's compiler counts them. */
 const REGISTERS_OF: Readonly<Record<number, number>> = { 8: 64, 16: 72, 32: 112, 64: 168 };
 
 /** Registers that warps take of a scheduler, `each` of a thread. */

@@ -46,9 +46,9 @@ export function groupedScheduleProblem(
 }
 
 const MOST_WARPS_OF_BLOCK = 24;
-/** Warps of a block that multiply, at most: the ranges of k are divided among so many. */
+/** Warps of a block that multiply, at most: the ranges of k are divided among them. */
 const ENOUGH_WARPS = 16;
-/** Most rows of one tile. For up to so many, one tile for each multiprocessor is best, and warps may divide k. */
+/** Most rows of one tile. Up to that, one tile for each multiprocessor is best, and warps may divide k. */
 const FEW_ROWS = 64;
 /** Widest tiles that are tried then. Registers limit the warps of a block, 16 weights each. */
 const WIDEST: Readonly<Record<number, number>> = { 8: MOST_COLUMNS, 16: MOST_COLUMNS, 32: 160, 64: 160 };

@@ -9,7 +9,7 @@ import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Access, Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf, printScalar } from '../../../ir/scalar.js';
 import type { CudaOperands, Operand } from './operands.js';
-import { CUDA_TYPES, leastCommonMultiple } from './operands.js';
+import { leastCommonMultiple } from './operands.js';
 import type { Site } from './scalarPrinter.js';
 import { groupValues, type GroupValues } from './groupValues.js';
 import { Body, columnAt, modulo, RowScope, rowScalars } from './scalarPrinter.js';
@@ -396,6 +396,3 @@ function closeSums(
   ].join(' && ');
   return [...sums.map((name) => `${name} = tw_quad_sum(${name});`), ...guarded(guard, stores)];
 }
-
-/** C type of a buffer's elements, for callers that keep rows in shared memory. */
-export const elementType = (operand: Operand): string => CUDA_TYPES[operand.dtype];

@@ -10,7 +10,7 @@ import type { CudaOperands, Operand } from '../text/operands.js';
 import { block, indent } from '../text/statements.js';
 
 /** Buffers of f32 that the segment's programs read by column, each once. */
-export function columnVectors({ outputs }: Segment, operands: CudaOperands): Operand[] {
+function columnVectors({ outputs }: Segment, operands: CudaOperands): Operand[] {
   const found = new Map<string, Operand>();
   const visit = (s: Scalar): void => {
     if (s.op === 'load' && s.access.kind === 'column') {

@@ -32,7 +32,7 @@ export const CONSUMER_WARPS = CONSUMERS * WARPS_OF_GROUP;
  * row values and run deferred epilogues.
  */
 export const idleWarps = (groups: number): number => WARPS_OF_GROUP * (groups + 1) - 1;
-/** Threads of a block with so many warpgroups for epilogues. */
+/** Threads of a block with this many warpgroups for epilogues. */
 export const blockThreads = (groups: number): number => WGMMA_THREADS + 32 * WARPS_OF_GROUP * groups;
 
 /**

@@ -70,7 +70,7 @@ export interface WgmmaLayout {
 }
 
 /** Bytes of the tables of row tiles and first rows of so many experts, and of their ends. */
-export const expertTables = (experts: number): number => 2 * 4 * (experts + 1);
+const expertTables = (experts: number): number => 2 * 4 * (experts + 1);
 
 /** What a block keeps in shared memory for epilogues. */
 export interface Kept {
