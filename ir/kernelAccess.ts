@@ -109,6 +109,18 @@ export const outputsOf = (kernel: Kernel): readonly Output[] =>
       ? [...loopDomains(kernel).flatMap(({ outputs }) => outputs), ...(kernel.finish ?? [])]
       : [];
 
+/** `kernel` with `change` applied to each list of outputs of its own programs, wherever outputsOf finds one. */
+export function mapOutputs(kernel: Kernel, change: (outputs: readonly Output[]) => readonly Output[]): Kernel {
+  if (kernel.anchor !== 'gemm' && kernel.anchor !== 'loop') return kernel;
+  const finish = kernel.finish === undefined ? {} : { finish: change(kernel.finish) };
+  if (kernel.anchor === 'gemm') {
+    const segments = kernel.segments.map((segment) => ({ ...segment, outputs: change(segment.outputs) }));
+    return { ...kernel, segments, ...finish };
+  }
+  const beside = kernel.beside?.map((domain) => ({ ...domain, outputs: change(domain.outputs) }));
+  return { ...kernel, outputs: change(kernel.outputs), ...(beside === undefined ? {} : { beside }), ...finish };
+}
+
 /** Names of buffers the kernel writes. */
 export function kernelWrites(kernel: Kernel): ReadonlySet<string> {
   switch (kernel.anchor) {

@@ -6,7 +6,7 @@
  * The results are the same: a buffer and the state that it is copied to have one dtype, and so one rounding.
  */
 import type { Kernel, KernelModule, LoopKernel, Output } from '../ir/kernel.js';
-import { kernelReads, kernelWrites, outputsOf } from '../ir/kernelAccess.js';
+import { kernelReads, kernelWrites, mapOutputs, outputsOf } from '../ir/kernelAccess.js';
 
 /** A store to a buffer that becomes one to rows of a state. */
 interface Move {
@@ -71,13 +71,7 @@ function withMoves(kernel: Kernel, moves: readonly Move[], loop: LoopKernel): Ke
   const versions = { ...kernel.versions };
   for (const { state } of moves) versions[state] = loop.versions?.[state] ?? 0;
   const changed = { versions, ops: [...kernel.ops, ...moves.map(() => 'write_rows' as const)] };
-  return kernel.anchor === 'gemm'
-    ? {
-        ...kernel,
-        ...changed,
-        segments: kernel.segments.map((segment) => ({ ...segment, outputs: segment.outputs.map(moved) })),
-      }
-    : { ...kernel, ...changed, outputs: kernel.outputs.map(moved) };
+  return { ...mapOutputs(kernel, (outputs) => outputs.map(moved)), ...changed };
 }
 
 /** Moves the stores of every loop that only copies rows into states. */

@@ -3,7 +3,7 @@
  * tables hold half a head and readers wrap around. Kernels in, kernels out.
  */
 import type { Kernel, LoopKernel, Output } from '../ir/kernel.js';
-import { kernelReads, outputsOf } from '../ir/kernelAccess.js';
+import { kernelReads, mapOutputs, outputsOf } from '../ir/kernelAccess.js';
 import { mapScalar, operands, readOf, type Scalar } from '../ir/scalar.js';
 import type { LoweredModule } from './lowerKernels.js';
 
@@ -127,13 +127,7 @@ function apply(module: LoweredModule, { kernel, period, tables, vectors }: Narro
     kernels: module.kernels.map((other) => {
       if (other === kernel) return { ...kernel, columns: period };
       if (!isReader(other)) return other;
-      if (other.anchor === 'gemm')
-        return {
-          ...other,
-          segments: other.segments.map((segment) => ({ ...segment, outputs: outputs(segment.outputs) })),
-        };
-      if (other.anchor === 'loop') return { ...other, outputs: outputs(other.outputs) };
-      return other.anchor === 'logprob' ? { ...other, rowScale: read(other.rowScale) } : other;
+      return other.anchor === 'logprob' ? { ...other, rowScale: read(other.rowScale) } : mapOutputs(other, outputs);
     }),
   };
 }

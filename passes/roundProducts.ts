@@ -5,25 +5,16 @@
  *
  * The error is at most 2⁻¹² of a product, an eighth of the error of rounding its operands to bf16.
  */
-import type { Kernel } from '../ir/kernel.js';
+import type { Kernel, Output } from '../ir/kernel.js';
+import { mapOutputs } from '../ir/kernelAccess.js';
 import { mapScalar, type Scalar } from '../ir/scalar.js';
 
 const rounded = (value: Scalar): Scalar => mapScalar(value, (s) => (s.op === 'acc' ? { op: 'roundF20', a: s } : s));
 
 /** Rounds the products of all weight contractions except the vocabulary's, whose logits are never handed over. */
 export function roundProducts<M extends { readonly kernels: readonly Kernel[] }>(module: M): M {
-  return {
-    ...module,
-    kernels: module.kernels.map((kernel) =>
-      kernel.anchor !== 'gemm'
-        ? kernel
-        : {
-            ...kernel,
-            segments: kernel.segments.map((segment) => ({
-              ...segment,
-              outputs: segment.outputs.map((output) => ({ ...output, value: rounded(output.value) })),
-            })),
-          },
-    ),
-  };
+  const outputs = (all: readonly Output[]): readonly Output[] =>
+    all.map((output) => ({ ...output, value: rounded(output.value) }));
+  const kernels = module.kernels.map((kernel) => (kernel.anchor === 'gemm' ? mapOutputs(kernel, outputs) : kernel));
+  return { ...module, kernels };
 }

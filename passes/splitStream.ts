@@ -8,7 +8,7 @@
  * the stream's value, 1/128 of the error of rounding a product's operands to bf16.
  */
 import type { BufferDecl, Kernel, KernelModule, Output } from '../ir/kernel.js';
-import { kernelReads, outputsOf } from '../ir/kernelAccess.js';
+import { kernelReads, mapOutputs, outputsOf } from '../ir/kernelAccess.js';
 import { mapScalar, operands, printScalar, readOf, type Scalar } from '../ir/scalar.js';
 
 /** A buffer that shrinks. */
@@ -129,18 +129,6 @@ export function splitStream<M extends KernelModule>(module: M): M {
       const split = splits.get(buffer.name);
       return split === undefined ? [buffer] : split.added === undefined ? [split.tail] : [split.added, split.tail];
     }),
-    kernels: module.kernels.map((kernel): Kernel => {
-      switch (kernel.anchor) {
-        case 'gemm':
-          return {
-            ...kernel,
-            segments: kernel.segments.map((segment) => ({ ...segment, outputs: segment.outputs.flatMap(stored) })),
-          };
-        case 'loop':
-          return { ...kernel, outputs: kernel.outputs.flatMap(stored) };
-        default:
-          return kernel;
-      }
-    }),
+    kernels: module.kernels.map((kernel) => mapOutputs(kernel, (outputs) => outputs.flatMap(stored))),
   };
 }

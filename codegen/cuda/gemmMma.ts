@@ -12,8 +12,9 @@ import { capFunctions, capText } from './text/softCap.js';
 import { storedLogits } from '../operands.js';
 import type { CudaOperands, EmittedCuda } from './text/operands.js';
 import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './text/operands.js';
-import type { Fragment, RowPrologue } from './text/programs.js';
-import { fragmentEpilogue, fragmentProblem, programsOf, rowPrologue, tileStep } from './text/programs.js';
+import { segmentsProblem, tileStep, type Fragment } from './text/fragment.js';
+import { fragmentEpilogue } from './text/fragmentEpilogue.js';
+import { programsOf, rowPrologue, type RowPrologue } from './text/rowPrologue.js';
 import { Body, RowScope } from './text/scalarPrinter.js';
 import { indent } from './text/statements.js';
 import { render } from './text/templates.js';
@@ -66,12 +67,8 @@ export function mmaProblem(
   isLogProb: boolean,
 ): string | undefined {
   const { tm, tn, tk, stages } = schedule;
-  if (!isLogProb) {
-    for (const segment of segments) {
-      const problem = fragmentProblem(segment);
-      if (problem !== undefined) return `tensor cores cannot end weight ${segment.weight}: ${problem}`;
-    }
-  }
+  const problem = isLogProb ? undefined : segmentsProblem(segments);
+  if (problem !== undefined) return problem;
   if (tk !== 32 && tk !== 64) return 'mma takes 32 or 64 of k at a time';
   if (stages < 2 || stages > 8) return 'mma has 2 to 8 stages';
   const { wm, wn, warps } = warpTiles(schedule, mmaStep(segments));

@@ -16,7 +16,7 @@ import { mmaProblem, mmaSharedBytes } from './gemmMma.js';
 import { simtSharedBytes, simtStep } from './gemmSimt.js';
 import { groupedScheduleProblem } from './grouped/schedules.js';
 import { CudaOperands } from './text/operands.js';
-import { rowPrologue } from './text/programs.js';
+import { rowPrologue } from './text/rowPrologue.js';
 import { FEW_ROWS } from './skinny/skeletons.js';
 import { isLegalWgmma } from './wgmma/index.js';
 import { WGMMA_TYPES } from './wgmma/instruction.js';

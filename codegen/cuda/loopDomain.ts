@@ -16,7 +16,7 @@ import {
   wordsOf,
   type LaneLoad,
 } from './text/lanePrograms.js';
-import { programValues, storeLine } from './text/programs.js';
+import { programValues, storeLine } from './text/stores.js';
 import type { Site } from './text/scalarPrinter.js';
 import { Body, RowScope } from './text/scalarPrinter.js';
 import { block, unrolled } from './text/statements.js';

@@ -11,7 +11,7 @@ import type { GemmKernel, Pairing } from '../../../ir/kernel.js';
 import { finishesRows, rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import { finishOfTile } from '../text/finish.js';
 import { kernelHead, physicalColumns, type CudaOperands, type EmittedCuda } from '../text/operands.js';
-import { rowPrologue } from '../text/programs.js';
+import { rowPrologue } from '../text/rowPrologue.js';
 import { render } from '../text/templates.js';
 import { FUNCTIONS, launchOfTiles, ringOptions, unitPrograms } from '../skinny/ring.js';
 import { columnTiles } from '../wgmma/layout.js';

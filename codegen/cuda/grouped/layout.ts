@@ -3,7 +3,7 @@ import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import { BLOCK_COLUMNS, BLOCK_ROWS, blockWords, type GroupSize } from '../../../ir/groups.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
-import { fragmentProblem } from '../text/programs.js';
+import { segmentsProblem } from '../text/fragment.js';
 import { skinnyTileStep } from '../skinny/layout.js';
 
 /** Stages of rows, by their columns: rows come from L2, and fewer would not cover the way from there. */
@@ -121,10 +121,8 @@ export const leavesRegisters = ({ tm }: CudaGemmSchedule, { warps }: GroupedLayo
 /** The reason why the skeleton cannot run the kernel with this schedule, apart from operands and shared memory. */
 export function groupedProblem(segments: readonly Segment[], schedule: CudaGemmSchedule): string | undefined {
   const { tm, tn, tk, stages } = schedule;
-  for (const segment of segments) {
-    const problem = fragmentProblem(segment);
-    if (problem !== undefined) return `tensor cores cannot end weight ${segment.weight}: ${problem}`;
-  }
+  const problem = segmentsProblem(segments);
+  if (problem !== undefined) return problem;
   if (!TILE_ROWS.includes(tm)) return `tiles have ${TILE_ROWS.join(', ')} rows`;
   if (!DEPTHS.includes(tk)) return `tk must be ${DEPTHS.join(', ')}`;
   if (stages < GROUPED_STAGES.least || stages > GROUPED_STAGES.most)

@@ -4,7 +4,7 @@ import { groupWidth } from '../../../ir/groupSums.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
 import { leastCommonMultiple } from '../text/operands.js';
-import { fragmentProblem, fragmentStep, tileStep } from '../text/programs.js';
+import { segmentsProblem, fragmentStep, tileStep } from '../text/fragment.js';
 
 /** Rows of a tile. Tiles of 8 rows use half of each tensor-core instruction. */
 const TILE_ROWS: readonly number[] = [8, 16, 32, 64];
@@ -78,12 +78,8 @@ export function skinnyProblem(
   isLogProb: boolean,
 ): string | undefined {
   const { tm, tn, tk, stages } = schedule;
-  if (!isLogProb) {
-    for (const segment of segments) {
-      const problem = fragmentProblem(segment);
-      if (problem !== undefined) return `tensor cores cannot end weight ${segment.weight}: ${problem}`;
-    }
-  }
+  const problem = isLogProb ? undefined : segmentsProblem(segments);
+  if (problem !== undefined) return problem;
   if (!TILE_ROWS.includes(tm)) return `skinny tiles have ${TILE_ROWS.join(', ')} rows`;
   if (!DEPTHS.includes(tk)) return `skinny takes ${DEPTHS.join(', ')} of k at a time`;
   if (stages < SKINNY_STAGES.least || stages > SKINNY_STAGES.most)

@@ -12,7 +12,9 @@ import {
 import type { Contraction } from '../text/contraction.js';
 import { segmentsOf } from '../text/contraction.js';
 import { matricesOf, physicalColumns, type CudaOperands } from '../text/operands.js';
-import { fragmentEpilogue, type Fragment, type RowPrologue } from '../text/programs.js';
+import type { Fragment } from '../text/fragment.js';
+import { fragmentEpilogue } from '../text/fragmentEpilogue.js';
+import type { RowPrologue } from '../text/rowPrologue.js';
 import type { columnTiles } from '../wgmma/layout.js';
 import { skinnyStep } from './layout.js';
 import { rowGroups } from './rowGroups.js';

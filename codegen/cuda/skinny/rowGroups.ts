@@ -6,7 +6,7 @@ import { groupWidth } from '../../../ir/groupSums.js';
 import type { Segment } from '../../../ir/kernel.js';
 import type { CudaOperands } from '../text/operands.js';
 import { groupValues } from '../text/groupValues.js';
-import type { Fragment } from '../text/programs.js';
+import type { Fragment } from '../text/fragment.js';
 import { RowScope } from '../text/scalarPrinter.js';
 import { indent } from '../text/statements.js';
 

@@ -1,5 +1,5 @@
 /** Values of the rows of a tile that its epilogue reads from shared memory. */
-import type { RowPrologue } from '../text/programs.js';
+import type { RowPrologue } from '../text/rowPrologue.js';
 import { block, indent } from '../text/statements.js';
 
 /** Rows whose values a warp computes at once: a single row would wait for memory. */

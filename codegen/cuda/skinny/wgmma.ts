@@ -9,7 +9,7 @@ import { kernelHead } from '../text/operands.js';
 import type { Contraction } from '../text/contraction.js';
 import { finishesRows, rowProgramsOf, segmentsOf } from '../text/contraction.js';
 import { finishOfTile } from '../text/finish.js';
-import { rowPrologue } from '../text/programs.js';
+import { rowPrologue } from '../text/rowPrologue.js';
 import { render } from '../text/templates.js';
 import { DESCRIPTOR_BASE, descriptorUnits, operandType, SLAB_BYTES } from '../wgmma/instruction.js';
 import { columnTiles } from '../wgmma/layout.js';

@@ -2,7 +2,7 @@
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { Segment } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
-import { fragmentProblem } from '../text/programs.js';
+import { segmentsProblem } from '../text/fragment.js';
 import { DTYPE_BYTES } from '../../../ir/types.js';
 import { SLAB_BYTES, WARPS_OF_GROUP, WGMMA_ROWS, slabOf, type WgmmaType } from '../wgmma/instruction.js';
 import { columnTiles, MOST_COLUMNS } from '../wgmma/layout.js';
@@ -72,12 +72,8 @@ export function skinnyWgmmaProblem(
   isLogProb: boolean,
   dtype: WgmmaType,
 ): string | undefined {
-  if (!isLogProb) {
-    for (const segment of segments) {
-      const problem = fragmentProblem(segment);
-      if (problem !== undefined) return `tensor cores cannot end weight ${segment.weight}: ${problem}`;
-    }
-  }
+  const problem = isLogProb ? undefined : segmentsProblem(segments);
+  if (problem !== undefined) return problem;
   if (!TILE_ROWS.includes(tm)) return `tiles of few rows have ${TILE_ROWS.join(', ')} rows`;
   const depths = DEPTHS.map((slabs) => slabs * slabOf(dtype));
   if (!depths.includes(tk)) return `tk must be ${depths.join(', ')}`;

@@ -1,7 +1,7 @@
 /** The common parts of kernels with a contraction: a left operand, packed weights, and row programs. */
 import type { ExpertRows, GemmKernel, LogProbKernel, Segment } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
-import { programsOf } from './programs.js';
+import { programsOf } from './rowPrologue.js';
 
 export type Contraction = GemmKernel | LogProbKernel;
 

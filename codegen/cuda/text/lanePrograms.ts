@@ -9,7 +9,7 @@ import { operands as childrenOf } from '../../../ir/scalar.js';
 import { DTYPE_BYTES, isFloat } from '../../../ir/types.js';
 import type { CudaOperands, Operand } from './operands.js';
 import { isByte, packElement, unpackElement } from './packedWords.js';
-import { programValues } from './programs.js';
+import { programValues } from './stores.js';
 import type { Site } from './scalarPrinter.js';
 import { Body, RowScope } from './scalarPrinter.js';
 import { Constants, guarded, unrolled } from './statements.js';

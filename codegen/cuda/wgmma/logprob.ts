@@ -7,7 +7,7 @@ import { storedLogits } from '../../operands.js';
 import { drawValues, gumbelText } from '../text/draw.js';
 import { capFunctions, capText } from '../text/softCap.js';
 import type { CudaOperands } from '../text/operands.js';
-import type { RowPrologue } from '../text/programs.js';
+import type { RowPrologue } from '../text/rowPrologue.js';
 import { indent } from '../text/statements.js';
 import { Body, RowScope } from '../text/scalarPrinter.js';
 import { render } from '../text/templates.js';

@@ -1,7 +1,7 @@
 /** Row sums of an epilogue: a quad stores those of four blocks of columns together. */
 import { ROW_SUM_BLOCK } from '../../../ir/kernel.js';
 import type { Operand } from '../text/operands.js';
-import type { SumSite } from '../text/programs.js';
+import type { SumSite } from '../text/fragment.js';
 import { QUAD, type VectorContext } from './vectorAccess.js';
 
 /** What stores of sums depend on. `sums`: buffers of row sums that quads store four blocks at a time. */

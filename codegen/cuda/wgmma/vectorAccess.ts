@@ -7,8 +7,8 @@
 import type { Segment } from '../../../ir/kernel.js';
 import { roundUp } from '../../../ir/types.js';
 import type { CudaOperands, Operand } from '../text/operands.js';
-import type { StoreSite } from '../text/programs.js';
-import { firstHalf } from '../text/programs.js';
+import type { StoreSite } from '../text/fragment.js';
+import { firstHalf } from '../text/fragmentSites.js';
 import { isByte, packElement, unpackElement } from '../text/packedWords.js';
 
 /** Lanes that share a row of a fragment, and therefore groups among which they exchange words. */
