@@ -5,14 +5,9 @@ import { loadDeviceTools, type CompileKernels, type DeviceTools } from '../autot
 import { archOf } from '../driver/targets/gpu.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
-import {
-  cudaAvailable,
-  loadCudaAddon,
-  type CudaAddon,
-  type CudaDevice,
-  type CudaMemory,
-  type CudaProgram,
-} from '../runtime/cuda/addon.js';
+import { cudaAvailable, loadCudaAddon, type CudaAddon } from '../runtime/cuda/addon.js';
+import type { CudaDevice, CudaMemory } from '../runtime/cuda/nativeDevice.js';
+import type { CudaProgram } from '../runtime/cuda/nativeProgram.js';
 import { compileCubins } from '../runtime/cuda/compiler.js';
 import type { CublasLt } from '../runtime/cuda/cublasLt.js';
 import { findCublasLt } from '../runtime/cuda/findCublasLt.js';

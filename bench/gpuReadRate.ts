@@ -1,7 +1,7 @@
 /** The rate at which a kernel that does nothing else reads device memory: the ceiling of decoding. */
 import { interleave, launchTimes, warmUp, type Contender } from '../autotune/cuda/interleave.js';
 import { median } from '../autotune/median.js';
-import type { CudaMemory } from '../runtime/cuda/addon.js';
+import type { CudaMemory } from '../runtime/cuda/nativeDevice.js';
 import type { GpuLab } from './gpuLab.js';
 
 const MOST_BYTES = 1 << 30;

@@ -1,5 +1,6 @@
 /** Measures the bandwidth of device memory. */
-import type { CudaAddon, CudaDevice, CudaEvent, CudaMemory } from '../../runtime/cuda/addon.js';
+import type { CudaAddon } from '../../runtime/cuda/addon.js';
+import type { CudaDevice, CudaEvent, CudaMemory } from '../../runtime/cuda/nativeDevice.js';
 import { median } from '../median.js';
 
 const BYTES = 512 << 20;

@@ -2,7 +2,9 @@
 import { emitCudaKernel } from '../../codegen/cuda/index.js';
 import type { CudaKernelText, CudaSchedule } from '../../ir/cuda.js';
 import type { Bucket } from '../../ir/plan.js';
-import type { CudaAddon, CudaDevice, CudaProgram } from '../../runtime/cuda/addon.js';
+import type { CudaAddon } from '../../runtime/cuda/addon.js';
+import type { CudaDevice } from '../../runtime/cuda/nativeDevice.js';
+import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
 import type { MeasureRequest } from '../measurement.js';
 import type { Compiled } from './finals.js';
 import { Hung } from './patience.js';

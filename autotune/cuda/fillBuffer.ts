@@ -3,7 +3,7 @@ import { extentIn } from '../../ir/extents.js';
 import type { BufferDecl, Kernel } from '../../ir/kernel.js';
 import type { Bucket } from '../../ir/plan.js';
 import { DTYPE_BYTES, type Dim } from '../../ir/types.js';
-import type { CudaMemory } from '../../runtime/cuda/addon.js';
+import type { CudaMemory } from '../../runtime/cuda/nativeDevice.js';
 import { biasFor, bucketTrees, integersFor, type Roles } from '../randomInputs.js';
 import { strideOf, type DeviceFill } from './fill.js';
 

@@ -1,6 +1,8 @@
 /** Finals on a device: sequences that differ in one kernel's schedule take turns under the load of a real run. */
 import type { CudaKernelText } from '../../ir/cuda.js';
-import type { CudaAddon, CudaDevice, CudaModule, CudaProgram } from '../../runtime/cuda/addon.js';
+import type { CudaAddon } from '../../runtime/cuda/addon.js';
+import type { CudaDevice, CudaModule } from '../../runtime/cuda/nativeDevice.js';
+import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
 import { launchTimes, sustain, type SustainOptions } from './interleave.js';
 import { Hung, patiently } from './patience.js';
 import type { SequenceBench } from './sequence.js';

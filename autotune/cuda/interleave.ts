@@ -1,5 +1,5 @@
 /** Times several contenders in turn, block by block, so that clocks, heat and other load are the same for all. */
-import type { CudaProgram } from '../../runtime/cuda/addon.js';
+import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
 import { median } from '../median.js';
 import { patiently } from './patience.js';
 

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { cudaTemplatesHash, type CudaFacts } from '../../codegen/cuda/index.js';
 import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
-import type { CudaDeviceInfo } from '../../runtime/cuda/addon.js';
+import type { CudaDeviceInfo } from '../../runtime/cuda/nativeDevice.js';
 import { recordDigest, recordText, recordVersion, type RecordFormat } from '../recordSchemas.js';
 
 /** The device and the software that affects a schedule's time. */

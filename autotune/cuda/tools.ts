@@ -1,5 +1,6 @@
 /** The device code that measuring itself needs: random numbers, and the comparison with a reference. */
-import type { CudaAddon, CudaDevice, CudaModule } from '../../runtime/cuda/addon.js';
+import type { CudaAddon } from '../../runtime/cuda/addon.js';
+import type { CudaDevice, CudaModule } from '../../runtime/cuda/nativeDevice.js';
 import type { CudaUnit } from '../../runtime/cuda/compiler.js';
 import { PACK_SOURCE } from '../../runtime/cuda/packKernels.js';
 import { COMPARE_SOURCE, COMPARE_SYMBOL } from './compare.js';

@@ -14,7 +14,8 @@ import {
 import { totalmem } from 'node:os';
 import { delimiter, join } from 'node:path';
 import type { CudaArch } from '../../ir/cuda.js';
-import { cudaAvailable, type CudaAvailability } from '../../runtime/cuda/addon.js';
+import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
 import { compilerName, findCudaCompiler } from '../../runtime/cuda/compiler.js';
 import { UserError } from '../../errors.js';
 import { bytes, count } from '../../system/format.js';

@@ -1,7 +1,8 @@
 /** Resolves `--target auto` on this machine: a GPU if one is present and can hold the model, otherwise the CPU. */
 import type { CudaArch } from '../../ir/cuda.js';
 import { bytes } from '../../system/format.js';
-import { cudaAvailable, type CudaAvailability } from '../../runtime/cuda/addon.js';
+import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
 import { findCudaCompiler } from '../../runtime/cuda/compiler.js';
 import { UserError } from '../../errors.js';
 import { readManifest } from '../artifact/manifest.js';

@@ -2,7 +2,8 @@
 import type { CudaFacts } from '../../codegen/cuda/index.js';
 import { UserError } from '../../errors.js';
 import type { CudaArch } from '../../ir/cuda.js';
-import { cudaAvailable, type CudaDeviceInfo } from '../../runtime/cuda/addon.js';
+import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import type { CudaDeviceInfo } from '../../runtime/cuda/nativeDevice.js';
 import type { Rebuild } from './target.js';
 import { TYPICAL_FACTS } from '../target.js';
 

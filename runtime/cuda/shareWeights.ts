@@ -4,7 +4,7 @@
  * devices, a sibling that failed, died or is late — the part is read from files instead, as if there were no sibling.
  */
 import { readSettings } from '../../settings.js';
-import type { CudaSharedHandle } from './addon.js';
+import type { CudaSharedHandle } from './nativeDevice.js';
 import { planLoading } from './loadPlan.js';
 import { partWeights, type WeightPart } from './partWeights.js';
 import { loadDeviceWeights, type LoadRequest, type LoadTimes, type ShareTimes } from './weights.js';

@@ -12,17 +12,9 @@ import { stageStates, stageWeights, type PlacedState, type StageRanges } from '.
 import type { NonFinitePlace, StageCall } from '../stageRunner.js';
 import type { TensorSource } from '../tensorSource.js';
 import { planWeights, type WeightPlan } from '../weightPlan.js';
-import {
-  isOutOfDeviceMemory,
-  type CudaAddon,
-  type CudaClock,
-  type CudaDevice,
-  type CudaMemory,
-  type CudaModule,
-  type CudaProgram,
-  type CudaProgramBinding,
-  type CudaSlot,
-} from './addon.js';
+import { isOutOfDeviceMemory, type CudaAddon } from './addon.js';
+import type { CudaClock, CudaDevice, CudaMemory, CudaModule } from './nativeDevice.js';
+import type { CudaProgram, CudaProgramBinding, CudaSlot } from './nativeProgram.js';
 import { bindCudaBucket, type PlanKernels } from './bindProgram.js';
 import { planLoading, type LoadPlan } from './loadPlan.js';
 import { deviceMemoryError, requireDeviceMemory, type CudaMemoryUse, type DeviceRoom } from './memoryUse.js';

@@ -5,7 +5,9 @@ import { sizesOf } from '../extents.js';
 import { nameOf, type RuntimePlan } from '../runtimePlan.js';
 import { crossingsOf, type Crossing } from '../stagePlan.js';
 import type { StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
-import { isOutOfDeviceMemory, type CudaAddon, type CudaPipeline, type CudaSpan } from './addon.js';
+import { isOutOfDeviceMemory, type CudaAddon } from './addon.js';
+import type { CudaSpan } from './nativeDevice.js';
+import type { CudaPipeline } from './nativePipeline.js';
 import { OutOfDeviceMemory } from './memoryUse.js';
 import type { CudaStage } from './stage.js';
 

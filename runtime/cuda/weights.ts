@@ -6,18 +6,10 @@
 import { UserError } from '../../errors.js';
 import { FileMappings, type LoadProgress } from '../files.js';
 import type { WeightPlan } from '../weightPlan.js';
-import type {
-  CudaAddon,
-  CudaDevice,
-  CudaLaunchBinding,
-  CudaMemory,
-  CudaModule,
-  CudaProgram,
-  CudaSlot,
-  CudaUpload,
-  CudaUploadStep,
-  CudaUploadTimes,
-} from './addon.js';
+import type { CudaAddon } from './addon.js';
+import type { CudaDevice, CudaMemory, CudaModule } from './nativeDevice.js';
+import type { CudaLaunchBinding, CudaProgram, CudaSlot } from './nativeProgram.js';
+import type { CudaUpload, CudaUploadStep, CudaUploadTimes } from './nativeUpload.js';
 import { encodedMatrix, orDamaged } from '../encodedMatrix.js';
 import type { EncodedMatrix, NativeMemory } from '../addon.js';
 import type { EncodedSource } from '../tensorSource.js';

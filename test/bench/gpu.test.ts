@@ -23,12 +23,8 @@ import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
 import type { LinkedFunction } from '../../ir/plan.js';
 import { COMPARE_SYMBOL } from '../../autotune/cuda/compare.js';
-import {
-  cudaAvailable,
-  type CudaAddon,
-  type CudaProgramBinding,
-  type CudaTimeRequest,
-} from '../../runtime/cuda/addon.js';
+import { cudaAvailable, type CudaAddon } from '../../runtime/cuda/addon.js';
+import type { CudaProgramBinding, CudaTimeRequest } from '../../runtime/cuda/nativeProgram.js';
 import type { CublasLt } from '../../runtime/cuda/cublasLt.js';
 import { PACK_ENTRIES } from '../../runtime/cuda/packKernels.js';
 import { readSettings } from '../../settings.js';

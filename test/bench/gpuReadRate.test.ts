@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { measureReadRate, READ_SYMBOL } from '../../bench/gpuReadRate.js';
-import type { CudaAddon, CudaTimeRequest } from '../../runtime/cuda/addon.js';
+import type { CudaAddon } from '../../runtime/cuda/addon.js';
+import type { CudaTimeRequest } from '../../runtime/cuda/nativeProgram.js';
 import { fakeCuda } from '../runtime/cuda/fakeCudaAddon.js';
 import { hasNvcc } from '../support/nvcc.js';
 

@@ -1,14 +1,9 @@
 /** Generated attention on a real device, one kernel at a time. */
 import { extentIn } from '../../ir/extents.js';
 import type { CudaArch, CudaAttentionSchedule } from '../../ir/cuda.js';
-import {
-  cudaAvailable,
-  loadCudaAddon,
-  type CudaAddon,
-  type CudaDevice,
-  type CudaModule,
-  type CudaProgram,
-} from '../../runtime/cuda/addon.js';
+import { cudaAvailable, loadCudaAddon, type CudaAddon } from '../../runtime/cuda/addon.js';
+import type { CudaDevice, CudaModule } from '../../runtime/cuda/nativeDevice.js';
+import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { label } from '../codegen/cuda/attentionCases.js';
 import {

@@ -10,7 +10,7 @@ import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import { attentionSchedules, defaultAttentionSchedule } from '../../codegen/cuda/attentionSchedules.js';
 import type { CudaAttentionSchedule } from '../../ir/cuda.js';
 import { extentIn } from '../../ir/extents.js';
-import type { CudaMemory } from '../../runtime/cuda/addon.js';
+import type { CudaMemory } from '../../runtime/cuda/nativeDevice.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import {
   attentionModule,

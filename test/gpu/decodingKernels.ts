@@ -5,7 +5,7 @@ import { STEP } from '../../ir/function.js';
 import { linkFunction } from '../../ir/plan.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import type { CudaFacts } from '../../codegen/cuda/index.js';
-import type { CudaAvailability } from '../../runtime/cuda/addon.js';
+import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
 import { DEMO } from './command.js';
 import { archOf } from './launcher.js';
 

@@ -2,7 +2,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CudaArch } from '../../ir/cuda.js';
-import { cudaAvailable, type CudaAvailability } from '../../runtime/cuda/addon.js';
+import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
 import { ROOT } from './command.js';
 import { archOf } from './launcher.js';
 import { compilerOrReason } from './support.js';

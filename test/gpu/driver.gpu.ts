@@ -6,18 +6,9 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { GridExtent, LaunchShape } from '../../ir/cuda.js';
 import { loadAddon } from '../../runtime/addon.js';
-import {
-  cudaAvailable,
-  isOutOfDeviceMemory,
-  loadCudaAddon,
-  type CudaAddon,
-  type CudaDevice,
-  type CudaLaunchBinding,
-  type CudaMemory,
-  type CudaModule,
-  type CudaProgram,
-  type CudaProgramBinding,
-} from '../../runtime/cuda/addon.js';
+import { cudaAvailable, isOutOfDeviceMemory, loadCudaAddon, type CudaAddon } from '../../runtime/cuda/addon.js';
+import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
+import type { CudaLaunchBinding, CudaProgram, CudaProgramBinding } from '../../runtime/cuda/nativeProgram.js';
 import { HOPPER_KERNELS, KERNELS } from '../support/cudaKernels.js';
 import { temporaryFolder } from './support.js';
 import { trapScript } from './trap.js';

@@ -4,14 +4,8 @@ import type { CudaArch, CudaKernelText } from '../../ir/cuda.js';
 import { extentIn, type Extents } from '../../ir/extents.js';
 import { KEYS_PER_TOKEN } from '../../ir/scoring.js';
 import { roundUp } from '../../ir/types.js';
-import {
-  loadCudaAddon,
-  type CudaAddon,
-  type CudaAvailability,
-  type CudaDevice,
-  type CudaMemory,
-  type CudaModule,
-} from '../../runtime/cuda/addon.js';
+import { loadCudaAddon, type CudaAddon } from '../../runtime/cuda/addon.js';
+import type { CudaAvailability, CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { extentsOf } from '../codegen/cuda/emulate.js';
 

@@ -11,13 +11,12 @@ import { compileCudaKernels, emitCudaPlan } from '../../driver/targets/cudaKerne
 import { cuda, cudaDevice } from '../../driver/targets/cuda.js';
 import type { Stage } from '../../ir/placement.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import { cudaAvailable } from '../../runtime/cuda/addon.js';
+import { cudaAvailable, requireCuda } from '../../runtime/cuda/addon.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { DEMO } from './command.js';
 import { archOf } from './launcher.js';
 import { compilerOrReason } from './support.js';
 import { openCuda, type CudaScoring, type CudaScoringOptions, type Batch } from '../support/scoring.js';
-import { requireCuda } from '../../runtime/cuda/addon.js';
 
 const available = cudaAvailable();
 const arch = archOf(available);

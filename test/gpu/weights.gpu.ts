@@ -7,14 +7,8 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { CudaArch } from '../../ir/cuda.js';
 import type { WeightDecl } from '../../ir/kernel.js';
-import {
-  cudaAvailable,
-  loadCudaAddon,
-  type CudaAddon,
-  type CudaDevice,
-  type CudaMemory,
-  type CudaModule,
-} from '../../runtime/cuda/addon.js';
+import { cudaAvailable, loadCudaAddon, type CudaAddon } from '../../runtime/cuda/addon.js';
+import type { CudaDevice, CudaMemory, CudaModule } from '../../runtime/cuda/nativeDevice.js';
 import { compileCubins } from '../../runtime/cuda/compiler.js';
 import { planLoading } from '../../runtime/cuda/loadPlan.js';
 import { findJob, JOB_BYTES } from '../../runtime/cuda/packJob.js';

@@ -1,7 +1,8 @@
 /** Devices, memory, modules and errors, on the fake driver. */
 import { execFileSync } from 'node:child_process';
 import { afterEach, expect, it } from 'vitest';
-import { isCudaError, isOutOfDeviceMemory, type CudaDevice } from '../../../runtime/cuda/addon.js';
+import { isCudaError, isOutOfDeviceMemory } from '../../../runtime/cuda/addon.js';
+import type { CudaDevice } from '../../../runtime/cuda/nativeDevice.js';
 import { HOPPER_KERNELS, KERNELS } from '../../support/cudaKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 

@@ -2,15 +2,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeEach, expect, it } from 'vitest';
 import type { GridExtent, LaunchShape } from '../../../ir/cuda.js';
+import type { CudaDevice, CudaMemory, CudaModule } from '../../../runtime/cuda/nativeDevice.js';
 import type {
-  CudaDevice,
   CudaLaunchBinding,
-  CudaMemory,
-  CudaModule,
   CudaProgram,
   CudaProgramBinding,
   CudaTensorMapBinding,
-} from '../../../runtime/cuda/addon.js';
+} from '../../../runtime/cuda/nativeProgram.js';
 import { KERNELS, HOPPER_KERNELS } from '../../support/cudaKernels.js';
 import { CODES, describeFake } from '../../support/fakeCuda/fakeDriver.js';
 import { extentsTR, vector } from '../../support/programs.js';

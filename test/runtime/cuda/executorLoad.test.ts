@@ -6,13 +6,10 @@ import { copyFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import type {
-  CudaAddon,
-  CudaMemory,
-  CudaProgram,
-  CudaUploadStep,
-  CudaUploadTimes,
-} from '../../../runtime/cuda/addon.js';
+import type { CudaAddon } from '../../../runtime/cuda/addon.js';
+import type { CudaMemory } from '../../../runtime/cuda/nativeDevice.js';
+import type { CudaProgram } from '../../../runtime/cuda/nativeProgram.js';
+import type { CudaUploadStep, CudaUploadTimes } from '../../../runtime/cuda/nativeUpload.js';
 import { planLoading, type LoadPlan } from '../../../runtime/cuda/loadPlan.js';
 import {
   loadDeviceWeights,

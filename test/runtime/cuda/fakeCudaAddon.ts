@@ -6,19 +6,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LaunchShape } from '../../../ir/cuda.js';
 import { loadAddon, type Extent, type NativeMemory, type PortData } from '../../../runtime/addon.js';
-import type {
-  CudaAddon,
-  CudaDevice,
-  CudaError,
-  CudaMemory,
-  CudaModule,
-  CudaProgramBinding,
-  CudaRunRequest,
-  CudaRunResult,
-  CudaUploadPart,
-  CudaUploadStep,
-  CudaUploadTimes,
-} from '../../../runtime/cuda/addon.js';
+import type { CudaAddon } from '../../../runtime/cuda/addon.js';
+import type { CudaDevice, CudaError, CudaMemory, CudaModule } from '../../../runtime/cuda/nativeDevice.js';
+import type { CudaProgramBinding, CudaRunRequest, CudaRunResult } from '../../../runtime/cuda/nativeProgram.js';
+import type { CudaUploadPart, CudaUploadStep, CudaUploadTimes } from '../../../runtime/cuda/nativeUpload.js';
 
 /** `sizes`: the integer parameters of the kernel. */
 export type FakeKernel = (launch: LaunchShape, sizes: readonly number[], pointers: readonly bigint[]) => void;

@@ -6,14 +6,10 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { SiblingRelay, Siblings } from '../../../driver/devices/siblings.js';
-import type {
-  CudaAddon,
-  CudaMemory,
-  CudaProgram,
-  CudaSharedHandle,
-  CudaUploadStep,
-  CudaUploadTimes,
-} from '../../../runtime/cuda/addon.js';
+import type { CudaAddon } from '../../../runtime/cuda/addon.js';
+import type { CudaMemory, CudaSharedHandle } from '../../../runtime/cuda/nativeDevice.js';
+import type { CudaProgram } from '../../../runtime/cuda/nativeProgram.js';
+import type { CudaUploadStep, CudaUploadTimes } from '../../../runtime/cuda/nativeUpload.js';
 import { planLoading } from '../../../runtime/cuda/loadPlan.js';
 import { partWeights, readsFiles } from '../../../runtime/cuda/partWeights.js';
 import { loadSharedWeights } from '../../../runtime/cuda/shareWeights.js';
