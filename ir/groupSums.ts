@@ -2,8 +2,9 @@
  * Sums over groups of columns that an epilogue takes of its own product (`groupSum`, ir/scalar.ts): the norm of a head,
  * where the head lies in one tile.
  */
+import { isRowInvariant } from './rowInvariant.js';
 import { ROW_SUM_BLOCK, type Output } from './kernel.js';
-import { isBinary, isUnary, operands, printScalar, type Scalar } from './scalar.js';
+import { operands, printScalar, type Scalar } from './scalar.js';
 import type { Dim } from './types.js';
 
 /** Widest group that an epilogue sums: a tile of every skeleton can hold one. */
@@ -59,23 +60,4 @@ export function groupValuesOf(outputs: readonly Output[]): readonly Scalar[] {
 const dependsOnSum = (s: Scalar): boolean => s.op === 'groupSum' || operands(s).some(dependsOnSum);
 
 /** Whether the value is the same in all columns of a group. */
-function isOfGroup(s: Scalar): boolean {
-  if (isUnary(s) || isBinary(s) || s.op === 'select') return operands(s).every(isOfGroup);
-  switch (s.op) {
-    case 'groupSum':
-    case 'const':
-    case 'rowIndex':
-    case 'rowSum':
-      return true;
-    case 'load':
-      return s.access.kind === 'row';
-    case 'acc':
-    case 'arg':
-    case 'columnIndex':
-    case 'segmentSum':
-    case 'rotateHalf':
-      return false;
-    default:
-      return s satisfies never;
-  }
-}
+const isOfGroup = (s: Scalar): boolean => isRowInvariant(s, (each) => each.op === 'groupSum');

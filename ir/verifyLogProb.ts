@@ -5,7 +5,8 @@ import { LOGPROB_BLOCK, partWidth } from './kernel.js';
 import type { KernelCheck } from './kernelCheck.js';
 import { verifyCap } from './verifyAttention.js';
 import { verifyContraction } from './verifyContraction.js';
-import { isRowInvariant, verifyProgram } from './verifyProgram.js';
+import { isRowInvariant } from './rowInvariant.js';
+import { verifyProgram } from './verifyProgram.js';
 import { isExtent } from './verifyWeight.js';
 
 export function verifyLogProb(kernel: LogProbKernel, check: KernelCheck): void {

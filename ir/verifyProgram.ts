@@ -116,29 +116,5 @@ function verifyRow(
   }
 }
 
-/** True if the value is the same in every column of a row. */
-export function isRowInvariant(program: Scalar): boolean {
-  if (isUnary(program) || isBinary(program)) return operands(program).every(isRowInvariant);
-  switch (program.op) {
-    case 'acc':
-    case 'arg':
-    case 'columnIndex':
-    case 'rotateHalf':
-    case 'groupSum':
-    case 'segmentSum':
-      return false;
-    case 'load':
-      return program.access.kind === 'row';
-    case 'const':
-    case 'rowIndex':
-    case 'rowSum':
-      return true;
-    case 'select':
-      return operands(program).every(isRowInvariant);
-    default:
-      return program satisfies never;
-  }
-}
-
 /** `[T, 256]` */
 export const shape = (buffer: Pick<BufferDecl, 'rows' | 'columns'>): string => `[${buffer.rows}, ${buffer.columns}]`;

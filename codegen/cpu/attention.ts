@@ -7,7 +7,7 @@ import type { Emitted } from './gemm.js';
 import type { Operand, Operands } from './layout.js';
 import { C_TYPES } from './layout.js';
 import { fmaTile } from './micro.js';
-import { capOf, floatLiteral } from './scalarPrinter.js';
+import { capOf, floatLiteral } from './literals.js';
 import { render } from './templates.js';
 
 /** Register tiles: keys × queries for the scores, queries × columns for the values. */

@@ -14,7 +14,9 @@ import { C_TYPES, columnStep, matricesOf, panelElements, panelFormat, physicalCo
 import type { Helper, StreamAhead } from './micro.js';
 import { amxTile, fmaTile } from './micro.js';
 import { epilogueProgram } from './programLoops.js';
-import { Body, capOf, RowScope } from './scalarPrinter.js';
+import { capOf } from './literals.js';
+import { RowScope } from './rowScope.js';
+import { Body } from './scalarPrinter.js';
 import { render } from './templates.js';
 
 /** A kernel's source, the functions that it calls, and the scratch memory that each worker needs. */

@@ -5,7 +5,8 @@
 import { groupSumsOf, groupValuesOf, groupWidth } from '../../ir/groupSums.js';
 import type { Segment } from '../../ir/kernel.js';
 import { printScalar } from '../../ir/scalar.js';
-import { Body, type RowScope, type Site } from './scalarPrinter.js';
+import type { RowScope } from './rowScope.js';
+import { Body, type Site } from './scalarPrinter.js';
 
 export interface GroupLines {
   /** Statements of a row, as lines. */

@@ -6,8 +6,8 @@ import type { Scalar } from '../../ir/scalar.js';
 import { operands as childrenOf, printScalar } from '../../ir/scalar.js';
 import type { Operand, Operands } from './layout.js';
 import { groupLines } from './groupLines.js';
-import { Body, RowScope } from './scalarPrinter.js';
-import type { Site, Value } from './scalarPrinter.js';
+import { RowScope, type Value } from './rowScope.js';
+import { Body, type Site } from './scalarPrinter.js';
 
 type RowSum = Extract<Output, { kind: 'rowSum' }>;
 

@@ -4,10 +4,10 @@
  */
 import type { Access, BinaryScalar, Scalar, SegmentSum, UnaryScalar } from '../../ir/scalar.js';
 import { isBinary, isUnary, printScalar, viaOf } from '../../ir/scalar.js';
-import type { Dim, ExtentName } from '../../ir/types.js';
 import { C_ARITHMETIC, C_COMPARE, C_LOGIC, printDouble } from '../scalarText.js';
-import type { Operand, Operands } from './layout.js';
-import { C_TYPES } from './layout.js';
+import type { Operand } from './layout.js';
+import { doubleLiteral, floatLiteral } from './literals.js';
+import type { RowScope, Value } from './rowScope.js';
 
 /** The 16 columns for which a program is evaluated: adjacent ones, unless `at` gives others. */
 export interface Site {
@@ -27,109 +27,8 @@ export interface Site {
   readonly rotate?: (a: Scalar, body: Body) => Value;
 }
 
-/**
- * A printed value: `f` for float, `m` for a truth value. Row values are C scalars; column values are vectors or masks.
- */
-export interface Value {
-  readonly code: string;
-  readonly kind: 'f' | 'm';
-  readonly isRow: boolean;
-}
-
 /** C expression of the logical column of a lane. */
 const columnOf = (site: Site, lane: string): string => site.at?.(lane) ?? `${site.column} + ${lane}`;
-
-/** A C float literal, exact for every float. */
-export function floatLiteral(value: number): string {
-  if (Number.isNaN(value)) return '__builtin_nanf("")';
-  if (!Number.isFinite(value)) return value > 0 ? '__builtin_inff()' : '-__builtin_inff()';
-  const single = Math.fround(value);
-  if (!Number.isFinite(single)) return single > 0 ? '__builtin_inff()' : '-__builtin_inff()';
-  const text = String(single);
-  return `${/[.e]/.test(text) ? text : `${text}.0`}f`;
-}
-
-/** Literals of a cap and of its inverse, for templates. */
-export const capOf = (cap: number): { readonly value: string; readonly inverse: string } => ({
-  value: floatLiteral(cap),
-  inverse: floatLiteral(1 / cap),
-});
-
-const doubleLiteral = (value: number): string =>
-  Number.isFinite(value) ? value.toExponential() : `(double)(${floatLiteral(value)})`;
-
-/** Statements that run once per row: row pointers, row scalars and their broadcasts. `row` is the row's C variable. */
-export class RowScope {
-  readonly lines: string[] = [];
-  readonly operands: Operands;
-  private readonly names = new Map<string, string>();
-  private readonly extents = new Set<ExtentName>();
-  private readonly prefix: string;
-
-  constructor(operands: Operands, prefix = 'r') {
-    this.operands = operands;
-    this.prefix = prefix;
-  }
-
-  /** The mark of the statements that are being printed: that of the innermost expression which has one. */
-  mark = '';
-
-  /** What `print` adds belongs to `s`. */
-  within<T>(s: Scalar, print: () => T): T {
-    const outer = this.mark;
-    this.mark = this.operands.markOf?.(s) ?? outer;
-    const made = print();
-    this.mark = outer;
-    return made;
-  }
-
-  define(key: string, type: string, code: string): string {
-    const known = this.names.get(key);
-    if (known !== undefined) return known;
-    const name = `${this.prefix}${this.names.size}`;
-    this.names.set(key, name);
-    this.lines.push(`${type} const ${name} = ${code};${this.mark}`);
-    return name;
-  }
-
-  /** A fixed number, or the local variable of extentLines that holds a named extent. */
-  extent(dim: Dim): string {
-    if (typeof dim === 'string') this.extents.add(dim);
-    return String(dim);
-  }
-
-  /**
-   * Local variables, with the names of the extents, for those extents that were used. They precede the loop over rows.
-   */
-  extentLines(): string[] {
-    return [...this.extents].map(
-      (name) => `const int64_t ${name} = launch->extents[${this.operands.extentIndex(name)}];`,
-    );
-  }
-
-  /** The row number of an access: the row itself, or the entry of a gather list. */
-  rowIndex(via: string | undefined): string {
-    if (via === undefined) return 'row';
-    const operand = this.operands.get(via);
-    return this.define(`index ${via}`, 'int64_t', `${this.operands.base(operand)}[row]`);
-  }
-
-  /** Pointer to a buffer's row. */
-  rowPointer(operand: Operand, via: string | undefined): string {
-    const type = C_TYPES[operand.dtype];
-    return this.define(
-      `row ${operand.name} ${via ?? ''}`,
-      `${type} *`,
-      `${this.operands.base(operand)} + ${this.rowIndex(via)} * ${operand.stride}`,
-    );
-  }
-
-  broadcast(value: Value): string {
-    return value.kind === 'f'
-      ? this.define(`set ${value.code}`, 'tw_v', `tw_set1(${value.code})`)
-      : this.define(`set ${value.code}`, 'tw_m', `tw_setm(${value.code})`);
-  }
-}
 
 /** The statements of one chunk of columns: one site, or two that need each other's values. */
 export class Body {

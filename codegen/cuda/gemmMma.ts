@@ -15,7 +15,8 @@ import { kernelHead, leastCommonMultiple, matricesOf, physicalColumns } from './
 import { segmentsProblem, tileStep, type Fragment } from './text/fragment.js';
 import { fragmentEpilogue } from './text/fragmentEpilogue.js';
 import { programsOf, rowPrologue, type RowPrologue } from './text/rowPrologue.js';
-import { Body, RowScope } from './text/scalarPrinter.js';
+import { RowScope } from './text/rowScope.js';
+import { Body } from './text/scalarPrinter.js';
 import { indent } from './text/statements.js';
 import { render } from './text/templates.js';
 

@@ -19,8 +19,8 @@ import { CUDA_TYPES, kernelHead, leastCommonMultiple, matricesOf, physicalColumn
 import { programsOf, rowPrologue, type RowPrologue } from './text/rowPrologue.js';
 import { programValues, storeLine } from './text/stores.js';
 import { groupValues } from './text/groupValues.js';
-import type { Site } from './text/scalarPrinter.js';
-import { Body, RowScope } from './text/scalarPrinter.js';
+import { RowScope } from './text/rowScope.js';
+import { Body, type Site } from './text/scalarPrinter.js';
 import { indent } from './text/statements.js';
 import { render } from './text/templates.js';
 

@@ -17,8 +17,8 @@ import {
   type LaneLoad,
 } from './text/lanePrograms.js';
 import { programValues, storeLine } from './text/stores.js';
-import type { Site } from './text/scalarPrinter.js';
-import { Body, RowScope } from './text/scalarPrinter.js';
+import { RowScope } from './text/rowScope.js';
+import { Body, type Site } from './text/scalarPrinter.js';
 import { block, unrolled } from './text/statements.js';
 
 /** 32-bit words of operands that a wide lane has under way at once; a kernel then needs some 64 registers. */

@@ -7,7 +7,7 @@ import type { Segment } from '../../../ir/kernel.js';
 import type { CudaOperands } from '../text/operands.js';
 import { groupValues } from '../text/groupValues.js';
 import type { Fragment } from '../text/fragment.js';
-import { RowScope } from '../text/scalarPrinter.js';
+import { RowScope } from '../text/rowScope.js';
 import { indent } from '../text/statements.js';
 
 /** `column0`: C expression of the tile's first column, a multiple of the group's width. */

@@ -9,7 +9,8 @@ import type { Fragment } from './fragment.js';
 import { fragmentSites } from './fragmentSites.js';
 import { groupValues, type GroupValues } from './groupValues.js';
 import type { CudaOperands } from './operands.js';
-import { Body, RowScope, type Site } from './scalarPrinter.js';
+import { RowScope } from './rowScope.js';
+import { Body, type Site } from './scalarPrinter.js';
 import { block, Constants, guarded, indent, unrolled } from './statements.js';
 import { programValues, storeLine } from './stores.js';
 

@@ -6,8 +6,8 @@
 import { groupSumsOf, groupValuesOf, groupWidth } from '../../../ir/groupSums.js';
 import type { Pairing, Segment } from '../../../ir/kernel.js';
 import { printScalar } from '../../../ir/scalar.js';
-import type { Site } from './scalarPrinter.js';
-import { Body, type RowScope } from './scalarPrinter.js';
+import type { RowScope } from './rowScope.js';
+import { Body, type Site } from './scalarPrinter.js';
 import { Constants, guarded, unrolled } from './statements.js';
 
 /** Columns that each lane of a quad has two of. */

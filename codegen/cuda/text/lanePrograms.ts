@@ -10,8 +10,8 @@ import { DTYPE_BYTES, isFloat } from '../../../ir/types.js';
 import type { CudaOperands, Operand } from './operands.js';
 import { isByte, packElement, unpackElement } from './packedWords.js';
 import { programValues } from './stores.js';
-import type { Site } from './scalarPrinter.js';
-import { Body, RowScope } from './scalarPrinter.js';
+import { RowScope } from './rowScope.js';
+import { Body, type Site } from './scalarPrinter.js';
 import { Constants, guarded, unrolled } from './statements.js';
 import { render } from './templates.js';
 

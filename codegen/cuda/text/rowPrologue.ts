@@ -2,7 +2,9 @@
 import type { Segment } from '../../../ir/kernel.js';
 import { operands as childrenOf, printScalar, type Scalar } from '../../../ir/scalar.js';
 import type { CudaOperands } from './operands.js';
-import { Body, RowScope, rowScalars } from './scalarPrinter.js';
+import { rowScalars } from './rowScalars.js';
+import { RowScope } from './rowScope.js';
+import { Body } from './scalarPrinter.js';
 import { block, guarded, indent } from './statements.js';
 
 /** The row values of all programs of a block, kept in shared memory as `values.length` floats per row. */

@@ -3,11 +3,10 @@
  * subexpressions are computed once. Values that depend on the row alone are computed once per row.
  */
 import type { Access, BinaryScalar, Scalar, SegmentSum, UnaryScalar } from '../../../ir/scalar.js';
-import { isBinary, isUnary, operands as childrenOf, printScalar, viaOf } from '../../../ir/scalar.js';
+import { isBinary, isUnary, printScalar, viaOf } from '../../../ir/scalar.js';
 import { C_COMPARE, C_LOGIC, printDouble } from '../../scalarText.js';
 import { doubleLiteral, floatLiteral } from './literals.js';
-import type { CudaOperands, Operand } from './operands.js';
-import { CUDA_TYPES } from './operands.js';
+import type { RowScope } from './rowScope.js';
 
 /** One or two adjacent columns for which a program is evaluated. The first of two is even. */
 export interface Site {
@@ -41,70 +40,6 @@ export interface Value {
 /** `f`: float; `m`: int truth value; `u`: unsigned, a byte. */
 type Kind = 'f' | 'm' | 'u';
 const C_KINDS: Readonly<Record<Kind, string>> = { f: 'float', m: 'int', u: 'unsigned' };
-
-/** Statements that run once per row. */
-export class RowScope {
-  readonly lines: string[] = [];
-  readonly operands: CudaOperands;
-  readonly row: string;
-  private readonly names = new Map<string, string>();
-  private readonly prefix: string;
-  private readonly given: ReadonlyMap<string, string>;
-
-  /**
-   * `row`: C expression (int) of a readable row. `prefix`: prefix of the variables that this scope defines; scopes
-   * within one block need different ones. `given`: C expressions of row values computed earlier, by printScalar of
-   * their program.
-   */
-  constructor(operands: CudaOperands, row: string, prefix = 'r', given: ReadonlyMap<string, string> = new Map()) {
-    this.operands = operands;
-    this.row = row;
-    this.prefix = prefix;
-    this.given = given;
-  }
-
-  givenValue(s: Scalar): string | undefined {
-    return this.given.get(printScalar(s));
-  }
-
-  /** The mark of the statements that are being printed: that of the innermost expression which has one. */
-  mark = '';
-
-  /** What `print` adds belongs to `s`. */
-  within<T>(s: Scalar, print: () => T): T {
-    const outer = this.mark;
-    this.mark = this.operands.markOf?.(s) ?? outer;
-    const made = print();
-    this.mark = outer;
-    return made;
-  }
-
-  define(key: string, type: string, code: string): string {
-    const known = this.names.get(key);
-    if (known !== undefined) return known;
-    const name = `${this.prefix}${this.names.size}`;
-    this.names.set(key, name);
-    this.lines.push(`${type} const ${name} = ${code};${this.mark}`);
-    return name;
-  }
-
-  /** The row number of an access: the row itself, or the entry of a gather list. */
-  rowIndex(via: string | undefined): string {
-    if (via === undefined) return `(long long)(${this.row})`;
-    return this.define(`index ${via}`, 'long long', `${this.operands.base(this.operands.get(via))}[${this.row}]`);
-  }
-
-  /** Pointer to a buffer's row, whose columns lie one behind another. */
-  rowPointer(operand: Operand, via: string | undefined): string {
-    if (operand.columnStride !== 1) throw new Error(`'${operand.name}' lies by column: programs only store into it.`);
-    const stride = typeof operand.columns === 'string' ? `(long long)${operand.stride}` : operand.stride;
-    return this.define(
-      `row ${operand.name} ${via ?? ''}`,
-      `${CUDA_TYPES[operand.dtype]} *`,
-      `${this.operands.base(operand)} + ${this.rowIndex(via)} * ${stride}`,
-    );
-  }
-}
 
 /** The statements of one site, or of two that need each other's values. */
 export class Body {
@@ -368,45 +303,4 @@ function isOnePlusExp(s: Scalar): boolean {
   if (s.op !== 'add') return false;
   const isOne = (x: Scalar): boolean => x.op === 'const' && x.value === 1;
   return (isOne(s.a) && s.b.op === 'exp') || (isOne(s.b) && s.a.op === 'exp');
-}
-
-/** Leaves that make a row value expensive, so that it is worth computing once per row for all columns. */
-const isDear = (s: Scalar): boolean => s.op === 'rowSum' || s.op === 'load' || childrenOf(s).some(isDear);
-
-function isRowOnly(s: Scalar, operands: CudaOperands): boolean {
-  if (isUnary(s) || isBinary(s)) return childrenOf(s).every((child) => isRowOnly(child, operands));
-  switch (s.op) {
-    case 'acc':
-    case 'arg':
-    case 'columnIndex':
-    case 'rotateHalf':
-    case 'groupSum':
-    case 'segmentSum':
-      return false;
-    case 'load':
-      return s.access.kind === 'row' || (s.access.kind === 'element' && operands.get(s.buffer).columns === 1);
-    case 'const':
-    case 'rowIndex':
-    case 'rowSum':
-      return true;
-    case 'select':
-      return childrenOf(s).every((child) => isRowOnly(child, operands));
-    default:
-      return s satisfies never;
-  }
-}
-
-/**
- * The largest sub-programs of `programs` that depend on the row alone and read memory (1/rms of a row), each once. A
- * block computes them once per row and passes them to RowScope as `given`.
- */
-export function rowScalars(programs: readonly Scalar[], operands: CudaOperands): Scalar[] {
-  const found = new Map<string, Scalar>();
-  const visit = (s: Scalar): void => {
-    if (isRowOnly(s, operands)) {
-      if (isDear(s)) found.set(printScalar(s), s);
-    } else if (s.op !== 'sin' && s.op !== 'cos') childrenOf(s).forEach(visit);
-  };
-  programs.forEach(visit);
-  return [...found.values()];
 }

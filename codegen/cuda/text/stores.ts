@@ -2,7 +2,8 @@
 import type { Output } from '../../../ir/kernel.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import type { CudaOperands, Operand } from './operands.js';
-import { columnAt, type Body, type RowScope, type Site } from './scalarPrinter.js';
+import type { RowScope } from './rowScope.js';
+import { columnAt, type Body, type Site } from './scalarPrinter.js';
 
 /**
  * The value to compute for an output. A store rounds by itself, so a preceding rounding to the same type is dropped.

@@ -8,7 +8,7 @@ import type { CudaOperands, Operand } from '../text/operands.js';
 import { physicalColumns } from '../text/operands.js';
 import { fragmentStep, type Fragment, type SumSite } from '../text/fragment.js';
 import { fragmentEpilogue } from '../text/fragmentEpilogue.js';
-import { RowScope } from '../text/scalarPrinter.js';
+import { RowScope } from '../text/rowScope.js';
 import { indent } from '../text/statements.js';
 import { columnValue } from './columnValues.js';
 import { elementLoads } from './elementLoads.js';

@@ -9,7 +9,8 @@ import { capFunctions, capText } from '../text/softCap.js';
 import type { CudaOperands } from '../text/operands.js';
 import type { RowPrologue } from '../text/rowPrologue.js';
 import { indent } from '../text/statements.js';
-import { Body, RowScope } from '../text/scalarPrinter.js';
+import { RowScope } from '../text/rowScope.js';
+import { Body } from '../text/scalarPrinter.js';
 import { render } from '../text/templates.js';
 
 const DEPTH = 8;

@@ -7,7 +7,7 @@ import type { Segment } from '../../../ir/kernel.js';
 import type { Access, Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf } from '../../../ir/scalar.js';
 import type { CudaOperands, Operand } from '../text/operands.js';
-import { RowScope } from '../text/scalarPrinter.js';
+import { RowScope } from '../text/rowScope.js';
 import { unrolled } from '../text/statements.js';
 
 interface RowTable {
