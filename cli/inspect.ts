@@ -13,14 +13,25 @@ import { UsageError } from '../errors.js';
 import { isSet, type Flags } from './options.js';
 import type { Context } from './work.js';
 
+/** What decides about calls, devices and files, of which --error has none. */
+const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
+  maxTokens: '--max-tokens',
+  cacheTokens: '--cache-tokens',
+  database: '--database',
+  dump: '--dump',
+  checkpoint: '--checkpoint',
+  verify: '--verify',
+};
 const VIEWS = ['passes', 'pass', 'diff', 'kernels', 'kernel', 'plan', 'memory', 'parallel', 'mask'] as const;
 
 /** Whether errors are asked for; UsageError for flags that have no effect. */
 function refuseErrorFlags(flags: Flags): boolean {
   if (isSet(flags, 'error')) {
     const other = VIEWS.find((view) => flags[view] !== undefined);
-    if (other === undefined) return true;
-    throw new UsageError(`--error and --${other}: one at a time`, 'leave one of the two out');
+    if (other !== undefined) throw new UsageError(`--error and --${other}: one at a time`, 'leave one of the two out');
+    const idle = Object.entries(WITHOUT_EFFECT).find(([name]) => flags[name] !== undefined)?.[1];
+    if (idle !== undefined) throw new UsageError(`${idle} has no effect on --error`, `leave ${idle} out`);
+    return true;
   }
   const given = (['data', 'limit', 'against'] as const).find((name) => flags[name] !== undefined);
   if (given !== undefined) throw new UsageError(`--${given} is for --error`, `add --error, or leave --${given} out`);

@@ -53,7 +53,7 @@ function readPrompts(path: string, limit: number): readonly string[] {
 }
 
 export async function showError(context: Context, model: string, flags: Flags): Promise<void> {
-  const { init, precision, target, isa } = modelFlags(flags);
+  const { init, precision, target, isa, kvCache } = modelFlags(flags);
   if (target === 'auto' || target === 'cuda')
     throw new UsageError(
       `--target ${target}: name what is to be looked at, which need not be here`,
@@ -66,6 +66,7 @@ export async function showError(context: Context, model: string, flags: Flags): 
     ...{ model, init, precision },
     ...(target === undefined ? {} : { target }),
     ...(isa === undefined ? {} : { isa }),
+    ...(kvCache === undefined ? {} : { kvCache }),
     ...(against === undefined ? {} : { against: choice('--against', against, AGAINST) }),
     prompts: data === undefined ? BUILT_IN.slice(0, most) : readPrompts(data, most),
     tokens: tokens === undefined ? TOKENS : wholeNumber('--tokens', tokens, 2, 4096, '64'),
@@ -98,7 +99,7 @@ function errorText({ kernels, layers, logProbability, ...of }: ErrorReport): str
   const others = kernels.filter(({ layer }) => layer === undefined);
   const right = new Set(columns.map((_, i) => i + 2).concat(1));
   return `${[
-    `${of.model}: activations ${of.activations}, weights ${of.weights} (${of.target}) beside ${of.against}; ` +
+    `${of.model}: ${of.arithmetic} inputs, other activations ${of.activations} (${of.target}) beside ${of.against}; ` +
       `${counted(of.prompts, 'prompt')}, ${counted(of.tokens, 'token')}`,
     'rms of the difference divided by rms of the value; of several results of a kernel the largest',
     '',

@@ -1,10 +1,12 @@
 /** Values of a checkpoint's tensors as float64, for the interpreters. Runtimes read them by code of their own. */
 import { UserError } from '../errors.js';
-import { decodeEncoded, PART_NAMES, type PerPart } from '../ir/encoding.js';
+import { decodeEncoded, EncodingError, PART_NAMES, type PerPart } from '../ir/encoding.js';
 import type { RawTensor } from '../ir/kernelInterpreter.js';
 import { FORMATS } from '../ir/storage.js';
 import type { TensorLocation } from '../models/checkpoint.js';
 import { encodedRow, fileRow, linesOf, tileSpan, type TensorSource } from '../runtime/tensorSource.js';
+import { DAMAGED_ENCODING } from '../runtime/encodedMatrix.js';
+import { quote } from '../system/json.js';
 import { readRange, withFile } from '../system/read.js';
 
 type Source<K> = Extract<TensorSource, { readonly kind: K }>;
@@ -42,6 +44,18 @@ function assembledValues({ shape, format, tiles }: Source<'assembled'>): Float64
   return values;
 }
 
+/** What `decode` makes of an encoded tensor; what it finds wrong as UserError. */
+function decoded({ parts }: Source<'encoded'>, decode: () => Float64Array): Float64Array {
+  try {
+    return decode();
+  } catch (error) {
+    if (!(error instanceof EncodingError)) throw error;
+    const part = parts[error.part];
+    const place = part === undefined ? '' : `${part.file}: tensor ${quote(part.tensor ?? '', 120)}: `;
+    throw new UserError(place + error.message, DAMAGED_ENCODING, { cause: error });
+  }
+}
+
 function encodedValues(source: Source<'encoded'>): Float64Array {
   const { encoding, rows, shape, parts } = source;
   const [own = 0, k = 0] = shape;
@@ -53,7 +67,7 @@ function encodedValues(source: Source<'encoded'>): Float64Array {
         : [[name, withFile(part.file, (fd) => readRange(fd, part.offset, part.byteLength))] as const];
     }),
   );
-  const all = decodeEncoded(encoding, rows, k, read);
+  const all = decoded(source, () => decodeEncoded(encoding, rows, k, read));
   const values = new Float64Array(own * k);
   for (let row = 0; row < own; row++) {
     const from = encodedRow(source, row) * k;

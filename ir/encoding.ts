@@ -201,13 +201,37 @@ function decodeScales(type: ScaleType, bytes: Uint8Array): Float64Array {
   return FORMATS[type satisfies FormatName].decode(bytes);
 }
 
-/** Why a scale cannot be one; undefined if it can. */
-const scaleProblem = (scale: number): string | undefined =>
-  Number.isFinite(scale) && scale !== 0 ? undefined : `a scale is ${scale}`;
+/** What is wrong with the bytes of an encoded tensor, and in which of its parts. */
+export class EncodingError extends Error {
+  readonly part: keyof PerPart<unknown>;
+
+  constructor(part: keyof PerPart<unknown>, message: string) {
+    super(message);
+    this.name = 'EncodingError';
+    this.part = part;
+  }
+}
+
+/** The group of each column. Throws EncodingError where groups are not as large as they must be. */
+function groupsOf(bytes: Uint8Array, count: number, width: number, k: number): Int32Array {
+  const groups = new Int32Array(Uint8Array.from(bytes).buffer);
+  const sizes = new Array<number>(count).fill(0);
+  groups.forEach((group, column) => {
+    if (group < 0 || group >= count)
+      throw new EncodingError('groups', `column ${column} is in group ${group} of ${count}`);
+    sizes[group]!++;
+  });
+  sizes.forEach((size, group) => {
+    const wanted = Math.min(width, k - group * width);
+    if (size !== wanted)
+      throw new EncodingError('groups', `group ${group} has ${size} columns, not ${wanted}: no permutation of columns`);
+  });
+  return groups;
+}
 
 /**
- * Element by element, for interpreters and tests. Throws Error for a scale that is zero or not finite, and for a group
- * out of range.
+ * Element by element, for interpreters and tests. Throws EncodingError for a scale that is zero or not finite, and for
+ * groups that are not as large as they must be.
  */
 export function decodeEncoded(encoding: Encoding, rows: number, k: number, parts: PerPart<Uint8Array>): Float64Array {
   const problem = encodingProblem(encoding, rows, k);
@@ -222,16 +246,14 @@ export function decodeEncoded(encoding: Encoding, rows: number, k: number, parts
   const { codes, scales, zero, hasGroups } = encoding;
   const [blockRows, blockColumns] = scaleBlocks(scales, rows, k);
   const factors = decodeScales(scales.type, parts.scales!);
-  const groups = hasGroups ? new Int32Array(Uint8Array.from(parts.groups!).buffer) : undefined;
+  const groups = hasGroups ? groupsOf(parts.groups!, blockColumns, scales.blockColumns, k) : undefined;
   const { valueOf } = CODES[codes.type];
   for (let row = 0; row < rows; row++) {
     const r = Math.floor(row / scales.blockRows);
     for (let column = 0; column < k; column++) {
       const c = groups === undefined ? Math.floor(column / scales.blockColumns) : groups[column]!;
-      if (c < 0 || c >= blockColumns) throw new Error(`column ${column} is in group ${c} of ${blockColumns}`);
       const scale = factors[scales.isTransposed ? c * blockRows + r : r * blockColumns + c]!;
-      const bad = scaleProblem(scale);
-      if (bad !== undefined) throw new Error(bad);
+      if (!Number.isFinite(scale) || scale === 0) throw new EncodingError('scales', `the scale of row ${row}, column ${column} is ${scale}`);
       const code = valueOf(codeAt(codes, parts.codes!, rows, k, row, column));
       out[row * k + column] = Math.fround((code - zeroAt(zero, parts, blockRows, blockColumns, r, c)) * scale);
     }

@@ -28,6 +28,10 @@ export function encodedMatrix(source: EncodedSource, name: string, files: FileMa
   };
 }
 
+/** What to do about an encoded tensor that cannot be decoded. */
+export const DAMAGED_ENCODING =
+  'the checkpoint is damaged, or was quantised wrongly: download it again, or use another one';
+
 const isDamaged = (error: unknown): error is Error =>
   error instanceof Error && 'code' in error && error.code === 'WEIGHTS_DAMAGED';
 
@@ -53,10 +57,6 @@ export async function orDamaged<T>(
     return await load();
   } catch (error) {
     if (!isDamaged(error)) throw error;
-    throw new UserError(
-      located(error.message, sourceOf),
-      'the checkpoint is damaged, or was quantised wrongly: download it again, or use another one',
-      { cause: error },
-    );
+    throw new UserError(located(error.message, sourceOf), DAMAGED_ENCODING, { cause: error });
   }
 }

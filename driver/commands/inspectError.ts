@@ -12,7 +12,7 @@ import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
 import { detectMachine, numericsOf } from '../machine.js';
 import { buildGraph, openModel } from '../model.js';
 import { isArtifact } from '../names.js';
-import type { Precision } from '../target.js';
+import { arithmeticName, withCache, type Precision } from '../target.js';
 import { storedFormats } from '../storedFormats.js';
 import { targetOf } from '../targets/index.js';
 import type { InspectRequest } from './inspect.js';
@@ -23,7 +23,9 @@ import { tensorValues } from '../tensorValues.js';
 const MOST_WORK = 1e10;
 const MOST_PARAMETERS = 1.5e8;
 
-export interface ErrorRequest extends Pick<InspectRequest, 'model' | 'init' | 'precision' | 'target' | 'isa'> {
+type AboutModel = Pick<InspectRequest, 'model' | 'init' | 'precision' | 'target' | 'isa' | 'kvCache'>;
+
+export interface ErrorRequest extends AboutModel {
   readonly prompts: readonly string[];
   /** Most tokens of each prompt. */
   readonly tokens: number;
@@ -43,7 +45,9 @@ export interface KernelError {
 
 export interface ErrorReport {
   readonly model: string;
-  /** Element types of activations and weights. */
+  /** What is multiplied, and the kind of cache: `int8 and bf16`, `f32, FP8 cache`. */
+  readonly arithmetic: string;
+  /** Element types of activations and weights that are not codes. */
   readonly activations: string;
   readonly weights: string;
   readonly target: string;
@@ -58,15 +62,27 @@ export interface ErrorReport {
   readonly logProbability: { readonly meanAbsolute: number; readonly worst: number };
 }
 
+/** How a model is computed, and its name. */
+interface Arithmetic {
+  readonly numerics: Numerics;
+  readonly name: string;
+}
+
 /** Throws UserError. */
-function numericsFor({ target: name = 'cpu', precision, isa }: ErrorRequest, checkpoint: Checkpoint): Numerics {
-  const target = targetOf(name);
+function arithmeticFor(request: ErrorRequest, checkpoint: Checkpoint): Arithmetic {
+  const { target: kind = 'cpu', precision, isa, kvCache } = request;
+  const target = targetOf(kind);
+  const cache = kvCache === undefined ? {} : { kvCache };
   // Rounding needs no matrix units.
-  if (target.isHost && precision === 'bf16' && isa === undefined) return numericsOf('amx');
-  const wanted = { target: name, precision, ...(isa === undefined ? {} : { isa }) };
-  return target.numerics(
-    target.choose(wanted, detectMachine(), checkpoint.config.dtype, storedFormats(checkpoint, precision)),
-  );
+  if (target.isHost && precision === 'bf16' && isa === undefined)
+    return { numerics: withCache(numericsOf('amx'), kvCache), name: arithmeticName({ arithmetic: 'bf16', ...cache }) };
+  const wanted = { target: kind, precision, ...(isa === undefined ? {} : { isa }) };
+  const stored = storedFormats(checkpoint, precision);
+  const device = target.choose(wanted, detectMachine(), checkpoint.config.dtype, stored);
+  return {
+    numerics: withCache(target.numerics(device), kvCache),
+    name: arithmeticName({ arithmetic: target.arithmetic(device), ...cache }),
+  };
 }
 
 const ROUNDS: ReadonlySet<unknown> = new Set(['roundBf16', 'roundF20', 'roundF24']);
@@ -85,7 +101,8 @@ function tensorsOf(checkpoint: Checkpoint, { weights }: KernelModule): ReadonlyM
   const take = (name: string, k: number): void => {
     if (!found.has(name) && checkpoint.tensors.has(name)) found.set(name, tensorValues(checkpoint.tensors, name, k));
   };
-  for (const { sources, k, columnScale } of weights) {
+  for (const { sources, k: own, scalesOf, columnScale } of weights) {
+    const k = scalesOf?.k ?? own;
     for (const { tensor } of sources) take(tensor, k);
     if (columnScale !== undefined) take(columnScale, k);
   }
@@ -183,9 +200,10 @@ function computationsOf(
 ): { readonly own: Computation; readonly other: Computation; readonly isSame: IsSame } {
   const graph = buildGraph(checkpoint, 'tree');
   const roundedBy = (of: Numerics): Computation => computation(checkpoint, lower(optimise(graph, of), of), true);
-  // The same kernels without rounding: their stream is one number.
+  // The same kernels without rounding: their stream is one number, and nothing is codes.
   const exactBy = (of: Numerics): Computation => {
-    const whole: Numerics = { ...of, stream: 'f32', products: 'f32' };
+    const { narrow: _narrow, stored: _stored, cache: _cache, groups: _groups, groupsOf: _of, ...floats } = of;
+    const whole: Numerics = { ...floats, stream: 'f32', products: 'f32' };
     return computation(checkpoint, exact(lower(optimise(graph, whole), whole)), false);
   };
   const { against } = request;
@@ -193,7 +211,8 @@ function computationsOf(
   if (against === undefined) return { own, other: exactBy(numerics), isSame: (a, b) => a.name === b.name };
   // GPUs multiply 16-bit numbers.
   const place = against === 'f32' ? { target: 'cpu' as const } : {};
-  const others = numericsFor({ ...request, ...place, precision: against }, checkpoint);
+  const { kvCache: _cache, ...plain } = request;
+  const { numerics: others } = arithmeticFor({ ...plain, ...place, precision: against }, checkpoint);
   return { own, other: roundedBy(others), isSame: sameValues(exactBy(numerics), exactBy(others), prompt) };
 }
 
@@ -218,7 +237,7 @@ export async function inspectError(request: ErrorRequest): Promise<ErrorReport> 
       `${tokens} tokens through ${Math.round(parameters / 1e6)} M parameters are more than an interpreter does`,
       'Take fewer prompts (--limit), fewer tokens of each (--tokens), or a smaller model of the family',
     );
-  const numerics = numericsFor(request, checkpoint);
+  const { numerics, name: arithmetic } = arithmeticFor(request, checkpoint);
   const { own, other, isSame } = computationsOf(request, checkpoint, numerics, prompts[0]!);
   const compared = comparedResults(own.module, other.module, isSame);
   let [absolute, worst, scored] = [0, 0, 0];
@@ -231,11 +250,18 @@ export async function inspectError(request: ErrorRequest): Promise<ErrorReport> 
       [absolute, worst, scored] = [absolute + difference, Math.max(worst, difference), scored + 1];
     }
   }
+  const errors = errorsOf(own.module, compared);
+  const lost = errors.kernels.find(({ outputs }) => outputs.some(({ error }) => !Number.isFinite(error)));
+  if (lost !== undefined || !Number.isFinite(absolute))
+    throw new UserError(
+      `${lost?.path ?? 'head'}: a value is not finite`,
+      'the weights hold values that are not, or are too large: look at the checkpoint',
+    );
   return {
-    ...{ model: path, activations: numerics.activations, weights: numerics.weights.format, target },
+    ...{ model: path, arithmetic, activations: numerics.activations, weights: numerics.weights.format, target },
     ...{ prompts: prompts.length, tokens },
     against: request.against ?? 'float64',
-    ...errorsOf(own.module, compared),
+    ...errors,
     logProbability: { meanAbsolute: absolute / scored, worst },
   };
 }

@@ -10,7 +10,16 @@ const folder = mkdtempSync(join(tmpdir(), 'tilewright-prompts-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const REPORT: ErrorReport = {
-  ...{ model: 'm', activations: 'bf16', weights: 'bf16', target: 'cpu', against: 'float64', prompts: 2, tokens: 12 },
+  ...{
+    model: 'm',
+    arithmetic: 'int8 and bf16',
+    activations: 'bf16',
+    weights: 'bf16',
+    target: 'cpu',
+    against: 'float64',
+    prompts: 2,
+    tokens: 12,
+  },
   kernels: [
     { path: 'embed', layer: undefined, outputs: [{ buffer: 'h', error: 0 }] },
     { path: 'layers.0.up', layer: 0, outputs: [0.001, 0.0025].map((error, i) => ({ buffer: `b${i}`, error })) },
@@ -36,7 +45,7 @@ describe('inspect --error', () => {
   it('prints a row for each layer, with the largest error of each kernel', async () => {
     const { stdout } = await asked();
     expect(stdout.split('\n')).toEqual([
-      'm: activations bf16, weights bf16 (cpu) beside float64; 2 prompts, 12 tokens',
+      'm: int8 and bf16 inputs, other activations bf16 (cpu) beside float64; 2 prompts, 12 tokens',
       'rms of the difference divided by rms of the value; of several results of a kernel the largest',
       '',
       'layer   stream       up     down',
@@ -57,12 +66,14 @@ describe('inspect --error', () => {
     writeFileSync(data, 'plain text\n\n{"question": "why?", "answer": 1}\n{"no": 1}\nlast');
     const { request } = await asked('--data', data, '--limit', '3', '--tokens', '9', '--against', 'f32');
     expect(request).toMatchObject({ prompts: ['plain text', 'why?', '{"no": 1}'], tokens: 9, against: 'f32' });
+    expect((await asked('--kv-cache', 'int8')).request.kvCache).toBe('int8');
   });
 
   it('refuses what would have no effect', async () => {
     const refused = async (...argv: string[]): Promise<string> => (await runCli(['inspect', 'm', ...argv])).stderr;
     expect(await refused('--error', '--plan')).toContain('--error and --plan: one at a time');
     expect(await refused('--limit', '3')).toContain('--limit is for --error');
+    expect(await refused('--error', '--max-tokens', '64')).toContain('--max-tokens has no effect on --error');
     expect(await refused('--error', '--target', 'auto')).toContain('name what is to be looked at');
     expect(await refused('--error', '--against', 'fp4')).toContain('--against');
     expect(await refused('--error', '--data', join(folder, 'none'))).toContain('no such file');

@@ -6,12 +6,30 @@ import { inspectError, type ErrorReport, type ErrorRequest } from '../../driver/
 import { tensorValues } from '../../driver/tensorValues.js';
 import type { TensorLocation } from '../../models/checkpoint.js';
 import { ENCODINGS, sampleSource } from '../support/encodedSamples.js';
-import { writeCheckpoint } from './smallModel.js';
+import { FORMATS, quantisedTensors, safetensorsOf, writeQuantised } from '../support/quantisedCheckpoints.js';
+import type { StoredBytes } from '../support/quantiseMatrix.js';
+import { CONFIG, safetensorsFile, tensorsOf, writeCheckpoint, type StoredTensor } from './smallModel.js';
 import { ROOT, temporaryFolder } from './support.js';
 
 const DEMO = join(ROOT, 'models', 'demo');
 const SMALL = writeCheckpoint();
 const folder = temporaryFolder();
+const CONFIG_APART = { ...CONFIG, tie_word_embeddings: false };
+
+/** A checkpoint of a quantised format, with `change` applied to its tensors. */
+function stored(format: string, change: (tensors: ReadonlyMap<string, StoredBytes>) => void = () => undefined): string {
+  const dir = writeCheckpoint({ weights: null });
+  const { tensors } = quantisedTensors(CONFIG_APART, FORMATS[format]!.write, 3);
+  change(tensors);
+  writeQuantised(dir, CONFIG_APART, FORMATS[format]!, safetensorsOf(tensors));
+  return dir;
+}
+
+/** A weight of the norm that is no number. */
+const withNan = (tensor: StoredTensor): StoredTensor =>
+  tensor.name === 'model.norm.weight'
+    ? { ...tensor, values: tensor.values.map((x, i) => (i === 3 ? NaN : x)) }
+    : tensor;
 
 const errors = (more: Partial<ErrorRequest>): Promise<ErrorReport> =>
   inspectError({
@@ -53,6 +71,41 @@ describe('errors of activations', () => {
     expect(f32.layers.length).toBeGreaterThanOrEqual(1);
     for (const { layer, error } of f32.layers) expect(error / known.get(layer)!).toBeCloseTo(1, 3);
     expect(f32.against).toBe('f32');
+  });
+
+  it('are there for products and caches of 8 bits, beside floats', async () => {
+    const [bytes, codes] = [stored('compressed int8 in bytes'), stored('compressed FP8')];
+    const [f32, int8, fp8, cache8, cacheFp8] = [
+      await errors({ model: bytes, isa: 'avx2' }),
+      await errors({ model: bytes, precision: 'int8', isa: 'avx2' }),
+      await errors({ model: codes, precision: 'fp8', target: 'cuda:sm_90a' }),
+      await errors({ model: bytes, isa: 'avx2', kvCache: 'int8' }),
+      await errors({ model: bytes, isa: 'avx2', kvCache: 'fp8' }),
+    ];
+    expect([f32, int8, fp8, cache8, cacheFp8].map(({ arithmetic }) => arithmetic)).toEqual([
+      ...['f32', 'int8', 'fp8', 'f32, int8 cache', 'f32, FP8 cache'],
+    ]);
+    const worst = (report: ErrorReport): number => Math.max(...outputsOf(report));
+    expect(worst(f32)).toBeLessThan(2 ** -18);
+    // One rounding costs 2⁻⁸ of a row's maximum at most, or 2⁻⁴ of a value.
+    for (const report of [int8, fp8, cache8, cacheFp8]) {
+      expect(worst(report)).toBeGreaterThan(2 ** -12);
+      expect(worst(report)).toBeLessThan(0.5);
+      expect(report.layers.length).toBeGreaterThan(0);
+    }
+    expect(worst(cacheFp8)).toBeGreaterThan(worst(cache8));
+  });
+
+  it('name the tensor of a damaged checkpoint', async () => {
+    const damaged = stored('compressed int8 in bytes', (tensors) => {
+      const name = [...tensors.keys()].find((each) => each.endsWith('o_proj.weight_scale'))!;
+      tensors.get(name)!.bytes.fill(0);
+    });
+    await expect(errors({ model: damaged })).rejects.toThrow(
+      /model\.safetensors: tensor "model\.layers\.0\.self_attn\.o_proj\.weight_scale": the scale of row 0, column 0 is 0/,
+    );
+    const lost = writeCheckpoint({ weights: safetensorsFile(tensorsOf().map(withNan)) });
+    await expect(errors({ model: lost })).rejects.toThrow(/^[\w.]+: a value is not finite$/);
   });
 
   it('are refused where they would take too long, or nothing is there', async () => {
