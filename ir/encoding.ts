@@ -253,7 +253,8 @@ export function decodeEncoded(encoding: Encoding, rows: number, k: number, parts
     for (let column = 0; column < k; column++) {
       const c = groups === undefined ? Math.floor(column / scales.blockColumns) : groups[column]!;
       const scale = factors[scales.isTransposed ? c * blockRows + r : r * blockColumns + c]!;
-      if (!Number.isFinite(scale) || scale === 0) throw new EncodingError('scales', `the scale of row ${row}, column ${column} is ${scale}`);
+      if (!Number.isFinite(scale) || scale === 0)
+        throw new EncodingError('scales', `the scale of row ${row}, column ${column} is ${scale}`);
       const code = valueOf(codeAt(codes, parts.codes!, rows, k, row, column));
       out[row * k + column] = Math.fround((code - zeroAt(zero, parts, blockRows, blockColumns, r, c)) * scale);
     }

@@ -11,10 +11,19 @@ import type { Quantisation, QuantisationMethod, QuantisedMatrix, QuantisedModule
 import { plainMatrix } from './plainCodes.js';
 import { OTHER_WEIGHTS, printGroups, Settings } from './settings.js';
 
-const FORMATS = ['pack-quantized', 'int-quantized', 'float-quantized', 'naive-quantized'] as const;
+/** Formats, and the types of their codes. */
+const TYPES = {
+  'pack-quantized': ['int'],
+  'int-quantized': ['int'],
+  'float-quantized': ['float'],
+  'naive-quantized': ['int', 'float'],
+} as const;
+type Format = keyof typeof TYPES;
+const FORMATS = Object.keys(TYPES) as readonly Format[];
 const STRATEGIES = ['tensor', 'channel', 'group', 'block'] as const;
 
 interface Scheme {
+  readonly type: 'int' | 'float';
   readonly bits: 4 | 8;
   readonly group: number;
   readonly isOrdered: boolean;
@@ -41,7 +50,7 @@ export const compressedTensors: QuantisationMethod = {
 };
 
 /** The scheme of all groups of modules. Those that are in no group are stored as floats. */
-function onlyScheme(settings: Settings, where: string, format: string): Scheme {
+function onlyScheme(settings: Settings, where: string, format: Format): Scheme {
   const groups = Object.entries(settings.record('config_groups') ?? {});
   const schemes = groups.map(([name, group]) => {
     const place = `${where}: config_groups: ${name.slice(0, 80)}`;
@@ -50,7 +59,10 @@ function onlyScheme(settings: Settings, where: string, format: string): Scheme {
       throw new UserError(`${place}: weights: expected an object, got ${quote(weights)}`);
     new Settings(group, place).oneOf(['format'], [format], format);
     const activations = roundedRows(group['input_activations']);
-    return { ...readScheme(weights, `${place}: weights`), ...(activations === undefined ? {} : { activations }) };
+    return {
+      ...readScheme(weights, format, `${place}: weights`),
+      ...(activations === undefined ? {} : { activations }),
+    };
   });
   const [first] = schemes;
   if (first === undefined) settings.refuse('config_groups', 'groups of modules');
@@ -71,15 +83,17 @@ function roundedRows(activations: unknown): Quantisation['activations'] {
   return type === 'int' && strategy === 'token' && dynamic === true ? 'int8' : undefined;
 }
 
-function readScheme(weights: Json, where: string): Omit<Scheme, 'activations'> {
+function readScheme(weights: Json, format: Format, where: string): Omit<Scheme, 'activations'> {
   const settings = new Settings(weights, where);
-  const type = settings.oneOf(['type'], ['int', 'float'], 'int');
+  if (!settings.isGiven('type') && format === 'float-quantized') settings.refuse('type', 'float');
+  const type = settings.oneOf<'int' | 'float'>(['type'], TYPES[format], 'int');
   const bits = settings.oneOf(['num_bits'], type === 'float' ? [8] : [4, 8], 8);
   const strategy = settings.oneOf(['strategy'], STRATEGIES, settings.isGiven('group_size') ? 'group' : 'tensor');
   const order = settings.oneOf(['actorder'], ['', 'weight', 'static', 'group', 'dynamic', true, false], '');
   const group = strategy === 'group' ? settings.groupSize(['group_size']) : -1;
-  const block = strategy === 'block' ? blockOf(settings) : undefined;
+  const block = strategy === 'block' ? settings.twoSizes('block_structure', true) : undefined;
   return {
+    type,
     bits: bits === 4 ? 4 : 8,
     group,
     strategy,
@@ -89,18 +103,12 @@ function readScheme(weights: Json, where: string): Omit<Scheme, 'activations'> {
   };
 }
 
-function blockOf(settings: Settings): readonly [number, number] {
-  const given = settings.value('block_structure');
-  const sizes = typeof given === 'string' ? given.split('x').map(Number) : given;
-  const isBlock =
-    Array.isArray(sizes) && sizes.length === 2 && sizes.every((size) => Number.isInteger(size) && size > 0);
-  return isBlock ? [sizes[0] as number, sizes[1] as number] : settings.refuse('block_structure', 'two sizes');
-}
-
-const plain = ({ strategy, group, block, activations }: Scheme): Quantisation => ({
+const plain = ({ type, isSymmetric, strategy, group, block, activations }: Scheme): Quantisation => ({
   ...(activations === undefined ? {} : { activations }),
   matrixOf: (module) =>
     plainMatrix(module, ['weight_scale'], {
+      codes: type === 'float' ? 'F8_E4M3' : 'I8',
+      needsZeros: !isSymmetric,
       ...(strategy === 'group' && group !== -1 ? { group } : {}),
       ...(block === undefined ? {} : { block }),
     }),

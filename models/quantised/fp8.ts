@@ -13,16 +13,15 @@ export const fp8: QuantisationMethod = {
     const settings = new Settings(config, where);
     settings.oneOf(['activation_scheme'], ['dynamic', 'static'], 'dynamic');
     settings.oneOf(['fmt'], ['e4m3'], 'e4m3');
-    const block = blockOf(settings);
+    const block = settings.isGiven('weight_block_size') ? settings.twoSizes('weight_block_size') : undefined;
     return {
       // Rows have scales of their own, which are nearer than a fixed one.
       ...(block === undefined ? { activations: 'fp8' } : {}),
       matrixOf: (module) =>
-        plainMatrix(
-          module,
-          block === undefined ? ['weight_scale'] : ['weight_scale_inv', 'weight_scale'],
-          block === undefined ? {} : { block },
-        ),
+        plainMatrix(module, block === undefined ? ['weight_scale'] : ['weight_scale_inv', 'weight_scale'], {
+          codes: 'F8_E4M3',
+          ...(block === undefined ? {} : { block }),
+        }),
     };
   },
 };
@@ -32,15 +31,6 @@ export const modelopt: QuantisationMethod = {
   names: ['modelopt'],
   read: (config, where) => {
     new Settings(config, where).oneOf(['quant_algo'], ['FP8']);
-    return { activations: 'fp8', matrixOf: (module) => plainMatrix(module, ['weight_scale']) };
+    return { activations: 'fp8', matrixOf: (module) => plainMatrix(module, ['weight_scale'], { codes: 'F8_E4M3' }) };
   },
 };
-
-function blockOf(settings: Settings): readonly [number, number] | undefined {
-  const key = 'weight_block_size';
-  if (!settings.isGiven(key)) return undefined;
-  const value = settings.value(key);
-  const isBlock =
-    Array.isArray(value) && value.length === 2 && value.every((size) => Number.isInteger(size) && size > 0);
-  return isBlock ? [value[0] as number, value[1] as number] : settings.refuse(key, 'a list of two sizes');
-}

@@ -3,6 +3,7 @@
  * method calls its tensors stays in this folder.
  */
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type { FilePart } from '../../ir/encoding.js';
 import { UserError } from '../../errors.js';
 import { isGiven, isRecord, quote } from '../../system/json.js';
@@ -35,13 +36,17 @@ export interface QuantisationConfig extends Quantisation {
  */
 export function readQuantisation(dir: string, json: Json, path: string): QuantisationConfig | undefined {
   const text = json['text_config'];
-  for (const outer of isRecord(text) ? [text, json] : [json])
+  for (const outer of isRecord(text) ? [text, json] : [json]) {
+    const [own, older] = [outer['quantization_config'], outer['compression_config']];
+    if (isGiven(own) && isGiven(older) && !isDeepStrictEqual(own, older))
+      throw new UserError(`${path}: quantization_config and compression_config contradict each other`, OTHER_WEIGHTS);
     for (const key of ['quantization_config', 'compression_config']) {
       const config = outer[key];
       if (isRecord(config)) return { ...readMethod(config, `${path}: ${key}`), config };
       if (isGiven(config))
         throw new UserError(`${path}: ${key}: expected an object, got ${quote(config)}`, OTHER_WEIGHTS);
     }
+  }
   for (const [file, method] of FILES) {
     const place = join(dir, file);
     if (fileSize(place) === undefined) continue;

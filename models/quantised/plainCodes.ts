@@ -9,6 +9,10 @@ const PRINTED: Readonly<Record<CodeName, string>> = { F8_E4M3: 'FP8 (E4M3)', F8_
 const isPlainCode = (dtype: string): dtype is CodeName => Object.hasOwn(CODES, dtype);
 
 export interface PlainOptions {
+  /** The type that the configuration names; others are refused. */
+  readonly codes: 'F8_E4M3' | 'I8';
+  /** Whether it says that there are zero points. */
+  readonly needsZeros?: boolean;
   /** Rows and columns of a block, where the configuration names one. */
   readonly block?: readonly [number, number];
   /** Columns of a group, where it names one. */
@@ -49,16 +53,18 @@ function granularities({ rows, k, projections }: QuantisedModule, { block, group
 export function plainMatrix(
   module: QuantisedModule,
   scaleNames: readonly string[],
-  options: PlainOptions = {},
+  options: PlainOptions,
 ): QuantisedMatrix | undefined {
   const weight = module.get('weight');
   if (weight === undefined || !isPlainCode(weight.dtype)) return undefined;
+  if (weight.dtype !== options.codes)
+    return module.refuse('weight', `${PRINTED[weight.dtype]}, where the configuration says ${PRINTED[options.codes]}`);
   if (options.group !== undefined && !module.divides('weight', options.group)) return undefined;
   const known = granularities(module, options);
   const name = scaleNames.find((each) => module.get(each) !== undefined) ?? scaleNames[0]!;
   const codes = module.part('weight', [weight.dtype], [module.rows, module.k]);
   const scales = module.scales(name, ...known.map(({ shape }) => shape));
-  const zeros = zeroPoints(module, name);
+  const zeros = zeroPoints(module, name, options.needsZeros === true);
   if (codes === undefined || scales === undefined || zeros === undefined) return undefined;
   const found = known.find(({ shape }) => shape.join() === module.get(name)!.shape.join())!;
   const { blockRows, blockColumns, printed, isPerPart = false } = found;
@@ -81,8 +87,12 @@ export function plainMatrix(
 function zeroPoints(
   module: QuantisedModule,
   scale: string,
+  isNeeded: boolean,
 ): { readonly zero: ZeroPoint; readonly parts: PerPart<FilePart> } | undefined {
-  if (module.get('weight_zero_point') === undefined) return { zero: { kind: 'constant', value: 0 }, parts: {} };
+  if (module.get('weight_zero_point') === undefined)
+    return isNeeded
+      ? module.refuse('weight_zero_point', 'missing')
+      : { zero: { kind: 'constant', value: 0 }, parts: {} };
   if (module.get('weight')?.dtype !== 'I8') return module.refuse('weight_zero_point', 'FP8 has no zero points');
   const zeros = module.part('weight_zero_point', ['I8'], module.get(scale)?.shape ?? []);
   return zeros && { zero: { kind: 'stored', codes: byteCodes('i8'), added: 0 }, parts: { zeros } };

@@ -7,6 +7,12 @@ import type { Json } from '../family/model.js';
 export const OTHER_WEIGHTS =
   'use the 16-bit checkpoint of the model, or one that was quantised in a supported way: see docs/quantised.md';
 
+/** Most columns of a group, and most rows or columns of a block. */
+const MOST_COLUMNS = 1 << 20;
+
+/** A value as settings are compared: text in any case is the same. */
+const plainOf = (value: unknown): string => JSON.stringify(value).toLowerCase();
+
 /** An object of settings, with the place that starts its messages. */
 export class Settings {
   private readonly json: Json;
@@ -27,9 +33,16 @@ export class Settings {
     return isGiven(this.json[key]);
   }
 
-  /** The first of these keys that is given. */
+  /** The first of these keys, which mean the same, that is given. Throws UserError where others contradict it. */
   private first(keys: readonly string[]): string {
-    return keys.find((key) => this.isGiven(key)) ?? keys[0]!;
+    const [key = keys[0]!, ...others] = keys.filter((each) => this.isGiven(each));
+    const other = others.find((each) => plainOf(this.json[each]) !== plainOf(this.json[key]));
+    if (other !== undefined)
+      throw new UserError(
+        `${this.where}: ${key} ${quote(this.json[key])} and ${other} ${quote(this.json[other])} contradict each other`,
+        OTHER_WEIGHTS,
+      );
+    return key;
   }
 
   /** One of these values; `fallback` if the key is absent. */
@@ -50,7 +63,19 @@ export class Settings {
     const key = this.first(keys);
     const value = this.json[key] ?? -1;
     const isSize = typeof value === 'number' && Number.isInteger(value) && (value === -1 || value > 0);
-    return isSize && value <= 1 << 20 ? value : this.refuse(key, '-1, or a number of columns');
+    return isSize && value <= MOST_COLUMNS ? value : this.refuse(key, '-1, or a number of columns');
+  }
+
+  /** Rows and columns of a block, as a list; or as text such as `128x128`, if `isText`. */
+  twoSizes(key: string, isText = false): readonly [number, number] {
+    const value = this.json[key];
+    const sizes = isText && typeof value === 'string' && /^\d{1,7}x\d{1,7}$/.test(value) ? value.split('x') : value;
+    const [rows, columns, ...more] = Array.isArray(sizes) ? sizes.map(Number) : [];
+    const isSize = (size: number | undefined): size is number =>
+      size !== undefined && Number.isInteger(size) && size > 0 && size <= MOST_COLUMNS;
+    return isSize(rows) && isSize(columns) && more.length === 0
+      ? [rows, columns]
+      : this.refuse(key, `two sizes from 1 to ${MOST_COLUMNS}`);
   }
 
   /** Refuses a key with a value other than nothing. */
@@ -66,10 +91,6 @@ export class Settings {
     const value = this.json[key];
     if (!isGiven(value)) return undefined;
     return isRecord(value) ? value : this.refuse(key, 'an object');
-  }
-
-  value(key: string): unknown {
-    return this.json[key];
   }
 }
 

@@ -102,7 +102,7 @@ describe('errors of activations', () => {
       tensors.get(name)!.bytes.fill(0);
     });
     await expect(errors({ model: damaged })).rejects.toThrow(
-      /model\.safetensors: tensor "model\.layers\.0\.self_attn\.o_proj\.weight_scale": the scale of row 0, column 0 is 0/,
+      /model\.safetensors: tensor "model\.layers\.0\.self_attn\.o_proj\.weight_scale": the scale of row 0, .* is 0/,
     );
     const lost = writeCheckpoint({ weights: safetensorsFile(tensorsOf().map(withNan)) });
     await expect(errors({ model: lost })).rejects.toThrow(/^[\w.]+: a value is not finite$/);

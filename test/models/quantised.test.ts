@@ -241,6 +241,15 @@ describe('quantised checkpoints that are refused', () => {
     ['E5M2', 'FP8, static', { fmt: 'e5m2' }, 'fmt "e5m2" is not supported; supported: e4m3'],
     ['blocks', 'FP8, static', { weight_block_size: [0, 128] }, 'weight_block_size [0,128] is not supported'],
     ['ModelOpt', 'FP8, static', { quant_method: 'modelopt', quant_algo: 'NVFP4' }, 'quant_algo "NVFP4"'],
+    ['huge blocks', 'FP8, static', { weight_block_size: [2 ** 40, 128] }, 'two sizes from 1 to 1048576'],
+    ['two answers', 'gptq, asymmetric', { w_bit: 8 }, 'bits 4 and w_bit 8 contradict each other'],
+    [
+      'two answers',
+      'gptq, asymmetric',
+      { checkpoint_format: 'gptq', format: 'gptq_v2' },
+      'checkpoint_format "gptq" and format "gptq_v2" contradict each other',
+    ],
+    ['another type', 'compressed int8 in bytes', scheme({ type: 'float' }), 'type "float" is not supported'],
   ])('%s: %s %j', (_what, format, config, message) => {
     const text = refusal(format, config);
     expect(text).toContain(message);
@@ -266,6 +275,20 @@ describe('quantised checkpoints that are refused', () => {
       'self_attn.q_proj.g_idx, self_attn.k_proj.g_idx',
     ],
     ['no zero points', 'gptq, asymmetric', {}, (all) => all.delete(`${Q}.qzeros`), `${TOLD}.qzeros: missing`],
+    [
+      'no zero points of bytes',
+      'compressed int8 in bytes',
+      scheme({ symmetric: false }),
+      () => {},
+      'self_attn.q_proj.weight_zero_point, self_attn.k_proj.weight_zero_point',
+    ],
+    [
+      'codes of another type',
+      'FP8, static',
+      {},
+      (all) => all.set(`${Q}.weight`, { ...all.get(`${Q}.weight`)!, dtype: 'I8' }),
+      `${TOLD}.weight: int8, where the configuration says FP8 (E4M3)`,
+    ],
     ['no scales', 'FP8, static', {}, (all) => all.delete(`${Q}.weight_scale`), `${TOLD}.weight_scale: missing`],
     ['no matrix', 'awq', {}, (all) => all.delete(`${Q}.qweight`), `${TOLD}.weight: missing`],
     [
