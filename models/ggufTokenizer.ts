@@ -6,14 +6,27 @@ import type { Metadata } from './gguf/metadata.js';
 import { readVocabulary, TOKEN_TYPES, type MergedVocabulary, type ScoredVocabulary } from './gguf/vocabulary.js';
 import { writePieces } from './sentencepiece.js';
 
+const USE_HF = 'use the Hugging Face checkpoint of the model, with its tokenizer.json';
+
 /** The metadata of a GGUF file. Throws UserError. */
 export const ggufMetadata = (path: string): Metadata => readGgufHeader(path).metadata;
 
-/** What decides the tokens of a GGUF file. Throws UserError if its tokenizer is not known. */
-export function describeGgufTokenizer(path: string): { readonly vocabSize: number; readonly hash: string } {
+/**
+ * What decides the tokens of a GGUF file. Throws UserError if its tokenizer is not known, or has more tokens than the
+ * model, where that has `embeddings`.
+ */
+export function describeGgufTokenizer(
+  path: string,
+  embeddings = Infinity,
+): { readonly vocabSize: number; readonly hash: string } {
   const metadata = ggufMetadata(path);
   const vocabulary = readVocabulary(metadata);
   const { length } = vocabulary.kind === 'scored' ? vocabulary.pieces : vocabulary.tokens;
+  if (length > embeddings)
+    throw new UserError(
+      `${path}: tokenizer.ggml.tokens has ${length} tokens, and token_embd.weight ${embeddings} rows`,
+      USE_HF,
+    );
   return { vocabSize: length, hash: metadata.digest('tokenizer.ggml.') };
 }
 
@@ -22,8 +35,6 @@ export function convertGgufTokenizer(path: string): string {
   const vocabulary = readVocabulary(ggufMetadata(path));
   return vocabulary.kind === 'scored' ? fromScores(vocabulary, path) : fromMerges(vocabulary, path);
 }
-
-const USE_HF = 'use the Hugging Face checkpoint of the model, with its tokenizer.json';
 
 function fromScores({ pieces, addsSpace, bosId, eosId, addBos, addEos }: ScoredVocabulary, path: string): string {
   checkScores(pieces, path);

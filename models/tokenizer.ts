@@ -323,7 +323,8 @@ export type TokenizerDescription = Pick<OpenTokenizer, 'spec' | 'vocabSize' | 'h
 export function describeTokenizer(dir: string, embeddings?: number): TokenizerDescription {
   const limit = embeddings === undefined ? {} : { embeddings };
   const gguf = findGgufModel(dir);
-  if (gguf !== undefined) return { spec: { kind: 'gguf', path: gguf, ...limit }, ...describeGgufTokenizer(gguf) };
+  if (gguf !== undefined)
+    return { spec: { kind: 'gguf', path: gguf, ...limit }, ...describeGgufTokenizer(gguf, embeddings) };
   const path = findTokenizer(dir);
   if (path === undefined) {
     throw new UserError(

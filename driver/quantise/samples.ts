@@ -1,5 +1,5 @@
 /** Texts that show a model the inputs that it is quantised for: pieces of one file, of the same length. */
-import { createTokenizer, describeTokenizer } from '../../models/tokenizer.js';
+import { createTokenizer, describeTokenizer, type Tokenizer } from '../../models/tokenizer.js';
 import { UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
@@ -40,6 +40,32 @@ function draw(count: number, most: number, seed: number): readonly number[] {
   return all.slice(0, count).sort((a, b) => a - b);
 }
 
+/** Characters that are encoded at once: the tokenizer keeps some hundred bytes for each of them meanwhile. */
+const PIECE = 1 << 20;
+
+/** Where the piece of a text that begins at `from` ends: behind a line, or a word, or a character. */
+export function pieceEnd(text: string, from: number, most = PIECE): number {
+  const limit = from + most;
+  if (limit >= text.length) return text.length;
+  for (const end of ['\n', ' ']) {
+    const at = text.lastIndexOf(end, limit - 1);
+    if (at >= from) return at + 1;
+  }
+  const isHalf = /[\uD800-\uDBFF]/.test(text[limit - 1]!);
+  return isHalf && most > 1 ? limit - 1 : limit;
+}
+
+/** The tokens of a text, encoded piece by piece. */
+async function tokensOf(tokenizer: Pick<Tokenizer, 'encodeWritten'>, text: string): Promise<readonly number[]> {
+  const found: number[] = [];
+  for (let from = 0; from < text.length;) {
+    const end = pieceEnd(text, from);
+    for (const token of await tokenizer.encodeWritten(text.slice(from, end))) found.push(token);
+    from = end;
+  }
+  return found;
+}
+
 /**
  * Samples of the file's tokens, drawn from its stretches of `length`: the same for the same seed. Every sample begins
  * as a text does, with the token of a beginning where the tokenizer adds one. Throws UserError, one line.
@@ -59,7 +85,7 @@ export async function readSamples(
   const tokenizer = createTokenizer(describeTokenizer(path, config.vocabSize).spec);
   const [begin] = await tokenizer.encode('');
   const first = begin !== undefined && begin === config.bosTokenId ? [begin] : [];
-  const own = await tokenizer.encodeWritten(text);
+  const own = await tokensOf(tokenizer, text);
   const width = length - first.length;
   if (width < 1)
     throw new UserError(

@@ -9,7 +9,7 @@ import { buildGraph } from '../../driver/model.js';
 import { chooseMatrices } from '../../driver/quantise/matrices.js';
 import { quantiseCheckpoint, type QuantiseRequest } from '../../driver/quantise/quantiseCheckpoint.js';
 import { storedTensors } from '../../driver/quantise/tensors.js';
-import { readSamples } from '../../driver/quantise/samples.js';
+import { pieceEnd, readSamples } from '../../driver/quantise/samples.js';
 import type { Ui } from '../../driver/requests.js';
 import { tensorValues } from '../../driver/tensorValues.js';
 import type { Value } from '../../ir/graph/graph.js';
@@ -59,6 +59,22 @@ function asUserError(error: unknown): UserError {
 
 beforeAll(() => {
   for (const [name, value] of Object.entries(environment())) vi.stubEnv(name, value);
+});
+
+describe('calibration text', () => {
+  it('is cut behind lines, else behind words, and never within a character', () => {
+    const cut = (text: string, most: number): string[] => {
+      const pieces: string[] = [];
+      for (let from = 0; from < text.length; from = pieceEnd(text, from, most))
+        pieces.push(text.slice(from, pieceEnd(text, from, most)));
+      return pieces;
+    };
+    expect(cut('one two\nthree\nfour', 10)).toEqual(['one two\n', 'three\nfour']);
+    expect(cut('one two three', 6)).toEqual(['one ', 'two ', 'three']);
+    expect(cut('abcdefg', 3)).toEqual(['abc', 'def', 'g']);
+    expect(cut('a😀😀b', 2)).toEqual(['a', '😀', '😀', 'b']);
+    expect(cut('', 2)).toEqual([]);
+  });
 });
 
 describe('quantiseCheckpoint', () => {

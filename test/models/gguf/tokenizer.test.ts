@@ -78,6 +78,15 @@ describe('a byte-level tokenizer', () => {
     expect(await ofGguf(pairs).decode(ids)).toBe('A text, of ten tokens…');
   });
 
+  it('has at most as many tokens as the model', () => {
+    const file = path(pairs);
+    const { vocabSize } = describeTokenizer(file);
+    expect(describeTokenizer(file, vocabSize).vocabSize).toBe(vocabSize);
+    expect(userError(() => describeTokenizer(file, vocabSize - 1)).message).toContain(
+      `model.gguf: tokenizer.ggml.tokens has ${vocabSize} tokens, and token_embd.weight ${vocabSize - 1} rows`,
+    );
+  });
+
   const split = (Regex: string): unknown => ({
     type: 'Split',
     pattern: { Regex },
