@@ -4,6 +4,7 @@ import type { LikelihoodDifference } from '../eval/compare/compareAnswers.js';
 import type { MetricDifference } from '../eval/compare/compareMetrics.js';
 import type { TaskDifference } from '../eval/compare/compareTask.js';
 import { shownP } from '../eval/compare/verdict.js';
+import { printableLine } from './report.js';
 import { count, counted, percent, textTable } from '../system/format.js';
 
 const decimal = (value: number): string => value.toFixed(4).replace('-', '−');
@@ -190,5 +191,6 @@ export function comparisonText(of: Comparison): string {
   lines.push(...overallLines(of), '');
   if (of.verdicts.length > 1) lines.push(...of.verdicts.map(({ line }) => line));
   lines.push(of.summary);
-  return `${lines.join('\n')}\n`;
+  // Names of tasks and metrics are those of files.
+  return `${lines.map(printableLine).join('\n')}\n`;
 }

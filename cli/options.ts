@@ -121,8 +121,9 @@ export function deviceFlags(flags: Flags): DeviceFlags {
   return { ...(devices === undefined ? {} : { devices }), ...(parallel === undefined ? {} : { parallel }) };
 }
 
-/** Masks that score trees. The meta-pair's own inputs are not what a run hands over. */
-const RUN_MASKS = ['path', 'tree', 'slidingWindow'] as const;
+/** Masks that score trees with the same answers. */
+const RUN_MASKS = ['path', 'tree'] as const;
+/** Others show what passes make of a mask: a window that the model does not have, and the meta-pair's inputs. */
 export const INSPECT_MASKS = ['path', 'tree', 'metaPair', 'slidingWindow'] as const;
 
 export interface ModelFlags {

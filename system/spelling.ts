@@ -22,14 +22,18 @@ function distance(a: string, b: string): number {
 /** Edits by which a word may be missed. A difference in length takes as many. */
 const mostEdits = (word: string): number => Math.max(1, Math.floor(word.length * 0.4));
 
-/** The known word that `given` most likely means; undefined where all are far off. Words of 100 letters at most. */
+/**
+ * The known word that `given` most likely means, of equally near ones one that begins with it; undefined where all are
+ * far off. Words of 100 letters at most.
+ */
 export function nearest(given: string, known: readonly string[]): string | undefined {
   if (given.length > MOST_LETTERS) return undefined;
   const wanted = given.toLowerCase();
+  const begins = (word: string): boolean => word.toLowerCase().startsWith(wanted);
   const ranked = known
     .filter((word) => word.length <= MOST_LETTERS && Math.abs(word.length - given.length) <= mostEdits(word))
     .map((word) => ({ word, edits: distance(wanted, word.toLowerCase()) }))
-    .sort((a, b) => a.edits - b.edits);
+    .sort((a, b) => a.edits - b.edits || Number(begins(b.word)) - Number(begins(a.word)));
   const [best] = ranked;
   return best !== undefined && best.edits <= mostEdits(best.word) ? best.word : undefined;
 }

@@ -53,10 +53,10 @@ export const compressedTensors: QuantisationMethod = {
 function onlyScheme(settings: Settings, where: string, format: Format): Scheme {
   const groups = Object.entries(settings.record('config_groups') ?? {});
   const schemes = groups.map(([name, group]) => {
-    const place = `${where}: config_groups: ${name.slice(0, 80)}`;
+    const place = `${where}: config_groups: ${/^[\w.-]{1,80}$/.test(name) ? name : quote(name, 80)}`;
     const weights = isRecord(group) ? group['weights'] : undefined;
     if (!isRecord(group) || !isRecord(weights))
-      throw new UserError(`${place}: weights: expected an object, got ${quote(weights)}`);
+      throw new UserError(`${place}: weights: expected an object, got ${quote(weights)}`, OTHER_WEIGHTS);
     new Settings(group, place).oneOf(['format'], [format], format);
     const activations = roundedRows(group['input_activations']);
     return {

@@ -107,7 +107,7 @@ describe('run', () => {
       '--isa',
       'avx2',
       '--mask',
-      'slidingWindow',
+      'path',
       '--dump',
       'stages',
     );
@@ -130,7 +130,7 @@ describe('run', () => {
       trace: 't.json',
       maxTokens: 512,
       isa: 'avx2',
-      mask: 'slidingWindow',
+      mask: 'path',
       dump: 'stages',
     });
   });
@@ -285,11 +285,7 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
     'error: --max-tokens 5: expected a whole number from 32 to 65536',
     '--max-tokens 1024',
   ],
-  [
-    'run m --task hellaswag --data d --mask metaPair',
-    'error: --mask metaPair: expected path, tree or slidingWindow',
-    'hint:',
-  ],
+  ['run m --task hellaswag --data d --mask metaPair', 'error: --mask metaPair: expected path or tree', 'hint:'],
   ['run m --task hellaswag --data d --report', 'error: --report needs --out', 'add --out'],
   ['run m --task hellaswag --data d --resume', 'error: --resume needs --out', 'add --out'],
   [
