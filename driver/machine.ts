@@ -37,10 +37,15 @@ export const scheduleFacts = (machine: Machine): { isas: readonly CpuIsa[]; l1: 
 export function chooseIsa(machine: Machine, precision: Precision, wanted?: CpuIsa, hasBlocks = false): CpuIsa {
   if (precision === 'f16')
     throw new UsageError('--precision f16 is for GPUs: CPUs compute in bf16 or f32 here', 'use --precision auto');
-  if (precision === 'fp8' || precision === 'int4')
+  if (precision === 'fp8')
     throw new UsageError(
-      `--quantize ${precision} is for GPUs (Hopper): CPUs multiply 8 bits as int8`,
+      '--quantize fp8 is for GPUs (Hopper): CPUs multiply 8 bits as int8',
       'use --quantize int8, or leave it out',
+    );
+  if (precision === 'int4')
+    throw new UsageError(
+      '--quantize int4 is for GPUs (Hopper): CPUs multiply the values of 4-bit codes as floats',
+      'leave it out: the checkpoint is computed as it is',
     );
   if (precision === 'bf16' && (wanted ?? 'amx') !== 'amx')
     throw new UsageError(`${wanted!} computes in f32, not bf16`, 'drop --isa, or use --precision auto');

@@ -3,6 +3,7 @@ import { compareChoices, compareLikelihoods, compareTexts } from './compareAnswe
 import type { ChoiceDifference, LikelihoodDifference, TextDifference } from './compareAnswers.js';
 import { compareMetrics, type MetricDifference, type MetricOfTask } from './compareMetrics.js';
 import type { TaskFiles } from './findRuns.js';
+import { counted } from '../../system/format.js';
 import { matchQuestions } from './matchQuestions.js';
 import { readSamples, type SampleSet } from './readSamples.js';
 
@@ -98,7 +99,9 @@ export function compareTask(a: TaskFiles, b: TaskFiles, read: SampleReader = rea
       ...setA.notes,
       ...setB.notes,
       ...left,
-      ...(unlike === 0 ? [] : [`${unlike} questions have other numbers of choices: their answers are not compared`]),
+      ...(unlike === 0
+        ? []
+        : [`${counted(unlike, 'question')} with other numbers of choices: their answers are not compared`]),
     ],
   };
 }

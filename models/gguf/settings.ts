@@ -8,6 +8,9 @@ import type { GgufHeader } from './header.js';
 import type { ModuleNames } from './modules.js';
 import { readRotary, SETTING_TENSORS } from './rotary.js';
 
+/** How blocks are laid out: the version of ggml since May 2023. */
+const QUANTISATION_VERSION = 2;
+const CONVERT_AGAIN = 'convert the model again with a current converter, or use its Hugging Face checkpoint';
 const MOST_WIDTH = 1 << 19;
 const MOST_POSITIONS = 1 << 24;
 const MOST_IDS = 1 << 22;
@@ -26,6 +29,12 @@ export function describeGguf(headers: readonly [GgufHeader, ...GgufHeader[]]): G
   const kind = metadata.text('general.type') ?? 'model';
   if (kind !== 'model')
     throw new UserError(`${file}: general.type is ${quote(kind)}: not a model`, 'give the file of the model itself');
+  const version = metadata.whole('general.quantization_version', 0, 2 ** 32) ?? QUANTISATION_VERSION;
+  if (version !== QUANTISATION_VERSION)
+    throw new UserError(
+      `${file}: general.quantization_version is ${version}, which is not supported; supported: 2`,
+      CONVERT_AGAIN,
+    );
   const name = metadata.text('general.architecture');
   const architecture = GGUF_ARCHITECTURES.find((each) => each.name === name);
   if (architecture === undefined) {
@@ -33,6 +42,7 @@ export function describeGguf(headers: readonly [GgufHeader, ...GgufHeader[]]): G
     throw new UserError(
       `${file}: general.architecture ${name === undefined ? 'is missing' : `${quote(name)} is not supported`}; ` +
         `supported: ${known}`,
+      'use the Hugging Face checkpoint of the model, if its family is supported: see docs/families.md',
     );
   }
   const facts = new Facts(headers, architecture.name);

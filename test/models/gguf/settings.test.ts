@@ -98,6 +98,7 @@ describe('settings of a GGUF file', () => {
       'general.architecture "mamba" is not supported',
     ],
     ['something else', { 'general.type': { text: 'mmproj' } }, 'general.type is "mmproj": not a model'],
+    ['old blocks', { 'general.quantization_version': { u32: 1 } }, 'general.quantization_version is 1, which is not'],
     ['an unknown key', { 'llama.attention.clamp_kqv': { f32: 8 } }, '"llama.attention.clamp_kqv" is not known'],
     [
       'no heads',
