@@ -18,12 +18,16 @@ import { OTHER_WEIGHTS } from './settings.js';
 const CONFIG_BYTES = 1 << 20;
 const DOWNLOAD = 'download the checkpoint again';
 
-/** Configurations in files of their own, as older tools write them, and whose they are if they do not say. */
-const FILES: readonly (readonly [file: string, method: string])[] = [
-  ['quantize_config.json', 'gptq'],
-  ['quant_config.json', 'awq'],
+/**
+ * Configurations in files of their own, as older tools write them, whose they are if they do not say, and the key of
+ * the object that holds the settings, where they are not the file's own.
+ */
+const FILES: readonly { readonly file: string; readonly method: string; readonly key?: string }[] = [
+  { file: 'quantize_config.json', method: 'gptq' },
+  { file: 'quant_config.json', method: 'awq' },
+  { file: 'hf_quant_config.json', method: 'modelopt', key: 'quantization' },
 ];
-export const QUANTISATION_FILES: readonly string[] = FILES.map(([file]) => file);
+export const QUANTISATION_FILES: readonly string[] = FILES.map(({ file }) => file);
 
 /** What a checkpoint says of its quantised weights. */
 export interface QuantisationConfig extends Quantisation {
@@ -47,11 +51,13 @@ export function readQuantisation(dir: string, json: Json, path: string): Quantis
         throw new UserError(`${path}: ${key}: expected an object, got ${quote(config)}`, OTHER_WEIGHTS);
     }
   }
-  for (const [file, method] of FILES) {
+  for (const { file, method, key } of FILES) {
     const place = join(dir, file);
     if (fileSize(place) === undefined) continue;
-    const config = readJsonObject(place, CONFIG_BYTES, DOWNLOAD).value;
-    return { ...readMethod(config, place, method), config };
+    const whole = readJsonObject(place, CONFIG_BYTES, DOWNLOAD).value;
+    const config = key === undefined ? whole : whole[key];
+    if (!isRecord(config)) throw new UserError(`${place}: ${key}: expected an object, got ${quote(config)}`, DOWNLOAD);
+    return { ...readMethod(config, key === undefined ? place : `${place}: ${key}`, method), config };
   }
   return undefined;
 }

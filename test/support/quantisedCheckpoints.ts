@@ -102,6 +102,21 @@ export const FORMATS: Readonly<Record<string, QuantisedFormat>> = {
       more: { input_scale: SCALAR },
     }),
   },
+  'FP8 of ModelOpt, in a file': {
+    config: {
+      producer: { name: 'modelopt' },
+      quantization: { quant_algo: 'FP8', kv_cache_quant_algo: 'FP8', exclude_modules: ['lm_head'] },
+    },
+    file: 'hf_quant_config.json',
+    write: plainWriter({
+      code: 'F8_E4M3',
+      block: 'matrix',
+      dtype: 'F32',
+      scale: 'weight_scale',
+      shape: () => [],
+      more: { input_scale: SCALAR },
+    }),
+  },
   'FP8 of projections': {
     config: { quant_method: 'fp8', activation_scheme: 'dynamic' },
     write: plainWriter({
