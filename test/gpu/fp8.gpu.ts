@@ -36,6 +36,8 @@ const SCHEDULES = [
   schedule('wgmma', [128, 192, 128, 4], 'pingpong', 2),
   schedule('wgmma', [64, 64, 128, 3], 'pingpong'),
   schedule('wgmma', [128, 256, 128, 3], 'deferred', 2),
+  schedule('wgmma', [128, 240, 128, 3], 'deferred'),
+  schedule('wgmma', [128, 128, 128, 5], 'deferred'),
   schedule('skinnyWgmma', [8, 64, 128, 4]),
   schedule('skinnyWgmma', [64, 128, 256, 3]),
 ];
