@@ -30,6 +30,8 @@ function quadFormat({ name, format }: WeightDecl): QuadName {
   return format;
 }
 
+/** Steps of 64 along k that tiles of AMX take in a pass: 32 KB of a panel, which stay in L1 (docs/log/cpu.md). */
+const PASS_UNITS = 16;
 /** Heights of the last tile of many rows. */
 const tailsOf = (mr: number): readonly number[] => [2, 4, 8].filter((rows) => rows < mr).concat(mr);
 
@@ -150,6 +152,7 @@ function quadBlock(
     steps: rows.depth / GROUP,
     ldc,
     units: rows.depth / unitDepth(panel),
+    passUnits: PASS_UNITS,
     tile: few?.name ?? '',
     widen: widen?.name ?? '',
     depth: rows.chunk / GROUP,
