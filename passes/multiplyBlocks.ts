@@ -10,9 +10,9 @@ export type StoredFormats = ReadonlyMap<string, BlockName | CodeFormat>;
 /**
  * linear(x, W) = linear(x, blocks(W)) {rounding} for matrices that are stored in blocks: kernels read the blocks, and
  * rows of x become codes of 8 bits with a scale for 32 neighbours, as the blocks have them. So do products of experts,
- * and the head. Products with one x are computed by one kernel, so that x is rounded for all of them or for none; behind
- * a norm that no matrix takes, each has an x of its own. Two products of equal width may meet in one tile, and have one
- * format then.
+ * and the head. Products with one x are computed by one kernel, so that x is rounded for all of them or for none.
+ * Behind a norm that no matrix takes, each has an x of its own. Two products of equal width may meet in one tile, and
+ * have one format then.
  */
 export function multiplyBlocks(graph: Graph, stored: StoredFormats | undefined): Graph {
   if (stored === undefined || stored.size === 0) return graph;
