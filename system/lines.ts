@@ -74,6 +74,9 @@ async function openStream(path: string, { flag }: FileWords): Promise<Readable> 
   return createReadStream(path, { highWaterMark: 1 << 18 });
 }
 
+/** A function, because the signal changes while files are opened. */
+const isAborted = (signal: AbortSignal | undefined): boolean => signal?.aborted === true;
+
 /** The bytes of a file, decompressed where they start with gzip's magic number. */
 async function* readBytes(
   path: string,
@@ -81,12 +84,14 @@ async function* readBytes(
   bounds: LineBounds,
   signal?: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
-  if (signal?.aborted === true) throw new Error(`stopped before the ${words.noun} was read`);
+  if (isAborted(signal)) throw new Error(`stopped before the ${words.noun} was read`);
   const raw = await openStream(path, words);
   const stop = (): void => {
     raw.destroy(new Error(`stopped while the ${words.noun} was being read`));
   };
   signal?.addEventListener('abort', stop, { once: true });
+  // It may have been aborted while the file was opened: no event tells of that.
+  if (isAborted(signal)) stop();
   const chunks = (raw as AsyncIterable<Buffer>)[Symbol.asyncIterator]();
   let rawBytes = 0;
   const nextChunk = async (): Promise<Buffer | undefined> => {

@@ -235,6 +235,11 @@ describe('pipes', () => {
       controller.abort();
     }, 50);
     await expect(reading).rejects.toThrow(/stopped/);
+    // Told while the pipe is being opened.
+    const early = new AbortController();
+    const opening = load(silent, { signal: early.signal });
+    early.abort();
+    await expect(opening).rejects.toThrow(/stopped/);
     closeSync(hold);
   });
 
