@@ -4,8 +4,8 @@ import type { LikelihoodDifference } from '../eval/compare/compareAnswers.js';
 import type { MetricDifference } from '../eval/compare/compareMetrics.js';
 import type { TaskDifference } from '../eval/compare/compareTask.js';
 import { shownP } from '../eval/compare/verdict.js';
-import { printableLine } from './report.js';
 import { count, counted, percent, textTable } from '../system/format.js';
+import { printableLine } from './report.js';
 
 const decimal = (value: number): string => value.toFixed(4).replace('-', '−');
 const signed = (value: number): string => {

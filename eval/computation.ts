@@ -35,6 +35,3 @@ export interface Computation {
   /** Computes everything, or stops after the calls in flight once the signal is aborted. Call it once. */
   compute(sink: Sink): Promise<void>;
 }
-
-/** A function, because the signal changes while loops wait. */
-export const isAborted = (signal: AbortSignal | undefined): boolean => signal?.aborted === true;

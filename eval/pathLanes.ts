@@ -5,7 +5,8 @@
 import { setImmediate } from 'node:timers/promises';
 import { UserError } from '../errors.js';
 import { checkedRows } from './answers.js';
-import { isAborted, type Computation, type Sink } from './computation.js';
+import { isAborted } from '../system/abort.js';
+import type { Computation, Sink } from './computation.js';
 import type { PathLane, PathScorer, ScoredRows } from './scorer.js';
 import type { Path } from './tree.js';
 import type { WalkedBatch } from './walk.js';

@@ -2,7 +2,8 @@
 import type { Parts } from '../system/parts.js';
 import { checkedRows, scoredTokens } from './answers.js';
 import { BatchQueue } from './batchQueue.js';
-import { isAborted, type Computation, type Sink } from './computation.js';
+import { isAborted } from '../system/abort.js';
+import type { Computation, Sink } from './computation.js';
 import { layBatch } from './microBatch.js';
 import type { Pack } from './packing.js';
 import { planBatches, type PackedTree, type QuestionPlan } from './questionPlan.js';

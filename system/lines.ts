@@ -6,6 +6,7 @@ import { resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { createGunzip, type Gunzip } from 'node:zlib';
 import { UserError } from '../errors.js';
+import { isAborted } from './abort.js';
 import { codeOf, reasonOf } from './errno.js';
 import { bytes } from './format.js';
 import { quoteForShell } from './shell.js';
@@ -73,9 +74,6 @@ async function openStream(path: string, { flag }: FileWords): Promise<Readable> 
     throw new UserError(`${path} is neither a file nor a pipe`, `Give one .jsonl or .jsonl.gz file with ${flag}`);
   return createReadStream(path, { highWaterMark: 1 << 18 });
 }
-
-/** A function, because the signal changes while files are opened. */
-const isAborted = (signal: AbortSignal | undefined): boolean => signal?.aborted === true;
 
 /** The bytes of a file, decompressed where they start with gzip's magic number. */
 async function* readBytes(

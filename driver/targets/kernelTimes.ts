@@ -52,13 +52,14 @@ function openRecords<S, T extends Facts>(
 ): TuningDatabase<S, T> | undefined {
   if (path !== undefined) {
     const named = TuningDatabase.openExisting(path, format);
-    if (named !== undefined && (named.targets.length > 0 || named.skipped === 0)) return named;
-    named?.close();
-    if (named !== undefined)
+    if (named !== undefined) {
+      if (named.targets.length > 0 || named.skipped === 0) return named;
+      named.close();
       throw new UserError(
         `${path}: no tuning record of such a target among ${counted(named.skipped, 'line')}`,
         'tilewright tune writes them: --database FILE',
       );
+    }
     throw new UserError(
       `${path}: is no file of tuning records that can be read`,
       'tilewright tune writes one: --database FILE',

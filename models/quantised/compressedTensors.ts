@@ -85,8 +85,11 @@ function roundedRows(activations: unknown): Quantisation['activations'] {
 
 function readScheme(weights: Json, format: Format, where: string): Omit<Scheme, 'activations'> {
   const settings = new Settings(weights, where);
-  if (!settings.isGiven('type') && format === 'float-quantized') settings.refuse('type', 'float');
-  const type = settings.oneOf<'int' | 'float'>(['type'], TYPES[format], 'int');
+  const type = settings.oneOf<'int' | 'float'>(
+    ['type'],
+    TYPES[format],
+    format === 'float-quantized' ? undefined : 'int',
+  );
   const bits = settings.oneOf(['num_bits'], type === 'float' ? [8] : [4, 8], 8);
   const strategy = settings.oneOf(['strategy'], STRATEGIES, settings.isGiven('group_size') ? 'group' : 'tensor');
   const order = settings.oneOf(['actorder'], ['', 'weight', 'static', 'group', 'dynamic', true, false], '');

@@ -33,6 +33,16 @@ const compressed = (format: string, weights: Json): Json => ({
 });
 const SCALAR = float('F32', [], Float64Array.of(0.25));
 
+/** E4M3 with a scale for each matrix, and one for its inputs. */
+const staticFp8 = plainWriter({
+  code: 'F8_E4M3',
+  block: 'matrix',
+  dtype: 'F32',
+  scale: 'weight_scale',
+  shape: () => [],
+  more: { input_scale: SCALAR },
+});
+
 export const FORMATS: Readonly<Record<string, QuantisedFormat>> = {
   'gptq, asymmetric': {
     config: gptq({ sym: false }),
@@ -93,14 +103,7 @@ export const FORMATS: Readonly<Record<string, QuantisedFormat>> = {
   },
   'FP8, static': {
     config: { quant_method: 'fp8', activation_scheme: 'static', ignored_layers: ['lm_head'] },
-    write: plainWriter({
-      code: 'F8_E4M3',
-      block: 'matrix',
-      dtype: 'F32',
-      scale: 'weight_scale',
-      shape: () => [],
-      more: { input_scale: SCALAR },
-    }),
+    write: staticFp8,
   },
   'FP8 of ModelOpt, in a file': {
     config: {
@@ -108,14 +111,7 @@ export const FORMATS: Readonly<Record<string, QuantisedFormat>> = {
       quantization: { quant_algo: 'FP8', kv_cache_quant_algo: 'FP8', exclude_modules: ['lm_head'] },
     },
     file: 'hf_quant_config.json',
-    write: plainWriter({
-      code: 'F8_E4M3',
-      block: 'matrix',
-      dtype: 'F32',
-      scale: 'weight_scale',
-      shape: () => [],
-      more: { input_scale: SCALAR },
-    }),
+    write: staticFp8,
   },
   'FP8 of projections': {
     config: { quant_method: 'fp8', activation_scheme: 'dynamic' },
