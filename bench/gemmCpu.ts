@@ -48,7 +48,14 @@ const DRIVER = `
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
+/* The kernel saves the registers of tiles of a process that asked for it only: threads inherit what it got. */
+__attribute__((constructor)) static void bench_tiles(void) {
+  const long ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18;
+  (void)syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA);
+}
 /* On huge pages, as the runtime keeps weights. */
 static void *bench_memory(int64_t bytes) {
   const size_t huge = (size_t)2 << 20, size = ((size_t)bytes + huge) / huge * huge;
@@ -84,7 +91,7 @@ static void *bench_thread(void *p) {
   bench_job *j = p;
   for (int32_t i = 0; i < j->reps; i++) {
     pthread_barrier_wait(j->barrier);
-    if (j->worker == 0) *j->launch->next = 0;
+    if (j->worker == 0) memset(j->launch->next, 0, TW_COUNTERS * sizeof(int64_t));
     pthread_barrier_wait(j->barrier);
     const double start = bench_now();
     j->kernel(j->launch, j->worker, j->workers);
@@ -106,7 +113,7 @@ double bench_run(tw_kernel kernel, const int64_t *bytes, const int32_t *halves, 
     kernel = bench_read;
     bench_bytes = bytes[T];
   }
-  int64_t next = 0;
+  int64_t next[TW_COUNTERS] = { 0 };
   void *table[16];
   for (int b = 0; b < buffers; b++) {
     table[b] = bench_memory(bytes[b]);
@@ -122,7 +129,7 @@ double bench_run(tw_kernel kernel, const int64_t *bytes, const int32_t *halves, 
     .extents = { T, T },
     .scratch = aligned_alloc(4096, (size_t)((scratch * workers + 4096) / 4096 * 4096)),
     .scratch_bytes = scratch,
-    .next = &next,
+    .next = next,
   };
   double *seconds = calloc((size_t)(reps * workers), 8), best = 1e30;
   pthread_barrier_t barrier;

@@ -1,6 +1,6 @@
 import { isScaled } from '../ir/ops/attention.js';
 import { isScoreOp } from '../ir/ops/fused.js';
-import { definitions, loadTimeValues, rewrite, type Graph, type Value } from '../ir/graph/graph.js';
+import { definitions, loadTimeValues, rewrite, uses, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import { isCodeFormat } from '../ir/storage.js';
 import type { FloatType } from '../ir/types.js';
 
@@ -16,6 +16,13 @@ import type { FloatType } from '../ir/types.js';
 export function assignPrecision(graph: Graph, dtype: FloatType, attention: FloatType = 'f32'): Graph {
   const defs = definitions(graph);
   const loaded = loadTimeValues(graph);
+  const readers = uses(graph);
+  // What makes codes of its rows itself reads those of others as they are, and its own in `dtype`; a row of groups,
+  // whose codes are finer, as it is.
+  const isRoundedAsIs = ({ attributes: { rounding } }: Node, x: Value): boolean =>
+    rounding !== undefined &&
+    x.type.dtype === 'f32' &&
+    (rounding !== x.type.shape[1] || (readers.get(x) ?? []).some(({ op }) => op !== 'linear'));
   const casts: Readonly<Record<FloatType, Map<Value, Value>>> = { f32: new Map(), f16: new Map(), bf16: new Map() };
   return rewrite(graph, (node, rewriter) => {
     const narrowed = (v: Value, to: FloatType): Value => {
@@ -44,8 +51,7 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
     const x = node.operands[0];
     if (!isContraction || x === undefined || !loaded.has(node.operands[1]!)) return undefined;
     if (isCodeFormat(x.type.dtype)) return undefined;
-    // What makes codes of its rows itself reads them as they are.
-    const to = node.attributes['rounding'] !== undefined && x.type.dtype === 'f32' ? 'f32' : dtype;
+    const to = isRoundedAsIs(node, x) ? 'f32' : dtype;
     const gather = defs.get(x);
     if (x.type.dtype === to && gather?.op !== 'gather_rows') return undefined;
     if (node.op === 'expert_linear' && gather?.op === 'gather_rows' && !casts[to].has(x)) {

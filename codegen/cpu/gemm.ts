@@ -12,7 +12,7 @@ import { VECTOR_ISAS } from './intrinsics.js';
 import type { Operands } from './layout.js';
 import { C_TYPES, columnStep, matricesOf, panelElements, panelFormat, physicalColumns } from './layout.js';
 import type { Helper, StreamAhead } from './micro.js';
-import { amxTile, fmaTile } from './micro.js';
+import { amxLines, amxTile, fmaTile } from './micro.js';
 import { epilogueProgram } from './programLoops.js';
 import { capOf } from './literals.js';
 import { RowScope } from './rowScope.js';
@@ -91,6 +91,7 @@ interface Placed {
 /** What the loop over work items is, whatever multiplies. */
 function itemValues(plan: Plan, operands: Operands): object {
   const { schedule, symbol, experts } = plan;
+  const takesRuns = schedule.isa !== 'amx' && schedule.mb <= STREAM_ROWS && experts === undefined;
   return {
     symbol,
     rows: operands.extentIndex(plan.rows),
@@ -98,7 +99,8 @@ function itemValues(plan: Plan, operands: Operands): object {
     usesLines: plan.lines > 0,
     mb: schedule.mb,
     mr: schedule.mr,
-    takesRuns: schedule.isa !== 'amx' && schedule.mb <= STREAM_ROWS && experts === undefined,
+    takesRuns,
+    isNested: takesRuns,
     a: operands.get(plan.a).index,
     lda: operands.get(plan.a).stride,
   };
@@ -110,8 +112,9 @@ const linesBytesOf = ({ lines, ldc }: Plan): number => (lines > 0 ? (lines * ldc
 /** A contraction of codes. */
 function emitQuadDriver(plan: Plan, operands: Operands): Emitted {
   const { schedule, symbol, ldc } = plan;
+  const a = operands.get(plan.a);
   const weights = plan.segments.map((segment) => operands.weight(segment.weight).weight);
-  const quads = quadBlocks(symbol, weights, plan.k, operands.get(plan.a).stride, ldc, schedule);
+  const quads = quadBlocks(symbol, weights, plan.k, a, ldc, schedule);
   const wideOffset = tileBytesOf(plan);
   const groupsOffset = wideOffset + quads.wideBytes;
   const codesOffset = groupsOffset + quads.groupsBytes;
@@ -121,7 +124,10 @@ function emitQuadDriver(plan: Plan, operands: Operands): Emitted {
     quads.source +
     render('gemm', {
       ...itemValues(plan, operands),
+      aType: C_TYPES[a.dtype],
       quads: { ...quads, groupsOffset, codesOffset },
+      isNested: plan.experts === undefined,
+      leastItems: LEAST_ITEMS,
       isAmx: schedule.isa === 'amx',
       expands: false,
       wideOffset,
@@ -143,8 +149,7 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   const format = panelFormat(first.weight);
   // With one register tile for all rows, weights are a stream from memory to registers.
   const isStream = !isAmx && schedule.mb === schedule.mr;
-  // Prefetching would cost AMX a quarter of its rate, because tile loads occupy the load slots.
-  const fetches = !isAmx && !isStream;
+  const fetches = !isStream;
   const panel = panelColumns(first.weight);
   const splitsPanel = schedule.nr % panel !== 0;
   // Narrow panels are widened once per work item if enough rows share them, or if tiles would begin between panels;
@@ -157,10 +162,9 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
   const microPanel = expands ? WIDE_PANEL : panel;
   const microBp = expands ? kc * WIDE_PANEL : bp;
   // Together the tiles that share panels fetch the next ones: 16 cache lines of a panel for 16 steps of k.
-  const fetchedLines = Math.max(
-    AHEAD_B,
-    Math.min(16, Math.ceil((((16 * schedule.nr) / panel) * schedule.mr) / schedule.mb)),
-  );
+  const fetchedLines = isAmx
+    ? amxLines(schedule.mb)
+    : Math.max(AHEAD_B, Math.min(16, Math.ceil((((16 * schedule.nr) / panel) * schedule.mr) / schedule.mb)));
   const helpers: Helper[] = [];
   const tile = (mr: number, nr: number, isTail: boolean): string => {
     // Only whole tiles prefetch; the last rows of a block are too few to matter.
@@ -168,7 +172,7 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
     const aheadA = isMain && fetches ? AHEAD_A : 0;
     const aheadB = isMain && fetches ? fetchedLines : 0;
     const helper = isAmx
-      ? amxTile({ mr, nr, lda: a.stride, bp, ldc })
+      ? amxTile({ mr, nr, lda: a.stride, bp, ldc, lines: isMain ? fetchedLines : 0 })
       : fmaTile({
           isa: schedule.isa,
           mr,
@@ -227,6 +231,8 @@ function emitDriver(plan: Plan, operands: Operands): Emitted {
     nr: schedule.nr,
     isStream,
     fetches,
+    // Tile loads leave no room to fetch rows as well.
+    fetchesRows: fetches && !isAmx,
     aheadB: fetchedLines,
     bType: expands ? C_TYPES.f32 : types.wType,
     padRows: schedule.mr - 1,
@@ -267,6 +273,9 @@ const WIDENED_ROWS = 48;
 const streamAhead = (rows: number): StreamAhead =>
   rows <= 2 ? { bytes: 6144, cache: 'first' } : { bytes: 8192, cache: 'second' };
 
+/** Items, of blocks of 256 columns, in whose time a worker makes codes of their rows and lets another one end sooner. */
+const LEAST_ITEMS = 4;
+
 /** Rows of a work item up to which a kernel mostly waits for weights, so that workers take neighbouring items. */
 const STREAM_ROWS = 8;
 
@@ -290,7 +299,7 @@ export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGe
   let functions = '';
   let lines = 0;
   const segments = kernel.segments.map((segment: Segment, i) => {
-    const epilogue = epilogueProgram(segment, operands, ldc);
+    const epilogue = epilogueProgram(segment, operands, ldc, schedule.isa === 'amx');
     const name = `${symbol}_epilogue${i}`;
     const usesLines = epilogue.lines > 0;
     lines = Math.max(lines, epilogue.lines);

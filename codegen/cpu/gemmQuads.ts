@@ -6,10 +6,11 @@ import { GROUP, isQuads, QUADS, quadPanelBytes, unitBytes, unitDepth, type QuadN
 import type { WeightDecl } from '../../ir/kernel.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
-import { amxBytes, type Helper } from './micro.js';
+import { amxBytes, amxLines, type Helper } from './micro.js';
 import { QUAD_ISAS, quadIsas, vectorsOf } from './quadIsas.js';
 import { isBounded, manyColumns, manyQuads, wholeResult, widenedBytes, widenQuads } from './quadMany.js';
 import { BOUNDED_CHUNK, FEW_ROWS, fewQuads, LIST_BYTES, QUAD_CHUNK, type QuadRows, type QuadTile } from './quadTile.js';
+import { C_TYPES, type Operand } from './layout.js';
 import { render } from './templates.js';
 
 export interface QuadBlocks {
@@ -30,17 +31,17 @@ function quadFormat({ name, format }: WeightDecl): QuadName {
   return format;
 }
 
-/** Steps of 64 along k that tiles of AMX take in a pass: 32 KB of a panel, which stay in L1 (docs/log/cpu.md). */
-const PASS_UNITS = 16;
+/** Steps of 64 along k that tiles of AMX take in a pass, so that its rows stay in L2 (docs/log/cpu.md). */
+const PASS_UNITS = 32;
 /** Heights of the last tile of many rows. */
 const tailsOf = (mr: number): readonly number[] => [2, 4, 8].filter((rows) => rows < mr).concat(mr);
 
-/** What a contraction over `k` with these weights calls. `lda`: floats from one row to the next. */
+/** What a contraction over `k` with these weights calls. `a`: its rows, of f32 or bf16. */
 export function quadBlocks(
   symbol: string,
   weights: readonly WeightDecl[],
   k: number,
-  lda: number,
+  a: Pick<Operand, 'stride' | 'dtype'>,
   ldc: number,
   schedule: CpuGemmSchedule,
 ): QuadBlocks {
@@ -70,7 +71,9 @@ export function quadBlocks(
     read,
     depth,
     twice: 2 * depth,
-    lda,
+    lda: a.stride,
+    type: C_TYPES[a.dtype],
+    of: a.dtype === 'bf16' ? '_bf16' : '',
     pitch: rows.pitch,
     groups: rows.groups,
     isWhole,
@@ -126,8 +129,9 @@ function quadBlock(
   const isMany = !isFew && !isAmx;
   const few = isFew ? fewQuads(own, mr) : undefined;
   const heights = isFew ? [] : isAmx ? [mr, 16, ...(mr > 16 ? [mr] : [])] : [mr, ...tailsOf(mr)];
-  const tiles = heights.map((height) =>
-    isAmx ? amxBytes({ mr: height, pitch: rows.pitch, ldc }) : manyQuads(own, height),
+  const lines = amxLines(mb);
+  const tiles = heights.map((height, i) =>
+    isAmx ? amxBytes({ mr: height, pitch: rows.pitch, ldc, lines: i === 0 ? lines : 0 }) : manyQuads(own, height),
   );
   const widen = isMany ? widenQuads(isa, format) : undefined;
   const wide = widenedBytes(isa, format, Math.min(rows.depth, rows.chunk));
@@ -153,6 +157,7 @@ function quadBlock(
     ldc,
     units: rows.depth / unitDepth(panel),
     passUnits: PASS_UNITS,
+    lines,
     tile: few?.name ?? '',
     widen: widen?.name ?? '',
     depth: rows.chunk / GROUP,

@@ -52,7 +52,7 @@ function quadContraction(
   s: CpuGemmSchedule,
 ): true | string {
   if (weights.some(({ layout }) => layout !== 'quads')) return 'the weights of one kernel differ in layout';
-  if (a.dtype !== 'f32') return `codes are made of f32, ${a.name} is ${a.dtype}`;
+  if (a.dtype !== 'f32' && a.dtype !== 'bf16') return `codes are made of f32 or bf16, ${a.name} is ${a.dtype}`;
   const isAmx = s.isa === 'amx';
   const isWhole = weights.some(({ format }) => format === 'i8');
   if (isWhole && weights.some(({ format }) => format !== 'i8')) return 'scales are of rows or of groups, not both';

@@ -115,29 +115,39 @@ export interface AmxTile {
   readonly lda: number;
   readonly bp: number;
   readonly ldc: number;
+  /** Cache lines of the next panel that a step fetches (amxLines). */
+  readonly lines: number;
 }
 
 /**
- * c[mr][nr] (+)= a·b by TDPBF16PS. Tiles 0–3 accumulate, 4–5 hold rows of a, 6–7 columns of b. The loads of a step are
- * interleaved with its products. Nothing is prefetched: tile loads leave no free load slots.
+ * Cache lines that each step of tiles of 32 rows fetches, so that `rows` rows together fetch one panel. A step of a
+ * panel has 32 lines. Tile loads leave room for few.
  */
-export function amxTile({ mr, nr, lda, bp, ldc }: AmxTile): Helper {
-  const name = `tw_amx_${mr}x${nr}_a${lda}_b${bp}_c${ldc}`;
+export const amxLines = (rows: number): number => Math.min(8, 2 ** Math.ceil(Math.log2(Math.max(1, 1024 / rows))));
+
+/**
+ * c[mr][nr] (+)= a·b by TDPBF16PS. Tiles 0–3 accumulate, 4–5 hold rows of a, 6–7 columns of b. The loads of a step are
+ * interleaved with its products.
+ */
+export function amxTile({ mr, nr, lda, bp, ldc, lines }: AmxTile): Helper {
+  const name = `tw_amx_${mr}x${nr}_a${lda}_b${bp}_c${ldc}_p${lines}`;
   const types = { aType: 'uint16_t', bType: 'uint16_t', cType: 'float', dot: 'TW_TILE_DOT' };
   const steps = { strideA: lda * 2, nextB: bp, strideB: 64, depth: 32, advance: 512 };
-  return tilesOf(name, { mr, nr, lda, ldc }, { ...types, ...steps });
+  return tilesOf(name, { mr, nr, lda, ldc, lines }, { ...types, ...steps });
 }
 
 /**
  * c[mr][32] (+)= a·b by TDPBSUD: rows' codes with signs, `pitch` bytes apart, by unsigned ones of a panel of quads, in
  * which the quads of 16 columns are half of a line. Sums are integers. mr: 16 or 32.
  */
-export function amxBytes({ mr, pitch, ldc }: Pick<AmxTile, 'mr' | 'ldc'> & { readonly pitch: number }): Helper {
-  const name = `tw_amx_bytes_${mr}_a${pitch}_c${ldc}`;
+export function amxBytes({ mr, pitch, ldc, lines }: AmxBytes): Helper {
+  const name = `tw_amx_bytes_${mr}_a${pitch}_c${ldc}_p${lines}`;
   const types = { aType: 'int8_t', bType: 'uint8_t', cType: 'int32_t', dot: 'TW_TILE_DOT_BYTES' };
   const steps = { strideA: pitch, nextB: 64, strideB: 128, depth: 64, advance: 2048 };
-  return tilesOf(name, { mr, nr: 32, lda: pitch, ldc }, { ...types, ...steps });
+  return tilesOf(name, { mr, nr: 32, lda: pitch, ldc, lines }, { ...types, ...steps });
 }
+
+type AmxBytes = Pick<AmxTile, 'mr' | 'ldc' | 'lines'> & { readonly pitch: number };
 
 /** Elements along k of a step, and from its columns to those of the next; bytes between rows and lines. */
 interface AmxSteps {
@@ -150,7 +160,7 @@ interface AmxSteps {
   readonly [name: string]: number | string;
 }
 
-function tilesOf(name: string, { mr, nr, lda, ldc }: Omit<AmxTile, 'bp'>, steps: AmxSteps): Helper {
+function tilesOf(name: string, { mr, nr, lda, ldc, lines }: Omit<AmxTile, 'bp'>, steps: AmxSteps): Helper {
   const [mt, nt] = [mr / 16, nr / 16];
   const cells = Array.from({ length: mt * nt }, (_, i) => ({
     tile: i,
@@ -170,7 +180,10 @@ function tilesOf(name: string, { mr, nr, lda, ldc }: Omit<AmxTile, 'bp'>, steps:
   });
   const dot = (m: number, n: number): object => ({ isLoad: false, tile: m * nt + n, a: 4 + m, b: 6 + n });
   const tiles = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
-  const order = [...tiles(nt).map(loadB), ...tiles(mt).flatMap((m) => [loadA(m), ...tiles(nt).map((n) => dot(m, n))])];
-  const source = render('microAmx', { name, mr, nr, mt, nt, cells, order, ldcBytes: ldc * 4, ...steps });
+  const works = [...tiles(nt).map(loadB), ...tiles(mt).flatMap((m) => [loadA(m), ...tiles(nt).map((n) => dot(m, n))])];
+  const fetches = tiles(lines).map((line) => ({ isFetch: true, offset: 64 * line }));
+  const fetchedBefore = (i: number): number => Math.ceil((i * lines) / works.length);
+  const order = works.flatMap((work, i) => [work, ...fetches.slice(fetchedBefore(i), fetchedBefore(i + 1))]);
+  const source = render('microAmx', { name, mr, nr, mt, nt, cells, order, lines, ldcBytes: ldc * 4, ...steps });
   return { name, source: guard(name, source) };
 }

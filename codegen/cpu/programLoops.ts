@@ -57,6 +57,8 @@ function printOutputs(outputs: readonly Output[], site: Site, body: Body): void 
   const values = outputs.map((output) => body.masked(output.value, site));
   outputs.forEach((output, i) => {
     const { operand, pointer, guard } = targetOf(output, body.row);
+    if (body.row.fetches && guard === '' && output.kind !== 'rowSum' && operand.columns !== 1)
+      body.lines.push(`__builtin_prefetch(${pointer} + ${operand.stride} + ${site.column}, 1);`);
     const store =
       output.kind === 'rowSum'
         ? reduced(output, operand, pointer, site, values[i]!)
@@ -182,14 +184,14 @@ function tileColumn(pairing: Pairing, c: string, index: 0 | 1): string {
   }
 }
 
-/** The epilogue of a segment over a tile with `ldc` floats per row. */
-export function epilogueProgram(segment: Segment, operands: Operands, ldc: number): Epilogue {
+/** The epilogue of a segment over a tile with `ldc` floats per row. `fetches`: RowScope's. */
+export function epilogueProgram(segment: Segment, operands: Operands, ldc: number, fetches = false): Epilogue {
   const { pairing, outputs } = segment;
   const isWhole = pairing.kind === 'none' || pairing.width % 16 === 0;
   if (pairing.kind === 'rotate' && isWhole && outputs.every((output) => output.kind === 'store')) {
-    return rotatePairs(segment, pairing, operands, ldc);
+    return rotatePairs(segment, pairing, operands, { ldc, fetches });
   }
-  const row = new RowScope(operands);
+  const row = new RowScope(operands, { fetches });
   const acc = row.define('tile', 'float *', `tile + i * ${ldc}`);
   if (isWhole && pairing.kind !== 'rotate') {
     const plain: MakeSite = (column, lanes) => ({
@@ -211,11 +213,11 @@ function rotatePairs(
   segment: Segment,
   pairing: Extract<Pairing, { kind: 'rotate' }>,
   operands: Operands,
-  ldc: number,
+  { ldc, fetches }: { readonly ldc: number; readonly fetches: boolean },
 ): Epilogue {
   const { headDim, width } = pairing;
   const half = headDim / 2;
-  const row = new RowScope(operands);
+  const row = new RowScope(operands, { fetches });
   const acc = row.define('tile', 'float *', `tile + i * ${ldc}`);
   const body = new Body(row);
   const at = `(head - c0 + ${width === 16 ? '2 * j' : `j / ${width} * ${2 * width} + j % ${width}`})`;

@@ -15,9 +15,15 @@ export interface Value {
 /** Statements that run once per row. `row` is the row's C variable. */
 export class RowScope extends RowStatements<Operands> {
   private readonly extents = new Set<ExtentName>();
+  /**
+   * Whether the lines of the next row are fetched while a row is stored. Blocks of columns are too short for the
+   * processor to find out by itself.
+   */
+  readonly fetches: boolean;
 
-  constructor(operands: Operands, prefix = 'r') {
+  constructor(operands: Operands, { prefix = 'r', fetches = false } = {}) {
     super(operands, prefix);
+    this.fetches = fetches;
   }
 
   /** A fixed number, or the local variable of extentLines that holds a named extent. */

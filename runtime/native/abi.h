@@ -7,17 +7,19 @@
 #define TILEWRIGHT_ABI_H
 #include <stdint.h>
 
-#define TW_ABI 2
+#define TW_ABI 3
 
 /* Extents that one function may have. */
 #define TW_MAX_EXTENTS 8
+/* Work counters of a launch. */
+#define TW_COUNTERS 16
 
 typedef struct tw_launch {
   void *const *buffers;            /* base addresses, in the order the kernel's parameter list names them */
   int64_t extents[TW_MAX_EXTENTS]; /* sizes that this call brings, in the order its function declares them */
   char *scratch;                   /* 64-byte aligned; worker w owns [w * scratch_bytes, (w + 1) * scratch_bytes) */
   int64_t scratch_bytes;
-  int64_t *next;                   /* shared work counter, 0 at the start of every launch; fetch-add to take work */
+  int64_t *next;                   /* shared work counters, 0 at the start of every launch; fetch-add to take work */
 } tw_launch;
 
 /* Every worker calls the kernel; work is split inside. The runtime puts a barrier between launches. */

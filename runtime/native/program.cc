@@ -31,9 +31,9 @@ class FlushDenormals {
 #endif
 };
 
-/** The counter from which workers take work, on a cache line of its own. */
-struct alignas(64) WorkCounter {
-  int64_t next = 0;
+/** The counters from which workers take work, on cache lines of their own. */
+struct alignas(64) WorkCounters {
+  int64_t next[TW_COUNTERS] = {};
 };
 
 bool isBad32(uint32_t bits, bool allowsNegativeInfinity) {
@@ -91,10 +91,10 @@ bool Program::findNonFinite(size_t index, const Counts &counts, NonFinite &where
 RunResult Program::run(const Counts &counts, RunOptions options) const {
   RunResult result;
   if (options.isTimed) result.launchNs.resize(launches.size());
-  std::vector<WorkCounter> counters(launches.size());
+  std::vector<WorkCounters> counters(launches.size());
   std::vector<tw_launch> bound;
   bound.reserve(launches.size());
-  for (size_t i = 0; i < launches.size(); i++) bound.push_back(bind(launches[i], counts, &counters[i].next));
+  for (size_t i = 0; i < launches.size(); i++) bound.push_back(bind(launches[i], counts, counters[i].next));
 
   const int workers = pool->threads();
   bool isOver = false;  // written between the arrivals and the departures of a barrier: all see the same
@@ -126,8 +126,8 @@ RunResult Program::run(const Counts &counts, RunOptions options) const {
 
 std::vector<double> Program::timeLaunch(size_t index, const Counts &counts, size_t repeats) const {
   std::vector<double> seconds(repeats);
-  WorkCounter counter;
-  const tw_launch bound = bind(launches[index], counts, &counter.next);
+  WorkCounters counters;
+  const tw_launch bound = bind(launches[index], counts, counters.next);
   const tw_kernel kernel = launches[index].kernel;
   const int workers = pool->threads();
   bool isStopped = false;
@@ -137,7 +137,7 @@ std::vector<double> Program::timeLaunch(size_t index, const Counts &counts, size
     Barrier &barrier = pool->barrier();
     for (size_t i = 0; i <= repeats && !isStopped; i++) {
       barrier.wait([&] {
-        counter.next = 0;
+        counters = {};
         started = Clock::now();
       });
       kernel(&bound, worker, workers);

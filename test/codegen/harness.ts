@@ -48,8 +48,8 @@ static void tw_test_ask(void) {}
 #endif
 double tw_test_run(tw_kernel kernel, void *const *buffers, const int64_t *extents, int32_t count, int64_t scratch,
                    int32_t workers) {
-  int64_t next = 0;
-  tw_launch launch = { .buffers = buffers, .scratch_bytes = scratch, .next = &next };
+  int64_t next[TW_COUNTERS] = { 0 };
+  tw_launch launch = { .buffers = buffers, .scratch_bytes = scratch, .next = next };
   memcpy(launch.extents, extents, (size_t)count * sizeof *extents);
   if (scratch > 0) {
     launch.scratch = aligned_alloc(4096, (size_t)(scratch * workers));

@@ -32,17 +32,19 @@ const SCHEDULES: Readonly<Record<CpuIsa, readonly (readonly [number, number, num
 /** No multiple of 32, and what is read of it none of 64; more than a chunk of bounded rows. */
 const K = 1354;
 const COLUMNS = 70;
-const ROWS = 19;
+/** Several blocks of every schedule: workers begin with their own, and take from those of others. */
+const ROWS = 67;
 
-const buffers: readonly BufferDecl[] = [
-  { name: 'a', dtype: 'f32', rows: 'T', columns: K, space: 'input' },
+const buffersOf = (dtype: 'f32' | 'bf16'): readonly BufferDecl[] => [
+  { name: 'a', dtype, rows: 'T', columns: K, space: 'input' },
   { name: 'e', dtype: 'f32', rows: 'T', columns: COLUMNS, space: 'input' },
   { name: 'y', dtype: 'f32', rows: 'T', columns: COLUMNS, space: 'arena' },
 ];
 
-const module: KernelModule = {
-  interface: interfaceOf(buffers),
-  buffers,
+/** Rows of these types are what codes are made of: 127 fits the 8 bits of bf16. */
+const moduleOf = (dtype: 'f32' | 'bf16'): KernelModule => ({
+  interface: interfaceOf(buffersOf(dtype)),
+  buffers: buffersOf(dtype),
   weights: [
     {
       name: 'w',
@@ -74,7 +76,8 @@ const module: KernelModule = {
       ],
     },
   ],
-};
+});
+const module = moduleOf('f32');
 
 describe('products of whole rows', () => {
   const next = seeded(5);
@@ -108,10 +111,18 @@ describe('products of whole rows', () => {
   const plain = isas.filter((isa) => isa === 'avx2' || (isa === 'avx512' && isThorough));
   const cases = [isas, plain].flatMap((some, i) =>
     some.flatMap((isa) =>
-      SCHEDULES[isa].slice(0, isThorough ? undefined : 1).map((shape) => ({ isa, shape, isPlain: i === 1 })),
+      SCHEDULES[isa]
+        .slice(0, isThorough ? undefined : 1)
+        .flatMap((shape) =>
+          (['f32', 'bf16'] as const)
+            .slice(0, i === 0 || isThorough ? undefined : 1)
+            .map((dtype) => ({ isa, shape, dtype, isPlain: i === 1 })),
+        ),
     ),
   );
-  it.each(cases)('$isa $shape, without features: $isPlain', ({ isa, shape: [mr, nr, mb], isPlain }) => {
+  it.each(cases)('$isa $shape of $dtype, without features: $isPlain', ({ isa, shape, dtype, isPlain }) => {
+    const [mr, nr, mb] = shape;
+    const module = moduleOf(dtype);
     const schedule: CpuGemmSchedule = { kind: 'gemm', isa, mr, nr, kc: 256, mb, nb: 64 };
     expect(isLegal(module.kernels[0]!, module, schedule, FACTS)).toBe(true);
     for (const count of [ROWS, 5]) {

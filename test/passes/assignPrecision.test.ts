@@ -108,6 +108,26 @@ describe('assignPrecision', () => {
     expect(bf16(graph).nodes.map((n) => n.op)).toEqual(['mul', 'cast', 'linear']);
   });
 
+  it('rounds rows that become codes only where nothing but contractions reads them, and not those of groups', () => {
+    const graph = parse(`
+      func @g(%x: f32[T, 64], %y: f32[T, 64]) -> (f32[T, 2], f32[T, 2], f32[T, 2], f32[T, 64]) {
+        weight @a : f32[2, 64]
+        %own = add(%x, %y) : f32[T, 64]
+        %stream = mul(%x, %y) : f32[T, 64]
+        %groups = mul(%x, %x) : f32[T, 64]
+        %p = linear(%own, @a) {rounding = 64} : f32[T, 2]
+        %q = linear(%stream, @a) {rounding = 64} : f32[T, 2]
+        %r = linear(%groups, @a) {rounding = 32} : f32[T, 2]
+        %next = add(%stream, %y) : f32[T, 64]
+        return %p, %q, %r, %next
+      }
+    `);
+    const read = (of: Graph): readonly (string | undefined)[] =>
+      of.nodes.filter(({ op }) => op === 'linear').map(({ operands: [rows] }) => rows?.type.dtype);
+    expect(read(bf16(graph))).toEqual(['bf16', 'f32', 'f32']);
+    expect(read(assignPrecision(graph, 'f32'))).toEqual(['f32', 'f32', 'f32']);
+  });
+
   it('does nothing if the operand has the type already, the matrix is an input, or f32 is requested', () => {
     checkUnchanged(
       `
