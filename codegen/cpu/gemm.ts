@@ -273,7 +273,7 @@ const WIDENED_ROWS = 48;
 const streamAhead = (rows: number): StreamAhead =>
   rows <= 2 ? { bytes: 6144, cache: 'first' } : { bytes: 8192, cache: 'second' };
 
-/** Items, of blocks of 256 columns, in whose time a worker makes codes of their rows and lets another one end sooner. */
+/** Items, of 256 columns or so, that pay for codes of their rows, made once more so that another worker ends sooner. */
 const LEAST_ITEMS = 4;
 
 /** Rows of a work item up to which a kernel mostly waits for weights, so that workers take neighbouring items. */
