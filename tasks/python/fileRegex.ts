@@ -5,7 +5,7 @@
 import { createContext, Script } from 'node:vm';
 import { isRecord, quote } from '../../system/json.js';
 import { regexCost, type RegexCost } from '../../system/boundedRegex.js';
-import { foundIn, matchesIn, pythonRegex, RegexError } from './regex.js';
+import { foundIn, looksBack, matchesIn, pythonRegex, RegexError } from './regex.js';
 
 /** Milliseconds that all matches in one text may take. */
 const LIMIT_MS = 1000;
@@ -18,9 +18,15 @@ const MAX_UNTIMED_STEPS = 1 << 26;
 /** What they change takes no more steps. */
 const GLOBAL_FLAGS = /^\(\?[imsu]+\)/;
 
-/** At most so many steps to match everywhere in a text of `length` letters. */
-const stepsIn = (cost: RegexCost, length: number): number =>
-  cost.problem === undefined ? (length + 1) * (cost.hasLoops ? length + 1 : 1) * cost.steps : Number.POSITIVE_INFINITY;
+/**
+ * At most so many steps to match everywhere in a text of `length` letters. Behind an empty match, an expression that
+ * looks back compares what is left of the text (nonEmptyOf).
+ */
+function stepsIn(cost: RegexCost, regex: RegExp, length: number): number {
+  if (cost.problem !== undefined) return Number.POSITIVE_INFINITY;
+  const goesOn = cost.hasLoops || (cost.mayBeEmpty && looksBack(regex));
+  return (length + 1) * (goesOn ? length + 1 : 1) * cost.steps;
+}
 
 /** The engine looks at the clock's signal while it backtracks, within calls that a context makes. */
 const context = createContext(Object.create(null) as object) as { work?: () => unknown };
@@ -104,7 +110,7 @@ export class FileRegex {
 
   #run<T>(text: string, work: () => T): T {
     try {
-      return stepsIn(this.#cost, text.length) <= MAX_UNTIMED_STEPS ? work() : timed(work);
+      return stepsIn(this.#cost, this.#regex, text.length) <= MAX_UNTIMED_STEPS ? work() : timed(work);
     } catch (error) {
       const takes = isTimeout(error) ? `takes more than ${LIMIT_MS / 1000} s` : 'takes too much memory';
       throw this.#fail(`${takes} to match ${quote(this.#pattern)} in a text of ${text.length} letters`);

@@ -204,12 +204,23 @@ export function pythonRegex(pattern: string): RegExp {
 const REFERENCE = /\(\?:\\(\d)\)/g;
 const nonEmpty = new WeakMap<RegExp, RegExp>();
 
-/** The same at one place, but for empty matches: group 1 is the rest of the text, and what matches must end later. */
+/** Whether the letter before a place may decide what matches there: by \b, ^ or a lookbehind. True where in doubt. */
+export function looksBack({ source }: RegExp): boolean {
+  const rest = source.replace(/\\([^])|\[\^/g, (_, escaped) => (escaped === 'b' || escaped === 'B' ? '^' : '['));
+  return /\^|\(\?<[=!]/.test(rest);
+}
+
+/**
+ * The same at one place, but for empty matches. Of an expression that looks back, group 1 is the rest of the text, and
+ * what matches must end later, at the cost of comparing that rest. Another one begins where the text does, and must end
+ * behind a letter.
+ */
 function nonEmptyOf(regex: RegExp): RegExp {
   let found = nonEmpty.get(regex);
   if (found === undefined) {
     const shifted = regex.source.replace(REFERENCE, (_, group) => `(?:\\${Number(group) + 1})`);
-    found = new RegExp(`(?=([^]*))(?:${shifted})(?!\\1(?![^]))`, regex.flags.replace('g', 'y'));
+    const source = looksBack(regex) ? `(?=([^]*))(?:${shifted})(?!\\1(?![^]))` : `(?:${regex.source})(?<=[^])`;
+    found = new RegExp(source, regex.flags.replace('g', 'y'));
     nonEmpty.set(regex, found);
   }
   return found;
@@ -218,10 +229,12 @@ function nonEmptyOf(regex: RegExp): RegExp {
 /** A match that is not empty, exactly at `at`. */
 function nonEmptyAt(regex: RegExp, text: string, at: number): RegExpExecArray | undefined {
   const own = nonEmptyOf(regex);
-  own.lastIndex = at;
-  const match = own.exec(text);
+  const isWhole = looksBack(regex);
+  own.lastIndex = isWhole ? at : 0;
+  const match = own.exec(isWhole ? text : text.slice(at));
   if (match === null) return undefined;
-  match.splice(1, 1);
+  if (isWhole) match.splice(1, 1);
+  else match.index += at;
   return match;
 }
 

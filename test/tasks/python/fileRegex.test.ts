@@ -38,6 +38,12 @@ describe('FileRegex', () => {
   it('removes what follows an empty match at the same place', () =>
     expect(new FileRegex('.*?', fail).without('all of it')).toBe(''));
 
+  it('goes on behind empty matches of a long text in time that grows with it, or says that it takes too long', () => {
+    const text = 'a'.repeat(1_000_000);
+    expect(new FileRegex('x*', fail).without(text)).toBe(text);
+    expect(() => new FileRegex('x*(?<!b)', fail).without(text)).toThrow('takes more than 1 s');
+  });
+
   it('finds the numbers of a long text', () => {
     const regex = new FileRegex('(-?[$0-9.,]{2,})|(-?[0-9]+)', fail);
     expect(regex.matches('so 7 of 12 '.repeat(1000))).toHaveLength(2000);
