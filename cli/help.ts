@@ -36,7 +36,7 @@ export const addModelFlags = (command: Command): Command =>
     .option(
       '--precision <p>',
       'auto: 16-bit inputs where the target has matrix units for them, f32 elsewhere; ' +
-        'f32: always (CPU); bf16, f16 (default: auto)',
+        'f32: always (CPU); bf16, f16; fp8, int8, int4: as --quantize (default: auto)',
     )
     .option(
       '--quantize <format>',

@@ -34,10 +34,16 @@ export function texts(flags: Flags, name: string): readonly string[] {
 
 export const isSet = (flags: Flags, name: string): boolean => flags[name] === true;
 
-export function choice<T extends string>(flag: string, given: string, known: readonly T[]): T {
+/** The word that was given. `synonym`: the one that others call so. Throws UsageError for a word that is not known. */
+export function choice<T extends string>(
+  flag: string,
+  given: string,
+  known: readonly T[],
+  synonym: (given: string) => T | undefined = () => undefined,
+): T {
   const found = known.find((word) => word === given);
   if (found !== undefined) return found;
-  const meant = nearest(given, known);
+  const meant = synonym(given) ?? nearest(given, known);
   throw new UsageError(
     `${flag} ${given}: expected ${known.slice(0, -1).join(', ')}${known.length > 1 ? ' or ' : ''}${known.at(-1)!}`,
     meant === undefined ? `for example: ${flag} ${known[0]!}` : `did you mean ${flag} ${meant}?`,
@@ -54,6 +60,10 @@ export function wholeNumber(flag: string, given: string, min: number, max: numbe
     );
   return value;
 }
+
+/** Other programs call a GPU so. */
+const targetSynonym = (given: string): 'cuda' | undefined =>
+  /^(gpu|nvidia|cuda:\d+)(:\d+)?$/.test(given) ? 'cuda' : undefined;
 
 const SECONDS = { ms: 0.001, s: 1, m: 60, min: 60, h: 3600 } as const;
 const isUnit = (unit: string): unit is keyof typeof SECONDS => unit in SECONDS;
@@ -172,7 +182,7 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
   return {
     init: init === undefined ? { kind: 'checkpoint' } : parseInit(init),
     precision: precisionOf(precision, quantize),
-    ...(target === undefined ? {} : { target: choice('--target', target, TARGET_CHOICES) }),
+    ...(target === undefined ? {} : { target: choice('--target', target, TARGET_CHOICES, targetSynonym) }),
     ...(isa === undefined ? {} : { isa: choice('--isa', isa, CPU_ISAS) }),
     ...(mask === undefined ? {} : { mask: choice('--mask', mask, masks) }),
     ...(maxTokens === undefined ? {} : { maxTokens: wholeNumber('--max-tokens', maxTokens, 32, 1 << 16, '1024') }),

@@ -302,7 +302,8 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
     'error: --target cuda:sm90a: expected auto, cpu, cuda, cuda:sm_80 or cuda:sm_90a',
     'did you mean --target cuda:sm_90a?',
   ],
-  ['compile m -o x --target gpu', 'error: --target gpu: expected auto, cpu, cuda', 'hint:'],
+  ['compile m -o x --target gpu', 'error: --target gpu: expected auto, cpu, cuda', 'did you mean --target cuda?'],
+  ['compile m -o x --target cuda:0', 'error: --target cuda:0: expected auto, cpu, cuda', 'did you mean --target cuda?'],
   [
     'compile m -o x --isa avx51',
     'error: --isa avx51: expected portable, avx2, avx512 or amx',
