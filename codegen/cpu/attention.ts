@@ -3,7 +3,7 @@ import { windowOfMask, type AttentionKernel } from '../../ir/kernel.js';
 import { maskBuffers, scaleBuffers } from '../../ir/kernelAccess.js';
 import type { CpuAttentionSchedule, CpuIsa } from '../../ir/plan.js';
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
-import type { Emitted } from './gemm.js';
+import type { Emitted } from './gemmItems.js';
 import type { Operand, Operands } from './layout.js';
 import { C_TYPES } from './layout.js';
 import { fmaTile } from './micro.js';

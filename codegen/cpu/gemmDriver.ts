@@ -1,0 +1,201 @@
+/** What contractions do with a work item: panels by register tiles of floats, of AMX, or of codes. */
+import { panelColumns } from '../../ir/packing.js';
+import { isQuads, QUAD_COLUMNS } from '../../ir/quads.js';
+import { roundUp } from '../../ir/types.js';
+import type { Emitted, GemmPlan } from './gemmItems.js';
+import { itemValues, LEAST_ITEMS, linesBytesOf, placeSegments, tileBytesOf } from './gemmItems.js';
+import { quadBlocks } from './gemmQuads.js';
+import { VECTOR_ISAS } from './intrinsics.js';
+import type { Operands } from './layout.js';
+import { C_TYPES, panelElements, panelFormat } from './layout.js';
+import type { Helper, StreamAhead } from './micro.js';
+import { amxLines, amxTile, fmaTile } from './micro.js';
+import { render } from './templates.js';
+
+/** Heights of the last register tile, below mr: every even height if mr is even, because rows are padded to 32. */
+function tailRows(mr: number): number[] {
+  const step = mr % 2 === 0 ? 2 : 1;
+  const tails: number[] = [];
+  for (let rows = step; rows < mr; rows += step) tails.push(rows);
+  if (step === 2) tails.push(mr);
+  return tails;
+}
+
+/** Widths of register tiles that cover any multiple of 32 columns. */
+function tailColumns(nr: number): number[] {
+  const widths = [nr];
+  for (let width = nr - 16; width >= 16; width -= 16) if (nr > 32 || 32 % nr !== 0) widths.push(width);
+  return widths;
+}
+
+/** A contraction of codes. */
+function emitQuadDriver(plan: GemmPlan, operands: Operands): Emitted {
+  const { schedule, symbol, ldc } = plan;
+  const a = operands.get(plan.a);
+  const weights = plan.segments.map((segment) => operands.weight(segment.weight).weight);
+  const quads = quadBlocks(symbol, weights, plan.k, a, ldc, schedule);
+  const wideOffset = tileBytesOf(plan);
+  const groupsOffset = wideOffset + quads.wideBytes;
+  const codesOffset = groupsOffset + quads.groupsBytes;
+  const linesOffset = codesOffset + quads.codesBytes;
+  const { segments, across } = placeSegments(plan, operands, QUAD_COLUMNS, (i) => quads.blocks[i]!.panelBytes);
+  const source =
+    quads.source +
+    render('gemm', {
+      ...itemValues(plan, operands),
+      aType: C_TYPES[a.dtype],
+      quads: { ...quads, groupsOffset, codesOffset },
+      isNested: plan.experts === undefined,
+      leastItems: LEAST_ITEMS,
+      isAmx: schedule.isa === 'amx',
+      expands: false,
+      wideOffset,
+      linesOffset,
+      across,
+      segments: segments.map((segment, i) => ({ ...segment, ...quads.blocks[i]! })),
+    });
+  return { source, helpers: quads.helpers, scratchBytes: roundUp(linesOffset + linesBytesOf(plan), 4096) };
+}
+
+/** Prints the function of the kernel, and those that multiply. */
+export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
+  const { schedule, symbol, ldc } = plan;
+  const a = operands.get(plan.a);
+  const weights = plan.segments.map((segment) => operands.weight(segment.weight));
+  if (weights.some(({ weight }) => isQuads(weight.format))) return emitQuadDriver(plan, operands);
+  const [first] = weights;
+  if (first === undefined) throw new Error(`Kernel ${symbol} has no segment.`);
+  const isAmx = schedule.isa === 'amx';
+  const format = panelFormat(first.weight);
+  // With one register tile for all rows, weights are a stream from memory to registers.
+  const isStream = !isAmx && schedule.mb === schedule.mr;
+  const fetches = !isStream;
+  const panel = panelColumns(first.weight);
+  const splitsPanel = schedule.nr % panel !== 0;
+  // Narrow panels are widened once per work item if enough rows share them, or if tiles would begin between panels;
+  // otherwise in registers. Columns of one register tile at a time: what was widened stays in the first-level cache.
+  const expands =
+    !isAmx && format.elementBits < 32 && (schedule.mb > WIDENED_ROWS || (splitsPanel && panel % schedule.nr !== 0));
+  const bp = panelElements(first.weight);
+  const vectors = VECTOR_ISAS[schedule.isa];
+  const kc = Math.min(schedule.kc, roundUp(plan.k, 32));
+  const microPanel = expands ? WIDE_PANEL : panel;
+  const microBp = expands ? kc * WIDE_PANEL : bp;
+  // Together the tiles that share panels fetch the next ones: 16 cache lines of a panel for 16 steps of k.
+  const fetchedLines = isAmx
+    ? amxLines(schedule.mb)
+    : Math.max(AHEAD_B, Math.min(16, Math.ceil((((16 * schedule.nr) / panel) * schedule.mr) / schedule.mb)));
+  const helpers: Helper[] = [];
+  const tile = (mr: number, nr: number, isTail: boolean): string => {
+    // Only whole tiles prefetch; the last rows of a block are too few to matter.
+    const isMain = mr === schedule.mr && !isTail;
+    const aheadA = isMain && fetches ? AHEAD_A : 0;
+    const aheadB = isMain && fetches ? fetchedLines : 0;
+    const helper = isAmx
+      ? amxTile({ mr, nr, lda: a.stride, bp, ldc, lines: isMain ? fetchedLines : 0 })
+      : fmaTile({
+          isa: schedule.isa,
+          mr,
+          nr,
+          rs: a.stride,
+          ks: 1,
+          panel: microPanel,
+          bk: microPanel,
+          bp: microBp,
+          ldc,
+          unroll: isMain ? 4 : 1,
+          aheadA,
+          aheadB,
+          ahead: isStream && !expands && isMain ? streamAhead(mr) : undefined,
+          bDtype: expands ? 'f32' : format.element,
+        });
+    helpers.push(helper);
+    return helper.name;
+  };
+  // A stream computes its padding too: the memory limits it, not arithmetic.
+  const tails = isStream ? [] : isAmx ? (schedule.mr === 32 ? [16, 32] : [16]) : tailRows(schedule.mr);
+  const columns = tailColumns(schedule.nr).map((nr, n) => ({
+    nr,
+    panel,
+    bp,
+    // Tiles side by side on one panel fetch parts of the next one.
+    sharesPanel: nr % panel !== 0,
+    isMain: n === 0,
+    tiles: [
+      { mr: schedule.mr, isMain: true, isFirstTail: false, name: tile(schedule.mr, nr, false) },
+      ...tails.map((mr, i) => ({ mr, isMain: false, isFirstTail: i === 0, name: tile(mr, nr, true) })),
+    ],
+  }));
+  const blockName = `${symbol}_block`;
+  const types = { aType: C_TYPES[a.dtype], wType: C_TYPES[first.dtype] };
+  const block = render('block', {
+    ...types,
+    name: blockName,
+    k: plan.k,
+    kc,
+    isAmx,
+    expands,
+    bp,
+    panel,
+    splitsPanel: !expands && splitsPanel,
+    microPanel,
+    wideColumns: WIDE_PANEL,
+    wideVectors: Array.from({ length: WIDE_PANEL / vectors.lanes }, (_, i) => i * vectors.lanes),
+    store: vectors.store,
+    loadPanel: vectors.loadPanel[format.element],
+    microBp,
+    lda: a.stride,
+    ldc,
+    columns,
+    mr: schedule.mr,
+    nr: schedule.nr,
+    isStream,
+    fetches,
+    // Tile loads leave no room to fetch rows as well.
+    fetchesRows: fetches && !isAmx,
+    aheadB: fetchedLines,
+    bType: expands ? C_TYPES.f32 : types.wType,
+    padRows: schedule.mr - 1,
+  });
+  const { segments, across } = placeSegments(plan, operands, panel, () => bp);
+  const wideOffset = tileBytesOf(plan);
+  const linesOffset = wideOffset + (expands ? kc * schedule.nr * 4 : 0);
+  const source =
+    block +
+    render('gemm', {
+      ...types,
+      ...itemValues(plan, operands),
+      quads: undefined,
+      expands,
+      wideOffset,
+      linesOffset,
+      isAmx,
+      across,
+      block: blockName,
+      panel,
+      bp,
+      segments,
+    });
+  return { source, helpers, scratchBytes: roundUp(linesOffset + linesBytesOf(plan), 4096) };
+}
+
+/** Columns of a panel that was widened to f32. */
+const WIDE_PANEL = 16;
+
+/** Rows up to which every register tile widens panels for itself. For more, storing them widened costs less. */
+const WIDENED_ROWS = 48;
+
+/**
+ * How far ahead, and into which cache, a stream of weights is prefetched. A core's own prefetcher stops at the end of a
+ * page, and what widening a line takes of its window leaves room for few loads under way. With one or two rows lines
+ * come into the first-level cache, because nothing but their latency remains. More rows need that cache for themselves.
+ */
+const streamAhead = (rows: number): StreamAhead =>
+  rows <= 2 ? { bytes: 6144, cache: 'first' } : { bytes: 8192, cache: 'second' };
+
+/**
+ * Cache lines prefetched every 16 steps of k from the rows of the next pass and from the next
+ * panel.
+ */
+const AHEAD_A = 2;
+const AHEAD_B = 4;
