@@ -33,7 +33,6 @@ export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGe
       matrices: matricesOf(segment.pairing),
       epilogue: name,
       usesLines,
-      columnsPerItem: true,
     };
   });
   const driver = emitDriver(

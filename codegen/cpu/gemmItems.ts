@@ -29,7 +29,6 @@ export interface GemmPlan {
     matrices: number;
     epilogue: string;
     usesLines: boolean;
-    columnsPerItem: boolean;
   }[];
   readonly lines: number;
   readonly experts?: ExpertRows;

@@ -53,7 +53,6 @@ export function emitLogProb(
     matrices: 1,
     epilogue: name,
     usesLines: false,
-    columnsPerItem: true,
   };
   const driver = emitDriver(
     { symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments: [segment], lines: 0 },
