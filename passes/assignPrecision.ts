@@ -6,7 +6,8 @@ import type { FloatType } from '../ir/types.js';
 
 /**
  * Makes the rounding of contraction operands explicit. The left operand of every weight contraction is cast to `dtype`:
- * 16 bits for matrix units, f32 otherwise. The cast is an ordinary elementwise op, which fuseGroups puts into the
+ * 16 bits for matrix units, f32 otherwise. Where the contraction makes codes of its rows itself, only whole rows are, and
+ * only if nothing but contractions reads them. The cast is an ordinary elementwise op, which fuseGroups puts into the
  * epilogue of the kernel that produces the value. Queries, keys and values are cast in the same way if `attention` says
  * so. Accumulation, the residual stream, softmax and sums stay f32. A contraction reads its rows in order. If they are
  * gathered rows that already have the wanted type (of the embedding of an f32 checkpoint, or scored rows of a normed
@@ -17,8 +18,7 @@ export function assignPrecision(graph: Graph, dtype: FloatType, attention: Float
   const defs = definitions(graph);
   const loaded = loadTimeValues(graph);
   const readers = uses(graph);
-  // What makes codes of its rows itself reads those of others as they are, and its own in `dtype`; a row of groups,
-  // whose codes are finer, as it is.
+  // Codes of groups are finer than those of whole rows, and what others read is in memory already.
   const isRoundedAsIs = ({ attributes: { rounding } }: Node, x: Value): boolean =>
     rounding !== undefined &&
     x.type.dtype === 'f32' &&

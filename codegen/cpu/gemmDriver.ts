@@ -3,7 +3,7 @@ import { panelColumns } from '../../ir/packing.js';
 import { isQuads, QUAD_COLUMNS } from '../../ir/quads.js';
 import { roundUp } from '../../ir/types.js';
 import type { Emitted, GemmPlan } from './gemmItems.js';
-import { itemValues, LEAST_ITEMS, linesBytesOf, placeSegments, tileBytesOf } from './gemmItems.js';
+import { itemValues, leastItems, linesBytesOf, placeSegments, tileBytesOf } from './gemmItems.js';
 import { quadBlocks } from './gemmQuads.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import type { Operands } from './layout.js';
@@ -46,7 +46,8 @@ function emitQuadDriver(plan: GemmPlan, operands: Operands): Emitted {
       aType: C_TYPES[a.dtype],
       quads: { ...quads, groupsOffset, codesOffset },
       isNested: plan.experts === undefined,
-      leastItems: LEAST_ITEMS,
+      ignoresWorkers: plan.experts !== undefined,
+      leastItems: leastItems(schedule.isa),
       isAmx: schedule.isa === 'amx',
       expands: false,
       wideOffset,
@@ -83,7 +84,7 @@ export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
   const microBp = expands ? kc * WIDE_PANEL : bp;
   // Together the tiles that share panels fetch the next ones: 16 cache lines of a panel for 16 steps of k.
   const fetchedLines = isAmx
-    ? amxLines(schedule.mb)
+    ? amxLines(schedule)
     : Math.max(AHEAD_B, Math.min(16, Math.ceil((((16 * schedule.nr) / panel) * schedule.mr) / schedule.mb)));
   const helpers: Helper[] = [];
   const tile = (mr: number, nr: number, isTail: boolean): string => {

@@ -2,7 +2,7 @@
 import type { ExtentName } from '../../ir/types.js';
 import { roundUp } from '../../ir/types.js';
 import type { ExpertRows } from '../../ir/kernel.js';
-import type { CpuGemmSchedule } from '../../ir/plan.js';
+import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import type { Operands } from './layout.js';
 import type { Helper } from './micro.js';
 
@@ -92,8 +92,11 @@ export const tileBytesOf = ({ schedule, ldc }: GemmPlan): number =>
   roundUp(roundUp(schedule.mb, schedule.mr) * ldc * 4, 64);
 export const linesBytesOf = ({ lines, ldc }: GemmPlan): number => (lines > 0 ? (lines * ldc + 1024) * 4 : 0);
 
-/** Items, of 256 columns or so, that pay for codes of their rows, made once more so that another worker ends sooner. */
-export const LEAST_ITEMS = 4;
+/**
+ * Items of other workers' rows that have to be left before a worker makes codes of these rows as well. With AMX codes of
+ * a block take as long as two items; elsewhere products take much longer.
+ */
+export const leastItems = (isa: CpuIsa): number => (isa === 'amx' ? 2 : 0);
 
 /** Rows of a work item up to which a kernel mostly waits for weights, so that workers take neighbouring items. */
 const STREAM_ROWS = 8;

@@ -120,8 +120,9 @@ const total = ({ codes, scales, minima }: ReturnType<typeof widenedBytes>): numb
 function quadBlock(
   multiply: string,
   own: QuadTile,
-  { isa: scheduled, mr, mb }: CpuGemmSchedule,
+  schedule: CpuGemmSchedule,
 ): { readonly source: string; readonly helpers: readonly Helper[] } {
+  const { isa: scheduled, mr, mb } = schedule;
   const { isa, format, rows, ldc } = own;
   const panel = QUADS[format];
   const isFew = mb <= FEW_ROWS;
@@ -129,7 +130,7 @@ function quadBlock(
   const isMany = !isFew && !isAmx;
   const few = isFew ? fewQuads(own, mr) : undefined;
   const heights = isFew ? [] : isAmx ? [mr, 16, ...(mr > 16 ? [mr] : [])] : [mr, ...tailsOf(mr)];
-  const lines = amxLines(mb);
+  const lines = amxLines(schedule);
   const tiles = heights.map((height, i) =>
     isAmx ? amxBytes({ mr: height, pitch: rows.pitch, ldc, lines: i === 0 ? lines : 0 }) : manyQuads(own, height),
   );

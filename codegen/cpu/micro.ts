@@ -1,5 +1,5 @@
 /** Register tiles: the innermost loops of contractions and of attention, printed once for each shape. */
-import type { CpuIsa } from '../../ir/plan.js';
+import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
 import { VECTOR_ISAS, type PanelElement } from './intrinsics.js';
 import { C_TYPES } from './layout.js';
@@ -120,10 +120,11 @@ export interface AmxTile {
 }
 
 /**
- * Cache lines that each step of tiles of 32 rows fetches, so that `rows` rows together fetch one panel. A step of a
- * panel has 32 lines. Tile loads leave room for few.
+ * Cache lines that each step of a register tile fetches, so that all tiles of an item fetch one panel together. A step
+ * of a panel has 32 lines. Tile loads leave room for few.
  */
-export const amxLines = (rows: number): number => Math.min(8, 2 ** Math.ceil(Math.log2(Math.max(1, 1024 / rows))));
+export const amxLines = ({ mr, mb }: Pick<CpuGemmSchedule, 'mr' | 'mb'>): number =>
+  Math.min(8, 2 ** Math.ceil(Math.log2(Math.max(1, (32 * mr) / mb))));
 
 /**
  * c[mr][nr] (+)= a·b by TDPBF16PS. Tiles 0–3 accumulate, 4–5 hold rows of a, 6–7 columns of b. The loads of a step are

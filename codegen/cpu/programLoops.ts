@@ -1,5 +1,5 @@
 /** Loops over rows and columns around scalar programs, and loop kernels, which are nothing else. */
-import type { Dim } from '../../ir/types.js';
+import { DTYPE_BYTES, type Dim } from '../../ir/types.js';
 import type { LoopDomain, LoopKernel, Output } from '../../ir/kernel.js';
 import { isRowMax, loopDomains, ROW_SUM_BLOCK } from '../../ir/kernel.js';
 import type { Scalar } from '../../ir/scalar.js';
@@ -44,8 +44,12 @@ export function printOutputs(outputs: readonly Output[], site: Site, body: Body)
   const values = outputs.map((output) => body.masked(output.value, site));
   outputs.forEach((output, i) => {
     const { operand, pointer, guard } = targetOf(output, body.row);
-    if (body.row.fetches && guard === '' && output.kind !== 'rowSum' && operand.columns !== 1)
-      body.lines.push(`__builtin_prefetch(${pointer} + ${operand.stride} + ${site.column}, 1);`);
+    if (body.row.fetches && guard === '' && output.kind !== 'rowSum' && operand.columns !== 1) {
+      // Once for each line, of which 16 numbers may be a part.
+      const inLine = 64 / DTYPE_BYTES[operand.dtype];
+      const isFirst = inLine === 16 ? '' : `if ((${site.column}) % ${inLine} == 0) `;
+      body.lines.push(`${isFirst}__builtin_prefetch(${pointer} + ${operand.stride} + ${site.column}, 1);`);
+    }
     const store =
       output.kind === 'rowSum'
         ? reduced(output, operand, pointer, site, values[i]!)

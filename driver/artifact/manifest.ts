@@ -17,7 +17,7 @@ import { TARGET_RECORDS, type AnyTarget, type CompiledModel, type Rebuild } from
 import { clipped } from '../../system/json.js';
 
 /** Bump when the plan's meaning, the kernel ABI or the folder's layout changes. */
-export const ARTIFACT_VERSION = 3;
+export const ARTIFACT_VERSION = 4;
 
 /** Folder of sources and machine code. */
 export const KERNELS = 'kernels';

@@ -29,8 +29,8 @@ const SCHEDULES: Readonly<Record<CpuIsa, readonly (readonly [number, number, num
   amx: [[32, 32, 32]],
 };
 
-/** No multiple of 32, and what is read of it none of 64; more than a chunk of bounded rows. */
-const K = 1354;
+/** No multiple of 32, and what is read of it none of 64; more than a chunk of bounded rows, and than a pass of AMX. */
+const K = 2114;
 const COLUMNS = 70;
 /** Several blocks of every schedule: workers begin with their own, and take from those of others. */
 const ROWS = 67;
@@ -125,7 +125,11 @@ describe('products of whole rows', () => {
     const module = moduleOf(dtype);
     const schedule: CpuGemmSchedule = { kind: 'gemm', isa, mr, nr, kc: 256, mb, nb: 64 };
     expect(isLegal(module.kernels[0]!, module, schedule, FACTS)).toBe(true);
-    for (const count of [ROWS, 5]) {
+    for (const [count, workers] of [
+      [ROWS, 2],
+      [ROWS, 20],
+      [5, 1],
+    ] as const) {
       const { values, dirtyPads, overruns } = runGenerated(module, {
         sizes: { T: count, R: 0 },
         inputs: new Map([
@@ -134,7 +138,7 @@ describe('products of whole rows', () => {
         ]),
         packed,
         schedules: [schedule],
-        workers: count === ROWS ? 2 : 1,
+        workers,
         isQuick: true,
         isPlain,
       });

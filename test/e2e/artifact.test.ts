@@ -143,7 +143,7 @@ describe.skipIf(!isBuilt)('an artifact', () => {
       manifest['somethingNew'] = { kind: 'unheard of' };
     });
     const { message, hint } = await refusal(dir);
-    expect(message).toContain(`made by artifact version ${version}; this tilewright reads 3`);
+    expect(message).toContain(`made by artifact version ${version}; this tilewright reads 4`);
     rebuilds(hint, dir);
   });
 

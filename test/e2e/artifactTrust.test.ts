@@ -293,10 +293,10 @@ describe.skipIf(!isBuilt)('an artifact that is complete', () => {
   test('is refused if it is of an earlier version, with the command that makes it again', async () => {
     const dir = copy();
     edit(dir, (manifest) => {
-      manifest.version = 2;
+      manifest.version = 3;
     });
     const { error, hint } = failure(await tilewright(questionsOf(dir)));
-    expect(error).toContain('made by artifact version 2; this tilewright reads 3');
+    expect(error).toContain('made by artifact version 3; this tilewright reads 4');
     expect(hint).toBe(`tilewright compile ${model} --target cpu -o ${dir}`);
   });
 

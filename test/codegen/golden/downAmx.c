@@ -127,7 +127,7 @@ static void k_gemm_316ec34aa423c48c_e5a81b1b_epilogue0(
         const tw_v v1 = tw_load_bf16(r1 + column);
         const tw_v v2 = v0 + v1;
         const tw_v v3 = v2 * v2;
-        __builtin_prefetch(r2 + 64 + column, 1);
+        if ((column) % 32 == 0) __builtin_prefetch(r2 + 64 + column, 1);
         tw_store_bf16(r2 + column, v2);
         r3[(column) / 16] = tw_sum(v3);
       }
