@@ -93,8 +93,8 @@ export const tileBytesOf = ({ schedule, ldc }: GemmPlan): number =>
 export const linesBytesOf = ({ lines, ldc }: GemmPlan): number => (lines > 0 ? (lines * ldc + 1024) * 4 : 0);
 
 /**
- * Items of other workers' rows that have to be left before a worker makes codes of these rows as well. With AMX codes of
- * a block take as long as two items; elsewhere products take much longer.
+ * Items of other workers' rows that have to be left before a worker makes codes of these rows as well. With AMX the
+ * codes of a block take as long as two items; elsewhere products take much longer.
  */
 export const leastItems = (isa: CpuIsa): number => (isa === 'amx' ? 2 : 0);
 
