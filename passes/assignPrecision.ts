@@ -5,14 +5,14 @@ import { isCodeFormat } from '../ir/storage.js';
 import type { FloatType } from '../ir/types.js';
 
 /**
- * Makes the rounding of contraction operands explicit. The left operand of every weight contraction is cast to `dtype`:
- * 16 bits for matrix units, f32 otherwise. Where the contraction makes codes of its rows itself, only whole rows are, and
- * only if nothing but contractions reads them. The cast is an ordinary elementwise op, which fuseGroups puts into the
- * epilogue of the kernel that produces the value. Queries, keys and values are cast in the same way if `attention` says
- * so. Accumulation, the residual stream, softmax and sums stay f32. A contraction reads its rows in order. If they are
- * gathered rows that already have the wanted type (of the embedding of an f32 checkpoint, or scored rows of a normed
- * stream that keys and values need in full), the cast writes them to memory one after another. Rows on their way to and
- * from experts are moved in `dtype`: they are read and written as often as a row has experts.
+ * Makes the rounding of contraction operands explicit. The left operand of every weight contraction is cast to
+ * `dtype`: 16 bits for matrix units, f32 otherwise. Where the contraction makes codes of its rows itself, only whole
+ * rows are, and only if nothing but contractions reads them. The cast is an ordinary elementwise op, which fuseGroups
+ * puts into the epilogue of the kernel that produces the value. Queries, keys and values are cast in the same way if
+ * `attention` says so. Accumulation, the residual stream, softmax and sums stay f32. A contraction reads its rows in
+ * order. If they are gathered rows that already have the wanted type (of the embedding of an f32 checkpoint, or scored
+ * rows of a normed stream that keys and values need in full), the cast writes them to memory one after another. Rows
+ * on their way to and from experts are moved in `dtype`: they are read and written as often as a row has experts.
  */
 export function assignPrecision(graph: Graph, dtype: FloatType, attention: FloatType = 'f32'): Graph {
   const defs = definitions(graph);
