@@ -19,7 +19,7 @@ import { cpu } from '../driver/targets/cpu.js';
 import { taskWindows, type TaskWindow } from '../eval/harness/windows.js';
 import { evaluate, modelFolder, type LoadedQuestions, type PathScorer } from '../eval/index.js';
 import { MOST_KEYS } from '../ir/stepping.js';
-import { describeTokenizer } from '../models/tokenizer.js';
+import { describeTokenizer } from '../models/tokenizerFiles.js';
 import { openLibrary } from '../tasks/builtin/index.js';
 import { tasksBelow } from '../tasks/definition/nodes.js';
 import type { Dict, Value } from '../tasks/python/value.js';

@@ -28,7 +28,7 @@ import {
   type QuantisedTensors,
 } from './quantised/index.js';
 import { settleHead } from './tiedHead.js';
-import { findTokenizer } from './tokenizer.js';
+import { findTokenizer } from './tokenizerFiles.js';
 import { findGgufModel, readWeightFiles } from './weightFiles.js';
 import { withPrefix } from './baseModel.js';
 import { textTensor } from './wrapper.js';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { UserError } from '../../errors.js';
 import { fileSize, readJsonObject } from '../../system/read.js';
 import { describeModel } from '../../models/config.js';
-import { describeTokenizer, findTokenizer } from '../../models/tokenizer.js';
+import { describeTokenizer, findTokenizer } from '../../models/tokenizerFiles.js';
 import { packageRoot } from '../data.js';
 import { layOut, type MadeCheckpoint } from './layout.js';
 import type { CheckpointOptions } from './options.js';

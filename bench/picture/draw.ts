@@ -6,7 +6,7 @@ import { kernelRows, typicalSize } from '../../driver/commands/inspectKernels.js
 import { tokeniseQuestions } from '../../eval/tokenise.js';
 import { taskByName } from '../../eval/tasks/index.js';
 import type { Path } from '../../eval/tree.js';
-import { describeTokenizer } from '../../models/tokenizer.js';
+import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { kernelPanel } from './kernelPanel.js';
 import { FADED, label, picture } from './svg.js';
 import { treePanel } from './treePanel.js';

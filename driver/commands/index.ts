@@ -6,7 +6,7 @@ import { resolve, sep } from 'node:path';
 import { UsageError } from '../../errors.js';
 import { detectMachine } from '../machine.js';
 import { copyCheckpoint, readContents, type ContentsOptions } from '../../models/contents.js';
-import { describeTokenizer } from '../../models/tokenizer.js';
+import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { prepareArtifact, saveArtifact } from '../artifact/save.js';
 import type { ModelReference } from '../artifact/manifest.js';
 import { openOrCompile, type OpenedModel } from '../compile/open.js';

@@ -9,7 +9,7 @@ import type { ModelConfig } from '../../models/family/model.js';
 import type { MaskKind } from '../../models/family/mask.js';
 import type { Observer, Stage } from '../../passes/pipeline.js';
 import { unrecognised } from '../../passes/unrecognised.js';
-import { describeTokenizer } from '../../models/tokenizer.js';
+import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { codeOf, loadArtifact, type Artifact } from '../artifact/load.js';
 import type { Manifest } from '../artifact/manifest.js';
 import { checkpointOf, verifyWeights } from '../artifact/checkpoint.js';

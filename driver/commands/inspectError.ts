@@ -3,7 +3,8 @@
  * interpreter of kernel IR: once with everything that is stored rounded as the target rounds it, once without any
  * rounding, in float64. No kernel is compiled, and no matrix unit is needed.
  */
-import { createTokenizer, describeTokenizer } from '../../models/tokenizer.js';
+import { createTokenizer } from '../../models/tokenizer.js';
+import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { UserError, UsageError } from '../../errors.js';
 import type { KernelModule } from '../../ir/kernel.js';
 import { interpretModule, logicalWeight, type RawTensor } from '../../ir/kernelInterpreter.js';

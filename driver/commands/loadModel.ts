@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { Parallelism } from '../../ir/placement.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
-import { describeTokenizer, type TokenizerDescription } from '../../models/tokenizer.js';
+import { describeTokenizer, type TokenizerDescription } from '../../models/tokenizerFiles.js';
 import { loadAddon } from '../../runtime/addon.js';
 import { openDevices } from '../devices/openDevices.js';
 import { detectMachine } from '../machine.js';

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import type { Question } from '../../eval/index.js';
 import type { AnyTarget } from '../targets/target.js';
-import type { TokenizerSpec } from '../../models/tokenizer.js';
+import type { TokenizerSpec } from '../../models/tokenizerFiles.js';
 
 /**
  * Cores for each thread. The tokenizer library is multithreaded, but converting its results to JavaScript numbers is

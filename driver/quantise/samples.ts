@@ -1,5 +1,6 @@
 /** Texts that show a model the inputs that it is quantised for: pieces of one file, of the same length. */
-import { createTokenizer, describeTokenizer, type Tokenizer } from '../../models/tokenizer.js';
+import { createTokenizer, type Tokenizer } from '../../models/tokenizer.js';
+import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { UserError } from '../../errors.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';

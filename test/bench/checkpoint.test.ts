@@ -15,7 +15,7 @@ import { BLOCK_BYTES, blockKey, fillBlock, valueTable } from '../../bench/checkp
 import { UserError } from '../../errors.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { describeModel } from '../../models/config.js';
-import { describeTokenizer } from '../../models/tokenizer.js';
+import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { toBf16, toF16 } from '../runtime/packReference.js';
 import { isBuilt, ROOT, runArguments, success, tilewright } from '../e2e/support.js';
 

@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest';
 import { run } from '../../driver/commands/index.js';
 import { evaluate, loadDataset, taskByName, tokeniseDataset, type Scores, type Selection } from '../../eval/index.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import { describeTokenizer } from '../../models/tokenizer.js';
+import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { isBuilt, ROOT, temporaryFolder } from '../e2e/support.js';
 import { compareGolden, EVERYDAY } from '../gpu/golden.js';
 import { Float64Scorer } from './float64.js';

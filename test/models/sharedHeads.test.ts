@@ -4,7 +4,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { convertSentencePiece } from '../../models/sentencepiece.js';
 import { cuttableTexts, encodeSharing } from '../../models/sharedHeads.js';
-import { createTokenizer, describeTokenizer, type Tokenizer } from '../../models/tokenizer.js';
+import { createTokenizer, type Tokenizer } from '../../models/tokenizer.js';
+import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { sentencePieceModel, toyPieces } from './sentencepieceWriter.js';
 import { hasShared, SHARED, skipReason } from './support.js';
 

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { createTokenizer, describeTokenizer } from '../../models/tokenizer.js';
+import { createTokenizer } from '../../models/tokenizer.js';
+import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { tokenTexts } from '../../models/tokenTexts.js';
 
 const ROOT = join(import.meta.dirname, '..', '..');

@@ -1,23 +1,14 @@
-import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
-import { createTokenizer, findTokenizer, jsonOf, openTokenizer } from '../../models/tokenizer.js';
-import { sentencePieceModel, toyPieces } from './sentencepieceWriter.js';
-import { DEMO, temporaryFolder, userError, writeJson } from './support.js';
+import { createTokenizer, openTokenizer } from '../../models/tokenizer.js';
+import { jsonOf } from '../../models/tokenizerFiles.js';
+import { DEMO, temporaryFolder, userError } from './support.js';
+import { TOY, tokenizerFolder } from './tokenizerFolder.js';
 
 const demoJson = (): Record<string, unknown> =>
   JSON.parse(readFileSync(join(DEMO, 'tokenizer.json'), 'utf8')) as Record<string, unknown>;
-const TOY = sentencePieceModel({ pieces: [...toyPieces, ['▁', -1], ['a', -2], ['▁a', -3]] });
-
-function folder(files: Record<string, unknown>): string {
-  const dir = temporaryFolder();
-  for (const [name, content] of Object.entries(files)) {
-    if (content instanceof Uint8Array) writeFileSync(join(dir, name), content);
-    else writeJson(dir, name, content);
-  }
-  return dir;
-}
 
 describe('openTokenizer', () => {
   it('opens the bundled one', async () => {
@@ -35,7 +26,7 @@ describe('openTokenizer', () => {
   });
 
   it('gives the same tokens through a spec that was posted to another thread', async () => {
-    for (const dir of [DEMO, folder({ 'tokenizer.model': TOY })]) {
+    for (const dir of [DEMO, tokenizerFolder({ 'tokenizer.model': TOY })]) {
       const here = openTokenizer(dir);
       const text = 'a a';
       expect(await createTokenizer(structuredClone(here.spec)).encode(text)).toEqual(await here.encode(text));
@@ -57,39 +48,9 @@ describe('openTokenizer', () => {
     }
   });
 
-  it('prefers tokenizer.json', () => {
-    const dir = folder({ 'tokenizer.model': TOY });
-    expect(findTokenizer(dir)).toBe(join(dir, 'tokenizer.model'));
-    expect(openTokenizer(dir).spec.kind).toBe('sentencepiece');
-    copyFileSync(join(DEMO, 'tokenizer.json'), join(dir, 'tokenizer.json'));
-    expect(findTokenizer(dir)).toBe(join(dir, 'tokenizer.json'));
-    expect(openTokenizer(dir).vocabSize).toBe(4096);
-  });
-
-  it('respects add_bos_token beside a tokenizer.model', async () => {
-    expect(
-      await openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_bos_token: false } })).encode(
-        'a',
-      ),
-    ).toEqual([5]);
-    expect(
-      await openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_eos_token: true } })).encode(
-        'a',
-      ),
-    ).toEqual([1, 5, 2]);
-    expect(await openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': {} })).encode('a')).toEqual([
-      1, 5,
-    ]);
-    expect(
-      userError(() =>
-        openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_bos_token: 'yes' } })),
-      ).message,
-    ).toContain('add_bos_token: expected true or false, got "yes"');
-  });
-
   it('never truncates or pads, whatever the file asks for', async () => {
     const plain = openTokenizer(DEMO);
-    const dir = folder({
+    const dir = tokenizerFolder({
       'tokenizer.json': {
         ...demoJson(),
         truncation: { direction: 'Right', max_length: 4, strategy: 'LongestFirst', stride: 0 },
@@ -107,24 +68,13 @@ describe('openTokenizer', () => {
     expect(await openTokenizer(dir).encode(text)).toEqual(await plain.encode(text));
   });
 
-  it('has a hash that depends on the contents', () => {
-    const same = folder({});
-    copyFileSync(join(DEMO, 'tokenizer.json'), join(same, 'tokenizer.json'));
-    expect(openTokenizer(same).hash).toBe(openTokenizer(DEMO).hash);
-    const toy = openTokenizer(folder({ 'tokenizer.model': TOY })).hash;
-    expect(openTokenizer(folder({ 'tokenizer.model': TOY })).hash).toBe(toy);
-    expect(
-      openTokenizer(folder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_bos_token: false } })).hash,
-    ).not.toBe(toy);
-  });
-
   it('says what is wrong', () => {
     const empty = temporaryFolder();
     expect(userError(() => openTokenizer(empty)).message).toBe(
       `${empty}: found neither tokenizer.json nor tokenizer.model`,
     );
     const withJson = (value: unknown): string =>
-      userError(() => openTokenizer(folder({ 'tokenizer.json': value }))).message;
+      userError(() => openTokenizer(tokenizerFolder({ 'tokenizer.json': value }))).message;
     expect(withJson(Buffer.from('{"model": '))).toContain('not valid JSON');
     expect(withJson([])).toContain('no "model": not a tokenizer.json');
     expect(withJson({ model: { type: 'BPE' } })).toContain('model.vocab: expected an object');

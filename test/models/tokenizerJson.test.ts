@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { createTokenizer, describeTokenizer, openTokenizer } from '../../models/tokenizer.js';
+import { createTokenizer, openTokenizer } from '../../models/tokenizer.js';
+import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { parseTokenizerJson } from '../../models/tokenizerJson.js';
 import { temporaryFolder, userError, writeJson } from './support.js';
 

@@ -1,0 +1,75 @@
+/** The tokenizer of the native library for a tokenizer.json. */
+import { BPE, Tokenizer as NativeTokenizer, type BpeOptions } from 'tokenizers';
+import { isGiven } from '../system/json.js';
+import { cuttableTexts, SPACE } from './sharedHeads.js';
+import { writeTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
+
+/** A tokenizer of the library, and what it may be spared. */
+export interface Native {
+  readonly tokenizer: NativeTokenizer;
+  /** Decides which texts may be cut at words; see sharedHeads.ts. */
+  readonly mayCut?: (text: string) => boolean;
+}
+
+/** Whether these normalizers put a mark before the text and in place of each space, and do nothing else. */
+function marksSpaces(normalizers: TokenizerJson['normalizers']): boolean {
+  const [prepend, replace, ...others] = normalizers;
+  return (
+    others.length === 0 &&
+    prepend?.type === 'Prepend' &&
+    prepend.prepend === SPACE &&
+    replace?.type === 'Replace' &&
+    'String' in replace.pattern &&
+    replace.pattern.String === ' ' &&
+    replace.content === SPACE
+  );
+}
+
+/** The options of a BPE that can be made without its cache; undefined if the library does not allow it. */
+function wholeTextBpe({
+  model,
+  added,
+  preTokenizers,
+}: TokenizerJson):
+  | { vocab: Record<string, number>; merges: [string, string][]; named: Record<string, number>; options: BpeOptions }
+  | undefined {
+  if (model.type !== 'BPE' || preTokenizers.length > 0 || !isGiven(model.unk_token) || model.ignore_merges === true)
+    return undefined;
+  const named: Record<string, number> = {};
+  for (const token of [...added.map(({ content }) => content), model.unk_token]) {
+    const id = Object.hasOwn(model.vocab, token) ? model.vocab[token] : undefined;
+    if (id === undefined) return undefined;
+    named[token] = id;
+  }
+  const merges: [string, string][] = [];
+  for (const pair of model.merges) {
+    if (typeof pair === 'string') return undefined;
+    merges.push([pair[0], pair[1]]);
+  }
+  const options = {
+    cacheCapacity: 0,
+    unkToken: model.unk_token,
+    fuseUnk: model.fuse_unk ?? false,
+    byteFallback: model.byte_fallback ?? false,
+  };
+  return { vocab: model.vocab, merges, named, options };
+}
+
+/**
+ * The native tokenizer of a tokenizer.json. If nothing splits the text before the merges, the native cache would keep
+ * every whole text with its tokens (about 100 MB for 10,000 questions) and never hit, so it is left out.
+ */
+export function createNative(json: TokenizerJson): Native {
+  const bpe = wholeTextBpe(json);
+  if (bpe === undefined || json.model.type !== 'BPE')
+    return { tokenizer: NativeTokenizer.fromString(writeTokenizerJson(json)) };
+  // The package takes cacheCapacity only with a bare model, so the rest is built around a vocabulary of the added
+  // tokens.
+  const bare = { ...json.model, vocab: bpe.named, merges: [] };
+  const tokenizer = NativeTokenizer.fromString(writeTokenizerJson({ ...json, model: bare }));
+  tokenizer.setModel(BPE.init(bpe.vocab, bpe.merges, bpe.options));
+  const mayCut = marksSpaces(json.normalizers)
+    ? cuttableTexts({ pieces: Object.keys(bpe.vocab), added: json.added.map(({ content }) => content) })
+    : undefined;
+  return { tokenizer, ...(mayCut === undefined ? {} : { mayCut }) };
+}
