@@ -10,7 +10,7 @@ import type { CudaFacts } from '../codegen/cuda/index.js';
 import { UserError } from '../errors.js';
 import type { Kernel } from '../ir/kernel.js';
 import { scoreOf, type Bucket, type LinkedFunction } from '../ir/plan.js';
-import { describeRandomCheckpoint } from '../models/checkpoint.js';
+import { describeRandomCheckpoint } from '../models/randomCheckpoint.js';
 import { describeModel } from '../models/config.js';
 import type { MaskKind } from '../models/family/mask.js';
 import type { Finishing } from '../passes/finishRows.js';

@@ -1,6 +1,7 @@
 /** Opens a model: a checkpoint folder, a GGUF file, or a config.json with random weights. */
 import type { Graph } from '../ir/graph/graph.js';
-import { describeRandomCheckpoint, openCheckpoint, type Checkpoint } from '../models/checkpoint.js';
+import { openCheckpoint, type Checkpoint } from '../models/checkpoint.js';
+import { describeRandomCheckpoint } from '../models/randomCheckpoint.js';
 import type { DType } from '../ir/types.js';
 import type { MaskKind } from '../models/family/mask.js';
 import type { StepOptions } from '../models/family/model.js';

@@ -3,7 +3,7 @@ import { UserError } from '../errors.js';
 import { decodeEncoded, EncodingError, PART_NAMES, type PerPart } from '../ir/encoding.js';
 import type { RawTensor } from '../ir/kernelInterpreter.js';
 import { FORMATS } from '../ir/storage.js';
-import type { TensorLocation } from '../models/checkpoint.js';
+import type { TensorLocation } from '../models/family/tensors.js';
 import { encodedRow, fileRow, linesOf, tileSpan, type TensorSource } from '../runtime/tensorSource.js';
 import { DAMAGED_ENCODING } from '../runtime/encodedMatrix.js';
 import { quote } from '../system/json.js';

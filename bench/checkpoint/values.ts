@@ -4,7 +4,7 @@
  */
 import { roundToF16 } from '../../ir/round.js';
 import { roundToBf16 } from '../../ir/scalar.js';
-import { fnv1a64 } from '../../models/checkpoint.js';
+import { fnv1a64 } from '../../models/randomCheckpoint.js';
 
 export type MadeDType = 'bf16' | 'f16';
 

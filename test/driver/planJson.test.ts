@@ -13,7 +13,8 @@ import { cpuDevice } from '../../driver/targets/cpuModel.js';
 import { cuda } from '../../driver/targets/cuda.js';
 import { cudaDevice } from '../../driver/targets/cudaModel.js';
 import type { Target } from '../../driver/targets/target.js';
-import { describeRandomCheckpoint, type Checkpoint } from '../../models/checkpoint.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { randomFamily } from '../support/randomFamily.js';
 import { casesHere } from '../support/thorough.js';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { inspectError, type ErrorReport, type ErrorRequest } from '../../driver/commands/inspectError.js';
 import { tensorValues } from '../../driver/tensorValues.js';
-import type { TensorLocation } from '../../models/checkpoint.js';
+import type { TensorLocation } from '../../models/family/tensors.js';
 import { ENCODINGS, sampleSource } from '../support/encodedSamples.js';
 import { FORMATS, quantisedTensors, safetensorsOf, writeQuantised } from '../support/quantisedCheckpoints.js';
 import type { StoredBytes } from '../support/quantiseMatrix.js';

@@ -1,7 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { describeRandomCheckpoint, openCheckpoint } from '../../models/checkpoint.js';
+import { openCheckpoint } from '../../models/checkpoint.js';
+import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { DEMO, temporaryFolder, userError } from './support.js';
 
 describe('a path that is no folder', () => {

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { describeRandomCheckpoint } from '../../models/checkpoint.js';
+import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { describeModel, loadModel } from '../../models/config.js';
 import type { DecoderConfig } from '../../models/decoder/config.js';
 import { ropeInverseFrequencies } from '../../models/decoder/rope.js';

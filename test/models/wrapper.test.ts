@@ -2,7 +2,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { describeRandomCheckpoint, openCheckpoint } from '../../models/checkpoint.js';
+import { openCheckpoint } from '../../models/checkpoint.js';
+import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { describeModel } from '../../models/config.js';
 import { layOut, safetensors, SMALL_CONFIG, temporaryFolder, userError, writeJson } from './support.js';
 

@@ -10,7 +10,7 @@ import { emitCudaPlan } from '../../driver/targets/cudaKernels.js';
 import { TYPICAL_FACTS } from '../../driver/target.js';
 import { Generator } from '../../generate/generator.js';
 import type { Stepper } from '../../generate/stepper.js';
-import { describeRandomCheckpoint } from '../../models/checkpoint.js';
+import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
 import { extentsOf, hostLibrary } from '../codegen/cuda/emulate.js';
 import { randomModel } from '../codegen/cuda/randomModel.js';

@@ -14,7 +14,7 @@ import { CUDA_ARCHS, type CudaArch } from '../../ir/cuda.js';
 import { interpretKernel, type KernelEnv } from '../../ir/kernelInterpreter.js';
 import type { AttentionKernel } from '../../ir/kernel.js';
 import { linkFunction, scoreOf } from '../../ir/plan.js';
-import { describeRandomCheckpoint } from '../../models/checkpoint.js';
+import { describeRandomCheckpoint } from '../../models/randomCheckpoint.js';
 import { compileByNvcc, hasNvcc } from '../support/nvcc.js';
 import { randomSource } from '../codegen/harness.js';
 import { besideCuts, partsOf, usual } from '../codegen/cuda/besideCuts.js';

@@ -13,7 +13,7 @@ import { cuda, cudaDevice } from '../../../driver/targets/cuda.js';
 import type { CudaGemmSchedule, CudaSchedule } from '../../../ir/cuda.js';
 import { interpretKernel } from '../../../ir/kernelInterpreter.js';
 import { scoreOf } from '../../../ir/plan.js';
-import { describeRandomCheckpoint } from '../../../models/checkpoint.js';
+import { describeRandomCheckpoint } from '../../../models/randomCheckpoint.js';
 import { casesHere, thorough } from '../../support/thorough.js';
 import { randomSource } from '../harness.js';
 import { besideCuts } from './besideCuts.js';

@@ -9,7 +9,7 @@ import type { RawTensor } from '../../../ir/kernelInterpreter.js';
 import type { CudaPlan } from '../../../ir/plan.js';
 import { listPaths } from '../../../ir/scoring.js';
 import { roundUp } from '../../../ir/types.js';
-import { describeRandomCheckpoint } from '../../../models/checkpoint.js';
+import { describeRandomCheckpoint } from '../../../models/randomCheckpoint.js';
 import { randomArray, randomSource } from '../harness.js';
 import { randomTrees } from '../modules.js';
 
