@@ -12,7 +12,7 @@ import type { Checkpoint } from '../../models/checkpoint.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import type { CallResult } from '../../runtime/call.js';
 import { cacheTokensOf } from '../functions.js';
-import { ProcessEnded } from '../devices/remoteExecutor.js';
+import { ProcessEnded } from '../devices/processEnded.js';
 import type { Executor } from '../executor.js';
 import type { LoadedModel } from './loadModel.js';
 import { stepBudget } from './stepBudget.js';

@@ -6,7 +6,7 @@ import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult, DeviceSpan } from '../../runtime/call.js';
 import { profiledOf, resultOf, type Answer, type ProfiledLaunch } from './protocol.js';
 import type { PhaseSpan } from '../phases.js';
-import { entriesOf, fatalCall, ProcessEnded } from './remoteExecutor.js';
+import { entriesOf, fatalCall, ProcessEnded } from './processEnded.js';
 import type { Ui } from '../requests.js';
 import { inFlightOf, type Executor, type Replica } from '../executor.js';
 

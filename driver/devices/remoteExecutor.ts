@@ -1,11 +1,9 @@
 /**
  * An executor in a process of its own. If the process dies, hangs or loses its device, it is replaced and asked again.
  */
-import { fork, type ChildProcess } from 'node:child_process';
-import { UserError } from '../../errors.js';
+import type { ChildProcess } from 'node:child_process';
 import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult } from '../../runtime/call.js';
-import { childFlags } from './childFlags.js';
 import {
   profiledOf,
   resultOf,
@@ -20,7 +18,10 @@ import type { PhaseSpan } from '../phases.js';
 import type { Ui } from '../requests.js';
 import type { Executor } from '../executor.js';
 import type { SiblingRelay } from './siblings.js';
+import { endedTooOften, endedWhileLoading, fatalCall, ProcessEnded } from './processEnded.js';
+import { endProcess, startProcess, tell } from './deviceProcess.js';
 
+/** What an executor is started with. */
 export interface RemoteOptions {
   /** The child's module. */
   readonly module: URL;
@@ -42,44 +43,12 @@ export interface RemoteOptions {
   readonly siblings?: { readonly relay: SiblingRelay; readonly index: number };
 }
 
-/** The process ended before it answered, or before it was asked. */
-export class ProcessEnded extends Error {
-  readonly how: string;
-  /** Whether it may have been computing the call when it ended. */
-  readonly wasAsked: boolean;
-
-  constructor(how: string, wasAsked = true) {
-    super(`the device process ended: ${how}`);
-    this.name = 'ProcessEnded';
-    this.how = how;
-    this.wasAsked = wasAsked;
-  }
-}
-
 /** A call that ends this many processes is at fault itself. */
 const ATTEMPTS = 2;
 /** Limit on ends of the process in one run, whatever the call. */
 const MAX_RESTARTS = 5;
 /** Compiling kernels or starting a driver may keep a process silent for a minute or two. */
 const LOADING_SECONDS = 300;
-/** Time to release memory before the process is killed. */
-const CLOSE_MS = 10_000;
-
-/** The size of a call, for messages: its longest input. */
-export const entriesOf = (inputs: CallArrays): number =>
-  Math.max(0, ...Object.values(inputs).map(({ length }) => length));
-
-interface Asked {
-  readonly name: string;
-  readonly inputs: CallArrays;
-}
-
-/** The error for a call that ended its process every time it was tried. */
-export const fatalCall = ({ name, inputs }: Asked, times: number, how: string): UserError =>
-  new UserError(
-    `a call of ${name} with ${entriesOf(inputs)} tokens ended the device process ${times} times: ${how}`,
-    'a smaller --max-tokens, or --target cpu, may get past it; a run with --out goes on with --resume',
-  );
 
 interface Job {
   readonly kind: 'call' | 'profile';
@@ -93,27 +62,7 @@ interface Job {
   isSent: boolean;
 }
 
-/** Processes that must not outlive this one. */
-const children = new Set<ChildProcess>();
-const killChildren = (): void => {
-  for (const child of children) child.kill('SIGKILL');
-};
-
-function startProcess(module: URL): ChildProcess {
-  if (children.size === 0) process.once('exit', killChildren);
-  const child = fork(module, [], {
-    execArgv: childFlags(process.execArgv),
-    serialization: 'advanced',
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-  });
-  children.add(child);
-  child.once('exit', () => {
-    children.delete(child);
-    if (children.size === 0) process.off('exit', killChildren);
-  });
-  return child;
-}
-
+/** A replica whose process is started, watched and replaced here. */
 export class RemoteExecutor implements Executor {
   capacity: Readonly<Record<string, Extents>> = {};
   inFlight = 2;
@@ -170,17 +119,7 @@ export class RemoteExecutor implements Executor {
     if (this.isClosed) return;
     this.isClosed = true;
     clearTimeout(this.watchdog);
-    const { child } = this;
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
-    const ended = new Promise<void>((resolve) => {
-      child.once('exit', () => resolve());
-    });
-    const timer = setTimeout(() => child.kill('SIGKILL'), CLOSE_MS);
-    // One that has not loaded anything yet, or hangs, may be far from listening, and has nothing to put in order.
-    if (child.connected && this.isReady && this.jobs.size === 0) this.send({ kind: 'close' });
-    else child.kill('SIGKILL');
-    await ended;
-    clearTimeout(timer);
+    if (this.child !== undefined) await endProcess(this.child, this.isReady && this.jobs.size === 0);
   }
 
   private ask(kind: Job['kind'], name: string, inputs: CallArrays, epoch?: number): Promise<Answer> {
@@ -210,9 +149,8 @@ export class RemoteExecutor implements Executor {
     if (this.watchdog === undefined) this.watch();
   }
 
-  /** What a process that is gone cannot be told needs no word: its exit says so. */
   private send(message: ToChild): void {
-    this.child?.send(message, () => undefined);
+    if (this.child !== undefined) tell(this.child, message);
   }
 
   /** Begins to wait, once more, for an answer to what was sent, or for any word of a process that loads the model. */
@@ -294,12 +232,7 @@ export class RemoteExecutor implements Executor {
       child.once('exit', (code, signal) => {
         const how = lost ?? (signal === null ? `exit status ${code}` : signal);
         siblings?.relay.leave(siblings.index, `its process ended: ${how}`);
-        reject(
-          new UserError(
-            `the device process ended while it loaded the model: ${how}`,
-            'see whether nvidia-smi works on this machine, then start again',
-          ),
-        );
+        reject(endedWhileLoading(how));
         if (this.child === child && !this.isClosed) this.replace(how);
       });
     });
@@ -311,9 +244,7 @@ export class RemoteExecutor implements Executor {
       ...(siblings === undefined ? {} : { siblings: { index: siblings.index, count: siblings.relay.count } }),
     });
     this.watch();
-    siblings?.relay.join(siblings.index, (from, word) =>
-      child.send({ kind: 'sibling', from, word } satisfies ToChild, () => undefined),
-    );
+    siblings?.relay.join(siblings.index, (from, word) => tell(child, { kind: 'sibling', from, word }));
     return this.ready;
   }
 
@@ -355,10 +286,7 @@ export class RemoteExecutor implements Executor {
       for (const id of [...this.jobs.keys()]) this.settle(id, (job) => job.reject(error));
     };
     if (++this.restarts > MAX_RESTARTS) {
-      const error = new UserError(
-        `the device process ended ${MAX_RESTARTS + 1} times, last: ${how}`,
-        'what is finished is kept; see what nvidia-smi says of the device',
-      );
+      const error = endedTooOften(MAX_RESTARTS + 1, how);
       this.ready = Promise.reject(error);
       this.ready.catch(() => undefined);
       return failAll(error);

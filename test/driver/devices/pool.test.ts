@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { DevicePool } from '../../../driver/devices/pool.js';
 import type { Replica } from '../../../driver/executor.js';
-import { ProcessEnded } from '../../../driver/devices/remoteExecutor.js';
+import { ProcessEnded } from '../../../driver/devices/processEnded.js';
 import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';
 import { evaluate } from '../../../eval/evaluate.js';
