@@ -17,5 +17,5 @@ export { Interrupted, type CompileResult, type RunProgress, type TuneResult } fr
 export { mergeShards as merge, type Merged, type MergeRequest } from './eval/merge.js';
 export { compareRuns as compare, type Comparison } from './eval/compare/compareRuns.js';
 export type { DatasetRecord } from './eval/records.js';
-export type { Results, Throughput } from './eval/results.js';
+export type { Results, Throughput } from './eval/resultTypes.js';
 export { UsageError, UserError } from './errors.js';

@@ -27,17 +27,8 @@ export { packTrees, shuffled } from './pack.js';
 export { fits } from './packing.js';
 export type { BatchCost, Capacity, Pack, Packable } from './packing.js';
 export type { Progress } from './progress.js';
-export {
-  summariseResults,
-  throughputOf,
-  writeResults,
-  type DeviceUse,
-  type Provenance,
-  type Results,
-  type ResultsInput,
-  type Throughput,
-  type WrittenResults,
-} from './results.js';
+export { summariseResults, throughputOf, writeResults } from './results.js';
+export type { DeviceUse, Provenance, Results, ResultsInput, Throughput, WrittenResults } from './resultTypes.js';
 export {
   checkResumed,
   scoreQuestions,

@@ -6,14 +6,8 @@ import { createHash } from 'node:crypto';
 import { UserError } from '../errors.js';
 import { quoteForShell } from '../system/shell.js';
 import { claimModelName } from './output.js';
-import {
-  buildResults,
-  throughputOf,
-  writeFiles,
-  type ResultsHeader,
-  type Throughput,
-  type WrittenResults,
-} from './results.js';
+import { buildResults, throughputOf, writeFiles } from './results.js';
+import type { ResultsHeader, Throughput, WrittenResults } from './resultTypes.js';
 import { chooseDocs, countDocs, parseDocs } from './selection.js';
 import { MERGE_AGAIN, shardName } from './shard.js';
 import {

@@ -14,15 +14,8 @@ import { canNameResults } from '../../tasks/definition/nodes.js';
 import { figuresOfGroup, type TaskFigures } from '../../tasks/scores/groups.js';
 import { TaskValues } from '../../tasks/scores/ofTask.js';
 import { claimModelName } from '../output.js';
-import {
-  fileDate,
-  resultsName,
-  samplesName,
-  throughputOf,
-  type Results,
-  type Throughput,
-  type WrittenResults,
-} from '../results.js';
+import { fileDate, resultsName, samplesName, throughputOf } from '../results.js';
+import type { Results, Throughput, WrittenResults } from '../resultTypes.js';
 import { MERGE_AGAIN, resultsFolder, shardName } from '../shard.js';
 import { count, duration, time } from '../shardNumbers.js';
 import { countedFigures, figures, type Block } from './results.js';

@@ -6,7 +6,7 @@ import type { Value } from '../../tasks/python/value.js';
 import type { GroupNode, Node } from '../../tasks/definition/nodes.js';
 import type { Figure, GroupFigure } from '../../tasks/scores/groups.js';
 import { sanitiseModelName } from '../output.js';
-import type { Provenance, Throughput } from '../results.js';
+import type { Provenance, Throughput } from '../resultTypes.js';
 import type { GroupAnswers, TaskAnswers } from './answers.js';
 import { configOf, versionOf, type Json } from './config.js';
 

@@ -1,5 +1,6 @@
 /** A run over two questions, as results are written from it. */
-import { throughputOf, type ResultsInput } from '../../../eval/results.js';
+import { throughputOf } from '../../../eval/results.js';
+import type { ResultsInput } from '../../../eval/resultTypes.js';
 import { hellaswag } from '../../../eval/tasks/hellaswag.js';
 
 export const record = {
