@@ -18,7 +18,8 @@ export {
 export { planQuestions, type QuestionPlan, type ScorerLimits } from './questionPlan.js';
 export { evaluate, type EvaluateOptions, type Evaluation } from './evaluate.js';
 export { datasetOfRecords, type DatasetRecord } from './records.js';
-export { Journal, journalPath, type JournalOptions, type RunIdentity } from './journal.js';
+export { Journal, journalPath, type JournalOptions } from './journal.js';
+export type { RunIdentity } from './journalLines.js';
 export { mergeShards, type Merged, type MergeRequest } from './merge.js';
 export { argmax, meanAndError, measure, type QuestionMetrics, type Scores } from './metrics.js';
 export { layBatch, type LaidBatch } from './microBatch.js';

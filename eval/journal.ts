@@ -1,8 +1,6 @@
 /**
- * The journal of finished questions: JSON lines, append-only, so that a run that was killed can continue. Line 1
- * identifies the run; each further line is a finished question {doc_id, ll, greedy}, with
- * the log-probabilities of its tokens where a run keeps them. Every line ends with its checksum,
- * so that an edited or damaged answer is never used.
+ * The journal of finished questions: JSON lines (journalLines.ts), append-only, so that a run that was killed can
+ * continue.
  */
 import {
   closeSync,
@@ -18,21 +16,25 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { crc32 } from 'node:zlib';
 import { UserError } from '../errors.js';
 import { codeOf, diskProblem } from '../system/errno.js';
-import { isRecord, quote } from '../system/json.js';
 import { quoteForShell } from '../system/shell.js';
 import type { Scores } from './metrics.js';
+import {
+  checkHeader,
+  isIntact,
+  JOURNAL_FORMAT,
+  parseEntry,
+  printEntry,
+  printLine,
+  type RunIdentity,
+} from './journalLines.js';
 
-/** Everything that must agree before another run may use the answers: dataset hash, task, model, precision … */
-export type RunIdentity = Readonly<Record<string, string | number | boolean | null>>;
-
-const FORMAT = 2;
 const HEADER_START = '{"journal":';
 const SYNC_INTERVAL_MS = 1000;
 const MAX_BYTES = 2 ** 30;
 
+/** Which journal to open, and what its answers must be of. */
 export interface JournalOptions {
   readonly path: string;
   readonly identity: RunIdentity;
@@ -49,90 +51,6 @@ export const journalPath = (folder: string, task: string, dataset: string): stri
 /** Whether a file name is that of a journal of the task, for any data. */
 export const isJournalOf = (task: string, name: string): boolean =>
   name.startsWith(`journal_${task}_`) && /^[0-9a-f]{8}\.jsonl$/.test(name.slice(`journal_${task}_`.length));
-
-const CHECKSUM = /,"crc32":"([0-9a-f]{8})"\}$/;
-
-/** A JSON object as a line that ends with the CRC-32 of the object without it. */
-export function printLine(value: object): string {
-  const text = JSON.stringify(value);
-  return `${text.slice(0, -1)},"crc32":"${crc32(text).toString(16).padStart(8, '0')}"}\n`;
-}
-
-/** Whether a line's checksum is right. */
-export function isIntact(line: string): boolean {
-  const [end, checksum] = CHECKSUM.exec(line) ?? [];
-  return end !== undefined && crc32(`${line.slice(0, -end.length)}}`) === Number.parseInt(checksum!, 16);
-}
-
-function parseObject(line: string): Readonly<Record<string, unknown>> | undefined {
-  try {
-    const value: unknown = JSON.parse(line);
-    return isRecord(value) ? value : undefined;
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined;
-    throw error;
-  }
-}
-
-/** Undefined if the line is not a finished question of this run. */
-function parseEntry(line: string, choices: JournalOptions['choices']): Scores | undefined {
-  const entry = parseObject(line);
-  const docId = entry?.['doc_id'],
-    ll = entry?.['ll'],
-    greedy = entry?.['greedy'];
-  if (typeof docId !== 'number' || !Array.isArray(ll) || !Array.isArray(greedy)) return undefined;
-  const count = choices.get(docId);
-  const isWhole =
-    ll.length === count &&
-    greedy.length === count &&
-    ll.every((value) => typeof value === 'number' && Number.isFinite(value)) &&
-    greedy.every((value) => typeof value === 'boolean');
-  if (!isWhole) return undefined;
-  const scores = { docId, ll: ll as number[], greedy: greedy as boolean[] };
-  const tokens = entry?.['tokens'];
-  if (tokens === undefined) return scores;
-  return isTokens(tokens, ll.length) ? { ...scores, tokens } : undefined;
-}
-
-const isTokens = (value: unknown, choices: number): value is number[][] =>
-  Array.isArray(value) &&
-  value.length === choices &&
-  value.every((each) => Array.isArray(each) && each.every((x) => typeof x === 'number' && Number.isFinite(x)));
-
-/** JSON prints a double with enough digits to read back the same double. */
-const printEntry = ({ docId, ll, greedy, tokens }: Scores): string =>
-  printLine({ doc_id: docId, ll, greedy, ...(tokens === undefined ? {} : { tokens }) });
-
-const shown = (value: unknown): string => {
-  const text = value === undefined ? 'absent' : quote(value, 1000);
-  return text.length > 40 ? `${text.slice(0, 16)}…"` : text;
-};
-
-/** Compares a journal's first line with a run, in the facts of `identity` or, by default, in all. */
-function checkHeader(path: string, line: string, identity: RunIdentity, names?: readonly string[]): void {
-  const header = parseObject(line);
-  const fresh =
-    'Run without --resume to start again (the old journal is kept beside the new one), or give another --out';
-  if (header === undefined || header['journal'] === undefined) throw new UserError(`${path} is not a journal`, fresh);
-  if (header['journal'] !== FORMAT) {
-    throw new UserError(
-      `${path} has journal format ${shown(header['journal'])}, but this version writes ${FORMAT}`,
-      fresh,
-    );
-  }
-  const found = isRecord(header['run']) ? header['run'] : {};
-  if (!isIntact(line)) throw new UserError(`${path}:1: the line was edited or damaged: its checksum is wrong`, fresh);
-  const all = names ?? [...new Set([...Object.keys(identity), ...Object.keys(found)])];
-  const differing = all.filter((name) => found[name] !== identity[name]).sort();
-  if (differing.length === 0) return;
-  const list = differing
-    .map(
-      (name) =>
-        `${/^\w{1,40}$/.test(name) ? name : quote(name)} (journal ${shown(found[name])}, now ${shown(identity[name])})`,
-    )
-    .join(', ');
-  throw new UserError(`${path} belongs to another run: it differs in ${list}`, fresh);
-}
 
 const MAX_HEADER_BYTES = 1 << 16;
 
@@ -220,6 +138,7 @@ export function keepAside(path: string): { readonly path: string; readonly quest
   }
 }
 
+/** An open journal. */
 export class Journal {
   readonly path: string;
   /** The new name of an earlier run's journal, if there was one. */
@@ -247,7 +166,7 @@ export class Journal {
     }
     try {
       ftruncateSync(this.#fd, this.#bytes);
-      if (this.#bytes === 0) this.#append(printLine({ journal: FORMAT, run: identity }));
+      if (this.#bytes === 0) this.#append(printLine({ journal: JOURNAL_FORMAT, run: identity }));
     } catch (error) {
       closeSync(this.#fd);
       throw error instanceof UserError ? error : diskProblem(path, error, 'Check the folder given with --out');

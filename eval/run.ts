@@ -1,7 +1,8 @@
 /** A whole evaluation: questions to tokens, tokens to answers with a journal, answers to files. */
 import type { Dataset } from './dataset.js';
 import { evaluate, type Evaluation, type EvaluateOptions } from './evaluate.js';
-import { checkJournal, Journal, journalPath, type RunIdentity } from './journal.js';
+import { checkJournal, Journal, journalPath } from './journal.js';
+import type { RunIdentity } from './journalLines.js';
 import { prepareOutput } from '../system/write.js';
 import type { Scorer } from './scorer.js';
 import { printDocs } from './selection.js';

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { isAggregation, type AggregationName } from '../../tasks/scores/aggregate.js';
 import { tasksBelow } from '../../tasks/definition/nodes.js';
-import type { RunIdentity } from '../journal.js';
+import type { RunIdentity } from '../journalLines.js';
 import { MAX_SHARDS, type Shard } from '../shard.js';
 import type { GroupAnswers, TaskAnswers } from './answers.js';
 

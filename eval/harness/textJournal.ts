@@ -4,7 +4,8 @@ import { UserError } from '../../errors.js';
 import { diskProblem } from '../../system/errno.js';
 import { isRecord } from '../../system/json.js';
 import { fileSize } from '../../system/read.js';
-import { isIntact, keepAside, printLine, type RunIdentity } from '../journal.js';
+import { keepAside } from '../journal.js';
+import { isIntact, printLine, type RunIdentity } from '../journalLines.js';
 
 const FORMAT = 1;
 const MAX_BYTES = 2 ** 30;
