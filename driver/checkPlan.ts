@@ -11,7 +11,7 @@ import { linkFunction, type Launch, type LinkedFunction, type Plan } from '../ir
 import { verifyModule } from '../ir/graph/verify.js';
 import { verifyKernels } from '../ir/verifyKernel.js';
 import { lowerModule } from '../passes/lowerModule.js';
-import type { Numerics } from '../passes/pipeline.js';
+import type { Numerics } from '../passes/numerics.js';
 import { planMemory } from '../passes/planMemory.js';
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 

@@ -9,7 +9,8 @@ import type { Checkpoint } from '../models/checkpoint.js';
 import type { MaskKind } from '../models/family/mask.js';
 import { keptGroups } from '../models/quantised/keptGroups.js';
 import type { GroupsOf } from '../passes/groupWeights.js';
-import { optimise, type Numerics, type Observer } from '../passes/pipeline.js';
+import { optimise, type Observer } from '../passes/runPasses.js';
+import type { Numerics } from '../passes/numerics.js';
 import { buildGraph, buildStepGraph } from './model.js';
 
 export interface FunctionOptions {

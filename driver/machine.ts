@@ -2,7 +2,7 @@
 import { loadAddon, type CpuInfo } from '../runtime/addon.js';
 import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import type { StoredFormats } from '../passes/multiplyBlocks.js';
-import type { Numerics } from '../passes/pipeline.js';
+import type { Numerics } from '../passes/numerics.js';
 import { UsageError, UserError } from '../errors.js';
 import type { CpuArithmetic, Precision } from './target.js';
 

@@ -3,7 +3,7 @@ import { CUDA_ARCHS, type CudaArch } from '../ir/cuda.js';
 import type { CudaFacts } from '../codegen/cuda/index.js';
 import type { FormatName } from '../ir/storage.js';
 import { UsageError } from '../errors.js';
-import type { Numerics } from '../passes/pipeline.js';
+import type { Numerics } from '../passes/numerics.js';
 
 /** Values of `--target`: the names of all target records, repeated so that the command line need not load them. */
 export const TARGETS = ['cpu', 'cuda', ...CUDA_ARCHS.map((arch) => `cuda:${arch}` as const)] as const;

@@ -4,7 +4,8 @@ import type { GraphModule } from '../ir/graph/graph.js';
 import type { SharedData } from '../ir/plan.js';
 import { CompileError } from './compileError.js';
 import type { LoweredModule } from './lowerKernels.js';
-import { lower, type Numerics, type Observer } from './pipeline.js';
+import { lower, type Observer } from './runPasses.js';
+import type { Numerics } from './numerics.js';
 
 export interface LoweredFunctions extends SharedData {
   readonly functions: readonly LoweredModule[];

@@ -1,31 +1,24 @@
 /**
  * The ordered lists of passes. A graph of primitive ops becomes an optimised graph, and the kernels made from it become
- * better kernels. Every stage is verified and shown to an observer.
+ * better kernels. runPasses.ts runs them, and verifies every stage.
  */
 import type { Graph } from '../ir/graph/graph.js';
-import { verifyGraph } from '../ir/graph/verify.js';
-import { verifyKernels } from '../ir/verifyKernel.js';
-import type { CacheFormat } from '../ir/cacheFormat.js';
-import type { FloatType } from '../ir/types.js';
 import { assignPrecision } from './assignPrecision.js';
 import { canonicaliseMask } from './canonicaliseMask.js';
 import { eliminateCommonSubexpressions } from './eliminateCommonSubexpressions.js';
 import { eliminateDeadCode } from './eliminateDeadCode.js';
 import { expandExperts } from './expandExperts.js';
-import { finishRows, type Finishing } from './finishRows.js';
+import { finishRows } from './finishRows.js';
 import { foldConstants } from './foldConstants.js';
 import { foldNormWeights } from './foldNormWeights.js';
-import { fuseGroups } from './fuseGroups.js';
 import { fuseLogProb } from './fuseLogProb.js';
 import { fuseWrites } from './fuseWrites.js';
-import type { Group } from './groups.js';
-import { groupWeights, type GroupsOf } from './groupWeights.js';
-import { lowerKernels, type LoweredModule } from './lowerKernels.js';
-import type { WeightStorage } from './lowerWeights.js';
+import { groupWeights } from './groupWeights.js';
+import type { LoweredModule } from './lowerKernels.js';
 import { mergeLoops } from './mergeLoops.js';
-import { multiplyBlocks, type StoredFormats } from './multiplyBlocks.js';
+import { multiplyBlocks } from './multiplyBlocks.js';
 import { narrowCache } from './narrowCache.js';
-import { narrowContractions, type Narrow } from './narrowContractions.js';
+import { narrowContractions } from './narrowContractions.js';
 import { narrowTables } from './narrowTables.js';
 import { packStates } from './packStates.js';
 import { pruneDeadRows } from './pruneDeadRows.js';
@@ -34,38 +27,7 @@ import { recogniseExperts } from './recogniseExperts.js';
 import { roundProducts } from './roundProducts.js';
 import { splitStream } from './splitStream.js';
 import { splitVariance } from './splitVariance.js';
-
-/** Type that the target's contractions read. */
-export interface Numerics {
-  readonly activations: FloatType;
-  /** Type of queries, keys and values that attention reads. Default f32. */
-  readonly attention?: FloatType;
-  /** Type of keys and values that attention reads, as codes with scales. Default: that of `attention`. */
-  readonly cache?: CacheFormat;
-  readonly weights: WeightStorage;
-  /** Contractions whose operands have 8 bits. Default: none. */
-  readonly narrow?: Narrow;
-  /** Matrices that are multiplied as they are stored: in blocks, or codes. Default: none. */
-  readonly stored?: StoredFormats;
-  /** Whether matrices that are stored in 4 bits stay so. Default: they are decoded while they load. */
-  readonly groups?: 'kept';
-  /** Which they are; what a model's checkpoint says. Default: none. */
-  readonly groupsOf?: GroupsOf;
-  /** Type in which an epilogue reads its product. Default f32. */
-  readonly products?: 'f32' | 'f20';
-  /** Which kernels store rows of states: loops of their own, or those that compute the rows. Default `loops`. */
-  readonly writes?: 'loops' | 'epilogues';
-  /**
-   * Which kernels compute what needs whole rows of a product: loops of their own, or the contraction. Default `loops`.
-   */
-  readonly rows?: 'loops' | 'contractions';
-  /** Which contractions do so. Default `deep`: not those that multiply for less time than it takes. */
-  readonly finishing?: Finishing;
-  /** How narrow states lie. Default: by row, padded to whole vectors, which kernels then write. */
-  readonly states?: 'byColumn';
-  /** Type of the residual stream if activations are bf16. Default f32. */
-  readonly stream?: 'f32' | 'f24';
-}
+import type { Numerics } from './numerics.js';
 
 /** One step of the compilation. It is pure, and returns the same object if nothing changed. */
 export interface Pass<Program> {
@@ -80,7 +42,7 @@ export interface Pass<Program> {
 }
 
 /** The first stage, which no pass has made. */
-const MODEL = {
+export const MODEL = {
   name: 'model',
   does: 'The model as its family is written: every norm, rotation and softmax in primitive ops.',
   reason: 'the model in primitive ops, as models/ writes it',
@@ -260,67 +222,3 @@ export const KERNEL_PASSES: readonly Pass<LoweredModule>[] = [
 /** Whether a target with these numerics runs the pass. */
 export const isNeeded = ({ when = {} }: Pick<Pass<never>, 'when'>, numerics: Numerics): boolean =>
   Object.entries(when).every(([setting, value]) => numerics[setting as keyof Numerics] === value);
-
-/** What a stage says of itself: the pass that made it, what that does, and the reason for its place. */
-export type StageFacts = Pick<Pass<never>, 'name' | 'does' | 'reason'>;
-
-/** The program after one stage. */
-export type Stage = StageFacts &
-  (
-    | { readonly level: 'graph'; readonly graph: Graph }
-    | {
-        readonly level: 'kernels';
-        readonly module: LoweredModule;
-        /** Of the first such stage: the groups of ops that became kernels, in order. */
-        readonly groups?: readonly Group[];
-      }
-  );
-
-/** Called with every stage once it is verified, for dumps and `inspect`. */
-export type Observer = (stage: Stage) => void;
-
-const ignore: Observer = () => undefined;
-
-/** Graph → optimised graph. Throws, naming the pass, if a pass returns a graph that does not verify. */
-export function optimise(graph: Graph, numerics: Numerics, observe: Observer = ignore): Graph {
-  const show = (current: Graph, { name, does, reason }: StageFacts): void => {
-    verifyGraph(current, name);
-    observe({ level: 'graph', name, does, reason, graph: current });
-  };
-  show(graph, MODEL);
-  return runPasses(GRAPH_PASSES, graph, numerics, show);
-}
-
-/**
- * Optimised graph → kernels. Throws, naming the pass, if a pass returns kernels that do not verify. `states`: the names
- * of all states of the graph's module.
- */
-export function lower(
-  graph: Graph,
-  numerics: Numerics,
-  observe: Observer = ignore,
-  states: readonly string[] = [],
-): LoweredModule {
-  const show = (current: LoweredModule, { name, does, reason }: StageFacts, groups?: readonly Group[]): void => {
-    verifyKernels(current, name);
-    observe({ level: 'kernels', name, does, reason, module: current, ...(groups === undefined ? {} : { groups }) });
-  };
-  const fused = fuseGroups(graph);
-  const module = lowerKernels(fused, numerics.weights, states);
-  show(module, BRIDGE, fused.groups);
-  return runPasses(KERNEL_PASSES, module, numerics, show);
-}
-
-const runPasses = <Program>(
-  passes: readonly Pass<Program>[],
-  program: Program,
-  numerics: Numerics,
-  show: (program: Program, pass: StageFacts) => void,
-): Program =>
-  passes
-    .filter((pass) => isNeeded(pass, numerics))
-    .reduce((current, pass) => {
-      const next = pass.run(current, numerics);
-      show(next, pass);
-      return next;
-    }, program);

@@ -7,7 +7,7 @@ import { scoreOf, type CpuIsa, type LinkedFunction } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { ModelConfig } from '../../models/family/model.js';
 import type { MaskKind } from '../../models/family/mask.js';
-import type { Observer, Stage } from '../../passes/pipeline.js';
+import type { Observer, Stage } from '../../passes/runPasses.js';
 import { unrecognised } from '../../passes/unrecognised.js';
 import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { codeOf, loadArtifact, type Artifact } from '../artifact/load.js';

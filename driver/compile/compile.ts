@@ -6,7 +6,7 @@ import { stepBuckets } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/family/mask.js';
 import { lowerModule } from '../../passes/lowerModule.js';
-import type { Observer } from '../../passes/pipeline.js';
+import type { Observer } from '../../passes/runPasses.js';
 import { MAX_CAPACITY } from '../checkPlan.js';
 import { modelFunctions, printFunctions } from '../functions.js';
 import { planFunction } from '../planFunction.js';

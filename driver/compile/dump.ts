@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { codeOf, diskProblem } from '../../system/errno.js';
 import { makeFolder } from '../../system/write.js';
 import type { CompiledModel } from './compile.js';
-import type { Stage } from '../../passes/pipeline.js';
+import type { Stage } from '../../passes/runPasses.js';
 import { printPlan } from '../planJson.js';
 
 /** A graph, or kernels, as text. */

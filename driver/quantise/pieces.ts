@@ -2,7 +2,7 @@
 import { cpuScheduling } from '../../codegen/cpu/scheduling.js';
 import type { Bucket, CpuSchedule, Plan } from '../../ir/plan.js';
 import { lowerModule } from '../../passes/lowerModule.js';
-import { optimise } from '../../passes/pipeline.js';
+import { optimise } from '../../passes/runPasses.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
 import { detectMachine, numericsOf } from '../machine.js';

@@ -15,7 +15,7 @@ import type { Bucket, CpuIsa, LinkedFunction, Plan } from '../../ir/plan.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import type { MaskKind } from '../../models/family/mask.js';
 import type { StoredFormats } from '../../passes/multiplyBlocks.js';
-import type { Numerics } from '../../passes/pipeline.js';
+import type { Numerics } from '../../passes/numerics.js';
 import type { KernelResources } from '../../runtime/cuda/ptxasLog.js';
 import type { PlanStages } from '../../runtime/stagePlan.js';
 import type { Machine } from '../machine.js';

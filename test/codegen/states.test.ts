@@ -14,7 +14,7 @@ import { printModule } from '../../ir/graph/printer.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { lowerModule } from '../../passes/lowerModule.js';
-import { lower } from '../../passes/pipeline.js';
+import { lower } from '../../passes/runPasses.js';
 import {
   emptyMemory,
   memoryGraph,

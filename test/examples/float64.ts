@@ -6,7 +6,8 @@ import type { KernelModule } from '../../ir/kernel.js';
 import type { DType } from '../../ir/types.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { buildGraph } from '../../driver/model.js';
-import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
+import type { Numerics } from '../../passes/numerics.js';
 
 const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 

@@ -4,7 +4,7 @@ import type { Role } from '../../ir/roles.js';
 import { roleRange } from '../../ir/roles.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
-import { lower, optimise } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
 import { llama } from '../passes/llamaGraph.js';
 import { F32 } from '../passes/lowered.js';
 

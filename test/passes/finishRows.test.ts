@@ -5,7 +5,7 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { printKernel } from '../../ir/kernelPrinter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { finishRows, type Finishing } from '../../passes/finishRows.js';
-import { lower, optimise } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
 import { randomSource } from '../codegen/harness.js';
 import { element, finishedLoop, store } from '../codegen/modules.js';
 import { postNorm } from '../codegen/postNorm.js';

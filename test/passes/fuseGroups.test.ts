@@ -3,7 +3,7 @@ import type { Graph } from '../../ir/graph/graph.js';
 import { CompileError } from '../../passes/compileError.js';
 import { fuseGroups } from '../../passes/fuseGroups.js';
 import { groupPath, Names } from '../../passes/kernelNames.js';
-import { lower, optimise } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
 import { BF16, F32 } from './lowered.js';
 import { edit, parse } from './support.js';
 import { llama } from './llamaGraph.js';

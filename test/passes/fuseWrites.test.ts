@@ -8,7 +8,8 @@ import { verifyKernels } from '../../ir/verifyKernel.js';
 import { buildStep } from '../../models/decoder/graph.js';
 import { fuseWrites } from '../../passes/fuseWrites.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
-import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { SHAPE } from './llamaGraph.js';
 
 const ROTARY = { inverseFrequencies: Float64Array.from({ length: 4 }, (_, i) => 1 / (i + 1)), factor: 1 };

@@ -8,7 +8,7 @@ import type { Graph } from '../../ir/graph/graph.js';
 import { interpretGraph, type GraphEnv } from '../../ir/graph/interpreter.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { scoringBucket } from '../../ir/scoring.js';
-import { lower, optimise } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
 import { RUNNABLE, runGenerated } from '../codegen/harness.js';
 import { emulateModule } from '../codegen/cuda/emulate.js';
 import { bufferName, F32, interpretLowered, kernelsOf, lowerAsIs, printModule, TENSOR_CORES } from './lowered.js';

@@ -8,7 +8,8 @@ import { printKernel } from '../../ir/kernelPrinter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { eliminateDeadCode } from '../../passes/eliminateDeadCode.js';
 import type { LoweredModule } from '../../passes/lowerKernels.js';
-import { lower, type Numerics } from '../../passes/pipeline.js';
+import { lower } from '../../passes/runPasses.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { distance, environment, parse } from './support.js';
 
 export const F32: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };

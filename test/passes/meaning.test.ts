@@ -10,7 +10,8 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
 import type { MaskKind } from '../../models/family/mask.js';
-import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { distance, environment, TREES } from './modelEnvironment.js';
 
 const SHAPE: DecoderShape = {

@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { BlockName } from '../../ir/storage.js';
-import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { llama } from './llamaGraph.js';
 import { distance, environment, inputsOf, TREES } from './modelEnvironment.js';
 

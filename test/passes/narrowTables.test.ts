@@ -5,7 +5,7 @@ import type { Kernel } from '../../ir/kernel.js';
 import { fuseGroups } from '../../passes/fuseGroups.js';
 import { lowerKernels, type LoweredModule } from '../../passes/lowerKernels.js';
 import { narrowTables } from '../../passes/narrowTables.js';
-import { optimise } from '../../passes/pipeline.js';
+import { optimise } from '../../passes/runPasses.js';
 import { llama } from './llamaGraph.js';
 import { F32 } from './lowered.js';
 

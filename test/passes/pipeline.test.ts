@@ -1,18 +1,12 @@
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { CompileError } from '../../passes/compileError.js';
-import {
-  GRAPH_PASSES,
-  isNeeded,
-  KERNEL_PASSES,
-  lower,
-  optimise,
-  type Numerics,
-  type Stage,
-} from '../../passes/pipeline.js';
+import { GRAPH_PASSES, isNeeded, KERNEL_PASSES } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { llama } from './llamaGraph.js';
 import { BF16, F32, HALF, interpretLowered, TENSOR_CORES } from './lowered.js';
 import { distance, environment, parse } from './support.js';
@@ -68,32 +62,6 @@ describe('the pipeline', () => {
     expect(needed(F32)).toEqual(['narrowTables', 'mergeLoops']);
     expect(needed(HALF)).toEqual(ON_GPUS.filter((name) => name !== 'splitStream'));
     expect(needed(TENSOR_CORES)).toEqual(ON_GPUS);
-  });
-
-  it.each([F32, HALF, TENSOR_CORES])('shows every stage to an observer, the model first', (numerics) => {
-    const stages: Stage[] = [];
-    const observe = (stage: Stage): void => {
-      stages.push(stage);
-    };
-    const graph = optimise(llama(), numerics, observe);
-    const module = lower(graph, numerics, observe);
-    const names = (passes: readonly { readonly name: string }[]): string[] => passes.map(({ name }) => name);
-    const kernelPasses = KERNEL_PASSES.filter((pass) => isNeeded(pass, numerics));
-    expect(names(stages)).toEqual(['model', ...names(GRAPH_PASSES), 'lowerKernels', ...names(kernelPasses)]);
-    for (const { name, reason } of stages) expect(reason, name).toMatch(/\w+ \w+/);
-    const [lastGraph, lastKernels] = [stages[GRAPH_PASSES.length]!, stages.at(-1)!];
-    expect(lastGraph.level === 'graph' && lastGraph.graph === graph).toBe(true);
-    expect(lastKernels.level === 'kernels' && lastKernels.module === module).toBe(true);
-  });
-
-  it.each(KERNEL_PASSES)('verifies what $name leaves, and names the pass', (pass) => {
-    const graph = optimise(llama(), TENSOR_CORES);
-    const broken = vi.spyOn(pass, 'run').mockImplementation((module) => ({ ...module, buffers: [] }));
-    try {
-      expect(() => lower(graph, TENSOR_CORES)).toThrow(new RegExp(`^After ${pass.name}: Kernel .* is not a buffer`));
-    } finally {
-      broken.mockRestore();
-    }
   });
 
   it.each(['tree', 'metaPair', 'slidingWindow'] as const)('leaves nothing for any pass to do (%s)', (mask) => {

@@ -6,7 +6,7 @@ import { UserError } from '../../errors.js';
 import { packedBytes, rowMaps } from '../../ir/packing.js';
 import { buildDecoder } from '../../models/decoder/graph.js';
 import { bestCuts, type CutRange } from '../../passes/bestCuts.js';
-import { lower, optimise } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
 import { arenasOf, parallelText, placeStages, printPlacement, type PlacementFacts } from '../../passes/placeStages.js';
 import { planMemory } from '../../passes/planMemory.js';
 import { BF16 } from './lowered.js';

@@ -7,7 +7,7 @@ import { kernelReads, kernelWrites } from '../../ir/kernelAccess.js';
 import type { Bucket } from '../../ir/plan.js';
 import { DTYPES } from '../../ir/types.js';
 import { buildDecoder } from '../../models/decoder/graph.js';
-import { lower, optimise } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
 import { bufferBytes, planMemory, type MemoryPlan } from '../../passes/planMemory.js';
 import { verifyKernels } from '../../ir/verifyKernel.js';
 import { BF16 } from './lowered.js';

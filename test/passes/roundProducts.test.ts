@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { printScalar, roundToF20 } from '../../ir/scalar.js';
 import { roundProducts } from '../../passes/roundProducts.js';
-import { lower, optimise } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
 import { llama } from './llamaGraph.js';
 import { TENSOR_CORES } from './lowered.js';
 

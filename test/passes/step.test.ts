@@ -11,7 +11,8 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { cudaNumerics } from '../../driver/target.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
 import { buildStep } from '../../models/decoder/graph.js';
-import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { llama, SHAPE } from './llamaGraph.js';
 import { distance, environment } from './modelEnvironment.js';
 

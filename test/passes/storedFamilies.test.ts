@@ -5,7 +5,8 @@ import { interpretGraph } from '../../ir/graph/interpreter.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { describeModel } from '../../models/config.js';
-import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { FAMILY_TYPES, randomFamily } from '../support/randomFamily.js';
 import { distance, environment, inputsOf, TREES } from './modelEnvironment.js';
 

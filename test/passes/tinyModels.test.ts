@@ -6,7 +6,8 @@ import { interpretModule } from '../../ir/kernelInterpreter.js';
 import type { DType, FloatType } from '../../ir/types.js';
 import type { Projection } from '../../models/decoder/config.js';
 import { buildDecoder, type DecoderShape } from '../../models/decoder/graph.js';
-import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { distance, environment, TREES } from './modelEnvironment.js';
 import { isThorough } from '../support/thorough.js';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { lower, optimise } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
 import { unrecognised } from '../../passes/unrecognised.js';
 import { llama } from './llamaGraph.js';
 import { F32, lowerAsIs, TENSOR_CORES } from './lowered.js';

@@ -2,7 +2,7 @@ import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
 import { deriveLaunches } from '../../driver/checkPlan.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
-import { lower, optimise } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
 import { planMemory } from '../../passes/planMemory.js';
 import type { MaskKind } from '../../models/family/mask.js';
 import { boundaryOf, stageRanges, stageStates, stageWeights } from '../../runtime/stagePlan.js';

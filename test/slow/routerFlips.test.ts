@@ -17,7 +17,8 @@ import type { Value } from '../../ir/graph/graph.js';
 import { interpretGraph } from '../../ir/graph/interpreter.js';
 import { interpretModule, type RawTensor } from '../../ir/kernelInterpreter.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
-import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { ROOT } from '../e2e/support.js';
 import { EXPERT_CHECKPOINTS } from '../support/families.js';
 

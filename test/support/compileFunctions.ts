@@ -10,7 +10,7 @@ import type { FunctionPlan, Plan } from '../../ir/plan.js';
 import { parseGraph } from '../../ir/graph/parser.js';
 import { verifyGraph } from '../../ir/graph/verify.js';
 import { verifyIndices } from '../../ir/verifyIndices.js';
-import { lower, optimise } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
 import { planMemory } from '../../passes/planMemory.js';
 
 export interface FunctionSource {

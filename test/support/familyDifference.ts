@@ -7,7 +7,8 @@ import { roundToDType } from '../../ir/round.js';
 import { scoringBucket } from '../../ir/scoring.js';
 import { describeModel } from '../../models/config.js';
 import type { Json } from '../../models/family/model.js';
-import { lower, optimise, type Numerics } from '../../passes/pipeline.js';
+import { lower, optimise } from '../../passes/runPasses.js';
+import type { Numerics } from '../../passes/numerics.js';
 import { runGenerated } from '../codegen/harness.js';
 import { Dice, randomTrees } from './randomFamily.js';
 

@@ -7,7 +7,7 @@ import type { Extents } from '../../ir/extents.js';
 import { GraphBuilder, moduleOf, type Graph } from '../../ir/graph/graph.js';
 import type { Bucket, Plan } from '../../ir/plan.js';
 import { lowerModule, type LoweredFunctions } from '../../passes/lowerModule.js';
-import { optimise } from '../../passes/pipeline.js';
+import { optimise } from '../../passes/runPasses.js';
 import { NUMERICS, planOf } from './planOf.js';
 
 export const MEMORY = 'memory';

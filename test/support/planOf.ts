@@ -4,7 +4,8 @@ import { planFunction } from '../../driver/planFunction.js';
 import type { Graph } from '../../ir/graph/graph.js';
 import type { Bucket, Plan } from '../../ir/plan.js';
 import { lowerModule } from '../../passes/lowerModule.js';
-import { optimise, type Numerics } from '../../passes/pipeline.js';
+import { optimise } from '../../passes/runPasses.js';
+import type { Numerics } from '../../passes/numerics.js';
 
 export const NUMERICS: Numerics = { activations: 'f32', weights: { layout: 'panels', format: 'f32' } };
 

@@ -6,7 +6,8 @@ import type { CudaTuningTarget } from '../../../autotune/cuda/target.js';
 import type { Bucket } from '../../../ir/plan.js';
 import type { Kernel, KernelModule } from '../../../ir/kernel.js';
 import { buildDecoder, buildStep, type DecoderShape } from '../../../models/decoder/graph.js';
-import { lower, optimise, type Numerics } from '../../../passes/pipeline.js';
+import { lower, optimise } from '../../../passes/runPasses.js';
+import type { Numerics } from '../../../passes/numerics.js';
 import { CACHE_ROWS, SHAPE } from '../fixture.js';
 
 const NUMERICS: Numerics = {
