@@ -12,7 +12,7 @@ import type {
 import type { ContinueListener } from '../driver/commands/continueAll.js';
 import type { GenerateRequest, GenerateResult } from '../driver/commands/generate.js';
 import type { Conversation, ConverseRequest } from '../driver/commands/converse.js';
-import type { Check } from '../driver/commands/doctor.js';
+import type { Check } from '../driver/commands/doctorProbes.js';
 import type { TaskNames } from '../driver/commands/listTasks.js';
 import type { Asked } from '../driver/target.js';
 import type { Comparison } from '../eval/compare/compareRuns.js';

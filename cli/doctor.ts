@@ -1,6 +1,6 @@
 /** `tilewright doctor`: what this machine has and lacks. */
 import type { Command } from 'commander';
-import type { Check } from '../driver/commands/doctor.js';
+import type { Check } from '../driver/commands/doctorProbes.js';
 import { textTable } from '../system/format.js';
 import { addSections } from './help.js';
 import { styleFor } from './io.js';

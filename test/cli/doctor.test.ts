@@ -11,7 +11,9 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { examineMachine, folderBytes, OLDEST_NODE, type Check, type Probes } from '../../driver/commands/doctor.js';
+import { examineMachine, OLDEST_NODE } from '../../driver/commands/doctor.js';
+import { folderBytes } from '../../driver/commands/doctorCache.js';
+import type { Check, Probes } from '../../driver/commands/doctorProbes.js';
 import { UserError } from '../../errors.js';
 import { makeFolder } from '../../system/write.js';
 import { runCli } from './fakeIo.js';
