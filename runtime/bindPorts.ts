@@ -2,7 +2,7 @@
 import type { InputDecl, OutputDecl } from '../ir/function.js';
 import type { Stage } from '../ir/placement.js';
 import { DTYPE_BYTES } from '../ir/types.js';
-import type { PortBinding } from './addon.js';
+import type { PortBinding } from './nativeProgram.js';
 import { nameOf, rowBytes, type RuntimeFunction } from './runtimePlan.js';
 
 /** A range of a target's memory. */

@@ -4,7 +4,7 @@ import { sizeNames, type FunctionInterface, type InputDecl } from '../ir/functio
 import type { Bucket } from '../ir/plan.js';
 import { isDistinct, roleRange, type RoleLimits, type RoleRange } from '../ir/roles.js';
 import type { Dim } from '../ir/types.js';
-import type { PortData } from './addon.js';
+import type { PortData } from './nativeProgram.js';
 
 /** Arrays by the names of the function's inputs or outputs, dense and row-major. Those of 16-bit types hold bits. */
 export type CallArrays = Readonly<Record<string, PortData>>;

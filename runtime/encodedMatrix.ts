@@ -2,7 +2,8 @@
 import { UserError } from '../errors.js';
 import { PART_NAMES } from '../ir/encoding.js';
 import { FORMATS } from '../ir/storage.js';
-import type { EncodedMatrix, NativeMemory } from './addon.js';
+import type { EncodedMatrix } from './nativePacking.js';
+import type { NativeMemory } from './nativeObjects.js';
 import type { FileMappings } from './files.js';
 import { quote } from '../system/json.js';
 import type { EncodedSource, TensorSource } from './tensorSource.js';

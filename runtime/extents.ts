@@ -1,7 +1,7 @@
 /** What native programs are told of a function's extents. */
 import { extentIn, type Extents } from '../ir/extents.js';
 import type { FunctionInterface } from '../ir/function.js';
-import type { ProgramExtent } from './addon.js';
+import type { ProgramExtent } from './nativeProgram.js';
 
 type Declared = Pick<FunctionInterface, 'extents'>;
 

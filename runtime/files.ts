@@ -1,6 +1,7 @@
 /** The files of a checkpoint while its weights are loaded. */
 import { UserError } from '../errors.js';
-import { loadAddon, type NativeMemory } from './addon.js';
+import { loadAddon } from './addon.js';
+import type { NativeMemory } from './nativeObjects.js';
 
 export interface LoadProgress {
   /** Bytes of packed weights done and to do. */

@@ -10,14 +10,9 @@ import type { Kernel, KernelModule } from '../../ir/kernel.js';
 import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
 import type { Bucket, CpuIsa, CpuSchedule } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
-import {
-  loadAddon,
-  type Addon,
-  type NativeLibrary,
-  type NativeMemory,
-  type NativePool,
-  type NativeProgram,
-} from '../../runtime/addon.js';
+import { loadAddon, type Addon } from '../../runtime/addon.js';
+import type { NativeLibrary, NativeMemory, NativePool } from '../../runtime/nativeObjects.js';
+import type { NativeProgram } from '../../runtime/nativeProgram.js';
 import { programExtents, sizesOf } from '../../runtime/extents.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import type { Settings } from '../../settings.js';

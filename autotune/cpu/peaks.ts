@@ -1,6 +1,7 @@
 /** Measures the peak rates of this host's processors. */
 import type { CpuIsa } from '../../ir/plan.js';
-import type { Addon, NativePool } from '../../runtime/addon.js';
+import type { Addon } from '../../runtime/addon.js';
+import type { NativePool } from '../../runtime/nativeObjects.js';
 import type { Rates } from '../bucketCost.js';
 
 /**

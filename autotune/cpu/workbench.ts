@@ -10,7 +10,9 @@ import { ROW_PAD, rowStride, type Bucket } from '../../ir/plan.js';
 import { FORMATS } from '../../ir/storage.js';
 import { DTYPE_BYTES, isFloat, roundUp, type Dim, type FloatType } from '../../ir/types.js';
 import { bufferBytes } from '../../passes/planMemory.js';
-import type { Addon, NativeMemory, NativePool, PackSource, Slot } from '../../runtime/addon.js';
+import type { Addon } from '../../runtime/addon.js';
+import type { NativeMemory, NativePool, Slot } from '../../runtime/nativeObjects.js';
+import type { PackSource } from '../../runtime/nativePacking.js';
 import { resultRows } from '../resultRows.js';
 import { biasFor, bucketTrees, integersFor, rolesOf, type Roles } from '../randomInputs.js';
 

@@ -1,7 +1,7 @@
 /** GPTQ's order of work: samples go through the model group by group, and every group is quantised as they pass. */
 import { UserError } from '../../errors.js';
 import type { Graph } from '../../ir/graph/graph.js';
-import type { NativePool } from '../../runtime/addon.js';
+import type { NativePool } from '../../runtime/nativeObjects.js';
 import { machineBytes } from '../../runtime/cpu/memoryUse.js';
 import { hessianBytes, LayerHessian } from '../../runtime/hessian.js';
 import { bytes } from '../../system/format.js';

@@ -1,6 +1,7 @@
 /** Binds the launches of a function to memory: one program for each bucket. */
 import type { Stage } from '../../ir/placement.js';
-import type { LaunchBinding, NativeLibrary, NativePool, ProgramBinding, Slot } from '../addon.js';
+import type { LaunchBinding, ProgramBinding } from '../nativeProgram.js';
+import type { NativeLibrary, NativePool, Slot } from '../nativeObjects.js';
 import { portOf, Slots, stageInputs, stageOutputs } from '../bindPorts.js';
 import { programExtents } from '../extents.js';
 import { floatWrites, kernelOf, nameOf, type RuntimeFunction } from '../runtimePlan.js';

@@ -6,7 +6,9 @@ import type { FileMappings, LoadProgress } from '../files.js';
 import { encodedMatrix, orDamaged } from '../encodedMatrix.js';
 import { encodedRow, fileRanges, fileRow, fileSpan, type TensorSource } from '../tensorSource.js';
 import { tensorFiles, type PackedWeight, type WeightPlan } from '../weightPlan.js';
-import { loadAddon, type NativeMemory, type NativePool, type PackJob, type PackSource, type Slot } from '../addon.js';
+import { loadAddon } from '../addon.js';
+import type { NativeMemory, NativePool, Slot } from '../nativeObjects.js';
+import type { PackJob, PackSource } from '../nativePacking.js';
 
 /** `rows`: those of the source; of a file, what lies between its blocks counts too. */
 function packSource(source: TensorSource, name: string, rows: number, files: FileMappings): PackSource {

@@ -1,5 +1,6 @@
 /** Opens an executor on the CPU: a plan, its kernels and its weights, on threads of this process. */
-import { loadAddon, type NativeLibrary } from '../addon.js';
+import { loadAddon } from '../addon.js';
+import type { NativeLibrary } from '../nativeObjects.js';
 import { Executor } from '../executor.js';
 import { FileMappings, type LoadProgress } from '../files.js';
 import { nameOf, type RuntimePlan } from '../runtimePlan.js';

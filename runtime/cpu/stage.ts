@@ -1,14 +1,8 @@
 /** A part of a plan on its own threads: one device of the CPU target. */
 import { extentIn } from '../../ir/extents.js';
-import {
-  loadAddon,
-  type NativeLibrary,
-  type NativeMemory,
-  type NativePool,
-  type NativeProgram,
-  type RunResult,
-  type Slot,
-} from '../addon.js';
+import { loadAddon } from '../addon.js';
+import type { NativeLibrary, NativeMemory, NativePool, Slot } from '../nativeObjects.js';
+import type { NativeProgram, RunResult } from '../nativeProgram.js';
 import { stageInputs } from '../bindPorts.js';
 import type { FileMappings, LoadProgress } from '../files.js';
 import { sizesOf } from '../extents.js';

@@ -2,7 +2,7 @@
 import type { DeviceSpan } from '../call.js';
 import { floatWrites, nameOf } from '../runtimePlan.js';
 import type { NonFinitePlace, StageAnswer, StageCall, StageRunner } from '../stageRunner.js';
-import type { RunResult } from '../addon.js';
+import type { RunResult } from '../nativeProgram.js';
 import type { CpuStage } from './stage.js';
 import { StageFlow } from './stageFlow.js';
 

@@ -1,5 +1,5 @@
 /** The typed side of the addon's pipelines: devices that hand micro-batches on (runtime/native/cudaPipeline). */
-import type { Extent, PortData } from '../addon.js';
+import type { Extent, PortData } from '../nativeProgram.js';
 import type { CudaClock, CudaDevice, CudaMemory, CudaSpan } from './nativeDevice.js';
 import type { CudaProgram } from './nativeProgram.js';
 

@@ -1,6 +1,6 @@
 /** The typed side of the addon's CUDA programs: launches bound to memory (runtime/native/cudaProgram). */
 import type { LaunchShape } from '../../ir/cuda.js';
-import type { Extent, PortBinding, PortData, ProgramExtent } from '../addon.js';
+import type { Extent, PortBinding, PortData, ProgramExtent } from '../nativeProgram.js';
 import type { CudaClock, CudaDevice, CudaMemory, CudaModule, CudaSpan } from './nativeDevice.js';
 
 /** A range of device memory; offset a multiple of 16. */

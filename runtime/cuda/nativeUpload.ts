@@ -1,5 +1,6 @@
 /** The typed side of the addon's uploads of weights (runtime/native/cudaUpload). */
-import type { EncodedMatrix, NativeMemory } from '../addon.js';
+import type { EncodedMatrix } from '../nativePacking.js';
+import type { NativeMemory } from '../nativeObjects.js';
 import type { CudaMemory } from './nativeDevice.js';
 import type { CudaProgram } from './nativeProgram.js';
 

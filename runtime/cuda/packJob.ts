@@ -4,7 +4,7 @@ import type { Pairing, WeightDecl } from '../../ir/kernel.js';
 import { packedDepth } from '../../ir/packing.js';
 import { FORMATS, isCodeFormat, LARGEST } from '../../ir/storage.js';
 import type { FloatType } from '../../ir/types.js';
-import type { Extent } from '../addon.js';
+import type { Extent } from '../nativeProgram.js';
 import { UserError } from '../../errors.js';
 import type { TensorSource } from '../tensorSource.js';
 import { PACK_THREADS } from './packKernels.js';

@@ -3,7 +3,7 @@
  */
 import { leadingExtent } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
-import type { PortData } from '../addon.js';
+import type { PortData } from '../nativeProgram.js';
 import { stageInputs } from '../bindPorts.js';
 import type { CallArrays } from '../call.js';
 import type { LoadProgress } from '../files.js';

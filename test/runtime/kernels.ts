@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll } from 'vitest';
-import { loadAddon, type NativeLibrary } from '../../runtime/addon.js';
+import { loadAddon } from '../../runtime/addon.js';
+import type { NativeLibrary } from '../../runtime/nativeObjects.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import { readSettings, type Settings } from '../../settings.js';
 

@@ -5,7 +5,9 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { WeightDecl } from '../../ir/kernel.js';
 import { packedBytes, physicalToLogical } from '../../ir/packing.js';
-import { loadAddon, type NativeMemory, type PackJob, type PackSource } from '../../runtime/addon.js';
+import { loadAddon } from '../../runtime/addon.js';
+import type { NativeMemory } from '../../runtime/nativeObjects.js';
+import type { PackJob, PackSource } from '../../runtime/nativePacking.js';
 import { FORMATS, FORMAT_NAMES, isFormatIn, LAYOUTS, type FormatName } from '../../ir/storage.js';
 import {
   bitsFloat,

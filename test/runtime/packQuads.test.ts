@@ -5,7 +5,8 @@ import { packedBytes, physicalToLogical } from '../../ir/packing.js';
 import { logicalWeight } from '../../ir/logicalWeight.js';
 import { BLOCK_NAMES, FORMATS } from '../../ir/storage.js';
 import { byteCodes, type Encoding } from '../../ir/encoding.js';
-import { loadAddon, type PackSource } from '../../runtime/addon.js';
+import { loadAddon } from '../../runtime/addon.js';
+import type { PackSource } from '../../runtime/nativePacking.js';
 import { ENCODINGS, sampleParts } from '../support/encodedSamples.js';
 import { codePanels, quadPanels } from '../support/quadPanels.js';
 

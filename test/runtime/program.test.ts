@@ -1,16 +1,14 @@
 /** Programs of tiny kernels: walking, barriers, counters, inputs and outputs, checks, timing, refusals. */
 import { beforeAll, describe, expect, it } from 'vitest';
-import {
-  loadAddon,
-  type LaunchBinding,
-  type NativeLibrary,
-  type NativeMemory,
-  type NativePool,
-  type NativeProgram,
-  type PortBinding,
-  type ProgramBinding,
-  type ProgramExtent,
-} from '../../runtime/addon.js';
+import { loadAddon } from '../../runtime/addon.js';
+import type {
+  LaunchBinding,
+  NativeProgram,
+  PortBinding,
+  ProgramBinding,
+  ProgramExtent,
+} from '../../runtime/nativeProgram.js';
+import type { NativeLibrary, NativeMemory, NativePool } from '../../runtime/nativeObjects.js';
 import { loadKernels, temporaryFolder } from './kernels.js';
 import { extentsTR, vector } from '../support/programs.js';
 

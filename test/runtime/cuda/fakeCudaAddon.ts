@@ -5,7 +5,9 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LaunchShape } from '../../../ir/cuda.js';
-import { loadAddon, type Extent, type NativeMemory, type PortData } from '../../../runtime/addon.js';
+import { loadAddon } from '../../../runtime/addon.js';
+import type { Extent, PortData } from '../../../runtime/nativeProgram.js';
+import type { NativeMemory } from '../../../runtime/nativeObjects.js';
 import type { CudaAddon } from '../../../runtime/cuda/addon.js';
 import type { CudaDevice, CudaError, CudaMemory, CudaModule } from '../../../runtime/cuda/nativeDevice.js';
 import type { CudaProgramBinding, CudaRunRequest, CudaRunResult } from '../../../runtime/cuda/nativeProgram.js';
