@@ -3,23 +3,9 @@
  * line it was writing. Several processes may append at once. Contents are never trusted: a line that is cut off,
  * foreign or out of bounds is counted and skipped, and a caller must check that a schedule is legal.
  */
-import {
-  closeSync,
-  constants,
-  existsSync,
-  fstatSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readSync,
-  statSync,
-  writeSync,
-} from 'node:fs';
-import { dirname, join } from 'node:path';
-import { UserError } from '../errors.js';
-import { requireCacheDir } from '../runtime/cacheFolder.js';
+import { closeSync, constants, existsSync, fsyncSync, mkdirSync, openSync, statSync, writeSync } from 'node:fs';
+import { dirname } from 'node:path';
 import type { Bucket } from '../ir/plan.js';
-import { readSettings, type Settings } from '../settings.js';
 import { median } from './median.js';
 import type { Peaks } from './peaks.js';
 import {
@@ -31,57 +17,14 @@ import {
   trialSchema,
   type Facts,
   type FinalLine,
-  type JobLine,
   type PeaksLine,
   type RecordFormat,
   type RivalKey,
   type RivalRecord,
   type TrialLine,
 } from './recordSchemas.js';
-
-export { DATABASE_VERSION, type Facts, type RecordFormat, type RivalKey } from './recordSchemas.js';
-
-/** Larger files are read from this many bytes before their end: the newest records count. */
-const MAX_FILE_BYTES = 64 << 20;
-const MAX_LINE_BYTES = 1 << 14;
-
-/** A schedule and its time. */
-export interface Known<S> {
-  readonly schedule: S;
-  /** Median of its repeats; Infinity if it failed. */
-  readonly seconds: number;
-}
-
-/** Schedules compared under sustained load. */
-export interface Final<S> {
-  readonly entries: readonly Known<S>[];
-  /** Smallest gain that counts as beating the default. */
-  readonly marginSeconds: number;
-}
-
-/** What was measured and where: kernel signature, bucket, and what else the measurement depends on. */
-export interface Measured<T> {
-  readonly key: string;
-  readonly bucket: Bucket;
-  readonly target: T;
-}
-
-/** What the trials of a place are of. */
-export type JobFacts<S> = Omit<JobLine['job'], 'schedule'> & { readonly schedule: S };
-
-/** Measurements on one machine, which outlive a search. */
-export interface Records<S> {
-  /** Says once what the trials that follow are of. */
-  describe(signature: string, bucket: Bucket, job: JobFacts<S>): void;
-  known(signature: string, bucket: Bucket): Iterable<Known<S>>;
-  /** Writes one record at once. Empty `seconds` means that the schedule failed; `failure` says why. */
-  append(signature: string, bucket: Bucket, schedule: S, seconds: readonly number[], failure?: string): void;
-  /** Reads the newest final and writes a new one. */
-  readonly finals: {
-    known(signature: string, bucket: Bucket): Final<S> | undefined;
-    append(signature: string, bucket: Bucket, final: Final<S>): void;
-  };
-}
+import type { Final, JobFacts, Known, Measured, Records } from './records.js';
+import { databaseFailure, parseLine, readLines } from './databaseFile.js';
 
 const textOf = (value: Facts): string => JSON.stringify(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 
@@ -131,7 +74,7 @@ export class TuningDatabase<S, T extends Facts> {
       return new TuningDatabase(path, file, format);
     } catch (error) {
       if (file !== undefined) closeSync(file);
-      throw failure(path, error);
+      throw databaseFailure(path, error);
     }
   }
 
@@ -253,7 +196,7 @@ export class TuningDatabase<S, T extends Facts> {
       if (this.isCutOff) throw new Error('only part of a line could be written: the disk is full');
       fsyncSync(this.file);
     } catch (error) {
-      throw failure(this.path, error);
+      throw databaseFailure(this.path, error);
     }
   }
 
@@ -316,44 +259,4 @@ export class TuningDatabase<S, T extends Facts> {
     this.machines.set(text, parsed.data);
     return placeOf({ key, bucket, target: parsed.data });
   }
-}
-
-/** Default place of the measurements: beside the compiled kernels in the cache folder. */
-export const defaultDatabasePath = (settings: Settings = readSettings()): string =>
-  join(requireCacheDir(settings), 'tuning.jsonl');
-
-function failure(path: string, error: unknown): Error {
-  if (error instanceof UserError) return error;
-  const reason = error instanceof Error ? error.message : String(error);
-  return new UserError(
-    `The tuning database ${path} cannot be used: ${reason}`,
-    'Check free space and permissions there, or name another file: tilewright tune … --database FILE',
-    { cause: error },
-  );
-}
-
-/** A line's parsed value; undefined if it is not JSON or is longer than any record. */
-function parseLine(line: string): unknown {
-  if (Buffer.byteLength(line) > MAX_LINE_BYTES) return undefined;
-  try {
-    return JSON.parse(line);
-  } catch {
-    return undefined;
-  }
-}
-
-/** Non-empty lines. The last one may be incomplete. */
-function readLines(file: number): { readonly lines: readonly string[]; readonly isCutOff: boolean } {
-  const status = fstatSync(file);
-  if (!status.isFile()) throw new Error('it is not a file');
-  const start = Math.max(0, status.size - MAX_FILE_BYTES);
-  const bytes = Buffer.alloc(status.size - start);
-  let length = 0;
-  while (length < bytes.length) {
-    const count = readSync(file, bytes, length, bytes.length - length, start + length);
-    if (count === 0) break;
-    length += count;
-  }
-  const lines = bytes.toString('utf8', 0, length).split('\n');
-  return { lines: lines.filter((line) => line.trim() !== ''), isCutOff: lines.at(-1) !== '' };
 }

@@ -6,7 +6,7 @@
  */
 import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
-import type { Final, Known } from './database.js';
+import type { Final, Known } from './records.js';
 import type { Job } from './searchJob.js';
 
 export interface FinalRequest<S> {

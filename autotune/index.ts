@@ -9,7 +9,9 @@ export {
   type BucketSeconds,
   type Rates,
 } from './bucketCost.js';
-export { defaultDatabasePath, TuningDatabase, type Known } from './database.js';
+export { TuningDatabase } from './database.js';
+export { defaultDatabasePath } from './databaseFile.js';
+export type { Known } from './records.js';
 export { median } from './median.js';
 export type { Measure, Measurement, MeasureRequest } from './measurement.js';
 export type { TuneProgress, TuneResult, TuneRow } from './search.js';

@@ -8,7 +8,7 @@ import type { Kernel, KernelModule } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
 import type { BucketSeconds } from './bucketCost.js';
 import { costOfBuckets } from './costOfBuckets.js';
-import type { JobFacts, Records } from './database.js';
+import type { JobFacts, Records } from './records.js';
 import { holdFinals, type HoldFinal } from './finals.js';
 import { measuredPlace } from './measuredPlace.js';
 import { knownOf, twinsOf, weightsOf } from './sharing.js';

@@ -1,7 +1,7 @@
 /** The search for one kernel in one bucket: what is known of its schedules, and what to measure next. */
 import type { Kernel } from '../ir/kernel.js';
 import type { Bucket } from '../ir/plan.js';
-import type { Final, Known } from './database.js';
+import type { Final, Known } from './records.js';
 import { winnerOf } from './winner.js';
 import type { Work } from './work.js';
 

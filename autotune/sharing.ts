@@ -1,6 +1,6 @@
 /** What the jobs of a search share: the measurements of equal launches, and the time of the whole search. */
 import type { Bucket } from '../ir/plan.js';
-import type { Known, Records } from './database.js';
+import type { Known, Records } from './records.js';
 import type { Job } from './searchJob.js';
 
 /** Records of all places of a launch, which other buckets and functions share. A bucket's own record counts more. */

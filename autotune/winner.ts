@@ -1,5 +1,5 @@
 /** Who won a final. */
-import type { Final, Known } from './database.js';
+import type { Final, Known } from './records.js';
 
 /** The fastest entry of a final, or the default if it was not beaten clearly. Undefined if there are no entries. */
 export function winnerOf<S>(

@@ -1,6 +1,6 @@
 /** The command line of the GPU benchmark. */
 import { parseArgs } from 'node:util';
-import { defaultDatabasePath } from '../autotune/database.js';
+import { defaultDatabasePath } from '../autotune/databaseFile.js';
 import type { Finishing } from '../passes/finishRows.js';
 import { parseTrial, type Trial } from './gpuSchedules.js';
 import { modelPath, OptionReader } from './optionReader.js';

@@ -1,7 +1,7 @@
 /** Finals with simulated sequences: which schedules win, by how much, and what is recorded. */
 import { scoringBucket, tokensIn } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
-import type { Final, Known } from '../../autotune/database.js';
+import type { Final, Known } from '../../autotune/records.js';
 import {
   challengersOf,
   dueFinals,

@@ -1,7 +1,7 @@
 /** One kernel's search: what it proposes, and what it chooses. */
 import { scoringBucket } from '../../ir/scoring.js';
 import { describe, expect, it } from 'vitest';
-import type { Final, Known } from '../../autotune/database.js';
+import type { Final, Known } from '../../autotune/records.js';
 import { Job, type Candidates, type JobParts, type Rounds } from '../../autotune/searchJob.js';
 import { kernelAt, llamaModule } from './fixture.js';
 
