@@ -1,3 +1,7 @@
+/**
+ * Decides which ops share a kernel: places every node of a graph into a group, by its kind. groupRules.ts says which
+ * groups a node may join.
+ */
 import { loadTimeValues, type Graph, type Node, type Value } from '../ir/graph/graph.js';
 import type { Version } from '../ir/graph/versions.js';
 import { isScoreOp } from '../ir/ops/fused.js';
@@ -6,15 +10,15 @@ import { isSampleOp } from '../ir/ops/sampling.js';
 import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isCodeFormat } from '../ir/storage.js';
-import { isFloat, printType, type Dim, type ExtentName } from '../ir/types.js';
+import { isFloat, printType, type Dim } from '../ir/types.js';
 import { CompileError } from './compileError.js';
-import { EpilogueSums } from './epilogueSums.js';
+import type { EpilogueSums } from './epilogueSums.js';
+import { GroupRules, isApart, rotatesAlike, sharesPass } from './groupRules.js';
 import type { Group, Home } from './groups.js';
-import { columnsOf, PlacedValues, readsState } from './placedValues.js';
+import { columnsOf, readsState } from './placedValues.js';
 import { isWidening } from './widening.js';
 
-export type { Group, Home } from './groups.js';
-
+/** A graph whose nodes have kernels, and where each value is found. */
 export interface FusedGraph {
   readonly graph: Graph;
   readonly groups: readonly Group[];
@@ -40,26 +44,7 @@ export function fuseGroups(graph: Graph): FusedGraph {
   return { graph, groups, homes, versions, sums, unread: sums.unread(groups) };
 }
 
-/** Whether loop `group`, with `node` added, still rotates heads of at most one width. */
-function rotatesAlike(group: Group, node: Node): boolean {
-  const width = (n: Node): unknown => n.result.type.shape.at(-1);
-  const rotations = [...group.members, node].filter((n) => OPS[n.op].fuse === 'rotation');
-  return group.kind !== 'loop' || new Set(rotations.map(width)).size <= 1;
-}
-
-/** Whether one pass over the columns computes both scores: they have the same logits, and the same target or draw. */
-function sharesPass(a: Node, b: Node): boolean {
-  if (a.attributes['cap'] !== b.attributes['cap']) return false;
-  const count = a.operands.length === b.operands.length ? a.operands.length : 3;
-  return a.operands.slice(0, count).every((v, i) => v === b.operands[i]);
-}
-
-/** Whether `node` is a sum, or a maximum, that the kernel of its operand does not take. */
-const isApart = ({ op, attributes }: Node): boolean => attributes['apart'] === true || op === 'reduce_max';
-
-class Fuser extends PlacedValues {
-  readonly sums = new EpilogueSums(this);
-
+class Fuser extends GroupRules {
   place(node: Node): void {
     const kind = isWidening(node, this.defs) ? 'view' : OPS[node.op].fuse;
     switch (kind) {
@@ -219,27 +204,6 @@ class Fuser extends PlacedValues {
     this.homes.set(node.result, { kind: 'group', group });
   }
 
-  /**
-   * A group that writes rows of another state through the same slots, where this write may run as well: its rows are
-   * ready by then, and nobody reads the old version from there on.
-   */
-  private writeBeside(node: Node): Group | undefined {
-    const [old, rows, slot] = node.operands as [Value, Value, Value];
-    const state = this.versions.get(old)!.state;
-    return this.groups.find((group, at) => {
-      const isAlike =
-        group.kind === 'write' &&
-        group.columns === columnsOf(rows) &&
-        group.anchors.every(({ operands }) => operands[2] === slot && this.versions.get(operands[0]!)!.state !== state);
-      const later = this.groups.slice(at).flatMap(({ anchors, members }) => [...anchors, ...members]);
-      return (
-        isAlike &&
-        [rows, slot].every((v) => this.readyAt(v) < at) &&
-        later.every(({ operands }) => !operands.some((v) => this.versions.get(v)?.state === state))
-      );
-    });
-  }
-
   private placeElementwise(node: Node): void {
     const columns = columnsOf(node.result);
     const operands = node.operands.map((v) => this.viewed(v));
@@ -292,47 +256,5 @@ class Fuser extends PlacedValues {
     }
     group.members.push(node);
     this.homes.set(node.result, { kind: 'group', group });
-  }
-
-  /** Whether only sums read `node` that a loop takes, which computes it as well. */
-  private isApart({ result }: Node): boolean {
-    const readers = this.readers.get(result) ?? [];
-    const leads = (node: Node): boolean => isApart(node) || (OPS[node.op].fuse === 'elementwise' && this.isApart(node));
-    return readers.length > 0 && readers.every(leads) && !this.results.has(result);
-  }
-
-  /** Whether everything in `operands` is ready before `group` starts, or is computed in it. */
-  private mayJoin(group: Group, rows: ExtentName, columns: Dim | undefined, operands: readonly Value[]): boolean {
-    if (group.rows !== rows || (group.kind !== 'gemm' && group.kind !== 'loop')) return false;
-    if (group.kind === 'loop' && group.columns !== columns) return false;
-    if (group.kind === 'gemm' && operands.some((v) => this.groupOf(v) === group && columnsOf(v) !== columns))
-      return false;
-    const at = this.groups.indexOf(group);
-    const isReady = (v: Value): boolean =>
-      this.readyAt(v) < at ||
-      (this.home(this.viewed(v)).kind === 'group' && this.groupOf(v) === group && !this.isGathered(v));
-    return operands.every((v) => isReady(v) || this.sums.computes(v, group, isReady));
-  }
-
-  /**
-   * Whether `node` only rounds the result of attention `group` and nothing else reads that result. The kernel then
-   * stores it rounded.
-   */
-  private isRounding(group: Group, node: Node): boolean {
-    if (
-      group.kind !== 'attention' ||
-      node.op !== 'cast' ||
-      (node.result.type.dtype !== 'bf16' && node.result.type.dtype !== 'f16')
-    )
-      return false;
-    const isOnlyReader = (v: Value): boolean => {
-      const readers = this.readers.get(v) ?? [];
-      return (
-        readers.length === 1 &&
-        !this.results.has(v) &&
-        (readers[0] === node || (readers[0]!.op === 'reshape' && isOnlyReader(readers[0]!.result)))
-      );
-    };
-    return isOnlyReader(group.anchors[0]!.result);
   }
 }

@@ -1,5 +1,5 @@
 /** Names of kernels and buffers: the model path, reduced to [a-z][a-z0-9_]*. */
-import type { Group } from './fuseGroups.js';
+import type { Group } from './groups.js';
 
 /** Returns each name once; repeated names get a suffix. */
 export class Names {

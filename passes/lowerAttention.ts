@@ -3,7 +3,7 @@ import type { Node } from '../ir/graph/graph.js';
 import type { AttentionKernel, Mask } from '../ir/kernel.js';
 import { attentionOperands, windowOf } from '../ir/ops/attention.js';
 import { CompileError } from './compileError.js';
-import type { Group } from './fuseGroups.js';
+import type { Group } from './groups.js';
 import type { KernelHead, Lowering } from './lowering.js';
 
 export function lowerAttention(lowering: Lowering, group: Group, head: KernelHead): AttentionKernel {

@@ -2,7 +2,7 @@
 import type { Node } from '../ir/graph/graph.js';
 import type { ArrangeKernel, RouteKernel } from '../ir/kernel.js';
 import { CompileError } from './compileError.js';
-import type { Group } from './fuseGroups.js';
+import type { Group } from './groups.js';
 import { lastExtent, type KernelHead, type Lowering } from './lowering.js';
 
 /** The nodes called `op`, one for each of `count` slots. */

@@ -6,7 +6,7 @@ import type { Node, Value } from '../ir/graph/graph.js';
 import type { GemmKernel, Output, Pairing, Segment } from '../ir/kernel.js';
 import type { WeightFormat } from '../ir/storage.js';
 import { CompileError } from './compileError.js';
-import type { Group } from './fuseGroups.js';
+import type { Group } from './groups.js';
 import { groupPath } from './kernelNames.js';
 import { lastExtent, type KernelHead, type Lowering } from './lowering.js';
 import { lowerOutputs, rotates } from './lowerPrograms.js';

@@ -6,7 +6,7 @@ import type { Node } from '../ir/graph/graph.js';
 import { LOGPROB_BLOCK, partWidth, type Draw, type LogProbKernel, type LogProbReduceKernel } from '../ir/kernel.js';
 import type { ScoreOp } from '../ir/ops/fused.js';
 import { CompileError } from './compileError.js';
-import type { Group } from './fuseGroups.js';
+import type { Group } from './groups.js';
 import { roundingOf } from './lowerGemm.js';
 import { lastExtent, NO_ACCUMULATORS, type KernelHead, type Lowering } from './lowering.js';
 

@@ -5,7 +5,7 @@ import { OPS } from '../ir/ops/index.js';
 import { operands as operandsOf, type Scalar } from '../ir/scalar.js';
 import type { Dim } from '../ir/types.js';
 import { CompileError } from './compileError.js';
-import type { Group } from './fuseGroups.js';
+import type { Group } from './groups.js';
 import { lastExtent, NO_ACCUMULATORS, type Accumulators, type KernelHead, type Lowering } from './lowering.js';
 
 /** The stores and row sums of `group` among the values that belong to a segment, as programs over `accumulators`. */

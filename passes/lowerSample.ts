@@ -4,7 +4,7 @@ import type { SampleOp } from '../ir/ops/sampling.js';
 import { MOST_SAMPLE_VOCAB, SAMPLE_INPUT_NAMES, sampleInputsOf } from '../ir/sampleInputs.js';
 import type { Node, Value } from '../ir/graph/graph.js';
 import { CompileError } from './compileError.js';
-import type { Group } from './fuseGroups.js';
+import type { Group } from './groups.js';
 import { lastExtent, type KernelHead, type Lowering } from './lowering.js';
 
 export function lowerSample(lowering: Lowering, { anchors, rows }: Group, head: KernelHead): SampleKernel {

@@ -7,7 +7,8 @@ import { OPS } from '../ir/ops/index.js';
 import { ROW_SUM_BLOCK } from '../ir/kernel.js';
 import { isSymbol, type BufferDType, type Dim } from '../ir/types.js';
 import { CompileError } from './compileError.js';
-import type { FusedGraph, Group } from './fuseGroups.js';
+import type { FusedGraph } from './fuseGroups.js';
+import type { Group } from './groups.js';
 import { readsState } from './placedValues.js';
 import { viewOf, type View } from './view.js';
 

@@ -1,0 +1,92 @@
+/** Which groups a node may join while ops are given to kernels. */
+import type { Node, Value } from '../ir/graph/graph.js';
+import { OPS } from '../ir/ops/index.js';
+import type { Dim, ExtentName } from '../ir/types.js';
+import { EpilogueSums } from './epilogueSums.js';
+import type { Group } from './groups.js';
+import { columnsOf, PlacedValues } from './placedValues.js';
+
+/** Whether loop `group`, with `node` added, still rotates heads of at most one width. */
+export function rotatesAlike(group: Group, node: Node): boolean {
+  const width = (n: Node): unknown => n.result.type.shape.at(-1);
+  const rotations = [...group.members, node].filter((n) => OPS[n.op].fuse === 'rotation');
+  return group.kind !== 'loop' || new Set(rotations.map(width)).size <= 1;
+}
+
+/** Whether one pass over the columns computes both scores: they have the same logits, and the same target or draw. */
+export function sharesPass(a: Node, b: Node): boolean {
+  if (a.attributes['cap'] !== b.attributes['cap']) return false;
+  const count = a.operands.length === b.operands.length ? a.operands.length : 3;
+  return a.operands.slice(0, count).every((v, i) => v === b.operands[i]);
+}
+
+/** Whether `node` is a sum, or a maximum, that the kernel of its operand does not take. */
+export const isApart = ({ op, attributes }: Node): boolean => attributes['apart'] === true || op === 'reduce_max';
+
+/** What is known of placed values, and the rules by which others join their groups. */
+export class GroupRules extends PlacedValues {
+  readonly sums = new EpilogueSums(this);
+
+  /**
+   * A group that writes rows of another state through the same slots, where this write may run as well: its rows are
+   * ready by then, and nobody reads the old version from there on.
+   */
+  protected writeBeside(node: Node): Group | undefined {
+    const [old, rows, slot] = node.operands as [Value, Value, Value];
+    const state = this.versions.get(old)!.state;
+    return this.groups.find((group, at) => {
+      const isAlike =
+        group.kind === 'write' &&
+        group.columns === columnsOf(rows) &&
+        group.anchors.every(({ operands }) => operands[2] === slot && this.versions.get(operands[0]!)!.state !== state);
+      const later = this.groups.slice(at).flatMap(({ anchors, members }) => [...anchors, ...members]);
+      return (
+        isAlike &&
+        [rows, slot].every((v) => this.readyAt(v) < at) &&
+        later.every(({ operands }) => !operands.some((v) => this.versions.get(v)?.state === state))
+      );
+    });
+  }
+
+  /** Whether only sums read `node` that a loop takes, which computes it as well. */
+  protected isApart({ result }: Node): boolean {
+    const readers = this.readers.get(result) ?? [];
+    const leads = (node: Node): boolean => isApart(node) || (OPS[node.op].fuse === 'elementwise' && this.isApart(node));
+    return readers.length > 0 && readers.every(leads) && !this.results.has(result);
+  }
+
+  /** Whether everything in `operands` is ready before `group` starts, or is computed in it. */
+  protected mayJoin(group: Group, rows: ExtentName, columns: Dim | undefined, operands: readonly Value[]): boolean {
+    if (group.rows !== rows || (group.kind !== 'gemm' && group.kind !== 'loop')) return false;
+    if (group.kind === 'loop' && group.columns !== columns) return false;
+    if (group.kind === 'gemm' && operands.some((v) => this.groupOf(v) === group && columnsOf(v) !== columns))
+      return false;
+    const at = this.groups.indexOf(group);
+    const isReady = (v: Value): boolean =>
+      this.readyAt(v) < at ||
+      (this.home(this.viewed(v)).kind === 'group' && this.groupOf(v) === group && !this.isGathered(v));
+    return operands.every((v) => isReady(v) || this.sums.computes(v, group, isReady));
+  }
+
+  /**
+   * Whether `node` only rounds the result of attention `group` and nothing else reads that result. The kernel then
+   * stores it rounded.
+   */
+  protected isRounding(group: Group, node: Node): boolean {
+    if (
+      group.kind !== 'attention' ||
+      node.op !== 'cast' ||
+      (node.result.type.dtype !== 'bf16' && node.result.type.dtype !== 'f16')
+    )
+      return false;
+    const isOnlyReader = (v: Value): boolean => {
+      const readers = this.readers.get(v) ?? [];
+      return (
+        readers.length === 1 &&
+        !this.results.has(v) &&
+        (readers[0] === node || (readers[0]!.op === 'reshape' && isOnlyReader(readers[0]!.result)))
+      );
+    };
+    return isOnlyReader(group.anchors[0]!.result);
+  }
+}
