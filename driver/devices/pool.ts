@@ -6,10 +6,12 @@ import type { Extents } from '../../ir/extents.js';
 import type { CallArrays, CallResult, DeviceSpan } from '../../runtime/call.js';
 import { profiledOf, resultOf, type Answer, type ProfiledLaunch } from './protocol.js';
 import type { PhaseSpan } from '../phases.js';
-import { entriesOf, fatalCall, ProcessEnded } from './processEnded.js';
+import { freest, newJob, oldestFirst, type Job, type Member } from './poolMembers.js';
+import { fatalCall, ProcessEnded } from './processEnded.js';
 import type { Ui } from '../requests.js';
 import { inFlightOf, type Executor, type Replica } from '../executor.js';
 
+/** Which replicas to start, and how. */
 export interface PoolOptions {
   readonly count: number;
   /** Devices of each replica. */
@@ -34,37 +36,7 @@ const UNKNOWN = 12;
  */
 const ATTEMPTS = 3;
 
-interface Member {
-  readonly index: number;
-  readonly replica: Replica;
-  state: 'opening' | 'ready' | 'gone';
-  /** The calls that it is computing or has queued, in the order asked. */
-  readonly jobs: Set<Job>;
-  /** The calls that its last process was computing when it ended. */
-  suspects: ReadonlySet<Job>;
-}
-
-interface Job {
-  readonly kind: 'call' | 'profile';
-  readonly name: string;
-  readonly inputs: CallArrays;
-  readonly resolve: (answer: Answer) => void;
-  readonly reject: (error: unknown) => void;
-  /** Replicas whose process ended while computing this. */
-  readonly ended: Set<Member>;
-  /** Number of such endings. */
-  attempts: number;
-  /** Number of replicas that have it now: two if the first is late. */
-  runners: number;
-  isCopied: boolean;
-  isDone: boolean;
-  /** When the first of them was asked, in milliseconds. */
-  since: number;
-}
-
-/** Amount of work that a replica has. */
-const loadOf = ({ jobs }: Member): number => [...jobs].reduce((sum, { inputs }) => sum + entriesOf(inputs), 0);
-
+/** Replicas behind one queue of calls. */
 export class DevicePool implements Executor {
   private readonly options: PoolOptions;
   private readonly ui: Ui;
@@ -166,19 +138,7 @@ export class DevicePool implements Executor {
     if (this.isClosed) return Promise.reject(new Error('this executor was closed'));
     if (this.living().length === 0) return Promise.reject(this.failure());
     return new Promise((resolve, reject) => {
-      this.waiting.push({
-        kind,
-        name,
-        inputs,
-        resolve,
-        reject,
-        ended: new Set(),
-        attempts: 0,
-        runners: 0,
-        isCopied: false,
-        isDone: false,
-        since: 0,
-      });
+      this.waiting.push(newJob({ kind, name, inputs, resolve, reject }));
       this.dispatch();
     });
   }
@@ -251,13 +211,7 @@ export class DevicePool implements Executor {
   private dispatch(): void {
     for (let at = 0; at < this.waiting.length;) {
       const job = this.waiting[at]!;
-      const living = this.living();
-      // Avoids a replica whose process ended while computing this call, unless there is no other.
-      const fresh = living.filter((member) => !job.ended.has(member));
-      const free = (fresh.length > 0 ? fresh : living).filter(
-        ({ state, jobs, replica }) => state === 'ready' && jobs.size < inFlightOf(replica),
-      );
-      const [best] = free.sort((a, b) => a.jobs.size - b.jobs.size || loadOf(a) - loadOf(b) || a.index - b.index);
+      const best = freest(job, this.living());
       if (best === undefined) {
         at++;
         continue;
@@ -276,11 +230,7 @@ export class DevicePool implements Executor {
     clearTimeout(this.timer);
     const idle = this.all.filter(({ state, jobs }) => state === 'ready' && jobs.size === 0);
     if (this.isClosed || this.waiting.length > 0 || idle.length === 0) return;
-    const late = this.all
-      .flatMap((member) => [...member.jobs].map((job) => ({ job, member })))
-      .filter(({ job }) => !job.isDone && !job.isCopied)
-      .sort((a, b) => a.job.since - b.job.since);
-    for (const { job, member } of late) {
+    for (const { job, member } of oldestFirst(this.all)) {
       const other = idle.find((each) => !job.ended.has(each));
       if (other === undefined) continue;
       const waited = performance.now() - job.since;
