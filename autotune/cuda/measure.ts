@@ -3,7 +3,6 @@
  * then times launches on random data that is not in the L2 cache. Clocks vary by more than candidates differ, so each
  * candidate is timed next to the default and its time is scaled to the default's first measurement.
  */
-import { tokensIn } from '../../ir/scoring.js';
 import { kernelSignature } from '../../codegen/cuda/index.js';
 import { UserError } from '../../errors.js';
 import type { CudaSchedule } from '../../ir/cuda.js';
@@ -12,23 +11,22 @@ import type { Bucket } from '../../ir/plan.js';
 import { isCudaError } from '../../runtime/cuda/addon.js';
 import type { CudaProgram } from '../../runtime/cuda/nativeProgram.js';
 import { median } from '../median.js';
-import { cudaScheduling } from '../../codegen/cuda/scheduling.js';
 import type { FinalRequest, HoldFinal } from '../finals.js';
 import type { Measure, Measurement, MeasureRequest } from '../measurement.js';
 import type { DeviceFill } from './fill.js';
 import { CompiledKernels, type CompilerOptions } from './compiledKernels.js';
 import { contend } from './finals.js';
+import { endsDevice, lostInFinal, lostToCandidate, shorten } from './lostDevice.js';
+import { paceOf, timedBetween } from './pace.js';
 import { Hung, patiently } from './patience.js';
 import { launchTimes } from './interleave.js';
-import { sample, wasGivenUp } from './sample.js';
+import { sample } from './sample.js';
 import { SequenceBench } from './sequence.js';
 import { loadDeviceTools, type DeviceTools } from './tools.js';
 import { CudaWorkbench } from './workbench.js';
 import { Workbenches } from './workbenches.js';
 
-export { isDeviceHung } from './patience.js';
-export type { CompileKernels } from './tools.js';
-
+/** On what, and within what, candidates are measured. */
 export interface CudaMeasurerOptions extends CompilerOptions {
   /** The schedule whose result is taken as correct: CUDA cores, no optimisations. */
   readonly reference: (kernel: Kernel, module: KernelModule, bucket: Bucket) => CudaSchedule;
@@ -42,6 +40,7 @@ export interface CudaMeasurerOptions extends CompilerOptions {
 
 const FREE_SHARE = 0.6;
 
+/** Measures requests on one device. */
 export class CudaMeasurer {
   private readonly options: CudaMeasurerOptions;
   private readonly tools: DeviceTools;
@@ -103,12 +102,7 @@ export class CudaMeasurer {
     if (referenceSeconds === undefined) return time();
     await this.prepareAll([{ ...request, schedules: [request.reference] }]);
     const bench = await this.benchWithReference(request);
-    const before = await this.defaultNow(request, bench);
-    const seconds = await time();
-    const after = await this.defaultNow(request, bench);
-    return before === undefined || after === undefined
-      ? seconds
-      : seconds.map((each) => (each * 2 * referenceSeconds) / (before + after));
+    return timedBetween(referenceSeconds, () => this.defaultNow(request, bench), time);
   }
 
   /** Holds finals (HoldFinal). Memory shortages and compile errors are reported to `onNoFinal`. */
@@ -146,14 +140,7 @@ export class CudaMeasurer {
         bench,
       );
     } catch (error) {
-      if (error instanceof Hung || (isCudaError(error) && error.isContextDead)) {
-        const what = `A final of ${kernels.length} kernels at ${tokensIn(bucket)} tokens`;
-        throw new UserError(
-          `${what} made the device unusable: ${error.message}`,
-          'run the same tune command again: measurements so far are kept',
-          { cause: error },
-        );
-      }
+      if (endsDevice(error)) throw lostInFinal(kernels, bucket, error);
       this.options.onNoFinal?.(error instanceof Error ? error.message : String(error));
       return undefined;
     }
@@ -194,7 +181,7 @@ export class CudaMeasurer {
     const isStopped = (): boolean => request.signal?.aborted === true;
     if (isStopped()) return;
     const bench = await this.benchWithReference(request);
-    const pace = this.paceOf(request, bench);
+    const pace = paceOf(request, () => this.defaultNow(request, bench));
     let best = request.bestSeconds ?? Infinity;
     for (const schedule of request.schedules) {
       if (isStopped()) return;
@@ -205,42 +192,14 @@ export class CudaMeasurer {
         if ('seconds' in measurement) measurement = { schedule, seconds: await pace(schedule, measurement.seconds) };
       } catch (error) {
         if (!isCudaError(error) && !(error instanceof Hung)) throw error;
-        if (isCudaError(error) ? error.isContextDead : true) fatal = error;
+        if (endsDevice(error)) fatal = error;
         measurement = { schedule, failure: shorten(error.message) };
       }
       if ('seconds' in measurement) best = Math.min(best, median(measurement.seconds));
       // Recorded first, so that the next run does not try it again.
       yield measurement;
-      if (fatal !== undefined) throw lost(request, schedule, fatal);
+      if (fatal !== undefined) throw lostToCandidate(request, schedule, fatal);
     }
-  }
-
-  /**
-   * Scales a candidate's seconds to the device's speed when the default was first measured. The default runs again
-   * after each candidate; its times before and after give the current speed. Seconds are unscaled if the default fails
-   * or the candidate was abandoned.
-   */
-  private paceOf(
-    request: MeasureRequest<CudaSchedule>,
-    bench: CudaWorkbench,
-  ): (schedule: CudaSchedule, seconds: readonly number[]) => Promise<readonly number[]> {
-    const own = cudaScheduling.key(request.reference);
-    let nominal = request.referenceSeconds;
-    let before: number | undefined;
-    return async (schedule, seconds) => {
-      const taken = median(seconds);
-      if (cudaScheduling.key(schedule) === own) {
-        nominal ??= taken;
-        before = taken;
-        return seconds;
-      }
-      if (nominal === undefined || wasGivenUp(seconds)) return seconds;
-      const after = await this.defaultNow(request, bench);
-      if (after === undefined) return seconds;
-      const factor = (2 * nominal) / ((before ?? after) + after);
-      before = after;
-      return seconds.map((each) => each * factor);
-    };
   }
 
   /** Seconds of a burst of the default; undefined if it did not compile. */
@@ -336,15 +295,3 @@ export class CudaMeasurer {
     return patiently(work, this.options.patienceSeconds);
   }
 }
-
-const lost = (request: MeasureRequest<CudaSchedule>, schedule: CudaSchedule, cause: unknown): UserError => {
-  const reason = cause instanceof Error ? cause.message : String(cause);
-  return new UserError(
-    `${request.kernel.path} with ${cudaScheduling.key(schedule)} made the device unusable: ${reason}`,
-    'run the same tune command again: it continues without that schedule',
-    { cause },
-  );
-};
-
-/** The text's start, short enough for a record. */
-const shorten = (text: string): string => text.trim().slice(0, 400) || 'it failed without a message';

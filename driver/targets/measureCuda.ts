@@ -3,7 +3,9 @@ import { defaultDatabasePath, TuningDatabase, type TuneResult, type TuneRow } fr
 import { measureBandwidth } from '../../autotune/cuda/bandwidth.js';
 import { referenceSchedule } from '../../autotune/cuda/candidates.js';
 import { cudaMachine } from '../../autotune/cuda/costModel.js';
-import { CudaMeasurer, isDeviceHung, type CompileKernels } from '../../autotune/cuda/measure.js';
+import { CudaMeasurer } from '../../autotune/cuda/measure.js';
+import { isDeviceHung } from '../../autotune/cuda/patience.js';
+import type { CompileKernels } from '../../autotune/cuda/tools.js';
 import { timeRival } from '../../autotune/cuda/rival.js';
 import { renderCudaTable } from '../../autotune/cuda/table.js';
 import { CUDA_RECORDS, cudaTarget, type CudaTuningTarget } from '../../autotune/cuda/target.js';
