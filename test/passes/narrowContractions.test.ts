@@ -99,29 +99,32 @@ describe('contractions of int8', () => {
   it.each([
     ['f32', plain],
     ['bf16', tiles],
-  ] as const)('round rows of f32 themselves, where others multiply %s', (dtype, numerics) => {
-    const narrowed = optimise(graph, numerics);
-    const module = lower(narrowed, numerics);
-    const dtypes = new Map(module.buffers.map((buffer) => [buffer.name, buffer.dtype]));
-    const read = module.kernels.flatMap((kernel) =>
-      kernel.anchor === 'gemm' || kernel.anchor === 'logprob'
-        ? [`${kernel.path} ${dtypes.get(kernel.a)} ${kernel.rounding?.columns ?? 'as it is'}`]
-        : [],
-    );
-    expect(read.slice(-5)).toEqual([
-      'layers.1.attention.qkv f32 64',
-      'layers.1.attention.o f32 64',
-      'layers.1.ffn.gate_up f32 64',
-      'layers.1.ffn.down f32 128',
-      `head ${dtype} as it is`,
-    ]);
-    expect(unrecognised(module)).toEqual([]);
-    const inGraph = interpretGraph(narrowed, environment(graph, TREES))[0]!.data;
-    const rounded = logProbs(graph, module, true);
-    expect(distance(rounded, inGraph)).toBeLessThan(0.5 * distance(inGraph, wanted!.data) + 0.05);
-    expect(distance(rounded, wanted!.data)).toBeLessThan(0.5);
-    expect(distance(rounded, wanted!.data)).toBeGreaterThan(1e-4);
-  });
+  ] as const)(
+    'round rows themselves: those of the stream in f32, their own as others multiply, in %s',
+    (dtype, numerics) => {
+      const narrowed = optimise(graph, numerics);
+      const module = lower(narrowed, numerics);
+      const dtypes = new Map(module.buffers.map((buffer) => [buffer.name, buffer.dtype]));
+      const read = module.kernels.flatMap((kernel) =>
+        kernel.anchor === 'gemm' || kernel.anchor === 'logprob'
+          ? [`${kernel.path} ${dtypes.get(kernel.a)} ${kernel.rounding?.columns ?? 'as it is'}`]
+          : [],
+      );
+      expect(read.slice(-5)).toEqual([
+        'layers.1.attention.qkv f32 64',
+        `layers.1.attention.o ${dtype} 64`,
+        'layers.1.ffn.gate_up f32 64',
+        `layers.1.ffn.down ${dtype} 128`,
+        `head ${dtype} as it is`,
+      ]);
+      expect(unrecognised(module)).toEqual([]);
+      const inGraph = interpretGraph(narrowed, environment(graph, TREES))[0]!.data;
+      const rounded = logProbs(graph, module, true);
+      expect(distance(rounded, inGraph)).toBeLessThan(0.5 * distance(inGraph, wanted!.data) + 0.05);
+      expect(distance(rounded, wanted!.data)).toBeLessThan(0.5);
+      expect(distance(rounded, wanted!.data)).toBeGreaterThan(1e-4);
+    },
+  );
 
   it('are those of tensors that are stored so, which take no norm weights', () => {
     const only = new Set(graph.weights.map(({ name }) => name).filter((name) => /\.0\..*(q_proj|down)/.test(name)));
