@@ -195,8 +195,7 @@ const streamAhead = (rows: number): StreamAhead =>
   rows <= 2 ? { bytes: 6144, cache: 'first' } : { bytes: 8192, cache: 'second' };
 
 /**
- * Cache lines prefetched every 16 steps of k from the rows of the next pass and from the next
- * panel.
+ * Cache lines that tiles of floats prefetch every 16 steps of k, of the rows of the next pass and of the next panel.
  */
 const AHEAD_A = 2;
 const AHEAD_B = 4;

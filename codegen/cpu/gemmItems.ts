@@ -82,12 +82,14 @@ export function itemValues(plan: GemmPlan, operands: Operands): object {
     mb: schedule.mb,
     mr: schedule.mr,
     takesRuns,
+    // Whether the loop over items stands in another one.
     isNested: takesRuns,
     a: operands.get(plan.a).index,
     lda: operands.get(plan.a).stride,
   };
 }
 
+/** Bytes of a worker's tile of sums, and of the lines that its epilogues need. */
 export const tileBytesOf = ({ schedule, ldc }: GemmPlan): number =>
   roundUp(roundUp(schedule.mb, schedule.mr) * ldc * 4, 64);
 export const linesBytesOf = ({ lines, ldc }: GemmPlan): number => (lines > 0 ? (lines * ldc + 1024) * 4 : 0);

@@ -21,8 +21,8 @@ export class RowScope extends RowStatements<Operands> {
    */
   readonly fetches: boolean;
 
-  constructor(operands: Operands, { prefix = 'r', fetches = false } = {}) {
-    super(operands, prefix);
+  constructor(operands: Operands, { fetches = false } = {}) {
+    super(operands, 'r');
     this.fetches = fetches;
   }
 
