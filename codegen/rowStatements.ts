@@ -2,8 +2,15 @@
 import type { Scalar } from '../ir/scalar.js';
 import type { KernelOperands } from './operands.js';
 
+/** A statement that defines `name`, of C type `type`. */
+export interface RowStatement {
+  readonly name: string;
+  readonly type: string;
+  readonly line: string;
+}
+
 export class RowStatements<O extends KernelOperands> {
-  readonly lines: string[] = [];
+  readonly statements: RowStatement[] = [];
   readonly operands: O;
   /** The mark of the statements that are being printed: that of the innermost expression which has one. */
   mark = '';
@@ -14,6 +21,11 @@ export class RowStatements<O extends KernelOperands> {
   constructor(operands: O, prefix: string) {
     this.operands = operands;
     this.prefix = prefix;
+  }
+
+  /** The statements as lines. */
+  get lines(): readonly string[] {
+    return this.statements.map(({ line }) => line);
   }
 
   /** What `print` adds belongs to `s`. */
@@ -31,7 +43,7 @@ export class RowStatements<O extends KernelOperands> {
     if (known !== undefined) return known;
     const name = `${this.prefix}${this.names.size}`;
     this.names.set(key, name);
-    this.lines.push(`${type} const ${name} = ${code};${this.mark}`);
+    this.statements.push({ name, type, line: `${type} const ${name} = ${code};${this.mark}` });
     return name;
   }
 }

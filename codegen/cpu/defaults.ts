@@ -6,6 +6,7 @@ import { CPU_ISAS } from '../../ir/plan.js';
 import { panelColumns } from '../../ir/packing.js';
 import { QUAD_COLUMNS } from '../../ir/quads.js';
 import { roundUp } from '../../ir/types.js';
+import { evenBlocks } from './gemmItems.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import { leastCommonMultiple, physicalColumns } from './layout.js';
 import type { CpuFacts } from './legality.js';
@@ -94,12 +95,12 @@ function contraction(kernel: Contraction, isa: CpuIsa, facts: CpuFacts, rows: nu
   const mr = isa === 'avx512' ? tileRows(rows) : REGISTER_TILES[isa].mr;
   const step = itemStep(kernel).reduce(leastCommonMultiple, 32);
   const weightBytes = isa === 'amx' ? 2 : 4;
-  const kc = Math.min(roundUp(kernel.k, 32), isa === 'amx' ? 1024 : 256);
+  const kc = isa === 'amx' ? evenBlocks(kernel.k, 512, 32) : Math.min(roundUp(kernel.k, 32), 256);
   const columns = columnsOf(kernel);
   // Half of the L2 cache for the weights of one pass, a quarter for the tile.
   let nb = roundUp(Math.max(step, Math.min(256, columns, Math.floor(facts.l2 / 2 / (kc * weightBytes)))), step);
-  // Tiles of AMX read the rows of a pass once for every 32 columns: a quarter for them as well.
-  const most = facts.l2 / 4 / Math.max(nb * 4, isa === 'amx' ? kc * 2 : 0);
+  // Tiles of AMX read the rows of a pass once for every 32 columns: a quarter for those of two passes as well.
+  const most = facts.l2 / 4 / Math.max(nb * 4, isa === 'amx' ? kc * 4 : 0);
   let mb = Math.max(mr, Math.min(roundUp(Math.max(rows, 1), mr), Math.floor(most / mr) * mr));
   // Enough work items that all threads finish at about the same time: first narrower, then lower, then narrower again.
   const items = (): number => Math.ceil(rows / mb) * Math.ceil(columns / nb);

@@ -1,8 +1,11 @@
 /** Contractions: work items of mb×nb, register tiles inside, and an epilogue on the finished tile. */
 import type { GemmKernel, Segment } from '../../ir/kernel.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
+import { isQuads, QUADS, unitDepth } from '../../ir/quads.js';
+import { besideProducts, type BesideProducts } from './besideProducts.js';
 import { emitDriver } from './gemmDriver.js';
 import { evenBlocks, tileStride, type Emitted } from './gemmItems.js';
+import { passUnits } from './gemmQuads.js';
 import type { Operands } from './layout.js';
 import { columnStep, matricesOf, physicalColumns } from './layout.js';
 import { epilogueProgram } from './epilogues.js';
@@ -17,9 +20,12 @@ export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGe
     return { physical, nb: evenBlocks(physical, schedule.nb, columnStep(segment)) };
   });
   const ldc = tileStride(Math.max(...blocks.map(({ nb }) => nb)));
+  const beside = besideOf(kernel, operands, schedule, symbol, ldc);
   let functions = '';
   let lines = 0;
   const segments = kernel.segments.map((segment: Segment, i) => {
+    if (beside !== undefined)
+      return { weight: segment.weight, ...blocks[i]!, matrices: matricesOf(segment.pairing), usesLines: false };
     const epilogue = epilogueProgram(segment, operands, ldc, schedule.isa === 'amx');
     const name = `${symbol}_epilogue${i}`;
     const usesLines = epilogue.lines > 0;
@@ -37,10 +43,33 @@ export function emitGemm(kernel: GemmKernel, operands: Operands, schedule: CpuGe
   });
   const driver = emitDriver(
     {
-      ...{ symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments, lines },
+      ...{ symbol, rows: kernel.rows, k: kernel.k, a: kernel.a, schedule, ldc, segments, lines, beside },
       ...(kernel.experts === undefined ? {} : { experts: kernel.experts }),
     },
     operands,
   );
   return { ...driver, source: functions + driver.source };
 }
+
+/** The epilogue of a kernel of one segment beside its products. */
+function besideOf(
+  { segments, k }: GemmKernel,
+  operands: Operands,
+  schedule: CpuGemmSchedule,
+  symbol: string,
+  ldc: number,
+): BesideProducts | undefined {
+  const [segment] = segments;
+  if (segments.length !== 1 || segment === undefined) return undefined;
+  const { format } = operands.weight(segment.weight).weight;
+  const place = { symbol, schedule, ldc };
+  if (isQuads(format)) {
+    const units = Math.ceil(k / unitDepth(QUADS[format]));
+    const steps = lastOf(units, passUnits(units));
+    return besideProducts(segment, operands, { ...place, steps, zero: QUADS[format].zero });
+  }
+  return besideProducts(segment, operands, { ...place, steps: lastOf(Math.ceil(k / 32), Math.ceil(schedule.kc / 32)) });
+}
+
+/** How many of `all` are in the last pass if a pass takes `most`. */
+const lastOf = (all: number, most: number): number => ((all - 1) % most) + 1;

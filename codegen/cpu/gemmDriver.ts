@@ -3,7 +3,7 @@ import { panelColumns } from '../../ir/packing.js';
 import { isQuads, QUAD_COLUMNS } from '../../ir/quads.js';
 import { roundUp } from '../../ir/types.js';
 import type { Emitted, GemmPlan } from './gemmItems.js';
-import { itemValues, leastItems, linesBytesOf, placeSegments, tileBytesOf } from './gemmItems.js';
+import { itemValues, leastItems, linesBytesOf, placeSegments, tileBytesOf, valuesBytesOf } from './gemmItems.js';
 import { quadBlocks } from './gemmQuads.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import type { Operands } from './layout.js';
@@ -30,16 +30,18 @@ function tailColumns(nr: number): number[] {
 
 /** A contraction of codes. */
 function emitQuadDriver(plan: GemmPlan, operands: Operands): Emitted {
-  const { schedule, symbol, ldc } = plan;
+  const { schedule, symbol } = plan;
   const a = operands.get(plan.a);
   const weights = plan.segments.map((segment) => operands.weight(segment.weight).weight);
-  const quads = quadBlocks(symbol, weights, plan.k, a, ldc, schedule);
+  const quads = quadBlocks(symbol, weights, plan.k, a, plan);
   const wideOffset = tileBytesOf(plan);
   const groupsOffset = wideOffset + quads.wideBytes;
   const codesOffset = groupsOffset + quads.groupsBytes;
   const linesOffset = codesOffset + quads.codesBytes;
+  const valuesOffset = linesOffset + roundUp(linesBytesOf(plan), 64);
   const { segments, across } = placeSegments(plan, operands, QUAD_COLUMNS, (i) => quads.blocks[i]!.panelBytes);
   const source =
+    (plan.beside?.source ?? '') +
     quads.source +
     render('gemm', {
       ...itemValues(plan, operands),
@@ -52,10 +54,11 @@ function emitQuadDriver(plan: GemmPlan, operands: Operands): Emitted {
       expands: false,
       wideOffset,
       linesOffset,
+      valuesOffset,
       across,
       segments: segments.map((segment, i) => ({ ...segment, ...quads.blocks[i]! })),
     });
-  return { source, helpers: quads.helpers, scratchBytes: roundUp(linesOffset + linesBytesOf(plan), 4096) };
+  return { source, helpers: quads.helpers, scratchBytes: roundUp(valuesOffset + valuesBytesOf(plan), 4096) };
 }
 
 /** Prints the function of the kernel, and those that multiply. */
@@ -87,13 +90,15 @@ export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
     ? amxLines(schedule)
     : Math.max(AHEAD_B, Math.min(16, Math.ceil((((16 * schedule.nr) / panel) * schedule.mr) / schedule.mb)));
   const helpers: Helper[] = [];
+  const { beside } = plan;
+  let own = beside?.source ?? '';
   const tile = (mr: number, nr: number, isTail: boolean): string => {
     // Only whole tiles prefetch; the last rows of a block are too few to matter.
     const isMain = mr === schedule.mr && !isTail;
     const aheadA = isMain && fetches ? AHEAD_A : 0;
     const aheadB = isMain && fetches ? fetchedLines : 0;
     const helper = isAmx
-      ? amxTile({ mr, nr, lda: a.stride, bp, ldc, lines: isMain ? fetchedLines : 0 })
+      ? amxTile({ mr, nr, lda: a.stride, bp, ldc, lines: isMain ? fetchedLines : 0, ...(isMain ? { beside } : {}) })
       : fmaTile({
           isa: schedule.isa,
           mr,
@@ -110,7 +115,8 @@ export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
           ahead: isStream && !expands && isMain ? streamAhead(mr) : undefined,
           bDtype: expands ? 'f32' : format.element,
         });
-    helpers.push(helper);
+    if (isMain && beside !== undefined) own += helper.source;
+    else helpers.push(helper);
     return helper.name;
   };
   // A stream computes its padding too: the memory limits it, not arithmetic.
@@ -132,6 +138,7 @@ export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
   const block = render('block', {
     ...types,
     name: blockName,
+    beside,
     k: plan.k,
     kc,
     isAmx,
@@ -161,7 +168,9 @@ export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
   const { segments, across } = placeSegments(plan, operands, panel, () => bp);
   const wideOffset = tileBytesOf(plan);
   const linesOffset = wideOffset + (expands ? kc * schedule.nr * 4 : 0);
+  const valuesOffset = linesOffset + roundUp(linesBytesOf(plan), 64);
   const source =
+    own +
     block +
     render('gemm', {
       ...types,
@@ -170,6 +179,7 @@ export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
       expands,
       wideOffset,
       linesOffset,
+      valuesOffset,
       isAmx,
       across,
       block: blockName,
@@ -177,7 +187,7 @@ export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
       bp,
       segments,
     });
-  return { source, helpers, scratchBytes: roundUp(linesOffset + linesBytesOf(plan), 4096) };
+  return { source, helpers, scratchBytes: roundUp(valuesOffset + valuesBytesOf(plan), 4096) };
 }
 
 /** Columns of a panel that was widened to f32. */

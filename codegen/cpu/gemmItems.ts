@@ -3,6 +3,7 @@ import type { ExtentName } from '../../ir/types.js';
 import { roundUp } from '../../ir/types.js';
 import type { ExpertRows } from '../../ir/kernel.js';
 import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
+import type { BesideProducts } from './besideProducts.js';
 import type { Operands } from './layout.js';
 import type { Helper } from './micro.js';
 
@@ -27,11 +28,13 @@ export interface GemmPlan {
     physical: number;
     nb: number;
     matrices: number;
-    epilogue: string;
+    epilogue?: string;
     usesLines: boolean;
   }[];
   readonly lines: number;
   readonly experts?: ExpertRows;
+  /** The epilogue, where it is run beside products instead of behind an item's. */
+  readonly beside?: BesideProducts | undefined;
 }
 
 /** Columns of a work item: nb, evened out over the segment in whole steps. */
@@ -84,6 +87,8 @@ export function itemValues(plan: GemmPlan, operands: Operands): object {
     takesRuns,
     // Whether the loop over items stands in another one.
     isNested: takesRuns,
+    beside: plan.beside,
+    rowValues: plan.beside?.values ?? 0,
     a: operands.get(plan.a).index,
     lda: operands.get(plan.a).stride,
   };
@@ -93,6 +98,9 @@ export function itemValues(plan: GemmPlan, operands: Operands): object {
 export const tileBytesOf = ({ schedule, ldc }: GemmPlan): number =>
   roundUp(roundUp(schedule.mb, schedule.mr) * ldc * 4, 64);
 export const linesBytesOf = ({ lines, ldc }: GemmPlan): number => (lines > 0 ? (lines * ldc + 1024) * 4 : 0);
+/** Bytes of what epilogues beside products need of the rows of an item. */
+export const valuesBytesOf = ({ beside, schedule }: GemmPlan): number =>
+  beside === undefined ? 0 : roundUp(roundUp(schedule.mb, schedule.mr) * beside.values * 4, 64);
 
 /**
  * Items of other workers' rows that have to be left before a worker makes codes of these rows as well. With AMX the

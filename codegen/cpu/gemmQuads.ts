@@ -4,8 +4,8 @@
  */
 import { GROUP, isQuads, QUADS, quadPanelBytes, unitBytes, unitDepth, type QuadName } from '../../ir/quads.js';
 import type { WeightDecl } from '../../ir/kernel.js';
-import type { CpuGemmSchedule } from '../../ir/plan.js';
 import { roundUp } from '../../ir/types.js';
+import { evenBlocks, type GemmPlan } from './gemmItems.js';
 import { amxBytes, amxLines, type Helper } from './micro.js';
 import { QUAD_ISAS, quadIsas, vectorsOf } from './quadIsas.js';
 import { isBounded, manyColumns, manyQuads, wholeResult, widenedBytes, widenQuads } from './quadMany.js';
@@ -31,8 +31,11 @@ function quadFormat({ name, format }: WeightDecl): QuadName {
   return format;
 }
 
-/** Steps of 64 along k that tiles of AMX take in a pass, so that its rows stay in L2 (docs/log/cpu.md). */
-const PASS_UNITS = 32;
+/**
+ * Steps of 64 along k of `units` that tiles of AMX take in a pass: a panel's part stays in the first-level cache while
+ * rows go by, whose tiles are streamed (docs/log/cpu.md).
+ */
+export const passUnits = (units: number): number => evenBlocks(units, 16, 1);
 /** Heights of the last tile of many rows. */
 const tailsOf = (mr: number): readonly number[] => [2, 4, 8].filter((rows) => rows < mr).concat(mr);
 
@@ -42,9 +45,9 @@ export function quadBlocks(
   weights: readonly WeightDecl[],
   k: number,
   a: Pick<Operand, 'stride' | 'dtype'>,
-  ldc: number,
-  schedule: CpuGemmSchedule,
+  plan: Pick<GemmPlan, 'ldc' | 'schedule' | 'beside'>,
 ): QuadBlocks {
+  const { schedule, ldc } = plan;
   const isas = quadIsas(schedule.isa);
   const formats = weights.map(quadFormat);
   const isWhole = formats.every((format) => QUADS[format].scaleQuads === 0);
@@ -86,9 +89,7 @@ export function quadBlocks(
   const made = new Map<QuadName, string>();
   const blocks = formats.map((format) => {
     const multiply = made.get(format) ?? `${symbol}_${format}`;
-    const printed = made.has(format)
-      ? []
-      : isas.map((isa) => quadBlock(multiply, { isa, format, rows, ldc }, schedule));
+    const printed = made.has(format) ? [] : isas.map((isa) => quadBlock(multiply, { isa, format, rows, ldc }, plan));
     made.set(format, multiply);
     printed.forEach((each) => helpers.push(...each.helpers));
     source += printed.map((each) => each.source).join('');
@@ -120,7 +121,7 @@ const total = ({ codes, scales, minima }: ReturnType<typeof widenedBytes>): numb
 function quadBlock(
   multiply: string,
   own: QuadTile,
-  schedule: CpuGemmSchedule,
+  { schedule, beside }: Pick<GemmPlan, 'schedule' | 'beside'>,
 ): { readonly source: string; readonly helpers: readonly Helper[] } {
   const { isa: scheduled, mr, mb } = schedule;
   const { isa, format, rows, ldc } = own;
@@ -132,12 +133,15 @@ function quadBlock(
   const heights = isFew ? [] : isAmx ? [mr, 16, ...(mr > 16 ? [mr] : [])] : [mr, ...tailsOf(mr)];
   const lines = amxLines(schedule);
   const tiles = heights.map((height, i) =>
-    isAmx ? amxBytes({ mr: height, pitch: rows.pitch, ldc, lines: i === 0 ? lines : 0 }) : manyQuads(own, height),
+    isAmx
+      ? amxBytes({ mr: height, pitch: rows.pitch, ldc, lines: i === 0 ? lines : 0, ...(i === 0 ? { beside } : {}) })
+      : manyQuads(own, height),
   );
   const widen = isMany ? widenQuads(isa, format) : undefined;
   const wide = widenedBytes(isa, format, Math.min(rows.depth, rows.chunk));
   const isAlone = quadIsas(scheduled).length === 1;
   const source = render('quadBlock', {
+    beside,
     name: isAlone ? multiply : `${multiply}_${isa}`,
     format,
     isFew,
@@ -157,7 +161,7 @@ function quadBlock(
     steps: rows.depth / GROUP,
     ldc,
     units: rows.depth / unitDepth(panel),
-    passUnits: PASS_UNITS,
+    passUnits: passUnits(rows.depth / unitDepth(panel)),
     lines,
     tile: few?.name ?? '',
     widen: widen?.name ?? '',
@@ -169,5 +173,10 @@ function quadBlock(
     minimaOffset: wide.codes + wide.scales,
     tiles: tiles.map(({ name }, i) => ({ name, mr: heights[i], isMain: i === 0 })),
   });
-  return { source, helpers: [...tiles, ...[few, widen].filter((helper) => helper !== undefined)] };
+  const [main, ...others] = tiles;
+  const isOwn = beside !== undefined && main !== undefined;
+  return {
+    source: (isOwn ? main.source : '') + source,
+    helpers: [...(isOwn ? others : tiles), ...[few, widen].filter((helper) => helper !== undefined)],
+  };
 }

@@ -1,6 +1,7 @@
 /** Register tiles: the innermost loops of contractions and of attention, printed once for each shape. */
 import type { CpuGemmSchedule, CpuIsa } from '../../ir/plan.js';
 import { DTYPE_BYTES } from '../../ir/types.js';
+import type { BesideProducts } from './besideProducts.js';
 import { VECTOR_ISAS, type PanelElement } from './intrinsics.js';
 import { C_TYPES } from './layout.js';
 import { render } from './templates.js';
@@ -117,6 +118,8 @@ export interface AmxTile {
   readonly ldc: number;
   /** Cache lines of the next panel that a step fetches (amxLines). */
   readonly lines: number;
+  /** The epilogue that steps finish rows of another tile with (besideProducts.ts). */
+  readonly beside?: BesideProducts | undefined;
 }
 
 /**
@@ -128,27 +131,29 @@ export const amxLines = ({ mr, mb }: Pick<CpuGemmSchedule, 'mr' | 'mb'>): number
 
 /**
  * c[mr][nr] (+)= a·b by TDPBF16PS. Tiles 0–3 accumulate, 4–5 hold rows of a, 6–7 columns of b. The loads of a step are
- * interleaved with its products.
+ * interleaved with its products. Columns stay in the first-level cache for the next rows, as far as they fit.
  */
-export function amxTile({ mr, nr, lda, bp, ldc, lines }: AmxTile): Helper {
+export function amxTile({ bp, ...tile }: AmxTile): Helper {
+  const { mr, nr, lda, ldc, lines } = tile;
   const name = `tw_amx_${mr}x${nr}_a${lda}_b${bp}_c${ldc}_p${lines}`;
   const types = { aType: 'uint16_t', bType: 'uint16_t', cType: 'float', dot: 'TW_TILE_DOT' };
   const steps = { strideA: lda * 2, nextB: bp, strideB: 64, depth: 32, advance: 512 };
-  return tilesOf(name, { mr, nr, lda, ldc, lines }, { ...types, ...steps });
+  return tilesOf(name, tile, { ...types, ...steps });
 }
 
 /**
  * c[mr][32] (+)= a·b by TDPBSUD: rows' codes with signs, `pitch` bytes apart, by unsigned ones of a panel of quads, in
  * which the quads of 16 columns are half of a line. Sums are integers. mr: 16 or 32.
  */
-export function amxBytes({ mr, pitch, ldc, lines }: AmxBytes): Helper {
+export function amxBytes({ pitch, ...tile }: AmxBytes): Helper {
+  const { mr, ldc, lines } = tile;
   const name = `tw_amx_bytes_${mr}_a${pitch}_c${ldc}_p${lines}`;
   const types = { aType: 'int8_t', bType: 'uint8_t', cType: 'int32_t', dot: 'TW_TILE_DOT_BYTES' };
   const steps = { strideA: pitch, nextB: 64, strideB: 128, depth: 64, advance: 2048 };
-  return tilesOf(name, { mr, nr: 32, lda: pitch, ldc, lines }, { ...types, ...steps });
+  return tilesOf(name, { ...tile, nr: 32, lda: pitch }, { ...types, ...steps });
 }
 
-type AmxBytes = Pick<AmxTile, 'mr' | 'ldc' | 'lines'> & { readonly pitch: number };
+type AmxBytes = Pick<AmxTile, 'mr' | 'ldc' | 'lines' | 'beside'> & { readonly pitch: number };
 
 /** Elements along k of a step, and from its columns to those of the next; bytes between rows and lines. */
 interface AmxSteps {
@@ -161,7 +166,9 @@ interface AmxSteps {
   readonly [name: string]: number | string;
 }
 
-function tilesOf(name: string, { mr, nr, lda, ldc, lines }: Omit<AmxTile, 'bp'>, steps: AmxSteps): Helper {
+function tilesOf(shared: string, tile: Omit<AmxTile, 'bp'>, steps: AmxSteps): Helper {
+  const { mr, nr, lda, ldc, lines, beside } = tile;
+  const name = beside === undefined ? shared : `${beside.symbol}_tile`;
   const [mt, nt] = [mr / 16, nr / 16];
   const cells = Array.from({ length: mt * nt }, (_, i) => ({
     tile: i,
@@ -169,12 +176,14 @@ function tilesOf(name: string, { mr, nr, lda, ldc, lines }: Omit<AmxTile, 'bp'>,
   }));
   const loadA = (m: number): object => ({
     isLoad: true,
+    kind: 'STREAM',
     tile: 4 + m,
     pointer: `a + ${m * 16 * lda}`,
     stride: steps.strideA,
   });
   const loadB = (n: number): object => ({
     isLoad: true,
+    kind: 'LOAD',
     tile: 6 + n,
     pointer: `b + ${n * steps.nextB}`,
     stride: steps.strideB,
@@ -185,6 +194,19 @@ function tilesOf(name: string, { mr, nr, lda, ldc, lines }: Omit<AmxTile, 'bp'>,
   const fetches = tiles(lines).map((line) => ({ isFetch: true, offset: 64 * line }));
   const fetchedBefore = (i: number): number => Math.ceil((i * lines) / works.length);
   const order = works.flatMap((work, i) => [work, ...fetches.slice(fetchedBefore(i), fetchedBefore(i + 1))]);
-  const source = render('microAmx', { name, mr, nr, mt, nt, cells, order, lines, ldcBytes: ldc * 4, ...steps });
+  const rows = tiles(beside?.rowsOfStep ?? 0);
+  const values = beside?.values ?? 0;
+  const finishing = {
+    finished: rows.map((row) => ({ row, values: row * values, sums: row * ldc })),
+    step: { values: rows.length * values, sums: rows.length * ldc },
+  };
+  const multiplying = { finished: undefined, step: undefined };
+  const source = render('microAmx', {
+    ...{ name, mr, nr, mt, nt, cells, order, lines, ldc, ldcBytes: ldc * 4, values },
+    loops: beside === undefined ? [multiplying] : [finishing, multiplying],
+    finish: beside && `${beside.symbol}_finish`,
+    buffers: tiles(beside?.buffers ?? 0),
+    ...steps,
+  });
   return { name, source: guard(name, source) };
 }

@@ -16,6 +16,7 @@ export type TemplateName =
   | 'microFma'
   | 'microAmx'
   | 'block'
+  | 'besideProducts'
   | 'quadRows'
   | 'quadRound'
   | 'quads256'

@@ -18,18 +18,19 @@ static __attribute__((noinline)) void tw_amx_32x32_a96_b1536_c64_p8(
     TW_TILE_LOAD(2, c + 1024, 256);
     TW_TILE_LOAD(3, c + 1040, 256);
   }
-  for (int64_t s = 0; s < steps; s++) {
+  int64_t s = 0;
+  for (; s < steps; s++) {
     TW_TILE_LOAD(6, b + 0, 64);
     __builtin_prefetch(near + 0, 0, 2);
     TW_TILE_LOAD(7, b + 1536, 64);
     __builtin_prefetch(near + 64, 0, 2);
-    TW_TILE_LOAD(4, a + 0, 192);
+    TW_TILE_STREAM(4, a + 0, 192);
     __builtin_prefetch(near + 128, 0, 2);
     TW_TILE_DOT(0, 4, 6);
     __builtin_prefetch(near + 192, 0, 2);
     TW_TILE_DOT(1, 4, 7);
     __builtin_prefetch(near + 256, 0, 2);
-    TW_TILE_LOAD(5, a + 1536, 192);
+    TW_TILE_STREAM(5, a + 1536, 192);
     __builtin_prefetch(near + 320, 0, 2);
     TW_TILE_DOT(2, 5, 6);
     __builtin_prefetch(near + 384, 0, 2);
@@ -60,10 +61,11 @@ static __attribute__((noinline)) void tw_amx_16x32_a96_b1536_c64_p0(
     TW_TILE_LOAD(0, c + 0, 256);
     TW_TILE_LOAD(1, c + 16, 256);
   }
-  for (int64_t s = 0; s < steps; s++) {
+  int64_t s = 0;
+  for (; s < steps; s++) {
     TW_TILE_LOAD(6, b + 0, 64);
     TW_TILE_LOAD(7, b + 1536, 64);
-    TW_TILE_LOAD(4, a + 0, 192);
+    TW_TILE_STREAM(4, a + 0, 192);
     TW_TILE_DOT(0, 4, 6);
     TW_TILE_DOT(1, 4, 7);
     a += 32;
@@ -92,13 +94,14 @@ static __attribute__((noinline)) void tw_amx_32x32_a96_b1536_c64_p0(
     TW_TILE_LOAD(2, c + 1024, 256);
     TW_TILE_LOAD(3, c + 1040, 256);
   }
-  for (int64_t s = 0; s < steps; s++) {
+  int64_t s = 0;
+  for (; s < steps; s++) {
     TW_TILE_LOAD(6, b + 0, 64);
     TW_TILE_LOAD(7, b + 1536, 64);
-    TW_TILE_LOAD(4, a + 0, 192);
+    TW_TILE_STREAM(4, a + 0, 192);
     TW_TILE_DOT(0, 4, 6);
     TW_TILE_DOT(1, 4, 7);
-    TW_TILE_LOAD(5, a + 1536, 192);
+    TW_TILE_STREAM(5, a + 1536, 192);
     TW_TILE_DOT(2, 5, 6);
     TW_TILE_DOT(3, 5, 7);
     a += 32;
