@@ -2,7 +2,7 @@
 import { availableMemory } from 'node:process';
 import { PAGE_TOKENS } from '../../generate/pages.js';
 import { UserError, UsageError } from '../../errors.js';
-import { stateBytes } from '../../ir/plan.js';
+import { ROW_PAD, stateBytes } from '../../ir/plan.js';
 import type { Parallelism } from '../../ir/placement.js';
 import { DRAWN } from '../../ir/stepping.js';
 import { roundUp } from '../../ir/types.js';
@@ -45,7 +45,11 @@ const EXAMPLE_TOKENS = 32_768;
 export const cacheBytesOf = ({ plan }: Pick<CompiledModel, 'plan'>): number =>
   plan.states.filter(({ name }) => name !== DRAWN).reduce((sum, state) => sum + stateBytes(state), 0);
 
-const tokenBytesOf = (model: CompiledModel): number => cacheBytesOf(model) / (cacheTokensOf(model) ?? 1);
+/** Tokens of a cache that take no more memory than fewer would: whole pages, and what states are padded to. */
+const STEP_TOKENS = Math.max(PAGE_TOKENS, ROW_PAD);
+
+const tokenBytesOf = (model: CompiledModel): number =>
+  cacheBytesOf(model) / roundUp(cacheTokensOf(model) ?? 1, STEP_TOKENS);
 
 /**
  * Compiles the model with a cache that has room for the demand, or for as much of it as memory holds. Throws UserError
@@ -152,7 +156,7 @@ function parallelismOf({ parallel }: Asked, devices: number, fits: (stages: numb
   return { replicas: Math.floor(devices / stages), stages };
 }
 
-/** Tokens whose keys and values fit beside weights and activations: a multiple of a page. */
+/** Tokens whose keys and values fit beside weights and activations: a multiple of STEP_TOKENS. */
 function fittingTokens(opened: OpenedModel, { tensors }: Pick<Checkpoint, 'tensors'>, request: Asked): number {
   const { model } = opened;
   const { plan, target } = model;
@@ -174,7 +178,7 @@ function fittingTokens(opened: OpenedModel, { tensors }: Pick<Checkpoint, 'tenso
     return free - weights - arenas(stages);
   };
   const parallelism = parallelismOf(request, devices, (stages) => spare({ replicas: 1, stages }) > 0);
-  return Math.max(0, Math.floor(spare(parallelism) / tokenBytesOf(model) / PAGE_TOKENS) * PAGE_TOKENS);
+  return Math.max(0, Math.floor(spare(parallelism) / tokenBytesOf(model) / STEP_TOKENS) * STEP_TOKENS);
 }
 
 function tooLittle(model: CompiledModel, fitting: number, demand: Demand, asked?: number): UserError {

@@ -78,6 +78,12 @@ describe('memory for keys and values on a device', () => {
       hint: `use --cache-tokens ${tokens}, or leave it out`,
     });
     await expect(tokensOn({ free: 1000 }, 20)).rejects.toThrow('prompt 1: no room for the keys and values');
+    // What a hint names fits, however little memory is left besides.
+    for (const pages of [1, 2, 3]) {
+      const left = free + 16 * pages * tokenBytes;
+      const hinted = await tokensOn({ free: left }, 5000);
+      expect(await tokensOn({ free: left }, 5000, { cacheTokens: hinted })).toBe(hinted);
+    }
     // Stages of a pipeline have room for more together.
     expect(await tokensOn({ free }, 65_536, { parallel: { replicas: 1, stages: 2 } })).toBeGreaterThan(2 * tokens);
   });
