@@ -4,10 +4,11 @@
  */
 import type { Access, BinaryScalar, Scalar, SegmentSum, UnaryScalar } from '../../ir/scalar.js';
 import { isBinary, isUnary, printScalar, viaOf } from '../../ir/scalar.js';
-import { C_ARITHMETIC, C_COMPARE, C_LOGIC, printDouble } from '../scalarText.js';
+import { C_LOGIC, printDouble } from '../scalarText.js';
 import type { Operand } from './layout.js';
 import { doubleLiteral, floatLiteral } from './literals.js';
 import type { RowScope, Value } from './rowScope.js';
+import { FLOAT_FUNCTIONS, FLOAT_PAIRS, isIn, VECTOR_FUNCTIONS } from './scalarOps.js';
 
 /** The 16 columns for which a program is evaluated: adjacent ones, unless `at` gives others. */
 export interface Site {
@@ -145,12 +146,10 @@ export class Body {
     // sin and cos evaluate their operand themselves, in double.
     if (op === 'sin' || op === 'cos') return this.angle(op, s.a, site);
     const a = this.value(s.a, site);
-    const called = (name: string): Value =>
-      this.mapped(
-        a,
-        (x) => `tw_s_${name}(${x})`,
-        (x) => `tw_${name}(${x})`,
-      );
+    if (isIn(FLOAT_FUNCTIONS, op)) {
+      const { row, lanes } = FLOAT_FUNCTIONS[op];
+      return a.isRow ? this.rowValue('f', row(this.rowFloat(a).code)) : this.columnValue('f', lanes(this.float(a)));
+    }
     switch (op) {
       case 'toF32':
         return a.isRow ? this.rowFloat(a) : { code: this.float(a), kind: 'f', isRow: false };
@@ -158,79 +157,28 @@ export class Body {
         return a.isRow
           ? this.rowValue('m', `!${this.rowTruth(a).code}`)
           : this.columnValue('m', `tw_not(${this.mask(a)})`);
-      case 'neg':
-        return this.mapped(
-          a,
-          (x) => `-${x}`,
-          (x) => `-${x}`,
-        );
-      case 'sqrt':
-        return this.mapped(
-          a,
-          (x) => `__builtin_sqrtf(${x})`,
-          (x) => `tw_sqrt(${x})`,
-        );
-      case 'rsqrt':
-        return this.mapped(
-          a,
-          (x) => `1.0f / __builtin_sqrtf(${x})`,
-          (x) => `tw_set1(1.0f) / tw_sqrt(${x})`,
-        );
-      case 'exp':
-      case 'log':
-      case 'tanh':
-      case 'erf':
-        return called(op);
-      case 'roundBf16':
-        return called('round_bf16');
-      case 'roundF20':
-        return called('round_f20');
       case 'roundF24':
-        return this.columnValue('f', `tw_from_bits((tw_bits(${this.float(a)}) & tw_seti(-256)) | tw_seti(0x80))`);
       case 'tailF24':
-        return this.columnValue('f', `tw_float((tw_bits(${this.float(a)}) >> 8) & tw_seti(255))`);
+        return this.columnValue('f', VECTOR_FUNCTIONS[op](this.float(a)));
       default:
         return op satisfies never;
     }
   }
 
-  /** A float function of a float: a C scalar for a row value, a vector for a column value. */
-  private mapped(a: Value, row: (x: string) => string, lanes: (x: string) => string): Value {
-    return a.isRow ? this.rowValue('f', row(this.rowFloat(a).code)) : this.columnValue('f', lanes(this.float(a)));
-  }
-
   private binary({ op }: BinaryScalar, a: Value, b: Value): Value {
     const isRow = a.isRow && b.isRow;
-    const print = (kind: 'f' | 'm', row: (x: string, y: string) => string, lanes = row): Value =>
-      isRow
+    if (isIn(FLOAT_PAIRS, op)) {
+      const { kind, row, lanes } = FLOAT_PAIRS[op];
+      return isRow
         ? this.rowValue(kind, row(this.rowFloat(a).code, this.rowFloat(b).code))
         : this.columnValue(kind, lanes(this.float(a), this.float(b)));
+    }
     switch (op) {
       case 'and':
       case 'or':
         return isRow
           ? this.rowValue('m', `(${this.rowTruth(a).code} ${C_LOGIC[op]} ${this.rowTruth(b).code})`)
           : this.columnValue('m', `tw_${op}(${this.mask(a)}, ${this.mask(b)})`);
-      case 'add':
-      case 'sub':
-      case 'mul':
-      case 'div':
-        return print('f', (x, y) => `${x} ${C_ARITHMETIC[op]} ${y}`);
-      case 'le':
-      case 'lt':
-      case 'eq':
-        return print(
-          'm',
-          (x, y) => `(${x} ${C_COMPARE[op]} ${y})`,
-          (x, y) => `tw_${op}(${x}, ${y})`,
-        );
-      case 'max':
-      case 'min':
-        return print(
-          'f',
-          (x, y) => `tw_s_${op}(${x}, ${y})`,
-          (x, y) => `tw_${op}(${x}, ${y})`,
-        );
       case 'joinF24':
         return this.columnValue(
           'f',
