@@ -12,6 +12,7 @@ import { kernelWrites, outputsOf, scaleBuffers } from '../ir/kernelAccess.js';
 import { operands, readOf, type Scalar } from '../ir/scalar.js';
 import { FORMATS } from '../ir/storage.js';
 import { pathShape } from './pathShape.js';
+import { scalarCost } from './scalarCost.js';
 import { DTYPE_BYTES } from '../ir/types.js';
 
 /** The size of one call, and the shape of its trees. */
@@ -54,57 +55,6 @@ const SOFTMAX_OPS = 16;
 const DRAW_OPS = 64;
 /** Times that logits are read to choose a token by its probability. */
 const SAMPLE_PASSES = 8;
-
-/**
- * Elementwise cost of an operator. Divisions and functions are short polynomials. Leaves cost nothing: what they read
- * is counted in bytes. A sum over a segment also costs one addition per element, see scalarCost.
- */
-const OP_COST: Readonly<Record<Scalar['op'], number>> = {
-  const: 0,
-  arg: 0,
-  acc: 0,
-  load: 0,
-  rowSum: 0,
-  segmentSum: 0,
-  rowIndex: 0,
-  columnIndex: 0,
-  rotateHalf: 1,
-  groupSum: 1,
-  select: 1,
-  neg: 1,
-  not: 1,
-  toF32: 1,
-  roundBf16: 1,
-  roundF20: 1,
-  roundF24: 1,
-  tailF24: 1,
-  joinF24: 1,
-  add: 1,
-  sub: 1,
-  mul: 1,
-  max: 1,
-  min: 1,
-  le: 1,
-  lt: 1,
-  eq: 1,
-  and: 1,
-  or: 1,
-  div: 4,
-  sqrt: 6,
-  rsqrt: 6,
-  exp: 12,
-  log: 12,
-  sin: 20,
-  cos: 20,
-  tanh: 20,
-  erf: 30,
-};
-
-/** Elementwise operations of one evaluation. Sums over a row's parts run once per row and are left out. */
-export function scalarCost(s: Scalar): number {
-  const inner = operands(s).reduce((sum, operand) => sum + scalarCost(operand), 0);
-  return inner + OP_COST[s.op] + (s.op === 'segmentSum' ? s.parts : 0);
-}
 
 export const rowsOf = (kernel: Pick<Kernel, 'rows'>, size: WorkSize): number => extentIn(kernel.rows, size.extents);
 

@@ -7,7 +7,7 @@ import type { Executor } from '../driver/executor.js';
 import { Generator } from '../generate/generator.js';
 import type { Generated } from '../generate/request.js';
 import type { Stepper } from '../generate/stepper.js';
-import type { StepInputs } from '../generate/scheduler.js';
+import type { StepInputs } from '../generate/stepArrays.js';
 import { STEP } from '../ir/function.js';
 import { scoreOf } from '../ir/plan.js';
 import { PAGE_TOKENS } from '../generate/pages.js';

@@ -1,5 +1,5 @@
 /** What padding costs: every sequence reads as many keys as the longest may have, most of them not its own. */
-import type { StepInputs } from '../generate/scheduler.js';
+import type { StepInputs } from '../generate/stepArrays.js';
 import type { Stepper } from '../generate/stepper.js';
 
 /**

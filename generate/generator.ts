@@ -6,7 +6,8 @@
  */
 import { PAGE_TOKENS, PagePool } from './pages.js';
 import type { Generated, GeneratedToken, GenerateRequest } from './request.js';
-import { Scheduler, type Step } from './scheduler.js';
+import { Scheduler } from './scheduler.js';
+import type { Step } from './stepArrays.js';
 import type { Sequence } from './sequence.js';
 import { StateLost, type FilteredOutputs, type StepOutputs, type Stepper } from './stepper.js';
 import { Task } from './task.js';

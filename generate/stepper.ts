@@ -1,5 +1,6 @@
 /** A model on its devices, as generation sees it: one function, whose calls take turns. */
-import type { StepInputs, StepLimits } from './scheduler.js';
+import type { StepLimits } from './scheduler.js';
+import type { StepInputs } from './stepArrays.js';
 
 /** What a call of `step` returns, a number for each row. */
 export interface StepOutputs {

@@ -10,7 +10,8 @@ import type { CpuAttentionSchedule, CpuGemmSchedule, CpuIsa, CpuSchedule } from 
 import { DTYPE_BYTES, roundUp } from '../../ir/types.js';
 import { pathShape } from '../pathShape.js';
 import { weightBytes } from './legality.js';
-import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
+import { scalarCost } from '../scalarCost.js';
+import { depthOf, kernelWork, rowsOf, type Work, type WorkSize } from '../work.js';
 
 /** The machine's measured rates and its cache sizes. */
 export interface MachineModel {

@@ -19,7 +19,8 @@ import { tileOf } from '../../codegen/cuda/attentionTile.js';
 import { pathShape } from '../pathShape.js';
 import type { Rates } from '../bucketCost.js';
 import { rooflineSeconds } from '../peaks.js';
-import { depthOf, kernelWork, rowsOf, scalarCost, type Work, type WorkSize } from '../work.js';
+import { scalarCost } from '../scalarCost.js';
+import { depthOf, kernelWork, rowsOf, type Work, type WorkSize } from '../work.js';
 
 export interface CudaMachine {
   readonly multiprocessors: number;

@@ -2,10 +2,8 @@
  * cuBLASLt through FFI: bare contractions, to measure generated kernels against. Numbers of enumerations and the layout
  * of the heuristic's answer are those of cublasLt.h, the same in CUDA 11 to 13.
  */
-import koffi, { type KoffiFunc } from 'koffi';
+import { bindCublasLt, type CublasLtFunctions, type Pointer, type Status } from './cublasLtFunctions.js';
 import type { CudaVersion } from './cudaVersion.js';
-// koffi's stacks are set when this is loaded; that must come before the first library.
-import './nvrtc.js';
 
 /**
  * C[m, n] = A[m, k]·W[n, k]ᵀ, all row-major with rows `ld` elements apart. 16 bits are summed in f32; E4M3 as tensor
@@ -79,104 +77,6 @@ const RESULT_BYTES = 96;
 const ALGORITHM_BYTES = 64;
 const STATE_OFFSET = 72;
 
-/** An opaque pointer, as koffi hands it out. */
-type Pointer = unknown;
-type Status = number;
-
-interface Functions {
-  readonly getVersion: KoffiFunc<() => number | bigint>;
-  readonly getCudartVersion: KoffiFunc<() => number | bigint>;
-  readonly create: KoffiFunc<(handle: Pointer[]) => Status>;
-  readonly destroy: KoffiFunc<(handle: Pointer) => Status>;
-  readonly descCreate: KoffiFunc<(desc: Pointer[], compute: number, scale: number) => Status>;
-  readonly descDestroy: KoffiFunc<(desc: Pointer) => Status>;
-  readonly descSet: KoffiFunc<(desc: Pointer, attribute: number, value: Int32Array, bytes: number) => Status>;
-  readonly layoutCreate: KoffiFunc<
-    (layout: Pointer[], type: number, rows: number, columns: number, ld: number) => Status
-  >;
-  readonly layoutDestroy: KoffiFunc<(layout: Pointer) => Status>;
-  readonly preferenceCreate: KoffiFunc<(preference: Pointer[]) => Status>;
-  readonly preferenceDestroy: KoffiFunc<(preference: Pointer) => Status>;
-  readonly preferenceSet: KoffiFunc<
-    (preference: Pointer, attribute: number, value: BigUint64Array, bytes: number) => Status
-  >;
-  readonly heuristic: KoffiFunc<
-    (
-      handle: Pointer,
-      desc: Pointer,
-      a: Pointer,
-      b: Pointer,
-      c: Pointer,
-      d: Pointer,
-      preference: Pointer,
-      most: number,
-      results: Uint8Array,
-      count: Int32Array,
-    ) => Status
-  >;
-  readonly configGet: KoffiFunc<
-    (algorithm: Uint8Array, attribute: number, value: Int32Array, bytes: number, written: BigUint64Array) => Status
-  >;
-  readonly matmul: KoffiFunc<
-    (
-      handle: Pointer,
-      desc: Pointer,
-      alpha: Float32Array,
-      a: bigint,
-      layoutA: Pointer,
-      b: bigint,
-      layoutB: Pointer,
-      beta: Float32Array,
-      c: bigint,
-      layoutC: Pointer,
-      d: bigint,
-      layoutD: Pointer,
-      algorithm: Uint8Array,
-      workspace: bigint,
-      bytes: number,
-      stream: bigint,
-    ) => Status
-  >;
-}
-
-function bind(path: string): Functions {
-  const library = koffi.load(path);
-  return {
-    getVersion: library.func('size_t cublasLtGetVersion(void)'),
-    getCudartVersion: library.func('size_t cublasLtGetCudartVersion(void)'),
-    create: library.func('int cublasLtCreate(_Out_ void **handle)'),
-    destroy: library.func('int cublasLtDestroy(void *handle)'),
-    descCreate: library.func('int cublasLtMatmulDescCreate(_Out_ void **desc, int computeType, int scaleType)'),
-    descDestroy: library.func('int cublasLtMatmulDescDestroy(void *desc)'),
-    descSet: library.func(
-      'int cublasLtMatmulDescSetAttribute(void *desc, int attr, const int32_t *value, size_t bytes)',
-    ),
-    layoutCreate: library.func(
-      'int cublasLtMatrixLayoutCreate(_Out_ void **layout, int type, uint64_t rows, uint64_t cols, int64_t ld)',
-    ),
-    layoutDestroy: library.func('int cublasLtMatrixLayoutDestroy(void *layout)'),
-    preferenceCreate: library.func('int cublasLtMatmulPreferenceCreate(_Out_ void **pref)'),
-    preferenceDestroy: library.func('int cublasLtMatmulPreferenceDestroy(void *pref)'),
-    preferenceSet: library.func(
-      'int cublasLtMatmulPreferenceSetAttribute(void *pref, int attr, const uint64_t *value, size_t bytes)',
-    ),
-    heuristic: library.func(
-      'int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, void *d, ' +
-        'void *pref, int most, _Out_ uint8_t *results, _Out_ int *count)',
-    ),
-    configGet: library.func(
-      'int cublasLtMatmulAlgoConfigGetAttribute(const uint8_t *algo, int attr, ' +
-        '_Out_ int32_t *value, size_t bytes, _Out_ uint64_t *written)',
-    ),
-    matmul: library.func(
-      'int cublasLtMatmul(void *handle, void *desc, const float *alpha, ' +
-        'uintptr_t a, void *la, uintptr_t b, void *lb, const float *beta, ' +
-        'uintptr_t c, void *lc, uintptr_t d, void *ld, const uint8_t *algo, ' +
-        'uintptr_t workspace, size_t bytes, uintptr_t stream)',
-    ),
-  };
-}
-
 function check(call: string, status: Status): void {
   if (status !== 0) throw new Error(`${call} fails with cublasStatus ${status}`);
 }
@@ -189,10 +89,16 @@ const created = (call: string, create: (out: Pointer[]) => Status): Pointer => {
 
 class Contraction implements CublasLtContraction {
   readonly algorithms: readonly CublasLtAlgorithm[];
-  readonly #functions: Functions;
+  readonly #functions: CublasLtFunctions;
   readonly #made: (() => void)[] = [];
 
-  constructor(functions: Functions, handle: Pointer, shape: CublasLtShape, workspaceBytes: number, most: number) {
+  constructor(
+    functions: CublasLtFunctions,
+    handle: Pointer,
+    shape: CublasLtShape,
+    workspaceBytes: number,
+    most: number,
+  ) {
     this.#functions = functions;
     try {
       const f = functions;
@@ -299,11 +205,11 @@ class Contraction implements CublasLtContraction {
 class Library implements CublasLt {
   readonly version: string;
   readonly cuda: CudaVersion;
-  readonly #functions: Functions;
+  readonly #functions: CublasLtFunctions;
   #handle: Pointer;
 
   constructor(path: string) {
-    this.#functions = bind(path);
+    this.#functions = bindCublasLt(path);
     // 120804 is 12.8.4.
     const version = Number(this.#functions.getVersion());
     this.version = `${Math.floor(version / 10_000)}.${Math.floor(version / 100) % 100}.${version % 100}`;

@@ -7,7 +7,7 @@ import { writeRepeated } from '../../bench/repeatHeads.js';
 import { parseServingOptions, USAGE } from '../../bench/servingOptions.js';
 import { SERVING_ROWS } from '../../bench/servingRows.js';
 import { UserError } from '../../errors.js';
-import type { StepInputs } from '../../generate/scheduler.js';
+import type { StepInputs } from '../../generate/stepArrays.js';
 import type { Stepper } from '../../generate/stepper.js';
 import { openCheckpoint } from '../../models/checkpoint.js';
 import { decodeEncoded } from '../../ir/encoding.js';

@@ -1,7 +1,7 @@
 /** What `step` returns for filtered rows, by the reference, for models that are made up in tests. */
 import { adjustLogits, chooseToken, largestTokens, logSumExp } from '../../ir/filters.js';
 import { MOST_TOP_TOKENS, SAMPLE_INPUT_NAMES, rowSampling, sampleInputsOf } from '../../ir/sampleInputs.js';
-import type { StepInputs } from '../../generate/scheduler.js';
+import type { StepInputs } from '../../generate/stepArrays.js';
 import type { FilteredOutputs } from '../../generate/stepper.js';
 
 /** `logitsOf`: the logits after a token at a position. */
