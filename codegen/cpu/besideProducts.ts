@@ -7,6 +7,7 @@ import type { Segment } from '../../ir/kernel.js';
 import { groupWidth } from '../../ir/groupSums.js';
 import type { CpuGemmSchedule } from '../../ir/plan.js';
 import { operands as childrenOf, type Scalar } from '../../ir/scalar.js';
+import { unmarked } from '../marks.js';
 import type { RowStatement } from '../rowStatements.js';
 import { printOutputs } from './programLoops.js';
 import { matricesOf, type Operands } from './layout.js';
@@ -93,20 +94,24 @@ export function besideProducts(
   const buffers = lines.flatMap((line) =>
     [...line.matchAll(/buffers\[(\d+)\]/g)].map(([, index]) => Number(index) + 1),
   );
+  const rowLines = [...usedBy(row, stores, false).map(({ line }) => line), ...stores];
   const source = render('besideProducts', {
     ...{ symbol, ldc, values, isCodes: zero !== undefined, zero },
-    extents: row.extentLines(),
-    rowLines: [...usedBy(row, stores, false).map(({ line }) => line), ...stores],
-    lines: [...row.extentLines(), ...lines],
+    rowLines,
+    rowExtents: row.extentLines(rowLines.map(textOf)),
+    lines: [...row.extentLines(lines.map(textOf)), ...lines],
   });
   return { symbol, values, rowsOfStep, buffers: Math.max(0, ...buffers), columns: own, source };
 }
+
+/** A statement without the marks that tell of it. */
+const textOf = (line: string): string => unmarked(line).text;
 
 /** Statements of a row that lines use, and those that these use; not those behind floats if they are kept. */
 function usedBy(row: RowScope, lines: readonly string[], keepsFloats: boolean): readonly RowStatement[] {
   const used = new Set<string>();
   const read = (line: string): void => {
-    for (const [name] of line.matchAll(/\br\d+\b/g)) used.add(name);
+    for (const [name] of textOf(line).matchAll(/\br\d+\b/g)) used.add(name);
   };
   lines.forEach(read);
   for (const { name, type, line } of [...row.statements].reverse())

@@ -33,12 +33,13 @@ export class RowScope extends RowStatements<Operands> {
   }
 
   /**
-   * Local variables, with the names of the extents, for those extents that were used. They precede the loop over rows.
+   * Local variables, with the names of the extents, for those extents that were used, or that `lines` use. They precede
+   * the loop over rows.
    */
-  extentLines(): string[] {
-    return [...this.extents].map(
-      (name) => `const int64_t ${name} = launch->extents[${this.operands.extentIndex(name)}];`,
-    );
+  extentLines(lines?: readonly string[]): string[] {
+    return [...this.extents]
+      .filter((name) => lines === undefined || lines.some((line) => new RegExp(`\\b${name}\\b`).test(line)))
+      .map((name) => `const int64_t ${name} = launch->extents[${this.operands.extentIndex(name)}];`);
   }
 
   /** The row number of an access: the row itself, or the entry of a gather list. */

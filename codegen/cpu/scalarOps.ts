@@ -14,7 +14,8 @@ const called = (name: string): UnaryText => ({
 
 /** Functions of one float. */
 export const FLOAT_FUNCTIONS = {
-  neg: { row: (x) => `-${x}`, lanes: (x) => `-${x}` },
+  // A literal may have a sign of its own.
+  neg: { row: (x) => (x.startsWith('-') ? `-(${x})` : `-${x}`), lanes: (x) => `-${x}` },
   sqrt: { row: (x) => `__builtin_sqrtf(${x})`, lanes: (x) => `tw_sqrt(${x})` },
   rsqrt: { row: (x) => `1.0f / __builtin_sqrtf(${x})`, lanes: (x) => `tw_set1(1.0f) / tw_sqrt(${x})` },
   exp: called('exp'),

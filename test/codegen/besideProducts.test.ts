@@ -3,7 +3,8 @@
  * what float64 gives.
  */
 import { describe, expect, it } from 'vitest';
-import { isLegal } from '../../codegen/cpu/index.js';
+import { emitKernel, isLegal } from '../../codegen/cpu/index.js';
+import { unmarked } from '../../codegen/marks.js';
 import type { BufferDecl, KernelModule, Pairing } from '../../ir/kernel.js';
 import { interpretModule } from '../../ir/kernelInterpreter.js';
 import { physicalToLogical } from '../../ir/packing.js';
@@ -133,6 +134,13 @@ describe.skipIf(!RUNNABLE.includes('amx'))('epilogues beside products', () => {
     });
     expect([dirtyPads, overruns]).toEqual([[], []]);
     expect(emitted.map(({ source }) => source.includes('_finish('))).toEqual([false, true, true]);
+    // Names in marks are no uses of variables and extents with such names.
+    const capacity = { T: 128, R: 128 };
+    const [kernel, schedule] = [module.kernels[1]!, schedules[1]!];
+    for (const name of ['r0', 'T'])
+      expect(unmarked(emitKernel(kernel, module, schedule, capacity, () => `\u0001${name}\u0001`).source).text).toBe(
+        emitKernel(kernel, module, schedule, capacity).source,
+      );
     for (const name of ['y', 'ssq'])
       schedules.forEach((_, i) => {
         expectSame(values.get(`${name}${i}`), values.get(`${name}0`), `${name} of schedule ${i}`);
