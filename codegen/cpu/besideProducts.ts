@@ -27,7 +27,7 @@ export interface BesideProducts {
   /** Logical columns of a register tile. */
   readonly columns: number;
   /** C functions of them (besideProducts.c.hbs). */
-  readonly source: string;
+  readonly helper: { readonly name: string; readonly source: string };
 }
 
 /** Where an epilogue is run, and how many steps a tile has there. */
@@ -101,7 +101,8 @@ export function besideProducts(
     rowExtents: row.extentLines(rowLines.map(textOf)),
     lines: [...row.extentLines(lines.map(textOf)), ...lines],
   });
-  return { symbol, values, rowsOfStep, buffers: Math.max(0, ...buffers), columns: own, source };
+  const helper = { name: `${symbol}_beside`, source };
+  return { symbol, values, rowsOfStep, buffers: Math.max(0, ...buffers), columns: own, helper };
 }
 
 /** A statement without the marks that tell of it. */

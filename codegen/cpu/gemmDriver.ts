@@ -3,7 +3,7 @@ import { panelColumns } from '../../ir/packing.js';
 import { isQuads, QUAD_COLUMNS } from '../../ir/quads.js';
 import { roundUp } from '../../ir/types.js';
 import type { Emitted, GemmPlan } from './gemmItems.js';
-import { itemValues, leastItems, linesBytesOf, placeSegments, tileBytesOf, valuesBytesOf } from './gemmItems.js';
+import { itemValues, lastOffsets, leastItems, placeSegments, tileBytesOf } from './gemmItems.js';
 import { quadBlocks } from './gemmQuads.js';
 import { VECTOR_ISAS } from './intrinsics.js';
 import type { Operands } from './layout.js';
@@ -37,11 +37,9 @@ function emitQuadDriver(plan: GemmPlan, operands: Operands): Emitted {
   const wideOffset = tileBytesOf(plan);
   const groupsOffset = wideOffset + quads.wideBytes;
   const codesOffset = groupsOffset + quads.groupsBytes;
-  const linesOffset = codesOffset + quads.codesBytes;
-  const valuesOffset = linesOffset + roundUp(linesBytesOf(plan), 64);
+  const { scratchBytes, ...last } = lastOffsets(plan, codesOffset + quads.codesBytes);
   const { segments, across } = placeSegments(plan, operands, QUAD_COLUMNS, (i) => quads.blocks[i]!.panelBytes);
   const source =
-    (plan.beside?.source ?? '') +
     quads.source +
     render('gemm', {
       ...itemValues(plan, operands),
@@ -53,12 +51,11 @@ function emitQuadDriver(plan: GemmPlan, operands: Operands): Emitted {
       isAmx: schedule.isa === 'amx',
       expands: false,
       wideOffset,
-      linesOffset,
-      valuesOffset,
+      ...last,
       across,
       segments: segments.map((segment, i) => ({ ...segment, ...quads.blocks[i]! })),
     });
-  return { source, helpers: quads.helpers, scratchBytes: roundUp(valuesOffset + valuesBytesOf(plan), 4096) };
+  return { source, helpers: quads.helpers, scratchBytes };
 }
 
 /** Prints the function of the kernel, and those that multiply. */
@@ -89,9 +86,8 @@ export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
   const fetchedLines = isAmx
     ? amxLines(schedule)
     : Math.max(AHEAD_B, Math.min(16, Math.ceil((((16 * schedule.nr) / panel) * schedule.mr) / schedule.mb)));
-  const helpers: Helper[] = [];
   const { beside } = plan;
-  let own = beside?.source ?? '';
+  const helpers: Helper[] = beside === undefined ? [] : [beside.helper];
   const tile = (mr: number, nr: number, isTail: boolean): string => {
     // Only whole tiles prefetch; the last rows of a block are too few to matter.
     const isMain = mr === schedule.mr && !isTail;
@@ -115,8 +111,7 @@ export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
           ahead: isStream && !expands && isMain ? streamAhead(mr) : undefined,
           bDtype: expands ? 'f32' : format.element,
         });
-    if (isMain && beside !== undefined) own += helper.source;
-    else helpers.push(helper);
+    helpers.push(helper);
     return helper.name;
   };
   // A stream computes its padding too: the memory limits it, not arithmetic.
@@ -167,10 +162,8 @@ export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
   });
   const { segments, across } = placeSegments(plan, operands, panel, () => bp);
   const wideOffset = tileBytesOf(plan);
-  const linesOffset = wideOffset + (expands ? kc * schedule.nr * 4 : 0);
-  const valuesOffset = linesOffset + roundUp(linesBytesOf(plan), 64);
+  const { scratchBytes, ...last } = lastOffsets(plan, wideOffset + (expands ? kc * schedule.nr * 4 : 0));
   const source =
-    own +
     block +
     render('gemm', {
       ...types,
@@ -178,8 +171,7 @@ export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
       quads: undefined,
       expands,
       wideOffset,
-      linesOffset,
-      valuesOffset,
+      ...last,
       isAmx,
       across,
       block: blockName,
@@ -187,7 +179,7 @@ export function emitDriver(plan: GemmPlan, operands: Operands): Emitted {
       bp,
       segments,
     });
-  return { source, helpers, scratchBytes: roundUp(valuesOffset + valuesBytesOf(plan), 4096) };
+  return { source, helpers, scratchBytes };
 }
 
 /** Columns of a panel that was widened to f32. */

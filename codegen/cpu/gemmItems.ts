@@ -97,10 +97,19 @@ export function itemValues(plan: GemmPlan, operands: Operands): object {
 /** Bytes of a worker's tile of sums, and of the lines that its epilogues need. */
 export const tileBytesOf = ({ schedule, ldc }: GemmPlan): number =>
   roundUp(roundUp(schedule.mb, schedule.mr) * ldc * 4, 64);
-export const linesBytesOf = ({ lines, ldc }: GemmPlan): number => (lines > 0 ? (lines * ldc + 1024) * 4 : 0);
-/** Bytes of what epilogues beside products need of the rows of an item. */
-export const valuesBytesOf = ({ beside, schedule }: GemmPlan): number =>
-  beside === undefined ? 0 : roundUp(roundUp(schedule.mb, schedule.mr) * beside.values * 4, 64);
+
+/**
+ * Where the lines of epilogues begin in a worker's memory, then what epilogues beside products need of the rows of an
+ * item, and what all takes. `from`: the end of what multiplies.
+ */
+export function lastOffsets(
+  { schedule, ldc, lines, beside }: GemmPlan,
+  from: number,
+): { readonly linesOffset: number; readonly valuesOffset: number; readonly scratchBytes: number } {
+  const valuesOffset = from + (lines > 0 ? roundUp((lines * ldc + 1024) * 4, 64) : 0);
+  const valuesBytes = roundUp(schedule.mb, schedule.mr) * (beside?.values ?? 0) * 4;
+  return { linesOffset: from, valuesOffset, scratchBytes: roundUp(valuesOffset + valuesBytes, 4096) };
+}
 
 /**
  * Items of other workers' rows that have to be left before a worker makes codes of these rows as well. With AMX the

@@ -85,7 +85,8 @@ export function quadBlocks(
     mr: schedule.mr,
     padding: pads.map((copy) => ({ from: copy * depth + read, bytes: depth - read })),
   });
-  const helpers: Helper[] = [{ name: 'quadRows', source: render('quadRows', {}) }];
+  const rowsHelper = { name: 'quadRows', source: render('quadRows', {}) };
+  const helpers: Helper[] = [rowsHelper, ...(plan.beside === undefined ? [] : [plan.beside.helper])];
   const made = new Map<QuadName, string>();
   const blocks = formats.map((format) => {
     const multiply = made.get(format) ?? `${symbol}_${format}`;
@@ -173,10 +174,5 @@ function quadBlock(
     minimaOffset: wide.codes + wide.scales,
     tiles: tiles.map(({ name }, i) => ({ name, mr: heights[i], isMain: i === 0 })),
   });
-  const [main, ...others] = tiles;
-  const isOwn = beside !== undefined && main !== undefined;
-  return {
-    source: (isOwn ? main.source : '') + source,
-    helpers: [...(isOwn ? others : tiles), ...[few, widen].filter((helper) => helper !== undefined)],
-  };
+  return { source, helpers: [...tiles, ...[few, widen].filter((helper) => helper !== undefined)] };
 }

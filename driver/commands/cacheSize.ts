@@ -45,7 +45,7 @@ const EXAMPLE_TOKENS = 32_768;
 export const cacheBytesOf = ({ plan }: Pick<CompiledModel, 'plan'>): number =>
   plan.states.filter(({ name }) => name !== DRAWN).reduce((sum, state) => sum + stateBytes(state), 0);
 
-/** Tokens of a cache that take no more memory than fewer would: whole pages, and what states are padded to. */
+/** The memory of a cache grows in steps of so many tokens: whole pages, of rows that states are padded to. */
 const STEP_TOKENS = Math.max(PAGE_TOKENS, ROW_PAD);
 
 const tokenBytesOf = (model: CompiledModel): number =>
