@@ -1,4 +1,5 @@
 /** Sets of questions that are computed one behind another on the same devices. */
+import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { evaluate, type EvaluateOptions, type Evaluation } from '../../eval/evaluate.js';
 import type { Scores } from '../../eval/metrics.js';
@@ -11,7 +12,13 @@ import { fakePathScorer, processEnded, type FakePathScorer } from './support/fak
 import { fakeScorer, referenceScore } from './support/fakeScorer.js';
 import { bareQuestion } from './support/questions.js';
 
-const wait = (milliseconds: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, milliseconds));
+/**
+ * A call takes so many turns of the event loop. Planning, which is done in parts on the same loop, has as many on a
+ * machine that is busy, so who comes first does not depend on a clock.
+ */
+async function turnsOfLoop(count: number): Promise<void> {
+  for (let i = 0; i < count; i++) await setImmediate();
+}
 
 /** Questions of four subjects with shots of their own; sets differ in every token. */
 const questionsOf = (set: number, count: number): TokenisedQuestion[] =>
@@ -45,8 +52,8 @@ function made(log: Log, set: number, lane: number): void {
   log.most = Math.max(log.most, log.flying[lane]);
 }
 
-/** The scorer as one set sees it, so that its calls are told apart. */
-function watched(scorer: PathScorer, set: number, log: Log): PathScorer {
+/** The scorer as one set sees it, so that its calls are told apart. `onCall` is told of each. */
+function watched(scorer: PathScorer, set: number, log: Log, onCall?: () => void): PathScorer {
   return {
     ...scorer,
     open: async (lane) => {
@@ -55,6 +62,7 @@ function watched(scorer: PathScorer, set: number, log: Log): PathScorer {
         ...opened,
         score: (batch) => {
           made(log, set, lane);
+          onCall?.();
           return opened.score(batch).finally(() => log.flying[lane]!--);
         },
       };
@@ -103,7 +111,7 @@ const walks = (scorer: FakePathScorer) => (set: number, log: Log) => ({ pathScor
 
 describe('sets one behind another', () => {
   it('leave a device no gap, and no more calls in flight than usual', async () => {
-    const scorer = fakePathScorer({ before: () => wait(10) });
+    const scorer = fakePathScorer({ before: () => turnsOfLoop(100) });
     const { found, log } = await computeAll(walks(scorer));
     expectNoGaps(log);
     expect(log.most).toBe(2);
@@ -111,7 +119,9 @@ describe('sets one behind another', () => {
   });
 
   it('share several devices, each of which goes on when it has made its calls', async () => {
-    const { log } = await computeAll(walks(fakePathScorer({ lanes: 3, before: (lane) => wait(10 + lane) })));
+    const { log } = await computeAll(
+      walks(fakePathScorer({ lanes: 3, before: (lane) => turnsOfLoop(100 + 10 * lane) })),
+    );
     expect(log.most).toBe(2);
     for (const set of [1, 2])
       expect(log.events.indexOf(`${set}`)).toBeLessThan(log.events.indexOf(`landed ${set - 1}`));
@@ -125,7 +135,7 @@ describe('sets one behind another', () => {
         ...plain,
         score: async (batch) => {
           made(own, set, 0);
-          await wait(2);
+          await turnsOfLoop(20);
           own.flying[0]!--;
           if (calls++ === 1) throw Object.assign(new Error('full'), { name: 'OutOfDeviceMemory' });
           return plain.score(batch);
@@ -138,7 +148,7 @@ describe('sets one behind another', () => {
   });
 
   it('change between walks, two phases and micro-batches', async () => {
-    const scorer = fakePathScorer({ before: () => wait(1) });
+    const scorer = fakePathScorer({ before: () => turnsOfLoop(10) });
     const { log } = await computeAll((set, own) =>
       set === 1 ? {} : { ...walks(scorer)(set, own), sharing: set === 0 ? 'tree' : 'kv' },
     );
@@ -166,7 +176,7 @@ describe('sets one behind another', () => {
         if (lane === 1 && ++opened > 1) throw new Error('no such device');
       },
       before: async (lane, index) => {
-        await wait(1);
+        await turnsOfLoop(10);
         if (lane === 1 && index > 3) throw processEnded();
       },
     });
@@ -175,6 +185,8 @@ describe('sets one behind another', () => {
 
   it('let the one before have a device again for what another has lost', async () => {
     let opened = 0;
+    let begin = (): void => undefined;
+    const nextSet = new Promise<void>((resolve) => (begin = resolve));
     const scorer = fakePathScorer({
       lanes: 2,
       onOpen: (lane) => {
@@ -182,11 +194,15 @@ describe('sets one behind another', () => {
       },
       // The second device ends when the first is at work on the next set.
       before: async (lane) => {
-        await wait(lane === 1 ? 25 : 1);
-        if (lane === 1) throw processEnded();
+        if (lane === 0) return turnsOfLoop(10);
+        await nextSet;
+        throw processEnded();
       },
     });
-    const { log } = await computeAll(walks(scorer), [SETS[0]!, questionsOf(1, 600)]);
+    const { log } = await computeAll(
+      (set, own) => ({ pathScorer: watched(scorer, set, own, set === 1 ? begin : undefined) }),
+      [SETS[0]!, questionsOf(1, 600)],
+    );
     expect(log.events.indexOf('landed 0')).toBeGreaterThan(log.events.indexOf('1'));
     expect(log.events.indexOf('landed 0')).toBeLessThan(log.events.lastIndexOf('1'));
   });

@@ -6,13 +6,11 @@ import { FUZZERS } from './registry.js';
 describe.each(Object.entries(FUZZERS))('the fuzzer %s', (_, { round, rounds }) => {
   it(`finds nothing in ${rounds} rounds`, async () => {
     for (let seed = 1; seed <= rounds; seed++) {
-      const started = performance.now();
       try {
         await round(randomOf(seed));
       } catch (error) {
         throw new Error(`round of seed ${seed}: ${String(error)}`, { cause: error });
       }
-      expect(performance.now() - started, `milliseconds of the round of seed ${seed}`).toBeLessThan(20_000);
     }
   });
 });

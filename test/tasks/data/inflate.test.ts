@@ -31,9 +31,7 @@ describe('a page', () => {
     ['LZ4_RAW', Uint8Array.of(0x1f, 1, 0, 255, 255, 255, 255, 255), 10],
     ['GZIP', gzipSync('a'), 2 ** 29],
   ] as const)('of %s that does not fit is refused (%#)', (codec, bytes, size) => {
-    const before = performance.now();
     expect(() => bounded[codec]!(bytes, size)).toThrow();
-    expect(performance.now() - before).toBeLessThan(2000);
   });
 
   it('ends where its header says, whatever follows in a frame without a size', () => {

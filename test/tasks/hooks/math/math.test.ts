@@ -9,6 +9,7 @@ import { normalAnswer } from '../../../../tasks/hooks/math/minerva.js';
 import { hardProblem, mathResults } from '../../../../tasks/hooks/mathAnswers.js';
 import { mathExamples } from '../../../../tasks/hooks/mathExamples.js';
 import type { Dict, Value } from '../../../../tasks/python/value.js';
+import { expectLinear } from '../../../support/growth.js';
 
 type Row = readonly [right: string, text: string, verified: number, original: number];
 const ROWS = JSON.parse(readFileSync(new URL('./answers.json', import.meta.url), 'utf8')) as readonly Row[];
@@ -79,19 +80,15 @@ describe('an answer', () => {
     '\\sqrt'.repeat(390),
     'x'.repeat(1900),
     '|'.repeat(1900),
-  ])('that is hostile takes no time: %#', (body) => {
-    const start = performance.now();
+  ])('that is hostile is wrong, and ends: %#', (body) => {
     for (const text of [`$${body}$`, `\\boxed{${body}}`, body, `$${body}$`.repeat(20)]) {
       expect(verdict('5', text)).toEqual([0, 0]);
       expect(() => readLatex(body, { isPlain: true })).not.toThrow();
     }
-    expect(performance.now() - start).toBeLessThan(1000);
   });
 
   it('in a long text takes time in proportion', () => {
-    const start = performance.now();
     for (const part of ['$', '\\(', '1 ', '\\boxed{', 'answer ', '[ ', '-\\frac{1', '1+', '$1$ and ', '1,000'])
-      verdict('5', part.repeat(100_000));
-    expect(performance.now() - start).toBeLessThan(4000);
+      expectLinear((size) => verdict.bind(undefined, '5', part.repeat(size)), 20_000);
   });
 });
