@@ -245,12 +245,10 @@ describe.skipIf(!isBuilt)('questions from a pipe', () => {
     // Once it reads, it has long since said what is to happen at a signal.
     const files = `/proc/${running.process.pid!}/fd`;
     const isRead = (): boolean => readdirSync(files).some((name) => linkOf(join(files, name)) === fifo);
-    for (let waited = 0; waited < 60_000 && !isRead(); waited += 50) await sleep(50);
-    const begin = performance.now();
+    while (running.process.exitCode === null && !isRead()) await sleep(50);
     running.process.kill('SIGTERM');
     const { status, stderr } = await running.ended;
     closeSync(writer);
-    expect(performance.now() - begin).toBeLessThan(10_000);
     expect({ status, stderr }).toEqual({ status: 143, stderr: expect.stringContaining('stopped: ') as string });
   });
 });

@@ -28,10 +28,9 @@ export const devicesOf = (parent: number): number[] =>
 
 export const isAlive = (pid: number): boolean => !/^(Z|X|)$/.test(statusOf(pid).state);
 
-export async function allGone(pids: readonly number[]): Promise<boolean> {
-  const latest = performance.now() + 30_000;
-  while (pids.some(isAlive) && performance.now() < latest) await sleep(20);
-  return !pids.some(isAlive);
+/** Settles when they have ended; where they never do, the test runs out of its time. */
+export async function allGone(pids: readonly number[]): Promise<void> {
+  while (pids.some(isAlive)) await sleep(20);
 }
 
 const pause = (milliseconds: number): unknown =>
@@ -42,7 +41,7 @@ const pause = (milliseconds: number): unknown =>
  * nothing to do.
  */
 export function holdUntilLoaded(): number[] {
-  const latest = performance.now() + 60_000;
+  const latest = performance.now() + 240_000;
   for (let calm = 0; performance.now() < latest; pause(20)) {
     const pids = devicesOf(process.pid);
     calm = pids.every((pid) => statusOf(pid).state === 'S' && /kernels\.so|libcuda/.test(procFile(pid, 'maps')))
@@ -50,7 +49,7 @@ export function holdUntilLoaded(): number[] {
       : 0;
     if (calm === 5) return pids;
   }
-  throw new Error('a process of a device has not loaded within a minute');
+  throw new Error('a process of a device has not loaded within four minutes');
 }
 
 /** The number of micro-batches after which every device that is ready has been asked something. */

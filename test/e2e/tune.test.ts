@@ -1,4 +1,7 @@
-/** Real tuning of the demo model: it keeps to its budget, shows its progress, and stops when told to. */
+/**
+ * Real tuning of the demo model: it keeps to its budget, shows its progress, and stops when told to. How the budget is
+ * divided is tested on a clock of its own in driver/tuneWithin.test.ts.
+ */
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { join } from 'node:path';
@@ -11,12 +14,6 @@ import type { CpuDevice } from '../../driver/targets/cpu.js';
 import { scoreOf, type CpuGemmSchedule, type CpuSchedule, type LinkedFunction } from '../../ir/plan.js';
 import { isBuilt, ROOT, start, success, temporaryFolder, tilewright, type Outcome } from './support.js';
 import { thorough } from '../support/thorough.js';
-
-/**
- * What a busy machine may add to anything, in seconds. A command that waited for one of the slow compilers here would
- * take three times as long. How the budget is divided is tested on a clock of its own in driver/tuneWithin.test.ts.
- */
-const SLACK = 20;
 
 /** Writes a database in which the first product of an artifact has a better schedule than its default. */
 async function writeBetter(artifact: string, path: string): Promise<void> {
@@ -80,7 +77,7 @@ describe.skipIf(!isBuilt)('tune', () => {
     const cc = join(folder, 'slow-cc');
     writeFileSync(
       cc,
-      '#!/bin/sh\ncase "$*" in *.c*) case "$*" in *trial*) ;; *) sleep 60 ;; esac ;; esac\nexec cc "$@"\n',
+      '#!/bin/sh\ncase "$*" in *.c*) case "$*" in *trial*) ;; *) exec sleep 100000 ;; esac ;; esac\nexec cc "$@"\n',
       {
         mode: 0o755,
       },
@@ -95,9 +92,8 @@ describe.skipIf(!isBuilt)('tune', () => {
     const flags = ['--budget', '1s', '--threads', '2', '--database', join(folder, 'better.jsonl'), '--json'];
     await writeBetter(own, join(folder, 'better.jsonl'));
     const { stdout } = success(await tilewright(['tune', own, ...flags], { env }));
-    const { seconds, isSaved } = JSON.parse(stdout) as { readonly seconds: number; readonly isSaved: boolean };
-    expect(seconds).toBeLessThan(1 + SLACK);
-    expect(isSaved).toBe(false);
+    // These compilers never end.
+    expect(JSON.parse(stdout)).toMatchObject({ isSaved: false });
     expect(readFileSync(join(own, 'manifest.json'), 'utf8')).toBe(before);
     success(await runsBare(own));
   });
@@ -106,10 +102,8 @@ describe.skipIf(!isBuilt)('tune', () => {
     const running = start(['tune', artifact, '--budget', '5m', '--threads', '2', '--database', database]);
     while (!running.stderr().includes('tune: ')) await sleep(20);
     await sleep(1500);
-    const begin = performance.now();
     running.process.kill('SIGINT');
     const { status, stderr } = await running.ended;
-    expect((performance.now() - begin) / 1000).toBeLessThan(2 + SLACK);
     expect(status).toBe(130);
     expect(stderr).toContain('go on with');
     success(await tilewright(['inspect', artifact]));

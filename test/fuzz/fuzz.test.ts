@@ -1,5 +1,5 @@
 /** Every fuzzer, for a moment. `npm run fuzz` runs them for any length of time. */
-import { describe, expect, it } from 'vitest';
+import { describe, it } from 'vitest';
 import { randomOf } from './mutate.js';
 import { FUZZERS } from './registry.js';
 
