@@ -11,6 +11,7 @@ const COMMONS = [ROOT_FILES, '^system/'];
 /** What the driver puts together. */
 const COMPOSED = [
   '^ir/',
+  '^python/',
   '^models/',
   '^passes/',
   '^codegen/',
@@ -30,8 +31,10 @@ const MAY_IMPORT = {
   system: [],
   // Both IRs are the language every other room speaks: they must be usable, and testable, with nothing else present.
   ir: [],
+  // Python's values, texts and templates: of a task file or of a checkpoint, they mean the same.
+  python: [],
   // A model is a description. It must not know which passes or backends will treat it.
-  models: ['^ir/'],
+  models: ['^ir/', '^python/'],
   // Passes decide; they must not depend on how code is printed or run, so that a second backend adds no pass.
   passes: ['^ir/'],
   // Code generation prints decisions made before it. No pass, no runtime: its output is a function of kernel IR.
@@ -44,13 +47,13 @@ const MAY_IMPORT = {
   // The tuner drives the compiler and the runtime, and nothing of theirs depends on being tuned.
   autotune: ['^ir/', '^passes/', '^codegen/', '^runtime/'],
   // Tasks turn files into requests: texts, not tokens. They know no model and nobody who scores them.
-  tasks: [],
+  tasks: ['^python/'],
   // Evaluation sees any engine as a Scorer: its tasks, trees and results are tested with a fake one.
-  eval: ['^tasks/'],
+  eval: ['^tasks/', '^python/'],
   // Generation sees any engine as a Stepper: pages and scheduling are tested with a fake one.
   generate: ['^ir/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
-  report: ['^ir/', '^tasks/', '^eval/', '^autotune/(recordSchemas|peaks|winner|median)[.]ts$'],
+  report: ['^ir/', '^python/', '^tasks/', '^eval/', '^autotune/(recordSchemas|peaks|winner|median)[.]ts$'],
   // compile, tune and run as functions: the composition of all rooms, callable without a command line.
   driver: [...COMPOSED, '^report/'],
   // Flags in, calls out.

@@ -75,6 +75,7 @@ const TOGETHER = [
   'ir',
   'models',
   'passes',
+  'python',
   'report',
   'tasks',
 ].map((folder) => `test/${folder}/**/*.test.ts`);

@@ -22,7 +22,7 @@ import { MOST_KEYS } from '../ir/stepping.js';
 import { describeTokenizer } from '../models/tokenizerFiles.js';
 import { openLibrary } from '../tasks/builtin/index.js';
 import { tasksBelow } from '../tasks/definition/nodes.js';
-import type { Dict, Value } from '../tasks/python/value.js';
+import type { Dict, Value } from '../python/value.js';
 import { inParts } from '../system/parts.js';
 import { prepareOutput } from '../system/write.js';
 import { openTask } from '../tasks/requests/task.js';

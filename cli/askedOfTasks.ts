@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { UsageError } from '../errors.js';
 import { isRecord } from '../system/json.js';
-import { literalEval } from '../tasks/python/literal.js';
-import { Float, type Dict, type Value } from '../tasks/python/value.js';
+import { literalEval } from '../python/literal.js';
+import { Float, type Dict, type Value } from '../python/value.js';
 import { SEEDS, type Seeds } from '../tasks/requests/seeds.js';
 
 const MAX_FILE = 64 << 20;

@@ -3,7 +3,7 @@ import type { Comparison } from '../eval/compare/compareRuns.js';
 import type { DocRange } from '../eval/selection.js';
 import type { Sharing } from '../eval/sharing.js';
 import type { Seeds } from '../tasks/requests/seeds.js';
-import type { Dict } from '../tasks/python/value.js';
+import type { Dict } from '../python/value.js';
 import type { Overlong } from '../eval/pathLengths.js';
 import type { Parallelism } from '../ir/placement.js';
 import type { CpuIsa } from '../ir/plan.js';

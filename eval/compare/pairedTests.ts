@@ -2,7 +2,7 @@
  * Tests and intervals for the difference between two runs on the same questions (decision 53). Every draw is seeded:
  * the same files give the same figures.
  */
-import { PythonRandom } from '../../tasks/python/random.js';
+import { PythonRandom } from '../../python/random.js';
 
 /** Questions that count alike, as those of one task. */
 export interface Stratum {

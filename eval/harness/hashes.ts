@@ -1,6 +1,6 @@
 /** The hashes by which the harness tells whether two runs asked the same. */
-import { dumpJson, str } from '../../tasks/python/show.js';
-import type { Value } from '../../tasks/python/value.js';
+import { dumpJson, str } from '../../python/show.js';
+import type { Value } from '../../python/value.js';
 import type { DocumentRequests, Request } from '../../tasks/requests/task.js';
 import { sha256 } from '../samples.js';
 

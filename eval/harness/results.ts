@@ -1,8 +1,8 @@
 /** The results of a run of tasks, in the layout of the public harness's results_*.json. */
 import { createHash } from 'node:crypto';
 import { notesOn } from '../../tasks/hooks/notes.js';
-import { str } from '../../tasks/python/show.js';
-import type { Value } from '../../tasks/python/value.js';
+import { str } from '../../python/show.js';
+import type { Value } from '../../python/value.js';
 import type { GroupNode, Node } from '../../tasks/definition/nodes.js';
 import type { Figure, GroupFigure } from '../../tasks/scores/groups.js';
 import { sanitiseModelName } from '../output.js';

@@ -1,6 +1,6 @@
 /** The lines of samples_<task>_<date>.jsonl: a document and what was answered to it, once for each filter. */
-import { compactJson, str } from '../../tasks/python/show.js';
-import { Float, type Dict, type Value } from '../../tasks/python/value.js';
+import { compactJson, str } from '../../python/show.js';
+import { Float, type Dict, type Value } from '../../python/value.js';
 import type { DocumentRequests } from '../../tasks/requests/task.js';
 import { isText, type Response } from '../../tasks/scores/response.js';
 import type { Item } from '../../tasks/scores/aggregate.js';

@@ -1,5 +1,5 @@
 /** HellaSwag, with the text preparation of the public harness's task hellaswag (version 1.0). */
-import { capitalize, strip } from '../../tasks/python/text.js';
+import { capitalize, strip } from '../../python/text.js';
 import { badRecord, checkChoices, isObject, isStringArray, shown, type Question, type Task } from './task.js';
 
 const task = {

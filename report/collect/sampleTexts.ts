@@ -2,7 +2,7 @@
 import { requestsOf, type Answered } from '../../eval/compare/readSamples.js';
 import type { Block } from '../../eval/compare/findRuns.js';
 import { isRecord } from '../../system/json.js';
-import { codePointLength } from '../../tasks/python/text.js';
+import { codePointLength } from '../../python/text.js';
 import type { QuestionText } from '../document/questions.js';
 
 /** Characters of a text that a page holds. */

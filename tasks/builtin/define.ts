@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { addTags, type Entry } from '../definition/entries.js';
 import type { Settings } from '../definition/settings.js';
 import { Hook, type Yaml } from '../definition/yaml.js';
-import { Float } from '../python/value.js';
+import { Float } from '../../python/value.js';
 
 /** A value as it is written here. Numbers are whole; `Float` is for those that Python shows with a point. */
 export type Written = null | boolean | number | string | Float | Hook | readonly Written[] | WrittenMap;

@@ -1,6 +1,6 @@
 /** GSM8K: answers are written out, and their last number counts. */
 import { z } from 'zod';
-import { Float } from '../python/value.js';
+import { Float } from '../../python/value.js';
 import { mean, readText, version, ZERO, type Definitions, type Written, type WrittenMap } from './define.js';
 
 const SHOTS = z.array(z.object({ question: z.string(), target: z.string() }));

@@ -1,8 +1,8 @@
 /** Rows with the types of their columns, and from those to the types that the first rows of a split have. */
-import { dateTimeOf } from '../python/shown.js';
-import { isoSeconds } from '../python/isoTime.js';
-import { Float, isDict, isList, numeric, toInt, type Dict, type Value } from '../python/value.js';
-import { str } from '../python/show.js';
+import { dateTimeOf } from '../../python/shown.js';
+import { isoSeconds } from '../../python/isoTime.js';
+import { Float, isDict, isList, numeric, toInt, type Dict, type Value } from '../../python/value.js';
+import { str } from '../../python/show.js';
 import { hasJson, type ColumnType, type RecordType } from './columnTypes.js';
 import { mixedValue, rewrittenFloat } from './rewritten.js';
 

@@ -3,7 +3,7 @@ import { UserError } from '../../errors.js';
 import { CHECK } from './noRows.js';
 import { isRecord, parseJson, quote } from '../../system/json.js';
 import type { Yaml, YamlMap } from '../definition/yaml.js';
-import { isInt, type Dict, type Value } from '../python/value.js';
+import { isInt, type Dict, type Value } from '../../python/value.js';
 
 /** Names of the classes of each column that has them. */
 export type ClassLabels = ReadonlyMap<string, readonly string[]>;

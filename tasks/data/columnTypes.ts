@@ -1,6 +1,6 @@
 /** Types of columns of JSON as pyarrow finds them over many rows: numbers become floats where one of them is. */
-import { isoSeconds } from '../python/isoTime.js';
-import { Float, isDict, isInt, isList, type Dict, type Value } from '../python/value.js';
+import { isoSeconds } from '../../python/isoTime.js';
+import { Float, isDict, isInt, isList, type Dict, type Value } from '../../python/value.js';
 
 /**
  * `json`: values of several kinds, which stay as they are written. `any`: whatever is found, where a README declares a

@@ -4,7 +4,7 @@ import { UserError } from '../../errors.js';
 import { CHECK } from './noRows.js';
 import { quote } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
-import type { Dict, Value } from '../python/value.js';
+import type { Dict, Value } from '../../python/value.js';
 import { withLabels, type ClassLabels } from './classLabels.js';
 import { numberColumn } from './csvNumbers.js';
 

@@ -1,5 +1,5 @@
 /** Numbers in texts as pandas reads them: whole ones of 64 bits, and floats of 17 digits. */
-import { Float, toInt, type Value } from '../python/value.js';
+import { Float, toInt, type Value } from '../../python/value.js';
 
 const WHOLE = /^\s*([-+]?)([0-9]+)\s*$/;
 const NUMBER = /^\s*([-+]?)(?:inf(?:inity)?|([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]+))?)\s*$/i;

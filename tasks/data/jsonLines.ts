@@ -2,7 +2,7 @@
 import { UserError } from '../../errors.js';
 import { fileSize } from '../../system/read.js';
 import { clipped } from '../../system/json.js';
-import type { Dict } from '../python/value.js';
+import type { Dict } from '../../python/value.js';
 import { rowCast } from './casts.js';
 import { withLabels, type ClassLabels } from './classLabels.js';
 import { typeOfRows, type RecordType } from './columnTypes.js';

@@ -1,6 +1,6 @@
 /** JSON as Python's json module reads it: 1.0 is a float and 1 is not, and whole numbers have any size. */
 import { isDeeperThan, MAX_JSON_DEPTH } from '../../system/json.js';
-import { Float, toInt, type Value } from '../python/value.js';
+import { Float, toInt, type Value } from '../../python/value.js';
 
 /** Of a whole number. */
 const MAX_DIGITS = 4300;

@@ -14,7 +14,7 @@ import { UserError } from '../../errors.js';
 import { CHECK } from './noRows.js';
 import { quote } from '../../system/json.js';
 import { fileSize, readRange } from '../../system/read.js';
-import type { Dict } from '../python/value.js';
+import type { Dict } from '../../python/value.js';
 import { labelsOfMetadata, withLabels, type ClassLabels } from './classLabels.js';
 import { bounded } from './inflate.js';
 import { checkColumn, Unsupported } from './parquetCheck.js';

@@ -1,7 +1,7 @@
 /** Values of Parquet columns as pyarrow gives them to Python: dates, times, decimal numbers and bytes included. */
 import type { FileMetaData, ParquetParsers, SchemaElement, SchemaTree } from 'hyparquet';
-import { bytesOf, dateOf, dateTimeOf, decimalOf, timeOf, type TimeUnit } from '../python/shown.js';
-import { Float, toInt, type Dict, type Shown, type Value } from '../python/value.js';
+import { bytesOf, dateOf, dateTimeOf, decimalOf, timeOf, type TimeUnit } from '../../python/shown.js';
+import { Float, toInt, type Dict, type Shown, type Value } from '../../python/value.js';
 import { parseJsonValue } from './jsonValue.js';
 import { Unsupported } from './parquetCheck.js';
 

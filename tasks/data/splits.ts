@@ -5,7 +5,7 @@ import { UserError } from '../../errors.js';
 import { matching } from '../../system/glob.js';
 import { quote } from '../../system/json.js';
 import { isFolder } from '../../system/read.js';
-import { isDict, isList, type Dict, type Value } from '../python/value.js';
+import { isDict, isList, type Dict, type Value } from '../../python/value.js';
 import type { ClassLabels } from './classLabels.js';
 import { csvRows } from './csv.js';
 import { datasetFolder, downloadCommand, type DataRoots } from './folders.js';

@@ -1,5 +1,5 @@
 /** What the caller of a run asks of every task, in the place of what its file says. */
-import { Float, type Dict, type Value } from '../python/value.js';
+import { Float, type Dict, type Value } from '../../python/value.js';
 import type { Setting, Settings } from './settings.js';
 import type { Yaml } from './yaml.js';
 

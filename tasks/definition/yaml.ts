@@ -3,7 +3,7 @@ import { isAlias, isMap, isPair, isScalar, isSeq, LineCounter, parseDocument, Sc
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
-import { Float, toInt } from '../python/value.js';
+import { Float, toInt } from '../../python/value.js';
 import { parseQuoted } from './quotedLines.js';
 
 /** `!function module.name`: a Python function, in a module beside the file that names it. */

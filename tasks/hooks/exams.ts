@@ -1,6 +1,6 @@
 /** Exams and other questions with lettered or listed choices: MedQA, LogiQA, MathQA, arithmetic, Winograd's schema. */
-import { strip } from '../python/text.js';
-import { isList, type Dict, type Value } from '../python/value.js';
+import { strip } from '../../python/text.js';
+import { isList, type Dict, type Value } from '../../python/value.js';
 import { chosen, dictOf, fieldOf, HookProblem, intOf, textOf, textsOf } from './hook.js';
 
 const LETTERS = 'ABCD';

@@ -1,7 +1,7 @@
 /** GPQA: four choices in an order that Python's own generator draws. */
-import type { PythonRandom } from '../python/random.js';
-import { strip } from '../python/text.js';
-import type { Dict, Value } from '../python/value.js';
+import type { PythonRandom } from '../../python/random.js';
+import { strip } from '../../python/text.js';
+import type { Dict, Value } from '../../python/value.js';
 import { fieldOf, textOf } from './hook.js';
 import { withoutNotes } from './sentences.js';
 

@@ -1,6 +1,6 @@
 /** Python functions of task files, written anew: what kinds there are, and how they read documents. */
-import type { PythonRandom } from '../python/random.js';
-import { isDict, isInt, isList, typeName, type Dict, type Value } from '../python/value.js';
+import type { PythonRandom } from '../../python/random.js';
+import { isDict, isInt, isList, typeName, type Dict, type Value } from '../../python/value.js';
 
 /** A metric's value for one document, or several that only the aggregation over documents joins. */
 export type Scored = number | readonly number[];

@@ -1,6 +1,6 @@
 /** IFEval's figures of a document: whether its instructions are followed, to the letter and with some leniency. */
-import { strip } from '../python/text.js';
-import { isDict, isList, type Dict } from '../python/value.js';
+import { strip } from '../../python/text.js';
+import { isDict, isList, type Dict } from '../../python/value.js';
 import { fieldOf, HookProblem, textsOf, type Scored } from './hook.js';
 import { INSTRUCTIONS, type Check } from './instructions.js';
 import { Settings } from './instructionSettings.js';

@@ -1,5 +1,5 @@
 /** The settings of an instruction: its entry of a document's `kwargs`. */
-import { isList, numeric, typeName, type Dict, type Value } from '../python/value.js';
+import { isList, numeric, typeName, type Dict, type Value } from '../../python/value.js';
 import { HookProblem } from './hook.js';
 
 export class Settings {

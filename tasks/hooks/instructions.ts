@@ -3,9 +3,9 @@
  * scores have: which letters count as a bullet, a title or a word.
  */
 import { parseJsonValue } from '../data/jsonValue.js';
-import { FileRegex } from '../python/fileRegex.js';
-import { pythonRegex } from '../python/regex.js';
-import { leftStrip, splitAtSpace, strip, stripCharacters } from '../python/text.js';
+import { FileRegex } from '../../python/fileRegex.js';
+import { pythonRegex } from '../../python/regex.js';
+import { leftStrip, splitAtSpace, strip, stripCharacters } from '../../python/text.js';
 import type { HookProblem } from './hook.js';
 import { languageOf } from './ifeval/language.js';
 import type { Settings } from './instructionSettings.js';

@@ -1,6 +1,6 @@
 /** MATH (Hendrycks et al. 2021): its hard problems, and whether an answer is the one of the solution. */
-import { str } from '../python/show.js';
-import type { Dict, Value } from '../python/value.js';
+import { str } from '../../python/show.js';
+import type { Dict, Value } from '../../python/value.js';
 import { textOf, type Scored } from './hook.js';
 import { boxedAnswer, finalAnswer } from './math/boxed.js';
 import { answerIn } from './math/extract.js';

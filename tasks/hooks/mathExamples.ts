@@ -1,7 +1,7 @@
 /** The four solved problems that MATH's tasks show. */
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
-import type { Dict, Value } from '../python/value.js';
+import type { Dict, Value } from '../../python/value.js';
 
 const PROBLEMS = z.array(z.record(z.string(), z.string()));
 

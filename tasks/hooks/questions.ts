@@ -1,6 +1,6 @@
 /** MMLU-Pro in both forms, and TruthfulQA's score over all choices. */
-import { strip } from '../python/text.js';
-import { isInt, isList, type Dict, type Value } from '../python/value.js';
+import { strip } from '../../python/text.js';
+import { isInt, isList, type Dict, type Value } from '../../python/value.js';
 import { dictOf, fieldOf, HookProblem, textOf, textsOf, type Scored } from './hook.js';
 
 const LETTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';

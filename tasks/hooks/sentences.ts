@@ -1,7 +1,7 @@
 /** HellaSwag, WinoGrande and COPA. */
-import { literalEval } from '../python/literal.js';
-import { capitalize, codePoints, strip } from '../python/text.js';
-import { isInt, type Dict, type Value } from '../python/value.js';
+import { literalEval } from '../../python/literal.js';
+import { capitalize, codePoints, strip } from '../../python/text.js';
+import { isInt, type Dict, type Value } from '../../python/value.js';
 import { chosen, fieldOf, HookProblem, intOf, textOf, textsOf } from './hook.js';
 
 /** Removes what the WikiHow pages left: titles and notes in brackets. Python's `.` is anything but a newline. */

@@ -1,6 +1,6 @@
 /** TruthfulQA with answers in the model's own words: how much more alike to true answers than to false ones. */
-import { strip } from '../python/text.js';
-import type { Dict, Value } from '../python/value.js';
+import { strip } from '../../python/text.js';
+import type { Dict, Value } from '../../python/value.js';
 import { fieldOf, HookProblem, textOf, textsOf, type Scored } from './hook.js';
 import { bleu, rougeN, rougeSum } from './similarity.js';
 

@@ -3,7 +3,7 @@ import { UserError } from '../../errors.js';
 import { clipped } from '../../system/json.js';
 import { DataSettingError, NoRows } from '../data/noRows.js';
 import { HookProblem } from '../hooks/hook.js';
-import type { Dict, Value } from '../python/value.js';
+import type { Dict, Value } from '../../python/value.js';
 import type { Keys } from './keys.js';
 import type { Shuffles } from './shuffles.js';
 

@@ -1,7 +1,7 @@
 /** generation_kwargs of a task as what a generator is asked for. */
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
-import { isInt, isList, isTruthy, numeric, type Dict, type Value } from '../python/value.js';
+import { isInt, isList, isTruthy, numeric, type Dict, type Value } from '../../python/value.js';
 
 export interface Generation {
   readonly maxNewTokens: number;

@@ -1,9 +1,9 @@
 /** doc_to_text, doc_to_target, doc_to_choice and the like: what a document's fields make of a task's keys. */
 import { UserError } from '../../errors.js';
 import { clipped } from '../../system/json.js';
-import { literalEval } from '../python/literal.js';
-import { str } from '../python/show.js';
-import { isDict, isInt, isList, typeName, type Dict, type Value } from '../python/value.js';
+import { literalEval } from '../../python/literal.js';
+import { str } from '../../python/show.js';
+import { isDict, isInt, isList, typeName, type Dict, type Value } from '../../python/value.js';
 import { Template } from '../template/template.js';
 
 /** A key's value: literal, template or column, or a function in the place of a Python hook. */

@@ -1,6 +1,6 @@
 /** What a task that generates text asks for. */
-import type { Dict, Value } from '../python/value.js';
-import { Float, isInt } from '../python/value.js';
+import type { Dict, Value } from '../../python/value.js';
+import { Float, isInt } from '../../python/value.js';
 import type { Keys } from './keys.js';
 
 /** What generate_until takes: the task's settings with the harness's defaults. */

@@ -4,7 +4,7 @@ import type { Setting, Settings } from '../definition/settings.js';
 import { Hook, type Yaml } from '../definition/yaml.js';
 import type { Ports } from '../hooks/hook.js';
 import { hasPort, portedHook, type HookedTask } from '../hooks/registry.js';
-import { isDict, type Value } from '../python/value.js';
+import { isDict, type Value } from '../../python/value.js';
 import type { Source } from './fields.js';
 
 /** Keys of fewshot_config that mean something here; fewshot_indices has no effect in the public harness either. */

@@ -1,5 +1,5 @@
 /** A prompt as messages, and how the public harness joins their texts. */
-import { isSpace } from '../python/text.js';
+import { isSpace } from '../../python/text.js';
 
 export interface Message {
   readonly role: 'system' | 'user' | 'assistant';

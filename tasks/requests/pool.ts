@@ -1,6 +1,6 @@
 /** The documents that examples are drawn from, as bytes: as values a data set takes several times its size. */
 import { deserialize, serialize } from 'node:v8';
-import { Float, isDict, isList, type Dict, type Value } from '../python/value.js';
+import { Float, isDict, isList, type Dict, type Value } from '../../python/value.js';
 
 /** Documents that are kept as values, because a sampler may give the same few again and again. */
 const MOST_RECENT = 128;

@@ -1,7 +1,7 @@
 /** One side of a prompt: how the question itself, or its shots, are made of a document. */
 import { UserError } from '../../errors.js';
-import { str } from '../python/show.js';
-import { asInt, isList, typeName, type Value } from '../python/value.js';
+import { str } from '../../python/show.js';
+import { asInt, isList, typeName, type Value } from '../../python/value.js';
 import { Field, type Source } from './fields.js';
 import type { Keys } from './keys.js';
 import { delimit, needsDelimiter, type Message } from './messages.js';

@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import { isFolder } from '../../system/read.js';
 import type { Settings } from '../definition/settings.js';
-import { isDict, isList, type Value } from '../python/value.js';
+import { isDict, isList, type Value } from '../../python/value.js';
 import { Keys } from './keys.js';
 import { datasetFolder, type DataRoots } from '../data/folders.js';
 import { BUILDERS, isPathOfData } from '../data/splits.js';

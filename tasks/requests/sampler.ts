@@ -1,6 +1,6 @@
 /** Few-shot examples as the public harness draws them with one rank. */
-import { PythonRandom } from '../python/random.js';
-import { isEqual, type Dict } from '../python/value.js';
+import { PythonRandom } from '../../python/random.js';
+import { isEqual, type Dict } from '../../python/value.js';
 import type { Pool } from './pool.js';
 import { SEEDS } from './seeds.js';
 

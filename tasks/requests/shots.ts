@@ -1,7 +1,7 @@
 /** Which examples a task shows, and how many. */
 import { UserError } from '../../errors.js';
-import { str } from '../python/show.js';
-import { isDict, isInt, isList, type Dict } from '../python/value.js';
+import { str } from '../../python/show.js';
+import { isDict, isInt, isList, type Dict } from '../../python/value.js';
 import type { Documents } from './documents.js';
 import type { Source } from './fields.js';
 import type { Keys } from './keys.js';

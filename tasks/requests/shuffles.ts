@@ -5,8 +5,8 @@
  */
 import { UserError } from '../../errors.js';
 import type { Ports } from '../hooks/hook.js';
-import { PythonRandom } from '../python/random.js';
-import type { Dict } from '../python/value.js';
+import { PythonRandom } from '../../python/random.js';
+import type { Dict } from '../../python/value.js';
 import { SEEDS } from './seeds.js';
 
 const MOST_ROWS = 100_000;

@@ -1,9 +1,9 @@
 /** A task's documents as requests: prompts and continuations, to the byte those of the public harness. */
 import { UserError } from '../../errors.js';
 import type { Settings } from '../definition/settings.js';
-import { str } from '../python/show.js';
-import { isSpace } from '../python/text.js';
-import { asInt, isDict, isList, type Dict, type Value } from '../python/value.js';
+import { str } from '../../python/show.js';
+import { isSpace } from '../../python/text.js';
+import { asInt, isDict, isList, type Dict, type Value } from '../../python/value.js';
 import { Documents, portCall, type ReadSplit } from './documents.js';
 import { Field } from './fields.js';
 import { generation } from './generation.js';

@@ -1,5 +1,5 @@
 /** What becomes of the values of a metric: their mean or another figure, and its standard error, as the harness has. */
-import { PythonRandom } from '../python/random.js';
+import { PythonRandom } from '../../python/random.js';
 import { bleuOf } from './corpus/bleu.js';
 import { chrfOf } from './corpus/chrf.js';
 import { terOf } from './corpus/ter.js';

@@ -1,8 +1,8 @@
 /** The filter multi_choice_regex: a letter in brackets, or the text of a choice, or a letter after a colon. */
-import type { FileRegex } from '../python/fileRegex.js';
-import { findAll, pythonRegex } from '../python/regex.js';
-import { strip } from '../python/text.js';
-import { isDict, isList, type Dict, type Value } from '../python/value.js';
+import type { FileRegex } from '../../python/fileRegex.js';
+import { findAll, pythonRegex } from '../../python/regex.js';
+import { strip } from '../../python/text.js';
+import { isDict, isList, type Dict, type Value } from '../../python/value.js';
 
 export interface ChoiceRegex {
   readonly pattern: FileRegex;

@@ -1,8 +1,8 @@
 /** exact_match of generated texts: what the harness takes from Hugging Face's evaluate library. */
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
-import { FileRegex } from '../python/fileRegex.js';
-import { isList, isTruthy, type Dict } from '../python/value.js';
+import { FileRegex } from '../../python/fileRegex.js';
+import { isList, isTruthy, type Dict } from '../../python/value.js';
 
 const OPTIONS: ReadonlySet<string> = new Set([
   'metric',

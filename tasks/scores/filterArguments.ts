@@ -1,9 +1,9 @@
 /** The keys of one filter of a task file, checked as they are read. */
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
-import { FileRegex } from '../python/fileRegex.js';
-import { strip } from '../python/text.js';
-import { isInt, isList, isTruthy, type Dict, type Value } from '../python/value.js';
+import { FileRegex } from '../../python/fileRegex.js';
+import { strip } from '../../python/text.js';
+import { isInt, isList, isTruthy, type Dict, type Value } from '../../python/value.js';
 
 export const INVALID = '[invalid]';
 /** The pattern of a filter that has none of its own. */

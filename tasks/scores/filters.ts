@@ -4,8 +4,8 @@ import { quote } from '../../system/json.js';
 import { choiceIn, choicesInInput, type ChoiceRegex } from './choiceRegex.js';
 import { Arguments, compiled, INVALID, PATTERN } from './filterArguments.js';
 import { mapStep, numberStep, sortStep } from './hardFilters.js';
-import { strip } from '../python/text.js';
-import { isDict, isList, type Dict, type Value } from '../python/value.js';
+import { strip } from '../../python/text.js';
+import { isDict, isList, type Dict, type Value } from '../../python/value.js';
 
 /** Texts of one request, in the order in which they were generated. */
 type Texts = readonly string[];

@@ -1,7 +1,7 @@
 /** Filters of BIG-Bench-Hard without examples, which are Python classes in the public harness. */
-import { FileRegex } from '../python/fileRegex.js';
-import { splitAtSpace, strip } from '../python/text.js';
-import { isDict, type Dict } from '../python/value.js';
+import { FileRegex } from '../../python/fileRegex.js';
+import { splitAtSpace, strip } from '../../python/text.js';
+import { isDict, type Dict } from '../../python/value.js';
 import { withoutIgnored } from './choiceRegex.js';
 import { compiled, INVALID, PATTERN, selected, type Arguments } from './filterArguments.js';
 

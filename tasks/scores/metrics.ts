@@ -1,7 +1,7 @@
 /** The metrics of a task, by its metric_list or by its output type. */
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
-import { isDict, isList, isTruthy, type Dict, type Value } from '../python/value.js';
+import { isDict, isList, isTruthy, type Dict, type Value } from '../../python/value.js';
 import { AGGREGATIONS, isAggregation, type AggregationName } from './aggregate.js';
 
 export const OUTPUT_TYPES = ['multiple_choice', 'loglikelihood', 'loglikelihood_rolling', 'generate_until'] as const;

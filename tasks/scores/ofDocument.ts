@@ -1,7 +1,7 @@
 /** The metrics of one document, as the harness computes them of the model's answers. */
-import { codePointLength, splitAtSpace } from '../python/text.js';
-import { str } from '../python/show.js';
-import { asInt, isList, type Dict, type Value } from '../python/value.js';
+import { codePointLength, splitAtSpace } from '../../python/text.js';
+import { str } from '../../python/show.js';
+import { asInt, isList, type Dict, type Value } from '../../python/value.js';
 import { UserError } from '../../errors.js';
 import { bleuCounts } from './corpus/bleu.js';
 import { chrfCounts } from './corpus/chrf.js';

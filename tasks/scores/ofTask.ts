@@ -3,7 +3,7 @@ import { UserError } from '../../errors.js';
 import { clipped } from '../../system/json.js';
 import type { Settings } from '../definition/settings.js';
 import { HookProblem } from '../hooks/hook.js';
-import { isInt, type Dict, type Value } from '../python/value.js';
+import { isInt, type Dict, type Value } from '../../python/value.js';
 import { AGGREGATIONS, problemOf, standardError, type AggregationName, type Item } from './aggregate.js';
 import { readFilters, type Filter } from './filters.js';
 import type { Figure } from './groups.js';

@@ -1,5 +1,5 @@
 /** Arguments of filters and methods. */
-import type { Value } from '../python/value.js';
+import type { Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 
 /** Arguments in the order of parameters; undefined for those that are not given. */

@@ -1,5 +1,5 @@
 /** Jinja's tests: what stands behind "is". */
-import { Float, isDict, isInt, isList, numeric, typeName, type Value } from '../python/value.js';
+import { Float, isDict, isInt, isList, numeric, typeName, type Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 import { arithmetic, compare } from './operators.js';
 import { hasPlaces } from './sequences.js';

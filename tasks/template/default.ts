@@ -1,5 +1,5 @@
 /** The filter default, which alone takes what is not defined. */
-import { isTruthy, type Value } from '../python/value.js';
+import { isTruthy, type Value } from '../../python/value.js';
 import { bound } from './arguments.js';
 import { Failure } from './failure.js';
 import { Undefined } from './undefined.js';

@@ -1,5 +1,5 @@
 /** Runs the statements of a parsed template within bounds of steps, sizes and output. */
-import type { Dict, Value } from '../python/value.js';
+import type { Dict, Value } from '../../python/value.js';
 import { ExpressionEvaluator } from './evaluateExpression.js';
 import { Failure } from './failure.js';
 import { Loop, Scope, type Held } from './scope.js';

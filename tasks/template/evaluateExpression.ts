@@ -1,6 +1,6 @@
 /** Evaluates expressions of a template. Nothing of JavaScript is reachable from them. */
-import { str } from '../python/show.js';
-import { Float, isDict, isList, isTruthy, Sequence, typeName, type Dict, type Value } from '../python/value.js';
+import { str } from '../../python/show.js';
+import { Float, isDict, isList, isTruthy, Sequence, typeName, type Dict, type Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 import { runCheck } from './checks.js';
 import { defaulted, DEFAULTS } from './default.js';

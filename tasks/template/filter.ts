@@ -1,5 +1,5 @@
 /** What a filter is: a function of a value of some type, with arguments that have names. */
-import type { Value } from '../python/value.js';
+import type { Value } from '../../python/value.js';
 import type { Args } from './arguments.js';
 import type { Undefined } from './undefined.js';
 import type { Work } from './work.js';

@@ -1,5 +1,5 @@
 /** Jinja's filters that templates use, by name. */
-import { isInt, isTruthy, Float, type Value } from '../python/value.js';
+import { isInt, isTruthy, Float, type Value } from '../../python/value.js';
 import { bound } from './arguments.js';
 import { runCheck } from './checks.js';
 import { defaulted, DEFAULTS } from './default.js';

@@ -1,5 +1,5 @@
 /** Python's str.format() for fields that are numbered or named, without formats and conversions. */
-import type { Value } from '../python/value.js';
+import type { Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 import { join } from './pieces.js';
 import type { Work } from './work.js';

@@ -1,6 +1,6 @@
 /** The filter tojson: json.dumps() with sorted keys, in ASCII, with the letters that mean something in HTML escaped. */
-import { dumpJson } from '../python/show.js';
-import { isDict, isList, Sequence, Shown, type Value } from '../python/value.js';
+import { dumpJson } from '../../python/show.js';
+import { isDict, isList, Sequence, Shown, type Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 import { compareText } from './operators.js';
 import type { Work } from './work.js';

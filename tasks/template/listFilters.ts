@@ -1,5 +1,5 @@
 /** Jinja's filters of lists. What Python makes of them piece by piece is a generator, which can be visited once. */
-import { isDict, isInt, isTruthy, numeric, Sequence, typeName, type Value } from '../python/value.js';
+import { isDict, isInt, isTruthy, numeric, Sequence, typeName, type Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 import { onItems, onValue, type NamedFilter } from './filter.js';
 import { arithmetic, order } from './operators.js';

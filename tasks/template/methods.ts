@@ -1,6 +1,14 @@
 /** Python's methods of text, lists and dictionaries that templates call. */
-import { capitalize, codePointLength, leftStrip, rightStrip, strip, stripCharacters, title } from '../python/text.js';
-import { isDict, isEqual, isInt, isList, isTruthy, Sequence, typeName, type Value } from '../python/value.js';
+import {
+  capitalize,
+  codePointLength,
+  leftStrip,
+  rightStrip,
+  strip,
+  stripCharacters,
+  title,
+} from '../../python/text.js';
+import { isDict, isEqual, isInt, isList, isTruthy, Sequence, typeName, type Value } from '../../python/value.js';
 import { bound, type Args } from './arguments.js';
 import { Failure } from './failure.js';
 import { format } from './format.js';

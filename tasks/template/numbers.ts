@@ -1,6 +1,6 @@
 /** Jinja's filters of numbers. */
-import { strip } from '../python/text.js';
-import { Float, isInt, numeric, toInt, typeName, type Value } from '../python/value.js';
+import { strip } from '../../python/text.js';
+import { Float, isInt, numeric, toInt, typeName, type Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 
 const MAX_DIGITS = 1000;

@@ -1,5 +1,5 @@
 /** Parses what operators stand between: literals, names, calls, filters and tests. */
-import { toInt } from '../python/value.js';
+import { toInt } from '../../python/value.js';
 import { checkProblem } from './checks.js';
 import { Cursor } from './cursor.js';
 import { TemplateProblem, type Expression } from './syntax.js';

@@ -1,5 +1,5 @@
 /** Python's operators on values. */
-import { Float, isDict, isEqual, isList, numeric, Sequence, toInt, typeName, type Value } from '../python/value.js';
+import { Float, isDict, isEqual, isList, numeric, Sequence, toInt, typeName, type Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 import { asBig, bitsOf, checkBits, power } from './power.js';
 import type { Arithmetic, Comparison } from './syntax.js';

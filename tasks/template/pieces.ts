@@ -1,5 +1,5 @@
 /** Cuts texts and puts them together. The size of each result is known before it is made. */
-import { codePointLength, codePoints, leftStrip, rightStrip } from '../python/text.js';
+import { codePointLength, codePoints, leftStrip, rightStrip } from '../../python/text.js';
 import type { Work } from './work.js';
 
 /** separator.join(texts) */

@@ -1,5 +1,5 @@
 /** Python's "**". Floats are rounded once: the engine's own power is off in the last digit at times. */
-import { Float, isInt, numeric, toInt, type Value } from '../python/value.js';
+import { Float, isInt, numeric, toInt, type Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 
 /** Digits of whole numbers, as bits. */

@@ -1,6 +1,6 @@
 /** The filter regex_replace, which the harness adds to Jinja's: Python's re.sub(). */
-import { FileRegex } from '../python/fileRegex.js';
-import { SHARED_ESCAPES } from '../python/literal.js';
+import { FileRegex } from '../../python/fileRegex.js';
+import { SHARED_ESCAPES } from '../../python/literal.js';
 import { Failure } from './failure.js';
 import { MAX_TEXT, type Work } from './work.js';
 

@@ -1,5 +1,5 @@
 /** Names that a template sets: a loop's names end with it. */
-import type { Value } from '../python/value.js';
+import type { Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 import { Undefined } from './undefined.js';
 

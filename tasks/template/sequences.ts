@@ -1,6 +1,6 @@
 /** Items of lists, texts and dictionaries. */
-import { codePointLength, codePoints } from '../python/text.js';
-import { isDict, isInt, isList, numeric, Sequence, typeName, type Value } from '../python/value.js';
+import { codePointLength, codePoints } from '../../python/text.js';
+import { isDict, isInt, isList, numeric, Sequence, typeName, type Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 import type { Work } from './work.js';
 

@@ -1,7 +1,7 @@
 /** A template of a task file: parsed once, rendered for each document. */
 import { UserError } from '../../errors.js';
 import { clipped } from '../../system/json.js';
-import type { Dict } from '../python/value.js';
+import type { Dict } from '../../python/value.js';
 import { evaluateTemplate } from './evaluate.js';
 import { parseTemplate } from './parse.js';
 import { TemplateProblem, type Statement } from './syntax.js';

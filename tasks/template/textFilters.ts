@@ -1,6 +1,6 @@
 /** Jinja's filters of texts. */
-import { capitalize, strip, stripCharacters } from '../python/text.js';
-import { isInt, typeName, type Value } from '../python/value.js';
+import { capitalize, strip, stripCharacters } from '../../python/text.js';
+import { isInt, typeName, type Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 import { onText, onValue, type NamedFilter } from './filter.js';
 import { replaceText } from './pieces.js';

@@ -1,6 +1,6 @@
 /** Cuts a template into text and tags, and tags into tokens, as Jinja does with trim_blocks and lstrip_blocks off. */
-import { unescapeText } from '../python/literal.js';
-import { leftStrip, rightStrip } from '../python/text.js';
+import { unescapeText } from '../../python/literal.js';
+import { leftStrip, rightStrip } from '../../python/text.js';
 import { TemplateProblem } from './syntax.js';
 
 export interface Token {

@@ -1,5 +1,5 @@
 /** What stands for something without a value. */
-import { isDict, isList, type Value } from '../python/value.js';
+import { isDict, isList, type Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 import type { Comparison } from './syntax.js';
 

@@ -1,6 +1,6 @@
 /** The bounds within which one template is evaluated. Each value's size is checked before the value is made. */
-import { str } from '../python/show.js';
-import { isDict, isList, Sequence, Shown, type Value } from '../python/value.js';
+import { str } from '../../python/show.js';
+import { isDict, isList, Sequence, Shown, type Value } from '../../python/value.js';
 import { Failure } from './failure.js';
 
 const MAX_STEPS = 1_000_000;

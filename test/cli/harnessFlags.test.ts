@@ -4,7 +4,7 @@ import { harnessSpelling } from '../../cli/harnessFlags.js';
 import { parseGeneration, parseSamples, parseSeeds } from '../../cli/askedOfTasks.js';
 import type { RunResult, TasksRequest } from '../../driver/requests.js';
 import type { Asked } from '../../driver/target.js';
-import { Float } from '../../tasks/python/value.js';
+import { Float } from '../../python/value.js';
 import { runCli } from './fakeIo.js';
 
 const RESULT: RunResult = { results: {}, table: '|table|', resultsPath: undefined, samplesPath: undefined };

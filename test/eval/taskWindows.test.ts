@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { taskWindows, type Leaf, type TaskWindow, type WindowBounds } from '../../eval/harness/windows.js';
 import { openLibrary } from '../../tasks/builtin/index.js';
 import { tasksBelow } from '../../tasks/definition/nodes.js';
-import type { Dict, Value } from '../../tasks/python/value.js';
+import type { Dict, Value } from '../../python/value.js';
 import { openTask } from '../../tasks/requests/task.js';
 import { TaskScores } from '../../tasks/scores/ofTask.js';
 

@@ -5,7 +5,7 @@ import { UserError } from '../../errors.js';
 import { openSplit } from '../../tasks/data/splits.js';
 import { TaskLibrary } from '../../tasks/definition/library.js';
 import { tasksBelow } from '../../tasks/definition/nodes.js';
-import type { Dict } from '../../tasks/python/value.js';
+import type { Dict } from '../../python/value.js';
 import { openTask } from '../../tasks/requests/task.js';
 import { TaskScores, type Measured } from '../../tasks/scores/ofTask.js';
 import { mutateBytes, mutateText, pick, several, type Random } from './mutate.js';

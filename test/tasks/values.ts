@@ -1,5 +1,5 @@
 /** JSON as Python's values and back. */
-import { Float, isDict, isList, type Value } from '../../tasks/python/value.js';
+import { Float, isDict, isList, type Value } from '../../python/value.js';
 
 export function toValue(json: unknown): Value {
   if (Array.isArray(json)) return json.map(toValue);

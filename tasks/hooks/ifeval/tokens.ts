@@ -2,8 +2,8 @@
  * Words and sentences of a text, where the public harness asks nltk. Words follow the rules of the Penn Treebank as far
  * as they matter for counting capitals; sentences end where a list of abbreviations lets them.
  */
-import { pythonRegex } from '../../python/regex.js';
-import { splitAtSpace, strip } from '../../python/text.js';
+import { pythonRegex } from '../../../python/regex.js';
+import { splitAtSpace, strip } from '../../../python/text.js';
 
 const WORD = pythonRegex('\\w+');
 

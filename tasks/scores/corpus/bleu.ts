@@ -1,6 +1,6 @@
 /** BLEU of a corpus, as sacrebleu has it by default: mteval-13a tokens, exponential smoothing, orders up to four. */
-import { counted, common, grams } from '../../python/counts.js';
-import { rightStrip, splitAtSpace } from '../../python/text.js';
+import { counted, common, grams } from '../../../python/counts.js';
+import { rightStrip, splitAtSpace } from '../../../python/text.js';
 
 const ORDERS = [1, 2, 3, 4];
 const MARKS = /([{-~[-` -&(-+:-@/])/g;

@@ -1,6 +1,6 @@
 /** chrF of a corpus, as sacrebleu has it by default: runs of up to six characters without spaces, beta 2. */
-import { common, counted } from '../../python/counts.js';
-import { codePoints, splitAtSpace } from '../../python/text.js';
+import { common, counted } from '../../../python/counts.js';
+import { codePoints, splitAtSpace } from '../../../python/text.js';
 
 const ORDER = 6;
 /** How much more recall counts than precision, squared. */

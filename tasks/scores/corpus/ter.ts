@@ -2,7 +2,7 @@
  * Translation edit rate of a corpus (Snover et al. 2006), with the bounds of Tercom that sacrebleu has: edits are
  * insertions, deletions, substitutions and shifts of words.
  */
-import { rightStrip, splitAtSpace } from '../../python/text.js';
+import { rightStrip, splitAtSpace } from '../../../python/text.js';
 
 const MOST_SHIFTED = 10;
 const MOST_DISTANCE = 50;

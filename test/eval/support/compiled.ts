@@ -9,12 +9,12 @@ import { SUPPORT } from './questions.js';
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 
 /**
- * Returns the folder. It holds eval/, system/, tasks/python/, errors.js, fakeTokenizer.mjs and the packages. The caller
+ * Returns the folder. It holds eval/, system/, python/, errors.js, fakeTokenizer.mjs and the packages. The caller
  * removes it.
  */
 export function compileEval(): string {
   const folder = mkdtempSync(join(tmpdir(), 'tilewright-eval-'));
-  const sources = ['eval', 'system', join('tasks', 'python')].flatMap((part) =>
+  const sources = ['eval', 'system', 'python'].flatMap((part) =>
     readdirSync(join(ROOT, part), { recursive: true, encoding: 'utf8' })
       .filter((file) => file.endsWith('.ts'))
       .map((file) => join(part, file)),

@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import { csvRows } from '../../../tasks/data/csv.js';
-import { Float } from '../../../tasks/python/value.js';
+import { Float } from '../../../python/value.js';
 import { toPlain } from '../values.js';
 import { expectLinear } from '../../support/growth.js';
 

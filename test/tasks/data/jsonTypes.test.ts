@@ -7,7 +7,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import { jsonRows, type Columns } from '../../../tasks/data/jsonLines.js';
 import { openSplit } from '../../../tasks/data/splits.js';
-import { repr } from '../../../tasks/python/show.js';
+import { repr } from '../../../python/show.js';
 
 const python = JSON.parse(
   readFileSync(fileURLToPath(new URL('files/pythonJson.json', import.meta.url)), 'utf8'),

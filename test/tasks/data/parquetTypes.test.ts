@@ -6,9 +6,9 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import { parquetRows } from '../../../tasks/data/parquet.js';
-import { decimalOf } from '../../../tasks/python/shown.js';
-import { dumpJson, repr, str } from '../../../tasks/python/show.js';
-import { isEqual, isTruthy, typeName, type Dict } from '../../../tasks/python/value.js';
+import { decimalOf } from '../../../python/shown.js';
+import { dumpJson, repr, str } from '../../../python/show.js';
+import { isEqual, isTruthy, typeName, type Dict } from '../../../python/value.js';
 
 const FILES = fileURLToPath(new URL('files/', import.meta.url));
 /** Columns of a row. */

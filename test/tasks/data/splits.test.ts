@@ -10,7 +10,7 @@ import type { DataRoots } from '../../../tasks/data/folders.js';
 import { matching } from '../../../system/glob.js';
 import { splitsByName } from '../../../tasks/data/patterns.js';
 import { openSplit } from '../../../tasks/data/splits.js';
-import type { Dict } from '../../../tasks/python/value.js';
+import type { Dict } from '../../../python/value.js';
 import { toPlain, toValue } from '../values.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-data-'));

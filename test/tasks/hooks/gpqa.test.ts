@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { gpqaDocument } from '../../../tasks/hooks/gpqa.js';
 import { HookProblem } from '../../../tasks/hooks/hook.js';
-import type { Dict, Value } from '../../../tasks/python/value.js';
+import type { Dict, Value } from '../../../python/value.js';
 import { Shuffles } from '../../../tasks/requests/shuffles.js';
 
 const DOCUMENTS: readonly Dict[] = ['right', '  7 [a]', 'x  y', 'z'].map(

@@ -12,7 +12,7 @@ import { HookProblem, type Ports } from '../../../tasks/hooks/hook.js';
 import { portedHook, portedHooks } from '../../../tasks/hooks/registry.js';
 import { buildRequests } from '../../../tasks/requests/task.js';
 import { toValue, toPlain } from '../values.js';
-import type { Dict, Value } from '../../../tasks/python/value.js';
+import type { Dict, Value } from '../../../python/value.js';
 import { expectLinear } from '../../support/growth.js';
 
 type Row = readonly [

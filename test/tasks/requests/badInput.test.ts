@@ -8,7 +8,7 @@ import { TaskLibrary } from '../../../tasks/definition/library.js';
 import { tasksBelow } from '../../../tasks/definition/nodes.js';
 import type { Settings } from '../../../tasks/definition/settings.js';
 import { parseYaml, plainScalar } from '../../../tasks/definition/yaml.js';
-import { Float, type Dict, type Value } from '../../../tasks/python/value.js';
+import { Float, type Dict, type Value } from '../../../python/value.js';
 import { buildRequests, openTask } from '../../../tasks/requests/task.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-tasks-'));

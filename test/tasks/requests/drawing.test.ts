@@ -1,6 +1,6 @@
 /** generation_kwargs as what a generator is asked for. */
 import { describe, expect, it } from 'vitest';
-import { Float, type Value } from '../../../tasks/python/value.js';
+import { Float, type Value } from '../../../python/value.js';
 import { generationOf } from '../../../tasks/requests/drawing.js';
 
 const read = (settings: Readonly<Record<string, Value>>) => generationOf(new Map(Object.entries(settings)), 'a.yaml:3');

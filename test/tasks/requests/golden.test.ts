@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest';
 import { readSplit } from '../../../tasks/data/splits.js';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
 import { tasksBelow } from '../../../tasks/definition/nodes.js';
-import { dumpJson, str } from '../../../tasks/python/show.js';
+import { dumpJson, str } from '../../../python/show.js';
 import { buildRequests, type Request } from '../../../tasks/requests/task.js';
 import { isThorough } from '../../support/thorough.js';
 

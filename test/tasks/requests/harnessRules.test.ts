@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
 import { tasksBelow } from '../../../tasks/definition/nodes.js';
-import type { Value } from '../../../tasks/python/value.js';
+import type { Value } from '../../../python/value.js';
 import { buildRequests, type DocumentRequests } from '../../../tasks/requests/task.js';
 import { TaskScores } from '../../../tasks/scores/ofTask.js';
 

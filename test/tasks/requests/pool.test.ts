@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Float, type Dict, type Value } from '../../../tasks/python/value.js';
+import { Float, type Dict, type Value } from '../../../python/value.js';
 import { Pool } from '../../../tasks/requests/pool.js';
 
 const document = (name: string): Dict =>

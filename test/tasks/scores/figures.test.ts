@@ -1,7 +1,7 @@
 /** Filters, regular expressions and figures, against what CPython and lm-evaluation-harness give. */
 import { describe, expect, it } from 'vitest';
-import { findAll, pythonRegex } from '../../../tasks/python/regex.js';
-import type { Value } from '../../../tasks/python/value.js';
+import { findAll, pythonRegex } from '../../../python/regex.js';
+import type { Value } from '../../../python/value.js';
 import { comparable } from '../../../tasks/scores/exactMatch.js';
 import { AGGREGATIONS, standardError } from '../../../tasks/scores/aggregate.js';
 import { readFilters } from '../../../tasks/scores/filters.js';

@@ -4,7 +4,7 @@ import { AGGREGATIONS } from '../../../tasks/scores/aggregate.js';
 import { generationOf } from '../../../tasks/requests/drawing.js';
 import { readFilters } from '../../../tasks/scores/filters.js';
 import { figuresOfGroup } from '../../../tasks/scores/groups.js';
-import type { Value } from '../../../tasks/python/value.js';
+import type { Value } from '../../../python/value.js';
 
 describe('a group', () => {
   const leaf = (names: readonly string[], value: number) => ({

@@ -5,7 +5,7 @@ import { Hook } from '../../../tasks/definition/yaml.js';
 import { Keys } from '../../../tasks/requests/keys.js';
 import { readFilters, type Filter } from '../../../tasks/scores/filters.js';
 import { numberInWords } from '../../../tasks/scores/hardFilters.js';
-import type { Dict } from '../../../tasks/python/value.js';
+import type { Dict } from '../../../python/value.js';
 import { toValue } from '../values.js';
 
 type Row = readonly [

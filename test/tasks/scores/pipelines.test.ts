@@ -1,7 +1,7 @@
 /** Filters and metrics with odd settings: what the public harness's own code gives for the same settings and texts. */
 import { describe, expect, it } from 'vitest';
-import { findAll, pythonRegex } from '../../../tasks/python/regex.js';
-import type { Dict, Value } from '../../../tasks/python/value.js';
+import { findAll, pythonRegex } from '../../../python/regex.js';
+import type { Dict, Value } from '../../../python/value.js';
 import { comparable } from '../../../tasks/scores/exactMatch.js';
 import { readFilters } from '../../../tasks/scores/filters.js';
 import { readMetrics } from '../../../tasks/scores/metrics.js';

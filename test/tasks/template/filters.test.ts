@@ -1,6 +1,6 @@
 /** Filters and methods of templates. Jinja2 3.1.6, set as the public harness sets it, rendered every expected text. */
 import { describe, expect, it } from 'vitest';
-import type { Value } from '../../../tasks/python/value.js';
+import type { Value } from '../../../python/value.js';
 import { Template } from '../../../tasks/template/template.js';
 
 const dict = (entries: Readonly<Record<string, Value>>): Map<string, Value> => new Map(Object.entries(entries));

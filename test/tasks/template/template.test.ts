@@ -1,7 +1,7 @@
 /** What templates make of a document. Jinja2 3.1.6, set as the public harness sets it, rendered every expected text. */
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import { Float, type Value } from '../../../tasks/python/value.js';
+import { Float, type Value } from '../../../python/value.js';
 import { Template } from '../../../tasks/template/template.js';
 
 const dict = (entries: Readonly<Record<string, Value>>): Map<string, Value> => new Map(Object.entries(entries));

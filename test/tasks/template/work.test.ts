@@ -1,8 +1,8 @@
 /** What a template may take: each of these is refused before it takes memory, and soon. */
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
-import { bytesOf } from '../../../tasks/python/shown.js';
-import type { Value } from '../../../tasks/python/value.js';
+import { bytesOf } from '../../../python/shown.js';
+import type { Value } from '../../../python/value.js';
 import { Template } from '../../../tasks/template/template.js';
 
 const DOC = new Map<string, Value>([

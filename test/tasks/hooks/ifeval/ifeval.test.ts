@@ -9,7 +9,7 @@ import { languageOf } from '../../../../tasks/hooks/ifeval/language.js';
 import { instructionResults } from '../../../../tasks/hooks/instructionResults.js';
 import { sentenceCount } from '../../../../tasks/hooks/ifeval/tokens.js';
 import { notesOn } from '../../../../tasks/hooks/notes.js';
-import type { Dict, Value } from '../../../../tasks/python/value.js';
+import type { Dict, Value } from '../../../../python/value.js';
 import { TaskScores } from '../../../../tasks/scores/ofTask.js';
 import { toValue } from '../../values.js';
 

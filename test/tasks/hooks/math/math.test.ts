@@ -8,7 +8,7 @@ import { readLatex } from '../../../../tasks/hooks/math/latexParse.js';
 import { normalAnswer } from '../../../../tasks/hooks/math/minerva.js';
 import { hardProblem, mathResults } from '../../../../tasks/hooks/mathAnswers.js';
 import { mathExamples } from '../../../../tasks/hooks/mathExamples.js';
-import type { Dict, Value } from '../../../../tasks/python/value.js';
+import type { Dict, Value } from '../../../../python/value.js';
 import { expectLinear } from '../../../support/growth.js';
 
 type Row = readonly [right: string, text: string, verified: number, original: number];

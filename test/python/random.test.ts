@@ -1,7 +1,7 @@
 /** Every expected number below was printed by CPython 3.11's random.Random. */
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { PythonRandom } from '../../../tasks/python/random.js';
+import { PythonRandom } from '../../python/random.js';
 
 const range = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
 /** Pools and counts on both sides of the limits at which CPython changes its way to sample. */

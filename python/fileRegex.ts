@@ -3,8 +3,8 @@
  * text of 40 letters. So a match that may take long runs with a limit of time, and a run ends with a line about it.
  */
 import { createContext, Script } from 'node:vm';
-import { isRecord, quote } from '../../system/json.js';
-import { regexCost, type RegexCost } from '../../system/boundedRegex.js';
+import { isRecord, quote } from '../system/json.js';
+import { regexCost, type RegexCost } from '../system/boundedRegex.js';
 import { foundIn, looksBack, matchesIn, pythonRegex, RegexError } from './regex.js';
 
 /** Milliseconds that all matches in one text may take. */

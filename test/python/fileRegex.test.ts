@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { FileRegex } from '../../../tasks/python/fileRegex.js';
-import { expectLinear } from '../../support/growth.js';
+import { FileRegex } from '../../python/fileRegex.js';
+import { expectLinear } from '../support/growth.js';
 
 const fail = (problem: string): Error => new Error(problem);
 

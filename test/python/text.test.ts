@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { capitalize, codePointLength, rightStrip, strip } from '../../../tasks/python/text.js';
-import { expectLinear } from '../../support/growth.js';
+import { capitalize, codePointLength, rightStrip, strip } from '../../python/text.js';
+import { expectLinear } from '../support/growth.js';
 
 /** What Python 3.11 prints for `text.capitalize()`. */
 const CAPITALIZED: readonly (readonly [text: string, python: string])[] = [
