@@ -1,5 +1,5 @@
 /** How Python shows a value: str(), repr() and json.dumps(). Prompts and the hashes of documents depend on it. */
-import { Float, isDict, isInt, isList, Sequence, Shown, type Value } from './value.js';
+import { Float, isDict, isInt, isList, Sequence, Thing, type Value } from './value.js';
 
 /** repr(float): the shortest digits, with an exponent below 1e-4 and from 1e16 on. */
 export function showFloat(value: number): string {
@@ -36,7 +36,7 @@ function escapeLetter(letter: string): string {
 }
 
 /** repr(str): in single quotes, unless the text has those and no double ones. */
-function reprText(text: string): string {
+export function reprText(text: string): string {
   const escaped = text.replace(ESCAPED, escapeLetter);
   if (!text.includes("'")) return `'${escaped}'`;
   return text.includes('"') ? `'${escaped.replaceAll("'", "\\'")}'` : `"${escaped}"`;
@@ -57,14 +57,18 @@ export function repr(value: Value): string {
   if (typeof value === 'string') return reprText(value);
   if (value instanceof Float) return showFloat(value.value);
   if (value instanceof Sequence) return reprSequence(value);
-  if (value instanceof Shown) return value.code;
+  if (value instanceof Thing) return value.code;
   if (isList(value)) return `[${value.map(repr).join(', ')}]`;
-  return `{${[...value].map(([key, item]) => `${reprText(key)}: ${repr(item)}`).join(', ')}}`;
+  return reprDict(value);
 }
+
+/** repr(dict) of keys and items. */
+export const reprDict = (entries: Iterable<readonly [Value, Value]>): string =>
+  `{${Array.from(entries, ([key, item]) => `${repr(key)}: ${repr(item)}`).join(', ')}}`;
 
 /** str(value) */
 export const str = (value: Value): string =>
-  typeof value === 'string' ? value : value instanceof Shown ? value.text : repr(value);
+  typeof value === 'string' ? value : value instanceof Thing ? value.text : repr(value);
 
 const JSON_SHORT: ReadonlyMap<string, string> = new Map([
   ['"', '\\"'],
@@ -78,9 +82,9 @@ const JSON_SHORT: ReadonlyMap<string, string> = new Map([
 
 const escapeJson = (letter: string): string =>
   JSON_SHORT.get(letter) ?? `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`;
-const jsonText = (text: string): string => `"${text.replace(/["\\\u0000-\u001f]/g, escapeJson)}"`;
+export const jsonText = (text: string): string => `"${text.replace(/["\\\u0000-\u001f]/g, escapeJson)}"`;
 
-function jsonFloat(value: number): string {
+export function jsonFloat(value: number): string {
   if (Number.isNaN(value)) return 'NaN';
   return Number.isFinite(value) ? showFloat(value) : value > 0 ? 'Infinity' : '-Infinity';
 }
@@ -93,7 +97,7 @@ export function dumpJson(value: Value, indent = ''): string {
   if (typeof value === 'boolean' || isInt(value)) return String(value);
   if (typeof value === 'string') return jsonText(value);
   if (value instanceof Float) return jsonFloat(value.value);
-  if (value instanceof Shown) return jsonText(value.text);
+  if (value instanceof Thing) return jsonText(value.text);
   const inner = `${indent}  `;
   const items = isDict(value)
     ? [...value].map(([key, item]) => `${jsonText(key)}: ${dumpJson(item, inner)}`)

@@ -1,7 +1,7 @@
 /** Text operations as Python defines them. Published scores of the public harness depend on them. */
 
 /** str.isspace(): unlike trim(), it includes U+001C–U+001F and U+0085, and not U+FEFF. */
-const PYTHON_SPACE = '\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000';
+export const PYTHON_SPACE = '\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000';
 const LEADING = new RegExp(`^[${PYTHON_SPACE}]+`);
 /** Anchored at each run's start by the lookbehind, so that long runs inside a text cost linear time. */
 const TRAILING = new RegExp(`(?<![${PYTHON_SPACE}])[${PYTHON_SPACE}]+$|^[${PYTHON_SPACE}]+$`);

@@ -3,7 +3,7 @@
  * where a `number` would round it. A float is a Float, because Python shows 1.0 and 1 differently. A dictionary is a
  * Map: keys come from files, and no name of a key means anything to JavaScript.
  */
-export type Value = null | boolean | number | bigint | string | Float | Shown | readonly Value[] | Dict;
+export type Value = null | boolean | number | bigint | string | Float | Thing | readonly Value[] | Dict;
 export type Dict = ReadonlyMap<string, Value>;
 
 /** Python's float. */
@@ -14,14 +14,37 @@ export class Float {
   }
 }
 
-/** A value that templates show and compare, and do nothing else with: a date, a time, a decimal number, bytes. */
-export class Shown {
+/** An object of another type: it says itself how it is shown, whether it counts as true and what it equals. */
+export abstract class Thing {
   /** type(value).__name__ */
-  readonly type: string;
+  abstract readonly type: string;
   /** bool(value) */
+  abstract readonly isTruthy: boolean;
+  /** str(value) */
+  abstract readonly text: string;
+  /** repr(value) */
+  abstract readonly code: string;
+
+  /** At most so many letters are shown of it, its parts left out. */
+  get letters(): number {
+    return 64;
+  }
+
+  /** The values that it holds and shows. */
+  get parts(): readonly Value[] {
+    return [];
+  }
+
+  equals(other: Value): boolean {
+    return this === other;
+  }
+}
+
+/** A value that is shown and compared, and nothing else: a date, a time, a decimal number, bytes. */
+export class Shown extends Thing {
+  readonly type: string;
   readonly isTruthy: boolean;
-  /** At most so many letters are shown of it. */
-  readonly letters: number;
+  readonly #letters: number;
   #text: string | (() => string);
   #code: string | (() => string);
 
@@ -32,33 +55,39 @@ export class Shown {
     code: string | (() => string),
     { isTruthy = true, letters = Math.max(text.length, code.length) } = {},
   ) {
+    super();
     this.type = type;
     this.isTruthy = isTruthy;
-    this.letters = letters;
+    this.#letters = letters;
     this.#text = text;
     this.#code = code;
   }
 
-  /** str(value) */
   get text(): string {
     return (this.#text = typeof this.#text === 'string' ? this.#text : this.#text());
   }
 
-  /** repr(value) */
   get code(): string {
     return (this.#code = typeof this.#code === 'string' ? this.#code : this.#code());
+  }
+
+  override get letters(): number {
+    return this.#letters;
+  }
+
+  override equals(other: Value): boolean {
+    return other instanceof Shown && this.type === other.type && this.text === other.text;
   }
 }
 
 /** Types of Python that are visited as lists are, and shown or compared in another way. */
-export type SequenceType = 'tuple' | 'range' | 'dict_keys' | 'dict_values' | 'dict_items' | 'generator';
+export type SequenceType = 'tuple' | 'range' | 'dict_keys' | 'dict_values' | 'dict_items';
 
 /** A sequence that is no list. It is an array, so that whatever reads lists reads it too. */
 export class Sequence extends Array<Value> {
   readonly type: SequenceType;
   /** repr() of a range, whose items do not tell where it ends. */
   readonly shown: string;
-  #isBegun = false;
 
   constructor(type: SequenceType, items: readonly Value[], shown = '') {
     super();
@@ -70,13 +99,6 @@ export class Sequence extends Array<Value> {
   /** What array methods make of it is a plain array. */
   static override get [Symbol.species](): ArrayConstructor {
     return Array;
-  }
-
-  /** Whether a generator may be visited: once. */
-  begin(): boolean {
-    const isFirst = !this.#isBegun;
-    this.#isBegun = true;
-    return isFirst;
   }
 }
 
@@ -106,7 +128,7 @@ export function typeName(value: Value): string {
   if (typeof value === 'string') return 'str';
   if (value instanceof Float) return 'float';
   if (value instanceof Sequence) return value.type;
-  if (value instanceof Shown) return value.type;
+  if (value instanceof Thing) return value.type;
   return isList(value) ? 'list' : 'dict';
 }
 
@@ -117,8 +139,7 @@ export function isTruthy(value: Value): boolean {
   if (isInt(value)) return value !== 0 && value !== 0n;
   if (typeof value === 'string') return value !== '';
   if (value instanceof Float) return value.value !== 0;
-  if (value instanceof Sequence && value.type === 'generator') return true;
-  if (value instanceof Shown) return value.isTruthy;
+  if (value instanceof Thing) return value.isTruthy;
   return isList(value) ? value.length > 0 : value.size > 0;
 }
 
@@ -129,29 +150,37 @@ export function numeric(value: Value): number | undefined {
   return value instanceof Float ? value.value : undefined;
 }
 
-/** Tuples equal no lists; views of values and generators equal only themselves. */
+/** Tuples equal no lists; what lists the values of a dictionary equals only itself. */
 const comparesAs = (value: readonly Value[]): string => (value instanceof Sequence ? value.type : 'list');
 
 /** left == right: 1 == 1.0 == True, lists by item, dictionaries without regard to order. */
 export function isEqual(left: Value, right: Value): boolean {
+  if (left instanceof Thing) return left.equals(right);
+  if (right instanceof Thing) return right.equals(left);
   if (left === right) return true;
   if (typeof left === 'string' || typeof right === 'string' || left === null || right === null) return false;
   const a = numeric(left),
     b = numeric(right);
-  if (a !== undefined || b !== undefined) {
-    return isInt(left) && isInt(right) ? BigInt(left) === BigInt(right) : a === b;
-  }
-  if (left instanceof Shown || right instanceof Shown)
-    return left instanceof Shown && right instanceof Shown && left.type === right.type && left.text === right.text;
+  if (a !== undefined || b !== undefined) return a !== undefined && b !== undefined && areEqual(left, right, a, b);
   if (isList(left) && isList(right)) {
     const type = comparesAs(left);
-    if (type !== comparesAs(right) || type === 'dict_values' || type === 'generator') return false;
-    return left.length === right.length && left.every((item, i) => isEqual(item, right[i]!));
+    if (type !== comparesAs(right) || type === 'dict_values' || left.length !== right.length) return false;
+    if (type === 'dict_keys' || type === 'dict_items')
+      return left.every((item) => right.some((other) => isEqual(item, other)));
+    return left.every((item, i) => item === right[i] || isEqual(item, right[i]!));
   }
   if (!isDict(left) || !isDict(right) || left.size !== right.size) return false;
   for (const [key, item] of left) {
     const other = right.get(key);
-    if (other === undefined || !isEqual(item, other)) return false;
+    if (other === undefined || (item !== other && !isEqual(item, other))) return false;
   }
   return true;
+}
+
+/** Whole numbers that a float would round are compared as they are. */
+function areEqual(left: Value, right: Value, a: number, b: number): boolean {
+  if (typeof left !== 'bigint' && typeof right !== 'bigint') return a === b;
+  const whole = (value: Value, number: number): bigint | undefined =>
+    typeof value === 'bigint' ? value : Number.isInteger(number) ? BigInt(number) : undefined;
+  return whole(left, a) === whole(right, b);
 }

@@ -3,7 +3,7 @@ import { UserError } from '../../errors.js';
 import { CHECK } from './noRows.js';
 import { quote } from '../../system/json.js';
 import { isDict, isList, typeName, type Dict, type Value } from '../../python/value.js';
-import { parseJsonValue, parseJsonValues } from './jsonValue.js';
+import { parseJsonValue, parseJsonValues } from '../../python/jsonValue.js';
 import { linesOf } from './lines.js';
 
 /** A batch ends with the line that goes past so many bytes. */

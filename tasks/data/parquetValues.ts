@@ -2,7 +2,7 @@
 import type { FileMetaData, ParquetParsers, SchemaElement, SchemaTree } from 'hyparquet';
 import { bytesOf, dateOf, dateTimeOf, decimalOf, timeOf, type TimeUnit } from '../../python/shown.js';
 import { Float, toInt, type Dict, type Shown, type Value } from '../../python/value.js';
-import { parseJsonValue } from './jsonValue.js';
+import { parseJsonValue } from '../../python/jsonValue.js';
 import { Unsupported } from './parquetCheck.js';
 
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });

@@ -3,7 +3,7 @@
  * arrays of rows: it keeps ten places after the point.
  */
 import { Float, isDict, isList, toInt, type Value } from '../../python/value.js';
-import { parseJsonValue } from './jsonValue.js';
+import { parseJsonValue } from '../../python/jsonValue.js';
 
 /** From 1e16 on it keeps ten digits. */
 const LARGE = 1e16;

@@ -2,7 +2,7 @@
  * The instructions of IFEval (Zhou et al. 2023) and when a text follows them, with the quirks that the public harness's
  * scores have: which letters count as a bullet, a title or a word.
  */
-import { parseJsonValue } from '../data/jsonValue.js';
+import { parseJsonValue } from '../../python/jsonValue.js';
 import { FileRegex } from '../../python/fileRegex.js';
 import { pythonRegex } from '../../python/regex.js';
 import { leftStrip, splitAtSpace, strip, stripCharacters } from '../../python/text.js';

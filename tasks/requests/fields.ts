@@ -4,7 +4,7 @@ import { clipped } from '../../system/json.js';
 import { literalEval } from '../../python/literal.js';
 import { str } from '../../python/show.js';
 import { isDict, isInt, isList, typeName, type Dict, type Value } from '../../python/value.js';
-import { Template } from '../template/template.js';
+import { Template } from './template.js';
 
 /** A key's value: literal, template or column, or a function in the place of a Python hook. */
 export type Source = Value | ((document: Dict) => Value);

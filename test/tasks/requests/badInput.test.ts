@@ -81,9 +81,12 @@ describe('a task file', () => {
     ],
     [
       `${BASE}doc_to_text: "{{q|shout}}"\ndoc_to_target: label\n`,
-      't.yaml:6: doc_to_text, document 0: the filter "shout"',
+      "t.yaml:6: doc_to_text: TemplateAssertionError: No filter named 'shout'",
     ],
-    [`${BASE}doc_to_text: "{{missing}}"\ndoc_to_target: label\n`, 'doc_to_text, document 0: "missing" is not defined'],
+    [
+      `${BASE}doc_to_text: "{{missing}}"\ndoc_to_target: label\n`,
+      "doc_to_text, document 0: UndefinedError: 'missing' is undefined",
+    ],
     [`${BASE}doc_to_target: label\n`, 'doc_to_text or doc_to_target is missing'],
     [`${BASE}doc_to_text: q\ndoc_to_target: label\nfewshot_config: {sampler: balanced}\n`, 'no sampler balanced'],
     ['output_type: multiple_choice\n', 'dataset_path is missing'],

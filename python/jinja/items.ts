@@ -1,0 +1,194 @@
+/** Items of lists, texts and dictionaries. */
+import { codePointLength, codePoints } from '../text.js';
+import { asInt, isDict, isList, Sequence, Thing, toInt, typeName, type Value } from '../value.js';
+import { Failure, typeError, valueError } from './failure.js';
+import { entriesOf, entryOf, isDictionary, Lazy, Markup, sizeOf, textOf, Undefined } from './objects.js';
+import type { Work } from './work.js';
+
+/** As the sandbox of Jinja has it. */
+const MAX_RANGE = 100_000;
+
+/** What a loop over a value visits. Throws Failure. */
+export function iterate(value: Value, work: Work): Iterator<Value> {
+  if (value instanceof Lazy) return value.items;
+  return listOf(value, work)[Symbol.iterator]();
+}
+
+/** list(value), without a copy of what is a list. Throws Failure. */
+export function listOf(value: Value, work: Work): readonly Value[] {
+  if (isList(value)) return value;
+  const text = textOf(value);
+  if (text !== undefined) {
+    work.items(codePointLength(text));
+    return codePoints(text);
+  }
+  if (isDictionary(value)) {
+    work.items(sizeOf(value));
+    return isDict(value) ? [...value.keys()] : Array.from(entriesOf(value), ([key]) => key);
+  }
+  if (value instanceof Lazy) {
+    const items: Value[] = [];
+    for (let next = value.items.next(); next.done !== true; next = value.items.next()) {
+      work.spend(1 / 8);
+      if (items.length % 1024 === 1023) work.items(items.length);
+      items.push(next.value);
+    }
+    return items;
+  }
+  if (value instanceof Undefined) {
+    value.look();
+    return [];
+  }
+  throw typeError(`'${typeName(value)}' object is not iterable`);
+}
+
+/** len(value). Throws Failure. */
+export function lengthOf(value: Value): number {
+  const text = textOf(value);
+  if (text !== undefined) return codePointLength(text);
+  if (isList(value)) return value.length;
+  if (isDictionary(value)) return sizeOf(value);
+  if (value instanceof Undefined) {
+    value.look();
+    return 0;
+  }
+  if (value instanceof Thing && 'length' in value && typeof value.length === 'number') return value.length;
+  throw typeError(`object of type '${typeName(value)}' has no len()`);
+}
+
+/** Views of dictionaries have no places. */
+const hasPlaces = (value: Value): value is readonly Value[] =>
+  isList(value) && (!(value instanceof Sequence) || value.type === 'tuple' || value.type === 'range');
+
+/** value[key]; undefined where there is no such item, whatever the reason. */
+export function itemAt(of: Value, key: Value): Value | undefined {
+  if (of instanceof Undefined) return of.fail();
+  if (isDictionary(of)) {
+    try {
+      return entryOf(of, key);
+    } catch (error) {
+      if (error instanceof Failure && error.kind === 'TypeError') return undefined;
+      throw error;
+    }
+  }
+  const text = textOf(of);
+  const index = asInt(key);
+  if (index === undefined || (text === undefined && !hasPlaces(of))) return undefined;
+  const length = lengthOf(of);
+  const at = Number(index) < 0 ? Number(index) + length : Number(index);
+  if (at < 0 || at >= length) return undefined;
+  if (text === undefined) return hasPlaces(of) ? of[at] : undefined;
+  const letter = length === text.length ? text[at] : codePoints(text)[at];
+  return letter === undefined || typeof of === 'string' ? letter : new Markup(letter);
+}
+
+/** value[from:to:step]. Throws Failure. */
+export function slice(of: Value, from: Value, to: Value, step: Value, work: Work): Value {
+  if (of instanceof Undefined) return of.fail();
+  const text = textOf(of);
+  if (text === undefined && !hasPlaces(of))
+    throw typeError(isDictionary(of) ? "unhashable type: 'slice'" : `'${typeName(of)}' object is not subscriptable`);
+  const whole = (value: Value): number | undefined => {
+    if (value === null) return undefined;
+    const number = asInt(value);
+    if (number === undefined) throw typeError('slice indices must be integers or None or have an __index__ method');
+    return Number(number);
+  };
+  const by = whole(step) ?? 1;
+  if (by === 0) throw valueError('slice step cannot be zero');
+  const items: string | readonly Value[] =
+    text === undefined ? (of as readonly Value[]) : /[\ud800-\udfff]/.test(text) ? listOf(text, work) : text;
+  const clip = (place: number | undefined, otherwise: number): number => {
+    if (place === undefined) return otherwise;
+    const counted = place < 0 ? place + items.length : place;
+    return by > 0 ? Math.min(Math.max(counted, 0), items.length) : Math.min(Math.max(counted, -1), items.length - 1);
+  };
+  const start = clip(whole(from), by > 0 ? 0 : items.length - 1);
+  const end = clip(whole(to), by > 0 ? items.length : -1);
+  const made = (part: string): Value => (of instanceof Markup ? new Markup(part) : part);
+  if (by === 1 && typeof items === 'string') return made(items.slice(start, Math.max(start, end)));
+  work.items(Math.max(0, Math.ceil((end - start) / by)));
+  const taken: Value[] = [];
+  for (let i = start; by > 0 ? i < end : i > end; i += by) taken.push(items[i]!);
+  if (text !== undefined) return made(taken.join(''));
+  if (!(of instanceof Sequence)) return taken;
+  if (of.type === 'tuple') return new Sequence('tuple', taken);
+  const { first, stride } = rangeParts(of);
+  return rangeOf(first + start * stride, first + end * stride, stride * by);
+}
+
+/** Start and step of a range, from how it is shown. */
+export function rangeParts(range: Sequence): { first: number; last: number; stride: number } {
+  const [first = 0, last = 0, stride = 1] = (range.shown.match(/-?\d+/g) ?? []).map(Number);
+  return { first, last, stride };
+}
+
+function rangeOf(from: number, to: number, step: number): Sequence {
+  const count = Math.max(0, Math.ceil((to - from) / step));
+  const items = Array.from({ length: count }, (_, i) => from + i * step);
+  return new Sequence('range', items, `range(${from}, ${to}${step === 1 ? '' : `, ${step}`})`);
+}
+
+/** range(…). Throws Failure. */
+export function range(args: readonly Value[]): Value {
+  if (args.length < 1 || args.length > 3)
+    throw typeError(
+      `range expected ${args.length < 1 ? 'at least 1 argument' : 'at most 3 arguments'}, got ${args.length}`,
+    );
+  const [from = 0, to = 0, step = 1] = (args.length === 1 ? [0, ...args] : args).map((arg) => {
+    const whole = asInt(arg);
+    if (whole === undefined) throw typeError(`'${typeName(arg)}' object cannot be interpreted as an integer`);
+    return Number(whole);
+  });
+  if (step === 0) throw valueError('range() arg 3 must not be zero');
+  const count = Math.max(0, Math.ceil((to - from) / step));
+  if (count > MAX_RANGE)
+    throw new Failure(
+      'OverflowError',
+      `Range too big. The sandbox blocks ranges larger than MAX_RANGE (${MAX_RANGE}).`,
+    );
+  return rangeOf(from, to, step);
+}
+
+/** The place of an index among `length` items, as slices and the methods of texts and lists clip it. */
+export function clipIndex(value: Value | undefined, otherwise: number, length: number): number {
+  if (value === undefined || value === null) return otherwise;
+  const whole = asInt(value);
+  if (whole === undefined) throw typeError('slice indices must be integers or None or have an __index__ method');
+  const at = Number(whole);
+  return Math.max(0, at < 0 ? at + length : at);
+}
+
+/** Arguments in the order of their parameters; undefined for those that are not given. */
+export type Args = readonly (Value | undefined)[];
+
+/** Binds arguments to parameters; those whose name ends in "?" may be left out. Throws Failure. */
+export function bind(
+  what: string,
+  parameters: readonly string[],
+  args: readonly Value[],
+  named: ReadonlyMap<string, Value>,
+): Args {
+  if (args.length > parameters.length)
+    throw typeError(`${what} takes at most ${parameters.length} arguments (${args.length} given)`);
+  const values: (Value | undefined)[] = [...args];
+  for (const [name, value] of named) {
+    const at = parameters.findIndex((parameter) => parameter.replace('?', '') === name);
+    if (at < 0) throw typeError(`${what} got an unexpected keyword argument '${name}'`);
+    if (at < args.length) throw typeError(`${what} got multiple values for argument '${name}'`);
+    values[at] = value;
+  }
+  for (const [i, parameter] of parameters.entries())
+    if (values[i] === undefined && !parameter.endsWith('?'))
+      throw typeError(`${what} missing 1 required positional argument: '${parameter}'`);
+  return values;
+}
+
+/** An argument as a whole number. Throws Failure. */
+export function wholeOf(value: Value | undefined, otherwise: number): number {
+  if (value === undefined) return otherwise;
+  if (value instanceof Undefined) return value.fail();
+  const whole = asInt(value);
+  if (whole === undefined) throw typeError(`'${typeName(value)}' object cannot be interpreted as an integer`);
+  return Number(toInt(BigInt(whole)));
+}

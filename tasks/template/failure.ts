@@ -1,2 +1,0 @@
-/** What goes wrong while a template is evaluated; the evaluator adds the line. */
-export class Failure extends Error {}
