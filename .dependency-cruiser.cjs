@@ -51,7 +51,7 @@ const MAY_IMPORT = {
   // Evaluation sees any engine as a Scorer: its tasks, trees and results are tested with a fake one.
   eval: ['^tasks/', '^python/'],
   // Generation sees any engine as a Stepper: pages and scheduling are tested with a fake one.
-  generate: ['^ir/'],
+  generate: ['^ir/', '^python/'],
   // Results, traces and IR as pages: what is shown is read or handed in, and nothing here computes an answer.
   report: ['^ir/', '^python/', '^tasks/', '^eval/', '^autotune/(recordSchemas|peaks|winner|median)[.]ts$'],
   // compile, tune and run as functions: the composition of all rooms, callable without a command line.

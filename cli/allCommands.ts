@@ -26,6 +26,8 @@ export const ALL_COMMANDS: Commands = {
   runTasks: async (request, ui) => (await commands()).runTasks(request, ui),
   generate: async (request, ui, listener) => (await commands()).generate(request, ui, listener),
   converse: async (request, ui) => (await commands()).converse(request, ui),
+  printPrompts: async (request, tell) =>
+    (await import('../driver/commands/printPrompts.js')).printPrompts(request, tell),
   merge: async (request) => (await import('../driver/commands/mergeParts.js')).mergeParts(request),
   compare: async ({ a, b }) => (await import('../eval/compare/compareRuns.js')).compareRuns(a, b),
   report: async (request) => (await import('../report/writeReport.js')).writeReport(request),

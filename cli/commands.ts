@@ -12,6 +12,7 @@ import type {
 import type { ContinueListener } from '../driver/commands/continueAll.js';
 import type { GenerateRequest, GenerateResult } from '../driver/commands/generate.js';
 import type { Conversation, ConverseRequest } from '../driver/commands/converse.js';
+import type { PrintedPrompt, PrintRequest } from '../driver/commands/printPrompts.js';
 import type { Check } from '../driver/commands/doctorProbes.js';
 import type { TaskNames } from '../driver/commands/listTasks.js';
 import type { Asked } from '../driver/target.js';
@@ -31,6 +32,7 @@ export interface Commands {
   runTasks(request: Asked<TasksRequest>, ui: Ui): Promise<RunResult>;
   generate(request: Asked<GenerateRequest>, ui: Ui, listener: ContinueListener): Promise<GenerateResult>;
   converse(request: Asked<ConverseRequest>, ui: Ui): Promise<Conversation>;
+  printPrompts(request: PrintRequest, tell: (prompt: PrintedPrompt) => void): Promise<void>;
   merge(request: MergeRequest): Promise<Merged>;
   /** Folders or files of results. */
   compare(request: { readonly a: string; readonly b: string }): Promise<Comparison>;

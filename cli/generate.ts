@@ -7,7 +7,7 @@ import type { Asked } from '../driver/target.js';
 import { UsageError, UserError } from '../errors.js';
 import { codeOf } from '../system/errno.js';
 import { generateSummary } from './generateSummary.js';
-import { addGenerateFlags, generateFlags } from './generateFlags.js';
+import { addGenerateFlags, generateFlags, templateFlags } from './generateFlags.js';
 import {
   addCheckpointFlag,
   addDeviceFlags,
@@ -68,6 +68,11 @@ export function addGenerate(program: Command, context: Context): void {
     .option('--dump <dir>', 'write every stage of the compilation, numbered')
     .option('-q, --quiet', 'print texts and errors only: no progress, no notes, no warnings, no summary')
     .option('--json', 'print a line of JSON for each prompt, in their order, and nothing else')
+    .option('--print-prompts', 'print each prompt as the model sees it, with --json its tokens as well, and end')
+    .option(
+      '--chat-template-kwargs <json>',
+      'variables of the chat template, such as \'{"enable_thinking": false}\', for conversations without their own',
+    )
     .action(async (model: string, prompts: readonly string[], _options: unknown, self: Command) => {
       await generate(context, model, prompts, self.opts<Flags>());
     });
@@ -79,6 +84,9 @@ export function addGenerate(program: Command, context: Context): void {
       '  {"tokens": [1, 402, 17]}         token ids as they are; nothing is put before them',
       '  {"messages": [{"role": "user", "content": "Hello!"}]}',
       "                                   a conversation, written by the checkpoint's chat template",
+      'Beside messages there may be tools, documents, chat_template_kwargs (an object of further variables',
+      'of the template) and add_generation_prompt (false: the last message is continued). A message may',
+      'have tool_calls, tool_call_id, a list of parts as its content, and other keys that templates read.',
     ],
     'On a terminal': [
       'Without prompts, every line that you type is answered as it is made. A checkpoint with a chat',
@@ -104,6 +112,10 @@ export function addGenerate(program: Command, context: Context): void {
       'sample (from 0) and, where texts are ranked, score: the log-probability of a path of --beams, the',
       'mean of the tokens of --best-of. With --top-logprobs, topLogprobs: a list of {token, logprob} for',
       'each token.',
+    ],
+    'What --print-prompts prints': [
+      'With --json a line {"text": …, "tokens": [ids]} for each prompt; no weights are read, nothing is',
+      'compiled. Without it the texts, as a chat template writes them.',
     ],
     Examples: [
       EXAMPLE,
@@ -142,8 +154,40 @@ function parse(
     ...deviceFlags(flags),
     ...modelFlags(flags),
     ...artifactFlags(flags, model),
+    ...templateFlags(flags),
     threads: threads(flags, () => context.commands.cores()),
   };
+}
+
+/** Prompts as the model sees them. What the model would be is not looked at. */
+async function printAll(
+  { io, commands }: Context,
+  request: Omit<Asked<GenerateRequest>, 'signal'>,
+  isJson: boolean,
+): Promise<void> {
+  const { model, checkpoint, prompts, promptFile, templateVariables } = request;
+  const isOnly = promptFile === undefined && prompts.length === 1;
+  const reader = readerOf(io);
+  try {
+    await commands.printPrompts(
+      {
+        model,
+        prompts,
+        signal: reader.signal,
+        ...(checkpoint === undefined ? {} : { checkpoint }),
+        ...(promptFile === undefined ? {} : { promptFile }),
+        ...(templateVariables === undefined ? {} : { templateVariables }),
+      },
+      ({ where, text: written, tokens }) => {
+        if (isJson) printJsonLine(io, { text: written, tokens });
+        else io.stdout.write(`${isOnly ? '' : `--- ${where}\n`}${textFor(io, written)}\n`);
+      },
+    );
+  } catch (error) {
+    if (!reader.signal.aborted) throw error;
+  } finally {
+    reader.end();
+  }
 }
 
 /** The terminal that prompts can be typed on and answers be read from. */
@@ -220,8 +264,11 @@ function printText(io: Io, result: PromptResult, count: number, isOnly: boolean)
 async function generate(context: Context, model: string, prompts: readonly string[], flags: Flags): Promise<void> {
   const { io, commands } = context;
   const [isJson, isQuiet] = [isSet(flags, 'json'), isSet(flags, 'quiet')];
-  const typed = prompts.length === 0 && flags['prompts'] === undefined && !isJson ? terminalOf(io) : undefined;
+  const printsPrompts = isSet(flags, 'printPrompts');
+  const mayType = prompts.length === 0 && flags['prompts'] === undefined && !isJson && !printsPrompts;
+  const typed = mayType ? terminalOf(io) : undefined;
   const { prompts: named, ...asked } = parse(context, model, prompts, flags, typed !== undefined);
+  if (printsPrompts) return printAll(context, { ...asked, prompts: named }, isJson);
   const { n = 1, bestOf, beams } = asked;
   const isNumbered = n > 1 || bestOf !== undefined || beams !== undefined;
   if (typed !== undefined) {

@@ -11,6 +11,8 @@ import {
   type GenerateOptions,
 } from '../generate/options.js';
 import { MOST_TEMPERATURE, MOST_TOP_LOGPROBS } from '../generate/sampling.js';
+import { parseJsonValue } from '../python/jsonValue.js';
+import { isDict, type Dict, type Value } from '../python/value.js';
 import { isSet, text, texts, type Flags } from './options.js';
 
 const append = (value: string, before: readonly string[] = []): readonly string[] => [...before, value];
@@ -69,6 +71,24 @@ const NUMBERS = {
   seed: 7,
   topLogProbs: 5,
 } as const satisfies Partial<Record<GenerateField, number>>;
+
+const KWARGS = '--chat-template-kwargs';
+const KWARGS_HINT = `for example: ${KWARGS} '{"enable_thinking": false}'`;
+
+/** Variables of the chat template. Throws UsageError. */
+export function templateFlags(flags: Flags): { readonly templateVariables?: Dict } {
+  const given = text(flags, 'chatTemplateKwargs');
+  if (given === undefined) return {};
+  let value: Value;
+  try {
+    value = parseJsonValue(given);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    throw new UsageError(`${KWARGS} ${given}: not valid JSON: ${error.message}`, KWARGS_HINT);
+  }
+  if (!isDict(value)) throw new UsageError(`${KWARGS} ${given}: expected an object`, KWARGS_HINT);
+  return { templateVariables: value };
+}
 
 /** Flags as commander names them, where that is not the field. */
 const flagKey = (field: string): string => (field === 'topLogProbs' ? 'topLogprobs' : field);

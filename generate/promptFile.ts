@@ -6,7 +6,9 @@ import { basename } from 'node:path';
 import { UserError } from '../errors.js';
 import { isRecord, parseJson, quote } from '../system/json.js';
 import { nameOf, readLines, type FileWords, type LineBounds } from '../system/lines.js';
-import { promptSchema, type NamedPrompt, type Prompt } from './prompts.js';
+import { parseJsonValue } from '../python/jsonValue.js';
+import { isDict } from '../python/value.js';
+import { BESIDE_MESSAGES, promptSchema, type NamedPrompt, type Prompt } from './prompts.js';
 
 const WORDS: FileWords = { noun: 'prompt file', flag: '--prompts', item: 'prompt', command: 'generate MODEL' };
 const BOUNDS: LineBounds = { maxLineBytes: 4 << 20, maxTotalBytes: 256 << 20, maxRatio: 200 };
@@ -28,7 +30,12 @@ export async function readPrompts(path: string, signal?: AbortSignal): Promise<r
     const where = `${name}:${number}`;
     if (prompts.length >= MOST_PROMPTS)
       throw new UserError(`${where}: more than ${MOST_PROMPTS} prompts`, 'split the file');
-    prompts.push({ where, prompt: isJson ? parsePrompt(text, where) : { prompt: text.replace(/\r$/, '') } });
+    if (!isJson) prompts.push({ where, prompt: { prompt: text.replace(/\r$/, '') } });
+    else {
+      const prompt = parsePrompt(text, where);
+      const exact = 'messages' in prompt ? parseJsonValue(text) : null;
+      prompts.push({ where, prompt, ...(isDict(exact) ? { exact } : {}) });
+    }
   }
   if (prompts.length === 0) throw new UserError(`${nameOf(path)} holds no prompts`, 'write a prompt on each line');
   return prompts;
@@ -37,7 +44,8 @@ export async function readPrompts(path: string, signal?: AbortSignal): Promise<r
 function parsePrompt(text: string, where: string): Prompt {
   const value = parseJson(text, where, RECORD);
   if (!isRecord(value)) throw new UserError(`${where}: expected a JSON object, got ${quote(value)}`, RECORD);
-  const stray = Object.keys(value).find((key) => !FIELDS.some((field) => field === key));
+  const allowed: readonly string[] = 'messages' in value ? [...FIELDS, ...BESIDE_MESSAGES] : FIELDS;
+  const stray = Object.keys(value).find((key) => !allowed.includes(key));
   if (stray !== undefined) throw new UserError(`${where}: unknown field ${quote(stray)}`, RECORD);
   const given = FIELDS.filter((field) => field in value);
   if (given.length !== 1)

@@ -4,7 +4,7 @@
  * does it run here.
  */
 import { existsSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { UserError } from '../errors.js';
@@ -13,7 +13,9 @@ import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/rea
 import { ggufTemplate, specialTexts } from './gguf/vocabulary.js';
 import { ggufMetadata } from './ggufTokenizer.js';
 import { findGgufModel } from './weightFiles.js';
-import { chatRenderer, type ChatMessage, type ChatRequest, type TemplateSource } from './renderChat.js';
+import { compactJson } from '../python/show.js';
+import type { Dict } from '../python/value.js';
+import { chatRenderer, problemOf, variablesOf, type Conversation, type TemplateSource } from './renderChat.js';
 
 /** Folder of named templates, a file each. */
 const NAMED = 'additional_chat_templates';
@@ -21,7 +23,7 @@ const CONFIG_BYTES = 8 << 20;
 const TEMPLATE_BYTES = 1 << 20;
 const RENDER_SECONDS = 5;
 const HEAP_MIB = 256;
-const SPECIAL = ['bos_token', 'eos_token', 'pad_token', 'unk_token', 'sep_token', 'cls_token'];
+const SPECIAL = ['bos_token', 'eos_token', 'pad_token', 'unk_token', 'sep_token', 'cls_token', 'mask_token'];
 
 /** A template and the file that it is from. */
 export interface FoundTemplate extends TemplateSource {
@@ -29,6 +31,8 @@ export interface FoundTemplate extends TemplateSource {
 }
 
 const DEFAULT = 'default';
+/** What transformers takes for conversations with tools, where the checkpoint has it. */
+const TOOL_USE = 'tool_use';
 /** What begins the keys of named templates in GGUF files. */
 const NAMED_KEY = 'tokenizer.chat_template.';
 
@@ -40,29 +44,81 @@ const NAMED_KEY = 'tokenizer.chat_template.';
 export function findChatTemplate(dir: string, name = DEFAULT): FoundTemplate | undefined {
   const gguf = findGgufModel(dir);
   if (gguf !== undefined) return templateOfGguf(gguf, name);
-  const own = name === DEFAULT ? join(dir, 'chat_template.jinja') : join(dir, NAMED, `${name}.jinja`);
   const configPath = join(dir, 'tokenizer_config.json');
   const config = fileSize(configPath) === undefined ? {} : readJsonObject(configPath, CONFIG_BYTES).value;
-  const special = Object.fromEntries(
+  const special = specialIn(dir, config);
+  const templates = templatesIn(dir, config, configPath);
+  const names = [...templates.keys()];
+  const found = templates.get(name) ?? (name === DEFAULT ? templates.get(names[0] ?? '') : undefined);
+  if (found === undefined && name !== DEFAULT)
+    throw new UserError(`${dir}: no chat template is called ${quote(name)}`, listedNames(names));
+  if (found === undefined) return undefined;
+  const { value: text, where } = found;
+  if (typeof text !== 'string' || text.length > TEMPLATE_BYTES)
+    throw new UserError(
+      `${where}: chat_template: expected a text of at most ${TEMPLATE_BYTES} characters, got ${quote(text)}`,
+      `download ${basename(where)} again`,
+    );
+  const forTools = name === DEFAULT ? templates.get(TOOL_USE)?.value : undefined;
+  const toolText = typeof forTools === 'string' && forTools.length <= TEMPLATE_BYTES ? { toolText: forTools } : {};
+  return { text, ...toolText, special, where };
+}
+
+interface Listed {
+  readonly value: unknown;
+  readonly where: string;
+}
+
+/**
+ * Templates by name. As in transformers, files of their own stand for all that tokenizer_config.json lists; the file of
+ * a processor counts where the tokenizer has none.
+ */
+function templatesIn(
+  dir: string,
+  config: Readonly<Record<string, unknown>>,
+  configPath: string,
+): ReadonlyMap<string, Listed> {
+  const folder = join(dir, NAMED);
+  const named = existsSync(folder) ? readdirSync(folder).filter((file) => file.endsWith('.jinja')) : [];
+  const files = [
+    [DEFAULT, join(dir, 'chat_template.jinja')] as const,
+    ...named.map((file) => [file.slice(0, -'.jinja'.length), join(folder, file)] as const),
+  ].filter(([, path]) => fileSize(path) !== undefined);
+  if (files.length > 0)
+    return new Map(
+      files.map(([name, path]) => [name, { value: decodeUtf8(readBounded(path, TEMPLATE_BYTES), path), where: path }]),
+    );
+  const listed = listedIn(config['chat_template'], configPath);
+  const ofProcessor = join(dir, 'chat_template.json');
+  if (listed.size > 0 || fileSize(ofProcessor) === undefined) return listed;
+  return listedIn(readJsonObject(ofProcessor, CONFIG_BYTES).value['chat_template'], ofProcessor);
+}
+
+/** A text, or several with names as a list or by their names. */
+function listedIn(value: unknown, where: string): ReadonlyMap<string, Listed> {
+  if (value === undefined || value === null) return new Map();
+  if (Array.isArray(value))
+    return new Map(
+      value.flatMap((each: unknown) =>
+        isRecord(each) ? [[String(each['name']), { value: each['template'], where }] as const] : [],
+      ),
+    );
+  if (isRecord(value)) return new Map(Object.entries(value).map(([name, each]) => [name, { value: each, where }]));
+  return new Map([[DEFAULT, { value, where }]]);
+}
+
+/** Special tokens by name. An older file has those that a configuration without a list of tokens does not name. */
+function specialIn(dir: string, config: Readonly<Record<string, unknown>>): Record<string, string> {
+  const path = join(dir, 'special_tokens_map.json');
+  const isOld = config['added_tokens_decoder'] === undefined && fileSize(path) !== undefined;
+  const older = isOld ? readJsonObject(path, CONFIG_BYTES).value : {};
+  return Object.fromEntries(
     SPECIAL.flatMap((name) => {
-      const value = config[name];
+      const value = config[name] ?? older[name];
       const text = isRecord(value) ? value['content'] : value;
       return typeof text === 'string' ? [[name, text]] : [];
     }),
   );
-  if (fileSize(own) !== undefined)
-    return { text: decodeUtf8(readBounded(own, TEMPLATE_BYTES), own), special, where: own };
-  const listed = config['chat_template'];
-  const text = templateIn(listed, name);
-  if (text === undefined && name !== DEFAULT)
-    throw new UserError(`${dir}: no chat template is called ${quote(name)}`, listedNames(namesIn(listed, dir)));
-  if (text === undefined) return undefined;
-  if (typeof text !== 'string' || text.length > TEMPLATE_BYTES)
-    throw new UserError(
-      `${configPath}: chat_template: expected a text of at most ${TEMPLATE_BYTES} characters, got ${quote(text)}`,
-      'download tokenizer_config.json again',
-    );
-  return { text, special, where: configPath };
 }
 
 function templateOfGguf(path: string, name: string): FoundTemplate | undefined {
@@ -76,24 +132,9 @@ function templateOfGguf(path: string, name: string): FoundTemplate | undefined {
   if (text === undefined) return undefined;
   if (text.length > TEMPLATE_BYTES)
     throw new UserError(`${path}: a chat template of ${text.length} characters; at most ${TEMPLATE_BYTES} are read`);
-  return { text, special: specialTexts(metadata), where: path };
-}
-
-/** A text, or of several named ones that of this name; the first, if none is the default. */
-function templateIn(value: unknown, name: string): unknown {
-  if (!Array.isArray(value)) return name === DEFAULT ? (value ?? undefined) : undefined;
-  const named: unknown = value.find((each) => isRecord(each) && each['name'] === name);
-  const chosen: unknown = named ?? (name === DEFAULT ? value[0] : undefined);
-  return isRecord(chosen) ? chosen['template'] : chosen;
-}
-
-/** Names of the templates that there are. */
-function namesIn(listed: unknown, dir: string): string[] {
-  const folder = join(dir, NAMED);
-  const files = existsSync(folder) ? readdirSync(folder).filter((file) => file.endsWith('.jinja')) : [];
-  const names = Array.isArray(listed) ? listed.map((each) => (isRecord(each) ? String(each['name']) : '')) : [];
-  const isOne = typeof listed === 'string' || fileSize(join(dir, 'chat_template.jinja')) !== undefined;
-  return [...(isOne ? [DEFAULT] : []), ...names, ...files.map((file) => file.slice(0, -'.jinja'.length))];
+  const forTools = name === DEFAULT ? ggufTemplate(metadata, TOOL_USE, DEFAULT) : undefined;
+  const toolText = forTools !== undefined && forTools.length <= TEMPLATE_BYTES ? { toolText: forTools } : {};
+  return { text, ...toolText, special: specialTexts(metadata), where: path };
 }
 
 /** `isRefused`: the template itself has failed, and its thread can take the next conversation. */
@@ -107,6 +148,7 @@ export class ChatTemplate {
   private readonly source: FoundTemplate;
   private readonly seconds: number;
   private worker: Worker | undefined;
+  private renderHere: ReturnType<typeof chatRenderer> | undefined;
   private last: Promise<unknown> = Promise.resolve();
 
   constructor(source: FoundTemplate, seconds = RENDER_SECONDS) {
@@ -114,12 +156,9 @@ export class ChatTemplate {
     this.seconds = seconds;
   }
 
-  /**
-   * The text for the model to continue, special tokens included. `opensAnswer`: it ends with the beginning of an
-   * answer. Rejects with UserError if the template fails.
-   */
-  render(messages: readonly ChatMessage[], opensAnswer = true): Promise<string> {
-    const rendered = this.last.then(() => this.ask({ messages, opensAnswer }));
+  /** The text for the model to continue, special tokens included. Rejects with UserError if the template fails. */
+  render(conversation: Conversation): Promise<string> {
+    const rendered = this.last.then(() => this.ask(conversation));
     this.last = rendered.catch(() => undefined);
     return rendered;
   }
@@ -129,10 +168,11 @@ export class ChatTemplate {
     this.worker = undefined;
   }
 
-  private async ask(request: ChatRequest): Promise<string> {
+  private async ask(conversation: Conversation): Promise<string> {
     const file = new URL('./chatTemplateWorker.js', import.meta.url);
     const hasThread = file.protocol === 'file:' && existsSync(fileURLToPath(file));
-    const reply = hasThread ? await this.askThread(file, request) : this.askHere(request);
+    const variables = variablesOf(conversation, this.source.special);
+    const reply = hasThread ? await this.askThread(file, compactJson(variables)) : this.askHere(variables);
     if ('text' in reply) return reply.text;
     throw new (reply.isRefused === true ? TemplateRefusal : UserError)(
       `${this.source.where}: the chat template fails: ${quote(reply.error, 200)}`,
@@ -140,18 +180,18 @@ export class ChatTemplate {
     );
   }
 
-  private askHere({ messages, opensAnswer }: ChatRequest): Reply {
+  private askHere(variables: Dict): Reply {
     try {
-      return { text: chatRenderer(this.source)(messages, opensAnswer) };
+      this.renderHere ??= chatRenderer(this.source);
+      return { text: this.renderHere(variables) };
     } catch (error) {
-      return { error: error instanceof Error ? error.message : String(error), isRefused: true };
+      return { error: problemOf(error), isRefused: true };
     }
   }
 
-  private async askThread(file: URL, request: ChatRequest): Promise<Reply> {
-    const { text, special } = this.source;
+  private async askThread(file: URL, json: string): Promise<Reply> {
     const worker = (this.worker ??= new Worker(file, {
-      workerData: { text, special },
+      workerData: this.source,
       resourceLimits: { maxOldGenerationSizeMb: HEAP_MIB },
     }));
     let timer: NodeJS.Timeout | undefined;
@@ -161,7 +201,7 @@ export class ChatTemplate {
       worker.once('error', (error) => resolve({ error: error instanceof Error ? error.message : String(error) }));
       worker.once('exit', () => resolve({ error: 'its thread ended' }));
       timer = setTimeout(() => resolve({ error: `it takes more than ${this.seconds} seconds` }), this.seconds * 1000);
-      worker.postMessage(request);
+      worker.postMessage(json);
     });
     clearTimeout(timer);
     // A thread that took too long is still running.

@@ -1,16 +1,20 @@
 /** The thread that runs a chat template: workerData is a TemplateSource. Answers each conversation with its text. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { chatRenderer, type ChatRequest, type TemplateSource } from './renderChat.js';
+import { parseJsonValue } from '../python/jsonValue.js';
+import { isDict } from '../python/value.js';
+import { chatRenderer, problemOf, type TemplateSource } from './renderChat.js';
 
 const port = parentPort;
 if (port === null) throw new Error('chatTemplateWorker runs as a worker thread only');
 
 let render: ReturnType<typeof chatRenderer> | undefined;
-port.on('message', ({ messages, opensAnswer }: ChatRequest) => {
+// Variables come as JSON: a copy would not keep floats apart from whole numbers.
+port.on('message', (json: string) => {
   try {
     render ??= chatRenderer(workerData as TemplateSource);
-    port.postMessage({ text: render(messages, opensAnswer) });
+    const variables = parseJsonValue(json);
+    port.postMessage({ text: render(isDict(variables) ? variables : new Map()) });
   } catch (error) {
-    port.postMessage({ error: error instanceof Error ? error.message : String(error), isRefused: true });
+    port.postMessage({ error: problemOf(error), isRefused: true });
   }
 });

@@ -16,6 +16,16 @@ const WORDS: readonly (readonly [string, Value])[] = [
   ['-Infinity', new Float(-Infinity)],
 ];
 
+/** A plain value of JavaScript as Python's: a whole number is an int. Functions and the like are left out. */
+export function valueOf(value: unknown): Value {
+  if (typeof value === 'number') return Number.isSafeInteger(value) ? value : new Float(value);
+  if (typeof value === 'string' || typeof value === 'boolean' || typeof value === 'bigint') return value;
+  if (Array.isArray(value)) return value.map(valueOf);
+  if (typeof value !== 'object' || value === null) return null;
+  const entries = Object.entries(value).filter(([, item]) => item !== undefined);
+  return new Map(entries.map(([key, item]) => [key, valueOf(item)]));
+}
+
 function fromPlain(value: unknown): Value {
   if (Array.isArray(value)) return value.map(fromPlain);
   if (typeof value !== 'object' || value === null) return value as Value;

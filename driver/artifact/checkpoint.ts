@@ -18,11 +18,15 @@ function packedCheckpoint(dir: string, again: string): string {
 }
 
 /** The checkpoint of an artifact: packed inside it, at the path in the manifest, or at the path that the user gives. */
-export function checkpointOf(
+export const checkpointOf = (dir: string, manifest: Manifest, elsewhere: string | undefined): Checkpoint =>
+  openModel(checkpointPath(dir, manifest, elsewhere), manifest.model.init);
+
+/** The folder or file of that checkpoint. Throws UserError if it is not there. */
+export function checkpointPath(
   dir: string,
   { model, target, cacheTokens, kvCache, logits }: Manifest,
   elsewhere: string | undefined,
-): Checkpoint {
+): string {
   const { arithmetic, kind } = target;
   const again = rebuild(dir, { model, arithmetic, target: kind, cacheTokens, kvCache, logits });
   const path = elsewhere ?? (model.isPacked ? packedCheckpoint(dir, again) : model.path);
@@ -31,7 +35,7 @@ export function checkpointOf(
       `${dir}: its checkpoint ${path} is not there`,
       model.isPacked ? again : 'say where it is now: --checkpoint DIR',
     );
-  return openModel(path, model.init);
+  return path;
 }
 
 /**

@@ -1,9 +1,9 @@
 /** A loaded model that is spoken to: each turn continues the whole conversation, whose beginning is in pages. */
 import type { Message } from '../../generate/prompts.js';
 import { wantsLogits, type GenerateOptions } from '../../generate/options.js';
-import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
 import { readGenerationConfig } from '../../models/generationConfig.js';
 import { createTokenizer } from '../../models/tokenizer.js';
+import type { Dict } from '../../python/value.js';
 import { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import { mayFeed } from '../targets/index.js';
@@ -12,8 +12,12 @@ import { Continuer, type Continuation, type Piece } from './continuation.js';
 import { noteSuggestion } from './generate.js';
 import { beginLoading } from './loadModel.js';
 import { checkBiases, tokenisePrompts } from './promptTokens.js';
+import { openTemplate } from './templates.js';
 
-export interface ConverseRequest extends LoadRequest, GenerateOptions {}
+export interface ConverseRequest extends LoadRequest, GenerateOptions {
+  /** Variables of the chat template. */
+  readonly templateVariables?: Dict;
+}
 
 export interface Turn {
   readonly onPiece: (piece: Piece) => void;
@@ -34,7 +38,6 @@ export async function converse(request: ConverseRequest, ui: Ui): Promise<Conver
   const loading = beginLoading(asked, ui, new Phases());
   const { config, path } = loading.checkpoint;
   const tokenizer = createTokenizer(loading.tokenizer.spec);
-  const found = findChatTemplate(path);
   checkBiases(request.logitBias, config);
   const own = readGenerationConfig(loading.checkpoint);
   noteSuggestion(own, request, ui);
@@ -45,7 +48,7 @@ export async function converse(request: ConverseRequest, ui: Ui): Promise<Conver
     ui,
   );
   const loaded = await loading.finish();
-  const template = found === undefined ? undefined : new ChatTemplate(found);
+  const template = openTemplate(path);
   const continuer = new Continuer(loaded, tokenizer, own.eosTokenIds);
   let messages: readonly Message[] = [];
   return {
@@ -53,7 +56,11 @@ export async function converse(request: ConverseRequest, ui: Ui): Promise<Conver
     async say(text, turn) {
       const said = [...messages, { role: 'user', content: text }];
       const prompt = template === undefined ? { prompt: text } : { messages: said };
-      const [tokenised] = await tokenisePrompts([{ where: 'this turn', prompt }], { tokenizer, template }, config);
+      const [tokenised] = await tokenisePrompts(
+        [{ where: 'this turn', prompt }],
+        { tokenizer, template, variables: request.templateVariables },
+        config,
+      );
       const [answer] = await continuer.continue(tokenised!.tokens, { ...request, ...turn });
       if (answer === undefined || answer instanceof Error) throw answer ?? new Error('The model gave no answer.');
       messages = [...said, { role: 'assistant', content: answer.text }];

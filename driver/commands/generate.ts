@@ -3,9 +3,9 @@ import type { GeneratorCounts } from '../../generate/generator.js';
 import { DEFAULT_NEW_TOKENS, wantsLogits, type GenerateOptions } from '../../generate/options.js';
 import { readPrompts } from '../../generate/promptFile.js';
 import type { NamedPrompt } from '../../generate/prompts.js';
-import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
 import { readGenerationConfig, type GenerationConfig } from '../../models/generationConfig.js';
 import { createTokenizer } from '../../models/tokenizer.js';
+import type { Dict } from '../../python/value.js';
 import { Phases } from '../phases.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import { cacheBytesOf, compileWithCache } from './cacheSize.js';
@@ -14,12 +14,15 @@ import { continuationsOf, continueAll, type ContinueListener, type PromptResult 
 import { Continuer } from './continuation.js';
 import { beginLoading } from './loadModel.js';
 import { checkBiases, demandOf, tokenisePrompts } from './promptTokens.js';
+import { openTemplate } from './templates.js';
 import { TextProgress } from './textProgress.js';
 
 export interface GenerateRequest extends LoadRequest, GenerateOptions {
   readonly prompts: readonly NamedPrompt[];
   /** A file of more prompts; `-`: the standard input. */
   readonly promptFile?: string;
+  /** Variables of the chat template, for conversations that do not set them. */
+  readonly templateVariables?: Dict;
 }
 
 export interface GenerateResult {
@@ -48,11 +51,10 @@ export async function generate(
   noteSuggestion(own, request, ui);
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const named = [...request.prompts, ...fromFile];
-  const found = named.some(({ prompt }) => 'messages' in prompt)
-    ? findChatTemplate(loading.checkpoint.path)
-    : undefined;
-  const template = found === undefined ? undefined : new ChatTemplate(found);
-  const prompts = await tokenisePrompts(named, { tokenizer, template }, config).finally(() => template?.close());
+  const hasChats = named.some(({ prompt }) => 'messages' in prompt);
+  const template = hasChats ? openTemplate(loading.checkpoint.path) : undefined;
+  const writer = { tokenizer, template, variables: request.templateVariables };
+  const prompts = await tokenisePrompts(named, writer, config).finally(() => template?.close());
   const several = continuationsOf(request);
   await compileWithCache(loading, asked, demandOf(prompts, maxNewTokens, config, several), ui);
   const loaded = await loading.finish();

@@ -1,8 +1,11 @@
 /** Prompts as tokens, checked against the model before anything is compiled. */
 import { UserError } from '../../errors.js';
-import type { Message, NamedPrompt } from '../../generate/prompts.js';
+import type { ConversationPrompt, NamedPrompt } from '../../generate/prompts.js';
 import type { SamplingOptions } from '../../generate/sampling.js';
 import type { ChatTemplate } from '../../models/chatTemplate.js';
+import type { Conversation } from '../../models/renderChat.js';
+import { valueOf } from '../../python/jsonValue.js';
+import { isDict, isList, type Dict, type Value } from '../../python/value.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { count } from '../../system/format.js';
 import type { Demand } from './cacheSize.js';
@@ -10,6 +13,8 @@ import type { Demand } from './cacheSize.js';
 export interface TokenisedPrompt {
   readonly where: string;
   readonly tokens: readonly number[];
+  /** What a chat template wrote. */
+  readonly written?: string;
 }
 
 export interface PromptLimits {
@@ -27,6 +32,8 @@ export interface PromptWriter {
   readonly tokenizer: Tokenizer;
   /** Absent where the checkpoint has none. */
   readonly template: ChatTemplate | undefined;
+  /** Variables that every conversation's template gets unless the conversation says otherwise. */
+  readonly variables?: Dict | undefined;
 }
 
 /** Tokens of each prompt. Rejects with UserError that names the first prompt that the model cannot take. */
@@ -40,33 +47,53 @@ export async function tokenisePrompts(
     const batch = prompts.slice(from, from + BATCH);
     const texts = batch.flatMap(({ prompt }) => ('prompt' in prompt ? [prompt.prompt] : []));
     const encoded = (await writer.tokenizer.encodeBatch(texts)).values();
-    for (const { where, prompt } of batch) {
-      const tokens =
+    for (const { where, prompt, exact } of batch) {
+      const { tokens, written } =
         'tokens' in prompt
-          ? prompt.tokens
+          ? { tokens: prompt.tokens }
           : 'messages' in prompt
-            ? await writeChat(where, prompt.messages, writer)
-            : Array.from(encoded.next().value ?? []);
+            ? await writeChat(where, conversationOf(prompt, exact, writer), writer)
+            : { tokens: Array.from(encoded.next().value ?? []) };
       check(where, tokens, limits);
-      tokenised.push({ where, tokens });
+      tokenised.push({ where, tokens, ...(written === undefined ? {} : { written }) });
     }
   }
   return tokenised;
 }
 
+/** A conversation as its template gets it. */
+function conversationOf(
+  prompt: ConversationPrompt,
+  exact: Dict | undefined,
+  { variables }: PromptWriter,
+): Conversation {
+  const given = exact ?? valueOf(prompt);
+  const field = (name: string): Value | undefined => (isDict(given) ? given.get(name) : undefined);
+  const messages = field('messages') ?? null;
+  const own = field('chat_template_kwargs') ?? null;
+  return {
+    messages: isList(messages) ? messages : [],
+    tools: field('tools') ?? null,
+    documents: field('documents') ?? null,
+    variables: new Map([...(variables ?? []), ...(isDict(own) ? own : [])]),
+    opensAnswer: prompt.add_generation_prompt ?? true,
+  };
+}
+
 /** The template names all special tokens: the tokenizer adds none. */
 async function writeChat(
   where: string,
-  messages: readonly Message[],
+  conversation: Conversation,
   { template, tokenizer }: PromptWriter,
-): Promise<readonly number[]> {
+): Promise<{ tokens: readonly number[]; written?: string }> {
   if (template === undefined)
     throw new UserError(
       `${where}: the model has no chat template: none in chat_template.jinja, tokenizer_config.json or a GGUF file`,
       'write the text yourself: {"prompt": "…"}, or copy the template of the original model into the folder',
     );
   try {
-    return await tokenizer.encodeWritten(await template.render(messages));
+    const written = await template.render(conversation);
+    return { tokens: await tokenizer.encodeWritten(written), written };
   } catch (error) {
     throw error instanceof UserError
       ? new UserError(`${where}: ${error.message}`, error.hint, { cause: error })

@@ -1,5 +1,6 @@
 /** Prompts of tasks as conversations, written by the model's own chat template. */
 import { UserError } from '../../errors.js';
+import type { Dict } from '../../python/value.js';
 import { ChatTemplate, findChatTemplate, TemplateRefusal } from '../../models/chatTemplate.js';
 import type { ChatMessage } from '../../tasks/requests/messages.js';
 import type { Chat, DocumentRequests, Request } from '../../tasks/requests/task.js';
@@ -21,11 +22,18 @@ export class TaskChat {
   readonly chat: Chat;
   readonly #template: ChatTemplate;
   readonly #warn: (line: string) => void;
+  readonly #variables: Dict;
   #asked: Asked[] = [];
   #hasWarned = false;
 
   /** Throws UserError where the checkpoint in `dir` has no template, or none of this name. */
-  constructor(dir: string, isMultiturn: boolean, name: string | undefined, warn: (line: string) => void) {
+  constructor(
+    dir: string,
+    isMultiturn: boolean,
+    name: string | undefined,
+    warn: (line: string) => void,
+    variables: Dict = new Map(),
+  ) {
     const found = findChatTemplate(dir, name);
     if (found === undefined)
       throw new UserError(
@@ -36,6 +44,7 @@ export class TaskChat {
     this.begin = found.special['bos_token'];
     this.#template = new ChatTemplate(found);
     this.#warn = warn;
+    this.#variables = variables;
     this.chat = {
       isMultiturn,
       render: (messages, opensAnswer) => String(this.#asked.push({ messages, opensAnswer }) - 1),
@@ -61,15 +70,20 @@ export class TaskChat {
   /** A template that fails is tried without the system message, as the public harness does: some allow none. */
   async #text({ messages, opensAnswer }: Asked): Promise<string> {
     try {
-      return await this.#template.render(messages, opensAnswer);
+      return await this.#render(messages, opensAnswer);
     } catch (error) {
       const others = messages.filter(({ role }) => role !== 'system');
       if (!(error instanceof TemplateRefusal) || others.length === messages.length) throw error;
-      const text = await this.#template.render(others, opensAnswer);
+      const text = await this.#render(others, opensAnswer);
       if (!this.#hasWarned) this.#warn(`${error.message}; conversations are written without their system message`);
       this.#hasWarned = true;
       return text;
     }
+  }
+
+  #render(messages: readonly ChatMessage[], opensAnswer: boolean): Promise<string> {
+    const dicts = messages.map(({ role, content }) => new Map(Object.entries({ role, content })));
+    return this.#template.render({ messages: dicts, opensAnswer, variables: this.#variables });
   }
 
   async close(): Promise<void> {

@@ -1,13 +1,14 @@
 /** `model.generate`: texts as they are made, as an async iterator. */
 import { UsageError } from '../../errors.js';
 import type { EndReason } from '../../generate/request.js';
-import { ChatTemplate, findChatTemplate } from '../../models/chatTemplate.js';
+import type { ChatTemplate } from '../../models/chatTemplate.js';
 import { readGenerationConfig } from '../../models/generationConfig.js';
 import { createTokenizer, type Tokenizer } from '../../models/tokenizer.js';
 import { continueAll, type ContinueListener } from '../commands/continueAll.js';
 import { Continuer, type Continuation } from '../commands/continuation.js';
 import type { LoadedModel } from '../commands/loadModel.js';
 import { checkBiases, tokenisePrompts } from '../commands/promptTokens.js';
+import { openTemplate } from '../commands/templates.js';
 import { cacheTokensOf } from '../functions.js';
 import { present, type GenerateOptions } from './options.js';
 
@@ -72,8 +73,7 @@ export class ModelGenerator {
       prompt: typeof prompt === 'string' ? { prompt } : prompt,
     }));
     if (this.template === undefined && named.some(({ prompt }) => 'messages' in prompt)) {
-      const found = findChatTemplate(path);
-      this.template = found === undefined ? undefined : new ChatTemplate(found);
+      this.template = openTemplate(path);
     }
     const tokenised = await tokenisePrompts(named, { tokenizer: this.tokenizer, template: this.template }, config);
     const isRanked = options.beams !== undefined || options.bestOf !== undefined;

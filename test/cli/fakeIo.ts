@@ -83,6 +83,7 @@ export const fakeCommands = (given: Partial<Commands>): Commands => ({
   runTasks: unexpected('runTasks'),
   generate: unexpected('generate'),
   converse: unexpected('converse'),
+  printPrompts: unexpected('printPrompts'),
   merge: unexpected('merge'),
   compare: unexpected('compare'),
   report: unexpected('report'),

@@ -21,7 +21,21 @@ const LINES = '{"prompt":"a"}\n\n{"tokens":[1,2]}\n{"messages":[{"role":"user","
 const RECORDS = [
   { where: 'l:1', prompt: { prompt: 'a' } },
   { where: 'l:3', prompt: { tokens: [1, 2] } },
-  { where: 'l:4', prompt: { messages: [{ role: 'user', content: 'hello' }] } },
+  {
+    where: 'l:4',
+    prompt: { messages: [{ role: 'user', content: 'hello' }] },
+    exact: new Map([
+      [
+        'messages',
+        [
+          new Map([
+            ['role', 'user'],
+            ['content', 'hello'],
+          ]),
+        ],
+      ],
+    ]),
+  },
 ];
 
 describe('a file of prompts', () => {
@@ -48,7 +62,10 @@ describe('a file of prompts', () => {
     ['{"tokens":[]}', 'bad.jsonl:1: tokens: '],
     ['{"tokens":[1,-2]}', 'bad.jsonl:1: tokens[1]: '],
     ['{"tokens":[1.5]}', 'bad.jsonl:1: tokens[0]: '],
-    ['{"messages":[{"role":"user"}]}', 'bad.jsonl:1: messages[0].content: '],
+    ['{"messages":[{"role":"user"}]}', 'bad.jsonl:1: messages[0].content: there is no content'],
+    ['{"messages":[{"role":"user","content":7}]}', 'bad.jsonl:1: messages[0].content: expected a text'],
+    ['{"messages":[{"role":"user","content":"a"}],"tools":{}}', 'bad.jsonl:1: tools: '],
+    ['{"prompt":"a","tools":[]}', 'bad.jsonl:1: unknown field "tools"'],
     [`{"prompt":${'['.repeat(500)}}`, 'bad.jsonl:1: nested more than 200 deep'],
     [new Uint8Array([0x7b, 0xff, 0x0a]), 'bad.jsonl:1: the line is not UTF-8 text'],
     ['x'.repeat((4 << 20) + 1), 'bad.jsonl:1: the line is longer than 4 MiB'],

@@ -17,6 +17,7 @@ beforeAll(() => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const USER = [{ role: 'user', content: 'Hi' }];
+const dict = (fields: Readonly<Record<string, string>>): Map<string, string> => new Map(Object.entries(fields));
 const TURNS = "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m['content'] | trim }}{% endfor %}";
 
 describe('a chat template', () => {
@@ -50,7 +51,7 @@ describe('a chat template', () => {
     const render = async (text: string, seconds = 5): Promise<string> => {
       const template = new ChatTemplate({ text, special: { bos_token: '<s>' }, where: 'here' }, seconds);
       try {
-        return await template.render(USER);
+        return await template.render({ messages: USER.map(dict) });
       } finally {
         await template.close();
       }
@@ -62,10 +63,10 @@ describe('a chat template', () => {
         special: { bos_token: '<s>' },
         where: 'here',
       });
-      const failed = expect(template.render([...USER, ...USER])).rejects.toThrow(
+      const failed = expect(template.render({ messages: [...USER, ...USER].map(dict) })).rejects.toThrow(
         /^here: the chat template fails: "no"$/,
       );
-      expect(await template.render(USER)).toBe('<s><user>Hi');
+      expect(await template.render({ messages: USER.map(dict) })).toBe('<s><user>Hi');
       await failed;
       await template.close();
     });
