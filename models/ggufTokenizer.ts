@@ -5,6 +5,7 @@ import { readGgufHeader } from './gguf/header.js';
 import type { Metadata } from './gguf/metadata.js';
 import { readVocabulary, TOKEN_TYPES, type MergedVocabulary, type ScoredVocabulary } from './gguf/vocabulary.js';
 import { writePieces } from './sentencepiece.js';
+import { writeByteLevel } from './tokenizers/byteLevel.js';
 
 const USE_HF = 'use the Hugging Face checkpoint of the model, with its tokenizer.json';
 
@@ -62,58 +63,29 @@ function checkScores(pieces: ScoredVocabulary['pieces'], path: string): void {
     );
 }
 
-function fromMerges({ tokens, merges, pre, ...around }: MergedVocabulary, path: string): string {
+function fromMerges({ tokens, merges, rule, ...around }: MergedVocabulary, path: string): string {
   const vocab = Object.create(null) as Record<string, number>;
   tokens.forEach(({ piece }, id) => {
     if (piece in vocab)
       throw new UserError(`${path}: tokens ${vocab[piece]} and ${id} are both ${quote(piece)}`, USE_HF);
     vocab[piece] = id;
   });
-  const special = (name: 'bos' | 'eos', id: number | undefined): { SpecialToken: { id: string } } => {
+  const special = (name: 'bos' | 'eos', id: number | undefined): { id: number; content: string } => {
     const token = id === undefined ? undefined : tokens[id];
-    if (token === undefined)
+    if (id === undefined || token === undefined)
       throw new UserError(`${path}: tokenizer.ggml.add_${name}_token is true, and no ${name} token is given`, USE_HF);
-    return { SpecialToken: { id: token.piece } };
+    return { id, content: token.piece };
   };
-  const single = [
-    ...(around.addBos ? [special('bos', around.bosId)] : []),
-    { Sequence: { id: 'A' } },
-    ...(around.addEos ? [special('eos', around.eosId)] : []),
-  ];
-  const named = single.flatMap((item) => ('SpecialToken' in item ? [item.SpecialToken.id] : []));
-  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true };
-  return JSON.stringify({
-    version: '1.0',
-    added_tokens: tokens.flatMap(({ piece, type }, id) =>
+  return writeByteLevel({
+    vocab,
+    merges,
+    added: tokens.flatMap(({ piece, type }, id) =>
       type === TOKEN_TYPES.control || type === TOKEN_TYPES.userDefined || type === TOKEN_TYPES.unknown
-        ? [{ id, content: piece, normalized: false, special: type !== TOKEN_TYPES.userDefined }]
+        ? [{ id, content: piece, special: type !== TOKEN_TYPES.userDefined }]
         : [],
     ),
-    normalizer: pre.normalizer === undefined ? null : { type: pre.normalizer },
-    pre_tokenizer: {
-      type: 'Sequence',
-      pretokenizers: [
-        ...(pre.hasSingleDigits === true ? [{ type: 'Digits', individual_digits: true }] : []),
-        ...(pre.split === undefined
-          ? []
-          : [{ type: 'Split', pattern: { Regex: pre.split }, behavior: 'Isolated', invert: false }]),
-        { ...byteLevel, use_regex: pre.split === undefined },
-      ],
-    },
-    post_processor: {
-      type: 'TemplateProcessing',
-      single,
-      special_tokens: Object.fromEntries(named.map((name) => [name, { ids: [vocab[name]] }])),
-    },
-    decoder: { ...byteLevel, use_regex: true },
-    model: {
-      type: 'BPE',
-      unk_token: null,
-      fuse_unk: false,
-      byte_fallback: false,
-      ignore_merges: pre.ignoresMerges ?? false,
-      vocab,
-      merges,
-    },
+    rule,
+    before: around.addBos ? [special('bos', around.bosId)] : [],
+    after: around.addEos ? [special('eos', around.eosId)] : [],
   });
 }

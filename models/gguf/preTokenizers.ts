@@ -1,48 +1,39 @@
 /**
- * How byte-level tokenizers of GGUF files cut texts before they merge: by tokenizer.ggml.pre, which names the tokenizer
- * that a file was made from. Each is described as the tokenizer.json of that tokenizer has it.
+ * The rules by which byte-level tokenizers of GGUF files cut texts: tokenizer.ggml.pre names the tokenizer that a file
+ * was made from, and many cut alike. Source of the names: llama.cpp's llama-vocab.cpp.
  */
+import * as rules from '../tokenizers/rules.js';
+import type { ByteLevelRule } from '../tokenizers/rules.js';
 
-export interface PreTokenizer {
-  readonly normalizer?: 'NFC';
-  /** Cuts texts by an expression. Default: by that of GPT-2, which the library knows. */
-  readonly split?: string;
-  /** Each digit is a part of its own, before anything else. */
-  readonly hasSingleDigits?: boolean;
-  /** A part that is a token as a whole is not merged from smaller ones. */
-  readonly ignoresMerges?: boolean;
-  /** Whether texts begin with BOS where a file does not say. */
-  readonly addsBos?: boolean;
-}
+const NAMES: readonly (readonly [ByteLevelRule, string])[] = [
+  [rules.LLAMA_3, 'llama-bpe llama3 llama-v3 falcon3 falcon-h1 lfm2 midm-2.0 pixtral'],
+  [rules.DBRX, 'dbrx smaug-bpe glm4 chatglm-bpe'],
+  [rules.QWEN, 'qwen2 deepseek-r1-qwen f2llmv2 hunyuan kormo megrez stablelm2'],
+  [rules.GROK_2, 'grok-2 solar-open'],
+  [rules.QWEN_3_5, 'qwen35'],
+  [rules.GPT_4O, 'gpt-4o kanana2 llama4 minimax-m2 talkie'],
+  [rules.TEKKEN, 'tekken'],
+  [rules.GPT_2, 'gpt-2 a.x-4.0 exaone4 gigachat granite-docling jais mellum phi-2 trillion'],
+  [rules.GPT_NEOX, 'olmo mpt'],
+  [rules.STARCODER, 'starcoder codeshell exaone mellum2 minerva-7b refact smollm'],
+  [rules.COMMAND_R, 'command-r'],
+  [rules.DEEPSEEK_LLM, 'deepseek-llm'],
+  [rules.DEEPSEEK_CODER, 'deepseek-coder'],
+  [rules.DEEPSEEK_V3, 'deepseek-v3 hunyuan-dense hy_v4 joyai-llm'],
+  [rules.FALCON, 'falcon'],
+  [rules.BLOOM, 'bloom gpt3-finnish poro-chat'],
+  [rules.VIKING, 'viking'],
+  [rules.BAILING_MOE, 'bailingmoe bailingmoe2 llada-moe'],
+  [rules.SEED_CODER, 'seed-coder'],
+  [rules.MINICPM_5, 'minicpm5'],
+];
 
-const CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
-const SPACES = '\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+';
-const WORD = '[^\\r\\n\\p{L}\\p{N}]?\\p{L}+';
-const SYMBOLS = ' ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*';
-const [UPPER, LOWER] = ['[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]', '[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]'];
+const RULES: ReadonlyMap<string, ByteLevelRule> = new Map(
+  NAMES.flatMap(([rule, names]) => names.split(' ').map((name): [string, ByteLevelRule] => [name, rule])),
+);
 
-/** Words with at most one change from upper to lower case. */
-const casedWords = (end: string): string =>
-  `[^\\r\\n\\p{L}\\p{N}]?${UPPER}*${LOWER}+${end}|[^\\r\\n\\p{L}\\p{N}]?${UPPER}+${LOWER}*${end}`;
+/** The rule that a tokenizer.ggml.pre names; undefined if none is known. */
+export const preTokenizerOf = (name: string): ByteLevelRule | undefined => RULES.get(name);
 
-const words = (digits: string): string => [CONTRACTIONS, WORD, digits, SYMBOLS, SPACES].join('|');
-const casedText = (end: string, digits: string): string =>
-  [casedWords(end), digits, ' ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*', SPACES].join('|');
-
-const LLAMA_3: PreTokenizer = { split: words('\\p{N}{1,3}'), ignoresMerges: true, addsBos: true };
-
-export const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
-  'llama-bpe': LLAMA_3,
-  llama3: LLAMA_3,
-  'llama-v3': LLAMA_3,
-  dbrx: { split: words('\\p{N}{1,3}') },
-  qwen2: { normalizer: 'NFC', split: words('\\p{N}') },
-  tekken: { split: casedText('', '\\p{N}'), ignoresMerges: true, addsBos: true },
-  'gpt-4o': { split: casedText(`${CONTRACTIONS}?`, '\\p{N}{1,3}') },
-  'gpt-2': {},
-  olmo: { normalizer: 'NFC' },
-  starcoder: { hasSingleDigits: true },
-  refact: { hasSingleDigits: true },
-  smollm: { hasSingleDigits: true },
-  'command-r': { normalizer: 'NFC', hasSingleDigits: true },
-};
+/** Every tokenizer.ggml.pre whose rule is known. */
+export const PRE_TOKENIZERS: readonly string[] = [...RULES.keys()];

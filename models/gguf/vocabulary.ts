@@ -1,8 +1,9 @@
 /** The tokenizer of a GGUF file: its tokens, how they are merged, and the tokens around a text. */
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
+import type { ByteLevelRule } from '../tokenizers/rules.js';
 import type { Metadata } from './metadata.js';
-import { PRE_TOKENIZERS, type PreTokenizer } from './preTokenizers.js';
+import { PRE_TOKENIZERS, preTokenizerOf } from './preTokenizers.js';
 
 const PREFIX = 'tokenizer.ggml.';
 const MOST_PIECE_BYTES = 4096;
@@ -40,7 +41,7 @@ export interface MergedVocabulary extends Around {
   readonly kind: 'merged';
   readonly tokens: readonly GgufToken[];
   readonly merges: readonly string[];
-  readonly pre: PreTokenizer;
+  readonly rule: ByteLevelRule;
 }
 
 export type GgufVocabulary = ScoredVocabulary | MergedVocabulary;
@@ -94,13 +95,16 @@ export function readVocabulary(metadata: Metadata): GgufVocabulary {
     }
     case 'gpt2': {
       const name = metadata.text(`${PREFIX}pre`) ?? refuse(`${PREFIX}pre is missing: how texts are cut is not known`);
-      const pre =
-        (Object.hasOwn(PRE_TOKENIZERS, name) ? PRE_TOKENIZERS[name] : undefined) ??
-        refuse(`${PREFIX}pre ${quote(name)} is not known; known: ${Object.keys(PRE_TOKENIZERS).join(', ')}`);
+      const rule =
+        preTokenizerOf(name) ??
+        refuse(
+          `${PREFIX}pre ${quote(name)} names a rule for cutting texts that is not known ` +
+            `(docs/families.md lists the ${PRE_TOKENIZERS.length} names that are)`,
+        );
       if (metadata.flag(`${PREFIX}add_space_prefix`) === true)
         refuse(`${PREFIX}add_space_prefix is true, which is not supported here`);
       const merges = metadata.texts(`${PREFIX}merges`, MERGE_BYTES, MAX_MERGES) ?? refuse(`${PREFIX}merges is missing`);
-      return { kind: 'merged', tokens, merges, pre, ...around(pre.addsBos ?? false) };
+      return { kind: 'merged', tokens, merges, rule, ...around(rule.addsBos ?? false) };
     }
     default:
       return refuse(`${PREFIX}model ${quote(model)} is not supported; supported: llama, gpt2`);

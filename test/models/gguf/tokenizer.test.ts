@@ -6,7 +6,10 @@ import { describe, expect, it } from 'vitest';
 import { findChatTemplate } from '../../../models/chatTemplate.js';
 import { convertSentencePiece, parseSentencePiece, type SentencePieceModel } from '../../../models/sentencepiece.js';
 import { createTokenizer, type Tokenizer } from '../../../models/tokenizer.js';
+import { PRE_TOKENIZERS, preTokenizerOf } from '../../../models/gguf/preTokenizers.js';
 import { describeTokenizer } from '../../../models/tokenizerFiles.js';
+import { BYTE_LETTERS } from '../../../models/tokenizers/byteLevel.js';
+import type { ByteLevelRule } from '../../../models/tokenizers/rules.js';
 import { randomOf, type Random } from '../../fuzz/mutate.js';
 import { asByteLevel, byteLevelPairs, piecePairs } from '../../support/ggufTokenizer.js';
 import { ggufFile, type GgufPairs } from '../../support/ggufWriter.js';
@@ -134,11 +137,66 @@ describe('a byte-level tokenizer', () => {
     await expectSameTokens(ofGguf(own), ofJson(json), randomTexts(2, 300));
   });
 
+  it.each([
+    ['llama-bpe', ['falcon3', 'falcon-h1', 'lfm2', 'llama3', 'llama-v3', 'midm-2.0', 'pixtral']],
+    ['qwen2', ['deepseek-r1-qwen', 'f2llmv2', 'hunyuan', 'kormo', 'megrez', 'stablelm2']],
+    ['gpt-4o', ['kanana2', 'llama4', 'minimax-m2', 'talkie']],
+    ['gpt-2', ['a.x-4.0', 'exaone4', 'gigachat', 'granite-docling', 'jais', 'mellum', 'phi-2', 'trillion']],
+    ['olmo', ['mpt']],
+    ['smollm', ['starcoder', 'refact', 'codeshell', 'exaone', 'mellum2', 'minerva-7b']],
+    ['dbrx', ['glm4', 'chatglm-bpe', 'smaug-bpe']],
+    ['deepseek-v3', ['hunyuan-dense', 'hy_v4', 'joyai-llm']],
+  ])('is cut as by %s where another name stands for its rule', (known, names) => {
+    const rule = (name: string): ByteLevelRule => preTokenizerOf(name) ?? expect.fail(`${name} is not known`);
+    for (const name of names) expect(rule(name), name).toBe(rule(known));
+  });
+
+  it.each<[string, string, readonly string[]]>([
+    ['llama-bpe', "I'LL see\n\n 12345", ['I', "'LL", 'Ġsee', 'ĊĊ', 'Ġ', '123', '45']],
+    ['qwen35', 'e\u0323 12', ['áº¹', 'Ġ', '1', '2']],
+    ['deepseek-llm', 'Ab.12\r\n字a', ['Ab', '.', '1', '2', 'č', 'Ċ', 'åŃĹ', 'a']],
+    ['deepseek-coder', 'ab  cd_1.', ['ab', 'Ġ', 'Ġcd', '_', '1', '.']],
+    ['deepseek-v3', ' ab1234\n.x', ['Ġab', '123', '4', 'Ċ', '.x']],
+    ['falcon', "a--b 1234 don't", ['a', '--', 'b', 'Ġ', '123', '4', 'Ġdon', "'", 't']],
+    ['viking', 'ab, cd12', ['ab', ',', 'Ġcd', '1', '2']],
+    ['bloom', 'ab, cd12', ['ab', ',', 'Ġcd12']],
+    ['bailingmoe', "x'lL\n\n", ['x', "'lL", 'ĊĊ']],
+    ['seed-coder', '.\n\n1', ['.', 'ĊĊ', '1']],
+    ['minicpm5', '1234a', ['123', '4', 'a']],
+    ['grok-2', 'e\u0323', ['e', 'Ì£']],
+  ])('cuts by %s', async (pre, text, parts) => {
+    // Each part is made letter by letter, and neighbouring parts would merge where nothing cuts between them.
+    const pieces = [...BYTE_LETTERS];
+    const merge = (left: string, right: string): string => {
+      if (!pieces.includes(left + right)) pieces.push(left + right);
+      return `${left} ${right}`;
+    };
+    const within = parts.flatMap((part) => [...part].slice(1).map((letter, i) => merge(part.slice(0, i + 1), letter)));
+    const across = parts.slice(1).map((part, i) => merge(parts[i]!, part));
+    const merges = [...new Set([...within, ...across])];
+    const own: GgufPairs = {
+      'tokenizer.ggml.model': { text: 'gpt2' },
+      'tokenizer.ggml.pre': { text: pre },
+      'tokenizer.ggml.tokens': { texts: pieces },
+      'tokenizer.ggml.token_type': { i32s: pieces.map(() => 1) },
+      'tokenizer.ggml.merges': { texts: merges },
+      'tokenizer.ggml.add_bos_token': { flag: false },
+    };
+    const ids = await ofGguf(own).encode(text);
+    expect(ids.map((id) => pieces[id])).toEqual(parts);
+  });
+
+  it.each(PRE_TOKENIZERS)('is read where pre is %s', async (pre) => {
+    const own = byteLevelPairs(asByteLevel(demo), pre, '<s>');
+    const read = ofGguf(own);
+    expect(await read.decode(await read.encode('Ab 12.'))).toBe('Ab 12.');
+  });
+
   it.each<[string, GgufPairs, string]>([
     [
       'cuts in an unknown way',
-      { 'tokenizer.ggml.pre': { text: 'viking' } },
-      'tokenizer.ggml.pre "viking" is not known',
+      { 'tokenizer.ggml.pre': { text: 'kimi-k2' } },
+      'tokenizer.ggml.pre "kimi-k2" names a rule for cutting texts that is not known (docs/families.md lists',
     ],
     ['is of another kind', { 'tokenizer.ggml.model': { text: 't5' } }, 'tokenizer.ggml.model "t5" is not supported'],
     ['lacks types', { 'tokenizer.ggml.token_type': { i32s: [1] } }, 'token_type has 1 entries for 4096 tokens'],
