@@ -14,7 +14,7 @@ import { partName } from './meta/partFiles.js';
 import { mergeParts } from './meta/parts.js';
 import type { StoredTensor } from './family/storedTensors.js';
 import { readQuantisation, type QuantisationConfig, type QuantisedTensors } from './quantised/index.js';
-import { findTokenizer } from './tokenizerFiles.js';
+import { findTokenizer } from './tokenizers/files.js';
 import { readWeightFiles } from './weightFiles.js';
 import { withPrefix } from './baseModel.js';
 import { textTensor } from './wrapper.js';

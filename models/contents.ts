@@ -5,6 +5,7 @@ import { UserError } from '../errors.js';
 import { fileSize } from '../system/read.js';
 import type { Checkpoint } from './checkpoint.js';
 import { QUANTISATION_FILES } from './quantised/index.js';
+import { tokenizerFileNames } from './tokenizers/files.js';
 import { INDEXES, isSingleFile } from './weightFiles.js';
 
 /** SHA-256, hexadecimal, by name of each weight file. Empty for made-up weights. */
@@ -41,7 +42,13 @@ const OTHERS_READ: readonly string[] = [
 
 /** Absolute paths of what lies beside configuration and weights, for a folder with other weights of the model. */
 export const besideWeights = ({ path: dir }: Pick<Checkpoint, 'path'>): readonly string[] =>
-  [...BESIDE.filter((name) => !INDEXES.includes(name) && !QUANTISATION_FILES.includes(name)), ...OTHERS_READ]
+  [
+    ...new Set([
+      ...BESIDE.filter((name) => !INDEXES.includes(name) && !QUANTISATION_FILES.includes(name)),
+      ...OTHERS_READ,
+      ...tokenizerFileNames(dir),
+    ]),
+  ]
     .map((name) => join(dir, name))
     .filter((path) => fileSize(path) !== undefined);
 
@@ -62,7 +69,8 @@ const weightParts = ({ files }: Files): readonly Part[] => files.map((path) => p
 function otherParts({ path: dir, configPath, files }: Files): readonly Part[] {
   if (files.includes(configPath)) return []; // A GGUF file describes its model itself.
   const isIndexed = files.some((path) => !isSingleFile(path));
-  const beside = BESIDE.filter((name) => isIndexed || !INDEXES.includes(name))
+  const names = BESIDE.filter((name) => isIndexed || !INDEXES.includes(name));
+  const beside = [...new Set([...names, ...tokenizerFileNames(dir)])]
     .map((name) => join(dir, name))
     .filter((path) => fileSize(path) !== undefined);
   const described = basename(configPath) === 'params.json' ? 'params.json' : 'config.json';

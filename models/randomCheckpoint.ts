@@ -8,7 +8,7 @@ import { groupOf, type GroupSize } from '../ir/groups.js';
 import type { FormatName } from '../ir/storage.js';
 import { partShape, type ExpectedTensor, type TensorLocation } from './family/tensors.js';
 import { readQuantisation, type QuantisationConfig } from './quantised/index.js';
-import { findTokenizer } from './tokenizerFiles.js';
+import { findTokenizer } from './tokenizers/files.js';
 import type { Checkpoint } from './checkpoint.js';
 
 /** Tensors of layers, whose names have a number: the head and embeddings of quantised models are floats. */

@@ -6,6 +6,7 @@ import { UserError } from '../errors.js';
 import { quote } from '../system/json.js';
 import { decodeUtf8 } from '../system/read.js';
 import { protoFields, type ProtoField } from './protobuf.js';
+import { findMerges } from './tokenizers/merges.js';
 
 const NORMAL = 1;
 const UNKNOWN = 2;
@@ -17,8 +18,6 @@ const BYTE = 6;
 const BPE = 2;
 const MAX_PIECES = 1 << 20;
 const MAX_PIECE_CHARACTERS = 512;
-/** Twice those of the largest published vocabularies. */
-const MAX_MERGES = 1 << 20;
 const SPACE = '▁';
 const USE_JSON = 'put the tokenizer.json of the model beside it: it is used if both exist';
 
@@ -100,34 +99,10 @@ export function parseSentencePiece(model: Uint8Array, where: string): SentencePi
   return { pieces, byteFallback, addDummyPrefix, bosId, eosId };
 }
 
-/**
- * Every way to form a piece from two others, best first: by the piece's score from high to low (equal scores: by the
- * piece's id), within a piece by left id, then right id. Splits fall between UTF-16 units; no vocabulary contains half
- * of a surrogate pair.
- */
-function findMerges(
-  pieces: readonly SentencePiece[],
-  ids: ReadonlyMap<string, number>,
-  where: string,
-): [left: string, right: string][] {
-  const byRank = pieces.flatMap((piece, id) => (piece.type === NORMAL ? [{ id, ...piece }] : []));
-  byRank.sort((a, b) => b.score - a.score || a.id - b.id);
-  const merges: [string, string][] = [];
-  for (const { piece } of byRank) {
-    const splits: { left: number; right: number; pair: [string, string] }[] = [];
-    for (let at = 1; at < piece.length; at++) {
-      const leftText = piece.slice(0, at);
-      const left = ids.get(leftText);
-      if (left === undefined) continue;
-      const rightText = piece.slice(at);
-      const right = ids.get(rightText);
-      if (right !== undefined) splits.push({ left, right, pair: [leftText, rightText] });
-    }
-    splits.sort((a, b) => a.left - b.left || a.right - b.right);
-    for (const { pair } of splits) merges.push(pair);
-    if (merges.length > MAX_MERGES) throw new UserError(`${where}: more than ${MAX_MERGES} merges`, USE_JSON);
-  }
-  return merges;
+/** Normal pieces, best first: by score from high to low (equal scores: by id). */
+function byScore(pieces: readonly SentencePiece[]): string[] {
+  const normal = pieces.flatMap((piece, id) => (piece.type === NORMAL ? [{ id, ...piece }] : []));
+  return normal.sort((a, b) => b.score - a.score || a.id - b.id).map(({ piece }) => piece);
 }
 
 /** What a tokenizer.json adds before and after a text. */
@@ -249,7 +224,7 @@ export function writePieces(
       byte_fallback: byteFallback,
       ignore_merges: false,
       vocab,
-      merges: findMerges(pieces, ids, where),
+      merges: findMerges(byScore(pieces), ids, refuse),
     },
   });
 }

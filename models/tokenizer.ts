@@ -116,7 +116,8 @@ function wrap(
 export function createTokenizer(spec: TokenizerSpec): Tokenizer {
   const where = describe(spec);
   const json = parseTokenizerJson(jsonOf(spec), where);
-  const { before, after } = spec.kind === 'file' ? { ...json.beside, ...spec.beside } : json.beside;
+  const { before, after } =
+    spec.kind === 'file' || spec.kind === 'converted' ? { ...json.beside, ...spec.beside } : json.beside;
   try {
     return wrap(createNative(json), { before, after }, json, spec);
   } catch (error) {

@@ -1,9 +1,9 @@
 /**
- * Where the tokenizer of a checkpoint is, and what its files say: tokenizer.json as it is, or a converted SentencePiece
- * tokenizer.model, or that of a GGUF file; and tokenizer_config.json beside them.
+ * Where the tokenizer of a checkpoint is, and what its files say: tokenizer.json as it is, or what a file of another
+ * format is converted to, or the tokenizer of a GGUF file; and tokenizer_config.json beside them.
  */
 import { createHash } from 'node:crypto';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { UserError } from '../errors.js';
 import { isGiven, isRecord, quote } from '../system/json.js';
 import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/read.js';
@@ -12,6 +12,8 @@ import { convertSentencePiece, parseSentencePiece, type SpecialTokens } from './
 import type { Beside } from './tokenizerBeside.js';
 import { parseTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
 import { pieceId } from './tokenizerModels.js';
+import { convertFile, factsBeside, findTokenizer, formatOf, MODEL_BYTES, noTokenizer } from './tokenizers/files.js';
+import type { Facts } from './tokenizers/files.js';
 import { findGgufModel } from './weightFiles.js';
 
 /** All that a worker thread needs to make the same tokenizer: plain data that postMessage can copy. */
@@ -26,6 +28,14 @@ export type TokenizerSpec = {
       readonly beside?: Partial<Beside>;
     }
   | {
+      readonly kind: 'converted';
+      readonly format: 'tiktoken' | 'tekken' | 'bpe';
+      readonly path: string;
+      readonly facts: Facts;
+      /** As of a file. */
+      readonly beside?: Partial<Beside>;
+    }
+  | {
       readonly kind: 'json';
       readonly text: string;
       /** Where the text comes from, for messages. */
@@ -36,7 +46,6 @@ export type TokenizerSpec = {
 );
 
 const JSON_BYTES = 64 << 20;
-const MODEL_BYTES = 64 << 20;
 const CONFIG_BYTES = 8 << 20;
 
 const REFETCH = 'download tokenizer.json again';
@@ -44,6 +53,7 @@ const REFETCH = 'download tokenizer.json again';
 /** What to do about a tokenizer that the library does not take. */
 export const REPLACE_HINTS: Readonly<Record<TokenizerSpec['kind'], string>> = {
   file: REFETCH,
+  converted: 'put the tokenizer.json of the model beside it: it is used if both exist',
   json: REFETCH,
   sentencepiece: 'download tokenizer.model again',
   gguf: 'convert the model again with a current converter, or use its Hugging Face checkpoint',
@@ -54,6 +64,8 @@ export function jsonOf(spec: TokenizerSpec): string {
   switch (spec.kind) {
     case 'file':
       return decodeUtf8(readBounded(spec.path, JSON_BYTES, REFETCH), spec.path, REFETCH);
+    case 'converted':
+      return convertFile(spec.format, spec.path, spec.facts);
     case 'json':
       return spec.text;
     case 'sentencepiece':
@@ -61,13 +73,6 @@ export function jsonOf(spec: TokenizerSpec): string {
     case 'gguf':
       return convertGgufTokenizer(spec.path);
   }
-}
-
-/** The tokenizer file of a checkpoint folder: tokenizer.json, else tokenizer.model; undefined if there is neither. */
-export function findTokenizer(dir: string): string | undefined {
-  return ['tokenizer.json', 'tokenizer.model']
-    .map((name) => resolve(dir, name))
-    .find((path) => fileSize(path) !== undefined);
 }
 
 /** What tokenizer_config.json says of the tokens around a text; undefined if the file or the key is absent. */
@@ -143,31 +148,29 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
   if (gguf !== undefined)
     return { spec: { kind: 'gguf', path: gguf, ...limit }, ...describeGgufTokenizer(gguf, embeddings) };
   const path = findTokenizer(dir);
-  if (path === undefined) {
-    throw new UserError(
-      `${resolve(dir)}: found neither tokenizer.json nor tokenizer.model`,
-      'copy the tokenizer of the model into the folder',
-    );
-  }
-  if (path.endsWith('.json')) {
-    const text = decodeUtf8(readBounded(path, JSON_BYTES), path);
-    const json = parseTokenizerJson(text, path);
-    const beside = besideByConfig(dir, json, path);
-    const isStated = Object.keys(beside).length > 0;
+  if (path === undefined) throw noTokenizer(dir);
+  const format = formatOf(path);
+  if (format === 'sentencepiece') {
+    const model = readBounded(path, MODEL_BYTES);
+    const special = readSpecialTokens(dir);
     return {
-      spec: { kind: 'file', path, ...(isStated ? { beside } : {}), ...limit },
-      vocabSize: json.vocabSize,
-      hash: createHash('sha256')
-        .update(text)
-        .update(isStated ? JSON.stringify(beside) : '')
-        .digest('hex'),
+      spec: { kind: 'sentencepiece', path, special, ...limit },
+      vocabSize: parseSentencePiece(model, path).pieces.length,
+      hash: createHash('sha256').update(model).update(JSON.stringify(special)).digest('hex'),
     };
   }
-  const model = readBounded(path, MODEL_BYTES);
-  const special = readSpecialTokens(dir);
+  const facts = format === 'json' ? {} : factsBeside(path, embeddings);
+  const text = format === 'json' ? decodeUtf8(readBounded(path, JSON_BYTES), path) : convertFile(format, path, facts);
+  const json = parseTokenizerJson(text, path);
+  const beside = besideByConfig(dir, json, path);
+  const isStated = Object.keys(beside).length > 0;
+  const stated = { ...(isStated ? { beside } : {}), ...limit };
   return {
-    spec: { kind: 'sentencepiece', path, special, ...limit },
-    vocabSize: parseSentencePiece(model, path).pieces.length,
-    hash: createHash('sha256').update(model).update(JSON.stringify(special)).digest('hex'),
+    spec: format === 'json' ? { kind: 'file', path, ...stated } : { kind: 'converted', format, path, facts, ...stated },
+    vocabSize: json.vocabSize,
+    hash: createHash('sha256')
+      .update(text)
+      .update(isStated ? JSON.stringify(beside) : '')
+      .digest('hex'),
   };
 }

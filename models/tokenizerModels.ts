@@ -1,6 +1,6 @@
 /** The `model` of a tokenizer.json: schemas of the types that are read, with bounds on every size. */
 import { z } from 'zod';
-import { isRecord } from '../system/json.js';
+import { isRecord, quote } from '../system/json.js';
 
 const MAX_ID = 1 << 22;
 export const MAX_PIECE = 1024;
@@ -23,16 +23,21 @@ const vocab = z.custom<Readonly<Record<string, number>>>(
   (value) => isRecord(value) && Object.entries(value).every(([text, number]) => isPiece(text) && isId(number)),
   `expected an object of pieces of at most ${MAX_PIECE} characters and their ids below ${MAX_ID}`,
 );
+const isPair = (pair: unknown): boolean =>
+  Array.isArray(pair)
+    ? pair.length === 2 && pair.every(isPiece)
+    : typeof pair === 'string' && pair.length <= 2 * MAX_PIECE && /^[^ ]+ [^ ]+$/.test(pair);
+/** What is wrong with a list of merges, with the place of the first that is no pair. */
+function mergesProblem(value: unknown): string | undefined {
+  if (!Array.isArray(value) || value.length > MAX_MERGES) return `expected a list of at most ${MAX_MERGES} merges`;
+  const at = value.findIndex((pair: unknown) => !isPair(pair));
+  return at === -1
+    ? undefined
+    : `merge ${at + 1} of ${value.length} is no pair of pieces: ${quote(value[at]).replaceAll('"', "'")}`;
+}
 const merges = z.custom<readonly (string | readonly [string, string])[]>(
-  (value) =>
-    Array.isArray(value) &&
-    value.length <= MAX_MERGES &&
-    value.every((pair: unknown) =>
-      Array.isArray(pair)
-        ? pair.length === 2 && pair.every(isPiece)
-        : typeof pair === 'string' && pair.length <= 2 * MAX_PIECE && /^[^ ]+ [^ ]+$/.test(pair),
-    ),
-  `expected a list of at most ${MAX_MERGES} pairs of pieces`,
+  (value) => mergesProblem(value) === undefined,
+  { error: ({ input }) => mergesProblem(input) },
 );
 const scores = z.custom<readonly (readonly [piece: string, score: number])[]>(
   (value) =>

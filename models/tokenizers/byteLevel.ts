@@ -26,7 +26,7 @@ export interface AddedToken {
 }
 
 export interface ByteLevelTokenizer {
-  /** Without prototype: a piece may be called __proto__. */
+  /** Without added tokens, or with them. */
   readonly vocab: Readonly<Record<string, number>>;
   readonly merges: readonly (string | readonly [left: string, right: string])[];
   readonly added: readonly AddedToken[];
@@ -36,9 +36,19 @@ export interface ByteLevelTokenizer {
   readonly after?: readonly Pick<AddedToken, 'id' | 'content'>[];
 }
 
+/**
+ * The vocabulary with the added tokens: the library numbers those anew that its model lacks. No prototype: a piece may
+ * be called __proto__.
+ */
+function withAdded({ vocab, added }: ByteLevelTokenizer): Readonly<Record<string, number>> {
+  const all = Object.assign(Object.create(null) as Record<string, number>, vocab);
+  for (const { content, id } of added) all[content] = id;
+  return all;
+}
+
 /** The text of its tokenizer.json. */
 export function writeByteLevel(tokenizer: ByteLevelTokenizer): string {
-  const { vocab, merges, added, rule, before = [], after = [] } = tokenizer;
+  const { merges, added, rule, before = [], after = [] } = tokenizer;
   const special = (tokens: typeof before): unknown[] =>
     tokens.map(({ content }) => ({ SpecialToken: { id: content } }));
   return JSON.stringify({
@@ -58,7 +68,7 @@ export function writeByteLevel(tokenizer: ByteLevelTokenizer): string {
       fuse_unk: false,
       byte_fallback: false,
       ignore_merges: rule.ignoresMerges ?? false,
-      vocab,
+      vocab: withAdded(tokenizer),
       merges,
     },
   });

@@ -128,6 +128,12 @@ export const SEED_CODER: ByteLevelRule = {
 };
 export const MINICPM_5: ByteLevelRule = { cuts: by(THREE_DIGITS, words('\\p{N}+')), ignoresMerges: true };
 
+/** The rule with a space before texts that begin with none. */
+export const withSpaceBefore = (rule: ByteLevelRule): ByteLevelRule => ({
+  ...rule,
+  cuts: rule.cuts.map((cut) => (cut['type'] === 'ByteLevel' ? { ...cut, add_prefix_space: true } : cut)),
+});
+
 /** The rule whose only expression is `pattern`, as tekken.json has it; undefined if none is. */
 export const ruleOfPattern = (pattern: string): ByteLevelRule | undefined =>
   [TEKKEN].find(({ cuts: [first] }) => isPattern(first, pattern));

@@ -2,7 +2,7 @@ import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openTokenizer } from '../../models/tokenizer.js';
-import { findTokenizer } from '../../models/tokenizerFiles.js';
+import { findTokenizer } from '../../models/tokenizers/files.js';
 import { DEMO, userError } from './support.js';
 import { TOY, tokenizerFolder } from './tokenizerFolder.js';
 
