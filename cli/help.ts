@@ -21,7 +21,8 @@ export const EXIT_STATUSES = [
 
 export const CHECKPOINT_HELP = [
   'A checkpoint is a Hugging Face folder: config.json, model.safetensors',
-  '(or its index and shards), and tokenizer.json or tokenizer.model; or a GGUF file.',
+  '(or its index and shards), and a tokenizer (tokenizer.json, tokenizer.model,',
+  'tekken.json, or vocab.json and merges.txt); or a GGUF file.',
   'With --init random:SEED the weights are made up and config.json alone describes them.',
 ];
 

@@ -44,7 +44,7 @@ function fromScores({ pieces, addsSpace, bosId, eosId, addBos, addEos }: ScoredV
     { pieces, byteFallback, addDummyPrefix: addsSpace, bosId: bosId ?? 1, eosId: eosId ?? 2 },
     path,
     { addBos, addEos },
-    { hasAdded: true },
+    { hasUnused: true },
   );
 }
 

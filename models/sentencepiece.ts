@@ -105,6 +105,14 @@ function byScore(pieces: readonly SentencePiece[]): string[] {
   return normal.sort((a, b) => b.score - a.score || a.id - b.id).map(({ piece }) => piece);
 }
 
+/**
+ * Whether the one space before a text has to be put there by whoever encodes it. SentencePiece searches for
+ * user-defined pieces in the text with that space, and a normalizer of a tokenizer.json would put one before those
+ * pieces, too.
+ */
+export const needsSpaceBefore = ({ pieces, addDummyPrefix }: SentencePieceModel): boolean =>
+  addDummyPrefix && pieces.some(({ type }) => type === USER_DEFINED);
+
 /** What a tokenizer.json adds before and after a text. */
 export interface SpecialTokens {
   readonly addBos: boolean;
@@ -116,13 +124,16 @@ export interface SpecialTokens {
  * control pieces, as in transformers' conversion. If two different pieces have the same score, SentencePiece takes the
  * leftmost and this takes the lower id; trained models have no equal scores. Throws UserError.
  */
-export const convertSentencePiece = (model: Uint8Array, where: string, special: SpecialTokens): string =>
-  writePieces(parseSentencePiece(model, where), where, special);
+export function convertSentencePiece(model: Uint8Array, where: string, special: SpecialTokens): string {
+  const parsed = parseSentencePiece(model, where);
+  return writePieces(parsed, where, special, { isSpaced: needsSpaceBefore(parsed) });
+}
 
-/** What else a vocabulary may have. */
 export interface PiecesOptions {
-  /** User-defined pieces, which are searched for before anything is merged, and unused ones. Default: refused. */
-  readonly hasAdded?: boolean;
+  /** Whether pieces may pad the vocabulary: unused ones, to which nothing merges. Default: refused. */
+  readonly hasUnused?: boolean;
+  /** Whether texts get the space before them elsewhere: see needsSpaceBefore. */
+  readonly isSpaced?: boolean;
 }
 
 /** The tokenizer.json (its text) of such pieces. Throws UserError. */
@@ -130,7 +141,7 @@ export function writePieces(
   { pieces, byteFallback, addDummyPrefix, bosId, eosId }: SentencePieceModel,
   where: string,
   special: SpecialTokens,
-  { hasAdded = false }: PiecesOptions = {},
+  { hasUnused = false, isSpaced = false }: PiecesOptions = {},
 ): string {
   const refuse = (what: string): never => {
     throw new UserError(`${where}: ${what}`, USE_JSON);
@@ -140,21 +151,17 @@ export function writePieces(
     if (ids.has(piece)) refuse(`pieces ${ids.get(piece)} and ${id} are both ${quote(piece)}`);
     ids.set(piece, id);
   }
-  for (const [type, name] of [
-    [USER_DEFINED, 'user-defined'],
-    [UNUSED, 'unused'],
-  ] as const) {
-    const id = pieces.findIndex((piece) => piece.type === type);
-    if (id !== -1 && !hasAdded)
-      refuse(
-        `piece ${id} (${quote(pieces[id]?.piece)}) is ${name}: such a tokenizer.model cannot be converted exactly`,
-      );
-  }
+  const unused = pieces.findIndex(({ type }) => type === UNUSED);
+  if (unused !== -1 && !hasUnused)
+    refuse(`piece ${unused} (${quote(pieces[unused]?.piece)}) is unused: such a tokenizer.model is not supported`);
   const unknown = pieces.filter((piece) => piece.type === UNKNOWN);
-  if (unknown.length !== 1) refuse(`${unknown.length} unknown pieces; expected 1`);
+  // Converters to GGUF call a token unknown that pads the vocabulary; the first one stands for what has no piece.
+  if (unknown.length === 0 || (unknown.length > 1 && !hasUnused))
+    refuse(`${unknown.length} unknown pieces; expected 1`);
   // The library searches for such pieces in the normalised text, where the mark before it would be a part of them.
   const isMarked = ({ piece, type }: SentencePiece): boolean => type === USER_DEFINED && piece.includes(SPACE);
-  const marked = addDummyPrefix ? pieces.findIndex(isMarked) : -1;
+  const prepends = addDummyPrefix && !isSpaced;
+  const marked = prepends ? pieces.findIndex(isMarked) : -1;
   if (marked !== -1)
     refuse(`piece ${marked} (${quote(pieces[marked]?.piece)}) is user-defined, and a space is put before texts`);
   const isByte = (value: number): boolean => {
@@ -183,16 +190,16 @@ export function writePieces(
     version: '1.0',
     truncation: null,
     padding: null,
-    added_tokens: pieces.flatMap((each, id) => {
-      const { piece: content, type } = each;
+    added_tokens: pieces.flatMap(({ piece: content, type }, id) => {
       if (type !== UNKNOWN && type !== CONTROL && type !== USER_DEFINED) return [];
       const plain = { id, content, single_word: false, lstrip: false, rstrip: false };
-      return [{ ...plain, normalized: isMarked(each), special: type !== USER_DEFINED }];
+      // User-defined pieces are searched for together, in the text as the normalizers leave it.
+      return [{ ...plain, normalized: type === USER_DEFINED && !prepends, special: type !== USER_DEFINED }];
     }),
     normalizer: {
       type: 'Sequence',
       normalizers: [
-        ...(addDummyPrefix ? [{ type: 'Prepend', prepend: SPACE }] : []),
+        ...(prepends ? [{ type: 'Prepend', prepend: SPACE }] : []),
         { type: 'Replace', pattern: { String: ' ' }, content: SPACE },
       ],
     },

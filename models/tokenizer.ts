@@ -52,6 +52,14 @@ function checkIds(ids: ArrayLike<number>, text: string, where: string, embedding
   }
 }
 
+/** Puts a space before a text that has words at its beginning: what begins with a control token has none there. */
+function spaceBefore({ added }: TokenizerJson): (text: string) => string {
+  const control = added.filter(({ special }) => special).map(({ content }) => content);
+  const begins = new Set(control.map((token) => token[0]));
+  return (text) =>
+    text === '' || (begins.has(text[0]) && control.some((token) => text.startsWith(token))) ? text : ` ${text}`;
+}
+
 function wrap(
   { tokenizer: native, mayCut }: Native,
   around: Around,
@@ -71,8 +79,11 @@ function wrap(
       );
     }
   };
-  const encodeEach = async (texts: string[]): Promise<number[][]> =>
-    (await native.encodeBatch(texts, { addSpecialTokens: false })).map((encoding) => encoding.getIds());
+  const spaced = spec.kind === 'sentencepiece' && spec.isSpaced === true ? spaceBefore(json) : undefined;
+  const encodeEach = async (texts: string[]): Promise<number[][]> => {
+    const given = spaced === undefined ? texts : texts.map(spaced);
+    return (await native.encodeBatch(given, { addSpecialTokens: false })).map((encoding) => encoding.getIds());
+  };
   const { before, after } = around;
   const encodeAlike = (texts: string[], beside: Around): Promise<readonly ArrayLike<number>[]> =>
     mayCut === undefined ? encodeEach(texts) : encodeSharing(texts, mayCut, beside, encodeEach);

@@ -8,7 +8,7 @@ import { UserError } from '../errors.js';
 import { isGiven, isRecord, quote } from '../system/json.js';
 import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/read.js';
 import { convertGgufTokenizer, describeGgufTokenizer } from './ggufTokenizer.js';
-import { convertSentencePiece, parseSentencePiece, type SpecialTokens } from './sentencepiece.js';
+import { convertSentencePiece, needsSpaceBefore, parseSentencePiece, type SpecialTokens } from './sentencepiece.js';
 import type { Beside } from './tokenizerBeside.js';
 import { parseTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
 import { pieceId } from './tokenizerModels.js';
@@ -41,7 +41,13 @@ export type TokenizerSpec = {
       /** Where the text comes from, for messages. */
       readonly where: string;
     }
-  | { readonly kind: 'sentencepiece'; readonly path: string; readonly special: SpecialTokens }
+  | {
+      readonly kind: 'sentencepiece';
+      readonly path: string;
+      readonly special: SpecialTokens;
+      /** Whether a space is put before each text: see needsSpaceBefore. */
+      readonly isSpaced?: boolean;
+    }
   | { readonly kind: 'gguf'; readonly path: string }
 );
 
@@ -153,9 +159,10 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
   if (format === 'sentencepiece') {
     const model = readBounded(path, MODEL_BYTES);
     const special = readSpecialTokens(dir);
+    const parsed = parseSentencePiece(model, path);
     return {
-      spec: { kind: 'sentencepiece', path, special, ...limit },
-      vocabSize: parseSentencePiece(model, path).pieces.length,
+      spec: { kind: 'sentencepiece', path, special, ...(needsSpaceBefore(parsed) ? { isSpaced: true } : {}), ...limit },
+      vocabSize: parsed.pieces.length,
       hash: createHash('sha256').update(model).update(JSON.stringify(special)).digest('hex'),
     };
   }

@@ -5,8 +5,9 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import { protoFields } from '../../models/protobuf.js';
 import { convertSentencePiece, parseSentencePiece, type SentencePieceModel } from '../../models/sentencepiece.js';
-import { createTokenizer, type Tokenizer } from '../../models/tokenizer.js';
+import { createTokenizer, openTokenizer, type Tokenizer } from '../../models/tokenizer.js';
 import { hasShared, SHARED, skipReason, userError } from './support.js';
+import { tokenizerFolder } from './tokenizerFolder.js';
 import { piece, sentencePieceModel, toyPieces, varint } from './sentencepieceWriter.js';
 
 const BOS = { addBos: true, addEos: false };
@@ -146,11 +147,66 @@ describe('convertSentencePiece', () => {
     );
   });
 
+  it.each([true, false])('finds user-defined pieces first and whole, space before texts: %s', async (isSpaced) => {
+    const letters = ['▁', 'a', 'b', 'c', 'd'];
+    const fixed = ['[X]', '▁a', 'bc', 'bcd', '▁▁', 'd'];
+    const normal = [...letters.filter((letter) => letter !== 'd'), 'ab', 'ca', '▁b', 'aa', 'bca', '▁ab', 'abc', 'c▁'];
+    const pieces: (readonly [string, number, number?])[] = [
+      ...toyPieces,
+      ['[INST]', 0, 3],
+      ...fixed.map((text): [string, number, number] => [text, 0, 4]),
+      ...normal.map((text, i): [string, number] => [text, -i]),
+    ];
+    const model = sentencePieceModel({ pieces, addDummyPrefix: isSpaced });
+    const plain = reference({
+      ...parseSentencePiece(model, 'm'),
+      pieces: parseSentencePiece(model, 'm').pieces.map((each) => (each.type === 4 ? { ...each, type: 3 } : each)),
+      addDummyPrefix: false,
+    });
+    const idOf = (text: string): number => pieces.findIndex(([piece]) => piece === text);
+    /** SentencePiece: at each place the longest user-defined piece; all between is merged by itself. */
+    const wanted = (text: string): number[] => {
+      const whole = `${isSpaced && text !== '' ? '▁' : ''}${text.replaceAll(' ', '▁')}`;
+      const ids = [1];
+      let rest = '';
+      const flush = (): void => {
+        ids.push(...plain(rest).slice(1));
+        rest = '';
+      };
+      for (let at = 0; at < whole.length;) {
+        const [found] = fixed.filter((piece) => whole.startsWith(piece, at)).sort((a, b) => b.length - a.length);
+        if (found === undefined) rest += whole[at++];
+        else {
+          flush();
+          ids.push(idOf(found));
+          at += found.length;
+        }
+      }
+      flush();
+      return ids;
+    };
+    const opened = openTokenizer(tokenizerFolder({ 'tokenizer.model': model }));
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.constantFrom(' ', 'a', 'b', 'c', 'd', '[X]', '  ', 'bc'), { maxLength: 16 }),
+        async (parts) => {
+          expect(await opened.encode(parts.join(''))).toEqual(wanted(parts.join('')));
+        },
+      ),
+      { numRuns: 300 },
+    );
+    // A text that begins with a control token has its words behind that: no space is put before it.
+    expect(await opened.encodeWritten('<s>[INST] b[X]')).toEqual([1, 3, idOf('▁b'), idOf('[X]')]);
+    expect(await opened.encodeBatch(['b\nbc', 'b\na'])).toEqual([
+      await opened.encode('b\nbc'),
+      await opened.encode('b\na'),
+    ]);
+  });
+
   it.each([
     ['a unigram model', { modelType: 1 }, 'its model type is unigram, not BPE'],
     ['a table of characters', { charsmap: true }, 'it normalises characters by a table'],
     ['dropped spaces', { removeExtraWhitespaces: true }, 'it removes repeated white space'],
-    ['a user-defined piece', { pieces: [...toyPieces, ['<pre>', 0, 4]] }, 'piece 3 ("<pre>") is user-defined'],
     ['an unused piece', { pieces: [...toyPieces, ['x', 0, 5]] }, 'piece 3 ("x") is unused'],
     ['two equal pieces', { pieces: [...toyPieces, ['x', 0], ['x', -1]] }, 'pieces 3 and 4 are both "x"'],
     ['no unknown piece', { pieces: toyPieces.slice(1) }, '0 unknown pieces; expected 1'],

@@ -186,6 +186,18 @@ describe('a byte-level tokenizer', () => {
     expect(ids.map((id) => pieces[id])).toEqual(parts);
   });
 
+  it('is read for the names that docs/families.md lists', () => {
+    const doc = readFileSync(join(import.meta.dirname, '..', '..', '..', 'docs', 'families.md'), 'utf8');
+    const rows = (doc.split('### In GGUF files\n')[1] ?? '').split('\n').filter((line) => line.startsWith('| '));
+    const names = rows.slice(1).flatMap((row) =>
+      row
+        .split('|')[2]!
+        .split(/[,;]/)
+        .map((name) => name.trim()),
+    );
+    expect(names.sort()).toEqual([...PRE_TOKENIZERS].sort());
+  });
+
   it.each(PRE_TOKENIZERS)('is read where pre is %s', async (pre) => {
     const own = byteLevelPairs(asByteLevel(demo), pre, '<s>');
     const read = ofGguf(own);
@@ -327,6 +339,17 @@ describe('a tokenizer of scored pieces', () => {
         expect([text, ...Array.from(ids[i]!)]).toEqual([text, ...toyTokens(model, text)]);
       });
     }
+  });
+
+  it('may be padded by tokens that are called unknown, as that of Phi 3 is', async () => {
+    const model = toyModel(randomOf(8), true);
+    const padded = { ...model, pieces: [...model.pieces, { piece: '[PAD9]', score: -1000, type: 2 }] };
+    const texts = ['ab c', ' ca', '<go>a'];
+    expect(await ofGguf(piecePairs(padded)).encodeBatch(texts)).toEqual(
+      await ofGguf(piecePairs(model)).encodeBatch(texts),
+    );
+    const none = { ...model, pieces: model.pieces.map((piece) => (piece.type === 2 ? { ...piece, type: 5 } : piece)) };
+    expect(refusal(piecePairs(none))).toContain('0 unknown pieces; expected 1');
   });
 
   it('is refused where two pieces have one score, or a piece is there twice', () => {
