@@ -1,16 +1,25 @@
 /** Reads untrusted JSON: its depth is bounded before it is parsed, and values are quoted safely in messages. */
+import { randomUUID } from 'node:crypto';
 import { UserError } from '../errors.js';
 
 /** Real files nest about 12 deep. Far deeper values cost gigabytes to parse and overflow the stack when printed. */
 export const MAX_JSON_DEPTH = 200;
 
+/**
+ * JSON as Python's json module writes it: NaN and infinities are words, where JSON.stringify would write null. Throws
+ * RangeError for a value that nests too deep.
+ */
+export const printPythonJson = (value: unknown, indent?: number): string =>
+  JSON.stringify(
+    value,
+    (_, each: unknown) => (typeof each === 'number' && !Number.isFinite(each) ? `\u0001${each}\u0001` : each),
+    indent,
+  ).replaceAll(/"\\u0001(-?Infinity|NaN)\\u0001"/g, '$1');
+
 /** JSON.stringify is recursive and JSON.parse is not: a deep value from a hostile file must not overflow the stack. */
 function stringify(value: unknown): string {
   try {
-    // JSON has no word for 1e400, which is read as Infinity, nor for NaN, and would print null.
-    return JSON.stringify(value, (_, each: unknown) =>
-      typeof each === 'number' && !Number.isFinite(each) ? `\u0001${each}\u0001` : each,
-    ).replaceAll(/"\\u0001(-?Infinity|NaN)\\u0001"/g, '$1');
+    return printPythonJson(value);
   } catch (error) {
     if (error instanceof RangeError) return '(nested too deeply to show)';
     throw error;
@@ -46,7 +55,6 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const LETTER_I = 0x49;
 const LETTER_N = 0x4e;
-const MINUS = 0x2d;
 
 /** Index of the quote that ends the string which starts at `start`; the text's length if it does not end. */
 function endOfString(text: string, start: number): number {
@@ -97,12 +105,25 @@ export function parseJson(text: string, where: string, hint?: string): unknown {
   }
 }
 
-/** Python's json module writes NaN and infinities as bare words, which JSON does not know: null takes their place. */
-export function parsePythonJson(text: string, where: string, hint?: string): unknown {
-  if (!/NaN|Infinity/.test(text)) return parseJson(text, where, hint);
-  const parts: string[] = [];
-  let from = 0;
-  for (let i = 0; i < text.length; i++) {
+/** What stands for NaN while a text is parsed, and in no text: no number of JSON is NaN. */
+const NAN_MARK = `NaN ${randomUUID()}`;
+/** A number that is Infinity. */
+const INFINITE = '1e999';
+/** Each word takes more room while a text is parsed than it has in the file. Real files have a few. */
+const MOST_WORDS = 1 << 20;
+
+const isInWord = (text: string, at: number): boolean => /[\w.+]/.test(text.charAt(at));
+
+/** Throws SyntaxError where the word was a key. */
+function reviveNaN(key: string, value: unknown): unknown {
+  if (key === NAN_MARK) throw new SyntaxError('NaN is no key');
+  return value === NAN_MARK ? NaN : value;
+}
+
+/** Places of the words NaN and Infinity outside of strings. */
+function wordsIn(text: string): readonly { readonly at: number; readonly word: string }[] {
+  const words: { readonly at: number; readonly word: string }[] = [];
+  for (let i = 0; i < text.length && words.length <= MOST_WORDS; i++) {
     const code = text.charCodeAt(i);
     if (code === QUOTE) {
       i = endOfString(text, i);
@@ -110,10 +131,35 @@ export function parsePythonJson(text: string, where: string, hint?: string): unk
     }
     if (code !== LETTER_N && code !== LETTER_I) continue;
     const word = text.startsWith('NaN', i) ? 'NaN' : text.startsWith('Infinity', i) ? 'Infinity' : undefined;
-    if (word === undefined) continue;
-    parts.push(text.slice(from, text.charCodeAt(i - 1) === MINUS ? i - 1 : i), 'null');
+    if (word === undefined || isInWord(text, i - 1) || isInWord(text, i + word.length)) continue;
+    words.push({ at: i, word });
     i += word.length - 1;
-    from = i + 1;
   }
-  return parseJson(parts.length === 0 ? text : parts.join('') + text.slice(from), where, hint);
+  return words;
+}
+
+/**
+ * JSON as Python's json module writes it: also with the words NaN, Infinity and -Infinity, which become these numbers.
+ * Of equal keys the last one counts, as in Python. Throws UserError as parseJson does.
+ */
+export function parsePythonJson(text: string, where: string, hint?: string): unknown {
+  const words = /NaN|Infinity/.test(text) && !isDeeperThan(text, MAX_JSON_DEPTH) ? wordsIn(text) : [];
+  if (words.length === 0) return parseJson(text, where, hint);
+  if (words.length > MOST_WORDS) throw new UserError(`${where}: NaN or Infinity more than ${MOST_WORDS} times`, hint);
+  /** The text as JSON knows it. */
+  const withNaN = (nan: string): string => {
+    const parts: string[] = [];
+    let from = 0;
+    for (const { at, word } of words) {
+      parts.push(text.slice(from, at), word === 'NaN' ? nan : INFINITE);
+      from = at + word.length;
+    }
+    return parts.join('') + text.slice(from);
+  };
+  try {
+    return JSON.parse(withNaN(JSON.stringify(NAN_MARK)), reviveNaN) as unknown;
+  } catch {
+    // Fails as well, and says where.
+    return parseJson(withNaN('null'), where, hint);
+  }
 }

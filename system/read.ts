@@ -2,7 +2,7 @@
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { UserError } from '../errors.js';
 import { codeOf, reasonOf } from './errno.js';
-import { isRecord, parseJson, quote } from './json.js';
+import { isRecord, parsePythonJson, quote } from './json.js';
 
 /** What is at a path, links followed; undefined if nothing is there, or it cannot be examined. Throws nothing. */
 export function kindAt(path: string): 'file' | 'folder' | 'other' | undefined {
@@ -88,14 +88,14 @@ export function decodeUtf8(bytes: Uint8Array, where: string, hint?: string): str
   }
 }
 
-/** A JSON object from a file of at most `maxBytes`, with its text. */
+/** A JSON object, as Python may have written it, from a file of at most `maxBytes`; with its text. */
 export function readJsonObject(
   path: string,
   maxBytes: number,
   hint?: string,
 ): { readonly value: Readonly<Record<string, unknown>>; readonly text: string } {
   const text = decodeUtf8(readBounded(path, maxBytes, hint), path, hint);
-  const value = parseJson(text, path, hint);
+  const value = parsePythonJson(text, path, hint);
   if (!isRecord(value)) throw new UserError(`${path}: expected a JSON object, got ${quote(value)}`, hint);
   return { value, text };
 }

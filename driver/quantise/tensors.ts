@@ -12,6 +12,7 @@ import { readMethod } from '../../models/quantised/registry.js';
 import { layOut } from '../../models/safetensorsLayout.js';
 import { readWeightFiles } from '../../models/weightFiles.js';
 import { textTensor } from '../../models/wrapper.js';
+import { printPythonJson } from '../../system/json.js';
 import { tensorValues } from '../tensorValues.js';
 import { CheckpointFolder } from './folder.js';
 import type { ChosenMatrix } from './matrices.js';
@@ -117,7 +118,7 @@ export class QuantisedTensors {
       const place = this.places.get(source.name);
       if (place !== undefined) this.folder.copy(place, source.file, source);
     }
-    const print = (value: Json): string => `${JSON.stringify(value, null, 2)}\n`;
+    const print = (value: Json): string => `${printPythonJson(value, 2)}\n`;
     const texts = new Map([
       ['config.json', print(config)],
       ['quantize_config.json', print(this.config)],

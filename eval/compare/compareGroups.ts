@@ -25,7 +25,7 @@ function leavesOf({ groups }: RunFiles, name: string): Set<string> {
 
 const figureIn = (block: Block, key: string): number | undefined => {
   const value = block[key];
-  return typeof value === 'number' ? value : undefined;
+  return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
 };
 
 /** Whether the group's own figure weighs its tasks by their questions: found out from the figures of the file. */

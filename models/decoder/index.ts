@@ -14,7 +14,7 @@ export interface DecoderFamily
   /** Default: those of LLaMA. */
   readonly names?: TensorNames;
   /** What a file says, in the words that are common to decoders. Default: the file itself. */
-  readonly prepare?: (json: Json) => Json;
+  readonly prepare?: (json: Json, where: string) => Json;
   /** Reads the family's own keys. Throws UserError for what is not supported. */
   readonly differences: (json: Json, where: string) => Differences;
 }
@@ -28,7 +28,7 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
     covers,
     ...(textDefaults === undefined ? {} : { textDefaults }),
     describe: (file, where, fallbackDType, ways = {}) => {
-      const json = prepare === undefined ? file : prepare(file);
+      const json = prepare === undefined ? file : prepare(file, where);
       const own = differences(json, where);
       const config = parseDecoderConfig(json, where, fallbackDType, {
         ...defaults,

@@ -15,8 +15,8 @@ const [FULL_THETA, WINDOW_THETA] = [1_000_000, 10_000];
  * Rotary settings by the kind of a layer, as transformers 5 writes them. Files of transformers 4 have those of layers
  * without a window at the top, and rope_local_base_freq.
  */
-function ropesByKind(json: Json): Json {
-  const { rope_theta: theta, rope_scaling: scaling, rope_local_base_freq: local, rope_parameters: stated } = json;
+function ropesByKind(json: Json, where: string): Json {
+  const { rope_theta: theta, rope_scaling: scaling, rope_parameters: stated } = json;
   if (isRecord(stated) && ('full_attention' in stated || 'sliding_attention' in stated)) return json;
   const given = isRecord(stated) ? stated : {};
   return {
@@ -25,7 +25,7 @@ function ropesByKind(json: Json): Json {
     rope_scaling: null,
     rope_parameters: {
       full_attention: { rope_theta: theta ?? FULL_THETA, ...given, ...(isRecord(scaling) ? scaling : {}) },
-      sliding_attention: { rope_theta: local ?? WINDOW_THETA },
+      sliding_attention: { rope_theta: readNumber(json, where, 'rope_local_base_freq', WINDOW_THETA, [1, 1e12]) },
     },
   };
 }

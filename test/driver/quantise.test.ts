@@ -173,15 +173,20 @@ describe('quantiseCheckpoint', () => {
     expect(readdirSync(join(output, '..'))).toEqual([]);
   });
 
-  it('copies files of a checkpoint that is read-only', async () => {
+  it('copies files of a checkpoint that is read-only, and what Python wrote into config.json', async () => {
     const model = temporaryFolder();
     cpSync(join(FAMILIES, 'phi3'), model, { recursive: true });
     chmodSync(model, 0o700);
+    const config = join(model, 'config.json');
+    chmodSync(config, 0o600);
+    writeFileSync(config, readFileSync(config, 'utf8').replace('{', '{ "losses": [NaN, -Infinity],'));
     for (const name of readdirSync(model)) chmodSync(join(model, name), 0o444);
     const { calibration: _, ...asked } = request(model, { method: 'round', byActivation: false });
     await quantiseCheckpoint(asked, UI);
     const copied = join(asked.output, 'tokenizer.json');
     expect(readFileSync(copied)).toEqual(readFileSync(join(model, 'tokenizer.json')));
+    expect(readFileSync(join(asked.output, 'config.json'), 'utf8')).toMatch(/"losses": \[\s*NaN,\s*-Infinity\s*\]/);
+    expect(openCheckpoint(asked.output).config).toEqual(openCheckpoint(model).config);
     // Its owner may write to it, as to the other files: it is synced by the one that wrote it.
     expect(statSync(copied).mode & 0o200).toBe(0o200);
   });

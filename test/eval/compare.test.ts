@@ -1,5 +1,5 @@
 /** Two runs compared from their files: which questions, which figures, and files that are amiss. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -174,6 +174,12 @@ it('groups are pooled as their files pool them', () => {
   expect(group(run(0.75, wrong), run(1, y)).test!.name).toBe('exact McNemar');
   expect(group(run(0.5, wrong), run(1, y))).toMatchObject({ a: 0.5, b: 1, difference: 0.5 });
   expect(compareRuns(run(0.75, wrong), run(1, y)).verdicts.map(({ name }) => name)).toEqual(['g']);
+  // A figure that Python writes as NaN is none.
+  const odd = run(0.5, wrong);
+  const path = join(odd, 'model', `results_${DATE}.json`);
+  const text = readFileSync(path, 'utf8').replace('"results":{', '"results":{"z":{"sample_len":1,"acc,none":NaN},');
+  writeFileSync(path, text.replace('["x","y"]', '["x","y","z"]'));
+  expect(group(odd, run(1, y))).toMatchObject({ a: 0.5, b: 1 });
 });
 
 it('groups that are in each other many times are looked into once', () => {

@@ -9,6 +9,7 @@ import { comparisons } from './comparisons.js';
 import { gguf } from './gguf.js';
 import { models } from './models.js';
 import type { Random } from './mutate.js';
+import { pythonJson } from './pythonJson.js';
 import { quantised } from './quantised.js';
 import { tasks } from './tasks.js';
 
@@ -23,6 +24,7 @@ export interface Fuzzer {
 
 export const FUZZERS: Readonly<Record<string, Fuzzer>> = {
   models,
+  pythonJson,
   gguf,
   quantised,
   graphs,

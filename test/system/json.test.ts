@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isDeeperThan, MAX_JSON_DEPTH, parseJson, quote } from '../../system/json.js';
+import { isDeeperThan, MAX_JSON_DEPTH, parseJson, parsePythonJson, printPythonJson, quote } from '../../system/json.js';
 
 const nested = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
 
@@ -28,6 +28,70 @@ describe('parseJson', () => {
 
   it('says what is wrong on one safe line', () => {
     expect(() => parseJson('{"a": \u001b[31m}', 'x.json')).toThrow(/^x\.json: not valid JSON: [^\u001b\n]*$/);
+  });
+});
+
+describe('parsePythonJson', () => {
+  it('reads the words that Python writes as the numbers that they are, and no other', () => {
+    const text = '{"a": NaN, "b": [Infinity, -Infinity , NaN], "NaN": "NaN, Infinity", "c": "\\"NaN", "d": {"e": NaN}}';
+    expect(parsePythonJson(text, 'x')).toEqual({
+      a: NaN,
+      b: [Infinity, -Infinity, NaN],
+      NaN: 'NaN, Infinity',
+      c: '"NaN',
+      d: { e: NaN },
+    });
+    expect(parsePythonJson('NaN', 'x')).toBeNaN();
+    expect(parsePythonJson('-Infinity', 'x')).toBe(-Infinity);
+    expect(parsePythonJson('["NaN", "1e999", NaN]', 'x')).toEqual(['NaN', '1e999', NaN]);
+  });
+
+  it.each([
+    '-NaN',
+    '+NaN',
+    'nan',
+    'NaNs',
+    'inf',
+    'INFINITY',
+    'Infinity5',
+    '5Infinity',
+    '1.Infinity',
+    '{NaN: 1}',
+    '{ NaN : 1}',
+    '{Infinity: 1}',
+    '[NaN',
+    'NaN NaN',
+    '"NaN',
+    '[-, NaN]',
+  ])('refuses %s, as Python does', (text) => {
+    expect(() => parsePythonJson(text, 'x.json', 'look')).toThrow(/^x\.json: not valid JSON: [^\n]*$/);
+  });
+
+  it('takes the last of equal keys and leaves prototypes alone', () => {
+    const text = '{"a": 1, "__proto__": {"polluted": NaN}, "constructor": Infinity, "a": NaN}';
+    const value = parsePythonJson(text, 'x') as Record<string, unknown>;
+    expect(Object.keys(value)).toEqual(['a', '__proto__', 'constructor']);
+    expect(value['a']).toBeNaN();
+    expect(Object.getPrototypeOf(value)).toBe(Object.prototype);
+    expect(Reflect.get({}, 'polluted')).toBeUndefined();
+  });
+
+  it('reads what printPythonJson writes', () => {
+    const value = { a: [NaN, -Infinity, 1e-7], b: { c: Infinity, d: 'NaN' }, e: null };
+    expect(printPythonJson(value)).toBe('{"a":[NaN,-Infinity,1e-7],"b":{"c":Infinity,"d":"NaN"},"e":null}');
+    expect(parsePythonJson(printPythonJson(value, 2), 'x')).toEqual(value);
+  });
+
+  it('is bounded in words', () => {
+    const words = (count: number): string => `[${'NaN,'.repeat(count)}0]`;
+    expect(parsePythonJson(words(1 << 20), 'x')).toHaveLength((1 << 20) + 1);
+    expect(() => parsePythonJson(words((1 << 20) + 1), 'x')).toThrow('x: NaN or Infinity more than 1048576 times');
+  });
+
+  it('is bounded in depth', () => {
+    const deep = `${'['.repeat(MAX_JSON_DEPTH)}NaN${']'.repeat(MAX_JSON_DEPTH)}`;
+    expect(parsePythonJson(deep, 'x')).toHaveLength(1);
+    expect(() => parsePythonJson(`[${deep}]`, 'x')).toThrow('x: nested more than 200 deep');
   });
 });
 
