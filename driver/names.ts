@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UsageError } from '../errors.js';
+import { isFolder } from '../system/read.js';
 
 /** Where weights come from: the checkpoint, or a seed. */
 export type WeightInit = { readonly kind: 'checkpoint' } | { readonly kind: 'random'; readonly seed: number };
@@ -26,7 +27,7 @@ export const isArtifact = (path: string): boolean => existsSync(join(path, MANIF
 /** A short name for results: the folder that holds the checkpoint, or the artifact without its `.tw`. */
 export function modelName(path: string): string {
   const full = resolve(path);
-  const name = basename(full.endsWith('.json') ? dirname(full) : full);
+  const name = basename(full.endsWith('.json') && !isFolder(full) ? dirname(full) : full);
   return name.replace(/(?<=.)\.tw$/, '');
 }
 

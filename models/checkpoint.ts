@@ -13,6 +13,7 @@ import type { Json, Model, ModelConfig } from './family/model.js';
 import { weightFormat, type TensorLocation } from './family/tensors.js';
 import type { WeightFile } from './family/weightFile.js';
 import { joinedVectors, placesOf, type StoredTensor } from './family/storedTensors.js';
+import { kindOfWeights } from './otherModels.js';
 import { quantisedTensors } from './quantised/index.js';
 import { settleHead } from './tiedHead.js';
 import { findGgufModel } from './weightFiles.js';
@@ -88,7 +89,7 @@ export function openCheckpoint(path: string): Checkpoint {
   if (problems.length > 0) {
     throw new UserError(
       `${source.path}: the weights are not the model that ${describedBy} describes:\n  ` +
-        `${[...problems, ...notes].join('\n  ')}${source.strays()}`,
+        `${[...kindOfWeights(found.keys()), ...problems, ...notes].join('\n  ')}${source.strays()}`,
       source.hint,
     );
   }

@@ -4,18 +4,20 @@ import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject } from '../system/read.js';
 import type { Json, Model, StoredWays } from './family/model.js';
+import { FAMILIES_HINT, requireWholeModel } from './family/wholeModel.js';
 import { meta } from './meta/index.js';
 import { countParts, FIRST_PART } from './meta/partFiles.js';
 import { configOfParams, inParamsWords, isMetaParams } from './meta/params.js';
-import { findArchitecture } from './registry.js';
+import { besideSteps, refuseOtherFolder } from './otherFolders.js';
+import { otherKind } from './otherModels.js';
+import { classOf, findArchitecture, unsupported } from './registry.js';
 import { readTorchFile } from './torch/stateDict.js';
 import type { FormatName } from '../ir/storage.js';
 import { textConfig } from './wrapper.js';
 
 const CONFIG_BYTES = 1 << 20;
 const WANTED = 'give the folder of a Hugging Face checkpoint: config.json and *.safetensors';
-const OTHER_MODEL =
-  'use the Hugging Face checkpoint of a supported model; if this is one, download its config.json again';
+const OTHER_SETTING = `${FAMILIES_HINT}; if config.json is damaged, download it again`;
 
 /**
  * The model that a parsed config.json or params.json describes, or the language model of a multimodal one. `where` (its
@@ -25,13 +27,27 @@ const OTHER_MODEL =
 export function describeModel(json: unknown, where: string, fallbackDType: FormatName = 'f32', rows?: number): Model {
   if (!isRecord(json)) throw new UserError(`${where}: expected a JSON object, got ${quote(json)}`);
   if (isMetaParams(json)) return describeMeta(json, where, fallbackDType, rows);
+  requireWholeModel(json, where);
   const text = textConfig(json, where);
-  const place = text === undefined ? where : `${where}: text_config`;
-  const { family, note } = findArchitecture(text ?? json, place);
-  const model =
-    text === undefined
-      ? family.describe(json, place, fallbackDType)
-      : wrapped(family.describe({ ...family.textDefaults, ...text }, place, fallbackDType));
+  if (text !== undefined) return describeWrapped(json, text, where, fallbackDType);
+  const { family, note, headless } = findArchitecture(json, where);
+  const model = family.describe(json, where, fallbackDType);
+  if (headless !== undefined && model.tied === undefined)
+    throw new UserError(
+      `${where}: architecture ${quote(headless)} is a model without a head, as models for embeddings are, ` +
+        'and tie_word_embeddings does not say that its embeddings are one',
+      FAMILIES_HINT,
+    );
+  return { ...model, ...(note === undefined ? {} : { note }), ...(headless === undefined ? {} : { headless }) };
+}
+
+/** The language model of a multimodal one, whose own class is not that of a language model. */
+function describeWrapped(json: Json, text: Json, where: string, fallbackDType: FormatName): Model {
+  const kind = otherKind(json['model_type'], classOf(json));
+  if (kind !== undefined && kind.wrapsOne !== true) throw unsupported(json, where);
+  const place = `${where}: text_config`;
+  const { family, note } = findArchitecture(text, place, true);
+  const model = wrapped(family.describe({ ...family.textDefaults, ...text }, place, fallbackDType));
   return note === undefined ? model : { ...model, note };
 }
 
@@ -65,10 +81,10 @@ export function readModel(path: string, fallbackDType?: FormatName): Model {
   try {
     const rows =
       isMetaParams(value) && value['vocab_size'] === -1 ? embeddingRows(dirname(path), value['dim']) : undefined;
-    return describeModel(value, path, fallbackDType, rows);
+    return besideSteps(dirname(path), describeModel(value, path, fallbackDType, rows));
   } catch (error) {
     throw error instanceof UserError && error.hint === undefined
-      ? new UserError(error.message, OTHER_MODEL, { cause: error })
+      ? new UserError(error.message, OTHER_SETTING, { cause: error })
       : error;
   }
 }
@@ -93,5 +109,8 @@ export function configPathOf(dir: string): string {
 /**
  * The model of the checkpoint folder `dir`. Throws UserError if it has no description or the model is not supported.
  */
-export const loadModel = (dir: string, fallbackDType?: FormatName): Model =>
-  readModel(configPathOf(dir), fallbackDType);
+export function loadModel(dir: string, fallbackDType?: FormatName): Model {
+  const path = configPathOf(dir);
+  refuseOtherFolder(dir, path);
+  return readModel(path, fallbackDType);
+}

@@ -7,6 +7,7 @@ import { configPathOf, loadModel, readConfig, readModel } from './config.js';
 import { groupOf, type GroupSize } from '../ir/groups.js';
 import type { FormatName } from '../ir/storage.js';
 import { partShape, type ExpectedTensor, type TensorLocation } from './family/tensors.js';
+import { isFolder } from '../system/read.js';
 import { readQuantisation, type QuantisationConfig } from './quantised/index.js';
 import { findTokenizer } from './tokenizers/files.js';
 import type { Checkpoint } from './checkpoint.js';
@@ -41,12 +42,12 @@ function madeUpNote(quantisation: QuantisationConfig | undefined, format: Format
  * if it is not supported.
  */
 export function describeRandomCheckpoint(path: string, seed: number | bigint): Checkpoint {
-  if (path.endsWith('.gguf'))
+  if (path.endsWith('.gguf') && !isFolder(path))
     throw new UserError(
       `${path}: made-up weights need a config.json, and a GGUF file brings its own`,
       'give a config.json, or drop the made-up weights',
     );
-  const isFile = path.endsWith('.json');
+  const isFile = path.endsWith('.json') && !isFolder(path);
   if (!isFile) checkFolder(path);
   const dir = resolve(isFile ? dirname(path) : path);
   const model = isFile ? readModel(resolve(path)) : loadModel(dir);

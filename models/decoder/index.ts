@@ -1,6 +1,7 @@
 /** Decoders of LLaMA's kind. A family is a name, a few defaults, and the reading of its own keys in config.json. */
 import type { Architecture, Json, Model, StoredWays, TiedHead } from '../family/model.js';
 import type { ShapeOf } from '../family/tensors.js';
+import { requireWholeModel } from '../family/wholeModel.js';
 import { parseDecoderConfig, type DecoderConfig, type Differences, type FamilyConfig } from './config.js';
 import type { ExpertsConfig } from './expertConfig.js';
 import { buildDecoder, buildStep } from './graph.js';
@@ -28,6 +29,7 @@ export function decoderFamily(family: DecoderFamily): Architecture<DecoderConfig
     covers,
     ...(textDefaults === undefined ? {} : { textDefaults }),
     describe: (file, where, fallbackDType, ways = {}) => {
+      requireWholeModel(file, where);
       const json = prepare === undefined ? file : prepare(file, where);
       const own = differences(json, where);
       const config = parseDecoderConfig(json, where, fallbackDType, {

@@ -61,6 +61,8 @@ export interface Model<Config extends ModelConfig = ModelConfig> {
   readonly summary: string;
   /** What its configuration leaves open, and how that was decided: one line, for users. */
   readonly note?: string;
+  /** The class that the file names, where it is that of a model without a head: the embeddings are its head. */
+  readonly headless?: string;
   /** Every tensor that the model reads, in the order of the computation. */
   readonly tensors: readonly ExpectedTensor[];
   /** `tensors` as a checkpoint stores them whose tensors have these shapes, where it may store them in more ways. */

@@ -22,11 +22,6 @@ export function embeddingFactor({ hidden_size: hidden }: Json): number {
 export function checkGemma(json: Json, where: string): void {
   if (readActivation(json, where, 'geluTanh') === 'silu')
     throw new UserError(`${where}: hidden_act is ${quote(json['hidden_act'])}: Gemma computes GELU`);
-  const bidirectional = json['use_bidirectional_attention'] ?? false;
-  if (bidirectional !== false)
-    throw new UserError(
-      `${where}: use_bidirectional_attention is ${quote(bidirectional)}: tokens see only those before them`,
-    );
 }
 
 /** Names of models with norms before and behind both branches. */

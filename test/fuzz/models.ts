@@ -24,6 +24,32 @@ const CONFIG = {
 };
 const QWEN = { ...CONFIG, architectures: ['Qwen2ForCausalLM'], model_type: 'qwen2', use_sliding_window: false };
 
+const WRAPPED = {
+  architectures: ['LlavaForConditionalGeneration'],
+  model_type: 'llava',
+  text_config: { ...CONFIG, auto_map: { AutoModelForCausalLM: 'modeling_llama.LlamaForCausalLM' }, is_causal: true },
+};
+/** Values that Python writes, and names of models that are something else. */
+const STATED: readonly unknown[] = [
+  NaN,
+  Infinity,
+  -Infinity,
+  [NaN],
+  'LlamaModel',
+  'LlamaForCausalLMEagle3',
+  'LlamaForSequenceClassification',
+  'XForCausalLM',
+  'bert',
+  '*'.repeat(300),
+  { model_type: 'llama' },
+];
+
+/** Throws if some number in `value` is none: it would be computed with. */
+function refuseNaN(value: unknown): void {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw new Error(`${value} in a configuration that is read`);
+  if (typeof value === 'object' && value !== null) Object.values(value).forEach(refuseNaN);
+}
+
 const HEADER = {
   __metadata__: { format: 'pt' },
   a: { dtype: 'F32', shape: [2, 3], data_offsets: [0, 24] },
@@ -143,8 +169,10 @@ export const models = {
     const kind = pick(random, ['config', 'header', 'bytes', 'tokenizer', 'tokenizer'] as const);
     switch (kind) {
       case 'config': {
-        const json = several(pick(random, [CONFIG, QWEN]), random);
-        refusedWell(() => describeModel(json, 'config.json').tensors.length);
+        const json = several(pick(random, [CONFIG, QWEN, WRAPPED]), random, STATED);
+        refusedWell(() => {
+          refuseNaN(describeModel(json, 'config.json').config);
+        });
         return;
       }
       case 'header': {
