@@ -8,7 +8,7 @@ import { quoteForShell } from '../system/shell.js';
 import { addMaskFlag, addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
 import { isSet, modelFlags, required, type Flags } from './options.js';
 import { printText } from './report.js';
-import { printJson, sameCommand, withUi, type Context } from './work.js';
+import { printJson, refuseHubName, sameCommand, withUi, type Context } from './work.js';
 
 export function addCompile(program: Command, context: Context): void {
   const command = program
@@ -52,6 +52,7 @@ export function addCompile(program: Command, context: Context): void {
 
 async function compile(context: Context, checkpoint: string, flags: Flags): Promise<void> {
   const { io } = context;
+  await refuseHubName(checkpoint);
   const output = required(flags, 'output', '-o DIR', `tilewright compile ${quoteForShell(checkpoint)} -o model.tw`);
   const model = modelFlags(flags);
   if (isArtifact(checkpoint))

@@ -14,7 +14,7 @@ import {
 import { artifactFlags, INSPECT_MASKS, isSet, modelFlags, refuseCompileFlags, text, wholeNumber } from './options.js';
 import type { Flags } from './options.js';
 import { noteLine, printText } from './report.js';
-import { printJson, type Context } from './work.js';
+import { printJson, refuseHubName, type Context } from './work.js';
 
 /** No plan takes more; a model's own says how many it takes. */
 const MOST_TOKENS = 1 << 16;
@@ -39,6 +39,7 @@ export function addExplore(program: Command, context: Context): void {
   addVerifyFlag(addCheckpointFlag(command));
   addMaskFlag(addModelFlags(command)).action(async (model: string, _options: unknown, self: Command) => {
     const flags = self.opts<Flags>();
+    await refuseHubName(model);
     const wanted = modelFlags(flags, INSPECT_MASKS);
     if (isArtifact(model)) refuseCompileFlags(flags, model);
     const [tokens, database] = [text(flags, 'tokens'), text(flags, 'database')];

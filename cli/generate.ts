@@ -30,7 +30,7 @@ import {
   type Flags,
 } from './options.js';
 import { printable, printError } from './report.js';
-import { printJsonLine, sameCommand, Stopped, StoppedEarly, withUi, type Context } from './work.js';
+import { printJsonLine, refuseHubName, sameCommand, Stopped, StoppedEarly, withUi, type Context } from './work.js';
 
 const EXAMPLE = 'tilewright generate models/demo "Once upon a time"';
 
@@ -263,6 +263,7 @@ function printText(io: Io, result: PromptResult, count: number, isOnly: boolean)
 
 async function generate(context: Context, model: string, prompts: readonly string[], flags: Flags): Promise<void> {
   const { io, commands } = context;
+  await refuseHubName(model);
   const [isJson, isQuiet] = [isSet(flags, 'json'), isSet(flags, 'quiet')];
   const printsPrompts = isSet(flags, 'printPrompts');
   const mayType = prompts.length === 0 && flags['prompts'] === undefined && !isJson && !printsPrompts;

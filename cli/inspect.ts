@@ -11,7 +11,7 @@ import {
 } from './help.js';
 import { UsageError } from '../errors.js';
 import { isSet, type Flags } from './options.js';
-import type { Context } from './work.js';
+import { refuseHubName, type Context } from './work.js';
 
 /** What decides about calls, devices and files, of which --error has none. */
 const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
@@ -66,6 +66,7 @@ export function addInspect(program: Command, context: Context): void {
   addVerifyFlag(addCheckpointFlag(command));
   addMaskFlag(addModelFlags(command)).action(async (model: string, _options: unknown, self: Command) => {
     const flags = self.opts<Flags>();
+    await refuseHubName(model);
     if (refuseErrorFlags(flags)) await (await import('./inspectError.js')).showError(context, model, flags);
     else await (await import('./inspectViews.js')).inspect(context, model, flags);
   });

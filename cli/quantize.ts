@@ -8,7 +8,7 @@ import { quoteForShell } from '../system/shell.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { choice, isSet, required, text, threads, wholeNumber, type Flags } from './options.js';
 import { printText } from './report.js';
-import { printJson, sameCommand, withUi, type Context } from './work.js';
+import { printJson, refuseHubName, sameCommand, withUi, type Context } from './work.js';
 
 const GROUPS = ['128', '64', '32', '-1'] as const;
 const METHODS = ['gptq', 'round'] as const;
@@ -119,6 +119,7 @@ function requestOf(context: Context, model: string, flags: Flags): QuantiseReque
 }
 
 async function quantize(context: Context, model: string, flags: Flags): Promise<void> {
+  await refuseHubName(model);
   const request = requestOf(context, model, flags);
   const isJson = isSet(flags, 'json');
   const advice = (): string => `nothing was written; start again with\n  ${sameCommand(context)}`;

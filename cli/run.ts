@@ -22,7 +22,7 @@ import { printText } from './report.js';
 import { EXAMPLE, parseRun, reportPath, TASK_NAMES } from './runFlags.js';
 import { runSummary } from './runSummary.js';
 import { addTaskFlags } from './taskFlags.js';
-import { printJson, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
+import { printJson, refuseHubName, sameCommand, StoppedEarly, withUi, type Context } from './work.js';
 
 export function addRun(program: Command, context: Context): void {
   const command = program
@@ -157,6 +157,7 @@ export function addRun(program: Command, context: Context): void {
 
 async function run(context: Context, model: string, flags: Flags): Promise<void> {
   const { io, commands } = context;
+  await refuseHubName(model);
   const parsed = parseRun(context, model, flags);
   const { kind: _, ...request } = parsed;
   const notes = harnessNotes(flags);

@@ -9,7 +9,7 @@ import { quoteForShell } from '../system/shell.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, seconds, text, threads, type Flags } from './options.js';
 import { printText } from './report.js';
-import { printJson, sameCommand, Stopped, withUi, type Context } from './work.js';
+import { printJson, refuseHubName, sameCommand, Stopped, withUi, type Context } from './work.js';
 
 export function addTune(program: Command, context: Context): void {
   const command = program
@@ -63,6 +63,7 @@ export function addTune(program: Command, context: Context): void {
 
 async function tune(context: Context, artifact: string, flags: Flags): Promise<void> {
   const { io, commands } = context;
+  await refuseHubName(artifact);
   const budgetSeconds = seconds('--budget', text(flags, 'budget') ?? '5m');
   if (kindAt(artifact) === undefined)
     throw new UsageError(

@@ -114,6 +114,14 @@ export async function withUi<T>(
   }
 }
 
+/**
+ * Throws UserError where a model is named as the hub names it, before anything else that is missing is asked for. No
+ * compiler is loaded before a command is called.
+ */
+export const refuseHubName = async (model: string): Promise<void> => {
+  (await import('../models/checkpointPath.js')).refuseHubName(model);
+};
+
 export const printJson = (io: Io, value: unknown): void => {
   io.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
 };

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
 import { UserError } from '../errors.js';
-import { checkFolder } from './checkpointPath.js';
+import { checkFolder, requireModelAt } from './checkpointPath.js';
 import { checkTensors } from './checkTensors.js';
 import type { FormatName } from '../ir/storage.js';
 import { readRange, withFile } from '../system/read.js';
@@ -71,6 +71,7 @@ function hashFiles(config: ModelConfig, headers: readonly WeightFile[], quantisa
  * the first line says what is wrong, and further lines list patterns.
  */
 export function openCheckpoint(path: string): Checkpoint {
+  requireModelAt(path);
   const gguf = findGgufModel(path);
   if (gguf === undefined) checkFolder(path);
   const source = gguf === undefined ? folderSource(resolve(path)) : ggufSource(gguf);

@@ -5,6 +5,7 @@
 import { resolve, sep } from 'node:path';
 import { UsageError } from '../../errors.js';
 import { detectMachine } from '../machine.js';
+import { requireModelAt } from '../../models/checkpointPath.js';
 import { copyCheckpoint, readContents, type ContentsOptions } from '../../models/contents.js';
 import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { prepareArtifact, saveArtifact } from '../artifact/save.js';
@@ -32,6 +33,7 @@ import { packedWeightBytes } from './work.js';
 /** Model → artifact, with its kernels compiled into this machine's cache. */
 export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<CompileResult> {
   const begin = performance.now();
+  requireModelAt(asked.model);
   prepareArtifact(asked.output);
   requireOutside(asked);
   const { target: _, ...rest } = asked;
@@ -110,6 +112,7 @@ export const tune = async (request: TuneRequest, ui: Ui): Promise<TuneResult> =>
 
 /** Checkpoint or artifact, and a question set → results. */
 export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> {
+  requireModelAt(asked.model);
   if (asked.compareWith !== undefined) return (await import('./compareWith.js')).runCompared(asked, ui, run);
   const { target: _, ...rest } = asked;
   const request = { ...rest, ...(await settleTarget(asked, ui)) };
@@ -119,6 +122,7 @@ export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> 
 
 /** Checkpoint or artifact, and tasks of lm-evaluation-harness → results in its layout. */
 export async function runTasks(asked: Asked<TasksRequest>, ui: Ui): Promise<RunResult> {
+  requireModelAt(asked.model);
   if (asked.compareWith !== undefined) return (await import('./compareWith.js')).runCompared(asked, ui, runTasks);
   const { target: _, ...rest } = asked;
   const request = { ...rest, ...(await settleTarget(asked, ui)) };
@@ -132,6 +136,7 @@ export async function generate(
   ui: Ui,
   listener: ContinueListener = {},
 ): Promise<GenerateResult> {
+  requireModelAt(asked.model);
   const { target: _, ...rest } = asked;
   const request = { ...rest, ...(await settleTarget(asked, ui)) };
   return (await import('./generate.js')).generate(request, ui, listener);
@@ -139,6 +144,7 @@ export async function generate(
 
 /** Checkpoint or artifact → a model that is spoken to. */
 export async function converse(asked: Asked<ConverseRequest>, ui: Ui): Promise<Conversation> {
+  requireModelAt(asked.model);
   const { target: _, ...rest } = asked;
   const request = { ...rest, ...(await settleTarget(asked, ui)) };
   return (await import('./converse.js')).converse(request, ui);

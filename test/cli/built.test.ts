@@ -45,6 +45,8 @@ describe.skipIf(!isBuilt)('the built command', () => {
     expect([wrong.status, wrong.stdout]).toEqual([1, '']);
     expect(wrong.stderr).toMatch(/error: nowhere: there is no such folder in \/.*\nhint: give the folder /);
     expect(wrong.stderr).not.toMatch(/\n\s+at /);
+    const both = tilewright('run', 'nowhere', '--task', 'hellaswag', '--data', 'nowhere.jsonl');
+    expect(both.stderr).toMatch(/^error: nowhere: there is no such folder/);
   });
 
   it.skipIf(process.getuid?.() !== 0)(
