@@ -22,7 +22,7 @@ export interface WrittenReport {
 /** Throws UserError for what cannot be read or written. */
 export function writeReport({ output, ...request }: WriteReportRequest): WrittenReport {
   prepareFile(output);
-  const { about, blocks } = collectReport(request);
+  const { about, blocks, notes } = collectReport(request);
   const names: string[] = [];
   writePage(output, {
     app: 'report',
@@ -34,5 +34,5 @@ export function writeReport({ output, ...request }: WriteReportRequest): Written
       }
     })(),
   });
-  return { path: output, bytes: statSync(output).size, title: about.title, blocks: names, notes: about.notes };
+  return { path: output, bytes: statSync(output).size, title: about.title, blocks: names, notes };
 }

@@ -14,6 +14,7 @@ import { prepareFile } from '../../system/write.js';
 import { functionOf, inspectModel, type Inspection, type InspectRequest } from '../commands/inspect.js';
 import { groupKernels, kernelRows, typicalSize } from '../commands/inspectKernels.js';
 import { detectMachine, type Machine } from '../machine.js';
+import { modelName } from '../names.js';
 import { VERSION } from '../version.js';
 import { factsOf } from './facts.js';
 import { functionKernels } from './kernelEntries.js';
@@ -118,7 +119,7 @@ export async function collectExplored(
   const facts = factsOf(inspection);
   return {
     about: {
-      title: `Compiling ${request.model}`,
+      title: `Compiling ${modelName(request.model)}`,
       subtitle: facts.find(([what]) => what === 'target')?.[1] ?? model.isa,
       writer: `tilewright ${VERSION}`,
       written: new Date().toISOString(),

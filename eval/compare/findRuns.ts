@@ -201,9 +201,9 @@ function askedOf(results: Block): ReadonlyMap<string, string> {
 }
 
 /** Short and safe to print. */
-const clip = (value: unknown): string => {
+const clip = (value: unknown, most = 40): string => {
   const text = typeof value === 'string' ? value : JSON.stringify(value);
-  return /^[0-9a-f]{32,}$/.test(text) ? text.slice(0, 8) : quote(text, 40).replace(/^"|"$/g, '');
+  return /^[0-9a-f]{32,}$/.test(text) ? text.slice(0, 8) : quote(text, most).replace(/^"|"$/g, '');
 };
 
 function runOf(path: string, files: readonly ResultsFile[]): RunFiles {
@@ -219,7 +219,8 @@ function runOf(path: string, files: readonly ResultsFile[]): RunFiles {
   return {
     path,
     file: newest!.path,
-    model: clip(asText(results['model_name']) || asText(config['model']) || basename(dirname(newest!.path))),
+    // A path whose end is its name.
+    model: clip(asText(results['model_name']) || asText(config['model']) || basename(dirname(newest!.path)), 200),
     arithmetic: asText(config['arithmetic']) === undefined ? undefined : clip(config['arithmetic']),
     tasks: new Map(older.flatMap(({ tasks }) => [...tasks])),
     groups: new Map(older.flatMap(({ groups }) => [...groups])),

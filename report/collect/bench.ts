@@ -5,6 +5,7 @@ import { UserError } from '../../errors.js';
 import { isRecord, parseJson } from '../../system/json.js';
 import { decodeUtf8, readBounded, readRange, withFile } from '../../system/read.js';
 import type { Bench } from '../document/tuning.js';
+import { shortNames } from './shortNames.js';
 import { TUNING_HINT } from './tuningLines.js';
 
 const MAX_BENCH_BYTES = 1 << 26;
@@ -49,7 +50,7 @@ export function readBench(path: string): Bench {
   const { device, library, model, kernels } = data;
   return {
     file: basename(path),
-    ...{ device, library, model },
+    ...{ device, library, model: shortNames([model])[0]! },
     rows: kernels.flatMap(({ isBest, seconds: own, rival, kernel, tokens, schedule }) =>
       isBest && own !== undefined
         ? [{ kernel, tokens, schedule, seconds: own, ...(rival === undefined ? {} : { rival }) }]

@@ -9,6 +9,7 @@ import { loadRuns, type LoadedRun } from './loadRuns.js';
 import { collectMeasurements, type MeasurementPaths } from './measurements.js';
 import { questionsOf, rowsOf, TextBlocks } from './questions.js';
 import { collectResults } from './results.js';
+import { withShortNames } from './shortNames.js';
 import { TokenFiles } from './tokens.js';
 
 export interface ReportRequest extends MeasurementPaths {
@@ -23,6 +24,8 @@ export interface ReportRequest extends MeasurementPaths {
 export interface CollectedReport {
   readonly about: About;
   readonly blocks: Iterable<Block>;
+  /** The notes of `about`, with whole paths. */
+  readonly notes: readonly string[];
 }
 
 const block = <K extends SectionName>(name: K, content: Sections[K]): Block => ({ name, content });
@@ -73,14 +76,20 @@ export function collectReport({ runs: paths, title, writer, now, ...others }: Re
   const tasks = new Set(runs.flatMap(({ files }) => [...files.tasks.keys()]));
   const names = runs.map(({ name }) => name).join(' · ');
   const of = `${tasks.size === 1 ? [...tasks][0]! : counted(tasks.size, 'task')}, ${counted(runs.length, 'run')}`;
+  const notes = [...notesOf(runs), ...tokens.notes, ...measured.notes];
+  const read = [
+    ...runs.flatMap(({ tasks }) => [...tasks.values()].map(({ set }) => set.path)),
+    ...tokens.paths,
+    ...measured.paths,
+  ];
   const about: About = {
     title: title ?? (isBare ? measured.title! : names),
     subtitle: isBare ? 'Measurements of the machine' : of,
-    ...{ writer, written: now.toISOString(), notes: [...notesOf(runs), ...tokens.notes, ...measured.notes] },
+    ...{ writer, written: now.toISOString(), notes: notes.map((note) => withShortNames(note, read)) },
   };
   const comparison = collectComparison(runs);
   return {
-    about,
+    ...{ about, notes },
     blocks: (function* () {
       yield block('about', about);
       if (!isBare) yield block('results', collectResults(runs));

@@ -7,6 +7,7 @@ import { readSamples } from '../../eval/compare/readSamples.js';
 import type { ComparisonDocument, MetricRow, RunComparison } from '../document/comparison.js';
 import { metricName } from './answers.js';
 import type { LoadedRun } from './loadRuns.js';
+import { withShortNames } from './shortNames.js';
 
 const rowOf = (name: string, of: MetricDifference): MetricRow => ({
   ...{ name, metric: metricName(`${of.metric},${of.filter}`), questions: of.questions },
@@ -62,6 +63,7 @@ export function collectComparison(runs: readonly LoadedRun[]): ComparisonDocumen
   if (runs.length < 2) return undefined;
   const sets = new Map(runs.flatMap(({ tasks }) => [...tasks.values()].map(({ set }) => [set.path, set] as const)));
   const read: SampleReader = (task, path) => sets.get(path) ?? readSamples(task, path);
+  const paths = runs.map(({ files }) => files.path);
   const comparisons: RunComparison[] = [];
   const apart: { run: number; why: string }[] = [];
   runs.slice(1).forEach(({ files }, i) => {
@@ -69,7 +71,7 @@ export function collectComparison(runs: readonly LoadedRun[]): ComparisonDocumen
       comparisons.push(comparisonOf(compareFiles(runs[0]!.files, files, read), i + 1, runs));
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
-      apart.push({ run: i + 1, why: error.message });
+      apart.push({ run: i + 1, why: withShortNames(error.message, paths) });
     }
   });
   return { runs: runs.map(({ name }) => name), comparisons, apart };

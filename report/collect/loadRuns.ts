@@ -1,11 +1,12 @@
 /** Runs as a page needs them: files, short names, and of each task the samples with what they say of questions. */
-import { basename, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { UsageError } from '../../errors.js';
 import { findRun, type RunFiles, type TaskFiles } from '../../eval/compare/findRuns.js';
 import { readSamples, type SampleSet } from '../../eval/compare/readSamples.js';
 import type { QuestionText } from '../document/questions.js';
 import { Categories, type Category } from './categories.js';
 import { contextLength, goldOf, questionText } from './sampleTexts.js';
+import { shortNames } from './shortNames.js';
 
 const MOST_RUNS = 20;
 
@@ -58,10 +59,14 @@ class Loader {
 
 /** Model and arithmetic, the folder where these are the same, and numbers where these are. */
 function namesOf(runs: readonly RunFiles[]): string[] {
-  const models = runs.map(({ model, arithmetic }) => (arithmetic === undefined ? model : `${model}, ${arithmetic}`));
+  // Other programs name a model by its path.
+  const called = shortNames(runs.map(({ model }) => model));
+  const models = runs.map(({ arithmetic }, i) =>
+    arithmetic === undefined ? called[i]! : `${called[i]!}, ${arithmetic}`,
+  );
   const isUnique = (names: readonly string[], name: string): boolean =>
     names.filter((each) => each === name).length < 2;
-  const folders = runs.map(({ path }) => basename(resolve(path)));
+  const folders = shortNames(runs.map(({ path }) => resolve(path)));
   const named = models.map((name, i) => (isUnique(models, name) ? name : `${folders[i]!} (${name})`));
   return named.map((name, i) => (isUnique(named, name) ? name : `${i + 1}: ${name}`));
 }

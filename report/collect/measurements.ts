@@ -51,6 +51,8 @@ function pathsOf(given: readonly string[], runs: readonly string[], names: reado
 export interface CollectedMeasurements {
   readonly blocks: readonly Block[];
   readonly notes: readonly string[];
+  /** The files. */
+  readonly paths: readonly string[];
   /** What they are of, for a page without results. */
   readonly title: string | undefined;
 }
@@ -73,6 +75,7 @@ export function collectMeasurements(
       ...(tuned === undefined ? [] : [block('tuning', tuned.document)]),
     ],
     notes: [...(machine?.notes ?? []), ...(tuned?.notes ?? [])],
+    paths: [...tracePaths, ...tuningPaths],
     title: about?.about?.model ?? about?.file ?? tuned?.document.machines[0]?.name ?? tuned?.document.files[0],
   };
 }

@@ -130,6 +130,11 @@ export class TokenFiles {
   readonly notes: string[] = [];
   readonly #files: readonly ReadonlyMap<string, TokenFile>[];
 
+  /** The files. */
+  get paths(): readonly string[] {
+    return this.#files.flatMap((files) => [...files.values()].map(({ path }) => path));
+  }
+
   constructor(runs: readonly LoadedRun[]) {
     this.#files = runs.map(
       ({ tasks }) =>

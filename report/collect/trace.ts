@@ -2,12 +2,13 @@
  * Traces of runs for the page: the file of `run --trace`, and any other in Chrome's format as far as its slices go.
  * Files are untrusted: sizes, depth and every field are checked; a slice that is none is left out and counted.
  */
-import { basename } from 'node:path';
+import { resolve } from 'node:path';
 import { UserError } from '../../errors.js';
 import { counted } from '../../system/format.js';
 import { isRecord, parseJson } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import type { MachineDocument, TraceView } from '../document/machine.js';
+import { shortNames } from './shortNames.js';
 import { devicesOf, kernelUses, loadsOf, phasesOf } from './traceFigures.js';
 import { factsSchema, nameSchema, sliceSchema, type SliceEvent } from './traceSchema.js';
 import { tracksOf, type TrackNames } from './traceTracks.js';
@@ -62,8 +63,8 @@ function eventsOf(list: readonly unknown[]): Events {
   return { slices, names, bad };
 }
 
-/** Throws UserError for a file that is no trace. */
-function readTrace(path: string): { readonly view: TraceView; readonly notes: readonly string[] } {
+/** `file`: the name of the file on the page. Throws UserError for a file that is no trace. */
+function readTrace(path: string, file: string): { readonly view: TraceView; readonly notes: readonly string[] } {
   const content = parseJson(decodeUtf8(readBounded(path, MAX_TRACE_BYTES, HINT), path), path, HINT);
   const list = Array.isArray(content) ? (content as unknown[]) : isRecord(content) ? content['traceEvents'] : undefined;
   if (!Array.isArray(list)) throw new UserError(`${path}: is no trace: it has no traceEvents`, HINT);
@@ -80,7 +81,7 @@ function readTrace(path: string): { readonly view: TraceView; readonly notes: re
   const { labels, tracks } = tracksOf(slices, names);
   const loads = loadsOf(tracks, labels);
   const view: TraceView = {
-    file: basename(path),
+    file,
     ...(facts.data === undefined ? {} : factsOf(facts.data)),
     names: labels,
     tracks,
@@ -96,7 +97,7 @@ function factsOf(facts: ReturnType<typeof factsSchema.parse>): Pick<TraceView, '
   const { version, model, isa, arithmetic, replicas, stages, peaks, kernels, memory } = facts;
   const { weights, ...rest } = memory;
   return {
-    about: { version, model, isa, arithmetic, replicas, stages },
+    about: { version, model: shortNames([model])[0]!, isa, arithmetic, replicas, stages },
     peaks,
     memory: {
       ...rest,
@@ -108,6 +109,7 @@ function factsOf(facts: ReturnType<typeof factsSchema.parse>): Pick<TraceView, '
 
 /** Throws UserError for a file that cannot be read or is no trace. */
 export function collectTraces(paths: readonly string[]): CollectedTraces {
-  const read = paths.map(readTrace);
+  const names = shortNames(paths.map((path) => resolve(path)));
+  const read = paths.map((path, i) => readTrace(path, names[i]!));
   return { document: { traces: read.map(({ view }) => view) }, notes: read.flatMap(({ notes }) => notes) };
 }

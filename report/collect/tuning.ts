@@ -1,11 +1,12 @@
 /** Tuning records for the page: trials by machine, kernel and bucket, beside the default and the vendor's library. */
-import { basename } from 'node:path';
+import { resolve } from 'node:path';
 import { ratesOf, rooflineSeconds } from '../../autotune/peaks.js';
 import { median } from '../../autotune/median.js';
 import { winnerOf } from '../../autotune/winner.js';
 import { counted, count } from '../../system/format.js';
 import type { Bench, Rival, TuningDocument, TuningJob, TuningMachine, TuningResult } from '../document/tuning.js';
 import { isBench, readBench } from './bench.js';
+import { shortNames } from './shortNames.js';
 import { readTuningFile, type MachineFacts, type TuningLine } from './tuningLines.js';
 
 type Line<K extends TuningLine['kind']> = Extract<TuningLine, { readonly kind: K }>;
@@ -252,7 +253,7 @@ export function collectTuning(paths: readonly string[]): CollectedTuning {
   const measured = [...machines.values()].filter(({ trials }) => trials.length > 0);
   return {
     document: {
-      files: paths.map((path) => basename(path)),
+      files: shortNames(paths.map((path) => resolve(path))),
       machines: measured.map((machine) => machineOf(machine, rivals)),
       benches,
     },
