@@ -1,7 +1,7 @@
 /** Rows of a chart that have names at their left: as much room as the names need, and no more than a page has. */
 
 /** Characters of a name need this many pixels each. */
-const LETTER = 6.4;
+const LETTER = 7;
 /** Names get at most this part of a chart's width. */
 const MOST_OF_WIDTH = 0.42;
 

@@ -57,7 +57,7 @@ describe.skipIf(CHROMIUM === undefined)('several runs', () => {
     const text = (await shown.textContent('main')) ?? '';
     expect(text).toContain(summary.replace('B is', 'b (made) is'));
     expect(text).toContain('137 questions are in both.');
-    expect(text).toContain('13 questions are only in a (made), and left out.');
+    expect(text).toContain('13 questions of tasks that both have are only in a (made), and left out.');
     expect(text).toContain('Only a (made) has: mine.');
     const rows = shown.getByRole('table', { name: 'Metrics on the common questions' }).getByRole('row');
     for (const { task, metrics } of tasks) {

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import type { ComparisonDocument, RunComparison } from '../../document/comparison.js';
 import { Choose } from '../parts/Choose.js';
-import { count } from '../parts/numbers.js';
+import { count, counted } from '../parts/numbers.js';
 import { Shown } from '../parts/Text.js';
 import { hasBlock } from '../shell/data.js';
 import { Section } from '../shell/Frame.js';
@@ -61,23 +61,25 @@ function Common({
     questions.reduce((sum, each) => sum + each[of], 0);
   const list = (tasks: readonly string[]): string =>
     `${tasks.slice(0, 8).join(', ')}${tasks.length > 8 ? ` and ${tasks.length - 8} more` : ''}`;
+  const left = (of: 'onlyFirst' | 'onlyOther'): string =>
+    `${counted(total(of), 'question')} of tasks that both have ${total(of) === 1 ? 'is' : 'are'}`;
+  const asked = (of: 'otherPrompt' | 'renumbered', how: string): string =>
+    `${counted(total(of), 'question')} ${total(of) === 1 ? 'was' : 'were'} ${how}`;
   const lines = [
     ...(onlyFirst.length > 0 ? [`Only ${names[0]} has: ${list(onlyFirst)}.`] : []),
     ...(onlyOther.length > 0 ? [`Only ${names[1]} has: ${list(onlyOther)}.`] : []),
-    ...(total('onlyFirst') > 0
-      ? [`${count(total('onlyFirst'))} questions are only in ${names[0]}, and left out.`]
-      : []),
-    ...(total('onlyOther') > 0
-      ? [`${count(total('onlyOther'))} questions are only in ${names[1]}, and left out.`]
-      : []),
-    ...(total('otherPrompt') > 0 ? [`${count(total('otherPrompt'))} questions were asked in other words.`] : []),
-    ...(total('renumbered') > 0 ? [`${count(total('renumbered'))} questions have other numbers.`] : []),
+    ...(total('onlyFirst') > 0 ? [`${left('onlyFirst')} only in ${names[0]}, and left out.`] : []),
+    ...(total('onlyOther') > 0 ? [`${left('onlyOther')} only in ${names[1]}, and left out.`] : []),
+    ...(total('otherPrompt') > 0 ? [`${asked('otherPrompt', 'asked in other words')}.`] : []),
+    ...(total('renumbered') > 0 ? [`${asked('renumbered', 'numbered otherwise')}.`] : []),
     ...unlike.map(({ what, first, other }) => `Not the same: ${what} (${first}; ${other}).`),
     ...notes,
   ];
   return (
     <>
-      <p class="none">{count(total('common'))} questions are in both.</p>
+      <p class="none">
+        {counted(total('common'), 'question')} {total('common') === 1 ? 'is' : 'are'} in both.
+      </p>
       {lines.length > 0 && (
         <ul class="notes">
           {lines.map((line) => (

@@ -1,10 +1,11 @@
 /** Differences of metrics: a chart of intervals, and a table with the tests. */
 import * as Plot from '@observablehq/plot';
+import { namedRows } from '../../document/namedRows.js';
 import type { MetricRow, RunComparison } from '../../document/comparison.js';
 import { BELOW, Chart } from '../parts/Chart.js';
-import { count, fixed, percent, signed } from '../parts/numbers.js';
+import { count, counted, fixed, percent, signed } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
-import { Shown } from '../parts/Text.js';
+import { Name } from '../parts/Text.js';
 
 export interface DifferencesProps {
   readonly comparison: RunComparison;
@@ -24,28 +25,33 @@ const difference = (row: MetricRow, value: number): string => signed(scaled(row,
 const shownP = (p: number): string => (p < 0.0001 ? '< 0.0001' : p < 0.01 ? p.toFixed(4) : p.toFixed(2));
 
 function IntervalChart({ comparison, names }: DifferencesProps) {
-  const rows = comparison.metrics.filter((row) => isShare(row) && row.interval !== null).slice(0, MOST_DRAWN);
+  const rows = comparison.metrics.filter((row) => isShare(row) && row.interval !== null);
   if (rows.length === 0) return null;
-  const bars = rows.map((row) => ({
+  const all = rows.map((row) => ({
     name: `${row.name}, ${row.metric}`,
     difference: scaled(row, row.difference),
     from: scaled(row, row.interval![0]),
     to: scaled(row, row.interval![1]),
   }));
-  const apart = bars.filter(({ from, to }) => from > 0 || to < 0);
+  const bars = all.slice(0, MOST_DRAWN);
+  const apart = all.filter(({ from, to }) => from > 0 || to < 0);
   return (
     <Chart
       title="Differences with 95 % intervals"
       summary={
         `Points of ${names[1]} less ${names[0]}. ` +
-        `${count(apart.length)} of ${count(bars.length)} intervals ${apart.length === 1 ? 'is' : 'are'} off 0.`
+        `${count(apart.length)} of ${counted(all.length, 'interval')} ${apart.length === 1 ? 'is' : 'are'} off 0` +
+        (bars.length < all.length ? `; the first ${count(bars.length)} are drawn.` : '.')
       }
       inputs={[comparison]}
       options={(width) => ({
         height: 64 + ROW * bars.length,
-        marginLeft: Math.min(240, Math.floor(width / 2.5)),
+        ...namedRows(
+          bars.map(({ name }) => name),
+          width,
+          300,
+        ),
         x: { ...BELOW, label: 'Points', grid: true, nice: true },
-        y: { domain: bars.map(({ name }) => name), label: null, tickSize: 0 },
         marks: [
           Plot.ruleX([0], { stroke: 'currentColor' }),
           Plot.link(bars, { y: 'name', x1: 'from', x2: 'to', stroke: 'var(--accent)', strokeWidth: 2 }),
@@ -81,8 +87,8 @@ export function Differences({ comparison, names }: DifferencesProps) {
           { title: 'Wrong → right', isRight: true },
         ]}
         rows={comparison.metrics.map((row) => [
-          <Shown text={row.name} />,
-          <Shown text={row.metric} />,
+          <Name text={row.name} />,
+          <Name text={row.metric} />,
           shown(row, row.first),
           shown(row, row.other),
           <strong>{difference(row, row.difference)}</strong>,

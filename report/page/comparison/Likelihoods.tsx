@@ -2,7 +2,7 @@
 import type { RunComparison } from '../../document/comparison.js';
 import { count, fixed, percent } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
-import { Shown } from '../parts/Text.js';
+import { Name } from '../parts/Text.js';
 import { hashOf } from '../shell/route.js';
 
 /** `2.5e−5` below a thousandth, `0.0123` above. */
@@ -29,7 +29,7 @@ export function Likelihoods({ comparison }: { readonly comparison: RunComparison
               { title: 'No numbers', isRight: true },
             ]}
             rows={likelihoods.map(({ task, worst, ...row }) => [
-              <Shown text={task} />,
+              <Name text={task} />,
               count(row.count),
               count(row.equal),
               small(row.meanAbsolute),
@@ -61,7 +61,7 @@ export function Likelihoods({ comparison }: { readonly comparison: RunComparison
               { title: 'Median lead of all', isRight: true },
             ]}
             rows={choices.map(({ task, questions, changed, leadOfChanged, lead }) => [
-              <Shown text={task} />,
+              <Name text={task} />,
               count(questions),
               count(changed),
               percent(changed / questions),
@@ -77,7 +77,7 @@ export function Likelihoods({ comparison }: { readonly comparison: RunComparison
           <Table
             caption="Generated texts"
             columns={[{ title: 'Task' }, { title: 'Questions', isRight: true }, { title: 'Equal', isRight: true }]}
-            rows={texts.map(({ task, questions, equal }) => [<Shown text={task} />, count(questions), count(equal)])}
+            rows={texts.map(({ task, questions, equal }) => [<Name text={task} />, count(questions), count(equal)])}
           />
         </section>
       )}

@@ -1,9 +1,10 @@
 /** Margins of questions in two runs: what lies off the diagonal moved; what crossed an axis flipped. */
 import * as Plot from '@observablehq/plot';
+import { withoutMiddle } from '../../document/namedRows.js';
 import type { RunComparison } from '../../document/comparison.js';
 import type { QuestionsDocument } from '../../document/questions.js';
 import { BELOW, Chart } from '../parts/Chart.js';
-import { count, fixed } from '../parts/numbers.js';
+import { count, counted, fixed } from '../parts/numbers.js';
 import { nameOf } from '../questions/select.js';
 import { Section } from '../shell/Frame.js';
 
@@ -52,7 +53,7 @@ function Scatter({ document, comparison, names }: MarginScatterProps & { readonl
       <Chart
         title="Margin of the right choice in both runs, in nats"
         summary={
-          `${count(dots.length)} questions; the median one moved by ${fixed(moved[moved.length >> 1]!, 4)} nats, ` +
+          `${counted(dots.length, 'question')}; the median one moved by ${fixed(moved[moved.length >> 1]!, 4)} nats, ` +
           `the most by ${fixed(moved.at(-1)!, 4)}. ${count(flipped)} crossed 0 (crosses).` +
           (drawn.length < dots.length ? ` ${count(drawn.length)} are drawn.` : '')
         }
@@ -61,8 +62,8 @@ function Scatter({ document, comparison, names }: MarginScatterProps & { readonl
           height: Math.min(560, Math.max(320, width * 0.6)),
           marginLeft: 56,
           grid: true,
-          x: { ...BELOW, label: names[0], nice: true },
-          y: { label: names[1], nice: true },
+          x: { ...BELOW, label: withoutMiddle(names[0], Math.floor(width / 9)), nice: true },
+          y: { label: withoutMiddle(names[1], Math.floor(width / 9)), nice: true },
           marks: [
             Plot.ruleX([0], { stroke: 'var(--faint)' }),
             Plot.ruleY([0], { stroke: 'var(--faint)' }),

@@ -2,11 +2,12 @@
 import { useState } from 'preact/hooks';
 import type { FunctionKernels, KernelEntry, KernelsDocument } from '../../document/explore.js';
 import { Facts } from '../parts/Facts.js';
-import { count, percent, si } from '../parts/numbers.js';
+import { count, si } from '../parts/numbers.js';
+import { aboveNote, peakText } from '../parts/peak.js';
 import { Table } from '../parts/Table.js';
 import { Shown } from '../parts/Text.js';
 import { setState, type Route } from '../shell/route.js';
-import { hueOf, launchSeconds, shortTime } from './figures.js';
+import { hueOf, shareOf, shortTime } from './figures.js';
 import { Source } from './Source.js';
 
 export interface KernelProps {
@@ -19,7 +20,8 @@ export interface KernelProps {
 export function KernelPanel({ document, fn, kernel, route }: KernelProps) {
   const { flops, bytes, seconds, predictedSeconds, measuredSeconds, count: launches } = kernel;
   const { flopsPerSecond, bytesPerSecond } = document.roofline;
-  const took = launchSeconds(kernel);
+  const ofPeak = shareOf(kernel);
+  const above = aboveNote([ofPeak], 0);
   const isMemory = flops / flopsPerSecond < bytes / bytesPerSecond;
   const op = kernel.ops.findIndex(({ name }) => name === route.state['op']);
   const printed = new Set(kernel.spans.flatMap(([, , ops]) => ops));
@@ -46,10 +48,11 @@ export function KernelPanel({ document, fn, kernel, route }: KernelProps) {
           ['roofline', `${shortTime(seconds)} at least, by ${isMemory ? 'memory' : 'arithmetic'}`],
           ['predicted', shortTime(predictedSeconds)],
           ...(measuredSeconds === undefined ? [] : ([['measured', shortTime(measuredSeconds)]] as const)),
-          ['share of peak', percent(seconds / took, 0)],
+          ['share of peak', peakText(ofPeak, 0)],
           ...kernel.resources,
         ]}
       />
+      {above !== undefined && <p class="note">{above}</p>}
       <h3>Ops</h3>
       {kernel.ops.length === 0 ? (
         <p class="soft">An artifact without its checkpoint does not say which ops its kernels compute.</p>
@@ -113,7 +116,7 @@ function Operands({ kernel }: { readonly kernel: KernelEntry }) {
   const [isOpen, setOpen] = useState(false);
   return (
     <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
-      <summary>{kernel.operands.length} buffers and weights</summary>
+      <summary>Buffers and weights ({kernel.operands.length})</summary>
       {isOpen && (
         <Table
           caption="Buffers and weights"

@@ -3,12 +3,13 @@ import { useMemo } from 'preact/hooks';
 import type { FunctionKernels, KernelEntry, KernelsDocument, PassesDocument } from '../../document/explore.js';
 import { Facts } from '../parts/Facts.js';
 import { count, percent, si } from '../parts/numbers.js';
+import { aboveNote, peakText } from '../parts/peak.js';
 import { Table } from '../parts/Table.js';
-import { Shown } from '../parts/Text.js';
+import { Name } from '../parts/Text.js';
 import { readSection, useLoaded } from '../shell/data.js';
 import { Section } from '../shell/Frame.js';
 import { hashOf, setState, type Route } from '../shell/route.js';
-import { secondsOf, shortTime } from './figures.js';
+import { secondsOf, shareOf, shortTime } from './figures.js';
 import { KernelPanel } from './KernelPanel.js';
 import { RooflineChart } from './RooflineChart.js';
 import { Search } from './Search.js';
@@ -94,7 +95,7 @@ function KernelTable({ fn, chosen }: { readonly fn: FunctionKernels; readonly ch
   const rows = useMemo(
     () =>
       fn.kernels.map((kernel) => {
-        const { title, count: launches, anchor, shape, flops, bytes, seconds, measuredSeconds } = kernel;
+        const { title, count: launches, anchor, shape, flops, bytes, measuredSeconds } = kernel;
         const took = secondsOf(kernel);
         return [
           <a
@@ -103,7 +104,7 @@ function KernelTable({ fn, chosen }: { readonly fn: FunctionKernels; readonly ch
             aria-current={kernel === chosen ? 'true' : undefined}
             onClick={() => scrollTo(0, 0)}
           >
-            <Shown text={title} />
+            <Name text={title} />
           </a>,
           count(launches),
           anchor,
@@ -113,10 +114,17 @@ function KernelTable({ fn, chosen }: { readonly fn: FunctionKernels; readonly ch
           flops === 0 ? '–' : count(flops / bytes),
           `${shortTime(took)}${measuredSeconds === undefined ? '' : ' measured'}`,
           percent(took / all, 1),
-          percent((seconds * launches) / took, 0),
+          peakText(shareOf(kernel), 0),
         ];
       }),
     [fn, chosen, all],
   );
-  return <Table caption="Kernels in order of their first launch, equal ones once" columns={COLUMNS} rows={rows} />;
+  return (
+    <Table
+      caption="Kernels in order of their first launch, equal ones once"
+      columns={COLUMNS}
+      rows={rows}
+      note={aboveNote(fn.kernels.map(shareOf), 0)}
+    />
+  );
 }

@@ -1,6 +1,7 @@
 /** Figures of kernels, and how they are written. */
 import type { KernelEntry } from '../../document/explore.js';
 import { si } from '../parts/numbers.js';
+import type { OfPeak } from '../parts/peak.js';
 
 /** `1.4 ms`, `52 µs`. */
 export const shortTime = (seconds: number): string =>
@@ -10,7 +11,13 @@ export const shortTime = (seconds: number): string =>
 export const launchSeconds = ({ measuredSeconds, predictedSeconds }: KernelEntry): number =>
   measuredSeconds ?? predictedSeconds;
 
-/** The same of all launches of the kernel. */
+/** What a launch reaches of the roof: of arithmetic, or of memory where that is the limit. */
+export const shareOf = (kernel: KernelEntry): OfPeak => ({
+  share: kernel.seconds / launchSeconds(kernel),
+  flops: kernel.flops,
+});
+
+/** Seconds of all launches of the kernel. */
 export const secondsOf = (kernel: KernelEntry): number => launchSeconds(kernel) * kernel.count;
 
 /** The colour of an op beside a source. There are six: each op has its number as well. */

@@ -5,16 +5,16 @@ import { Chart } from '../parts/Chart.js';
 import { namedRows } from '../../document/namedRows.js';
 import { count, percent, percents } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
-import { Shown } from '../parts/Text.js';
+import { Name } from '../parts/Text.js';
 import { errorOf, intervalOf, nameOf, valueOf } from './figureTexts.js';
 
 function Numbers({ tasks }: { readonly tasks: readonly TaskResult[] }) {
   const rows = tasks.flatMap(({ task, depth, questions, shots, figures }) =>
     figures.map((figure, i) => [
       <span class="indented" style={{ paddingInlineStart: `${depth}rem` }}>
-        {i === 0 ? <Shown text={task} /> : <span class="hidden">{task}</span>}
+        {i === 0 ? <Name text={task} /> : <span class="hidden">{task}</span>}
       </span>,
-      nameOf(figure),
+      <Name text={nameOf(figure)} />,
       <strong>{valueOf(figure)}</strong>,
       intervalOf(figure),
       errorOf(figure),
@@ -60,7 +60,7 @@ export function Accuracies({ run }: { readonly run: RunResult }) {
     figures
       .filter((figure) => figure.isShare && (isSingle || nameOf(figure) === metric))
       .map((figure) => ({
-        task: `${'\u2007'.repeat(2 * depth)}${isSingle ? nameOf(figure) : task}`,
+        task: `${'\u00a0'.repeat(3 * depth)}${isSingle ? nameOf(figure) : task}`,
         metric: nameOf(figure),
         value: figure.value,
         from: figure.interval?.[0] ?? figure.value,
@@ -88,7 +88,8 @@ export function Accuracies({ run }: { readonly run: RunResult }) {
           title={`${metric!} by task, with 95 % intervals`}
           summary={
             shown.length > 12
-              ? `${count(shown.length)} tasks and groups; the table has their figures.`
+              ? `${count(shown.length)}${shown.length < tasks.length ? ` of ${count(tasks.length)}` : ''} tasks and groups; ` +
+                'the table has their figures.'
               : shown.join('; ')
           }
           inputs={[run]}

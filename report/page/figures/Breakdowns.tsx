@@ -1,12 +1,13 @@
 /** Accuracy by length of the context, or by category. */
 import * as Plot from '@observablehq/plot';
 import { useState } from 'preact/hooks';
+import { namedRows } from '../../document/namedRows.js';
 import type { Breakdown, Slice } from '../../document/results.js';
 import { BELOW, Chart } from '../parts/Chart.js';
 import { Choose } from '../parts/Choose.js';
-import { count, fixed, percent, percents } from '../parts/numbers.js';
+import { count, counted, fixed, percent, percents } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
-import { Shown } from '../parts/Text.js';
+import { Name } from '../parts/Text.js';
 
 const MOST_DRAWN = 40;
 const ROW = 20;
@@ -26,7 +27,7 @@ const pointsOf = (slices: readonly Slice[], metric: number): Point[] =>
   }));
 
 const tip = ({ label, value, from, to, questions }: Point): string =>
-  `${label}\n${percent(value)} (${percents([from, to])})\n${count(questions)} questions`;
+  `${label}\n${percent(value)} (${percents([from, to])})\n${counted(questions, 'question')}`;
 
 function lengthOptions(points: readonly Point[], width: number): Plot.PlotOptions {
   const isNarrow = width < 90 * points.length;
@@ -50,19 +51,15 @@ function lengthOptions(points: readonly Point[], width: number): Plot.PlotOption
 }
 
 function categoryOptions(points: readonly Point[], width: number): Plot.PlotOptions {
-  const left = Math.min(230, Math.floor(width / 2.6));
-  const most = Math.floor(left / 6.6);
   return {
     height: 46 + ROW * points.length,
-    marginLeft: left,
     marginBottom: 10,
     x: { percent: true, grid: true, label: '% right', nice: true, axis: 'top' },
-    y: {
-      domain: points.map(({ label }) => label),
-      label: null,
-      tickSize: 0,
-      tickFormat: (label: string) => (label.length > most ? `${label.slice(0, most - 1)}…` : label),
-    },
+    ...namedRows(
+      points.map(({ label }) => label),
+      width,
+      230,
+    ),
     marks: [
       Plot.link(points, { y: 'label', x1: 'from', x2: 'to', stroke: 'var(--accent)', strokeWidth: 1.5 }),
       Plot.dot(points, { y: 'label', x: 'value', r: 3.5, fill: 'var(--accent)', title: tip, tip: true }),
@@ -84,7 +81,7 @@ function Figures({ of, rows }: { readonly of: Breakdown; readonly rows: readonly
         ]),
       ]}
       rows={rows.map(({ label, questions, shares, intervals }) => [
-        <Shown text={label} />,
+        <Name text={label} />,
         count(questions),
         ...shares.flatMap((share, i) => [percent(share), percents(intervals[i]!)]),
       ])}
@@ -117,7 +114,12 @@ export function Breakdowns({ all }: { readonly all: readonly Breakdown[] }) {
   const slices = isOfLength ? of.slices : sorted(of.slices, place, order);
   const points = pointsOf(slices, place).slice(0, MOST_DRAWN);
   const shares = points.map(({ value }) => value);
-  const left = of.slices.length - points.length + of.left.slices;
+  const left = [
+    ...(points.length < of.slices.length ? [`${count(of.slices.length - points.length)} more are in the table`] : []),
+    ...(of.left.slices > 0
+      ? [`${counted(of.left.slices, 'kind')} of ${counted(of.left.questions, 'question')} are not on this page`]
+      : []),
+  ];
   return (
     <section>
       <h3>Accuracy by kind of question</h3>
@@ -144,7 +146,7 @@ export function Breakdowns({ all }: { readonly all: readonly Breakdown[] }) {
         summary={
           `From ${fixed(100 * Math.min(...shares), 1)} to ${fixed(100 * Math.max(...shares), 1)} % of ` +
           `${of.metrics[place]!}, with 95 % intervals` +
-          (left > 0 ? `; ${count(left)} more are ${of.left.slices > 0 ? 'not shown' : 'in the table'}.` : '.')
+          `${left.map((each) => `; ${each}`).join('')}.`
         }
         inputs={[of, place, order]}
         options={(width) => (isOfLength ? lengthOptions(points, width) : categoryOptions(points, width))}

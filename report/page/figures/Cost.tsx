@@ -1,5 +1,6 @@
 /** What a run took: tokens and what sharing saved, time, devices, settings. */
 import * as Plot from '@observablehq/plot';
+import { namedRows } from '../../document/namedRows.js';
 import type { RunCost, RunResult } from '../../document/results.js';
 import { Chart } from '../parts/Chart.js';
 import { count, duration, fixed, percent, si } from '../parts/numbers.js';
@@ -38,10 +39,13 @@ function Tokens({ cost }: { readonly cost: RunCost }) {
       options={(width) => ({
         height: 34 * ways.length + 40,
         marginBottom: 30,
-        marginLeft: Math.min(190, Math.floor(width / 2.4)),
         marginRight: 70,
-        x: { label: null, tickFormat: 's', grid: true },
-        y: { label: null, domain: ways.map(({ way }) => way), tickSize: 0 },
+        ...namedRows(
+          ways.map(({ way }) => way),
+          width,
+          215,
+        ),
+        x: { label: null, tickFormat: 's', grid: true, ticks: Math.max(2, Math.floor(width / 110)) },
         marks: [
           Plot.barX(ways, {
             y: 'way',

@@ -1,7 +1,7 @@
 /** Several runs side by side: a row for each task and metric, a column for each run. */
 import type { Figure, RunResult, TaskResult } from '../../document/results.js';
 import { Table } from '../parts/Table.js';
-import { Shown } from '../parts/Text.js';
+import { Name } from '../parts/Text.js';
 import { intervalOf, nameOf, valueOf } from './figureTexts.js';
 
 interface Row {
@@ -35,9 +35,9 @@ export function Overview({ runs }: { readonly runs: readonly RunResult[] }) {
         columns={[{ title: 'Task' }, { title: 'Metric' }, ...runs.map(({ name }) => ({ title: name, isRight: true }))]}
         rows={rowsOf(runs).map(({ task, metric, figures }) => [
           <span class="indented" style={{ paddingInlineStart: `${task.depth}rem` }}>
-            <Shown text={task.task} />
+            <Name text={task.task} />
           </span>,
-          <Shown text={metric} />,
+          <Name text={metric} />,
           ...figures.map((figure) =>
             figure === undefined ? (
               '–'

@@ -58,7 +58,8 @@ export function Arena({ memory, route }: { readonly memory: Memory; readonly rou
   const isNear = last - first < 16;
   const summary =
     `${count(buffers.length)} buffers share ${si(arenaBytes, 'B')}, of which ${si(most, 'B')} are needed at a time; ` +
-    `side by side they would take ${si(apart, 'B')}, ${(apart / Math.max(1, arenaBytes)).toFixed(1)} times as much`;
+    `side by side they would take ${si(apart, 'B')}, ${(apart / Math.max(1, arenaBytes)).toFixed(1)} times as much` +
+    (shown.length < buffers.length ? `. The launches of layer ${layer} need ${count(shown.length)} of them` : '');
   const kept = [
     ...(weights === undefined ? [] : [`${si(weights.packedBytes, 'B')} of packed weights`]),
     ...(weights === undefined || weights.mappedBytes === 0 ? [] : [`${si(weights.mappedBytes, 'B')} read in place`]),

@@ -1,16 +1,26 @@
 /** What each device did in the whole run, in numbers. */
 import type { DeviceUse, TraceView } from '../../document/machine.js';
 import { count, fixed, percent, si } from '../parts/numbers.js';
+import { aboveNote, peakText, type OfPeak } from '../parts/peak.js';
 import { Table } from '../parts/Table.js';
 import { Shown } from '../parts/Text.js';
 
 const shareOf = ({ computeSeconds, idleSeconds }: DeviceUse): string =>
   computeSeconds + idleSeconds === 0 ? '–' : percent(computeSeconds / (computeSeconds + idleSeconds), 1);
 
+const rateOf = ({ flops, computeSeconds }: DeviceUse): number | undefined =>
+  flops === null || computeSeconds === 0 ? undefined : flops / computeSeconds;
+
 export function DeviceTable({ trace: { devices, peaks } }: { readonly trace: TraceView }) {
   if (devices.length === 0) return <p class="none">No device computed.</p>;
+  const ofPeak = (device: DeviceUse): OfPeak | undefined => {
+    const rate = rateOf(device);
+    if (rate === undefined || peaks === undefined) return undefined;
+    return { share: rate / peaks.arithmetic.perSecond, flops: device.flops };
+  };
   return (
     <Table
+      note={aboveNote(devices.map(ofPeak), 1)}
       caption="What devices did, in the whole run"
       columns={[
         { title: 'Device' },
@@ -24,7 +34,7 @@ export function DeviceTable({ trace: { devices, peaks } }: { readonly trace: Tra
         { title: 'Of peak arithmetic', isRight: true },
       ]}
       rows={devices.map((device) => {
-        const rate = device.flops === null ? undefined : device.flops / device.computeSeconds;
+        const [rate, of] = [rateOf(device), ofPeak(device)];
         return [
           <Shown key="name" text={device.process} />,
           count(device.slices),
@@ -34,7 +44,7 @@ export function DeviceTable({ trace: { devices, peaks } }: { readonly trace: Tra
           fixed(device.idleSeconds, 3),
           shareOf(device),
           rate === undefined ? '–' : si(rate, 'FLOP/s'),
-          rate === undefined || peaks === undefined ? '–' : percent(rate / peaks.arithmetic.perSecond, 1),
+          of === undefined ? '–' : peakText(of, 1),
         ];
       })}
     />

@@ -4,8 +4,9 @@ import type { KernelUse } from '../../document/machine.js';
 import { Chart } from '../parts/Chart.js';
 import { namedRows } from '../../document/namedRows.js';
 import { count, fixed, percent, si } from '../parts/numbers.js';
+import { aboveNote, peakText, type OfPeak } from '../parts/peak.js';
 import { Table } from '../parts/Table.js';
-import { Shown, visible } from '../parts/Text.js';
+import { Name, Shown, visible } from '../parts/Text.js';
 
 const MOST_BARS = 24;
 /** Charts narrower than this leave shares of peak to the table. */
@@ -13,13 +14,14 @@ const NARROW = 520;
 const rate = (amount: number | null, seconds: number, unit: string): string =>
   amount === null || amount === 0 || seconds === 0 ? '–' : si(amount / seconds, unit);
 
-/** Data in caches arrive faster than memory's peak allows. */
-const isCached = ({ flops, shareOfPeak }: Pick<KernelUse, 'flops' | 'shareOfPeak'>): boolean =>
-  shareOfPeak !== null && shareOfPeak > 1 && (flops ?? 0) === 0;
+const ofPeak = ({ flops, shareOfPeak: share }: KernelUse): OfPeak | undefined =>
+  share === null ? undefined : { share, flops };
 
-function peakText(kernel: KernelUse): string {
-  if (kernel.shareOfPeak === null) return '';
-  return isCached(kernel) ? ', from caches' : `, ${percent(kernel.shareOfPeak, 0)} of peak`;
+function besideBar(kernel: KernelUse): string {
+  const of = ofPeak(kernel);
+  if (of === undefined) return '';
+  const text = peakText(of, 0);
+  return `, ${text.startsWith('cached') ? text : text.replace('%', '% of peak')}`;
 }
 
 export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[] }) {
@@ -29,13 +31,15 @@ export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[]
   const [first] = kernels;
   const summary =
     `${count(kernels.reduce((sum, { launches }) => sum + launches, 0))} launches, timed one by one, took ` +
-    `${(1000 * total).toPrecision(4)} ms; ${visible(first!.path)} took ${percent(first!.seconds / total, 1)} of it`;
+    `${(1000 * total).toPrecision(4)} ms; ${visible(first!.path)} took ${percent(first!.seconds / total, 1)} of it` +
+    (bars.length < kernels.length ? `; ${count(bars.length)} of ${count(kernels.length)} kernels are drawn` : '');
   const nameOf = ({ path }: KernelUse): string => visible(path);
   return (
     <Chart
       title="Share of time by kernel"
       summary={summary}
       inputs={[kernels]}
+      note={aboveNote(kernels.map(ofPeak), 0)}
       options={(width) => ({
         height: bars.length * 24 + 36,
         ...namedRows(bars.map(nameOf), width, 170),
@@ -50,7 +54,7 @@ export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[]
             ...{ y: nameOf, textAnchor: 'start', dx: 5, fill: 'var(--soft)' },
             x: ({ seconds }: KernelUse) => seconds / total,
             text: (kernel: KernelUse) =>
-              `${percent(kernel.seconds / total, 1)}${width < NARROW ? '' : peakText(kernel)}`,
+              `${percent(kernel.seconds / total, 1)}${width < NARROW ? '' : besideBar(kernel)}`,
           }),
         ],
       })}
@@ -69,8 +73,8 @@ export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[]
           { title: 'B/s', isRight: true },
           { title: 'Of peak', isRight: true },
         ]}
-        rows={kernels.map(({ path, anchor, launches, seconds, flops, bytes, shareOfPeak }) => [
-          <Shown key="path" text={path} />,
+        rows={kernels.map(({ path, anchor, launches, seconds, flops, bytes, shareOfPeak: share }) => [
+          <Name key="path" text={path} />,
           <Shown key="anchor" text={anchor} />,
           count(launches),
           fixed(1000 * seconds, 3),
@@ -79,7 +83,7 @@ export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[]
           bytes === null ? '–' : si(bytes, ''),
           rate(flops, seconds, 'FLOP/s'),
           rate(bytes, seconds, 'B/s'),
-          shareOfPeak === null ? '–' : isCached({ flops, shareOfPeak }) ? 'cached' : percent(shareOfPeak, 1),
+          share === null ? '–' : peakText({ share, flops }, 0),
         ])}
       />
     </Chart>

@@ -1,9 +1,10 @@
 /** Kernels of a trace below the roof of the machine. */
 import type { KernelUse, TraceView } from '../../document/machine.js';
-import { fixed, percent, si } from '../parts/numbers.js';
+import { counted, fixed, si } from '../parts/numbers.js';
+import { aboveNote, peakText } from '../parts/peak.js';
 import { ridgeOf, RoofChart, roofAt, type RoofPoint } from '../parts/Roof.js';
 import { Table } from '../parts/Table.js';
-import { Shown, visible } from '../parts/Text.js';
+import { Name, visible } from '../parts/Text.js';
 
 interface Point extends RoofPoint {
   readonly path: string;
@@ -33,9 +34,11 @@ export function Roofline({ kernels, peaks }: RooflineProps) {
   const summary =
     `Peaks of one device: ${si(arithmetic.perSecond, 'FLOP/s')}, ${said(arithmetic.source)}; ` +
     `${si(memory.perSecond, 'B/s')}, ${said(memory.source)}. ` +
-    `They meet at ${fixed(ridge, 1)} FLOPs a byte; memory bounds ${bound} of ${points.length} kernels`;
+    `They meet at ${fixed(ridge, 1)} FLOPs a byte; memory bounds ${bound} of ${counted(points.length, 'kernel')} with FLOPs`;
+  const ofRoof = ({ rate, intensity }: Point) => ({ share: rate / roofAt(roof, intensity), flops: rate });
+  const note = aboveNote(points.map(ofRoof), 1);
   return (
-    <RoofChart points={points} roof={roof} summary={summary} inputs={[kernels, peaks]}>
+    <RoofChart points={points} roof={roof} summary={summary} inputs={[kernels, peaks]} note={note}>
       <Table
         caption="Kernels of the roofline"
         columns={[
@@ -45,16 +48,13 @@ export function Roofline({ kernels, peaks }: RooflineProps) {
           { title: 'Roof there', isRight: true },
           { title: 'Of the roof', isRight: true },
         ]}
-        rows={points.map(({ path, intensity, rate }) => {
-          const above = roofAt(roof, intensity);
-          return [
-            <Shown key="name" text={path} />,
-            fixed(intensity, 1),
-            si(rate, 'FLOP/s'),
-            si(above, 'FLOP/s'),
-            percent(rate / above, 1),
-          ];
-        })}
+        rows={points.map((point) => [
+          <Name key="name" text={point.path} />,
+          fixed(point.intensity, 1),
+          si(point.rate, 'FLOP/s'),
+          si(roofAt(roof, point.intensity), 'FLOP/s'),
+          peakText(ofRoof(point), 1),
+        ])}
       />
     </RoofChart>
   );

@@ -2,6 +2,7 @@
 import * as Plot from '@observablehq/plot';
 import { useMemo, useRef } from 'preact/hooks';
 import type { TraceView, Track, TrackKind } from '../../document/machine.js';
+import { namedRows } from '../../document/namedRows.js';
 import { Chart, type DrawnPlot } from '../parts/Chart.js';
 import { percent } from '../parts/numbers.js';
 import { setState, type Route } from '../shell/route.js';
@@ -25,7 +26,9 @@ const LEGEND: readonly (readonly [TrackKind, string])[] = [
   ['kernel', 'kernels, timed one by one after the run'],
 ];
 
-const MARGIN = { left: 138, right: 12 };
+const MARGIN_RIGHT = 12;
+/** The widest that names of rows get, in pixels. */
+const MOST_NAMES = 200;
 /** Characters of a label need this many pixels each. */
 const LETTER = 6.4;
 /** A click moves the pointer less than this. */
@@ -52,7 +55,12 @@ function show(view: View, whole: View): void {
 }
 
 function optionsOf(rows: readonly Row[], names: readonly string[], view: View, width: number): Plot.PlotOptions {
-  const pixels = width - MARGIN.left - MARGIN.right;
+  const named = namedRows(
+    rows.map(({ label }) => label),
+    width,
+    MOST_NAMES,
+  );
+  const pixels = width - named.marginLeft - MARGIN_RIGHT;
   const all = rows.flatMap(({ label, tracks }) =>
     tracks.flatMap((track) => drawnOf(track, view, pixels).map((each): Shown => ({ ...each, row: label, track }))),
   );
@@ -67,8 +75,8 @@ function optionsOf(rows: readonly Row[], names: readonly string[], view: View, w
   const height = rows.length > 40 ? 14 : 24;
   return {
     height: rows.length * height + 68,
-    marginLeft: MARGIN.left,
-    marginRight: MARGIN.right,
+    ...named,
+    marginRight: MARGIN_RIGHT,
     marginTop: 24,
     marginBottom: 44,
     x: {
@@ -78,7 +86,6 @@ function optionsOf(rows: readonly Row[], names: readonly string[], view: View, w
       axis: 'both',
       grid: true,
     },
-    y: { domain: rows.map(({ label }) => label), label: null, tickSize: 0 },
     marks: [
       ...kinds.map((kind) =>
         Plot.barX(

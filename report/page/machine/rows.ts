@@ -2,6 +2,7 @@
 import type { Figure, Track, TraceView } from '../../document/machine.js';
 import { visible } from '../parts/Text.js';
 import { count, percent, si } from '../parts/numbers.js';
+import { ABOVE_POINTED, isAbove } from '../parts/peak.js';
 import type { Drawn, View } from '../../document/timelineBins.js';
 
 export interface Row {
@@ -74,7 +75,7 @@ const WORDS: Readonly<Record<Exclude<Figure, 'busySeconds' | 'batches'>, (value:
   rows: (value) => `${count(value)} rows`,
   flops: (value) => si(value, 'FLOP'),
   bytes: (value) => si(value, 'B'),
-  shareOfPeak: (value) => `${percent(value, 1)} of peak`,
+  shareOfPeak: (value) => `${percent(value, 1)} of peak${isAbove(value, 1) ? `\n${ABOVE_POINTED}` : ''}`,
   batch: (value) => `call ${value}`,
 };
 

@@ -15,6 +15,8 @@ export interface ChartProps {
   readonly inputs: readonly unknown[];
   /** Called with each chart as it is drawn, for what a page does with pointers. */
   readonly onDraw?: (plot: DrawnPlot) => void;
+  /** What explains a mark in the chart or in its figures. */
+  readonly note?: string | undefined;
   /** The figures as a table. */
   readonly children?: ComponentChildren;
 }
@@ -35,13 +37,28 @@ function useWidth(): readonly [{ readonly current: HTMLDivElement | null }, numb
   return [holder, width];
 }
 
+/** Moves what is shown of a point, as it is drawn, so far that none of it lies beside the chart. */
+function keepTipsInside(chart: DrawnPlot, holder: HTMLElement): MutationObserver {
+  const observer = new MutationObserver(() => {
+    const room = holder.getBoundingClientRect();
+    for (const tip of chart.querySelectorAll<SVGGElement>('[aria-label="tip"]')) {
+      tip.style.translate = '';
+      const { left, right, width } = tip.getBoundingClientRect();
+      const by = left < room.left ? room.left - left : right > room.right ? room.right - right : 0;
+      if (width > 0 && by !== 0) tip.style.translate = `${by}px 0`;
+    }
+  });
+  observer.observe(chart, { childList: true, subtree: true });
+  return observer;
+}
+
 /** An axis below a chart whose name lies in its middle, clear of the ticks. */
 export const BELOW = { labelAnchor: 'center', labelOffset: 36 } as const;
 
-export function Chart({ title, summary, options, inputs, onDraw, children }: ChartProps) {
+export function Chart({ title, summary, options, inputs, onDraw, note, children }: ChartProps) {
   const [holder, width] = useWidth();
   useEffect(() => {
-    if (holder.current === null || width === 0) return;
+    if (holder.current === null || width === 0) return undefined;
     const chart = Plot.plot({
       marginBottom: 44,
       ...options(width),
@@ -51,6 +68,8 @@ export function Chart({ title, summary, options, inputs, onDraw, children }: Cha
     chart.setAttribute('aria-hidden', 'true');
     holder.current.replaceChildren(chart);
     onDraw?.(chart);
+    const tips = keepTipsInside(chart, holder.current);
+    return () => tips.disconnect();
   }, [width, ...inputs]);
   return (
     <figure class="chart">
@@ -59,6 +78,7 @@ export function Chart({ title, summary, options, inputs, onDraw, children }: Cha
         <span>{summary}</span>
       </figcaption>
       <div ref={holder} class="plot" />
+      {note !== undefined && <p class="note">{note}</p>}
       {children !== undefined && (
         <details class="figures">
           <summary>Figures</summary>

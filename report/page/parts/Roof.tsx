@@ -52,10 +52,18 @@ const RADII = [3, 18] as const;
 const LETTER = 6.2;
 const LINE = 14;
 /** Where names may stand above and below their points, the nearest first. */
-const PLACES = [-9, 11, -23, 25, -37, 39, -51, 53, -65, 67];
-const height = (width: number): number => Math.max(320, Math.min(480, width * 0.5));
+const PLACES = [-9, 11, -23, 25, -37, 39];
+const MARGIN = { left: 76, right: 20, top: 20, bottom: 44 } as const;
+const heightOf = (width: number): number => Math.max(320, Math.min(480, width * 0.5));
 
-/** Names beside their points so that none lies upon another. */
+interface Area {
+  readonly left: number;
+  readonly right: number;
+  readonly top: number;
+  readonly bottom: number;
+}
+
+/** Names beside their points, where none lies upon another or upon a point; the points of most time have theirs first. */
 function placed(
   points: readonly RoofPoint[],
   x: readonly [number, number],
@@ -63,23 +71,37 @@ function placed(
   width: number,
   radiusOf: (point: RoofPoint) => number,
 ): readonly { readonly point: RoofPoint; readonly dy: number }[] {
+  const across = width - MARGIN.left - MARGIN.right;
+  const down = heightOf(width) - MARGIN.top - MARGIN.bottom;
   const at = (value: number, [from, to]: readonly [number, number], pixels: number): number =>
     (pixels * Math.log(value / from)) / Math.log(to / from);
-  const taken: { readonly left: number; readonly right: number; readonly middle: number }[] = [];
-  return points.map((point) => {
-    const across = at(point.intensity, x, width - 96);
-    const down = -at(point.rate, y, height(width) - 50);
+  const areaOf = (middle: readonly [number, number], [half, tall]: readonly [number, number]): Area => ({
+    ...{ left: middle[0] - half, right: middle[0] + half },
+    ...{ top: middle[1] - tall, bottom: middle[1] + tall },
+  });
+  const drawn = points
+    .toSorted((a, b) => b.seconds - a.seconds)
+    .map((point) => {
+      const middle = [at(point.intensity, x, across), down - at(point.rate, y, down)] as const;
+      return { point, middle, circle: areaOf(middle, [radiusOf(point), radiusOf(point)]) };
+    });
+  const taken: Area[] = [];
+  return drawn.flatMap(({ point, middle, circle }) => {
     const half = (LETTER * point.name.length) / 2;
-    const radius = radiusOf(point);
-    const isFree = (dy: number): boolean =>
-      taken.every(
-        ({ left, right, middle }) =>
-          across + half < left || across - half > right || Math.abs(down + dy - middle) >= LINE,
+    const nameAt = (dy: number): Area => areaOf([middle[0], middle[1] + dy], [half, LINE / 2]);
+    const isFree = (area: Area): boolean =>
+      area.left >= 0 &&
+      area.right <= across + MARGIN.right &&
+      area.top >= 0 &&
+      area.bottom <= down &&
+      [...taken, ...drawn.flatMap((each) => (each.circle === circle ? [] : [each.circle]))].every(
+        ({ left, right, top, bottom }) =>
+          area.right < left || area.left > right || area.bottom <= top || area.top >= bottom,
       );
-    const places = PLACES.map((place) => place + Math.sign(place) * radius);
-    const dy = places.find(isFree) ?? places[0]!;
-    taken.push({ left: across - half, right: across + half, middle: down + dy });
-    return { point, dy };
+    const dy = PLACES.map((place) => place + Math.sign(place) * radiusOf(point)).find((each) => isFree(nameAt(each)));
+    if (dy === undefined) return [];
+    taken.push(nameAt(dy));
+    return [{ point, dy }];
   });
 }
 
@@ -89,11 +111,12 @@ export interface RoofChartProps {
   readonly summary: string;
   /** What points and roof depend on. */
   readonly inputs: readonly unknown[];
+  readonly note?: string | undefined;
   /** The figures as a table. */
   readonly children?: ComponentChildren;
 }
 
-export function RoofChart({ points, roof, summary, inputs, children }: RoofChartProps) {
+export function RoofChart({ points, roof, summary, inputs, note, children }: RoofChartProps) {
   const ridge = ridgeOf(roof);
   const { x, y } = domainsOf(points, ridge, roof.flopsPerSecond);
   const line = [x[0], ridge, x[1]].map((at) => ({ at, rate: roofAt(roof, at) }));
@@ -105,13 +128,14 @@ export function RoofChart({ points, roof, summary, inputs, children }: RoofChart
   return (
     <Chart
       title="Roofline"
-      summary={summary}
-      inputs={inputs}
+      {...{ summary, inputs, note }}
       options={(width) => ({
-        height: height(width),
-        marginLeft: 76,
+        height: heightOf(width),
+        marginLeft: MARGIN.left,
+        marginTop: MARGIN.top,
+        marginRight: MARGIN.right,
         x: { type: 'log', domain: x, grid: true, label: 'FLOPs per byte', labelOffset: 38 },
-        marginBottom: 44,
+        marginBottom: MARGIN.bottom,
         y: {
           ...{ type: 'log', domain: y, grid: true, label: 'FLOP/s' },
           tickFormat: (value: number) => (ROUND.has(value.toPrecision(1)[0]!) ? si(value, '') : ''),

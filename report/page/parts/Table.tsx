@@ -14,13 +14,17 @@ export interface TableProps {
   readonly rows: readonly (readonly ComponentChildren[])[];
   /** Whether sighted readers see the caption above it already. */
   readonly hidesCaption?: boolean;
+  /** What explains a mark in a cell. */
+  readonly note?: string | undefined;
 }
 
-export function Table({ caption, columns, rows, hidesCaption = false }: TableProps) {
-  return (
+export function Table({ caption, columns, rows, hidesCaption = false, note }: TableProps) {
+  const table = (
     <div class="scroll" tabIndex={0} role="region" aria-label={caption}>
       <table>
-        <caption class={hidesCaption ? 'hidden' : undefined}>{caption}</caption>
+        <caption class={hidesCaption ? 'hidden' : undefined}>
+          <span>{caption}</span>
+        </caption>
         <thead>
           <tr>
             {columns.map(({ title, isRight }) => (
@@ -49,5 +53,13 @@ export function Table({ caption, columns, rows, hidesCaption = false }: TablePro
         </tbody>
       </table>
     </div>
+  );
+  return note === undefined ? (
+    table
+  ) : (
+    <>
+      {table}
+      <p class="note">{note}</p>
+    </>
   );
 }

@@ -1,4 +1,5 @@
 /** Texts of files. Preact escapes them; what would be invisible or turn other text around is shown by its number. */
+import { Fragment } from 'preact';
 import { useState } from 'preact/hooks';
 
 /** Controls, marks of direction, and characters without a width. Line breaks and tabs are kept. */
@@ -25,6 +26,21 @@ export function Shown({ text }: { readonly text: string }) {
           </span>
         ),
       )}
+    </bdi>
+  );
+}
+
+/** A name that may break behind what joins its words: a narrow page shows all of it. */
+export function Name({ text }: { readonly text: string }) {
+  if (INVISIBLE.test(text)) return <Shown text={text} />;
+  return (
+    <bdi>
+      {text.split(/(?<=[_./\\,:-])(?=[^_./\\,:-])/).map((part, i) => (
+        <Fragment key={i}>
+          {i > 0 && <wbr />}
+          {part}
+        </Fragment>
+      ))}
     </bdi>
   );
 }

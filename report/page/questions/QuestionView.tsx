@@ -31,7 +31,7 @@ function Context({ text: { context, shots } }: { readonly text: QuestionText }) 
       {shots > 0 && (
         <p>
           <button type="button" class="more" aria-expanded={hasShots} onClick={() => setShots(!hasShots)}>
-            {hasShots ? 'Hide' : 'Show'} {count(shots)} characters of examples before it
+            {hasShots ? 'Hide' : 'Show'} {count(shots)} characters of text before it
           </button>
         </p>
       )}

@@ -6,6 +6,7 @@ import type { SectionName, Sections } from '../../document/sections.js';
 import { Shown } from '../parts/Text.js';
 import { hasBlock, useLoaded, readSection } from './data.js';
 import { hashOf, useRoute, type Route } from './route.js';
+import { useScrollHints } from './scrollHints.js';
 import { ThemeSwitch } from './Theme.js';
 
 /** A section as a tab. It is shown where the page has its data, which it reads by itself. */
@@ -91,6 +92,7 @@ class Guard extends Component<{ readonly children: ComponentChildren }, { readon
 
 export function Frame({ sections }: { readonly sections: readonly SectionView[] }) {
   const route = useRoute();
+  useScrollHints();
   const about = useLoaded(() => readSection('about'), []);
   const present = sections.filter(({ name }) => hasBlock(name));
   const shown = present.find(({ name }) => name === route.section) ?? present[0];

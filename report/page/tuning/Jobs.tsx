@@ -3,9 +3,10 @@ import * as Plot from '@observablehq/plot';
 import type { TuningJob, TuningMachine } from '../../document/tuning.js';
 import { Chart } from '../parts/Chart.js';
 import { namedRows } from '../../document/namedRows.js';
-import { count, fixed, percent } from '../parts/numbers.js';
+import { count, fixed } from '../parts/numbers.js';
+import { aboveNote, peakText, type OfPeak } from '../parts/peak.js';
 import { Table } from '../parts/Table.js';
-import { Shown, visible } from '../parts/Text.js';
+import { Name, Shown, visible } from '../parts/Text.js';
 import { hashOf, type Route } from '../shell/route.js';
 import { gainOf, weightOf } from '../../document/tuningProgress.js';
 import { timeText } from './times.js';
@@ -34,17 +35,16 @@ function rowsOf({ jobs }: TuningMachine): readonly Row[] {
     .sort((a, b) => weightOf(b.job) - weightOf(a.job));
 }
 
-function shareText({ shareOfPeak, flops }: TuningJob): string {
-  if (shareOfPeak === undefined) return '–';
-  return flops === 0 && shareOfPeak > 1 ? 'cached' : percent(shareOfPeak, 0);
-}
+const ofPeak = ({ shareOfPeak: share, flops = 0 }: TuningJob): OfPeak | undefined =>
+  share === undefined ? undefined : { share, flops };
 
 /** Values of a logarithmic scale around 1. */
 const TICKS = [0.1, 0.2, 0.5, 0.8, 1, 1.25, 1.5, 2, 3, 5, 10, 20, 50];
 
 export function Jobs({ machine, route }: { readonly machine: TuningMachine; readonly route: Route }) {
   const rows = rowsOf(machine);
-  const drawn = rows.filter(({ gain, ratio }) => gain !== undefined || ratio !== undefined).slice(0, MOST_BARS);
+  const all = rows.filter(({ gain, ratio }) => gain !== undefined || ratio !== undefined);
+  const drawn = all.slice(0, MOST_BARS);
   const values = drawn.flatMap(({ gain, ratio }) => [gain ?? 1, ratio ?? 1]);
   const domain = [Math.min(0.8, ...values) / 1.05, Math.max(1.5, ...values) * 1.05] as const;
   const gains = rows.flatMap(({ gain }) => gain ?? []);
@@ -55,7 +55,8 @@ export function Jobs({ machine, route }: { readonly machine: TuningMachine; read
     `compare with, and are ${fixed(mean, 2)} times as fast in the mean` +
     (rivals.length === 0
       ? '. Nothing here was measured beside a vendor’s library'
-      : `; ${count(rivals.length)} were measured beside ${visible(rivals[0]!.job.rival!.library)}`);
+      : `; ${count(rivals.length)} were measured beside ${visible(rivals[0]!.job.rival!.library)}`) +
+    (all.length > drawn.length ? `. The first ${count(drawn.length)} of ${count(all.length)} are drawn` : '');
   const link = ({ number }: Row): string =>
     hashOf({ section: 'tuning', state: { ...route.state, job: String(number) } });
   return (
@@ -98,6 +99,10 @@ export function Jobs({ machine, route }: { readonly machine: TuningMachine; read
     >
       <Table
         caption="Kernels and buckets; a link shows the trials"
+        note={aboveNote(
+          rows.map(({ job }) => ofPeak(job)),
+          0,
+        )}
         columns={[
           { title: 'Kernel' },
           { title: 'Bucket' },
@@ -114,9 +119,10 @@ export function Jobs({ machine, route }: { readonly machine: TuningMachine; read
         ]}
         rows={rows.map((row) => {
           const { job, gain, ratio } = row;
+          const of = ofPeak(job);
           return [
             <a key="kernel" href={link(row)}>
-              <Shown text={job.kernel} />
+              <Name text={job.kernel} />
             </a>,
             <Shown key="bucket" text={job.bucket} />,
             count(job.count),
@@ -125,7 +131,7 @@ export function Jobs({ machine, route }: { readonly machine: TuningMachine; read
             job.standard === undefined ? '–' : timeText(job.standard.seconds),
             job.best === undefined ? '–' : timeText(job.best.seconds),
             gain === undefined ? '–' : `${fixed(gain, 2)}×`,
-            shareText(job),
+            of === undefined ? '–' : peakText(of, 0),
             job.rival === undefined ? '–' : timeText(job.rival.seconds),
             ratio === undefined ? '–' : fixed(ratio, 3),
             <Shown key="schedule" text={job.best?.schedule ?? '–'} />,

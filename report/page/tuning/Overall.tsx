@@ -2,7 +2,7 @@
 import * as Plot from '@observablehq/plot';
 import type { TuningMachine } from '../../document/tuning.js';
 import { Chart } from '../parts/Chart.js';
-import { count, duration, percent } from '../parts/numbers.js';
+import { count, counted, duration, percent } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown } from '../parts/Text.js';
 import { progressOf, type Progress } from '../../document/tuningProgress.js';
@@ -19,8 +19,9 @@ export function Overall({ machine }: { readonly machine: TuningMachine }) {
   const steps = stepsOf(progressOf(machine));
   const last = steps.at(-1);
   const failed = trials.seconds.filter((seconds) => seconds === null).length;
+  const told = failures.reduce((sum, { count: number }) => sum + number, 0);
   const summary =
-    `${count(trials.job.length)} trials in ${duration(trials.at.at(-1) ?? 0)}` +
+    `${counted(trials.job.length, 'trial')} in ${duration(trials.at.at(-1) ?? 0)}` +
     `${failed === 0 ? '' : `, ${count(failed)} of them failed`}` +
     (last === undefined
       ? ''
@@ -63,11 +64,14 @@ export function Overall({ machine }: { readonly machine: TuningMachine }) {
       )}
       {failures.length > 0 && (
         <details>
-          <summary>Why {count(failed)} trials failed</summary>
+          <summary>Why {counted(failed, 'trial')} failed</summary>
           <Table
             caption="Reasons, most frequent first"
             columns={[{ title: 'Reason' }, { title: 'Trials', isRight: true }]}
-            rows={failures.map(({ reason, count: number }) => [<Shown key="reason" text={reason} />, count(number)])}
+            rows={[
+              ...failures.map(({ reason, count: number }) => [<Shown key="reason" text={reason} />, count(number)]),
+              ...(told < failed ? [['other reasons, or none that was written down', count(failed - told)]] : []),
+            ]}
           />
         </details>
       )}

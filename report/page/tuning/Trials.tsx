@@ -1,8 +1,9 @@
 /** Trials of one kernel and bucket in their order, with the best so far, the default and the vendor's library. */
 import * as Plot from '@observablehq/plot';
+import { withoutMiddle } from '../../document/namedRows.js';
 import type { TuningJob, TuningMachine } from '../../document/tuning.js';
 import { Chart } from '../parts/Chart.js';
-import { count, fixed } from '../parts/numbers.js';
+import { count, counted, fixed } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Shown, visible } from '../parts/Text.js';
 import { timeText } from './times.js';
@@ -18,7 +19,7 @@ const linesOf = ({ standard, rival }: TuningJob): readonly { readonly name: stri
 
 function summaryOf(job: TuningJob, trials: readonly Trial[]): string {
   const { best, standard, rival, failures } = job;
-  const parts = [`${count(trials.length)} trials${failures === 0 ? '' : `, ${count(failures)} of them failed`}`];
+  const parts = [`${counted(trials.length, 'trial')}${failures === 0 ? '' : `, ${count(failures)} of them failed`}`];
   if (best !== undefined) parts.push(`the best took ${timeText(best.seconds)}`);
   if (best !== undefined && standard !== undefined)
     parts.push(`the default ${timeText(standard.seconds)}, ${fixed(standard.seconds / best.seconds, 2)} times that`);
@@ -56,7 +57,8 @@ export function Trials({ machine, number }: { readonly machine: TuningMachine; r
             strokeDasharray: '5,4',
           }),
           Plot.text(lines, {
-            ...{ y: ({ seconds }) => seconds * unit.scale, text: 'name', frameAnchor: 'right' as const },
+            ...{ y: ({ seconds }) => seconds * unit.scale, frameAnchor: 'right' as const },
+            text: ({ name }) => withoutMiddle(name, 12),
             ...{ textAnchor: 'start' as const, dx: 6, fill: 'var(--soft)' },
           }),
           Plot.line(
