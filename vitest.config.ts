@@ -51,6 +51,9 @@ const common = {
   // others.
   testTimeout: 300_000,
   hookTimeout: 300_000,
+  // A condition that is waited for may come late on a busy machine. What never comes fails with its last value, just
+  // before the test would end.
+  expect: { poll: { timeout: 240_000 } },
   // Processes, not threads: a crash in native code then names the test file that caused it.
   pool: 'forks' as const,
   // A test must not see what another one mocked.

@@ -76,7 +76,7 @@ zpty -w shell 'finish() { print END >> '$3'; exit }; zle -N finish; '\\
 'bindkey "^Xq" finish; bindkey "^I" complete-word; print READY'
 zpty -r -m shell out '*READY*'
 zpty -n -w shell "$2"$'\\t\\C-xq'
-for i in {1..300}; do [[ -f $3 ]] && grep -q '^END$' $3 && break; sleep 0.1; done
+until [[ -f $3 ]] && grep -q '^END$' $3; do sleep 0.1; done
 grep -v '^END$' $3 || true
 zpty -d shell
 `;
@@ -86,7 +86,7 @@ function inZsh(line: string): string[] {
   const [source, answer] = [join(folder, 'tilewright.zsh'), join(folder, `answer${calls++}`)];
   const ended = spawnSync('zsh', ['-f', '-c', ZSH, 'zsh', source, line, answer, join(folder, 'work')], {
     encoding: 'utf8',
-    timeout: 20_000,
+    timeout: 240_000,
   });
   return lines(ended).map((word) => word.replaceAll('\\', ''));
 }

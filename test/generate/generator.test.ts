@@ -1,4 +1,5 @@
 /** Sequences against a model that counts: the token after n is n + 1. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { Generator } from '../../generate/generator.js';
 import { filteredRows } from '../support/filteredRows.js';
@@ -129,7 +130,7 @@ describe('a generator', () => {
     const never = (): Promise<undefined> => Promise.resolve(undefined);
     const other = generator.generate({ prompt: [11], maxNewTokens: 9 });
     await expect.poll(() => steps).toBe(2);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    for (let i = 0; i < 50; i++) await nextTurn();
     expect(steps).toBe(2);
     isFree();
     expect(idsOf(await slow)).toEqual([2, 3]);

@@ -99,12 +99,12 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
       cwd: folder,
       env: environment(),
       encoding: 'utf8',
-      timeout: 60_000,
+      timeout: 240_000,
     });
     expect(status, `${program} ${args.join(' ')}: ${stderr}`).toBe(0);
     return stdout.trim();
   };
-  const until = async (what: string, isSo: () => boolean, seconds = 120): Promise<void> => {
+  const until = async (what: string, isSo: () => boolean, seconds = 240): Promise<void> => {
     const end = performance.now() + seconds * 1000;
     while (!isSo()) {
       if (performance.now() > end) {

@@ -42,6 +42,7 @@ export function useBrowser(): TestBrowser {
   beforeAll(async () => {
     const { chromium } = await import('playwright-core');
     browser = await chromium.launch({
+      timeout: 0,
       ...(CHROMIUM === undefined ? {} : { executablePath: CHROMIUM }),
       args: BROWSER_FLAGS,
     });
@@ -57,6 +58,8 @@ export function useBrowser(): TestBrowser {
         colorScheme: isDark ? 'dark' : 'light',
       });
       const address = pathToFileURL(file).href;
+      // What is waited for may come late on a busy machine: the test's own time-out ends what never comes.
+      page.setDefaultTimeout(0);
       page.on('console', (message) => {
         if (message.type() === 'error' || message.type() === 'warning') wrong.push(`console: ${message.text()}`);
       });

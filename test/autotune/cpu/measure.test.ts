@@ -40,7 +40,7 @@ describe.skipIf(missing.length > 0)('measuring', () => {
       measurer.release();
     }
     rmSync(folder, { recursive: true, force: true });
-  }, 60_000);
+  });
   const isas = (): readonly CpuIsa[] => {
     const cpu = loadAddon().cpuInfo();
     return cpu.isas.avx512 ? ['avx512'] : cpu.isas.avx2 ? ['avx2'] : ['portable'];
@@ -139,7 +139,15 @@ describe.skipIf(missing.length > 0)('measuring', () => {
       target: await currentTarget(isa, 2, settings),
     };
     const database = TuningDatabase.open(path, CPU_RECORDS);
-    const result = await tuneCpu({ ...request, budgetSeconds: 3, database });
+    // Three measurements, however long the compiler takes for them.
+    let measured = 0;
+    const measure: typeof measurer.measure = async function* (asked) {
+      for await (const each of measurer.measure(asked)) {
+        measured++;
+        yield each;
+      }
+    };
+    const result = await tuneCpu({ ...request, measure, now: () => measured, budgetSeconds: 3, database });
     database.close();
     expect(result.trials).toBeGreaterThan(0);
     const [row] = result.rows;

@@ -25,7 +25,7 @@ describe.skipIf(cc === undefined)('measuring step', () => {
       measurer.release();
     }
     rmSync(folder, { recursive: true, force: true });
-  }, 60_000);
+  });
   const module = stepModule();
   const capacity = stepBucket(64, 64);
   const isa = (): CpuIsa => (loadAddon().cpuInfo().isas.avx2 ? 'avx2' : 'portable');

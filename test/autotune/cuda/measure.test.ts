@@ -3,7 +3,7 @@ import { scoringBucket } from '../../../ir/scoring.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { COMPARE_SYMBOL } from '../../../autotune/cuda/compare.js';
 import { CudaMeasurer, type CudaMeasurerOptions } from '../../../autotune/cuda/measure.js';
 import { isDeviceHung } from '../../../autotune/cuda/patience.js';
@@ -27,6 +27,9 @@ import { buildComparison } from './comparisonShim.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-cuda-measure-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
+afterEach(() => {
+  vi.useRealTimers();
+});
 
 if (!hasCxx()) console.warn('SKIPPED measuring on a simulated GPU: g++ is missing, which builds its kernels.');
 
@@ -353,13 +356,23 @@ describe.skipIf(!hasCxx())('CudaMeasurer', () => {
   });
 
   it('fails when a final hangs, and releases nothing that the hung kernel uses', async () => {
+    // Time passes only where nothing else is left to happen.
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const { create, live, state } = lab();
     const measurer = await create({ patienceSeconds: 0.5 });
     await measurer.hold(finalOf([GOOD, SPARE]));
     const before = live();
     state.isStuck = true;
-    const error: unknown = await measurer.hold(finalOf([GOOD, SPARE])).catch((reason: unknown) => reason);
-    expect(error).toBeInstanceOf(UserError);
+    let error: unknown;
+    void measurer.hold(finalOf([GOOD, SPARE])).catch((reason: unknown) => {
+      error = reason;
+    });
+    await expect
+      .poll(() => {
+        vi.advanceTimersByTime(500);
+        return error;
+      })
+      .toBeInstanceOf(UserError);
     expect(isDeviceHung(error)).toBe(true);
     // Two programs, and the modules of three kernels.
     expect(live()).toBe(before + 5);

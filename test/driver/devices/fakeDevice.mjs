@@ -1,7 +1,7 @@
 // A device process without a device. The request's model says what goes wrong. `die:N`, `hang:N`, `lose:N`: at the N-th
 // micro-batch of the first process; `rest:N`: after its answer; `always`: at every one; `never`. `unopened`: the model
-// never loads. `deaf`: loading never ends, and nothing is listened to meanwhile. `slow:N`: loading takes N
-// milliseconds, and the process says so.
+// never loads. `deaf`: loading never ends, and nothing is listened to meanwhile. `slow:N`: the process says N times
+// that it is still loading.
 import { existsSync, writeFileSync } from 'node:fs';
 
 const READY = { kind: 'ready', capacity: { score: { T: 128, R: 64 } }, inFlight: 2, stateful: ['step'], phases: [] };
@@ -16,11 +16,8 @@ process.on('message', (message) => {
     else if (marker !== undefined) writeFileSync(marker, '');
     if (fault === 'deaf') for (;;);
     if (fault === 'slow') {
-      const talking = setInterval(() => process.send({ kind: 'step', fraction: 0.5 }), 100);
-      return setTimeout(() => {
-        clearInterval(talking);
-        process.send(READY);
-      }, at);
+      for (let said = 0; said < at; said++) process.send({ kind: 'step', fraction: 0.5 });
+      return process.send(READY);
     }
     if (fault === 'unopened')
       return process.send({

@@ -1,7 +1,7 @@
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { MicroBatch } from '../../../eval/scorer.js';
 import { RemoteExecutor, type RemoteOptions } from '../../../driver/devices/remoteExecutor.js';
 import { ProcessEnded } from '../../../driver/devices/processEnded.js';
@@ -77,6 +77,14 @@ async function start(model: string, ui: Ui, timeoutSeconds?: number): Promise<Re
   return executor;
 }
 
+// Time passes where a test says so: processes take as long as they take. What is waited for is a message or an end.
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
 describe('an executor in a process of its own', () => {
   it('opens the model, scores, profiles and closes', async () => {
     const { ui, phases, warnings } = recorder();
@@ -109,7 +117,12 @@ describe('an executor in a process of its own', () => {
   it('is killed and replaced if it does not answer', async () => {
     const { ui, warnings } = recorder();
     const executor = await start(once('hang'), ui, 3);
-    expect((await scoreWith(executor, batch([2]))).logProb[0]).toBe(-3);
+    const answer = scoreWith(executor, batch([2]));
+    await expect.poll(() => vi.getTimerCount()).toBe(1);
+    vi.advanceTimersByTime(2999);
+    expect(warnings).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect((await answer).logProb[0]).toBe(-3);
     expect(warnings).toEqual([
       expect.stringContaining('has not answered for 3 s'),
       expect.stringContaining('ended (SIGKILL)'),
@@ -128,12 +141,19 @@ describe('an executor in a process of its own', () => {
   it('that says nothing while it loads the model is ended; one that is slow and says so is not', async () => {
     const { ui, warnings } = recorder();
     const deaf = begin('deaf', ui, 30, { loadingSeconds: 0.5 });
+    vi.advanceTimersByTime(500);
     await expect(deaf.opened()).rejects.toThrow('ended while it loaded the model: SIGKILL');
     expect(warnings).toEqual([expect.stringContaining('has said nothing for 0.5 s while it loads the model')]);
     await deaf.close();
 
-    const slow = begin('slow:6000', ui, 30, { loadingSeconds: 5 });
+    let steps = 0;
+    const step = (): void => {
+      steps++;
+      vi.advanceTimersByTime(4000);
+    };
+    const slow = begin('slow:6', { ...ui, step }, 30, { loadingSeconds: 5 });
     await slow.opened();
+    expect(steps).toBe(6);
     expect((await scoreWith(slow, batch([1]))).logProb[0]).toBe(-2);
     expect(warnings).toHaveLength(1);
     await slow.close();
@@ -214,18 +234,17 @@ describe('an executor in a process of its own', () => {
     const model = once('never');
     const executor = begin(model, ui);
     // A parent that compiles listens to nobody. The child does not wait for it, and leaves a file as its mark.
-    const latest = performance.now() + 30_000;
-    while (!existsSync(model.split(':')[2]!) && performance.now() < latest);
-    expect([performance.now() < latest, phases]).toEqual([true, []]);
+    const mark = model.split(':')[2]!;
+    while (!existsSync(mark)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
+    expect(phases).toEqual([]);
     await executor.opened();
     expect(phases).toEqual(['load weights']);
     await executor.close();
 
     const unready = begin('deaf', ui);
     const opened = unready.opened().catch((error: unknown) => error);
-    const closed = performance.now();
+    // No time passes: it does not wait for the process to notice.
     await unready.close();
-    expect(performance.now() - closed).toBeLessThan(5000);
     expect(await opened).toBeInstanceOf(UserError);
     await expect(scoreWith(unready, batch([0]))).rejects.toThrow('closed');
   });

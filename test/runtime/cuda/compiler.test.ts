@@ -298,10 +298,6 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
       stdio: 'ignore',
       env: { PATH: '/usr/bin:/bin', TILEWRIGHT_NVRTC: library, TILEWRIGHT_CACHE: fresh() },
     });
-    const until = async (isSo: () => boolean): Promise<void> => {
-      for (const end = Date.now() + 8000; !isSo() && Date.now() < end;)
-        await new Promise((resolve) => setTimeout(resolve, 20));
-    };
     const isAlive = (pid: number): boolean => {
       try {
         // A zombie that nobody has waited for yet is gone too.
@@ -310,15 +306,19 @@ describe.skipIf(!hasCc || !existsSync(BUILT))('the compiler processes of the bui
         return false;
       }
     };
+    const hasPending = (pid: number, signal: number): boolean =>
+      [...readFileSync(`/proc/${pid}/status`, 'utf8').matchAll(/^(?:SigPnd|ShdPnd):\s*([0-9a-f]+)/gm)].some(
+        ([, mask]) => (BigInt(`0x${mask!}`) & (1n << BigInt(signal - 1))) !== 0n,
+      );
     try {
-      await until(() => readdirSync(place).length > 0);
+      await expect.poll(() => readdirSync(place)).not.toEqual([]);
       const child = Number.parseInt(readdirSync(place)[0]!);
       process.kill(child, 'SIGINT');
-      await new Promise((resolve) => setTimeout(resolve, 200));
+      // It was given the signal, and lives.
+      await expect.poll(() => hasPending(child, 2)).toBe(false);
       expect(isAlive(child)).toBe(true);
       parent.kill('SIGKILL');
-      await until(() => !isAlive(child));
-      expect(isAlive(child)).toBe(false);
+      await expect.poll(() => isAlive(child)).toBe(false);
     } finally {
       parent.kill('SIGKILL');
     }

@@ -1,5 +1,4 @@
 /** Programs on the fake driver: what is launched, copied and measured, in which order, and what is refused. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeEach, expect, it } from 'vitest';
 import type { GridExtent, LaunchShape } from '../../../ir/cuda.js';
 import type { CudaDevice, CudaMemory, CudaModule } from '../../../runtime/cuda/nativeDevice.js';
@@ -144,7 +143,7 @@ describeFake('programs', (fake) => {
     expect(() => program.run({ extents: [3, 1], inputs: [iota(3), iota(1)] })).toThrow(
       /Two micro-batches .* in flight/,
     );
-    for (let i = 0; i < 500 && fake.log('launch').length < 6; i++) await sleep(2);
+    await expect.poll(() => fake.log('launch').length).toBe(6);
     expect(fake.log('launch').map((line) => line.slice(-3))).toEqual(['R=1', 'R=1', 'R=1', 'R=2', 'R=2', 'R=2']);
     fake.set('held', 0);
     const results = await Promise.all(runs);

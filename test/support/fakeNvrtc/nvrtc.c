@@ -4,7 +4,7 @@
 //   JUNK    gives code that is no ELF file         VAST    says that the code has 2^40 bytes
 //   CRASH   ends the process
 //   COUNT folder\n  leaves a file there, after a tenth of a second
-//   MEET folder\n  waits there until two have met, threads or processes, and fails after half a minute alone
+//   MEET folder\n  waits there until two have met, threads or processes, and fails after four minutes alone
 // The code is an ELF header of NVIDIA's machine type, then the options, one a line, then the source.
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -70,7 +70,7 @@ static int meet(const char *source) {
   if (sscanf(strstr(source, "MEET"), "MEET %511[^\n]", folder) != 1) return 0;
   snprintf(path, sizeof path, "%s/%d.%d", folder, (int)getpid(), (int)gettid());
   close(open(path, O_CREAT | O_WRONLY, 0600));
-  for (int i = 0; i < 3000; i++) {
+  for (int i = 0; i < 24000; i++) {
     int count = 0;
     DIR *list = opendir(folder);
     if (list == NULL) return 0;
