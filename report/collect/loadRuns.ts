@@ -20,7 +20,7 @@ export interface LoadedTask {
   readonly lengths: readonly number[];
   readonly categories: readonly Category[];
   /** By number of the question. */
-  readonly texts: ReadonlyMap<number, Omit<QuestionText, 'shots' | 'outputs'>>;
+  readonly texts: ReadonlyMap<number, Omit<QuestionText, 'outputs'>>;
 }
 
 export interface LoadedRun {
@@ -42,7 +42,7 @@ class Loader {
     const golds: number[] = [];
     const lengths: number[] = [];
     const categories = new Categories();
-    const texts = new Map<number, Omit<QuestionText, 'shots' | 'outputs'>>();
+    const texts = new Map<number, Omit<QuestionText, 'outputs'>>();
     const set = readSamples(files, path, (answered, sample) => {
       golds.push(goldOf(answered, sample));
       lengths.push(contextLength(answered, sample));

@@ -22,7 +22,7 @@ const BLOCK_ROWS = 500;
 const BLOCK_CHARACTERS = 1 << 20;
 
 /** Of questions for which a page has no room. */
-const NO_TEXT = { context: '', choices: [], cut: -1 };
+const NO_TEXT = { context: '', shots: 0, choices: [], cut: -1 };
 
 /** A question, and what each run answered to it. */
 export interface Row {
@@ -177,19 +177,19 @@ export class TextBlocks {
   }
 
   /** What the page holds of a row's texts. */
-  kept(row: Row): Omit<QuestionText, 'shots' | 'outputs'> | undefined {
+  kept(row: Row): Omit<QuestionText, 'outputs'> | undefined {
     return this.#runs[row.run]!.tasks.get(row.task)!.texts.get(row.answered[row.run]!.docId);
   }
 
   #texts(rows: readonly Row[]): QuestionTexts {
     const texts = rows.map((row) => this.kept(row) ?? NO_TEXT);
     return rows.map((row, i) => {
-      const { context } = texts[i]!;
+      const { context, shots: own } = texts[i]!;
       const beside = [texts[i - 1], texts[i + 1]].filter(
         (_, side) => rows[side === 0 ? i - 1 : i + 1]?.task === row.task,
       );
       const shots = Math.max(
-        0,
+        own,
         ...beside.map((other) => (other === undefined ? 0 : commonShots(context, other.context))),
       );
       return { ...texts[i]!, shots: Math.min(shots, context.length), ...outputsOf(row, this.#runs) };

@@ -53,13 +53,32 @@ export function partsOf({ choices, lls }: Answered, sample: Block): { context: s
   return { context, choices: own.map(([, second], i) => contexts[i]!.slice(context.length) + textOf(second)) };
 }
 
-export function questionText(answered: Answered, sample: Block): Omit<QuestionText, 'shots' | 'outputs'> {
+/** Texts of a document that are shorter may be anywhere, as names of subjects are. */
+const LEAST_OWN = 30;
+/** Looking for hostile texts takes their length times that of the context: so much of both is looked at. */
+const [MOST_OWN, MOST_FIELDS, MOST_CONTEXT] = [80, 8, 1 << 16];
+
+/** Where a document's own texts begin in its context, behind an empty line: what stands before them are examples. */
+function endOfShots(context: string, doc: unknown): number {
+  if (!isRecord(doc)) return 0;
+  const skipped = Math.max(0, context.length - MOST_CONTEXT);
+  const searched = context.slice(skipped);
+  const begins = Object.values(doc)
+    .filter((value): value is string => typeof value === 'string' && value.trim().length >= LEAST_OWN)
+    .slice(0, MOST_FIELDS)
+    .map((value) => searched.lastIndexOf(value.trim().slice(0, MOST_OWN)))
+    .filter((at) => at >= 0);
+  const end = begins.length === 0 ? -1 : searched.lastIndexOf('\n\n', Math.min(...begins));
+  return end < 0 ? 0 : skipped + end + 2;
+}
+
+export function questionText(answered: Answered, sample: Block): Omit<QuestionText, 'outputs'> {
   const { context, choices } = partsOf(answered, sample);
   const cutter = new Cutter();
   const target = sample['target'];
   const has = answered.lls === undefined && target !== undefined;
   return {
-    context: cutter.take(context),
+    ...{ context: cutter.take(context), shots: endOfShots(context, sample['doc']) },
     choices: choices.map((choice) => cutter.take(choice)),
     ...(has ? { target: cutter.take(textOf(target)) } : {}),
     ...(cutter.left > 0 ? { cut: cutter.left } : {}),

@@ -62,6 +62,20 @@ describe('questions', () => {
     expect(texts[2]!.choices).toEqual(['cat sat down', 'dog sat down']);
   });
 
+  it('have texts without examples of their own, which no other question has', () => {
+    const own = (i: number): string => `What is the ${i}th of all numbers that anybody counts?\n\nThink about it.`;
+    const asked = (i: number) => ({
+      ...{ lls: [-1, -2], context: `Q: an example of ${i}\nA: 1\n\nQ: ${own(i)}\nA:` },
+      doc: { query: own(i), subject: 'numbers' },
+    });
+    const { texts } = collect(run({ t: [asked(1), asked(2), { ...asked(3), doc: { query: own(4) } }] }));
+    expect(texts.map(({ context, shots }) => context.slice(shots))).toEqual([
+      ...[1, 2].map((i) => `Q: ${own(i)}\nA:`),
+      // Nothing says where it begins.
+      asked(3).context,
+    ]);
+  });
+
   it('may have log-likelihoods that are no numbers, and texts that are too long', () => {
     const long = 'x'.repeat((1 << 20) + 5);
     const { questions, texts } = collect(

@@ -97,7 +97,12 @@ export function Frame({ sections }: { readonly sections: readonly SectionView[] 
   const present = sections.filter(({ name }) => hasBlock(name));
   const shown = present.find(({ name }) => name === route.section) ?? present[0];
   const main = useRef<HTMLElement>(null);
+  const tabs = useRef<HTMLElement>(null);
   const last = useRef(shown?.name);
+  useEffect(() => {
+    // Where there are more tabs than a narrow page shows.
+    tabs.current?.querySelector('[aria-current=page]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+  }, [shown?.name]);
   useEffect(() => {
     if (last.current === shown?.name) return;
     last.current = shown?.name;
@@ -112,7 +117,7 @@ export function Frame({ sections }: { readonly sections: readonly SectionView[] 
       <header>
         {about.state === 'ready' && <Head about={about.value} />}
         <ThemeSwitch />
-        <nav aria-label="Sections">
+        <nav ref={tabs} aria-label="Sections">
           {present.map(({ name, title }) => (
             <a key={name} href={hashOf({ section: name, state: {} })} aria-current={name === shown?.name && 'page'}>
               {title}
