@@ -15,7 +15,7 @@ import type { LoadedRun } from './loadRuns.js';
 import { cutOutputs } from './sampleTexts.js';
 
 const MOST_ROWS = 250_000;
-const MOST_METRICS = 4;
+const MOST_METRICS = 12;
 const MOST_CHOICES = 200;
 /** A block of texts ends with whichever is reached first. */
 const BLOCK_ROWS = 500;

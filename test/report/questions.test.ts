@@ -62,6 +62,13 @@ describe('questions', () => {
     expect(texts[2]!.choices).toEqual(['cat sat down', 'dog sat down']);
   });
 
+  it('are right or wrong by each of many metrics, as a comparison of runs may link to any', () => {
+    const names = ['acc', 'bleu_acc', 'rouge1_acc', 'rouge2_acc', 'rougeL_acc', 'bleurt_acc'];
+    const values = Object.fromEntries(names.map((name, i) => [name, i % 2]));
+    const { questions } = collect(run({ t: [{ lls: [-1, -2], more: { metrics: names, ...values } }] }));
+    expect(questions.metrics.toSorted()).toEqual(names.toSorted());
+  });
+
   it('have texts without examples of their own, which no other question has', () => {
     const own = (i: number): string => `What is the ${i}th of all numbers that anybody counts?\n\nThink about it.`;
     const asked = (i: number) => ({

@@ -25,8 +25,8 @@ function besideBar(kernel: KernelUse): string {
 }
 
 export function KernelTime({ kernels }: { readonly kernels: readonly KernelUse[] }) {
-  if (kernels.length === 0) return null;
   const total = kernels.reduce((sum, { seconds }) => sum + seconds, 0);
+  if (total === 0) return null;
   const bars = kernels.slice(0, MOST_BARS);
   const [first] = kernels;
   const summary =
