@@ -35,8 +35,8 @@ export const addGenerateFlags = (command: Command): Command =>
       '--temperature <t>',
       `divide logits by this before a token is drawn, 0 to ${MOST_TEMPERATURE}; 0: the most likely`,
     )
-    .option('--top-k <n>', 'draw from this many most likely tokens; 0: from all')
-    .option('--top-p <p>', 'draw from the fewest most likely tokens that have this probability together')
+    .option('--top-k <n>', 'draw from this many most likely tokens; 0 or -1: from all')
+    .option('--top-p <p>', 'draw from the fewest most likely tokens that have this probability together; 0: the one')
     .option('--min-p <p>', "draw from tokens with at least this share of the most likely one's probability")
     .option('--repetition-penalty <x>', 'divide logits of tokens that came before by this')
     .option('--presence-penalty <x>', 'take this from the logits of tokens that were generated')
@@ -125,7 +125,7 @@ export function generateFlags(flags: Flags): GenerateOptions {
     throw refused(field ?? '', place, issue?.message ?? 'not understood', { stop, biases, given: new Map(given) });
   }
   checkTogether(checked.data, flagOf);
-  if (checked.data.topLogProbs !== undefined && !isSet(flags, 'json'))
+  if ((checked.data.topLogProbs ?? 0) > 0 && !isSet(flags, 'json'))
     throw new UsageError('--top-logprobs: they are printed with --json only', 'add --json');
   return checked.data;
 }

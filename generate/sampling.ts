@@ -17,10 +17,13 @@ export const samplingFields = {
   temperature: from(0, MOST_TEMPERATURE).optional(),
   /** The same seed draws the same tokens, alone or beside others. Default 0. */
   seed: wholeFrom(0, Number.MAX_SAFE_INTEGER).optional(),
-  /** Draws from the most likely tokens only, as many as this; 0, the default, from all. */
-  topK: wholeFrom(0, MOST_TOKEN).optional(),
-  /** Draws from the fewest most likely tokens that have this probability together. Default 1: from all. */
-  topP: above(0, 1).optional(),
+  /** Draws from the most likely tokens only, as many as this; 0, the default, from all, and so does -1. */
+  topK: wholeFrom(-1, MOST_TOKEN).optional(),
+  /**
+   * Draws from the fewest most likely tokens that have this probability together. Default 1: from all. 0: the most
+   * likely one.
+   */
+  topP: from(0, 1).optional(),
   /** Draws from tokens with at least this share of the most likely one's probability. Default 0: from all. */
   minP: from(0, 1).optional(),
   /** Divides positive logits of tokens that came before, and multiplies negative ones. Default 1. */
@@ -92,8 +95,9 @@ export function resolveSampling(options: SamplingOptions, sample = 0): Sampling 
   const { data } = checked;
   return {
     temperature: data.temperature ?? 0,
-    topK: data.topK ?? 0,
-    topP: data.topP ?? 1,
+    // One token at least is always kept.
+    topK: data.topP === 0 ? 1 : Math.max(0, data.topK ?? 0),
+    topP: data.topP === 0 ? 1 : (data.topP ?? 1),
     minP: data.minP ?? 0,
     repetitionPenalty: data.repetitionPenalty ?? 1,
     presencePenalty: data.presencePenalty ?? 0,

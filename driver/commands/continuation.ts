@@ -47,6 +47,8 @@ export interface Continuation {
 export interface ContinueOptions extends GenerateOptions {
   /** Told of every token that is drawn; a search has none before it ends. `sample`: of which continuation it is. */
   readonly onPiece?: (piece: Piece, sample: number) => Promise<void> | undefined | void;
+  /** No token that ends a text comes before there are so many; a stop text does. Default 0. */
+  readonly minBeforeEos?: number;
   /** Ends the continuation with what there is. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -182,7 +184,8 @@ export class Continuer {
 
   /** Rejects with what `Generator.generate` rejects with. */
   private async draw(prompt: readonly number[], sample: number, options: ContinueOptions): Promise<Continuation> {
-    const { maxNewTokens = DEFAULT_NEW_TOKENS, minNewTokens = 0, stop = [], onPiece, signal } = options;
+    const { maxNewTokens = DEFAULT_NEW_TOKENS, minNewTokens = 0, minBeforeEos = 0, stop = [] } = options;
+    const { onPiece, signal } = options;
     const started = performance.now();
     const stopTokens = this.stopTokens(options);
     const stream = new TextStream((ids) => this.tokenizer.decode(ids), stop);
@@ -191,7 +194,7 @@ export class Continuer {
       prompt,
       sample,
       maxNewTokens,
-      minNewTokens,
+      minNewTokens: Math.max(minNewTokens, minBeforeEos),
       stopTokens,
       sampling: samplingOf(options),
       signal,

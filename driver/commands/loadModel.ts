@@ -33,6 +33,8 @@ export const checkpointId = ({ reference: { fingerprint, init } }: Pick<OpenedMo
 
 /** A model whose files have been checked. */
 export interface ModelLoading {
+  /** How the model is opened, whether it keeps logits included. */
+  readonly request: LoadRequest;
   readonly checkpoint: Checkpoint;
   readonly tokenizer: TokenizerDescription;
   readonly target: Opening['target'];
@@ -53,12 +55,22 @@ export interface ModelLoading {
   finish(onCompiled?: (limits: ModelLimits, opened: OpenedModel) => void): Promise<LoadedModel>;
 }
 
-/** Throws UserError if the model's files are missing or invalid. */
-export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): ModelLoading {
+/**
+ * Throws UserError if the model's files are missing or invalid. `logitsFor`: whether steps keep logits, where that
+ * depends on the checkpoint.
+ */
+export function beginLoading(
+  asked: LoadRequest,
+  ui: Ui,
+  phases: Phases,
+  logitsFor?: (checkpoint: Checkpoint) => boolean,
+): ModelLoading {
   const machine = detectMachine();
-  ui.phase('open model', request.model);
-  const opening = beginOpening(request, machine, ui);
+  ui.phase('open model', asked.model);
+  const opening = beginOpening(asked, machine, ui);
   const { checkpoint, target } = opening;
+  const request = logitsFor === undefined ? asked : { ...asked, logits: logitsFor(checkpoint) };
+  const { logits } = request;
   for (const line of checkpoint.warnings) ui.warn(line);
   const tokenizer = describeTokenizer(checkpoint.path, checkpoint.config.vocabSize);
   opening.requireTokenizer(tokenizer.hash);
@@ -67,14 +79,14 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
   let compiled: { readonly opened: OpenedModel; readonly cacheTokens: number | undefined } | undefined;
   const compileFor: ModelLoading['compile'] = async (cacheTokens) => {
     if (compiled !== undefined && compiled.cacheTokens === cacheTokens) return compiled.opened;
-    const opened = await phases.during('compile', () => opening.finish(cacheTokens));
+    const opened = await phases.during('compile', () => opening.finish(cacheTokens, logits));
     compiled = { opened, cacheTokens };
     return opened;
   };
   const finish: ModelLoading['finish'] = async (onCompiled) => {
     let limits: ModelLimits | undefined;
     const compile = async (): Promise<OpenedModel> => {
-      const opened = compiled?.opened ?? (await phases.during('compile', () => opening.finish()));
+      const opened = compiled?.opened ?? (await phases.during('compile', () => opening.finish(undefined, logits)));
       limits = limitsOf(checkpoint, opened.model);
       onCompiled?.(limits, opened);
       return opened;
@@ -103,6 +115,7 @@ export function beginLoading(request: LoadRequest, ui: Ui, phases: Phases): Mode
     };
   };
   return {
+    request,
     checkpoint,
     tokenizer,
     target,

@@ -3,8 +3,10 @@
  * come in the public harness's layout, those of a task as soon as it is finished.
  */
 import { UserError } from '../../errors.js';
+import { withDefaults, type ModelDefaults } from '../../tasks/requests/drawing.js';
 import type { Leaf } from '../../eval/harness/windows.js';
-import { needsLogits } from '../../generate/sampling.js';
+import type { Checkpoint } from '../../models/checkpoint.js';
+import { readTextDefaults, type FoundDefaults } from '../../models/textDefaults.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { notesOn } from '../../tasks/hooks/notes.js';
@@ -21,7 +23,8 @@ import { TaskReporter } from './reportTasks.js';
 import { TasksRun } from './tasksRun.js';
 import { TaskChat } from './taskChat.js';
 import { TaskModel } from './taskModel.js';
-import { asksForTexts, demandOfTexts, tokeniseTexts } from './taskTexts.js';
+import { noteDefaults } from './noteDefaults.js';
+import { asksForLogits, asksForTexts, demandOfTexts, tokeniseTexts, type TextWriting } from './taskTexts.js';
 import { WindowsAhead } from './windowsAhead.js';
 import { computeWindows } from './windowTurns.js';
 
@@ -34,9 +37,14 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   const generates = asksForTexts(found.leaves);
   // Whether the model gets memory for keys and values follows from the questions.
   const { cacheTokens: _, ...scoring } = request;
-  const logits = found.leaves.some(drawsFromLogits);
-  const load = generates ? { ...scoring, feeds: mayFeed(request), logits } : scoring;
-  const loading = beginLoading(load, ui, phases);
+  const asked = generates ? { ...scoring, feeds: mayFeed(request) } : scoring;
+  let ofModel: FoundDefaults | undefined;
+  const logitsFor = (checkpoint: Checkpoint): boolean => {
+    ofModel = readTextDefaults(checkpoint);
+    return choosesFromLogits(found.leaves, ofModel.defaults);
+  };
+  const loading = beginLoading(asked, ui, phases, generates ? logitsFor : undefined);
+  const load = loading.request;
   const about = aboutTasks(request, found, loading);
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const chat =
@@ -56,6 +64,7 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   ui.phase('prompts', counted(found.leaves.length, 'task'));
   const all = found.leaves.map(({ settings }) => settings);
   for (const line of [...unreadModules(all), ...notesOn(all)]) ui.note(line);
+  if (ofModel !== undefined) noteDefaults(found.leaves, ofModel, ui);
   const windows = readTasks(request, found.leaves, written, signal, (documents) => {
     if (readsFirst && documents % PROGRESS_STEP === 0) ui.step(0, counted(documents, 'document'));
   });
@@ -66,7 +75,8 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     if (first.done === true) throw new Error('no window of documents');
     readsFirst = false;
     const { maxPositions } = loading.checkpoint.config;
-    const writing = { maxPositions, begins, seed: (request.seeds ?? SEEDS).torch };
+    const defaults = ofModel?.defaults ?? {};
+    const writing: TextWriting = { maxPositions, begins, seed: (request.seeds ?? SEEDS).torch, defaults };
     const foreseen =
       generates && !first.value.isLast
         ? await foresee(request, about, written, signal, { tokenizer, ...writing })
@@ -108,9 +118,11 @@ function withDocuments(error: unknown, documents: number): unknown {
   return new UserError(error.message, error.hint === undefined ? kept : `${error.hint}; ${kept}`, { cause: error });
 }
 
-/** Whether texts are drawn in a way for which the model has to keep logits. */
-const drawsFromLogits = ({ scores }: Leaf): boolean =>
-  scores.generation?.drawing !== undefined && needsLogits(scores.generation.drawing);
+/** Whether tokens of some texts are chosen in a way for which the model has to keep logits. */
+const choosesFromLogits = (leaves: readonly Leaf[], defaults: ModelDefaults): boolean =>
+  leaves.some(
+    ({ scores: { generation } }) => generation !== undefined && asksForLogits(withDefaults(generation, defaults)),
+  );
 
 const PROGRESS_STEP = 100;
 /** Documents of a task by which the memory for its texts is estimated. */
@@ -124,10 +136,7 @@ async function foresee(
   { leaves }: AboutTasks,
   written: Writing,
   signal: AbortSignal,
-  {
-    tokenizer,
-    ...limits
-  }: { readonly tokenizer: ReturnType<typeof createTokenizer> } & Parameters<typeof tokeniseTexts>[2],
+  { tokenizer, ...limits }: { readonly tokenizer: ReturnType<typeof createTokenizer> } & TextWriting,
 ): Promise<Demand | undefined> {
   const asking = leaves.filter((leaf) => asksForTexts([leaf]));
   const few = { ...request, limit: Math.min(PEEK, request.limit ?? PEEK) };

@@ -21,7 +21,7 @@ import type { AboutTasks } from './prepareTasks.js';
 import { openThreads, packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 import type { PlanScorer } from './scorer.js';
 import { scorerOf } from './scoreSet.js';
-import { demandOfTexts, promptsOfShard, tokeniseTexts, type TextPrompts } from './taskTexts.js';
+import { demandOfTexts, promptsOfShard, tokeniseTexts, type TextPrompts, type TextWriting } from './taskTexts.js';
 
 /** A window as tokens. */
 export interface TokenisedWindow {
@@ -50,7 +50,7 @@ export interface TaskModelOptions {
   readonly about: AboutTasks;
   readonly tokenizer: Tokenizer;
   /** How prompts of texts become tokens. */
-  readonly writing: Parameters<typeof tokeniseTexts>[2];
+  readonly writing: TextWriting;
   /** Texts that are expected in later windows. */
   readonly foreseen: Demand | undefined;
 }

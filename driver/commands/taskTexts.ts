@@ -6,11 +6,12 @@ import type { TextJournal } from '../../eval/harness/textJournal.js';
 import type { Shard } from '../../eval/index.js';
 import type { Demand } from './cacheSize.js';
 import { UserError } from '../../errors.js';
+import { wantsLogits } from '../../generate/options.js';
 import { GenerateError } from '../../generate/request.js';
-import { generationOf, type Generation } from '../../tasks/requests/drawing.js';
+import { generationOf, withDefaults, type Generation, type ModelDefaults } from '../../tasks/requests/drawing.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import type { Ui } from '../requests.js';
-import type { Continuer } from './continuation.js';
+import type { Continuer, ContinueOptions } from './continuation.js';
 import { TextProgress } from './textProgress.js';
 
 /** A prompt that is to be continued. */
@@ -49,18 +50,24 @@ function seedOf(seed: number, name: string, index: number): number {
   return digest.readUIntBE(0, 6);
 }
 
+/** How prompts of texts become tokens. */
+export interface TextWriting {
+  readonly maxPositions: number;
+  /** Whether a prompt names its special tokens itself. */
+  readonly begins: (text: string) => boolean;
+  readonly seed: number;
+  /** What the model's files ask of texts. */
+  readonly defaults: ModelDefaults;
+}
+
 /**
  * Prompts as tokens. As in the public harness, what does not fit beside the tokens to generate is cut on the left.
- * `isWritten`: prompts name their special tokens themselves. Throws UserError.
+ * Throws UserError.
  */
 export async function tokeniseTexts(
   tasks: readonly RunTask[],
   tokenizer: Tokenizer,
-  {
-    maxPositions,
-    begins,
-    seed,
-  }: { readonly maxPositions: number; readonly begins: (text: string) => boolean; readonly seed: number },
+  { maxPositions, begins, seed, defaults }: TextWriting,
 ): Promise<TextPrompts> {
   const asked = tasks.flatMap((task) =>
     task.documents.flatMap((document) =>
@@ -68,7 +75,7 @@ export async function tokeniseTexts(
         if (request.kind !== 'generate_until') return [];
         const index = document.index ?? document.docId;
         const where = `${task.name}, document ${index}`;
-        const generation = generationOf(request.settings, where);
+        const generation = withDefaults(generationOf(request.settings, where), defaults);
         return [
           {
             ...{ number: numberOf(task, document), request: place, where, text: request.context, generation },
@@ -141,6 +148,24 @@ export interface Written {
   readonly isInterrupted: boolean;
 }
 
+/** What a task's settings ask of a text, `promptTokens` behind its prompt. */
+export function askedOf(
+  { drawing, repetitionPenalty, maxNewTokens, stop, minNewTokens, minLength = 0 }: Generation,
+  promptTokens: number,
+): ContinueOptions {
+  return {
+    ...{ maxNewTokens, stop, ...drawing },
+    ...(repetitionPenalty === undefined ? {} : { repetitionPenalty }),
+    minBeforeEos: minNewTokens ?? Math.max(0, minLength - promptTokens),
+  };
+}
+
+/** Whether its tokens are chosen from whole rows of logits, for which a model is compiled in another way. */
+export const asksForLogits = (generation: Generation): boolean => {
+  const asked = askedOf(generation, 0);
+  return (asked.minBeforeEos ?? 0) > 0 || wantsLogits(asked);
+};
+
 /** Continues prompts that the journal does not have yet. Throws UserError where one cannot be computed. */
 export async function writeTexts(
   continuer: Continuer,
@@ -170,10 +195,14 @@ export async function writeTexts(
   const lane = async (): Promise<void> => {
     for (const [prompt, { number, request, where, tokens, texts: n, seed, generation }] of entries) {
       if (signal?.aborted === true) return;
-      const { drawing, ...limits } = generation;
-      const drawn = drawing === undefined ? {} : { ...drawing, seed, n };
+      const drawn = generation.drawing === undefined ? {} : { seed, n };
       const onPiece = (): void => progress.add(prompt);
-      const outcomes = await continuer.continue(tokens, { ...limits, ...drawn, onPiece, signal });
+      const outcomes = await continuer.continue(tokens, {
+        ...askedOf(generation, tokens.length),
+        ...drawn,
+        onPiece,
+        signal,
+      });
       const found: string[] = [];
       for (const outcome of outcomes) {
         if (outcome instanceof GenerateError) throw new UserError(`${where}: ${outcome.message}`);

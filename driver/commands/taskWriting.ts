@@ -3,13 +3,13 @@ import { join } from 'node:path';
 import { resultsFolder, type TaskName } from '../../eval/index.js';
 import { TextJournal } from '../../eval/harness/textJournal.js';
 import type { GeneratorCounts } from '../../generate/generator.js';
-import { readGenerationConfig } from '../../models/generationConfig.js';
 import type { Tokenizer } from '../../models/tokenizer.js';
 import { counted } from '../../system/format.js';
 import { prepareOutput } from '../../system/write.js';
 import { SEEDS, type Seeds } from '../../tasks/requests/seeds.js';
 import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
 import { Continuer } from './continuation.js';
+import { endTokensOf, textsIdentity } from './endTokens.js';
 import type { LoadedModel } from './loadModel.js';
 import { modelIdentity } from './scoreSet.js';
 import { writeTexts, type TextPrompts, type Written } from './taskTexts.js';
@@ -47,6 +47,7 @@ async function openJournal({
     ...(await modelIdentity(model)),
     task: task.name,
     dataset: sha256,
+    ...textsIdentity(model.checkpoint),
     ...(draws ? { seed: seedsOf(request).torch } : {}),
   };
   const name = `texts_${task.name}_${sha256.slice(0, 8)}.jsonl`;
@@ -62,8 +63,7 @@ export async function generateTexts(writing: Writing, ui: Ui): Promise<Generated
   ui.phase('generate', counted(prompts.prompts.length, 'prompt'));
   if (journal !== undefined && journal.size > 0)
     ui.note(`${counted(journal.size, 'text')} taken over from ${journal.path}`);
-  const { eosTokenIds } = readGenerationConfig(model.checkpoint);
-  const continuer = new Continuer(model, tokenizer, eosTokenIds);
+  const continuer = new Continuer(model, tokenizer, endTokensOf(model.checkpoint));
   const started = performance.now();
   const { texts, isInterrupted } = await writeTexts(
     continuer,

@@ -7,13 +7,14 @@ import { SEEDS } from '../../tasks/requests/seeds.js';
 import type { Phases } from '../phases.js';
 import { Interrupted, type RunProgress, type RunResult, type TasksRequest, type Ui } from '../requests.js';
 import { VERSION } from '../version.js';
+import { textsIdentity } from './endTokens.js';
 import { firstAnswer } from './loadQuestions.js';
 import type { AboutTasks } from './prepareTasks.js';
 import type { TaskReporter, TasksState } from './reportTasks.js';
 import { modelIdentity, scoreSet, type ScoredSet } from './scoreSet.js';
 import type { PackedWindow, TaskModel } from './taskModel.js';
 import { tokenSource } from './tokenSource.js';
-import { textAnswers } from './taskTexts.js';
+import { asksForTexts, textAnswers } from './taskTexts.js';
 import { isEmpty, TaskTotals } from './taskTotals.js';
 import { generateTexts, type GeneratedTexts } from './taskWriting.js';
 import { traceRun } from './trace.js';
@@ -118,6 +119,7 @@ export class TasksRun {
     const { sha256, docs } = this.#totals.about;
     return {
       ...(await modelIdentity(model.model)),
+      ...(asksForTexts(about.leaves) ? textsIdentity(model.model.checkpoint) : {}),
       ...{ task: about.task.name, taskVersion: about.task.version, dataset: sha256, docs: printDocs(docs) },
       ...{ sharing: request.sharing, overlong: request.overlong ?? 'truncate', version: VERSION },
       seeds: JSON.stringify(request.seeds ?? SEEDS),

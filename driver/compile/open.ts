@@ -40,8 +40,8 @@ export interface Opening {
   reference(): ModelReference;
   /** Throws UserError if an artifact was compiled with another tokenizer. */
   requireTokenizer(hash: string): void;
-  /** `cacheTokens` instead of the request's; an artifact has its own. */
-  finish(cacheTokens?: number): Promise<OpenedModel>;
+  /** `cacheTokens` and `logits` instead of the request's; an artifact has its own. */
+  finish(cacheTokens?: number, logits?: boolean): Promise<OpenedModel>;
 }
 
 /** The model to open, for any of the given targets. */
@@ -59,7 +59,7 @@ export function beginOpening(
   const target = targetOf(name, targets);
   const checkpoint = openModel(request.model, request.init);
   const reference = (): ModelReference => referenceTo(request.model, checkpoint, request.init);
-  const finish = async (cacheTokens = request.cacheTokens): Promise<OpenedModel> => {
+  const finish = async (cacheTokens = request.cacheTokens, logits = request.logits): Promise<OpenedModel> => {
     const wanted = { target: name, precision, ...(request.isa === undefined ? {} : { isa: request.isa }) };
     const device = target.choose(wanted, machine, checkpoint.config.dtype, storedFormats(checkpoint, precision));
     ui.phase('compile');
@@ -69,7 +69,7 @@ export function beginOpening(
       ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
       ...(cacheTokens === undefined ? {} : { cacheTokens }),
       ...(request.kvCache === undefined ? {} : { kvCache: request.kvCache }),
-      ...(request.logits === undefined ? {} : { logits: request.logits }),
+      ...(logits === undefined ? {} : { logits }),
       ...(request.feeds === undefined ? {} : { feeds: request.feeds }),
       ...(dump === undefined ? {} : { observe: (stage) => dump.stage(stage) }),
     });

@@ -88,6 +88,10 @@ function readPart(folder: string): Part {
   return { ...parsed.data, folder, date: found.date };
 }
 
+/** Versions before this one did not note them. */
+const endTokensIn = ({ endTokens }: Part['shard']['run']): string =>
+  endTokens === undefined ? 'not noted' : String(endTokens).slice(0, 100);
+
 /** Parts of one run, each once. Throws UserError. */
 function checkParts(parts: readonly Part[], first: Part): void {
   const {
@@ -97,6 +101,9 @@ function checkParts(parts: readonly Part[], first: Part): void {
   for (const part of parts) {
     const names = new Set([...Object.keys(run), ...Object.keys(part.shard.run)]);
     const differing = [...names].filter((name) => run[name] !== part.shard.run[name]);
+    const ends = differing.indexOf('endTokens');
+    if (ends >= 0)
+      differing[ends] = `the tokens that end texts (${[run, part.shard.run].map(endTokensIn).join(' and ')})`;
     if (part.shard.count !== shards) differing.push('the number of shards');
     if (JSON.stringify(part.shard.groups) !== JSON.stringify(first.shard.groups)) differing.push('groups');
     if (differing.length > 0)

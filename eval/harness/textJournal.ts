@@ -62,6 +62,11 @@ export class TextJournal {
     const differing = [...new Set([...Object.keys(run), ...Object.keys(identity)])].filter(
       (name) => run[name] !== identity[name],
     );
+    if (header?.['texts'] === FORMAT && identity['endTokens'] !== undefined && run['endTokens'] === undefined)
+      throw new UserError(
+        `${path} does not say which tokens ended its texts: an older version wrote it, which did not note them`,
+        FRESH,
+      );
     if (header?.['texts'] !== FORMAT || differing.length > 0)
       throw new UserError(`${path} belongs to another run: it differs in ${differing.join(', ') || 'its form'}`, FRESH);
     for (const [i, line] of lines.entries()) {

@@ -9,6 +9,12 @@ export interface Generation {
   readonly stop: readonly string[];
   /** Absent: the most likely token is taken each time. */
   readonly drawing?: Drawing;
+  /** Changes which token is the most likely one, too. */
+  readonly repetitionPenalty?: number;
+  /** No token that ends a text comes before it has so many; texts of `stop` do. */
+  readonly minNewTokens?: number;
+  /** The same with the tokens of the prompt. */
+  readonly minLength?: number;
 }
 
 /** How tokens are drawn. */
@@ -17,26 +23,30 @@ export interface Drawing {
   readonly topK?: number;
   readonly topP?: number;
   readonly minP?: number;
-  readonly repetitionPenalty?: number;
 }
+
+/** What a model's own files ask where a task does not say. */
+export type ModelDefaults = Pick<Drawing, 'topK' | 'topP' | 'minP'> &
+  Pick<Generation, 'repetitionPenalty' | 'minNewTokens' | 'minLength'>;
 
 /** What the harness generates where a task does not say. */
 const DEFAULT_TOKENS = 256;
 const MOST_TOKENS = 2 ** 31 - 1;
 /** Names of the most tokens to generate; of several the first one counts. */
 const LENGTHS = ['max_gen_toks', 'max_new_tokens', 'max_tokens', 'max_completion_tokens'];
-const NUMBERS = {
-  top_k: { name: 'topK', least: 0, most: 2 ** 31 - 1 },
-  top_p: { name: 'topP', least: Number.MIN_VALUE, most: 1 },
+/** Of drawn texts: without a temperature they have no say, whatever they are. */
+const FILTERS = {
+  // vLLM writes -1 for "from all tokens".
+  top_k: { name: 'topK', least: -1, most: 2 ** 31 - 1 },
+  top_p: { name: 'topP', least: 0, most: 1 },
   min_p: { name: 'minP', least: 0, most: 1 },
-  repetition_penalty: { name: 'repetitionPenalty', least: Number.MIN_VALUE, most: 100 },
 } as const;
-const OTHERS = ['until', 'do_sample', 'temperature', 'num_beams'];
+const OTHERS = ['until', 'do_sample', 'temperature', 'repetition_penalty', 'num_beams'];
 const MOST_TEMPERATURE = 100;
 
 /** Throws UserError for a setting that is not there, or out of its range. */
 export function generationOf(settings: Dict, where: string): Generation {
-  const known = [...LENGTHS, ...Object.keys(NUMBERS), ...OTHERS];
+  const known = [...LENGTHS, ...Object.keys(FILTERS), ...OTHERS];
   for (const key of settings.keys())
     if (!known.includes(key))
       throw new UserError(`${where}: ${quote(key)} is not supported`, `There are ${known.join(', ')}`);
@@ -46,7 +56,7 @@ export function generationOf(settings: Dict, where: string): Generation {
     if (given(key) === null) return undefined;
     const value = typeof given(key) === 'boolean' ? undefined : numeric(given(key));
     if (value === undefined || !(value >= least && value <= most))
-      throw fail(key, `a number ${least === 0 ? 'from 0 ' : ''}up to ${most}`);
+      throw fail(key, `a number ${least === Number.MIN_VALUE ? 'above 0 ' : `from ${least} `}up to ${most}`);
     return value;
   };
   const length = LENGTHS.find((key) => given(key) !== null);
@@ -63,13 +73,25 @@ export function generationOf(settings: Dict, where: string): Generation {
     );
   const temperature = number('temperature', 0, MOST_TEMPERATURE) ?? 0;
   const draws = given('do_sample') === null ? temperature > 0 : isTruthy(given('do_sample')) && temperature > 0;
-  const filters = Object.entries(NUMBERS).flatMap(([key, { name, least, most }]) => {
+  const repetitionPenalty = number('repetition_penalty', Number.MIN_VALUE, 100);
+  const common = {
+    maxNewTokens: Number(maxNewTokens),
+    stop: texts.filter((text) => text !== ''),
+    ...(repetitionPenalty === undefined ? {} : { repetitionPenalty }),
+  };
+  if (!draws) return common;
+  const filters = Object.entries(FILTERS).flatMap(([key, { name, least, most }]) => {
     const value = number(key, least, most);
     return value === undefined ? [] : [[name, value] as const];
   });
-  return {
-    maxNewTokens: Number(maxNewTokens),
-    stop: texts.filter((text) => text !== ''),
-    ...(draws ? { drawing: { temperature, ...Object.fromEntries(filters) } } : {}),
-  };
+  return { ...common, drawing: { temperature, ...Object.fromEntries(filters) } };
+}
+
+/** What a task asks, and else what the model's files say. */
+export function withDefaults(generation: Generation, defaults: ModelDefaults): Generation {
+  const { topK, topP, minP, ...others } = defaults;
+  const { drawing } = generation;
+  if (drawing === undefined) return { ...others, ...generation };
+  const filters = Object.fromEntries(Object.entries({ topK, topP, minP }).filter(([, value]) => value !== undefined));
+  return { ...others, ...generation, drawing: { ...filters, ...drawing } };
 }

@@ -25,3 +25,9 @@ it('keeps drawn texts in the order of their numbers', () => {
   expect([read.size, read.textsOf(4, 0), read.textsOf(5, 0), read.textsOf(6, 0)]).toEqual([4, ['a', 'b', 'c'], [], []]);
   expect(() => new TextJournal(path, { seed: 2 }, true)).toThrow('differs in seed');
 });
+
+it('refuses texts of a version that did not note which tokens ended them', () => {
+  const path = join(root, 'older.jsonl');
+  new TextJournal(path, { seed: 1 }, false).append({ number: 0, request: 0, sample: 0, text: 'a' });
+  expect(() => new TextJournal(path, { seed: 1, endTokens: '2' }, true)).toThrow('which tokens ended its texts');
+});

@@ -93,8 +93,9 @@ describe('a token', () => {
 
 describe('options', () => {
   it.each<[SamplingOptions, string]>([
-    [{ topP: 0 }, 'topP'],
+    [{ topP: 1.5 }, 'topP'],
     [{ topK: 1.5 }, 'topK'],
+    [{ topK: -2 }, 'topK'],
     [{ minP: 2 }, 'minP'],
     [{ repetitionPenalty: 0 }, 'repetitionPenalty'],
     [{ presencePenalty: NaN }, 'presencePenalty'],
@@ -102,6 +103,17 @@ describe('options', () => {
     [{ logitBias: [[1, 101]] }, 'logitBias.0.1'],
   ])('%j are refused, with the field', (options, field) => {
     expect(() => resolveSampling(options)).toThrow(`sampling: ${field}: `);
+  });
+
+  it('take values that other programs write for all tokens, or for the most likely one', () => {
+    expect(resolveSampling({ temperature: 1, topK: -1 })).toEqual(resolveSampling({ temperature: 1 }));
+    expect(resolveSampling({ temperature: 1, topP: 0 })).toEqual(resolveSampling({ temperature: 1, topK: 1 }));
+    expect(
+      [
+        { topK: -1, topP: 0, temperature: 0 },
+        { topK: -1, temperature: 1 },
+      ].map(needsLogits),
+    ).toEqual([false, false]);
   });
 
   it('need logits only where the device cannot choose', () => {

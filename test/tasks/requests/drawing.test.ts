@@ -1,7 +1,7 @@
 /** generation_kwargs as what a generator is asked for. */
 import { describe, expect, it } from 'vitest';
 import { Float, type Value } from '../../../python/value.js';
-import { generationOf } from '../../../tasks/requests/drawing.js';
+import { generationOf, withDefaults } from '../../../tasks/requests/drawing.js';
 
 const read = (settings: Readonly<Record<string, Value>>) => generationOf(new Map(Object.entries(settings)), 'a.yaml:3');
 const half = new Float(0.5);
@@ -28,8 +28,23 @@ describe('settings of generation', () => {
       {
         maxNewTokens: 256,
         stop: [],
-        drawing: { temperature: 1, topK: 5, topP: 0.5, minP: 0, repetitionPenalty: 1.1 },
+        drawing: { temperature: 1, topK: 5, topP: 0.5, minP: 0 },
+        repetitionPenalty: 1.1,
       },
+    ],
+    // The most likely token changes with the penalty, and with no filter.
+    [
+      { do_sample: false, temperature: half, repetition_penalty: new Float(1.2), top_p: 0, top_k: -1, min_p: 7 },
+      { maxNewTokens: 256, stop: [], repetitionPenalty: 1.2 },
+    ],
+    [
+      { temperature: 0, do_sample: true, top_p: new Float(1.5) },
+      { maxNewTokens: 256, stop: [] },
+    ],
+    // Values that mean "from all tokens", and that of the most likely one alone.
+    [
+      { temperature: half, top_k: -1, top_p: 0 },
+      { maxNewTokens: 256, stop: [], drawing: { temperature: 0.5, topK: -1, topP: 0 } },
     ],
   ])('%j', (settings, expected) => {
     expect(read(settings)).toEqual(expected);
@@ -39,10 +54,25 @@ describe('settings of generation', () => {
     [{ length_penalty: 2 }, '"length_penalty" is not supported'],
     [{ num_beams: 4 }, 'num_beams: a search with beams is not supported'],
     [{ temperature: 'hot' }, 'temperature: expected a number'],
-    [{ top_p: new Float(1.5) }, 'top_p: expected a number up to 1'],
+    [{ top_p: new Float(1.5), temperature: 1 }, 'top_p: expected a number from 0 up to 1'],
+    [{ top_k: -2, temperature: 1 }, 'top_k: expected a number from -1 up to'],
+    [{ repetition_penalty: 0 }, 'repetition_penalty: expected a number above 0 up to 100'],
     [{ max_gen_toks: 0 }, 'max_gen_toks: expected a whole number from 1'],
     [{ until: [3] }, 'until: expected a text, or a list of texts'],
   ])('%j is refused', (settings, message) => {
     expect(() => read(settings as Record<string, Value>)).toThrow(`a.yaml:3: ${message}`);
+  });
+});
+
+describe("what the model's files ask", () => {
+  const defaults = { repetitionPenalty: 1.1, minNewTokens: 4, topK: 20 };
+  it('counts where a task does not say, and filters of drawn texts only there', () => {
+    expect(withDefaults(read({}), defaults)).toEqual({
+      ...{ maxNewTokens: 256, stop: [], repetitionPenalty: 1.1, minNewTokens: 4 },
+    });
+    expect(withDefaults(read({ temperature: 1, repetition_penalty: 1, top_p: half }), defaults)).toEqual({
+      ...{ maxNewTokens: 256, stop: [], repetitionPenalty: 1, minNewTokens: 4 },
+      drawing: { temperature: 1, topK: 20, topP: 0.5 },
+    });
   });
 });

@@ -1,0 +1,42 @@
+/** Says what a model's own files ask of the texts of tasks: what counts, and what there is nothing for. */
+import type { Leaf } from '../../eval/harness/windows.js';
+import type { FoundDefaults } from '../../models/textDefaults.js';
+import { withDefaults, type Generation, type ModelDefaults } from '../../tasks/requests/drawing.js';
+import type { Ui } from '../requests.js';
+
+/** Names in the file. */
+const KEYS: Readonly<Record<keyof ModelDefaults, string>> = {
+  repetitionPenalty: 'repetition_penalty',
+  minNewTokens: 'min_new_tokens',
+  minLength: 'min_length',
+  topK: 'top_k',
+  topP: 'top_p',
+  minP: 'min_p',
+};
+
+/** The value that is in force for a text, of whatever file. */
+const valueOf = (generation: Generation, name: keyof ModelDefaults): number | undefined =>
+  name === 'topK' || name === 'topP' || name === 'minP' ? generation.drawing?.[name] : generation[name];
+
+export function noteDefaults(
+  leaves: readonly Pick<Leaf, 'scores'>[],
+  { defaults, file, leftOut, leftOutOfDrawn }: FoundDefaults,
+  ui: Pick<Ui, 'note' | 'warn'>,
+): void {
+  const texts = leaves.flatMap(({ scores }) => scores.generation ?? []);
+  const counts = (name: keyof ModelDefaults): boolean =>
+    texts.some((own) => valueOf(own, name) === undefined && valueOf(withDefaults(own, defaults), name) !== undefined);
+  const counting = (Object.keys(KEYS) as (keyof ModelDefaults)[]).filter(counts);
+  if (counting.length > 0)
+    ui.note(
+      `${file} of the model: ${counting.map((name) => `${KEYS[name]} ${defaults[name]}`).join(', ')} ` +
+        "counts for texts of tasks, as for the public harness' hf model; --gen_kwargs changes it",
+    );
+  const isDrawn = texts.some(({ drawing }) => drawing !== undefined);
+  const missing = isDrawn ? [...leftOut, ...leftOutOfDrawn] : leftOut;
+  if (missing.length > 0)
+    ui.warn(
+      `${file} of the model: ${missing.join(', ')} is left out of texts of tasks; the public harness' hf model ` +
+        'would apply it',
+    );
+}
