@@ -33,6 +33,13 @@ export function labelsOfMetadata(pairs: readonly { readonly key: string; readonl
 
 const isMap = (value: Yaml | undefined): value is YamlMap => value instanceof Map;
 
+/** Names of classes, in a list or by their numbers; undefined where there are none. */
+export function namesOfClasses(given: Yaml): readonly string[] | undefined {
+  const names = isMap(given) ? given.get('names') : undefined;
+  const listed = names instanceof Map ? [...(names as YamlMap).values()] : names;
+  return Array.isArray(listed) && listed.length <= MAX_CLASSES ? listed.map(String) : undefined;
+}
+
 /** From `dataset_info` of a README: `{name, dtype: {class_label: {names: {'0': …}}}}` a feature. */
 export function labelsOfReadme(info: Yaml | undefined): ClassLabels {
   const features = isMap(info) ? info.get('features') : undefined;
@@ -41,11 +48,9 @@ export function labelsOfReadme(info: Yaml | undefined): ClassLabels {
     if (!isMap(feature)) continue;
     const column = feature.get('name');
     const type = feature.get('dtype');
-    const inner = isMap(type) ? type.get('class_label') : undefined;
-    const names = isMap(inner) ? inner.get('names') : undefined;
-    if (typeof column !== 'string' || names === undefined || names === null) continue;
-    const listed = names instanceof Map ? [...(names as YamlMap).values()] : names;
-    if (Array.isArray(listed) && listed.length <= MAX_CLASSES) labels.set(column, listed.map(String));
+    const classes = isMap(type) ? type.get('class_label') : undefined;
+    const names = classes === undefined ? undefined : namesOfClasses(classes);
+    if (typeof column === 'string' && names !== undefined) labels.set(column, names);
   }
   return labels;
 }

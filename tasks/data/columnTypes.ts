@@ -1,15 +1,34 @@
 /** Types of columns of JSON as pyarrow finds them over many rows: numbers become floats where one of them is. */
 import { isoSeconds } from '../../python/isoTime.js';
+import type { TimeUnit } from '../../python/shown.js';
 import { Float, isDict, isInt, isList, type Dict, type Value } from '../../python/value.js';
 
 /**
- * `json`: values of several kinds, which stay as they are written. `any`: whatever is found, where a README declares a
- * type that is not known here. `float32` and `label` are declared only.
+ * `json`: values of several kinds, which stay as they are written. `any`: whatever is found, where the type is not known
+ * here. `unread`: a type that is declared and that no text or number is made into.
  */
 export type ColumnType =
-  | { readonly kind: 'null' | 'bool' | 'int' | 'float' | 'float32' | 'time' | 'text' | 'json' | 'any' | 'label' }
-  | { readonly kind: 'list'; readonly item: ColumnType }
+  | { readonly kind: 'null' | 'bool' | 'float' | 'float32' | 'date' | 'text' | 'json' | 'any' | 'unread' }
+  | IntType
+  | { readonly kind: 'time'; readonly unit: TimeUnit }
+  | { readonly kind: 'label'; readonly names: readonly string[] }
+  | { readonly kind: 'list'; readonly item: ColumnType; readonly length?: number }
   | RecordType;
+
+/** Whole numbers from `least` to `most`. */
+export interface IntType {
+  readonly kind: 'int';
+  readonly least: bigint;
+  readonly most: bigint;
+}
+
+/** Whole numbers of so many bits. */
+export const intOf = (bits: number, isSigned: boolean): IntType =>
+  isSigned
+    ? { kind: 'int', least: -(1n << BigInt(bits - 1)), most: (1n << BigInt(bits - 1)) - 1n }
+    : { kind: 'int', least: 0n, most: (1n << BigInt(bits)) - 1n };
+
+export const INT64 = intOf(64, true);
 
 /** Fields in their order. */
 export interface RecordType {
@@ -20,9 +39,8 @@ export interface RecordType {
 const MAX_FIELDS = 10_000;
 /** Of all rows that are read together. */
 const MAX_CELLS = 100_000_000;
-const MAX_INT64 = 2n ** 63n;
 const isInt64 = (value: Value): boolean =>
-  typeof value === 'number' || (typeof value === 'bigint' && value >= -MAX_INT64 && value < MAX_INT64);
+  typeof value === 'number' || (typeof value === 'bigint' && value >= INT64.least && value <= INT64.most);
 
 type Kind = 'bool' | 'number' | 'text' | 'list' | 'record';
 function kindOf(value: Value): Kind {
@@ -89,9 +107,11 @@ function typeOf(values: readonly Value[], search: Search, known: ColumnType | un
   const kind = kindOf(first);
   if (there.some((value) => kindOf(value) !== kind)) return { kind: 'json' };
   if (kind === 'bool') return { kind };
-  if (kind === 'number') return { kind: there.every(isInt64) ? 'int' : 'float' };
+  if (kind === 'number') return there.every(isInt64) ? INT64 : { kind: 'float' };
   if (kind === 'text')
-    return { kind: there.every((value) => isoSeconds(value as string) !== undefined) ? 'time' : 'text' };
+    return there.every((value) => isoSeconds(value as string) !== undefined)
+      ? { kind: 'time', unit: 's' }
+      : { kind: 'text' };
   if (kind === 'list') {
     const item = known?.kind === 'list' ? known.item : undefined;
     return { kind, item: typeOf(itemsOf(there.filter(isList)), search, item) };

@@ -6,7 +6,9 @@ import { quote } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import type { Dict, Value } from '../../python/value.js';
 import { withLabels, type ClassLabels } from './classLabels.js';
-import { numberColumn } from './csvNumbers.js';
+import { castOfRecords, named } from './casts.js';
+import type { ColumnType, RecordType } from './columnTypes.js';
+import { numberColumn, type Column } from './csvNumbers.js';
 
 /** The type of a column follows from all of its values, so a file is read as a whole. */
 const MAX_BYTES = 256 << 20;
@@ -73,16 +75,21 @@ function* linesOf(text: string, separator: ',' | '\t'): Generator<Line> {
   }
 }
 
+const TEXT: Column = { type: { kind: 'text' }, read: (text) => text };
+
 /** How a column's texts become values. Throws RangeError for numbers that have no type. */
-function typeOf(texts: readonly (string | undefined)[]): (text: string) => Value {
+function columnOf(texts: readonly (string | undefined)[], declared: ColumnType | undefined): Column {
+  // A text stays as it is written: no number is made of it and back.
+  if (declared?.kind === 'text') return TEXT;
   const there = texts.filter((text): text is string => text !== undefined && !MISSING.has(text));
-  if (there.length === 0) return () => null;
+  if (there.length === 0) return { type: { kind: 'null' }, read: () => null };
   const numbers = there.every((text) => NUMBER.test(text))
     ? numberColumn(there, there.length < texts.length)
     : undefined;
   if (numbers !== undefined) return numbers;
-  if (there.every((text) => BOOLEAN.test(text))) return (text) => text.toLowerCase() === 'true';
-  return (text) => text;
+  if (there.every((text) => BOOLEAN.test(text)))
+    return { type: { kind: 'bool' }, read: (text) => text.toLowerCase() === 'true' };
+  return TEXT;
 }
 
 /** Names of columns: an empty one by its place, one that is there already with a number. */
@@ -103,8 +110,8 @@ function textOf(path: string): string {
   return decodeUtf8(whole, path, CHECK).replace(/^\ufeff/, '');
 }
 
-/** Rows in order. Throws UserError with file and line. */
-export function csvRows(path: string, labels: ClassLabels = new Map()): Dict[] {
+/** Rows in order, with the types that are declared, else those that are found. Throws UserError with file and line. */
+export function csvRows(path: string, labels: ClassLabels = new Map(), declared?: RecordType): Dict[] {
   try {
     const [header, ...lines] = linesOf(textOf(path), /\.tsv(?:\.gz)?$/.test(path) ? '\t' : ',');
     if (header === undefined) throw new UserError(`${path}: there is no line in it`, CHECK);
@@ -115,9 +122,12 @@ export function csvRows(path: string, labels: ClassLabels = new Map()): Dict[] {
         `${path}:${long.number}: ${long.fields.length} fields, and ${names.length} columns have names`,
         CHECK,
       );
-    const types = names.map((name, column) => {
+    const columns = names.map((name, column) => {
       try {
-        return typeOf(lines.map(({ fields }) => fields[column]));
+        return columnOf(
+          lines.map(({ fields }) => fields[column]),
+          declared?.fields.get(name),
+        );
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
         throw new UserError(`${path}: ${quote(name)}: ${error.message} has no type`, 'Write it as text', {
@@ -125,14 +135,18 @@ export function csvRows(path: string, labels: ClassLabels = new Map()): Dict[] {
         });
       }
     });
+    const found = new Map(names.map((name, i) => [name, columns[i]!.type]));
+    const cast = declared && named(() => castOfRecords({ kind: 'record', fields: found }, declared), path);
     return lines.map(({ number, fields }) => {
       const row = new Map(
         names.map((name, column): [string, Value] => {
           const text = fields[column];
-          return [name, text === undefined || MISSING.has(text) ? null : types[column]!(text)];
+          return [name, text === undefined || MISSING.has(text) ? null : columns[column]!.read(text)];
         }),
       );
-      return withLabels(row, labels, () => `${path}:${number}`);
+      const where = `${path}:${number}`;
+      const typed = cast === undefined ? row : named(() => cast(row) as Dict, where);
+      return withLabels(typed, labels, () => where);
     });
   } catch (error) {
     if (error instanceof UserError || !(error instanceof Error)) throw error;

@@ -1,12 +1,11 @@
 /** Numbers in texts as pandas reads them: whole ones of 64 bits, and floats of 17 digits. */
 import { Float, toInt, type Value } from '../../python/value.js';
+import { INT64, intOf, type ColumnType } from './columnTypes.js';
 
 const WHOLE = /^\s*([-+]?)([0-9]+)\s*$/;
 const NUMBER = /^\s*([-+]?)(?:inf(?:inity)?|([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]+))?)\s*$/i;
 const MAX_DIGITS = 17;
-const MIN_INT64 = -(2n ** 63n);
-const MAX_INT64 = 2n ** 63n - 1n;
-const MAX_UINT64 = 2n ** 64n - 1n;
+const UINT64 = intOf(64, false);
 
 /** Undefined: no whole number, or one of more digits than 64 bits have. */
 function wholeOf(text: string): bigint | undefined {
@@ -39,19 +38,28 @@ function pandasFloat(text: string): Float {
   return new Float(negative * scaled(number, Number(exponent) + whole.length - kept.length - places.length));
 }
 
+/** How texts of a column are read, and what comes of it. */
+export interface Column {
+  readonly type: ColumnType;
+  readonly read: (text: string) => Value;
+}
+
+const FLOATS: Column = { type: { kind: 'float' }, read: pandasFloat };
+
 /**
  * How a column whose texts are all numbers is read; undefined: as texts. `hasGaps`: some are missing. Throws RangeError
  * for whole numbers that `datasets` has no type for.
  */
-export function numberColumn(texts: readonly string[], hasGaps: boolean): ((text: string) => Value) | undefined {
+export function numberColumn(texts: readonly string[], hasGaps: boolean): Column | undefined {
   const areWhole = texts.map((text) => WHOLE.test(text));
   const wholes = texts.filter((_, i) => areWhole[i]).map(wholeOf);
   const isBeyond = (value: bigint | undefined): boolean =>
-    value === undefined || value < MIN_INT64 || value > MAX_UINT64;
+    value === undefined || value < INT64.least || value > UINT64.most;
   if (wholes.some(isBeyond)) throw new RangeError('a whole number of more than 64 bits');
-  const isUnsigned = wholes.some((value) => value! > MAX_INT64);
-  if (wholes.length < texts.length) return pandasFloat;
+  const isUnsigned = wholes.some((value) => value! > INT64.most);
+  if (wholes.length < texts.length) return FLOATS;
   if (isUnsigned && hasGaps) throw new RangeError('a whole number of 64 bits in a column with missing values');
   if (isUnsigned && wholes.some((value) => value! < 0n)) return undefined;
-  return hasGaps ? pandasFloat : (text) => toInt(wholeOf(text)!);
+  if (hasGaps) return FLOATS;
+  return { type: isUnsigned ? UINT64 : INT64, read: (text) => toInt(wholeOf(text)!) };
 }

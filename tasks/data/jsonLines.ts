@@ -1,9 +1,8 @@
 /** Reads rows of JSON as `datasets` does: one type a column, null where a row lacks one, columns in one order. */
 import { UserError } from '../../errors.js';
 import { fileSize } from '../../system/read.js';
-import { clipped } from '../../system/json.js';
 import type { Dict } from '../../python/value.js';
-import { rowCast } from './casts.js';
+import { named, rowCast } from './casts.js';
 import { withLabels, type ClassLabels } from './classLabels.js';
 import { typeOfRows, type RecordType } from './columnTypes.js';
 import { batchesOf, type Batch } from './jsonBatches.js';
@@ -12,17 +11,6 @@ import { CHECK } from './noRows.js';
 /** The columns of a split: those that are declared, else those of the first rows. */
 export interface Columns {
   type: RecordType | undefined;
-}
-
-const HINT = 'Write the values of a column with one type, in all rows';
-
-function named<T>(action: () => T, where: string): T {
-  try {
-    return action();
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    throw new UserError(`${where}: ${clipped(error.message)}`, HINT, { cause: error });
-  }
 }
 
 const typeOf = ({ rows, where, isLines }: Batch, known: RecordType | undefined): RecordType =>

@@ -15,9 +15,12 @@ import { CHECK } from './noRows.js';
 import { quote } from '../../system/json.js';
 import { fileSize, readRange } from '../../system/read.js';
 import type { Dict } from '../../python/value.js';
+import { castOfRecords, named } from './casts.js';
 import { labelsOfMetadata, withLabels, type ClassLabels } from './classLabels.js';
+import type { RecordType } from './columnTypes.js';
 import { bounded } from './inflate.js';
 import { checkColumn, Unsupported } from './parquetCheck.js';
+import { columnsOf } from './parquetColumns.js';
 import { checkZones, parsers, plainTypes, rowOf } from './parquetValues.js';
 
 const MAX_FILE = 2 ** 34;
@@ -101,7 +104,11 @@ async function describe(file: AsyncBuffer): Promise<Description> {
  * Rows in order; at most one row group is in memory. `labels`: class labels that a README knows of, where the file has
  * no features of its own. Throws UserError for a file that is cut off, damaged or too large.
  */
-export async function* parquetRows(path: string, labels: ClassLabels = new Map()): AsyncGenerator<Dict> {
+export async function* parquetRows(
+  path: string,
+  labels: ClassLabels = new Map(),
+  declared?: RecordType,
+): AsyncGenerator<Dict> {
   const size = fileSize(path);
   if (size === undefined) throw new UserError(`${path}: no such file`);
   if (size > MAX_FILE)
@@ -112,6 +119,7 @@ export async function* parquetRows(path: string, labels: ClassLabels = new Map()
     const { metadata, schema } = await readable(path, () => describe(file));
     const own = labelsOfMetadata(metadata.key_value_metadata ?? []);
     const known = own.size > 0 ? own : labels;
+    const cast = declared && named(() => castOfRecords(columnsOf(schema), declared), path);
     let start = 0;
     for (const group of metadata.row_groups) {
       const end = start + Number(group.num_rows);
@@ -137,7 +145,9 @@ export async function* parquetRows(path: string, labels: ClassLabels = new Map()
           throw new UserError(`${path}: rows ${rowStart} to ${rowEnd} are not all there`, CHECK);
         for (const [i, record] of records.entries()) {
           const where = `${path}, row ${rowStart + i}`;
-          yield withLabels(converted(where, record, schema), known, () => where);
+          const row = converted(where, record, schema);
+          const typed = cast === undefined ? row : named(() => cast(row) as Dict, where);
+          yield withLabels(typed, known, () => where);
         }
       }
       start = end;

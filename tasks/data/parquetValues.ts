@@ -50,7 +50,7 @@ export function checkZones(metadata: FileMetaData): void {
 }
 
 /** Below the wrappers of a list: the type of its items. */
-function itemOf(node: SchemaTree): SchemaTree {
+export function itemOf(node: SchemaTree): SchemaTree {
   const [group] = node.children;
   if (node.element.repetition_type === 'REPEATED' || group === undefined) return node;
   return group.children.length === 1 ? group.children[0]! : group;

@@ -59,9 +59,9 @@ async function* rowsOf({ split, paths, first, labels, columns: declared }: Sourc
   let count = 0;
   for (const path of paths) {
     const rows = IS_PARQUET.test(path)
-      ? parquetRows(path, labels)
+      ? parquetRows(path, labels, declared)
       : IS_CSV.test(path)
-        ? csvRows(path, labels)
+        ? csvRows(path, labels, declared)
         : jsonRows(path, labels, columns);
     for await (const row of rows) {
       count++;

@@ -60,7 +60,7 @@ describe('a file after the first', () => {
     ['{"a":1}', '{"b":1,"a":2}', ':1: b: neither the first rows nor README.md have such a column'],
     ['{"a":{"x":1}}', '{"a":{"y":1,"x":3}}', ':1: a.y: neither the first rows nor README.md have such a column'],
     ['{"a":null}', '{"a":1}', ':1: a: whole numbers, where the type of the column is nothing but null'],
-    ['{"a":"2015-05-29"}', '{"a":"x"}', ':1: a: text, where the type of the column is times'],
+    ['{"a":"2015-05-29"}', '{"a":"x"}', ':1: a: x, where the type of the column is times'],
     ['{"a":1}', '{"a":1}\n{"a":"x"}', ':1: a: values of several kinds, where'],
     ['{"d":"0000-01-01"}', '', ':1: a date -719528 days from 1970 is out of range'],
   ])('is refused with %s, then %s', async (first, second, message) => {
