@@ -1,7 +1,7 @@
 /** Datasets: JSON lines of questions. */
 import { createHash } from 'node:crypto';
 import { UserError } from '../errors.js';
-import { isDeeperThan, MAX_JSON_DEPTH } from '../system/json.js';
+import { isDeeperThan, MAX_JSON_DEPTH, parsePythonJson } from '../system/json.js';
 import { nameOf, readLines, type Line, type LineBounds } from '../system/lines.js';
 import { chooseDocs, needsTotal, printDocs, type ClosedRange, type Selection } from './selection.js';
 import { badRecord, type Question, type Task } from './tasks/task.js';
@@ -27,6 +27,17 @@ export interface DatasetOptions extends Selection {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** A value with the words NaN or Infinity in it, as Python writes them; undefined for other texts. */
+function pythonJson(text: string): unknown {
+  if (!/NaN|Infinity/.test(text)) return undefined;
+  try {
+    return parsePythonJson(text, '');
+  } catch (error) {
+    if (error instanceof UserError) return undefined;
+    throw error;
+  }
+}
+
 function parse(task: Task, line: Line, where: string): unknown {
   // Checked here, because a value that can be parsed may still be too deep to print into the samples.
   if (isDeeperThan(line.text, MAX_JSON_DEPTH))
@@ -34,6 +45,8 @@ function parse(task: Task, line: Line, where: string): unknown {
   try {
     return JSON.parse(line.text);
   } catch (error) {
+    const python = pythonJson(line.text);
+    if (python !== undefined) return python;
     throw badRecord(task, where, `the line is not JSON (${error instanceof Error ? error.message : String(error)})`);
   }
 }

@@ -10,10 +10,9 @@ const LARGE = 1e16;
 /** Digits of a whole number and its sign; more of them are text. */
 const MAX_WHOLE = 20;
 
-/** A float as it is read back with care; null for NaN. */
+/** A float as it is read back with care; null for NaN and infinities. */
 export function rewrittenFloat(value: number): Float | null {
-  if (Number.isNaN(value)) return null;
-  if (!Number.isFinite(value)) return new Float(value);
+  if (!Number.isFinite(value)) return null;
   // Zero has no sign.
   return new Float((Math.abs(value) > LARGE ? Number(value.toPrecision(10)) : Number(value.toFixed(10))) + 0);
 }
@@ -21,7 +20,7 @@ export function rewrittenFloat(value: number): Float | null {
 /** A float as the reader that takes whole number and fraction for themselves makes it. */
 function looseFloat(value: number): Float | null {
   const careful = rewrittenFloat(value);
-  if (careful === null || !Number.isFinite(careful.value)) return careful;
+  if (careful === null) return null;
   const text = Math.abs(value) > LARGE ? careful.value.toExponential() : Math.abs(careful.value).toFixed(10);
   const [, whole = '0', fraction = '', exponent = '0'] = /^-?(\d+)(?:\.(\d*?)0*)?(?:e\+?(-?\d+))?$/.exec(text) ?? [];
   const size = Number(whole) + (fraction === '' ? 0 : Number(fraction) * Number(`1e-${fraction.length}`));
@@ -45,7 +44,9 @@ export function mixedValue(value: Value): Value {
     return toInt(BigInt(text === '-' ? 0 : text.replace(/^(-?)0+(?=\d)/, '$1')));
   }
   try {
-    return loose(parseJsonValue(text));
+    const read = parseJsonValue(text);
+    // Nobody wrote it once more.
+    return read instanceof Float && Math.abs(read.value) === Infinity ? read : loose(read);
   } catch (error) {
     if (error instanceof SyntaxError) return value;
     throw error;

@@ -81,6 +81,13 @@ describe('loadDataset', () => {
     ]);
   });
 
+  it('reads NaN and infinities as Python writes them, in keys that no question needs', async () => {
+    const { questions } = await load(file(`${record(0).slice(0, -1)}, "score": NaN, "of": [-Infinity, "NaN"]}\n`));
+    expect(questions.map(({ context }) => context)).toEqual(['q0 é😀']);
+    await expect(load(file(`{"context": "x", "choices": NaN, "label": 0}`))).rejects.toThrow('data.jsonl:1');
+    await expect(load(file(`{"context": NaN NaN}`))).rejects.toThrow('data.jsonl:1: the line is not JSON');
+  });
+
   it('gives file and line of a line that is not JSON', async () => {
     await expect(load(file(`${record(0)}\n\n{"context": \n${record(1)}`))).rejects.toThrow(
       /\/data\.jsonl:3: the line is not JSON/,
