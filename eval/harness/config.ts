@@ -1,6 +1,6 @@
 /** The settings of a task as results_*.json records them: those of its file with the harness's defaults. */
 import { Hook, type Yaml } from '../../tasks/definition/yaml.js';
-import { Float, isInt, type Dict } from '../../python/value.js';
+import { Float, isInt, Shown, type Dict } from '../../tasks/python/value.js';
 import { generation } from '../../tasks/requests/generation.js';
 import { Keys } from '../../tasks/requests/keys.js';
 import type { TaskFacts } from './documents.js';
@@ -12,6 +12,8 @@ export type Json = null | boolean | number | string | readonly Json[] | { readon
 export function jsonOf(value: Yaml | Dict | undefined): Json {
   if (value === undefined || value === null) return null;
   if (value instanceof Hook) return `!function ${value.name}`;
+  // The harness writes what JSON has no type for as text.
+  if (value instanceof Shown) return value.text;
   if (value instanceof Float) return Number.isFinite(value.value) ? value.value : String(value.value);
   if (Array.isArray(value)) return (value as readonly Yaml[]).map(jsonOf);
   if (value instanceof Map)

@@ -2,7 +2,8 @@
 import { UserError } from '../../errors.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
 import { listOf, MAX_NESTING, type SettingsReader } from './settings.js';
-import { MAX_YAML_BYTES, parseYaml, plainScalar, type Yaml, type YamlMap } from './yaml.js';
+import { plainScalar } from './scalars.js';
+import { MAX_YAML_BYTES, parseYaml, type Yaml, type YamlMap } from './yaml.js';
 
 /** The keys that say what a file defines. */
 export type Names = ReadonlyMap<string, Yaml>;

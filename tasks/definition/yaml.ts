@@ -3,8 +3,8 @@ import { isAlias, isMap, isPair, isScalar, isSeq, LineCounter, parseDocument, Sc
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
 import { decodeUtf8, readBounded } from '../../system/read.js';
-import { Float, toInt } from '../../python/value.js';
 import { parseQuoted } from './quotedLines.js';
+import { plainScalar, type PlainScalar } from './scalars.js';
 
 /** `!function module.name`: a Python function, in a module beside the file that names it. */
 export class Hook {
@@ -16,7 +16,7 @@ export class Hook {
   }
 }
 
-export type Yaml = null | boolean | number | bigint | string | Float | Hook | readonly Yaml[] | YamlMap;
+export type Yaml = PlainScalar | Hook | readonly Yaml[] | YamlMap;
 export type YamlMap = ReadonlyMap<string, Yaml>;
 
 export interface YamlFile {
@@ -31,31 +31,6 @@ const STANDARD = 'tag:yaml.org,2002:';
 const MAX_DEPTH = 40;
 const MAX_NODES = 500_000;
 const HINT = 'Task files are those of lm-evaluation-harness';
-
-const BOOLEAN = /^(?:(yes|Yes|YES|true|True|TRUE|on|On|ON)|no|No|NO|false|False|FALSE|off|Off|OFF)$/;
-const NULL = /^(?:~|null|Null|NULL|)$/;
-const INTEGER = /^([-+]?)(?:0b([01_]+)|0x([0-9a-fA-F_]+)|0([0-7_]+)|(0|[1-9][0-9_]*))$/;
-const FLOAT = /^[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?)$/;
-const SPECIAL = /^([-+]?)\.(?:(inf|Inf|INF)|nan|NaN|NAN)$/;
-
-/** The value of a scalar without quotes, by PyYAML's rules. */
-export function plainScalar(text: string): Yaml {
-  if (NULL.test(text)) return null;
-  const bool = BOOLEAN.exec(text);
-  if (bool !== null) return bool[1] !== undefined;
-  const whole = INTEGER.exec(text);
-  if (whole !== null && text.length < 1000) {
-    const [, sign, binary, hex, octal, decimal] = whole;
-    const digits = (prefix: string, part: string | undefined): string | undefined =>
-      part === undefined ? undefined : prefix + part.replaceAll('_', '');
-    const value = digits('0b', binary) ?? digits('0x', hex) ?? digits('0o', octal) ?? digits('', decimal) ?? '';
-    if (!/^0[box]$/.test(value)) return toInt(sign === '-' ? -BigInt(value) : BigInt(value));
-  }
-  if (FLOAT.test(text)) return new Float(Number(text.replaceAll('_', '')));
-  const special = SPECIAL.exec(text);
-  if (special === null) return text;
-  return new Float(special[2] === undefined ? Number.NaN : special[1] === '-' ? -Infinity : Infinity);
-}
 
 class Converter {
   readonly #where: (node: unknown) => string;
@@ -95,19 +70,29 @@ class Converter {
     if (isMap(node)) return this.#entries(node, depth);
     const text = String(node.value ?? '');
     if (node.tag === '!function') return new Hook(text, this.#file);
-    if (node.tag === undefined) return node.type === Scalar.PLAIN ? plainScalar(text) : text;
+    if (node.tag === undefined) return node.type === Scalar.PLAIN ? this.#plain(node, text) : text;
     if (node.tag === `${STANDARD}str`) return text;
     if (node.tag === `${STANDARD}null`) return null;
     return this.#refuse(node, `the tag ${quote(node.tag)} is not supported`);
+  }
+
+  #plain(node: unknown, text: string): Yaml {
+    try {
+      return plainScalar(text);
+    } catch (error) {
+      if (error instanceof UserError) return this.#refuse(node, error.message);
+      throw error;
+    }
   }
 
   #entries(node: YAMLMap, depth: number): YamlMap {
     const merged = new Map<string, Yaml>();
     const own = new Map<string, Yaml>();
     for (const { key, value } of node.items) {
-      const name = this.convert(key, depth + 1);
+      const isMerge = isScalar(key) && key.type === Scalar.PLAIN && key.tag === undefined && key.value === '<<';
+      const name = isMerge ? '<<' : this.convert(key, depth + 1);
       const converted = this.convert(value, depth + 1);
-      if (name === '<<' && isScalar(key) && key.type === Scalar.PLAIN) {
+      if (isMerge) {
         for (const map of Array.isArray(converted) ? (converted as readonly Yaml[]) : [converted]) {
           if (!(map instanceof Map)) return this.#refuse(key, '"<<" takes keys and values');
           // If several maps have a key, the first one wins.

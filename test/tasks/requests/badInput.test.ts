@@ -7,7 +7,8 @@ import { openSplit } from '../../../tasks/data/splits.js';
 import { TaskLibrary } from '../../../tasks/definition/library.js';
 import { tasksBelow } from '../../../tasks/definition/nodes.js';
 import type { Settings } from '../../../tasks/definition/settings.js';
-import { parseYaml, plainScalar } from '../../../tasks/definition/yaml.js';
+import { plainScalar } from '../../../tasks/definition/scalars.js';
+import { parseYaml } from '../../../tasks/definition/yaml.js';
 import { Float, type Dict, type Value } from '../../../python/value.js';
 import { buildRequests, openTask } from '../../../tasks/requests/task.js';
 
@@ -115,8 +116,8 @@ describe('a task file', () => {
 
   it('is YAML 1.1 as PyYAML reads it', () => {
     expect(
-      ['yes', 'off', 'y', 'n', '~', '010', '1_000', '0x1F', '1e3', '1.0', '-.inf', '2001-01-01'].map(plainScalar),
-    ).toEqual([true, false, 'y', 'n', null, 8, 1000, 31, '1e3', new Float(1), new Float(-Infinity), '2001-01-01']);
+      ['yes', 'off', 'y', 'n', '~', '010', '1_000', '0x1F', '1e3', '1.0', '-.inf', '1:30'].map(plainScalar),
+    ).toEqual([true, false, 'y', 'n', null, 8, 1000, 31, '1e3', new Float(1), new Float(-Infinity), 90]);
     expect(parseYaml('a: !!null\nb: !!str 1\n', 'x.yaml').values).toEqual(
       new Map([
         ['a', null],
