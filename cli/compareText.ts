@@ -5,6 +5,7 @@ import type { MetricDifference } from '../eval/compare/compareMetrics.js';
 import type { TaskDifference } from '../eval/compare/compareTask.js';
 import { shownP } from '../eval/compare/verdict.js';
 import { count, counted, percent, textTable } from '../system/format.js';
+import { letter } from '../report/document/letters.js';
 import { printableLine } from './report.js';
 
 const decimal = (value: number): string => value.toFixed(4).replace('-', '−');
@@ -13,7 +14,7 @@ const signed = (value: number): string => {
   return `${Number(text) === 0 ? ' ' : value < 0 ? '−' : '+'}${text}`;
 };
 /** Nats: three digits that say something. */
-const nats = (value: number): string => plainNats(value).replaceAll('-', '−');
+const nats = (value: number | null): string => (value === null ? '∞' : plainNats(value).replaceAll('-', '−'));
 const plainNats = (value: number): string =>
   value === 0 ? '0' : Math.abs(value) < 1e-3 ? value.toExponential(1) : value.toPrecision(3);
 
@@ -69,7 +70,7 @@ function questionLines({ questions: of }: TaskDifference, { a, b }: Comparison):
 
 function likelihoodLine(
   of: LikelihoodDifference,
-  place: (docId: number, choice: number) => string = (docId, choice) => `(question ${docId}, choice ${choice})`,
+  place: (docId: number, choice: number) => string = (docId, choice) => `(question ${docId}, choice ${letter(choice)})`,
 ): string {
   const left = of.notFinite === 0 ? '' : `; ${count(of.notFinite)} left out, which are no numbers in A or B`;
   if (of.worst === null) return `  log-likelihoods: none is a number in both${left}`;
@@ -151,7 +152,7 @@ function overallLines({ tasks, overall: of }: Comparison): string[] {
   if (tasks.length < 2) return [];
   const { likelihoods, choices, texts } = of;
   const question = (docId: number, choice: number): string =>
-    `(${likelihoods!.worstTask!}, question ${docId}, choice ${choice})`;
+    `(${likelihoods!.worstTask!}, question ${docId}, choice ${letter(choice)})`;
   return [
     '',
     `all tasks: ${counted(of.questions, 'question')} in both`,

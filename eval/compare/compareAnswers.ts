@@ -15,7 +15,7 @@ export interface LikelihoodDifference {
   readonly count: number;
   /** Of them, those that are equal to the bit. */
   readonly equal: number;
-  /** Those left out: NaN or an infinity in one of the runs. */
+  /** Those left out: NaN or an infinity in one of the runs, which have no difference. */
   readonly notFinite: number;
   /** Mean of the absolute differences, and of B less A, in nats. */
   readonly meanAbsolute: number;
@@ -23,6 +23,14 @@ export interface LikelihoodDifference {
   /** The largest absolute difference, and where: choices count from 0. */
   readonly worst: { readonly difference: number; readonly docId: number; readonly choice: number } | null;
 }
+
+/**
+ * By how much the most likely choice exceeds the next, in nats; null: without end, since all others have no probability
+ * at all (−inf). JSON has no word for it.
+ */
+export type Lead = number | null;
+
+export type LeadSpread = { readonly [Name in keyof Spread]: Lead };
 
 /** A question whose most likely choice is another one. */
 export interface ChangedChoice {
@@ -32,17 +40,17 @@ export interface ChangedChoice {
   readonly a: number;
   readonly b: number;
   /** By how much the chosen log-likelihood exceeds the next, in A and in B. */
-  readonly marginA: number;
-  readonly marginB: number;
+  readonly marginA: Lead;
+  readonly marginB: Lead;
 }
 
 export interface ChoiceDifference {
-  /** Questions with several choices whose log-likelihoods are numbers in both runs. */
+  /** Questions with several choices whose order is clear in both runs: none of their log-likelihoods is NaN. */
   readonly questions: number;
   readonly changed: readonly ChangedChoice[];
   /** Margins in A of the questions that changed, and of all; null where there are none. */
-  readonly marginsOfChanged: Spread | null;
-  readonly margins: Spread | null;
+  readonly marginsOfChanged: LeadSpread | null;
+  readonly margins: LeadSpread | null;
 }
 
 export interface TextDifference {
@@ -96,14 +104,23 @@ export function compareLikelihoods(pairs: readonly Pair[]): LikelihoodDifference
   };
 }
 
-/** The most likely choice and its lead; undefined where a log-likelihood is no number. */
+/**
+ * The most likely choice and its lead; undefined where a log-likelihood is NaN or +inf. As for the harness, −inf is below
+ * every number, and of equal ones the first is the choice.
+ */
 function choiceOf({ lls, choices }: Answered): { readonly choice: number; readonly margin: number } | undefined {
   const own = Array.from(lls!.subarray(0, choices));
   if (own.some((each) => Number.isNaN(each) || each === Infinity)) return undefined;
   const choice = argmax(own);
   const next = own.reduce((most, each, i) => (i === choice ? most : Math.max(most, each)), -Infinity);
-  const margin = own[choice]! - next;
-  return Number.isFinite(margin) ? { choice, margin } : undefined;
+  return { choice, margin: own[choice] === next ? 0 : own[choice]! - next };
+}
+
+const leadOf = (margin: number): Lead => (margin === Infinity ? null : margin);
+
+function leadsOf(margins: readonly number[]): LeadSpread | null {
+  const spread = spreadOf(margins);
+  return spread && { least: leadOf(spread.least), median: leadOf(spread.median), greatest: leadOf(spread.greatest) };
 }
 
 /** Undefined where no question has choices. */
@@ -117,14 +134,17 @@ export function compareChoices(pairs: readonly Pair[]): ChoiceDifference | undef
     if (inA === undefined || inB === undefined) continue;
     margins.push(inA.margin);
     if (inA.choice !== inB.choice)
-      changed.push({ docId: a.docId, a: inA.choice, b: inB.choice, marginA: inA.margin, marginB: inB.margin });
+      changed.push({
+        ...{ docId: a.docId, a: inA.choice, b: inB.choice },
+        ...{ marginA: leadOf(inA.margin), marginB: leadOf(inB.margin) },
+      });
   }
   if (margins.length === 0) return undefined;
   return {
     questions: margins.length,
     changed,
-    marginsOfChanged: spreadOf(changed.map(({ marginA }) => marginA)),
-    margins: spreadOf(margins),
+    marginsOfChanged: leadsOf(changed.map(({ marginA }) => marginA ?? Infinity)),
+    margins: leadsOf(margins),
   };
 }
 

@@ -1,10 +1,12 @@
 /** The section of comparisons: every run beside the first, by the tests of eval/compare. */
 import { UserError } from '../../errors.js';
+import type { LeadSpread } from '../../eval/compare/compareAnswers.js';
 import { compareFiles, type Comparison } from '../../eval/compare/compareRuns.js';
 import type { MetricDifference } from '../../eval/compare/compareMetrics.js';
 import type { SampleReader } from '../../eval/compare/compareTask.js';
 import { readSamples } from '../../eval/compare/readSamples.js';
 import type { ComparisonDocument, MetricRow, RunComparison } from '../document/comparison.js';
+import { likelihood, type Likelihood } from '../document/questions.js';
 import { metricName } from './answers.js';
 import type { LoadedRun } from './loadRuns.js';
 import { withShortNames } from './shortNames.js';
@@ -21,6 +23,9 @@ const rowOf = (name: string, of: MetricDifference): MetricRow => ({
 function named(line: string, a: string, b: string): string {
   return line.replace(/\bA\b|\bB\b/g, (letter) => (letter === 'A' ? a : b));
 }
+
+const medianOf = (leads: LeadSpread | null): Likelihood | null =>
+  leads === null ? null : likelihood(leads.median ?? Infinity);
 
 function comparisonOf(found: Comparison, other: number, runs: readonly LoadedRun[]): RunComparison {
   const [a, b] = [runs[0]!.name, runs[other]!.name];
@@ -43,8 +48,8 @@ function comparisonOf(found: Comparison, other: number, runs: readonly LoadedRun
         : [
             {
               ...{ task, questions: of.questions, changed: of.changed.length },
-              leadOfChanged: of.marginsOfChanged?.median ?? null,
-              lead: of.margins?.median ?? null,
+              leadOfChanged: medianOf(of.marginsOfChanged),
+              lead: medianOf(of.margins),
             },
           ],
     ),

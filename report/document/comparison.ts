@@ -1,4 +1,5 @@
 /** The section of comparisons: each run beside the first one. Differences are the other run less the first. */
+import type { Likelihood } from './questions.js';
 import type { Interval } from './results.js';
 
 export interface MetricRow {
@@ -42,9 +43,9 @@ export interface ChoicesChanged {
   readonly task: string;
   readonly questions: number;
   readonly changed: number;
-  /** The median lead of the choice in the first run, of questions that changed, and of all, in nats. */
-  readonly leadOfChanged: number | null;
-  readonly lead: number | null;
+  /** The median lead of the choice in the first run, of questions that changed, and of all, in nats; null: of none. */
+  readonly leadOfChanged: Likelihood | null;
+  readonly lead: Likelihood | null;
 }
 
 export interface RunComparison {

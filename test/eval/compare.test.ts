@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { compareRuns, type Comparison } from '../../eval/compare/compareRuns.js';
+import { comparisonText } from '../../cli/compareText.js';
+import { letter } from '../../report/document/letters.js';
 import { UserError } from '../../errors.js';
 
 const root = mkdtempSync(join(tmpdir(), 'tilewright-compare-'));
@@ -85,7 +87,32 @@ describe('choices', () => {
     const odd = write({ t: lines({ ll: ['nan', -2] }, { ll: [-1, '-inf'] }, { ll: [-3, -2] }, { ll: [-4, -9] }) });
     const { likelihoods, choices } = task(compareRuns(a, odd));
     expect(likelihoods).toMatchObject({ count: 6, notFinite: 2, equal: 6 });
-    expect(choices).toMatchObject({ questions: 2, changed: [] });
+    expect(choices).toMatchObject({ questions: 3, changed: [] });
+  });
+
+  it('of −inf are below every other, and of equal ones the first is taken', () => {
+    const [zero, nan] = ['-inf', 'nan'];
+    const before = write({ t: lines({ ll: [-1, zero] }, { ll: [zero, zero] }, { ll: [zero, -2] }, { ll: [-1, nan] }) });
+    const after = write({ t: lines({ ll: [zero, -1] }, { ll: [zero, -5] }, { ll: [zero, -2] }, { ll: [nan, -1] }) });
+    const comparison = compareRuns(before, after);
+    expect(task(comparison).choices).toEqual({
+      questions: 3,
+      changed: [
+        { docId: 0, a: 0, b: 1, marginA: null, marginB: null },
+        { docId: 1, a: 0, b: 1, marginA: 0, marginB: null },
+      ],
+      marginsOfChanged: { least: 0, median: null, greatest: null },
+      margins: { least: 0, median: null, greatest: null },
+    });
+    expect(JSON.parse(JSON.stringify(comparison))).toEqual(comparison);
+    expect(comparisonText(comparison)).toContain(
+      '2 of 3 changed (66.67 %), at leads in A of 0 to ∞, half of them below ∞',
+    );
+  });
+
+  it('are named by letters, as in the report', () => {
+    expect(comparisonText(compareRuns(a, b))).toContain('worst |Δ| 1.50 (question 1, choice A)');
+    expect([letter(0), letter(25), letter(26)]).toEqual(['A', 'Z', '27']);
   });
 });
 

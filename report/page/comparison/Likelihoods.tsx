@@ -1,5 +1,7 @@
 /** How far log-likelihoods, choices and texts of two runs are from each other. */
 import type { RunComparison } from '../../document/comparison.js';
+import { letter } from '../../document/letters.js';
+import { numberOf, type Likelihood } from '../../document/questions.js';
 import { count, fixed, percent } from '../parts/numbers.js';
 import { Table } from '../parts/Table.js';
 import { Name } from '../parts/Text.js';
@@ -8,6 +10,11 @@ import { hashOf } from '../shell/route.js';
 /** `2.5e−5` below a thousandth, `0.0123` above. */
 const small = (value: number): string =>
   value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(1).replaceAll('-', '−') : fixed(value, 4);
+
+const lead = (value: Likelihood | null): string => {
+  if (value === null) return '–';
+  return Number.isFinite(numberOf(value)) ? fixed(numberOf(value), 4) : '∞';
+};
 
 export function Likelihoods({ comparison }: { readonly comparison: RunComparison }) {
   const { likelihoods, choices, texts, other } = comparison;
@@ -39,7 +46,7 @@ export function Likelihoods({ comparison }: { readonly comparison: RunComparison
                 '–'
               ) : (
                 <a href={hashOf({ section: 'questions', state: { at: `${worst.docId} ${task}`, run: String(other) } })}>
-                  question {worst.docId}, choice {worst.choice + 1}
+                  question {worst.docId}, choice {letter(worst.choice)}
                 </a>
               ),
               count(row.notFinite),
@@ -60,13 +67,13 @@ export function Likelihoods({ comparison }: { readonly comparison: RunComparison
               { title: 'Median lead of changed', isRight: true },
               { title: 'Median lead of all', isRight: true },
             ]}
-            rows={choices.map(({ task, questions, changed, leadOfChanged, lead }) => [
+            rows={choices.map(({ task, questions, changed, leadOfChanged, lead: ofAll }) => [
               <Name text={task} />,
               count(questions),
               count(changed),
               percent(changed / questions),
-              leadOfChanged === null ? '–' : fixed(leadOfChanged, 4),
-              lead === null ? '–' : fixed(lead, 4),
+              lead(leadOfChanged),
+              lead(ofAll),
             ])}
           />
         </section>

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { numberOf, type Likelihood, type QuestionsDocument, type QuestionText } from '../../document/questions.js';
 import { count, fixed, percent } from '../parts/numbers.js';
 import { LongText, Shown } from '../parts/Text.js';
-import { letter } from './letters.js';
+import { letter } from '../../document/letters.js';
 import { QUESTION_PARTS } from './parts.js';
 import { taskOf } from './select.js';
 

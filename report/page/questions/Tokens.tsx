@@ -6,7 +6,7 @@ import { Shown } from '../parts/Text.js';
 import { hasBlock, readBlock, useLoaded } from '../shell/data.js';
 import type { QuestionPartProps } from './partProps.js';
 import { blockOf } from './texts.js';
-import { letter } from './letters.js';
+import { letter } from '../../document/letters.js';
 import { countOf, tokensOf, tokenTree, type Token, type TokenNode } from '../../document/tokenTree.js';
 
 /** Nats at which a token is as warm as it gets: one in 22,000. */
