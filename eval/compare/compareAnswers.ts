@@ -105,8 +105,8 @@ export function compareLikelihoods(pairs: readonly Pair[]): LikelihoodDifference
 }
 
 /**
- * The most likely choice and its lead; undefined where a log-likelihood is NaN or +inf. As for the harness, −inf is below
- * every number, and of equal ones the first is the choice.
+ * The most likely choice and its lead; undefined where a log-likelihood is NaN or +inf. As for the harness, −inf is
+ * below every number, and of equal ones the first is the choice.
  */
 function choiceOf({ lls, choices }: Answered): { readonly choice: number; readonly margin: number } | undefined {
   const own = Array.from(lls!.subarray(0, choices));

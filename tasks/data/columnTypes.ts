@@ -4,8 +4,8 @@ import type { TimeUnit } from '../../python/shown.js';
 import { Float, isDict, isInt, isList, type Dict, type Value } from '../../python/value.js';
 
 /**
- * `json`: values of several kinds, which stay as they are written. `any`: whatever is found, where the type is not known
- * here. `unread`: a type that is declared and that no text or number is made into.
+ * `json`: values of several kinds, which stay as they are written. `any`: whatever is found, where the type is not
+ * known here. `unread`: a type that is declared and that no text or number is made into.
  */
 export type ColumnType =
   | { readonly kind: 'null' | 'bool' | 'float' | 'float32' | 'date' | 'text' | 'json' | 'any' | 'unread' }

@@ -1,6 +1,6 @@
 /**
- * Scalars without quotes as PyYAML's SafeLoader resolves them (YAML 1.1, resolver.py and constructor.py): `yes` is true,
- * 017 is 15, 1:30 is 90, 1e3 is a text and 1.0e+3 a float, 2001-12-14 is a date.
+ * Scalars without quotes as PyYAML's SafeLoader resolves them (YAML 1.1, resolver.py and constructor.py): `yes` is
+ * true, 017 is 15, 1:30 is 90, 1e3 is a text and 1.0e+3 a float, 2001-12-14 is a date.
  */
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';

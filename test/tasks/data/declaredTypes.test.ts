@@ -1,7 +1,7 @@
 /**
  * Types that README.md declares, compared with repr() of what `datasets` 5.0.1 (pandas 3.0.6, pyarrow 25) makes of the
- * same columns: of JSON lines, CSV and Parquet. Columns of text in CSV are those that it reads where the types are given
- * to load_dataset.
+ * same columns: of JSON lines, CSV and Parquet. Columns of text in CSV are those that it reads where the types are
+ * given to load_dataset.
  */
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
