@@ -62,7 +62,8 @@ const fromJson = (value: unknown): Value => {
 /** A value as the harness reads it: true, false, a number, a Python literal, else text. */
 function valueOf(written: string): Value {
   if (/^(true|false)$/i.test(written)) return written.toLowerCase() === 'true';
-  if (/^\d{1,15}$/.test(written)) return Number(written);
+  if (/^none$/i.test(written)) return null;
+  if (/^[-+]?\d{1,15}$/.test(written)) return Number(written) + 0;
   if (/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(written)) return new Float(Number(written));
   try {
     return literalEval(written);

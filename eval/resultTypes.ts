@@ -58,6 +58,9 @@ export interface Provenance {
   readonly docs: string;
   readonly questions: number;
   readonly questions_sha256: string;
+  /** Of a run that writes texts: the tokens that end one, and what the model's own files ask for. */
+  readonly end_tokens?: readonly number[];
+  readonly text_defaults?: Readonly<Record<string, number>>;
 }
 
 /** The part of a run that the results cover, and what must agree for parts to be merged. */

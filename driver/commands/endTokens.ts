@@ -2,18 +2,26 @@
 import type { RunIdentity } from '../../eval/index.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { readGenerationConfig } from '../../models/generationConfig.js';
-import { readTextDefaults } from '../../models/textDefaults.js';
+import { readTextDefaults, type TextDefaults } from '../../models/textDefaults.js';
 
 /** Those of config.json and generation_config.json. Throws UserError where the latter is damaged. */
 export const endTokensOf = (checkpoint: Pick<Checkpoint, 'path' | 'config'>): ReadonlySet<number> =>
   readGenerationConfig(checkpoint).eosTokenIds;
 
-/** What journals and shards know of texts besides the model and its prompts: files beside the weights decide it. */
-export function textsIdentity(checkpoint: Pick<Checkpoint, 'path' | 'config'>): RunIdentity {
-  const { defaults } = readTextDefaults(checkpoint);
-  const ends = [...endTokensOf(checkpoint)].sort((a, b) => a - b);
-  return {
-    endTokens: ends.join(','),
-    ...(Object.keys(defaults).length === 0 ? {} : { textDefaults: JSON.stringify(defaults) }),
-  };
+/** What files beside the weights decide of the texts of tasks. */
+export interface TextFacts {
+  /** Ascending. */
+  readonly endTokens: readonly number[];
+  readonly textDefaults: TextDefaults;
 }
+
+export const textFactsOf = (checkpoint: Pick<Checkpoint, 'path' | 'config'>): TextFacts => ({
+  endTokens: [...endTokensOf(checkpoint)].sort((a, b) => a - b),
+  textDefaults: readTextDefaults(checkpoint).defaults,
+});
+
+/** What journals and shards know of texts besides the model and its prompts. */
+export const textsIdentity = ({ endTokens, textDefaults }: TextFacts): RunIdentity => ({
+  endTokens: endTokens.join(','),
+  ...(Object.keys(textDefaults).length === 0 ? {} : { textDefaults: JSON.stringify(textDefaults) }),
+});

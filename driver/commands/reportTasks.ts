@@ -31,6 +31,7 @@ import { clock } from '../phases.js';
 import type { RunResult, TasksRequest } from '../requests.js';
 import { VERSION } from '../version.js';
 import { provenanceOf, ratesOf, settingsOf, type RunFacts } from './runFacts.js';
+import type { TextFacts } from './endTokens.js';
 import type { GenerationTotals } from './taskTotals.js';
 
 export interface TasksReport {
@@ -47,6 +48,8 @@ export interface TasksState extends Omit<RunFacts, 'request'> {
   readonly identity: RunIdentity;
   readonly modelName: string;
   readonly generated: GenerationTotals | undefined;
+  /** Of a run that writes texts. */
+  readonly written?: TextFacts;
 }
 
 const AGAIN =
@@ -110,7 +113,13 @@ export class TaskReporter {
         {
           modelName: state.modelName,
           config: { ...settingsOf(facts, BOOTSTRAP_DRAWS), ...askedOf(request) },
-          provenance: provenanceOf(facts, request.dataRoot ?? '', state.about.sha256),
+          provenance: {
+            ...provenanceOf(facts, request.dataRoot ?? '', state.about.sha256),
+            ...(state.written && {
+              end_tokens: state.written.endTokens,
+              text_defaults: { ...state.written.textDefaults },
+            }),
+          },
           throughput: ratesOf(facts),
           systemInstruction: request.systemInstruction ?? null,
           chatTemplate: template ?? null,

@@ -9,7 +9,7 @@ import { prepareOutput } from '../../system/write.js';
 import { SEEDS, type Seeds } from '../../tasks/requests/seeds.js';
 import { Interrupted, type TasksRequest, type Ui } from '../requests.js';
 import { Continuer } from './continuation.js';
-import { endTokensOf, textsIdentity } from './endTokens.js';
+import { endTokensOf, textFactsOf, textsIdentity } from './endTokens.js';
 import type { LoadedModel } from './loadModel.js';
 import { modelIdentity } from './scoreSet.js';
 import { writeTexts, type TextPrompts, type Written } from './taskTexts.js';
@@ -47,7 +47,7 @@ async function openJournal({
     ...(await modelIdentity(model)),
     task: task.name,
     dataset: sha256,
-    ...textsIdentity(model.checkpoint),
+    ...textsIdentity(textFactsOf(model.checkpoint)),
     ...(draws ? { seed: seedsOf(request).torch } : {}),
   };
   const name = `texts_${task.name}_${sha256.slice(0, 8)}.jsonl`;

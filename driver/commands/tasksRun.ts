@@ -7,7 +7,7 @@ import { SEEDS } from '../../tasks/requests/seeds.js';
 import type { Phases } from '../phases.js';
 import { Interrupted, type RunProgress, type RunResult, type TasksRequest, type Ui } from '../requests.js';
 import { VERSION } from '../version.js';
-import { textsIdentity } from './endTokens.js';
+import { textFactsOf, textsIdentity, type TextFacts } from './endTokens.js';
 import { firstAnswer } from './loadQuestions.js';
 import type { AboutTasks } from './prepareTasks.js';
 import type { TaskReporter, TasksState } from './reportTasks.js';
@@ -65,7 +65,7 @@ export class TasksRun {
    * before those of this one, and it must have no texts.
    */
   async compute(packed: PackedWindow, former: Promise<unknown> = Promise.resolve()): Promise<ComputedWindow> {
-    const { model, loadSeconds } = this.#of;
+    const { about, model, loadSeconds } = this.#of;
     const turn = this.#turns.next();
     let scored: ScoredSet | undefined;
     try {
@@ -75,6 +75,7 @@ export class TasksRun {
     }
     await former;
     const texts = packed.prompts === undefined ? undefined : await this.#generate(packed);
+    const written = asksForTexts(about.leaves) ? textFactsOf(model.model.checkpoint) : undefined;
     const totals = this.#totals;
     totals.add(packed, scored, texts);
     return {
@@ -82,7 +83,8 @@ export class TasksRun {
       state: {
         ...{ model: model.model, modelName: model.name, loadSeconds, about: totals.about },
         ...{ computed: totals.computed(model.computed), generated: totals.generated },
-        identity: await this.#identity(),
+        ...(written === undefined ? {} : { written }),
+        identity: await this.#identity(written),
       },
     };
   }
@@ -114,12 +116,12 @@ export class TasksRun {
     return result;
   }
 
-  async #identity(): Promise<RunIdentity> {
+  async #identity(texts: TextFacts | undefined): Promise<RunIdentity> {
     const { request, about, model } = this.#of;
     const { sha256, docs } = this.#totals.about;
     return {
       ...(await modelIdentity(model.model)),
-      ...(asksForTexts(about.leaves) ? textsIdentity(model.model.checkpoint) : {}),
+      ...(texts === undefined ? {} : textsIdentity(texts)),
       ...{ task: about.task.name, taskVersion: about.task.version, dataset: sha256, docs: printDocs(docs) },
       ...{ sharing: request.sharing, overlong: request.overlong ?? 'truncate', version: VERSION },
       seeds: JSON.stringify(request.seeds ?? SEEDS),

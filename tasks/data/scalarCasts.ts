@@ -185,14 +185,16 @@ export function toLabels(from: ColumnType, names: readonly string[], fail: Fail)
   const check: Cast = (value) =>
     isInt(value) && value >= -MOST_LABEL && (names.length === 0 || value < names.length) ? value : fail(value);
   if (from.kind === 'json') return same;
+  // Of equal names the first counts.
+  const places = new Map([...names.entries()].reverse().map(([place, name]) => [name, place]));
   if (from.kind !== 'text') {
     const whole = toInts(from, { kind: 'int', least: BigInt(-MOST_LABEL), most: BigInt(MOST_LABEL) }, fail);
     return (value) => check(whole(value));
   }
   return (value) => {
     const text = String(value as string);
-    const index = names.indexOf(text);
-    if (index >= 0) return index;
+    const place = places.get(text);
+    if (place !== undefined) return place;
     return /^\s*[-+]?[0-9]{1,9}\s*$/.test(text) ? check(Number(text)) : fail(value);
   };
 }

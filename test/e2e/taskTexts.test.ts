@@ -73,7 +73,10 @@ describe.skipIf(!isBuilt)('texts of tasks', () => {
     expect(texts).toEqual(penalised.map(({ text }) => text));
     expect(stderr).toContain('generation_config.json of the model: repetition_penalty 1.7 counts for texts of tasks');
     expect(stderr).toContain('generation_config.json of the model: no_repeat_ngram_size 3 is left out');
-    const asked = await run(own, writeTask({ repetition_penalty: 1 }), temporaryFolder());
+    const out = temporaryFolder();
+    const asked = await run(own, writeTask({ repetition_penalty: 1 }), out);
+    const { provenance } = JSON.parse(readFileSync(filesOf(out, 'results')[0]!, 'utf8')) as Record<string, object>;
+    expect(provenance).toMatchObject({ end_tokens: [], text_defaults: { repetitionPenalty: 1.7, topK: 20 } });
     expect(asked.texts).toEqual(plain.map(({ text }) => text));
     expect(asked.stderr).not.toContain('counts for texts');
 
