@@ -29,14 +29,14 @@ export function noteDefaults(
   const counting = (Object.keys(KEYS) as (keyof ModelDefaults)[]).filter(counts);
   if (counting.length > 0)
     ui.note(
-      `${file} of the model: ${counting.map((name) => `${KEYS[name]} ${defaults[name]}`).join(', ')} ` +
-        "counts for texts of tasks, as for the public harness' hf model; --gen_kwargs changes it",
+      `${file} of the model counts for texts of tasks, as for the public harness' hf model: ` +
+        `${counting.map((name) => `${KEYS[name]} ${defaults[name]}`).join(', ')}; --gen_kwargs changes it`,
     );
   const isDrawn = texts.some(({ drawing }) => drawing !== undefined);
   const missing = isDrawn ? [...leftOut, ...leftOutOfDrawn] : leftOut;
   if (missing.length > 0)
     ui.warn(
-      `${file} of the model: ${missing.join(', ')} is left out of texts of tasks; the public harness' hf model ` +
-        'would apply it',
+      `left out of texts of tasks, though the public harness' hf model would take it from ${file} of the model: ` +
+        missing.join(', '),
     );
 }

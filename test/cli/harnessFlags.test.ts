@@ -119,13 +119,15 @@ describe('values', () => {
   });
 
   it('reads settings of generation as the harness does', () => {
-    const written = 'do_sample=True,temperature=0.7,until=["a,b", "c"],max_gen_toks=5,stop=x';
+    const written = 'do_sample=True,temperature=0.7,until=["a,b", "c"],max_gen_toks=5,stop=x,top_k=-1,top_p=none';
     const expected = [
       ['do_sample', true],
       ['temperature', new Float(0.7)],
       ['until', ['a,b', 'c']],
       ['max_gen_toks', 5],
       ['stop', 'x'],
+      ['top_k', -1],
+      ['top_p', null],
     ];
     expect([...parseGeneration(written)]).toEqual(expected);
     expect([...parseGeneration('{"temperature": 0.7, "until": ["x"]}')]).toEqual([
