@@ -1,11 +1,13 @@
 /** Which tokens end a text. Everything that writes texts asks here, and so do the names of what it wrote. */
 import type { RunIdentity } from '../../eval/index.js';
-import type { Checkpoint } from '../../models/checkpoint.js';
 import { readGenerationConfig } from '../../models/generationConfig.js';
 import { readTextDefaults, type TextDefaults } from '../../models/textDefaults.js';
+import type { LoadedModel } from './loadModel.js';
+
+type WritingModel = Pick<LoadedModel, 'checkpoint' | 'tokenizer'>;
 
 /** Those of config.json and generation_config.json. Throws UserError where the latter is damaged. */
-export const endTokensOf = (checkpoint: Pick<Checkpoint, 'path' | 'config'>): ReadonlySet<number> =>
+export const endTokensOf = ({ checkpoint }: WritingModel): ReadonlySet<number> =>
   readGenerationConfig(checkpoint).eosTokenIds;
 
 /** What files beside the weights decide of the texts of tasks. */
@@ -15,9 +17,9 @@ export interface TextFacts {
   readonly textDefaults: TextDefaults;
 }
 
-export const textFactsOf = (checkpoint: Pick<Checkpoint, 'path' | 'config'>): TextFacts => ({
-  endTokens: [...endTokensOf(checkpoint)].sort((a, b) => a - b),
-  textDefaults: readTextDefaults(checkpoint).defaults,
+export const textFactsOf = (model: WritingModel): TextFacts => ({
+  endTokens: [...endTokensOf(model)].sort((a, b) => a - b),
+  textDefaults: readTextDefaults(model.checkpoint).defaults,
 });
 
 /** What journals and shards know of texts besides the model and its prompts. */

@@ -47,7 +47,7 @@ async function openJournal({
     ...(await modelIdentity(model)),
     task: task.name,
     dataset: sha256,
-    ...textsIdentity(textFactsOf(model.checkpoint)),
+    ...textsIdentity(textFactsOf(model)),
     ...(draws ? { seed: seedsOf(request).torch } : {}),
   };
   const name = `texts_${task.name}_${sha256.slice(0, 8)}.jsonl`;
@@ -63,7 +63,7 @@ export async function generateTexts(writing: Writing, ui: Ui): Promise<Generated
   ui.phase('generate', counted(prompts.prompts.length, 'prompt'));
   if (journal !== undefined && journal.size > 0)
     ui.note(`${counted(journal.size, 'text')} taken over from ${journal.path}`);
-  const continuer = new Continuer(model, tokenizer, endTokensOf(model.checkpoint));
+  const continuer = new Continuer(model, tokenizer, endTokensOf(model));
   const started = performance.now();
   const { texts, isInterrupted } = await writeTexts(
     continuer,

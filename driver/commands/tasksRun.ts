@@ -75,7 +75,7 @@ export class TasksRun {
     }
     await former;
     const texts = packed.prompts === undefined ? undefined : await this.#generate(packed);
-    const written = asksForTexts(about.leaves) ? textFactsOf(model.model.checkpoint) : undefined;
+    const written = asksForTexts(about.leaves) ? textFactsOf(model.model) : undefined;
     const totals = this.#totals;
     totals.add(packed, scored, texts);
     return {
