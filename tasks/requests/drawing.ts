@@ -1,7 +1,8 @@
 /** generation_kwargs of a task as what a generator is asked for. */
 import { UserError } from '../../errors.js';
 import { quote } from '../../system/json.js';
-import { isInt, isList, isTruthy, numeric, type Dict, type Value } from '../../python/value.js';
+import { repr } from '../../python/show.js';
+import { isEqual, isInt, isList, isTruthy, numeric, type Dict, type Value } from '../../python/value.js';
 
 export interface Generation {
   readonly maxNewTokens: number;
@@ -35,21 +36,50 @@ const MOST_TOKENS = 2 ** 31 - 1;
 /** Names of the most tokens to generate; of several the first one counts. */
 const LENGTHS = ['max_gen_toks', 'max_new_tokens', 'max_tokens', 'max_completion_tokens'];
 /** Of drawn texts: without a temperature they have no say, whatever they are. */
-const FILTERS = {
-  // vLLM writes -1 for "from all tokens".
-  top_k: { name: 'topK', least: -1, most: 2 ** 31 - 1 },
-  top_p: { name: 'topP', least: 0, most: 1 },
-  min_p: { name: 'minP', least: 0, most: 1 },
-} as const;
-const OTHERS = ['until', 'do_sample', 'temperature', 'repetition_penalty', 'num_beams'];
+const FILTERS = ['top_k', 'top_p', 'min_p'];
+const OTHERS = ['until', 'do_sample', 'temperature', 'repetition_penalty', 'min_new_tokens', 'min_length', 'num_beams'];
+/** Settings of transformers and vLLM that there is nothing for, and the values at which they do nothing. */
+const OFF: ReadonlyMap<string, Value> = new Map<string, Value>([
+  ['length_penalty', 1],
+  ['no_repeat_ngram_size', 0],
+  ['encoder_no_repeat_ngram_size', 0],
+  ['encoder_repetition_penalty', 1],
+  ['diversity_penalty', 0],
+  ['presence_penalty', 0],
+  ['frequency_penalty', 0],
+  ['typical_p', 1],
+  ['epsilon_cutoff', 0],
+  ['eta_cutoff', 0],
+  ['num_beam_groups', 1],
+  ['num_return_sequences', 1],
+  ['guidance_scale', 1],
+  ['early_stopping', false],
+  ['use_cache', true],
+]);
 const MOST_TEMPERATURE = 100;
+
+/** What has a value. */
+const present = <T extends Readonly<Record<string, number | undefined>>>(
+  all: T,
+): { readonly [Name in keyof T]?: number } =>
+  Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as {
+    readonly [Name in keyof T]?: number;
+  };
 
 /** Throws UserError for a setting that is not there, or out of its range. */
 export function generationOf(settings: Dict, where: string): Generation {
-  const known = [...LENGTHS, ...Object.keys(FILTERS), ...OTHERS];
-  for (const key of settings.keys())
-    if (!known.includes(key))
+  const known = [...LENGTHS, ...FILTERS, ...OTHERS];
+  for (const [key, value] of settings) {
+    if (known.includes(key)) continue;
+    const off = OFF.get(key);
+    if (off === undefined)
       throw new UserError(`${where}: ${quote(key)} is not supported`, `There are ${known.join(', ')}`);
+    if (value !== null && !isEqual(value, off))
+      throw new UserError(
+        `${where}: ${quote(key)} is not supported, but for ${repr(off)}, which changes nothing`,
+        `There are ${known.join(', ')}`,
+      );
+  }
   const fail = (key: string, expected: string): UserError => new UserError(`${where}: ${key}: expected ${expected}`);
   const given = (key: string): Value => settings.get(key) ?? null;
   const number = (key: string, least: number, most: number): number | undefined => {
@@ -73,18 +103,28 @@ export function generationOf(settings: Dict, where: string): Generation {
     );
   const temperature = number('temperature', 0, MOST_TEMPERATURE) ?? 0;
   const draws = given('do_sample') === null ? temperature > 0 : isTruthy(given('do_sample')) && temperature > 0;
-  const repetitionPenalty = number('repetition_penalty', Number.MIN_VALUE, 100);
+  const whole = (key: string): number | undefined => {
+    const value = number(key, 0, MOST_TOKENS);
+    if (value !== undefined && !Number.isInteger(value)) throw fail(key, 'a whole number');
+    return value;
+  };
   const common = {
     maxNewTokens: Number(maxNewTokens),
     stop: texts.filter((text) => text !== ''),
-    ...(repetitionPenalty === undefined ? {} : { repetitionPenalty }),
+    ...present({
+      repetitionPenalty: number('repetition_penalty', Number.MIN_VALUE, 100),
+      minNewTokens: whole('min_new_tokens'),
+      minLength: whole('min_length'),
+    }),
   };
   if (!draws) return common;
-  const filters = Object.entries(FILTERS).flatMap(([key, { name, least, most }]) => {
-    const value = number(key, least, most);
-    return value === undefined ? [] : [[name, value] as const];
-  });
-  return { ...common, drawing: { temperature, ...Object.fromEntries(filters) } };
+  const filters = {
+    // vLLM writes -1 for "from all tokens".
+    topK: number('top_k', -1, MOST_TOKENS),
+    topP: number('top_p', 0, 1),
+    minP: number('min_p', 0, 1),
+  };
+  return { ...common, drawing: { temperature, ...present(filters) } };
 }
 
 /** What a task asks, and else what the model's files say. */
@@ -92,6 +132,5 @@ export function withDefaults(generation: Generation, defaults: ModelDefaults): G
   const { topK, topP, minP, ...others } = defaults;
   const { drawing } = generation;
   if (drawing === undefined) return { ...others, ...generation };
-  const filters = Object.fromEntries(Object.entries({ topK, topP, minP }).filter(([, value]) => value !== undefined));
-  return { ...others, ...generation, drawing: { ...filters, ...drawing } };
+  return { ...others, ...generation, drawing: { ...present({ topK, topP, minP }), ...drawing } };
 }

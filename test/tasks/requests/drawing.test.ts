@@ -41,6 +41,10 @@ describe('settings of generation', () => {
       { temperature: 0, do_sample: true, top_p: new Float(1.5) },
       { maxNewTokens: 256, stop: [] },
     ],
+    [
+      { length_penalty: new Float(1), presence_penalty: 0, no_repeat_ngram_size: null, use_cache: true, min_length: 3 },
+      { maxNewTokens: 256, stop: [], minLength: 3 },
+    ],
     // Values that mean "from all tokens", and that of the most likely one alone.
     [
       { temperature: half, top_k: -1, top_p: 0 },
@@ -51,7 +55,10 @@ describe('settings of generation', () => {
   });
 
   it.each([
-    [{ length_penalty: 2 }, '"length_penalty" is not supported'],
+    [{ length_penalty: 2 }, '"length_penalty" is not supported, but for 1, which changes nothing'],
+    [{ early_stopping: true }, '"early_stopping" is not supported, but for False'],
+    [{ best_of: 1 }, '"best_of" is not supported'],
+    [{ min_new_tokens: half }, 'min_new_tokens: expected a whole number'],
     [{ num_beams: 4 }, 'num_beams: a search with beams is not supported'],
     [{ temperature: 'hot' }, 'temperature: expected a number'],
     [{ top_p: new Float(1.5), temperature: 1 }, 'top_p: expected a number from 0 up to 1'],
