@@ -1,6 +1,6 @@
 /** The settings of a task as results_*.json records them: those of its file with the harness's defaults. */
 import { Hook, type Yaml } from '../../tasks/definition/yaml.js';
-import { Float, isInt, Shown, type Dict } from '../../tasks/python/value.js';
+import { Float, isInt, Shown, type Dict } from '../../python/value.js';
 import { generation } from '../../tasks/requests/generation.js';
 import { Keys } from '../../tasks/requests/keys.js';
 import type { TaskFacts } from './documents.js';
