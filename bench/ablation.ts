@@ -76,14 +76,14 @@ function bitsOf(wanted: Float32Array, found: Float32Array): string {
 }
 
 async function main(options: AblationOptions): Promise<void> {
-  const { model: name, target, threads, rounds, maxTokens } = options;
+  const { model: name, target, threads, rounds, batchTokens } = options;
   // Room for two of the largest calls: contexts, and choices beside them.
-  const cacheTokens = 2 * maxTokens;
+  const cacheTokens = 2 * batchTokens;
   const { model, checkpoint, executor } = await openRandomModel({
     model: name,
     target,
     threads,
-    maxTokens,
+    batchTokens,
     cacheTokens,
     script: 'bench:ablation',
   });

@@ -8,7 +8,7 @@ const CALL_TOKENS: Readonly<Record<BenchTarget, string>> = { cpu: '4096', cuda: 
 const DEFAULTS: TechniqueOptions = { sequences: 32, prefillTokens: 512 };
 
 export const USAGE = `bench:ablation [--model llama-110m] [--target cpu|cuda] [--threads 2] [--questions 100]
-      [--rounds 3] [--max-tokens N] [--sequences 32] [--prefill 512] [--data FILE] [--tokenizer DIR]
+      [--rounds 3] [--batch-tokens N] [--sequences 32] [--prefill 512] [--data FILE] [--tokenizer DIR]
 
 What each technique of scoring gives, on the same kernels and weights. Prints for each the tokens that it computes, its
 calls, the time of all questions in its fastest round, how many times as long that is as trees take, and whether every
@@ -20,7 +20,7 @@ threads together), to which other programs add little.
   --threads     threads that compute on a CPU
   --questions   questions to score: the first of the data set
   --rounds      times that every technique scores them, in turn
-  --max-tokens  tokens of the largest call (default: 4096, with --target cuda 8448)
+  --batch-tokens  tokens of the largest call (default: 4096, with --target cuda 8448)
   --sequences   sequences of a fixed batch
   --prefill     tokens of a call of contexts, where contexts are computed in small calls
   --data        HellaSwag as JSON lines (default: the real one if it is there, else the bundled questions)
@@ -39,7 +39,7 @@ export interface AblationOptions extends TechniqueOptions {
   readonly threads: number;
   readonly questions: number;
   readonly rounds: number;
-  readonly maxTokens: number;
+  readonly batchTokens: number;
   readonly data: string | undefined;
   readonly tokenizer: string | undefined;
 }
@@ -56,7 +56,7 @@ export function parseAblationOptions(args: readonly string[]): AblationOptions |
         threads: { type: 'string', default: '2' },
         questions: { type: 'string', default: '100' },
         rounds: { type: 'string', default: '3' },
-        'max-tokens': { type: 'string' },
+        'batch-tokens': { type: 'string' },
         sequences: { type: 'string', default: String(DEFAULTS.sequences) },
         prefill: { type: 'string', default: String(DEFAULTS.prefillTokens) },
         data: { type: 'string' },
@@ -75,7 +75,7 @@ export function parseAblationOptions(args: readonly string[]): AblationOptions |
     rounds: read.whole('rounds', values.rounds, 1, 1000),
     sequences: read.whole('sequences', values.sequences, 1, 4096),
     prefillTokens: read.whole('prefill', values.prefill, 1, 32_768),
-    maxTokens: read.whole('max-tokens', values['max-tokens'] ?? CALL_TOKENS[target], 32, 32_768),
+    batchTokens: read.whole('batch-tokens', values['batch-tokens'] ?? CALL_TOKENS[target], 32, 32_768),
     data: values.data,
     tokenizer: values.tokenizer,
   };

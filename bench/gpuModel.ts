@@ -63,9 +63,9 @@ export function openBenchModel(
   const { value } = readJsonObject(file, CONFIG_BYTES);
   const model = describeModel({ ...value, num_hidden_layers: Math.min(LAYERS, checkpoint.config.layers) }, file);
   const { config } = model;
-  const compile = (maxTokens?: number): LinkedFunction<CudaSchedule> => {
+  const compile = (batchTokens?: number): LinkedFunction<CudaSchedule> => {
     const device = cudaDevice(facts, precision, config.dtype);
-    const options = maxTokens === undefined ? { mask } : { mask, maxTokens };
+    const options = batchTokens === undefined ? { mask } : { mask, batchTokens };
     return scoreOf(compileModel({ ...checkpoint, model, config }, target, device, options).plan);
   };
   // The default capacity is the tuner's, and signatures depend on it.

@@ -26,7 +26,7 @@ async function bench({ models, precisions, threads, isa: wanted, questions, ...o
       const arithmetic = hasBlocks ? 'int8' : arithmeticOf(isa);
       if (done.has(`${model} ${isa} ${arithmetic}`)) continue;
       done.add(`${model} ${isa} ${arithmetic}`);
-      const { seconds, tuneSeconds, maxTokens } = options;
+      const { seconds, tuneSeconds, batchTokens } = options;
       const result = await measureModel({
         model,
         machine,
@@ -36,7 +36,7 @@ async function bench({ models, precisions, threads, isa: wanted, questions, ...o
         data,
         seconds,
         tuneSeconds,
-        maxTokens,
+        batchTokens,
       });
       measured.push(result);
       printMeasured(result);

@@ -31,7 +31,7 @@ export interface MeasureRequest {
   readonly seconds: number;
   /** Budget of a tuning before it, in seconds; 0 measures the defaults. */
   readonly tuneSeconds: number;
-  readonly maxTokens: number;
+  readonly batchTokens: number;
 }
 
 /** The results of one model. Rates are of the computed tokens, sharing `tree`. */
@@ -84,7 +84,7 @@ export async function measureModel(request: MeasureRequest): Promise<Measured> {
   const t0 = performance.now();
   const device = cpuDevice(machine, request.precision, isa, storedFormats(checkpoint, request.precision));
   const compiled = compileModel(checkpoint, cpu, device, {
-    maxTokens: request.maxTokens,
+    batchTokens: request.batchTokens,
   });
   const t1 = performance.now();
   const model = request.tuneSeconds > 0 ? (await tune(compiled, request)).model : compiled;

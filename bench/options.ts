@@ -4,7 +4,7 @@ import { CPU_ISAS, type CpuIsa } from '../ir/plan.js';
 import { OptionReader } from './optionReader.js';
 
 export const USAGE = `bench [--model llama-1.1b|llama-110m|PATH]… [--precision auto|f32]… [--isa avx2] [--threads 2]
-      [--seconds 15] [--questions 400] [--tune 0] [--max-tokens 1024] [--data FILE] [--tokenizer DIR]
+      [--seconds 15] [--questions 400] [--tune 0] [--batch-tokens 1024] [--data FILE] [--tokenizer DIR]
 
 Scoring rates on real question trees, each as a share of the arithmetic peak measured in the same run, where the time
 goes by kernel, and what each sharing mode gains over none.
@@ -17,7 +17,7 @@ goes by kernel, and what each sharing mode gains over none.
   --seconds     seconds to spend scoring with each model and precision
   --questions   questions to score: the first of the data set
   --tune        seconds to tune schedules before; 0 measures the defaults
-  --max-tokens  tokens of the largest micro-batch
+  --batch-tokens  tokens of the largest micro-batch
   --data        HellaSwag as JSON lines (default: the real one if it is there, else the bundled questions)
   --tokenizer   folder of a tokenizer`;
 
@@ -33,7 +33,7 @@ export interface BenchOptions {
   readonly questions: number;
   /** 0 measures the defaults. */
   readonly tuneSeconds: number;
-  readonly maxTokens: number;
+  readonly batchTokens: number;
   readonly data: string | undefined;
   readonly tokenizer: string | undefined;
 }
@@ -54,7 +54,7 @@ export function parseBenchOptions(args: readonly string[]): BenchOptions | undef
         seconds: { type: 'string', default: '15' },
         questions: { type: 'string', default: '400' },
         tune: { type: 'string', default: '0' },
-        'max-tokens': { type: 'string', default: '1024' },
+        'batch-tokens': { type: 'string', default: '1024' },
         data: { type: 'string' },
         tokenizer: { type: 'string' },
         help: { type: 'boolean', default: false },
@@ -70,7 +70,7 @@ export function parseBenchOptions(args: readonly string[]): BenchOptions | undef
     seconds: read.number('seconds', values.seconds, 0.1, 86_400),
     questions: read.whole('questions', values.questions, 1, 1_000_000),
     tuneSeconds: read.number('tune', values.tune, 0, 86_400),
-    maxTokens: read.whole('max-tokens', values['max-tokens'], 32, 32_768),
+    batchTokens: read.whole('batch-tokens', values['batch-tokens'], 32, 32_768),
     data: values.data,
     tokenizer: values.tokenizer,
   };

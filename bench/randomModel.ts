@@ -31,7 +31,7 @@ export interface RandomModelOptions {
   readonly cacheTokens: number;
   readonly kvCache?: KvCache;
   /** Tokens of the largest call; by default as `run` has it. */
-  readonly maxTokens?: number;
+  readonly batchTokens?: number;
   /** A call of `step` takes tokens that the one before it has drawn. */
   readonly feeds?: boolean;
   /** `step` chooses tokens from whole rows of logits where it is asked to. */

@@ -18,6 +18,7 @@ import {
   EXIT_STATUSES,
 } from './help.js';
 import { converse } from './conversation.js';
+import { withMaxTokens } from './flagNames.js';
 import type { Input, Io } from './io.js';
 import {
   artifactFlags,
@@ -74,7 +75,7 @@ export function addGenerate(program: Command, context: Context): void {
       'variables of the chat template, such as \'{"enable_thinking": false}\', for conversations without their own',
     )
     .action(async (model: string, prompts: readonly string[], _options: unknown, self: Command) => {
-      await generate(context, model, prompts, self.opts<Flags>());
+      await generate(context, model, prompts, withMaxTokens(self.opts<Flags>(), 'maxNewTokens'));
     });
   addSections(command, {
     'About the input': CHECKPOINT_HELP,

@@ -19,7 +19,11 @@ const append = (value: string, before: readonly string[] = []): readonly string[
 
 export const addGenerateFlags = (command: Command): Command =>
   command
-    .option('--max-new-tokens <n>', `most tokens to generate for a prompt (default: ${DEFAULT_NEW_TOKENS})`)
+    .option(
+      '--max-new-tokens <n>',
+      `most tokens to generate for a prompt; also --max-tokens (default: ${DEFAULT_NEW_TOKENS})`,
+    )
+    .addOption(new Option('--max-tokens <n>', 'the same').hideHelp())
     .option('--min-new-tokens <n>', 'no end-of-text token and no --stop ends a text before it has n tokens')
     .addOption(
       new Option(

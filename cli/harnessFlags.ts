@@ -1,4 +1,4 @@
-/** Flags of lm-evaluation-harness that do nothing here, or that other flags take the place of, and its spelling. */
+/** Flags of lm-evaluation-harness that do nothing here, or that other flags take the place of, and its lists. */
 import { Option, type Command } from 'commander';
 import { UsageError } from '../errors.js';
 import { text, type Flags } from './options.js';
@@ -41,37 +41,26 @@ const nameOf = (flag: string): string =>
 /** As the harness writes it. */
 const harnessName = (flag: string): string => `--${longOf(flag).slice(2).replaceAll('-', '_')}`;
 
-/** Flags with underscores in the harness, besides those above. */
-const OTHERS =
-  'include_path num_fewshot output_path log_samples apply_chat_template fewshot_as_multiturn system_instruction ' +
-  'data_root gen_kwargs predict_only model_args';
-
-const WITH_UNDERSCORES: ReadonlySet<string> = new Set([
-  ...OTHERS.split(' '),
-  ...ALL.map(([flag]) => harnessName(flag).slice(2)).filter((name) => name.includes('_')),
-]);
 /** The harness takes several values after these. */
 const LISTS: ReadonlySet<string> = new Set(['--tasks', '--model-args', '--gen-kwargs']);
 
 /**
- * The arguments with the harness's names of flags as they are spelt here; values stay as they are. Settings after
- * `--gen_kwargs a=1` are more of these; where the model stands first, words after `--tasks` are more names.
+ * The arguments with lists of several words as one: settings after `--gen-kwargs a=1` are more of these; where the
+ * model stands first, words after `--tasks` are more names.
  */
-export function harnessSpelling(argv: readonly string[]): string[] {
+export function joinLists(argv: readonly string[]): string[] {
   const hasModel = argv[0] === 'run' && argv[1]?.startsWith('-') === false;
-  const spelt: string[] = [];
+  const joined: string[] = [];
   let before: string | undefined, list: 'names' | 'settings' | undefined;
   for (const each of argv) {
-    const [, name, rest = ''] = /^--([a-z_]+)(=.*)?$/s.exec(each) ?? [];
-    const flag = name !== undefined && WITH_UNDERSCORES.has(name) ? `--${name.replaceAll('_', '-')}${rest}` : each;
     const goesOn = list === 'names' ? hasModel && !each.startsWith('-') : list === 'settings' && /^\w+=/.test(each);
-    if (goesOn) spelt.push(`${spelt.pop()!},${each}`);
-    else spelt.push(flag);
+    if (goesOn) joined.push(`${joined.pop()!},${each}`);
+    else joined.push(each);
     if (before !== undefined) list = before === '--tasks' ? 'names' : 'settings';
     else if (!goesOn) list = undefined;
-    before = LISTS.has(flag) ? flag : undefined;
+    before = LISTS.has(each) ? each : undefined;
   }
-  return spelt;
+  return joined;
 }
 
 /** They are known, so that their values are, and help leaves them to a line of its own. */
@@ -109,7 +98,7 @@ const IDLE: ReadonlySet<string> = new Set(
 const DEVICES = 'say it with flags: --devices all uses every GPU, --parallel dp=2 (pp=2) how';
 const NARROW =
   'say it with --quantize int8 (CPU), fp8 or int4 (Hopper); checkpoints of GPTQ and AWQ are read as they are';
-const MEMORY = 'leave it out: memory is planned; --max-tokens and --cache-tokens change the plan';
+const MEMORY = 'leave it out: memory is planned; --batch-tokens and --cache-tokens change the plan';
 
 /** Keys of --model_args that are refused, and what does the same here. */
 const INSTEAD: Readonly<Record<string, string>> = {

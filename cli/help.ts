@@ -54,7 +54,7 @@ export const addModelFlags = (command: Command): Command =>
     .option('--init <random:SEED>', 'make weights up instead of reading them: for measuring')
     .option('--isa <isa>', 'micro-kernels: portable, avx2, avx512 or amx (default: the best this CPU has)')
     .option(
-      '--max-tokens <n>',
+      '--batch-tokens <n>',
       'largest micro-batch in tokens; larger ones are faster and need more memory (default: ' +
         "the model's context, at least 1024, at most 4096; " +
         'on a GPU at least 64 for each multiprocessor, 128 if the model is at most 4096 wide; ' +

@@ -15,7 +15,7 @@ import { refuseHubName, type Context } from './work.js';
 
 /** What decides about calls, devices and files, of which --error has none. */
 const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
-  maxTokens: '--max-tokens',
+  batchTokens: '--batch-tokens',
   cacheTokens: '--cache-tokens',
   database: '--database',
   dump: '--dump',

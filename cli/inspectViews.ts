@@ -52,7 +52,7 @@ const CARRIED = [
   'quantize',
   'kvCache',
   'isa',
-  'maxTokens',
+  'batchTokens',
   'mask',
   'cacheTokens',
   'checkpoint',

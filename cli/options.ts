@@ -142,7 +142,7 @@ export interface ModelFlags {
   readonly target?: TargetChoice;
   readonly isa?: CpuIsa;
   readonly mask?: MaskKind;
-  readonly maxTokens?: number;
+  readonly batchTokens?: number;
   readonly cacheTokens?: number;
   readonly kvCache?: KvCache;
   readonly dump?: string;
@@ -164,16 +164,34 @@ function cacheOf(own: string | undefined, other: string | undefined): KvCache | 
   return own === undefined ? undefined : choice('--kv-cache', own, KV_CACHES);
 }
 
+const LEAST_BATCH = 32;
+const MOST_BATCH = 1 << 16;
+
+/** Tokens of the largest micro-batch. `isMaxTokens`: the flag that said so has another meaning elsewhere. */
+function batchSize(given: string, isMaxTokens: boolean): number {
+  if (!isMaxTokens) return wholeNumber('--batch-tokens', given, LEAST_BATCH, MOST_BATCH, '1024');
+  try {
+    return wholeNumber('--max-tokens', given, LEAST_BATCH, MOST_BATCH, '1024');
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    throw new UsageError(
+      error.message,
+      'the size of a micro-batch: --batch-tokens 1024; the length of texts that tasks generate: ' +
+        '--gen_kwargs max_gen_toks=256',
+    );
+  }
+}
+
 /** The flags that say how a model is compiled; `masks` are those that make sense to the command. */
 export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS): ModelFlags {
-  const [init, precision, quantize, target, isa, mask, maxTokens, cacheTokens, kvCache, dump] = [
+  const [init, precision, quantize, target, isa, mask, batchTokens, cacheTokens, kvCache, dump] = [
     'init',
     'precision',
     'quantize',
     'target',
     'isa',
     'mask',
-    'maxTokens',
+    'batchTokens',
     'cacheTokens',
     'kvCache',
     'dump',
@@ -185,7 +203,7 @@ export function modelFlags(flags: Flags, masks: readonly MaskKind[] = RUN_MASKS)
     ...(target === undefined ? {} : { target: choice('--target', target, TARGET_CHOICES, targetSynonym) }),
     ...(isa === undefined ? {} : { isa: choice('--isa', isa, CPU_ISAS) }),
     ...(mask === undefined ? {} : { mask: choice('--mask', mask, masks) }),
-    ...(maxTokens === undefined ? {} : { maxTokens: wholeNumber('--max-tokens', maxTokens, 32, 1 << 16, '1024') }),
+    ...(batchTokens === undefined ? {} : { batchTokens: batchSize(batchTokens, flags['maxTokens'] !== undefined) }),
     ...(cacheTokens === undefined
       ? {}
       : { cacheTokens: wholeNumber('--cache-tokens', cacheTokens, 16, MAX_CACHE_TOKENS, '32768') }),
@@ -201,7 +219,7 @@ const FIXED_BY_ARTIFACT: Readonly<Record<string, string>> = {
   target: '--target',
   isa: '--isa',
   mask: '--mask',
-  maxTokens: '--max-tokens',
+  batchTokens: '--batch-tokens',
   cacheTokens: '--cache-tokens',
   kvCache: '--kv-cache',
   kvCacheDtype: '--kv-cache-dtype',

@@ -8,9 +8,10 @@ import { addCompile } from './compile.js';
 import { addCompletion } from './completion.js';
 import { addDoctor } from './doctor.js';
 import { addExplore } from './explore.js';
+import { INSTEAD, withDashes } from './flagNames.js';
 import { addGenerate } from './generate.js';
 import { addSections, EXIT_STATUSES } from './help.js';
-import { harnessSpelling } from './harnessFlags.js';
+import { joinLists } from './harnessFlags.js';
 import { addInspect } from './inspect.js';
 import { styleFor, type Io } from './io.js';
 import { addMerge } from './merge.js';
@@ -46,7 +47,7 @@ export function createCli(commands: Commands, io: Io): Cli {
       try {
         refuseHelpOfNothing(program, argv);
         if (argv.length === 0) program.outputHelp();
-        else await program.parseAsync(harnessSpelling(argv), { from: 'user' });
+        else await program.parseAsync(joinLists(withDashes(program, argv)), { from: 'user' });
         return status;
       } catch (error) {
         return report(io, error, argv);
@@ -184,5 +185,7 @@ function usageError(error: CommanderError, argv: readonly string[]): UsageError 
       : `tilewright ${command} --help`;
   const example = error.code === 'commander.missingArgument' ? EXAMPLES[command ?? ''] : undefined;
   if (example !== undefined) return new UsageError(first, `for example: ${example}\nsee ${help}`);
+  const unknown = /^unknown option '(--[^'=]*)/.exec(first)?.[1]?.replaceAll('_', '-') ?? '';
+  if (Object.hasOwn(INSTEAD, unknown)) return new UsageError(first, `${INSTEAD[unknown]!}; see ${help}`);
   return new UsageError(first, meant === undefined ? `see ${help}` : `did you mean ${meant}? Otherwise see ${help}`);
 }

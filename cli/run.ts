@@ -1,6 +1,6 @@
 /** `tilewright run`: scores a data set and prints the results. */
-import type { Command } from 'commander';
-import { BASELINES, Interrupted, PREFIXES } from '../driver/requests.js';
+import { Option, type Command } from 'commander';
+import { BASELINES, Interrupted, MAX_TOKENS_NOTE, PREFIXES } from '../driver/requests.js';
 import { VERSION } from '../driver/version.js';
 import { shardName } from '../eval/shard.js';
 import { SHARING_MODES } from '../eval/sharing.js';
@@ -17,6 +17,7 @@ import {
   CHECKPOINT_HELP,
   EXIT_STATUSES,
 } from './help.js';
+import { withMaxTokens } from './flagNames.js';
 import { isSet, type Flags } from './options.js';
 import { printText } from './report.js';
 import { EXAMPLE, parseRun, reportPath, TASK_NAMES } from './runFlags.js';
@@ -66,6 +67,7 @@ export function addRun(program: Command, context: Context): void {
     "where there is no compiler, run the artifact's own machine code: with your rights, unchecked (see below)",
   );
   addMaskFlag(addModelFlags(command))
+    .addOption(new Option('--max-tokens <n>', 'the same as --batch-tokens').hideHelp())
     .option(
       '--trace <file>',
       'write a timeline of what every device did, and of some micro-batches kernel by kernel; ui.perfetto.dev opens it',
@@ -80,7 +82,7 @@ export function addRun(program: Command, context: Context): void {
     .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
     .option('--json', 'print the results as JSON and nothing else')
     .action(async (given: string | undefined, _options: unknown, self: Command) => {
-      const { model, flags } = translated(given, self.opts<Flags>());
+      const { model, flags } = translated(given, withMaxTokens(self.opts<Flags>(), 'batchTokens'));
       await run(context, model, flags);
     });
   addSections(command, {
@@ -98,7 +100,7 @@ export function addRun(program: Command, context: Context): void {
       '        a task, or a context with many questions',
       'repeat  computed again for each tree of a few thousand tokens (needs no such memory)',
       'auto    what computes fewer tokens, if there is memory for it; keep, if a',
-      '        question is longer than --max-tokens: then it is cut into calls; a tree must fit one',
+      '        question is longer than --batch-tokens: then it is cut into calls; a tree must fit one',
     ],
     'Tasks of lm-evaluation-harness': [
       '--tasks takes names of its tasks, groups and tags (tilewright tasks lists them), patterns (mmlu_*)',
@@ -160,7 +162,8 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   await refuseHubName(model);
   const parsed = parseRun(context, model, flags);
   const { kind: _, ...request } = parsed;
-  const notes = harnessNotes(flags);
+  const isMaxTokens = parsed.kind === 'run' && flags['maxTokens'] !== undefined;
+  const notes = [...harnessNotes(flags), ...(isMaxTokens ? [`note: ${MAX_TOKENS_NOTE}`] : [])];
   if (!isSet(flags, 'quiet')) for (const note of notes) io.stderr.write(`${note}\n`);
   const isJson = isSet(flags, 'json');
   const pageOf = reportPath(flags);

@@ -77,7 +77,11 @@ export function parseRun(context: Context, model: string, flags: Flags): Parsed 
           data: required(flags, 'data', '--data', EXAMPLE),
           ...(docs === undefined ? {} : { docs: parseDocs(docs) }),
         }
-      : { kind: 'tasks' as const, ...taskRequest(flags) };
+      : {
+          kind: 'tasks' as const,
+          ...taskRequest(flags),
+          ...(flags['maxTokens'] === undefined ? {} : { saysMaxTokens: true }),
+        };
   const [name, limit, output, trace] = [
     text(flags, 'modelName'),
     text(flags, 'limit'),

@@ -73,7 +73,7 @@ export interface ModelRequest {
   readonly isa?: CpuIsa;
   readonly mask?: MaskKind;
   /** Largest micro-batch, tokens. */
-  readonly maxTokens?: number;
+  readonly batchTokens?: number;
   /** Tokens whose keys and values are kept between calls; the model then has the function `step`. */
   readonly cacheTokens?: number;
   /** How keys and values are kept. Default: in the type that attention multiplies. */
@@ -207,6 +207,9 @@ export interface RunRequest extends ScoreRequest {
 }
 
 /** A run of tasks as lm-evaluation-harness defines them. */
+/** What is said where `--max-tokens` is not the length of a text. */
+export const MAX_TOKENS_NOTE = '--max-tokens is taken for --batch-tokens, the size of a micro-batch';
+
 export interface TasksRequest extends ScoreRequest {
   /** Names of tasks, groups and tags. */
   readonly tasks: readonly string[];
@@ -214,6 +217,8 @@ export interface TasksRequest extends ScoreRequest {
   readonly includePaths: readonly string[];
   /** Folder of data sets. Default: the hub's cache, as HF_HUB_CACHE and HF_HOME say. */
   readonly dataRoot?: string;
+  /** The size of micro-batches was given as `--max-tokens`: refused where tasks generate texts. */
+  readonly saysMaxTokens?: boolean;
   /** Shots; default: what each task says. */
   readonly shots?: number;
   readonly systemInstruction?: string;

@@ -69,7 +69,7 @@ export class BatchQueue<T extends Packable> {
         `the device ran out of memory in a micro-batch of ${pack.tokens} tokens, ` +
           'which is a single tree and cannot be halved',
         'stop other processes on the device (nvidia-smi lists them), or make trees smaller: ' +
-          `--max-tokens ${Math.max(FEWEST_TOKENS, Math.floor(pack.tokens / 2))}, or --sharing context; ` +
+          `--batch-tokens ${Math.max(FEWEST_TOKENS, Math.floor(pack.tokens / 2))}, or --sharing context; ` +
           'with --out and --resume, finished questions are kept',
         { cause },
       );

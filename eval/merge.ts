@@ -148,7 +148,7 @@ function joinSamples(parts: readonly ShardResults[], first: ShardResults): Sampl
 }
 
 const againAlike = (first: ShardResults): string =>
-  'Run all shards with the same flags, including --max-tokens, into a new folder. Start with:\n' +
+  'Run all shards with the same flags, including --batch-tokens, into a new folder. Start with:\n' +
   `${commandOf(1, first).replace(/ --resume$/, '')}`;
 
 /**

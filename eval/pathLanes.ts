@@ -183,7 +183,7 @@ const outOfMemory =
     if (!(error instanceof Error) || error.name !== 'OutOfDeviceMemory') throw error;
     throw new UserError(
       `the device ran out of memory in a call of ${tokens} tokens`,
-      'stop other processes on the device (nvidia-smi lists them), or give --max-tokens with a smaller number, or ' +
+      'stop other processes on the device (nvidia-smi lists them), or give --batch-tokens with a smaller number, or ' +
         `${otherWay}; with --out and --resume, finished questions are kept`,
       { cause: error },
     );

@@ -48,7 +48,7 @@ const PATH_LIMITS = {
   call: {
     name: 'the largest micro-batch',
     advice:
-      "use a larger --max-tokens, if the model's context allows it, or --sharing tree --prefixes keep, which cuts " +
+      "use a larger --batch-tokens, if the model's context allows it, or --sharing tree --prefixes keep, which cuts " +
       'long questions into calls',
   },
   keys: { name: 'the longest list of keys', advice: 'or shorten its context' },

@@ -68,7 +68,7 @@ function planQuestion(
       throw new UserError(
         `${questionName(question)}, choice ${path.choice}: ${current.tokens} tokens with ${current.rows} to score ` +
           `do not fit a micro-batch of ${capacity.maxTokens} tokens and ${capacity.maxRows} scored rows`,
-        'Use a larger --max-tokens, or --sharing tree --prefixes keep, or ' +
+        'Use a larger --batch-tokens, or --sharing tree --prefixes keep, or ' +
           leaveOut(question, 'leave the question out with --docs'),
       );
     }

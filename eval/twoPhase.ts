@@ -135,7 +135,7 @@ function requireFits(family: Family, room: Room, limits: WalkLimits, nameOf: (qu
       `${nameOf(question)}, choice ${choice}: ${context.length} tokens of context and ` +
         `${continuation.length} of the choice, one of ${family.length}, do not fit calls of ${tokens} tokens and ` +
         `${rows} scored ones over a cache of ${cacheRows}`,
-      'use --sharing tree, a larger --max-tokens or --cache-tokens, or an artifact without --logits',
+      'use --sharing tree, a larger --batch-tokens or --cache-tokens, or an artifact without --logits',
     );
   }
 }

@@ -229,7 +229,7 @@ function refusal(facts: PlacementFacts, stages: number): UserError {
         `of ${tokens} ${counts}`;
   const hints: string[] = [];
   const fewer = fewerTokens(facts, stages, room);
-  if (fewer !== undefined) hints.push(`smaller micro-batches (--max-tokens ${fewer})`);
+  if (fewer !== undefined) hints.push(`smaller micro-batches (--batch-tokens ${fewer})`);
   // The parts of one CPU share its memory, so one device may hold what two cannot.
   const others = Array.from({ length: MOST_STAGES }, (_, i) => i + 1).find(
     (count) => cut(facts, count, facts.roomOn(count)) !== undefined,

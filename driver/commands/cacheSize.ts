@@ -191,6 +191,6 @@ function tooLittle(model: CompiledModel, fitting: number, demand: Demand, asked?
     );
   return new UserError(
     `${demand.where}: no room for the keys and values of its ${sizeOf(demand)}: ${room} beside weights and activations`,
-    'use a smaller --max-tokens, a shorter prompt or a machine with more memory',
+    'use a smaller --batch-tokens, a shorter prompt or a machine with more memory',
   );
 }

@@ -67,7 +67,7 @@ async function packWithContexts(
   if (opened === undefined)
     throw new UserError(
       `--sharing kv: no room for the keys and values of ${count(least)} tokens beside weights and activations`,
-      'use --sharing tree, a smaller --max-tokens, more devices, or an artifact with more --cache-tokens',
+      'use --sharing tree, a smaller --batch-tokens, more devices, or an artifact with more --cache-tokens',
     );
   const cache = cacheLimits(opened.model)!;
   const tokens = countTwoPhase(packed, paths, cache);

@@ -33,7 +33,7 @@ export interface InspectRequest extends Omit<ArtifactRequest, 'trustsCode'> {
   readonly isa?: CpuIsa;
   readonly mask?: MaskKind;
   /** Largest micro-batch, tokens. */
-  readonly maxTokens?: number;
+  readonly batchTokens?: number;
   /** Tokens whose keys and values are kept between calls; the model then has the function `step`. */
   readonly cacheTokens?: number;
   readonly kvCache?: KvCache;
@@ -119,7 +119,7 @@ export async function inspectModel(request: InspectRequest, machine: Machine = d
   const compiled = compileModel(checkpoint, target, device, {
     observe,
     ...(request.mask === undefined ? {} : { mask: request.mask }),
-    ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
+    ...(request.batchTokens === undefined ? {} : { batchTokens: request.batchTokens }),
     ...(request.cacheTokens === undefined ? {} : { cacheTokens: request.cacheTokens }),
     ...(request.kvCache === undefined ? {} : { kvCache: request.kvCache }),
   });
@@ -243,7 +243,7 @@ function replay(checkpoint: Checkpoint, model: CompiledModel): readonly Recorded
   const { stages, observe } = recordStages();
   const cacheTokens = cacheTokensOf(model);
   const again = compileModel(checkpoint, model.target, model.device, {
-    maxTokens: tokensIn(scoreOf(model.plan).capacity),
+    batchTokens: tokensIn(scoreOf(model.plan).capacity),
     ...(cacheTokens === undefined ? {} : { cacheTokens }),
     ...(model.kvCache === undefined ? {} : { kvCache: model.kvCache }),
     observe,

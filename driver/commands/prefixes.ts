@@ -172,7 +172,7 @@ export async function keepWithin(
       `score: ${why}: the model has memory for the keys and values of ${count(cacheTokens ?? 0)} tokens, ` +
         `and these questions need ${count(least)}`,
       `give it more: --cache-tokens ${least}, or openModel({ …, cacheTokens: ${least} })` +
-        (oversized === undefined ? '' : '; or with larger calls, maxTokens'),
+        (oversized === undefined ? '' : '; or larger calls: --batch-tokens, or batchTokens of openModel'),
     );
   }
   return isChoice && !isWorth(trees, kept) ? packed : { ...packed, cacheTokens };
@@ -216,7 +216,7 @@ export async function packWithPrefixes(
     if (prefixes === 'keep')
       throw new UserError(
         `--prefixes keep: ${missing}`,
-        'leave out --prefixes; or use a smaller --max-tokens, more devices, or an artifact with more --cache-tokens',
+        'leave out --prefixes; or use a smaller --batch-tokens, more devices, or an artifact with more --cache-tokens',
       );
     // Throws: paths may not be cut now, and this one fits no micro-batch.
     if (oversized !== undefined) await inParts(packQuestions(loaded, request, limits));

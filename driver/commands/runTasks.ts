@@ -2,7 +2,7 @@
  * `run --tasks`: documents are read, tokenised, scored and let go in windows, which windowTurns.ts computes. Results
  * come in the public harness's layout, those of a task as soon as it is finished.
  */
-import { UserError } from '../../errors.js';
+import { UsageError, UserError } from '../../errors.js';
 import { withDefaults, type ModelDefaults } from '../../tasks/requests/drawing.js';
 import type { Leaf } from '../../eval/harness/windows.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
@@ -13,7 +13,7 @@ import { notesOn } from '../../tasks/hooks/notes.js';
 import { unreadModules } from '../../tasks/hooks/unread.js';
 import { SEEDS } from '../../tasks/requests/seeds.js';
 import { clock, Phases } from '../phases.js';
-import { Interrupted, type RunResult, type TasksRequest, type Ui } from '../requests.js';
+import { Interrupted, MAX_TOKENS_NOTE, type RunResult, type TasksRequest, type Ui } from '../requests.js';
 import { mayFeed } from '../targets/index.js';
 import type { Demand } from './cacheSize.js';
 import { beginLoading } from './loadModel.js';
@@ -35,6 +35,10 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   phases.begin('open');
   const found = findTasks(request);
   const generates = asksForTexts(found.leaves);
+  if (request.saysMaxTokens === true) {
+    if (generates) throw ofTwoMeanings(request.batchTokens);
+    ui.note(MAX_TOKENS_NOTE);
+  }
   // Whether the model gets memory for keys and values follows from the questions.
   const { cacheTokens: _, ...scoring } = request;
   const asked = generates ? { ...scoring, feeds: mayFeed(request) } : scoring;
@@ -110,6 +114,13 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     await chat?.close();
   }
 }
+
+/** Whoever writes `--max-tokens` where texts are generated may mean their length. */
+const ofTwoMeanings = (tokens = 256): UsageError =>
+  new UsageError(
+    '--max-tokens: these tasks generate texts, and it is the size of a micro-batch, not the length of a text',
+    `the size of a micro-batch: --batch-tokens ${tokens}; the length of texts: --gen_kwargs max_gen_toks=${tokens}`,
+  );
 
 /** A later task's problem, and that the documents before it are not lost. */
 function withDocuments(error: unknown, documents: number): unknown {

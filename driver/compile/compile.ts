@@ -18,7 +18,7 @@ export type { CompiledModel } from '../targets/target.js';
 export interface CompileOptions {
   readonly mask?: MaskKind;
   /** Largest micro-batch, in packed tokens. Default: the model's context, within the target's bounds. */
-  readonly maxTokens?: number;
+  readonly batchTokens?: number;
   /** Adds the function `step`, with memory for the keys and values of this many tokens. */
   readonly cacheTokens?: number;
   /** How keys and values are kept. Default: in the type that attention multiplies. */
@@ -48,11 +48,11 @@ export function compileModel<S, D>(
   const coded = codedCache(options.kvCache);
   const numerics = withCache(target.numerics(device), coded);
   const { least, most } = target.capacity(device, checkpoint.config.hiddenSize);
-  const tokens = options.maxTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
+  const tokens = options.batchTokens ?? Math.min(Math.max(checkpoint.config.maxPositions, least), most);
   if (!Number.isInteger(tokens) || tokens < LEAST_CAPACITY || tokens > MAX_CAPACITY)
     throw new UsageError(
       `a micro-batch of ${tokens} tokens: expected ${LEAST_CAPACITY} to ${MAX_CAPACITY}`,
-      'use --max-tokens 1024',
+      'use --batch-tokens 1024',
     );
   const { mask = target.mask, observe } = options;
   const buckets = target.buckets(tokens);

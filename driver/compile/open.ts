@@ -66,7 +66,7 @@ export function beginOpening(
     const dump = request.dump === undefined ? undefined : new Dump(request.dump);
     const model = compileModel(checkpoint, target, device, {
       ...(request.mask === undefined ? {} : { mask: request.mask }),
-      ...(request.maxTokens === undefined ? {} : { maxTokens: request.maxTokens }),
+      ...(request.batchTokens === undefined ? {} : { batchTokens: request.batchTokens }),
       ...(cacheTokens === undefined ? {} : { cacheTokens }),
       ...(request.kvCache === undefined ? {} : { kvCache: request.kvCache }),
       ...(logits === undefined ? {} : { logits }),
@@ -77,7 +77,7 @@ export function beginOpening(
     const own = reference();
     return { checkpoint, reference: own, model, id: artifactId(own, model), isArtifact: false, isPacked: false };
   };
-  const leastCapacity = request.maxTokens;
+  const leastCapacity = request.batchTokens;
   return { checkpoint, target, leastCapacity, reference, finish, requireTokenizer: () => undefined };
 }
 

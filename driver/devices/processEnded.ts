@@ -30,7 +30,7 @@ interface Asked {
 export const fatalCall = ({ name, inputs }: Asked, times: number, how: string): UserError =>
   new UserError(
     `a call of ${name} with ${entriesOf(inputs)} tokens ended the device process ${times} times: ${how}`,
-    'a smaller --max-tokens, or --target cpu, may get past it; a run with --out goes on with --resume',
+    'a smaller --batch-tokens, or --target cpu, may get past it; a run with --out goes on with --resume',
   );
 
 /** The error for a process that ended before it had loaded its model. */

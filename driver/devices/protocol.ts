@@ -15,7 +15,7 @@ export interface DeviceRequest extends Pick<
   | 'target'
   | 'isa'
   | 'mask'
-  | 'maxTokens'
+  | 'batchTokens'
   | 'cacheTokens'
   | 'kvCache'
   | 'logits'

@@ -5,6 +5,7 @@ import { OVERLONG, SHARING_MODES, TASKS } from '../../eval/index.js';
 import { checkTogether, generateFields, type GenerateOptions as WrittenOptions } from '../../generate/options.js';
 import { promptSchema } from '../../generate/prompts.js';
 import { CPU_ISAS } from '../../ir/plan.js';
+import { isRecord } from '../../system/json.js';
 import { MAX_CACHE_TOKENS } from '../names.js';
 import type { ProgressListener } from './progress.js';
 import { PREFIXES } from '../requests.js';
@@ -32,7 +33,7 @@ const modelFields = {
   precision: z.enum(PRECISIONS).optional(),
   isa: z.enum(CPU_ISAS).optional(),
   /** Largest micro-batch, tokens. */
-  maxTokens: whole(32, 1 << 16).optional(),
+  batchTokens: whole(32, 1 << 16).optional(),
   /** Tokens whose keys and values are kept: needed to generate. */
   cacheTokens: whole(16, MAX_CACHE_TOKENS).optional(),
   /** How keys and values are kept. Default: in the type that attention multiplies. */
@@ -140,6 +141,17 @@ export type Present<T> = { [K in keyof T]: Exclude<T[K], undefined> };
 export const present = <T extends object>(options: T): Present<T> =>
   Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as Present<T>;
 
+/** Other engines call the length of a text so. Throws UsageError. */
+function refuseMaxTokens(name: keyof typeof SCHEMAS, options: unknown): void {
+  if (!isRecord(options) || options['maxTokens'] === undefined) return;
+  throw name === 'generate'
+    ? new UsageError('generate: maxTokens: there is no such field', 'the length of a text is maxNewTokens')
+    : new UsageError(
+        `${name}: maxTokens: there is no such field`,
+        'the size of a micro-batch is batchTokens; the length of a text, maxNewTokens, is for model.generate',
+      );
+}
+
 /** Throws UsageError that names the field. */
 export function checkOptions(name: keyof typeof SCHEMAS, options: unknown): void {
   const checked = SCHEMAS[name].safeParse(options);
@@ -147,6 +159,7 @@ export function checkOptions(name: keyof typeof SCHEMAS, options: unknown): void
     if (name === 'generate') checkTogether(options as WrittenOptions, (field) => field);
     return;
   }
+  refuseMaxTokens(name, options);
   const [issue] = checked.error.issues;
   const path = issue?.path.map((part, i) =>
     typeof part === 'number' ? `[${part}]` : `${i > 0 ? '.' : ''}${String(part)}`,

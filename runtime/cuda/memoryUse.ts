@@ -48,7 +48,7 @@ function remedy(use: CudaMemoryUse, freeBytes: number, maxTokens: number): strin
   // Activations grow with tokens and rows, and rows grow with tokens. Some room is left for kernels of other tiles.
   const tokens = Math.floor((maxTokens * room * 0.97) / use.arenaBytes / FEWEST_TOKENS) * FEWEST_TOKENS;
   if (room >= use.stagingBytes && tokens >= FEWEST_TOKENS)
-    return `Compile it for smaller micro-batches: --max-tokens ${tokens}.`;
+    return `Compile it for smaller micro-batches: --batch-tokens ${tokens}.`;
   const gpus = Math.ceil(residentBytes(use) / Math.max(1, freeBytes - RESERVE));
   return freeBytes > 2 * RESERVE
     ? `The weights alone take ${bytes(use.weightBytes)}: ` +

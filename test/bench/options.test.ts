@@ -13,7 +13,7 @@ describe('npm run bench', () => {
       seconds: 15,
       questions: 400,
       tuneSeconds: 0,
-      maxTokens: 1024,
+      batchTokens: 1024,
       data: undefined,
       tokenizer: undefined,
     });
@@ -28,7 +28,7 @@ describe('npm run bench', () => {
       seconds: '0.5',
       questions: '7',
       tune: '20',
-      'max-tokens': '256',
+      'batch-tokens': '256',
       data: 'q.jsonl',
       tokenizer: 'words',
     };
@@ -42,7 +42,7 @@ describe('npm run bench', () => {
       seconds: 0.5,
       questions: 7,
       tuneSeconds: 20,
-      maxTokens: 256,
+      batchTokens: 256,
       data: 'q.jsonl',
       tokenizer: 'words',
     });
@@ -56,7 +56,7 @@ describe('npm run bench', () => {
     ['--seconds', '', 'expected a number from 0.1 to 86400'],
     ['--questions', '1e9', 'expected a whole number from 1 to 1000000'],
     ['--tune', 'Infinity', 'expected a number from 0 to 86400'],
-    ['--max-tokens', '31', 'expected a whole number from 32 to 32768'],
+    ['--batch-tokens', '31', 'expected a whole number from 32 to 32768'],
     ['--precision', 'bf16', 'expected auto or f32'],
     ['--isa', 'sse', 'expected portable or avx2 or avx512 or amx'],
     ['--fast', 'yes', "Unknown option '--fast'"],

@@ -102,7 +102,7 @@ describe('run', () => {
       'mine',
       '--trace',
       't.json',
-      '--max-tokens',
+      '--batch-tokens',
       '512',
       '--isa',
       'avx2',
@@ -128,7 +128,7 @@ describe('run', () => {
       overlong: 'refuse',
       modelName: 'mine',
       trace: 't.json',
-      maxTokens: 512,
+      batchTokens: 512,
       isa: 'avx2',
       mask: 'path',
       dump: 'stages',
@@ -215,7 +215,7 @@ describe('compile and tune', () => {
     const stop = (): never => {
       throw new Error('seen');
     };
-    await runCli(['compile', 'm', '-o', 'm.tw', '--target', 'cpu', '--max-tokens', '64'], {
+    await runCli(['compile', 'm', '-o', 'm.tw', '--target', 'cpu', '--batch-tokens', '64'], {
       compile: (request) => {
         compiled = request;
         return stop();
@@ -226,7 +226,7 @@ describe('compile and tune', () => {
       model: 'm',
       output: 'm.tw',
       target: 'cpu',
-      maxTokens: 64,
+      batchTokens: 64,
       precision: 'auto',
       init: { kind: 'checkpoint' },
     });
@@ -281,9 +281,9 @@ const REFUSED: readonly (readonly [line: string, error: string, hint: string])[]
   ],
   ['run m --task hellaswag --data d --init 7', 'error: --init "7": expected random:SEED', '--init random:1'],
   [
-    'run m --task hellaswag --data d --max-tokens 5',
-    'error: --max-tokens 5: expected a whole number from 32 to 65536',
-    '--max-tokens 1024',
+    'run m --task hellaswag --data d --batch-tokens 5',
+    'error: --batch-tokens 5: expected a whole number from 32 to 65536',
+    '--batch-tokens 1024',
   ],
   ['run m --task hellaswag --data d --mask metaPair', 'error: --mask metaPair: expected path or tree', 'hint:'],
   ['run m --task hellaswag --data d --report', 'error: --report needs --out', 'add --out'],

@@ -1,6 +1,6 @@
 /** Flags of lm-evaluation-harness: each works, or one line says what to do instead. */
 import { describe, expect, it } from 'vitest';
-import { harnessSpelling } from '../../cli/harnessFlags.js';
+import { joinLists } from '../../cli/harnessFlags.js';
 import { parseGeneration, parseSamples, parseSeeds } from '../../cli/askedOfTasks.js';
 import type { RunResult, TasksRequest } from '../../driver/requests.js';
 import type { Asked } from '../../driver/target.js';
@@ -140,8 +140,8 @@ describe('values', () => {
     expect(() => parseSamples(written)).toThrow('--samples: ');
   });
 
-  it('leaves values that look like flags of the harness alone', () => {
-    const argv = ['run', '--system_instruction', 'use num_fewshot', '--data_root=a_b', 'm'];
-    expect(harnessSpelling(argv)).toEqual(['run', '--system-instruction', 'use num_fewshot', '--data-root=a_b', 'm']);
+  it('joins what the harness takes as several words', () => {
+    const argv = ['run', 'm', '--tasks', 'a', 'b', '--gen-kwargs', 'x=1', 'y=2', '--data-root=a_b'];
+    expect(joinLists(argv)).toEqual(['run', 'm', '--tasks', 'a,b', '--gen-kwargs', 'x=1,y=2', '--data-root=a_b']);
   });
 });

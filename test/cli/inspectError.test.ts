@@ -73,7 +73,7 @@ describe('inspect --error', () => {
     const refused = async (...argv: string[]): Promise<string> => (await runCli(['inspect', 'm', ...argv])).stderr;
     expect(await refused('--error', '--plan')).toContain('--error and --plan: one at a time');
     expect(await refused('--limit', '3')).toContain('--limit is for --error');
-    expect(await refused('--error', '--max-tokens', '64')).toContain('--max-tokens has no effect on --error');
+    expect(await refused('--error', '--batch-tokens', '64')).toContain('--batch-tokens has no effect on --error');
     expect(await refused('--error', '--target', 'auto')).toContain('name what is to be looked at');
     expect(await refused('--error', '--against', 'fp4')).toContain('--against');
     expect(await refused('--error', '--data', join(folder, 'none'))).toContain('no such file');

@@ -17,7 +17,7 @@ const SMALL: Json = { ...CONFIG, hidden_size: 64, intermediate_size: 128, head_d
 const MACHINE = detectMachine();
 
 const open = (model: string, precision: Precision, target = 'cuda:sm_90a') =>
-  openOrCompile({ model, init: { kind: 'checkpoint' }, precision, target, maxTokens: 48 }, MACHINE, SILENT);
+  openOrCompile({ model, init: { kind: 'checkpoint' }, precision, target, batchTokens: 48 }, MACHINE, SILENT);
 type Opened = Awaited<ReturnType<typeof open>>;
 
 const codesOf = ({ model }: Opened): readonly WeightDecl[] =>

@@ -43,7 +43,11 @@ const batchOf = (scored: number): MicroBatch => ({
 });
 
 const open = (model: string, precision: Precision, isa: CpuIsa = ISA, machine: Machine = MACHINE) =>
-  openOrCompile({ model, init: { kind: 'checkpoint' }, precision, isa, target: 'cpu', maxTokens: 48 }, machine, SILENT);
+  openOrCompile(
+    { model, init: { kind: 'checkpoint' }, precision, isa, target: 'cpu', batchTokens: 48 },
+    machine,
+    SILENT,
+  );
 type Opened = Awaited<ReturnType<typeof open>>;
 
 async function score({ checkpoint, model }: Opened, scored: number, threads = 1): Promise<ScoredRows> {

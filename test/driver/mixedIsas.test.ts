@@ -20,7 +20,7 @@ const machine = detectMachine();
 /** Weights of 16 bits, read by tiles of `isa`. */
 function kernelsWith(isa: 'avx2' | 'portable'): ReturnType<typeof emitPlan> {
   const device = cpuDeviceFor({ ...machine, isas: ['portable', 'avx2', 'avx512'] }, 'avx512');
-  const { plan } = compileModel(openCheckpoint(DEMO), cpu, device, { maxTokens: 64 });
+  const { plan } = compileModel(openCheckpoint(DEMO), cpu, device, { batchTokens: 64 });
   const lower = (schedule: CpuSchedule): CpuSchedule =>
     schedule.kind === 'gemm' ? { ...schedule, isa, mr: 2, nr: 16 } : schedule;
   const functions = plan.functions.map((fn) => ({

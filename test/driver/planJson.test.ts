@@ -30,7 +30,7 @@ function checkpointOf(type: string): Checkpoint {
 }
 
 function expectRead<S, D>(checkpoint: Checkpoint, target: Target<S, D>, device: D, options: CompileOptions): void {
-  const { plan } = compileModel(checkpoint, target, device, { maxTokens: 256, cacheTokens: 256, ...options });
+  const { plan } = compileModel(checkpoint, target, device, { batchTokens: 256, cacheTokens: 256, ...options });
   const read = parsePlan(printPlan(plan), 'plan.json', 'compile again', target.scheduling.schema);
   expect(JSON.parse(printPlan(read))).toEqual(JSON.parse(printPlan(plan)));
   checkPlan(read, (kernel, module, schedule) => target.scheduling.legality(kernel, module, schedule, device));

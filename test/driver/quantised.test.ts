@@ -35,7 +35,7 @@ const batch: MicroBatch = {
 };
 
 async function score(model: string): Promise<{ readonly checkpoint: Checkpoint; readonly rows: ScoredRows }> {
-  const request = { model, init: { kind: 'checkpoint' }, precision: 'f32', target: 'cpu', maxTokens: 96 } as const;
+  const request = { model, init: { kind: 'checkpoint' }, precision: 'f32', target: 'cpu', batchTokens: 96 } as const;
   const { checkpoint, model: compiled } = await openOrCompile(request, detectMachine(), SILENT);
   const options = { threads: 1, devices: [0], rebuild: String };
   const executor = await compiled.target.open(checkpoint, compiled, options, SILENT);
@@ -82,7 +82,7 @@ describe('a quantised checkpoint in f32', () => {
 describe('a checkpoint of 4 bits on Hopper', () => {
   const compiled = (model: string, precision: 'auto' | 'int4') =>
     openOrCompile(
-      { model, init: { kind: 'checkpoint' }, precision, target: 'cuda:sm_90a', maxTokens: 64 },
+      { model, init: { kind: 'checkpoint' }, precision, target: 'cuda:sm_90a', batchTokens: 64 },
       detectMachine(),
       SILENT,
     );

@@ -17,7 +17,18 @@ describe.skipIf(!isBuilt || !canFakeGpu)('bench:ablation --target cuda', () => {
   test('prints a row for each technique', async () => {
     const program = join(ROOT, 'dist', 'bench', 'ablation.js');
     const data = join(ROOT, 'examples', 'everyday.jsonl');
-    const flags = ['--max-tokens', '256', '--questions', '12', '--rounds', '1', '--sequences', '5', '--prefill', '64'];
+    const flags = [
+      '--batch-tokens',
+      '256',
+      '--questions',
+      '12',
+      '--rounds',
+      '1',
+      '--sequences',
+      '5',
+      '--prefill',
+      '64',
+    ];
     const { stdout } = await promisify(execFile)(
       process.execPath,
       [program, '--model', writeCheckpoint(), '--target', 'cuda', '--data', data, ...flags],

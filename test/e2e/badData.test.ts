@@ -30,7 +30,7 @@ import { casesHere } from '../support/thorough.js';
 
 const three = questions(3);
 /** Longer than the model's context, so a choice is too long for it. */
-const ROOMY = ['--max-tokens', '256'];
+const ROOMY = ['--batch-tokens', '256'];
 
 /** What a link names; undefined where it is gone: a process closes its files while they are looked at. */
 function linkOf(path: string): string | undefined {

@@ -156,13 +156,13 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   thorough('names a micro-batch that fits if the activations of a model do not', async () => {
     const large = env(`totalBytes=${136 << 20}`);
     const { error, hint } = failure(
-      await tilewrightProcess(command(model, '--target', 'cuda', '--max-tokens', '16384'), { env: large }),
+      await tilewrightProcess(command(model, '--target', 'cuda', '--batch-tokens', '16384'), { env: large }),
     );
     expect(error).toMatch(/needs [\d.]+ [KMG]iB of device memory/);
-    const tokens = /--max-tokens (\d+)/.exec(hint)?.[1];
+    const tokens = /--batch-tokens (\d+)/.exec(hint)?.[1];
     expect(Number(tokens), hint).toBeGreaterThanOrEqual(128);
     expect(Number(tokens)).toBeLessThan(16_384);
-    success(await tilewright(command(model, '--target', 'cuda', '--max-tokens', tokens!), { env: large }));
+    success(await tilewright(command(model, '--target', 'cuda', '--batch-tokens', tokens!), { env: large }));
   });
 
   thorough('says how many GPUs would hold a model whose weights do not fit', async () => {
@@ -225,7 +225,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   thorough('says what would help if it runs out of memory with a single tree', async () => {
     const { error, hint } = failure(await run(env('fail:cuLaunchKernelEx:2:40')));
     expect(error).toMatch(/^the device ran out of memory in a micro-batch of \d+ tokens, which is a single tree/);
-    expect(hint).toMatch(/--max-tokens \d+/);
+    expect(hint).toMatch(/--batch-tokens \d+/);
   });
 
   thorough('names the question and the layer if it computes NaN', async () => {
@@ -235,7 +235,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
       'auto',
       checkpoint.config.dtype,
     );
-    const compiled = compileModel(checkpoint, cuda, device, { maxTokens: Number(GPU_CAPACITY[1]) });
+    const compiled = compileModel(checkpoint, cuda, device, { batchTokens: Number(GPU_CAPACITY[1]) });
     const plan = scoreOf(compiled.plan);
     const emitted = emitCudaPlan(compiled.plan);
     const kernel = plan.kernels.find(({ path }) => path === 'layers.0.ffn.down');

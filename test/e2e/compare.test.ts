@@ -46,7 +46,7 @@ describe.skipIf(!isBuilt)('compared runs', () => {
   beforeAll(async () => {
     // Kernels of a capacity that other tests compile too.
     table = success(await run('large', ...(isThorough ? [] : CAPACITY))).stdout;
-    success(await run('small', '--sharing', 'context', ...(isThorough ? ['--max-tokens', '256'] : CAPACITY)));
+    success(await run('small', '--sharing', 'context', ...(isThorough ? ['--batch-tokens', '256'] : CAPACITY)));
     if (isThorough) success(await run('portable', '--isa', 'portable'));
   });
 

@@ -38,7 +38,7 @@ describe.skipIf(!isBuilt)('several devices', () => {
     data,
     '--threads',
     '1',
-    '--max-tokens',
+    '--batch-tokens',
     '96',
     '--out',
     out,

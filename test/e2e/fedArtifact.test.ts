@@ -19,7 +19,7 @@ async function compileTo(path: string, model: string, feeds: boolean): Promise<v
   const { reference, model: compiled } = await openOrCompile(
     {
       ...{ model, init: { kind: 'checkpoint' }, target: 'cpu', precision: 'f32' },
-      ...{ maxTokens: MAX_TOKENS, cacheTokens: 512, feeds },
+      ...{ batchTokens: MAX_TOKENS, cacheTokens: 512, feeds },
     },
     detectMachine(),
     SILENT,

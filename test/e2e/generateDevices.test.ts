@@ -97,7 +97,7 @@ describe.skipIf(!isBuilt)('generate on several devices', () => {
     /** Prompts of several pages, for all of which there is room. */
     const kept = [1, 3, 4];
     const loaded = await openModel({
-      ...{ model, target: 'cpu', precision: 'f32', threads: 2, maxTokens: 96, cacheTokens: 512, parallel },
+      ...{ model, target: 'cpu', precision: 'f32', threads: 2, batchTokens: 96, cacheTokens: 512, parallel },
       onProgress: (event) => {
         if (event.kind === 'warning') warnings.push(event.text);
       },

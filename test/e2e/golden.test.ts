@@ -33,7 +33,7 @@ async function score(
   data: string,
   limit: number,
   sharing: 'none' | 'context' | 'tree',
-  maxTokens?: number,
+  batchTokens?: number,
 ): Promise<Scored> {
   const { samplesPath, results } = await run(
     {
@@ -47,7 +47,7 @@ async function score(
       limit,
       output: temporaryFolder(),
       resume: false,
-      ...(maxTokens === undefined ? {} : { maxTokens }),
+      ...(batchTokens === undefined ? {} : { batchTokens }),
     },
     SILENT,
   );
@@ -84,10 +84,10 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   ] as const;
   test.each(casesHere<(typeof MODELS)[number]>(MODELS, 0))(
     'are reached for %s on %d questions of HellaSwag, in every sharing mode',
-    async (model, count, maxTokens) => {
+    async (model, count, batchTokens) => {
       const tokens: number[] = [];
       for (const sharing of ['none', 'context', 'tree'] as const) {
-        const scored = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', count, sharing, maxTokens);
+        const scored = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', count, sharing, batchTokens);
         compare(scored.samplesPath, `${model}.jsonl`, count);
         tokens.push(scored.tokensComputed);
       }
@@ -104,8 +104,8 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
     `are reached for families/%s on ${questions} questions of HellaSwag`,
     async (family) => {
       const model = `families/${family}`;
-      const maxTokens = isThorough ? undefined : 128;
-      const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', questions, 'tree', maxTokens);
+      const batchTokens = isThorough ? undefined : 128;
+      const { samplesPath } = await score(model, 'hellaswag', 'hellaswag_val.jsonl.gz', questions, 'tree', batchTokens);
       compare(samplesPath, `${model}.jsonl`, questions);
     },
   );
@@ -137,9 +137,9 @@ describe.skipIf(!hasShared || !isBuilt)('golden log-likelihoods', () => {
   );
 
   thorough('are reached for demo on 100 questions of ARC-Challenge', async () => {
-    const maxTokens = isThorough ? undefined : 128;
+    const batchTokens = isThorough ? undefined : 128;
     const data = 'arc_challenge_test.jsonl.gz';
-    const { samplesPath } = await score('demo', 'arc_challenge', data, 100, 'tree', maxTokens);
+    const { samplesPath } = await score('demo', 'arc_challenge', data, 100, 'tree', batchTokens);
     compare(samplesPath, 'arc-demo.jsonl', 100);
   });
 });

@@ -80,7 +80,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on pipelines of GPUs
       import { run } from ${JSON.stringify(pathToFileURL(join(ROOT, 'dist', 'index.js')).href)};
       const [model, data] = process.argv.slice(2);
       const onProgress = (event) => event.amount && console.log(JSON.stringify(event));
-      const options = { target: 'cuda', task: 'multiple_choice', maxTokens: 256, parallel: PARALLEL };
+      const options = { target: 'cuda', task: 'multiple_choice', batchTokens: 256, parallel: PARALLEL };
       await run({ model, data, onProgress, ...options });`;
     const amounts = async (parallel: string): Promise<readonly Amount[]> => {
       // A file: processes of devices are started with the flags of this one.

@@ -17,7 +17,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('tune on a GPU', () => {
     const gpu = new FakeGpu(temporaryFolder());
     const artifact = join(temporaryFolder(), 'demo.tw');
     const env = gpu.environment();
-    const flags = ['--target', 'cuda', '--cache-tokens', '512', '--max-tokens', '64'];
+    const flags = ['--target', 'cuda', '--cache-tokens', '512', '--batch-tokens', '64'];
     success(await tilewright(['compile', join(ROOT, 'models/demo'), '-o', artifact, ...flags], { env }));
     const { stdout } = success(await tilewright(['tune', artifact, '--budget', '12s', '--json'], { env }));
     const { functions, table, isSaved } = JSON.parse(stdout) as Told;

@@ -41,7 +41,7 @@ describe.skipIf(!isBuilt)('a run', () => {
     data,
     '--threads',
     '1',
-    '--max-tokens',
+    '--batch-tokens',
     '96',
     '--out',
     out,

@@ -39,7 +39,7 @@ describe.skipIf(!isBuilt)('questions that are longer than a call', () => {
   let samples = '';
 
   beforeAll(async () => {
-    const { out, stderr } = await score('--max-tokens', String(CONTEXT), '--prefixes', 'repeat');
+    const { out, stderr } = await score('--batch-tokens', String(CONTEXT), '--prefixes', 'repeat');
     samples = textOf(out, 'samples');
     expect(stderr).toMatch(/\d+ choices too long, with the context, for the model's 160 tokens/);
   });
@@ -89,7 +89,7 @@ describe.skipIf(!isBuilt)('questions that are longer than a call', () => {
       const { error, hint } = failure(await tilewright(run(temporaryFolder(), ...flags)));
       expect(error).toMatch(/question \d+, choice 0: 1\d\d input tokens .*, but the largest micro-batch is 96$/m);
       expect(hint).toContain(
-        "use a larger --max-tokens, if the model's context allows it, or --sharing tree --prefixes",
+        "use a larger --batch-tokens, if the model's context allows it, or --sharing tree --prefixes",
       );
     }
   });

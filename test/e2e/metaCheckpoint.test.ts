@@ -106,7 +106,7 @@ async function score(model: string): Promise<string> {
       sharing: 'tree',
       threads: 2,
       limit: 12,
-      maxTokens: 128,
+      batchTokens: 128,
       output: temporaryFolder(),
       resume: false,
     },

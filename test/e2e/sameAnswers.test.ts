@@ -29,7 +29,7 @@ describe.skipIf(!isBuilt)('answers', () => {
         data,
         '--out',
         out,
-        ...(more.includes('--max-tokens') ? [] : CAPACITY),
+        ...(more.includes('--batch-tokens') ? [] : CAPACITY),
         ...more,
       ]),
     );
@@ -54,10 +54,10 @@ describe.skipIf(!isBuilt)('answers', () => {
     ['one thread', ['--threads', '1']],
     ['two threads again', ['--threads', '2']],
     ['more threads than processors', ['--threads', '5']],
-    ['micro-batches of 256 tokens', ['--threads', '2', '--max-tokens', '256']],
+    ['micro-batches of 256 tokens', ['--threads', '2', '--batch-tokens', '256']],
     [
       'micro-batches of 256 tokens, one thread, without sharing',
-      ['--threads', '1', '--max-tokens', '256', '--sharing', 'none'],
+      ['--threads', '1', '--batch-tokens', '256', '--sharing', 'none'],
     ],
     ['sharing none', ['--threads', '2', '--sharing', 'none']],
     ['sharing context', ['--threads', '2', '--sharing', 'context']],

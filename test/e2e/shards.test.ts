@@ -49,7 +49,7 @@ describe.skipIf(!isBuilt)('shards', () => {
     smallData,
     '--threads',
     '1',
-    '--max-tokens',
+    '--batch-tokens',
     '96',
     '--out',
     out,

@@ -241,9 +241,9 @@ export const tilewrightProcess = (
 ): Promise<Outcome> => start(args, options).ended;
 
 /** Test files share these kernels: the first to run compiles them. */
-export const CAPACITY = ['--max-tokens', '96'];
+export const CAPACITY = ['--batch-tokens', '96'];
 /** For stand-ins of GPUs, whose kernels take no time to compile: micro-batches of several trees. */
-export const GPU_CAPACITY = ['--max-tokens', '256'];
+export const GPU_CAPACITY = ['--batch-tokens', '256'];
 export const runArguments = (model: string, data: string, ...more: string[]): string[] => [
   'run',
   model,
@@ -253,7 +253,7 @@ export const runArguments = (model: string, data: string, ...more: string[]): st
   data,
   '--threads',
   '2',
-  ...(more.includes('--max-tokens') ? [] : CAPACITY),
+  ...(more.includes('--batch-tokens') ? [] : CAPACITY),
   ...more,
 ];
 
@@ -263,7 +263,7 @@ export async function warmCache(model: string, ...more: string[]): Promise<void>
     await tilewright([
       'compile',
       model,
-      ...(more.includes('--max-tokens') ? [] : CAPACITY),
+      ...(more.includes('--batch-tokens') ? [] : CAPACITY),
       ...more,
       '-o',
       join(temporaryFolder(), 'warm.tw'),

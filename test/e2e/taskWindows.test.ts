@@ -84,6 +84,16 @@ describe.skipIf(!isBuilt)('tasks in windows', () => {
     },
   );
 
+  test('take --max-tokens for the size of micro-batches only where nobody can mean the length of texts', async () => {
+    const asked = async (names: string): Promise<Outcome> =>
+      tilewright(['run', model, '--tasks', names, '--include_path', tasks, '--max_tokens', '96']);
+    const { error, hint } = failure(await asked('first,texts'));
+    expect(error).toContain('--max-tokens: these tasks generate texts');
+    expect(hint).toContain('--batch-tokens 96; the length of texts: --gen_kwargs max_gen_toks=96');
+    const { stderr } = success(await asked('first'));
+    expect(stderr).toContain('--max-tokens is taken for --batch-tokens, the size of a micro-batch');
+  });
+
   test('are merged from shards, to the byte', async () => {
     const [parts, out] = [temporaryFolder(), temporaryFolder()];
     for (const shard of ['1/2', '2/2']) {

@@ -37,7 +37,7 @@ describe.skipIf(!isBuilt)('tune', () => {
   const database = join(temporaryFolder(), 'tuning.jsonl');
 
   beforeAll(async () => {
-    success(await tilewright(['compile', join(ROOT, 'models/demo'), '-o', artifact, '--max-tokens', '64']));
+    success(await tilewright(['compile', join(ROOT, 'models/demo'), '-o', artifact, '--batch-tokens', '64']));
   });
 
   /** Whether a host without a compiler can run the artifact. */
@@ -84,7 +84,7 @@ describe.skipIf(!isBuilt)('tune', () => {
     );
     const own = join(folder, 'own.tw');
     success(
-      await tilewright(['compile', join(ROOT, 'models/demo'), '-o', own, '--max-tokens', '64', '--pack-weights']),
+      await tilewright(['compile', join(ROOT, 'models/demo'), '-o', own, '--batch-tokens', '64', '--pack-weights']),
     );
     const before = readFileSync(join(own, 'manifest.json'), 'utf8');
     expect(before).toContain('kernels.so');

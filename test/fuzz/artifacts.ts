@@ -50,7 +50,7 @@ async function makeArtifact(): Promise<{ dir: string; texts: Record<string, stri
   const dir = mkdtempSync(join(tmpdir(), 'tilewright-fuzz-'));
   process.once('exit', () => rmSync(dir, { recursive: true, force: true }));
   const init = { kind: 'checkpoint' } as const;
-  const request = { model: DEMO, init, precision: 'auto', maxTokens: 32, target: 'cpu' } as const;
+  const request = { model: DEMO, init, precision: 'auto', batchTokens: 32, target: 'cpu' } as const;
   const { checkpoint, model } = await openOrCompile(request, machine, ui);
   const folder = join(dir, 'demo.tw');
   await saveArtifact(folder, {

@@ -11,7 +11,7 @@ import { archOf } from './launcher.js';
 
 /** Skeletons of contractions, and whether attention runs in clusters, in the smallest bucket of step. */
 export function kindsOf(facts: CudaFacts): readonly string[] {
-  const options = { maxTokens: 256, cacheTokens: 1024 };
+  const options = { batchTokens: 256, cacheTokens: 1024 };
   const { plan } = compileModel(openCheckpoint(DEMO), cuda, cudaDevice(facts, 'bf16'), options);
   const step = linkFunction(plan, STEP);
   const kinds = step.launches.map(({ signature }) => {

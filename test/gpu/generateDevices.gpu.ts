@@ -37,7 +37,7 @@ describe('text of two GPUs', { skip }, () => {
   /** Lines without what depends on which other prompts a replica had: what it found in pages. */
   const run = async (...flags: readonly string[]): Promise<string[]> => {
     const task = ['generate', DEMO, '--target', 'cuda', '--prompts', file, '--json', '--ignore-eos'];
-    const sizes = ['--max-new-tokens', '24', '--max-tokens', '256', '--cache-tokens', '8192'];
+    const sizes = ['--max-new-tokens', '24', '--batch-tokens', '256', '--cache-tokens', '8192'];
     const { status, output } = await start(process.execPath, [MAIN, ...task, ...sizes, ...flags], 120);
     assert.equal(status, 0, output.slice(-2000));
     const lines = output.split('\n').filter((line) => line.startsWith('{"index"'));

@@ -53,7 +53,7 @@ describe('whole evaluations', { skip }, () => {
   it('agree with float64 on the examples, to the same bytes for every size of micro-batch', async () => {
     const sizes = [undefined, 4096, 2048, 1531, 1024];
     const [first, ...others] = await Promise.all(
-      sizes.map((size) => score(DEMO, EXAMPLES, size === undefined ? [] : ['--max-tokens', String(size)])),
+      sizes.map((size) => score(DEMO, EXAMPLES, size === undefined ? [] : ['--batch-tokens', String(size)])),
     );
     const golden = readFileSync(join(import.meta.dirname, 'golden', 'everyday-demo.jsonl'), 'utf8');
     isUsual('examples', compareGolden(first!, golden));

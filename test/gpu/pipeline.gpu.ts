@@ -51,7 +51,7 @@ async function load(): Promise<Omit<CudaScoringOptions, 'ordinals'> & { readonly
   const { sharedBytesPerBlock, multiprocessors } = available.devices[0]!;
   const checkpoint = openCheckpoint(DEMO);
   const model = compileModel(checkpoint, cuda, cudaDevice({ arch, sharedBytesPerBlock, multiprocessors }, 'bf16'), {
-    maxTokens: 2048,
+    batchTokens: 2048,
   });
   const plan = scoreOf(model.plan);
   const emitted = emitCudaPlan(model.plan);

@@ -16,7 +16,7 @@ import { DEMO } from './command.js';
 /** Symbols of the demo's kernels of step whose reports are known. */
 export function knownKernels(facts: CudaFacts, demo = DEMO): ReadonlySet<string> {
   const { plan } = compileModel(openCheckpoint(demo), cuda, cudaDevice(facts, 'bf16'), {
-    maxTokens: 256,
+    batchTokens: 256,
     cacheTokens: 1024,
   });
   const step = linkFunction(plan, STEP);

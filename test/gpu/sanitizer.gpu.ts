@@ -87,7 +87,7 @@ const CACHE = ['--cache-tokens', '1024'];
 
 describe('compute-sanitizer', { skip, concurrency: true }, () => {
   const prompts = join(temporaryFolder(), 'prompts.jsonl');
-  const sizes = ['--target', 'cuda', '--max-tokens', '256'];
+  const sizes = ['--target', 'cuda', '--batch-tokens', '256'];
   /** Two pages and more, a prompt of one token, and one that decodes beside a longer one. */
   const LENGTHS = [40, 1, 17];
   const COMMANDS: readonly (readonly [what: string, args: readonly string[], done: RegExp])[] = [

@@ -64,7 +64,7 @@ export const load = (request: LoadRequest): Promise<LoadedModel> =>
 
 /** Functions of a model in 16 bits on a device. */
 export const loadOnDevice = (request: ModelRequest, more: Partial<LoadRequest> = {}): Promise<LoadedModel> =>
-  load({ ...request, target: 'cuda', precision: 'bf16', cacheTokens: CACHE_TOKENS, maxTokens: 1024, ...more });
+  load({ ...request, target: 'cuda', precision: 'bf16', cacheTokens: CACHE_TOKENS, batchTokens: 1024, ...more });
 
 /** A stepper with other limits, and room for fewer tokens. */
 export function stepperFor(

@@ -85,7 +85,7 @@ for (const [name, requestOf] of [
       const short = sequences.filter(fits);
       const same = wanted.filter((_, i) => fits(sequences[i]!));
       assert.deepEqual(same, await scoreSequences(model, short), 'the function score');
-      const cpu = await load({ ...request, precision: 'f32', target: 'cpu', maxTokens: 1024 });
+      const cpu = await load({ ...request, precision: 'f32', target: 'cpu', batchTokens: 1024 });
       const error = meanDistance(same, await scoreSequences(cpu, short));
       await cpu.close();
       console.log(`${name}: mean error to f32 on a CPU ${error.toFixed(4)} (at most ${MOST_ERROR})`);

@@ -150,7 +150,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
       }));
       // Its keys and values lie where those of the questions will.
       const tale = 'Once upon a time there was a king who had three sons. '.repeat(9);
-      const model = await openModel({ model: DEMO, target: 'cpu', threads: 1, maxTokens: 512, cacheTokens: 2048 });
+      const model = await openModel({ model: DEMO, target: 'cpu', threads: 1, batchTokens: 512, cacheTokens: 2048 });
       const score = (prefixes: 'auto' | 'keep' | 'repeat') => model.score({ task: 'multiple_choice', data, prefixes });
       const write = async (): Promise<readonly (readonly number[])[]> => {
         const logProbs: (readonly number[])[] = [];
@@ -176,7 +176,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
       } finally {
         await model.close();
       }
-      const small = await openModel({ model: DEMO, target: 'cpu', threads: 1, maxTokens: 512 });
+      const small = await openModel({ model: DEMO, target: 'cpu', threads: 1, batchTokens: 512 });
       await expect(small.score({ task: 'multiple_choice', data, prefixes: 'keep' })).rejects.toMatchObject({
         name: 'UsageError',
         hint: expect.stringContaining('openModel({ …, cacheTokens: ') as string,
@@ -201,7 +201,7 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
       const large = await openModel(open);
       const expected = await answers(large);
       await large.close();
-      const small = await openModel({ ...open, maxTokens: 64, cacheTokens: 1024 });
+      const small = await openModel({ ...open, batchTokens: 64, cacheTokens: 1024 });
       try {
         expect(await answers(small)).toEqual(expected);
         expect(await answers(small, { prefixes: 'keep' })).toEqual(expected);
@@ -212,13 +212,13 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
       }
       // A model that is opened for one set gets the memory that the questions need.
       const notes: string[] = [];
-      const once = { ...open, task: 'multiple_choice', data, maxTokens: 64 } as const;
+      const once = { ...open, task: 'multiple_choice', data, batchTokens: 64 } as const;
       const onProgress = (event: Library.ProgressEvent) => event.kind === 'note' && notes.push(event.text);
       expect((await run({ ...once, onProgress })).answers).toEqual(expected);
       expect(notes.join('\n')).toMatch(/prefixes: kept, .* since question 1 has 1\d\d; keys and values: room for 512/);
       expect((await run({ ...once, sharing: 'kv', cacheTokens: 512 })).answers).toEqual(expected);
       await expect(run({ ...once, prefixes: 'repeat' })).rejects.toThrow('but the largest micro-batch is 64');
-      const without = await openModel({ ...open, maxTokens: 64 });
+      const without = await openModel({ ...open, batchTokens: 64 });
       await expect(answers(without)).rejects.toMatchObject({
         name: 'UsageError',
         message: expect.stringMatching(
@@ -278,6 +278,11 @@ describe.skipIf(!isBuilt || !hasCompiler)('the library', async () => {
     await expect(quantize({ model: DEMO, output: join(folder, 'other') })).rejects.toThrow('needs a calibration text');
     const wrong = { model: DEMO, output, group: 48 } as unknown as Library.QuantizeOptions;
     await expect(quantize(wrong)).rejects.toMatchObject({ name: 'UsageError', message: /^quantize: group: / });
+  });
+
+  it('says what maxTokens is called', async () => {
+    const open = { model: DEMO, maxTokens: 512 };
+    await expect(openModel(open)).rejects.toMatchObject({ message: /^openModel: maxTokens: /, hint: /batchTokens/ });
   });
 
   it('refuses an empty list of questions', async () => {

@@ -249,7 +249,7 @@ describe('placeStages', () => {
     expect(message).toMatch(
       /does not fit 2 devices as a pipeline.*of weights and .* of two micro-batches of 1024 tokens/,
     );
-    const tokens = Number(/--max-tokens (\d+)/.exec(hint!)![1]);
+    const tokens = Number(/--batch-tokens (\d+)/.exec(hint!)![1]);
     const more = Number(/--devices (\d+) --parallel pp=\1/.exec(hint!)![1]);
     const at = (n: number) => ({
       ...tight,
@@ -271,7 +271,7 @@ describe('placeStages', () => {
       wanted: { replicas: 4, stages: 1 },
     });
     expect(message).toMatch(/does not fit a device.*of a micro-batch of 1024 tokens/);
-    expect(hint).toMatch(/--max-tokens 896/);
+    expect(hint).toMatch(/--batch-tokens 896/);
     expect(hint).toMatch(/--parallel pp=\d/);
   });
 

@@ -56,7 +56,7 @@ async function compile(mask: MaskKind): Promise<Compiled> {
     }),
   );
   const checkpoint = describeRandomCheckpoint(folder, 3);
-  const model = compileModel(checkpoint, cpu, cpuDevice(detectMachine(), 'auto'), { mask, maxTokens: TOKENS });
+  const model = compileModel(checkpoint, cpu, cpuDevice(detectMachine(), 'auto'), { mask, batchTokens: TOKENS });
   const emitted = emitPlan(model.plan);
   const { path: library } = await compileShared(unitsOf(Object.values(emitted.kernels).flat(2)), {
     isa: model.device.isa,

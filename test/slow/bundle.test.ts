@@ -179,7 +179,7 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
         'examples/everyday.jsonl',
         '--limit',
         '5',
-        '--max-tokens',
+        '--batch-tokens',
         '96',
         '--json',
       ],
@@ -211,7 +211,7 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
     writeFileSync(join(folder, 'trivia.yaml'), JSON.stringify(task));
     const { status, stdout } = start(
       './tilewright',
-      ['run', 'models/demo', '--tasks', 'trivia', '--include_path', folder, '--max-tokens', '96', '--json'],
+      ['run', 'models/demo', '--tasks', 'trivia', '--include_path', folder, '--batch-tokens', '96', '--json'],
       bundle(),
     );
     expect(status).toBe(0);
@@ -221,7 +221,7 @@ describe.skipIf(reason !== undefined)('the bundle', () => {
   it('opens the artifact that it has compiled', () => {
     const compiled = start(
       './tilewright',
-      ['compile', 'models/demo', '-o', place('demo.tw'), '--max-tokens', '96'],
+      ['compile', 'models/demo', '-o', place('demo.tw'), '--batch-tokens', '96'],
       bundle(),
     );
     expect([compiled.status, compiled.stdout + compiled.stderr]).toEqual([0, expect.stringContaining('demo.tw')]);

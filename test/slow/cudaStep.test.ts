@@ -209,7 +209,7 @@ describe.each(CACHES)('step over fibres, $kvCache, $heads heads of keys', ({ kvC
 describe.skipIf(!hasNvcc)('every kernel of the demo model with step, by nvcc', () => {
   const planOf = (arch: CudaArch): CudaPlan =>
     compileModel(openCheckpoint('models/demo'), cuda, cudaDevice(TYPICAL_FACTS[arch], 'bf16'), {
-      maxTokens: 512,
+      batchTokens: 512,
       cacheTokens: 4096,
       logits: true,
     }).plan;

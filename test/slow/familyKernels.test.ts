@@ -84,7 +84,7 @@ function compiled(architecture: string, changes: object, arch: CudaArch, cacheTo
   };
   writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
   return compileModel(describeRandomCheckpoint(folder, 1), cuda, cudaDevice(TYPICAL_FACTS[arch], 'bf16'), {
-    maxTokens: 512,
+    batchTokens: 512,
     ...(cacheTokens === undefined ? {} : { cacheTokens }),
   });
 }

@@ -37,7 +37,7 @@ describe.skipIf(!isBuilt || !existsSync(HUB))('five-shot MMLU', () => {
     const shape = temporaryFolder();
     copyFileSync(join(ROOT, 'bench', 'models', 'llama-8b', 'config.json'), join(shape, 'config.json'));
     copyFileSync(join(SHARED, 'data', 'llama_tokenizer.model'), join(shape, 'tokenizer.model'));
-    const flags = ['--init', 'random:1', '--max-tokens', tokens, '--parallel', `dp=${lanes}`, '--dry-run', '--json'];
+    const flags = ['--init', 'random:1', '--batch-tokens', tokens, '--parallel', `dp=${lanes}`, '--dry-run', '--json'];
     const { stdout } = success(await tilewright(['run', shape, ...task, ...flags]));
     const plan = JSON.parse(stdout) as Plan;
     expect(plan.questions).toBe(14_042);

@@ -122,7 +122,7 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
     // One small micro-batch size for all, so that a task takes long enough to be requeued.
     writeFileSync(
       join(bin, 'tilewright'),
-      `#!/bin/sh\ncommand=$1; shift\n[ "$command" = run ] && set -- "$@" --max-tokens 96\nexec '` +
+      `#!/bin/sh\ncommand=$1; shift\n[ "$command" = run ] && set -- "$@" --batch-tokens 96\nexec '` +
         `${process.execPath}' '${MAIN}' "$command" "$@"\n`,
     );
     chmodSync(join(bin, 'tilewright'), 0o755);
@@ -139,7 +139,7 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
       });
       daemons.push(daemon);
     }
-    await warmCache(model, '--max-tokens', '96');
+    await warmCache(model, '--batch-tokens', '96');
     await until(
       'an idle node',
       () => spawnSync('sinfo', ['-h', '-o', '%t'], { env: environment(), encoding: 'utf8' }).stdout.trim() === 'idle',
@@ -185,7 +185,7 @@ describe.skipIf(!isBuilt || !hasSlurm)('a Slurm array', () => {
     for (const task of [1, 2, 3]) expect(log(task)).toContain(`shard ${task}/3; when all are done:`);
     expect(readFileSync(join(folder, 'merge.log'), 'utf8')).toContain('1,000 questions of 3 shards');
     const whole = join(folder, 'whole');
-    success(await tilewright(runArguments(model, data, '--max-tokens', '96', '--out', whole)));
+    success(await tilewright(runArguments(model, data, '--batch-tokens', '96', '--out', whole)));
     expect(textOf(join(folder, 'results'), 'samples')).toBe(textOf(whole, 'samples'));
     // Task 2 may have finished before the order to stop it came: its second start then writes the same results again.
     expect(new Set(filesOf(join(folder, 'shards'), 'results').map(dirname)).size).toBe(3);

@@ -138,7 +138,7 @@ describe.skipIf(!isBuilt || !existsSync(GOLDEN))('tasks of lm-evaluation-harness
     const shape = temporaryFolder();
     copyFileSync(join(ROOT, 'bench', 'models', 'llama-8b', 'config.json'), join(shape, 'config.json'));
     copyFileSync(join(SHARED, 'data', 'llama_tokenizer.model'), join(shape, 'tokenizer.model'));
-    const asked = ['--tasks', tasks, ...flags, ...SOURCES, '--init', 'random:1', '--max-tokens', '8192'];
+    const asked = ['--tasks', tasks, ...flags, ...SOURCES, '--init', 'random:1', '--batch-tokens', '8192'];
     const { stdout } = success(await tilewright(['run', shape, ...asked, '--dry-run', '--json']));
     const plan = JSON.parse(stdout) as { readonly tokensGrouped: number; readonly tokensKept: number };
     expect(plan.tokensGrouped / plan.tokensKept).toBeGreaterThanOrEqual(least);

@@ -45,7 +45,7 @@ describe.skipIf(!isBuilt)('tune of an artifact with a cache', () => {
   };
 
   beforeAll(async () => {
-    const flags = ['--max-tokens', '128', '--cache-tokens', '1024'];
+    const flags = ['--batch-tokens', '128', '--cache-tokens', '1024'];
     success(await tilewright(['compile', join(ROOT, 'models/demo'), '-o', plain, ...flags]));
     cpSync(plain, tuned, { recursive: true });
   });

@@ -104,13 +104,13 @@ export const SHARING_MODES: readonly Way[] = ['context', 'none', 'kv'].map((mode
 export const otherWays = (...questions: readonly string[]): readonly Way[] => [
   ...[
     ['--prefixes', 'keep'],
-    ['--max-tokens', '1024'],
+    ['--batch-tokens', '1024'],
     ['--mask', 'path'],
   ].map((flags) => byFlags(...flags, ...questions)),
   byFlags('--docs', '500:1500'),
   byFlags('--docs', '0:2000', '--sharing', 'none'),
   // Many questions are longer than these calls.
-  byFlags('--docs', '0:2000', '--max-tokens', '96'),
+  byFlags('--docs', '0:2000', '--batch-tokens', '96'),
   { what: 'the function step', answer: answersByStep },
 ];
 

@@ -21,7 +21,7 @@ import { randomBatch, randomTensors } from './randomModel.js';
 
 const checkpoint = openCheckpoint('models/demo');
 const demo = (arch: CudaArch): CudaModel =>
-  compileModel(checkpoint, cuda, cudaDevice(TYPICAL_FACTS[arch], 'bf16'), { maxTokens: 512 });
+  compileModel(checkpoint, cuda, cudaDevice(TYPICAL_FACTS[arch], 'bf16'), { batchTokens: 512 });
 
 /** Error of sums in f32, in units of a buffer's usual value. */
 const F32_LOSS = 2e-5;

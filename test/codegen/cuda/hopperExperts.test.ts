@@ -45,7 +45,7 @@ writeFileSync(
 );
 const FACTS = TYPICAL_FACTS.sm_90a;
 const PLAN = scoreOf(
-  compileModel(describeRandomCheckpoint(folder, 1), cuda, cudaDevice(TYPICAL_FACTS.sm_80, 'bf16'), { maxTokens: 512 })
+  compileModel(describeRandomCheckpoint(folder, 1), cuda, cudaDevice(TYPICAL_FACTS.sm_80, 'bf16'), { batchTokens: 512 })
     .plan,
 );
 const BATCH = randomBatch({ T: 150, R: 20 }, VOCABULARY, 4);

@@ -129,7 +129,7 @@ export function randomModel(
     }),
   );
   const model = compileModel(describeRandomCheckpoint(folder, seed), cuda, cudaDevice(facts, dtype), {
-    maxTokens: 512,
+    batchTokens: 512,
     mask,
     ...(cacheTokens === 0 ? {} : { cacheTokens, feeds, logits, kvCache }),
   });

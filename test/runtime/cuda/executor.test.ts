@@ -341,7 +341,7 @@ describe('device memory', () => {
 
   it('says in one line what would fit', () => {
     // 3.875 GiB of room for activations that take slightly less than 1 MiB per token.
-    expect(failure(64).hint).toBe('Compile it for smaller micro-batches: --max-tokens 3840.');
+    expect(failure(64).hint).toBe('Compile it for smaller micro-batches: --batch-tokens 3840.');
     expect(failure(60.1).hint).toBe(
       'The weights alone take 60 GiB: spread over 2 or more such GPUs, or use one with more memory.',
     );

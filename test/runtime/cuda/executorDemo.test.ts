@@ -26,7 +26,7 @@ describeFake('the demo model on the fake driver', (fake) => {
   const packCubin = encode(PACK_PTX);
 
   it.each(CUDA_ARCHS)('loads, binds and launches everything for %s', async (arch) => {
-    const model = compileModel(checkpoint, cuda, cudaDevice(TYPICAL_FACTS[arch], 'bf16'), { maxTokens: 512 });
+    const model = compileModel(checkpoint, cuda, cudaDevice(TYPICAL_FACTS[arch], 'bf16'), { batchTokens: 512 });
     const plan = scoreOf(model.plan);
     const { kernels, distinct } = emitCudaPlan(model.plan);
     const cubins = new Map(
