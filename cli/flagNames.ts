@@ -49,5 +49,5 @@ export function withMaxTokens(flags: Flags, name: keyof typeof MAX_TOKENS): Flag
 /** Words for whoever types a flag that a command does not have, and another one does. */
 export const INSTEAD: Readonly<Record<string, string>> = {
   '--max-tokens':
-    'the size of a micro-batch is --batch-tokens, of compile and run; the length of an answer --max-new-tokens, of generate',
+    'the size of a micro-batch is --batch-tokens; the length of an answer is --max-new-tokens, of generate',
 };
