@@ -14,7 +14,11 @@ export type Output = NodeJS.WritableStream & {
 };
 
 /** Where prompts may be typed. */
-export type Input = NodeJS.ReadableStream & { readonly isTTY?: boolean };
+export type Input = NodeJS.ReadableStream & {
+  readonly isTTY?: boolean;
+  /** Whether keys come one by one, and are not shown by the terminal. */
+  setRawMode?(isRaw: boolean): unknown;
+};
 
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 export type StopSignal = (typeof STOP_SIGNALS)[number];
