@@ -1,7 +1,7 @@
 /** The tuner's table as text: redrawn whole on a terminal, written line by line to a pipe. */
 import { tokensIn, rowsIn } from '../ir/scoring.js';
 import type { Bucket } from '../ir/plan.js';
-import { clock, count } from '../system/format.js';
+import { clock, count, counted } from '../system/format.js';
 import type { TuneProgress, TuneRow } from './search.js';
 
 const HEADINGS = ['kernel', 'bucket', 'trials', 'best', 'share of peak', 'gain'] as const;
@@ -90,7 +90,7 @@ export function statusLine({ rows, elapsedSeconds, budgetSeconds, final }: TuneP
   const trials = rows.reduce((sum, row) => sum + row.trials, 0);
   const time = `${clock(elapsedSeconds)} of ${clock(budgetSeconds)}`;
   const stage = final === undefined ? '' : `, final of ${count(tokensIn(final))} tokens`;
-  return `measured ${measured} of ${rows.length}, ${trials} trials, ${time}${stage}`;
+  return `measured ${measured} of ${rows.length}, ${counted(trials, 'trial')}, ${time}${stage}`;
 }
 
 /** One log line: what was just measured for one row. */

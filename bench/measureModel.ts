@@ -67,7 +67,15 @@ function tune(
   { machine, threads, tuneSeconds }: MeasureRequest,
 ): ReturnType<typeof tuneCompiled<CpuSchedule, CpuDevice>> {
   const nothing = (): void => undefined;
-  const ui = { phase: nothing, step: nothing, run: nothing, table: nothing, note: nothing, warn: nothing };
+  const ui = {
+    phase: nothing,
+    step: nothing,
+    run: nothing,
+    table: nothing,
+    note: nothing,
+    detail: nothing,
+    warn: nothing,
+  };
   const options = {
     budgetSeconds: tuneSeconds,
     threads,

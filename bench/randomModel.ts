@@ -15,7 +15,7 @@ const print = (line: string): void => {
   console.error(line);
 };
 /** Notes and warnings on the standard error, and no progress. */
-const ui: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: print, warn: print };
+const ui: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: print, detail: print, warn: print };
 
 export interface RandomModelOptions {
   /** Folder of a config.json, or one below bench/models; or a GGUF file, which is read with its weights. */

@@ -5,7 +5,8 @@ import type { CompileResult } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
 import { bytes, count, duration } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
-import { addMaskFlag, addModelFlags, addSections, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
+import { addMaskFlag, addModelFlags, addSections, addVerboseFlag, CHECKPOINT_HELP, EXIT_STATUSES } from './help.js';
+import { faceOf } from './makeUi.js';
 import { isSet, modelFlags, required, type Flags } from './options.js';
 import { printText } from './report.js';
 import { printJson, refuseHubName, sameCommand, withUi, type Context } from './work.js';
@@ -31,7 +32,8 @@ export function addCompile(program: Command, context: Context): void {
     .option('--hash-weights', 'read all bytes of the weights now, so that run --verify can compare them');
   addMaskFlag(addModelFlags(command))
     .option('--dump <dir>', 'write every stage, numbered: the graph after each pass, kernels, sources, plan')
-    .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
+    .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings');
+  addVerboseFlag(command)
     .option('--json', 'print the result as JSON and nothing else')
     .action(async (checkpoint: string, _options: unknown, self: Command) => {
       await compile(context, checkpoint, self.opts<Flags>());
@@ -65,17 +67,17 @@ async function compile(context: Context, checkpoint: string, flags: Flags): Prom
       '--logits: they are those of steps, which are compiled with --cache-tokens',
       'add --cache-tokens 32768',
     );
-  const isJson = isSet(flags, 'json');
+  const face = faceOf(flags);
   const kept = {
     ...(isSet(flags, 'logits') ? { logits: true } : {}),
     ...(isSet(flags, 'packWeights') ? { packsWeights: true } : {}),
     ...(isSet(flags, 'hashWeights') ? { hashesWeights: true } : {}),
   };
   const advice = (): string => `nothing was written; start again with\n  ${sameCommand(context)}`;
-  const { value: result } = await withUi(context, { isJson, isQuiet: isSet(flags, 'quiet'), advice }, (ui, signal) =>
+  const { value: result } = await withUi(context, { ...face, advice }, (ui, signal) =>
     context.commands.compile({ model: checkpoint, output, signal, ...kept, ...model }, ui),
   );
-  if (isJson) printJson(io, result);
+  if (face.isJson) printJson(io, result);
   else printText(io, describe(result));
 }
 

@@ -13,6 +13,7 @@ import {
   addDeviceFlags,
   addModelFlags,
   addSections,
+  addVerboseFlag,
   addVerifyFlag,
   CHECKPOINT_HELP,
   EXIT_STATUSES,
@@ -20,6 +21,7 @@ import {
 import { converse } from './conversation.js';
 import { withMaxTokens } from './flagNames.js';
 import type { Input, Io } from './io.js';
+import { faceOf } from './makeUi.js';
 import {
   artifactFlags,
   deviceFlags,
@@ -67,7 +69,8 @@ export function addGenerate(program: Command, context: Context): void {
   );
   addModelFlags(command)
     .option('--dump <dir>', 'write every stage of the compilation, numbered')
-    .option('-q, --quiet', 'print texts and errors only: no progress, no notes, no warnings, no summary')
+    .option('-q, --quiet', 'print texts and errors only: no progress, no notes, no warnings, no summary');
+  addVerboseFlag(command)
     .option('--json', 'print a line of JSON for each prompt, in their order, and nothing else')
     .option('--print-prompts', 'print each prompt as the model sees it, with --json its tokens as well, and end')
     .option(
@@ -90,8 +93,9 @@ export function addGenerate(program: Command, context: Context): void {
       'have tool_calls, tool_call_id, a list of parts as its content, and other keys that templates read.',
     ],
     'On a terminal': [
-      'Without prompts, every line that you type is answered as it is made. A checkpoint with a chat',
-      'template keeps the conversation. Ctrl-C stops an answer, Ctrl-D ends.',
+      'Without prompts, every message that you type is answered. A checkpoint with a chat template keeps',
+      'the conversation. Arrow keys move and go back to earlier messages, a paste of several lines is one',
+      'message. Ctrl-C stops an answer, and leaves when pressed twice; Ctrl-D leaves.',
     ],
     'Several devices': [
       'dp=4       the whole model on each of four devices, each of which continues a part of the prompts',
@@ -265,7 +269,8 @@ function printText(io: Io, result: PromptResult, count: number, isOnly: boolean)
 async function generate(context: Context, model: string, prompts: readonly string[], flags: Flags): Promise<void> {
   const { io, commands } = context;
   await refuseHubName(model);
-  const [isJson, isQuiet] = [isSet(flags, 'json'), isSet(flags, 'quiet')];
+  const face = faceOf(flags);
+  const { isJson, isQuiet, isVerbose } = face;
   const printsPrompts = isSet(flags, 'printPrompts');
   const mayType = prompts.length === 0 && flags['prompts'] === undefined && !isJson && !printsPrompts;
   const typed = mayType ? terminalOf(io) : undefined;
@@ -279,7 +284,7 @@ async function generate(context: Context, model: string, prompts: readonly strin
         '--n, --best-of, --beams: a conversation has one answer to each line',
         `${EXAMPLE} --beams 4`,
       );
-    return converse(context, typed, asked, isQuiet);
+    return converse(context, typed, asked, face);
   }
   const request = { ...asked, prompts: named };
   const isOnly = request.promptFile === undefined && prompts.length === 1;
@@ -298,7 +303,7 @@ async function generate(context: Context, model: string, prompts: readonly strin
   try {
     const { value, stoppedBy } = await withUi(
       context,
-      { isJson, isQuiet, advice, resultsIn: 'generate', isStreamed },
+      { ...face, advice, resultsIn: 'generate', isStreamed },
       (ui, signal) => commands.generate({ ...request, signal: AbortSignal.any([signal, reader.signal]) }, ui, listener),
     );
     if (reader.signal.aborted) return;
@@ -307,7 +312,7 @@ async function generate(context: Context, model: string, prompts: readonly strin
         context.fail();
         printError(io, new UserError(`${result.where}: ${result.error}`, FAILED_HINT), isJson);
       }
-    if (!isJson && !isQuiet) io.stderr.write(`${generateSummary(value)}\n`);
+    if (!isJson && !isQuiet) io.stderr.write(`${generateSummary(value, isVerbose)}\n`);
     if (stoppedBy !== undefined) throw new Stopped(stoppedBy, advice(undefined), undefined);
   } finally {
     reader.end();

@@ -61,6 +61,10 @@ export const addModelFlags = (command: Command): Command =>
         'at most 128 for each, or 16384 if that is more)',
     );
 
+/** The flag that shows details of what a command does while it works. */
+export const addVerboseFlag = (command: Command): Command =>
+  command.option('-v, --verbose', 'also print why this device, memory by parts, times of loading, counts of tokens');
+
 /** The flag that says how attention adds up keys. */
 export const addMaskFlag = (command: Command): Command =>
   command.option(

@@ -61,6 +61,10 @@ export class PlainUi implements LiveUi {
     this.#line(line);
   }
 
+  detail(line: string): void {
+    this.note(line);
+  }
+
   warn(line: string): void {
     this.#line(`${label('warning', styleFor(this.#io, 'stderr'))} ${line}`);
   }

@@ -9,7 +9,7 @@ export function describeRun(progress: RunProgress, isShort = false): string {
   const parts = [`${count(questionsDone)}/${count(questionsTotal)}${unit}`];
   if (tokensPerSecond > 0) parts.push(`${count(tokensPerSecond)} tokens/s`);
   if (accuracy !== undefined && accuracyNorm !== undefined)
-    parts.push(`acc ${percent(accuracy)}, ${isShort ? 'norm' : 'acc_norm'} ${percent(accuracyNorm)}`);
+    parts.push(`acc ${percent(accuracy)}, acc_norm ${percent(accuracyNorm)}`);
   if (secondsLeft !== undefined && questionsDone < questionsTotal) parts.push(`${clock(secondsLeft)} left`);
   return parts.join(' · ');
 }

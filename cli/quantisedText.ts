@@ -1,5 +1,5 @@
 /** What of a checkpoint is quantised, how, and what is not. */
-import { count } from '../system/format.js';
+import { counted, percent } from '../system/format.js';
 import type { WeightDecl } from '../ir/kernel.js';
 import { isCodeFormat } from '../ir/storage.js';
 import type { Checkpoint } from '../models/checkpoint.js';
@@ -22,13 +22,13 @@ export function describeQuantised({ quantised, tensors }: Checkpoint): readonly 
   const lines = [
     ...[...quantised.schemes].map(
       ([scheme, { matrices, elements }]) =>
-        `${count(matrices)} matrices: ${scheme} (${((100 * elements) / total).toFixed(1)} % of the parameters)`,
+        `${counted(matrices, 'matrix', 'matrices')}: ${scheme} (${percent(elements / total)} of the parameters)`,
     ),
     ...(quantised.schemes.size === 0 ? ['no matrix, though config.json says so'] : []),
     `matrices of floats: ${names.length === 0 ? 'none' : `${names.slice(0, SHOWN).join(', ')}${more}`}`,
     ...(quantised.scales.size === 0
       ? []
-      : [`${count(quantised.scales.size)} scales of activations or caches are not used`]),
+      : [`not used: ${counted(quantised.scales.size, 'scale')} of activations or caches`]),
   ];
   return lines.map((line, i) => [i === 0 ? 'quantised' : '', line]);
 }
@@ -62,7 +62,7 @@ export function describeNarrow(weights: readonly WeightDecl[]): readonly (readon
   const others = floats.filter((tensor) => !LAYER.test(tensor)).map((tensor) => tensor.replace(/\.weight$/, ''));
   const kept = [...(wide.length === 0 ? [] : [`of layers ${ranges(wide)}`]), ...new Set(others)];
   return [
-    ['8 bits', `${count(codes.length)} matrices, of layers ${ranges(narrow)}`],
+    ['8 bits', `${counted(codes.length, 'matrix', 'matrices')}, of layers ${ranges(narrow)}`],
     [
       matrices.some(({ layout }) => layout === 'kmajor') ? '16 bits' : 'floats',
       kept.length === 0 ? 'none' : kept.join(', '),
@@ -91,6 +91,6 @@ export function describeDecoded(
     .filter(([matrices]) => matrices > 0)
     .map(([matrices, reason], i) => [
       i === 0 ? 'decoded' : '',
-      `${count(matrices)} ${matrices === 1 ? 'matrix' : 'matrices'} of 4 bits: ${reason}`,
+      `${counted(matrices, 'matrix', 'matrices')} of 4 bits: ${reason}`,
     ]);
 }

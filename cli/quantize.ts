@@ -3,9 +3,10 @@ import type { Command } from 'commander';
 import { isArtifact } from '../driver/names.js';
 import type { MatrixReport, QuantiseRequest, QuantiseResult } from '../driver/quantise/quantiseCheckpoint.js';
 import { UsageError } from '../errors.js';
-import { count, duration, percent, textTable } from '../system/format.js';
+import { count, counted, duration, percent, textTable } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
-import { addSections, EXIT_STATUSES } from './help.js';
+import { addSections, addVerboseFlag, EXIT_STATUSES } from './help.js';
+import { faceOf } from './makeUi.js';
 import { choice, isSet, required, text, threads, wholeNumber, type Flags } from './options.js';
 import { printText } from './report.js';
 import { printJson, refuseHubName, sameCommand, withUi, type Context } from './work.js';
@@ -40,7 +41,8 @@ export function addQuantize(program: Command, context: Context): void {
     .option('--length <n>', "tokens of a sample (default: 512, or the model's context)")
     .option('--seed <n>', 'which stretches are drawn (default: 1)')
     .option('--threads <n>', 'threads to compute with (default: all processors)')
-    .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
+    .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings');
+  addVerboseFlag(command)
     .option('--json', 'print the result as JSON and nothing else, with the error of every matrix')
     .action(async (checkpoint: string, _options: unknown, self: Command) => {
       await quantize(context, checkpoint, self.opts<Flags>());
@@ -121,14 +123,12 @@ function requestOf(context: Context, model: string, flags: Flags): QuantiseReque
 async function quantize(context: Context, model: string, flags: Flags): Promise<void> {
   await refuseHubName(model);
   const request = requestOf(context, model, flags);
-  const isJson = isSet(flags, 'json');
+  const face = faceOf(flags);
   const advice = (): string => `nothing was written; start again with\n  ${sameCommand(context)}`;
-  const { value: result } = await withUi(
-    context,
-    { isJson, isQuiet: isSet(flags, 'quiet'), advice, resultsIn: 'quantise' },
-    (ui, signal) => context.commands.quantize({ ...request, signal }, ui),
+  const { value: result } = await withUi(context, { ...face, advice, resultsIn: 'quantise' }, (ui, signal) =>
+    context.commands.quantize({ ...request, signal }, ui),
   );
-  if (isJson) printJson(context.io, result);
+  if (face.isJson) printJson(context.io, result);
   else printText(context.io, describe(result));
 }
 
@@ -153,8 +153,10 @@ function describe(result: QuantiseResult): string {
   const group = settings.group === -1 ? 'a scale for each row' : `groups of ${settings.group}`;
   return [
     ...textTable([head, ...rows], new Set([1, 3, 4])),
-    `${output}: ${count(matrices.length)} matrices in ${settings.bits} bits, ${group}` +
-      (samples === 0 ? ', to the nearest' : `, by GPTQ on ${count(samples)} samples (${count(tokens)} tokens)`),
+    `${output}: ${counted(matrices.length, 'matrix', 'matrices')} in ${settings.bits} bits, ${group}` +
+      (samples === 0
+        ? ', rounded to the nearest'
+        : `, by GPTQ on ${counted(samples, 'sample')} (${count(tokens)} tokens)`),
     `took ${duration(result.seconds)}`,
     '',
   ].join('\n');

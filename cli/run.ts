@@ -4,7 +4,7 @@ import { BASELINES, Interrupted, MAX_TOKENS_NOTE, PREFIXES } from '../driver/req
 import { VERSION } from '../driver/version.js';
 import { shardName } from '../eval/shard.js';
 import { SHARING_MODES } from '../eval/sharing.js';
-import { count } from '../system/format.js';
+import { counted } from '../system/format.js';
 import { quoteForShell } from '../system/shell.js';
 import { HARNESS_HELP, harnessNotes, translated } from './harnessFlags.js';
 import {
@@ -13,11 +13,13 @@ import {
   addMaskFlag,
   addModelFlags,
   addSections,
+  addVerboseFlag,
   addVerifyFlag,
   CHECKPOINT_HELP,
   EXIT_STATUSES,
 } from './help.js';
 import { withMaxTokens } from './flagNames.js';
+import { faceOf } from './makeUi.js';
 import { isSet, type Flags } from './options.js';
 import { printText } from './report.js';
 import { EXAMPLE, parseRun, reportPath, TASK_NAMES } from './runFlags.js';
@@ -79,7 +81,8 @@ export function addRun(program: Command, context: Context): void {
     )
     .option('--report [file]', 'write the results as a page to look at (default: report.html beside them in --out)')
     .option('--dry-run', 'count what each way of sharing would compute, and compute nothing')
-    .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
+    .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings');
+  addVerboseFlag(command)
     .option('--json', 'print the results as JSON and nothing else')
     .action(async (given: string | undefined, _options: unknown, self: Command) => {
       const { model, flags } = translated(given, withMaxTokens(self.opts<Flags>(), 'batchTokens'));
@@ -165,7 +168,8 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
   const isMaxTokens = parsed.kind === 'run' && flags['maxTokens'] !== undefined;
   const notes = [...harnessNotes(flags), ...(isMaxTokens ? [`note: ${MAX_TOKENS_NOTE}`] : [])];
   if (!isSet(flags, 'quiet')) for (const note of notes) io.stderr.write(`${note}\n`);
-  const isJson = isSet(flags, 'json');
+  const face = faceOf(flags);
+  const { isJson, isVerbose } = face;
   const pageOf = reportPath(flags);
   const advice = (error: unknown): string => {
     if (error instanceof StoppedEarly)
@@ -176,10 +180,12 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
         `  ${sameCommand(context, ['--out', 'results'])}`
       );
     const finished =
-      error instanceof Interrupted ? `${count(error.questionsDone)} finished questions` : 'finished questions';
-    return `${finished} are in the journal; go on with\n  ${sameCommand(context, ['--resume'])}`;
+      error instanceof Interrupted
+        ? counted(error.questionsDone, 'finished question is', 'finished questions are')
+        : 'finished questions are';
+    return `${finished} in the journal; go on with\n  ${sameCommand(context, ['--resume'])}`;
   };
-  const { value: result } = await withUi(context, { isJson, isQuiet: isSet(flags, 'quiet'), advice }, (ui, signal) => {
+  const { value: result } = await withUi(context, { ...face, advice }, (ui, signal) => {
     if (parsed.kind === 'run') {
       const { kind: _kind, ...asked } = parsed;
       return commands.run({ ...asked, signal }, ui);
@@ -197,7 +203,7 @@ async function run(context: Context, model: string, flags: Flags): Promise<void>
           ...{ output: pageOf(result), writer: `tilewright ${VERSION}`, now: new Date() },
         });
   if (isJson) printJson(io, comparison === undefined ? result.results : { ...result.results, comparison });
-  else printText(io, runSummary(result) + (page === undefined ? '' : `report: ${page.path}\n`));
+  else printText(io, runSummary(result, isVerbose) + (page === undefined ? '' : `report: ${page.path}\n`));
   if (!isJson && request.shard !== undefined)
     printText(
       io,

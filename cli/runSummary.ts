@@ -4,10 +4,10 @@ import { isRecord } from '../system/json.js';
 import { count, counted, duration, percent, si } from '../system/format.js';
 import { comparisonText } from './compareText.js';
 
-/** The table of results, what the run took, and the files that it wrote. */
-export function runSummary(result: RunResult): string {
-  const lines = [result.table, ...throughputLines(result.results['throughput'])];
-  lines.push(...generationLines(result.results['generation']));
+/** The table of results, what the run took, and the files that it wrote. `isVerbose`: with what else is counted. */
+export function runSummary(result: RunResult, isVerbose = false): string {
+  const lines = [result.table, ...throughputLines(result.results['throughput'], isVerbose)];
+  lines.push(...generationLines(result.results['generation'], isVerbose));
   if (result.resultsPath !== undefined) lines.push(`results: ${result.resultsPath}`);
   if (result.samplesPath !== undefined) lines.push(`samples: ${result.samplesPath}`);
   if (result.comparisonPath !== undefined) lines.push(`comparison: ${result.comparisonPath}`);
@@ -17,7 +17,7 @@ export function runSummary(result: RunResult): string {
 }
 
 /** The run in a few lines, from its throughput block. */
-function throughputLines(block: unknown): string[] {
+function throughputLines(block: unknown, isVerbose: boolean): string[] {
   if (!isRecord(block)) return [];
   const read = (name: string): number => {
     const value = block[name];
@@ -30,25 +30,27 @@ function throughputLines(block: unknown): string[] {
   return [
     `${counted(questions, 'question')} in ${duration(score)} after ${duration(load)} of loading: ` +
       `${count(rate)} tokens/s${flops > 0 ? `, ${si(flops, 'FLOP/s')}` : ''}`,
-    ...sharingLines(read),
-    ...busyLine(block['devices']),
+    ...sharingLines(read, isVerbose),
+    ...busyLine(block['devices'], isVerbose),
   ];
 }
 
 /** What it took to generate texts, where tasks ask for some. */
-function generationLines(block: unknown): string[] {
+function generationLines(block: unknown, isVerbose: boolean): string[] {
   if (!isRecord(block)) return [];
   const [texts, seconds, computed, found] = ['texts', 'seconds', 'computedTokens', 'foundTokens'].map((name) =>
     Number(block[name]),
   ) as [number, number, number, number];
   return [
-    `${counted(texts, 'text')} generated in ${duration(seconds)}: ${count(computed)} tokens computed, ` +
-      `${count(found)} tokens of prompts found in the cache`,
+    `${counted(texts, 'text')} generated in ${duration(seconds)}` +
+      (isVerbose
+        ? `: ${counted(computed, 'token')} computed, ${counted(found, 'token')} of prompts found in the cache`
+        : ''),
   ];
 }
 
 /** What was computed, beside what other ways would have computed. Where nothing is shared there is nothing to say. */
-function sharingLines(read: (name: string) => number): string[] {
+function sharingLines(read: (name: string) => number, isVerbose: boolean): string[] {
   const [computed, alone, grouped, shared] = [
     'tokensComputed',
     'tokensWithoutSharing',
@@ -58,19 +60,19 @@ function sharingLines(read: (name: string) => number): string[] {
   if (!(alone > computed)) return [];
   const times = (tokens: number): string => `${(tokens / computed).toFixed(2)}×`;
   return [
-    `${count(computed)} tokens computed instead of ${count(alone)} (${times(alone)} fewer)`,
-    ...(grouped < alone
+    `${count(computed)} tokens computed instead of ${count(alone)}: ${times(alone)} fewer`,
+    ...(isVerbose && grouped < alone
       ? [`with one sequence for choices of equal inputs: ${count(grouped)} tokens (${times(grouped)} as many)`]
       : []),
-    ...(shared > 0
+    ...(isVerbose && shared > 0
       ? [`with every common beginning once: ${count(shared)} tokens (this run: ${(computed / shared).toFixed(3)}×)`]
       : []),
   ];
 }
 
-/** `busy: device 0 99.2 %, device 1 98.7 %`. */
-function busyLine(devices: unknown): string[] {
-  if (!Array.isArray(devices) || devices.length === 0) return [];
+/** `busy: device 0 99.2 %, device 1 98.7 %`. One device has nobody to wait for. */
+function busyLine(devices: unknown, isVerbose: boolean): string[] {
+  if (!Array.isArray(devices) || devices.length < (isVerbose ? 1 : 2)) return [];
   const shares = devices
     .filter(isRecord)
     .map(({ device, busyShare }) => `device ${Number(device)} ${percent(Number(busyShare))}`);

@@ -1,6 +1,6 @@
 /** `tilewright tasks`: names of tasks, groups and tags. */
 import type { Command } from 'commander';
-import { textTable } from '../system/format.js';
+import { counted, textTable } from '../system/format.js';
 import { addSections, EXIT_STATUSES } from './help.js';
 import { isSet, type Flags } from './options.js';
 import { noteLine, printText } from './report.js';
@@ -33,7 +33,7 @@ async function list({ commands, io }: Context, word: string, flags: Flags): Prom
   const found = { groups: chosen(groups), tags: chosen(tags), tasks: chosen(tasks) };
   if (isSet(flags, 'json')) return printJson(io, { ...found, unreadable });
   const rows = Object.entries(found).flatMap(([kind, names]) => names.map((name) => [kind.slice(0, -1), name]));
-  printText(io, `${[...textTable(rows), `${rows.length} names`].join('\n')}\n`);
+  printText(io, `${[...textTable(rows), counted(rows.length, 'name')].join('\n')}\n`);
   if (rows.length === 0)
     io.stderr.write(
       'note: tasks that are not built in are files of lm-evaluation-harness: --include_path lm_eval/tasks lists them\n',

@@ -97,6 +97,10 @@ export class TerminalUi implements LiveUi {
     this.#above(line);
   }
 
+  detail(line: string): void {
+    this.note(line);
+  }
+
   warn(line: string): void {
     this.#above(`${label('warning', this.#style)} ${line}`);
   }

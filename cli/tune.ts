@@ -3,11 +3,12 @@ import type { Command } from 'commander';
 import { isArtifact } from '../driver/names.js';
 import type { TuneResult } from '../driver/requests.js';
 import { UsageError } from '../errors.js';
-import { count, duration } from '../system/format.js';
+import { count, counted, duration } from '../system/format.js';
 import { kindAt } from '../system/read.js';
 import { quoteForShell } from '../system/shell.js';
-import { addSections, EXIT_STATUSES } from './help.js';
-import { isSet, seconds, text, threads, type Flags } from './options.js';
+import { addSections, addVerboseFlag, EXIT_STATUSES } from './help.js';
+import { faceOf } from './makeUi.js';
+import { seconds, text, threads, type Flags } from './options.js';
 import { printText } from './report.js';
 import { printJson, refuseHubName, sameCommand, Stopped, withUi, type Context } from './work.js';
 
@@ -25,7 +26,8 @@ export function addTune(program: Command, context: Context): void {
     .option('--budget <time>', 'how long to measure: 30s, 5m, 1h30m', '5m')
     .option('--threads <n>', 'threads to tune for: as many as runs will use (default: all processors)')
     .option('--database <file>', 'JSON-lines file of trials (default: in the cache folder)')
-    .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings')
+    .option('-q, --quiet', 'print results and errors only: no progress, no notes, no warnings');
+  addVerboseFlag(command)
     .option(
       '--checkpoint <dir>',
       "the artifact's checkpoint, where it is no longer where it was; it is kept in the artifact",
@@ -76,7 +78,7 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
       `make one from a checkpoint: tilewright compile ${quoteForShell(artifact)} -o model.tw`,
     );
   const database = text(flags, 'database');
-  const isJson = isSet(flags, 'json');
+  const face = faceOf(flags);
   const checkpoint = text(flags, 'checkpoint');
   const request = {
     artifact,
@@ -86,12 +88,10 @@ async function tune(context: Context, artifact: string, flags: Flags): Promise<v
     ...(database === undefined ? {} : { database }),
   };
   const advice = (): string => `finished trials are kept; go on with\n  ${sameCommand(context)}`;
-  const { value: result, stoppedBy } = await withUi(
-    context,
-    { isJson, isQuiet: isSet(flags, 'quiet'), advice },
-    (ui, signal) => commands.tune({ ...request, signal }, ui),
+  const { value: result, stoppedBy } = await withUi(context, { ...face, advice }, (ui, signal) =>
+    commands.tune({ ...request, signal }, ui),
   );
-  if (isJson) printJson(io, result);
+  if (face.isJson) printJson(io, result);
   else printText(io, describe(result));
   // What was found is in the artifact, but it is not what was asked for: a script must not go on as if it were.
   if (stoppedBy !== undefined) throw new Stopped(stoppedBy, advice(), undefined);
@@ -114,8 +114,9 @@ function describe(result: TuneResult): string {
         ? ['there was no time for a trial: give a larger --budget, for example: --budget 5m']
         : ['no schedule beat the default ones'];
   return [
-    ...result.table,
-    `${result.artifact}: ${count(result.trials)} trials in ${duration(result.seconds)}${reused}`,
+    // A heading without rows says nothing.
+    ...(result.table.length > 1 ? result.table : []),
+    `${result.artifact}: ${counted(result.trials, 'trial')} in ${duration(result.seconds)}${reused}`,
     ...saved,
     '',
   ].join('\n');

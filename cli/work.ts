@@ -86,6 +86,9 @@ export async function withUi<T>(
     note: (line) => {
       ui.note(line);
     },
+    detail: (line) => {
+      ui.detail(line);
+    },
     warn: (line) => {
       ui.warn(line);
     },

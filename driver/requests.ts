@@ -50,6 +50,8 @@ export interface Ui {
   /** The tuner's table, whole, each time it changed. */
   table(lines: readonly string[]): void;
   note(line: string): void;
+  /** What only concerns whoever asks for more: shown with --verbose. */
+  detail(line: string): void;
   warn(line: string): void;
 }
 

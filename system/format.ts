@@ -4,7 +4,8 @@
 export const count = (value: number): string => Math.round(value).toLocaleString('en-US');
 
 /** `1 question`, `1,757 questions` */
-export const counted = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+export const counted = (value: number, noun: string, nouns = `${noun}s`): string =>
+  `${count(value)} ${value === 1 ? noun : nouns}`;
 
 const BYTES = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'] as const;
 
@@ -81,3 +82,8 @@ export function textTable(rows: readonly (readonly string[])[], right: ReadonlyS
 /** At most `width` characters; a cut is marked. */
 export const cut = (text: string, width: number): string =>
   text.length <= width ? text : width < 2 ? text.slice(0, Math.max(0, width)) : `${text.slice(0, width - 1)}…`;
+
+/** `memory: 25.1 MiB (weights 16.3 MiB, activations 7.15 MiB)`: a sum of bytes with its parts, but for empty ones. */
+export const partsLine = (name: string, parts: readonly (readonly [name: string, sizeBytes: number])[]): string =>
+  `${name}: ${bytes(parts.reduce((sum, [, size]) => sum + size, 0))} (` +
+  `${parts.flatMap(([part, size]) => (size === 0 ? [] : [`${part} ${bytes(size)}`])).join(', ')})`;

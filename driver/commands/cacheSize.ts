@@ -8,7 +8,7 @@ import { DRAWN } from '../../ir/stepping.js';
 import { roundUp } from '../../ir/types.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { planWeights } from '../../runtime/weightPlan.js';
-import { bytes, count } from '../../system/format.js';
+import { bytes, count, counted } from '../../system/format.js';
 import { cacheTokensOf, choosesFromLogits } from '../functions.js';
 import { rebuildOpened, type OpenedModel } from '../compile/open.js';
 import { deviceMemory, roomFor } from '../devices/placement.js';
@@ -59,7 +59,7 @@ export async function compileWithCache(
   loading: Pick<ModelLoading, 'compile' | 'checkpoint'>,
   request: Asked,
   demand: Demand,
-  ui: Pick<Ui, 'note'>,
+  ui: Pick<Ui, 'note' | 'detail'>,
 ): Promise<void> {
   const least = roundUp(demand.least, PAGE_TOKENS);
   const asked = request.cacheTokens;
@@ -79,13 +79,15 @@ export async function compileWithCache(
   }
   const tokens = cacheTokensOf(opened.model) ?? 0;
   const short = asked === undefined && tokens < wanted ? `, of ${count(wanted)} that could be used` : '';
-  ui.note(`keys and values: room for ${count(tokens)} tokens, ${bytes(cacheBytesOf(opened.model))}${short}`);
+  const line = `keys and values: room for ${count(tokens)} tokens, ${bytes(cacheBytesOf(opened.model))}${short}`;
+  if (short === '') ui.detail(line);
+  else ui.note(line);
 }
 
 /** What a text needs: 20 tokens, or 20 tokens and 256 more to generate. */
 function sizeOf({ prompt, least }: Demand): string {
   const more = least - prompt;
-  return `${count(prompt)} tokens` + (more > 1 ? ` and ${count(more)} more to generate` : '');
+  return counted(prompt, 'token') + (more > 1 ? ` and ${count(more)} more to generate` : '');
 }
 
 /**

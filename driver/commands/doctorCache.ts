@@ -1,7 +1,7 @@
 /** The check of the cache folder: whether it can be written and is the user's own, and how full it is. */
 import { closeSync, lstatSync, mkdtempSync, openSync, readdirSync, rmSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { bytes, count } from '../../system/format.js';
+import { bytes, counted } from '../../system/format.js';
 import { makeFolder } from '../../system/write.js';
 import { intruder, requireCacheDir } from '../../runtime/cacheFolder.js';
 import { missing, reasonOf, type Check, type Probes } from './doctorProbes.js';
@@ -82,7 +82,7 @@ export function checkCache({ cacheLimit, ...probes }: Probes): Check {
     name: 'cache folder',
     status: 'ok',
     detail:
-      `${cacheDir}: writable, ${bytes(used)} in ${count(files)} files (safe to delete; ` +
+      `${cacheDir}: writable, ${bytes(used)} in ${counted(files, 'file')} (safe to delete; ` +
       `compiled kernels: ${limit === Infinity ? 'no limit' : `at most ${bytes(limit)}, TILEWRIGHT_CACHE_LIMIT`})`,
   };
 }

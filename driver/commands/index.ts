@@ -116,7 +116,7 @@ export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> 
   if (asked.compareWith !== undefined) return (await import('./compareWith.js')).runCompared(asked, ui, run);
   const { target: _, ...rest } = asked;
   const request = { ...rest, ...(await settleTarget(asked, ui)) };
-  if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');
+  noteNothingIsWritten(request, ui);
   return (await import('./runModel.js')).runModel(request, ui);
 }
 
@@ -126,7 +126,7 @@ export async function runTasks(asked: Asked<TasksRequest>, ui: Ui): Promise<RunR
   if (asked.compareWith !== undefined) return (await import('./compareWith.js')).runCompared(asked, ui, runTasks);
   const { target: _, ...rest } = asked;
   const request = { ...rest, ...(await settleTarget(asked, ui)) };
-  if (request.output === undefined) ui.note('no --out: results are printed, nothing is written');
+  noteNothingIsWritten(request, ui);
   return (await import('./runTasks.js')).runTasks(request, ui);
 }
 
@@ -150,12 +150,17 @@ export async function converse(asked: Asked<ConverseRequest>, ui: Ui): Promise<C
   return (await import('./converse.js')).converse(request, ui);
 }
 
-/** The target that was requested, or the choice of `auto`. It is reported first. */
+function noteNothingIsWritten({ output, isDryRun }: Pick<RunRequest, 'output' | 'isDryRun'>, ui: Ui): void {
+  if (output === undefined && isDryRun !== true) ui.note('no --out: results are printed, nothing is written');
+}
+
+/** The target that was requested, or the choice of `auto`. The device is reported first. */
 export async function settleTarget(
   asked: Parameters<typeof chooseTarget>[0],
-  ui: Pick<Ui, 'note'>,
+  ui: Pick<Ui, 'note' | 'detail'>,
 ): Promise<Pick<ChosenTarget, 'target'>> {
-  const { target, line } = await chooseTarget(asked);
-  ui.note(`target: ${line}`);
+  const { target, device, detail } = await chooseTarget(asked);
+  ui.note(`device: ${device}`);
+  if (detail !== undefined) ui.detail(detail);
   return target === undefined ? {} : { target };
 }

@@ -7,7 +7,7 @@ import type { ScoreRequest, Ui } from '../requests.js';
 import { packWithCache } from './cachedContexts.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
 import type { PreparedQuestions } from './prepareRun.js';
-import { mayKeepPrefixes, mayNeedCache } from './prefixes.js';
+import { mayKeepPrefixes, mayNeedCache, tellOfPacking } from './prefixes.js';
 import { packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 
 /** The loaded model, and the questions packed for it. `begun`: their tokens, if tokenising has begun. */
@@ -35,7 +35,7 @@ export async function loadWithQuestions(
   if (isChosenByTokens) {
     ui.phase('tokenise', source);
     const chosen = await packWithCache(loading, request, await tokens, isFirst);
-    ui.note(chosen.note);
+    tellOfPacking(chosen, ui);
     packing = prepareCalls(chosen).then(() => chosen);
     packing.catch(() => undefined);
   }
@@ -64,7 +64,7 @@ export async function loadWithQuestions(
 export function warnOfTruncated({ truncatedChoices }: PackedQuestions, { limits }: LoadedModel, ui: Ui): void {
   if (truncatedChoices === 0) return;
   ui.warn(
-    `${counted(truncatedChoices, 'choice')} too long, with the context, for the model's ` +
+    `${counted(truncatedChoices, 'choice is', 'choices are')} too long, with the context, for the model's ` +
       `${limits.contextLength} tokens: the beginning of the context is left out (--overlong refuse stops instead)`,
   );
 }
@@ -102,6 +102,6 @@ export function firstAnswer(phases: Phases, { executor }: LoadedModel, ui: Ui): 
     if (calls === 1) phases.begin('first micro-batch');
     if (calls !== 2) return;
     phases.end();
-    ui.note(printPhases(phases.spans, executor.phases ?? []));
+    ui.detail(printPhases(phases.spans, executor.phases ?? []));
   };
 }

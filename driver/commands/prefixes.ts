@@ -21,7 +21,7 @@ import { roundUp } from '../../ir/types.js';
 import { bytes, count } from '../../system/format.js';
 import { inParts } from '../../system/parts.js';
 import { cacheTokensOf } from '../functions.js';
-import type { ScoreRequest } from '../requests.js';
+import type { ScoreRequest, Ui } from '../requests.js';
 import { cacheBytesOf, compileWithRoom } from './cacheSize.js';
 import type { LoadedModel, ModelLoading } from './loadModel.js';
 import { limitsOf, type ModelLimits } from './modelLimits.js';
@@ -99,8 +99,16 @@ export async function mayNeedCache(
 export interface PackedWithCache extends PackedQuestions {
   /** A line with the numbers of tokens. */
   readonly note: string;
+  /** There is less memory than would have been used. */
+  readonly lacksRoom?: boolean;
   /** The longest path, in tokens. */
   readonly longest: number;
+}
+
+/** Numbers of tokens are details; that memory is short is not. */
+export function tellOfPacking({ note, lacksRoom }: PackedWithCache, ui: Pick<Ui, 'note' | 'detail'>): void {
+  if (lacksRoom === true) ui.note(note);
+  else ui.detail(note);
 }
 
 /** The first tree that fits no micro-batch, for messages. */
@@ -221,7 +229,7 @@ export async function packWithPrefixes(
     // Throws: paths may not be cut now, and this one fits no micro-batch.
     if (oversized !== undefined) await inParts(packQuestions(loaded, request, limits));
     await loading.compile();
-    return { ...repeated, note: `${repeated.note}, but there is ${missing}` };
+    return { ...repeated, note: `${repeated.note}, but there is ${missing}`, lacksRoom: true };
   }
   if (!isWorth) return repeated;
   const cacheTokens = cacheTokensOf(opened.model)!;

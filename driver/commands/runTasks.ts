@@ -125,7 +125,7 @@ const ofTwoMeanings = (tokens = 256): UsageError =>
 /** A later task's problem, and that the documents before it are not lost. */
 function withDocuments(error: unknown, documents: number): unknown {
   if (!(error instanceof UserError) || documents === 0 || error.hint?.includes('--resume') === true) return error;
-  const kept = `${counted(documents, 'document')} are kept: then run the same command with --resume`;
+  const kept = `${counted(documents, 'document is', 'documents are')} kept: then run the same command with --resume`;
   return new UserError(error.message, error.hint === undefined ? kept : `${error.hint}; ${kept}`, { cause: error });
 }
 

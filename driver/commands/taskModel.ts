@@ -16,7 +16,7 @@ import { compileWithCache, type Demand } from './cacheSize.js';
 import { packWithCache, withContexts } from './cachedContexts.js';
 import { beginLoading, type LoadedModel, type ModelLoading } from './loadModel.js';
 import { loadWithQuestions, settleName, warnOfTruncated } from './loadQuestions.js';
-import { keepWithin, mayCutPaths, roomForQuestions } from './prefixes.js';
+import { keepWithin, mayCutPaths, roomForQuestions, tellOfPacking } from './prefixes.js';
 import type { AboutTasks } from './prepareTasks.js';
 import { openThreads, packQuestions, prepareCalls, tokenise, type PackedQuestions } from './questionSet.js';
 import type { PlanScorer } from './scorer.js';
@@ -226,7 +226,7 @@ export class TaskModel {
       return this.#openForTexts(tokenised, demand, name);
     }
     const packed = await packWithCache(this.#loading, request, tokens, !window.isLast);
-    this.#ui.note(packed.note);
+    tellOfPacking(packed, this.#ui);
     this.#settle(await this.#loading.finish(), name);
     return { window, prompts, questions: packed };
   }

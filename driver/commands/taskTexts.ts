@@ -97,7 +97,7 @@ export async function tokeniseTexts(
       const room = maxPositions - maxNewTokens;
       if (room < 1)
         throw new UserError(
-          `${each.where}: ${maxNewTokens} tokens to generate leave no room in the model's ${maxPositions}`,
+          `${each.where}: no room in the model's ${maxPositions} tokens beside ${maxNewTokens} to generate`,
           'use a model with a longer context, or leave the task out',
         );
       if (tokens.length === 0) throw new UserError(`${each.where}: the prompt has no tokens`);

@@ -107,7 +107,8 @@ export class TasksRun {
     for (const { task, missing, problems } of finished) {
       if (missing > 0)
         this.#ui.warn(
-          `${task.name}: right answers of ${counted(missing, 'document')} are no choices, and count as wrong`,
+          `${task.name}: ${counted(missing, 'document')} with a right answer that is none of the choices: ` +
+            'counted as wrong',
         );
       for (const [key, problem] of problems) this.#ui.warn(`${task.name}: no ${key}: ${problem}`);
     }
@@ -188,6 +189,7 @@ export class TasksRun {
         step: (...of) => ui.step(...of),
         table: (lines) => ui.table(lines),
         note: (line) => ui.note(line),
+        detail: (line) => ui.detail(line),
         warn: (line) => ui.warn(line),
         run,
       },

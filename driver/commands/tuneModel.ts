@@ -4,7 +4,7 @@ import { gainOf, type TuneRow } from '../../autotune/index.js';
 import { SCORE } from '../../ir/function.js';
 import { withSchedules } from '../../ir/plan.js';
 import { tokensIn } from '../../ir/scoring.js';
-import { duration } from '../../system/format.js';
+import { counted, duration } from '../../system/format.js';
 import { quoteForShell } from '../../system/shell.js';
 import { UserError } from '../../errors.js';
 import { rebuildFor } from '../artifact/manifest.js';
@@ -48,7 +48,7 @@ export async function tuneModel(request: TuneRequest, ui: Ui): Promise<TuneResul
         });
       },
       search: (seconds) => {
-        ui.phase('tune', `${duration(seconds)}, ${model.target.isHost ? `${threads} threads` : model.isa}`);
+        ui.phase('tune', `${duration(seconds)}, ${model.target.isHost ? counted(threads, 'thread') : model.isa}`);
         const options = {
           budgetSeconds: seconds,
           threads,

@@ -23,6 +23,7 @@ const ui: Ui = {
   run: () => undefined,
   table: () => undefined,
   note: (line) => send({ kind: 'note', line }),
+  detail: (line) => send({ kind: 'detail', line }),
   warn: (line) => send({ kind: 'warn', line }),
 };
 

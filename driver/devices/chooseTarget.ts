@@ -6,6 +6,7 @@ import type { CudaAvailability } from '../../runtime/cuda/nativeDevice.js';
 import { findCudaCompiler } from '../../runtime/cuda/compiler.js';
 import { UserError } from '../../errors.js';
 import { readManifest } from '../artifact/manifest.js';
+import { detectMachine } from '../machine.js';
 import { openModel } from '../model.js';
 import { isArtifact } from '../names.js';
 import type { LoadRequest } from '../requests.js';
@@ -17,12 +18,16 @@ import { deviceMemory } from './placement.js';
 export interface ChosenTarget {
   /** Absent for an artifact, which has its own target. */
   readonly target?: TargetName;
-  /** The target and the reason for it: `cuda (NVIDIA H100, 79 GiB, holds 2.05 GiB of weights)`. */
-  readonly line: string;
+  /** In words: `GPU (NVIDIA H100, 79 GiB; the weights take 2.05 GiB)`, `CPU (AMD EPYC 9654)`. */
+  readonly device: string;
+  /** What only concerns whoever wonders: why nothing is known of a GPU. */
+  readonly detail?: string;
 }
 
 /** The facts that the choice depends on; tests provide their own. */
 export interface TargetProbes {
+  /** The processor's name. */
+  cpu(): string;
   gpus(): CudaAvailability;
   /** Rejects with UserError if kernels cannot be compiled for the GPU. */
   requireCompiler(arch: CudaArch, driverVersion: number): Promise<unknown>;
@@ -39,7 +44,15 @@ function parametersOf({ model, init }: TargetFacts): number {
   return sum;
 }
 
+/** `Intel Xeon Gold 6448Y`, without marks and clocks. */
+export const cpuName = (model: string): string =>
+  model
+    .replace(/\((R|TM)\)| CPU\b|@.*$/g, '')
+    .replace(/ {2,}/g, ' ')
+    .trim();
+
 const hereAndNow = (facts: TargetFacts): TargetProbes => ({
+  cpu: () => cpuName(detectMachine().cpu.model),
   gpus: () => cudaAvailable(),
   requireCompiler: (arch, driverVersion) => findCudaCompiler(arch, driverVersion),
   weightBytes: () => 2 * parametersOf(facts),
@@ -58,26 +71,38 @@ export async function chooseTarget(
   probes?: TargetProbes,
 ): Promise<ChosenTarget> {
   const { target = 'auto', model } = request;
-  if (isArtifact(model)) return { line: `${readManifest(model).target.kind} (the artifact was compiled for it)` };
-  if (target !== 'auto') return { target, line: target };
-  return chooseForMachine(request, probes ?? hereAndNow(request));
+  const found = probes ?? hereAndNow(request);
+  const named = (kind: string): string => (kind === 'cpu' ? describeCpu(found) : describeGpu(kind));
+  if (isArtifact(model)) return { device: named(readManifest(model).target.kind) };
+  if (target !== 'auto') return { target, device: named(target) };
+  return chooseForMachine(request, found);
 }
 
+/** `CPU (AMD EPYC 9654)` */
+function describeCpu({ cpu }: Pick<TargetProbes, 'cpu'>): string {
+  const name = cpu();
+  return name === '' ? 'CPU' : `CPU (${name})`;
+}
+
+/** A GPU that was asked for: `GPU`, or `GPU (sm_90a)`. */
+const describeGpu = (kind: string): string => (kind.includes(':') ? `GPU (${kind.replace(/^.*:/, '')})` : 'GPU');
+
 export async function chooseForMachine(request: TargetFacts, probes: TargetProbes): Promise<ChosenTarget> {
-  const cpu = (reason: string): ChosenTarget => ({ target: 'cpu', line: `cpu (${reason})` });
+  const own = describeCpu(probes);
+  const cpu = (reason: string): ChosenTarget => ({ target: 'cpu', device: `${own}: ${reason}` });
   if (request.isa !== undefined) return cpu(`--isa ${request.isa} is an instruction set of CPUs`);
   if (request.precision === 'f32') return cpu('--precision f32 is for CPUs');
   const found = probes.gpus();
-  if (!found.ok) return cpu(`no GPU: ${found.reason}`);
+  if (!found.ok) return { target: 'cpu', device: own, detail: `no GPU is used: ${found.reason}` };
   const [first] = found.devices;
-  const arch = first === undefined ? undefined : archOf(first);
-  if (first === undefined || arch === undefined)
-    return cpu(`${first?.name ?? 'the GPU'} is older than compute capability 8.0`);
+  if (first === undefined) return { target: 'cpu', device: own, detail: 'no GPU is used: the CUDA driver finds none' };
+  const arch = archOf(first);
+  if (arch === undefined) return cpu(`${first.name} is older than compute capability 8.0`);
   try {
     await probes.requireCompiler(arch, found.driverVersion);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
-    return cpu(`no compiler for ${first.name}: ${error.message.split('\n')[0]!}; see tilewright doctor`);
+    return cpu(`there is no compiler for ${first.name}; tilewright doctor says more`);
   }
   const present = found.devices.filter((device) => runsOn(arch, device));
   const used = present.slice(0, devicesOfCopy(request, present.length));
@@ -88,5 +113,5 @@ export async function chooseForMachine(request: TargetFacts, probes: TargetProbe
     const more = present.length > used.length ? '; --parallel auto spreads it over all GPUs' : '';
     return cpu(`the weights take ${bytes(needed)}, and ${several} has room for ${bytes(room)}${more}`);
   }
-  return { target: 'cuda', line: `cuda (${several}, with room for ${bytes(room)}, holds ${bytes(needed)} of weights)` };
+  return { target: 'cuda', device: `GPU (${several}, room for ${bytes(room)}; the weights take ${bytes(needed)})` };
 }

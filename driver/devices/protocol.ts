@@ -58,7 +58,7 @@ export interface SentError {
 
 export type FromChild =
   | { readonly kind: 'phase'; readonly name: string; readonly detail?: string }
-  | { readonly kind: 'note' | 'warn'; readonly line: string }
+  | { readonly kind: 'note' | 'detail' | 'warn'; readonly line: string }
   | { readonly kind: 'step'; readonly fraction: number; readonly detail?: string | Amount }
   /** To all siblings. */
   | { readonly kind: 'sibling'; readonly word: SiblingWord }

@@ -196,6 +196,8 @@ export class RemoteExecutor implements Executor {
             return this.ui.phase(message.name, message.detail);
           case 'note':
             return this.ui.note(message.line);
+          case 'detail':
+            return this.ui.detail(message.line);
           case 'warn':
             return this.ui.warn(message.line);
           case 'step':

@@ -49,6 +49,9 @@ export function replicaUis(count: number, stages: number, ui: Ui, shown: readonl
     note: (line) => {
       if (!isQuiet && isNew(line)) ui.note(line);
     },
+    detail: (line) => {
+      if (!isQuiet && isNew(line)) ui.detail(line);
+    },
     warn: (line) => ui.warn(`${nameOfReplica(index, stages)}: ${line}`),
   }));
   return {

@@ -3,7 +3,7 @@ import { UsageError } from '../../errors.js';
 import { datasetOfRecords, taskByName } from '../../eval/index.js';
 import { packWithCache, withContexts } from '../commands/cachedContexts.js';
 import type { LoadedModel, ModelLoading } from '../commands/loadModel.js';
-import { keepWithin, mayCutPaths, mayKeepPrefixes, mayNeedCache } from '../commands/prefixes.js';
+import { keepWithin, mayCutPaths, mayKeepPrefixes, mayNeedCache, tellOfPacking } from '../commands/prefixes.js';
 import { prepareRun, type PreparedRun } from '../commands/prepareRun.js';
 import { packQuestions, tokenise, type PackedQuestions } from '../commands/questionSet.js';
 import { modelName } from '../names.js';
@@ -53,7 +53,7 @@ export async function packFor(loading: ModelLoading, set: AskedSet, ui: Ui): Pro
   if (!isChosenByTokens) return set;
   ui.phase('tokenise');
   const packed = await packWithCache(loading, request, await tokenise(set.prepared.dataset, loading));
-  ui.note(packed.note);
+  tellOfPacking(packed, ui);
   return { ...set, packed };
 }
 

@@ -24,6 +24,7 @@ export function uiOf(tell: ProgressListener = () => undefined): Ui {
     run: (progress) => tell({ kind: 'scored', ...progress }),
     table: (lines) => tell({ kind: 'table', lines }),
     note: (text) => tell({ kind: 'note', text }),
+    detail: (text) => tell({ kind: 'note', text }),
     warn: (text) => tell({ kind: 'warning', text }),
   };
 }

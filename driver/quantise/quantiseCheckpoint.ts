@@ -21,6 +21,7 @@ import { prepareFolder } from './folder.js';
 import { chooseMatrices, HEAD, type ChosenMatrix, type InputGroup } from './matrices.js';
 import { Quantiser, type MatrixReport } from './quantiser.js';
 import { QuantisedTensors, storedTensors } from './tensors.js';
+import { counted } from '../../system/format.js';
 
 export type { CalibrationOptions } from './samples.js';
 export type { MatrixReport } from './quantiser.js';
@@ -140,7 +141,7 @@ export async function quantiseCheckpoint(request: QuantiseRequest, ui: Ui): Prom
   tellKept(kept, ui);
   const samples = method === 'gptq' ? await readSamples(checkpoint, calibration!) : [];
   if (calibration !== undefined && samples.length < calibration.samples && method === 'gptq')
-    ui.note(`the calibration text has ${samples.length} samples, not ${calibration.samples}`);
+    ui.note(`the calibration text has ${counted(samples.length, 'sample')}, not ${calibration.samples}`);
   const isPartial = [...kept.keys()].some((reason) => reason !== HEAD);
   const facts: Json = {
     ...(method === 'gptq' ? { damp_percent: 0.01 } : {}),

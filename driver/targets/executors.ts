@@ -2,9 +2,9 @@
 import { DRAWN } from '../../ir/stepping.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { openCpuExecutor } from '../../runtime/cpu/openExecutor.js';
-import { printMemoryUse } from '../../runtime/cpu/memoryUse.js';
+import { memoryLine, printMemoryUse } from '../../runtime/cpu/memoryUse.js';
 import { openCudaExecutor } from '../../runtime/cuda/openExecutor.js';
-import { printCudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
+import { cudaMemoryLine, printCudaMemoryUse } from '../../runtime/cuda/memoryUse.js';
 import { PACK_SYMBOL } from '../../runtime/cuda/packKernels.js';
 import { printLoadTimes, type LoadTimes } from '../../runtime/cuda/weights.js';
 import { duration } from '../../system/format.js';
@@ -27,7 +27,13 @@ const forStages = <P extends CompiledModel['plan']>(plan: P) => ({ ...plan, perS
 /** How many kernels are to be compiled, as readable text. */
 export function distinct({ plan }: CompiledModel): string {
   const launches = plan.functions.flatMap((fn) => fn.launches);
-  return `${new Set(launches.map((l) => l.signature)).size} of ${launches.length} launches are distinct`;
+  return `${new Set(launches.map((l) => l.signature)).size} different of ${launches.length}`;
+}
+
+/** Memory in a line; a table for whoever asks for details. */
+function tellMemory(ui: Ui, line: string, table: string): void {
+  ui.note(line);
+  ui.detail(table);
 }
 
 export async function loadCpuExecutor(
@@ -43,7 +49,7 @@ export async function loadCpuExecutor(
     onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
   });
   if (compiled.isUnpacked) ui.note(OWN_CODE);
-  if (!compiled.isCached) ui.note(`kernels compiled in ${duration(compiled.seconds)}`);
+  if (!compiled.isCached) ui.detail(`kernels compiled in ${duration(compiled.seconds)}`);
   phases?.begin('weights');
   ui.phase('load weights');
   return openCpuExecutor({
@@ -52,7 +58,7 @@ export async function loadCpuExecutor(
     tensors: checkpoint.tensors,
     threads,
     ...(stages === undefined ? {} : { stages }),
-    onMemory: (use) => ui.note(printMemoryUse(use)),
+    onMemory: (use) => tellMemory(ui, memoryLine(use), printMemoryUse(use)),
     onProgress: ({ doneBytes, totalBytes, weight, took }) => {
       if (took !== undefined) phases?.part(`read and pack ${weight}`, took.seconds, took.bytes);
       stepTo(ui, { done: doneBytes, total: totalBytes, unit: 'bytes' });
@@ -95,7 +101,7 @@ export async function loadCudaExecutor(
     onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
   });
   if (compiled.isUnpacked) ui.note(OWN_CODE);
-  if (!compiled.isCached) ui.note(`kernels compiled in ${duration(compiled.seconds)} by ${compiled.compiler}`);
+  if (!compiled.isCached) ui.detail(`kernels compiled in ${duration(compiled.seconds)} by ${compiled.compiler}`);
   phases?.begin('weights');
   ui.phase('load weights', own.map(({ name }) => name).join(', '));
   return openCudaExecutor({
@@ -107,17 +113,17 @@ export async function loadCudaExecutor(
     ordinals: own.map(({ ordinal }) => ordinal),
     ...(siblings === undefined ? {} : { exchangeOf: (stage) => siblings.exchange(stage) }),
     ...(stages === undefined
-      ? { onMemory: (use) => ui.note(printCudaMemoryUse(use)) }
+      ? { onMemory: (use) => tellMemory(ui, cudaMemoryLine(use), printCudaMemoryUse(use)) }
       : // The placement report already covered each device.
         {
           stages,
           onRoutes: (routes) =>
-            ui.note(`stages hand on ${[...new Set(routes)].map((route) => ROUTES[route]).join(', ')}`),
+            ui.detail(`stages hand on ${[...new Set(routes)].map((route) => ROUTES[route]).join(', ')}`),
         }),
     onLoaded: (times) => {
       if (phases !== undefined) addParts(phases, times);
       phases?.begin('programs');
-      ui.note(printLoadTimes(times));
+      ui.detail(printLoadTimes(times));
     },
     onProgress: ({ doneBytes, totalBytes }) => stepTo(ui, { done: doneBytes, total: totalBytes, unit: 'bytes' }),
   });

@@ -17,6 +17,7 @@ import {
   type Test,
 } from './pairedTests.js';
 import type { SampleSet } from './readSamples.js';
+import { counted } from '../../system/format.js';
 
 /** Of questions that are right or wrong. */
 export interface Flips {
@@ -133,7 +134,9 @@ export function compareMetrics(
     const isMean = aggregationIn(task, key.slice(0, key.indexOf(','))) === 'mean';
     const usable = isMean ? sound.filter(([x, y]) => isNumber(x) && isNumber(y)) : sound.filter(isJoinable);
     if (usable.length < given)
-      notes.push(`${key}: ${given - usable.length} of ${given} questions have no finite number, and are left out`);
+      notes.push(
+        `${key}: left out, for want of a finite number: ${counted(given - usable.length, 'question')} of ${given}`,
+      );
     return usable.length === 0 ? [] : [compareOne(key, task, usable)];
   });
   return { metrics, notes };

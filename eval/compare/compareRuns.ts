@@ -6,7 +6,7 @@ import type { MetricDifference } from './compareMetrics.js';
 import { compareTask, type ComparedTask, type SampleReader, type TaskDifference } from './compareTask.js';
 import { findRun, type RunFiles } from './findRuns.js';
 import { SEED } from './pairedTests.js';
-import { holm, LEVEL, verdictOf, type Verdict } from './verdict.js';
+import { holm, inAll, LEVEL, verdictOf, type Verdict } from './verdict.js';
 
 /** A run in a comparison. */
 export interface RunOf {
@@ -95,12 +95,12 @@ function summaryOf(judged: readonly Judged[], verdicts: readonly Verdict[], task
   const asked = tasks.reduce((sum, { questions }) => sum + questions.common, 0);
   if (only === undefined) {
     return asked > 0 && tasks.every(({ isEqual }) => isEqual)
-      ? `B and A answer the same, to the bit, in all ${asked.toLocaleString('en-US')} questions`
+      ? `B and A answer the same, to the bit, ${inAll(asked)}`
       : 'there is no metric that both runs have: nothing is tested';
   }
   if (verdicts.length === 1) return only.line;
   if (verdicts.every(({ finding }) => finding === 'equal'))
-    return `B and A answer the same, to the bit, in all ${asked.toLocaleString('en-US')} questions`;
+    return `B and A answer the same, to the bit, ${inAll(asked)}`;
   const tested = judged.flatMap(({ name, metric }) => (metric.test === null ? [] : [{ name, metric }]));
   const adjusted = holm(tested.map(({ metric }) => metric.test!.p));
   const apart = tested.filter(({ metric }, i) => adjusted[i]! < LEVEL && metric.difference !== 0);

@@ -99,9 +99,7 @@ export function compareTask(a: TaskFiles, b: TaskFiles, read: SampleReader = rea
       ...setA.notes,
       ...setB.notes,
       ...left,
-      ...(unlike === 0
-        ? []
-        : [`${counted(unlike, 'question')} with other numbers of choices: their answers are not compared`]),
+      ...(unlike === 0 ? [] : [`${counted(unlike, 'question')} with another number of choices: answers not compared`]),
     ],
   };
 }

@@ -10,6 +10,7 @@ import { isRecord, parsePythonJson } from '../../system/json.js';
 import { readRange } from '../../system/read.js';
 import type { Item } from '../../tasks/scores/aggregate.js';
 import type { Block, TaskFiles } from './findRuns.js';
+import { counted } from '../../system/format.js';
 
 const MAX_LINE_BYTES = 64 << 20;
 const MAX_QUESTIONS = 2_000_000;
@@ -230,6 +231,6 @@ export function readSamples(task: TaskFiles, path: string, onQuestion?: SampleLi
   const stated = task.figures['sample_len'];
   // 0: nothing was measured.
   if (typeof stated === 'number' && stated !== 0 && stated !== reader.questions.size && notes.length === 0)
-    notes.push(`${path}: holds ${reader.questions.size} questions, and its results are of ${stated}`);
+    notes.push(`${path}: holds ${counted(reader.questions.size, 'question')}, and its results are of ${stated}`);
   return { path, questions: reader.questions, keys: reader.keys, notes };
 }

@@ -1,5 +1,6 @@
 /** What a comparison comes to, in a line that a person understands. */
 import type { MetricDifference } from './compareMetrics.js';
+import { count } from '../../system/format.js';
 
 export type Finding = 'equal' | 'no difference' | 'better' | 'worse' | 'different' | 'untested';
 
@@ -44,6 +45,10 @@ function findingOf({ difference, test, isHigherBetter }: MetricDifference): Find
   return isHigherBetter === undefined ? 'different' : difference > 0 === isHigherBetter ? 'better' : 'worse';
 }
 
+/** `in all 136 questions` */
+export const inAll = (questions: number): string =>
+  questions === 1 ? 'in the only question' : `in all ${count(questions)} questions`;
+
 /** `name`: left out of the line where there is only one. */
 export function verdictOf(name: string, of: MetricDifference, isEqual: boolean, isOnly: boolean): Verdict {
   const { metric, filter, difference, interval, test, questions } = of;
@@ -51,7 +56,7 @@ export function verdictOf(name: string, of: MetricDifference, isEqual: boolean, 
   if (isEqual)
     return {
       ...{ name, metric, finding: 'equal' },
-      line: `${what}B and A answer the same, to the bit, in all ${questions.toLocaleString('en-US')} questions`,
+      line: `${what}B and A answer the same, to the bit, ${inAll(questions)}`,
     };
   const scale = isShare(of) ? 100 : 1;
   const digits = isShare(of) ? Math.min(2, digitsFor([difference * 100])) : digitsFor([difference]);

@@ -2,7 +2,7 @@
 import { constrainedMemory } from 'node:process';
 import { totalmem } from 'node:os';
 import { UserError } from '../../errors.js';
-import { bytes } from '../../system/format.js';
+import { bytes, partsLine } from '../../system/format.js';
 
 export interface MemoryUse {
   /** Weights read in place from the checkpoint: pages of files, which the system may drop and read again. */
@@ -20,6 +20,15 @@ export interface MemoryUse {
 /** Everything except what the system may drop and read again. */
 const residentBytes = ({ packedBytes, arenaBytes, stateBytes, scratchBytes }: MemoryUse): number =>
   packedBytes + arenaBytes + stateBytes + scratchBytes;
+
+/** `memory: 25.1 MiB (weights 16.3 MiB, activations 7.15 MiB, scratch 1.65 MiB)`; mapped weights count. */
+export const memoryLine = (use: MemoryUse): string =>
+  partsLine('memory', [
+    ['weights', use.mappedBytes + use.packedBytes],
+    ['cache', use.stateBytes],
+    ['activations', use.arenaBytes],
+    ['scratch', use.scratchBytes],
+  ]);
 
 /** Readable lines: `weights, packed  2.05 GiB`. */
 export function printMemoryUse(use: MemoryUse): string {

@@ -1,7 +1,7 @@
 /** The device memory that a plan needs, known before any of it is allocated, and what to do if it is too much. */
 import { UserError } from '../../errors.js';
 import { printExtents, type Extents } from '../../ir/extents.js';
-import { bytes } from '../../system/format.js';
+import { bytes, partsLine } from '../../system/format.js';
 
 export interface CudaMemoryUse {
   /** Weights in the layout of the kernels. */
@@ -28,6 +28,15 @@ const residentBytes = ({ weightBytes, codeBytes, stateBytes }: CudaMemoryUse): n
 /** Most bytes allocated at any time. */
 export const peakBytes = (use: CudaMemoryUse): number =>
   residentBytes(use) + Math.max(use.arenaBytes, use.stagingBytes);
+
+/** `GPU memory: 62 GiB (weights 60.6 GiB, cache 1 GiB, activations 447 MiB, kernels 12 MiB)`, once it is loaded. */
+export const cudaMemoryLine = (use: CudaMemoryUse): string =>
+  partsLine('GPU memory', [
+    ['weights', use.weightBytes],
+    ['cache', use.stateBytes],
+    ['activations', use.arenaBytes],
+    ['kernels', use.codeBytes],
+  ]);
 
 /** Readable lines: `weights  60.6 GiB`. */
 export function printCudaMemoryUse(use: CudaMemoryUse): string {

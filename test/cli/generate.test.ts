@@ -1,9 +1,7 @@
 /** `tilewright generate` on fakes: flags in, texts out. */
-import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import type { ContinueListener, GeneratedText, PromptResult } from '../../driver/commands/continueAll.js';
+import type { ContinueListener, PromptResult } from '../../driver/commands/continueAll.js';
 import type { GenerateRequest, GenerateResult } from '../../driver/commands/generate.js';
-import { GenerateError } from '../../generate/request.js';
 import type { Asked } from '../../driver/target.js';
 import { fakeIo, runCli, type FakeIo, type Outcome } from './fakeIo.js';
 
@@ -176,9 +174,12 @@ describe('generate', () => {
     const one = await run(['m', 'a'], [textOf(0, ' b')]);
     expect(one.stdout).toBe(' b\n');
     expect(one.stderr).toContain(
-      '2 tokens in 2.00 s: 1.0 tokens/s; first after 250.0 ms, then every 250.0 ms; 2 of 4 pages (2 KiB); ' +
-        '32 prompt tokens found in pages; ended by length',
+      '2 tokens in 2.00 s: 1.0 tokens/s; the first after 250.0 ms, then one every 250.0 ms; ' +
+        'ended by --max-new-tokens\n',
     );
+    expect(one.stderr).not.toContain('pages');
+    const more = await run(['m', 'a', '--verbose'], [textOf(0, ' b')]);
+    expect(more.stderr).toContain('2 of 4 pages of keys and values (2 KiB), 32 tokens of prompts found there\n');
     const two = await run(['m', 'a', 'c', '-q'], [textOf(1, ' d'), textOf(0, ' b')]);
     expect(two).toEqual({ status: 0, stdout: '--- prompt 1\n b\n--- prompt 2\n d\n', stderr: '' });
   });
@@ -241,45 +242,6 @@ describe('generate', () => {
       io,
     );
     expect([isAborted, status, stderr]).toEqual([true, 0, '']);
-  });
-
-  it('answers what is typed on a terminal, until the input ends', async () => {
-    const stdin = Object.assign(new PassThrough(), { isTTY: true });
-    const io = fakeIo({ isTTY: true, stdin });
-    const said: string[] = [];
-    let isClosed = false;
-    const ended = runCli(
-      ['generate', 'm', '--max-new-tokens', '9'],
-      {
-        converse: (request) => {
-          expect(request).toMatchObject({ model: 'm', maxNewTokens: 9 });
-          return Promise.resolve({
-            isChat: true,
-            close: () => {
-              isClosed = true;
-              return Promise.resolve();
-            },
-            say: (text, { onPiece, signal }) => {
-              said.push(text);
-              if (text === 'bad') return Promise.reject(new GenerateError('a prompt of 99 tokens'));
-              onPiece({ token: 1, logProb: -1, text: 'ans' });
-              // Ctrl-C ends the answer and not the conversation.
-              if (text === 'long') io.send('SIGINT');
-              expect(signal.aborted).toBe(text === 'long');
-              return Promise.resolve({ ...(textOf(0, 'ans') as GeneratedText), rest: 'wer' });
-            },
-          });
-        },
-      },
-      io,
-    );
-    stdin.end('one\n\nlong\nbad\ntwo\n');
-    const { status, stdout, stderr } = await ended;
-    expect(status, stderr).toBe(0);
-    expect(said).toEqual(['one', 'long', 'bad', 'two']);
-    expect(stdout).toBe('> answer\n> > answer\n> > answer\n> \n');
-    expect(stderr).toContain('error: a prompt of 99 tokens');
-    expect([isClosed, io.listeners]).toEqual([true, 0]);
   });
 
   it('needs a prompt where nobody types', async () => {

@@ -64,14 +64,45 @@ describe('a run that succeeds', () => {
       [
         '|the table|',
         '10 questions in 2.00 s after 1.00 s of loading: 50 tokens/s, 1.5 GFLOP/s',
-        '100 tokens computed instead of 250 (2.50× fewer)',
-        'with one sequence for choices of equal inputs: 200 tokens (2.00× as many)',
-        'with every common beginning once: 80 tokens (this run: 1.250×)',
+        '100 tokens computed instead of 250: 2.50× fewer',
         'results: o/r.json',
         'samples: o/s.jsonl',
         '',
       ].join('\n'),
     );
+  });
+
+  it('prints what else was counted with --verbose, and details above the progress', async () => {
+    const run: Commands['run'] = (request, ui) => {
+      ui.detail('why this device');
+      return scored(request, ui);
+    };
+    const { stdout, stderr } = await runCli([...RUN, '--verbose'], { run });
+    expect(stdout).toContain('with one sequence for choices of equal inputs: 200 tokens (2.00× as many)\n');
+    expect(stdout).toContain('with every common beginning once: 80 tokens (this run: 1.250×)\n');
+    expect(stderr).toContain('why this device');
+    for (const flag of [undefined, '--json', '-q']) {
+      const quiet = await runCli(flag === undefined ? RUN : [...RUN, flag], { run });
+      expect(quiet.stderr).not.toContain('why this device');
+    }
+    expect((await runCli([...RUN, '--verbose', '--quiet'], { run })).stderr).toContain('exclude each other');
+  });
+
+  it('counts one of anything as one', async () => {
+    const one = { questions: 1, scoreSeconds: 2, loadSeconds: 1, tokensPerSecond: 1, tokensComputed: 1 };
+    const results = { throughput: one, generation: { texts: 1, seconds: 1, computedTokens: 1, foundTokens: 0 } };
+    const run: Commands['run'] = () => Promise.resolve({ ...RESULT, results });
+    const { stdout } = await runCli([...RUN, '-v'], { run });
+    expect(stdout).toContain('1 question in 2.00 s');
+    expect(stdout).toContain('1 text generated in 1.00 s: 1 token computed, 0 tokens of prompts found in the cache');
+    const listTasks: Commands['listTasks'] = () =>
+      Promise.resolve({ tasks: ['hellaswag', 'piqa'], groups: [], tags: [], unreadable: [] });
+    for (const [word, said] of [
+      ['hella', '1 name\n'],
+      ['', '2 names\n'],
+      ['x', '0 names\n'],
+    ] as const)
+      expect((await runCli(['tasks', ...(word === '' ? [] : [word])], { listTasks })).stdout).toMatch(said);
   });
 
   it('prints the results and nothing else with --json', async () => {
@@ -315,14 +346,14 @@ describe('Ctrl-C', () => {
           gain: 1.5,
           functions: [{ name: 'score', trials: 3, reused: 4, gain: 1.5 }],
           isSaved: true,
-          table: ['row'],
+          table: ['heading', 'row'],
           seconds: 2,
         });
       };
       const { status, stdout, stderr } = await runCli(['tune', folder], { tune }, io);
       expect(status).toBe(130);
       expect(stdout).toBe(
-        `row\n${folder}: 3 trials in 2.00 s, 4 more from the database\nwhat was measured of the ` +
+        `heading\nrow\n${folder}: 3 trials in 2.00 s, 4 more from the database\nwhat was measured of the ` +
           'largest batch is 1.50× as fast as with default schedules\n',
       );
       expect(stderr.endsWith(`stopped: finished trials are kept; go on with\n  tilewright tune ${folder}\n`)).toBe(

@@ -205,7 +205,7 @@ describe('a terminal', () => {
 describe('the words of a run', () => {
   it('fit the terminal, and the bar takes the remaining width', () => {
     const words = describeRun(progress(4321), true);
-    expect(words).toBe('4,321/10,042 · 18,300 tokens/s · acc 28.8 %, norm 28.9 % · 0:41 left');
+    expect(words).toBe('4,321/10,042 · 18,300 tokens/s · acc 28.8 %, acc_norm 28.9 % · 0:41 left');
     expect(progressLine('score', 0.5, words, 79)).toBe(cut(`score  50 %  ${words}`, 79));
     expect(progressLine('score', 0.5, 'x', 30)).toBe('score  50 % ████████░░░░░░░  x');
     expect(progressLine('score', 2, '', 200)).toBe(`score 200 % ${'█'.repeat(24)}`);

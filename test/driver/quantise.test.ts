@@ -30,6 +30,7 @@ const UI: Ui = {
   run: ignore,
   table: ignore,
   note: (line) => notes.push(line),
+  detail: ignore,
   warn: ignore,
 };
 const CALIBRATION = { file: TEXT, samples: 6, length: 24, seed: 3 };

@@ -25,7 +25,15 @@ const DEMO = join(import.meta.dirname, '../../models/demo');
 const folder = mkdtempSync(join(tmpdir(), 'tilewright-targets-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const nothing = (): void => undefined;
-const ui: Ui = { phase: nothing, step: nothing, run: nothing, table: nothing, note: nothing, warn: nothing };
+const ui: Ui = {
+  phase: nothing,
+  step: nothing,
+  run: nothing,
+  table: nothing,
+  note: nothing,
+  detail: nothing,
+  warn: nothing,
+};
 const request = { model: DEMO, init: { kind: 'checkpoint' }, precision: 'auto', batchTokens: 32 } as const;
 const rebuild = (target: string): string => `compile for ${target}`;
 

@@ -71,7 +71,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda', () => {
   const soundSamples = (): Promise<string> =>
     (sound ??= (async () => {
       const out = temporaryFolder();
-      const { stderr } = success(await run(env(), '--out', out));
+      const { stderr } = success(await run(env(), '--out', out, '--verbose'));
       expect(stderr).toMatch(/weights loaded in \d/);
       expect(samples(out).trimEnd().split('\n')).toHaveLength(QUESTIONS);
       return samples(out);

@@ -38,10 +38,19 @@ describe.skipIf(!isBuilt)('generate', () => {
       [2, 12, 12],
     ]);
     expect(lines[1]!.promptTokens).toBe(3);
-    const alone = success(await generate('The sky is', '--max-new-tokens', '12'));
+    const alone = success(await generate('The sky is', '--max-tokens', '12'));
     expect(alone.stdout).toBe(`${lines[0]!.text}\n`);
-    expect(alone.stderr).toMatch(/keys and values: room for 4,096 tokens, /);
-    expect(alone.stderr).toMatch(/12 tokens in .* tokens\/s; first after .*; 1 of 256 pages .*; ended by length/);
+    // Who did not ask for a GPU reads nothing about one.
+    expect(alone.stderr).toMatch(/^\[[^\]]*\] device: CPU( \(.*\))?\n/);
+    expect(alone.stderr).toMatch(
+      /\] memory: [\d.]+ MiB \(weights .* MiB, cache 64 MiB, activations .*, scratch .*\)\n/,
+    );
+    expect(alone.stderr).toMatch(/12 tokens in .* tokens\/s; the first after .*; ended by --max-new-tokens\n/);
+    expect(alone.stderr).not.toMatch(/GPU|libcuda|pages|room for/);
+    const verbose = success(await generate('The sky is', '--max-new-tokens', '12', '--verbose'));
+    expect(verbose.stderr).toMatch(/keys and values: room for 4,096 tokens, /);
+    expect(verbose.stderr).toMatch(/weights, packed +[\d.]+ MiB\n/);
+    expect(verbose.stderr).toMatch(/1 of 256 pages of keys and values/);
   });
 
   thorough('stops where a given text begins', async () => {

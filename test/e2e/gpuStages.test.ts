@@ -55,7 +55,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --target cuda on several GPUs', ()
   });
 
   test('says with --parallel pp=4 how the model is placed, and gives the answers of one device', async () => {
-    const { samples, stderr } = await run({}, '--parallel', 'pp=4');
+    const { samples, stderr } = await run({}, '--parallel', 'pp=4', '--verbose');
     expect(stderr).toContain('placement: pp=4 on 4 devices');
     for (const text of ['Fake H100, Fake H101, Fake H102, Fake H103', 'stages hand on device to device'])
       expect(stderr).toContain(text);

@@ -41,11 +41,11 @@ describe.skipIf(!isBuilt)('questions that are longer than a call', () => {
   beforeAll(async () => {
     const { out, stderr } = await score('--batch-tokens', String(CONTEXT), '--prefixes', 'repeat');
     samples = textOf(out, 'samples');
-    expect(stderr).toMatch(/\d+ choices too long, with the context, for the model's 160 tokens/);
+    expect(stderr).toMatch(/\d+ choices are too long, with the context, for the model's 160 tokens/);
   });
 
   test('are cut where nothing is said, and the output says why', async () => {
-    const { out, stderr } = await score(...CACHE);
+    const { out, stderr } = await score(...CACHE, '--verbose');
     expect(textOf(out, 'samples')).toBe(samples);
     expect(stderr).toMatch(
       /prefixes: kept, [\d,]+ tokens in calls of up to 96, since question \d+ has 1\d\d; keys and/,
@@ -67,7 +67,9 @@ describe.skipIf(!isBuilt)('questions that are longer than a call', () => {
     success(await tilewright(['compile', model, '-o', artifact, ...CAPACITY, ...CACHE]));
     const out = temporaryFolder();
     const { stderr } = success(
-      await tilewright(['run', artifact, '--task', 'multiple_choice', '--data', data, '--threads', '1', '--out', out]),
+      await tilewright([
+        ...['run', artifact, '--task', 'multiple_choice', '--data', data, '--threads', '1', '--out', out, '--verbose'],
+      ]),
     );
     expect(textOf(out, 'samples')).toBe(samples);
     expect(stderr).toContain('in calls of up to 96, since question');

@@ -58,7 +58,7 @@ describe.skipIf(!isBuilt)('prefixes', () => {
 
   beforeAll(async () => {
     ({ out: repeated } = await score('--prefixes', 'repeat'));
-    const { out, outcome } = await score('--prefixes', 'keep');
+    const { out, outcome } = await score('--prefixes', 'keep', '--verbose');
     kept = out;
     expect(outcome.stderr).toMatch(/prefixes: kept, [\d,]+ tokens instead of [\d,]+ tokens in trees/);
     expect(outcome.stdout).toMatch(/with every common beginning once: [\d,]+ tokens \(this run: 1\.\d{3}×\)/);
@@ -139,7 +139,7 @@ describe.skipIf(!isBuilt)('prefixes', () => {
     const command = ['run', artifact, '--task', 'multiple_choice', '--data', data, '--threads', '2', '--out', out];
     const { error } = failure(await tilewright([...command, '--prefixes', 'keep']));
     expect(error).toMatch(/--prefixes keep: no room for the keys and values of [\d,]+ tokens/);
-    const { stderr } = success(await tilewright(command));
+    const { stderr } = success(await tilewright([...command, '--verbose']));
     expect(stderr).toMatch(
       /prefixes: [\d,]+ tokens in trees that each compute their own; kept, they would take [\d,]+/,
     );

@@ -41,7 +41,7 @@ describe.skipIf(!isBuilt)('contexts before choices', () => {
   });
 
   test('give the bytes of trees, and compute what a dry run counts', async () => {
-    const { out, stderr } = await score(...KV);
+    const { out, stderr } = await score(...KV, '--verbose');
     expect(textOf(out, 'samples')).toBe(samples);
     expect(stderr).toMatch(/sharing kv: [\d,]+ tokens, contexts before choices; keys and values: room for 512 tokens/);
     const { config, throughput } = resultsOf(out);

@@ -266,6 +266,6 @@ describe('what is amiss', () => {
     const odd = jsonl(lines({ ll: [-1, -2] }, { ll: [-1, -2] })).replace('"acc":1', '"acc":NaN');
     const { metrics, notes } = task(compareRuns(good, broken(odd)));
     expect(metrics[0]).toMatchObject({ questions: 1, a: 1, b: 1 });
-    expect(notes).toEqual(['acc,none: 1 of 2 questions have no finite number, and are left out']);
+    expect(notes).toEqual(['acc,none: left out, for want of a finite number: 1 question of 2']);
   });
 });

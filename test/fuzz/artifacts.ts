@@ -41,7 +41,15 @@ export const graphs = { about: "the text of graphs, as an artifact's graph.tw", 
 
 const DEMO = join(process.cwd(), 'models/demo');
 const nothing = (): void => undefined;
-const ui: Ui = { phase: nothing, step: nothing, run: nothing, table: nothing, note: nothing, warn: nothing };
+const ui: Ui = {
+  phase: nothing,
+  step: nothing,
+  run: nothing,
+  table: nothing,
+  note: nothing,
+  detail: nothing,
+  warn: nothing,
+};
 const machine = detectMachine();
 
 /** The demo's artifact, made once. */

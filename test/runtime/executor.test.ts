@@ -6,7 +6,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../errors.js';
 import { compileShared } from '../../runtime/cpu/compiler.js';
 import type { LaunchSymbol } from '../../runtime/cpu/bindPlan.js';
-import { printMemoryUse } from '../../runtime/cpu/memoryUse.js';
+import { memoryLine, printMemoryUse } from '../../runtime/cpu/memoryUse.js';
 import type { LoadProgress } from '../../runtime/files.js';
 import { NonFiniteError } from '../../runtime/call.js';
 import type { TensorSource } from '../../runtime/tensorSource.js';
@@ -171,6 +171,15 @@ describe('CpuExecutor', () => {
     expect(progress).toMatchObject([{ doneBytes: 64 * WIDTH * 4, totalBytes: 64 * WIDTH * 4, weight: 'head_copy' }]);
     expect(progress[0]).toMatchObject({ took: { bytes: 64 * WIDTH * 4, seconds: expect.any(Number) as number } });
     expect(printMemoryUse({ ...executor.memory(), packedBytes: 3 << 20 })).toMatch(/weights, packed +3 MiB/);
+    const use = {
+      mappedBytes: 1 << 20,
+      packedBytes: 3 << 20,
+      arenaBytes: 2 << 20,
+      stateBytes: 0,
+      scratchBytes: 1 << 20,
+    };
+    expect(memoryLine(use)).toBe('memory: 7 MiB (weights 4 MiB, activations 2 MiB, scratch 1 MiB)');
+    expect(memoryLine({ ...use, stateBytes: 1 << 20 })).toMatch(/^memory: 8 MiB \(weights 4 MiB, cache 1 MiB, /);
     await executor.close();
   });
 

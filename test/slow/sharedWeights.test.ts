@@ -46,6 +46,7 @@ describe.skipIf(!isBuilt || !canFakeGpu)('run --devices 3 --target cuda', () => 
           ...GPU_CAPACITY,
           '--out',
           out,
+          '--verbose',
           ...more,
         ],
         {

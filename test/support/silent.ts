@@ -3,4 +3,12 @@ import type { Ui } from '../../driver/requests.js';
 
 const ignore = (): void => undefined;
 
-export const SILENT: Ui = { phase: ignore, step: ignore, run: ignore, table: ignore, note: ignore, warn: ignore };
+export const SILENT: Ui = {
+  phase: ignore,
+  step: ignore,
+  run: ignore,
+  table: ignore,
+  note: ignore,
+  detail: ignore,
+  warn: ignore,
+};

@@ -78,7 +78,7 @@ function Facts({ cost }: { readonly cost: RunCost }) {
     ['Loading', loadSeconds === null ? null : duration(loadSeconds)],
     ['Questions a second', cost.questionsPerSecond === null ? null : fixed(cost.questionsPerSecond, 1)],
     ['Tokens a second', cost.tokensPerSecond === null ? null : count(cost.tokensPerSecond)],
-    ['Model', modelFlops === null || !scoreSeconds ? null : si(modelFlops / scoreSeconds, 'FLOP/s')],
+    ['Arithmetic', modelFlops === null || !scoreSeconds ? null : si(modelFlops / scoreSeconds, 'FLOP/s')],
   ];
   return (
     <dl class="facts">

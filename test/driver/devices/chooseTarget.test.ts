@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { chooseForMachine, chooseTarget, type TargetProbes } from '../../../driver/devices/chooseTarget.js';
+import { chooseForMachine, chooseTarget, cpuName, type TargetProbes } from '../../../driver/devices/chooseTarget.js';
 import { UserError } from '../../../errors.js';
 import type { CudaDeviceInfo } from '../../../runtime/cuda/nativeDevice.js';
 
@@ -13,6 +13,7 @@ const machine = (
   weights = 2,
   change: Partial<TargetProbes> = {},
 ): TargetProbes => ({
+  cpu: () => 'Some CPU 9000',
   gpus: () =>
     devices.length === 0
       ? { ok: false, reason: 'libcuda.so.1 is not here' }
@@ -27,37 +28,45 @@ describe('--target auto', () => {
   it('is a GPU that can hold the model', async () => {
     expect(await chooseForMachine(REQUEST, machine([gpu(9)]))).toEqual({
       target: 'cuda',
-      line: 'cuda (GPU 9.0, with room for 79 GiB, holds 2 GiB of weights)',
+      device: 'GPU (GPU 9.0, room for 79 GiB; the weights take 2 GiB)',
     });
   });
 
   it.each([
-    ['no GPU', REQUEST, machine([]), 'cpu (no GPU: libcuda.so.1 is not here)'],
-    ['an old GPU', REQUEST, machine([gpu(7)]), 'cpu (GPU 7.0 is older than compute capability 8.0)'],
+    ['an old GPU', REQUEST, machine([gpu(7)]), 'CPU (Some CPU 9000): GPU 7.0 is older than compute capability 8.0'],
     [
       'a model that is too large',
       REQUEST,
       machine([gpu(9)], 120),
-      'cpu (the weights take 120 GiB, and GPU 9.0 has room for 79 GiB)',
+      'CPU (Some CPU 9000): the weights take 120 GiB, and GPU 9.0 has room for 79 GiB',
     ],
     [
       'one that would fit all GPUs',
       REQUEST,
       machine([gpu(9), gpu(9)], 120),
-      'cpu (the weights take 120 GiB, and GPU 9.0 has room for 79 GiB; --parallel auto spreads it over all GPUs)',
+      /and GPU 9.0 has room for 79 GiB; --parallel auto spreads it over all GPUs$/,
     ],
-    ['an instruction set', { ...REQUEST, isa: 'avx2' }, machine([gpu(9)]), /^cpu \(--isa avx2 is/],
-    ['f32', { ...REQUEST, precision: 'f32' }, machine([gpu(9)]), /^cpu \(--precision f32 is/],
+    ['an instruction set', { ...REQUEST, isa: 'avx2' }, machine([gpu(9)]), /^CPU \(Some CPU 9000\): --isa avx2 is/],
+    ['f32', { ...REQUEST, precision: 'f32' }, machine([gpu(9)]), /^CPU \(Some CPU 9000\): --precision f32 is/],
     [
       'no compiler for GPUs',
       REQUEST,
       machine([gpu(9)], 2, { requireCompiler: () => Promise.reject(new UserError('no NVRTC and no nvcc\nmore', 'x')) }),
-      'cpu (no compiler for GPU 9.0: no NVRTC and no nvcc; see tilewright doctor)',
+      /: there is no compiler for GPU 9.0; tilewright doctor says more$/,
     ],
   ] as const)('is the CPU for %s, and says so', async (_, request, probes, line) => {
     const chosen = await chooseForMachine(request, probes);
     expect(chosen.target).toBe('cpu');
-    expect(chosen.line).toMatch(line);
+    expect(chosen.device).toMatch(line);
+  });
+
+  it('is the CPU where there is no GPU, whose absence concerns nobody who did not ask for one', async () => {
+    expect(await chooseForMachine(REQUEST, machine([]))).toEqual({
+      target: 'cpu',
+      device: 'CPU (Some CPU 9000)',
+      detail: 'no GPU is used: libcuda.so.1 is not here',
+    });
+    expect((await chooseForMachine(REQUEST, machine([], 2, { cpu: () => '' }))).device).toBe('CPU');
   });
 
   it('counts the requested number of GPUs', async () => {
@@ -70,6 +79,18 @@ describe('--target auto', () => {
 
   it('leaves an explicit target unchanged', async () => {
     const asked = { ...REQUEST, target: 'cuda:sm_80' } as const;
-    expect(await chooseTarget(asked, machine([]))).toEqual({ target: 'cuda:sm_80', line: 'cuda:sm_80' });
+    expect(await chooseTarget(asked, machine([]))).toEqual({ target: 'cuda:sm_80', device: 'GPU (sm_80)' });
+    expect((await chooseTarget({ ...REQUEST, target: 'cuda' }, machine([]))).device).toBe('GPU');
+    const cpu = { target: 'cpu', device: 'CPU (Some CPU 9000)' };
+    expect(await chooseTarget({ ...REQUEST, target: 'cpu' }, machine([gpu(9)]))).toEqual(cpu);
+  });
+
+  it.each([
+    ['Intel(R) Xeon(R) Gold 6448Y CPU @ 2.10GHz', 'Intel Xeon Gold 6448Y'],
+    ['AMD EPYC 9654 96-Core Processor', 'AMD EPYC 9654 96-Core Processor'],
+    ['12th Gen Intel(R) Core(TM) i7-1260P', '12th Gen Intel Core i7-1260P'],
+    ['', ''],
+  ])('names a processor: %s', (model, name) => {
+    expect(cpuName(model)).toBe(name);
   });
 });

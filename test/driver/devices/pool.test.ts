@@ -118,7 +118,15 @@ interface World {
 function world(lives: readonly (readonly Life[])[], stages = 1, patience = 5000): World {
   const warnings: string[] = [];
   const none = (): void => undefined;
-  const ui: Ui = { phase: none, step: none, run: none, table: none, note: none, warn: (line) => warnings.push(line) };
+  const ui: Ui = {
+    phase: none,
+    step: none,
+    run: none,
+    table: none,
+    note: none,
+    detail: none,
+    warn: (line) => warnings.push(line),
+  };
   const replicas: FakeReplica[] = [];
   const pool = DevicePool.begin(
     {

@@ -42,6 +42,7 @@ function recorder(): { ui: Ui; warnings: string[]; phases: string[] } {
       run: none,
       table: none,
       note: none,
+      detail: none,
       warn: (line) => warnings.push(line),
     },
   };

@@ -13,6 +13,7 @@ function recorder(): { ui: Ui; said: string[] } {
       phase: (name, detail) => said.push(`phase ${name} ${detail ?? ''}`.trim()),
       step: (fraction) => said.push(`step ${fraction}`),
       note: (line) => said.push(`note ${line}`),
+      detail: (line) => said.push(`detail ${line}`),
       warn: (line) => said.push(`warn ${line}`),
     },
   };
@@ -34,6 +35,7 @@ it('counts what several processes do as one does it', () => {
     table: none,
     phase: none,
     note: none,
+    detail: none,
     warn: none,
     step: (fraction, detail) => amounts.push([fraction, detail]),
   };
