@@ -42,8 +42,14 @@ function run(args) {
 /** The folder of headers that a package declares. */
 const headers = (name, folder) => join(dirname(require.resolve(`${name}/package.json`)), folder);
 
+const say = (line) => process.stderr.write(`tilewright: ${line}\n`);
+const isInstall = process.argv.includes('--if-needed');
 const isCheckout = existsSync(join(ROOT, 'tsconfig.json'));
-if (!process.argv.includes('--if-needed') || !(isCheckout || doesLoad())) {
+if (isInstall && isCheckout)
+  say('the packages are here; npm run demo, or npm run build, compiles the rest, in about a minute');
+else if (isInstall && doesLoad()) say('the native addon is here and loads');
+else {
+  say('compiling the native addon with cmake, about a minute');
   run([
     ...['-S', '.', '-B', 'build/native', '-DCMAKE_BUILD_TYPE=Release', '-DCMAKE_UNITY_BUILD=ON'],
     `-DNODE_API_HEADERS=${headers('node-api-headers', 'include')}`,

@@ -1,5 +1,5 @@
-// `npm run demo`: builds what is missing, then compiles, tunes briefly and runs the bundled model on the bundled
-// questions. Every step is a command that can be copied; everything it writes is under results/demo.
+// `npm run demo`: builds what is missing, then compiles the bundled model, scores the bundled questions and
+// writes the results as a page. Every step is a command that can be copied; everything it writes is under results/demo.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
@@ -9,6 +9,7 @@ const root = join(import.meta.dirname, '..');
 const out = join('results', 'demo');
 const artifact = join(out, 'demo.tw');
 const model = join('models', 'demo');
+const page = join(out, 'report.html');
 const data = join('examples', 'everyday.jsonl');
 const tilewright = ['node', join('dist', 'cli', 'main.js')];
 
@@ -57,13 +58,12 @@ if (built.some((path) => !existsSync(join(root, path)))) {
     if (names.every((name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).error !== undefined))
       fail(`none of ${names.join(', ')} is installed`, install);
   }
-  step('Build the native addon and the TypeScript', ['npm', 'run', '--silent', 'build']);
+  step('Build the native addon and the TypeScript: about a minute', ['npm', 'run', '--silent', 'build']);
 }
 mkdirSync(join(root, out), { recursive: true });
 step('What this machine has', [...tilewright, 'doctor']);
 step('Compile the bundled 7.5M-parameter LLaMA to an artifact', [...tilewright, 'compile', model, '-o', artifact]);
-step('Tune its tiles for this machine, 20 seconds', [...tilewright, 'tune', artifact, '--budget', '20s']);
-step('Score 136 everyday questions', [
+step('Score 136 everyday questions, and write the results as a page', [
   ...tilewright,
   'run',
   artifact,
@@ -73,10 +73,14 @@ step('Score 136 everyday questions', [
   data,
   '--out',
   out,
+  '--report',
+  page,
 ]);
 process.stdout.write(`
 Done. Everything this wrote is under ${out}/ (ignored by git; delete it as you like).
 The model is tiny and the questions are few: the numbers show that the pipeline works, not how good a model is.
-Next:  ${tilewright.join(' ')} inspect ${artifact} --kernels
+Next:  open ${page} in a browser
+       ${tilewright.join(' ')} generate ${model} "Once upon a time"
+       ${tilewright.join(' ')} tune ${artifact} --budget 5m          # faster tiles for this machine
        ${tilewright.join(' ')} run path/to/llama --task hellaswag --data hellaswag_val.jsonl --out results
 `);
