@@ -29,30 +29,32 @@ export const SHELLS = { bash: bashScript, zsh: zshScript, fish: fishScript } as 
 type Shell = keyof typeof SHELLS;
 const SHELL_NAMES: readonly Shell[] = ['bash', 'zsh', 'fish'];
 
-function valueOf(option: Option): Value {
+function valueOf(option: Option, tasks: readonly string[]): Value {
   if (!option.required && !option.optional) return { kind: 'none' };
+  if (option.long === '--tasks') return { kind: 'list', choices: tasks };
   const choices = FLAG_CHOICES[option.long ?? ''];
   if (choices !== undefined) return { kind: 'choice', choices };
   if (/<file>/.test(option.flags)) return { kind: 'file' };
   return { kind: /<dir>/.test(option.flags) ? 'folder' : 'any' };
 }
 
-function argumentOf(command: Command, names: readonly string[]): Value {
+function argumentOf(command: Command, names: readonly string[], tasks: readonly string[]): Value {
   const [first] = command.registeredArguments;
+  if (command.name() === 'tasks') return { kind: 'choice', choices: tasks };
   if (command.name() === 'completion') return { kind: 'choice', choices: SHELL_NAMES };
   if (command.name() === 'help') return { kind: 'choice', choices: names };
   return { kind: first === undefined ? 'none' : 'file' };
 }
 
-/** The commands of a program as shells need them; hidden flags stay hidden. */
-function commandModels(program: Command): readonly CommandModel[] {
+/** The commands of a program as shells need them; hidden flags stay hidden. `tasks`: the names that --tasks takes. */
+function commandModels(program: Command, tasks: readonly string[]): readonly CommandModel[] {
   const help = program.createHelp();
   const visible = help.visibleCommands(program);
   const names = visible.map((command) => command.name());
   return visible.map((command) => ({
     name: command.name(),
     summary: command.summary() || command.description(),
-    argument: argumentOf(command, names),
+    argument: argumentOf(command, names, tasks),
     flags: help.visibleOptions(command).flatMap((option) =>
       option.long === undefined || option.long === null
         ? []
@@ -62,14 +64,18 @@ function commandModels(program: Command): readonly CommandModel[] {
               short: option.short ?? undefined,
               // What fits a line of a menu: up to the first explanation.
               description: option.description.split(/[:;(]/)[0]!.trim(),
-              value: valueOf(option),
+              value: valueOf(option, tasks),
             },
           ],
     ),
   }));
 }
 
-const completionScript = (program: Command, shell: Shell): string => SHELLS[shell](commandModels(program));
+/** The built-in ones: those of task files are where a later --include-path says. */
+async function taskNames({ commands }: Context): Promise<readonly string[]> {
+  const { tasks, groups, tags } = await commands.listTasks([]);
+  return [...new Set([...groups, ...tags, ...tasks])].filter((name) => /^[\w.-]+$/.test(name)).sort();
+}
 
 /** How each shell takes the script: the one line to install it. */
 export const INSTALL = [
@@ -84,8 +90,9 @@ export function addCompletion(program: Command, context: Context): void {
     .summary('a script that completes commands, flags and values in your shell')
     .description('Prints a completion script. It is made from the commands themselves, so it knows every flag.')
     .argument('<shell>', SHELL_NAMES.join(', '))
-    .action((shell: string) => {
-      context.io.stdout.write(completionScript(program, choice('completion', shell, SHELL_NAMES)));
+    .action(async (given: string) => {
+      const shell = choice('completion', given, SHELL_NAMES);
+      context.io.stdout.write(SHELLS[shell](commandModels(program, await taskNames(context))));
     });
   addSections(command, { 'To install it, once': INSTALL });
 }

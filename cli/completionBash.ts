@@ -11,6 +11,8 @@ function propose(value: Value): string {
       return ':';
     case 'choice':
       return `_tilewright_words ${words(value.choices)}`;
+    case 'list':
+      return `_tilewright_list ${words(value.choices)}`;
     case 'file':
       return '_tilewright_files -f';
     case 'folder':
@@ -47,6 +49,13 @@ _tilewright_words() {
   [[ $current == *:* && $COMP_WORDBREAKS == *:* ]] && before=\${current%:*}:
   COMPREPLY=($(compgen -W "$1" -- "$current"))
   COMPREPLY=("\${COMPREPLY[@]#"$before"}")
+}
+# The last name of a list; another comma may follow.
+_tilewright_list() {
+  local before=
+  [[ $current == *,* ]] && before=\${current%,*},
+  compopt -o nospace 2>/dev/null
+  COMPREPLY=($(compgen -P "$before" -W "$1" -- "\${current##*,}"))
 }
 _tilewright_files() {
   compopt -o filenames 2>/dev/null

@@ -1,9 +1,9 @@
 /** A command line as shells complete it. */
 
-/** What may follow a flag; `none`: it takes no value. */
+/** What may follow a flag; `none`: it takes no value; `list`: some of the choices, with commas between them. */
 export type Value =
   | { readonly kind: 'none' | 'any' | 'file' | 'folder' }
-  | { readonly kind: 'choice'; readonly choices: readonly string[] };
+  | { readonly kind: 'choice' | 'list'; readonly choices: readonly string[] };
 
 export interface FlagModel {
   readonly long: string;

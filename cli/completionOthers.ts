@@ -14,6 +14,8 @@ function zshAction(value: Value): string {
       return ':value: ';
     case 'choice':
       return `:value:(${value.choices.map(inZsh).join(' ')})`;
+    case 'list':
+      return `:names:{_tilewright_list ${value.choices.map(inZsh).join(' ')}}`;
     case 'file':
       return ':file:_files';
     case 'folder':
@@ -34,6 +36,11 @@ const zshCommand = ({ name, flags, argument }: CommandModel): string => {
 };
 
 export const zshScript = (commands: readonly CommandModel[]): string => `#compdef tilewright
+# The last name of a list; another comma may follow.
+_tilewright_list() {
+  compset -P '*,'
+  compadd -qS , -- "$@"
+}
 _tilewright() {
   local -a commands=(
 ${commands.map(({ name, summary }) => `    '${name}:${inZsh(summary)}'`).join('\n')}
@@ -60,6 +67,8 @@ function fishAction(value: Value): string {
       return ' -x';
     case 'choice':
       return ` -x -a '${quoted(value.choices.join(' '))}'`;
+    case 'list':
+      return ` -x -a '(__tilewright_list ${quoted(value.choices.join(' '))})'`;
     case 'file':
       return ' -r -F';
     case 'folder':
@@ -86,4 +95,11 @@ const fishCommand = ({ name, summary, flags, argument }: CommandModel): string =
 };
 
 export const fishScript = (commands: readonly CommandModel[]): string =>
-  `# fish completion for tilewright\n${commands.map(fishCommand).join('\n')}\n`;
+  `# fish completion for tilewright
+# The names of a list behind those that are typed already.
+function __tilewright_list
+  set -l typed (commandline -ct | string replace -r '^--[a-z-]+=' '' | string replace -r '[^,]*$' '')
+  printf '%s\\n' "$typed"$argv
+end
+${commands.map(fishCommand).join('\n')}
+`;

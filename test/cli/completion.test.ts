@@ -7,7 +7,11 @@ import { FLAG_CHOICES } from '../../cli/completion.js';
 import { TASKS } from '../../eval/tasks/index.js';
 import { runCli } from './fakeIo.js';
 
-const script = async (shell: string): Promise<string> => (await runCli(['completion', shell])).stdout;
+const NAMES = ['arc_easy', 'hellaswag', 'mmlu', 'mmlu_anatomy', 'piqa'];
+const script = async (shell: string): Promise<string> => {
+  const listTasks = () => Promise.resolve({ tasks: NAMES, groups: ['mmlu'], tags: [], unreadable: [] });
+  return (await runCli(['completion', shell], { listTasks })).stdout;
+};
 const COMMANDS = [
   'run',
   'generate',
@@ -127,6 +131,16 @@ describe.each(['bash', 'zsh', 'fish'] as const)('completion in %s', (shell) => {
     expect(proposed('tilewright compile m --isa avx')).toEqual(['avx2', 'avx512']);
     expect(proposed('tilewright completion ')).toEqual(['bash', 'fish', 'zsh']);
     expect(proposed('tilewright help in')).toEqual(['inspect']);
+  });
+
+  test('proposes tasks, and the last one of a list', () => {
+    expect(proposed('tilewright run m --tasks ')).toEqual(NAMES);
+    expect(proposed('tilewright run m --tasks mm')).toEqual(['mmlu', 'mmlu_anatomy']);
+    // bash and fish propose the whole word.
+    const before = shell === 'zsh' ? '' : 'piqa,arc_easy,';
+    expect(proposed('tilewright run m --tasks piqa,arc_easy,h')).toEqual([`${before}hellaswag`]);
+    expect(proposed('tilewright run m --tasks piqa,arc_easy,x')).toEqual([]);
+    expect(proposed('tilewright tasks mm')).toEqual(['mmlu', 'mmlu_anatomy']);
   });
 
   test('continues after a colon, where bash breaks words', () => {
