@@ -4,7 +4,7 @@ import type { KernelRow } from '../driver/commands/inspectKernels.js';
 import type { MemoryReport } from '../driver/commands/inspectMemory.js';
 import type { CompiledModel } from '../driver/targets/target.js';
 import { tokensIn } from '../ir/scoring.js';
-import { bytes, count, textTable } from '../system/format.js';
+import { bytes, count, counted, textTable } from '../system/format.js';
 import { describeSize, describeUnrecognised, sum } from './inspectText.js';
 import { describeDecoded, describeNarrow, describeQuantised } from './quantisedText.js';
 import { noteLine } from './report.js';
@@ -56,7 +56,7 @@ function describePlaces(rows: readonly KernelRow[]): string {
   const counts = [...layers.values()];
   const [least, most] = [Math.min(...counts), Math.max(...counts)];
   const each = least === most ? String(least) : `${least} to ${most}`;
-  return counts.length === 0 ? '' : `: ${each} a layer, ${rows.length - sum(counts, (n) => n)} besides`;
+  return counts.length === 0 ? '' : `: ${each} a layer, and ${counted(rows.length - sum(counts, (n) => n), 'other')}`;
 }
 
 /** One screen. `command`: what was typed, for the views that it names. */
@@ -101,7 +101,7 @@ export function describeSummary(
     [
       'kernels',
       `${rows.length}${describePlaces(rows)}; ` +
-        `${new Set(rows.map(({ signature }) => signature)).size} different texts`,
+        `${new Set(rows.map(({ signature }) => signature)).size} different sources`,
     ],
     [
       'arena',

@@ -1,5 +1,5 @@
 /** The command line as a whole: commands, help, and what every outcome prints and returns. */
-import { Command, CommanderError } from 'commander';
+import { Command, CommanderError, Help, type Option } from 'commander';
 import { UsageError, UserError } from '../errors.js';
 import { VERSION } from '../driver/version.js';
 import type { Commands } from './commands.js';
@@ -68,7 +68,7 @@ function createProgram(context: Context): Command {
     .version(VERSION, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print help; every command has its own')
     .helpCommand('help [command]', 'print help of a command')
-    .configureHelp({ styleTitle: title.bold })
+    .configureHelp({ styleTitle: title.bold, optionDescription })
     .exitOverride()
     .configureOutput({
       getOutHasColors: () => wantsColour(io.stdout, io.colour),
@@ -96,11 +96,12 @@ function createProgram(context: Context): Command {
   addTasks(program, context);
   addDoctor(program, context);
   addCompletion(program, context);
+  for (const command of program.commands) command.helpOption('-h, --help', 'print this help');
   return addSections(program, {
     'From nothing to results': [
       'tilewright doctor                              # is everything here?',
       'tilewright compile models/demo -o demo.tw      # model → artifact',
-      'tilewright tune demo.tw --budget 30s           # tiles for this machine',
+      'tilewright tune demo.tw --budget 5m            # tiles for this machine',
       'tilewright run demo.tw --task hellaswag --data examples/everyday.jsonl',
       'tilewright generate models/demo "Once upon a time"',
       '',
@@ -127,6 +128,10 @@ function createProgram(context: Context): Command {
     'Exit status': EXIT_STATUSES,
   });
 }
+
+/** Commander's words, with defaults as they are typed: one in quotes is not. */
+const optionDescription = (option: Option): string =>
+  new Help().optionDescription(option).replace(/ \(default: "([^"]*)"\)$/, ' (default: $1)');
 
 /** `help` of a command that is not there would print the general help and fail without a word. */
 function refuseHelpOfNothing(program: Command, argv: readonly string[]): void {
@@ -167,7 +172,7 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   compare: 'tilewright compare results-16bit results-fp8',
   merge: 'tilewright merge shards --out results',
   report: 'tilewright report results -o report.html',
-  tune: 'tilewright tune demo.tw --budget 30s',
+  tune: 'tilewright tune demo.tw --budget 5m',
   inspect: 'tilewright inspect models/demo',
   explore: 'tilewright explore models/demo -o explore.html',
   quantize: 'tilewright quantize models/demo -o demo-int4 --group 64 --calibration text.txt',

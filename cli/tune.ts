@@ -55,7 +55,7 @@ export function addTune(program: Command, context: Context): void {
       'Schedules are compared within rounding, not to the bit.',
     ],
     Examples: [
-      'tilewright compile models/demo -o demo.tw && tilewright tune demo.tw --budget 30s',
+      'tilewright compile models/demo -o demo.tw && tilewright tune demo.tw --budget 1m',
       'tilewright tune demo.tw --budget 1m --threads 2 --database demo.jsonl',
       'tilewright compile models/demo -o gpu.tw --target cuda && tilewright tune gpu.tw    # on a GPU',
     ],
@@ -107,7 +107,7 @@ function describe(result: TuneResult): string {
         `${gain.toFixed(2)}× as fast as with default schedules`,
     );
   const saved = !result.isSaved
-    ? ['schedules that are new are not in the artifact yet: tune again with a larger --budget']
+    ? ['there was no time to compile what was found, so the artifact is as it was: tune again with a larger --budget']
     : gains.length > 0
       ? gains
       : result.trials + result.reused === 0

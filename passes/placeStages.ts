@@ -6,7 +6,7 @@ import type { Extents } from '../ir/extents.js';
 import type { WeightDecl } from '../ir/kernel.js';
 import type { DevicePlacement, Parallelism, Stage } from '../ir/placement.js';
 import { leadingExtent, stateBytes, type LinkedFunction } from '../ir/plan.js';
-import { bytes } from '../system/format.js';
+import { bytes, percent } from '../system/format.js';
 import { bestCuts, type CutRange } from './bestCuts.js';
 import { planMemory } from './planMemory.js';
 
@@ -281,7 +281,7 @@ export function printPlacement(
     `placement: ${parallelText({ replicas, stages: stages.length })} on ${devices} device${devices === 1 ? '' : 's'}` +
     (stages.length === 1
       ? `, ${bytes(stages[0]!.weightBytes)} of weights${stateText(stages[0]!)} each`
-      : `, predicted balance ${(100 * balance).toFixed(1)}%: ${(devices * balance).toFixed(2)}× one device`) +
+      : `, predicted balance ${percent(balance)}: ${(devices * balance).toFixed(2)}× one device`) +
     (spare === 0 ? '' : `; ${spare} left over`);
   if (stages.length === 1) return [head];
   return [
@@ -289,7 +289,7 @@ export function printPlacement(
     ...stages.map(
       (stage, i) =>
         `  stage ${i}: ${pathOf(stage.first)} to ${pathOf(stage.end - 1)}, ` +
-        `${(100 * stage.share).toFixed(1)}% of the work, ` +
+        `${percent(stage.share)} of the work, ` +
         `${bytes(stage.weightBytes)} of weights${stateText(stage)}, ${bytes(stage.arenaBytes)} of activations`,
     ),
   ];

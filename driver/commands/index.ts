@@ -47,7 +47,7 @@ export async function compile(asked: Asked<CompileRequest>, ui: Ui): Promise<Com
   const { functions } = model.plan;
   const launches = functions.flatMap((fn) => fn.launches);
   const signatures = new Set(launches.map((launch) => launch.signature));
-  ui.phase('compile kernels', `${signatures.size} distinct of ${launches.length}`);
+  ui.phase('compile kernels', `${signatures.size} different of ${launches.length}`);
   const compiled = await model.target.compile(model, {
     onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
   });

@@ -209,6 +209,7 @@ interface Planned {
 function printPlan(plan: Planned, callTokens: number, note: string): string {
   const { tokensShared, tokensKeptByDevice: devices } = plan;
   const most = count(callTokens);
+  const [batch, batches] = plan.sharing === 'kv' ? ['call', 'calls'] : ['micro-batch', 'micro-batches'];
   const rows: readonly (readonly [what: string, tokens: number | null, more: string])[] = [
     ['a sequence for each choice', plan.tokensWithoutSharing, ''],
     ['a sequence for choices of equal inputs', plan.tokensGrouped, ''],
@@ -217,7 +218,7 @@ function printPlan(plan: Planned, callTokens: number, note: string): string {
       plan.tokensRepeated,
       plan.microBatches === null
         ? `cannot be: a question is longer than ${most} tokens`
-        : `${count(plan.microBatches)} ${plan.sharing === 'kv' ? 'calls' : 'micro-batches'} of up to ${most} tokens`,
+        : `${counted(plan.microBatches, batch!, batches)} of up to ${most} tokens`,
     ],
     [
       '--prefixes keep',
@@ -231,7 +232,8 @@ function printPlan(plan: Planned, callTokens: number, note: string): string {
   const printed = (tokens: number | null): string => (tokens === null ? '–' : count(tokens));
   const tokensWidth = Math.max(...rows.map(([, tokens]) => printed(tokens).length));
   return [
-    `${counted(plan.questions, 'question')}, ${counted(plan.choices, 'choice')}, at most ${count(plan.longest)} tokens`,
+    `${counted(plan.questions, 'question')}, ${counted(plan.choices, 'choice')}; ` +
+      `the longest has ${counted(plan.longest, 'token')}`,
     ...rows.map(([what, tokens, more]) => {
       const times = tokens === null ? '' : `${(tokens / tokensShared).toFixed(3)}×`;
       return `${what.padEnd(width)}  ${printed(tokens).padStart(tokensWidth)} ${times.padStart(9)}  ${more}`.trimEnd();

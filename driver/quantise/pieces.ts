@@ -38,7 +38,7 @@ export async function compilePieces(
     sources: [...sources.values()],
     kernels: Object.assign({}, ...emitted.map(({ kernels }) => kernels)) as EmittedPlan['kernels'],
   };
-  ui.phase('compile kernels', `${all.sources.length} different ones`);
+  ui.phase('compile kernels', `${all.sources.length} different`);
   const { symbols } = await compileKernels(all, device.isa, {
     onProgress: ({ done, total }) => stepTo(ui, { done, total, unit: 'kernels' }),
   });

@@ -282,7 +282,7 @@ describe('inspect', () => {
     for (const line of [
       '7,475,456',
       'hidden 256, feed-forward 704, 8 layers',
-      '44: 5 a layer, 4 besides; 13 different texts',
+      '44: 5 a layer, and 4 others; 13 different sources',
       'cpu, avx2, f32 inputs',
     ])
       expect(stdout).toContain(line);
@@ -294,7 +294,7 @@ describe('inspect', () => {
     const { stdout } = await runCli(['inspect', DEMO, '--quantize', 'fp8', '--target', 'cuda:sm_90a'], {
       inspect: (request) => inspectModel({ ...request, target: 'cuda:sm_90a' }, MACHINE),
     });
-    expect(stdout).toContain('55: 5 to 9 a layer, 4 besides;');
+    expect(stdout).toContain('55: 5 to 9 a layer, and 4 others;');
     expect(stdout.match(/ --target cuda:sm_90a --quantize fp8 --/g)).toHaveLength(7);
   });
 
@@ -321,7 +321,7 @@ describe('inspect', () => {
 describe('placement', () => {
   it('says in words and as data what each stage would do and hold', async () => {
     const { stdout } = await inspect('--parallel', 'dpxpp=2x3');
-    const balance = String.raw`predicted balance \d\d\.\d%: [45]\.\d\d× one device`;
+    const balance = String.raw`predicted balance \d\d\.\d %: [45]\.\d\d× one device`;
     expect(stdout).toMatch(
       new RegExp(String.raw`^placement: dpxpp=2x3 on 6 devices, ${balance}\n(?: {2}stage \d: .*\n){3}$`),
     );

@@ -26,7 +26,7 @@ describe.skipIf(!isBuilt)('a model on several devices', () => {
   });
 
   const WAYS: readonly (readonly [string, number, RegExp])[] = [
-    ['pp=4', 4, /placement: pp=4 on 4 devices, predicted balance \d\d\.\d%: \d\.\d\d× one device/],
+    ['pp=4', 4, /placement: pp=4 on 4 devices, predicted balance \d\d\.\d %: \d\.\d\d× one device/],
     ['auto', 2, /placement: dp=2 on 2 devices/],
   ];
   test.each(casesHere(WAYS, 0))(
@@ -72,7 +72,7 @@ describe.skipIf(!isBuilt)('a model on several devices', () => {
     expect(stderr).toMatch(
       new RegExp(
         'placement: pp=2 on 2 devices.*\n' +
-          '.*stage 0: prepare to layers.*% of the work.*of weights.*of activations\n' +
+          '.*stage 0: prepare to layers.* % of the work.*of weights.*of activations\n' +
           '.*stage 1: layers.* to head\\.reduce',
       ),
     );

@@ -298,10 +298,10 @@ describe('placeStages', () => {
     );
     const [head, ...rows] = printPlacement(placed({ devices: 5, wanted: { replicas: 2, stages: 2 } }), plan);
     expect(head).toMatch(
-      /^placement: dpxpp=2x2 on 4 devices, predicted balance \d\d\.\d%: 3\.\d\d× one device; 1 left over$/,
+      /^placement: dpxpp=2x2 on 4 devices, predicted balance \d\d\.\d %: 3\.\d\d× one device; 1 left over$/,
     );
     expect(rows).toHaveLength(2);
-    expect(rows[0]).toMatch(/^ {2}stage 0: prepare to layers\.\d\..*% of the work.*of weights/);
+    expect(rows[0]).toMatch(/^ {2}stage 0: prepare to layers\.\d\..* % of the work.*of weights/);
     expect(rows[1]).toMatch(/to head\.reduce/);
     expect(
       [
