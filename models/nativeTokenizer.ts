@@ -1,5 +1,5 @@
 /** The tokenizer of the native library for a tokenizer.json. */
-import { BPE, Tokenizer as NativeTokenizer, type BpeOptions } from 'tokenizers';
+import { AddedToken, BPE, Tokenizer as NativeTokenizer, type BpeOptions } from 'tokenizers';
 import { isGiven } from '../system/json.js';
 import { cuttableTexts, SPACE } from './sharedHeads.js';
 import { writeTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
@@ -29,14 +29,17 @@ function marksSpaces(normalizers: TokenizerJson['normalizers']): boolean {
 function wholeTextBpe({
   model,
   added,
+  later,
   preTokenizers,
 }: TokenizerJson):
   | { vocab: Record<string, number>; merges: [string, string][]; named: Record<string, number>; options: BpeOptions }
   | undefined {
   if (model.type !== 'BPE' || preTokenizers.length > 0 || !isGiven(model.unk_token) || model.ignore_merges === true)
     return undefined;
-  const named: Record<string, number> = {};
-  for (const token of [...added.map(({ content }) => content), model.unk_token]) {
+  // No prototype: a token may be called __proto__.
+  const named = Object.create(null) as Record<string, number>;
+  for (const { content, id } of added.slice(added.length - later)) named[content] = id;
+  for (const token of [...added.slice(0, added.length - later).map(({ content }) => content), model.unk_token]) {
     const id = Object.hasOwn(model.vocab, token) ? model.vocab[token] : undefined;
     if (id === undefined) return undefined;
     named[token] = id;
@@ -55,6 +58,18 @@ function wholeTextBpe({
   return { vocab: model.vocab, merges, named, options };
 }
 
+/** Adds the tokens of other files, as transformers does it. */
+function addLater(tokenizer: NativeTokenizer, { added, later }: TokenizerJson): NativeTokenizer {
+  const tokens = added
+    .slice(added.length - later)
+    .map(
+      ({ content, special, single_word: singleWord, lstrip: leftStrip, rstrip: rightStrip, normalized }) =>
+        new AddedToken(content, special, { singleWord, leftStrip, rightStrip, normalized }),
+    );
+  if (tokens.length > 0) tokenizer.addAddedTokens(tokens);
+  return tokenizer;
+}
+
 /**
  * The native tokenizer of a tokenizer.json. If nothing splits the text before the merges, the native cache would keep
  * every whole text with its tokens (about 100 MB for 10,000 questions) and never hit, so it is left out.
@@ -62,11 +77,11 @@ function wholeTextBpe({
 export function createNative(json: TokenizerJson): Native {
   const bpe = wholeTextBpe(json);
   if (bpe === undefined || json.model.type !== 'BPE')
-    return { tokenizer: NativeTokenizer.fromString(writeTokenizerJson(json)) };
+    return { tokenizer: addLater(NativeTokenizer.fromString(writeTokenizerJson(json)), json) };
   // The package takes cacheCapacity only with a bare model, so the rest is built around a vocabulary of the added
   // tokens.
   const bare = { ...json.model, vocab: bpe.named, merges: [] };
-  const tokenizer = NativeTokenizer.fromString(writeTokenizerJson({ ...json, model: bare }));
+  const tokenizer = addLater(NativeTokenizer.fromString(writeTokenizerJson({ ...json, model: bare })), json);
   tokenizer.setModel(BPE.init(bpe.vocab, bpe.merges, bpe.options));
   const mayCut = marksSpaces(json.normalizers)
     ? cuttableTexts({ pieces: Object.keys(bpe.vocab), added: json.added.map(({ content }) => content) })

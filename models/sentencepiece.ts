@@ -5,7 +5,9 @@
 import { UserError } from '../errors.js';
 import { quote } from '../system/json.js';
 import { decodeUtf8 } from '../system/read.js';
+import type { TextBounds, TokenOf, Vocabulary } from './namedTokens.js';
 import { protoFields, type ProtoField } from './protobuf.js';
+import type { AddedToken } from './tokenizerJson.js';
 
 const NORMAL = 1;
 const UNKNOWN = 2;
@@ -144,6 +146,34 @@ export interface SpecialTokens {
 export const convertSentencePiece = (model: Uint8Array, where: string, special: SpecialTokens): string =>
   writePieces(parseSentencePiece(model, where), where, special);
 
+/** The tokens of a model that begin and end texts. */
+export function boundsOfPieces({ pieces, bosId, eosId }: SentencePieceModel): TextBounds {
+  const bound = (id: number): TokenOf | undefined => {
+    const piece = pieces[id]?.piece;
+    return piece === undefined ? undefined : { id, text: piece };
+  };
+  const [bos, eos] = [bound(bosId), bound(eosId)];
+  return { ...(bos === undefined ? {} : { bos }), ...(eos === undefined ? {} : { eos }) };
+}
+
+/** The pieces that are searched for in texts before anything is merged. */
+const addedPieces = (pieces: readonly SentencePiece[]): AddedToken[] =>
+  pieces.flatMap((each, id) => {
+    const { piece: content, type } = each;
+    if (type !== UNKNOWN && type !== CONTROL && type !== USER_DEFINED) return [];
+    const plain = { id, content, single_word: false, lstrip: false, rstrip: false };
+    return [{ ...plain, normalized: isMarked(each), special: type !== USER_DEFINED }];
+  });
+
+/** The library searches for such pieces in the normalised text, where the mark before it would be a part of them. */
+const isMarked = ({ piece, type }: SentencePiece): boolean => type === USER_DEFINED && piece.includes(SPACE);
+
+/** What the converted tokenizer.json will have. */
+export function vocabularyOfPieces({ pieces }: SentencePieceModel): Vocabulary {
+  const ids = new Map(pieces.map(({ piece }, id) => [piece, id]));
+  return { added: addedPieces(pieces), idOf: (text) => ids.get(text), next: pieces.length };
+}
+
 /** What else a vocabulary may have. */
 export interface PiecesOptions {
   /** User-defined pieces, which are searched for before anything is merged, and unused ones. Default: refused. */
@@ -177,8 +207,6 @@ export function writePieces(
   }
   const unknown = pieces.filter((piece) => piece.type === UNKNOWN);
   if (unknown.length !== 1) refuse(`${unknown.length} unknown pieces; expected 1`);
-  // The library searches for such pieces in the normalised text, where the mark before it would be a part of them.
-  const isMarked = ({ piece, type }: SentencePiece): boolean => type === USER_DEFINED && piece.includes(SPACE);
   const marked = addDummyPrefix ? pieces.findIndex(isMarked) : -1;
   if (marked !== -1)
     refuse(`piece ${marked} (${quote(pieces[marked]?.piece)}) is user-defined, and a space is put before texts`);
@@ -208,12 +236,7 @@ export function writePieces(
     version: '1.0',
     truncation: null,
     padding: null,
-    added_tokens: pieces.flatMap((each, id) => {
-      const { piece: content, type } = each;
-      if (type !== UNKNOWN && type !== CONTROL && type !== USER_DEFINED) return [];
-      const plain = { id, content, single_word: false, lstrip: false, rstrip: false };
-      return [{ ...plain, normalized: isMarked(each), special: type !== USER_DEFINED }];
-    }),
+    added_tokens: addedPieces(pieces),
     normalizer: {
       type: 'Sequence',
       normalizers: [

@@ -1,6 +1,7 @@
 /** Tokenizers of checkpoints as functions from texts to tokens and back, in any thread. */
 import { UserError } from '../errors.js';
 import { quote } from '../system/json.js';
+import { withTokens } from './namedTokens.js';
 import { encodeSharing, type Around } from './sharedHeads.js';
 import { cutsOf, mayCutLines, SharedLines } from './sharedLines.js';
 import { parseTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
@@ -115,8 +116,8 @@ function wrap(
 /** The tokenizer of a spec, in any thread. Throws UserError if it cannot be made. */
 export function createTokenizer(spec: TokenizerSpec): Tokenizer {
   const where = describe(spec);
-  const json = parseTokenizerJson(jsonOf(spec), where);
-  const { before, after } = spec.kind === 'file' ? { ...json.beside, ...spec.beside } : json.beside;
+  const json = withTokens(parseTokenizerJson(jsonOf(spec), where), spec.tokens ?? []);
+  const { before, after } = { ...json.beside, ...spec.beside };
   try {
     return wrap(createNative(json), { before, after }, json, spec);
   } catch (error) {

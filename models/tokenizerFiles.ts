@@ -5,26 +5,41 @@
 import { createHash } from 'node:crypto';
 import { join, resolve } from 'node:path';
 import { UserError } from '../errors.js';
-import { isGiven, isRecord, quote } from '../system/json.js';
-import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/read.js';
+import { isGiven, quote } from '../system/json.js';
+import { decodeUtf8, fileSize, readBounded } from '../system/read.js';
 import { convertGgufTokenizer, describeGgufTokenizer } from './ggufTokenizer.js';
-import { convertSentencePiece, parseSentencePiece, type SpecialTokens } from './sentencepiece.js';
+import {
+  missingTokens,
+  newTokens,
+  readNamedTokens,
+  textBounds,
+  vocabularyOf,
+  type NamedTokens,
+  type TextBounds,
+  type TokenFlags,
+  type Vocabulary,
+} from './namedTokens.js';
+import {
+  boundsOfPieces,
+  convertSentencePiece,
+  parseSentencePiece,
+  vocabularyOfPieces,
+  type SpecialTokens,
+} from './sentencepiece.js';
 import type { Beside } from './tokenizerBeside.js';
-import { parseTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
-import { pieceId } from './tokenizerModels.js';
+import { parseTokenizerJson } from './tokenizerJson.js';
 import { findGgufModel } from './weightFiles.js';
 
 /** All that a worker thread needs to make the same tokenizer: plain data that postMessage can copy. */
 export type TokenizerSpec = {
   /** Rows of the model's embedding: a text with a larger token id is refused. No limit if absent. */
   readonly embeddings?: number;
+  /** Special tokens before and after a text, where tokenizer_config.json overrides the tokenizer itself. */
+  readonly beside?: Partial<Beside>;
+  /** Tokens that only other files name, or that have other flags there. */
+  readonly tokens?: readonly TokenFlags[];
 } & (
-  | {
-      readonly kind: 'file';
-      readonly path: string;
-      /** Special tokens before and after a text, if tokenizer_config.json overrides the file. */
-      readonly beside?: Partial<Beside>;
-    }
+  | { readonly kind: 'file'; readonly path: string }
   | {
       readonly kind: 'json';
       readonly text: string;
@@ -37,7 +52,6 @@ export type TokenizerSpec = {
 
 const JSON_BYTES = 64 << 20;
 const MODEL_BYTES = 64 << 20;
-const CONFIG_BYTES = 8 << 20;
 
 const REFETCH = 'download tokenizer.json again';
 
@@ -70,65 +84,59 @@ export function findTokenizer(dir: string): string | undefined {
     .find((path) => fileSize(path) !== undefined);
 }
 
-/** What tokenizer_config.json says of the tokens around a text; undefined if the file or the key is absent. */
-function readTokenizerConfig(dir: string): {
-  readonly addBos: boolean | undefined;
-  readonly addEos: boolean | undefined;
-  /** The text of `bos_token` or `eos_token`. */
-  readonly nameOf: (key: 'bos_token' | 'eos_token') => string | undefined;
-} {
-  const path = join(dir, 'tokenizer_config.json');
-  const hint = 'download tokenizer_config.json again';
-  const config = fileSize(path) === undefined ? {} : readJsonObject(path, CONFIG_BYTES, hint).value;
-  const flag = (key: string): boolean | undefined => {
-    const value = config[key];
-    if (!isGiven(value)) return undefined;
-    if (typeof value !== 'boolean')
-      throw new UserError(`${path}: ${key}: expected true or false, got ${quote(value)}`, hint);
-    return value;
-  };
-  const nameOf = (key: string): string | undefined => {
-    const value = config[key];
-    const text = isRecord(value) ? value['content'] : value;
-    return typeof text === 'string' ? text : undefined;
-  };
-  return { addBos: flag('add_bos_token'), addEos: flag('add_eos_token'), nameOf };
-}
+type Side = 'bos' | 'eos';
 
-/** LLaMA's defaults, if tokenizer_config.json or the key is absent. */
-function readSpecialTokens(dir: string): SpecialTokens {
-  const { addBos = true, addEos = false } = readTokenizerConfig(dir);
-  return { addBos, addEos };
-}
-
-/** add_bos_token and add_eos_token override the tokenizer.json beside them, as in transformers. */
-function besideByConfig(dir: string, json: TokenizerJson, where: string): Partial<Beside> {
-  const { addBos, addEos, nameOf } = readTokenizerConfig(dir);
-  const ids = (flag: 'add_bos_token' | 'add_eos_token', key: 'bos_token' | 'eos_token'): readonly number[] => {
-    const name = nameOf(key);
-    const id =
-      json.added.find(({ content }) => content === name)?.id ??
-      (name === undefined ? undefined : pieceId(json.model, name));
-    if (id === undefined)
+/** add_bos_token and add_eos_token override what a tokenizer.json puts around a text, as in transformers. */
+function aroundJson(
+  dir: string,
+  where: string,
+  { addBos, addEos, roles }: NamedTokens,
+  bounds: TextBounds,
+  embeddings = Infinity,
+): Partial<Beside> {
+  const ids = (side: Side): readonly number[] => {
+    const token = bounds[side];
+    const name = roles[`${side}_token`];
+    if (token === undefined || token.id >= embeddings)
       throw new UserError(
-        `${join(dir, 'tokenizer_config.json')}: ${flag} is true, but ${key} ` +
-          `${name === undefined ? 'is absent' : `${quote(name)} is no token of ${where}`}`,
+        `${join(dir, 'tokenizer_config.json')}: add_${side}_token is true, but ${side}_token ` +
+          `${isGiven(name) ? `${quote(name)} is no token of ${where}` : 'is absent'}` +
+          `${token === undefined ? '' : `: the model has no embedding for one more, ${token.id}`}`,
         'download tokenizer_config.json and tokenizer.json again',
       );
-    return [id];
+    return [token.id];
   };
   return {
-    ...(addBos === undefined ? {} : { before: addBos ? ids('add_bos_token', 'bos_token') : [] }),
-    ...(addEos === undefined ? {} : { after: addEos ? ids('add_eos_token', 'eos_token') : [] }),
+    ...(addBos === undefined ? {} : { before: addBos ? ids('bos') : [] }),
+    ...(addEos === undefined ? {} : { after: addEos ? ids('eos') : [] }),
+  };
+}
+
+/** What goes around the texts of a tokenizer.model: LLaMA's defaults, if tokenizer_config.json or the key is absent. */
+function aroundPieces(
+  { addBos = true, addEos = false, roles }: NamedTokens,
+  bounds: TextBounds,
+  own: TextBounds,
+): { readonly special: SpecialTokens; readonly beside: Partial<Beside> } {
+  // The model's own tokens are put there by its conversion.
+  const isOwn = (adds: boolean, side: Side): boolean =>
+    adds && roles[`${side}_token`] !== null && (bounds[side]?.id ?? own[side]?.id) === own[side]?.id;
+  const special = { addBos: isOwn(addBos, 'bos'), addEos: isOwn(addEos, 'eos') };
+  return {
+    special,
+    beside: {
+      ...(addBos && !special.addBos && bounds.bos !== undefined ? { before: [bounds.bos.id] } : {}),
+      ...(addEos && !special.addEos && bounds.eos !== undefined ? { after: [bounds.eos.id] } : {}),
+    },
   };
 }
 
 /** What a checkpoint folder says of its tokenizer. */
-export interface TokenizerDescription {
+export interface TokenizerDescription extends TextBounds {
   readonly spec: TokenizerSpec;
   /** One more than the largest token id. */
   readonly vocabSize: number;
-  /** SHA-256 of what decides the tokens (tokenizer.json; or tokenizer.model and its special tokens), hexadecimal. */
+  /** SHA-256 of what decides the tokens (the tokenizer's own file, and what others change of it), hexadecimal. */
   readonly hash: string;
 }
 
@@ -149,25 +157,59 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
       'copy the tokenizer of the model into the folder',
     );
   }
+  const named = readNamedTokens(dir);
   if (path.endsWith('.json')) {
     const text = decodeUtf8(readBounded(path, JSON_BYTES), path);
     const json = parseTokenizerJson(text, path);
-    const beside = besideByConfig(dir, json, path);
-    const isStated = Object.keys(beside).length > 0;
+    const vocabulary = vocabularyOf(json);
+    const tokens = missingTokens(vocabulary, named);
+    const bounds = textBounds(vocabulary, named, tokens);
+    const beside = aroundJson(dir, path, named, bounds, embeddings);
     return {
-      spec: { kind: 'file', path, ...(isStated ? { beside } : {}), ...limit },
-      vocabSize: json.vocabSize,
-      hash: createHash('sha256')
-        .update(text)
-        .update(isStated ? JSON.stringify(beside) : '')
-        .digest('hex'),
+      spec: { kind: 'file', path, ...given({ beside, tokens }), ...limit },
+      ...bounds,
+      vocabSize: vocabSizeWith(json.vocabSize, vocabulary, tokens),
+      hash: hashOf(text, given({ beside, tokens })),
     };
   }
-  const model = readBounded(path, MODEL_BYTES);
-  const special = readSpecialTokens(dir);
+  const bytes = readBounded(path, MODEL_BYTES);
+  const model = parseSentencePiece(bytes, path);
+  const vocabulary = vocabularyOfPieces(model);
+  const tokens = missingTokens(vocabulary, asWritten(named));
+  const own = boundsOfPieces(model);
+  const bounds = textBounds(vocabulary, named, tokens, own);
+  const { special, beside } = aroundPieces(named, bounds, own);
   return {
-    spec: { kind: 'sentencepiece', path, special, ...limit },
-    vocabSize: parseSentencePiece(model, path).pieces.length,
-    hash: createHash('sha256').update(model).update(JSON.stringify(special)).digest('hex'),
+    spec: { kind: 'sentencepiece', path, special, ...given({ beside, tokens }), ...limit },
+    ...bounds,
+    vocabSize: vocabSizeWith(model.pieces.length, vocabulary, tokens),
+    hash: hashOf(bytes, given({ beside, tokens }), JSON.stringify(special)),
   };
 }
+
+/** Tokens that are searched for in texts as they are: what marks spaces here is no normalizer in transformers. */
+const asWritten = ({ listed, others, ...rest }: NamedTokens): NamedTokens => ({
+  ...rest,
+  listed: listed.map((token) => ({ ...token, normalized: false })),
+  others: others.map((token) => ({ ...token, normalized: false })),
+});
+
+type Changes = Pick<TokenizerSpec, 'beside' | 'tokens'>;
+
+/** Only what changes anything. */
+const given = ({ beside = {}, tokens = [] }: Changes): Changes => ({
+  ...(Object.keys(beside).length > 0 ? { beside } : {}),
+  ...(tokens.length > 0 ? { tokens } : {}),
+});
+
+/** A file that others change nothing of has the hash of its bytes. */
+const hashOf = (file: string | Uint8Array, { beside, tokens }: Changes, settings = ''): string =>
+  createHash('sha256')
+    .update(file)
+    .update(settings)
+    .update(beside === undefined ? '' : JSON.stringify(beside))
+    .update(tokens === undefined ? '' : JSON.stringify(tokens))
+    .digest('hex');
+
+const vocabSizeWith = (own: number, vocabulary: Vocabulary, tokens: readonly TokenFlags[]): number =>
+  newTokens(vocabulary, tokens).reduce((most, { id }) => Math.max(most, id + 1), own);

@@ -23,7 +23,7 @@ import {
 } from './tokenizerModels.js';
 
 const REFETCH = 'download tokenizer.json again';
-const MAX_ADDED = 1 << 16;
+export const MAX_ADDED = 1 << 16;
 /** Normalisation may make a text at most this many times longer. */
 const MAX_GROWTH = 64;
 
@@ -97,6 +97,8 @@ const addedToken = z.object({
   normalized: z.boolean().default(true),
   special: z.boolean().default(false),
 });
+/** A token that is searched for in texts before anything else. */
+export type AddedToken = Readonly<z.infer<typeof addedToken>>;
 
 /** Components of a list whose members may be lists: { type: "Sequence", <key>: [...] }, or nothing. */
 function components(value: unknown, key: string, fail: (what: string) => never): unknown[] {
@@ -134,7 +136,9 @@ function growth(component: z.infer<typeof normalizer>): number {
 }
 
 export interface TokenizerJson {
-  readonly added: readonly z.infer<typeof addedToken>[];
+  readonly added: readonly AddedToken[];
+  /** How many at the end of `added` are of other files: the library numbers them after all others. */
+  readonly later: number;
   readonly model: TokenizerModel;
   readonly normalizers: readonly z.infer<typeof normalizer>[];
   readonly preTokenizers: readonly z.infer<typeof preTokenizer>[];
@@ -195,6 +199,7 @@ export function parseTokenizerJson(text: string, where: string): TokenizerJson {
     if (!ids.has(special)) fail('post_processor', `it adds token ${special}, which is not in the vocabulary`);
   return {
     added,
+    later: 0,
     model: read,
     normalizers,
     preTokenizers: list(preTokenizer, 'pre_tokenizer', 'pretokenizers'),
@@ -204,9 +209,13 @@ export function parseTokenizerJson(text: string, where: string): TokenizerJson {
   };
 }
 
-/** The text of a tokenizer.json for the library, made only from checked values. It adds no special tokens. */
+/**
+ * The text of a tokenizer.json for the library, made only from checked values. It adds no special tokens, and lacks
+ * those that are to be added later.
+ */
 export function writeTokenizerJson({
   added,
+  later,
   model: read,
   normalizers,
   preTokenizers,
@@ -218,7 +227,7 @@ export function writeTokenizerJson({
     version: '1.0',
     truncation: null,
     padding: null,
-    added_tokens: added,
+    added_tokens: added.slice(0, added.length - later),
     normalizer: sequence('normalizers', normalizers),
     pre_tokenizer: sequence('pretokenizers', preTokenizers),
     post_processor: null,

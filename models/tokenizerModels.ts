@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { isRecord } from '../system/json.js';
 
-const MAX_ID = 1 << 22;
+export const MAX_ID = 1 << 22;
 export const MAX_PIECE = 1024;
 /** Twice those of the largest published vocabularies. */
 const MAX_MERGES = 1 << 20;
@@ -102,11 +102,17 @@ export const tokenizerModel = z.discriminatedUnion('type', [
 ]);
 export type TokenizerModel = z.infer<typeof tokenizerModel>;
 
-/** The id of a piece; undefined where the model has no such piece. */
-export function pieceId(model: TokenizerModel, piece: string): number | undefined {
-  if (model.type !== 'Unigram') return Object.hasOwn(model.vocab, piece) ? model.vocab[piece] : undefined;
-  const at = model.vocab.findIndex(([text]) => text === piece);
-  return at === -1 ? undefined : at;
+export const pieceCount = (model: TokenizerModel): number =>
+  model.type === 'Unigram' ? model.vocab.length : Object.keys(model.vocab).length;
+
+/** The ids of pieces; undefined where the model has no such piece. */
+export function pieceIndex(model: TokenizerModel): (piece: string) => number | undefined {
+  if (model.type !== 'Unigram') {
+    const { vocab } = model;
+    return (piece) => (Object.hasOwn(vocab, piece) ? vocab[piece] : undefined);
+  }
+  let ids: ReadonlyMap<string, number> | undefined;
+  return (piece) => (ids ??= new Map(model.vocab.map(([text], id) => [text, id]))).get(piece);
 }
 
 /** The ids of all pieces. A Unigram model numbers its pieces in order. */

@@ -36,7 +36,7 @@ export async function converse(request: ConverseRequest, ui: Ui): Promise<Conver
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const found = findChatTemplate(path);
   checkBiases(request.logitBias, config);
-  const own = readGenerationConfig(loading.checkpoint);
+  const own = readGenerationConfig(loading.checkpoint, loading.tokenizer);
   noteSuggestion(own, request, ui);
   await compileWithCache(
     loading,

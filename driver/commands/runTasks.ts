@@ -66,7 +66,8 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     if (first.done === true) throw new Error('no window of documents');
     readsFirst = false;
     const { maxPositions } = loading.checkpoint.config;
-    const writing = { maxPositions, begins, seed: (request.seeds ?? SEEDS).torch };
+    const seed = (request.seeds ?? SEEDS).torch;
+    const writing = { maxPositions, begins, seed, end: loading.tokenizer.eos?.text };
     const foreseen =
       generates && !first.value.isLast
         ? await foresee(request, about, written, signal, { tokenizer, ...writing })

@@ -51,7 +51,8 @@ function seedOf(seed: number, name: string, index: number): number {
 
 /**
  * Prompts as tokens. As in the public harness, what does not fit beside the tokens to generate is cut on the left.
- * `isWritten`: prompts name their special tokens themselves. Throws UserError.
+ * `begins`: whether a prompt names its special tokens itself. `end`: the tokenizer's EOS, which ends texts where they
+ * spell it, too. Throws UserError.
  */
 export async function tokeniseTexts(
   tasks: readonly RunTask[],
@@ -60,7 +61,13 @@ export async function tokeniseTexts(
     maxPositions,
     begins,
     seed,
-  }: { readonly maxPositions: number; readonly begins: (text: string) => boolean; readonly seed: number },
+    end,
+  }: {
+    readonly maxPositions: number;
+    readonly begins: (text: string) => boolean;
+    readonly seed: number;
+    readonly end: string | undefined;
+  },
 ): Promise<TextPrompts> {
   const asked = tasks.flatMap((task) =>
     task.documents.flatMap((document) =>
@@ -68,7 +75,8 @@ export async function tokeniseTexts(
         if (request.kind !== 'generate_until') return [];
         const index = document.index ?? document.docId;
         const where = `${task.name}, document ${index}`;
-        const generation = generationOf(request.settings, where);
+        const asked = generationOf(request.settings, where);
+        const generation = end === undefined ? asked : { ...asked, stop: [...asked.stop, end] };
         return [
           {
             ...{ number: numberOf(task, document), request: place, where, text: request.context, generation },

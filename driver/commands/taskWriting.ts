@@ -62,7 +62,7 @@ export async function generateTexts(writing: Writing, ui: Ui): Promise<Generated
   ui.phase('generate', counted(prompts.prompts.length, 'prompt'));
   if (journal !== undefined && journal.size > 0)
     ui.note(`${counted(journal.size, 'text')} taken over from ${journal.path}`);
-  const { eosTokenIds } = readGenerationConfig(model.checkpoint);
+  const { eosTokenIds } = readGenerationConfig(model.checkpoint, model.tokenizer);
   const continuer = new Continuer(model, tokenizer, eosTokenIds);
   const started = performance.now();
   const { texts, isInterrupted } = await writeTexts(
