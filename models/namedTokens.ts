@@ -8,7 +8,7 @@ import { isGiven, isRecord, parsePythonJson, quote } from '../system/json.js';
 import { decodeUtf8, fileSize, readBounded } from '../system/read.js';
 import type { ModelConfig } from './family/model.js';
 import { MAX_ADDED, type AddedToken, type TokenizerJson } from './tokenizerJson.js';
-import { MAX_ID, MAX_PIECE, pieceCount, pieceIndex } from './tokenizerModels.js';
+import { MAX_ID, MAX_PIECE } from './tokenizerModels.js';
 
 const MOST_BYTES = 16 << 20;
 
@@ -231,13 +231,12 @@ export interface Vocabulary {
 }
 
 /** The vocabulary of a tokenizer.json. The library numbers added tokens by itself, whatever the file states. */
-export function vocabularyOf({ model, added }: TokenizerJson): Vocabulary {
-  const pieceOf = pieceIndex(model);
+export function vocabularyOf({ pieces, added }: TokenizerJson): Vocabulary {
   const ids = new Map<string, number>();
-  let next = pieceCount(model);
-  for (const { content } of added) if (!ids.has(content)) ids.set(content, pieceOf(content) ?? next++);
+  let next = pieces.count;
+  for (const { content } of added) if (!ids.has(content)) ids.set(content, pieces.idOf(content) ?? next++);
   for (const id of ids.values()) next = Math.max(next, id + 1);
-  return { added, idOf: (text) => ids.get(text) ?? pieceOf(text), next };
+  return { added, idOf: (text) => ids.get(text) ?? pieces.idOf(text), next };
 }
 
 /** The tokens of `named` that a vocabulary lacks or has with other flags, in the order in which they are added. */

@@ -28,6 +28,7 @@ function marksSpaces(normalizers: TokenizerJson['normalizers']): boolean {
 /** The options of a BPE that can be made without its cache; undefined if the library does not allow it. */
 function wholeTextBpe({
   model,
+  vocabulary,
   added,
   later,
   preTokenizers,
@@ -36,18 +37,20 @@ function wholeTextBpe({
   | undefined {
   if (model.type !== 'BPE' || preTokenizers.length > 0 || !isGiven(model.unk_token) || model.ignore_merges === true)
     return undefined;
+  const { vocab: stated, merges: pairs = [] } = vocabulary();
+  const vocab = stated as Readonly<Record<string, number>>;
   // No prototype: a token may be called __proto__.
   const named = Object.create(null) as Record<string, number>;
   for (const { content, id } of added.slice(added.length - later)) named[content] = id;
   for (const token of [...added.slice(0, added.length - later).map(({ content }) => content), model.unk_token]) {
-    const id = Object.hasOwn(model.vocab, token) ? model.vocab[token] : undefined;
+    const id = Object.hasOwn(vocab, token) ? vocab[token] : undefined;
     if (id === undefined) return undefined;
     named[token] = id;
   }
   const merges: [string, string][] = [];
-  for (const pair of model.merges) {
-    if (typeof pair === 'string') return undefined;
-    merges.push([pair[0], pair[1]]);
+  for (const pair of pairs) {
+    const [left, right] = typeof pair === 'string' ? pair.split(' ') : pair;
+    merges.push([left!, right!]);
   }
   const options = {
     cacheCapacity: 0,
@@ -55,7 +58,7 @@ function wholeTextBpe({
     fuseUnk: model.fuse_unk ?? false,
     byteFallback: model.byte_fallback ?? false,
   };
-  return { vocab: model.vocab, merges, named, options };
+  return { vocab, merges, named, options };
 }
 
 /** Adds the tokens of other files, as transformers does it. */
@@ -76,12 +79,11 @@ function addLater(tokenizer: NativeTokenizer, { added, later }: TokenizerJson): 
  */
 export function createNative(json: TokenizerJson): Native {
   const bpe = wholeTextBpe(json);
-  if (bpe === undefined || json.model.type !== 'BPE')
-    return { tokenizer: addLater(NativeTokenizer.fromString(writeTokenizerJson(json)), json) };
+  if (bpe === undefined) return { tokenizer: addLater(NativeTokenizer.fromString(writeTokenizerJson(json)), json) };
   // The package takes cacheCapacity only with a bare model, so the rest is built around a vocabulary of the added
   // tokens.
-  const bare = { ...json.model, vocab: bpe.named, merges: [] };
-  const tokenizer = addLater(NativeTokenizer.fromString(writeTokenizerJson({ ...json, model: bare })), json);
+  const bare = `"vocab":${JSON.stringify(bpe.named)},"merges":[]`;
+  const tokenizer = addLater(NativeTokenizer.fromString(writeTokenizerJson(json, bare)), json);
   tokenizer.setModel(BPE.init(bpe.vocab, bpe.merges, bpe.options));
   const mayCut = marksSpaces(json.normalizers)
     ? cuttableTexts({ pieces: Object.keys(bpe.vocab), added: json.added.map(({ content }) => content) })

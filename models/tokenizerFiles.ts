@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { join, resolve } from 'node:path';
 import { UserError } from '../errors.js';
 import { isGiven, quote } from '../system/json.js';
-import { decodeUtf8, fileSize, readBounded } from '../system/read.js';
+import { fileSize, readBounded } from '../system/read.js';
 import { convertGgufTokenizer, describeGgufTokenizer } from './ggufTokenizer.js';
 import {
   missingTokens,
@@ -63,11 +63,14 @@ export const REPLACE_HINTS: Readonly<Record<TokenizerSpec['kind'], string>> = {
   gguf: 'convert the model again with a current converter, or use its Hugging Face checkpoint',
 };
 
-/** The tokenizer.json of a spec. Converting a tokenizer.model takes tens of megabytes: best in a thread that ends. */
-export function jsonOf(spec: TokenizerSpec): string {
+/**
+ * The tokenizer.json of a spec, its bytes or its text. Converting a tokenizer.model takes tens of megabytes: best in a
+ * thread that ends.
+ */
+export function jsonOf(spec: TokenizerSpec): Buffer | string {
   switch (spec.kind) {
     case 'file':
-      return decodeUtf8(readBounded(spec.path, JSON_BYTES, REFETCH), spec.path, REFETCH);
+      return readBounded(spec.path, JSON_BYTES, REFETCH);
     case 'json':
       return spec.text;
     case 'sentencepiece':
@@ -159,8 +162,8 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
   }
   const named = readNamedTokens(dir);
   if (path.endsWith('.json')) {
-    const text = decodeUtf8(readBounded(path, JSON_BYTES), path);
-    const json = parseTokenizerJson(text, path);
+    const file = readBounded(path, JSON_BYTES);
+    const json = parseTokenizerJson(file, path);
     const vocabulary = vocabularyOf(json);
     const tokens = missingTokens(vocabulary, named);
     const bounds = textBounds(vocabulary, named, tokens);
@@ -169,7 +172,7 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
       spec: { kind: 'file', path, ...given({ beside, tokens }), ...limit },
       ...bounds,
       vocabSize: vocabSizeWith(json.vocabSize, vocabulary, tokens),
-      hash: hashOf(text, given({ beside, tokens })),
+      hash: hashOf(file, given({ beside, tokens })),
     };
   }
   const bytes = readBounded(path, MODEL_BYTES);
