@@ -9,7 +9,7 @@
  */
 import type { Around } from './sharedHeads.js';
 import { CROSSES } from './pieces.js';
-import type { TokenizerJson } from './tokenizerJson.js';
+import type { AddedToken, TokenizerJson } from './tokenizerJson.js';
 
 /** Encodes each text of a list separately, without special tokens. */
 export type EncodeEach = (texts: string[]) => Promise<readonly ArrayLike<number>[]>;
@@ -21,6 +21,10 @@ const MOST_HELD = 4 << 20;
 
 const NORMALIZERS: ReadonlySet<string> = new Set(['NFC', 'NFD', 'NFKC', 'NFKD', 'Lowercase', 'StripAccents']);
 
+/** Whether added tokens allow texts to be cut where a line begins. */
+export const mayCutAtTokens = (tokens: readonly Pick<AddedToken, 'content' | 'lstrip'>[]): boolean =>
+  !tokens.some(({ content, lstrip }) => CROSSES.test(content) || (lstrip && /^[A-Za-z]/.test(content)));
+
 /** Whether a tokenizer's parts allow texts to be cut where a line begins; probes decide where it splits texts first. */
 export function mayCutLines({ model, pieces, added, normalizers, preTokenizers }: TokenizerJson): boolean {
   if (model.type !== 'BPE' && model.type !== 'Unigram') return false;
@@ -28,7 +32,7 @@ export function mayCutLines({ model, pieces, added, normalizers, preTokenizers }
   const isPiece = (text: string): boolean => pieces.idOf(text) !== undefined;
   if (!letters.every((letter) => isPiece(letter) && isPiece(letter.toUpperCase()))) return false;
   if (pieces.crossesLines) return false;
-  if (added.some(({ content, lstrip }) => CROSSES.test(content) || (lstrip && /^[A-Za-z]/.test(content)))) return false;
+  if (!mayCutAtTokens(added)) return false;
   const areLocal = normalizers.every((each) =>
     each.type === 'Prepend'
       ? true

@@ -1,10 +1,8 @@
 /** Tokenizers of checkpoints as functions from texts to tokens and back, in any thread. */
 import { UserError } from '../errors.js';
 import { quote } from '../system/json.js';
-import { withTokens } from './namedTokens.js';
 import { encodeSharing, type Around } from './sharedHeads.js';
-import { cutsOf, mayCutLines, SharedLines } from './sharedLines.js';
-import { parseTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
+import { cutsOf, SharedLines } from './sharedLines.js';
 import {
   describeTokenizer,
   jsonOf,
@@ -12,7 +10,7 @@ import {
   type TokenizerDescription,
   type TokenizerSpec,
 } from './tokenizerFiles.js';
-import { createNative, type Native } from './nativeTokenizer.js';
+import { createNative, type CheckedNative } from './nativeTokenizer.js';
 
 /** Texts to tokens and back. The functions reject with a UserError where the tokenizer does not fit the model. */
 export interface Tokenizer {
@@ -54,9 +52,8 @@ function checkIds(ids: ArrayLike<number>, text: string, where: string, embedding
 }
 
 function wrap(
-  { tokenizer: native, mayCut }: Native,
+  { tokenizer: native, mayCut, about: { canDecode, cutsLines } }: CheckedNative,
   around: Around,
-  json: TokenizerJson,
   spec: TokenizerSpec,
 ): Tokenizer {
   const where = describe(spec);
@@ -77,7 +74,6 @@ function wrap(
   const { before, after } = around;
   const encodeAlike = (texts: string[], beside: Around): Promise<readonly ArrayLike<number>[]> =>
     mayCut === undefined ? encodeEach(texts) : encodeSharing(texts, mayCut, beside, encodeEach);
-  const cutsLines = mayCutLines(json);
   let lines: Promise<SharedLines | undefined> | undefined;
   const encodeBatch = async (texts: readonly string[]): Promise<readonly ArrayLike<number>[]> => {
     const all = await guarded(async () => {
@@ -103,7 +99,7 @@ function wrap(
       return ids;
     },
     decode: (ids) => {
-      if (json.decoders === undefined)
+      if (!canDecode)
         throw new UserError(
           `${where}: its decoder is not supported: tokens cannot be shown as text`,
           'use the tokenizer.json of the original model',
@@ -116,17 +112,16 @@ function wrap(
 /** The tokenizer of a spec, in any thread. Throws UserError if it cannot be made. */
 export function createTokenizer(spec: TokenizerSpec): Tokenizer {
   const where = describe(spec);
-  const json = withTokens(parseTokenizerJson(jsonOf(spec), where), spec.tokens ?? []);
-  const { before, after } = { ...json.beside, ...spec.beside };
+  const file = jsonOf(spec);
   try {
-    return wrap(createNative(json), { before, after }, json, spec);
+    const native = createNative(file, where, spec.tokens ?? []);
+    return wrap(native, { ...native.about.beside, ...spec.beside }, spec);
   } catch (error) {
+    if (error instanceof UserError) throw error;
     throw new UserError(
       `${where}: not a tokenizer that can be read: ${whyUnreadable(error)}`,
       REPLACE_HINTS[spec.kind],
-      {
-        cause: error,
-      },
+      { cause: error },
     );
   }
 }

@@ -24,10 +24,12 @@ import {
   convertSentencePiece,
   parseSentencePiece,
   vocabularyOfPieces,
+  type SentencePieceModel,
   type SpecialTokens,
 } from './sentencepiece.js';
 import type { Beside } from './tokenizerBeside.js';
-import { parseTokenizerJson } from './tokenizerJson.js';
+import { keepTokenizer, tokenizerFacts, type FileCache, type TokenizerFacts } from './tokenizerCache.js';
+import { mergesWholeTexts, parseTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
 import { findGgufModel } from './weightFiles.js';
 
 /** All that a worker thread needs to make the same tokenizer: plain data that postMessage can copy. */
@@ -161,32 +163,56 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
     );
   }
   const named = readNamedTokens(dir);
-  if (path.endsWith('.json')) {
-    const file = readBounded(path, JSON_BYTES);
-    const json = parseTokenizerJson(file, path);
-    const vocabulary = vocabularyOf(json);
-    const tokens = missingTokens(vocabulary, named);
-    const bounds = textBounds(vocabulary, named, tokens);
-    const beside = aroundJson(dir, path, named, bounds, embeddings);
-    return {
-      spec: { kind: 'file', path, ...given({ beside, tokens }), ...limit },
-      ...bounds,
-      vocabSize: vocabSizeWith(json.vocabSize, vocabulary, tokens),
-      hash: hashOf(file, given({ beside, tokens })),
-    };
-  }
-  const bytes = readBounded(path, MODEL_BYTES);
-  const model = parseSentencePiece(bytes, path);
+  const kind = path.endsWith('.json') ? 'file' : 'sentencepiece';
+  const file = readBounded(path, kind === 'file' ? JSON_BYTES : MODEL_BYTES);
+  const { bounds, changes, special, vocabSize } = tokenizerFacts(file, [kind, named, embeddings], (cache) =>
+    kind === 'file'
+      ? factsOfJson(dir, parseAndKeep(file, path, cache), path, named, embeddings)
+      : factsOfPieces(parseSentencePiece(file, path), named),
+  );
+  const spec: TokenizerSpec =
+    special === undefined
+      ? { kind: 'file', path, ...changes, ...limit }
+      : { kind: 'sentencepiece', path, special, ...changes, ...limit };
+  return { spec, ...bounds, vocabSize, hash: hashOf(file, changes, special) };
+}
+
+/** The threads that will make this tokenizer find it in the cache. */
+function parseAndKeep(file: Buffer, path: string, cache: FileCache | undefined): TokenizerJson {
+  const json = parseTokenizerJson(file, path);
+  if (cache !== undefined && !mergesWholeTexts(json)) keepTokenizer(cache, json);
+  return json;
+}
+
+function factsOfJson(
+  dir: string,
+  json: TokenizerJson,
+  path: string,
+  named: NamedTokens,
+  embeddings: number | undefined,
+): TokenizerFacts {
+  const vocabulary = vocabularyOf(json);
+  const tokens = missingTokens(vocabulary, named);
+  const bounds = textBounds(vocabulary, named, tokens);
+  const beside = aroundJson(dir, path, named, bounds, embeddings);
+  return {
+    bounds,
+    changes: given({ beside, tokens }),
+    vocabSize: vocabSizeWith(json.vocabSize, vocabulary, tokens),
+  };
+}
+
+function factsOfPieces(model: SentencePieceModel, named: NamedTokens): TokenizerFacts {
   const vocabulary = vocabularyOfPieces(model);
   const tokens = missingTokens(vocabulary, asWritten(named));
   const own = boundsOfPieces(model);
   const bounds = textBounds(vocabulary, named, tokens, own);
   const { special, beside } = aroundPieces(named, bounds, own);
   return {
-    spec: { kind: 'sentencepiece', path, special, ...given({ beside, tokens }), ...limit },
-    ...bounds,
+    bounds,
+    changes: given({ beside, tokens }),
+    special,
     vocabSize: vocabSizeWith(model.pieces.length, vocabulary, tokens),
-    hash: hashOf(bytes, given({ beside, tokens }), JSON.stringify(special)),
   };
 }
 
@@ -197,19 +223,19 @@ const asWritten = ({ listed, others, ...rest }: NamedTokens): NamedTokens => ({
   others: others.map((token) => ({ ...token, normalized: false })),
 });
 
-type Changes = Pick<TokenizerSpec, 'beside' | 'tokens'>;
+type Changes = TokenizerFacts['changes'];
 
 /** Only what changes anything. */
-const given = ({ beside = {}, tokens = [] }: Changes): Changes => ({
+const given = ({ beside, tokens }: Required<Pick<TokenizerSpec, 'beside' | 'tokens'>>): Changes => ({
   ...(Object.keys(beside).length > 0 ? { beside } : {}),
   ...(tokens.length > 0 ? { tokens } : {}),
 });
 
 /** A file that others change nothing of has the hash of its bytes. */
-const hashOf = (file: string | Uint8Array, { beside, tokens }: Changes, settings = ''): string =>
+const hashOf = (file: Buffer, { beside, tokens }: Changes, special: SpecialTokens | undefined): string =>
   createHash('sha256')
     .update(file)
-    .update(settings)
+    .update(special === undefined ? '' : JSON.stringify(special))
     .update(beside === undefined ? '' : JSON.stringify(beside))
     .update(tokens === undefined ? '' : JSON.stringify(tokens))
     .digest('hex');

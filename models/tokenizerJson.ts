@@ -149,8 +149,8 @@ export interface TokenizerJson {
   readonly pieces: Pieces;
   /** The vocabulary as objects, which take ten times the memory of the file. */
   readonly vocabulary: () => WholeVocabulary;
-  /** The vocabulary as members of a JSON object, for the library. */
-  readonly vocabularyText: () => string;
+  /** The vocabulary as members of a JSON object, for the library: UTF-8, in parts. */
+  readonly written: () => readonly Uint8Array[];
   readonly normalizers: readonly z.infer<typeof normalizer>[];
   readonly preTokenizers: readonly z.infer<typeof preTokenizer>[];
   readonly beside: Beside;
@@ -160,16 +160,16 @@ export interface TokenizerJson {
   readonly vocabSize: number;
 }
 
-type Vocabulary = Pick<TokenizerJson, 'pieces' | 'vocabulary' | 'vocabularyText'>;
+type Vocabulary = Pick<TokenizerJson, 'pieces' | 'vocabulary' | 'written'>;
 
 /** A vocabulary that was scanned, and is as the type of the model wants it; undefined where it is not. */
 function scannedVocabulary(
-  { pieces, vocab, merges }: ScannedTokenizer,
+  { pieces, hasMerges, written }: ScannedTokenizer,
   { type }: ModelSettings,
 ): Vocabulary | undefined {
-  if (type === 'Unigram' || (type === 'BPE') !== (merges !== undefined)) return undefined;
-  const text = `"vocab":${vocab}${merges === undefined ? '' : `,"merges":${merges}`}`;
-  return { pieces, vocabularyText: () => text, vocabulary: () => JSON.parse(`{${text}}`) as WholeVocabulary };
+  if (type === 'Unigram' || (type === 'BPE') !== hasMerges) return undefined;
+  const text = (): string => Buffer.concat(written).toString();
+  return { pieces, written: () => written, vocabulary: () => JSON.parse(`{${text()}}`) as WholeVocabulary };
 }
 
 /** Reads and checks a tokenizer.json, its bytes or its text. Throws UserError, one line. */
@@ -184,8 +184,11 @@ export function parseTokenizerJson(file: Buffer | string, where: string): Tokeni
   }
   const read = (settings: ModelSettings, model: Json, fail: Fail): Vocabulary => {
     const { pieces, ...vocabulary } = checkVocabulary(settings, model, fail);
-    const text = JSON.stringify(vocabulary).slice(1, -1);
-    return { pieces, vocabulary: () => vocabulary, vocabularyText: () => text };
+    return {
+      pieces,
+      vocabulary: () => vocabulary,
+      written: () => [Buffer.from(JSON.stringify(vocabulary).slice(1, -1))],
+    };
   };
   return checkTokenizer(parseJson(decodeUtf8(bytes, where, REFETCH), where, REFETCH), where, read)!;
 }
@@ -255,10 +258,21 @@ function checkTokenizer(
 }
 
 /**
- * The text of a tokenizer.json for the library, made only from checked values. It adds no special tokens, and lacks
+ * Whether it merges whole texts: nothing splits them before, so the library's cache of words would keep every text with
+ * its tokens and never hit. Such a tokenizer is made without that cache, where the library allows it.
+ */
+export function mergesWholeTexts({ model, pieces, added, later, preTokenizers }: TokenizerJson): boolean {
+  if (model.type !== 'BPE' || preTokenizers.length > 0 || !isGiven(model.unk_token) || model.ignore_merges === true)
+    return false;
+  const own = added.slice(0, added.length - later).map(({ content }) => content);
+  return [...own, model.unk_token].every((token) => pieces.idOf(token) !== undefined);
+}
+
+/**
+ * A tokenizer.json for the library, UTF-8, made only from checked values. It adds no special tokens, and lacks
  * those that are to be added later. `vocabulary`: members of the model, by default its own.
  */
-export function writeTokenizerJson(json: TokenizerJson, vocabulary = json.vocabularyText()): string {
+export function writeTokenizerJson(json: TokenizerJson, vocabulary = json.written()): Buffer {
   const { added, later, model, normalizers, preTokenizers, decoders } = json;
   const sequence = (key: string, members: readonly unknown[]): unknown =>
     members.length === 0 ? null : { type: 'Sequence', [key]: members };
@@ -272,5 +286,6 @@ export function writeTokenizerJson(json: TokenizerJson, vocabulary = json.vocabu
     post_processor: null,
     decoder: writeDecoders(decoders),
   });
-  return `${most.slice(0, -1)},"model":${JSON.stringify(model).slice(0, -1)},${vocabulary}}}`;
+  const head = `${most.slice(0, -1)},"model":${JSON.stringify(model).slice(0, -1)},`;
+  return Buffer.concat([Buffer.from(head), ...vocabulary, Buffer.from('}}')]);
 }

@@ -17,17 +17,18 @@ const CLOSE_LIST = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 const ZERO = 0x30;
+const NINE = 0x39;
 /** Whitespace of JSON. */
 const isBlank = (code: number): boolean => code === SPACE || code === 0x0a || code === 0x0d || code === 0x09;
 
-/** The large parts of a tokenizer.json, as JSON that was written anew. */
+/** The large parts of a tokenizer.json. */
 export interface ScannedTokenizer {
   /** The file with an empty object or list in place of each of them. */
   readonly rest: string;
   readonly pieces: ScannedPieces;
-  readonly vocab: string;
-  /** Absent where the model has no merges. */
-  readonly merges: string | undefined;
+  readonly hasMerges: boolean;
+  /** They as members of a JSON object, written anew: UTF-8, in parts. */
+  readonly written: readonly Uint8Array[];
 }
 
 /** Where the file is not written as usual. */
@@ -53,111 +54,124 @@ interface Range {
 }
 
 class Scanner {
-  readonly #bytes: Buffer;
-  #at = 0;
+  private readonly bytes: Buffer;
+  private at = 0;
   /** What is written anew; never longer than what it is made of. */
-  readonly #out: Buffer;
-  #end = 0;
+  private readonly out: Buffer;
+  private end = 0;
   /** Of the string that was copied last. */
-  #hash = 0;
-  #hasEscape = false;
-  #spaces = 0;
+  private hash = 0;
+  private hasEscape = false;
+  private spaces = 0;
 
   constructor(bytes: Buffer) {
-    this.#bytes = bytes;
-    this.#out = Buffer.allocUnsafe(bytes.length);
+    this.bytes = bytes;
+    this.out = Buffer.allocUnsafe(bytes.length);
   }
 
   file(): ScannedTokenizer {
     let model: { readonly vocab: Range; readonly merges: Range | undefined } | undefined;
-    let found: Pick<ScannedTokenizer, 'pieces' | 'vocab' | 'merges'> | undefined;
-    this.#members((key) => {
-      if (key !== 'model') return this.#skip();
+    let found: Omit<ScannedTokenizer, 'rest'> | undefined;
+    this.members((key) => {
+      if (key !== 'model') return this.skip();
       if (found !== undefined) unusual();
-      let vocab: { readonly range: Range; readonly pieces: ScannedPieces; readonly text: string } | undefined;
-      let merges: { readonly range: Range; readonly text: string } | undefined;
-      this.#members((name) => {
-        const from = this.#at;
+      let vocab: { readonly range: Range; readonly pieces: ScannedPieces; readonly written: Range } | undefined;
+      let merges: { readonly range: Range; readonly written: Range } | undefined;
+      this.members((name) => {
+        const [from, start] = [this.at, this.end];
         if (name === 'vocab') {
           if (vocab !== undefined) unusual();
-          const pieces = this.#vocabulary();
-          vocab = { range: { from, to: this.#at }, pieces, text: this.#written() };
+          const pieces = this.vocabulary();
+          vocab = { range: { from, to: this.at }, pieces, written: { from: start, to: this.end } };
         } else if (name === 'merges') {
           if (merges !== undefined) unusual();
-          this.#merges();
-          merges = { range: { from, to: this.#at }, text: this.#written() };
-        } else this.#skip();
+          this.merges();
+          merges = { range: { from, to: this.at }, written: { from: start, to: this.end } };
+        } else this.skip();
       });
       if (vocab === undefined) return unusual();
+      const [own, pairs] = [vocab.written, merges?.written];
       model = { vocab: vocab.range, merges: merges?.range };
-      found = { pieces: vocab.pieces, vocab: vocab.text, merges: merges?.text };
+      found = {
+        pieces: vocab.pieces,
+        hasMerges: pairs !== undefined,
+        written: [
+          Buffer.from('"vocab":'),
+          this.writtenIn(own),
+          ...(pairs === undefined ? [] : [Buffer.from(',"merges":'), this.writtenIn(pairs)]),
+        ],
+      };
     });
-    this.#blanks();
-    if (this.#at !== this.#bytes.length || model === undefined || found === undefined) return unusual();
-    return { rest: this.#without(model.vocab, model.merges), ...found };
+    this.blanks();
+    if (this.at !== this.bytes.length || model === undefined || found === undefined) return unusual();
+    return { rest: this.without(model.vocab, model.merges), ...found };
   }
 
-  #without(vocab: Range, merges: Range | undefined): string {
+  private without(vocab: Range, merges: Range | undefined): string {
     const holes = [{ ...vocab, empty: '{}' }, ...(merges === undefined ? [] : [{ ...merges, empty: '[]' }])];
     const parts: string[] = [];
     let from = 0;
     for (const hole of holes.sort((a, b) => a.from - b.from)) {
-      parts.push(this.#bytes.toString('utf8', from, hole.from), hole.empty);
+      parts.push(this.bytes.toString('utf8', from, hole.from), hole.empty);
       from = hole.to;
     }
-    return parts.join('') + this.#bytes.toString('utf8', from);
+    return parts.join('') + this.bytes.toString('utf8', from);
   }
 
-  #written(): string {
-    const text = this.#out.toString('utf8', 0, this.#end);
-    this.#end = 0;
-    return text;
+  private writtenIn({ from, to }: Range): Uint8Array {
+    return this.out.subarray(from, to);
   }
 
   /** The byte at the place that follows blanks. */
-  #blanks(): number {
-    const bytes = this.#bytes;
-    let at = this.#at;
-    while (at < bytes.length && isBlank(bytes[at]!)) at++;
-    this.#at = at;
-    return at < bytes.length ? bytes[at]! : -1;
+  private blanks(): number {
+    const { bytes } = this;
+    const { length } = bytes;
+    for (let { at } = this; at < length; at++) {
+      const code = bytes[at]!;
+      if (code > SPACE || !isBlank(code)) {
+        this.at = at;
+        return code;
+      }
+    }
+    this.at = length;
+    return -1;
   }
 
-  #expect(code: number): void {
-    if (this.#blanks() !== code) unusual();
-    this.#at++;
+  private expect(code: number): void {
+    if (this.blanks() !== code) unusual();
+    this.at++;
   }
 
   /** The members of an object; `read` takes each value, whose first byte is next. Keys have no escapes. */
-  #members(read: (key: string) => void): void {
-    this.#expect(OPEN_OBJECT);
-    if (this.#blanks() === CLOSE_OBJECT) {
-      this.#at++;
+  private members(read: (key: string) => void): void {
+    this.expect(OPEN_OBJECT);
+    if (this.blanks() === CLOSE_OBJECT) {
+      this.at++;
       return;
     }
     for (;;) {
-      if (this.#blanks() !== QUOTE) unusual();
-      const from = this.#at + 1;
-      this.#skipString();
-      const key = this.#bytes.toString('utf8', from, this.#at - 1);
+      if (this.blanks() !== QUOTE) unusual();
+      const from = this.at + 1;
+      this.skipString();
+      const key = this.bytes.toString('utf8', from, this.at - 1);
       if (key.includes('\\')) unusual();
-      this.#expect(COLON);
-      this.#blanks();
+      this.expect(COLON);
+      this.blanks();
       read(key);
-      const next = this.#blanks();
-      this.#at++;
+      const next = this.blanks();
+      this.at++;
       if (next === CLOSE_OBJECT) return;
       if (next !== COMMA) unusual();
     }
   }
 
-  #skipString(): void {
-    const bytes = this.#bytes;
-    let at = this.#at + 1;
+  private skipString(): void {
+    const bytes = this.bytes;
+    let at = this.at + 1;
     for (; at < bytes.length; at++) {
       const code = bytes[at]!;
       if (code === QUOTE) {
-        this.#at = at + 1;
+        this.at = at + 1;
         return;
       }
       if (code === BACKSLASH) at++;
@@ -166,55 +180,58 @@ class Scanner {
   }
 
   /** Any value; whether it is one is for JSON.parse to say. */
-  #skip(): void {
-    const bytes = this.#bytes;
+  private skip(): void {
+    const bytes = this.bytes;
     let depth = 0;
-    while (this.#at < bytes.length) {
-      const code = bytes[this.#at]!;
-      if (code === QUOTE) this.#skipString();
+    while (this.at < bytes.length) {
+      const code = bytes[this.at]!;
+      if (code === QUOTE) this.skipString();
       else if (code === OPEN_OBJECT || code === OPEN_LIST) {
         depth++;
-        this.#at++;
+        this.at++;
       } else if (code === CLOSE_OBJECT || code === CLOSE_LIST) {
         if (depth === 0) return;
         depth--;
-        this.#at++;
+        this.at++;
       } else if (code === COMMA && depth === 0) return;
-      else this.#at++;
+      else this.at++;
       if (depth === 0 && (code === QUOTE || code === CLOSE_OBJECT || code === CLOSE_LIST)) return;
     }
   }
 
   /** `{"piece": id, …}`, every id once and every piece once. */
-  #vocabulary(): ScannedPieces {
-    const bytes = this.#bytes;
-    const out = this.#out;
+  private vocabulary(): ScannedPieces {
+    const bytes = this.bytes;
+    const out = this.out;
     const pieces = new ScannedPieces(bytes);
-    this.#expect(OPEN_OBJECT);
-    out[this.#end++] = OPEN_OBJECT;
-    if (this.#blanks() === CLOSE_OBJECT) unusual();
+    this.expect(OPEN_OBJECT);
+    out[this.end++] = OPEN_OBJECT;
+    if (this.blanks() === CLOSE_OBJECT) unusual();
     for (;;) {
-      if (this.#blanks() !== QUOTE) unusual();
-      const from = this.#at + 1;
-      this.#copyString();
-      const to = this.#at - 1;
-      this.#expect(COLON);
-      out[this.#end++] = COLON;
-      this.#blanks();
-      const start = this.#at;
+      if (this.blanks() !== QUOTE) unusual();
+      const from = this.at + 1;
+      this.copyString();
+      const to = this.at - 1;
+      this.expect(COLON);
+      out[this.end++] = COLON;
+      this.blanks();
+      const start = this.at;
+      let at = start;
+      let { end } = this;
       let id = 0;
-      for (; this.#at < bytes.length; this.#at++) {
-        const digit = bytes[this.#at]! - ZERO;
-        if (digit < 0 || digit > 9 || id >= MAX_ID) break;
-        id = 10 * id + digit;
-        out[this.#end++] = digit + ZERO;
+      for (; at < bytes.length && id < MAX_ID; at++) {
+        const code = bytes[at]!;
+        if (code < ZERO || code > NINE) break;
+        id = 10 * id + code - ZERO;
+        out[end++] = code;
       }
-      const digits = this.#at - start;
-      if (digits === 0 || id >= MAX_ID || (digits > 1 && bytes[start] === ZERO)) unusual();
-      if (!pieces.add(from, to, this.#hash, this.#hasEscape, id)) unusual();
-      const next = this.#blanks();
-      this.#at++;
-      out[this.#end++] = next;
+      if (at === start || id >= MAX_ID || (at > start + 1 && bytes[start] === ZERO)) unusual();
+      this.at = at;
+      this.end = end;
+      if (!pieces.add(from, to, this.hash, this.hasEscape, id)) unusual();
+      const next = this.blanks();
+      this.at++;
+      out[this.end++] = next;
       if (next === CLOSE_OBJECT) break;
       if (next !== COMMA) unusual();
     }
@@ -226,83 +243,89 @@ class Scanner {
    * A list of pairs, or of texts with one space. Pairs become such texts, which the library reads faster, unless a piece
    * has a space itself.
    */
-  #merges(): void {
-    const from = this.#at;
-    if (this.#mergeList(true)) return;
-    this.#at = from;
-    this.#end = 0;
-    this.#mergeList(false);
+  private merges(): void {
+    const [from, start] = [this.at, this.end];
+    if (this.mergeList(true)) return;
+    this.at = from;
+    this.end = start;
+    this.mergeList(false);
   }
 
   /** False where a pair cannot be `joined` to a text. */
-  #mergeList(joined: boolean): boolean {
-    const out = this.#out;
-    this.#expect(OPEN_LIST);
-    out[this.#end++] = OPEN_LIST;
-    if (this.#blanks() === CLOSE_LIST) {
-      this.#at++;
-      out[this.#end++] = CLOSE_LIST;
+  private mergeList(joined: boolean): boolean {
+    const out = this.out;
+    this.expect(OPEN_LIST);
+    out[this.end++] = OPEN_LIST;
+    if (this.blanks() === CLOSE_LIST) {
+      this.at++;
+      out[this.end++] = CLOSE_LIST;
       return true;
     }
-    const arePairs = this.#blanks() === OPEN_LIST;
+    const arePairs = this.blanks() === OPEN_LIST;
     for (let count = 1; ; count++) {
       if (count > MAX_MERGES) unusual();
-      const first = this.#end;
+      const first = this.end;
       if (arePairs) {
-        this.#expect(OPEN_LIST);
-        if (!joined) out[this.#end++] = OPEN_LIST;
-        if (this.#blanks() !== QUOTE) unusual();
-        this.#copyString();
-        if (joined && (this.#spaces > 0 || startsWithVersion(out, first + 1, this.#end))) return false;
-        this.#expect(COMMA);
-        if (this.#blanks() !== QUOTE) unusual();
-        if (joined) this.#end--;
-        else out[this.#end++] = COMMA;
-        this.#copyString(joined ? SPACE : QUOTE);
-        if (joined && this.#spaces > 0) return false;
-        this.#expect(CLOSE_LIST);
-        if (!joined) out[this.#end++] = CLOSE_LIST;
+        this.expect(OPEN_LIST);
+        if (!joined) out[this.end++] = OPEN_LIST;
+        if (this.blanks() !== QUOTE) unusual();
+        this.copyString();
+        if (joined && (this.spaces > 0 || startsWithVersion(out, first + 1, this.end))) return false;
+        this.expect(COMMA);
+        if (this.blanks() !== QUOTE) unusual();
+        if (joined) this.end--;
+        else out[this.end++] = COMMA;
+        this.copyString(joined ? SPACE : QUOTE);
+        if (joined && this.spaces > 0) return false;
+        this.expect(CLOSE_LIST);
+        if (!joined) out[this.end++] = CLOSE_LIST;
       } else {
-        if (this.#blanks() !== QUOTE) unusual();
-        this.#copyString();
+        if (this.blanks() !== QUOTE) unusual();
+        this.copyString();
         // Both parts have letters: `" b"` and `"a "` are no pairs.
-        const [begin, end] = [out[first + 1], out[this.#end - 2]];
-        if (this.#spaces !== 1 || begin === SPACE || end === SPACE) unusual();
+        const [begin, end] = [out[first + 1], out[this.end - 2]];
+        if (this.spaces !== 1 || begin === SPACE || end === SPACE) unusual();
       }
-      const next = this.#blanks();
-      this.#at++;
-      out[this.#end++] = next;
+      const next = this.blanks();
+      this.at++;
+      out[this.end++] = next;
       if (next === CLOSE_LIST) return true;
       if (next !== COMMA) unusual();
     }
   }
 
   /** Copies a string of at most MAX_PIECE bytes a piece, as it is written; `open` takes the place of its first quote. */
-  #copyString(open = QUOTE): void {
-    const bytes = this.#bytes;
-    const out = this.#out;
-    const last = Math.min(bytes.length, this.#at + 2 * MAX_PIECE);
-    let [at, end, hash, spaces, hasEscape] = [this.#at + 1, this.#end, 0x811c9dc5, 0, false];
+  private copyString(open = QUOTE): void {
+    const bytes = this.bytes;
+    const out = this.out;
+    const last = Math.min(bytes.length, this.at + 2 * MAX_PIECE);
+    let at = this.at + 1;
+    let { end } = this;
+    let hash = 0x811c9dc5;
+    let spaces = 0;
+    let hasEscape = false;
     out[end++] = open;
     for (;;) {
       if (at >= last) unusual();
       const code = bytes[at++]!;
       out[end++] = code;
       if (code === QUOTE) break;
-      if (code < SPACE) unusual();
-      if (code === SPACE) spaces++;
       hash = Math.imul(hash ^ code, 0x01000193);
+      if (code <= SPACE) {
+        if (code < SPACE) unusual();
+        spaces++;
+      }
       if (code !== BACKSLASH) continue;
       hasEscape = true;
       const length = escapeAt(bytes, at);
       if (length === 5 && parseInt(bytes.toString('latin1', at + 1, at + 5), 16) === SPACE) unusual();
       for (const stop = at + length; at < stop;) out[end++] = bytes[at++]!;
     }
-    this.#at = at;
-    this.#end = end;
-    this.#hash = hash;
-    this.#spaces = spaces;
-    this.#hasEscape = hasEscape;
+    this.at = at;
+    this.end = end;
+    this.hash = hash;
+    this.spaces = spaces;
+    this.hasEscape = hasEscape;
   }
 }
 
