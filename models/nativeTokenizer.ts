@@ -53,9 +53,11 @@ function createWhole(json: TokenizerJson): Native {
   named[unknown] = pieces.idOf(unknown) ?? 0;
   const bare = Buffer.from(`"vocab":${JSON.stringify(named)},"merges":[]`);
   const tokenizer = withTokensOf(NativeTokenizer.fromString(writeTokenizerJson(json, [bare]).toString()), tokens);
-  const merges = pairs.map((pair): [string, string] => {
+  const merges = pairs.flatMap((pair): [string, string][] => {
+    // The library takes such a text for a heading.
+    if (typeof pair === 'string' && pair.startsWith('#version')) return [];
     const [left = '', right = ''] = typeof pair === 'string' ? pair.split(' ') : pair;
-    return [left, right];
+    return [[left, right]];
   });
   const { fuse_unk: fuseUnk = false, byte_fallback: byteFallback = false } = model.type === 'BPE' ? model : {};
   tokenizer.setModel(BPE.init(vocab, merges, { cacheCapacity: 0, unkToken: unknown, fuseUnk, byteFallback }));
@@ -82,18 +84,23 @@ const withCuts = (about: AboutTokenizer, tokens: readonly TokenFlags[]): AboutTo
 export function createNative(file: Buffer | string, where: string, tokens: readonly TokenFlags[]): CheckedNative {
   const cache = typeof file === 'string' ? undefined : cacheFor(file);
   const kept = cache && keptTokenizer(cache);
-  if (kept !== undefined)
-    return {
-      tokenizer: withTokensOf(NativeTokenizer.fromFile(kept.path), tokens),
-      about: withCuts(kept.about, tokens),
-    };
+  const known = kept && fromFile(kept.path);
+  if (kept !== undefined && known !== undefined)
+    return { tokenizer: withTokensOf(known, tokens), about: withCuts(kept.about, tokens) };
   const own = parseTokenizerJson(file, where);
   const about = withCuts(aboutOf(own), tokens);
   if (mergesWholeTexts(own)) return { ...createWhole(withTokens(own, tokens)), about };
   const path = cache && keepTokenizer(cache, own);
   const tokenizer =
-    path === undefined
-      ? NativeTokenizer.fromString(writeTokenizerJson(own).toString())
-      : NativeTokenizer.fromFile(path);
+    (path === undefined ? undefined : fromFile(path)) ?? NativeTokenizer.fromString(writeTokenizerJson(own).toString());
   return { tokenizer: withTokensOf(tokenizer, tokens), about };
+}
+
+/** Undefined where the library does not take the file, or it has been removed from the cache since. */
+function fromFile(path: string): NativeTokenizer | undefined {
+  try {
+    return NativeTokenizer.fromFile(path);
+  } catch {
+    return undefined;
+  }
 }

@@ -30,7 +30,7 @@ export class ScannedPieces implements Pieces {
   #slots = new Int32Array(0);
   /** Pieces that the file writes with escapes. */
   readonly #escaped = new Map<string, number>();
-  readonly #taken = new Uint8Array(MAX_ID);
+  #taken = new Uint8Array(1 << 15);
   #largestId = -1;
   #crosses = false;
 
@@ -57,6 +57,12 @@ export class ScannedPieces implements Pieces {
   /** Takes a key; `hash` is FNV-1a of its bytes. False where the id or the key is taken, or the key is too long. */
   add(from: number, to: number, hash: number, hasEscape: boolean, id: number): boolean {
     if (to - from > MAX_PIECE || this.#taken[id] === 1) return false;
+    if (id >= this.#taken.length) {
+      const size = 1 << Math.ceil(Math.log2(Math.min(MAX_ID, id + 1)));
+      const larger = new Uint8Array(size);
+      larger.set(this.#taken);
+      this.#taken = larger;
+    }
     this.#taken[id] = 1;
     if (id > this.#largestId) this.#largestId = id;
     if (hasEscape) {

@@ -240,8 +240,8 @@ class Scanner {
   }
 
   /**
-   * A list of pairs, or of texts with one space. Pairs become such texts, which the library reads faster, unless a piece
-   * has a space itself.
+   * A list of pairs, or of texts with one space. Pairs become such texts, which the library reads faster, unless a
+   * piece has a space itself.
    */
   private merges(): void {
     const [from, start] = [this.at, this.end];
@@ -270,7 +270,7 @@ class Scanner {
         if (!joined) out[this.end++] = OPEN_LIST;
         if (this.blanks() !== QUOTE) unusual();
         this.copyString();
-        if (joined && (this.spaces > 0 || startsWithVersion(out, first + 1, this.end))) return false;
+        if (joined && (this.spaces > 0 || isHeading(out, first + 1, this.end, this.hasEscape))) return false;
         this.expect(COMMA);
         if (this.blanks() !== QUOTE) unusual();
         if (joined) this.end--;
@@ -294,7 +294,7 @@ class Scanner {
     }
   }
 
-  /** Copies a string of at most MAX_PIECE bytes a piece, as it is written; `open` takes the place of its first quote. */
+  /** Copies a string as it is written, one or two pieces long; `open` takes the place of its first quote. */
   private copyString(open = QUOTE): void {
     const bytes = this.bytes;
     const out = this.out;
@@ -317,9 +317,7 @@ class Scanner {
       }
       if (code !== BACKSLASH) continue;
       hasEscape = true;
-      const length = escapeAt(bytes, at);
-      if (length === 5 && parseInt(bytes.toString('latin1', at + 1, at + 5), 16) === SPACE) unusual();
-      for (const stop = at + length; at < stop;) out[end++] = bytes[at++]!;
+      for (const stop = at + escapeAt(bytes, at); at < stop;) out[end++] = bytes[at++]!;
     }
     this.at = at;
     this.end = end;
@@ -329,22 +327,29 @@ class Scanner {
   }
 }
 
+const HASH = 0x23;
 const VERSION = Buffer.from('#version');
-/** The library takes such a text for a heading. */
-const startsWithVersion = (out: Buffer, from: number, to: number): boolean =>
-  to - from > VERSION.length &&
-  out[from] === VERSION[0] &&
-  out.compare(VERSION, 0, VERSION.length, from, from + VERSION.length) === 0;
+/** Whether the library could take a text with this beginning for a heading, and leave it out. */
+function isHeading(out: Buffer, from: number, to: number, hasEscape: boolean): boolean {
+  if (hasEscape) return out[from] === HASH || (out[from] === BACKSLASH && unitAt(out, from + 1) === HASH);
+  return out[from] === HASH && out.subarray(from, to).subarray(0, VERSION.length).equals(VERSION);
+}
 
 const SHORT_ESCAPES: ReadonlySet<number> = new Set([...'"\\/bfnrt'].map((letter) => letter.charCodeAt(0)));
 const LETTER_U = 0x75;
 
-/** Bytes of the escape whose letter is at `at`. */
+/** The unit that an escape stands for, whose letter is at `at`; -1 where it is none of four digits. */
+function unitAt(bytes: Buffer, at: number): number {
+  const digits = bytes[at] === LETTER_U ? bytes.toString('latin1', at + 1, at + 5) : '';
+  return /^[0-9a-fA-F]{4}$/.test(digits) ? parseInt(digits, 16) : -1;
+}
+
+/** Bytes of the escape whose letter is at `at`, both halves of a pair. Halves by themselves are for JSON.parse. */
 function escapeAt(bytes: Buffer, at: number): number {
-  const letter = bytes[at] ?? 0;
-  if (SHORT_ESCAPES.has(letter)) return 1;
-  const digits = letter === LETTER_U ? bytes.toString('latin1', at + 1, at + 5) : '';
-  // Halves of surrogate pairs are for JSON.parse.
-  if (!/^[0-9a-fA-F]{4}$/.test(digits) || /^d[89a-f]/i.test(digits)) return unusual();
-  return 5;
+  if (SHORT_ESCAPES.has(bytes[at] ?? 0)) return 1;
+  const unit = unitAt(bytes, at);
+  if (unit < 0 || unit === SPACE) return unusual();
+  if ((unit & 0xf800) !== 0xd800) return 5;
+  const low = bytes[at + 5] === BACKSLASH ? unitAt(bytes, at + 6) : -1;
+  return unit < 0xdc00 && (low & 0xfc00) === 0xdc00 && low >= 0 ? 11 : unusual();
 }

@@ -25,8 +25,8 @@ export const SHAPES: readonly Shape[] = [
 /** Earlier letters are more frequent. */
 const SKEW = 2;
 const CL100K =
-  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|" +
-  '\\s+(?!\\S)|\\s+';
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" +
+  '\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+';
 
 /** Whole numbers below `limit`, always the same. */
 function numbers(): (limit: number) => number {

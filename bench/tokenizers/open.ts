@@ -10,4 +10,4 @@ if (how === 'library') Tokenizer.fromFile(join(dir, 'tokenizer.json'));
 else openTokenizer(dir);
 const { user, system } = process.cpuUsage(before);
 const [seconds, processor] = [(performance.now() - started) / 1000, (user + system) / 1e6];
-console.log(JSON.stringify({ wall: seconds, user: processor }));
+console.log(JSON.stringify({ wall: seconds, cpu: processor }));
