@@ -24,6 +24,8 @@ const BESIDE: readonly string[] = [
   'tokenizer.json',
   'tokenizer.model',
   'tokenizer_config.json',
+  'special_tokens_map.json',
+  'added_tokens.json',
   'chat_template.jinja',
   'generation_config.json',
   ...QUANTISATION_FILES,
@@ -31,8 +33,6 @@ const BESIDE: readonly string[] = [
 
 /** What other programs read of a checkpoint beside all that. */
 const OTHERS_READ: readonly string[] = [
-  'special_tokens_map.json',
-  'added_tokens.json',
   'vocab.json',
   'merges.txt',
   'chat_template.json',

@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { fileSize, readJsonObject } from '../system/read.js';
 import type { Checkpoint } from './checkpoint.js';
+import type { TextBounds } from './namedTokens.js';
 import { findGgufModel } from './weightFiles.js';
 
 const FILE = 'generation_config.json';
@@ -39,18 +40,23 @@ const FLAGS = [
 ] as const;
 
 export interface GenerationConfig {
-  /** The tokens that end a text, by config.json or by generation_config.json. */
+  /** All tokens that end a text: by config.json, by generation_config.json, and the tokenizer's EOS. */
   readonly eosTokenIds: ReadonlySet<number>;
   /** `--temperature 0.6 --top-p 0.9`; undefined where nothing is suggested. */
   readonly suggested: string | undefined;
 }
 
 /** Throws UserError where the file is damaged. */
-export function readGenerationConfig({ path: from, config }: Pick<Checkpoint, 'path' | 'config'>): GenerationConfig {
+export function readGenerationConfig(
+  { path: from, config }: Pick<Checkpoint, 'path' | 'config'>,
+  { eos }: TextBounds,
+): GenerationConfig {
   const path = join(from, FILE);
+  // A model never generates a token that it has no embedding for.
+  const ends = [...config.eosTokenIds, ...(eos === undefined || eos.id >= config.vocabSize ? [] : [eos.id])];
   // What a GGUF file says of itself is all that counts.
   if (findGgufModel(from) !== undefined || fileSize(path) === undefined)
-    return { eosTokenIds: new Set(config.eosTokenIds), suggested: undefined };
+    return { eosTokenIds: new Set(ends), suggested: undefined };
   const checked = schema.safeParse(readJsonObject(path, MOST_BYTES).value);
   if (!checked.success) {
     const [issue] = checked.error.issues;
@@ -66,7 +72,7 @@ export function readGenerationConfig({ path: from, config }: Pick<Checkpoint, 'p
     return typeof value === 'number' && value !== none ? [`${flag} ${value}`] : [];
   });
   return {
-    eosTokenIds: new Set([...config.eosTokenIds, ...own]),
+    eosTokenIds: new Set([...ends, ...own]),
     suggested: data.do_sample === true && flags.length > 0 ? flags.join(' ') : undefined,
   };
 }

@@ -4,6 +4,7 @@ import { quote } from '../system/json.js';
 import { readGgufHeader } from './gguf/header.js';
 import type { Metadata } from './gguf/metadata.js';
 import { readVocabulary, TOKEN_TYPES, type MergedVocabulary, type ScoredVocabulary } from './gguf/vocabulary.js';
+import type { TextBounds, TokenOf } from './namedTokens.js';
 import { writePieces } from './sentencepiece.js';
 import { writeByteLevel } from './tokenizers/byteLevel.js';
 
@@ -19,16 +20,25 @@ export const ggufMetadata = (path: string): Metadata => readGgufHeader(path).met
 export function describeGgufTokenizer(
   path: string,
   embeddings = Infinity,
-): { readonly vocabSize: number; readonly hash: string } {
+): TextBounds & { readonly vocabSize: number; readonly hash: string } {
   const metadata = ggufMetadata(path);
   const vocabulary = readVocabulary(metadata);
-  const { length } = vocabulary.kind === 'scored' ? vocabulary.pieces : vocabulary.tokens;
+  const tokens = vocabulary.kind === 'scored' ? vocabulary.pieces : vocabulary.tokens;
+  const { length } = tokens;
   if (length > embeddings)
     throw new UserError(
       `${path}: tokenizer.ggml.tokens has ${length} tokens, and token_embd.weight ${embeddings} rows`,
       USE_HF,
     );
-  return { vocabSize: length, hash: metadata.digest('tokenizer.ggml.') };
+  const bound = (id: number | undefined): TokenOf | undefined =>
+    id === undefined || tokens[id] === undefined ? undefined : { id, text: tokens[id].piece };
+  const [bos, eos] = [bound(vocabulary.bosId), bound(vocabulary.eosId)];
+  return {
+    ...(bos === undefined ? {} : { bos }),
+    ...(eos === undefined ? {} : { eos }),
+    vocabSize: length,
+    hash: metadata.digest('tokenizer.ggml.'),
+  };
 }
 
 /** The tokenizer.json of a GGUF file. Throws UserError. */

@@ -1,8 +1,10 @@
 /** The tokenizer of the native library for a tokenizer.json. */
-import { BPE, Tokenizer as NativeTokenizer, type BpeOptions } from 'tokenizers';
-import { isGiven } from '../system/json.js';
+import { AddedToken, BPE, Tokenizer as NativeTokenizer } from 'tokenizers';
 import { cuttableTexts, SPACE } from './sharedHeads.js';
-import { writeTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
+import { withTokens, type TokenFlags } from './namedTokens.js';
+import { mayCutAtTokens } from './sharedLines.js';
+import { aboutOf, cacheFor, keepTokenizer, keptTokenizer, type AboutTokenizer } from './tokenizerCache.js';
+import { mergesWholeTexts, parseTokenizerJson, writeTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
 
 /** A tokenizer of the library, and what it may be spared. */
 export interface Native {
@@ -25,51 +27,80 @@ function marksSpaces(normalizers: TokenizerJson['normalizers']): boolean {
   );
 }
 
-/** The options of a BPE that can be made without its cache; undefined if the library does not allow it. */
-function wholeTextBpe({
-  model,
-  added,
-  preTokenizers,
-}: TokenizerJson):
-  | { vocab: Record<string, number>; merges: [string, string][]; named: Record<string, number>; options: BpeOptions }
-  | undefined {
-  if (model.type !== 'BPE' || preTokenizers.length > 0 || !isGiven(model.unk_token) || model.ignore_merges === true)
-    return undefined;
-  const named: Record<string, number> = {};
-  for (const token of [...added.map(({ content }) => content), model.unk_token]) {
-    const id = Object.hasOwn(model.vocab, token) ? model.vocab[token] : undefined;
-    if (id === undefined) return undefined;
-    named[token] = id;
-  }
-  const merges: [string, string][] = [];
-  for (const pair of model.merges) {
-    if (typeof pair === 'string') return undefined;
-    merges.push([pair[0], pair[1]]);
-  }
-  const options = {
-    cacheCapacity: 0,
-    unkToken: model.unk_token,
-    fuseUnk: model.fuse_unk ?? false,
-    byteFallback: model.byte_fallback ?? false,
-  };
-  return { vocab: model.vocab, merges, named, options };
+/** Adds the tokens of other files, as transformers does it. */
+function withTokensOf(tokenizer: NativeTokenizer, tokens: readonly TokenFlags[]): NativeTokenizer {
+  const added = tokens.map(
+    ({ content, special, single_word: singleWord, lstrip: leftStrip, rstrip: rightStrip, normalized }) =>
+      new AddedToken(content, special, { singleWord, leftStrip, rightStrip, normalized }),
+  );
+  if (added.length > 0) tokenizer.addAddedTokens(added);
+  return tokenizer;
 }
 
 /**
- * The native tokenizer of a tokenizer.json. If nothing splits the text before the merges, the native cache would keep
- * every whole text with its tokens (about 100 MB for 10,000 questions) and never hit, so it is left out.
+ * A tokenizer that merges whole texts, without the library's cache. The package takes its capacity only with a bare
+ * model, so the rest is built around a vocabulary of the added tokens.
  */
-export function createNative(json: TokenizerJson): Native {
-  const bpe = wholeTextBpe(json);
-  if (bpe === undefined || json.model.type !== 'BPE')
-    return { tokenizer: NativeTokenizer.fromString(writeTokenizerJson(json)) };
-  // The package takes cacheCapacity only with a bare model, so the rest is built around a vocabulary of the added
-  // tokens.
-  const bare = { ...json.model, vocab: bpe.named, merges: [] };
-  const tokenizer = NativeTokenizer.fromString(writeTokenizerJson({ ...json, model: bare }));
-  tokenizer.setModel(BPE.init(bpe.vocab, bpe.merges, bpe.options));
-  const mayCut = marksSpaces(json.normalizers)
-    ? cuttableTexts({ pieces: Object.keys(bpe.vocab), added: json.added.map(({ content }) => content) })
+function createWhole(json: TokenizerJson): Native {
+  const { model, added, later, pieces, normalizers } = json;
+  const unknown = model.type === 'BPE' ? (model.unk_token ?? '') : '';
+  const { vocab: stated, merges: pairs = [] } = json.vocabulary();
+  const vocab = stated as Readonly<Record<string, number>>;
+  const tokens = added.slice(added.length - later);
+  // No prototype: a token may be called __proto__.
+  const named = Object.create(null) as Record<string, number>;
+  for (const { content, id } of added) named[content] = pieces.idOf(content) ?? id;
+  named[unknown] = pieces.idOf(unknown) ?? 0;
+  const bare = Buffer.from(`"vocab":${JSON.stringify(named)},"merges":[]`);
+  const tokenizer = withTokensOf(NativeTokenizer.fromString(writeTokenizerJson(json, [bare]).toString()), tokens);
+  const merges = pairs.flatMap((pair): [string, string][] => {
+    // The library takes such a text for a heading.
+    if (typeof pair === 'string' && pair.startsWith('#version')) return [];
+    const [left = '', right = ''] = typeof pair === 'string' ? pair.split(' ') : pair;
+    return [[left, right]];
+  });
+  const { fuse_unk: fuseUnk = false, byte_fallback: byteFallback = false } = model.type === 'BPE' ? model : {};
+  tokenizer.setModel(BPE.init(vocab, merges, { cacheCapacity: 0, unkToken: unknown, fuseUnk, byteFallback }));
+  const mayCut = marksSpaces(normalizers)
+    ? cuttableTexts({ pieces: Object.keys(vocab), added: added.map(({ content }) => content) })
     : undefined;
   return { tokenizer, ...(mayCut === undefined ? {} : { mayCut }) };
+}
+
+/** A tokenizer of the library with what was found when its file was checked. */
+export interface CheckedNative extends Native {
+  readonly about: AboutTokenizer;
+}
+
+const withCuts = (about: AboutTokenizer, tokens: readonly TokenFlags[]): AboutTokenizer => ({
+  ...about,
+  cutsLines: about.cutsLines && mayCutAtTokens(tokens),
+});
+
+/**
+ * The native tokenizer of a tokenizer.json, its bytes or its text, with `tokens` of other files. What was written for
+ * the library is kept for a large file. Throws UserError where the file is refused, else the library's error.
+ */
+export function createNative(file: Buffer | string, where: string, tokens: readonly TokenFlags[]): CheckedNative {
+  const cache = typeof file === 'string' ? undefined : cacheFor(file);
+  const kept = cache && keptTokenizer(cache);
+  const known = kept && fromFile(kept.path);
+  if (kept !== undefined && known !== undefined)
+    return { tokenizer: withTokensOf(known, tokens), about: withCuts(kept.about, tokens) };
+  const own = parseTokenizerJson(file, where);
+  const about = withCuts(aboutOf(own), tokens);
+  if (mergesWholeTexts(own)) return { ...createWhole(withTokens(own, tokens)), about };
+  const path = cache && keepTokenizer(cache, own);
+  const tokenizer =
+    (path === undefined ? undefined : fromFile(path)) ?? NativeTokenizer.fromString(writeTokenizerJson(own).toString());
+  return { tokenizer: withTokensOf(tokenizer, tokens), about };
+}
+
+/** Undefined where the library does not take the file, or it has been removed from the cache since. */
+function fromFile(path: string): NativeTokenizer | undefined {
+  try {
+    return NativeTokenizer.fromFile(path);
+  } catch {
+    return undefined;
+  }
 }

@@ -5,8 +5,10 @@
 import { UserError } from '../errors.js';
 import { quote } from '../system/json.js';
 import { decodeUtf8 } from '../system/read.js';
+import type { TextBounds, TokenOf, Vocabulary } from './namedTokens.js';
 import { protoFields, type ProtoField } from './protobuf.js';
 import { findMerges } from './tokenizers/merges.js';
+import type { AddedToken } from './tokenizerJson.js';
 
 const NORMAL = 1;
 const UNKNOWN = 2;
@@ -129,6 +131,39 @@ export function convertSentencePiece(model: Uint8Array, where: string, special: 
   return writePieces(parsed, where, special, { isSpaced: needsSpaceBefore(parsed) });
 }
 
+/** The tokens of a model that begin and end texts. */
+export function boundsOfPieces({ pieces, bosId, eosId }: SentencePieceModel): TextBounds {
+  const bound = (id: number): TokenOf | undefined => {
+    const piece = pieces[id]?.piece;
+    return piece === undefined ? undefined : { id, text: piece };
+  };
+  const [bos, eos] = [bound(bosId), bound(eosId)];
+  return { ...(bos === undefined ? {} : { bos }), ...(eos === undefined ? {} : { eos }) };
+}
+
+/**
+ * The pieces that are searched for in texts before anything is merged. User-defined ones are searched for together, in
+ * the text as the normalizers leave it, unless these put a space before it.
+ */
+const addedPieces = (pieces: readonly SentencePiece[], isNormalized: boolean): AddedToken[] =>
+  pieces.flatMap(({ piece: content, type }, id) => {
+    if (type !== UNKNOWN && type !== CONTROL && type !== USER_DEFINED) return [];
+    const plain = { id, content, single_word: false, lstrip: false, rstrip: false };
+    return [{ ...plain, normalized: type === USER_DEFINED && isNormalized, special: type !== USER_DEFINED }];
+  });
+
+/** The library searches for such pieces in the normalised text, where the mark before it would be a part of them. */
+const isMarked = ({ piece, type }: SentencePiece): boolean => type === USER_DEFINED && piece.includes(SPACE);
+
+/** What the converted tokenizer.json will have. */
+export function vocabularyOfPieces(model: SentencePieceModel): Vocabulary {
+  const { pieces, addDummyPrefix } = model;
+  const ids = new Map(pieces.map(({ piece }, id) => [piece, id]));
+  const added = addedPieces(pieces, !addDummyPrefix || needsSpaceBefore(model));
+  return { added, idOf: (text) => ids.get(text), next: pieces.length };
+}
+
+/** What else a vocabulary may have. */
 export interface PiecesOptions {
   /** Whether pieces may pad the vocabulary: unused ones, to which nothing merges. Default: refused. */
   readonly hasUnused?: boolean;
@@ -158,8 +193,6 @@ export function writePieces(
   // Converters to GGUF call a token unknown that pads the vocabulary; the first one stands for what has no piece.
   if (unknown.length === 0 || (unknown.length > 1 && !hasUnused))
     refuse(`${unknown.length} unknown pieces; expected 1`);
-  // The library searches for such pieces in the normalised text, where the mark before it would be a part of them.
-  const isMarked = ({ piece, type }: SentencePiece): boolean => type === USER_DEFINED && piece.includes(SPACE);
   const prepends = addDummyPrefix && !isSpaced;
   const marked = prepends ? pieces.findIndex(isMarked) : -1;
   if (marked !== -1)
@@ -190,12 +223,7 @@ export function writePieces(
     version: '1.0',
     truncation: null,
     padding: null,
-    added_tokens: pieces.flatMap(({ piece: content, type }, id) => {
-      if (type !== UNKNOWN && type !== CONTROL && type !== USER_DEFINED) return [];
-      const plain = { id, content, single_word: false, lstrip: false, rstrip: false };
-      // User-defined pieces are searched for together, in the text as the normalizers leave it.
-      return [{ ...plain, normalized: type === USER_DEFINED && !prepends, special: type !== USER_DEFINED }];
-    }),
+    added_tokens: addedPieces(pieces, !prepends),
     normalizer: {
       type: 'Sequence',
       normalizers: [

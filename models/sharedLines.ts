@@ -8,30 +8,31 @@
  * kinds of characters on both sides as in its text.
  */
 import type { Around } from './sharedHeads.js';
-import type { TokenizerJson } from './tokenizerJson.js';
+import { CROSSES } from './pieces.js';
+import type { AddedToken, TokenizerJson } from './tokenizerJson.js';
 
 /** Encodes each text of a list separately, without special tokens. */
 export type EncodeEach = (texts: string[]) => Promise<readonly ArrayLike<number>[]>;
 
 const LEFT = '\n';
 const RIGHT = 'a';
-/** A line's end as it is, and as byte-level pieces write it. */
-const CROSSES = /[\nĊ][A-Za-z]/;
 /** UTF-16 units of the lines that are remembered; twice that at most. */
 const MOST_HELD = 4 << 20;
 
 const NORMALIZERS: ReadonlySet<string> = new Set(['NFC', 'NFD', 'NFKC', 'NFKD', 'Lowercase', 'StripAccents']);
 
+/** Whether added tokens allow texts to be cut where a line begins. */
+export const mayCutAtTokens = (tokens: readonly Pick<AddedToken, 'content' | 'lstrip'>[]): boolean =>
+  !tokens.some(({ content, lstrip }) => CROSSES.test(content) || (lstrip && /^[A-Za-z]/.test(content)));
+
 /** Whether a tokenizer's parts allow texts to be cut where a line begins; probes decide where it splits texts first. */
-export function mayCutLines({ model, added, normalizers, preTokenizers }: TokenizerJson): boolean {
+export function mayCutLines({ model, pieces, added, normalizers, preTokenizers }: TokenizerJson): boolean {
   if (model.type !== 'BPE' && model.type !== 'Unigram') return false;
-  const pieces: readonly string[] =
-    model.type === 'BPE' ? Object.keys(model.vocab) : model.vocab.map(([piece]) => piece);
-  const known = new Set(pieces);
   const letters = Array.from({ length: 26 }, (_, i) => String.fromCharCode(97 + i));
-  if (!letters.every((letter) => known.has(letter) && known.has(letter.toUpperCase()))) return false;
-  if (pieces.some((piece) => CROSSES.test(piece))) return false;
-  if (added.some(({ content, lstrip }) => CROSSES.test(content) || (lstrip && /^[A-Za-z]/.test(content)))) return false;
+  const isPiece = (text: string): boolean => pieces.idOf(text) !== undefined;
+  if (!letters.every((letter) => isPiece(letter) && isPiece(letter.toUpperCase()))) return false;
+  if (pieces.crossesLines) return false;
+  if (!mayCutAtTokens(added)) return false;
   const areLocal = normalizers.every((each) =>
     each.type === 'Prepend'
       ? true

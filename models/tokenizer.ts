@@ -2,8 +2,7 @@
 import { UserError } from '../errors.js';
 import { quote } from '../system/json.js';
 import { encodeSharing, type Around } from './sharedHeads.js';
-import { cutsOf, mayCutLines, SharedLines } from './sharedLines.js';
-import { parseTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
+import { cutsOf, SharedLines } from './sharedLines.js';
 import {
   describeTokenizer,
   jsonOf,
@@ -11,7 +10,7 @@ import {
   type TokenizerDescription,
   type TokenizerSpec,
 } from './tokenizerFiles.js';
-import { createNative, type Native } from './nativeTokenizer.js';
+import { createNative, type CheckedNative } from './nativeTokenizer.js';
 
 /** Texts to tokens and back. The functions reject with a UserError where the tokenizer does not fit the model. */
 export interface Tokenizer {
@@ -53,17 +52,15 @@ function checkIds(ids: ArrayLike<number>, text: string, where: string, embedding
 }
 
 /** Puts a space before a text that has words at its beginning: what begins with a control token has none there. */
-function spaceBefore({ added }: TokenizerJson): (text: string) => string {
-  const control = added.filter(({ special }) => special).map(({ content }) => content);
+function spaceBefore(control: readonly string[]): (text: string) => string {
   const begins = new Set(control.map((token) => token[0]));
   return (text) =>
     text === '' || (begins.has(text[0]) && control.some((token) => text.startsWith(token))) ? text : ` ${text}`;
 }
 
 function wrap(
-  { tokenizer: native, mayCut }: Native,
+  { tokenizer: native, mayCut, about: { canDecode, cutsLines } }: CheckedNative,
   around: Around,
-  json: TokenizerJson,
   spec: TokenizerSpec,
 ): Tokenizer {
   const where = describe(spec);
@@ -79,7 +76,7 @@ function wrap(
       );
     }
   };
-  const spaced = spec.kind === 'sentencepiece' && spec.isSpaced === true ? spaceBefore(json) : undefined;
+  const spaced = spec.spaceUnless === undefined ? undefined : spaceBefore(spec.spaceUnless);
   const encodeEach = async (texts: string[]): Promise<number[][]> => {
     const given = spaced === undefined ? texts : texts.map(spaced);
     return (await native.encodeBatch(given, { addSpecialTokens: false })).map((encoding) => encoding.getIds());
@@ -87,7 +84,6 @@ function wrap(
   const { before, after } = around;
   const encodeAlike = (texts: string[], beside: Around): Promise<readonly ArrayLike<number>[]> =>
     mayCut === undefined ? encodeEach(texts) : encodeSharing(texts, mayCut, beside, encodeEach);
-  const cutsLines = mayCutLines(json);
   let lines: Promise<SharedLines | undefined> | undefined;
   const encodeBatch = async (texts: readonly string[]): Promise<readonly ArrayLike<number>[]> => {
     const all = await guarded(async () => {
@@ -113,7 +109,7 @@ function wrap(
       return ids;
     },
     decode: (ids) => {
-      if (json.decoders === undefined)
+      if (!canDecode)
         throw new UserError(
           `${where}: its decoder is not supported: tokens cannot be shown as text`,
           'use the tokenizer.json of the original model',
@@ -126,18 +122,16 @@ function wrap(
 /** The tokenizer of a spec, in any thread. Throws UserError if it cannot be made. */
 export function createTokenizer(spec: TokenizerSpec): Tokenizer {
   const where = describe(spec);
-  const json = parseTokenizerJson(jsonOf(spec), where);
-  const { before, after } =
-    spec.kind === 'file' || spec.kind === 'converted' ? { ...json.beside, ...spec.beside } : json.beside;
+  const file = jsonOf(spec);
   try {
-    return wrap(createNative(json), { before, after }, json, spec);
+    const native = createNative(file, where, spec.tokens ?? []);
+    return wrap(native, { ...native.about.beside, ...spec.beside }, spec);
   } catch (error) {
+    if (error instanceof UserError) throw error;
     throw new UserError(
       `${where}: not a tokenizer that can be read: ${whyUnreadable(error)}`,
       REPLACE_HINTS[spec.kind],
-      {
-        cause: error,
-      },
+      { cause: error },
     );
   }
 }

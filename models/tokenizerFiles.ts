@@ -1,17 +1,36 @@
 /**
  * Where the tokenizer of a checkpoint is, and what its files say: tokenizer.json as it is, or what a file of another
- * format is converted to, or the tokenizer of a GGUF file; and tokenizer_config.json beside them.
+ * format is converted to, or the tokenizer of a GGUF file; and what tokenizer_config.json and others name beside them.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { UserError } from '../errors.js';
-import { isGiven, isRecord, quote } from '../system/json.js';
-import { decodeUtf8, fileSize, readBounded, readJsonObject } from '../system/read.js';
+import { isGiven, quote } from '../system/json.js';
+import { readBounded } from '../system/read.js';
 import { convertGgufTokenizer, describeGgufTokenizer } from './ggufTokenizer.js';
-import { convertSentencePiece, needsSpaceBefore, parseSentencePiece, type SpecialTokens } from './sentencepiece.js';
+import {
+  missingTokens,
+  newTokens,
+  readNamedTokens,
+  textBounds,
+  vocabularyOf,
+  type NamedTokens,
+  type TextBounds,
+  type TokenFlags,
+  type Vocabulary,
+} from './namedTokens.js';
+import {
+  boundsOfPieces,
+  convertSentencePiece,
+  needsSpaceBefore,
+  parseSentencePiece,
+  vocabularyOfPieces,
+  type SentencePieceModel,
+  type SpecialTokens,
+} from './sentencepiece.js';
 import type { Beside } from './tokenizerBeside.js';
-import { parseTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
-import { pieceId } from './tokenizerModels.js';
+import { keepTokenizer, tokenizerFacts, type FileCache, type TokenizerFacts } from './tokenizerCache.js';
+import { mergesWholeTexts, parseTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
 import { convertFile, factsBeside, findTokenizer, formatOf, MODEL_BYTES, noTokenizer } from './tokenizers/files.js';
 import type { Facts } from './tokenizers/files.js';
 import { findGgufModel } from './weightFiles.js';
@@ -20,20 +39,19 @@ import { findGgufModel } from './weightFiles.js';
 export type TokenizerSpec = {
   /** Rows of the model's embedding: a text with a larger token id is refused. No limit if absent. */
   readonly embeddings?: number;
+  /** Special tokens before and after a text, where tokenizer_config.json overrides the tokenizer itself. */
+  readonly beside?: Partial<Beside>;
+  /** Tokens that only other files name, or that have other flags there. */
+  readonly tokens?: readonly TokenFlags[];
+  /** A space is put before each text that begins with none of these: see needsSpaceBefore. */
+  readonly spaceUnless?: readonly string[];
 } & (
-  | {
-      readonly kind: 'file';
-      readonly path: string;
-      /** Special tokens before and after a text, if tokenizer_config.json overrides the file. */
-      readonly beside?: Partial<Beside>;
-    }
+  | { readonly kind: 'file'; readonly path: string }
   | {
       readonly kind: 'converted';
       readonly format: 'tiktoken' | 'tekken' | 'bpe';
       readonly path: string;
       readonly facts: Facts;
-      /** As of a file. */
-      readonly beside?: Partial<Beside>;
     }
   | {
       readonly kind: 'json';
@@ -41,18 +59,11 @@ export type TokenizerSpec = {
       /** Where the text comes from, for messages. */
       readonly where: string;
     }
-  | {
-      readonly kind: 'sentencepiece';
-      readonly path: string;
-      readonly special: SpecialTokens;
-      /** Whether a space is put before each text: see needsSpaceBefore. */
-      readonly isSpaced?: boolean;
-    }
+  | { readonly kind: 'sentencepiece'; readonly path: string; readonly special: SpecialTokens }
   | { readonly kind: 'gguf'; readonly path: string }
 );
 
 const JSON_BYTES = 64 << 20;
-const CONFIG_BYTES = 8 << 20;
 
 const REFETCH = 'download tokenizer.json again';
 
@@ -65,13 +76,16 @@ export const REPLACE_HINTS: Readonly<Record<TokenizerSpec['kind'], string>> = {
   gguf: 'convert the model again with a current converter, or use its Hugging Face checkpoint',
 };
 
-/** The tokenizer.json of a spec. Converting a tokenizer.model takes tens of megabytes: best in a thread that ends. */
-export function jsonOf(spec: TokenizerSpec): string {
+/**
+ * The tokenizer.json of a spec, its bytes or its text. Converting a tokenizer.model takes tens of megabytes: best in a
+ * thread that ends.
+ */
+export function jsonOf(spec: TokenizerSpec): Buffer | string {
   switch (spec.kind) {
     case 'file':
-      return decodeUtf8(readBounded(spec.path, JSON_BYTES, REFETCH), spec.path, REFETCH);
+      return readBounded(spec.path, JSON_BYTES, REFETCH);
     case 'converted':
-      return convertFile(spec.format, spec.path, spec.facts);
+      return Buffer.from(convertFile(spec.format, spec.path, spec.facts));
     case 'json':
       return spec.text;
     case 'sentencepiece':
@@ -81,65 +95,59 @@ export function jsonOf(spec: TokenizerSpec): string {
   }
 }
 
-/** What tokenizer_config.json says of the tokens around a text; undefined if the file or the key is absent. */
-function readTokenizerConfig(dir: string): {
-  readonly addBos: boolean | undefined;
-  readonly addEos: boolean | undefined;
-  /** The text of `bos_token` or `eos_token`. */
-  readonly nameOf: (key: 'bos_token' | 'eos_token') => string | undefined;
-} {
-  const path = join(dir, 'tokenizer_config.json');
-  const hint = 'download tokenizer_config.json again';
-  const config = fileSize(path) === undefined ? {} : readJsonObject(path, CONFIG_BYTES, hint).value;
-  const flag = (key: string): boolean | undefined => {
-    const value = config[key];
-    if (!isGiven(value)) return undefined;
-    if (typeof value !== 'boolean')
-      throw new UserError(`${path}: ${key}: expected true or false, got ${quote(value)}`, hint);
-    return value;
-  };
-  const nameOf = (key: string): string | undefined => {
-    const value = config[key];
-    const text = isRecord(value) ? value['content'] : value;
-    return typeof text === 'string' ? text : undefined;
-  };
-  return { addBos: flag('add_bos_token'), addEos: flag('add_eos_token'), nameOf };
-}
+type Side = 'bos' | 'eos';
 
-/** LLaMA's defaults, if tokenizer_config.json or the key is absent. */
-function readSpecialTokens(dir: string): SpecialTokens {
-  const { addBos = true, addEos = false } = readTokenizerConfig(dir);
-  return { addBos, addEos };
-}
-
-/** add_bos_token and add_eos_token override the tokenizer.json beside them, as in transformers. */
-function besideByConfig(dir: string, json: TokenizerJson, where: string): Partial<Beside> {
-  const { addBos, addEos, nameOf } = readTokenizerConfig(dir);
-  const ids = (flag: 'add_bos_token' | 'add_eos_token', key: 'bos_token' | 'eos_token'): readonly number[] => {
-    const name = nameOf(key);
-    const id =
-      json.added.find(({ content }) => content === name)?.id ??
-      (name === undefined ? undefined : pieceId(json.model, name));
-    if (id === undefined)
+/** add_bos_token and add_eos_token override what a tokenizer.json puts around a text, as in transformers. */
+function aroundJson(
+  dir: string,
+  where: string,
+  { addBos, addEos, roles }: NamedTokens,
+  bounds: TextBounds,
+  embeddings = Infinity,
+): Partial<Beside> {
+  const ids = (side: Side): readonly number[] => {
+    const token = bounds[side];
+    const name = roles[`${side}_token`];
+    if (token === undefined || token.id >= embeddings)
       throw new UserError(
-        `${join(dir, 'tokenizer_config.json')}: ${flag} is true, but ${key} ` +
-          `${name === undefined ? 'is absent' : `${quote(name)} is no token of ${where}`}`,
+        `${join(dir, 'tokenizer_config.json')}: add_${side}_token is true, but ${side}_token ` +
+          `${isGiven(name) ? `${quote(name)} is no token of ${where}` : 'is absent'}` +
+          `${token === undefined ? '' : `: the model has no embedding for one more, ${token.id}`}`,
         'download tokenizer_config.json and tokenizer.json again',
       );
-    return [id];
+    return [token.id];
   };
   return {
-    ...(addBos === undefined ? {} : { before: addBos ? ids('add_bos_token', 'bos_token') : [] }),
-    ...(addEos === undefined ? {} : { after: addEos ? ids('add_eos_token', 'eos_token') : [] }),
+    ...(addBos === undefined ? {} : { before: addBos ? ids('bos') : [] }),
+    ...(addEos === undefined ? {} : { after: addEos ? ids('eos') : [] }),
+  };
+}
+
+/** What goes around the texts of a tokenizer.model: LLaMA's defaults, if tokenizer_config.json or the key is absent. */
+function aroundPieces(
+  { addBos = true, addEos = false, roles }: NamedTokens,
+  bounds: TextBounds,
+  own: TextBounds,
+): { readonly special: SpecialTokens; readonly beside: Partial<Beside> } {
+  // The model's own tokens are put there by its conversion.
+  const isOwn = (adds: boolean, side: Side): boolean =>
+    adds && roles[`${side}_token`] !== null && (bounds[side]?.id ?? own[side]?.id) === own[side]?.id;
+  const special = { addBos: isOwn(addBos, 'bos'), addEos: isOwn(addEos, 'eos') };
+  return {
+    special,
+    beside: {
+      ...(addBos && !special.addBos && bounds.bos !== undefined ? { before: [bounds.bos.id] } : {}),
+      ...(addEos && !special.addEos && bounds.eos !== undefined ? { after: [bounds.eos.id] } : {}),
+    },
   };
 }
 
 /** What a checkpoint folder says of its tokenizer. */
-export interface TokenizerDescription {
+export interface TokenizerDescription extends TextBounds {
   readonly spec: TokenizerSpec;
   /** One more than the largest token id. */
   readonly vocabSize: number;
-  /** SHA-256 of what decides the tokens (tokenizer.json; or tokenizer.model and its special tokens), hexadecimal. */
+  /** SHA-256 of what decides the tokens (the tokenizer's own file, and what others change of it), hexadecimal. */
   readonly hash: string;
 }
 
@@ -155,29 +163,90 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
     return { spec: { kind: 'gguf', path: gguf, ...limit }, ...describeGgufTokenizer(gguf, embeddings) };
   const path = findTokenizer(dir);
   if (path === undefined) throw noTokenizer(dir);
+  const named = readNamedTokens(dir);
   const format = formatOf(path);
   if (format === 'sentencepiece') {
-    const model = readBounded(path, MODEL_BYTES);
-    const special = readSpecialTokens(dir);
-    const parsed = parseSentencePiece(model, path);
-    return {
-      spec: { kind: 'sentencepiece', path, special, ...(needsSpaceBefore(parsed) ? { isSpaced: true } : {}), ...limit },
-      vocabSize: parsed.pieces.length,
-      hash: createHash('sha256').update(model).update(JSON.stringify(special)).digest('hex'),
-    };
+    const file = readBounded(path, MODEL_BYTES);
+    const { bounds, changes, special, vocabSize } = tokenizerFacts(file, [format, named, embeddings], () =>
+      factsOfPieces(parseSentencePiece(file, path), named),
+    );
+    const spec: TokenizerSpec = { kind: format, path, special: special ?? NO_TOKENS, ...changes, ...limit };
+    return { spec, ...bounds, vocabSize, hash: hashOf(file, changes, special) };
   }
   const facts = format === 'json' ? {} : factsBeside(path, embeddings);
-  const text = format === 'json' ? decodeUtf8(readBounded(path, JSON_BYTES), path) : convertFile(format, path, facts);
-  const json = parseTokenizerJson(text, path);
-  const beside = besideByConfig(dir, json, path);
-  const isStated = Object.keys(beside).length > 0;
-  const stated = { ...(isStated ? { beside } : {}), ...limit };
+  const file = format === 'json' ? readBounded(path, JSON_BYTES) : Buffer.from(convertFile(format, path, facts));
+  const { bounds, changes, vocabSize } = tokenizerFacts(file, [format, named, embeddings], (cache) =>
+    factsOfJson(dir, parseAndKeep(file, path, cache), path, named, embeddings),
+  );
+  const made: TokenizerSpec = format === 'json' ? { kind: 'file', path } : { kind: 'converted', format, path, facts };
+  return { spec: { ...made, ...changes, ...limit }, ...bounds, vocabSize, hash: hashOf(file, changes, undefined) };
+}
+
+const NO_TOKENS: SpecialTokens = { addBos: false, addEos: false };
+
+/** The threads that will make this tokenizer find it in the cache. */
+function parseAndKeep(file: Buffer, path: string, cache: FileCache | undefined): TokenizerJson {
+  const json = parseTokenizerJson(file, path);
+  if (cache !== undefined && !mergesWholeTexts(json)) keepTokenizer(cache, json);
+  return json;
+}
+
+function factsOfJson(
+  dir: string,
+  json: TokenizerJson,
+  path: string,
+  named: NamedTokens,
+  embeddings: number | undefined,
+): TokenizerFacts {
+  const vocabulary = vocabularyOf(json);
+  const tokens = missingTokens(vocabulary, named);
+  const bounds = textBounds(vocabulary, named, tokens);
+  const beside = aroundJson(dir, path, named, bounds, embeddings);
   return {
-    spec: format === 'json' ? { kind: 'file', path, ...stated } : { kind: 'converted', format, path, facts, ...stated },
-    vocabSize: json.vocabSize,
-    hash: createHash('sha256')
-      .update(text)
-      .update(isStated ? JSON.stringify(beside) : '')
-      .digest('hex'),
+    bounds,
+    changes: given({ beside, tokens }),
+    vocabSize: vocabSizeWith(json.vocabSize, vocabulary, tokens),
   };
 }
+
+function factsOfPieces(model: SentencePieceModel, named: NamedTokens): TokenizerFacts {
+  const vocabulary = vocabularyOfPieces(model);
+  const tokens = missingTokens(vocabulary, asWritten(named));
+  const own = boundsOfPieces(model);
+  const bounds = textBounds(vocabulary, named, tokens, own);
+  const { special, beside } = aroundPieces(named, bounds, own);
+  const control = [...vocabulary.added, ...tokens].filter((token) => token.special).map(({ content }) => content);
+  return {
+    bounds,
+    changes: { ...given({ beside, tokens }), ...(needsSpaceBefore(model) ? { spaceUnless: control } : {}) },
+    special,
+    vocabSize: vocabSizeWith(model.pieces.length, vocabulary, tokens),
+  };
+}
+
+/** Tokens that are searched for in texts as they are: what marks spaces here is no normalizer in transformers. */
+const asWritten = ({ listed, others, ...rest }: NamedTokens): NamedTokens => ({
+  ...rest,
+  listed: listed.map((token) => ({ ...token, normalized: false })),
+  others: others.map((token) => ({ ...token, normalized: false })),
+});
+
+type Changes = TokenizerFacts['changes'];
+
+/** Only what changes anything. */
+const given = ({ beside, tokens }: Required<Pick<TokenizerSpec, 'beside' | 'tokens'>>): Changes => ({
+  ...(Object.keys(beside).length > 0 ? { beside } : {}),
+  ...(tokens.length > 0 ? { tokens } : {}),
+});
+
+/** A file that others change nothing of has the hash of its bytes. */
+const hashOf = (file: Buffer, { beside, tokens }: Changes, special: SpecialTokens | undefined): string =>
+  createHash('sha256')
+    .update(file)
+    .update(special === undefined ? '' : JSON.stringify(special))
+    .update(beside === undefined ? '' : JSON.stringify(beside))
+    .update(tokens === undefined ? '' : JSON.stringify(tokens))
+    .digest('hex');
+
+const vocabSizeWith = (own: number, vocabulary: Vocabulary, tokens: readonly TokenFlags[]): number =>
+  newTokens(vocabulary, tokens).reduce((most, { id }) => Math.max(most, id + 1), own);

@@ -6,24 +6,29 @@
 import { z } from 'zod';
 import { UserError } from '../errors.js';
 import { isGiven, isRecord, parseJson, quote } from '../system/json.js';
+import { decodeUtf8 } from '../system/read.js';
 import { regexCost, regexProblem } from '../system/boundedRegex.js';
 import { checkCharsmap } from './charsmap.js';
 import { parseDecoders, writeDecoders, type Decoder } from './tokenizerDecoders.js';
 import { besideOf, postProcessor, type Beside } from './tokenizerBeside.js';
+import { MAX_PIECE, type Pieces } from './pieces.js';
 import {
+  checkUnknown,
+  checkVocabulary,
   id,
   MAX_COMPONENTS,
-  MAX_PIECE,
-  pieceIds,
+  modelSettings,
   plain,
   sharedId,
   short,
-  tokenizerModel,
-  type TokenizerModel,
+  type Fail,
+  type ModelSettings,
+  type WholeVocabulary,
 } from './tokenizerModels.js';
+import { scanTokenizer, type ScannedTokenizer } from './tokenizerScan.js';
 
 const REFETCH = 'download tokenizer.json again';
-const MAX_ADDED = 1 << 16;
+export const MAX_ADDED = 1 << 16;
 /** Normalisation may make a text at most this many times longer. */
 const MAX_GROWTH = 64;
 
@@ -97,6 +102,8 @@ const addedToken = z.object({
   normalized: z.boolean().default(true),
   special: z.boolean().default(false),
 });
+/** A token that is searched for in texts before anything else. */
+export type AddedToken = Readonly<z.infer<typeof addedToken>>;
 
 /** Components of a list whose members may be lists: { type: "Sequence", <key>: [...] }, or nothing. */
 function components(value: unknown, key: string, fail: (what: string) => never): unknown[] {
@@ -134,8 +141,15 @@ function growth(component: z.infer<typeof normalizer>): number {
 }
 
 export interface TokenizerJson {
-  readonly added: readonly z.infer<typeof addedToken>[];
-  readonly model: TokenizerModel;
+  readonly added: readonly AddedToken[];
+  /** How many at the end of `added` are of other files: the library numbers them after all others. */
+  readonly later: number;
+  readonly model: ModelSettings;
+  readonly pieces: Pieces;
+  /** The vocabulary as objects, which take ten times the memory of the file. */
+  readonly vocabulary: () => WholeVocabulary;
+  /** The vocabulary as members of a JSON object, for the library: UTF-8, in parts. */
+  readonly written: () => readonly Uint8Array[];
   readonly normalizers: readonly z.infer<typeof normalizer>[];
   readonly preTokenizers: readonly z.infer<typeof preTokenizer>[];
   readonly beside: Beside;
@@ -145,9 +159,47 @@ export interface TokenizerJson {
   readonly vocabSize: number;
 }
 
-/** Reads and checks the text of a tokenizer.json. Throws UserError, one line. */
-export function parseTokenizerJson(text: string, where: string): TokenizerJson {
-  const json = parseJson(text, where, REFETCH);
+type Vocabulary = Pick<TokenizerJson, 'pieces' | 'vocabulary' | 'written'>;
+
+/** A vocabulary that was scanned, and is as the type of the model wants it; undefined where it is not. */
+function scannedVocabulary(
+  { pieces, hasMerges, written }: ScannedTokenizer,
+  { type }: ModelSettings,
+): Vocabulary | undefined {
+  if (type === 'Unigram' || (type === 'BPE') !== hasMerges) return undefined;
+  const text = (): string => Buffer.concat(written).toString();
+  return { pieces, written: () => written, vocabulary: () => JSON.parse(`{${text()}}`) as WholeVocabulary };
+}
+
+/** Reads and checks a tokenizer.json, its bytes or its text. Throws UserError, one line. */
+export function parseTokenizerJson(file: Buffer | string, where: string): TokenizerJson {
+  const bytes = typeof file === 'string' ? Buffer.from(file) : file;
+  const scanned = scanTokenizer(bytes);
+  if (scanned !== undefined) {
+    const json = checkTokenizer(parseJson(scanned.rest, where, REFETCH), where, (settings) =>
+      scannedVocabulary(scanned, settings),
+    );
+    if (json !== undefined) return json;
+  }
+  const read = (settings: ModelSettings, model: Json, fail: Fail): Vocabulary => {
+    const { pieces, ...vocabulary } = checkVocabulary(settings, model, fail);
+    return {
+      pieces,
+      vocabulary: () => vocabulary,
+      written: () => [Buffer.from(JSON.stringify(vocabulary).slice(1, -1))],
+    };
+  };
+  return checkTokenizer(parseJson(decodeUtf8(bytes, where, REFETCH), where, REFETCH), where, read)!;
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** Undefined where `vocabularyOf` gives none. */
+function checkTokenizer(
+  json: unknown,
+  where: string,
+  vocabularyOf: (settings: ModelSettings, model: Json, fail: Fail) => Vocabulary | undefined,
+): TokenizerJson | undefined {
   const stated = isRecord(json) ? json['model'] : undefined;
   if (!isRecord(json) || !isRecord(stated)) throw new UserError(`${where}: no "model": not a tokenizer.json`, REFETCH);
   if (isGiven(stated['dropout']) && stated['dropout'] !== 0) {
@@ -160,6 +212,7 @@ export function parseTokenizerJson(text: string, where: string): TokenizerJson {
   const fail = (place: string, what: string): never => {
     throw new UserError(`${where}: ${place}: ${what}`, 'use the tokenizer.json of the original model');
   };
+  const failModel: Fail = (key, what) => fail(`model.${key}`, what);
   const check = <T>(schema: z.ZodType<T>, value: unknown, place: string): T => {
     const parsed = schema.safeParse(value);
     if (parsed.success) return parsed.data;
@@ -174,55 +227,64 @@ export function parseTokenizerJson(text: string, where: string): TokenizerJson {
   const list = <T>(schema: z.ZodType<T>, place: string, key: string): T[] =>
     components(json[place], key, (what) => fail(place, what)).map((value) => check(schema, value, place));
 
-  const read = check(tokenizerModel, 'type' in stated ? stated : { type: 'BPE', ...stated }, 'model');
+  const model = check(modelSettings, 'type' in stated ? stated : { type: 'BPE', ...stated }, 'model');
+  const vocabulary = vocabularyOf(model, stated, failModel);
+  if (vocabulary === undefined) return undefined;
+  const { pieces } = vocabulary;
+  checkUnknown(model, pieces, failModel);
   const added = check(z.array(addedToken).max(MAX_ADDED), json['added_tokens'] ?? [], 'added_tokens');
-  const checkIds = (place: string, pieces: Iterable<readonly [string, number]>): void => {
-    const shared = sharedId(pieces);
-    if (shared !== undefined)
-      fail(place, `${shared.pieces.map((each) => quote(each, 60)).join(' and ')} both have the id ${shared.id}`);
-  };
-  if (read.type !== 'Unigram') checkIds('model.vocab', Object.entries(read.vocab));
-  checkIds(
-    'added_tokens',
-    added.map((token) => [token.content, token.id]),
-  );
+  const shared = sharedId(added.map((token) => [token.content, token.id]));
+  if (shared !== undefined)
+    fail('added_tokens', `${shared.pieces.map((each) => quote(each, 60)).join(' and ')} both have the id ${shared.id}`);
   const normalizers = list(normalizer, 'normalizer', 'normalizers');
   const longer = normalizers.reduce((product, component) => product * growth(component), 1);
   if (longer > MAX_GROWTH) fail('normalizer', `it may make a text ${longer} times longer; at most ${MAX_GROWTH}`);
-  const ids = new Set([...pieceIds(read), ...added.map((token) => token.id)]);
   const beside = besideOf(list(postProcessor, 'post_processor', 'processors'), (what) => fail('post_processor', what));
   for (const special of [...beside.before, ...beside.after])
-    if (!ids.has(special)) fail('post_processor', `it adds token ${special}, which is not in the vocabulary`);
+    if (!pieces.hasId(special) && !added.some((token) => token.id === special))
+      fail('post_processor', `it adds token ${special}, which is not in the vocabulary`);
   return {
     added,
-    model: read,
+    later: 0,
+    model,
+    ...vocabulary,
     normalizers,
     preTokenizers: list(preTokenizer, 'pre_tokenizer', 'pretokenizers'),
     beside,
     decoders: parseDecoders(json['decoder']),
-    vocabSize: [...ids].reduce((largest, each) => Math.max(largest, each), -1) + 1,
+    vocabSize: added.reduce((largest, token) => Math.max(largest, token.id), pieces.largestId) + 1,
   };
 }
 
-/** The text of a tokenizer.json for the library, made only from checked values. It adds no special tokens. */
-export function writeTokenizerJson({
-  added,
-  model: read,
-  normalizers,
-  preTokenizers,
-  decoders,
-}: TokenizerJson): string {
+/**
+ * Whether it merges whole texts: nothing splits them before, so the library's cache of words would keep every text with
+ * its tokens and never hit. Such a tokenizer is made without that cache, where the library allows it.
+ */
+export function mergesWholeTexts({ model, pieces, added, later, preTokenizers }: TokenizerJson): boolean {
+  if (model.type !== 'BPE' || preTokenizers.length > 0 || !isGiven(model.unk_token) || model.ignore_merges === true)
+    return false;
+  const own = added.slice(0, added.length - later).map(({ content }) => content);
+  return [...own, model.unk_token].every((token) => pieces.idOf(token) !== undefined);
+}
+
+/**
+ * A tokenizer.json for the library, UTF-8, made only from checked values. It adds no special tokens, and lacks
+ * those that are to be added later. `vocabulary`: members of the model, by default its own.
+ */
+export function writeTokenizerJson(json: TokenizerJson, vocabulary = json.written()): Buffer {
+  const { added, later, model, normalizers, preTokenizers, decoders } = json;
   const sequence = (key: string, members: readonly unknown[]): unknown =>
     members.length === 0 ? null : { type: 'Sequence', [key]: members };
-  return JSON.stringify({
+  const most = JSON.stringify({
     version: '1.0',
     truncation: null,
     padding: null,
-    added_tokens: added,
+    added_tokens: added.slice(0, added.length - later),
     normalizer: sequence('normalizers', normalizers),
     pre_tokenizer: sequence('pretokenizers', preTokenizers),
     post_processor: null,
     decoder: writeDecoders(decoders),
-    model: read,
   });
+  const head = `${most.slice(0, -1)},"model":${JSON.stringify(model).slice(0, -1)},`;
+  return Buffer.concat([Buffer.from(head), ...vocabulary, Buffer.from('}}')]);
 }

@@ -1,11 +1,10 @@
 /** The `model` of a tokenizer.json: schemas of the types that are read, with bounds on every size. */
 import { z } from 'zod';
 import { isRecord, quote } from '../system/json.js';
+import { MAX_ID, MAX_PIECE, piecesOf, piecesOfList, type Pieces } from './pieces.js';
 
-const MAX_ID = 1 << 22;
-export const MAX_PIECE = 1024;
 /** Twice those of the largest published vocabularies. */
-const MAX_MERGES = 1 << 20;
+export const MAX_MERGES = 1 << 20;
 /** Members of a list of components. */
 export const MAX_COMPONENTS = 16;
 /** Log-probabilities of pieces are about -20 to 0. Sums of bounded ones stay finite. */
@@ -17,39 +16,6 @@ const isId = (value: unknown): value is number =>
   typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < MAX_ID;
 const isPiece = (value: unknown): value is string => typeof value === 'string' && value.length <= MAX_PIECE;
 const isScore = (value: unknown): value is number => typeof value === 'number' && Math.abs(value) <= MAX_SCORE;
-
-/** Checked by hand: a schema an entry takes a second for a hundred thousand, and loses a piece called __proto__. */
-const vocab = z.custom<Readonly<Record<string, number>>>(
-  (value) => isRecord(value) && Object.entries(value).every(([text, number]) => isPiece(text) && isId(number)),
-  `expected an object of pieces of at most ${MAX_PIECE} characters and their ids below ${MAX_ID}`,
-);
-const isPair = (pair: unknown): boolean =>
-  Array.isArray(pair)
-    ? pair.length === 2 && pair.every(isPiece)
-    : typeof pair === 'string' && pair.length <= 2 * MAX_PIECE && /^[^ ]+ [^ ]+$/.test(pair);
-/** What is wrong with a list of merges, with the place of the first that is no pair. */
-function mergesProblem(value: unknown): string | undefined {
-  if (!Array.isArray(value) || value.length > MAX_MERGES) return `expected a list of at most ${MAX_MERGES} merges`;
-  const at = value.findIndex((pair: unknown) => !isPair(pair));
-  return at === -1
-    ? undefined
-    : `merge ${at + 1} of ${value.length} is no pair of pieces: ${quote(value[at]).replaceAll('"', "'")}`;
-}
-const merges = z.custom<readonly (string | readonly [string, string])[]>(
-  (value) => mergesProblem(value) === undefined,
-  { error: ({ input }) => mergesProblem(input) },
-);
-const scores = z.custom<readonly (readonly [piece: string, score: number])[]>(
-  (value) =>
-    Array.isArray(value) &&
-    value.length > 0 &&
-    value.length <= MAX_ID &&
-    value.every(
-      (entry: unknown) =>
-        Array.isArray(entry) && entry.length === 2 && isPiece(entry[0]) && entry[0] !== '' && isScore(entry[1]),
-    ),
-  `expected 1 to ${MAX_ID} pairs of a piece of 1 to ${MAX_PIECE} characters and a score within ±${MAX_SCORE}`,
-);
 
 export const id = z
   .int()
@@ -63,60 +29,108 @@ const flag = z.boolean().optional();
 const unaffixed = z.literal('').nullish();
 const unknownToken = z.string().max(MAX_PIECE);
 
-const unigram = z
-  .object({
-    type: z.literal('Unigram'),
-    /** The piece that stands for what no piece covers. A text that needs it where it is absent is refused. */
-    unk_id: id.nullish(),
-    byte_fallback: flag,
-    vocab: scores,
-  })
-  .refine(({ unk_id: unknown, vocab: pieces }) => (unknown ?? 0) < pieces.length, {
-    path: ['unk_id'],
-    message: 'it is not in the vocabulary',
-  });
+const bpe = z.object({
+  type: z.literal('BPE'),
+  unk_token: unknownToken.nullish(),
+  continuing_subword_prefix: unaffixed,
+  end_of_word_suffix: unaffixed,
+  fuse_unk: flag,
+  byte_fallback: flag,
+  ignore_merges: flag,
+});
+const wordLevel = z.object({ type: z.literal('WordLevel'), unk_token: unknownToken });
+const wordPiece = z.object({
+  type: z.literal('WordPiece'),
+  unk_token: unknownToken,
+  continuing_subword_prefix: z.string().max(MAX_PIECE).default('##'),
+  max_input_chars_per_word: z.int().min(1).max(MAX_WORD).default(100),
+});
+const unigram = z.object({
+  type: z.literal('Unigram'),
+  /** The piece that stands for what no piece covers. A text that needs it where it is absent is refused. */
+  unk_id: id.nullish(),
+  byte_fallback: flag,
+});
 
-const wordPiece = z
-  .object({
-    type: z.literal('WordPiece'),
-    unk_token: unknownToken,
-    continuing_subword_prefix: z.string().max(MAX_PIECE).default('##'),
-    max_input_chars_per_word: z.int().min(1).max(MAX_WORD).default(100),
-    vocab,
-  })
-  .refine(({ unk_token: token, vocab: pieces }) => Object.hasOwn(pieces, token), {
-    path: ['unk_token'],
-    message: 'it is not in the vocabulary',
-  });
+/** Everything of a model but its vocabulary and merges. */
+export const modelSettings = z.discriminatedUnion('type', [bpe, wordLevel, unigram, wordPiece]);
+export type ModelSettings = z.infer<typeof modelSettings>;
 
-export const tokenizerModel = z.discriminatedUnion('type', [
-  z.object({
-    type: z.literal('BPE'),
-    unk_token: unknownToken.nullish(),
-    continuing_subword_prefix: unaffixed,
-    end_of_word_suffix: unaffixed,
-    fuse_unk: flag,
-    byte_fallback: flag,
-    ignore_merges: flag,
-    vocab,
-    merges,
-  }),
-  z.object({ type: z.literal('WordLevel'), unk_token: unknownToken, vocab }),
-  unigram,
-  wordPiece,
-]);
-export type TokenizerModel = z.infer<typeof tokenizerModel>;
+type Vocab = Readonly<Record<string, number>>;
+export type Merge = string | readonly [string, string];
+type Scores = readonly (readonly [piece: string, score: number])[];
 
-/** The id of a piece; undefined where the model has no such piece. */
-export function pieceId(model: TokenizerModel, piece: string): number | undefined {
-  if (model.type !== 'Unigram') return Object.hasOwn(model.vocab, piece) ? model.vocab[piece] : undefined;
-  const at = model.vocab.findIndex(([text]) => text === piece);
-  return at === -1 ? undefined : at;
+/** The vocabulary of a model as objects. */
+export interface WholeVocabulary {
+  readonly vocab: Vocab | Scores;
+  readonly merges?: readonly Merge[];
 }
 
-/** The ids of all pieces. A Unigram model numbers its pieces in order. */
-export const pieceIds = (model: TokenizerModel): number[] =>
-  model.type === 'Unigram' ? [...model.vocab.keys()] : Object.values(model.vocab);
+/** Says what is wrong, at a key of the model. */
+export type Fail = (key: string, what: string) => never;
+
+/** Checked by hand: a schema an entry takes a second for a hundred thousand, and loses a piece called __proto__. */
+function checkVocab(value: unknown, fail: Fail): Vocab {
+  const expected = `expected an object of pieces of at most ${MAX_PIECE} characters and their ids below ${MAX_ID}`;
+  if (!isRecord(value)) return fail('vocab', expected);
+  const texts = new Map<number, string>();
+  for (const [text, number] of Object.entries(value)) {
+    if (!isPiece(text) || !isId(number)) return fail('vocab', `${expected}; ${quote(text)} is ${quote(number)}`);
+    const other = texts.get(number);
+    if (other !== undefined) return fail('vocab', `${quote(other)} and ${quote(text)} both have the id ${number}`);
+    texts.set(number, text);
+  }
+  return value as Vocab;
+}
+
+const isMerge = (pair: unknown): pair is Merge =>
+  Array.isArray(pair)
+    ? pair.length === 2 && pair.every(isPiece)
+    : typeof pair === 'string' && pair.length <= 2 * MAX_PIECE && /^[^ ]+ [^ ]+$/.test(pair);
+
+function checkMerges(value: unknown, fail: Fail): readonly Merge[] {
+  if (!Array.isArray(value) || value.length > MAX_MERGES)
+    return fail('merges', `expected a list of at most ${MAX_MERGES} pairs of pieces`);
+  const stray = value.findIndex((pair: unknown) => !isMerge(pair));
+  if (stray !== -1)
+    return fail('merges', `merge ${stray + 1} of ${value.length} is no pair of pieces: ${quote(value[stray])}`);
+  return value as readonly Merge[];
+}
+
+function checkScores(value: unknown, fail: Fail): Scores {
+  const isEntry = (entry: unknown): boolean =>
+    Array.isArray(entry) && entry.length === 2 && isPiece(entry[0]) && entry[0] !== '' && isScore(entry[1]);
+  if (!Array.isArray(value) || value.length === 0 || value.length > MAX_ID || !value.every(isEntry))
+    return fail(
+      'vocab',
+      `expected 1 to ${MAX_ID} pairs of a piece of 1 to ${MAX_PIECE} characters and a score within ±${MAX_SCORE}`,
+    );
+  return value as Scores;
+}
+
+/** The vocabulary of a model that JSON.parse has read. */
+export function checkVocabulary(
+  { type }: ModelSettings,
+  model: Readonly<Record<string, unknown>>,
+  fail: Fail,
+): WholeVocabulary & { readonly pieces: Pieces } {
+  if (type === 'Unigram') {
+    const vocab = checkScores(model['vocab'], fail);
+    return { vocab, pieces: piecesOfList(vocab) };
+  }
+  const vocab = checkVocab(model['vocab'], fail);
+  const pieces = piecesOf(vocab);
+  return type === 'BPE' ? { vocab, merges: checkMerges(model['merges'], fail), pieces } : { vocab, pieces };
+}
+
+/** What the settings say of the pieces. */
+export function checkUnknown(settings: ModelSettings, pieces: Pieces, fail: Fail): void {
+  const isOutside =
+    settings.type === 'Unigram'
+      ? (settings.unk_id ?? 0) >= pieces.count
+      : settings.type === 'WordPiece' && pieces.idOf(settings.unk_token) === undefined;
+  if (isOutside) fail(settings.type === 'Unigram' ? 'unk_id' : 'unk_token', 'it is not in the vocabulary');
+}
 
 /** Two different pieces with one id; undefined if there are none. */
 export function sharedId(

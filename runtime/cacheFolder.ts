@@ -3,23 +3,12 @@
  * lie beside it: whoever can write there can run code here. So nobody else may.
  */
 import { lstat, mkdir, stat } from 'node:fs/promises';
-import type { Stats } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { UserError } from '../errors.js';
 import type { Settings } from '../settings.js';
 import { codeOf, reasonOf } from '../system/errno.js';
+import { intruder } from '../system/intruder.js';
 import { quoteForShell } from '../system/shell.js';
-
-/** Write permission of the group and of everybody. */
-const OTHERS_WRITE = 0o022;
-
-/** Who can change this file or folder besides the user and root; undefined where nobody can. */
-export function intruder({ uid, mode }: Pick<Stats, 'uid' | 'mode'>): string | undefined {
-  const user = process.getuid?.();
-  if (user === undefined) return undefined;
-  if (uid !== user && uid !== 0) return `it belongs to user ${uid}, not to you (${user})`;
-  return (mode & OTHERS_WRITE) === 0 ? undefined : 'others may write to it';
-}
 
 /** The folder of the cache. Throws UserError where the environment names none. */
 export function requireCacheDir({ cacheDir }: Pick<Settings, 'cacheDir'>): string {

@@ -46,11 +46,12 @@ interface Entry {
   readonly usedMs: number;
 }
 
-/** Entries by folder of the cache: a folder for each C library, a file for each C object and cubin. */
+/** Entries by folder of the cache: a folder for each C library, a file for each C object, cubin and tokenizer. */
 const ENTRIES: Readonly<Record<string, RegExp>> = {
   kernels: /^[0-9a-f]{64}$/,
   objects: /^[0-9a-f]{64}\.two$/,
   cubins: /^[0-9a-f]{64}\.twc$/,
+  tokenizers: /^[0-9a-f]{64}\.json$/,
 };
 
 /** Names of entries that this process was given and may load at any time. */

@@ -82,9 +82,9 @@ export function prepareOutput(folder: string): void {
 
 const FLUSH_CHARACTERS = 1 << 18;
 
-/** Writes all of the text: a single write may be partial when the disk is nearly full. */
-export function writeAll(fd: number, text: string): void {
-  const bytes = Buffer.from(text);
+/** Writes all of it: a single write may be partial when the disk is nearly full. */
+export function writeAll(fd: number, content: string | Uint8Array): void {
+  const bytes = typeof content === 'string' ? Buffer.from(content) : content;
   for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at, bytes.length - at);
 }
 
@@ -114,9 +114,15 @@ export function prepareFile(path: string): void {
 }
 
 /** Writes the parts one after another. */
-function writeParts(fd: number, parts: Iterable<string>): void {
+function writeParts(fd: number, parts: Iterable<string | Uint8Array>): void {
   let held = '';
   for (const part of parts) {
+    if (typeof part !== 'string') {
+      writeAll(fd, held);
+      held = '';
+      writeAll(fd, part);
+      continue;
+    }
     held += part;
     if (held.length < FLUSH_CHARACTERS) continue;
     writeAll(fd, held);
@@ -150,7 +156,7 @@ function openDevice(path: string): number {
 }
 
 /** Writes to what is at `path` already and is no file: /dev/stdout, a pipe. */
-function writeInto(path: string, parts: Iterable<string>, hint: string): void {
+function writeInto(path: string, parts: Iterable<string | Uint8Array>, hint: string): void {
   try {
     const fd = openDevice(path);
     try {
@@ -171,7 +177,7 @@ function writeInto(path: string, parts: Iterable<string>, hint: string): void {
  */
 export function writeAtomically(
   path: string,
-  parts: Iterable<string>,
+  parts: Iterable<string | Uint8Array>,
   hint = 'Free some space, or give another path',
 ): void {
   const file = fileAt(path);

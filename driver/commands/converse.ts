@@ -39,7 +39,7 @@ export async function converse(request: ConverseRequest, ui: Ui): Promise<Conver
   const { config, path } = loading.checkpoint;
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   checkBiases(request.logitBias, config);
-  const own = readGenerationConfig(loading.checkpoint);
+  const own = readGenerationConfig(loading.checkpoint, loading.tokenizer);
   noteSuggestion(own, request, ui);
   await compileWithCache(
     loading,

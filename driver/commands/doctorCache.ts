@@ -3,7 +3,8 @@ import { closeSync, lstatSync, mkdtempSync, openSync, readdirSync, rmSync, statS
 import { join } from 'node:path';
 import { bytes, counted } from '../../system/format.js';
 import { makeFolder } from '../../system/write.js';
-import { intruder, requireCacheDir } from '../../runtime/cacheFolder.js';
+import { intruder } from '../../system/intruder.js';
+import { requireCacheDir } from '../../runtime/cacheFolder.js';
 import { missing, reasonOf, type Check, type Probes } from './doctorProbes.js';
 
 const MAX_ENTRIES = 100_000;

@@ -6,9 +6,9 @@ import type { LoadedModel } from './loadModel.js';
 
 type WritingModel = Pick<LoadedModel, 'checkpoint' | 'tokenizer'>;
 
-/** Those of config.json and generation_config.json. Throws UserError where the latter is damaged. */
-export const endTokensOf = ({ checkpoint }: WritingModel): ReadonlySet<number> =>
-  readGenerationConfig(checkpoint).eosTokenIds;
+/** Those of config.json, generation_config.json and the tokenizer. Throws UserError where the second is damaged. */
+export const endTokensOf = ({ checkpoint, tokenizer }: WritingModel): ReadonlySet<number> =>
+  readGenerationConfig(checkpoint, tokenizer).eosTokenIds;
 
 /** What files beside the weights decide of the texts of tasks. */
 export interface TextFacts {

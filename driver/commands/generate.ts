@@ -47,7 +47,7 @@ export async function generate(
   const loading = beginLoading(asked, ui, phases);
   const { config } = loading.checkpoint;
   checkBiases(request.logitBias, config);
-  const own = readGenerationConfig(loading.checkpoint);
+  const own = readGenerationConfig(loading.checkpoint, loading.tokenizer);
   noteSuggestion(own, request, ui);
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const named = [...request.prompts, ...fromFile];

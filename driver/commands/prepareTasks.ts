@@ -3,6 +3,7 @@ import { readSettings } from '../../settings.js';
 import { UsageError, UserError } from '../../errors.js';
 import { versionOf } from '../../eval/harness/config.js';
 import { taskWindows, WINDOWS, type Leaf, type TaskWindow, type WindowBounds } from '../../eval/harness/windows.js';
+import { prefixToken } from '../../models/namedTokens.js';
 import { requireDatasets } from '../../tasks/requests/requireDatasets.js';
 import { splitReader } from '../../tasks/data/splits.js';
 import type { DataRoots } from '../../tasks/data/folders.js';
@@ -85,7 +86,7 @@ export type AboutTasks = Omit<PreparedQuestions, 'dataset' | 'isFirst'> & Pick<F
 export function aboutTasks(
   request: TasksRequest,
   { modelName, nodes, leaves }: FoundTasks,
-  { checkpoint: { config } }: Pick<ModelLoading, 'checkpoint'>,
+  { checkpoint: { config }, tokenizer }: Pick<ModelLoading, 'checkpoint' | 'tokenizer'>,
 ): AboutTasks {
   return {
     nodes,
@@ -96,7 +97,7 @@ export function aboutTasks(
     },
     source: request.tasks.join(', '),
     modelName,
-    prefixToken: config.bosTokenId ?? config.eosTokenIds[0],
+    prefixToken: prefixToken(tokenizer, config),
   };
 }
 

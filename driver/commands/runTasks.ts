@@ -79,8 +79,13 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
     if (first.done === true) throw new Error('no window of documents');
     readsFirst = false;
     const { maxPositions } = loading.checkpoint.config;
-    const defaults = ofModel?.defaults ?? {};
-    const writing: TextWriting = { maxPositions, begins, seed: (request.seeds ?? SEEDS).torch, defaults };
+    const writing: TextWriting = {
+      maxPositions,
+      begins,
+      seed: (request.seeds ?? SEEDS).torch,
+      end: loading.tokenizer.eos?.text,
+      defaults: ofModel?.defaults ?? {},
+    };
     const foreseen =
       generates && !first.value.isLast
         ? await foresee(request, about, written, signal, { tokenizer, ...writing })

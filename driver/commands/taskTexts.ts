@@ -56,6 +56,8 @@ export interface TextWriting {
   /** Whether a prompt names its special tokens itself. */
   readonly begins: (text: string) => boolean;
   readonly seed: number;
+  /** The tokenizer's EOS, which ends texts where they spell it, too. */
+  readonly end: string | undefined;
   /** What the model's files ask of texts. */
   readonly defaults: ModelDefaults;
 }
@@ -67,7 +69,7 @@ export interface TextWriting {
 export async function tokeniseTexts(
   tasks: readonly RunTask[],
   tokenizer: Tokenizer,
-  { maxPositions, begins, seed, defaults }: TextWriting,
+  { maxPositions, begins, seed, end, defaults }: TextWriting,
 ): Promise<TextPrompts> {
   const asked = tasks.flatMap((task) =>
     task.documents.flatMap((document) =>
@@ -75,7 +77,8 @@ export async function tokeniseTexts(
         if (request.kind !== 'generate_until') return [];
         const index = document.index ?? document.docId;
         const where = `${task.name}, document ${index}`;
-        const generation = withDefaults(generationOf(request.settings, where), defaults);
+        const asked = withDefaults(generationOf(request.settings, where), defaults);
+        const generation = end === undefined ? asked : { ...asked, stop: [...asked.stop, end] };
         return [
           {
             ...{ number: numberOf(task, document), request: place, where, text: request.context, generation },

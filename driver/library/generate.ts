@@ -60,7 +60,11 @@ export class ModelGenerator {
       );
     this.model = model;
     this.tokenizer = createTokenizer(model.tokenizer.spec);
-    this.continuer = new Continuer(model, this.tokenizer, readGenerationConfig(model.checkpoint).eosTokenIds);
+    this.continuer = new Continuer(
+      model,
+      this.tokenizer,
+      readGenerationConfig(model.checkpoint, model.tokenizer).eosTokenIds,
+    );
   }
 
   /** Tells of everything that happens to the prompts. Rejects with UserError for a prompt that cannot be taken. */

@@ -12,10 +12,13 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(dir, { recursive: true }));
 
-function read(json: unknown) {
+function read(json: unknown, eos?: number) {
   writeFileSync(join(dir, 'generation_config.json'), JSON.stringify(json));
   const config = { eosTokenIds: [2], vocabSize: 100 } as unknown as Checkpoint['config'];
-  const { eosTokenIds, suggested } = readGenerationConfig({ path: dir, config });
+  const { eosTokenIds, suggested } = readGenerationConfig(
+    { path: dir, config },
+    eos === undefined ? {} : { eos: { id: eos, text: '</s>' } },
+  );
   return [[...eosTokenIds], suggested];
 }
 
@@ -23,6 +26,11 @@ it('adds the tokens that end a text to those of config.json, as far as the model
   expect(read({})).toEqual([[2], undefined]);
   expect(read({ eos_token_id: 7 })).toEqual([[2, 7], undefined]);
   expect(read({ eos_token_id: [2, 9, -1, 100] })).toEqual([[2, 9], undefined]);
+});
+
+it("adds the tokenizer's EOS, where the model has it", () => {
+  expect(read({ eos_token_id: 7 }, 5)).toEqual([[2, 5, 7], undefined]);
+  expect(read({ eos_token_id: 7 }, 100)).toEqual([[2, 7], undefined]);
 });
 
 it('shows the sampling that is suggested as flags', () => {

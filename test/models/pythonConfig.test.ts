@@ -29,7 +29,7 @@ it('reads a checkpoint whose files have NaN and infinities in keys that nobody n
   const checkpoint = openCheckpoint(dir);
   expect(checkpoint.config).toEqual(plain.config);
   expect(checkpoint.fingerprint()).toBe(plain.fingerprint());
-  expect(readGenerationConfig(checkpoint)).toEqual({
+  expect(readGenerationConfig(checkpoint, {})).toEqual({
     eosTokenIds: new Set([...plain.config.eosTokenIds, 7]),
     suggested: undefined,
   });
@@ -58,7 +58,7 @@ it('names a needed value of generation_config.json and of a quantisation', () =>
   const dir = temporaryFolder();
   writeFileSync(join(dir, 'generation_config.json'), '{"eos_token_id": [NaN]}');
   const { config } = openCheckpoint(DEMO);
-  expect(userError(() => readGenerationConfig({ path: dir, config })).message).toContain('eos_token_id');
+  expect(userError(() => readGenerationConfig({ path: dir, config }, {})).message).toContain('eos_token_id');
   for (const key of ['bits', 'group_size']) {
     const quantization_config = { quant_method: 'gptq', bits: 4, group_size: 32, desc_act: false, [key]: NaN };
     const { message } = userError(() => readQuantisation(dir, { quantization_config }, 'config.json'));

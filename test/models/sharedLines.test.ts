@@ -74,7 +74,7 @@ describe('lines that texts have in common', () => {
     ['of SentencePiece', SP],
   ])('have the tokens of the whole text: %s', async (_name, json) => {
     expect(mayCutLines(json)).toBe(true);
-    const native = Native.fromString(writeTokenizerJson(json));
+    const native = Native.fromString(writeTokenizerJson(json).toString());
     let encoded = 0;
     const encode = async (parts: string[]): Promise<number[][]> => {
       encoded += parts.length;
@@ -116,7 +116,7 @@ describe('lines that texts have in common', () => {
     );
     // Three characters at a time: where a line begins depends on what is before it.
     const threes = byteJson([split('[\\s\\S]{3}'), byteLevel], [['b', 'c']]);
-    const native = Native.fromString(writeTokenizerJson(threes));
+    const native = Native.fromString(writeTokenizerJson(threes).toString());
     const opened = await SharedLines.open(async (parts) =>
       (await native.encodeBatch(parts, { addSpecialTokens: false })).map((each) => each.getIds()),
     );

@@ -39,7 +39,11 @@ describe('openTokenizer', () => {
          tokenizer.encode(text).then((encoding) => parentPort.postMessage(encoding.getIds()));`,
         {
           eval: true,
-          workerData: { json: jsonOf(here.spec), text, module: join(DEMO, '..', '..', 'node_modules', 'tokenizers') },
+          workerData: {
+            json: String(jsonOf(here.spec)),
+            text,
+            module: join(DEMO, '..', '..', 'node_modules', 'tokenizers'),
+          },
         },
       );
       const ids = await new Promise((done, fail) => worker.once('message', done).once('error', fail));

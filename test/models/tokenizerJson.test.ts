@@ -137,7 +137,13 @@ describe('tokenizer_config.json', () => {
 
   it('must name a token that exists', async () => {
     await expect(encode({ add_bos_token: true })).rejects.toThrow('add_bos_token is true, but bos_token is absent');
-    await expect(encode({ add_bos_token: true, bos_token: '<x>' })).rejects.toThrow('"<x>" is no token of');
+    const dir = temporaryFolder();
+    writeJson(dir, 'tokenizer.json', small());
+    writeJson(dir, 'tokenizer_config.json', { add_bos_token: true, bos_token: '<x>' });
+    expect(() => describeTokenizer(dir, 5)).toThrow(
+      `"<x>" is no token of ${join(dir, 'tokenizer.json')}: the model has no embedding for one more, 5`,
+    );
+    expect(await openTokenizer(dir).encode('ab')).toEqual([5, 4]);
   });
 
   it('is part of the hash', () => {

@@ -1,0 +1,137 @@
+/** Made-up tokenizers with the sizes and settings of published ones, to measure how fast they are opened. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+export interface Shape {
+  readonly name: string;
+  readonly pieces: number;
+  /** About as many merges as this for each piece, or all that there are. */
+  readonly mergesPerPiece: number;
+  readonly added: number;
+  /** Merges are pairs, as newer versions of the library write them, or texts with a space. */
+  readonly hasPairs: boolean;
+  /** How texts become pieces: bytes behind a regular expression, words with a mark, or whole texts. */
+  readonly kind: 'bytes' | 'words' | 'whole';
+}
+
+/** Sizes of published tokenizer.json files. */
+export const SHAPES: readonly Shape[] = [
+  { name: 'gemma-3', pieces: 262_144, mergesPerPiece: 1.96, added: 6_400, hasPairs: true, kind: 'words' },
+  { name: 'gpt-oss', pieces: 199_998, mergesPerPiece: 2.23, added: 21, hasPairs: true, kind: 'bytes' },
+  { name: 'llama-3.1', pieces: 128_000, mergesPerPiece: 2.19, added: 256, hasPairs: false, kind: 'bytes' },
+  { name: 'llama-2', pieces: 32_000, mergesPerPiece: 1.91, added: 3, hasPairs: false, kind: 'whole' },
+];
+
+/** Earlier letters are more frequent. */
+const SKEW = 2;
+const CL100K =
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" +
+  '\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+';
+
+/** Whole numbers below `limit`, always the same. */
+function numbers(): (limit: number) => number {
+  let state = 0x2545f491;
+  return (limit) => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) % limit;
+  };
+}
+
+/** The letters of byte-level pieces, or letters of several scripts. */
+function alphabet(kind: Shape['kind']): string[] {
+  const range = (from: number, to: number): string[] =>
+    Array.from({ length: to - from }, (_, i) => String.fromCodePoint(from + i));
+  return kind === 'bytes'
+    ? [...range(33, 127), ...range(161, 173), ...range(174, 256), ...range(256, 324)]
+    : ['▁', ...range(97, 123), ...range(33, 97), ...range(0x430, 0x450), ...range(0x4e00, 0x4e00 + 3000)];
+}
+
+/** Parts of a word, all of whose neighbours are joined to pieces. */
+const PARTS = 6;
+const MOST_LETTERS = 20;
+
+/** Pieces that are made of words, and all ways to make each of two others. */
+function vocabularyOf({ pieces, mergesPerPiece, kind }: Shape): { vocab: string[]; merges: [string, string][] } {
+  const next = numbers();
+  const letters = alphabet(kind);
+  const bytes = Array.from({ length: 256 }, (_, i) => `<0x${i.toString(16).toUpperCase().padStart(2, '0')}>`);
+  const texts = [...(kind === 'bytes' ? [] : ['<unk>', '<s>', '</s>', ...bytes]), ...letters];
+  const known = new Set(texts);
+  const merges: [string, string][] = [];
+  const add = (piece: string): void => {
+    if (texts.length === pieces || piece.length > MOST_LETTERS || known.has(piece)) return;
+    texts.push(piece);
+    known.add(piece);
+    for (let at = 1; at < piece.length && merges.length < pieces * mergesPerPiece; at++) {
+      const [left, right] = [piece.slice(0, at), piece.slice(at)];
+      if (known.has(left) && known.has(right)) merges.push([left, right]);
+    }
+  };
+  const draw = (): string => letters[Math.floor((next(1 << 20) / (1 << 20)) ** SKEW * letters.length)]!;
+  while (texts.length < pieces) {
+    const marked = kind !== 'bytes' && next(2) === 0;
+    const word = Array.from({ length: PARTS }, (_, i) =>
+      marked && i === 0 ? '▁' : draw().replace('▁', 'e') + draw().replace('▁', 'a'),
+    );
+    for (let length = 1; length <= PARTS; length++)
+      for (let from = 0; from + length <= PARTS; from++) add(word.slice(from, from + length).join(''));
+  }
+  return { vocab: texts, merges };
+}
+
+/** The text of such a tokenizer.json, with line breaks as the library writes them. */
+export function tokenizerText(shape: Shape): string {
+  const { kind, hasPairs, added, pieces } = shape;
+  const { vocab, merges } = vocabularyOf(shape);
+  const extra = Array.from({ length: added }, (_, i) => `<|reserved_${i}|>`);
+  // Gemma's are pieces of the vocabulary, others lie behind it.
+  const inside = kind === 'words';
+  const entries = vocab.map((text, id) => [inside && id >= pieces - added ? extra[id - pieces + added]! : text, id]);
+  const gone = new Set(inside ? vocab.slice(pieces - added) : []);
+  const there = merges.filter(([left, right]) => !gone.has(left) && !gone.has(right) && !gone.has(left + right));
+  const marks = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false };
+  const split = (pattern: object, behavior: string): object => ({ type: 'Split', pattern, behavior, invert: false });
+  const json = {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: extra.map((content, i) => ({
+      id: inside ? pieces - added + i : kind === 'whole' ? i : pieces + i,
+      content: kind === 'whole' ? vocab[i] : content,
+      ...{ single_word: false, lstrip: false, rstrip: false, normalized: false, special: true },
+    })),
+    normalizer: {
+      bytes: null,
+      words: marks,
+      whole: { type: 'Sequence', normalizers: [{ type: 'Prepend', prepend: '▁' }, marks] },
+    }[kind],
+    pre_tokenizer: {
+      bytes: { type: 'Sequence', pretokenizers: [split({ Regex: CL100K }, 'Isolated'), byteLevel] },
+      words: split({ String: ' ' }, 'MergedWithPrevious'),
+      whole: null,
+    }[kind],
+    post_processor: null,
+    decoder:
+      kind === 'bytes' ? byteLevel : { type: 'Sequence', decoders: [{ type: 'ByteFallback' }, { type: 'Fuse' }] },
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: kind === 'bytes' ? null : '<unk>',
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: kind !== 'bytes',
+      byte_fallback: kind !== 'bytes',
+      ignore_merges: kind === 'bytes',
+      vocab: Object.fromEntries(entries),
+      merges: hasPairs ? there : there.map((pair) => pair.join(' ')),
+    },
+  };
+  return JSON.stringify(json, null, 2);
+}
+
+/** Writes the tokenizer.json of a shape into the folder `dir`. */
+export const writeTokenizer = (shape: Shape, dir: string): void =>
+  writeFileSync(join(dir, 'tokenizer.json'), tokenizerText(shape));
