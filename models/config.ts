@@ -4,7 +4,7 @@ import { UserError } from '../errors.js';
 import { isRecord, quote } from '../system/json.js';
 import { fileSize, readJsonObject } from '../system/read.js';
 import type { Json, Model, StoredWays } from './family/model.js';
-import { FAMILIES_HINT, requireWholeModel } from './family/wholeModel.js';
+import { FAMILIES_HINT, refuseDraft, requireWholeModel } from './family/wholeModel.js';
 import { meta } from './meta/index.js';
 import { countParts, FIRST_PART } from './meta/partFiles.js';
 import { configOfParams, inParamsWords, isMetaParams } from './meta/params.js';
@@ -27,7 +27,7 @@ const OTHER_SETTING = `${FAMILIES_HINT}; if config.json is damaged, download it 
 export function describeModel(json: unknown, where: string, fallbackDType: FormatName = 'f32', rows?: number): Model {
   if (!isRecord(json)) throw new UserError(`${where}: expected a JSON object, got ${quote(json)}`);
   if (isMetaParams(json)) return describeMeta(json, where, fallbackDType, rows);
-  requireWholeModel(json, where);
+  refuseDraft(json, where);
   const text = textConfig(json, where);
   if (text !== undefined) return describeWrapped(json, text, where, fallbackDType);
   const { family, note, headless } = findArchitecture(json, where);
@@ -45,6 +45,7 @@ export function describeModel(json: unknown, where: string, fallbackDType: Forma
 function describeWrapped(json: Json, text: Json, where: string, fallbackDType: FormatName): Model {
   const kind = otherKind(json['model_type'], classOf(json));
   if (kind !== undefined && kind.wrapsOne !== true) throw unsupported(json, where);
+  requireWholeModel(json, where);
   const place = `${where}: text_config`;
   const { family, note } = findArchitecture(text, place, true);
   const model = wrapped(family.describe({ ...family.textDefaults, ...text }, place, fallbackDType));

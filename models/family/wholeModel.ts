@@ -59,8 +59,8 @@ function targetOf(json: Json): string {
   return typeof name === 'string' && name !== '' ? ` (${quote(name)})` : '';
 }
 
-/** Throws UserError where `json` describes a model that is none by itself, or whose tokens see those behind them. */
-export function requireWholeModel(json: Json, where: string): void {
+/** Throws UserError where `json` has keys of a draft model, whose file may name no class and no `model_type`. */
+export function refuseDraft(json: Json, where: string): void {
   const draft = DRAFT_KEYS.find(([key]) => isGiven(json[key]));
   if (draft !== undefined) {
     const [key, kind] = draft;
@@ -71,6 +71,11 @@ export function requireWholeModel(json: Json, where: string): void {
       `use the model that it guesses for; ${FAMILIES_HINT}`,
     );
   }
+}
+
+/** Throws UserError where `json` describes a model that is none by itself, or whose tokens see those behind them. */
+export function requireWholeModel(json: Json, where: string): void {
+  refuseDraft(json, where);
   for (const { keys, harmless, means } of SWITCHES)
     for (const key of keys)
       if (isGiven(json[key]) && json[key] !== harmless)

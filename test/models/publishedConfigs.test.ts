@@ -384,11 +384,19 @@ const REFUSED: readonly (readonly [model: string, config: Json, says: string])[]
   ['Nomic', ofType('nomic_bert', 'NomicBertModel'), ENCODER],
   ['ModernBERT', ofType('modernbert', 'ModernBertForMaskedLM'), ENCODER],
   ['DeBERTa', ofType('deberta-v2', 'DebertaV2ForSequenceClassification'), ENCODER],
-  ['T5', { architectures: ['T5ForConditionalGeneration'], model_type: 't5', is_encoder_decoder: true }, SEQ2SEQ],
+  [
+    'T5',
+    { architectures: ['T5ForConditionalGeneration'], model_type: 't5', is_encoder_decoder: true },
+    `architecture "T5ForConditionalGeneration" is not supported: ${SEQ2SEQ}`,
+  ],
   ['T5 Gemma', ofType('t5gemma', 'T5GemmaForConditionalGeneration'), SEQ2SEQ],
   ['BART', ofType('bart', 'BartForConditionalGeneration'), SEQ2SEQ],
   ['NLLB', ofType('m2m_100', 'M2M100ForConditionalGeneration'), SEQ2SEQ],
-  ['Whisper', ofType('whisper', 'WhisperForConditionalGeneration'), SPEECH],
+  [
+    'Whisper',
+    { ...ofType('whisper', 'WhisperForConditionalGeneration'), is_encoder_decoder: true },
+    `architecture "WhisperForConditionalGeneration" is not supported: ${SPEECH}`,
+  ],
   ['wav2vec', ofType('wav2vec2', 'Wav2Vec2ForCTC'), SPEECH],
   ['ViT', ofType('vit', 'ViTForImageClassification'), PICTURES],
   [
