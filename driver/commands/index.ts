@@ -6,6 +6,7 @@ import { resolve, sep } from 'node:path';
 import { UsageError } from '../../errors.js';
 import { detectMachine } from '../machine.js';
 import { requireModelAt } from '../../models/checkpointPath.js';
+import { isArtifact } from '../names.js';
 import { copyCheckpoint, readContents, type ContentsOptions } from '../../models/contents.js';
 import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { prepareArtifact, saveArtifact } from '../artifact/save.js';
@@ -107,8 +108,11 @@ async function identify(
 }
 
 /** Artifact → the same artifact with the best schedules found within a time budget. */
-export const tune = async (request: TuneRequest, ui: Ui): Promise<TuneResult> =>
-  (await import('./tuneModel.js')).tuneModel(request, ui);
+export async function tune(request: TuneRequest, ui: Ui): Promise<TuneResult> {
+  const { artifact: model } = request;
+  if (isArtifact(model)) await settleTarget({ model, init: { kind: 'checkpoint' } }, ui);
+  return (await import('./tuneModel.js')).tuneModel(request, ui);
+}
 
 /** Checkpoint or artifact, and a question set → results. */
 export async function run(asked: Asked<RunRequest>, ui: Ui): Promise<RunResult> {
