@@ -53,7 +53,9 @@ export const styleFor = (io: Io, stream: 'stdout' | 'stderr'): Style => styleOf(
 export function invocationOf(script: string | undefined, folder: string): string {
   if (script === undefined) return 'tilewright';
   if (basename(script) === 'tilewright') {
-    return script.startsWith(`${folder}/node_modules/.bin/`) ? 'npx tilewright' : 'tilewright';
+    // npx keeps what it runs in a checkout, or has downloaded, in a folder of its own.
+    const isNpx = script.startsWith(`${folder}/node_modules/.bin/`) || script.includes('/_npx/');
+    return isNpx ? 'npx tilewright' : 'tilewright';
   }
   // A bundle's own launcher: its Node is not on PATH.
   const launcher = join(dirname(script), '..', '..', 'tilewright');

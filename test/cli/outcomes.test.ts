@@ -410,6 +410,7 @@ describe('the command line that starts the program', () => {
   it('is printed in a form that can be pasted', () => {
     expect(invocationOf('/usr/local/bin/tilewright', '/home/u')).toBe('tilewright');
     expect(invocationOf('/home/u/p/node_modules/.bin/tilewright', '/home/u/p')).toBe('npx tilewright');
+    expect(invocationOf('/home/u/.npm/_npx/9cef/node_modules/.bin/tilewright', '/home/u/p')).toBe('npx tilewright');
     expect(invocationOf('/home/u/p/dist/cli/main.js', '/home/u/p')).toBe('node dist/cli/main.js');
     expect(invocationOf('/opt/my tools/dist/cli/main.js', '/home/u/p')).toBe("node '/opt/my tools/dist/cli/main.js'");
     expect(invocationOf(undefined, '/')).toBe('tilewright');
