@@ -13,7 +13,7 @@ const WITHOUT_EFFECT: readonly Told[] = [
   ['--model <name>', 'models run on kernels of tilewright'],
   ['--trust-remote-code', 'code of models and data sets is never run'],
   ['--confirm-run-unsafe-code', 'code of tasks and of models is never run'],
-  ['--verbosity <level>', 'notes and warnings are on the standard error; -q leaves them out'],
+  ['--verbosity <level>', 'notes and warnings are on the standard error; -q leaves them out, --verbose adds details'],
   ['--write-out', 'samples_*.jsonl in --output_path hold every prompt'],
   ['--show-config', 'results_*.json in --output_path holds the settings of every task'],
   ['--cache-requests [how]', 'prompts are made while the model loads'],

@@ -117,8 +117,12 @@ export async function loadCudaExecutor(
       : // The placement report already covered each device.
         {
           stages,
-          onRoutes: (routes) =>
-            ui.detail(`stages hand on ${[...new Set(routes)].map((route) => ROUTES[route]).join(', ')}`),
+          onRoutes: (routes) => {
+            const line = `stages hand on ${[...new Set(routes)].map((route) => ROUTES[route]).join(', ')}`;
+            // A way that is slow concerns whoever chose a pipeline.
+            if (routes.includes('host')) ui.note(line);
+            else ui.detail(line);
+          },
         }),
     onLoaded: (times) => {
       if (phases !== undefined) addParts(phases, times);
