@@ -9,7 +9,7 @@ import { loadRuns, type LoadedRun } from './loadRuns.js';
 import { collectMeasurements, type MeasurementPaths } from './measurements.js';
 import { questionsOf, rowsOf, TextBlocks } from './questions.js';
 import { collectResults } from './results.js';
-import { withShortNames } from './shortNames.js';
+import { shortNamer } from './shortNames.js';
 import { TokenFiles } from './tokens.js';
 
 export interface ReportRequest extends MeasurementPaths {
@@ -78,14 +78,14 @@ export function collectReport({ runs: paths, title, writer, now, ...others }: Re
   const of = `${tasks.size === 1 ? [...tasks][0]! : counted(tasks.size, 'task')}, ${counted(runs.length, 'run')}`;
   const notes = [...notesOf(runs), ...tokens.notes, ...measured.notes];
   const read = [
-    ...runs.flatMap(({ tasks }) => [...tasks.values()].map(({ set }) => set.path)),
+    ...runs.flatMap(({ files, tasks }) => [files.path, ...[...tasks.values()].map(({ set }) => set.path)]),
     ...tokens.paths,
     ...measured.paths,
   ];
   const about: About = {
     title: title ?? (isBare ? measured.title! : names),
     subtitle: isBare ? 'Measurements of the machine' : of,
-    ...{ writer, written: now.toISOString(), notes: notes.map((note) => withShortNames(note, read)) },
+    ...{ writer, written: now.toISOString(), notes: notes.map(shortNamer(read)) },
   };
   const comparison = collectComparison(runs);
   return {

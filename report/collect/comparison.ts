@@ -9,7 +9,7 @@ import type { ComparisonDocument, MetricRow, RunComparison } from '../document/c
 import { likelihood, type Likelihood } from '../document/questions.js';
 import { metricName } from './answers.js';
 import type { LoadedRun } from './loadRuns.js';
-import { withShortNames } from './shortNames.js';
+import { shortNamer } from './shortNames.js';
 
 const rowOf = (name: string, of: MetricDifference): MetricRow => ({
   ...{ name, metric: metricName(`${of.metric},${of.filter}`), questions: of.questions },
@@ -29,6 +29,10 @@ const medianOf = (leads: LeadSpread | null): Likelihood | null =>
 
 function comparisonOf(found: Comparison, other: number, runs: readonly LoadedRun[]): RunComparison {
   const [a, b] = [runs[0]!.name, runs[other]!.name];
+  const paths = [runs[0]!, runs[other]!].flatMap(({ files, tasks }) => [
+    files.path,
+    ...[...tasks.values()].map(({ set }) => set.path),
+  ]);
   const groups = found.groups.flatMap(({ group, metrics }) => metrics.map((metric) => rowOf(group, metric)));
   const tasks = found.tasks.flatMap(({ task, metrics }) => metrics.map((metric) => rowOf(task, metric)));
   return {
@@ -59,7 +63,7 @@ function comparisonOf(found: Comparison, other: number, runs: readonly LoadedRun
     notes: [
       ...found.notes,
       ...found.tasks.flatMap(({ task, notes }) => notes.map((note) => `${task}: ${named(note, a, b)}`)),
-    ],
+    ].map(shortNamer(paths)),
   };
 }
 
@@ -76,7 +80,7 @@ export function collectComparison(runs: readonly LoadedRun[]): ComparisonDocumen
       comparisons.push(comparisonOf(compareFiles(runs[0]!.files, files, read), i + 1, runs));
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
-      apart.push({ run: i + 1, why: withShortNames(error.message, paths) });
+      apart.push({ run: i + 1, why: shortNamer(paths)(error.message) });
     }
   });
   return { runs: runs.map(({ name }) => name), comparisons, apart };

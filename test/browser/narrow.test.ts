@@ -1,5 +1,5 @@
 /** Every view of both pages on a telephone: nothing is cut off without a hint, and titles are names. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
@@ -9,7 +9,7 @@ import { writePage } from '../../report/html/writePage.js';
 import { writeReport } from '../../report/writeReport.js';
 import { CHROMIUM, useBrowser } from '../support/browser.js';
 import { clippedIn, tipsBeside } from '../support/clipped.js';
-import { writeRun, type SampleOf } from '../support/resultFolders.js';
+import { DATE, writeRun, type SampleOf } from '../support/resultFolders.js';
 import { madeTrace } from '../support/traceFile.js';
 import { jobLine, peaksLine, trialLine } from '../support/tuningLines.js';
 
@@ -63,6 +63,8 @@ beforeAll(async () => {
       ...{ model_name: `/home/somebody/checkpoints/${name}/a-model-with-a-rather-long-name`, throughput },
     }),
   );
+  // A file that was cut off: the page says so, by the file's name.
+  appendFileSync(join(root, 'second', 'out', `samples_${TASKS[0]!}_${DATE}.jsonl`), '{"doc_id": 60, "doc": {');
   writeReport({
     ...{ runs, traces: [writeTrace('one', 'a process with a name'), writeTrace('two', LONG)] },
     ...{ tuning: [writeTuning()], output: report, writer: 'tilewright test', now: new Date(0) },
@@ -139,6 +141,10 @@ describe.skipIf(CHROMIUM === undefined)('titles', () => {
       'one/trace.json',
       'two/trace.json',
     ]);
+    const compared = await browser.open(report, { hash: 'comparison' });
+    const said = `${(await compared.textContent('ul.notes'))!}${(await compared.textContent('footer'))!}`;
+    expect(said.match(/second\/out\/samples_[\w.-]+\.jsonl:61: the line was cut off/g)).toHaveLength(2);
+    expect(said).not.toContain(root);
     const explored = await browser.open(explore);
     expect([await explored.textContent('h1'), await explored.title()]).toEqual(['Compiling demo', 'Compiling demo']);
   });

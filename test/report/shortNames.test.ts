@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { shortNames, withShortNames } from '../../report/collect/shortNames.js';
+import { shortNamer, shortNames } from '../../report/collect/shortNames.js';
 
 it.each([
   [['/home/a/results'], ['results']],
@@ -29,7 +29,7 @@ it.each([
 
 it('a text names files as the page does', () => {
   const paths = ['/r/a/samples.jsonl', '/r/a/samples.jsonl.2', '/r/b/samples.jsonl', ''];
-  expect(withShortNames('/r/a/samples.jsonl.2: cut; /r/b/samples.jsonl: $& cut', paths)).toBe(
+  expect(shortNamer(paths)('/r/a/samples.jsonl.2: cut; /r/b/samples.jsonl: $& cut')).toBe(
     'samples.jsonl.2: cut; b/samples.jsonl: $& cut',
   );
 });
