@@ -35,9 +35,10 @@ export function RooflineChart({ roofline, fn, chosen }: RooflineProps) {
       points={points}
       roof={roofline}
       summary={
-        `${roofline.name}. The roof bends at ${count(ridge)} FLOPs/byte: ${bound} of ${counted(points.length, 'kernel')} ` +
-        `with FLOPs ${bound === 1 ? 'lies' : 'lie'} where memory is the limit. The fastest is ${best.name} with ${si(best.rate, 'FLOP/s')}, ` +
-        `${peakText(ofPeak, 0)} of peak. Larger circles take more of the time.`
+        `${roofline.name}. The roof bends at ${count(ridge)} FLOPs/byte: ` +
+        `${bound} of ${counted(points.length, 'kernel')} with FLOPs ${bound === 1 ? 'lies' : 'lie'} where memory is ` +
+        `the limit. The fastest is ${best.name} with ${si(best.rate, 'FLOP/s')}, ${peakText(ofPeak, 0)} of peak. ` +
+        'Larger circles take more of the time.'
       }
       inputs={[roofline, fn, chosen]}
       note={aboveNote([ofPeak], 0)}

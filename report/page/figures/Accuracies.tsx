@@ -88,8 +88,7 @@ export function Accuracies({ run }: { readonly run: RunResult }) {
           title={`${metric!} by task, with 95 % intervals`}
           summary={
             shown.length > 12
-              ? `${count(shown.length)}${shown.length < tasks.length ? ` of ${count(tasks.length)}` : ''} tasks and groups; ` +
-                'the table has their figures.'
+              ? `${count(shown.length)} of ${count(tasks.length)} tasks and groups; the table has their figures.`
               : shown.join('; ')
           }
           inputs={[run]}

@@ -34,7 +34,8 @@ export function Roofline({ kernels, peaks }: RooflineProps) {
   const summary =
     `Peaks of one device: ${si(arithmetic.perSecond, 'FLOP/s')}, ${said(arithmetic.source)}; ` +
     `${si(memory.perSecond, 'B/s')}, ${said(memory.source)}. ` +
-    `They meet at ${fixed(ridge, 1)} FLOPs a byte; memory bounds ${bound} of ${counted(points.length, 'kernel')} with FLOPs`;
+    `They meet at ${fixed(ridge, 1)} FLOPs a byte; ` +
+    `memory bounds ${bound} of ${counted(points.length, 'kernel')} with FLOPs`;
   const ofRoof = ({ rate, intensity }: Point) => ({ share: rate / roofAt(roof, intensity), flops: rate });
   const note = aboveNote(points.map(ofRoof), 1);
   return (

@@ -63,7 +63,7 @@ interface Area {
   readonly bottom: number;
 }
 
-/** Names beside their points, where none lies upon another or upon a point; the points of most time have theirs first. */
+/** Names beside their points, where none lies upon another or upon a point: first of what takes most time. */
 function placed(
   points: readonly RoofPoint[],
   x: readonly [number, number],

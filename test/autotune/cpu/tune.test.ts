@@ -481,11 +481,8 @@ describe('a search that waits for work that never ends', () => {
   it('stops waiting when its signal is aborted', async () => {
     const database = TuningDatabase.open(databasePath(), CPU_RECORDS);
     const stop = new AbortController();
-    const result = await tuneCpu({
-      ...options(fake(), database),
-      measure: hanging([], () => setImmediate(() => stop.abort())),
-      signal: stop.signal,
-    });
+    const measure = hanging([], () => setImmediate(() => stop.abort()));
+    const result = await tuneCpu({ ...options(fake(), database), measure, signal: stop.signal });
     expect(result.trials).toBe(1);
     database.close();
   });
