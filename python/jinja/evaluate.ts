@@ -1,5 +1,5 @@
 /** Evaluates expressions of a template. Nothing of JavaScript is reachable from them. */
-import { asInt, isTruthy, typeName, type Value } from '../value.js';
+import { isTruthy, typeName, type Value } from '../value.js';
 import { attributeOf, itemOf } from './attributes.js';
 import { Failure, typeError } from './failure.js';
 import { runFilter } from './filters.js';
@@ -81,7 +81,7 @@ export class Evaluator {
       case 'tuple':
         return tupleOf(expression.items.map(value));
       case 'dict':
-        return dictOf(expression.entries.map(([key, item]) => [plainKey(value(key)), value(item)]));
+        return dictOf(expression.entries.map(([key, item]) => [value(key), value(item)]));
       case 'attribute': {
         const of = value(expression.of);
         this.line = expression.line;
@@ -220,6 +220,3 @@ export class Evaluator {
     return result;
   }
 }
-
-/** Markup is the same key as its text. */
-const plainKey = (key: Value): Value => (asInt(key) === undefined ? (textOf(key) ?? key) : key);

@@ -57,6 +57,8 @@ class Names {
 class Resolver {
   readonly #isKnown: IsKnown;
   #names: Names;
+  /** The names of the body that is visited; #names is a copy of them within a branch. */
+  #frame: Names;
   /** Whether what is visited is part of a condition's branch: an unknown filter matters only where it is reached. */
   #isConditional = false;
   /** Bodies are visited when all names of the scope around them are known. */
@@ -66,12 +68,14 @@ class Resolver {
   constructor(isKnown: IsKnown) {
     this.#isKnown = isKnown;
     this.#names = new Names();
+    this.#frame = this.#names;
   }
 
   /** `before` gives the scope its names, and visits what belongs to it beside the body; `after` visits more. */
   scope(body: Body, outer: Names | undefined, before?: () => void, after?: () => void): void {
-    const saved = { names: this.#names, later: this.#later, isConditional: this.#isConditional };
+    const saved = { names: this.#names, frame: this.#frame, later: this.#later, isConditional: this.#isConditional };
     this.#names = new Names(outer);
+    this.#frame = this.#names;
     this.#later = [];
     this.#isConditional = false;
     before?.();
@@ -80,6 +84,7 @@ class Resolver {
     for (const visit of this.#later) visit();
     body.origins = this.#names.list();
     this.#names = saved.names;
+    this.#frame = saved.frame;
     this.#later = saved.later;
     this.#isConditional = saved.isConditional;
   }
@@ -94,7 +99,7 @@ class Resolver {
   }
 
   #statement(statement: Statement): void {
-    const names = this.#names;
+    const frame = this.#frame;
     const loops = this.#loops;
     const later = (visit: () => void): void => {
       this.#later.push(() => {
@@ -119,9 +124,10 @@ class Resolver {
         return;
       case 'capture':
         this.#target(statement.target, false);
-        later(() => this.scope(statement.body, names));
+        later(() => this.scope(statement.body, frame));
         return;
       case 'if': {
+        const names = this.#names;
         const isConditional = this.#isConditional;
         this.#isConditional = true;
         const branch = (visit: () => void): Names => {
@@ -146,13 +152,13 @@ class Resolver {
         later(() => {
           const { target, condition, otherwise } = statement;
           if (condition !== undefined)
-            this.scope(statement.conditionScope, names, () => {
+            this.scope(statement.conditionScope, frame, () => {
               this.#target(target, true);
               this.#expression(condition);
             });
-          if (otherwise !== undefined) this.scope(otherwise, names);
+          if (otherwise !== undefined) this.scope(otherwise, frame);
           this.#loops++;
-          this.scope(statement.body, names, () => {
+          this.scope(statement.body, frame, () => {
             this.#names.give('loop');
             this.#target(target, true);
           });
@@ -161,30 +167,30 @@ class Resolver {
         return;
       case 'macro':
         this.#names.store(statement.name);
-        later(() => this.#function(statement, names));
+        later(() => this.#function(statement, frame));
         return;
       case 'call':
         this.#expression(statement.call);
-        later(() => this.#function(statement, names));
+        later(() => this.#function(statement, frame));
         return;
       case 'filtered':
         this.#filter(statement.filter);
         later(() => {
           const after = (): void => this.#filter(statement.filter);
-          this.scope(statement.body, names, undefined, after);
+          this.scope(statement.body, frame, undefined, after);
         });
         return;
       case 'with':
         for (const [, value] of statement.entries) this.#expression(value);
         later(() => {
-          this.scope(statement.body, names, () => {
+          this.scope(statement.body, frame, () => {
             for (const [target] of statement.entries) this.#target(target, true);
           });
         });
         return;
       case 'scope':
         if (statement.escapes !== undefined) this.#expression(statement.escapes);
-        later(() => this.scope(statement.body, names));
+        later(() => this.scope(statement.body, frame));
         return;
       case 'block':
         later(() => {

@@ -3,6 +3,7 @@ import { TemplateProblem } from './failure.js';
 import { ExpressionParser } from './expressions.js';
 import { tokensOf, type LexerOptions, type Token } from './lexer.js';
 import { resolveNames } from './names.js';
+import { Callable, Native } from './objects.js';
 import type { Body, Branch, Expression, Parameter, Signature, Statement, Target } from './syntax.js';
 
 const MAX_LENGTH = 1 << 20;
@@ -16,6 +17,18 @@ export interface TagOptions {
 }
 
 const body = (statements: readonly Statement[]): Body => ({ statements, origins: [] });
+/** What transformers calls with the block of {% generation %}: it writes the block. */
+const WRITES_BLOCK = new Native((_args, named) => {
+  const caller = named.get('caller') ?? null;
+  return caller instanceof Callable ? caller.call([], new Map()) : null;
+});
+const callOf = (value: Native, line: number): Expression => ({
+  kind: 'call',
+  of: { kind: 'constant', value, line },
+  args: [],
+  named: [],
+  line,
+});
 const NO_PARAMETERS: readonly Parameter[] = [];
 
 class Parser extends ExpressionParser {
@@ -148,12 +161,7 @@ class Parser extends ExpressionParser {
       case 'generation':
         if (!this.#options.hasGenerationTag) break;
         // As transformers has it: a call of what returns its block.
-        into.push({
-          kind: 'scope',
-          escapes: undefined,
-          body: this.#closure(() => this.#inside('endgeneration')),
-          line,
-        });
+        into.push({ kind: 'call', call: callOf(WRITES_BLOCK, line), line, ...this.#function([], 'endgeneration') });
         return;
       default:
     }

@@ -1,10 +1,10 @@
 /** Runs a template: its statements, scopes and output. */
-import { Thing, type Value } from '../value.js';
+import { Thing, typeName, type Value } from '../value.js';
 import type { Evaluator } from './evaluate.js';
 import { Failure, TemplateProblem, typeError, valueError } from './failure.js';
 import { iterate, listOf } from './items.js';
 import { Loop } from './loops.js';
-import { Callable, Lazy, Namespace, Native, tupleOf, Undefined, type Named } from './objects.js';
+import { Callable, Lazy, Namespace, Native, textOf, tupleOf, Undefined, type Named } from './objects.js';
 import { Names, Scope } from './scope.js';
 import type { Body, For, Signature, Statement, Target } from './syntax.js';
 import { MAX_TEXT } from './work.js';
@@ -225,7 +225,9 @@ export class Runner {
         const jump = this.#run(statement.body.statements, inner, captured, false);
         if (jump !== undefined) return jump;
         const value = evaluator.filterText(statement.filter, captured.pieces.join(''), inner);
-        this.#print(evaluator.work.str(value), output);
+        const text = textOf(value);
+        if (text === undefined) throw typeError(`expected str instance, ${typeName(value)} found`);
+        this.#print(text, output);
         return undefined;
       }
       case 'with': {
@@ -312,12 +314,9 @@ export class Runner {
       inner.set('loop', loop);
       this.#give(statement.target, item, inner, false);
       const jump = this.#run(statement.body.statements, inner, output, false);
-      if (jump === 'break') {
-        hasRun = true;
-        break;
-      }
-      // Jinja notes that a body has run at its end, which "continue" does not reach.
-      if (jump !== 'continue') hasRun = true;
+      if (jump === 'break') break;
+      // Jinja notes at the end of a body that it has run, which "continue" and "break" do not reach.
+      if (jump === undefined) hasRun = true;
     }
     const { otherwise } = statement;
     if (!hasRun && otherwise !== undefined)
