@@ -27,6 +27,7 @@ const BESIDE: readonly string[] = [
   'special_tokens_map.json',
   'added_tokens.json',
   'chat_template.jinja',
+  'chat_template.json',
   'generation_config.json',
   ...QUANTISATION_FILES,
 ];
@@ -35,7 +36,6 @@ const BESIDE: readonly string[] = [
 const OTHERS_READ: readonly string[] = [
   'vocab.json',
   'merges.txt',
-  'chat_template.json',
   'preprocessor_config.json',
   'processor_config.json',
 ];

@@ -2,7 +2,10 @@
 import { describe, expect, it } from 'vitest';
 import type { ContinueListener, PromptResult } from '../../driver/commands/continueAll.js';
 import type { GenerateRequest, GenerateResult } from '../../driver/commands/generate.js';
+import type { PrintRequest } from '../../driver/commands/printPrompts.js';
+import { GenerateError } from '../../generate/request.js';
 import type { Asked } from '../../driver/target.js';
+import { Float } from '../../python/value.js';
 import { fakeIo, runCli, type FakeIo, type Outcome } from './fakeIo.js';
 
 const COUNTS = {
@@ -247,5 +250,30 @@ describe('generate', () => {
   it('needs a prompt where nobody types', async () => {
     const { status, stderr } = await runCli(['generate', 'm']);
     expect([status, stderr]).toEqual([2, expect.stringContaining('there is nothing to continue')]);
+  });
+
+  it('prints prompts as the model sees them, and looks for no model', async () => {
+    const asked: PrintRequest[] = [];
+    const print = (argv: readonly string[]): Promise<Outcome> =>
+      runCli(['generate', 'm', ...argv, '--print-prompts'], {
+        printPrompts: (request, tell) => {
+          asked.push(request);
+          for (const { where, prompt } of request.prompts)
+            tell({ where, text: 'prompt' in prompt ? `<s>${prompt.prompt}` : '', tokens: [1, 2] });
+          return Promise.resolve();
+        },
+      });
+    const json = await print(['a', 'b', '--json', '--chat-template-kwargs', '{"enable_thinking": false, "n": 1.0}']);
+    expect(json.stdout).toBe('{"text":"<s>a","tokens":[1,2]}\n{"text":"<s>b","tokens":[1,2]}\n');
+    expect(asked[0]?.templateVariables).toEqual(
+      new Map<string, unknown>([
+        ['enable_thinking', false],
+        ['n', new Float(1)],
+      ]),
+    );
+    expect((await print(['a', 'b'])).stdout).toBe('--- prompt 1\n<s>a\n--- prompt 2\n<s>b\n');
+    expect((await print(['a'])).stdout).toBe('<s>a\n');
+    expect((await print(['a', '--chat-template-kwargs', '[1]'])).stderr).toContain('expected an object');
+    expect((await print(['a', '--chat-template-kwargs', '{'])).stderr).toContain('not valid JSON');
   });
 });

@@ -42,6 +42,20 @@ describe('a chat template', () => {
     expect(() => findChatTemplate(folder, 'rag')).toThrow('no chat template is called "rag"');
     writeFileSync(join(folder, 'chat_template.jinja'), 'own');
     expect(findChatTemplate(folder)).toMatchObject({ text: 'own' });
+    // Files of templates stand for all that the configuration lists.
+    config({ chat_template: [{ name: 'rag', template: 'x' }] });
+    expect(() => findChatTemplate(folder, 'rag')).toThrow('no chat template is called "rag"');
+    rmSync(join(folder, 'chat_template.jinja'));
+    expect(findChatTemplate(folder, 'rag')).toMatchObject({ text: 'x' });
+    const ofProcessor = join(folder, 'chat_template.json');
+    writeFileSync(ofProcessor, JSON.stringify({ chat_template: 'old' }));
+    expect(findChatTemplate(folder)).toMatchObject({ text: 'x' });
+    config({});
+    expect(findChatTemplate(folder)).toMatchObject({ text: 'old', where: ofProcessor });
+    writeFileSync(join(folder, 'special_tokens_map.json'), JSON.stringify({ bos_token: '<b>', eos_token: 7 }));
+    expect(findChatTemplate(folder)?.special).toEqual({ bos_token: '<b>' });
+    config({ added_tokens_decoder: {} });
+    expect(findChatTemplate(folder)?.special).toEqual({});
   });
 
   describe.skipIf(!isBuilt)('in its thread', async () => {
