@@ -88,9 +88,9 @@ export function addGenerate(program: Command, context: Context): void {
       '  {"tokens": [1, 402, 17]}         token ids as they are; nothing is put before them',
       '  {"messages": [{"role": "user", "content": "Hello!"}]}',
       "                                   a conversation, written by the checkpoint's chat template",
-      'Beside messages there may be tools, documents, chat_template_kwargs (an object of further variables',
-      'of the template) and add_generation_prompt (false: the last message is continued). A message may',
-      'have tool_calls, tool_call_id, a list of parts as its content, and other keys that templates read.',
+      'Beside messages there may be tools, documents, chat_template_kwargs (an object of variables of the',
+      'template) and add_generation_prompt (false: the last message is continued). A message may have',
+      'tool_calls, tool_call_id, a list of parts as its content, and other keys that templates read.',
     ],
     'On a terminal': [
       'Without prompts, every message that you type is answered. A checkpoint with a chat template keeps',

@@ -142,6 +142,10 @@ export function translated(given: string | undefined, flags: Flags): Translated 
       const precision = DTYPES[value.replace(/^torch\./, '')];
       if (precision === undefined) throw new UsageError(`${from}: no such precision`, 'for example: --precision bf16');
       take('precision', '--precision', precision, from);
+    } else if (key === 'enable_thinking') {
+      if (!/^(true|false)$/i.test(value)) throw new UsageError(`${from}: expected True or False`, 'for example: False');
+      const json = JSON.stringify({ enable_thinking: value.toLowerCase() === 'true' });
+      take('chatTemplateKwargs', '--chat-template-kwargs', json, from);
     } else if (!IDLE.has(key))
       throw new UsageError(
         `${from}: ${key} is not supported`,

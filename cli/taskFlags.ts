@@ -7,6 +7,7 @@ import { UsageError } from '../errors.js';
 import { parseGeneration, parseSamples, parseSeeds } from './askedOfTasks.js';
 import { addHarnessFlags } from './harnessFlags.js';
 import { isSet, text, wholeNumber, type Flags } from './options.js';
+import { templateFlags } from './generateFlags.js';
 
 const repeated = (value: string, before: readonly string[] | undefined): string[] => [...(before ?? []), value];
 
@@ -31,6 +32,7 @@ export const addTaskFlags = (command: Command): Command =>
     .option('--num-fewshot <n>', 'examples before each question (default: as each task says)')
     .option('--system-instruction <text>', 'begins every prompt')
     .option('--apply-chat-template [name]', "write prompts with the model's chat template")
+    .option('--chat-template-kwargs <json>', 'variables of the chat template, such as \'{"enable_thinking": false}\'')
     .option('--fewshot-as-multiturn [bool]', 'with a chat template: examples are turns of their own (default: true)')
     .option('--log-samples [bool]', 'write samples_*.jsonl beside the results (default: true)')
     .option('--output-path <dir>', 'the same as --out; FILE.json: results as FILE_DATE.json, samples beside them')
@@ -88,6 +90,9 @@ export function taskRequest(
     );
   if (isMultiturn === true && !('appliesChatTemplate' in templateOf(flags)))
     throw new UsageError('--fewshot_as_multiturn needs a chat template', 'add --apply_chat_template');
+  const variables = templateFlags(flags);
+  if ('templateVariables' in variables && !('appliesChatTemplate' in templateOf(flags)))
+    throw new UsageError('variables of the chat template need one', 'add --apply_chat_template');
   return {
     tasks: names,
     includePaths: taskFolders(flags),
@@ -95,6 +100,7 @@ export function taskRequest(
     ...(shots === undefined ? {} : { shots: wholeNumber('--num-fewshot', shots, 0, MOST_SHOTS, '5') }),
     ...(instruction === undefined ? {} : { systemInstruction: instruction }),
     ...templateOf(flags),
+    ...variables,
     ...(seeds === undefined ? {} : { seeds: parseSeeds(seeds) }),
     ...(samples === undefined ? {} : { samples: parseSamples(samples) }),
     ...(generation === undefined ? {} : { generation: parseGeneration(generation) }),
@@ -143,6 +149,7 @@ const OWN = [
   ['numFewshot', '--num-fewshot'],
   ['systemInstruction', '--system-instruction'],
   ['applyChatTemplate', '--apply-chat-template'],
+  ['chatTemplateKwargs', '--chat-template-kwargs'],
   ['fewshotAsMultiturn', '--fewshot-as-multiturn'],
   ['samples', '--samples'],
   ['seed', '--seed'],

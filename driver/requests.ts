@@ -239,6 +239,8 @@ export interface TasksRequest extends ScoreRequest {
   readonly predictsOnly?: boolean;
   /** Which of the checkpoint's chat templates; by default the one called `default`. */
   readonly templateName?: string;
+  /** Further variables of the chat template. */
+  readonly templateVariables?: Dict;
   /** results_*.json is named after this, and lies in `output` itself. */
   readonly resultsStem?: string;
 }

@@ -53,8 +53,12 @@ export async function runTasks(request: TasksRequest, ui: Ui): Promise<RunResult
   const tokenizer = createTokenizer(loading.tokenizer.spec);
   const chat =
     request.appliesChatTemplate === true
-      ? new TaskChat(loading.checkpoint.path, request.isMultiturn !== false, request.templateName, (line) =>
-          ui.warn(line),
+      ? new TaskChat(
+          loading.checkpoint.path,
+          request.isMultiturn !== false,
+          request.templateName,
+          (line) => ui.warn(line),
+          request.templateVariables,
         )
       : undefined;
   phases.begin('prompts');

@@ -3,7 +3,17 @@
  * that a scope sets starts as the one around it, or as nothing, even where it is read before it is set.
  */
 import { TemplateProblem } from './failure.js';
-import type { Body, Expression, Filter, Origin, Parameter, Signature, Statement, Target } from './syntax.js';
+import {
+  partsOf,
+  type Body,
+  type Expression,
+  type Filter,
+  type Origin,
+  type Parameter,
+  type Signature,
+  type Statement,
+  type Target,
+} from './syntax.js';
 
 type IsKnown = (kind: 'filter' | 'test', name: string) => boolean;
 type Special = 'caller' | 'kwargs' | 'varargs';
@@ -299,46 +309,6 @@ class Resolver {
       default:
         for (const part of partsOf(expression)) this.#expression(part);
     }
-  }
-}
-
-/** The expressions that an expression is made of. */
-function partsOf(expression: Expression): readonly Expression[] {
-  switch (expression.kind) {
-    case 'constant':
-    case 'name':
-      return [];
-    case 'list':
-    case 'tuple':
-    case 'and':
-    case 'or':
-    case 'concat':
-      return expression.items;
-    case 'dict':
-      return expression.entries.flat();
-    case 'attribute':
-    case 'not':
-    case 'negative':
-    case 'positive':
-      return [expression.of];
-    case 'item':
-      return [expression.of, expression.key];
-    case 'slice':
-      return [expression.of, expression.from, expression.to, expression.step].filter((part) => part !== undefined);
-    case 'call':
-    case 'filter':
-    case 'test': {
-      const { of, args, named, rest, restNamed } = expression;
-      const all = [of, ...args, ...named.map(([, value]) => value), rest, restNamed];
-      return all.filter((part) => part !== undefined);
-    }
-    case 'compare':
-    case 'arithmetic':
-      return [expression.first, ...expression.rest.map(({ right }) => right)];
-    case 'choose':
-      return [expression.condition, expression.then, expression.otherwise].filter((part) => part !== undefined);
-    default:
-      return expression satisfies never;
   }
 }
 

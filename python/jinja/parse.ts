@@ -16,6 +16,7 @@ export interface TagOptions {
   readonly hasGenerationTag: boolean;
 }
 
+const quoted = (tags: readonly string[]): string => tags.map((tag) => `'${tag}'`).join(' or ');
 const body = (statements: readonly Statement[]): Body => ({ statements, origins: [] });
 /** What transformers calls with the block of {% generation %}: it writes the block. */
 const WRITES_BLOCK = new Native((_args, named) => {
@@ -54,9 +55,7 @@ class Parser extends ExpressionParser {
       const { line, text } = token;
       if (token.kind === 'eof') {
         if (ends.length === 0) return statements;
-        throw this.problem(
-          `Unexpected end of template. Jinja was looking for the following tags: ${ends.map((end) => `'${end}'`).join(' or ')}.`,
-        );
+        throw this.problem(`Unexpected end of template. Jinja was looking for the following tags: ${quoted(ends)}.`);
       }
       this.take();
       if (token.kind === 'data') statements.push({ kind: 'text', text, line });
@@ -165,7 +164,7 @@ class Parser extends ExpressionParser {
         return;
       default:
     }
-    const looking = ends.length === 0 ? '' : ` Jinja was looking for the following tags: ${ends.join(', ')}.`;
+    const looking = ends.length === 0 ? '' : ` Jinja was looking for the following tags: ${quoted(ends)}.`;
     throw this.problem(`Encountered unknown tag '${tag}'.${looking}`, line);
   }
 

@@ -125,3 +125,43 @@ export type Statement = { readonly line: number } & (
   | { readonly kind: 'loader'; readonly tag: string }
   | { readonly kind: 'break' | 'continue' }
 );
+
+/** The expressions that an expression is made of. */
+export function partsOf(expression: Expression): readonly Expression[] {
+  switch (expression.kind) {
+    case 'constant':
+    case 'name':
+      return [];
+    case 'list':
+    case 'tuple':
+    case 'and':
+    case 'or':
+    case 'concat':
+      return expression.items;
+    case 'dict':
+      return expression.entries.flat();
+    case 'attribute':
+    case 'not':
+    case 'negative':
+    case 'positive':
+      return [expression.of];
+    case 'item':
+      return [expression.of, expression.key];
+    case 'slice':
+      return [expression.of, expression.from, expression.to, expression.step].filter((part) => part !== undefined);
+    case 'call':
+    case 'filter':
+    case 'test': {
+      const { of, args, named, rest, restNamed } = expression;
+      const all = [of, ...args, ...named.map(([, value]) => value), rest, restNamed];
+      return all.filter((part) => part !== undefined);
+    }
+    case 'compare':
+    case 'arithmetic':
+      return [expression.first, ...expression.rest.map(({ right }) => right)];
+    case 'choose':
+      return [expression.condition, expression.then, expression.otherwise].filter((part) => part !== undefined);
+    default:
+      return expression satisfies never;
+  }
+}

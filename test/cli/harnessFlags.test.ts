@@ -33,6 +33,14 @@ describe('flags that work', () => {
   it.each([
     [['--num_fewshot', '3', '--limit', '0.1'], { shots: 3, limit: 0.1 }],
     [['--apply_chat_template'], { appliesChatTemplate: true }],
+    [
+      ['--apply_chat_template', '--chat-template-kwargs', '{"enable_thinking": false}'],
+      { appliesChatTemplate: true, templateVariables: new Map([['enable_thinking', false]]) },
+    ],
+    [
+      ['--apply_chat_template', '--model_args', 'enable_thinking=False'],
+      { appliesChatTemplate: true, templateVariables: new Map([['enable_thinking', false]]) },
+    ],
     [['--apply_chat_template', 'rag'], { appliesChatTemplate: true, templateName: 'rag' }],
     [['--output_path', 'out'], { output: 'out' }],
     [['--output_path', 'out/r.json'], { output: 'out', resultsStem: 'r' }],

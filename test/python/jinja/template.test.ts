@@ -159,7 +159,7 @@ describe('Template', () => {
     ],
     [
       '{% if n %}',
-      "TemplateSyntaxError: Unexpected end of template. Jinja was looking for the following tags: 'elif' or 'else' or 'endif'.",
+      "Unexpected end of template. Jinja was looking for the following tags: 'elif' or 'else' or 'endif'.",
     ],
     ['{{ n', "TemplateSyntaxError: unexpected end of template, expected '}}'"],
     ['{# n', 'TemplateSyntaxError: Missing end of comment tag'],
