@@ -12,6 +12,7 @@ import type { Random } from './mutate.js';
 import { pythonJson } from './pythonJson.js';
 import { quantised } from './quantised.js';
 import { tasks } from './tasks.js';
+import { tokenizers } from './tokenizers.js';
 
 export interface Fuzzer {
   /** What receives the hostile input. */
@@ -35,5 +36,6 @@ export const FUZZERS: Readonly<Record<string, Fuzzer>> = {
   comparisons,
   tuning,
   tasks,
+  tokenizers,
   addon,
 };
