@@ -1,4 +1,4 @@
-/** Writes the tokenizer.json of a byte-level tokenizer: pieces of bytes, each byte as a letter, that merge by a list. */
+/** Writes the tokenizer.json of a byte-level tokenizer: its pieces are bytes, each as a letter, and merge by a list. */
 import type { ByteLevelRule } from './rules.js';
 
 /** The letter that stands for each byte: itself where it can be seen, else one from U+0100 on (GPT-2). */

@@ -120,7 +120,7 @@ export function factsBeside(path: string, embeddings?: number): Facts {
 const read = (path: string): Buffer => readBounded(path, MODEL_BYTES, 'download the file again');
 const readText = (path: string): string => decodeUtf8(read(path), path, 'download the file again');
 
-/** The tokenizer.json (its text) that gives the tokens of a file in one of the formats without one. Throws UserError. */
+/** The tokenizer.json (its text) that gives the tokens of a file in such a format. Throws UserError. */
 export function convertFile(format: 'tiktoken' | 'tekken' | 'bpe', path: string, facts: Facts): string {
   switch (format) {
     case 'tiktoken':

@@ -6,9 +6,9 @@ const MAX_MERGES = 1 << 20;
 const MAX_COMPARED = 1 << 30;
 
 /**
- * Every way to form a piece from two others, in the order of `ranked`, best first; within a piece by left id, then right
- * id. Splits fall between UTF-16 units; no vocabulary contains half of a surrogate pair. Throws UserError if there are
- * too many.
+ * Every way to form a piece from two others, in the order of `ranked`, best first; within a piece by left id, then
+ * right id. Splits fall between UTF-16 units; no vocabulary contains half of a surrogate pair. Fails if there are too
+ * many.
  *
  * To merge by this list is to merge by rank. When the pair of the best rank is merged, the leftmost of equals, a piece
  * comes to be in one way only: nothing has crossed its ends until then, so all happened that happens to its text alone.

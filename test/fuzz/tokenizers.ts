@@ -1,4 +1,4 @@
-/** Hostile tiktoken files, tekken.json, vocab.json with merges.txt, and SentencePiece models with user-defined pieces. */
+/** Hostile tiktoken files, tekken.json, vocab.json with merges.txt, and SentencePiece models. */
 import { convertSentencePiece } from '../../models/sentencepiece.js';
 import { createTokenizer } from '../../models/tokenizer.js';
 import { parseTokenizerJson } from '../../models/tokenizerJson.js';
