@@ -1,5 +1,7 @@
 /** Tokens that only the files beside a tokenizer name: what they are, their ids, and what begins and ends texts. */
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { UserError } from '../../errors.js';
 import { prefixToken, readNamedTokens } from '../../models/namedTokens.js';
 import { createTokenizer, openTokenizer, type OpenTokenizer } from '../../models/tokenizer.js';
 import { describeTokenizer } from '../../models/tokenizerFiles.js';
@@ -138,6 +140,36 @@ describe('tokens that other files name', () => {
     expect(message).toContain(expected);
     expect(message).not.toContain('\n');
     expect(hint).toMatch(/^download .*\.json again$/);
+  });
+
+  it('of any content are read, or refused in one line', async () => {
+    const value = fc.oneof(
+      fc.jsonValue({ maxDepth: 2 }),
+      fc.constantFrom('', ' ', '<|end|>', '</s>', '\ud83d', '\u0000', 'a'.repeat(1025), OBJECT, {
+        content: ' ',
+        lstrip: true,
+      }),
+      fc.dictionary(
+        fc.constantFrom('0', '2', '-1', '1e3', '9999999', 'x'),
+        fc.constantFrom<unknown>(OBJECT, '</s>', 3),
+      ),
+    );
+    const keys = ['eos_token', 'pad_token', 'image_token', 'extra_special_tokens', 'added_tokens_decoder'];
+    const config = fc.dictionary(fc.constantFrom(...keys, 'additional_special_tokens', 'add_bos_token'), value);
+    await fc.assert(
+      fc.asyncProperty(config, config, value, async (own, map, encoder) => {
+        const files = { 'special_tokens_map.json': map, 'added_tokens.json': encoder };
+        try {
+          const tokenizer = open(own, files);
+          const ids = await tokenizer.encode('a <|end|>b</s>');
+          for (const token of ids) expect(token).toBeLessThan(tokenizer.vocabSize);
+        } catch (error) {
+          if (!(error instanceof UserError)) throw error;
+          expect(error.message).not.toContain('\n');
+        }
+      }),
+      { numRuns: 300 },
+    );
   });
 
   it('may be called as prototypes are', async () => {
