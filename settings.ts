@@ -6,12 +6,12 @@ export interface Settings {
   /** TILEWRIGHT_CC: C compiler for generated kernels; otherwise cc, gcc and clang are looked for on PATH. */
   readonly cc: string | undefined;
   /**
-   * TILEWRIGHT_CACHE: folder of compiled kernels; otherwise tilewright under XDG_CACHE_HOME or ~/.cache. Absent where
+   * TILEWRIGHT_CACHE: folder of compiled kernels and checked tokenizers; otherwise tilewright under XDG_CACHE_HOME or ~/.cache. Absent where
    * there is no home folder either.
    */
   readonly cacheDir: string | undefined;
   /**
-   * TILEWRIGHT_CACHE_LIMIT: what the compiled kernels there may take, such as `500MiB`; otherwise 2GiB. `none`: no
+   * TILEWRIGHT_CACHE_LIMIT: what all that may take there, such as `500MiB`; otherwise 2GiB. `none`: no
    * limit.
    */
   readonly cacheLimit: string | undefined;

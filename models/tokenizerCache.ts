@@ -133,20 +133,19 @@ const writeEntry = (path: string, content: string | Uint8Array): boolean =>
   }) ?? false;
 
 /**
- * The facts of `file`, beside which lies what `beside` says: from the cache, or by `find`, which throws UserError where
+ * The facts of a file, beside which lies what `beside` says: from the cache, or by `find`, which throws UserError where
  * the file is refused. Those that are found are kept.
  */
 export function tokenizerFacts(
-  file: Buffer,
+  cache: FileCache | undefined,
   beside: unknown,
-  find: (cache?: FileCache) => TokenizerFacts,
+  find: () => TokenizerFacts,
 ): TokenizerFacts {
-  const cache = cacheFor(file);
   if (cache === undefined) return find();
   const path = pathOf(cache, beside);
   const known = readEntry(path, facts);
   if (known !== undefined) return known;
-  const found = find(cache);
+  const found = find();
   writeEntry(path, JSON.stringify(found));
   return found;
 }

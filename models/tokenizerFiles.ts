@@ -29,7 +29,7 @@ import {
   type SpecialTokens,
 } from './sentencepiece.js';
 import type { Beside } from './tokenizerBeside.js';
-import { keepTokenizer, tokenizerFacts, type FileCache, type TokenizerFacts } from './tokenizerCache.js';
+import { cacheFor, keepTokenizer, tokenizerFacts, type FileCache, type TokenizerFacts } from './tokenizerCache.js';
 import { mergesWholeTexts, parseTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
 import { convertFile, factsBeside, findTokenizer, formatOf, MODEL_BYTES, noTokenizer } from './tokenizers/files.js';
 import type { Facts } from './tokenizers/files.js';
@@ -167,19 +167,22 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
   const format = formatOf(path);
   if (format === 'sentencepiece') {
     const file = readBounded(path, MODEL_BYTES);
-    const { bounds, changes, special, vocabSize } = tokenizerFacts(file, [format, named, embeddings], () =>
+    const cache = cacheFor(file);
+    const { bounds, changes, special, vocabSize } = tokenizerFacts(cache, [format, named, embeddings], () =>
       factsOfPieces(parseSentencePiece(file, path), named),
     );
     const spec: TokenizerSpec = { kind: format, path, special: special ?? NO_TOKENS, ...changes, ...limit };
-    return { spec, ...bounds, vocabSize, hash: hashOf(file, changes, special) };
+    return { spec, ...bounds, vocabSize, hash: hashOf(file, cache?.digest, changes, special) };
   }
   const facts = format === 'json' ? {} : factsBeside(path, embeddings);
   const file = format === 'json' ? readBounded(path, JSON_BYTES) : Buffer.from(convertFile(format, path, facts));
-  const { bounds, changes, vocabSize } = tokenizerFacts(file, [format, named, embeddings], (cache) =>
+  const cache = cacheFor(file);
+  const { bounds, changes, vocabSize } = tokenizerFacts(cache, [format, named, embeddings], () =>
     factsOfJson(dir, parseAndKeep(file, path, cache), path, named, embeddings),
   );
   const made: TokenizerSpec = format === 'json' ? { kind: 'file', path } : { kind: 'converted', format, path, facts };
-  return { spec: { ...made, ...changes, ...limit }, ...bounds, vocabSize, hash: hashOf(file, changes, undefined) };
+  const hash = hashOf(file, cache?.digest, changes, undefined);
+  return { spec: { ...made, ...changes, ...limit }, ...bounds, vocabSize, hash };
 }
 
 const NO_TOKENS: SpecialTokens = { addBos: false, addEos: false };
@@ -240,13 +243,16 @@ const given = ({ beside, tokens }: Required<Pick<TokenizerSpec, 'beside' | 'toke
 });
 
 /** A file that others change nothing of has the hash of its bytes. */
-const hashOf = (file: Buffer, { beside, tokens }: Changes, special: SpecialTokens | undefined): string =>
-  createHash('sha256')
-    .update(file)
-    .update(special === undefined ? '' : JSON.stringify(special))
-    .update(beside === undefined ? '' : JSON.stringify(beside))
-    .update(tokens === undefined ? '' : JSON.stringify(tokens))
-    .digest('hex');
+function hashOf(
+  file: Buffer,
+  digest: string | undefined,
+  { beside, tokens }: Changes,
+  special: SpecialTokens | undefined,
+): string {
+  const changes = [special, beside, tokens].filter((each) => each !== undefined).map((each) => JSON.stringify(each));
+  if (digest !== undefined && changes.length === 0) return digest;
+  return createHash('sha256').update(file).update(changes.join('')).digest('hex');
+}
 
 const vocabSizeWith = (own: number, vocabulary: Vocabulary, tokens: readonly TokenFlags[]): number =>
   newTokens(vocabulary, tokens).reduce((most, { id }) => Math.max(most, id + 1), own);

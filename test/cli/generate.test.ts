@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest';
 import type { ContinueListener, PromptResult } from '../../driver/commands/continueAll.js';
 import type { GenerateRequest, GenerateResult } from '../../driver/commands/generate.js';
 import type { PrintRequest } from '../../driver/commands/printPrompts.js';
-import { GenerateError } from '../../generate/request.js';
 import type { Asked } from '../../driver/target.js';
 import { Float } from '../../python/value.js';
 import { fakeIo, runCli, type FakeIo, type Outcome } from './fakeIo.js';
