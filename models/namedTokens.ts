@@ -150,8 +150,11 @@ function inOrder(
   return ordered.sort((a, b) => a.id - b.id).flatMap(({ token }) => token ?? []);
 }
 
-/** What the files in `dir` name beside the vocabulary. Throws UserError for one that is damaged. */
-export function readNamedTokens(dir: string): NamedTokens {
+/**
+ * What the files in `dir` name beside the vocabulary. `usualClass`: the class of tokenizers where no file states one.
+ * Throws UserError for one that is damaged.
+ */
+export function readNamedTokens(dir: string, usualClass = ''): NamedTokens {
   const config = new Beside(dir, 'tokenizer_config.json');
   const decoder = config.value['added_tokens_decoder'];
   // Older files, which transformers reads where the newer one does not list the tokens.
@@ -166,7 +169,7 @@ export function readNamedTokens(dir: string): NamedTokens {
   const className = [config.value, new Beside(dir, 'config.json').value]
     .map((each) => each['tokenizer_class'])
     .find((each) => typeof each === 'string');
-  const ofClass = className?.replace(/Fast$/, '') ?? '';
+  const ofClass = className?.replace(/Fast$/, '') ?? usualClass;
   const defaults = Object.hasOwn(USUAL, ofClass) ? USUAL[ofClass]! : {};
   for (const role of ROLES) {
     const found = stated(role);

@@ -16,6 +16,7 @@ import {
   vocabularyOf,
   type NamedTokens,
   type TextBounds,
+  type TokenOf,
   type TokenFlags,
   type Vocabulary,
 } from './namedTokens.js';
@@ -31,8 +32,9 @@ import {
 import type { Beside } from './tokenizerBeside.js';
 import { cacheFor, keepTokenizer, tokenizerFacts, type FileCache, type TokenizerFacts } from './tokenizerCache.js';
 import { mergesWholeTexts, parseTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
+import { classNameOf } from './tokenizers/bpeFiles.js';
 import { convertFile, factsBeside, findTokenizer, formatOf, MODEL_BYTES, noTokenizer } from './tokenizers/files.js';
-import type { Facts } from './tokenizers/files.js';
+import type { Facts, Format } from './tokenizers/files.js';
 import { findGgufModel } from './weightFiles.js';
 
 /** All that a worker thread needs to make the same tokenizer: plain data that postMessage can copy. */
@@ -49,7 +51,7 @@ export type TokenizerSpec = {
   | { readonly kind: 'file'; readonly path: string }
   | {
       readonly kind: 'converted';
-      readonly format: 'tiktoken' | 'tekken' | 'bpe';
+      readonly format: Exclude<Format, 'json' | 'sentencepiece'>;
       readonly path: string;
       readonly facts: Facts;
     }
@@ -163,8 +165,9 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
     return { spec: { kind: 'gguf', path: gguf, ...limit }, ...describeGgufTokenizer(gguf, embeddings) };
   const path = findTokenizer(dir);
   if (path === undefined) throw noTokenizer(dir);
-  const named = readNamedTokens(dir);
   const format = formatOf(path);
+  const facts = format === 'json' || format === 'sentencepiece' ? {} : factsBeside(path, embeddings);
+  const named = readNamedTokens(dir, format === 'bpe' ? classNameOf(facts) : undefined);
   if (format === 'sentencepiece') {
     const file = readBounded(path, MODEL_BYTES);
     const cache = cacheFor(file);
@@ -174,11 +177,10 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
     const spec: TokenizerSpec = { kind: format, path, special: special ?? NO_TOKENS, ...changes, ...limit };
     return { spec, ...bounds, vocabSize, hash: hashOf(file, cache?.digest, changes, special) };
   }
-  const facts = format === 'json' ? {} : factsBeside(path, embeddings);
   const file = format === 'json' ? readBounded(path, JSON_BYTES) : Buffer.from(convertFile(format, path, facts));
   const cache = cacheFor(file);
   const { bounds, changes, vocabSize } = tokenizerFacts(cache, [format, named, embeddings], () =>
-    factsOfJson(dir, parseAndKeep(file, path, cache), path, named, embeddings),
+    factsOfJson(dir, parseAndKeep(file, path, cache), path, named, embeddings, OWN_BOUNDS[format]),
   );
   const made: TokenizerSpec = format === 'json' ? { kind: 'file', path } : { kind: 'converted', format, path, facts };
   const hash = hashOf(file, cache?.digest, changes, undefined);
@@ -186,6 +188,14 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
 }
 
 const NO_TOKENS: SpecialTokens = { addBos: false, addEos: false };
+
+/** What formats call the tokens that begin and end texts where no file beside them does: the first that is there. */
+const OWN_BOUNDS: Readonly<Record<Exclude<Format, 'sentencepiece'>, Readonly<Record<Side, readonly string[]>>>> = {
+  json: { bos: [], eos: [] },
+  bpe: { bos: [], eos: [] },
+  tekken: { bos: ['<s>'], eos: ['</s>'] },
+  tiktoken: { bos: ['<|begin_of_text|>'], eos: ['<|end_of_text|>', '<|endoftext|>'] },
+};
 
 /** The threads that will make this tokenizer find it in the cache. */
 function parseAndKeep(file: Buffer, path: string, cache: FileCache | undefined): TokenizerJson {
@@ -200,10 +210,15 @@ function factsOfJson(
   path: string,
   named: NamedTokens,
   embeddings: number | undefined,
+  own: Readonly<Record<Side, readonly string[]>>,
 ): TokenizerFacts {
   const vocabulary = vocabularyOf(json);
   const tokens = missingTokens(vocabulary, named);
-  const bounds = textBounds(vocabulary, named, tokens);
+  const known = (side: Side): Readonly<Partial<Record<Side, TokenOf>>> => {
+    const text = own[side].find((name) => vocabulary.idOf(name) !== undefined);
+    return text === undefined ? {} : { [side]: { id: vocabulary.idOf(text)!, text } };
+  };
+  const bounds = textBounds(vocabulary, named, tokens, { ...known('bos'), ...known('eos') });
   const beside = aroundJson(dir, path, named, bounds, embeddings);
   return {
     bounds,

@@ -64,8 +64,13 @@ export interface BpeFacts {
 const of = <T>(table: Readonly<Record<string, T>>, key: string): T | undefined =>
   Object.hasOwn(table, key) ? table[key] : undefined;
 
-function classOf({ className, modelType }: BpeFacts, where: string): TokenizerClass {
-  const name = className?.replace(/Fast$/, '') ?? of(CLASS_OF, modelType ?? '');
+/** The name of the class of transformers that reads such files; undefined if none is known. */
+export const classNameOf = ({ className, modelType }: BpeFacts): string | undefined =>
+  className?.replace(/Fast$/, '') ?? of(CLASS_OF, modelType ?? '');
+
+function classOf(facts: BpeFacts, where: string): TokenizerClass {
+  const { className, modelType } = facts;
+  const name = classNameOf(facts);
   const found = name === undefined ? undefined : of(CLASSES, name);
   if (found !== undefined) return found;
   const known = Object.keys(CLASSES).join(', ');

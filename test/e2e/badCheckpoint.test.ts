@@ -205,7 +205,7 @@ const CASES: readonly Case[] = [
       rmSync(join(dir, 'tokenizer.json'));
       return dir;
     },
-    error: ['found neither tokenizer.json nor tokenizer.model'],
+    error: ['found no tokenizer: neither tokenizer.json nor tokenizer.model, tekken.json'],
     hint: /tokenizer/,
   },
 ];

@@ -75,7 +75,8 @@ describe('openTokenizer', () => {
   it('says what is wrong', () => {
     const empty = temporaryFolder();
     expect(userError(() => openTokenizer(empty)).message).toBe(
-      `${empty}: found neither tokenizer.json nor tokenizer.model`,
+      `${empty}: found no tokenizer: neither tokenizer.json nor tokenizer.model, ` +
+        'tekken.json, or vocab.json and merges.txt',
     );
     const withJson = (value: unknown): string =>
       userError(() => openTokenizer(tokenizerFolder({ 'tokenizer.json': value }))).message;
