@@ -10,7 +10,10 @@ import type { Work } from './work.js';
 function refuse(op: string, left: Value, right: Value): never {
   if (left instanceof Undefined) left.fail();
   if (right instanceof Undefined) right.fail();
-  throw typeError(`unsupported operand type(s) for ${op}: '${typeName(left)}' and '${typeName(right)}'`);
+  const [a, b] = [typeName(left), typeName(right)];
+  if (op === '+' && ['str', 'list', 'tuple'].includes(a))
+    throw typeError(`can only concatenate ${a} (not "${b}") to ${a}`);
+  throw typeError(`unsupported operand type(s) for ${op}: '${a}' and '${b}'`);
 }
 
 /** As a Python type: lists and tuples are not joined with each other. */

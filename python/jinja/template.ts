@@ -42,7 +42,7 @@ export const CHAT_ENVIRONMENT: Environment = {
   isStrict: false,
   filters: CHAT_FILTERS,
   isForChats: true,
-  maxSteps: 5_000_000,
+  maxSteps: 20_000_000,
 };
 
 /** The public harness' environment of task files. */

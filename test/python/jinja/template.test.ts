@@ -115,7 +115,7 @@ describe('Template', () => {
     ['{{ choices.missing }}', "UndefinedError: 'dict object' has no attribute 'missing'"],
     ['{{ choices.text[9] }}', 'UndefinedError: list object has no element 9'],
     ['a\n\n{{ missing }}', 'a.yaml:3: doc_to_text, line 3 of the template, document 5'],
-    ['{{ text + 1 }}', "TypeError: unsupported operand type(s) for +: 'str' and 'int'"],
+    ['{{ text + 1 }}', 'TypeError: can only concatenate str (not "int") to str'],
     ['{{ n // 0 }}', 'division by zero'],
     ["{{ text.index('z') }}", 'ValueError: substring not found'],
     ['{{ choices.items }}', 'TypeError: .items is a method; call it: .items(…)'],
@@ -151,7 +151,7 @@ describe('Template', () => {
       'UndefinedError: the inline if-expression on line 1 evaluated to false and no else section was defined.',
     ],
     ['{{ [] | first }}', 'UndefinedError: No first item, sequence was empty.'],
-    ['{{ [1] + (2,) }}', "TypeError: unsupported operand type(s) for +: 'list' and 'tuple'"],
+    ['{{ [1] + (2,) }}', 'TypeError: can only concatenate list (not "tuple") to list'],
     ['{{ lipsum() }}', 'TemplateRuntimeError: lipsum() writes another text each time: it is not supported'],
     [
       '{% macro x() %}',
