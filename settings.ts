@@ -6,8 +6,8 @@ export interface Settings {
   /** TILEWRIGHT_CC: C compiler for generated kernels; otherwise cc, gcc and clang are looked for on PATH. */
   readonly cc: string | undefined;
   /**
-   * TILEWRIGHT_CACHE: folder of compiled kernels and checked tokenizers; otherwise tilewright under XDG_CACHE_HOME or ~/.cache. Absent where
-   * there is no home folder either.
+   * TILEWRIGHT_CACHE: folder of compiled kernels and checked tokenizers; otherwise tilewright under XDG_CACHE_HOME or
+   * ~/.cache. Absent where there is no home folder either.
    */
   readonly cacheDir: string | undefined;
   /**
