@@ -62,9 +62,16 @@ const common = {
   server: { deps: { external: [/\/dist\//] } },
 };
 
+const SLOW = 'test/slow/**/*.test.ts';
+
+/** Test files of a folder, by their paths from the root. */
+const testsIn = (folder: string): string[] =>
+  readdirSync(join(import.meta.dirname, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.test.ts'))
+    .map((name) => `${folder}/${name}`);
 /**
- * Folders whose files compute, or start processes, and change nothing of their own process: loading the compiler anew
- * for each would take longer than they do.
+ * Files that compute, or start processes, and change nothing of their own process: loading the compiler anew for each
+ * would take longer than they do. A module that a file mocks has to be loaded by that file.
  */
 const TOGETHER = [
   'autotune',
@@ -81,15 +88,12 @@ const TOGETHER = [
   'python',
   'report',
   'tasks',
-].map((folder) => `test/${folder}/**/*.test.ts`);
+].flatMap((folder) =>
+  testsIn(`test/${folder}`).filter(
+    (file) => !/\bvi\.mock\(/.test(readFileSync(join(import.meta.dirname, file), 'utf8')),
+  ),
+);
 
-const SLOW = 'test/slow/**/*.test.ts';
-
-/** Test files of a folder, by their paths from the root. */
-const testsIn = (folder: string): string[] =>
-  readdirSync(join(import.meta.dirname, folder), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.test.ts'))
-    .map((name) => `${folder}/${name}`);
 /** Files with cases that run in test:slow only (test/support/thorough.ts, TESTED of test/codegen/tested.ts). */
 const THOROUGH = testsIn('test').filter((file) =>
   /\/support\/thorough\.js'|\bTESTED\b/.test(readFileSync(join(import.meta.dirname, file), 'utf8')),

@@ -180,7 +180,7 @@ describe('parseTokenizerJson', () => {
   it('names the merge that is no pair, and its place', () => {
     const refusal = (merges: readonly unknown[]): string =>
       userError(() => parseTokenizerJson(JSON.stringify(file(bpe({ a: 0, b: 1 }, merges))), 'x')).message;
-    expect(refusal([['a', 'b'], ['a']])).toBe('x: model.merges: expected pairs of pieces; number 2 of 2 is ["a"]');
-    expect(refusal(['a b', 'b a', 'a b a'])).toContain('number 3 of 3 is "a b a"');
+    expect(refusal([['a', 'b'], ['a']])).toBe('x: model.merges: merge 2 of 2 is no pair of pieces: ["a"]');
+    expect(refusal(['a b', 'b a', 'a b a'])).toContain('merge 3 of 3 is no pair of pieces: "a b a"');
   });
 });

@@ -64,11 +64,11 @@ describe('the tokenizer of a folder', () => {
 
 describe('a tokenizer.json', () => {
   it.each<[unknown, string]>([
-    [['a b', 'a b c'], "tokenizer.json: model.merges: merge 2 of 2 is no pair of pieces: 'a b c'"],
-    [[['a', 'b'], ['a']], "merge 2 of 2 is no pair of pieces: ['a']"],
-    [['ab'], "merge 1 of 1 is no pair of pieces: 'ab'"],
-    [[['a', 1]], "merge 1 of 1 is no pair of pieces: ['a',1]"],
-    [{}, 'model.merges: expected a list of at most 1048576 merges'],
+    [['a b', 'a b c'], 'tokenizer.json: model.merges: merge 2 of 2 is no pair of pieces: "a b c"'],
+    [[['a', 'b'], ['a']], 'merge 2 of 2 is no pair of pieces: ["a"]'],
+    [['ab'], 'merge 1 of 1 is no pair of pieces: "ab"'],
+    [[['a', 1]], 'merge 1 of 1 is no pair of pieces: ["a",1]'],
+    [{}, 'model.merges: expected a list of at most 1048576 pairs of pieces'],
   ])('names a merge that is no pair by its place: %j', (merges, wanted) => {
     const json = { model: { type: 'BPE', vocab: { a: 0, b: 1, ab: 2 }, merges } };
     expect(userError(() => openTokenizer(tokenizerFolder({ 'tokenizer.json': json }))).message).toContain(wanted);
