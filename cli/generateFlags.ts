@@ -10,6 +10,7 @@ import {
   type GenerateField,
   type GenerateOptions,
 } from '../generate/options.js';
+import { ownVariable } from '../generate/prompts.js';
 import { MOST_TEMPERATURE, MOST_TOP_LOGPROBS } from '../generate/sampling.js';
 import { parseJsonValue } from '../python/jsonValue.js';
 import { isDict, type Dict, type Value } from '../python/value.js';
@@ -91,6 +92,9 @@ export function templateFlags(flags: Flags): { readonly templateVariables?: Dict
     throw new UsageError(`${KWARGS} ${given}: not valid JSON: ${error.message}`, KWARGS_HINT);
   }
   if (!isDict(value)) throw new UsageError(`${KWARGS} ${given}: expected an object`, KWARGS_HINT);
+  const own = ownVariable(value.keys());
+  if (own !== undefined)
+    throw new UsageError(`${KWARGS} ${given}: every conversation has its own ${own}`, `leave ${own} out`);
   return { templateVariables: value };
 }
 

@@ -22,6 +22,13 @@ export type Message = Readonly<z.infer<typeof message>>;
 const tokenId = z.number().int().min(0);
 const records = z.array(z.record(z.string(), z.unknown())).max(MOST_TOOLS).readonly().nullable().optional();
 
+/** Variables of a template that have places of their own beside the messages. */
+const OWN_VARIABLES: readonly string[] = ['messages', 'tools', 'documents', 'add_generation_prompt'];
+
+/** The variable among further ones that has a place of its own; undefined where there is none. */
+export const ownVariable = (names: Iterable<string>): string | undefined =>
+  [...names].find((name) => OWN_VARIABLES.includes(name));
+
 /** A conversation and what else its template is given. */
 const conversation = z.strictObject({
   messages: z.array(message).min(1).max(MOST_MESSAGES).readonly(),
@@ -30,7 +37,12 @@ const conversation = z.strictObject({
   /** Texts to answer from, with titles. */
   documents: records,
   /** Further variables of the template, such as `enable_thinking`. */
-  chat_template_kwargs: z.record(z.string(), z.unknown()).optional(),
+  chat_template_kwargs: z
+    .record(z.string(), z.unknown())
+    .refine((variables) => ownVariable(Object.keys(variables)) === undefined, {
+      message: `${OWN_VARIABLES.slice(0, -1).join(', ')} and ${OWN_VARIABLES.at(-1) ?? ''} stand beside it, not in it`,
+    })
+    .optional(),
   /** Whether the text ends with the beginning of an answer: true, unless the last message is to be continued. */
   add_generation_prompt: z.boolean().optional(),
 });

@@ -165,8 +165,10 @@ export function isEqual(left: Value, right: Value): boolean {
   if (isList(left) && isList(right)) {
     const type = comparesAs(left);
     if (type !== comparesAs(right) || type === 'dict_values' || left.length !== right.length) return false;
-    if (type === 'dict_keys' || type === 'dict_items')
-      return left.every((item) => right.some((other) => isEqual(item, other)));
+    if (type === 'dict_keys' || type === 'dict_items') {
+      const all = new Set(right);
+      return left.every((item) => all.has(item) || right.some((other) => isEqual(item, other)));
+    }
     return left.every((item, i) => item === right[i] || isEqual(item, right[i]!));
   }
   if (!isDict(left) || !isDict(right) || left.size !== right.size) return false;

@@ -1,5 +1,5 @@
 /** Attributes of values, as Jinja's immutable sandbox allows them. Nothing of JavaScript is reachable from them. */
-import { asInt, Float, isEqual, isList, Sequence, Thing, toInt, typeName, type Value } from '../value.js';
+import { asInt, Float, isList, Sequence, Thing, toInt, typeName, type Value } from '../value.js';
 import { typeError, valueError } from './failure.js';
 import { bind, clipIndex, itemAt, listOf, rangeParts } from './items.js';
 import {
@@ -20,6 +20,7 @@ import {
   type Dictionary,
   type Named,
 } from './objects.js';
+import { areSame } from './operators.js';
 import type { Access } from './percent.js';
 import { callTextMethod, isTextMethod } from './textMethods.js';
 
@@ -83,13 +84,16 @@ function attributeThere(of: Value, name: string, access: Access): Value | undefi
   const text = textOf(of);
   if (text !== undefined) {
     if (of instanceof Markup && MARKUP_METHODS.has(name))
-      return method(() => (name === 'striptags' ? stripTags(text) : unescapeHtml(text)));
+      return method(() => {
+        access.work.spend(text.length / 8);
+        return name === 'striptags' ? stripTags(text) : unescapeHtml(text);
+      });
     const own = of instanceof Markup ? of : text;
     return isTextMethod(name) ? method((args, named) => callTextMethod(own, name, args, named, access)) : undefined;
   }
   if (isDictionary(of))
     return DICT_METHODS.has(name) ? method((args, named) => callDictMethod(of, name, args, named, access)) : undefined;
-  if (isList(of)) return attributeOfList(of, name, method);
+  if (isList(of)) return attributeOfList(of, name, method, access);
   if (of instanceof Namespace) return of.fields.get(name);
   if (of instanceof Thing) return hasAttributes(of) ? of.attribute(name) : undefined;
   const whole = asInt(of);
@@ -111,6 +115,7 @@ function attributeOfList(
   of: readonly Value[],
   name: string,
   method: (run: (args: readonly Value[], named: Named) => Value) => Value,
+  access: Access,
 ): Value | undefined {
   if (of instanceof Group) {
     if (name === 'grouper') return of[0];
@@ -121,18 +126,24 @@ function attributeOfList(
     if (name === 'start') return first;
     if (name === 'stop') return last;
     if (name === 'step') return stride;
-    return TUPLE_METHODS.has(name) ? method((args, named) => callListMethod(of, name, args, named)) : undefined;
+    return TUPLE_METHODS.has(name) ? method((args, named) => callListMethod(of, name, args, named, access)) : undefined;
   }
   if (!isPlainList(of) && !isTuple(of)) return undefined;
   const names = isTuple(of) ? TUPLE_METHODS : LIST_METHODS;
-  return names.has(name) ? method((args, named) => callListMethod(of, name, args, named)) : undefined;
+  return names.has(name) ? method((args, named) => callListMethod(of, name, args, named, access)) : undefined;
 }
 
 const refuseNamed = (what: string, named: Named): void => {
   if (named.size > 0) throw typeError(`${what} takes no keyword arguments`);
 };
 
-function callListMethod(of: readonly Value[], name: string, args: readonly Value[], named: Named): Value {
+function callListMethod(
+  of: readonly Value[],
+  name: string,
+  args: readonly Value[],
+  named: Named,
+  { work }: Access,
+): Value {
   refuseNamed(`${name}()`, named);
   if (name === 'copy') {
     bind('copy()', [], args, named);
@@ -140,12 +151,14 @@ function callListMethod(of: readonly Value[], name: string, args: readonly Value
   }
   if (name === 'count') {
     const [value = null] = bind('count()', ['value'], args, named);
-    return of.filter((item) => item === value || isEqual(item, value)).length;
+    work.spend(of.length / 8);
+    return of.filter((item) => areSame(item, value, work)).length;
   }
   const [value = null, start, stop] = bind('index()', ['value', 'start?', 'stop?'], args, named);
   const from = clipIndex(start, 0, of.length),
     to = clipIndex(stop, of.length, of.length);
-  const at = of.findIndex((item, i) => i >= from && i < to && (item === value || isEqual(item, value)));
+  work.spend(of.length / 8);
+  const at = of.findIndex((item, i) => i >= from && i < to && areSame(item, value, work));
   if (at < 0) throw valueError('the value is not in the list');
   return at;
 }
@@ -154,12 +167,16 @@ function callDictMethod(of: Dictionary, name: string, args: readonly Value[], na
   refuseNamed(`${name}()`, named);
   if (name === 'get') {
     const [key = null, otherwise = null] = bind('get()', ['key', 'default?'], args, named);
+    work.walk(key);
     const found = entryOf(of, key);
     return found === undefined ? otherwise : found;
   }
   if (name === 'fromkeys') {
     const [keys = null, value = null] = bind('fromkeys()', ['iterable', 'value?'], args, named);
-    return dictOf(listOf(keys, work).map((key) => [key, value]));
+    return dictOf(
+      listOf(keys, work).map((key) => [key, value]),
+      work,
+    );
   }
   bind(`${name}()`, [], args, named);
   work.items(of.size);
@@ -210,6 +227,9 @@ export function attributeOf(of: Value, name: string, access: Access): Value {
 
 /** of[key]: an item, else an attribute. Throws Failure. */
 export function itemOf(of: Value, key: Value, access: Access): Value {
+  const length = textOf(of)?.length;
+  if (length === undefined) access.work.walk(key);
+  else access.work.spend(length / 128);
   const found = itemAt(of, key);
   if (found !== undefined) return found;
   const name = textOf(key);
@@ -250,10 +270,9 @@ export function makeDict(args: readonly Value[], named: Named, access: Access): 
       entries.push([key, value]);
     }
   work.items(entries.length);
-  return dictOf([...entries, ...named]);
+  return dictOf([...entries, ...named], work);
 }
 
-const TAGS = /<!--[^]*?-->|<[^>]*>/g;
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0' };
 
 /** Markup.unescape() of numbers and the entities that everybody uses. */
@@ -268,4 +287,23 @@ export const unescapeHtml = (text: string): string =>
   );
 
 /** Markup.striptags() */
-export const stripTags = (text: string): string => unescapeHtml(text.replace(TAGS, '').trim().split(/\s+/).join(' '));
+export const stripTags = (text: string): string =>
+  unescapeHtml(
+    without(without(text, '<!--', '-->'), '<', '>')
+      .trim()
+      .split(/\s+/)
+      .join(' '),
+  );
+
+/** The text without what is between the two marks, marks included, up to one that is not closed. */
+function without(text: string, open: string, close: string): string {
+  const pieces: string[] = [];
+  let from = 0;
+  for (let at = text.indexOf(open); at >= 0; at = text.indexOf(open, from)) {
+    const end = text.indexOf(close, at);
+    if (end < 0) break;
+    pieces.push(text.slice(from, at));
+    from = end + close.length;
+  }
+  return pieces.join('') + text.slice(from);
+}

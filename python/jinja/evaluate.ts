@@ -81,7 +81,10 @@ export class Evaluator {
       case 'tuple':
         return tupleOf(expression.items.map(value));
       case 'dict':
-        return dictOf(expression.entries.map(([key, item]) => [value(key), value(item)]));
+        return dictOf(
+          expression.entries.map(([key, item]) => [value(key), value(item)]),
+          this.work,
+        );
       case 'attribute': {
         const of = value(expression.of);
         this.line = expression.line;

@@ -8,7 +8,7 @@ import { bind, wholeOf } from './items.js';
 import { htmlJson, plainJson } from './json.js';
 import { LIST_FILTERS } from './listFilters.js';
 import { absolute, floatNumber, round, wholeNumber } from './numbers.js';
-import { isPlainList, Undefined, type Named } from './objects.js';
+import { isPlainList, textOf, Undefined, type Named } from './objects.js';
 import { compareText } from './operators.js';
 import { regexReplace } from './regexReplace.js';
 import { TEXT_FILTERS } from './textFilters.js';
@@ -36,11 +36,11 @@ const OWN: readonly NamedFilter[] = [
     value instanceof Undefined || (isTruthy(isForFalse) && !isTruthy(value)) ? otherwise : value,
   ),
   ...filter('attr', 'name', (value, [name = null], context) => attributeOnly(value, plainText(name, context), context)),
-  ...filter(
-    'int',
-    'default? base?',
-    (value, [otherwise = 0, base]) => wholeNumber(value, wholeOf(base, 10)) ?? otherwise,
-  ),
+  ...filter('int', 'default? base?', (value, [otherwise = 0, base], { work }) => {
+    // Each digit multiplies all before it.
+    work.spend(Math.min(textOf(value)?.length ?? 0, 1 << 13) ** 2 / 2048);
+    return wholeNumber(value, wholeOf(base, 10)) ?? otherwise;
+  }),
   ...filter('float', 'default?', (value, [otherwise = new Float(0)]) => floatNumber(value) ?? otherwise),
   ...filter('abs', '', absolute),
   ...filter('round', 'precision? method?', (value, [precision = 0, method = 'common'], { work }) =>

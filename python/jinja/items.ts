@@ -96,6 +96,7 @@ export function slice(of: Value, from: Value, to: Value, step: Value, work: Work
   };
   const by = whole(step) ?? 1;
   if (by === 0) throw valueError('slice step cannot be zero');
+  work.spend((text?.length ?? 0) / 128);
   const items: string | readonly Value[] =
     text === undefined ? (of as readonly Value[]) : /[\ud800-\udfff]/.test(text) ? listOf(text, work) : text;
   const clip = (place: number | undefined, otherwise: number): number => {

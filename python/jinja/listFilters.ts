@@ -1,10 +1,10 @@
 /** Jinja's filters of lists and dictionaries. What Python makes of them piece by piece can be visited once. */
-import { isEqual, isList, isTruthy, typeName, type Value } from '../value.js';
+import { isList, isTruthy, typeName, type Value } from '../value.js';
 import { Failure, typeError } from './failure.js';
 import { filter, freeFilter, items, partsBy, plainText, type Context, type NamedFilter } from './filter.js';
 import { iterate, lengthOf, listOf, slice, wholeOf } from './items.js';
 import { entriesOf, Group, isDictionary, keyOf, Lazy, textOf, tupleOf, Undefined, type Named } from './objects.js';
-import { arithmetic, order } from './operators.js';
+import { areSame, arithmetic, order } from './operators.js';
 import { join } from './pieces.js';
 
 const isSet = (value: Value | undefined): boolean => value !== undefined && isTruthy(value);
@@ -110,7 +110,7 @@ function grouped(value: Value, by: (item: Value) => Value, real: (item: Value) =
   for (const item of sortedBy(items(value, context), by, undefined, context)) {
     const key = by(item);
     const last = groups.at(-1);
-    if (last !== undefined && isEqual(last.key, key)) last.list.push(item);
+    if (last !== undefined && areSame(last.key, key, context.work)) last.list.push(item);
     else groups.push({ key, list: [item] });
   }
   return groups.map(({ list }) => new Group(real(list[0]!), list));
@@ -157,7 +157,10 @@ function entriesIn(value: Value): readonly (readonly [Value, Value])[] {
 }
 
 export const LIST_FILTERS: readonly NamedFilter[] = [
-  ...filter('length count', '', lengthOf),
+  ...filter('length count', '', (value, _args, { work }) => {
+    work.spend((textOf(value)?.length ?? 0) / 128);
+    return lengthOf(value);
+  }),
   ...filter('list', '', (value, _args, context) => {
     const all = items(value, context);
     context.work.items(all.length);

@@ -1,8 +1,9 @@
 /** What loops and the helpers of loops are: loop, cycler() and joiner(). */
-import { isEqual, Thing, type Value } from '../value.js';
+import { Thing, type Value } from '../value.js';
 import { Failure, typeError } from './failure.js';
 import { Callable, Lazy, Native, tupleOf, Undefined, type Named } from './objects.js';
 import { listOf } from './items.js';
+import { areSame } from './operators.js';
 import type { Work } from './work.js';
 
 /** The variable "loop". It reads one item ahead, and all of them where its length is asked for. */
@@ -110,7 +111,7 @@ export class Loop extends Callable {
 
   #isChanged(values: readonly Value[]): boolean {
     const last = this.#changedFrom;
-    const isSame = last !== undefined && isEqual(tupleOf(last), tupleOf(values));
+    const isSame = last !== undefined && areSame(tupleOf(last), tupleOf(values), this.#work);
     if (!isSame) this.#changedFrom = values;
     return !isSame;
   }

@@ -14,6 +14,7 @@ import {
   type Value,
 } from '../value.js';
 import { Failure, typeError, type FailureKind } from './failure.js';
+import type { Work } from './work.js';
 
 /** What stands for something without a value: most uses of it fail. */
 export class Undefined extends Thing {
@@ -217,8 +218,9 @@ export function entryOf(dict: Dictionary, key: Value): Value | undefined {
 }
 
 /** A dictionary of these entries. */
-export function dictOf(entries: readonly (readonly [Value, Value])[]): Dictionary {
+export function dictOf(entries: readonly (readonly [Value, Value])[], work: Work): Dictionary {
   const texts = new Map<string, Value>();
+  for (const [key] of entries) work.walk(key);
   for (const [key, value] of entries) {
     if (typeof key !== 'string') return new KeyedDict(entries);
     texts.set(key, value);

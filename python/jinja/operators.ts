@@ -4,6 +4,7 @@ import { Failure, typeError } from './failure.js';
 import { escapeHtml, isDictionary, Lazy, Markup, entryOf, textOf, Undefined } from './objects.js';
 import { percentFormat } from './percent.js';
 import { asBig, bitsOf, checkBits, power } from './power.js';
+import { searchFor } from './search.js';
 import type { Arithmetic, Comparison } from './syntax.js';
 import type { Work } from './work.js';
 
@@ -155,18 +156,18 @@ export function signed(op: '-' | '+', value: Value): Value {
 }
 
 /** Whether `left` is in `right`: a part of a text, an item of a list, a key of a dictionary. */
-function contains(right: Value, left: Value): boolean {
+function contains(right: Value, left: Value, work: Work): boolean {
   const text = textOf(right);
   if (text !== undefined) {
     const part = textOf(left);
-    if (part !== undefined) return text.includes(part);
+    if (part !== undefined) return part === '' || searchFor(part, work)(text) >= 0;
     throw typeError(`'in <string>' requires string as left operand, not ${typeName(left)}`);
   }
-  if (isList(right)) return right.some((item) => item === left || isEqual(item, left));
+  if (isList(right)) return right.some((item) => areSame(item, left, work));
   if (isDictionary(right)) return entryOf(right, left) !== undefined;
   if (right instanceof Lazy) {
     for (let next = right.items.next(); next.done !== true; next = right.items.next())
-      if (isEqual(next.value, left)) return true;
+      if (areSame(next.value, left, work)) return true;
     return false;
   }
   if (right instanceof Undefined) {
@@ -220,6 +221,18 @@ function exactOrder(left: Value, right: Value, x: number, y: number): number {
   return (typeof left === 'bigint' ? 0 : x - Math.floor(x)) - (typeof right === 'bigint' ? 0 : y - Math.floor(y));
 }
 
+/** Whether an item is a value that is looked for: the same one or an equal one. */
+export function areSame(item: Value, value: Value, work: Work): boolean {
+  if (typeof item === 'string' && typeof value === 'string') {
+    if (item.length !== value.length) return false;
+    work.spend(item.length / 256);
+    return item === value;
+  }
+  if (item === value) return true;
+  spendOnComparing(item, value, work);
+  return isEqual(item, value);
+}
+
 /** Values that are compared part by part may share parts: small ones take as long as huge ones. */
 function spendOnComparing(left: Value, right: Value, work: Work): void {
   const isObject = (value: Value): boolean => typeof value === 'object' && value !== null;
@@ -247,9 +260,9 @@ export function compare(op: Comparison, left: Value, right: Value, work: Work): 
     case '>=':
       return order(op, left, right) >= 0;
     case 'in':
-      return contains(right, left);
+      return contains(right, left, work);
     case 'not in':
-      return !contains(right, left);
+      return !contains(right, left, work);
     default:
       return op satisfies never;
   }

@@ -224,7 +224,7 @@ export function strFormat(
     }
     return escapeHtml(formatValue(converted, written, work));
   };
-  return render(text, 1);
+  return render(text, 2);
 }
 
 function convert(value: Value, conversion: string, work: Work): Value {

@@ -1,5 +1,6 @@
 /** Cuts texts and puts them together. The size of each result is known before it is made. */
 import { codePointLength, codePoints, leftStrip, PYTHON_SPACE, rightStrip } from '../text.js';
+import { searchBackFor, searchFor } from './search.js';
 import type { Work } from './work.js';
 
 /** separator.join(texts) */
@@ -13,22 +14,23 @@ export function join(texts: readonly string[], separator: string, work: Work): s
 
 /** The number of places where `part` is, which do not overlap; at most `most`. */
 export function countOf(text: string, part: string, most: number, work: Work): number {
+  const search = searchFor(part, work);
   let count = 0;
-  for (let at = text.indexOf(part); at >= 0 && count < most; at = text.indexOf(part, at + part.length)) {
+  for (let at = search(text); at >= 0 && count < most; at = search(text, at + part.length)) {
     work.spend(1 / 8);
     count++;
   }
-  work.spend(text.length / 64);
   return count;
 }
 
 /** str.split(separator, count), where `separator` is not empty and a negative count means all. */
 export function split(text: string, separator: string, count: number, work: Work): string[] {
   work.items(1 + countOf(text, separator, count < 0 ? Infinity : count, work));
+  const search = searchFor(separator, work);
   const pieces: string[] = [];
   let from = 0;
   while (count < 0 || pieces.length < count) {
-    const at = text.indexOf(separator, from);
+    const at = search(text, from);
     if (at < 0) break;
     pieces.push(text.slice(from, at));
     from = at + separator.length;
@@ -41,10 +43,11 @@ export function split(text: string, separator: string, count: number, work: Work
 export function splitFromRight(text: string, separator: string, count: number, work: Work): string[] {
   if (count < 0) return split(text, separator, count, work);
   work.items(1 + countOf(text, separator, count, work));
+  const search = searchBackFor(separator, work);
   const pieces: string[] = [];
   let to = text.length;
   while (pieces.length < count) {
-    const at = to < separator.length ? -1 : text.lastIndexOf(separator, to - separator.length);
+    const at = search(text, to);
     if (at < 0) break;
     pieces.push(text.slice(at + separator.length, to));
     to = at;

@@ -49,7 +49,7 @@ class Macro extends Callable {
     if (name === 'catch_kwargs') return special.has('kwargs');
     if (name === 'catch_varargs') return special.has('varargs');
     if (name === 'caller') return special.has('caller');
-    return name === 'arguments' ? parameters.map((parameter) => parameter.name) : undefined;
+    return name === 'arguments' ? tupleOf(parameters.map((parameter) => parameter.name)) : undefined;
   }
 
   call(args: readonly Value[], named: Named): Value {

@@ -6,6 +6,7 @@ import { Callable, isDictionary, keyOf, Lazy, Markup, textOf, Undefined, type Na
 import { arithmetic, compare } from './operators.js';
 import type { Comparison } from './syntax.js';
 import { callTextMethod } from './textMethods.js';
+import type { Work } from './work.js';
 
 interface Test {
   readonly parameters: readonly string[];
@@ -65,8 +66,8 @@ const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
   ...test('divisibleby', 'num', (value, [by = null], context) => remainderIs(value, by, 0, context)),
   ...isCase('islower'),
   ...isCase('isupper'),
-  ...test('filter', '', (value, _args, { isKnown }) => isNamed(value, (name) => isKnown('filter', name))),
-  ...test('test', '', (value, _args, { isKnown }) => isNamed(value, (name) => isKnown('test', name))),
+  ...test('filter', '', (value, _args, { isKnown, work }) => isNamed(value, (name) => isKnown('filter', name), work)),
+  ...test('test', '', (value, _args, { isKnown, work }) => isNamed(value, (name) => isKnown('test', name), work)),
   ...comparison('in', 'in'),
   ...comparison('== eq equalto', '=='),
   ...comparison('!= ne', '!='),
@@ -76,9 +77,12 @@ const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
   ...comparison('>= ge', '>='),
 ]);
 
-function isNamed(value: Value, isKnown: (name: string) => boolean): boolean {
+function isNamed(value: Value, isKnown: (name: string) => boolean, work: Work): boolean {
   const name = textOf(value);
-  if (name === undefined) keyOf(value);
+  if (name === undefined) {
+    work.walk(value);
+    keyOf(value);
+  }
   return name !== undefined && isKnown(name);
 }
 

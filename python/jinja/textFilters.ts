@@ -111,6 +111,7 @@ function wrapped(line: string, width: number, breaksLong: boolean, breaksHyphens
         let end = width < 1 ? 1 : width - length;
         const hyphen = breaksHyphens && next.length > end ? next.lastIndexOf('-', end - 1) : -1;
         if (hyphen > 0 && end > 0 && next.slice(0, hyphen).some((letter) => letter !== '-')) end = hyphen + 1;
+        work.spend(next.length / 16);
         current.push(next.slice(0, end));
         chunks[chunks.length - 1] = next.slice(end);
       } else if (current.length === 0) current.push(chunks.pop()!);
@@ -140,13 +141,19 @@ const quoted = (text: string, isQuery: boolean): string => {
 
 function urlEncoded(value: Value, context: Context): Value {
   const isPairs = isDictionary(value) || (textOf(value) === undefined && isIterable(value));
-  if (!isPairs) return quoted(plainText(value, context), false);
+  const encoded = (part: Value, isQuery: boolean): string => {
+    const text = plainText(part, context);
+    context.work.text(12 * text.length);
+    context.work.spend(text.length);
+    return quoted(text, isQuery);
+  };
+  if (!isPairs) return encoded(value, false);
   const entries = isDictionary(value) ? Array.from(entriesOf(value), tupleOf) : items(value, context);
   return entries
     .map((entry) => {
       const [key, item, ...rest] = items(entry, context);
       if (key === undefined || item === undefined || rest.length > 0) throw valueError('urlencode needs pairs');
-      return `${quoted(plainText(key, context), true)}=${quoted(plainText(item, context), true)}`;
+      return `${encoded(key, true)}=${encoded(item, true)}`;
     })
     .join('&');
 }

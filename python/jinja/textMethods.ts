@@ -25,6 +25,7 @@ import {
   splitFromRight,
   splitLines,
 } from './pieces.js';
+import { searchBackFor, searchFor } from './search.js';
 import type { Work } from './work.js';
 
 interface Method {
@@ -83,6 +84,12 @@ function within(of: string, start: Value | undefined, end: Value | undefined, wo
   return { part: letters.slice(from, Math.max(from, to)).join(''), before: from, isEmpty: to < from };
 }
 
+/** Where `of` holds `wanted` first or last; -1 where it does not. */
+function placeOf(of: string, wanted: string, isLast: boolean, work: Work): number {
+  if (wanted === '') return isLast ? of.length : 0;
+  return isLast ? searchBackFor(wanted, work)(of) : searchFor(wanted, work)(of);
+}
+
 const finding = (name: string, isLast: boolean, isRequired: boolean) =>
   entry(
     name,
@@ -90,13 +97,7 @@ const finding = (name: string, isLast: boolean, isRequired: boolean) =>
     (of, [sub, start, end], work) => {
       const wanted = text(sub);
       const found = within(of, start, end, work);
-      work.spend(of.length / 64);
-      const at =
-        found === undefined || found.isEmpty === true
-          ? -1
-          : isLast
-            ? found.part.lastIndexOf(wanted)
-            : found.part.indexOf(wanted);
+      const at = found === undefined || found.isEmpty === true ? -1 : placeOf(found.part, wanted, isLast, work);
       if (at >= 0 && found !== undefined) return found.before + codePointLength(found.part.slice(0, at));
       if (isRequired) throw valueError('substring not found');
       return -1;
@@ -114,6 +115,7 @@ const edge = (name: 'startswith' | 'endswith') =>
       work.spend(options.length / 8);
       return options.some((option) => {
         const wanted = textOf(option);
+        work.spend((wanted?.length ?? 0) / 256);
         if (wanted === undefined)
           throw typeError(`${name} first arg must be str or a tuple of str, not ${typeName(option ?? null)}`);
         if (found === undefined || found.isEmpty === true) return false;
@@ -146,7 +148,7 @@ const partition = (name: string, isLast: boolean) =>
     const wanted = text(separator);
     if (wanted === '') throw valueError('empty separator');
     work.text(of.length);
-    const at = isLast ? of.lastIndexOf(wanted) : of.indexOf(wanted);
+    const at = placeOf(of, wanted, isLast, work);
     if (at < 0) return tupleOf(isLast ? ['', '', of] : [of, '', '']);
     return tupleOf([of.slice(0, at), wanted, of.slice(at + wanted.length)]);
   });
@@ -339,6 +341,8 @@ export function callTextMethod(
   }
   const method = METHODS.get(name);
   if (method === undefined) throw typeError(`str.${name}() is not supported`);
+  // Most methods look at each letter once.
+  access.work.spend(own.length / 128);
   const { parameters, isKeyword, isPlain, run } = method;
   const { work } = access;
   if (!isKeyword && named.size > 0) throw typeError(`str.${name}() takes no keyword arguments`);

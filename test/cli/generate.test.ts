@@ -273,6 +273,8 @@ describe('generate', () => {
     expect((await print(['a', 'b'])).stdout).toBe('--- prompt 1\n<s>a\n--- prompt 2\n<s>b\n');
     expect((await print(['a'])).stdout).toBe('<s>a\n');
     expect((await print(['a', '--chat-template-kwargs', '[1]'])).stderr).toContain('expected an object');
+    const own = await print(['a', '--chat-template-kwargs', '{"messages": []}']);
+    expect(own.stderr).toContain('every conversation has its own messages');
     expect((await print(['a', '--chat-template-kwargs', '{'])).stderr).toContain('not valid JSON');
   });
 });

@@ -65,6 +65,7 @@ describe('a file of prompts', () => {
     ['{"messages":[{"role":"user"}]}', 'bad.jsonl:1: messages[0].content: there is no content'],
     ['{"messages":[{"role":"user","content":7}]}', 'bad.jsonl:1: messages[0].content: expected a text'],
     ['{"messages":[{"role":"user","content":"a"}],"tools":{}}', 'bad.jsonl:1: tools: '],
+    ['{"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"tools":[]}}', 'stand beside it, not in it'],
     ['{"prompt":"a","tools":[]}', 'bad.jsonl:1: unknown field "tools"'],
     [`{"prompt":${'['.repeat(500)}}`, 'bad.jsonl:1: nested more than 200 deep'],
     [new Uint8Array([0x7b, 0xff, 0x0a]), 'bad.jsonl:1: the line is not UTF-8 text'],

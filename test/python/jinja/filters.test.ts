@@ -101,6 +101,8 @@ const GROUPS: readonly (readonly [string, readonly (readonly [string, string])[]
       ["{{ '{0}{1}{0}'.format('a', 'b') }}", 'aba'],
       ["{{ '{x}{{}}'.format(x=1.0) }}", '1.0{}'],
       ["{{ '{}'.format([1, 'a']) }}", "[1, 'a']"],
+      ["{{ '{:>{}}|{:{w}.{p}f}'.format('a', 3, 2.5, w=6, p=2) }}", '  a|  2.50'],
+      ['{% macro m(a, b=1) %}{% endmacro %}{{ m.arguments }}', "('a', 'b')"],
       ["{{ 'abcabc'.find('c') }}", '2'],
       ["{{ 'abc'.find('c', 1) }}", '2'],
       ["{{ 'abcabc'.rfind('c') }}", '5'],

@@ -20,6 +20,30 @@ const text = (part: string, length = 16_000_000): string => `('${part}' * ${leng
 const tuple = (depth: number): string => (depth === 0 ? '1' : `(${tuple(depth - 1)},)`);
 const often = (work: string): string => `{% for i in range(30000) %}{% set y = ${work} %}{% endfor %}`;
 
+/** A text and a part of it that is found at no place, or at the last one looked at, after long beginnings of it. */
+const alike = (search: string): string =>
+  `{% set x = ${text('a', 2_000_000)} %}{% set y = x[:500000] %}{{ ${search} }}`;
+
+describe('a search', () => {
+  it.each([
+    ["x.find(y ~ 'b' ~ y)", '-1'],
+    ["x.find(y ~ 'b')", '-1'],
+    ["x.rfind(y ~ 'b')", '-1'],
+    ["x.rfind('b' ~ y)", '-1'],
+    ["x.count(y ~ 'b' ~ y)", '0'],
+    ["(y ~ 'b' ~ y) in x", 'False'],
+    ["x.replace(y ~ 'b', '')|length", '2000000'],
+    ["x.rsplit(y ~ 'b', 1)|length", '1'],
+    ["x.rpartition(y ~ 'b')|map('length')|list", '[0, 0, 2000000]'],
+    ['x.count(y)', '4'],
+    ['x.rfind(y)', '1500000'],
+    ["('<!--' * 250000)|striptags|length", '1000000'],
+    ["('<' * 1000000)|striptags|length", '1000000'],
+  ])('takes time of both lengths added: %s', (search, found) => {
+    expect(render(alike(search))).toBe(found);
+  });
+});
+
 describe('Template', () => {
   it.each([
     ['{% set y = [[1]*1000]*1000 %}{% set z = [y]*1000 %}{{ z|string|length }}', STEPS],
@@ -57,6 +81,21 @@ describe('Template', () => {
     [`{% set x = ${text('a', 1_000_000)} %}${often("x.replace('', 'b')")}`, STEPS],
     [`{% set x = ${text('a', 1_000_000)} %}${often('x.upper()')}`, STEPS],
     [`{% set x = ${text('a', 1_000_000)} %}${often('x|trim')}`, STEPS],
+    [`${SHARED}{% set b = a + [] %}{{ [a].count(b) }}`, STEPS],
+    [`${SHARED}{% set b = a + [] %}{{ [a].index(b) }}`, STEPS],
+    [`{% set a = (1,) %}${'{% set a = (a, a) %}'.repeat(40)}{{ {a: 1} }}`, STEPS],
+    [`{% set a = (1,) %}${'{% set a = (a, a) %}'.repeat(40)}{{ {}[a] is defined }}`, STEPS],
+    [`{% set a = (1,) %}${'{% set a = (a, a) %}'.repeat(40)}{{ {}.get(a) }}`, STEPS],
+    [`{% set a = (1,) %}${'{% set a = (a, a) %}'.repeat(40)}{{ a is filter }}`, STEPS],
+    [`${SHARED}{% set b = a + [] %}{% for c in [a, b] %}{{ loop.changed(c) }}{% endfor %}`, STEPS],
+    [`{% set x = range(100000)|list %}${often("x.count('a')")}`, STEPS],
+    [`{% set x = ${text('a', 1_000_000)} %}{{ x ~ 'b' in [x ~ 'c'] * 1000000 }}`, STEPS],
+    ...['x|length', 'x[0]', 'x[0:1]', 'x.isspace()', "x.startswith(x ~ 'b')", "x.removeprefix(x ~ 'b')"].map(
+      (work): [string, string] => [`{% set x = ${text(' ', 1_000_000)} %}${often(work)}`, STEPS],
+    ),
+    [`{% set x = ${text('a', 1_000_000)} %}${often('x|wordwrap(10)')}`, STEPS],
+    [`{% set x = ${text('\u00e9', 1_000_000)} %}${often('x|urlencode')}`, STEPS],
+    [`{% set x = ${text('9', 4300)} %}${often('x|int')}`, STEPS],
     [often('9999999 ** 600 * 9999999 ** 60'), STEPS],
     [`{{ ${'[x is in '.repeat(500)}x${']'.repeat(500)} }}`, 'nests more than 100 deep'],
     [`{% for ${'('.repeat(500)}x${')'.repeat(500)} in x %}`, 'nests more than 100 deep'],
