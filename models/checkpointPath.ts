@@ -81,9 +81,15 @@ export function requireModelAt(path: string): void {
   if (kindAt(path) === undefined) throw absent(path);
 }
 
-/** Throws UserError where `path` is the name or the page of a model of the hub, and nothing on this disk. */
+/** What can only be meant as a path. */
+const PATH = /^(?:\.{0,2}\/|~|$)|\s/;
+
+/**
+ * Throws UserError where `path` is the name or the page of a model of the hub, or written as a path, and nothing is
+ * there.
+ */
 export function refuseHubName(path: string): void {
-  if (ADDRESS.test(path) || hubModel(path) !== undefined) requireModelAt(path);
+  if (PATH.test(path) || ADDRESS.test(path) || hubModel(path) !== undefined) requireModelAt(path);
 }
 
 /** Throws UserError, with the command that helps, if `path` is no folder. */

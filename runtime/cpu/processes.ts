@@ -2,6 +2,7 @@
  * Child processes with a limit on how many run at once: compilers are CPU-bound, and more than the cores would only
  * queue.
  */
+import { setMaxListeners } from 'node:events';
 import { spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 
@@ -60,6 +61,8 @@ function execute(
       });
     }
     child.on('error', (error) => (problem ??= error.message));
+    // As many programs as there are processors may wait for one signal; Node warns of more than ten listeners.
+    if (signal !== undefined) setMaxListeners(0, signal);
     signal?.addEventListener('abort', kill, { once: true });
     child.on('close', (code, killedBy) => {
       signal?.removeEventListener('abort', kill);

@@ -72,14 +72,18 @@ export async function compileMissing(units: readonly MissingUnit[], queue: Compi
     }
   };
 
+  const open = new Set<Lane>();
+  const close = (lane: Lane | undefined): void => {
+    if (lane === undefined) return;
+    open.delete(lane);
+    lane.close();
+  };
   const work = async (): Promise<void> => {
     let lane: Lane | undefined;
-    const stop = (): void => lane?.close();
-    queue.signal?.addEventListener('abort', stop, { once: true });
     try {
       for (let unit = await next(); unit !== undefined; unit = await next()) {
         try {
-          lane ??= queue.openLane();
+          if (lane === undefined) open.add((lane = queue.openLane()));
           await queue.onCompiled(unit, await queue.compile(lane, unit));
         } catch (error) {
           if (isStopped()) return;
@@ -88,7 +92,7 @@ export async function compileMissing(units: readonly MissingUnit[], queue: Compi
             throw error;
           }
           // The text may have crashed the lane's process.
-          lane?.close();
+          close(lane);
           lane = undefined;
           await queue.onCompiled(unit, error);
         } finally {
@@ -96,12 +100,17 @@ export async function compileMissing(units: readonly MissingUnit[], queue: Compi
         }
       }
     } finally {
-      queue.signal?.removeEventListener('abort', stop);
-      lane?.close();
+      close(lane);
     }
   };
+  // One listener for all lanes: Node warns of more than ten.
+  const stop = (): void => {
+    for (const lane of open) lane.close();
+  };
+  queue.signal?.addEventListener('abort', stop, { once: true });
   const lanes = Math.min(units.length, availableParallelism(), MAX_LANES);
   const ended = await Promise.allSettled(Array.from({ length: lanes }, work));
+  queue.signal?.removeEventListener('abort', stop);
   const failed = ended.find((each) => each.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
 }

@@ -82,8 +82,10 @@ describe("the hub's name of a model that is not on this disk", () => {
   });
 
   it('is looked for before other flags where it can be nothing else', () => {
-    for (const path of ['nowhere', 'm', './a-1', 'out/results.tw', 'a-1.json', 'x.gguf', DEMO, 'models/demo'])
+    for (const path of ['nowhere', 'm', 'out/results.tw', 'a-1.json', 'x.gguf', DEMO, 'models/demo'])
       expect(() => refuseHubName(path), path).not.toThrow();
+    for (const path of ['./a-1', '../a', '/nowhere/at/all', '~/a', 'my model', ''])
+      expect(userError(() => refuseHubName(path)).message, path).toContain('there is no such folder');
   });
 
   it('is the folder that is here already, perhaps', () => {
