@@ -7,7 +7,7 @@ import { UserError } from '../errors.js';
 import { isGiven, isRecord, parsePythonJson, quote } from '../system/json.js';
 import { decodeUtf8, fileSize, readBounded } from '../system/read.js';
 import type { ModelConfig } from './family/model.js';
-import { MAX_ADDED, type AddedToken, type TokenizerJson } from './tokenizerJson.js';
+import { idsOfAdded, MAX_ADDED, type AddedToken, type TokenizerJson } from './tokenizerJson.js';
 import { MAX_ID, MAX_PIECE } from './pieces.js';
 
 const MOST_BYTES = 16 << 20;
@@ -70,6 +70,9 @@ const USUAL: Readonly<Record<string, Roles>> = {
 
 type Json = Readonly<Record<string, unknown>>;
 
+/** Half of a character, which no UTF-8 has. */
+const LONE_HALF = /\p{Surrogate}/u;
+
 /** A JSON file of a checkpoint with what to say of it. */
 class Beside {
   readonly path: string;
@@ -106,7 +109,7 @@ class Beside {
     const object: Json | undefined =
       typeof value === 'string' ? { content: value } : isRecord(value) ? value : undefined;
     const content = object?.['content'];
-    if (object === undefined || typeof content !== 'string' || content.length > MAX_PIECE)
+    if (object === undefined || typeof content !== 'string' || content.length > MAX_PIECE || LONE_HALF.test(content))
       return this.fail(key, `the text of a token, of at most ${MAX_PIECE} characters, or an object with it`, value);
     if (content === '') return undefined;
     const flag = (name: string, other: boolean): boolean => {
@@ -233,12 +236,10 @@ export interface Vocabulary {
   readonly next: number;
 }
 
-/** The vocabulary of a tokenizer.json. The library numbers added tokens by itself, whatever the file states. */
+/** The vocabulary of a tokenizer.json, with the ids that the library gives. */
 export function vocabularyOf({ pieces, added }: TokenizerJson): Vocabulary {
-  const ids = new Map<string, number>();
-  let next = pieces.count;
-  for (const { content } of added) if (!ids.has(content)) ids.set(content, pieces.idOf(content) ?? next++);
-  for (const id of ids.values()) next = Math.max(next, id + 1);
+  const ids = idsOfAdded({ pieces, added });
+  const next = [...ids.values()].reduce((most, id) => Math.max(most, id + 1), pieces.count);
   return { added, idOf: (text) => ids.get(text) ?? pieces.idOf(text), next };
 }
 

@@ -134,8 +134,8 @@ export function convertSentencePiece(model: Uint8Array, where: string, special: 
 /** The tokens of a model that begin and end texts. */
 export function boundsOfPieces({ pieces, bosId, eosId }: SentencePieceModel): TextBounds {
   const bound = (id: number): TokenOf | undefined => {
-    const piece = pieces[id]?.piece;
-    return piece === undefined ? undefined : { id, text: piece };
+    const piece = pieces[id];
+    return piece?.type === CONTROL ? { id, text: piece.piece } : undefined;
   };
   const [bos, eos] = [bound(bosId), bound(eosId)];
   return { ...(bos === undefined ? {} : { bos }), ...(eos === undefined ? {} : { eos }) };

@@ -19,7 +19,7 @@ import { MAX_ADDED, writeTokenizerJson, type TokenizerJson } from './tokenizerJs
 import { MAX_ID, MAX_PIECE } from './pieces.js';
 
 /** To be raised whenever another check is made, or something else is found. */
-const VERSION = 1;
+const VERSION = 2;
 /** A smaller file is read and checked in less time than an entry. */
 const WORTH_BYTES = 1 << 20;
 const MOST_BYTES = 64 << 20;
@@ -119,11 +119,21 @@ function read(path: string): Buffer | undefined {
 const pathOf = ({ folder, digest }: FileCache, about: unknown): string =>
   join(folder, `${digestOf(JSON.stringify([VERSION, digest, about]))}.json`);
 
+/** An entry has the SHA-256 of its JSON before it: a changed digit leaves valid JSON. */
+const DIGEST_LENGTH = 64;
+
 function readEntry<T>(path: string, schema: z.ZodType<T>): T | undefined {
   return attempt(() => {
     const bytes = read(path);
-    return bytes === undefined ? undefined : schema.safeParse(JSON.parse(decodeUtf8(bytes, path))).data;
+    const json = bytes?.subarray(DIGEST_LENGTH);
+    if (json === undefined || bytes?.toString('latin1', 0, DIGEST_LENGTH) !== digestOf(json)) return undefined;
+    return schema.safeParse(JSON.parse(decodeUtf8(json, path))).data;
   });
+}
+
+function keepEntry(path: string, value: unknown): void {
+  const json = JSON.stringify(value);
+  writeEntry(path, digestOf(json) + json);
 }
 
 const writeEntry = (path: string, content: string | Uint8Array): boolean =>
@@ -146,7 +156,7 @@ export function tokenizerFacts(
   const known = readEntry(path, facts);
   if (known !== undefined) return known;
   const found = find();
-  writeEntry(path, JSON.stringify(found));
+  keepEntry(path, found);
   return found;
 }
 
@@ -181,7 +191,7 @@ export function keepTokenizer(cache: FileCache, json: TokenizerJson): string | u
   const digest = digestOf(text);
   const path = join(cache.folder, `${digest}.json`);
   if (!writeEntry(path, text)) return undefined;
-  writeEntry(pathOf(cache, TEXT), JSON.stringify({ about: aboutOf(json), text: digest }));
+  keepEntry(pathOf(cache, TEXT), { about: aboutOf(json), text: digest });
   return path;
 }
 

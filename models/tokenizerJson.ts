@@ -171,6 +171,14 @@ function scannedVocabulary(
   return { pieces, written: () => written, vocabulary: () => JSON.parse(`{${text()}}`) as WholeVocabulary };
 }
 
+/** The ids of added tokens, by text. The library numbers those that the vocabulary lacks, whatever the file states. */
+export function idsOfAdded({ pieces, added }: Pick<TokenizerJson, 'pieces' | 'added'>): ReadonlyMap<string, number> {
+  const ids = new Map<string, number>();
+  let next = pieces.count;
+  for (const { content } of added) if (!ids.has(content)) ids.set(content, pieces.idOf(content) ?? next++);
+  return ids;
+}
+
 /** Reads and checks a tokenizer.json, its bytes or its text. Throws UserError, one line. */
 export function parseTokenizerJson(file: Buffer | string, where: string): TokenizerJson {
   const bytes = typeof file === 'string' ? Buffer.from(file) : file;
@@ -252,7 +260,11 @@ function checkTokenizer(
     preTokenizers: list(preTokenizer, 'pre_tokenizer', 'pretokenizers'),
     beside,
     decoders: parseDecoders(json['decoder']),
-    vocabSize: added.reduce((largest, token) => Math.max(largest, token.id), pieces.largestId) + 1,
+    vocabSize:
+      [...idsOfAdded({ pieces, added }).values(), ...beside.before, ...beside.after].reduce(
+        (largest, each) => Math.max(largest, each),
+        pieces.largestId,
+      ) + 1,
   };
 }
 

@@ -91,7 +91,8 @@ const isMerge = (pair: unknown): pair is Merge =>
 function checkMerges(value: unknown, fail: Fail): readonly Merge[] {
   if (!Array.isArray(value) || value.length > MAX_MERGES)
     return fail('merges', `expected a list of at most ${MAX_MERGES} pairs of pieces`);
-  const stray = value.findIndex((pair: unknown) => !isMerge(pair));
+  // The library takes lists or texts, not both in one file.
+  const stray = value.findIndex((pair: unknown) => !isMerge(pair) || typeof pair !== typeof value[0]);
   if (stray !== -1)
     return fail('merges', `merge ${stray + 1} of ${value.length} is no pair of pieces: ${quote(value[stray])}`);
   return value as readonly Merge[];

@@ -1,7 +1,9 @@
 /** `generate --print-prompts`: prompts as the model sees them. Nothing is compiled, and no weights are read. */
 import { dirname } from 'node:path';
 import { readPrompts } from '../../generate/promptFile.js';
+import { requireModelAt } from '../../models/checkpointPath.js';
 import { openTokenizer } from '../../models/tokenizer.js';
+import { isFolder } from '../../system/read.js';
 import { checkpointPath } from '../artifact/checkpoint.js';
 import { readManifest } from '../artifact/manifest.js';
 import { isArtifact } from '../names.js';
@@ -31,6 +33,7 @@ export async function printPrompts(request: PrintRequest, tell: (prompt: Printed
   const { promptFile, signal, templateVariables: variables } = request;
   const named = [...request.prompts, ...(promptFile === undefined ? [] : await readPrompts(promptFile, signal))];
   const path = pathOf(request);
+  requireModelAt(path);
   const tokenizer = openTokenizer(path);
   const template = named.some(({ prompt }) => 'messages' in prompt) ? openTemplate(path) : undefined;
   try {
@@ -52,5 +55,5 @@ export async function printPrompts(request: PrintRequest, tell: (prompt: Printed
 /** The folder of the checkpoint, or the GGUF file. */
 function pathOf({ model, checkpoint }: PrintRequest): string {
   if (isArtifact(model)) return checkpointPath(model, readManifest(model), checkpoint);
-  return model.endsWith('.json') ? dirname(model) : model;
+  return model.endsWith('.json') && !isFolder(model) ? dirname(model) : model;
 }

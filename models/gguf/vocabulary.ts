@@ -81,6 +81,9 @@ export function readVocabulary(metadata: Metadata): GgufVocabulary {
       ? refuse(`${PREFIX}${name}_token_id is ${stated}, and there are ${tokens.length} tokens`)
       : stated;
   };
+  /** SentencePiece's usual ids, which files of such models need not state. */
+  const control = (usual: number): number | undefined =>
+    tokens[usual]?.type === TOKEN_TYPES.control ? usual : undefined;
   const around = (addsBos: boolean): Around => ({
     addBos: metadata.flag(`${PREFIX}add_bos_token`) ?? addsBos,
     addEos: metadata.flag(`${PREFIX}add_eos_token`) ?? false,
@@ -91,7 +94,9 @@ export function readVocabulary(metadata: Metadata): GgufVocabulary {
     case 'llama': {
       const scores = ofEach('scores') ?? refuse(`${PREFIX}scores is missing`);
       const pieces = tokens.map((token, i) => ({ ...token, score: scores[i]! }));
-      return { kind: 'scored', pieces, addsSpace: metadata.flag(`${PREFIX}add_space_prefix`) ?? true, ...around(true) };
+      const addsSpace = metadata.flag(`${PREFIX}add_space_prefix`) ?? true;
+      const { bosId = control(1), eosId = control(2), ...adds } = around(true);
+      return { kind: 'scored', pieces, addsSpace, ...adds, bosId, eosId };
     }
     case 'gpt2': {
       const name = metadata.text(`${PREFIX}pre`) ?? refuse(`${PREFIX}pre is missing: how texts are cut is not known`);

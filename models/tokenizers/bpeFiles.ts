@@ -132,7 +132,7 @@ export function convertBpeFiles({ vocab: text, vocabPath, merges, mergesPath }: 
   });
   return writeByteLevel({
     vocab: pieces,
-    merges: readMerges(merges, mergesPath, pieces),
+    merges: readMerges(merges.trimEnd(), mergesPath, pieces),
     added,
     rule: facts.addsSpace === true ? withSpaceBefore(rule) : rule,
   });

@@ -19,13 +19,13 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-async function printed(prompts: readonly Prompt[], file?: string): Promise<readonly PrintedPrompt[]> {
+async function printed(prompts: readonly Prompt[], file?: string, model = root): Promise<readonly PrintedPrompt[]> {
   const all: PrintedPrompt[] = [];
   const named = prompts.map((prompt, i) => ({ where: `prompt ${i + 1}`, prompt }));
   const variables = new Map([['enable_thinking', true]]);
   const promptFile = join(root, 'p.jsonl');
   if (file !== undefined) writeFileSync(promptFile, file);
-  const request = { model: root, prompts: named, templateVariables: variables };
+  const request = { model, prompts: named, templateVariables: variables };
   await printPrompts(file === undefined ? request : { ...request, promptFile }, (prompt) => all.push(prompt));
   return all;
 }
@@ -45,6 +45,18 @@ describe('printPrompts', () => {
     expect(tokens).toEqual({ where: 'prompt 2', text: 'Once upon', tokens: [3614, 1507] });
     expect(chat?.text).toBe('[user]Hi|None|None|True>');
     expect(chat?.tokens[0]).not.toBe(1);
+  });
+
+  it('says first of all that a folder is not there', async () => {
+    await expect(printed([{ prompt: 'Hi' }], undefined, join(root, 'none'))).rejects.toThrow('there is no such folder');
+  });
+
+  it('takes a file of the folder, and a folder that is called as files are', async () => {
+    const folder = join(root, 'model.json');
+    mkdirSync(folder, { recursive: true });
+    copyFileSync(join(DEMO, 'tokenizer.json'), join(folder, 'tokenizer.json'));
+    for (const model of [folder, join(folder, 'config.json')])
+      expect((await printed([{ prompt: 'Once upon' }], undefined, model))[0]?.tokens).toEqual([1, 3614, 1507]);
   });
 
   it('gives the template parts, calls, tools, documents and variables as they are written', async () => {

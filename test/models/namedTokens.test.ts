@@ -122,6 +122,7 @@ describe('tokens that other files name', () => {
   it.each<[string, object, Record<string, unknown>, string]>([
     ['a number', { eos_token: 5 }, {}, 'tokenizer_config.json: eos_token: expected the text of a token'],
     ['a long text', { pad_token: 'x'.repeat(2000) }, {}, 'pad_token: expected the text of a token, of at most 1024'],
+    ['half of a character', { eos_token: 'a\ud83d' }, {}, 'eos_token: expected the text of a token'],
     ['a flag that is text', { eos_token: { content: 'a', lstrip: 'yes' } }, {}, 'eos_token.lstrip: expected true or'],
     ['a list of numbers', { extra_special_tokens: [1] }, {}, 'extra_special_tokens: expected the text of a token'],
     ['a text for a list', { additional_special_tokens: 'a' }, {}, 'additional_special_tokens: expected a list'],

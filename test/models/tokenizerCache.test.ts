@@ -96,6 +96,8 @@ describe('a large tokenizer', () => {
     ['cut', (bytes) => bytes.subarray(0, bytes.length / 2)],
     ['empty', () => Buffer.alloc(0)],
     ['changed', (bytes) => Buffer.from(bytes.toString().replaceAll('"ab":28', '"ab":27').replaceAll(':29}', ':-1}'))],
+    // JSON of the same form, with other ids.
+    ['of other digits', (bytes) => Buffer.from(bytes.toString().replaceAll('29', '31').replaceAll('28', '26'))],
     ['of another version', (bytes) => Buffer.from(`{"version":0,${bytes.toString().slice(1)}`)],
     ['no JSON', () => Buffer.from('}')],
     ['nested', () => Buffer.from('['.repeat(1000) + ']'.repeat(1000))],

@@ -117,6 +117,21 @@ describe('parseTokenizerJson', () => {
   });
 });
 
+describe('added tokens', () => {
+  it.each<[string, object[], number, number]>([
+    ['whose ids the vocabulary gives to others', [{ id: 4, content: '<x>' }], 5, 6],
+    ['whose ids are far behind it', [{ id: 4_000_000, content: '<x>' }], 5, 6],
+    ['that it has', [{ id: 9, content: 'b' }], 3, 5],
+  ])('%s have the ids that the library gives', async (_, added, id, vocabSize) => {
+    const dir = temporaryFolder();
+    writeJson(dir, 'tokenizer.json', small({ added_tokens: added }));
+    const tokenizer = openTokenizer(dir);
+    const [{ content }] = added as [{ content: string }];
+    expect(await tokenizer.encode(`a${content}`)).toEqual([2, id]);
+    expect(tokenizer.vocabSize).toBe(vocabSize);
+  });
+});
+
 describe('tokenizer_config.json', () => {
   const encode = async (config: object, changes: object = {}): Promise<number[]> => {
     const dir = temporaryFolder();

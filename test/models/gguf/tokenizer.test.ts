@@ -341,6 +341,17 @@ describe('a tokenizer of scored pieces', () => {
     }
   });
 
+  it('has the usual tokens that begin and end texts, unless its file names others', () => {
+    const {
+      'tokenizer.ggml.bos_token_id': _,
+      'tokenizer.ggml.eos_token_id': __,
+      ...bare
+    } = piecePairs(toyModel(randomOf(9), true));
+    expect(describeTokenizer(path(bare))).toMatchObject({ bos: { id: 1, text: '<s>' }, eos: { id: 2, text: '</s>' } });
+    const named = { ...bare, 'tokenizer.ggml.eos_token_id': { u32: 1 } };
+    expect(describeTokenizer(path(named))).toMatchObject({ bos: { id: 1 }, eos: { id: 1 } });
+  });
+
   it('may be padded by tokens that are called unknown, as that of Phi 3 is', async () => {
     const model = toyModel(randomOf(8), true);
     const padded = { ...model, pieces: [...model.pieces, { piece: '[PAD9]', score: -1000, type: 2 }] };

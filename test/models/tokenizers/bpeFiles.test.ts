@@ -62,6 +62,12 @@ describe('vocab.json and merges.txt', () => {
     expect(await pieces(files, 'cab')).toEqual(['cab']);
   });
 
+  it('may end with lines of nothing', async () => {
+    const merges = Buffer.from(`${MERGES.join('\n')}\n\n\r\n`);
+    const files = { ...FILES, 'merges.txt': merges, 'config.json': { model_type: 'gpt2' } };
+    expect(await pieces(files, 'cab')).toEqual(['cab']);
+  });
+
   it.each<[string, string[], string]>([
     ['three pieces', ['a b', 'c d e'], 'merges.txt: line 3: "c d e" is no pair of pieces with a space between them'],
     ['one piece', ['a b', 'c'], 'merges.txt: line 3: "c" is no pair'],

@@ -67,6 +67,7 @@ describe('a tokenizer.json', () => {
     [['a b', 'a b c'], 'tokenizer.json: model.merges: merge 2 of 2 is no pair of pieces: "a b c"'],
     [[['a', 'b'], ['a']], 'merge 2 of 2 is no pair of pieces: ["a"]'],
     [['ab'], 'merge 1 of 1 is no pair of pieces: "ab"'],
+    [[['a', 'b'], 'a b'], 'merge 2 of 2 is no pair of pieces: "a b"'],
     [[['a', 1]], 'merge 1 of 1 is no pair of pieces: ["a",1]'],
     [{}, 'model.merges: expected a list of at most 1048576 pairs of pieces'],
   ])('names a merge that is no pair by its place: %j', (merges, wanted) => {
