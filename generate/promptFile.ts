@@ -3,6 +3,7 @@
  * `prompt`, `tokens` and `messages`.
  */
 import { basename } from 'node:path';
+import type { z } from 'zod';
 import { UserError } from '../errors.js';
 import { isRecord, parseJson, quote } from '../system/json.js';
 import { nameOf, readLines, type FileWords, type LineBounds } from '../system/lines.js';
@@ -65,5 +66,36 @@ function describe(value: Readonly<Record<string, unknown>>, field: (typeof FIELD
   const path = issue?.path.map((part, i) =>
     typeof part === 'number' ? `[${part}]` : `${i > 0 ? '.' : ''}${String(part)}`,
   );
-  return `${path?.join('') ?? field}: ${issue?.message ?? 'not understood'}`;
+  return `${path?.join('') ?? field}: ${issue === undefined ? 'not understood' : wordsOf(issue, value)}`;
+}
+
+const KINDS: Readonly<Record<string, string>> = {
+  array: 'a list',
+  boolean: 'true or false',
+  int: 'a whole number',
+  number: 'a number',
+  object: 'an object',
+  record: 'an object',
+  string: 'a text',
+};
+
+/** An issue as people say it, with what stands there. */
+function wordsOf(issue: z.core.$ZodIssue, value: unknown): string {
+  const found = issue.path.reduce<unknown>(
+    (at, part) => (typeof at === 'object' && at !== null ? (at as Readonly<Record<PropertyKey, unknown>>)[part] : at),
+    value,
+  );
+  switch (issue.code) {
+    case 'invalid_type':
+      return `expected ${KINDS[issue.expected] ?? issue.expected}, got ${quote(found)}`;
+    case 'too_small':
+    case 'too_big': {
+      const bound = issue.code === 'too_small' ? `at least ${issue.minimum}` : `at most ${issue.maximum}`;
+      return Array.isArray(found)
+        ? `expected ${bound} of them, got ${found.length}`
+        : `expected ${bound}, got ${quote(found)}`;
+    }
+    default:
+      return issue.message;
+  }
 }
