@@ -140,7 +140,7 @@ function wordsIn(text: string): readonly { readonly at: number; readonly word: s
 
 /**
  * JSON as Python's json module writes it: also with the words NaN, Infinity and -Infinity, which become these numbers.
- * Of equal keys the last one counts, as in Python. Throws UserError as parseJson does.
+ * Where a key is there twice, the last one counts, as in Python. Throws UserError as parseJson does.
  */
 export function parsePythonJson(text: string, where: string, hint?: string): unknown {
   const words = /NaN|Infinity/.test(text) && !isDeeperThan(text, MAX_JSON_DEPTH) ? wordsIn(text) : [];

@@ -51,7 +51,7 @@ export function toText(from: ColumnType, fail: Fail): Cast {
     case 'float32':
       return (value) => floatText(numeric(value) ?? fail(value), from.kind === 'float32');
     case 'time':
-      // Of finer units it writes fractions, zeros too.
+      // It writes the fractions of finer units, also where they are zeros.
       return from.unit === 's' ? str : fail();
     default:
       return fail();
@@ -185,7 +185,7 @@ export function toLabels(from: ColumnType, names: readonly string[], fail: Fail)
   const check: Cast = (value) =>
     isInt(value) && value >= -MOST_LABEL && (names.length === 0 || value < names.length) ? value : fail(value);
   if (from.kind === 'json') return same;
-  // Of equal names the first counts.
+  // Where a name is there twice, the first counts.
   const places = new Map([...names.entries()].reverse().map(([place, name]) => [name, place]));
   if (from.kind !== 'text') {
     const whole = toInts(from, { kind: 'int', least: BigInt(-MOST_LABEL), most: BigInt(MOST_LABEL) }, fail);

@@ -52,7 +52,7 @@ function wholeOf(text: string): number | bigint | undefined {
       : hex !== undefined
         ? digits('0x', hex)
         : octal !== undefined
-          ? // Of `0_` only the zero is left.
+          ? // Only the zero of `0_` is left.
             digits('0o', `0${octal}`)
           : decimal !== undefined
             ? digits('', decimal)
