@@ -3,7 +3,7 @@ import { AddedToken, BPE, Tokenizer as NativeTokenizer } from 'tokenizers';
 import { cuttableTexts, SPACE } from './sharedHeads.js';
 import { withTokens, type TokenFlags } from './namedTokens.js';
 import { mayCutAtTokens } from './sharedLines.js';
-import { aboutOf, cacheFor, keepTokenizer, keptTokenizer, type AboutTokenizer } from './tokenizerCache.js';
+import { aboutOf, cacheFor, keepTokenizer, keptTokenizer, sameBytes, type AboutTokenizer } from './tokenizerCache.js';
 import { mergesWholeTexts, parseTokenizerJson, writeTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
 
 /** A tokenizer of the library, and what it may be spared. */
@@ -79,10 +79,17 @@ const withCuts = (about: AboutTokenizer, tokens: readonly TokenFlags[]): AboutTo
 
 /**
  * The native tokenizer of a tokenizer.json, its bytes or its text, with `tokens` of other files. What was written for
- * the library is kept for a large file. Throws UserError where the file is refused, else the library's error.
+ * the library is kept for a large file. `digest`: of the bytes that there must be. Throws UserError where the file is
+ * refused or another, else the library's error.
  */
-export function createNative(file: Buffer | string, where: string, tokens: readonly TokenFlags[]): CheckedNative {
+export function createNative(
+  file: Buffer | string,
+  where: string,
+  tokens: readonly TokenFlags[],
+  digest?: string,
+): CheckedNative {
   const cache = typeof file === 'string' ? undefined : cacheFor(file);
+  if (typeof file !== 'string') sameBytes(file, digest, where, cache?.digest);
   const kept = cache && keptTokenizer(cache);
   const known = kept && fromFile(kept.path);
   if (kept !== undefined && known !== undefined)

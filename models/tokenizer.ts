@@ -124,7 +124,7 @@ export function createTokenizer(spec: TokenizerSpec): Tokenizer {
   const where = describe(spec);
   const file = jsonOf(spec);
   try {
-    const native = createNative(file, where, spec.tokens ?? []);
+    const native = createNative(file, where, spec.tokens ?? [], spec.digest);
     return wrap(native, { ...native.about.beside, ...spec.beside }, spec);
   } catch (error) {
     if (error instanceof UserError) throw error;

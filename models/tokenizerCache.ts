@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto';
 import { lstatSync, statSync, utimesSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { UserError } from '../errors.js';
 import { readSettings } from '../settings.js';
 import { intruder } from '../system/intruder.js';
 import { decodeUtf8, readBounded } from '../system/read.js';
@@ -77,7 +78,14 @@ export interface FileCache {
   readonly digest: string;
 }
 
-const digestOf = (content: string | Uint8Array): string => createHash('sha256').update(content).digest('hex');
+export const digestOf = (content: string | Uint8Array): string => createHash('sha256').update(content).digest('hex');
+
+/** `file`, whose digest may be known. Throws UserError where it is not what was described. */
+export function sameBytes(file: Buffer, described: string | undefined, where: string, own?: string): Buffer {
+  if (described !== undefined && (own ?? digestOf(file)) !== described)
+    throw new UserError(`${where}: the file has changed since this command read it`, 'start the command again');
+  return file;
+}
 
 /** What `run` returns; undefined where the system or a damaged entry forbids it. A cache that fails is no error. */
 function attempt<T>(run: () => T): T | undefined {

@@ -30,7 +30,15 @@ import {
   type SpecialTokens,
 } from './sentencepiece.js';
 import type { Beside } from './tokenizerBeside.js';
-import { cacheFor, keepTokenizer, tokenizerFacts, type FileCache, type TokenizerFacts } from './tokenizerCache.js';
+import {
+  cacheFor,
+  digestOf,
+  keepTokenizer,
+  sameBytes,
+  tokenizerFacts,
+  type FileCache,
+  type TokenizerFacts,
+} from './tokenizerCache.js';
 import { mergesWholeTexts, parseTokenizerJson, type TokenizerJson } from './tokenizerJson.js';
 import { classNameOf } from './tokenizers/bpeFiles.js';
 import { convertFile, factsBeside, findTokenizer, formatOf, MODEL_BYTES, noTokenizer } from './tokenizers/files.js';
@@ -41,6 +49,8 @@ import { findGgufModel } from './weightFiles.js';
 export type TokenizerSpec = {
   /** Rows of the model's embedding: a text with a larger token id is refused. No limit if absent. */
   readonly embeddings?: number;
+  /** SHA-256 of what was described, hexadecimal: the file's bytes, or the tokenizer.json that they are converted to. */
+  readonly digest?: string;
   /** Special tokens before and after a text, where tokenizer_config.json overrides the tokenizer itself. */
   readonly beside?: Partial<Beside>;
   /** Tokens that only other files name, or that have other flags there. */
@@ -91,7 +101,11 @@ export function jsonOf(spec: TokenizerSpec): Buffer | string {
     case 'json':
       return spec.text;
     case 'sentencepiece':
-      return convertSentencePiece(readBounded(spec.path, MODEL_BYTES), spec.path, spec.special);
+      return convertSentencePiece(
+        sameBytes(readBounded(spec.path, MODEL_BYTES), spec.digest, spec.path),
+        spec.path,
+        spec.special,
+      );
     case 'gguf':
       return convertGgufTokenizer(spec.path);
   }
@@ -174,8 +188,9 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
     const { bounds, changes, special, vocabSize } = tokenizerFacts(cache, [format, named, embeddings], () =>
       factsOfPieces(parseSentencePiece(file, path), named),
     );
-    const spec: TokenizerSpec = { kind: format, path, special: special ?? NO_TOKENS, ...changes, ...limit };
-    return { spec, ...bounds, vocabSize, hash: hashOf(file, cache?.digest, changes, special) };
+    const digest = cache?.digest ?? digestOf(file);
+    const spec: TokenizerSpec = { kind: format, path, digest, special: special ?? NO_TOKENS, ...changes, ...limit };
+    return { spec, ...bounds, vocabSize, hash: hashOf(file, digest, changes, special) };
   }
   const file = format === 'json' ? readBounded(path, JSON_BYTES) : Buffer.from(convertFile(format, path, facts));
   const cache = cacheFor(file);
@@ -183,8 +198,9 @@ export function describeTokenizer(dir: string, embeddings?: number): TokenizerDe
     factsOfJson(dir, parseAndKeep(file, path, cache), path, named, embeddings, OWN_BOUNDS[format]),
   );
   const made: TokenizerSpec = format === 'json' ? { kind: 'file', path } : { kind: 'converted', format, path, facts };
-  const hash = hashOf(file, cache?.digest, changes, undefined);
-  return { spec: { ...made, ...changes, ...limit }, ...bounds, vocabSize, hash };
+  const digest = cache?.digest ?? digestOf(file);
+  const hash = hashOf(file, digest, changes, undefined);
+  return { spec: { ...made, digest, ...changes, ...limit }, ...bounds, vocabSize, hash };
 }
 
 const NO_TOKENS: SpecialTokens = { addBos: false, addEos: false };
@@ -258,14 +274,9 @@ const given = ({ beside, tokens }: Required<Pick<TokenizerSpec, 'beside' | 'toke
 });
 
 /** A file that others change nothing of has the hash of its bytes. */
-function hashOf(
-  file: Buffer,
-  digest: string | undefined,
-  { beside, tokens }: Changes,
-  special: SpecialTokens | undefined,
-): string {
+function hashOf(file: Buffer, digest: string, { beside, tokens }: Changes, special: SpecialTokens | undefined): string {
   const changes = [special, beside, tokens].filter((each) => each !== undefined).map((each) => JSON.stringify(each));
-  if (digest !== undefined && changes.length === 0) return digest;
+  if (changes.length === 0) return digest;
   return createHash('sha256').update(file).update(changes.join('')).digest('hex');
 }
 

@@ -14,7 +14,7 @@ describe('openTokenizer', () => {
   it('opens the bundled one', async () => {
     const tokenizer = openTokenizer(DEMO);
     expect(tokenizer.vocabSize).toBe(4096);
-    expect(tokenizer.spec).toEqual({ kind: 'file', path: join(DEMO, 'tokenizer.json') });
+    expect(tokenizer.spec).toEqual({ kind: 'file', path: join(DEMO, 'tokenizer.json'), digest: tokenizer.hash });
     expect(tokenizer.hash).toMatch(/^[0-9a-f]{64}$/);
     const texts = ['A man is', '', 'éé\u{1F600}', '  '];
     const each = await Promise.all(texts.map((text) => tokenizer.encode(text)));

@@ -1,7 +1,8 @@
-import { copyFileSync } from 'node:fs';
+import { appendFileSync, copyFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { openTokenizer } from '../../models/tokenizer.js';
+import { createTokenizer, openTokenizer } from '../../models/tokenizer.js';
+import { describeTokenizer } from '../../models/tokenizerFiles.js';
 import { findTokenizer } from '../../models/tokenizers/files.js';
 import { DEMO, userError } from './support.js';
 import { TOY, tokenizerFolder } from './tokenizerFolder.js';
@@ -47,5 +48,25 @@ describe('files of a tokenizer', () => {
       openTokenizer(tokenizerFolder({ 'tokenizer.model': TOY, 'tokenizer_config.json': { add_bos_token: false } }))
         .hash,
     ).not.toBe(toy);
+  });
+
+  it.each([
+    ['tokenizer.json', { 'tokenizer.json': readFileSync(join(DEMO, 'tokenizer.json')) }, ' '],
+    ['tokenizer.model', { 'tokenizer.model': TOY }, '\n\u0000'],
+    [
+      'merges.txt',
+      {
+        'vocab.json': { a: 0, b: 1, ab: 2, ba: 3, '<|endoftext|>': 4 },
+        'merges.txt': Buffer.from('#version: 0.2\na b\n'),
+        'tokenizer_config.json': { tokenizer_class: 'GPT2Tokenizer' },
+      },
+      'b a\n',
+    ],
+  ])('must be those that were described: %s', (name, files, more) => {
+    const dir = tokenizerFolder(files);
+    const { spec } = describeTokenizer(dir);
+    expect(() => createTokenizer(spec)).not.toThrow();
+    appendFileSync(join(dir, name), more);
+    expect(userError(() => createTokenizer(spec)).message).toContain('the file has changed since this command read it');
   });
 });
