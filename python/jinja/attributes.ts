@@ -276,7 +276,7 @@ export function makeDict(args: readonly Value[], named: Named, access: Access): 
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0' };
 
 /** Markup.unescape() of numbers and the entities that everybody uses. */
-export const unescapeHtml = (text: string): string =>
+const unescapeHtml = (text: string): string =>
   text.replace(
     /&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|(\w+));/g,
     (whole, decimal?: string, hex?: string, name?: string) => {

@@ -24,7 +24,7 @@ export interface Spec {
 const SPEC = /^(?:([^])?([<>=^]))?([-+ ])?(z)?(#)?(0)?(\d+)?([,_])?(?:\.(\d+))?([a-zA-Z%])?$/u;
 
 /** Throws Failure for a text that is no format. */
-export function readSpec(text: string): Spec {
+function readSpec(text: string): Spec {
   const match = SPEC.exec(text);
   if (match === null) throw valueError(`Invalid format specifier ${repr(text)}`);
   const [, fill, align, sign, , alternate, zero, width, grouping, precision, type] = match;

@@ -150,7 +150,7 @@ export function keyOf(value: Value): string | number | bigint | null | object {
 type Key = ReturnType<typeof keyOf>;
 
 /** A dictionary whose keys are not all text. */
-export class KeyedDict extends Thing {
+class KeyedDict extends Thing {
   readonly type = 'dict';
   readonly #entries = new Map<Key, readonly [Value, Value]>();
 

@@ -76,7 +76,7 @@ function onFloats(op: Exclude<Arithmetic, '**'>, a: number, b: number): Float {
 }
 
 /** left + right of texts; what is no Markup is escaped where the other is. */
-export function joinTexts(left: Value, right: Value, work: Work): Value | undefined {
+function joinTexts(left: Value, right: Value, work: Work): Value | undefined {
   const a = textOf(left),
     b = textOf(right);
   if (a === undefined || b === undefined) return undefined;
