@@ -18,7 +18,10 @@ export type { KernelResources } from './ptxasLog.js';
 export interface CudaUnit {
   /** Its entry function, `extern "C"`. */
   readonly symbol: string;
+  /** May be printed when it is read: only a kernel that is in no cache needs it. */
   readonly source: string;
+  /** SHA-256 of the source, hexadecimal, where that is known. */
+  readonly digest?: string;
 }
 
 export interface CompileCubinsOptions {
@@ -56,7 +59,7 @@ export interface CompiledCubins {
 export type CudaCompiler = ({ readonly kind: 'nvrtc' } & FoundNvrtc) | ({ readonly kind: 'nvcc' } & FoundNvcc);
 
 /** Bump when the meaning of an entry or the options of a compiler change. */
-const CACHE_FORMAT = 1;
+const CACHE_FORMAT = 2;
 
 const nvrtcOptions = (arch: CudaArch): readonly string[] => [
   `--gpu-architecture=${arch}`,
@@ -150,7 +153,7 @@ async function compileUnit(
 }
 
 /**
- * A cubin for each kernel, from the cache or compiled now. The key of an entry covers the text, the architecture, the
+ * A cubin for each kernel, from the cache or compiled now. The key of an entry covers the text, by its digest, the architecture, the
  * options and the compiler's kind, version and build; a damaged entry is compiled anew.
  * Throws UserError for a missing or unfit compiler, a text that does not compile (with its lines), or a cache that
  * cannot be used.
@@ -167,12 +170,12 @@ export async function compileCubins(
   const compilerBuild = `${compiler.kind} ${compiler.build}`;
   const cache = new CubinCache(settings);
   await cache.prepare();
-  const key = ({ symbol, source }: CudaUnit): string =>
+  const key = (unit: CudaUnit): string =>
     sha256(
       JSON.stringify({
         format: CACHE_FORMAT,
-        symbol,
-        source,
+        symbol: unit.symbol,
+        source: unit.digest ?? sha256(unit.source),
         arch,
         options: nvrtcOptions(arch),
         compiler: compilerBuild,
@@ -186,11 +189,12 @@ export async function compileCubins(
     onProgress?.({ done: made.size + failures.size, total: units.length, symbol });
   const missing: MissingUnit[] = [];
   for (const unit of units) {
+    const { symbol } = unit;
     const entry = await cache.read(key(unit));
-    if (entry === undefined) missing.push({ ...unit, key: key(unit) });
+    if (entry === undefined) missing.push({ symbol, source: unit.source, key: key(unit) });
     else {
-      made.set(unit.symbol, entry);
-      report(unit.symbol);
+      made.set(symbol, entry);
+      report(symbol);
     }
   }
   if (missing.length > 0) {

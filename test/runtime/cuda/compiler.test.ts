@@ -16,7 +16,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../../errors.js';
 import { compileCubins, findCudaCompiler, type CompiledCubins, type CudaUnit } from '../../../runtime/cuda/compiler.js';
-import { isCubin } from '../../../runtime/cuda/cubinCache.js';
+import { isCubin, sha256 } from '../../../runtime/cuda/cubinCache.js';
 import { readSettings, type Settings } from '../../../settings.js';
 import { temporaryFolder, type CachedSettings } from '../kernels.js';
 import { hasCc, hasSystemNvrtc, isolated, makeNvcc, makeNvrtc } from './fakeCompilers.js';
@@ -103,6 +103,23 @@ describe('choosing a compiler', () => {
 });
 
 describe.skipIf(!hasCc)('compiling with a stand-in NVRTC', () => {
+  it('finds a kernel by the digest of its source, which it then does not read', async () => {
+    const settings = withNvrtc();
+    const { source } = unit('k_a');
+    const first = await compileCubins([unit('k_a')], { arch: 'sm_90a', settings });
+    const digest = sha256(source);
+    const unread: CudaUnit = {
+      symbol: 'k_a',
+      digest,
+      get source(): string {
+        throw new Error('printed');
+      },
+    };
+    const second = await compileCubins([unread], { arch: 'sm_90a', settings });
+    expect(second).toMatchObject({ isCached: true, cubins: first.cubins });
+    await expect(compileCubins([unread], { arch: 'sm_80', settings })).rejects.toThrow('printed');
+  });
+
   it('passes the architecture and reads the resources of the kernel', async () => {
     const settings = withNvrtc();
     const progress: string[] = [];
