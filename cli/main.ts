@@ -1,11 +1,17 @@
 #!/usr/bin/env node
 /** The `tilewright` command. */
-import { ALL_COMMANDS } from './allCommands.js';
-import { processIo } from './io.js';
-import { createCli } from './program.js';
+import { startEarly, willLoad } from '../driver/devices/startEarly.js';
 
+const argv = process.argv.slice(2);
+// Before anything else is loaded: a device takes as long to start as the command does to know what it will do with it.
+if (willLoad(argv)) startEarly();
+const [{ ALL_COMMANDS }, { processIo }, { createCli }] = await Promise.all([
+  import('./allCommands.js'),
+  import('./io.js'),
+  import('./program.js'),
+]);
 const io = processIo();
-const status = await createCli(ALL_COMMANDS, io).run(process.argv.slice(2));
+const status = await createCli(ALL_COMMANDS, io).run(argv);
 // Native threads and workers must not keep a finished process; what was written must still get out.
 await Promise.all(
   [io.stdout, io.stderr].map(

@@ -52,7 +52,11 @@ export async function loadArtifact(
 }
 
 /** The machine code of an artifact, not yet read. */
-export function codeOf(dir: string, { manifest, again }: Artifact, isTrusted: boolean): PackedCode {
+export function codeOf(
+  dir: string,
+  { manifest, again }: Pick<Artifact, 'manifest' | 'again'>,
+  isTrusted: boolean,
+): PackedCode {
   return packedCode(manifest.code, {
     isTrusted,
     again,

@@ -7,7 +7,7 @@ import type { Parallelism } from '../../ir/placement.js';
 import type { Checkpoint } from '../../models/checkpoint.js';
 import { describeTokenizer, type TokenizerDescription } from '../../models/tokenizerFiles.js';
 import { loadAddon } from '../../runtime/addon.js';
-import { openDevices } from '../devices/openDevices.js';
+import { openDevices, prepareDevices } from '../devices/openDevices.js';
 import { detectMachine } from '../machine.js';
 import { limitsOf, type ModelLimits } from './modelLimits.js';
 import { beginOpening, type OpenedModel, type Opening } from '../compile/open.js';
@@ -69,6 +69,7 @@ export function beginLoading(
   ui.phase('open model', asked.model);
   const opening = beginOpening(asked, machine, ui);
   const { checkpoint, target } = opening;
+  prepareDevices(asked, target);
   const request = logitsFor === undefined ? asked : { ...asked, logits: logitsFor(checkpoint) };
   const { logits } = request;
   for (const line of checkpoint.warnings) ui.warn(line);
@@ -85,17 +86,17 @@ export function beginLoading(
   };
   const finish: ModelLoading['finish'] = async (onCompiled) => {
     let limits: ModelLimits | undefined;
-    const compile = async (): Promise<OpenedModel> => {
-      const opened = compiled?.opened ?? (await phases.during('compile', () => opening.finish(undefined, logits)));
-      limits = limitsOf(checkpoint, opened.model);
-      onCompiled?.(limits, opened);
-      return opened;
-    };
+    const compile = async (): Promise<OpenedModel> =>
+      compiled?.opened ?? (await phases.during('compile', () => opening.finish(undefined, logits)));
     const { opened, executor, parallelism } = await openDevices(
       { ...opening, finish: compile },
-      compiled?.cacheTokens === undefined ? request : { ...request, cacheTokens: compiled.cacheTokens },
+      request,
       ui,
       phases,
+      (model) => {
+        limits = limitsOf(checkpoint, model.model);
+        onCompiled?.(limits, model);
+      },
     );
     phases.end();
     limits ??= limitsOf(checkpoint, opened.model);

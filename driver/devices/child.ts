@@ -2,11 +2,12 @@
  * The process that owns the devices of a replica. If a driver hangs or loses its context, only this process is lost:
  * the parent starts another and continues. Started by fork(); speaks protocol.ts.
  */
-import { isCudaError } from '../../runtime/cuda/addon.js';
+import { isCudaError, loadCudaAddon } from '../../runtime/cuda/addon.js';
+import { readSettings } from '../../settings.js';
 import { packError, type DeviceRequest, type FromChild, type ToChild } from './protocol.js';
+import { PREPARE } from './deviceProcess.js';
 import { loadExecutor } from './openReplica.js';
-import { detectMachine } from '../machine.js';
-import { openOrCompile, rebuildOpened } from '../compile/open.js';
+import { openSent } from './openSent.js';
 import { Phases } from '../phases.js';
 import type { Ui } from '../requests.js';
 import { inFlightOf, type Executor } from '../executor.js';
@@ -28,32 +29,33 @@ const ui: Ui = {
 };
 
 const phases = new Phases();
+phases.end();
 let executor: Executor | undefined;
 let siblings: Siblings | undefined;
 let isClosed = false;
 
-async function open(request: DeviceRequest, member: Membership | undefined): Promise<void> {
+async function open(request: DeviceRequest, bytes: Uint8Array, member: Membership | undefined): Promise<void> {
   if (member !== undefined) siblings = new Siblings(member, (word) => send({ kind: 'sibling', word }));
-  phases.begin('compile');
-  const opened = await openOrCompile(request, detectMachine(), { ...ui, phase: () => undefined });
+  phases.begin('open');
+  const { checkpoint, model, rebuild, packed } = openSent(request, bytes);
   const { threads, devices, replica } = request;
   const options = {
     threads,
     devices,
     replicas: replica.count,
-    rebuild: rebuildOpened(request.model, opened),
-    packed: opened.packed,
+    rebuild,
+    packed,
     phases,
     ...(siblings === undefined ? {} : { siblings }),
   };
-  executor = await loadExecutor(opened.checkpoint, opened.model, options, ui);
+  executor = await loadExecutor(checkpoint, model, options, ui);
   phases.end();
   send({
     kind: 'ready',
     phases: phases.spans,
     capacity: executor.capacity,
     inFlight: inFlightOf(executor),
-    stateful: opened.model.plan.functions.flatMap(({ interface: { name, takes } }) => (takes.length > 0 ? [name] : [])),
+    stateful: model.plan.functions.flatMap(({ interface: { name, takes } }) => (takes.length > 0 ? [name] : [])),
   });
 }
 
@@ -65,7 +67,7 @@ const isLost = (error: unknown): boolean =>
 async function answer(message: ToChild): Promise<void> {
   switch (message.kind) {
     case 'open':
-      return open(message.request, message.siblings);
+      return open(message.request, message.model, message.siblings);
     case 'sibling':
       return siblings?.hear(message.from, message.word);
     case 'close': {
@@ -95,6 +97,8 @@ async function answer(message: ToChild): Promise<void> {
   }
 }
 
+// It was started before anybody knew what it will load: the device's context is made meanwhile.
+if (process.argv[2] === PREPARE) loadCudaAddon().prepare(readSettings().cudaDriver, Number(process.argv[3]));
 process.on('message', (message: ToChild) => {
   answer(message).catch((error: unknown) => {
     if (isLost(error)) {

@@ -8,8 +8,10 @@ import { deviceOf, type Parallelism } from '../../ir/placement.js';
 import { printPlacement } from '../../passes/placeStages.js';
 import type { DeviceRequest } from './protocol.js';
 import { distinct } from '../targets/executors.js';
-import { beginDevice, hasDeviceModule, loadExecutor } from './openReplica.js';
+import { beginDevice, loadExecutor } from './openReplica.js';
 import { rebuildOpened, type OpenedModel, type Opening } from '../compile/open.js';
+import { packModel } from '../compile/packedModel.js';
+import { endSpares } from './deviceProcess.js';
 import { placeModel } from './placement.js';
 import { DevicePool } from './pool.js';
 import type { Phases } from '../phases.js';
@@ -17,6 +19,7 @@ import { nameOfReplica, replicaUis } from './replicaUi.js';
 import type { LoadRequest, Ui } from '../requests.js';
 import type { Executor } from '../executor.js';
 import { SiblingRelay } from './siblings.js';
+import { hasDeviceModule, startEarly } from './startEarly.js';
 
 export interface OpenedDevices {
   readonly opened: OpenedModel;
@@ -36,6 +39,12 @@ function wantedOf(
   if (devices === undefined && parallel === undefined) return { devices: 1, exact: ONE };
   const count = typeof devices === 'number' ? devices : target.visibleDevices();
   return count === 1 ? { devices: 1, exact: ONE } : { devices: count };
+}
+
+/** Begins what the devices of a request need and no model has a part in, while the model is opened and compiled. */
+export function prepareDevices(request: Pick<LoadRequest, 'devices' | 'parallel'>, target: Opening['target']): void {
+  if (target.compilesInProcess) startEarly(wantedOf(request, target).devices);
+  else endSpares();
 }
 
 /** How a model will lie on the devices that a request names. Throws UserError if it does not fit. */
@@ -68,23 +77,37 @@ function place(
 }
 
 /**
- * Compiles the model here, for the facts that scoring needs, and loads it onto its devices. Both happen at the same
- * time if the device processes compile for themselves.
+ * Compiles the model here and loads it onto its devices. Where they are driven by processes of their own, those start
+ * at once and are sent the compiled model: nothing is planned twice. `onCompiled` is called once they have it, or
+ * before weights are loaded here. What it throws ends the loading.
  */
-export const openDevices = (opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> =>
-  (opening.target.compilesInProcess ? openMeanwhile : openCompiled)(opening, request, ui, phases);
+export const openDevices = (
+  opening: Opening,
+  request: LoadRequest,
+  ui: Ui,
+  phases: Phases,
+  onCompiled: (opened: OpenedModel) => void = () => undefined,
+): Promise<OpenedDevices> =>
+  (opening.target.compilesInProcess ? openMeanwhile : openCompiled)(opening, request, ui, phases, onCompiled);
 
 /** Loads the model after compiling: the processes then find its kernels in the cache. */
-async function openCompiled(opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
+async function openCompiled(
+  opening: Opening,
+  request: LoadRequest,
+  ui: Ui,
+  phases: Phases,
+  onCompiled: (opened: OpenedModel) => void,
+): Promise<OpenedDevices> {
   const wanted = wantedOf(request, opening.target);
   const opened = await opening.finish();
   const { model } = opened;
+  onCompiled(opened);
   const parallelism = place(opened, wanted, request, ui);
   if (isEqual(parallelism, ONE))
     return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
   ui.phase('compile kernels', distinct(model));
   await model.target.compile(model, { packed: opened.packed });
-  const loading = begin(request, opening.target, parallelism, ui);
+  const loading = begin(request, opening.target, parallelism, Promise.resolve(packModel(model)), ui);
   if (loading === undefined) throw new Error('several devices need the built package: npm run build');
   try {
     await loading.opened();
@@ -95,12 +118,22 @@ async function openCompiled(opening: Opening, request: LoadRequest, ui: Ui, phas
   }
 }
 
-/** Loads the model while compiling, on as many devices as it is likely to need. */
-async function openMeanwhile(opening: Opening, request: LoadRequest, ui: Ui, phases: Phases): Promise<OpenedDevices> {
+/** Loads the model on as many devices as it is likely to need, in processes that start while this one compiles. */
+async function openMeanwhile(
+  opening: Opening,
+  request: LoadRequest,
+  ui: Ui,
+  phases: Phases,
+  onCompiled: (opened: OpenedModel) => void,
+): Promise<OpenedDevices> {
   const wanted = wantedOf(request, opening.target);
-  // The plan is not known yet. Most models fit one GPU, and each process compiles for itself.
+  // The plan is not known yet. Most models fit one GPU.
   const guess = wanted.exact ?? { replicas: wanted.devices, stages: 1 };
-  let loading = begin(request, opening.target, guess, ui);
+  let send: (model: Uint8Array) => void = () => undefined;
+  const compiled = new Promise<Uint8Array>((resolve) => {
+    send = resolve;
+  });
+  let loading = begin(request, opening.target, guess, compiled, ui);
   try {
     // Compiling blocks this thread, so pending work is started first.
     await setImmediate();
@@ -108,13 +141,19 @@ async function openMeanwhile(opening: Opening, request: LoadRequest, ui: Ui, pha
     const { model } = opened;
     // Reports what is missing in the words of this command.
     model.target.requireDevices(model.device, wanted.devices, rebuildOpened(request.model, opened));
-    if (loading === undefined)
+    if (loading === undefined) {
+      onCompiled(opened);
       return { opened, parallelism: ONE, executor: await loadHere(opened, request, ui, phases) };
+    }
     const parallelism = place(opened, wanted, request, ui);
     if (!isEqual(parallelism, guess)) {
       await loading.executor.close();
-      loading = begin(request, opening.target, parallelism, ui) ?? loading;
+      loading = begin(request, opening.target, parallelism, compiled, ui) ?? loading;
     }
+    send(packModel(model));
+    // What is to be sent leaves this process before anything else blocks it.
+    await setImmediate();
+    onCompiled(opened);
     await loading.opened();
     return { opened, parallelism, executor: loading.executor };
   } catch (error) {
@@ -135,39 +174,15 @@ const loadHere = (opened: OpenedModel, request: LoadRequest, ui: Ui, phases: Pha
 const threadsOf = (threads: number, index: number, count: number): number =>
   Math.max(1, Math.floor(threads / count) + (index < threads % count ? 1 : 0));
 
-/** The part of a request that another process needs to open the same model on the devices of a replica. */
+/** The part of a request that another process needs to load the model on the devices of a replica. */
 function deviceRequest(
-  {
-    model,
-    init,
-    precision,
-    target,
-    isa,
-    mask,
-    batchTokens,
-    cacheTokens,
-    kvCache,
-    logits,
-    feeds,
-    checkpoint,
-    trustsCode,
-    threads,
-  }: LoadRequest,
+  { model, init, checkpoint, trustsCode, threads }: LoadRequest,
   { replicas, stages }: Parallelism,
   index: number,
 ): DeviceRequest {
   return {
     model,
     init,
-    precision,
-    ...(target === undefined ? {} : { target }),
-    ...(isa === undefined ? {} : { isa }),
-    ...(mask === undefined ? {} : { mask }),
-    ...(batchTokens === undefined ? {} : { batchTokens }),
-    ...(cacheTokens === undefined ? {} : { cacheTokens }),
-    ...(kvCache === undefined ? {} : { kvCache }),
-    ...(logits === undefined ? {} : { logits }),
-    ...(feeds === undefined ? {} : { feeds }),
     ...(checkpoint === undefined ? {} : { checkpoint }),
     ...(trustsCode === undefined ? {} : { trustsCode }),
     threads: threadsOf(threads, index, replicas),
@@ -185,11 +200,17 @@ interface Loading {
 }
 
 /** Starts a process for each replica; undefined if there is no compiled module to start. */
-function begin(request: LoadRequest, target: Opening['target'], parallelism: Parallelism, ui: Ui): Loading | undefined {
+function begin(
+  request: LoadRequest,
+  target: Opening['target'],
+  parallelism: Parallelism,
+  model: Promise<Uint8Array>,
+  ui: Ui,
+): Loading | undefined {
   const { replicas, stages } = parallelism;
   if (!hasDeviceModule()) return undefined;
   if (replicas === 1) {
-    const executor = beginDevice(deviceRequest(request, parallelism, 0), { target }, ui);
+    const executor = beginDevice(deviceRequest(request, parallelism, 0), { target, model }, ui);
     return { executor, opened: () => executor.opened() };
   }
   const uis = replicaUis(replicas, stages, ui, target.compilesInProcess ? [] : ['compile kernels']);
@@ -202,7 +223,7 @@ function begin(request: LoadRequest, target: Opening['target'], parallelism: Par
       begin: (index, onEnd) =>
         beginDevice(
           deviceRequest(request, parallelism, index),
-          { target, onEnd, ...(relay === undefined ? {} : { siblings: { relay, index } }) },
+          { target, model, onEnd, ...(relay === undefined ? {} : { siblings: { relay, index } }) },
           uis.of[index]!,
         ),
     },

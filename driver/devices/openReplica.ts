@@ -1,5 +1,4 @@
 /** Decides where a replica is opened: in a process of its own, or in this one. */
-import { existsSync } from 'node:fs';
 import { UserError } from '../../errors.js';
 import type { Parallelism, Stage } from '../../ir/placement.js';
 import { scoreOf } from '../../ir/plan.js';
@@ -12,22 +11,18 @@ import type { AnyTarget, CompiledModel, OpenOptions, Rebuild } from '../targets/
 import { placeModel } from './placement.js';
 import type { DeviceRequest } from './protocol.js';
 import { RemoteExecutor, type RemoteOptions } from './remoteExecutor.js';
+import { DEVICE_MODULE } from './startEarly.js';
 
 /** Largest timeout, in seconds: a day. Node's timers overflow after a few weeks. */
 const MOST_TIMEOUT = 86_400;
 
-const DEVICE_MODULE = new URL('./child.js', import.meta.url);
-
-/** Whether there is a module to start a process with. There is none if only TypeScript sources exist. */
-export const hasDeviceModule = (): boolean => existsSync(DEVICE_MODULE);
-
-export interface BeginOptions extends Pick<RemoteOptions, 'onEnd' | 'siblings'> {
+export interface BeginOptions extends Pick<RemoteOptions, 'model' | 'onEnd' | 'siblings'> {
   readonly target: Pick<AnyTarget, 'timeoutSeconds'>;
 }
 
 /**
  * Opens a replica in a process of its own, so that a device fault costs a micro-batch and not the run. The process
- * opens and compiles the model itself while this process does its own work, so neither waits for the other.
+ * starts at once, and loads the model as soon as it is sent.
  */
 export function beginDevice(request: DeviceRequest, { target, ...options }: BeginOptions, ui: Ui): RemoteExecutor {
   const timeoutSeconds = readSettings().deviceTimeout ?? target.timeoutSeconds;

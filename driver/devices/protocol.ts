@@ -6,23 +6,8 @@ import type { PhaseSpan } from '../phases.js';
 import type { Amount, LoadRequest } from '../requests.js';
 import type { Membership, SiblingWord } from './siblings.js';
 
-/** What the child compiles (or finds in the cache) and loads: one replica of the model, on its devices. */
-export interface DeviceRequest extends Pick<
-  LoadRequest,
-  | 'model'
-  | 'init'
-  | 'precision'
-  | 'target'
-  | 'isa'
-  | 'mask'
-  | 'batchTokens'
-  | 'cacheTokens'
-  | 'kvCache'
-  | 'logits'
-  | 'feeds'
-  | 'checkpoint'
-  | 'trustsCode'
-> {
+/** What the child loads: one replica of the model that its parent has planned, on its devices. */
+export interface DeviceRequest extends Pick<LoadRequest, 'model' | 'init' | 'checkpoint' | 'trustsCode'> {
   /** The replica's devices, one per stage, counted from 0 among the devices of this machine that run the plan. */
   readonly devices: readonly number[];
   /** Number of pipeline stages of the replica; 1: one device executes the whole plan. */
@@ -36,6 +21,8 @@ export type ToChild =
   | {
       readonly kind: 'open';
       readonly request: DeviceRequest;
+      /** The compiled model (compile/packedModel.ts). */
+      readonly model: Uint8Array;
       /** Absent: it loads by itself. */ readonly siblings?: Membership;
     }
   | { readonly kind: 'sibling'; readonly from: number; readonly word: SiblingWord }

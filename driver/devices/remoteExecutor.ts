@@ -26,6 +26,11 @@ export interface RemoteOptions {
   /** The child's module. */
   readonly module: URL;
   readonly request: DeviceRequest;
+  /**
+   * The compiled model as bytes, once it is compiled: the process starts at once and waits for it. Where it rejects,
+   * nothing is loaded.
+   */
+  readonly model: Promise<Uint8Array>;
   /** The device counts as hung if it answers nothing for this long while a call is pending. */
   readonly timeoutSeconds: number;
   /**
@@ -182,13 +187,15 @@ export class RemoteExecutor implements Executor {
 
   /** A process, and the promise of a loaded model in it. */
   private spawn(): Promise<void> {
-    const { module, request } = this.options;
+    const { module, request, model } = this.options;
     const siblings = this.restarts === 0 ? this.options.siblings : undefined;
-    const child = startProcess(module);
+    const child = startProcess(module, request.devices[0]);
     this.child = child;
     this.isReady = false;
     let lost: string | undefined;
+    let fail: (error: unknown) => void = () => undefined;
     this.ready = new Promise<void>((resolve, reject) => {
+      fail = reject;
       child.on('message', (message: FromChild) => {
         if (this.child === child && !this.isReady) this.watch();
         switch (message.kind) {
@@ -240,13 +247,23 @@ export class RemoteExecutor implements Executor {
     });
     // Awaited by whoever asks; a job may not have been asked yet.
     this.ready.catch(() => undefined);
-    this.send({
-      kind: 'open',
-      request,
-      ...(siblings === undefined ? {} : { siblings: { index: siblings.index, count: siblings.relay.count } }),
-    });
-    this.watch();
-    siblings?.relay.join(siblings.index, (from, word) => tell(child, { kind: 'sibling', from, word }));
+    model.then(
+      (bytes) => {
+        if (this.child !== child || this.isClosed) return;
+        tell(child, {
+          kind: 'open',
+          request,
+          model: bytes,
+          ...(siblings === undefined ? {} : { siblings: { index: siblings.index, count: siblings.relay.count } }),
+        });
+        this.watch();
+        siblings?.relay.join(siblings.index, (from, word) => tell(child, { kind: 'sibling', from, word }));
+      },
+      (error: unknown) => {
+        fail(error);
+        child.kill('SIGKILL');
+      },
+    );
     return this.ready;
   }
 

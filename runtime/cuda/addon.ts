@@ -24,6 +24,11 @@ export interface CudaAddon {
    * for a missing or unusable driver.
    */
   load(path?: string): CudaAvailability;
+  /**
+   * Begins to load the driver and, if a device is named, to make its context, in a thread of its own. load() and Device
+   * wait for what they need of it, and say what went wrong. Only the first call of a process begins anything.
+   */
+  prepare(path?: string, ordinal?: number): void;
   readonly Device: new (ordinal: number) => CudaDevice;
   readonly Memory: new (device: CudaDevice, bytes: number) => CudaMemory;
   /** Throws CudaError with the assembler's log for PTX that it refuses. */

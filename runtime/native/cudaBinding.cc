@@ -36,6 +36,71 @@ std::shared_ptr<const CudaApi> loadDriver(const std::string &path) {
   return driver.api;
 }
 
+/**
+ * The driver and the context of a device, made by a thread while JavaScript does something else: starting the driver
+ * takes 0.1 to 0.2 s, and a context as much. Whoever needs one of them meanwhile waits for it.
+ */
+class Preparation {
+ public:
+  Preparation() { loadedDriver(); }  // It outlives this.
+  ~Preparation() { join(); }
+  Preparation(const Preparation &) = delete;
+  Preparation &operator=(const Preparation &) = delete;
+
+  /** Begins with the driver at `path` and, from 0 on, the device `ordinal`; only the first call begins anything. */
+  void begin(const std::string &path, int ordinal) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (hasBegun_) return;
+    hasBegun_ = true;
+    ordinal_ = ordinal;
+    thread_ = std::thread([this, path, ordinal] {
+      // What is wrong here is wrong again, and reported, where it is needed.
+      try {
+        auto api = loadDriver(path);
+        if (ordinal >= 0) device_ = CudaDevice::open(std::move(api), ordinal);
+      } catch (const std::exception &) {
+        device_.reset();
+      }
+    });
+  }
+
+  /** The device `ordinal` if it was prepared with `api`, once; otherwise null. */
+  std::shared_ptr<CudaDevice> take(const CudaApi &api, int ordinal) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!hasBegun_ || ordinal_ != ordinal) return nullptr;
+    join();
+    if (device_ == nullptr || &device_->use() != &api) return nullptr;
+    return std::move(device_);
+  }
+
+ private:
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  std::mutex mutex_;
+  bool hasBegun_ = false;
+  int ordinal_ = -1;
+  std::shared_ptr<CudaDevice> device_;
+  std::thread thread_;
+};
+
+Preparation &preparation() {
+  static Preparation preparation;
+  return preparation;
+}
+
+std::string driverPath(const Napi::Value &argument) {
+  return argument.IsUndefined() ? SYSTEM_DRIVER : stringArg(argument, "path");
+}
+
+void prepare(const Napi::CallbackInfo &info) {
+  coded(info.Env(), [&] {
+    const int ordinal = info[1].IsUndefined() ? -1 : static_cast<int>(integerArg(info[1], "ordinal", 0, 1023));
+    preparation().begin(driverPath(info[0]), ordinal);
+  });
+}
+
 Napi::Object toJavaScript(Napi::Env env, const CudaDeviceInfo &info) {
   Napi::Object object = Napi::Object::New(env);
   object.Set("ordinal", info.ordinal);
@@ -56,7 +121,7 @@ Napi::Object toJavaScript(Napi::Env env, const CudaDeviceInfo &info) {
 
 Napi::Value load(const Napi::CallbackInfo &info) {
   const Napi::Env env = info.Env();
-  const std::string path = info[0].IsUndefined() ? SYSTEM_DRIVER : stringArg(info[0], "path");
+  const std::string path = driverPath(info[0]);
   Napi::Object object = Napi::Object::New(env);
   try {
     if (!info[0].IsUndefined() && path[0] != '/') fail("a driver library is given by its full path, not " + path);
@@ -87,8 +152,12 @@ const napi_type_tag CudaModuleWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'6d
 const napi_type_tag CudaEventWrap::TAG = {0x7469'6c65'7772'6974, 0x6375'6461'6576'7401};
 
 CudaDeviceWrap::CudaDeviceWrap(const Napi::CallbackInfo &info) : CudaHandle(info) {
-  hold(info,
-       [&] { return CudaDevice::open(requireDriver(), static_cast<int>(integerArg(info[0], "ordinal", 0, 1023))); });
+  hold(info, [&] {
+    const int ordinal = static_cast<int>(integerArg(info[0], "ordinal", 0, 1023));
+    auto api = requireDriver();
+    auto prepared = preparation().take(*api, ordinal);
+    return prepared ? prepared : CudaDevice::open(std::move(api), ordinal);
+  });
 }
 
 Napi::Value CudaDeviceWrap::info(const Napi::CallbackInfo &info) { return toJavaScript(info.Env(), get()->info()); }
@@ -198,6 +267,7 @@ Napi::Function CudaEventWrap::init(Napi::Env env) {
 Napi::Object initCuda(Napi::Env env) {
   Napi::Object cuda = Napi::Object::New(env);
   cuda.Set("load", Napi::Function::New<load>(env, "load"));
+  cuda.Set("prepare", Napi::Function::New<prepare>(env, "prepare"));
   cuda.Set("Device", CudaDeviceWrap::init(env));
   cuda.Set("Memory", CudaMemoryWrap::init(env));
   cuda.Set("Module", CudaModuleWrap::init(env));

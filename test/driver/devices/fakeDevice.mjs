@@ -1,7 +1,7 @@
 // A device process without a device. The request's model says what goes wrong. `die:N`, `hang:N`, `lose:N`: at the N-th
 // micro-batch of the first process; `rest:N`: after its answer; `always`: at every one; `never`. `unopened`: the model
 // never loads. `deaf`: loading never ends, and nothing is listened to meanwhile. `slow:N`: the process says N times
-// that it is still loading.
+// that it is still loading. `echo`, `early`: the process says what it was sent, and what it was to prepare.
 import { existsSync, writeFileSync } from 'node:fs';
 
 const READY = { kind: 'ready', capacity: { score: { T: 128, R: 64 } }, inFlight: 2, stateful: ['step'], phases: [] };
@@ -15,6 +15,15 @@ process.on('message', (message) => {
     if (marker !== undefined && existsSync(marker)) fault = fault === 'reopen' ? 'unopened' : 'never';
     else if (marker !== undefined) writeFileSync(marker, '');
     if (fault === 'deaf') for (;;);
+    if (fault === 'echo') {
+      process.send({ kind: 'phase', name: `model of ${message.model.length} bytes` });
+      return process.send(READY);
+    }
+    if (fault === 'early') {
+      const [, , flag, device = 'nothing'] = process.argv;
+      process.send({ kind: 'phase', name: `prepared ${flag === '--prepare' ? device : 'nothing'}` });
+      return process.send(READY);
+    }
     if (fault === 'slow') {
       for (let said = 0; said < at; said++) process.send({ kind: 'step', fraction: 0.5 });
       return process.send(READY);

@@ -1,9 +1,11 @@
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
+import { setImmediate } from 'node:timers/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { MicroBatch } from '../../../eval/scorer.js';
 import { RemoteExecutor, type RemoteOptions } from '../../../driver/devices/remoteExecutor.js';
+import { startSpare } from '../../../driver/devices/deviceProcess.js';
 import { ProcessEnded } from '../../../driver/devices/processEnded.js';
 import type { Ui } from '../../../driver/requests.js';
 import { UserError } from '../../../errors.js';
@@ -52,17 +54,17 @@ const begin = (
   model: string,
   ui: Ui,
   timeoutSeconds = 30,
-  more: Pick<RemoteOptions, 'onEnd' | 'loadingSeconds'> = {},
+  more: Partial<Pick<RemoteOptions, 'model' | 'onEnd' | 'loadingSeconds'>> = {},
 ): RemoteExecutor =>
   RemoteExecutor.begin(
     {
+      model: Promise.resolve(new Uint8Array(1)),
       ...more,
       module: new URL('./fakeDevice.mjs', import.meta.url),
       timeoutSeconds,
       request: {
         model,
         init: { kind: 'checkpoint' },
-        precision: 'auto',
         devices: [0],
         stages: 1,
         replica: { index: 0, count: 1 },
@@ -87,6 +89,36 @@ afterEach(() => {
 });
 
 describe('an executor in a process of its own', () => {
+  it('starts at once, waits for the compiled model, and ends where there is none', async () => {
+    const { ui, phases } = recorder();
+    let compiled: (model: Uint8Array) => void = () => undefined;
+    const model = new Promise<Uint8Array>((resolve) => {
+      compiled = resolve;
+    });
+    const executor = begin('echo', ui, 30, { model });
+    await setImmediate();
+    // Nobody has asked it for anything: its silence means nothing.
+    expect(vi.getTimerCount()).toBe(0);
+    compiled(Uint8Array.of(1, 2, 3));
+    await executor.opened();
+    expect(phases).toEqual(['model of 3 bytes']);
+    await executor.close();
+    const without = begin('never', ui, 30, { model: Promise.reject(new UserError('does not compile', 'mend it')) });
+    await expect(without.opened()).rejects.toThrow('does not compile');
+    await without.close();
+  });
+
+  it('takes over a process that was started early, once', async () => {
+    const module = new URL('./fakeDevice.mjs', import.meta.url);
+    startSpare(module, 0);
+    startSpare(module, 0);
+    const { ui, phases } = recorder();
+    const [first, second] = [begin('early', ui), begin('early', ui)];
+    await Promise.all([first.opened(), second.opened()]);
+    expect(phases.toSorted()).toEqual(['prepared 0', 'prepared nothing']);
+    await Promise.all([first.close(), second.close()]);
+  });
+
   it('opens the model, scores, profiles and closes', async () => {
     const { ui, phases, warnings } = recorder();
     const executor = await start('never', ui);
@@ -142,6 +174,7 @@ describe('an executor in a process of its own', () => {
   it('that says nothing while it loads the model is ended; one that is slow and says so is not', async () => {
     const { ui, warnings } = recorder();
     const deaf = begin('deaf', ui, 30, { loadingSeconds: 0.5 });
+    await expect.poll(() => vi.getTimerCount()).toBe(1);
     vi.advanceTimersByTime(500);
     await expect(deaf.opened()).rejects.toThrow('ended while it loaded the model: SIGKILL');
     expect(warnings).toEqual([expect.stringContaining('has said nothing for 0.5 s while it loads the model')]);
@@ -234,7 +267,8 @@ describe('an executor in a process of its own', () => {
     const { ui, phases } = recorder();
     const model = once('never');
     const executor = begin(model, ui);
-    // A parent that compiles listens to nobody. The child does not wait for it, and leaves a file as its mark.
+    await setImmediate();
+    // A parent that does something else listens to nobody. The child does not wait for it, and leaves a file as its mark.
     const mark = model.split(':')[2]!;
     while (!existsSync(mark)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
     expect(phases).toEqual([]);

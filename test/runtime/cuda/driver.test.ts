@@ -52,6 +52,34 @@ describeFake('devices, memory and modules', (fake) => {
     });
   });
 
+  it('prepares a device beside JavaScript, hands it out once, and leaves it to others to say what is wrong', () => {
+    const ask = (fakeCuda: string, ordinal: number, wanted: number): unknown => {
+      const script = `
+        const { cuda } = require('./build/Release/tilewright.node');
+        cuda.prepare(${JSON.stringify(fake.path)}, ${ordinal});
+        cuda.prepare('/no/such/driver', 1);
+        const { ok, reason } = cuda.load(${JSON.stringify(fake.path)});
+        let streams = [];
+        try {
+          streams = [1, 2].map(() => String(new cuda.Device(${wanted}).stream));
+        } catch (error) {
+          streams = [error.message];
+        }
+        process.stdout.write(JSON.stringify({ ok, reason, streams: new Set(streams).size, said: streams[0] }));`;
+      return JSON.parse(
+        execFileSync(process.execPath, ['-e', script], { env: { FAKE_CUDA: fakeCuda }, encoding: 'utf8' }),
+      );
+    };
+    expect(ask('devices=2', 0, 0)).toMatchObject({ ok: true, streams: 2 });
+    expect(ask('devices=2', 1, 0)).toMatchObject({ ok: true, streams: 2 });
+    expect(ask('devices=1', 5, 0)).toMatchObject({ ok: true, streams: 2 });
+    expect(ask('devices=0', 0, 0)).toMatchObject({ ok: false, reason: expect.stringContaining('NO_DEVICE') as string });
+    expect(ask('fail:cuStreamCreate:999', 0, 0)).toMatchObject({
+      ok: true,
+      said: expect.stringContaining('cuStreamCreate') as string,
+    });
+  });
+
   it('describes a device', () => {
     expect(device.info).toEqual({
       ordinal: 0,

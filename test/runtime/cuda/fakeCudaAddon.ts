@@ -303,6 +303,7 @@ export function fakeCuda({ modules, totalBytes = 1 << 30, delay = 0 }: FakeOptio
   return {
     state,
     addon: {
+      prepare: () => undefined,
       load: () => ({ ok: false, reason: 'a fake' }),
       Device,
       Memory,

@@ -1,0 +1,32 @@
+import { describe, expect, it } from 'vitest';
+import { willLoad } from '../../../driver/devices/startEarly.js';
+
+describe('a command line that will probably load a model onto a GPU', () => {
+  it.each([
+    'run model --task hellaswag',
+    'generate model text',
+    'generate model --target cuda',
+    'run m --target auto --devices 2',
+  ])('%s', (line) => {
+    expect(willLoad(line.split(' '))).toBe(true);
+  });
+
+  it.each([
+    '',
+    '--help',
+    '--version',
+    'doctor',
+    'compile model -o m.tw',
+    'run --help',
+    'generate -h',
+    'run model --dry-run',
+    'run model --dry_run',
+    'run model --target cpu',
+    'run model --target=cpu',
+    'generate model --isa avx2',
+    'generate model --isa=avx2',
+    'run model --tasks mmlu --print-prompts',
+  ])('none: %s', (line) => {
+    expect(willLoad(line === '' ? [] : line.split(' '))).toBe(false);
+  });
+});
