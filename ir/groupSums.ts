@@ -4,7 +4,8 @@
  */
 import { isRowInvariant } from './rowInvariant.js';
 import { ROW_SUM_BLOCK, type Output } from './kernel.js';
-import { operands, printScalar, type Scalar } from './scalar.js';
+import { operands, type Scalar } from './scalar.js';
+import { ScalarKeys } from './scalarKeys.js';
 import type { Dim } from './types.js';
 
 /** Widest group that an epilogue sums: a tile of every skeleton can hold one. */
@@ -25,39 +26,51 @@ export function groupProblem(width: number, columns: Dim): string | undefined {
 export const readsAcross = (s: Scalar): boolean =>
   s.op === 'groupSum' || s.op === 'rotateHalf' || operands(s).some(readsAcross);
 
-/** Visits every distinct sub-program of `outputs`, from the whole to its leaves, until `visit` returns true. */
-function search(outputs: readonly Output[], visit: (s: Scalar) => boolean): void {
-  const seen = new Set<string>();
-  const descend = (s: Scalar): void => {
-    const key = printScalar(s);
-    if (seen.has(key)) return;
-    seen.add(key);
-    if (!visit(s)) operands(s).forEach(descend);
+/** What the programs of an epilogue need of groups of columns. */
+interface GroupFacts {
+  /** The sums over groups that programs need, each once. */
+  readonly sums: readonly GroupSum[];
+  /**
+   * The largest sub-programs that depend on sums over groups and on the row alone (1/rms of a head), each once. A
+   * skeleton computes them once a group.
+   */
+  readonly values: readonly Scalar[];
+}
+
+/** Kept by epilogue, because every schedule that a kernel could have asks for its groups. */
+const facts = new WeakMap<readonly Output[], GroupFacts>();
+
+function factsOf(outputs: readonly Output[]): GroupFacts {
+  const known = facts.get(outputs);
+  if (known !== undefined) return known;
+  const found = findGroups(outputs);
+  facts.set(outputs, found);
+  return found;
+}
+
+function findGroups(outputs: readonly Output[]): GroupFacts {
+  const keys = new ScalarKeys();
+  const summing = new Map<number, boolean>();
+  /** Whether sums over groups are among what the value is computed from. */
+  const dependsOnSum = (s: Scalar): boolean => {
+    const key = keys.of(s);
+    const known = summing.get(key) ?? (s.op === 'groupSum' || operands(s).some(dependsOnSum));
+    summing.set(key, known);
+    return known;
   };
-  for (const { value } of outputs) descend(value);
+  const sums: GroupSum[] = [];
+  const values: Scalar[] = [];
+  keys.search(outputs, (s) => s.op === 'groupSum' && sums.push(s) > 0);
+  keys.search(outputs, (s) => dependsOnSum(s) && isOfGroup(s) && values.push(s) > 0);
+  return { sums, values };
 }
-
-/** The sums over groups that programs need, each once. */
-export function groupSumsOf(outputs: readonly Output[]): readonly GroupSum[] {
-  const found: GroupSum[] = [];
-  search(outputs, (s) => s.op === 'groupSum' && found.push(s) > 0);
-  return found;
-}
-
-/** Columns of the groups that an epilogue sums, which the verifier makes sure are alike; undefined if it sums none. */
-export const groupWidth = (outputs: readonly Output[]): number | undefined => groupSumsOf(outputs)[0]?.width;
-
-/**
- * The largest sub-programs that depend on sums over groups and on the row alone (1/rms of a head), each once. A
- * skeleton computes them once a group.
- */
-export function groupValuesOf(outputs: readonly Output[]): readonly Scalar[] {
-  const found: Scalar[] = [];
-  search(outputs, (s) => isOfGroup(s) && dependsOnSum(s) && found.push(s) > 0);
-  return found;
-}
-
-const dependsOnSum = (s: Scalar): boolean => s.op === 'groupSum' || operands(s).some(dependsOnSum);
 
 /** Whether the value is the same in all columns of a group. */
 const isOfGroup = (s: Scalar): boolean => isRowInvariant(s, (each) => each.op === 'groupSum');
+
+/** See GroupFacts. */
+export const groupSumsOf = (outputs: readonly Output[]): readonly GroupSum[] => factsOf(outputs).sums;
+export const groupValuesOf = (outputs: readonly Output[]): readonly Scalar[] => factsOf(outputs).values;
+
+/** Columns of the groups that an epilogue sums, which the verifier makes sure are alike; undefined if it sums none. */
+export const groupWidth = (outputs: readonly Output[]): number | undefined => factsOf(outputs).sums[0]?.width;
