@@ -2,6 +2,7 @@
  * Sums over groups of columns that an epilogue takes of its own product (`groupSum`, ir/scalar.ts): the norm of a head,
  * where the head lies in one tile.
  */
+import { oncePer } from './oncePer.js';
 import { isRowInvariant } from './rowInvariant.js';
 import { ROW_SUM_BLOCK, type Output } from './kernel.js';
 import { operands, type Scalar } from './scalar.js';
@@ -37,18 +38,8 @@ interface GroupFacts {
   readonly values: readonly Scalar[];
 }
 
-/** Kept by epilogue, because every schedule that a kernel could have asks for its groups. */
-const facts = new WeakMap<readonly Output[], GroupFacts>();
-
-function factsOf(outputs: readonly Output[]): GroupFacts {
-  const known = facts.get(outputs);
-  if (known !== undefined) return known;
-  const found = findGroups(outputs);
-  facts.set(outputs, found);
-  return found;
-}
-
-function findGroups(outputs: readonly Output[]): GroupFacts {
+/** Found once for an epilogue, because every schedule that a kernel could have asks for its groups. */
+const factsOf = oncePer((outputs: readonly Output[]): GroupFacts => {
   const keys = new ScalarKeys();
   const summing = new Map<number, boolean>();
   /** Whether sums over groups are among what the value is computed from. */
@@ -63,7 +54,7 @@ function findGroups(outputs: readonly Output[]): GroupFacts {
   keys.search(outputs, (s) => s.op === 'groupSum' && sums.push(s) > 0);
   keys.search(outputs, (s) => dependsOnSum(s) && isOfGroup(s) && values.push(s) > 0);
   return { sums, values };
-}
+});
 
 /** Whether the value is the same in all columns of a group. */
 const isOfGroup = (s: Scalar): boolean => isRowInvariant(s, (each) => each.op === 'groupSum');

@@ -9,6 +9,7 @@ import {
   type CudaAttentionSchedule,
 } from '../../ir/cuda.js';
 import type { AttentionKernel, KernelModule } from '../../ir/kernel.js';
+import { oncePer } from '../../ir/oncePer.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
 import { hasOwnKeys } from '../../ir/kernelAccess.js';
 import { MMA_ROWS, MOST_ROWS, mostResident, tileOf } from './attentionTile.js';
@@ -255,25 +256,29 @@ function inEqualTurns(
 }
 
 /** Every legal schedule, the most promising first. */
-export function attentionSchedules(
+export const attentionSchedules = (
   kernel: AttentionKernel,
   module: Pick<KernelModule, 'buffers'>,
   limits: AttentionLimits = LEAST_LIMITS,
-): CudaAttentionSchedule[] {
-  return (['mma', 'wgmma', 'simt'] as const)
-    .flatMap((skeleton) =>
-      queriesOf(skeleton, kernel).flatMap((queries) => {
-        const schedule = { kind: 'attention', skeleton, queries, keys: ATTENTION_KEYS[skeleton] } as const;
-        return [
-          ...[{}, ...CLUSTERS.map((cluster) => ({ cluster }))].flatMap((shared) => [
-            { ...schedule, ...shared },
-            ...TEAMS.map((teams) => ({ ...schedule, ...shared, teams })),
-          ]),
-          ...LONE_BLOCKS.map((lone) => ({ ...schedule, lone })),
-          ...RESIDENT_BLOCKS.map((resident) => ({ ...schedule, resident })),
-          { ...schedule, sharesTiles: true } as const,
-        ];
-      }),
-    )
-    .filter((schedule) => isLegalAttention(kernel, module, schedule, limits) === true);
-}
+): readonly CudaAttentionSchedule[] => legalSchedules(kernel, module, limits);
+
+/** Found once for a kernel, because they are the same for any number of rows. */
+const legalSchedules = oncePer(
+  (kernel: AttentionKernel, module: Pick<KernelModule, 'buffers'>, limits: AttentionLimits) =>
+    (['mma', 'wgmma', 'simt'] as const)
+      .flatMap((skeleton) =>
+        queriesOf(skeleton, kernel).flatMap((queries) => {
+          const schedule = { kind: 'attention', skeleton, queries, keys: ATTENTION_KEYS[skeleton] } as const;
+          return [
+            ...[{}, ...CLUSTERS.map((cluster) => ({ cluster }))].flatMap((shared) => [
+              { ...schedule, ...shared },
+              ...TEAMS.map((teams) => ({ ...schedule, ...shared, teams })),
+            ]),
+            ...LONE_BLOCKS.map((lone) => ({ ...schedule, lone })),
+            ...RESIDENT_BLOCKS.map((resident) => ({ ...schedule, resident })),
+            { ...schedule, sharesTiles: true } as const,
+          ];
+        }),
+      )
+      .filter((schedule) => isLegalAttention(kernel, module, schedule, limits) === true),
+);

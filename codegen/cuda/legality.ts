@@ -5,6 +5,7 @@
 import { everyExtent } from '../../ir/function.js';
 import type { CudaArch, CudaGemmSchedule, CudaGemmSkeleton, CudaSchedule } from '../../ir/cuda.js';
 import type { Kernel, KernelModule } from '../../ir/kernel.js';
+import { oncePer } from '../../ir/oncePer.js';
 import { LOGPROB_BLOCK } from '../../ir/kernel.js';
 import { FORMATS, layoutProblem } from '../../ir/storage.js';
 import { isFloat, type BufferDType } from '../../ir/types.js';
@@ -41,16 +42,19 @@ export const isCount = (value: number, step = 1): boolean =>
   Number.isSafeInteger(value) && value > 0 && value % step === 0;
 
 /** Number of row values, in floats per row, that the kernel's epilogue keeps. */
-export function rowValuesOf(kernel: Contraction, module: KernelModule): number {
+export const rowValuesOf = oncePer((kernel: Contraction, module: KernelModule): number => {
   const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), everyExtent(module.interface, 1));
   return rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
+});
+
+/** The dtypes of the operands. */
+interface ContractionTypes {
+  readonly a: BufferDType;
+  readonly w: BufferDType;
 }
 
 /** The dtypes of the operands, or the reason why no skeleton reads them. */
-export function contractionTypes(
-  kernel: Contraction,
-  module: KernelModule,
-): { readonly a: BufferDType; readonly w: BufferDType } | string {
+export const contractionTypes = oncePer((kernel: Contraction, module: KernelModule): ContractionTypes | string => {
   const a = module.buffers.find((buffer) => buffer.name === kernel.a)?.dtype;
   if (a === undefined) return `the left operand ${kernel.a} is not declared`;
   if (!isFloat(a) && a !== 'e4m3') return `the left operand ${kernel.a} is ${a}, not floats`;
@@ -69,7 +73,7 @@ export function contractionTypes(
     if (weight.group !== group) return 'the weights of one kernel differ in groups';
   }
   return w === undefined ? 'the kernel has no segment' : { a, w };
-}
+});
 
 const FEW_ROWS_TILES: readonly CudaGemmSkeleton[] = ['skinny', 'skinnyWgmma', 'grouped'];
 
@@ -117,7 +121,7 @@ function mma(
   module: KernelModule,
   s: CudaGemmSchedule,
   facts: CudaFacts,
-  { a, w }: { readonly a: BufferDType; readonly w: BufferDType },
+  { a, w }: ContractionTypes,
 ): true | string {
   if (s.cluster !== 1) return 'clusters are for wgmma';
   if (a !== w) return `tensor cores want both operands in one dtype: ${kernel.a} is ${a}, the weights are ${w}`;
@@ -135,7 +139,7 @@ function fewRows(
   module: KernelModule,
   s: CudaGemmSchedule,
   facts: CudaFacts,
-  { a, w }: { readonly a: BufferDType; readonly w: BufferDType },
+  { a, w }: ContractionTypes,
   { problem, sharedBytes, archProblem }: (typeof FEW_ROWS)[keyof typeof FEW_ROWS],
 ): true | string {
   const isLogProb = kernel.anchor === 'logprob';

@@ -2,6 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule } from '../../../ir/kernel.js';
+import { oncePer } from '../../../ir/oncePer.js';
 import type { Contraction } from '../text/contraction.js';
 import { expertsOf, segmentsOf } from '../text/contraction.js';
 import { remainderColumns, waveCount } from './remainderTiles.js';
@@ -9,7 +10,7 @@ import { columnTiles, MOST_COLUMNS } from './layout.js';
 import { rasterOf, rasterRowsOf } from './raster.js';
 import { natureOf, rateOf, TILES } from './tileRates.js';
 import type { WgmmaFacts } from './legality.js';
-import { isLegalWgmma, typeOf } from './legality.js';
+import { deepestStages, isLegalWgmma, typeOf } from './legality.js';
 import { slabOf } from './instruction.js';
 
 export interface WgmmaDevice extends WgmmaFacts {
@@ -33,19 +34,37 @@ const ONE_WAVE = 0.97;
 
 const base = { kind: 'gemm', skeleton: 'wgmma' } as const;
 
-/** The deepest legal pipeline of a tile, or undefined where none is legal. */
+/** The schedule of a tile with the deepest legal pipeline, or undefined where none is legal. */
 function deepest(
   kernel: Contraction,
   module: KernelModule,
   device: WgmmaDevice,
   tile: Omit<CudaGemmSchedule, 'stages' | 'tk'>,
 ): CudaGemmSchedule | undefined {
-  for (let stages = MOST_STAGES; stages >= 2; stages--) {
-    const schedule = { ...tile, tk: slabOf(typeOf(kernel, module)), stages };
-    if (isLegalWgmma(kernel, module, schedule, device) === true) return schedule;
-  }
-  return undefined;
+  const schedule = { ...tile, tk: slabOf(typeOf(kernel, module)) };
+  const stages = deepestStages(kernel, module, schedule, device, MOST_STAGES);
+  return stages === undefined ? undefined : { ...schedule, stages };
 }
+
+/** Tiles and clusters that are legal, whatever the number of rows. Found once for a kernel. */
+const wholeTiles = oncePer((kernel: Contraction, module: KernelModule, device: WgmmaDevice) =>
+  TILES.flatMap((tile) =>
+    ([2, 1] as const).flatMap((cluster) => {
+      const { mode, tm, tn, epilogueGroups } = tile;
+      const groups = epilogueGroups === undefined ? {} : { epilogueGroups };
+      const schedule = deepest(kernel, module, device, { ...base, mode, tm, tn, cluster, raster: 1, ...groups });
+      return schedule === undefined ? [] : [{ tile, cluster, schedule }];
+    }),
+  ),
+);
+
+/** The tiles of 64 rows that lowTiles chooses from, the narrowest first. */
+const LOW = { ...base, mode: 'pingpong', tm: 64, cluster: 1, raster: LOW_RASTER } as const;
+const lowWidths = oncePer((kernel: Contraction, module: KernelModule, device: WgmmaDevice) =>
+  Array.from({ length: (MOST_COLUMNS - NARROWEST) / 16 + 1 }, (_, i) => NARROWEST + 16 * i).flatMap(
+    (tn) => deepest(kernel, module, device, { ...LOW, tn }) ?? [],
+  ),
+);
 
 /**
  * Tiles of 64 rows for calls that wait for memory and L2 rather than for arithmetic: no cluster waits for a neighbour,
@@ -61,11 +80,9 @@ function lowTiles(
 ): CudaGemmSchedule | undefined {
   const isHead = kernel.anchor === 'logprob';
   if (rows > (isHead ? MOST_LOW_HEAD_ROWS : MOST_LOW_ROWS)) return undefined;
-  const tile = { ...base, mode: 'pingpong', tm: 64, cluster: 1, raster: LOW_RASTER } as const;
   const inOneWave = (tn: number): boolean =>
-    columnTiles(segmentsOf(kernel), tn).total * rowTiles(kernel, tile, rows) <= ONE_WAVE * device.multiprocessors;
-  const widths = Array.from({ length: (MOST_COLUMNS - NARROWEST) / 16 + 1 }, (_, i) => NARROWEST + 16 * i);
-  const schedules = widths.flatMap((tn) => deepest(kernel, module, device, { ...tile, tn }) ?? []);
+    columnTiles(segmentsOf(kernel), tn).total * rowTiles(kernel, LOW, rows) <= ONE_WAVE * device.multiprocessors;
+  const schedules = lowWidths(kernel, module, device);
   const isFull = (each: CudaGemmSchedule): boolean =>
     each.tn >= WIDE && (isHead || waveEfficiency(kernel, each, device.multiprocessors, rows) >= FULL_WAVES);
   return schedules.find(({ tn }) => inOneWave(tn)) ?? schedules.findLast(isFull);
@@ -78,6 +95,12 @@ export function wgmmaCandidates(
   device: WgmmaDevice,
   rows: number,
 ): CudaGemmSchedule[] {
+  const low = lowTiles(kernel, module, device, rows);
+  const ranked = rankedTiles(kernel, module, device, rows);
+  return low === undefined ? ranked : [low, ...ranked.filter((each) => !isDeepStrictEqual(each, low))];
+}
+
+function rankedTiles(kernel: Contraction, module: KernelModule, device: WgmmaDevice, rows: number): CudaGemmSchedule[] {
   const list: { schedule: CudaGemmSchedule; rate: number }[] = [];
   const nature = natureOf(kernel, module);
   const { narrow: ofE4m3, addsToStream, hasExperts, finishes } = nature;
@@ -85,35 +108,21 @@ export function wgmmaCandidates(
   // Others of E4M3 lose a sixth where blocks come to other rows with each tile: QKV and gate and up at 5,760 rows, in
   // groups of 15 row tiles. Where rows of experts end is known on the device only.
   const height = { rows, finishes, mayWander: ofE4m3 !== undefined && addsToStream && !hasExperts };
-  for (const tile of TILES) {
-    const { mode, tm, tn, epilogueGroups } = tile;
-    for (const cluster of [2, 1] as const) {
-      for (const rasterRows of groups) {
-        const whole = deepest(kernel, module, device, {
-          ...base,
-          mode,
-          tm,
-          tn,
-          cluster,
-          raster: rasterOf(device.multiprocessors, { cluster, tm }, { ...height, most: rasterRows }),
-          ...(epilogueGroups === undefined ? {} : { epilogueGroups }),
-        });
-        if (whole === undefined) continue;
-        // Deferred epilogues of the residual stream become slower: only a narrow tile would hide the longest epilogue.
-        const narrow =
-          mode === 'deferred' && !addsToStream ? withRemainder(kernel, module, device, whole, rows) : undefined;
-        for (const schedule of narrow === undefined ? [whole] : [whole, narrow]) {
-          const expected =
-            rateOf(tile, nature, cluster, rows, waves(kernel, schedule, device.multiprocessors, rows)) *
-            (rasterRows === groups[0] ? 1 : 0.998);
-          list.push({ schedule, rate: expected * waveEfficiency(kernel, schedule, device.multiprocessors, rows) });
-        }
+  for (const { tile, cluster, schedule: legal } of wholeTiles(kernel, module, device)) {
+    for (const rasterRows of groups) {
+      const raster = rasterOf(device.multiprocessors, legal, { ...height, most: rasterRows });
+      const whole = { ...legal, raster };
+      // Deferred epilogues of the residual stream become slower: only a narrow tile would hide the longest epilogue.
+      const narrow =
+        tile.mode === 'deferred' && !addsToStream ? withRemainder(kernel, module, device, whole, rows) : undefined;
+      for (const schedule of narrow === undefined ? [whole] : [whole, narrow]) {
+        const count = waves(kernel, schedule, device.multiprocessors, rows);
+        const expected = rateOf(tile, nature, cluster, rows, count) * (rasterRows === groups[0] ? 1 : 0.998);
+        list.push({ schedule, rate: expected * waveEfficiency(kernel, schedule, device.multiprocessors, rows) });
       }
     }
   }
-  const low = lowTiles(kernel, module, device, rows);
-  const ranked = list.sort((x, y) => y.rate - x.rate).map(({ schedule }) => schedule);
-  return low === undefined ? ranked : [low, ...ranked.filter((each) => !isDeepStrictEqual(each, low))];
+  return list.sort((x, y) => y.rate - x.rate).map(({ schedule }) => schedule);
 }
 
 /**
@@ -193,5 +202,5 @@ export function defaultWgmmaSchedule(
   device: WgmmaDevice,
   rows: number,
 ): CudaGemmSchedule | undefined {
-  return wgmmaCandidates(kernel, module, device, rows)[0];
+  return lowTiles(kernel, module, device, rows) ?? rankedTiles(kernel, module, device, rows)[0];
 }

@@ -1,6 +1,7 @@
 /** Which schedules of the wgmma skeleton are legal for a kernel. */
 import { everyExtent } from '../../../ir/function.js';
 import { groupWidth } from '../../../ir/groupSums.js';
+import { oncePer } from '../../../ir/oncePer.js';
 import type { CudaArch, CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule, Segment } from '../../../ir/kernel.js';
 import { LOGPROB_BLOCK } from '../../../ir/kernel.js';
@@ -25,6 +26,7 @@ export interface WgmmaFacts {
   readonly sharedBytesPerBlock: number;
 }
 
+const LEAST_STAGES = 2;
 const MOST_STAGES = 16;
 /** Each consumer holds one instruction of 64 rows. */
 const DEFERRED_ROWS = CONSUMERS * WGMMA_ROWS;
@@ -37,13 +39,25 @@ export function isLegalWgmma(
   schedule: CudaGemmSchedule,
   facts: WgmmaFacts,
 ): true | string {
-  return (
-    knownOf(kernel, module).problem ??
-    expertProblem(kernel, module, schedule) ??
-    tileProblem(kernel, module, schedule, facts) ??
-    sharedProblem(kernel, module, schedule, facts) ??
-    true
-  );
+  const known = knownOf(kernel, module);
+  return known.problem ?? tileProblem(kernel, known, schedule, facts) ?? sharedProblem(known, schedule, facts) ?? true;
+}
+
+/** The deepest legal pipeline of a tile, of at most `most` stages, or undefined where none is legal. */
+export function deepestStages(
+  kernel: Contraction,
+  module: KernelModule,
+  tile: Omit<CudaGemmSchedule, 'stages'>,
+  facts: WgmmaFacts,
+  most: number,
+): number | undefined {
+  const known = knownOf(kernel, module);
+  // Only shared memory sees how many stages there are.
+  if (known.problem !== undefined || tileProblem(kernel, known, { ...tile, stages: most }, facts) !== undefined)
+    return undefined;
+  for (let stages = most; stages >= LEAST_STAGES; stages--)
+    if (sharedBytesOf(known, { ...tile, stages }) <= facts.sharedBytesPerBlock) return stages;
+  return undefined;
 }
 
 function operandProblem(kernel: Contraction, module: KernelModule): string | undefined {
@@ -78,12 +92,9 @@ export const typeOf = (kernel: Contraction, { buffers }: Pick<KernelModule, 'buf
   return WGMMA_TYPES.find((each) => each === dtype) ?? 'bf16';
 };
 
-function tileProblem(
-  kernel: Contraction,
-  module: KernelModule,
-  s: CudaGemmSchedule,
-  facts: WgmmaFacts,
-): string | undefined {
+function tileProblem(kernel: Contraction, known: Known, s: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
+  const forExperts = expertProblem(known, s);
+  if (forExperts !== undefined) return forExperts;
   if (facts.arch !== 'sm_90a') return `wgmma needs sm_90a, the target is ${facts.arch}`;
   if (s.skeleton !== 'wgmma') return `the schedule is for ${s.skeleton}`;
   const rows = WGMMA_ROWS * (s.mode === 'pingpong' ? 1 : CONSUMERS);
@@ -92,17 +103,17 @@ function tileProblem(
   const step = s.tn > MOST_COLUMNS ? 32 : 16;
   if (!isCount(s.tn, step, 2 * MOST_COLUMNS))
     return `tn must be a multiple of 16 up to ${MOST_COLUMNS}, of 32 up to ${2 * MOST_COLUMNS}`;
-  const slab = slabOf(typeOf(kernel, module));
+  const slab = slabOf(known.type);
   if (!isCount(s.tk, slab, 2 * slab)) return `tk must be ${slab} or ${2 * slab}`;
-  if (!isCount(s.stages, 1, MOST_STAGES) || s.stages < 2) return `stages must be 2 to ${MOST_STAGES}`;
+  if (!isCount(s.stages, 1, MOST_STAGES) || s.stages < LEAST_STAGES)
+    return `stages must be ${LEAST_STAGES} to ${MOST_STAGES}`;
   if (s.cluster !== 1 && s.cluster !== 2) return 'a cluster is 1 or 2 blocks';
   if (!isCount(s.raster, 1, MOST_RASTER)) return `raster must be 1 to ${MOST_RASTER}`;
-  for (const segment of segmentsOf(kernel)) {
-    const whole = tileStep(segment);
+  for (const whole of known.steps) {
     if (s.tn % whole !== 0) return `tn must be a multiple of ${whole}: whole pairs, heads and row-sum blocks`;
   }
   if (s.remainderTn !== undefined) {
-    const whole = tileStep(segmentsOf(kernel).at(-1)!);
+    const whole = known.steps.at(-1)!;
     if (s.mode !== 'deferred') return 'remainder tiles need the deferred mode';
     if (kernel.anchor === 'gemm' && kernel.finish !== undefined)
       return 'a kernel that finishes rows counts whole tiles, so it has no remainder tiles';
@@ -111,30 +122,34 @@ function tileProblem(
   }
   if (s.epilogueGroups !== undefined) {
     if (s.mode !== 'deferred') return 'warpgroups for epilogues need the deferred mode';
-    if (typeOf(kernel, module) !== 'e4m3')
-      return 'products of 16 bits take long enough for the epilogues of three warps';
+    if (known.type !== 'e4m3') return 'products of 16 bits take long enough for the epilogues of three warps';
     if (s.remainderTn !== undefined || s.tn % 32 !== 0)
       return 'blocks of four warpgroups take tiles of a multiple of 32 columns, and no remainder tiles';
   }
   if (s.mode === 'deferred') {
     if (s.tm !== DEFERRED_ROWS || s.tn > MOST_COLUMNS)
       return `deferred tiles take ${DEFERRED_ROWS} rows and at most ${MOST_COLUMNS} columns`;
-    if (kernel.anchor !== 'gemm' || !segmentsOf(kernel).every(readsRounded))
-      return 'a deferred epilogue reads its products rounded to 20 bits, and this one does not';
+    if (!known.readsRounded) return 'a deferred epilogue reads its products rounded to 20 bits, and this one does not';
   }
   if (kernel.anchor === 'logprob' && s.tn !== LOGPROB_BLOCK)
     return `tn must be ${LOGPROB_BLOCK}: a block of the vocabulary`;
   const accumulators = (s.tm / rows) * (s.tn / 2);
-  const sumsHeads = segmentsOf(kernel).some(({ outputs }) => groupWidth(outputs) !== undefined);
-  const most = sumsHeads ? MOST_ACCUMULATORS_OF_HEADS : MOST_ACCUMULATORS;
+  const most = known.sumsHeads ? MOST_ACCUMULATORS_OF_HEADS : MOST_ACCUMULATORS;
   return accumulators <= most ? undefined : `a thread would hold ${accumulators} accumulators, ${most} at most`;
 }
 
 /** Facts that do not depend on the schedule. */
 interface Known {
-  /** The reason why wgmma cannot read the kernel's operands. */
+  /** The reason why wgmma cannot read the kernel's operands; the other facts mean nothing then. */
   readonly problem: string | undefined;
-  /** Number of row values that the epilogue reads from shared memory; 0 if there is a problem. */
+  readonly type: WgmmaType;
+  /** What tiles of each segment are a multiple of. */
+  readonly steps: readonly number[];
+  readonly readsRounded: boolean;
+  /** Whether an epilogue adds up whole heads. */
+  readonly sumsHeads: boolean;
+  readonly experts: number | undefined;
+  /** Number of row values that the epilogue reads from shared memory. */
   readonly rowValues: number;
   /** Floats of column values that it reads from there, for each column of a tile. */
   readonly columnShare: number;
@@ -143,48 +158,40 @@ interface Known {
 /** Columns of the tile from which shares are computed. */
 const SHARE = 32;
 
-/** Cached by kernel, because each is checked against hundreds of schedules. */
-const known = new WeakMap<KernelModule, WeakMap<Contraction, Known>>();
-
-function knownOf(kernel: Contraction, module: KernelModule): Known {
-  const ofModule = known.get(module) ?? new WeakMap<Contraction, Known>();
-  known.set(module, ofModule);
-  let found = ofModule.get(kernel);
-  if (found === undefined) {
-    const problem = operandProblem(kernel, module);
-    const values = (): Omit<Known, 'problem'> => {
-      const extents = everyExtent(module.interface, 1);
-      const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), extents);
-      const rowValues = rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
-      return { rowValues, columnShare: columnValuesOf(kernel, operands, rowValues, SHARE) / SHARE };
-    };
-    found = { problem, ...(problem === undefined ? values() : { rowValues: 0, columnShare: 0 }) };
-    ofModule.set(kernel, found);
-  }
-  return found;
-}
+/** Found once for a kernel, because each is checked against hundreds of schedules. */
+const knownOf = oncePer((kernel: Contraction, module: KernelModule): Known => {
+  const problem = operandProblem(kernel, module);
+  const segments = segmentsOf(kernel);
+  const common = { problem, type: typeOf(kernel, module), experts: expertsOf(kernel)?.count };
+  if (problem !== undefined)
+    return { ...common, steps: [], readsRounded: false, sumsHeads: false, rowValues: 0, columnShare: 0 };
+  const extents = everyExtent(module.interface, 1);
+  const operands = new CudaOperands(kernel, module, parametersOf(kernel, module), extents);
+  const rowValues = rowPrologue(rowProgramsOf(kernel), operands).scalars.length;
+  return {
+    ...common,
+    steps: segments.map(tileStep),
+    readsRounded: kernel.anchor === 'gemm' && segments.every(readsRounded),
+    sumsHeads: segments.some(({ outputs }) => groupWidth(outputs) !== undefined),
+    rowValues,
+    columnShare: columnValuesOf(kernel, operands, rowValues, SHARE) / SHARE,
+  };
+});
 
 /** Row tiles of experts are found in tables, which lie where row values would. */
-function expertProblem(kernel: Contraction, module: KernelModule, s: CudaGemmSchedule): string | undefined {
-  if (expertsOf(kernel) === undefined) return undefined;
+function expertProblem({ experts, rowValues }: Known, s: CudaGemmSchedule): string | undefined {
+  if (experts === undefined) return undefined;
   if (s.mode !== 'pingpong') return 'row tiles of experts are multiplied by warpgroups in turn';
   if (s.cluster !== 1) return 'a cluster shares the weights of one expert, whose rows seldom fill it';
-  return knownOf(kernel, module).rowValues === 0 ? undefined : 'rows of experts have no values of their own';
+  return rowValues === 0 ? undefined : 'rows of experts have no values of their own';
 }
 
-function sharedProblem(
-  kernel: Contraction,
-  module: KernelModule,
-  schedule: CudaGemmSchedule,
-  facts: WgmmaFacts,
-): string | undefined {
-  const { rowValues, columnShare } = knownOf(kernel, module);
-  const { sharedBytes } = wgmmaLayout(schedule, DTYPE_BYTES[typeOf(kernel, module)], {
-    rowValues,
-    columnValues: columnShare * schedule.tn,
-    experts: expertsOf(kernel)?.count,
-  });
-  return sharedBytes <= facts.sharedBytesPerBlock
+const sharedBytesOf = ({ type, rowValues, columnShare, experts }: Known, schedule: CudaGemmSchedule): number =>
+  wgmmaLayout(schedule, DTYPE_BYTES[type], { rowValues, columnValues: columnShare * schedule.tn, experts }).sharedBytes;
+
+function sharedProblem(known: Known, schedule: CudaGemmSchedule, facts: WgmmaFacts): string | undefined {
+  const bytes = sharedBytesOf(known, schedule);
+  return bytes <= facts.sharedBytesPerBlock
     ? undefined
-    : `a block needs ${sharedBytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
+    : `a block needs ${bytes} bytes of shared memory, ${facts.sharedBytesPerBlock} are there`;
 }

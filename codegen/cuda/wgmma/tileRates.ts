@@ -1,6 +1,7 @@
 /** Measured rates of wgmma tiles, by what a kernel's epilogue does. */
 import type { CudaGemmSchedule } from '../../../ir/cuda.js';
 import type { KernelModule, Segment } from '../../../ir/kernel.js';
+import { oncePer } from '../../../ir/oncePer.js';
 import type { Scalar } from '../../../ir/scalar.js';
 import { operands as childrenOf } from '../../../ir/scalar.js';
 import type { Contraction } from '../text/contraction.js';
@@ -163,7 +164,7 @@ export function rateOf(tile: Tile, nature: Nature, cluster: 1 | 2, rows: number,
 const DEEP = 12_288;
 
 /** What a kernel's rates depend on. */
-export function natureOf(kernel: Contraction, module: KernelModule): Nature {
+export const natureOf = oncePer((kernel: Contraction, module: KernelModule): Nature => {
   const isNarrow = typeOf(kernel, module) === 'e4m3';
   // Gates and ups of E4M3 leave sums, too: the scales of the rows that the next product reads.
   const addsToStream = segmentsOf(kernel).some(
@@ -180,7 +181,7 @@ export function natureOf(kernel: Contraction, module: KernelModule): Nature {
     return finishes ? 'residual' : 'stream';
   };
   return { which, finishes, addsToStream, hasExperts, ...(isNarrow ? { narrow: narrowColumn() } : {}) };
-}
+});
 
 /** Whether the epilogue reads what it adds to. */
 const readsElements = ({ outputs }: Segment): boolean => outputs.some(({ value }) => isOfElement(value));
